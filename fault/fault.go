@@ -1,0 +1,227 @@
+// Package fault is the one error type of slurmgate.
+//
+// An [Error] says what was being done (Op), what sort of failure it is (Kind, for programs), a stable
+// Code, and, for people, a message and the next step. Bad input carries one [Problem] for every rule it
+// breaks, so that an author is told everything at once.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Kind sorts failures for programs. The list is append-only: exit codes, HTTP statuses and the tool-call
+// envelope are derived from it.
+type Kind string
+
+// The kinds.
+const (
+	Internal   Kind = "internal"   // a bug or a broken invariant here
+	Validation Kind = "validation" // the request breaks a rule; repeating it cannot help
+	NotFound   Kind = "not_found"  // the named thing does not exist, or is not visible to the caller
+	Auth       Kind = "auth"       // the caller is not who it must be
+	Capability Kind = "capability" // the caller lacks a capability
+	Policy     Kind = "policy"     // policy forbids it
+	Conflict   Kind = "conflict"   // it contradicts something already recorded
+	Tool       Kind = "tool"       // the tool, or its job, failed
+	Canceled   Kind = "canceled"   // the caller gave up
+	Timeout    Kind = "timeout"    // it is still going on after the time allowed
+	Transport  Kind = "transport"  // Slurm, a filesystem or the network did not answer; trying again may help
+	Unknown    Kind = "unknown"    // nobody knows whether the effect took place
+)
+
+// Problem is one broken rule of an input.
+type Problem struct {
+	Code  string `json:"code"`           // stable, upper case, e.g. PLAN-DEST-PATH
+	Field string `json:"field"`          // path to the value, e.g. io.inputs[0].dest_relpath
+	Rule  string `json:"rule"`           // the rule in words
+	Msg   string `json:"message"`        // what was found
+	Hint  string `json:"hint,omitempty"` // what to do
+	File  string `json:"file,omitempty"` // the file it stands in, where there is one
+	Line  int    `json:"line,omitempty"` // 1-based, 0 when unknown
+}
+
+// String gives the problem on one line.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d", p.Line)
+		}
+		b.WriteString(": ")
+	}
+	if p.Field != "" {
+		b.WriteString(p.Field + ": ")
+	}
+	b.WriteString(p.Msg)
+	if p.Rule != "" {
+		b.WriteString(" (" + p.Rule + ")")
+	}
+	if p.Hint != "" {
+		b.WriteString("; " + p.Hint)
+	}
+	return b.String()
+}
+
+// Error is a failure with a kind. Code defaults to the kind.
+type Error struct {
+	Op       string    // what was being done, "package.Function"
+	Kind     Kind      //
+	Code     string    // stable code; the first problem's when empty
+	Msg      string    // one sentence for people
+	Next     string    // what to do next, for people
+	Problems []Problem // broken rules, for Validation and Policy
+	Err      error     // the cause
+}
+
+// Error gives the message, the cause and the next step on one line (problems on lines of their own).
+func (e *Error) Error() string {
+	var parts []string
+	if e.Msg != "" {
+		parts = append(parts, e.Msg)
+	}
+	if e.Err != nil {
+		parts = append(parts, e.Err.Error())
+	}
+	s := strings.Join(parts, ": ")
+	switch {
+	case len(e.Problems) == 1 && s == "":
+		s = e.Problems[0].String()
+	case len(e.Problems) > 0:
+		for _, p := range e.Problems {
+			s += "\n  " + p.String()
+		}
+	}
+	if s == "" {
+		s = string(e.Kind)
+	}
+	if e.Next != "" {
+		s += ". Next: " + e.Next
+	}
+	return s
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New makes an error without a cause.
+func New(kind Kind, op, code, msg string) *Error {
+	return &Error{Op: op, Kind: kind, Code: code, Msg: msg}
+}
+
+// Wrap makes an error with a cause. The kind of a cause that is itself an *Error is kept when kind is
+// empty.
+func Wrap(kind Kind, op, code, msg string, err error) *Error {
+	if kind == "" {
+		kind = KindOf(err)
+	}
+	return &Error{Op: op, Kind: kind, Code: code, Msg: msg, Err: err}
+}
+
+// WithNext sets the next step and returns the error.
+func (e *Error) WithNext(next string) *Error {
+	e.Next = next
+	return e
+}
+
+// Invalid makes a Validation error of one or more problems.
+func Invalid(op, msg string, problems ...Problem) *Error {
+	return &Error{Op: op, Kind: Validation, Msg: msg, Problems: problems}
+}
+
+// KindOf gives the kind of the outermost *Error in the chain, Internal when there is none.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return Internal
+}
+
+// CodeOf gives the stable code of the outermost *Error that has one: its own, its first problem's, or
+// its kind.
+func CodeOf(err error) string {
+	for err != nil {
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			break
+		}
+		if e.Code != "" {
+			return e.Code
+		}
+		if len(e.Problems) > 0 {
+			return e.Problems[0].Code
+		}
+		if e.Err == nil {
+			return string(e.Kind)
+		}
+		err = e.Err
+	}
+	return string(Internal)
+}
+
+// ProblemsOf gives the problems of the first *Error in the chain that has any.
+func ProblemsOf(err error) []Problem {
+	for err != nil {
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			return nil
+		}
+		if len(e.Problems) > 0 {
+			return e.Problems
+		}
+		err = e.Err
+	}
+	return nil
+}
+
+// Is tells whether the error has the kind.
+func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
+
+// ExitCode is the exit status of the command line for a kind.
+func (k Kind) ExitCode() int {
+	switch k {
+	case Validation:
+		return 2
+	case NotFound:
+		return 3
+	case Auth, Capability, Policy:
+		return 4
+	case Conflict:
+		return 5
+	case Tool, Canceled:
+		return 6
+	case Timeout:
+		return 7
+	case Transport, Unknown:
+		return 8
+	}
+	return 1
+}
+
+// HTTPStatus is the HTTP status for a kind.
+func (k Kind) HTTPStatus() int {
+	switch k {
+	case Validation:
+		return 400
+	case Auth:
+		return 401
+	case Capability, Policy:
+		return 403
+	case NotFound:
+		return 404
+	case Conflict, Canceled:
+		return 409
+	case Tool:
+		return 502
+	case Transport, Unknown:
+		return 503
+	case Timeout:
+		return 504
+	}
+	return 500
+}
+
+// Retryable tells whether the same call may succeed later without a change.
+func (k Kind) Retryable() bool { return k == Transport || k == Timeout || k == Unknown }

@@ -1,0 +1,90 @@
+// Package plan is the canonical plan of one Slurm job, SlurmJobSpec v1: what may be said in it, its one
+// byte form (RFC 8785) and the identities derived from that.
+//
+// A [Spec] comes from [Decode], which reads JSON once and strictly, and [Spec.Validate]; everything
+// downstream works from the canonical bytes. The package knows no filesystem, no Slurm and no clock.
+//
+// Nouns: spec (the plan), canonical params (what a run's identity is made of), run_id, plan_hash.
+package plan
+
+// SpecVersion is the only version of the plan understood here.
+const SpecVersion = 1
+
+// Workdir is the directory the program starts in, inside the container.
+const Workdir = "/work"
+
+// Spec is SlurmJobSpec v1. Optional values are pointers and canonicalise to null.
+type Spec struct {
+	Version   int       `json:"version"`
+	Resources Resources `json:"resources"`
+	Placement Placement `json:"placement"`
+	Execution Execution `json:"execution"`
+	IO        IO        `json:"io"`
+}
+
+// Resources is what the job may use.
+type Resources struct {
+	TimeLimitSeconds int     `json:"time_limit_seconds"` // 1..604800 seconds
+	CPUs             int     `json:"cpus"`               // 1..256
+	MemMB            int     `json:"mem_mb"`             // 1..2097152 MiB
+	GPUs             *int    `json:"gpus"`               // null or 1..16
+	GPUType          *string `json:"gpu_type"`           // null or a GRES type, only with gpus
+}
+
+// Placement is where the job goes, in Slurm's words.
+type Placement struct {
+	Partition  string  `json:"partition"`
+	Account    string  `json:"account"`
+	QOS        *string `json:"qos"`
+	Constraint *string `json:"constraint"` // features joined by & or |
+}
+
+// Execution is what runs.
+type Execution struct {
+	Kind      string    `json:"kind"` // "container"
+	Container Container `json:"container"`
+	Command   Command   `json:"command"`
+}
+
+// Container names the image by the SHA-256 of its SIF file.
+type Container struct {
+	Engine         string `json:"engine"` // "apptainer"
+	Image          string `json:"image"`  // sha256:<64 hex>, or name@sha256:<64 hex>
+	NetworkMode    string `json:"network_mode"`
+	ReadonlyRootfs bool   `json:"readonly_rootfs"`
+}
+
+// Command is the program. Argv is passed as it is; no shell sees it.
+type Command struct {
+	Argv    []string          `json:"argv"`
+	Workdir string            `json:"workdir"`
+	Env     map[string]string `json:"env"`
+	Stdout  *string           `json:"stdout"` // null, or the src_relpath of the declared output that receives standard output
+}
+
+// IO is what goes in and what comes out.
+type IO struct {
+	Inputs  []Input  `json:"inputs"`
+	Outputs []Output `json:"outputs"`
+}
+
+// Input is one artifact placed in the workspace.
+type Input struct {
+	Role           string `json:"role"`
+	ArtifactID     string `json:"artifact_id"`
+	ChecksumSHA256 string `json:"checksum_sha256"` // 64 hex
+	DestRelpath    string `json:"dest_relpath"`    // in/...
+}
+
+// Output is one declared output file.
+type Output struct {
+	Role       string `json:"role"`
+	SrcRelpath string `json:"src_relpath"` // out/...
+	Type       string `json:"type"`
+	Label      string `json:"label"`
+}
+
+// ImageDigest is the 64 hex digits of the pinned image. The spec must be valid.
+func (s Spec) ImageDigest() string {
+	return s.Execution.Container.Image[len(s.Execution.Container.Image)-64:]
+}

@@ -1,0 +1,316 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slurmgate/fault"
+)
+
+// Limits of a plan.
+const (
+	MaxTimeLimitSeconds = 604800  // 7 days
+	MaxCPUs             = 256     //
+	MaxMemMB            = 2097152 // 2 TiB
+	MaxGPUs             = 16
+	maxGPUType          = 64
+	maxArgv             = 1024
+	maxArgvBytes        = 128 << 10 // all elements together
+	maxEnv              = 128
+	maxEnvValue         = 16 << 10
+	maxFiles            = 1024 // inputs, and outputs
+)
+
+// Rules is what a gateway adds to the fixed rules of a plan.
+type Rules struct {
+	Types []string // artifact types allowed for outputs; [Types] when nil
+}
+
+// DecodeSpec reads, fills, validates and orders a plan: the only way to get a Spec from outside. Every
+// broken rule is reported, in one Validation fault.
+func DecodeSpec(data []byte, rules Rules) (Spec, error) {
+	var s Spec
+	if err := Decode(data, &s); err != nil {
+		return Spec{}, err
+	}
+	s.Fill()
+	if err := s.Validate(rules); err != nil {
+		return Spec{}, err
+	}
+	return s, nil
+}
+
+// Fill sets what may be left out (workdir, network mode, engine, kind) and brings the lists and the image into their
+// canonical form. It never changes a value that was given and is valid.
+func (s *Spec) Fill() {
+	c := &s.Execution.Command
+	if c.Workdir == "" {
+		c.Workdir = Workdir
+	}
+	if c.Env == nil {
+		c.Env = map[string]string{}
+	}
+	if s.IO.Inputs == nil {
+		s.IO.Inputs = []Input{}
+	}
+	if s.IO.Outputs == nil {
+		s.IO.Outputs = []Output{}
+	}
+	// The identity is the digest; a name before it is for people.
+	if img := s.Execution.Container.Image; imageRef.MatchString(img) {
+		s.Execution.Container.Image = img[strings.Index(img, "sha256:"):]
+	}
+	slices.SortFunc(s.IO.Inputs, func(a, b Input) int {
+		return strings.Compare(a.Role+"\x00"+a.DestRelpath, b.Role+"\x00"+b.DestRelpath)
+	})
+	slices.SortFunc(s.IO.Outputs, func(a, b Output) int {
+		return strings.Compare(a.Role+"\x00"+a.SrcRelpath, b.Role+"\x00"+b.SrcRelpath)
+	})
+}
+
+// Validate checks every rule of the schema and reports all that are broken.
+func (s Spec) Validate(rules Rules) error {
+	v := validator{types: rules.Types}
+	if v.types == nil {
+		v.types = Types()
+	}
+	if s.Version != SpecVersion {
+		v.add("PLAN-VERSION", "version", fmt.Sprintf("must be %d", SpecVersion), fmt.Sprintf("got %d", s.Version))
+	}
+	v.resources(s.Resources)
+	v.placement(s.Placement)
+	v.execution(s.Execution)
+	v.inputs(s.IO.Inputs)
+	v.outputs(s.IO.Outputs, s.Execution.Command.Stdout)
+	if len(v.problems) == 0 {
+		return nil
+	}
+	return &fault.Error{Op: "plan.Validate", Kind: fault.Validation, Code: v.problems[0].Code, Msg: "the plan breaks the rules of SlurmJobSpec v1",
+		Problems: v.problems, Next: "correct the fields named and submit again"}
+}
+
+type validator struct {
+	types    []string
+	problems []fault.Problem
+}
+
+func (v *validator) add(code, field, rule, msg string) {
+	v.problems = append(v.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
+}
+
+func (v *validator) bounds(code, field string, n, high int) {
+	if n < 1 || n > high {
+		v.add(code, field, fmt.Sprintf("1 to %d", high), fmt.Sprintf("got %d", n))
+	}
+}
+
+func (v *validator) resources(r Resources) {
+	v.bounds("PLAN-TIME-LIMIT", "resources.time_limit_seconds", r.TimeLimitSeconds, MaxTimeLimitSeconds)
+	v.bounds("PLAN-CPUS", "resources.cpus", r.CPUs, MaxCPUs)
+	v.bounds("PLAN-MEM", "resources.mem_mb", r.MemMB, MaxMemMB)
+	if r.GPUs != nil {
+		v.bounds("PLAN-GPUS", "resources.gpus", *r.GPUs, MaxGPUs)
+	}
+	if r.GPUType != nil {
+		if len(*r.GPUType) > maxGPUType || !slurmName.MatchString(*r.GPUType) {
+			v.add("PLAN-GPU-TYPE", "resources.gpu_type", "a GRES type: letters, digits, _ . + -, at most 64", "got "+clip(*r.GPUType))
+		}
+		if r.GPUs == nil {
+			v.add("PLAN-GPU-TYPE", "resources.gpu_type", "only together with gpus", "gpus is null")
+		}
+	}
+}
+
+func (v *validator) placement(p Placement) {
+	name := func(code, field, s string) {
+		if !slurmName.MatchString(s) {
+			v.add(code, field, "a Slurm name: starts with a letter or digit, then letters, digits, _ . + -, at most 64", "got "+quoted(s))
+		}
+	}
+	name("PLAN-PARTITION", "placement.partition", p.Partition)
+	name("PLAN-ACCOUNT", "placement.account", p.Account)
+	if p.QOS != nil {
+		name("PLAN-QOS", "placement.qos", *p.QOS)
+	}
+	if c := p.Constraint; c != nil && (len(*c) > 256 || !constraint.MatchString(*c)) {
+		v.add("PLAN-CONSTRAINT", "placement.constraint", "feature names joined by & or |, at most 256 bytes", "got "+quoted(*c))
+	}
+}
+
+func (v *validator) execution(e Execution) {
+	is := func(code, field, got, want string) {
+		if got != want {
+			v.add(code, field, fmt.Sprintf("must be %q", want), "got "+quoted(got))
+		}
+	}
+	is("PLAN-KIND", "execution.kind", e.Kind, "container")
+	is("PLAN-ENGINE", "execution.container.engine", e.Container.Engine, "apptainer")
+	is("PLAN-NETWORK", "execution.container.network_mode", e.Container.NetworkMode, "none")
+	if !e.Container.ReadonlyRootfs {
+		v.add("PLAN-ROOTFS", "execution.container.readonly_rootfs", "must be true", "got false")
+	}
+	if !imageRef.MatchString(e.Container.Image) {
+		v.add("PLAN-IMAGE", "execution.container.image",
+			"sha256:<64 hex digits> of the SIF file, or name@sha256:<64 hex digits>; no tag, no docker://, no folder", "got "+quoted(e.Container.Image))
+	}
+	v.command(e.Command)
+}
+
+func (v *validator) command(c Command) {
+	is := "execution.command."
+	total := 0
+	switch {
+	case len(c.Argv) == 0:
+		v.add("PLAN-ARGV", is+"argv", fmt.Sprintf("1 to %d elements", maxArgv), "it is empty")
+	case len(c.Argv) > maxArgv:
+		v.add("PLAN-ARGV", is+"argv", fmt.Sprintf("1 to %d elements", maxArgv), fmt.Sprintf("it has %d", len(c.Argv)))
+	default:
+		if a := c.Argv[0]; a == "" || strings.HasPrefix(a, "-") || strings.Contains(a, "://") {
+			v.add("PLAN-ARGV", is+"argv[0]", "the program: not empty, no leading -, no URL", "got "+quoted(a))
+		}
+	}
+	for i, a := range c.Argv {
+		total += len(a)
+		if msg := checkText(a); msg != "" {
+			v.add("PLAN-ARGV", fmt.Sprintf("%sargv[%d]", is, i), "UTF-8 text without control characters except tab and newline", msg)
+		}
+	}
+	if total > maxArgvBytes {
+		v.add("PLAN-ARGV", is+"argv", fmt.Sprintf("at most %d bytes together", maxArgvBytes), fmt.Sprintf("%d bytes", total))
+	}
+	if c.Workdir != Workdir {
+		v.add("PLAN-WORKDIR", is+"workdir", fmt.Sprintf("must be %q", Workdir), "got "+quoted(c.Workdir))
+	}
+	if len(c.Env) > maxEnv {
+		v.add("PLAN-ENV", is+"env", fmt.Sprintf("at most %d variables", maxEnv), fmt.Sprintf("%d variables", len(c.Env)))
+	}
+	for _, name := range sortedKeys(c.Env) {
+		v.env(is+"env."+clip(name), name, c.Env[name])
+	}
+}
+
+func (v *validator) env(field, name, value string) {
+	if !envName.MatchString(name) {
+		v.add("PLAN-ENV", field, "a name of letters, digits and _ that does not start with a digit", "got "+quoted(name))
+		return
+	}
+	for _, p := range []string{"APPTAINER", "SINGULARITY", "SLURM", "SBATCH", "LD_"} {
+		if strings.HasPrefix(name, p) {
+			v.add("PLAN-ENV", field, "no variable of the container runtime, of Slurm or of the dynamic loader", "it starts with "+p)
+		}
+	}
+	if len(value) > maxEnvValue {
+		v.add("PLAN-ENV", field, fmt.Sprintf("at most %d bytes", maxEnvValue), fmt.Sprintf("%d bytes", len(value)))
+	}
+	if msg := checkText(value); msg != "" {
+		v.add("PLAN-ENV", field, "UTF-8 text without control characters except tab and newline", msg)
+	}
+}
+
+func (v *validator) inputs(inputs []Input) {
+	if len(inputs) > maxFiles {
+		v.add("PLAN-INPUTS", "io.inputs", fmt.Sprintf("at most %d", maxFiles), fmt.Sprintf("%d inputs", len(inputs)))
+		return
+	}
+	var dests []string
+	for i, in := range inputs {
+		at := fmt.Sprintf("io.inputs[%d].", i)
+		if msg := CheckWord(in.Role); msg != "" {
+			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
+		}
+		if !artifactID.MatchString(in.ArtifactID) {
+			v.add("PLAN-ARTIFACT", at+"artifact_id", "art_ and 26 characters of base32", "got "+quoted(in.ArtifactID))
+		}
+		if !hex64.MatchString(in.ChecksumSHA256) {
+			v.add("PLAN-CHECKSUM", at+"checksum_sha256", "64 lower-case hex digits", "got "+quoted(in.ChecksumSHA256))
+		}
+		if msg := CheckRelPath(in.DestRelpath, "in"); msg != "" {
+			v.add("PLAN-DEST-PATH", at+"dest_relpath", "a whitespace-strict, safe relative path below in/", msg)
+		}
+		dests = append(dests, in.DestRelpath)
+	}
+	v.distinct("PLAN-DEST-DUPLICATE", "io.inputs", "dest_relpath", dests)
+}
+
+func (v *validator) outputs(outputs []Output, stdout *string) {
+	if n := len(outputs); n == 0 || n > maxFiles {
+		v.add("PLAN-OUTPUTS", "io.outputs", fmt.Sprintf("1 to %d declared outputs", maxFiles), fmt.Sprintf("%d outputs", n))
+		return
+	}
+	var srcs []string
+	roles := map[string]bool{}
+	for i, out := range outputs {
+		at := fmt.Sprintf("io.outputs[%d].", i)
+		if msg := CheckWord(out.Role); msg != "" {
+			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
+		}
+		if slices.Contains(ReservedRoles(), out.Role) {
+			v.add("PLAN-ROLE-RESERVED", at+"role", "not one of "+strings.Join(ReservedRoles(), ", ")+": the gateway makes these", "got "+quoted(out.Role))
+		}
+		if roles[out.Role] {
+			v.add("PLAN-ROLE-DUPLICATE", at+"role", "each output role once", "got "+quoted(out.Role)+" again")
+		}
+		roles[out.Role] = true
+		if msg := CheckRelPath(out.SrcRelpath, "out"); msg != "" {
+			v.add("PLAN-SRC-PATH", at+"src_relpath", "a whitespace-strict, safe relative path below out/", msg)
+		}
+		if !slices.Contains(v.types, out.Type) {
+			v.add("PLAN-TYPE", at+"type", "one of "+strings.Join(v.types, " "), "got "+quoted(out.Type))
+		}
+		if msg := CheckWord(out.Label); msg != "" {
+			v.add("PLAN-LABEL", at+"label", "whitespace-strict, at most 128 bytes", msg)
+		}
+		srcs = append(srcs, out.SrcRelpath)
+	}
+	v.distinct("PLAN-SRC-DUPLICATE", "io.outputs", "src_relpath", srcs)
+	if stdout != nil && !slices.Contains(srcs, *stdout) {
+		v.add("PLAN-STDOUT", "execution.command.stdout", "the src_relpath of a declared output", "got "+quoted(*stdout))
+	}
+}
+
+// distinct refuses a path that stands twice, or that would have to be a file and a folder at once.
+func (v *validator) distinct(code, list, field string, paths []string) {
+	first := map[string]int{}
+	for i, p := range paths {
+		if j, dup := first[p]; dup {
+			v.add(code, fmt.Sprintf("%s[%d].%s", list, i, field), "each path once", fmt.Sprintf("the same as %s[%d]", list, j))
+			continue
+		}
+		first[p] = i
+	}
+	for i, p := range paths {
+		for at := strings.LastIndexByte(p, '/'); at > 0; at = strings.LastIndexByte(p[:at], '/') {
+			if j, dup := first[p[:at]]; dup {
+				v.add(code, fmt.Sprintf("%s[%d].%s", list, i, field), "no path below another's file", fmt.Sprintf("%s[%d] is a file there", list, j))
+				break
+			}
+		}
+	}
+}
+
+// checkText says what is wrong with a value that reaches a program; "" when nothing.
+func checkText(s string) string {
+	if !utf8.ValidString(s) {
+		return "it is not valid UTF-8"
+	}
+	for _, r := range s {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+			return fmt.Sprintf("it contains the control character %U", r)
+		}
+	}
+	return ""
+}
+
+func quoted(s string) string { return `"` + clip(s) + `"` }
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of the words in a plan, in bytes.
+const (
+	MaxWord    = 128  // role, label
+	MaxRelPath = 1024 // a relative path
+	maxSegment = 255  // one part of it, NAME_MAX of Linux filesystems
+)
+
+// CheckWord says what is wrong with a role or a label, "" when nothing: whitespace-strict as ABI-10 has
+// it, so no blank at either end, no run of blanks, no control or invisible characters, valid UTF-8.
+func CheckWord(s string) string {
+	switch {
+	case s == "":
+		return "it is empty"
+	case len(s) > MaxWord:
+		return fmt.Sprintf("it is longer than %d bytes", MaxWord)
+	}
+	return checkBlanks(s)
+}
+
+func checkBlanks(s string) string {
+	if !utf8.ValidString(s) {
+		return "it is not valid UTF-8"
+	}
+	for _, r := range s {
+		switch {
+		case r == ' ':
+		case unicode.IsControl(r):
+			return "it contains a control character"
+		case unicode.IsSpace(r), unicode.Is(unicode.Zs, r), unicode.Is(unicode.Cf, r), r == '\u2028', r == '\u2029':
+			return "it contains a blank that is not a plain space, or an invisible character"
+		}
+	}
+	switch {
+	case strings.HasPrefix(s, " "):
+		return "it starts with a blank"
+	case strings.HasSuffix(s, " "):
+		return "it ends with a blank"
+	case strings.Contains(s, "  "):
+		return "it contains a run of blanks"
+	}
+	return ""
+}
+
+// CheckRelPath says what is wrong with a workspace-relative path, "" when nothing. The path must start
+// with dir + "/" and name something below it, in the one spelling that path cleaning leaves alone
+// (ABI-12).
+func CheckRelPath(s, dir string) string {
+	if s == "" {
+		return "it is empty"
+	}
+	if len(s) > MaxRelPath {
+		return fmt.Sprintf("it is longer than %d bytes", MaxRelPath)
+	}
+	if msg := checkBlanks(s); msg != "" {
+		return msg
+	}
+	switch {
+	case strings.HasPrefix(s, "/"):
+		return "it is an absolute path"
+	case strings.Contains(s, `\`):
+		return "it contains a backslash"
+	}
+	parts := strings.Split(s, "/")
+	for _, p := range parts {
+		switch {
+		case p == "":
+			return "it has an empty part"
+		case p == "." || p == "..":
+			return fmt.Sprintf("it contains %q", p)
+		case len(p) > maxSegment:
+			return fmt.Sprintf("a part is longer than %d bytes", maxSegment)
+		case strings.TrimSpace(p) != p:
+			return "a part starts or ends with a blank"
+		}
+	}
+	if parts[0] != dir || len(parts) < 2 {
+		return fmt.Sprintf("it does not start with %s/", dir)
+	}
+	return ""
+}
+
+// Word forms of Slurm's names and of ours. None can be taken for an option, and none holds a blank: one
+// space in an sbatch directive would start another option.
+var (
+	slurmName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
+	constraint = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*([&|][A-Za-z0-9][A-Za-z0-9_.-]*)*$`)
+	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	imageRef   = regexp.MustCompile(`^([a-z0-9][a-z0-9._-]{0,127}@)?sha256:[0-9a-f]{64}$`)
+	hex64      = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	artifactID = regexp.MustCompile(`^art_[0-9A-HJKMNP-TV-Z]{26}$`)
+	projectID  = regexp.MustCompile(`^proj_[0-9A-HJKMNP-TV-Z]{26}$`)
+	runID      = regexp.MustCompile(`^run_[0-9A-HJKMNP-TV-Z]{26}$`)
+	typeName   = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,31}$`)
+)
+
+// IsArtifactID tells whether s has the form of an artifact id.
+func IsArtifactID(s string) bool { return artifactID.MatchString(s) }
+
+// IsProjectID tells whether s has the form of a project id.
+func IsProjectID(s string) bool { return projectID.MatchString(s) }
+
+// IsRunID tells whether s has the form of a run id.
+func IsRunID(s string) bool { return runID.MatchString(s) }
+
+// IsSHA256 tells whether s is 64 lower-case hex digits.
+func IsSHA256(s string) bool { return hex64.MatchString(s) }
+
+// IsSlurmName tells whether s can be a partition, account or QOS.
+func IsSlurmName(s string) bool { return slurmName.MatchString(s) }
+
+// IsTypeName tells whether s has the form of an artifact type.
+func IsTypeName(s string) bool { return typeName.MatchString(s) }
+
+// IsEnvName tells whether s can be the name of an environment variable of a program.
+func IsEnvName(s string) bool { return envName.MatchString(s) }
+
+// Types are the artifact types every gateway knows; a domain's manifest may add more.
+func Types() []string {
+	return []string{"FASTQ_GZ", "BAM", "BAI", "VCF", "H5AD", "TSV", "CSV", "JSON", "ZIP", "MD", "TEXT", "HTML", "PDF", "PNG", "LOG", "UNKNOWN"}
+}
+
+// ReservedRoles are produced by the gateway and may not be declared (ABI-16).
+func ReservedRoles() []string { return []string{"log", "stdout", "stderr", "slurm_script"} }

@@ -1,0 +1,238 @@
+package run
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// The control files of an attempt, in <runs_dir>/<run_id>/a<n>/ctl. The container never sees this
+// folder. Each file is one of ours in full or is refused: readers check the first word, the version and
+// every field.
+//
+//	claim          slurmgate-claim 1 job=1234 task=- restart=0 token=<32 hex> node=n1
+//	               slurmgate-claim 1 void token=<32 hex>                (the gateway's: nobody executes)
+//	pinned.sha256  <64 hex>  <absolute image path>                       first line
+//	               <64 hex>  in/<path>                                   one for each input
+//	exit           slurmgate-exit 1 job=1234 task=- restart=0 code=0 reason=ok elapsed=12 user=3.1 sys=0.2 maxrss=2048 node=n1
+//	manifest       slurmgate-manifest 1 job=1234 task=- restart=0
+//	               file <64 hex> <bytes> out/<path>                      a regular file
+//	               missing out/<path>                                    nothing there
+//	               irregular out/<path>                                  a link, folder, pipe, or a file with another name
+//	               end
+const (
+	ClaimFile    = "claim"
+	PinnedFile   = "pinned.sha256"
+	ScriptFile   = "script"
+	ExitFile     = "exit"
+	ManifestFile = "manifest"
+	JobLogFile   = "job.log" // sbatch --output and --error: what the script itself says
+	StdoutFile   = "stdout"  // the program's
+	StderrFile   = "stderr"
+)
+
+// SendFile is the name of the k-th send's file: its standard output (the receipt) or standard error.
+func SendFile(k int, stream string) string { return fmt.Sprintf("send.%d.%s", k, stream) }
+
+// JobName is the name that carries the key: sg-<run_id>-a<n>-<first 12 hex of the token>.
+func JobName(runID string, n int, token string) string {
+	return fmt.Sprintf("sg-%s-a%d-%s", runID, n, token[:12])
+}
+
+// Exit codes of the job script itself; the exit file's reason is authoritative.
+const (
+	ExitClaimNotOurs    = 90
+	ExitImageMismatch   = 91
+	ExitInputMismatch   = 92
+	ExitRuntimeMissing  = 93
+	ExitControlUnwriten = 94
+)
+
+// Holder says which execution wrote a control file.
+type Holder struct {
+	Job     string
+	Task    string // "-" outside arrays
+	Restart int
+}
+
+// Claim is the parsed claim file.
+type Claim struct {
+	Void   bool // taken by the gateway
+	Holder Holder
+	Token  string
+	Node   string
+}
+
+// VoidClaim is the content of the gateway's own claim.
+func VoidClaim(token string) []byte {
+	return []byte("slurmgate-claim 1 void token=" + token + "\n")
+}
+
+// Exit is the parsed exit file.
+type Exit struct {
+	Holder  Holder
+	Code    int
+	Reason  string
+	Elapsed float64 // seconds
+	User    float64 // CPU seconds
+	Sys     float64 // CPU seconds
+	MaxRSS  int64   // KiB
+	Node    string
+}
+
+// ManifestFileEntry is one declared output as the job saw it.
+type ManifestEntry struct {
+	Kind    string // "file", "missing", "irregular"
+	SHA256  string // hex, for a file
+	Size    int64  // bytes, for a file
+	Relpath string // out/...
+}
+
+// Manifest is the parsed manifest.
+type Manifest struct {
+	Holder  Holder
+	Entries []ManifestEntry
+}
+
+// ParseClaim reads a claim file.
+func ParseClaim(data []byte) (Claim, error) {
+	words, err := firstLine(data, "slurmgate-claim")
+	if err != nil {
+		return Claim{}, err
+	}
+	var c Claim
+	if len(words) > 0 && words[0] == "void" {
+		c.Void = true
+		words = words[1:]
+	}
+	f, err := fields(words)
+	if err != nil {
+		return Claim{}, err
+	}
+	c.Token, c.Node = f["token"], f["node"]
+	if c.Token == "" {
+		return Claim{}, broken("a claim has a token")
+	}
+	if !c.Void {
+		if c.Holder, err = holder(f); err != nil {
+			return Claim{}, err
+		}
+	}
+	return c, nil
+}
+
+// ParseExit reads an exit file.
+func ParseExit(data []byte) (Exit, error) {
+	words, err := firstLine(data, "slurmgate-exit")
+	if err != nil {
+		return Exit{}, err
+	}
+	f, err := fields(words)
+	if err != nil {
+		return Exit{}, err
+	}
+	e := Exit{Reason: f["reason"], Node: f["node"]}
+	if e.Holder, err = holder(f); err != nil {
+		return Exit{}, err
+	}
+	if e.Code, err = strconv.Atoi(f["code"]); err != nil || e.Code < 0 || e.Code > 255 || e.Reason == "" {
+		return Exit{}, broken("an exit has a code 0..255 and a reason")
+	}
+	// Usage is a courtesy: a value that does not parse is no value.
+	e.Elapsed, _ = strconv.ParseFloat(f["elapsed"], 64)
+	e.User, _ = strconv.ParseFloat(f["user"], 64)
+	e.Sys, _ = strconv.ParseFloat(f["sys"], 64)
+	e.MaxRSS, _ = strconv.ParseInt(f["maxrss"], 10, 64)
+	return e, nil
+}
+
+// ParseManifest reads a manifest. One without its closing line is refused.
+func ParseManifest(data []byte) (Manifest, error) {
+	words, err := firstLine(data, "slurmgate-manifest")
+	if err != nil {
+		return Manifest{}, err
+	}
+	f, err := fields(words)
+	if err != nil {
+		return Manifest{}, err
+	}
+	var m Manifest
+	if m.Holder, err = holder(f); err != nil {
+		return Manifest{}, err
+	}
+	sc := bufio.NewScanner(bytes.NewReader(data))
+	sc.Buffer(nil, 4<<10)
+	sc.Scan() // the first line, read above
+	ended := false
+	for sc.Scan() {
+		line := sc.Text()
+		if ended {
+			return Manifest{}, broken("nothing stands behind the end line")
+		}
+		if line == "end" {
+			ended = true
+			continue
+		}
+		kind, rest, _ := strings.Cut(line, " ")
+		e := ManifestEntry{Kind: kind, Relpath: rest}
+		switch kind {
+		case "missing", "irregular":
+		case "file":
+			sum, tail, _ := strings.Cut(rest, " ")
+			size, path, _ := strings.Cut(tail, " ")
+			e.SHA256, e.Relpath = sum, path
+			if e.Size, err = strconv.ParseInt(size, 10, 64); err != nil || e.Size < 0 || !plan.IsSHA256(sum) {
+				return Manifest{}, broken("a file line has a checksum and a size")
+			}
+		default:
+			return Manifest{}, broken("a line is a file, missing, irregular or the end")
+		}
+		if msg := plan.CheckRelPath(e.Relpath, "out"); msg != "" {
+			return Manifest{}, broken("a path lies below out/")
+		}
+		m.Entries = append(m.Entries, e)
+	}
+	if !ended || sc.Err() != nil {
+		return Manifest{}, broken("the last line is the end line")
+	}
+	return m, nil
+}
+
+func firstLine(data []byte, word string) ([]string, error) {
+	line, _, ok := strings.Cut(string(data), "\n")
+	words := strings.Split(line, " ")
+	if !ok || len(words) < 3 || words[0] != word || words[1] != "1" {
+		return nil, broken("the first line is \"" + word + " 1 …\"")
+	}
+	return words[2:], nil
+}
+
+func fields(words []string) (map[string]string, error) {
+	f := map[string]string{}
+	for _, w := range words {
+		k, v, ok := strings.Cut(w, "=")
+		if _, dup := f[k]; !ok || dup {
+			return nil, broken("each field is key=value, once")
+		}
+		f[k] = v
+	}
+	return f, nil
+}
+
+func holder(f map[string]string) (Holder, error) {
+	h := Holder{Job: f["job"], Task: f["task"]}
+	var err error
+	if h.Restart, err = strconv.Atoi(f["restart"]); err != nil || h.Restart < 0 || h.Job == "" || h.Task == "" {
+		return Holder{}, broken("job, task and restart name the execution")
+	}
+	return h, nil
+}
+
+func broken(rule string) error {
+	return fault.Invalid("run.control", "a control file is not in its format", fault.Problem{Code: "CTL-FORMAT", Rule: rule, Msg: "it is not"})
+}

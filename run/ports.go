@@ -1,0 +1,210 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"time"
+
+	"slurmgate/plan"
+)
+
+// Attempt folders are addressed by run and number; resolved paths never leave the packages that own them,
+// except in JobSpec, which becomes the script.
+
+// Stager puts a run's files in place on the filesystem the jobs see. Every method is idempotent: a crash
+// and a second call lead to the same bytes.
+type Stager interface {
+	// StageInputs makes <runs_dir>/<run_id>/in and fills it with private, verified copies. Checksums are taken of
+	// the bytes written. A Transport fault may be tried again, a Validation fault never.
+	StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error
+	// OpenAttempt makes <run_id>/a<n>/{out,meta,tmp,ctl} with exclusive mkdir and marks it with token. Called
+	// again with the same token it succeeds. A folder that carries another token, or none, is a Conflict
+	// fault with code workspace_ahead_of_ledger.
+	OpenAttempt(ctx context.Context, runID string, n int, token string) error
+	// WriteControl writes a control file: temp, fsync, rename, fsync of the folder, read back.
+	WriteControl(ctx context.Context, runID string, n int, name string, data []byte) error
+	// RunDir is the absolute path of a run's folder as jobs see it.
+	RunDir(runID string) string
+}
+
+// Control reads what the job left, and takes the claim for nobody.
+type Control interface {
+	// ReadControl reads at most limit bytes of a control file (the last ones when tail is set), looking past
+	// a network filesystem's caches. NotFound when it is not there.
+	ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
+	// TakeClaim hard-links content into place as the claim. It returns what the claim file holds afterwards,
+	// whoever wrote it.
+	TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error)
+	// OpenOutput opens a declared output for reading: a regular file below out/, one link, owned by the job's user, no
+	// symlink on the way. Anything else is a Tool fault naming the reason.
+	OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error)
+	// Undeclared lists at most limit files below out/ that are not among declared.
+	Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error)
+}
+
+// Images is the store of pinned images.
+type Images interface {
+	// Verify hashes the image with this digest (64 hex; a cached verdict on the same inode is good) and
+	// returns its absolute path. NotFound when the store does not hold it.
+	Verify(ctx context.Context, digest string) (path string, err error)
+	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the image and the program.
+	ExecArgs(spec plan.Spec, imagePath, runDir, attemptDir string) []string
+}
+
+// Objects is the content-addressed store.
+type Objects interface {
+	// Put stores at most limit bytes of r and returns checksum and size. A larger r is a Policy fault, and nothing is kept.
+	Put(ctx context.Context, r io.Reader, limit int64) (sha256 string, size int64, err error)
+	// Open opens the object for reading. NotFound when it is not there.
+	Open(sha256 string) (*os.File, error)
+}
+
+// JobSpec is everything the job script is made of.
+type JobSpec struct {
+	RunID     string
+	N         int
+	Token     string
+	JobName   string
+	Spec      plan.Spec
+	RunDir    string   // absolute
+	ImagePath string   // absolute
+	ExecArgs  []string // the arguments after the apptainer program
+}
+
+// Sender renders and sends jobs.
+type Sender interface {
+	// Render gives the job script; the same JobSpec gives the same bytes.
+	Render(JobSpec) ([]byte, error)
+	// Pinned gives the content of pinned.sha256 for the job.
+	Pinned(JobSpec) []byte
+	// Send starts sbatch once as its own helper and waits for it. When ctx ends first, Send returns SendDoubt and
+	// sbatch goes on: nobody kills it. It never starts a second sbatch.
+	Send(ctx context.Context, job JobSpec, k int) SendResult
+	// Receipt looks at what an earlier send left. Held: its sbatch is still there. With the sbatch gone the
+	// result is what its files prove, SendDoubt when they prove nothing.
+	Receipt(ctx context.Context, job JobSpec, k int) (res SendResult, held bool)
+}
+
+// SendResult is what a send proved.
+type SendResult struct {
+	Outcome  SendOutcome
+	JobID    string // for SendAccepted
+	Cluster  string // where sbatch named one
+	Code     string // Slurm's own name of the reason, for rejected and deferred
+	ExitCode *int   // of sbatch, where seen
+	Text     string // what sbatch printed, bounded
+}
+
+// Observer asks Slurm about all our jobs at once.
+type Observer interface {
+	// Queue is one full, error-free answer of squeue about this user's jobs, terminal ones Slurm still
+	// remembers included. A half answer is an error.
+	Queue(ctx context.Context) ([]Job, error)
+	// Accounting is one full answer of sacct about this user's jobs since a time. Without accounting it is a NotFound fault: no
+	// answer, which is not "none".
+	Accounting(ctx context.Context, since time.Time) ([]Job, error)
+	// Cancel asks Slurm to cancel the job that has both this id and this name. A job that is gone already is no error.
+	Cancel(ctx context.Context, jobID, name string) error
+}
+
+// Job is one record of Slurm's about one job.
+type Job struct {
+	Cluster   string
+	ID        string
+	Task      *int // array task
+	Name      string
+	State     string // Slurm's own word, e.g. PENDING; without suffixes
+	Why       string // Slurm's reason
+	Class     Class  // what that state means here
+	Restarts  int    // -1 when not shown
+	Node      string
+	ExitCode  *int // of the batch script, when shown
+	Signal    int
+	Submitted *time.Time
+	Started   *time.Time
+	Ended     *time.Time
+	SLUID     string
+}
+
+// Class sorts Slurm's states by what they mean to a run.
+type Class string
+
+// The classes.
+const (
+	ClassPending    Class = "pending"
+	ClassRunning    Class = "running"
+	ClassCompleting Class = "completing"
+	ClassEnded      Class = "ended"   // look at Ending
+	ClassUnknown    Class = "unknown" // a state this version does not know: reported, never guessed
+)
+
+// EndingOf is the ending that a terminal Slurm state alone stands for; COMPLETED gives EndedOK, FAILED EndedToolFailed. The exit
+// file is consulted besides.
+func (j Job) EndingOf() Ending {
+	switch j.State {
+	case "COMPLETED":
+		return EndedOK
+	case "CANCELLED", "REVOKED":
+		return EndedCancelled
+	case "TIMEOUT", "DEADLINE":
+		return EndedTimeLimit
+	case "OUT_OF_MEMORY":
+		return EndedOutOfMemory
+	case "NODE_FAIL":
+		return EndedNodeFail
+	case "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL":
+		return EndedBootFail
+	case "PREEMPTED":
+		return EndedPreempted
+	}
+	return EndedToolFailed
+}
+
+// Contracts checks a finished run against its tool's output schema.
+type Contracts interface {
+	// CheckOutput validates the output object of a run of the tool; nil for tools without a schema.
+	CheckOutput(toolID string, output json.RawMessage) error
+}
+
+// Store is the ledger as the lifecycle uses it.
+type Store interface {
+	// Insert stores a new run with its first attempt, inputs and params, all in one transaction. When the run
+	// exists already it is returned and created is false; nothing is changed.
+	Insert(ctx context.Context, n New) (v View, created bool, err error)
+	// View reads a run. NotFound when there is none.
+	View(ctx context.Context, runID string) (View, error)
+	// Apply carries out one transition with its event. A run that is no longer at Write.Run.Rev is a Conflict fault with code
+	// stale_run, and nothing is changed.
+	Apply(ctx context.Context, w Write) (View, error)
+	// Params reads the canonical params of a run.
+	Params(ctx context.Context, paramsHash string) (json.RawMessage, error)
+}
+
+// Index is what the lifecycle looks up in bulk.
+type Index interface {
+	// Active lists the runs in one of the phases, oldest first, at most limit (0: all).
+	Active(ctx context.Context, limit int, phases ...Phase) ([]View, error)
+	// Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded.
+	Equivalent(ctx context.Context, planHash, exceptRunID string) ([]string, error)
+	// Outputs lists a run's outputs.
+	Outputs(ctx context.Context, runID string) ([]Output, error)
+	// Seq is the number of the newest event about a run.
+	Seq(ctx context.Context, runID string) (int64, error)
+}
+
+// Output is a registered output with its artifact.
+type Output struct {
+	Link
+	Artifact Artifact
+}
+
+// New is a run about to be stored.
+type New struct {
+	Run    Run
+	Params json.RawMessage // canonical
+	Policy json.RawMessage // canonical policy snapshot
+	Inputs []Link
+	Event  Event
+}

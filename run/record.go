@@ -1,0 +1,140 @@
+package run
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Run is one row of the ledger. Times are UTC.
+type Run struct {
+	ID              string
+	Rev             int64 // compare-and-swap counter; 0 for a run not stored yet
+	ToolID          string
+	ToolName        string
+	ToolVersion     string
+	ContractVersion string
+	PackHash        string // empty for a plan submitted as it is
+	PolicyHash      string
+	ParamsHash      string
+	PlanHash        string
+	ProjectID       string
+	Actor           string
+
+	State      State
+	Phase      Phase
+	Reason     string // one word: what it waits for, or how it ended
+	Detail     string // a sentence for people
+	AttemptN   int    // the current attempt, from 1
+	Warnings   []string
+	ExitCode   *int
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	FinishedAt *time.Time
+
+	CancelAt     *time.Time // cancel was asked for; an intent that stays
+	CancelReason string
+
+	ResultJSON       json.RawMessage // result_json: the submit answer from the start, with output once finished
+	LogArtifactID    string
+	ScriptArtifactID string
+}
+
+// Attempt is one intended execution.
+type Attempt struct {
+	RunID     string
+	N         int
+	Token     string // submission it travels in; empty until the intent
+	ArrayTask *int   // nil: the submission is a single job
+	CreatedAt time.Time
+
+	SlurmState string // the last state Slurm reported, in its words
+	SlurmWhy   string // its reason
+	Node       string
+	ObservedAt *time.Time // when Slurm was last asked successfully about it
+	StartedAt  *time.Time
+	EndedAt    *time.Time
+	MissedAt   *time.Time // first full query that did not show it (rule 8)
+	Ending     Ending     // empty while it may still execute
+	ExitCode   *int
+	Usage      json.RawMessage // what the job itself recorded; null when nothing
+}
+
+// Submission is what is sent to Slurm for one attempt (later: for many, as an array).
+type Submission struct {
+	Token       string // 32 hex digits
+	JobName     string
+	ScriptSHA   string // hex SHA-256 of ctl/script
+	CreatedAt   time.Time
+	Cluster     string     // empty until known
+	JobID       string     // empty until known
+	SubmittedAt *time.Time // as Slurm records it, when first seen
+	SLUID       string     // where Slurm shows one
+}
+
+// Send is one start of sbatch for a submission.
+type Send struct {
+	Token     string
+	K         int // from 1
+	StartedAt time.Time
+	EndedAt   *time.Time
+	Outcome   SendOutcome // empty while open
+	ExitCode  *int
+	Text      string // what sbatch said, bounded
+}
+
+// SendOutcome is what became of a send.
+type SendOutcome string
+
+// The outcomes. Rejection, back-pressure and doubt are three things.
+const (
+	SendAccepted SendOutcome = "accepted" // a receipt: Slurm gave a job id
+	SendRejected SendOutcome = "rejected" // Slurm refused for good; no job exists from this send
+	SendDeferred SendOutcome = "deferred" // Slurm has no room now; no job exists from this send
+	SendDoubt    SendOutcome = "doubt"    // nobody knows
+	SendNotRun   SendOutcome = "not_run"  // sbatch could not be started at all
+)
+
+// Artifact is immutable bytes with a name in a project.
+type Artifact struct {
+	ID        string
+	ProjectID string
+	SHA256    string
+	Type      string
+	Label     string
+	SizeBytes int64
+	CreatedAt time.Time
+	Source    string // "import", or the run that made it
+}
+
+// Link ties an artifact to a run.
+type Link struct {
+	Role       string
+	ArtifactID string
+	Relpath    string // dest_relpath of an input, src_relpath of an output, empty for gateway roles
+}
+
+// Event is one entry of the run history; the ledger numbers and chains it.
+type Event struct {
+	Type string // e.g. "run.intent"
+	Data any    // JSON
+}
+
+// Write is one transaction on a run: the new values and the event that explains them. Nil parts are left
+// as they are.
+type Write struct {
+	Run        Run // Run.Rev is the revision it was read at
+	Attempt    *Attempt
+	Submission *Submission
+	Send       *Send
+	Artifacts  []Artifact // registered if not there yet
+	Outputs    []Link
+	Event      Event
+}
+
+// View is a run with its current attempt and submission.
+type View struct {
+	Run        Run
+	Attempt    Attempt
+	Submission Submission
+	Sends      int // how many sends the submission has
+}

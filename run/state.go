@@ -1,0 +1,86 @@
+package run
+
+// State is what a caller sees first.
+type State string
+
+// The states. Blocked is not terminal: a verb resolves it.
+const (
+	Queued    State = "queued"
+	Running   State = "running"
+	Blocked   State = "blocked"
+	Succeeded State = "succeeded"
+	Failed    State = "failed"
+	Cancelled State = "cancelled"
+)
+
+// Terminal tells whether nothing more will happen to a run by itself.
+func (s State) Terminal() bool { return s == Succeeded || s == Failed || s == Cancelled }
+
+// Phase is where in the lifecycle a run is.
+type Phase string
+
+// The phases, in the order a run passes them.
+const (
+	Staging     Phase = "staging"     // inputs, image and script are being put in place; nothing was sent
+	Deferred    Phase = "deferred"    // Slurm has no room or does not answer; will be sent, nothing was accepted
+	Submitting  Phase = "submitting"  // the intent is durable, sbatch may have run
+	Unconfirmed Phase = "unconfirmed" // sbatch ended without a receipt; the resolver finds out
+	Pending     Phase = "pending"     // Slurm has the job
+	InJob       Phase = "running"     // the job runs
+	Completing  Phase = "completing"  // the job ended, Slurm is cleaning up
+	Collecting  Phase = "collecting"  // outputs are being verified and registered
+
+	NeedsOperator Phase = "needs_operator"            // nobody but a person can decide
+	AheadOfLedger Phase = "workspace_ahead_of_ledger" // the workspace knows an attempt the ledger does not
+	OutputsLate   Phase = "outputs_late"              // the job ended well, its outputs do not show up
+
+	Done Phase = "done"
+)
+
+// StateOf is the state each phase belongs to; Done belongs to the three terminal states.
+func StateOf(p Phase) State {
+	switch p {
+	case Staging, Deferred, Submitting, Unconfirmed, Pending:
+		return Queued
+	case InJob, Completing, Collecting:
+		return Running
+	case NeedsOperator, AheadOfLedger, OutputsLate:
+		return Blocked
+	}
+	return ""
+}
+
+// Ending is how an attempt ended.
+type Ending string
+
+// The endings. The first group is the program's or the plan's doing, the second the infrastructure's.
+const (
+	EndedOK            Ending = "ok"
+	EndedToolFailed    Ending = "tool_failed"      // the program exited with a status other than 0
+	EndedTimeLimit     Ending = "time_limit"       // the program's own limit, or Slurm's
+	EndedOutOfMemory   Ending = "out_of_memory"    //
+	EndedOutputs       Ending = "outputs_rejected" // exit 0, but the declared outputs are not there or not acceptable
+	EndedContract      Ending = "contract_broken"  // outputs do not satisfy the tool's output schema
+	EndedImageMismatch Ending = "image_mismatch"   // exit 91: the image is not the pinned one
+	EndedInputMismatch Ending = "input_mismatch"   // exit 92: an input is not the pinned one
+	EndedNoRuntime     Ending = "runtime_missing"  // exit 93
+	EndedControl       Ending = "control_unwritable"
+	EndedRejected      Ending = "rejected"  // Slurm refused the job for good
+	EndedStaging       Ending = "staging"   // inputs, image or script could not be put in place
+	EndedCancelled     Ending = "cancelled" //
+
+	EndedNodeFail  Ending = "node_fail"
+	EndedBootFail  Ending = "boot_fail"
+	EndedPreempted Ending = "preempted"
+	EndedLost      Ending = "lost"   // the job started, and neither Slurm nor the workspace knows how it ended
+	EndedAbsent    Ending = "absent" // the gateway holds the claim: no job can ever execute this attempt
+)
+
+// Infrastructure tells whether the ending was not the tool's doing, so that policy may allow a new attempt.
+func (e Ending) Infrastructure() bool {
+	switch e {
+	case EndedNodeFail, EndedBootFail, EndedPreempted, EndedLost, EndedAbsent:
+		return true
+	}
+	return false
+}
