@@ -202,9 +202,10 @@ type Output struct {
 
 // New is a run about to be stored.
 type New struct {
-	Run    Run
-	Params json.RawMessage // canonical
-	Policy json.RawMessage // canonical policy snapshot
-	Inputs []Link
-	Event  Event
+	Run        Run
+	Submission Submission      // of the first attempt; its token is what marks the attempt's folder
+	Params     json.RawMessage // canonical
+	Policy     json.RawMessage // canonical policy snapshot
+	Inputs     []Link
+	Event      Event
 }

@@ -122,8 +122,8 @@ type Event struct {
 // Write is one transaction on a run: the new values and the event that explains them. Nil parts are left
 // as they are.
 type Write struct {
-	Run        Run // Run.Rev is the revision it was read at
-	Attempt    *Attempt
+	Run        Run       // Run.Rev is the revision it was read at
+	Attempts   []Attempt // stored as they stand here
 	Submission *Submission
 	Send       *Send
 	Artifacts  []Artifact // registered if not there yet

@@ -1,0 +1,113 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// Entry is one stored event.
+type Entry struct {
+	Seq   int64           `json:"seq"`
+	At    time.Time       `json:"at"`
+	Type  string          `json:"type"`
+	RunID string          `json:"run_id"`
+	Data  json.RawMessage `json:"data"`
+	Hash  string          `json:"hash"`
+}
+
+const genesis = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+
+// eventHash chains one event to the one before it.
+func eventHash(prev string, seq, at int64, typ, runID string, data []byte) (string, error) {
+	body, err := plan.Marshal(map[string]any{"seq": seq, "at": at, "type": typ, "run_id": runID, "data": json.RawMessage(data)})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append([]byte(prev), body...))
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// appendEvent adds to the chain inside a transaction; the single writer makes "the last one" unambiguous.
+func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Tx, runID string, e run.Event) (int64, error) {
+	data, err := plan.Marshal(e.Data)
+	if err != nil {
+		return 0, err
+	}
+	var seq int64
+	prev := genesis
+	err = tx.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&seq, &prev)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	seq++
+	at := micros(l.now())
+	hash, err := eventHash(prev, seq, at, e.Type, runID, data)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO events (seq, at, type, run_id, data, prev_hash, hash) VALUES (?,?,?,?,?,?,?)",
+		seq, at, e.Type, runID, string(data), prev, hash)
+	return seq, err
+}
+
+// Events lists the events of a run, oldest first.
+func (l *Ledger) Events(ctx context.Context, runID string) ([]Entry, error) {
+	rows, err := l.r.QueryContext(ctx, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? ORDER BY seq", runID)
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	var out []Entry
+	for rows.Next() {
+		var e Entry
+		var at int64
+		var data string
+		if err := rows.Scan(&e.Seq, &at, &e.Type, &e.RunID, &data, &e.Hash); err != nil {
+			return nil, storage(err)
+		}
+		e.At, e.Data = time.UnixMicro(at).UTC(), json.RawMessage(data)
+		out = append(out, e)
+	}
+	return out, storage(rows.Err())
+}
+
+// Seq is the number of the newest event about a run, 0 when there is none.
+func (l *Ledger) Seq(ctx context.Context, runID string) (int64, error) {
+	var seq int64
+	err := l.r.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?", runID).Scan(&seq)
+	return seq, storage(err)
+}
+
+// VerifyEvents recomputes the whole chain and returns its length. A changed, missing or reordered event
+// is an Internal fault naming the first bad number.
+func (l *Ledger) VerifyEvents(ctx context.Context) (int64, error) {
+	rows, err := l.r.QueryContext(ctx, "SELECT seq, at, type, run_id, data, prev_hash, hash FROM events ORDER BY seq")
+	if err != nil {
+		return 0, storage(err)
+	}
+	defer rows.Close()
+	prev, n := genesis, int64(0)
+	for rows.Next() {
+		var seq, at int64
+		var typ, runID, data, before, hash string
+		if err := rows.Scan(&seq, &at, &typ, &runID, &data, &before, &hash); err != nil {
+			return n, storage(err)
+		}
+		want, err := eventHash(prev, seq, at, typ, runID, []byte(data))
+		if err != nil || seq != n+1 || before != prev || hash != want {
+			return n, fault.New(fault.Internal, "ledger.VerifyEvents", "event_chain_broken", fmt.Sprintf("the event chain breaks at event %d", n+1))
+		}
+		prev, n = hash, seq
+	}
+	return n, storage(rows.Err())
+}

@@ -1,0 +1,196 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// Active lists the runs in one of the phases, oldest first, at most limit (0: all).
+func (l *Ledger) Active(ctx context.Context, limit int, phases ...run.Phase) ([]run.View, error) {
+	args := []any{}
+	for _, p := range phases {
+		args = append(args, p)
+	}
+	q := "SELECT " + viewColumns + viewFrom + "WHERE r.phase <> 'done' AND r.phase IN (?" + strings.Repeat(",?", len(phases)-1) + ") ORDER BY r.created_at, r.run_id"
+	if limit > 0 {
+		q += fmt.Sprintf(" LIMIT %d", limit)
+	}
+	return l.views(ctx, q, args...)
+}
+
+func (l *Ledger) views(ctx context.Context, q string, args ...any) ([]run.View, error) {
+	rows, err := l.r.QueryContext(ctx, q, args...)
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	var out []run.View
+	for rows.Next() {
+		v, err := scanView(rows)
+		if err != nil {
+			return nil, storage(err)
+		}
+		out = append(out, v)
+	}
+	return out, storage(rows.Err())
+}
+
+// Filter selects runs. Empty fields select all.
+type Filter struct {
+	State     run.State
+	ToolID    string
+	ProjectID string
+	Since     *time.Time // created at or after
+	Until     *time.Time // created before
+	Cursor    string     // from the page before
+	Limit     int        // 1..500, 50 when 0
+}
+
+// Page is one page of runs, newest first. Cursor is empty on the last.
+type Page struct {
+	Runs   []run.View
+	Cursor string
+}
+
+// List gives one page of runs, newest first.
+func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
+	if f.Limit <= 0 {
+		f.Limit = 50
+	}
+	f.Limit = min(f.Limit, 500)
+	where, args := []string{"1"}, []any{}
+	add := func(cond string, v ...any) {
+		where = append(where, cond)
+		args = append(args, v...)
+	}
+	if f.State != "" {
+		add("r.state = ?", f.State)
+	}
+	if f.ToolID != "" {
+		add("r.tool_id = ?", f.ToolID)
+	}
+	if f.ProjectID != "" {
+		add("r.project_id = ?", f.ProjectID)
+	}
+	if f.Since != nil {
+		add("r.created_at >= ?", micros(*f.Since))
+	}
+	if f.Until != nil {
+		add("r.created_at < ?", micros(*f.Until))
+	}
+	if f.Cursor != "" {
+		at, id, err := decodeCursor(f.Cursor)
+		if err != nil {
+			return Page{}, err
+		}
+		add("(r.created_at, r.run_id) < (?, ?)", at, id)
+	}
+	views, err := l.views(ctx, "SELECT "+viewColumns+viewFrom+"WHERE "+strings.Join(where, " AND ")+
+		fmt.Sprintf(" ORDER BY r.created_at DESC, r.run_id DESC LIMIT %d", f.Limit+1), args...)
+	if err != nil {
+		return Page{}, err
+	}
+	p := Page{Runs: views}
+	if len(views) > f.Limit {
+		p.Runs = views[:f.Limit]
+		last := p.Runs[f.Limit-1].Run
+		p.Cursor = encodeCursor(micros(last.CreatedAt), last.ID)
+	}
+	return p, nil
+}
+
+func encodeCursor(at int64, id string) string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", at, id))
+}
+
+func decodeCursor(s string) (at int64, id string, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		_, err = fmt.Sscanf(string(b), "%d %s", &at, &id)
+	}
+	if err != nil {
+		return 0, "", fault.Invalid("ledger.List", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one"})
+	}
+	return at, id, nil
+}
+
+// Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded, newest first, at most ten.
+func (l *Ledger) Equivalent(ctx context.Context, planHash, exceptRunID string) ([]string, error) {
+	return l.strings(ctx, `SELECT run_id FROM runs WHERE plan_hash = ? AND run_id <> ? AND state IN ('queued','running','blocked','succeeded')
+ ORDER BY created_at DESC, run_id LIMIT 10`, planHash, exceptRunID)
+}
+
+func (l *Ledger) strings(ctx context.Context, q string, args ...any) ([]string, error) {
+	rows, err := l.r.QueryContext(ctx, q, args...)
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, storage(err)
+		}
+		out = append(out, s)
+	}
+	return out, storage(rows.Err())
+}
+
+// Outputs lists the outputs of a run's current attempt with their artifacts, by role.
+func (l *Ledger) Outputs(ctx context.Context, runID string) ([]run.Output, error) {
+	return l.linked(ctx, `SELECT o.role, o.relpath, `+artifactColumns+` FROM run_outputs o JOIN runs r ON r.run_id = o.run_id AND r.attempt_n = o.attempt_n
+ JOIN artifacts a ON a.artifact_id = o.artifact_id WHERE o.run_id = ? ORDER BY o.role`, runID)
+}
+
+// Inputs lists a run's inputs with their artifacts, by role and destination.
+func (l *Ledger) Inputs(ctx context.Context, runID string) ([]run.Output, error) {
+	return l.linked(ctx, `SELECT i.role, i.relpath, `+artifactColumns+` FROM run_inputs i JOIN artifacts a ON a.artifact_id = i.artifact_id
+ WHERE i.run_id = ? ORDER BY i.role, i.relpath`, runID)
+}
+
+func (l *Ledger) linked(ctx context.Context, q, runID string) ([]run.Output, error) {
+	rows, err := l.r.QueryContext(ctx, q, runID)
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	var out []run.Output
+	for rows.Next() {
+		var o run.Output
+		if o.Artifact, err = scanArtifact(rows, &o.Role, &o.Relpath); err != nil {
+			return nil, storage(err)
+		}
+		o.ArtifactID = o.Artifact.ID
+		out = append(out, o)
+	}
+	return out, storage(rows.Err())
+}
+
+// Sends lists the sends of a submission in order.
+func (l *Ledger) Sends(ctx context.Context, token string) ([]run.Send, error) {
+	rows, err := l.r.QueryContext(ctx, "SELECT token, k, started_at, ended_at, outcome, exit_code, text FROM sends WHERE token = ? ORDER BY k", token)
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	var out []run.Send
+	for rows.Next() {
+		var s run.Send
+		var started int64
+		var ended, exit sql.NullInt64
+		if err := rows.Scan(&s.Token, &s.K, &started, &ended, &s.Outcome, &exit, &s.Text); err != nil {
+			return nil, storage(err)
+		}
+		s.StartedAt, s.EndedAt, s.ExitCode = time.UnixMicro(started).UTC(), optTime(ended), optInt(exit)
+		out = append(out, s)
+	}
+	return out, storage(rows.Err())
+}

@@ -1,0 +1,276 @@
+// Package ledger is the durable memory of one gateway: runs, attempts, submissions, sends, params,
+// artifacts and the chained history, in one SQLite database on a local disk.
+//
+// Every change of a run is one transaction that compares the run's revision, writes the new values and
+// appends the event that explains them; see [Ledger.Apply]. Tables and their CHECK constraints are in
+// migrations/. The package implements run.Store and run.Index.
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+
+	"slurmgate/fault"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Ledger is an open database: one writer connection and a pool of readers.
+type Ledger struct {
+	path   string
+	w, r   *sql.DB
+	id     string
+	now    func() time.Time
+	schema int
+}
+
+// Options of Open.
+type Options struct {
+	// Filesystem tells the kind of the filesystem a path is on, and whether it is a network filesystem, on
+	// which SQLite's WAL corrupts. Nil: not checked.
+	Filesystem func(path string) (name string, network bool, err error)
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+	// NewID makes the gateway's id when the database is new.
+	NewID func() string
+}
+
+const readers = 4
+
+// Open opens or creates the ledger at path and brings its schema up to date. A path on a network
+// filesystem, a newer schema and a driver that does not keep synchronous=FULL are refused.
+func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
+	const op = "ledger.Open"
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fault.Wrap(fault.Internal, op, "ledger_unwritable", "cannot make the ledger's folder", err)
+	}
+	if o.Filesystem != nil {
+		name, network, err := o.Filesystem(filepath.Dir(path))
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, op, "ledger_unwritable", "cannot look at the ledger's filesystem", err)
+		}
+		if network {
+			return nil, fault.New(fault.Validation, op, "ledger_on_network_filesystem", fmt.Sprintf("the ledger %s would lie on a network filesystem (%s), where SQLite corrupts", path, name)).
+				WithNext("set gateway.state_dir to a folder on a local disk of this host")
+		}
+	}
+	l := &Ledger{path: path, now: o.Now}
+	var err error
+	if l.w, err = open(path, "rwc", 1); err == nil {
+		err = l.check(ctx)
+	}
+	if err == nil {
+		err = l.migrate(ctx)
+	}
+	if err == nil {
+		l.r, err = open(path, "ro", readers)
+	}
+	if err == nil {
+		err = l.identify(ctx, o.NewID)
+	}
+	if err != nil {
+		l.Close()
+		return nil, fault.Wrap(kindOf(err), op, codeOf(err), "cannot open the ledger "+path, err)
+	}
+	return l, nil
+}
+
+// open opens a pool. The pragmas stand in the DSN so that each connection has them; the driver's own
+// default would be synchronous=NORMAL.
+func open(path, mode string, conns int) (*sql.DB, error) {
+	q := url.Values{"mode": {mode}, "_journal_mode": {"WAL"}, "_synchronous": {"FULL"}, "_foreign_keys": {"on"}, "_busy_timeout": {"15000"}}
+	if mode == "ro" {
+		q.Del("_journal_mode")
+		q.Set("_query_only", "on")
+	} else {
+		q.Set("_txlock", "immediate")
+	}
+	db, err := sql.Open("sqlite3", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxLifetime(0)
+	return db, nil
+}
+
+// check reads back what durability and integrity rest on.
+func (l *Ledger) check(ctx context.Context) error {
+	for _, c := range []struct{ pragma, want string }{{"synchronous", "2"}, {"journal_mode", "wal"}, {"foreign_keys", "1"}} {
+		var got string
+		if err := l.w.QueryRowContext(ctx, "PRAGMA "+c.pragma).Scan(&got); err != nil {
+			return err
+		}
+		if got != c.want {
+			return fault.New(fault.Internal, "ledger.check", "ledger_not_durable", fmt.Sprintf("SQLite answers %s=%s, need %s", c.pragma, got, c.want))
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) migrate(ctx context.Context) error {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	var have int
+	if err := l.w.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
+		return err
+	}
+	if have > len(names) {
+		return fault.New(fault.Validation, "ledger.migrate", "ledger_newer", fmt.Sprintf("the ledger has schema %d, this slurmgate knows up to %d", have, len(names))).
+			WithNext("use the newer slurmgate that wrote it")
+	}
+	for i := have; i < len(names); i++ {
+		text, err := migrations.ReadFile(names[i])
+		if err != nil {
+			return err
+		}
+		err = l.tx(ctx, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, string(text)); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", i+1))
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("migration %s: %w", names[i], err)
+		}
+	}
+	l.schema = len(names)
+	return nil
+}
+
+func (l *Ledger) identify(ctx context.Context, newID func() string) error {
+	err := l.w.QueryRowContext(ctx, "SELECT id FROM gateway").Scan(&l.id)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if newID == nil {
+		return fault.New(fault.Internal, "ledger.identify", "", "a new ledger needs an id")
+	}
+	l.id = newID()
+	_, err = l.w.ExecContext(ctx, "INSERT INTO gateway (id, created_at) VALUES (?, ?)", l.id, micros(l.now()))
+	return err
+}
+
+// ID is the gateway's identity, made with the database.
+func (l *Ledger) ID() string { return l.id }
+
+// Path is where the database lies.
+func (l *Ledger) Path() string { return l.path }
+
+// Close closes the database.
+func (l *Ledger) Close() error {
+	var errs []error
+	for _, db := range []*sql.DB{l.r, l.w} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Integrity runs SQLite's own check, the foreign keys' and the event chain's.
+func (l *Ledger) Integrity(ctx context.Context) error {
+	var answer string
+	if err := l.r.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&answer); err != nil || answer != "ok" {
+		return fault.Wrap(fault.Internal, "ledger.Integrity", "ledger_corrupt", "SQLite's integrity check says "+answer, err)
+	}
+	rows, err := l.r.QueryContext(ctx, "PRAGMA foreign_key_check")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		return fault.New(fault.Internal, "ledger.Integrity", "ledger_corrupt", "a foreign key points nowhere")
+	}
+	_, err = l.VerifyEvents(ctx)
+	return err
+}
+
+// tx runs f in one immediate transaction of the writer. Once begun it is carried through even if the
+// caller gives up: a half-known commit would be worse than a late one.
+func (l *Ledger) tx(ctx context.Context, f func(*sql.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return fault.Wrap(fault.Canceled, "ledger.tx", "", "", err)
+	}
+	tx, err := l.w.BeginTx(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return storage(err)
+	}
+	if err := f(tx); err != nil {
+		_ = tx.Rollback() // the first error is the one that matters
+		return storage(err)
+	}
+	return storage(tx.Commit())
+}
+
+// storage gives SQLite's own errors a kind; others pass.
+func storage(err error) error {
+	var s sqlite3.Error
+	if !errors.As(err, &s) {
+		return err
+	}
+	switch s.Code {
+	case sqlite3.ErrFull:
+		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).WithNext("free space on the disk of gateway.state_dir")
+	case sqlite3.ErrBusy, sqlite3.ErrLocked:
+		return fault.Wrap(fault.Transport, "ledger", "ledger_busy", "the ledger is busy", err)
+	case sqlite3.ErrIoErr, sqlite3.ErrCorrupt, sqlite3.ErrNotADB, sqlite3.ErrReadonly, sqlite3.ErrCantOpen:
+		return fault.Wrap(fault.Internal, "ledger", "ledger_broken", "the ledger cannot be read or written", err)
+	}
+	return fault.Wrap(fault.Internal, "ledger", "ledger_refused", "the ledger refused the change", err)
+}
+
+func kindOf(err error) fault.Kind { return fault.KindOf(storage(err)) }
+
+func codeOf(err error) string { return strings.ToLower(fault.CodeOf(storage(err))) }
+
+func micros(t time.Time) int64 { return t.UnixMicro() }
+
+func optMicros(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+func optTime(v sql.NullInt64) *time.Time {
+	if !v.Valid {
+		return nil
+	}
+	t := time.UnixMicro(v.Int64).UTC()
+	return &t
+}
+
+func optInt(v sql.NullInt64) *int {
+	if !v.Valid {
+		return nil
+	}
+	n := int(v.Int64)
+	return &n
+}
+
+func optText(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}

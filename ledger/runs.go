@@ -1,0 +1,253 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+var (
+	_ run.Store = (*Ledger)(nil)
+	_ run.Index = (*Ledger)(nil)
+)
+
+const viewColumns = `r.run_id, r.rev, r.tool_id, r.tool_name, r.tool_version, r.contract_version, r.pack_hash, r.policy_hash, r.params_hash, r.plan_hash,
+ r.project_id, r.actor, r.state, r.phase, r.reason, r.detail, r.attempt_n, r.warnings, r.exit_code, r.created_at, r.updated_at, r.finished_at,
+ r.cancel_at, r.cancel_reason, r.result_json, r.log_artifact_id, r.script_artifact_id,
+ a.token, a.array_task, a.created_at, a.slurm_state, a.slurm_why, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
+ s.job_name, s.script_sha, s.created_at, s.cluster, s.job_id, s.submitted_at, s.sluid,
+ (SELECT count(*) FROM sends k WHERE k.token = a.token)`
+
+const viewFrom = ` FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token `
+
+type scanner interface{ Scan(...any) error }
+
+func scanView(row scanner) (run.View, error) {
+	var v run.View
+	r, a, s := &v.Run, &v.Attempt, &v.Submission
+	var warnings string
+	var exit, aTask, aExit, rFinished, rCancel, aObs, aStart, aEnd, aMiss, sCreated, sSub sql.NullInt64
+	var rCreated, rUpdated, aCreated int64
+	var result, logID, scriptID, token, usage, jobName, scriptSHA, cluster, jobID, sluid sql.NullString
+	err := row.Scan(&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash, &r.PlanHash,
+		&r.ProjectID, &r.Actor, &r.State, &r.Phase, &r.Reason, &r.Detail, &r.AttemptN, &warnings, &exit, &rCreated, &rUpdated, &rFinished,
+		&rCancel, &r.CancelReason, &result, &logID, &scriptID,
+		&token, &aTask, &aCreated, &a.SlurmState, &a.SlurmWhy, &a.Node, &aObs, &aStart, &aEnd, &aMiss, &a.Ending, &aExit, &usage,
+		&jobName, &scriptSHA, &sCreated, &cluster, &jobID, &sSub, &sluid, &v.Sends)
+	if err != nil {
+		return run.View{}, err
+	}
+	if err := json.Unmarshal([]byte(warnings), &r.Warnings); err != nil {
+		return run.View{}, err
+	}
+	r.ExitCode, r.FinishedAt, r.CancelAt = optInt(exit), optTime(rFinished), optTime(rCancel)
+	r.CreatedAt, r.UpdatedAt = time.UnixMicro(rCreated).UTC(), time.UnixMicro(rUpdated).UTC()
+	r.ResultJSON, r.LogArtifactID, r.ScriptArtifactID = raw(result), logID.String, scriptID.String
+	a.RunID, a.N, a.Token, a.ArrayTask, a.CreatedAt = r.ID, r.AttemptN, token.String, optInt(aTask), time.UnixMicro(aCreated).UTC()
+	a.ObservedAt, a.StartedAt, a.EndedAt, a.MissedAt, a.ExitCode, a.Usage = optTime(aObs), optTime(aStart), optTime(aEnd), optTime(aMiss), optInt(aExit), raw(usage)
+	if token.Valid {
+		*s = run.Submission{Token: token.String, JobName: jobName.String, ScriptSHA: scriptSHA.String, CreatedAt: time.UnixMicro(sCreated.Int64).UTC(),
+			Cluster: cluster.String, JobID: jobID.String, SubmittedAt: optTime(sSub), SLUID: sluid.String}
+	}
+	return v, nil
+}
+
+func raw(s sql.NullString) json.RawMessage {
+	if !s.Valid {
+		return nil
+	}
+	return json.RawMessage(s.String)
+}
+
+type queryer interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}
+
+func view(ctx context.Context, q queryer, runID string) (run.View, error) {
+	v, err := scanView(q.QueryRowContext(ctx, "SELECT "+viewColumns+viewFrom+"WHERE r.run_id = ?", runID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return run.View{}, fault.New(fault.NotFound, "ledger.View", "run_not_found", "there is no run "+runID)
+	}
+	return v, storage(err)
+}
+
+// View reads a run with its current attempt and submission.
+func (l *Ledger) View(ctx context.Context, runID string) (run.View, error) {
+	return view(ctx, l.r, runID)
+}
+
+// Insert stores a new run, or returns the one that is there (promise 2: a replay never resubmits). The
+// primary key decides between concurrent callers.
+func (l *Ledger) Insert(ctx context.Context, n run.New) (run.View, bool, error) {
+	// A replay needs no write: look first, so that 10,000 replays do not queue for the writer.
+	if v, err := l.View(ctx, n.Run.ID); err == nil || !fault.Is(err, fault.NotFound) {
+		return v, false, err
+	}
+	var v run.View
+	created := false
+	err := l.tx(ctx, func(tx *sql.Tx) error {
+		now := micros(l.now())
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies VALUES (?,?,?)", n.Run.PolicyHash, string(n.Policy), now); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO param_sets VALUES (?,?,?)", n.Run.ParamsHash, string(n.Params), now); err != nil {
+			return err
+		}
+		r := n.Run
+		warnings, err := warningsJSON(r.Warnings)
+		if err != nil {
+			return err
+		}
+		res, err := tx.ExecContext(ctx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
+ project_id, actor, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
+ VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?) ON CONFLICT (run_id) DO NOTHING`,
+			r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PackHash, r.PolicyHash, r.ParamsHash, r.PlanHash,
+			r.ProjectID, r.Actor, r.State, r.Phase, r.Reason, r.Detail, warnings, now, now, optText(string(r.ResultJSON)))
+		if err != nil {
+			return err
+		}
+		if rows, err := res.RowsAffected(); err != nil || rows == 0 {
+			if err == nil {
+				v, err = view(ctx, tx, r.ID)
+			}
+			return err
+		}
+		created = true
+		if err := writeSubmission(ctx, tx, n.Submission); err != nil {
+			return err
+		}
+		if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now()}); err != nil {
+			return err
+		}
+		for _, in := range n.Inputs {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO run_inputs VALUES (?,?,?,?)", r.ID, in.Role, in.ArtifactID, in.Relpath); err != nil {
+				return err
+			}
+		}
+		if _, err := l.appendEvent(ctx, tx, r.ID, n.Event); err != nil {
+			return err
+		}
+		v, err = view(ctx, tx, r.ID)
+		return err
+	})
+	return v, created, err
+}
+
+// Apply carries out one transition: compare-and-swap on the revision, the new values, the event.
+func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
+	var v run.View
+	err := l.tx(ctx, func(tx *sql.Tx) error {
+		// Artifacts and submission come first: rows below refer to them.
+		for _, a := range w.Artifacts {
+			if err := l.addArtifact(ctx, tx, a); err != nil {
+				return err
+			}
+		}
+		if w.Submission != nil {
+			if err := writeSubmission(ctx, tx, *w.Submission); err != nil {
+				return err
+			}
+		}
+		if w.Send != nil {
+			if err := writeSend(ctx, tx, *w.Send); err != nil {
+				return err
+			}
+		}
+		for _, a := range w.Attempts {
+			if err := writeAttempt(ctx, tx, a); err != nil {
+				return err
+			}
+		}
+		for _, o := range w.Outputs {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO run_outputs VALUES (?,?,?,?,?)", w.Run.ID, o.Role, o.ArtifactID, o.Relpath, w.Run.AttemptN); err != nil {
+				return err
+			}
+		}
+		if err := l.swapRun(ctx, tx, w.Run); err != nil {
+			return err
+		}
+		if _, err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
+			return err
+		}
+		var err error
+		v, err = view(ctx, tx, w.Run.ID)
+		return err
+	})
+	return v, err
+}
+
+// swapRun writes the mutable columns if the row is still at the revision that was read.
+func (l *Ledger) swapRun(ctx context.Context, tx *sql.Tx, r run.Run) error {
+	warnings, err := warningsJSON(r.Warnings)
+	if err != nil {
+		return err
+	}
+	res, err := tx.ExecContext(ctx, `UPDATE runs SET rev = rev + 1, state = ?, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
+ updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ? WHERE run_id = ? AND rev = ?`,
+		r.State, r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt), r.CancelReason,
+		optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		if err != nil {
+			return err
+		}
+		return fault.New(fault.Conflict, "ledger.Apply", "stale_run", "run "+r.ID+" was changed by someone else in between")
+	}
+	return nil
+}
+
+func writeAttempt(ctx context.Context, tx *sql.Tx, a run.Attempt) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO attempts (run_id, n, token, array_task, created_at, slurm_state, slurm_why, node, observed_at, started_at, ended_at, missed_at, ending, exit_code, usage)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (run_id, n) DO UPDATE SET token = excluded.token, array_task = excluded.array_task,
+ slurm_state = excluded.slurm_state, slurm_why = excluded.slurm_why, node = excluded.node, observed_at = excluded.observed_at, started_at = excluded.started_at,
+ ended_at = excluded.ended_at, missed_at = excluded.missed_at, ending = excluded.ending, exit_code = excluded.exit_code, usage = excluded.usage`,
+		a.RunID, a.N, optText(a.Token), a.ArrayTask, micros(a.CreatedAt), a.SlurmState, a.SlurmWhy, a.Node, optMicros(a.ObservedAt), optMicros(a.StartedAt),
+		optMicros(a.EndedAt), optMicros(a.MissedAt), a.Ending, a.ExitCode, optText(string(a.Usage)))
+	return err
+}
+
+func writeSubmission(ctx context.Context, tx *sql.Tx, s run.Submission) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO submissions (token, job_name, script_sha, created_at, cluster, job_id, submitted_at, sluid) VALUES (?,?,?,?,?,?,?,?)
+ ON CONFLICT (token) DO UPDATE SET script_sha = excluded.script_sha, cluster = excluded.cluster, job_id = excluded.job_id, submitted_at = excluded.submitted_at, sluid = excluded.sluid`,
+		s.Token, s.JobName, s.ScriptSHA, micros(s.CreatedAt), s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID)
+	return err
+}
+
+func writeSend(ctx context.Context, tx *sql.Tx, s run.Send) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO sends (token, k, started_at, ended_at, outcome, exit_code, text) VALUES (?,?,?,?,?,?,?)
+ ON CONFLICT (token, k) DO UPDATE SET ended_at = excluded.ended_at, outcome = excluded.outcome, exit_code = excluded.exit_code, text = excluded.text`,
+		s.Token, s.K, micros(s.StartedAt), optMicros(s.EndedAt), s.Outcome, s.ExitCode, s.Text)
+	return err
+}
+
+// Params reads canonical params by their hash and checks that they still have it.
+func (l *Ledger) Params(ctx context.Context, paramsHash string) (json.RawMessage, error) {
+	var s string
+	err := l.r.QueryRowContext(ctx, "SELECT params FROM param_sets WHERE params_hash = ?", paramsHash).Scan(&s)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fault.New(fault.NotFound, "ledger.Params", "params_not_found", "there are no params "+paramsHash)
+	}
+	if err != nil {
+		return nil, storage(err)
+	}
+	if plan.Hash([]byte(s)) != paramsHash {
+		return nil, fault.New(fault.Internal, "ledger.Params", "ledger_corrupt", "the stored params no longer have the hash "+paramsHash)
+	}
+	return json.RawMessage(s), nil
+}
+
+func warningsJSON(w []string) (string, error) {
+	if w == nil {
+		w = []string{}
+	}
+	b, err := json.Marshal(w)
+	return string(b), err
+}

@@ -1,0 +1,196 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"slurmgate/plan"
+)
+
+// SubmitAnswer is what a submit says. Every key is always present.
+type SubmitAnswer struct {
+	RunID                 string   `json:"run_id"`
+	ProvenanceRunID       string   `json:"provenance_run_id"`
+	SlurmJobID            *string  `json:"slurm_job_id"`
+	State                 State    `json:"state"`
+	Phase                 Phase    `json:"phase"`
+	Reason                *string  `json:"reason"`
+	Replayed              bool     `json:"replayed"`
+	PollAfterSeconds      *int     `json:"poll_after_seconds"` // null when nothing more will happen
+	SlurmScriptArtifactID *string  `json:"slurm_script_artifact_id"`
+	LogArtifactID         *string  `json:"log_artifact_id"`
+	EquivalentRuns        []string `json:"equivalent_runs"`
+	Warnings              []string `json:"warnings"`
+}
+
+// GetAnswer is what a look at a run says.
+type GetAnswer struct {
+	ProvenanceRunID  string            `json:"provenance_run_id"`
+	TargetRunID      string            `json:"target_run_id"`
+	SlurmJobID       *string           `json:"slurm_job_id"`
+	State            State             `json:"state"`
+	Phase            Phase             `json:"phase"`
+	Reason           *string           `json:"reason"`
+	ExitCode         *int              `json:"exit_code"`
+	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
+	ObservedAt       *time.Time        `json:"observed_at"`
+	PollAfterSeconds *int              `json:"poll_after_seconds"`
+	Warnings         []string          `json:"warnings"`
+}
+
+// CollectAnswer is what a collect says; ready means that the run is finished.
+type CollectAnswer struct {
+	ProvenanceRunID  string            `json:"provenance_run_id"`
+	TargetRunID      string            `json:"target_run_id"`
+	Ready            bool              `json:"ready"`
+	State            State             `json:"state"`
+	ExitCode         *int              `json:"exit_code"`
+	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
+	LogArtifactID    *string           `json:"log_artifact_id"`
+	PollAfterSeconds *int              `json:"poll_after_seconds"`
+	Warnings         []string          `json:"warnings"`
+}
+
+func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
+	return SubmitAnswer{
+		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Reason: reason(v),
+		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID), LogArtifactID: opt(v.Run.LogArtifactID),
+		EquivalentRuns: orEmpty(equivalent), Warnings: orEmpty(v.Run.Warnings),
+	}
+}
+
+// Get looks at a run in the ledger; it never asks Slurm. It waits up to wait for the run to finish.
+// toolName and policyHash make the identity of the look itself (ARC-11): the same look at the same ledger is the same run.
+func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (GetAnswer, error) {
+	v, prov, roles, err := e.look(ctx, runID, wait, call)
+	if err != nil {
+		return GetAnswer{}, err
+	}
+	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Reason: reason(v),
+		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
+}
+
+// Collect tells whether a run is finished and what it made. The gateway collects by itself when a job
+// ends; this reports, and waits up to wait.
+func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (CollectAnswer, error) {
+	if err := e.collectAgain(ctx, runID); err != nil {
+		return CollectAnswer{}, err
+	}
+	v, prov, roles, err := e.look(ctx, runID, wait, call)
+	if err != nil {
+		return CollectAnswer{}, err
+	}
+	return CollectAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Ready: v.Run.State.Terminal(), State: v.Run.State, ExitCode: v.Run.ExitCode,
+		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
+}
+
+// collectAgain takes a run whose outputs were late up once more: collect is the verb that resolves it.
+func (e *Engine) collectAgain(ctx context.Context, runID string) error {
+	v, err := e.Store.View(ctx, runID)
+	if err != nil || v.Run.Phase != OutputsLate {
+		return err
+	}
+	e.forgetDelay(runID)
+	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, Collecting, "", ""
+	_, err = e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.collecting", Data: map[string]any{"witness": "asked again"}}})
+	if stale(err) {
+		return nil
+	}
+	e.work.add(runID)
+	return err
+}
+
+func (e *Engine) look(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (View, string, map[string]string, error) {
+	settled := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
+	v, err := e.waitFor(ctx, runID, wait, settled)
+	if err != nil {
+		return v, "", nil, err
+	}
+	seq, err := e.Index.Seq(ctx, runID)
+	if err != nil {
+		return v, "", nil, err
+	}
+	params, err := plan.Marshal(map[string]any{"run_id": runID, "ledger_seq": seq})
+	if err != nil {
+		return v, "", nil, err
+	}
+	call.ParamsHash = plan.Hash(params)
+	outputs, err := e.Index.Outputs(ctx, runID)
+	if err != nil {
+		return v, "", nil, err
+	}
+	roles := map[string]string{}
+	for _, o := range outputs {
+		roles[o.Role] = o.ArtifactID
+	}
+	return v, call.RunID(), roles, nil
+}
+
+// observedAt is when Slurm last answered about the run.
+func (e *Engine) observedAt(v View) *time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := v.Attempt.ObservedAt
+	watched := v.Run.Phase == Pending || v.Run.Phase == InJob || v.Run.Phase == Completing
+	if watched && !e.cycleAt.IsZero() && (at == nil || e.cycleAt.After(*at)) {
+		t := e.cycleAt.UTC()
+		at = &t
+	}
+	return at
+}
+
+// pollAfter grows with the age of the current phase: 2 s for a fresh run, up to a minute.
+func (e *Engine) pollAfter(v View) *int {
+	if v.Run.State.Terminal() {
+		return nil
+	}
+	n := min(60, max(2, int(e.Now().Sub(v.Run.UpdatedAt).Seconds()/4)))
+	if v.Run.State == Blocked {
+		n = 60
+	}
+	return &n
+}
+
+// resultJSON is what a finished run leaves for ever.
+type resultJSON struct {
+	SubmitAnswer
+	ExitCode   *int                 `json:"exit_code"`
+	Output     map[string]outputDoc `json:"output"`
+	FinishedAt time.Time            `json:"finished_at"`
+}
+
+// outputDoc is one output in result_json.output, as a tool's outputSchema sees it.
+type outputDoc struct {
+	ArtifactID     string          `json:"artifact_id"`
+	Type           string          `json:"type"`
+	Label          string          `json:"label"`
+	SizeBytes      int64           `json:"size_bytes"`
+	ChecksumSHA256 string          `json:"checksum_sha256"`
+	Value          json.RawMessage `json:"value,omitempty"`
+}
+
+func reason(v View) *string {
+	if v.Run.Reason == "" {
+		return nil
+	}
+	s := v.Run.Reason
+	if v.Run.Detail != "" {
+		s += ": " + v.Run.Detail
+	}
+	return &s
+}
+
+func opt(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func orEmpty(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}

@@ -1,0 +1,221 @@
+package run
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"sync"
+	"time"
+
+	"slurmgate/plan"
+)
+
+// Config is what a site and its policy decide about the lifecycle.
+type Config struct {
+	Workers      int           // runs staged, sent or collected at a time
+	SendsAtOnce  int           // sbatch processes at a time
+	SubmitWait   time.Duration // how long a submit waits for its receipt before it answers "staging"
+	Floor        time.Duration // between two watch cycles, at least
+	Ceiling      time.Duration // at most
+	AbsenceGap   time.Duration // between the two queries that make a started job LOST (rule 8)
+	LateOutputs  time.Duration // how long outputs may take to show up after the job's end
+	OutputBytes  int64         // one output at most, where the tool says nothing
+	LogBytes     int64         // of each log stream, kept in the log artifact
+	Attempts     int           // at most, counting the first; more than one only after an infrastructure ending
+	ReuseAcross  bool          // answer with an equivalent run made under another policy
+	Warnings     []string      // added to each run's answer, e.g. that only the image is verified
+	Site         string        // named in messages
+	DeferBackoff time.Duration // first wait after back-pressure, doubled up to Ceiling
+}
+
+// Parts are the outside systems the engine works through.
+type Parts struct {
+	Store     Store
+	Index     Index
+	Stager    Stager
+	Control   Control
+	Images    Images
+	Objects   Objects
+	Sender    Sender
+	Observer  Observer
+	Contracts Contracts
+	Log       *slog.Logger
+	Now       func() time.Time
+}
+
+// Engine moves runs through their lifecycle. One engine per ledger; all methods are safe for concurrent
+// use. Nothing moves until [Engine.Start] is called.
+type Engine struct {
+	Parts
+	cfg   Config
+	work  *workQueue
+	sends chan struct{} // a place for each sbatch under way
+	wake  chan struct{} // asks the watcher for a cycle soon
+
+	mu        sync.Mutex
+	changed   map[string]chan struct{} // closed when the run changes
+	cycleAt   time.Time                // last full answer of Slurm
+	cycleErr  error                    // why the last query failed, nil when it did not
+	notBefore map[string]time.Time     // deferred runs: when to try again
+	waits     map[string]time.Duration // their current back-off
+	lateSince map[string]time.Time     // collecting runs whose files do not show yet
+}
+
+// NewEngine makes an engine.
+func NewEngine(cfg Config, p Parts) *Engine {
+	return &Engine{
+		Parts: p, cfg: cfg, work: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1),
+		changed: map[string]chan struct{}{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, lateSince: map[string]time.Time{},
+	}
+}
+
+// Start takes up every unfinished run of the ledger, and works and watches until ctx ends. The returned
+// function waits for what is under way; an sbatch that is running is waited for, never killed.
+func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
+	open, err := e.Index.Active(ctx, 0, Staging, Submitting, Deferred, Collecting)
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	for range max(1, e.cfg.Workers) {
+		wg.Go(func() { e.worker(ctx) })
+	}
+	wg.Go(func() { e.watch(ctx) })
+	for _, v := range open {
+		e.work.add(v.Run.ID)
+	}
+	return func() { e.work.close(); wg.Wait() }, nil
+}
+
+// Settled waits until no run is waiting for the gateway itself: everything is with Slurm, deferred or finished.
+func (e *Engine) Settled(ctx context.Context) error { return e.work.idle(ctx) }
+
+func (e *Engine) worker(ctx context.Context) {
+	for {
+		id, ok := e.work.take(ctx)
+		if !ok {
+			return
+		}
+		e.advance(ctx, id)
+		e.work.done(id)
+	}
+}
+
+// advance moves one run as far as it goes without waiting for Slurm. Errors are recorded in the run where
+// they belong to it and logged where they do not; the run stays in its phase and is taken up again.
+func (e *Engine) advance(ctx context.Context, id string) {
+	for ctx.Err() == nil {
+		v, err := e.Store.View(ctx, id)
+		if err != nil {
+			e.Log.Error("cannot read a run", "run_id", id, "err", err)
+			return
+		}
+		var again bool
+		switch v.Run.Phase {
+		case Staging:
+			again, err = e.prepare(ctx, v)
+		case Deferred:
+			again, err = e.resend(ctx, v)
+		case Submitting:
+			again, err = e.recoverSend(ctx, v)
+		case Collecting:
+			again, err = e.collect(ctx, v)
+		}
+		if err != nil && ctx.Err() == nil {
+			if stale(err) {
+				continue // someone else moved it; look again
+			}
+			e.Log.Warn("a run could not be moved on", "run_id", id, "phase", v.Run.Phase, "err", err)
+			e.retryLater(id)
+			return
+		}
+		if !again {
+			return
+		}
+	}
+}
+
+// retryLater puts a run back after the watcher's floor.
+func (e *Engine) retryLater(id string) {
+	e.mu.Lock()
+	e.notBefore[id] = e.Now().Add(e.cfg.Floor)
+	e.mu.Unlock()
+}
+
+// apply writes a transition and tells those who wait for the run.
+func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
+	v, err := e.Store.Apply(ctx, w)
+	if err == nil {
+		e.announce(w.Run.ID)
+		e.Log.Info(w.Event.Type, "run_id", w.Run.ID, "phase", w.Run.Phase, "reason", w.Run.Reason)
+	}
+	return v, err
+}
+
+func (e *Engine) announce(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c, ok := e.changed[id]; ok {
+		close(c)
+		delete(e.changed, id)
+	}
+}
+
+// waitFor returns when done says so of the run, or when d has passed.
+func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done func(View) bool) (View, error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		e.mu.Lock()
+		c, ok := e.changed[id]
+		if !ok {
+			c = make(chan struct{})
+			e.changed[id] = c
+		}
+		e.mu.Unlock()
+		v, err := e.Store.View(ctx, id)
+		if err != nil || done(v) || d <= 0 {
+			return v, err
+		}
+		select {
+		case <-c:
+		case <-timer.C:
+			return e.Store.View(ctx, id)
+		case <-ctx.Done():
+			return v, nil // the caller gave up waiting; what is known is still an answer
+		}
+	}
+}
+
+func (e *Engine) poke() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+func newToken() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
+}
+
+func newSubmission(runID string, n int, now time.Time) Submission {
+	token := newToken()
+	return Submission{Token: token, JobName: JobName(runID, n, token), CreatedAt: now}
+}
+
+// spec reads back what the run executes: its canonical params, nothing else.
+func (e *Engine) params(ctx context.Context, v View) (plan.Params, error) {
+	canonical, err := e.Store.Params(ctx, v.Run.ParamsHash)
+	if err != nil {
+		return plan.Params{}, err
+	}
+	return plan.DecodeParams(canonical)
+}
+
+// job is the part of a JobSpec that names the submission; enough to find receipts by.
+func (e *Engine) job(v View, p plan.Params) JobSpec {
+	return JobSpec{RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, JobName: v.Submission.JobName, Spec: p.Spec, RunDir: e.Stager.RunDir(v.Run.ID)}
+}

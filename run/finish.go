@@ -1,0 +1,85 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"slurmgate/plan"
+)
+
+// verdict is how an attempt ended and what it left.
+type verdict struct {
+	ending    Ending
+	reason    string // defaults to the ending
+	detail    string
+	exit      *int
+	send      *Send // closed in the same transaction
+	artifacts []Artifact
+	outputs   []Link
+	output    map[string]outputDoc
+	logID     string
+	warnings  []string
+}
+
+// finish ends the current attempt. An infrastructure ending gets a new attempt as long as policy has some
+// left; everything else ends the run. Either is one transaction.
+func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
+	now := e.Now()
+	reason := orElse(d.reason, string(d.ending))
+	old := v.Attempt
+	old.Ending, old.EndedAt, old.ExitCode = d.ending, orTime(old.EndedAt, now), d.exit
+	if d.ending.Infrastructure() && v.Run.CancelAt == nil && v.Attempt.N < e.cfg.Attempts {
+		return e.newAttempt(ctx, v, old, d, reason)
+	}
+	r := v.Run
+	r.State, r.Phase, r.Reason, r.Detail = stateAfter(d.ending, r.CancelAt != nil), Done, reason, d.detail
+	r.FinishedAt, r.ExitCode, r.LogArtifactID = &now, d.exit, orElse(d.logID, r.LogArtifactID)
+	r.Warnings = append(r.Warnings[:len(r.Warnings):len(r.Warnings)], d.warnings...)
+	done := View{Run: r, Attempt: old, Submission: v.Submission}
+	result, err := plan.Marshal(resultJSON{e.submitAnswer(done, false, nil), d.exit, orEmptyMap(d.output), now.UTC()})
+	if err != nil {
+		return err
+	}
+	r.ResultJSON = result
+	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old}, Submission: &v.Submission, Send: d.send, Artifacts: d.artifacts, Outputs: d.outputs,
+		Event: Event{Type: "run." + string(r.State), Data: map[string]any{"attempt": old.N, "ending": d.ending, "reason": reason, "detail": d.detail, "exit_code": d.exit,
+			"slurm_state": old.SlurmState, "job_id": v.Submission.JobID, "outputs": d.outputs}}})
+	if err == nil {
+		e.forgetDelay(r.ID)
+	}
+	return err
+}
+
+// newAttempt ends one attempt and opens the next: an explicit decision, recorded as such.
+func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict, reason string) error {
+	r := v.Run
+	n := r.AttemptN + 1
+	sub := newSubmission(r.ID, n, e.Now())
+	r.State, r.Phase, r.AttemptN = Queued, Staging, n
+	r.Reason, r.Detail = "new_attempt", fmt.Sprintf("attempt %d ended %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
+	r.FinishedAt, r.ExitCode = nil, nil
+	_, err := e.apply(ctx, Write{Run: r, Attempts: []Attempt{old, {RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now()}}, Submission: &sub, Send: d.send, Artifacts: d.artifacts,
+		Event: Event{Type: "run.new_attempt", Data: map[string]any{"attempt": n, "after": d.ending, "detail": d.detail}}})
+	if err == nil {
+		e.forgetDelay(r.ID)
+		e.work.add(r.ID)
+	}
+	return err
+}
+
+func stateAfter(ending Ending, cancelAsked bool) State {
+	switch {
+	case ending == EndedOK:
+		return Succeeded
+	case ending == EndedCancelled, cancelAsked && ending.Infrastructure():
+		return Cancelled
+	}
+	return Failed
+}
+
+func orEmptyMap(m map[string]outputDoc) map[string]outputDoc {
+	if m == nil {
+		return map[string]outputDoc{}
+	}
+	return m
+}

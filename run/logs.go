@@ -1,0 +1,112 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// takeLogs makes the log artifacts of an ended attempt: log (everything, with headings), and stdout and
+// stderr where the program wrote any. Their roles are the gateway's own (ABI-16).
+func (e *Engine) takeLogs(ctx context.Context, v View, p plan.Params, d *verdict) error {
+	var log bytes.Buffer
+	fmt.Fprintf(&log, "run %s attempt %d job %s node %s\nslurm state %s, ended %s\n", v.Run.ID, v.Attempt.N, v.Submission.JobID, v.Attempt.Node, orElse(v.Attempt.SlurmState, "unknown"), d.ending)
+	add := func(role string, data []byte) error {
+		sum, size, err := e.Objects.Put(ctx, bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return err
+		}
+		a, err := e.artifact(v, sum, size, "LOG", role)
+		if err != nil {
+			return err
+		}
+		d.artifacts = append(d.artifacts, a)
+		d.outputs = append(d.outputs, Link{Role: role, ArtifactID: a.ID})
+		if role == logArtifactLabel {
+			d.logID = a.ID
+		}
+		return nil
+	}
+	for _, part := range []struct{ file, title, role string }{{JobLogFile, "job script", ""}, {StderrFile, "standard error", "stderr"}, {StdoutFile, "standard output", "stdout"}} {
+		data, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, part.file, e.cfg.LogBytes, true)
+		if fault.Is(err, fault.NotFound) || err == nil && len(data) == 0 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&log, "\n--- %s (the last %d bytes at most)\n%s", part.title, e.cfg.LogBytes, data)
+		if part.role != "" {
+			if err := add(part.role, data); err != nil {
+				return err
+			}
+		}
+	}
+	if err := add(logArtifactLabel, log.Bytes()); err != nil {
+		return err
+	}
+	if v.Run.ScriptArtifactID != "" {
+		d.outputs = append(d.outputs, Link{Role: "slurm_script", ArtifactID: v.Run.ScriptArtifactID})
+	}
+	return nil
+}
+
+// LogsAnswer is the end of one stream.
+type LogsAnswer struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+	TargetRunID     string `json:"target_run_id"`
+	Stream          string `json:"stream"`
+	State           State  `json:"state"`
+	Text            string `json:"text"`
+	Final           bool   `json:"final"` // nothing will be added
+}
+
+// Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace.
+func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, call plan.Identity) (LogsAnswer, error) {
+	v, prov, roles, err := e.look(ctx, runID, 0, call)
+	if err != nil {
+		return LogsAnswer{}, err
+	}
+	a := LogsAnswer{ProvenanceRunID: prov, TargetRunID: runID, Stream: stream, State: v.Run.State, Final: v.Run.State.Terminal()}
+	var data []byte
+	switch _, has := roles[stream]; {
+	case has:
+		data, err = e.storedTail(ctx, runID, stream, limit)
+	default:
+		file := map[string]string{"stdout": StdoutFile, "stderr": StderrFile, "log": JobLogFile}[stream]
+		data, err = e.Control.ReadControl(ctx, runID, v.Attempt.N, file, limit, true)
+		if fault.Is(err, fault.NotFound) {
+			data, err = nil, nil
+		}
+	}
+	a.Text = string(bytes.ToValidUTF8(data, []byte("\uFFFD")))
+	return a, err
+}
+
+func (e *Engine) storedTail(ctx context.Context, runID, role string, limit int64) ([]byte, error) {
+	outputs, err := e.Index.Outputs(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outputs {
+		if o.Role != role {
+			continue
+		}
+		f, err := e.Objects.Open(o.Artifact.SHA256)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		from := max(0, o.Artifact.SizeBytes-limit)
+		b := make([]byte, o.Artifact.SizeBytes-from)
+		n, err := f.ReadAt(b, from)
+		if int64(n) == o.Artifact.SizeBytes-from {
+			err = nil
+		}
+		return b[:n], err
+	}
+	return nil, nil
+}

@@ -1,0 +1,224 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// prepare takes a run from staging through the intent and one send. A crash anywhere before the intent
+// is repeated from the start; every step gives the same bytes.
+func (e *Engine) prepare(ctx context.Context, v View) (again bool, err error) {
+	if v.Run.CancelAt != nil {
+		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled before anything was sent"})
+	}
+	if !e.due(v.Run.ID) {
+		return false, nil
+	}
+	p, err := e.params(ctx, v)
+	if err != nil {
+		return false, err
+	}
+	job, err := e.stage(ctx, v, p)
+	switch {
+	case err == nil:
+	case fault.CodeOf(err) == string(AheadOfLedger):
+		return false, e.block(ctx, v, AheadOfLedger, "the workspace holds an attempt this ledger does not know: "+err.Error()+". Next: slurmgate cancel, then submit under a new plan, or restore the newer ledger")
+	case fault.Is(err, fault.Transport), ctx.Err() != nil:
+		return false, e.note(ctx, v, "staging_waits", err.Error())
+	default:
+		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
+	}
+	script, err := e.Sender.Render(job)
+	if err != nil {
+		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{PinnedFile, e.Sender.Pinned(job)}, {ScriptFile, script}} {
+		if err := e.Stager.WriteControl(ctx, v.Run.ID, v.Attempt.N, f.name, f.data); err != nil {
+			return false, e.note(ctx, v, "staging_waits", err.Error())
+		}
+	}
+	v, kept, err := e.keepScript(ctx, v, script)
+	if err != nil {
+		return false, err
+	}
+	return e.send(ctx, v, job, kept)
+}
+
+// stage puts inputs, attempt folder and image in place.
+func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (JobSpec, error) {
+	image, err := e.Images.Verify(ctx, p.Spec.ImageDigest())
+	if err != nil {
+		return JobSpec{}, err
+	}
+	if err := e.Stager.StageInputs(ctx, v.Run.ID, p.Spec.IO.Inputs, e.Objects.Open); err != nil {
+		return JobSpec{}, err
+	}
+	if err := e.Stager.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token); err != nil {
+		return JobSpec{}, err
+	}
+	return e.fullJob(v, p, image), nil
+}
+
+func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
+	job := e.job(v, p)
+	job.ImagePath = image
+	job.ExecArgs = e.Images.ExecArgs(p.Spec, image, job.RunDir, fmt.Sprintf("%s/a%d", job.RunDir, v.Attempt.N))
+	return job
+}
+
+// keepScript keeps the script as an artifact: what an admin reads is what was sent. It is registered with
+// the intent.
+func (e *Engine) keepScript(ctx context.Context, v View, script []byte) (View, Artifact, error) {
+	sum, size, err := e.Objects.Put(ctx, bytes.NewReader(script), int64(len(script)))
+	if err != nil {
+		return v, Artifact{}, err
+	}
+	a, err := e.artifact(v, sum, size, "TEXT", "slurm_script")
+	v.Run.ScriptArtifactID, v.Submission.ScriptSHA = a.ID, sum
+	return v, a, err
+}
+
+func (e *Engine) artifact(v View, sum string, size int64, typ, label string) (Artifact, error) {
+	id, err := plan.ArtifactID(v.Run.ProjectID, sum, typ, label)
+	return Artifact{ID: id, ProjectID: v.Run.ProjectID, SHA256: sum, Type: typ, Label: label, SizeBytes: size, Source: v.Run.ID}, err
+}
+
+// resend sends a deferred run when its time has come.
+func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
+	if v.Run.CancelAt != nil {
+		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; nothing was accepted"})
+	}
+	if !e.due(v.Run.ID) {
+		return false, nil
+	}
+	p, err := e.params(ctx, v)
+	if err != nil {
+		return false, err
+	}
+	return e.send(ctx, v, e.job(v, p))
+}
+
+// send is the window this program exists for: the intent is durable before sbatch starts, the receipt
+// after it ended, and what lies between is settled by the resolver.
+func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept ...Artifact) (again bool, err error) {
+	select {
+	case e.sends <- struct{}{}:
+		defer func() { <-e.sends }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	k := v.Sends + 1
+	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Queued, Submitting, "", ""
+	v, err = e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Artifacts: kept, Send: &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()},
+		Event: Event{Type: "run.intent", Data: map[string]any{"attempt": v.Attempt.N, "job_name": v.Submission.JobName, "script_sha256": v.Submission.ScriptSHA, "send": k}}})
+	if err != nil {
+		return false, err
+	}
+	return false, e.settleSend(ctx, v, k, e.Sender.Send(ctx, job, k))
+}
+
+// recoverSend looks at a send whose gateway died.
+func (e *Engine) recoverSend(ctx context.Context, v View) (again bool, err error) {
+	p, err := e.params(ctx, v)
+	if err != nil {
+		return false, err
+	}
+	res, held := e.Sender.Receipt(ctx, e.job(v, p), v.Sends)
+	if held {
+		e.retryLater(v.Run.ID)
+		return false, nil
+	}
+	return false, e.settleSend(ctx, v, v.Sends, res)
+}
+
+// settleSend records what a send proved. The record is made even when the caller is gone: the receipt is
+// the one thing that must not wait.
+func (e *Engine) settleSend(ctx context.Context, v View, k int, res SendResult) error {
+	ctx = context.WithoutCancel(ctx)
+	now := e.Now()
+	send := &Send{Token: v.Submission.Token, K: k, StartedAt: now, EndedAt: &now, Outcome: res.Outcome, ExitCode: res.ExitCode, Text: res.Text}
+	w := Write{Run: v.Run, Send: send}
+	switch res.Outcome {
+	case SendAccepted:
+		v.Submission.JobID, v.Submission.Cluster = res.JobID, res.Cluster
+		w.Submission = &v.Submission
+		w.Run.Phase, w.Run.Reason, w.Run.Detail = Pending, "", ""
+		w.Event = Event{Type: "run.receipt", Data: map[string]any{"job_id": res.JobID, "cluster": res.Cluster, "send": k}}
+		e.forgetDelay(v.Run.ID)
+	case SendRejected:
+		return e.finish(ctx, v, verdict{ending: EndedRejected, reason: "rejected", detail: fmt.Sprintf("Slurm refused the job (%s): %s", res.Code, res.Text), send: send})
+	case SendDeferred, SendNotRun:
+		if v.Run.CancelAt != nil {
+			return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; nothing was accepted", send: send})
+		}
+		w.Run.Phase, w.Run.Reason, w.Run.Detail = Deferred, orElse(res.Code, "sbatch_not_started"), res.Text
+		w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": res.Code, "send": k, "text": res.Text}}
+		e.delay(v.Run.ID)
+	default:
+		w.Run.Phase, w.Run.Reason, w.Run.Detail = Unconfirmed, orElse(res.Code, "no_receipt"), orElse(res.Text, "sbatch left no receipt; Slurm will be asked by name")
+		w.Event = Event{Type: "run.unconfirmed", Data: map[string]any{"send": k, "text": res.Text}}
+	}
+	settled, err := e.apply(ctx, w)
+	e.poke()
+	if err == nil && settled.Run.CancelAt != nil {
+		return e.carryOutCancel(ctx, settled) // asked for while sbatch ran
+	}
+	return err
+}
+
+// delay sets when a deferred run is tried again: doubled each time, up to the ceiling.
+func (e *Engine) delay(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d := min(max(e.cfg.DeferBackoff, 2*e.waits[id]), max(e.cfg.Ceiling, e.cfg.DeferBackoff))
+	e.waits[id] = d
+	e.notBefore[id] = e.Now().Add(d)
+}
+
+func (e *Engine) forgetDelay(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.waits, id)
+	delete(e.notBefore, id)
+	delete(e.lateSince, id)
+}
+
+func (e *Engine) due(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.Now().Before(e.notBefore[id])
+}
+
+// note records what a run waits for, once for each reason.
+func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
+	e.retryLater(v.Run.ID)
+	if v.Run.Reason == why && v.Run.Detail == detail || ctx.Err() != nil {
+		return nil
+	}
+	v.Run.Reason, v.Run.Detail = why, detail
+	_, err := e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.waits", Data: map[string]any{"reason": why, "detail": detail}}})
+	return err
+}
+
+// block stops a run until a verb resolves it.
+func (e *Engine) block(ctx context.Context, v View, phase Phase, detail string) error {
+	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Blocked, phase, string(phase), detail
+	_, err := e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.blocked", Data: map[string]any{"phase": phase, "detail": detail}}})
+	return err
+}
+
+func stale(err error) bool { return fault.CodeOf(err) == "stale_run" }
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

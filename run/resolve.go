@@ -1,0 +1,202 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// resolve settles a run in doubt once a full answer of squeue and of accounting (where there is any) show
+// no job of its name: absence is made, not observed. With its sbatch gone and no receipt, the gateway takes
+// the claim itself. If it wins, no job of this attempt can ever execute, whatever still arrives.
+func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
+	p, err := e.params(ctx, v)
+	if err != nil {
+		return false, err
+	}
+	res, held := e.Sender.Receipt(ctx, e.job(v, p), v.Sends)
+	if held {
+		return false, nil // its sbatch may still succeed
+	}
+	if res.Outcome != SendDoubt {
+		return true, e.settleSend(ctx, v, v.Sends, res)
+	}
+	claim, won, err := e.takeClaim(ctx, v)
+	if err != nil {
+		return false, err
+	}
+	if won {
+		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: "sbatch left no receipt and Slurm shows no such job; the gateway took the claim, so none can execute"})
+	}
+	return e.adopt(ctx, v, claim)
+}
+
+func orEnding(v View) Ending {
+	if v.Run.CancelAt != nil {
+		return EndedCancelled
+	}
+	return EndedAbsent
+}
+
+// adopt takes over the job that the claim names.
+func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
+	if c.Token != v.Submission.Token {
+		return true, e.block(ctx, v, NeedsOperator, "the claim carries another submission's token. Next: slurmgate cancel "+v.Run.ID)
+	}
+	v.Submission.JobID = c.Holder.Job
+	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, InJob, "", ""
+	_, err := e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Event: Event{Type: "run.adopted", Data: map[string]any{"job_id": c.Holder.Job, "by": "claim", "node": c.Node}}})
+	return err == nil, err
+}
+
+// several: more than one job has the run's name, or the one that has it has another id. Only pending ones
+// are cancelled; whoever holds the claim is the execution.
+func (e *Engine) several(ctx context.Context, v View, found []Job) (bool, error) {
+	claim, err := e.readClaim(ctx, v)
+	if fault.Is(err, fault.NotFound) {
+		var keep string
+		for _, j := range found {
+			if j.Class == ClassPending && keep != "" {
+				if err := e.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
+					return false, err
+				}
+				continue
+			}
+			if j.Class != ClassEnded {
+				keep = j.ID
+			}
+		}
+		return false, nil // the next cycle sees fewer of them
+	}
+	if err != nil {
+		return false, err
+	}
+	if claim.Void {
+		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway holds the claim: nothing was executed"})
+	}
+	for _, j := range found {
+		if j.ID == claim.Holder.Job && v.Submission.JobID != j.ID {
+			v.Submission.JobID = j.ID
+			return e.observe(ctx, v, []Job{j})
+		}
+	}
+	if v.Submission.JobID == claim.Holder.Job {
+		return e.missed(ctx, v)
+	}
+	return e.adopt(ctx, v, claim)
+}
+
+// takeClaim tries to take the claim for nobody. won is true when this attempt can never execute (now, or
+// since an earlier call); otherwise the claim names the job that has it.
+func (e *Engine) takeClaim(ctx context.Context, v View) (c Claim, won bool, err error) {
+	data, err := e.Control.TakeClaim(ctx, v.Run.ID, v.Attempt.N, VoidClaim(v.Submission.Token))
+	if err != nil {
+		return Claim{}, false, err
+	}
+	c, err = ParseClaim(data)
+	if err != nil {
+		return Claim{}, false, err
+	}
+	return c, c.Void && c.Token == v.Submission.Token, nil
+}
+
+// CancelAnswer is what a cancel says.
+type CancelAnswer struct {
+	RunID            string `json:"run_id"`
+	State            State  `json:"state"`
+	Phase            Phase  `json:"phase"`
+	Executed         string `json:"executed"` // "never", "maybe" (it started; Slurm was asked to stop it), "finished"
+	PollAfterSeconds *int   `json:"poll_after_seconds"`
+	Message          string `json:"message"`
+}
+
+// Cancel records the wish to cancel and carries it out as far as it goes now. Before the job has started it
+// is definite at once, with or without a job id: the gateway takes the claim. A finished run stays as it is.
+func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
+	for range 20 {
+		v, err := e.Store.View(ctx, runID)
+		if err != nil {
+			return CancelAnswer{}, err
+		}
+		if v.Run.State.Terminal() {
+			return e.cancelAnswer(v), nil
+		}
+		if v.Run.CancelAt == nil {
+			now := e.Now()
+			v.Run.CancelAt, v.Run.CancelReason = &now, orElse(why, "cancelled on request")
+			v, err = e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.cancel_asked", Data: map[string]any{"reason": v.Run.CancelReason}}})
+		}
+		if err == nil {
+			err = e.carryOutCancel(ctx, v)
+		}
+		if stale(err) {
+			continue
+		}
+		if err != nil {
+			return CancelAnswer{}, err
+		}
+		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
+		return e.cancelAnswer(v), err
+	}
+	return CancelAnswer{}, fault.New(fault.Transport, "run.Cancel", "busy", "the run keeps changing").WithNext("the wish to cancel is recorded; look again with slurmgate get " + runID)
+}
+
+func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
+	switch v.Run.Phase {
+	case Staging, Deferred, Submitting, Collecting:
+		// The worker that has the run, or takes it up now, sees the wish.
+		e.forgetDelay(v.Run.ID)
+		e.work.add(v.Run.ID)
+		return nil
+	case InJob, Completing:
+		return e.cancelJob(ctx, v)
+	case OutputsLate:
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never showed up", exit: v.Attempt.ExitCode})
+	case AheadOfLedger:
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: this gateway never sent anything; the workspace belongs to an attempt it does not know"})
+	}
+	claim, won, err := e.takeClaim(ctx, v)
+	if err != nil {
+		return err
+	}
+	if !won {
+		if v.Submission.JobID == "" {
+			_, err := e.adopt(ctx, v, claim)
+			e.poke()
+			return err
+		}
+		return e.cancelJob(ctx, v)
+	}
+	if v.Submission.JobID != "" {
+		if err := e.cancelJob(ctx, v); err != nil {
+			e.Log.Warn("scancel failed; the job cannot execute and is cancelled when seen", "run_id", v.Run.ID, "err", err)
+		}
+	}
+	d := verdict{ending: EndedCancelled, detail: v.Run.CancelReason + " (before it started; it can never execute)"}
+	return e.finish(ctx, v, d)
+}
+
+func (e *Engine) cancelJob(ctx context.Context, v View) error {
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	e.poke()
+	if err := e.Observer.Cancel(ctx, v.Submission.JobID, v.Submission.JobName); err != nil {
+		return fault.Wrap(fault.Transport, "run.Cancel", "slurm_unreachable", "the wish to cancel is recorded, Slurm does not take it now", err).WithNext("nothing: it is tried again until Slurm answers")
+	}
+	return nil
+}
+
+func (e *Engine) cancelAnswer(v View) CancelAnswer {
+	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v)}
+	switch {
+	case v.Run.State == Cancelled && v.Attempt.StartedAt == nil && v.Attempt.ExitCode == nil:
+		a.Executed, a.Message = "never", "cancelled; the program never started"
+	case v.Run.State.Terminal():
+		a.Executed, a.Message = "finished", fmt.Sprintf("the run is over: %s (%s)", v.Run.State, v.Run.Reason)
+	default:
+		a.Executed, a.Message = "maybe", "asked Slurm to stop the job; the run ends as soon as Slurm confirms"
+	}
+	return a
+}
