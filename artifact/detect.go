@@ -1,0 +1,220 @@
+package artifact
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// HeadBytes is how much of a file's beginning [Detect] looks at. A shorter head is taken for the whole file.
+const HeadBytes = 64 << 10
+
+var (
+	magicGzip = []byte{0x1f, 0x8b, 0x08}
+	magicHDF5 = []byte("\x89HDF\r\n\x1a\n")
+)
+
+// magics are types told by the first bytes alone.
+var magics = []struct{ magic, typ string }{
+	{"BAI\x01", "BAI"},
+	{"##fileformat=VCF", "VCF"},
+	{"PK\x03\x04", "ZIP"},
+	{"PK\x05\x06", "ZIP"}, // an empty archive
+	{"\x89PNG\r\n\x1a\n", "PNG"},
+	{"%PDF-", "PDF"},
+}
+
+// Detect gives the artifact type of a file from its first bytes and, where these leave a choice, from its
+// name. The answer is one of the types every gateway knows; what fits none is TEXT or UNKNOWN. FASTA has no
+// type of its own: TEXT, and UNKNOWN when compressed. A compressed VCF is a VCF, as the tools that read
+// one read the other.
+func Detect(head []byte, name string) string {
+	head = head[:min(len(head), HeadBytes)]
+	if bytes.HasPrefix(head, magicGzip) {
+		return detectGzip(head)
+	}
+	for _, m := range magics {
+		if bytes.HasPrefix(head, []byte(m.magic)) {
+			return m.typ
+		}
+	}
+	ext := strings.ToLower(filepath.Ext(name))
+	if bytes.HasPrefix(head, magicHDF5) {
+		if ext == ".h5ad" {
+			return "H5AD"
+		}
+		return "UNKNOWN"
+	}
+	if !isText(head) {
+		return "UNKNOWN"
+	}
+	return detectText(head, ext)
+}
+
+// detectGzip looks inside. What is inflated is bounded, whatever the head promises.
+func detectGzip(head []byte) string {
+	zr, err := gzip.NewReader(bytes.NewReader(head))
+	if err != nil {
+		return "UNKNOWN"
+	}
+	blocked := isBGZF(zr.Extra)
+	// The head may end within the stream: what came out before the error counts.
+	inner, _ := io.ReadAll(io.LimitReader(zr, HeadBytes))
+	switch {
+	case blocked && bytes.HasPrefix(inner, []byte("BAM\x01")):
+		return "BAM"
+	case bytes.HasPrefix(inner, []byte("##fileformat=VCF")):
+		return "VCF"
+	case looksFASTQ(inner):
+		return "FASTQ_GZ"
+	}
+	return "UNKNOWN"
+}
+
+// isBGZF looks for the BC subfield of the blocked gzip format (SAM specification, 4.1).
+func isBGZF(extra []byte) bool {
+	for len(extra) >= 4 {
+		n := int(extra[2]) | int(extra[3])<<8
+		if extra[0] == 'B' && extra[1] == 'C' && n == 2 {
+			return true
+		}
+		if len(extra) < 4+n {
+			return false
+		}
+		extra = extra[4+n:]
+	}
+	return false
+}
+
+// looksFASTQ checks the first record as far as it is there: @name, bases, +, as many qualities.
+func looksFASTQ(b []byte) bool {
+	lines := bytes.SplitN(b, []byte("\n"), 5)
+	for i := range lines {
+		lines[i] = bytes.TrimSuffix(lines[i], []byte("\r"))
+	}
+	if len(lines[0]) < 2 || lines[0][0] != '@' || len(lines) < 2 || !isText(lines[0]) {
+		return false
+	}
+	for _, c := range lines[1] {
+		if !('A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '.' || c == '-' || c == '*') {
+			return false
+		}
+	}
+	if len(lines) == 2 { // one read longer than the head
+		return len(b) >= HeadBytes/2
+	}
+	if len(lines) > 2 && !bytes.HasPrefix(lines[2], []byte("+")) {
+		return false
+	}
+	return len(lines) < 5 || len(lines[3]) == len(lines[1])
+}
+
+// isText tells whether b is UTF-8, perhaps cut within its last rune, without NUL.
+func isText(b []byte) bool {
+	if bytes.IndexByte(b, 0) >= 0 {
+		return false
+	}
+	if utf8.Valid(b) {
+		return true
+	}
+	for cut := 1; cut < utf8.UTFMax && cut <= len(b) && len(b) >= HeadBytes; cut++ {
+		if tail := b[len(b)-cut:]; utf8.RuneStart(tail[0]) {
+			return !utf8.FullRune(tail) && utf8.Valid(b[:len(b)-cut])
+		}
+	}
+	return false
+}
+
+func detectText(head []byte, ext string) string {
+	start := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+	lower := bytes.ToLower(start[:min(len(start), 16)])
+	switch {
+	case bytes.HasPrefix(lower, []byte("<!doctype html")), bytes.HasPrefix(lower, []byte("<html")):
+		return "HTML"
+	case isJSON(head, ext == ".json"):
+		return "JSON"
+	case (ext == ".tsv" || ext == ".tab") && evenTabs(head):
+		return "TSV"
+	case ext == ".csv" && evenCSV(head):
+		return "CSV"
+	case ext == ".md" || ext == ".markdown":
+		return "MD"
+	}
+	return "TEXT"
+}
+
+// isJSON tells whether head is one JSON value, or the beginning of one where the head may be cut. A bare
+// number, word or string is JSON only in a file that is called so.
+func isJSON(head []byte, named bool) bool {
+	body := bytes.TrimLeft(head, " \t\r\n")
+	if len(body) == 0 || body[0] != '{' && body[0] != '[' && !named {
+		return false
+	}
+	if len(head) < HeadBytes {
+		return json.Valid(head)
+	}
+	dec := json.NewDecoder(bytes.NewReader(head))
+	depth := 0
+	for n := 0; ; n++ {
+		tok, err := dec.Token()
+		if err != nil {
+			return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		}
+		if depth == 0 && n > 0 { // a second value
+			return false
+		}
+		switch tok {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+	}
+}
+
+// wholeLines cuts a line that the head ends within.
+func wholeLines(head []byte) []byte {
+	if i := bytes.LastIndexByte(head, '\n'); len(head) >= HeadBytes && i >= 0 {
+		return head[:i+1]
+	}
+	return head
+}
+
+// evenTabs tells whether all lines but comments have the same number of columns.
+func evenTabs(head []byte) bool {
+	columns := -1
+	for line := range bytes.Lines(wholeLines(head)) {
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		n := bytes.Count(line, []byte("\t"))
+		if columns >= 0 && n != columns {
+			return false
+		}
+		columns = n
+	}
+	return true
+}
+
+func evenCSV(head []byte) bool {
+	r := csv.NewReader(bytes.NewReader(wholeLines(head)))
+	r.Comment = '#'
+	r.ReuseRecord = true
+	for {
+		_, err := r.Read() // refuses a record with another number of fields than the first
+		if err == io.EOF {
+			return true
+		}
+		if err != nil {
+			// A quoted field may hold the newline that the head was cut at.
+			return len(head) >= HeadBytes && errors.Is(err, csv.ErrQuote) && r.InputOffset() == int64(len(wholeLines(head)))
+		}
+	}
+}

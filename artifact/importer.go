@@ -1,0 +1,226 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+)
+
+// Codes of what the import boundary refuses.
+const (
+	ImportPath    = "IMPORT-PATH"    // not an absolute path in its plain spelling
+	ImportRoot    = "IMPORT-ROOT"    // below none of the allowed roots
+	ImportSymlink = "IMPORT-SYMLINK" // it, or a folder on the way, is a symlink
+	ImportKind    = "IMPORT-KIND"    // not a regular file
+	ImportSize    = "IMPORT-SIZE"    // too large
+	ImportAccess  = "IMPORT-ACCESS"  // the gateway's user may not read it
+	ImportText    = "IMPORT-TEXT"    // not valid UTF-8
+)
+
+// MaxText is the largest text that ImportText takes, in bytes.
+const MaxText = 1 << 20
+
+// ImportPolicy says what may be imported.
+type ImportPolicy struct {
+	Roots    []string // absolute folders; none: no file may be imported, text may
+	MaxBytes int64    // of one file
+}
+
+// Importer is the import boundary: the one way in which a path of the gateway's host becomes an artifact.
+type Importer struct {
+	store    *Store
+	roots    []importRoot // longest name first
+	names    []string     // as configured
+	maxBytes int64
+}
+
+// importRoot is one spelling of an allowed root and the folder it stood for when the importer was made.
+type importRoot struct{ name, resolved string }
+
+// Imported is what an import stored. Label is a suggestion that satisfies the rule for labels.
+type Imported struct {
+	SHA256    string
+	SizeBytes int64
+	Type      string
+	Label     string
+}
+
+// NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
+func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
+	im := &Importer{store: store, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes}
+	var problems []fault.Problem
+	if p.MaxBytes <= 0 {
+		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d", p.MaxBytes)})
+	}
+	for i, name := range p.Roots {
+		resolved, msg := resolveRoot(name)
+		if msg != "" {
+			problems = append(problems, fault.Problem{Code: ImportRoot, Field: fmt.Sprintf("roots[%d]", i), Rule: "an existing absolute folder other than /", Msg: msg})
+			continue
+		}
+		im.roots = append(im.roots, importRoot{name, resolved})
+		if resolved != name {
+			im.roots = append(im.roots, importRoot{resolved, resolved})
+		}
+	}
+	if problems != nil {
+		return nil, fault.Invalid("artifact.NewImporter", "the import policy cannot be used", problems...)
+	}
+	slices.SortStableFunc(im.roots, func(a, b importRoot) int { return len(b.name) - len(a.name) })
+	return im, nil
+}
+
+func resolveRoot(name string) (resolved, msg string) {
+	if !filepath.IsAbs(name) || filepath.Clean(name) != name {
+		return "", fmt.Sprintf("%q is not a clean absolute path", name)
+	}
+	resolved, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return "", err.Error()
+	}
+	info, err := os.Stat(resolved)
+	switch {
+	case err != nil:
+		return "", err.Error()
+	case !info.IsDir():
+		return "", name + " is not a folder"
+	case resolved == "/":
+		return "", "it is the whole filesystem"
+	}
+	return resolved, ""
+}
+
+// ImportFile stores the bytes of a file. The path must be absolute, in its plain spelling, below an
+// allowed root, and free of symlinks below it; the file must be regular and at most MaxBytes large. All this
+// is asked of the descriptor whose bytes are then read, and a file that changes meanwhile is a
+// Validation fault with code import_changed.
+//
+// A file with several names is taken like any other: with fs.protected_hardlinks, the default, only those
+// can give a file another name who own it or may read and write it.
+func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, error) {
+	const op = "artifact.ImportFile"
+	root, rel, err := im.locate(path)
+	if err != nil {
+		return Imported{}, err
+	}
+	f, err := im.open(root, rel)
+	if err != nil {
+		return Imported{}, im.openFault(path, err)
+	}
+	defer f.Close()
+	var before unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &before); err != nil {
+		return Imported{}, fsFault(op, "the file cannot be examined", err)
+	}
+	switch {
+	case before.Mode&unix.S_IFMT != unix.S_IFREG:
+		return Imported{}, denied(ImportKind, "only a regular file", path+" is not a regular file", "")
+	case before.Size > im.maxBytes:
+		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", im.maxBytes), fmt.Sprintf("%s has %d bytes", path, before.Size), "")
+	}
+	head := &headReader{r: f}
+	sum, size, err := im.store.put(ctx, head, im.maxBytes, func(size int64) error { return unchanged(f, before, size, path) })
+	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
+		err = changed(path)
+	}
+	if err != nil {
+		return Imported{}, err
+	}
+	name := filepath.Base(path)
+	return Imported{SHA256: sum, SizeBytes: size, Type: Detect(head.buf, name), Label: labelOf(name)}, nil
+}
+
+// ImportText stores a text of at most MaxText bytes of valid UTF-8.
+func (im *Importer) ImportText(ctx context.Context, text string) (Imported, error) {
+	const op = "artifact.ImportText"
+	if limit := min(MaxText, im.maxBytes); int64(len(text)) > limit {
+		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", limit), fmt.Sprintf("the text has %d bytes", len(text)), "import it as a file")
+	}
+	if !utf8.ValidString(text) {
+		return Imported{}, fault.Invalid(op, "", fault.Problem{Code: ImportText, Field: "text", Rule: "valid UTF-8", Msg: "it is not valid UTF-8", Hint: "import it as a file"})
+	}
+	sum, size, err := im.store.Put(ctx, strings.NewReader(text), int64(len(text)))
+	if err != nil {
+		return Imported{}, err
+	}
+	return Imported{SHA256: sum, SizeBytes: size, Type: Detect([]byte(text[:min(len(text), HeadBytes)]), ""), Label: "text"}, nil
+}
+
+// locate finds the root a path lies below. Nothing of the filesystem is looked at.
+func (im *Importer) locate(path string) (importRoot, string, error) {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
+		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportPath, Field: "path",
+			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path)})
+	}
+	for _, r := range im.roots {
+		if rel, ok := strings.CutPrefix(path, r.name+"/"); ok {
+			return r, rel, nil
+		}
+		if path == r.name {
+			return importRoot{}, "", denied(ImportKind, "only a regular file", path+" is a folder", "")
+		}
+	}
+	hint := "put the file below one of them, or have the administrator add a root"
+	allowed := strings.Join(im.names, ", ")
+	if allowed == "" {
+		allowed, hint = "none", "have the administrator add a root"
+	}
+	return importRoot{}, "", denied(ImportRoot, "below an allowed root ("+allowed+")", fmt.Sprintf("%.200q is not", path), hint)
+}
+
+func (im *Importer) open(root importRoot, rel string) (*os.File, error) {
+	slash, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(slash)
+	folder, err := openBeneath(slash, root.resolved[1:], unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	return openBeneath(int(folder.Fd()), rel, 0)
+}
+
+func (im *Importer) openFault(path string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return fault.Wrap(fault.NotFound, "artifact.ImportFile", "import_missing", "there is no file "+path+" on the gateway's host", err)
+	case errors.Is(err, unix.ELOOP):
+		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink, or lies behind one", "give the path of the file itself")
+	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
+		return denied(ImportKind, "only a regular file", path+" is a socket or device", "")
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return denied(ImportAccess, "readable by the gateway's user", path+" is not", "make the file readable to the gateway's user")
+	}
+	return fsFault("artifact.ImportFile", "the file cannot be opened", err)
+}
+
+func denied(code, rule, msg, hint string) error {
+	return &fault.Error{Op: "artifact.Import", Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule, Msg: msg, Hint: hint}}}
+}
+
+func changed(path string) error {
+	return fault.New(fault.Validation, "artifact.ImportFile", "import_changed", path+" changed while it was read").
+		WithNext("import it again when nothing writes to it")
+}
+
+func unchanged(f *os.File, before unix.Stat_t, size int64, path string) error {
+	var after unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &after); err != nil {
+		return fsFault("artifact.ImportFile", "the file cannot be examined", err)
+	}
+	if size != before.Size || after.Size != before.Size || after.Mtim != before.Mtim || after.Ctim != before.Ctim {
+		return changed(path)
+	}
+	return nil
+}

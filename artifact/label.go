@@ -1,0 +1,48 @@
+package artifact
+
+import (
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slurmgate/plan"
+)
+
+// headReader keeps the first HeadBytes of what is read through it.
+type headReader struct {
+	r   io.Reader
+	buf []byte
+}
+
+func (h *headReader) Read(p []byte) (int, error) {
+	n, err := h.r.Read(p)
+	h.buf = append(h.buf, p[:min(n, HeadBytes-len(h.buf))]...)
+	return n, err
+}
+
+// labelOf makes a label of a file name.
+func labelOf(name string) string {
+	name = strings.Join(strings.Fields(strings.Map(visible, strings.ToValidUTF8(name, "_"))), " ")
+	for len(name) > plan.MaxWord {
+		_, n := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-n]
+	}
+	name = strings.TrimRight(name, " ")
+	if plan.CheckWord(name) != "" {
+		return "file"
+	}
+	return name
+}
+
+func visible(r rune) rune {
+	if hidden(r) && !unicode.IsSpace(r) {
+		return '_'
+	}
+	return r
+}
+
+// hidden tells whether a rune shows nothing, or changes how others are shown.
+func hidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
+}

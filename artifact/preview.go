@@ -1,0 +1,109 @@
+package artifact
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"slurmgate/fault"
+)
+
+// Preview is a bounded look at a file.
+type Preview struct {
+	Text      string // valid UTF-8; no control characters but newline and tab. Of a binary file: what it is
+	Lines     int    // of the file, in Text; 0 for a binary file
+	Bytes     int64  // of the file, shown in Text; 0 for a binary file
+	Truncated bool   // there is more of the file than Text shows
+	Binary    bool   // Text describes the file instead of quoting it
+}
+
+// PreviewText shows the beginning of a file of size bytes: at most maxBytes bytes of text and maxLines
+// lines, cut between runes. Control and invisible characters, which could deceive a terminal or a reader,
+// are shown as \x1b or \u202e, bytes that are not UTF-8 as \xff; CRLF counts as a newline. A binary file is
+// described, not quoted.
+func PreviewText(f io.ReaderAt, size int64, maxBytes, maxLines int) (Preview, error) {
+	maxBytes, maxLines = max(maxBytes, 0), max(maxLines, 0)
+	// Enough to look at the kind of file, and to show maxBytes with the last rune and a newline whole.
+	buf := make([]byte, min(size, max(int64(maxBytes)+utf8.UTFMax, HeadBytes)))
+	n, err := f.ReadAt(buf, 0)
+	if err != nil && err != io.EOF {
+		return Preview{}, fsFault("artifact.PreviewText", "the artifact cannot be read", err)
+	}
+	if int64(n) < int64(len(buf)) {
+		return Preview{}, fault.New(fault.Conflict, "artifact.PreviewText", "artifact_corrupt", fmt.Sprintf("the artifact has %d bytes, and %d are recorded", n, size))
+	}
+	if head := buf[:min(len(buf), HeadBytes)]; isBinary(head) {
+		return Preview{Binary: true, Truncated: size > 0, Text: cut(fmt.Sprintf("binary file, %s, %d bytes", Detect(head, ""), size), maxBytes)}, nil
+	}
+	p := quote(buf, maxBytes, maxLines)
+	p.Truncated = p.Bytes < size
+	return p, nil
+}
+
+// isBinary tells whether a head is better described than quoted: a known binary type, a NUL, or more than
+// one byte in ten that is not text. Text in an old 8-bit encoding is quoted.
+func isBinary(head []byte) bool {
+	switch Detect(head, "") {
+	case "BAM", "BAI", "FASTQ_GZ", "ZIP", "PNG", "PDF":
+		return true
+	}
+	if bytes.HasPrefix(head, magicGzip) || bytes.IndexByte(head, 0) >= 0 {
+		return true
+	}
+	odd := 0
+	for b := head; len(b) > 0; {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 || r < ' ' && !strings.ContainsRune("\t\n\r\f\b\x1b", r) {
+			odd++
+		}
+		b = b[n:]
+	}
+	return odd*10 > len(head)
+}
+
+func quote(buf []byte, maxBytes, maxLines int) Preview {
+	var p Preview
+	var out strings.Builder
+	open := false // a line has begun and not ended
+	for rest := buf; len(rest) > 0; {
+		if !open && p.Lines == maxLines {
+			break
+		}
+		text, n := next(rest)
+		if out.Len()+len(text) > maxBytes || p.Bytes+int64(n) > int64(maxBytes) {
+			break
+		}
+		if !open {
+			p.Lines++
+		}
+		open = text != "\n"
+		out.WriteString(text)
+		p.Bytes += int64(n)
+		rest = rest[n:]
+	}
+	p.Text = out.String()
+	return p
+}
+
+// next gives the visible form of the first rune and how many bytes it stands for.
+func next(b []byte) (string, int) {
+	if bytes.HasPrefix(b, []byte("\r\n")) {
+		return "\n", 2
+	}
+	r, n := utf8.DecodeRune(b)
+	switch {
+	case r == utf8.RuneError && n == 1:
+		return fmt.Sprintf(`\x%02x`, b[0]), 1
+	case r == '\n', r == '\t', !hidden(r):
+		return string(b[:n]), n
+	case r < utf8.RuneSelf:
+		return fmt.Sprintf(`\x%02x`, r), n
+	case r > 0xffff:
+		return fmt.Sprintf(`\U%08x`, r), n
+	}
+	return fmt.Sprintf(`\u%04x`, r), n
+}
+
+func cut(s string, n int) string { return s[:min(len(s), n)] }

@@ -1,0 +1,201 @@
+// Package artifact keeps immutable bytes: a content-addressed store, the import boundary through which
+// files enter it, the detection of types, and bounded previews.
+//
+//	<dir>/objects/<aa>/<sha256>   the bytes, mode 0400; aa are the first two digits of the checksum
+//	<dir>/tmp/<random>            being written, under an flock; without the lock it is stale
+//
+// An object gets its name only when its bytes are durable and hashed, and never changes afterwards.
+package artifact
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Store is a content-addressed store below one folder. It is safe for concurrent use, by several processes
+// too.
+type Store struct {
+	root *os.Root
+}
+
+// Open opens the store, making its folders where they are missing, and removes temporary files whose
+// writer is gone.
+func Open(dir string) (*Store, error) {
+	const op = "artifact.Open"
+	if !filepath.IsAbs(dir) {
+		return nil, fault.New(fault.Validation, op, "artifact_store", fmt.Sprintf("the artifact store %q is not an absolute path", dir))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fsFault(op, "the artifact store cannot be made", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fsFault(op, "the artifact store cannot be opened", err)
+	}
+	s := &Store{root: root}
+	if err := s.prepare(); err != nil {
+		root.Close()
+		return nil, fsFault(op, "the artifact store cannot be prepared", err)
+	}
+	return s, nil
+}
+
+func (s *Store) prepare() error {
+	for _, name := range []string{"objects", "tmp"} {
+		if err := s.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if err := s.dropStale(); err != nil {
+		return err
+	}
+	return s.sync(".")
+}
+
+// Close releases the store's folder.
+func (s *Store) Close() error { return s.root.Close() }
+
+// Put stores at most limit bytes of r and gives their checksum (64 hex digits) and number. The object is
+// durable then. A larger r is a Policy fault with code artifact_too_large, a full disk a Transport fault
+// with code disk_full, and nothing is kept.
+func (s *Store) Put(ctx context.Context, r io.Reader, limit int64) (string, int64, error) {
+	return s.put(ctx, r, limit, nil)
+}
+
+// put is Put with a last check of the source before the object gets its name.
+func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error) {
+	const op = "artifact.Put"
+	if limit < 0 {
+		return "", 0, fault.New(fault.Internal, op, "limit", "a negative limit")
+	}
+	temp := "tmp/" + strings.ToLower(rand.Text())
+	f, err := s.create(temp)
+	if err != nil {
+		return "", 0, fsFault(op, "the artifact store cannot be written", err)
+	}
+	defer s.root.Remove(temp) // gone already when all went well
+	defer f.Close()
+	bound := limit
+	if bound < math.MaxInt64 {
+		bound++
+	}
+	sum, size, err = copyHash(ctx, f, io.LimitReader(r, bound))
+	switch {
+	case err != nil:
+		return "", 0, fsFault(op, "the bytes cannot be stored", err)
+	case size > limit:
+		return "", 0, fault.New(fault.Policy, op, "artifact_too_large", fmt.Sprintf("there are more than the %d bytes allowed", limit))
+	}
+	if check != nil {
+		if err := check(size); err != nil {
+			return "", 0, err
+		}
+	}
+	if err := s.commit(f, temp, sum, size); err != nil {
+		return "", 0, fsFault(op, "the bytes cannot be stored", err)
+	}
+	return sum, size, nil
+}
+
+func (s *Store) create(temp string) (*os.File, error) {
+	f, err := s.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, errors.Join(&os.PathError{Op: "flock", Path: temp, Err: err}, s.root.Remove(temp))
+	}
+	return f, nil
+}
+
+// commit makes the written bytes durable and gives them their name. An object of the same name and size
+// stays; one of another size was damaged and is replaced.
+func (s *Store) commit(f *os.File, temp, sum string, size int64) error {
+	folder, name := objectPath(sum)
+	if err := s.root.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := s.root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
+		if err := f.Chmod(0o400); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		if err := s.root.Rename(temp, name); err != nil {
+			return err
+		}
+	}
+	// Also for an object that was there: its writer may not have come so far.
+	return errors.Join(s.sync(folder), s.sync("objects"))
+}
+
+// Open opens an object for reading. NotFound when the store does not hold it.
+func (s *Store) Open(sha256 string) (*os.File, error) {
+	const op = "artifact.Open"
+	if !plan.IsSHA256(sha256) {
+		return nil, fault.New(fault.Validation, op, "checksum", "a checksum is 64 lower-case hex digits")
+	}
+	_, name := objectPath(sha256)
+	f, err := s.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.Wrap(fault.NotFound, op, "artifact_bytes_missing", "the artifact store does not hold "+sha256, err)
+	}
+	if err != nil {
+		return nil, fsFault(op, "the object cannot be opened", err)
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, fault.Wrap(fault.Internal, op, "artifact_corrupt", "object "+sha256+" is not a regular file", err)
+	}
+	return f, nil
+}
+
+// Has tells whether the store holds the object.
+func (s *Store) Has(sha256 string) bool {
+	if !plan.IsSHA256(sha256) {
+		return false
+	}
+	_, name := objectPath(sha256)
+	info, err := s.root.Lstat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Verify hashes the object again. Other bytes than the checksum's are a Conflict fault with code artifact_corrupt.
+func (s *Store) Verify(ctx context.Context, sha256 string) error {
+	const op = "artifact.Verify"
+	f, err := s.Open(sha256)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	got, _, err := copyHash(ctx, io.Discard, f)
+	if err != nil {
+		return fsFault(op, "the object cannot be read", err)
+	}
+	if got != sha256 {
+		return fault.New(fault.Conflict, op, "artifact_corrupt", fmt.Sprintf("object %s holds bytes with checksum %s", sha256, got)).
+			WithNext("check the disk; remove the object's file and import or run again")
+	}
+	return nil
+}
+
+func objectPath(sum string) (folder, name string) {
+	folder = "objects/" + sum[:2]
+	return folder, folder + "/" + sum
+}

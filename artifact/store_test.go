@@ -1,0 +1,235 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+)
+
+func newStore(t *testing.T) (*Store, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(dir)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s, dir
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
+	t.Helper()
+	if err == nil || fault.KindOf(err) != kind || fault.CodeOf(err) != code {
+		t.Fatalf("got %v (kind %s, code %s), want kind %s, code %s", err, fault.KindOf(err), fault.CodeOf(err), kind, code)
+	}
+}
+
+func sumOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// files lists the regular files of the store.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	var got []string
+	must(t, filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && !info.IsDir() {
+			got = append(got, info.Mode().String()+" "+strings.TrimPrefix(path, dir+"/"))
+		}
+		return err
+	}))
+	return got
+}
+
+func TestStore(t *testing.T) {
+	s, dir := newStore(t)
+	data := []byte("hello\n")
+	const sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+	if s.Has(sum) {
+		t.Error("an empty store has it")
+	}
+	for range 2 {
+		got, size, err := s.Put(t.Context(), bytes.NewReader(data), 6)
+		if err != nil || got != sum || size != 6 {
+			t.Fatal(got, size, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"-r-------- objects/58/" + sum}, files(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	f, err := s.Open(sum)
+	must(t, err)
+	got, err := io.ReadAll(f)
+	f.Close()
+	if err != nil || string(got) != "hello\n" || !s.Has(sum) {
+		t.Error(string(got), err)
+	}
+	must(t, s.Verify(t.Context(), sum))
+	again, err := Open(dir)
+	must(t, err)
+	defer again.Close()
+	must(t, again.Verify(t.Context(), sum))
+	empty, size, err := s.Put(t.Context(), strings.NewReader(""), 0)
+	if err != nil || size != 0 || empty != sumOf(nil) {
+		t.Error(empty, size, err)
+	}
+}
+
+func TestStoreRefuses(t *testing.T) {
+	s, dir := newStore(t)
+	_, _, err := s.Put(t.Context(), strings.NewReader("1234567"), 6)
+	wantFault(t, err, fault.Policy, "artifact_too_large")
+	_, _, err = s.Put(t.Context(), strings.NewReader("1"), 0)
+	wantFault(t, err, fault.Policy, "artifact_too_large")
+	_, _, err = s.Put(t.Context(), strings.NewReader("1"), -1)
+	wantFault(t, err, fault.Internal, "limit")
+	_, _, err = s.Put(t.Context(), io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("boom"))), 100)
+	wantFault(t, err, fault.Transport, "filesystem")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err = s.Put(ctx, strings.NewReader("1"), 1)
+	wantFault(t, err, fault.Canceled, "canceled")
+	if got := files(t, dir); got != nil {
+		t.Error("left behind:", got)
+	}
+	absent := strings.Repeat("0", 64)
+	_, err = s.Open(absent)
+	wantFault(t, err, fault.NotFound, "artifact_bytes_missing")
+	wantFault(t, s.Verify(t.Context(), absent), fault.NotFound, "artifact_bytes_missing")
+	for _, bad := range []string{"", "../../etc/passwd", strings.Repeat("A", 64), strings.Repeat("0", 63)} {
+		_, err = s.Open(bad)
+		wantFault(t, err, fault.Validation, "checksum")
+		if s.Has(bad) {
+			t.Errorf("it has %q", bad)
+		}
+	}
+	_, err = Open("relative")
+	wantFault(t, err, fault.Validation, "artifact_store")
+}
+
+// Damage is found by hashing; damage that shows in the size is repaired by the next Put of the bytes.
+func TestStoreDamage(t *testing.T) {
+	s, dir := newStore(t)
+	data := []byte("precious")
+	sum, _, err := s.Put(t.Context(), bytes.NewReader(data), 100)
+	must(t, err)
+	name := filepath.Join(dir, "objects", sum[:2], sum)
+	for _, damage := range []string{"Precious", "prec"} {
+		must(t, os.Remove(name))
+		must(t, os.WriteFile(name, []byte(damage), 0o400))
+		wantFault(t, s.Verify(t.Context(), sum), fault.Conflict, "artifact_corrupt")
+	}
+	_, _, err = s.Put(t.Context(), bytes.NewReader(data), 100)
+	must(t, err)
+	must(t, s.Verify(t.Context(), sum))
+	must(t, os.Remove(name))
+	must(t, unix.Mkfifo(name, 0o600))
+	_, err = s.Open(sum)
+	wantFault(t, err, fault.Internal, "artifact_corrupt")
+}
+
+// A temp file whose writer is gone is removed at the next start; one being written is not.
+func TestStoreStaleTemp(t *testing.T) {
+	s, dir := newStore(t)
+	must(t, os.WriteFile(dir+"/tmp/crashed", []byte("half"), 0o600))
+	pr, pw := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := s.Put(context.Background(), pr, 100)
+		done <- err
+	}()
+	_, err := pw.Write([]byte("slow ")) // returns when Put has read it: its temp file exists
+	must(t, err)
+	again, err := Open(dir)
+	must(t, err)
+	defer again.Close()
+	if got := files(t, dir); len(got) != 1 || strings.Contains(got[0], "crashed") {
+		t.Error(got)
+	}
+	_, err = pw.Write([]byte("bytes"))
+	must(t, err)
+	pw.Close()
+	must(t, <-done)
+	must(t, again.Verify(t.Context(), sumOf([]byte("slow bytes"))))
+}
+
+// Many writers, few contents: each is stored once, whole.
+func TestStoreConcurrentPut(t *testing.T) {
+	s, dir := newStore(t)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			data := bytes.Repeat([]byte(fmt.Sprint(i%4)), 300_000)
+			sum, size, err := s.Put(t.Context(), iotest.HalfReader(bytes.NewReader(data)), 300_000)
+			if err != nil || size != 300_000 || sum != sumOf(data) {
+				t.Error(sum, size, err)
+			}
+			if err := s.Verify(t.Context(), sum); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := files(t, dir); len(got) != 4 {
+		t.Error(got)
+	}
+}
+
+func TestStoreDiskFull(t *testing.T) {
+	dir := smallDisk(t, 1<<20)
+	s, err := Open(dir)
+	must(t, err)
+	defer s.Close()
+	for range 3 { // and again: nothing piles up
+		_, _, err = s.Put(t.Context(), bytes.NewReader(make([]byte, 2<<20)), 10<<20)
+		wantFault(t, err, fault.Transport, "disk_full")
+	}
+	if got := files(t, dir); got != nil {
+		t.Error("left behind:", got)
+	}
+	_, _, err = s.Put(t.Context(), strings.NewReader("small"), 10)
+	must(t, err)
+}
+
+// smallDisk gives a folder in which no more than about limit bytes can be written: a small filesystem for
+// root, elsewhere a limit on file sizes, which fails writes in the same place with another errno.
+func smallDisk(t *testing.T, limit int64) string {
+	t.Helper()
+	dir := t.TempDir()
+	err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("mode=0700,size=%d", limit))
+	if err == nil {
+		t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+		return dir
+	}
+	if !errors.Is(err, unix.EPERM) {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	var old unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
+	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(limit), Max: old.Max}))
+	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_FSIZE, &old) })
+	return dir
+}

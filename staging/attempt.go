@@ -1,0 +1,167 @@
+package staging
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+)
+
+const tokenFile = "token"
+
+var tokenForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// OpenAttempt makes <run_id>/a<n>/{out,meta,tmp,ctl} with the token in ctl/token. The folder is built
+// under a name of its own and moved into place in one exclusive step, so an attempt folder is never
+// seen without its token, and a crash on the way leaves nothing in doubt. Called again with the same
+// token it succeeds. A folder with another token, or with none, is a Conflict fault with code
+// workspace_ahead_of_ledger: someone opened this attempt and the ledger does not know.
+func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token string) error {
+	const op = "staging.OpenAttempt"
+	if err := checkRun(op, runID, n); err != nil {
+		return err
+	}
+	if !tokenForm.MatchString(token) {
+		return fault.New(fault.Validation, op, "token", "a token is 32 lower-case hex digits")
+	}
+	root, err := s.root(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer root.close()
+	runDir, err := root.mkdir(runID)
+	if err != nil {
+		return fsFault(op, "the run's folder cannot be made", err)
+	}
+	defer runDir.close()
+	if err := openAttempt(runDir, n, token); err != nil {
+		return fsFault(op, fmt.Sprintf("attempt %d of %s cannot be opened", n, runID), err)
+	}
+	if err := errors.Join(dropUnfinished(runDir, n), runDir.sync(), root.sync()); err != nil {
+		return fsFault(op, "the run's folder cannot be synced", err)
+	}
+	return nil
+}
+
+func openAttempt(runDir dir, n int, token string) error {
+	name := attemptName(n)
+	if ours, err := carries(runDir, name, token); ours || err != nil {
+		return err
+	}
+	// The name is this call's alone: a half-built folder of another call is never the one that is moved.
+	temp := "." + name + "." + token + "." + randomName()
+	err := build(runDir, temp, token)
+	if err == nil {
+		err = moveExclusive(runDir, temp, name)
+	}
+	// What counts is what the folder holds now: over a network filesystem a move that took place may report
+	// an error, and another call with the same token may have been first.
+	ours, verdict := carries(runDir, name, token)
+	rest := runDir.removeAll(temp)
+	switch {
+	case verdict != nil:
+		return verdict
+	case ours:
+		return rest
+	}
+	return errors.Join(err, rest, fmt.Errorf("%s did not appear", name))
+}
+
+// carries tells whether the attempt folder is there with this token. With another, or without one, it is a
+// Conflict.
+func carries(runDir dir, name, token string) (bool, error) {
+	if _, err := runDir.names(); err != nil { // look past the cache
+		return false, err
+	}
+	if _, err := runDir.stat(name); err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			return false, nil
+		}
+		return false, err
+	}
+	got := []byte("none")
+	ctl, err := runDir.sub(name + "/ctl")
+	if err == nil {
+		defer ctl.close()
+		got, err = ctl.read(tokenFile, 256, false)
+	}
+	switch {
+	case err == nil && bytes.Equal(got, []byte(token+"\n")):
+		return true, nil
+	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, errIrregular):
+		return false, fault.Wrap(fault.Conflict, "staging.OpenAttempt", "workspace_ahead_of_ledger",
+			fmt.Sprintf("%s exists with token %q, and the ledger says %q", name, clip(strings.TrimSpace(string(got)), 40), token), err).
+			WithNext("find out which ledger opened this attempt (a restored backup, a second gateway); nothing is sent until then")
+	}
+	return false, err
+}
+
+// build makes the whole attempt folder, durable, under a name nobody else uses.
+func build(runDir dir, temp, token string) error {
+	a, err := runDir.mkdir(temp)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	for _, name := range []string{"out", "meta", "tmp", "ctl"} {
+		sub, err := a.mkdir(name)
+		if err != nil {
+			return err
+		}
+		if name == "ctl" {
+			err = sub.write(tokenFile, []byte(token+"\n"))
+		}
+		if err == nil {
+			err = sub.sync()
+		}
+		sub.close()
+		if err != nil {
+			return err
+		}
+	}
+	return a.sync()
+}
+
+// moveExclusive renames a folder unless the new name exists. A filesystem without RENAME_NOREPLACE (NFS
+// is one) gets a plain rename, which replaces an empty folder only, and an attempt folder is never empty.
+func moveExclusive(d dir, from, to string) error {
+	err := unix.Renameat2(d.fd(), from, d.fd(), to, unix.RENAME_NOREPLACE)
+	switch err {
+	case nil:
+		return nil
+	case unix.ENOSYS, unix.EINVAL, unix.EPERM:
+		return movePlain(d, from, to)
+	}
+	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+}
+
+func movePlain(d dir, from, to string) error {
+	if _, err := d.stat(to); err == nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: unix.EEXIST}
+	}
+	return d.rename(from, d, to)
+}
+
+// dropUnfinished removes what crashed calls for this attempt left under other names. The attempt folder
+// exists by now, so nobody can move one of these into its place any more.
+func dropUnfinished(runDir dir, n int) error {
+	names, err := runDir.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "."+attemptName(n)+".") {
+			if err := runDir.removeAll(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

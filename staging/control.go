@@ -1,0 +1,137 @@
+package staging
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// maxClaim bounds a claim file; real ones are one line.
+const maxClaim = 64 << 10
+
+var controlName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// control opens an attempt's ctl folder.
+func (s *Shared) control(ctx context.Context, op, runID string, n int, name string) (dir, error) {
+	if err := checkRun(op, runID, n); err != nil {
+		return dir{}, err
+	}
+	if !controlName.MatchString(name) {
+		return dir{}, fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%q is not the name of a control file", clip(name, 80)))
+	}
+	root, err := s.root(ctx, op)
+	if err != nil {
+		return dir{}, err
+	}
+	defer root.close()
+	ctl, err := root.sub(runID + "/" + attemptName(n) + "/ctl")
+	if errors.Is(err, unix.ENOENT) {
+		return dir{}, fault.Wrap(fault.NotFound, op, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
+	}
+	if err != nil {
+		return dir{}, fsFault(op, "the control folder cannot be opened", err)
+	}
+	return ctl, nil
+}
+
+// WriteControl writes a control file of mode 0600, replacing an earlier one: temp, fsync, rename, fsync of
+// the folder, read back. The claim and the token have ways of their own and are refused.
+func (s *Shared) WriteControl(ctx context.Context, runID string, n int, name string, data []byte) error {
+	const op = "staging.WriteControl"
+	if name == run.ClaimFile || name == tokenFile {
+		return fault.New(fault.Validation, op, "control_name", "the "+name+" is never overwritten")
+	}
+	ctl, err := s.control(ctx, op, runID, n, name)
+	if err != nil {
+		return err
+	}
+	defer ctl.close()
+	if err := writeControl(ctl, name, data); err != nil {
+		return fsFault(op, "control file "+name+" cannot be written", err)
+	}
+	return nil
+}
+
+func writeControl(ctl dir, name string, data []byte) error {
+	prefix := ".tmp." + name + "."
+	left, err := ctl.names()
+	if err != nil {
+		return err
+	}
+	for _, l := range left {
+		if strings.HasPrefix(l, prefix) && len(l) == len(prefix)+len(randomName()) { // of a crashed call
+			if err := ctl.unlink(l); err != nil {
+				return err
+			}
+		}
+	}
+	temp := prefix + randomName()
+	if err := ctl.write(temp, data); err != nil {
+		return err
+	}
+	if err := ctl.rename(temp, ctl, name); err != nil {
+		return errors.Join(err, ctl.unlink(temp))
+	}
+	if err := ctl.sync(); err != nil {
+		return err
+	}
+	got, err := ctl.read(name, int64(len(data))+1, false)
+	if err == nil && !bytes.Equal(got, data) {
+		err = errors.New("it reads back differently")
+	}
+	return err
+}
+
+// ReadControl reads at most limit bytes of a control file, the last ones when tail is set. A file that is
+// not there is a NotFound fault with code control_missing, one without its attempt folder with code
+// attempt_missing; something that is not a regular file is a Conflict.
+func (s *Shared) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
+	const op = "staging.ReadControl"
+	if limit < 0 {
+		return nil, fault.New(fault.Internal, op, "limit", "a negative limit")
+	}
+	ctl, err := s.control(ctx, op, runID, n, name)
+	if err != nil {
+		return nil, err
+	}
+	defer ctl.close()
+	if _, err := ctl.names(); err != nil {
+		return nil, fsFault(op, "the control folder cannot be listed", err)
+	}
+	data, err := ctl.read(name, limit, tail)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, fault.Wrap(fault.NotFound, op, "control_missing", fmt.Sprintf("attempt %d of %s has no %s", n, runID, name), err)
+	}
+	if err != nil {
+		return nil, fsFault(op, "control file "+name+" cannot be read", err)
+	}
+	return data, nil
+}
+
+// TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim
+// holds afterwards. The link decides: of any number of calls and jobs exactly one content stays for ever.
+// An error means that nothing is known; calling again with the same content is safe.
+func (s *Shared) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
+	const op = "staging.TakeClaim"
+	if len(content) == 0 || len(content) > maxClaim {
+		return nil, fault.New(fault.Internal, op, "claim_content", fmt.Sprintf("a claim of %d bytes", len(content)))
+	}
+	ctl, err := s.control(ctx, op, runID, n, run.ClaimFile)
+	if err != nil {
+		return nil, err
+	}
+	defer ctl.close()
+	got, err := ctl.linked(".claim.gateway."+randomName(), run.ClaimFile, content, maxClaim)
+	if err != nil {
+		return nil, fsFault(op, "the claim cannot be taken or read", err)
+	}
+	return got, nil
+}

@@ -1,0 +1,56 @@
+package staging
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// No path, however spelled, opens anything outside out/, and no name reaches a warning raw.
+func FuzzOutputPath(f *testing.F) {
+	for _, s := range []string{"out/x", "out/../../secret", "/etc/passwd", "out/\x00", "out/l/secret", "out/\u202e", "out/a b/", "../out/x", "out/x\n", "out/" + strings.Repeat("a/", 600)} {
+		f.Add(s)
+	}
+	dir := f.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		f.Fatal(err)
+	}
+	s, err := NewShared(Config{RunsDir: dir, GatewayID: "gw"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := s.OpenAttempt(f.Context(), runA, 1, tokenA); err != nil {
+		f.Fatal(err)
+	}
+	out := filepath.Join(dir, runA, "a1/out")
+	for _, err := range []error{os.WriteFile(out+"/x", []byte("fine"), 0o600), os.WriteFile(dir+"/secret", []byte("secret"), 0o600), os.Symlink(dir, out+"/l")} {
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Fuzz(func(t *testing.T, rel string) {
+		r, _, err := s.OpenOutput(t.Context(), runA, 1, rel)
+		if err == nil {
+			got, _ := io.ReadAll(r)
+			r.Close()
+			if string(got) != "fine" {
+				t.Errorf("%q opened %q", rel, got)
+			}
+		} else if k := fault.KindOf(err); k != fault.Tool && k != fault.Validation {
+			t.Errorf("%q: %v", rel, err)
+		}
+		p := printable(rel)
+		if !utf8.ValidString(p) || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == '\u202e' || r == 0x7f }) {
+			t.Errorf("%q is printed as %q", rel, p)
+		}
+		if msg := plan.CheckRelPath(p, "out"); msg == "" && p != rel {
+			t.Errorf("%q is printed as another path %q", rel, p)
+		}
+	})
+}

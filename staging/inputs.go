@@ -1,0 +1,223 @@
+package staging
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+const (
+	stageDir  = ".stage"
+	chunkSize = 1 << 20 // how much is copied or hashed between two looks at the context
+)
+
+// StageInputs makes <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs
+// and nothing else. Each copy is a reflink where the filesystem can (its bytes are then read back and
+// hashed), else its bytes are hashed while they are written; it gets its name only when it has the
+// input's checksum and is durable. A file that is there already is hashed again, and replaced if wrong.
+//
+// A full disk is a Transport fault with code disk_full, an object whose bytes do not have the checksum a
+// Validation fault with code input_checksum; neither leaves a part of the file behind.
+func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error {
+	const op = "staging.StageInputs"
+	if err := checkRun(op, runID, 1); err != nil {
+		return err
+	}
+	tree, err := newTree(inputs)
+	if err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx, runID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	root, err := s.root(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer root.close()
+	runDir, err := root.mkdir(runID)
+	if err != nil {
+		return fsFault(op, "the run's folder cannot be made", err)
+	}
+	defer runDir.close()
+	if err := tree.fill(ctx, runDir, inputs, open); err != nil {
+		return fsFault(op, "the inputs of "+runID+" cannot be staged", err)
+	}
+	if err := errors.Join(runDir.sync(), root.sync()); err != nil {
+		return fsFault(op, "the run's folder cannot be synced", err)
+	}
+	return nil
+}
+
+// fill brings in/ into the state the tree describes.
+func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open func(string) (*os.File, error)) error {
+	if err := runDir.removeAll(stageDir); err != nil { // what a crash left half copied
+		return err
+	}
+	if err := t.prune(runDir, "in"); err != nil {
+		return err
+	}
+	for _, d := range slices.Sorted(maps.Keys(t.dirs)) { // parents first
+		made, err := runDir.mkdirs(d)
+		if err != nil {
+			return err
+		}
+		made.close()
+	}
+	stage, err := runDir.mkdir(stageDir)
+	if err != nil {
+		return err
+	}
+	defer runDir.removeAll(stageDir)
+	defer stage.close()
+	for _, in := range inputs {
+		if err := stageOne(ctx, runDir, stage, in, open); err != nil {
+			return err
+		}
+	}
+	for d := range t.dirs {
+		sub, err := runDir.sub(d)
+		if err != nil {
+			return err
+		}
+		err = sub.sync()
+		sub.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stageOne(ctx context.Context, runDir, stage dir, in plan.Input, open func(string) (*os.File, error)) error {
+	src, err := open(in.ChecksumSHA256)
+	if err != nil {
+		return fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
+	}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fault.New(fault.Validation, "staging.StageInputs", "input_irregular", "the bytes of input "+in.DestRelpath+" are not a regular file")
+	}
+	parent, err := runDir.sub(path.Dir(in.DestRelpath))
+	if err != nil {
+		return err
+	}
+	defer parent.close()
+	name := path.Base(in.DestRelpath)
+	if ok, err := alreadyThere(ctx, parent, name, in.ChecksumSHA256, info.Size()); ok || err != nil {
+		return err
+	}
+	temp := randomName()
+	if err := copyVerified(ctx, stage, temp, src, in); err != nil {
+		stage.unlink(temp) // the error that matters is the first
+		return err
+	}
+	return stage.rename(temp, parent, name)
+}
+
+// alreadyThere tells whether an earlier call staged the file: ours, with no other name, and its bytes have
+// the checksum.
+func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64) (bool, error) {
+	f, err := parent.open(name)
+	if err != nil {
+		return false, nil // absent or not openable: it is replaced
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return false, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || int(st.Uid) != os.Geteuid() || st.Size != size {
+		return false, nil
+	}
+	got, err := copyHash(ctx, io.Discard, f)
+	if err != nil || got != sum {
+		return false, err
+	}
+	if st.Mode&0o777 != 0o400 {
+		return true, f.Chmod(0o400)
+	}
+	return true, nil
+}
+
+// copyVerified makes a durable copy of src that has the input's checksum.
+func copyVerified(ctx context.Context, stage dir, temp string, src *os.File, in plan.Input) (err error) {
+	dst, err := stage.create(temp)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := dst.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	var got string
+	if cloneErr := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())); cloneErr == nil {
+		got, err = copyHash(ctx, io.Discard, dst)
+	} else {
+		got, err = copyHash(ctx, dst, src)
+	}
+	if err != nil {
+		return err
+	}
+	if got != in.ChecksumSHA256 {
+		return fault.New(fault.Validation, "staging.StageInputs", "input_checksum",
+			fmt.Sprintf("the stored bytes of input %s have checksum %s, and %s is pinned", in.DestRelpath, clip(got, 64), in.ChecksumSHA256)).
+			WithNext("the artifact store is damaged: import the file again")
+	}
+	if err := dst.Chmod(0o400); err != nil {
+		return err
+	}
+	return dst.Sync()
+}
+
+// copyHash copies all of src to dst and gives the SHA-256 of the bytes in hex.
+func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error) {
+	h := sha256.New()
+	buf := make([]byte, chunkSize)
+	for {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		n, err := src.Read(buf)
+		if n > 0 {
+			h.Write(buf[:n])
+			if _, werr := dst.Write(buf[:n]); werr != nil {
+				return "", werr
+			}
+		}
+		if err == io.EOF {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// clip shortens untrusted text for a message.
+func clip(s string, n int) string {
+	if len(s) > n {
+		s = s[:n] + "…"
+	}
+	return strings.ToValidUTF8(s, "?")
+}

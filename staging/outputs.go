@@ -1,0 +1,132 @@
+package staging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Codes of the Tool faults about a declared output that is not acceptable.
+const (
+	OutputMissing    = "OUTPUT-MISSING"    // nothing there (yet: a network filesystem may show it later)
+	OutputSymlink    = "OUTPUT-SYMLINK"    // it, or a folder on the way, is a symlink
+	OutputIrregular  = "OUTPUT-IRREGULAR"  // a folder, pipe, socket or device
+	OutputHardlink   = "OUTPUT-HARDLINK"   // the file has another name too
+	OutputOwner      = "OUTPUT-OWNER"      // it belongs to another user than the job's
+	OutputUnreadable = "OUTPUT-UNREADABLE" // the gateway may not read it
+	OutputSize       = "OUTPUT-SIZE"       // larger than Config.MaxOutputBytes
+)
+
+// OpenOutput opens a declared output and gives its size in bytes. Every check is made on the descriptor
+// that is returned: a regular file below out/, reached without a symlink, with one name, owned by the
+// job's user. Anything else is a Tool fault with one of the codes above. Opening never waits, not even
+// for a pipe.
+func (s *Shared) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
+	const op = "staging.OpenOutput"
+	if err := checkRun(op, runID, n); err != nil {
+		return nil, 0, err
+	}
+	if msg := plan.CheckRelPath(srcRelpath, "out"); msg != "" {
+		return nil, 0, fault.Invalid(op, "", fault.Problem{Code: "PLAN-SRC-PATH", Field: "src_relpath", Msg: msg})
+	}
+	root, err := s.root(ctx, op)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer root.close()
+	rel := runID + "/" + attemptName(n) + "/" + srcRelpath
+	f, err := root.open(rel)
+	if errors.Is(err, unix.ENOENT) {
+		refresh(root, path.Dir(rel))
+		f, err = root.open(rel)
+	}
+	if err != nil {
+		return nil, 0, openFault(op, srcRelpath, err)
+	}
+	size, err := s.acceptable(f, srcRelpath)
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, size, nil
+}
+
+// refresh lists every folder of rel, bounded, so that a network filesystem forgets which names were not there.
+func refresh(root dir, rel string) {
+	for i := range len(rel) + 1 {
+		if i < len(rel) && rel[i] != '/' {
+			continue
+		}
+		sub, err := root.sub(rel[:i])
+		if err != nil {
+			return
+		}
+		for range 100 {
+			if _, err := sub.f.Readdirnames(1000); err != nil {
+				break
+			}
+		}
+		sub.close()
+	}
+}
+
+func outputFault(op, code, rel, why string) error {
+	return fault.New(fault.Tool, op, code, "declared output "+rel+" "+why)
+}
+
+func openFault(op, rel string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return outputFault(op, OutputMissing, rel, "is not there")
+	case errors.Is(err, unix.ELOOP):
+		return outputFault(op, OutputSymlink, rel, "is a symlink, or lies behind one; only files written in place are collected")
+	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
+		return outputFault(op, OutputIrregular, rel, "is a socket or device, not a regular file")
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return outputFault(op, OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
+	}
+	return fsFault(op, "declared output "+rel+" cannot be opened", err)
+}
+
+func (s *Shared) acceptable(f *os.File, rel string) (int64, error) {
+	const op = "staging.OpenOutput"
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, fsFault(op, "declared output "+rel+" cannot be examined", err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return 0, outputFault(op, OutputIrregular, rel, "is "+kindName(st.Mode)+", not a regular file")
+	case st.Nlink > 1:
+		return 0, outputFault(op, OutputHardlink, rel, fmt.Sprintf("is a file with %d names; only a file of its own is collected", st.Nlink))
+	case st.Nlink == 0:
+		return 0, outputFault(op, OutputMissing, rel, "was removed while it was opened")
+	case int(st.Uid) != s.jobUID:
+		return 0, outputFault(op, OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", st.Uid, s.jobUID))
+	case s.cfg.MaxOutputBytes > 0 && st.Size > s.cfg.MaxOutputBytes:
+		return 0, outputFault(op, OutputSize, rel, fmt.Sprintf("has %d bytes, and %d are allowed", st.Size, s.cfg.MaxOutputBytes))
+	}
+	return st.Size, nil
+}
+
+func kindName(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return "a folder"
+	case unix.S_IFIFO:
+		return "a pipe"
+	case unix.S_IFSOCK:
+		return "a socket"
+	case unix.S_IFLNK:
+		return "a symlink"
+	}
+	return "a device"
+}

@@ -1,0 +1,227 @@
+package staging
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+)
+
+func TestOpenOutput(t *testing.T) {
+	s, a := opened(t)
+	put(t, a+"/out/deep/er/x", "result")
+	for range 2 {
+		f, size, err := s.OpenOutput(t.Context(), runA, 1, "out/deep/er/x")
+		must(t, err)
+		got, err := io.ReadAll(f)
+		if err != nil || string(got) != "result" || size != 6 || f.Close() != nil {
+			t.Errorf("%q, %d, %v", got, size, err)
+		}
+	}
+}
+
+// Nothing but a file of the job's own, written in place, is collected; opening never waits.
+func TestOpenOutputRefuses(t *testing.T) {
+	s, a := opened(t)
+	s.cfg.MaxOutputBytes = 10
+	outside := t.TempDir()
+	put(t, outside+"/secret", "secret")
+	out := a + "/out/"
+	put(t, out+"big", "more than ten")
+	put(t, out+"folder/x", "x")
+	put(t, out+"two", "x")
+	must(t, os.Link(out+"two", out+"names"))
+	must(t, os.Link(outside+"/secret", out+"hardlink"))
+	must(t, os.Symlink(outside+"/secret", out+"symlink"))
+	must(t, os.Symlink("folder/x", out+"inner"))
+	must(t, os.Symlink("nowhere", out+"dangling"))
+	must(t, os.Symlink(outside, out+"linkdir"))
+	must(t, os.Symlink("folder", out+"innerdir"))
+	must(t, unix.Mkfifo(out+"pipe", 0o600))
+	short := t.TempDir() // socket paths are short
+	l, err := net.Listen("unix", short+"/s")
+	must(t, err)
+	defer l.Close()
+	must(t, os.Rename(short+"/s", out+"socket"))
+	for rel, code := range map[string]string{
+		"out/none": OutputMissing, "out/none/deeper": OutputMissing, "out/two/x": OutputMissing,
+		"out/big": OutputSize, "out/folder": OutputIrregular, "out/two": OutputHardlink, "out/hardlink": OutputHardlink,
+		"out/symlink": OutputSymlink, "out/inner": OutputSymlink, "out/dangling": OutputSymlink,
+		"out/linkdir/secret": OutputSymlink, "out/innerdir/x": OutputSymlink,
+		"out/pipe": OutputIrregular, "out/socket": OutputIrregular,
+	} {
+		soon(t, func() {
+			_, _, err := s.OpenOutput(t.Context(), runA, 1, rel)
+			if !fault.Is(err, fault.Tool) || fault.CodeOf(err) != code || !strings.Contains(err.Error(), rel) {
+				t.Errorf("%s: %v (%s), want %s", rel, err, fault.CodeOf(err), code)
+			}
+		})
+	}
+	for _, rel := range []string{"", "out", "out/../ctl/token", "/etc/passwd", "ctl/token", "out/./x", "out//x"} {
+		_, _, err := s.OpenOutput(t.Context(), runA, 1, rel)
+		wantFault(t, err, fault.Validation, "PLAN-SRC-PATH")
+	}
+	other := os.Geteuid() + 1
+	strict, err := NewShared(Config{RunsDir: s.cfg.RunsDir, GatewayID: "gw-1", JobUID: &other})
+	must(t, err)
+	_, _, err = strict.OpenOutput(t.Context(), runA, 1, "out/folder/x")
+	wantFault(t, err, fault.Tool, OutputOwner)
+}
+
+// Root may read everything, so the errno is given by hand.
+func TestOpenOutputUnreadable(t *testing.T) {
+	err := openFault("op", "out/x", &os.PathError{Op: "open", Path: "x", Err: unix.EACCES})
+	wantFault(t, err, fault.Tool, OutputUnreadable)
+	wantFault(t, openFault("op", "out/x", unix.EIO), fault.Transport, "filesystem")
+}
+
+// A job that exchanges its output for a link while it is opened never gets the link's target collected.
+func TestOpenOutputSwapped(t *testing.T) {
+	s, a := opened(t)
+	outside := t.TempDir()
+	put(t, outside+"/x", "secret")
+	put(t, a+"/out/good/x", "result")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			target := []string{"good", outside}[i%2]
+			os.Remove(a + "/out/d")
+			if target == "good" {
+				os.Mkdir(a+"/out/d", 0o700)
+				os.WriteFile(a+"/out/d/x", []byte("result"), 0o600)
+				os.Remove(a + "/out/d/x")
+			} else {
+				os.Symlink(target, a+"/out/d")
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	for until := time.Now().Add(300 * time.Millisecond); time.Now().Before(until); {
+		f, _, err := s.OpenOutput(t.Context(), runA, 1, "out/d/x")
+		if err != nil {
+			if !fault.Is(err, fault.Tool) {
+				t.Fatal(err)
+			}
+			continue
+		}
+		got, _ := io.ReadAll(f)
+		f.Close()
+		if strings.Contains(string(got), "secret") {
+			t.Fatal("a symlink was followed")
+		}
+	}
+}
+
+// The kernel's way and the step-by-step way of opening agree.
+func TestOpenBeneath(t *testing.T) {
+	base := t.TempDir()
+	put(t, base+"/d/e/f", "x")
+	must(t, os.Symlink("d", base+"/dl"))
+	must(t, os.Symlink("f", base+"/d/e/fl"))
+	must(t, os.Symlink("/", base+"/root"))
+	must(t, os.Symlink("gone", base+"/dangling"))
+	f, err := os.Open(base)
+	must(t, err)
+	defer f.Close()
+	for rel, want := range map[string]error{
+		"d/e/f": nil, "d": nil, ".": nil, "dl/e/f": unix.ELOOP, "dl": unix.ELOOP, "d/e/fl": unix.ELOOP, "root/etc/passwd": unix.ELOOP, "dangling": unix.ELOOP,
+		"none": unix.ENOENT, "none/x": unix.ENOENT, "d/e/f/x": unix.ENOTDIR, "../x": unix.EXDEV, "/etc/passwd": unix.EXDEV,
+	} {
+		for name, open := range map[string]func(int, string, int, uint32) (int, error){"openat2": openat2Beneath, "walk": walkBeneath} {
+			fd, err := open(int(f.Fd()), rel, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+			if err == nil {
+				unix.Close(fd)
+			}
+			if name == "openat2" && (err == unix.ENOSYS || err == unix.EPERM) {
+				t.Log("this kernel has no openat2: only the step-by-step way is checked")
+				continue
+			}
+			if err != want {
+				t.Errorf("%s %s: %v, want %v", name, rel, err, want)
+			}
+			if fd, err := open(int(f.Fd()), rel, unix.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
+				unix.Close(fd)
+			} else if want == unix.ELOOP && err != unix.ELOOP {
+				t.Errorf("%s %s as a folder: %v, want ELOOP", name, rel, err)
+			}
+		}
+	}
+}
+
+func TestUndeclared(t *testing.T) {
+	s, a := opened(t)
+	out := a + "/out/"
+	outside := t.TempDir()
+	put(t, outside+"/x", "")
+	for _, name := range []string{"declared", "sub/declared", "extra", "sub/extra", "sub/extra2", "new\nline", "bad\xff", "esc\x1b[31m", "rtl\u202e", `q"uote`} {
+		put(t, out+name, "")
+	}
+	must(t, os.Mkdir(out+"emptydir", 0o700))
+	must(t, os.Symlink(outside, out+"link"))
+	must(t, unix.Mkfifo(out+"pipe", 0o600))
+	declared := []string{"out/declared", "out/sub/declared"}
+	want := []string{
+		`"out/bad\xff"`, `"out/esc\x1b[31m"`, `"out/new\nline"`, `"out/rtl\u202e"`, "out/extra", "out/link", "out/pipe", `out/q"uote`, "out/sub/extra", "out/sub/extra2",
+	}
+	soon(t, func() {
+		got, err := s.Undeclared(t.Context(), runA, 1, declared, 100)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Error(diff, err)
+		}
+	})
+	got, err := s.Undeclared(t.Context(), runA, 1, declared, 3)
+	if err != nil || len(got) != 3 {
+		t.Error(got, err)
+	}
+	_, err = s.Undeclared(t.Context(), runA, 2, nil, 3)
+	wantFault(t, err, fault.NotFound, "attempt_missing")
+}
+
+// Deep and wide trees end the walk; what was not looked through is named.
+func TestUndeclaredBounded(t *testing.T) {
+	s, a := opened(t)
+	deep := filepath.Join(a, "out", strings.Repeat("d/", walkDepth+5))
+	must(t, os.MkdirAll(deep, 0o700))
+	got, err := s.Undeclared(t.Context(), runA, 1, nil, 10)
+	if err != nil || len(got) != 1 || !strings.HasSuffix(got[0], "/d/") {
+		t.Error(got, err)
+	}
+	w := walk{ctx: t.Context(), limit: 10, left: 3, until: time.Now().Add(time.Hour)}
+	for i := range 20 {
+		must(t, os.MkdirAll(fmt.Sprintf("%s/tmp/wide/%d", a, i), 0o700))
+	}
+	f, err := os.Open(a + "/tmp")
+	must(t, err)
+	d := dir{f}
+	defer d.close()
+	w.folder(d, "wide", "out/wide", walkDepth)
+	if !slices.Contains(w.found, "out/wide/") {
+		t.Error(w.found)
+	}
+	w = walk{ctx: t.Context(), limit: 10, left: 1000, until: time.Now().Add(-time.Second)}
+	w.folder(d, "wide", "out/wide", walkDepth)
+	if diff := cmp.Diff([]string{"out/wide/"}, w.found); diff != "" {
+		t.Error(diff)
+	}
+	long := "out/" + strings.Repeat("é", 200)
+	if p := printable(long); len(p) > nameBytes+3 || !utf8.ValidString(p) {
+		t.Error(p)
+	}
+}

@@ -1,0 +1,105 @@
+package staging
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+)
+
+// Probe tries in runs_dir what runs need of the filesystem: a synced file reads back as written, a hard
+// link gives it a second name, and a second link to the same name is refused. It leaves nothing behind.
+func (s *Shared) Probe(ctx context.Context) error {
+	const op = "staging.Probe"
+	root, err := s.root(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer root.close()
+	temp, other, link := ".probe."+randomName(), ".probe."+randomName(), ".probe."+randomName()
+	defer func() {
+		for _, name := range []string{temp, other, link} {
+			root.unlink(name) // the verdict is out already
+		}
+	}()
+	first, second := []byte("first "+temp+"\n"), []byte("second "+other+"\n")
+	got, err := root.linked(temp, link, first, 1<<10)
+	if err == nil && !bytes.Equal(got, first) {
+		err = errors.New("a file does not read back as it was written")
+	}
+	if err != nil {
+		return probeFault(err)
+	}
+	got, err = root.linked(other, link, second, 1<<10)
+	if err == nil && !bytes.Equal(got, first) {
+		err = errors.New("a hard link replaced an existing name")
+	}
+	if err != nil {
+		return probeFault(err)
+	}
+	return nil
+}
+
+func probeFault(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EMLINK) {
+		return fault.Wrap(fault.Transport, "staging.Probe", "no_hard_links", "the filesystem of runs_dir has no hard links, and claims need them", err).
+			WithNext("put runs_dir on another filesystem")
+	}
+	return fsFault("staging.Probe", "the filesystem of runs_dir does not do what runs need", err)
+}
+
+// filesystems are the types by the magic number of statfs(2); network is true where other machines may
+// hold it too, fuse included, behind which anything may be.
+var filesystems = map[uint32]struct {
+	name    string
+	network bool
+}{
+	unix.NFS_SUPER_MAGIC:       {"nfs", true},
+	unix.SMB_SUPER_MAGIC:       {"smb", true},
+	unix.SMB2_SUPER_MAGIC:      {"smb2", true},
+	unix.CIFS_SUPER_MAGIC:      {"cifs", true},
+	unix.CEPH_SUPER_MAGIC:      {"ceph", true},
+	unix.AFS_SUPER_MAGIC:       {"afs", true},
+	unix.AFS_FS_MAGIC:          {"afs", true},
+	unix.CODA_SUPER_MAGIC:      {"coda", true},
+	unix.NCP_SUPER_MAGIC:       {"ncp", true},
+	unix.V9FS_MAGIC:            {"9p", true},
+	unix.OCFS2_SUPER_MAGIC:     {"ocfs2", true},
+	unix.FUSE_SUPER_MAGIC:      {"fuse", true},
+	0x0bd00bd0:                 {"lustre", true},
+	0x47504653:                 {"gpfs", true},
+	0x19830326:                 {"beegfs", true},
+	0x20030528:                 {"orangefs", true},
+	0x18031977:                 {"weka", true},
+	0xaad7aaea:                 {"panfs", true},
+	0x01161970:                 {"gfs2", true},
+	0x786f4256:                 {"vboxsf", true},
+	0x61756673:                 {"aufs", false},
+	unix.EXT4_SUPER_MAGIC:      {"ext", false},
+	unix.XFS_SUPER_MAGIC:       {"xfs", false},
+	unix.BTRFS_SUPER_MAGIC:     {"btrfs", false},
+	unix.TMPFS_MAGIC:           {"tmpfs", false},
+	unix.RAMFS_MAGIC:           {"ramfs", false},
+	unix.OVERLAYFS_SUPER_MAGIC: {"overlay", false},
+	unix.F2FS_SUPER_MAGIC:      {"f2fs", false},
+	unix.BCACHEFS_SUPER_MAGIC:  {"bcachefs", false},
+	0x2fc12fc1:                 {"zfs", false},
+}
+
+// Filesystem names the type of the filesystem that holds path and tells whether other machines may share it. An
+// unknown type is named by its number and taken for a local one.
+func Filesystem(path string) (name string, network bool, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return "", false, fsFault("staging.Filesystem", "the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
+	}
+	if known, ok := filesystems[uint32(st.Type)]; ok {
+		return known.name, known.network, nil
+	}
+	return fmt.Sprintf("0x%x", uint32(st.Type)), false, nil
+}

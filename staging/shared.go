@@ -1,0 +1,182 @@
+// Package staging keeps the workspaces of runs on a filesystem that the gateway and the compute nodes
+// share.
+//
+//	<runs_dir>/.gateway-id                   the one gateway this folder serves
+//	<runs_dir>/<run_id>/in/                  private, verified copies of the inputs (files 0400)
+//	<runs_dir>/<run_id>/.stage/              inputs being copied; empty between calls
+//	<runs_dir>/<run_id>/a<n>/{out,meta,tmp}  bound into the container
+//	<runs_dir>/<run_id>/a<n>/ctl/            token, claim, script, exit, manifest, logs; never bound
+//
+// Folders have mode 0700, files 0600. A job may leave anything below its folders, so every path is
+// resolved below an open descriptor and never through a symlink, and what a name stands for is asked of
+// the opened descriptor. What one call writes is durable when the call returns.
+package staging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+var (
+	_ run.Stager  = (*Shared)(nil)
+	_ run.Control = (*Shared)(nil)
+)
+
+// Config describes the shared folder.
+type Config struct {
+	RunsDir        string // absolute; an existing folder of ours, not writable by others, the same path on every node
+	GatewayID      string // the id the ledger holds
+	MaxOutputBytes int64  // an output larger than this is refused when opened; 0: no limit here
+	JobUID         *int   // owner of what jobs write; nil: our own user
+}
+
+// Shared keeps workspaces below one folder. It is safe for concurrent use and implements [run.Stager] and
+// [run.Control].
+type Shared struct {
+	cfg    Config
+	jobUID int
+
+	mu   sync.Mutex
+	busy map[string]chan struct{} // runs being staged; closed when done
+}
+
+const gatewayIDFile = ".gateway-id"
+
+// NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a
+// Conflict fault with code runs_dir_of_another_gateway.
+func NewShared(cfg Config) (*Shared, error) {
+	const op = "staging.NewShared"
+	if !filepath.IsAbs(cfg.RunsDir) || filepath.Clean(cfg.RunsDir) != cfg.RunsDir || cfg.RunsDir == "/" {
+		return nil, fault.New(fault.Validation, op, "runs_dir", fmt.Sprintf("runs_dir %q is not a clean absolute path", cfg.RunsDir))
+	}
+	if msg := plan.CheckWord(cfg.GatewayID); msg != "" {
+		return nil, fault.New(fault.Validation, op, "gateway_id", "the gateway id cannot be used: "+msg)
+	}
+	s := &Shared{cfg: cfg, jobUID: os.Geteuid(), busy: map[string]chan struct{}{}}
+	if cfg.JobUID != nil {
+		s.jobUID = *cfg.JobUID
+	}
+	root, err := openRoot(cfg.RunsDir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.close()
+	id, err := root.linked(gatewayIDFile+"."+randomName(), gatewayIDFile, []byte(cfg.GatewayID+"\n"), 4<<10)
+	if err != nil {
+		return nil, fsFault(op, "runs_dir cannot be marked", err)
+	}
+	if err := s.checkID(id); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// openRoot opens runs_dir by its path, in which an admin may have symlinks, and checks whose it is.
+func openRoot(path string) (dir, error) {
+	const op = "staging.NewShared"
+	bad := func(msg, next string) (dir, error) {
+		return dir{}, fault.New(fault.Validation, op, "runs_dir", "runs_dir "+path+" "+msg).WithNext(next)
+	}
+	fd, err := unix.Open(path, openDirFlags|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return bad("does not exist", "create it, owned by the gateway's user, mode 0700")
+	case errors.Is(err, unix.ENOTDIR):
+		return bad("is not a folder", "name a folder in the site file")
+	case err != nil:
+		return dir{}, fsFault(op, "runs_dir cannot be opened", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	d := dir{os.NewFile(uintptr(fd), path)}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		d.close()
+		return dir{}, fsFault(op, "runs_dir cannot be examined", err)
+	}
+	switch {
+	case int(st.Uid) != os.Geteuid():
+		d.close()
+		return bad(fmt.Sprintf("belongs to user %d, not to the gateway's user %d", st.Uid, os.Geteuid()), "chown it, or name another folder")
+	case st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0:
+		d.close()
+		return bad(fmt.Sprintf("can be written by others (mode %04o)", st.Mode&0o7777), "chmod go-w "+path)
+	}
+	return d, nil
+}
+
+func (s *Shared) checkID(content []byte) error {
+	got := strings.TrimSuffix(string(content), "\n")
+	if got == s.cfg.GatewayID {
+		return nil
+	}
+	return fault.New(fault.Conflict, "staging.NewShared", "runs_dir_of_another_gateway",
+		fmt.Sprintf("%s is marked for gateway %q, and this one is %q", s.cfg.RunsDir, clip(got, 80), s.cfg.GatewayID)).
+		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
+}
+
+// root opens runs_dir for one call. The mark is read every time: an unmounted filesystem would otherwise
+// look like a folder in which no run has left anything. What is found there may come back, so it is a
+// Transport fault, code runs_dir_unavailable.
+func (s *Shared) root(ctx context.Context, op string) (dir, error) {
+	if err := done(ctx, op); err != nil {
+		return dir{}, err
+	}
+	gone := func(err error) error {
+		return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir "+s.cfg.RunsDir+" is not there, or not the folder it was", err).
+			WithNext("check that the shared filesystem is mounted")
+	}
+	fd, err := unix.Open(s.cfg.RunsDir, openDirFlags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return dir{}, gone(err)
+	}
+	d := dir{os.NewFile(uintptr(fd), s.cfg.RunsDir)}
+	id, err := d.read(gatewayIDFile, 4<<10, false)
+	if err == nil {
+		err = s.checkID(id)
+	}
+	if err != nil {
+		d.close()
+		return dir{}, gone(err)
+	}
+	return d, nil
+}
+
+// RunDir is the absolute path of a run's folder as jobs see it.
+func (s *Shared) RunDir(runID string) string { return filepath.Join(s.cfg.RunsDir, runID) }
+
+func attemptName(n int) string { return fmt.Sprintf("a%d", n) }
+
+// lock lets one call at a time stage a run.
+func (s *Shared) lock(ctx context.Context, runID string) (unlock func(), err error) {
+	for {
+		s.mu.Lock()
+		other, taken := s.busy[runID]
+		if !taken {
+			mine := make(chan struct{})
+			s.busy[runID] = mine
+			s.mu.Unlock()
+			return func() {
+				s.mu.Lock()
+				delete(s.busy, runID)
+				s.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, done(ctx, "staging.lock")
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package staging
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Bounds of the walk through out/.
+const (
+	walkDepth   = 32
+	walkEntries = 100_000
+	walkTime    = 10 * time.Second
+	nameBytes   = 256
+)
+
+// Undeclared lists at most limit files below out/ that are not among declared, as src_relpaths, sorted.
+// Links, pipes and the like count as files and are not followed. A folder that was not looked through
+// (too deep, too many entries, too slow, not readable) is named with a slash at its end: what it holds is
+// not known to be declared. Names that are not fit for a plan are quoted, long ones cut.
+func (s *Shared) Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error) {
+	const op = "staging.Undeclared"
+	if err := checkRun(op, runID, n); err != nil {
+		return nil, err
+	}
+	root, err := s.root(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	defer root.close()
+	a, err := root.sub(runID + "/" + attemptName(n))
+	if errors.Is(err, unix.ENOENT) {
+		return nil, fault.Wrap(fault.NotFound, op, "attempt_missing", "attempt "+attemptName(n)+" of "+runID+" has no folder", err)
+	}
+	if err != nil {
+		return nil, fsFault(op, "the attempt's folder cannot be opened", err)
+	}
+	defer a.close()
+	w := walk{ctx: ctx, limit: limit, left: walkEntries, until: time.Now().Add(walkTime), declared: map[string]bool{}}
+	for _, d := range declared {
+		w.declared[d] = true
+	}
+	w.folder(a, "out", "out", walkDepth)
+	if err := done(ctx, op); err != nil {
+		return nil, err
+	}
+	slices.Sort(w.found)
+	return w.found, nil
+}
+
+type walk struct {
+	ctx      context.Context
+	limit    int // of found
+	left     int // entries that may still be looked at
+	until    time.Time
+	declared map[string]bool
+	found    []string
+}
+
+func (w *walk) full() bool { return len(w.found) >= w.limit || w.ctx.Err() != nil }
+
+func (w *walk) add(rel string) {
+	if len(w.found) < w.limit {
+		w.found = append(w.found, printable(rel))
+	}
+}
+
+// folder looks through one folder; name is its name in parent, rel its path for people.
+func (w *walk) folder(parent dir, name, rel string, depth int) {
+	sub, err := parent.sub(name)
+	if err != nil || depth == 0 {
+		if err == nil {
+			sub.close()
+		}
+		if !errors.Is(err, unix.ENOENT) {
+			w.add(rel + "/")
+		}
+		return
+	}
+	defer sub.close()
+	for !w.full() {
+		if w.left <= 0 || time.Now().After(w.until) {
+			w.add(rel + "/")
+			return
+		}
+		names, err := sub.f.Readdirnames(min(w.left, 256))
+		for _, n := range names {
+			w.left--
+			if w.full() {
+				return
+			}
+			w.entry(sub, n, rel+"/"+n, depth)
+		}
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			w.add(rel + "/")
+			return
+		}
+	}
+}
+
+func (w *walk) entry(parent dir, name, rel string, depth int) {
+	st, err := parent.stat(name)
+	if errors.Is(err, unix.ENOENT) {
+		return
+	}
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		w.folder(parent, name, rel, depth-1)
+		return
+	}
+	if !w.declared[rel] {
+		w.add(rel)
+	}
+}
+
+// printable gives a path as it may stand in a warning: as it is when it is short and fit for a plan, else in
+// quotes, escaped, and cut. A folder's slash at the end is not part of the question.
+func printable(rel string) string {
+	plain := strings.TrimSuffix(rel, "/")
+	if len(rel) <= nameBytes && (plain == "out" || plan.CheckRelPath(plain, "out") == "") {
+		return rel
+	}
+	return clip(strconv.QuoteToASCII(rel), nameBytes)
+}
