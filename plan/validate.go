@@ -202,6 +202,10 @@ func (v *validator) env(field, name, value string) {
 			v.add("PLAN-ENV", field, "no variable of the container runtime, of Slurm or of the dynamic loader", "it starts with "+p)
 		}
 	}
+	// Names that Apptainer 1.4 keeps for itself: measured, a value given here would not arrive.
+	if slices.Contains([]string{"EUID", "UID", "GID", "HOME", "PREPEND_PATH", "APPEND_PATH", "PROMPT_COMMAND", "key", "e", "__exported_env__", "__apptainer_cmd__"}, name) {
+		v.add("PLAN-ENV", field, "no name the container runtime keeps for itself", "it is one")
+	}
 	if len(value) > maxEnvValue {
 		v.add("PLAN-ENV", field, fmt.Sprintf("at most %d bytes", maxEnvValue), fmt.Sprintf("%d bytes", len(value)))
 	}
