@@ -1,0 +1,35 @@
+// Package apptainer keeps the pinned images and knows how Apptainer is called.
+//
+// An image is pinned by the SHA-256 of its SIF file. A [Store] holds images by that digest, a [Lock] gives
+// them the names toolpacks use, and a [Runtime] writes the exec line of a plan. [Images] is Store and
+// Runtime together, as the lifecycle wants them.
+//
+// The package starts no process: the exec line is run by the job script, on a compute node.
+package apptainer
+
+import (
+	"regexp"
+
+	"slurmgate/run"
+)
+
+// Images is the store and the runtime of one site.
+type Images struct {
+	*Store
+	*Runtime
+}
+
+var _ run.Images = Images{}
+
+// plainPath is the form of every path that ends up in a bind option: Apptainer splits binds at ":" and ","
+// and takes "\" for an escape. Blanks, quotes and "%" are refused as well, so that the same folder can stand
+// in any option of Slurm.
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_.+@~=-]+)+$`)
+
+// plainRule is plainPath in words.
+const plainRule = "an absolute path of letters, digits and _ . + @ ~ = - without a / at its end"
+
+var (
+	imageName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`) // the name part of name@sha256:… in a plan
+	lockRef   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+)

@@ -1,0 +1,137 @@
+package apptainer
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Bind is a folder of the site that every container sees, read-only.
+type Bind struct {
+	Source string // absolute path on the compute node
+	Target string // absolute path in the container
+}
+
+// GPU says whose driver the --nv or --rocm option of Apptainer brings in for plans that ask for GPUs.
+type GPU string
+
+// The GPU makers Apptainer knows.
+const (
+	NVIDIA GPU = "nvidia"
+	AMD    GPU = "amd"
+)
+
+// Config is what a site decides about containers.
+type Config struct {
+	Binds   []Bind
+	NoMount []string // more words for --no-mount, e.g. sys
+	GPU     GPU      // NVIDIA when empty
+}
+
+// Runtime writes exec lines.
+type Runtime struct {
+	noMount string
+	binds   []string // "source:target:ro"
+	gpuFlag string
+}
+
+// neverMounted is what apptainer.conf of a site may mount into every container and a plan did not ask for.
+var neverMounted = []string{"hostfs", "bind-paths", "home", "cwd"}
+
+// ownTargets are the places in the container that are not a site's to bind over, with all below them.
+var ownTargets = []string{"/work", "/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/.singularity.d"}
+
+// NewRuntime checks what the site asks for; every problem is told at once, in one Validation fault.
+func NewRuntime(c Config) (*Runtime, error) {
+	var problems []fault.Problem
+	bad := func(code, field, rule, msg string) {
+		problems = append(problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
+	}
+	r := &Runtime{noMount: strings.Join(neverMounted, ",")}
+	for i, b := range c.Binds {
+		field := fmt.Sprintf("apptainer.binds[%d]", i)
+		for _, p := range []struct{ name, path string }{{"source", b.Source}, {"target", b.Target}} {
+			if !plainPath.MatchString(p.path) || filepath.Clean(p.path) != p.path {
+				bad("BIND-PATH", field+"."+p.name, plainRule, fmt.Sprintf("got %q", p.path))
+			}
+		}
+		if slices.ContainsFunc(ownTargets, func(own string) bool { return b.Target == own || strings.HasPrefix(b.Target, own+"/") }) {
+			bad("BIND-TARGET", field+".target", "not in "+strings.Join(ownTargets, ", "), fmt.Sprintf("got %q", b.Target))
+		}
+		r.binds = append(r.binds, b.Source+":"+b.Target+":ro")
+	}
+	for i, word := range c.NoMount {
+		if word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz-") != "" && !plainPath.MatchString(word) {
+			bad("NO-MOUNT", fmt.Sprintf("apptainer.no_mount[%d]", i), "a word of apptainer.conf such as sys, or a plain absolute path", fmt.Sprintf("got %q", word))
+		}
+		r.noMount += "," + word
+	}
+	switch c.GPU {
+	case "", NVIDIA:
+		r.gpuFlag = "--nv"
+	case AMD:
+		r.gpuFlag = "--rocm"
+	default:
+		bad("GPU-MAKER", "apptainer.gpu", "nvidia or amd", fmt.Sprintf("got %q", c.GPU))
+	}
+	if problems != nil {
+		return nil, fault.Invalid("apptainer.NewRuntime", "the site's container settings cannot be used", problems...)
+	}
+	return r, nil
+}
+
+// ExecArgs gives the arguments after "apptainer" for a plan: options, the image and the program. The paths are absolute and
+// plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and tmp.
+//
+// Measured on Apptainer 1.4.5, as a plain user:
+//   - --quiet: without it two INFO lines about missing helpers land in the program's stderr.
+//   - --containall gives the program its own pid and ipc namespaces, /dev and /tmp; --no-mount takes away
+//     what apptainer.conf adds to that (/etc/hosts, /etc/localtime, bind paths of the site).
+//   - --no-eval: without it the value of an APPTAINERENV_ variable is evaluated by a shell: `$(id)` runs.
+//   - --no-home --home /tmp: no home folder is mounted and $HOME is a folder that exists and can be written.
+//   - --workdir: /tmp and /var/tmp lie in the attempt's tmp folder, not on 64 MiB of memory.
+//   - The umask of the caller holds inside (no --no-umask): what the program writes is as private as the job's.
+//   - No --no-init: as process 1 a program that does not handle SIGTERM would ignore it.
+//
+// What the job script owes besides: an empty environment, HOME set to the attempt's tmp (Apptainer makes a folder
+// .apptainer in it), and no open descriptors but 0 to 2: all others are inherited by the program.
+func (r *Runtime) ExecArgs(spec plan.Spec, imagePath, runDir, attemptDir string) []string {
+	args := []string{
+		"--quiet", "exec",
+		"--containall", "--cleanenv", "--no-eval", "--no-privs",
+		"--no-home", "--home", "/tmp",
+		"--net", "--network", "none",
+		"--no-mount", r.noMount,
+		"--workdir", filepath.Join(attemptDir, "tmp"),
+		"--bind", filepath.Join(runDir, "in") + ":/work/in:ro",
+		"--bind", filepath.Join(attemptDir, "out") + ":/work/out",
+		"--bind", filepath.Join(attemptDir, "meta") + ":/work/meta:ro",
+	}
+	for _, b := range r.binds {
+		args = append(args, "--bind", b)
+	}
+	args = append(args, "--pwd", spec.Execution.Command.Workdir)
+	if spec.Resources.GPUs != nil {
+		args = append(args, r.gpuFlag)
+	}
+	args = append(args, imagePath)
+	return append(args, spec.Execution.Command.Argv...)
+}
+
+// lostEnv are the variables that Apptainer's interpreter keeps for itself, changes or drops, measured on 1.4.5.
+var lostEnv = []string{
+	"EUID", "GID", "HOME", "UID", // of the user, always
+	"APPEND_PATH", "PREPEND_PATH", // consumed: they change PATH
+	"PROMPT_COMMAND",                                    // gets more text added
+	"__apptainer_cmd__", "__exported_env__", "e", "key", // its own
+}
+
+// PassesEnv tells whether a variable of this name reaches the program with its value unchanged. Values do
+// not matter: with --no-eval any text arrives as it is.
+func PassesEnv(name string) bool {
+	return !slices.Contains(lostEnv, name) && !strings.HasPrefix(name, "APPTAINER") && !strings.HasPrefix(name, "SINGULARITY")
+}

@@ -1,0 +1,213 @@
+package apptainer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Store is a folder of images named by their digest, <64 hex>.sif, mode 0444. It lies on a filesystem that the
+// compute nodes see. A file is there complete or not at all. A Store is safe for concurrent use, also by
+// several processes.
+type Store struct {
+	dir    string
+	settle time.Duration // see verdict.take
+
+	mu       sync.Mutex
+	verdicts map[string]*verdict // by digest
+}
+
+// Image is one image of the store.
+type Image struct {
+	Digest    string // SHA-256 of the SIF file, 64 hex digits
+	Arch      string // architecture of its programs in Go's spelling; empty in List when the header is unreadable
+	SizeBytes int64  // size of the SIF file
+}
+
+// Ref is the digest as plans and the lock file write it: "sha256:" and 64 hex digits.
+func (i Image) Ref() string { return "sha256:" + i.Digest }
+
+const (
+	imageMode  = 0o444
+	tempPrefix = ".adding-"
+)
+
+// OpenStore opens the store in dir and makes the folder where it is missing. Its path must be plain: it becomes
+// part of options of Apptainer and Slurm. A path that is not is a Validation fault.
+func OpenStore(dir string) (*Store, error) {
+	const op = "apptainer.OpenStore"
+	if !plainPath.MatchString(dir) || filepath.Clean(dir) != dir {
+		return nil, fault.Invalid(op, "the image store cannot be used", fault.Problem{Code: "IMAGE-STORE-PATH", Field: "storage.image_store", Rule: plainRule, Msg: fmt.Sprintf("got %q", dir)})
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fault.Wrap(fault.Transport, op, "IMAGE-STORE", "cannot open the image store", err).
+			WithNext("check storage.image_store in the site file, and that " + dir + " is on a mounted filesystem this user may write to")
+	}
+	return &Store{dir: dir, settle: 2 * time.Second, verdicts: map[string]*verdict{}}, nil
+}
+
+// Dir is the folder of the store.
+func (s *Store) Dir() string { return s.dir }
+
+func (s *Store) path(digest string) string { return filepath.Join(s.dir, digest+".sif") }
+
+// Add checks the SIF file at path and copies it into the store. What is checked is the copy, so a source that
+// changes meanwhile does no harm. The file must be a regular one, not a symlink. Adding the same bytes again
+// changes nothing; a stored file that went bad is replaced.
+func (s *Store) Add(ctx context.Context, path string) (Image, error) {
+	const op = "apptainer.Add"
+	src, size, err := openRegular(path)
+	if err != nil {
+		return Image{}, fault.Wrap("", op, "", "cannot add the image "+path, err)
+	}
+	defer src.Close()
+	if _, err := checkSIF(src, path, size); err != nil { // before a long copy
+		return Image{}, err
+	}
+	tmp, err := os.CreateTemp(s.dir, tempPrefix+"*")
+	if err != nil {
+		return Image{}, s.broken(op, err)
+	}
+	defer os.Remove(tmp.Name()) // after the rename there is nothing of this name
+	defer tmp.Close()
+
+	sum := sha256.New()
+	n, err := copyContext(ctx, io.MultiWriter(tmp, sum), src)
+	if err != nil {
+		return Image{}, copyFault(op, err)
+	}
+	arch, err := checkSIF(tmp, path, n)
+	if err != nil {
+		return Image{}, err
+	}
+	img := Image{Digest: digestOf(sum), Arch: arch, SizeBytes: n}
+	if _, err := s.Verify(ctx, img.Digest); err == nil {
+		return img, nil
+	}
+	if err := errors.Join(tmp.Chmod(imageMode), tmp.Sync()); err != nil {
+		return Image{}, s.broken(op, err)
+	}
+	if err := os.Rename(tmp.Name(), s.path(img.Digest)); err != nil {
+		return Image{}, s.broken(op, err)
+	}
+	if err := syncDir(s.dir); err != nil {
+		return Image{}, s.broken(op, err)
+	}
+	return img, nil
+}
+
+// List gives the images by digest. It reads the headers and does not hash.
+func (s *Store) List() ([]Image, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, s.broken("apptainer.List", err)
+	}
+	images := []Image{}
+	for _, e := range entries {
+		digest, isSIF := strings.CutSuffix(e.Name(), ".sif")
+		if !isSIF || !plan.IsSHA256(digest) {
+			continue
+		}
+		f, size, err := openRegular(s.path(digest))
+		if err != nil {
+			continue // gone since, or nothing Add made
+		}
+		arch, _ := checkSIF(f, f.Name(), size) // Verify reports a bad one; here it only stays without architecture
+		f.Close()
+		images = append(images, Image{Digest: digest, Arch: arch, SizeBytes: size})
+	}
+	slices.SortFunc(images, func(a, b Image) int { return strings.Compare(a.Digest, b.Digest) })
+	return images, nil
+}
+
+func (s *Store) broken(op string, err error) error {
+	return fault.Wrap(fault.Transport, op, "IMAGE-STORE", "the image store "+s.dir+" cannot be used", err).
+		WithNext("check that the filesystem is mounted, has room, and that this user may write to it")
+}
+
+// openRegular opens a regular file for reading; it neither follows a symlink at the end of the path nor waits
+// for the writer of a FIFO.
+func openRegular(path string) (*os.File, int64, error) {
+	const op = "apptainer.openRegular"
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "it is a symbolic link").WithNext("name the file itself")
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, 0, fault.New(fault.NotFound, op, "IMAGE-FILE", "there is no such file")
+	case errors.Is(err, fs.ErrPermission):
+		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "this user may not read it")
+	case err != nil:
+		return nil, 0, fault.Wrap(fault.Transport, op, "IMAGE-FILE", "", err)
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fault.New(fault.Validation, op, "IMAGE-FILE", "it is not a regular file")
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, st.Size(), nil
+}
+
+// copyContext copies all of r to w and stops early when ctx ends.
+func copyContext(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
+	buf := make([]byte, 1<<20)
+	var n int64
+	for {
+		if err := ctx.Err(); err != nil {
+			return n, err
+		}
+		k, err := r.Read(buf)
+		if k > 0 {
+			if _, werr := w.Write(buf[:k]); werr != nil {
+				return n, werr
+			}
+			n += int64(k)
+		}
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+func copyFault(op string, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fault.Wrap(fault.Canceled, op, "", "reading the image was given up", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Wrap(fault.Timeout, op, "", "reading the image took too long", err)
+	}
+	return fault.Wrap(fault.Transport, op, "IMAGE-IO", "the image could not be read or copied", err)
+}
+
+func digestOf(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,339 @@
+package apptainer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sylabs/sif/v2/pkg/sif"
+
+	"slurmgate/fault"
+)
+
+// writeSIF writes a SIF around content, which the store never looks into.
+func writeSIF(t *testing.T, path string, content []byte, fs sif.FSType, part sif.PartType, arch string) {
+	t.Helper()
+	in, err := sif.NewDescriptorInput(sif.DataPartition, bytes.NewReader(content), sif.OptPartitionMetadata(fs, part, arch), sif.OptObjectAlignment(4096))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := img.UnloadContainer(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func goodSIF(t *testing.T, content string) (path, digest string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "good.sif")
+	writeSIF(t, path, []byte(content), sif.FsSquash, sif.PartPrimSys, runtime.GOARCH)
+	return path, sha(t, path)
+}
+
+func sha(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func openStore(t *testing.T) *Store {
+	t.Helper()
+	s, err := OpenStore(filepath.Join(t.TempDir(), "images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.settle = 0
+	return s
+}
+
+func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
+	t.Helper()
+	if !fault.Is(err, kind) || fault.CodeOf(err) != code {
+		t.Errorf("error is %s %s, want %s %s: %v", fault.KindOf(err), fault.CodeOf(err), kind, code, err)
+	}
+}
+
+func names(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+func TestAddAndVerify(t *testing.T) {
+	s := openStore(t)
+	path, digest := goodSIF(t, strings.Repeat("image ", 10_000))
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Image{Digest: digest, Arch: runtime.GOARCH, SizeBytes: st.Size()}
+	for range 2 { // the second time nothing happens
+		img, err := s.Add(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, img); diff != "" {
+			t.Error(diff)
+		}
+	}
+	stored, err := s.Verify(t.Context(), digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored != filepath.Join(s.Dir(), digest+".sif") || sha(t, stored) != digest {
+		t.Errorf("stored as %s with digest %s", stored, sha(t, stored))
+	}
+	if st, err = os.Stat(stored); err != nil || st.Mode() != 0o444 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir(), "README"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Image{want}, list); diff != "" {
+		t.Error(diff)
+	}
+	_, err = s.Verify(t.Context(), strings.Repeat("0", 64))
+	wantFault(t, err, fault.NotFound, "IMAGE-NOT-FOUND")
+	if !strings.Contains(err.Error(), "slurmgate image add NAME FILE.sif") {
+		t.Errorf("the error does not say what to do: %v", err)
+	}
+	for _, ref := range []string{"", "../x", "sha256:" + digest, strings.ToUpper(digest)} {
+		_, err = s.Verify(t.Context(), ref)
+		wantFault(t, err, fault.Validation, "IMAGE-REF")
+	}
+}
+
+func TestAddRefuses(t *testing.T) {
+	dir := t.TempDir()
+	good, _ := goodSIF(t, strings.Repeat("x", 100_000))
+	data, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string, content []byte) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	made := func(name string, fs sif.FSType, part sif.PartType, arch string) string {
+		p := filepath.Join(dir, name)
+		writeSIF(t, p, []byte("x"), fs, part, arch)
+		return p
+	}
+	patched := func(name string, at int, n int64) string {
+		d := bytes.Clone(data)
+		binary.LittleEndian.PutUint64(d[at:], uint64(n))
+		return file(name, d)
+	}
+	link := filepath.Join(dir, "link.sif")
+	if err := os.Symlink(good, link); err != nil {
+		t.Fatal(err)
+	}
+	other := "arm64"
+	if runtime.GOARCH == other {
+		other = "amd64"
+	}
+	for _, c := range []struct {
+		what, path string
+		kind       fault.Kind
+		code       string
+	}{
+		{"missing", filepath.Join(dir, "none.sif"), fault.NotFound, "IMAGE-FILE"},
+		{"symlink", link, fault.Validation, "IMAGE-FILE"},
+		{"folder", dir, fault.Validation, "IMAGE-FILE"},
+		{"empty", file("empty", nil), fault.Validation, "IMAGE-FORMAT"},
+		{"a program", file("elf", bytes.Repeat([]byte("\x7fELF"), 100)), fault.Validation, "IMAGE-FORMAT"},
+		{"header only", file("header", data[:128]), fault.Validation, "IMAGE-FORMAT"},
+		{"half a descriptor list", file("list", data[:1000]), fault.Validation, "IMAGE-FORMAT"},
+		{"truncated", file("truncated", data[:len(data)-1]), fault.Validation, "IMAGE-TRUNCATED"},
+		{"other architecture", made("arch", sif.FsSquash, sif.PartPrimSys, other), fault.Validation, "IMAGE-ARCH"},
+		{"no primary partition", made("data", sif.FsSquash, sif.PartData, runtime.GOARCH), fault.Validation, "IMAGE-FORMAT"},
+		{"ext3", made("ext3", sif.FsExt3, sif.PartPrimSys, runtime.GOARCH), fault.Validation, "IMAGE-FILESYSTEM"},
+		{"encrypted", made("enc", sif.FsEncryptedSquashfs, sif.PartPrimSys, runtime.GOARCH), fault.Validation, "IMAGE-FILESYSTEM"},
+		{"endless descriptors", patched("many", totalOffset, 1<<60), fault.Validation, "IMAGE-FORMAT"},
+		{"negative descriptors", patched("negative", totalOffset, -1), fault.Validation, "IMAGE-FORMAT"},
+		{"list beyond the end", patched("beyond", descrOffset, 1<<62), fault.Validation, "IMAGE-FORMAT"},
+		{"list of endless size", patched("size", descrSizeOffset, 1<<62), fault.Validation, "IMAGE-FORMAT"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := openStore(t)
+			_, err := s.Add(t.Context(), c.path)
+			wantFault(t, err, c.kind, c.code)
+			if left := names(t, s.Dir()); left != nil {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestAddGivenUpLeavesNothing(t *testing.T) {
+	s := openStore(t)
+	path, _ := goodSIF(t, "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.Add(ctx, path)
+	if !fault.Is(err, fault.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if left := names(t, s.Dir()); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// proves: what ran is what was pinned, the gateway's half
+func TestChangedImageIsFound(t *testing.T) {
+	s := openStore(t)
+	path, digest := goodSIF(t, strings.Repeat("y", 50_000))
+	if _, err := s.Add(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := s.Verify(t.Context(), digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The owner forces the mode, changes one byte and sets size, mode and modification time back.
+	data, err := os.ReadFile(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	for _, err := range []error{os.Chmod(stored, 0o600), os.WriteFile(stored, data, 0o600), os.Chmod(stored, 0o444), os.Chtimes(stored, before.ModTime(), before.ModTime())} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		_, err = s.Verify(t.Context(), digest)
+		wantFault(t, err, fault.Tool, "IMAGE-DIGEST")
+		for _, d := range []string{digest, sha(t, stored)} {
+			if !strings.Contains(err.Error(), d) {
+				t.Errorf("the error does not name %s: %v", d, err)
+			}
+		}
+	}
+	// Adding the original again repairs the store.
+	if _, err := s.Add(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Verify(t.Context(), digest); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVerdictIsRememberedOnlyWhenSettled(t *testing.T) {
+	s := openStore(t)
+	path, digest := goodSIF(t, "z")
+	if _, err := s.Add(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	s.settle = 1 << 60
+	if _, err := s.Verify(t.Context(), digest); err != nil {
+		t.Fatal(err)
+	}
+	if s.verdicts[digest].good != (stamp{}) {
+		t.Error("a verdict on a file changed just now was remembered")
+	}
+	s.settle = 0
+	if _, err := s.Verify(t.Context(), digest); err != nil {
+		t.Fatal(err)
+	}
+	if s.verdicts[digest].good == (stamp{}) {
+		t.Error("the verdict was not remembered")
+	}
+	// A symlink in its place is not followed, remembered or not.
+	stored := s.path(digest)
+	if err := os.Rename(stored, stored+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(stored+".moved", stored); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Verify(t.Context(), digest)
+	wantFault(t, err, fault.Validation, "IMAGE-FILE")
+}
+
+func TestConcurrentAdd(t *testing.T) {
+	s := openStore(t)
+	path, digest := goodSIF(t, strings.Repeat("c", 300_000))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			img, err := s.Add(t.Context(), path)
+			if err != nil || img.Digest != digest {
+				t.Errorf("%v, %v", img, err)
+			}
+			if _, err := s.Verify(t.Context(), digest); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if diff := cmp.Diff([]string{digest + ".sif"}, names(t, s.Dir())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOpenStoreRefusesPathsThatSplitOptions(t *testing.T) {
+	for _, dir := range []string{"", "relative", "/", "/a:b", "/a,b", `/a\b`, "/a b", "/a%j", "/a\nb", "/a/../b", "/a/", "/a'b"} {
+		_, err := OpenStore(dir)
+		wantFault(t, err, fault.Validation, "IMAGE-STORE-PATH")
+	}
+}
+
+func FuzzCheckSIF(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "seed.sif")
+	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys, runtime.GOARCH), sif.OptObjectAlignment(4096))
+	if err != nil {
+		f.Fatal(err)
+	}
+	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in), sif.OptCreateWithDescriptorCapacity(2))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := img.UnloadContainer(); err != nil {
+		f.Fatal(err)
+	}
+	seed, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add(seed[:128])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if arch, err := checkSIF(sif.NewBuffer(data), "fuzz", int64(len(data))); (err == nil) != (arch == runtime.GOARCH) {
+			t.Errorf("arch %q, error %v", arch, err)
+		}
+	})
+}

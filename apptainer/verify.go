@@ -1,0 +1,104 @@
+package apptainer
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// stamp tells one state of one file from another without reading it. The change time cannot be set back by
+// the file's owner, so a rewritten file has another stamp.
+type stamp struct {
+	dev, ino, size, mtimeNs, ctimeNs int64
+}
+
+// verdict remembers the stamp under which an image was last found good. Its lock is held while hashing, so
+// that a hundred runs of one image read it once.
+type verdict struct {
+	lock chan struct{} // holds one token when free
+	good stamp         // zero: nothing known
+}
+
+// Verify hashes the image with this digest (64 hex) and returns its absolute path. A verdict on the same
+// state of the same file is remembered. NotFound when the store does not hold it; a file whose bytes are
+// others is a Tool fault with code IMAGE-DIGEST.
+func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
+	const op = "apptainer.Verify"
+	if !plan.IsSHA256(digest) {
+		return "", fault.New(fault.Validation, op, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
+	}
+	path := s.path(digest)
+	f, _, err := openRegular(path)
+	if fault.Is(err, fault.NotFound) {
+		return "", fault.New(fault.NotFound, op, "IMAGE-NOT-FOUND", "the image store does not hold sha256:"+digest).
+			WithNext("add it: slurmgate image add NAME FILE.sif")
+	}
+	if err != nil {
+		return "", fault.Wrap("", op, "", "cannot read the image "+path, err)
+	}
+	defer f.Close()
+	v := s.verdict(digest)
+	select {
+	case <-v.lock:
+		defer func() { v.lock <- struct{}{} }()
+	case <-ctx.Done():
+		return "", copyFault(op, ctx.Err())
+	}
+	before, err := stampOf(f)
+	if err != nil {
+		return "", s.broken(op, err)
+	}
+	if v.good == before {
+		return path, nil
+	}
+	start := time.Now()
+	sum := sha256.New()
+	if _, err := copyContext(ctx, sum, f); err != nil {
+		return "", copyFault(op, err)
+	}
+	after, err := stampOf(f)
+	if err != nil {
+		return "", s.broken(op, err)
+	}
+	if got := digestOf(sum); got != digest {
+		v.good = stamp{}
+		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST", fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, its bytes are sha256:%s", path, digest, got)).
+			WithNext("find out who changed it, then add the original again: slurmgate image add NAME FILE.sif")
+	}
+	v.take(before, after, start, s.settle)
+	return path, nil
+}
+
+// take remembers a good verdict where it can be trusted: the file did not change while it was read, and was
+// last changed long enough before that a write in the same tick of the filesystem's clock would show.
+func (v *verdict) take(before, after stamp, start time.Time, settle time.Duration) {
+	v.good = stamp{}
+	if before == after && start.Sub(time.Unix(0, before.ctimeNs)) >= settle {
+		v.good = before
+	}
+}
+
+func (s *Store) verdict(digest string) *verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.verdicts[digest]
+	if !ok {
+		v = &verdict{lock: make(chan struct{}, 1)}
+		v.lock <- struct{}{}
+		s.verdicts[digest] = v
+	}
+	return v
+}
+
+func stampOf(f *os.File) (stamp, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &st)
+	return stamp{int64(st.Dev), int64(st.Ino), st.Size, st.Mtim.Nano(), st.Ctim.Nano()}, err
+}

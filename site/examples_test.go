@@ -1,0 +1,69 @@
+package site
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const examples = "../site-configs"
+
+func TestEveryExampleIsValid(t *testing.T) {
+	files, err := filepath.Glob(examples + "/*.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	for _, file := range files {
+		if _, err := Load(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The template is the manual of the site file: it names every field, explains it in a comment above, and shows
+// the default.
+func TestTemplateNamesEveryField(t *testing.T) {
+	data, err := os.ReadFile(examples + "/template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, err := Load(examples + "/template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// With the commented-out examples in place of what they replace, the file is valid too.
+	text := string(data)
+	text = strings.Replace(text, "  path: /usr/bin/apptainer\n", "", 1)
+	text = strings.Replace(text, "  binds: []\n", "", 1)
+	text = regexp.MustCompile(`(?m)^  # ((?:module|binds):\n)((?:  #   .*\n)+)`).ReplaceAllStringFunc(text, func(s string) string {
+		return strings.ReplaceAll(s, "  # ", "  ")
+	})
+	other, err := Parse(examples+"/template.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, field := range Fields() {
+		one := strings.ReplaceAll(field, "[]", "[0]")
+		_, inLive := live.at[one]
+		if _, inOther := other.at[one]; !inLive && !inOther {
+			t.Errorf("the template does not show %s", field)
+		}
+	}
+	if got, want := len(Fields()), 42; got < want {
+		t.Errorf("%d fields found, at least %d expected: is the list complete?", got, want)
+	}
+	// What it calls defaults are the defaults.
+	made, err := New(Site{Version: live.Version, Name: live.Name, Gateway: Gateway{StateDir: live.Gateway.StateDir}, DomainDir: live.DomainDir,
+		Slurm:   Slurm{DefaultPartition: live.Slurm.DefaultPartition, DefaultAccount: live.Slurm.DefaultAccount},
+		Storage: Storage{RunsDir: live.Storage.RunsDir, ImageStore: live.Storage.ImageStore}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(made, live, ignorePrivate); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,241 @@
+// Package site is the configuration of one site: one strict YAML file, written by the site's admin, that
+// describes one cluster and where the gateway keeps its things.
+//
+// [Load] reads it, fills the defaults and checks everything; all problems come in one Validation fault, with
+// line, field, rule and hint. The file site-configs/template.yaml explains every field for an admin.
+package site
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+
+	"slurmgate/fault"
+)
+
+// Site is the site file. Lists and texts that were left out are empty; everything that has a default is
+// filled.
+type Site struct {
+	Version   int       `yaml:"version"`    // of this format: 1
+	Name      string    `yaml:"site"`       // name of the cluster in messages and records: lower-case letters, digits and . _ -
+	Gateway   Gateway   `yaml:"gateway"`    // where the gateway keeps what is its own
+	DomainDir string    `yaml:"domain_dir"` // folder of the domain package; relative to the folder of the site file, made absolute by Parse
+	Slurm     Slurm     `yaml:"slurm"`      // how Slurm is reached and what jobs ask for by default
+	Storage   Storage   `yaml:"storage"`    // folders on the filesystem the compute nodes share
+	Apptainer Apptainer `yaml:"apptainer"`  // how containers are run
+	Watch     Watch     `yaml:"watch"`      // how often Slurm is asked
+	Budget    Budget    `yaml:"budget"`     // what the login node and Slurm's controller are spared
+
+	file string         // the file it was read from; empty for one made in Go
+	at   map[string]int // field → line of its value, for the fields that were given
+	base string         // folder DomainDir is relative to
+}
+
+// Gateway is what belongs to the gateway alone. Nothing of it needs to be seen by compute nodes.
+type Gateway struct {
+	StateDir       string `yaml:"state_dir"`       // absolute, on a local disk: ledger.db, locks/
+	ArtifactDir    string `yaml:"artifact_dir"`    // absolute; default state_dir/artifacts. Any disk of the gateway
+	Socket         string `yaml:"socket"`          // absolute, at most 107 bytes; default state_dir/gateway.sock
+	DefaultProject string `yaml:"default_project"` // project name used when a call names none; default "default"
+}
+
+// Slurm says how Slurm is reached.
+type Slurm struct {
+	Transport              string `yaml:"transport"`                // "cli": the commands of Slurm on this machine
+	BinDir                 string `yaml:"bin_dir"`                  // absolute folder of sbatch, squeue, sacct, scancel, scontrol; default /usr/bin
+	Conf                   string `yaml:"conf"`                     // absolute path of slurm.conf, becomes SLURM_CONF; empty: where Slurm itself looks
+	Cluster                string `yaml:"cluster"`                  // ClusterName this file is meant for; empty: not checked
+	RunAs                  string `yaml:"run_as"`                   // "self": jobs belong to the gateway's user
+	DefaultPartition       string `yaml:"default_partition"`        // for plans that name none
+	DefaultAccount         string `yaml:"default_account"`          // for plans that name none
+	DefaultQOS             string `yaml:"default_qos"`              // for plans that name none; empty: Slurm's own default
+	Accounting             string `yaml:"accounting"`               // "auto" (use sacct where it works), "required" or "none"; default auto
+	VerifyAllowanceSeconds int    `yaml:"verify_allowance_seconds"` // 1..3600, added to each job's time limit for checking image and inputs; default 120
+	GraceSeconds           int    `yaml:"grace_seconds"`            // 1..600 between TERM and KILL at the plan's time limit; less than Slurm's KillWait; default 10
+}
+
+// Storage is what the compute nodes must see under the same path.
+type Storage struct {
+	RunsDir        string `yaml:"runs_dir"`         // absolute and plain: a folder for each run
+	ImageStore     string `yaml:"image_store"`      // absolute and plain: images by digest
+	MaxOutputBytes int64  `yaml:"max_output_bytes"` // largest declared output collected, in bytes; default 100 GiB. A tool may ask for less
+}
+
+// Apptainer says how containers are run. Path and Module exclude each other.
+type Apptainer struct {
+	Path             string   `yaml:"path"`              // absolute and plain, on the compute nodes; default /usr/bin/apptainer unless module is given
+	Module           *Module  `yaml:"module,omitempty"`  // for sites where Apptainer comes as an environment module
+	Verify           string   `yaml:"verify"`            // "all": the job checks image and inputs before it runs them; "image_only"; default all
+	Binds            []Bind   `yaml:"binds"`             // folders every container sees besides its workspace, always read-only
+	NetworkIsolation string   `yaml:"network_isolation"` // "required": containers have no network
+	NoMount          []string `yaml:"no_mount"`          // more that is not mounted: sys, devpts or absolute paths
+	GPU              string   `yaml:"gpu"`               // "nvidia" (--nv) or "amd" (--rocm), for plans that ask for GPUs; default nvidia
+}
+
+// Module is how the job finds Apptainer by environment modules.
+type Module struct {
+	Init string   `yaml:"init"` // absolute path of the file that defines the command "module"; default /etc/profile.d/modules.sh
+	Load []string `yaml:"load"` // modules to load, in this order
+}
+
+// Bind is a folder of the compute nodes shown to every container, read-only.
+type Bind struct {
+	Source string `yaml:"source"` // absolute and plain, on the compute node
+	Target string `yaml:"target"` // absolute and plain, in the container
+}
+
+// Watch bounds the time between two looks at Slurm.
+type Watch struct {
+	FloorSeconds   int `yaml:"floor_seconds"`   // 1..3600, while something happens; default 2
+	CeilingSeconds int `yaml:"ceiling_seconds"` // floor..3600, while nothing happens; default 60
+}
+
+// Budget bounds what the gateway does at the same time.
+type Budget struct {
+	RPCPerMinute   int `yaml:"rpc_per_minute"`  // 1..6000 calls of Slurm commands; default 60
+	SendsInFlight  int `yaml:"sends_in_flight"` // 1..64 sbatch at once; default 2
+	StagingWorkers int `yaml:"staging_workers"` // 1..64 runs whose inputs are copied at once; default 2
+}
+
+// fill sets every default. A zero that stands in the file stays, for Validate to refuse.
+func (s *Site) fill() {
+	text := func(field string, v *string, def string) {
+		if _, given := s.at[field]; *v == "" && !given {
+			*v = def
+		}
+	}
+	number := func(field string, v *int, def int) {
+		if _, given := s.at[field]; *v == 0 && !given {
+			*v = def
+		}
+	}
+	if dir := s.Gateway.StateDir; filepath.IsAbs(dir) {
+		text("gateway.artifact_dir", &s.Gateway.ArtifactDir, filepath.Join(dir, "artifacts"))
+		text("gateway.socket", &s.Gateway.Socket, filepath.Join(dir, "gateway.sock"))
+	}
+	text("gateway.default_project", &s.Gateway.DefaultProject, "default")
+	text("slurm.transport", &s.Slurm.Transport, "cli")
+	text("slurm.bin_dir", &s.Slurm.BinDir, "/usr/bin")
+	text("slurm.run_as", &s.Slurm.RunAs, "self")
+	text("slurm.accounting", &s.Slurm.Accounting, "auto")
+	number("slurm.verify_allowance_seconds", &s.Slurm.VerifyAllowanceSeconds, 120)
+	number("slurm.grace_seconds", &s.Slurm.GraceSeconds, 10)
+	if _, given := s.at["storage.max_output_bytes"]; s.Storage.MaxOutputBytes == 0 && !given {
+		s.Storage.MaxOutputBytes = 100 << 30
+	}
+	if m := s.Apptainer.Module; m != nil {
+		text("apptainer.module.init", &m.Init, "/etc/profile.d/modules.sh")
+	} else {
+		text("apptainer.path", &s.Apptainer.Path, "/usr/bin/apptainer")
+	}
+	text("apptainer.verify", &s.Apptainer.Verify, "all")
+	text("apptainer.network_isolation", &s.Apptainer.NetworkIsolation, "required")
+	text("apptainer.gpu", &s.Apptainer.GPU, "nvidia")
+	number("watch.floor_seconds", &s.Watch.FloorSeconds, 2)
+	number("watch.ceiling_seconds", &s.Watch.CeilingSeconds, max(60, s.Watch.FloorSeconds))
+	number("budget.rpc_per_minute", &s.Budget.RPCPerMinute, 60)
+	number("budget.sends_in_flight", &s.Budget.SendsInFlight, 2)
+	number("budget.staging_workers", &s.Budget.StagingWorkers, 2)
+	if d := s.DomainDir; d != "" && !filepath.IsAbs(d) && s.base != "" {
+		s.DomainDir = filepath.Join(s.base, d)
+	}
+}
+
+// maxFile bounds a site file; a real one has a few kilobytes.
+const maxFile = 1 << 20
+
+// Load reads, fills and checks the site file at path. A file that is not there is a NotFound fault, one that
+// breaks a rule a Validation fault.
+func Load(path string) (*Site, error) {
+	const op = "site.Load"
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, op, "", "cannot resolve "+path, err)
+	}
+	f, err := os.Open(abs)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fault.New(fault.NotFound, op, "SITE-FILE", "there is no site file "+abs).
+			WithNext("copy site-configs/template.yaml there and fill it in")
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file "+abs, err)
+	}
+	return Parse(abs, data)
+}
+
+// Parse is Load for bytes already read. The file names them in problems, and its folder is what a relative
+// domain_dir is relative to.
+func Parse(file string, data []byte) (*Site, error) {
+	s := &Site{file: file, at: map[string]int{}}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, "site.Parse", "", "cannot resolve "+file, err)
+	}
+	s.base = filepath.Dir(abs)
+	d := decoder{site: s, bad: map[string]bool{}}
+	if fatal := d.read(data); fatal {
+		return nil, refused(file, d.problems)
+	}
+	s.fill()
+	// A value of the wrong type was told already; what it would be without it says nothing.
+	for _, p := range s.check() {
+		if !d.told(p.Field) {
+			d.problems = append(d.problems, p)
+		}
+	}
+	if len(d.problems) > 0 {
+		return nil, refused(file, d.problems)
+	}
+	return s, nil
+}
+
+// Validate checks every rule and reports all that are broken, in one Validation fault. A Site from Parse or
+// Load has passed it.
+func (s *Site) Validate() error {
+	if problems := s.check(); len(problems) > 0 {
+		return refused(s.file, problems)
+	}
+	return nil
+}
+
+// New fills the defaults of a Site made in Go and checks it.
+func New(s Site) (*Site, error) {
+	s.fill()
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// Effective prints the site as it works, defaults included. Reading it back gives the same site.
+func (s *Site) Effective() ([]byte, error) {
+	var buf bytes.Buffer
+	e := yaml.NewEncoder(&buf)
+	e.SetIndent(2)
+	if err := errors.Join(e.Encode(s), e.Close()); err != nil {
+		return nil, fault.Wrap(fault.Internal, "site.Effective", "", "cannot print the site", err)
+	}
+	return buf.Bytes(), nil
+}
+
+func refused(file string, problems []fault.Problem) error {
+	what := "the site file " + file
+	if file == "" {
+		what = "the site configuration"
+	}
+	e := fault.Invalid("site.Validate", fmt.Sprintf("%s has %d problems", what, len(problems)), problems...)
+	if len(problems) == 1 {
+		e.Msg = what + " has a problem"
+	}
+	return e.WithNext("correct them and check again: slurmgate config check")
+}

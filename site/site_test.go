@@ -1,0 +1,244 @@
+package site
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"slurmgate/fault"
+)
+
+// least is a site file with nothing but what has no default.
+const least = `version: 1
+site: tiny
+gateway:
+  state_dir: /var/lib/sg
+domain_dir: domains/x
+slurm:
+  default_partition: main
+  default_account: research
+storage:
+  runs_dir: /shared/runs
+  image_store: /shared/images
+`
+
+var ignorePrivate = cmp.Options{cmpopts.IgnoreUnexported(Site{}), cmpopts.EquateEmpty()}
+
+func parse(t *testing.T, text string) *Site {
+	t.Helper()
+	s, err := Parse("/etc/slurmgate/site.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestDefaults(t *testing.T) {
+	want := &Site{
+		Version: 1, Name: "tiny", DomainDir: "/etc/slurmgate/domains/x",
+		Gateway:   Gateway{"/var/lib/sg", "/var/lib/sg/artifacts", "/var/lib/sg/gateway.sock", "default"},
+		Slurm:     Slurm{"cli", "/usr/bin", "", "", "self", "main", "research", "", "auto", 120, 10},
+		Storage:   Storage{"/shared/runs", "/shared/images", 107374182400},
+		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
+		Watch:     Watch{2, 60},
+		Budget:    Budget{60, 2, 2},
+	}
+	if diff := cmp.Diff(want, parse(t, least), ignorePrivate); diff != "" {
+		t.Error(diff)
+	}
+	made, err := New(Site{Version: 1, Name: "tiny", Gateway: Gateway{StateDir: "/var/lib/sg"}, DomainDir: "/etc/slurmgate/domains/x",
+		Slurm: Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: Storage{RunsDir: "/shared/runs", ImageStore: "/shared/images"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, made, ignorePrivate); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEffectiveReadsBack(t *testing.T) {
+	for _, extra := range []string{"", "apptainer:\n  module: {load: [gcc/12, apptainer/1.4]}\n  binds: [{source: /cvmfs, target: /cvmfs}]\n  no_mount: [sys]\nwatch: {floor_seconds: 90}\n"} {
+		s := parse(t, least+extra)
+		out, err := s.Effective()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(s, parse(t, string(out)), ignorePrivate); diff != "" {
+			t.Errorf("%s\n%s", diff, out)
+		}
+		for _, line := range []string{"\n  ceiling_seconds: ", "\n  rpc_per_minute: 60\n", "\n  state_dir: /var/lib/sg\n"} {
+			if !strings.Contains(string(out), line) {
+				t.Errorf("%q is not in\n%s", line, out)
+			}
+		}
+	}
+}
+
+// Every problem at once, each with code, line and field.
+func TestAllProblemsAtOnce(t *testing.T) {
+	text := `version: 2
+site: My Cluster
+gateway:
+  state_dir: var/lib
+  socket: /` + strings.Repeat("s", 107) + `
+  colour: blue
+  default_project: " x"
+domain_dir: ""
+domain_dir: twice
+slurm:
+  transport: ssh
+  bin_dir: &a /usr/bin
+  conf: *a
+  default_partition: "--x"
+  default_account: a b
+  accounting: yes
+  grace_seconds: 0
+  verify_allowance_seconds: soon
+storage:
+  runs_dir: /shared/run:s
+  max_output_bytes: 1.5
+apptainer:
+  path: /usr/bin/apptainer
+  module: {load: []}
+  verify: none
+  network_isolation: optional
+  no_mount: [tmp, 7]
+  gpu: intel
+  binds:
+    - {source: "/a,b", target: /work/in}
+    - {source: /c, target: /d}
+    - {source: /e, target: /d}
+watch:
+budget: {rpc_per_minute: 100000, sends_in_flight: -1}
+`
+	_, err := Parse("site.yaml", []byte(text))
+	if !fault.Is(err, fault.Validation) {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range fault.ProblemsOf(err) {
+		if p.File != "site.yaml" || p.Rule == "" || p.Msg == "" {
+			t.Errorf("incomplete: %+v", p)
+		}
+		got = append(got, fmt.Sprintf("%d %s %s", p.Line, p.Code, p.Field))
+	}
+	want := strings.Split(strings.TrimSpace(`
+6 SITE-UNKNOWN-KEY gateway.colour
+9 SITE-DUPLICATE-KEY domain_dir
+12 SITE-ALIAS slurm.bin_dir
+13 SITE-ALIAS slurm.conf
+18 SITE-TYPE slurm.verify_allowance_seconds
+21 SITE-TYPE storage.max_output_bytes
+27 SITE-TYPE apptainer.no_mount[1]
+33 SITE-TYPE watch
+1 SITE-VERSION version
+2 SITE-NAME site
+4 SITE-PATH gateway.state_dir
+5 SITE-SOCKET gateway.socket
+7 SITE-PROJECT gateway.default_project
+11 SITE-VALUE slurm.transport
+14 SITE-SLURM-NAME slurm.default_partition
+15 SITE-SLURM-NAME slurm.default_account
+16 SITE-VALUE slurm.accounting
+17 SITE-RANGE slurm.grace_seconds
+20 SITE-PATH storage.runs_dir
+20 SITE-MISSING storage.image_store
+23 SITE-APPTAINER apptainer.path
+24 SITE-MISSING apptainer.module.load
+25 SITE-VALUE apptainer.verify
+26 SITE-VALUE apptainer.network_isolation
+28 SITE-VALUE apptainer.gpu
+27 SITE-NO-MOUNT apptainer.no_mount[0]
+30 SITE-PATH apptainer.binds[0].source
+30 SITE-BIND-TARGET apptainer.binds[0].target
+32 SITE-BIND-TARGET apptainer.binds[2].target
+34 SITE-RANGE budget.rpc_per_minute
+34 SITE-RANGE budget.sends_in_flight
+`), "\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s\n%v", diff, err)
+	}
+}
+
+func TestRefusedAsAWhole(t *testing.T) {
+	for what, c := range map[string]struct{ text, code string }{
+		"empty":         {"", "SITE-YAML"},
+		"comment":       {"# nothing\n", "SITE-YAML"},
+		"a list":        {"- version: 1\n", "SITE-TYPE"},
+		"a word":        {"version\n", "SITE-TYPE"},
+		"broken":        {"version: 1\n  site: [\n", "SITE-YAML"},
+		"two documents": {least + "---\n" + least, "SITE-YAML"},
+		"broken second": {least + "---\n{[\n", "SITE-YAML"},
+		"merge":         {least + "<<: {version: 1}\n", "SITE-UNKNOWN-KEY"},
+		"case twin":     {least + "Site: x\n", "SITE-UNKNOWN-KEY"},
+		"tag":           {strings.Replace(least, "tiny", "!!binary dGlueQ==", 1), "SITE-TYPE"},
+		"number":        {strings.Replace(least, "tiny", "12", 1), "SITE-TYPE"},
+		"control":       {strings.Replace(least, "/var/lib/sg", `"/var/\nlib"`, 1), "SITE-PATH"},
+		"huge":          {least + strings.Repeat("# x\n", maxFile/4), "SITE-SIZE"},
+		"overlap":       {strings.Replace(least, "/shared/images", "/shared/runs/images", 1), "SITE-PATH-OVERLAP"},
+		"state in runs": {strings.Replace(least, "/var/lib/sg", "/shared/runs", 1), "SITE-PATH-OVERLAP"},
+		"bind of runs":  {least + "apptainer: {binds: [{source: /shared, target: /s}]}\n", "SITE-PATH-OVERLAP"},
+		"bind of root":  {least + "apptainer: {binds: [{source: /, target: /s}]}\n", "SITE-PATH"},
+	} {
+		_, err := Parse("site.yaml", []byte(c.text))
+		if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != c.code {
+			t.Errorf("%s: %s %v", what, fault.CodeOf(err), err)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Load(filepath.Join(dir, "none.yaml"))
+	if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "template.yaml") {
+		t.Error(err)
+	}
+	path := filepath.Join(dir, "site.yaml")
+	if err := os.WriteFile(path, []byte(least), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(dir, "domains/x"); s.DomainDir != want {
+		t.Errorf("domain_dir is %s, want %s", s.DomainDir, want)
+	}
+	if _, err := Load(dir); !fault.Is(err, fault.Validation) {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(least))
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("? {x: 1}\n: 2\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := Parse("site.yaml", data)
+		if (s == nil) == (err == nil) {
+			t.Fatal(s, err)
+		}
+		if err != nil {
+			if len(fault.ProblemsOf(err)) == 0 {
+				t.Fatal("refused without a reason", err)
+			}
+			return
+		}
+		out, err := s.Effective()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse("site.yaml", out)
+		if err != nil {
+			t.Fatalf("the effective file is refused: %v\n%s", err, out)
+		}
+		if diff := cmp.Diff(s, again, ignorePrivate); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}

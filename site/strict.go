@@ -1,0 +1,204 @@
+package site
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"slurmgate/fault"
+)
+
+// decoder reads one YAML document into a Site, with nothing left over and nothing guessed: each key once
+// and known, each value of its type, no alias, no anchor, no merge, no second document.
+type decoder struct {
+	site     *Site
+	problems []fault.Problem
+	bad      map[string]bool // fields told as problems already
+}
+
+// told tells whether the field, or a section it stands in, is among the problems.
+func (d *decoder) told(field string) bool {
+	for at := field; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
+		if d.bad[at] {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decoder) add(code, field string, line int, rule, msg, hint string) {
+	d.bad[field] = true
+	d.problems = append(d.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: d.site.file, Line: line})
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// read fills the site and tells whether there is nothing to go on with.
+func (d *decoder) read(data []byte) (fatal bool) {
+	if len(data) > maxFile {
+		d.add("SITE-SIZE", "", 0, fmt.Sprintf("at most %d bytes", maxFile), "the file is larger", "")
+		return true
+	}
+	broken := func(err error) bool {
+		line := 0
+		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+			line, _ = strconv.Atoi(m[1])
+		}
+		d.add("SITE-YAML", "", line, "well-formed YAML", strings.TrimPrefix(yamlLine.ReplaceAllString(err.Error(), ""), "yaml: "), "")
+		return true
+	}
+	r := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, rest yaml.Node
+	if err := r.Decode(&doc); errors.Is(err, io.EOF) {
+		d.add("SITE-YAML", "", 0, "one YAML document", "the file is empty", "start from site-configs/template.yaml")
+		return true
+	} else if err != nil {
+		return broken(err)
+	}
+	if err := r.Decode(&rest); err == nil {
+		d.add("SITE-YAML", "---", rest.Line, "one YAML document", "a second document begins here", "")
+	} else if !errors.Is(err, io.EOF) {
+		return broken(err)
+	}
+	d.value("", doc.Content[0], reflect.ValueOf(d.site).Elem())
+	return d.bad[""] // not even keys and values
+}
+
+// value puts a node into v.
+func (d *decoder) value(field string, n *yaml.Node, v reflect.Value) {
+	d.site.at[field] = n.Line
+	switch {
+	case n.Kind == yaml.AliasNode:
+		d.add("SITE-ALIAS", field, n.Line, "no alias", "*"+n.Value, "write the value out")
+		return
+	case n.Anchor != "":
+		d.add("SITE-ALIAS", field, n.Line, "no anchor", "&"+n.Anchor, "take it away")
+		return
+	}
+	if n.Tag == "!!null" {
+		d.add("SITE-TYPE", field, n.Line, typeName(v.Type()), "it has no value", "leave the line out for the default")
+		return
+	}
+	ok := true
+	switch v.Kind() {
+	case reflect.Struct:
+		if ok = n.Kind == yaml.MappingNode && n.Tag == "!!map"; ok {
+			d.mapping(field, n, v)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(field, n, v.Elem())
+	case reflect.Slice:
+		if ok = n.Kind == yaml.SequenceNode && n.Tag == "!!seq"; ok {
+			v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+			for i, item := range n.Content {
+				d.value(fmt.Sprintf("%s[%d]", field, i), item, v.Index(i))
+			}
+		}
+	case reflect.String:
+		if ok = n.Kind == yaml.ScalarNode && n.Tag == "!!str"; ok {
+			v.SetString(n.Value)
+		}
+	case reflect.Int, reflect.Int64:
+		i, err := strconv.ParseInt(n.Value, 10, v.Type().Bits())
+		if ok = n.Kind == yaml.ScalarNode && n.Tag == "!!int" && err == nil; ok {
+			v.SetInt(i)
+		}
+	default:
+		panic("site: no rule for " + v.Type().String())
+	}
+	if !ok {
+		got, hint := fmt.Sprintf("got %q", n.Value), ""
+		switch {
+		case n.Kind == yaml.MappingNode:
+			got = "got keys and values"
+		case n.Kind == yaml.SequenceNode:
+			got = "got a list"
+		case v.Kind() == reflect.String:
+			hint = fmt.Sprintf(`put it in quotes: "%s"`, n.Value)
+		}
+		d.add("SITE-TYPE", field, n.Line, typeName(v.Type()), got, hint)
+	}
+}
+
+func (d *decoder) mapping(field string, n *yaml.Node, v reflect.Value) {
+	known, order := keysOf(v.Type())
+	seen := map[string]int{}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, val := n.Content[i], n.Content[i+1]
+		name := key.Value
+		at := strings.TrimPrefix(field+"."+name, ".")
+		if key.Kind != yaml.ScalarNode || key.Tag != "!!str" {
+			d.add("SITE-UNKNOWN-KEY", at, key.Line, "a key of this section", "got something that is not a plain word", "known here: "+strings.Join(order, ", "))
+			continue
+		}
+		if first, dup := seen[name]; dup {
+			d.add("SITE-DUPLICATE-KEY", at, key.Line, "each key once", fmt.Sprintf("it stands in line %d already", first), "")
+			continue
+		}
+		seen[name] = key.Line
+		index, ok := known[name]
+		if !ok {
+			d.add("SITE-UNKNOWN-KEY", at, key.Line, "a key of this section", fmt.Sprintf("%q is not known", name), "known here: "+strings.Join(order, ", "))
+			continue
+		}
+		d.value(at, val, v.Field(index))
+	}
+}
+
+// keysOf gives the keys of a section and their fields.
+func keysOf(t reflect.Type) (known map[string]int, order []string) {
+	known = map[string]int{}
+	for i := range t.NumField() {
+		if f := t.Field(i); f.IsExported() {
+			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			known[name] = i
+			order = append(order, name)
+		}
+	}
+	return known, order
+}
+
+// Fields lists the path of every field of the site file, sections included, e.g. apptainer.binds[].source.
+func Fields() []string {
+	var list []string
+	var walk func(at string, t reflect.Type)
+	walk = func(at string, t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer:
+			walk(at, t.Elem())
+		case reflect.Slice:
+			walk(at+"[]", t.Elem())
+		case reflect.Struct:
+			known, order := keysOf(t)
+			for _, name := range order {
+				path := strings.TrimPrefix(at+"."+name, ".")
+				list = append(list, path)
+				walk(path, t.Field(known[name]).Type)
+			}
+		}
+	}
+	walk("", reflect.TypeFor[Site]())
+	slices.Sort(list)
+	return list
+}
+
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	}
+	return "keys and values"
+}

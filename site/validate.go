@@ -1,0 +1,214 @@
+package site
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+const (
+	version        = 1
+	maxSocketBytes = 107 // sun_path of unix(7) has 108 with the NUL
+	maxSafeInteger = 1<<53 - 1
+)
+
+// plainPath is the form of a path that stands in options of Slurm and Apptainer: those expand %, split at
+// blanks, colons and commas, and take backslashes for escapes.
+var (
+	plainPath  = regexp.MustCompile(`^(/[A-Za-z0-9_.+@~=-]+)+$`)
+	siteName   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	moduleName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+/-]{0,127}$`)
+)
+
+// ownTargets are the places in a container that are not a site's to bind over, with all below them.
+var ownTargets = []string{"/work", "/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/.singularity.d"}
+
+type checker struct {
+	site     *Site
+	problems []fault.Problem
+}
+
+// check gives every broken rule, in the order of the file's sections.
+func (s *Site) check() []fault.Problem {
+	c := &checker{site: s}
+	if s.Version != version {
+		c.add("SITE-VERSION", "version", fmt.Sprintf("must be %d", version), fmt.Sprintf("got %d", s.Version), "")
+	}
+	if !siteName.MatchString(s.Name) {
+		c.value("SITE-NAME", "site", s.Name, "lower-case letters, digits and . _ -, at most 64", "")
+	}
+	c.gateway(s.Gateway)
+	c.path("domain_dir", s.DomainDir, true)
+	c.slurm(s.Slurm)
+	c.plain("storage.runs_dir", s.Storage.RunsDir)
+	c.plain("storage.image_store", s.Storage.ImageStore)
+	c.bounds("storage.max_output_bytes", s.Storage.MaxOutputBytes, 1, maxSafeInteger)
+	c.apptainer(s.Apptainer)
+	c.apart()
+	c.bounds("watch.floor_seconds", int64(s.Watch.FloorSeconds), 1, 3600)
+	c.bounds("watch.ceiling_seconds", int64(s.Watch.CeilingSeconds), int64(max(1, s.Watch.FloorSeconds)), 3600)
+	c.bounds("budget.rpc_per_minute", int64(s.Budget.RPCPerMinute), 1, 6000)
+	c.bounds("budget.sends_in_flight", int64(s.Budget.SendsInFlight), 1, 64)
+	c.bounds("budget.staging_workers", int64(s.Budget.StagingWorkers), 1, 64)
+	return c.problems
+}
+
+func (c *checker) gateway(g Gateway) {
+	c.path("gateway.state_dir", g.StateDir, true)
+	c.path("gateway.artifact_dir", g.ArtifactDir, filepath.IsAbs(g.StateDir)) // with no good state_dir one problem is enough
+	c.path("gateway.socket", g.Socket, filepath.IsAbs(g.StateDir))
+	if len(g.Socket) > maxSocketBytes {
+		c.add("SITE-SOCKET", "gateway.socket", fmt.Sprintf("at most %d bytes, as unix sockets have it", maxSocketBytes), fmt.Sprintf("%d bytes", len(g.Socket)),
+			"set gateway.socket to a short path, for example /run/slurmgate/gateway.sock")
+	}
+	if msg := plan.CheckWord(g.DefaultProject); msg != "" {
+		c.add("SITE-PROJECT", "gateway.default_project", "a name without blanks at its ends, at most 128 bytes", msg, "")
+	}
+}
+
+func (c *checker) slurm(s Slurm) {
+	c.oneOf("slurm.transport", s.Transport, "cli")
+	c.plain("slurm.bin_dir", s.BinDir)
+	c.path("slurm.conf", s.Conf, false)
+	c.oneOf("slurm.run_as", s.RunAs, "self")
+	c.slurmName("slurm.cluster", s.Cluster, false)
+	c.slurmName("slurm.default_partition", s.DefaultPartition, true)
+	c.slurmName("slurm.default_account", s.DefaultAccount, true)
+	c.slurmName("slurm.default_qos", s.DefaultQOS, false)
+	c.oneOf("slurm.accounting", s.Accounting, "auto", "required", "none")
+	c.bounds("slurm.verify_allowance_seconds", int64(s.VerifyAllowanceSeconds), 1, 3600)
+	c.bounds("slurm.grace_seconds", int64(s.GraceSeconds), 1, 600)
+}
+
+func (c *checker) apptainer(a Apptainer) {
+	switch {
+	case a.Module == nil:
+		c.plain("apptainer.path", a.Path)
+	case a.Path != "":
+		c.add("SITE-APPTAINER", "apptainer.path", "either path or module", "both are given", "take one away")
+	}
+	if m := a.Module; m != nil {
+		c.plain("apptainer.module.init", m.Init)
+		if len(m.Load) == 0 {
+			c.add("SITE-MISSING", "apptainer.module.load", "at least one module", "it is empty", "for example [apptainer/1.4]")
+		}
+		for i, name := range m.Load {
+			if !moduleName.MatchString(name) {
+				c.value("SITE-MODULE", fmt.Sprintf("apptainer.module.load[%d]", i), name, "a module's name: letters, digits and _ . + / -", "")
+			}
+		}
+	}
+	c.oneOf("apptainer.verify", a.Verify, "all", "image_only")
+	c.oneOf("apptainer.network_isolation", a.NetworkIsolation, "required")
+	c.oneOf("apptainer.gpu", a.GPU, "nvidia", "amd")
+	for i, word := range a.NoMount {
+		if !slices.Contains([]string{"sys", "devpts"}, word) && !plainPath.MatchString(word) {
+			c.value("SITE-NO-MOUNT", fmt.Sprintf("apptainer.no_mount[%d]", i), word, "sys, devpts or an absolute path",
+				"hostfs, bind-paths, home and cwd are never mounted; proc, dev and tmp always are")
+		}
+	}
+	targets := map[string]int{}
+	for i, b := range a.Binds {
+		field := fmt.Sprintf("apptainer.binds[%d]", i)
+		c.plain(field+".source", b.Source)
+		c.plain(field+".target", b.Target)
+		if slices.ContainsFunc(ownTargets, func(own string) bool { return within(b.Target, own) }) {
+			c.value("SITE-BIND-TARGET", field+".target", b.Target, "not in "+strings.Join(ownTargets, ", "), "")
+		}
+		if first, dup := targets[b.Target]; dup && b.Target != "" {
+			c.value("SITE-BIND-TARGET", field+".target", b.Target, "each target once", fmt.Sprintf("it is the target of binds[%d] too", first))
+		}
+		targets[b.Target] = i
+	}
+}
+
+// apart refuses folders inside each other, where that would show one what belongs to another.
+func (c *checker) apart() {
+	s := c.site
+	type place struct{ field, path string }
+	runs, images := place{"storage.runs_dir", s.Storage.RunsDir}, place{"storage.image_store", s.Storage.ImageStore}
+	state, artifacts := place{"gateway.state_dir", s.Gateway.StateDir}, place{"gateway.artifact_dir", s.Gateway.ArtifactDir}
+	apart := func(a, b place) {
+		if a.path != "" && b.path != "" && (within(a.path, b.path) || within(b.path, a.path)) {
+			c.add("SITE-PATH-OVERLAP", a.field, "not inside "+b.field+", nor around it", fmt.Sprintf("%s and %s", a.path, b.path), "")
+		}
+	}
+	apart(images, runs)
+	apart(state, runs)
+	apart(artifacts, runs)
+	apart(state, images)
+	apart(artifacts, images)
+	// A bind of these folders would let one run read another's data.
+	for i, b := range s.Apptainer.Binds {
+		for _, own := range []place{runs, state, artifacts} {
+			apart(place{fmt.Sprintf("apptainer.binds[%d].source", i), b.Source}, own)
+		}
+	}
+}
+
+// within tells whether a clean absolute path is dir or below it.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+func (c *checker) add(code, field, rule, msg, hint string) {
+	p := fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: c.site.file, Line: c.site.at[field]}
+	// Something missing is pointed at by its section.
+	for at := field; p.Line == 0 && strings.Contains(at, "."); p.Line = c.site.at[at] {
+		at = at[:strings.LastIndexByte(at, '.')]
+	}
+	c.problems = append(c.problems, p)
+}
+
+// value refuses a text; an empty one is called missing.
+func (c *checker) value(code, field, got, rule, hint string) {
+	if got == "" {
+		c.add("SITE-MISSING", field, rule, "it is missing", "")
+		return
+	}
+	c.add(code, field, rule, fmt.Sprintf("got %q", got), hint)
+}
+
+func (c *checker) bounds(field string, n, low, high int64) {
+	if n < low || n > high {
+		c.add("SITE-RANGE", field, fmt.Sprintf("%d to %d", low, high), fmt.Sprintf("got %d", n), "")
+	}
+}
+
+func (c *checker) oneOf(field, got string, words ...string) {
+	if !slices.Contains(words, got) {
+		c.value("SITE-VALUE", field, got, strings.Join(words, " or "), "")
+	}
+}
+
+func (c *checker) slurmName(field, got string, required bool) {
+	if !plan.IsSlurmName(got) && (got != "" || required) {
+		c.value("SITE-SLURM-NAME", field, got, "a Slurm name: starts with a letter or digit, then letters, digits, _ . + -, at most 64", "")
+	}
+}
+
+// path checks a path that only this program opens.
+func (c *checker) path(field, got string, required bool) {
+	if got == "" && !required {
+		return
+	}
+	odd := !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl)
+	if !filepath.IsAbs(got) || filepath.Clean(got) != got || got == "/" || odd {
+		c.value("SITE-PATH", field, got, "an absolute path without . or .. or double slashes", "")
+	}
+}
+
+// plain checks a path that stands in options of Slurm or Apptainer.
+func (c *checker) plain(field, got string) {
+	if !plainPath.MatchString(got) || filepath.Clean(got) != got {
+		c.value("SITE-PATH", field, got, "an absolute path of letters, digits and _ . + @ ~ = -, without . or .. or double slashes",
+			"Slurm and Apptainer give other characters a meaning; a plain symbolic link to the folder will do")
+	}
+}
