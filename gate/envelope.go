@@ -1,0 +1,107 @@
+// Package gate is the one function every call passes: [Gate.Call].
+//
+// Nouns: a tool is a named, versioned contract in the registry; a request names a tool and carries its
+// arguments; a response is its answer or an error, always in one envelope. The faces (command line, socket,
+// later HTTP and MCP) build requests and render responses; none of them reaches a tool by another way.
+package gate
+
+import (
+	"encoding/json"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// SchemaVersion is the version of the envelope.
+const SchemaVersion = "htc-1.0"
+
+// Request is one tool call (HTC-02).
+type Request struct {
+	SchemaVersion  string          `json:"schema_version"`
+	ToolCallID     string          `json:"tool_call_id"` // UUID
+	TraceID        string          `json:"trace_id"`     // UUID
+	SessionID      *string         `json:"session_id,omitempty"`
+	Actor          Actor           `json:"actor"`
+	ToolID         string          `json:"tool_id"`
+	ToolVersion    string          `json:"tool_version"`
+	Args           json.RawMessage `json:"args"`
+	ArgsRef        *string         `json:"args_ref,omitempty"`
+	IdempotencyKey *string         `json:"idempotency_key,omitempty"`
+	DryRun         bool            `json:"dry_run"`
+}
+
+// Actor is who calls.
+type Actor struct {
+	Kind    string  `json:"kind"` // human, agent or system
+	AgentID *string `json:"agent_id,omitempty"`
+	ModelID *string `json:"model_id,omitempty"`
+}
+
+// Response is the answer to one tool call (HTC-03).
+type Response struct {
+	SchemaVersion string          `json:"schema_version"`
+	ToolCallID    string          `json:"tool_call_id"`
+	TraceID       string          `json:"trace_id"`
+	OK            bool            `json:"ok"`
+	Result        json.RawMessage `json:"result"`
+	ResultRef     *string         `json:"result_ref"`
+	Error         *ErrorBody      `json:"error"`
+	Timing        Timing          `json:"timing"`
+	Resources     Resources       `json:"resources"`
+}
+
+// ErrorBody is what went wrong, null when nothing did.
+type ErrorBody struct {
+	Code      string         `json:"code"`
+	Kind      string         `json:"kind"` // validation auth capability timeout tool transport canceled policy
+	Message   string         `json:"message"`
+	Retryable bool           `json:"retryable"`
+	Details   map[string]any `json:"details"`
+}
+
+// Timing is when the call was handled.
+type Timing struct {
+	StartedAt  time.Time `json:"started_at"`
+	EndedAt    time.Time `json:"ended_at"`
+	DurationMS int64     `json:"duration_ms"`
+}
+
+// Resources are the things a call touched.
+type Resources struct {
+	WorkspaceIDs []string `json:"workspace_ids"`
+	Artifacts    []string `json:"artifacts"`
+	Files        []string `json:"files"`
+	URLs         []string `json:"urls"`
+}
+
+// envelopeKind maps our kinds to the eight of the envelope; the precise kind stays in details.kind.
+func envelopeKind(k fault.Kind) string {
+	switch k {
+	case fault.NotFound, fault.Conflict:
+		return string(fault.Validation)
+	case fault.Internal:
+		return string(fault.Tool)
+	case fault.Unknown:
+		return string(fault.Transport)
+	}
+	return string(k)
+}
+
+func errorBody(err error) *ErrorBody {
+	kind := fault.KindOf(err)
+	details := map[string]any{"kind": string(kind)}
+	if p := fault.ProblemsOf(err); len(p) > 0 {
+		details["problems"] = p
+	}
+	return &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: err.Error(), Retryable: kind.Retryable(), Details: details}
+}
+
+// Fault turns an error body back into an error, for a face on the other side of a socket.
+func (e *ErrorBody) Fault() *fault.Error {
+	kind, _ := e.Details["kind"].(string)
+	if kind == "" {
+		kind = e.Kind
+	}
+	out := fault.New(fault.Kind(kind), "", e.Code, e.Message)
+	return out
+}

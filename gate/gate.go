@@ -1,0 +1,144 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Policy decides before anything is done.
+type Policy interface {
+	// AllowTool returns a Policy fault for a tool that may not be called. toolName is the name with underscores.
+	AllowTool(toolName string) error
+}
+
+// Recorder is told of every call, denied ones too, once it has been answered.
+type Recorder interface {
+	Record(ctx context.Context, t Tool, req Request, res Response)
+}
+
+// Gate carries out calls.
+type Gate struct {
+	registry *Registry
+	policy   Policy   // nil: nothing is denied (the tools that work without a domain)
+	recorder Recorder // nil: nobody is told
+	now      func() time.Time
+}
+
+const defaultTimeout = 2 * time.Minute
+
+// New makes a gate over a registry.
+func New(r *Registry, p Policy, rec Recorder) *Gate {
+	return &Gate{registry: r, policy: p, recorder: rec, now: time.Now}
+}
+
+// Registry gives the tools behind the gate.
+func (g *Gate) Registry() *Registry { return g.registry }
+
+// NewRequest fills an envelope for a call from this host by a person.
+func NewRequest(toolID, version string, args json.RawMessage) Request {
+	return Request{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Actor: Actor{Kind: "human"}, ToolID: toolID, ToolVersion: version, Args: args}
+}
+
+// Call is the one way to a tool: envelope, registry, policy, arguments, deadline, handler, answer. It always
+// answers; a handler that panics is an internal error of this call alone.
+func (g *Gate) Call(ctx context.Context, req Request) Response {
+	res := Response{SchemaVersion: SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID,
+		Resources: Resources{WorkspaceIDs: []string{}, Artifacts: []string{}, Files: []string{}, URLs: []string{}}}
+	res.Timing.StartedAt = g.now().UTC()
+	tool, result, err := g.dispatch(ctx, req)
+	if err == nil {
+		res.Result, err = plan.Marshal(result)
+	}
+	if err != nil {
+		res.Result, res.Error = nil, errorBody(err)
+	}
+	res.OK = res.Error == nil
+	res.Timing.EndedAt = g.now().UTC()
+	res.Timing.DurationMS = res.Timing.EndedAt.Sub(res.Timing.StartedAt).Milliseconds()
+	if g.recorder != nil {
+		g.recorder.Record(ctx, tool, req, res)
+	}
+	return res
+}
+
+func (g *Gate) dispatch(ctx context.Context, req Request) (t Tool, result any, err error) {
+	if err := checkEnvelope(req); err != nil {
+		return Tool{}, nil, err
+	}
+	e, err := g.registry.find(req.ToolID)
+	if err != nil {
+		return Tool{}, nil, err
+	}
+	if req.ToolVersion != "" && req.ToolVersion != e.tool.Version {
+		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s here, the call asks for %s", req.ToolID, e.tool.Version, req.ToolVersion)).
+			WithNext("list the tools again")
+	}
+	if g.policy != nil {
+		if err := g.policy.AllowTool(e.tool.Name()); err != nil {
+			return e.tool, nil, err
+		}
+	}
+	args := req.Args
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if args, err = plan.Canonical(args); err != nil {
+		return e.tool, nil, err
+	}
+	if err := e.checkArgs(args); err != nil {
+		return e.tool, nil, err
+	}
+	timeout := e.tool.Timeout
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	ctx, stop := context.WithTimeout(ctx, timeout)
+	defer stop()
+	result, err = guard(ctx, e.tool.Handle, Call{Request: req, Args: args})
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fault.Wrap(fault.Timeout, "gate.Call", "timeout", fmt.Sprintf("%s did not answer within %s", req.ToolID, timeout), err)
+	case errors.Is(err, context.Canceled):
+		err = fault.Wrap(fault.Canceled, "gate.Call", "canceled", "the caller gave up", err)
+	}
+	return e.tool, result, err
+}
+
+func checkEnvelope(req Request) error {
+	bad := func(field, rule string) error {
+		return fault.Invalid("gate.Call", "the call's envelope is not valid", fault.Problem{Code: "VAL-HTC-001", Field: field, Rule: rule, Msg: "it is not"})
+	}
+	switch {
+	case req.SchemaVersion != SchemaVersion:
+		return bad("schema_version", `"`+SchemaVersion+`"`)
+	case uuid.Validate(req.ToolCallID) != nil:
+		return bad("tool_call_id", "a UUID")
+	case uuid.Validate(req.TraceID) != nil:
+		return bad("trace_id", "a UUID")
+	case req.Actor.Kind != "human" && req.Actor.Kind != "agent" && req.Actor.Kind != "system":
+		return bad("actor.kind", "human, agent or system")
+	case req.ToolID == "":
+		return bad("tool_id", "present")
+	}
+	return nil
+}
+
+// guard runs a handler and turns a panic into an error of this call.
+func guard(ctx context.Context, h Handler, c Call) (result any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.Wrap(fault.Internal, "gate.Call", "internal", "the tool broke down; nothing more of this call was done", fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	return h(ctx, c)
+}

@@ -1,0 +1,106 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+// Client calls a gateway through its socket.
+type Client struct {
+	http *http.Client
+	path string
+}
+
+// Dial looks for a gateway at the socket. NotFound when nobody listens there.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	c := &Client{path: path, http: &http.Client{Transport: &http.Transport{MaxIdleConns: 2, IdleConnTimeout: 10 * time.Second,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://gateway/healthz", nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fault.Wrap(fault.NotFound, "httpapi.Dial", "no_gateway", "no gateway listens at "+path, err)
+	}
+	res.Body.Close()
+	return c, nil
+}
+
+// Call sends one envelope.
+func (c *Client) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
+	var out gate.Response
+	body, err := json.Marshal(req)
+	if err != nil {
+		return out, err
+	}
+	h, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/v1/tool-calls", bytes.NewReader(body))
+	if err != nil {
+		return out, err
+	}
+	h.Header.Set("Content-Type", "application/json")
+	res, err := c.http.Do(h)
+	if err != nil {
+		return out, c.gone(ctx, err)
+	}
+	defer res.Body.Close()
+	if res.Header.Get("Content-Type") == "application/problem+json" {
+		return out, readProblem(res.Body)
+	}
+	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
+		return out, c.gone(ctx, err)
+	}
+	return out, nil
+}
+
+// Content copies an artifact's bytes to w.
+func (c *Client) Content(ctx context.Context, artifactID string, w io.Writer) error {
+	h, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://gateway/v1/artifacts/"+artifactID+"/content", nil)
+	if err != nil {
+		return err
+	}
+	res, err := c.http.Do(h)
+	if err != nil {
+		return c.gone(ctx, err)
+	}
+	defer res.Body.Close()
+	switch {
+	case res.StatusCode == http.StatusOK:
+		_, err := io.Copy(w, res.Body)
+		return err
+	case res.Header.Get("Content-Type") == "application/problem+json":
+		return readProblem(res.Body)
+	}
+	var env gate.Response
+	if err := json.NewDecoder(res.Body).Decode(&env); err != nil || env.Error == nil {
+		return fault.New(fault.Internal, "httpapi.Content", "", fmt.Sprintf("the gateway answered %d", res.StatusCode))
+	}
+	return env.Error.Fault()
+}
+
+func readProblem(r io.Reader) error {
+	var p struct{ Title, Code, Detail string }
+	if err := json.NewDecoder(r).Decode(&p); err != nil {
+		return fault.Wrap(fault.Internal, "httpapi", "", "the gateway's answer cannot be read", err)
+	}
+	return fault.New(fault.Kind(p.Title), "httpapi", p.Code, p.Detail)
+}
+
+func (c *Client) gone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fault.Wrap(fault.Canceled, "httpapi", "canceled", "given up", ctx.Err())
+	}
+	return fault.Wrap(fault.Transport, "httpapi", "gateway_gone", "the gateway at "+c.path+" went away during the call", err).
+		WithNext("run the same command again: a repeated request never runs anything twice")
+}

@@ -1,0 +1,177 @@
+// Package httpapi is the HTTP face over the gate. Today it is served on the gateway's own unix socket only,
+// which the kernel guards by file mode and whose peers must be the gateway's user.
+//
+//	POST /v1/tool-calls               one envelope in, one envelope out (HTC-02, HTC-03)
+//	GET  /v1/artifacts/{id}/content   the bytes, once the gate has allowed artifact.get
+//	GET  /healthz                     the process is alive
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// Contents opens the bytes of an artifact that the gate has already allowed.
+type Contents interface {
+	Open(sha256 string) (*os.File, error)
+}
+
+const (
+	maxRequestBytes = 2 << 20
+	readTimeout     = 30 * time.Second
+)
+
+// Handler is the face: every request becomes one gate call.
+func Handler(g *gate.Gate, contents Contents) http.Handler {
+	r := chi.NewRouter()
+	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	r.Post("/v1/tool-calls", func(w http.ResponseWriter, req *http.Request) {
+		var call gate.Request
+		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
+		if err == nil {
+			err = plan.Decode(body, &call)
+		}
+		if err != nil {
+			problem(w, fault.Wrap(fault.Validation, "httpapi", "VAL-HTC-001", "the request is not an envelope", err))
+			return
+		}
+		answer(w, g.Call(req.Context(), call))
+	})
+	r.Get("/v1/artifacts/{id}/content", func(w http.ResponseWriter, req *http.Request) {
+		args, err := json.Marshal(map[string]string{"artifact_id": chi.URLParam(req, "id")})
+		if err != nil {
+			problem(w, err)
+			return
+		}
+		res := g.Call(req.Context(), gate.NewRequest("artifact.get", "", args))
+		if !res.OK {
+			answer(w, res)
+			return
+		}
+		var a struct {
+			SHA256 string `json:"checksum_sha256"`
+		}
+		if err := json.Unmarshal(res.Result, &a); err != nil {
+			problem(w, err)
+			return
+		}
+		f, err := contents.Open(a.SHA256)
+		if err != nil {
+			problem(w, err)
+			return
+		}
+		defer f.Close()
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		http.ServeContent(w, req, "", time.Time{}, f)
+	})
+	return r
+}
+
+func answer(w http.ResponseWriter, res gate.Response) {
+	status := http.StatusOK
+	if res.Error != nil {
+		status = res.Error.Fault().Kind.HTTPStatus()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(res) // the peer is gone if this fails
+}
+
+// problem answers what did not become a call (RFC 9457).
+func problem(w http.ResponseWriter, err error) {
+	kind := fault.KindOf(err)
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(kind.HTTPStatus())
+	_ = json.NewEncoder(w).Encode(map[string]any{"type": "about:blank", "status": kind.HTTPStatus(), "title": string(kind), "code": fault.CodeOf(err), "detail": err.Error()})
+}
+
+// Server serves the face on a unix socket.
+type Server struct {
+	http *http.Server
+	done chan error
+}
+
+// Listen serves h on the socket at path, mode 0600. A socket left by a dead gateway is replaced; the caller
+// holds the gateway lock, so no living one can be there.
+func Listen(path string, h http.Handler, log *slog.Logger) (*Server, error) {
+	fail := func(err error) (*Server, error) {
+		return nil, fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot serve the socket "+path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fail(err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fail(err)
+	}
+	// Made under a private name and then renamed: at its own name it always has mode 0600.
+	temp := path + ".new"
+	_ = os.Remove(temp)
+	l, err := net.Listen("unix", temp)
+	if err != nil {
+		return fail(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(temp, 0o600), os.Rename(temp, path)); err != nil {
+		l.Close()
+		return fail(err)
+	}
+	s := &Server{done: make(chan error, 1), http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}}
+	go func() { s.done <- s.http.Serve(ownUser{l}) }()
+	return s, nil
+}
+
+// Shutdown stops taking calls and waits for those under way.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	<-s.done
+	return err
+}
+
+// ownUser accepts only peers that are the gateway's own user or root (SO_PEERCRED, unix(7)).
+type ownUser struct{ net.Listener }
+
+func (l ownUser) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if uid, err := peer(c.(*net.UnixConn)); err == nil && (uid == os.Getuid() || uid == 0) {
+			return c, nil
+		}
+		c.Close()
+	}
+}
+
+func peer(c *net.UnixConn) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if credErr != nil {
+		return 0, credErr
+	}
+	return int(cred.Uid), nil
+}
