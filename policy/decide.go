@@ -1,0 +1,169 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/programs"
+)
+
+// AllowTool decides whether a tool may be called at all. The name is the tool name (id with _ for .). A
+// denial is a Policy fault.
+func (p *Policy) AllowTool(name string) error {
+	if p.ToolAllowlist == nil || slices.Contains(*p.ToolAllowlist, name) {
+		return nil
+	}
+	return denied("policy.AllowTool", `policy does not allow the tool "`+clip(name)+`"`, []fault.Problem{{Code: "POLICY-TOOL", Field: "tool",
+		Rule: "policy tool_allowlist: " + shown(*p.ToolAllowlist), Msg: `got "` + clip(name) + `"`}})
+}
+
+// AllowPlan decides whether a valid plan may run. raw says that it was submitted as it is, not made by a
+// toolpack; imageName is what images.lock.yaml calls its image, empty when the lock does not have it. A denial is a
+// Policy fault with a problem for every rule that forbids the plan, each naming what would be allowed.
+func (p *Policy) AllowPlan(spec plan.Spec, raw bool, imageName string) error {
+	var d decision
+	d.placement(p.Slurm, spec.Placement)
+	d.resources(p.Slurm, spec.Resources)
+	d.image(p, spec.Execution.Container.Image, imageName)
+	if mode := spec.Execution.Container.NetworkMode; mode != p.Network {
+		d.add("POLICY-NETWORK", "execution.container.network_mode", "policy network: "+p.Network, mode)
+	}
+	if raw {
+		d.raw(p.Slurm.RawPlans, spec.Execution, imageName)
+	}
+	if len(d) == 0 {
+		return nil
+	}
+	return denied("policy.AllowPlan", "policy forbids this plan", d)
+}
+
+func denied(op, msg string, problems []fault.Problem) error {
+	return &fault.Error{Op: op, Kind: fault.Policy, Code: problems[0].Code, Msg: msg, Problems: problems,
+		Next: "use an allowed value, or ask the administrator to change policies.yaml"}
+}
+
+type decision []fault.Problem
+
+func (d *decision) add(code, field, rule, got string) {
+	*d = append(*d, fault.Problem{Code: code, Field: field, Rule: rule, Msg: `got "` + clip(got) + `"`})
+}
+
+func (d *decision) listed(code, field, key string, list *[]string, got string) {
+	if list != nil && !slices.Contains(*list, got) {
+		d.add(code, field, "policy slurm."+key+": "+shown(*list), got)
+	}
+}
+
+func (d *decision) placement(s Slurm, p plan.Placement) {
+	d.listed("POLICY-PARTITION", "placement.partition", "partitions_allowlist", s.Partitions, p.Partition)
+	d.listed("POLICY-ACCOUNT", "placement.account", "accounts_allowlist", s.Accounts, p.Account)
+	if p.QOS != nil {
+		d.listed("POLICY-QOS", "placement.qos", "qos_allowlist", s.QOS, *p.QOS)
+	}
+	if p.Constraint != nil {
+		for f := range strings.FieldsFuncSeq(*p.Constraint, func(c rune) bool { return c == '&' || c == '|' }) {
+			d.listed("POLICY-CONSTRAINT", "placement.constraint", "constraints_allowlist", s.Constraints, f)
+		}
+	}
+}
+
+func (d *decision) resources(s Slurm, r plan.Resources) {
+	most := func(code, field, key string, limit, got int) {
+		if got > limit {
+			*d = append(*d, fault.Problem{Code: code, Field: field, Rule: fmt.Sprintf("policy slurm.%s: at most %d", key, limit), Msg: fmt.Sprintf("got %d", got)})
+		}
+	}
+	most("POLICY-CPUS", "resources.cpus", "max_cpus", s.MaxCPUs, r.CPUs)
+	most("POLICY-MEM", "resources.mem_mb", "max_mem_mb", s.MaxMemMB, r.MemMB)
+	most("POLICY-TIME-LIMIT", "resources.time_limit_seconds", "max_time_limit_seconds", s.MaxTimeLimitSeconds, r.TimeLimitSeconds)
+	if r.GPUs != nil {
+		most("POLICY-GPUS", "resources.gpus", "max_gpus", s.MaxGPUs, *r.GPUs)
+		kind := ""
+		if r.GPUType != nil {
+			kind = *r.GPUType
+		}
+		d.listed("POLICY-GPU-TYPE", "resources.gpu_type", "gpu_types_allowlist", s.GPUTypes, kind)
+	}
+}
+
+func (d *decision) image(p *Policy, image, name string) {
+	dig := bare(image)
+	switch {
+	case p.ImagesAllowlist != nil && !slices.Contains(*p.ImagesAllowlist, dig):
+		d.add("POLICY-IMAGE", "execution.container.image", "policy images_allowlist: "+shown(*p.ImagesAllowlist), dig)
+	case p.ImagesAllowlist == nil && name == "":
+		d.add("POLICY-IMAGE", "execution.container.image", "policy allows the images of images.lock.yaml (see slurmgate image list)", dig)
+	}
+}
+
+func (d *decision) raw(r RawPlans, e plan.Execution, imageName string) {
+	if !r.Allowed {
+		*d = append(*d, fault.Problem{Code: "POLICY-RAW-PLAN", Field: "job_spec", Rule: "policy slurm.raw_plans.allowed: false",
+			Msg: "a whole plan was given", Hint: "call a tool of the domain instead"})
+		return
+	}
+	d.entry(r, e, imageName)
+	for _, name := range sortedKeys(e.Command.Env) {
+		if programs.ChangesCode(name) {
+			d.add("POLICY-ENV", "execution.command.env."+clip(name), "a raw plan sets no variable that decides which code a program loads", name)
+		}
+	}
+}
+
+// entry decides on the program. Its name counts only where the image decides what it is: a bare name or an absolute
+// path, never a path below the workspace, whose files came from a caller.
+func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
+	const code, field = "POLICY-ENTRY-PROGRAM", "execution.command.argv"
+	argv := e.Command.Argv
+	if len(argv) == 0 {
+		d.add(code, field, "a plan has a program", "")
+		return
+	}
+	var allowed []string
+	for _, key := range []string{bare(e.Container.Image), imageName} {
+		allowed = append(allowed, r.EntryPrograms[key]...)
+	}
+	name := programs.Base(argv[0])
+	switch {
+	case programs.Starts(name) || programs.Codes(name):
+		d.add(code, field+"[0]", "no shell and no program that starts others or runs code given in an argument", argv[0])
+	case strings.Contains(argv[0], "/") && (!strings.HasPrefix(argv[0], "/") || !cleanPath(argv[0]) || below(argv[0], plan.Workdir) || below(argv[0], "/tmp") || below(argv[0], "/proc") || below(argv[0], "/dev")):
+		d.add(code, field+"[0]", "a bare name, or a plain absolute path into the image", argv[0])
+	case !slices.Contains(allowed, name):
+		d.add(code, field+"[0]", "policy slurm.raw_plans.entry_programs for this image: "+shown(allowed), argv[0])
+	}
+	for i, a := range argv[1:] {
+		if programs.InlineCode(name, a) {
+			d.add(code, fmt.Sprintf("%s[%d]", field, i+1), "no code in an argument of "+clip(name), a)
+		}
+	}
+}
+
+func cleanPath(s string) bool { return path.Clean(s) == s }
+
+func below(s, dir string) bool { return s == dir || strings.HasPrefix(s, dir+"/") }
+
+// bare is the digest of an image reference, without the name before it.
+func bare(image string) string {
+	if i := strings.LastIndexByte(image, '@'); i >= 0 {
+		return image[i+1:]
+	}
+	return image
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// clip makes a foreign text safe and short enough to stand in a message.
+func clip(s string) string {
+	if len(s) > 80 {
+		s = strings.ToValidUTF8(s[:77], "") + "..."
+	}
+	q := strconv.QuoteToGraphic(s)
+	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+}

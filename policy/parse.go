@@ -1,0 +1,216 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/programs"
+	"slurmgate/policy/yamldoc"
+)
+
+// Defaults and bounds of values that may be left out.
+const (
+	tebibyte         = 1 << 40
+	maxBytes         = 1<<53 - 1
+	maxPreviewBytes  = 64 << 10
+	maxPreviewLines  = 2000
+	maxLogBytes      = 64 << 20
+	maxConcurrency   = 10000
+	maxListed        = 1024
+	defaultPreview   = 16 << 10
+	defaultLines     = 200
+	defaultLog       = 1 << 20
+	defaultTimeout   = 900
+	defaultInfraRuns = 1
+)
+
+// Parse reads a policies.yaml. file names it in messages; env looks up what ${NAME} stands for. Every broken
+// rule is reported, in one Validation fault with lines.
+func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, error) {
+	r := &yamldoc.Reader{File: file, Prefix: "POLICY"}
+	doc := r.Parse(data)
+	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) { return expand(s, env) })
+	p := &Policy{}
+	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "import", "limits", "equivalent_runs", "retry", "network",
+		"concurrency", "default_timeout_sec", "egress_allowlist", "logging"))
+	tree := doc.JSON()
+	if len(r.Problems()) == 0 {
+		raw, err := yamldoc.EncodeJSON(tree)
+		if err == nil {
+			p.Snapshot, err = plan.Canonical(raw)
+		}
+		if err != nil {
+			r.Add("JSON", "", "a document that is also I-JSON", firstProblem(err), "")
+		}
+		p.Hash = plan.Hash(p.Snapshot)
+	}
+	if bad := r.Problems(); len(bad) > 0 {
+		return nil, &fault.Error{Op: "policy.Parse", Kind: fault.Validation, Code: bad[0].Code, Problems: bad,
+			Msg: "the policy " + file + " breaks its rules", Next: "correct the lines named; nothing is allowed until then"}
+	}
+	return p, nil
+}
+
+func firstProblem(err error) string {
+	if p := fault.ProblemsOf(err); len(p) > 0 {
+		return p[0].String()
+	}
+	return err.Error()
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+
+// expand replaces ${NAME} once; what it brings in is not expanded again. $${ stands for ${.
+func expand(s string, env func(string) (string, bool)) (string, error) {
+	var b strings.Builder
+	for {
+		i := strings.Index(s, "${")
+		if i < 0 {
+			b.WriteString(s)
+			return b.String(), nil
+		}
+		if i > 0 && s[i-1] == '$' {
+			b.WriteString(s[:i-1] + "${")
+			s = s[i+2:]
+			continue
+		}
+		name, rest, ok := strings.Cut(s[i+2:], "}")
+		if !ok || !envName.MatchString(name) {
+			return "", errors.New("a ${ without a variable name and }")
+		}
+		value, ok := env(name)
+		if !ok {
+			return "", fmt.Errorf("the environment variable %s is not set", name)
+		}
+		b.WriteString(s[:i] + value)
+		s = rest
+	}
+}
+
+var (
+	toolName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,127}$`)
+	digest   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	imageKey = regexp.MustCompile(`^([a-z0-9][a-z0-9._-]{0,127}|sha256:[0-9a-f]{64})$`)
+	program  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
+	feature  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	hostPort = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:]+\]):([0-9]{1,5})$`)
+)
+
+func (p *Policy) read(o yamldoc.Object) {
+	p.Version = int(o.Need("version").Int(1, 1))
+	p.ToolAllowlist = listed(o.Opt("tool_allowlist"), "TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", toolName.MatchString)
+	p.ImagesAllowlist = listed(o.Opt("images_allowlist"), "IMAGE", "sha256:<64 hex digits>", digest.MatchString)
+	p.Slurm.read(o.Opt("slurm"))
+
+	imp := o.Opt("import").Object("roots", "max_bytes")
+	p.Import.Roots = append([]string{}, imp.Opt("roots").Words("IMPORT-ROOT", "absolute folders in their shortest spelling, not /", isRoot)...)
+	p.Import.MaxBytes = number(imp.Opt("max_bytes"), 0, maxBytes, tebibyte)
+
+	lim := o.Opt("limits").Object("preview_bytes", "preview_lines", "collect_bytes", "log_bytes")
+	p.Limits = Limits{
+		PreviewBytes: number(lim.Opt("preview_bytes"), 1, maxPreviewBytes, defaultPreview),
+		PreviewLines: number(lim.Opt("preview_lines"), 1, maxPreviewLines, defaultLines),
+		CollectBytes: number(lim.Opt("collect_bytes"), 1, maxBytes, tebibyte),
+		LogBytes:     number(lim.Opt("log_bytes"), 1, maxLogBytes, defaultLog),
+	}
+	p.EquivalentRuns = word(o.Opt("equivalent_runs"), "EQUIVALENT-RUNS", "submit", "reuse")
+	p.Network = word(o.Opt("network"), "NETWORK", "none")
+	p.Retry.InfrastructureAttempts = int(number(o.Opt("retry").Object("infrastructure_attempts").Opt("infrastructure_attempts"), 0, 10, defaultInfraRuns))
+
+	con := o.Opt("concurrency").Object("global", "per_tool")
+	p.Concurrency = Concurrency{Global: int(number(con.Opt("global"), 0, maxConcurrency, 0)), PerTool: map[string]int{}}
+	for _, e := range con.Opt("per_tool").Entries() {
+		if !toolName.MatchString(e.Key) {
+			e.Fail("TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", "it is none", "")
+		}
+		p.Concurrency.PerTool[e.Key] = int(e.Int(1, maxConcurrency))
+	}
+	p.DefaultTimeoutSec = number(o.Opt("default_timeout_sec"), 1, plan.MaxTimeLimitSeconds, defaultTimeout)
+	p.EgressAllowlist = append([]string{}, o.Opt("egress_allowlist").Words("EGRESS", "host:port", isHostPort)...)
+	p.Logging.Level = word(o.Opt("logging").Object("level").Opt("level"), "LOG-LEVEL", "info", "debug", "warn", "error")
+}
+
+func (s *Slurm) read(v yamldoc.Value) {
+	o := v.Object("partitions_allowlist", "accounts_allowlist", "qos_allowlist", "constraints_allowlist", "gpu_types_allowlist",
+		"max_cpus", "max_mem_mb", "max_time_limit_seconds", "max_gpus", "raw_plans")
+	const name = "names as Slurm has them: letters, digits, _ . + -"
+	s.Partitions = listed(o.Opt("partitions_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
+	s.Accounts = listed(o.Opt("accounts_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
+	s.QOS = listed(o.Opt("qos_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
+	s.Constraints = listed(o.Opt("constraints_allowlist"), "SLURM-NAME", "single features: letters, digits, _ . -", feature.MatchString)
+	s.GPUTypes = listed(o.Opt("gpu_types_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
+	s.MaxCPUs = int(number(o.Opt("max_cpus"), 1, plan.MaxCPUs, plan.MaxCPUs))
+	s.MaxMemMB = int(number(o.Opt("max_mem_mb"), 1, plan.MaxMemMB, plan.MaxMemMB))
+	s.MaxTimeLimitSeconds = int(number(o.Opt("max_time_limit_seconds"), 1, plan.MaxTimeLimitSeconds, plan.MaxTimeLimitSeconds))
+	s.MaxGPUs = int(number(o.Opt("max_gpus"), 0, plan.MaxGPUs, plan.MaxGPUs))
+
+	raw := o.Opt("raw_plans").Object("allowed", "entry_programs")
+	s.RawPlans = RawPlans{Allowed: raw.Opt("allowed").Bool(), EntryPrograms: map[string][]string{}}
+	for _, e := range raw.Opt("entry_programs").Entries() {
+		if !imageKey.MatchString(e.Key) {
+			e.Fail("IMAGE", "the name of an image in images.lock.yaml, or sha256:<64 hex digits>", "it is neither", "")
+		}
+		s.RawPlans.EntryPrograms[e.Key] = e.Words("ENTRY-PROGRAM", "base names of programs, no shell and none that starts others", func(s string) bool {
+			return program.MatchString(s) && !programs.Starts(s) && !programs.Codes(s)
+		})
+	}
+}
+
+func listed(v yamldoc.Value, code, rule string, ok func(string) bool) *[]string {
+	if !v.Exists() {
+		return nil
+	}
+	words := v.Words(code, rule, ok)
+	if len(words) > maxListed {
+		v.Fail("SIZE", fmt.Sprintf("at most %d entries", maxListed), fmt.Sprintf("%d entries", len(words)), "")
+	}
+	words = append([]string{}, words...)
+	return &words
+}
+
+func number(v yamldoc.Value, low, high, absent int64) int64 {
+	if !v.Exists() {
+		return absent
+	}
+	return v.Int(low, high)
+}
+
+// word reads one of some words; the first is the default.
+func word(v yamldoc.Value, code string, words ...string) string {
+	if !v.Exists() {
+		return words[0]
+	}
+	return v.OneOf(code, words...)
+}
+
+func isRoot(s string) bool {
+	return path.IsAbs(s) && path.Clean(s) == s && s != "/" && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f })
+}
+
+func isHostPort(s string) bool {
+	m := hostPort.FindStringSubmatch(s)
+	if m == nil {
+		return false
+	}
+	port, err := strconv.Atoi(m[2])
+	return err == nil && port >= 1 && port <= 65535
+}
+
+// shown lists allowed values for a message.
+func shown(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	list = slices.Sorted(slices.Values(list))
+	if len(list) > 20 {
+		return strings.Join(list[:20], ", ") + fmt.Sprintf(" and %d more", len(list)-20)
+	}
+	return strings.Join(list, ", ")
+}

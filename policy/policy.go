@@ -1,0 +1,99 @@
+// Package policy is the policy snapshot of a domain: what policies.yaml says, expanded once, hashed, and asked
+// before every execution.
+//
+// [Parse] reads the bytes of a policies.yaml; the package itself touches no file and no environment. The hash
+// covers the expanded document as it was given, without the defaults filled in here, so that a default changed
+// by a newer gateway does not change the identity of runs. Nouns: policy, snapshot, policy_hash, rule.
+package policy
+
+import "encoding/json"
+
+// Policy is a policies.yaml. Allow-lists that are absent allow everything the plan's own rules do; an
+// empty list allows nothing.
+type Policy struct {
+	Version int `json:"version"` // 1
+
+	ToolAllowlist   *[]string `json:"tool_allowlist"`   // tool names, e.g. samtools_flagstat
+	ImagesAllowlist *[]string `json:"images_allowlist"` // sha256:<64 hex>; absent: the images of images.lock.yaml
+
+	Slurm  Slurm  `json:"slurm"`
+	Import Import `json:"import"`
+	Limits Limits `json:"limits"`
+
+	// EquivalentRuns says what a submit does when the same request is in flight or succeeded under another
+	// policy: "submit" (the default) or "reuse".
+	EquivalentRuns string `json:"equivalent_runs"`
+	Retry          Retry  `json:"retry"`
+	Network        string `json:"network"` // "none", the only mode
+
+	Concurrency       Concurrency `json:"concurrency"`
+	DefaultTimeoutSec int64       `json:"default_timeout_sec"` // of a tool call, 1..604800; 900 when absent
+	EgressAllowlist   []string    `json:"egress_allowlist"`    // host:port; metadata for service workers
+	Logging           Logging     `json:"logging"`
+
+	// Hash is the policy_hash: "sha256:" and the hex SHA-256 of Snapshot.
+	Hash string `json:"-"`
+	// Snapshot is the canonical JSON of the expanded document.
+	Snapshot json.RawMessage `json:"-"`
+}
+
+// Slurm limits what jobs may ask for. Maxima that are absent are those of the plan.
+type Slurm struct {
+	Partitions          *[]string `json:"partitions_allowlist"`
+	Accounts            *[]string `json:"accounts_allowlist"`
+	QOS                 *[]string `json:"qos_allowlist"`         // a plan without QOS is always allowed: Slurm's default applies
+	Constraints         *[]string `json:"constraints_allowlist"` // features; every feature of an expression must be listed
+	GPUTypes            *[]string `json:"gpu_types_allowlist"`   // a plan with GPUs must name a listed type
+	MaxCPUs             int       `json:"max_cpus"`
+	MaxMemMB            int       `json:"max_mem_mb"`             // MiB
+	MaxTimeLimitSeconds int       `json:"max_time_limit_seconds"` // seconds
+	MaxGPUs             int       `json:"max_gpus"`               // 0: no job may use one
+	RawPlans            RawPlans  `json:"raw_plans"`
+}
+
+// RawPlans says whether a whole plan may be submitted, past the toolpacks.
+type RawPlans struct {
+	Allowed bool `json:"allowed"`
+	// EntryPrograms lists, for an image (its digest, or its name in images.lock.yaml), the base names of the programs a raw
+	// plan may start. Shells and programs that start others cannot be listed.
+	EntryPrograms map[string][]string `json:"entry_programs"`
+}
+
+// Import is the boundary through which files enter.
+type Import struct {
+	Roots    []string `json:"roots"`     // absolute folders; none: no import by path
+	MaxBytes int64    `json:"max_bytes"` // of one file; 1 TiB when absent
+}
+
+// Limits bound what answers and collection carry.
+type Limits struct {
+	PreviewBytes int64 `json:"preview_bytes"` // 1..65536 bytes, 16384 when absent
+	PreviewLines int64 `json:"preview_lines"` // 1..2000 lines, 200 when absent
+	CollectBytes int64 `json:"collect_bytes"` // all outputs of a run together; 1 TiB when absent
+	LogBytes     int64 `json:"log_bytes"`     // the kept part of a log; 1..67108864, 1 MiB when absent
+}
+
+// Retry says what the gateway does by itself when the infrastructure, not the tool, ended an attempt.
+type Retry struct {
+	InfrastructureAttempts int `json:"infrastructure_attempts"` // further attempts beyond the first, 0..10; 1 when absent
+}
+
+// Concurrency bounds tool calls under way at one time; 0 is no bound.
+type Concurrency struct {
+	Global  int            `json:"global"`
+	PerTool map[string]int `json:"per_tool"` // by tool name
+}
+
+// Logging is how much the gateway logs.
+type Logging struct {
+	Level string `json:"level"` // debug, info (the default), warn, error
+}
+
+// Defaults is the policy of a document that says nothing but its version.
+func Defaults() *Policy {
+	p, err := Parse("defaults", []byte("version: 1\n"), func(string) (string, bool) { return "", false })
+	if err != nil {
+		panic(err) // a constant that does not parse is a bug of this package
+	}
+	return p
+}

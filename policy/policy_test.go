@@ -1,0 +1,259 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+func env(name string) (string, bool) {
+	v, ok := map[string]string{"PART": "short", "EMPTY": "", "LOOP": "${PART}", "NUM": "7"}[name]
+	return v, ok
+}
+
+func parse(t testing.TB, text string) *Policy {
+	t.Helper()
+	p, err := Parse("policies.yaml", []byte(text), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const vector = "sha256:a18ff4a4f48b3eb517a3294efe36835d5b783e7a2fe68985091bfff88643023d"
+
+// The hash is that of the expanded document as given, however it is written. proves ABI-07 ARC-03
+func TestHash(t *testing.T) {
+	for name, text := range map[string]string{
+		"JSON":      `{"version":1,"tool_allowlist":["slurm_submit"],"slurm":{"partitions_allowlist":["short"]}}`,
+		"YAML":      "# a comment\nslurm:\n  partitions_allowlist:\n    - short\ntool_allowlist: [slurm_submit]\nversion: 1\n",
+		"expansion": "version: 1\ntool_allowlist: [slurm_submit]\nslurm: {partitions_allowlist: [\"${PART}\"]}\n",
+	} {
+		p := parse(t, text)
+		if p.Hash != vector || string(p.Snapshot) != `{"slurm":{"partitions_allowlist":["short"]},"tool_allowlist":["slurm_submit"],"version":1}` {
+			t.Errorf("%s: %s %s", name, p.Hash, p.Snapshot)
+		}
+	}
+	if d := Defaults(); string(d.Snapshot) != `{"version":1}` || d.Hash != plan.Hash([]byte(`{"version":1}`)) {
+		t.Error(d.Hash)
+	}
+	if parse(t, "version: 1\nlimits: {log_bytes: 1048576}\n").Hash == Defaults().Hash {
+		t.Error("a value that equals the default is still part of the document")
+	}
+}
+
+func TestExpand(t *testing.T) {
+	for in, want := range map[string]string{"a${PART}b": "ashortb", "${PART}${PART}": "shortshort", "${EMPTY}": "", "${LOOP}": "${PART}", "$PART": "$PART", "$": "$",
+		"$${PART}": "${PART}", "x$${": "x${", "${NOPE}": "!", "${": "!", "${}": "!", "${A B}": "!", "${PART": "!"} {
+		got, err := expand(in, env)
+		if err != nil {
+			got = "!"
+		}
+		if got != want {
+			t.Errorf("%q gives %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	p := Defaults()
+	got := fmt.Sprintln(p.ToolAllowlist == nil, p.ImagesAllowlist == nil, p.Slurm.Partitions == nil, p.Slurm.MaxCPUs, p.Slurm.MaxGPUs, p.Slurm.RawPlans.Allowed, p.Import.Roots, p.Import.MaxBytes,
+		p.Limits, p.EquivalentRuns, p.Network, p.Retry, p.Concurrency.Global, p.DefaultTimeoutSec, p.Logging.Level)
+	if want := "true true true 256 16 false [] 1099511627776 {16384 200 1099511627776 1048576} submit none {1} 0 900 info\n"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	full := parse(t, `version: 1
+tool_allowlist: []
+images_allowlist: ["sha256:`+strings.Repeat("a", 64)+`"]
+slurm: {max_gpus: 0, raw_plans: {allowed: true, entry_programs: {samtools: [samtools], "sha256:`+strings.Repeat("b", 64)+`": [python3.11]}}}
+import: {roots: ["/data/${PART}"], max_bytes: 10}
+limits: {preview_bytes: 1, preview_lines: 2, collect_bytes: 3, log_bytes: 4}
+equivalent_runs: reuse
+retry: {infrastructure_attempts: 0}
+network: none
+concurrency: {global: 5, per_tool: {samtools_flagstat: 2}}
+default_timeout_sec: 60
+egress_allowlist: ["api.example.org:443", "[::1]:80"]
+logging: {level: debug}
+`)
+	got = fmt.Sprintln(*full.ToolAllowlist, full.Slurm.MaxGPUs, full.Slurm.RawPlans.Allowed, full.Import, full.Limits, full.EquivalentRuns, full.Retry, full.Concurrency, full.DefaultTimeoutSec, full.EgressAllowlist, full.Logging)
+	if want := "[] 0 true {[/data/short] 10} {1 2 3 4} reuse {0} {5 map[samtools_flagstat:2]} 60 [api.example.org:443 [::1]:80] {debug}\n"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "POLICY-YAML :1"},
+		{"version: 1\n---\nversion: 1\n", "POLICY-DOCUMENTS :2"},
+		{"version: 1\nversion: 1\n", "POLICY-DUPLICATE-KEY version:2"},
+		{"version: &a 1\n", "POLICY-ANCHOR version:1"},
+		{"version: 1\nimport: {roots: [&a /a, *a]}\n", "POLICY-ANCHOR import.roots[0]:2, POLICY-ALIAS import.roots[1]:2"},
+		{"version: !!int 1\n", "POLICY-TAG version:1"},
+		{"version: !x 1\n", "POLICY-TAG version:1"},
+		{"<<: {version: 1}\n", "POLICY-MERGE-KEY :1, POLICY-REQUIRED version:1"},
+		{"[1]\n", "POLICY-TYPE :1"},
+		{"tool_allowlist: []\n", "POLICY-REQUIRED version:1"},
+		{"version: 2\n", "POLICY-RANGE version:1"},
+		{"version: \"1\"\n", "POLICY-TYPE version:1"},
+		{"version: 0x1\n", "POLICY-TYPE version:1"},
+		{"version: 1\ncolour: red\n", "POLICY-UNKNOWN-FIELD colour:2"},
+		{"version: 1\ntoolAllowlist: []\n", "POLICY-UNKNOWN-FIELD toolAllowlist:2"},
+		{"version: 1\nslurm:\n  max_cpus: 0\n  max_mem_mb: 1.5\n  partitions_allowlist: [a b, 7, ok, ok]\n", "POLICY-RANGE slurm.max_cpus:3, POLICY-TYPE slurm.max_mem_mb:4, POLICY-SLURM-NAME slurm.partitions_allowlist[0]:5, POLICY-TYPE slurm.partitions_allowlist[1]:5, POLICY-SLURM-NAME slurm.partitions_allowlist[3]:5"},
+		{"version: 1\nslurm: {max_cpus: \"${NUM}\"}\n", "POLICY-TYPE slurm.max_cpus:2"},
+		{"version: 1\nslurm: {accounts_allowlist: [\"${GONE}\"]}\n", "POLICY-ENV-UNDEFINED slurm.accounts_allowlist[0]:2"},
+		{"version: 1\nslurm: {constraints_allowlist: [\"a&b\"]}\n", "POLICY-SLURM-NAME slurm.constraints_allowlist[0]:2"},
+		{"version: 1\nslurm: {raw_plans: {entry_programs: {x: [bash]}}}\n", "POLICY-ENTRY-PROGRAM slurm.raw_plans.entry_programs.x[0]:2"},
+		{"version: 1\nslurm: {raw_plans: {entry_programs: {x: [/usr/bin/a]}}}\n", "POLICY-ENTRY-PROGRAM slurm.raw_plans.entry_programs.x[0]:2"},
+		{"version: 1\nslurm: {raw_plans: {entry_programs: {\"x:1\": [a]}}}\n", "POLICY-IMAGE slurm.raw_plans.entry_programs.x:1:2"},
+		{"version: 1\ntool_allowlist: [samtools.flagstat]\n", "POLICY-TOOL-NAME tool_allowlist[0]:2"},
+		{"version: 1\nimages_allowlist: [samtools]\n", "POLICY-IMAGE images_allowlist[0]:2"},
+		{"version: 1\nimport: {roots: [data, /, /a/../b, /a/]}\n", "POLICY-IMPORT-ROOT import.roots[0]:2, POLICY-IMPORT-ROOT import.roots[1]:2, POLICY-IMPORT-ROOT import.roots[2]:2, POLICY-IMPORT-ROOT import.roots[3]:2"},
+		{"version: 1\nnetwork: host\n", "POLICY-NETWORK network:2"},
+		{"version: 1\nequivalent_runs: maybe\n", "POLICY-EQUIVALENT-RUNS equivalent_runs:2"},
+		{"version: 1\nretry: {infrastructure_attempts: 11}\n", "POLICY-RANGE retry.infrastructure_attempts:2"},
+		{"version: 1\nconcurrency: {per_tool: {a.b: 1}}\n", "POLICY-TOOL-NAME concurrency.per_tool.a.b:2"},
+		{"version: 1\nlogging: {level: loud}\n", "POLICY-LOG-LEVEL logging.level:2"},
+		{"version: 1\negress_allowlist: [\"h:0\", \"h:70000\", h]\n", "POLICY-EGRESS egress_allowlist[0]:2, POLICY-EGRESS egress_allowlist[1]:2, POLICY-EGRESS egress_allowlist[2]:2"},
+	} {
+		_, err := Parse("policies.yaml", []byte(c.text), env)
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			got = append(got, fmt.Sprintf("%s %s:%d", p.Code, p.Field, p.Line))
+			if p.File != "policies.yaml" || p.Rule == "" || p.Msg == "" {
+				t.Errorf("%q: incomplete %+v", c.text, p)
+			}
+		}
+		if s := strings.Join(got, ", "); s != c.want || !fault.Is(err, fault.Validation) {
+			t.Errorf("%q:\ngot  %s\nwant %s", c.text, s, c.want)
+		}
+	}
+}
+
+func TestAllowTool(t *testing.T) {
+	if err := Defaults().AllowTool("anything"); err != nil {
+		t.Error(err)
+	}
+	p := parse(t, "version: 1\ntool_allowlist: [a_b, c_d]\n")
+	if err := p.AllowTool("a_b"); err != nil {
+		t.Error(err)
+	}
+	err := p.AllowTool("x_y")
+	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.Policy || e.Code != "POLICY-TOOL" || !strings.Contains(err.Error(), "tool_allowlist: a_b, c_d") {
+		t.Error(err)
+	}
+}
+
+func spec() plan.Spec {
+	gpus, kind, qos, con := 2, "a100", "quick", "x&y|z"
+	return plan.Spec{Version: 1, Resources: plan.Resources{TimeLimitSeconds: 100, CPUs: 4, MemMB: 1000, GPUs: &gpus, GPUType: &kind},
+		Placement: plan.Placement{Partition: "main", Account: "research", QOS: &qos, Constraint: &con},
+		Execution: plan.Execution{Container: plan.Container{Image: "sha256:" + strings.Repeat("a", 64), NetworkMode: "none"}, Command: plan.Command{Argv: []string{"samtools", "view"}, Env: map[string]string{}}}}
+}
+
+// Every rule that forbids a plan is named, with what it allows. proves ARC-06
+func TestAllowPlan(t *testing.T) {
+	if err := Defaults().AllowPlan(spec(), false, "samtools"); err != nil {
+		t.Error(err)
+	}
+	a, b := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
+	for _, c := range []struct{ policy, image, want string }{
+		{"slurm: {partitions_allowlist: [short, tiny]}", "s", "POLICY-PARTITION placement.partition slurm.partitions_allowlist: short, tiny"},
+		{"slurm: {partitions_allowlist: []}", "s", "POLICY-PARTITION placement.partition slurm.partitions_allowlist: none"},
+		{"slurm: {accounts_allowlist: [x]}", "s", "POLICY-ACCOUNT placement.account slurm.accounts_allowlist: x"},
+		{"slurm: {qos_allowlist: [x]}", "s", "POLICY-QOS placement.qos slurm.qos_allowlist: x"},
+		{"slurm: {constraints_allowlist: [x, z]}", "s", "POLICY-CONSTRAINT placement.constraint slurm.constraints_allowlist: x, z"},
+		{"slurm: {gpu_types_allowlist: [v100]}", "s", "POLICY-GPU-TYPE resources.gpu_type slurm.gpu_types_allowlist: v100"},
+		{"slurm: {max_cpus: 3}", "s", "POLICY-CPUS resources.cpus slurm.max_cpus: at most 3"},
+		{"slurm: {max_mem_mb: 999}", "s", "POLICY-MEM resources.mem_mb slurm.max_mem_mb: at most 999"},
+		{"slurm: {max_time_limit_seconds: 99}", "s", "POLICY-TIME-LIMIT resources.time_limit_seconds slurm.max_time_limit_seconds: at most 99"},
+		{"slurm: {max_gpus: 1}", "s", "POLICY-GPUS resources.gpus slurm.max_gpus: at most 1"},
+		{"images_allowlist: [\"" + b + "\"]", "s", "POLICY-IMAGE execution.container.image images_allowlist: " + b},
+		{"images_allowlist: [\"" + a + "\"]", "", ""},
+		{"slurm: {}", "", "POLICY-IMAGE execution.container.image policy allows the images of images.lock.yaml (see slurmgate image list)"},
+		{"slurm: {max_cpus: 1, partitions_allowlist: [x]}", "s", "POLICY-PARTITION placement.partition slurm.partitions_allowlist: x; POLICY-CPUS resources.cpus slurm.max_cpus: at most 1"},
+	} {
+		err := parse(t, "version: 1\n"+c.policy+"\n").AllowPlan(spec(), false, c.image)
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			got = append(got, p.Code+" "+p.Field+" "+strings.TrimPrefix(p.Rule, "policy "))
+		}
+		if s := strings.Join(got, "; "); s != strings.Replace(c.want, "policy allows", "allows", 1) || err != nil && !fault.Is(err, fault.Policy) {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.policy, s, c.want)
+		}
+	}
+}
+
+// Raw plans start only what is listed for the image, never a shell, never inline code, never a caller's file. proves ABI-20
+func TestRawPlans(t *testing.T) {
+	open := parse(t, "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {samtools: [samtools, python3, perl, node, Rscript], \"sha256:"+strings.Repeat("a", 64)+"\": [bcftools]}}}\n")
+	if err := Defaults().AllowPlan(spec(), true, "samtools"); fault.CodeOf(err) != "POLICY-RAW-PLAN" {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		argv string
+		want string
+	}{
+		{"samtools|view", ""}, {"/usr/bin/samtools|view", ""}, {"bcftools|x", ""}, {"python3|/work/in/x.py|--count", ""}, {"perl|/work/in/x.pl|-i", ""},
+		{"bwa|mem", "argv[0]"}, {"samtools2", "argv[0]"},
+		{"/work/in/samtools", "argv[0]"}, {"/work/../work/in/samtools", "argv[0]"}, {"in/samtools", "argv[0]"}, {"./samtools", "argv[0]"}, {"/proc/self/cwd/in/samtools", "argv[0]"}, {"/tmp/samtools", "argv[0]"},
+		{"sh|-c|ls", "argv[0]"}, {"bash", "argv[0]"}, {"/bin/dash", "argv[0]"}, {"zsh", "argv[0]"}, {"ksh", "argv[0]"}, {"csh", "argv[0]"}, {"tcsh", "argv[0]"}, {"fish", "argv[0]"}, {"busybox|sh", "argv[0]"},
+		{"env|samtools", "argv[0]"}, {"xargs|samtools", "argv[0]"}, {"sudo|samtools", "argv[0]"}, {"awk|1", "argv[0]"}, {"gawk|1", "argv[0]"}, {"bash5.2", "argv[0]"}, {"find|/", "argv[0]"}, {"/lib64/ld-linux-x86-64.so.2|/bin/sh", "argv[0]"},
+		{"python3|-c|x", "argv[1]"}, {"python3|-Ic|x", "argv[1]"}, {"python3|-W|ignore|-c|x", "argv[3]"}, {"perl|-e|x", "argv[1]"}, {"perl|-ne|x", "argv[1]"}, {"node|-e|x", "argv[1]"}, {"node|--eval=x", "argv[1]"}, {"node|--import|data:x", "argv[1]"}, {"Rscript|-e|x", "argv[1]"},
+	} {
+		s := spec()
+		s.Execution.Command.Argv = strings.Split(c.argv, "|")
+		err := open.AllowPlan(s, true, "samtools")
+		got := ""
+		for _, p := range fault.ProblemsOf(err) {
+			got += strings.TrimPrefix(p.Field, "execution.command.")
+			if p.Code != "POLICY-ENTRY-PROGRAM" {
+				t.Errorf("%s: code %s", c.argv, p.Code)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q (%v)", c.argv, got, c.want, err)
+		}
+	}
+	s := spec()
+	s.Execution.Command.Env = map[string]string{"PATH": "/work/in", "PYTHONPATH": "/work/in", "LC_ALL": "C", "OMP_NUM_THREADS": "4"}
+	var got []string
+	for _, p := range fault.ProblemsOf(open.AllowPlan(s, true, "samtools")) {
+		got = append(got, p.Code+" "+p.Field)
+	}
+	if d := cmp.Diff([]string{"POLICY-ENV execution.command.env.PATH", "POLICY-ENV execution.command.env.PYTHONPATH"}, got); d != "" {
+		t.Error(d)
+	}
+	if err := open.AllowPlan(s, false, "samtools"); err != nil {
+		t.Error("the rules for raw plans bind a toolpack", err)
+	}
+}
+
+// Whatever the bytes: a policy with a hash, or problems.
+func FuzzPolicy(f *testing.F) {
+	for _, s := range []string{"version: 1\n", "version: 1\nslurm: {max_cpus: 1}\nimport: {roots: [\"${PART}\"]}\n", "a: &a [*a]", "<<: *x", "? {a: b}\n: c", "!!map {}", "\"\\x00\": 1", "version: 1\nVersion: 1\n", strings.Repeat("[", 3000)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Parse("f", data, env)
+		if (p == nil) != (err != nil) {
+			t.Fatal("neither parsed nor refused")
+		}
+		if err != nil {
+			if len(fault.ProblemsOf(err)) == 0 {
+				t.Fatal("refused without a problem", err)
+			}
+			return
+		}
+		if p.Hash != plan.Hash(p.Snapshot) {
+			t.Fatal("the hash is not that of the snapshot")
+		}
+		_ = p.AllowPlan(spec(), true, "x")
+	})
+}

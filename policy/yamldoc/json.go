@@ -1,0 +1,91 @@
+package yamldoc
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+// JSON reads any value as JSON would hold it: map[string]any, []any, string, json.Number, bool, nil. What
+// JSON has no spelling for is noted.
+func (v Value) JSON() any {
+	if !v.usable() {
+		return nil
+	}
+	switch v.n.Kind {
+	case yaml.MappingNode:
+		out := map[string]any{}
+		for _, e := range v.Entries() {
+			out[e.Key] = e.JSON()
+		}
+		return out
+	case yaml.SequenceNode:
+		out := []any{}
+		for _, e := range v.List() {
+			out = append(out, e.JSON())
+		}
+		return out
+	}
+	s := v.n.Value
+	switch v.n.ShortTag() {
+	case "!!str":
+		return s
+	case "!!bool":
+		return v.Bool()
+	case "!!null":
+		if s == "null" {
+			return nil
+		}
+	case "!!int", "!!float":
+		if jsonNumber.MatchString(s) {
+			return json.Number(s)
+		}
+	}
+	v.wrongType("a value as JSON writes it", "put it in quotes, or write a plain decimal, true, false or null")
+	return nil
+}
+
+// EncodeJSON writes what [Value.JSON] gave.
+func EncodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// Rewrite replaces every string value (not the keys) by what f makes of it. When f fails, the problem is
+// noted with the code and rule given and the value is left alone.
+func (v Value) Rewrite(code, rule string, f func(string) (string, error)) {
+	if !v.usable() {
+		return
+	}
+	switch v.n.Kind {
+	case yaml.MappingNode:
+		for _, e := range v.Entries() {
+			e.Rewrite(code, rule, f)
+		}
+	case yaml.SequenceNode:
+		for _, e := range v.List() {
+			e.Rewrite(code, rule, f)
+		}
+	case yaml.ScalarNode:
+		if v.n.ShortTag() != "!!str" {
+			return
+		}
+		s, err := f(v.n.Value)
+		if err != nil {
+			v.Fail(code, rule, err.Error(), "")
+			v.r.silent[v.n] = true
+			return
+		}
+		// Still a string, whatever it looks like now.
+		v.n.Value, v.n.Tag, v.n.Style = s, "!!str", yaml.DoubleQuotedStyle
+	}
+}

@@ -1,0 +1,221 @@
+// Package yamldoc reads one strict YAML document: the form of every file a person writes for the gateway.
+//
+// What YAML allows and a reviewer would misread is refused with its line: aliases and anchors, merge keys,
+// tags, duplicate keys, several documents, deep nesting, and values whose type depends on their spelling
+// (an unquoted 010 or 2026-01-01 is neither a number nor a string here). A [Value] then reads fields one by
+// one and notes every broken rule instead of stopping at the first, so that an author is told everything at once.
+package yamldoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"slurmgate/fault"
+)
+
+// Limits of a document.
+const (
+	MaxBytes = 1 << 20
+	maxDepth = 48 // levels; JSON made of it stays within what plan.Check reads
+	maxSaid  = 50 // problems reported of one file
+)
+
+// Case is how the field names of a file format are written.
+type Case int
+
+// The cases.
+const (
+	Snake Case = iota // policies, manifests, locks
+	Camel             // toolpacks
+)
+
+// Reader collects the problems of one file.
+type Reader struct {
+	File   string // as messages name it
+	Prefix string // of the problem codes: PACK gives PACK-TYPE
+	Case   Case
+
+	problems []fault.Problem
+	silent   map[*yaml.Node]bool // nodes that were reported already; reading them adds nothing
+	root     *yaml.Node
+}
+
+// Parse reads data. The root is absent when the text is no YAML at all; look at [Reader.Problems].
+func (r *Reader) Parse(data []byte) Value {
+	r.silent = map[*yaml.Node]bool{}
+	nothing := Value{r: r, line: 1}
+	if len(data) > MaxBytes {
+		r.add("SIZE", "", fmt.Sprintf("at most %d bytes", MaxBytes), "the file is larger", "", 0)
+		return nothing
+	}
+	var doc, more yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF), err == nil && (doc.Kind != yaml.DocumentNode || len(doc.Content) != 1):
+		r.add("YAML", "", "one YAML document", "the file is empty", "", 1)
+		return nothing
+	case err != nil:
+		r.syntax(err)
+		return nothing
+	}
+	switch err := dec.Decode(&more); {
+	case err == nil:
+		r.add("DOCUMENTS", "", "one YAML document", "a second document starts here", "remove the line --- and what follows, or move it to another file", more.Line)
+	case !errors.Is(err, io.EOF):
+		r.syntax(err)
+		return nothing
+	}
+	r.root = doc.Content[0]
+	r.check(r.root, "", 1)
+	return Value{r: r, n: r.root, line: r.root.Line}
+}
+
+// Problems gives what was noted so far, by line.
+func (r *Reader) Problems() []fault.Problem {
+	slices.SortStableFunc(r.problems, func(a, b fault.Problem) int { return a.Line - b.Line })
+	return r.problems
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
+
+func (r *Reader) syntax(err error) {
+	msg, line := err.Error(), 1 // without a line it is the first
+	if m := yamlLine.FindStringSubmatch(msg); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		msg = msg[len(m[0]):]
+	}
+	r.add("YAML", "", "well-formed YAML", clip(strings.TrimPrefix(msg, "yaml: ")), "", line)
+}
+
+// check walks the tree once and refuses what has more than one reading.
+func (r *Reader) check(n *yaml.Node, path string, depth int) {
+	if n.Anchor != "" {
+		r.add("ANCHOR", path, "no anchors", "an anchor &"+clip(n.Anchor), "write the value out where it is used", n.Line)
+	}
+	switch {
+	case n.Kind == yaml.AliasNode:
+		r.add("ALIAS", path, "no aliases", "an alias *"+clip(n.Value), "write the value out", n.Line)
+	case n.Style&yaml.TaggedStyle != 0:
+		r.add("TAG", path, "no tags", "the tag "+clip(n.Tag), "remove it; quotes make a string", n.Line)
+	case depth > maxDepth:
+		r.add("DEPTH", path, fmt.Sprintf("at most %d levels", maxDepth), "nested deeper", "", n.Line)
+	case n.Kind == yaml.SequenceNode:
+		for i, c := range n.Content {
+			r.check(c, fmt.Sprintf("%s[%d]", path, i), depth+1)
+		}
+		return
+	case n.Kind == yaml.MappingNode:
+		r.checkKeys(n, path)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			r.check(n.Content[i+1], join(path, n.Content[i].Value), depth+1)
+		}
+		return
+	default:
+		return
+	}
+	r.silent[n] = true
+}
+
+func (r *Reader) checkKeys(n *yaml.Node, path string) {
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		at := join(path, k.Value)
+		switch {
+		case k.Anchor != "":
+			r.add("ANCHOR", at, "no anchors", "an anchor &"+clip(k.Anchor), "", k.Line)
+		case k.Kind != yaml.ScalarNode:
+			r.add("KEY", path, "keys are plain strings", "a key that is no string", "", k.Line)
+			r.silent[k] = true
+		case k.ShortTag() == "!!merge":
+			r.add("MERGE-KEY", path, "no merge keys", "the key <<", "write the fields out", k.Line)
+			r.silent[k] = true
+		case k.Style&yaml.TaggedStyle != 0:
+			r.add("TAG", at, "no tags", "the tag "+clip(k.Tag), "remove it", k.Line)
+		case k.ShortTag() != "!!str":
+			r.add("KEY", path, "keys are strings", "the key "+clip(k.Value)+" reads as another type", "put it in quotes", k.Line)
+			r.silent[k] = true
+		case seen[k.Value] > 0:
+			r.add("DUPLICATE-KEY", at, "each key once", fmt.Sprintf("it stands in line %d already", seen[k.Value]), "remove one of them", k.Line)
+			r.silent[k] = true
+		default:
+			seen[k.Value] = k.Line
+		}
+	}
+}
+
+func (r *Reader) add(code, field, rule, msg, hint string, line int) {
+	if len(r.problems) >= maxSaid {
+		return
+	}
+	r.problems = append(r.problems, fault.Problem{Code: r.Prefix + "-" + code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: r.File, Line: line})
+}
+
+// Add notes a problem about a field; the line is looked up by its path.
+func (r *Reader) Add(code, field, rule, msg, hint string) {
+	r.add(code, field, rule, msg, hint, r.LineOf(field))
+}
+
+// LineOf is the line of a field such as execution.cmd[2], or of the nearest thing around it that exists.
+func (r *Reader) LineOf(field string) int {
+	line, _ := r.find(field)
+	return line
+}
+
+// Has tells whether the document has the field.
+func (r *Reader) Has(field string) bool {
+	_, ok := r.find(field)
+	return ok
+}
+
+func (r *Reader) find(field string) (int, bool) {
+	if r.root == nil {
+		return 0, false
+	}
+	n, line := r.root, r.root.Line
+	for part := range strings.FieldsFuncSeq(field, func(c rune) bool { return c == '.' || c == '[' || c == ']' }) {
+		next := (*yaml.Node)(nil)
+		switch n.Kind {
+		case yaml.SequenceNode:
+			if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Content) {
+				next = n.Content[i]
+				line = next.Line
+			}
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content) && next == nil; i += 2 {
+				if n.Content[i].Value == part {
+					next, line = n.Content[i+1], n.Content[i].Line
+				}
+			}
+		}
+		if next == nil {
+			return line, false
+		}
+		n = next
+	}
+	return line, true
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return clip(key)
+	}
+	return path + "." + clip(key)
+}
+
+// clip makes a foreign text safe and short enough to stand in a message.
+func clip(s string) string {
+	if len(s) > 120 {
+		s = strings.ToValidUTF8(s[:117], "") + "..."
+	}
+	q := strconv.QuoteToGraphic(s)
+	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+}

@@ -1,0 +1,243 @@
+package yamldoc
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Value is one place in the document, present or not. Reading an absent value, or one that was reported
+// already, gives the zero value and notes nothing.
+type Value struct {
+	r    *Reader
+	n    *yaml.Node // nil when absent
+	path string
+	line int
+}
+
+// Exists tells whether the document has the value.
+func (v Value) Exists() bool { return v.n != nil }
+
+// Peek gives the text of a field without noting anything; empty when there is none.
+func (v Value) Peek(key string) string {
+	for i := 0; v.n != nil && v.n.Kind == yaml.MappingNode && i+1 < len(v.n.Content); i += 2 {
+		if c := v.n.Content[i+1]; v.n.Content[i].Value == key && c.Kind == yaml.ScalarNode && c.ShortTag() == "!!str" {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+// Path is the value's place, e.g. inputs[0].role.
+func (v Value) Path() string { return v.path }
+
+// Fail notes a problem with this value.
+func (v Value) Fail(code, rule, msg, hint string) { v.r.add(code, v.path, rule, msg, hint, v.line) }
+
+func (v Value) usable() bool { return v.n != nil && !v.r.silent[v.n] }
+
+func (v Value) wrongType(want, hint string) {
+	got := map[string]string{"!!map": "a mapping", "!!seq": "a list", "!!str": "a string", "!!int": "a number", "!!float": "a number", "!!bool": "true or false", "!!null": "nothing", "!!timestamp": "a date"}[v.n.ShortTag()]
+	if v.n.Kind == yaml.ScalarNode && v.n.Value != "" {
+		got += " (" + clip(v.n.Value) + ")"
+	}
+	v.Fail("TYPE", want, "it is "+strings.TrimSpace(got), hint)
+	v.r.silent[v.n] = true
+}
+
+// Text reads a string. Unquoted text that YAML takes for a number, a date, a truth value or nothing is refused.
+func (v Value) Text() string {
+	if !v.usable() {
+		return ""
+	}
+	if v.n.Kind != yaml.ScalarNode || v.n.ShortTag() != "!!str" {
+		hint := ""
+		if v.n.Kind == yaml.ScalarNode && v.n.Value != "" {
+			hint = "put it in quotes"
+		}
+		v.wrongType("a string", hint)
+		return ""
+	}
+	return v.n.Value
+}
+
+// Time reads a string or an unquoted date, as it is written.
+func (v Value) Time() string {
+	if v.usable() && v.n.ShortTag() == "!!timestamp" {
+		return v.n.Value
+	}
+	return v.Text()
+}
+
+// Match reads a string of a form.
+func (v Value) Match(re *regexp.Regexp, code, rule string) string {
+	s := v.Text()
+	if v.usable() && !re.MatchString(s) {
+		v.Fail(code, rule, `got "`+clip(s)+`"`, "")
+		return ""
+	}
+	return s
+}
+
+// OneOf reads one of some strings.
+func (v Value) OneOf(code string, words ...string) string {
+	s := v.Text()
+	if v.usable() && !slices.Contains(words, s) {
+		v.Fail(code, "one of "+strings.Join(words, " "), `got "`+clip(s)+`"`, "")
+		return ""
+	}
+	return s
+}
+
+// Bool reads true or false.
+func (v Value) Bool() bool {
+	if !v.usable() {
+		return false
+	}
+	if v.n.Kind != yaml.ScalarNode || v.n.ShortTag() != "!!bool" || v.n.Value != "true" && v.n.Value != "false" {
+		v.wrongType("true or false", "")
+		return false
+	}
+	return v.n.Value == "true"
+}
+
+var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,18})$`)
+
+// Int reads a decimal integer from low to high.
+func (v Value) Int(low, high int64) int64 {
+	if !v.usable() {
+		return 0
+	}
+	if v.n.Kind != yaml.ScalarNode || v.n.ShortTag() != "!!int" || !decimal.MatchString(v.n.Value) {
+		v.wrongType("a decimal integer", "")
+		return 0
+	}
+	i, err := strconv.ParseInt(v.n.Value, 10, 64)
+	if err != nil || i < low || i > high {
+		v.Fail("RANGE", fmt.Sprintf("%d to %d", low, high), "got "+v.n.Value, "")
+		return 0
+	}
+	return i
+}
+
+// List reads a list.
+func (v Value) List() []Value {
+	if !v.usable() {
+		return nil
+	}
+	if v.n.Kind != yaml.SequenceNode {
+		v.wrongType("a list", "")
+		return nil
+	}
+	out := make([]Value, len(v.n.Content))
+	for i, c := range v.n.Content {
+		out[i] = Value{v.r, c, fmt.Sprintf("%s[%d]", v.path, i), c.Line}
+	}
+	return out
+}
+
+// Words reads a list of distinct strings, each of which must pass ok; rule says what that asks.
+func (v Value) Words(code, rule string, ok func(string) bool) []string {
+	list := v.List()
+	if list == nil {
+		return nil
+	}
+	out := []string{}
+	for _, e := range list {
+		s := e.Text()
+		switch {
+		case !e.usable():
+		case !ok(s):
+			e.Fail(code, rule, `got "`+clip(s)+`"`, "")
+		case slices.Contains(out, s):
+			e.Fail(code, "each value once", `"`+clip(s)+`" again`, "")
+		default:
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Entry is one key of a mapping whose keys are data.
+type Entry struct {
+	Key string
+	Value
+}
+
+// Entries reads a mapping whose keys are data, in the order of the document.
+func (v Value) Entries() []Entry {
+	if !v.usable() {
+		return nil
+	}
+	if v.n.Kind != yaml.MappingNode {
+		v.wrongType("a mapping", "")
+		return nil
+	}
+	var out []Entry
+	for i := 0; i+1 < len(v.n.Content); i += 2 {
+		k := v.n.Content[i]
+		if !v.r.silent[k] {
+			out = append(out, Entry{k.Value, Value{v.r, v.n.Content[i+1], join(v.path, k.Value), k.Line}})
+		}
+	}
+	return out
+}
+
+// Object is a mapping whose keys are fields of the format.
+type Object struct {
+	Value
+	fields map[string]Value
+	misput map[string]bool // fields that stand there in another spelling
+}
+
+// Object reads a mapping and refuses every key that is not among known.
+func (v Value) Object(known ...string) Object {
+	o := Object{Value: v, fields: map[string]Value{}, misput: map[string]bool{}}
+	for _, e := range v.Entries() {
+		if slices.Contains(known, e.Key) {
+			o.fields[e.Key] = e.Value
+			continue
+		}
+		i := slices.IndexFunc(known, func(k string) bool { return folded(k) == folded(e.Key) })
+		switch {
+		case i < 0:
+			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "unknown field", "")
+		case v.r.Case == Camel && strings.ContainsAny(e.Key, "_-"):
+			e.Fail("SNAKE-CASE", "field names are camelCase", "a snake_case spelling", "write "+known[i])
+		default:
+			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "unknown field", "write "+known[i])
+		}
+		if i >= 0 {
+			o.misput[known[i]] = true
+		}
+	}
+	return o
+}
+
+// folded is what two spellings of one name have in common.
+func folded(s string) string {
+	return strings.ToLower(separators.Replace(s))
+}
+
+var separators = strings.NewReplacer("_", "", "-", "")
+
+// Opt gives a field that may be absent.
+func (o Object) Opt(name string) Value {
+	if f, ok := o.fields[name]; ok {
+		return f
+	}
+	return Value{r: o.r, path: join(o.path, name), line: o.line}
+}
+
+// Need gives a field and notes its absence, unless the object itself is absent or the field stands there misspelt.
+func (o Object) Need(name string) Value {
+	f := o.Opt(name)
+	if !f.Exists() && o.usable() && o.n.Kind == yaml.MappingNode && !o.misput[name] {
+		f.Fail("REQUIRED", "required", "it is missing", "")
+	}
+	return f
+}

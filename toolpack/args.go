@@ -1,0 +1,118 @@
+package toolpack
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
+)
+
+// arguments checks the call's arguments and fills the defaults of the schema in, so that leaving a value out and
+// giving its default are the same run.
+func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error) {
+	if len(bytes.TrimSpace(args)) == 0 {
+		args = json.RawMessage("{}")
+	}
+	canonical, err := plan.Canonical(args)
+	if err != nil {
+		return nil, fault.Wrap("", op, fault.CodeOf(err), "the arguments of "+p.def.ID+" are refused", err)
+	}
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(canonical))
+	if err != nil {
+		return nil, fault.Wrap(fault.Validation, op, "JSON-SYNTAX", "the arguments of "+p.def.ID+" are refused", err)
+	}
+	values, ok := tree.(map[string]any)
+	if ok {
+		for name, prop := range p.in.props {
+			if _, given := values[name]; !given && prop.hasDefault {
+				values[name] = prop.def
+			}
+		}
+	}
+	if err := p.in.schema.Validate(tree); err != nil {
+		return nil, p.refused(op, problems("ARGS", err))
+	}
+	return values, nil
+}
+
+func (p *Pack) refused(op string, found []fault.Problem) error {
+	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: "the arguments of " + p.def.ID + " are refused", Problems: found,
+		Next: "slurmgate tool show " + p.def.ID + " lists the arguments"}
+}
+
+// inputs turns artifact handles into pinned inputs.
+func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, error) {
+	var out []plan.Input
+	var found []fault.Problem
+	var total int64
+	for _, in := range p.def.Inputs {
+		id, _ := values[in.Param].(string)
+		if !plan.IsArtifactID(id) {
+			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT", Field: in.Param, Rule: "an artifact_id (art_ and 26 characters)", Msg: `got "` + clip(id) + `"`,
+				Hint: "slurmgate artifact import FILE gives one"})
+			continue
+		}
+		a, err := env.Artifact(id)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT", Field: in.Param, Rule: "an artifact of this project", Msg: "there is no " + id,
+				Hint: "slurmgate artifact list shows what is there"})
+			continue
+		case err != nil:
+			return nil, fault.Wrap("", op, "", "cannot look up "+id, err)
+		case !slices.Contains(in.Types, a.Type):
+			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT-TYPE", Field: in.Param, Rule: "an artifact of type " + strings.Join(in.Types, " or "),
+				Msg: id + " is " + a.Type, Hint: "if its content is right, import it again with that type"})
+		}
+		if total += a.SizeBytes; a.SizeBytes < 0 || total < 0 {
+			total = math.MaxInt64 / 2
+		}
+		out = append(out, plan.Input{Role: in.Role, ArtifactID: id, ChecksumSHA256: a.SHA256, DestRelpath: in.DestRelpath})
+	}
+	if most := p.def.Limits.MaxInputBytes; total > most {
+		found = append(found, fault.Problem{Code: "ARGS-INPUT-BYTES", Field: "inputs", Rule: fmt.Sprintf("at most %d bytes together (limits.maxInputBytes)", most),
+			Msg: fmt.Sprintf("%d bytes", total)})
+	}
+	if len(found) > 0 {
+		return nil, p.refused(op, found)
+	}
+	return out, nil
+}
+
+// argv renders the command. A value given by the caller never becomes an option of the program, unless the author
+// listed it.
+func (p *Pack) argv(op string, values map[string]any) ([]string, error) {
+	var found []fault.Problem
+	argv := make([]string, len(p.cmd))
+	for i, t := range p.cmd {
+		argv[i] = t.render(func(param string) string {
+			raw, err := yamldoc.EncodeJSON(values[param])
+			if s, ok := values[param].(string); ok {
+				return s
+			} else if err != nil {
+				return ""
+			}
+			if canonical, err := plan.Canonical(raw); err == nil {
+				return string(canonical)
+			}
+			return ""
+		})
+		if len(t) > 0 && t[0].param != "" && strings.HasPrefix(argv[i], "-") {
+			if prop := p.in.props[t[0].param]; prop.types[0] == "string" && !prop.listed {
+				found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: t[0].param, Rule: "text that the program cannot take for an option", Msg: `got "` + clip(argv[i]) + `"`})
+			}
+		}
+	}
+	if len(found) > 0 {
+		return nil, p.refused(op, found)
+	}
+	return argv, nil
+}

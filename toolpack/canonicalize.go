@@ -1,0 +1,179 @@
+package toolpack
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// ArtifactInfo is what the plan needs of an artifact.
+type ArtifactInfo struct {
+	SHA256    string // 64 hex
+	Type      string
+	SizeBytes int64
+	Label     string
+}
+
+// Env is what canonicalising takes from outside the pack: everything in it is immutable or becomes part of the plan.
+type Env struct {
+	// Partition, Account and QOS are the site's defaults, used where the pack names none. QOS may be empty.
+	Partition, Account, QOS string
+	// Image gives the digest (sha256:<64 hex>) of an image name; [Lock.Digest] does.
+	Image func(name string) (digest string, ok bool)
+	// Artifact looks an artifact up as the caller may see it: NotFound when there is none. Other faults end the call.
+	Artifact func(artifactID string) (ArtifactInfo, error)
+}
+
+// Canonical is a call turned into a plan.
+type Canonical struct {
+	Spec         plan.Spec // filled, valid
+	Extra        plan.ToolExtra
+	InputsToLink []Link // sorted by role, then artifact id
+}
+
+// Link ties an artifact to a role of the run.
+type Link struct {
+	Role       string
+	ArtifactID string
+}
+
+// Params are the canonical params of the run: what params_hash covers.
+func (c Canonical) Params(projectID, scriptVersion string) plan.Params {
+	return plan.Params{ProjectID: projectID, Script: scriptVersion, Spec: c.Spec, Tool: &c.Extra}
+}
+
+// Canonicalize turns arguments into a plan (ABI-06). Every argument that breaks a rule is reported, in one
+// Validation fault; the same arguments in the same environment give the same plan.
+func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
+	const op = "toolpack.Canonicalize"
+	if err := p.supported(op); err != nil {
+		return Canonical{}, err
+	}
+	values, err := p.arguments(op, args)
+	if err != nil {
+		return Canonical{}, err
+	}
+	inputs, err := p.inputs(op, values, env)
+	if err != nil {
+		return Canonical{}, err
+	}
+	argv, err := p.argv(op, values)
+	if err != nil {
+		return Canonical{}, err
+	}
+	digest, ok := env.Image(p.def.Image)
+	if !ok {
+		return Canonical{}, fault.New(fault.NotFound, op, "image_not_locked", `images.lock.yaml has no image "`+p.def.Image+`"`).
+			WithNext("slurmgate image add " + p.def.Image + " FILE.sif")
+	}
+	c := Canonical{Extra: plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes, StrictOutputs: p.def.StrictOutputs}}
+	c.Spec = plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(env.Partition, env.Account, env.QOS),
+		Execution: plan.Execution{Kind: "container",
+			Container: plan.Container{Engine: "apptainer", Image: digest, NetworkMode: "none", ReadonlyRootfs: true},
+			Command:   plan.Command{Argv: argv, Env: maps.Clone(p.def.Env.Set), Stdout: clone(p.def.Execution.Stdout)}},
+		IO: plan.IO{Inputs: inputs}}
+	for _, o := range p.def.Outputs {
+		c.Spec.IO.Outputs = append(c.Spec.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label})
+	}
+	for _, in := range inputs {
+		c.InputsToLink = append(c.InputsToLink, Link{in.Role, in.ArtifactID})
+	}
+	slices.SortFunc(c.InputsToLink, compareLinks)
+	c.Spec.Fill()
+	if err := p.where(op, c.Spec.Placement); err != nil {
+		return Canonical{}, err
+	}
+	if err := c.Spec.Validate(plan.Rules{Types: p.types}); err != nil {
+		return Canonical{}, err
+	}
+	return c, p.verify(op, c)
+}
+
+// supported refuses what loads but cannot be turned into a Slurm plan yet.
+func (p *Pack) supported(op string) error {
+	later := func(what string) error {
+		return fault.New(fault.Validation, op, "not_supported_yet", p.def.ID+": "+what+" loads and is checked, but this version cannot run it").
+			WithNext("use a pack with planKind slurm and execution.kind cli")
+	}
+	switch {
+	case p.def.PlanKind != KindSlurm:
+		return later("planKind " + p.def.PlanKind)
+	case p.def.Execution.Kind != "cli":
+		return later("execution.kind " + p.def.Execution.Kind)
+	case len(p.def.Env.Passthrough) > 0:
+		return later("env.passthrough")
+	case len(p.def.Caps.Network) > 0:
+		return fault.New(fault.Policy, op, "POLICY-NETWORK", p.def.ID+" asks for the network (caps.network), and jobs have none")
+	}
+	return nil
+}
+
+// where says in the site's words what the plan's rule would say about an empty name.
+func (p *Pack) where(op string, at plan.Placement) error {
+	var out []fault.Problem
+	for _, f := range []struct{ name, value string }{{"partition", at.Partition}, {"account", at.Account}} {
+		if f.value == "" {
+			out = append(out, fault.Problem{Code: "PLAN-" + strings.ToUpper(f.name), Field: "placement." + f.name, Rule: "the pack or the site names one",
+				Msg: "neither does", Hint: "set a default " + f.name + " in the site file"})
+		}
+	}
+	if len(out) > 0 {
+		return fault.Invalid(op, "nobody says where the job goes", out...)
+	}
+	return nil
+}
+
+func compareLinks(a, b Link) int {
+	return strings.Compare(a.Role+"\x00"+a.ArtifactID, b.Role+"\x00"+b.ArtifactID)
+}
+
+// verify holds the result against the ABI: inputs as linked (ABI-11), outputs as declared (ABI-14).
+func (p *Pack) verify(op string, c Canonical) error {
+	var links []Link
+	for _, in := range c.Spec.IO.Inputs {
+		links = append(links, Link{in.Role, in.ArtifactID})
+	}
+	slices.SortFunc(links, compareLinks)
+	if !slices.Equal(links, slices.SortedFunc(slices.Values(c.InputsToLink), compareLinks)) {
+		return fault.New(fault.Internal, op, "ABI-INPUTS", p.def.ID+": the plan's inputs are not the inputs to link")
+	}
+	declared := map[output]bool{}
+	for _, o := range p.def.Outputs {
+		declared[o] = true
+	}
+	same := len(c.Spec.IO.Outputs) == len(declared)
+	for _, o := range c.Spec.IO.Outputs {
+		same = same && declared[output{o.Role, o.Type, o.Label, o.SrcRelpath}]
+	}
+	if !same {
+		return fault.New(fault.Internal, op, "ABI-OUTPUTS", p.def.ID+": the plan's outputs are not the declared outputs")
+	}
+	return nil
+}
+
+// CheckOutput checks result_json.output of a finished run against the output schema. A violation is a Tool fault
+// with a problem for each broken rule.
+func (p *Pack) CheckOutput(output json.RawMessage) error {
+	const op = "toolpack.CheckOutput"
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(output))
+	if err == nil {
+		err = p.out.schema.Validate(tree)
+	}
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*jsonschema.ValidationError](err); !ok {
+		return fault.Wrap(fault.Tool, op, "OUTPUT-JSON", "the output of "+p.def.ID+" is no JSON", err)
+	}
+	found := problems("OUTPUT", err)
+	return &fault.Error{Op: op, Kind: fault.Tool, Code: found[0].Code, Msg: "the output of " + p.def.ID + " breaks its output schema", Problems: found,
+		Next: "correct the tool or its outputSchema; the run's log and files are kept"}
+}

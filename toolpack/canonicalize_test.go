@@ -1,0 +1,217 @@
+package toolpack
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+const (
+	artifact  = "art_183BZJHEYXMKZBB4A0X74BNFSS"
+	artifact2 = "art_283BZJHEYXMKZBB4A0X74BNFSS"
+)
+
+func testEnv() Env {
+	return Env{Partition: "main", Account: "research",
+		Image: func(name string) (string, bool) { return "sha256:" + strings.Repeat("ab", 32), name != "unknown" },
+		Artifact: func(id string) (ArtifactInfo, error) {
+			switch id {
+			case artifact:
+				return ArtifactInfo{SHA256: strings.Repeat("cd", 32), Type: "TEXT", SizeBytes: 600}, nil
+			case artifact2:
+				return ArtifactInfo{SHA256: strings.Repeat("ef", 32), Type: "BAM", SizeBytes: 600}, nil
+			}
+			return ArtifactInfo{}, fault.New(fault.NotFound, "test", "artifact_not_found", "no")
+		}}
+}
+
+func packOf(t testing.TB, edit ...string) *Pack {
+	t.Helper()
+	set, found := loadText(map[string]string{"a.tool.yaml": with(t, edit...)})
+	if found != nil {
+		t.Fatal(found)
+	}
+	return set.List()[0]
+}
+
+// proves ABI-06 ABI-11 ABI-14
+func TestCanonicalize(t *testing.T) {
+	c, err := packOf(t).Canonicalize(json.RawMessage(`{"data":"`+artifact+`","n":7.0}`), testEnv())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := "out/count.json"
+	want := Canonical{
+		Spec: plan.Spec{Version: 1, Resources: plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 100}, Placement: plan.Placement{Partition: "main", Account: "research"},
+			Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: "sha256:" + strings.Repeat("ab", 32), NetworkMode: "none", ReadonlyRootfs: true},
+				Command: plan.Command{Argv: []string{"count", "--mode=a", "-n", "7", "/work/in/data"}, Workdir: "/work", Env: map[string]string{}, Stdout: &stdout}},
+			IO: plan.IO{Inputs: []plan.Input{{Role: "data", ArtifactID: artifact, ChecksumSHA256: strings.Repeat("cd", 32), DestRelpath: "in/data"}},
+				Outputs: []plan.Output{{Role: "count", SrcRelpath: "out/count.json", Type: "JSON", Label: "the count"}}}},
+		Extra:        plan.ToolExtra{Version: "1.2.3", MaxOutputBytes: 2000},
+		InputsToLink: []Link{{"data", artifact}},
+	}
+	if d := cmp.Diff(want, c); d != "" {
+		t.Error(d)
+	}
+}
+
+// The kind fault and every problem of arguments that are refused.
+func TestArguments(t *testing.T) {
+	for _, c := range []struct{ name, args, want string }{
+		{"nothing", ``, "ARGS-REQUIRED data"},
+		{"null", `null`, "ARGS-TYPE "},
+		{"list", `[]`, "ARGS-TYPE "},
+		{"no JSON", `{`, "JSON-SYNTAX "},
+		{"duplicate key", `{"data":"x","data":"y"}`, "JSON-DUPLICATE-KEY data"},
+		{"unsafe integer", `{"data":"x","n":9007199254740993}`, "JSON-NUMBER n"},
+		{"all at once", `{"mode":"c","n":"x","zzz":1}`, "ARGS-REQUIRED data, ARGS-TYPE n, ARGS-UNKNOWN zzz, ARGS-VALUE mode"},
+		{"no artifact", `{"data":"/etc/passwd"}`, "ARGS-ARTIFACT data"},
+		{"absent artifact", `{"data":"art_00000000000000000000000000"}`, "ARGS-ARTIFACT data"},
+		{"wrong type", `{"data":"` + artifact2 + `"}`, "ARGS-ARTIFACT-TYPE data"},
+		{"option-like", `{"data":"` + artifact + `","text":"--delete"}`, "ARGS-OPTION-LIKE text"},
+		{"control character", `{"data":"` + artifact + `","text":"a\u0000b"}`, "PLAN-ARGV execution.command.argv[1]"},
+		{"fine", `{"data":"` + artifact + `","text":"$(reboot); a b","mode":"-b"}`, ""},
+	} {
+		p := packOf(t, `"--mode={{ params.mode }}"`, `"{{ params.text }}"`)
+		_, err := p.Canonicalize(json.RawMessage(c.args), testEnv())
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			got = append(got, p.Code+" "+p.Field)
+		}
+		slices.Sort(got)
+		if s := strings.Join(got, ", "); s != c.want || err != nil && !fault.Is(err, fault.Validation) {
+			t.Errorf("%s: got %q, want %q (%v)", c.name, s, c.want, err)
+		}
+	}
+}
+
+// A value is one element, whatever it contains; an author's enum may hold an option. proves ABI-20
+func TestOneElement(t *testing.T) {
+	p := packOf(t, `"--mode={{ params.mode }}", -n, "{{params.n}}"`, `"{{ params.text }}", "{{ params.mode }}", "a{{params.n}}b{{ params.n }}"`)
+	c, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`","text":"a b\n'\"$x {{ params.n }}","mode":"-b","n":-0}`), testEnv())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"count", "a b\n'\"$x {{ params.n }}", "-b", "a0b0", "/work/in/data"}, c.Spec.Execution.Command.Argv); d != "" {
+		t.Error(d)
+	}
+}
+
+// A default left out and given is one run; so are two spellings of one number. proves ABI-07 ABI-09
+func TestSameRun(t *testing.T) {
+	p := packOf(t)
+	first := ""
+	for _, args := range []string{`{"data":"` + artifact + `"}`, `{"n":3,"data":"` + artifact + `"}`, `{"mode":"a","n":3.0,"data":"` + artifact + `"}`, `{"n":0.3e1,"data":"art_\u0031` + artifact[5:] + `"}`} {
+		c, err := p.Canonicalize(json.RawMessage(args), testEnv())
+		if err != nil {
+			t.Fatal(args, err)
+		}
+		raw, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = string(raw)
+		}
+		if string(raw) != first {
+			t.Errorf("%s gives other params:\n%s\n%s", args, raw, first)
+		}
+	}
+}
+
+func TestLimitsAndPlacement(t *testing.T) {
+	args := json.RawMessage(`{"data":"` + artifact + `"}`)
+	if _, err := packOf(t, "maxInputBytes: 1000", "maxInputBytes: 599").Canonicalize(args, testEnv()); fault.CodeOf(err) != "ARGS-INPUT-BYTES" {
+		t.Error(err)
+	}
+	if _, err := packOf(t, "image: counter", "image: unknown").Canonicalize(args, testEnv()); fault.CodeOf(err) != "image_not_locked" || !strings.Contains(err.Error(), "slurmgate image add unknown FILE.sif") {
+		t.Error(err)
+	}
+	env := testEnv()
+	env.Partition, env.Account, env.QOS = "", "", "quick"
+	_, err := packOf(t).Canonicalize(args, env)
+	if p := fault.ProblemsOf(err); len(p) != 2 || p[0].Code != "PLAN-PARTITION" || p[1].Code != "PLAN-ACCOUNT" {
+		t.Error(err)
+	}
+	c, err := packOf(t, "container:", "placement: {partition: p1, account: a1, constraint: \"x&y\"}\ncontainer:").Canonicalize(args, env)
+	if err != nil || c.Spec.Placement.Partition != "p1" || c.Spec.Placement.Account != "a1" || *c.Spec.Placement.QOS != "quick" || *c.Spec.Placement.Constraint != "x&y" {
+		t.Error(c.Spec.Placement, err)
+	}
+	env = testEnv()
+	env.Artifact = func(string) (ArtifactInfo, error) { return ArtifactInfo{}, fault.New(fault.Transport, "x", "", "down") }
+	if _, err := packOf(t).Canonicalize(args, env); !fault.Is(err, fault.Transport) {
+		t.Error(err)
+	}
+}
+
+// What loads and cannot run yet says so.
+func TestComesLater(t *testing.T) {
+	const exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
+	for name, edit := range map[string][]string{
+		"hybrid":      {"planKind: slurm", "planKind: hybrid"},
+		"python":      {exec, "execution: {kind: python, module: \"a:b\"}\n"},
+		"http":        {exec, "execution: {kind: http, url: \"http://h/x\"}\n"},
+		"passthrough": {"container:", "env: {passthrough: [HOME]}\ncontainer:"},
+	} {
+		if _, err := packOf(t, edit...).Canonicalize(json.RawMessage(`{}`), testEnv()); fault.CodeOf(err) != "not_supported_yet" || !fault.Is(err, fault.Validation) {
+			t.Error(name, err)
+		}
+	}
+	if _, err := packOf(t, "container:", "caps: {network: [https]}\ncontainer:").Canonicalize(json.RawMessage(`{}`), testEnv()); !fault.Is(err, fault.Policy) {
+		t.Error(err)
+	}
+}
+
+// The last check would catch a plan that drifted from its pack. proves ABI-11 ABI-14
+func TestVerify(t *testing.T) {
+	p := packOf(t)
+	good, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`"}`), testEnv())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(c *Canonical){
+		"input missing": func(c *Canonical) { c.Spec.IO.Inputs = nil },
+		"input extra":   func(c *Canonical) { c.Spec.IO.Inputs = append(c.Spec.IO.Inputs, c.Spec.IO.Inputs[0]) },
+		"input other":   func(c *Canonical) { c.InputsToLink = []Link{{"data", artifact2}} },
+		"output role":   func(c *Canonical) { c.Spec.IO.Outputs[0].Role = "other" },
+		"output type":   func(c *Canonical) { c.Spec.IO.Outputs[0].Type = "TSV" },
+		"output label":  func(c *Canonical) { c.Spec.IO.Outputs[0].Label = "other" },
+		"output path":   func(c *Canonical) { c.Spec.IO.Outputs[0].SrcRelpath = "out/other" },
+		"output gone":   func(c *Canonical) { c.Spec.IO.Outputs = nil },
+		"output extra":  func(c *Canonical) { c.Spec.IO.Outputs = append(c.Spec.IO.Outputs, plan.Output{Role: "x"}) },
+	} {
+		c := good
+		c.Spec.IO.Inputs, c.Spec.IO.Outputs = slices.Clone(good.Spec.IO.Inputs), slices.Clone(good.Spec.IO.Outputs)
+		spoil(&c)
+		if err := p.verify("test", c); !fault.Is(err, fault.Internal) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCheckOutput(t *testing.T) {
+	p := packOf(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [a], properties: {a: {type: integer}}}")
+	if err := p.CheckOutput(json.RawMessage(`{"a":1}`)); err != nil {
+		t.Error(err)
+	}
+	for text, code := range map[string]string{`{}`: "OUTPUT-REQUIRED", `{"a":"x"}`: "OUTPUT-TYPE", `{`: "OUTPUT-JSON"} {
+		err := p.CheckOutput(json.RawMessage(text))
+		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.Tool || e.Code != code {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	set, _ := loadText(map[string]string{"a.tool.yaml": base})
+	if err := set.CheckOutput("slurm.submit", json.RawMessage(`7`)); err != nil {
+		t.Error(err)
+	}
+	if err := set.CheckOutput("demo.count", json.RawMessage(`7`)); !fault.Is(err, fault.Tool) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,173 @@
+package toolpack
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/programs"
+)
+
+// check applies the rules that tie fields to each other. It runs on what could be read; a field that is broken
+// already is not judged again.
+func (d *draft) check(in contract, types []string) {
+	if d.unread {
+		return // another ABI, or no YAML
+	}
+	d.checkPlan(types)
+	if ms := int64(d.def.Resources.TimeLimitSeconds) * 1000; d.def.TimeoutMs > 0 && d.def.TimeoutMs < ms {
+		d.Add("TIMEOUT", "timeoutMs", fmt.Sprintf("at least resources.timeLimitSeconds, %d ms", ms), fmt.Sprintf("got %d", d.def.TimeoutMs), "")
+	}
+	params, roles := map[string]bool{}, map[string]bool{}
+	for i, f := range d.def.Inputs {
+		at := fmt.Sprintf("inputs[%d].", i)
+		for j, t := range f.Types {
+			if !slices.Contains(types, t) {
+				d.Add("TYPE", fmt.Sprintf("%stypes[%d]", at, j), "one of "+strings.Join(types, " "), `got "`+clip(t)+`"`, "the domain's manifest may add types (artifact_types)")
+			}
+		}
+		if params[f.Param] && f.Param != "" {
+			d.Add("INPUT-PARAM", at+"param", "each argument once", `"`+clip(f.Param)+`" again`, "")
+		}
+		if roles[f.Role] && f.Role != "" {
+			d.Add("ROLE-DUPLICATE", at+"role", "each input role once", `"`+clip(f.Role)+`" again`, "")
+		}
+		params[f.Param], roles[f.Role] = true, true
+		if in.schema != nil && f.Param != "" {
+			d.checkInput(at+"param", f.Param, in)
+		}
+	}
+	if len(d.cmd) > 0 {
+		d.checkCommand(in, params)
+	}
+}
+
+func (d *draft) checkInput(field, param string, in contract) {
+	p, ok := in.props[param]
+	switch {
+	case !ok:
+		d.Add("INPUT-PARAM", field, "a property at the top level of inputSchema", `there is no property "`+clip(param)+`"`, "")
+	case !slices.Equal(p.types, []string{"string"}):
+		d.Add("INPUT-PARAM", field, "a property of type string: it carries an artifact_id", `"`+clip(param)+`" is none`, "")
+	case !p.required:
+		d.Add("INPUT-PARAM", field, "a required property", `"`+clip(param)+`" may be left out`, "add it to required in inputSchema")
+	}
+}
+
+// checkCommand looks at what runs and at what callers may put into it (ABI-20).
+func (d *draft) checkCommand(in contract, inputs map[string]bool) {
+	const field = "execution.cmd[0]"
+	program := d.def.Execution.Cmd[0]
+	name := programs.Base(program)
+	switch {
+	case len(d.cmd[0].params()) > 0:
+		d.Add("PROGRAM", field, "the program is fixed", "it contains a placeholder", "")
+	case programs.Starts(name):
+		d.Add("PROGRAM", field, "no shell and no program that starts others", `got "`+clip(program)+`"`, "name the program itself; stdout: sends its output to a declared output")
+	case strings.Contains(program, "/") && (!strings.HasPrefix(program, "/") || strings.Contains(program, "/../") || strings.HasPrefix(program, plan.Workdir+"/")):
+		d.Add("PROGRAM", field, "a bare name, or an absolute path into the image", `got "`+clip(program)+`"`, "")
+	}
+	takesCode := programs.Interprets(name) || programs.Codes(name)
+	for i, t := range d.cmd {
+		at := fmt.Sprintf("execution.cmd[%d]", i)
+		for _, param := range t.params() {
+			p, ok := in.props[param]
+			switch {
+			case in.schema == nil:
+			case !ok:
+				d.Add("TEMPLATE", at, "an argument in the properties at the top level of inputSchema", `there is no property "`+clip(param)+`"`, "")
+			case inputs[param]:
+				d.Add("TEMPLATE", at, "an argument that is no artifact: its file lies at destRelpath", `"`+clip(param)+`" is an input`, "")
+			case len(p.types) != 1 || !slices.Contains([]string{"string", "integer", "number"}, p.types[0]):
+				d.Add("TEMPLATE", at, "an argument with one type: string, integer or number", `"`+clip(param)+`" has another`, "for a switch, use an enum of strings")
+			case !p.required && !p.hasDefault:
+				d.Add("TEMPLATE", at, "an argument that is required or has a default", `"`+clip(param)+`" may be absent`, "")
+			case takesCode && p.types[0] == "string" && !p.listed:
+				d.Add("TEMPLATE", at, "into an interpreter go only numbers and values listed by enum", `"`+clip(param)+`" is free text`, "")
+			}
+		}
+	}
+}
+
+// checkPlan applies the plan's own rules to the fields that become a plan: a stand-in plan is made of them and
+// validated, and what breaks a rule is reported where it stands in the toolpack.
+func (d *draft) checkPlan(types []string) {
+	f := d.def
+	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.plan("p", "a", "")}
+	s.Execution = plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: "sha256:" + strings.Repeat("0", 64), NetworkMode: "none", ReadonlyRootfs: true},
+		Command: plan.Command{Argv: f.Execution.Cmd, Workdir: plan.Workdir, Env: f.Env.Set, Stdout: f.Execution.Stdout}}
+	if len(f.Execution.Cmd) == 0 {
+		s.Execution.Command.Argv = []string{"program"}
+	}
+	for _, in := range f.Inputs {
+		dest := in.DestRelpath
+		if f.PlanKind == KindDocker {
+			dest = "in/" + in.DestName
+		}
+		s.IO.Inputs = append(s.IO.Inputs, plan.Input{Role: in.Role, ArtifactID: "art_" + strings.Repeat("0", 26), ChecksumSHA256: strings.Repeat("0", 64), DestRelpath: dest})
+	}
+	for i, o := range f.Outputs {
+		src := o.SrcRelpath
+		if f.PlanKind == KindDocker && src == "" {
+			src = fmt.Sprintf("out/%d", i)
+		}
+		s.IO.Outputs = append(s.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: src, Type: o.Type, Label: o.Label})
+	}
+	e, ok := errors.AsType[*fault.Error](s.Validate(plan.Rules{Types: types}))
+	if !ok {
+		return
+	}
+	said, badOutputs := map[string]bool{}, false
+	for _, p := range d.Problems() {
+		said[p.Field] = true
+		badOutputs = badOutputs || strings.HasPrefix(p.Field, "declaredOutputs")
+	}
+	for _, p := range e.Problems {
+		field := fromPlan.Replace(p.Field)
+		badOutputs = badOutputs || strings.HasPrefix(field, "declaredOutputs")
+		if field == "execution.stdout" && badOutputs {
+			continue // it names one of those
+		}
+		if f.PlanKind == KindDocker {
+			field = strings.Replace(field, "destRelpath", "destName", 1)
+		}
+		if d.Has(field) && !said[field] {
+			d.Add(strings.TrimPrefix(p.Code, "PLAN-"), field, fromPlan.Replace(p.Rule), fromPlan.Replace(p.Msg), p.Hint)
+		}
+	}
+}
+
+// fromPlan gives the toolpack's names of a plan's fields.
+var fromPlan = strings.NewReplacer("io.inputs", "inputs", "io.outputs", "declaredOutputs", "dest_relpath", "destRelpath", "src_relpath", "srcRelpath",
+	"time_limit_seconds", "timeLimitSeconds", "mem_mb", "memMb", "gpu_type", "gpuType",
+	"execution.command.argv", "execution.cmd", "execution.command.env.", "env.set.", "execution.command.stdout", "execution.stdout")
+
+func (r resources) plan() plan.Resources {
+	return plan.Resources{TimeLimitSeconds: r.TimeLimitSeconds, CPUs: r.CPUs, MemMB: r.MemMB, GPUs: clone(r.GPUs), GPUType: clone(r.GPUType)}
+}
+
+// plan places a job where the pack says, else where the site does.
+func (p placement) plan(partition, account, qos string) plan.Placement {
+	out := plan.Placement{Partition: partition, Account: account, QOS: clone(p.QOS), Constraint: clone(p.Constraint)}
+	if p.Partition != nil {
+		out.Partition = *p.Partition
+	}
+	if p.Account != nil {
+		out.Account = *p.Account
+	}
+	if out.QOS == nil && qos != "" {
+		out.QOS = &qos
+	}
+	return out
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}

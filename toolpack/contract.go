@@ -1,0 +1,127 @@
+package toolpack
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
+)
+
+// contract is a schema ready for use.
+type contract struct {
+	raw    json.RawMessage // self-contained: no reference leaves it
+	schema *jsonschema.Schema
+	props  map[string]property // of the top level
+}
+
+// property is what the loader must know of one top-level property.
+type property struct {
+	types      []string // empty: not said
+	listed     bool     // enum or const: the author wrote every value down
+	hasDefault bool
+	def        any
+	required   bool
+}
+
+// open are the keywords by which the top level of a schema says itself which further properties it takes.
+var open = []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas"}
+
+// compile makes a bundled schema usable. The top level of an input schema must be an object, and is closed unless it says
+// otherwise: an argument nobody declared is a mistake, not a wish to be ignored.
+func compile(tree map[string]any, isInput bool) (contract, string) {
+	if isInput {
+		if tree["type"] != "object" {
+			return contract{}, "the top level of an input schema has type: object"
+		}
+		closed := true
+		for _, k := range open {
+			_, says := tree[k]
+			closed = closed && !says
+		}
+		if closed {
+			tree["additionalProperties"] = false
+		}
+	}
+	raw, err := yamldoc.EncodeJSON(tree)
+	if err == nil {
+		raw, err = plan.Canonical(raw)
+	}
+	if err != nil {
+		return contract{}, firstProblem(err)
+	}
+	const url = "pack:///schema.json"
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource(url, any(tree)); err != nil {
+		return contract{}, clip(err.Error())
+	}
+	schema, err := c.Compile(url)
+	if err != nil {
+		return contract{}, clip(strings.ReplaceAll(err.Error(), url, ""))
+	}
+	out := contract{raw: raw, schema: schema, props: properties(tree)}
+	for _, name := range sortedKeys(out.props) {
+		if p := out.props[name]; p.hasDefault {
+			if err := schema.Properties[name].Validate(p.def); err != nil {
+				return contract{}, "the default of " + clip(name) + " breaks its own schema"
+			}
+		}
+	}
+	return out, ""
+}
+
+// noLoader refuses to load anything: a bundle refers to itself only.
+type noLoader struct{}
+
+func (noLoader) Load(string) (any, error) { return nil, errors.New("nothing is loaded from elsewhere") }
+
+func properties(tree map[string]any) map[string]property {
+	out := map[string]property{}
+	props, _ := tree["properties"].(map[string]any)
+	required, _ := tree["required"].([]any)
+	for name, v := range props {
+		var p property
+		for range 16 {
+			o, ok := v.(map[string]any)
+			if !ok {
+				break
+			}
+			p.learn(o)
+			ref, ok := o["$ref"].(string)
+			if !ok {
+				break
+			}
+			v, _ = at(tree, strings.TrimPrefix(ref, "#"))
+		}
+		for _, r := range required {
+			p.required = p.required || r == name
+		}
+		out[name] = p
+	}
+	return out
+}
+
+func (p *property) learn(o map[string]any) {
+	switch t := o["type"].(type) {
+	case string:
+		p.types = []string{t}
+	case []any:
+		p.types = nil
+		for _, e := range t {
+			if s, ok := e.(string); ok {
+				p.types = append(p.types, s)
+			}
+		}
+	}
+	_, enum := o["enum"]
+	_, constant := o["const"]
+	p.listed = p.listed || enum || constant
+	if d, ok := o["default"]; ok && !p.hasDefault {
+		p.hasDefault, p.def = true, d
+	}
+}

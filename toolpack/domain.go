@@ -1,0 +1,157 @@
+package toolpack
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
+)
+
+// The other names in a domain's folder.
+const (
+	PolicyFileName = "policies.yaml"
+	PacksDir       = "toolpacks"
+)
+
+// Domain is a domain package that passed every check. It is immutable; serving another one means starting anew.
+type Domain struct {
+	dir      string
+	manifest Manifest
+	packs    *Set
+	lock     Lock
+	policy   []byte
+	types    []string
+	catalog  string
+}
+
+// Option changes what opening a domain asks for.
+type Option int
+
+// AllowMissingImages opens a domain whose toolpacks name images that images.lock.yaml does not have yet: for the verb
+// that adds them. Nothing may be submitted from such a domain that needs one.
+const AllowMissingImages Option = 1
+
+// OpenDomain reads a domain package. It fails closed (ABI-01): when anything in it breaks a rule there is no domain, and
+// one Validation fault reports every broken rule of every file. The policy is read here and parsed by the caller.
+func OpenDomain(dir string, options ...Option) (*Domain, error) {
+	const op = "toolpack.OpenDomain"
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, noFolder(op, dir, err)
+	}
+	defer root.Close()
+	d, found := openDomain(root.FS(), dir, slices.Contains(options, AllowMissingImages))
+	if len(found) > 0 {
+		return nil, broken(op, dir, found)
+	}
+	return d, nil
+}
+
+func openDomain(fsys fs.FS, dir string, missingImages bool) (*Domain, []fault.Problem) {
+	d := &Domain{dir: dir}
+	var found []fault.Problem
+	name := func(rel string) string { return path.Join(filepath.ToSlash(dir), rel) }
+	read := func(rel, hint string) []byte {
+		data, msg := readFile(fsys, rel)
+		if msg != "" {
+			if _, err := fs.Lstat(fsys, rel); errors.Is(err, fs.ErrNotExist) {
+				msg = "it is missing"
+			}
+			found = append(found, fault.Problem{Code: "DOMAIN-FILE", Rule: "a domain has " + rel, Msg: msg, Hint: hint, File: name(rel)})
+		}
+		return data
+	}
+	r := &yamldoc.Reader{File: name(ManifestFile), Prefix: "MANIFEST"}
+	if data := read(ManifestFile, "it names the domain and lists its tools"); data != nil {
+		d.manifest = parseManifest(r, data)
+	}
+	d.types = append(plan.Types(), d.manifest.ArtifactTypes...)
+	d.policy = read(PolicyFileName, "a file with the line version: 1 forbids nothing but raw plans and imports")
+	if data := read(LockFile, "start with version: 1 and images: []"); data != nil {
+		lock, bad := parseLock(name(LockFile), data)
+		d.lock = lock
+		// A lock that cannot be read says nothing about what is missing in it.
+		missingImages = missingImages || len(bad) > 0
+		found = append(found, bad...)
+	} else {
+		missingImages = true
+	}
+	packs, all, bad := loadAll(fsys, dir, PacksDir, d.types)
+	d.packs = packs
+	found = append(found, bad...)
+	if len(d.manifest.Tools) > 0 || len(r.Problems()) == 0 {
+		found = append(found, d.manifest.match(r, all)...)
+	}
+	for _, p := range all {
+		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !missingImages {
+			found = append(found, fault.Problem{Code: "PACK-IMAGE-MISSING", Field: "container.image", Rule: "every image is pinned in " + LockFile,
+				Msg: `"` + p.def.Image + `" is not`, Hint: "slurmgate image add " + p.def.Image + " FILE.sif", File: p.file, Line: p.imageLine})
+		}
+	}
+	found = append(found, r.Problems()...)
+	if len(found) > 0 {
+		return nil, found
+	}
+	hash, err := hashOf(struct {
+		Manifest Manifest `json:"manifest"`
+		Packs    string   `json:"packs"`
+	}{d.manifest, d.packs.Hash()})
+	if err != nil {
+		return nil, []fault.Problem{{Code: "DOMAIN-HASH", Rule: "canonical JSON", Msg: firstProblem(err), File: name(ManifestFile)}}
+	}
+	d.catalog = strings.TrimPrefix(hash, "sha256:")[:12]
+	return d, nil
+}
+
+// ID is the manifest's domain_id.
+func (d *Domain) ID() string { return d.manifest.DomainID }
+
+// Version is the manifest's version.
+func (d *Domain) Version() string { return d.manifest.Version }
+
+// CatalogVersion is the version with a hash of manifest and packs as build metadata, e.g. 1.0.0+3f9a0c51d2e4: it changes
+// with any change of the catalogue (AX-03).
+func (d *Domain) CatalogVersion() string { return d.manifest.Version + "+" + d.catalog }
+
+// Description is the manifest's description.
+func (d *Domain) Description() string { return d.manifest.Description }
+
+// Dir is the folder the domain was opened from.
+func (d *Domain) Dir() string { return d.dir }
+
+// Packs are the domain's toolpacks.
+func (d *Domain) Packs() *Set { return d.packs }
+
+// Lock is the image lock as it was when the domain was opened.
+func (d *Domain) Lock() Lock { return d.lock }
+
+// LockPath is where the image lock lies.
+func (d *Domain) LockPath() string { return filepath.Join(d.dir, LockFile) }
+
+// Policy gives the unparsed policies.yaml and its name for messages.
+func (d *Domain) Policy() (file string, data []byte) {
+	return filepath.Join(d.dir, PolicyFileName), slices.Clone(d.policy)
+}
+
+// Types are the artifact types of the domain: those every gateway knows, then the manifest's own.
+func (d *Domain) Types() []string { return slices.Clone(d.types) }
+
+// Tools are the manifest's entries, in its order, with timeouts filled in from the packs.
+func (d *Domain) Tools() []ManifestTool {
+	out := make([]ManifestTool, len(d.manifest.Tools))
+	for i, t := range d.manifest.Tools {
+		if p, err := d.packs.Get(t.ToolID); err == nil && t.TimeoutSec == 0 {
+			t.TimeoutSec = (p.def.TimeoutMs + 999) / 1000
+		}
+		t.Transport, t.EgressAllowlist = clone(t.Transport), slices.Clone(t.EgressAllowlist)
+		out[i] = t
+	}
+	return out
+}

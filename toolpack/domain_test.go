@@ -1,0 +1,229 @@
+package toolpack
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const (
+	manifestText = "domain_id: demo\nversion: 1.0.0\ntools:\n  - {tool_id: demo.count, kind: job_worker}\n"
+	lockText     = "version: 1\nimages:\n  - name: counter\n    digest: sha256:0000000000000000000000000000000000000000000000000000000000000000\n    arch: amd64\n    size_bytes: 9\n    source: a file\n    added_at: 2026-01-02T03:04:05Z\n"
+)
+
+func domainDir(t testing.TB, change map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string]string{ManifestFile: manifestText, PolicyFileName: "version: 1\n", LockFile: lockText, PacksDir + "/a.tool.yaml": base}
+	for name, text := range change {
+		files[name] = text
+	}
+	for name, text := range files {
+		if text != "" {
+			write(t, dir, name, text)
+		}
+	}
+	return dir
+}
+
+func TestDomain(t *testing.T) {
+	dir := domainDir(t, nil)
+	d, err := OpenDomain(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, pol := d.Policy()
+	img, ok := d.Lock().Lookup("counter")
+	got := fmt.Sprint(d.ID(), " ", d.Version(), " ", filepath.Base(file), " ", string(pol), len(d.Packs().List()), " ", img.Arch, " ", img.AddedAt, ok, " ", d.Lock().NameOf(img.Digest), " ", d.Tools()[0].TimeoutSec, " ", d.Tools()[0].Kind)
+	if want := "demo 1.0.0 policies.yaml version: 1\n1 amd64 2026-01-02 03:04:05 +0000 UTC true counter 60 job_worker"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	again, err := OpenDomain(dir)
+	if err != nil || again.CatalogVersion() != d.CatalogVersion() {
+		t.Error("the catalogue's version varies", err)
+	}
+	other, err := OpenDomain(domainDir(t, map[string]string{PacksDir + "/a.tool.yaml": with(t, "Counts.", "Counts words.")}))
+	if err != nil || other.CatalogVersion() == d.CatalogVersion() {
+		t.Error("a change of a pack does not show in the catalogue's version", err)
+	}
+}
+
+// Anything wrong anywhere, and there is no domain. proves ABI-01 AX-02 AX-07 AX-09
+func TestDomainFailsClosed(t *testing.T) {
+	tool := func(s string) map[string]string {
+		return map[string]string{ManifestFile: strings.Replace(manifestText, "{tool_id: demo.count, kind: job_worker}", s, 1)}
+	}
+	for _, c := range []struct {
+		name   string
+		change map[string]string
+		want   string
+	}{
+		{"no manifest", map[string]string{ManifestFile: ""}, "manifest.yaml:0 DOMAIN-FILE , toolpacks/a.tool.yaml:1 PACK-UNLISTED id"},
+		{"no policy", map[string]string{PolicyFileName: ""}, "policies.yaml:0 DOMAIN-FILE "},
+		{"no lock", map[string]string{LockFile: ""}, "images.lock.yaml:0 DOMAIN-FILE "},
+		{"image not locked", map[string]string{LockFile: "version: 1\nimages: []\n"}, "toolpacks/a.tool.yaml:23 PACK-IMAGE-MISSING container.image"},
+		{"unlisted pack", map[string]string{ManifestFile: "domain_id: demo\nversion: 1.0.0\ntools: []\n"}, "toolpacks/a.tool.yaml:1 PACK-UNLISTED id"},
+		{"listed and missing", tool("{tool_id: demo.count, kind: job_worker}\n  - {tool_id: gone.tool, kind: job_worker}"), "manifest.yaml:5 MANIFEST-TOOL-MISSING tools[1].tool_id"},
+		{"listed twice", tool("{tool_id: demo.count, kind: job_worker}\n  - {tool_id: demo.count, kind: job_worker}"), "manifest.yaml:5 MANIFEST-DUPLICATE-TOOL tools[1].tool_id"},
+		{"kind unknown", tool("{tool_id: demo.count, kind: cron}"), "manifest.yaml:4 MANIFEST-KIND tools[0].kind"},
+		{"kind does not fit", tool("{tool_id: demo.count, kind: service_worker, transport: {type: http, base_url: \"http://h:1\"}}"), "manifest.yaml:4 MANIFEST-KIND tools[0].kind"},
+		{"transport of a job", tool("{tool_id: demo.count, kind: job_worker, transport: {type: http, base_url: \"http://h:1\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport"},
+		{"timeout too short", tool("{tool_id: demo.count, kind: job_worker, timeout_sec: 59}"), "manifest.yaml:4 MANIFEST-TIMEOUT tools[0].timeout_sec"},
+		{"egress", tool("{tool_id: demo.count, kind: job_worker, egress_allowlist: [example.org]}"), "manifest.yaml:4 MANIFEST-EGRESS tools[0].egress_allowlist[0]"},
+		{"unknown key", tool("{tool_id: demo.count, kind: job_worker, colour: red}"), "manifest.yaml:4 MANIFEST-UNKNOWN-FIELD tools[0].colour"},
+		{"domain id", map[string]string{ManifestFile: strings.Replace(manifestText, "demo\n", "De Mo\n", 1)}, "manifest.yaml:1 MANIFEST-DOMAIN-ID domain_id"},
+		{"domain version", map[string]string{ManifestFile: strings.Replace(manifestText, "1.0.0", "1.0", 1)}, "manifest.yaml:2 MANIFEST-TYPE version"},
+		{"known type again", map[string]string{ManifestFile: manifestText + "artifact_types: [BAM]\n"}, "manifest.yaml:5 MANIFEST-TYPE artifact_types[0]"},
+		{"lock digest", map[string]string{LockFile: strings.Replace(lockText, "sha256:0", "sha256:x", 1)}, "images.lock.yaml:4 LOCK-DIGEST images[0].digest"},
+		{"lock twice", map[string]string{LockFile: lockText + strings.TrimPrefix(lockText, "version: 1\nimages:\n")}, "images.lock.yaml:9 LOCK-DUPLICATE-NAME images[1].name"},
+		{"lock version", map[string]string{LockFile: strings.Replace(lockText, "version: 1", "version: 2", 1)}, "images.lock.yaml:1 LOCK-RANGE version"},
+		{"lock time", map[string]string{LockFile: strings.Replace(lockText, "2026-01-02T03:04:05Z", "today", 1)}, "images.lock.yaml:8 LOCK-TIME images[0].added_at"},
+		{"everything at once", map[string]string{LockFile: "version: 2\nimages: []\n", ManifestFile: strings.Replace(manifestText, "1.0.0", "x", 1), PacksDir + "/a.tool.yaml": with(t, "1.2.3", "one")},
+			"images.lock.yaml:1 LOCK-RANGE version, manifest.yaml:2 MANIFEST-VERSION version, toolpacks/a.tool.yaml:2 PACK-VERSION version"},
+	} {
+		dir := domainDir(t, c.change)
+		_, err := OpenDomain(dir)
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			rel, _ := filepath.Rel(dir, p.File)
+			got = append(got, fmt.Sprintf("%s:%d %s %s", rel, p.Line, p.Code, p.Field))
+		}
+		if s := strings.Join(got, ", "); s != c.want || !fault.Is(err, fault.Validation) {
+			t.Errorf("%s:\ngot  %s\nwant %s\n%v", c.name, s, c.want, err)
+		}
+	}
+}
+
+// The verb that adds images opens a domain that lacks them; everybody else is told which to add.
+func TestMissingImages(t *testing.T) {
+	dir := domainDir(t, map[string]string{LockFile: "version: 1\nimages: []\n"})
+	if _, err := OpenDomain(dir); !strings.Contains(err.Error(), "slurmgate image add counter FILE.sif") {
+		t.Error(err)
+	}
+	if _, err := OpenDomain(dir, AllowMissingImages); err != nil {
+		t.Error(err)
+	}
+	if _, err := OpenDomain(filepath.Join(dir, "gone")); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+}
+
+func genomics(t testing.TB) *Domain {
+	t.Helper()
+	d, err := OpenDomain("../domains/genomics", AllowMissingImages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// The shipped domain loads, and its policy with it. proves AX-02
+func TestGenomics(t *testing.T) {
+	d := genomics(t)
+	var ids []string
+	for _, p := range d.Packs().List() {
+		ids = append(ids, p.ID())
+		if p.Description() == "" || p.Description() != strings.TrimSpace(p.Description()) {
+			t.Error(p.ID(), "has no proper description")
+		}
+	}
+	if diff := cmp.Diff([]string{"minimap2.map", "samtools.flagstat", "seqkit.stats"}, ids); diff != "" {
+		t.Error(diff)
+	}
+	file, data := d.Policy()
+	pol, err := policy.Parse(file, data, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Packs().List() {
+		c := genomicsCall(t, d, p.ID())
+		if err := pol.AllowPlan(c.Spec, false, p.Image()); err != nil {
+			t.Errorf("the shipped policy forbids the shipped tool %s: %v", p.ID(), err)
+		}
+	}
+}
+
+func genomicsCall(t testing.TB, d *Domain, id string) Canonical {
+	t.Helper()
+	p, err := d.Packs().Get(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := map[string]string{}
+	types := map[string]string{}
+	for i, in := range p.Inputs() {
+		a := fmt.Sprintf("art_%026d", i)
+		args[in.Param], types[a] = a, in.Types[0]
+	}
+	raw, _ := json.Marshal(args)
+	env := testEnv()
+	env.Artifact = func(id string) (ArtifactInfo, error) {
+		return ArtifactInfo{SHA256: plan.Hash([]byte(id))[7:], Type: types[id], SizeBytes: 1}, nil
+	}
+	c, err := p.Canonicalize(raw, env)
+	if err != nil {
+		t.Fatal(id, err)
+	}
+	return c
+}
+
+// Canonical params and run ids of the shipped tools. A change here means that every run of theirs gets a new identity:
+// intended only with a new version of the pack. proves ABI-06 ABI-07 ABI-08 ABI-09
+func TestGoldenParams(t *testing.T) {
+	d := genomics(t)
+	var b strings.Builder
+	for _, p := range d.Packs().List() {
+		params, err := genomicsCall(t, d, p.ID()).Params(plan.ProjectID("demo"), "slurm_script_v1").Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := plan.Identity{ToolName: p.ToolName(), ContractVersion: p.ContractVersion(), PolicyHash: policy.Defaults().Hash, ParamsHash: plan.Hash(params)}
+		fmt.Fprintf(&b, "%s %s\n%s\n", p.ID(), id.RunID(), params)
+	}
+	const golden = "testdata/genomics.golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What samtools 1.21 writes satisfies the schema; what it never writes does not.
+func TestFlagstatOutput(t *testing.T) {
+	p, err := genomics(t).Packs().Get("samtools.flagstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = `{"report":{"artifact_id":"art_183BZJHEYXMKZBB4A0X74BNFSS","type":"JSON","label":"flagstat","size_bytes":1,"checksum_sha256":"5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"`
+	for value, ok := range map[string]bool{
+		`}}`: true,
+		`,"value":{"QC-passed reads":{"total":303,"mapped":298,"mapped %":98.35},"QC-failed reads":{"total":0,"mapped":0,"mapped %":null}}}}`: true,
+		`,"value":{"QC-passed reads":{"total":303}}}}`: false,
+		`,"value":[]}}`:      false,
+		`,"extra":1}}`:       false,
+		`},"undeclared":{}}`: false,
+	} {
+		if err := p.CheckOutput(json.RawMessage(head + value)); (err == nil) != ok {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}

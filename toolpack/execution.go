@@ -1,0 +1,145 @@
+package toolpack
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
+)
+
+var executionFields = []string{"kind", "cmd", "stdout", "module", "script", "node", "php", "url", "method", "headers"}
+
+// fieldsOf are the fields of each kind, kind itself left out (LOAD-05).
+var fieldsOf = map[string][]string{
+	"cli":    {"cmd", "stdout"},
+	"python": {"module", "script"},
+	"node":   {"script", "node", "module"},
+	"php":    {"php", "script"},
+	"http":   {"url", "method", "headers"},
+}
+
+var (
+	pythonModule = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+)
+
+func (d *draft) execution(v yamldoc.Value) {
+	o := v.Object(executionFields...)
+	x := &d.def.Execution
+	x.Kind = o.Need("kind").OneOf("EXECUTION-KIND", "cli", "python", "node", "php", "http")
+	own, known := fieldsOf[x.Kind]
+	if !known {
+		return
+	}
+	for _, f := range executionFields[1:] {
+		if f := o.Opt(f); f.Exists() && !slices.ContainsFunc(own, func(name string) bool { return o.Opt(name).Path() == f.Path() }) {
+			f.Fail("EXECUTION", "kind "+x.Kind+" has only "+strings.Join(own, ", "), "a field of another kind", "")
+		}
+	}
+	switch x.Kind {
+	case "cli":
+		d.cli(o)
+	case "python":
+		d.oneProgram(o, "module", "script")
+		if m := o.Opt("module"); m.Exists() {
+			x.Module = m.Match(pythonModule, "EXECUTION", "pkg.mod:callable")
+		}
+		x.Script = d.script(o.Opt("script"))
+	case "node":
+		d.oneProgram(o, "script", "node", "module")
+		x.Script, x.Program, x.Module = d.script(o.Opt("script")), d.word(o.Opt("node")), d.word(o.Opt("module"))
+	case "php":
+		d.oneProgram(o, "script", "php")
+		x.Script, x.Program = d.script(o.Opt("script")), d.word(o.Opt("php"))
+	case "http":
+		d.http(o)
+	}
+}
+
+// oneProgram asks that at least one of the fields says what runs.
+func (d *draft) oneProgram(o yamldoc.Object, fields ...string) {
+	if !slices.ContainsFunc(fields, func(f string) bool { return o.Opt(f).Exists() }) {
+		o.Fail("EXECUTION", "one of "+strings.Join(fields, ", "), "none is there", "")
+	}
+	if len(fields) == 2 && o.Opt(fields[0]).Exists() && o.Opt(fields[1]).Exists() {
+		o.Opt(fields[1]).Fail("EXECUTION", "either "+fields[0]+" or "+fields[1], "both are there", "")
+	}
+}
+
+func (d *draft) script(v yamldoc.Value) string {
+	s := d.word(v)
+	if s != "" {
+		if msg := plan.CheckRelPath("x/"+s, "x"); msg != "" {
+			v.Fail("EXECUTION", "a safe relative path", msg, "")
+		}
+	}
+	return s
+}
+
+func (d *draft) word(v yamldoc.Value) string {
+	s := v.Text()
+	if v.Exists() {
+		if msg := plan.CheckWord(s); msg != "" && len(s) <= plan.MaxWord {
+			v.Fail("EXECUTION", "a whitespace-strict, non-empty string", msg, "")
+		}
+		d.noTemplate(s, v.Path())
+	}
+	return s
+}
+
+func (d *draft) cli(o yamldoc.Object) {
+	x := &d.def.Execution
+	cmd := o.Need("cmd")
+	list := cmd.List()
+	for _, e := range list {
+		x.Cmd = append(x.Cmd, e.Text())
+	}
+	if list != nil && len(list) == 0 {
+		cmd.Fail("EXECUTION", "a list of strings: the program and its arguments", "it is empty", "")
+	}
+	d.cmd = make([]template, len(x.Cmd))
+	for i, s := range x.Cmd {
+		t, msg := parseTemplate(s)
+		if msg != "" {
+			list[i].Fail("TEMPLATE", "only {{ params.NAME }}, where NAME is an argument", msg, "")
+		}
+		d.cmd[i] = t
+	}
+	if out := o.Opt("stdout"); out.Exists() {
+		s := out.Text()
+		x.Stdout = &s
+		d.noTemplate(s, out.Path())
+	}
+}
+
+func (d *draft) http(o yamldoc.Object) {
+	x := &d.def.Execution
+	at := o.Need("url")
+	x.URL, x.Method, x.Headers = at.Text(), "POST", map[string]string{}
+	if u, err := url.Parse(x.URL); at.Exists() && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "") {
+		at.Fail("EXECUTION", "an absolute http or https URL without user or fragment", `got "`+clip(x.URL)+`"`, "")
+	}
+	if m := o.Opt("method"); m.Exists() {
+		x.Method = m.OneOf("EXECUTION", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+	}
+	for _, e := range o.Opt("headers").Entries() {
+		value := e.Text()
+		if !headerName.MatchString(e.Key) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+			e.Fail("EXECUTION", "an HTTP header: a token, and a value on one line", "it is none", "")
+		}
+		x.Headers[e.Key] = value
+	}
+}
+
+// noTemplate refuses template syntax where nothing is rendered, lest it be taken for something that is.
+func (d *draft) noTemplate(s, field string) {
+	for _, open := range []string{"{{", "{%", "{#"} {
+		if strings.Contains(s, open) {
+			d.Add("TEMPLATE", field, "templates stand in execution.cmd only", "it contains "+open, "")
+			return
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package toolpack
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"slurmgate/plan"
+)
+
+// Whatever stands in a toolpack and its schema: it loads or is refused, and what loads canonicalises or refuses.
+func FuzzLoad(f *testing.F) {
+	linked := with(f, "outputSchema: {type: object}", "outputSchema: {$ref: s.json}")
+	for _, pack := range []string{base, linked, "", "a: &a [*a]", "a: &a [1]\nb: [*a, *a]", "<<: {a: 1}", "--- {}\n---\n", "? [a]\n: b", "!!binary x", strings.Repeat("[", 5000), "a: \"\\ud800\"", "%YAML 1.2\n---\na: 1"} {
+		f.Add([]byte(pack), []byte(`{"type":"object"}`), []byte(`{"data":"`+artifact+`"}`))
+	}
+	f.Add([]byte(linked), []byte(`{"$ref":"#/allOf/0","allOf":[{"$ref":"#"}]}`), []byte(`{"n":1e400}`))
+	f.Add([]byte(linked), []byte(`{"$ref":"s.json#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`), []byte(`[]`))
+	f.Fuzz(func(t *testing.T, pack, schema, args []byte) {
+		fsys := fstest.MapFS{"a.tool.yaml": {Data: pack, Mode: 0o644}, "s.json": {Data: schema, Mode: 0o644}}
+		set, _, found := loadAll(fsys, "dom", ".", plan.Types())
+		if (set == nil) != (len(found) > 0) {
+			t.Fatal("neither loaded nor refused", found)
+		}
+		if set == nil {
+			return
+		}
+		for _, p := range set.List() {
+			if c, err := p.Canonicalize(args, testEnv()); err == nil {
+				if _, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical(); err != nil {
+					t.Fatal("a plan without canonical params", err)
+				}
+			}
+			_ = p.CheckOutput(args)
+		}
+	})
+}
+
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(manifestText), []byte(lockText))
+	f.Fuzz(func(t *testing.T, manifest, lock []byte) {
+		fsys := fstest.MapFS{ManifestFile: {Data: manifest, Mode: 0o644}, LockFile: {Data: lock, Mode: 0o644}, PolicyFileName: {Data: []byte("version: 1"), Mode: 0o644},
+			PacksDir + "/a.tool.yaml": {Data: []byte(base), Mode: 0o644}}
+		if d, found := openDomain(fsys, "dom", false); (d == nil) != (len(found) > 0) {
+			t.Fatal("neither opened nor refused", found)
+		}
+	})
+}
+
+// A thousand packs, each with schema files of its own and one shared.
+func BenchmarkLoad1000(b *testing.B) {
+	fsys := fstest.MapFS{"shared.json": {Data: []byte(`{"$defs":{"id":{"type":"string","pattern":"^art_"}}}`), Mode: 0o644}}
+	for i := range 1000 {
+		id := fmt.Sprintf("demo.count%d", i)
+		fsys[id+packSuffix] = &fstest.MapFile{Data: []byte(with(b, "demo.count", id, "outputSchema: {type: object}", fmt.Sprintf("outputSchema: {$ref: s/%d.json}", i))), Mode: 0o644}
+		fsys[fmt.Sprintf("s/%d.json", i)] = &fstest.MapFile{Data: []byte(`{"type":"object","properties":{"a":{"$ref":"../shared.json#/$defs/id"}}}`), Mode: 0o644}
+	}
+	for b.Loop() {
+		if _, _, found := loadAll(fsys, "dom", ".", plan.Types()); found != nil {
+			b.Fatal(found)
+		}
+	}
+}
+
+func BenchmarkCanonicalize(b *testing.B) {
+	p := packOf(b)
+	args := json.RawMessage(`{"data":"` + artifact + `"}`)
+	for b.Loop() {
+		if _, err := p.Canonicalize(args, testEnv()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

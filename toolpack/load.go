@@ -1,0 +1,187 @@
+package toolpack
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
+)
+
+const (
+	packSuffix = ".tool.yaml"
+	maxPacks   = 10000
+)
+
+// Set is the packs of a domain, sorted by id. It is immutable.
+type Set struct {
+	packs []*Pack
+	hash  string
+}
+
+// Load reads every *.tool.yaml below dir. Schemas may lie anywhere below dir. When any pack breaks a rule there is
+// no set, and one Validation fault reports every broken rule.
+func Load(dir string) (*Set, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, noFolder("toolpack.Load", dir, err)
+	}
+	defer root.Close()
+	set, _, found := loadAll(root.FS(), dir, ".", plan.Types())
+	if len(found) > 0 {
+		return nil, broken("toolpack.Load", dir, found)
+	}
+	return set, nil
+}
+
+func noFolder(op, dir string, err error) error {
+	kind := fault.Transport
+	if errors.Is(err, fs.ErrNotExist) {
+		kind = fault.NotFound
+	}
+	return fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).WithNext("give the folder of a domain package")
+}
+
+// broken makes the one report of a folder.
+func broken(op, dir string, found []fault.Problem) error {
+	slices.SortStableFunc(found, func(a, b fault.Problem) int { return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line) })
+	found = slices.Compact(found)
+	msg := fmt.Sprintf("%d rules are broken in %s", len(found), dir)
+	if len(found) == 1 {
+		msg = "a rule is broken in " + dir
+	}
+	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found, Next: "correct the lines named; nothing is served until then"}
+}
+
+// loadAll reads the packs below sub of a domain folder. base is how messages name that folder. all has every pack
+// whose file could be read, the broken ones too, so that a domain can say more about them; set is nil when there are problems.
+func loadAll(fsys fs.FS, base, sub string, types []string) (set *Set, all []*Pack, found []fault.Problem) {
+	l := loader{schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}}, types: types, byName: map[string]*Pack{}}
+	err := fs.WalkDir(fsys, sub, func(rel string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			l.note("PACK-FILE", rel, "folders and files that can be read", clip(err.Error()))
+			if e != nil && e.IsDir() {
+				return fs.SkipDir
+			}
+		case e.IsDir() || !strings.HasSuffix(path.Base(rel), packSuffix):
+		case len(l.set.packs) >= maxPacks:
+			l.note("PACK-COUNT", rel, fmt.Sprintf("at most %d toolpacks", maxPacks), "there are more")
+			return fs.SkipAll
+		default:
+			l.file(rel)
+		}
+		return nil
+	})
+	if err != nil {
+		l.note("PACK-FILE", sub, "a folder that can be read", clip(err.Error()))
+	}
+	if len(l.problems) > 0 {
+		return nil, l.set.packs, l.problems
+	}
+	slices.SortFunc(l.set.packs, func(a, b *Pack) int { return strings.Compare(a.ID(), b.ID()) })
+	hashes := map[string]string{}
+	for _, p := range l.set.packs {
+		hashes[p.ID()] = p.Hash()
+	}
+	if l.set.hash, err = hashOf(hashes); err != nil {
+		l.note("PACK-HASH", sub, "canonical JSON", clip(err.Error()))
+	}
+	return &l.set, l.set.packs, l.problems
+}
+
+type loader struct {
+	schemas  *schemaFiles
+	types    []string
+	set      Set
+	byName   map[string]*Pack
+	problems []fault.Problem
+}
+
+func (l *loader) note(code, rel, rule, msg string) {
+	l.problems = append(l.problems, fault.Problem{Code: code, Rule: rule, Msg: msg, File: l.schemas.name(rel)})
+}
+
+func (l *loader) file(rel string) {
+	data, msg := readFile(l.schemas.fsys, rel)
+	if msg != "" {
+		l.note("PACK-FILE", rel, fmt.Sprintf("a regular file of at most %d bytes", yamldoc.MaxBytes), msg)
+		return
+	}
+	d := &draft{Reader: &yamldoc.Reader{File: l.schemas.name(rel), Prefix: "PACK", Case: yamldoc.Camel}, rel: rel}
+	d.read(data)
+	p := &Pack{file: l.schemas.name(rel), types: l.types}
+	var more []fault.Problem
+	if d.in.doc != nil {
+		p.in, more = l.schemas.contract(d, d.in)
+		l.problems = append(l.problems, more...)
+	}
+	if d.out.doc != nil {
+		p.out, more = l.schemas.contract(d, d.out)
+		l.problems = append(l.problems, more...)
+	}
+	d.check(p.in, l.types)
+	name := toolName(d.def.ID)
+	if twin := l.byName[name]; d.def.ID != "" && twin != nil {
+		code, rule := "DUPLICATE-ID", "each id once"
+		if twin.ID() != d.def.ID {
+			code, rule = "TOOL-NAME", "each tool name once"
+		}
+		d.Add(code, "id", rule, "it is taken by "+twin.file, "")
+	} else if d.def.ID != "" {
+		l.byName[name] = p
+	}
+	p.def, p.cmd = d.def, d.cmd
+	p.line, p.imageLine = d.LineOf("id"), d.LineOf("container.image")
+	if len(d.Problems()) == 0 && p.in.schema != nil && p.out.schema != nil {
+		p.def.InputSchema, p.def.OutputSchema = p.in.raw, p.out.raw
+		var err error
+		if p.hash, err = hashOf(p.def); err != nil {
+			d.Add("HASH", "", "canonical JSON of bounded size", firstProblem(err), "")
+		}
+	}
+	l.problems = append(l.problems, d.Problems()...)
+	l.set.packs = append(l.set.packs, p)
+}
+
+func hashOf(v any) (string, error) {
+	canonical, err := plan.Marshal(v)
+	if err != nil {
+		return "", err
+	}
+	return plan.Hash(canonical), nil
+}
+
+// List gives the packs, sorted by id.
+func (s *Set) List() []*Pack { return slices.Clone(s.packs) }
+
+// Get gives the pack with the id. An absent id is a NotFound fault.
+func (s *Set) Get(id string) (*Pack, error) {
+	i, ok := slices.BinarySearchFunc(s.packs, id, func(p *Pack, id string) int { return strings.Compare(p.ID(), id) })
+	if !ok {
+		return nil, fault.New(fault.NotFound, "toolpack.Get", "tool_not_found", `there is no tool "`+clip(id)+`"`).WithNext("slurmgate tool list")
+	}
+	return s.packs[i], nil
+}
+
+// Hash covers the ids and pack hashes of the whole set.
+func (s *Set) Hash() string { return s.hash }
+
+// CheckOutput checks the output of a finished run against the schema of its tool. A tool without a pack, such as a
+// plan submitted as it is, has none: nil.
+func (s *Set) CheckOutput(toolID string, output json.RawMessage) error {
+	p, err := s.Get(toolID)
+	if err != nil {
+		return nil
+	}
+	return p.CheckOutput(output)
+}

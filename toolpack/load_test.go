@@ -1,0 +1,426 @@
+package toolpack
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// base is a correct toolpack; the tests break one thing each.
+const base = `id: demo.count
+version: 1.2.3
+abiVersion: v1
+contractVersion: v1
+planKind: slurm
+description: Counts.
+deterministic: true
+timeoutMs: 60000
+limits: {maxInputBytes: 1000, maxOutputBytes: 2000}
+inputSchema:
+  type: object
+  required: [data]
+  properties:
+    data: {type: string}
+    mode: {type: string, enum: [a, -b], default: a}
+    n: {type: integer, default: 3}
+    text: {type: string, default: x}
+    flag: {type: boolean}
+    free: {type: string}
+outputSchema: {type: object}
+inputs: [{role: data, param: data, types: [TEXT], destRelpath: in/data}]
+declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]
+container: {image: counter}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
+execution:
+  kind: cli
+  cmd: [count, "--mode={{ params.mode }}", -n, "{{params.n}}", /work/in/data]
+  stdout: out/count.json
+`
+
+func loadText(files map[string]string) (*Set, []fault.Problem) {
+	fsys := fstest.MapFS{}
+	for name, text := range files {
+		fsys[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+	}
+	set, _, found := loadAll(fsys, "dom", ".", plan.Types())
+	return set, found
+}
+
+// with replaces parts of base; each must be there.
+func with(t testing.TB, pairs ...string) string {
+	t.Helper()
+	s := base
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(s, pairs[i]) {
+			t.Fatalf("base has no %q", pairs[i])
+		}
+		s = strings.Replace(s, pairs[i], pairs[i+1], 1)
+	}
+	return s
+}
+
+func TestBaseLoads(t *testing.T) {
+	if _, found := loadText(map[string]string{"a.tool.yaml": base}); found != nil {
+		t.Fatal(found)
+	}
+}
+
+// Each rule of the loader and of the ABI: the exact code, field and line. proves ABI-02 ABI-03 ABI-04 ABI-05 ABI-10 ABI-12 ABI-14
+// ABI-16 ABI-20 LOAD-02 LOAD-03 LOAD-04 LOAD-05 LOAD-07 LOAD-08 LOAD-09 LOAD-11
+func TestRules(t *testing.T) {
+	const (
+		exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
+		in   = "inputs: [{role: data, param: data, types: [TEXT], destRelpath: in/data}]"
+		out  = "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]"
+	)
+	cmd := func(c string) []string { return []string{exec, "execution: {kind: cli, cmd: " + c + "}\n"} }
+	for _, c := range []struct {
+		name  string
+		edit  []string
+		code  string
+		field string
+		line  int
+	}{
+		// YAML
+		{"malformed", []string{"id: demo.count", "id: [demo"}, "PACK-YAML", "", 1},
+		{"duplicate key", []string{"version: 1.2.3\n", "version: 1.2.3\nversion: 1.2.4\n"}, "PACK-DUPLICATE-KEY", "version", 3},
+		{"anchor", []string{"description: Counts.", "description: &a Counts."}, "PACK-ANCHOR", "description", 6},
+		{"tag", []string{"description: Counts.", "description: !!str Counts."}, "PACK-TAG", "description", 6},
+		{"merge key", []string{"description: Counts.", "<<: {description: x}"}, "PACK-MERGE-KEY", "", 6},
+		{"two documents", []string{exec, exec + "---\nid: x.y\n"}, "PACK-DOCUMENTS", "", 29},
+		{"implicit number", []string{"description: Counts.", "description: 12"}, "PACK-TYPE", "description", 6},
+		{"implicit bool", []string{"deterministic: true", "deterministic: True"}, "PACK-TYPE", "deterministic", 7},
+		{"yes is no bool", []string{"deterministic: true", "deterministic: yes"}, "PACK-TYPE", "deterministic", 7},
+		{"octal", []string{"timeoutMs: 60000", "timeoutMs: 060000"}, "PACK-TYPE", "timeoutMs", 8},
+		{"depth", []string{"{type: object}", "{const: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "}"}, "PACK-DEPTH", "outputSchema.const" + strings.Repeat("[0]", 46), 20},
+		// LOAD-02, LOAD-03
+		{"no id", []string{"id: demo.count\n", ""}, "PACK-REQUIRED", "id", 1},
+		{"no version", []string{"version: 1.2.3\n", ""}, "PACK-REQUIRED", "version", 1},
+		{"no deterministic", []string{"deterministic: true\n", ""}, "PACK-REQUIRED", "deterministic", 1},
+		{"no timeoutMs", []string{"timeoutMs: 60000\n", ""}, "PACK-REQUIRED", "timeoutMs", 1},
+		{"no maxInputBytes", []string{"maxInputBytes: 1000, ", ""}, "PACK-REQUIRED", "limits.maxInputBytes", 9},
+		{"no maxOutputBytes", []string{", maxOutputBytes: 2000", ""}, "PACK-REQUIRED", "limits.maxOutputBytes", 9},
+		{"no outputSchema", []string{"outputSchema: {type: object}\n", ""}, "PACK-REQUIRED", "outputSchema", 1},
+		{"no execution", []string{exec, ""}, "PACK-REQUIRED", "execution", 1},
+		{"snake case", []string{"timeoutMs", "timeout_ms"}, "PACK-SNAKE-CASE", "timeout_ms", 8},
+		{"nested snake case", []string{"maxInputBytes", "max_input_bytes"}, "PACK-SNAKE-CASE", "limits.max_input_bytes", 9},
+		{"unknown field", []string{"description: Counts.", "colour: red"}, "PACK-UNKNOWN-FIELD", "colour", 6},
+		// LOAD-04
+		{"id of one part", []string{"demo.count", "demo"}, "PACK-ID", "id", 1},
+		{"id in capitals", []string{"demo.count", "Demo.count"}, "PACK-ID", "id", 1},
+		{"id with underscore", []string{"demo.count", "demo.co_unt"}, "PACK-ID", "id", 1},
+		{"id too long", []string{"demo.count", "demo." + strings.Repeat("a", 130)}, "PACK-ID", "id", 1},
+		{"version suffix", []string{"1.2.3", "1.2.3-rc1"}, "PACK-VERSION", "version", 2},
+		{"version of two", []string{"1.2.3", `"1.2"`}, "PACK-VERSION", "version", 2},
+		{"zero timeout", []string{"60000", "0"}, "PACK-RANGE", "timeoutMs", 8},
+		{"zero limit", []string{"maxInputBytes: 1000", "maxInputBytes: 0"}, "PACK-RANGE", "limits.maxInputBytes", 9},
+		{"fraction", []string{"maxInputBytes: 1000", "maxInputBytes: 1.5"}, "PACK-TYPE", "limits.maxInputBytes", 9},
+		{"timeout below the job's limit", []string{"60000", "59999"}, "PACK-TIMEOUT", "timeoutMs", 8},
+		// ABI-02, ABI-03, ABI-04
+		{"abi v2", []string{"abiVersion: v1", "abiVersion: v2"}, "PACK-ABI-VERSION", "abiVersion", 3},
+		{"no abi", []string{"abiVersion: v1\n", ""}, "PACK-REQUIRED", "abiVersion", 1},
+		{"contract version", []string{"contractVersion: v1", `contractVersion: "1"`}, "PACK-CONTRACT-VERSION", "contractVersion", 4},
+		{"plan kind", []string{"planKind: slurm", "planKind: k8s"}, "PACK-PLAN-KIND", "planKind", 5},
+		{"tool name differs", []string{"version: 1.2.3", "toolName: other\nversion: 1.2.3"}, "PACK-TOOL-NAME", "toolName", 2},
+		{"tool name form", []string{"version: 1.2.3", "toolName: Demo\nversion: 1.2.3"}, "PACK-TOOL-NAME", "toolName", 2},
+		// ABI-05, ABI-10, ABI-12, ABI-14, ABI-16
+		{"no outputs", []string{out, "declaredOutputs: []"}, "PACK-OUTPUTS", "declaredOutputs", 22},
+		{"output without srcRelpath", []string{", srcRelpath: out/count.json", ""}, "PACK-REQUIRED", "declaredOutputs[0].srcRelpath", 22},
+		{"output role", []string{"role: count", `role: " count"`}, "PACK-ROLE", "declaredOutputs[0].role", 22},
+		{"reserved role", []string{"role: count", "role: log"}, "PACK-ROLE-RESERVED", "declaredOutputs[0].role", 22},
+		{"reserved role stdout", []string{"role: count", "role: stdout"}, "PACK-ROLE-RESERVED", "declaredOutputs[0].role", 22},
+		{"output type", []string{"type: JSON", "type: SOUP"}, "PACK-TYPE", "declaredOutputs[0].type", 22},
+		{"output label", []string{"label: the count", `label: "the  count"`}, "PACK-LABEL", "declaredOutputs[0].label", 22},
+		{"output path", []string{"srcRelpath: out/count.json", "srcRelpath: out/../x"}, "PACK-SRC-PATH", "declaredOutputs[0].srcRelpath", 22},
+		{"input role", []string{"role: data", `role: "a  b"`}, "PACK-ROLE", "inputs[0].role", 21},
+		{"input path", []string{"in/data}", "/etc/passwd}"}, "PACK-DEST-PATH", "inputs[0].destRelpath", 21},
+		{"input path twice", []string{in, "inputs:\n  - {role: data, param: data, types: [TEXT], destRelpath: in/data}\n  - {role: b, param: free, types: [TEXT], destRelpath: in/data}", "[data]", "[data, free]"}, "PACK-DEST-DUPLICATE", "inputs[1].destRelpath", 23},
+		{"input role twice", []string{in, "inputs:\n  - {role: data, param: data, types: [TEXT], destRelpath: in/data}\n  - {role: data, param: free, types: [TEXT], destRelpath: in/b}", "[data]", "[data, free]"}, "PACK-ROLE-DUPLICATE", "inputs[1].role", 23},
+		{"input type", []string{"types: [TEXT]", "types: [SOUP]"}, "PACK-TYPE", "inputs[0].types[0]", 21},
+		{"input without types", []string{"types: [TEXT]", "types: []"}, "PACK-TYPE", "inputs[0].types", 21},
+		{"input param unknown", []string{"param: data", "param: date"}, "PACK-INPUT-PARAM", "inputs[0].param", 21},
+		{"input param no string", []string{"data: {type: string}", "data: {type: integer}"}, "PACK-INPUT-PARAM", "inputs[0].param", 21},
+		{"input param optional", []string{"  required: [data]\n", ""}, "PACK-INPUT-PARAM", "inputs[0].param", 20},
+		{"stdout is no output", []string{"stdout: out/count.json", "stdout: out/other"}, "PACK-STDOUT", "execution.stdout", 28},
+		// container, resources, placement
+		{"no container", []string{"container: {image: counter}\n", ""}, "PACK-REQUIRED", "container", 1},
+		{"image by URL", []string{"image: counter", `image: "docker://x"`}, "PACK-IMAGE", "container.image", 23},
+		{"image by tag", []string{"image: counter", `image: "counter:1"`}, "PACK-IMAGE", "container.image", 23},
+		{"no cpus", []string{"cpus: 1, ", ""}, "PACK-REQUIRED", "resources.cpus", 24},
+		{"zero cpus", []string{"cpus: 1", "cpus: 0"}, "PACK-CPUS", "resources.cpus", 24},
+		{"memory", []string{"memMb: 100", "memMb: 99999999"}, "PACK-MEM", "resources.memMb", 24},
+		{"time limit", []string{"timeLimitSeconds: 60", "timeLimitSeconds: -1"}, "PACK-TIME-LIMIT", "resources.timeLimitSeconds", 24},
+		{"gpu type alone", []string{"cpus: 1", "cpus: 1, gpuType: a100"}, "PACK-GPU-TYPE", "resources.gpuType", 24},
+		{"partition", []string{"container:", "placement: {partition: \"a b\"}\ncontainer:"}, "PACK-PARTITION", "placement.partition", 23},
+		{"constraint", []string{"container:", "placement: {constraint: \"--x\"}\ncontainer:"}, "PACK-CONSTRAINT", "placement.constraint", 23},
+		// LOAD-05
+		{"execution kind", []string{"kind: cli", "kind: ruby"}, "PACK-EXECUTION-KIND", "execution.kind", 26},
+		{"no cmd", cmd("[]"), "PACK-EXECUTION", "execution.cmd", 25},
+		{"cmd is text", cmd("count all"), "PACK-TYPE", "execution.cmd", 25},
+		{"cmd has a number", cmd("[count, 5]"), "PACK-TYPE", "execution.cmd[1]", 25},
+		{"field of another kind", []string{"  kind: cli", "  url: http://x\n  kind: cli"}, "PACK-EXECUTION", "execution.url", 26},
+		{"python module", []string{exec, "execution: {kind: python, module: \"os system\"}\n"}, "PACK-EXECUTION", "execution.module", 25},
+		{"python both", []string{exec, "execution: {kind: python, module: \"a.b:c\", script: s.py}\n"}, "PACK-EXECUTION", "execution.script", 25},
+		{"python neither", []string{exec, "execution: {kind: python}\n"}, "PACK-EXECUTION", "execution", 25},
+		{"python script outside", []string{exec, "execution: {kind: python, script: ../s.py}\n"}, "PACK-EXECUTION", "execution.script", 25},
+		{"node neither", []string{exec, "execution: {kind: node}\n"}, "PACK-EXECUTION", "execution", 25},
+		{"php neither", []string{exec, "execution: {kind: php}\n"}, "PACK-EXECUTION", "execution", 25},
+		{"http without url", []string{exec, "execution: {kind: http}\n"}, "PACK-REQUIRED", "execution.url", 25},
+		{"http url", []string{exec, "execution: {kind: http, url: \"file:///etc/passwd\"}\n"}, "PACK-EXECUTION", "execution.url", 25},
+		{"http header", []string{exec, "execution: {kind: http, url: \"http://h/x\", headers: {A: 1}}\n"}, "PACK-TYPE", "execution.headers.A", 25},
+		{"http header name", []string{exec, "execution: {kind: http, url: \"http://h/x\", headers: {\"a b\": x}}\n"}, "PACK-EXECUTION", "execution.headers.a b", 25},
+		// ABI-20
+		{"shell", cmd("[sh, -c, ls]"), "PACK-PROGRAM", "execution.cmd[0]", 25},
+		{"shell by path", cmd("[/usr/bin/bash, -c, ls]"), "PACK-PROGRAM", "execution.cmd[0]", 25},
+		{"launcher", cmd("[env, count]"), "PACK-PROGRAM", "execution.cmd[0]", 25},
+		{"program from the inputs", cmd("[/work/in/data]"), "PACK-PROGRAM", "execution.cmd[0]", 25},
+		{"program by relative path", cmd("[in/data]"), "PACK-PROGRAM", "execution.cmd[0]", 25},
+		{"program is a placeholder", cmd(`["{{ params.mode }}"]`), "PACK-PROGRAM", "execution.cmd[0]", 25},
+		{"free text into an interpreter", cmd(`[python3, -c, "{{ params.text }}"]`), "PACK-TEMPLATE", "execution.cmd[2]", 25},
+		{"free text into awk", cmd(`[awk, "{{ params.text }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		// templates
+		{"template expression", cmd(`[count, "{{ params.n + 1 }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"template statement", cmd(`[count, "{% if x %}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"template comment", cmd(`[count, "a{# x #}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"template not closed", cmd(`[count, "{{ params.n"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"template of nothing", cmd(`[count, "{{ params.zzz }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"template of an artifact", cmd(`[count, "{{ params.data }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"template of a boolean", cmd(`[count, "{{ params.flag }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"template of an optional", cmd(`[count, "{{ params.free }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"template in a path", []string{"destRelpath: in/data", `destRelpath: "in/{{ params.n }}"`}, "PACK-TEMPLATE", "inputs[0].destRelpath", 21},
+		// LOAD-07, LOAD-08, LOAD-09
+		{"caps key", []string{"container:", "caps: {gpu: true}\ncontainer:"}, "PACK-UNKNOWN-FIELD", "caps.gpu", 23},
+		{"caps network", []string{"container:", "caps: {network: [ftp]}\ncontainer:"}, "PACK-CAPS", "caps.network[0]", 23},
+		{"caps path", []string{"container:", "caps: {filesystem: {read: [/etc]}}\ncontainer:"}, "PACK-CAPS", "caps.filesystem.read[0]", 23},
+		{"caps path out", []string{"container:", "caps: {filesystem: {write: [out/../../x]}}\ncontainer:"}, "PACK-CAPS", "caps.filesystem.write[0]", 23},
+		{"caps filesystem key", []string{"container:", "caps: {filesystem: {exec: [in]}}\ncontainer:"}, "PACK-UNKNOWN-FIELD", "caps.filesystem.exec", 23},
+		{"caps subprocess", []string{"container:", "caps: {subprocess: maybe}\ncontainer:"}, "PACK-TYPE", "caps.subprocess", 23},
+		{"env name", []string{"container:", "env: {set: {path: x}}\ncontainer:"}, "PACK-ENV", "env.set.path", 23},
+		{"env passthrough name", []string{"container:", "env: {passthrough: [1A]}\ncontainer:"}, "PACK-ENV", "env.passthrough[0]", 23},
+		{"env of the loader", []string{"container:", "env: {set: {LD_PRELOAD: x}}\ncontainer:"}, "PACK-ENV", "env.set.LD_PRELOAD", 23},
+		{"env value", []string{"container:", "env: {set: {A: 1}}\ncontainer:"}, "PACK-TYPE", "env.set.A", 23},
+		{"template engine", []string{"container:", "templating: {engine: erb}\ncontainer:"}, "PACK-TEMPLATING", "templating.engine", 23},
+		{"template context", []string{"container:", "templating: {engine: jinja2, context: {a: .nan}}\ncontainer:"}, "PACK-TYPE", "templating.context.a", 23},
+		{"template context date", []string{"container:", "templating: {engine: jinja2, context: {a: 2026-01-01}}\ncontainer:"}, "PACK-TYPE", "templating.context.a", 23},
+		// schemas
+		{"schema against its metaschema", []string{"data: {type: string}", "data: {type: strong}"}, "PACK-SCHEMA", "inputSchema.properties.data.type", 14},
+		{"input schema is no object", []string{"  type: object\n  required", "  required"}, "PACK-SCHEMA", "inputSchema", 10},
+		{"schema draft", []string{"  type: object\n  required", "  type: object\n  $schema: http://json-schema.org/draft-07/schema#\n  required"}, "PACK-SCHEMA-DRAFT", "inputSchema.$schema", 12},
+		{"schema id", []string{"{type: object}", "{type: object, $id: \"http://h/x\"}"}, "PACK-SCHEMA-ID", "outputSchema.$id", 20},
+		{"schema regexp", []string{"data: {type: string}", `data: {type: string, pattern: "(?=x)"}`}, "PACK-SCHEMA", "inputSchema.properties.data.pattern", 14},
+		{"default against its schema", []string{"default: 3", "default: x"}, "PACK-SCHEMA", "inputSchema", 10},
+		{"ref over the network", []string{"{type: object}", "{$ref: \"https://json-schema.org/draft/2020-12/schema\"}"}, "PACK-REF", "outputSchema.$ref", 20},
+		{"ref outside", []string{"{type: object}", "{$ref: ../../etc/x.json}"}, "PACK-REF", "outputSchema.$ref", 20},
+		{"ref absolute", []string{"{type: object}", "{$ref: /etc/x.json}"}, "PACK-REF", "outputSchema.$ref", 20},
+		{"ref to nothing", []string{"{type: object}", "{$ref: x.json}"}, "PACK-REF", "outputSchema.$ref", 20},
+		{"ref to no place", []string{"{type: object}", "{$ref: \"#/$defs/a\"}"}, "PACK-REF", "outputSchema.$ref", 20},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set, found := loadText(map[string]string{"a.tool.yaml": with(t, c.edit...)})
+			if set != nil || len(found) == 0 {
+				t.Fatal("it was accepted")
+			}
+			got := fmt.Sprintf("%s %s %s:%d", found[0].Code, found[0].Field, found[0].File, found[0].Line)
+			want := fmt.Sprintf("%s %s dom/a.tool.yaml:%d", c.code, c.field, c.line)
+			if got != want || len(found) > 1 {
+				t.Errorf("got  %s\nwant %s\nall: %v", got, want, found)
+			}
+			if found[0].Rule == "" || found[0].Msg == "" {
+				t.Errorf("without a rule or a message: %+v", found[0])
+			}
+		})
+	}
+}
+
+// What looks unusual and is right. proves LOAD-05 LOAD-07 LOAD-08 LOAD-09 ABI-04
+func TestAccepted(t *testing.T) {
+	const exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
+	for name, edit := range map[string][]string{
+		"python module":  {exec, "execution: {kind: python, module: \"pkg.mod:main\"}\n"},
+		"python script":  {exec, "execution: {kind: python, script: tools/run.py}\n"},
+		"node script":    {exec, "execution: {kind: node, script: run.js}\n"},
+		"node module":    {exec, "execution: {kind: node, module: thing}\n"},
+		"node node":      {exec, "execution: {kind: node, node: run.js}\n"},
+		"php":            {exec, "execution: {kind: php, php: run.php}\n"},
+		"http":           {exec, "execution: {kind: http, url: \"https://h:1/x\", method: PUT, headers: {X-A: b}}\n", "container: {image: counter}\n", ""},
+		"docker":         {"planKind: slurm", "planKind: docker", "destRelpath: in/data", "destName: data", ", srcRelpath: out/count.json", "", "  stdout: out/count.json\n", ""},
+		"hybrid":         {"planKind: slurm", "planKind: hybrid"},
+		"caps":           {"container:", "caps: {network: [http, https], filesystem: {read: [in, /work/in, ./x], write: [/work/out]}, subprocess: false}\ncontainer:"},
+		"env":            {"container:", "env: {passthrough: [LANG], set: {A_1: \"1\"}}\ncontainer:"},
+		"templating":     {"container:", "templating: {engine: jinja2, context: {a: [1, {b: null}]}}\ncontainer:"},
+		"tool name":      {"version: 1.2.3", "toolName: demo_count\nversion: 1.2.3"},
+		"static awk":     {exec, "execution: {kind: cli, cmd: [awk, \"{n++} END {print n}\", /work/in/data]}\n"},
+		"listed to awk":  {exec, "execution: {kind: cli, cmd: [awk, -v, \"m={{ params.mode }}\", \"{print m}\"]}\n"},
+		"braces":         {exec, "execution: {kind: cli, cmd: [count, \"{a} }} {\"]}\n"},
+		"params by $ref": {"n: {type: integer, default: 3}", "n: {$ref: \"#/$defs/n\", default: 3}", "  properties:", "  $defs: {n: {type: integer}}\n  properties:"},
+	} {
+		if _, found := loadText(map[string]string{"a.tool.yaml": with(t, edit...)}); found != nil {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
+// Every broken rule of every file stands in one report, in order of file and line. proves LOAD-11 ABI-01
+func TestAllProblemsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "b.tool.yaml", with(t, "version: 1.2.3", "version: one", "memMb: 100", "mem_mb: 100"))
+	write(t, dir, "sub/a.tool.yaml", "id: x\n")
+	write(t, dir, "a.tool.yaml", "\tno yaml")
+	_, err := Load(dir)
+	if !fault.Is(err, fault.Validation) {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range fault.ProblemsOf(err) {
+		rel, _ := filepath.Rel(dir, p.File)
+		got = append(got, fmt.Sprintf("%s:%d %s %s", rel, p.Line, p.Code, p.Field))
+	}
+	want := []string{"a.tool.yaml:1 PACK-YAML ", "b.tool.yaml:2 PACK-VERSION version", "b.tool.yaml:24 PACK-SNAKE-CASE resources.mem_mb", "sub/a.tool.yaml:1 PACK-ID id"}
+	for _, f := range []string{"version", "abiVersion", "contractVersion", "planKind", "deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema", "declaredOutputs", "execution", "container", "resources"} {
+		want = append(want, "sub/a.tool.yaml:1 PACK-REQUIRED "+f)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for _, p := range fault.ProblemsOf(err) {
+		if p.Code == "PACK-SNAKE-CASE" && p.Hint != "write memMb" {
+			t.Errorf("hint %q", p.Hint)
+		}
+	}
+}
+
+// proves LOAD-01 LOAD-06
+func TestWalk(t *testing.T) {
+	named := func(id string) string { return with(t, "demo.count", id) }
+	set, found := loadText(map[string]string{"z.tool.yaml": named("a.b"), "a/b/c.tool.yaml": named("c.d"), "m.tool.yaml": named("b.c.d"), "notes.yaml": "not: [a pack", "x.tool.yaml.bak": "{"})
+	if found != nil {
+		t.Fatal(found)
+	}
+	var ids []string
+	for _, p := range set.List() {
+		ids = append(ids, p.ID())
+	}
+	if d := cmp.Diff([]string{"a.b", "b.c.d", "c.d"}, ids); d != "" {
+		t.Error(d)
+	}
+	if p, err := set.Get("b.c.d"); err != nil || p.ToolName() != "b_c_d" {
+		t.Error(p, err)
+	}
+	if _, err := set.Get("nobody.here"); !fault.Is(err, fault.NotFound) || fault.CodeOf(err) != "tool_not_found" {
+		t.Error(err)
+	}
+	_, found = loadText(map[string]string{"a.tool.yaml": base, "b.tool.yaml": base})
+	if len(found) != 1 || found[0].Code != "PACK-DUPLICATE-ID" || found[0].File != "dom/b.tool.yaml" || !strings.Contains(found[0].Msg, "dom/a.tool.yaml") {
+		t.Error(found)
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "absent")); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+}
+
+// A symlink, a pipe and a huge file are refused, not followed, waited for or read.
+func TestOddFiles(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	write(t, outside, "real.tool.yaml", base)
+	if err := os.Symlink(filepath.Join(outside, "real.tool.yaml"), filepath.Join(dir, "link.tool.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "folder")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.tool.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "vast.tool.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(100 << 20); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Load(dir)
+	var got []string
+	for _, p := range fault.ProblemsOf(err) {
+		got = append(got, filepath.Base(p.File)+" "+p.Code)
+	}
+	if d := cmp.Diff([]string{"link.tool.yaml PACK-FILE", "pipe.tool.yaml PACK-FILE", "vast.tool.yaml PACK-FILE"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// The hash covers meaning, not layout; it sees every schema file. proves LOAD-12
+func TestHash(t *testing.T) {
+	hash := func(files map[string]string) string {
+		t.Helper()
+		set, found := loadText(files)
+		if found != nil {
+			t.Fatal(found)
+		}
+		return set.List()[0].Hash()
+	}
+	const ref = "outputSchema: {$ref: s/o.json}"
+	linked := with(t, "outputSchema: {type: object}", ref)
+	first := hash(map[string]string{"a.tool.yaml": base})
+	for range 20 {
+		if hash(map[string]string{"a.tool.yaml": base}) != first {
+			t.Fatal("the hash varies")
+		}
+	}
+	same := "# a comment\n" + with(t, "limits: {maxInputBytes: 1000, maxOutputBytes: 2000}", "limits:\n  maxOutputBytes: 2000\n  maxInputBytes: 1000", "deterministic: true\n", "", "execution:", "deterministic: true\nexecution:")
+	if hash(map[string]string{"other/name.tool.yaml": same}) != first {
+		t.Error("layout changes the hash")
+	}
+	if hash(map[string]string{"a.tool.yaml": linked, "s/o.json": `{ "type":"object" }`}) != first {
+		t.Error("a schema in a file of its own changes the hash")
+	}
+	for name, text := range map[string]string{"version": with(t, "1.2.3", "1.2.4"), "cmd": with(t, "-n", "-m"), "limit": with(t, "2000", "2001")} {
+		if hash(map[string]string{"a.tool.yaml": text}) == first {
+			t.Errorf("%s does not change the hash", name)
+		}
+	}
+	if hash(map[string]string{"a.tool.yaml": linked, "s/o.json": `{"type":"object","minProperties":1}`}) == first {
+		t.Error("the schema file does not change the hash")
+	}
+	a, _ := loadText(map[string]string{"a.tool.yaml": base})
+	b, _ := loadText(map[string]string{"a.tool.yaml": base, "b.tool.yaml": with(t, "demo.count", "demo.other")})
+	if a.Hash() == b.Hash() {
+		t.Error("the set's hash does not see its packs")
+	}
+}
+
+// What an accessor gives away cannot change the pack. proves LOAD-12
+func TestImmutable(t *testing.T) {
+	set, _ := loadText(map[string]string{"a.tool.yaml": base})
+	p := set.List()[0]
+	before := string(p.InputSchema())
+	p.InputSchema()[0] = 'x'
+	p.Inputs()[0].Types[0] = "BAM"
+	set.List()[0] = nil
+	if string(p.InputSchema()) != before || p.Inputs()[0].Types[0] != "TEXT" || set.List()[0] != p {
+		t.Error("the pack changed")
+	}
+}
+
+func write(t testing.TB, dir, name, text string) {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

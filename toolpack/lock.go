@@ -1,0 +1,113 @@
+package toolpack
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/policy/yamldoc"
+)
+
+// LockFile is the name of the image lock in a domain's folder.
+const LockFile = "images.lock.yaml"
+
+// LockedImage is one entry of images.lock.yaml.
+type LockedImage struct {
+	Name      string    // as toolpacks write it
+	Digest    string    // sha256:<64 hex> of the SIF file
+	Arch      string    // as SIF has it, e.g. amd64
+	SizeBytes int64     //
+	Source    string    // where the file came from, for people
+	AddedAt   time.Time // UTC
+}
+
+// Lock is images.lock.yaml. It is immutable.
+//
+//	version: 1
+//	images:
+//	  - name: samtools
+//	    digest: sha256:<64 hex>
+//	    arch: amd64
+//	    size_bytes: 12345678
+//	    source: samtools.sif
+//	    added_at: "2026-01-31T12:00:00Z"
+type Lock struct{ images []LockedImage }
+
+var (
+	digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	archForm   = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
+)
+
+// ParseLock reads an image lock. file names it in messages. Every broken rule is reported, in one Validation fault.
+func ParseLock(file string, data []byte) (Lock, error) {
+	l, found := parseLock(file, data)
+	if len(found) > 0 {
+		return Lock{}, broken("toolpack.ParseLock", file, found)
+	}
+	return l, nil
+}
+
+func parseLock(file string, data []byte) (Lock, []fault.Problem) {
+	r := &yamldoc.Reader{File: file, Prefix: "LOCK"}
+	o := r.Parse(data).Object("version", "images")
+	o.Need("version").Int(1, 1)
+	var l Lock
+	seen := map[string]bool{}
+	for _, v := range o.Need("images").List() {
+		e := v.Object("name", "digest", "arch", "size_bytes", "source", "added_at")
+		img := LockedImage{
+			Name:      e.Need("name").Match(imageName, "NAME", "lower-case letters, digits, . _ -"),
+			Digest:    e.Need("digest").Match(digestForm, "DIGEST", "sha256:<64 hex digits>"),
+			Arch:      e.Need("arch").Match(archForm, "ARCH", "an architecture, e.g. amd64"),
+			SizeBytes: e.Need("size_bytes").Int(1, maxSafe),
+			Source:    prose(e.Opt("source"), 4096),
+		}
+		if at := e.Need("added_at"); at.Exists() {
+			t, err := time.Parse(time.RFC3339Nano, at.Time())
+			if err != nil {
+				at.Fail("TIME", "a time such as 2026-01-31T12:00:00Z", "it is none", "")
+			}
+			img.AddedAt = t.UTC()
+		}
+		if seen[img.Name] && img.Name != "" {
+			e.Opt("name").Fail("DUPLICATE-NAME", "each name once", `"`+clip(img.Name)+`" again`, "")
+		}
+		seen[img.Name] = true
+		l.images = append(l.images, img)
+	}
+	slices.SortFunc(l.images, func(a, b LockedImage) int { return cmp.Compare(a.Name, b.Name) })
+	return l, r.Problems()
+}
+
+// List gives the entries, sorted by name.
+func (l Lock) List() []LockedImage { return slices.Clone(l.images) }
+
+// Lookup gives the entry of a name.
+func (l Lock) Lookup(name string) (LockedImage, bool) {
+	i, ok := slices.BinarySearchFunc(l.images, name, func(img LockedImage, name string) int { return strings.Compare(img.Name, name) })
+	if !ok {
+		return LockedImage{}, false
+	}
+	return l.images[i], true
+}
+
+// Digest gives the digest a name is pinned to.
+func (l Lock) Digest(name string) (string, bool) {
+	img, ok := l.Lookup(name)
+	return img.Digest, ok
+}
+
+// NameOf gives the name of an image by its digest (with or without sha256:), empty when the lock does not have it.
+// Of several names the first in order is given.
+func (l Lock) NameOf(digest string) string {
+	digest = "sha256:" + digest[strings.LastIndexByte(digest, ':')+1:]
+	for _, img := range l.images {
+		if img.Digest == digest {
+			return img.Name
+		}
+	}
+	return ""
+}

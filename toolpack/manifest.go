@@ -1,0 +1,174 @@
+package toolpack
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
+)
+
+// ManifestFile is the name of the manifest in a domain's folder.
+const ManifestFile = "manifest.yaml"
+
+// The kinds of tools a manifest declares.
+const (
+	JobWorker     = "job_worker"     // one container per request: a Slurm job
+	ServiceWorker = "service_worker" // long-running, behind an HTTP endpoint
+	Hybrid        = "hybrid"
+)
+
+// Manifest is manifest.yaml.
+//
+//	domain_id: genomics
+//	version: 1.0.0
+//	description: ...                       (optional)
+//	artifact_types: [FASTA]                (optional, beside those every gateway knows)
+//	tools:
+//	  - tool_id: samtools.flagstat
+//	    kind: job_worker
+//	    timeout_sec: 900                   (optional; the pack's timeoutMs)
+//	    transport: {type: http, base_url: "http://127.0.0.1:9000", endpoint: /run}   (service_worker and hybrid only)
+//	    egress_allowlist: ["api.example.org:443"]                                    (optional; metadata)
+type Manifest struct {
+	DomainID      string
+	Version       string
+	Description   string
+	ArtifactTypes []string
+	Tools         []ManifestTool
+}
+
+// ManifestTool is one tool the domain serves.
+type ManifestTool struct {
+	ToolID          string
+	Kind            string
+	TimeoutSec      int64 // 0 when the manifest gives none
+	Transport       *Transport
+	EgressAllowlist []string // host:port
+
+	path string // in the document
+}
+
+// Transport is where a service worker listens.
+type Transport struct {
+	Type     string // "http"
+	BaseURL  string
+	Endpoint string // a path, e.g. /run
+}
+
+var (
+	domainID = regexp.MustCompile(`^[a-z][a-z0-9]*([._-][a-z0-9]+)*$`)
+	hostPort = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:]+\]):([0-9]{1,5})$`)
+	endpoint = regexp.MustCompile(`^/[A-Za-z0-9._~/-]{0,254}$`)
+)
+
+func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
+	o := r.Parse(data).Object("domain_id", "version", "description", "artifact_types", "tools")
+	m := Manifest{
+		DomainID:    o.Need("domain_id").Match(domainID, "DOMAIN-ID", "lower-case letters and digits, parts joined by . _ or -"),
+		Version:     o.Need("version").Match(semver, "VERSION", "MAJOR.MINOR.PATCH without suffix"),
+		Description: prose(o.Opt("description"), 4096),
+		ArtifactTypes: o.Opt("artifact_types").Words("TYPE", "a new type: an upper-case letter, then upper-case letters, digits, _, at most 32", func(s string) bool {
+			return plan.IsTypeName(s) && !slices.Contains(plan.Types(), s)
+		}),
+	}
+	if len(m.DomainID) > 64 {
+		o.Opt("domain_id").Fail("DOMAIN-ID", "at most 64 characters", "it is longer", "")
+	}
+	seen := map[string]bool{}
+	for _, v := range o.Need("tools").List() {
+		e := v.Object("tool_id", "kind", "timeout_sec", "transport", "egress_allowlist")
+		t := ManifestTool{path: v.Path(),
+			ToolID:          e.Need("tool_id").Match(packID, "TOOL-ID", "the id of a toolpack"),
+			Kind:            e.Need("kind").OneOf("KIND", JobWorker, ServiceWorker, Hybrid),
+			TimeoutSec:      e.Opt("timeout_sec").Int(1, 30*24*3600),
+			EgressAllowlist: e.Opt("egress_allowlist").Words("EGRESS", "host:port", isHostPort),
+		}
+		if seen[t.ToolID] && t.ToolID != "" {
+			e.Opt("tool_id").Fail("DUPLICATE-TOOL", "each tool once", `"`+clip(t.ToolID)+`" again`, "")
+		}
+		seen[t.ToolID] = true
+		t.Transport = readTransport(e, t.Kind)
+		m.Tools = append(m.Tools, t)
+	}
+	return m
+}
+
+func readTransport(e yamldoc.Object, kind string) *Transport {
+	v := e.Opt("transport")
+	switch {
+	case kind == ServiceWorker && !v.Exists():
+		e.Fail("TRANSPORT", "a service_worker has a transport", "it is missing", "")
+		return nil
+	case kind == JobWorker && v.Exists():
+		v.Fail("TRANSPORT", "a job_worker has none: it runs as a Slurm job", "it has one", "remove it")
+		return nil
+	case !v.Exists():
+		return nil
+	}
+	o := v.Object("type", "base_url", "endpoint")
+	t := &Transport{Type: o.Need("type").OneOf("TRANSPORT", "http"), BaseURL: o.Need("base_url").Text(), Endpoint: "/run"}
+	if u, err := url.Parse(t.BaseURL); t.BaseURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		o.Opt("base_url").Fail("TRANSPORT", "an http or https URL without user, query or fragment", `got "`+clip(t.BaseURL)+`"`, "")
+	}
+	if p := o.Opt("endpoint"); p.Exists() {
+		t.Endpoint = p.Match(endpoint, "TRANSPORT", "a path such as /run")
+	}
+	return t
+}
+
+func isHostPort(s string) bool {
+	m := hostPort.FindStringSubmatch(s)
+	if m == nil {
+		return false
+	}
+	port, err := strconv.Atoi(m[2])
+	return err == nil && port >= 1 && port <= 65535
+}
+
+// match holds packs and manifest against each other: both sides list exactly the same tools, of kinds that fit.
+func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem) {
+	byID := map[string]*Pack{}
+	for _, p := range packs {
+		byID[p.def.ID] = p
+	}
+	listed := map[string]bool{}
+	for _, t := range m.Tools {
+		listed[t.ToolID] = true
+		p := byID[t.ToolID]
+		if p == nil {
+			if t.ToolID != "" {
+				r.Add("TOOL-MISSING", t.path+".tool_id", "a toolpack in toolpacks/ for each tool", `there is none with the id "`+clip(t.ToolID)+`"`, "add the toolpack or remove the entry")
+			}
+			continue
+		}
+		if want := kindOf(p); want != "" && t.Kind != "" && t.Kind != want && t.Kind != Hybrid {
+			r.Add("KIND", t.path+".kind", "the kind that fits the toolpack: "+want, "got "+t.Kind, "")
+		}
+		if sec := (p.def.TimeoutMs + 999) / 1000; t.TimeoutSec > 0 && t.TimeoutSec < sec {
+			r.Add("TIMEOUT", t.path+".timeout_sec", "at least the toolpack's timeoutMs, "+strconv.FormatInt(sec, 10)+" s", "got "+strconv.FormatInt(t.TimeoutSec, 10), "")
+		}
+	}
+	for _, p := range packs {
+		if id := p.def.ID; id != "" && !listed[id] {
+			found = append(found, fault.Problem{Code: "PACK-UNLISTED", Field: "id", Rule: "every toolpack is listed in " + ManifestFile, Msg: `"` + id + `" is not`,
+				Hint: "add {tool_id: " + id + ", kind: " + JobWorker + "} to its tools", File: p.file, Line: p.line})
+		}
+	}
+	return found
+}
+
+func kindOf(p *Pack) string {
+	switch {
+	case p.def.Execution.Kind == "http":
+		return ServiceWorker
+	case p.def.PlanKind == KindHybrid:
+		return Hybrid
+	case p.def.PlanKind != "":
+		return JobWorker
+	}
+	return ""
+}

@@ -1,0 +1,202 @@
+package toolpack
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ABIVersion is the only version of the toolpack format understood here.
+const ABIVersion = "v1"
+
+// The plan kinds. Only slurm can be canonicalised so far.
+const (
+	KindSlurm  = "slurm"
+	KindDocker = "docker"
+	KindHybrid = "hybrid"
+)
+
+// Pack is one toolpack that passed every check. It is immutable and safe for concurrent use.
+type Pack struct {
+	def       definition
+	file      string
+	line      int        // of the id
+	imageLine int        // of container.image
+	cmd       []template // execution.cmd
+	types     []string   // artifact types of the domain
+	in        contract
+	out       contract
+	hash      string
+}
+
+// definition is the normal form of a toolpack file; its canonical JSON is what pack_hash covers.
+type definition struct {
+	ID              string          `json:"id"`
+	Version         string          `json:"version"`
+	ABIVersion      string          `json:"abiVersion"`
+	ContractVersion string          `json:"contractVersion"`
+	PlanKind        string          `json:"planKind"`
+	DisplayName     string          `json:"displayName"`
+	Description     string          `json:"description"`
+	Deterministic   bool            `json:"deterministic"`
+	TimeoutMs       int64           `json:"timeoutMs"`
+	Limits          limits          `json:"limits"`
+	InputSchema     json.RawMessage `json:"inputSchema"`
+	OutputSchema    json.RawMessage `json:"outputSchema"`
+	Inputs          []input         `json:"inputs"`
+	Outputs         []output        `json:"declaredOutputs"`
+	StrictOutputs   bool            `json:"strictOutputs"`
+	Image           string          `json:"image"`
+	Resources       resources       `json:"resources"`
+	Placement       placement       `json:"placement"`
+	Execution       execution       `json:"execution"`
+	Caps            caps            `json:"caps"`
+	Env             environment     `json:"env"`
+	Templating      templating      `json:"templating"`
+}
+
+type limits struct {
+	MaxInputBytes  int64 `json:"maxInputBytes"`
+	MaxOutputBytes int64 `json:"maxOutputBytes"`
+}
+
+type input struct {
+	Role        string   `json:"role"`
+	Param       string   `json:"param"`
+	Types       []string `json:"types"`
+	DestRelpath string   `json:"destRelpath"`
+	DestName    string   `json:"destName"`
+}
+
+type output struct {
+	Role       string `json:"role"`
+	Type       string `json:"type"`
+	Label      string `json:"label"`
+	SrcRelpath string `json:"srcRelpath"`
+}
+
+type resources struct {
+	CPUs             int     `json:"cpus"`
+	MemMB            int     `json:"memMb"`
+	TimeLimitSeconds int     `json:"timeLimitSeconds"`
+	GPUs             *int    `json:"gpus"`
+	GPUType          *string `json:"gpuType"`
+}
+
+type placement struct {
+	Partition  *string `json:"partition"`
+	Account    *string `json:"account"`
+	QOS        *string `json:"qos"`
+	Constraint *string `json:"constraint"`
+}
+
+type execution struct {
+	Kind    string            `json:"kind"`
+	Cmd     []string          `json:"cmd,omitempty"`
+	Stdout  *string           `json:"stdout,omitempty"`
+	Module  string            `json:"module,omitempty"`
+	Script  string            `json:"script,omitempty"`
+	Program string            `json:"program,omitempty"` // execution.node, execution.php
+	URL     string            `json:"url,omitempty"`
+	Method  string            `json:"method,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+type caps struct {
+	Network    []string `json:"network"`
+	Read       []string `json:"read"`
+	Write      []string `json:"write"`
+	Subprocess bool     `json:"subprocess"`
+}
+
+type environment struct {
+	Passthrough []string          `json:"passthrough"`
+	Set         map[string]string `json:"set"`
+}
+
+type templating struct {
+	Engine  string          `json:"engine"`
+	Context json.RawMessage `json:"context"`
+}
+
+// ID is the tool_id, e.g. samtools.flagstat.
+func (p *Pack) ID() string { return p.def.ID }
+
+// ToolName is the id with _ for each dot: the MCP name, and T in the run's identity.
+func (p *Pack) ToolName() string { return toolName(p.def.ID) }
+
+// Version is the pack's semantic version.
+func (p *Pack) Version() string { return p.def.Version }
+
+// ContractVersion is C in the run's identity, e.g. v1.
+func (p *Pack) ContractVersion() string { return p.def.ContractVersion }
+
+// PlanKind is slurm, docker or hybrid.
+func (p *Pack) PlanKind() string { return p.def.PlanKind }
+
+// ExecutionKind is cli, python, node, php or http.
+func (p *Pack) ExecutionKind() string { return p.def.Execution.Kind }
+
+// DisplayName is the name for people; the id when the pack gives none.
+func (p *Pack) DisplayName() string { return p.def.DisplayName }
+
+// Description is what the tool does, in the pack's words.
+func (p *Pack) Description() string { return p.def.Description }
+
+// Deterministic tells whether the same inputs give the same outputs. Replay does not look at it.
+func (p *Pack) Deterministic() bool { return p.def.Deterministic }
+
+// Timeout is how long a run may take without the time in the queue.
+func (p *Pack) Timeout() time.Duration { return time.Duration(p.def.TimeoutMs) * time.Millisecond }
+
+// MaxInputBytes is the most all inputs together may have.
+func (p *Pack) MaxInputBytes() int64 { return p.def.Limits.MaxInputBytes }
+
+// MaxOutputBytes is the most all outputs together may have.
+func (p *Pack) MaxOutputBytes() int64 { return p.def.Limits.MaxOutputBytes }
+
+// Image is the name images.lock.yaml maps to a digest; empty for a pack that runs in no container.
+func (p *Pack) Image() string { return p.def.Image }
+
+// InputSchema is the JSON Schema of the arguments, self-contained.
+func (p *Pack) InputSchema() json.RawMessage { return slices.Clone(p.in.raw) }
+
+// OutputSchema is the JSON Schema of the finished run's output, self-contained.
+func (p *Pack) OutputSchema() json.RawMessage { return slices.Clone(p.out.raw) }
+
+// Hash is the pack_hash: it covers the normalised pack with its resolved schemas, not layout or comments.
+func (p *Pack) Hash() string { return p.hash }
+
+// File is where the pack was read from.
+func (p *Pack) File() string { return p.file }
+
+// InputInfo is one artifact the tool takes.
+type InputInfo struct {
+	Role  string
+	Param string   // the argument that carries the artifact_id
+	Types []string // artifact types accepted
+}
+
+// Inputs lists the artifacts the tool takes, in the order of the pack.
+func (p *Pack) Inputs() []InputInfo {
+	out := make([]InputInfo, len(p.def.Inputs))
+	for i, in := range p.def.Inputs {
+		out[i] = InputInfo{in.Role, in.Param, slices.Clone(in.Types)}
+	}
+	return out
+}
+
+// OutputInfo is one output the tool declares.
+type OutputInfo struct{ Role, Type, Label string }
+
+// Outputs lists the declared outputs, in the order of the pack.
+func (p *Pack) Outputs() []OutputInfo {
+	out := make([]OutputInfo, len(p.def.Outputs))
+	for i, o := range p.def.Outputs {
+		out[i] = OutputInfo{o.Role, o.Type, o.Label}
+	}
+	return out
+}
+
+func toolName(id string) string { return strings.ReplaceAll(id, ".", "_") }

@@ -1,0 +1,240 @@
+package toolpack
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
+)
+
+const maxSafe = 1<<53 - 1
+
+// The word forms of a toolpack.
+var (
+	packID          = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]+)+$`)
+	semver          = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})$`)
+	contractVersion = regexp.MustCompile(`^v[0-9]{1,9}$`)
+	toolNameForm    = regexp.MustCompile(`^[a-z][a-z0-9_]{0,127}$`)
+	imageName       = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
+	packEnvName     = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+	paramName       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+)
+
+// draft is a toolpack file on its way to become a pack.
+type draft struct {
+	*yamldoc.Reader
+	rel     string // path in the domain folder
+	def     definition
+	in, out schemaSource
+	cmd     []template
+	unread  bool // the fields were not looked at
+}
+
+// schemaSource is an inputSchema or outputSchema as the file has it.
+type schemaSource struct {
+	field string
+	doc   any // nil when absent or unusable
+}
+
+var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description", "deterministic",
+	"timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "container", "resources", "placement",
+	"execution", "caps", "env", "templating"}
+
+// read takes the fields of the file, noting what breaks a rule of a single field.
+func (d *draft) read(data []byte) {
+	doc := d.Parse(data)
+	if d.unread = !doc.Exists(); d.unread {
+		return
+	}
+	// A file of another ABI has other rules: nothing else is said about it.
+	if v := doc.Peek("abiVersion"); v != "" && v != ABIVersion {
+		d.Add("ABI-VERSION", "abiVersion", "must be "+ABIVersion, `got "`+clip(v)+`"`, "this gateway reads no other version")
+		d.unread = true
+		return
+	}
+	o := doc.Object(topFields...)
+	d.identity(o)
+	d.schemas(o)
+	d.files(o)
+	d.execution(o.Need("execution"))
+	d.place(o)
+	d.caps(o.Opt("caps"))
+	d.env(o.Opt("env"))
+	d.templating(o.Opt("templating"))
+}
+
+func (d *draft) identity(o yamldoc.Object) {
+	f := &d.def
+	id := o.Need("id")
+	f.ID = id.Match(packID, "ID", "two or more parts of lower-case letters and digits joined by dots, e.g. samtools.flagstat")
+	if len(f.ID) > 128 {
+		id.Fail("ID", "at most 128 characters", "it is longer", "")
+	}
+	if name := o.Opt("toolName"); name.Exists() {
+		if got := name.Match(toolNameForm, "TOOL-NAME", "lower-case letters, digits and _, at most 128"); got != "" && f.ID != "" && got != toolName(f.ID) {
+			name.Fail("TOOL-NAME", "the id with _ for each dot: "+toolName(f.ID), `got "`+clip(got)+`"`, "leave the field out")
+		}
+	}
+	f.Version = o.Need("version").Match(semver, "VERSION", "MAJOR.MINOR.PATCH without suffix")
+	f.ABIVersion = o.Need("abiVersion").OneOf("ABI-VERSION", ABIVersion)
+	f.ContractVersion = o.Need("contractVersion").Match(contractVersion, "CONTRACT-VERSION", "v and a number, e.g. v1")
+	f.PlanKind = o.Need("planKind").OneOf("PLAN-KIND", KindSlurm, KindDocker, KindHybrid)
+	f.Description = prose(o.Opt("description"), 4096)
+	f.DisplayName = prose(o.Opt("displayName"), 128)
+	if f.DisplayName == "" {
+		f.DisplayName = f.ID
+	}
+	f.Deterministic = o.Need("deterministic").Bool()
+	f.StrictOutputs = o.Opt("strictOutputs").Bool()
+	f.TimeoutMs = o.Need("timeoutMs").Int(1, maxSafe)
+	lim := o.Need("limits").Object("maxInputBytes", "maxOutputBytes")
+	f.Limits = limits{lim.Need("maxInputBytes").Int(1, maxSafe), lim.Need("maxOutputBytes").Int(1, maxSafe)}
+}
+
+// prose reads text for people: one or more lines, nothing that could play tricks on a terminal.
+func prose(v yamldoc.Value, most int) string {
+	s := v.Text()
+	if len(s) > most {
+		v.Fail("TEXT", "text of a bounded length", "it is too long", "")
+	}
+	if strings.ContainsFunc(s, func(c rune) bool {
+		return c != '\n' && c != '\t' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c))
+	}) {
+		v.Fail("TEXT", "plain text", "it contains control or invisible characters", "")
+	}
+	return strings.TrimSpace(s)
+}
+
+func (d *draft) schemas(o yamldoc.Object) {
+	d.in.field, d.out.field = "inputSchema", "outputSchema"
+	for _, s := range []*schemaSource{&d.in, &d.out} {
+		if v := o.Need(s.field); v.Exists() {
+			n := len(d.Problems())
+			if s.doc = v.JSON(); len(d.Problems()) > n {
+				s.doc = nil
+			}
+			if s.doc == nil && len(d.Problems()) == n {
+				v.Fail("SCHEMA", "a JSON Schema, or {$ref: FILE.json}", "it is empty", "")
+			}
+		}
+	}
+}
+
+func (d *draft) files(o yamldoc.Object) {
+	ins := o.Opt("inputs").List()
+	d.def.Inputs = make([]input, len(ins))
+	for i, v := range ins {
+		f := v.Object("role", "param", "types", "destRelpath", "destName")
+		in := input{Role: f.Need("role").Text(), Param: f.Need("param").Match(paramName, "INPUT-PARAM", "the name of an argument: letters, digits and _"),
+			Types: f.Need("types").Words("TYPE", "artifact types, e.g. BAM", plan.IsTypeName)}
+		if f.Opt("types").Exists() && in.Types != nil && len(in.Types) == 0 {
+			f.Opt("types").Fail("TYPE", "at least one artifact type", "the list is empty", "")
+		}
+		if d.def.PlanKind == KindDocker {
+			in.DestName, in.DestRelpath = f.Need("destName").Text(), f.Opt("destRelpath").Text()
+		} else {
+			in.DestRelpath, in.DestName = f.Need("destRelpath").Text(), f.Opt("destName").Text()
+		}
+		d.noTemplate(in.DestRelpath, f.Opt("destRelpath").Path())
+		d.def.Inputs[i] = in
+	}
+	outs := o.Need("declaredOutputs").List()
+	d.def.Outputs = make([]output, len(outs))
+	for i, v := range outs {
+		f := v.Object("role", "type", "label", "srcRelpath")
+		src := f.Opt("srcRelpath")
+		if d.def.PlanKind != KindDocker {
+			src = f.Need("srcRelpath")
+		}
+		d.def.Outputs[i] = output{Role: f.Need("role").Text(), Type: f.Need("type").Text(), Label: f.Need("label").Text(), SrcRelpath: src.Text()}
+		d.noTemplate(src.Text(), src.Path())
+	}
+}
+
+func (d *draft) place(o yamldoc.Object) {
+	const most = 1 << 31
+	c, r := o.Opt("container"), o.Opt("resources")
+	// Whatever runs as a job needs both; an http pack runs elsewhere.
+	if d.def.Execution.Kind != "http" {
+		c, r = o.Need("container"), o.Need("resources")
+	}
+	d.def.Image = c.Object("image").Need("image").Match(imageName, "IMAGE", "a name that images.lock.yaml maps to a digest: no tag, no URL, no path")
+	f := r.Object("cpus", "memMb", "timeLimitSeconds", "gpus", "gpuType")
+	d.def.Resources = resources{CPUs: int(f.Need("cpus").Int(-most, most)), MemMB: int(f.Need("memMb").Int(-most, most)),
+		TimeLimitSeconds: int(f.Need("timeLimitSeconds").Int(-most, most)), GPUType: optText(f.Opt("gpuType"))}
+	if v := f.Opt("gpus"); v.Exists() {
+		n := int(v.Int(-most, most))
+		d.def.Resources.GPUs = &n
+	}
+	p := o.Opt("placement").Object("partition", "account", "qos", "constraint")
+	d.def.Placement = placement{optText(p.Opt("partition")), optText(p.Opt("account")), optText(p.Opt("qos")), optText(p.Opt("constraint"))}
+}
+
+func optText(v yamldoc.Value) *string {
+	if !v.Exists() {
+		return nil
+	}
+	s := v.Text()
+	return &s
+}
+
+func (d *draft) caps(v yamldoc.Value) {
+	o := v.Object("network", "filesystem", "subprocess")
+	fs := o.Opt("filesystem").Object("read", "write")
+	inside := func(s string) bool {
+		p := path.Clean(path.Join(plan.Workdir, strings.TrimPrefix(s, plan.Workdir)))
+		return s != "" && !strings.ContainsFunc(s, unicode.IsControl) && (p == plan.Workdir || strings.HasPrefix(p, plan.Workdir+"/")) &&
+			(!path.IsAbs(s) || path.Clean(s) == plan.Workdir || strings.HasPrefix(path.Clean(s), plan.Workdir+"/"))
+	}
+	const rule = "paths below /work, or relative to it"
+	d.def.Caps = caps{
+		Network:    o.Opt("network").Words("CAPS", "http or https", func(s string) bool { return s == "http" || s == "https" }),
+		Read:       fs.Opt("read").Words("CAPS", rule, inside),
+		Write:      fs.Opt("write").Words("CAPS", rule, inside),
+		Subprocess: o.Opt("subprocess").Bool(),
+	}
+}
+
+func (d *draft) env(v yamldoc.Value) {
+	o := v.Object("passthrough", "set")
+	const rule = "upper-case letters, digits and _, not starting with a digit or _"
+	d.def.Env = environment{Passthrough: o.Opt("passthrough").Words("ENV", rule, packEnvName.MatchString), Set: map[string]string{}}
+	for _, e := range o.Opt("set").Entries() {
+		if !packEnvName.MatchString(e.Key) {
+			e.Fail("ENV", rule, `the name "`+clip(e.Key)+`"`, "")
+			continue
+		}
+		value := e.Text()
+		d.noTemplate(value, e.Path())
+		d.def.Env.Set[e.Key] = value
+	}
+}
+
+func (d *draft) templating(v yamldoc.Value) {
+	o := v.Object("engine", "context")
+	if !v.Exists() {
+		return
+	}
+	d.def.Templating.Engine = o.Need("engine").OneOf("TEMPLATING", "jinja2")
+	c := o.Opt("context")
+	if !c.Exists() {
+		return
+	}
+	n := len(d.Problems())
+	tree, isMap := c.JSON().(map[string]any)
+	if !isMap && len(d.Problems()) == n {
+		c.Fail("TEMPLATING", "a mapping of JSON values", "it is none", "")
+	}
+	raw, err := yamldoc.EncodeJSON(tree)
+	if err == nil {
+		raw, err = plan.Canonical(raw)
+	}
+	if err != nil && len(d.Problems()) == n {
+		c.Fail("TEMPLATING", "a mapping of JSON values", firstProblem(err), "")
+	}
+	d.def.Templating.Context = json.RawMessage(raw)
+}

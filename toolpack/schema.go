@@ -1,0 +1,216 @@
+package toolpack
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+const draft2020 = "https://json-schema.org/draft/2020-12/schema"
+
+// metaschema checks schemas; it is compiled into the library, nothing is fetched.
+var metaschema = sync.OnceValue(func() *jsonschema.Schema {
+	c := jsonschema.NewCompiler()
+	c.AssertFormat() // a pattern must be a regular expression
+	return c.MustCompile(draft2020)
+})
+
+// schemaFiles are the schema files of one domain, each read and checked once.
+type schemaFiles struct {
+	fsys fs.FS
+	base string // how messages name the domain's folder
+	docs map[string]*schemaDoc
+}
+
+// schemaDoc is a schema document: a file, or the part of a toolpack that stands where a schema may.
+type schemaDoc struct {
+	rel      string // of the file it stands in
+	raw      []byte // nil for a part of a toolpack
+	pack     *draft // nil for a file
+	field    string // in the toolpack
+	tree     any
+	problems []fault.Problem
+}
+
+// file reads a schema file. A file that cannot be used has problems and no tree.
+func (s *schemaFiles) file(rel string) *schemaDoc {
+	if d, ok := s.docs[rel]; ok {
+		return d
+	}
+	d := &schemaDoc{rel: rel}
+	s.docs[rel] = d
+	raw, msg := readFile(s.fsys, rel)
+	if msg != "" {
+		return nil
+	}
+	d.raw = raw
+	if err := plan.Check(raw); err != nil {
+		for _, p := range fault.ProblemsOf(err) {
+			line := lineOf(raw, p.Field)
+			switch p.Code {
+			case "JSON-SYNTAX", "JSON-DUPLICATE-KEY", "JSON-UNICODE":
+				line = errorLine(raw)
+			}
+			p.Code, p.File, p.Line = "PACK-SCHEMA-JSON", s.name(rel), line
+			d.problems = append(d.problems, p)
+		}
+		return d
+	}
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		d.problems = append(d.problems, fault.Problem{Code: "PACK-SCHEMA-JSON", Rule: "valid JSON", Msg: clip(err.Error()), File: s.name(rel), Line: 1})
+		return d
+	}
+	d.tree = tree
+	d.problems = append(d.problems, s.check(d)...)
+	return d
+}
+
+func (s *schemaFiles) name(rel string) string { return path.Join(s.base, rel) }
+
+// problem makes a problem at a place of the document.
+func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) fault.Problem {
+	p := fault.Problem{Code: "PACK-" + code, Field: dotted(ptr), Rule: rule, Msg: msg, Hint: hint, File: s.name(d.rel)}
+	if d.pack == nil {
+		p.Line = lineOf(d.raw, p.Field)
+		return p
+	}
+	if p.Field = d.field + "." + p.Field; strings.HasSuffix(p.Field, ".") {
+		p.Field = d.field
+	}
+	p.Line = d.pack.LineOf(p.Field)
+	return p
+}
+
+// check applies the rules that need no other document: the metaschema, and no keyword that changes what a
+// reference means.
+func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
+	var out []fault.Problem
+	if err := metaschema().Validate(d.tree); err != nil {
+		for _, v := range violations(err) {
+			out = append(out, s.problem(d, "SCHEMA", v.ptr, "a schema that its metaschema (2020-12) accepts", v.msg, ""))
+		}
+		return out
+	}
+	visit(d.tree, "", func(o map[string]any, ptr string) {
+		if v, ok := o["$schema"]; ok && v != draft2020 && v != draft2020+"#" {
+			out = append(out, s.problem(d, "SCHEMA-DRAFT", ptr+"/$schema", draft2020+", or no $schema", fmt.Sprintf(`got "%s"`, clip(fmt.Sprint(v))), ""))
+		}
+		for _, k := range []string{"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$vocabulary"} {
+			if _, ok := o[k]; ok {
+				out = append(out, s.problem(d, "SCHEMA-ID", ptr+"/"+k, "schemas are addressed by their file and a JSON pointer", "the keyword "+k, "remove it"))
+			}
+		}
+	})
+	return out
+}
+
+// The keywords of 2020-12 whose values are schemas. Walking only these keeps data (enum, const, default) out.
+var (
+	schemaWords = []string{"additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames", "not", "if", "then", "else", "contentSchema"}
+	schemaLists = []string{"allOf", "anyOf", "oneOf", "prefixItems"}
+	schemaMaps  = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
+
+// visit calls f for every schema object in the tree, in a fixed order.
+func visit(tree any, ptr string, f func(o map[string]any, ptr string)) {
+	o, ok := tree.(map[string]any)
+	if !ok {
+		return
+	}
+	f(o, ptr)
+	for _, k := range schemaWords {
+		visit(o[k], ptr+"/"+k, f)
+	}
+	for _, k := range schemaLists {
+		list, _ := o[k].([]any)
+		for i, c := range list {
+			visit(c, fmt.Sprintf("%s/%s/%d", ptr, k, i), f)
+		}
+	}
+	for _, k := range schemaMaps {
+		m, _ := o[k].(map[string]any)
+		for _, name := range sortedKeys(m) {
+			visit(m[name], ptr+"/"+k+"/"+escape(name), f)
+		}
+	}
+}
+
+// resolve follows a reference that stands in d. msg says why it cannot.
+func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg string) {
+	file, frag, _ := strings.Cut(ref, "#")
+	to = d
+	switch {
+	case strings.Contains(file, ":") || strings.HasPrefix(file, "//"):
+		return nil, "", "it leaves the domain's folder: nothing is fetched from a network"
+	case strings.ContainsAny(file, "\\%?") || path.IsAbs(file) || plan.CheckRelPath("x/"+strings.ReplaceAll(file, "../", ""), "x") != "" && file != "":
+		return nil, "", "it is no plain relative path"
+	case file != "":
+		rel := path.Join(path.Dir(d.rel), file)
+		if rel == ".." || strings.HasPrefix(rel, "../") {
+			return nil, "", "it leaves the domain's folder"
+		}
+		if to = s.file(rel); to == nil || to.raw == nil {
+			return nil, "", "there is no readable file " + s.name(rel)
+		}
+		if to.tree == nil {
+			return nil, "", "the file is no usable JSON"
+		}
+	}
+	if frag != "" && !strings.HasPrefix(frag, "/") || strings.Contains(frag, "%") {
+		return nil, "", "the part after # is no JSON pointer"
+	}
+	if _, ok := at(to.tree, frag); !ok {
+		return nil, "", "nothing stands at #" + clip(frag)
+	}
+	return to, frag, ""
+}
+
+// contract checks a schema with everything it refers to and makes it ready for use. Problems of the pack itself
+// and of files are returned; the contract is usable when there are none.
+func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault.Problem) {
+	root := &schemaDoc{rel: pack.rel, pack: pack, field: src.field, tree: src.doc}
+	out := s.check(root)
+	seen, queue := map[*schemaDoc]bool{root: true}, []*schemaDoc{root}
+	for len(queue) > 0 && len(out) == 0 {
+		d := queue[0]
+		queue = queue[1:]
+		visit(d.tree, "", func(o map[string]any, ptr string) {
+			ref, ok := o["$ref"].(string)
+			if !ok {
+				return
+			}
+			to, _, msg := s.resolve(d, ref)
+			if msg != "" {
+				out = append(out, s.problem(d, "REF", ptr+"/$ref", "a JSON file below the domain's folder, relative to the file it stands in, and a JSON pointer", msg, ""))
+			}
+			if to == nil {
+				if f := s.docs[path.Join(path.Dir(d.rel), ref)]; f != nil {
+					out = append(out, f.problems...)
+				}
+				return
+			}
+			if !seen[to] {
+				seen[to] = true
+				queue = append(queue, to)
+				out = append(out, to.problems...)
+			}
+		})
+	}
+	if len(out) > 0 {
+		return contract{}, out
+	}
+	c, err := compile(s.bundle(root), src.field == "inputSchema")
+	if err != "" {
+		out = append(out, s.problem(root, "SCHEMA", "", "a schema this gateway can use", err, ""))
+	}
+	return c, out
+}

@@ -1,0 +1,136 @@
+package toolpack
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"slurmgate/fault"
+)
+
+const maxViolations = 50
+
+// violation is one thing a document does not satisfy.
+type violation struct {
+	code string // REQUIRED, UNKNOWN, TYPE, VALUE
+	ptr  string // JSON pointer into the document
+	rule string
+	msg  string
+}
+
+// violations flattens what the schema library says into one entry for each broken rule.
+func violations(err error) []violation {
+	verr, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return []violation{{code: "VALUE", msg: clip(err.Error())}}
+	}
+	var out []violation
+	printer := message.NewPrinter(language.English)
+	var walk func(e *jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		if len(out) >= maxViolations {
+			return
+		}
+		if len(e.Causes) > 0 {
+			first := len(out)
+			for _, c := range e.Causes {
+				walk(c)
+			}
+			if _, any := e.ErrorKind.(*kind.AnyOf); any {
+				out = append(out[:first], alternatives(out[first:])...)
+			}
+			return
+		}
+		ptr := ""
+		for _, p := range e.InstanceLocation {
+			ptr += "/" + escape(p)
+		}
+		switch k := e.ErrorKind.(type) {
+		case *kind.Required:
+			for _, name := range k.Missing {
+				out = append(out, violation{"REQUIRED", ptr + "/" + escape(name), "required", "it is missing"})
+			}
+		case *kind.AdditionalProperties:
+			for _, name := range k.Properties {
+				out = append(out, violation{"UNKNOWN", ptr + "/" + escape(name), "only what the schema declares", "it is not declared"})
+			}
+		case *kind.FalseSchema:
+			out = append(out, violation{"UNKNOWN", ptr, "only what the schema declares", "it is not allowed"})
+		case *kind.Type:
+			out = append(out, violation{"TYPE", ptr, strings.Join(k.Want, " or "), "it is " + k.Got})
+		default:
+			out = append(out, violation{"VALUE", ptr, "the schema's " + strings.Join(e.ErrorKind.KeywordPath(), " "), clip(e.ErrorKind.LocalizedString(printer))})
+		}
+	}
+	walk(verr)
+	// The library walks maps; a report has one order.
+	slices.SortStableFunc(out, func(a, b violation) int {
+		return cmp.Or(cmp.Compare(a.ptr, b.ptr), cmp.Compare(a.code, b.code), cmp.Compare(a.msg, b.msg))
+	})
+	return out
+}
+
+// alternatives joins what each branch of an anyOf says about the same place.
+func alternatives(of []violation) []violation {
+	for _, v := range of {
+		if v.ptr != of[0].ptr {
+			return of
+		}
+	}
+	for _, v := range of[1:] {
+		of[0].msg += ", or " + v.msg
+	}
+	return of[:min(len(of), 1)]
+}
+
+// problems turns violations into problems whose codes start with prefix.
+func problems(prefix string, err error) []fault.Problem {
+	var out []fault.Problem
+	for _, v := range violations(err) {
+		out = append(out, fault.Problem{Code: prefix + "-" + v.code, Field: dotted(v.ptr), Rule: v.rule, Msg: v.msg})
+	}
+	return out
+}
+
+func firstProblem(err error) string {
+	if p := fault.ProblemsOf(err); len(p) > 0 {
+		return p[0].String()
+	}
+	return clip(err.Error())
+}
+
+// dotted turns a JSON pointer into the spelling of messages: /a/0/b → a[0].b.
+func dotted(ptr string) string {
+	if ptr == "" {
+		return ""
+	}
+	var b strings.Builder
+	for part := range strings.SplitSeq(ptr[1:], "/") {
+		part = pointerUnescape.Replace(part)
+		if _, err := strconv.Atoi(part); err == nil && b.Len() > 0 {
+			b.WriteString("[" + part + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(clip(part))
+	}
+	return b.String()
+}
+
+// clip makes a foreign text safe and short enough to stand in a message.
+func clip(s string) string {
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:197], "") + "..."
+	}
+	q := strconv.QuoteToGraphic(s)
+	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+}
