@@ -1,0 +1,61 @@
+package slurm
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"slurmgate/run"
+)
+
+// attemptDir is the absolute path of the attempt's folder.
+func attemptDir(job run.JobSpec) string { return filepath.Join(job.RunDir, fmt.Sprintf("a%d", job.N)) }
+
+// controlFile is the absolute path of one of the attempt's control files.
+func controlFile(job run.JobSpec, name string) string {
+	return filepath.Join(attemptDir(job), "ctl", name)
+}
+
+// minutes is the time asked of Slurm: the program's own limit and the allowance for hashing, rounded up to
+// Slurm's unit. sbatch would round up too, but reads 0 as "no limit".
+func (r *Renderer) minutes(limitSeconds int) int {
+	return (limitSeconds + r.cfg.VerifyAllowanceSeconds + 59) / 60
+}
+
+// Argv gives the arguments of sbatch for the job, script last. They are complete: the script holds no
+// #SBATCH line, and on the command line every option wins over SBATCH_ variables, which the environment of a
+// send does not have anyway. What is not set here is the site's default, and no plan can set it.
+func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
+	if err := checkJob(job); err != nil {
+		return nil, err
+	}
+	s := job.Spec
+	argv := []string{
+		"--parsable",
+		"--export=" + r.cfg.Export, // nothing of the gateway's environment reaches the job
+		"--propagate=NONE",         // nor its limits
+		"--no-requeue",             // a second start would find the claim taken
+		"--nodes=1", "--ntasks=1",
+		"--cpus-per-task=" + strconv.Itoa(s.Resources.CPUs),
+		"--mem=" + strconv.Itoa(s.Resources.MemMB) + "M",
+		"--time=" + strconv.Itoa(r.minutes(s.Resources.TimeLimitSeconds)),
+		"--job-name=" + job.JobName,
+		"--partition=" + s.Placement.Partition,
+		"--account=" + s.Placement.Account,
+	}
+	if s.Placement.QOS != nil {
+		argv = append(argv, "--qos="+*s.Placement.QOS)
+	}
+	if s.Placement.Constraint != nil {
+		argv = append(argv, "--constraint="+*s.Placement.Constraint)
+	}
+	if g := s.Resources.GPUs; g != nil {
+		kind := ""
+		if s.Resources.GPUType != nil {
+			kind = *s.Resources.GPUType + ":"
+		}
+		argv = append(argv, fmt.Sprintf("--gres=gpu:%s%d", kind, *g))
+	}
+	log := controlFile(job, run.JobLogFile)
+	return append(argv, "--chdir="+attemptDir(job), "--output="+log, "--error="+log, "--open-mode=append", controlFile(job, run.ScriptFile)), nil
+}

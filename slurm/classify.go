@@ -1,0 +1,176 @@
+package slurm
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"slurmgate/run"
+)
+
+// Row says what one of Slurm's error texts proves about a send. Rejected and deferred both mean that this
+// sbatch made no job that can run: the text is slurmctld's answer to the request, or the request never left. (slurmctld may
+// still keep a FAILED record of a rejected job, with reason BadConstraints and no start time.)
+type Row struct {
+	Code    string // Slurm's own name of the reason
+	Text    string // slurmctld's answer: what follows "Batch job submission failed: "; one that ends with a blank is a beginning
+	Outcome run.SendOutcome
+	Tested  bool   // provoked on a real cluster; otherwise from slurm_errno.c of 22.05 to 26.05
+	Own     bool   // sbatch gave up by itself: Text is its last message, and there is no answer
+	With    string // another message that must be there too
+}
+
+// Errors is the table. A text that is not in it leaves doubt, and so do these, which are raised when the
+// request is out and its answer is not in: "Socket timed out on send/recv operation", "Unable to contact slurm
+// controller (send failure)" and "(receive failure)", "Zero Bytes were transmitted or received", "Unspecified
+// error".
+func Errors() []Row {
+	const no, later = run.SendRejected, run.SendDeferred
+	return []Row{
+		// The request was refused and will always be.
+		{Code: "ESLURM_INVALID_PARTITION_NAME", Text: "Invalid partition name specified", Outcome: no, Tested: true},
+		{Code: "ESLURM_DEFAULT_PARTITION_NOT_SET", Text: "No partition specified or system default partition", Outcome: no, Tested: false},
+		{Code: "ESLURM_INVALID_ACCOUNT", Text: "Invalid account or account/partition combination specified", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_QOS", Text: "Invalid qos specification", Outcome: no, Tested: true},
+		{Code: "ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP", Text: "User's group not permitted to use this partition", Outcome: no, Tested: true},
+		{Code: "ESLURM_ACCESS_DENIED", Text: "Access/permission denied", Outcome: no, Tested: false},
+		{Code: "ESLURM_USER_ID_MISSING", Text: "Invalid user id", Outcome: no, Tested: false},
+		{Code: "ESLURM_INVALID_TIME_LIMIT", Text: "Requested time limit is invalid (missing or exceeds some limit)", Outcome: no, Tested: true},
+		{Code: "ESLURM_TOO_MANY_REQUESTED_CPUS", Text: "More processors requested than permitted", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_CPU_COUNT", Text: "CPU count specification invalid", Outcome: no, Tested: false},
+		{Code: "ESLURM_INVALID_TASK_MEMORY", Text: "Memory required by task is not available", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_NODE_COUNT", Text: "Node count specification invalid", Outcome: no, Tested: true},
+		{Code: "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", Text: "Requested node configuration is not available", Outcome: no, Tested: true},
+		{Code: "ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE", Text: "Requested partition configuration not available now", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_FEATURE", Text: "Invalid feature specification", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_GRES", Text: "Invalid generic resource (gres) specification", Outcome: no, Tested: false},
+		{Code: "ESLURM_INVALID_GRES", Text: "Invalid generic resource (gres) specification", Outcome: no, Tested: true, Own: true},
+		{Code: "ESLURM_INVALID_GRES_TYPE", Text: "Invalid GRES specification (with and without type identification)", Outcome: no, Tested: false},
+		{Code: "ESLURM_QOS_THRES", Text: "Requested account has breached requested QOS usage threshold", Outcome: no, Tested: false},
+		{Code: "ESLURM_PATHNAME_TOO_LONG", Text: "Pathname of a file, directory or other parameter too long", Outcome: no, Tested: true},
+		// The detail line before this one decides, see refine; without one it is final.
+		{Code: accountingPolicy, Text: "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", Outcome: no, Tested: true},
+
+		// Refused now; the same request may pass later.
+		{Code: "EAGAIN", Text: "Resource temporarily unavailable", Outcome: later, Tested: true}, // MaxJobCount, after 15 tries of sbatch's own (120 s)
+		{Code: "ESLURM_MAX_JOB_COUNT", Text: "MaxJobCount limit reached", Outcome: later, Tested: false},
+		{Code: "ESLURM_ERROR_ON_DESC_TO_RECORD_COPY", Text: "Unable to create job record, try again", Outcome: later, Tested: false},
+		{Code: "ESLURM_PARTITION_NOT_AVAIL", Text: "Required partition not available (inactive or drain)", Outcome: later, Tested: true},
+		{Code: "ESLURM_PARTITION_DOWN", Text: "Partition in DOWN state", Outcome: later, Tested: false},
+		{Code: "ESLURM_SUBMISSIONS_DISABLED", Text: "System submissions disabled", Outcome: later, Tested: false},
+		{Code: "ESLURM_IN_STANDBY_MODE", Text: "Slurm backup controller in standby mode", Outcome: later, Tested: false},
+		{Code: "ESLURM_IN_STANDBY_USE_BACKUP", Text: "Controller is in standby mode, try a different controller", Outcome: later, Tested: false},
+		{Code: "SLURMCTLD_COMMUNICATIONS_HARD_DROP", Text: "Rate limit exceeded, please retry later", Outcome: later, Tested: false},
+
+		// Never sent: sbatch reports this only when it could not connect; whatever was refused before that (standby,
+		// rate limit) had its answer. A failure after connecting has other texts.
+		{Code: Unreachable, Text: "Unable to contact slurm controller (connect failure)", Outcome: later, Tested: true},
+		// Never sent: without munge the request cannot even be packed. The same error about a reply looks different.
+		{Code: Unreachable, Text: "Protocol authentication error", Outcome: later, Tested: true,
+			With: "slurm_buffers_pack_msg: auth_g_create: REQUEST_SUBMIT_BATCH_JOB has authentication error"},
+		{Code: Unreachable, Text: "fatal: Unable to process configuration file", Outcome: later, Tested: true, Own: true},
+		{Code: "SCRIPT_UNREADABLE", Text: "Unable to open file ", Outcome: later, Tested: true, Own: true}, // the path follows
+		{Code: "SBATCH_USAGE", Text: "unrecognized option ", Outcome: no, Tested: true, Own: true},         // the option follows
+	}
+}
+
+// Unreachable is the code of a send that never reached slurmctld.
+const Unreachable = "slurm_unreachable"
+
+const accountingPolicy = "ESLURM_ACCOUNTING_POLICY"
+
+// limitName is how slurmctld names the limit that was hit, on a line of its own: QOSMaxWallDurationPerJobLimit,
+// AssocGrpSubmitJobsLimit, MaxSubmitJobsPerAccount, MaxCpuPerAccount, …
+var limitName = regexp.MustCompile(`^(QOS|Assoc|Max|Min|Grp)[A-Za-z]+$`)
+
+// refine names the limit behind ESLURM_ACCOUNTING_POLICY: limits on how many jobs may be submitted pass with
+// time, limits on what one job may ask for do not.
+func refine(messages []string) (code string, outcome run.SendOutcome) {
+	for _, m := range messages {
+		if limitName.MatchString(m) {
+			if strings.Contains(m, "Submit") {
+				return m, run.SendDeferred
+			}
+			return m, run.SendRejected
+		}
+	}
+	return accountingPolicy, run.SendRejected
+}
+
+// receipt is the line sbatch --parsable prints: a job id, and the cluster where there may be several.
+var receipt = regexp.MustCompile(`(?m)^[0-9]+(;[^ ;\n]+)?$`)
+
+// Classify says what an ended sbatch proved, from what it printed and, where it was seen, its exit status.
+// One receipt line among whatever else a site prints is an accepted job, whatever the exit status. Without one
+// a known text on standard error decides, unless sbatch claims success. All else is doubt.
+func Classify(stdout, stderr string, exit *int) run.SendResult {
+	res := run.SendResult{Outcome: run.SendDoubt, ExitCode: exit, Text: said(stdout, stderr)}
+	found := receipt.FindAllString(whole(stdout), -1)
+	switch {
+	case len(found) == 1:
+		res.Outcome = run.SendAccepted
+		res.JobID, res.Cluster, _ = strings.Cut(found[0], ";")
+		return res
+	case len(found) > 1:
+		res.Code = "several_receipts"
+		return res
+	case exit != nil && *exit == 0:
+		res.Code = "no_receipt"
+		return res
+	}
+	messages := errorMessages(stderr)
+	for _, row := range Errors() {
+		if !row.fits(messages) {
+			continue
+		}
+		res.Code, res.Outcome = row.Code, row.Outcome
+		if row.Code == accountingPolicy {
+			res.Code, res.Outcome = refine(messages)
+		}
+		break
+	}
+	return res
+}
+
+const failed = "Batch job submission failed: "
+
+// errorMessages gives the messages of sbatch's complete lines, without its name and level.
+func errorMessages(stderr string) []string {
+	var out []string
+	for line := range strings.Lines(whole(stderr)) {
+		if m, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "sbatch: "); ok {
+			out = append(out, strings.TrimPrefix(m, "error: "))
+		}
+	}
+	return out
+}
+
+func (r Row) fits(messages []string) bool {
+	said := ""
+	if r.Own {
+		if len(messages) > 0 {
+			said = messages[len(messages)-1]
+		}
+	} else {
+		for _, m := range messages {
+			if answer, ok := strings.CutPrefix(m, failed); ok {
+				said = answer
+			}
+		}
+	}
+	same := said == r.Text || strings.HasSuffix(r.Text, " ") && strings.HasPrefix(said, r.Text)
+	return same && (r.With == "" || slices.Contains(messages, r.With))
+}
+
+// whole cuts off a last line that is not complete: half a job id is another job's id.
+func whole(s string) string { return s[:strings.LastIndexByte(s, '\n')+1] }
+
+// said joins what sbatch printed, for people and for the ledger.
+func said(stdout, stderr string) string {
+	const limit = 4 << 10
+	s := strings.TrimSpace(strings.TrimSpace(stderr) + "\n" + strings.TrimSpace(stdout))
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + " …"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

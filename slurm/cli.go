@@ -1,0 +1,48 @@
+package slurm
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// CLI drives Slurm through its own commands, as the user the gateway runs as. It is safe for concurrent use.
+type CLI struct {
+	*Renderer
+	cfg    Config
+	home   string // HOME of sbatch and the queries
+	runner Runner
+	budget *budget
+
+	fieldsMu sync.Mutex
+	fields   []string // the columns asked of sacct, once known
+}
+
+var (
+	_ run.Sender   = (*CLI)(nil)
+	_ run.Observer = (*CLI)(nil)
+)
+
+// NewCLI makes the transport; every rule the configuration breaks is reported at once. The folder for locks is
+// made when it is missing. Nothing is asked of Slurm.
+func NewCLI(c Config) (*CLI, error) {
+	c = c.withDefaults()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	r, err := NewRenderer(c.Script)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the folder for locks %s cannot be made", c.LocksDir), err)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "/"
+	}
+	return &CLI{Renderer: r, cfg: c, home: home, runner: processes{}, budget: newBudget(c.Budget)}, nil
+}

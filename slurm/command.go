@@ -1,0 +1,136 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// Command is one start of one of Slurm's query programs. (sbatch is not started this way: nobody may kill it.)
+type Command struct {
+	Path  string
+	Args  []string
+	Env   []string
+	Limit int64 // bytes of standard output; standard error is kept to 64 KiB
+}
+
+// Output is what a program printed and how it ended.
+type Output struct {
+	Stdout []byte
+	Stderr string
+	Exit   int
+}
+
+// Runner starts a program and waits for it. A program that ran to its end is no error, whatever its exit
+// status; one that could not be started, was killed, was stopped by ctx or printed more than its limit is.
+type Runner interface {
+	Run(ctx context.Context, c Command) (Output, error)
+}
+
+// processes is the Runner of real life.
+type processes struct{}
+
+// Run implements Runner.
+func (processes) Run(ctx context.Context, c Command) (Output, error) {
+	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
+	cmd.Env = c.Env
+	cmd.WaitDelay = 5 * time.Second // for pipes a killed program's children hold
+	stdout, stderr := &capped{limit: c.Limit, strict: true}, &capped{limit: 64 << 10}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := cmd.Run()
+	out := Output{Stdout: stdout.Bytes(), Stderr: stderr.String()}
+	ended, _ := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ctx.Err() != nil:
+		return out, ctx.Err()
+	case stdout.over:
+		return out, fmt.Errorf("it printed more than %d bytes", c.Limit)
+	case ended != nil && ended.Exited():
+		out.Exit = ended.ExitCode()
+		return out, nil
+	}
+	return out, err
+}
+
+// capped keeps at most limit bytes. Past that a strict one fails the program's write, the other drops.
+type capped struct {
+	bytes.Buffer
+	limit  int64
+	strict bool
+	over   bool
+}
+
+func (b *capped) Write(p []byte) (int, error) {
+	if room := b.limit - int64(b.Len()); int64(len(p)) > room {
+		b.over = true
+		b.Buffer.Write(p[:max(0, room)])
+		if b.strict {
+			return 0, errors.New("output limit")
+		}
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}
+
+// environ is everything Slurm's programs find in their environment: no SBATCH_ or SLURM_ variable of the
+// gateway's caller changes what is asked.
+func (c *CLI) environ(more ...string) []string {
+	env := []string{"PATH=/usr/bin:/bin", "HOME=" + c.home, "LANG=C", "LC_ALL=C"}
+	if c.cfg.Conf != "" {
+		env = append(env, "SLURM_CONF="+c.cfg.Conf)
+	}
+	return append(env, more...)
+}
+
+// ask runs one query within its time, at a price in RPCs. An error is a Transport fault that carries what the
+// program said; so is a non-zero exit status unless okay accepts the output.
+func (c *CLI) ask(ctx context.Context, op string, rpcs int, okay func(Output) bool, program string, args ...string) (Output, error) {
+	if rpcs > 0 {
+		if err := c.budget.spend(ctx, op, rpcs); err != nil {
+			return Output{}, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.QueryTimeout)
+	defer cancel()
+	out, err := c.runner.Run(ctx, Command{
+		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: c.cfg.MaxQueryBytes,
+		// Times as seconds since 1970, whatever the site's or the node's taste.
+		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s"),
+	})
+	if err != nil {
+		return out, fault.Wrap(fault.Transport, op, "slurm_unreachable", program+" did not answer: "+oneLine(out.Stderr), err)
+	}
+	if okay(out) {
+		return out, nil
+	}
+	return out, fault.New(fault.Transport, op, "slurm_unreachable",
+		fmt.Sprintf("%s exited with status %d: %s", program, out.Exit, oneLine(out.Stderr)))
+}
+
+// clean is the okay of a query that is only good without any complaint: squeue is known to print half an
+// answer and mention the failure on standard error alone.
+func clean(out Output) bool { return out.Exit == 0 && !complains(out.Stderr) }
+
+func complains(stderr string) bool {
+	s := strings.ToLower(stderr)
+	return strings.Contains(s, "error") || strings.Contains(s, "fatal") || strings.Contains(s, "timed out")
+}
+
+func oneLine(s string) string {
+	const limit = 500
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + " …"
+	}
+	if s == "" {
+		return "it said nothing on standard error"
+	}
+	return s
+}

@@ -1,0 +1,106 @@
+package slurm
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// Probe is what a site's Slurm says about itself.
+type Probe struct {
+	Version             string // of sbatch, e.g. "slurm-wlm 24.11.5"
+	Release             [2]int // 24, 11
+	ExportNIL           bool   // sbatch knows --export=NIL (documented since 20.11)
+	ControllerUp        bool
+	ControllerText      string // what scontrol ping printed
+	ClusterName         string
+	AccountingStorage   string // e.g. accounting_storage/slurmdbd
+	MinJobAge           time.Duration
+	MessageTimeout      time.Duration
+	KillWait            time.Duration
+	MaxJobCount         int
+	SlurmctldParameters string
+	AccountingEnforced  string // AccountingStorageEnforce
+	EnforcePartLimits   string
+	RateLimited         bool // rl_enable: slurmctld itself limits each user's RPCs
+	GraceFitsInKillWait bool // the script can still leave an exit file when a program ignores SIGTERM
+}
+
+// HasAccounting tells whether sacct can answer.
+func (p Probe) HasAccounting() bool {
+	return p.AccountingStorage != "" && p.AccountingStorage != "(null)" && !strings.HasSuffix(p.AccountingStorage, "/none")
+}
+
+// Probe asks Slurm about itself, for doctor and for choosing the site's settings. With the controller down it
+// gives what it has together with a Transport fault.
+func (c *CLI) Probe(ctx context.Context) (Probe, error) {
+	const op = "slurm.Probe"
+	var p Probe
+	out, err := c.ask(ctx, op, 0, clean, "sbatch", "--version")
+	if err != nil {
+		return p, err
+	}
+	p.Version = strings.TrimSpace(string(out.Stdout))
+	if p.Release, err = release(p.Version); err != nil {
+		return p, fault.Wrap(fault.Transport, op, "version", "the version of sbatch cannot be read", err)
+	}
+	p.ExportNIL = p.Release[0] > 20 || p.Release == [2]int{20, 11}
+	anyExit := func(Output) bool { return true } // ping exits with 1 when the controller is down
+	if out, err = c.ask(ctx, op, 1, anyExit, "scontrol", "ping"); err != nil {
+		return p, err
+	}
+	p.ControllerText = strings.TrimSpace(string(out.Stdout))
+	p.ControllerUp = strings.Contains(p.ControllerText, " is UP")
+	if out, err = c.ask(ctx, op, rpcProbe-1, clean, "scontrol", "show", "config"); err != nil {
+		return p, err
+	}
+	p.read(configValues(string(out.Stdout)))
+	p.GraceFitsInKillWait = time.Duration(c.Renderer.cfg.GraceSeconds)*time.Second < p.KillWait
+	return p, nil
+}
+
+func (p *Probe) read(v map[string]string) {
+	p.ClusterName = v["ClusterName"]
+	p.AccountingStorage = v["AccountingStorageType"]
+	p.AccountingEnforced = v["AccountingStorageEnforce"]
+	p.EnforcePartLimits = v["EnforcePartLimits"]
+	p.SlurmctldParameters = v["SlurmctldParameters"]
+	p.RateLimited = strings.Contains(p.SlurmctldParameters, "rl_enable")
+	p.MinJobAge, p.MessageTimeout, p.KillWait = seconds(v["MinJobAge"]), seconds(v["MessageTimeout"]), seconds(v["KillWait"])
+	p.MaxJobCount, _ = strconv.Atoi(v["MaxJobCount"])
+}
+
+// configValues reads "Key = value" lines of scontrol show config.
+func configValues(text string) map[string]string {
+	v := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(line, " = "); ok {
+			v[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return v
+}
+
+// seconds reads "300 sec"; 0 for anything else.
+func seconds(s string) time.Duration {
+	n, err := strconv.Atoi(strings.TrimSuffix(s, " sec"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// release reads the two numbers of "slurm 22.05.8" or "slurm-wlm 24.11.5".
+func release(version string) (r [2]int, err error) {
+	_, v, _ := strings.Cut(version, " ")
+	major, rest, _ := strings.Cut(v, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	if r[0], err = strconv.Atoi(major); err != nil {
+		return r, err
+	}
+	r[1], err = strconv.Atoi(minor)
+	return r, err
+}

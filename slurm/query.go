@@ -1,0 +1,116 @@
+package slurm
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// queueFields are the columns asked of squeue: queueColumns, and the user who ends a record. All are known to every squeue since 20.11.
+var (
+	queueFields  = []string{"JobArrayID", "State", "Reason", "RestartCnt", "NodeList", "exit_code", "SubmitTime", "StartTime", "EndTime", "Cluster", "Name", "UserName"}
+	queueColumns = []column{colID, colState, colReason, colRestarts, colNode, colExit, colSubmit, colStart, colEnd, colCluster, colName}
+)
+
+// Queue is one full answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Observer has the
+// contract. It costs slurmctld two RPCs (jobs of this user, partitions) whatever the number of jobs: --local saves the
+// one about federations, and without --all jobs in hidden partitions would be missing.
+func (c *CLI) Queue(ctx context.Context) ([]run.Job, error) {
+	const op = "slurm.Queue"
+	out, err := c.ask(ctx, op, rpcQueue, clean, "squeue",
+		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
+	if err != nil {
+		return nil, err
+	}
+	return c.parsed(op, "squeue", out, queueColumns)
+}
+
+// accountingFields are the columns of sacct; those a version does not know are left out.
+var accountingFields = []struct {
+	name string
+	col  column
+	need bool
+}{
+	{"JobID", colID, true}, {"State", colState, true}, {"Reason", colReason, false}, {"Restarts", colRestarts, false}, {"NodeList", colNode, true},
+	{"ExitCode", colExit, true}, {"Submit", colSubmit, true}, {"Start", colStart, true}, {"End", colEnd, true}, {"Cluster", colCluster, true},
+	{"SLUID", colSLUID, false}, {"JobName", colName, true},
+}
+
+// Accounting is one full answer of sacct; run.Observer has the contract. Every record of a reused or requeued
+// id is in it (--duplicates). A job that was never eligible to start, as a held one, is not.
+func (c *CLI) Accounting(ctx context.Context, since time.Time) ([]run.Job, error) {
+	const op = "slurm.Accounting"
+	names, cols, err := c.accountingColumns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.ask(ctx, op, rpcAccounting, clean, "sacct",
+		"--duplicates", "--allocations", "--parsable", "--delimiter="+sep, "--noheader", "--user="+c.cfg.User,
+		"--starttime="+since.UTC().Format("2006-01-02T15:04:05"), "--format="+strings.Join(names, ",")+",User")
+	if err != nil {
+		if strings.Contains(out.Stderr, "accounting storage is disabled") {
+			return nil, fault.New(fault.NotFound, op, AccountingDisabled, "this cluster keeps no accounting")
+		}
+		return nil, err
+	}
+	return c.parsed(op, "sacct", out, cols)
+}
+
+// AccountingDisabled is the code of the NotFound fault of a cluster without accounting.
+const AccountingDisabled = "accounting_disabled"
+
+// accountingColumns finds out once which of the columns this sacct knows. It asks sacct alone, no daemon.
+func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []column, err error) {
+	c.fieldsMu.Lock()
+	defer c.fieldsMu.Unlock()
+	if c.fields == nil {
+		out, err := c.ask(ctx, "slurm.Accounting", 0, clean, "sacct", "--helpformat")
+		if err != nil {
+			return nil, nil, err
+		}
+		c.fields = strings.Fields(string(out.Stdout))
+	}
+	known := map[string]bool{}
+	for _, f := range c.fields {
+		known[f] = true
+	}
+	for _, f := range accountingFields {
+		if f.need || known[f.name] {
+			names, cols = append(names, f.name), append(cols, f.col)
+		}
+	}
+	return names, cols, nil
+}
+
+func (c *CLI) parsed(op, program string, out Output, cols []column) ([]run.Job, error) {
+	jobs, err := parseAnswer(string(out.Stdout), c.cfg.User, cols)
+	if err != nil {
+		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of "+program+" is not whole", err)
+	}
+	return jobs, nil
+}
+
+var (
+	jobID   = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
+	jobName = regexp.MustCompile(`^sg-[A-Za-z0-9_-]{1,200}$`)
+)
+
+// Cancel asks Slurm to cancel the job that has both this id and this name; run.Observer has the contract. With a name that
+// is another's, scancel cancels nothing and exits with 0.
+func (c *CLI) Cancel(ctx context.Context, id, name string) error {
+	const op = "slurm.Cancel"
+	if !jobID.MatchString(id) || !jobName.MatchString(name) {
+		return fault.New(fault.Internal, op, "job_id", "no job of ours: "+Quote(id)+" "+Quote(name))
+	}
+	_, err := c.ask(ctx, op, rpcCancel, cancelled, "scancel", "--name="+name, id)
+	return err
+}
+
+// cancelled takes what says that nothing is left to cancel for success. scancel prints it for one job at most here.
+func cancelled(out Output) bool {
+	return clean(out) || strings.Contains(out.Stderr, "Invalid job id specified") || strings.Contains(out.Stderr, "Job/step already completing or completed")
+}

@@ -1,0 +1,164 @@
+#!/bin/bash
+# slurmgate job script, {{.Version}}
+#
+#   run      {{.RunID}}
+#   attempt  {{.N}}
+#   image    sha256:{{.Image}}
+#
+# Read me. This script executes one attempt of a run at most once, however often Slurm starts it: it goes on only if
+# {{.Ctl}}/claim
+# names this very job and start. Everything it says itself is in job.log beside the claim, the program's output
+# in {{if .StdoutDeclared}}a declared output and stderr{{else}}stdout and stderr{{end}}. How it ended is in the file "exit", what it left in "manifest" (only on success).
+# Exit codes of its own: 90 the claim is not ours, 91 the image and 92 an input is not the pinned one, 93 no
+# Apptainer here, 94 the control folder cannot be written. The reason in "exit" is what counts.
+# It was sent with
+{{.Sent}}
+#
+# shellcheck disable=SC2016 # a plan's words are meant literally
+set -u
+umask 077
+export LC_ALL=C PATH=/usr/bin:/bin
+
+run={{.Run}}
+attempt={{.Attempt}}
+ctl=$attempt/ctl
+token={{.Token}}
+limit={{.Limit}} grace={{.Grace}} # seconds
+pinned_sha256={{.PinnedSHA256}}
+stdout={{.Stdout}}
+program=({{range .Program}}
+  {{.}}{{end}}
+)
+environment=({{range .Env}}
+  {{.}}{{end}}
+)
+outputs=({{range .Outputs}}
+  {{.}}{{end}}
+)
+
+[[ -n ${SLURM_JOB_ID:-} ]] || { echo "this is a job script: Slurm starts it"; exit 90; }
+job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID} task=${SLURM_ARRAY_TASK_ID:--} restart=${SLURM_RESTART_COUNT:-0}
+node=${SLURMD_NODENAME:-$HOSTNAME}
+execution="job=$job task=$task restart=$restart"
+suffix=$job${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}.$restart
+hash=(openssl dgst -sha256 -r)
+"${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum)
+child='' terminated='' interrupted='' ran=0 used=(0 0)
+
+say() { TZ=UTC printf '%(%FT%TZ)T %s\n' -1 "$*"; }
+digest() { "${hash[@]}" <"$1" | cut -c 1-64; }
+now() { local up && read -r up _ </proc/uptime && printf '%s' "${up/./}"; } # 1/100 s, untouched by clock changes
+ticks() { # CPU time of the children that ended: user, system
+  local stat && read -r stat </proc/$$/stat && read -ra stat <<<"${stat##*) }" && printf '%d %d' "${stat[13]}" "${stat[14]}"
+}
+leave() { # NAME CONTENT: a control file appears whole or not at all, and on disk
+  local part="$ctl/.$1.$suffix"
+  printf '%s\n' "$2" >"$part" && sync -- "$part" && mv -fT -- "$part" "$ctl/$1" && { sync -- "$ctl" || true; }
+}
+finish() { # CODE REASON: the exit file; then the end, unless there is success to describe
+  trap '' TERM # the commands below inherit it
+  local code=$1 reason=$2 hz
+  [[ -z $terminated || $code == 0 ]] || reason=terminated
+  hz=$(getconf CLK_TCK)
+  leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s' \
+    "$execution" "$code" "$reason" $((ran / 100)) $((ran % 100)) $((used[0] / hz)) $((used[0] % hz * 100 / hz)) \
+    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; exit 94; }
+  say "$reason, code $code"
+  ((code == 0)) || exit "$code"
+  trap - TERM
+}
+
+# 1. The claim: of all jobs and starts, one gets its file linked to this name. Only what is read there decides.
+mine=$ctl/.claim.$suffix # stays, so that a second start of the same number fails here
+claim="slurmgate-claim 1 $execution token=$token node=$node"
+if ! (set -C && : >"$mine"); then
+  [[ -e $mine ]] && exit 90
+  exit 94
+fi
+printf '%s\n' "$claim" >"$mine" && sync -- "$mine" || exit 94
+ln -T -- "$mine" "$ctl/claim" 2>/dev/null
+if [[ $(cat -- "$ctl/claim") != "$claim" ]]; then
+  rm -f -- "$mine"
+  [[ -e $ctl/claim ]] || exit 94
+  say "another has the claim: $(cat -- "$ctl/claim")"
+  exit 90
+fi
+sync -- "$ctl" || true
+trap 'terminated=yes interrupted=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
+say "job $job on $node executes this attempt"
+
+# 2. What was pinned is what is here: the list itself, the image{{if .VerifyInputs}}, the inputs{{end}}.
+[[ $(digest "$ctl/{{.PinnedFile}}") == "$pinned_sha256" ]] || { say "the list of pinned files was changed"; finish 91 image_mismatch; }
+code=91 reason=image_mismatch
+while IFS= read -r line; do
+  file=${line:66}
+  [[ $file == /* ]] || file=$run/$file
+  [[ -f $file && $(digest "$file") == "${line:0:64}" ]] || { say "not the pinned bytes: $file"; finish "$code" "$reason"; }
+  code=92 reason=input_mismatch{{if not .VerifyInputs}}
+  break # the site verifies images only{{end}}
+done <"$ctl/{{.PinnedFile}}"
+
+# 3. Apptainer.
+{{if .Modules}}set +u # module systems read unset variables
+# shellcheck disable=SC1091
+source {{.ModuleInit}} && module load{{range .Modules}} {{.}}{{end}}
+set -u
+apptainer=$(type -P apptainer)
+{{else}}apptainer={{.Apptainer}}
+{{end}}[[ -x $apptainer ]] || { say "Apptainer is not on this node: ${apptainer:-not in PATH}"; finish 93 runtime_missing; }
+{{if .GPUs}}for v in CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES GPU_DEVICE_ORDINAL; do
+  [[ -z ${!v+set} ]] || environment+=("$v=${!v}" "APPTAINERENV_$v=${!v}")
+done
+{{end}}
+# 4. The program, with an empty environment, nothing on standard input, and its own time limit.
+{ mkdir -p -- "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } || finish 94 control_unwritable
+[[ -z $terminated ]] || finish 143 terminated
+started=$(now)
+read -ra before <<<"$(ticks)"
+timeout -k "$grace" "$limit" env -i PATH="$PATH" HOME="$attempt/tmp" LC_ALL=C "${environment[@]}" \
+  "$apptainer" "${program[@]}" </dev/null >"$stdout" 2>"$ctl/stderr" &
+child=$!
+while :; do
+  interrupted=''
+  wait "$child"
+  code=$?
+  [[ -n $interrupted ]] || break # else the trap ended the wait, perhaps before the program ended
+done
+child='' ran=$(($(now) - started))
+read -ra used <<<"$(ticks)"
+used=($((used[0] - before[0])) $((used[1] - before[1])))
+
+# 5. How it ended. A program may exit with 124 or 137 too, but not after its time is up.
+reason=tool_failed
+if [[ -n $terminated ]]; then
+  reason=terminated code=143 # whatever the program made of it
+elif ((code == 0)); then
+  reason=ok
+elif ((code == 124 && ran >= limit * 100 || code == 137 && ran >= (limit + grace) * 100)); then
+  reason=time_limit
+elif ((code == 137)); then
+  reason=killed
+elif ((code == 255)) && tail -c 4096 -- "$ctl/stderr" | grep -q 'FATAL: '; then
+  reason=runtime_failed
+fi
+finish "$code" "$reason"
+
+# 6. Success: what is there of the declared outputs. Only a plain file with one name, reached without a symlink, is one.
+real=$(realpath -e -- "$attempt")
+describe() { # PATH
+  local file=$attempt/$1 size sum
+  if [[ ! -e $file && ! -L $file ]]; then
+    printf 'missing %s\n' "$1"
+  elif [[ ! -f $file || -L $file || $(realpath -e -- "$file") != "$real/$1" || $(stat -c %h -- "$file") != 1 ]]; then
+    printf 'irregular %s\n' "$1"
+  else
+    sync -- "$file" && size=$(stat -c %s -- "$file") && sum=$(digest "$file") && [[ ${#sum} == 64 ]] &&
+      printf 'file %s %d %s\n' "$sum" "$size" "$1"
+  fi
+}
+if ! manifest=$(for path in "${outputs[@]}"; do describe "$path" || exit; done) ||
+  ! leave manifest "slurmgate-manifest 1 $execution"$'\n'"${manifest:+$manifest$'\n'}end"; then
+  say "the manifest cannot be written"
+  exit 94
+fi
+exit 0

@@ -1,0 +1,162 @@
+package slurm
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var runtimePath = ScriptConfig{Runtime: Runtime{Path: "/usr/bin/apptainer"}}
+
+var scripts = map[string]struct {
+	cfg ScriptConfig
+	job run.JobSpec
+}{
+	"flagstat": {runtimePath, flagstat("/shared/runs/" + testRun)},
+	"awkward":  {runtimePath, awkward("/shared/runs dir/it's/" + testRun)},
+	"modules": {ScriptConfig{Runtime: Runtime{ModuleInit: "/etc/profile.d/modules.sh", Modules: []string{"gcc/12.2", "apptainer"}}, Verify: VerifyImageOnly, GraceSeconds: 5},
+		flagstat("/shared/runs/" + testRun)},
+}
+
+func TestScriptGolden(t *testing.T) {
+	for name, c := range scripts {
+		t.Run(name, func(t *testing.T) {
+			r := renderer(t, c.cfg)
+			got, err := r.Render(c.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", "script."+name+".sh")
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), string(got)); d != "" {
+				t.Errorf("%s differs from what is rendered (go test -update writes it):\n%s", file, d)
+			}
+			again, _ := r.Render(c.job)
+			if !bytes.Equal(got, again) {
+				t.Error("the same job gives other bytes")
+			}
+		})
+	}
+}
+
+// A script that shellcheck has nothing to say about, whatever is filled in. Shellcheck is required, not optional.
+func TestScriptShellcheck(t *testing.T) {
+	for name, c := range scripts {
+		script, err := renderer(t, c.cfg).Render(c.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("shellcheck", "--shell=bash", "--severity=style", "-")
+		cmd.Stdin = bytes.NewReader(script)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// No line may look like a directive: sbatch would obey it. What is filled in cannot start a line.
+func TestScriptHasNoDirectives(t *testing.T) {
+	for name, c := range scripts {
+		script, _ := renderer(t, c.cfg).Render(c.job)
+		for line := range strings.Lines(string(script)) {
+			if strings.HasPrefix(line, "#SBATCH") || strings.HasPrefix(line, "#PBS") || strings.HasPrefix(line, "#BSUB") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+		if n := bytes.Count(script, []byte("\n")); n > 200 {
+			t.Errorf("%s: %d lines; an admin is to read it", name, n)
+		}
+	}
+}
+
+func TestPinned(t *testing.T) {
+	job := flagstat("/shared/runs/" + testRun)
+	want := testImage + "  /shared/images/" + testImage + ".sif\n" + strings.Repeat("5", 64) + "  in/input.bam\n"
+	if got := string(renderer(t, runtimePath).Pinned(job)); got != want {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestArgv(t *testing.T) {
+	dir := "/shared/runs/" + testRun + "/a1"
+	for _, c := range []struct {
+		name string
+		job  run.JobSpec
+		want []string
+	}{
+		{"plain", flagstat("/shared/runs/" + testRun), []string{
+			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M", "--time=20",
+			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research",
+			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
+		{"everything", awkward("/shared/runs/" + testRun), []string{
+			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M", "--time=20",
+			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research", "--qos=quick", "--constraint=intel&avx2", "--gres=gpu:a100:2",
+			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
+	} {
+		got, err := renderer(t, runtimePath).Argv(c.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", c.name, d)
+		}
+	}
+}
+
+func TestMinutes(t *testing.T) {
+	r := renderer(t, ScriptConfig{Runtime: runtimePath.Runtime, VerifyAllowanceSeconds: 30})
+	for limit, want := range map[int]int{1: 1, 30: 1, 31: 2, 90: 2, 91: 3, 604800: 10081} {
+		if got := r.minutes(limit); got != want {
+			t.Errorf("%d s: %d minutes, want %d", limit, got, want)
+		}
+	}
+}
+
+func TestRenderRefuses(t *testing.T) {
+	for name, change := range map[string]func(*run.JobSpec){
+		"percent in the path":    func(j *run.JobSpec) { j.RunDir = "/shared/%j/" + testRun },
+		"backslash in the path":  func(j *run.JobSpec) { j.RunDir = `/shared/a\b` },
+		"newline in the path":    func(j *run.JobSpec) { j.RunDir = "/shared/a\nb" },
+		"relative path":          func(j *run.JobSpec) { j.RunDir = "runs" },
+		"run id":                 func(j *run.JobSpec) { j.RunID = "run_x y" },
+		"token":                  func(j *run.JobSpec) { j.Token = "short" },
+		"another's name":         func(j *run.JobSpec) { j.JobName = "sg-other" },
+		"partition with options": func(j *run.JobSpec) { j.Spec.Placement.Partition = "main --time=0" },
+		"no image":               func(j *run.JobSpec) { j.ImagePath = "" },
+		"NUL in an argument":     func(j *run.JobSpec) { j.ExecArgs = append(j.ExecArgs, "a\x00b") },
+		"unlimited memory":       func(j *run.JobSpec) { j.Spec.Resources.MemMB = 0 },
+		"unlimited time":         func(j *run.JobSpec) { j.Spec.Resources.TimeLimitSeconds = 0 },
+	} {
+		job := flagstat("/shared/runs/" + testRun)
+		change(&job)
+		if script, err := renderer(t, runtimePath).Render(job); err == nil {
+			t.Errorf("%s: rendered\n%s", name, script)
+		}
+	}
+}
+
+func TestConfigReportsEverything(t *testing.T) {
+	_, err := NewCLI(Config{BinDir: "bin", LocksDir: "", User: "a b", Script: ScriptConfig{Verify: "some", GraceSeconds: -1}})
+	if n := len(fault.ProblemsOf(err)); n != 6 {
+		t.Errorf("%d problems: %v", n, err)
+	}
+}

@@ -1,0 +1,163 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/run"
+)
+
+// Send starts sbatch for the k-th send of the job and waits for it; run.Sender has the contract.
+//
+// What makes it safe to die at any point: the lock is taken first and goes to sbatch as an open descriptor,
+// so that it is free only when no sbatch of this send is left; the two files are made exclusively, so that a
+// second Send of the same number, from whatever gateway, starts nothing; and sbatch writes the receipt itself.
+func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
+	argv, err := c.Argv(job)
+	if err != nil {
+		return notRun("job_spec", err)
+	}
+	done, err := c.budget.send(ctx)
+	if err != nil {
+		return notRun("rpc_budget", err)
+	}
+	lock, held, err := c.lock(job, k)
+	switch {
+	case err != nil:
+		done()
+		return notRun("locks_dir", err)
+	case held:
+		done()
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "an sbatch of this send is still there"}
+	}
+	started, result := c.start(job, k, argv, lock)
+	if started == nil {
+		lock.Close()
+		done()
+		return result
+	}
+	lock.Close() // sbatch has its own
+	ended := make(chan run.SendResult, 1)
+	go func() {
+		defer done()
+		err := started.Wait()
+		ended <- c.read(job, k, exitStatus(started, err))
+	}()
+	select {
+	case res := <-ended:
+		return res
+	case <-ctx.Done():
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "the gateway stopped waiting; sbatch goes on"}
+	}
+}
+
+// start makes the send's files and starts sbatch. A nil command comes with the result.
+func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec.Cmd, run.SendResult) {
+	var files [2]*os.File
+	for i, stream := range []string{"out", "err"} {
+		f, err := os.OpenFile(controlFile(job, run.SendFile(k, stream)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			return nil, c.read(job, k, nil) // sent before
+		}
+		if err != nil {
+			return nil, notRun("control_unwritable", err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	cmd := exec.Command(filepath.Join(c.cfg.BinDir, "sbatch"), argv...)
+	cmd.Env = c.environ()
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = files[0], files[1] // standard input is /dev/null
+	cmd.ExtraFiles = []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal's or service manager's signal by group
+	if err := cmd.Start(); err != nil {
+		return nil, notRun("sbatch_not_started", err)
+	}
+	return cmd, run.SendResult{}
+}
+
+// Receipt looks at what an earlier send left; run.Sender has the contract.
+func (c *CLI) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
+	lock, held, err := c.lock(job, k)
+	switch {
+	case err != nil:
+		return run.SendResult{Outcome: run.SendDoubt, Code: "locks_dir", Text: err.Error()}, true
+	case held:
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "sbatch is still there"}, true
+	}
+	defer lock.Close()
+	return c.read(job, k, nil), false
+}
+
+// lock takes the lock of a send, or tells that it is held. It lies on a disk of this machine: network
+// filesystems keep locks of dead clients.
+func (c *CLI) lock(job run.JobSpec, k int) (f *os.File, held bool, err error) {
+	f, err = os.OpenFile(filepath.Join(c.cfg.LocksDir, fmt.Sprintf("%s.%d.lock", job.Token, k)), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err == nil {
+		return f, false, nil
+	}
+	f.Close()
+	if err == unix.EWOULDBLOCK {
+		return nil, true, nil
+	}
+	return nil, false, os.NewSyscallError("flock", err)
+}
+
+// read classifies what a send's sbatch printed. Only call it when that sbatch is gone.
+func (c *CLI) read(job run.JobSpec, k int, exit *int) run.SendResult {
+	var text [2]string
+	for i, stream := range []string{"out", "err"} {
+		data, err := readUpTo(controlFile(job, run.SendFile(k, stream)), 256<<10)
+		if err != nil {
+			return run.SendResult{Outcome: run.SendDoubt, Code: "no_receipt", ExitCode: exit, Text: "what sbatch printed cannot be read: " + err.Error()}
+		}
+		text[i] = string(data)
+	}
+	return Classify(text[0], text[1], exit)
+}
+
+// readUpTo reads a file that is to be small. A larger one is an error: the end might hold what matters.
+func readUpTo(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return data, err
+}
+
+// exitStatus is nil when sbatch was killed, or when nobody knows.
+func exitStatus(cmd *exec.Cmd, err error) *int {
+	if cmd.ProcessState == nil || !cmd.ProcessState.Exited() {
+		return nil
+	}
+	code := cmd.ProcessState.ExitCode()
+	return &code
+}
+
+// notRun is the result of a send whose sbatch was never started.
+func notRun(code string, err error) run.SendResult {
+	return run.SendResult{Outcome: run.SendNotRun, Code: code, Text: "sbatch was not started: " + err.Error()}
+}

@@ -1,0 +1,64 @@
+package slurm
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+const (
+	testRun   = "run_0X8Z4D1X467KV94K4TXG0D9BXT"
+	testToken = "0123456789abcdef0123456789abcdef"
+	testImage = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // of no bytes
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// flagstat is a job as the lifecycle makes it.
+func flagstat(runDir string) run.JobSpec {
+	attempt := filepath.Join(runDir, "a1")
+	return run.JobSpec{
+		RunID: testRun, N: 1, Token: testToken, JobName: run.JobName(testRun, 1, testToken), RunDir: runDir,
+		ImagePath: "/shared/images/" + testImage + ".sif",
+		ExecArgs: []string{"--quiet", "exec", "--containall", "--workdir", attempt + "/tmp", "--bind", attempt + "/out:/work/out",
+			"/shared/images/" + testImage + ".sif", "samtools", "flagstat", "-O", "json", "/work/in/input.bam"},
+		Spec: plan.Spec{
+			Version:   1,
+			Resources: plan.Resources{TimeLimitSeconds: 900, CPUs: 2, MemMB: 2048},
+			Placement: plan.Placement{Partition: "main", Account: "research"},
+			Execution: plan.Execution{Kind: "container",
+				Container: plan.Container{Engine: "apptainer", Image: "sha256:" + testImage, NetworkMode: "none", ReadonlyRootfs: true},
+				Command: plan.Command{Argv: []string{"samtools", "flagstat", "-O", "json", "/work/in/input.bam"}, Workdir: plan.Workdir,
+					Env: map[string]string{}, Stdout: ptr("out/flagstat.json")}},
+			IO: plan.IO{
+				Inputs:  []plan.Input{{Role: "bam", ArtifactID: "art_183BZJHEYXMKZBB4A0X74BNFSS", ChecksumSHA256: strings.Repeat("5", 64), DestRelpath: "in/input.bam"}},
+				Outputs: []plan.Output{{Role: "report", SrcRelpath: "out/flagstat.json", Type: "JSON", Label: "flagstat"}},
+			},
+		},
+	}
+}
+
+// awkward is a job full of what the plan allows and a shell or Slurm could take for something else.
+func awkward(runDir string) run.JobSpec {
+	j := flagstat(runDir)
+	j.Spec.Resources.GPUs, j.Spec.Resources.GPUType = ptr(2), ptr("a100")
+	j.Spec.Placement.QOS, j.Spec.Placement.Constraint = ptr("quick"), ptr("intel&avx2")
+	j.Spec.Execution.Command.Stdout = nil
+	j.Spec.Execution.Command.Env = map[string]string{"B": "x,y z", "A": "$(touch /tmp/pwned)\n'`id`\"\\ \u202e é"}
+	j.ExecArgs = append(j.ExecArgs, "--", "a b", "$HOME", "`id`", "it's", "\n#SBATCH --time=99:00:00\n", "\u202e", "%j", "*", "", "-x")
+	j.Spec.IO.Inputs = append(j.Spec.IO.Inputs, plan.Input{Role: "two", ArtifactID: "art_183BZJHEYXMKZBB4A0X74BNFSS", ChecksumSHA256: strings.Repeat("6", 64), DestRelpath: "in/a b'$(id).fq"})
+	j.Spec.IO.Outputs = append(j.Spec.IO.Outputs, plan.Output{Role: "odd", SrcRelpath: "out/sub dir/it's $(id) é.txt", Type: "TEXT", Label: "odd"})
+	return j
+}
+
+func renderer(t *testing.T, c ScriptConfig) *Renderer {
+	t.Helper()
+	r, err := NewRenderer(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
