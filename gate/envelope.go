@@ -96,6 +96,9 @@ func errorBody(err error) *ErrorBody {
 	return &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: err.Error(), Retryable: kind.Retryable(), Details: details}
 }
 
+// BodyOf gives the envelope's form of an error.
+func BodyOf(err error) *ErrorBody { return errorBody(err) }
+
 // Fault turns an error body back into an error, for a face on the other side of a socket.
 func (e *ErrorBody) Fault() *fault.Error {
 	kind, _ := e.Details["kind"].(string)

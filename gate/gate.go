@@ -70,6 +70,15 @@ func (g *Gate) Call(ctx context.Context, req Request) Response {
 	return res
 }
 
+// Refuse answers what is not even an envelope (HTC-01).
+func (g *Gate) Refuse(err error) Response {
+	now := g.now().UTC()
+	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.Nil.String(), TraceID: uuid.Nil.String(), Timing: Timing{StartedAt: now, EndedAt: now},
+		Error: errorBody(fault.Wrap(fault.Validation, "gate.Refuse", "VAL-HTC-001", "the request is not an envelope", err))}
+	res.Resources = Resources{WorkspaceIDs: []string{}, Artifacts: []string{}, Files: []string{}, URLs: []string{}}
+	return res
+}
+
 func (g *Gate) dispatch(ctx context.Context, req Request) (t Tool, result any, err error) {
 	if err := checkEnvelope(req); err != nil {
 		return Tool{}, nil, err

@@ -47,7 +47,7 @@ func Handler(g *gate.Gate, contents Contents) http.Handler {
 			err = plan.Decode(body, &call)
 		}
 		if err != nil {
-			problem(w, fault.Wrap(fault.Validation, "httpapi", "VAL-HTC-001", "the request is not an envelope", err))
+			answer(w, g.Refuse(err))
 			return
 		}
 		answer(w, g.Call(req.Context(), call))
@@ -120,7 +120,7 @@ func Listen(path string, h http.Handler, log *slog.Logger) (*Server, error) {
 		return fail(err)
 	}
 	// Made under a private name and then renamed: at its own name it always has mode 0600.
-	temp := path + ".new"
+	temp := filepath.Join(filepath.Dir(path), ".s") // short: a socket path has at most 107 bytes (unix(7))
 	_ = os.Remove(temp)
 	l, err := net.Listen("unix", temp)
 	if err != nil {

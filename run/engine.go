@@ -52,6 +52,7 @@ type Engine struct {
 	work  *workQueue
 	sends chan struct{} // a place for each sbatch under way
 	wake  chan struct{} // asks the watcher for a cycle soon
+	first chan struct{} // closed after the first cycle
 
 	mu        sync.Mutex
 	changed   map[string]chan struct{} // closed when the run changes
@@ -65,7 +66,7 @@ type Engine struct {
 // NewEngine makes an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
 	return &Engine{
-		Parts: p, cfg: cfg, work: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1),
+		Parts: p, cfg: cfg, work: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}),
 		changed: map[string]chan struct{}{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, lateSince: map[string]time.Time{},
 	}
 }
@@ -86,6 +87,21 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		e.work.add(v.Run.ID)
 	}
 	return func() { e.work.close(); wg.Wait() }, nil
+}
+
+// CaughtUp waits until Slurm has been asked once since [Engine.Start], and what followed from it is done. The error
+// is that of the query.
+func (e *Engine) CaughtUp(ctx context.Context) error {
+	select {
+	case <-e.first:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := e.Settled(ctx); err != nil {
+		return err
+	}
+	_, err := e.Watched()
+	return err
 }
 
 // Settled waits until no run is waiting for the gateway itself: everything is with Slurm, deferred or finished.

@@ -58,6 +58,10 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 		a.Warnings = append(a.Warnings, fmt.Sprintf("policy says reuse: this is run %s, made for the same plan under another policy", v.Run.ID))
 		return a, nil
 	}
+	// Nothing is recorded for an image that is not there or not what it should be.
+	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil {
+		return SubmitAnswer{}, err
+	}
 	v, created, err := e.insert(ctx, o, runID, id, planHash, canonical)
 	if err != nil {
 		return SubmitAnswer{}, err

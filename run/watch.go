@@ -13,7 +13,7 @@ import (
 // nothing changes, between the admin's floor and ceiling.
 func (e *Engine) watch(ctx context.Context) {
 	pause := time.Duration(0)
-	for {
+	for n := 0; ; n++ {
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -32,6 +32,9 @@ func (e *Engine) watch(ctx context.Context) {
 		}
 		e.takeUp(ctx)
 		moved, err := e.Cycle(ctx)
+		if n == 0 {
+			close(e.first)
+		}
 		switch {
 		case err != nil && ctx.Err() == nil:
 			e.Log.Warn("Slurm could not be asked", "err", err)

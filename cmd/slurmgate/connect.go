@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/plan"
+	"slurmgate/site"
+)
+
+func projectID(name string) string { return plan.ProjectID(name) }
+
+// session is a connection to the gateway: to the one that holds the ledger, or to the one this process has
+// become.
+type session struct {
+	client *httpapi.Client
+	own    *gateway // nil when another process is the gateway
+	site   *site.Site
+}
+
+// connect finds the gateway, or becomes it.
+func (a *app) connect(ctx context.Context) (*session, error) {
+	s, err := site.Load(a.cli.Site)
+	if err != nil {
+		return nil, err
+	}
+	patience := time.Now().Add(lockPatience)
+	for {
+		if c, err := httpapi.Dial(ctx, s.Gateway.Socket); err == nil {
+			return &session{client: c, site: s}, nil
+		}
+		g, err := openGateway(ctx, s, a.log)
+		if err == nil {
+			c, err := httpapi.Dial(ctx, s.Gateway.Socket)
+			if err != nil {
+				g.close()
+				return nil, err
+			}
+			return &session{client: c, own: g, site: s}, nil
+		}
+		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {
+			return nil, err
+		}
+		time.Sleep(50 * time.Millisecond) // the holder is starting or stopping
+	}
+}
+
+// close ends the session; a process that is the gateway finishes what it has taken on.
+func (s *session) close() {
+	if s.own != nil {
+		s.own.close()
+	}
+}
+
+// call carries out one tool call and decodes its result.
+func (s *session) call(ctx context.Context, toolID string, args, result any) error {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	res, err := s.client.Call(ctx, gate.NewRequest(toolID, "", raw))
+	if err != nil {
+		return err
+	}
+	return decode(res, result)
+}
+
+func decode(res gate.Response, result any) error {
+	if res.Error != nil {
+		return callError{res.Error.Fault(), res.Error}
+	}
+	return json.Unmarshal(res.Result, result)
+}
+
+// local carries out a tool that needs no gateway, through a gate of its own.
+func (a *app) local(ctx context.Context, t gate.Tool, args, result any) error {
+	r, err := gate.NewRegistry(t)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	return decode(gate.New(r, nil, nil).Call(ctx, gate.NewRequest(t.ID, t.Version, raw)), result)
+}
+
+// with connects, runs f and closes.
+func (a *app) with(ctx context.Context, f func(*session) error) error {
+	s, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return f(s)
+}
+
+// fresh waits until Slurm has been asked, when this process is the gateway: a look by a shell that has just
+// opened the ledger should not show yesterday.
+func (s *session) fresh(ctx context.Context) error {
+	if s.own == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, freshTime)
+	defer stop()
+	return s.own.engine.CaughtUp(ctx)
+}

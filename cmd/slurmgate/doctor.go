@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slurmgate/apptainer"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/policy"
+	"slurmgate/site"
+	"slurmgate/slurm"
+	"slurmgate/staging"
+	"slurmgate/toolpack"
+)
+
+type doctorCmd struct {
+	NoJobs bool `help:"Do not send probe jobs; compute nodes are then not looked at."`
+}
+
+// finding is one thing doctor looked at.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, warn, fail
+	Detail string `json:"detail"`
+	Next   string `json:"next,omitempty"`
+}
+
+type doctorAnswer struct {
+	Site     string    `json:"site"`
+	Findings []finding `json:"findings"`
+	Failed   int       `json:"failed"`
+	Warned   int       `json:"warned"`
+}
+
+type doctorArgs struct {
+	Site   string `json:"site"`
+	NoJobs bool   `json:"no_jobs,omitzero"`
+}
+
+// Run examines the site and prints what was found.
+func (c doctorCmd) Run(ctx context.Context, a *app) error {
+	tool := builtin("site.doctor", "Check the site", "Check the site end to end, compute nodes included.", gate.Execute,
+		object("site", prop("site", pathSchema), prop("no_jobs", `{"type":"boolean"}`)), handler(func(ctx context.Context, _ gate.Call, args doctorArgs) (any, error) {
+			d := &doctor{say: a.say}
+			d.examine(ctx, args)
+			return d.answer, nil
+		}))
+	tool.Timeout = 10 * time.Minute
+	var r doctorAnswer
+	if err := a.local(ctx, tool, doctorArgs{a.cli.Site, c.NoJobs}, &r); err != nil {
+		return err
+	}
+	err := a.show(r, func(w writer) {
+		for _, f := range r.Findings {
+			fmt.Fprintf(w, "%-5s %-22s %s\n", f.Status, f.Check, f.Detail)
+			if f.Next != "" {
+				fmt.Fprintf(w, "%29sNext: %s\n", "", f.Next)
+			}
+		}
+		fmt.Fprintf(w, "%d checks, %d failed, %d warnings\n", len(r.Findings), r.Failed, r.Warned)
+	})
+	if err == nil && r.Failed > 0 {
+		return quietFailure{fault.Internal}
+	}
+	return err
+}
+
+// doctor collects findings; each check stands for itself, so that one failure does not hide the next.
+type doctor struct {
+	answer doctorAnswer
+	say    func(string, ...any)
+}
+
+func (d *doctor) add(status, check, detail, next string) {
+	switch status {
+	case "fail":
+		d.answer.Failed++
+	case "warn":
+		d.answer.Warned++
+	}
+	d.answer.Findings = append(d.answer.Findings, finding{check, status, detail, next})
+}
+
+// check adds ok with detail, or fail with the error.
+func (d *doctor) check(name, detail string, err error, next string) bool {
+	if err != nil {
+		d.add("fail", name, err.Error(), next)
+		return false
+	}
+	d.add("ok", name, detail, "")
+	return true
+}
+
+func (d *doctor) examine(ctx context.Context, args doctorArgs) {
+	s, err := site.Load(args.Site)
+	if !d.check("site file", args.Site, err, "slurmgate config check") {
+		return
+	}
+	d.answer.Site = s.Name
+	images := d.domain(ctx, s)
+	d.disks(ctx, s)
+	cli, err := openSlurm(s)
+	if !d.check("slurm commands", s.Slurm.BinDir, err, "set slurm.bin_dir") {
+		return
+	}
+	if d.slurm(ctx, s, cli) && !args.NoJobs {
+		d.nodes(ctx, s, cli, images)
+	}
+}
+
+// domain returns the path of one image to try on the nodes, "" when there is none.
+func (d *doctor) domain(ctx context.Context, s *site.Site) string {
+	dom, err := toolpack.OpenDomain(s.DomainDir, toolpack.AllowMissingImages)
+	if !d.check("domain", s.DomainDir, err, "slurmgate tool check "+s.DomainDir) {
+		return ""
+	}
+	file, data := dom.Policy()
+	_, err = policy.Parse(file, data, os.LookupEnv)
+	d.check("policy", file, err, "correct the policy")
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if !d.check("image store", s.Storage.ImageStore, err, "slurmgate image add NAME FILE.sif makes it") {
+		return ""
+	}
+	image := ""
+	for _, p := range dom.Packs().List() {
+		name := p.Image()
+		if name == "" {
+			continue
+		}
+		locked, ok := dom.Lock().Lookup(name)
+		if !ok {
+			d.add("fail", "image "+name, "no image of this name", "slurmgate image add "+name+" FILE.sif")
+			continue
+		}
+		path, err := store.Verify(ctx, strings.TrimPrefix(locked.Digest, "sha256:"))
+		if d.check("image "+name, locked.Digest, err, "slurmgate image add "+name+" FILE.sif") {
+			image = path
+		}
+	}
+	return image
+}
+
+func (d *doctor) disks(ctx context.Context, s *site.Site) {
+	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); !d.check("state folder", s.Gateway.StateDir, err, "make gateway.state_dir and give it to this user") {
+		return
+	}
+	name, network, err := staging.Filesystem(s.Gateway.StateDir)
+	switch {
+	case err != nil:
+		d.add("fail", "ledger disk", err.Error(), "")
+	case network:
+		d.add("fail", "ledger disk", s.Gateway.StateDir+" is on "+name+", a network filesystem", "set gateway.state_dir to a local disk")
+	default:
+		d.add("ok", "ledger disk", s.Gateway.StateDir+" on "+name, "")
+	}
+	if err := os.MkdirAll(s.Storage.RunsDir, 0o700); !d.check("runs folder", s.Storage.RunsDir, err, "make storage.runs_dir and give it to this user") {
+		return
+	}
+	name, _, err = staging.Filesystem(s.Storage.RunsDir)
+	d.check("runs disk", s.Storage.RunsDir+" on "+name, err, "")
+	err = linkProbe(s.Storage.RunsDir)
+	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err, "the claim of each attempt needs hard links: choose another filesystem for storage.runs_dir")
+}
+
+// linkProbe shows that a second link to one name fails and the first stays.
+func linkProbe(dir string) error {
+	temp, err := os.MkdirTemp(dir, ".doctor-link-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	for _, n := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(temp, n), []byte(n), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := os.Link(filepath.Join(temp, "a"), filepath.Join(temp, "claim")); err != nil {
+		return err
+	}
+	if err := os.Link(filepath.Join(temp, "b"), filepath.Join(temp, "claim")); err == nil {
+		return fault.New(fault.Internal, "doctor", "", "a second link replaced the first")
+	}
+	got, err := os.ReadFile(filepath.Join(temp, "claim"))
+	if err == nil && string(got) != "a" {
+		err = fault.New(fault.Internal, "doctor", "", "the claim does not hold the winner's content")
+	}
+	return err
+}
+
+func (d *doctor) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
+	p, err := cli.Probe(ctx)
+	if !d.check("slurm controller", p.Version+"; "+firstLine(p.ControllerText), err, "scontrol ping") {
+		return false
+	}
+	if s.Slurm.Cluster != "" && p.ClusterName != s.Slurm.Cluster {
+		d.add("fail", "cluster name", fmt.Sprintf("this is %s, the site file is for %s", p.ClusterName, s.Slurm.Cluster), "set slurm.cluster, or use the right site file")
+	} else {
+		d.add("ok", "cluster name", p.ClusterName, "")
+	}
+	if !p.ExportNIL {
+		d.add("fail", "sbatch --export=NIL", p.Version+" does not know it", "Slurm 20.11 or newer is needed")
+	}
+	cycle := 3 * time.Duration(s.Watch.CeilingSeconds) * time.Second
+	if p.MinJobAge < cycle {
+		d.add("warn", "MinJobAge", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s); their exit files and accounting then have to tell", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
+	} else {
+		d.add("ok", "MinJobAge", p.MinJobAge.String(), "")
+	}
+	if 2*p.MessageTimeout > absenceGap {
+		d.add("warn", "MessageTimeout", fmt.Sprintf("%s: a lost job is declared after %s, sooner than two timeouts", p.MessageTimeout, absenceGap), "lower MessageTimeout in slurm.conf")
+	} else {
+		d.add("ok", "MessageTimeout", p.MessageTimeout.String(), "")
+	}
+	if !p.GraceFitsInKillWait {
+		d.add("warn", "KillWait", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds), "lower slurm.grace_seconds, so that a killed job still leaves its exit file")
+	} else {
+		d.add("ok", "KillWait", p.KillWait.String(), "")
+	}
+	if p.RateLimited {
+		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the budget here is "+fmt.Sprint(s.Budget.RPCPerMinute)+" a minute", "")
+	}
+	d.accounting(ctx, s, cli, p)
+	_, err = cli.Queue(ctx)
+	d.check("squeue", "a full answer", err, "run squeue by hand")
+	return true
+}
+
+func (d *doctor) accounting(ctx context.Context, s *site.Site, cli *slurm.CLI, p slurm.Probe) {
+	_, err := cli.Accounting(ctx, time.Now().Add(-time.Hour))
+	switch {
+	case err == nil:
+		d.add("ok", "accounting", p.AccountingStorage, "")
+	case s.Slurm.Accounting == "required":
+		d.add("fail", "accounting", err.Error(), "start slurmdbd, or set slurm.accounting to auto")
+	default:
+		d.add("warn", "accounting", "sacct does not answer: "+err.Error()+"; exit files have to do", "")
+	}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// nodeScript looks at a node: does it see what the gateway wrote, is a link made there exclusive, does
+// Apptainer run there without a network.
+const nodeScript = `#!/bin/bash
+umask 077
+export LC_ALL=C PATH=/usr/bin:/bin
+cd -- "$1" || exit 1
+echo "node=${SLURMD_NODENAME:-$HOSTNAME}"
+echo "token=$(cat -- token 2>&1)"
+echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|SHLVL=|_=|LC_ALL=|TMPDIR=|HOSTNAME=|ENVIRONMENT=|CUDA_|GPU_|ROCR_|HYDRA_|I_MPI_|OMPI_MCA_|PRTE_MCA_)')"
+echo "$SLURM_JOB_ID" >".claim.$SLURM_JOB_ID" && sync ".claim.$SLURM_JOB_ID"; ln -T ".claim.$SLURM_JOB_ID" claim 2>/dev/null
+echo "claim=$(cat -- claim)"
+echo "limits=$(ulimit -Sl)"
+%s
+if [[ -x $apptainer ]]; then
+  echo "apptainer=$("$apptainer" --version 2>&1 | head -1)"
+  if [[ -n %s ]]; then
+    out=$(env -i PATH="$PATH" HOME="$1" "$apptainer" --quiet exec --containall --no-eval --no-home --home /tmp --net --network none --no-mount hostfs,bind-paths,home,cwd --pwd / %s /proc/self/nothing 2>&1)
+    # The image may hold no program we know. That the program is what was not found shows that the container was set up.
+    case $out in *"no such file"* | *"permission denied"*) echo "container=ok" ;; *) echo "container=${out//$'\n'/ }" ;; esac
+  fi
+else
+  echo "apptainer=missing ${apptainer}"
+fi
+echo end
+`
+
+// nodes sends one probe job and then another to a different node, and compares what they saw.
+func (d *doctor) nodes(ctx context.Context, s *site.Site, cli *slurm.CLI, image string) {
+	dir, err := os.MkdirTemp(s.Storage.RunsDir, ".doctor-")
+	if err != nil {
+		d.add("fail", "probe folder", err.Error(), "")
+		return
+	}
+	defer os.RemoveAll(dir)
+	token := rand.Text()
+	find := "apptainer=" + slurm.Quote(s.Apptainer.Path)
+	if m := s.Apptainer.Module; m != nil {
+		find = "source " + slurm.Quote(m.Init) + " && module load"
+		for _, l := range m.Load {
+			find += " " + slurm.Quote(l)
+		}
+		find += "\napptainer=$(type -P apptainer)"
+	}
+	script := fmt.Sprintf(nodeScript, find, slurm.Quote(image), slurm.Quote(image))
+	script = strings.Replace(script, "\ncd --", "\nset -- "+slurm.Quote(dir)+"\ncd --", 1)
+	for name, text := range map[string]string{"token": token, "probe.sh": script} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			d.add("fail", "probe folder", err.Error(), "")
+			return
+		}
+	}
+	first, saw := d.node(ctx, s, cli, dir, token, "", image != "")
+	if !saw {
+		return
+	}
+	d.say("a second probe, on another node than %s", first)
+	if _, saw = d.node(ctx, s, cli, dir, token, first, image != ""); !saw {
+		d.add("warn", "second node", "no other node took the probe; what two nodes see of each other's links was not shown", "")
+	}
+}
+
+// node sends one probe, reads what it saw, and says on which node it ran.
+func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, token, exclude string, image bool) (string, bool) {
+	what := "probe job"
+	if exclude != "" {
+		what = "second probe job"
+	}
+	name := "sg-doctor-" + strings.ToLower(rand.Text()[:12])
+	out := filepath.Join(dir, name+".out")
+	id, err := cli.SubmitProbe(ctx, slurm.NodeProbe{Name: name, Dir: dir, Script: filepath.Join(dir, "probe.sh"), Output: out,
+		Partition: s.Slurm.DefaultPartition, Account: s.Slurm.DefaultAccount, QOS: s.Slurm.DefaultQOS, Exclude: exclude})
+	if err != nil {
+		if exclude == "" {
+			d.add("fail", what, err.Error(), "check slurm.default_partition, default_account and default_qos")
+		}
+		return "", false
+	}
+	defer cli.Cancel(context.WithoutCancel(ctx), id, name)
+	if kept, err := cli.JobName(ctx, id); err == nil && kept != name {
+		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+kept, "a job-submit plugin rewrites names; slurmgate finds its jobs by name and needs them kept")
+	}
+	d.say("waiting for probe job %s", id)
+	saw, text := waitForProbe(ctx, out)
+	if !saw {
+		if exclude == "" {
+			d.add("fail", what, "job "+id+" did not show its output in "+dir+" within 90 s: "+firstLine(text), "is the queue full, or storage.runs_dir not the same folder on the nodes? squeue -j "+id)
+		}
+		return "", false
+	}
+	v := map[string]string{}
+	for _, line := range strings.Split(text, "\n") {
+		if k, val, ok := strings.Cut(line, "="); ok {
+			v[k] = val
+		}
+	}
+	node := v["node"]
+	report := func(ok bool, check, good, bad, next string) {
+		if ok {
+			d.add("ok", check, node+": "+good, "")
+		} else {
+			d.add("fail", check, node+": "+bad, next)
+		}
+	}
+	report(v["token"] == token, "shared filesystem", "sees what the gateway wrote", "reads "+v["token"], "storage.runs_dir must be the same folder on login and compute nodes")
+	report(v["claim"] != "" && (exclude == "" && v["claim"] == id || exclude != "" && v["claim"] != id), "claim by link", "the first link holds ("+v["claim"]+")", "the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir, seen from all nodes")
+	if v["env"] == "0" {
+		d.add("ok", "job environment", node+": nothing but Slurm's own", "")
+	} else {
+		d.add("warn", "job environment", node+": "+v["env"]+" variables that are not Slurm's reach jobs (not containers)", "look for a prolog or a PAM module that sets them")
+	}
+	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "apptainer", v["apptainer"], v["apptainer"], "set apptainer.path or apptainer.module")
+	if image {
+		report(v["container"] == "ok", "container", "starts without a network", v["container"], "run the command of the job script by hand on that node")
+	}
+	return node, true
+}
+
+// waitForProbe waits for the probe's last line.
+func waitForProbe(ctx context.Context, path string) (bool, string) {
+	text := ""
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
+		data, _ := os.ReadFile(path) // not there yet is the usual case
+		if text = string(data); strings.HasSuffix(text, "\nend\n") {
+			return true, text
+		}
+	}
+	return false, text
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// follow says how far a verb goes with a run it has submitted or found.
+type follow struct {
+	wait    bool
+	timeout time.Duration // 0: as long as it takes
+	to      string        // folder for the outputs, "" for none
+}
+
+const pollSeconds = 5 // of one bounded wait; the ledger wakes it earlier
+
+// follow reports a submit, and waits if asked to.
+func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f follow) error {
+	what := "submitted"
+	if r.Replayed {
+		what = "replayed (no new job)"
+	}
+	if !f.wait {
+		return a.show(r, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s\nstate   %s (%s)\njob     %s\n", what, r.RunID, r.State, r.Phase, text(r.SlurmJobID))
+			if r.Reason != nil {
+				fmt.Fprintf(w, "reason  %s\n", *r.Reason)
+			}
+			for _, e := range r.EquivalentRuns {
+				fmt.Fprintf(w, "equal   %s (the same plan under another policy)\n", e)
+			}
+			printWarnings(w, r.Warnings)
+			if r.State.Terminal() {
+				fmt.Fprintf(w, "Next: slurmgate collect %s\n", r.RunID)
+			} else {
+				fmt.Fprintf(w, "Next: slurmgate wait %s\n", r.RunID)
+			}
+		})
+	}
+	a.say("%s  %s  job %s", what, r.RunID, text(r.SlurmJobID))
+	return a.await(ctx, s, r.RunID, f)
+}
+
+// await shows a run's progress until it is over, then its outputs.
+func (a *app) await(ctx context.Context, s *session, runID string, f follow) error {
+	started := time.Now()
+	p := progress{app: a}
+	for {
+		var g run.GetAnswer
+		err := s.call(ctx, "slurm.job.get", runArgs{RunID: runID, WaitSeconds: pollSeconds}, &g)
+		if fault.CodeOf(err) == "gateway_gone" && ctx.Err() == nil {
+			// The shell that was the gateway has ended; find the next one, or become it.
+			next, cerr := a.connect(ctx)
+			if cerr != nil {
+				return cerr
+			}
+			*s = *next
+			continue
+		}
+		if err != nil {
+			p.end()
+			if ctx.Err() != nil {
+				return fault.New(fault.Canceled, "wait", "canceled", "stopped waiting; the run goes on in Slurm").WithNext("slurmgate wait " + runID)
+			}
+			return err
+		}
+		p.show(g, time.Since(started))
+		if g.State.Terminal() || g.State == run.Blocked {
+			p.end()
+			return a.ended(ctx, s, runID, g, f)
+		}
+		if f.timeout > 0 && time.Since(started) >= f.timeout {
+			p.end()
+			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is %s (%s) after %s; it goes on", g.State, g.Phase, f.timeout)).WithNext("slurmgate wait " + runID)
+		}
+	}
+}
+
+// waited is the result of a verb that waited: the run and its outputs.
+type waited struct {
+	run.GetAnswer
+	Outputs []artifactDoc `json:"outputs"`
+}
+
+func (a *app) ended(ctx context.Context, s *session, runID string, g run.GetAnswer, f follow) error {
+	var story runStory
+	if err := s.call(ctx, "run.show", runArgs{RunID: runID}, &story); err != nil {
+		return err
+	}
+	if f.to != "" {
+		if err := a.fetch(ctx, s, runID, f.to); err != nil {
+			return err
+		}
+	}
+	err := a.show(waited{g, story.Outputs}, func(w io.Writer) { a.printEnd(ctx, s, w, g, story, f.to) })
+	switch {
+	case err != nil:
+		return err
+	case g.State == run.Blocked:
+		return quietFailure{fault.Timeout}
+	case g.State != run.Succeeded:
+		return quietFailure{fault.Tool}
+	}
+	return nil
+}
+
+func (a *app) printEnd(ctx context.Context, s *session, w io.Writer, g run.GetAnswer, story runStory, to string) {
+	fmt.Fprintf(w, "%s  %s%s\n", g.TargetRunID, g.State, took(story))
+	if g.Reason != nil && g.State != run.Succeeded {
+		fmt.Fprintf(w, "reason  %s\n", a.printable(*g.Reason))
+	}
+	var rows [][]string
+	for _, o := range story.Outputs {
+		if o.Relpath != "" {
+			rows = append(rows, []string{o.Role, o.Type, bytesText(o.SizeBytes), "sha256:" + o.ChecksumSHA256[:16] + "…", o.ArtifactID})
+		}
+	}
+	if len(rows) > 0 {
+		table(w, "role|type|size|checksum|artifact", rows)
+	}
+	for _, o := range story.Outputs {
+		if o.Relpath == "" {
+			continue
+		}
+		var p previewAnswer
+		if err := s.call(ctx, "artifact.preview.text", artifactArgs{ArtifactID: o.ArtifactID, MaxLines: 8}, &p); err == nil && !p.Binary {
+			fmt.Fprintf(w, "--- %s\n%s", o.Role, a.printable(clipLines(p.Text, 160)))
+			if !strings.HasSuffix(p.Text, "\n") {
+				fmt.Fprintln(w)
+			}
+			if p.Truncated {
+				fmt.Fprintln(w, "…")
+			}
+		}
+	}
+	printWarnings(w, g.Warnings)
+	switch {
+	case g.State != run.Succeeded && story.SlurmJobID != "":
+		fmt.Fprintf(w, "Next: slurmgate logs %s\n", g.TargetRunID)
+	case g.State == run.Succeeded && to == "":
+		fmt.Fprintf(w, "Next: slurmgate collect %s --to DIR\n", g.TargetRunID)
+	}
+}
+
+func took(s runStory) string {
+	if s.FinishedAt == nil {
+		return ""
+	}
+	return fmt.Sprintf("  in %s", s.FinishedAt.Sub(s.CreatedAt).Round(100*time.Millisecond))
+}
+
+// fetch copies a run's declared outputs into a folder. Nothing there is overwritten.
+func (a *app) fetch(ctx context.Context, s *session, runID, dir string) error {
+	var story runStory
+	if err := s.call(ctx, "run.show", runArgs{RunID: runID}, &story); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fault.Wrap(fault.Validation, "collect", "target_unwritable", "cannot make the folder", err)
+	}
+	for _, o := range story.Outputs {
+		if o.Relpath == "" {
+			continue
+		}
+		name := filepath.Join(dir, filepath.Base(o.Relpath))
+		if err := save(ctx, s, o, name); err != nil {
+			return err
+		}
+		a.say("saved  %s  (%s)", name, bytesText(o.SizeBytes))
+	}
+	return nil
+}
+
+// save writes one artifact to a new file; half a file never stays.
+func save(ctx context.Context, s *session, o artifactDoc, name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, os.ErrExist) {
+		return fault.New(fault.Conflict, "save", "target_exists", name+" is there already").WithNext("name another folder or file, or remove it")
+	}
+	if err != nil {
+		return fault.Wrap(fault.Validation, "save", "target_unwritable", "cannot write the file", err)
+	}
+	if err := errors.Join(s.client.Content(ctx, o.ArtifactID, f), f.Close()); err != nil {
+		_ = os.Remove(name) // it is not whole
+		return fault.Wrap("", "save", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
+	}
+	return nil
+}
+
+// progress shows where a run is: one line rewritten on a terminal, a line for each change elsewhere.
+type progress struct {
+	app  *app
+	last string
+}
+
+func (p *progress) show(g run.GetAnswer, d time.Duration) {
+	line := fmt.Sprintf("%s  %s", g.Phase, g.TargetRunID)
+	if g.SlurmJobID != nil {
+		line += "  job " + *g.SlurmJobID
+	}
+	if g.Reason != nil && !g.State.Terminal() {
+		line += "  " + clipLine(*g.Reason, 80)
+	}
+	if p.app.tty {
+		fmt.Fprintf(p.app.err, "\r\x1b[K%s  %s", line, d.Round(time.Second))
+	} else if line != p.last {
+		p.app.say("%s", line)
+	}
+	p.last = line
+}
+
+func (p *progress) end() {
+	if p.app.tty && p.last != "" {
+		fmt.Fprint(p.app.err, "\r\x1b[K")
+	}
+}
+
+// printable keeps a job's words from steering the terminal.
+func (a *app) printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r == '\n' || r == '\t' || strconv.IsGraphic(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, "\\x%02x", r)
+		}
+	}
+	return b.String()
+}
+
+func clipLine(s string, n int) string {
+	s = strings.ReplaceAll(s, "\n", " ")
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+func clipLines(s string, n int) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = clipLine(lines[i], n)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// schemaType is the type the schema gives a property, "" when it does not say.
+func schemaType(schema []byte, name string) string {
+	var s struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return ""
+	}
+	t, _ := s.Properties[name].Type.(string)
+	return t
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"slurmgate/apptainer"
+	"slurmgate/artifact"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/ledger"
+	"slurmgate/policy"
+	"slurmgate/run"
+	"slurmgate/site"
+	"slurmgate/slurm"
+	"slurmgate/staging"
+	"slurmgate/toolpack"
+)
+
+// How long this program waits for itself.
+const (
+	submitWait   = 8 * time.Second  // a submit waits for its receipt; then "staging" is an answer too
+	absenceGap   = 60 * time.Second // rule 8: at least 60 s, and twice Slurm's MessageTimeout (doctor checks)
+	lateOutputs  = 90 * time.Second // a network filesystem may show a file late
+	deferBackoff = 5 * time.Second
+	drainTime    = 45 * time.Second
+	lockPatience = 5 * time.Second
+	freshTime    = 20 * time.Second
+)
+
+// gateway is everything one gateway consists of.
+type gateway struct {
+	site     *site.Site
+	domain   *toolpack.Domain
+	policy   *policy.Policy
+	ledger   *ledger.Ledger
+	store    *artifact.Store
+	importer *artifact.Importer
+	slurm    *slurm.CLI
+	engine   *run.Engine
+	gate     *gate.Gate
+	log      *slog.Logger
+
+	lock   *ledger.Lock
+	server *httpapi.Server
+	stop   context.CancelFunc
+	wait   func()
+}
+
+// openGateway takes the ledger's lock, opens every part (failing closed on any rule a domain breaks) and
+// starts. The caller closes it.
+func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gateway, err error) {
+	g = &gateway{site: s, log: log}
+	defer func() {
+		if err != nil {
+			g.close()
+			g = nil
+		}
+	}()
+	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); err != nil {
+		return g, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot make gateway.state_dir", err).WithNext("make it as an admin and give it to this user")
+	}
+	if g.lock, err = ledger.TakeLock(filepath.Join(s.Gateway.StateDir, "gateway.lock")); err != nil {
+		return g, err
+	}
+	if g.domain, err = toolpack.OpenDomain(s.DomainDir); err != nil {
+		return g, err
+	}
+	file, data := g.domain.Policy()
+	if g.policy, err = policy.Parse(file, data, os.LookupEnv); err != nil {
+		return g, err
+	}
+	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-" + uuid.NewString() }}); err != nil {
+		return g, err
+	}
+	if g.store, err = artifact.Open(s.Gateway.ArtifactDir); err != nil {
+		return g, err
+	}
+	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log), MaxBytes: g.policy.Import.MaxBytes}); err != nil {
+		return g, err
+	}
+	if err = g.openEngine(); err != nil {
+		return g, err
+	}
+	tools := append(g.lifecycleTools(), g.artifactTools()...)
+	tools = append(tools, g.packTools()...)
+	registry, err := gate.NewRegistry(tools...)
+	if err != nil {
+		return g, err
+	}
+	g.gate = gate.New(registry, g.policy, nil)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	g.stop = stop
+	if g.wait, err = g.engine.Start(running); err != nil {
+		return g, err
+	}
+	g.server, err = httpapi.Listen(s.Gateway.Socket, httpapi.Handler(g.gate, g.store), log)
+	return g, err
+}
+
+func (g *gateway) openEngine() error {
+	s, p := g.site, g.policy
+	if err := os.MkdirAll(s.Storage.RunsDir, 0o700); err != nil {
+		return fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot make storage.runs_dir", err)
+	}
+	shared, err := staging.NewShared(staging.Config{RunsDir: s.Storage.RunsDir, GatewayID: g.ledger.ID()})
+	if err != nil {
+		return err
+	}
+	images, err := openImages(s)
+	if err != nil {
+		return err
+	}
+	if g.slurm, err = openSlurm(s); err != nil {
+		return err
+	}
+	var warnings []string
+	if s.Apptainer.Verify == slurm.VerifyImageOnly {
+		warnings = append(warnings, "this site checks only the image on the compute node, not the inputs (apptainer.verify: image_only)")
+	}
+	g.engine = run.NewEngine(run.Config{
+		Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
+		Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
+		AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
+		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
+		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
+	}, seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: g.slurm, Observer: g.slurm,
+		Contracts: contracts{g.domain.Packs()}, Log: g.log, Now: time.Now}))
+	return nil
+}
+
+func openImages(s *site.Site) (apptainer.Images, error) {
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if err != nil {
+		return apptainer.Images{}, err
+	}
+	c := apptainer.Config{NoMount: s.Apptainer.NoMount, GPU: apptainer.GPU(s.Apptainer.GPU)}
+	for _, b := range s.Apptainer.Binds {
+		c.Binds = append(c.Binds, apptainer.Bind{Source: b.Source, Target: b.Target})
+	}
+	rt, err := apptainer.NewRuntime(c)
+	return apptainer.Images{Store: store, Runtime: rt}, err
+}
+
+func openSlurm(s *site.Site) (*slurm.CLI, error) {
+	me, err := user.Current()
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, "openSlurm", "", "who am I?", err)
+	}
+	c := slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, User: me.Username, LocksDir: filepath.Join(s.Gateway.StateDir, "locks"),
+		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: s.Apptainer.Path}, Verify: s.Apptainer.Verify, GraceSeconds: s.Slurm.GraceSeconds,
+			VerifyAllowanceSeconds: s.Slurm.VerifyAllowanceSeconds},
+		Budget: slurm.BudgetConfig{RPCPerMinute: s.Budget.RPCPerMinute, SendsInFlight: s.Budget.SendsInFlight}}
+	if m := s.Apptainer.Module; m != nil {
+		c.Script.Runtime = slurm.Runtime{ModuleInit: m.Init, Modules: m.Load}
+	}
+	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Internal, "openSlurm", "locks_dir", "cannot make the folder of locks", err)
+	}
+	return slurm.NewCLI(c)
+}
+
+// existing drops import roots that are not there: a policy may name folders this host does not have.
+func existing(roots []string, log *slog.Logger) []string {
+	var out []string
+	for _, r := range roots {
+		if st, err := os.Stat(r); err == nil && st.IsDir() {
+			out = append(out, r)
+		} else {
+			log.Warn("an import root of the policy is not a folder here", "root", r)
+		}
+	}
+	return out
+}
+
+// contracts checks outputs against the schemas of the domain's packs; a raw plan has none.
+type contracts struct{ packs *toolpack.Set }
+
+func (c contracts) CheckOutput(toolID string, output json.RawMessage) error {
+	if toolID == submitToolID {
+		return nil
+	}
+	return c.packs.CheckOutput(toolID, output)
+}
+
+// close stops taking calls, waits for what is under way, and gives the lock back last.
+func (g *gateway) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	var errs []error
+	if g.server != nil {
+		errs = append(errs, g.server.Shutdown(ctx))
+	}
+	if g.wait != nil {
+		errs = append(errs, g.engine.Settled(ctx))
+	}
+	if g.stop != nil {
+		g.stop()
+	}
+	if g.wait != nil {
+		g.wait()
+	}
+	if g.store != nil {
+		errs = append(errs, g.store.Close())
+	}
+	if g.ledger != nil {
+		errs = append(errs, g.ledger.Close())
+	}
+	if g.lock != nil {
+		errs = append(errs, g.lock.Release())
+	}
+	if err := errors.Join(errs...); err != nil {
+		g.log.Error("the gateway did not close cleanly", "err", err)
+	}
+}
+
+// project gives the id of a project: an id as it is, a name hashed, nothing for the site's default.
+func (g *gateway) project(s string) string {
+	switch {
+	case s == "":
+		s = g.site.Gateway.DefaultProject
+	case strings.HasPrefix(s, "proj_"):
+		return s
+	}
+	return projectID(s)
+}

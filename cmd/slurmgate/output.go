@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// show prints a result: as JSON, or as text for people.
+func (a *app) show(v any, text func(io.Writer)) error {
+	if !a.cli.JSON {
+		text(a.out)
+		return nil
+	}
+	e := json.NewEncoder(a.out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// quietFailure is an error that has been told already: only its exit status is left.
+type quietFailure struct{ kind fault.Kind }
+
+func (quietFailure) Error() string { return "told already" }
+
+// fail prints an error and returns the exit status.
+func (a *app) fail(err error) int {
+	if q, ok := errors.AsType[quietFailure](err); ok {
+		return q.kind.ExitCode()
+	}
+	if a.cli.JSON {
+		_ = a.show(map[string]any{"error": asBody(err)}, nil) // nobody is left to tell
+	} else {
+		fmt.Fprintln(a.err, "slurmgate:", err)
+	}
+	return fault.KindOf(err).ExitCode()
+}
+
+// callError is an error that came back through the gate, with its whole body.
+type callError struct {
+	fault *fault.Error
+	body  *gate.ErrorBody
+}
+
+func (e callError) Error() string { return e.fault.Error() }
+
+func (e callError) Unwrap() error { return e.fault }
+
+func asBody(err error) *gate.ErrorBody {
+	if c, ok := errors.AsType[callError](err); ok {
+		return c.body
+	}
+	return gate.BodyOf(err)
+}
+
+// table prints rows under a heading, aligned.
+func table(w io.Writer, heading string, rows [][]string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ReplaceAll(heading, "|", "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	t.Flush()
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func text(p *string) string {
+	if p == nil {
+		return "-"
+	}
+	return *p
+}

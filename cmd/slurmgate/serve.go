@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"slurmgate/site"
+)
+
+type serveCmd struct{}
+
+// Run is the gateway until a signal ends it. What is under way is finished first; sbatch is never killed.
+func (serveCmd) Run(ctx context.Context, a *app) error {
+	s, err := site.Load(a.cli.Site)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	g, err := openGateway(ctx, s, log)
+	if err != nil {
+		return err
+	}
+	a.say("slurmgate serves %s: domain %s %s, ledger %s, socket %s (pid %d)", s.Name, g.domain.ID(), g.domain.Version(), g.ledger.Path(), s.Gateway.Socket, os.Getpid())
+	<-ctx.Done()
+	a.say("stopping: no new calls, finishing what is under way")
+	g.close()
+	return nil
+}
+
+type configCmd struct {
+	Check configCheckCmd `cmd:"" help:"Check the site file and report every mistake."`
+	Show  configShowCmd  `cmd:"" help:"Print the effective site file, defaults filled in."`
+}
+
+type configCheckCmd struct{}
+
+// Run checks.
+func (configCheckCmd) Run(ctx context.Context, a *app) error {
+	var r configAnswer
+	if err := a.local(ctx, configTool("config.check"), configArgs{a.cli.Site}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w writer) {
+		fmt.Fprintf(w, "%s is a valid site file for %s. Next: slurmgate doctor\n", r.File, r.Site)
+	})
+}
+
+type configShowCmd struct{}
+
+// Run prints.
+func (configShowCmd) Run(ctx context.Context, a *app) error {
+	var r configAnswer
+	if err := a.local(ctx, configTool("config.show"), configArgs{a.cli.Site}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w writer) { fmt.Fprint(w, r.Effective) })
+}

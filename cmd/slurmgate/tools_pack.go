@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/run"
+	"slurmgate/slurm"
+	"slurmgate/toolpack"
+)
+
+// packTools makes one tool of each toolpack, and the tools that tell about tools.
+func (g *gateway) packTools() []gate.Tool {
+	var out []gate.Tool
+	for _, p := range g.domain.Packs().List() {
+		determinism := "NON_DETERMINISTIC"
+		if p.Deterministic() {
+			determinism = "DETERMINISTIC"
+		}
+		out = append(out, gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(), Description: p.Description(),
+			SideEffect: gate.Execute, Idempotency: "IDEMPOTENT", Determinism: determinism, Availability: "OFFLINE_OK", Capabilities: []string{"slurm"},
+			Input: p.InputSchema(), Output: p.OutputSchema(), Handle: g.packHandler(p)})
+	}
+	return append(out,
+		builtin("tool.list", "List tools", "The tools of this gateway.", gate.Read, object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), handler(g.listTools)),
+		builtin("tool.show", "Show a tool", "A tool's contract: what goes in, what comes out.", gate.Read, object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), handler(g.showTool)))
+}
+
+// packHandler canonicalises a call of a pack into a plan, has policy look at it, and submits it. The run
+// belongs to the project of its inputs.
+func (g *gateway) packHandler(p *toolpack.Pack) gate.Handler {
+	return func(ctx context.Context, c gate.Call) (any, error) {
+		project := ""
+		look := func(id string) (toolpack.ArtifactInfo, error) {
+			a, err := g.ledger.Artifact(ctx, id)
+			if err != nil {
+				return toolpack.ArtifactInfo{}, err
+			}
+			if project == "" {
+				project = a.ProjectID
+			}
+			if a.ProjectID != project {
+				return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "tool", "artifact_not_found", "there is no artifact "+id+" in the project of the other inputs")
+			}
+			return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
+		}
+		s := g.site.Slurm
+		canonical, err := p.Canonicalize(c.Args, toolpack.Env{Partition: s.DefaultPartition, Account: s.DefaultAccount, QOS: s.DefaultQOS, Image: g.domain.Lock().Digest, Artifact: look})
+		if err != nil {
+			return nil, err
+		}
+		if err := g.policy.AllowPlan(canonical.Spec, false, p.Image()); err != nil {
+			return nil, err
+		}
+		if project == "" {
+			project = g.project("")
+		}
+		return g.engine.Submit(ctx, run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(),
+			Params: canonical.Params(project, slurm.ScriptVersion), PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind})
+	}
+}
+
+type toolRow struct {
+	ToolID      string   `json:"tool_id"`
+	Version     string   `json:"tool_version"`
+	DisplayName string   `json:"display_name"`
+	Description string   `json:"description"`
+	SideEffect  string   `json:"side_effect"`
+	Caps        []string `json:"capabilities"`
+}
+
+type toolDoc struct {
+	toolRow
+	ContractVersion string          `json:"contract_version"`
+	Determinism     string          `json:"determinism"`
+	InputSchema     json.RawMessage `json:"input_schema"`
+	OutputSchema    json.RawMessage `json:"output_schema"`
+	Inputs          []packInput     `json:"inputs"`
+	Outputs         []packOutput    `json:"outputs"`
+	Image           *string         `json:"image"`
+}
+
+type packInput struct {
+	Role  string   `json:"role"`
+	Param string   `json:"param"`
+	Types []string `json:"types"`
+}
+
+type packOutput struct {
+	Role  string `json:"role"`
+	Type  string `json:"type"`
+	Label string `json:"label"`
+}
+
+type toolArgs struct {
+	ToolID string `json:"tool_id,omitzero"`
+	All    bool   `json:"all,omitzero"`
+}
+
+type toolList struct {
+	DomainID string    `json:"domain_id"`
+	Version  string    `json:"version"`
+	Tools    []toolRow `json:"tools"`
+}
+
+func rowOf(t gate.Tool) toolRow {
+	return toolRow{t.ID, t.Version, t.Title, t.Description, string(t.SideEffect), t.Capabilities}
+}
+
+func (g *gateway) listTools(_ context.Context, _ gate.Call, a toolArgs) (any, error) {
+	out := toolList{DomainID: g.domain.ID(), Version: g.domain.CatalogVersion(), Tools: []toolRow{}}
+	for _, t := range g.gate.Registry().List() {
+		if a.All || !contains(t.Capabilities, "gateway") {
+			out.Tools = append(out.Tools, rowOf(t))
+		}
+	}
+	return out, nil
+}
+
+func (g *gateway) showTool(_ context.Context, _ gate.Call, a toolArgs) (any, error) {
+	t, err := g.gate.Registry().Find(a.ToolID)
+	if err != nil {
+		return nil, err
+	}
+	d := toolDoc{toolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input, OutputSchema: orNull(t.Output), Inputs: []packInput{}, Outputs: []packOutput{}}
+	if p, err := g.domain.Packs().Get(t.ID); err == nil {
+		for _, in := range p.Inputs() {
+			d.Inputs = append(d.Inputs, packInput{in.Role, in.Param, in.Types})
+		}
+		for _, o := range p.Outputs() {
+			d.Outputs = append(d.Outputs, packOutput{o.Role, o.Type, o.Label})
+		}
+		if img := p.Image(); img != "" {
+			digest, _ := g.domain.Lock().Digest(img)
+			ref := img + "@" + digest
+			d.Image = &ref
+		}
+	}
+	return d, nil
+}
+
+func orNull(b json.RawMessage) json.RawMessage {
+	if len(b) == 0 {
+		return json.RawMessage("null")
+	}
+	return b
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slurmgate/run"
+)
+
+type runsCmd struct {
+	List runsListCmd `cmd:"" default:"withargs" help:"List runs, newest first."`
+	Show runsShowCmd `cmd:"" help:"Show a run with its whole story."`
+}
+
+type runsListCmd struct {
+	State   string `help:"Only runs in this state." enum:",queued,running,blocked,succeeded,failed,cancelled" default:"" placeholder:"STATE"`
+	Tool    string `help:"Only runs of this tool." placeholder:"ID"`
+	Project string `help:"Only runs of this project (name or id)." placeholder:"NAME"`
+	Limit   int    `help:"At most this many (1 to 200)." default:"20"`
+	Cursor  string `help:"Go on where an earlier page ended." placeholder:"CURSOR"`
+}
+
+// Run lists runs.
+func (c runsListCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var l runList
+		if err := s.call(ctx, "run.list", listArgs{State: run.State(c.State), ToolID: c.Tool, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			if len(l.Runs) == 0 {
+				fmt.Fprintln(w, "no runs. Next: slurmgate tool list, then slurmgate run TOOL --input …")
+				return
+			}
+			var rows [][]string
+			for _, r := range l.Runs {
+				rows = append(rows, []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.SlurmJobID), r.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(r.Reason, 40)})
+			}
+			table(w, "run|tool|state|phase|job|created|reason", rows)
+			if l.Cursor != nil {
+				fmt.Fprintf(w, "Next: slurmgate runs list --cursor %s\n", *l.Cursor)
+			}
+		})
+	})
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+type runsShowCmd struct {
+	RunID string `arg:"" name:"run" help:"Run id."`
+}
+
+// Run shows one run.
+func (c runsShowCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var r runStory
+		if err := s.call(ctx, "run.show", runArgs{RunID: c.RunID}, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) { a.printStory(w, r) })
+	})
+}
+
+func (a *app) printStory(w io.Writer, r runStory) {
+	line := func(k, format string, v ...any) {
+		fmt.Fprintf(w, "%-10s %s\n", k, a.printable(fmt.Sprintf(format, v...)))
+	}
+	line("run", "%s", r.RunID)
+	line("tool", "%s %s (contract %s)", r.ToolID, r.ToolVersion, r.ContractVersion)
+	line("state", "%s (%s)", r.State, r.Phase)
+	if r.Reason != "" {
+		line("reason", "%s: %s", r.Reason, r.Detail)
+	}
+	line("project", "%s", r.ProjectID)
+	line("policy", "%s", r.PolicyHash)
+	line("params", "%s", r.ParamsHash)
+	line("job", "%s  %s  attempt %d  node %s  slurm %s", orDash(r.SlurmJobID), r.JobName, r.Attempt, orDash(r.Node), orDash(r.SlurmState))
+	if r.ExitCode != nil {
+		line("exit", "%d", *r.ExitCode)
+	}
+	if string(r.Usage) != "null" {
+		line("usage", "%s", r.Usage)
+	}
+	line("workspace", "%s", r.Workspace)
+	for _, in := range r.Inputs {
+		line("input", "%s  %s  %s → %s", in.Role, in.Type, in.ArtifactID, in.Relpath)
+	}
+	for _, o := range r.Outputs {
+		line("output", "%s  %s  %s  %s", o.Role, o.Type, o.ArtifactID, bytesText(o.SizeBytes))
+	}
+	for _, k := range r.Sends {
+		line("send", "%d  %s  %s  %s", k.Send, k.StartedAt.Local().Format(time.TimeOnly), k.Outcome, clipLine(k.Text, 100))
+	}
+	for _, e := range r.Events {
+		line("event", "%d  %s  %s  %s", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, clipLine(string(e.Data), 110))
+	}
+	printWarnings(w, r.Warnings)
+}
+
+type artifactCmd struct {
+	Import  artifactImportCmd  `cmd:"" help:"Import a file, or text from standard input with -."`
+	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`
+	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
+	Preview artifactPreviewCmd `cmd:"" help:"Print the beginning of an artifact."`
+}
+
+type artifactImportCmd struct {
+	File    string `arg:"" help:"File below one of the policy's import roots, or - for text."`
+	Label   string `help:"Label; the file's name when absent." placeholder:"TEXT"`
+	Type    string `help:"Type; found from the content when absent." placeholder:"TYPE"`
+	Project string `help:"Project name or id." placeholder:"NAME"`
+}
+
+// Run imports one file or text.
+func (c artifactImportCmd) Run(ctx context.Context, a *app) error {
+	args := importArgs{Label: c.Label, Type: c.Type, ProjectID: c.Project}
+	if c.File == "-" {
+		data, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20+1))
+		if err != nil {
+			return err
+		}
+		t := string(data)
+		args.Text = &t
+	} else {
+		abs, err := filepath.Abs(c.File)
+		if err != nil {
+			return err
+		}
+		args.Path = &abs
+	}
+	return a.with(ctx, func(s *session) error {
+		var r importAnswer
+		if err := s.call(ctx, "artifact.import", args, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			printArtifact(w, r.artifactDoc)
+			if !r.Created {
+				fmt.Fprintln(w, "(it was there already)")
+			}
+		})
+	})
+}
+
+func printArtifact(w io.Writer, d artifactDoc) {
+	fmt.Fprintf(w, "artifact  %s\ntype      %s\nlabel     %s\nsize      %d bytes\nchecksum  sha256:%s\nsource    %s\n", d.ArtifactID, d.Type, d.Label, d.SizeBytes, d.ChecksumSHA256, d.Source)
+}
+
+type artifactListCmd struct {
+	Type    string `help:"Only this type." placeholder:"TYPE"`
+	Project string `help:"Only this project (name or id)." placeholder:"NAME"`
+	Limit   int    `help:"At most this many (1 to 200)." default:"20"`
+	Cursor  string `help:"Go on where an earlier page ended." placeholder:"CURSOR"`
+}
+
+// Run lists artifacts.
+func (c artifactListCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var l artifactList
+		if err := s.call(ctx, "artifact.list", artifactArgs{Type: c.Type, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			var rows [][]string
+			for _, d := range l.Artifacts {
+				rows = append(rows, []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 40), d.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(d.Source, 34)})
+			}
+			table(w, "artifact|type|size|label|created|source", rows)
+			if l.Cursor != nil {
+				fmt.Fprintf(w, "Next: slurmgate artifact list --cursor %s\n", *l.Cursor)
+			}
+		})
+	})
+}
+
+type artifactGetCmd struct {
+	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
+	Output     string `short:"o" help:"Save the bytes here; - for standard output. Nothing is overwritten." placeholder:"FILE"`
+}
+
+// Run shows or saves.
+func (c artifactGetCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		if c.Output == "-" {
+			return s.client.Content(ctx, c.ArtifactID, a.out)
+		}
+		var d artifactDoc
+		if err := s.call(ctx, "artifact.get", artifactArgs{ArtifactID: c.ArtifactID}, &d); err != nil {
+			return err
+		}
+		if c.Output != "" {
+			if err := save(ctx, s, d, c.Output); err != nil {
+				return err
+			}
+		}
+		return a.show(d, func(w io.Writer) { printArtifact(w, d) })
+	})
+}
+
+type artifactPreviewCmd struct {
+	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
+	Lines      int    `help:"At most this many lines." default:"40"`
+}
+
+// Run previews.
+func (c artifactPreviewCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var p previewAnswer
+		if err := s.call(ctx, "artifact.preview.text", artifactArgs{ArtifactID: c.ArtifactID, MaxLines: c.Lines}, &p); err != nil {
+			return err
+		}
+		return a.show(p, func(w io.Writer) {
+			io.WriteString(w, a.printable(p.Text))
+			if p.Truncated {
+				a.say("… more of %s follows", bytesText(p.SizeBytes))
+			}
+		})
+	})
+}
+
+type toolCmd struct {
+	List  toolListCmd  `cmd:"" default:"withargs" help:"List the tools."`
+	Show  toolShowCmd  `cmd:"" help:"Show a tool's contract."`
+	Check toolCheckCmd `cmd:"" help:"Check a folder of toolpacks, or a whole domain, and report every mistake."`
+}
+
+type toolListCmd struct {
+	All bool `help:"Gateway operations too."`
+}
+
+// Run lists tools.
+func (c toolListCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var l toolList
+		if err := s.call(ctx, "tool.list", toolArgs{All: c.All}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			var rows [][]string
+			for _, t := range l.Tools {
+				rows = append(rows, []string{t.ToolID, t.Version, clipLine(t.Description, 90)})
+			}
+			table(w, "tool|version|what it does", rows)
+			fmt.Fprintf(w, "domain %s %s. Next: slurmgate tool show TOOL\n", l.DomainID, l.Version)
+		})
+	})
+}
+
+type toolShowCmd struct {
+	Tool string `arg:"" help:"Tool id."`
+}
+
+// Run shows a tool.
+func (c toolShowCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var d toolDoc
+		if err := s.call(ctx, "tool.show", toolArgs{ToolID: c.Tool}, &d); err != nil {
+			return err
+		}
+		return a.show(d, func(w io.Writer) {
+			fmt.Fprintf(w, "%s %s (contract %s)\n%s\n", d.ToolID, d.Version, d.ContractVersion, d.Description)
+			example := "slurmgate run " + d.ToolID
+			for _, in := range d.Inputs {
+				fmt.Fprintf(w, "input   %s: %s\n", in.Param, strings.Join(in.Types, " or "))
+				example += " --input " + in.Param + "=FILE"
+			}
+			for _, o := range d.Outputs {
+				fmt.Fprintf(w, "output  %s: %s, %q\n", o.Role, o.Type, o.Label)
+			}
+			if d.Image != nil {
+				fmt.Fprintf(w, "image   %s\n", *d.Image)
+			}
+			var schema any
+			if json.Unmarshal(d.InputSchema, &schema) == nil {
+				pretty, _ := json.MarshalIndent(schema, "", "  ") // it was JSON just now
+				fmt.Fprintf(w, "arguments (JSON Schema):\n%s\n", pretty)
+			}
+			if len(d.Inputs) > 0 {
+				fmt.Fprintf(w, "Next: %s --wait\n", example)
+			}
+		})
+	})
+}

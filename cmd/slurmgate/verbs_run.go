@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+type runCmd struct {
+	Tool    string            `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
+	Input   map[string]string `short:"i" help:"An input: its parameter or role, and a file or an artifact id." placeholder:"NAME=FILE|art_…"`
+	Param   map[string]string `short:"p" help:"A parameter." placeholder:"NAME=VALUE"`
+	Wait    bool              `help:"Wait for the end and show the outputs."`
+	Timeout time.Duration     `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
+	To      string            `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
+}
+
+// Run imports what is given as files, calls the tool, and follows the run if asked to.
+func (c runCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var tool toolDoc
+		if err := s.call(ctx, "tool.show", toolArgs{ToolID: c.Tool}, &tool); err != nil {
+			return err
+		}
+		args, err := c.args(ctx, a, s, tool)
+		if err != nil {
+			return err
+		}
+		var answer run.SubmitAnswer
+		if err := s.call(ctx, c.Tool, args, &answer); err != nil {
+			return err
+		}
+		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})
+	})
+}
+
+// args builds the tool's arguments: artifacts for its inputs, typed values for its parameters.
+func (c runCmd) args(ctx context.Context, a *app, s *session, tool toolDoc) (map[string]any, error) {
+	args := map[string]any{}
+	for name, value := range c.Input {
+		in, ok := findInput(tool, name)
+		if !ok {
+			return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-INPUT", Field: "--input " + name, Rule: "an input of the tool: " + inputNames(tool), Msg: tool.ToolID + " has no such input"})
+		}
+		id := value
+		if !plan.IsArtifactID(value) {
+			got, err := a.importFile(ctx, s, value, in.Types)
+			if err != nil {
+				return nil, err
+			}
+			id = got.ArtifactID
+		}
+		args[in.Param] = id
+	}
+	for name, value := range c.Param {
+		v, err := typed(tool.InputSchema, name, value)
+		if err != nil {
+			return nil, err
+		}
+		args[name] = v
+	}
+	return args, nil
+}
+
+func findInput(t toolDoc, name string) (packInput, bool) {
+	for _, in := range t.Inputs {
+		if in.Param == name || in.Role == name {
+			return in, true
+		}
+	}
+	return packInput{}, false
+}
+
+func inputNames(t toolDoc) string {
+	var names []string
+	for _, in := range t.Inputs {
+		names = append(names, in.Param)
+	}
+	return strings.Join(names, ", ")
+}
+
+// importFile imports a file. When the content alone does not show one of the wanted types but the tool takes
+// just one, the caller's word counts: that is what naming it as this input says.
+func (a *app) importFile(ctx context.Context, s *session, path string, _ []string) (importAnswer, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return importAnswer{}, err
+	}
+	var got importAnswer
+	if err := s.call(ctx, "artifact.import", importArgs{Path: &abs}, &got); err != nil {
+		return got, err
+	}
+	word := "imported"
+	if !got.Created {
+		word = "known already"
+	}
+	a.say("%s  %s  %s  %s (%s)", word, got.ArtifactID, got.Type, path, bytesText(got.SizeBytes))
+	return got, nil
+}
+
+// say prints a line of progress to people; with --json standard output stays for the result.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.err, format+"\n", args...)
+}
+
+type submitCmd struct {
+	Plan    string        `arg:"" help:"File with the plan as JSON, or - for standard input."`
+	Project string        `help:"Project name or id." placeholder:"NAME"`
+	Wait    bool          `help:"Wait for the end and show the outputs."`
+	Timeout time.Duration `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
+	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
+}
+
+// Run submits a plan as it is.
+func (c submitCmd) Run(ctx context.Context, a *app) error {
+	data, err := readPlan(c.Plan)
+	if err != nil {
+		return err
+	}
+	// The same rules hold behind the gate; here they name the file's own fields, before anything is opened.
+	if err := plan.Check(data); err != nil {
+		return err
+	}
+	return a.with(ctx, func(s *session) error {
+		var answer run.SubmitAnswer
+		if err := s.call(ctx, submitToolID, submitArgs{ProjectID: c.Project, JobSpec: data}, &answer); err != nil {
+			return err
+		}
+		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})
+	})
+}
+
+func readPlan(name string) ([]byte, error) {
+	var r io.Reader = os.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fault.Wrap(fault.NotFound, "submit", "plan_unreadable", "cannot read the plan", err)
+		}
+		defer f.Close()
+		r = f
+	}
+	data, err := io.ReadAll(io.LimitReader(r, plan.MaxDocumentBytes+1))
+	if err != nil {
+		return nil, fault.Wrap(fault.NotFound, "submit", "plan_unreadable", "cannot read the plan", err)
+	}
+	return data, nil
+}
+
+type getCmd struct {
+	RunID string `arg:"" name:"run" help:"Run id."`
+	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
+}
+
+// Run looks once.
+func (c getCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		if err := s.fresh(ctx); err != nil {
+			a.log.Warn("Slurm was not asked", "err", err)
+		}
+		var g run.GetAnswer
+		if err := s.call(ctx, "slurm.job.get", runArgs{RunID: c.RunID, WaitSeconds: c.Wait}, &g); err != nil {
+			return err
+		}
+		return a.show(g, func(w io.Writer) { printGet(w, g) })
+	})
+}
+
+func printGet(w io.Writer, g run.GetAnswer) {
+	fmt.Fprintf(w, "run     %s\nstate   %s (%s)\n", g.TargetRunID, g.State, g.Phase)
+	if g.Reason != nil {
+		fmt.Fprintf(w, "reason  %s\n", *g.Reason)
+	}
+	fmt.Fprintf(w, "job     %s\n", text(g.SlurmJobID))
+	if g.ExitCode != nil {
+		fmt.Fprintf(w, "exit    %d\n", *g.ExitCode)
+	}
+	if g.ObservedAt != nil {
+		fmt.Fprintf(w, "seen    %s\n", g.ObservedAt.Format(time.RFC3339))
+	}
+	for _, role := range sorted(g.ArtifactsByRole) {
+		fmt.Fprintf(w, "output  %s  %s\n", g.ArtifactsByRole[role], role)
+	}
+	printWarnings(w, g.Warnings)
+	switch {
+	case g.State == run.Blocked:
+	case g.State.Terminal():
+		fmt.Fprintf(w, "Next: slurmgate runs show %s\n", g.TargetRunID)
+	default:
+		fmt.Fprintf(w, "Next: slurmgate wait %s\n", g.TargetRunID)
+	}
+}
+
+func printWarnings(w io.Writer, list []string) {
+	for _, s := range list {
+		fmt.Fprintf(w, "warning %s\n", s)
+	}
+}
+
+type waitCmd struct {
+	RunID   string        `arg:"" name:"run" help:"Run id."`
+	Timeout time.Duration `help:"Give up waiting after this time (the run goes on)." placeholder:"DURATION"`
+	To      string        `help:"Copy the outputs into this folder." type:"path" placeholder:"DIR"`
+}
+
+// Run waits for the end.
+func (c waitCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		return a.await(ctx, s, c.RunID, follow{true, c.Timeout, c.To})
+	})
+}
+
+type collectCmd struct {
+	RunID string `arg:"" name:"run" help:"Run id."`
+	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
+	To    string `help:"Copy the outputs into this folder." type:"path" placeholder:"DIR"`
+}
+
+// Run reports, and copies.
+func (c collectCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		if err := s.fresh(ctx); err != nil {
+			a.log.Warn("Slurm was not asked", "err", err)
+		}
+		var r run.CollectAnswer
+		if err := s.call(ctx, "slurm.job.collect", runArgs{RunID: c.RunID, WaitSeconds: c.Wait}, &r); err != nil {
+			return err
+		}
+		if c.To != "" && r.Ready {
+			if err := a.fetch(ctx, s, c.RunID, c.To); err != nil {
+				return err
+			}
+		}
+		if err := a.show(r, func(w io.Writer) { printCollect(w, r) }); err != nil {
+			return err
+		}
+		return failedRun(r)
+	})
+}
+
+func printCollect(w io.Writer, r run.CollectAnswer) {
+	if !r.Ready {
+		fmt.Fprintf(w, "not ready: %s is %s. Next: slurmgate wait %s\n", r.TargetRunID, r.State, r.TargetRunID)
+		return
+	}
+	fmt.Fprintf(w, "%s  %s\n", r.TargetRunID, r.State)
+	for _, role := range sorted(r.ArtifactsByRole) {
+		fmt.Fprintf(w, "  %s  %s\n", r.ArtifactsByRole[role], role)
+	}
+	printWarnings(w, r.Warnings)
+}
+
+// failedRun is the exit status of a verb that was asked for a run's end.
+func failedRun(r run.CollectAnswer) error {
+	if r.Ready && r.State != run.Succeeded {
+		return quietFailure{fault.Tool}
+	}
+	return nil
+}
+
+type logsCmd struct {
+	RunID  string `arg:"" name:"run" help:"Run id."`
+	Stream string `help:"log (everything), stdout or stderr." enum:"log,stdout,stderr" default:"log"`
+	Tail   int    `help:"Lines from the end." default:"200"`
+}
+
+// Run prints the end of a stream.
+func (c logsCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var l run.LogsAnswer
+		if err := s.call(ctx, "slurm.job.logs", runArgs{RunID: c.RunID, Stream: c.Stream, TailLines: c.Tail}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			switch {
+			case l.Text != "":
+				io.WriteString(w, a.printable(l.Text))
+			case l.Final:
+				a.say("the %s of this run is empty", l.Stream)
+			default:
+				a.say("nothing yet; the run is %s", l.State)
+			}
+		})
+	})
+}
+
+type cancelCmd struct {
+	RunID  string `arg:"" name:"run" help:"Run id."`
+	Reason string `help:"Why; kept with the run." placeholder:"TEXT"`
+}
+
+// Run cancels.
+func (c cancelCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var r run.CancelAnswer
+		if err := s.call(ctx, "slurm.job.cancel", runArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s\n%s\n", r.RunID, r.State, r.Message)
+			if !r.State.Terminal() {
+				fmt.Fprintf(w, "Next: slurmgate wait %s\n", r.RunID)
+			}
+		})
+	})
+}
+
+// typed reads a parameter by the type the tool's schema gives it.
+func typed(schema []byte, name, value string) (any, error) {
+	kind := schemaType(schema, name)
+	bad := func(rule string) error {
+		return fault.Invalid("run", "", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: rule, Msg: "got " + strconv.Quote(value)})
+	}
+	switch kind {
+	case "integer":
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return nil, bad("an integer")
+		}
+		return n, nil
+	case "number":
+		f, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return nil, bad("a number")
+		}
+		return f, nil
+	case "boolean":
+		b, err := strconv.ParseBool(value)
+		if err != nil {
+			return nil, bad("true or false")
+		}
+		return b, nil
+	}
+	return value, nil
+}
