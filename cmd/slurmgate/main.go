@@ -35,6 +35,10 @@ type cli struct {
 	Collect  collectCmd  `cmd:"" help:"Tell whether a run is finished and what it made; with --to, copy the outputs."`
 	Logs     logsCmd     `cmd:"" help:"Print the end of a run's log."`
 	Cancel   cancelCmd   `cmd:"" help:"Cancel a run. Before the job has started this is definite at once."`
+	Retry    retryCmd    `cmd:"" help:"Open a new attempt of a run that failed or was cancelled."`
+	Adopt    adoptCmd    `cmd:"" help:"Give a run in doubt the Slurm job that has its name."`
+	Declare  absentCmd   `cmd:"" name:"declare-absent" help:"Settle a run whose job cannot be found: no job of this attempt can execute any more."`
+	Clear    cancelAll   `cmd:"" name:"cancel-all" help:"Cancel every run that is not over."`
 	Runs     runsCmd     `cmd:"" help:"List runs, or show one with its whole story."`
 	Artifact artifactCmd `cmd:"" help:"Import, list, look at and fetch artifacts."`
 	Tool     toolCmd     `cmd:"" help:"List, show and check tools."`

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+type retryCmd struct {
+	RunID  string `arg:"" name:"run" help:"Run id."`
+	Reason string `help:"Why; kept with the run." placeholder:"TEXT"`
+	Wait   bool   `help:"Wait for the end and show the outputs."`
+}
+
+// Run retries.
+func (c retryCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var r run.SubmitAnswer
+		if err := s.call(ctx, "slurm.job.retry", runArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
+			return err
+		}
+		return a.follow(ctx, s, r, follow{wait: c.Wait})
+	})
+}
+
+type adoptCmd struct {
+	RunID string `arg:"" name:"run" help:"Run id."`
+	JobID string `arg:"" name:"job" help:"Slurm job id; the job must carry the run's job name."`
+}
+
+// Run adopts.
+func (c adoptCmd) Run(ctx context.Context, a *app) error {
+	return a.resolve(ctx, "slurm.job.adopt", adoptArgs{c.RunID, c.JobID})
+}
+
+type absentCmd struct {
+	RunID  string `arg:"" name:"run" help:"Run id."`
+	Reason string `help:"Why; kept with the run." placeholder:"TEXT"`
+}
+
+// Run declares absent.
+func (c absentCmd) Run(ctx context.Context, a *app) error {
+	return a.resolve(ctx, "slurm.job.absent", runArgs{RunID: c.RunID, Reason: c.Reason})
+}
+
+func (a *app) resolve(ctx context.Context, tool string, args any) error {
+	return a.with(ctx, func(s *session) error {
+		var r run.GetState
+		if err := s.call(ctx, tool, args, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\nNext: slurmgate runs show %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason, r.RunID)
+		})
+	})
+}
+
+type cancelAll struct {
+	Tool    string `help:"Only runs of this tool." placeholder:"ID"`
+	Project string `help:"Only runs of this project (name or id)." placeholder:"NAME"`
+	Reason  string `help:"Why; kept with each run." placeholder:"TEXT"`
+	Yes     bool   `help:"Do it. Without this the runs are only listed."`
+}
+
+type cancelAllAnswer struct {
+	Cancelled []run.CancelAnswer `json:"cancelled"`
+	Would     []string           `json:"would_cancel"`
+	Failed    []string           `json:"failed"`
+}
+
+// Run cancels every run that is not over, one call each: each is its own decision in the history.
+func (c cancelAll) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		out := cancelAllAnswer{Cancelled: []run.CancelAnswer{}, Would: []string{}, Failed: []string{}}
+		var open []runRow
+		for _, state := range []run.State{run.Queued, run.Running, run.Blocked} {
+			for args := (listArgs{State: state, ToolID: c.Tool, ProjectID: c.Project, Limit: 200}); ; {
+				var l runList
+				if err := s.call(ctx, "run.list", args, &l); err != nil {
+					return err
+				}
+				open = append(open, l.Runs...)
+				if l.Cursor == nil {
+					break
+				}
+				args.Cursor = *l.Cursor
+			}
+		}
+		for _, r := range open {
+			if !c.Yes {
+				out.Would = append(out.Would, r.RunID)
+				continue
+			}
+			var got run.CancelAnswer
+			if err := s.call(ctx, "slurm.job.cancel", runArgs{RunID: r.RunID, Reason: c.Reason}, &got); err != nil {
+				a.say("%s: %v", r.RunID, err)
+				out.Failed = append(out.Failed, r.RunID)
+				continue
+			}
+			out.Cancelled = append(out.Cancelled, got)
+		}
+		err := a.show(out, func(w io.Writer) {
+			for _, id := range out.Would {
+				fmt.Fprintln(w, id)
+			}
+			for _, r := range out.Cancelled {
+				fmt.Fprintf(w, "%s  %s  %s\n", r.RunID, r.State, r.Message)
+			}
+			switch {
+			case len(open) == 0:
+				fmt.Fprintln(w, "nothing to cancel")
+			case !c.Yes:
+				fmt.Fprintf(w, "%d runs would be cancelled. Next: the same with --yes\n", len(open))
+			}
+		})
+		if err == nil && len(out.Failed) > 0 {
+			return quietFailure{fault.Transport}
+		}
+		return err
+	})
+}

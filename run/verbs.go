@@ -1,0 +1,128 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// The verbs by which a person resolves what the gateway may not decide alone. Each is an explicit decision,
+// recorded with its reason; none of them can make an attempt execute twice.
+
+// Retry opens a new attempt of a run that failed or was cancelled. A run that succeeded, or that is not over,
+// is a Conflict.
+func (e *Engine) Retry(ctx context.Context, runID, why string) (SubmitAnswer, error) {
+	const op = "run.Retry"
+	v, err := e.Store.View(ctx, runID)
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
+	switch {
+	case v.Run.State == Succeeded:
+		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_succeeded", "the run succeeded; there is nothing to retry").WithNext("slurmgate collect " + runID)
+	case !v.Run.State.Terminal():
+		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).WithNext("slurmgate wait " + runID + ", or slurmgate cancel " + runID)
+	}
+	r := v.Run
+	n := r.AttemptN + 1
+	sub := newSubmission(r.ID, n, e.Now())
+	r.State, r.Phase, r.AttemptN, r.Reason, r.Detail = Queued, Staging, n, "retry", orElse(why, "asked for")
+	r.FinishedAt, r.ExitCode, r.CancelAt, r.CancelReason = nil, nil, nil, ""
+	v, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now()}}, Submission: &sub,
+		Event: Event{Type: "run.retry", Data: map[string]any{"attempt": n, "reason": r.Detail}}})
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
+	e.forgetDelay(r.ID)
+	e.work.add(r.ID)
+	v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
+	return e.submitAnswer(v, false, nil), err
+}
+
+// DeclareAbsent settles a run whose job nobody can find: the gateway takes the claim, so that no job of the
+// attempt can execute from now on. When a job holds the claim already the run is that job's, and the answer is
+// a Conflict that names it.
+func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState, error) {
+	const op = "run.DeclareAbsent"
+	v, err := e.Store.View(ctx, runID)
+	if err != nil {
+		return GetState{}, err
+	}
+	switch v.Run.Phase {
+	case Unconfirmed, Pending, NeedsOperator:
+	default:
+		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s): whether its job exists is not in doubt", v.Run.State, v.Run.Phase)).WithNext("slurmgate runs show " + runID)
+	}
+	claim, won, err := e.takeClaim(ctx, v)
+	if err != nil {
+		return GetState{}, err
+	}
+	if !won {
+		if claim.Token == v.Submission.Token {
+			if _, err := e.adopt(ctx, v, claim); err != nil {
+				return GetState{}, err
+			}
+			e.poke()
+		}
+		return GetState{}, fault.New(fault.Conflict, op, "job_executes", fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).WithNext("slurmgate wait " + runID)
+	}
+	if v.Submission.JobID != "" {
+		if err := e.cancelJob(ctx, v); err != nil {
+			e.Log.Warn("scancel failed; the job cannot execute and is cancelled when seen", "run_id", runID, "err", err)
+		}
+	}
+	if err := e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent", detail: orElse(why, "declared absent") + "; the gateway holds the claim, so no job of this attempt can execute"}); err != nil {
+		return GetState{}, err
+	}
+	return e.state(ctx, runID)
+}
+
+// Adopt gives a run in doubt the job a person has found for it. Slurm must know that id under the run's own
+// job name; any other job is refused.
+func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
+	const op = "run.Adopt"
+	v, err := e.Store.View(ctx, runID)
+	if err != nil {
+		return GetState{}, err
+	}
+	if v.Run.Phase != Unconfirmed && v.Run.Phase != NeedsOperator {
+		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).WithNext("slurmgate runs show " + runID)
+	}
+	jobs, err := e.Observer.Queue(ctx)
+	if err != nil {
+		return GetState{}, err
+	}
+	if index(jobs)[v.Submission.JobName] == nil {
+		if more, err := e.Observer.Accounting(ctx, v.Submission.CreatedAt.Add(-time.Hour)); err == nil {
+			jobs = append(jobs, more...)
+		}
+	}
+	for _, j := range index(jobs)[v.Submission.JobName] {
+		if j.ID != jobID {
+			continue
+		}
+		v.Run.State, v.Run.Phase = Queued, Unconfirmed
+		if _, err := e.observe(ctx, v, []Job{j}); err != nil {
+			return GetState{}, err
+		}
+		return e.state(ctx, runID)
+	}
+	return GetState{}, fault.New(fault.Conflict, op, "job_not_ours", fmt.Sprintf("Slurm knows no job %s named %s; a job of another name is never taken over", jobID, v.Submission.JobName)).
+		WithNext("squeue --name=" + v.Submission.JobName + ", or slurmgate declare-absent " + runID)
+}
+
+// GetState is where a run stands after a verb.
+type GetState struct {
+	RunID   string `json:"run_id"`
+	State   State  `json:"state"`
+	Phase   Phase  `json:"phase"`
+	Attempt int    `json:"attempt"`
+	Reason  string `json:"reason"`
+}
+
+func (e *Engine) state(ctx context.Context, runID string) (GetState, error) {
+	v, err := e.Store.View(ctx, runID)
+	return GetState{runID, v.Run.State, v.Run.Phase, v.Run.AttemptN, v.Run.Reason}, err
+}
