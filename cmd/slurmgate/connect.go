@@ -49,11 +49,21 @@ func (a *app) connect(ctx context.Context) (*session, error) {
 	}
 }
 
-// close ends the session; a process that is the gateway finishes what it has taken on.
-func (s *session) close() {
-	if s.own != nil {
-		s.own.close()
+// close ends the session. A process that is the gateway first finishes what it has taken on, however long
+// the copying takes; an interrupt leaves it to the next gateway.
+func (s *session) close(ctx context.Context, a *app) {
+	if s.own == nil {
+		return
 	}
+	soon, stop := context.WithTimeout(ctx, 2*time.Second)
+	defer stop()
+	if s.own.finishWork(soon) != nil && ctx.Err() == nil {
+		a.say("finishing what was taken on (inputs are being copied); Ctrl-C leaves it to the next slurmgate, or to slurmgate serve")
+		if s.own.finishWork(ctx) != nil {
+			a.say("left; the next slurmgate takes it up")
+		}
+	}
+	s.own.close()
 }
 
 // call carries out one tool call and decodes its result.
@@ -95,7 +105,7 @@ func (a *app) with(ctx context.Context, f func(*session) error) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer func() { s.close(ctx, a) }()
 	return f(s)
 }
 

@@ -134,9 +134,25 @@ func (g *gateway) openEngine() error {
 		AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
-	}, seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: g.slurm, Observer: g.slurm,
+	}, seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: g.slurm, Observer: observer(s, g.slurm),
 		Contracts: contracts{g.domain.Packs()}, Log: g.log, Now: time.Now}))
 	return nil
+}
+
+// observer leaves sacct alone where the site has none.
+func observer(s *site.Site, cli *slurm.CLI) run.Observer {
+	_, err := os.Stat(filepath.Join(s.Slurm.BinDir, "sacct"))
+	if s.Slurm.Accounting == "none" || s.Slurm.Accounting == "auto" && errors.Is(err, os.ErrNotExist) {
+		return withoutAccounting{cli}
+	}
+	return cli
+}
+
+// withoutAccounting is a site whose exit files and claims have to do.
+type withoutAccounting struct{ *slurm.CLI }
+
+func (withoutAccounting) Accounting(context.Context, time.Time) ([]run.Job, error) {
+	return nil, fault.New(fault.NotFound, "Accounting", slurm.AccountingDisabled, "this site keeps no accounting")
 }
 
 func openImages(s *site.Site) (apptainer.Images, error) {
@@ -193,7 +209,12 @@ func (c contracts) CheckOutput(toolID string, output json.RawMessage) error {
 	return c.packs.CheckOutput(toolID, output)
 }
 
-// close stops taking calls, waits for what is under way, and gives the lock back last.
+// finishWork waits until everything taken on is with Slurm, deferred or over. What ctx cuts short is taken up
+// by the next gateway.
+func (g *gateway) finishWork(ctx context.Context) error { return g.engine.Settled(ctx) }
+
+// close stops taking calls, waits a bounded time for what is under way, and gives the lock back last. A
+// staging that is cut short starts again with the next gateway; an sbatch goes on and leaves its receipt.
 func (g *gateway) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
@@ -202,7 +223,7 @@ func (g *gateway) close() {
 		errs = append(errs, g.server.Shutdown(ctx))
 	}
 	if g.wait != nil {
-		errs = append(errs, g.engine.Settled(ctx))
+		_ = g.finishWork(ctx) // cut short is no failure
 	}
 	if g.stop != nil {
 		g.stop()
