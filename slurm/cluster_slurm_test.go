@@ -142,11 +142,12 @@ func canonicalTRES(s string) string {
 func TestClusterSendQueueCancel(t *testing.T) {
 	b := newBench(t, "sleep 300", func(_ *Config, j *run.JobSpec) { j.Spec.Placement.Partition = "big" }) // never starts
 	id := b.send(t, 1)
+	b.receipt(t, 1)
 	if res := b.Send(t.Context(), b.job, 1); res.Outcome != run.SendAccepted || res.JobID != id {
 		t.Errorf("the same send again: %+v", res)
 	}
-	if res, held := b.Receipt(t.Context(), b.job, 1); held || res.Outcome != run.SendAccepted || res.JobID != id {
-		t.Errorf("receipt: %+v held %v", res, held)
+	if res := b.receipt(t, 1); res.Outcome != run.SendAccepted || res.JobID != id {
+		t.Errorf("receipt: %+v", res)
 	}
 	j := b.seen(t, id)
 	if j.Cluster == "" || j.Class != run.ClassPending || j.Restarts != 0 || j.Submitted == nil || time.Since(*j.Submitted) > time.Minute || j.ExitCode != nil || j.Started != nil || j.Ended != nil {
@@ -217,7 +218,7 @@ func TestClusterRejections(t *testing.T) {
 			if c.outcome == run.SendNotRun {
 				return
 			}
-			if again, held := b.Receipt(t.Context(), b.job, 1); held || again.Outcome != res.Outcome || again.Code != res.Code {
+			if again := b.receipt(t, 1); again.Outcome != res.Outcome || again.Code != res.Code {
 				t.Errorf("the receipt says otherwise: %+v", again)
 			}
 		})
@@ -273,8 +274,8 @@ func TestClusterSendOutlivesItsContext(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), 3*time.Millisecond)
 	defer cancel()
 	res := b.Send(ctx, b.job, 2)
-	if res.Outcome != run.SendDoubt {
-		t.Skipf("sbatch was faster than 3 ms: %+v", res) // a fact about this machine, not a choice
+	if res.Outcome != run.SendDoubt && res.Outcome != run.SendAccepted { // accepted, when sbatch was faster than that
+		t.Fatalf("%+v", res)
 	}
 	until(t, 20*time.Second, "receipt", func() bool {
 		r, held := b.Receipt(t.Context(), b.job, 2)
@@ -357,37 +358,5 @@ func TestClusterForeignJobs(t *testing.T) {
 		if !slices.ContainsFunc(jobs, func(j run.Job) bool { return j.ID == id }) || slices.ContainsFunc(jobs, func(j run.Job) bool { return j.ID == other }) {
 			t.Errorf("with a job named %q: %+v", name, jobs)
 		}
-	}
-}
-
-// With slurmctld stopped by SIGSTOP (the harness does that and says so): sbatch is waited for, not killed, its lock is held until it
-// gives up, and what it says then leaves doubt; queries fail and do not come back empty.
-func TestClusterSleepingController(t *testing.T) {
-	if os.Getenv("SLURMGATE_TEST_PAUSED") == "" {
-		return // only the harness can put the controller to sleep
-	}
-	b := newBench(t, "true", func(c *Config, j *run.JobSpec) {
-		j.Spec.Placement.Partition, c.QueryTimeout = "big", 30*time.Second
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if res := b.Send(ctx, b.job, 1); res.Outcome != run.SendDoubt {
-		t.Fatalf("%+v", res)
-	}
-	if res, held := b.Receipt(t.Context(), b.job, 1); !held || res.Outcome != run.SendDoubt {
-		t.Fatalf("the lock is free with sbatch still there: %+v", res)
-	}
-	if res := b.Send(t.Context(), b.job, 1); res.Outcome != run.SendDoubt || res.Code != "send_held" {
-		t.Fatalf("%+v", res)
-	}
-	if jobs, err := b.Queue(t.Context()); !fault.Is(err, fault.Transport) {
-		t.Errorf("%v %v", jobs, err)
-	}
-	if err := b.Cancel(t.Context(), "1", b.job.JobName); !fault.Is(err, fault.Transport) {
-		t.Error(err)
-	}
-	until(t, 60*time.Second, "end of sbatch", func() bool { _, held := b.Receipt(t.Context(), b.job, 1); return !held })
-	if res, _ := b.Receipt(t.Context(), b.job, 1); res.Outcome != run.SendDoubt || !strings.Contains(res.Text, "Socket timed out") {
-		t.Errorf("%+v", res)
 	}
 }

@@ -45,7 +45,7 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	stdout, stderr := &capped{limit: c.Limit, strict: true}, &capped{limit: 64 << 10}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err := cmd.Run()
-	out := Output{Stdout: stdout.Bytes(), Stderr: stderr.String()}
+	out := Output{Stdout: stdout.kept.Bytes(), Stderr: stderr.kept.String()}
 	ended, _ := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
@@ -59,24 +59,26 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	return out, err
 }
 
-// capped keeps at most limit bytes. Past that a strict one fails the program's write, the other drops.
+// capped keeps at most limit bytes. Past that a strict one fails the program's write, the other drops. (The buffer is not
+// embedded: io.Copy would find its ReadFrom and go round Write.)
 type capped struct {
-	bytes.Buffer
+	kept   bytes.Buffer
 	limit  int64
 	strict bool
 	over   bool
 }
 
 func (b *capped) Write(p []byte) (int, error) {
-	if room := b.limit - int64(b.Len()); int64(len(p)) > room {
-		b.over = true
-		b.Buffer.Write(p[:max(0, room)])
-		if b.strict {
-			return 0, errors.New("output limit")
-		}
-		return len(p), nil
+	room := b.limit - int64(b.kept.Len())
+	if int64(len(p)) <= room {
+		return b.kept.Write(p)
 	}
-	return b.Buffer.Write(p)
+	b.over = true
+	b.kept.Write(p[:room])
+	if b.strict {
+		return 0, errors.New("output limit")
+	}
+	return len(p), nil
 }
 
 // environ is everything Slurm's programs find in their environment: no SBATCH_ or SLURM_ variable of the

@@ -85,7 +85,8 @@ func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec
 	return cmd, run.SendResult{}
 }
 
-// Receipt looks at what an earlier send left; run.Sender has the contract.
+// Receipt looks at what an earlier send left; run.Sender has the contract. A send may look held for a moment after its
+// sbatch ended: a child this process forked meanwhile has the descriptor until its exec.
 func (c *CLI) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
 	lock, held, err := c.lock(job, k)
 	switch {

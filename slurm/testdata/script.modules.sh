@@ -74,7 +74,7 @@ finish() { # CODE REASON: the exit file; then the end, unless there is success t
   trap '' TERM # the commands below inherit it
   local code=$1 reason=$2 hz
   [[ -z $terminated || $code == 0 ]] || reason=terminated
-  hz=$(getconf CLK_TCK)
+  hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
   leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s' \
     "$execution" "$code" "$reason" $((ran / 100)) $((ran % 100)) $((used[0] / hz)) $((used[0] % hz * 100 / hz)) \
     $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; exit 94; }
@@ -82,6 +82,8 @@ finish() { # CODE REASON: the exit file; then the end, unless there is success t
   ((code == 0)) || exit "$code"
   trap - TERM
 }
+
+trap 'terminated=yes interrupted=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
 
 # 1. The claim: of all jobs and starts, one gets its file linked to this name. Only what is read there decides.
 mine=$ctl/.claim.$suffix # stays, so that a second start of the same number fails here
@@ -99,7 +101,6 @@ if [[ $(cat -- "$ctl/claim") != "$claim" ]]; then
   exit 90
 fi
 sync -- "$ctl" || true
-trap 'terminated=yes interrupted=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
 say "job $job on $node executes this attempt"
 
 # 2. What was pinned is what is here: the list itself, the image.
@@ -129,6 +130,7 @@ read -ra before <<<"$(ticks)"
 timeout -k "$grace" "$limit" env -i PATH="$PATH" HOME="$attempt/tmp" LC_ALL=C "${environment[@]}" \
   "$apptainer" "${program[@]}" </dev/null >"$stdout" 2>"$ctl/stderr" &
 child=$!
+[[ -z $terminated ]] || kill -TERM "$child" # it came just now
 while :; do
   interrupted=''
   wait "$child"
@@ -137,7 +139,7 @@ while :; do
 done
 child='' ran=$(($(now) - started))
 read -ra used <<<"$(ticks)"
-used=($((used[0] - before[0])) $((used[1] - before[1])))
+used=($((${used[0]:-0} - ${before[0]:-0})) $((${used[1]:-0} - ${before[1]:-0})))
 
 # 5. How it ended. A program may exit with 124 or 137 too, but not after its time is up.
 reason=tool_failed

@@ -1,0 +1,302 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+func at(sec int64) *time.Time { t := time.Unix(sec, 0).UTC(); return &t }
+
+func golden(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+const recordedName = "sg-run_0X8Z4D1X467KV94K4TXG0D9B"
+
+// What a real squeue printed: ended, running, held, requeued and rejected jobs, arrays, and foreign ones with odd names.
+func TestParseQueue(t *testing.T) {
+	jobs, err := parseAnswer(golden(t, "squeue-24.11.txt"), "lab", queueColumns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	byName := map[string]run.Job{}
+	for _, j := range jobs {
+		if !strings.HasPrefix(j.Name, recordedName) || j.Class == run.ClassUnknown || j.Cluster != "devcluster" || j.Submitted == nil {
+			t.Errorf("%+v", j)
+		}
+		key := strings.TrimPrefix(j.Name, recordedName)[:2]
+		names = append(names, key+"="+j.State)
+		byName[key] = j
+	}
+	slices.Sort(names)
+	want := []string{"X0=COMPLETED", "X3=FAILED", "XA=FAILED", "XA=FAILED", "XA=FAILED", "XB=PENDING", "XB=PENDING", "XC=CANCELLED", "XF=FAILED", "XL=RUNNING",
+		"XP=PENDING", "XR=PENDING", "XS=RUNNING", "XT=PENDING"}
+	if d := cmp.Diff(want, names); d != "" {
+		t.Error(d)
+	}
+	for _, want := range []run.Job{
+		{Cluster: "devcluster", ID: "3", Name: recordedName + "X3-a1-aabbccddee03", State: "FAILED", Why: "NonZeroExitCode", Class: run.ClassEnded, Node: "n1",
+			ExitCode: ptr(3), Submitted: at(1795248044), Started: at(1795248046), Ended: at(1795248046)},
+		{Cluster: "devcluster", ID: "10", Name: recordedName + "XC-a1-aabbccddeecc", State: "CANCELLED", Class: run.ClassEnded, Node: "n1",
+			ExitCode: ptr(0), Signal: 15, Submitted: at(1795248044), Started: at(1795248046), Ended: at(1795248047)},
+		{Cluster: "devcluster", ID: "9", Name: recordedName + "XR-a1-aabbccddeeff", State: "PENDING", Why: "BeginTime", Class: run.ClassPending, Restarts: 1,
+			Submitted: at(1795248047)},
+		{Cluster: "devcluster", ID: "5", Task: ptr(9), Name: recordedName + "XB-a1-aabbccddeebb", State: "PENDING", Why: "JobHeldUser", Class: run.ClassPending,
+			Submitted: at(1795248044)},
+		{Cluster: "devcluster", ID: "12", Name: recordedName + "XS-a1-aabbccddeee1", State: "RUNNING", Class: run.ClassRunning, Node: "n1",
+			Submitted: at(1795248044), Started: at(1795248046)},
+		{Cluster: "devcluster", ID: "13", Name: recordedName + "XF-a1-aabbccddeef0", State: "FAILED", Why: "BadConstraints", Class: run.ClassEnded,
+			ExitCode: ptr(0), Signal: 1, Submitted: at(1795248044), Started: at(1795248044), Ended: at(1795248044)},
+	} {
+		if d := cmp.Diff(want, byName[strings.TrimPrefix(want.Name, recordedName)[:2]]); d != "" {
+			t.Errorf("%s: %s", want.ID, d)
+		}
+	}
+}
+
+func TestParseAccounting(t *testing.T) {
+	c, r := fakeCLI(t)
+	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
+	r.answer("sacct --dup", Output{Stdout: []byte(golden(t, "sacct-24.11.txt"))})
+	jobs, err := c.Accounting(t.Context(), time.Date(2026, 11, 21, 7, 0, 0, 0, time.FixedZone("", 3600)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Env, "TZ=UTC") || !slices.Contains(args.Env, "SLURM_TIME_FORMAT=%s") {
+		t.Errorf("%q %q", args.Args, args.Env)
+	}
+	states := map[string]int{}
+	for _, j := range jobs {
+		states[j.State]++
+		if j.Class == run.ClassUnknown || !strings.HasPrefix(j.SLUID, "s") || j.Restarts < 0 || strings.Contains(j.Node, "assigned") {
+			t.Errorf("%+v", j)
+		}
+	}
+	// Held jobs are not in sacct's answer, and the requeued one is there with the start that was given up.
+	if d := cmp.Diff(map[string]int{"COMPLETED": 1, "FAILED": 5, "REQUEUED": 1, "CANCELLED": 1, "PENDING": 1, "RUNNING": 2}, states); d != "" {
+		t.Error(d)
+	}
+}
+
+// An older sacct knows neither Restarts nor SLUID.
+func TestAccountingOfOlderSlurm(t *testing.T) {
+	c, r := fakeCLI(t)
+	r.answer("sacct --helpformat", Output{Stdout: []byte("JobID State Reason NodeList ExitCode Submit Start End Cluster JobName")})
+	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("7|CANCELLED by 1001|None|n1|0:15|100|200|300|c|sg-x|lab|\n", "|", sep))})
+	jobs, err := c.Accounting(t.Context(), time.Now())
+	want := []run.Job{{Cluster: "c", ID: "7", Name: "sg-x", State: "CANCELLED", Class: run.ClassEnded, Restarts: -1, Node: "n1", ExitCode: ptr(0), Signal: 15,
+		Submitted: at(100), Started: at(200), Ended: at(300)}}
+	if d := cmp.Diff(want, jobs); d != "" || err != nil {
+		t.Error(err, d)
+	}
+	c.Accounting(t.Context(), time.Now())
+	if n := r.count("sacct --helpformat"); n != 1 {
+		t.Errorf("asked %d times for the columns", n)
+	}
+}
+
+// Any answer that is not whole is no answer.
+func TestHalfAnswers(t *testing.T) {
+	full := golden(t, "squeue-24.11.txt")
+	ends := map[int]bool{0: true} // a cut between records cannot be told from a shorter queue; see the two queries of rule 8
+	for i := range full {
+		if strings.HasSuffix(full[:i], sep+"lab"+sep+"\n") {
+			ends[i] = true
+		}
+	}
+	for cut := range full {
+		jobs, err := parseAnswer(full[:cut], "lab", queueColumns)
+		if (err == nil) != ends[cut] {
+			t.Fatalf("cut at %d: %d jobs, %v", cut, len(jobs), err)
+		}
+	}
+	for name, out := range map[string]Output{
+		"exit status":          {Stdout: []byte(full), Exit: 1},
+		"error on stderr only": {Stdout: []byte(full), Stderr: "slurm_load_jobs error: Socket timed out on send/recv operation\n"},
+		"error prefix":         {Stdout: []byte(full), Stderr: "squeue: error: something\n"},
+		"another's record":     {Stdout: []byte(strings.Replace(full, sep+"lab"+sep, sep+"eve"+sep, 1) + "x")},
+		"text":                 {Stdout: []byte("slurm is down for maintenance\n")},
+		"a bad id":             {Stdout: []byte(strings.Replace(full, "10"+sep+"CANCELLED", "ten"+sep+"CANCELLED", 1))},
+		"a bad time":           {Stdout: []byte(strings.ReplaceAll(full, "1795248044", "2026-11-21"))},
+	} {
+		c, r := fakeCLI(t)
+		r.answer("squeue", out)
+		if jobs, err := c.Queue(t.Context()); !fault.Is(err, fault.Transport) || jobs != nil {
+			t.Errorf("%s: %d jobs, %v", name, len(jobs), err)
+		}
+	}
+	c, r := fakeCLI(t)
+	r.answer("squeue", Output{Stderr: "squeue: a site's greeting\n"})
+	if jobs, err := c.Queue(t.Context()); err != nil || jobs == nil || len(jobs) != 0 {
+		t.Errorf("an empty queue: %v %v", jobs, err)
+	}
+	r.fail = errors.New("killed")
+	if _, err := c.Queue(t.Context()); !fault.Is(err, fault.Transport) {
+		t.Error(err)
+	}
+}
+
+func TestAccountingDisabled(t *testing.T) {
+	c, r := fakeCLI(t)
+	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
+	r.answer("sacct --dup", Output{Stderr: "Slurm accounting storage is disabled\n", Exit: 1})
+	if _, err := c.Accounting(t.Context(), time.Now()); !fault.Is(err, fault.NotFound) || fault.CodeOf(err) != AccountingDisabled {
+		t.Error(err)
+	}
+	r.answer("sacct --dup", Output{Stderr: "sacct: error: Problem talking to the database: Connection refused\n", Exit: 1})
+	if _, err := c.Accounting(t.Context(), time.Now()); !fault.Is(err, fault.Transport) {
+		t.Error(err)
+	}
+}
+
+func TestCancelAnswers(t *testing.T) {
+	for stderr, want := range map[string]fault.Kind{
+		"": "",
+		"scancel: error: Kill job error on job id 28: Invalid job id specified\n":                 "",
+		"scancel: error: Kill job error on job id 28: Job/step already completing or completed\n": "",
+		"slurm_load_jobs error: Socket timed out on send/recv operation\n":                        fault.Transport,
+		"scancel: error: Kill job error on job id 28: Access/permission denied\n":                 fault.Transport,
+	} {
+		c, r := fakeCLI(t)
+		exit := 1
+		if stderr == "" {
+			exit = 0
+		}
+		r.answer("scancel", Output{Stderr: stderr, Exit: exit})
+		err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb")
+		if want == "" && err != nil || want != "" && !fault.Is(err, want) {
+			t.Errorf("%q: %v", stderr, err)
+		}
+		if d := cmp.Diff([]string{"--name=sg-run_x-a1-aabb", "28"}, r.last().Args); d != "" {
+			t.Error(d)
+		}
+	}
+	c, r := fakeCLI(t)
+	for id, name := range map[string]string{"-1": "sg-a", "1 2": "sg-a", "": "sg-a", "1": "other", "2": "sg-a,b", "3": "sg-a b"} {
+		if err := c.Cancel(t.Context(), id, name); err == nil || len(r.calls) > 0 {
+			t.Errorf("%q %q: %v, %d calls", id, name, err, len(r.calls))
+		}
+	}
+}
+
+func TestProbe(t *testing.T) {
+	c, r := fakeCLI(t)
+	r.answer("sbatch --version", Output{Stdout: []byte("slurm-wlm 24.11.5\n")})
+	r.answer("scontrol ping", Output{Stdout: []byte("Slurmctld(primary) at login is UP\n")})
+	r.answer("scontrol show", Output{Stdout: []byte(golden(t, "config-24.11.txt"))})
+	p, err := c.Probe(t.Context())
+	want := Probe{Version: "slurm-wlm 24.11.5", Release: [2]int{24, 11}, ExportNIL: true, ControllerUp: true, ControllerText: "Slurmctld(primary) at login is UP",
+		ClusterName: "devcluster", AccountingStorage: "accounting_storage/slurmdbd", MinJobAge: 300 * time.Second, MessageTimeout: 10 * time.Second,
+		KillWait: 10 * time.Second, MaxJobCount: 10000, SlurmctldParameters: "(null)", AccountingEnforced: "associations,limits,qos", EnforcePartLimits: "ALL"}
+	if d := cmp.Diff(want, p); d != "" || err != nil {
+		t.Error(err, d)
+	}
+	for v, want := range map[string][2]int{"slurm 22.05.8": {22, 5}, "slurm-wlm 26.05.5": {26, 5}, "slurm 20.11.9-1": {20, 11}} {
+		if got, err := release(v); err != nil || got != want {
+			t.Errorf("%s: %v %v", v, got, err)
+		}
+	}
+	r.answer("scontrol show", Output{Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n", Exit: 1})
+	r.answer("scontrol ping", Output{Stdout: []byte("Slurmctld(primary) at login is DOWN\n"), Exit: 1})
+	if p, err := c.Probe(t.Context()); err == nil || p.ControllerUp || p.Version == "" {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
+func TestStates(t *testing.T) {
+	for _, s := range strings.Fields(`PENDING RUNNING SUSPENDED COMPLETING COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY REVOKED
+		CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED RESV_DEL_HOLD LAUNCH_FAILED RECONFIG_FAIL EXPEDITING POWER_UP_NODE`) {
+		if state, class := stateOf(s); state != s || class == run.ClassUnknown {
+			t.Errorf("%s: %s %s", s, state, class)
+		}
+	}
+	for in, want := range map[string]struct {
+		state string
+		class run.Class
+	}{
+		"CANCELLED by 1001": {"CANCELLED", run.ClassEnded}, "COMPLETED+": {"COMPLETED", run.ClassEnded}, "NEW_STATE": {"NEW_STATE", run.ClassUnknown}, "running": {"running", run.ClassUnknown},
+	} {
+		if state, class := stateOf(in); state != want.state || class != want.class {
+			t.Errorf("%s: %s %s", in, state, class)
+		}
+	}
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	for _, name := range []string{"squeue-24.11.txt", "sacct-24.11.txt"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		jobs, err := parseAnswer(text, "lab", queueColumns)
+		if err != nil && jobs != nil {
+			t.Error("an error and jobs")
+		}
+		for _, j := range jobs {
+			if !strings.HasPrefix(j.Name, namePrefix) || !allDigits(j.ID) || j.State == "" || j.Class == "" {
+				t.Errorf("%+v", j)
+			}
+		}
+	})
+}
+
+// fakeRunner answers commands from a list, by the beginning of "program arguments".
+type fakeRunner struct {
+	answers map[string]Output
+	calls   []Command
+	fail    error
+}
+
+func (r *fakeRunner) answer(begin string, out Output) { r.answers[begin] = out }
+
+func (r *fakeRunner) last() Command { return r.calls[len(r.calls)-1] }
+
+func (r *fakeRunner) count(begin string) (n int) {
+	for _, c := range r.calls {
+		if strings.HasPrefix(filepath.Base(c.Path)+" "+strings.Join(c.Args, " "), begin) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *fakeRunner) Run(_ context.Context, c Command) (Output, error) {
+	r.calls = append(r.calls, c)
+	for begin, out := range r.answers {
+		if strings.HasPrefix(filepath.Base(c.Path)+" "+strings.Join(c.Args, " "), begin) {
+			return out, r.fail
+		}
+	}
+	return Output{}, r.fail
+}
+
+func fakeCLI(t *testing.T) (*CLI, *fakeRunner) {
+	t.Helper()
+	c, err := NewCLI(Config{LocksDir: t.TempDir(), User: "lab", Script: runtimePath, Budget: BudgetConfig{RPCPerMinute: 1e6}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &fakeRunner{answers: map[string]Output{}}
+	c.runner = r
+	return c, r
+}
