@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -56,7 +57,9 @@ func (g *Gate) Call(ctx context.Context, req Request) Response {
 	res.Timing.StartedAt = g.now().UTC()
 	tool, result, err := g.dispatch(ctx, req)
 	if err == nil {
-		res.Result, err = plan.Marshal(result)
+		if res.Result, err = plan.Marshal(result); err != nil {
+			err = fault.Wrap(fault.Internal, "gate.Call", "result_not_json", "the tool's answer cannot be passed on", err)
+		}
 	}
 	if err != nil {
 		res.Result, res.Error = nil, errorBody(err)
@@ -91,6 +94,13 @@ func (g *Gate) dispatch(ctx context.Context, req Request) (t Tool, result any, e
 		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s here, the call asks for %s", req.ToolID, e.tool.Version, req.ToolVersion)).
 			WithNext("list the tools again")
 	}
+	// Neither is carried out yet, and to ignore them would be to do something else than what was asked.
+	switch {
+	case req.DryRun && e.tool.SideEffect != Read:
+		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "dry_run_unsupported", req.ToolID+" cannot be tried without effect").WithNext("call it with dry_run false")
+	case req.ArgsRef != nil:
+		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "arguments by reference are not taken").WithNext("pass args")
+	}
 	if g.policy != nil {
 		if err := g.policy.AllowTool(e.tool.Name()); err != nil {
 			return e.tool, nil, err
@@ -114,7 +124,7 @@ func (g *Gate) dispatch(ctx context.Context, req Request) (t Tool, result any, e
 	defer stop()
 	result, err = guard(ctx, e.tool.Handle, Call{Request: req, Args: args})
 	switch {
-	case err == nil:
+	case err == nil, ctx.Err() == nil: // a deadline of the handler's own is its own affair
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fault.Wrap(fault.Timeout, "gate.Call", "timeout", fmt.Sprintf("%s did not answer within %s", req.ToolID, timeout), err)
 	case errors.Is(err, context.Canceled):
@@ -130,9 +140,9 @@ func checkEnvelope(req Request) error {
 	switch {
 	case req.SchemaVersion != SchemaVersion:
 		return bad("schema_version", `"`+SchemaVersion+`"`)
-	case uuid.Validate(req.ToolCallID) != nil:
+	case !isUUID(req.ToolCallID):
 		return bad("tool_call_id", "a UUID")
-	case uuid.Validate(req.TraceID) != nil:
+	case !isUUID(req.TraceID):
 		return bad("trace_id", "a UUID")
 	case req.Actor.Kind != "human" && req.Actor.Kind != "agent" && req.Actor.Kind != "system":
 		return bad("actor.kind", "human, agent or system")
@@ -142,11 +152,16 @@ func checkEnvelope(req Request) error {
 	return nil
 }
 
-// guard runs a handler and turns a panic into an error of this call.
+// isUUID tells whether s is a UUID in its usual spelling; the package takes others too.
+func isUUID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }
+
+// guard runs a handler and turns a panic into an error of this call. What broke is for the log: the value and
+// the stack may hold paths and arguments.
 func guard(ctx context.Context, h Handler, c Call) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fault.Wrap(fault.Internal, "gate.Call", "internal", "the tool broke down; nothing more of this call was done", fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			slog.ErrorContext(ctx, "a tool broke down", "tool_id", c.Request.ToolID, "tool_call_id", c.Request.ToolCallID, "panic", p, "stack", string(debug.Stack()))
+			err = fault.New(fault.Internal, "gate.Call", "internal", "the tool broke down (a fault of slurmgate's); nothing more of this call was done").WithNext("the gateway's log has the details")
 		}
 	}()
 	return h(ctx, c)

@@ -22,10 +22,15 @@ func scanArtifact(row scanner, before ...any) (run.Artifact, error) {
 	return a, err
 }
 
-func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Tx, a run.Artifact) error {
-	_, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at) VALUES (?,?,?,?,?,?,?,?)",
-		a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
-	return err
+// addArtifact registers an artifact unless it is there. Its id is made of all that could differ.
+func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Tx, a run.Artifact) (created bool, err error) {
+	res, err := tx.ExecContext(ctx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at) VALUES (?,?,?,?,?,?,?,?)
+ ON CONFLICT (artifact_id) DO NOTHING`, a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
 }
 
 // AddArtifact registers an artifact; one that is there already is returned as it is, with created false.
@@ -34,10 +39,11 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 		return stored, false, err
 	}
 	err = l.tx(ctx, func(tx *sql.Tx) error {
-		if err := l.addArtifact(ctx, tx, a); err != nil {
+		var err error
+		if created, err = l.addArtifact(ctx, tx, a); err != nil || !created {
 			return err
 		}
-		_, err := l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.added", Data: map[string]any{
+		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.added", Data: map[string]any{
 			"artifact_id": a.ID, "project_id": a.ProjectID, "sha256": a.SHA256, "type": a.Type, "label": a.Label, "size_bytes": a.SizeBytes, "source": a.Source}})
 		return err
 	})
@@ -45,7 +51,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 		return run.Artifact{}, false, err
 	}
 	stored, err = l.Artifact(ctx, a.ID)
-	return stored, true, err
+	return stored, created, err
 }
 
 // Artifact reads one artifact.

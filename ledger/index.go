@@ -127,6 +127,17 @@ func (l *Ledger) Equivalent(ctx context.Context, planHash, exceptRunID string) (
  ORDER BY created_at DESC, run_id LIMIT 10`, planHash, exceptRunID)
 }
 
+// Ended tells whether every attempt that travels under the job name has ended. NotFound when this ledger
+// never sent such a job: another gateway's, or this one's later than the backup it was restored from.
+func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
+	var attempts, open int
+	err := l.r.QueryRowContext(ctx, "SELECT count(*), count(*) FILTER (WHERE a.ending = '') FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?", jobName).Scan(&attempts, &open)
+	if err == nil && attempts == 0 {
+		return false, fault.New(fault.NotFound, "ledger.Ended", "job_not_found", "this ledger knows no job "+jobName)
+	}
+	return open == 0, storage(err)
+}
+
 func (l *Ledger) strings(ctx context.Context, q string, args ...any) ([]string, error) {
 	rows, err := l.r.QueryContext(ctx, q, args...)
 	if err != nil {

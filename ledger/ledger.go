@@ -16,10 +16,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/mattn/go-sqlite3"
+	_ "github.com/mattn/go-sqlite3" // the driver
 
 	"slurmgate/fault"
 )
@@ -187,90 +186,28 @@ func (l *Ledger) Close() error {
 	return errors.Join(errs...)
 }
 
-// Integrity runs SQLite's own check, the foreign keys' and the event chain's.
+// Integrity runs SQLite's own check, the foreign keys' and the event chain's. A run has one event for each
+// revision, so a chain that lost its newest events does not pass either.
 func (l *Ledger) Integrity(ctx context.Context) error {
+	corrupt := func(msg string, err error) error {
+		return fault.Wrap(fault.Internal, "ledger.Integrity", "ledger_corrupt", msg, err)
+	}
 	var answer string
 	if err := l.r.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&answer); err != nil || answer != "ok" {
-		return fault.Wrap(fault.Internal, "ledger.Integrity", "ledger_corrupt", "SQLite's integrity check says "+answer, err)
+		return corrupt("SQLite's integrity check says "+answer, err)
 	}
-	rows, err := l.r.QueryContext(ctx, "PRAGMA foreign_key_check")
-	if err != nil {
-		return err
+	for _, c := range []struct{ q, msg string }{
+		{"SELECT \"table\" FROM pragma_foreign_key_check", "a foreign key points nowhere"},
+		{"SELECT run_id FROM runs r WHERE rev <> (SELECT count(*) FROM events e WHERE e.run_id = r.run_id)", "a run has not one event for each revision"},
+	} {
+		found, err := l.strings(ctx, c.q+" LIMIT 1")
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			return corrupt(c.msg+": "+found[0], nil)
+		}
 	}
-	defer rows.Close()
-	if rows.Next() {
-		return fault.New(fault.Internal, "ledger.Integrity", "ledger_corrupt", "a foreign key points nowhere")
-	}
-	_, err = l.VerifyEvents(ctx)
+	_, err := l.VerifyEvents(ctx)
 	return err
-}
-
-// tx runs f in one immediate transaction of the writer. Once begun it is carried through even if the
-// caller gives up: a half-known commit would be worse than a late one.
-func (l *Ledger) tx(ctx context.Context, f func(*sql.Tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return fault.Wrap(fault.Canceled, "ledger.tx", "", "", err)
-	}
-	tx, err := l.w.BeginTx(context.WithoutCancel(ctx), nil)
-	if err != nil {
-		return storage(err)
-	}
-	if err := f(tx); err != nil {
-		_ = tx.Rollback() // the first error is the one that matters
-		return storage(err)
-	}
-	return storage(tx.Commit())
-}
-
-// storage gives SQLite's own errors a kind; others pass.
-func storage(err error) error {
-	var s sqlite3.Error
-	if !errors.As(err, &s) {
-		return err
-	}
-	switch s.Code {
-	case sqlite3.ErrFull:
-		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).WithNext("free space on the disk of gateway.state_dir")
-	case sqlite3.ErrBusy, sqlite3.ErrLocked:
-		return fault.Wrap(fault.Transport, "ledger", "ledger_busy", "the ledger is busy", err)
-	case sqlite3.ErrIoErr, sqlite3.ErrCorrupt, sqlite3.ErrNotADB, sqlite3.ErrReadonly, sqlite3.ErrCantOpen:
-		return fault.Wrap(fault.Internal, "ledger", "ledger_broken", "the ledger cannot be read or written", err)
-	}
-	return fault.Wrap(fault.Internal, "ledger", "ledger_refused", "the ledger refused the change", err)
-}
-
-func kindOf(err error) fault.Kind { return fault.KindOf(storage(err)) }
-
-func codeOf(err error) string { return strings.ToLower(fault.CodeOf(storage(err))) }
-
-func micros(t time.Time) int64 { return t.UnixMicro() }
-
-func optMicros(t *time.Time) any {
-	if t == nil {
-		return nil
-	}
-	return t.UnixMicro()
-}
-
-func optTime(v sql.NullInt64) *time.Time {
-	if !v.Valid {
-		return nil
-	}
-	t := time.UnixMicro(v.Int64).UTC()
-	return &t
-}
-
-func optInt(v sql.NullInt64) *int {
-	if !v.Valid {
-		return nil
-	}
-	n := int(v.Int64)
-	return &n
-}
-
-func optText(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
 }

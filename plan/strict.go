@@ -33,9 +33,6 @@ func Check(data []byte) error {
 	var folded []map[string]string // one set of lower-cased keys for each open object; nil for an array
 	for {
 		tok, err := d.ReadToken()
-		if errors.Is(err, io.EOF) && d.StackDepth() == 0 && d.InputOffset() > 0 {
-			return nil
-		}
 		if err != nil {
 			return syntax(d, err)
 		}
@@ -84,13 +81,13 @@ func checkNumber(lit, at string) error {
 	return nil
 }
 
-// Decode checks data (see [Check]) and decodes it into v, refusing unknown fields. Field names are
-// matched exactly.
+// Decode checks data (see [Check]) and decodes it into v, refusing unknown fields and null for a string.
+// Field names are matched exactly.
 func Decode(data []byte, v any) error {
 	if err := Check(data); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, v, json.RejectUnknownMembers(true)); err != nil {
+	if err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), json.WithUnmarshalers(noNull)); err != nil {
 		var sem *json.SemanticError
 		if errors.As(err, &sem) {
 			at := dotted(string(sem.JSONPointer))
@@ -107,6 +104,15 @@ func Decode(data []byte, v any) error {
 	}
 	return nil
 }
+
+// noNull refuses null where a string is wanted: read as "" it would be an argument nobody wrote. What is
+// optional is a pointer, and null there stays nil.
+var noNull = json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *string) error {
+	if d.PeekKind() == 'n' {
+		return errors.New("null is not a string")
+	}
+	return errors.ErrUnsupported // not null: decode as usual
+})
 
 func goKind(k string) string {
 	switch {

@@ -43,8 +43,8 @@ func DecodeSpec(data []byte, rules Rules) (Spec, error) {
 	return s, nil
 }
 
-// Fill sets what may be left out (workdir, network mode, engine, kind) and brings the lists and the image into their
-// canonical form. It never changes a value that was given and is valid.
+// Fill sets what may be left out (workdir, env, inputs) and brings the lists and the image into their canonical
+// form. It never changes what a valid plan means.
 func (s *Spec) Fill() {
 	c := &s.Execution.Command
 	if c.Workdir == "" {
@@ -211,87 +211,6 @@ func (v *validator) env(field, name, value string) {
 	}
 	if msg := checkText(value); msg != "" {
 		v.add("PLAN-ENV", field, "UTF-8 text without control characters except tab and newline", msg)
-	}
-}
-
-func (v *validator) inputs(inputs []Input) {
-	if len(inputs) > maxFiles {
-		v.add("PLAN-INPUTS", "io.inputs", fmt.Sprintf("at most %d", maxFiles), fmt.Sprintf("%d inputs", len(inputs)))
-		return
-	}
-	var dests []string
-	for i, in := range inputs {
-		at := fmt.Sprintf("io.inputs[%d].", i)
-		if msg := CheckWord(in.Role); msg != "" {
-			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
-		}
-		if !artifactID.MatchString(in.ArtifactID) {
-			v.add("PLAN-ARTIFACT", at+"artifact_id", "art_ and 26 characters of base32", "got "+quoted(in.ArtifactID))
-		}
-		if !hex64.MatchString(in.ChecksumSHA256) {
-			v.add("PLAN-CHECKSUM", at+"checksum_sha256", "64 lower-case hex digits", "got "+quoted(in.ChecksumSHA256))
-		}
-		if msg := CheckRelPath(in.DestRelpath, "in"); msg != "" {
-			v.add("PLAN-DEST-PATH", at+"dest_relpath", "a whitespace-strict, safe relative path below in/", msg)
-		}
-		dests = append(dests, in.DestRelpath)
-	}
-	v.distinct("PLAN-DEST-DUPLICATE", "io.inputs", "dest_relpath", dests)
-}
-
-func (v *validator) outputs(outputs []Output, stdout *string) {
-	if n := len(outputs); n == 0 || n > maxFiles {
-		v.add("PLAN-OUTPUTS", "io.outputs", fmt.Sprintf("1 to %d declared outputs", maxFiles), fmt.Sprintf("%d outputs", n))
-		return
-	}
-	var srcs []string
-	roles := map[string]bool{}
-	for i, out := range outputs {
-		at := fmt.Sprintf("io.outputs[%d].", i)
-		if msg := CheckWord(out.Role); msg != "" {
-			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
-		}
-		if slices.Contains(ReservedRoles(), out.Role) {
-			v.add("PLAN-ROLE-RESERVED", at+"role", "not one of "+strings.Join(ReservedRoles(), ", ")+": the gateway makes these", "got "+quoted(out.Role))
-		}
-		if roles[out.Role] {
-			v.add("PLAN-ROLE-DUPLICATE", at+"role", "each output role once", "got "+quoted(out.Role)+" again")
-		}
-		roles[out.Role] = true
-		if msg := CheckRelPath(out.SrcRelpath, "out"); msg != "" {
-			v.add("PLAN-SRC-PATH", at+"src_relpath", "a whitespace-strict, safe relative path below out/", msg)
-		}
-		if !slices.Contains(v.types, out.Type) {
-			v.add("PLAN-TYPE", at+"type", "one of "+strings.Join(v.types, " "), "got "+quoted(out.Type))
-		}
-		if msg := CheckWord(out.Label); msg != "" {
-			v.add("PLAN-LABEL", at+"label", "whitespace-strict, at most 128 bytes", msg)
-		}
-		srcs = append(srcs, out.SrcRelpath)
-	}
-	v.distinct("PLAN-SRC-DUPLICATE", "io.outputs", "src_relpath", srcs)
-	if stdout != nil && !slices.Contains(srcs, *stdout) {
-		v.add("PLAN-STDOUT", "execution.command.stdout", "the src_relpath of a declared output", "got "+quoted(*stdout))
-	}
-}
-
-// distinct refuses a path that stands twice, or that would have to be a file and a folder at once.
-func (v *validator) distinct(code, list, field string, paths []string) {
-	first := map[string]int{}
-	for i, p := range paths {
-		if j, dup := first[p]; dup {
-			v.add(code, fmt.Sprintf("%s[%d].%s", list, i, field), "each path once", fmt.Sprintf("the same as %s[%d]", list, j))
-			continue
-		}
-		first[p] = i
-	}
-	for i, p := range paths {
-		for at := strings.LastIndexByte(p, '/'); at > 0; at = strings.LastIndexByte(p[:at], '/') {
-			if j, dup := first[p[:at]]; dup {
-				v.add(code, fmt.Sprintf("%s[%d].%s", list, i, field), "no path below another's file", fmt.Sprintf("%s[%d] is a file there", list, j))
-				break
-			}
-		}
 	}
 }
 

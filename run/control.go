@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -85,7 +87,7 @@ type Exit struct {
 	Node    string
 }
 
-// ManifestFileEntry is one declared output as the job saw it.
+// ManifestEntry is one declared output as the job saw it.
 type ManifestEntry struct {
 	Kind    string // "file", "missing", "irregular"
 	SHA256  string // hex, for a file
@@ -140,8 +142,8 @@ func ParseExit(data []byte) (Exit, error) {
 	if e.Holder, err = holder(f); err != nil {
 		return Exit{}, err
 	}
-	if e.Code, err = strconv.Atoi(f["code"]); err != nil || e.Code < 0 || e.Code > 255 || e.Reason == "" {
-		return Exit{}, broken("an exit has a code 0..255 and a reason")
+	if e.Code, err = strconv.Atoi(f["code"]); err != nil || e.Code < 0 || e.Code > 255 || e.Reason == "" || (e.Reason == "ok") != (e.Code == 0) {
+		return Exit{}, broken("an exit has a code 0..255 and a reason, which is ok for 0 alone")
 	}
 	// Usage is a courtesy: a value that does not parse is no value.
 	e.Elapsed, _ = strconv.ParseFloat(f["elapsed"], 64)
@@ -151,7 +153,10 @@ func ParseExit(data []byte) (Exit, error) {
 	return e, nil
 }
 
-// ParseManifest reads a manifest. One without its closing line is refused.
+// stopped tells whether the program was ended from outside, so that Slurm knows the reason.
+func (x Exit) stopped() bool { return x.Reason == "terminated" || x.Reason == "killed" }
+
+// ParseManifest reads a manifest. One without its closing line is refused, and one that names a path twice.
 func ParseManifest(data []byte) (Manifest, error) {
 	words, err := firstLine(data, "slurmgate-manifest")
 	if err != nil {
@@ -168,7 +173,7 @@ func ParseManifest(data []byte) (Manifest, error) {
 	sc := bufio.NewScanner(bytes.NewReader(data))
 	sc.Buffer(nil, 4<<10)
 	sc.Scan() // the first line, read above
-	ended := false
+	ended, seen := false, map[string]bool{}
 	for sc.Scan() {
 		line := sc.Text()
 		if ended {
@@ -195,6 +200,10 @@ func ParseManifest(data []byte) (Manifest, error) {
 		if msg := plan.CheckRelPath(e.Relpath, "out"); msg != "" {
 			return Manifest{}, broken("a path lies below out/")
 		}
+		if seen[e.Relpath] {
+			return Manifest{}, broken("each path once")
+		}
+		seen[e.Relpath] = true
 		m.Entries = append(m.Entries, e)
 	}
 	if !ended || sc.Err() != nil {
@@ -206,7 +215,7 @@ func ParseManifest(data []byte) (Manifest, error) {
 func firstLine(data []byte, word string) ([]string, error) {
 	line, _, ok := strings.Cut(string(data), "\n")
 	words := strings.Split(line, " ")
-	if !ok || len(words) < 3 || words[0] != word || words[1] != "1" {
+	if ok = ok && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl); !ok || len(words) < 3 || words[0] != word || words[1] != "1" {
 		return nil, broken("the first line is \"" + word + " 1 …\"")
 	}
 	return words[2:], nil

@@ -180,6 +180,9 @@ func (e *Engine) announce(id string) {
 
 // waitFor returns when done says so of the run, or when d has passed.
 func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done func(View) bool) (View, error) {
+	if v, err := e.Store.View(ctx, id); err != nil || done(v) || d <= 0 {
+		return v, err // nothing to wait for, and nothing to keep in changed
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -191,7 +194,7 @@ func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done f
 		}
 		e.mu.Unlock()
 		v, err := e.Store.View(ctx, id)
-		if err != nil || done(v) || d <= 0 {
+		if err != nil || done(v) {
 			return v, err
 		}
 		select {
@@ -222,7 +225,7 @@ func newSubmission(runID string, n int, now time.Time) Submission {
 	return Submission{Token: token, JobName: JobName(runID, n, token), CreatedAt: now}
 }
 
-// spec reads back what the run executes: its canonical params, nothing else.
+// params reads back what the run executes: its canonical params, nothing else.
 func (e *Engine) params(ctx context.Context, v View) (plan.Params, error) {
 	canonical, err := e.Store.Params(ctx, v.Run.ParamsHash)
 	if err != nil {

@@ -59,7 +59,7 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 	r.Reason, r.Detail = "new_attempt", fmt.Sprintf("attempt %d ended %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
 	r.FinishedAt, r.ExitCode = nil, nil
 	_, err := e.apply(ctx, Write{Run: r, Attempts: []Attempt{old, {RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now()}}, Submission: &sub, Send: d.send, Artifacts: d.artifacts,
-		Event: Event{Type: "run.new_attempt", Data: map[string]any{"attempt": n, "after": d.ending, "detail": d.detail}}})
+		Event: Event{Type: "run.new_attempt", Data: map[string]any{"attempt": n, "after": d.ending, "detail": d.detail, "outputs": d.outputs}}})
 	if err == nil {
 		e.forgetDelay(r.ID)
 		e.work.add(r.ID)

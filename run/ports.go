@@ -182,12 +182,14 @@ type Store interface {
 	Params(ctx context.Context, paramsHash string) (json.RawMessage, error)
 }
 
-// Index is what the lifecycle looks up in bulk.
+// Index is what the lifecycle looks up besides.
 type Index interface {
 	// Active lists the runs in one of the phases, oldest first, at most limit (0: all).
 	Active(ctx context.Context, limit int, phases ...Phase) ([]View, error)
 	// Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded.
 	Equivalent(ctx context.Context, planHash, exceptRunID string) ([]string, error)
+	// Ended tells whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
+	Ended(ctx context.Context, jobName string) (bool, error)
 	// Outputs lists a run's outputs.
 	Outputs(ctx context.Context, runID string) ([]Output, error)
 	// Seq is the number of the newest event about a run.

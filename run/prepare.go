@@ -22,27 +22,15 @@ func (e *Engine) prepare(ctx context.Context, v View) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	job, err := e.stage(ctx, v, p)
+	job, script, err := e.stage(ctx, v, p)
 	switch {
 	case err == nil:
 	case fault.CodeOf(err) == string(AheadOfLedger):
 		return false, e.block(ctx, v, AheadOfLedger, "the workspace holds an attempt this ledger does not know: "+err.Error()+". Next: slurmgate cancel, then submit under a new plan, or restore the newer ledger")
-	case fault.Is(err, fault.Transport), ctx.Err() != nil:
+	case fault.KindOf(err).Retryable(), ctx.Err() != nil:
 		return false, e.note(ctx, v, "staging_waits", err.Error())
 	default:
 		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
-	}
-	script, err := e.Sender.Render(job)
-	if err != nil {
-		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
-	}
-	for _, f := range []struct {
-		name string
-		data []byte
-	}{{PinnedFile, e.Sender.Pinned(job)}, {ScriptFile, script}} {
-		if err := e.Stager.WriteControl(ctx, v.Run.ID, v.Attempt.N, f.name, f.data); err != nil {
-			return false, e.note(ctx, v, "staging_waits", err.Error())
-		}
 	}
 	v, kept, err := e.keepScript(ctx, v, script)
 	if err != nil {
@@ -51,19 +39,26 @@ func (e *Engine) prepare(ctx context.Context, v View) (again bool, err error) {
 	return e.send(ctx, v, job, kept)
 }
 
-// stage puts inputs, attempt folder and image in place.
-func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (JobSpec, error) {
+// stage puts image, inputs, attempt folder and script in place.
+func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec, script []byte, err error) {
 	image, err := e.Images.Verify(ctx, p.Spec.ImageDigest())
 	if err != nil {
-		return JobSpec{}, err
+		return job, nil, err
 	}
 	if err := e.Stager.StageInputs(ctx, v.Run.ID, p.Spec.IO.Inputs, e.Objects.Open); err != nil {
-		return JobSpec{}, err
+		return job, nil, err
 	}
 	if err := e.Stager.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token); err != nil {
-		return JobSpec{}, err
+		return job, nil, err
 	}
-	return e.fullJob(v, p, image), nil
+	job = e.fullJob(v, p, image)
+	if script, err = e.Sender.Render(job); err != nil {
+		return job, nil, err
+	}
+	if err := e.Stager.WriteControl(ctx, v.Run.ID, v.Attempt.N, PinnedFile, e.Sender.Pinned(job)); err != nil {
+		return job, nil, err
+	}
+	return job, script, e.Stager.WriteControl(ctx, v.Run.ID, v.Attempt.N, ScriptFile, script)
 }
 
 func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
@@ -139,9 +134,22 @@ func (e *Engine) recoverSend(ctx context.Context, v View) (again bool, err error
 }
 
 // settleSend records what a send proved. The record is made even when the caller is gone: the receipt is
-// the one thing that must not wait.
+// the one thing that must not wait. The wish to cancel, come in between, is no reason to lose it either.
 func (e *Engine) settleSend(ctx context.Context, v View, k int, res SendResult) error {
 	ctx = context.WithoutCancel(ctx)
+	for {
+		err := e.settleOnce(ctx, v, k, res)
+		if !stale(err) {
+			return err
+		}
+		was := v.Run.Phase
+		if v, err = e.Store.View(ctx, v.Run.ID); err != nil || v.Run.Phase != was || v.Sends != k {
+			return err
+		}
+	}
+}
+
+func (e *Engine) settleOnce(ctx context.Context, v View, k int, res SendResult) error {
 	now := e.Now()
 	send := &Send{Token: v.Submission.Token, K: k, StartedAt: now, EndedAt: &now, Outcome: res.Outcome, ExitCode: res.ExitCode, Text: res.Text}
 	w := Write{Run: v.Run, Send: send}
@@ -188,6 +196,13 @@ func (e *Engine) forgetDelay(id string) {
 	delete(e.waits, id)
 	delete(e.notBefore, id)
 	delete(e.lateSince, id)
+}
+
+// hurry makes a run due at once.
+func (e *Engine) hurry(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.notBefore, id)
 }
 
 func (e *Engine) due(id string) bool {

@@ -23,14 +23,7 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	if res.Outcome != SendDoubt {
 		return true, e.settleSend(ctx, v, v.Sends, res)
 	}
-	claim, won, err := e.takeClaim(ctx, v)
-	if err != nil {
-		return false, err
-	}
-	if won {
-		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: "sbatch left no receipt and Slurm shows no such job; the gateway took the claim, so none can execute"})
-	}
-	return e.adopt(ctx, v, claim)
+	return e.noneExecuted(ctx, v, "sbatch left no receipt and Slurm shows no such job")
 }
 
 func orEnding(v View) Ending {
@@ -40,15 +33,25 @@ func orEnding(v View) Ending {
 	return EndedAbsent
 }
 
-// adopt takes over the job that the claim names.
+// adopt takes over the job that the claim names: it has started, whatever Slurm showed so far.
 func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	if c.Token != v.Submission.Token {
-		return true, e.block(ctx, v, NeedsOperator, "the claim carries another submission's token. Next: slurmgate cancel "+v.Run.ID)
+		return true, e.foreignClaim(ctx, v)
 	}
+	now := e.Now()
 	v.Submission.JobID = c.Holder.Job
+	a := v.Attempt
+	a.SlurmState, a.SlurmWhy, a.Node, a.StartedAt, a.EndedAt, a.MissedAt = "", "", c.Node, orTime(a.StartedAt, now), nil, nil
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, InJob, "", ""
-	_, err := e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Event: Event{Type: "run.adopted", Data: map[string]any{"job_id": c.Holder.Job, "by": "claim", "node": c.Node}}})
+	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &v.Submission,
+		Event: Event{Type: "run.adopted", Data: map[string]any{"job_id": c.Holder.Job, "by": "claim", "node": c.Node}}})
 	return err == nil, err
+}
+
+// foreignClaim: the attempt's claim is not of this submission, or not a claim at all. No job of it can execute any
+// more, but nobody knows what did; a person decides.
+func (e *Engine) foreignClaim(ctx context.Context, v View) error {
+	return e.block(ctx, v, NeedsOperator, "the claim in the attempt's folder is not this submission's. Next: look at the folder, then slurmgate cancel "+v.Run.ID)
 }
 
 // several: more than one job has the run's name, or the one that has it has another id. Only pending ones
@@ -68,12 +71,18 @@ func (e *Engine) several(ctx context.Context, v View, found []Job) (bool, error)
 				keep = j.ID
 			}
 		}
-		return false, nil // the next cycle sees fewer of them
+		if keep != "" {
+			return false, nil // the next cycle sees fewer of them
+		}
+		return e.noneExecuted(ctx, v, fmt.Sprintf("%d jobs of the attempt ended and none took the claim", len(found)))
 	}
 	if err != nil {
 		return false, err
 	}
-	if claim.Void {
+	switch {
+	case claim.Token != v.Submission.Token:
+		return true, e.foreignClaim(ctx, v)
+	case claim.Void:
 		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway holds the claim: nothing was executed"})
 	}
 	for _, j := range found {
@@ -88,16 +97,27 @@ func (e *Engine) several(ctx context.Context, v View, found []Job) (bool, error)
 	return e.adopt(ctx, v, claim)
 }
 
+// noneExecuted ends an attempt by taking its claim, unless a job has it after all.
+func (e *Engine) noneExecuted(ctx context.Context, v View, detail string) (bool, error) {
+	claim, won, err := e.takeClaim(ctx, v)
+	switch {
+	case err != nil:
+		return false, err
+	case won:
+		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: detail + "; the gateway took the claim, so none can execute"})
+	}
+	return e.adopt(ctx, v, claim)
+}
+
 // takeClaim tries to take the claim for nobody. won is true when this attempt can never execute (now, or
-// since an earlier call); otherwise the claim names the job that has it.
+// since an earlier call); otherwise the claim names the job that has it. One that cannot be read has no token.
 func (e *Engine) takeClaim(ctx context.Context, v View) (c Claim, won bool, err error) {
 	data, err := e.Control.TakeClaim(ctx, v.Run.ID, v.Attempt.N, VoidClaim(v.Submission.Token))
 	if err != nil {
 		return Claim{}, false, err
 	}
-	c, err = ParseClaim(data)
-	if err != nil {
-		return Claim{}, false, err
+	if c, err = ParseClaim(data); err != nil {
+		return Claim{}, false, nil
 	}
 	return c, c.Void && c.Token == v.Submission.Token, nil
 }
@@ -107,7 +127,7 @@ type CancelAnswer struct {
 	RunID            string `json:"run_id"`
 	State            State  `json:"state"`
 	Phase            Phase  `json:"phase"`
-	Executed         string `json:"executed"` // "never", "maybe" (it started; Slurm was asked to stop it), "finished"
+	Executed         string `json:"executed"` // "never", "maybe" (it, or an earlier attempt, started), "finished"
 	PollAfterSeconds *int   `json:"poll_after_seconds"`
 	Message          string `json:"message"`
 }
@@ -147,7 +167,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	switch v.Run.Phase {
 	case Staging, Deferred, Submitting, Collecting:
 		// The worker that has the run, or takes it up now, sees the wish.
-		e.forgetDelay(v.Run.ID)
+		e.hurry(v.Run.ID)
 		e.work.add(v.Run.ID)
 		return nil
 	case InJob, Completing:
@@ -160,6 +180,9 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	claim, won, err := e.takeClaim(ctx, v)
 	if err != nil {
 		return err
+	}
+	if !won && claim.Token != v.Submission.Token {
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the claim is not this submission's, so no job of it can execute any more", exit: v.Attempt.ExitCode})
 	}
 	if !won {
 		if v.Submission.JobID == "" {
@@ -191,6 +214,8 @@ func (e *Engine) cancelJob(ctx context.Context, v View) error {
 func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v)}
 	switch {
+	case v.Run.State == Cancelled && v.Attempt.N > 1 && v.Attempt.StartedAt == nil:
+		a.Executed, a.Message = "maybe", fmt.Sprintf("cancelled; attempt %d never started, an earlier one may have", v.Attempt.N)
 	case v.Run.State == Cancelled && v.Attempt.StartedAt == nil && v.Attempt.ExitCode == nil:
 		a.Executed, a.Message = "never", "cancelled; the program never started"
 	case v.Run.State.Terminal():

@@ -64,7 +64,7 @@ CREATE TABLE runs (
       OR (state = 'blocked' AND phase IN ('needs_operator','workspace_ahead_of_ledger','outputs_late'))
       OR (state IN ('succeeded','failed','cancelled') AND phase = 'done')),
   CHECK ((phase = 'done') = (finished_at IS NOT NULL)),
-  CHECK (state <> 'succeeded' OR (result_json IS NOT NULL AND exit_code = 0)),
+  CHECK (state <> 'succeeded' OR (result_json IS NOT NULL AND exit_code IS 0)),   -- IS: with = a missing code would pass
   CHECK (state <> 'blocked' OR reason <> '')
 ) STRICT;
 CREATE INDEX runs_plan    ON runs (plan_hash);
@@ -73,8 +73,12 @@ CREATE INDEX runs_open    ON runs (phase, created_at) WHERE phase <> 'done';
 
 -- A finished run stays as it is, unless a new attempt was decided on.
 CREATE TRIGGER runs_terminal BEFORE UPDATE ON runs
-WHEN OLD.phase = 'done' AND (NEW.state <> OLD.state OR NEW.phase <> OLD.phase) AND NEW.attempt_n <> OLD.attempt_n + 1
+WHEN OLD.phase = 'done' AND (NEW.phase = 'done' OR NEW.attempt_n <> OLD.attempt_n + 1)
 BEGIN SELECT RAISE(ABORT, 'a finished run changes only by a new attempt'); END;
+CREATE TRIGGER runs_identity BEFORE UPDATE ON runs
+WHEN (NEW.run_id, NEW.tool_id, NEW.tool_name, NEW.tool_version, NEW.contract_version, NEW.pack_hash, NEW.policy_hash, NEW.params_hash, NEW.plan_hash, NEW.project_id, NEW.created_at)
+  IS NOT (OLD.run_id, OLD.tool_id, OLD.tool_name, OLD.tool_version, OLD.contract_version, OLD.pack_hash, OLD.policy_hash, OLD.params_hash, OLD.plan_hash, OLD.project_id, OLD.created_at)
+BEGIN SELECT RAISE(ABORT, 'what a run is the same by never changes'); END;
 CREATE TRIGGER runs_rev BEFORE UPDATE ON runs WHEN NEW.rev <> OLD.rev + 1
 BEGIN SELECT RAISE(ABORT, 'a run changes by compare-and-swap'); END;
 CREATE TRIGGER runs_keep BEFORE DELETE ON runs

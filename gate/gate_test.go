@@ -1,0 +1,318 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"slurmgate/fault"
+)
+
+const schema = `{"type":"object","additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer","minimum":1},"s":{"type":"string","pattern":"^[a-z]+$"}}}`
+
+func echo(_ context.Context, c Call) (any, error) { return c.Args, nil }
+
+func tool(id string, h Handler) Tool {
+	return Tool{ID: id, Version: "1.2.3", ContractVersion: "v1", SideEffect: Execute, Input: json.RawMessage(schema), Handle: h}
+}
+
+// book keeps what a gate records.
+type book struct{ calls []Response }
+
+func (b *book) Record(_ context.Context, _ Tool, _ Request, res Response) {
+	b.calls = append(b.calls, res)
+}
+
+type denyAll struct{}
+
+func (denyAll) AllowTool(name string) error {
+	return fault.New(fault.Policy, "policy", "tool_denied", name+" is not on the list")
+}
+
+func newGate(t *testing.T, p Policy, h Handler) (*Gate, *book) {
+	t.Helper()
+	r, err := NewRegistry(tool("test.echo", h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &book{}
+	return New(r, p, b), b
+}
+
+func call(g *Gate, id, version, args string) Response {
+	return g.Call(context.Background(), NewRequest(id, version, json.RawMessage(args)))
+}
+
+func wantError(t *testing.T, res Response, kind, code string) {
+	t.Helper()
+	if res.OK || res.Error == nil || res.Result != nil || res.Error.Kind != kind || res.Error.Code != code {
+		t.Errorf("got %+v %s, want %s %s", res.Error, res.Result, kind, code)
+	}
+}
+
+// Part of HTC-03.
+func TestCallAnswers(t *testing.T) {
+	g, b := newGate(t, nil, echo)
+	req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"s": "a", "n": 1.0}`))
+	res := g.Call(t.Context(), req)
+	if !res.OK || res.Error != nil || string(res.Result) != `{"n":1,"s":"a"}` || res.ToolCallID != req.ToolCallID || res.TraceID != req.TraceID || res.SchemaVersion != SchemaVersion {
+		t.Errorf("%+v", res)
+	}
+	if res.Timing.EndedAt.Before(res.Timing.StartedAt) || res.Timing.StartedAt.IsZero() || res.Timing.StartedAt.Location() != time.UTC {
+		t.Error(res.Timing)
+	}
+	wire, err := json.Marshal(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{`"error":null`, `"result_ref":null`, `"artifacts":[]`, `"files":[]`, `"urls":[]`, `"workspace_ids":[]`} {
+		if !strings.Contains(string(wire), key) {
+			t.Errorf("no %s in %s", key, wire)
+		}
+	}
+	if len(b.calls) != 1 {
+		t.Error("not recorded")
+	}
+}
+
+// Every refusal is an answer in the envelope, with its kind and code, is recorded, and reaches no handler. Part of HTC-01, HTC-02, HTC-06.
+func TestRefusals(t *testing.T) {
+	reached := 0
+	h := func(context.Context, Call) (any, error) { reached++; return nil, nil }
+	ref := "artifact://art_x"
+	for _, c := range []struct {
+		name       string
+		change     func(*Request)
+		policy     Policy
+		kind, code string
+	}{
+		{"schema version", func(r *Request) { r.SchemaVersion = "htc-2.0" }, nil, "validation", "VAL-HTC-001"},
+		{"no schema version", func(r *Request) { r.SchemaVersion = "" }, nil, "validation", "VAL-HTC-001"},
+		{"call id", func(r *Request) { r.ToolCallID = "1" }, nil, "validation", "VAL-HTC-001"},
+		{"call id as urn", func(r *Request) { r.ToolCallID = "urn:uuid:" + uuid.NewString() }, nil, "validation", "VAL-HTC-001"},
+		{"trace id", func(r *Request) { r.TraceID = "" }, nil, "validation", "VAL-HTC-001"},
+		{"actor", func(r *Request) { r.Actor.Kind = "root" }, nil, "validation", "VAL-HTC-001"},
+		{"no tool", func(r *Request) { r.ToolID = "" }, nil, "validation", "VAL-HTC-001"},
+		{"bad envelope before policy", func(r *Request) { r.TraceID = "" }, denyAll{}, "validation", "VAL-HTC-001"},
+		{"unknown tool", func(r *Request) { r.ToolID = "test.other" }, nil, "validation", "tool_not_found"},
+		{"name for id", func(r *Request) { r.ToolID = "test_echo" }, nil, "validation", "tool_not_found"},
+		{"version", func(r *Request) { r.ToolVersion = "1.2.4" }, nil, "validation", "tool_version"},
+		{"dry run of an effect", func(r *Request) { r.DryRun = true }, nil, "validation", "dry_run_unsupported"},
+		{"args by reference", func(r *Request) { r.ArgsRef = &ref }, nil, "validation", "args_ref_unsupported"},
+		{"policy", func(*Request) {}, denyAll{}, "policy", "tool_denied"},
+		{"policy before arguments", func(r *Request) { r.Args = json.RawMessage(`{`) }, denyAll{}, "policy", "tool_denied"},
+		{"duplicate key", func(r *Request) { r.Args = json.RawMessage(`{"n":1,"n":2}`) }, nil, "validation", "JSON-DUPLICATE-KEY"},
+		{"case twin", func(r *Request) { r.Args = json.RawMessage(`{"n":1,"N":2}`) }, nil, "validation", "JSON-CASE-TWIN"},
+		{"big number", func(r *Request) { r.Args = json.RawMessage(`{"n":9007199254740993}`) }, nil, "validation", "JSON-NUMBER"},
+		{"not JSON", func(r *Request) { r.Args = json.RawMessage(`{`) }, nil, "validation", "JSON-SYNTAX"},
+		{"no arguments", func(r *Request) { r.Args = nil }, nil, "validation", "ARGS-SCHEMA"},
+		{"null", func(r *Request) { r.Args = json.RawMessage(`null`) }, nil, "validation", "ARGS-SCHEMA"},
+		{"schema", func(r *Request) { r.Args = json.RawMessage(`{"n":0}`) }, nil, "validation", "ARGS-SCHEMA"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, b := newGate(t, c.policy, h)
+			req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))
+			c.change(&req)
+			res := g.Call(t.Context(), req)
+			wantError(t, res, c.kind, c.code)
+			if len(b.calls) != 1 || b.calls[0].OK {
+				t.Error("not recorded")
+			}
+		})
+	}
+	if reached != 0 {
+		t.Errorf("%d refused calls reached the tool", reached)
+	}
+}
+
+func TestEverySchemaViolationIsTold(t *testing.T) {
+	g, _ := newGate(t, nil, echo)
+	res := call(g, "test.echo", "", `{"n":0,"s":"A","x":1,"y":{}}`)
+	wantError(t, res, "validation", "ARGS-SCHEMA")
+	problems, _ := res.Error.Details["problems"].([]fault.Problem)
+	var fields []string
+	for _, p := range problems {
+		fields = append(fields, p.Field)
+		if p.Msg == "" {
+			t.Error(p)
+		}
+	}
+	slices.Sort(fields)
+	if d := cmp.Diff([]string{"args", "args.n", "args.s"}, fields); d != "" {
+		t.Error(d, problems)
+	}
+	for _, name := range []string{"x", "y"} {
+		if !strings.Contains(res.Error.Message, "'"+name+"'") {
+			t.Errorf("%s is not named in %s", name, res.Error.Message)
+		}
+	}
+}
+
+func TestPanicIsContained(t *testing.T) {
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	defer slog.SetDefault(old)
+	g, b := newGate(t, nil, func(context.Context, Call) (any, error) { panic("secret /path") })
+	res := call(g, "test.echo", "", `{"n":1}`)
+	wantError(t, res, "tool", "internal")
+	if res.Error.Details["kind"] != "internal" || strings.Contains(res.Error.Message, "secret") || strings.Contains(res.Error.Message, ".go:") {
+		t.Errorf("%+v", res.Error)
+	}
+	if res := call(g, "test.echo", "", `{"n":0}`); res.Error.Code != "ARGS-SCHEMA" || len(b.calls) != 2 {
+		t.Error("the gate is gone")
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := func(ctx context.Context, _ Call) (any, error) {
+			<-ctx.Done()
+			return nil, fmt.Errorf("stopped: %w", ctx.Err())
+		}
+		g, _ := newGate(t, nil, wait)
+		start := time.Now()
+		res := call(g, "test.echo", "", `{"n":1}`)
+		wantError(t, res, "timeout", "timeout")
+		if d := time.Since(start); d != defaultTimeout || res.Timing.DurationMS != d.Milliseconds() || !res.Error.Retryable {
+			t.Error(d, res.Timing)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, stop)
+		wantError(t, g.Call(ctx, NewRequest("test.echo", "", json.RawMessage(`{"n":1}`))), "canceled", "canceled")
+
+		own, _ := newGate(t, nil, func(context.Context, Call) (any, error) {
+			return nil, fault.Wrap(fault.Transport, "x", "slurm_unreachable", "no answer within a second", context.DeadlineExceeded)
+		})
+		wantError(t, call(own, "test.echo", "", `{"n":1}`), "transport", "slurm_unreachable")
+	})
+}
+
+func TestResults(t *testing.T) {
+	for _, c := range []struct {
+		result     any
+		want, code string
+	}{
+		{map[string]any{"b": 1, "a": []string(nil)}, `{"a":[],"b":1}`, ""},
+		{struct {
+			A *string `json:"a"`
+		}{}, `{"a":null}`, ""},
+		{json.RawMessage(`{"z":1, "a":"\u00e9"}`), `{"a":"é","z":1}`, ""},
+		{nil, `null`, ""},
+		{math.NaN(), "", "result_not_json"},
+		{map[string]any{"n": int64(1) << 60}, "", "result_not_json"},
+		{"\xff", "", "result_not_json"},
+		{make(chan int), "", "result_not_json"},
+		{strings.Repeat("x", 2<<20), "", "result_not_json"},
+	} {
+		g, _ := newGate(t, nil, func(context.Context, Call) (any, error) { return c.result, nil })
+		res := call(g, "test.echo", "", `{"n":1}`)
+		if c.code != "" {
+			wantError(t, res, "tool", c.code)
+		} else if !res.OK || string(res.Result) != c.want {
+			t.Errorf("%s %+v, want %s", res.Result, res.Error, c.want)
+		}
+	}
+}
+
+// Each kind has one place in the envelope and comes back from it as it was.
+func TestKindsInTheEnvelope(t *testing.T) {
+	allowed := []string{"validation", "auth", "capability", "timeout", "tool", "transport", "canceled", "policy"}
+	for _, k := range []fault.Kind{fault.Internal, fault.Validation, fault.NotFound, fault.Auth, fault.Capability, fault.Policy, fault.Conflict, fault.Tool, fault.Canceled, fault.Timeout, fault.Transport, fault.Unknown} {
+		g, _ := newGate(t, nil, func(context.Context, Call) (any, error) {
+			return nil, fault.New(k, "op", "some_code", "some words").WithNext("do this")
+		})
+		res := call(g, "test.echo", "", `{"n":1}`)
+		wire, err := json.Marshal(res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Response
+		if err := json.Unmarshal(wire, &back); err != nil {
+			t.Fatal(err)
+		}
+		e := back.Error
+		if !slices.Contains(allowed, e.Kind) || e.Retryable != k.Retryable() || e.Fault().Kind != k || fault.CodeOf(e.Fault()) != "some_code" || !strings.Contains(e.Fault().Error(), "do this") {
+			t.Errorf("%s: %+v", k, e)
+		}
+	}
+	plain, _ := newGate(t, nil, func(context.Context, Call) (any, error) { return nil, errors.New("plain") })
+	wantError(t, call(plain, "test.echo", "", `{"n":1}`), "tool", "internal")
+	if k := (&ErrorBody{Kind: "policy"}).Fault().Kind; k != fault.Policy {
+		t.Error(k)
+	}
+}
+
+// Part of HTC-05.
+func TestRegistry(t *testing.T) {
+	r, err := NewRegistry(tool("b.two", echo), tool("a.one", echo), tool("a.one.more", echo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, x := range r.List() {
+		ids = append(ids, x.ID)
+	}
+	if d := cmp.Diff([]string{"a.one", "a.one.more", "b.two"}, ids); d != "" {
+		t.Error(d)
+	}
+	if x, err := r.Find("a.one.more"); err != nil || x.Name() != "a_one_more" {
+		t.Error(x, err)
+	}
+	if _, err := r.Find("none"); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+	with := func(s string) Tool { x := tool("x.y", echo); x.Input = json.RawMessage(s); return x }
+	for name, c := range map[string]struct {
+		tools []Tool
+		code  string
+	}{
+		"two of one name":    {[]Tool{tool("a.one", echo), tool("a.one", echo)}, "tool_name_twice"},
+		"id with underscore": {[]Tool{tool("a.b_c", echo)}, "tool_definition"},
+		"id without dot":     {[]Tool{tool("a", echo)}, "tool_definition"},
+		"no handler":         {[]Tool{tool("a.b", nil)}, "tool_definition"},
+		"schema not JSON":    {[]Tool{with(`{`)}, "tool_schema"},
+		"no schema":          {[]Tool{with(``)}, "tool_schema"},
+		"schema not valid":   {[]Tool{with(`{"type":"nonsense"}`)}, "tool_schema"},
+		"schema from afar":   {[]Tool{with(`{"$ref":"https://example.org/x.json"}`)}, "tool_schema"},
+		"schema from a file": {[]Tool{with(`{"$ref":"file:///etc/passwd"}`)}, "tool_schema"},
+	} {
+		if _, err := NewRegistry(c.tools...); fault.CodeOf(err) != c.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	g, _ := newGate(t, nil, echo)
+	res := g.Refuse(errors.New("not JSON"))
+	wantError(t, res, "validation", "VAL-HTC-001")
+	if uuid.Validate(res.ToolCallID) != nil || res.Resources.Artifacts == nil {
+		t.Errorf("%+v", res)
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	r, err := NewRegistry(tool("test.echo", echo))
+	if err != nil {
+		b.Fatal(err)
+	}
+	g := New(r, nil, nil)
+	req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))
+	for b.Loop() {
+		if res := g.Call(b.Context(), req); !res.OK {
+			b.Fatal(res.Error)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+const sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+
+// folder is a store of one folder.
+type folder string
+
+func (f folder) Open(sha256 string) (*os.File, error) {
+	file, err := os.Open(filepath.Join(string(f), sha256))
+	if err != nil {
+		return nil, fault.Wrap(fault.NotFound, "folder", "object_not_found", "it is gone", err)
+	}
+	return file, nil
+}
+
+// serve starts the face with three tools and returns its socket.
+func serve(t *testing.T) (path string, s *Server) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, sum), bytes.Repeat([]byte("hello\n"), 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	artifacts := func(_ context.Context, c gate.Call) (any, error) {
+		var a struct {
+			ID string `json:"artifact_id"`
+		}
+		if err := json.Unmarshal(c.Args, &a); err != nil {
+			return nil, err
+		}
+		switch a.ID {
+		case "art_1":
+			return map[string]string{"checksum_sha256": sum}, nil
+		case "art_2":
+			return map[string]string{"checksum_sha256": strings.Repeat("0", 64)}, nil
+		}
+		return nil, fault.New(fault.NotFound, "x", "artifact_not_found", "there is none")
+	}
+	object := json.RawMessage(`{"type":"object"}`)
+	r, err := gate.NewRegistry(
+		gate.Tool{ID: "test.echo", Version: "1.0.0", Input: object, Handle: func(_ context.Context, c gate.Call) (any, error) { return c.Args, nil }},
+		gate.Tool{ID: "test.slow", Version: "1.0.0", Input: object, Handle: func(ctx context.Context, c gate.Call) (any, error) { <-ctx.Done(); return nil, ctx.Err() }},
+		gate.Tool{ID: "artifact.get", Version: "1.0.0", Input: object, Handle: artifacts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, "run", "api.sock")
+	s, err = Listen(path, Handler(gate.New(r, nil, nil), folder(dir)), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, s
+}
+
+func dial(t *testing.T, path string) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestSocket(t *testing.T) {
+	path, s := serve(t)
+	for p, want := range map[string]os.FileMode{path: os.ModeSocket | 0o600, filepath.Dir(path): os.ModeDir | 0o700} {
+		st, err := os.Lstat(p)
+		if err != nil || st.Mode() != want {
+			t.Errorf("%s: %v, want %v", p, st.Mode(), want)
+		}
+	}
+	names, _ := filepath.Glob(filepath.Dir(path) + "/.*")
+	if len(names) != 0 {
+		t.Error(names)
+	}
+	dial(t, path)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(t.Context(), path); !fault.Is(err, fault.NotFound) {
+		t.Error("a dead gateway's socket:", err)
+	}
+}
+
+// What a dead gateway left, a socket or anything else, does not keep the next one from serving.
+func TestStaleSocket(t *testing.T) {
+	for _, leave := range []func(path string) error{
+		func(path string) error {
+			l, err := net.Listen("unix", path)
+			if err != nil {
+				return err
+			}
+			l.(*net.UnixListener).SetUnlinkOnClose(false)
+			return l.Close()
+		},
+		func(path string) error { return os.WriteFile(path, nil, 0o666) },
+		func(path string) error { return os.Symlink("/nowhere", path) },
+		func(path string) error { return os.WriteFile(filepath.Join(filepath.Dir(path), ".s"), nil, 0o666) },
+	} {
+		dir, err := os.MkdirTemp("", "sg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		path := filepath.Join(dir, "s")
+		if err := leave(path); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Listen(path, http.NotFoundHandler(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dial(t, path)
+		s.Shutdown(t.Context())
+	}
+}
+
+func TestDialNobody(t *testing.T) {
+	if _, err := Dial(t.Context(), filepath.Join(t.TempDir(), "none")); !fault.Is(err, fault.NotFound) || fault.CodeOf(err) != "no_gateway" {
+		t.Error(err)
+	}
+}
+
+func TestListenRefuses(t *testing.T) {
+	for _, path := range []string{"/proc/none/s", filepath.Join(t.TempDir(), strings.Repeat("x", 120), "s")} {
+		if s, err := Listen(path, http.NotFoundHandler(), slog.New(slog.NewTextHandler(io.Discard, nil))); err == nil {
+			s.Shutdown(t.Context())
+			t.Errorf("served %s", path)
+		}
+	}
+}
+
+func TestCallRoundTrip(t *testing.T) {
+	path, _ := serve(t)
+	c := dial(t, path)
+	req := gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{"é":[1,null]}`))
+	res, err := c.Call(t.Context(), req)
+	if err != nil || !res.OK || string(res.Result) != `{"é":[1,null]}` || res.ToolCallID != req.ToolCallID {
+		t.Errorf("%+v %v", res, err)
+	}
+	res, err = c.Call(t.Context(), gate.NewRequest("test.none", "", json.RawMessage(`{}`)))
+	if err != nil || res.OK || res.Error.Fault().Kind != fault.NotFound {
+		t.Errorf("%+v %v", res, err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err := c.Call(ctx, gate.NewRequest("test.slow", "", json.RawMessage(`{}`))); !fault.Is(err, fault.Canceled) {
+		t.Error(err)
+	}
+}
+
+// A gateway that goes away in the middle is a transport fault that says what to do.
+func TestGatewayGone(t *testing.T) {
+	path, s := serve(t)
+	c := dial(t, path)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Call(t.Context(), gate.NewRequest("test.echo", "", json.RawMessage(`{}`)))
+	if !fault.Is(err, fault.Transport) || fault.CodeOf(err) != "gateway_gone" || !strings.Contains(err.Error(), "Next: ") {
+		t.Error(err)
+	}
+	if err := c.Content(t.Context(), "art_1", io.Discard); !fault.Is(err, fault.Transport) {
+		t.Error(err)
+	}
+}
+
+// Shutdown waits for the calls under way.
+func TestShutdownDrains(t *testing.T) {
+	path, s := serve(t)
+	c := dial(t, path)
+	answered := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		_, err := c.Call(ctx, gate.NewRequest("test.slow", "", json.RawMessage(`{}`)))
+		answered <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	down := make(chan error, 1)
+	go func() { down <- s.Shutdown(t.Context()) }()
+	select {
+	case err := <-down:
+		t.Error("did not wait:", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	stop()
+	<-answered
+	if err := <-down; err != nil {
+		t.Error(err)
+	}
+}
+
+// What is no envelope is answered in one. Part of HTC-01.
+func TestBadEnvelopes(t *testing.T) {
+	path, _ := serve(t)
+	c := dial(t, path)
+	good, _ := json.Marshal(gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{}`)))
+	with := func(old, new string) string { return strings.Replace(string(good), old, new, 1) }
+	for name, body := range map[string]string{
+		"nothing": "", "not JSON": "{", "list": "[]", "null": "null", "trailing": string(good) + "{}", "unknown key": with(`"dry_run"`, `"x":1,"dry_run"`), "duplicate key": with(`"dry_run":false`, `"dry_run":false,"dry_run":true`),
+		"wrong type": with(`"dry_run":false`, `"dry_run":"no"`), "case": with(`"tool_id"`, `"Tool_ID"`), "version": with("htc-1.0", "htc-0.9"),
+		"oversized": with(`"args":{}`, `"args":{"x":"`+strings.Repeat("x", maxRequestBytes)+`"}`), "large": with(`"args":{}`, `"args":{"x":"`+strings.Repeat("x", 3<<19)+`"}`),
+	} {
+		res, err := c.http.Post("http://gateway/v1/tool-calls", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var out gate.Response
+		err = json.NewDecoder(res.Body).Decode(&out)
+		res.Body.Close()
+		if err != nil || out.OK || out.Error == nil || out.Error.Kind != "validation" || out.Error.Code != "VAL-HTC-001" || res.StatusCode != 400 || out.SchemaVersion != gate.SchemaVersion {
+			t.Errorf("%s: %d %+v %v", name, res.StatusCode, out.Error, err)
+		}
+	}
+	for _, u := range []string{"GET /v1/tool-calls", "POST /healthz", "GET /", "GET /v1/artifacts/x"} {
+		method, p, _ := strings.Cut(u, " ")
+		req, _ := http.NewRequest(method, "http://gateway"+p, nil)
+		res, err := c.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != 404 && res.StatusCode != 405 {
+			t.Errorf("%s: %d", u, res.StatusCode)
+		}
+	}
+}
+
+func TestContent(t *testing.T) {
+	path, _ := serve(t)
+	c := dial(t, path)
+	var got bytes.Buffer
+	if err := c.Content(t.Context(), "art_1", &got); err != nil || got.Len() != 600_000 {
+		t.Error(got.Len(), err)
+	}
+	for id, code := range map[string]string{"art_3": "artifact_not_found", "art_2": "object_not_found"} {
+		if err := c.Content(t.Context(), id, io.Discard); !fault.Is(err, fault.NotFound) || fault.CodeOf(err) != code {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	res, err := c.http.Get("http://gateway/v1/artifacts/art_1/content")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.Header.Get("Content-Type") != "application/octet-stream" || res.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Error(res.Header)
+	}
+}
+
+// Only the gateway's own user and root are let in; the peer is known from the kernel.
+func TestPeer(t *testing.T) {
+	path, _ := serve(t)
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if uid, err := peer(conn.(*net.UnixConn)); err != nil || uid != os.Getuid() {
+		t.Error(uid, err)
+	}
+}

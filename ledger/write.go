@@ -1,0 +1,98 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// Apply carries out one transition: compare-and-swap on the revision, the new values, the event.
+func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
+	var v run.View
+	err := l.tx(ctx, func(tx *sql.Tx) error {
+		// Artifacts and submission come first: rows below refer to them.
+		for _, a := range w.Artifacts {
+			if _, err := l.addArtifact(ctx, tx, a); err != nil {
+				return err
+			}
+		}
+		if w.Submission != nil {
+			if err := writeSubmission(ctx, tx, *w.Submission); err != nil {
+				return err
+			}
+		}
+		if w.Send != nil {
+			if err := writeSend(ctx, tx, *w.Send); err != nil {
+				return err
+			}
+		}
+		for _, a := range w.Attempts {
+			if err := writeAttempt(ctx, tx, a); err != nil {
+				return err
+			}
+		}
+		for _, o := range w.Outputs {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO run_outputs VALUES (?,?,?,?,?)", w.Run.ID, o.Role, o.ArtifactID, o.Relpath, w.Run.AttemptN); err != nil {
+				return err
+			}
+		}
+		if err := l.swapRun(ctx, tx, w.Run); err != nil {
+			return err
+		}
+		if _, err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
+			return err
+		}
+		var err error
+		v, err = view(ctx, tx, w.Run.ID)
+		return err
+	})
+	return v, err
+}
+
+// swapRun writes the mutable columns if the row is still at the revision that was read.
+func (l *Ledger) swapRun(ctx context.Context, tx *sql.Tx, r run.Run) error {
+	warnings, err := warningsJSON(r.Warnings)
+	if err != nil {
+		return err
+	}
+	res, err := tx.ExecContext(ctx, `UPDATE runs SET rev = rev + 1, state = ?, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
+ updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ? WHERE run_id = ? AND rev = ?`,
+		r.State, r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt), r.CancelReason,
+		optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		if err != nil {
+			return err
+		}
+		return fault.New(fault.Conflict, "ledger.Apply", "stale_run", "run "+r.ID+" was changed by someone else in between")
+	}
+	return nil
+}
+
+func writeAttempt(ctx context.Context, tx *sql.Tx, a run.Attempt) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO attempts (run_id, n, token, array_task, created_at, slurm_state, slurm_why, node, observed_at, started_at, ended_at, missed_at, ending, exit_code, usage)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (run_id, n) DO UPDATE SET token = excluded.token, array_task = excluded.array_task,
+ slurm_state = excluded.slurm_state, slurm_why = excluded.slurm_why, node = excluded.node, observed_at = excluded.observed_at, started_at = excluded.started_at,
+ ended_at = excluded.ended_at, missed_at = excluded.missed_at, ending = excluded.ending, exit_code = excluded.exit_code, usage = excluded.usage`,
+		a.RunID, a.N, optText(a.Token), a.ArrayTask, micros(a.CreatedAt), a.SlurmState, a.SlurmWhy, a.Node, optMicros(a.ObservedAt), optMicros(a.StartedAt),
+		optMicros(a.EndedAt), optMicros(a.MissedAt), a.Ending, a.ExitCode, optText(string(a.Usage)))
+	return err
+}
+
+func writeSubmission(ctx context.Context, tx *sql.Tx, s run.Submission) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO submissions (token, job_name, script_sha, created_at, cluster, job_id, submitted_at, sluid) VALUES (?,?,?,?,?,?,?,?)
+ ON CONFLICT (token) DO UPDATE SET script_sha = excluded.script_sha, cluster = excluded.cluster, job_id = excluded.job_id, submitted_at = excluded.submitted_at, sluid = excluded.sluid`,
+		s.Token, s.JobName, s.ScriptSHA, micros(s.CreatedAt), s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID)
+	return err
+}
+
+func writeSend(ctx context.Context, tx *sql.Tx, s run.Send) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO sends (token, k, started_at, ended_at, outcome, exit_code, text) VALUES (?,?,?,?,?,?,?)
+ ON CONFLICT (token, k) DO UPDATE SET ended_at = excluded.ended_at, outcome = excluded.outcome, exit_code = excluded.exit_code, text = excluded.text`,
+		s.Token, s.K, micros(s.StartedAt), optMicros(s.EndedAt), s.Outcome, s.ExitCode, s.Text)
+	return err
+}

@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/gowebpki/jcs"
+
+	"slurmgate/fault"
+)
+
+// A document that could be read in two ways is read in none. proves ABI-08
+func TestStrictDecoding(t *testing.T) {
+	in := func(old, new string) string {
+		t.Helper()
+		if !strings.Contains(complete, old) {
+			t.Fatal(old)
+		}
+		return strings.Replace(complete, old, new, 1)
+	}
+	for _, c := range []struct{ name, doc, code, field string }{
+		{"duplicate key", in(`"cpus": 2`, `"cpus": 2, "cpus": 3`), "JSON-DUPLICATE-KEY", "resources.cpus"},
+		{"duplicate key, escaped", in(`"cpus": 2`, `"cpus": 2, "c\u0070us": 3`), "JSON-DUPLICATE-KEY", "resources.cpus"},
+		{"case twin", in(`"cpus": 2`, `"cpus": 2, "CPUs": 3`), "JSON-CASE-TWIN", "resources.CPUs"},
+		{"case twin in env", in(`"A": "x y"`, `"A": "x y", "a": "z"`), "JSON-CASE-TWIN", "execution.command.env.a"},
+		{"case of a field", in(`"image"`, `"Image"`), "JSON-UNKNOWN-FIELD", "execution.container.Image"},
+		{"unknown field", in(`"version": 1`, `"version": 1, "x": 2`), "JSON-UNKNOWN-FIELD", "x"},
+		{"unknown field, nested", in(`"role": "bam"`, `"role": "bam", "mode": 7`), "JSON-UNKNOWN-FIELD", "io.inputs[1].mode"},
+		{"2^53", in(`"cpus": 2`, `"cpus": 9007199254740992`), "JSON-NUMBER", "resources.cpus"},
+		{"-2^53", in(`"cpus": 2`, `"cpus": -9007199254740992`), "JSON-NUMBER", "resources.cpus"},
+		{"1e400", in(`"cpus": 2`, `"cpus": 1e400`), "JSON-NUMBER", "resources.cpus"},
+		{"NaN", in(`"cpus": 2`, `"cpus": NaN`), "JSON-SYNTAX", ""},
+		{"Infinity", in(`"cpus": 2`, `"cpus": -Infinity`), "JSON-SYNTAX", ""},
+		{"undefined", in(`"cpus": 2`, `"cpus": undefined`), "JSON-SYNTAX", ""},
+		{"hexadecimal", in(`"cpus": 2`, `"cpus": 0x10`), "JSON-SYNTAX", ""},
+		{"leading zero", in(`"cpus": 2`, `"cpus": 02`), "JSON-SYNTAX", ""},
+		{"comment", in(`"cpus": 2`, `/* */"cpus": 2`), "JSON-SYNTAX", ""},
+		{"trailing comma", in(`"mem_mb": 2048, "gpus": 1, "gpu_type": "a100"`, `"mem_mb": 2048,`), "JSON-SYNTAX", ""},
+		{"lone surrogate", in(`"a b\tc\nd"`, `"\ud800"`), "JSON-UNICODE", ""},
+		{"reversed surrogates", in(`"a b\tc\nd"`, `"\udc00\ud800"`), "JSON-UNICODE", ""},
+		{"invalid UTF-8", in(`a b\tc\nd`, "a\xffb"), "JSON-UNICODE", ""},
+		{"overlong UTF-8", in(`a b\tc\nd`, "a\xc0\xafb"), "JSON-UNICODE", ""},
+		{"raw newline", in(`a b\tc\nd`, "a\nb"), "JSON-SYNTAX", ""},
+		{"trailing value", complete + `{}`, "JSON-TRAILING", ""},
+		{"trailing text", complete + ` x`, "JSON-TRAILING", ""},
+		{"trailing NUL", complete + "\x00", "JSON-TRAILING", ""},
+		{"BOM", "\ufeff" + complete, "JSON-SYNTAX", ""},
+		{"nothing", "", "JSON-SYNTAX", ""},
+		{"blank", " \n\t", "JSON-SYNTAX", ""},
+		{"half", complete[:len(complete)/2], "JSON-SYNTAX", ""},
+		{"depth bomb", strings.Repeat("[", 100_000), "JSON-DEPTH", ""},
+		{"depth bomb of objects", strings.Repeat(`{"a":`, 100_000), "JSON-DEPTH", ""},
+		{"too large", `{"version":1}` + strings.Repeat(" ", MaxDocumentBytes), "JSON-SIZE", ""},
+		{"string for number", in(`"cpus": 2`, `"cpus": "2"`), "JSON-TYPE", "resources.cpus"},
+		{"fraction", in(`"cpus": 2`, `"cpus": 2.5`), "JSON-TYPE", "resources.cpus"},
+		{"number for string", in(`"short"`, `7`), "JSON-TYPE", "placement.partition"},
+		{"string for boolean", in(`"readonly_rootfs": true`, `"readonly_rootfs": "true"`), "JSON-TYPE", "execution.container.readonly_rootfs"},
+		{"object for list", in(`["samtools", "flagstat", "-O", "json", "/work/in/input.bam", "a b\tc\nd", ""]`, `{}`), "JSON-TYPE", "execution.command.argv"},
+		{"null in argv", in(`"flagstat"`, `null`), "JSON-TYPE", "execution.command.argv[1]"},
+		{"null variable", in(`"x y"`, `null`), "JSON-TYPE", "execution.command.env.A"},
+		{"list", `[]`, "JSON-TYPE", ""},
+		{"text", `"x"`, "JSON-TYPE", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := DecodeSpec([]byte(c.doc), Rules{})
+			if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != c.code {
+				t.Fatalf("got %v, want %s", err, c.code)
+			}
+			if p := fault.ProblemsOf(err)[0]; c.field != "" && p.Field != c.field {
+				t.Errorf("field %q, want %q", p.Field, c.field)
+			}
+		})
+	}
+	if err := Check([]byte(`9007199254740991`)); err != nil {
+		t.Error(err)
+	}
+	if err := Check([]byte(strings.Repeat("[", 64) + strings.Repeat("]", 64))); err != nil {
+		t.Error(err)
+	}
+}
+
+// A foreign text in a message can neither be long nor move the cursor.
+func TestMessagesArePlain(t *testing.T) {
+	for _, name := range []string{"\x1b[2J", strings.Repeat("é", 500), "a\nb", "\u202e"} {
+		key, _ := json.Marshal(name)
+		_, err := DecodeSpec([]byte(`{`+string(key)+`: 1}`), Rules{})
+		if p := fault.ProblemsOf(err); len(p) != 1 || len(p[0].Field) > 100 || strings.ContainsAny(p[0].Field, "\x1b\n\u202e") {
+			t.Errorf("%q: %+v", name, p)
+		}
+	}
+}
+
+// An independent implementation of RFC 8785 agrees on the bytes wherever both take the document.
+func FuzzCanonicalOracle(f *testing.F) {
+	for _, s := range []string{`{"b":1,"a":[true,null,"\u0041\u00e9\n\u2028"]}`, `1e21`, `1E-7`, `-0`, `0.1`, `123456789012345.6`, `{"\ud83d\ude00":1,"\ufb33":2,"é":3}`, `"\u001f\u007f\/\""`, `[1.0,1e2,5e-324,4.35]`, complete} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		ours, err := Canonical([]byte(s))
+		if err != nil {
+			return
+		}
+		again, err := Canonical(ours)
+		if err != nil || string(again) != string(ours) {
+			t.Errorf("not idempotent: %q %q %v", ours, again, err)
+		}
+		theirs, err := jcs.Transform([]byte(s))
+		if err == nil && string(theirs) != string(ours) {
+			t.Errorf("%q\nours   %q\ntheirs %q", s, ours, theirs)
+		}
+	})
+}
+
+func FuzzDecodeSpec(f *testing.F) {
+	f.Add([]byte(complete))
+	for _, s := range []string{`{}`, `null`, `[]`, `{"version":1,"io":{"inputs":[null]}}`, strings.ReplaceAll(complete, " ", ""), strings.Replace(complete, "in/input.bam", "in/../x", 1)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := DecodeSpec(data, Rules{})
+		if err != nil {
+			if !fault.Is(err, fault.Validation) || err.Error() == "" {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		first := canonicalOf(t, paramsOf(s))
+		back, err := DecodeParams([]byte(first))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := canonicalOf(t, back); again != first {
+			t.Errorf("%s\n%s", first, again)
+		}
+		// The accepted plan, written canonically, is accepted again as the same plan.
+		doc, err := Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same, err := DecodeSpec(doc, Rules{})
+		if err != nil || canonicalOf(t, paramsOf(same)) != first {
+			t.Errorf("%s: %v", doc, err)
+		}
+	})
+}
+
+func FuzzRelPath(f *testing.F) {
+	for _, p := range append(badPaths("in"), "in/x", "in/a/b c", "in/..x") {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, p string) {
+		if CheckRelPath(p, "in") != "" {
+			return
+		}
+		if path.Clean(p) != p || path.IsAbs(p) || !strings.HasPrefix(p, "in/") || len(p) < 4 || len(p) > MaxRelPath || strings.ContainsAny(p, "\x00\n\r\t\\") || strings.TrimSpace(p) != p {
+			t.Errorf("%q passed", p)
+		}
+		for part := range strings.SplitSeq(p, "/") {
+			if part == "" || part == "." || part == ".." || len(part) > 255 {
+				t.Errorf("%q passed", p)
+			}
+		}
+	})
+}
+
+func BenchmarkDecodeSpec(b *testing.B) {
+	for b.Loop() {
+		if _, err := DecodeSpec([]byte(complete), Rules{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func ExampleCheckRelPath() {
+	fmt.Println(CheckRelPath("in/../x", "in"))
+	// Output: it contains ".."
+}

@@ -1,0 +1,217 @@
+package run_test
+
+import (
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+func cpus(n int) func(*plan.Params) { return func(p *plan.Params) { p.Spec.Resources.CPUs = n } }
+
+// Cancel in each phase: what it answers, and that it is definite.
+func TestCancel(t *testing.T) {
+	type setup struct {
+		send     func(int) sendKind
+		fault    func(w *world) func(string, int) outcome
+		bring    func(w *world, id string) // into the phase
+		after    func(w *world)            // what happens once cancel was asked for
+		executed string
+		state    run.State
+		sends    int
+	}
+	kind := func(k sendKind) func(int) sendKind { return func(int) sendKind { return k } }
+	broken := func(op string) func(*world) func(string, int) outcome {
+		return func(*world) func(string, int) outcome {
+			return func(o string, _ int) outcome {
+				if o == op {
+					return outcome{skip: true, err: errTransient}
+				}
+				return outcome{}
+			}
+		}
+	}
+	running := func(w *world, id string) {
+		w.with(func() { w.start(w.jobs[0]) })
+		w.until(id, in(run.InJob))
+	}
+	for name, c := range map[string]setup{
+		"staging":                 {fault: broken("StageInputs"), executed: "never", state: run.Cancelled},
+		"deferred":                {send: kind(deferSend), bring: func(w *world, id string) { w.until(id, in(run.Deferred)) }, executed: "never", state: run.Cancelled, sends: 1},
+		"submitting":              {send: kind(hangs), bring: func(w *world, id string) { w.until(id, in(run.Submitting)) }, executed: "maybe", state: run.Queued, sends: 1},
+		"unconfirmed":             {send: kind(doubtNone), fault: broken("Queue"), bring: func(w *world, id string) { w.until(id, in(run.Unconfirmed)) }, executed: "never", state: run.Cancelled, sends: 1},
+		"unconfirmed, job exists": {send: kind(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) { w.until(id, in(run.Unconfirmed)) }, executed: "never", state: run.Cancelled, sends: 1},
+		"unconfirmed, job runs": {send: kind(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) {
+			w.until(id, in(run.Unconfirmed))
+			w.with(func() { w.start(w.jobs[0]); w.jobs[0].late = false })
+		}, after: func(w *world) { w.fault = nil }, executed: "maybe", state: run.Running, sends: 1},
+		"pending": {bring: func(w *world, id string) { w.until(id, in(run.Pending)) }, executed: "never", state: run.Cancelled, sends: 1},
+		"pending, has just started": {bring: func(w *world, id string) {
+			w.until(id, in(run.Pending))
+			w.with(func() { w.start(w.jobs[0]) })
+		}, executed: "finished", state: run.Cancelled, sends: 1},
+		"running":               {bring: running, executed: "maybe", state: run.Running, sends: 1},
+		"staging, store broken": {fault: broken("Put"), executed: "never", state: run.Cancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.send = c.send
+				if c.fault != nil {
+					w.fault = c.fault(w)
+				}
+				l := w.life()
+				a := l.submit(order())
+				if c.bring != nil {
+					c.bring(w, a.RunID)
+				}
+				got, err := l.engine.Cancel(t.Context(), a.RunID, "enough")
+				if err != nil || got.Executed != c.executed || got.State != c.state || got.RunID != a.RunID || got.Message == "" {
+					t.Errorf("%+v %v, want %s %s", got, err, c.executed, c.state)
+				}
+				w.with(func() {
+					clear(w.held)
+					if c.after != nil {
+						c.after(w)
+					}
+				})
+				if name == "submitting" {
+					l.stop()
+					l = w.life()
+				}
+				v := w.until(a.RunID, done)
+				w.want(v, run.Cancelled, "cancelled")
+				if w.count("Send") != c.sends || v.Run.CancelReason != "enough" || v.Run.CancelAt == nil {
+					t.Errorf("%d sends, %+v", w.count("Send"), v.Run)
+				}
+				again, err := l.engine.Cancel(t.Context(), a.RunID, "again")
+				if err != nil || again.State != run.Cancelled || again.Executed == "maybe" {
+					t.Errorf("%+v %v", again, err)
+				}
+				// Whatever was sent before can no longer execute.
+				w.with(func() {
+					for _, j := range w.jobs {
+						j.late = false
+						if j.Class == run.ClassPending {
+							w.start(j)
+						}
+					}
+				})
+			})
+		})
+	}
+}
+
+// A run whose outputs are being collected is over; cancelling it comes too late and harms nothing.
+func TestCancelTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		slow := true
+		w.fault = func(op string, _ int) outcome {
+			if slow && op == "OpenOutput" {
+				return outcome{skip: true, err: errTransient}
+			}
+			return outcome{}
+		}
+		w.auto = true
+		l := w.life()
+		a := l.submit(order())
+		w.until(a.RunID, in(run.Collecting))
+		got, err := l.engine.Cancel(t.Context(), a.RunID, "")
+		if err != nil || got.State != run.Running || got.Phase != run.Collecting {
+			t.Errorf("%+v %v", got, err)
+		}
+		w.with(func() { slow = false })
+		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+		got, err = l.engine.Cancel(t.Context(), a.RunID, "")
+		if err != nil || got.Executed != "finished" || got.State != run.Succeeded || w.count("Cancel") != 0 {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
+}
+
+// With Slurm unreachable the wish is recorded, the caller is told, and it is carried out once Slurm answers.
+func TestCancelUnreachable(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		a := l.submit(order())
+		w.with(func() { w.start(w.jobs[0]) })
+		w.until(a.RunID, in(run.InJob))
+		w.with(func() {
+			w.fault = func(op string, _ int) outcome {
+				if op == "Cancel" || op == "Queue" {
+					return outcome{skip: true, err: errTransient}
+				}
+				return outcome{}
+			}
+		})
+		if _, err := l.engine.Cancel(t.Context(), a.RunID, "enough"); !fault.Is(err, fault.Transport) || fault.CodeOf(err) != "slurm_unreachable" {
+			t.Error(err)
+		}
+		l.stop()
+		w.with(func() { w.fault = nil })
+		w.life()
+		v := w.until(a.RunID, done)
+		w.want(v, run.Cancelled, "cancelled")
+		if w.slurm(0).State != "CANCELLED" {
+			t.Error(w.slurm(0).State)
+		}
+	})
+}
+
+// The wish to cancel that comes in while sbatch runs costs neither the receipt nor the rejection.
+func TestCancelDuringSend(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   sendKind
+		state  run.State
+		reason string
+	}{"accepted": {accept, run.Cancelled, "cancelled"}, "rejected": {reject, run.Failed, "rejected"}, "deferred": {deferSend, run.Cancelled, "cancelled"}, "not run": {notRun, run.Cancelled, "cancelled"}, "doubt": {doubtJob, run.Cancelled, "cancelled"}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.send = func(int) sendKind { return c.kind }
+				asked := false
+				w.fault = func(op string, _ int) outcome {
+					if op == "Send" && !asked {
+						asked = true
+						for _, v := range must(w.ledger.Active(t.Context(), 0, run.Submitting)) {
+							now := time.Now()
+							v.Run.CancelAt, v.Run.CancelReason = &now, "enough"
+							must(w.ledger.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.cancel_asked", Data: map[string]any{}}}))
+						}
+					}
+					return outcome{}
+				}
+				a := w.life().submit(order())
+				v := w.until(a.RunID, done)
+				w.want(v, c.state, c.reason)
+				sends := must(w.ledger.Sends(t.Context(), v.Submission.Token))
+				want := map[sendKind]run.SendOutcome{accept: run.SendAccepted, reject: run.SendRejected, deferSend: run.SendDeferred, notRun: run.SendNotRun, doubtJob: run.SendDoubt}[c.kind]
+				if len(sends) != 1 || sends[0].Outcome != want {
+					t.Errorf("%+v", sends)
+				}
+			})
+		})
+	}
+}
+
+// Cancelled while a second attempt waits: the first may have executed, and the answer does not deny it.
+func TestCancelSecondAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.Attempts = 2
+		w.send = func(n int) sendKind { return []sendKind{accept, deferSend, deferSend}[min(n, 3)-1] }
+		l := w.life()
+		a := l.submit(order())
+		w.with(func() { w.start(w.jobs[0]); w.end(w.jobs[0], "NODE_FAIL", 1) })
+		w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Deferred })
+		if got, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil || got.State != run.Cancelled || got.Executed != "maybe" {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -1,0 +1,368 @@
+package run_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// ended brings a run to its end: the job started, then f did something to it.
+func ended(t *testing.T, w *world, change func(*plan.Params), f func(j *job, a *attempt)) run.View {
+	t.Helper()
+	o := order()
+	if change != nil {
+		change(&o.Params)
+	}
+	a := w.life().submit(o)
+	w.with(func() {
+		w.start(w.jobs[0])
+		f(w.jobs[0], w.attempt(a.RunID, 1))
+	})
+	return w.until(a.RunID, func(v run.View) bool { return done(v) || v.Run.State == run.Blocked })
+}
+
+// nothing but the gateway's own files is registered, and the log is.
+func (w *world) wantOnlyLogs(id string) {
+	w.t.Helper()
+	got := w.outputs(id)
+	for _, role := range []string{"report", "table"} {
+		if _, has := got[role]; has {
+			w.t.Errorf("%s was registered", role)
+		}
+	}
+	if got["log"] == "" || got["slurm_script"] == "" {
+		w.t.Errorf("no log: %v", got)
+	}
+}
+
+// Outputs that are not what was declared fail the run with the reason; nothing is half registered, the log is
+// kept. proves ABI-15, CARD-05
+func TestOutputsRejected(t *testing.T) {
+	replace := func(a *attempt, old, new string) {
+		a.ctl["manifest"] = []byte(strings.Replace(string(a.ctl["manifest"]), old, new, 1))
+	}
+	for name, c := range map[string]struct {
+		change func(w *world, j *job, a *attempt)
+		params func(*plan.Params)
+		reason string
+	}{
+		"missing": {func(w *world, j *job, a *attempt) {
+			delete(a.out, "out/t.tsv")
+			w.manifest(j)
+			replace(a, "end\n", "missing out/t.tsv\nend\n")
+		}, nil, "OUTPUT-MISSING"},
+		"not in the manifest": {func(w *world, j *job, a *attempt) { delete(a.out, "out/t.tsv"); w.manifest(j) }, nil, "OUTPUT-MISSING"},
+		"irregular": {func(w *world, j *job, a *attempt) {
+			delete(a.out, "out/t.tsv")
+			w.manifest(j)
+			replace(a, "end\n", "irregular out/t.tsv\nend\n")
+		}, nil, "OUTPUT-IRREGULAR"},
+		"too big":            {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.Repeat("x", 1001); w.manifest(j) }, nil, "OUTPUT-SIZE"},
+		"too big together":   {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.Repeat("x", 990); w.manifest(j) }, nil, "OUTPUT-SIZE"},
+		"changed afterwards": {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.ToUpper(a.out["out/t.tsv"]) }, nil, "OUTPUT-CHANGED"},
+		"shorter than said":  {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = "" }, nil, "OUTPUT-CHANGED"},
+		"grown afterwards":   {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] += "more" }, nil, "artifact_too_large"},
+		"a symlink by now": {func(w *world, j *job, a *attempt) {
+			a.bad["out/t.tsv"] = fault.New(fault.Tool, "x", "OUTPUT-SYMLINK", "a symlink")
+		}, nil, "OUTPUT-SYMLINK"},
+		"gone by now":        {func(w *world, j *job, a *attempt) { delete(a.out, "out/t.tsv") }, nil, "OUTPUT-MISSING"},
+		"undeclared, strict": {func(w *world, j *job, a *attempt) { a.undeclared = []string{"out/extra"} }, func(p *plan.Params) { p.Tool.StrictOutputs = true }, "OUTPUT-UNDECLARED"},
+		"contract broken": {func(w *world, j *job, a *attempt) {
+			w.contract = fault.Invalid("x", "", fault.Problem{Code: "OUTPUT-SCHEMA", Msg: "no"})
+		}, nil, "OUTPUT-SCHEMA"},
+		"manifest cut":              {func(w *world, j *job, a *attempt) { replace(a, "end\n", "") }, nil, "OUTPUT-MANIFEST"},
+		"manifest of another job":   {func(w *world, j *job, a *attempt) { replace(a, "job=100", "job=101") }, nil, "OUTPUT-MANIFEST"},
+		"manifest of another start": {func(w *world, j *job, a *attempt) { replace(a, "restart=0", "restart=1") }, nil, "OUTPUT-MANIFEST"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				v := ended(t, w, c.params, func(j *job, a *attempt) { w.finish(j); c.change(w, j, a) })
+				w.want(v, run.Failed, c.reason)
+				w.wantOnlyLogs(v.Run.ID)
+				if v.Run.Detail == "" || v.Attempt.Ending != run.EndedOutputs && v.Attempt.Ending != run.EndedContract || *v.Run.ExitCode != 0 {
+					t.Errorf("%+v", v.Run)
+				}
+			})
+		})
+	}
+}
+
+// Undeclared files are named in a warning and not collected.
+func TestUndeclared(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := ended(t, w, nil, func(j *job, a *attempt) { w.finish(j); a.undeclared = []string{"out/extra"} })
+		w.want(v, run.Succeeded, "ok")
+		if len(v.Run.Warnings) != 1 || !strings.Contains(v.Run.Warnings[0], "out/extra") || !strings.Contains(string(v.Run.ResultJSON), "out/extra") {
+			t.Error(v.Run.Warnings)
+		}
+	})
+}
+
+// JSON outputs stand in the result as values where they fit, and a run never hangs on one that does not.
+func TestJSONValues(t *testing.T) {
+	for name, c := range map[string]struct {
+		doc   string
+		value bool
+	}{
+		"object": {`{"b": 1, "a": [true]}`, true}, "number": {`1.50`, true}, "as deep as fits": {strings.Repeat("[", 60) + strings.Repeat("]", 60), true},
+		"too deep": {strings.Repeat("[", 63) + strings.Repeat("]", 63), false}, "too large": {`"` + strings.Repeat("x", 17<<10) + `"`, false}, "not JSON": {`{`, false}, "two documents": {`1],[2`, false},
+		"duplicate key": {`{"a":1,"a":2}`, false}, "big number": {`9007199254740993`, false}, "empty": {``, false}, "invalid UTF-8": {"\"\xff\"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				v := ended(t, w, func(p *plan.Params) { p.Tool = nil }, func(j *job, a *attempt) {
+					w.finish(j)
+					a.out["out/report.json"] = c.doc
+					w.manifest(j)
+				})
+				w.want(v, run.Succeeded, "ok")
+				var res struct {
+					Output map[string]struct{ Value json.RawMessage }
+				}
+				if err := json.Unmarshal(v.Run.ResultJSON, &res); err != nil || (res.Output["report"].Value != nil) != c.value {
+					t.Errorf("%s %v", v.Run.ResultJSON, err)
+				}
+			})
+		})
+	}
+}
+
+// A thousand JSON outputs do not make a result that cannot be stored.
+func TestManyValues(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.OutputBytes = 1 << 30
+		v := ended(t, w, func(p *plan.Params) {
+			p.Tool, p.Spec.IO.Outputs = nil, nil
+			for i := range 100 {
+				p.Spec.IO.Outputs = append(p.Spec.IO.Outputs, plan.Output{Role: fmt.Sprintf("r%03d", i), SrcRelpath: fmt.Sprintf("out/%03d.json", i), Type: "JSON", Label: "l"})
+			}
+		}, func(j *job, a *attempt) {
+			for _, o := range j.spec.Spec.IO.Outputs {
+				a.out[o.SrcRelpath] = `"` + strings.Repeat("x", 15<<10) + `"`
+			}
+			w.finish(j)
+		})
+		w.want(v, run.Succeeded, "ok")
+		if n := len(v.Run.ResultJSON); n > 512<<10 || n < 200<<10 {
+			t.Error(n)
+		}
+	})
+}
+
+// How a job's end is judged from Slurm's state and its own exit file.
+func TestEndings(t *testing.T) {
+	for name, c := range map[string]struct {
+		state  string // Slurm's
+		code   int
+		reason string // the exit file's, "" for none
+		claim  bool   // whether the script took the claim
+		ending run.Ending
+		result run.State
+		exit   *int
+	}{
+		"tool failed":                 {"FAILED", 3, "tool_failed", true, run.EndedToolFailed, run.Failed, new(3)},
+		"tool failed with 137":        {"FAILED", 137, "killed", true, run.EndedToolFailed, run.Failed, new(137)},
+		"out of memory, said by both": {"OUT_OF_MEMORY", 137, "killed", true, run.EndedOutOfMemory, run.Failed, new(137)},
+		"out of memory of a child":    {"OUT_OF_MEMORY", 1, "tool_failed", true, run.EndedOutOfMemory, run.Failed, new(1)},
+		"out of memory, no exit file": {"OUT_OF_MEMORY", 0, "", true, run.EndedOutOfMemory, run.Failed, nil},
+		"the plan's limit":            {"FAILED", 124, "time_limit", true, run.EndedTimeLimit, run.Failed, new(124)},
+		"Slurm's limit":               {"TIMEOUT", 143, "terminated", true, run.EndedTimeLimit, run.Failed, new(143)},
+		"Slurm's limit, no exit file": {"TIMEOUT", 0, "", true, run.EndedTimeLimit, run.Failed, nil},
+		"deadline":                    {"DEADLINE", 0, "", false, run.EndedTimeLimit, run.Failed, nil},
+		"cancelled by an admin":       {"CANCELLED", 143, "terminated", true, run.EndedCancelled, run.Cancelled, new(143)},
+		"cancelled while pending":     {"CANCELLED", 0, "", false, run.EndedCancelled, run.Cancelled, nil},
+		"node failed":                 {"NODE_FAIL", 0, "", true, run.EndedNodeFail, run.Failed, nil},
+		"preempted":                   {"PREEMPTED", 143, "terminated", true, run.EndedPreempted, run.Failed, new(143)},
+		"boot failed":                 {"BOOT_FAIL", 0, "", false, run.EndedBootFail, run.Failed, nil},
+		"image":                       {"FAILED", 91, "image_mismatch", true, run.EndedImageMismatch, run.Failed, nil},
+		"input":                       {"FAILED", 92, "input_mismatch", true, run.EndedInputMismatch, run.Failed, nil},
+		"runtime":                     {"FAILED", 93, "runtime_missing", true, run.EndedNoRuntime, run.Failed, nil},
+		"runtime broke":               {"FAILED", 255, "runtime_failed", true, run.EndedNoRuntime, run.Failed, new(255)},
+		"control files":               {"FAILED", 94, "control_unwritable", true, run.EndedControl, run.Failed, nil},
+		"ok, but Slurm says no":       {"FAILED", 0, "ok", true, run.EndedLost, run.Failed, new(0)},
+		"ok, but out of time":         {"TIMEOUT", 0, "ok", true, run.EndedTimeLimit, run.Failed, new(0)},
+		"completed, no exit file":     {"COMPLETED", 0, "", true, run.EndedLost, run.Failed, nil},
+		"failed, no exit file":        {"FAILED", 1, "", true, run.EndedLost, run.Failed, nil},
+		"failed before the claim":     {"FAILED", 1, "", false, run.EndedBootFail, run.Failed, nil},
+		"ok with a status":            {"COMPLETED", 5, "ok", true, run.EndedLost, run.Failed, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				v := ended(t, w, nil, func(j *job, a *attempt) {
+					if !c.claim {
+						delete(a.ctl, "claim")
+						a.executions = 0
+					}
+					if c.reason != "" {
+						w.exitFile(j, c.code, c.reason)
+					}
+					a.ctl["stderr"] = []byte("bad\x1b[2J news\n")
+					w.end(j, c.state, c.code)
+				})
+				w.want(v, c.result, string(c.ending))
+				w.wantOnlyLogs(v.Run.ID)
+				if v.Attempt.Ending != c.ending || v.Attempt.SlurmState != c.state || (v.Run.ExitCode == nil) != (c.exit == nil) || c.exit != nil && *v.Run.ExitCode != *c.exit {
+					t.Errorf("%s %s %v", v.Attempt.Ending, v.Attempt.SlurmState, v.Run.ExitCode)
+				}
+				if v.Run.Detail == "" || strings.Contains(v.Run.Detail, "\x1b") {
+					t.Errorf("%q", v.Run.Detail)
+				}
+			})
+		})
+	}
+}
+
+// Only infrastructure gets a new attempt, only as many as policy has, and each in a folder of its own.
+func TestNewAttempts(t *testing.T) {
+	for name, c := range map[string]struct {
+		state, reason string
+		again         bool
+	}{"NODE_FAIL": {"NODE_FAIL", "", true}, "PREEMPTED": {"PREEMPTED", "terminated", true}, "tool": {"FAILED", "tool_failed", false}, "tool, its exit file late": {"FAILED", "late", false},
+		"memory": {"OUT_OF_MEMORY", "killed", false}, "time": {"TIMEOUT", "", false}, "cancelled": {"CANCELLED", "", false}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.cfg.Attempts = 2
+				a := w.life().submit(order())
+				for i := range 2 {
+					w.until(a.RunID, func(v run.View) bool { return done(v) || v.Run.AttemptN == i+1 && v.Run.Phase == run.Pending })
+					w.with(func() {
+						if len(w.jobs) <= i {
+							return
+						}
+						j := w.jobs[i]
+						w.start(j)
+						switch c.reason {
+						case "":
+						case "late":
+							time.AfterFunc(7*time.Second, func() { w.with(func() { w.exitFile(j, 3, "tool_failed") }) })
+						default:
+							w.exitFile(j, 143, c.reason)
+						}
+						w.end(j, c.state, 1)
+					})
+					w.until(a.RunID, func(v run.View) bool { return done(v) || v.Run.AttemptN == i+2 })
+				}
+				v := w.until(a.RunID, done)
+				if want := map[bool]int{true: 2, false: 1}[c.again]; v.Attempt.N != want || len(w.jobs) != want || v.Run.State == run.Succeeded {
+					t.Errorf("attempt %d, %d jobs, %s", v.Attempt.N, len(w.jobs), v.Run.Reason)
+				}
+			})
+		})
+	}
+}
+
+// An exit file that another job wrote is not believed.
+func TestExitFileOfAnotherJob(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := ended(t, w, nil, func(j *job, a *attempt) {
+			w.finish(j)
+			a.ctl["exit"] = []byte(strings.Replace(string(a.ctl["exit"]), "job=100", "job=7", 1))
+		})
+		w.want(v, run.Failed, "lost")
+		w.wantOnlyLogs(v.Run.ID)
+	})
+}
+
+// Files that a network filesystem shows late are waited for; past the wait the run says so and names the verb.
+func TestOutputsLate(t *testing.T) {
+	for _, file := range []string{"exit", "manifest", "output"} {
+		for _, delay := range []time.Duration{10 * time.Second, 5 * time.Minute} {
+			t.Run(fmt.Sprint(file, " ", delay), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					l := w.life()
+					a := l.submit(order())
+					var keep []byte
+					var show func()
+					w.with(func() {
+						j, at := w.jobs[0], w.attempt(a.RunID, 1)
+						w.start(j)
+						w.finish(j)
+						if file == "output" {
+							s := at.out["out/t.tsv"]
+							delete(at.out, "out/t.tsv")
+							show = func() { at.out["out/t.tsv"] = s }
+						} else {
+							keep = at.ctl[file]
+							delete(at.ctl, file)
+							show = func() { at.ctl[file] = keep }
+						}
+					})
+					v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "outputs_late" })
+					time.Sleep(delay)
+					w.with(show)
+					if delay < w.cfg.LateOutputs {
+						w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+						return
+					}
+					switch v = w.until(a.RunID, func(run.View) bool { return true }); file {
+					case "exit":
+						w.want(v, run.Failed, "lost")
+						return
+					case "output":
+						w.want(v, run.Failed, "OUTPUT-MISSING")
+						return
+					}
+					if v.Run.Phase != run.OutputsLate || !strings.Contains(v.Run.Detail, "slurmgate collect") {
+						t.Fatalf("%s %s", v.Run.Phase, v.Run.Detail)
+					}
+					c, err := l.engine.Collect(t.Context(), a.RunID, 10*time.Second, plan.Identity{})
+					if err != nil || !c.Ready || c.State != run.Succeeded {
+						t.Errorf("%+v %v", c, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Outputs that never show up: cancel ends it, whether it comes before or after the wait is over.
+func TestOutputsNever(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, 5 * time.Minute} {
+		bubble(t, func(t *testing.T, w *world) {
+			l := w.life()
+			a := l.submit(order())
+			w.with(func() {
+				w.start(w.jobs[0])
+				w.finish(w.jobs[0])
+				delete(w.attempt(a.RunID, 1).ctl, "manifest")
+			})
+			w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "outputs_late" })
+			time.Sleep(after)
+			if _, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil {
+				t.Error(err)
+			}
+			w.want(w.until(a.RunID, done), run.Cancelled, "cancelled")
+		})
+	}
+}
+
+// Retry is the verb for a tool's own failure: a new attempt, never a replay.
+func TestRetry(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := ended(t, w, nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
+		w.want(v, run.Failed, "tool_failed")
+		l := w.life()
+		a, err := l.engine.Retry(t.Context(), v.Run.ID, "a better day")
+		if err != nil || a.State != run.Queued || a.RunID != v.Run.ID {
+			t.Errorf("%+v %v", a, err)
+		}
+		if _, err := l.engine.Retry(t.Context(), v.Run.ID, ""); !fault.Is(err, fault.Conflict) {
+			t.Error(err)
+		}
+		w.with(func() { w.auto = true })
+		v = w.until(v.Run.ID, done)
+		w.want(v, run.Succeeded, "ok")
+		if v.Attempt.N != 2 || len(w.jobs) != 2 {
+			t.Error(v.Attempt.N, len(w.jobs))
+		}
+		if _, err := l.engine.Retry(t.Context(), v.Run.ID, ""); !fault.Is(err, fault.Conflict) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package run
+
+import (
+	"context"
+	"fmt"
+)
+
+// judge says how the job ended, from Slurm's state and the exit file. Success needs both (promise 4);
+// a tool's failure needs the exit file, because Slurm cannot tell a tool's status from the script's.
+//
+// Without an exit file the claim tells who executed; never: nobody had it, and the gateway has it now.
+func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never bool) verdict {
+	slurm := v.Attempt.SlurmState
+	byState := Job{State: slurm}.EndingOf()
+	if x == nil {
+		return e.judgeWithoutExit(ctx, v, byState, claim, never)
+	}
+	code := x.Code
+	d := verdict{exit: &code}
+	switch x.Reason {
+	case "ok":
+		d.ending = EndedOK
+		if slurm != "" && slurm != "COMPLETED" {
+			d.ending, d.detail = byState, "the program ended well, but Slurm says "+slurm
+			if byState == EndedOK || byState == EndedToolFailed {
+				d.ending = EndedLost
+			}
+		}
+	case "image_mismatch":
+		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node is not the pinned one; nothing ran. Next: slurmgate image verify"}
+	case "input_mismatch":
+		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node is not the pinned one; nothing ran"}
+	case "runtime_missing":
+		d = verdict{ending: EndedNoRuntime, detail: "Apptainer was not found on node " + x.Node + ". Next: slurmgate doctor"}
+	case "time_limit":
+		d.ending, d.detail = EndedTimeLimit, "the program reached the plan's time limit"
+	case "control_unwritable":
+		d = verdict{ending: EndedControl, detail: "the job could not write its control files on node " + x.Node + "; nothing ran. Next: slurmgate doctor"}
+	case "runtime_failed":
+		d.ending, d.detail = EndedNoRuntime, "Apptainer could not start the program: "+e.tail(ctx, v)
+	case "tool_failed":
+		d.ending, d.detail = EndedToolFailed, fmt.Sprintf("the program exited with status %d: %s", code, e.tail(ctx, v))
+	default: // terminated, killed: Slurm knows why
+		d.ending = byState
+		if slurm == "" && v.Run.CancelAt != nil {
+			d.ending = EndedCancelled
+		} else if byState == EndedOK || byState == EndedToolFailed {
+			d.ending, d.detail = EndedToolFailed, fmt.Sprintf("the program was ended by a signal (status %d): %s", code, e.tail(ctx, v))
+		}
+	}
+	switch {
+	case d.ending == EndedOutOfMemory:
+		d.detail = "the job used more memory than the plan's mem_mb"
+	case d.ending == EndedCancelled && v.Run.CancelAt == nil:
+		d.detail = "the job was cancelled in Slurm, not through slurmgate"
+	case d.ending == EndedCancelled:
+		d.detail = v.Run.CancelReason
+	}
+	if d.ending == EndedToolFailed && slurm == "OUT_OF_MEMORY" {
+		d.ending, d.detail = EndedOutOfMemory, "the job used more memory than the plan's mem_mb"
+	}
+	if d.detail == "" && d.ending != EndedOK {
+		d.detail = "Slurm says " + slurm
+	}
+	return d
+}
+
+// judgeWithoutExit: the script left no exit file, so the program's own ending is not known.
+func (e *Engine) judgeWithoutExit(ctx context.Context, v View, byState Ending, claim Claim, never bool) verdict {
+	switch {
+	case v.Attempt.SlurmWhy == "BadConstraints":
+		// slurmctld keeps such a record of a job it refused at submission.
+		return verdict{ending: EndedRejected, detail: "Slurm refused the job: its constraints cannot be met (BadConstraints)"}
+	case claim.Void && !never:
+		return verdict{ending: EndedAbsent, detail: "the gateway holds the claim: nothing was executed"}
+	case byState == EndedOK, byState == EndedToolFailed:
+		if never {
+			return verdict{ending: EndedBootFail, detail: "the job ended (" + orElse(v.Attempt.SlurmState, "unknown") + ") before its script took the claim; nothing was executed: " + e.tail(ctx, v)}
+		}
+		return verdict{ending: EndedLost, detail: "the job took the claim and left no exit file; Slurm says " + orElse(v.Attempt.SlurmState, "nothing")}
+	case byState == EndedOutOfMemory:
+		return verdict{ending: byState, detail: "the job used more memory than the plan's mem_mb"}
+	case byState == EndedCancelled && v.Run.CancelAt == nil:
+		return verdict{ending: byState, detail: "the job was cancelled in Slurm, not through slurmgate"}
+	case byState == EndedCancelled:
+		return verdict{ending: byState, detail: v.Run.CancelReason}
+	}
+	return verdict{ending: byState, detail: "Slurm says " + v.Attempt.SlurmState + " " + v.Attempt.SlurmWhy}
+}

@@ -1,0 +1,414 @@
+package run_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// No answer from sbatch, and the job shows up in the queue: it is taken over by name.
+func TestDoubtThenAdopted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.send = func(int) sendKind { return doubtJob }
+		a := w.life().submit(order())
+		if a.Phase != run.Unconfirmed || a.SlurmJobID != nil {
+			t.Errorf("%+v", a)
+		}
+		v := w.until(a.RunID, in(run.Pending))
+		if v.Submission.JobID != "100" || w.count("TakeClaim") != 0 {
+			t.Errorf("%+v", v.Submission)
+		}
+	})
+}
+
+// No answer and no job: the gateway takes the claim, so that the attempt can never execute, and policy's second
+// attempt is sent. The first one's job, arriving after all, is cancelled, or refuses to run if it started at once.
+func TestVoidClaimAndLateJob(t *testing.T) {
+	for _, starts := range []bool{false, true} {
+		t.Run(fmt.Sprint("late job starts at once: ", starts), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.cfg.Attempts = 2
+				w.send = func(n int) sendKind { return []sendKind{doubtLate, accept}[n-1] }
+				a := w.life().submit(order())
+				v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
+				if !strings.Contains(string(w.attempt(a.RunID, 1).ctl["claim"]), "void") {
+					t.Error("the claim is not void")
+				}
+				late := w.job(0)
+				w.with(func() {
+					late.late = false
+					if starts {
+						w.start(late)
+					}
+				})
+				time.Sleep(time.Minute)
+				w.with(func() {
+					want := map[bool]string{false: "CANCELLED", true: "FAILED"}[starts]
+					if late.State != want || w.attempt(a.RunID, 1).executions != 0 {
+						t.Errorf("the late job is %s", late.State)
+					}
+					w.auto = true
+				})
+				v = w.until(a.RunID, done)
+				w.want(v, run.Succeeded, "ok")
+				if v.Attempt.N != 2 || !slices.Contains(w.events(a.RunID), "new_attempt") {
+					t.Error(w.events(a.RunID))
+				}
+			})
+		})
+	}
+}
+
+// No answer, nothing in the queue, but the job was there and took the claim first: the claim names it.
+func TestClaimLostMeansAdopted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.Attempts = 3
+		w.send = func(int) sendKind { return doubtLate }
+		w.fault = func(op string, _ int) outcome {
+			if op == "TakeClaim" && w.calls[op] == 1 {
+				w.start(w.jobs[0]) // between the look at the queue and the gateway's claim
+			}
+			return outcome{}
+		}
+		l := w.life()
+		a := l.submit(order())
+		v := w.until(a.RunID, in(run.InJob))
+		if v.Submission.JobID != "100" || v.Attempt.StartedAt == nil {
+			t.Errorf("%+v", v)
+		}
+		w.with(func() { w.jobs[0].late = false; w.finish(w.jobs[0]) })
+		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+		if w.count("Send") != 1 {
+			t.Error("sent again")
+		}
+	})
+}
+
+// While an sbatch is still there nothing is decided, however often Slurm shows nothing.
+func TestHeldSendIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.send = func(int) sendKind { return hangs }
+		l := w.life()
+		a := l.submit(order())
+		l.stop() // the gateway is asked to stop; sbatch goes on
+		w.with(func() { w.jobs[0].late = true })
+		w.life()
+		time.Sleep(10 * time.Minute)
+		v := w.until(a.RunID, func(run.View) bool { return true })
+		if v.Run.Phase != run.Unconfirmed || w.count("TakeClaim") != 0 {
+			t.Error(v.Run.Phase, w.count("TakeClaim"))
+		}
+		w.with(func() { clear(w.held); w.jobs[0].late = false; w.auto = true })
+		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+	})
+}
+
+// A failed or half query is not an observation: nothing is decided from it.
+func TestQueryErrorIsNoObservation(t *testing.T) {
+	for name, broken := range map[string]string{"squeue": "Queue", "sacct": "Accounting"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				on := true
+				w.send = func(n int) sendKind { return []sendKind{doubtLate, accept}[n-1] }
+				w.accounting = func() ([]run.Job, error) { return nil, nil }
+				w.fault = func(op string, _ int) outcome {
+					if on && op == broken {
+						return outcome{skip: true, err: errTransient}
+					}
+					return outcome{}
+				}
+				l := w.life()
+				a := l.submit(order())
+				b := l.submit(order(cpus(2)))
+				w.with(func() { w.jobs[1].forgot = true })
+				time.Sleep(time.Hour)
+				for _, id := range []string{a.RunID, b.RunID} {
+					if v := w.until(id, func(run.View) bool { return true }); done(v) || v.Attempt.MissedAt != nil {
+						t.Errorf("%s %s", v.Run.Phase, v.Run.Reason)
+					}
+				}
+				if w.count("TakeClaim") != 0 {
+					t.Error("a claim was taken")
+				}
+				if _, err := l.engine.Watched(); (err != nil) != (broken == "Queue") {
+					t.Error(err)
+				}
+				w.with(func() { on = false })
+				w.want(w.until(a.RunID, done), run.Failed, "absent")
+				w.want(w.until(b.RunID, done), run.Failed, "absent")
+			})
+		})
+	}
+}
+
+// Rule 8: LOST needs the job's claim, no exit file, and two full looks without it that lie far enough apart.
+func TestLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		a := l.submit(order())
+		w.with(func() { w.start(w.jobs[0]); w.attempt(a.RunID, 1).ctl["stderr"] = []byte("last words\n") })
+		w.until(a.RunID, in(run.InJob))
+		w.with(func() { w.jobs[0].forgot = true })
+		v := w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt != nil })
+		missed := time.Now()
+		// Seen again: nothing was missed.
+		w.with(func() { w.jobs[0].forgot = false })
+		w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt == nil })
+		w.with(func() { w.jobs[0].forgot = true })
+		v = w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt != nil })
+		missed = *v.Attempt.MissedAt
+		l.stop()
+		w.life() // a restart in between changes nothing
+		v = w.until(a.RunID, done)
+		w.want(v, run.Failed, "lost")
+		if time.Since(missed) < time.Minute || v.Attempt.Ending != run.EndedLost || w.outputs(a.RunID)["stderr"] != "last words" {
+			t.Error(time.Since(missed), v.Attempt.Ending, w.outputs(a.RunID))
+		}
+	})
+}
+
+// Gone from the queue with its exit file there: collected from that, accounting or not.
+func TestPurgedWithExitFile(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		a := l.submit(order())
+		w.with(func() { w.start(w.jobs[0]); w.finish(w.jobs[0]); w.jobs[0].forgot = true })
+		v := w.until(a.RunID, done)
+		w.want(v, run.Succeeded, "ok")
+		if !slices.Contains(w.events(a.RunID), "collecting") || v.Attempt.SlurmState != "" {
+			t.Error(w.events(a.RunID), v.Attempt.SlurmState)
+		}
+	})
+}
+
+// Gone from the queue after it was stopped: only Slurm knows why, and accounting is asked.
+func TestPurgedAndStopped(t *testing.T) {
+	for name, c := range map[string]struct {
+		accounted string
+		cancel    bool
+		state     run.State
+		reason    string
+	}{
+		"out of memory":       {"OUT_OF_MEMORY", false, run.Failed, "out_of_memory"},
+		"time":                {"TIMEOUT", false, run.Failed, "time_limit"},
+		"no accounting":       {"", false, run.Failed, "tool_failed"},
+		"ours, unaccounted":   {"", true, run.Cancelled, "cancelled"},
+		"accounting lags":     {"RUNNING", false, run.Failed, "tool_failed"},
+		"requeued, 2 records": {"OUT_OF_MEMORY twice", false, run.Failed, "out_of_memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				l := w.life()
+				a := l.submit(order())
+				w.with(func() { w.start(w.jobs[0]) })
+				w.until(a.RunID, in(run.InJob))
+				state, twice := strings.CutSuffix(c.accounted, " twice")
+				w.with(func() {
+					j := w.jobs[0]
+					w.exitFile(j, 137, "killed")
+					j.forgot = true
+					if state == "" {
+						return
+					}
+					rec := j.Job
+					rec.State = state
+					if state != "RUNNING" {
+						rec.Class = run.ClassEnded
+					}
+					list := []run.Job{rec}
+					if twice {
+						old := rec
+						old.State, old.Submitted = "NODE_FAIL", new(rec.Submitted.Add(-time.Hour))
+						list = []run.Job{old, rec}
+					}
+					w.accounting = func() ([]run.Job, error) { return list, nil }
+				})
+				if c.cancel {
+					if _, err := l.engine.Cancel(t.Context(), a.RunID, "enough"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.want(w.until(a.RunID, done), c.state, c.reason)
+			})
+		})
+	}
+}
+
+// slurmctld forgot the job and gave its id to another: that one is not ours, is never cancelled, and ours is
+// found absent.
+func TestReusedID(t *testing.T) {
+	for _, cancel := range []bool{false, true} {
+		t.Run(fmt.Sprint("cancel: ", cancel), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.send = func(int) sendKind { return lostAnswer }
+				l := w.life()
+				a := l.submit(order())
+				other := w.job(1)
+				w.with(func() { w.start(other) })
+				if cancel {
+					c, err := l.engine.Cancel(t.Context(), a.RunID, "")
+					if err != nil || c.Executed != "never" {
+						t.Errorf("%+v %v", c, err)
+					}
+					w.want(w.until(a.RunID, done), run.Cancelled, "cancelled")
+				} else {
+					w.want(w.until(a.RunID, done), run.Failed, "absent")
+				}
+				if j := w.slurm(1); j.ID != "100" || j.State != "RUNNING" {
+					t.Errorf("the other's job: %+v", j)
+				}
+			})
+		})
+	}
+}
+
+// Two jobs of one name, as sbatch's own retry can make: one executes, its id and its files count, whatever the
+// receipt said.
+func TestTwoJobsOfOneName(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   sendKind
+		winner int
+	}{"doubt, first wins": {doubtJob, 0}, "doubt, second wins": {doubtJob, 1}, "receipt for the first, second wins": {accept, 1}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.cfg.Attempts = 3
+				w.send = func(int) sendKind { return c.kind }
+				var twin *job
+				w.fault = func(op string, _ int) outcome {
+					if op == "Queue" && twin == nil {
+						twin = w.submit(w.jobs[0].spec)
+						w.start(w.jobs[c.winner])
+						w.start(w.jobs[1-c.winner])
+					}
+					return outcome{}
+				}
+				a := w.life().submit(order())
+				winner := fmt.Sprint(100 + c.winner)
+				w.until(a.RunID, func(v run.View) bool { return v.Run.Phase == run.InJob && v.Submission.JobID == winner })
+				w.with(func() { w.finish(w.jobs[c.winner]) })
+				v := w.until(a.RunID, done)
+				w.want(v, run.Succeeded, "ok")
+				if v.Submission.JobID != winner || v.Attempt.N != 1 {
+					t.Errorf("%+v", v.Submission)
+				}
+			})
+		})
+	}
+}
+
+// Two pending jobs of one name: the second is cancelled, the first goes on.
+func TestTwoPendingJobs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.send = func(int) sendKind { return doubtJob }
+		w.fault = func(op string, _ int) outcome {
+			if op == "Queue" && w.calls[op] == 1 {
+				w.submit(w.jobs[0].spec)
+			}
+			return outcome{}
+		}
+		a := w.life().submit(order())
+		w.until(a.RunID, func(run.View) bool { return w.count("Queue") > 0 && w.slurm(1).Class == run.ClassEnded })
+		w.with(func() { w.jobs[1].forgot = true; w.auto = true })
+		v := w.until(a.RunID, done)
+		w.want(v, run.Succeeded, "ok")
+		if v.Submission.JobID != "100" {
+			t.Error(v.Submission.JobID)
+		}
+	})
+}
+
+// All jobs of the name ended before their scripts started: nobody executed, and nobody can.
+func TestTwoJobsNeitherStarted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.send = func(int) sendKind { return doubtJob }
+		w.fault = func(op string, _ int) outcome {
+			if op == "Queue" && w.calls[op] == 1 {
+				w.submit(w.jobs[0].spec)
+				w.end(w.jobs[0], "CANCELLED", 0)
+				w.end(w.jobs[1], "CANCELLED", 0)
+			}
+			return outcome{}
+		}
+		a := w.life().submit(order())
+		w.want(w.until(a.RunID, done), run.Failed, "absent")
+	})
+}
+
+// Another gateway of the same user may have a run of the same id: its jobs are left alone.
+func TestForeignJobsAreLeftAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		a := l.submit(order())
+		v := w.until(a.RunID, in(run.Pending))
+		w.with(func() {
+			j := w.submit(w.jobs[0].spec)
+			j.Name, j.foreign = run.JobName(v.Run.ID, 1, "ffffffffffffffff"), true
+			k := w.submit(w.jobs[0].spec)
+			k.Name, k.foreign = "sg-hand-made", true
+		})
+		time.Sleep(5 * time.Minute)
+		if w.slurm(1).Class != run.ClassPending || w.slurm(2).Class != run.ClassPending || w.count("Cancel") != 0 {
+			t.Error("another's job was cancelled")
+		}
+	})
+}
+
+// A state this version does not know is reported, and decides nothing.
+func TestUnknownState(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.send = func(int) sendKind { return doubtJob }
+		odd := true
+		w.queue = func(jobs []run.Job) []run.Job {
+			for i := range jobs {
+				if odd {
+					jobs[i].State, jobs[i].Class = "DREAMING", run.ClassUnknown
+				}
+			}
+			return jobs
+		}
+		a := w.life().submit(order())
+		v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "unknown_slurm_state" })
+		if v.Run.Phase != run.Pending || v.Run.Detail != "DREAMING" || v.Submission.JobID != "100" {
+			t.Errorf("%+v", v.Run)
+		}
+		w.with(func() { odd, w.auto = false, true })
+		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+	})
+}
+
+// A claim that is not this submission's, or no claim at all, stops the run; the verb it names ends it.
+func TestForeignClaim(t *testing.T) {
+	for _, claim := range []string{"slurmgate-claim 1 job=7 task=- restart=0 token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee node=n1\n", "garbage", "slurmgate-claim 1 void token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n"} {
+		t.Run(claim, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.cfg.Attempts = 2
+				w.send = func(int) sendKind { return doubtNone }
+				w.fault = func(op string, _ int) outcome {
+					if op == "Send" {
+						for _, a := range w.attempts {
+							a.ctl["claim"] = []byte(claim)
+						}
+					}
+					return outcome{}
+				}
+				l := w.life()
+				a := l.submit(order())
+				v := w.until(a.RunID, in(run.NeedsOperator))
+				if !strings.Contains(v.Run.Detail, "slurmgate cancel "+a.RunID) {
+					t.Error(v.Run.Detail)
+				}
+				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) {
+					t.Error(err)
+				}
+				if c, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil || c.State != run.Cancelled {
+					t.Errorf("%+v %v", c, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,658 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// world is what lies outside the gateway and outlives it: Slurm, the shared filesystem, the stores, the
+// ledger's file. It polices what may never happen: an attempt that executes twice, an sbatch without a
+// durable intent, a second sbatch of one send, scancel of a job that is not ours.
+type world struct {
+	t      *testing.T
+	dir    string
+	ledger *ledger.Ledger
+	cfg    run.Config
+
+	mu       sync.Mutex
+	calls    map[string]int // by operation
+	seen     int            // operations altogether
+	jobs     []*job
+	attempts map[string]*attempt       // "<run_id>/<n>"
+	sent     map[string]run.SendResult // "<token>/<k>": what its files prove
+	held     map[string]bool           // its sbatch is still there
+	staged   map[string]int            // inputs staged, by run
+
+	// What a test sets.
+	fault      func(op string, n int) outcome // asked at each operation; n counts them
+	send       func(n int) sendKind           // what becomes of the n-th sbatch, from 1
+	accounting func() ([]run.Job, error)      // nil: the cluster keeps none
+	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
+	auto       bool                           // jobs move on by one state with each look at the queue
+	contract   error                          // what the tool's schema says of the outputs
+}
+
+// outcome is what becomes of one operation: carried out or not, an error or not, and whether the gateway
+// dies right then.
+type outcome struct {
+	skip bool
+	err  error
+	kill bool
+}
+
+type sendKind int
+
+const (
+	accept     sendKind = iota
+	reject              // Slurm refuses for good
+	deferSend           // Slurm has no room
+	notRun              // sbatch could not be started
+	doubtNone           // no answer, and there is no job
+	doubtJob            // no answer, and there is a job
+	doubtLate           // no answer, and the job shows up when the test says so
+	hangs               // sbatch is still there when the gateway stops waiting
+	lostAnswer          // the job is accepted and forgotten again: its id goes to another
+)
+
+type job struct {
+	run.Job
+	spec    run.JobSpec
+	late    bool // not there yet
+	forgot  bool // slurmctld no longer knows it
+	foreign bool
+}
+
+type attempt struct {
+	token      string
+	ctl        map[string][]byte
+	out        map[string]string
+	bad        map[string]error // what OpenOutput says of a path
+	undeclared []string
+	executions int
+}
+
+var errDead = fault.New(fault.Transport, "world", "dead", "this gateway is dead")
+
+// bubble runs a test with its own world and its own time.
+func bubble(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, dir: dir, calls: map[string]int{}, attempts: map[string]*attempt{}, sent: map[string]run.SendResult{}, held: map[string]bool{}, staged: map[string]int{},
+			cfg: run.Config{Workers: 4, SendsAtOnce: 2, SubmitWait: 5 * time.Second, Floor: time.Second, Ceiling: 10 * time.Second, AbsenceGap: time.Minute, LateOutputs: 20 * time.Second,
+				OutputBytes: 1 << 20, LogBytes: 4096, Attempts: 1, DeferBackoff: 2 * time.Second}}
+		var err error
+		if w.ledger, err = ledger.Open(context.Background(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw" }}); err != nil {
+			t.Fatal(err)
+		}
+		defer w.ledger.Close()
+		w.store([]byte("reads"))
+		f(t, w)
+		w.check()
+	})
+}
+
+// check holds at the end of every test.
+func (w *world) check() {
+	w.t.Helper()
+	if err := w.ledger.Integrity(context.Background()); err != nil {
+		w.t.Error(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, a := range w.attempts {
+		if a.executions > 1 {
+			w.t.Errorf("DUPLICATE: %s executed %d times", name, a.executions)
+		}
+	}
+}
+
+func hash(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
+
+func (w *world) store(b []byte) string {
+	if err := os.WriteFile(filepath.Join(w.dir, hash(b)), b, 0o600); err != nil {
+		w.t.Error(err)
+	}
+	return hash(b)
+}
+
+func (w *world) attempt(runID string, n int) *attempt {
+	return w.attempts[fmt.Sprintf("%s/%d", runID, n)]
+}
+
+// the job script, as far as it matters here
+
+// start is the scheduler starting a job: the script takes the claim or ends with 90.
+func (w *world) start(j *job) {
+	now := time.Now()
+	j.State, j.Class, j.Started, j.Node, j.Why = "RUNNING", run.ClassRunning, &now, "n1", "None"
+	if j.foreign {
+		return
+	}
+	a := w.attempt(j.spec.RunID, j.spec.N)
+	own := fmt.Sprintf("slurmgate-claim 1 job=%s task=- restart=0 token=%s node=n1\n", j.ID, j.spec.Token)
+	if a.ctl["claim"] == nil {
+		a.ctl["claim"] = []byte(own)
+	}
+	if string(a.ctl["claim"]) != own {
+		w.end(j, "FAILED", 90)
+		return
+	}
+	a.executions++
+}
+
+func (w *world) end(j *job, state string, code int) {
+	now := time.Now()
+	j.State, j.Class, j.Ended, j.ExitCode = state, run.ClassEnded, &now, &code
+}
+
+// finish is the program ending well: exit file, outputs, manifest, COMPLETED.
+func (w *world) finish(j *job) {
+	a := w.attempt(j.spec.RunID, j.spec.N)
+	for _, o := range j.spec.Spec.IO.Outputs {
+		if a.out[o.SrcRelpath] == "" {
+			a.out[o.SrcRelpath] = `{"role":"` + o.Role + `"}`
+		}
+	}
+	w.exitFile(j, 0, "ok")
+	w.manifest(j)
+	a.ctl["stdout"], a.ctl["job.log"] = []byte("said\n"), []byte("ok, code 0\n")
+	w.end(j, "COMPLETED", 0)
+}
+
+func (w *world) exitFile(j *job, code int, reason string) {
+	w.attempt(j.spec.RunID, j.spec.N).ctl["exit"] = fmt.Appendf(nil, "slurmgate-exit 1 job=%s task=- restart=0 code=%d reason=%s elapsed=1.5 user=1.0 sys=0.1 node=n1\n", j.ID, code, reason)
+}
+
+func (w *world) manifest(j *job) {
+	a := w.attempt(j.spec.RunID, j.spec.N)
+	m := fmt.Sprintf("slurmgate-manifest 1 job=%s task=- restart=0\n", j.ID)
+	for _, path := range slices.Sorted(maps.Keys(a.out)) {
+		m += fmt.Sprintf("file %s %d %s\n", hash([]byte(a.out[path])), len(a.out[path]), path)
+	}
+	a.ctl["manifest"] = []byte(m + "end\n")
+}
+
+// moveOn moves every job on by one state.
+func (w *world) moveOn() {
+	for _, j := range w.jobs {
+		switch {
+		case j.late || j.forgot || j.foreign:
+		case j.Class == run.ClassPending:
+			w.start(j)
+		case j.Class == run.ClassRunning:
+			w.finish(j)
+		}
+	}
+}
+
+// life is one gateway process: an engine, and every port of it. When it dies nothing it does has an effect
+// any more.
+type life struct {
+	*ledger.Ledger
+	w      *world
+	engine *run.Engine
+	dead   atomic.Bool
+	cancel context.CancelFunc
+	wait   func()
+}
+
+func (w *world) life() *life {
+	w.t.Helper()
+	l := &life{Ledger: w.ledger, w: w}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Stager: l, Control: l, Images: l, Objects: l, Sender: l, Observer: l, Contracts: l,
+		Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	wait, err := l.engine.Start(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	l.wait = wait
+	w.t.Cleanup(l.stop)
+	return l
+}
+
+// stop ends the process and waits for what was under way.
+func (l *life) stop() { l.cancel(); l.wait() }
+
+// crash is stop without a chance to write anything down.
+func (l *life) crash() { l.dead.Store(true); l.stop() }
+
+// do is every operation of every port.
+func (l *life) do(op string, effect func() error) error {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	if l.dead.Load() {
+		return errDead
+	}
+	l.w.calls[op]++
+	l.w.seen++
+	var o outcome
+	if l.w.fault != nil {
+		o = l.w.fault(op, l.w.seen)
+	}
+	var err error
+	if !o.skip {
+		err = effect()
+	}
+	if o.kill {
+		l.dead.Store(true)
+		l.cancel()
+		return errDead
+	}
+	if o.err != nil {
+		return o.err
+	}
+	return err
+}
+
+func (l *life) Insert(ctx context.Context, n run.New) (v run.View, created bool, err error) {
+	err = l.do("Insert", func() (err error) { v, created, err = l.Ledger.Insert(ctx, n); return })
+	return v, created, err
+}
+
+func (l *life) Apply(ctx context.Context, wr run.Write) (v run.View, err error) {
+	err = l.do("Apply", func() (err error) { v, err = l.Ledger.Apply(ctx, wr); return })
+	return v, err
+}
+
+func (l *life) StageInputs(_ context.Context, runID string, inputs []plan.Input, open func(string) (*os.File, error)) error {
+	for _, in := range inputs {
+		f, err := open(in.ChecksumSHA256)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	}
+	return l.do("StageInputs", func() error { l.w.staged[runID]++; return nil })
+}
+
+func (l *life) OpenAttempt(_ context.Context, runID string, n int, token string) error {
+	return l.do("OpenAttempt", func() error {
+		a := l.w.attempt(runID, n)
+		if a == nil {
+			l.w.attempts[fmt.Sprintf("%s/%d", runID, n)] = &attempt{token: token, ctl: map[string][]byte{}, out: map[string]string{}, bad: map[string]error{}}
+		} else if a.token != token {
+			return fault.New(fault.Conflict, "fake", "workspace_ahead_of_ledger", "another token")
+		}
+		return nil
+	})
+}
+
+func (l *life) WriteControl(_ context.Context, runID string, n int, name string, data []byte) error {
+	return l.do("WriteControl", func() error { l.w.attempt(runID, n).ctl[name] = data; return nil })
+}
+
+func (l *life) RunDir(runID string) string { return "/runs/" + runID }
+
+func (l *life) ReadControl(_ context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
+	err = l.do("ReadControl", func() error {
+		a := l.w.attempt(runID, n)
+		if a == nil || a.ctl[name] == nil {
+			return fault.New(fault.NotFound, "fake", "control_missing", name)
+		}
+		if data = a.ctl[name]; int64(len(data)) > limit && tail {
+			data = data[int64(len(data))-limit:]
+		}
+		return nil
+	})
+	return data, err
+}
+
+func (l *life) TakeClaim(_ context.Context, runID string, n int, content []byte) (data []byte, err error) {
+	err = l.do("TakeClaim", func() error {
+		a := l.w.attempt(runID, n)
+		if a == nil {
+			return fault.New(fault.NotFound, "fake", "attempt_missing", "no attempt")
+		}
+		if a.ctl["claim"] == nil {
+			a.ctl["claim"] = content
+		}
+		data = a.ctl["claim"]
+		return nil
+	})
+	return data, err
+}
+
+func (l *life) OpenOutput(_ context.Context, runID string, n int, path string) (r io.ReadCloser, size int64, err error) {
+	err = l.do("OpenOutput", func() error {
+		a := l.w.attempt(runID, n)
+		if err := a.bad[path]; err != nil {
+			return err
+		}
+		s, ok := a.out[path]
+		if !ok {
+			return fault.New(fault.Tool, "fake", "OUTPUT-MISSING", path)
+		}
+		r, size = io.NopCloser(strings.NewReader(s)), int64(len(s))
+		return nil
+	})
+	return r, size, err
+}
+
+func (l *life) Undeclared(_ context.Context, runID string, n int, _ []string, _ int) (list []string, err error) {
+	err = l.do("Undeclared", func() error { list = l.w.attempt(runID, n).undeclared; return nil })
+	return list, err
+}
+
+func (l *life) Verify(context.Context, string) (string, error) {
+	return "/images/x.sif", l.do("Verify", func() error { return nil })
+}
+
+func (l *life) ExecArgs(s plan.Spec, image, _, _ string) []string {
+	return append([]string{"exec", image}, s.Execution.Command.Argv...)
+}
+
+func (l *life) Put(_ context.Context, r io.Reader, limit int64) (sum string, size int64, err error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return "", 0, err
+	}
+	err = l.do("Put", func() error {
+		if int64(len(b)) > limit {
+			return fault.New(fault.Policy, "fake", "artifact_too_large", "more than allowed")
+		}
+		sum, size = l.w.store(b), int64(len(b))
+		return nil
+	})
+	return sum, size, err
+}
+
+// Open opens an object: run.Objects.
+func (l *life) Open(sum string) (*os.File, error) { return os.Open(filepath.Join(l.w.dir, sum)) }
+
+func (l *life) CheckOutput(string, json.RawMessage) error { return l.w.contract }
+
+func (l *life) Render(j run.JobSpec) ([]byte, error) {
+	return []byte("#!/bin/bash\n" + j.JobName + "\n"), nil
+}
+func (l *life) Pinned(j run.JobSpec) []byte {
+	return []byte(j.Spec.ImageDigest() + "  " + j.ImagePath + "\n")
+}
+
+func (l *life) Send(ctx context.Context, spec run.JobSpec, k int) (res run.SendResult) {
+	hang := false
+	err := l.do("Send", func() error {
+		res, hang = l.w.sbatch(spec, k)
+		return nil
+	})
+	switch {
+	case hang:
+		<-ctx.Done()
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held"}
+	case err != nil:
+		return run.SendResult{Outcome: run.SendDoubt, Text: err.Error()}
+	}
+	return res
+}
+
+// sbatch is one sbatch process and what slurmctld makes of it.
+func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) {
+	key := fmt.Sprintf("%s/%d", spec.Token, k)
+	if _, twice := w.sent[key]; twice {
+		w.t.Errorf("second sbatch of send %s", key)
+	}
+	v, err := w.ledger.View(context.Background(), spec.RunID)
+	if err != nil || v.Run.Phase != run.Submitting || v.Sends != k || v.Submission.Token != spec.Token {
+		w.t.Errorf("sbatch without a durable intent: %+v %v", v.Run.Phase, err)
+	}
+	if a := w.attempt(spec.RunID, spec.N); a == nil || a.token != spec.Token || a.ctl["script"] == nil || a.ctl["pinned.sha256"] == nil {
+		w.t.Error("sbatch before everything was in place")
+	}
+	kind := accept
+	if w.send != nil {
+		kind = w.send(len(w.sent) + 1)
+	}
+	doubt := run.SendResult{Outcome: run.SendDoubt}
+	code := 1
+	w.sent[key] = doubt
+	switch kind {
+	case accept, hangs, lostAnswer:
+		j := w.submit(spec)
+		zero := 0
+		res = run.SendResult{Outcome: run.SendAccepted, JobID: j.ID, Cluster: "c1", ExitCode: &zero, Text: j.ID}
+		w.sent[key] = res
+		w.held[key] = kind == hangs
+		if kind == lostAnswer {
+			j.forgot = true
+			other := &job{Job: j.Job, foreign: true}
+			other.Name = "someone-elses"
+			w.jobs = append(w.jobs, other)
+		}
+		return res, kind == hangs
+	case reject:
+		res = run.SendResult{Outcome: run.SendRejected, Code: "ESLURM_INVALID_PARTITION_NAME", ExitCode: &code, Text: "sbatch: error: Invalid partition name specified"}
+	case deferSend:
+		res = run.SendResult{Outcome: run.SendDeferred, Code: "QOSMaxSubmitJobPerUserLimit", ExitCode: &code, Text: "no room"}
+	case notRun:
+		return run.SendResult{Outcome: run.SendNotRun, Code: "sbatch_not_started", Text: "exec: not found"}, false
+	case doubtJob:
+		w.submit(spec)
+		return doubt, false
+	case doubtLate:
+		w.submit(spec).late = true
+		return doubt, false
+	default:
+		return doubt, false
+	}
+	w.sent[key] = res
+	return res, false
+}
+
+func (w *world) submit(spec run.JobSpec) *job {
+	now := time.Now()
+	j := &job{spec: spec, Job: run.Job{Cluster: "c1", ID: fmt.Sprint(100 + len(w.jobs)), Name: spec.JobName, State: "PENDING", Class: run.ClassPending, Why: "Priority", Restarts: 0, Submitted: &now}}
+	w.jobs = append(w.jobs, j)
+	return j
+}
+
+func (l *life) Receipt(_ context.Context, spec run.JobSpec, k int) (res run.SendResult, held bool) {
+	if err := l.do("Receipt", func() error {
+		key := fmt.Sprintf("%s/%d", spec.Token, k)
+		held = l.w.held[key]
+		if res = l.w.sent[key]; held || res.Outcome == "" {
+			res = run.SendResult{Outcome: run.SendDoubt}
+		}
+		return nil
+	}); err != nil {
+		return run.SendResult{Outcome: run.SendDoubt}, true
+	}
+	return res, held
+}
+
+func (l *life) Queue(context.Context) (list []run.Job, err error) {
+	err = l.do("Queue", func() error {
+		if l.w.auto {
+			l.w.moveOn()
+		}
+		for _, j := range l.w.jobs {
+			if !j.late && !j.forgot {
+				list = append(list, j.Job)
+			}
+		}
+		if l.w.queue != nil {
+			list = l.w.queue(list)
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (l *life) Accounting(context.Context, time.Time) (list []run.Job, err error) {
+	err = l.do("Accounting", func() error {
+		if l.w.accounting == nil {
+			return fault.New(fault.NotFound, "fake", "accounting_disabled", "none here")
+		}
+		list, err = l.w.accounting()
+		return err
+	})
+	return list, err
+}
+
+// Cancel is scancel --name=NAME ID.
+func (l *life) Cancel(_ context.Context, id, name string) error {
+	return l.do("Cancel", func() error {
+		for _, j := range l.w.jobs {
+			if j.ID == id && j.Name == name && !j.late && !j.forgot && j.Class != run.ClassEnded {
+				if j.Class == run.ClassRunning {
+					l.w.exitFile(j, 143, "terminated")
+				}
+				l.w.end(j, "CANCELLED", 0)
+			}
+		}
+		return nil
+	})
+}
+
+// what tests do
+
+const project = "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY"
+
+// order is the request of the tests: one input, two outputs. Each change gives another identity.
+func order(change ...func(*plan.Params)) run.Order {
+	sum := hash([]byte("reads"))
+	id, err := plan.ArtifactID(project, sum, "BAM", "reads")
+	if err != nil {
+		panic(err)
+	}
+	doc, err := json.Marshal(map[string]any{
+		"version": 1, "resources": map[string]any{"time_limit_seconds": 60, "cpus": 1, "mem_mb": 100}, "placement": map[string]any{"partition": "short", "account": "lab"},
+		"execution": map[string]any{"kind": "container", "container": map[string]any{"engine": "apptainer", "image": "sha256:" + strings.Repeat("a", 64), "network_mode": "none", "readonly_rootfs": true},
+			"command": map[string]any{"argv": []string{"tool"}}},
+		"io": map[string]any{"inputs": []any{map[string]any{"role": "bam", "artifact_id": id, "checksum_sha256": sum, "dest_relpath": "in/x.bam"}},
+			"outputs": []any{map[string]any{"role": "report", "src_relpath": "out/report.json", "type": "JSON", "label": "report"}, map[string]any{"role": "table", "src_relpath": "out/t.tsv", "type": "TSV", "label": "table"}}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	spec, err := plan.DecodeSpec(doc, plan.Rules{})
+	if err != nil {
+		panic(err)
+	}
+	o := run.Order{ToolID: "test.tool", ToolName: "test_tool", ToolVersion: "1.0.0", ContractVersion: "v1", Policy: json.RawMessage(`{"version":1}`), Actor: "human",
+		Params: plan.Params{ProjectID: project, Script: "slurm_script_v1", Spec: spec, Tool: &plan.ToolExtra{Version: "1.0.0", MaxOutputBytes: 1000}}}
+	o.PolicyHash = plan.Hash(o.Policy)
+	for _, c := range change {
+		c(&o.Params)
+	}
+	return o
+}
+
+// submit asks for the run of the order.
+func (l *life) submit(o run.Order) run.SubmitAnswer {
+	l.w.t.Helper()
+	l.w.input(o)
+	a, err := l.engine.Submit(context.Background(), o)
+	if err != nil {
+		l.w.t.Fatal(err)
+	}
+	return a
+}
+
+// input registers the order's input artifact.
+func (w *world) input(o run.Order) {
+	in := o.Params.Spec.IO.Inputs[0]
+	if _, _, err := w.ledger.AddArtifact(context.Background(), run.Artifact{ID: in.ArtifactID, ProjectID: project, SHA256: in.ChecksumSHA256, Type: "BAM", Label: "reads", SizeBytes: 5, Source: "import"}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// until waits for a run to get somewhere, by the world's time; an hour is stuck.
+func (w *world) until(runID string, there func(run.View) bool) run.View {
+	w.t.Helper()
+	for range 3600 {
+		v, err := w.ledger.View(context.Background(), runID)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if there(v) {
+			return v
+		}
+		time.Sleep(time.Second)
+	}
+	v, _ := w.ledger.View(context.Background(), runID)
+	w.t.Fatalf("STUCK in %s/%s: %s %s", v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail)
+	return v
+}
+
+func in(p run.Phase) func(run.View) bool { return func(v run.View) bool { return v.Run.Phase == p } }
+
+func done(v run.View) bool { return v.Run.State.Terminal() }
+
+// with changes the world while nothing else does.
+func (w *world) with(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+func (w *world) count(op string) (n int) { w.with(func() { n = w.calls[op] }); return n }
+
+// job is the i-th job Slurm was given.
+func (w *world) job(i int) (j *job) { w.with(func() { j = w.jobs[i] }); return j }
+
+// slurm is what Slurm holds of that job now.
+func (w *world) slurm(i int) (j run.Job) { w.with(func() { j = w.jobs[i].Job }); return j }
+
+// events are the types of a run's events in order.
+func (w *world) events(runID string) (list []string) {
+	events, err := w.ledger.Events(context.Background(), runID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range events {
+		list = append(list, strings.TrimPrefix(e.Type, "run."))
+	}
+	return list
+}
+
+// outputs are a run's registered outputs, by role.
+func (w *world) outputs(runID string) map[string]string {
+	list, err := w.ledger.Outputs(context.Background(), runID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m := map[string]string{}
+	for _, o := range list {
+		b, err := os.ReadFile(filepath.Join(w.dir, o.Artifact.SHA256))
+		if err != nil || int64(len(b)) != o.Artifact.SizeBytes {
+			w.t.Error(o, err)
+		}
+		m[o.Role] = string(bytes.TrimSpace(b))
+	}
+	return m
+}
+
+func (w *world) want(v run.View, state run.State, reason string) {
+	w.t.Helper()
+	if v.Run.State != state || v.Run.Reason != reason {
+		w.t.Errorf("%s (%s: %s), want %s (%s)", v.Run.State, v.Run.Reason, v.Run.Detail, state, reason)
+	}
+}
+
+var errTransient = fault.Wrap(fault.Transport, "world", "transient", "it did not work this time", errors.New("input/output error"))
+
+var ledgerAll = ledger.Filter{}
