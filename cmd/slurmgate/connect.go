@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"time"
 
 	"slurmgate/fault"
@@ -17,6 +18,7 @@ func projectID(name string) string { return plan.ProjectID(name) }
 // session is a connection to the gateway: to the one that holds the ledger, or to the one this process has
 // become.
 type session struct {
+	app    *app
 	client *httpapi.Client
 	own    *gateway // nil when another process is the gateway
 	site   *site.Site
@@ -31,7 +33,7 @@ func (a *app) connect(ctx context.Context) (*session, error) {
 	patience := time.Now().Add(lockPatience)
 	for {
 		if c, err := httpapi.Dial(ctx, s.Gateway.Socket); err == nil {
-			return &session{client: c, site: s}, nil
+			return &session{app: a, client: c, site: s}, nil
 		}
 		g, err := openGateway(ctx, s, a.log)
 		if err == nil {
@@ -40,7 +42,7 @@ func (a *app) connect(ctx context.Context) (*session, error) {
 				g.close()
 				return nil, err
 			}
-			return &session{client: c, own: g, site: s}, nil
+			return &session{app: a, client: c, own: g, site: s}, nil
 		}
 		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {
 			return nil, err
@@ -72,11 +74,54 @@ func (s *session) call(ctx context.Context, toolID string, args, result any) err
 	if err != nil {
 		return err
 	}
-	res, err := s.client.Call(ctx, gate.NewRequest(toolID, "", raw))
+	var res gate.Response
+	err = s.retry(ctx, func() (err error) {
+		res, err = s.client.Call(ctx, gate.NewRequest(toolID, "", raw))
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	return decode(res, result)
+}
+
+// content copies an artifact's bytes to w.
+func (s *session) content(ctx context.Context, artifactID string, w io.Writer) error {
+	n := &countingWriter{w: w}
+	return s.retry(ctx, func() error {
+		err := s.client.Content(ctx, artifactID, n)
+		if err != nil && n.written {
+			return fault.Wrap(fault.Transport, "content", "content_cut_off", "only a part of "+artifactID+" arrived", err).WithNext("fetch it again")
+		}
+		return err
+	})
+}
+
+type countingWriter struct {
+	w       io.Writer
+	written bool
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	c.written = c.written || len(p) > 0
+	return c.w.Write(p)
+}
+
+// retry makes a call again when the gateway went away, with the next one: a shell that was the gateway has
+// ended, and another is it now, or this one becomes it. A repeated call has no further effect.
+func (s *session) retry(ctx context.Context, call func() error) error {
+	for range 20 {
+		err := call()
+		if fault.CodeOf(err) != "gateway_gone" || ctx.Err() != nil || s.own != nil {
+			return err
+		}
+		next, err := s.app.connect(ctx)
+		if err != nil {
+			return err
+		}
+		*s = *next
+	}
+	return call()
 }
 
 func decode(res gate.Response, result any) error {

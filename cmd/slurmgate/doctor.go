@@ -13,6 +13,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/policy"
+	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm"
 	"slurmgate/staging"
@@ -256,7 +257,7 @@ export LC_ALL=C PATH=/usr/bin:/bin
 cd -- "$1" || exit 1
 echo "node=${SLURMD_NODENAME:-$HOSTNAME}"
 echo "token=$(cat -- token 2>&1)"
-echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|SHLVL=|_=|LC_ALL=|TMPDIR=|HOSTNAME=|ENVIRONMENT=|CUDA_|GPU_|ROCR_|HYDRA_|I_MPI_|OMPI_MCA_|PRTE_MCA_)')"
+echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|OLDPWD=|SHLVL=|_=|LC_ALL=|TMPDIR=|HOSTNAME=|ENVIRONMENT=|CUDA_|GPU_|ROCR_|HYDRA_|I_MPI_|OMPI_MCA_|PRTE_MCA_)')"
 echo "$SLURM_JOB_ID" >".claim.$SLURM_JOB_ID" && sync ".claim.$SLURM_JOB_ID"; ln -T ".claim.$SLURM_JOB_ID" claim 2>/dev/null
 echo "claim=$(cat -- claim)"
 echo "limits=$(ulimit -Sl)"
@@ -330,11 +331,16 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+kept, "a job-submit plugin rewrites names; slurmgate finds its jobs by name and needs them kept")
 	}
 	d.say("waiting for probe job %s", id)
-	saw, text := waitForProbe(ctx, out)
-	if !saw {
-		if exclude == "" {
-			d.add("fail", what, "job "+id+" did not show its output in "+dir+" within 90 s: "+firstLine(text), "is the queue full, or storage.runs_dir not the same folder on the nodes? squeue -j "+id)
-		}
+	saw, text := waitForProbe(ctx, out, func() bool { return probeEnded(ctx, cli, name) })
+	switch {
+	case saw:
+	case exclude != "":
+		return "", false
+	case probeEnded(ctx, cli, name):
+		d.add("fail", what, "job "+id+" ended and its output does not show in "+dir+": "+firstLine(text), "storage.runs_dir must be the same folder on login and compute nodes")
+		return "", false
+	default:
+		d.add("fail", what, "job "+id+" did not start within 90 s", "is the queue full? squeue -j "+id)
 		return "", false
 	}
 	v := map[string]string{}
@@ -365,13 +371,31 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	return node, true
 }
 
-// waitForProbe waits for the probe's last line.
-func waitForProbe(ctx context.Context, path string) (bool, string) {
+// probeEnded asks Slurm whether the probe is over; no answer is no.
+func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
+	jobs, err := cli.Queue(ctx)
+	for _, j := range jobs {
+		if err == nil && j.Name == name && j.Class == run.ClassEnded {
+			return true
+		}
+	}
+	return false
+}
+
+// waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network
+// filesystem may take to show a file.
+func waitForProbe(ctx context.Context, path string, ended func() bool) (bool, string) {
 	text := ""
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
+	deadline, ask := time.Now().Add(90*time.Second), time.Now().Add(5*time.Second)
+	for over := false; time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
 		data, _ := os.ReadFile(path) // not there yet is the usual case
 		if text = string(data); strings.HasSuffix(text, "\nend\n") {
 			return true, text
+		}
+		if now := time.Now(); !over && now.After(ask) {
+			if ask = now.Add(5 * time.Second); ended() {
+				over, deadline = true, now.Add(15*time.Second)
+			}
 		}
 	}
 	return false, text

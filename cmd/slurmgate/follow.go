@@ -25,7 +25,7 @@ type follow struct {
 	to      string        // folder for the outputs, "" for none
 }
 
-const pollSeconds = 5 // of one bounded wait; the ledger wakes it earlier
+const pollSeconds = 1 // of one bounded wait, which the run's end cuts short: how often progress is shown
 
 // follow reports a submit, and waits if asked to.
 func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f follow) error {
@@ -36,16 +36,17 @@ func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f foll
 	if !f.wait {
 		return a.show(r, func(w io.Writer) {
 			fmt.Fprintf(w, "%s  %s\nstate   %s (%s)\njob     %s\n", what, r.RunID, r.State, r.Phase, text(r.SlurmJobID))
-			if r.Reason != nil {
+			if r.Reason != nil && r.State != run.Succeeded {
 				fmt.Fprintf(w, "reason  %s\n", *r.Reason)
 			}
 			for _, e := range r.EquivalentRuns {
 				fmt.Fprintf(w, "equal   %s (the same plan under another policy)\n", e)
 			}
 			printWarnings(w, r.Warnings)
-			if r.State.Terminal() {
+			switch {
+			case r.State.Terminal():
 				fmt.Fprintf(w, "Next: slurmgate collect %s\n", r.RunID)
-			} else {
+			case r.State != run.Blocked: // its reason says what to do
 				fmt.Fprintf(w, "Next: slurmgate wait %s\n", r.RunID)
 			}
 		})
@@ -58,18 +59,9 @@ func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f foll
 func (a *app) await(ctx context.Context, s *session, runID string, f follow) error {
 	started := time.Now()
 	p := progress{app: a}
-	for {
+	for wait := 0; ; wait = pollSeconds {
 		var g run.GetAnswer
-		err := s.call(ctx, "slurm.job.get", runArgs{RunID: runID, WaitSeconds: pollSeconds}, &g)
-		if fault.CodeOf(err) == "gateway_gone" && ctx.Err() == nil {
-			// The shell that was the gateway has ended; find the next one, or become it.
-			next, cerr := a.connect(ctx)
-			if cerr != nil {
-				return cerr
-			}
-			*s = *next
-			continue
-		}
+		err := s.call(ctx, "slurm.job.get", runArgs{RunID: runID, WaitSeconds: wait}, &g)
 		if err != nil {
 			p.end()
 			if ctx.Err() != nil {
@@ -193,7 +185,7 @@ func save(ctx context.Context, s *session, o artifactDoc, name string) error {
 	if err != nil {
 		return fault.Wrap(fault.Validation, "save", "target_unwritable", "cannot write the file", err)
 	}
-	if err := errors.Join(s.client.Content(ctx, o.ArtifactID, f), f.Close()); err != nil {
+	if err := errors.Join(s.content(ctx, o.ArtifactID, f), f.Close()); err != nil {
 		_ = os.Remove(name) // it is not whole
 		return fault.Wrap("", "save", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/user"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"slurmgate/apptainer"
 	"slurmgate/artifact"
@@ -70,6 +72,9 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); err != nil {
 		return g, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot make gateway.state_dir", err).WithNext("make it as an admin and give it to this user")
 	}
+	if err := ownFolder(s.Gateway.StateDir); err != nil {
+		return g, err
+	}
 	if g.lock, err = ledger.TakeLock(filepath.Join(s.Gateway.StateDir, "gateway.lock")); err != nil {
 		return g, err
 	}
@@ -106,6 +111,21 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	}
 	g.server, err = httpapi.Listen(s.Gateway.Socket, httpapi.Handler(g.gate, g.store), log)
 	return g, err
+}
+
+// ownFolder refuses the state folder of another user: not even root becomes the gateway of somebody else's ledger,
+// whose files would then be root's, and whose jobs too.
+func ownFolder(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil || int(st.Uid) == os.Geteuid() {
+		return nil // what else may be wrong with it shows when it is used
+	}
+	owner := fmt.Sprint("uid ", st.Uid)
+	if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
+		owner = u.Username
+	}
+	return fault.New(fault.Auth, "openGateway", "not_this_user", fmt.Sprintf("no gateway runs that you may use, and gateway.state_dir %s belongs to %s: only that user becomes the gateway", dir, owner)).
+		WithNext("run slurmgate as " + owner)
 }
 
 func (g *gateway) openEngine() error {

@@ -79,8 +79,11 @@ func (a *app) printStory(w io.Writer, r runStory) {
 	line("run", "%s", r.RunID)
 	line("tool", "%s %s (contract %s)", r.ToolID, r.ToolVersion, r.ContractVersion)
 	line("state", "%s (%s)", r.State, r.Phase)
-	if r.Reason != "" {
+	switch {
+	case r.Detail != "":
 		line("reason", "%s: %s", r.Reason, r.Detail)
+	case r.Reason != "" && r.Reason != "ok":
+		line("reason", "%s", r.Reason)
 	}
 	line("project", "%s", r.ProjectID)
 	line("policy", "%s", r.PolicyHash)
@@ -193,7 +196,7 @@ type artifactGetCmd struct {
 func (c artifactGetCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		if c.Output == "-" {
-			return s.client.Content(ctx, c.ArtifactID, a.out)
+			return s.content(ctx, c.ArtifactID, a.out)
 		}
 		var d artifactDoc
 		if err := s.call(ctx, "artifact.get", artifactArgs{ArtifactID: c.ArtifactID}, &d); err != nil {

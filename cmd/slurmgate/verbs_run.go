@@ -17,8 +17,8 @@ import (
 
 type runCmd struct {
 	Tool    string            `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
-	Input   map[string]string `short:"i" help:"An input: its parameter or role, and a file or an artifact id." placeholder:"NAME=FILE|art_…"`
-	Param   map[string]string `short:"p" help:"A parameter." placeholder:"NAME=VALUE"`
+	Input   map[string]string `short:"i" help:"An input: its parameter or role, and a file or an artifact id." mapsep:"none" placeholder:"NAME=FILE|art_…"`
+	Param   map[string]string `short:"p" help:"A parameter." mapsep:"none" placeholder:"NAME=VALUE"`
 	Wait    bool              `help:"Wait for the end and show the outputs."`
 	Timeout time.Duration     `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
 	To      string            `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
@@ -177,7 +177,7 @@ func (c getCmd) Run(ctx context.Context, a *app) error {
 
 func printGet(w io.Writer, g run.GetAnswer) {
 	fmt.Fprintf(w, "run     %s\nstate   %s (%s)\n", g.TargetRunID, g.State, g.Phase)
-	if g.Reason != nil {
+	if g.Reason != nil && g.State != run.Succeeded {
 		fmt.Fprintf(w, "reason  %s\n", *g.Reason)
 	}
 	fmt.Fprintf(w, "job     %s\n", text(g.SlurmJobID))

@@ -1,0 +1,245 @@
+//go:build chaos
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// The build of the crash campaign (chaos/) puts two named places around each side effect of the lifecycle:
+// <port>.<method>[.<event type or file name>].before and .after. Three variables of the environment act on them:
+//
+//	SLURMGATE_CHAOS_KILL=<seam>[#n]    the process ends itself by SIGKILL at the n-th time it passes there
+//	SLURMGATE_CHAOS_FAIL=<place>[#n]   a place without .before and .after: the n-th call has its effect, and its caller gets a Transport fault
+//	SLURMGATE_CHAOS_LIST=FILE          each seam passed is appended to the file, one a line
+//
+// No other build has this file.
+func seams(p run.Parts) run.Parts {
+	c := &chaos{kill: parseTrigger("SLURMGATE_CHAOS_KILL"), fail: parseTrigger("SLURMGATE_CHAOS_FAIL")}
+	if name := os.Getenv("SLURMGATE_CHAOS_LIST"); name != "" {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			panic(err)
+		}
+		c.list = f
+	}
+	p.Store, p.Stager, p.Control = seamStore{p.Store, c}, seamStager{p.Stager, c}, seamControl{p.Control, c}
+	p.Images, p.Objects = seamImages{p.Images, c}, seamObjects{p.Objects, c}
+	p.Sender, p.Observer = seamSender{p.Sender, c}, seamObserver{p.Observer, c}
+	return p
+}
+
+// trigger fires once, at the n-th pass.
+type trigger struct {
+	name string
+	left int
+}
+
+func parseTrigger(variable string) trigger {
+	name, n, ok := strings.Cut(os.Getenv(variable), "#")
+	t := trigger{name, 1}
+	if ok {
+		var err error
+		if t.left, err = strconv.Atoi(n); err != nil {
+			panic(fmt.Sprintf("%s: %v", variable, err))
+		}
+	}
+	return t
+}
+
+func (t *trigger) fires(name string) bool {
+	if t.name != name {
+		return false
+	}
+	t.left--
+	return t.left == 0
+}
+
+// chaos is what all decorated ports share.
+type chaos struct {
+	mu         sync.Mutex
+	kill, fail trigger
+	list       *os.File
+}
+
+func (c *chaos) pass(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.list != nil {
+		fmt.Fprintln(c.list, name)
+	}
+	if c.kill.fires(name) {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // the signal is on its way
+	}
+}
+
+// around carries out an effect between its two seams, and hides its outcome when it is this call's turn.
+func (c *chaos) around(name string, effect func() error) error {
+	c.pass(name + ".before")
+	err := effect()
+	c.pass(name + ".after")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fail.fires(name) {
+		return fault.New(fault.Transport, "chaos", "chaos_apply_and_fail", "injected after the effect of "+name)
+	}
+	return err
+}
+
+type seamStore struct {
+	run.Store
+	c *chaos
+}
+
+func (s seamStore) Insert(ctx context.Context, n run.New) (v run.View, created bool, err error) {
+	err = s.c.around("Store.Insert", func() (err error) {
+		v, created, err = s.Store.Insert(ctx, n)
+		return err
+	})
+	return v, created, err
+}
+
+func (s seamStore) Apply(ctx context.Context, w run.Write) (v run.View, err error) {
+	err = s.c.around("Store.Apply."+w.Event.Type, func() (err error) {
+		v, err = s.Store.Apply(ctx, w)
+		return err
+	})
+	return v, err
+}
+
+type seamStager struct {
+	run.Stager
+	c *chaos
+}
+
+func (s seamStager) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(string) (*os.File, error)) error {
+	return s.c.around("Stager.StageInputs", func() error { return s.Stager.StageInputs(ctx, runID, inputs, open) })
+}
+
+func (s seamStager) OpenAttempt(ctx context.Context, runID string, n int, token string) error {
+	return s.c.around("Stager.OpenAttempt", func() error { return s.Stager.OpenAttempt(ctx, runID, n, token) })
+}
+
+func (s seamStager) WriteControl(ctx context.Context, runID string, n int, name string, data []byte) error {
+	return s.c.around("Stager.WriteControl."+name, func() error { return s.Stager.WriteControl(ctx, runID, n, name, data) })
+}
+
+type seamControl struct {
+	run.Control
+	c *chaos
+}
+
+func (s seamControl) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
+	err = s.c.around("Control.ReadControl."+name, func() (err error) {
+		data, err = s.Control.ReadControl(ctx, runID, n, name, limit, tail)
+		return err
+	})
+	return data, err
+}
+
+func (s seamControl) TakeClaim(ctx context.Context, runID string, n int, content []byte) (got []byte, err error) {
+	err = s.c.around("Control.TakeClaim", func() (err error) {
+		got, err = s.Control.TakeClaim(ctx, runID, n, content)
+		return err
+	})
+	return got, err
+}
+
+func (s seamControl) OpenOutput(ctx context.Context, runID string, n int, rel string) (f io.ReadCloser, size int64, err error) {
+	err = s.c.around("Control.OpenOutput", func() (err error) {
+		f, size, err = s.Control.OpenOutput(ctx, runID, n, rel)
+		return err
+	})
+	if err != nil && f != nil {
+		f.Close()
+		f = nil
+	}
+	return f, size, err
+}
+
+type seamImages struct {
+	run.Images
+	c *chaos
+}
+
+func (s seamImages) Verify(ctx context.Context, digest string) (path string, err error) {
+	err = s.c.around("Images.Verify", func() (err error) {
+		path, err = s.Images.Verify(ctx, digest)
+		return err
+	})
+	return path, err
+}
+
+type seamObjects struct {
+	run.Objects
+	c *chaos
+}
+
+func (s seamObjects) Put(ctx context.Context, r io.Reader, limit int64) (sum string, size int64, err error) {
+	err = s.c.around("Objects.Put", func() (err error) {
+		sum, size, err = s.Objects.Put(ctx, r, limit)
+		return err
+	})
+	return sum, size, err
+}
+
+type seamSender struct {
+	run.Sender
+	c *chaos
+}
+
+// Send has no error to return: what it proved is forgotten instead.
+func (s seamSender) Send(ctx context.Context, job run.JobSpec, k int) (res run.SendResult) {
+	err := s.c.around("Sender.Send", func() error { res = s.Sender.Send(ctx, job, k); return nil })
+	if err != nil {
+		return run.SendResult{Outcome: run.SendDoubt, Text: err.Error()}
+	}
+	return res
+}
+
+// Receipt that fails says that it does not know whether an sbatch is left.
+func (s seamSender) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
+	err := s.c.around("Sender.Receipt", func() error { res, held = s.Sender.Receipt(ctx, job, k); return nil })
+	if err != nil {
+		return run.SendResult{Outcome: run.SendDoubt, Text: err.Error()}, true
+	}
+	return res, held
+}
+
+type seamObserver struct {
+	run.Observer
+	c *chaos
+}
+
+func (s seamObserver) Queue(ctx context.Context) (jobs []run.Job, err error) {
+	err = s.c.around("Observer.Queue", func() (err error) {
+		jobs, err = s.Observer.Queue(ctx)
+		return err
+	})
+	return jobs, err
+}
+
+func (s seamObserver) Accounting(ctx context.Context, since time.Time) (jobs []run.Job, err error) {
+	err = s.c.around("Observer.Accounting", func() (err error) {
+		jobs, err = s.Observer.Accounting(ctx, since)
+		return err
+	})
+	return jobs, err
+}
+
+func (s seamObserver) Cancel(ctx context.Context, jobID, name string) error {
+	return s.c.around("Observer.Cancel", func() error { return s.Observer.Cancel(ctx, jobID, name) })
+}
