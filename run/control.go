@@ -52,7 +52,7 @@ const (
 	ExitImageMismatch   = 91
 	ExitInputMismatch   = 92
 	ExitRuntimeMissing  = 93
-	ExitControlUnwriten = 94
+	ExitControlUnwritable = 94
 )
 
 // Holder says which execution wrote a control file.

@@ -228,7 +228,7 @@ func TestClusterPinnedBytes(t *testing.T) {
 		"input changed, image only": {func(b *bench) { os.Remove(b.job.RunDir + "/in/input.bam") }, "ok", 0, VerifyImageOnly},
 		"no runtime":                {func(b *bench) { os.Remove(b.job.RunDir + "/apptainer") }, "runtime_missing", run.ExitRuntimeMissing, ""},
 		"out is not a folder": {func(b *bench) { os.Remove(b.ctl("../out")); os.WriteFile(b.ctl("../out"), nil, 0o600) },
-			"control_unwritable", run.ExitControlUnwriten, ""},
+			"control_unwritable", run.ExitControlUnwritable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -309,7 +309,7 @@ func TestClusterUnwritableControl(t *testing.T) {
 		}
 	}
 	id := sbatch(t, argv...)
-	if job := b.ended(t, id); *job.ExitCode != run.ExitControlUnwriten || b.marks() != 0 {
+	if job := b.ended(t, id); *job.ExitCode != run.ExitControlUnwritable || b.marks() != 0 {
 		t.Errorf("%+v", job)
 	}
 }
