@@ -98,6 +98,8 @@ func (g *Gate) dispatch(ctx context.Context, req Request) (t Tool, result any, e
 	switch {
 	case req.DryRun && e.tool.SideEffect != Read:
 		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "dry_run_unsupported", req.ToolID+" cannot be tried without effect").WithNext("call it with dry_run false")
+	case req.IdempotencyKey != nil:
+		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "idempotency keys are not kept yet").WithNext("leave it out: a repeated submit is the same run anyway")
 	case req.ArgsRef != nil:
 		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "arguments by reference are not taken").WithNext("pass args")
 	}

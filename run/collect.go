@@ -119,7 +119,11 @@ func (e *Engine) readClaim(ctx context.Context, v View) (Claim, error) {
 }
 
 func usage(x Exit) json.RawMessage {
-	b, err := plan.Marshal(map[string]any{"elapsed_seconds": x.Elapsed, "user_seconds": x.User, "system_seconds": x.Sys, "max_rss_kib": x.MaxRSS, "node": x.Node})
+	doc := map[string]any{"elapsed_seconds": x.Elapsed, "user_seconds": x.User, "system_seconds": x.Sys, "max_rss_kib": nil, "node": x.Node}
+	if x.MaxRSS > 0 {
+		doc["max_rss_kib"] = x.MaxRSS
+	}
+	b, err := plan.Marshal(doc)
 	if err != nil {
 		return nil
 	}

@@ -48,10 +48,10 @@ func JobName(runID string, n int, token string) string {
 
 // Exit codes of the job script itself; the exit file's reason is authoritative.
 const (
-	ExitClaimNotOurs    = 90
-	ExitImageMismatch   = 91
-	ExitInputMismatch   = 92
-	ExitRuntimeMissing  = 93
+	ExitClaimNotOurs      = 90
+	ExitImageMismatch     = 91
+	ExitInputMismatch     = 92
+	ExitRuntimeMissing    = 93
 	ExitControlUnwritable = 94
 )
 

@@ -26,7 +26,7 @@ func (e *Engine) prepare(ctx context.Context, v View) (again bool, err error) {
 	switch {
 	case err == nil:
 	case fault.CodeOf(err) == string(AheadOfLedger):
-		return false, e.block(ctx, v, AheadOfLedger, "the workspace holds an attempt this ledger does not know: "+err.Error()+". Next: slurmgate cancel, then submit under a new plan, or restore the newer ledger")
+		return false, e.block(ctx, v, AheadOfLedger, fmt.Sprintf("attempt %d in the workspace is not this ledger's: an older ledger was restored, or another gateway worked here. Next: slurmgate cancel %s, or restore the newer ledger", v.Attempt.N, v.Run.ID))
 	case fault.KindOf(err).Retryable(), ctx.Err() != nil:
 		return false, e.note(ctx, v, "staging_waits", err.Error())
 	default:

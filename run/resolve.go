@@ -175,7 +175,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	case OutputsLate:
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never showed up", exit: v.Attempt.ExitCode})
 	case AheadOfLedger:
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: this gateway never sent anything; the workspace belongs to an attempt it does not know"})
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: string(AheadOfLedger), detail: "given up: this gateway never sent anything; the workspace belongs to an attempt it does not know"})
 	}
 	claim, won, err := e.takeClaim(ctx, v)
 	if err != nil {
@@ -214,6 +214,8 @@ func (e *Engine) cancelJob(ctx context.Context, v View) error {
 func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v)}
 	switch {
+	case v.Run.State == Cancelled && v.Run.Reason == string(AheadOfLedger):
+		a.Executed, a.Message = "maybe", "cancelled; this gateway sent nothing, but the attempt it found in the workspace may have run"
 	case v.Run.State == Cancelled && v.Attempt.N > 1 && v.Attempt.StartedAt == nil:
 		a.Executed, a.Message = "maybe", fmt.Sprintf("cancelled; attempt %d never started, an earlier one may have", v.Attempt.N)
 	case v.Run.State == Cancelled && v.Attempt.StartedAt == nil && v.Attempt.ExitCode == nil:

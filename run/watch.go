@@ -48,6 +48,9 @@ func (e *Engine) takeUp(ctx context.Context) {
 	// Each for itself: a thousand runs that wait for room do not hold up one that is to be collected.
 	for _, p := range []Phase{Collecting, Submitting, Staging, Deferred} {
 		open, err := e.Index.Active(ctx, 1000, p)
+		if err != nil && ctx.Err() != nil {
+			return // stopping
+		}
 		if err != nil {
 			e.Log.Error("cannot read the ledger", "err", err)
 			return

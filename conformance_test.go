@@ -1,0 +1,118 @@
+package slurmgate_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// numbers are the requirements: how many each group has.
+var numbers = map[string]int{"CARD": 8, "ABI": 20, "LOAD": 12, "ARC": 11, "HTC": 12, "AX": 12}
+
+var (
+	number     = regexp.MustCompile(`\b(CARD|ABI|LOAD|ARC|HTC|AX)-([0-9]{2})\b`)
+	row        = regexp.MustCompile(`(?m)^\| ([A-Z]+-[0-9]{2}) \| (.+) \| (.+) \| (.*)\|$`)
+	namedTest  = regexp.MustCompile(`(?:^|[\s;(])((?:[a-z0-9]+(?:/[a-z0-9]+)*)?\.(?:Test|Fuzz|Benchmark)\w+)`)
+	testFunc   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	provesMark = regexp.MustCompile(`(?s)\bproves:?((?:[ ,\n]|//|\t|(?:CARD|ABI|LOAD|ARC|HTC|AX)-[0-9]+)+)`)
+)
+
+// docs/conformance.md lists every requirement once, with an honest status, and names only tests that exist; and no test
+// claims to prove a requirement that does not exist.
+func TestConformanceDocument(t *testing.T) {
+	text, err := os.ReadFile("docs/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := allTests(t)
+	seen := map[string]bool{}
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		id, status, by := m[1], m[3], m[4]
+		if !exists(id) || seen[id] {
+			t.Errorf("%s is no requirement, or stands twice", id)
+		}
+		seen[id] = true
+		named := namedTest.FindAllStringSubmatch(by, -1)
+		for _, n := range named {
+			if !tests[n[1]] {
+				t.Errorf("%s names %s, which does not exist", id, n[1])
+			}
+		}
+		switch status {
+		case "met":
+			if len(named) == 0 {
+				t.Errorf("%s is met, and no test shows it", id)
+			}
+		case "partly":
+			if _, missing, ok := strings.Cut(by, ";"); len(named) == 0 || !ok || strings.TrimSpace(missing) == "" {
+				t.Errorf("%s is partly met: a test shows one part, and what is missing stands behind a semicolon", id)
+			}
+		case "not yet":
+			if len(named) > 0 {
+				t.Errorf("%s is not met yet, and names a test", id)
+			}
+		default:
+			t.Errorf("%s has status %q; there are met, partly and not yet", id, status)
+		}
+	}
+	for group, n := range numbers {
+		for i := 1; i <= n; i++ {
+			if id := fmt.Sprintf("%s-%02d", group, i); !seen[id] {
+				t.Errorf("%s is not in docs/conformance.md", id)
+			}
+		}
+	}
+}
+
+func exists(id string) bool {
+	m := number.FindStringSubmatch(id)
+	if m == nil || m[0] != id {
+		return false
+	}
+	var i int
+	fmt.Sscan(strings.TrimPrefix(m[2], "0"), &i)
+	return i >= 1 && i <= numbers[m[1]]
+}
+
+// allTests are the tests of the tree as folder.Function, the root's with an empty folder.
+func allTests(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (path == "build" || path != "." && strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, "_test.go") || path == "conformance_test.go":
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(path))
+		if dir == "." {
+			dir = ""
+		}
+		for _, m := range testFunc.FindAllStringSubmatch(string(src), -1) {
+			out[dir+"."+m[1]] = true
+		}
+		for _, m := range provesMark.FindAllStringSubmatch(string(src), -1) {
+			for _, id := range number.FindAllString(m[1], -1) {
+				if !exists(id) {
+					t.Errorf("%s says it proves %s, which is no requirement", path, id)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,337 @@
+// Package slurmgate_test watches the tree: who imports whom, what comes from elsewhere, and that no call goes past the gate.
+package slurmgate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "slurmgate"
+
+// arrows says which of our packages each package may import, outside its tests. A new package needs a line here.
+var arrows = map[string][]string{
+	"fault": {},
+	// The core knows no outside system.
+	"plan":            {"fault"},
+	"policy/programs": {},
+	"policy/yamldoc":  {"fault", "plan"},
+	"policy":          {"fault", "plan", "policy/programs", "policy/yamldoc"},
+	"run":             {"fault", "plan"},
+	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc"},
+	"gate":            {"fault", "plan"},
+	"site":            {"fault", "plan"},
+	// Outside systems, which never import each other; run gives them its interfaces and nouns.
+	"ledger":    {"fault", "plan", "run"},
+	"artifact":  {"fault", "plan"},
+	"slurm":     {"fault", "plan", "run"},
+	"apptainer": {"fault", "plan", "run"},
+	"staging":   {"fault", "plan", "run"},
+	// Faces over the gate.
+	"httpapi": {"fault", "gate", "plan"},
+	// The one place that knows all others.
+	"cmd/slurmgate": {"apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "plan", "policy", "run", "site", "slurm", "staging", "toolpack"},
+	// Tools of this repository, not part of the product.
+	"chaos":                {"artifact", "fault", "ledger", "plan", "policy", "run", "slurm"},
+	"chaos/prog":           {},
+	"e2e/testprog":         {},
+	"scripts/images/mksif": {},
+	"scripts/reads":        {},
+	"scripts/testsum":      {},
+}
+
+// outside are the systems the core must not know; testArrows are the imports tests may have beyond arrows.
+var (
+	core     = []string{"plan", "policy", "run"}
+	outside  = []string{"slurm", "apptainer", "staging", "ledger", "artifact", "httpapi", "mcp", "site", "cmd/slurmgate"}
+	peers    = []string{"slurm", "apptainer", "staging", "ledger", "artifact"}
+	nameless = []string{"util", "utils", "common", "types", "helpers", "helper", "misc", "base", "shared", "lib"}
+)
+
+// libraries are the modules that product code may import directly, each with its reason.
+var libraries = map[string]string{
+	"github.com/alecthomas/kong":               "the command line, declared as structs",
+	"github.com/go-chi/chi/v5":                 "HTTP routes (CARD-07)",
+	"github.com/go-json-experiment/json":       "decoding that sees duplicate keys and case twins, and canonical JSON; encoding/json does neither",
+	"github.com/google/uuid":                   "ids in the envelope (HTC-02)",
+	"github.com/mattn/go-sqlite3":              "the ledger (CARD-07)",
+	"github.com/santhosh-tekuri/jsonschema/v6": "JSON Schema 2020-12 for tools and envelope",
+	"github.com/sylabs/sif/v2":                 "reading and writing SIF (CARD-07)",
+	"go.yaml.in/yaml/v3":                       "YAML with line numbers",
+	"golang.org/x/sys":                         "openat2, statfs, flock",
+	"golang.org/x/text":                        "the language of schema messages",
+	"golang.org/x/time":                        "the RPC budget",
+}
+
+// testLibraries may be imported by tests besides.
+var testLibraries = map[string]string{
+	"github.com/google/go-cmp":        "diffs",
+	"github.com/gowebpki/jcs":         "a second implementation of RFC 8785 to compare with",
+	"github.com/rogpeppe/go-internal": "testscript",
+}
+
+type pkg struct {
+	ImportPath, Dir, Export            string
+	GoFiles, CgoFiles                  []string
+	Imports, TestImports, XTestImports []string
+	Standard                           bool
+	Module                             *struct{ Path string }
+}
+
+func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+// goList asks the go command, with every build tag of this repository.
+func goList(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	c := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,CgoFiles,Imports,TestImports,XTestImports,Standard,Module"}, args...)...)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var pkgs []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := d.Decode(&p); err == io.EOF {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// ours gives our packages, in both shapes that cmd has.
+func ours(t *testing.T) []pkg {
+	return append(goList(t, "-tags=cluster", "./..."), goList(t, "-tags=cluster,chaos", "./...")...)
+}
+
+func local(imports []string) (out []string) {
+	for _, i := range imports {
+		if name, ok := strings.CutPrefix(i, module+"/"); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func TestArrows(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range ours(t) {
+		name := p.name()
+		seen[name] = true
+		if slices.Contains(nameless, path.Base(name)) {
+			t.Errorf("package %s: its name says nothing about what it is for", name)
+		}
+		may, known := arrows[name]
+		if !known {
+			if len(p.GoFiles)+len(p.CgoFiles) > 0 {
+				t.Errorf("package %s has no line in the table of arrows", name)
+			}
+			continue
+		}
+		for _, i := range local(p.Imports) {
+			switch {
+			case !slices.Contains(may, i):
+				t.Errorf("%s imports %s, which the table of arrows does not allow", name, i)
+			case slices.Contains(core, strings.SplitN(name, "/", 2)[0]) && slices.Contains(outside, i):
+				t.Errorf("%s belongs to the core and imports %s, an outside system", name, i)
+			}
+		}
+		// What a test imports, its package leans on too: the peers keep apart there as well, and the core stays the core.
+		for _, i := range local(slices.Concat(p.Imports, p.TestImports, p.XTestImports)) {
+			if slices.Contains(peers, name) && slices.Contains(peers, i) && i != name {
+				t.Errorf("%s imports %s: outside systems do not import each other", name, i)
+			}
+		}
+		for _, i := range local(p.TestImports) {
+			if slices.Contains([]string{"plan", "policy"}, name) && slices.Contains(outside, i) {
+				t.Errorf("the tests of %s import %s, an outside system", name, i)
+			}
+		}
+	}
+	for name, may := range arrows {
+		if !seen[name] && !strings.HasPrefix(name, "chaos") {
+			t.Errorf("the table of arrows has a line for %s, and there is no such package", name)
+		}
+		if slices.Contains(core, name) && slices.ContainsFunc(may, func(s string) bool { return slices.Contains(outside, s) }) {
+			t.Errorf("the table lets %s import an outside system", name)
+		}
+		if slices.Contains(peers, name) && slices.ContainsFunc(may, func(s string) bool { return slices.Contains(peers, s) }) {
+			t.Errorf("the table lets %s import another outside system", name)
+		}
+	}
+}
+
+func TestLibraries(t *testing.T) {
+	moduleOf := map[string]string{}
+	for _, p := range goList(t, "-tags=cluster", "-deps", "-test", "./...") {
+		if p.Module != nil {
+			moduleOf[strings.Fields(p.ImportPath)[0]] = p.Module.Path
+		}
+	}
+	used := map[string]bool{}
+	check := func(p pkg, imports []string, allowed ...map[string]string) {
+		for _, i := range imports {
+			m := moduleOf[i]
+			if m == "" || m == module {
+				continue
+			}
+			used[m] = true
+			if !slices.ContainsFunc(allowed, func(a map[string]string) bool { return a[m] != "" }) {
+				t.Errorf("%s imports %s: the module %s is not on the list, where each has its reason", p.name(), i, m)
+			}
+		}
+	}
+	for _, p := range ours(t) {
+		check(p, p.Imports, libraries)
+		check(p, slices.Concat(p.TestImports, p.XTestImports), libraries, testLibraries)
+	}
+	for m := range libraries {
+		if !used[m] {
+			t.Errorf("%s is on the list and nobody imports it", m)
+		}
+	}
+}
+
+// Who may touch what would be a way past the gate: methods that have an effect on runs and the artifact store's import, and a
+// tool's handler itself. In cmd/slurmgate only functions that make handlers do.
+//
+// proves HTC-06
+func TestNothingGoesPastTheGate(t *testing.T) {
+	guarded := map[string][]string{ // "package.Type.Method" → functions of cmd/slurmgate
+		"run.Engine.Submit":  {"submit", "packHandler"},
+		"run.Engine.Get":     {"lifecycleTools"},
+		"run.Engine.Collect": {"lifecycleTools"},
+		"run.Engine.Cancel":  {"lifecycleTools"},
+		"run.Engine.Logs":    {"logs"},
+		"run.Engine.Retry":   {"lifecycleTools"},
+		"run.Engine.Adopt":   {"lifecycleTools"},
+
+		"run.Engine.DeclareAbsent": {"lifecycleTools"},
+
+		"artifact.Importer.ImportFile": {"importArtifact"},
+		"artifact.Importer.ImportText": {"importArtifact"},
+		"gate.Tool.Handle":             {},
+	}
+	type use struct{ pkg, fn, what, where string }
+	var uses []use
+	exports, found := map[string]string{}, map[string]bool{}
+	all := goList(t, "-export", "-deps", "./...")
+	for _, p := range all {
+		exports[p.ImportPath] = p.Export
+	}
+	fset := token.NewFileSet()
+	imp := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		if exports[path] == "" {
+			return nil, fmt.Errorf("no export data of %s", path)
+		}
+		return os.Open(exports[path])
+	})
+	for _, p := range all {
+		if p.Standard || !strings.HasPrefix(p.ImportPath, module+"/") {
+			continue
+		}
+		var files []*ast.File
+		for _, name := range p.GoFiles {
+			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		info := &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}
+		if _, err := (&types.Config{Importer: imp}).Check(p.ImportPath, fset, files, info); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			for _, d := range f.Decls {
+				fn := ""
+				if d, ok := d.(*ast.FuncDecl); ok {
+					fn = d.Name.Name
+				}
+				ast.Inspect(d, func(n ast.Node) bool {
+					if e, ok := n.(*ast.SelectorExpr); ok && info.Selections[e] != nil {
+						if what := nameOf(info.Selections[e]); what != "" {
+							uses = append(uses, use{p.name(), fn, what, fset.Position(e.Pos()).String()})
+						}
+					}
+					return true
+				})
+			}
+		}
+	}
+	for _, u := range uses {
+		may, is := guarded[u.what]
+		if !is {
+			continue
+		}
+		found[u.what] = true
+		owner, _, _ := strings.Cut(u.what, ".")
+		if u.pkg == owner || u.pkg == "cmd/slurmgate" && slices.Contains(may, u.fn) {
+			continue
+		}
+		t.Errorf("%s: %s in %s of %s goes past the gate", u.where, u.what, u.fn, u.pkg)
+	}
+	for what, may := range guarded {
+		if len(may) > 0 && !found[what] {
+			t.Errorf("%s is used nowhere: this test looks for the wrong thing", what)
+		}
+	}
+}
+
+// nameOf gives "package.Type.Member" of one of our types.
+func nameOf(s *types.Selection) string {
+	recv := s.Recv()
+	if p, ok := recv.(*types.Pointer); ok {
+		recv = p.Elem()
+	}
+	n, ok := recv.(*types.Named)
+	if !ok || n.Obj().Pkg() == nil {
+		return ""
+	}
+	pkg, ours := strings.CutPrefix(n.Obj().Pkg().Path(), module+"/")
+	if !ours {
+		return ""
+	}
+	return pkg + "." + n.Obj().Name() + "." + s.Obj().Name()
+}
+
+// What must run may not be left out silently, and tests do not wait for the clock where they need not.
+func TestNoSkippedTests(t *testing.T) {
+	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (name == "build" || name == ".git") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		for n, line := range strings.Split(string(data), "\n") {
+			if strings.Contains(line, "t."+"Skip") || strings.Contains(line, "testing."+"Short()") {
+				t.Errorf("%s:%d: %s", name, n+1, strings.TrimSpace(line))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
