@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Bytes that go in come out; the same bytes under the same label are the same artifact.
+//
+// proves ARC-01 ARC-02
+func TestArtifactRoundTrip(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	rnd, random := rand.New(rand.NewPCG(1, 2)), make([]byte, 900_000)
+	for i := range random {
+		random[i] = byte(rnd.Uint32())
+	}
+	for name, content := range map[string][]byte{"random.bin": random, "empty": {}, "text.txt": []byte("one\ntwo\n"), "a name é $x.txt": []byte("x")} {
+		t.Run(name, func(t *testing.T) {
+			s := s.as(t)
+			file := s.file(name, string(content))
+			a := s.import1(file)
+			if !a.Created || a.SizeBytes != int64(len(content)) || a.SHA256 != fmt.Sprintf("%x", sha256.Sum256(content)) {
+				t.Errorf("%+v", a)
+			}
+			if b := s.import1(file); b.Created || b.ArtifactID != a.ArtifactID {
+				t.Errorf("imported again: %+v", b)
+			}
+			to := s.dir + "/back-" + name
+			s.ok(nil, "artifact", "get", a.ArtifactID, "-o", to)
+			back, err := os.ReadFile(host(to))
+			must(t, err)
+			if !bytes.Equal(back, content) || !bytes.Equal(s.bytesOf(a.ArtifactID), content) {
+				t.Error("the bytes differ")
+			}
+			if f := s.fails(5, "artifact", "get", a.ArtifactID, "-o", to); f.Code != "target_exists" {
+				t.Errorf("nothing is overwritten: %+v", f)
+			}
+			// What was imported does not follow the file.
+			must(t, os.WriteFile(host(file), []byte("changed"), 0o644))
+			if !bytes.Equal(s.bytesOf(a.ArtifactID), content) {
+				t.Error("the artifact followed its file")
+			}
+		})
+	}
+	t.Run("text", func(t *testing.T) {
+		r := s.cliWith(strings.NewReader("typed\nby hand\n"), "artifact", "import", "-", "--label", "a note", "--json")
+		var a artifactRow
+		r.object(t, &a)
+		if r.code != 0 || a.Type != "TEXT" || a.Label != "a note" || string(s.bytesOf(a.ArtifactID)) != "typed\nby hand\n" {
+			t.Errorf("%v", r)
+		}
+	})
+	t.Run("identity", func(t *testing.T) { // the design's own example
+		r := s.cliWith(strings.NewReader("hello\n"), "artifact", "import", "-", "--label", "greeting", "--type", "TEXT", "--json")
+		var a artifactRow
+		if r.object(t, &a); a.ArtifactID != "art_183BZJHEYXMKZBB4A0X74BNFSS" {
+			t.Errorf("%v", r)
+		}
+	})
+	t.Run("no path in what is shown", func(t *testing.T) {
+		for _, args := range [][]string{{"artifact", "list", "--json"}, {"tool", "list", "--all", "--json"}} {
+			if r := s.cli(args...); r.code != 0 || strings.Contains(string(r.stdout), s.dir) {
+				t.Errorf("%v", r)
+			}
+		}
+	})
+}
+
+// What the policy does not let in stays out.
+//
+// proves ARC-02 ARC-06
+func TestImportBoundary(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.serve()
+	files := s.dir + "/files"
+	s.file("real.txt", "x")
+	shell(t, "root", `cd "$1"; ln -s real.txt link; ln -s /etc/passwd passwd; mkdir sub; echo y >sub/file; ln -s sub subs; mkfifo fifo; mkfifo ../fifo-outside
+		echo secret >secret; chmod 600 secret; chmod 755 . sub; mknod zero c 1 5; chmod 666 fifo zero; truncate -s 1048577 big`, files)
+	tests := []struct {
+		path string
+		exit int
+		code string
+	}{
+		{"/etc/passwd", 4, "IMPORT-ROOT"},
+		{s.dir + "/site.yaml", 4, "IMPORT-ROOT"},
+		{files, 4, "IMPORT-KIND"},
+		{files + "/sub", 4, "IMPORT-KIND"},
+		{files + "/link", 4, "IMPORT-SYMLINK"},
+		{files + "/passwd", 4, "IMPORT-SYMLINK"},
+		{files + "/subs/file", 4, "IMPORT-SYMLINK"},
+		{files + "/fifo", 4, "IMPORT-KIND"},
+		{s.dir + "/fifo-outside", 4, "IMPORT-ROOT"},
+		{files + "/zero", 4, "IMPORT-KIND"},
+		{files + "/secret", 4, "IMPORT-ACCESS"},
+		{files + "/big", 4, "IMPORT-SIZE"},
+		{files + "/nothing", 3, "import_missing"},
+		{files + "-other/x", 4, "IMPORT-ROOT"},
+		{"/proc/self/environ", 4, "IMPORT-ROOT"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.path[max(0, strings.LastIndex(tt.path, "/")):], func(t *testing.T) {
+			t.Parallel()
+			s := s.as(t)
+			for _, args := range [][]string{{"artifact", "import", tt.path}, {"artifact", "import", files + "/../files" + strings.TrimPrefix(tt.path, files)}} {
+				if !strings.HasPrefix(tt.path, files+"/") && strings.Contains(args[2], "..") {
+					continue
+				}
+				start := time.Now()
+				if f := s.fails(tt.exit, args...); f.Code != tt.code {
+					t.Errorf("%v: %+v", args, f)
+				}
+				if d := time.Since(start); d > 20*time.Second {
+					t.Errorf("it took %v", d)
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		var page artifactPage
+		s.ok(&page, "artifact", "list")
+		if slices.ContainsFunc(page.Artifacts, func(a artifactRow) bool { return a.Source == "import" }) {
+			t.Errorf("something came in: %+v", page)
+		}
+	})
+}

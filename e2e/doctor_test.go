@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+type examined struct {
+	Site     string
+	Findings []struct{ Check, Status, Detail, Next string }
+	Failed   int
+	Warned   int
+}
+
+func (e examined) find(check string) (status, detail, next string) {
+	for _, f := range e.Findings {
+		if f.Check == check {
+			return f.Status, f.Detail, f.Next
+		}
+	}
+	return "", "", ""
+}
+
+// doctor runs it; how it ends follows from what it found.
+func (s *site) doctor() examined {
+	s.t.Helper()
+	r := s.cli("doctor", "--json")
+	var e examined
+	r.object(s.t, &e)
+	if (e.Failed > 0) != (r.code == 1) || e.Failed == 0 && r.code != 0 {
+		s.t.Errorf("%d checks failed: %v", e.Failed, r)
+	}
+	for _, f := range e.Findings {
+		if f.Status == "fail" && (f.Detail == "" || f.Next == "") {
+			s.t.Errorf("a failure says what is wrong and what to do: %+v", f)
+		}
+	}
+	if left, _ := filepath.Glob(host(s.dir) + "/runs/.doctor*"); len(left) > 0 {
+		s.t.Errorf("doctor left %v", left)
+	}
+	return e
+}
+
+// proves CARD-01
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	t.Run("all is well", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "genomics")
+		e := s.doctor()
+		if e.Failed != 0 || e.Warned != 0 {
+			t.Errorf("%+v", e)
+		}
+		nodes := map[string]bool{}
+		for _, f := range e.Findings {
+			if f.Check == "shared filesystem" {
+				nodes[strings.SplitN(f.Detail, ":", 2)[0]] = true
+			}
+		}
+		if !nodes["n1"] || !nodes["n2"] {
+			t.Errorf("both nodes were looked at: %v", nodes)
+		}
+		for _, check := range []string{"site file", "domain", "policy", "image samtools", "ledger disk", "hard links", "slurm controller", "accounting", "MinJobAge", "squeue", "apptainer", "container", "claim by link"} {
+			if status, detail, _ := e.find(check); status != "ok" {
+				t.Errorf("%s: %s %s", check, status, detail)
+			}
+		}
+	})
+	t.Run("runs_dir that nodes do not see", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "genomics", func(f *siteFile) { f.RunsDir = "/local/" + filepath.Base(f.Dir) + "-" + filepath.Base(world.dir) })
+		e := s.doctor()
+		found := false
+		for _, f := range e.Findings {
+			if f.Status == "fail" && strings.Contains(f.Detail+f.Next, "runs_dir") {
+				found = true
+			}
+		}
+		if !found {
+			t.Errorf("nobody says that runs_dir is not shared: %+v", e)
+		}
+		shell(t, "lab", `rm -rf "$1"`, s.RunsDir)
+	})
+	t.Run("no Apptainer there", func(t *testing.T) {
+		t.Parallel()
+		e := newSite(t, "genomics", func(f *siteFile) { f.Apptainer = "/opt/nothing/apptainer" }).doctor()
+		if status, detail, next := e.find("apptainer"); status != "fail" || !strings.Contains(detail, "/opt/nothing/apptainer") || !strings.Contains(next, "apptainer.path") {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("no such partition", func(t *testing.T) {
+		t.Parallel()
+		e := newSite(t, "genomics", func(f *siteFile) { f.Partition = "nothing" }).doctor()
+		if status, detail, next := e.find("probe job"); status != "fail" || !strings.Contains(detail, "partition") || !strings.Contains(next, "default_partition") {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("no image", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "genomics", func(f *siteFile) { f.ImageStore = f.Dir + "/images" })
+		e := s.doctor()
+		if status, _, next := e.find("image samtools"); status != "fail" || !strings.Contains(next, "image add samtools") || e.Failed != 3 {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("no jobs", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "genomics")
+		r := s.cli("doctor", "--no-jobs")
+		if r.code != 0 || !strings.Contains(string(r.stdout), "0 failed") || strings.Contains(string(r.stdout), "probe job") {
+			t.Errorf("%v", r)
+		}
+	})
+}
+
+// proves CARD-01
+func TestConfigCheck(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	s.ok(nil, "config", "check")
+	s.ok(nil, "config", "show")
+	site := host(s.dir) + "/site.yaml"
+	s.replace("site.yaml", "site: e2e", "site: E2E")
+	s.replace("site.yaml", "default_partition: main", "default_partition: main --uid=0")
+	s.replace("site.yaml", "floor_seconds: 1", "floor_seconds: 0")
+	s.replace("site.yaml", "path: /usr/bin/apptainer", "path: usr/bin/apptainer\n  sudo: true")
+	text, err := os.ReadFile(site)
+	must(t, err)
+	f := s.fails(2, "config", "check")
+	want := map[string]string{"site": "E2E", "slurm.default_partition": "main --uid", "watch.floor_seconds": "floor", "apptainer.path": "usr/bin", "apptainer.sudo": "sudo"}
+	lines := strings.Split(string(text), "\n")
+	for _, p := range f.Details.Problems {
+		word, due := want[p.Field]
+		if !due {
+			t.Errorf("not broken: %+v", p)
+			continue
+		}
+		delete(want, p.Field)
+		if p.Rule == "" || p.Code == "" || p.File != s.dir+"/site.yaml" || p.Line < 1 || !strings.Contains(lines[p.Line-1], word) {
+			t.Errorf("%+v does not point at its line", p)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not reported: %v in %+v", want, f)
+	}
+	// Every verb says the same, and none starts anything.
+	if r := s.cli("runs", "list"); r.code != 2 || strings.Count(string(r.stderr), s.dir+"/site.yaml:") != 5 {
+		t.Errorf("%v", r)
+	}
+	if _, err := os.Stat(host(s.dir) + "/runs"); err == nil {
+		t.Error("a folder was made")
+	}
+	if r := s.cli("config", "check", "--site", "/nothing"); r.code == 0 || r.code == 1 {
+		t.Errorf("%v", r)
+	}
+}
+
+// A broken pack is told with file and line, all of them at once, and the gateway does not start with it.
+//
+// proves ABI-01 LOAD-11
+func TestBrokenDomain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	var good struct {
+		Tools []string
+	}
+	s.ok(&good, "tool", "check", s.dir+"/domain")
+	if len(good.Tools) != 3 {
+		t.Errorf("%+v", good)
+	}
+	s.replace("domain/toolpacks/samtools.flagstat.tool.yaml", "abiVersion: v1", "abiVersion: v9")
+	s.replace("domain/toolpacks/seqkit.stats.tool.yaml", "srcRelpath: out/stats.tsv", "srcRelpath: ../stats.tsv")
+	s.replace("domain/toolpacks/seqkit.stats.tool.yaml", "timeoutMs: 900000", "timeout_ms: 900000")
+	s.replace("domain/toolpacks/minimap2.map.tool.yaml", "cmd: [minimap2,", "cmd: [bash,")
+	place := regexp.MustCompile(`^toolpacks/.*\.tool\.yaml$|/toolpacks/.*\.tool\.yaml$`)
+	for _, args := range [][]string{{"tool", "check", s.dir + "/domain"}, {"tool", "check", s.dir + "/domain/toolpacks"}, {"runs", "list"}, {"serve"}} {
+		f := s.fails(2, args...)
+		files := map[string]bool{}
+		for _, p := range f.Details.Problems {
+			files[filepath.Base(p.File)] = true
+			if p.Line < 1 || p.Field == "" || p.Rule == "" || !strings.HasSuffix(p.File, ".yaml") {
+				t.Errorf("%v: %+v", args, p)
+			}
+		}
+		if args[0] == "tool" && args[2] == s.dir+"/domain/toolpacks" && len(f.Details.Problems) > 0 && !place.MatchString("toolpacks/"+filepath.Base(f.Details.Problems[0].File)) {
+			t.Errorf("%v: %+v", args, f.Details.Problems[0])
+		}
+		for _, name := range []string{"samtools.flagstat.tool.yaml", "seqkit.stats.tool.yaml", "minimap2.map.tool.yaml"} {
+			if !files[name] {
+				t.Errorf("%v: nothing about %s: %+v", args, name, f.Details.Problems)
+			}
+		}
+	}
+	if r := s.cli("tool", "check", s.dir+"/domain"); !regexp.MustCompile(`seqkit\.stats\.tool\.yaml:\d+: `).Match(r.stderr) {
+		t.Errorf("file:line in the text for people: %v", r)
+	}
+}

@@ -1,0 +1,382 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// gatewayRoles are what a run has whatever its program did (ABI-16).
+var gatewayRoles = []string{"log", "stdout", "stderr", "slurm_script"}
+
+// endedBadly checks what every run that did not succeed owes: its reason, its log, and nothing half-registered.
+func (s *site) endedBadly(l looked, state, reason string) {
+	s.t.Helper()
+	if l.State != state || l.Phase != "done" || !strings.HasPrefix(l.why(), reason+":") && l.why() != reason {
+		s.t.Errorf("%s for %s is due, not %s for %q", state, reason, l.State, l.why())
+	}
+	if l.Roles["log"] == "" {
+		s.t.Fatalf("the log is not kept: %+v", l)
+	}
+	if log := string(s.bytesOf(l.Roles["log"])); !strings.Contains(log, "run "+l.RunID) {
+		s.t.Errorf("the log does not name its run:\n%s", log)
+	}
+	for role := range l.Roles {
+		if !slices.Contains(gatewayRoles, role) {
+			s.t.Errorf("a run that %s has an output %s", state, role)
+		}
+	}
+	var page artifactPage
+	s.ok(&page, "artifact", "list", "--limit", "200")
+	for _, a := range page.Artifacts {
+		if a.Source == l.RunID && !slices.Contains(gatewayRoles, a.Label) {
+			s.t.Errorf("an artifact of the run is registered: %+v", a)
+		}
+	}
+	var again submitted
+	if r := s.cli("collect", l.RunID, "--json"); r.code != 6 {
+		s.t.Errorf("collect: %v", r)
+	}
+	s.ok(&again, "get", l.RunID)
+}
+
+// What a container program may do wrong, and what becomes of the run.
+//
+// proves ABI-15 ABI-19 ARC-07 ARC-08
+func TestEndings(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing", func(f *siteFile) { f.MaxOutput = 1 << 20 })
+	s.serve()
+	output := func(doc tree, src string) tree {
+		doc["io"].(tree)["outputs"].([]any)[0].(tree)["src_relpath"] = src
+		return doc
+	}
+	limit := func(doc tree, seconds int) tree { return s.set(doc, "resources.time_limit_seconds", seconds) }
+	const result = "out/result"
+
+	type ending struct {
+		name   string
+		plan   tree
+		reason string
+		exit   int // -2: a signal's, whichever
+	}
+	tests := []ending{
+		{"missing output", probePlan("nothing"), "OUTPUT-MISSING", 0},
+		{"empty folder in its place", probePlan("mkdir", result), "OUTPUT-IRREGULAR", 0},
+		{"symlink to a file", probePlan("symlink", "/etc/passwd", result), "OUTPUT-IRREGULAR", 0},
+		{"symlink to nothing", probePlan("symlink", "nowhere", result), "OUTPUT-IRREGULAR", 0},
+		{"folder behind a symlink", output(probePlan("symlinkdir"), "out/sub/result"), "OUTPUT-IRREGULAR", 0},
+		{"pipe", probePlan("fifo", result), "OUTPUT-IRREGULAR", 0},
+		{"socket", probePlan("socket", result), "OUTPUT-IRREGULAR", 0},
+		{"file with two names", probePlan("hardlink", result), "OUTPUT-IRREGULAR", 0},
+		{"too big", probePlan("big", result, "1048577"), "OUTPUT-SIZE", 0},
+		{"program not in the image", s.set(probePlan(), "execution.command.argv", []string{"nosuchprogram"}), "runtime_missing", 255},
+		{"its own time limit", limit(probePlan("sleep", "100"), 2), "time_limit", -2},
+		{"deaf to TERM", limit(probePlan("stubborn", "100"), 2), "time_limit", 137},
+		{"killed by its own hand", probePlan("signal", "9"), "tool_failed", 137},
+		{"hung up on by its own hand", probePlan("signal", "1"), "tool_failed", 129},
+	}
+	// Statuses that mean something to the script, to timeout, to Apptainer or to shells are a program's own all the same.
+	for _, code := range []int{1, 2, 64, 90, 91, 92, 93, 94, 124, 125, 126, 127, 128, 130, 143, 254, 255} {
+		tests = append(tests, ending{fmt.Sprintf("exit %d", code), probePlan("exit", fmt.Sprint(code)), "tool_failed", code})
+	}
+	if world.memory {
+		tests = append(tests, ending{"too much memory", probePlan("hog", "400"), "out_of_memory", -2})
+	} else {
+		tests = append(tests, ending{"too much memory, without control groups", probePlan("hog", "400"), "tool_failed", -2})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := s.as(t)
+			l := s.wait(s.submit(tt.plan).RunID)
+			s.endedBadly(l, "failed", tt.reason)
+			switch {
+			case tt.exit == -2:
+			case l.ExitCode == nil || *l.ExitCode != tt.exit:
+				t.Errorf("exit code %d is due: %s", tt.exit, l.why())
+			}
+			if strings.HasPrefix(tt.name, "exit ") {
+				log := string(s.bytesOf(l.Roles["log"]))
+				if !strings.Contains(log, "said on stdout before the end") || !strings.Contains(log, "said on stderr before the end") {
+					t.Errorf("the log lacks the program's words:\n%s", log)
+				}
+				same(t, "stderr", string(s.bytesOf(l.Roles["stderr"])), "said on stderr before the end\n")
+			}
+			if tt.name == "deaf to TERM" && !strings.Contains(string(s.bytesOf(l.Roles["stderr"])), "got TERM") {
+				t.Error("TERM never came")
+			}
+		})
+	}
+
+	t.Run("hard link to another's file", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		other := host(s.dir) + "/of-alice"
+		must(t, os.WriteFile(other, []byte("alice's\n"), 0o666))
+		must(t, os.Chmod(other, 0o666))
+		must(t, os.Chown(other, world.uid+1, world.uid+1))
+		id := s.submit(probePlan("await", "out/go")).RunID
+		s.phase(id, "running")
+		out := s.story(id).Workspace + "/a1/out"
+		shell(t, "lab", `ln "$1" "$2/result" && touch "$2/go"`, s.dir+"/of-alice", out)
+		s.endedBadly(s.wait(id), "failed", "OUTPUT-IRREGULAR")
+	})
+
+	tool := func(name, word string) looked {
+		var l looked
+		r := s.cli("run", name, "--param", "word="+word, "--wait", "--json")
+		r.object(t, &l)
+		return l
+	}
+	t.Run("undeclared file", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		l := s.wait(s.submit(probePlan("write", result, "x", "out/more/extra", "y")).RunID)
+		if l.State != "succeeded" || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "out/more/extra") {
+			t.Errorf("%+v", l)
+		}
+	})
+	t.Run("undeclared file where outputs are strict", func(t *testing.T) {
+		t.Parallel()
+		s.as(t).endedBadly(tool("probe.strict", "x"), "failed", "OUTPUT-UNDECLARED")
+	})
+	t.Run("more than the tool may write", func(t *testing.T) {
+		t.Parallel()
+		s.as(t).endedBadly(tool("probe.small", "eleven byte"), "failed", "OUTPUT-SIZE")
+		if l := tool("probe.small", "ten bytes."); l.State != "succeeded" {
+			t.Errorf("%+v", l)
+		}
+	})
+	t.Run("output against the tool's schema", func(t *testing.T) {
+		t.Parallel()
+		l := tool("probe.contract", "2")
+		if l.State != "failed" {
+			t.Fatalf("%+v", l)
+		}
+		s.as(t).endedBadly(l, "failed", strings.SplitN(l.why(), ":", 2)[0])
+		if l := tool("probe.contract", "1"); l.State != "succeeded" {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// Words that mean something to some program on the way reach the container program as they are.
+var nasty = []string{"", " ", "two words", "-o", "--help", "'", `"`, `\`, `a'b"c\d`, "$HOME", "${PATH}", "$(id)", "`id`", "!!", "*", "?", "[a]", "~", "{a,b}", ";", "&", "|", "<x", ">x", "#",
+	"a\nb", "\n", "tab\there", "a,b:c", "%x %j", "é ü 漢字 🧬", "\u00a0", "{{ params.word }}", "--bind=/:/mnt", "${SLURM_JOB_ID}"}
+
+// What the program sees of the world: its arguments and environment to the letter, its inputs, its workspace, and nothing else.
+//
+// proves ABI-19 ABI-20 ARC-07
+func TestInsideTheContainer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.serve()
+	input := s.import1(s.file("a file.txt", "the input\n"))
+	doc := s.set(probePlan(append([]string{"report", "out/result"}, nasty...)...), "execution.command.env", tree{
+		"PLAIN": "value", "NASTY": "a'b\"c $(id) `id` ${HOME} \\ , : ; é\nsecond line\t.", "EMPTY": "", "_x1": "=", "TZ": "Asia/Tokyo"})
+	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": input.ArtifactID, "checksum_sha256": input.SHA256, "dest_relpath": "in/sub dir/it's a file $x.txt"}}
+	doc["io"].(tree)["outputs"].([]any)[0].(tree)["type"] = "JSON"
+	l := s.wait(s.submit(doc).RunID)
+	if l.State != "succeeded" {
+		t.Fatalf("%+v", l)
+	}
+	var r struct {
+		Argv       []string
+		Env        map[string]string
+		UID        int
+		Dir        string
+		Inputs     map[string]string
+		Writes     map[string]string
+		Interfaces []string
+		Dial       map[string]string
+		Sees       map[string]bool
+		Stdin      int
+	}
+	must(t, json.Unmarshal(s.bytesOf(l.Roles["result"]), &r))
+
+	same(t, "argv", r.Argv[1:], append([]string{"report", "out/result"}, nasty...))
+	same(t, "inputs", r.Inputs, map[string]string{"in/sub dir/it's a file $x.txt": "the input\n"})
+	for k, v := range doc["execution"].(tree)["command"].(tree)["env"].(tree) {
+		same(t, "environment "+k, r.Env[k], v.(string))
+	}
+	for k := range r.Env {
+		for _, p := range []string{"SLURM", "SBATCH", "MUNGE", "USER", "SLURMGATE"} {
+			if strings.HasPrefix(k, p) {
+				t.Errorf("the variable %s reaches the program", k)
+			}
+		}
+	}
+	if r.Dir != "/work" || r.UID != world.uid || r.Stdin != 0 {
+		t.Errorf("dir %s, uid %d, %d bytes on standard input", r.Dir, r.UID, r.Stdin)
+	}
+	for path, why := range r.Writes {
+		may := slices.Contains([]string{"/work/out", "/tmp", "/var/tmp"}, path)
+		if may != (why == "") {
+			t.Errorf("writing below %s: %q", path, why)
+		}
+	}
+	if !strings.Contains(r.Writes["/plain"], "read-only file system") {
+		t.Errorf("the root filesystem is not read-only: %q", r.Writes["/plain"])
+	}
+	for _, name := range r.Interfaces {
+		if name != "lo" {
+			t.Errorf("a network interface: %s", name)
+		}
+	}
+	for addr, why := range r.Dial {
+		if why == "" {
+			t.Errorf("%s answered", addr)
+		}
+	}
+	for path, seen := range r.Sees {
+		if seen {
+			t.Errorf("the program sees %s", path)
+		}
+	}
+	// The same through a toolpack: a template renders inside one element.
+	for _, word := range []string{"a b; id", "$(id) `id` ' \" \\", "x --bind=/:/mnt", "{{ params.word }}", "line\nline"} {
+		var l looked
+		s.ok(&l, "run", "probe.words", "--param", "word="+word, "--wait")
+		var r struct{ Argv []string }
+		must(t, json.Unmarshal(s.bytesOf(l.Roles["result"]), &r))
+		same(t, "argv of probe.words", r.Argv[1:], []string{"report", "out/result", word, word})
+	}
+	if f := s.fails(2, "run", "probe.words", "--param", "word=--bind=/:/mnt"); f.Code != "ARGS-OPTION-LIKE" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Cancelled through slurmgate or behind its back, pending or running.
+//
+// proves ARC-08
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.serve()
+	plan := func(name, partition string) tree {
+		// The name makes the plans different: equal ones would be one run.
+		return s.set(s.set(probePlan("sleep", "100"), "placement.partition", partition), "execution.command.env", tree{"NAME": name})
+	}
+	type cancelAnswer struct{ State, Executed, Message string }
+
+	t.Run("pending", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		id := s.submit(plan("pending", "big")).RunID
+		job := *s.phase(id, "pending").SlurmJobID
+		var a cancelAnswer
+		s.ok(&a, "cancel", id, "--reason", "not needed")
+		if a.State != "cancelled" || a.Executed != "never" {
+			t.Errorf("%+v", a)
+		}
+		l := s.wait(id)
+		if l.State != "cancelled" || !strings.Contains(l.why(), "not needed") || l.ExitCode != nil {
+			t.Errorf("%+v %s", l, l.why())
+		}
+		for role := range l.Roles {
+			if !slices.Contains(gatewayRoles, role) {
+				t.Errorf("output %s", role)
+			}
+		}
+		until(t, 20e9, "end of the job", func() bool { return shell(t, "root", `squeue -h -t all -j "$1" -o %T`, job) == "CANCELLED" })
+		// It stays what it is.
+		s.ok(&a, "cancel", id)
+		if a.State != "cancelled" {
+			t.Errorf("%+v", a)
+		}
+		var again submitted
+		s.ok(&again, "submit", s.plan(plan("pending", "big")))
+		if !again.Replayed || again.State != "cancelled" {
+			t.Errorf("%+v", again)
+		}
+	})
+	t.Run("running", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		id := s.submit(plan("running", "main")).RunID
+		s.phase(id, "running")
+		s.started(id)
+		var a cancelAnswer
+		s.ok(&a, "cancel", id, "--reason", "wrong reads")
+		if a.Executed == "never" {
+			t.Errorf("it had started: %+v", a)
+		}
+		l := s.wait(id)
+		s.endedBadly(l, "cancelled", "cancelled")
+		if !strings.Contains(l.why(), "wrong reads") {
+			t.Errorf("%s", l.why())
+		}
+		if !strings.Contains(string(s.bytesOf(l.Roles["log"])), "got TERM") {
+			t.Error("the program was not asked to end first")
+		}
+		if s.ok(&a, "cancel", id); a.Executed == "never" {
+			t.Errorf("%+v", a)
+		}
+	})
+	t.Run("running, by the admin", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		id := s.submit(plan("admin running", "main")).RunID
+		job := *s.phase(id, "running").SlurmJobID
+		s.started(id)
+		shell(t, "root", `scancel "$1"`, job)
+		l := s.wait(id)
+		s.endedBadly(l, "cancelled", "cancelled")
+		if !strings.Contains(l.why(), "not through slurmgate") {
+			t.Errorf("%s", l.why())
+		}
+	})
+	t.Run("pending, by the admin", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		id := s.submit(plan("admin pending", "big")).RunID
+		job := *s.phase(id, "pending").SlurmJobID
+		shell(t, "root", `scancel "$1"`, job)
+		l := s.wait(id)
+		s.endedBadly(l, "cancelled", "cancelled")
+	})
+	t.Run("before Slurm had it", func(t *testing.T) {
+		t.Parallel()
+		s.as(t).fails(3, "cancel", "run_"+strings.Repeat("0", 26))
+	})
+}
+
+// started waits until the program itself runs.
+func (s *site) started(id string) {
+	s.t.Helper()
+	file := host(s.story(id).Workspace) + "/a1/out/started"
+	until(s.t, 20e9, "start of the program", func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	})
+}
+
+// What a job prints does not steer the terminal of who looks at it.
+func TestEscapeSequences(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.serve()
+	id := s.submit(probePlan("print", `\x1b[2J\x1b]0;title\x07red\x1b[31m\rover\u202ewritten\u009b1m\n`)).RunID
+	l := s.wait(id)
+	if l.State != "succeeded" {
+		t.Fatalf("%+v", l)
+	}
+	failing := s.submit(s.set(probePlan("print", `\x1b[2J\x1b[31mred\n`), "io.outputs", []any{tree{"role": "result", "src_relpath": "out/no", "type": "TEXT", "label": "a \u202e label"[:1]}})).RunID
+	s.wait(failing)
+	for _, args := range [][]string{{"logs", id}, {"logs", id, "--stream", "stdout"}, {"logs", id, "--stream", "stderr"}, {"artifact", "preview", l.Roles["result"]}, {"runs", "show", id},
+		{"wait", id}, {"get", id}, {"collect", id}, {"runs", "list"}, {"artifact", "list"}, {"logs", failing}, {"wait", failing}, {"runs", "show", failing}} {
+		r := s.cli(args...)
+		for _, bad := range []string{"\x1b", "\x07", "\r", "\u202e", "\u009b", "\x9b1"} {
+			if strings.Contains(string(r.stdout), bad) || strings.Contains(string(r.stderr), bad) {
+				t.Errorf("%q reaches the terminal: %q", bad, r.String())
+			}
+		}
+	}
+	if r := s.cli("logs", id, "--stream", "stdout"); !strings.Contains(string(r.stdout), "red") {
+		t.Errorf("the words themselves are there: %v", r)
+	}
+}

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// waiting submits a plan to the partition that never starts anything, and gives the run and the way to let its job go:
+// its owner may move a pending job to another partition. So there is all the time of the world for what follows.
+func (s *site) waiting(doc tree) (runID string, release func()) {
+	s.t.Helper()
+	a := s.submit(s.set(doc, "placement.partition", "big"))
+	job := *s.phase(a.RunID, "pending").SlurmJobID
+	return a.RunID, func() { shell(s.t, "lab", `scontrol update jobid="$1" partition=main`, job) }
+}
+
+func withInputOf(s *site, doc tree) tree {
+	in := s.import1(s.file("input.txt", "the input\n"))
+	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": in.ArtifactID, "checksum_sha256": in.SHA256, "dest_relpath": "in/input.txt"}}
+	return doc
+}
+
+// What was pinned when the run was made is what the job demands when it starts, hours later.
+//
+// proves CARD-02 ARC-07
+func TestPinnedBytes(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		reason string
+		tamper func(t *testing.T, s *site, workspace string)
+	}{
+		{"nothing changed", "ok", func(*testing.T, *site, string) {}},
+		{"image overwritten", "image_mismatch", func(t *testing.T, s *site, _ string) {
+			overwrite(t, s.image(), func(b []byte) { b[len(b)-5000] ^= 1 })
+		}},
+		{"image cut off", "image_mismatch", func(t *testing.T, s *site, _ string) { must(t, os.Truncate(s.image(), 40000)) }},
+		{"image gone", "image_mismatch", func(t *testing.T, s *site, _ string) { must(t, os.Remove(s.image())) }},
+		{"image replaced by another good one", "image_mismatch", func(t *testing.T, s *site, _ string) {
+			other, err := os.ReadFile(host(world.dir) + "/seqkit.sif")
+			must(t, err)
+			must(t, os.Remove(s.image()))
+			must(t, os.WriteFile(s.image(), other, 0o444))
+		}},
+		{"input overwritten", "input_mismatch", func(t *testing.T, s *site, workspace string) {
+			overwrite(t, host(workspace)+"/in/input.txt", func(b []byte) { b[0] = 'T' })
+		}},
+		{"input longer", "input_mismatch", func(t *testing.T, s *site, workspace string) {
+			name := host(workspace) + "/in/input.txt"
+			must(t, os.Chmod(name, 0o600))
+			must(t, os.Truncate(name, 100))
+		}},
+		{"input gone", "input_mismatch", func(t *testing.T, s *site, workspace string) {
+			must(t, os.Remove(host(workspace)+"/in/input.txt"))
+		}},
+		{"list of pinned files changed", "image_mismatch", func(t *testing.T, s *site, workspace string) {
+			overwrite(t, host(workspace)+"/a1/ctl/pinned.sha256", func(b []byte) { b[0] ^= 1 })
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "probing", func(f *siteFile) { f.ImageStore = f.Dir + "/images" })
+			s.ok(nil, "image", "add", "probe", world.dir+"/probe.sif")
+			s.serve()
+			id, release := s.waiting(withInputOf(s, probePlan("write", "out/result", "it ran")))
+			workspace := s.story(id).Workspace
+			tt.tamper(t, s, workspace)
+			release()
+			l := s.wait(id)
+			if tt.reason == "ok" {
+				if l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "it ran" {
+					t.Fatalf("%+v %s", l, l.why())
+				}
+				return
+			}
+			s.endedBadly(l, "failed", tt.reason)
+			if entries, err := os.ReadDir(host(workspace) + "/a1/out"); err != nil || len(entries) > 0 {
+				t.Errorf("the program ran: %v %v", entries, err)
+			}
+		})
+	}
+}
+
+// An image that is not what its name in the store says is refused before a run is made.
+//
+// proves CARD-02
+func TestChangedImageIsRefusedAtSubmit(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing", func(f *siteFile) { f.ImageStore = f.Dir + "/images" })
+	f := s.fails(3, "submit", s.plan(probePlan("nothing")))
+	if f.Code != "IMAGE-NOT-FOUND" {
+		t.Errorf("an image the store does not hold: %+v", f)
+	}
+	s.ok(nil, "image", "add", "probe", world.dir+"/probe.sif")
+	overwrite(t, s.image(), func(b []byte) { b[len(b)-5000] ^= 1 })
+	if f := s.fails(6, "submit", s.plan(probePlan("nothing"))); f.Code != "IMAGE-DIGEST" {
+		t.Errorf("a changed image: %+v", f)
+	}
+	if r := s.cli("image", "verify", "--json"); r.code != 6 || !strings.Contains(string(r.stdout), "IMAGE-DIGEST") {
+		t.Errorf("image verify: %v", r)
+	}
+	var page runPage
+	if s.ok(&page, "runs", "list"); len(page.Runs) != 0 {
+		t.Errorf("%+v", page)
+	}
+	s.ok(nil, "image", "add", "probe", world.dir+"/probe.sif")
+	s.ok(nil, "image", "verify")
+	if l := s.wait(s.submit(probePlan("write", "out/result", "x")).RunID); l.State != "succeeded" {
+		t.Errorf("after image add: %+v", l)
+	}
+}
+
+// image is our path of the test image in the site's own store.
+func (s *site) image() string {
+	return host(s.dir) + "/images/" + strings.TrimPrefix(world.probe, "sha256:") + ".sif"
+}
+
+// overwrite changes bytes of a file in place, length and owner kept.
+func overwrite(t *testing.T, name string, change func([]byte)) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	must(t, err)
+	change(b)
+	f, err := os.OpenFile(name, os.O_WRONLY, 0) // root may, whatever the mode
+	must(t, err)
+	_, err = f.Write(b)
+	must(t, err)
+	must(t, f.Close())
+}

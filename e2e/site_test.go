@@ -1,0 +1,497 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// siteFile is what the sites of the tests differ in; empty fields have the usual value.
+type siteFile struct {
+	Dir, State, Domain, ImageStore, RunsDir string
+	Partition, Apptainer                    string
+	MaxOutput                               int64
+}
+
+func (f siteFile) text() string {
+	or := func(s, other string) string {
+		if s == "" {
+			return other
+		}
+		return s
+	}
+	if f.MaxOutput == 0 {
+		f.MaxOutput = 1 << 30
+	}
+	return fmt.Sprintf(`version: 1
+site: e2e
+gateway:
+  state_dir: %s
+  default_project: demo
+domain_dir: %s
+slurm:
+  transport: cli
+  run_as: self
+  default_partition: %s
+  default_account: research
+  accounting: required
+  grace_seconds: 2
+storage:
+  runs_dir: %s
+  image_store: %s
+  max_output_bytes: %d
+apptainer:
+  path: %s
+watch:
+  floor_seconds: 1
+  ceiling_seconds: 5
+budget:
+  rpc_per_minute: 6000
+  sends_in_flight: 4
+  staging_workers: 4
+`, or(f.State, "/home/lab/"+strings.TrimPrefix(f.Dir, "/shared/")), or(f.Domain, f.Dir+"/domain"), or(f.Partition, "main"),
+		or(f.RunsDir, f.Dir+"/runs"), or(f.ImageStore, world.dir+"/images"), f.MaxOutput, or(f.Apptainer, "/usr/bin/apptainer"))
+}
+
+// site is one gateway's world.
+type site struct {
+	t   testing.TB
+	dir string // /shared/…
+	siteFile
+}
+
+var (
+	siteMu sync.Mutex
+	siteN  int
+)
+
+// newSite makes a site with a copy of a domain ("genomics" or "probing").
+func newSite(t testing.TB, domain string, edit ...func(*siteFile)) *site {
+	t.Helper()
+	siteMu.Lock()
+	siteN++
+	dir := fmt.Sprintf("%s/s%02d", world.dir, siteN)
+	siteMu.Unlock()
+	s := &site{t: t, dir: dir, siteFile: siteFile{Dir: dir}}
+	for _, f := range edit {
+		f(&s.siteFile)
+	}
+	must(t, os.MkdirAll(host(dir), 0o755))
+	must(t, os.CopyFS(host(dir)+"/domain", os.DirFS(host(world.dir)+"/"+domain)))
+	s.replace("domain/policies.yaml", "roots: [/shared]", "roots: ["+dir+"/files, "+world.dir+"/data]")
+	must(t, os.MkdirAll(host(dir)+"/files", 0o755))
+	must(t, os.WriteFile(host(dir)+"/site.yaml", []byte(s.text()), 0o644))
+	must(t, giveToLab(host(dir)))
+	return s
+}
+
+// replace edits a file of the site.
+func (s *site) replace(name, old, with string) {
+	s.t.Helper()
+	file := host(s.dir) + "/" + name
+	data, err := os.ReadFile(file)
+	must(s.t, err)
+	if !bytes.Contains(data, []byte(old)) {
+		s.t.Fatalf("%s does not contain %q", name, old)
+	}
+	must(s.t, os.WriteFile(file, bytes.Replace(data, []byte(old), []byte(with), 1), 0o644))
+}
+
+// file writes a file of lab's into the folder that the policy lets in, and gives its path.
+func (s *site) file(name, content string) string {
+	s.t.Helper()
+	p := s.dir + "/files/" + name
+	must(s.t, os.WriteFile(host(p), []byte(content), 0o644))
+	must(s.t, os.Lchown(host(p), world.uid, world.uid))
+	return p
+}
+
+// data gives the path of one of the demo's files.
+func data(name string) string { return world.dir + "/data/" + name }
+
+// result is what a command line left.
+type result struct {
+	args           []string
+	code           int
+	stdout, stderr []byte
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("slurmgate %s: exit %d\n--- stdout\n%s--- stderr\n%s", strings.Join(r.args, " "), r.code, r.stdout, r.stderr)
+}
+
+const patience = 3 * time.Minute // of one command line
+
+func (s *site) command(ctx context.Context, args ...string) *exec.Cmd {
+	return inClusterContext(ctx, "lab", []string{"SLURMGATE_SITE=" + s.dir + "/site.yaml"}, append([]string{world.dir + "/slurmgate"}, args...)...)
+}
+
+// cli runs a command line to its end.
+func (s *site) cli(args ...string) result { return s.cliWith(nil, args...) }
+
+func (s *site) cliWith(stdin io.Reader, args ...string) result {
+	s.t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	c := s.command(ctx, args...)
+	var out, errs bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = stdin, &out, &errs
+	err := c.Run()
+	r := result{args, c.ProcessState.ExitCode(), out.Bytes(), errs.Bytes()}
+	if ctx.Err() != nil {
+		s.t.Fatalf("no end after %v: %v", patience, r)
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		s.t.Fatalf("%v: %v", err, r)
+	}
+	return r
+}
+
+// object decodes the one JSON object a command line with --json prints.
+func (r result) object(t testing.TB, into any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(r.stdout))
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil || !bytes.HasPrefix(raw, []byte("{")) {
+		t.Fatalf("no JSON object on standard output (%v): %v", err, r)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		t.Fatalf("more than one JSON object on standard output: %v", r)
+	}
+	if into != nil {
+		if err := json.Unmarshal(raw, into); err != nil {
+			t.Fatalf("%v: %v", err, r)
+		}
+	}
+}
+
+// ok runs a command line with --json that must succeed.
+func (s *site) ok(into any, args ...string) {
+	s.t.Helper()
+	r := s.cli(append(args, "--json")...)
+	if r.code != 0 {
+		s.t.Fatal(r)
+	}
+	r.object(s.t, into)
+}
+
+// problem is one broken rule, as errors carry it.
+type problem struct {
+	Code, Field, Rule, Message, File string
+	Line                             int
+}
+
+// failure is the body of an error.
+type failure struct {
+	Code, Kind, Message string
+	Retryable           bool
+	Details             struct {
+		Kind     string
+		Problems []problem
+	}
+}
+
+func (r result) failure(t testing.TB, code int) failure {
+	t.Helper()
+	if r.code != code {
+		t.Fatalf("exit %d is due: %v", code, r)
+	}
+	var e struct{ Error *failure }
+	r.object(t, &e)
+	if e.Error == nil || e.Error.Code == "" || e.Error.Kind == "" || e.Error.Message == "" {
+		t.Fatalf("an error has a code, a kind and a message: %v", r)
+	}
+	return *e.Error
+}
+
+// fails runs a command line with --json that must end with this status and an error.
+func (s *site) fails(code int, args ...string) failure {
+	s.t.Helper()
+	return s.cli(append(args, "--json")...).failure(s.t, code)
+}
+
+// The answers, as far as these tests read them.
+type (
+	submitted struct {
+		RunID          string   `json:"run_id"`
+		SlurmJobID     *string  `json:"slurm_job_id"`
+		State          string   `json:"state"`
+		Phase          string   `json:"phase"`
+		Reason         *string  `json:"reason"`
+		Replayed       bool     `json:"replayed"`
+		EquivalentRuns []string `json:"equivalent_runs"`
+		LogArtifactID  *string  `json:"log_artifact_id"`
+	}
+	looked struct {
+		RunID      string            `json:"target_run_id"`
+		SlurmJobID *string           `json:"slurm_job_id"`
+		State      string            `json:"state"`
+		Phase      string            `json:"phase"`
+		Reason     *string           `json:"reason"`
+		ExitCode   *int              `json:"exit_code"`
+		Roles      map[string]string `json:"artifacts_by_role"`
+		Warnings   []string          `json:"warnings"`
+		Outputs    []artifactRow     `json:"outputs"` // of a verb that waited
+	}
+	artifactRow struct {
+		ArtifactID string `json:"artifact_id"`
+		Type       string `json:"type"`
+		Label      string `json:"label"`
+		SizeBytes  int64  `json:"size_bytes"`
+		SHA256     string `json:"checksum_sha256"`
+		Source     string `json:"source"`
+		Role       string `json:"role"`
+		Relpath    string `json:"relpath"`
+		Created    bool   `json:"created"`
+	}
+	artifactPage struct {
+		Artifacts []artifactRow `json:"artifacts"`
+	}
+	story struct {
+		RunID      string `json:"run_id"`
+		State      string `json:"state"`
+		Reason     string `json:"reason"`
+		JobName    string `json:"job_name"`
+		SlurmJobID string `json:"slurm_job_id"`
+		SlurmState string `json:"slurm_state"`
+		Workspace  string `json:"workspace"`
+		Sends      []struct {
+			Outcome string `json:"outcome"`
+		} `json:"sends"`
+		Outputs []artifactRow `json:"outputs"`
+	}
+	runPage struct {
+		Runs []struct {
+			RunID      string `json:"run_id"`
+			State      string `json:"state"`
+			SlurmJobID string `json:"slurm_job_id"`
+		} `json:"runs"`
+	}
+)
+
+func (l looked) why() string {
+	if l.Reason == nil {
+		return ""
+	}
+	return *l.Reason
+}
+
+// import1 imports a file and gives its id and checksum.
+func (s *site) import1(file string) artifactRow {
+	s.t.Helper()
+	var a artifactRow
+	s.ok(&a, "artifact", "import", file)
+	return a
+}
+
+// bytesOf reads an artifact through the program.
+func (s *site) bytesOf(id string) []byte {
+	s.t.Helper()
+	r := s.cli("artifact", "get", id, "-o", "-")
+	if r.code != 0 {
+		s.t.Fatal(r)
+	}
+	return r.stdout
+}
+
+// wait waits for a run's end, however it ends.
+func (s *site) wait(runID string) looked {
+	s.t.Helper()
+	r := s.cli("wait", runID, "--timeout", "2m", "--json")
+	var l looked
+	r.object(s.t, &l)
+	if want := map[string]int{"succeeded": 0, "failed": 6, "cancelled": 6}[l.State]; l.State == "" || r.code != want {
+		s.t.Fatalf("a run that is %q ends `wait` with %d: %v", l.State, want, r)
+	}
+	return l
+}
+
+// story reads everything about a run.
+func (s *site) story(runID string) story {
+	s.t.Helper()
+	var v story
+	s.ok(&v, "runs", "show", runID)
+	return v
+}
+
+// phase waits until a run is in a phase.
+func (s *site) phase(runID, phase string) looked {
+	s.t.Helper()
+	var l looked
+	until(s.t, 40*time.Second, phase+" of "+runID, func() bool {
+		l = looked{}
+		s.ok(&l, "get", runID)
+		if l.Phase == "done" && phase != "done" {
+			s.t.Fatalf("the run is over before it was %s: %s", phase, l.why())
+		}
+		return l.Phase == phase
+	})
+	return l
+}
+
+// daemon is a running `slurmgate serve`.
+type daemon struct {
+	cmd  *exec.Cmd
+	pid  string // as the cluster counts
+	done chan error
+	text *syncBuffer
+}
+
+var servePID = regexp.MustCompile(`\(pid (\d+)\)`)
+
+// serve starts a gateway that stays, and ends it with the test.
+func (s *site) serve() *daemon {
+	s.t.Helper()
+	d := &daemon{cmd: s.command(context.Background(), "serve"), done: make(chan error, 1), text: &syncBuffer{}}
+	d.cmd.Stdout, d.cmd.Stderr = d.text, d.text
+	must(s.t, d.cmd.Start())
+	go func() { d.done <- d.cmd.Wait() }()
+	s.t.Cleanup(func() {
+		d.signal("TERM")
+		select {
+		case <-d.done:
+		case <-time.After(60 * time.Second):
+			s.t.Errorf("serve did not end within 60 s of SIGTERM:\n%s", d.text)
+			_ = d.cmd.Process.Kill() // the test has failed already
+		}
+	})
+	until(s.t, 20*time.Second, "gateway", func() bool {
+		if m := servePID.FindStringSubmatch(d.text.String()); m != nil {
+			d.pid = m[1]
+			return true
+		}
+		select {
+		case err := <-d.done:
+			s.t.Fatalf("serve ended: %v\n%s", err, d.text)
+		default:
+		}
+		return false
+	})
+	return d
+}
+
+// signal sends a signal to the daemon; one that is gone is fine.
+func (d *daemon) signal(name string) {
+	if d.pid != "" {
+		_ = inCluster("lab", "kill", "-"+name, d.pid).Run()
+	}
+}
+
+// ended waits for the daemon's end and gives its exit status.
+func (d *daemon) ended(t testing.TB) int {
+	t.Helper()
+	select {
+	case err := <-d.done:
+		d.done <- err // for the clean-up
+		d.pid = ""
+		return d.cmd.ProcessState.ExitCode()
+	case <-time.After(60 * time.Second):
+		t.Fatalf("serve did not end:\n%s", d.text)
+		return -1
+	}
+}
+
+// syncBuffer is a buffer that one goroutine fills while another reads.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// tree is a plan as a document, so that tests can break it anywhere.
+type tree = map[string]any
+
+// probePlan is a valid plan for the test image: testprog with these arguments, and one declared output.
+func probePlan(argv ...string) tree {
+	return tree{
+		"version":   1,
+		"resources": tree{"time_limit_seconds": 60, "cpus": 1, "mem_mb": 100, "gpus": nil, "gpu_type": nil},
+		"placement": tree{"partition": "main", "account": "research"},
+		"execution": tree{"kind": "container",
+			"container": tree{"engine": "apptainer", "image": world.probe, "network_mode": "none", "readonly_rootfs": true},
+			"command":   tree{"argv": append([]string{"testprog"}, argv...)}},
+		"io": tree{"inputs": []any{}, "outputs": []any{tree{"role": "result", "src_relpath": "out/result", "type": "TEXT", "label": "result"}}},
+	}
+}
+
+// set changes a value of a plan; the path has its parts separated by dots.
+func (s *site) set(doc tree, at string, value any) tree {
+	s.t.Helper()
+	parts := strings.Split(at, ".")
+	here := doc
+	for _, p := range parts[:len(parts)-1] {
+		here = here[p].(tree)
+	}
+	here[parts[len(parts)-1]] = value
+	return doc
+}
+
+// plan writes a plan into a file and gives its path.
+func (s *site) plan(doc tree) string {
+	s.t.Helper()
+	text, err := json.Marshal(doc)
+	must(s.t, err)
+	return s.planText(string(text))
+}
+
+var planN struct {
+	sync.Mutex
+	n int
+}
+
+func (s *site) planText(text string) string {
+	s.t.Helper()
+	planN.Lock()
+	planN.n++
+	name := fmt.Sprintf("plan%03d.json", planN.n)
+	planN.Unlock()
+	p := path.Join(s.dir, name)
+	must(s.t, os.WriteFile(host(p), []byte(text), 0o644))
+	return p
+}
+
+// submit submits a plan that must be accepted.
+func (s *site) submit(doc tree) submitted {
+	s.t.Helper()
+	var a submitted
+	s.ok(&a, "submit", s.plan(doc))
+	return a
+}
+
+// as gives the site with another test to fail.
+func (s *site) as(t testing.TB) *site {
+	c := *s
+	c.t = t
+	return &c
+}
+
+func same(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}

@@ -1,0 +1,249 @@
+// Command testprog is the program in the test image: it does, on request, whatever a container program may do.
+//
+//	testprog MODE [ARG...]
+//
+// It is static and alone in its image. Relative paths are below /work. An unknown mode is exit status 64.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// report is what the program sees of its container.
+type report struct {
+	Argv       []string          `json:"argv"`
+	Env        map[string]string `json:"env"`
+	UID        int               `json:"uid"`
+	Dir        string            `json:"dir"`
+	Inputs     map[string]string `json:"inputs"`
+	Writes     map[string]string `json:"writes"` // path → "" when a file could be made there, else why not
+	Interfaces []string          `json:"interfaces"`
+	Dial       map[string]string `json:"dial"` // address → "" when it answered
+	Sees       map[string]bool   `json:"sees"`
+	Stdin      int               `json:"stdin"` // bytes on standard input
+}
+
+func main() {
+	if len(os.Args) < 2 {
+		os.Exit(64)
+	}
+	mode, args := os.Args[1], os.Args[2:]
+	if err := run(mode, args); err != nil {
+		fmt.Fprintln(os.Stderr, "testprog:", err)
+		os.Exit(1)
+	}
+}
+
+func run(mode string, args []string) error {
+	switch mode {
+	case "report": // FILE [ANYTHING...]
+		return writeReport(args[0])
+	case "exit": // STATUS: writes a good output first, which must not be collected
+		code, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		fmt.Println("said on stdout before the end")
+		fmt.Fprintln(os.Stderr, "said on stderr before the end")
+		if err := put("out/result", "good\n"); err != nil {
+			return err
+		}
+		os.Exit(code)
+	case "signal": // NUMBER: ends by its own hand
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		signal.Reset()
+		return errors.Join(syscall.Kill(os.Getpid(), syscall.Signal(n)), wait(10))
+	case "nothing":
+		return nil
+	case "print": // TEXT, escapes of Go understood, on both streams
+		text, err := strconv.Unquote(`"` + args[0] + `"`)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(os.Stderr, text)
+		fmt.Print(text)
+		return put("out/result", text)
+	case "write": // FILE CONTENT...
+		for i := 0; i+1 < len(args); i += 2 {
+			if err := put(args[i], args[i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "symlink":
+		return os.Symlink(args[0], args[1])
+	case "symlinkdir": // a folder on the way is a link; the file behind it is a good one
+		return errors.Join(put("out/real/result", "x"), os.Symlink("real", "out/sub"))
+	case "fifo":
+		return syscall.Mkfifo(args[0], 0o600)
+	case "mkdir":
+		return os.Mkdir(args[0], 0o755)
+	case "hardlink":
+		return errors.Join(put("out/other", "x"), os.Link("out/other", args[0]))
+	case "socket":
+		_, err := net.Listen("unix", args[0])
+		os.Exit(map[bool]int{true: 0, false: 1}[err == nil]) // without unlinking it
+		return nil
+	case "big": // FILE BYTES
+		n, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		return errors.Join(put(args[0], ""), os.Truncate(args[0], n))
+	case "hog": // MEGABYTES
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		return hog(n)
+	case "sleep": // SECONDS: says when TERM comes, and ends
+		return sleep(args[0], false)
+	case "stubborn": // SECONDS: and TERM does not end it
+		return sleep(args[0], true)
+	case "await": // FILE [RESULT]: waits until the one is there, writes the other, ends well
+		if err := put("out/started", "x"); err != nil {
+			return err
+		}
+		for range 2400 {
+			if _, err := os.Lstat(args[0]); err != nil {
+				time.Sleep(50 * time.Millisecond)
+				continue
+			}
+			if len(args) == 1 {
+				return nil
+			}
+			return put(args[1], "went on\n")
+		}
+		return errors.New("nobody made " + args[0])
+	default:
+		os.Exit(64)
+	}
+	return nil
+}
+
+func put(name, content string) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, []byte(content), 0o644)
+}
+
+func wait(seconds int) error {
+	time.Sleep(time.Duration(seconds) * time.Second)
+	return nil
+}
+
+func sleep(arg string, stubborn bool) error {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return err
+	}
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	if err := put("out/started", "x"); err != nil {
+		return err
+	}
+	end := time.After(time.Duration(n) * time.Second)
+	for {
+		select {
+		case <-term:
+			fmt.Fprintln(os.Stderr, "got TERM")
+			if !stubborn {
+				os.Exit(3)
+			}
+		case <-end:
+			return put("out/result", "woke up\n")
+		}
+	}
+}
+
+func hog(megabytes int) error {
+	debug.SetGCPercent(-1)
+	var all [][]byte
+	for range megabytes {
+		b := make([]byte, 1<<20)
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		all = append(all, b)
+	}
+	time.Sleep(3 * time.Second) // for who only looks now and then
+	return put("out/result", fmt.Sprint(len(all)))
+}
+
+func writeReport(name string) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	r := report{Argv: os.Args, UID: os.Getuid(), Dir: dir, Env: map[string]string{}, Inputs: map[string]string{}, Writes: map[string]string{}, Dial: map[string]string{}, Sees: map[string]bool{}}
+	for _, kv := range os.Environ() {
+		k, v, _ := strings.Cut(kv, "=")
+		r.Env[k] = v
+	}
+	err = filepath.WalkDir("in", func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		r.Inputs[path] = string(data)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range []string{"/", "/bin", "/etc", "/usr", "/plain", "/work", "/work/in", "/work/meta", "/work/out", "/tmp", "/var/tmp", "/proc", "/sys"} {
+		r.Writes[d] = reason(os.WriteFile(filepath.Join(d, "written"), []byte("x"), 0o644))
+	}
+	_ = os.Remove("/work/out/written") // it is no output
+	for path := range r.Inputs {
+		r.Writes[path] = reason(os.WriteFile(path, []byte("changed"), 0o644))
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, i := range interfaces {
+		r.Interfaces = append(r.Interfaces, i.Name)
+	}
+	// slurmctld and sshd's places on the login node, and a name server far away.
+	for _, a := range []string{"10.53.0.1:6817", "127.0.0.1:6817", "1.1.1.1:53"} {
+		c, err := net.DialTimeout("tcp", a, 2*time.Second)
+		if err == nil {
+			c.Close()
+		}
+		r.Dial[a] = reason(err)
+	}
+	for _, p := range []string{"/shared", "/home/lab", "/etc/slurm", "/etc/munge", "/run/munge", "/work/ctl", "/work/../ctl", "/usr/bin/sbatch"} {
+		_, err := os.Stat(p)
+		r.Sees[p] = err == nil
+	}
+	var b [1]byte
+	r.Stdin, _ = os.Stdin.Read(b[:]) // EOF is what is expected
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return put(name, string(data))
+}
+
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The three tools of the genomics domain, and how the same Debian program is called directly.
+var genomics = []struct {
+	tool   string
+	args   []string // of slurmgate run
+	image  string
+	direct []string // run in the folder of the data
+	output string
+	role   string
+	typ    string
+}{
+	{"samtools.flagstat", []string{"--input", "bam=aln.bam"}, "samtools", []string{"samtools", "flagstat", "-O", "json", "aln.bam"}, "flagstat.json", "report", "JSON"},
+	{"seqkit.stats", []string{"--input", "reads=reads.fastq.gz"}, "seqkit", []string{"seqkit", "stats", "--tabular", "--all", "--basename", "--threads", "2", "reads.fastq.gz"}, "stats.tsv", "stats", "TSV"},
+	{"minimap2.map", []string{"--input", "reference=MT-human.fa.gz", "--input", "reads=reads-small.fastq.gz", "--param", "preset=map-hifi"}, "minimap2",
+		[]string{"minimap2", "-c", "-x", "map-hifi", "-t", "4", "MT-human.fa.gz", "reads-small.fastq.gz"}, "alignments.paf", "alignments", "TEXT"},
+}
+
+func toolArgs(i int) []string {
+	g := genomics[i]
+	args := []string{"run", g.tool}
+	for _, a := range g.args {
+		if name, file, ok := strings.Cut(a, "="); ok && name != "preset" {
+			a = name + "=" + data(file)
+		}
+		args = append(args, a)
+	}
+	return args
+}
+
+// A tool's output through plan, Slurm, container and collection is what the same Debian program makes without all that.
+//
+// proves CARD-02 CARD-05 ABI-06 ABI-15 ARC-08
+func TestToolsAgainstDirect(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	for i, g := range genomics {
+		t.Run(g.tool, func(t *testing.T) {
+			t.Parallel() // three shells at once: one of them is the gateway of the others
+			s := s.as(t)
+			c := exec.Command(filepath.Join(world.repo, "scripts/images/direct"), append([]string{g.image}, g.direct...)...)
+			c.Dir = filepath.Join(world.repo, "build/data")
+			want, err := c.Output()
+			must(t, err)
+			if len(want) == 0 {
+				t.Fatal("the program printed nothing")
+			}
+			to := s.dir + "/out-" + g.tool
+			var l looked
+			s.ok(&l, append(toolArgs(i), "--wait", "--to", to)...)
+			if l.State != "succeeded" || *l.ExitCode != 0 {
+				t.Fatalf("%+v", l)
+			}
+			got, err := os.ReadFile(host(to) + "/" + g.output)
+			must(t, err)
+			if !bytes.Equal(got, want) {
+				t.Errorf("the output differs from the direct one:\n%s\n%s", got, want)
+			}
+			if !bytes.Equal(s.bytesOf(l.Roles[g.role]), want) {
+				t.Error("the artifact differs from the file that was fetched")
+			}
+			for _, role := range []string{g.role, "log", "slurm_script"} {
+				if l.Roles[role] == "" {
+					t.Errorf("no artifact of role %s: %v", role, l.Roles)
+				}
+			}
+			for _, o := range l.Outputs {
+				if o.Role == g.role && (o.Type != g.typ || o.SizeBytes != int64(len(want)) || o.Source != l.RunID) {
+					t.Errorf("%+v", o)
+				}
+			}
+			if v := s.story(l.RunID); v.SlurmState != "COMPLETED" || len(v.Sends) != 1 {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+// counters is what slurmctld itself counted.
+type counters struct{ Submitted, BatchRPCs, Accounted int }
+
+// count reads sdiag, and the jobs sacct has of a run (any run when the name is empty).
+func count(t testing.TB, runID string) counters {
+	t.Helper()
+	var c counters
+	for _, line := range strings.Split(shell(t, "root", "sdiag"), "\n") {
+		if n, err := fmt.Sscanf(strings.TrimSpace(line), "Jobs submitted: %d", &c.Submitted); n == 1 && err == nil {
+			continue
+		}
+		if _, rest, ok := strings.Cut(line, "count:"); ok && strings.Contains(line, "REQUEST_SUBMIT_BATCH_JOB ") {
+			_, err := fmt.Sscan(strings.Fields(rest)[0], &c.BatchRPCs)
+			must(t, err)
+		}
+	}
+	if runID != "" {
+		names := shell(t, "root", "sacct -a -D -X -P -n -o JobName -S now-1hours")
+		c.Accounted = strings.Count("\n"+names, "\nsg-"+runID+"-")
+	}
+	return c
+}
+
+// The same request again is the same run: by the answer, by accounting and by the controller's own counters.
+//
+// proves ABI-07 ABI-18 CARD-04
+func TestReplayCreatesNoJob(t *testing.T) {
+	s := newSite(t, "genomics")
+	before := count(t, "")
+	if before.Submitted == 0 && before.BatchRPCs > 0 {
+		t.Fatalf("sdiag is not understood: %+v", before)
+	}
+	var first [3]submitted
+	for i := range genomics {
+		s.ok(&first[i], toolArgs(i)...)
+		if first[i].Replayed {
+			t.Errorf("%+v", first[i])
+		}
+	}
+	again := func(when string) {
+		for i := range genomics {
+			var r submitted
+			s.ok(&r, toolArgs(i)...)
+			if !r.Replayed || r.RunID != first[i].RunID || r.SlurmJobID == nil || *r.SlurmJobID != *first[i].SlurmJobID {
+				t.Errorf("%s: %+v, first %+v", when, r, first[i])
+			}
+		}
+	}
+	again("while it is queued or runs")
+	for _, f := range first {
+		if l := s.wait(f.RunID); l.State != "succeeded" {
+			t.Fatalf("%+v", l)
+		}
+	}
+	again("after its end")
+	// By artifact id instead of by file, and through a gateway that stays.
+	s.serve()
+	bam := s.import1(data("aln.bam"))
+	var r submitted
+	s.ok(&r, "run", "samtools.flagstat", "--input", "bam="+bam.ArtifactID)
+	if !r.Replayed || r.RunID != first[0].RunID || r.State != "succeeded" {
+		t.Errorf("by artifact: %+v", r)
+	}
+	var l looked
+	s.ok(&l, append(toolArgs(1), "--wait")...)
+	if l.RunID != first[1].RunID {
+		t.Errorf("with --wait: %+v", l)
+	}
+	for i := range genomics {
+		after := count(t, first[i].RunID)
+		if got := after.Submitted - before.Submitted; got != 3 {
+			t.Errorf("slurmctld counts %d new jobs, 3 are due", got)
+		}
+		if got := after.BatchRPCs - before.BatchRPCs; got != 3 {
+			t.Errorf("slurmctld counts %d submit RPCs, 3 are due", got)
+		}
+		if after.Accounted != 1 {
+			t.Errorf("accounting has %d jobs of %s", after.Accounted, first[i].RunID)
+		}
+	}
+}
+
+// Fifty shells ask for the same run at once, with a gateway that stays and without any: one job.
+//
+// proves ABI-18 CARD-04
+func TestFiftyShellsOneJob(t *testing.T) {
+	for _, daemon := range []bool{true, false} {
+		t.Run(fmt.Sprintf("daemon=%v", daemon), func(t *testing.T) {
+			s := newSite(t, "genomics")
+			if daemon {
+				s.serve()
+			}
+			before := count(t, "")
+			shell(t, "lab", `
+				export SLURMGATE_SITE=$1/site.yaml
+				mkdir "$1/answers"
+				for i in {1..50}; do
+					{ "$2" run samtools.flagstat --input "bam=$3" --json >"$1/answers/$i" 2>"$1/answers/$i.err" || echo "exit $?" >>"$1/answers/$i.err"; } &
+				done
+				wait`, s.dir, world.dir+"/slurmgate", data("aln.bam"))
+			fresh, id := 0, ""
+			for i := 1; i <= 50; i++ {
+				name := fmt.Sprintf("%s/answers/%d", host(s.dir), i)
+				out, err := os.ReadFile(name)
+				must(t, err)
+				errs, err := os.ReadFile(name + ".err")
+				must(t, err)
+				var r submitted
+				result{[]string{"run", fmt.Sprint(i)}, 0, out, errs}.object(t, &r)
+				if r.RunID == "" || id != "" && r.RunID != id {
+					t.Fatalf("shell %d: run %q, others have %q\n%s%s", i, r.RunID, id, out, errs)
+				}
+				if id = r.RunID; !r.Replayed {
+					fresh++
+				}
+			}
+			if fresh != 1 {
+				t.Errorf("%d shells were told that they made the run", fresh)
+			}
+			if l := s.wait(id); l.State != "succeeded" {
+				t.Errorf("%+v", l)
+			}
+			after := count(t, id)
+			same(t, "what slurmctld counted", counters{after.Submitted - before.Submitted, after.BatchRPCs - before.BatchRPCs, after.Accounted}, counters{1, 1, 1})
+		})
+	}
+}

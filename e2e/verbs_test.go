@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every verb prints exactly one JSON object with --json, well or badly, and ends with the status of its kind of error.
+//
+// proves ARC-09 HTC-06
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	file := s.file("input.txt", "some input\n")
+	good := s.submit(probePlan("write", "out/result", "x"))
+	if l := s.wait(good.RunID); l.State != "succeeded" {
+		t.Fatalf("%+v", l)
+	}
+	bad := s.submit(probePlan("exit", "3"))
+	s.wait(bad.RunID)
+	pending := s.submit(s.set(probePlan("nothing"), "placement.partition", "big"))
+	a := s.import1(file)
+	none, noArtifact := "run_"+strings.Repeat("0", 26), "art_"+strings.Repeat("0", 26)
+	planFile := s.plan(probePlan("exit", "4"))
+	to := func(name string) string { return s.dir + "/" + name }
+
+	tests := []struct {
+		exit int
+		args []string
+	}{
+		{0, []string{"version"}},
+		{0, []string{"config", "check"}},
+		{0, []string{"config", "show"}},
+		{2, []string{"config", "check", "--site", file}},
+		{0, []string{"tool", "list"}},
+		{0, []string{"tool", "list", "--all"}},
+		{0, []string{"tool", "show", "probe.words"}},
+		{3, []string{"tool", "show", "no.such"}},
+		{0, []string{"tool", "check", s.dir + "/domain"}},
+		{0, []string{"tool", "check", s.dir + "/domain/toolpacks"}},
+		{0, []string{"image", "list"}},
+		{0, []string{"image", "verify"}},
+		{0, []string{"image", "add", "probe", world.dir + "/probe.sif"}},
+		{2, []string{"image", "add", "Bad Name", world.dir + "/probe.sif"}},
+		{2, []string{"image", "add", "other", file}},
+		{3, []string{"image", "add", "other", to("nothing.sif")}},
+		{5, []string{"image", "add", "probe", world.dir + "/seqkit.sif"}},
+		{0, []string{"artifact", "import", file}},
+		{0, []string{"artifact", "list"}},
+		{0, []string{"artifact", "list", "--type", "TEXT"}},
+		{0, []string{"artifact", "get", a.ArtifactID}},
+		{0, []string{"artifact", "get", a.ArtifactID, "-o", to("got")}},
+		{5, []string{"artifact", "get", a.ArtifactID, "-o", to("got")}},
+		{3, []string{"artifact", "get", noArtifact}},
+		{3, []string{"artifact", "get", noArtifact, "-o", to("not")}},
+		{3, []string{"artifact", "get", noArtifact, "-o", "-"}},
+		{2, []string{"artifact", "get", "art_x"}},
+		{0, []string{"artifact", "preview", a.ArtifactID}},
+		{3, []string{"artifact", "preview", noArtifact}},
+		{4, []string{"artifact", "import", "/etc/passwd"}},
+		{2, []string{"artifact", "import", file, "--type", "EXE"}},
+		{2, []string{"artifact", "import", file, "--label", " x"}},
+		{0, []string{"runs", "list"}},
+		{0, []string{"runs", "list", "--state", "failed"}},
+		{2, []string{"runs", "list", "--state", "odd"}},
+		{2, []string{"runs", "list", "--limit", "201"}},
+		{2, []string{"runs", "list", "--cursor", "odd"}},
+		{0, []string{"runs", "show", good.RunID}},
+		{3, []string{"runs", "show", none}},
+		{2, []string{"runs", "show", "run_x"}},
+		{0, []string{"get", good.RunID}},
+		{0, []string{"get", bad.RunID}}, // a look succeeds whatever it sees
+		{0, []string{"get", pending.RunID, "--wait", "1"}},
+		{3, []string{"get", none}},
+		{2, []string{"get", "odd"}},
+		{2, []string{"get", good.RunID, "--wait", "31"}},
+		{0, []string{"wait", good.RunID}},
+		{0, []string{"wait", good.RunID, "--to", to("waited")}},
+		{5, []string{"wait", good.RunID, "--to", to("waited")}},
+		{6, []string{"wait", bad.RunID}},
+		{7, []string{"wait", pending.RunID, "--timeout", "1s"}},
+		{3, []string{"wait", none}},
+		{0, []string{"collect", good.RunID}},
+		{0, []string{"collect", good.RunID, "--to", to("collected")}},
+		{6, []string{"collect", bad.RunID}},
+		{0, []string{"collect", pending.RunID}}, // not ready is an answer
+		{3, []string{"collect", none}},
+		{0, []string{"logs", good.RunID}},
+		{0, []string{"logs", bad.RunID, "--stream", "stderr", "--tail", "1"}},
+		{0, []string{"logs", pending.RunID}},
+		{2, []string{"logs", good.RunID, "--stream", "odd"}},
+		{3, []string{"logs", none}},
+		{6, []string{"submit", planFile, "--wait"}},
+		{6, []string{"submit", planFile, "--wait"}}, // and so does its replay
+		{0, []string{"submit", planFile}},
+		{3, []string{"submit", to("nothing.json")}},
+		{2, []string{"submit", file}},
+		{7, []string{"submit", s.plan(s.set(probePlan("nothing"), "placement.partition", "big")), "--wait", "--timeout", "1s"}},
+		{0, []string{"run", "probe.words", "--param", "word=x", "--wait", "--to", to("words")}},
+		{6, []string{"run", "probe.small", "--param", "word=far too long", "--wait"}},
+		{0, []string{"run", "probe.small", "--param", "word=far too long"}}, // it was submitted: that is what was asked for
+		{3, []string{"run", "no.such"}},
+		{2, []string{"run", "probe.words"}},
+		{2, []string{"run", "probe.words", "--param", "word"}},
+		{2, []string{"run", "probe.words", "--param", "odd=1"}},
+		{2, []string{"run", "probe.words", "--input", "odd=" + file}},
+		{0, []string{"cancel", pending.RunID}},
+		{0, []string{"cancel", good.RunID}},
+		{3, []string{"cancel", none}},
+		{2, nil},
+		{2, []string{"odd"}},
+		{2, []string{"get"}},
+		{2, []string{"get", good.RunID, "--odd"}},
+		{3, []string{"runs", "list", "--site", to("nothing.yaml")}},
+	}
+	for _, tt := range tests {
+		r := s.cli(append(slices.Clone(tt.args), "--json")...)
+		if r.code != tt.exit {
+			t.Errorf("exit %d is due: %v", tt.exit, r)
+			continue
+		}
+		if slices.Contains(tt.args, "-") && tt.exit == 0 {
+			continue // the bytes of an artifact are no object
+		}
+		var e struct{ Error *failure }
+		r.object(t, &e)
+		switch {
+		case e.Error == nil && (tt.exit == 0 || tt.exit == 6): // the run and how it ended are the answer
+		case tt.exit == 0 || e.Error == nil || e.Error.Code == "" || e.Error.Message == "":
+			t.Errorf("an error, and only one, has an error's body: %v", r)
+		}
+	}
+
+	// The same for people: what is wrong and what to do next, on standard error.
+	for _, tt := range []struct {
+		code int
+		args []string
+		says string
+	}{
+		{3, []string{"tool", "show", "no.such"}, "tool list"},
+		{3, []string{"get", none}, "run"},
+		{2, []string{"odd"}, "--help"},
+		{7, []string{"submit", s.plan(s.set(s.set(probePlan("nothing"), "placement.partition", "big"), "resources.cpus", 2)), "--wait", "--timeout", "1s"}, "slurmgate wait run_"},
+	} {
+		r := s.cli(tt.args...)
+		if r.code != tt.code || len(r.stdout) > 0 || !strings.Contains(string(r.stderr), tt.says) {
+			t.Errorf("%d and %q are due: %v", tt.code, tt.says, r)
+		}
+	}
+}
+
+// A page of a list goes on where the last one ended.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.serve()
+	for i := range 7 {
+		r := s.cliWith(strings.NewReader(fmt.Sprint("text ", i)), "artifact", "import", "-", "--label", fmt.Sprint("text ", i), "--json")
+		r.object(t, nil)
+	}
+	var seen []string
+	cursor := ""
+	for range 10 {
+		args := []string{"artifact", "list", "--limit", "3"}
+		if cursor != "" {
+			args = append(args, "--cursor", cursor)
+		}
+		var page struct {
+			artifactPage
+			Cursor *string
+		}
+		s.ok(&page, args...)
+		for _, a := range page.Artifacts {
+			seen = append(seen, a.Label)
+		}
+		if page.Cursor == nil {
+			break
+		}
+		cursor = *page.Cursor
+	}
+	same(t, "all pages", seen, []string{"text 6", "text 5", "text 4", "text 3", "text 2", "text 1", "text 0"})
+}
