@@ -1,5 +1,7 @@
 # demo and test need nothing prepared by hand: the scripts install and build what they use. test needs root, demo only where there is no cluster.
-.PHONY: build demo test lint clean
+.PHONY: build demo test lint chaos clean
+N ?= 300
+SEED ?= 1
 
 build:
 	go build -trimpath -o build/slurmgate ./cmd/slurmgate
@@ -12,6 +14,10 @@ test:
 
 lint:
 	@scripts/test lint
+
+# The crash campaign, on a cluster of its own: N cases of the seed SEED. Root; about four seconds a case.
+chaos:
+	@go run ./chaos -n $(N) -seed $(SEED)
 
 # Debian root and clusters of scripts/devcluster stay; `scripts/devcluster purge` removes those.
 clean:

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// campaigner runs the cases and keeps the count.
+type campaigner struct {
+	options
+	*ground
+	sites []*site
+	began time.Time
+
+	mu      sync.Mutex
+	done    int
+	total   int
+	counts  map[string]int
+	failed  []string
+	reached map[string]int             // deaths by seam
+	failing map[string]bool            // failing calls that were drawn
+	passed  map[string]map[string]bool // place → scenarios that passed it
+	ended   []ended
+}
+
+func (p *campaigner) say(format string, args ...any) {
+	fmt.Printf("%6.1fs  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// all runs the independent cases several at a time, then the groups one after another.
+func (p *campaigner) all(ctx context.Context, list []testCase) error {
+	p.total, p.counts, p.failing = len(list), map[string]int{}, map[string]bool{"": false}
+	var alone []testCase
+	blocks := map[int][]testCase{}
+	for _, c := range list {
+		if c.block < 0 {
+			alone = append(alone, c)
+		} else {
+			blocks[c.block] = append(blocks[c.block], c)
+		}
+	}
+	queue := make(chan testCase)
+	errs := make(chan error, len(p.sites))
+	for _, s := range p.sites {
+		go func() {
+			var err error
+			for c := range queue {
+				if err == nil {
+					err = p.one(ctx, s, c)
+				}
+			}
+			errs <- err
+		}()
+	}
+	for _, c := range alone {
+		queue <- c
+	}
+	close(queue)
+	for range p.sites {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	for _, b := range slices.Sorted(maps.Keys(blocks)) {
+		if err := p.together(ctx, blocks[b]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// together runs the cases of one outage, each on a site of its own.
+func (p *campaigner) together(ctx context.Context, list []testCase) error {
+	for len(list) > 0 {
+		now := list[:min(len(list), len(p.sites))]
+		list = list[len(now):]
+		g := newGroup(p.cluster, now[0].outage, len(now))
+		errs := make(chan error, len(now))
+		for i, c := range now {
+			c.group = g
+			go func() { errs <- p.one(ctx, p.sites[i], c) }()
+		}
+		var first error
+		for range now {
+			if err := <-errs; err != nil && first == nil {
+				first = err
+			}
+		}
+		if first == nil {
+			first = g.err
+		}
+		if first == nil { // the next outage finds nothing of this one
+			first = p.quiet(ctx)
+		}
+		if first == nil && g.outage.forgets {
+			// A slurmd never forgets an id that slurmctld forgot, and refuses to start another job that gets it.
+			first = errors.Join(p.devd(ctx, "restart", "slurmd-n1"), p.devd(ctx, "restart", "slurmd-n2"))
+		}
+		if first == nil {
+			first = p.healthy(ctx)
+		}
+		if first != nil {
+			return first
+		}
+	}
+	return nil
+}
+
+// one runs a case to its verdict.
+func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	began := time.Now()
+	name := filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("case-%d.log", c.n))
+	log, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	fmt.Fprintf(log, "case %d of seed %d: %s\n", c.n, p.seed, c)
+	t := &trial{testCase: &c, s: s, log: log, token: fmt.Sprintf("s%d-c%d", p.seed, c.n)}
+	before := s.passes()
+	if err := t.run(ctx); err != nil {
+		return fmt.Errorf("case %d: %w", c.n, err)
+	}
+	e, err := t.judge(ctx, filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("ledger-%d", s.n)))
+	if err != nil {
+		return fmt.Errorf("case %d: %w", c.n, err)
+	}
+	for _, w := range t.keep.wrong {
+		t.find("stuck", "%s", w)
+	}
+	p.count(t, e, before, time.Since(began))
+	if len(t.trouble) == 0 && p.only < 0 && !p.list {
+		os.Remove(name)
+	}
+	return nil
+}
+
+// count books a case and tells people about it.
+func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	p.ended = append(p.ended, e)
+	for _, seam := range t.keep.fired {
+		p.reached[place(seam)]++
+	}
+	missed := ""
+	for _, st := range t.starts {
+		p.failing[place(st.fail)] = st.fail != ""
+		if st.kill != "" && !slices.Contains(t.keep.fired, st.kill) {
+			missed += "; not reached: " + st.kill
+		}
+	}
+	for _, line := range t.s.passedSince(before) {
+		at := strings.TrimSuffix(strings.TrimSuffix(line, ".before"), ".after")
+		if p.passed[at] == nil {
+			p.passed[at] = map[string]bool{}
+		}
+		p.passed[at][t.scenario.name] = true
+	}
+	verdict := "ok"
+	if len(t.trouble) > 0 {
+		verdict = "FAILED"
+	}
+	p.say("%3d/%d  case %d  %s %s in %.1fs  (%s%s)", p.done, p.total, t.n, verdict, e.state, took.Seconds(), t.testCase, missed)
+	if len(t.trouble) == 0 {
+		return
+	}
+	p.book(t.n, t.trouble)
+	fmt.Println(indent(t.story))
+}
+
+// book counts a case's findings once each and says how to see it again.
+func (p *campaigner) book(n int, found []finding) {
+	kinds := map[string]bool{}
+	for _, f := range found {
+		fmt.Printf("        case %d  %s: %s\n", n, f.kind, f.text)
+		kinds[f.kind] = true
+	}
+	for k := range kinds {
+		p.counts[k]++
+	}
+	fmt.Printf("        again: go run ./chaos -seed %d -case %d   log: build/chaos/case-%d.log\n", p.seed, n, n)
+}
+
+// place is a seam without its #n.
+func place(seam string) string {
+	name, _, _ := strings.Cut(seam, "#")
+	return name
+}
+
+func indent(s string) string {
+	return "        " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n        ")
+}
+
+// passes is how much of the site's list of passed seams there is.
+func (s *site) passes() int64 {
+	st, err := os.Stat(s.path(s.local + "/seams"))
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
+// passedSince gives the seams passed since.
+func (s *site) passedSince(offset int64) []string {
+	f, err := os.Open(s.path(s.local + "/seams"))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if _, err := f.Seek(offset, 0); err != nil {
+		return nil
+	}
+	seen := map[string]bool{}
+	var out []string
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		if !seen[sc.Text()] {
+			seen[sc.Text()] = true
+			out = append(out, sc.Text())
+		}
+	}
+	return out
+}
+
+// close waits for the last job, looks at every run once more, and gives the count.
+func (p *campaigner) close(ctx context.Context) (int, error) {
+	if err := p.quiet(ctx); err != nil {
+		return 0, err
+	}
+	for _, s := range p.sites {
+		l, db, err := s.copyLedger(ctx, filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("ledger-%d", s.n)))
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range p.ended {
+			if e.s != s {
+				continue
+			}
+			if found := e.again(ctx, l); len(found) > 0 {
+				p.book(e.c.n, found)
+			}
+		}
+		db.Close()
+		l.Close()
+	}
+	p.places()
+	fmt.Printf("%d cases, %d duplicates, %d lost, %d stuck, %d misattributed\n", p.done, p.counts["duplicate"], p.counts["lost"], p.counts["stuck"], p.counts["misattributed"])
+	if len(p.counts) > 0 {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// places reports coverage, and places nobody told the campaign about.
+func (p *campaigner) places() {
+	all := seams(false)
+	var missed []string
+	for _, s := range all {
+		if p.reached[s.name] == 0 {
+			missed = append(missed, s.name)
+		}
+	}
+	known := map[string][]string{}
+	for _, k := range places {
+		known[k.name] = k.in
+	}
+	for _, at := range slices.Sorted(maps.Keys(p.passed)) {
+		if p.list {
+			fmt.Printf("{%q, 1, []string{%s}},\n", at, quoted(slices.Sorted(maps.Keys(p.passed[at]))))
+		} else if known[at] == nil {
+			fmt.Printf("the gateway passes %s, which is not in chaos/seam.go\n", at)
+		}
+	}
+	if !p.list {
+		fmt.Printf("seams %d of %d, failing calls %d of %d\n", len(all)-len(missed), len(all), len(p.failing)-1, len(places))
+		if len(missed) > 0 {
+			fmt.Printf("not reached: %s\n", strings.Join(missed, " "))
+		}
+	}
+	fmt.Printf("%s in all\n", time.Since(p.began).Round(time.Second))
+}
+
+func quoted(words []string) string {
+	var out []string
+	for _, w := range words {
+		out = append(out, fmt.Sprintf("%q", w))
+	}
+	return strings.Join(out, ", ")
+}

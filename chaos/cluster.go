@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const user = "lab" // whom the gateway and its jobs run as in the cluster
+
+// cluster is one devcluster, seen from outside.
+type cluster struct {
+	script string // scripts/devcluster
+	name   string
+	init   int    // its first process, by this machine's number
+	share  string // the folder the cluster sees as /shared
+	uid    int    // of user
+}
+
+// upCluster starts the cluster with the settings the campaign needs: a short MessageTimeout, so that a stopped controller
+// costs seconds; a short MinJobAge, so that ended jobs vanish from squeue between two looks; and credentials that expire soon,
+// because that is how long Slurm waits before it starts a job again whose launch failed.
+func upCluster(ctx context.Context, script, name string) (*cluster, error) {
+	c := &cluster{script: script, name: name}
+	up := exec.CommandContext(ctx, script, "--name", name, "up", "--conf", "MessageTimeout=2", "--conf", "MinJobAge=5", "--conf", "AuthInfo=cred_expire=5")
+	up.Stderr = os.Stderr
+	if err := up.Run(); err != nil {
+		return nil, fmt.Errorf("the cluster did not come up: %w", err)
+	}
+	out, err := exec.CommandContext(ctx, script, "--name", name, "status", "--json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("the cluster has no status: %w", err)
+	}
+	var status struct {
+		PID   int
+		Share string
+	}
+	if err := json.Unmarshal(out, &status); err != nil {
+		return nil, err
+	}
+	c.init, c.share = status.PID, status.Share
+	id, err := c.output(ctx, "root", nil, "id", "-u", user)
+	if err != nil {
+		return nil, err
+	}
+	c.uid, err = strconv.Atoi(strings.TrimSpace(id))
+	return c, err
+}
+
+// path is where this machine sees a path of the login node.
+func (c *cluster) path(inside string) string {
+	if rel, ok := strings.CutPrefix(inside, "/shared/"); ok {
+		return filepath.Join(c.share, rel)
+	}
+	return fmt.Sprintf("/proc/%d/root%s", c.init, inside)
+}
+
+// command prepares a command on the login node. Its signals and exit status are those of the command inside.
+func (c *cluster) command(ctx context.Context, as string, env []string, args ...string) *exec.Cmd {
+	line := []string{"--name", c.name, "exec", "--user", as, "--cwd", "/"}
+	for _, e := range env {
+		line = append(line, "--env", e)
+	}
+	cmd := exec.CommandContext(ctx, c.script, append(append(line, "--"), args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// result is how a command on the login node ended.
+type result struct {
+	stdout, stderr string
+	exit           int // -1 when a signal ended it
+}
+
+func (c *cluster) run(ctx context.Context, as string, env []string, args ...string) (result, error) {
+	cmd := c.command(ctx, as, env, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	r := result{out.String(), errs.String(), 0}
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		r.exit = ended.ExitCode()
+		err = nil
+	}
+	return r, err
+}
+
+func (c *cluster) output(ctx context.Context, as string, env []string, args ...string) (string, error) {
+	r, err := c.run(ctx, as, env, args...)
+	if err == nil && r.exit != 0 {
+		err = fmt.Errorf("%s: exit status %d: %s", strings.Join(args, " "), r.exit, strings.TrimSpace(r.stderr))
+	}
+	return r.stdout, err
+}
+
+// devd handles one daemon of the cluster.
+func (c *cluster) devd(ctx context.Context, args ...string) error {
+	_, err := c.output(ctx, "root", nil, append([]string{"devd"}, args...)...)
+	return err
+}
+
+// healthy waits until slurmctld and slurmdbd answer and both nodes take jobs. It does what an admin would: a node that Slurm
+// drained, because an id was used again while a forgotten job still ran there, is taken back.
+func (c *cluster) healthy(ctx context.Context) error {
+	return c.until(ctx, 90*time.Second, `scontrol ping | grep -q "is UP" && sacctmgr -nP list cluster >/dev/null || exit 1
+		sinfo -h -N -n n1,n2 -o "%N %T" | grep -E " (drain|down)" && scontrol update nodename=n1,n2 state=resume
+		[[ $(sinfo -h -p main -o "%T %D" | awk '$1 ~ /^(idle|mixed|allocated|completing)$/ {n += $2} END {print n+0}') == 2 ]]`)
+}
+
+// quiet waits until no job is left, known to Slurm or forgotten by it, that could still execute something.
+func (c *cluster) quiet(ctx context.Context) error {
+	return c.until(ctx, 2*time.Minute, `squeue -h -u `+user+` -t PENDING -p big -o %i | xargs -r scancel
+		left=$(squeue -h -u `+user+` 2>&1); printf '%s\n' "$left"; [[ -z $left ]] && ! pgrep -a slurmstepd`)
+}
+
+// until repeats a script on the login node until it succeeds.
+func (c *cluster) until(ctx context.Context, limit time.Duration, script string) error {
+	var last result
+	for end := time.Now().Add(limit); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+		probing, stop := context.WithTimeout(ctx, 20*time.Second)
+		r, err := c.run(probing, "root", nil, "bash", "-c", script)
+		stop()
+		if err == nil && r.exit == 0 {
+			return nil
+		}
+		last = r
+	}
+	return fmt.Errorf("the cluster does not recover: %s%s", last.stdout, last.stderr)
+}
+
+// child is the one child process of a process of this machine, 0 when there is none.
+func child(pid int) int {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(data)))
+	return n
+}
+
+// processes finds the processes whose command line has all the words, each in some argument, and whose program has the base
+// name.
+func processes(program string, words ...string) []int {
+	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil
+	}
+	var found []int
+next:
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		line := string(data)
+		arg0, rest, _ := strings.Cut(line, "\x00")
+		if filepath.Base(arg0) == "bash" { // a script: its name is the next argument
+			arg0, _, _ = strings.Cut(rest, "\x00")
+		}
+		if filepath.Base(arg0) != program {
+			continue
+		}
+		for _, w := range words {
+			if !strings.Contains(line, w) {
+				continue next
+			}
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// start is one life of a gateway: how it is made to die, and how long nobody starts it again.
+type start struct {
+	kill, fail string        // a seam or a place, with its #n
+	after      time.Duration // SIGKILL so long after it began, when positive
+	term       bool          // SIGTERM then, not SIGKILL
+	pause      time.Duration // before the next life
+}
+
+func (s start) String() string {
+	text := ""
+	switch {
+	case s.kill != "":
+		text = "killed at " + s.kill
+	case s.after > 0 && s.term:
+		text = fmt.Sprintf("SIGTERM after %s", s.after)
+	case s.after > 0:
+		text = fmt.Sprintf("killed after %s", s.after)
+	}
+	if s.fail != "" {
+		if text != "" {
+			text += ", "
+		}
+		text += s.fail + " applies and fails"
+	}
+	if s.pause > 0 {
+		text += fmt.Sprintf(", down for %s", s.pause)
+	}
+	return text
+}
+
+// patience bounds one faulty life: its seam may not be on this run's way.
+const patience = 15 * time.Second
+
+// keeper lives through the starts of a case one after another; the last life is a good one and goes on.
+type keeper struct {
+	s    *site
+	log  *os.File
+	skip chan struct{} // closed: no more faults, go on to the good life
+	once sync.Once
+	stop chan struct{} // closed: the case is over
+
+	mu    sync.Mutex
+	pid   int       // of the gateway that lives, by this machine's number; 0 when none does
+	good  time.Time // when the good life began to answer
+	fired []string  // seams that killed
+	brute bool      // the end of the case is a SIGKILL
+	wrong []string  // what no gateway may do, e.g. end by itself
+	ended chan struct{}
+}
+
+func (s *site) keep(ctx context.Context, log *os.File, starts []start) *keeper {
+	k := &keeper{s: s, log: log, skip: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		defer close(k.ended)
+		for _, st := range starts {
+			if k.over() || ctx.Err() != nil {
+				return
+			}
+			if k.skipped() {
+				break
+			}
+			for !k.live(ctx, st) && !k.over() && !k.skipped() && ctx.Err() == nil {
+				k.sleep(ctx, 200*time.Millisecond) // a verb is the gateway at the moment
+			}
+			k.sleep(ctx, st.pause)
+		}
+		for !k.over() && ctx.Err() == nil {
+			if !k.live(ctx, start{}) {
+				k.sleep(ctx, 200*time.Millisecond)
+			}
+		}
+	}()
+	return k
+}
+
+func (k *keeper) over() bool    { return closed(k.stop) }
+func (k *keeper) skipped() bool { return closed(k.skip) }
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (k *keeper) sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-k.stop:
+	case <-ctx.Done():
+	}
+}
+
+// noMoreFaults ends the faulty lives.
+func (k *keeper) noMoreFaults() { k.once.Do(func() { close(k.skip) }) }
+
+// live is one life from start to end. False when there was none, because another gateway holds the ledger.
+func (k *keeper) live(ctx context.Context, st start) bool {
+	env := []string{"SLURMGATE_CHAOS_LIST=" + k.s.local + "/seams"}
+	if st.kill != "" {
+		env = append(env, "SLURMGATE_CHAOS_KILL="+st.kill)
+	}
+	if st.fail != "" {
+		env = append(env, "SLURMGATE_CHAOS_FAIL="+st.fail)
+	}
+	cmd := k.s.command(context.WithoutCancel(ctx), user, env, binary, "--site", k.s.file, "serve")
+	cmd.Stdout, cmd.Stderr = k.log, k.log
+	fmt.Fprintf(k.log, "=== %s life: %s\n", time.Now().Format("15:04:05.000"), st)
+	if err := cmd.Start(); err != nil {
+		k.note("the gateway cannot be started: " + err.Error())
+		k.sleep(ctx, time.Second)
+		return false
+	}
+	exited := make(chan struct{})
+	go func() { cmd.Wait(); close(exited) }()
+	ours := k.attend(ctx, st, cmd, exited)
+	<-exited
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pid = 0
+	how := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	fmt.Fprintf(k.log, "=== %s ended: %s\n", time.Now().Format("15:04:05.000"), cmd.ProcessState)
+	switch {
+	case how.Signaled() && how.Signal() == syscall.SIGKILL && !ours && st.kill != "":
+		k.fired = append(k.fired, st.kill)
+	case ours:
+	case how.Exited() && how.ExitStatus() == 5:
+		return false
+	case k.over():
+	default:
+		k.wrong = append(k.wrong, "the gateway ended by itself: "+cmd.ProcessState.String())
+		time.Sleep(500 * time.Millisecond)
+	}
+	return true
+}
+
+// attend waits until the life is over, and ends it when its time has come. ours tells that it was ended from here.
+func (k *keeper) attend(ctx context.Context, st start, cmd *exec.Cmd, exited chan struct{}) (ours bool) {
+	faulty := st != (start{})
+	var limit <-chan time.Time
+	sig := syscall.SIGKILL
+	switch {
+	case st.after > 0:
+		limit = time.After(st.after)
+		if st.term {
+			sig = syscall.SIGTERM
+		}
+	case st.kill != "" || st.fail != "":
+		limit = time.After(patience)
+	}
+	var skip chan struct{}
+	if faulty {
+		skip = k.skip
+	}
+	answers := time.NewTicker(20 * time.Millisecond)
+	defer answers.Stop()
+	for {
+		select {
+		case <-exited:
+			return false
+		case <-answers.C:
+			if k.answers(cmd.Process.Pid, !faulty) {
+				answers.Stop()
+			}
+		case <-limit:
+			limit = nil
+			k.signal(cmd.Process.Pid, sig)
+			ours = true
+			if sig == syscall.SIGTERM {
+				select {
+				case <-exited:
+				case <-time.After(drainLimit):
+					k.note("the gateway does not end after SIGTERM")
+					k.signal(cmd.Process.Pid, syscall.SIGKILL)
+				}
+			}
+			return true
+		case <-skip:
+			k.signal(cmd.Process.Pid, syscall.SIGKILL)
+			return true
+		case <-k.stop:
+			return k.end(cmd, exited)
+		case <-ctx.Done():
+			k.signal(cmd.Process.Pid, syscall.SIGKILL)
+			return true
+		}
+	}
+}
+
+const drainLimit = 60 * time.Second // the gateway's own is 45 s
+
+// end is the end of the case.
+func (k *keeper) end(cmd *exec.Cmd, exited chan struct{}) bool {
+	if k.brute {
+		k.signal(cmd.Process.Pid, syscall.SIGKILL)
+		return true
+	}
+	k.signal(cmd.Process.Pid, syscall.SIGTERM)
+	select {
+	case <-exited:
+	case <-time.After(drainLimit):
+		k.note("the gateway does not end after SIGTERM")
+		k.signal(cmd.Process.Pid, syscall.SIGKILL)
+	}
+	return true
+}
+
+// answers tells whether the gateway serves its socket, and remembers it.
+func (k *keeper) answers(host int, good bool) bool {
+	c, err := net.Dial("unix", k.s.path(k.s.state()+"/gateway.sock"))
+	if err != nil {
+		return false
+	}
+	c.Close()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pid = child(host)
+	if good && k.good.IsZero() {
+		k.good = time.Now()
+	}
+	return true
+}
+
+func (k *keeper) signal(host int, sig syscall.Signal) {
+	if pid := child(host); pid != 0 {
+		syscall.Kill(pid, sig)
+		return
+	}
+	syscall.Kill(-host, syscall.SIGKILL) // it was not inside yet
+}
+
+func (k *keeper) note(text string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wrong = append(k.wrong, text)
+}
+
+// alive tells whether a gateway answers, and since when the good one does (zero: not yet).
+func (k *keeper) alive() (up bool, good time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pid != 0, k.good
+}
+
+// finish ends the last life and waits for it. killed: without a word.
+func (k *keeper) finish(killed bool) {
+	k.brute = killed // read after stop is closed
+	close(k.stop)
+	<-k.ended
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// outage is a fault of the whole cluster. The cases of one group go through it together.
+type outage struct {
+	name string
+	when string        // "before" the submissions, "receipt" (as soon as one has an id), "later" (wait after they began)
+	wait time.Duration // for "later"
+	hold time.Duration // until it is lifted
+	on   [][]string    // devd's arguments, in order
+	off  [][]string
+
+	forgets bool // jobs and ids
+}
+
+func (o outage) String() string {
+	text := fmt.Sprintf("%s (%s", o.name, o.when)
+	if o.when == "later" {
+		text += fmt.Sprintf(", %s", o.wait)
+	}
+	return text + fmt.Sprintf(", for %s)", o.hold)
+}
+
+// group is the cases that share an outage.
+type group struct {
+	c      *cluster
+	outage outage
+	size   int
+
+	mu     sync.Mutex
+	trials []*trial
+	open   chan struct{} // closed: submit
+	err    error
+}
+
+func newGroup(c *cluster, o outage, size int) *group {
+	return &group{c: c, outage: o, size: size, open: make(chan struct{})}
+}
+
+// ready is called by each case before it submits; it returns when all are here and the outage is on its way.
+func (g *group) ready(t *trial) {
+	if g == nil {
+		return
+	}
+	up := time.Now().Add(20 * time.Second)
+	for alive := false; !alive && time.Now().Before(up); time.Sleep(20 * time.Millisecond) {
+		alive, _ = t.keep.alive()
+	}
+	t.begin()
+	g.mu.Lock()
+	g.trials = append(g.trials, t)
+	full := len(g.trials) == g.size
+	g.mu.Unlock()
+	if full {
+		go g.happen()
+	}
+	<-g.open
+}
+
+// happen carries out the outage.
+func (g *group) happen() {
+	ctx := context.Background()
+	apply := func(steps [][]string) {
+		for _, args := range steps {
+			if err := g.c.devd(ctx, args...); err != nil && g.err == nil {
+				g.err = fmt.Errorf("devd %v: %w", args, err)
+			}
+		}
+	}
+	if g.outage.when == "before" {
+		apply(g.outage.on)
+	}
+	close(g.open)
+	switch g.outage.when {
+	case "receipt":
+		for end := time.Now().Add(15 * time.Second); time.Now().Before(end) && !g.receipt(); {
+			time.Sleep(2 * time.Millisecond)
+		}
+		apply(g.outage.on)
+	case "later":
+		time.Sleep(g.outage.wait)
+		apply(g.outage.on)
+	}
+	time.Sleep(g.outage.hold)
+	apply(g.outage.off)
+	if err := g.c.healthy(ctx); err != nil && g.err == nil {
+		g.err = err
+	}
+	for _, t := range g.trials {
+		t.end()
+	}
+}
+
+// receipt tells whether one of the submissions has its job id.
+func (g *group) receipt() bool {
+	for _, t := range g.trials {
+		if st, err := os.Stat(filepath.Join(t.s.path(t.s.runs()), t.runID, "a1/ctl/send.1.out")); err == nil && st.Size() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// outages are the kinds of cluster-wide faults; draw fills in the times.
+func drawOutage(r source) outage {
+	pick := func(words ...string) string { return words[r.IntN(len(words))] }
+	o := outage{when: pick("before", "receipt", "later"), wait: r.between(0, 4*time.Second), hold: r.between(500*time.Millisecond, 5*time.Second)}
+	one := func(name string, on, off []string) {
+		o.name, o.on, o.off = name, [][]string{on}, [][]string{off}
+	}
+	switch r.IntN(7) {
+	case 0, 1: // longer than sbatch waits for it
+		one("slurmctld paused", []string{"pause", "slurmctld"}, []string{"resume", "slurmctld"})
+		o.when, o.wait, o.hold = pick("before", "later"), r.between(0, 300*time.Millisecond), r.between(3*time.Second, 14*time.Second)
+	case 2:
+		one("slurmctld killed", []string{"kill", "slurmctld"}, []string{"start", "slurmctld"})
+		o.when = pick("receipt", "receipt", "later")
+	case 3:
+		one("slurmctld killed, forgets all jobs", []string{"kill", "slurmctld"}, []string{"start", "slurmctld", "-c"})
+		o.when, o.forgets = pick("receipt", "receipt", "later"), true
+	case 4:
+		one("slurmctld stopped", []string{"stop", "slurmctld"}, []string{"start", "slurmctld"})
+	case 5:
+		one("slurmdbd stopped", []string{"stop", "slurmdbd"}, []string{"start", "slurmdbd"})
+	case 6:
+		one("munged stopped", []string{"stop", "munged"}, []string{"start", "munged"})
+	}
+	return o
+}

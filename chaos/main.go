@@ -1,0 +1,117 @@
+// Command chaos is the crash campaign: it submits runs to a real gateway on a real cluster while one part after another is
+// killed, stopped or made to lie, and holds what came out against what was planned.
+//
+//	go run ./chaos -n 60 -seed 1            sixty cases
+//	go run ./chaos -seed 1 -case 17         case 17 of seed 1 alone, with its log
+//	go run ./chaos -list                    every scenario once without faults: which passes which places
+//
+// It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. A case is one submission by
+// `slurmgate serve`, in the build with seams (tag chaos), with faults drawn from the seed and the case's number:
+//
+//   - the gateway dies at a named seam, before or after a side effect, or is told an error although the effect took place;
+//   - sbatch dies, is slow, or does not say what it did; squeue, sacct and scancel hang, lie, fail, or answer half;
+//   - the whole cluster: slurmctld paused, killed or restarted without memory, slurmdbd or munged stopped.
+//
+// The program in the container writes a record that nothing else can write (chaos/prog). Broken promises are counted as
+//
+//	duplicate      an attempt executed twice, or executed although the ledger says that it never was
+//	lost           an answered run without a row, or a job that ran and whose run does not show it
+//	stuck          neither at its end nor naming a verb 120 s after the last fault was lifted
+//	misattributed  a state, exit code, job or output that is not the run's
+//
+// and the closing line is "N cases, D duplicates, L lost, S stuck, M misattributed". Exit status 1 when any is not zero, or
+// a ledger or an artifact is damaged.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// options are the command line.
+type options struct {
+	n       int
+	seed    uint64
+	only    int
+	list    bool
+	workers int
+	name    string
+	repo    string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.n, "n", 60, "number of `cases`")
+	flag.Uint64Var(&o.seed, "seed", 1, "everything random follows from it")
+	flag.IntVar(&o.only, "case", -1, "run this case alone")
+	flag.BoolVar(&o.list, "list", false, "run each scenario once without faults and show the places it passes")
+	flag.IntVar(&o.workers, "workers", 4, "gateways at a time")
+	flag.StringVar(&o.name, "name", "chaos", "the devcluster's `name`")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code, err := campaign(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		code = 2
+	}
+	os.Exit(code)
+}
+
+func campaign(ctx context.Context, o options) (int, error) {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		return 0, fmt.Errorf("where is this source?")
+	}
+	o.repo = filepath.Dir(filepath.Dir(file))
+	began := time.Now()
+	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name)
+	if err != nil {
+		return 0, err
+	}
+	g, err := prepare(ctx, c, o.repo)
+	if err != nil {
+		return 0, err
+	}
+	list := cases(o.seed, o.n)
+	switch {
+	case o.list:
+		list = bare()
+	case o.only >= 0:
+		list = cases(o.seed, o.only+1)[o.only:]
+		o.workers = 1
+	}
+	p := &campaigner{options: o, ground: g, began: began, reached: map[string]int{}, passed: map[string]map[string]bool{}}
+	for n := range o.workers {
+		s, err := newSite(ctx, g, n)
+		if err != nil {
+			return 0, err
+		}
+		p.sites = append(p.sites, s)
+	}
+	p.say("cluster %s, %d sites, ready after %s", o.name, o.workers, time.Since(began).Round(100*time.Millisecond))
+	if err := p.all(ctx, list); err != nil {
+		return 0, err
+	}
+	return p.close(ctx)
+}
+
+// bare is every scenario without faults but its own.
+func bare() []testCase {
+	var out []testCase
+	for i, sc := range scenarios {
+		c := testCase{n: i, scenario: sc, killSbatch: -1, block: -1, cancelAfter: time.Second}
+		if sc.fail != "" {
+			c.starts = []start{{fail: sc.fail}}
+		}
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,397 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/slurm"
+)
+
+// limit is how long a run may take to its end, or to naming a verb, once the last fault is lifted.
+const limit = 120 * time.Second
+
+// trial is one case under way.
+type trial struct {
+	*testCase
+	s     *site
+	log   *os.File
+	keep  *keeper
+	runID string
+	token string
+
+	mu        sync.Mutex
+	lifted    time.Time // when the last fault besides the gateway's own was lifted
+	pending   int       // faults that are not lifted yet
+	answers   []string  // run ids that submits answered with
+	cancelled bool      // a cancel was answered
+	answered  time.Time // when all callers were
+	retried   bool      // a retry was answered
+	blocked   bool      // the run was blocked, and a cancel resolved it
+	trouble   []finding
+	story     string // runs show, at the end
+}
+
+// finding is one broken promise.
+type finding struct {
+	kind string // duplicate, lost, stuck, misattributed; or broken, for ledger and artifacts
+	text string
+}
+
+func (t *trial) find(kind, format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trouble = append(t.trouble, finding{kind, fmt.Sprintf(format, args...)})
+}
+
+// spec is the plan of the case; the token makes it a run of its own.
+func (t *trial) spec() plan.Spec {
+	sc := t.scenario
+	s := plan.Spec{Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: max(60, sc.limit), CPUs: 1, MemMB: 64},
+		Placement: plan.Placement{Partition: sc.partition, Account: "research"},
+		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: t.s.image, NetworkMode: "none", ReadonlyRootfs: true},
+			Command: plan.Command{Argv: []string{"chaosprog", t.token, fmt.Sprint(sc.work.Milliseconds()), fmt.Sprint(sc.exit)}, Workdir: plan.Workdir, Env: map[string]string{}}},
+		IO: plan.IO{Inputs: []plan.Input{t.s.input}, Outputs: []plan.Output{{Role: "result", SrcRelpath: "out/result", Type: "TEXT", Label: "result"}}}}
+	if s.Placement.Partition == "" {
+		s.Placement.Partition = "main"
+	}
+	if sc.qos != "" {
+		s.Placement.QOS = &sc.qos
+	}
+	return s
+}
+
+// identify writes the plan and computes the run's identity, which is the same for every caller.
+func (t *trial) identify() (file string, err error) {
+	spec := t.spec()
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return "", err
+	}
+	decoded, err := plan.DecodeSpec(data, plan.Rules{Types: plan.Types()})
+	if err != nil {
+		return "", err
+	}
+	order := run.Order{ToolName: "slurm_submit", ContractVersion: "v1", PolicyHash: t.s.policyHash,
+		Params: plan.Params{ProjectID: plan.ProjectID("chaos"), Script: slurm.ScriptVersion, Spec: decoded}}
+	_, id, err := order.Identity()
+	if err != nil {
+		return "", err
+	}
+	t.runID = id.RunID()
+	file = t.s.shared + "/plans/" + t.token + ".json"
+	return file, t.s.write(file, string(data))
+}
+
+// run carries out the case and leaves what it found in trouble.
+func (t *trial) run(ctx context.Context) error {
+	file, err := t.identify()
+	if err != nil {
+		return err
+	}
+	if t.scenario.foreign {
+		if err := t.plant(); err != nil {
+			return err
+		}
+	}
+	t.keep = t.s.keep(ctx, t.log, t.starts)
+	defer func() { t.keep.finish(t.brute) }()
+	t.group.ready(t)
+	if err := t.misbehave(); err != nil {
+		return err
+	}
+	defer t.s.lift("sbatch", "squeue", "sacct", "scancel")
+	if t.killSbatch >= 0 {
+		t.begin()
+		go t.endSbatch(ctx)
+	}
+	var callers sync.WaitGroup
+	for range 1 + t.callers() {
+		callers.Go(func() { t.submit(ctx, file) })
+	}
+	if t.scenario.cancel == "soon" {
+		t.begin()
+		callers.Go(func() {
+			defer t.end()
+			time.Sleep(t.cancelAfter)
+			t.cancel(ctx)
+		})
+	}
+	callers.Wait()
+	t.mu.Lock()
+	t.answered = time.Now()
+	t.mu.Unlock()
+	t.follow(ctx)
+	t.collect(ctx)
+	return ctx.Err()
+}
+
+func (t *trial) callers() int {
+	if t.scenario.double {
+		return 1
+	}
+	return 0
+}
+
+// begin and end bracket a fault that is not the gateway's own death.
+func (t *trial) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending++
+}
+
+func (t *trial) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending--
+	t.lifted = time.Now()
+}
+
+// overdue tells whether the time since the last fault has run out.
+func (t *trial) overdue() bool {
+	_, good := t.keep.alive()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pending > 0 || good.IsZero() {
+		return false
+	}
+	since := good
+	if t.lifted.After(since) {
+		since = t.lifted
+	}
+	return time.Since(since) > limit
+}
+
+// misbehave sets the flags of the scenario and of the case, and lifts them in time.
+func (t *trial) misbehave() error {
+	for _, f := range append(t.scenario.flags[:len(t.scenario.flags):len(t.scenario.flags)], t.flags...) {
+		line := strings.ReplaceAll(f.line, "CLAIM", t.s.runs()+"/"+t.runID+"/a1/ctl/claim")
+		if err := t.s.flag(f.program, line); err != nil {
+			return err
+		}
+		if f.lift > 0 {
+			t.begin()
+			go func() {
+				time.Sleep(f.lift)
+				t.s.lift(f.program)
+				t.end()
+			}()
+		}
+	}
+	return nil
+}
+
+// plant leaves an attempt folder of a ledger nobody knows.
+func (t *trial) plant() error {
+	dir := t.s.path(t.s.runs() + "/" + t.runID + "/a1/ctl")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(dir+"/token", []byte(strings.Repeat("ab", 16)+"\n"), 0o600); err != nil {
+		return err
+	}
+	for d := dir; d != t.s.path(t.s.shared); d = d[:strings.LastIndexByte(d, '/')] {
+		if err := os.Chown(d, t.s.uid, t.s.uid); err != nil {
+			return err
+		}
+	}
+	return os.Chown(dir+"/token", t.s.uid, t.s.uid)
+}
+
+// submit is one caller: it asks until it is answered, as the errors tell it to.
+func (t *trial) submit(ctx context.Context, file string) {
+	for ctx.Err() == nil && !t.overdue() {
+		if !t.awaitGateway(ctx) {
+			continue
+		}
+		var a run.SubmitAnswer
+		err := t.call(ctx, &a, "submit", file)
+		if err == nil {
+			t.mu.Lock()
+			t.answers = append(t.answers, a.RunID)
+			t.mu.Unlock()
+			if a.RunID != t.runID {
+				t.find("misattributed", "the submit answered with run %s, not %s", a.RunID, t.runID)
+			}
+			return
+		}
+		if !retryable(err) {
+			t.find("stuck", "the submit was refused: %v", err)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.find("stuck", "no submit was answered")
+}
+
+// retryable tells whether an answer says that asking again may help: exit status 8, or 5 while another gateway starts.
+func retryable(err error) bool {
+	e, ok := errors.AsType[*cliError](err)
+	return !ok || e.exit == 8 || e.exit == -1 || e.code == "gateway_running" || e.code == "state_dir" || e.code == "no_answer" || e.code == "canceled"
+}
+
+// call is one verb of the command line, bounded.
+func (t *trial) call(ctx context.Context, out any, args ...string) error {
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	file := t.s.client
+	if t.takeover {
+		file = t.s.file
+	}
+	err := t.s.cli(ctx, file, out, args...)
+	fmt.Fprintf(t.log, "=== %s %s: %v\n", time.Now().Format("15:04:05.000"), strings.Join(args, " "), err)
+	return err
+}
+
+// awaitGateway waits a moment for a gateway to answer: a verb would become one itself.
+func (t *trial) awaitGateway(ctx context.Context) bool {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		if up, _ := t.keep.alive(); up {
+			return true
+		}
+	}
+	return false
+}
+
+// cancel asks until it is answered or the run is over.
+func (t *trial) cancel(ctx context.Context) {
+	for ctx.Err() == nil && !t.overdue() {
+		if !t.awaitGateway(ctx) {
+			continue
+		}
+		var a run.CancelAnswer
+		err := t.call(ctx, &a, "cancel", t.runID)
+		if err == nil {
+			t.mu.Lock()
+			t.cancelled = true
+			t.mu.Unlock()
+			return
+		}
+		if e, ok := errors.AsType[*cliError](err); ok && e.exit == 3 { // the submission is not there yet
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if !retryable(err) {
+			t.find("stuck", "the cancel was refused: %v", err)
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// retry asks for another attempt until it is answered. Asked twice it gives two: the caller looks first.
+func (t *trial) retry(ctx context.Context) {
+	var a run.SubmitAnswer
+	err := t.call(ctx, &a, "retry", t.runID)
+	var story struct{ Attempt int }
+	if err != nil {
+		time.Sleep(100 * time.Millisecond)
+		t.awaitGateway(ctx)
+		if t.call(ctx, &story, "runs", "show", t.runID) != nil {
+			return
+		}
+	}
+	t.retried = err == nil || story.Attempt > 1
+	if !t.retried && !retryable(err) {
+		t.find("stuck", "the retry was refused: %v", err)
+		t.retried = true
+	}
+}
+
+// follow looks at the run until it is over. A blocked one is cancelled: that is the verb each of them names.
+func (t *trial) follow(ctx context.Context) {
+	asked := t.scenario.cancel == "" || t.scenario.cancel == "soon"
+	for ctx.Err() == nil {
+		if t.overdue() {
+			t.find("stuck", "neither at its end nor naming a verb %s after the last fault", limit)
+			return
+		}
+		if !t.awaitGateway(ctx) {
+			continue
+		}
+		var g run.GetAnswer
+		err := t.call(ctx, &g, "get", t.runID, "--wait", "2")
+		if e, ok := errors.AsType[*cliError](err); ok && e.exit == 3 && e.code == "run_not_found" {
+			t.find("lost", "the submit was answered, and there is no run %s", t.runID)
+			return
+		}
+		if err != nil {
+			time.Sleep(200 * time.Millisecond)
+			continue
+		}
+		t.heldBySlurm(ctx, g)
+		wanted := t.scenario.cancel == "pending" && g.Phase == run.Pending || t.scenario.cancel == "running" && g.Phase == run.InJob
+		switch {
+		case g.State == run.Blocked:
+			if g.Reason == nil || !strings.Contains(*g.Reason, "Next: ") {
+				t.find("stuck", "blocked, and no verb is named: %v", g.Reason)
+			}
+			t.mu.Lock()
+			t.blocked = true
+			t.mu.Unlock()
+			t.cancel(ctx)
+		case !g.State.Terminal() && !asked && wanted:
+			asked = true
+			t.begin()
+			t.cancel(ctx)
+			t.end()
+		case g.State.Terminal() && t.scenario.retry && !t.retried:
+			t.retry(ctx)
+		case g.State.Terminal() && !t.settled():
+			t.keep.noMoreFaults()
+			time.Sleep(50 * time.Millisecond)
+		case g.State.Terminal():
+			return
+		}
+	}
+}
+
+// heldBySlurm puts the limit off while Slurm itself holds the job back: after a failed launch it begins a job again only
+// when the old credential has expired.
+func (t *trial) heldBySlurm(ctx context.Context, g run.GetAnswer) {
+	if g.Phase != run.Pending || g.SlurmJobID == nil || g.Reason == nil || !strings.Contains(*g.Reason, "BeginTime") {
+		return
+	}
+	r, err := t.s.run(ctx, "root", nil, "squeue", "-h", "-j", *g.SlurmJobID, "-o", "%T %r %j")
+	if err == nil && strings.HasPrefix(r.stdout, "PENDING BeginTime sg-"+t.runID) {
+		t.begin()
+		t.end()
+	}
+}
+
+// settled tells whether no fault is left and the good gateway answers.
+func (t *trial) settled() bool {
+	_, good := t.keep.alive()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !good.IsZero() && t.pending == 0
+}
+
+// endSbatch kills the send's sbatch a while after it began.
+func (t *trial) endSbatch(ctx context.Context) {
+	defer t.end()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(3 * time.Millisecond) {
+		t.mu.Lock()
+		late := !t.answered.IsZero() && time.Since(t.answered) > 2*time.Second // it was too quick to be seen
+		t.mu.Unlock()
+		if late {
+			return
+		}
+		if len(processes("sbatch", "sg-"+t.runID+"-a1-")) == 0 {
+			continue
+		}
+		time.Sleep(t.killSbatch)
+		for _, pid := range processes("sbatch", "sg-"+t.runID+"-a1-") {
+			syscall.Kill(pid, t.sbatchSignal)
+		}
+		return
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import "time"
+
+// mischief makes one of Slurm's commands misbehave: see wrapper.sh. CLAIM in its line stands for the path of the first
+// attempt's claim.
+type mischief struct {
+	program string
+	line    string
+	lift    time.Duration // after the submission began; 0: it limits itself by the number of calls
+}
+
+// scenario is what happens to a submission besides deaths of the gateway. The same seams are passed in every run of a
+// scenario, so a seam is reached by naming a scenario that leads there.
+type scenario struct {
+	name      string
+	flags     []mischief
+	cancel    string // when the run is cancelled: "", "pending", "running", "soon" (at a random moment)
+	partition string // main when empty; nothing in partition big ever starts
+	qos       string
+	limit     int // seconds
+	work      time.Duration
+	exit      int
+	foreign   bool   // the attempt's folder is there already, with a token this ledger does not know
+	retry     bool   // once it has ended
+	fail      string // a place that fails in the first life, which the scenario needs
+	double    bool   // two callers submit the same plan at once
+	end       []string
+}
+
+// How a run may end: its state, with the reason where the state alone says too little.
+const (
+	endOK        = "succeeded"
+	endTool      = "failed:tool_failed"
+	endRejected  = "failed:rejected"
+	endCancelled = "cancelled"
+	endAbsent    = "failed:absent"
+	endLost      = "failed:lost"
+	endBoot      = "failed:boot_fail"
+	endNode      = "failed:node_fail"
+)
+
+var scenarios = []scenario{
+	{name: "plain", work: 1500 * time.Millisecond, end: []string{endOK}},
+	{name: "tool_fails", work: 500 * time.Millisecond, exit: 7, end: []string{endTool}},
+	{name: "double", work: 200 * time.Millisecond, double: true, end: []string{endOK}},
+	{name: "cancel_soon", work: 2 * time.Second, cancel: "soon", end: []string{endCancelled, endOK}},
+	{name: "cancel_running", work: 20 * time.Second, cancel: "running", end: []string{endCancelled}},
+	{name: "cancel_pending", partition: "big", cancel: "pending", end: []string{endCancelled}},
+	{name: "rejected", qos: "quick", limit: 900, end: []string{endRejected}},
+	{name: "sbatch_fails", flags: []mischief{{"sbatch", "nothing - 1", 0}}, end: []string{endOK}},
+	{name: "sbatch_unreachable", flags: []mischief{{"sbatch", "unreachable - 1", 0}}, end: []string{endOK}},
+	{name: "sbatch_loses", work: 1500 * time.Millisecond, flags: []mischief{{"sbatch", "lost 1 1", 0}}, end: []string{endOK}},
+	{name: "sbatch_twice", work: time.Second, flags: []mischief{{"sbatch", "two - 1", 0}}, end: []string{endOK}},
+	{name: "sbatch_twice_loses", work: 3 * time.Second, flags: []mischief{{"sbatch", "twolost - 1", 0}}, end: []string{endOK}},
+	{name: "hidden", work: 8 * time.Second, flags: []mischief{{"sbatch", "lost 1 1", 0}, {"squeue", "hide CLAIM", 7 * time.Second}, {"sacct", "hide CLAIM", 7 * time.Second}}, end: []string{endOK}},
+	{name: "vanishes", work: 8 * time.Second, flags: []mischief{{"squeue", "nothing", 7 * time.Second}, {"sacct", "nothing", 7 * time.Second}}, end: []string{endOK}},
+	{name: "completing", work: 3 * time.Second, flags: []mischief{{"squeue", "completing", 4 * time.Second}}, end: []string{endOK}},
+	{name: "retry", exit: 7, retry: true, end: []string{endTool}},
+	{name: "staging_waits", fail: "Stager.StageInputs", end: []string{endOK}},
+	{name: "foreign", foreign: true, end: []string{endCancelled}},
+}
+
+func scenarioNamed(name string) scenario {
+	for _, s := range scenarios {
+		if s.name == name {
+			return s
+		}
+	}
+	panic("no scenario " + name)
+}

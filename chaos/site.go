@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"slurmgate/plan"
+	"slurmgate/policy"
+)
+
+// Where things are in the cluster. The gateway's own state is on the login node's disk, as in real life.
+const (
+	sharedDir = "/shared/chaos"
+	localDir  = "/home/" + user + "/chaos"
+	binary    = sharedDir + "/slurmgate"
+	domainDir = sharedDir + "/domain"
+	imageDir  = sharedDir + "/images"
+	imageName = "chaosprog"
+)
+
+// ground is what all workers share: the program under test, the image and the domain.
+type ground struct {
+	*cluster
+	image      string // sha256:…
+	policyHash string
+}
+
+const manifestYAML = "domain_id: chaos\nversion: 1.0.0\ndescription: The crash campaign.\nartifact_types: []\ntools: []\n"
+
+const policiesYAML = `version: 1
+slurm:
+  raw_plans:
+    allowed: true
+    entry_programs: {chaosprog: [chaosprog]}
+import: {roots: [/shared]}
+retry: {infrastructure_attempts: 3}
+`
+
+// prepare builds everything and puts it into the cluster, on clean ground.
+func prepare(ctx context.Context, c *cluster, repo string) (*ground, error) {
+	g := &ground{cluster: c}
+	if _, err := c.output(ctx, "root", nil, "bash", "-c", "scancel -u "+user+"; rm -rf "+sharedDir+" "+localDir+
+		"; install -d -o "+user+" -g "+user+" "+sharedDir+" "+localDir+" "+domainDir+" "+domainDir+"/toolpacks"); err != nil {
+		return nil, err
+	}
+	work := filepath.Join(repo, "build", "chaos")
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return nil, err
+	}
+	build := func(env []string, name string, args ...string) error {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir, cmd.Env = repo, append(os.Environ(), env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	root := filepath.Join(work, "root")
+	if err := makeRoot(root); err != nil {
+		return nil, err
+	}
+	for _, step := range [][]string{
+		{"", "go", "build", "-tags", "chaos", "-o", c.path(binary), "./cmd/slurmgate"},
+		{"CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(root, "usr/bin/chaosprog"), "./chaos/prog"},
+		{"", "mksquashfs", root, filepath.Join(work, "root.squashfs"), "-noappend", "-no-progress", "-quiet", "-all-root", "-mkfs-time", "0", "-all-time", "0", "-no-xattrs"},
+		{"", "go", "run", "./scripts/images/mksif", "-o", c.path(sharedDir + "/chaosprog.sif"), filepath.Join(work, "root.squashfs")},
+	} {
+		if err := build(step[:1], step[1], step[2:]...); err != nil {
+			return nil, err
+		}
+	}
+	for name, text := range map[string]string{"manifest.yaml": manifestYAML, "policies.yaml": policiesYAML, "images.lock.yaml": "version: 1\nimages: []\n"} {
+		if err := c.write(domainDir+"/"+name, text); err != nil {
+			return nil, err
+		}
+	}
+	p, err := policy.Parse("policies.yaml", []byte(policiesYAML), os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	g.policyHash = p.Hash
+	return g, nil
+}
+
+func makeRoot(root string) error {
+	if err := os.RemoveAll(root); err != nil {
+		return err
+	}
+	for _, d := range []string{"dev", "proc", "sys", "tmp", "var/tmp", "etc", "home", "root", "run", "usr/bin", "work/in", "work/out", "work/meta"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range map[string]string{"passwd": "root:x:0:0:root:/root:/bin/sh\n", "group": "root:x:0:\n", "hosts": "", "resolv.conf": "", "localtime": ""} {
+		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write makes a file of the user's in the cluster.
+func (c *cluster) write(inside, text string) error {
+	name := c.path(inside)
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Chown(name, c.uid, c.uid)
+}
+
+// site is one worker's gateway: a ledger, a runs_dir and a folder of Slurm commands of its own.
+type site struct {
+	*ground
+	n      int
+	local  string // state_dir is below it
+	shared string // runs_dir is below it
+	file   string
+	client string     // the site file of a shell that cannot become the gateway: it is not given the ledger
+	input  plan.Input // the one input of every run
+}
+
+//go:embed wrapper.sh
+var wrapper string
+
+func (s *site) state() string { return s.local + "/state" }
+func (s *site) runs() string  { return s.shared + "/runs" }
+func (s *site) flags() string { return s.shared + "/flags" }
+
+// newSite makes the worker's site and imports its input.
+func newSite(ctx context.Context, g *ground, n int) (*site, error) {
+	s := &site{ground: g, n: n, local: fmt.Sprintf("%s/w%d", localDir, n), shared: fmt.Sprintf("%s/w%d", sharedDir, n)}
+	s.file, s.client = s.shared+"/site.yaml", s.shared+"/client.yaml"
+	if _, err := g.output(ctx, "root", nil, "bash", "-c", "rm -rf "+s.local+" "+s.shared+"; install -d -o "+user+" -g "+user+" "+
+		strings.Join([]string{s.local, s.local + "/bin", s.shared, s.flags(), s.shared + "/plans"}, " ")); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"sbatch", "squeue", "sacct", "scancel", "scontrol"} {
+		file := s.local + "/bin/" + name
+		if err := g.write(file, strings.ReplaceAll(wrapper, "@FLAGS@", s.flags())); err != nil {
+			return nil, err
+		}
+		if err := os.Chmod(g.path(file), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	for file, state := range map[string]string{s.file: s.state(), s.client: "/dev/null/state"} {
+		if err := g.write(file, fmt.Sprintf(siteYAML, state, s.state(), s.state(), domainDir, s.local, s.runs(), imageDir)); err != nil {
+			return nil, err
+		}
+	}
+	if n == 0 {
+		var image struct{ Digest string }
+		if err := s.cli(ctx, s.file, &image, "image", "add", imageName, sharedDir+"/chaosprog.sif"); err != nil {
+			return nil, err
+		}
+		g.image = image.Digest
+	}
+	if err := g.write(s.shared+"/seed", seedText); err != nil {
+		return nil, err
+	}
+	var a struct {
+		ID     string `json:"artifact_id"`
+		SHA256 string `json:"checksum_sha256"`
+	}
+	if err := s.cli(ctx, s.file, &a, "artifact", "import", s.shared+"/seed", "--type", "TEXT"); err != nil {
+		return nil, err
+	}
+	s.input = plan.Input{Role: "seed", ArtifactID: a.ID, ChecksumSHA256: a.SHA256, DestRelpath: "in/seed"}
+	return s, nil
+}
+
+const siteYAML = `version: 1
+site: chaos
+gateway: {state_dir: %s, artifact_dir: %s/artifacts, socket: %s/gateway.sock, default_project: chaos}
+domain_dir: %s
+slurm: {transport: cli, bin_dir: %s/bin, run_as: self, default_partition: main, default_account: research, accounting: auto, verify_allowance_seconds: 30, grace_seconds: 5}
+storage: {runs_dir: %s, image_store: %s}
+apptainer: {path: /usr/bin/apptainer}
+watch: {floor_seconds: 1, ceiling_seconds: 3}
+budget: {rpc_per_minute: 6000, sends_in_flight: 4, staging_workers: 2}
+`
+
+const seedText = "what every run of the campaign reads\n"
+
+// cliError is what a verb answered instead of a result.
+type cliError struct {
+	exit int
+	code string
+	text string
+}
+
+func (e *cliError) Error() string {
+	return fmt.Sprintf("exit status %d, %s: %s", e.exit, e.code, e.text)
+}
+
+// cli runs one verb with --json and decodes its result.
+func (s *site) cli(ctx context.Context, file string, out any, args ...string) error {
+	r, err := s.run(ctx, user, nil, append([]string{binary, "--site", file, "--json"}, args...)...)
+	if err != nil {
+		return err
+	}
+	var e struct {
+		Error *struct{ Code, Message string }
+	}
+	if json.Unmarshal([]byte(r.stdout), &e) == nil && e.Error != nil {
+		return &cliError{r.exit, e.Error.Code, e.Error.Message}
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(r.stdout), out); err != nil {
+		return &cliError{r.exit, "no_answer", strings.TrimSpace(r.stderr)}
+	}
+	return nil
+}
+
+// flag makes one of Slurm's commands misbehave, by a line as wrapper.sh reads it.
+func (s *site) flag(program, line string) error {
+	name := s.path(s.flags() + "/" + program)
+	if err := os.WriteFile(name+".new", []byte(line+"\n"), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// lift makes the commands behave again.
+func (s *site) lift(programs ...string) error {
+	for _, p := range programs {
+		if err := os.RemoveAll(s.path(s.flags() + "/" + p)); err != nil {
+			return err
+		}
+		calls, err := filepath.Glob(s.path(s.flags()+"/"+p) + ".call.*")
+		if err != nil {
+			return err
+		}
+		for _, call := range calls {
+			if err := os.RemoveAll(call); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
