@@ -12,7 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const chunkSize = 1 << 20 // how much is copied or hashed between two looks at the context
+const (
+	chunkSize  = 1 << 20  // how much is copied or hashed between two looks at the context
+	firstChunk = 32 << 10 // and of a file that may be small: most are
+)
 
 // dropStale removes temporary files that nobody holds the lock of.
 func (s *Store) dropStale() error {
@@ -49,7 +52,7 @@ func (s *Store) sync(folder string) error {
 func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, int64, error) {
 	h := sha256.New()
 	var size int64
-	buf := make([]byte, chunkSize)
+	buf := make([]byte, firstChunk)
 	for {
 		if err := ctx.Err(); err != nil {
 			return "", 0, err
@@ -59,6 +62,9 @@ func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, int64,
 		h.Write(buf[:n])
 		if _, werr := dst.Write(buf[:n]); werr != nil {
 			return "", 0, werr
+		}
+		if n == len(buf) && n < chunkSize {
+			buf = make([]byte, chunkSize)
 		}
 		if err == io.EOF {
 			return hex.EncodeToString(h.Sum(nil)), size, nil

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +29,8 @@ import (
 // Store is a content-addressed store below one folder. It is safe for concurrent use, by several processes
 // too.
 type Store struct {
-	root *os.Root
+	root  *os.Root
+	named sync.Map // folders below objects/ whose names are known to be durable
 }
 
 // Open opens the store, making its folders where they are missing, and removes temporary files whose
@@ -126,9 +128,12 @@ func (s *Store) create(temp string) (*os.File, error) {
 // stays; one of another size was damaged and is replaced.
 func (s *Store) commit(f *os.File, temp, sum string, size int64) error {
 	folder, name := objectPath(sum)
-	if err := s.root.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	err := s.root.Mkdir(folder, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	_, named := s.named.Load(folder)
+	named = named && err != nil // one just made is not, whatever was known of its predecessor
 	info, err := s.root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
 		if err := f.Chmod(0o400); err != nil {
@@ -142,7 +147,14 @@ func (s *Store) commit(f *os.File, temp, sum string, size int64) error {
 		}
 	}
 	// Also for an object that was there: its writer may not have come so far.
-	return errors.Join(s.sync(folder), s.sync("objects"))
+	if err := s.sync(folder); err != nil || named {
+		return err
+	}
+	err = s.sync("objects")
+	if err == nil {
+		s.named.Store(folder, true)
+	}
+	return err
 }
 
 // Open opens an object for reading. NotFound when the store does not hold it.

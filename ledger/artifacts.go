@@ -23,7 +23,7 @@ func scanArtifact(row scanner, before ...any) (run.Artifact, error) {
 }
 
 // addArtifact registers an artifact unless it is there. Its id is made of all that could differ.
-func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Tx, a run.Artifact) (created bool, err error) {
+func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact) (created bool, err error) {
 	res, err := tx.ExecContext(ctx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at) VALUES (?,?,?,?,?,?,?,?)
  ON CONFLICT (artifact_id) DO NOTHING`, a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
 	if err != nil {
@@ -38,7 +38,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 	if stored, err = l.Artifact(ctx, a.ID); err == nil || !fault.Is(err, fault.NotFound) {
 		return stored, false, err
 	}
-	err = l.tx(ctx, func(tx *sql.Tx) error {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		var err error
 		if created, err = l.addArtifact(ctx, tx, a); err != nil || !created {
 			return err

@@ -38,7 +38,7 @@ func eventHash(prev string, seq, at int64, typ, runID string, data []byte) (stri
 }
 
 // appendEvent adds to the chain inside a transaction; the single writer makes "the last one" unambiguous.
-func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Tx, runID string, e run.Event) (int64, error) {
+func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Conn, runID string, e run.Event) (int64, error) {
 	data, err := plan.Marshal(e.Data)
 	if err != nil {
 		return 0, err
@@ -84,7 +84,14 @@ func (l *Ledger) Events(ctx context.Context, runID string) ([]Entry, error) {
 // Seq is the number of the newest event about a run, 0 when there is none.
 func (l *Ledger) Seq(ctx context.Context, runID string) (int64, error) {
 	var seq int64
-	err := l.r.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?", runID).Scan(&seq)
+	err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?", runID).Scan(&seq)
+	return seq, storage(err)
+}
+
+// Newest is the number of the newest event about any run, 0 when there is none.
+func (l *Ledger) Newest(ctx context.Context) (int64, error) {
+	var seq int64
+	err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(max(seq), 0) FROM events").Scan(&seq)
 	return seq, storage(err)
 }
 

@@ -12,17 +12,57 @@ import (
 	"slurmgate/run"
 )
 
-// Active lists the runs in one of the phases, oldest first, at most limit (0: all).
-func (l *Ledger) Active(ctx context.Context, limit int, phases ...run.Phase) ([]run.View, error) {
-	args := []any{}
+// Waiting lists the ids of runs in one of the phases, oldest first; run.Index has the contract. Terminal runs are never in it.
+func (l *Ledger) Waiting(ctx context.Context, after string, limit int, phases ...run.Phase) ([]string, error) {
+	in, args := inPhases(phases)
+	q := "SELECT r.run_id FROM runs r WHERE " + in
+	if after != "" {
+		q += " AND (r.created_at, r.run_id) > (SELECT created_at, run_id FROM runs WHERE run_id = ?)"
+		args = append(args, after)
+	}
+	q += " ORDER BY r.created_at, r.run_id"
+	if limit > 0 {
+		q += " LIMIT ?"
+		args = append(args, limit)
+	}
+	return l.strings(ctx, q, args...)
+}
+
+// inPhases is the condition of the partial index runs_open.
+func inPhases(phases []run.Phase) (cond string, args []any) {
 	for _, p := range phases {
 		args = append(args, p)
 	}
-	q := "SELECT " + viewColumns + viewFrom + "WHERE r.phase <> 'done' AND r.phase IN (?" + strings.Repeat(",?", len(phases)-1) + ") ORDER BY r.created_at, r.run_id"
-	if limit > 0 {
-		q += fmt.Sprintf(" LIMIT %d", limit)
+	return "r.phase <> 'done' AND r.phase IN (?" + strings.Repeat(",?", len(phases)-1) + ")", args
+}
+
+// Watched reads what the watcher compares; run.Index has the contract. One column a run: the driver's price is by the column.
+func (l *Ledger) Watched(ctx context.Context, f func(run.Watched), phases ...run.Phase) error {
+	in, args := inPhases(phases)
+	rows, err := l.r.QueryContext(ctx, `SELECT concat_ws(char(31), r.run_id, r.phase, r.cancel_at IS NOT NULL, a.missed_at IS NOT NULL, a.slurm_state, s.job_name, s.job_id, s.cluster, a.slurm_why)
+ FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n JOIN submissions s ON s.token = a.token WHERE `+in, args...)
+	if err != nil {
+		return storage(err)
 	}
-	return l.views(ctx, q, args...)
+	defer rows.Close()
+	for rows.Next() {
+		var row string
+		if err := rows.Scan(&row); err != nil {
+			return storage(err)
+		}
+		f(watched(row))
+	}
+	return storage(rows.Err())
+}
+
+// watched takes such a row apart. Slurm's reason stands last and may hold anything.
+func watched(row string) run.Watched {
+	var field [8]string
+	for i := range field {
+		field[i], row, _ = strings.Cut(row, "\x1f")
+	}
+	return run.Watched{RunID: field[0], Phase: run.Phase(field[1]), CancelAsked: field[2] == "1", Missed: field[3] == "1",
+		SlurmState: field[4], JobName: field[5], JobID: field[6], Cluster: field[7], SlurmWhy: row}
 }
 
 func (l *Ledger) views(ctx context.Context, q string, args ...any) ([]run.View, error) {
@@ -123,7 +163,7 @@ func decodeCursor(s string) (at int64, id string, err error) {
 
 // Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded, newest first, at most ten.
 func (l *Ledger) Equivalent(ctx context.Context, planHash, exceptRunID string) ([]string, error) {
-	return l.strings(ctx, `SELECT run_id FROM runs WHERE plan_hash = ? AND run_id <> ? AND state IN ('queued','running','blocked','succeeded')
+	return l.strings(brief(ctx), `SELECT run_id FROM runs WHERE plan_hash = ? AND run_id <> ? AND state IN ('queued','running','blocked','succeeded')
  ORDER BY created_at DESC, run_id LIMIT 10`, planHash, exceptRunID)
 }
 
@@ -131,7 +171,7 @@ func (l *Ledger) Equivalent(ctx context.Context, planHash, exceptRunID string) (
 // never sent such a job: another gateway's, or this one's later than the backup it was restored from.
 func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
 	var attempts, open int
-	err := l.r.QueryRowContext(ctx, "SELECT count(*), count(*) FILTER (WHERE a.ending = '') FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?", jobName).Scan(&attempts, &open)
+	err := l.r.QueryRowContext(brief(ctx), "SELECT count(*), count(*) FILTER (WHERE a.ending = '') FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?", jobName).Scan(&attempts, &open)
 	if err == nil && attempts == 0 {
 		return false, fault.New(fault.NotFound, "ledger.Ended", "job_not_found", "this ledger knows no job "+jobName)
 	}

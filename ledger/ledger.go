@@ -33,6 +33,7 @@ type Ledger struct {
 	id     string
 	now    func() time.Time
 	schema int
+	group  group // changes waiting for the writer
 }
 
 // Options of Open.
@@ -92,7 +93,8 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 // open opens a pool. The pragmas stand in the DSN so that each connection has them; the driver's own
 // default would be synchronous=NORMAL.
 func open(path, mode string, conns int) (*sql.DB, error) {
-	q := url.Values{"mode": {mode}, "_journal_mode": {"WAL"}, "_synchronous": {"FULL"}, "_foreign_keys": {"on"}, "_busy_timeout": {"15000"}}
+	q := url.Values{"mode": {mode}, "_journal_mode": {"WAL"}, "_synchronous": {"FULL"}, "_foreign_keys": {"on"}, "_busy_timeout": {"15000"},
+		"_stmt_cache_size": {"64"}} // statements stay prepared: parsing one costs more than running it
 	if mode == "ro" {
 		q.Del("_journal_mode")
 		q.Set("_query_only", "on")
@@ -141,7 +143,7 @@ func (l *Ledger) migrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = l.tx(ctx, func(tx *sql.Tx) error {
+		err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 			if _, err := tx.ExecContext(ctx, string(text)); err != nil {
 				return err
 			}

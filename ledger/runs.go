@@ -79,70 +79,68 @@ func view(ctx context.Context, q queryer, runID string) (run.View, error) {
 
 // View reads a run with its current attempt and submission.
 func (l *Ledger) View(ctx context.Context, runID string) (run.View, error) {
-	return view(ctx, l.r, runID)
+	return view(brief(ctx), l.r, runID)
 }
 
-// Insert stores a new run, or returns the one that is there (promise 2: a replay never resubmits). The
-// primary key decides between concurrent callers.
-func (l *Ledger) Insert(ctx context.Context, n run.New) (run.View, bool, error) {
-	// A replay needs no write: look first, so that 10,000 replays do not queue for the writer.
-	if v, err := l.View(ctx, n.Run.ID); err == nil || !fault.Is(err, fault.NotFound) {
-		return v, false, err
-	}
-	var v run.View
-	created := false
-	err := l.tx(ctx, func(tx *sql.Tx) error {
-		now := micros(l.now())
-		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies VALUES (?,?,?)", n.Run.PolicyHash, string(n.Policy), now); err != nil {
+// brief is for looking up a row or two: with a context that can end, the driver starts a goroutine for each look.
+func brief(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
+// Insert stores a new run, or returns the one that is there (promise 2: a replay never resubmits). Of concurrent callers the
+// writer lets one after another look.
+func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created bool, err error) {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		var err error
+		if v, err = view(ctx, tx, n.Run.ID); err == nil || !fault.Is(err, fault.NotFound) {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO param_sets VALUES (?,?,?)", n.Run.ParamsHash, string(n.Params), now); err != nil {
-			return err
-		}
-		r := n.Run
-		warnings, err := warningsJSON(r.Warnings)
-		if err != nil {
-			return err
-		}
-		res, err := tx.ExecContext(ctx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
- project_id, actor, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
- VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?) ON CONFLICT (run_id) DO NOTHING`,
-			r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PackHash, r.PolicyHash, r.ParamsHash, r.PlanHash,
-			r.ProjectID, r.Actor, r.State, r.Phase, r.Reason, r.Detail, warnings, now, now, optText(string(r.ResultJSON)))
-		if err != nil {
-			return err
-		}
-		if rows, err := res.RowsAffected(); err != nil || rows == 0 {
-			if err == nil {
-				v, err = view(ctx, tx, r.ID)
-			}
+		if err := l.insert(ctx, tx, n); err != nil {
 			return err
 		}
 		created = true
-		if err := writeSubmission(ctx, tx, n.Submission); err != nil {
-			return err
-		}
-		if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now()}); err != nil {
-			return err
-		}
-		for _, in := range n.Inputs {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO run_inputs VALUES (?,?,?,?)", r.ID, in.Role, in.ArtifactID, in.Relpath); err != nil {
-				return err
-			}
-		}
-		if _, err := l.appendEvent(ctx, tx, r.ID, n.Event); err != nil {
-			return err
-		}
-		v, err = view(ctx, tx, r.ID)
+		v, err = view(ctx, tx, n.Run.ID)
 		return err
 	})
-	return v, created, err
+	return v, created && err == nil, err
+}
+
+func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) error {
+	r, now := n.Run, micros(l.now())
+	warnings, err := warningsJSON(r.Warnings)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies VALUES (?,?,?)", r.PolicyHash, string(n.Policy), now); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO param_sets VALUES (?,?,?)", r.ParamsHash, string(n.Params), now); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
+ project_id, actor, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
+ VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?)`,
+		r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PackHash, r.PolicyHash, r.ParamsHash, r.PlanHash,
+		r.ProjectID, r.Actor, r.State, r.Phase, r.Reason, r.Detail, warnings, now, now, optText(string(r.ResultJSON))); err != nil {
+		return err
+	}
+	if err := writeSubmission(ctx, tx, n.Submission); err != nil {
+		return err
+	}
+	if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now()}); err != nil {
+		return err
+	}
+	for _, in := range n.Inputs {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO run_inputs VALUES (?,?,?,?)", r.ID, in.Role, in.ArtifactID, in.Relpath); err != nil {
+			return err
+		}
+	}
+	_, err = l.appendEvent(ctx, tx, r.ID, n.Event)
+	return err
 }
 
 // Params reads canonical params by their hash and checks that they still have it.
 func (l *Ledger) Params(ctx context.Context, paramsHash string) (json.RawMessage, error) {
 	var s string
-	err := l.r.QueryRowContext(ctx, "SELECT params FROM param_sets WHERE params_hash = ?", paramsHash).Scan(&s)
+	err := l.r.QueryRowContext(brief(ctx), "SELECT params FROM param_sets WHERE params_hash = ?", paramsHash).Scan(&s)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.New(fault.NotFound, "ledger.Params", "params_not_found", "there are no params "+paramsHash)
 	}

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -11,23 +10,6 @@ import (
 
 	"slurmgate/fault"
 )
-
-// tx runs f in one immediate transaction of the writer. Once begun it is carried through even if the
-// caller gives up: a half-known commit would be worse than a late one.
-func (l *Ledger) tx(ctx context.Context, f func(*sql.Tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return fault.Wrap(fault.Canceled, "ledger.tx", "", "", err)
-	}
-	tx, err := l.w.BeginTx(context.WithoutCancel(ctx), nil)
-	if err != nil {
-		return storage(err)
-	}
-	if err := f(tx); err != nil {
-		_ = tx.Rollback() // the first error is the one that matters
-		return storage(err)
-	}
-	return storage(tx.Commit())
-}
 
 // storage gives SQLite's own errors a kind; others pass.
 func storage(err error) error {

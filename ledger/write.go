@@ -11,7 +11,7 @@ import (
 // Apply carries out one transition: compare-and-swap on the revision, the new values, the event.
 func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 	var v run.View
-	err := l.tx(ctx, func(tx *sql.Tx) error {
+	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		// Artifacts and submission come first: rows below refer to them.
 		for _, a := range w.Artifacts {
 			if _, err := l.addArtifact(ctx, tx, a); err != nil {
@@ -52,7 +52,7 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 }
 
 // swapRun writes the mutable columns if the row is still at the revision that was read.
-func (l *Ledger) swapRun(ctx context.Context, tx *sql.Tx, r run.Run) error {
+func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 	warnings, err := warningsJSON(r.Warnings)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Tx, r run.Run) error {
 	return nil
 }
 
-func writeAttempt(ctx context.Context, tx *sql.Tx, a run.Attempt) error {
+func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO attempts (run_id, n, token, array_task, created_at, slurm_state, slurm_why, node, observed_at, started_at, ended_at, missed_at, ending, exit_code, usage)
  VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (run_id, n) DO UPDATE SET token = excluded.token, array_task = excluded.array_task,
  slurm_state = excluded.slurm_state, slurm_why = excluded.slurm_why, node = excluded.node, observed_at = excluded.observed_at, started_at = excluded.started_at,
@@ -83,14 +83,14 @@ func writeAttempt(ctx context.Context, tx *sql.Tx, a run.Attempt) error {
 	return err
 }
 
-func writeSubmission(ctx context.Context, tx *sql.Tx, s run.Submission) error {
+func writeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO submissions (token, job_name, script_sha, created_at, cluster, job_id, submitted_at, sluid) VALUES (?,?,?,?,?,?,?,?)
  ON CONFLICT (token) DO UPDATE SET script_sha = excluded.script_sha, cluster = excluded.cluster, job_id = excluded.job_id, submitted_at = excluded.submitted_at, sluid = excluded.sluid`,
 		s.Token, s.JobName, s.ScriptSHA, micros(s.CreatedAt), s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID)
 	return err
 }
 
-func writeSend(ctx context.Context, tx *sql.Tx, s run.Send) error {
+func writeSend(ctx context.Context, tx *sql.Conn, s run.Send) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO sends (token, k, started_at, ended_at, outcome, exit_code, text) VALUES (?,?,?,?,?,?,?)
  ON CONFLICT (token, k) DO UPDATE SET ended_at = excluded.ended_at, outcome = excluded.outcome, exit_code = excluded.exit_code, text = excluded.text`,
 		s.Token, s.K, micros(s.StartedAt), optMicros(s.EndedAt), s.Outcome, s.ExitCode, s.Text)

@@ -54,8 +54,10 @@ type Engine struct {
 	wake  chan struct{} // asks the watcher for a cycle soon
 	first chan struct{} // closed after the first cycle
 
+	offered map[Phase]string // the watcher's: the last run offered to the workers, where more wait
+
 	mu        sync.Mutex
-	changed   map[string]chan struct{} // closed when the run changes
+	listeners map[string][]chan View   // of those who wait for a run, see listen
 	cycleAt   time.Time                // last full answer of Slurm
 	cycleErr  error                    // why the last query failed, nil when it did not
 	notBefore map[string]time.Time     // deferred runs: when to try again
@@ -66,15 +68,16 @@ type Engine struct {
 // NewEngine makes an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
 	return &Engine{
-		Parts: p, cfg: cfg, work: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}),
-		changed: map[string]chan struct{}{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, lateSince: map[string]time.Time{},
+		Parts: p, cfg: cfg, work: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
+		listeners: map[string][]chan View{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, lateSince: map[string]time.Time{},
 	}
 }
 
 // Start takes up every unfinished run of the ledger, and works and watches until ctx ends. The returned
 // function waits for what is under way; an sbatch that is running is waited for, never killed.
 func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
-	open, err := e.Index.Active(ctx, 0, Staging, Submitting, Deferred, Collecting)
+	// What is deferred is offered by the watcher, a thousand at a time.
+	open, err := e.Index.Waiting(ctx, "", 0, Staging, Submitting, Collecting)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +86,8 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		wg.Go(func() { e.worker(ctx) })
 	}
 	wg.Go(func() { e.watch(ctx) })
-	for _, v := range open {
-		e.work.add(v.Run.ID)
+	for _, id := range open {
+		e.work.add(id)
 	}
 	return func() { e.work.close(); wg.Wait() }, nil
 }
@@ -163,48 +166,10 @@ func (e *Engine) retryLater(id string) {
 func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
 	v, err := e.Store.Apply(ctx, w)
 	if err == nil {
-		e.announce(w.Run.ID)
+		e.announce(v)
 		e.Log.Info(w.Event.Type, "run_id", w.Run.ID, "phase", w.Run.Phase, "reason", w.Run.Reason)
 	}
 	return v, err
-}
-
-func (e *Engine) announce(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if c, ok := e.changed[id]; ok {
-		close(c)
-		delete(e.changed, id)
-	}
-}
-
-// waitFor returns when done says so of the run, or when d has passed.
-func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done func(View) bool) (View, error) {
-	if v, err := e.Store.View(ctx, id); err != nil || done(v) || d <= 0 {
-		return v, err // nothing to wait for, and nothing to keep in changed
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for {
-		e.mu.Lock()
-		c, ok := e.changed[id]
-		if !ok {
-			c = make(chan struct{})
-			e.changed[id] = c
-		}
-		e.mu.Unlock()
-		v, err := e.Store.View(ctx, id)
-		if err != nil || done(v) {
-			return v, err
-		}
-		select {
-		case <-c:
-		case <-timer.C:
-			return e.Store.View(ctx, id)
-		case <-ctx.Done():
-			return v, nil // the caller gave up waiting; what is known is still an answer
-		}
-	}
 }
 
 func (e *Engine) poke() {

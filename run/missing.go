@@ -3,64 +3,76 @@ package run
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"slurmgate/fault"
 )
 
+// absent is a run that Slurm's answer does not show and no exit file speaks for.
+type absent struct {
+	since   time.Time // its submission
+	stopped bool      // it has an exit file, but only Slurm knows why the program was stopped
+}
+
 // missing deals with runs that a full answer of squeue does not show. First witness: the exit file. Second:
 // accounting, asked once for all. Without either: the resolver, or rule 8.
-func (e *Engine) missing(ctx context.Context, gone []View) (moved bool, err error) {
-	var rest []View
-	stopped := map[string]bool{} // has an exit file, but only Slurm knows why the program was stopped
-	since := e.Now()
-	for _, v := range gone {
+func (c *cycle) missing(ctx context.Context, gone []string) error {
+	var mu sync.Mutex
+	rest := map[string]absent{}
+	c.each(ctx, gone, func(v View) (bool, error) {
+		stopped := false
 		if v.Run.Phase != Unconfirmed {
-			if x, err := e.readExit(ctx, v); err == nil && x.stopped() {
-				stopped[v.Run.ID] = true
+			if x, err := c.readExit(ctx, v); err == nil && !x.stopped() {
+				return c.witnessed(ctx, v, "exit_file")
 			} else if err == nil {
-				ok, err := e.witnessed(ctx, v, "exit_file")
-				moved = moved || ok
-				e.complain(v, err)
-				continue
+				stopped = true
 			}
 		}
-		rest = append(rest, v)
-		if v.Submission.CreatedAt.Before(since) {
-			since = v.Submission.CreatedAt
+		mu.Lock()
+		defer mu.Unlock()
+		rest[v.Run.ID] = absent{v.Submission.CreatedAt, stopped}
+		return false, nil
+	})
+	if len(rest) == 0 {
+		return nil
+	}
+	since := c.Now()
+	for _, a := range rest {
+		if a.since.Before(since) {
+			since = a.since
 		}
 	}
-	if len(rest) == 0 {
-		return moved, nil
-	}
-	accounted, accErr := e.Observer.Accounting(ctx, since.Add(-time.Hour))
-	none := fault.Is(accErr, fault.NotFound) // no accounting here: the exit file and the claim have to do
-	if accErr != nil && !none {
-		return moved, accErr
+	accounted, err := c.Observer.Accounting(ctx, since.Add(-time.Hour))
+	none := fault.Is(err, fault.NotFound) // no accounting here: the exit file and the claim have to do
+	if err != nil && !none {
+		return err
 	}
 	byName := index(accounted)
-	for _, v := range rest {
-		var ok bool
-		var err error
-		found := byName[v.Submission.JobName]
-		switch j, one := pick(v, found); {
-		case one && j.Class == ClassEnded:
-			ok, err = e.observe(ctx, v, found)
-		case stopped[v.Run.ID]:
-			ok, err = e.witnessed(ctx, v, "exit_file")
-		case v.Run.Phase == Unconfirmed && len(found) > 0:
-			ok, err = e.observe(ctx, v, found)
-		case v.Run.Phase == Unconfirmed:
-			ok, err = e.resolve(ctx, v)
-		default:
-			// Accounting may be stale and still say RUNNING; it does not contradict an absence from the controller for ever.
-			ok, err = e.missed(ctx, v)
-		}
-		moved = moved || ok
-		e.complain(v, err)
+	gone = slices.DeleteFunc(gone, func(id string) bool { _, ok := rest[id]; return !ok })
+	c.each(ctx, gone, func(v View) (bool, error) {
+		return c.settleAbsent(ctx, v, byName.named(v.Submission.JobName), rest[v.Run.ID].stopped)
+	})
+	return nil
+}
+
+// settleAbsent goes on where only accounting is left to ask; found is what it knows. A record it closed because the
+// controller had lost the job is no witness: the job may still run.
+func (c *cycle) settleAbsent(ctx context.Context, v View, found []Job, stopped bool) (moved bool, err error) {
+	found = slices.DeleteFunc(slices.Clone(found), func(j Job) bool { return j.Closed })
+	switch j, one := pick(v, found); {
+	case one && j.Class == ClassEnded:
+		return c.observe(ctx, v, found)
+	case stopped:
+		return c.witnessed(ctx, v, "exit_file")
+	case v.Run.Phase == Unconfirmed && len(found) > 0:
+		return c.observe(ctx, v, found)
+	case v.Run.Phase == Unconfirmed:
+		return c.resolve(ctx, v)
 	}
-	return moved, nil
+	// Accounting may be stale and still say RUNNING; it does not contradict an absence from the controller for ever.
+	return c.missed(ctx, v)
 }
 
 // witnessed moves a run whose exit file speaks to collection, with Slurm's own state left unknown.
@@ -106,26 +118,4 @@ func (e *Engine) missed(ctx context.Context, v View) (bool, error) {
 		return false, err
 	}
 	return true, e.finish(ctx, v, d)
-}
-
-// cancelStrays cancels pending jobs of attempts that have ended. They would end by themselves without the
-// claim; cancelling keeps the queue clean. Jobs this ledger never sent are left alone: another gateway of the
-// same user may have a run of the same id.
-func (e *Engine) cancelStrays(ctx context.Context, jobs []Job, open []View) {
-	live := make(map[string]bool, len(open))
-	for _, v := range open {
-		live[v.Submission.JobName] = true
-	}
-	for _, j := range jobs {
-		if j.Class != ClassPending || live[j.Name] || !strings.HasPrefix(j.Name, "sg-") {
-			continue
-		}
-		if ended, err := e.Index.Ended(ctx, j.Name); err != nil || !ended {
-			continue
-		}
-		e.Log.Info("cancelling a late job of an ended attempt", "job_name", j.Name, "job_id", j.ID)
-		if err := e.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
-			e.Log.Warn("scancel failed", "job_id", j.ID, "err", err)
-		}
-	}
 }

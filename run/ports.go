@@ -126,6 +126,7 @@ type Job struct {
 	Started   *time.Time
 	Ended     *time.Time
 	SLUID     string
+	Closed    bool // accounting ended the record by itself, because the controller had lost the job: nobody saw the job end
 }
 
 // Class sorts Slurm's states by what they mean to a run.
@@ -184,8 +185,13 @@ type Store interface {
 
 // Index is what the lifecycle looks up besides.
 type Index interface {
-	// Active lists the runs in one of the phases, oldest first, at most limit (0: all).
-	Active(ctx context.Context, limit int, phases ...Phase) ([]View, error)
+	// Waiting lists the ids of the runs in one of the phases, oldest first, at most limit (0: all) of those that come after the
+	// run after (empty: all).
+	Waiting(ctx context.Context, after string, limit int, phases ...Phase) ([]string, error)
+	// Watched hands each run in one of the phases to f, in no order, as it was at one moment. f does not call the ledger.
+	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
+	// Newest is the number of the newest event about any run, 0 when there is none.
+	Newest(ctx context.Context) (int64, error)
 	// Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded.
 	Equivalent(ctx context.Context, planHash, exceptRunID string) ([]string, error)
 	// Ended tells whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
@@ -194,6 +200,19 @@ type Index interface {
 	Outputs(ctx context.Context, runID string) ([]Output, error)
 	// Seq is the number of the newest event about a run.
 	Seq(ctx context.Context, runID string) (int64, error)
+}
+
+// Watched is as much of an open run as it takes to see that Slurm's answer changes nothing. A gateway watches 100,000.
+type Watched struct {
+	RunID       string
+	Phase       Phase
+	JobName     string
+	JobID       string
+	Cluster     string
+	SlurmState  string
+	SlurmWhy    string
+	Missed      bool // Attempt.MissedAt is set
+	CancelAsked bool // Run.CancelAt is set
 }
 
 // Output is a registered output with its artifact.

@@ -10,7 +10,8 @@ import (
 // again meanwhile, it comes round once more.
 type workQueue struct {
 	mu      sync.Mutex
-	cond    *sync.Cond
+	work    *sync.Cond // there may be something to take
+	rest    *sync.Cond // there is nothing left
 	order   []string
 	waiting map[string]bool
 	busy    map[string]bool
@@ -19,7 +20,7 @@ type workQueue struct {
 
 func newWorkQueue() *workQueue {
 	q := &workQueue{waiting: map[string]bool{}, busy: map[string]bool{}}
-	q.cond = sync.NewCond(&q.mu)
+	q.work, q.rest = sync.NewCond(&q.mu), sync.NewCond(&q.mu)
 	return q
 }
 
@@ -31,13 +32,12 @@ func (q *workQueue) add(id string) {
 	}
 	q.waiting[id] = true
 	q.order = append(q.order, id)
-	q.cond.Broadcast()
+	q.work.Signal()
 }
 
 // take waits for an id nobody works on. It returns false when ctx ends or the queue is closed.
 func (q *workQueue) take(ctx context.Context) (string, bool) {
-	stop := context.AfterFunc(ctx, func() { q.mu.Lock(); q.cond.Broadcast(); q.mu.Unlock() })
-	defer stop()
+	defer q.endWith(ctx, q.work)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
@@ -46,21 +46,35 @@ func (q *workQueue) take(ctx context.Context) (string, bool) {
 		}
 		for i, id := range q.order {
 			if !q.busy[id] {
-				q.order = slices.Delete(q.order, i, i+1)
+				if i == 0 {
+					q.order = q.order[1:] // of 100,000 ids none is moved
+				} else {
+					q.order = slices.Delete(q.order, i, i+1)
+				}
 				delete(q.waiting, id)
 				q.busy[id] = true
 				return id, true
 			}
 		}
-		q.cond.Wait()
+		q.work.Wait()
 	}
+}
+
+// endWith wakes those who wait for the condition when ctx ends.
+func (q *workQueue) endWith(ctx context.Context, c *sync.Cond) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { q.mu.Lock(); c.Broadcast(); q.mu.Unlock() })
 }
 
 func (q *workQueue) done(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.busy, id)
-	q.cond.Broadcast()
+	if q.waiting[id] {
+		q.work.Signal() // it can be taken now
+	}
+	if len(q.order)+len(q.busy) == 0 {
+		q.rest.Broadcast()
+	}
 }
 
 // working tells whether the id waits or is worked on.
@@ -72,15 +86,14 @@ func (q *workQueue) working(id string) bool {
 
 // idle waits until nothing waits and nothing is worked on.
 func (q *workQueue) idle(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { q.mu.Lock(); q.cond.Broadcast(); q.mu.Unlock() })
-	defer stop()
+	defer q.endWith(ctx, q.rest)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.order)+len(q.busy) > 0 && !q.closed {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		q.cond.Wait()
+		q.rest.Wait()
 	}
 	return nil
 }
@@ -89,5 +102,6 @@ func (q *workQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.cond.Broadcast()
+	q.work.Broadcast()
+	q.rest.Broadcast()
 }

@@ -172,6 +172,35 @@ func TestLost(t *testing.T) {
 	})
 }
 
+// slurmctld started without its jobs, and accounting closed their records: that ends nothing. The job may still run to
+// its end, and what it leaves counts; else rule 8 decides.
+func TestClosedInAccounting(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		t.Run(fmt.Sprint("ends: ", ends), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				l := w.life()
+				a := l.submit(order())
+				w.with(func() { w.start(w.jobs[0]) })
+				w.until(a.RunID, in(run.InJob))
+				w.with(func() {
+					j := w.jobs[0]
+					j.forgot = true
+					rec := j.Job
+					rec.State, rec.Class, rec.Closed = "CANCELLED", run.ClassEnded, true
+					w.accounting = func() ([]run.Job, error) { return []run.Job{rec}, nil }
+				})
+				w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt != nil })
+				if ends {
+					w.with(func() { w.finish(w.jobs[0]) })
+					w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+				} else {
+					w.want(w.until(a.RunID, done), run.Failed, "lost")
+				}
+			})
+		})
+	}
+}
+
 // Gone from the queue with its exit file there: collected from that, accounting or not.
 func TestPurgedWithExitFile(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -69,9 +69,11 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	if !created {
 		return e.submitAnswer(v, true, equivalent), nil
 	}
+	changes, stop := e.listen(runID)
+	defer stop()
 	e.work.add(runID)
 	e.poke()
-	v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
+	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
 	if err != nil {
 		return SubmitAnswer{}, err
 	}

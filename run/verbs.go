@@ -94,12 +94,12 @@ func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, erro
 	if err != nil {
 		return GetState{}, err
 	}
-	if index(jobs)[v.Submission.JobName] == nil {
+	if index(jobs).named(v.Submission.JobName) == nil {
 		if more, err := e.Observer.Accounting(ctx, v.Submission.CreatedAt.Add(-time.Hour)); err == nil {
 			jobs = append(jobs, more...)
 		}
 	}
-	for _, j := range index(jobs)[v.Submission.JobName] {
+	for _, j := range index(jobs).named(v.Submission.JobName) {
 		if j.ID != jobID {
 			continue
 		}

@@ -47,27 +47,37 @@ func (e *Engine) watch(ctx context.Context) {
 func (e *Engine) takeUp(ctx context.Context) {
 	// Each for itself: a thousand runs that wait for room do not hold up one that is to be collected.
 	for _, p := range []Phase{Collecting, Submitting, Staging, Deferred} {
-		open, err := e.Index.Active(ctx, 1000, p)
-		if err != nil && ctx.Err() != nil {
-			return // stopping
-		}
+		ids, err := e.Index.Waiting(ctx, e.offered[p], offeredAtOnce, p)
 		if err != nil {
 			e.Log.Error("cannot read the ledger", "err", err)
 			return
 		}
-		for _, v := range open {
-			if e.due(v.Run.ID) {
-				e.work.add(v.Run.ID)
+		for _, id := range ids {
+			if e.due(id) {
+				e.work.add(id)
 			}
+		}
+		// The next cycle goes on behind these: a thousand that wait do not hold up the rest either.
+		if e.offered[p] = ""; len(ids) == offeredAtOnce {
+			e.offered[p] = ids[offeredAtOnce-1]
 		}
 	}
 }
 
+const offeredAtOnce = 1000
+
+// watchedPhases are those in which Slurm knows more about a run than the ledger.
+var watchedPhases = []Phase{Unconfirmed, Pending, InJob, Completing}
+
 // Cycle asks Slurm once about everything and moves what changed. It tells whether anything did. With
 // nothing to ask about it asks nothing. A failed query changes nothing: it is not an observation.
 func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
-	open, err := e.Index.Active(ctx, 0, Unconfirmed, Pending, InJob, Completing)
-	if err != nil || len(open) == 0 {
+	any, err := e.Index.Waiting(ctx, "", 1, watchedPhases...)
+	if err != nil || len(any) == 0 {
+		return false, err
+	}
+	asked, err := e.Index.Newest(ctx)
+	if err != nil {
 		return false, err
 	}
 	jobs, err := e.Observer.Queue(ctx)
@@ -79,29 +89,15 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	byName := index(jobs)
-	var missing []View
-	for _, v := range open {
-		found := byName[v.Submission.JobName]
-		if len(found) == 0 {
-			missing = append(missing, v)
-			continue
-		}
-		ok, err := e.observe(ctx, v, found)
-		moved = moved || ok
-		e.complain(v, err)
+	c := &cycle{Engine: e, seen: index(jobs), asked: asked}
+	differ, missing, err := c.compare(ctx)
+	if err != nil {
+		return false, err
 	}
-	ok, err := e.missing(ctx, missing)
-	e.cancelStrays(ctx, jobs, open)
-	return moved || ok, err
-}
-
-func index(jobs []Job) map[string][]Job {
-	m := make(map[string][]Job, len(jobs))
-	for _, j := range jobs {
-		m[j.Name] = append(m[j.Name], j)
-	}
-	return m
+	c.each(ctx, differ, func(v View) (bool, error) { return e.observe(ctx, v, c.seen.named(v.Submission.JobName)) })
+	err = c.missing(ctx, missing)
+	e.cancelStrays(ctx, c.seen)
+	return c.moved.Load(), err
 }
 
 func (e *Engine) complain(v View, err error) {
@@ -123,21 +119,7 @@ func (e *Engine) observe(ctx context.Context, v View, found []Job) (moved bool, 
 		}
 	}
 	now := e.Now()
-	phase := v.Run.Phase
-	switch j.Class {
-	case ClassPending:
-		phase = Pending
-	case ClassRunning:
-		phase = InJob
-	case ClassCompleting:
-		phase = Completing
-	case ClassEnded:
-		phase = Collecting
-	case ClassUnknown:
-		if phase == Unconfirmed {
-			phase = Pending // it exists: that much is certain
-		}
-	}
+	phase := phaseAfter(v.Run.Phase, j.Class)
 	a, s := v.Attempt, v.Submission
 	same := phase == v.Run.Phase && a.SlurmState == j.State && a.SlurmWhy == j.Why && a.MissedAt == nil && s.JobID == j.ID
 	if same {
@@ -163,6 +145,25 @@ func (e *Engine) observe(ctx context.Context, v View, found []Job) (moved bool, 
 		e.work.add(v.Run.ID)
 	}
 	return err == nil, err
+}
+
+// phaseAfter is the phase of a run whose job is seen in a state of that class.
+func phaseAfter(now Phase, seen Class) Phase {
+	switch seen {
+	case ClassPending:
+		return Pending
+	case ClassRunning:
+		return InJob
+	case ClassCompleting:
+		return Completing
+	case ClassEnded:
+		return Collecting
+	case ClassUnknown:
+		if now == Unconfirmed {
+			return Pending // it exists: that much is certain
+		}
+	}
+	return now
 }
 
 // pick finds the one job that is the run's.

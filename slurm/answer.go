@@ -22,6 +22,7 @@ type column int
 const (
 	colID column = iota
 	colState
+	colAccounted // the state in accounting
 	colReason
 	colRestarts
 	colNode
@@ -74,7 +75,10 @@ func parseJob(fields []string, cols []column) (run.Job, error) {
 		switch cols[i] {
 		case colID:
 			j.ID, j.Task, err = parseID(f)
-		case colState:
+		case colState, colAccounted:
+			// Whoever cancels a job stands behind the word. A controller that starts without its jobs has accounting end them too, and
+			// there is nobody behind it.
+			j.Closed = cols[i] == colAccounted && strings.TrimSpace(f) == "CANCELLED"
 			if j.State, j.Class = stateOf(f); j.State == "" {
 				err = fmt.Errorf("no state")
 			}

@@ -106,7 +106,10 @@ func TestAccountingOfOlderSlurm(t *testing.T) {
 	if d := cmp.Diff(want, jobs); d != "" || err != nil {
 		t.Error(err, d)
 	}
-	c.Accounting(t.Context(), time.Now())
+	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("7|CANCELLED|None|n1|0:0|100|200|300|c|sg-x|lab|\n", "|", sep))})
+	if jobs, err := c.Accounting(t.Context(), time.Now()); err != nil || len(jobs) != 1 || !jobs[0].Closed {
+		t.Error("cancelled by nobody, so lost by the controller:", jobs, err)
+	}
 	if n := r.count("sacct --helpformat"); n != 1 {
 		t.Errorf("asked %d times for the columns", n)
 	}

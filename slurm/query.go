@@ -35,7 +35,7 @@ var accountingFields = []struct {
 	col  column
 	need bool
 }{
-	{"JobID", colID, true}, {"State", colState, true}, {"Reason", colReason, false}, {"Restarts", colRestarts, false}, {"NodeList", colNode, true},
+	{"JobID", colID, true}, {"State", colAccounted, true}, {"Reason", colReason, false}, {"Restarts", colRestarts, false}, {"NodeList", colNode, true},
 	{"ExitCode", colExit, true}, {"Submit", colSubmit, true}, {"Start", colStart, true}, {"End", colEnd, true}, {"Cluster", colCluster, true},
 	{"SLUID", colSLUID, false}, {"JobName", colName, true},
 }

@@ -115,11 +115,10 @@ func build(runDir dir, temp, token string) error {
 		if err != nil {
 			return err
 		}
-		if name == "ctl" {
-			err = sub.write(tokenFile, []byte(token+"\n"))
-		}
-		if err == nil {
-			err = sub.sync()
+		if name == "ctl" { // the others are empty: their names, which a.sync keeps, are all there is to them
+			if err = sub.write(tokenFile, []byte(token+"\n")); err == nil {
+				err = sub.sync()
+			}
 		}
 		sub.close()
 		if err != nil {

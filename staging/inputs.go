@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,14 +19,16 @@ import (
 )
 
 const (
-	stageDir  = ".stage"
-	chunkSize = 1 << 20 // how much is copied or hashed between two looks at the context
+	stageDir   = ".stage"
+	chunkSize  = 1 << 20  // how much is copied or hashed between two looks at the context
+	firstChunk = 32 << 10 // and of a file that may be small: most are
 )
 
 // StageInputs makes <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs
 // and nothing else. Each copy is a reflink where the filesystem can (its bytes are then read back and
 // hashed), else its bytes are hashed while they are written; it gets its name only when it has the
 // input's checksum and is durable. A file that is there already is hashed again, and replaced if wrong.
+// The names of in/ and of the run's folder become durable with [Shared.OpenAttempt], which comes before anything is sent.
 //
 // A full disk is a Transport fault with code disk_full, an object whose bytes do not have the checksum a
 // Validation fault with code input_checksum; neither leaves a part of the file behind.
@@ -57,9 +58,6 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 	defer runDir.close()
 	if err := tree.fill(ctx, runDir, inputs, open); err != nil {
 		return fsFault(op, "the inputs of "+runID+" cannot be staged", err)
-	}
-	if err := errors.Join(runDir.sync(), root.sync()); err != nil {
-		return fsFault(op, "the run's folder cannot be synced", err)
 	}
 	return nil
 }
@@ -193,7 +191,7 @@ func copyVerified(ctx context.Context, stage dir, temp string, src *os.File, in 
 // copyHash copies all of src to dst and gives the SHA-256 of the bytes in hex.
 func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error) {
 	h := sha256.New()
-	buf := make([]byte, chunkSize)
+	buf := make([]byte, firstChunk)
 	for {
 		if err := ctx.Err(); err != nil {
 			return "", err
@@ -204,6 +202,9 @@ func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error)
 			if _, werr := dst.Write(buf[:n]); werr != nil {
 				return "", werr
 			}
+		}
+		if n == len(buf) && n < chunkSize {
+			buf = make([]byte, chunkSize)
 		}
 		if err == io.EOF {
 			return hex.EncodeToString(h.Sum(nil)), nil

@@ -9,7 +9,8 @@
 //
 // Folders have mode 0700, files 0600. A job may leave anything below its folders, so every path is
 // resolved below an open descriptor and never through a symlink, and what a name stands for is asked of
-// the opened descriptor. What one call writes is durable when the call returns.
+// the opened descriptor. What one call writes is durable when the call returns, but for the name of in/, see
+// [Shared.StageInputs].
 package staging
 
 import (

@@ -1,0 +1,138 @@
+package run
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// answer is Slurm's answer, to be looked up by job names. At 100,000 jobs it is most of what a gateway holds in memory.
+type answer struct {
+	jobs  []Job
+	first map[string]int32 // by name: the first job of that name
+	next  []int32          // for each job the next one of its name, -1 after the last
+	known []bool           // for each job: an open run has its name
+}
+
+func index(jobs []Job) *answer {
+	a := &answer{jobs: jobs, first: make(map[string]int32, len(jobs)), next: make([]int32, len(jobs)), known: make([]bool, len(jobs))}
+	for i := len(jobs) - 1; i >= 0; i-- {
+		next, ok := a.first[jobs[i].Name]
+		if !ok {
+			next = -1
+		}
+		a.next[i], a.first[jobs[i].Name] = next, int32(i)
+	}
+	return a
+}
+
+// named gives the jobs of that name in Slurm's order.
+func (a *answer) named(name string) (found []Job) {
+	i, ok := a.first[name]
+	for ; ok && i >= 0; i = a.next[i] {
+		found = append(found, a.jobs[i])
+	}
+	return found
+}
+
+// cycle is one round of the watcher, from the question on.
+type cycle struct {
+	*Engine
+	seen  *answer
+	asked int64 // the ledger's newest event before Slurm was asked
+	moved atomic.Bool
+}
+
+// compare finds the runs that Slurm's answer says something new about, and those it does not show. It reads no run in full.
+func (c *cycle) compare(ctx context.Context) (differ, missing []string, err error) {
+	err = c.Index.Watched(ctx, func(w Watched) {
+		i, shown := c.seen.first[w.JobName]
+		for k := i; shown && k >= 0; k = c.seen.next[k] {
+			c.seen.known[k] = true
+		}
+		switch {
+		case !shown:
+			missing = append(missing, w.RunID)
+		case c.seen.next[i] >= 0 || !w.same(&c.seen.jobs[i]):
+			differ = append(differ, w.RunID)
+		}
+	}, watchedPhases...)
+	return differ, missing, err
+}
+
+// same tells whether the one job of the run's name is as it was when the watcher last wrote it down. Whatever is not, observe decides.
+func (w Watched) same(j *Job) bool {
+	return w.SlurmState == j.State && w.SlurmWhy == j.Why && w.JobID == j.ID && !w.Missed && !w.CancelAsked && phaseAfter(w.Phase, j.Class) == w.Phase &&
+		(w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster)
+}
+
+// each does something with every one of the runs, several at a time: their changes share the ledger's transactions. A run that has
+// changed since Slurm was asked is left for the next cycle, whose answer is not older than the run.
+func (c *cycle) each(ctx context.Context, ids []string, do func(View) (bool, error)) {
+	spread(ids, func(id string) {
+		if ctx.Err() != nil {
+			return
+		}
+		v, err := c.fresh(ctx, id)
+		if err != nil {
+			c.Log.Error("cannot read a run", "run_id", id, "err", err)
+			return
+		}
+		if v == nil {
+			return
+		}
+		moved, err := do(*v)
+		if moved {
+			c.moved.Store(true)
+		}
+		c.complain(*v, err)
+	})
+}
+
+// fresh reads a run, nil when it has changed since Slurm was asked.
+func (c *cycle) fresh(ctx context.Context, id string) (*View, error) {
+	v, err := c.Store.View(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	// After the run, so that the number is not older than what was read.
+	seq, err := c.Index.Seq(ctx, id)
+	if err != nil || seq > c.asked {
+		return nil, err
+	}
+	return &v, nil
+}
+
+// spread calls f for each id; many are shared between lanes, a few are done one after another.
+func spread(ids []string, f func(id string)) {
+	const most, perLane = 16, 4
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(most, (len(ids)+perLane-1)/perLane) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(ids); i = next.Add(1) - 1 {
+				f(ids[i])
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// cancelStrays cancels pending jobs of attempts that have ended. They would end by themselves without the
+// claim; cancelling keeps the queue clean. Jobs this ledger never sent are left alone: another gateway of the
+// same user may have a run of the same id.
+func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
+	for i, j := range seen.jobs {
+		if j.Class != ClassPending || seen.known[i] || !strings.HasPrefix(j.Name, "sg-") {
+			continue
+		}
+		if ended, err := e.Index.Ended(ctx, j.Name); err != nil || !ended {
+			continue
+		}
+		e.Log.Info("cancelling a late job of an ended attempt", "job_name", j.Name, "job_id", j.ID)
+		if err := e.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
+			e.Log.Warn("scancel failed", "job_id", j.ID, "err", err)
+		}
+	}
+}
