@@ -1,5 +1,5 @@
 # demo and test need nothing prepared by hand: the scripts install and build what they use. test needs root, demo only where there is no cluster.
-.PHONY: build demo test lint chaos clean
+.PHONY: build demo test lint chaos bench-rpc bench-submit clean
 N ?= 300
 SEED ?= 1
 
@@ -18,6 +18,13 @@ lint:
 # The crash campaign, on a cluster of its own: N cases of the seed SEED. Root; about four seconds a case.
 chaos:
 	@go run ./chaos -n $(N) -seed $(SEED)
+
+# What the gateway costs Slurm in RPCs, and what it costs beside Slurm's own commands; on a cluster of its own.
+bench-rpc:
+	@go run ./bench rpc
+
+bench-submit:
+	@go run ./bench submit
 
 # Debian root and clusters of scripts/devcluster stay; `scripts/devcluster purge` removes those.
 clean:

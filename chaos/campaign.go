@@ -141,7 +141,7 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 		t.find("stuck", "%s", w)
 	}
 	p.count(t, e, before, time.Since(began))
-	if len(t.trouble) == 0 && p.only < 0 && !p.list {
+	if len(t.trouble) == 0 && p.only < 0 && !p.list && time.Since(began) < time.Minute { // slow ones are worth a look
 		os.Remove(name)
 	}
 	return nil
@@ -246,11 +246,16 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		for _, e := range p.ended {
-			if e.s != s {
+			if e.t.s != s {
 				continue
 			}
-			if found := e.again(ctx, l); len(found) > 0 {
-				p.book(e.c.n, found)
+			found, err := e.again(ctx, l, db)
+			if err != nil {
+				return 0, err
+			}
+			if len(found) > 0 {
+				p.book(e.t.n, found)
+				fmt.Println(indent(e.t.story))
 			}
 		}
 		db.Close()

@@ -103,9 +103,12 @@ func (c *cluster) output(ctx context.Context, as string, env []string, args ...s
 	return r.stdout, err
 }
 
-// devd handles one daemon of the cluster.
+// devd handles one daemon of the cluster. It is asked twice: a daemon may go by itself just then.
 func (c *cluster) devd(ctx context.Context, args ...string) error {
 	_, err := c.output(ctx, "root", nil, append([]string{"devd"}, args...)...)
+	if err != nil {
+		_, err = c.output(ctx, "root", nil, append([]string{"devd"}, args...)...)
+	}
 	return err
 }
 
@@ -126,7 +129,8 @@ func (c *cluster) quiet(ctx context.Context) error {
 // until repeats a script on the login node until it succeeds.
 func (c *cluster) until(ctx context.Context, limit time.Duration, script string) error {
 	var last result
-	for end := time.Now().Add(limit); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+	began, told := time.Now(), 10*time.Second
+	for end := began.Add(limit); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
 		probing, stop := context.WithTimeout(ctx, 20*time.Second)
 		r, err := c.run(probing, "root", nil, "bash", "-c", script)
 		stop()
@@ -134,6 +138,10 @@ func (c *cluster) until(ctx context.Context, limit time.Duration, script string)
 			return nil
 		}
 		last = r
+		if waited := time.Since(began); waited > told {
+			fmt.Printf("        waiting for the cluster: %s\n", strings.TrimSpace(r.stdout+r.stderr))
+			told += 15 * time.Second
+		}
 	}
 	return fmt.Errorf("the cluster does not recover: %s%s", last.stdout, last.stderr)
 }

@@ -13,7 +13,6 @@ import (
 
 	"slurmgate/artifact"
 	"slurmgate/ledger"
-	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -29,10 +28,7 @@ type attempt struct {
 
 // ended is a case's run after the case: what must not change any more.
 type ended struct {
-	c        testCase
-	s        *site
-	runID    string
-	token    string
+	t        *trial
 	state    run.State
 	executed map[int]int // executions by attempt
 }
@@ -46,7 +42,7 @@ func (t *trial) collect(ctx context.Context) {
 
 // judge holds everything a run left against what was planned for it. The gateway is down.
 func (t *trial) judge(ctx context.Context, copyDir string) (ended, error) {
-	e := ended{c: *t.testCase, s: t.s, runID: t.runID, token: t.token, executed: map[int]int{}}
+	e := ended{t: t, executed: map[int]int{}}
 	l, db, err := t.s.copyLedger(ctx, copyDir)
 	if err != nil {
 		t.find("broken", "the ledger cannot be opened: %v", err)
@@ -269,24 +265,29 @@ func records(attemptDir string) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), nil
 }
 
-// again looks at an ended run at the end of the campaign, when no job is left: nothing may have changed.
-func (e ended) again(ctx context.Context, l *ledger.Ledger) []finding {
-	if !plan.IsRunID(e.runID) || e.state == "" {
-		return nil
-	}
-	var out []finding
-	v, err := l.View(ctx, e.runID)
+// again looks at an ended run at the end of the campaign, when no job is left: nothing may have changed, and no job may have
+// come to an end of which its run knows nothing.
+func (e ended) again(ctx context.Context, l *ledger.Ledger, db *sql.DB) ([]finding, error) {
+	t := e.t
+	before := t.trouble
+	t.trouble = nil
+	v, err := l.View(ctx, t.runID)
 	if err != nil {
-		return []finding{{"lost", fmt.Sprintf("the run has gone: %v", err)}}
+		t.find("lost", "the run has gone: %v", err)
+		return t.trouble, nil
 	}
 	if e.state.Terminal() && v.Run.State != e.state {
-		out = append(out, finding{"misattributed", fmt.Sprintf("it was %s and is %s now", e.state, v.Run.State)})
+		t.find("misattributed", "it was %s and is %s now", e.state, v.Run.State)
 	}
-	for n := range 20 {
-		lines, err := records(e.s.path(fmt.Sprintf("%s/%s/a%d", e.s.runs(), e.runID, n)))
-		if err == nil && len(lines) != e.executed[n] {
-			out = append(out, finding{"duplicate", fmt.Sprintf("attempt %d was executed %d times, and after the end of the run %d times", n, e.executed[n], len(lines))})
+	attempts, err := t.s.attempts(ctx, db, t.runID)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range attempts {
+		if e.state.Terminal() && len(a.record) != e.executed[a.n] {
+			t.find("lost", "attempt %d was executed after the end of the run", a.n)
 		}
+		t.judgeAttempt(v, a)
 	}
-	return out
+	return slices.DeleteFunc(t.trouble, func(f finding) bool { return slices.Contains(before, f) }), nil
 }

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// inside is the part that runs on the cluster's login node, as a plain user.
+func inside(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("inside is started by bench itself")
+	}
+	if alone := map[string]func(context.Context, place) error{"rest": rest, "replay": replayAlone}[args[0]]; alone != nil {
+		var p place
+		if err := json.Unmarshal([]byte(args[1]), &p); err != nil {
+			return err
+		}
+		return alone(ctx, p)
+	}
+	m := &measurement{figures: figures{w: os.Stdout}, dir: filepath.Join(sharedDir, args[0]), began: time.Now()}
+	if err := json.Unmarshal([]byte(args[1]), &m.sizes); err != nil {
+		return err
+	}
+	var err error
+	switch args[0] {
+	case "rpc":
+		err = m.rpc(ctx)
+	case "limited":
+		err = m.limited(ctx)
+	case "submit":
+		err = m.submit(ctx)
+	default:
+		err = fmt.Errorf("nothing is called %q inside", args[0])
+	}
+	if err != nil {
+		return err
+	}
+	return m.figures.err()
+}
+
+// measurement is one of them under way.
+type measurement struct {
+	figures
+	sizes sizes
+	dir   string
+	began time.Time
+}
+
+func (m *measurement) say(format string, v ...any) {
+	fmt.Fprintf(os.Stderr, "bench %5.1f s: "+format+"\n", append([]any{time.Since(m.began).Seconds()}, v...)...)
+}

@@ -1,0 +1,93 @@
+// Command bench measures what the gateway costs Slurm and what it costs beside Slurm's own commands, on a real cluster.
+//
+//	go run ./bench rpc       RPCs of slurmctld and slurmdbd, counted by sdiag and sacctmgr
+//	go run ./bench submit    times and memory, each beside the bare command in the same run
+//	-quick                   a tenth of everything, for working on this program; its figures prove nothing
+//
+// It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. What it measures is the real
+// engine with the real ledger, workspace and Slurm transport; the jobs are real and wait in a partition that is down. Standard
+// output has one line for each figure,
+//
+//	name=rpcs_per_cycle runs=10000 value=2 unit=rpc target=<=2
+//
+// with the parameters of the figure between name and value; progress is on standard error. Exit status 1 when a figure
+// misses its target, 2 when something could not be measured.
+//
+// The same binary is the part that runs in the cluster (bench inside …).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// sizes is how much is measured.
+type sizes struct {
+	Small, Middle, Large int // runs in Slurm
+	Ledger               int // open runs in the ledger
+	Replays              int
+	Limited              int    // runs sent under slurmctld's own rate limit
+	Rounds, Block        int    // of the submit race: blocks of so many runs, in turns
+	Looks                int    // times a status is taken
+	Cold                 int    // cold starts
+	Profiles             string // folder in the cluster for profiles of what is timed (which they slow down); none when empty
+}
+
+func (q *sizes) set(quick bool, limited int) {
+	profiles := q.Profiles
+	*q = sizes{Small: 10, Middle: 1000, Large: 10_000, Ledger: 100_000, Replays: 10_000, Limited: 1000, Rounds: 8, Block: 250, Looks: 15, Cold: 5}
+	if quick {
+		*q = sizes{Small: 10, Middle: 100, Large: 1000, Ledger: 10_000, Replays: 1000, Limited: 60, Rounds: 2, Block: 100, Looks: 5, Cold: 2}
+	}
+	q.Profiles = profiles
+	if limited > 0 {
+		q.Limited = limited
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:])
+	stop()
+	switch {
+	case errors.Is(err, errMissed):
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
+}
+
+func command(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "inside" {
+		return inside(ctx, args[1:])
+	}
+	var o options
+	var quick bool
+	var limited int
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.BoolVar(&quick, "quick", false, "a tenth of everything")
+	flags.IntVar(&limited, "limited", 0, "`runs` sent under slurmctld's rate limit, when not 1,000 (9 minutes)")
+	flags.StringVar(&o.sizes.Profiles, "profiles", "", "a `folder` of the cluster, e.g. /shared/profiles, for profiles of what is timed")
+	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
+	if len(args) == 0 {
+		return errors.New("say what to measure: rpc or submit")
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	o.sizes.set(quick, limited)
+	switch args[0] {
+	case "rpc":
+		return o.rpc(ctx)
+	case "submit":
+		return o.submit(ctx)
+	}
+	return fmt.Errorf("there is no measurement %q: rpc or submit", args[0])
+}

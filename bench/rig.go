@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"slurmgate/apptainer"
+	"slurmgate/artifact"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/slurm"
+	"slurmgate/staging"
+)
+
+// rig is a gateway without a shell: every part is the real one, wired as cmd/slurmgate does.
+//
+//	<dir>/ledger.db   <dir>/runs   <dir>/artifacts   <dir>/images   <dir>/locks   <dir>/bin   <dir>/gateway.log
+type rig struct {
+	dir     string
+	ledger  *ledger.Ledger
+	staging *staging.Shared
+	cli     *slurm.CLI
+	engine  *run.Engine
+	parts   run.Parts
+	rates   rates
+	store   *artifact.Store
+	log     *os.File
+	image   string // sha256:…
+	input   plan.Input
+}
+
+// rates is what an admin would set.
+type rates struct {
+	rpcPerMinute   int
+	floor, ceiling time.Duration
+}
+
+// unlimited measures the machinery, not the budget.
+var unlimited = rates{rpcPerMinute: 1_000_000, floor: 2 * time.Second, ceiling: 10 * time.Second}
+
+const project = "bench"
+
+var sharedOverride = sharedDir
+
+// openRig opens the rig in dir, making what is missing. Nothing moves yet.
+func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
+	g = &rig{dir: dir}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot open the rig: %w", errors.Join(err, g.close()))
+		}
+	}()
+	if err := os.MkdirAll(filepath.Join(dir, "runs"), 0o700); err != nil {
+		return g, err
+	}
+	if g.log, err = os.OpenFile(filepath.Join(dir, "gateway.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
+		return g, err
+	}
+	if g.ledger, err = ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-bench" }}); err != nil {
+		return g, err
+	}
+	if g.staging, err = staging.NewShared(staging.Config{RunsDir: filepath.Join(dir, "runs"), GatewayID: g.ledger.ID()}); err != nil {
+		return g, err
+	}
+	if g.store, err = artifact.Open(filepath.Join(dir, "artifacts")); err != nil {
+		return g, err
+	}
+	images, err := g.openImages(ctx)
+	if err != nil {
+		return g, err
+	}
+	if err := g.addInput(ctx); err != nil {
+		return g, err
+	}
+	if err := g.commands(); err != nil {
+		return g, err
+	}
+	if g.cli, err = slurm.NewCLI(slurm.Config{BinDir: filepath.Join(dir, "bin"), LocksDir: filepath.Join(dir, "locks"), User: user,
+		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: "/usr/bin/apptainer"}},
+		Budget: slurm.BudgetConfig{RPCPerMinute: r.rpcPerMinute, SendsInFlight: workers}}); err != nil {
+		return g, err
+	}
+	g.parts = run.Parts{Store: g.ledger, Index: g.ledger, Stager: g.staging, Control: g.staging, Images: images, Objects: g.store, Sender: g.cli, Observer: g.cli,
+		Contracts: noContracts{}, Log: slog.New(slog.NewTextHandler(g.log, nil)), Now: time.Now}
+	g.rates = r
+	g.engine = g.newEngine()
+	return g, nil
+}
+
+// newEngine makes an engine that has not started: one starts only once.
+func (g *rig) newEngine() *run.Engine {
+	return run.NewEngine(run.Config{
+		Workers: 2 * workers, SendsAtOnce: workers, SubmitWait: 2 * time.Minute, Floor: g.rates.floor, Ceiling: g.rates.ceiling, AbsenceGap: time.Minute,
+		LateOutputs: time.Minute, DeferBackoff: 5 * time.Second, OutputBytes: 1 << 30, LogBytes: 1 << 20, Attempts: 1, Site: "bench",
+	}, g.parts)
+}
+
+// workers is how many sbatch run at a time, with the gateway and without.
+const workers = 4
+
+func (g *rig) openImages(ctx context.Context) (apptainer.Images, error) {
+	store, err := apptainer.OpenStore(filepath.Join(g.dir, "images"))
+	if err != nil {
+		return apptainer.Images{}, err
+	}
+	img, err := store.Add(ctx, filepath.Join(sharedOverride, "image.sif"))
+	if err != nil {
+		return apptainer.Images{}, err
+	}
+	g.image = img.Ref()
+	rt, err := apptainer.NewRuntime(apptainer.Config{})
+	return apptainer.Images{Store: store, Runtime: rt}, err
+}
+
+// addInput stores the one input of every run.
+func (g *rig) addInput(ctx context.Context) error {
+	data := bytes.Repeat([]byte("ACGT"), 1024)
+	sum, size, err := g.store.Put(ctx, bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return err
+	}
+	a := run.Artifact{ProjectID: plan.ProjectID(project), SHA256: sum, Type: "TEXT", Label: "reads", SizeBytes: size, Source: "import"}
+	if a.ID, err = plan.ArtifactID(a.ProjectID, sum, a.Type, a.Label); err != nil {
+		return err
+	}
+	g.input = plan.Input{Role: "reads", ArtifactID: a.ID, ChecksumSHA256: sum, DestRelpath: "in/reads.txt"}
+	_, _, err = g.ledger.AddArtifact(ctx, a)
+	return err
+}
+
+// commands makes the folder of Slurm's commands. All are the system's own but squeue, which shows the jobs of seeded runs
+// (seed.go) after Slurm's.
+func (g *rig) commands() error {
+	bin := filepath.Join(g.dir, "bin")
+	if _, err := os.Stat(bin); err == nil {
+		return nil
+	}
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{"sbatch", "sacct", "scancel", "scontrol", "squeue"} {
+		if err := os.Symlink("/usr/bin/"+name, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *rig) close() error {
+	var errs []error
+	if g.store != nil {
+		errs = append(errs, g.store.Close())
+	}
+	if g.ledger != nil {
+		errs = append(errs, g.ledger.Close())
+	}
+	if g.log != nil {
+		errs = append(errs, g.log.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// during runs f while the engine works and watches.
+func (g *rig) during(ctx context.Context, f func() error) error {
+	g.engine = g.newEngine()
+	running, stop := context.WithCancel(ctx)
+	wait, err := g.engine.Start(running)
+	if err != nil {
+		stop()
+		return err
+	}
+	err = f()
+	stop()
+	wait()
+	return err
+}
+
+// order is the i-th request; no two are the same run.
+func (g *rig) order(i int) run.Order {
+	spec := plan.Spec{
+		Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 900, CPUs: 1, MemMB: 1024}, Placement: plan.Placement{Partition: waitRoom, Account: "research"},
+		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: g.image, NetworkMode: "none", ReadonlyRootfs: true},
+			Command: plan.Command{Argv: []string{"samtools", "flagstat", "-@", fmt.Sprint(i), "/work/in/reads.txt"}, Env: map[string]string{"LC_ALL": "C"}}},
+		IO: plan.IO{Inputs: []plan.Input{g.input}, Outputs: []plan.Output{{Role: "report", SrcRelpath: "out/report.json", Type: "JSON", Label: "report"}}},
+	}
+	spec.Fill()
+	policy := json.RawMessage(`{"version":1}`)
+	return run.Order{ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1", PackHash: "sha256:none",
+		Params:     plan.Params{ProjectID: plan.ProjectID(project), Script: slurm.ScriptVersion, Spec: spec, Tool: &plan.ToolExtra{Version: "1.0.0", MaxOutputBytes: 1 << 20}},
+		PolicyHash: plan.Hash(policy), Policy: policy, Actor: "human"}
+}
+
+// noContracts: the tool has no output schema.
+type noContracts struct{}
+
+func (noContracts) CheckOutput(string, json.RawMessage) error { return nil }
