@@ -62,6 +62,7 @@ type Engine struct {
 	cycleErr  error                    // why the last query failed, nil when it did not
 	notBefore map[string]time.Time     // deferred runs: when to try again
 	waits     map[string]time.Duration // their current back-off
+	pauses    map[string]*pause        // of sends, by what they concern
 	lateSince map[string]time.Time     // collecting runs whose files do not show yet
 }
 
@@ -69,7 +70,7 @@ type Engine struct {
 func NewEngine(cfg Config, p Parts) *Engine {
 	return &Engine{
 		Parts: p, cfg: cfg, work: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
-		listeners: map[string][]chan View{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, lateSince: map[string]time.Time{},
+		listeners: map[string][]chan View{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, pauses: map[string]*pause{}, lateSince: map[string]time.Time{},
 	}
 }
 
@@ -153,13 +154,6 @@ func (e *Engine) advance(ctx context.Context, id string) {
 			return
 		}
 	}
-}
-
-// retryLater puts a run back after the watcher's floor.
-func (e *Engine) retryLater(id string) {
-	e.mu.Lock()
-	e.notBefore[id] = e.Now().Add(e.cfg.Floor)
-	e.mu.Unlock()
 }
 
 // apply writes a transition and tells those who wait for the run.

@@ -93,9 +93,22 @@ type SendResult struct {
 	JobID    string // for SendAccepted
 	Cluster  string // where sbatch named one
 	Code     string // Slurm's own name of the reason, for rejected and deferred
+	Scope    Scope  // for deferred and not run: whom the reason concerns
 	ExitCode *int   // of sbatch, where seen
 	Text     string // what sbatch printed, bounded
 }
+
+// Scope says which sends a reason not to send now concerns.
+type Scope string
+
+// The scopes, from the narrowest.
+const (
+	ScopeRun       Scope = ""          // this run's alone
+	ScopePartition Scope = "partition" // to the same partition
+	ScopeQOS       Scope = "qos"       // of the same account and QOS
+	ScopeAccount   Scope = "account"   // of the same account
+	ScopeSite      Scope = "site"      // all
+)
 
 // Observer asks Slurm about all our jobs at once.
 type Observer interface {

@@ -103,11 +103,17 @@ func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 // send is the window this program exists for: the intent is durable before sbatch starts, the receipt
 // after it ended, and what lies between is settled by the resolver.
 func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept ...Artifact) (again bool, err error) {
+	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok {
+		return false, e.putOff(ctx, v, why, kept)
+	}
 	select {
 	case e.sends <- struct{}{}:
 		defer func() { <-e.sends }()
 	case <-ctx.Done():
 		return false, ctx.Err()
+	}
+	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok { // since it waited for its place
+		return false, e.putOff(ctx, v, why, kept)
 	}
 	k := v.Sends + 1
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Queued, Submitting, "", ""
@@ -116,7 +122,7 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept ...Artifact
 	if err != nil {
 		return false, err
 	}
-	return false, e.settleSend(ctx, v, k, e.Sender.Send(ctx, job, k))
+	return false, e.settleSend(ctx, v, job, k, e.Sender.Send(ctx, job, k))
 }
 
 // recoverSend looks at a send whose gateway died.
@@ -125,20 +131,21 @@ func (e *Engine) recoverSend(ctx context.Context, v View) (again bool, err error
 	if err != nil {
 		return false, err
 	}
-	res, held := e.Sender.Receipt(ctx, e.job(v, p), v.Sends)
+	job := e.job(v, p)
+	res, held := e.Sender.Receipt(ctx, job, v.Sends)
 	if held {
 		e.retryLater(v.Run.ID)
 		return false, nil
 	}
-	return false, e.settleSend(ctx, v, v.Sends, res)
+	return false, e.settleSend(ctx, v, job, v.Sends, res)
 }
 
 // settleSend records what a send proved. The record is made even when the caller is gone: the receipt is
 // the one thing that must not wait. The wish to cancel, come in between, is no reason to lose it either.
-func (e *Engine) settleSend(ctx context.Context, v View, k int, res SendResult) error {
+func (e *Engine) settleSend(ctx context.Context, v View, job JobSpec, k int, res SendResult) error {
 	ctx = context.WithoutCancel(ctx)
 	for {
-		err := e.settleOnce(ctx, v, k, res)
+		err := e.settleOnce(ctx, v, job, k, res)
 		if !stale(err) {
 			return err
 		}
@@ -149,7 +156,7 @@ func (e *Engine) settleSend(ctx context.Context, v View, k int, res SendResult) 
 	}
 }
 
-func (e *Engine) settleOnce(ctx context.Context, v View, k int, res SendResult) error {
+func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res SendResult) error {
 	now := e.Now()
 	send := &Send{Token: v.Submission.Token, K: k, StartedAt: now, EndedAt: &now, Outcome: res.Outcome, ExitCode: res.ExitCode, Text: res.Text}
 	w := Write{Run: v.Run, Send: send}
@@ -160,15 +167,16 @@ func (e *Engine) settleOnce(ctx context.Context, v View, k int, res SendResult) 
 		w.Run.Phase, w.Run.Reason, w.Run.Detail = Pending, "", ""
 		w.Event = Event{Type: "run.receipt", Data: map[string]any{"job_id": res.JobID, "cluster": res.Cluster, "send": k}}
 		e.forgetDelay(v.Run.ID)
+		e.resume(job.Spec.Placement)
 	case SendRejected:
 		return e.finish(ctx, v, verdict{ending: EndedRejected, reason: "rejected", detail: fmt.Sprintf("Slurm refused the job (%s): %s", res.Code, res.Text), send: send})
 	case SendDeferred, SendNotRun:
+		e.hold(v.Run.ID, job.Spec.Placement, res)
 		if v.Run.CancelAt != nil {
 			return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; nothing was accepted", send: send})
 		}
 		w.Run.Phase, w.Run.Reason, w.Run.Detail = Deferred, orElse(res.Code, "sbatch_not_started"), res.Text
 		w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": res.Code, "send": k, "text": res.Text}}
-		e.delay(v.Run.ID)
 	default:
 		w.Run.Phase, w.Run.Reason, w.Run.Detail = Unconfirmed, orElse(res.Code, "no_receipt"), orElse(res.Text, "sbatch left no receipt; Slurm will be asked by name")
 		w.Event = Event{Type: "run.unconfirmed", Data: map[string]any{"send": k, "text": res.Text}}
@@ -179,36 +187,6 @@ func (e *Engine) settleOnce(ctx context.Context, v View, k int, res SendResult) 
 		return e.carryOutCancel(ctx, settled) // asked for while sbatch ran
 	}
 	return err
-}
-
-// delay sets when a deferred run is tried again: doubled each time, up to the ceiling.
-func (e *Engine) delay(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	d := min(max(e.cfg.DeferBackoff, 2*e.waits[id]), max(e.cfg.Ceiling, e.cfg.DeferBackoff))
-	e.waits[id] = d
-	e.notBefore[id] = e.Now().Add(d)
-}
-
-func (e *Engine) forgetDelay(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.waits, id)
-	delete(e.notBefore, id)
-	delete(e.lateSince, id)
-}
-
-// hurry makes a run due at once.
-func (e *Engine) hurry(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.notBefore, id)
-}
-
-func (e *Engine) due(id string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !e.Now().Before(e.notBefore[id])
 }
 
 // note records what a run waits for, once for each reason.

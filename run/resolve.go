@@ -16,12 +16,13 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	res, held := e.Sender.Receipt(ctx, e.job(v, p), v.Sends)
+	job := e.job(v, p)
+	res, held := e.Sender.Receipt(ctx, job, v.Sends)
 	if held {
 		return false, nil // its sbatch may still succeed
 	}
 	if res.Outcome != SendDoubt {
-		return true, e.settleSend(ctx, v, v.Sends, res)
+		return true, e.settleSend(ctx, v, job, v.Sends, res)
 	}
 	return e.noneExecuted(ctx, v, "sbatch left no receipt and Slurm shows no such job")
 }

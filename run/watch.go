@@ -47,6 +47,9 @@ func (e *Engine) watch(ctx context.Context) {
 func (e *Engine) takeUp(ctx context.Context) {
 	// Each for itself: a thousand runs that wait for room do not hold up one that is to be collected.
 	for _, p := range []Phase{Collecting, Submitting, Staging, Deferred} {
+		if p == Deferred && e.siteWaits() {
+			return
+		}
 		ids, err := e.Index.Waiting(ctx, e.offered[p], offeredAtOnce, p)
 		if err != nil {
 			e.Log.Error("cannot read the ledger", "err", err)
@@ -89,6 +92,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	e.reached()
 	c := &cycle{Engine: e, seen: index(jobs), asked: asked}
 	differ, missing, err := c.compare(ctx)
 	if err != nil {

@@ -48,6 +48,7 @@ type world struct {
 	// What a test sets.
 	fault      func(op string, n int) outcome // asked at each operation; n counts them
 	send       func(n int) sendKind           // what becomes of the n-th sbatch, from 1
+	deferred   run.SendResult                 // what deferSend and notRun add: code and scope, where not the usual
 	accounting func() ([]run.Job, error)      // nil: the cluster keeps none
 	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
 	auto       bool                           // jobs move on by one state with each look at the queue
@@ -446,7 +447,10 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 	case reject:
 		res = run.SendResult{Outcome: run.SendRejected, Code: "ESLURM_INVALID_PARTITION_NAME", ExitCode: &code, Text: "sbatch: error: Invalid partition name specified"}
 	case deferSend:
-		res = run.SendResult{Outcome: run.SendDeferred, Code: "QOSMaxSubmitJobPerUserLimit", ExitCode: &code, Text: "no room"}
+		res = run.SendResult{Outcome: run.SendDeferred, Code: "QOSMaxSubmitJobPerUserLimit", Scope: w.deferred.Scope, ExitCode: &code, Text: "no room"}
+		if w.deferred.Code != "" {
+			res.Code = w.deferred.Code
+		}
 	case notRun:
 		return run.SendResult{Outcome: run.SendNotRun, Code: "sbatch_not_started", Text: "exec: not found"}, false
 	case doubtJob:

@@ -15,7 +15,8 @@ type Row struct {
 	Code    string // Slurm's own name of the reason
 	Text    string // slurmctld's answer: what follows "Batch job submission failed: "; one that ends with a blank is a beginning
 	Outcome run.SendOutcome
-	Tested  bool   // provoked on a real cluster; otherwise from slurm_errno.c of 22.05 to 26.05
+	Tested  bool // provoked on a real cluster; otherwise from slurm_errno.c of 22.05 to 26.05
+	Scope   run.Scope
 	Own     bool   // sbatch gave up by itself: Text is its last message, and there is no answer
 	With    string // another message that must be there too
 }
@@ -52,30 +53,30 @@ func Errors() []Row {
 		{Code: accountingPolicy, Text: "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", Outcome: no, Tested: true},
 
 		// Refused now; the same request may pass later.
-		{Code: "EAGAIN", Text: "Resource temporarily unavailable", Outcome: later, Tested: true}, // MaxJobCount, after 15 tries of sbatch's own (120 s)
-		{Code: "ESLURM_MAX_JOB_COUNT", Text: "MaxJobCount limit reached", Outcome: later, Tested: false},
-		{Code: "ESLURM_ERROR_ON_DESC_TO_RECORD_COPY", Text: "Unable to create job record, try again", Outcome: later, Tested: false},
-		{Code: "ESLURM_PARTITION_NOT_AVAIL", Text: "Required partition not available (inactive or drain)", Outcome: later, Tested: true},
-		{Code: "ESLURM_PARTITION_DOWN", Text: "Partition in DOWN state", Outcome: later, Tested: false},
-		{Code: "ESLURM_SUBMISSIONS_DISABLED", Text: "System submissions disabled", Outcome: later, Tested: false},
-		{Code: "ESLURM_IN_STANDBY_MODE", Text: "Slurm backup controller in standby mode", Outcome: later, Tested: false},
-		{Code: "ESLURM_IN_STANDBY_USE_BACKUP", Text: "Controller is in standby mode, try a different controller", Outcome: later, Tested: false},
-		{Code: "SLURMCTLD_COMMUNICATIONS_HARD_DROP", Text: "Rate limit exceeded, please retry later", Outcome: later, Tested: false},
+		{Code: "EAGAIN", Text: "Resource temporarily unavailable", Outcome: later, Scope: run.ScopeSite, Tested: true}, // MaxJobCount, after 15 tries of sbatch's own (120 s)
+		{Code: "ESLURM_MAX_JOB_COUNT", Text: "MaxJobCount limit reached", Outcome: later, Scope: run.ScopeSite, Tested: false},
+		{Code: "ESLURM_ERROR_ON_DESC_TO_RECORD_COPY", Text: "Unable to create job record, try again", Outcome: later, Scope: run.ScopeSite, Tested: false},
+		{Code: "ESLURM_PARTITION_NOT_AVAIL", Text: "Required partition not available (inactive or drain)", Outcome: later, Scope: run.ScopePartition, Tested: true},
+		{Code: "ESLURM_PARTITION_DOWN", Text: "Partition in DOWN state", Outcome: later, Scope: run.ScopePartition, Tested: false},
+		{Code: "ESLURM_SUBMISSIONS_DISABLED", Text: "System submissions disabled", Outcome: later, Scope: run.ScopeSite, Tested: false},
+		{Code: "ESLURM_IN_STANDBY_MODE", Text: "Slurm backup controller in standby mode", Outcome: later, Scope: run.ScopeSite, Tested: false},
+		{Code: "ESLURM_IN_STANDBY_USE_BACKUP", Text: "Controller is in standby mode, try a different controller", Outcome: later, Scope: run.ScopeSite, Tested: false},
+		{Code: "SLURMCTLD_COMMUNICATIONS_HARD_DROP", Text: "Rate limit exceeded, please retry later", Outcome: later, Scope: run.ScopeSite, Tested: false},
 
 		// Never sent: sbatch reports this only when it could not connect; whatever was refused before that (standby,
 		// rate limit) had its answer. A failure after connecting has other texts.
-		{Code: Unreachable, Text: "Unable to contact slurm controller (connect failure)", Outcome: later, Tested: true},
+		{Code: Unreachable, Text: "Unable to contact slurm controller (connect failure)", Outcome: later, Scope: run.ScopeSite, Tested: true},
 		// Never sent: without munge the request cannot even be packed. The same error about a reply looks different.
-		{Code: Unreachable, Text: "Protocol authentication error", Outcome: later, Tested: true,
+		{Code: Unreachable, Text: "Protocol authentication error", Outcome: later, Scope: run.ScopeSite, Tested: true,
 			With: "slurm_buffers_pack_msg: auth_g_create: REQUEST_SUBMIT_BATCH_JOB has authentication error"},
-		{Code: Unreachable, Text: "fatal: Unable to process configuration file", Outcome: later, Tested: true, Own: true},
+		{Code: Unreachable, Text: "fatal: Unable to process configuration file", Outcome: later, Scope: run.ScopeSite, Tested: true, Own: true},
 		{Code: "SCRIPT_UNREADABLE", Text: "Unable to open file ", Outcome: later, Tested: true, Own: true}, // the path follows
 		{Code: "SBATCH_USAGE", Text: "unrecognized option ", Outcome: no, Tested: true, Own: true},         // the option follows
 	}
 }
 
 // Unreachable is the code of a send that never reached slurmctld.
-const Unreachable = "slurm_unreachable"
+const Unreachable = run.Unreachable
 
 const accountingPolicy = "ESLURM_ACCOUNTING_POLICY"
 
@@ -85,16 +86,19 @@ var limitName = regexp.MustCompile(`^(QOS|Assoc|Max|Min|Grp)[A-Za-z]+$`)
 
 // refine names the limit behind ESLURM_ACCOUNTING_POLICY: limits on how many jobs may be submitted pass with
 // time, limits on what one job may ask for do not.
-func refine(messages []string) (code string, outcome run.SendOutcome) {
+func refine(messages []string) (code string, outcome run.SendOutcome, scope run.Scope) {
 	for _, m := range messages {
-		if limitName.MatchString(m) {
-			if strings.Contains(m, "Submit") {
-				return m, run.SendDeferred
-			}
-			return m, run.SendRejected
+		switch {
+		case !limitName.MatchString(m):
+		case !strings.Contains(m, "Submit"):
+			return m, run.SendRejected, run.ScopeRun
+		case strings.HasPrefix(m, "QOS"):
+			return m, run.SendDeferred, run.ScopeQOS
+		default:
+			return m, run.SendDeferred, run.ScopeAccount
 		}
 	}
-	return accountingPolicy, run.SendRejected
+	return accountingPolicy, run.SendRejected, run.ScopeRun
 }
 
 // receipt is the line sbatch --parsable prints: a job id, and the cluster where there may be several.
@@ -123,9 +127,9 @@ func Classify(stdout, stderr string, exit *int) run.SendResult {
 		if !row.fits(messages) {
 			continue
 		}
-		res.Code, res.Outcome = row.Code, row.Outcome
+		res.Code, res.Outcome, res.Scope = row.Code, row.Outcome, row.Scope
 		if row.Code == accountingPolicy {
-			res.Code, res.Outcome = refine(messages)
+			res.Code, res.Outcome, res.Scope = refine(messages)
 		}
 		break
 	}

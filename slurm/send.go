@@ -23,17 +23,17 @@ import (
 func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	argv, err := c.Argv(job)
 	if err != nil {
-		return notRun("job_spec", err)
+		return notRun("job_spec", run.ScopeRun, err)
 	}
 	done, err := c.budget.send(ctx)
 	if err != nil {
-		return notRun("rpc_budget", err)
+		return notRun("rpc_budget", run.ScopeRun, err)
 	}
 	lock, held, err := c.lock(job, k)
 	switch {
 	case err != nil:
 		done()
-		return notRun("locks_dir", err)
+		return notRun("locks_dir", run.ScopeSite, err)
 	case held:
 		done()
 		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "an sbatch of this send is still there"}
@@ -68,7 +68,7 @@ func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec
 			return nil, c.read(job, k, nil) // sent before
 		}
 		if err != nil {
-			return nil, notRun("control_unwritable", err)
+			return nil, notRun("control_unwritable", run.ScopeRun, err)
 		}
 		defer f.Close()
 		files[i] = f
@@ -80,7 +80,7 @@ func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal's or service manager's signal by group
 	if err := cmd.Start(); err != nil {
-		return nil, notRun("sbatch_not_started", err)
+		return nil, notRun("sbatch_not_started", run.ScopeSite, err)
 	}
 	return cmd, run.SendResult{}
 }
@@ -159,6 +159,6 @@ func exitStatus(cmd *exec.Cmd, err error) *int {
 }
 
 // notRun is the result of a send whose sbatch was never started.
-func notRun(code string, err error) run.SendResult {
-	return run.SendResult{Outcome: run.SendNotRun, Code: code, Text: "sbatch was not started: " + err.Error()}
+func notRun(code string, scope run.Scope, err error) run.SendResult {
+	return run.SendResult{Outcome: run.SendNotRun, Code: code, Scope: scope, Text: "sbatch was not started: " + err.Error()}
 }

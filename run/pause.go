@@ -1,0 +1,174 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/plan"
+)
+
+// Back-pressure (rule 5). What keeps Slurm from taking one run now keeps it from taking others: all of the site, or those of the same account,
+// QOS or partition. They are not sent either while the pause lasts; each failing sbatch would cost the site RPCs, and two minutes
+// of a place for sends where the queue is full. Pauses are in memory: a new gateway finds out by its first send.
+
+// Unreachable is the code of a send that never reached slurmctld; the next answer of the queue ends its pause.
+const Unreachable = "slurm_unreachable"
+
+// pause is a time without sends of one kind.
+type pause struct {
+	until        time.Time
+	wait         time.Duration // its length, doubled each time it begins anew
+	code, detail string        // the reason of the send that began it
+	held         []string      // runs that wait for its end
+}
+
+// pauseKey names what a send to the place is part of, in the scope.
+func pauseKey(s Scope, at plan.Placement) string {
+	switch s {
+	case ScopePartition:
+		return "partition " + at.Partition
+	case ScopeAccount:
+		return "account " + at.Account
+	case ScopeQOS:
+		if at.QOS != nil {
+			return "account " + at.Account + " qos " + *at.QOS
+		}
+		return "account " + at.Account + " default qos"
+	}
+	return "site"
+}
+
+// hold keeps a run back whose send was deferred or not run, and others with it as far as the reason goes.
+func (e *Engine) hold(id string, at plan.Placement, res SendResult) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if res.Scope == ScopeRun {
+		e.waits[id] = e.longer(e.waits[id])
+		e.notBefore[id] = e.Now().Add(e.waits[id])
+		return
+	}
+	key := pauseKey(res.Scope, at)
+	p := e.pauses[key]
+	if p == nil {
+		p = &pause{}
+		e.pauses[key] = p
+	}
+	// Sends that were under way when the pause began say nothing new.
+	if now := e.Now(); !now.Before(p.until) {
+		p.wait = e.longer(p.wait)
+		p.until, p.code, p.detail, p.held = now.Add(p.wait), orElse(res.Code, "sbatch_not_started"), res.Text, nil
+		e.Log.Warn("sends are paused", "what", key, "for", p.wait, "reason", p.code)
+	}
+	e.keepBack(p, id)
+}
+
+// longer is the next wait after one of d: doubled, between the first and the ceiling.
+func (e *Engine) longer(d time.Duration) time.Duration {
+	return min(max(e.cfg.DeferBackoff, 2*d), max(e.cfg.Ceiling, e.cfg.DeferBackoff))
+}
+
+// keepBack lets the run wait for the end of the pause. Under e.mu.
+func (e *Engine) keepBack(p *pause, id string) {
+	p.held = append(p.held, id)
+	e.notBefore[id] = p.until
+}
+
+// paused tells whether sends to the place are paused, and keeps the run back then until they are not.
+func (e *Engine) paused(id string, at plan.Placement) (pause, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS} {
+		if p := e.pauses[pauseKey(s, at)]; p != nil && e.Now().Before(p.until) {
+			e.keepBack(p, id)
+			return *p, true
+		}
+	}
+	return pause{}, false
+}
+
+// resume ends all pauses that an accepted send to the place proves wrong.
+func (e *Engine) resume(at plan.Placement) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS} {
+		e.end(pauseKey(s, at))
+	}
+}
+
+// reached ends the pause of a site that could not be reached: its queue answers.
+func (e *Engine) reached() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]; p != nil && p.code == Unreachable {
+		e.end(pauseKey(ScopeSite, plan.Placement{}))
+	}
+}
+
+// end ends a pause; who waited for it is due. Under e.mu.
+func (e *Engine) end(key string) {
+	p := e.pauses[key]
+	if p == nil {
+		return
+	}
+	delete(e.pauses, key)
+	for _, id := range p.held {
+		delete(e.notBefore, id)
+	}
+	if len(p.held) > 0 {
+		e.poke()
+	}
+}
+
+// siteWaits tells whether nothing at all may be sent now.
+func (e *Engine) siteWaits() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]
+	return p != nil && e.Now().Before(p.until)
+}
+
+// putOff makes a run wait that was not sent because of a pause. What it has staged stays; no send was begun.
+func (e *Engine) putOff(ctx context.Context, v View, why pause, kept []Artifact) error {
+	if v.Run.Phase == Deferred && v.Run.Reason == why.code {
+		return nil
+	}
+	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Queued, Deferred, why.code, why.detail
+	_, err := e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Artifacts: kept,
+		Event: Event{Type: "run.deferred", Data: map[string]any{"code": why.code, "send": v.Sends, "text": why.detail, "sent": false}}})
+	return err
+}
+
+// retryLater puts a run back after the watcher's floor.
+func (e *Engine) retryLater(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.notBefore[id] = e.Now().Add(e.cfg.Floor)
+}
+
+// forgetDelay forgets what kept the run back: it went on.
+func (e *Engine) forgetDelay(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.waits, id)
+	delete(e.notBefore, id)
+	delete(e.lateSince, id)
+}
+
+// hurry makes a run due at once.
+func (e *Engine) hurry(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.notBefore, id)
+}
+
+// due tells whether nothing keeps the run back any more.
+func (e *Engine) due(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at, ok := e.notBefore[id]
+	if !ok || e.Now().Before(at) {
+		return !ok
+	}
+	delete(e.notBefore, id)
+	return true
+}
