@@ -48,8 +48,6 @@ var unlimited = rates{rpcPerMinute: 1_000_000, floor: 2 * time.Second, ceiling: 
 
 const project = "bench"
 
-var sharedOverride = sharedDir
-
 // openRig opens the rig in dir, making what is missing. Nothing moves yet.
 func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 	g = &rig{dir: dir}
@@ -111,7 +109,7 @@ func (g *rig) openImages(ctx context.Context) (apptainer.Images, error) {
 	if err != nil {
 		return apptainer.Images{}, err
 	}
-	img, err := store.Add(ctx, filepath.Join(sharedOverride, "image.sif"))
+	img, err := store.Add(ctx, filepath.Join(filepath.Dir(g.dir), "image.sif"))
 	if err != nil {
 		return apptainer.Images{}, err
 	}

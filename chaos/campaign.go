@@ -133,6 +133,9 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	if err := t.run(ctx); err != nil {
 		return fmt.Errorf("case %d: %w", c.n, err)
 	}
+	if !p.alive() {
+		return fmt.Errorf("case %d: somebody stopped the cluster", c.n)
+	}
 	e, err := t.judge(ctx, filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("ledger-%d", s.n)))
 	if err != nil {
 		return fmt.Errorf("case %d: %w", c.n, err)

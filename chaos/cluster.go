@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const user = "lab" // whom the gateway and its jobs run as in the cluster
@@ -24,6 +26,25 @@ type cluster struct {
 	init   int    // its first process, by this machine's number
 	share  string // the folder the cluster sees as /shared
 	uid    int    // of user
+}
+
+// alive tells whether the cluster that was started is still there.
+func (c *cluster) alive() bool {
+	_, err := os.Stat(c.path("/run/devcluster/ready"))
+	return err == nil
+}
+
+// lock keeps other campaigns away from the cluster until this process ends.
+func lock(name string) error {
+	file := filepath.Join(os.TempDir(), "slurmgate-chaos-"+name+".lock")
+	fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("another campaign has the cluster %q; wait for it, or give this one a cluster of its own with -name", name)
+	}
+	return nil
 }
 
 // upCluster starts the cluster with the settings the campaign needs: a short MessageTimeout, so that a stopped controller

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -143,7 +144,9 @@ func (k *keeper) live(ctx context.Context, st start) bool {
 		return false
 	case k.over():
 	default:
-		k.wrong = append(k.wrong, "the gateway ended by itself: "+cmd.ProcessState.String())
+		if text := "the gateway ended by itself: " + cmd.ProcessState.String(); !slices.Contains(k.wrong, text) {
+			k.wrong = append(k.wrong, text)
+		}
 		time.Sleep(500 * time.Millisecond)
 	}
 	return true

@@ -72,6 +72,9 @@ func campaign(ctx context.Context, o options) (int, error) {
 	}
 	o.repo = filepath.Dir(filepath.Dir(file))
 	began := time.Now()
+	if err := lock(o.name); err != nil {
+		return 0, err
+	}
 	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name)
 	if err != nil {
 		return 0, err

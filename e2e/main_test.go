@@ -121,7 +121,7 @@ func populate(temp string) error {
 	}
 	world.memory = !strings.Contains(string(conf), "CgroupPlugin=disabled")
 	build := func(env, out, pkg string) error {
-		return command("env", env, "go", "build", "-trimpath", "-o", out, pkg)
+		return command("env", env, "go", "build", "-o", out, pkg) // with the flags of go test, so that its cache serves
 	}
 	root := filepath.Join(temp, "root")
 	for _, d := range []string{"bin", "dev", "etc", "proc", "root", "sys", "tmp", "var/tmp", "work/in", "work/out", "work/meta", "plain"} {
