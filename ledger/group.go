@@ -32,7 +32,7 @@ type change struct {
 
 // tx runs do in an immediate transaction of the writer, possibly together with others' changes, and returns when it is durable. Once
 // begun it is carried through even if the caller gives up: a half-known commit would be worse than a late one. do works
-// with the context it is given, through the connection it is given.
+// with the context it is given, through the connection it is given. After a failure of the disk nothing is carried out any more, see [Ledger.Stopped].
 func (l *Ledger) tx(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return fault.Wrap(fault.Canceled, "ledger.tx", "", "", err)
@@ -47,7 +47,15 @@ func (l *Ledger) tx(ctx context.Context, do func(context.Context, *sql.Conn) err
 		return storage(c.err)
 	}
 	mine := g.take()
-	if err := l.commit(mine); err != nil {
+	err := l.Stopped()
+	if err == nil {
+		err = l.commit(mine)
+		for _, c := range mine {
+			l.watch(c.err)
+		}
+		l.watch(err)
+	}
+	if err != nil {
 		for _, c := range mine {
 			c.err = err
 		}

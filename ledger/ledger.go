@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	_ "github.com/mattn/go-sqlite3" // the driver
@@ -34,6 +35,8 @@ type Ledger struct {
 	now    func() time.Time
 	schema int
 	group  group // changes waiting for the writer
+
+	stopped atomic.Pointer[error] // the failure of the disk that ended all writing
 }
 
 // Options of Open.

@@ -33,7 +33,7 @@ func TakeLock(path string) (*Lock, error) {
 	}
 	host, _ := os.Hostname()
 	text := fmt.Sprintf("pid %d on %s since %s\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
-	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
+	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil && !errors.Is(err, unix.ENOSPC) { // a name for messages, no more
 		f.Close()
 		return nil, fault.Wrap(fault.Internal, "ledger.TakeLock", "lock_unwritable", "cannot write the gateway lock", err)
 	}

@@ -7,25 +7,66 @@ import (
 	"time"
 
 	"github.com/mattn/go-sqlite3"
+	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
 )
 
 // storage gives SQLite's own errors a kind; others pass.
 func storage(err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err // it has one
+	}
 	var s sqlite3.Error
 	if !errors.As(err, &s) {
 		return err
 	}
+	if full(s) {
+		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).WithNext("free space on the disk of gateway.state_dir; nothing was recorded, and it goes on by itself")
+	}
 	switch s.Code {
-	case sqlite3.ErrFull:
-		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).WithNext("free space on the disk of gateway.state_dir")
 	case sqlite3.ErrBusy, sqlite3.ErrLocked:
 		return fault.Wrap(fault.Transport, "ledger", "ledger_busy", "the ledger is busy", err)
 	case sqlite3.ErrIoErr, sqlite3.ErrCorrupt, sqlite3.ErrNotADB, sqlite3.ErrReadonly, sqlite3.ErrCantOpen:
 		return fault.Wrap(fault.Internal, "ledger", "ledger_broken", "the ledger cannot be read or written", err)
 	}
 	return fault.Wrap(fault.Internal, "ledger", "ledger_refused", "the ledger refused the change", err)
+}
+
+// full tells whether the disk had no room. A sync that fails for that reason is another matter: what was written before may be gone.
+func full(s sqlite3.Error) bool {
+	if s.ExtendedCode == sqlite3.ErrIoErrFsync || s.ExtendedCode == sqlite3.ErrIoErrDirFsync {
+		return false
+	}
+	return s.Code == sqlite3.ErrFull || s.ExtendedCode == sqlite3.ErrIoErrSHMSize || s.SystemErrno == unix.ENOSPC || s.SystemErrno == unix.EDQUOT
+}
+
+// broken tells whether the disk, or what is on it, can no longer be trusted with a further change.
+func broken(err error) bool {
+	var s sqlite3.Error
+	if !errors.As(err, &s) || full(s) {
+		return false
+	}
+	return s.Code == sqlite3.ErrIoErr || s.Code == sqlite3.ErrCorrupt || s.Code == sqlite3.ErrNotADB || s.Code == sqlite3.ErrReadonly
+}
+
+// watch ends all writing for good when a change failed because of the disk. After a sync that failed the kernel may have dropped what
+// it could not write and say yes to the next one, so a second try proves nothing; what is on the disk is found out by
+// whoever opens the ledger next.
+func (l *Ledger) watch(err error) {
+	if broken(err) {
+		l.stopped.CompareAndSwap(nil, &err)
+	}
+}
+
+// Stopped says why the ledger no longer takes changes: a Transport fault with code ledger_stopped, nil while it does. Reading goes on.
+func (l *Ledger) Stopped() error {
+	err := l.stopped.Load()
+	if err == nil {
+		return nil
+	}
+	return fault.Wrap(fault.Transport, "ledger", "ledger_stopped", "the disk of the ledger failed, so nothing more is recorded and nothing is sent", *err).
+		WithNext("look at the disk of gateway.state_dir (dmesg, df), then start slurmgate again")
 }
 
 func kindOf(err error) fault.Kind { return fault.KindOf(storage(err)) }
