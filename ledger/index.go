@@ -178,6 +178,14 @@ func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
 	return open == 0, storage(err)
 }
 
+// Voided is when the newest attempt ended absent, or cancelled after a send, since then; run.Index has the contract.
+func (l *Ledger) Voided(ctx context.Context, since time.Time) (*time.Time, error) {
+	var at sql.NullInt64
+	err := l.r.QueryRowContext(brief(ctx), `SELECT max(ended_at) FROM attempts a WHERE ended_at >= ? AND ending IN ('absent','cancelled')
+ AND EXISTS (SELECT 1 FROM sends k WHERE k.token = a.token)`, micros(since)).Scan(&at)
+	return optTime(at), storage(err)
+}
+
 func (l *Ledger) strings(ctx context.Context, q string, args ...any) ([]string, error) {
 	rows, err := l.r.QueryContext(ctx, q, args...)
 	if err != nil {

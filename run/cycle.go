@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -117,22 +116,4 @@ func spread(ids []string, f func(id string)) {
 		})
 	}
 	wg.Wait()
-}
-
-// cancelStrays cancels pending jobs of attempts that have ended. They would end by themselves without the
-// claim; cancelling keeps the queue clean. Jobs this ledger never sent are left alone: another gateway of the
-// same user may have a run of the same id.
-func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
-	for i, j := range seen.jobs {
-		if j.Class != ClassPending || seen.known[i] || !strings.HasPrefix(j.Name, "sg-") {
-			continue
-		}
-		if ended, err := e.Index.Ended(ctx, j.Name); err != nil || !ended {
-			continue
-		}
-		e.Log.Info("cancelling a late job of an ended attempt", "job_name", j.Name, "job_id", j.ID)
-		if err := e.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
-			e.Log.Warn("scancel failed", "job_id", j.ID, "err", err)
-		}
-	}
 }

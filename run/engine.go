@@ -18,7 +18,7 @@ type Config struct {
 	SubmitWait   time.Duration // how long a submit waits for its receipt before it answers "staging"
 	Floor        time.Duration // between two watch cycles, at least
 	Ceiling      time.Duration // at most
-	AbsenceGap   time.Duration // between the two queries that make a started job LOST (rule 8)
+	AbsenceGap   time.Duration // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
 	LateOutputs  time.Duration // how long outputs may take to show up after the job's end
 	OutputBytes  int64         // one output at most, where the tool says nothing
 	LogBytes     int64         // of each log stream, kept in the log artifact
@@ -64,6 +64,8 @@ type Engine struct {
 	waits     map[string]time.Duration // their current back-off
 	pauses    map[string]*pause        // of sends, by what they concern
 	lateSince map[string]time.Time     // collecting runs whose files do not show yet
+
+	strayUntil time.Time // until when jobs of ended attempts are looked for
 }
 
 // NewEngine makes an engine.
@@ -80,6 +82,9 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 	// What is deferred is offered by the watcher, a thousand at a time.
 	open, err := e.Index.Waiting(ctx, "", 0, Staging, Submitting, Collecting)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.recallStrays(ctx); err != nil {
 		return nil, err
 	}
 	var wg sync.WaitGroup

@@ -96,8 +96,9 @@ func (e *Engine) missed(ctx context.Context, v View) (bool, error) {
 		_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.missed", Data: map[string]any{"job_id": v.Submission.JobID}}})
 		return false, err
 	}
-	if now.Sub(*v.Attempt.MissedAt) < e.cfg.AbsenceGap {
-		return false, nil
+	timeout, err := e.Observer.MessageTimeout(ctx)
+	if err != nil || now.Sub(*v.Attempt.MissedAt) < max(e.cfg.AbsenceGap, 2*timeout) {
+		return false, err
 	}
 	// Nobody executed it, or somebody did: the claim tells.
 	claim, won, err := e.takeClaim(ctx, v)

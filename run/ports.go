@@ -120,6 +120,8 @@ type Observer interface {
 	Accounting(ctx context.Context, since time.Time) ([]Job, error)
 	// Cancel asks Slurm to cancel the job that has both this id and this name. A job that is gone already is no error.
 	Cancel(ctx context.Context, jobID, name string) error
+	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs.
+	MessageTimeout(ctx context.Context) (time.Duration, error)
 }
 
 // Job is one record of Slurm's about one job.
@@ -209,6 +211,8 @@ type Index interface {
 	Equivalent(ctx context.Context, planHash, exceptRunID string) ([]string, error)
 	// Ended tells whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)
+	// Voided is when the newest attempt ended absent, or cancelled after a send: its job may still show up. Nil when none did since.
+	Voided(ctx context.Context, since time.Time) (*time.Time, error)
 	// Outputs lists a run's outputs.
 	Outputs(ctx context.Context, runID string) ([]Output, error)
 	// Seq is the number of the newest event about a run.

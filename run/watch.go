@@ -76,7 +76,7 @@ var watchedPhases = []Phase{Unconfirmed, Pending, InJob, Completing}
 // nothing to ask about it asks nothing. A failed query changes nothing: it is not an observation.
 func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	any, err := e.Index.Waiting(ctx, "", 1, watchedPhases...)
-	if err != nil || len(any) == 0 {
+	if err != nil || len(any) == 0 && !e.strays() {
 		return false, err
 	}
 	asked, err := e.Index.Newest(ctx)

@@ -53,6 +53,7 @@ type world struct {
 	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
 	auto       bool                           // jobs move on by one state with each look at the queue
 	contract   error                          // what the tool's schema says of the outputs
+	timeout    time.Duration                  // Slurm's MessageTimeout
 }
 
 // outcome is what becomes of one operation: carried out or not, an error or not, and whether the gateway
@@ -529,6 +530,11 @@ func (l *life) Cancel(_ context.Context, id, name string) error {
 		}
 		return nil
 	})
+}
+
+func (l *life) MessageTimeout(context.Context) (d time.Duration, err error) {
+	err = l.do("MessageTimeout", func() error { d = l.w.timeout; return nil })
+	return d, err
 }
 
 // what tests do

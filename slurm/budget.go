@@ -21,7 +21,7 @@ const (
 	rpcQueue      = 2 // jobs of the user, partitions
 	rpcAccounting = 1 // to slurmdbd
 	rpcCancel     = 3 // federation, jobs, kill
-	rpcProbe      = 3 // ping; configuration, which pings again
+	rpcConfig     = 2 // it pings as well
 )
 
 // budget is a token bucket over everything asked of Slurm, and the places for sbatch processes. Slurm's own

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/run"
@@ -19,6 +20,9 @@ type CLI struct {
 
 	fieldsMu sync.Mutex
 	fields   []string // the columns asked of sacct, once known
+
+	timeoutMu sync.Mutex
+	timeout   time.Duration // MessageTimeout, once known
 }
 
 var (

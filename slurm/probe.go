@@ -54,12 +54,28 @@ func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 	}
 	p.ControllerText = strings.TrimSpace(string(out.Stdout))
 	p.ControllerUp = strings.Contains(p.ControllerText, " is UP")
-	if out, err = c.ask(ctx, op, rpcProbe-1, clean, "scontrol", "show", "config"); err != nil {
+	if out, err = c.ask(ctx, op, rpcConfig, clean, "scontrol", "show", "config"); err != nil {
 		return p, err
 	}
 	p.read(configValues(string(out.Stdout)))
 	p.GraceFitsInKillWait = time.Duration(c.Renderer.cfg.GraceSeconds)*time.Second < p.KillWait
 	return p, nil
+}
+
+// MessageTimeout is slurm.conf's; run.Observer has the contract. It is asked for once.
+func (c *CLI) MessageTimeout(ctx context.Context) (time.Duration, error) {
+	c.timeoutMu.Lock()
+	defer c.timeoutMu.Unlock()
+	if c.timeout == 0 {
+		out, err := c.ask(ctx, "slurm.MessageTimeout", rpcConfig, clean, "scontrol", "show", "config")
+		if err != nil {
+			return 0, err
+		}
+		if c.timeout = seconds(configValues(string(out.Stdout))["MessageTimeout"]); c.timeout == 0 {
+			return 0, fault.New(fault.Transport, "slurm.MessageTimeout", "config_unreadable", "scontrol show config says no MessageTimeout")
+		}
+	}
+	return c.timeout, nil
 }
 
 func (p *Probe) read(v map[string]string) {

@@ -211,11 +211,7 @@ func (d *doctor) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
 	} else {
 		d.add("ok", "MinJobAge", p.MinJobAge.String(), "")
 	}
-	if 2*p.MessageTimeout > absenceGap {
-		d.add("warn", "MessageTimeout", fmt.Sprintf("%s: a lost job is declared after %s, sooner than two timeouts", p.MessageTimeout, absenceGap), "lower MessageTimeout in slurm.conf")
-	} else {
-		d.add("ok", "MessageTimeout", p.MessageTimeout.String(), "")
-	}
+	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm forgot is given up after %s", p.MessageTimeout, max(absenceGap, 2*p.MessageTimeout)), "")
 	if !p.GraceFitsInKillWait {
 		d.add("warn", "KillWait", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds), "lower slurm.grace_seconds, so that a killed job still leaves its exit file")
 	} else {

@@ -32,7 +32,7 @@ import (
 // How long this program waits for itself.
 const (
 	submitWait   = 8 * time.Second  // a submit waits for its receipt; then "staging" is an answer too
-	absenceGap   = 60 * time.Second // rule 8: at least 60 s, and twice Slurm's MessageTimeout (doctor checks)
+	absenceGap   = 60 * time.Second // at least, before a job that Slurm forgot is given up; more where Slurm's MessageTimeout is long
 	lateOutputs  = 90 * time.Second // a network filesystem may show a file late
 	deferBackoff = 5 * time.Second
 	drainTime    = 45 * time.Second

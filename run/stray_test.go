@@ -1,0 +1,121 @@
+package run_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// A job that shows up after its attempt was declared absent, and after nothing else is open, is cancelled, also by the next gateway. Some time
+// later nothing is asked any more.
+func TestLateJobIsCancelled(t *testing.T) {
+	for name, restart := range map[string]bool{"same gateway": false, "next gateway": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.send = func(int) sendKind { return doubtLate }
+				l := w.life()
+				a := l.submit(order())
+				w.want(w.until(a.RunID, done), run.Failed, "absent")
+				if restart {
+					l.crash()
+					time.Sleep(time.Minute)
+					l = w.life()
+				}
+				time.Sleep(5 * time.Minute)
+				w.with(func() { w.jobs[0].late = false })
+				time.Sleep(time.Minute)
+				if j := w.slurm(0); j.State != "CANCELLED" {
+					t.Errorf("the late job is %s", j.State)
+				}
+				time.Sleep(15 * time.Minute)
+				asked := w.count("Queue")
+				time.Sleep(time.Hour)
+				if n := w.count("Queue"); n != asked {
+					t.Errorf("%d queries in an hour with nothing to ask about", n-asked)
+				}
+			})
+		})
+	}
+}
+
+// A started job that Slurm forgot is given up no sooner than twice Slurm's own patience. Without an answer about that, not at all.
+func TestLostAfterTwoTimeouts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.timeout = 3 * time.Minute
+		silent := true
+		w.fault = func(op string, _ int) outcome {
+			if op == "MessageTimeout" && silent {
+				return outcome{skip: true, err: errTransient}
+			}
+			return outcome{}
+		}
+		l := w.life()
+		a := l.submit(order())
+		w.with(func() { w.start(w.jobs[0]); w.jobs[0].forgot = true })
+		time.Sleep(10 * time.Minute)
+		if v := w.until(a.RunID, func(run.View) bool { return true }); v.Run.State.Terminal() {
+			t.Errorf("given up without knowing how long Slurm may take: %+v", v.Run)
+		}
+		w.with(func() { silent = false })
+		w.want(w.until(a.RunID, done), run.Failed, "lost")
+
+		began := time.Now()
+		b := l.submit(order(placed("lab", "short", nil, 7)))
+		w.with(func() { w.start(w.jobs[1]); w.jobs[1].forgot = true })
+		w.want(w.until(b.RunID, done), run.Failed, "lost")
+		if d := time.Since(began); d < 6*time.Minute {
+			t.Errorf("given up after %s", d)
+		}
+	})
+}
+
+// From any moment on the ledger takes nothing more: nothing is sent without its intent (the world watches that), callers are told, and the next
+// gateway, with the disk mended, brings the run to its end without a second execution.
+func TestLedgerStops(t *testing.T) {
+	stopped := outcome{skip: true, err: fault.New(fault.Transport, "ledger", "ledger_stopped", "the disk failed")}
+	for n := 1; ; n++ {
+		reached := false
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				broken, writes := true, 0
+				w.fault = func(op string, _ int) outcome {
+					if op == "Insert" || op == "Apply" {
+						if writes++; broken && writes >= n {
+							reached = true
+							return stopped
+						}
+					}
+					return outcome{}
+				}
+				w.auto = true
+				l := w.life()
+				w.input(order())
+				a, err := l.engine.Submit(t.Context(), order())
+				if n == 1 {
+					if fault.CodeOf(err) != "ledger_stopped" {
+						t.Error(err)
+					}
+				} else if err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+				l.stop()
+				w.with(func() { broken = false })
+				next := w.life()
+				if n == 1 {
+					a = next.submit(order())
+				}
+				w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+			})
+		})
+		if !reached || t.Failed() {
+			if n < 6 {
+				t.Errorf("only %d writes were refused", n)
+			}
+			return
+		}
+	}
+}
