@@ -33,6 +33,7 @@ var arrows = map[string][]string{
 	"run":             {"fault", "plan"},
 	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc"},
 	"gate":            {"fault", "plan"},
+	"access":          {"fault", "gate", "plan"},
 	"site":            {"fault", "plan"},
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":    {"fault", "plan", "run"},
@@ -43,7 +44,7 @@ var arrows = map[string][]string{
 	// Faces over the gate.
 	"httpapi": {"fault", "gate", "plan"},
 	// The one place that knows all others.
-	"cmd/slurmgate": {"apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "plan", "policy", "run", "site", "slurm", "staging", "toolpack"},
+	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "plan", "policy", "run", "site", "slurm", "staging", "toolpack"},
 	// Tools of this repository, not part of the product.
 	"chaos/prog":           {},
 	"e2e/testprog":         {},

@@ -26,19 +26,31 @@ type Recorder interface {
 	Record(ctx context.Context, t Tool, req Request, res Response)
 }
 
+// Config is what a gate is made of. Parts that are nil are done without: tools that work on files alone have no policy and
+// no memory.
+type Config struct {
+	Registry *Registry
+	Policy   Policy
+	Recorder Recorder
+	Now      func() time.Time // time.Now when nil
+}
+
 // Gate carries out calls.
 type Gate struct {
 	registry *Registry
-	policy   Policy   // nil: nothing is denied (the tools that work without a domain)
-	recorder Recorder // nil: nobody is told
+	policy   Policy
+	recorder Recorder
 	now      func() time.Time
 }
 
 const defaultTimeout = 2 * time.Minute
 
-// New makes a gate over a registry.
-func New(r *Registry, p Policy, rec Recorder) *Gate {
-	return &Gate{registry: r, policy: p, recorder: rec, now: time.Now}
+// New makes a gate.
+func New(c Config) *Gate {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Gate{registry: c.Registry, policy: c.Policy, recorder: c.Recorder, now: c.Now}
 }
 
 // Registry gives the tools behind the gate.
@@ -51,11 +63,11 @@ func NewRequest(toolID, version string, args json.RawMessage) Request {
 
 // Call is the one way to a tool: envelope, registry, policy, arguments, deadline, handler, answer. It always
 // answers; a handler that panics is an internal error of this call alone.
-func (g *Gate) Call(ctx context.Context, req Request) Response {
+func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
 	res := Response{SchemaVersion: SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID,
 		Resources: Resources{WorkspaceIDs: []string{}, Artifacts: []string{}, Files: []string{}, URLs: []string{}}}
 	res.Timing.StartedAt = g.now().UTC()
-	tool, result, err := g.dispatch(ctx, req)
+	tool, result, err := g.dispatch(ctx, who, req)
 	if err == nil {
 		if res.Result, err = plan.Marshal(result); err != nil {
 			err = fault.Wrap(fault.Internal, "gate.Call", "result_not_json", "the tool's answer cannot be passed on", err)
@@ -82,17 +94,23 @@ func (g *Gate) Refuse(err error) Response {
 	return res
 }
 
-func (g *Gate) dispatch(ctx context.Context, req Request) (t Tool, result any, err error) {
+func (g *Gate) dispatch(ctx context.Context, who Caller, req Request) (t Tool, result any, err error) {
 	if err := checkEnvelope(req); err != nil {
 		return Tool{}, nil, err
 	}
-	e, err := g.registry.find(req.ToolID)
+	e, err := g.registry.reach(req.ToolID, who.Transport)
 	if err != nil {
 		return Tool{}, nil, err
 	}
 	if req.ToolVersion != "" && req.ToolVersion != e.tool.Version {
 		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s here, the call asks for %s", req.ToolID, e.tool.Version, req.ToolVersion)).
 			WithNext("list the tools again")
+	}
+	for _, c := range e.tool.Capabilities {
+		if !who.Can(c) {
+			return e.tool, nil, fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s asks for the capability %q, which %s does not have", req.ToolID, c, who.Name)).
+				WithNext("ask the administrator for a token with it")
+		}
 	}
 	// Neither is carried out yet, and to ignore them would be to do something else than what was asked.
 	switch {
@@ -124,7 +142,7 @@ func (g *Gate) dispatch(ctx context.Context, req Request) (t Tool, result any, e
 	}
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
-	result, err = guard(ctx, e.tool.Handle, Call{Request: req, Args: args})
+	result, err = guard(ctx, e.tool.Handle, Call{Caller: who, Request: req, Args: args})
 	switch {
 	case err == nil, ctx.Err() == nil: // a deadline of the handler's own is its own affair
 	case errors.Is(err, context.DeadlineExceeded):

@@ -25,7 +25,8 @@ const schema = `{"type":"object","additionalProperties":false,"required":["n"],"
 func echo(_ context.Context, c Call) (any, error) { return c.Args, nil }
 
 func tool(id string, h Handler) Tool {
-	return Tool{ID: id, Version: "1.2.3", ContractVersion: "v1", SideEffect: Execute, Input: json.RawMessage(schema), Handle: h}
+	return Tool{ID: id, Version: "1.2.3", ContractVersion: "v1", SideEffect: Execute, Idempotency: Idempotent, Determinism: Deterministic, Availability: OfflineOK,
+		Capabilities: []string{CapSlurm}, Bindings: []Transport{Local}, Input: json.RawMessage(schema), Handle: h}
 }
 
 // book keeps what a gate records.
@@ -48,11 +49,11 @@ func newGate(t *testing.T, p Policy, h Handler) (*Gate, *book) {
 		t.Fatal(err)
 	}
 	b := &book{}
-	return New(r, p, b), b
+	return New(Config{Registry: r, Policy: p, Recorder: b}), b
 }
 
 func call(g *Gate, id, version, args string) Response {
-	return g.Call(context.Background(), NewRequest(id, version, json.RawMessage(args)))
+	return g.Call(context.Background(), Process(), NewRequest(id, version, json.RawMessage(args)))
 }
 
 func wantError(t *testing.T, res Response, kind, code string) {
@@ -66,7 +67,7 @@ func wantError(t *testing.T, res Response, kind, code string) {
 func TestCallAnswers(t *testing.T) {
 	g, b := newGate(t, nil, echo)
 	req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"s": "a", "n": 1.0}`))
-	res := g.Call(t.Context(), req)
+	res := g.Call(t.Context(), Process(), req)
 	if !res.OK || res.Error != nil || string(res.Result) != `{"n":1,"s":"a"}` || res.ToolCallID != req.ToolCallID || res.TraceID != req.TraceID || res.SchemaVersion != SchemaVersion {
 		t.Errorf("%+v", res)
 	}
@@ -125,7 +126,7 @@ func TestRefusals(t *testing.T) {
 			g, b := newGate(t, c.policy, h)
 			req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))
 			c.change(&req)
-			res := g.Call(t.Context(), req)
+			res := g.Call(t.Context(), Process(), req)
 			wantError(t, res, c.kind, c.code)
 			if len(b.calls) != 1 || b.calls[0].OK {
 				t.Error("not recorded")
@@ -190,7 +191,7 @@ func TestDeadlines(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, stop)
-		wantError(t, g.Call(ctx, NewRequest("test.echo", "", json.RawMessage(`{"n":1}`))), "canceled", "canceled")
+		wantError(t, g.Call(ctx, Process(), NewRequest("test.echo", "", json.RawMessage(`{"n":1}`))), "canceled", "canceled")
 
 		own, _ := newGate(t, nil, func(context.Context, Call) (any, error) {
 			return nil, fault.Wrap(fault.Transport, "x", "slurm_unreachable", "no answer within a second", context.DeadlineExceeded)
@@ -308,10 +309,10 @@ func BenchmarkCall(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	g := New(r, nil, nil)
+	g := New(Config{Registry: r})
 	req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))
 	for b.Loop() {
-		if res := g.Call(b.Context(), req); !res.OK {
+		if res := g.Call(b.Context(), Process(), req); !res.OK {
 			b.Fatal(res.Error)
 		}
 	}

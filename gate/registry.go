@@ -27,29 +27,60 @@ const (
 	Execute SideEffect = "EXECUTE"
 )
 
-// Tool is one entry of the registry: identity, contract and the function that does it.
+// What a repeated call does.
+const (
+	Idempotent        = "IDEMPOTENT"          // nothing more
+	IdempotentWithKey = "IDEMPOTENT_WITH_KEY" // nothing more when it carries the same idempotency key
+	NonIdempotent     = "NON_IDEMPOTENT"
+)
+
+// Whether the same call gives the same answer.
+const (
+	Deterministic    = "DETERMINISTIC"
+	BestEffort       = "BEST_EFFORT"
+	NonDeterministic = "NON_DETERMINISTIC"
+)
+
+// Whether a tool works without a network beyond the cluster.
+const (
+	OfflineOK         = "OFFLINE_OK"
+	RequiresNetwork   = "REQUIRES_NETWORK"
+	BestEffortOffline = "BEST_EFFORT_OFFLINE"
+)
+
+// Tool is one entry of the registry (HTC-05): identity, contract and the function that does it. MCP's tools/list and HTTP's
+// /v1/tools are made of nothing else.
 type Tool struct {
 	ID              string // dotted, e.g. slurm.job.get
-	Version         string // semantic version
-	ContractVersion string
+	Version         string // semantic version, MAJOR.MINOR.PATCH
+	ContractVersion string // e.g. v1
 	Title           string
 	Description     string
 	SideEffect      SideEffect
-	Idempotency     string // IDEMPOTENT, IDEMPOTENT_WITH_KEY or NON_IDEMPOTENT
-	Determinism     string // DETERMINISTIC, BEST_EFFORT or NON_DETERMINISTIC
-	Availability    string // OFFLINE_OK, REQUIRES_NETWORK or BEST_EFFORT_OFFLINE
-	Capabilities    []string
+	Idempotency     string
+	Determinism     string
+	Availability    string
+	Capabilities    []string        // what a caller must have, every one
+	Bindings        []Transport     // the ways it can be reached by; by others there is no such tool
 	Timeout         time.Duration   // of the call; 0: the gate's default
+	Egress          []string        // host:port the tool talks to; metadata
 	Input           json.RawMessage // JSON Schema of args; an object schema that allows nothing unknown
-	Output          json.RawMessage // JSON Schema of the result, may be empty
+	Output          json.RawMessage // JSON Schema of the result of the call
+	RunOutput       json.RawMessage // JSON Schema of the finished run's output, for tools that submit one; may be empty
+	Reveals         []string        // keys of the result that hold a secret the caller is meant to see, once; never recorded
 	Handle          Handler
+	DryRun          Handler // shows what Handle would do, without any effect; nil where there is nothing to show
 }
+
+// Reachable tells whether the tool is bound to a transport.
+func (t Tool) Reachable(by Transport) bool { return slices.Contains(t.Bindings, by) }
 
 // Handler carries out a call whose arguments satisfy the tool's schema. The result is marshalled to JSON.
 type Handler func(ctx context.Context, c Call) (any, error)
 
 // Call is what a handler is given.
 type Call struct {
+	Caller  Caller
 	Request Request
 	Args    json.RawMessage // canonical JSON
 }
@@ -60,6 +91,7 @@ func (t Tool) Name() string { return strings.ReplaceAll(t.ID, ".", "_") }
 type entry struct {
 	tool   Tool
 	schema *jsonschema.Schema
+	output *jsonschema.Schema // nil when the tool promises none
 }
 
 // Registry is the only source of tools. It does not change once the gate is made.
@@ -80,32 +112,77 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-var toolID = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]+)+$`)
+var (
+	toolID = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]+)+$`)
+	semver = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
+)
 
 func (r *Registry) add(t Tool) error {
 	const op = "gate.NewRegistry"
-	if !toolID.MatchString(t.ID) || t.Handle == nil {
-		return fault.New(fault.Internal, op, "tool_definition", fmt.Sprintf("tool %q has no proper id or no handler", t.ID))
+	if msg := t.incomplete(); msg != "" {
+		return fault.New(fault.Internal, op, "tool_definition", fmt.Sprintf("tool %q: %s", t.ID, msg))
 	}
 	if other, dup := r.byName[t.Name()]; dup {
 		return fault.New(fault.Validation, op, "tool_name_twice", fmt.Sprintf("the tools %s and %s have one name, %s", other, t.ID, t.Name()))
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(t.Input))
+	e := entry{tool: t}
+	var err error
+	if e.schema, err = compile("input schema of "+t.ID, t.Input); err != nil {
+		return err
+	}
+	if len(t.Output) > 0 {
+		if e.output, err = compile("output schema of "+t.ID, t.Output); err != nil {
+			return err
+		}
+	}
+	r.byID[t.ID], r.byName[t.Name()] = e, t.ID
+	return nil
+}
+
+// incomplete says what is wrong with what a tool says about itself, "" when nothing.
+func (t Tool) incomplete() string {
+	one := func(v string, of ...string) bool { return slices.Contains(of, v) }
+	switch {
+	case !toolID.MatchString(t.ID) || len(t.ID) > 128:
+		return "the id is not of the form a.b"
+	case !semver.MatchString(t.Version):
+		return "the version is not MAJOR.MINOR.PATCH"
+	case !one(string(t.SideEffect), string(Read), string(Write), string(Execute)):
+		return "the side effect is not READ, WRITE or EXECUTE"
+	case !one(t.Idempotency, Idempotent, IdempotentWithKey, NonIdempotent):
+		return "nothing proper is said about idempotency"
+	case !one(t.Determinism, Deterministic, BestEffort, NonDeterministic):
+		return "nothing proper is said about determinism"
+	case !one(t.Availability, OfflineOK, RequiresNetwork, BestEffortOffline):
+		return "nothing proper is said about availability"
+	case len(t.Capabilities) == 0:
+		return "no capability is asked for"
+	case len(t.Bindings) == 0:
+		return "it is bound to no transport"
+	case t.Handle == nil:
+		return "it has no handler"
+	}
+	return ""
+}
+
+// compile makes a schema of JSON; nothing is loaded from elsewhere.
+func compile(what string, raw json.RawMessage) (*jsonschema.Schema, error) {
+	const op = "gate.NewRegistry"
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		return fault.Wrap(fault.Validation, op, "tool_schema", "the input schema of "+t.ID+" is not JSON", err)
+		return nil, fault.Wrap(fault.Validation, op, "tool_schema", "the "+what+" is not JSON", err)
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(jsonschema.SchemeURLLoader{}) // nothing is loaded from elsewhere
-	if err := c.AddResource("tool:"+t.ID, doc); err != nil {
-		return fault.Wrap(fault.Validation, op, "tool_schema", "the input schema of "+t.ID+" cannot be used", err)
+	c.UseLoader(jsonschema.SchemeURLLoader{})
+	if err := c.AddResource("tool:schema", doc); err != nil {
+		return nil, fault.Wrap(fault.Validation, op, "tool_schema", "the "+what+" cannot be used", err)
 	}
-	schema, err := c.Compile("tool:" + t.ID)
+	s, err := c.Compile("tool:schema")
 	if err != nil {
-		return fault.Wrap(fault.Validation, op, "tool_schema", "the input schema of "+t.ID+" is not valid", err)
+		return nil, fault.Wrap(fault.Validation, op, "tool_schema", "the "+what+" is not valid", err)
 	}
-	r.byID[t.ID], r.byName[t.Name()] = entry{t, schema}, t.ID
-	return nil
+	return s, nil
 }
 
 // List gives all tools in order of id.
@@ -130,6 +207,15 @@ func (r *Registry) find(id string) (entry, error) {
 		return entry{}, fault.New(fault.NotFound, "gate.Find", "tool_not_found", fmt.Sprintf("there is no tool %q", id)).WithNext("slurmgate tool list shows what there is")
 	}
 	return e, nil
+}
+
+// reach is find for a caller that came by a transport.
+func (r *Registry) reach(id string, by Transport) (entry, error) {
+	e, err := r.find(id)
+	if err == nil && !e.tool.Reachable(by) {
+		return entry{}, fault.New(fault.NotFound, "gate.Find", "tool_not_found", fmt.Sprintf("there is no tool %q here", id)).WithNext("slurmgate tool list shows what there is")
+	}
+	return e, err
 }
 
 // checkArgs holds arguments against the tool's schema and reports every violation.

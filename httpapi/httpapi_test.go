@@ -31,6 +31,23 @@ func (f folder) Open(sha256 string) (*os.File, error) {
 	return file, nil
 }
 
+// owner lets this user in, and the token "good".
+type owner struct{}
+
+func (owner) Peer(uid int) (gate.Principal, error) {
+	if uid != os.Getuid() {
+		return gate.Principal{}, fault.New(fault.Auth, "owner", "unauthenticated", "somebody else")
+	}
+	return gate.Process().Principal, nil
+}
+
+func (owner) Bearer(_ context.Context, token string) (gate.Principal, error) {
+	if token != "good" {
+		return gate.Principal{}, fault.New(fault.Auth, "owner", "unauthenticated", "not a token")
+	}
+	return gate.Principal{Name: "token:good", Method: gate.ByToken, Capabilities: []string{gate.CapRead}, Projects: []string{gate.All}}, nil
+}
+
 // serve starts the face with three tools and returns its socket.
 func serve(t *testing.T) (path string, s *Server) {
 	t.Helper()
@@ -58,15 +75,19 @@ func serve(t *testing.T) (path string, s *Server) {
 		return nil, fault.New(fault.NotFound, "x", "artifact_not_found", "there is none")
 	}
 	object := json.RawMessage(`{"type":"object"}`)
+	tool := func(id string, h gate.Handler) gate.Tool {
+		return gate.Tool{ID: id, Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK,
+			Capabilities: []string{gate.CapRead}, Bindings: []gate.Transport{gate.Local, gate.Other}, Input: object, Handle: h}
+	}
 	r, err := gate.NewRegistry(
-		gate.Tool{ID: "test.echo", Version: "1.0.0", Input: object, Handle: func(_ context.Context, c gate.Call) (any, error) { return c.Args, nil }},
-		gate.Tool{ID: "test.slow", Version: "1.0.0", Input: object, Handle: func(ctx context.Context, c gate.Call) (any, error) { <-ctx.Done(); return nil, ctx.Err() }},
-		gate.Tool{ID: "artifact.get", Version: "1.0.0", Input: object, Handle: artifacts})
+		tool("test.echo", func(_ context.Context, c gate.Call) (any, error) { return c.Args, nil }),
+		tool("test.slow", func(ctx context.Context, c gate.Call) (any, error) { <-ctx.Done(); return nil, ctx.Err() }),
+		tool("artifact.get", artifacts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	path = filepath.Join(dir, "run", "api.sock")
-	s, err = Listen(path, Handler(gate.New(r, nil, nil), folder(dir)), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s, err = Listen(path, 0o600, Handler(gate.New(gate.Config{Registry: r}), folder(dir), owner{}), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +148,7 @@ func TestStaleSocket(t *testing.T) {
 		if err := leave(path); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Listen(path, http.NotFoundHandler(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+		s, err := Listen(path, 0o600, http.NotFoundHandler(), slog.New(slog.NewTextHandler(io.Discard, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +165,7 @@ func TestDialNobody(t *testing.T) {
 
 func TestListenRefuses(t *testing.T) {
 	for _, path := range []string{"/proc/none/s", filepath.Join(t.TempDir(), strings.Repeat("x", 120), "s")} {
-		if s, err := Listen(path, http.NotFoundHandler(), slog.New(slog.NewTextHandler(io.Discard, nil))); err == nil {
+		if s, err := Listen(path, 0o600, http.NotFoundHandler(), slog.New(slog.NewTextHandler(io.Discard, nil))); err == nil {
 			s.Shutdown(t.Context())
 			t.Errorf("served %s", path)
 		}
@@ -159,13 +180,13 @@ func TestCallRoundTrip(t *testing.T) {
 	if err != nil || !res.OK || string(res.Result) != `{"é":[1,null]}` || res.ToolCallID != req.ToolCallID {
 		t.Errorf("%+v %v", res, err)
 	}
-	res, err = c.Call(t.Context(), gate.NewRequest("test.none", "", json.RawMessage(`{}`)))
+	res, err = c.Call(t.Context(), gate.NewRequest("test.none", "1.0.0", json.RawMessage(`{}`)))
 	if err != nil || res.OK || res.Error.Fault().Kind != fault.NotFound {
 		t.Errorf("%+v %v", res, err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
-	if _, err := c.Call(ctx, gate.NewRequest("test.slow", "", json.RawMessage(`{}`))); !fault.Is(err, fault.Canceled) {
+	if _, err := c.Call(ctx, gate.NewRequest("test.slow", "1.0.0", json.RawMessage(`{}`))); !fault.Is(err, fault.Canceled) {
 		t.Error(err)
 	}
 }
@@ -177,7 +198,7 @@ func TestGatewayGone(t *testing.T) {
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.Call(t.Context(), gate.NewRequest("test.echo", "", json.RawMessage(`{}`)))
+	_, err := c.Call(t.Context(), gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{}`)))
 	if !fault.Is(err, fault.Transport) || fault.CodeOf(err) != "gateway_gone" || !strings.Contains(err.Error(), "Next: ") {
 		t.Error(err)
 	}
@@ -193,7 +214,7 @@ func TestShutdownDrains(t *testing.T) {
 	answered := make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		_, err := c.Call(ctx, gate.NewRequest("test.slow", "", json.RawMessage(`{}`)))
+		_, err := c.Call(ctx, gate.NewRequest("test.slow", "1.0.0", json.RawMessage(`{}`)))
 		answered <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
@@ -270,8 +291,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// Only the gateway's own user and root are let in; the peer is known from the kernel.
-func TestPeer(t *testing.T) {
+// A caller is known by its token, else by the kernel's word about the peer; a token that is not good is not made up for by the peer.
+func TestCallers(t *testing.T) {
 	path, _ := serve(t)
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -280,5 +301,21 @@ func TestPeer(t *testing.T) {
 	defer conn.Close()
 	if uid, err := peer(conn.(*net.UnixConn)); err != nil || uid != os.Getuid() {
 		t.Error(uid, err)
+	}
+	c := dial(t, path)
+	body, _ := json.Marshal(gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{}`)))
+	for header, status := range map[string]int{"": 200, "Bearer good": 200, "bearer good": 200, "Bearer bad": 401, "Bearer ": 401, "Basic Z29vZA==": 401, "good": 401} {
+		req, _ := http.NewRequest("POST", "http://gateway/v1/tool-calls", bytes.NewReader(body))
+		if header != "" {
+			req.Header.Set("Authorization", header)
+		}
+		res, err := c.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != status || (status == 401) != (res.Header.Get("WWW-Authenticate") != "") {
+			t.Errorf("%q: %d %v", header, res.StatusCode, res.Header)
+		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP face over the gate. Today it is served on the gateway's own unix socket only,
-// which the kernel guards by file mode and whose peers must be the gateway's user.
+// Package httpapi is the HTTP face over the gate. Today it is served on the gateway's own unix socket only, whose peers the
+// kernel names.
 //
 //	POST /v1/tool-calls               one envelope in, one envelope out (HTC-02, HTC-03)
 //	GET  /v1/artifacts/{id}/content   the bytes, once the gate has allowed artifact.get
@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -36,10 +35,18 @@ const (
 	readTimeout     = 30 * time.Second
 )
 
-// Handler is the face: every request becomes one gate call.
-func Handler(g *gate.Gate, contents Contents) http.Handler {
+// Handler is the face: every request becomes one gate call of the caller that auth knows.
+func Handler(g *gate.Gate, contents Contents, auth gate.Authenticator) http.Handler {
 	r := chi.NewRouter()
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	r.Group(func(r chi.Router) {
+		r.Use(authenticate(auth))
+		routes(r, g, contents)
+	})
+	return r
+}
+
+func routes(r chi.Router, g *gate.Gate, contents Contents) {
 	r.Post("/v1/tool-calls", func(w http.ResponseWriter, req *http.Request) {
 		var call gate.Request
 		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
@@ -50,7 +57,7 @@ func Handler(g *gate.Gate, contents Contents) http.Handler {
 			answer(w, g.Refuse(err))
 			return
 		}
-		answer(w, g.Call(req.Context(), call))
+		answer(w, g.Call(req.Context(), callerOf(req.Context()), call))
 	})
 	r.Get("/v1/artifacts/{id}/content", func(w http.ResponseWriter, req *http.Request) {
 		args, err := json.Marshal(map[string]string{"artifact_id": chi.URLParam(req, "id")})
@@ -58,7 +65,7 @@ func Handler(g *gate.Gate, contents Contents) http.Handler {
 			problem(w, err)
 			return
 		}
-		res := g.Call(req.Context(), gate.NewRequest("artifact.get", "", args))
+		res := g.Call(req.Context(), callerOf(req.Context()), gate.NewRequest("artifact.get", "", args))
 		if !res.OK {
 			answer(w, res)
 			return
@@ -80,7 +87,6 @@ func Handler(g *gate.Gate, contents Contents) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		http.ServeContent(w, req, "", time.Time{}, f)
 	})
-	return r
 }
 
 func answer(w http.ResponseWriter, res gate.Response) {
@@ -107,9 +113,10 @@ type Server struct {
 	done chan error
 }
 
-// Listen serves h on the socket at path, mode 0600. A socket left by a dead gateway is replaced; the caller
+// Listen serves h on the socket at path with the file mode: 0600, or 0666 where the site lets other users of this host in. Who
+// a peer is, the kernel says; whether it may do anything, the handler's authenticator. A socket left by a dead gateway is replaced; the caller
 // holds the gateway lock, so no living one can be there.
-func Listen(path string, h http.Handler, log *slog.Logger) (*Server, error) {
+func Listen(path string, mode os.FileMode, h http.Handler, log *slog.Logger) (*Server, error) {
 	fail := func(err error) (*Server, error) {
 		return nil, fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot serve the socket "+path, err)
 	}
@@ -119,7 +126,7 @@ func Listen(path string, h http.Handler, log *slog.Logger) (*Server, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fail(err)
 	}
-	// Made under a private name and then renamed: at its own name it always has mode 0600.
+	// Made under a private name and then renamed: at its own name it always has its mode.
 	temp := filepath.Join(filepath.Dir(path), ".s") // short: a socket path has at most 107 bytes (unix(7))
 	_ = os.Remove(temp)
 	l, err := net.Listen("unix", temp)
@@ -127,13 +134,13 @@ func Listen(path string, h http.Handler, log *slog.Logger) (*Server, error) {
 		return fail(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(temp, 0o600), os.Rename(temp, path)); err != nil {
+	if err := errors.Join(os.Chmod(temp, mode), os.Rename(temp, path)); err != nil {
 		l.Close()
 		return fail(err)
 	}
 	s := &Server{done: make(chan error, 1), http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}}
-	go func() { s.done <- s.http.Serve(ownUser{l}) }()
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ConnContext: peerContext}}
+	go func() { s.done <- s.http.Serve(l) }()
 	return s, nil
 }
 
@@ -142,36 +149,4 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	<-s.done
 	return err
-}
-
-// ownUser accepts only peers that are the gateway's own user or root (SO_PEERCRED, unix(7)).
-type ownUser struct{ net.Listener }
-
-func (l ownUser) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if uid, err := peer(c.(*net.UnixConn)); err == nil && (uid == os.Getuid() || uid == 0) {
-			return c, nil
-		}
-		c.Close()
-	}
-}
-
-func peer(c *net.UnixConn) (int, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, err
-	}
-	if credErr != nil {
-		return 0, credErr
-	}
-	return int(cred.Uid), nil
 }

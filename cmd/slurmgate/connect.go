@@ -68,15 +68,20 @@ func (s *session) close(ctx context.Context, a *app) {
 	s.own.close()
 }
 
-// call carries out one tool call and decodes its result.
+// call carries out one of the gateway's operations and decodes its result.
 func (s *session) call(ctx context.Context, toolID string, args, result any) error {
+	return s.callTool(ctx, toolID, builtinVersion, args, result)
+}
+
+// callTool carries out one tool call and decodes its result.
+func (s *session) callTool(ctx context.Context, toolID, version string, args, result any) error {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
 	var res gate.Response
 	err = s.retry(ctx, func() (err error) {
-		res, err = s.client.Call(ctx, gate.NewRequest(toolID, "", raw))
+		res, err = s.client.Call(ctx, gate.NewRequest(toolID, version, raw))
 		return err
 	})
 	if err != nil {
@@ -141,7 +146,7 @@ func (a *app) local(ctx context.Context, t gate.Tool, args, result any) error {
 	if err != nil {
 		return err
 	}
-	return decode(gate.New(r, nil, nil).Call(ctx, gate.NewRequest(t.ID, t.Version, raw)), result)
+	return decode(gate.New(gate.Config{Registry: r}).Call(ctx, gate.Process(), gate.NewRequest(t.ID, t.Version, raw)), result)
 }
 
 // with connects, runs f and closes.

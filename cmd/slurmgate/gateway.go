@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
+	"slurmgate/access"
 	"slurmgate/apptainer"
 	"slurmgate/artifact"
 	"slurmgate/fault"
@@ -51,6 +52,7 @@ type gateway struct {
 	slurm    *slurm.CLI
 	engine   *run.Engine
 	gate     *gate.Gate
+	access   *access.Access
 	log      *slog.Logger
 
 	lock   *ledger.Lock
@@ -99,17 +101,18 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	}
 	tools := append(g.lifecycleTools(), g.artifactTools()...)
 	tools = append(tools, g.packTools()...)
-	registry, err := gate.NewRegistry(tools...)
+	registry, err := gate.NewRegistry(described(tools)...)
 	if err != nil {
 		return g, err
 	}
-	g.gate = gate.New(registry, g.policy, nil)
+	g.access = access.New(access.Config{})
+	g.gate = gate.New(gate.Config{Registry: registry, Policy: g.policy})
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	g.stop = stop
 	if g.wait, err = g.engine.Start(running); err != nil {
 		return g, err
 	}
-	g.server, err = httpapi.Listen(s.Gateway.Socket, httpapi.Handler(g.gate, g.store), log)
+	g.server, err = httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(g.gate, g.store, g.access), log)
 	return g, err
 }
 

@@ -15,13 +15,13 @@ import (
 func (g *gateway) packTools() []gate.Tool {
 	var out []gate.Tool
 	for _, p := range g.domain.Packs().List() {
-		determinism := "NON_DETERMINISTIC"
+		determinism := gate.NonDeterministic
 		if p.Deterministic() {
-			determinism = "DETERMINISTIC"
+			determinism = gate.Deterministic
 		}
 		out = append(out, gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(), Description: p.Description(),
-			SideEffect: gate.Execute, Idempotency: "IDEMPOTENT", Determinism: determinism, Availability: "OFFLINE_OK", Capabilities: []string{"slurm"},
-			Input: p.InputSchema(), Output: p.OutputSchema(), Handle: g.packHandler(p)})
+			SideEffect: gate.Execute, Idempotency: gate.Idempotent, Determinism: determinism, Availability: gate.OfflineOK, Capabilities: []string{gate.CapSlurm},
+			Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(), Handle: g.packHandler(p)})
 	}
 	return append(out,
 		builtin("tool.list", "List tools", "The tools of this gateway.", gate.Read, object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), handler(g.listTools)),
@@ -76,7 +76,8 @@ type toolDoc struct {
 	ContractVersion string          `json:"contract_version"`
 	Determinism     string          `json:"determinism"`
 	InputSchema     json.RawMessage `json:"input_schema"`
-	OutputSchema    json.RawMessage `json:"output_schema"`
+	OutputSchema    json.RawMessage `json:"output_schema"`     // of the answer to the call
+	RunOutputSchema json.RawMessage `json:"run_output_schema"` // of result_json.output of the finished run
 	Inputs          []packInput     `json:"inputs"`
 	Outputs         []packOutput    `json:"outputs"`
 	Image           *string         `json:"image"`
@@ -124,7 +125,7 @@ func (g *gateway) showTool(_ context.Context, _ gate.Call, a toolArgs) (any, err
 	if err != nil {
 		return nil, err
 	}
-	d := toolDoc{toolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input, OutputSchema: orNull(t.Output), Inputs: []packInput{}, Outputs: []packOutput{}}
+	d := toolDoc{toolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input, OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []packInput{}, Outputs: []packOutput{}}
 	if p, err := g.domain.Packs().Get(t.ID); err == nil {
 		for _, in := range p.Inputs() {
 			d.Inputs = append(d.Inputs, packInput{in.Role, in.Param, in.Types})

@@ -43,7 +43,8 @@ func prop(name, schema string) string { return `"` + name + `":` + schema }
 // builtin fills what all gateway operations have in common.
 func builtin(id, title, description string, effect gate.SideEffect, input json.RawMessage, h gate.Handler) gate.Tool {
 	return gate.Tool{ID: id, Version: builtinVersion, ContractVersion: builtinContract, Title: title, Description: description, SideEffect: effect,
-		Idempotency: "IDEMPOTENT", Determinism: "BEST_EFFORT", Availability: "OFFLINE_OK", Capabilities: []string{"gateway"}, Input: input, Handle: h}
+		Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK, Capabilities: needs(id, effect),
+		Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: input, Handle: h}
 }
 
 // handler decodes a call's arguments, which satisfy the tool's schema, into A.

@@ -36,7 +36,7 @@ func (c runCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		var answer run.SubmitAnswer
-		if err := s.call(ctx, c.Tool, args, &answer); err != nil {
+		if err := s.callTool(ctx, tool.ToolID, tool.Version, args, &answer); err != nil {
 			return err
 		}
 		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"slurmgate/gate"
+	"slurmgate/run"
+)
+
+// needs are the capabilities an operation of the gateway asks for: "gateway", which marks it as one (AX-01), and one for what
+// it does.
+func needs(id string, effect gate.SideEffect) []string {
+	what := gate.CapSlurm
+	switch {
+	case strings.HasPrefix(id, "token."), strings.HasPrefix(id, "event."):
+		what = gate.CapAdmin
+	case strings.HasPrefix(id, "approval."):
+		what = gate.CapApprove
+	case effect == gate.Read:
+		what = gate.CapRead
+	case strings.HasPrefix(id, "artifact."):
+		what = gate.CapImport
+	case slices.Contains([]string{"slurm.job.absent", "slurm.job.adopt"}, id):
+		what = gate.CapOperate
+	}
+	return []string{gate.CapGateway, what}
+}
+
+// shapes are the schemas of what the operations answer, made of the types they answer with.
+func shapes() map[string]json.RawMessage {
+	return map[string]json.RawMessage{
+		submitToolID:            gate.SchemaOf[run.SubmitAnswer](),
+		"slurm.job.get":         gate.SchemaOf[run.GetAnswer](),
+		"slurm.job.collect":     gate.SchemaOf[run.CollectAnswer](),
+		"slurm.job.cancel":      gate.SchemaOf[run.CancelAnswer](),
+		"slurm.job.retry":       gate.SchemaOf[run.SubmitAnswer](),
+		"slurm.job.absent":      gate.SchemaOf[run.GetState](),
+		"slurm.job.adopt":       gate.SchemaOf[run.GetState](),
+		"slurm.job.logs":        gate.SchemaOf[run.LogsAnswer](),
+		"run.list":              gate.SchemaOf[runList](),
+		"run.show":              gate.SchemaOf[runStory](),
+		"artifact.import":       gate.SchemaOf[importAnswer](),
+		"artifact.list":         gate.SchemaOf[artifactList](),
+		"artifact.get":          gate.SchemaOf[artifactDoc](),
+		"artifact.preview.text": gate.SchemaOf[previewAnswer](),
+		"tool.list":             gate.SchemaOf[toolList](),
+		"tool.show":             gate.SchemaOf[toolDoc](),
+	}
+}
+
+// described adds the schemas of the answers.
+func described(tools []gate.Tool) []gate.Tool {
+	known := shapes()
+	for i, t := range tools {
+		if t.Output == nil {
+			tools[i].Output = known[t.ID]
+		}
+	}
+	return tools
+}

@@ -1,0 +1,122 @@
+package gate
+
+import (
+	"context"
+	"slices"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Transport is the way a call came (HTC-08). A tool is reachable by the transports it is bound to.
+type Transport string
+
+// The transports of the envelope.
+const (
+	Local       Transport = "local" // the command line and the unix socket
+	MCP         Transport = "mcp"
+	MEX         Transport = "mex"
+	StageBridge Transport = "stage_bridge"
+	Other       Transport = "other" // the HTTP port
+)
+
+// How a principal proved who it is.
+const (
+	ByPeer    = "peer"    // the kernel told the user id of the process at the other end of the socket
+	ByToken   = "token"   // one of this gateway's own bearer tokens
+	ByOIDC    = "oidc"    // an access token of an OpenID provider
+	ByProcess = "process" // it is this process itself
+)
+
+// All stands for every capability, or every project.
+const All = "*"
+
+// The capabilities of the gateway's own operations. A toolpack's tool asks for [CapSlurm].
+const (
+	CapGateway = "gateway" // an operation of the gateway itself, not of a tool (AX-01); every built-in asks for it
+	CapRead    = "read"    // look at runs, artifacts and tools
+	CapImport  = "import"  // bring artifacts in
+	CapSlurm   = "slurm"   // submit, cancel and retry jobs
+	CapOperate = "operate" // settle runs in doubt
+	CapAdmin   = "admin"   // tokens, and the record of all calls
+	CapApprove = "approve" // answer requests for consent
+)
+
+// Capabilities lists all of them.
+func Capabilities() []string {
+	return []string{CapGateway, CapRead, CapImport, CapSlurm, CapOperate, CapAdmin, CapApprove}
+}
+
+// Principal is who a call is made for, as an [Authenticator] found out. The zero Principal may do nothing.
+type Principal struct {
+	Name         string            `json:"name"`         // stable, e.g. user:lab, token:ci, oidc:https://issuer#subject; idempotency keys and approvals are its own
+	Method       string            `json:"method"`       // peer, token, oidc or process
+	Capabilities []string          `json:"capabilities"` // [All] for every one
+	Projects     []string          `json:"projects"`     // project ids; [All] for every one. The first is the default
+	Accounts     map[string]string `json:"accounts"`     // project id, or [All], to the Slurm account its jobs charge; empty: the site's default, and any that policy allows
+}
+
+// Caller is a principal and the way its call came.
+type Caller struct {
+	Principal
+	Transport Transport
+}
+
+// Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no
+// more than whoever started the program.
+func Process() Caller {
+	return Caller{Principal{Name: "process", Method: ByProcess, Capabilities: []string{All}, Projects: []string{All}}, Local}
+}
+
+// Authenticator turns what a connection or a request proves into a principal. A caller it does not know is an Auth fault.
+type Authenticator interface {
+	// Peer is the principal of the process with this user id on this host, as the kernel told it.
+	Peer(uid int) (Principal, error)
+	// Bearer is the principal of an access token: one of this gateway's own, or an OpenID provider's.
+	Bearer(ctx context.Context, token string) (Principal, error)
+}
+
+// Can tells whether the principal has a capability.
+func (p Principal) Can(capability string) bool {
+	return slices.Contains(p.Capabilities, All) || slices.Contains(p.Capabilities, capability)
+}
+
+// Sees tells whether what belongs to the project exists for the principal.
+func (p Principal) Sees(projectID string) bool {
+	return slices.Contains(p.Projects, All) || slices.Contains(p.Projects, projectID)
+}
+
+// Filter gives the projects a list is narrowed to; nil for every one.
+func (p Principal) Filter() []string {
+	if slices.Contains(p.Projects, All) {
+		return nil
+	}
+	return append([]string{}, p.Projects...)
+}
+
+// Project resolves the project a call names: an id, a name, or nothing, which stands for fallback (a name) where the principal
+// sees that, else for its first. Another's project is NotFound.
+func (p Principal) Project(named, fallback string) (string, error) {
+	id := named
+	switch {
+	case named == "":
+		id = plan.ProjectID(fallback)
+		if !p.Sees(id) && len(p.Projects) > 0 {
+			id = p.Projects[0]
+		}
+	case !plan.IsProjectID(named):
+		id = plan.ProjectID(named)
+	}
+	if !p.Sees(id) {
+		return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).WithNext("name one of your own projects, or none")
+	}
+	return id, nil
+}
+
+// Account is the Slurm account the principal's jobs of a project charge; empty when nothing is said.
+func (p Principal) Account(projectID string) string {
+	if a, ok := p.Accounts[projectID]; ok {
+		return a
+	}
+	return p.Accounts[All]
+}
