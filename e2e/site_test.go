@@ -24,6 +24,7 @@ type siteFile struct {
 	Dir, State, Domain, ImageStore, RunsDir string
 	Partition, Apptainer                    string
 	MaxOutput                               int64
+	ReserveMB                               int // 1 when 0
 }
 
 func (f siteFile) text() string {
@@ -36,6 +37,7 @@ func (f siteFile) text() string {
 	if f.MaxOutput == 0 {
 		f.MaxOutput = 1 << 30
 	}
+	f.ReserveMB = max(f.ReserveMB, 1)
 	return fmt.Sprintf(`version: 1
 site: e2e
 gateway:
@@ -53,6 +55,7 @@ storage:
   runs_dir: %s
   image_store: %s
   max_output_bytes: %d
+  reserve_mb: %d
 apptainer:
   path: %s
 watch:
@@ -63,7 +66,7 @@ budget:
   sends_in_flight: 4
   staging_workers: 4
 `, or(f.State, "/home/lab/"+strings.TrimPrefix(f.Dir, "/shared/")), or(f.Domain, f.Dir+"/domain"), or(f.Partition, "main"),
-		or(f.RunsDir, f.Dir+"/runs"), or(f.ImageStore, world.dir+"/images"), f.MaxOutput, or(f.Apptainer, "/usr/bin/apptainer"))
+		or(f.RunsDir, f.Dir+"/runs"), or(f.ImageStore, world.dir+"/images"), f.MaxOutput, f.ReserveMB, or(f.Apptainer, "/usr/bin/apptainer"))
 }
 
 // site is one gateway's world.

@@ -105,7 +105,7 @@ func TestFailedSyncStops(t *testing.T) {
 	exhaust()
 	var err error
 	for i := 0; err == nil && i < 20_000; i++ {
-		n := newRun(1000+i)
+		n := newRun(1000 + i)
 		if _, _, err = l.Insert(t.Context(), n); err == nil {
 			acknowledged = append(acknowledged, n.Run.ID)
 		}

@@ -40,6 +40,7 @@ type Parts struct {
 	Sender    Sender
 	Observer  Observer
 	Contracts Contracts
+	Room      func() error // a fault while the disks have no room for another run; nil: not asked
 	Log       *slog.Logger
 	Now       func() time.Time
 }

@@ -62,6 +62,9 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil {
 		return SubmitAnswer{}, err
 	}
+	if err := e.room(); err != nil {
+		return SubmitAnswer{}, err
+	}
 	v, created, err := e.insert(ctx, o, runID, id, planHash, canonical)
 	if err != nil {
 		return SubmitAnswer{}, err
@@ -78,6 +81,14 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 		return SubmitAnswer{}, err
 	}
 	return e.submitAnswer(v, false, equivalent), nil
+}
+
+// room refuses what would begin: the rest of the disk is for what has begun.
+func (e *Engine) room() error {
+	if e.Room == nil {
+		return nil
+	}
+	return e.Room()
 }
 
 func (e *Engine) insert(ctx context.Context, o Order, runID string, id plan.Identity, planHash string, canonical []byte) (View, bool, error) {

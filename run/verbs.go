@@ -25,6 +25,9 @@ func (e *Engine) Retry(ctx context.Context, runID, why string) (SubmitAnswer, er
 	case !v.Run.State.Terminal():
 		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).WithNext("slurmgate wait " + runID + ", or slurmgate cancel " + runID)
 	}
+	if err := e.room(); err != nil {
+		return SubmitAnswer{}, err
+	}
 	r := v.Run
 	n := r.AttemptN + 1
 	sub := newSubmission(r.ID, n, e.Now())

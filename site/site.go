@@ -64,6 +64,7 @@ type Storage struct {
 	RunsDir        string `yaml:"runs_dir"`         // absolute and plain: a folder for each run
 	ImageStore     string `yaml:"image_store"`      // absolute and plain: images by digest
 	MaxOutputBytes int64  `yaml:"max_output_bytes"` // largest declared output collected, in bytes; default 100 GiB. A tool may ask for less
+	ReserveMB      int    `yaml:"reserve_mb"`       // MiB, 0..1048576: with less free on a disk of the gateway's no new run is taken; default 256
 }
 
 // Apptainer says how containers are run. Path and Module exclude each other.
@@ -128,6 +129,7 @@ func (s *Site) fill() {
 	if _, given := s.at["storage.max_output_bytes"]; s.Storage.MaxOutputBytes == 0 && !given {
 		s.Storage.MaxOutputBytes = 100 << 30
 	}
+	number("storage.reserve_mb", &s.Storage.ReserveMB, 256)
 	if m := s.Apptainer.Module; m != nil {
 		text("apptainer.module.init", &m.Init, "/etc/profile.d/modules.sh")
 	} else {

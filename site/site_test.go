@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 		Version: 1, Name: "tiny", DomainDir: "/etc/slurmgate/domains/x",
 		Gateway:   Gateway{"/var/lib/sg", "/var/lib/sg/artifacts", "/var/lib/sg/gateway.sock", "default"},
 		Slurm:     Slurm{"cli", "/usr/bin", "", "", "self", "main", "research", "", "auto", 120, 10},
-		Storage:   Storage{"/shared/runs", "/shared/images", 107374182400},
+		Storage:   Storage{"/shared/runs", "/shared/images", 107374182400, 256},
 		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
 		Watch:     Watch{2, 60},
 		Budget:    Budget{60, 2, 2},

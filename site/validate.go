@@ -50,6 +50,7 @@ func (s *Site) check() []fault.Problem {
 	c.plain("storage.runs_dir", s.Storage.RunsDir)
 	c.plain("storage.image_store", s.Storage.ImageStore)
 	c.bounds("storage.max_output_bytes", s.Storage.MaxOutputBytes, 1, maxSafeInteger)
+	c.bounds("storage.reserve_mb", int64(s.Storage.ReserveMB), 0, 1<<20)
 	c.apptainer(s.Apptainer)
 	c.apart()
 	c.bounds("watch.floor_seconds", int64(s.Watch.FloorSeconds), 1, 3600)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -89,6 +90,15 @@ var filesystems = map[uint32]struct {
 	unix.F2FS_SUPER_MAGIC:      {"f2fs", false},
 	unix.BCACHEFS_SUPER_MAGIC:  {"bcachefs", false},
 	0x2fc12fc1:                 {"zfs", false},
+}
+
+// Free is how many bytes this user may still write to the filesystem that holds path. Quotas are not in it.
+func Free(path string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, fsFault("staging.Free", "the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
+	}
+	return int64(min(st.Bavail, math.MaxInt64/uint64(st.Bsize))) * st.Bsize, nil
 }
 
 // Filesystem names the type of the filesystem that holds path and tells whether other machines may share it. An

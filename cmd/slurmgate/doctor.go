@@ -163,6 +163,8 @@ func (d *doctor) disks(ctx context.Context, s *site.Site) {
 	}
 	name, _, err = staging.Filesystem(s.Storage.RunsDir)
 	d.check("runs disk", s.Storage.RunsDir+" on "+name, err, "")
+	err = roomFor(s)
+	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), err, "")
 	err = linkProbe(s.Storage.RunsDir)
 	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err, "the claim of each attempt needs hard links: choose another filesystem for storage.runs_dir")
 }
