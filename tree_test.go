@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"policy/yamldoc":  {"fault", "plan"},
 	"policy":          {"fault", "plan", "policy/programs", "policy/yamldoc"},
 	"run":             {"fault", "plan"},
+	"run/runtest":     {"fault", "run"},
 	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc"},
 	"gate":            {"fault", "plan"},
 	"access":          {"fault", "gate", "plan"},

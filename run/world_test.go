@@ -25,6 +25,7 @@ import (
 	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 // world is what lies outside the gateway and outlives it: Slurm, the shared filesystem, the stores, the
@@ -54,6 +55,8 @@ type world struct {
 	auto       bool                           // jobs move on by one state with each look at the queue
 	contract   error                          // what the tool's schema says of the outputs
 	timeout    time.Duration                  // Slurm's MessageTimeout
+	slow       bool                           // sbatch is still there when its gateway stops waiting
+	kinds      map[string]runtest.Kind        // by token: sends that no run stands behind, see runtest
 }
 
 // outcome is what becomes of one operation: carried out or not, an error or not, and whether the gateway
@@ -81,8 +84,9 @@ const (
 type job struct {
 	run.Job
 	spec    run.JobSpec
-	late    bool // not there yet
-	forgot  bool // slurmctld no longer knows it
+	stays   runtest.Kind // waits or sleeps: does not move on by itself
+	late    bool         // not there yet
+	forgot  bool         // slurmctld no longer knows it
 	foreign bool
 }
 
@@ -102,7 +106,7 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, dir: dir, calls: map[string]int{}, attempts: map[string]*attempt{}, sent: map[string]run.SendResult{}, held: map[string]bool{}, staged: map[string]int{},
+		w := &world{t: t, dir: dir, calls: map[string]int{}, attempts: map[string]*attempt{}, sent: map[string]run.SendResult{}, kinds: map[string]runtest.Kind{}, timeout: 10 * time.Second, held: map[string]bool{}, staged: map[string]int{},
 			cfg: run.Config{Workers: 4, SendsAtOnce: 2, SubmitWait: 5 * time.Second, Floor: time.Second, Ceiling: 10 * time.Second, AbsenceGap: time.Minute, LateOutputs: 20 * time.Second,
 				OutputBytes: 1 << 20, LogBytes: 4096, Attempts: 1, DeferBackoff: 2 * time.Second}}
 		var err error
@@ -202,6 +206,7 @@ func (w *world) moveOn() {
 	for _, j := range w.jobs {
 		switch {
 		case j.late || j.forgot || j.foreign:
+		case j.stays == runtest.Waits, j.stays == runtest.Sleeps && j.Class == run.ClassRunning:
 		case j.Class == run.ClassPending:
 			w.start(j)
 		case j.Class == run.ClassRunning:
@@ -414,8 +419,17 @@ func (l *life) Send(ctx context.Context, spec run.JobSpec, k int) (res run.SendR
 // sbatch is one sbatch process and what slurmctld makes of it.
 func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) {
 	key := fmt.Sprintf("%s/%d", spec.Token, k)
-	if _, twice := w.sent[key]; twice {
+	kind, alone := w.kinds[spec.Token]
+	res, twice := w.sent[key]
+	switch {
+	case twice && w.held[key]:
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held"}, false
+	case twice && alone:
+		return res, false
+	case twice:
 		w.t.Errorf("second sbatch of send %s", key)
+	case alone: // no gateway stands behind this send
+		return w.outcome(spec, key, map[runtest.Kind]sendKind{runtest.Wrong: reject, runtest.NoRoom: deferSend}[kind])
 	}
 	v, err := w.ledger.View(context.Background(), spec.RunID)
 	if err != nil || v.Run.Phase != run.Submitting || v.Sends != k || v.Submission.Token != spec.Token {
@@ -424,10 +438,15 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 	if a := w.attempt(spec.RunID, spec.N); a == nil || a.token != spec.Token || a.ctl["script"] == nil || a.ctl["pinned.sha256"] == nil {
 		w.t.Error("sbatch before everything was in place")
 	}
-	kind := accept
+	become := accept
 	if w.send != nil {
-		kind = w.send(len(w.sent) + 1)
+		become = w.send(len(w.sent) + 1)
 	}
+	return w.outcome(spec, key, become)
+}
+
+// outcome is what becomes of an sbatch.
+func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.SendResult, hang bool) {
 	doubt := run.SendResult{Outcome: run.SendDoubt}
 	code := 1
 	w.sent[key] = doubt
@@ -437,14 +456,14 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 		zero := 0
 		res = run.SendResult{Outcome: run.SendAccepted, JobID: j.ID, Cluster: "c1", ExitCode: &zero, Text: j.ID}
 		w.sent[key] = res
-		w.held[key] = kind == hangs
+		w.held[key] = kind == hangs || w.slow
 		if kind == lostAnswer {
 			j.forgot = true
 			other := &job{Job: j.Job, foreign: true}
 			other.Name = "someone-elses"
 			w.jobs = append(w.jobs, other)
 		}
-		return res, kind == hangs
+		return res, w.held[key]
 	case reject:
 		res = run.SendResult{Outcome: run.SendRejected, Code: "ESLURM_INVALID_PARTITION_NAME", ExitCode: &code, Text: "sbatch: error: Invalid partition name specified"}
 	case deferSend:
@@ -469,7 +488,7 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 
 func (w *world) submit(spec run.JobSpec) *job {
 	now := time.Now()
-	j := &job{spec: spec, Job: run.Job{Cluster: "c1", ID: fmt.Sprint(100 + len(w.jobs)), Name: spec.JobName, State: "PENDING", Class: run.ClassPending, Why: "Priority", Restarts: 0, Submitted: &now}}
+	j := &job{spec: spec, stays: w.kinds[spec.Token], Job: run.Job{Cluster: "c1", ID: fmt.Sprint(100 + len(w.jobs)), Name: spec.JobName, State: "PENDING", Class: run.ClassPending, Why: "Priority", Restarts: 0, Submitted: &now}}
 	w.jobs = append(w.jobs, j)
 	return j
 }
