@@ -99,6 +99,20 @@ func cases(seed uint64, n int) []testCase {
 	return out
 }
 
+// again deals one more case to each seam, numbered from n on; with turn the scenario changes.
+func again(seed uint64, n, turn int, missed []seam) []testCase {
+	var out []testCase
+	for i, s := range missed {
+		r := newSource(seed, n+i)
+		c := testCase{n: n + i, killSbatch: -1, block: -1, scenario: scenarioNamed(s.in[turn%len(s.in)]), cancelAfter: time.Second}
+		s.most = 1
+		c.starts = []start{s.start(r)}
+		c.starts[0].fail = c.scenario.fail
+		out = append(out, c)
+	}
+	return out
+}
+
 // pause is how long nobody starts the gateway again: seldom so long that Slurm has forgotten the job by then.
 func (r source) pause() time.Duration {
 	if r.chance(15) {

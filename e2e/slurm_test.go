@@ -103,3 +103,48 @@ func TestPolicyChange(t *testing.T) {
 		t.Errorf("%+v", third)
 	}
 }
+
+// While slurmctld cannot be reached everything but Slurm goes on: runs are taken and wait, what is known is answered, and with the
+// controller back what waited is sent, once.
+//
+// proves CARD-04 ABI-18
+func TestSlurmUnreachable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	conf := s.dir + "/slurm.conf" // lab's own copy: the cluster itself is others' too
+	shell(t, "lab", `cp /etc/slurm/slurm.conf "$1"`, conf)
+	s.replace("site.yaml", "slurm:\n", "slurm:\n  conf: "+conf+"\n")
+	s.serve()
+	before := s.submit(probePlan("write", "out/result", "before")).RunID
+	s.wait(before)
+
+	shell(t, "lab", `sed -i '/^SlurmctldPort=/d' "$1" && echo SlurmctldPort=1 >>"$1"`, conf)
+	during := s.submit(probePlan("write", "out/result", "during")).RunID
+	l := s.phase(during, "deferred")
+	if l.State != "queued" || !strings.Contains(l.why(), "slurm_unreachable") {
+		t.Errorf("%+v %s", l, l.why())
+	}
+	var again submitted
+	for _, argument := range []string{"before", "during"} {
+		if s.ok(&again, "submit", s.plan(probePlan("write", "out/result", argument))); !again.Replayed {
+			t.Errorf("%+v", again)
+		}
+	}
+	s.ok(nil, "collect", before)
+	s.ok(nil, "runs", "show", before)
+	later := s.submit(probePlan("write", "out/result", "later")).RunID
+	s.phase(later, "deferred")
+	if v := s.story(later); len(v.Sends) > 1 {
+		t.Errorf("%d sends of a run that was asked for while the site was known to be unreachable", len(v.Sends))
+	}
+
+	shell(t, "lab", `sed -i '/^SlurmctldPort=1$/d' "$1"`, conf)
+	for _, id := range []string{during, later} {
+		if l := s.wait(id); l.State != "succeeded" {
+			t.Errorf("%+v", l)
+		}
+		if n := count(t, id).Accounted; n != 1 {
+			t.Errorf("%d jobs of %s", n, id)
+		}
+	}
+}

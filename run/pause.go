@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -125,6 +126,21 @@ func (e *Engine) siteWaits() bool {
 	defer e.mu.Unlock()
 	p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]
 	return p != nil && e.Now().Before(p.until)
+}
+
+// Ready says why new runs wait although they are taken: a Transport fault with the code of the reason, nil while nothing is known to keep
+// them back. What is known comes from the last query and the last sends; nothing is asked.
+func (e *Engine) Ready() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]; p != nil && e.Now().Before(p.until) {
+		return fault.New(fault.Transport, "run.Ready", p.code, "nothing is sent until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
+			WithNext("new runs are taken and wait; slurmgate doctor looks at Slurm")
+	}
+	if e.cycleErr != nil {
+		return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be asked", e.cycleErr).WithNext("it is tried again; slurmgate doctor looks at Slurm")
+	}
+	return nil
 }
 
 // putOff makes a run wait that was not sent because of a pause. What it has staged stays; no send was begun.

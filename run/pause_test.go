@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -117,11 +118,17 @@ func TestPauseEndsWhenReached(t *testing.T) {
 		if waits.Phase != run.Deferred || !strings.HasPrefix(*waits.Reason, run.Unreachable) {
 			t.Fatalf("%+v", waits)
 		}
+		if err := l.engine.Ready(); fault.CodeOf(err) != run.Unreachable {
+			t.Errorf("ready: %v", err)
+		}
 		w.with(func() { down = false })
 		began := time.Now()
 		w.until(waits.RunID, in(run.Pending))
 		if d := time.Since(began); d > 5*time.Minute {
 			t.Errorf("sent %s after Slurm was there again", d)
+		}
+		if err := l.engine.Ready(); err != nil {
+			t.Errorf("not ready: %v", err)
 		}
 	})
 }
