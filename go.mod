@@ -10,6 +10,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/gowebpki/jcs v1.0.2
 	github.com/mattn/go-sqlite3 v1.14.52
+	github.com/nikolalohinski/gonja/v2 v2.9.1
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/sylabs/sif/v2 v2.24.1
 	go.yaml.in/yaml/v3 v3.0.6
@@ -18,4 +19,8 @@ require (
 	golang.org/x/time v0.16.0
 )
 
-require github.com/google/go-containerregistry v0.21.6 // indirect
+require (
+	github.com/google/go-containerregistry v0.21.6 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/sirupsen/logrus v1.9.4 // indirect
+)

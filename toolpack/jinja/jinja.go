@@ -1,0 +1,172 @@
+// Package jinja renders the templates of toolpacks: Jinja2's expressions, if and for, on data that was checked
+// before, into one bounded text.
+//
+// The lexer and the parser are gonja's. What a parsed template does is decided here, because a rendering must end soon
+// and touch nothing: gonja's own evaluator builds 'x' * 10**9 before any writer could object, calls Go methods by
+// reflection, panics on a division by zero and takes an undefined name for an empty text. Only the nodes this package
+// knows are accepted, all of them when the template is read; there is no statement that reads another template, defines
+// a macro, assigns or calls anything. Each step of a rendering is paid from a budget, and undefined is an error.
+//
+// Nouns: template, use (a reference such as params.threads), budget.
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/nikolalohinski/gonja/v2/config"
+	"github.com/nikolalohinski/gonja/v2/loaders"
+	"github.com/nikolalohinski/gonja/v2/nodes"
+	"github.com/nikolalohinski/gonja/v2/parser"
+	"github.com/nikolalohinski/gonja/v2/tokens"
+)
+
+// Bounds of a template and of one rendering.
+const (
+	MaxSource = 8 << 10  // bytes of a template
+	MaxText   = 64 << 10 // bytes of a rendering, and of any text on the way
+	maxSteps  = 200_000  // operations, loop rounds, and 64 bytes of text each; a rendering ends within milliseconds
+	maxDepth  = 64       // brackets and blocks within each other
+)
+
+// Template is a parsed template. It is immutable and safe for concurrent use.
+type Template struct {
+	source string
+	nodes  []nodes.Node // nil for a text without any template syntax
+	uses   []Use
+	check  checker
+}
+
+// Use is a reference to a member of one of the [Names.Objects], e.g. params.threads.
+type Use struct {
+	Object, Name string
+	Bare         bool // it is printed as it is: {{ params.threads }}
+	Guarded      bool // its absence was thought of: a default filter, or a test for defined
+}
+
+// Names are what a template may refer to.
+type Names struct {
+	Objects []string // only their members can be named, in the template itself: params.x or params["x"]
+	Values  []string // anything of them can be used
+}
+
+// Parse reads a template. The error is one line saying what is not understood.
+func Parse(source string, names Names) (t *Template, err error) {
+	t = &Template{source: source}
+	if !HasSyntax(source) {
+		return t, nil
+	}
+	if len(source) > MaxSource {
+		return nil, fmt.Errorf("it is longer than %d bytes", MaxSource)
+	}
+	if tooDeep(source) {
+		return nil, fmt.Errorf("it is nested deeper than %d levels", maxDepth)
+	}
+	defer func() {
+		// The parser is foreign, and the text may be anything.
+		if r := recover(); r != nil {
+			t, err = nil, errors.New("it is no template")
+		}
+	}()
+	tree, err := read(source)
+	if err != nil {
+		return nil, plain(err)
+	}
+	c := checker{names: names, known: slices.Concat(names.Objects, names.Values)}
+	if err := c.nodes(tree); err != nil {
+		return nil, err
+	}
+	t.nodes, t.uses, t.check = tree, c.uses, c
+	return t, nil
+}
+
+// HasSyntax tells whether a text contains anything a template would replace.
+func HasSyntax(s string) bool {
+	return strings.Contains(s, "{{") || strings.Contains(s, "{%") || strings.Contains(s, "{#")
+}
+
+// tooDeep bounds the recursion of parser and checker by what opens a level.
+func tooDeep(source string) bool {
+	depth, blocks := 0, strings.Count(source, "{%")
+	for _, c := range source {
+		switch c {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth = max(0, depth-1)
+		}
+		if depth > maxDepth {
+			return true
+		}
+	}
+	return blocks > 4*maxDepth
+}
+
+func read(source string) ([]nodes.Node, error) {
+	cfg := config.New()
+	cfg.KeepTrailingNewline = true
+	// The lexer turns \r into \n; an argument is what its author wrote.
+	if strings.Contains(source, "\r") {
+		return nil, errors.New("it contains a carriage return")
+	}
+	p := parser.NewParser("template", tokens.LexAll(source, cfg), cfg, nothing{}, statements{})
+	tree, err := p.Parse()
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Stream().IsError():
+		return nil, errors.New(p.Current().Val) // the parser takes what cannot be read for the end
+	}
+	return tree.Nodes, nil
+}
+
+// plain makes one short line of what the parser says.
+func plain(err error) error {
+	if e, ok := errors.AsType[*parser.SyntaxError](err); ok && e.Raw != "" {
+		return fmt.Errorf("%s near %q", strings.TrimRight(strings.ReplaceAll(e.Message, "ControlStructure", "statement"), "."), e.Raw)
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return errors.New(line)
+}
+
+// Literal tells whether the template is text and nothing else.
+func (t *Template) Literal() bool { return t.nodes == nil }
+
+// Source is the template as it was written.
+func (t *Template) Source() string { return t.source }
+
+// Begins tells whether a rendering always begins with text of the template itself.
+func (t *Template) Begins() bool {
+	if t.nodes == nil {
+		return true
+	}
+	d, ok := t.nodes[0].(*nodes.Data)
+	return ok && strings.TrimSpace(d.Data.Val) != ""
+}
+
+// First is the reference a rendering begins with, if the template begins with {{ OBJECT.NAME }}.
+func (t *Template) First() (Use, bool) {
+	if len(t.nodes) > 0 {
+		if o, ok := t.nodes[0].(*nodes.Output); ok && o.Condition == nil {
+			u, ok := t.check.member(o.Expression)
+			u.Bare = ok
+			return u, ok
+		}
+	}
+	return Use{}, false
+}
+
+// Uses lists the references to members of objects, each once for each way it is used.
+func (t *Template) Uses() []Use { return slices.Clone(t.uses) }
+
+// nothing is a loader that has no templates.
+type nothing struct{}
+
+var errNothing = errors.New("no template is read from elsewhere")
+
+func (nothing) Read(string) (io.Reader, error)         { return nil, errNothing }
+func (nothing) Resolve(string) (string, error)         { return "", errNothing }
+func (nothing) Inherit(string) (loaders.Loader, error) { return nil, errNothing }
