@@ -65,7 +65,7 @@ func prepareAndRun(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer unlock()
-	for _, step := range [][]string{{"scripts/demo-data"}, {"scripts/devcluster", "--name", world.cluster, "up"}} {
+	for _, step := range [][]string{{"scripts/demo-data"}, {"scripts/images/build", "--from", "domains/examples/images"}, {"scripts/devcluster", "--name", world.cluster, "up"}} {
 		if err := command(step...); err != nil {
 			return 1, err
 		}
@@ -105,7 +105,7 @@ func lockCluster(name string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// populate fills the scratch folder: the binary, the test image, the images of the tools in one store, and the two
+// populate fills the scratch folder: the binary, the test image, the images of the tools in one store, and the
 // domains with their lock files, for the sites to copy.
 func populate(temp string) error {
 	id, err := inCluster("lab", "id", "-u").CombinedOutput()
@@ -146,18 +146,19 @@ func populate(temp string) error {
 	); err != nil {
 		return err
 	}
-	for _, d := range []struct{ from, to string }{{"domains/genomics", "genomics"}, {"e2e/testdata/domain", "probing"}, {"build/data", "data"}} {
+	for _, d := range []struct{ from, to string }{{"domains/genomics", "genomics"}, {"domains/examples", "examples"}, {"e2e/testdata/domain", "probing"}, {"build/data", "data"}} {
 		if err := os.CopyFS(filepath.Join(temp, d.to), os.DirFS(filepath.Join(world.repo, d.from))); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{"samtools", "seqkit", "minimap2"} {
-		if err := command("cp", filepath.Join(world.repo, "build/images", name+".sif"), temp); err != nil {
+	for _, name := range []string{"images/samtools", "images/seqkit", "images/minimap2", "images-examples/bcftools", "images-examples/textkit", "images-examples/python", "images-examples/node",
+		"images-examples/php"} {
+		if err := command("cp", filepath.Join(world.repo, "build", name+".sif"), temp); err != nil {
 			return err
 		}
 	}
 	// The shipped domain names no image yet; a copy made by somebody who added some would.
-	for _, d := range []string{"genomics", "probing"} {
+	for _, d := range []string{"genomics", "examples", "probing"} {
 		if err := os.WriteFile(filepath.Join(temp, d, "images.lock.yaml"), []byte("version: 1\nimages: []\n"), 0o644); err != nil {
 			return err
 		}
@@ -170,7 +171,8 @@ func populate(temp string) error {
 
 // addImages adds the images with the program's own verb.
 func addImages(temp string) error {
-	for _, a := range []struct{ domain, name string }{{"genomics", "samtools"}, {"genomics", "seqkit"}, {"genomics", "minimap2"}, {"probing", "probe"}} {
+	for _, a := range []struct{ domain, name string }{{"genomics", "samtools"}, {"genomics", "seqkit"}, {"genomics", "minimap2"}, {"examples", "samtools"}, {"examples", "seqkit"}, {"examples", "bcftools"},
+		{"examples", "textkit"}, {"examples", "python"}, {"examples", "node"}, {"examples", "php"}, {"probing", "probe"}} {
 		f := siteFile{Dir: world.dir + "/" + a.domain, Domain: world.dir + "/" + a.domain, ImageStore: world.dir + "/images"}
 		site := filepath.Join(temp, a.domain+".site.yaml")
 		if err := os.WriteFile(site, []byte(f.text()), 0o644); err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
-	"slurmgate/policy/yamldoc"
 )
 
 // arguments checks the call's arguments and fills the defaults of the schema in, so that leaving a value out and
@@ -49,8 +48,9 @@ func (p *Pack) refused(op string, found []fault.Problem) error {
 }
 
 // inputs turns artifact handles into pinned inputs.
-func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, error) {
+func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, map[string]ArtifactInfo, error) {
 	var out []plan.Input
+	seen := map[string]ArtifactInfo{}
 	var found []fault.Problem
 	var total int64
 	for _, in := range p.def.Inputs {
@@ -67,7 +67,7 @@ func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, 
 				Hint: "slurmgate artifact list shows what is there"})
 			continue
 		case err != nil:
-			return nil, fault.Wrap("", op, "", "cannot look up "+id, err)
+			return nil, nil, fault.Wrap("", op, "", "cannot look up "+id, err)
 		case !slices.Contains(in.Types, a.Type):
 			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT-TYPE", Field: in.Param, Rule: "an artifact of type " + strings.Join(in.Types, " or "),
 				Msg: id + " is " + a.Type, Hint: "if its content is right, import it again with that type"})
@@ -75,6 +75,7 @@ func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, 
 		if total += a.SizeBytes; a.SizeBytes < 0 || total < 0 {
 			total = math.MaxInt64 / 2
 		}
+		seen[id] = a
 		out = append(out, plan.Input{Role: in.Role, ArtifactID: id, ChecksumSHA256: a.SHA256, DestRelpath: in.DestRelpath})
 	}
 	if most := p.def.Limits.MaxInputBytes; total > most {
@@ -82,37 +83,7 @@ func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, 
 			Msg: fmt.Sprintf("%d bytes", total)})
 	}
 	if len(found) > 0 {
-		return nil, p.refused(op, found)
+		return nil, nil, p.refused(op, found)
 	}
-	return out, nil
-}
-
-// argv renders the command. A value given by the caller never becomes an option of the program, unless the author
-// listed it.
-func (p *Pack) argv(op string, values map[string]any) ([]string, error) {
-	var found []fault.Problem
-	argv := make([]string, len(p.cmd))
-	for i, t := range p.cmd {
-		argv[i] = t.render(func(param string) string {
-			raw, err := yamldoc.EncodeJSON(values[param])
-			if s, ok := values[param].(string); ok {
-				return s
-			} else if err != nil {
-				return ""
-			}
-			if canonical, err := plan.Canonical(raw); err == nil {
-				return string(canonical)
-			}
-			return ""
-		})
-		if len(t) > 0 && t[0].param != "" && strings.HasPrefix(argv[i], "-") {
-			if prop := p.in.props[t[0].param]; prop.types[0] == "string" && !prop.listed {
-				found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: t[0].param, Rule: "text that the program cannot take for an option", Msg: `got "` + clip(argv[i]) + `"`})
-			}
-		}
-	}
-	if len(found) > 0 {
-		return nil, p.refused(op, found)
-	}
-	return argv, nil
+	return out, seen, nil
 }

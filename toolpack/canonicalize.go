@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 
@@ -30,6 +29,8 @@ type Env struct {
 	Image func(name string) (digest string, ok bool)
 	// Artifact looks an artifact up as the caller may see it: NotFound when there is none. Other faults end the call.
 	Artifact func(artifactID string) (ArtifactInfo, error)
+	// Project gives the project of the run. It is asked once, after every artifact was looked up.
+	Project func() string
 }
 
 // Canonical is a call turned into a plan.
@@ -37,6 +38,7 @@ type Canonical struct {
 	Spec         plan.Spec // filled, valid
 	Extra        plan.ToolExtra
 	InputsToLink []Link // sorted by role, then artifact id
+	Made         []Made // artifacts the plan names that must be kept before it is submitted
 }
 
 // Link ties an artifact to a role of the run.
@@ -61,24 +63,33 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	if err != nil {
 		return Canonical{}, err
 	}
-	inputs, err := p.inputs(op, values, env)
+	inputs, seen, err := p.inputs(op, values, env)
 	if err != nil {
 		return Canonical{}, err
 	}
-	argv, err := p.argv(op, values)
+	argv, vars, err := p.render(op, values)
 	if err != nil {
 		return Canonical{}, err
+	}
+	var made []Made
+	if p.def.Execution.runs() {
+		m, err := p.madeArgs(values, inputs, seen, env.Project())
+		if err != nil {
+			return Canonical{}, err
+		}
+		argv, made = p.def.Execution.argv(), []Made{m}
+		inputs = append(inputs, plan.Input{Role: ArgsRole, ArtifactID: m.ID, ChecksumSHA256: m.SHA256, DestRelpath: argsDest})
 	}
 	digest, ok := env.Image(p.def.Image)
 	if !ok {
 		return Canonical{}, fault.New(fault.NotFound, op, "image_not_locked", `images.lock.yaml has no image "`+p.def.Image+`"`).
 			WithNext("slurmgate image add " + p.def.Image + " FILE.sif")
 	}
-	c := Canonical{Extra: plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes, StrictOutputs: p.def.StrictOutputs}}
+	c := Canonical{Made: made, Extra: plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes, StrictOutputs: p.def.StrictOutputs}}
 	c.Spec = plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(env.Partition, env.Account, env.QOS),
 		Execution: plan.Execution{Kind: "container",
 			Container: plan.Container{Engine: "apptainer", Image: digest, NetworkMode: "none", ReadonlyRootfs: true},
-			Command:   plan.Command{Argv: argv, Env: maps.Clone(p.def.Env.Set), Stdout: clone(p.def.Execution.Stdout)}},
+			Command:   plan.Command{Argv: argv, Env: vars, Stdout: clone(p.def.Execution.Stdout)}},
 		IO: plan.IO{Inputs: inputs}}
 	for _, o := range p.def.Outputs {
 		c.Spec.IO.Outputs = append(c.Spec.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label})
@@ -106,8 +117,8 @@ func (p *Pack) supported(op string) error {
 	switch {
 	case p.def.PlanKind != KindSlurm:
 		return later("planKind " + p.def.PlanKind)
-	case p.def.Execution.Kind != "cli":
-		return later("execution.kind " + p.def.Execution.Kind)
+	case p.def.Execution.Kind == "http":
+		return later("execution.kind http")
 	case len(p.def.Env.Passthrough) > 0:
 		return later("env.passthrough")
 	case len(p.def.Caps.Network) > 0:

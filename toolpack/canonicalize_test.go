@@ -19,7 +19,7 @@ const (
 )
 
 func testEnv() Env {
-	return Env{Partition: "main", Account: "research",
+	return Env{Partition: "main", Account: "research", Project: func() string { return "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY" },
 		Image: func(name string) (string, bool) { return "sha256:" + strings.Repeat("ab", 32), name != "unknown" },
 		Artifact: func(id string) (ArtifactInfo, error) {
 			switch id {
@@ -156,7 +156,6 @@ func TestComesLater(t *testing.T) {
 	const exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
 	for name, edit := range map[string][]string{
 		"hybrid":      {"planKind: slurm", "planKind: hybrid"},
-		"python":      {exec, "execution: {kind: python, module: \"a:b\"}\n"},
 		"http":        {exec, "execution: {kind: http, url: \"http://h/x\"}\n"},
 		"passthrough": {"container:", "env: {passthrough: [HOME]}\ncontainer:"},
 	} {

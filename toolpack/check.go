@@ -17,6 +17,9 @@ func (d *draft) check(in contract, types []string) {
 	if d.unread {
 		return // another ABI, or no YAML
 	}
+	if d.def.Execution.runs() {
+		d.checkRunner()
+	}
 	d.checkPlan(types)
 	if ms := int64(d.def.Resources.TimeLimitSeconds) * 1000; d.def.TimeoutMs > 0 && d.def.TimeoutMs < ms {
 		d.Add("TIMEOUT", "timeoutMs", fmt.Sprintf("at least resources.timeLimitSeconds, %d ms", ms), fmt.Sprintf("got %d", d.def.TimeoutMs), "")
@@ -43,6 +46,7 @@ func (d *draft) check(in contract, types []string) {
 	if len(d.cmd) > 0 {
 		d.checkCommand(in, params)
 	}
+	d.checkEnv(in, params)
 }
 
 func (d *draft) checkInput(field, param string, in contract) {
@@ -63,32 +67,19 @@ func (d *draft) checkCommand(in contract, inputs map[string]bool) {
 	program := d.def.Execution.Cmd[0]
 	name := programs.Base(program)
 	switch {
-	case len(d.cmd[0].params()) > 0:
-		d.Add("PROGRAM", field, "the program is fixed", "it contains a placeholder", "")
+	case d.cmd[0] != nil && !d.cmd[0].Literal():
+		d.Add("PROGRAM", field, "the program is fixed", "it contains a template", "")
 	case programs.Starts(name):
 		d.Add("PROGRAM", field, "no shell and no program that starts others", `got "`+clip(program)+`"`, "name the program itself; stdout: sends its output to a declared output")
 	case strings.Contains(program, "/") && (!strings.HasPrefix(program, "/") || strings.Contains(program, "/../") || strings.HasPrefix(program, plan.Workdir+"/")):
 		d.Add("PROGRAM", field, "a bare name, or an absolute path into the image", `got "`+clip(program)+`"`, "")
 	}
-	takesCode := programs.Interprets(name) || programs.Codes(name)
+	takesCode := ""
+	if programs.Interprets(name) || programs.Codes(name) {
+		takesCode = "into an interpreter go only numbers and values listed by enum"
+	}
 	for i, t := range d.cmd {
-		at := fmt.Sprintf("execution.cmd[%d]", i)
-		for _, param := range t.params() {
-			p, ok := in.props[param]
-			switch {
-			case in.schema == nil:
-			case !ok:
-				d.Add("TEMPLATE", at, "an argument in the properties at the top level of inputSchema", `there is no property "`+clip(param)+`"`, "")
-			case inputs[param]:
-				d.Add("TEMPLATE", at, "an argument that is no artifact: its file lies at destRelpath", `"`+clip(param)+`" is an input`, "")
-			case len(p.types) != 1 || !slices.Contains([]string{"string", "integer", "number"}, p.types[0]):
-				d.Add("TEMPLATE", at, "an argument with one type: string, integer or number", `"`+clip(param)+`" has another`, "for a switch, use an enum of strings")
-			case !p.required && !p.hasDefault:
-				d.Add("TEMPLATE", at, "an argument that is required or has a default", `"`+clip(param)+`" may be absent`, "")
-			case takesCode && p.types[0] == "string" && !p.listed:
-				d.Add("TEMPLATE", at, "into an interpreter go only numbers and values listed by enum", `"`+clip(param)+`" is free text`, "")
-			}
-		}
+		d.checkTemplate(fmt.Sprintf("execution.cmd[%d]", i), t, in, inputs, takesCode)
 	}
 }
 

@@ -8,21 +8,23 @@ import (
 
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
+	"slurmgate/toolpack/jinja"
 )
 
-var executionFields = []string{"kind", "cmd", "stdout", "module", "script", "node", "php", "url", "method", "headers"}
+var executionFields = []string{"kind", "cmd", "stdout", "module", "script", "node", "php", "result", "url", "method", "headers"}
 
 // fieldsOf are the fields of each kind, kind itself left out (LOAD-05).
 var fieldsOf = map[string][]string{
 	"cli":    {"cmd", "stdout"},
-	"python": {"module", "script"},
-	"node":   {"script", "node", "module"},
-	"php":    {"php", "script"},
+	"python": {"module", "script", "result"},
+	"node":   {"script", "node", "module", "result"},
+	"php":    {"php", "script", "result"},
 	"http":   {"url", "method", "headers"},
 }
 
 var (
 	pythonModule = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+	nodeModule   = regexp.MustCompile(`^(@[a-z0-9._-]+/)?[A-Za-z0-9_][A-Za-z0-9_./-]*(:[A-Za-z_$][A-Za-z0-9_$]*)?$`)
 	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 )
 
@@ -50,22 +52,37 @@ func (d *draft) execution(v yamldoc.Value) {
 		x.Script = d.script(o.Opt("script"))
 	case "node":
 		d.oneProgram(o, "script", "node", "module")
-		x.Script, x.Program, x.Module = d.script(o.Opt("script")), d.word(o.Opt("node")), d.word(o.Opt("module"))
+		if m := o.Opt("module"); m.Exists() {
+			if x.Module = m.Match(nodeModule, "EXECUTION", "a module, or FILE:export"); strings.Contains(x.Module, "..") {
+				m.Fail("EXECUTION", "a module, or FILE:export", `it contains ".."`, "")
+			}
+		}
+		x.Script = d.script(o.Opt("script")) + d.script(o.Opt("node"))
 	case "php":
 		d.oneProgram(o, "script", "php")
-		x.Script, x.Program = d.script(o.Opt("script")), d.word(o.Opt("php"))
+		x.Script = d.script(o.Opt("script")) + d.script(o.Opt("php"))
 	case "http":
 		d.http(o)
 	}
 }
 
-// oneProgram asks that at least one of the fields says what runs.
+// oneProgram asks that exactly one of the fields says what runs.
 func (d *draft) oneProgram(o yamldoc.Object, fields ...string) {
 	if !slices.ContainsFunc(fields, func(f string) bool { return o.Opt(f).Exists() }) {
 		o.Fail("EXECUTION", "one of "+strings.Join(fields, ", "), "none is there", "")
 	}
-	if len(fields) == 2 && o.Opt(fields[0]).Exists() && o.Opt(fields[1]).Exists() {
-		o.Opt(fields[1]).Fail("EXECUTION", "either "+fields[0]+" or "+fields[1], "both are there", "")
+	first := ""
+	for _, f := range fields {
+		switch {
+		case !o.Opt(f).Exists():
+		case first == "":
+			first = f
+		default:
+			o.Opt(f).Fail("EXECUTION", "one of "+strings.Join(fields, ", "), first+" is there already", "")
+		}
+	}
+	if r := o.Opt("result"); r.Exists() {
+		d.def.Execution.Result = d.word(r)
 	}
 }
 
@@ -100,13 +117,9 @@ func (d *draft) cli(o yamldoc.Object) {
 	if list != nil && len(list) == 0 {
 		cmd.Fail("EXECUTION", "a list of strings: the program and its arguments", "it is empty", "")
 	}
-	d.cmd = make([]template, len(x.Cmd))
+	d.cmd = make([]*jinja.Template, len(x.Cmd))
 	for i, s := range x.Cmd {
-		t, msg := parseTemplate(s)
-		if msg != "" {
-			list[i].Fail("TEMPLATE", "only {{ params.NAME }}, where NAME is an argument", msg, "")
-		}
-		d.cmd[i] = t
+		d.cmd[i] = d.template(s, list[i].Path())
 	}
 	if out := o.Opt("stdout"); out.Exists() {
 		s := out.Text()
@@ -131,15 +144,5 @@ func (d *draft) http(o yamldoc.Object) {
 			e.Fail("EXECUTION", "an HTTP header: a token, and a value on one line", "it is none", "")
 		}
 		x.Headers[e.Key] = value
-	}
-}
-
-// noTemplate refuses template syntax where nothing is rendered, lest it be taken for something that is.
-func (d *draft) noTemplate(s, field string) {
-	for _, open := range []string{"{{", "{%", "{#"} {
-		if strings.Contains(s, open) {
-			d.Add("TEMPLATE", field, "templates stand in execution.cmd only", "it contains "+open, "")
-			return
-		}
 	}
 }

@@ -18,6 +18,10 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add([]byte(linked), []byte(`{"$ref":"#/allOf/0","allOf":[{"$ref":"#"}]}`), []byte(`{"n":1e400}`))
 	f.Add([]byte(linked), []byte(`{"$ref":"s.json#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`), []byte(`[]`))
+	for _, element := range []string{"{{ params.n + 1 }}", "{% for x in params.mode %}{{ x }}{% endfor %}", "{{ params.free | default('x') }}", "{% include 'x' %}", "{{ 'a' * 999999999 }}"} {
+		f.Add([]byte(with(f, "\"{{params.n}}\"", "\""+element+"\"")), []byte(`{}`), []byte(`{"data":"`+artifact+`"}`))
+	}
+	f.Add([]byte(with(f, baseExec, "execution: {kind: python, module: \"a:b\"}\n")), []byte(`{}`), []byte(`{"data":"`+artifact+`"}`))
 	f.Fuzz(func(t *testing.T, pack, schema, args []byte) {
 		fsys := fstest.MapFS{"a.tool.yaml": {Data: pack, Mode: 0o644}, "s.json": {Data: schema, Mode: 0o644}}
 		set, _, found := loadAll(fsys, "dom", ".", plan.Types())

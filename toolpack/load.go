@@ -140,7 +140,7 @@ func (l *loader) file(rel string) {
 	} else if d.def.ID != "" {
 		l.byName[name] = p
 	}
-	p.def, p.cmd = d.def, d.cmd
+	p.def, p.cmd, p.envs, p.context = d.def, d.cmd, d.envs, d.context
 	p.line, p.imageLine = d.LineOf("id"), d.LineOf("container.image")
 	if len(d.Problems()) == 0 && p.in.schema != nil && p.out.schema != nil {
 		p.def.InputSchema, p.def.OutputSchema = p.in.raw, p.out.raw

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"slurmgate/toolpack/jinja"
 )
 
 // ABIVersion is the only version of the toolpack format understood here.
@@ -21,10 +23,12 @@ const (
 type Pack struct {
 	def       definition
 	file      string
-	line      int        // of the id
-	imageLine int        // of container.image
-	cmd       []template // execution.cmd
-	types     []string   // artifact types of the domain
+	line      int                        // of the id
+	imageLine int                        // of container.image
+	cmd       []*jinja.Template          // execution.cmd
+	envs      map[string]*jinja.Template // env.set
+	context   map[string]any             // templating.context; nobody changes it
+	types     []string                   // artifact types of the domain
 	in        contract
 	out       contract
 	hash      string
@@ -97,7 +101,7 @@ type execution struct {
 	Stdout  *string           `json:"stdout,omitempty"`
 	Module  string            `json:"module,omitempty"`
 	Script  string            `json:"script,omitempty"`
-	Program string            `json:"program,omitempty"` // execution.node, execution.php
+	Result  string            `json:"result,omitempty"` // srcRelpath of the output that gets the result
 	URL     string            `json:"url,omitempty"`
 	Method  string            `json:"method,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`

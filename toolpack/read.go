@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
+	"slurmgate/toolpack/jinja"
 )
 
 const maxSafe = 1<<53 - 1
@@ -30,8 +32,10 @@ type draft struct {
 	rel     string // path in the domain folder
 	def     definition
 	in, out schemaSource
-	cmd     []template
-	unread  bool // the fields were not looked at
+	cmd     []*jinja.Template
+	envs    map[string]*jinja.Template // env.set
+	context map[string]any             // templating.context
+	unread  bool                       // the fields were not looked at
 }
 
 // schemaSource is an inputSchema or outputSchema as the file has it.
@@ -60,11 +64,11 @@ func (d *draft) read(data []byte) {
 	d.identity(o)
 	d.schemas(o)
 	d.files(o)
+	d.templating(o.Opt("templating")) // before what is rendered with it
 	d.execution(o.Need("execution"))
 	d.place(o)
 	d.caps(o.Opt("caps"))
 	d.env(o.Opt("env"))
-	d.templating(o.Opt("templating"))
 }
 
 func (d *draft) identity(o yamldoc.Object) {
@@ -151,6 +155,7 @@ func (d *draft) files(o yamldoc.Object) {
 			src = f.Need("srcRelpath")
 		}
 		d.def.Outputs[i] = output{Role: f.Need("role").Text(), Type: f.Need("type").Text(), Label: f.Need("label").Text(), SrcRelpath: src.Text()}
+		d.noTemplate(d.def.Outputs[i].Label, f.Opt("label").Path())
 		d.noTemplate(src.Text(), src.Path())
 	}
 }
@@ -202,6 +207,7 @@ func (d *draft) caps(v yamldoc.Value) {
 func (d *draft) env(v yamldoc.Value) {
 	o := v.Object("passthrough", "set")
 	const rule = "upper-case letters, digits and _, not starting with a digit or _"
+	d.envs = map[string]*jinja.Template{}
 	d.def.Env = environment{Passthrough: o.Opt("passthrough").Words("ENV", rule, packEnvName.MatchString), Set: map[string]string{}}
 	for _, e := range o.Opt("set").Entries() {
 		if !packEnvName.MatchString(e.Key) {
@@ -209,8 +215,8 @@ func (d *draft) env(v yamldoc.Value) {
 			continue
 		}
 		value := e.Text()
-		d.noTemplate(value, e.Path())
 		d.def.Env.Set[e.Key] = value
+		d.envs[e.Key] = d.template(value, e.Path())
 	}
 }
 
@@ -236,5 +242,11 @@ func (d *draft) templating(v yamldoc.Value) {
 	if err != nil && len(d.Problems()) == n {
 		c.Fail("TEMPLATING", "a mapping of JSON values", firstProblem(err), "")
 	}
+	for _, name := range sortedKeys(tree) {
+		if slices.Contains(objects, name) || name == "loop" {
+			c.Fail("TEMPLATING", "names that do not stand for something else already", `the name "`+name+`"`, strings.Join(objects, ", ")+" and loop are taken")
+		}
+	}
 	d.def.Templating.Context = json.RawMessage(raw)
+	d.context, _ = plainValue(tree).(map[string]any)
 }

@@ -1,68 +1,213 @@
 package toolpack
 
 import (
-	"regexp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/programs"
+	"slurmgate/toolpack/jinja"
 )
 
-// template is one argv element: literal text and placeholders, in order. It renders to exactly one element.
-type template []segment
+// The objects a template may name members of. What else it may name is the pack's templating.context.
+const (
+	objParams    = "params"    // arguments of the call: {{ params.count }}
+	objInputs    = "inputs"    // role → path in the container: {{ inputs.reads }}
+	objOutputs   = "outputs"   // role → path in the container: {{ outputs.report }}
+	objResources = "resources" // cpus, memMb, timeLimitSeconds
+)
 
-// segment is a literal, or the value of a param.
-type segment struct {
-	literal string
-	param   string // empty for a literal
+var (
+	objects   = []string{objParams, objInputs, objOutputs, objResources}
+	allocated = []string{"cpus", "memMb", "timeLimitSeconds"}
+)
+
+func (d *draft) names() jinja.Names {
+	return jinja.Names{Objects: objects, Values: sortedKeys(d.context)}
 }
 
-var placeholder = regexp.MustCompile(`^\{\{[ \t]*params\.([A-Za-z_][A-Za-z0-9_]*)[ \t]*\}\}`)
+// template reads a place where templates stand. A text that is none stays what it is.
+func (d *draft) template(s, field string) *jinja.Template {
+	t, err := jinja.Parse(s, d.names())
+	if err != nil {
+		d.Add("TEMPLATE", field, "a template: expressions of "+strings.Join(objects, ", ")+" and templating.context, if and for", clip(err.Error()), "")
+		return nil
+	}
+	return t
+}
 
-// parseTemplate reads the one form that is understood, {{ params.NAME }}. msg says what else stands there.
-func parseTemplate(s string) (t template, msg string) {
-	for s != "" {
-		i := strings.IndexByte(s, '{')
-		for i >= 0 && (i+1 >= len(s) || !strings.ContainsRune("{%#", rune(s[i+1]))) {
-			if j := strings.IndexByte(s[i+1:], '{'); j >= 0 {
-				i += 1 + j
-			} else {
-				i = -1
+// noTemplate refuses template syntax where nothing is rendered, lest it be taken for something that is.
+func (d *draft) noTemplate(s, field string) {
+	if jinja.HasSyntax(s) {
+		d.Add("TEMPLATE", field, "templates stand in execution.cmd and env.set only", "it contains template syntax", "")
+	}
+}
+
+// checkTemplate holds what a template uses against what there is. takesCode says that free text would become code.
+func (d *draft) checkTemplate(at string, t *jinja.Template, in contract, inputs map[string]bool, takesCode string) {
+	if t == nil {
+		return
+	}
+	uses := t.Uses()
+	for _, u := range uses {
+		switch u.Object {
+		case objInputs:
+			if !slices.ContainsFunc(d.def.Inputs, func(i input) bool { return i.Role == u.Name }) {
+				d.Add("TEMPLATE", at, "inputs.ROLE, where ROLE is one of the inputs", `there is no input "`+clip(u.Name)+`"`, "")
+			}
+		case objOutputs:
+			if !slices.ContainsFunc(d.def.Outputs, func(o output) bool { return o.Role == u.Name }) {
+				d.Add("TEMPLATE", at, "outputs.ROLE, where ROLE is one of the declaredOutputs", `there is no output "`+clip(u.Name)+`"`, "")
+			}
+		case objResources:
+			if !slices.Contains(allocated, u.Name) {
+				d.Add("TEMPLATE", at, "resources. and one of "+strings.Join(allocated, " "), `there is no "`+clip(u.Name)+`"`, "")
+			}
+		case objParams:
+			if in.schema != nil {
+				thought := slices.ContainsFunc(uses, func(o jinja.Use) bool { return o.Object == objParams && o.Name == u.Name && o.Guarded })
+				d.checkParam(at, u, in, inputs, takesCode, thought)
 			}
 		}
-		if i < 0 {
-			return append(t, segment{literal: s}), ""
-		}
-		if i > 0 {
-			t = append(t, segment{literal: s[:i]})
-		}
-		m := placeholder.FindStringSubmatch(s[i:])
-		if m == nil {
-			return nil, `it contains "` + clip(s[i:]) + `"`
-		}
-		t = append(t, segment{param: m[1]})
-		s = s[i+len(m[0]):]
 	}
-	return t, ""
 }
 
-// params are the names used.
-func (t template) params() []string {
-	var out []string
-	for _, s := range t {
-		if s.param != "" {
-			out = append(out, s.param)
-		}
+func (d *draft) checkParam(at string, u jinja.Use, in contract, inputs map[string]bool, takesCode string, thought bool) {
+	p, ok := in.props[u.Name]
+	name := `"` + clip(u.Name) + `"`
+	switch {
+	case !ok:
+		d.Add("TEMPLATE", at, "an argument in the properties at the top level of inputSchema", "there is no property "+name, "")
+	case inputs[u.Name]:
+		d.Add("TEMPLATE", at, "an argument that is no artifact: its file lies at destRelpath", name+" is an input", "{{ inputs.ROLE }} is where it lies")
+	case u.Bare && (len(p.types) != 1 || !slices.Contains([]string{"string", "integer", "number"}, p.types[0])):
+		d.Add("TEMPLATE", at, "an argument with one type: string, integer or number", name+" has another", "for a switch, {{ 'this' if params."+u.Name+" else 'that' }}, or an enum of strings")
+	case !p.required && !p.hasDefault && !thought:
+		d.Add("TEMPLATE", at, "an argument that is required or has a default", name+" may be absent", "{{ params."+u.Name+" | default('x') }} is another way")
+	case takesCode != "" && p.free():
+		d.Add("TEMPLATE", at, takesCode, name+" is free text", "")
 	}
-	return out
 }
 
-// render puts the values in.
-func (t template) render(value func(param string) string) string {
-	var b strings.Builder
-	for _, s := range t {
-		if s.param != "" {
-			b.WriteString(value(s.param))
-		} else {
-			b.WriteString(s.literal)
+// free tells whether a caller may put any text into the value.
+func (p property) free() bool {
+	if p.listed {
+		return false
+	}
+	for _, t := range p.types {
+		if !slices.Contains([]string{"integer", "number", "boolean", "null"}, t) {
+			return true
 		}
 	}
-	return b.String()
+	return len(p.types) == 0
+}
+
+// checkEnv applies the rules of templates in env.set.
+func (d *draft) checkEnv(in contract, inputs map[string]bool) {
+	for _, name := range sortedKeys(d.envs) {
+		takesCode := ""
+		if programs.ChangesCode(name) {
+			takesCode = "into a variable that decides which code a program loads go only numbers and values listed by enum"
+		}
+		d.checkTemplate("env.set."+name, d.envs[name], in, inputs, takesCode)
+	}
+}
+
+// scope is what the templates of a call see.
+func (p *Pack) scope(values map[string]any) map[string]any {
+	vars := map[string]any{}
+	for k, v := range p.context {
+		vars[k] = v
+	}
+	params, ins, outs := map[string]any{}, map[string]any{}, map[string]any{}
+	for k, v := range values {
+		params[k] = plainValue(v)
+	}
+	for _, in := range p.def.Inputs {
+		ins[in.Role] = plan.Workdir + "/" + in.DestRelpath
+	}
+	for _, o := range p.def.Outputs {
+		outs[o.Role] = plan.Workdir + "/" + o.SrcRelpath
+	}
+	r := p.def.Resources
+	vars[objParams], vars[objInputs], vars[objOutputs] = params, ins, outs
+	vars[objResources] = map[string]any{"cpus": r.CPUs, "memMb": r.MemMB, "timeLimitSeconds": r.TimeLimitSeconds}
+	return vars
+}
+
+// plainValue makes of decoded JSON what templates work with: integers stay integers.
+func plainValue(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return int(i)
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return v.String()
+		}
+		return f
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = plainValue(e)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = plainValue(e)
+		}
+		return out
+	}
+	return v
+}
+
+// render gives the command and the environment. A value given by the caller never becomes an option of the program,
+// unless the author listed it.
+func (p *Pack) render(op string, values map[string]any) (argv []string, env map[string]string, err error) {
+	var found []fault.Problem
+	vars := p.scope(values)
+	one := func(field string, t *jinja.Template) string {
+		s, err := t.Render(vars)
+		if err != nil {
+			found = append(found, fault.Problem{Code: "ARGS-TEMPLATE", Field: field, Rule: "arguments the tool's template can use", Msg: clip(err.Error())})
+		}
+		return s
+	}
+	argv = make([]string, len(p.cmd))
+	for i, t := range p.cmd {
+		argv[i] = one(fmt.Sprintf("execution.cmd[%d]", i), t)
+		if param := p.optionLike(t, argv[i], values); param != "" {
+			found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: param, Rule: "text that the program cannot take for an option", Msg: `got "` + clip(argv[i]) + `"`})
+		}
+	}
+	env = map[string]string{}
+	for _, name := range sortedKeys(p.envs) {
+		env[name] = one("env.set."+name, p.envs[name])
+	}
+	if len(found) > 0 {
+		return nil, nil, p.refused(op, found)
+	}
+	return argv, env, nil
+}
+
+// optionLike names the argument whose free text may have made an element an option.
+func (p *Pack) optionLike(t *jinja.Template, rendered string, values map[string]any) string {
+	if !strings.HasPrefix(rendered, "-") || t.Begins() {
+		return ""
+	}
+	if u, ok := t.First(); ok && u.Object == objParams && !p.in.props[u.Name].free() && values[u.Name] != "" {
+		return ""
+	}
+	for _, u := range t.Uses() {
+		if u.Object == objParams && p.in.props[u.Name].free() {
+			return u.Name
+		}
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 
@@ -46,20 +47,41 @@ func (g *gateway) packHandler(p *toolpack.Pack) gate.Handler {
 			}
 			return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
 		}
+		inProject := func() string {
+			if project == "" {
+				project = g.project("")
+			}
+			return project
+		}
 		s := g.site.Slurm
-		canonical, err := p.Canonicalize(c.Args, toolpack.Env{Partition: s.DefaultPartition, Account: s.DefaultAccount, QOS: s.DefaultQOS, Image: g.domain.Lock().Digest, Artifact: look})
+		canonical, err := p.Canonicalize(c.Args, toolpack.Env{Partition: s.DefaultPartition, Account: s.DefaultAccount, QOS: s.DefaultQOS, Image: g.domain.Lock().Digest, Artifact: look, Project: inProject})
 		if err != nil {
 			return nil, err
 		}
 		if err := g.policy.AllowPlan(canonical.Spec, false, p.Image()); err != nil {
 			return nil, err
 		}
-		if project == "" {
-			project = g.project("")
+		if err := g.keep(ctx, p.ID(), inProject(), canonical.Made); err != nil {
+			return nil, err
 		}
 		return g.engine.Submit(ctx, run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(),
-			Params: canonical.Params(project, slurm.ScriptVersion), PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind})
+			Params: canonical.Params(inProject(), slurm.ScriptVersion), PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind})
 	}
+}
+
+// keep stores the artifacts a call itself brings, before the run that has them as inputs.
+func (g *gateway) keep(ctx context.Context, tool, project string, made []toolpack.Made) error {
+	for _, m := range made {
+		sum, size, err := g.store.Put(ctx, bytes.NewReader(m.Bytes), int64(len(m.Bytes)))
+		if err != nil {
+			return err
+		}
+		doc := run.Artifact{ID: m.ID, ProjectID: project, SHA256: sum, Type: m.Type, Label: m.Label, SizeBytes: size, Source: "arguments of " + tool}
+		if _, _, err := g.ledger.AddArtifact(ctx, doc); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type toolRow struct {

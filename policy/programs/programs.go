@@ -18,7 +18,7 @@ var starters = strings.Fields(`
 	ssh scp rsync nc ncat netcat socat expect apptainer singularity docker podman srun sbatch salloc`)
 
 // coders are programs whose ordinary arguments can be code, or name a program to run.
-var coders = strings.Fields(`awk gawk mawk nawk original-awk ed ex vi vim nvim emacs find make ninja git`)
+var coders = strings.Fields(`awk gawk mawk nawk original-awk ed ex vi vim nvim emacs find make ninja git mlr`)
 
 var versionSuffix = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)*$`)
 

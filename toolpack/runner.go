@@ -1,0 +1,140 @@
+package toolpack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"slurmgate/plan"
+)
+
+// A python, node or php pack runs a program of its image that takes its arguments as JSON from a file and leaves its
+// result as JSON in another. The file with the arguments is an input like any other: an artifact with a checksum that
+// the plan names, copied into in/, verified on the compute node and mounted read-only. So the plan fixes it, and the job has
+// no other source.
+const (
+	// ArgsRole is the role of that input, and ArgsLabel its label.
+	ArgsRole  = "args"
+	ArgsLabel = "arguments"
+	argsDest  = "in/args.json"
+
+	toolDir    = "/opt/tool"      // in the image: where scripts and modules lie
+	runnerDir  = "/opt/slurmgate" // in the image: the runners that call a module's function
+	resultType = "JSON"
+)
+
+// runners give the words before the program: the interpreter, and for a module the runner that calls it.
+var runners = map[string]struct{ interpreter, runner []string }{
+	"python": {[]string{"python3", "-B", "-s"}, []string{runnerDir + "/run.py"}}, // no .pyc files, no user's site-packages
+	"node":   {[]string{"node"}, []string{runnerDir + "/run.mjs"}},
+	"php":    {[]string{"php"}, nil},
+}
+
+// runs tells whether the pack is of a kind that runs a program with JSON in and out.
+func (x execution) runs() bool {
+	_, ok := runners[x.Kind]
+	return ok
+}
+
+// argv is the command of a python, node or php pack.
+func (x execution) argv() []string {
+	r := runners[x.Kind]
+	var program []string
+	if x.Module != "" {
+		program = append(program, append(r.runner, x.Module)...)
+	} else {
+		program = []string{toolDir + "/" + x.Script}
+	}
+	return append(append(append([]string{}, r.interpreter...), program...), plan.Workdir+"/"+argsDest, plan.Workdir+"/"+x.Result)
+}
+
+// checkRunner finds the output that receives the result, and keeps the place of the arguments free.
+func (d *draft) checkRunner() {
+	x := &d.def.Execution
+	var candidates []string
+	for _, o := range d.def.Outputs {
+		if o.Type == resultType {
+			candidates = append(candidates, o.SrcRelpath)
+		}
+	}
+	const rule = "the srcRelpath of a declared output of type JSON: it receives the result"
+	switch {
+	case x.Result != "":
+		found := false
+		for _, c := range candidates {
+			found = found || c == x.Result
+		}
+		if !found {
+			d.Add("EXECUTION", "execution.result", rule, `got "`+clip(x.Result)+`"`, "")
+		}
+	case len(candidates) == 1:
+		x.Result = candidates[0]
+	default:
+		d.Add("EXECUTION", "execution.result", rule, fmt.Sprintf("there are %d such outputs and no result names one", len(candidates)), "")
+	}
+	for i, in := range d.def.Inputs {
+		if in.Role == ArgsRole {
+			d.Add("ROLE-DUPLICATE", fmt.Sprintf("inputs[%d].role", i), "not "+ArgsRole+": that is the file with the arguments", `got "`+ArgsRole+`"`, "")
+		}
+		if in.DestRelpath == argsDest || strings.HasPrefix(in.DestRelpath, argsDest+"/") {
+			d.Add("INPUT-DEST", fmt.Sprintf("inputs[%d].destRelpath", i), "not "+argsDest+": that is the file with the arguments", `got "`+clip(in.DestRelpath)+`"`, "")
+		}
+	}
+}
+
+// Made is an artifact that a call itself brings: its bytes are made of the arguments. It must be kept before the run
+// is made, because the plan names it.
+type Made struct {
+	ID     string
+	Type   string
+	Label  string
+	SHA256 string
+	Bytes  []byte
+}
+
+// request is the file with the arguments.
+type request struct {
+	ToolID    string             `json:"tool_id"`
+	Version   string             `json:"tool_version"`
+	Args      map[string]any     `json:"args"` // with defaults
+	Inputs    map[string]inFile  `json:"inputs"`
+	Outputs   map[string]outFile `json:"outputs"`
+	Resources map[string]int     `json:"resources"`
+	Result    string             `json:"result"` // path of the output that receives the result
+}
+
+type inFile struct {
+	Path       string `json:"path"`
+	ArtifactID string `json:"artifact_id"`
+	SHA256     string `json:"checksum_sha256"`
+	Type       string `json:"type"`
+	Label      string `json:"label"`
+}
+
+type outFile struct {
+	Path  string `json:"path"`
+	Type  string `json:"type"`
+	Label string `json:"label"`
+}
+
+// madeArgs is the file with the arguments of a call, as an artifact of the project.
+func (p *Pack) madeArgs(values map[string]any, inputs []plan.Input, seen map[string]ArtifactInfo, project string) (Made, error) {
+	req := request{ToolID: p.def.ID, Version: p.def.Version, Args: plainValue(values).(map[string]any), Inputs: map[string]inFile{}, Outputs: map[string]outFile{}, Result: plan.Workdir + "/" + p.def.Execution.Result,
+		Resources: map[string]int{"cpus": p.def.Resources.CPUs, "memMb": p.def.Resources.MemMB, "timeLimitSeconds": p.def.Resources.TimeLimitSeconds}}
+	for _, in := range inputs {
+		a := seen[in.ArtifactID]
+		req.Inputs[in.Role] = inFile{plan.Workdir + "/" + in.DestRelpath, in.ArtifactID, in.ChecksumSHA256, a.Type, a.Label}
+	}
+	for _, o := range p.def.Outputs {
+		req.Outputs[o.Role] = outFile{plan.Workdir + "/" + o.SrcRelpath, o.Type, o.Label}
+	}
+	raw, err := plan.Marshal(req)
+	if err != nil {
+		return Made{}, err
+	}
+	sum := sha256.Sum256(raw)
+	m := Made{Type: resultType, Label: ArgsLabel, SHA256: hex.EncodeToString(sum[:]), Bytes: raw}
+	m.ID, err = plan.ArtifactID(project, m.SHA256, m.Type, m.Label)
+	return m, err
+}
