@@ -68,6 +68,24 @@ func TestConformanceDocument(t *testing.T) {
 	}
 }
 
+// docs/exactly-once.md names only tests that exist.
+func TestFaultsDocument(t *testing.T) {
+	text, err := os.ReadFile("docs/exactly-once.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := allTests(t)
+	named := namedTest.FindAllStringSubmatch(string(text), -1)
+	for _, n := range named {
+		if !tests[n[1]] {
+			t.Errorf("it names %s, which does not exist", n[1])
+		}
+	}
+	if len(named) < 20 {
+		t.Errorf("it names %d tests", len(named))
+	}
+}
+
 func exists(id string) bool {
 	m := number.FindStringSubmatch(id)
 	if m == nil || m[0] != id {

@@ -63,7 +63,7 @@ func TestDoctor(t *testing.T) {
 		if !nodes["n1"] || !nodes["n2"] {
 			t.Errorf("both nodes were looked at: %v", nodes)
 		}
-		for _, check := range []string{"site file", "domain", "policy", "image samtools", "ledger disk", "hard links", "slurm controller", "accounting", "MinJobAge", "squeue", "apptainer", "container", "claim by link"} {
+		for _, check := range []string{"site file", "domain", "policy", "image samtools", "ledger disk", "ledger sync", "free space", "hard links", "slurm controller", "accounting", "MinJobAge", "MessageTimeout", "squeue", "apptainer", "container", "claim by link"} {
 			if status, detail, _ := e.find(check); status != "ok" {
 				t.Errorf("%s: %s %s", check, status, detail)
 			}

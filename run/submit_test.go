@@ -91,7 +91,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// A thousand callers at once: one staging, one send. proves ABI-18
+// Ten thousand callers at once: one staging, one send. proves ABI-18
 func TestConcurrentSubmits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
@@ -99,7 +99,7 @@ func TestConcurrentSubmits(t *testing.T) {
 		var fresh atomic.Int64
 		var ids sync.Map
 		var wg sync.WaitGroup
-		for range 1000 {
+		for range 10_000 {
 			wg.Go(func() {
 				a, err := l.engine.Submit(context.Background(), order())
 				if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"slurmgate/policy"
 	"slurmgate/site"
 	"slurmgate/slurm"
-	"slurmgate/staging"
 	"slurmgate/toolpack"
 )
 
@@ -143,55 +141,6 @@ func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 		}
 	}
 	return image
-}
-
-func (d *doctor) disks(ctx context.Context, s *site.Site) {
-	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); !d.check("state folder", s.Gateway.StateDir, err, "make gateway.state_dir and give it to this user") {
-		return
-	}
-	name, network, err := staging.Filesystem(s.Gateway.StateDir)
-	switch {
-	case err != nil:
-		d.add("fail", "ledger disk", err.Error(), "")
-	case network:
-		d.add("fail", "ledger disk", s.Gateway.StateDir+" is on "+name+", a network filesystem", "set gateway.state_dir to a local disk")
-	default:
-		d.add("ok", "ledger disk", s.Gateway.StateDir+" on "+name, "")
-	}
-	if err := os.MkdirAll(s.Storage.RunsDir, 0o700); !d.check("runs folder", s.Storage.RunsDir, err, "make storage.runs_dir and give it to this user") {
-		return
-	}
-	name, _, err = staging.Filesystem(s.Storage.RunsDir)
-	d.check("runs disk", s.Storage.RunsDir+" on "+name, err, "")
-	err = roomFor(s)
-	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), err, "")
-	err = linkProbe(s.Storage.RunsDir)
-	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err, "the claim of each attempt needs hard links: choose another filesystem for storage.runs_dir")
-}
-
-// linkProbe shows that a second link to one name fails and the first stays.
-func linkProbe(dir string) error {
-	temp, err := os.MkdirTemp(dir, ".doctor-link-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temp)
-	for _, n := range []string{"a", "b"} {
-		if err := os.WriteFile(filepath.Join(temp, n), []byte(n), 0o600); err != nil {
-			return err
-		}
-	}
-	if err := os.Link(filepath.Join(temp, "a"), filepath.Join(temp, "claim")); err != nil {
-		return err
-	}
-	if err := os.Link(filepath.Join(temp, "b"), filepath.Join(temp, "claim")); err == nil {
-		return fault.New(fault.Internal, "doctor", "", "a second link replaced the first")
-	}
-	got, err := os.ReadFile(filepath.Join(temp, "claim"))
-	if err == nil && string(got) != "a" {
-		err = fault.New(fault.Internal, "doctor", "", "the claim does not hold the winner's content")
-	}
-	return err
 }
 
 func (d *doctor) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {

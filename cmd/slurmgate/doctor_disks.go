@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/site"
+	"slurmgate/staging"
+)
+
+// disks looks at what the gateway itself writes to.
+func (d *doctor) disks(ctx context.Context, s *site.Site) {
+	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); !d.check("state folder", s.Gateway.StateDir, err, "make gateway.state_dir and give it to this user") {
+		return
+	}
+	name, network, err := staging.Filesystem(s.Gateway.StateDir)
+	switch {
+	case err != nil:
+		d.add("fail", "ledger disk", err.Error(), "")
+	case network:
+		d.add("fail", "ledger disk", s.Gateway.StateDir+" is on "+name+", a network filesystem", "set gateway.state_dir to a local disk")
+	default:
+		d.add("ok", "ledger disk", s.Gateway.StateDir+" on "+name, "")
+		d.sync(s.Gateway.StateDir, name)
+	}
+	if err := os.MkdirAll(s.Storage.RunsDir, 0o700); !d.check("runs folder", s.Storage.RunsDir, err, "make storage.runs_dir and give it to this user") {
+		return
+	}
+	name, _, err = staging.Filesystem(s.Storage.RunsDir)
+	d.check("runs disk", s.Storage.RunsDir+" on "+name, err, "")
+	err = roomFor(s)
+	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), err, "")
+	err = linkProbe(s.Storage.RunsDir)
+	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err, "the claim of each attempt needs hard links: choose another filesystem for storage.runs_dir")
+}
+
+// sync times what the ledger rests on. No program can prove that a disk keeps what it says it has written, but a sync that costs
+// less than any disk's answer is one that was not passed on.
+func (d *doctor) sync(dir, filesystem string) {
+	each, err := syncTime(dir)
+	switch {
+	case err != nil:
+		d.add("fail", "ledger sync", err.Error(), "the ledger needs a disk that can be synced")
+	case filesystem == "tmpfs" || filesystem == "ramfs":
+		d.add("warn", "ledger sync", dir+" is in memory: the ledger does not survive a restart of this host", "set gateway.state_dir to a disk")
+	case each < 15*time.Microsecond:
+		d.add("warn", "ledger sync", fmt.Sprintf("a write and its sync take %s: does this disk pass syncs on?", each), "look for a hypervisor's or controller's option that ignores flushes")
+	default:
+		d.add("ok", "ledger sync", fmt.Sprintf("a write and its sync take %s", each), "")
+	}
+}
+
+// syncTime is the median of some small synced writes.
+func syncTime(dir string) (time.Duration, error) {
+	f, err := os.CreateTemp(dir, ".doctor-sync-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	var took []time.Duration
+	for range 25 {
+		began := time.Now()
+		if _, err := f.Write(make([]byte, 4096)); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2].Round(time.Microsecond), nil
+}
+
+// linkProbe shows that a second link to one name fails and the first stays.
+func linkProbe(dir string) error {
+	temp, err := os.MkdirTemp(dir, ".doctor-link-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	for _, n := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(temp, n), []byte(n), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := os.Link(filepath.Join(temp, "a"), filepath.Join(temp, "claim")); err != nil {
+		return err
+	}
+	if err := os.Link(filepath.Join(temp, "b"), filepath.Join(temp, "claim")); err == nil {
+		return fault.New(fault.Internal, "doctor", "", "a second link replaced the first")
+	}
+	got, err := os.ReadFile(filepath.Join(temp, "claim"))
+	if err == nil && string(got) != "a" {
+		err = fault.New(fault.Internal, "doctor", "", "the claim does not hold the winner's content")
+	}
+	return err
+}
