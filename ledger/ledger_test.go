@@ -107,7 +107,7 @@ func TestOpenAndReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "a b?c#d%3f", "ledger.db")
 	l := openAt(t, path)
 	v := insert(t, l, 1)
-	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "user_version": "1", "busy_timeout": "15000"} {
+	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "user_version": fmt.Sprint(l.schema), "busy_timeout": "15000"} {
 		var got string
 		must(t, l.w.QueryRow("PRAGMA "+pragma).Scan(&got))
 		if got != want {

@@ -55,7 +55,8 @@ type Engine struct {
 	wake  chan struct{} // asks the watcher for a cycle soon
 	first chan struct{} // closed after the first cycle
 
-	offered map[Phase]string // the watcher's: the last run offered to the workers, where more wait
+	offered   map[Phase]string // the watcher's: the last run offered to the workers, where more wait
+	measureAt time.Time        // the watcher's: when accounting may be asked again what jobs used
 
 	mu        sync.Mutex
 	listeners map[string][]chan View   // of those who wait for a run, see listen

@@ -118,6 +118,8 @@ type Observer interface {
 	// Accounting is one full answer of sacct about this user's jobs since a time. Without accounting it is a NotFound fault: no
 	// answer, which is not "none".
 	Accounting(ctx context.Context, since time.Time) ([]Job, error)
+	// Usage is what the ended jobs of this user used, those submitted since a time; in one query. Without accounting it is a NotFound fault.
+	Usage(ctx context.Context, since time.Time) ([]Usage, error)
 	// Cancel asks Slurm to cancel the job that has both this id and this name. A job that is gone already is no error.
 	Cancel(ctx context.Context, jobID, name string) error
 	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs.
@@ -142,6 +144,25 @@ type Job struct {
 	Ended     *time.Time
 	SLUID     string
 	Closed    bool // accounting ended the record by itself, because the controller had lost the job: nobody saw the job end
+}
+
+// Usage is what accounting knows of what a job used. The ledger keeps it beside the attempt.
+type Usage struct {
+	JobID          string
+	Submitted      *time.Time
+	ElapsedSeconds int64
+	CPUSeconds     float64 // of all processes
+	MaxRSSBytes    int64   // of the largest step; 0 when not measured (a short job ends before the first sample)
+	AllocCPUs      int
+}
+
+// Unmeasured is an attempt that ended and whose usage nobody has asked for.
+type Unmeasured struct {
+	Token     string
+	JobID     string
+	Submitted *time.Time // Slurm's own; nil when it was never shown
+	CreatedAt time.Time
+	EndedAt   time.Time
 }
 
 // Class sorts Slurm's states by what they mean to a run.
@@ -213,6 +234,10 @@ type Index interface {
 	Ended(ctx context.Context, jobName string) (bool, error)
 	// Voided is when the newest attempt ended absent, or cancelled after a send: its job may still show up. Nil when none did since.
 	Voided(ctx context.Context, since time.Time) (*time.Time, error)
+	// Unmeasured lists attempts whose job started and ended between two times and whose usage is not recorded, oldest first, at most limit.
+	Unmeasured(ctx context.Context, since, until time.Time, limit int) ([]Unmeasured, error)
+	// Measure records what jobs used, by token; nil: accounting does not know. What is recorded already stays.
+	Measure(ctx context.Context, used map[string]*Usage) error
 	// Outputs lists a run's outputs.
 	Outputs(ctx context.Context, runID string) ([]Output, error)
 	// Seq is the number of the newest event about a run.

@@ -31,6 +31,7 @@ func (e *Engine) watch(ctx context.Context) {
 		if n == 0 {
 			close(e.first)
 		}
+		e.measure(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			e.Log.Warn("Slurm could not be asked", "err", err)

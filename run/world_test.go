@@ -54,6 +54,7 @@ type world struct {
 	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
 	auto       bool                           // jobs move on by one state with each look at the queue
 	contract   error                          // what the tool's schema says of the outputs
+	used       []run.Usage                    // what accounting knows of usage, where there is any
 	timeout    time.Duration                  // Slurm's MessageTimeout
 	slow       bool                           // sbatch is still there when its gateway stops waiting
 	kinds      map[string]runtest.Kind        // by token: sends that no run stands behind, see runtest
@@ -549,6 +550,17 @@ func (l *life) Cancel(_ context.Context, id, name string) error {
 		}
 		return nil
 	})
+}
+
+func (l *life) Usage(context.Context, time.Time) (list []run.Usage, err error) {
+	err = l.do("Usage", func() error {
+		if l.w.accounting == nil {
+			return fault.New(fault.NotFound, "fake", "accounting_disabled", "none here")
+		}
+		list = l.w.used
+		return nil
+	})
+	return list, err
 }
 
 func (l *life) MessageTimeout(context.Context) (d time.Duration, err error) {

@@ -52,12 +52,17 @@ func (c *CLI) Accounting(ctx context.Context, since time.Time) ([]run.Job, error
 		"--duplicates", "--allocations", "--parsable", "--delimiter="+sep, "--noheader", "--user="+c.cfg.User,
 		"--starttime="+since.UTC().Format("2006-01-02T15:04:05"), "--format="+strings.Join(names, ",")+",User")
 	if err != nil {
-		if strings.Contains(out.Stderr, "accounting storage is disabled") {
-			return nil, fault.New(fault.NotFound, op, AccountingDisabled, "this cluster keeps no accounting")
-		}
-		return nil, err
+		return nil, notKept(op, out, err)
 	}
 	return c.parsed(op, "sacct", out, cols)
+}
+
+// notKept tells a cluster without accounting from accounting that does not answer.
+func notKept(op string, out Output, err error) error {
+	if strings.Contains(out.Stderr, "accounting storage is disabled") {
+		return fault.New(fault.NotFound, op, AccountingDisabled, "this cluster keeps no accounting")
+	}
+	return err
 }
 
 // AccountingDisabled is the code of the NotFound fault of a cluster without accounting.

@@ -178,6 +178,10 @@ func (withoutAccounting) Accounting(context.Context, time.Time) ([]run.Job, erro
 	return nil, fault.New(fault.NotFound, "Accounting", slurm.AccountingDisabled, "this site keeps no accounting")
 }
 
+func (withoutAccounting) Usage(context.Context, time.Time) ([]run.Usage, error) {
+	return nil, fault.New(fault.NotFound, "Usage", slurm.AccountingDisabled, "this site keeps no accounting")
+}
+
 func openImages(s *site.Site) (apptainer.Images, error) {
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)
 	if err != nil {

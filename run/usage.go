@@ -1,0 +1,71 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// What jobs used is for people who look at a run: it is asked for in bulk, seldom, and decides nothing.
+const (
+	usageEvery  = 5 * time.Minute  // between two queries
+	usageAfter  = 30 * time.Second // accounting takes a while to have the last of a job
+	usageGiveUp = time.Hour        // a job that accounting does not know by then is not asked about again
+	usageWindow = 7 * 24 * time.Hour
+	usageAtOnce = 5000
+)
+
+// measure asks accounting once for all attempts that ended since it last answered.
+func (e *Engine) measure(ctx context.Context) {
+	now := e.Now()
+	if now.Before(e.measureAt) {
+		return
+	}
+	e.measureAt = now.Add(usageEvery)
+	list, err := e.Index.Unmeasured(ctx, now.Add(-usageWindow), now.Add(-usageAfter), usageAtOnce)
+	if err != nil || len(list) == 0 {
+		e.unmeasured(err)
+		return
+	}
+	since := list[0].CreatedAt
+	for _, u := range list {
+		if u.CreatedAt.Before(since) {
+			since = u.CreatedAt
+		}
+	}
+	used, err := e.Observer.Usage(ctx, since.Add(-time.Hour))
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		e.unmeasured(err)
+		return
+	}
+	e.unmeasured(e.Index.Measure(ctx, match(list, used, now, err != nil)))
+}
+
+func (e *Engine) unmeasured(err error) {
+	if err != nil {
+		e.Log.Warn("what jobs used is not known yet", "err", err)
+	}
+}
+
+// match finds the record of each attempt's job: the id, and the time of submission, since ids are used again. none says that
+// there is no accounting at all.
+func match(list []Unmeasured, used []Usage, now time.Time, none bool) map[string]*Usage {
+	byID := map[string][]*Usage{}
+	for i, u := range used {
+		byID[u.JobID] = append(byID[u.JobID], &used[i])
+	}
+	out := map[string]*Usage{}
+	for _, a := range list {
+		var found *Usage
+		for _, u := range byID[a.JobID] {
+			if a.Submitted != nil && u.Submitted != nil && a.Submitted.Equal(*u.Submitted) || a.Submitted == nil && len(byID[a.JobID]) == 1 {
+				found = u
+			}
+		}
+		if found != nil || none || now.Sub(a.EndedAt) > usageGiveUp {
+			out[a.Token] = found
+		}
+	}
+	return out
+}

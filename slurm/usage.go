@@ -1,0 +1,127 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// usageFields are what accounting knows of what a job used. Memory is in the records of its steps, which have the job's id with a
+// suffix; there is no text of anybody's among the fields, so lines can be taken one by one.
+const usageFields = "JobID,Submit,ElapsedRaw,TotalCPU,MaxRSS,AllocCPUS"
+
+// Usage is what ended jobs of this user used, those that were submitted since; run.Observer has the contract. One RPC to slurmdbd whatever the
+// number of jobs.
+func (c *CLI) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
+	const op = "slurm.Usage"
+	out, err := c.ask(ctx, op, rpcAccounting, clean, "sacct",
+		"--duplicates", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+since.UTC().Format("2006-01-02T15:04:05"), "--format="+usageFields)
+	if err != nil {
+		return nil, notKept(op, out, err)
+	}
+	list, err := parseUsage(string(out.Stdout))
+	if err != nil {
+		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of sacct is not whole", err)
+	}
+	return list, nil
+}
+
+// parseUsage reads the lines: a job's own record, then those of its steps.
+func parseUsage(text string) ([]run.Usage, error) {
+	var list []run.Usage
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		return nil, fmt.Errorf("the answer is cut off")
+	}
+	for line := range strings.Lines(text) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
+		if len(f) != 6 {
+			return nil, fmt.Errorf("a record has %d fields, not 6: %q", len(f), clip(line))
+		}
+		id, step, isStep := strings.Cut(f[0], ".")
+		rss, err := parseBytes(f[4])
+		if err != nil {
+			return nil, fmt.Errorf("%w in %q", err, clip(line))
+		}
+		if isStep {
+			if n := len(list); step != "extern" && n > 0 && list[n-1].JobID == id && rss > 0 {
+				list[n-1].MaxRSSBytes = max(list[n-1].MaxRSSBytes, rss)
+			}
+			continue
+		}
+		u, err := parseJobUsage(id, f)
+		if err != nil {
+			return nil, fmt.Errorf("%w in %q", err, clip(line))
+		}
+		list = append(list, u)
+	}
+	return list, nil
+}
+
+func parseJobUsage(id string, f []string) (u run.Usage, err error) {
+	if u.JobID, _, err = parseID(strings.Split(id, "+")[0]); err != nil {
+		return u, err
+	}
+	if u.Submitted, err = parseTime(f[1]); err != nil {
+		return u, err
+	}
+	if u.ElapsedSeconds, err = strconv.ParseInt(f[2], 10, 64); err != nil || u.ElapsedSeconds < 0 {
+		return u, fmt.Errorf("no elapsed time")
+	}
+	if u.CPUSeconds, err = parseCPUTime(f[3]); err != nil {
+		return u, err
+	}
+	if u.AllocCPUs, err = strconv.Atoi(f[5]); err != nil || u.AllocCPUs < 0 {
+		return u, fmt.Errorf("no number of CPUs")
+	}
+	return u, nil
+}
+
+// parseBytes reads 12345K, 1.5G, 0 and nothing (sacct(1): K, M, G, T, P are powers of 1024).
+func parseBytes(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	unit := int64(1)
+	if i := strings.IndexByte("KMGTP", s[len(s)-1]); i >= 0 {
+		s, unit = s[:len(s)-1], 1<<(10*(i+1))
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(n >= 0 && n < 1<<52/float64(unit)*1024) {
+		return 0, fmt.Errorf("no size")
+	}
+	return int64(n * float64(unit)), nil
+}
+
+// parseCPUTime reads [days-][hours:]minutes:seconds[.milliseconds] (sacct(1), TotalCPU).
+func parseCPUTime(s string) (float64, error) {
+	bad := fmt.Errorf("no CPU time")
+	if s == "" {
+		return 0, nil
+	}
+	days, rest, ok := strings.Cut(s, "-")
+	if !ok {
+		days, rest = "0", s
+	}
+	d, err := strconv.Atoi(days)
+	parts := strings.Split(rest, ":")
+	if err != nil || d < 0 || d > 100_000 || len(parts) < 2 || len(parts) > 3 {
+		return 0, bad
+	}
+	sum := float64(d) * 86400
+	for i, p := range parts {
+		n, err := strconv.ParseFloat(p, 64)
+		if err != nil || !(n >= 0 && n < 1e6) {
+			return 0, bad
+		}
+		for range len(parts) - 1 - i {
+			n *= 60
+		}
+		sum += n
+	}
+	return sum, nil
+}

@@ -1,0 +1,63 @@
+package slurm
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/run"
+)
+
+// As sacct prints it: a job that ended before the first sample, one with steps, one whose id was used before, an array task, a
+// heterogeneous component.
+func TestParseUsage(t *testing.T) {
+	list, err := parseUsage("1|1795248044|0|00:00.003||2\n1.batch|1795248044|0|00:00.003||2\n" +
+		"2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n2.extern|1795248050|3725|00:00:00|9G|2\n2.0|1795248050|10|00:01.500|2M|2\n" +
+		"2|1795250000|5|1-00:00:01|0|1\n3_4|1795248044|1|00:00:00||1\n7+0|Unknown|0|00:00:00||1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []run.Usage{
+		{JobID: "1", Submitted: at(1795248044), CPUSeconds: 0.003, AllocCPUs: 2},
+		{JobID: "2", Submitted: at(1795248050), ElapsedSeconds: 3725, CPUSeconds: 3725, MaxRSSBytes: 2 << 20, AllocCPUs: 2},
+		{JobID: "2", Submitted: at(1795250000), ElapsedSeconds: 5, CPUSeconds: 86401, AllocCPUs: 1},
+		{JobID: "3", Submitted: at(1795248044), ElapsedSeconds: 1, AllocCPUs: 1},
+		{JobID: "7", AllocCPUs: 1},
+	}
+	if d := cmp.Diff(want, list); d != "" {
+		t.Error(d)
+	}
+	for _, bad := range []string{"1|1|1|00:00|", "1|1|1|00:00||1", "1|1|1|00:00||1|\n", "x|1|1|00:00||1\n", "1|1|x|00:00||1\n", "1|1|1|0||1\n", "1|1|1|00:00|5X|1\n", "1|1|1|00:00|-5K|1\n",
+		"1|1|1|00:00||\n", "1|1|1|NaN:00||1\n", "1|1|-1|00:00||1\n", "1|1|1|00:00||-1\n", "1|1|1|00:00|NaN|1\n", "1|1|1|00:00|1e300P|1\n"} {
+		if list, err := parseUsage(bad); err == nil {
+			t.Errorf("%q gives %+v", bad, list)
+		}
+	}
+}
+
+// One query, in UTC, for this user alone.
+func TestUsageAsks(t *testing.T) {
+	c, r := fakeCLI(t)
+	r.answer("sacct --dup", Output{Stdout: []byte("1|1795248044|0|00:00.003||2\n")})
+	list, err := c.Usage(t.Context(), time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC))
+	if err != nil || len(list) != 1 {
+		t.Errorf("%+v %v", list, err)
+	}
+	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Args, "--user=lab") || !slices.Contains(args.Env, "TZ=UTC") {
+		t.Errorf("%q %q", args.Args, args.Env)
+	}
+}
+
+func FuzzParseUsage(f *testing.F) {
+	f.Add("2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parseUsage(text)
+		for _, u := range list {
+			if err == nil && (u.ElapsedSeconds < 0 || u.CPUSeconds < 0 || u.MaxRSSBytes < 0 || u.AllocCPUs < 0) {
+				t.Errorf("%+v", u)
+			}
+		}
+	})
+}
