@@ -41,20 +41,25 @@ const AllowMissingImages Option = 1
 // OpenDomain reads a domain package. It fails closed (ABI-01): when anything in it breaks a rule there is no domain, and
 // one Validation fault reports every broken rule of every file. The policy is read here and parsed by the caller.
 func OpenDomain(dir string, options ...Option) (*Domain, error) {
+	return OpenDomainAnd(dir, func(string, []byte) error { return nil }, options...)
+}
+
+// OpenDomainAnd is [OpenDomain] with the policy read along: what parse says of the file's bytes stands in the same report.
+func OpenDomainAnd(dir string, parse func(file string, data []byte) error, options ...Option) (*Domain, error) {
 	const op = "toolpack.OpenDomain"
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, noFolder(op, dir, err)
 	}
 	defer root.Close()
-	d, found := openDomain(root.FS(), dir, slices.Contains(options, AllowMissingImages))
+	d, found := openDomain(root.FS(), dir, parse, slices.Contains(options, AllowMissingImages))
 	if len(found) > 0 {
 		return nil, broken(op, dir, found)
 	}
 	return d, nil
 }
 
-func openDomain(fsys fs.FS, dir string, missingImages bool) (*Domain, []fault.Problem) {
+func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, missingImages bool) (*Domain, []fault.Problem) {
 	d := &Domain{dir: dir}
 	var found []fault.Problem
 	name := func(rel string) string { return path.Join(filepath.ToSlash(dir), rel) }
@@ -74,6 +79,11 @@ func openDomain(fsys fs.FS, dir string, missingImages bool) (*Domain, []fault.Pr
 	}
 	d.types = append(plan.Types(), d.manifest.ArtifactTypes...)
 	d.policy = read(PolicyFileName, "a file with the line version: 1 forbids nothing but raw plans and imports")
+	if d.policy != nil {
+		if err := parsePolicy(name(PolicyFileName), d.policy); err != nil {
+			found = append(found, problemsOf(name(PolicyFileName), err)...)
+		}
+	}
 	if data := read(LockFile, "start with version: 1 and images: []"); data != nil {
 		lock, bad := parseLock(name(LockFile), data)
 		d.lock = lock
@@ -108,6 +118,14 @@ func openDomain(fsys fs.FS, dir string, missingImages bool) (*Domain, []fault.Pr
 	}
 	d.catalog = strings.TrimPrefix(hash, "sha256:")[:12]
 	return d, nil
+}
+
+// problemsOf gives what an error says of a file; an error without problems is one.
+func problemsOf(file string, err error) []fault.Problem {
+	if p := fault.ProblemsOf(err); len(p) > 0 {
+		return p
+	}
+	return []fault.Problem{{Code: fault.CodeOf(err), Rule: "a file the gateway can use", Msg: clip(err.Error()), File: file}}
 }
 
 // ID is the manifest's domain_id.

@@ -47,7 +47,7 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, manifest, lock []byte) {
 		fsys := fstest.MapFS{ManifestFile: {Data: manifest, Mode: 0o644}, LockFile: {Data: lock, Mode: 0o644}, PolicyFileName: {Data: []byte("version: 1"), Mode: 0o644},
 			PacksDir + "/a.tool.yaml": {Data: []byte(base), Mode: 0o644}}
-		if d, found := openDomain(fsys, "dom", false); (d == nil) != (len(found) > 0) {
+		if d, found := openDomain(fsys, "dom", func(string, []byte) error { return nil }, false); (d == nil) != (len(found) > 0) {
 			t.Fatal("neither opened nor refused", found)
 		}
 	})

@@ -9,8 +9,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -66,6 +69,7 @@ func broken(op, dir string, found []fault.Problem) error {
 // whose file could be read, the broken ones too, so that a domain can say more about them; set is nil when there are problems.
 func loadAll(fsys fs.FS, base, sub string, types []string) (set *Set, all []*Pack, found []fault.Problem) {
 	l := loader{schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}}, types: types, byName: map[string]*Pack{}}
+	var rels []string
 	err := fs.WalkDir(fsys, sub, func(rel string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -74,17 +78,18 @@ func loadAll(fsys fs.FS, base, sub string, types []string) (set *Set, all []*Pac
 				return fs.SkipDir
 			}
 		case e.IsDir() || !strings.HasSuffix(path.Base(rel), packSuffix):
-		case len(l.set.packs) >= maxPacks:
+		case len(rels) >= maxPacks:
 			l.note("PACK-COUNT", rel, fmt.Sprintf("at most %d toolpacks", maxPacks), "there are more")
 			return fs.SkipAll
 		default:
-			l.file(rel)
+			rels = append(rels, rel)
 		}
 		return nil
 	})
 	if err != nil {
 		l.note("PACK-FILE", sub, "a folder that can be read", clip(err.Error()))
 	}
+	l.files(rels)
 	if len(l.problems) > 0 {
 		return nil, l.set.packs, l.problems
 	}
@@ -111,35 +116,55 @@ func (l *loader) note(code, rel, rule, msg string) {
 	l.problems = append(l.problems, fault.Problem{Code: code, Rule: rule, Msg: msg, File: l.schemas.name(rel)})
 }
 
-func (l *loader) file(rel string) {
+// one is a pack on its way, with what is wrong with it so far.
+type one struct {
+	pack     *Pack
+	draft    *draft
+	problems []fault.Problem // of its schemas
+}
+
+// files reads the packs, several at a time, and takes them in the order of the walk.
+func (l *loader) files(rels []string) {
+	read := make([]one, len(rels))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(rels)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(rels) {
+					return
+				}
+				read[i] = l.read(rels[i])
+			}
+		})
+	}
+	wg.Wait()
+	for _, o := range read {
+		l.take(o)
+	}
+}
+
+// read reads one file and applies every rule that needs no other pack.
+func (l *loader) read(rel string) one {
 	data, msg := readFile(l.schemas.fsys, rel)
 	if msg != "" {
-		l.note("PACK-FILE", rel, fmt.Sprintf("a regular file of at most %d bytes", yamldoc.MaxBytes), msg)
-		return
+		return one{problems: []fault.Problem{{Code: "PACK-FILE", Rule: fmt.Sprintf("a regular file of at most %d bytes", yamldoc.MaxBytes), Msg: msg, File: l.schemas.name(rel)}}}
 	}
 	d := &draft{Reader: &yamldoc.Reader{File: l.schemas.name(rel), Prefix: "PACK", Case: yamldoc.Camel}, rel: rel}
 	d.read(data)
 	p := &Pack{file: l.schemas.name(rel), types: l.types}
+	o := one{pack: p, draft: d}
 	var more []fault.Problem
 	if d.in.doc != nil {
 		p.in, more = l.schemas.contract(d, d.in)
-		l.problems = append(l.problems, more...)
+		o.problems = append(o.problems, more...)
 	}
 	if d.out.doc != nil {
 		p.out, more = l.schemas.contract(d, d.out)
-		l.problems = append(l.problems, more...)
+		o.problems = append(o.problems, more...)
 	}
 	d.check(p.in, l.types)
-	name := toolName(d.def.ID)
-	if twin := l.byName[name]; d.def.ID != "" && twin != nil {
-		code, rule := "DUPLICATE-ID", "each id once"
-		if twin.ID() != d.def.ID {
-			code, rule = "TOOL-NAME", "each tool name once"
-		}
-		d.Add(code, "id", rule, "it is taken by "+twin.file, "")
-	} else if d.def.ID != "" {
-		l.byName[name] = p
-	}
 	p.def, p.cmd, p.envs, p.context = d.def, d.cmd, d.envs, d.context
 	p.line, p.imageLine = d.LineOf("id"), d.LineOf("container.image")
 	if len(d.Problems()) == 0 && p.in.schema != nil && p.out.schema != nil {
@@ -149,8 +174,28 @@ func (l *loader) file(rel string) {
 			d.Add("HASH", "", "canonical JSON of bounded size", firstProblem(err), "")
 		}
 	}
-	l.problems = append(l.problems, d.Problems()...)
-	l.set.packs = append(l.set.packs, p)
+	return o
+}
+
+// take adds a pack, unless its name is taken.
+func (l *loader) take(o one) {
+	l.problems = append(l.problems, o.problems...)
+	if o.pack == nil {
+		return
+	}
+	id := o.pack.def.ID
+	name := toolName(id)
+	if twin := l.byName[name]; id != "" && twin != nil {
+		code, rule := "DUPLICATE-ID", "each id once"
+		if twin.ID() != id {
+			code, rule = "TOOL-NAME", "each tool name once"
+		}
+		o.draft.Add(code, "id", rule, "it is taken by "+twin.file, "")
+	} else if id != "" {
+		l.byName[name] = o.pack
+	}
+	l.problems = append(l.problems, o.draft.Problems()...)
+	l.set.packs = append(l.set.packs, o.pack)
 }
 
 func hashOf(v any) (string, error) {

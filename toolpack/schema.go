@@ -26,7 +26,8 @@ var metaschema = sync.OnceValue(func() *jsonschema.Schema {
 // schemaFiles are the schema files of one domain, each read and checked once.
 type schemaFiles struct {
 	fsys fs.FS
-	base string // how messages name the domain's folder
+	base string     // how messages name the domain's folder
+	mu   sync.Mutex // packs are read several at a time
 	docs map[string]*schemaDoc
 }
 
@@ -42,6 +43,8 @@ type schemaDoc struct {
 
 // file reads a schema file. A file that cannot be used has problems and no tree.
 func (s *schemaFiles) file(rel string) *schemaDoc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if d, ok := s.docs[rel]; ok {
 		return d
 	}
@@ -72,6 +75,13 @@ func (s *schemaFiles) file(rel string) *schemaDoc {
 	d.tree = tree
 	d.problems = append(d.problems, s.check(d)...)
 	return d
+}
+
+// known gives a file that was asked for before.
+func (s *schemaFiles) known(rel string) *schemaDoc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.docs[rel]
 }
 
 func (s *schemaFiles) name(rel string) string { return path.Join(s.base, rel) }
@@ -193,7 +203,7 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 				out = append(out, s.problem(d, "REF", ptr+"/$ref", "a JSON file below the domain's folder, relative to the file it stands in, and a JSON pointer", msg, ""))
 			}
 			if to == nil {
-				if f := s.docs[path.Join(path.Dir(d.rel), ref)]; f != nil {
+				if f := s.known(path.Join(path.Dir(d.rel), ref)); f != nil {
 					out = append(out, f.problems...)
 				}
 				return

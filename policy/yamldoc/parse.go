@@ -25,7 +25,7 @@ import (
 const (
 	MaxBytes = 1 << 20
 	maxDepth = 48 // levels; JSON made of it stays within what plan.Check reads
-	maxSaid  = 50 // problems reported of one file
+	maxSaid  = 500 // problems reported of one file
 )
 
 // Case is how the field names of a file format are written.
@@ -153,8 +153,11 @@ func (r *Reader) checkKeys(n *yaml.Node, path string) {
 }
 
 func (r *Reader) add(code, field, rule, msg, hint string, line int) {
-	if len(r.problems) >= maxSaid {
+	switch {
+	case len(r.problems) > maxSaid:
 		return
+	case len(r.problems) == maxSaid:
+		code, field, rule, msg, hint = "MORE", "", fmt.Sprintf("at most %d problems are reported of one file", maxSaid), "there are more", "correct these first"
 	}
 	r.problems = append(r.problems, fault.Problem{Code: r.Prefix + "-" + code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: r.File, Line: line})
 }
