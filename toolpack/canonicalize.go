@@ -146,6 +146,15 @@ func compareLinks(a, b Link) int {
 	return strings.Compare(a.Role+"\x00"+a.ArtifactID, b.Role+"\x00"+b.ArtifactID)
 }
 
+// FromSite stands in an [Pack.Outline] for what the site decides.
+const FromSite = "of-the-site"
+
+// Outline is the part of every plan of the pack that no argument changes: for asking beforehand what policy will say.
+func (p *Pack) Outline(image string) plan.Spec {
+	return plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(FromSite, FromSite, ""),
+		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: image, NetworkMode: "none", ReadonlyRootfs: true}}}
+}
+
 // verify holds the result against the ABI: inputs as linked (ABI-11), outputs as declared (ABI-14).
 func (p *Pack) verify(op string, c Canonical) error {
 	var links []Link

@@ -155,6 +155,23 @@ func TestGenomics(t *testing.T) {
 	}
 }
 
+// Every shipped domain loads, and its policy with it. proves AX-02
+func TestShippedDomains(t *testing.T) {
+	dirs, err := filepath.Glob("../domains/*")
+	if err != nil || len(dirs) < 2 {
+		t.Fatal(dirs, err)
+	}
+	for _, dir := range dirs {
+		d, err := OpenDomainAnd(dir, func(file string, data []byte) error {
+			_, err := policy.Parse(file, data, func(string) (string, bool) { return "", false })
+			return err
+		}, AllowMissingImages)
+		if err != nil || len(d.Packs().List()) == 0 {
+			t.Error(dir, err)
+		}
+	}
+}
+
 func genomicsCall(t testing.TB, d *Domain, id string) Canonical {
 	t.Helper()
 	p, err := d.Packs().Get(id)

@@ -80,11 +80,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	if g.lock, err = ledger.TakeLock(filepath.Join(s.Gateway.StateDir, "gateway.lock")); err != nil {
 		return g, err
 	}
-	if g.domain, err = toolpack.OpenDomain(s.DomainDir); err != nil {
-		return g, err
-	}
-	file, data := g.domain.Policy()
-	if g.policy, err = policy.Parse(file, data, os.LookupEnv); err != nil {
+	if g.domain, g.policy, err = readDomain(s.DomainDir); err != nil {
 		return g, err
 	}
 	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-" + uuid.NewString() }}); err != nil {

@@ -41,7 +41,8 @@ type cli struct {
 	Clear    cancelAll   `cmd:"" name:"cancel-all" help:"Cancel every run that is not over."`
 	Runs     runsCmd     `cmd:"" help:"List runs, or show one with its whole story."`
 	Artifact artifactCmd `cmd:"" help:"Import, list, look at and fetch artifacts."`
-	Tool     toolCmd     `cmd:"" help:"List, show and check tools."`
+	Tool     toolCmd     `cmd:"" help:"List, show, check and start tools."`
+	Domain   domainCmd   `cmd:"" help:"Check a domain package."`
 	Image    imageCmd    `cmd:"" help:"Add, list and verify images."`
 	Serve    serveCmd    `cmd:"" help:"Be the gateway: watch, and serve the socket until told to stop."`
 	Doctor   doctorCmd   `cmd:"" help:"Check the site end to end."`

@@ -12,7 +12,6 @@ import (
 	"slurmgate/apptainer"
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/policy"
 	"slurmgate/site"
 	"slurmgate/toolpack"
 )
@@ -72,12 +71,8 @@ func checkTool() gate.Tool {
 				}
 				return out, nil
 			}
-			d, err := toolpack.OpenDomain(a.Dir, toolpack.AllowMissingImages)
+			d, _, err := readDomain(a.Dir, toolpack.AllowMissingImages)
 			if err != nil {
-				return nil, err
-			}
-			file, data := d.Policy()
-			if _, err := policy.Parse(file, data, os.LookupEnv); err != nil {
 				return nil, err
 			}
 			out.Domain = d.ID()

@@ -236,6 +236,10 @@ type toolCmd struct {
 	List  toolListCmd  `cmd:"" default:"withargs" help:"List the tools."`
 	Show  toolShowCmd  `cmd:"" help:"Show a tool's contract."`
 	Check toolCheckCmd `cmd:"" help:"Check a folder of toolpacks, or a whole domain, and report every mistake."`
+
+	Init   toolInitCmd   `cmd:"" help:"Write a first toolpack that loads as it is."`
+	Schema toolSchemaCmd `cmd:"" help:"Print the JSON Schema of *.tool.yaml, for editors."`
+	Runner toolRunnerCmd `cmd:"" help:"Print what calls the function of a python or node toolpack in its image."`
 }
 
 type toolListCmd struct {

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slurmgate/toolpack"
+)
+
+// verb runs one command line that needs no gateway.
+func verb(t *testing.T, args ...string) (code int, out, said string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = realMain(t.Context(), args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func copyDomain(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.CopyFS(dir, os.DirFS("../../domains/"+name)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func edit(t *testing.T, file, old, with string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(data), old) {
+		t.Fatalf("%s has no %q: %v", file, old, err)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A first pack of each kind passes the check as it is, once the manifest lists it as told; nothing is overwritten.
+func TestToolInit(t *testing.T) {
+	dir := copyDomain(t, "genomics")
+	for _, kind := range toolpack.StarterKinds() {
+		id := "lab." + kind
+		code, out, said := verb(t, "tool", "init", id, dir, "--kind", kind)
+		line := "  - {tool_id: " + id + ", kind: job_worker}\n"
+		if code != 0 || !strings.Contains(out, line) || !strings.Contains(out, "slurmgate tool check "+dir) {
+			t.Fatal(code, out, said)
+		}
+		if code, _, said := verb(t, "tool", "check", dir); code != 2 || strings.Count(said, "\n  ") != 1 || !strings.Contains(said, "listed in manifest.yaml") {
+			t.Error(code, said)
+		}
+		edit(t, filepath.Join(dir, "manifest.yaml"), "tools:\n", "tools:\n"+line)
+		if code, out, said := verb(t, "tool", "check", dir); code != 0 || !strings.Contains(out, id) {
+			t.Error(code, out, said)
+		}
+	}
+	if code, _, said := verb(t, "tool", "init", "lab.cli", dir); code != 5 || !strings.Contains(said, "already") {
+		t.Error(code, said)
+	}
+	plainDir := t.TempDir()
+	if code, out, said := verb(t, "tool", "init", "lab.cli", plainDir); code != 0 || strings.Contains(out, "tool_id") {
+		t.Error(code, out, said)
+	}
+	if code, out, said := verb(t, "tool", "check", plainDir); code != 0 {
+		t.Error(code, out, said)
+	}
+	for _, bad := range [][]string{{"tool", "init", "Lab.x", plainDir}, {"tool", "init", "lab.x", plainDir, "--kind", "bash"}, {"tool", "init", "lab.x", plainDir + "/gone"}, {"tool", "runner", "php"}} {
+		if code, out, _ := verb(t, bad...); code != 2 && code != 3 || out != "" {
+			t.Error(bad, code, out)
+		}
+	}
+}
+
+// Manifest, policy, packs and lock are reported together, with place and hint, for people and as data. proves LOAD-11 ABI-01 AX-02
+func TestDomainCheck(t *testing.T) {
+	dir := copyDomain(t, "examples")
+	code, out, said := verb(t, "domain", "check", dir, "--json")
+	var good domainAnswer
+	if err := json.Unmarshal([]byte(out), &good); code != 0 || err != nil || good.DomainID != "examples" || len(good.Tools) != 12 || len(good.Warnings) != 0 || len(good.Missing) != 7 {
+		t.Fatal(code, out, said, err)
+	}
+	edit(t, filepath.Join(dir, "policies.yaml"), "max_cpus: 8", "max_cpus: 1\n  gpus: 3")
+	edit(t, filepath.Join(dir, "manifest.yaml"), "version: 1.0.0", "version: one")
+	edit(t, filepath.Join(dir, "images.lock.yaml"), "version: 1", "version: 7")
+	edit(t, filepath.Join(dir, "toolpacks/zip.bundle.tool.yaml"), "timeoutMs", "timeout_ms")
+	for _, verbName := range []string{"domain", "tool"} {
+		code, out, _ = verb(t, verbName, "check", dir, "--json")
+		var bad struct {
+			Error struct {
+				Details struct {
+					Problems []struct {
+						Code, Field, Rule, Hint, File string
+						Line                          int
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &bad); err != nil || code != 2 {
+			t.Fatal(code, out, err)
+		}
+		want := map[string]bool{"MANIFEST-VERSION": true, "POLICY-UNKNOWN-FIELD": true, "LOCK-RANGE": true, "PACK-SNAKE-CASE": true}
+		for _, p := range bad.Error.Details.Problems {
+			delete(want, p.Code)
+			if p.Line < 1 || p.Rule == "" || !strings.HasPrefix(p.File, dir) {
+				t.Errorf("%+v", p)
+			}
+			if p.Code == "PACK-SNAKE-CASE" && p.Hint != "write timeoutMs" {
+				t.Errorf("%+v", p)
+			}
+		}
+		if len(want) > 0 {
+			t.Errorf("%s check: not reported: %v\n%s", verbName, want, out)
+		}
+	}
+	if code, _, said := verb(t, "domain", "check", t.TempDir()); code != 2 || !strings.Contains(said, "manifest.yaml") {
+		t.Error(code, said)
+	}
+}
+
+// What policy would deny for every call is told before the first.
+func TestDomainWarnings(t *testing.T) {
+	dir := copyDomain(t, "examples")
+	edit(t, filepath.Join(dir, "policies.yaml"), "max_cpus: 8", "max_cpus: 1")
+	edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\ntool_allowlist: [samtools_sort, samtools_index]\nimages_allowlist: [\"sha256:"+strings.Repeat("1", 64)+"\"]\n")
+	code, out, said := verb(t, "domain", "check", dir)
+	for _, want := range []string{"samtools.sort: policy denies every call: resources.cpus: got 2 (policy slurm.max_cpus: at most 1)", "zip.bundle: policy does not allow it (tool_allowlist)", "images_allowlist has sha256:111"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%d: %s is missing in\n%s%s", code, want, out, said)
+		}
+	}
+	if strings.Contains(out, "samtools.index: ") {
+		t.Error(out)
+	}
+}
+
+// The schema for editors is one JSON document.
+func TestToolSchema(t *testing.T) {
+	code, out, _ := verb(t, "tool", "schema")
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(out), &doc); code != 0 || err != nil || doc["$schema"] == nil {
+		t.Error(code, err)
+	}
+	if code, out, said := verb(t, "tool", "runner", "python"); code != 0 || !strings.Contains(out, "import json") || !strings.Contains(said, "/opt/slurmgate/run.py") {
+		t.Error(code, out, said)
+	}
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/policy"
+	"slurmgate/toolpack"
+)
+
+// The verbs for whoever writes a domain. Like those of tools_local.go they work on files alone.
+
+// readDomain opens a domain with its policy; what is wrong with either stands in one report.
+func readDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *policy.Policy, err error) {
+	d, err = toolpack.OpenDomainAnd(dir, func(file string, data []byte) error {
+		p, err = policy.Parse(file, data, os.LookupEnv)
+		return err
+	}, options...)
+	return d, p, err
+}
+
+type domainTool struct {
+	ToolID    string `json:"tool_id"`
+	Version   string `json:"tool_version"`
+	PlanKind  string `json:"plan_kind"`
+	Execution string `json:"execution_kind"`
+	Image     string `json:"image"`
+	PackHash  string `json:"pack_hash"`
+}
+
+type domainAnswer struct {
+	Dir        string       `json:"dir"`
+	DomainID   string       `json:"domain_id"`
+	Version    string       `json:"version"` // with the catalogue's hash
+	PolicyHash string       `json:"policy_hash"`
+	Tools      []domainTool `json:"tools"`
+	Missing    []string     `json:"missing_images"`
+	Warnings   []string     `json:"warnings"`
+}
+
+func domainCheckTool() gate.Tool {
+	return builtin("domain.check", "Check a domain", "Check a domain package – manifest, policy, toolpacks, image lock – and how they fit together; every mistake is reported at once.", gate.Read,
+		object("dir", prop("dir", pathSchema)), handler(func(_ context.Context, _ gate.Call, a checkArgs) (any, error) {
+			d, p, err := readDomain(a.Dir, toolpack.AllowMissingImages)
+			if err != nil {
+				return nil, err
+			}
+			out := domainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []domainTool{}, Missing: []string{}, Warnings: fits(d, p)}
+			for _, t := range d.Packs().List() {
+				out.Tools = append(out.Tools, domainTool{t.ID(), t.Version(), t.PlanKind(), t.ExecutionKind(), t.Image(), t.Hash()})
+				if _, ok := d.Lock().Lookup(t.Image()); t.Image() != "" && !ok && !contains(out.Missing, t.Image()) {
+					out.Missing = append(out.Missing, t.Image())
+				}
+			}
+			return out, nil
+		}))
+}
+
+// fits tells what a domain and its policy promise each other and do not keep. None of it is a broken rule: the tool loads,
+// and calls of it are denied.
+func fits(d *toolpack.Domain, p *policy.Policy) []string {
+	out := []string{}
+	for _, t := range d.Packs().List() {
+		if err := p.AllowTool(t.ToolName()); err != nil {
+			out = append(out, t.ID()+": policy does not allow it (tool_allowlist)")
+		}
+		image, locked := d.Lock().Digest(t.Image())
+		if !locked {
+			image = "sha256:" + strings.Repeat("0", 64)
+		}
+		if t.Image() == "" {
+			continue // it runs elsewhere
+		}
+		err := p.AllowPlan(t.Outline(image), false, t.Image())
+		for _, why := range fault.ProblemsOf(err) {
+			// Partition and account may come from the site, an image that is missing is told about elsewhere.
+			if why.Code == "POLICY-IMAGE" && !locked || slices.Contains([]string{"placement.partition", "placement.account"}, why.Field) && strings.Contains(why.Msg, toolpack.FromSite) {
+				continue
+			}
+			out = append(out, fmt.Sprintf("%s: policy denies every call: %s", t.ID(), why))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Slurm.RawPlans.EntryPrograms)) {
+		if _, ok := d.Lock().Lookup(key); !ok && d.Lock().NameOf(key) == "" {
+			out = append(out, "policy: slurm.raw_plans.entry_programs names "+key+", and images.lock.yaml does not have it")
+		}
+	}
+	if p.ImagesAllowlist != nil {
+		for _, digest := range *p.ImagesAllowlist {
+			if d.Lock().NameOf(digest) == "" {
+				out = append(out, "policy: images_allowlist has "+digest+", and images.lock.yaml does not")
+			}
+		}
+	}
+	return out
+}
+
+type domainCmd struct {
+	Check domainCheckCmd `cmd:"" help:"Check a domain package and how its policy, tools and images fit together."`
+}
+
+type domainCheckCmd struct {
+	Dir string `arg:"" help:"Folder of a domain." type:"path"`
+}
+
+// Run checks a domain.
+func (c domainCheckCmd) Run(ctx context.Context, a *app) error {
+	var r domainAnswer
+	if err := a.local(ctx, domainCheckTool(), checkArgs{c.Dir}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w writer) {
+		fmt.Fprintf(w, "domain %s %s, policy %s\n", r.DomainID, r.Version, r.PolicyHash)
+		var rows [][]string
+		for _, t := range r.Tools {
+			rows = append(rows, []string{t.ToolID, t.Version, t.PlanKind, t.Execution, orDash(t.Image), t.PackHash[:19]})
+		}
+		table(w, "tool|version|plan|runs|image|pack hash", rows)
+		for _, s := range r.Warnings {
+			fmt.Fprintf(w, "warning: %s\n", s)
+		}
+		for _, m := range r.Missing {
+			fmt.Fprintf(w, "Next: slurmgate image add %s FILE.sif\n", m)
+		}
+		if len(r.Missing) == 0 {
+			fmt.Fprintln(w, "no mistakes")
+		}
+	})
+}
+
+type initArgs struct {
+	ToolID string `json:"tool_id"`
+	Kind   string `json:"kind"`
+	Dir    string `json:"dir"`
+}
+
+type initAnswer struct {
+	File     string `json:"file"`
+	Manifest string `json:"manifest_line"` // to add to the domain's tools; empty outside a domain
+	Image    string `json:"image"`
+}
+
+// initTool writes a first pack, never over a file that is there.
+func initTool() gate.Tool {
+	return builtin("tool.init", "Start a toolpack", "Write a first toolpack that loads as it is.", gate.Write,
+		object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), prop("kind", `{"type":"string","maxLength":16}`), prop("dir", pathSchema)),
+		handler(func(_ context.Context, _ gate.Call, a initArgs) (any, error) {
+			text, err := toolpack.Starter(a.ToolID, a.Kind)
+			if err != nil {
+				return nil, err
+			}
+			out := initAnswer{File: filepath.Join(a.Dir, a.ToolID+".tool.yaml")}
+			out.Image, _, _ = strings.Cut(a.ToolID, ".")
+			if _, err := os.Stat(filepath.Join(a.Dir, toolpack.ManifestFile)); err == nil {
+				out.File = filepath.Join(a.Dir, toolpack.PacksDir, a.ToolID+".tool.yaml")
+				out.Manifest = "  - {tool_id: " + a.ToolID + ", kind: job_worker}"
+			}
+			return out, writeNew(out.File, text)
+		}))
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(file, text string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fault.New(fault.Conflict, "tool.init", "file_exists", file+" is there already").WithNext("give another id, or move the file away")
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.Wrap(fault.NotFound, "tool.init", "no_folder", "the folder of "+file+" is not there", err).WithNext("make it, or give the folder of a domain")
+	case err != nil:
+		return fault.Wrap(fault.Transport, "tool.init", "", "cannot write "+file, err)
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+type toolInitCmd struct {
+	Tool string `arg:"" help:"Tool id, e.g. samtools.flagstat."`
+	Dir  string `arg:"" optional:"" default:"." help:"A domain, or a folder." type:"path"`
+	Kind string `help:"cli, python, node or php." default:"cli"`
+}
+
+// Run writes a first toolpack.
+func (c toolInitCmd) Run(ctx context.Context, a *app) error {
+	var r initAnswer
+	if err := a.local(ctx, initTool(), initArgs{c.Tool, c.Kind, c.Dir}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w writer) {
+		fmt.Fprintf(w, "wrote %s\n", r.File)
+		if r.Manifest != "" {
+			fmt.Fprintf(w, "add this line to the tools in %s, and raise its version:\n%s\n", filepath.Join(c.Dir, toolpack.ManifestFile), r.Manifest)
+		}
+		fmt.Fprintf(w, "Next: slurmgate tool check %s\n", c.Dir)
+	})
+}
+
+type textAnswer struct {
+	Text string `json:"text"`
+	Path string `json:"path"` // in an image; empty for the schema
+}
+
+func schemaTool() gate.Tool {
+	return builtin("tool.schema", "Schema of toolpacks", "The JSON Schema of *.tool.yaml, for editors.", gate.Read, object(""),
+		handler(func(context.Context, gate.Call, struct{}) (any, error) {
+			return textAnswer{Text: toolpack.FormatSchema()}, nil
+		}))
+}
+
+func runnerTool() gate.Tool {
+	return builtin("tool.runner", "Runner of a kind", "The program that calls the function of a python or node toolpack, to be put into its image.", gate.Read,
+		object("kind", prop("kind", `{"type":"string","maxLength":16}`)), handler(func(_ context.Context, _ gate.Call, a initArgs) (any, error) {
+			text, path, err := toolpack.Runner(a.Kind)
+			return textAnswer{text, path}, err
+		}))
+}
+
+type toolSchemaCmd struct{}
+
+// Run prints the schema of the format: with or without --json it is one JSON document.
+func (toolSchemaCmd) Run(ctx context.Context, a *app) error {
+	var r textAnswer
+	if err := a.local(ctx, schemaTool(), struct{}{}, &r); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(a.out, r.Text)
+	return err
+}
+
+type toolRunnerCmd struct {
+	Kind string `arg:"" help:"python or node."`
+}
+
+// Run prints a runner.
+func (c toolRunnerCmd) Run(ctx context.Context, a *app) error {
+	var r textAnswer
+	if err := a.local(ctx, runnerTool(), map[string]string{"kind": c.Kind}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w writer) {
+		fmt.Fprint(w, r.Text)
+		a.say("In an image it lies at %s", r.Path)
+	})
+}
