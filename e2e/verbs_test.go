@@ -67,6 +67,11 @@ func TestVerbs(t *testing.T) {
 		{2, []string{"runs", "list", "--state", "odd"}},
 		{2, []string{"runs", "list", "--limit", "201"}},
 		{2, []string{"runs", "list", "--cursor", "odd"}},
+		{0, []string{"runs", "list", "--since", "2h", "--until", "2100-01-01"}},
+		{2, []string{"runs", "list", "--since", "yesterday"}},
+		{0, []string{"runs", "diff", good.RunID, bad.RunID}},
+		{0, []string{"runs", "diff", good.RunID, good.RunID}},
+		{3, []string{"runs", "diff", good.RunID, none}},
 		{0, []string{"runs", "show", good.RunID}},
 		{3, []string{"runs", "show", none}},
 		{2, []string{"runs", "show", "run_x"}},
@@ -181,4 +186,68 @@ func TestPages(t *testing.T) {
 		cursor = *page.Cursor
 	}
 	same(t, "all pages", seen, []string{"text 6", "text 5", "text 4", "text 3", "text 2", "text 1", "text 0"})
+}
+
+// Why two runs are two: the parts of the identity that differ, and where. And a list bounded in time.
+//
+// proves ARC-08
+func TestInspection(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	d := s.serve()
+	one, two := probePlan("write", "out/result", "one"), probePlan("write", "out/result", "two")
+	a, b := s.submit(one).RunID, s.submit(s.set(two, "resources.mem_mb", 120)).RunID
+	s.wait(a)
+	s.wait(b)
+	var r struct {
+		Same    bool
+		Parts   []struct{ Part string }
+		Changes []struct {
+			Path string
+			A, B any
+		}
+	}
+	s.ok(&r, "runs", "diff", a, b)
+	same(t, "parts", r.Parts, []struct{ Part string }{{"params"}})
+	places := map[string][2]any{}
+	for _, c := range r.Changes {
+		places[c.Path] = [2]any{c.A, c.B}
+	}
+	same(t, "changes", places, map[string][2]any{"params.slurm.execution.command.argv[3]": {"one", "two"}, "params.slurm.resources.mem_mb": {100.0, 120.0}})
+	if s.ok(&r, "runs", "diff", a, a); !r.Same {
+		t.Errorf("a run differs from itself: %+v", r)
+	}
+
+	d.signal("TERM")
+	d.ended(t)
+	s.replace("domain/policies.yaml", "version: 1", "version: 1\ndefault_timeout_sec: 600") // another policy, another run
+	c := s.submit(probePlan("write", "out/result", "one")).RunID
+	if s.ok(&r, "runs", "diff", a, c); len(r.Parts) != 1 || r.Parts[0].Part != "policy" || len(r.Changes) != 1 || r.Changes[0].Path != "policy.default_timeout_sec" {
+		t.Errorf("%+v", r)
+	}
+	s.wait(c)
+
+	var list struct {
+		Runs []struct {
+			RunID string `json:"run_id"`
+		}
+	}
+	if s.ok(&list, "runs", "list", "--since", "1h"); len(list.Runs) != 3 {
+		t.Errorf("%+v", list)
+	}
+	if s.ok(&list, "runs", "list", "--until", "1h"); len(list.Runs) != 0 {
+		t.Errorf("%+v", list)
+	}
+	var v struct {
+		Image    string
+		Attempts []struct {
+			Attempt        int
+			Ending, Source string
+			Elapsed        *float64 `json:"elapsed_seconds"`
+		}
+	}
+	s.ok(&v, "runs", "show", a)
+	if len(v.Attempts) != 1 || v.Attempts[0].Ending != "ok" || v.Attempts[0].Elapsed == nil || len(v.Image) < len("sha256:")+64 {
+		t.Errorf("%+v", v)
+	}
 }

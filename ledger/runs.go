@@ -139,16 +139,26 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) error {
 
 // Params reads canonical params by their hash and checks that they still have it.
 func (l *Ledger) Params(ctx context.Context, paramsHash string) (json.RawMessage, error) {
+	return l.document(ctx, "params", "SELECT params FROM param_sets WHERE params_hash = ?", paramsHash)
+}
+
+// Policy reads the policy snapshot of runs by its hash and checks that it still has it.
+func (l *Ledger) Policy(ctx context.Context, policyHash string) (json.RawMessage, error) {
+	return l.document(ctx, "policy", "SELECT snapshot FROM policies WHERE policy_hash = ?", policyHash)
+}
+
+// document reads canonical JSON that is kept by its hash.
+func (l *Ledger) document(ctx context.Context, what, q, hash string) (json.RawMessage, error) {
 	var s string
-	err := l.r.QueryRowContext(brief(ctx), "SELECT params FROM param_sets WHERE params_hash = ?", paramsHash).Scan(&s)
+	err := l.r.QueryRowContext(brief(ctx), q, hash).Scan(&s)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.New(fault.NotFound, "ledger.Params", "params_not_found", "there are no params "+paramsHash)
+		return nil, fault.New(fault.NotFound, "ledger.document", what+"_not_found", "there are no "+what+" "+hash)
 	}
 	if err != nil {
 		return nil, storage(err)
 	}
-	if plan.Hash([]byte(s)) != paramsHash {
-		return nil, fault.New(fault.Internal, "ledger.Params", "ledger_corrupt", "the stored params no longer have the hash "+paramsHash)
+	if plan.Hash([]byte(s)) != hash {
+		return nil, fault.New(fault.Internal, "ledger.document", "ledger_corrupt", "the stored "+what+" no longer have the hash "+hash)
 	}
 	return json.RawMessage(s), nil
 }

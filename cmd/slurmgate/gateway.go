@@ -96,7 +96,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 		return g, err
 	}
 	tools := append(g.lifecycleTools(), g.artifactTools()...)
-	tools = append(tools, g.packTools()...)
+	tools = append(append(tools, g.runTools()...), g.packTools()...)
 	registry, err := gate.NewRegistry(described(tools)...)
 	if err != nil {
 		return g, err

@@ -9,7 +9,6 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
 	"slurmgate/slurm"
@@ -106,11 +105,6 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 			})),
 		builtin("slurm.job.logs", "Read a run's log", "The end of a run's log, standard output or standard error.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("stream", `{"enum":["stdout","stderr","log"]}`), prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)), handler(g.logs)),
-		builtin("run.list", "List runs", "Runs, newest first.", gate.Read, object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
-			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("cursor", `{"type":"string","maxLength":256}`),
-			prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listRuns)),
-		builtin("run.show", "Show a run", "The whole story of a run: identity, plan, policy, inputs, attempts, sends, events, outputs.", gate.Read,
-			object("run_id", prop("run_id", runIDSchema)), handler(g.showRun)),
 	}
 }
 
@@ -185,127 +179,4 @@ func (g *gateway) logs(ctx context.Context, c gate.Call, a runArgs) (any, error)
 	}
 	answer.Text = strings.Join(lines[max(0, len(lines)-a.TailLines):], "")
 	return answer, nil
-}
-
-// runRow is one run in a list.
-type runRow struct {
-	RunID      string     `json:"run_id"`
-	ToolID     string     `json:"tool_id"`
-	ProjectID  string     `json:"project_id"`
-	State      run.State  `json:"state"`
-	Phase      run.Phase  `json:"phase"`
-	Reason     string     `json:"reason"`
-	SlurmJobID string     `json:"slurm_job_id"`
-	CreatedAt  time.Time  `json:"created_at"`
-	FinishedAt *time.Time `json:"finished_at"`
-}
-
-type listArgs struct {
-	State     run.State `json:"state,omitzero"`
-	ToolID    string    `json:"tool_id,omitzero"`
-	ProjectID string    `json:"project_id,omitzero"`
-	Cursor    string    `json:"cursor,omitzero"`
-	Limit     int       `json:"limit,omitzero"`
-}
-
-type runList struct {
-	Runs   []runRow `json:"runs"`
-	Cursor *string  `json:"cursor"`
-}
-
-func (g *gateway) listRuns(ctx context.Context, _ gate.Call, a listArgs) (any, error) {
-	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Cursor: a.Cursor, Limit: a.Limit}
-	if a.ProjectID != "" {
-		f.ProjectID = g.project(a.ProjectID)
-	}
-	page, err := g.ledger.List(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	out := runList{Runs: []runRow{}}
-	if page.Cursor != "" {
-		out.Cursor = &page.Cursor
-	}
-	for _, v := range page.Runs {
-		out.Runs = append(out.Runs, runRow{v.Run.ID, v.Run.ToolID, v.Run.ProjectID, v.Run.State, v.Run.Phase, v.Run.Reason, v.Submission.JobID, v.Run.CreatedAt, v.Run.FinishedAt})
-	}
-	return out, nil
-}
-
-// runStory is everything the ledger knows about a run.
-type runStory struct {
-	RunID           string          `json:"run_id"`
-	ToolID          string          `json:"tool_id"`
-	ToolVersion     string          `json:"tool_version"`
-	ContractVersion string          `json:"contract_version"`
-	ProjectID       string          `json:"project_id"`
-	PolicyHash      string          `json:"policy_hash"`
-	ParamsHash      string          `json:"params_hash"`
-	PlanHash        string          `json:"plan_hash"`
-	State           run.State       `json:"state"`
-	Phase           run.Phase       `json:"phase"`
-	Reason          string          `json:"reason"`
-	Detail          string          `json:"detail"`
-	Attempt         int             `json:"attempt"`
-	JobName         string          `json:"job_name"`
-	SlurmJobID      string          `json:"slurm_job_id"`
-	Cluster         string          `json:"cluster"`
-	SlurmState      string          `json:"slurm_state"`
-	Node            string          `json:"node"`
-	ExitCode        *int            `json:"exit_code"`
-	Usage           json.RawMessage `json:"usage"`
-	CreatedAt       time.Time       `json:"created_at"`
-	StartedAt       *time.Time      `json:"started_at"`
-	FinishedAt      *time.Time      `json:"finished_at"`
-	Params          json.RawMessage `json:"params"`
-	Inputs          []artifactDoc   `json:"inputs"`
-	Outputs         []artifactDoc   `json:"outputs"`
-	Sends           []sendDoc       `json:"sends"`
-	Events          []ledger.Entry  `json:"events"`
-	Warnings        []string        `json:"warnings"`
-	Workspace       string          `json:"workspace"` // shown to the shell only; never to a chat (ARC-01)
-}
-
-type sendDoc struct {
-	Send      int             `json:"send"`
-	StartedAt time.Time       `json:"started_at"`
-	EndedAt   *time.Time      `json:"ended_at"`
-	Outcome   run.SendOutcome `json:"outcome"`
-	Text      string          `json:"text"`
-}
-
-func (g *gateway) showRun(ctx context.Context, _ gate.Call, a runArgs) (any, error) {
-	v, err := g.ledger.View(ctx, a.RunID)
-	if err != nil {
-		return nil, err
-	}
-	s := runStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion, ProjectID: v.Run.ProjectID,
-		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase, Reason: v.Run.Reason, Detail: v.Run.Detail,
-		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster, SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
-		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt, FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings,
-		Workspace: g.engine.Stager.RunDir(v.Run.ID), Sends: []sendDoc{}}
-	if s.Usage == nil {
-		s.Usage = json.RawMessage("null")
-	}
-	if s.Params, err = g.ledger.Params(ctx, v.Run.ParamsHash); err != nil {
-		return nil, err
-	}
-	inputs, err := g.ledger.Inputs(ctx, v.Run.ID)
-	if err != nil {
-		return nil, err
-	}
-	outputs, err := g.ledger.Outputs(ctx, v.Run.ID)
-	if err != nil {
-		return nil, err
-	}
-	s.Inputs, s.Outputs = linkedDocs(inputs), linkedDocs(outputs)
-	sends, err := g.ledger.Sends(ctx, v.Submission.Token)
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range sends {
-		s.Sends = append(s.Sends, sendDoc{k.K, k.StartedAt, k.EndedAt, k.Outcome, k.Text})
-	}
-	s.Events, err = g.ledger.Events(ctx, v.Run.ID)
-	return s, err
 }

@@ -41,6 +41,7 @@ func shapes() map[string]json.RawMessage {
 		"slurm.job.logs":        gate.SchemaOf[run.LogsAnswer](),
 		"run.list":              gate.SchemaOf[runList](),
 		"run.show":              gate.SchemaOf[runStory](),
+		"run.diff":              gate.SchemaOf[runDiff](),
 		"artifact.import":       gate.SchemaOf[importAnswer](),
 		"artifact.list":         gate.SchemaOf[artifactList](),
 		"artifact.get":          gate.SchemaOf[artifactDoc](),

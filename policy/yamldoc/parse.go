@@ -24,7 +24,7 @@ import (
 // Limits of a document.
 const (
 	MaxBytes = 1 << 20
-	maxDepth = 48 // levels; JSON made of it stays within what plan.Check reads
+	maxDepth = 48  // levels; JSON made of it stays within what plan.Check reads
 	maxSaid  = 500 // problems reported of one file
 )
 

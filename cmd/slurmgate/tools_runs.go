@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+const timeSchema = `{"type":"string","format":"date-time","maxLength":40,"description":"RFC 3339, e.g. 2026-11-21T08:00:00Z"}`
+
+// runTools look at runs in the ledger.
+func (g *gateway) runTools() []gate.Tool {
+	return []gate.Tool{
+		builtin("run.list", "List runs", "Runs, newest first.", gate.Read, object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
+			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("since", timeSchema), prop("until", timeSchema),
+			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listRuns)),
+		builtin("run.show", "Show a run", "The whole story of a run: identity, plan, policy, inputs, attempts, sends, events, outputs, what the job used.", gate.Read,
+			object("run_id", prop("run_id", runIDSchema)), handler(g.showRun)),
+		builtin("run.diff", "Compare two runs", "Why two runs are not the same run: which parts of their identities differ, and where.", gate.Read,
+			object("a b", prop("a", runIDSchema), prop("b", runIDSchema)), handler(g.diffRuns)),
+	}
+}
+
+// runRow is one run in a list.
+type runRow struct {
+	RunID      string     `json:"run_id"`
+	ToolID     string     `json:"tool_id"`
+	ProjectID  string     `json:"project_id"`
+	State      run.State  `json:"state"`
+	Phase      run.Phase  `json:"phase"`
+	Reason     string     `json:"reason"`
+	SlurmJobID string     `json:"slurm_job_id"`
+	CreatedAt  time.Time  `json:"created_at"`
+	FinishedAt *time.Time `json:"finished_at"`
+}
+
+type listArgs struct {
+	State     run.State `json:"state,omitzero"`
+	ToolID    string    `json:"tool_id,omitzero"`
+	ProjectID string    `json:"project_id,omitzero"`
+	Since     time.Time `json:"since,omitzero"` // created at or after
+	Until     time.Time `json:"until,omitzero"` // created before
+	Cursor    string    `json:"cursor,omitzero"`
+	Limit     int       `json:"limit,omitzero"`
+}
+
+type runList struct {
+	Runs   []runRow `json:"runs"`
+	Cursor *string  `json:"cursor"`
+}
+
+func (g *gateway) listRuns(ctx context.Context, _ gate.Call, a listArgs) (any, error) {
+	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Cursor: a.Cursor, Limit: a.Limit}
+	if a.ProjectID != "" {
+		f.ProjectID = g.project(a.ProjectID)
+	}
+	if !a.Since.IsZero() {
+		f.Since = &a.Since
+	}
+	if !a.Until.IsZero() {
+		f.Until = &a.Until
+	}
+	page, err := g.ledger.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := runList{Runs: []runRow{}}
+	if page.Cursor != "" {
+		out.Cursor = &page.Cursor
+	}
+	for _, v := range page.Runs {
+		out.Runs = append(out.Runs, runRow{v.Run.ID, v.Run.ToolID, v.Run.ProjectID, v.Run.State, v.Run.Phase, v.Run.Reason, v.Submission.JobID, v.Run.CreatedAt, v.Run.FinishedAt})
+	}
+	return out, nil
+}
+
+// runStory is everything the ledger knows about a run.
+type runStory struct {
+	RunID           string          `json:"run_id"`
+	ToolID          string          `json:"tool_id"`
+	ToolVersion     string          `json:"tool_version"`
+	ContractVersion string          `json:"contract_version"`
+	ProjectID       string          `json:"project_id"`
+	PolicyHash      string          `json:"policy_hash"`
+	ParamsHash      string          `json:"params_hash"`
+	PlanHash        string          `json:"plan_hash"`
+	State           run.State       `json:"state"`
+	Phase           run.Phase       `json:"phase"`
+	Reason          string          `json:"reason"`
+	Detail          string          `json:"detail"`
+	Attempt         int             `json:"attempt"`
+	JobName         string          `json:"job_name"`
+	SlurmJobID      string          `json:"slurm_job_id"`
+	Cluster         string          `json:"cluster"`
+	SlurmState      string          `json:"slurm_state"`
+	Node            string          `json:"node"`
+	ExitCode        *int            `json:"exit_code"`
+	Usage           json.RawMessage `json:"usage"` // as the job itself recorded it
+	Image           string          `json:"image"` // name in images.lock.yaml, where it has one now, and digest
+	Attempts        []attemptDoc    `json:"attempts"`
+	CreatedAt       time.Time       `json:"created_at"`
+	StartedAt       *time.Time      `json:"started_at"`
+	FinishedAt      *time.Time      `json:"finished_at"`
+	Params          json.RawMessage `json:"params"`
+	Inputs          []artifactDoc   `json:"inputs"`
+	Outputs         []artifactDoc   `json:"outputs"`
+	Sends           []sendDoc       `json:"sends"`
+	Events          []ledger.Entry  `json:"events"`
+	Warnings        []string        `json:"warnings"`
+	Workspace       string          `json:"workspace"` // shown to the shell only; never to a chat (ARC-01)
+}
+
+// attemptDoc is one attempt, and what its job used: by accounting where it was measured there, else by the job's own record.
+type attemptDoc struct {
+	Attempt        int        `json:"attempt"`
+	Ending         run.Ending `json:"ending"`
+	SlurmState     string     `json:"slurm_state"`
+	Node           string     `json:"node"`
+	ExitCode       *int       `json:"exit_code"`
+	StartedAt      *time.Time `json:"started_at"`
+	EndedAt        *time.Time `json:"ended_at"`
+	ElapsedSeconds *float64   `json:"elapsed_seconds"`
+	CPUSeconds     *float64   `json:"cpu_seconds"`
+	CPUEfficiency  *float64   `json:"cpu_efficiency"` // of the CPUs allocated, 0 to 1
+	MaxRSSBytes    *int64     `json:"max_rss_bytes"`  // null: not measured
+	MemEfficiency  *float64   `json:"mem_efficiency"` // of the memory asked for, 0 to 1
+	Source         string     `json:"usage_source"`   // accounting, job or empty
+}
+
+func (g *gateway) attempts(ctx context.Context, runID string, asked plan.Resources) ([]attemptDoc, error) {
+	list, err := g.ledger.Attempts(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	out := []attemptDoc{}
+	for _, a := range list {
+		d := attemptDoc{Attempt: a.N, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, ExitCode: a.ExitCode, StartedAt: a.StartedAt, EndedAt: a.EndedAt}
+		used, err := g.ledger.Usage(ctx, a.Token)
+		if err != nil {
+			return nil, err
+		}
+		d.use(used, a.Usage, asked)
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// use fills in what the job used. Slurm counts whole seconds, the job itself hundredths.
+func (d *attemptDoc) use(accounted *run.Usage, own json.RawMessage, asked plan.Resources) {
+	var job struct {
+		Elapsed float64 `json:"elapsed_seconds"`
+		User    float64 `json:"user_seconds"`
+		System  float64 `json:"system_seconds"`
+	}
+	cpus := asked.CPUs
+	if json.Unmarshal(own, &job) == nil && job.Elapsed > 0 {
+		cpu := job.User + job.System
+		d.Source, d.ElapsedSeconds, d.CPUSeconds = "job", &job.Elapsed, &cpu
+	}
+	if accounted != nil {
+		d.Source = "accounting"
+		elapsed := float64(accounted.ElapsedSeconds)
+		d.ElapsedSeconds, d.CPUSeconds = &elapsed, &accounted.CPUSeconds
+		cpus = max(cpus, accounted.AllocCPUs)
+		if accounted.MaxRSSBytes > 0 {
+			d.MaxRSSBytes = &accounted.MaxRSSBytes
+			share := float64(accounted.MaxRSSBytes) / float64(int64(asked.MemMB)<<20)
+			d.MemEfficiency = &share
+		}
+	}
+	if d.ElapsedSeconds != nil && *d.ElapsedSeconds > 0 && cpus > 0 {
+		share := min(1, *d.CPUSeconds/(*d.ElapsedSeconds*float64(cpus)))
+		d.CPUEfficiency = &share
+	}
+}
+
+type sendDoc struct {
+	Send      int             `json:"send"`
+	StartedAt time.Time       `json:"started_at"`
+	EndedAt   *time.Time      `json:"ended_at"`
+	Outcome   run.SendOutcome `json:"outcome"`
+	Text      string          `json:"text"`
+}
+
+func (g *gateway) showRun(ctx context.Context, _ gate.Call, a runArgs) (any, error) {
+	v, err := g.ledger.View(ctx, a.RunID)
+	if err != nil {
+		return nil, err
+	}
+	s := runStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion, ProjectID: v.Run.ProjectID,
+		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase, Reason: v.Run.Reason, Detail: v.Run.Detail,
+		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster, SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
+		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt, FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings,
+		Workspace: g.engine.Stager.RunDir(v.Run.ID), Sends: []sendDoc{}}
+	if s.Usage == nil {
+		s.Usage = json.RawMessage("null")
+	}
+	if s.Params, err = g.ledger.Params(ctx, v.Run.ParamsHash); err != nil {
+		return nil, err
+	}
+	p, err := plan.DecodeParams(s.Params)
+	if err != nil {
+		return nil, err
+	}
+	s.Image = p.Spec.Execution.Container.Image
+	if name := g.domain.Lock().NameOf(s.Image); name != "" {
+		s.Image = name + "@" + s.Image
+	}
+	if s.Attempts, err = g.attempts(ctx, v.Run.ID, p.Spec.Resources); err != nil {
+		return nil, err
+	}
+	inputs, err := g.ledger.Inputs(ctx, v.Run.ID)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := g.ledger.Outputs(ctx, v.Run.ID)
+	if err != nil {
+		return nil, err
+	}
+	s.Inputs, s.Outputs = linkedDocs(inputs), linkedDocs(outputs)
+	sends, err := g.ledger.Sends(ctx, v.Submission.Token)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range sends {
+		s.Sends = append(s.Sends, sendDoc{k.K, k.StartedAt, k.EndedAt, k.Outcome, k.Text})
+	}
+	s.Events, err = g.ledger.Events(ctx, v.Run.ID)
+	return s, err
+}
+
+type diffArgs struct {
+	A string `json:"a"`
+	B string `json:"b"`
+}
+
+// runDiff is why two runs are not the same.
+type runDiff struct {
+	Same    bool          `json:"same"`
+	Parts   []partDiff    `json:"parts"`   // the parts of the identity that differ
+	Changes []plan.Change `json:"changes"` // where params and policies differ; paths begin with params or policy
+	More    bool          `json:"more"`    // there are more changes than are listed
+}
+
+type partDiff struct {
+	Part string `json:"part"` // tool, contract_version, policy, params
+	A    string `json:"a"`
+	B    string `json:"b"`
+}
+
+const maxChanges = 100
+
+func (g *gateway) diffRuns(ctx context.Context, _ gate.Call, args diffArgs) (any, error) {
+	a, err := g.ledger.View(ctx, args.A)
+	if err != nil {
+		return nil, err
+	}
+	b, err := g.ledger.View(ctx, args.B)
+	if err != nil {
+		return nil, err
+	}
+	out := runDiff{Parts: []partDiff{}, Changes: []plan.Change{}}
+	for _, p := range []partDiff{{"tool", a.Run.ToolName, b.Run.ToolName}, {"contract_version", a.Run.ContractVersion, b.Run.ContractVersion},
+		{"policy", a.Run.PolicyHash, b.Run.PolicyHash}, {"params", a.Run.ParamsHash, b.Run.ParamsHash}} {
+		if p.A != p.B {
+			out.Parts = append(out.Parts, p)
+		}
+	}
+	out.Same = len(out.Parts) == 0
+	for _, doc := range []struct {
+		name string
+		a, b string
+		read func(context.Context, string) (json.RawMessage, error)
+	}{{"params", a.Run.ParamsHash, b.Run.ParamsHash, g.ledger.Params}, {"policy", a.Run.PolicyHash, b.Run.PolicyHash, g.ledger.Policy}} {
+		if doc.a == doc.b {
+			continue
+		}
+		x, err := doc.read(ctx, doc.a)
+		if err != nil {
+			return nil, err
+		}
+		y, err := doc.read(ctx, doc.b)
+		if err != nil {
+			return nil, err
+		}
+		changes, err := plan.Diff(x, y, maxChanges+1)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range changes {
+			c.Path = doc.name + "." + c.Path
+			out.Changes = append(out.Changes, c)
+		}
+	}
+	if out.More = len(out.Changes) > maxChanges; out.More {
+		out.Changes = out.Changes[:maxChanges]
+	}
+	return out, nil
+}
