@@ -29,38 +29,34 @@ func Check(data []byte) error {
 	if len(data) > MaxDocumentBytes {
 		return bad("JSON-SIZE", "", fmt.Sprintf("at most %d bytes", MaxDocumentBytes), fmt.Sprintf("the document has %d bytes", len(data)))
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(data))
-	var folded []map[string]string // one set of lower-cased keys for each open object; nil for an array
+	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // a Buffer is read in place
+	var open []keys                                 // one for each open object or array
 	for {
 		tok, err := d.ReadToken()
 		if err != nil {
 			return syntax(d, err)
 		}
 		switch tok.Kind() {
-		case '{':
-			folded = append(folded, map[string]string{})
-		case '[':
-			folded = append(folded, nil)
+		case '{', '[':
+			open = append(open, keys{object: tok.Kind() == '{'})
 		case '}', ']':
-			folded = folded[:len(folded)-1]
+			open = open[:len(open)-1]
 		case '"':
 			// A string at an odd position of an object is a key.
-			if n := len(folded); n > 0 && folded[n-1] != nil {
+			if n := len(open); n > 0 && open[n-1].object {
 				if _, length := d.StackIndex(d.StackDepth()); length%2 == 1 {
 					key := tok.String()
-					low := strings.ToLower(key)
-					if was, dup := folded[n-1][low]; dup && was != key {
+					if was, twin := open[n-1].add(key); twin {
 						return bad("JSON-CASE-TWIN", pointer(d), "keys of one object differ in more than case", fmt.Sprintf("%q and %q", was, key))
 					}
-					folded[n-1][low] = key
 				}
 			}
 		case '0':
-			if err := checkNumber(tok.String(), pointer(d)); err != nil {
-				return err
+			if lit := tok.String(); !safeNumber(lit) {
+				return bad("JSON-NUMBER", pointer(d), "numbers within ±(2^53-1)", "got "+clip(lit))
 			}
 		}
-		if len(folded) > maxDepth {
+		if len(open) > maxDepth {
 			return bad("JSON-DEPTH", pointer(d), fmt.Sprintf("at most %d levels", maxDepth), "nested deeper")
 		}
 		if d.StackDepth() == 0 {
@@ -73,12 +69,47 @@ func Check(data []byte) error {
 	}
 }
 
-func checkNumber(lit, at string) error {
-	f, err := strconv.ParseFloat(lit, 64)
-	if err != nil || math.IsInf(f, 0) || math.Abs(f) > maxSafeInteger {
-		return bad("JSON-NUMBER", at, "numbers within ±(2^53-1)", "got "+clip(lit))
+// keys are the keys of an open object, to find those that differ only in case. The decoder itself finds equal ones.
+type keys struct {
+	object bool
+	few    []string          // as they stand
+	many   map[string]string // by their lower-case form, when there are more than a few
+}
+
+const fewKeys = 8
+
+// add takes a key in and gives the one it is a twin of.
+func (k *keys) add(key string) (twin string, found bool) {
+	low := strings.ToLower(key)
+	if k.many == nil && len(k.few) < fewKeys {
+		for _, was := range k.few {
+			if was != key && strings.ToLower(was) == low {
+				return was, true
+			}
+		}
+		k.few = append(k.few, key)
+		return "", false
 	}
-	return nil
+	if k.many == nil {
+		k.many = map[string]string{}
+		for _, was := range k.few {
+			k.many[strings.ToLower(was)] = was
+		}
+	}
+	if was, ok := k.many[low]; ok && was != key {
+		return was, true
+	}
+	k.many[low] = key
+	return "", false
+}
+
+// safeNumber tells whether a double holds the number, and exactly when it is an integer.
+func safeNumber(lit string) bool {
+	if len(lit) <= 15 && strings.Trim(lit, "0123456789") == "" {
+		return true
+	}
+	f, err := strconv.ParseFloat(lit, 64)
+	return err == nil && !math.IsInf(f, 0) && math.Abs(f) <= maxSafeInteger
 }
 
 // Decode checks data (see [Check]) and decodes it into v, refusing unknown fields and null for a string.
@@ -171,7 +202,7 @@ func dotted(ptr string) string {
 	}
 	var b strings.Builder
 	for part := range strings.SplitSeq(ptr[1:], "/") {
-		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		part = pointerEscapes.Replace(part)
 		if _, err := strconv.Atoi(part); err == nil && b.Len() > 0 {
 			b.WriteString("[" + part + "]")
 			continue
@@ -183,6 +214,8 @@ func dotted(ptr string) string {
 	}
 	return b.String()
 }
+
+var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
 // clip makes a foreign text safe and short enough to stand in a message.
 func clip(s string) string {

@@ -26,6 +26,8 @@ func TestStrictDecoding(t *testing.T) {
 		{"duplicate key, escaped", in(`"cpus": 2`, `"cpus": 2, "c\u0070us": 3`), "JSON-DUPLICATE-KEY", "resources.cpus"},
 		{"case twin", in(`"cpus": 2`, `"cpus": 2, "CPUs": 3`), "JSON-CASE-TWIN", "resources.CPUs"},
 		{"case twin in env", in(`"A": "x y"`, `"A": "x y", "a": "z"`), "JSON-CASE-TWIN", "execution.command.env.a"},
+		{"case twin among many", in(`"A": "x y"`, `"A": "x y", "B_": "", "C_": "", "D_": "", "E_": "", "F_": "", "G_": "", "H_": "", "I_": "", "J_": "", "b_": ""`), "JSON-CASE-TWIN", "execution.command.env.b_"},
+		{"late case twin among many", in(`"A": "x y"`, `"A": "x y", "B_": "", "C_": "", "D_": "", "E_": "", "F_": "", "G_": "", "H_": "", "I_": "", "J_": "", "j_": ""`), "JSON-CASE-TWIN", "execution.command.env.j_"},
 		{"case of a field", in(`"image"`, `"Image"`), "JSON-UNKNOWN-FIELD", "execution.container.Image"},
 		{"unknown field", in(`"version": 1`, `"version": 1, "x": 2`), "JSON-UNKNOWN-FIELD", "x"},
 		{"unknown field, nested", in(`"role": "bam"`, `"role": "bam", "mode": 7`), "JSON-UNKNOWN-FIELD", "io.inputs[1].mode"},
