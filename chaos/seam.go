@@ -29,8 +29,6 @@ var places = []struct {
 	{"Store.Apply.run.waits", 1, []string{"staging_waits"}},
 	{"Stager.OpenAttempt", 1, all},
 	{"Store.Apply.run.blocked", 1, []string{"foreign"}},
-	{"Stager.WriteControl.pinned.sha256", 1, sent},
-	{"Stager.WriteControl.script", 1, sent},
 	{"Objects.Put", 1, sent},
 	{"Store.Apply.run.intent", 1, sent},
 	{"Sender.Send", 1, sent},

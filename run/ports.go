@@ -19,14 +19,18 @@ type Stager interface {
 	// StageInputs makes <runs_dir>/<run_id>/in and fills it with private, verified copies. Checksums are taken of
 	// the bytes written. A Transport fault may be tried again, a Validation fault never.
 	StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error
-	// OpenAttempt makes <run_id>/a<n>/{out,meta,tmp,ctl} with exclusive mkdir and marks it with token. Called
-	// again with the same token it succeeds. A folder that carries another token, or none, is a Conflict
-	// fault with code workspace_ahead_of_ledger.
-	OpenAttempt(ctx context.Context, runID string, n int, token string) error
-	// WriteControl writes a control file: temp, fsync, rename, fsync of the folder, read back.
-	WriteControl(ctx context.Context, runID string, n int, name string, data []byte) error
+	// OpenAttempt makes <run_id>/a<n>/{out,meta,tmp,ctl}, marked with token, with the control files in ctl, in one exclusive step: all of
+	// it is durable and read back when it returns. Called again with the same token it succeeds, and the files hold what they are to
+	// hold now. A folder that carries another token, or none, is a Conflict fault with code workspace_ahead_of_ledger.
+	OpenAttempt(ctx context.Context, runID string, n int, token string, files ...ControlFile) error
 	// RunDir is the absolute path of a run's folder as jobs see it.
 	RunDir(runID string) string
+}
+
+// ControlFile is a control file that the gateway writes for the job.
+type ControlFile struct {
+	Name string
+	Data []byte
 }
 
 // Control reads what the job left, and takes the claim for nobody.

@@ -48,17 +48,11 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	if err := e.Stager.StageInputs(ctx, v.Run.ID, p.Spec.IO.Inputs, e.Objects.Open); err != nil {
 		return job, nil, err
 	}
-	if err := e.Stager.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token); err != nil {
-		return job, nil, err
-	}
 	job = e.fullJob(v, p, image)
 	if script, err = e.Sender.Render(job); err != nil {
 		return job, nil, err
 	}
-	if err := e.Stager.WriteControl(ctx, v.Run.ID, v.Attempt.N, PinnedFile, e.Sender.Pinned(job)); err != nil {
-		return job, nil, err
-	}
-	return job, script, e.Stager.WriteControl(ctx, v.Run.ID, v.Attempt.N, ScriptFile, script)
+	return job, script, e.Stager.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{PinnedFile, e.Sender.Pinned(job)}, ControlFile{ScriptFile, script})
 }
 
 func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {

@@ -229,7 +229,7 @@ func TestImageMissing(t *testing.T) {
 
 // What staging may run into: another try, an end, or a person.
 func TestStagingFaults(t *testing.T) {
-	for _, op := range []string{"StageInputs", "OpenAttempt", "WriteControl", "Put"} {
+	for _, op := range []string{"StageInputs", "OpenAttempt", "Put"} {
 		for _, kind := range []fault.Kind{fault.Transport, fault.Timeout, fault.Validation, fault.Conflict} {
 			if op == "Put" && kind != fault.Transport {
 				continue

@@ -298,20 +298,20 @@ func (l *life) StageInputs(_ context.Context, runID string, inputs []plan.Input,
 	return l.do("StageInputs", func() error { l.w.staged[runID]++; return nil })
 }
 
-func (l *life) OpenAttempt(_ context.Context, runID string, n int, token string) error {
+func (l *life) OpenAttempt(_ context.Context, runID string, n int, token string, files ...run.ControlFile) error {
 	return l.do("OpenAttempt", func() error {
 		a := l.w.attempt(runID, n)
 		if a == nil {
-			l.w.attempts[fmt.Sprintf("%s/%d", runID, n)] = &attempt{token: token, ctl: map[string][]byte{}, out: map[string]string{}, bad: map[string]error{}}
+			a = &attempt{token: token, ctl: map[string][]byte{}, out: map[string]string{}, bad: map[string]error{}}
+			l.w.attempts[fmt.Sprintf("%s/%d", runID, n)] = a
 		} else if a.token != token {
 			return fault.New(fault.Conflict, "fake", "workspace_ahead_of_ledger", "another token")
 		}
+		for _, f := range files {
+			a.ctl[f.Name] = f.Data
+		}
 		return nil
 	})
-}
-
-func (l *life) WriteControl(_ context.Context, runID string, n int, name string, data []byte) error {
-	return l.do("WriteControl", func() error { l.w.attempt(runID, n).ctl[name] = data; return nil })
 }
 
 func (l *life) RunDir(runID string) string { return "/runs/" + runID }

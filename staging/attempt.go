@@ -12,24 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/run"
 )
 
 const tokenFile = "token"
 
 var tokenForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// OpenAttempt makes <run_id>/a<n>/{out,meta,tmp,ctl} with the token in ctl/token. The folder is built
-// under a name of its own and moved into place in one exclusive step, so an attempt folder is never
-// seen without its token, and a crash on the way leaves nothing in doubt. Called again with the same
-// token it succeeds. A folder with another token, or with none, is a Conflict fault with code
-// workspace_ahead_of_ledger: someone opened this attempt and the ledger does not know.
-func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token string) error {
+// OpenAttempt makes <run_id>/a<n>/{out,meta,tmp,ctl} with the token in ctl/token and the control files beside it. The folder is built
+// and made durable under a name of its own, moved into place in one exclusive step, and its files are read back there. So an
+// attempt folder is never seen without its token, and a crash on the way leaves nothing in doubt. Called again with the same
+// token it succeeds, and the control files hold what they are to hold now. A folder with another token, or with none, is a Conflict fault
+// with code workspace_ahead_of_ledger: someone opened this attempt and the ledger does not know.
+func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
 	const op = "staging.OpenAttempt"
 	if err := checkRun(op, runID, n); err != nil {
 		return err
 	}
 	if !tokenForm.MatchString(token) {
 		return fault.New(fault.Validation, op, "token", "a token is 32 lower-case hex digits")
+	}
+	for _, f := range files {
+		if !controlName.MatchString(f.Name) || f.Name == run.ClaimFile || f.Name == tokenFile {
+			return fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%q is not the name of a control file that the gateway writes", clip(f.Name, 80)))
+		}
 	}
 	root, err := s.root(ctx, op)
 	if err != nil {
@@ -41,7 +47,7 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 		return fsFault(op, "the run's folder cannot be made", err)
 	}
 	defer runDir.close()
-	if err := openAttempt(runDir, n, token); err != nil {
+	if err := openAttempt(runDir, n, token, files); err != nil {
 		return fsFault(op, fmt.Sprintf("attempt %d of %s cannot be opened", n, runID), err)
 	}
 	if err := errors.Join(dropUnfinished(runDir, n), runDir.sync(), root.sync()); err != nil {
@@ -50,28 +56,61 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 	return nil
 }
 
-func openAttempt(runDir dir, n int, token string) error {
+func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error {
 	name := attemptName(n)
-	if ours, err := carries(runDir, name, token); ours || err != nil {
-		return err
-	}
+	files = append([]run.ControlFile{{Name: tokenFile, Data: []byte(token + "\n")}}, files...)
 	// The name is this call's alone: a half-built folder of another call is never the one that is moved.
 	temp := "." + name + "." + token + "." + randomName()
-	err := build(runDir, temp, token)
-	if err == nil {
-		err = moveExclusive(runDir, temp, name)
+	_, err := runDir.stat(name)
+	if errors.Is(err, unix.ENOENT) {
+		if err = build(runDir, temp, files); err == nil {
+			err = moveExclusive(runDir, temp, name)
+		}
+		if err == nil {
+			return readBack(runDir, name, files)
+		}
 	}
-	// What counts is what the folder holds now: over a network filesystem a move that took place may report
-	// an error, and another call with the same token may have been first.
+	// What counts is what the folder holds now: it was there before, another call with the same token was first, or over a network
+	// filesystem a move that took place reported an error.
 	ours, verdict := carries(runDir, name, token)
 	rest := runDir.removeAll(temp)
 	switch {
 	case verdict != nil:
 		return verdict
 	case ours:
-		return rest
+		return errors.Join(rest, replaceAll(runDir, name, files[1:]))
 	}
 	return errors.Join(err, rest, fmt.Errorf("%s did not appear", name))
+}
+
+// readBack makes sure that the files of an attempt hold what was written to them.
+func readBack(runDir dir, name string, files []run.ControlFile) error {
+	ctl, err := runDir.sub(name + "/ctl")
+	if err != nil {
+		return err
+	}
+	defer ctl.close()
+	for _, f := range files {
+		if err := holds(ctl, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceAll writes control files into an attempt folder that an earlier call made.
+func replaceAll(runDir dir, name string, files []run.ControlFile) error {
+	ctl, err := runDir.sub(name + "/ctl")
+	if err != nil {
+		return err
+	}
+	defer ctl.close()
+	for _, f := range files {
+		if err := writeControl(ctl, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // carries tells whether the attempt folder is there with this token. With another, or without one, it is a
@@ -103,35 +142,46 @@ func carries(runDir dir, name, token string) (bool, error) {
 	return false, err
 }
 
-// build makes the whole attempt folder, durable, under a name nobody else uses.
-func build(runDir dir, temp, token string) error {
-	a, err := runDir.mkdir(temp)
+// build makes the whole attempt folder, durable, under a name nobody else uses. Everything is written before anything is synced.
+func build(runDir dir, temp string, files []run.ControlFile) error {
+	if err := unix.Mkdirat(runDir.fd, temp, 0o700); err != nil {
+		return &os.PathError{Op: "mkdir", Path: temp, Err: err}
+	}
+	a, err := runDir.sub(temp)
 	if err != nil {
 		return err
 	}
 	defer a.close()
 	for _, name := range []string{"out", "meta", "tmp", "ctl"} {
-		sub, err := a.mkdir(name)
-		if err != nil {
-			return err
+		if err := unix.Mkdirat(a.fd, name, 0o700); err != nil {
+			return &os.PathError{Op: "mkdir", Path: name, Err: err}
 		}
-		if name == "ctl" { // the others are empty: their names, which a.sync keeps, are all there is to them
-			if err = sub.write(tokenFile, []byte(token+"\n")); err == nil {
-				err = sub.sync()
-			}
-		}
-		sub.close()
-		if err != nil {
+	}
+	ctl, err := a.sub("ctl")
+	if err != nil {
+		return err
+	}
+	defer ctl.close()
+	var w written
+	for _, f := range files {
+		if err := w.add(ctl, f.Name, f.Data); err != nil {
+			w.close() // the error that matters is the first
 			return err
 		}
 	}
-	return a.sync()
+	if err := w.sync(); err != nil {
+		return err
+	}
+	if err := ctl.sync(); err != nil {
+		return err
+	}
+	return a.sync() // the other folders are empty: their names are all there is to them
 }
 
 // moveExclusive renames a folder unless the new name exists. A filesystem without RENAME_NOREPLACE (NFS
 // is one) gets a plain rename, which replaces an empty folder only, and an attempt folder is never empty.
 func moveExclusive(d dir, from, to string) error {
-	err := unix.Renameat2(d.fd(), from, d.fd(), to, unix.RENAME_NOREPLACE)
+	err := unix.Renameat2(d.fd, from, d.fd, to, unix.RENAME_NOREPLACE)
 	switch err {
 	case nil:
 		return nil

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/run"
 )
 
 var attemptTree = []string{
@@ -33,6 +36,37 @@ func TestOpenAttempt(t *testing.T) {
 	must(t, s.OpenAttempt(t.Context(), runA, 2, tokenB))
 	wantFault(t, s.OpenAttempt(t.Context(), runA, 0, tokenA), fault.Validation, "attempt_number")
 	wantFault(t, s.OpenAttempt(t.Context(), runA, 3, "../../etc"), fault.Validation, "token")
+}
+
+// Control files come with the folder, and a second call replaces them whatever has their names.
+func TestOpenAttemptControlFiles(t *testing.T) {
+	s, dir := newShared(t)
+	a, outside := filepath.Join(dir, runA, "a1"), filepath.Join(t.TempDir(), "f")
+	put(t, outside, "keep")
+	for i, c := range []string{"one\n", "", strings.Repeat("two", 1000), "three\n"} {
+		if i == 3 {
+			must(t, os.Remove(a+"/ctl/script"))
+			must(t, os.Symlink(outside, a+"/ctl/script"))
+			must(t, os.Remove(a+"/ctl/pinned.sha256"))
+			must(t, os.Link(outside, a+"/ctl/pinned.sha256"))
+			put(t, a+"/ctl/.tmp.script."+randomName(), "of a crash")
+			put(t, a+"/ctl/.tmp.script.sh."+randomName(), "of another file")
+		}
+		must(t, s.OpenAttempt(t.Context(), runA, 1, tokenA, run.ControlFile{Name: "script", Data: []byte(c)}, run.ControlFile{Name: "pinned.sha256", Data: []byte("p" + c)}))
+		if got := content(t, a+"/ctl/script") + content(t, a+"/ctl/pinned.sha256"); got != c+"p"+c {
+			t.Errorf("got %.20q, want %.20q", got, c)
+		}
+	}
+	if content(t, outside) != "keep" {
+		t.Error("written through a link")
+	}
+	got := list(t, a+"/ctl")
+	if len(got) != 4 || got[1] != "-rw------- pinned.sha256" || got[2] != "-rw------- script" || got[3] != "-rw------- token" {
+		t.Error(got)
+	}
+	for _, name := range []string{"", ".", "..", "a/b", "../x", ".hidden", "a\nb", "claim", "token", strings.Repeat("x", 200)} {
+		wantFault(t, s.OpenAttempt(t.Context(), runA, 2, tokenA, run.ControlFile{Name: name}), fault.Validation, "control_name")
+	}
 }
 
 // A crash after any step of an earlier call leaves a state from which the next call goes on.
@@ -131,9 +165,9 @@ func TestMovePlain(t *testing.T) {
 				base := t.TempDir()
 				put(t, base+"/from/token", "t")
 				want := arrange(base)
-				f, err := os.Open(base)
+				fd, err := unix.Open(base, openDirFlags, 0)
 				must(t, err)
-				d := dir{f}
+				d := dir{fd}
 				defer d.close()
 				if err := move(d, "from", "to"); (err == nil) != want {
 					t.Error(err)

@@ -11,16 +11,16 @@ import (
 // last part included, gives ELOOP; nothing outside the folder is ever reached. The kernel does it in one
 // step (openat2, Linux 5.6); elsewhere, or under a seccomp filter that does not know openat2, the parts
 // are opened one after another, each below the descriptor of the one before, which is as strict.
-func openBeneath(fd int, rel string, flags int, mode uint32) (*os.File, error) {
+func openBeneath(fd int, rel string, flags int, mode uint32) (int, error) {
 	got, err := openat2Beneath(fd, rel, flags, mode)
 	switch err {
 	case unix.ENOSYS, unix.EPERM, unix.EINVAL, unix.E2BIG:
 		got, err = walkBeneath(fd, rel, flags, mode)
 	}
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: rel, Err: err}
+		return -1, &os.PathError{Op: "open", Path: rel, Err: err}
 	}
-	return os.NewFile(uintptr(got), rel), nil
+	return got, nil
 }
 
 func openat2Beneath(fd int, rel string, flags int, mode uint32) (int, error) {

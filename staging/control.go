@@ -42,26 +42,9 @@ func (s *Shared) control(ctx context.Context, op, runID string, n int, name stri
 	return ctl, nil
 }
 
-// WriteControl writes a control file of mode 0600, replacing an earlier one: temp, fsync, rename, fsync of
-// the folder, read back. The claim and the token have ways of their own and are refused.
-func (s *Shared) WriteControl(ctx context.Context, runID string, n int, name string, data []byte) error {
-	const op = "staging.WriteControl"
-	if name == run.ClaimFile || name == tokenFile {
-		return fault.New(fault.Validation, op, "control_name", "the "+name+" is never overwritten")
-	}
-	ctl, err := s.control(ctx, op, runID, n, name)
-	if err != nil {
-		return err
-	}
-	defer ctl.close()
-	if err := writeControl(ctl, name, data); err != nil {
-		return fsFault(op, "control file "+name+" cannot be written", err)
-	}
-	return nil
-}
-
-func writeControl(ctl dir, name string, data []byte) error {
-	prefix := ".tmp." + name + "."
+// writeControl writes a control file of mode 0600, replacing an earlier one: temp, fsync, rename, fsync of the folder, read back.
+func writeControl(ctl dir, f run.ControlFile) error {
+	prefix := ".tmp." + f.Name + "."
 	left, err := ctl.names()
 	if err != nil {
 		return err
@@ -74,18 +57,23 @@ func writeControl(ctl dir, name string, data []byte) error {
 		}
 	}
 	temp := prefix + randomName()
-	if err := ctl.write(temp, data); err != nil {
+	if err := ctl.write(temp, f.Data); err != nil {
 		return err
 	}
-	if err := ctl.rename(temp, ctl, name); err != nil {
+	if err := ctl.rename(temp, ctl, f.Name); err != nil {
 		return errors.Join(err, ctl.unlink(temp))
 	}
 	if err := ctl.sync(); err != nil {
 		return err
 	}
-	got, err := ctl.read(name, int64(len(data))+1, false)
-	if err == nil && !bytes.Equal(got, data) {
-		err = errors.New("it reads back differently")
+	return holds(ctl, f)
+}
+
+// holds reads a control file back.
+func holds(ctl dir, f run.ControlFile) error {
+	got, err := ctl.read(f.Name, int64(len(f.Data))+1, false)
+	if err == nil && !bytes.Equal(got, f.Data) {
+		err = errors.New(f.Name + " reads back differently")
 	}
 	return err
 }

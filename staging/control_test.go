@@ -15,34 +15,6 @@ import (
 	"slurmgate/run"
 )
 
-func TestWriteControl(t *testing.T) {
-	s, a := opened(t)
-	outside := filepath.Join(t.TempDir(), "f")
-	put(t, outside, "keep")
-	must(t, os.Symlink(outside, a+"/ctl/script"))
-	must(t, os.Link(outside, a+"/ctl/pinned.sha256"))
-	put(t, a+"/ctl/.tmp.script."+randomName(), "of a crash")
-	put(t, a+"/ctl/.tmp.script.sh."+randomName(), "of another file")
-	for _, c := range []string{"one\n", "", strings.Repeat("two", 1000)} {
-		must(t, s.WriteControl(t.Context(), runA, 1, "script", []byte(c)))
-		must(t, s.WriteControl(t.Context(), runA, 1, "pinned.sha256", []byte(c)))
-		if got := content(t, a+"/ctl/script"); got != c {
-			t.Errorf("got %.20q, want %.20q", got, c)
-		}
-	}
-	if content(t, outside) != "keep" {
-		t.Error("written through a link")
-	}
-	got := list(t, a+"/ctl")
-	if len(got) != 4 || got[1] != "-rw------- pinned.sha256" || got[2] != "-rw------- script" || got[3] != "-rw------- token" {
-		t.Error(got)
-	}
-	for _, name := range []string{"", ".", "..", "a/b", "../x", ".hidden", "a\nb", "claim", "token", strings.Repeat("x", 200)} {
-		wantFault(t, s.WriteControl(t.Context(), runA, 1, name, nil), fault.Validation, "control_name")
-	}
-	wantFault(t, s.WriteControl(t.Context(), runA, 2, "script", nil), fault.NotFound, "attempt_missing")
-}
-
 func TestReadControl(t *testing.T) {
 	s, a := opened(t)
 	put(t, a+"/ctl/exit", "0123456789")

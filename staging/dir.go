@@ -3,7 +3,6 @@ package staging
 import (
 	"crypto/rand"
 	"errors"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,71 +12,81 @@ import (
 
 // dir is an open folder. Paths are resolved below its descriptor and never through a symlink; methods
 // that take a name take one part, on which mkdir, rename, link and unlink do not follow symlinks either.
-type dir struct{ f *os.File }
+//
+// It is the bare descriptor: an os.File asks the kernel three more things about each, and staging a run opens thirty.
+type dir struct{ fd int }
 
-const openDirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK
+const openDirFlags = unix.O_RDONLY | unix.O_DIRECTORY
 
-func (d dir) fd() int { return int(d.f.Fd()) }
-
-func (d dir) close() { d.f.Close() }
+func (d dir) close() {
+	if d.fd > 0 { // not the zero dir, which comes with an error
+		unix.Close(d.fd)
+	}
+}
 
 // sync makes the names in the folder durable.
 func (d dir) sync() error {
-	err := d.f.Sync()
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+	err := fsync(d.fd)
+	if err == unix.EINVAL || err == unix.ENOTSUP {
 		return nil // some network filesystems have no fsync for folders: theirs are synchronous
 	}
-	return err
+	if err != nil {
+		return &os.PathError{Op: "fsync", Path: "folder", Err: err}
+	}
+	return nil
 }
 
 // sub opens a folder below this one.
 func (d dir) sub(rel string) (dir, error) {
-	f, err := openBeneath(d.fd(), rel, openDirFlags, 0)
-	return dir{f}, err
+	fd, err := openBeneath(d.fd, rel, openDirFlags, 0)
+	if err != nil {
+		return dir{}, err
+	}
+	return dir{fd}, nil
 }
 
 // open opens a file below this folder without waiting for a pipe's other end.
 func (d dir) open(rel string) (*os.File, error) {
-	return openBeneath(d.fd(), rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-}
-
-// create makes a new file of mode 0600, for reading and writing.
-func (d dir) create(name string) (*os.File, error) {
-	f, err := openBeneath(d.fd(), name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
+	fd, err := openBeneath(d.fd, rel, readFlags, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Chmod(0o600); err != nil { // whatever the umask is
-		f.Close()
-		return nil, errors.Join(err, d.unlink(name))
-	}
-	return f, nil
+	return os.NewFile(uintptr(fd), rel), nil
 }
+
+const readFlags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 
 // mkdir makes the folder, or takes the one that is there if it is a real folder of ours, and opens it. Its
 // mode is 0700 afterwards (a set-group-id bit inherited from the parent stays).
 func (d dir) mkdir(name string) (dir, error) {
-	if err := unix.Mkdirat(d.fd(), name, 0o700); err != nil && err != unix.EEXIST {
-		return dir{}, &os.PathError{Op: "mkdir", Path: name, Err: err}
+	sub, _, err := d.mkdirNew(name)
+	return sub, err
+}
+
+// mkdirNew is mkdir that also tells whether the folder was not there before.
+func (d dir) mkdirNew(name string) (sub dir, made bool, err error) {
+	err = unix.Mkdirat(d.fd, name, 0o700)
+	if err != nil && err != unix.EEXIST {
+		return dir{}, false, &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}
-	sub, err := d.sub(name)
-	if err != nil {
-		return dir{}, err
+	made = err == nil
+	if sub, err = d.sub(name); err != nil {
+		return dir{}, false, err
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(sub.fd(), &st); err == nil {
+	if err = unix.Fstat(sub.fd, &st); err == nil {
 		switch {
 		case int(st.Uid) != os.Geteuid():
 			err = errForeign
 		case st.Mode&0o777 != 0o700:
-			err = unix.Fchmod(sub.fd(), st.Mode&0o7000|0o700)
+			err = unix.Fchmod(sub.fd, st.Mode&0o7000|0o700)
 		}
 	}
 	if err != nil {
 		sub.close()
-		return dir{}, &os.PathError{Op: "mkdir", Path: name, Err: err}
+		return dir{}, false, &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}
-	return sub, nil
+	return sub, made, nil
 }
 
 // mkdirs makes every folder of rel and opens the last; "." is this folder once more.
@@ -100,7 +109,7 @@ func (d dir) mkdirs(rel string) (dir, error) {
 // stat describes what has the name, without following it.
 func (d dir) stat(name string) (unix.Stat_t, error) {
 	var st unix.Stat_t
-	if err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return st, &os.PathError{Op: "stat", Path: name, Err: err}
 	}
 	return st, nil
@@ -108,7 +117,7 @@ func (d dir) stat(name string) (unix.Stat_t, error) {
 
 // rename moves a name of this folder to a name in another, replacing a file there.
 func (d dir) rename(name string, to dir, toName string) error {
-	if err := unix.Renameat(d.fd(), name, to.fd(), toName); err != nil {
+	if err := unix.Renameat(d.fd, name, to.fd, toName); err != nil {
 		return &os.LinkError{Op: "rename", Old: name, New: toName, Err: err}
 	}
 	return nil
@@ -116,7 +125,7 @@ func (d dir) rename(name string, to dir, toName string) error {
 
 // unlink removes a file's name; one that is gone already is no error.
 func (d dir) unlink(name string) error {
-	if err := unix.Unlinkat(d.fd(), name, 0); err != nil && err != unix.ENOENT {
+	if err := unix.Unlinkat(d.fd, name, 0); err != nil && err != unix.ENOENT {
 		return &os.PathError{Op: "unlink", Path: name, Err: err}
 	}
 	return nil
@@ -124,7 +133,7 @@ func (d dir) unlink(name string) error {
 
 // removeAll removes a file, or a folder with all that is in it. Symlinks are removed, not followed.
 func (d dir) removeAll(name string) error {
-	err := unix.Unlinkat(d.fd(), name, 0)
+	err := unix.Unlinkat(d.fd, name, 0)
 	if err == nil || err == unix.ENOENT {
 		return nil
 	}
@@ -145,7 +154,7 @@ func (d dir) removeAll(name string) error {
 			return err
 		}
 	}
-	if err := unix.Unlinkat(d.fd(), name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
+	if err := unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
 		return &os.PathError{Op: "rmdir", Path: name, Err: err}
 	}
 	return nil
@@ -154,55 +163,34 @@ func (d dir) removeAll(name string) error {
 // names lists the folder, sorted. It opens the folder afresh, which makes a network filesystem look past
 // its cache of names that were not there.
 func (d dir) names() ([]string, error) {
-	f, err := openBeneath(d.fd(), ".", openDirFlags, 0)
+	fd, err := openBeneath(d.fd, ".", openDirFlags, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	slices.Sort(names)
-	return names, err
-}
-
-// write makes a new durable file with this content.
-func (d dir) write(name string, data []byte) error {
-	f, err := d.create(name)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil { // network filesystems report a lost write here
-		err = cerr
-	}
-	if err != nil {
-		d.unlink(name) // the error that matters is the first
-	}
-	return err
-}
-
-// read reads at most limit bytes of a regular file, the last ones when tail is set.
-func (d dir) read(name string, limit int64, tail bool) ([]byte, error) {
-	f, err := d.open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, &os.PathError{Op: "read", Path: name, Err: errIrregular}
-	}
-	if tail && st.Size > limit {
-		if _, err := f.Seek(st.Size-limit, io.SeekStart); err != nil {
-			return nil, err
+	defer unix.Close(fd)
+	var names []string
+	for buf := make([]byte, 4<<10); ; {
+		n, err := unix.ReadDirent(fd, buf)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, &os.PathError{Op: "readdir", Path: ".", Err: err}
+		case n <= 0:
+			slices.Sort(names)
+			return names, nil
 		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
 	}
-	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// listing opens the folder afresh, to be listed bit by bit.
+func (d dir) listing() (*os.File, error) {
+	fd, err := openBeneath(d.fd, ".", openDirFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "."), nil
 }
 
 // linked writes content to the temp name, hard-links it to name if that is free, and returns what name
@@ -213,7 +201,7 @@ func (d dir) linked(temp, name string, content []byte, limit int64) ([]byte, err
 		return nil, err
 	}
 	defer d.unlink(temp)
-	linkErr := unix.Linkat(d.fd(), temp, d.fd(), name, 0)
+	linkErr := unix.Linkat(d.fd, temp, d.fd, name, 0)
 	if err := d.sync(); err != nil {
 		return nil, err
 	}

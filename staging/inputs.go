@@ -26,8 +26,9 @@ const (
 
 // StageInputs makes <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs
 // and nothing else. Each copy is a reflink where the filesystem can (its bytes are then read back and
-// hashed), else its bytes are hashed while they are written; it gets its name only when it has the
-// input's checksum and is durable. A file that is there already is hashed again, and replaced if wrong.
+// hashed), else its bytes are hashed while they are written. A run folder that is new is filled in place. In one
+// that was there a file gets its name only when it has the input's checksum and is durable; one that is there
+// already is hashed again, and replaced if wrong.
 // The names of in/ and of the run's folder become durable with [Shared.OpenAttempt], which comes before anything is sent.
 //
 // A full disk is a Transport fault with code disk_full, an object whose bytes do not have the checksum a
@@ -51,13 +52,95 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 		return err
 	}
 	defer root.close()
-	runDir, err := root.mkdir(runID)
+	runDir, fresh, err := root.mkdirNew(runID)
 	if err != nil {
 		return fsFault(op, "the run's folder cannot be made", err)
 	}
 	defer runDir.close()
-	if err := tree.fill(ctx, runDir, inputs, open); err != nil {
+	if fresh {
+		err = tree.fillNew(ctx, runDir, inputs, open)
+	} else {
+		err = tree.fill(ctx, runDir, inputs, open)
+	}
+	if err != nil {
 		return fsFault(op, "the inputs of "+runID+" cannot be staged", err)
+	}
+	return nil
+}
+
+// fillNew fills a run folder that nobody has seen yet: nothing has to be looked for or replaced.
+func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open func(string) (*os.File, error)) error {
+	if err := unix.Mkdirat(runDir.fd, "in", 0o700); err != nil {
+		return &os.PathError{Op: "mkdir", Path: "in", Err: err}
+	}
+	for _, d := range slices.Sorted(maps.Keys(t.dirs)) { // parents first
+		if d == "in" {
+			continue
+		}
+		made, err := runDir.mkdirs(d)
+		if err != nil {
+			return err
+		}
+		made.close()
+	}
+	var w written
+	defer func() { w.close() }()
+	for _, in := range inputs {
+		if err := stageNew(ctx, runDir, &w, in, open); err != nil {
+			return err
+		}
+		if len(w) == syncedAtOnce {
+			if err := w.sync(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.sync(); err != nil {
+		return err
+	}
+	return t.syncDirs(runDir)
+}
+
+// syncedAtOnce bounds how many files are open before they are synced.
+const syncedAtOnce = 16
+
+func stageNew(ctx context.Context, runDir dir, w *written, in plan.Input, open func(string) (*os.File, error)) error {
+	src, _, err := openInput(in, open)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	parent, err := runDir.sub(path.Dir(in.DestRelpath))
+	if err != nil {
+		return err
+	}
+	defer parent.close()
+	name := path.Base(in.DestRelpath)
+	dst, err := parent.create(name, 0o400)
+	if err != nil {
+		return err
+	}
+	if err := copyVerified(ctx, dst, src, in); err != nil {
+		dst.close() // the error that matters is the first
+		parent.unlink(name)
+		return err
+	}
+	*w = append(*w, dst)
+	return nil
+}
+
+// syncDirs makes the names in in/ durable.
+func (t tree) syncDirs(runDir dir) error {
+	for d := range t.dirs {
+		sub, err := runDir.sub(d)
+		if err != nil {
+			return err
+		}
+		err = sub.sync()
+		sub.close()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -88,44 +171,53 @@ func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open fu
 			return err
 		}
 	}
-	for d := range t.dirs {
-		sub, err := runDir.sub(d)
-		if err != nil {
-			return err
-		}
-		err = sub.sync()
-		sub.close()
-		if err != nil {
-			return err
-		}
+	return t.syncDirs(runDir)
+}
+
+// openInput opens the bytes of an input and tells their number.
+func openInput(in plan.Input, open func(string) (*os.File, error)) (*os.File, int64, error) {
+	src, err := open(in.ChecksumSHA256)
+	if err != nil {
+		return nil, 0, fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
 	}
-	return nil
+	info, err := src.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fault.New(fault.Validation, "staging.StageInputs", "input_irregular", "the bytes of input "+in.DestRelpath+" are not a regular file")
+	}
+	if err != nil {
+		src.Close()
+		return nil, 0, err
+	}
+	return src, info.Size(), nil
 }
 
 func stageOne(ctx context.Context, runDir, stage dir, in plan.Input, open func(string) (*os.File, error)) error {
-	src, err := open(in.ChecksumSHA256)
-	if err != nil {
-		return fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
-	}
-	defer src.Close()
-	info, err := src.Stat()
+	src, size, err := openInput(in, open)
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() {
-		return fault.New(fault.Validation, "staging.StageInputs", "input_irregular", "the bytes of input "+in.DestRelpath+" are not a regular file")
-	}
+	defer src.Close()
 	parent, err := runDir.sub(path.Dir(in.DestRelpath))
 	if err != nil {
 		return err
 	}
 	defer parent.close()
 	name := path.Base(in.DestRelpath)
-	if ok, err := alreadyThere(ctx, parent, name, in.ChecksumSHA256, info.Size()); ok || err != nil {
+	if ok, err := alreadyThere(ctx, parent, name, in.ChecksumSHA256, size); ok || err != nil {
 		return err
 	}
 	temp := randomName()
-	if err := copyVerified(ctx, stage, temp, src, in); err != nil {
+	dst, err := stage.create(temp, 0o400)
+	if err != nil {
+		return err
+	}
+	if err = copyVerified(ctx, dst, src, in); err == nil {
+		err = dst.sync()
+	}
+	if cerr := dst.close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
 		stage.unlink(temp) // the error that matters is the first
 		return err
 	}
@@ -152,24 +244,17 @@ func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64)
 		return false, err
 	}
 	if st.Mode&0o777 != 0o400 {
-		return true, f.Chmod(0o400)
+		if err := f.Chmod(0o400); err != nil {
+			return false, err
+		}
 	}
-	return true, nil
+	return true, f.Sync() // whoever wrote it may not have come so far
 }
 
-// copyVerified makes a durable copy of src that has the input's checksum.
-func copyVerified(ctx context.Context, stage dir, temp string, src *os.File, in plan.Input) (err error) {
-	dst, err := stage.create(temp)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if cerr := dst.Close(); err == nil {
-			err = cerr
-		}
-	}()
+// copyVerified makes dst a copy of src that has the input's checksum.
+func copyVerified(ctx context.Context, dst file, src *os.File, in plan.Input) (err error) {
 	var got string
-	if cloneErr := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())); cloneErr == nil {
+	if cloneErr := unix.IoctlFileClone(dst.fd, int(src.Fd())); cloneErr == nil {
 		got, err = copyHash(ctx, io.Discard, dst)
 	} else {
 		got, err = copyHash(ctx, dst, src)
@@ -182,10 +267,7 @@ func copyVerified(ctx context.Context, stage dir, temp string, src *os.File, in 
 			fmt.Sprintf("the stored bytes of input %s have checksum %s, and %s is pinned", in.DestRelpath, clip(got, 64), in.ChecksumSHA256)).
 			WithNext("the artifact store is damaged: import the file again")
 	}
-	if err := dst.Chmod(0o400); err != nil {
-		return err
-	}
-	return dst.Sync()
+	return nil
 }
 
 // copyHash copies all of src to dst and gives the SHA-256 of the bytes in hex.

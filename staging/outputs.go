@@ -69,12 +69,17 @@ func refresh(root dir, rel string) {
 		if err != nil {
 			return
 		}
+		f, err := sub.listing()
+		sub.close()
+		if err != nil {
+			return
+		}
 		for range 100 {
-			if _, err := sub.f.Readdirnames(1000); err != nil {
+			if _, err := f.Readdirnames(1000); err != nil {
 				break
 			}
 		}
-		sub.close()
+		f.Close()
 	}
 }
 

@@ -207,9 +207,9 @@ func TestUndeclaredBounded(t *testing.T) {
 	for i := range 20 {
 		must(t, os.MkdirAll(fmt.Sprintf("%s/tmp/wide/%d", a, i), 0o700))
 	}
-	f, err := os.Open(a + "/tmp")
+	fd, err := unix.Open(a+"/tmp", openDirFlags, 0)
 	must(t, err)
-	d := dir{f}
+	d := dir{fd}
 	defer d.close()
 	w.folder(d, "wide", "out/wide", walkDepth)
 	if !slices.Contains(w.found, "out/wide/") {

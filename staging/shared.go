@@ -98,7 +98,7 @@ func openRoot(path string) (dir, error) {
 	case err != nil:
 		return dir{}, fsFault(op, "runs_dir cannot be opened", &os.PathError{Op: "open", Path: path, Err: err})
 	}
-	d := dir{os.NewFile(uintptr(fd), path)}
+	d := dir{fd}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		d.close()
@@ -140,7 +140,7 @@ func (s *Shared) root(ctx context.Context, op string) (dir, error) {
 	if err != nil {
 		return dir{}, gone(err)
 	}
-	d := dir{os.NewFile(uintptr(fd), s.cfg.RunsDir)}
+	d := dir{fd}
 	id, err := d.read(gatewayIDFile, 4<<10, false)
 	if err == nil {
 		err = s.checkID(id)

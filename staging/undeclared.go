@@ -87,12 +87,18 @@ func (w *walk) folder(parent dir, name, rel string, depth int) {
 		return
 	}
 	defer sub.close()
+	f, err := sub.listing()
+	if err != nil {
+		w.add(rel + "/")
+		return
+	}
+	defer f.Close()
 	for !w.full() {
 		if w.left <= 0 || time.Now().After(w.until) {
 			w.add(rel + "/")
 			return
 		}
-		names, err := sub.f.Readdirnames(min(w.left, 256))
+		names, err := f.Readdirnames(min(w.left, 256))
 		for _, n := range names {
 			w.left--
 			if w.full() {

@@ -129,12 +129,8 @@ func (s seamStager) StageInputs(ctx context.Context, runID string, inputs []plan
 	return s.c.around("Stager.StageInputs", func() error { return s.Stager.StageInputs(ctx, runID, inputs, open) })
 }
 
-func (s seamStager) OpenAttempt(ctx context.Context, runID string, n int, token string) error {
-	return s.c.around("Stager.OpenAttempt", func() error { return s.Stager.OpenAttempt(ctx, runID, n, token) })
-}
-
-func (s seamStager) WriteControl(ctx context.Context, runID string, n int, name string, data []byte) error {
-	return s.c.around("Stager.WriteControl."+name, func() error { return s.Stager.WriteControl(ctx, runID, n, name, data) })
+func (s seamStager) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
+	return s.c.around("Stager.OpenAttempt", func() error { return s.Stager.OpenAttempt(ctx, runID, n, token, files...) })
 }
 
 type seamControl struct {
