@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -27,37 +29,73 @@ type Entry struct {
 
 const genesis = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
-// eventHash chains one event to the one before it.
+// eventHash chains one event to the one before it. The event's data are canonical already; so are, written this way, numbers and the words
+// of types and ids.
 func eventHash(prev string, seq, at int64, typ, runID string, data []byte) (string, error) {
-	body, err := plan.Marshal(map[string]any{"seq": seq, "at": at, "type": typ, "run_id": runID, "data": json.RawMessage(data)})
+	b := make([]byte, 0, len(prev)+len(data)+192)
+	b = append(append(b, prev...), `{"at":`...)
+	b = strconv.AppendInt(b, at, 10)
+	b = append(append(b, `,"data":`...), data...)
+	b, err := appendWord(append(b, `,"run_id":`...), runID)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(append([]byte(prev), body...))
+	b = strconv.AppendInt(append(b, `,"seq":`...), seq, 10)
+	if b, err = appendWord(append(b, `,"type":`...), typ); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append(b, '}'))
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// appendEvent adds to the chain inside a transaction; the single writer makes "the last one" unambiguous.
+// appendWord appends a string of canonical JSON.
+func appendWord(b []byte, s string) ([]byte, error) {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
+		return append(append(append(b, '"'), s...), '"'), nil
+	}
+	quoted, err := plan.Marshal(s)
+	return append(b, quoted...), err
+}
+
+// tail is the newest event, known for as long as a transaction lasts.
+type tail struct {
+	seq  int64
+	hash string
+}
+
+// newest reads the tail, once in a transaction. The single writer makes "the last one" unambiguous.
+func (l *Ledger) newest(ctx context.Context, tx *sql.Conn) (tail, error) {
+	if l.group.tail != nil {
+		return *l.group.tail, nil
+	}
+	t := tail{hash: genesis}
+	err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&t.seq, &t.hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return t, err
+}
+
+// appendEvent adds to the chain inside a transaction.
 func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Conn, runID string, e run.Event) (int64, error) {
 	data, err := plan.Marshal(e.Data)
 	if err != nil {
 		return 0, err
 	}
-	var seq int64
-	prev := genesis
-	err = tx.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&seq, &prev)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, err
-	}
-	seq++
-	at := micros(l.now())
-	hash, err := eventHash(prev, seq, at, e.Type, runID, data)
+	last, err := l.newest(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO events (seq, at, type, run_id, data, prev_hash, hash) VALUES (?,?,?,?,?,?,?)",
-		seq, at, e.Type, runID, string(data), prev, hash)
-	return seq, err
+	at, next := micros(l.now()), tail{seq: last.seq + 1}
+	if next.hash, err = eventHash(last.hash, next.seq, at, e.Type, runID, data); err != nil {
+		return 0, err
+	}
+	if _, err = tx.ExecContext(ctx, "INSERT INTO events (seq, at, type, run_id, data, prev_hash, hash) VALUES (?,?,?,?,?,?,?)",
+		next.seq, at, e.Type, runID, string(data), last.hash, next.hash); err != nil {
+		return 0, err
+	}
+	l.group.tail = &next
+	return next.seq, nil
 }
 
 // Events lists the events of a run, oldest first.

@@ -20,7 +20,8 @@ const maxGroup = 64
 type group struct {
 	mu      sync.Mutex
 	waiting []*change
-	leading bool // somebody carries out a group
+	leading bool  // somebody carries out a group
+	tail    *tail // of the transaction under way; its leader's
 }
 
 // change is one caller's part of a transaction.
@@ -98,9 +99,13 @@ func (l *Ledger) commit(changes []*change) error {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
+	l.group.tail = nil
 	for _, c := range changes {
 		if err = c.part(ctx, conn, len(changes) == 1); err != nil {
 			break
+		}
+		if c.err != nil { // what it did is undone
+			l.group.tail = nil
 		}
 	}
 	if err == nil {

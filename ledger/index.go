@@ -161,10 +161,15 @@ func decodeCursor(s string) (at int64, id string, err error) {
 	return at, id, nil
 }
 
-// Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded, newest first, at most ten.
-func (l *Ledger) Equivalent(ctx context.Context, planHash, exceptRunID string) ([]string, error) {
-	return l.strings(brief(ctx), `SELECT run_id FROM runs WHERE plan_hash = ? AND run_id <> ? AND state IN ('queued','running','blocked','succeeded')
- ORDER BY created_at DESC, run_id LIMIT 10`, planHash, exceptRunID)
+// Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded, newest first, at most ten; run.Index has
+// the contract.
+func (l *Ledger) Equivalent(ctx context.Context, planHash, runID string) (others []string, known bool, err error) {
+	ids, err := l.strings(brief(ctx), `SELECT run_id FROM runs WHERE plan_hash = ?1 AND (run_id = ?2 OR state IN ('queued','running','blocked','succeeded'))
+ ORDER BY run_id = ?2 DESC, created_at DESC, run_id LIMIT 11`, planHash, runID)
+	if known = len(ids) > 0 && ids[0] == runID; known {
+		ids = ids[1:]
+	}
+	return ids[:min(len(ids), 10)], known, err
 }
 
 // Ended tells whether every attempt that travels under the job name has ended. NotFound when this ledger

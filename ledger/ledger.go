@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,8 @@ type Ledger struct {
 	now    func() time.Time
 	schema int
 	group  group // changes waiting for the writer
+
+	policies sync.Map // hashes of snapshots that are stored; none is ever removed
 
 	stopped atomic.Pointer[error] // the failure of the disk that ended all writing
 }

@@ -3,7 +3,9 @@ package ledger
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -391,6 +393,69 @@ func BenchmarkView(b *testing.B) {
 	for b.Loop() {
 		if _, err := l.View(b.Context(), v.Run.ID); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A write that says what it begins at answers what a reading would.
+func TestWriteFrom(t *testing.T) {
+	l := fresh(t)
+	v := insert(t, l, 1)
+	at := t0.Add(1234567 * time.Nanosecond).In(time.FixedZone("x", 3600))
+	code := 3
+	for i, change := range []func(*run.Write){
+		func(w *run.Write) {
+			w.Run.Phase, w.Run.Warnings = run.Submitting, nil
+			w.Send = &run.Send{Token: v.Attempt.Token, K: 1, StartedAt: at}
+		},
+		func(w *run.Write) {
+			sub := v.Submission
+			sub.JobID, sub.SubmittedAt, sub.CreatedAt = "7", &at, at
+			w.Run.Phase, w.Submission = run.Pending, &sub
+			w.Send = &run.Send{Token: v.Attempt.Token, K: 1, StartedAt: at, EndedAt: &at, Outcome: run.SendAccepted}
+		},
+		func(w *run.Write) { w.Run.CancelAt, w.Run.CancelReason = &at, "why" },
+		func(w *run.Write) {
+			a := v.Attempt
+			a.ObservedAt, a.StartedAt, a.MissedAt, a.CreatedAt, a.SlurmState = &at, &at, &at, at, "RUNNING"
+			w.Run.State, w.Run.Phase, w.Attempts = run.Running, run.InJob, []run.Attempt{a}
+		},
+		func(w *run.Write) {
+			a := v.Attempt
+			a.Ending, a.EndedAt, a.ExitCode = run.EndedLost, &at, &code
+			w.Run.State, w.Run.Phase, w.Run.FinishedAt, w.Run.ExitCode, w.Attempts = run.Failed, run.Done, &at, &code, []run.Attempt{a}
+		},
+		func(w *run.Write) { // another attempt is read
+			sub := run.Submission{Token: strings.Repeat("e", 32), JobName: "sg-another", CreatedAt: at}
+			w.Run.State, w.Run.Phase, w.Run.AttemptN, w.Run.FinishedAt, w.Run.ExitCode = run.Queued, run.Staging, 2, nil, nil
+			w.Submission, w.Attempts = &sub, []run.Attempt{{RunID: v.Run.ID, N: 2, Token: sub.Token, CreatedAt: at}}
+		},
+	} {
+		from := v
+		w := run.Write{Run: v.Run, From: &from, Event: run.Event{Type: "run.test", Data: map[string]any{"i": i}}}
+		change(&w)
+		got, err := l.Apply(t.Context(), w)
+		must(t, err)
+		want, err := l.View(t.Context(), v.Run.ID)
+		must(t, err)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatal(i, d)
+		}
+		v = got
+	}
+	must(t, l.Integrity(t.Context()))
+}
+
+// The hash is of canonical JSON, however it is put together.
+func TestEventHash(t *testing.T) {
+	for _, words := range [][2]string{{"run.intent", "run_0X8Z4D1X467KV94K4TXG0D9BXT"}, {"", ""}, {"a\"b\\c\n", "é\u2028<&>\x01"}} {
+		data := []byte(`{"a":[1,"x"],"b":null}`)
+		body, err := plan.Marshal(map[string]any{"seq": 7, "at": 1_790_000_000_123_456, "type": words[0], "run_id": words[1], "data": json.RawMessage(data)})
+		must(t, err)
+		got, err := eventHash(genesis, 7, 1_790_000_000_123_456, words[0], words[1], data)
+		must(t, err)
+		if sum := sha256.Sum256(append([]byte(genesis), body...)); got != "sha256:"+hex.EncodeToString(sum[:]) {
+			t.Errorf("%q: another hash than that of %s", words, body)
 		}
 	}
 }

@@ -96,11 +96,27 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 		if err := l.insert(ctx, tx, n); err != nil {
 			return err
 		}
-		created = true
-		v, err = view(ctx, tx, n.Run.ID)
-		return err
+		created, v = true, l.inserted(n)
+		return nil
 	})
-	return v, created && err == nil, err
+	if created = created && err == nil; created {
+		l.policies.Store(n.Run.PolicyHash, true)
+	}
+	return v, created, err
+}
+
+// inserted is what a run reads like that was just stored.
+func (l *Ledger) inserted(n run.New) run.View {
+	r, now := n.Run, stored(l.now())
+	v := run.View{Attempt: run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: now}, Submission: n.Submission,
+		Run: run.Run{ID: r.ID, Rev: 1, ToolID: r.ToolID, ToolName: r.ToolName, ToolVersion: r.ToolVersion, ContractVersion: r.ContractVersion, PackHash: r.PackHash,
+			PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash, PlanHash: r.PlanHash, ProjectID: r.ProjectID, Actor: r.Actor,
+			State: r.State, Phase: r.Phase, Reason: r.Reason, Detail: r.Detail, AttemptN: 1, Warnings: r.Warnings, CreatedAt: now, UpdatedAt: now, ResultJSON: r.ResultJSON}}
+	if v.Run.Warnings == nil {
+		v.Run.Warnings = []string{}
+	}
+	v.Submission.CreatedAt, v.Submission.SubmittedAt = stored(n.Submission.CreatedAt), optStored(n.Submission.SubmittedAt)
+	return v
 }
 
 func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) error {
@@ -109,8 +125,10 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies VALUES (?,?,?)", r.PolicyHash, string(n.Policy), now); err != nil {
-		return err
+	if _, known := l.policies.Load(r.PolicyHash); !known {
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies VALUES (?,?,?)", r.PolicyHash, string(n.Policy), now); err != nil {
+			return err
+		}
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO param_sets VALUES (?,?,?)", r.ParamsHash, string(n.Params), now); err != nil {
 		return err

@@ -82,6 +82,17 @@ func optMicros(t *time.Time) any {
 	return t.UnixMicro()
 }
 
+// stored is a time as it reads back.
+func stored(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
+
+func optStored(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	s := stored(*t)
+	return &s
+}
+
 func optTime(v sql.NullInt64) *time.Time {
 	if !v.Valid {
 		return nil

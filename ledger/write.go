@@ -45,10 +45,41 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 			return err
 		}
 		var err error
-		v, err = view(ctx, tx, w.Run.ID)
+		if f := w.From; f != nil && f.Run.AttemptN == w.Run.AttemptN && (w.Submission == nil || w.Submission.Token == f.Submission.Token) {
+			v = l.after(w)
+		} else {
+			v, err = view(ctx, tx, w.Run.ID)
+		}
 		return err
 	})
 	return v, err
+}
+
+// after is what a run reads like after a write that begins at a view of it. The revision was compared, and nothing of a run changes without
+// it: what the write does not replace is as it was.
+func (l *Ledger) after(w run.Write) run.View {
+	v := run.View{Run: w.Run, Attempt: w.From.Attempt, Submission: w.From.Submission, Sends: w.From.Sends}
+	v.Run.Rev++
+	v.Run.UpdatedAt = stored(l.now())
+	v.Run.FinishedAt, v.Run.CancelAt = optStored(w.Run.FinishedAt), optStored(w.Run.CancelAt)
+	if v.Run.Warnings == nil {
+		v.Run.Warnings = []string{}
+	}
+	for _, a := range w.Attempts {
+		if a.N == w.Run.AttemptN {
+			v.Attempt = a
+			v.Attempt.ObservedAt, v.Attempt.StartedAt, v.Attempt.EndedAt, v.Attempt.MissedAt = optStored(a.ObservedAt), optStored(a.StartedAt), optStored(a.EndedAt), optStored(a.MissedAt)
+			v.Attempt.CreatedAt = w.From.Attempt.CreatedAt
+		}
+	}
+	if w.Submission != nil {
+		v.Submission = *w.Submission
+		v.Submission.SubmittedAt, v.Submission.CreatedAt = optStored(w.Submission.SubmittedAt), w.From.Submission.CreatedAt
+	}
+	if w.Send != nil {
+		v.Sends = max(v.Sends, w.Send.K)
+	}
+	return v
 }
 
 // swapRun writes the mutable columns if the row is still at the revision that was read.

@@ -60,6 +60,7 @@ type Engine struct {
 
 	mu        sync.Mutex
 	listeners map[string][]chan View   // of those who wait for a run, see listen
+	handed    map[string]handed        // runs just stored, see hand
 	cycleAt   time.Time                // last full answer of Slurm
 	cycleErr  error                    // why the last query failed, nil when it did not
 	notBefore map[string]time.Time     // deferred runs: when to try again
@@ -74,7 +75,7 @@ type Engine struct {
 func NewEngine(cfg Config, p Parts) *Engine {
 	return &Engine{
 		Parts: p, cfg: cfg, work: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
-		listeners: map[string][]chan View{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, pauses: map[string]*pause{}, lateSince: map[string]time.Time{},
+		listeners: map[string][]chan View{}, handed: map[string]handed{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, pauses: map[string]*pause{}, lateSince: map[string]time.Time{},
 	}
 }
 
@@ -132,8 +133,13 @@ func (e *Engine) worker(ctx context.Context) {
 // advance moves one run as far as it goes without waiting for Slurm. Errors are recorded in the run where
 // they belong to it and logged where they do not; the run stays in its phase and is taken up again.
 func (e *Engine) advance(ctx context.Context, id string) {
-	for ctx.Err() == nil {
-		v, err := e.Store.View(ctx, id)
+	h, fresh := e.taken(id)
+	for ; ctx.Err() == nil; fresh = false {
+		v, err := h.view, error(nil)
+		if !fresh {
+			h = handed{}
+			v, err = e.Store.View(ctx, id)
+		}
 		if err != nil {
 			e.Log.Error("cannot read a run", "run_id", id, "err", err)
 			return
@@ -141,7 +147,7 @@ func (e *Engine) advance(ctx context.Context, id string) {
 		var again bool
 		switch v.Run.Phase {
 		case Staging:
-			again, err = e.prepare(ctx, v)
+			again, err = e.prepare(ctx, v, h.params)
 		case Deferred:
 			again, err = e.resend(ctx, v)
 		case Submitting:
@@ -189,15 +195,6 @@ func newToken() string {
 func newSubmission(runID string, n int, now time.Time) Submission {
 	token := newToken()
 	return Submission{Token: token, JobName: JobName(runID, n, token), CreatedAt: now}
-}
-
-// params reads back what the run executes: its canonical params, nothing else.
-func (e *Engine) params(ctx context.Context, v View) (plan.Params, error) {
-	canonical, err := e.Store.Params(ctx, v.Run.ParamsHash)
-	if err != nil {
-		return plan.Params{}, err
-	}
-	return plan.DecodeParams(canonical)
 }
 
 // job is the part of a JobSpec that names the submission; enough to find receipts by.

@@ -232,8 +232,9 @@ type Index interface {
 	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
 	// Newest is the number of the newest event about any run, 0 when there is none.
 	Newest(ctx context.Context) (int64, error)
-	// Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded.
-	Equivalent(ctx context.Context, planHash, exceptRunID string) ([]string, error)
+	// Equivalent lists runs with this plan_hash under another identity than runID's that are in flight or succeeded, and tells
+	// whether runID itself, which has this plan_hash, is there.
+	Equivalent(ctx context.Context, planHash, runID string) (others []string, known bool, err error)
 	// Ended tells whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)
 	// Voided is when the newest attempt ended absent, or cancelled after a send: its job may still show up. Nil when none did since.

@@ -10,15 +10,20 @@ import (
 )
 
 // prepare takes a run from staging through the intent and one send. A crash anywhere before the intent
-// is repeated from the start; every step gives the same bytes.
-func (e *Engine) prepare(ctx context.Context, v View) (again bool, err error) {
+// is repeated from the start; every step gives the same bytes. canonical are the run's params where they are at hand.
+func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again bool, err error) {
 	if v.Run.CancelAt != nil {
 		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled before anything was sent"})
 	}
 	if !e.due(v.Run.ID) {
 		return false, nil
 	}
-	p, err := e.params(ctx, v)
+	var p plan.Params
+	if canonical != nil {
+		p, err = plan.DecodeParams(canonical)
+	} else {
+		p, err = e.params(ctx, v)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -111,7 +116,7 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept ...Artifact
 	}
 	k := v.Sends + 1
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Queued, Submitting, "", ""
-	v, err = e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Artifacts: kept, Send: &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()},
+	v, err = e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Artifacts: kept, Send: &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()}, From: &v,
 		Event: Event{Type: "run.intent", Data: map[string]any{"attempt": v.Attempt.N, "job_name": v.Submission.JobName, "script_sha256": v.Submission.ScriptSHA, "send": k}}})
 	if err != nil {
 		return false, err
@@ -153,7 +158,7 @@ func (e *Engine) settleSend(ctx context.Context, v View, job JobSpec, k int, res
 func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res SendResult) error {
 	now := e.Now()
 	send := &Send{Token: v.Submission.Token, K: k, StartedAt: now, EndedAt: &now, Outcome: res.Outcome, ExitCode: res.ExitCode, Text: res.Text}
-	w := Write{Run: v.Run, Send: send}
+	w := Write{Run: v.Run, Send: send, From: &v}
 	switch res.Outcome {
 	case SendAccepted:
 		v.Submission.JobID, v.Submission.Cluster = res.JobID, res.Cluster

@@ -129,6 +129,7 @@ type Write struct {
 	Artifacts  []Artifact // registered if not there yet
 	Outputs    []Link
 	Event      Event
+	From       *View // the run as it was read at Run.Rev, where the caller has it: what the write leaves alone need not be read again. Only its attempt, submission and sends are looked at
 }
 
 // View is a run with its current attempt and submission.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -40,14 +39,16 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 		return SubmitAnswer{}, err
 	}
 	runID, planHash := id.RunID(), id.PlanHash()
-	equivalent, err := e.Index.Equivalent(ctx, planHash, runID)
+	equivalent, known, err := e.Index.Equivalent(ctx, planHash, runID)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	if v, err := e.Store.View(ctx, runID); err == nil {
+	if known {
+		v, err := e.Store.View(ctx, runID)
+		if err != nil {
+			return SubmitAnswer{}, err
+		}
 		return e.submitAnswer(v, true, equivalent), nil
-	} else if !fault.Is(err, fault.NotFound) {
-		return SubmitAnswer{}, err
 	}
 	if e.cfg.ReuseAcross && len(equivalent) > 0 {
 		v, err := e.Store.View(ctx, equivalent[0])
@@ -74,6 +75,7 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	}
 	changes, stop := e.listen(runID)
 	defer stop()
+	e.hand(v, canonical)
 	e.work.add(runID)
 	e.poke()
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })

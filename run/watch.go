@@ -144,7 +144,7 @@ func (e *Engine) observe(ctx context.Context, v View, found []Job) (moved bool, 
 	if j.Class == ClassUnknown {
 		v.Run.Reason, v.Run.Detail = "unknown_slurm_state", j.State
 	}
-	_, err = e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s,
+	_, err = e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &v,
 		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node, "adopted": adopted}}})
 	if err == nil && phase == Collecting {
 		e.work.add(v.Run.ID)

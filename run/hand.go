@@ -1,0 +1,43 @@
+package run
+
+import (
+	"context"
+
+	"slurmgate/plan"
+)
+
+// handed is what a submit knows of the run it has just stored, for the worker that takes it up: the row as it was written and the canonical
+// params, which it would read back otherwise. It is no more than a copy: a row that has changed meanwhile refuses the first write.
+type handed struct {
+	view   View
+	params []byte
+}
+
+// handedAtOnce bounds the copies in memory; of more runs than that the rest is read.
+const handedAtOnce = 256
+
+func (e *Engine) hand(v View, canonical []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.handed) < handedAtOnce {
+		e.handed[v.Run.ID] = handed{v, canonical}
+	}
+}
+
+// taken gives what was handed over of the run, once.
+func (e *Engine) taken(id string) (handed, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h, ok := e.handed[id]
+	delete(e.handed, id)
+	return h, ok
+}
+
+// params reads back what the run executes: its canonical params, nothing else.
+func (e *Engine) params(ctx context.Context, v View) (plan.Params, error) {
+	canonical, err := e.Store.Params(ctx, v.Run.ParamsHash)
+	if err != nil {
+		return plan.Params{}, err
+	}
+	return plan.DecodeParams(canonical)
+}
