@@ -23,6 +23,38 @@ func (p *Policy) AllowTool(name string) error {
 		Rule: "policy tool_allowlist: " + shown(*p.ToolAllowlist), Msg: `got "` + clip(name) + `"`}})
 }
 
+// The ways in which bytes from outside become an artifact.
+const (
+	ImportPath   = "path"   // a file of the gateway's host
+	ImportText   = "text"   // text in the call
+	ImportUpload = "upload" // a stream
+)
+
+// ImportKinds are the ways in.
+func ImportKinds() []string { return []string{ImportPath, ImportText, ImportUpload} }
+
+// AllowImport decides whether an artifact of a type and size may enter in a way; an empty type, or a negative size, is one
+// not known yet. A denial is a Policy fault.
+func (p *Policy) AllowImport(kind, typ string, size int64) error {
+	var d decision
+	if l := p.Import.Kinds; l != nil && !slices.Contains(*l, kind) {
+		d.add("POLICY-IMPORT-KIND", "import", "policy import.kinds: "+shown(*l), kind)
+	}
+	if kind == ImportPath && len(p.Import.Roots) == 0 {
+		d = append(d, fault.Problem{Code: "POLICY-IMPORT-ROOT", Field: "path", Rule: "policy import.roots: none", Msg: "a path was given", Hint: "give text, or upload the file"})
+	}
+	if l := p.Import.Types; l != nil && typ != "" && !slices.Contains(*l, typ) {
+		d.add("POLICY-IMPORT-TYPE", "type", "policy import.types_allowlist: "+shown(*l), typ)
+	}
+	if size > p.Import.MaxBytes {
+		d = append(d, fault.Problem{Code: "POLICY-IMPORT-BYTES", Field: "size_bytes", Rule: fmt.Sprintf("policy import.max_bytes: at most %d", p.Import.MaxBytes), Msg: fmt.Sprintf("got %d", size)})
+	}
+	if len(d) == 0 {
+		return nil
+	}
+	return denied("policy.AllowImport", "policy forbids this import", d)
+}
+
 // AllowPlan decides whether a valid plan may run. raw says that it was submitted as it is, not made by a
 // toolpack; imageName is what images.lock.yaml calls its image, empty when the lock does not have it. A denial is a
 // Policy fault with a problem for every rule that forbids the plan, each naming what would be allowed.

@@ -109,9 +109,11 @@ func (p *Policy) read(o yamldoc.Object) {
 	p.ImagesAllowlist = listed(o.Opt("images_allowlist"), "IMAGE", "sha256:<64 hex digits>", digest.MatchString)
 	p.Slurm.read(o.Opt("slurm"))
 
-	imp := o.Opt("import").Object("roots", "max_bytes")
+	imp := o.Opt("import").Object("roots", "max_bytes", "kinds", "types_allowlist")
 	p.Import.Roots = append([]string{}, imp.Opt("roots").Words("IMPORT-ROOT", "absolute folders in their shortest spelling, not /", isRoot)...)
 	p.Import.MaxBytes = number(imp.Opt("max_bytes"), 0, maxBytes, tebibyte)
+	p.Import.Kinds = listed(imp.Opt("kinds"), "IMPORT-KIND", "one of "+strings.Join(ImportKinds(), " "), func(s string) bool { return slices.Contains(ImportKinds(), s) })
+	p.Import.Types = listed(imp.Opt("types_allowlist"), "TYPE", "artifact types, e.g. BAM", plan.IsTypeName)
 
 	lim := o.Opt("limits").Object("preview_bytes", "preview_lines", "collect_bytes", "log_bytes")
 	p.Limits = Limits{

@@ -63,6 +63,9 @@ type RawPlans struct {
 type Import struct {
 	Roots    []string `json:"roots"`     // absolute folders; none: no import by path
 	MaxBytes int64    `json:"max_bytes"` // of one file; 1 TiB when absent
+	// Kinds are the ways in: path, text, upload; all of them when absent. Types are the artifact types that may enter.
+	Kinds *[]string `json:"kinds"`
+	Types *[]string `json:"types_allowlist"`
 }
 
 // Limits bound what answers and collection carry.

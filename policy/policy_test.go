@@ -82,8 +82,8 @@ default_timeout_sec: 60
 egress_allowlist: ["api.example.org:443", "[::1]:80"]
 logging: {level: debug}
 `)
-	got = fmt.Sprintln(*full.ToolAllowlist, full.Slurm.MaxGPUs, full.Slurm.RawPlans.Allowed, full.Import, full.Limits, full.EquivalentRuns, full.Retry, full.Concurrency, full.DefaultTimeoutSec, full.EgressAllowlist, full.Logging)
-	if want := "[] 0 true {[/data/short] 10} {1 2 3 4} reuse {0} {5 map[samtools_flagstat:2]} 60 [api.example.org:443 [::1]:80] {debug}\n"; got != want {
+	got = fmt.Sprintln(*full.ToolAllowlist, full.Slurm.MaxGPUs, full.Slurm.RawPlans.Allowed, full.Import.Roots, full.Import.MaxBytes, full.Limits, full.EquivalentRuns, full.Retry, full.Concurrency, full.DefaultTimeoutSec, full.EgressAllowlist, full.Logging)
+	if want := "[] 0 true [/data/short] 10 {1 2 3 4} reuse {0} {5 map[samtools_flagstat:2]} 60 [api.example.org:443 [::1]:80] {debug}\n"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -115,6 +115,7 @@ func TestRefused(t *testing.T) {
 		{"version: 1\ntool_allowlist: [samtools.flagstat]\n", "POLICY-TOOL-NAME tool_allowlist[0]:2"},
 		{"version: 1\nimages_allowlist: [samtools]\n", "POLICY-IMAGE images_allowlist[0]:2"},
 		{"version: 1\nimport: {roots: [data, /, /a/../b, /a/]}\n", "POLICY-IMPORT-ROOT import.roots[0]:2, POLICY-IMPORT-ROOT import.roots[1]:2, POLICY-IMPORT-ROOT import.roots[2]:2, POLICY-IMPORT-ROOT import.roots[3]:2"},
+		{"version: 1\nimport: {kinds: [path, mail], types_allowlist: [bam]}\n", "POLICY-IMPORT-KIND import.kinds[1]:2, POLICY-TYPE import.types_allowlist[0]:2"},
 		{"version: 1\nnetwork: host\n", "POLICY-NETWORK network:2"},
 		{"version: 1\nequivalent_runs: maybe\n", "POLICY-EQUIVALENT-RUNS equivalent_runs:2"},
 		{"version: 1\nretry: {infrastructure_attempts: 11}\n", "POLICY-RANGE retry.infrastructure_attempts:2"},
@@ -147,6 +148,35 @@ func TestAllowTool(t *testing.T) {
 	err := p.AllowTool("x_y")
 	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.Policy || e.Code != "POLICY-TOOL" || !strings.Contains(err.Error(), "tool_allowlist: a_b, c_d") {
 		t.Error(err)
+	}
+}
+
+// What may enter, in which way, and how large; a denial names the rule and what it allows. proves ARC-02 ARC-06
+func TestAllowImport(t *testing.T) {
+	for _, c := range []struct {
+		policy, kind, typ string
+		size              int64
+		want              string
+	}{
+		{"", "text", "BAM", 1, ""}, {"", "upload", "", -1, ""},
+		{"", "path", "BAM", 1, "POLICY-IMPORT-ROOT path import.roots: none"},
+		{"roots: [/data]", "path", "BAM", 1 << 40, ""},
+		{"roots: [/data]", "path", "BAM", 1<<40 + 1, "POLICY-IMPORT-BYTES size_bytes import.max_bytes: at most 1099511627776"},
+		{"max_bytes: 9", "upload", "", 10, "POLICY-IMPORT-BYTES size_bytes import.max_bytes: at most 9"},
+		{"kinds: [text]", "upload", "BAM", 1, "POLICY-IMPORT-KIND import import.kinds: text"},
+		{"kinds: []", "text", "BAM", 1, "POLICY-IMPORT-KIND import import.kinds: none"},
+		{"types_allowlist: [BAM, FASTA]", "text", "FASTA", 1, ""}, {"types_allowlist: [BAM]", "text", "", 1, ""},
+		{"types_allowlist: [BAM, VCF]", "text", "TSV", 1, "POLICY-IMPORT-TYPE type import.types_allowlist: BAM, VCF"},
+		{"kinds: [path], types_allowlist: []", "text", "TSV", 1, "POLICY-IMPORT-KIND import import.kinds: path; POLICY-IMPORT-TYPE type import.types_allowlist: none"},
+	} {
+		err := parse(t, "version: 1\nimport: {"+c.policy+"}\n").AllowImport(c.kind, c.typ, c.size)
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			got = append(got, p.Code+" "+p.Field+" "+strings.TrimPrefix(p.Rule, "policy "))
+		}
+		if s := strings.Join(got, "; "); s != c.want || err != nil && !fault.Is(err, fault.Policy) {
+			t.Errorf("%+v:\ngot  %s", c, s)
+		}
 	}
 }
 

@@ -41,8 +41,11 @@ type Parts struct {
 	Observer  Observer
 	Contracts Contracts
 	Room      func() error // a fault while the disks have no room for another run; nil: not asked
-	Log       *slog.Logger
-	Now       func() time.Time
+	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
+	// send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil: not asked.
+	Allowed func(toolID string, p plan.Params) error
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 // Engine moves runs through their lifecycle. One engine per ledger; all methods are safe for concurrent
@@ -195,6 +198,14 @@ func newToken() string {
 func newSubmission(runID string, n int, now time.Time) Submission {
 	token := newToken()
 	return Submission{Token: token, JobName: JobName(runID, n, token), CreatedAt: now}
+}
+
+// allowed asks policy again.
+func (e *Engine) allowed(v View, p plan.Params) error {
+	if e.Allowed == nil {
+		return nil
+	}
+	return e.Allowed(v.Run.ToolID, p)
 }
 
 // job is the part of a JobSpec that names the submission; enough to find receipts by.

@@ -46,6 +46,9 @@ func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again b
 
 // stage puts image, inputs, attempt folder and script in place.
 func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec, script []byte, err error) {
+	if err := e.allowed(v, p); err != nil {
+		return job, nil, err
+	}
 	image, err := e.Images.Verify(ctx, p.Spec.ImageDigest())
 	if err != nil {
 		return job, nil, err
@@ -95,6 +98,9 @@ func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 	p, err := e.params(ctx, v)
 	if err != nil {
 		return false, err
+	}
+	if err := e.allowed(v, p); err != nil {
+		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
 	}
 	return e.send(ctx, v, e.job(v, p))
 }

@@ -28,6 +28,13 @@ func (e *Engine) Retry(ctx context.Context, runID, why string) (SubmitAnswer, er
 	if err := e.room(); err != nil {
 		return SubmitAnswer{}, err
 	}
+	p, err := e.params(ctx, v)
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
+	if err := e.allowed(v, p); err != nil {
+		return SubmitAnswer{}, err
+	}
 	r := v.Run
 	n := r.AttemptN + 1
 	sub := newSubmission(r.ID, n, e.Now())

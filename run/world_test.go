@@ -36,6 +36,8 @@ type world struct {
 	dir    string
 	ledger *ledger.Ledger
 	cfg    run.Config
+	// allowed is what policy says at the boundary; nil: everything
+	allowed func(toolID string, p plan.Params) error
 
 	mu       sync.Mutex
 	calls    map[string]int // by operation
@@ -233,7 +235,7 @@ func (w *world) life() *life {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Stager: l, Control: l, Images: l, Objects: l, Sender: l, Observer: l, Contracts: l,
-		Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		Allowed: w.allowed, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	wait, err := l.engine.Start(ctx)
 	if err != nil {
 		w.t.Fatal(err)

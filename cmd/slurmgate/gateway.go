@@ -154,7 +154,7 @@ func (g *gateway) openEngine() error {
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 	}, seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: g.slurm, Observer: observer(s, g.slurm),
-		Contracts: contracts{g.domain.Packs()}, Room: func() error { return roomFor(s) }, Log: g.log, Now: time.Now}))
+		Contracts: contracts{g.domain.Packs()}, Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now}))
 	return nil
 }
 

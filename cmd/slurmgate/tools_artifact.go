@@ -9,6 +9,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/ledger"
 	"slurmgate/plan"
+	"slurmgate/policy"
 	"slurmgate/run"
 )
 
@@ -88,6 +89,13 @@ func (g *gateway) importArtifact(ctx context.Context, _ gate.Call, a importArgs)
 	if a.Type != "" && !contains(g.domain.Types(), a.Type) {
 		return nil, invalid("IMPORT-TYPE", "type", "a type this domain knows", "got "+a.Type)
 	}
+	way := policy.ImportText
+	if a.Path != nil {
+		way = policy.ImportPath
+	}
+	if err := g.policy.AllowImport(way, a.Type, -1); err != nil {
+		return nil, err
+	}
 	var in artifact.Imported
 	var err error
 	if a.Path != nil {
@@ -103,6 +111,9 @@ func (g *gateway) importArtifact(ctx context.Context, _ gate.Call, a importArgs)
 	}
 	if a.Type == "" {
 		a.Type = in.Type
+	}
+	if err := g.policy.AllowImport(way, a.Type, in.SizeBytes); err != nil {
+		return nil, err
 	}
 	doc := run.Artifact{ProjectID: g.project(a.ProjectID), SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import"}
 	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil {

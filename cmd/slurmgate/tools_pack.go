@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/plan"
 	"slurmgate/run"
 	"slurmgate/slurm"
 	"slurmgate/toolpack"
@@ -67,6 +69,15 @@ func (g *gateway) packHandler(p *toolpack.Pack) gate.Handler {
 		return g.engine.Submit(ctx, run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(),
 			Params: canonical.Params(inProject(), slurm.ScriptVersion), PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind})
 	}
+}
+
+// stillAllowed asks policy about a run at the boundary of execution. The run may be one that an earlier policy let in.
+func (g *gateway) stillAllowed(toolID string, p plan.Params) error {
+	tool := strings.ReplaceAll(toolID, ".", "_")
+	if err := g.policy.AllowTool(tool); err != nil {
+		return err
+	}
+	return g.policy.AllowPlan(p.Spec, p.Tool == nil, g.domain.Lock().NameOf(p.Spec.Execution.Container.Image))
 }
 
 // keep stores the artifacts a call itself brings, before the run that has them as inputs.

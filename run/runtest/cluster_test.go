@@ -117,11 +117,9 @@ func (s site) prepare(t *testing.T, place plan.Placement, program string) run.Jo
 	spec.Fill()
 	job := run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), Spec: spec, RunDir: s.RunDir(id), ImagePath: s.image, ExecArgs: []string{"/bin/bash", "-c", program}}
 	must(t, s.StageInputs(t.Context(), id, nil, nil))
-	must(t, s.OpenAttempt(t.Context(), id, 1, token))
 	script, err := s.Render(job)
 	must(t, err)
-	must(t, s.WriteControl(t.Context(), id, 1, run.PinnedFile, s.Pinned(job)))
-	must(t, s.WriteControl(t.Context(), id, 1, run.ScriptFile, script))
+	must(t, s.OpenAttempt(t.Context(), id, 1, token, run.ControlFile{Name: run.PinnedFile, Data: s.Pinned(job)}, run.ControlFile{Name: run.ScriptFile, Data: script}))
 	return job
 }
 
