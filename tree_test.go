@@ -38,7 +38,7 @@ var arrows = map[string][]string{
 	"access":          {"fault", "gate", "plan"},
 	"site":            {"fault", "plan"},
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
-	"ledger":    {"fault", "plan", "run"},
+	"ledger":    {"fault", "gate", "plan", "run"},
 	"artifact":  {"fault", "plan"},
 	"slurm":     {"fault", "plan", "run"},
 	"apptainer": {"fault", "plan", "run"},
@@ -69,6 +69,7 @@ var (
 var libraries = map[string]string{
 	"github.com/alecthomas/kong":               "the command line, declared as structs",
 	"github.com/go-chi/chi/v5":                 "HTTP routes (CARD-07)",
+	"github.com/go-jose/go-jose/v4":            "signatures of OpenID access tokens; no cryptography of our own",
 	"github.com/go-json-experiment/json":       "decoding that sees duplicate keys and case twins, and canonical JSON; encoding/json does neither",
 	"github.com/google/uuid":                   "ids in the envelope (HTC-02)",
 	"github.com/mattn/go-sqlite3":              "the ledger (CARD-07)",

@@ -7,12 +7,17 @@ package access
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/plan"
 )
 
 // Grant is what a site gives to somebody.
@@ -20,6 +25,40 @@ type Grant struct {
 	Capabilities []string
 	Projects     []string          // project ids, or "*"
 	Accounts     map[string]string // project id or "*" → Slurm account
+}
+
+// NewGrant checks what somebody writes down as a grant: known capabilities, projects by name or id, accounts by project name or id. Every
+// mistake is told.
+func NewGrant(capabilities, projects []string, accounts map[string]string) (Grant, error) {
+	g := Grant{Capabilities: capabilities, Accounts: map[string]string{}}
+	var problems []fault.Problem
+	for _, c := range capabilities {
+		if c != gate.All && !slices.Contains(gate.Capabilities(), c) {
+			problems = append(problems, fault.Problem{Code: "GRANT-CAPABILITY", Field: "capabilities", Rule: "of " + strings.Join(gate.Capabilities(), ", ") + ", or *", Msg: "got " + strconv.Quote(c)})
+		}
+	}
+	project := func(field, name string) string {
+		switch {
+		case name == gate.All || plan.IsProjectID(name):
+			return name
+		case plan.CheckWord(name) != "":
+			problems = append(problems, fault.Problem{Code: "GRANT-PROJECT", Field: field, Rule: "a project's name or id, or *", Msg: plan.CheckWord(name)})
+		}
+		return plan.ProjectID(name)
+	}
+	for _, p := range projects {
+		g.Projects = append(g.Projects, project("projects", p))
+	}
+	for p, account := range accounts {
+		if !plan.IsSlurmName(account) {
+			problems = append(problems, fault.Problem{Code: "GRANT-ACCOUNT", Field: "accounts", Rule: "a Slurm account", Msg: "got " + strconv.Quote(account)})
+		}
+		g.Accounts[project("accounts", p)] = account
+	}
+	if problems != nil {
+		return Grant{}, fault.Invalid("access.NewGrant", "this cannot be granted", problems...)
+	}
+	return g, nil
 }
 
 // Everything is the grant of the gateway's own user.
@@ -34,19 +73,32 @@ func (g Grant) principal(name, method string) gate.Principal {
 
 // Access knows all principals of a gateway. It implements gate.Authenticator.
 type Access struct {
-	peers map[int]gate.Principal
+	peers   map[int]gate.Principal
+	tokens  Tokens
+	issuers []*issuer
+	now     func() time.Time
 }
 
 var _ gate.Authenticator = (*Access)(nil)
 
 // Config is what a site says about who may come in.
 type Config struct {
-	Peers map[int]Grant // by user id; the gateway's own user and root need none
+	Peers   map[int]Grant // by user id; the gateway's own user and root need none
+	Tokens  Tokens        // nil: this gateway makes none
+	Issuers []Issuer
+	Client  *http.Client     // asks the issuers for their keys; one of its own when nil
+	Now     func() time.Time // time.Now when nil
 }
 
 // New makes an Access.
 func New(c Config) *Access {
-	a := &Access{peers: map[int]gate.Principal{}}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	a := &Access{peers: map[int]gate.Principal{}, tokens: c.Tokens, now: c.Now}
+	for _, i := range c.Issuers {
+		a.issuers = append(a.issuers, newIssuer(i, c.Client, c.Now))
+	}
 	for uid, g := range c.Peers {
 		a.peers[uid] = g.principal(peerName(uid), gate.ByPeer)
 	}
@@ -75,8 +127,20 @@ func (a *Access) Peer(uid int) (gate.Principal, error) {
 }
 
 // Bearer is the principal of an access token.
-func (a *Access) Bearer(_ context.Context, _ string) (gate.Principal, error) {
-	return gate.Principal{}, unknownToken()
+func (a *Access) Bearer(ctx context.Context, text string) (gate.Principal, error) {
+	if isOwn(text) {
+		return a.token(ctx, text)
+	}
+	return a.accessToken(ctx, text)
+}
+
+// Issuers lists the OpenID providers whose access tokens are taken: what the protected-resource metadata names.
+func (a *Access) Issuers() []string {
+	out := []string{}
+	for _, i := range a.issuers {
+		out = append(out, i.Issuer.URL)
+	}
+	return out
 }
 
 // unknownToken says no more than that: a caller learns nothing about tokens that exist.

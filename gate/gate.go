@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,161 +16,306 @@ import (
 	"slurmgate/plan"
 )
 
-// Policy decides before anything is done.
-type Policy interface {
-	// AllowTool returns a Policy fault for a tool that may not be called. toolName is the name with underscores.
-	AllowTool(toolName string) error
-}
-
-// Recorder is told of every call, denied ones too, once it has been answered.
-type Recorder interface {
-	Record(ctx context.Context, t Tool, req Request, res Response)
-}
-
 // Config is what a gate is made of. Parts that are nil are done without: tools that work on files alone have no policy and
 // no memory.
 type Config struct {
-	Registry *Registry
-	Policy   Policy
-	Recorder Recorder
-	Now      func() time.Time // time.Now when nil
+	Registry  *Registry
+	Policy    Policy
+	Together  int // calls under way at one time; 0: no bound
+	Journal   Journal
+	Promises  Promises
+	Owners    Owners
+	Artifacts Artifacts
+	Key       []byte           // of this ledger, for binding keys and approvals to payloads; random when empty
+	Log       *slog.Logger     // slog's default when nil
+	Now       func() time.Time // time.Now when nil
 }
 
 // Gate carries out calls.
 type Gate struct {
-	registry *Registry
-	policy   Policy
-	recorder Recorder
-	now      func() time.Time
+	registry  *Registry
+	policy    Policy
+	places    places
+	journal   *journal // nil: nothing is recorded
+	promises  Promises
+	flights   flights
+	owners    Owners
+	artifacts Artifacts
+	key       []byte
+	log       *slog.Logger
+	now       func() time.Time
 }
 
 const defaultTimeout = 2 * time.Minute
 
-// New makes a gate.
+// New makes a gate. A gate with a journal is closed when it is no longer used.
 func New(c Config) *Gate {
-	if c.Now == nil {
-		c.Now = time.Now
+	g := &Gate{registry: c.Registry, policy: c.Policy, places: newPlaces(c.Together, c.Registry, c.Policy), promises: c.Promises,
+		flights: flights{open: map[[2]string]chan struct{}{}}, owners: c.Owners, artifacts: c.Artifacts, key: c.Key, log: c.Log, now: c.Now}
+	if g.now == nil {
+		g.now = time.Now
 	}
-	return &Gate{registry: c.Registry, policy: c.Policy, recorder: c.Recorder, now: c.Now}
+	if g.log == nil {
+		g.log = slog.Default()
+	}
+	if len(g.key) == 0 {
+		g.key = make([]byte, 32)
+		rand.Read(g.key) // never fails (Go 1.24)
+	}
+	if c.Journal != nil {
+		g.journal = newJournal(c.Journal, g.log)
+	}
+	return g
+}
+
+// Close writes the records that still wait. No call is made afterwards.
+func (g *Gate) Close() {
+	if g.journal != nil {
+		g.journal.close()
+	}
 }
 
 // Registry gives the tools behind the gate.
 func (g *Gate) Registry() *Registry { return g.registry }
 
-// NewRequest fills an envelope for a call from this host by a person.
+// NewRequest fills an envelope for a call by a person.
 func NewRequest(toolID, version string, args json.RawMessage) Request {
 	return Request{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Actor: Actor{Kind: "human"}, ToolID: toolID, ToolVersion: version, Args: args}
 }
 
-// Call is the one way to a tool: envelope, registry, policy, arguments, deadline, handler, answer. It always
-// answers; a handler that panics is an internal error of this call alone.
+// Call is the one way to a tool: envelope, registry, capability, policy, arguments, whose things they name, idempotency, consent,
+// limits, handler, answer, record. It always answers; a handler that panics is an internal error of this call alone.
 func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
-	res := Response{SchemaVersion: SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID,
-		Resources: Resources{WorkspaceIDs: []string{}, Artifacts: []string{}, Files: []string{}, URLs: []string{}}}
-	res.Timing.StartedAt = g.now().UTC()
-	tool, result, err := g.dispatch(ctx, who, req)
+	if err := g.check(req); err != nil {
+		return g.call(ctx, who, Request{ToolCallID: req.ToolCallID, TraceID: req.TraceID}, err) // nothing else of it is believed
+	}
+	return g.call(ctx, who, req, nil)
+}
+
+// CallRaw is Call for the bytes of an envelope as they came. What is none is answered and recorded too (HTC-01).
+func (g *Gate) CallRaw(ctx context.Context, who Caller, body []byte) Response {
+	err := plan.Check(body)
 	if err == nil {
-		if res.Result, err = plan.Marshal(result); err != nil {
-			err = fault.Wrap(fault.Internal, "gate.Call", "result_not_json", "the tool's answer cannot be passed on", err)
-		}
+		err = g.registry.envelopes.checkRequest(body)
+	}
+	var req Request
+	if err == nil {
+		err = plan.Decode(body, &req)
 	}
 	if err != nil {
-		res.Result, res.Error = nil, errorBody(err)
+		return g.RefuseRaw(ctx, who, body, err)
+	}
+	return g.call(ctx, who, req, nil)
+}
+
+// Refuse answers whom no face could make a caller of: there is nobody to record a call of. An error that is not about who it is
+// is about the envelope.
+func (g *Gate) Refuse(err error) Response {
+	if !fault.Is(err, fault.Auth) {
+		err = noEnvelope(err)
+	}
+	now := g.now().UTC()
+	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.Nil.String(), TraceID: uuid.Nil.String(), Error: errorBody(err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
+	g.seal(&res, Tool{})
+	return res
+}
+
+// RefuseRaw answers and records what is no envelope, where the face itself found that out. Of body only ids are taken, where it has any.
+func (g *Gate) RefuseRaw(ctx context.Context, who Caller, body []byte, err error) Response {
+	var ids struct {
+		ToolCallID string `json:"tool_call_id"`
+		TraceID    string `json:"trace_id"`
+	}
+	if len(body) <= plan.MaxDocumentBytes {
+		_ = json.Unmarshal(body, &ids) // it may be anything
+	}
+	return g.call(ctx, who, Request{ToolCallID: ids.ToolCallID, TraceID: ids.TraceID}, noEnvelope(err))
+}
+
+// noEnvelope gives an error the code of what is no envelope.
+func noEnvelope(err error) error {
+	return &fault.Error{Op: "gate.Call", Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)", Problems: fault.ProblemsOf(err), Err: unlessProblems(err)}
+}
+
+// unlessProblems leaves the cause away where the problems say it all.
+func unlessProblems(err error) error {
+	if len(fault.ProblemsOf(err)) > 0 {
+		return nil
+	}
+	return err
+}
+
+// check holds a request made in this process against the schema.
+func (g *Gate) check(req Request) error {
+	if len(req.Args) == 0 {
+		req.Args = json.RawMessage("null") // said, not guessed
+	}
+	if err := plan.Check(req.Args); err != nil {
+		return noEnvelope(err)
+	}
+	raw, err := json.Marshal(req)
+	if err == nil {
+		err = g.registry.envelopes.checkRequest(raw)
+	}
+	if err != nil {
+		return noEnvelope(err)
+	}
+	return nil
+}
+
+// call carries out a call whose envelope is good, or answers what is wrong with it.
+func (g *Gate) call(ctx context.Context, who Caller, req Request, err error) Response {
+	res := Response{SchemaVersion: SchemaVersion, ToolCallID: idOr(req.ToolCallID), TraceID: idOr(req.TraceID), Resources: touched()}
+	res.Timing.StartedAt = g.now().UTC()
+	var t trail
+	admitted := g.journal == nil
+	if !admitted {
+		full := g.journal.admit(ctx)
+		admitted = full == nil
+		if err == nil {
+			err = full
+		}
+	}
+	if err == nil {
+		g.carryOut(ctx, who, req, &res, &t)
+	} else {
+		res.Error = errorBody(err)
 	}
 	res.OK = res.Error == nil
 	res.Timing.EndedAt = g.now().UTC()
-	res.Timing.DurationMS = res.Timing.EndedAt.Sub(res.Timing.StartedAt).Milliseconds()
-	if g.recorder != nil {
-		g.recorder.Record(ctx, tool, req, res)
+	res.Timing.DurationMS = max(0, res.Timing.EndedAt.Sub(res.Timing.StartedAt).Milliseconds())
+	g.seal(&res, t.tool)
+	if g.journal != nil && admitted {
+		g.remember(who, req, &res, t)
+	}
+	if t.leave != nil {
+		t.leave()
 	}
 	return res
 }
 
-// Refuse answers what is not even an envelope (HTC-01).
-func (g *Gate) Refuse(err error) Response {
-	now := g.now().UTC()
-	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.Nil.String(), TraceID: uuid.Nil.String(), Timing: Timing{StartedAt: now, EndedAt: now},
-		Error: errorBody(fault.Wrap(fault.Validation, "gate.Refuse", "VAL-HTC-001", "the request is not an envelope", err))}
-	res.Resources = Resources{WorkspaceIDs: []string{}, Artifacts: []string{}, Files: []string{}, URLs: []string{}}
-	return res
-}
-
-func (g *Gate) dispatch(ctx context.Context, who Caller, req Request) (t Tool, result any, err error) {
-	if err := checkEnvelope(req); err != nil {
-		return Tool{}, nil, err
+// carryOut fills the response with the answer or the error.
+func (g *Gate) carryOut(ctx context.Context, who Caller, req Request, res *Response, t *trail) {
+	result, err := g.dispatch(ctx, who, req, res, t)
+	if err == nil {
+		err = g.fill(ctx, who, req, res, t, result)
 	}
-	e, err := g.registry.reach(req.ToolID, who.Transport)
 	if err != nil {
-		return Tool{}, nil, err
+		res.Result, res.ResultRef, res.Error = nil, nil, errorBody(err)
+		t.final = final(err)
 	}
-	if req.ToolVersion != "" && req.ToolVersion != e.tool.Version {
-		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s here, the call asks for %s", req.ToolID, e.tool.Version, req.ToolVersion)).
-			WithNext("list the tools again")
-	}
-	for _, c := range e.tool.Capabilities {
-		if !who.Can(c) {
-			return e.tool, nil, fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s asks for the capability %q, which %s does not have", req.ToolID, c, who.Name)).
-				WithNext("ask the administrator for a token with it")
-		}
-	}
-	// Neither is carried out yet, and to ignore them would be to do something else than what was asked.
-	switch {
-	case req.DryRun && e.tool.SideEffect != Read:
-		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "dry_run_unsupported", req.ToolID+" cannot be tried without effect").WithNext("call it with dry_run false")
-	case req.IdempotencyKey != nil:
-		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "idempotency keys are not kept yet").WithNext("leave it out: a repeated submit is the same run anyway")
-	case req.ArgsRef != nil:
-		return e.tool, nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "arguments by reference are not taken").WithNext("pass args")
-	}
-	if g.policy != nil {
-		if err := g.policy.AllowTool(e.tool.Name()); err != nil {
-			return e.tool, nil, err
-		}
-	}
-	args := req.Args
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
-	}
-	if args, err = plan.Canonical(args); err != nil {
-		return e.tool, nil, err
-	}
-	if err := e.checkArgs(args); err != nil {
-		return e.tool, nil, err
-	}
-	timeout := e.tool.Timeout
-	if timeout == 0 {
-		timeout = defaultTimeout
-	}
-	ctx, stop := context.WithTimeout(ctx, timeout)
-	defer stop()
-	result, err = guard(ctx, e.tool.Handle, Call{Caller: who, Request: req, Args: args})
-	switch {
-	case err == nil, ctx.Err() == nil: // a deadline of the handler's own is its own affair
-	case errors.Is(err, context.DeadlineExceeded):
-		err = fault.Wrap(fault.Timeout, "gate.Call", "timeout", fmt.Sprintf("%s did not answer within %s", req.ToolID, timeout), err)
-	case errors.Is(err, context.Canceled):
-		err = fault.Wrap(fault.Canceled, "gate.Call", "canceled", "the caller gave up", err)
-	}
-	return e.tool, result, err
 }
 
-func checkEnvelope(req Request) error {
-	bad := func(field, rule string) error {
-		return fault.Invalid("gate.Call", "the call's envelope is not valid", fault.Problem{Code: "VAL-HTC-001", Field: field, Rule: rule, Msg: "it is not"})
+// fill puts a tool's result into the response: canonical, of the shape the tool promises, without secrets, and by reference when
+// it is large.
+func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response, t *trail, result any) error {
+	const op = "gate.Call"
+	t.final = true
+	if first, again := result.(*Response); again { // what an idempotency key stands for
+		res.Result, res.ResultRef, res.Error, res.Resources = first.Result, first.ResultRef, first.Error, first.Resources
+		return nil
 	}
-	switch {
-	case req.SchemaVersion != SchemaVersion:
-		return bad("schema_version", `"`+SchemaVersion+`"`)
-	case !isUUID(req.ToolCallID):
-		return bad("tool_call_id", "a UUID")
-	case !isUUID(req.TraceID):
-		return bad("trace_id", "a UUID")
-	case req.Actor.Kind != "human" && req.Actor.Kind != "agent" && req.Actor.Kind != "system":
-		return bad("actor.kind", "human, agent or system")
-	case req.ToolID == "":
-		return bad("tool_id", "present")
+	raw, err := plan.Marshal(result)
+	if err != nil {
+		return fault.Wrap(fault.Internal, op, "result_not_json", "the tool's answer cannot be passed on", err)
 	}
+	if e, err := g.registry.find(t.tool.ID); err == nil && e.output != nil && !(req.DryRun && t.tool.SideEffect != Read) {
+		if found, err := violations(e.output, raw, "RESULT-SCHEMA", "result", "the tool's output schema"); err != nil || len(found) > 0 {
+			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems", fmt.Sprint(found))
+			return &fault.Error{Op: op, Kind: fault.Internal, Code: "output_schema", Msg: "the tool's answer is not of the form it promises (a fault of slurmgate's)", Err: err, Next: "the gateway's log has the details"}
+		}
+	}
+	if len(t.tool.Reveals) == 0 {
+		if raw, _, err = redact(raw, false); err != nil {
+			return err
+		}
+	}
+	res.Result, res.Resources = raw, touched(t.args, raw)
+	if len(raw) <= MaxInline {
+		return nil
+	}
+	t.result = raw
+	return g.refer(ctx, who, res, t.tool)
+}
+
+// refer moves a large result into an artifact.
+func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) error {
+	const op = "gate.Call"
+	if g.artifacts == nil {
+		return nil // a tool on files alone, called by the program itself
+	}
+	project, err := who.Project("", g.artifacts.Project())
+	if err != nil {
+		return fault.New(fault.Validation, op, "result_too_large", fmt.Sprintf("the answer has %d bytes, at most %d stand in an envelope, and you have no project to keep it in", len(res.Result), MaxInline)).
+			WithNext("ask for less (limit, tail_lines)")
+	}
+	id, err := g.artifacts.Keep(ctx, project, "result of "+t.ID, res.Result)
+	if err != nil {
+		return err
+	}
+	ref := refPrefix + id
+	res.Result, res.ResultRef = nil, &ref
+	res.Resources.Artifacts = append(res.Resources.Artifacts, id)
 	return nil
+}
+
+// seal takes secrets out of an error, and holds the response against the schema before it leaves.
+func (g *Gate) seal(res *Response, t Tool) {
+	if res.Error != nil {
+		res.Error.Message = Scrub(res.Error.Message)
+		if raw, err := plan.Marshal(res.Error.Details); err == nil {
+			if clean, found, err := redact(raw, false); err == nil && len(found) > 0 {
+				res.Error.Details = map[string]any{}
+				_ = json.Unmarshal(clean, &res.Error.Details) // it was JSON just now
+			}
+		}
+	}
+	raw, err := json.Marshal(res)
+	var found []fault.Problem
+	if err == nil {
+		found, err = violations(g.registry.envelopes.response, raw, badEnvelope, "", "the envelope, gate/schema/htc_v1.json")
+	}
+	if err != nil || len(found) > 0 {
+		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "problems", fmt.Sprint(found), "err", err)
+		res.OK, res.Result, res.ResultRef = false, nil, nil
+		res.Error = errorBody(fault.New(fault.Internal, "gate.Call", "response_schema", "the answer cannot be passed on (a fault of slurmgate's)").WithNext("the gateway's log has the details"))
+	}
+}
+
+// remember records the call. What may have changed something is answered when that is on the disk; if it cannot be written, the caller
+// is told so instead of what the tool said, because nobody could prove it later.
+func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
+	r, err := g.record(who, req, *res, t)
+	if err == nil {
+		err = g.checkEvent(r.Event)
+	}
+	if err != nil {
+		g.log.Error("a call cannot be recorded", "tool_call_id", res.ToolCallID, "err", err)
+		<-g.journal.room
+	} else {
+		err = g.journal.keep(r, t.effect || r.Outcome != nil)
+	}
+	if err != nil && t.effect {
+		res.OK, res.Result, res.ResultRef = false, nil, nil
+		res.Error = errorBody(fault.Wrap(fault.Unknown, "gate.Call", "not_recorded", "the call was carried out, and its record could not be written", err).
+			WithNext("look at what it was about; the gateway goes on trying to write the record"))
+	}
+}
+
+func (g *Gate) checkEvent(raw []byte) error {
+	found, err := violations(g.registry.envelopes.event, raw, badEnvelope, "", "the event, gate/schema/htc_v1.json")
+	if err == nil && len(found) > 0 {
+		err = fault.Invalid("gate.Call", "the event is none", found...)
+	}
+	return err
+}
+
+// idOr gives a UUID back, and the nil UUID for what is none.
+func idOr(s string) string {
+	if isUUID(s) {
+		return s
+	}
+	return uuid.Nil.String()
 }
 
 // isUUID tells whether s is a UUID in its usual spelling; the package takes others too.
@@ -177,12 +323,25 @@ func isUUID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }
 
 // guard runs a handler and turns a panic into an error of this call. What broke is for the log: the value and
 // the stack may hold paths and arguments.
-func guard(ctx context.Context, h Handler, c Call) (result any, err error) {
+func guard(ctx context.Context, log *slog.Logger, h Handler, c Call) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			slog.ErrorContext(ctx, "a tool broke down", "tool_id", c.Request.ToolID, "tool_call_id", c.Request.ToolCallID, "panic", p, "stack", string(debug.Stack()))
+			log.ErrorContext(ctx, "a tool broke down", "tool_id", c.Request.ToolID, "tool_call_id", c.Request.ToolCallID, "panic", Scrub(fmt.Sprint(p)), "stack", string(debug.Stack()))
 			err = fault.New(fault.Internal, "gate.Call", "internal", "the tool broke down (a fault of slurmgate's); nothing more of this call was done").WithNext("the gateway's log has the details")
 		}
 	}()
 	return h(ctx, c)
+}
+
+// timedOut gives an error of a context its kind. A deadline of the handler's own is its own affair.
+func timedOut(ctx context.Context, err error, toolID string, timeout time.Duration) error {
+	switch {
+	case err == nil, ctx.Err() == nil:
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Wrap(fault.Timeout, "gate.Call", "timeout", fmt.Sprintf("%s did not answer within %s", toolID, timeout), err)
+	case errors.Is(err, context.Canceled):
+		return fault.Wrap(fault.Canceled, "gate.Call", "canceled", "the caller gave up", err)
+	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,13 +31,21 @@ func tool(id string, h Handler) Tool {
 }
 
 // book keeps what a gate records.
-type book struct{ calls []Response }
+type book struct {
+	mu    sync.Mutex
+	calls []Record
+}
 
-func (b *book) Record(_ context.Context, _ Tool, _ Request, res Response) {
-	b.calls = append(b.calls, res)
+func (b *book) Record(_ context.Context, records []Record) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls = append(b.calls, records...)
+	return nil
 }
 
 type denyAll struct{}
+
+func (denyAll) Rules(string) Rules { return Rules{} }
 
 func (denyAll) AllowTool(name string) error {
 	return fault.New(fault.Policy, "policy", "tool_denied", name+" is not on the list")
@@ -49,11 +58,13 @@ func newGate(t *testing.T, p Policy, h Handler) (*Gate, *book) {
 		t.Fatal(err)
 	}
 	b := &book{}
-	return New(Config{Registry: r, Policy: p, Recorder: b}), b
+	g := New(Config{Registry: r, Policy: p, Journal: b, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	t.Cleanup(g.Close)
+	return g, b
 }
 
-func call(g *Gate, id, version, args string) Response {
-	return g.Call(context.Background(), Process(), NewRequest(id, version, json.RawMessage(args)))
+func call(g *Gate, id, args string) Response {
+	return g.Call(context.Background(), Process(), NewRequest(id, "1.2.3", json.RawMessage(args)))
 }
 
 func wantError(t *testing.T, res Response, kind, code string) {
@@ -83,6 +94,7 @@ func TestCallAnswers(t *testing.T) {
 			t.Errorf("no %s in %s", key, wire)
 		}
 	}
+	g.Close()
 	if len(b.calls) != 1 {
 		t.Error("not recorded")
 	}
@@ -109,17 +121,18 @@ func TestRefusals(t *testing.T) {
 		{"bad envelope before policy", func(r *Request) { r.TraceID = "" }, denyAll{}, "validation", "VAL-HTC-001"},
 		{"unknown tool", func(r *Request) { r.ToolID = "test.other" }, nil, "validation", "tool_not_found"},
 		{"name for id", func(r *Request) { r.ToolID = "test_echo" }, nil, "validation", "tool_not_found"},
+		{"no version", func(r *Request) { r.ToolVersion = "" }, nil, "validation", "VAL-HTC-001"},
 		{"version", func(r *Request) { r.ToolVersion = "1.2.4" }, nil, "validation", "tool_version"},
-		{"dry run of an effect", func(r *Request) { r.DryRun = true }, nil, "validation", "dry_run_unsupported"},
-		{"args by reference", func(r *Request) { r.ArgsRef = &ref }, nil, "validation", "args_ref_unsupported"},
+		{"args beside a reference", func(r *Request) { r.ArgsRef = &ref }, nil, "validation", "ARGS-REF"},
+		{"args by a reference to nothing", func(r *Request) { r.ArgsRef, r.Args = &ref, json.RawMessage(`{}`) }, nil, "validation", "ARGS-REF"},
 		{"policy", func(*Request) {}, denyAll{}, "policy", "tool_denied"},
-		{"policy before arguments", func(r *Request) { r.Args = json.RawMessage(`{`) }, denyAll{}, "policy", "tool_denied"},
-		{"duplicate key", func(r *Request) { r.Args = json.RawMessage(`{"n":1,"n":2}`) }, nil, "validation", "JSON-DUPLICATE-KEY"},
-		{"case twin", func(r *Request) { r.Args = json.RawMessage(`{"n":1,"N":2}`) }, nil, "validation", "JSON-CASE-TWIN"},
-		{"big number", func(r *Request) { r.Args = json.RawMessage(`{"n":9007199254740993}`) }, nil, "validation", "JSON-NUMBER"},
-		{"not JSON", func(r *Request) { r.Args = json.RawMessage(`{`) }, nil, "validation", "JSON-SYNTAX"},
-		{"no arguments", func(r *Request) { r.Args = nil }, nil, "validation", "ARGS-SCHEMA"},
-		{"null", func(r *Request) { r.Args = json.RawMessage(`null`) }, nil, "validation", "ARGS-SCHEMA"},
+		{"policy before arguments", func(r *Request) { r.Args = json.RawMessage(`{"n":0}`) }, denyAll{}, "policy", "tool_denied"},
+		{"duplicate key", func(r *Request) { r.Args = json.RawMessage(`{"n":1,"n":2}`) }, nil, "validation", "VAL-HTC-001"},
+		{"case twin", func(r *Request) { r.Args = json.RawMessage(`{"n":1,"N":2}`) }, nil, "validation", "VAL-HTC-001"},
+		{"big number", func(r *Request) { r.Args = json.RawMessage(`{"n":9007199254740993}`) }, nil, "validation", "VAL-HTC-001"},
+		{"not JSON", func(r *Request) { r.Args = json.RawMessage(`{`) }, nil, "validation", "VAL-HTC-001"},
+		{"no arguments", func(r *Request) { r.Args = nil }, nil, "validation", "VAL-HTC-001"},
+		{"null", func(r *Request) { r.Args = json.RawMessage(`null`) }, nil, "validation", "VAL-HTC-001"},
 		{"schema", func(r *Request) { r.Args = json.RawMessage(`{"n":0}`) }, nil, "validation", "ARGS-SCHEMA"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -128,7 +141,8 @@ func TestRefusals(t *testing.T) {
 			c.change(&req)
 			res := g.Call(t.Context(), Process(), req)
 			wantError(t, res, c.kind, c.code)
-			if len(b.calls) != 1 || b.calls[0].OK {
+			g.Close()
+			if len(b.calls) != 1 || b.calls[0].OK || b.calls[0].Chain != Looks {
 				t.Error("not recorded")
 			}
 		})
@@ -140,7 +154,7 @@ func TestRefusals(t *testing.T) {
 
 func TestEverySchemaViolationIsTold(t *testing.T) {
 	g, _ := newGate(t, nil, echo)
-	res := call(g, "test.echo", "", `{"n":0,"s":"A","x":1,"y":{}}`)
+	res := call(g, "test.echo", `{"n":0,"s":"A","x":1,"y":{}}`)
 	wantError(t, res, "validation", "ARGS-SCHEMA")
 	problems, _ := res.Error.Details["problems"].([]fault.Problem)
 	var fields []string
@@ -162,17 +176,17 @@ func TestEverySchemaViolationIsTold(t *testing.T) {
 }
 
 func TestPanicIsContained(t *testing.T) {
-	old := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	defer slog.SetDefault(old)
 	g, b := newGate(t, nil, func(context.Context, Call) (any, error) { panic("secret /path") })
-	res := call(g, "test.echo", "", `{"n":1}`)
+	res := call(g, "test.echo", `{"n":1}`)
 	wantError(t, res, "tool", "internal")
 	if res.Error.Details["kind"] != "internal" || strings.Contains(res.Error.Message, "secret") || strings.Contains(res.Error.Message, ".go:") {
 		t.Errorf("%+v", res.Error)
 	}
-	if res := call(g, "test.echo", "", `{"n":0}`); res.Error.Code != "ARGS-SCHEMA" || len(b.calls) != 2 {
+	if res := call(g, "test.echo", `{"n":0}`); res.Error.Code != "ARGS-SCHEMA" {
 		t.Error("the gate is gone")
+	}
+	if g.Close(); len(b.calls) != 2 || b.calls[0].Chain != Effects {
+		t.Error(b.calls)
 	}
 }
 
@@ -184,19 +198,19 @@ func TestDeadlines(t *testing.T) {
 		}
 		g, _ := newGate(t, nil, wait)
 		start := time.Now()
-		res := call(g, "test.echo", "", `{"n":1}`)
+		res := call(g, "test.echo", `{"n":1}`)
 		wantError(t, res, "timeout", "timeout")
 		if d := time.Since(start); d != defaultTimeout || res.Timing.DurationMS != d.Milliseconds() || !res.Error.Retryable {
 			t.Error(d, res.Timing)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, stop)
-		wantError(t, g.Call(ctx, Process(), NewRequest("test.echo", "", json.RawMessage(`{"n":1}`))), "canceled", "canceled")
+		wantError(t, g.Call(ctx, Process(), NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))), "canceled", "canceled")
 
 		own, _ := newGate(t, nil, func(context.Context, Call) (any, error) {
 			return nil, fault.Wrap(fault.Transport, "x", "slurm_unreachable", "no answer within a second", context.DeadlineExceeded)
 		})
-		wantError(t, call(own, "test.echo", "", `{"n":1}`), "transport", "slurm_unreachable")
+		wantError(t, call(own, "test.echo", `{"n":1}`), "transport", "slurm_unreachable")
 	})
 }
 
@@ -218,7 +232,7 @@ func TestResults(t *testing.T) {
 		{strings.Repeat("x", 2<<20), "", "result_not_json"},
 	} {
 		g, _ := newGate(t, nil, func(context.Context, Call) (any, error) { return c.result, nil })
-		res := call(g, "test.echo", "", `{"n":1}`)
+		res := call(g, "test.echo", `{"n":1}`)
 		if c.code != "" {
 			wantError(t, res, "tool", c.code)
 		} else if !res.OK || string(res.Result) != c.want {
@@ -234,7 +248,7 @@ func TestKindsInTheEnvelope(t *testing.T) {
 		g, _ := newGate(t, nil, func(context.Context, Call) (any, error) {
 			return nil, fault.New(k, "op", "some_code", "some words").WithNext("do this")
 		})
-		res := call(g, "test.echo", "", `{"n":1}`)
+		res := call(g, "test.echo", `{"n":1}`)
 		wire, err := json.Marshal(res)
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +263,7 @@ func TestKindsInTheEnvelope(t *testing.T) {
 		}
 	}
 	plain, _ := newGate(t, nil, func(context.Context, Call) (any, error) { return nil, errors.New("plain") })
-	wantError(t, call(plain, "test.echo", "", `{"n":1}`), "tool", "internal")
+	wantError(t, call(plain, "test.echo", `{"n":1}`), "tool", "internal")
 	if k := (&ErrorBody{Kind: "policy"}).Fault().Kind; k != fault.Policy {
 		t.Error(k)
 	}
@@ -297,6 +311,7 @@ func TestRegistry(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	g, _ := newGate(t, nil, echo)
+	wantError(t, g.Refuse(fault.New(fault.Auth, "", "unauthenticated", "who?")), "auth", "unauthenticated")
 	res := g.Refuse(errors.New("not JSON"))
 	wantError(t, res, "validation", "VAL-HTC-001")
 	if uuid.Validate(res.ToolCallID) != nil || res.Resources.Artifacts == nil {

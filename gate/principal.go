@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	"slurmgate/fault"
@@ -60,12 +61,13 @@ type Principal struct {
 type Caller struct {
 	Principal
 	Transport Transport
+	Body      io.Reader // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
 }
 
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no
 // more than whoever started the program.
 func Process() Caller {
-	return Caller{Principal{Name: "process", Method: ByProcess, Capabilities: []string{All}, Projects: []string{All}}, Local}
+	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Capabilities: []string{All}, Projects: []string{All}}, Transport: Local}
 }
 
 // Authenticator turns what a connection or a request proves into a principal. A caller it does not know is an Auth fault.

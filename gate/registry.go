@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"slurmgate/fault"
 )
@@ -96,14 +94,19 @@ type entry struct {
 
 // Registry is the only source of tools. It does not change once the gate is made.
 type Registry struct {
-	byID   map[string]entry
-	byName map[string]string
+	byID      map[string]entry
+	byName    map[string]string
+	envelopes envelopes
 }
 
 // NewRegistry makes a registry of tools. Two tools of one id or one name, and a schema that is not valid,
 // are refused.
 func NewRegistry(tools ...Tool) (*Registry, error) {
-	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}}
+	e, err := compileEnvelopes()
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, "gate.NewRegistry", "", "the schema of the envelope", err)
+	}
+	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}, envelopes: e}
 	for _, t := range tools {
 		if err := r.add(t); err != nil {
 			return nil, err
@@ -216,31 +219,4 @@ func (r *Registry) reach(id string, by Transport) (entry, error) {
 		return entry{}, fault.New(fault.NotFound, "gate.Find", "tool_not_found", fmt.Sprintf("there is no tool %q here", id)).WithNext("slurmgate tool list shows what there is")
 	}
 	return e, err
-}
-
-// checkArgs holds arguments against the tool's schema and reports every violation.
-func (e entry) checkArgs(args json.RawMessage) error {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
-	if err != nil {
-		return fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-JSON", Field: "args", Rule: "a JSON object", Msg: err.Error()})
-	}
-	err = e.schema.Validate(doc)
-	ve, ok := err.(*jsonschema.ValidationError)
-	if !ok {
-		return err
-	}
-	f := fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" break its schema")
-	p := message.NewPrinter(language.English)
-	var walk func(*jsonschema.ValidationError)
-	walk = func(v *jsonschema.ValidationError) {
-		for _, c := range v.Causes {
-			walk(c)
-		}
-		if len(v.Causes) == 0 {
-			f.Problems = append(f.Problems, fault.Problem{Code: "ARGS-SCHEMA", Field: strings.Join(append([]string{"args"}, v.InstanceLocation...), "."),
-				Rule: "the tool's input schema", Msg: v.ErrorKind.LocalizedString(p)})
-		}
-	}
-	walk(ve)
-	return f.WithNext("slurmgate tool show " + e.tool.ID + " prints the schema")
 }

@@ -2,6 +2,7 @@
 // kernel names.
 //
 //	POST /v1/tool-calls               one envelope in, one envelope out (HTC-02, HTC-03)
+//	POST /v1/artifacts                the body becomes an artifact: a call of artifact.import with the bytes beside it
 //	GET  /v1/artifacts/{id}/content   the bytes, once the gate has allowed artifact.get
 //	GET  /healthz                     the process is alive
 package httpapi
@@ -22,7 +23,6 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/plan"
 )
 
 // Contents opens the bytes of an artifact that the gate has already allowed.
@@ -48,24 +48,21 @@ func Handler(g *gate.Gate, contents Contents, auth gate.Authenticator) http.Hand
 
 func routes(r chi.Router, g *gate.Gate, contents Contents) {
 	r.Post("/v1/tool-calls", func(w http.ResponseWriter, req *http.Request) {
-		var call gate.Request
 		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
-		if err == nil {
-			err = plan.Decode(body, &call)
-		}
 		if err != nil {
-			answer(w, g.Refuse(err))
+			answer(w, g.RefuseRaw(req.Context(), callerOf(req.Context()), nil, err))
 			return
 		}
-		answer(w, g.Call(req.Context(), callerOf(req.Context()), call))
+		answer(w, g.CallRaw(req.Context(), callerOf(req.Context()), body))
 	})
+	r.Post("/v1/artifacts", upload(g))
 	r.Get("/v1/artifacts/{id}/content", func(w http.ResponseWriter, req *http.Request) {
 		args, err := json.Marshal(map[string]string{"artifact_id": chi.URLParam(req, "id")})
 		if err != nil {
 			problem(w, err)
 			return
 		}
-		res := g.Call(req.Context(), callerOf(req.Context()), gate.NewRequest("artifact.get", "", args))
+		res := g.Call(req.Context(), callerOf(req.Context()), gate.NewRequest("artifact.get", versionOf(g, "artifact.get"), args))
 		if !res.OK {
 			answer(w, res)
 			return
@@ -87,6 +84,15 @@ func routes(r chi.Router, g *gate.Gate, contents Contents) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		http.ServeContent(w, req, "", time.Time{}, f)
 	})
+}
+
+// versionOf is the version the registry has of a tool. Of one it does not have the gate says so.
+func versionOf(g *gate.Gate, toolID string) string {
+	t, err := g.Registry().Find(toolID)
+	if err != nil {
+		return "0.0.0"
+	}
+	return t.Version
 }
 
 func answer(w http.ResponseWriter, res gate.Response) {

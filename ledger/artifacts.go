@@ -66,6 +66,7 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (run.Artifact, error) 
 // ArtifactFilter selects artifacts. Empty fields select all.
 type ArtifactFilter struct {
 	ProjectID string
+	Projects  []string // of one of these; nil: of any
 	Type      string
 	AsOf      time.Time // created at or before; zero: no bound
 	Cursor    string
@@ -81,6 +82,10 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) ([]run.Artifac
 	where, args := []string{"1"}, []any{}
 	if f.ProjectID != "" {
 		where, args = append(where, "a.project_id = ?"), append(args, f.ProjectID)
+	}
+	if f.Projects != nil {
+		cond, v := among("a.project_id", f.Projects)
+		where, args = append(where, cond), append(args, v...)
 	}
 	if f.Type != "" {
 		where, args = append(where, "a.type = ?"), append(args, f.Type)

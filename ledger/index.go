@@ -87,6 +87,7 @@ type Filter struct {
 	State     run.State
 	ToolID    string
 	ProjectID string
+	Projects  []string   // of one of these; nil: of any
 	Since     *time.Time // created at or after
 	Until     *time.Time // created before
 	Cursor    string     // from the page before
@@ -119,6 +120,10 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 	if f.ProjectID != "" {
 		add("r.project_id = ?", f.ProjectID)
 	}
+	if f.Projects != nil {
+		cond, v := among("r.project_id", f.Projects)
+		add(cond, v...)
+	}
 	if f.Since != nil {
 		add("r.created_at >= ?", micros(*f.Since))
 	}
@@ -144,6 +149,17 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 		p.Cursor = encodeCursor(micros(last.CreatedAt), last.ID)
 	}
 	return p, nil
+}
+
+// among is the condition that a column has one of the values; of none it is never true.
+func among(column string, values []string) (cond string, args []any) {
+	if len(values) == 0 {
+		return "0", nil
+	}
+	for _, v := range values {
+		args = append(args, v)
+	}
+	return column + " IN (?" + strings.Repeat(",?", len(values)-1) + ")", args
 }
 
 func encodeCursor(at int64, id string) string {

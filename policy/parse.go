@@ -39,7 +39,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) { return expand(s, env) })
 	p := &Policy{}
 	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "import", "limits", "equivalent_runs", "retry", "network",
-		"concurrency", "default_timeout_sec", "egress_allowlist", "logging"))
+		"concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
 		raw, err := yamldoc.EncodeJSON(tree)
@@ -134,6 +134,7 @@ func (p *Policy) read(o yamldoc.Object) {
 		}
 		p.Concurrency.PerTool[e.Key] = int(e.Int(1, maxConcurrency))
 	}
+	p.Consent.read(o.Opt("consent"))
 	p.DefaultTimeoutSec = number(o.Opt("default_timeout_sec"), 1, plan.MaxTimeLimitSeconds, defaultTimeout)
 	p.EgressAllowlist = append([]string{}, o.Opt("egress_allowlist").Words("EGRESS", "host:port", isHostPort)...)
 	p.Logging.Level = word(o.Opt("logging").Object("level").Opt("level"), "LOG-LEVEL", "info", "debug", "warn", "error")

@@ -26,6 +26,7 @@ type Policy struct {
 	Retry          Retry  `json:"retry"`
 	Network        string `json:"network"` // "none", the only mode
 
+	Consent           Consent     `json:"consent"`
 	Concurrency       Concurrency `json:"concurrency"`
 	DefaultTimeoutSec int64       `json:"default_timeout_sec"` // of a tool call, 1..604800; 900 when absent
 	EgressAllowlist   []string    `json:"egress_allowlist"`    // host:port; metadata for service workers

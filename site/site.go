@@ -30,6 +30,8 @@ type Site struct {
 	Apptainer Apptainer `yaml:"apptainer"`  // how containers are run
 	Watch     Watch     `yaml:"watch"`      // how often Slurm is asked
 	Budget    Budget    `yaml:"budget"`     // what the login node and Slurm's controller are spared
+	Access    Access    `yaml:"access"`     // who may use the gateway
+	Audit     Audit     `yaml:"audit"`      // how long records of calls are kept
 
 	file string         // the file it was read from; empty for one made in Go
 	at   map[string]int // field → line of its value, for the fields that were given
@@ -143,6 +145,13 @@ func (s *Site) fill() {
 	number("budget.rpc_per_minute", &s.Budget.RPCPerMinute, 60)
 	number("budget.sends_in_flight", &s.Budget.SendsInFlight, 2)
 	number("budget.staging_workers", &s.Budget.StagingWorkers, 2)
+	number("audit.look_days", &s.Audit.LookDays, defaultLookDays)
+	number("audit.looks", &s.Audit.Looks, defaultLooks)
+	for i := range s.Access.OIDC {
+		if o := &s.Access.OIDC[i]; o.Algorithms == nil {
+			o.Algorithms = []string{"RS256", "ES256"}
+		}
+	}
 	if d := s.DomainDir; d != "" && !filepath.IsAbs(d) && s.base != "" {
 		s.DomainDir = filepath.Join(s.base, d)
 	}

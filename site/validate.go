@@ -58,6 +58,9 @@ func (s *Site) check() []fault.Problem {
 	c.bounds("budget.rpc_per_minute", int64(s.Budget.RPCPerMinute), 1, 6000)
 	c.bounds("budget.sends_in_flight", int64(s.Budget.SendsInFlight), 1, 64)
 	c.bounds("budget.staging_workers", int64(s.Budget.StagingWorkers), 1, 64)
+	c.access(s.Access)
+	c.bounds("audit.look_days", int64(s.Audit.LookDays), 1, 3650)
+	c.bounds("audit.looks", int64(s.Audit.Looks), 1000, 10_000_000)
 	return c.problems
 }
 

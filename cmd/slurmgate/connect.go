@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -22,6 +24,23 @@ type session struct {
 	client *httpapi.Client
 	own    *gateway // nil when another process is the gateway
 	site   *site.Site
+
+	dryRun bool    // of the tool called next
+	key    *string // its idempotency key
+}
+
+// effect says how the next call of a tool is to be made: as a dry run, or under an idempotency key.
+func (s *session) effect(o effectOptions) {
+	s.dryRun, s.key = o.DryRun, nil
+	if o.Key != "" {
+		s.key = &o.Key
+	}
+}
+
+// effectOptions are the options of verbs that change something.
+type effectOptions struct {
+	DryRun bool   `help:"Only show what would be done: plan, run id and job script. Nothing is changed."`
+	Key    string `name:"idempotency-key" help:"The same command with the same key does its work once, whatever happens in between." placeholder:"KEY"`
 }
 
 // connect finds the gateway, or becomes it.
@@ -80,14 +99,70 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 		return err
 	}
 	var res gate.Response
+	req := gate.NewRequest(toolID, version, raw)
+	req.DryRun, req.IdempotencyKey = s.dryRun, s.key
+	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
+		if req, err = s.byReference(ctx, req); err != nil {
+			return err
+		}
+	}
 	err = s.retry(ctx, func() (err error) {
-		res, err = s.client.Call(ctx, gate.NewRequest(toolID, version, raw))
+		res, err = s.client.Call(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if res.ResultRef != nil {
+		return s.referred(ctx, *res.ResultRef, result)
+	}
+	return decode(res, result)
+}
+
+// importText imports a path or a text; a text too large for an envelope goes beside it.
+func (s *session) importText(ctx context.Context, args importArgs, result *importAnswer) error {
+	if args.Text == nil || len(*args.Text) < gate.MaxInline/2 { // JSON may write a byte as six
+		return s.call(ctx, "artifact.import", args, result)
+	}
+	if args.Label == "" {
+		args.Label = "text"
+	}
+	return s.upload(ctx, strings.NewReader(*args.Text), args.Label, args.Type, args.ProjectID, result)
+}
+
+// byReference puts arguments too large for an envelope into an artifact.
+func (s *session) byReference(ctx context.Context, req gate.Request) (gate.Request, error) {
+	var a artifactDoc
+	if err := s.upload(ctx, bytes.NewReader(req.Args), "arguments of "+req.ToolID, "JSON", "", &a); err != nil {
+		return req, err
+	}
+	ref := "artifact://" + a.ArtifactID
+	req.Args, req.ArgsRef = json.RawMessage("{}"), &ref
+	return req, nil
+}
+
+// upload imports bytes of this process.
+func (s *session) upload(ctx context.Context, r io.ReadSeeker, label, typ, project string, result any) error {
+	var res gate.Response
+	err := s.retry(ctx, func() (err error) {
+		if _, err = r.Seek(0, io.SeekStart); err == nil {
+			res, err = s.client.Upload(ctx, r, label, typ, project)
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	return decode(res, result)
+}
+
+// referred reads a result too large for an envelope.
+func (s *session) referred(ctx context.Context, ref string, result any) error {
+	var b bytes.Buffer
+	if err := s.content(ctx, strings.TrimPrefix(ref, "artifact://"), &b); err != nil {
+		return err
+	}
+	return json.Unmarshal(b.Bytes(), result)
 }
 
 // content copies an artifact's bytes to w.

@@ -95,20 +95,19 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	if err = g.openEngine(); err != nil {
 		return g, err
 	}
-	tools := append(g.lifecycleTools(), g.artifactTools()...)
-	tools = append(append(tools, g.runTools()...), g.packTools()...)
-	registry, err := gate.NewRegistry(described(tools)...)
-	if err != nil {
+	if g.access, err = openAccess(s, g.ledger); err != nil {
 		return g, err
 	}
-	g.access = access.New(access.Config{})
-	g.gate = gate.New(gate.Config{Registry: registry, Policy: g.policy})
+	if err = g.openGate(ctx); err != nil {
+		return g, err
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	g.stop = stop
 	if g.wait, err = g.engine.Start(running); err != nil {
 		return g, err
 	}
-	g.server, err = httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(g.gate, g.store, g.access), log)
+	go g.tend(running)
+	g.server, err = httpapi.Listen(s.Gateway.Socket, socketMode(s), httpapi.Handler(g.gate, g.store, g.access), log)
 	return g, err
 }
 
@@ -244,6 +243,9 @@ func (g *gateway) close() {
 	var errs []error
 	if g.server != nil {
 		errs = append(errs, g.server.Shutdown(ctx))
+	}
+	if g.gate != nil {
+		g.gate.Close()
 	}
 	if g.wait != nil {
 		_ = g.finishWork(ctx) // cut short is no failure

@@ -48,6 +48,14 @@ type cli struct {
 	Doctor   doctorCmd   `cmd:"" help:"Check the site end to end."`
 	Config   configCmd   `cmd:"" help:"Check or show the site file."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
+
+	Token    tokenCmd         `cmd:"" help:"Make, list and revoke bearer tokens for programs and people."`
+	Approve  approveCmd       `cmd:"" help:"Approve a call that policy wants a person's word on."`
+	Deny     denyCmd          `cmd:"" help:"Deny such a call."`
+	Asked    approvals        `cmd:"" name:"approvals" help:"List the calls that wait for an approval."`
+	Events   eventsCmd        `cmd:"" help:"List, show and verify the records of all calls."`
+	Complete completeCmd      `cmd:"" name:"completion" help:"Print the completion script of a shell."`
+	Words    completeWordsCmd `cmd:"" name:"complete-words" hidden:"" help:"What may follow some words; the completion scripts ask."`
 }
 
 // app is what a verb works with.
@@ -92,6 +100,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	}
 	a.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	kctx.BindTo(ctx, (*context.Context)(nil))
+	kctx.Bind(parser)
 	if err := kctx.Run(a); err != nil {
 		return a.fail(err)
 	}

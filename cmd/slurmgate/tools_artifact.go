@@ -47,7 +47,7 @@ func (g *gateway) artifactTools() []gate.Tool {
 	typ := `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"artifact type; found from the content when absent"}`
 	tools := []gate.Tool{
 		builtin("artifact.import", "Import an artifact", "Import a file (below one of the policy's import roots) or a text as an immutable artifact. The same bytes under one label are the same artifact.", gate.Write,
-			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":1048576}`),
+			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":32768}`), prop("upload", `{"const":true,"description":"the bytes are sent beside the call, as the body of POST /v1/artifacts"}`),
 				prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)), handler(g.importArtifact)),
 		builtin("artifact.list", "List artifacts", "Artifacts, newest first.", gate.Read, object("", prop("project_id", projectSchema), prop("type", typ),
 			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listArtifacts)),
@@ -66,6 +66,7 @@ func (g *gateway) artifactTools() []gate.Tool {
 type importArgs struct {
 	Path      *string `json:"path,omitzero"`
 	Text      *string `json:"text,omitzero"`
+	Upload    bool    `json:"upload,omitzero"`
 	Label     string  `json:"label,omitzero"`
 	Type      string  `json:"type,omitzero"`
 	ProjectID string  `json:"project_id,omitzero"`
@@ -76,12 +77,18 @@ type importAnswer struct {
 	Created bool `json:"created"` // false: it was there already
 }
 
-func (g *gateway) importArtifact(ctx context.Context, _ gate.Call, a importArgs) (any, error) {
+func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs) (any, error) {
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
-	if (a.Path == nil) == (a.Text == nil) {
-		return nil, invalid("IMPORT-SOURCE", "args", "exactly one of path and text", "both or neither are given")
+	sources := 0
+	for _, given := range []bool{a.Path != nil, a.Text != nil, a.Upload} {
+		if given {
+			sources++
+		}
+	}
+	if sources != 1 || a.Upload != (c.Caller.Body != nil) {
+		return nil, invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload, and bytes beside the call just for upload", "it is not so")
 	}
 	if msg := plan.CheckWord(a.Label); a.Label != "" && msg != "" {
 		return nil, invalid("IMPORT-LABEL", "label", "whitespace-strict, at most 128 bytes", msg)
@@ -90,18 +97,27 @@ func (g *gateway) importArtifact(ctx context.Context, _ gate.Call, a importArgs)
 		return nil, invalid("IMPORT-TYPE", "type", "a type this domain knows", "got "+a.Type)
 	}
 	way := policy.ImportText
-	if a.Path != nil {
+	switch {
+	case a.Path != nil:
 		way = policy.ImportPath
+	case a.Upload:
+		way = policy.ImportUpload
 	}
 	if err := g.policy.AllowImport(way, a.Type, -1); err != nil {
 		return nil, err
 	}
+	project, err := g.projectOf(c, a.ProjectID)
+	if err != nil {
+		return nil, err
+	}
 	var in artifact.Imported
-	var err error
-	if a.Path != nil {
+	switch {
+	case a.Path != nil:
 		in, err = g.importer.ImportFile(ctx, *a.Path)
-	} else {
+	case a.Text != nil:
 		in, err = g.importer.ImportText(ctx, *a.Text)
+	default:
+		in, err = g.importer.ImportStream(ctx, c.Caller.Body, a.Label)
 	}
 	if err != nil {
 		return nil, err
@@ -115,7 +131,7 @@ func (g *gateway) importArtifact(ctx context.Context, _ gate.Call, a importArgs)
 	if err := g.policy.AllowImport(way, a.Type, in.SizeBytes); err != nil {
 		return nil, err
 	}
-	doc := run.Artifact{ProjectID: g.project(a.ProjectID), SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import"}
+	doc := run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import"}
 	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil {
 		return nil, err
 	}
@@ -146,10 +162,10 @@ type artifactList struct {
 	Cursor    *string       `json:"cursor"`
 }
 
-func (g *gateway) listArtifacts(ctx context.Context, _ gate.Call, a artifactArgs) (any, error) {
+func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactArgs) (_ any, err error) {
 	f := ledger.ArtifactFilter{Type: a.Type, Cursor: a.Cursor, Limit: a.Limit}
-	if a.ProjectID != "" {
-		f.ProjectID = g.project(a.ProjectID)
+	if f.Projects, err = g.listed(c, a.ProjectID); err != nil {
+		return nil, err
 	}
 	list, cursor, err := g.ledger.Artifacts(ctx, f)
 	if err != nil {

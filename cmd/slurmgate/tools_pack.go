@@ -24,50 +24,67 @@ func (g *gateway) packTools() []gate.Tool {
 		}
 		out = append(out, gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(), Description: p.Description(),
 			SideEffect: gate.Execute, Idempotency: gate.Idempotent, Determinism: determinism, Availability: gate.OfflineOK, Capabilities: []string{gate.CapSlurm},
-			Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(), Handle: g.packHandler(p)})
+			Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(), Handle: g.packHandler(p), DryRun: g.packRehearsal(p)})
 	}
 	return append(out,
 		builtin("tool.list", "List tools", "The tools of this gateway.", gate.Read, object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), handler(g.listTools)),
 		builtin("tool.show", "Show a tool", "A tool's contract: what goes in, what comes out.", gate.Read, object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), handler(g.showTool)))
 }
 
-// packHandler canonicalises a call of a pack into a plan, has policy look at it, and submits it. The run
-// belongs to the project of its inputs.
+// packOrder canonicalises a call of a pack into a plan and has policy look at it. The run belongs to the project of its inputs.
+func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) (run.Order, []toolpack.Made, error) {
+	project, err := g.inputProject(ctx, c)
+	if err != nil {
+		return run.Order{}, nil, err
+	}
+	look := func(id string) (toolpack.ArtifactInfo, error) {
+		a, err := g.ledger.Artifact(ctx, id)
+		if err != nil {
+			return toolpack.ArtifactInfo{}, err
+		}
+		if a.ProjectID != project {
+			return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "tool", "artifact_not_found", "there is no artifact "+id+" in the project of the other inputs")
+		}
+		return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
+	}
+	s := g.site.Slurm
+	if own := c.Caller.Account(project); own != "" {
+		s.DefaultAccount = own
+	}
+	canonical, err := p.Canonicalize(c.Args, toolpack.Env{Partition: s.DefaultPartition, Account: s.DefaultAccount, QOS: s.DefaultQOS, Image: g.domain.Lock().Digest, Artifact: look,
+		Project: func() string { return project }})
+	if err != nil {
+		return run.Order{}, nil, err
+	}
+	if err := g.policy.AllowPlan(canonical.Spec, false, p.Image()); err != nil {
+		return run.Order{}, nil, err
+	}
+	return run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(),
+		Params: canonical.Params(project, slurm.ScriptVersion), PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind}, canonical.Made, charged(c, project, canonical.Spec)
+}
+
+// packHandler submits the plan of a call.
 func (g *gateway) packHandler(p *toolpack.Pack) gate.Handler {
 	return func(ctx context.Context, c gate.Call) (any, error) {
-		project := ""
-		look := func(id string) (toolpack.ArtifactInfo, error) {
-			a, err := g.ledger.Artifact(ctx, id)
-			if err != nil {
-				return toolpack.ArtifactInfo{}, err
-			}
-			if project == "" {
-				project = a.ProjectID
-			}
-			if a.ProjectID != project {
-				return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "tool", "artifact_not_found", "there is no artifact "+id+" in the project of the other inputs")
-			}
-			return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
-		}
-		inProject := func() string {
-			if project == "" {
-				project = g.project("")
-			}
-			return project
-		}
-		s := g.site.Slurm
-		canonical, err := p.Canonicalize(c.Args, toolpack.Env{Partition: s.DefaultPartition, Account: s.DefaultAccount, QOS: s.DefaultQOS, Image: g.domain.Lock().Digest, Artifact: look, Project: inProject})
+		order, made, err := g.packOrder(ctx, c, p)
 		if err != nil {
 			return nil, err
 		}
-		if err := g.policy.AllowPlan(canonical.Spec, false, p.Image()); err != nil {
+		if err := g.keep(ctx, p.ID(), order.Params.ProjectID, made); err != nil {
 			return nil, err
 		}
-		if err := g.keep(ctx, p.ID(), inProject(), canonical.Made); err != nil {
+		return g.engine.Submit(ctx, order)
+	}
+}
+
+// packRehearsal shows the plan of a call, and what would be sent.
+func (g *gateway) packRehearsal(p *toolpack.Pack) gate.Handler {
+	return func(ctx context.Context, c gate.Call) (any, error) {
+		order, _, err := g.packOrder(ctx, c, p)
+		if err != nil {
 			return nil, err
 		}
-		return g.engine.Submit(ctx, run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(),
-			Params: canonical.Params(inProject(), slurm.ScriptVersion), PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind})
+		return g.engine.Preview(ctx, order)
 	}
 }
 

@@ -113,21 +113,49 @@ type submitArgs struct {
 	JobSpec   json.RawMessage `json:"job_spec"`
 }
 
-// submit takes a plan as it is: strictly decoded, allowed by policy, its inputs known.
-func (g *gateway) submit(ctx context.Context, c gate.Call, a submitArgs) (any, error) {
+// planOrder takes a plan as it is: strictly decoded, allowed by policy, its inputs known.
+func (g *gateway) planOrder(ctx context.Context, c gate.Call, a submitArgs) (run.Order, error) {
 	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.domain.Types()})
+	if err != nil {
+		return run.Order{}, err
+	}
+	if err := g.policy.AllowPlan(spec, true, g.domain.Lock().NameOf(spec.Execution.Container.Image)); err != nil {
+		return run.Order{}, err
+	}
+	project, err := g.projectOf(c, a.ProjectID)
+	if err != nil {
+		return run.Order{}, err
+	}
+	if err := charged(c, project, spec); err != nil {
+		return run.Order{}, err
+	}
+	if err := g.checkInputs(ctx, project, spec); err != nil {
+		return run.Order{}, err
+	}
+	return run.Order{ToolID: submitToolID, ToolName: "slurm_submit", ToolVersion: builtinVersion, ContractVersion: builtinContract,
+		Params: plan.Params{ProjectID: project, Script: slurm.ScriptVersion, Spec: spec}, PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind}, nil
+}
+
+func (g *gateway) submit(ctx context.Context, c gate.Call, a submitArgs) (any, error) {
+	order, err := g.planOrder(ctx, c, a)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.policy.AllowPlan(spec, true, g.domain.Lock().NameOf(spec.Execution.Container.Image)); err != nil {
+	return g.engine.Submit(ctx, order)
+}
+
+func (g *gateway) rehearseSubmit(ctx context.Context, c gate.Call, a submitArgs) (any, error) {
+	order, err := g.planOrder(ctx, c, a)
+	if err != nil {
 		return nil, err
 	}
-	project := g.project(a.ProjectID)
-	if err := g.checkInputs(ctx, project, spec); err != nil {
-		return nil, err
-	}
-	return g.engine.Submit(ctx, run.Order{ToolID: submitToolID, ToolName: "slurm_submit", ToolVersion: builtinVersion, ContractVersion: builtinContract,
-		Params: plan.Params{ProjectID: project, Script: slurm.ScriptVersion, Spec: spec}, PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind})
+	return g.engine.Preview(ctx, order)
+}
+
+// rehearseVerb tells where the run stands that a verb would change.
+func (g *gateway) rehearseVerb(ctx context.Context, _ gate.Call, a runArgs) (any, error) {
+	v, err := g.ledger.View(ctx, a.RunID)
+	return run.GetState{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: v.Run.Reason}, err
 }
 
 // checkInputs holds a plan's inputs against the ledger: each is an artifact of the project, with the

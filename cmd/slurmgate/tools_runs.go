@@ -54,10 +54,10 @@ type runList struct {
 	Cursor *string  `json:"cursor"`
 }
 
-func (g *gateway) listRuns(ctx context.Context, _ gate.Call, a listArgs) (any, error) {
+func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any, err error) {
 	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Cursor: a.Cursor, Limit: a.Limit}
-	if a.ProjectID != "" {
-		f.ProjectID = g.project(a.ProjectID)
+	if f.Projects, err = g.listed(c, a.ProjectID); err != nil {
+		return nil, err
 	}
 	if !a.Since.IsZero() {
 		f.Since = &a.Since

@@ -48,15 +48,39 @@ func shapes() map[string]json.RawMessage {
 		"artifact.preview.text": gate.SchemaOf[previewAnswer](),
 		"tool.list":             gate.SchemaOf[toolList](),
 		"tool.show":             gate.SchemaOf[toolDoc](),
+		"token.create":          gate.SchemaOf[tokenCreated](),
+		"token.list":            gate.SchemaOf[tokenList](),
+		"token.revoke":          gate.SchemaOf[tokenDoc](),
+		"approval.list":         gate.SchemaOf[approvalList](),
+		"approval.answer":       gate.SchemaOf[gate.Approval](),
+		"event.list":            gate.SchemaOf[eventList](),
+		"event.show":            gate.SchemaOf[eventStory](),
+		"event.verify":          gate.SchemaOf[eventsVerified](),
 	}
 }
 
-// described adds the schemas of the answers.
-func described(tools []gate.Tool) []gate.Tool {
+// described adds what is said of the operations beside what they do: the schemas of their answers, what a repeated call does, and that
+// those which decide over others are no chat's.
+func (g *gateway) described(tools []gate.Tool) []gate.Tool {
 	known := shapes()
-	for i, t := range tools {
+	for i := range tools {
+		t := &tools[i]
 		if t.Output == nil {
-			tools[i].Output = known[t.ID]
+			t.Output = known[t.ID]
+		}
+		switch t.ID {
+		case submitToolID:
+			t.DryRun = handler(g.rehearseSubmit)
+		case "slurm.job.cancel", "slurm.job.absent":
+			t.DryRun = handler(g.rehearseVerb)
+		case "slurm.job.retry": // opens a new attempt each time
+			t.Idempotency = gate.IdempotentWithKey
+			t.DryRun = handler(g.rehearseVerb)
+		case "token.create":
+			t.Idempotency = gate.NonIdempotent
+		}
+		if slices.Contains(t.Capabilities, gate.CapAdmin) || slices.Contains(t.Capabilities, gate.CapApprove) {
+			t.Bindings = []gate.Transport{gate.Local, gate.Other}
 		}
 	}
 	return tools

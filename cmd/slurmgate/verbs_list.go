@@ -43,7 +43,7 @@ func (c artifactImportCmd) Run(ctx context.Context, a *app) error {
 	}
 	return a.with(ctx, func(s *session) error {
 		var r importAnswer
-		if err := s.call(ctx, "artifact.import", args, &r); err != nil {
+		if err := s.importText(ctx, args, &r); err != nil {
 			return err
 		}
 		return a.show(r, func(w io.Writer) {

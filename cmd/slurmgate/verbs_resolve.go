@@ -13,15 +13,18 @@ type retryCmd struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
 	Reason string `help:"Why; kept with the run." placeholder:"TEXT"`
 	Wait   bool   `help:"Wait for the end and show the outputs."`
+	Key    string `name:"idempotency-key" help:"The same command with the same key opens one new attempt, whatever happens in between." placeholder:"KEY"`
 }
 
 // Run retries.
 func (c retryCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		var r run.SubmitAnswer
+		s.effect(effectOptions{Key: c.Key})
 		if err := s.call(ctx, "slurm.job.retry", runArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
 			return err
 		}
+		s.effect(effectOptions{})
 		return a.follow(ctx, s, r, follow{wait: c.Wait})
 	})
 }

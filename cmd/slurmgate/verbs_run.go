@@ -22,6 +22,7 @@ type runCmd struct {
 	Wait    bool              `help:"Wait for the end and show the outputs."`
 	Timeout time.Duration     `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
 	To      string            `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
+	effectOptions
 }
 
 // Run imports what is given as files, calls the tool, and follows the run if asked to.
@@ -35,10 +36,15 @@ func (c runCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		s.effect(c.effectOptions)
+		if c.DryRun {
+			return a.rehearse(ctx, s, tool.ToolID, tool.Version, args)
+		}
 		var answer run.SubmitAnswer
 		if err := s.callTool(ctx, tool.ToolID, tool.Version, args, &answer); err != nil {
 			return err
 		}
+		s.effect(effectOptions{})
 		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})
 	})
 }
@@ -118,6 +124,7 @@ type submitCmd struct {
 	Wait    bool          `help:"Wait for the end and show the outputs."`
 	Timeout time.Duration `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
 	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
+	effectOptions
 }
 
 // Run submits a plan as it is.
@@ -131,10 +138,16 @@ func (c submitCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.with(ctx, func(s *session) error {
+		s.effect(c.effectOptions)
+		args := submitArgs{ProjectID: c.Project, JobSpec: data}
+		if c.DryRun {
+			return a.rehearse(ctx, s, submitToolID, builtinVersion, args)
+		}
 		var answer run.SubmitAnswer
-		if err := s.call(ctx, submitToolID, submitArgs{ProjectID: c.Project, JobSpec: data}, &answer); err != nil {
+		if err := s.call(ctx, submitToolID, args, &answer); err != nil {
 			return err
 		}
+		s.effect(effectOptions{})
 		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})
 	})
 }

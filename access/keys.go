@@ -1,0 +1,162 @@
+package access
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"slurmgate/fault"
+)
+
+// An issuer's keys are fetched when the first token comes, kept, and fetched again when they are an hour old or a token names a key
+// that is not among them, but never more often than every half minute: a caller who makes up key ids costs the provider
+// nothing. When the provider does not answer, keys are good for a day.
+const (
+	keysFresh  = time.Hour
+	keysGood   = 24 * time.Hour
+	keysPause  = 30 * time.Second
+	keysWait   = 5 * time.Second
+	maxKeys    = 64
+	maxKeyBody = 256 << 10
+)
+
+type issuer struct {
+	Issuer
+	client *http.Client
+	now    func() time.Time
+
+	mu      sync.Mutex // held while fetching: those who come meanwhile want the same
+	keys    []jose.JSONWebKey
+	fetched time.Time // when keys were got
+	tried   time.Time
+	err     error // of the last try
+}
+
+func newIssuer(i Issuer, client *http.Client, now func() time.Time) *issuer {
+	if client == nil {
+		client = &http.Client{}
+	}
+	own := *client
+	own.Timeout = keysWait
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("a redirect is not followed") }
+	return &issuer{Issuer: i, client: &own, now: now}
+}
+
+// key gives the key of an id for an algorithm.
+func (i *issuer) key(ctx context.Context, id, algorithm string) (jose.JSONWebKey, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now := i.now()
+	key, found := i.find(id, algorithm)
+	if (!found || now.Sub(i.fetched) >= keysFresh) && (i.tried.IsZero() || now.Sub(i.tried) >= keysPause) {
+		i.tried = now
+		var keys []jose.JSONWebKey
+		if keys, i.err = i.fetch(ctx); i.err == nil {
+			i.keys, i.fetched = keys, now
+		}
+		key, found = i.find(id, algorithm)
+	}
+	switch {
+	case found && now.Sub(i.fetched) < keysGood:
+		return key, nil
+	case i.err != nil:
+		return key, fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", i.err).WithNext("try again in a minute")
+	}
+	return key, unknownToken()
+}
+
+func (i *issuer) find(id, algorithm string) (jose.JSONWebKey, bool) {
+	for _, k := range i.keys {
+		if k.KeyID == id && fits(k, algorithm) {
+			return k, true
+		}
+	}
+	return jose.JSONWebKey{}, false
+}
+
+// fetch reads the provider's configuration and its keys.
+func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*keysWait) // a caller that gives up leaves the keys to the next
+	defer stop()
+	var config struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	if err := i.get(ctx, strings.TrimSuffix(i.URL, "/")+"/.well-known/openid-configuration", &config); err != nil {
+		return nil, err
+	}
+	if config.Issuer != i.URL {
+		return nil, fmt.Errorf("its configuration is that of %q", config.Issuer)
+	}
+	if msg := CheckIssuerURL(config.Keys); msg != "" {
+		return nil, fmt.Errorf("the address of its keys: %s", msg)
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := i.get(ctx, config.Keys, &set); err != nil {
+		return nil, err
+	}
+	if len(set.Keys) > maxKeys {
+		return nil, fmt.Errorf("it has %d keys, at most %d are taken", len(set.Keys), maxKeys)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var k jose.JSONWebKey
+		if k.UnmarshalJSON(raw) == nil { // of a kind that is not known here: its tokens are none
+			keys = append(keys, k)
+		}
+	}
+	return keys, nil
+}
+
+func (i *issuer) get(ctx context.Context, url string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := i.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %d", url, res.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxKeyBody+1))
+	if err != nil {
+		return err
+	}
+	if len(body) > maxKeyBody {
+		return fmt.Errorf("%s answers with more than %d bytes", url, maxKeyBody)
+	}
+	return json.Unmarshal(body, v)
+}
+
+// fits tells whether a key may verify signatures of the algorithm: a public key of the algorithm's kind, not meant for something else.
+func fits(k jose.JSONWebKey, algorithm string) bool {
+	if !k.Valid() || !k.IsPublic() || k.Use != "" && k.Use != "sig" || k.Algorithm != "" && k.Algorithm != algorithm {
+		return false
+	}
+	switch key := k.Key.(type) {
+	case *rsa.PublicKey:
+		return (strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")) && key.N.BitLen() >= 2048
+	case *ecdsa.PublicKey:
+		return strings.HasPrefix(algorithm, "ES")
+	case ed25519.PublicKey:
+		return algorithm == "EdDSA"
+	}
+	return false
+}

@@ -1,0 +1,150 @@
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"slurmgate/gate"
+)
+
+// Issuer is an OpenID provider whose access tokens are taken: JSON web tokens that it has signed for this gateway (RFC 9068).
+type Issuer struct {
+	URL        string   // the iss of its tokens, exactly; its configuration is found below it
+	Audience   string   // what aud must name: this gateway
+	Algorithms []string // of signatures; only asymmetric ones can be listed, see [Algorithms]
+	Grants     []ClaimGrant
+}
+
+// ClaimGrant gives something to whoever has a claim: "sub" alice, "groups" lab, "scope" slurmgate. A claim that is a list, or scope
+// with its words, is searched for the value. Of several that fit, all count; who has none may do nothing.
+type ClaimGrant struct {
+	Claim, Value string
+	Grant
+}
+
+// Algorithms are those a site may allow. "none" and those with a shared secret are not among them.
+func Algorithms() []string {
+	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+}
+
+const (
+	maxTokenBytes = 16 << 10
+	leeway        = 30 * time.Second // between the clocks of this host and the provider's
+	maxLifetime   = 24 * time.Hour   // an access token that lives longer is no access token
+)
+
+// CheckIssuerURL says what is wrong with an issuer's URL, "" when nothing: https, or http on this host.
+func CheckIssuerURL(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return "it is not a plain URL"
+	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+		return ""
+	}
+	return "it is neither https nor http on this host"
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// claims are what is looked at in an access token.
+type claims struct {
+	jwt.Claims
+	all map[string]any
+}
+
+// UnmarshalJSON keeps all claims, for the grants.
+func (c *claims) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, &c.Claims); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, &c.all)
+}
+
+// accessToken finds the principal of an OpenID provider's access token.
+func (a *Access) accessToken(ctx context.Context, text string) (gate.Principal, error) {
+	if len(a.issuers) == 0 || len(text) > maxTokenBytes {
+		return gate.Principal{}, unknownToken()
+	}
+	var algorithms []jose.SignatureAlgorithm
+	for _, i := range a.issuers {
+		for _, alg := range i.Algorithms {
+			algorithms = append(algorithms, jose.SignatureAlgorithm(alg))
+		}
+	}
+	token, err := jwt.ParseSigned(text, algorithms)
+	if err != nil || len(token.Headers) != 1 {
+		return gate.Principal{}, unknownToken()
+	}
+	var unproven jwt.Claims
+	if err := token.UnsafeClaimsWithoutVerification(&unproven); err != nil {
+		return gate.Principal{}, unknownToken()
+	}
+	for _, i := range a.issuers {
+		if i.URL == unproven.Issuer && slices.Contains(i.Algorithms, token.Headers[0].Algorithm) {
+			return i.principal(ctx, token, a.now())
+		}
+	}
+	return gate.Principal{}, unknownToken()
+}
+
+// principal verifies the signature and the claims.
+func (i *issuer) principal(ctx context.Context, token *jwt.JSONWebToken, now time.Time) (gate.Principal, error) {
+	key, err := i.key(ctx, token.Headers[0].KeyID, token.Headers[0].Algorithm)
+	if err != nil {
+		return gate.Principal{}, err
+	}
+	var c claims
+	if err := token.Claims(key, &c); err != nil {
+		return gate.Principal{}, unknownToken()
+	}
+	if c.Expiry == nil || c.Subject == "" || len(c.Subject) > 256 {
+		return gate.Principal{}, unknownToken()
+	}
+	if !now.Before(c.Expiry.Time().Add(leeway)) {
+		return gate.Principal{}, expired()
+	}
+	if c.Expiry.Time().After(now.Add(maxLifetime)) {
+		return gate.Principal{}, unknownToken()
+	}
+	if err := c.ValidateWithLeeway(jwt.Expected{Issuer: i.URL, AnyAudience: jwt.Audience{i.Audience}, Time: now}, leeway); err != nil {
+		return gate.Principal{}, unknownToken()
+	}
+	grant := Grant{Accounts: map[string]string{}}
+	for _, g := range i.Grants {
+		if !has(c.all[g.Claim], g.Claim, g.Value) {
+			continue
+		}
+		grant.Capabilities = append(grant.Capabilities, g.Capabilities...)
+		grant.Projects = append(grant.Projects, g.Projects...)
+		for p, account := range g.Accounts {
+			if _, earlier := grant.Accounts[p]; !earlier {
+				grant.Accounts[p] = account
+			}
+		}
+	}
+	return grant.principal(fmt.Sprintf("oidc:%s#%s", i.URL, c.Subject), gate.ByOIDC), nil
+}
+
+// has tells whether a claim is a value, or has it in its list. scope is words (RFC 8693).
+func has(claim any, name, value string) bool {
+	switch v := claim.(type) {
+	case string:
+		return v == value || name == "scope" && slices.Contains(strings.Fields(v), value)
+	case []any:
+		return slices.Contains(v, any(value))
+	}
+	return false
+}

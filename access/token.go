@@ -1,0 +1,84 @@
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+// A bearer token reads sgt_<16 characters>_<52 characters>: its id (tok_<the 16>) and its secret, 260 random bits in base32. Of
+// the secret only the SHA-256 is kept: with so many random bits no slower hash is needed.
+
+// Token is a bearer token as it is kept.
+type Token struct {
+	ID           string // tok_…
+	Name         string // the principal is token:<name>
+	SecretSHA256 string // 64 hex
+	Capabilities []string
+	Projects     []string
+	Accounts     map[string]string
+	CreatedBy    string
+	CreatedAt    time.Time
+	ExpiresAt    time.Time
+	RevokedAt    *time.Time
+	RevokedBy    *string
+}
+
+// Tokens looks tokens up.
+type Tokens interface {
+	// Token reads a token by id. NotFound when there is none.
+	Token(ctx context.Context, id string) (Token, error)
+}
+
+var tokenForm = regexp.MustCompile(`^sgt_([A-Z2-7]{16})_([A-Z2-7]{52})$`)
+
+// TokenPrincipal is the name of the principal that tokens of a name stand for.
+func TokenPrincipal(name string) string { return "token:" + name }
+
+// NewToken makes a token and its text, which is shown once.
+func NewToken(name string, g Grant, by string, expires time.Time) (t Token, text string) {
+	id, secret := rand.Text()[:16], rand.Text()+rand.Text()
+	return Token{ID: "tok_" + id, Name: name, SecretSHA256: digest(secret), Capabilities: g.Capabilities, Projects: g.Projects, Accounts: g.Accounts, CreatedBy: by, ExpiresAt: expires},
+		"sgt_" + id + "_" + secret
+}
+
+func digest(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// token finds the principal of one of this gateway's own tokens.
+func (a *Access) token(ctx context.Context, text string) (gate.Principal, error) {
+	m := tokenForm.FindStringSubmatch(text)
+	if m == nil || a.tokens == nil {
+		return gate.Principal{}, unknownToken()
+	}
+	t, err := a.tokens.Token(ctx, "tok_"+m[1])
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return gate.Principal{}, err
+	}
+	// An unknown id is compared too, with a hash nothing has.
+	same := subtle.ConstantTimeCompare([]byte(digest(m[2])), []byte(t.SecretSHA256)) == 1
+	switch {
+	case err != nil || !same || t.RevokedAt != nil:
+		return gate.Principal{}, unknownToken()
+	case !a.now().Before(t.ExpiresAt):
+		return gate.Principal{}, expired()
+	}
+	return Grant{t.Capabilities, t.Projects, t.Accounts}.principal(TokenPrincipal(t.Name), gate.ByToken), nil
+}
+
+func expired() error {
+	return fault.New(fault.Auth, "access.Bearer", "token_expired", "the access token has expired").WithNext("get a new one")
+}
+
+// isOwn tells whether a text claims to be a token of this gateway.
+func isOwn(text string) bool { return strings.HasPrefix(text, "sgt_") }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"slurmgate/artifact"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/policy"
+	"slurmgate/run"
+)
+
+// openGate makes the gate over the gateway's tools.
+func (g *gateway) openGate(ctx context.Context) error {
+	tools := append(g.lifecycleTools(), g.artifactTools()...)
+	tools = append(append(append(append(append(tools, g.runTools()...), g.packTools()...), g.tokenTools()...), g.approvalTools()...), g.eventTools()...)
+	registry, err := gate.NewRegistry(g.described(tools)...)
+	if err != nil {
+		return err
+	}
+	key, err := g.ledger.GateKey(ctx)
+	if err != nil {
+		return err
+	}
+	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy}, Together: g.policy.Concurrency.Global, Journal: g.ledger, Promises: g.ledger, Owners: g.ledger,
+		Artifacts: kept{g.ledger, g.store, g.site.Gateway.DefaultProject}, Key: key, Log: g.log})
+	return nil
+}
+
+// rulesOf is the policy as the gate asks it.
+type rulesOf struct{ *policy.Policy }
+
+// Rules are the bounds of a tool's calls.
+func (p rulesOf) Rules(toolName string) gate.Rules {
+	r := gate.Rules{Together: p.Concurrency.PerTool[toolName], Timeout: time.Duration(p.DefaultTimeoutSec) * time.Second}
+	if p.NeedsConsent(toolName) {
+		r.Consent = &gate.ConsentRule{Ask: time.Duration(p.Consent.RequestExpiresSecs) * time.Second, Answer: time.Duration(p.Consent.ApprovalExpiresSecs) * time.Second}
+	}
+	return r
+}
+
+// kept is the artifacts as the gate uses them, for what is too large for an envelope.
+type kept struct {
+	ledger  *ledger.Ledger
+	store   *artifact.Store
+	project string
+}
+
+func (k kept) Project() string { return k.project }
+
+func (k kept) Read(ctx context.Context, artifactID string, limit int64) ([]byte, error) {
+	a, err := k.ledger.Artifact(ctx, artifactID)
+	if err != nil {
+		return nil, err
+	}
+	if a.SizeBytes > limit {
+		return nil, fault.New(fault.Validation, "args_ref", "args_too_large", fmt.Sprintf("%s has %d bytes, arguments have at most %d", artifactID, a.SizeBytes, limit))
+	}
+	f, err := k.store.Open(a.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1))
+}
+
+// resultSource marks artifacts that hold an answer too large for an envelope, and nothing else.
+const resultSource = "result"
+
+func (k kept) Keep(ctx context.Context, projectID, label string, data []byte) (string, error) {
+	sum, size, err := k.store.Put(ctx, bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return "", err
+	}
+	a := run.Artifact{ProjectID: projectID, SHA256: sum, Type: "JSON", Label: label, SizeBytes: size, Source: resultSource}
+	if a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label); err != nil {
+		return "", err
+	}
+	stored, _, err := k.ledger.AddArtifact(ctx, a)
+	return stored.ID, err
+}
+
+// tend drops old records of looks, now and then.
+func (g *gateway) tend(ctx context.Context) {
+	every := time.NewTicker(time.Hour)
+	defer every.Stop()
+	for {
+		a := g.site.Audit
+		n, err := g.ledger.DropLooks(ctx, time.Now().AddDate(0, 0, -a.LookDays), int64(a.Looks))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			g.log.Error("old records of looks could not be dropped", "err", err)
+		case n > 0:
+			g.log.Info("old records of looks dropped", "calls", n)
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// projectOf is the project a call is about: the one it names, else the caller's own default. Another's does not exist.
+func (g *gateway) projectOf(c gate.Call, named string) (string, error) {
+	return c.Caller.Project(named, g.site.Gateway.DefaultProject)
+}
+
+// listed narrows a list to what the caller sees: to the project it names, else to its own. nil is every project.
+func (g *gateway) listed(c gate.Call, named string) ([]string, error) {
+	if named == "" {
+		return c.Caller.Filter(), nil
+	}
+	id, err := g.projectOf(c, named)
+	return []string{id}, err
+}
+
+// inputProject is the project of the first artifact among a tool's arguments, the caller's own where there is none. That all inputs are of
+// one project is checked where they are looked up.
+func (g *gateway) inputProject(ctx context.Context, c gate.Call) (string, error) {
+	var args map[string]any
+	if err := json.Unmarshal(c.Args, &args); err != nil {
+		return "", err
+	}
+	if id := firstArtifact(args); id != "" {
+		a, err := g.ledger.Artifact(ctx, id)
+		return a.ProjectID, err
+	}
+	return g.projectOf(c, "")
+}
+
+func firstArtifact(v any) string {
+	switch v := v.(type) {
+	case string:
+		if plan.IsArtifactID(v) {
+			return v
+		}
+	case []any:
+		for _, x := range v {
+			if id := firstArtifact(x); id != "" {
+				return id
+			}
+		}
+	case map[string]any:
+		for _, x := range v {
+			if id := firstArtifact(x); id != "" {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// charged refuses a plan that charges another Slurm account than the caller's own for the project.
+func charged(c gate.Call, project string, spec plan.Spec) error {
+	own := c.Caller.Account(project)
+	if own == "" || own == spec.Placement.Account {
+		return nil
+	}
+	return &fault.Error{Op: "charged", Kind: fault.Policy, Code: "account_denied", Msg: "your jobs of this project charge the Slurm account " + own + ", and this one would charge " + spec.Placement.Account,
+		Next: "name " + own + " in placement.account, or ask the administrator"}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+)
+
+type approvalListArgs struct {
+	All bool `json:"all,omitzero"`
+}
+
+type approvalList struct {
+	Approvals []gate.Approval `json:"approvals"`
+}
+
+type approvalAnswerArgs struct {
+	ApprovalID       string `json:"approval_id"`
+	Approve          bool   `json:"approve"`
+	Uses             int    `json:"uses,omitzero"`
+	ExpiresInSeconds int64  `json:"expires_in_seconds,omitzero"`
+	Reason           string `json:"reason,omitzero"`
+}
+
+func (g *gateway) approvalTools() []gate.Tool {
+	idSchema := `{"type":"string","pattern":"^apr_[A-Z2-7]{26}$"}`
+	list := builtin("approval.list", "List approvals", "Calls that wait for a person's approval; with all, those answered and expired too.", gate.Read,
+		object("", prop("all", `{"type":"boolean"}`)), handler(func(ctx context.Context, c gate.Call, a approvalListArgs) (any, error) {
+			found, err := g.ledger.Approvals(ctx, a.All)
+			return approvalList{found}, err
+		}))
+	answer := builtin("approval.answer", "Answer a request for approval", "Approve or deny one call that policy wants a person's word on. It is good for that payload of that caller only, as often and as long as said.", gate.Write,
+		object("approval_id approve", prop("approval_id", idSchema), prop("approve", `{"type":"boolean"}`), prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"how many calls it is good for; 1 when absent"}`),
+			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":2592000,"description":"how long it is good; policy says when absent"}`), prop("reason", `{"type":"string","maxLength":512}`)),
+		handler(g.answerApproval))
+	return []gate.Tool{list, answer}
+}
+
+// answerApproval takes a person's word. Nobody approves what they asked for themselves, but a person of this host whom the kernel vouches
+// for: at the shell, asking and approving are two commands that somebody types.
+func (g *gateway) answerApproval(ctx context.Context, c gate.Call, a approvalAnswerArgs) (any, error) {
+	was, err := g.ledger.Approval(ctx, a.ApprovalID)
+	if err != nil {
+		return nil, err
+	}
+	if was.Principal == c.Caller.Name && a.Approve && c.Caller.Method != gate.ByPeer {
+		return nil, fault.New(fault.Policy, "approval.answer", "consent_self", "you asked for this call yourself: somebody else has to approve it")
+	}
+	expires := time.Duration(g.policy.Consent.ApprovalExpiresSecs) * time.Second
+	if a.ExpiresInSeconds > 0 {
+		expires = time.Duration(a.ExpiresInSeconds) * time.Second
+	}
+	return g.ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Name, Reason: a.Reason, Uses: max(1, a.Uses), Expires: time.Now().Add(expires)})
+}

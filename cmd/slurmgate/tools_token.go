@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/access"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+)
+
+// tokenDoc is a bearer token as it is shown: everything but its secret.
+type tokenDoc struct {
+	TokenID      string            `json:"token_id"`
+	Name         string            `json:"name"`
+	Principal    string            `json:"principal"`
+	Capabilities []string          `json:"capabilities"`
+	Projects     []string          `json:"projects"`
+	Accounts     map[string]string `json:"accounts"`
+	State        string            `json:"state"` // valid, expired, revoked
+	CreatedBy    string            `json:"created_by"`
+	CreatedAt    time.Time         `json:"created_at"`
+	ExpiresAt    time.Time         `json:"expires_at"`
+	RevokedAt    *time.Time        `json:"revoked_at"`
+	RevokedBy    *string           `json:"revoked_by"`
+}
+
+func tokenDocOf(t ledger.Token) tokenDoc {
+	state := "valid"
+	switch {
+	case t.RevokedAt != nil:
+		state = "revoked"
+	case !time.Now().Before(t.ExpiresAt):
+		state = "expired"
+	}
+	return tokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy, t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.RevokedBy}
+}
+
+type tokenCreateArgs struct {
+	Name             string            `json:"name"`
+	Capabilities     []string          `json:"capabilities"`
+	Projects         []string          `json:"projects"`
+	Accounts         map[string]string `json:"accounts,omitzero"`
+	ExpiresInSeconds int64             `json:"expires_in_seconds"`
+}
+
+type tokenCreated struct {
+	tokenDoc
+	Token string `json:"token"` // shown this once
+}
+
+type tokenArgs struct {
+	TokenID string `json:"token_id"`
+}
+
+type tokenList struct {
+	Tokens []tokenDoc `json:"tokens"`
+}
+
+const maxTokenSeconds = 366 * 24 * 3600
+
+func (g *gateway) tokenTools() []gate.Tool {
+	idSchema := `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`
+	words := `{"type":"array","minItems":1,"maxItems":64,"items":{"type":"string","minLength":1,"maxLength":128}}`
+	create := builtin("token.create", "Create a token", "Make a bearer token for a program or a person: what it may do, which projects it sees, until when. Its text is shown this once; only a hash is kept.", gate.Write,
+		object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`), prop("capabilities", words), prop("projects", words),
+			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
+			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)), handler(g.createToken))
+	create.Reveals = []string{"token"}
+	return []gate.Tool{create,
+		builtin("token.list", "List tokens", "The bearer tokens of this gateway, without their secrets.", gate.Read, object(""), handler(func(ctx context.Context, _ gate.Call, _ struct{}) (any, error) {
+			list, err := g.ledger.Tokens(ctx)
+			out := tokenList{[]tokenDoc{}}
+			for _, t := range list {
+				out.Tokens = append(out.Tokens, tokenDocOf(t))
+			}
+			return out, err
+		})),
+		builtin("token.revoke", "Revoke a token", "End a bearer token at once, for good.", gate.Write, object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a tokenArgs) (any, error) {
+			t, err := g.ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
+			return tokenDocOf(t), err
+		})),
+	}
+}
+
+// createToken gives away no more than the one who asks has.
+func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArgs) (any, error) {
+	grant, err := access.NewGrant(a.Capabilities, a.Projects, a.Accounts)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range grant.Capabilities {
+		if !c.Caller.Can(w) {
+			return nil, fault.New(fault.Capability, "token.create", "capability_denied", c.Caller.Name+" cannot give away the capability "+w+", which it does not have")
+		}
+	}
+	for _, p := range grant.Projects {
+		if !c.Caller.Sees(p) {
+			return nil, fault.New(fault.NotFound, "token.create", "project_not_found", "there is no project "+p).WithNext("name your own projects")
+		}
+	}
+	t, text := access.NewToken(a.Name, grant, c.Caller.Name, time.Now().Add(time.Duration(min(a.ExpiresInSeconds, maxTokenSeconds))*time.Second))
+	if err := g.ledger.AddToken(ctx, ledger.Token(t)); err != nil {
+		return nil, err
+	}
+	stored, err := g.ledger.Token(ctx, t.ID)
+	return tokenCreated{tokenDocOf(stored), text}, err
+}
+
+// findToken is the ledger as package access looks tokens up.
+type findToken struct{ ledger *ledger.Ledger }
+
+func (f findToken) Token(ctx context.Context, id string) (access.Token, error) {
+	t, err := f.ledger.Token(ctx, id)
+	return access.Token(t), err
+}

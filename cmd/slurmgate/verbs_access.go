@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"slurmgate/gate"
+	"slurmgate/run"
+)
+
+type tokenCmd struct {
+	Create tokenCreateCmd `cmd:"" help:"Make a token. It is printed this once; only a hash is kept."`
+	List   tokenListCmd   `cmd:"" default:"withargs" help:"List the tokens."`
+	Revoke tokenRevokeCmd `cmd:"" help:"End a token at once, for good."`
+}
+
+type tokenCreateCmd struct {
+	Name       string            `arg:"" help:"Whom the token stands for, e.g. lab-assistant; tokens of one name are one principal."`
+	Capability []string          `help:"What it may do: gateway, read, import, slurm, operate, approve, admin, or *." default:"gateway,read" placeholder:"NAME,…"`
+	Project    []string          `help:"Projects it sees: names or ids, or *. Those of the caller's default when absent." placeholder:"NAME,…"`
+	Account    map[string]string `help:"Slurm account that jobs of a project charge." mapsep:"," placeholder:"PROJECT=ACCOUNT"`
+	Expires    time.Duration     `help:"How long it is valid, at most 366 days." default:"720h" placeholder:"DURATION"`
+}
+
+// Run makes a token.
+func (c tokenCreateCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		if len(c.Project) == 0 {
+			c.Project = []string{s.site.Gateway.DefaultProject}
+		}
+		var t tokenCreated
+		if err := s.call(ctx, "token.create", tokenCreateArgs{c.Name, c.Capability, c.Project, c.Account, int64(c.Expires / time.Second)}, &t); err != nil {
+			return err
+		}
+		return a.show(t, func(w io.Writer) {
+			fmt.Fprintf(w, "%s\n", t.Token)
+			a.say("token %s for %s, valid until %s: keep it now, it is not shown again. Next: Authorization: Bearer sgt_…", t.TokenID, t.Principal, t.ExpiresAt.Local().Format(time.RFC3339))
+		})
+	})
+}
+
+type tokenListCmd struct{}
+
+// Run lists tokens.
+func (tokenListCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var l tokenList
+		if err := s.call(ctx, "token.list", struct{}{}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			if len(l.Tokens) == 0 {
+				fmt.Fprintln(w, "no tokens. Next: slurmgate token create NAME")
+				return
+			}
+			var rows [][]string
+			for _, t := range l.Tokens {
+				rows = append(rows, []string{t.TokenID, t.Name, t.State, strings.Join(t.Capabilities, ","), strings.Join(t.Projects, ","), t.ExpiresAt.Local().Format("2006-01-02 15:04"), t.CreatedBy})
+			}
+			table(w, "token|name|state|capabilities|projects|expires|made by", rows)
+		})
+	})
+}
+
+type tokenRevokeCmd struct {
+	TokenID string `arg:"" name:"token" help:"Token id, tok_… (not the token itself)."`
+}
+
+// Run revokes a token.
+func (c tokenRevokeCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var t tokenDoc
+		if err := s.call(ctx, "token.revoke", tokenArgs{c.TokenID}, &t); err != nil {
+			return err
+		}
+		return a.show(t, func(w io.Writer) { fmt.Fprintf(w, "%s  %s  %s\n", t.TokenID, t.Name, t.State) })
+	})
+}
+
+type approvals struct {
+	All bool `help:"Those answered and expired too."`
+}
+
+// Run lists approvals.
+func (c approvals) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var l approvalList
+		if err := s.call(ctx, "approval.list", approvalListArgs{c.All}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			for _, p := range l.Approvals {
+				fmt.Fprintf(w, "%s  %s  %s asks for %s %s\n  asked %s, until %s, uses left %d\n  %s\n", p.ID, p.Status, p.Principal, p.ToolID, p.ToolVersion,
+					p.RequestedAt.Local().Format(time.DateTime), p.ExpiresAt.Local().Format(time.DateTime), p.UsesLeft, a.printable(clipLine(string(p.Payload), 400)))
+			}
+			switch {
+			case len(l.Approvals) == 0:
+				fmt.Fprintln(w, "nothing waits for an approval")
+			case !c.All:
+				fmt.Fprintln(w, "Next: slurmgate approve ID, or slurmgate deny ID; --json shows the whole payload")
+			}
+		})
+	})
+}
+
+type approveCmd struct {
+	ID      string        `arg:"" name:"approval" help:"Approval id, apr_…"`
+	Uses    int           `help:"How many calls of just this payload it is good for (1 to 1000)." default:"1"`
+	Expires time.Duration `help:"How long it is good; policy says when absent." placeholder:"DURATION"`
+	Reason  string        `help:"Why; kept." placeholder:"TEXT"`
+}
+
+// Run approves.
+func (c approveCmd) Run(ctx context.Context, a *app) error {
+	return a.answer(ctx, approvalAnswerArgs{c.ID, true, c.Uses, int64(c.Expires / time.Second), c.Reason})
+}
+
+type denyCmd struct {
+	ID     string `arg:"" name:"approval" help:"Approval id, apr_…"`
+	Reason string `help:"Why; the caller is told." placeholder:"TEXT"`
+}
+
+// Run denies.
+func (c denyCmd) Run(ctx context.Context, a *app) error {
+	return a.answer(ctx, approvalAnswerArgs{ApprovalID: c.ID, Reason: c.Reason})
+}
+
+func (a *app) answer(ctx context.Context, args approvalAnswerArgs) error {
+	return a.with(ctx, func(s *session) error {
+		var p gate.Approval
+		if err := s.call(ctx, "approval.answer", args, &p); err != nil {
+			return err
+		}
+		return a.show(p, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s\n", p.ID, p.Status)
+			if p.Status == gate.Approved {
+				fmt.Fprintf(w, "%s may make this call of %s %d times until %s\n", p.Principal, p.ToolID, p.UsesLeft, p.ExpiresAt.Local().Format(time.DateTime))
+			}
+		})
+	})
+}
+
+// rehearse shows what a call would do.
+func (a *app) rehearse(ctx context.Context, s *session, toolID, version string, args any) error {
+	var r gate.Rehearsal
+	if err := s.callTool(ctx, toolID, version, args, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w io.Writer) {
+		var p run.Preview
+		if json.Unmarshal(r.Would, &p) != nil || p.RunID == "" {
+			fmt.Fprintf(w, "%s would be called with %s\n", r.ToolID, r.Args)
+			return
+		}
+		what := "would be new"
+		if p.Exists {
+			what = fmt.Sprintf("is there already (%s): nothing would be sent", *p.State)
+		}
+		fmt.Fprintf(w, "run      %s  %s\npolicy   %s\nparams   %s\n", p.RunID, what, p.PolicyHash, p.ParamsHash)
+		if r.ConsentRequired {
+			fmt.Fprintln(w, "consent  a person's approval would be asked for")
+		}
+		var plan any
+		if json.Unmarshal(p.Params, &plan) == nil {
+			pretty, _ := json.MarshalIndent(plan, "", "  ") // it was JSON just now
+			fmt.Fprintf(w, "%s\n", pretty)
+		}
+		fmt.Fprintf(w, "--- job script (the token of a real attempt stands where the zeros are)\n%s", a.printable(p.Script))
+		a.say("nothing was changed. Next: the same without --dry-run")
+	})
+}
+
+type eventsCmd struct {
+	List   eventsListCmd   `cmd:"" default:"withargs" help:"List calls, newest first."`
+	Show   eventsShowCmd   `cmd:"" help:"Show one call with what went in and came out, redacted."`
+	Verify eventsVerifyCmd `cmd:"" help:"Check the hash chains of all records."`
+}
+
+type eventsListCmd struct {
+	Tool      string `help:"Only calls of this tool." placeholder:"ID"`
+	Principal string `help:"Only calls of this principal." placeholder:"NAME"`
+	Chain     string `help:"Only effects, or only looks." enum:",effects,looks" default:"" placeholder:"CHAIN"`
+	Failed    bool   `help:"Only calls that were refused or failed."`
+	Limit     int    `help:"At most this many (1 to 200)." default:"20"`
+	Cursor    string `help:"Go on where an earlier page ended." placeholder:"CURSOR"`
+}
+
+// eventDoc is as much of a ToolCallEvent as a line shows.
+type eventDoc struct {
+	ToolCallID string `json:"tool_call_id"`
+	ToolID     string `json:"tool_id"`
+	Transport  string `json:"transport"`
+	OK         bool   `json:"ok"`
+	Timing     gate.Timing
+	Error      *struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// Run lists calls.
+func (c eventsListCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var l eventList
+		if err := s.call(ctx, "event.list", eventListArgs{c.Tool, c.Principal, c.Chain, c.Failed, c.Cursor, c.Limit}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			var rows [][]string
+			for _, e := range l.Events {
+				var d eventDoc
+				if json.Unmarshal(e.Event, &d) != nil {
+					continue
+				}
+				how := "ok"
+				if d.Error != nil {
+					how = d.Error.Code
+				}
+				rows = append(rows, []string{fmt.Sprintf("%s/%d", e.Chain, e.Seq), e.At.Local().Format(time.DateTime), e.Principal, d.Transport, d.ToolID, how, d.ToolCallID})
+			}
+			table(w, "record|at|principal|by|tool|outcome|call", rows)
+			if l.Cursor != nil {
+				fmt.Fprintf(w, "Next: slurmgate events list --cursor %s\n", *l.Cursor)
+			}
+		})
+	})
+}
+
+type eventsShowCmd struct {
+	ID string `arg:"" name:"call" help:"Id of the call, a UUID."`
+}
+
+// Run shows a call.
+func (c eventsShowCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var e eventStory
+		if err := s.call(ctx, "event.show", eventShowArgs{c.ID}, &e); err != nil {
+			return err
+		}
+		return a.show(e, func(w io.Writer) {
+			fmt.Fprintf(w, "record     %s/%d\nat         %s\nprincipal  %s\nhash       %s\n", e.Chain, e.Seq, e.At.Local().Format(time.RFC3339Nano), e.Principal, e.Hash)
+			fmt.Fprintf(w, "event      %s\n", a.printable(string(e.Event)))
+			for _, p := range e.Payloads {
+				fmt.Fprintf(w, "%-10s %s\n           sha256:%s\n", p.Kind, a.printable(string(p.Payload)), p.SHA256)
+			}
+		})
+	})
+}
+
+type eventsVerifyCmd struct{}
+
+// Run verifies.
+func (eventsVerifyCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var v eventsVerified
+		if err := s.call(ctx, "event.verify", struct{}{}, &v); err != nil {
+			return err
+		}
+		return a.show(v, func(w io.Writer) {
+			for _, c := range v.Calls {
+				fmt.Fprintf(w, "%-8s %d records whole, %d dropped by age; head %s\n", c.Chain, c.Kept, c.Dropped, c.Head)
+			}
+			fmt.Fprintf(w, "%-8s %d events whole\n", "history", v.History)
+		})
+	})
+}

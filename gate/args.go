@@ -1,0 +1,102 @@
+package gate
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// MaxInline is the most that args and result may each have inside an envelope, as canonical JSON (HTC-04).
+const MaxInline = 32 << 10
+
+const refPrefix = "artifact://"
+
+// arguments gives the canonical arguments of a request: those in it, or those of the artifact it names.
+func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.RawMessage, error) {
+	args, err := plan.Canonical(req.Args)
+	if err != nil {
+		return nil, err
+	}
+	if req.ArgsRef == nil {
+		if len(args) > MaxInline {
+			return nil, fault.New(fault.Validation, "gate.Call", "args_too_large", fmt.Sprintf("the arguments have %d bytes, at most %d stand in an envelope", len(args), MaxInline)).
+				WithNext("import them as a JSON artifact and name it in args_ref")
+		}
+		return args, nil
+	}
+	if string(args) != "{}" {
+		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty beside args_ref", Msg: "both are given"})
+	}
+	return g.referred(ctx, who, *req.ArgsRef)
+}
+
+func (g *Gate) referred(ctx context.Context, who Caller, ref string) (json.RawMessage, error) {
+	id := strings.TrimPrefix(strings.TrimPrefix(ref, "artifact:"), "//")
+	if !plan.IsArtifactID(id) {
+		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…", Msg: "it is not"})
+	}
+	if g.artifacts == nil || g.owners == nil {
+		return nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool takes no arguments by reference").WithNext("pass args")
+	}
+	if project, err := g.owners.Owner(ctx, id); fault.Is(err, fault.NotFound) || err == nil && !who.Sees(project) {
+		return nil, notThere(id)
+	} else if err != nil {
+		return nil, err
+	}
+	raw, err := g.artifacts.Read(ctx, id, plan.MaxDocumentBytes)
+	if err != nil {
+		return nil, err
+	}
+	args, err := plan.Canonical(raw)
+	if err == nil && args[0] != '{' {
+		err = fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object", Msg: "it holds another kind of value"})
+	}
+	return args, err
+}
+
+// noSecrets refuses arguments that hold a secret: they would end in the plan, in the job's script and in the ledger. The value is not
+// repeated.
+func noSecrets(args json.RawMessage) error {
+	_, found, err := redact(args, true)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	var problems []fault.Problem
+	for _, f := range found {
+		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+Scrub(f.at), "."), Rule: "no secret in an argument", Msg: "this looks like one (" + f.what + ")"})
+	}
+	return fault.Invalid("gate.Call", "the arguments hold what looks like a secret; nothing was done and nothing of it is kept", problems...).
+		WithNext("call without it: arguments are recorded, and a tool's job has no network to use a secret in")
+}
+
+// checkArgs holds arguments against the tool's schema and reports every violation.
+func (e entry) checkArgs(args json.RawMessage) error {
+	found, err := violations(e.schema, args, "ARGS-SCHEMA", "args", "the tool's input schema")
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" break its schema", found...).WithNext("slurmgate tool show " + e.tool.ID + " prints the schema")
+}
+
+// binding names a payload without giving it away: the same tool with the same arguments has the same one on this ledger, and nobody
+// without the ledger can try guesses. Keys and approvals are bound to it.
+func (g *Gate) binding(t Tool, args json.RawMessage) string {
+	m := hmac.New(sha256.New, g.key)
+	fmt.Fprintf(m, "tool=%s|version=%s|contract=%s|args=", t.ID, t.Version, t.ContractVersion)
+	m.Write(args)
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// keyHash is how a caller's idempotency key is stored.
+func (g *Gate) keyHash(key string) string {
+	m := hmac.New(sha256.New, g.key)
+	m.Write([]byte("idempotency-key=" + key))
+	return hex.EncodeToString(m.Sum(nil))
+}

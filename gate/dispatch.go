@@ -1,0 +1,171 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// dispatch decides on a call whose envelope is good, step by step, and carries it out. Nothing has an effect before every step has
+// said yes. A *Response as the result is the outcome an idempotency key stands for.
+func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Response, t *trail) (result any, err error) {
+	e, err := g.registry.reach(req.ToolID, who.Transport)
+	if err != nil {
+		return nil, err
+	}
+	t.tool = e.tool
+	if req.ToolVersion != e.tool.Version {
+		return nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s here, the call asks for %s", req.ToolID, e.tool.Version, req.ToolVersion)).
+			WithNext("list the tools again")
+	}
+	if err := g.allowed(who, e.tool); err != nil {
+		return nil, err
+	}
+	timeout := g.timeout(e.tool)
+	ctx, stop := context.WithTimeout(ctx, timeout)
+	defer stop()
+	if t.args, err = g.understood(ctx, who, e, req); err != nil {
+		return nil, timedOut(ctx, err, req.ToolID, timeout)
+	}
+	res.Resources = touched(t.args)
+	if req.DryRun && e.tool.SideEffect != Read {
+		result, err = g.rehearse(ctx, who, e.tool, req, t.args)
+	} else {
+		result, err = g.perform(ctx, who, e.tool, req, t)
+	}
+	return result, timedOut(ctx, err, req.ToolID, timeout)
+}
+
+// allowed denies by default: every capability the tool asks for, then policy.
+func (g *Gate) allowed(who Caller, t Tool) error {
+	for _, c := range t.Capabilities {
+		if !who.Can(c) {
+			return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s asks for the capability %q, which %s does not have", t.ID, c, orText(who.Name, "an unknown caller"))).
+				WithNext("ask the administrator for a token, or a grant, with it")
+		}
+	}
+	if g.policy == nil {
+		return nil
+	}
+	return g.policy.AllowTool(t.Name())
+}
+
+func (g *Gate) rules(t Tool) Rules {
+	if g.policy == nil {
+		return Rules{}
+	}
+	return g.policy.Rules(t.Name())
+}
+
+func (g *Gate) timeout(t Tool) time.Duration {
+	switch policy := g.rules(t).Timeout; {
+	case t.Timeout > 0:
+		return t.Timeout
+	case policy > 0:
+		return policy
+	}
+	return defaultTimeout
+}
+
+// understood gives the arguments: canonical, without secrets, of the tool's form, and about things the caller sees.
+func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request) (json.RawMessage, error) {
+	args, err := g.arguments(ctx, who, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := noSecrets(args); err != nil {
+		return args, err
+	}
+	if err := e.checkArgs(args); err != nil {
+		return args, err
+	}
+	return args, g.scope(ctx, who, args)
+}
+
+// rehearse shows what a call would do. It neither needs consent nor binds a key, and says whether the call would need it.
+func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args json.RawMessage) (any, error) {
+	back, err := g.places.take(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer back()
+	d := Rehearsal{DryRun: true, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args, ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
+	if t.DryRun != nil {
+		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Request: req, Args: args})
+		if err != nil {
+			return nil, err
+		}
+		if d.Would, err = json.Marshal(would); err != nil {
+			return nil, fault.Wrap(fault.Internal, "gate.Call", "result_not_json", "the rehearsal cannot be passed on", err)
+		}
+	}
+	return d, nil
+}
+
+// Rehearsal is the answer to a dry run of a tool that writes or executes.
+type Rehearsal struct {
+	DryRun          bool            `json:"dry_run"` // true
+	ToolID          string          `json:"tool_id"`
+	ToolVersion     string          `json:"tool_version"`
+	SideEffect      SideEffect      `json:"side_effect"`
+	Args            json.RawMessage `json:"args"` // canonical, as the call would be bound to
+	ConsentRequired bool            `json:"consent_required"`
+	Would           json.RawMessage `json:"would"` // what the tool says of what it would do; null when it says nothing
+}
+
+// perform carries out a call: idempotency key, consent, a place, and then the tool.
+func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr *trail) (any, error) {
+	if who.Body != nil && (req.IdempotencyKey != nil || g.rules(t).Consent != nil) {
+		return nil, fault.New(fault.Validation, "gate.Call", "body_unbound", "neither a key nor an approval can be bound to bytes sent beside a call").WithNext("send them without a key: the same bytes are the same artifact anyway")
+	}
+	binding := g.binding(t, tr.args)
+	approved := false
+	if req.IdempotencyKey != nil {
+		if g.promises == nil {
+			return nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "this tool keeps no idempotency keys").WithNext("leave the key out")
+		}
+		key := g.keyHash(*req.IdempotencyKey)
+		leave, err := g.flights.enter(ctx, who.Name, key)
+		if err != nil {
+			return nil, err
+		}
+		tr.leave = leave
+		k, first, err := g.known(ctx, who, t, key, binding)
+		if err != nil || first != nil {
+			return first, err
+		}
+		approved = k != nil && k.ApprovalID != "" // the gateway died after the approval was used up for this very call
+		if k == nil {
+			k = &Key{Principal: who.Name, KeyHash: key, ToolID: t.ID, Binding: binding, ToolCallID: req.ToolCallID}
+		}
+		tr.key = k
+	}
+	approval := ""
+	if !approved {
+		var err error
+		if approval, err = g.consent(ctx, who, t, tr.args, binding); err != nil {
+			tr.key = nil
+			return nil, err
+		}
+	}
+	back, err := g.places.take(ctx, t.ID)
+	if err != nil {
+		tr.key = nil
+		return nil, err
+	}
+	defer back()
+	if tr.key != nil || approval != "" {
+		if tr.key != nil && !approved {
+			tr.key.ApprovalID = approval
+		}
+		if err := g.promises.Begin(ctx, tr.key, approval); err != nil {
+			tr.key = nil
+			return nil, err
+		}
+	}
+	tr.effect = t.SideEffect != Read
+	return guard(ctx, g.log, t.Handle, Call{Caller: who, Request: req, Args: tr.args})
+}

@@ -1,0 +1,75 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"slurmgate/fault"
+)
+
+// Idempotency keys (HTC-10). A key belongs to a principal, stands for one payload, and never expires. What counts is the first final
+// outcome: a call that failed in a way that may be tried again leaves the key bound and open.
+//
+// A gateway that dies between binding a key and settling it leaves it open too. A tool that is idempotent by itself – a submit finds
+// its run – is then simply carried out again; for another nobody knows whether it had its effect, and the answer says so.
+
+// flights keeps two calls with one key from being under way at one time: the second waits and finds the first one's outcome. One
+// gateway has a ledger, so its own memory will do.
+type flights struct {
+	mu   sync.Mutex
+	open map[[2]string]chan struct{}
+}
+
+// enter waits until no call with the key is under way. The caller calls leave.
+func (f *flights) enter(ctx context.Context, principal, key string) (leave func(), err error) {
+	k := [2]string{principal, key}
+	for {
+		f.mu.Lock()
+		other, busy := f.open[k]
+		if !busy {
+			mine := make(chan struct{})
+			f.open[k] = mine
+			f.mu.Unlock()
+			return func() {
+				f.mu.Lock()
+				delete(f.open, k)
+				f.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		f.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// known looks a key up. A settled one gives its outcome; an open one that may be used gives itself.
+func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding string) (k *Key, first *Response, err error) {
+	const op = "gate.Call"
+	got, err := g.promises.Key(ctx, who.Name, keyHash)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, err
+	case got.Binding != binding:
+		return nil, nil, fault.New(fault.Conflict, op, "idempotency_conflict", "this idempotency key was used for another call ("+got.ToolID+", call "+got.ToolCallID+")").WithNext("use a new key for new arguments")
+	case got.Outcome != nil:
+		first = &Response{}
+		return &got, first, json.Unmarshal(got.Outcome, first)
+	case t.Idempotency != Idempotent:
+		return nil, nil, fault.New(fault.Unknown, op, "outcome_unknown", "an earlier call with this key did not come to an end, and nobody knows whether it had its effect").
+			WithNext("look at what it was about; then call with a new key if it is still to be done")
+	}
+	return &got, nil, nil
+}
+
+// final tells whether a call's outcome stands for ever under its key.
+func final(err error) bool {
+	k := fault.KindOf(err)
+	return err == nil || !k.Retryable() && k != fault.Canceled && k != fault.Internal
+}

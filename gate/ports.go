@@ -1,0 +1,142 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Policy decides before anything is done.
+type Policy interface {
+	// AllowTool returns a Policy fault for a tool that may not be called. toolName is the name with underscores.
+	AllowTool(toolName string) error
+	// Rules are the bounds of a tool's calls.
+	Rules(toolName string) Rules
+}
+
+// Rules are what policy says about the calls of one tool.
+type Rules struct {
+	Together int           // calls under way at one time; 0: no bound
+	Timeout  time.Duration // of a call to a tool that names none itself
+	Consent  *ConsentRule  // nil: no approval is needed
+}
+
+// ConsentRule says for how long a question and its answer are good.
+type ConsentRule struct {
+	Ask    time.Duration // an unanswered request
+	Answer time.Duration // an answer, unless it says otherwise
+}
+
+// The chains of records. What may have changed something is kept for ever, looks for a while.
+const (
+	Effects = "effects" // a tool that writes or executes was reached
+	Looks   = "looks"   // everything else: reads, dry runs, what was refused
+)
+
+// Record is one call as it is kept.
+type Record struct {
+	Chain      string
+	Principal  string
+	ToolCallID string
+	ToolID     string
+	OK         bool
+	At         time.Time
+	Event      json.RawMessage // the ToolCallEvent, canonical
+	Payloads   []Payload
+	Outcome    *Outcome // what an idempotency key now stands for
+}
+
+// Payload is what went in or out, redacted (HTC-09).
+type Payload struct {
+	Kind   string // args or result
+	JSON   json.RawMessage
+	SHA256 string // 64 hex, of JSON
+}
+
+// Outcome settles an idempotency key.
+type Outcome struct {
+	Principal string
+	KeyHash   string
+	Response  json.RawMessage // the part of the response that a repeated call is given
+}
+
+// Journal keeps the records of calls.
+type Journal interface {
+	// Record appends to the chains, in order, and settles keys: all of it or nothing.
+	Record(ctx context.Context, records []Record) error
+}
+
+// Key is an idempotency key as it is known.
+type Key struct {
+	Principal  string
+	KeyHash    string
+	ToolID     string
+	Binding    string // of the first call, see [Gate.binding]
+	ToolCallID string // of the first call
+	ApprovalID string // the approval that its first call used up, "" for none
+	Outcome    json.RawMessage
+	CreatedAt  time.Time
+}
+
+// Question asks for somebody's consent to one call.
+type Question struct {
+	Principal   string
+	ToolID      string
+	ToolVersion string
+	Binding     string
+	ArgsHash    string
+	Payload     json.RawMessage // the arguments, redacted
+	Expires     time.Time
+}
+
+// Approval is a question and what became of it.
+type Approval struct {
+	ID          string          `json:"approval_id"` // apr_…
+	Principal   string          `json:"principal"`
+	ToolID      string          `json:"tool_id"`
+	ToolVersion string          `json:"tool_version"`
+	ArgsHash    string          `json:"args_hash"`
+	Payload     json.RawMessage `json:"payload"`
+	Status      string          `json:"status"` // pending, approved, denied; expired and used up are told by the next two
+	RequestedAt time.Time       `json:"requested_at"`
+	ExpiresAt   time.Time       `json:"expires_at"`
+	UsesLeft    int             `json:"uses_left"`
+	AnsweredBy  *string         `json:"answered_by"`
+	AnsweredAt  *time.Time      `json:"answered_at"`
+	Reason      *string         `json:"reason"`
+}
+
+// The states of an approval.
+const (
+	Pending  = "pending"
+	Approved = "approved"
+	Denied   = "denied"
+)
+
+// Promises keeps what binds calls to each other: idempotency keys and approvals.
+type Promises interface {
+	// Key finds a key of a principal; NotFound when it was never used.
+	Key(ctx context.Context, principal, keyHash string) (Key, error)
+	// Ask finds the live question about the same payload by the same principal, or asks it: never two.
+	Ask(ctx context.Context, q Question) (Approval, error)
+	// Begin binds the key (nil: none) and uses the approval up by one ("": none), both or neither, before the tool is reached. A
+	// key that is bound already stays as it is. An approval that is used up or expired meanwhile is a Policy fault with code
+	// consent_required.
+	Begin(ctx context.Context, k *Key, approvalID string) error
+}
+
+// Owners tells whose things are.
+type Owners interface {
+	// Owner is the project of a run or an artifact. NotFound when there is no such thing.
+	Owner(ctx context.Context, id string) (projectID string, err error)
+}
+
+// Artifacts carries what is too large for an envelope.
+type Artifacts interface {
+	// Read gives the bytes of an artifact of at most limit bytes; a larger one is a Validation fault.
+	Read(ctx context.Context, artifactID string, limit int64) ([]byte, error)
+	// Project is the name of the project for what names none.
+	Project() string
+	// Keep stores a result as an artifact of a project.
+	Keep(ctx context.Context, projectID, label string, data []byte) (artifactID string, err error)
+}

@@ -1,0 +1,75 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// scope refuses arguments that name a run or an artifact of a project the caller does not see, wherever in them the name stands: to
+// the caller there is no such thing, and the words are those for a thing that never was. It also refuses such a project. What a
+// handler lists it narrows itself, by [Principal.Filter].
+func (g *Gate) scope(ctx context.Context, who Caller, args json.RawMessage) error {
+	if who.Sees(All) || g.owners == nil {
+		return nil
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(args, &doc); err != nil {
+		return fault.Wrap(fault.Internal, "gate.scope", "", "arguments", err)
+	}
+	if p, ok := doc["project_id"].(string); ok {
+		if _, err := who.Project(p, ""); err != nil {
+			return err
+		}
+	}
+	return g.visible(ctx, who, doc)
+}
+
+func (g *Gate) visible(ctx context.Context, who Caller, v any) error {
+	switch v := v.(type) {
+	case string:
+		return g.visibleID(ctx, who, v)
+	case []any:
+		for _, x := range v {
+			if err := g.visible(ctx, who, x); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for k, x := range v {
+			if err := g.visibleID(ctx, who, k); err != nil {
+				return err
+			}
+			if err := g.visible(ctx, who, x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Gate) visibleID(ctx context.Context, who Caller, s string) error {
+	id := strings.TrimPrefix(strings.TrimPrefix(s, "artifact:"), "//")
+	if !plan.IsRunID(id) && !plan.IsArtifactID(id) {
+		return nil
+	}
+	project, err := g.owners.Owner(ctx, id)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if err == nil && who.Sees(project) {
+		return nil
+	}
+	return notThere(id)
+}
+
+// notThere is the one answer for what does not exist and for what is another's.
+func notThere(id string) error {
+	if plan.IsRunID(id) {
+		return fault.New(fault.NotFound, "gate.scope", "run_not_found", "there is no run "+id).WithNext("slurmgate runs list shows what there is")
+	}
+	return fault.New(fault.NotFound, "gate.scope", "artifact_not_found", "there is no artifact "+id).WithNext("slurmgate artifact list shows what there is")
+}

@@ -1,0 +1,193 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+// GateKey is the secret that binds keys and approvals to payloads on this ledger.
+func (l *Ledger) GateKey(ctx context.Context) ([]byte, error) {
+	var key []byte
+	err := l.r.QueryRowContext(ctx, "SELECT key FROM gate_key").Scan(&key)
+	return key, storage(err)
+}
+
+// Owner is the project of a run or an artifact.
+func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err error) {
+	err = l.r.QueryRowContext(brief(ctx), "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE artifact_id = ?1", id).Scan(&projectID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.New(fault.NotFound, "ledger.Owner", "", "there is no "+id)
+	}
+	return projectID, storage(err)
+}
+
+// Key finds an idempotency key.
+func (l *Ledger) Key(ctx context.Context, principal, keyHash string) (gate.Key, error) {
+	k := gate.Key{Principal: principal, KeyHash: keyHash}
+	var outcome sql.NullString
+	var created int64
+	err := l.r.QueryRowContext(brief(ctx), "SELECT tool_id, binding, tool_call_id, approval_id, outcome, created_at FROM idempotency_keys WHERE principal = ? AND key_hash = ?", principal, keyHash).
+		Scan(&k.ToolID, &k.Binding, &k.ToolCallID, &k.ApprovalID, &outcome, &created)
+	if errors.Is(err, sql.ErrNoRows) {
+		return k, fault.New(fault.NotFound, "ledger.Key", "", "this key was never used")
+	}
+	k.Outcome, k.CreatedAt = raw(outcome), time.UnixMicro(created).UTC()
+	return k, storage(err)
+}
+
+// Begin binds a key and uses an approval up, both or neither.
+func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		now := micros(l.now())
+		if k != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO idempotency_keys (principal, key_hash, tool_id, binding, tool_call_id, approval_id, created_at) VALUES (?,?,?,?,?,?,?) ON CONFLICT (principal, key_hash) DO UPDATE SET approval_id = excluded.approval_id",
+				k.Principal, k.KeyHash, k.ToolID, k.Binding, k.ToolCallID, k.ApprovalID, now); err != nil {
+				return err
+			}
+		}
+		if approvalID == "" {
+			return nil
+		}
+		res, err := tx.ExecContext(ctx, "UPDATE approvals SET uses_left = uses_left - 1 WHERE approval_id = ? AND status = 'approved' AND uses_left > 0 AND expires_at > ?", approvalID, now)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			return errors.Join(err, fault.New(fault.Policy, "ledger.Begin", "consent_required", "the approval "+approvalID+" was used up meanwhile").WithNext("make the same call again: it asks for another approval"))
+		}
+		return nil
+	})
+}
+
+const approvalColumns = "approval_id, principal, tool_id, tool_version, args_hash, payload_redacted, status, requested_at, expires_at, uses_left, answered_by, answered_at, reason"
+
+func scanApproval(row scanner) (gate.Approval, error) {
+	var a gate.Approval
+	var requested, expires int64
+	var by, reason sql.NullString
+	var answered sql.NullInt64
+	var payload string
+	err := row.Scan(&a.ID, &a.Principal, &a.ToolID, &a.ToolVersion, &a.ArgsHash, &payload, &a.Status, &requested, &expires, &a.UsesLeft, &by, &answered, &reason)
+	a.Payload, a.RequestedAt, a.ExpiresAt, a.AnsweredAt = json.RawMessage(payload), time.UnixMicro(requested).UTC(), time.UnixMicro(expires).UTC(), optTime(answered)
+	a.AnsweredBy, a.Reason = textOrNil(by), textOrNil(reason)
+	return a, err
+}
+
+func textOrNil(s sql.NullString) *string {
+	if !s.Valid || s.String == "" {
+		return nil
+	}
+	return &s.String
+}
+
+// live is the condition of an approval that still counts: asked and not expired, approved and not used up, denied not long ago.
+const live = "expires_at > ? AND (status <> 'approved' OR uses_left > 0)"
+
+// maxPending bounds the questions one principal may have open.
+const maxPending = 100
+
+// Ask finds the live question about a payload, or asks it.
+func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err error) {
+	find := func(db queryer) (gate.Approval, error) {
+		return scanApproval(db.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE principal = ? AND binding = ? AND "+live+" ORDER BY requested_at DESC LIMIT 1",
+			q.Principal, q.Binding, micros(l.now())))
+	}
+	if a, err = find(l.r); err == nil || !errors.Is(err, sql.ErrNoRows) {
+		return a, storage(err)
+	}
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		if a, err = find(tx); err == nil || !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		now := l.now()
+		var pending int
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE principal = ? AND status = 'pending' AND expires_at > ?", q.Principal, micros(now)).Scan(&pending); err != nil {
+			return err
+		}
+		if pending >= maxPending {
+			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d calls of yours wait for an approval already", pending)).WithNext("let somebody answer them: slurmgate approvals")
+		}
+		id := "apr_" + rand.Text()
+		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, tool_id, tool_version, binding, args_hash, payload_redacted, status, requested_at, expires_at, uses_left) VALUES (?,?,?,?,?,?,?,'pending',?,?,0)",
+			id, q.Principal, q.ToolID, q.ToolVersion, q.Binding, q.ArgsHash, string(q.Payload), micros(now), micros(q.Expires)); err != nil {
+			return err
+		}
+		a, err = find(tx)
+		return err
+	})
+	return a, err
+}
+
+// Approval reads one approval.
+func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error) {
+	a, err := scanApproval(l.r.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE approval_id = ?", id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).WithNext("slurmgate approvals lists what waits")
+	}
+	return a, storage(err)
+}
+
+// Approvals lists approvals, newest first, at most 500: those that wait for an answer, or with all every one.
+func (l *Ledger) Approvals(ctx context.Context, all bool) ([]gate.Approval, error) {
+	where, args := "status = 'pending' AND expires_at > ?", []any{micros(l.now())}
+	if all {
+		where, args = "1", nil
+	}
+	rows, err := l.r.QueryContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE "+where+" ORDER BY requested_at DESC, approval_id LIMIT 500", args...)
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	out := []gate.Approval{}
+	for rows.Next() {
+		a, err := scanApproval(rows)
+		if err != nil {
+			return nil, storage(err)
+		}
+		out = append(out, a)
+	}
+	return out, storage(rows.Err())
+}
+
+// Answer is a person's word on a question.
+type Answer struct {
+	Approve bool
+	By      string
+	Reason  string
+	Uses    int       // how many calls it is good for
+	Expires time.Time // when it ends
+}
+
+// AnswerApproval answers a question that waits. One that was answered already, or has expired, is a Conflict.
+func (l *Ledger) AnswerApproval(ctx context.Context, id string, w Answer) (gate.Approval, error) {
+	status, uses := gate.Denied, 0
+	if w.Approve {
+		status, uses = gate.Approved, w.Uses
+	}
+	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		res, err := tx.ExecContext(ctx, "UPDATE approvals SET status = ?, uses_left = ?, answered_by = ?, answered_at = ?, expires_at = ?, reason = ? WHERE approval_id = ? AND status = 'pending' AND expires_at > ?",
+			status, uses, w.By, micros(l.now()), micros(w.Expires), optText(w.Reason), id, micros(l.now()))
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered", id+" was answered already, or has expired").WithNext("slurmgate approvals --all"))
+		}
+		return nil
+	})
+	if err != nil {
+		if _, missing := l.Approval(ctx, id); fault.Is(missing, fault.NotFound) {
+			err = missing
+		}
+		return gate.Approval{}, err
+	}
+	return l.Approval(ctx, id)
+}

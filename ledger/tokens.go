@@ -1,0 +1,100 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// Token is a bearer token as it is kept: everything but its secret.
+type Token struct {
+	ID           string // tok_…
+	Name         string
+	SecretSHA256 string // 64 hex
+	Capabilities []string
+	Projects     []string
+	Accounts     map[string]string
+	CreatedBy    string
+	CreatedAt    time.Time
+	ExpiresAt    time.Time
+	RevokedAt    *time.Time
+	RevokedBy    *string
+}
+
+// AddToken keeps a token.
+func (l *Ledger) AddToken(ctx context.Context, t Token) error {
+	var docs [3]string
+	for i, v := range []any{t.Capabilities, t.Projects, t.Accounts} {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		docs[i] = string(b)
+	}
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO tokens (token_id, name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?)",
+			t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2], t.CreatedBy, micros(l.now()), micros(t.ExpiresAt))
+		return err
+	})
+}
+
+const tokenColumns = "token_id, name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, revoked_at, revoked_by"
+
+func scanToken(row scanner) (Token, error) {
+	var t Token
+	var caps, projects, accounts string
+	var created, expires int64
+	var revoked sql.NullInt64
+	var by sql.NullString
+	if err := row.Scan(&t.ID, &t.Name, &t.SecretSHA256, &caps, &projects, &accounts, &t.CreatedBy, &created, &expires, &revoked, &by); err != nil {
+		return t, err
+	}
+	t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.RevokedBy = time.UnixMicro(created).UTC(), time.UnixMicro(expires).UTC(), optTime(revoked), textOrNil(by)
+	return t, errors.Join(json.Unmarshal([]byte(caps), &t.Capabilities), json.Unmarshal([]byte(projects), &t.Projects), json.Unmarshal([]byte(accounts), &t.Accounts))
+}
+
+// Token reads a token.
+func (l *Ledger) Token(ctx context.Context, id string) (Token, error) {
+	t, err := scanToken(l.r.QueryRowContext(brief(ctx), "SELECT "+tokenColumns+" FROM tokens WHERE token_id = ?", id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return t, fault.New(fault.NotFound, "ledger.Token", "token_not_found", "there is no token "+id).WithNext("slurmgate token list shows what there is")
+	}
+	return t, storage(err)
+}
+
+// Tokens lists tokens, newest first.
+func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
+	rows, err := l.r.QueryContext(ctx, "SELECT "+tokenColumns+" FROM tokens ORDER BY created_at DESC, token_id")
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	out := []Token{}
+	for rows.Next() {
+		t, err := scanToken(rows)
+		if err != nil {
+			return nil, storage(err)
+		}
+		out = append(out, t)
+	}
+	return out, storage(rows.Err())
+}
+
+// RevokeToken ends a token at once. One that was revoked already stays as it is.
+func (l *Ledger) RevokeToken(ctx context.Context, id, by string) (Token, error) {
+	if _, err := l.Token(ctx, id); err != nil {
+		return Token{}, err
+	}
+	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		_, err := tx.ExecContext(ctx, "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE token_id = ? AND revoked_at IS NULL", micros(l.now()), by, id)
+		return err
+	})
+	if err != nil {
+		return Token{}, err
+	}
+	return l.Token(ctx, id)
+}

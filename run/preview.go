@@ -1,0 +1,52 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+)
+
+// Preview is what a submit would do. The token of an attempt is random and made with it, so the script shown has a row of zeros in
+// its place; everything else is as it would be sent.
+type Preview struct {
+	RunID          string          `json:"run_id"`
+	ParamsHash     string          `json:"params_hash"`
+	PolicyHash     string          `json:"policy_hash"`
+	PlanHash       string          `json:"plan_hash"`
+	Exists         bool            `json:"exists"` // the run is there: a submit would answer with it and do nothing
+	State          *State          `json:"state"`  // of that run
+	EquivalentRuns []string        `json:"equivalent_runs"`
+	Params         json.RawMessage `json:"params"` // canonical: the plan and what else the run is the same by
+	Script         string          `json:"script"`
+}
+
+// previewToken stands for the token that only a real attempt has.
+var previewToken = strings.Repeat("0", 32)
+
+// Preview looks at what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
+func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
+	canonical, id, err := o.Identity()
+	if err != nil {
+		return Preview{}, err
+	}
+	p := Preview{RunID: id.RunID(), ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(), Params: canonical}
+	if p.EquivalentRuns, p.Exists, err = e.Index.Equivalent(ctx, p.PlanHash, p.RunID); err != nil {
+		return p, err
+	}
+	p.EquivalentRuns = orEmpty(p.EquivalentRuns)
+	if p.Exists {
+		v, err := e.Store.View(ctx, p.RunID)
+		if err != nil {
+			return p, err
+		}
+		p.State = &v.Run.State
+	}
+	image, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest())
+	if err != nil {
+		return p, err
+	}
+	first := View{Run: Run{ID: p.RunID, AttemptN: 1}, Attempt: Attempt{RunID: p.RunID, N: 1, Token: previewToken}, Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
+	script, err := e.Sender.Render(e.fullJob(first, o.Params, image))
+	p.Script = string(script)
+	return p, err
+}

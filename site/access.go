@@ -1,0 +1,99 @@
+package site
+
+import (
+	"fmt"
+	"regexp"
+
+	"slurmgate/plan"
+)
+
+// Access says who may use the gateway besides the user it runs as and root. What somebody is given is checked by package access.
+type Access struct {
+	Peers []Peer `yaml:"peers"` // users of this host, through the socket; with any, every user reaches it
+	OIDC  []OIDC `yaml:"oidc"`  // OpenID providers whose access tokens are taken
+}
+
+// Peer is a user of this host.
+type Peer struct {
+	User         string    `yaml:"user"`         // login name
+	Capabilities []string  `yaml:"capabilities"` // gateway, read, import, slurm, operate, admin, approve, or *
+	Projects     []string  `yaml:"projects"`     // names or ids, or *
+	Accounts     []Account `yaml:"accounts"`     // Slurm accounts of the projects' jobs
+}
+
+// Account is the Slurm account that the jobs of a project charge.
+type Account struct {
+	Project string `yaml:"project"` // name or id, or *
+	Account string `yaml:"account"`
+}
+
+// OIDC is an OpenID provider.
+type OIDC struct {
+	Issuer     string   `yaml:"issuer"`     // URL, as its tokens have it in iss
+	Audience   string   `yaml:"audience"`   // what its tokens must have in aud: this gateway
+	Algorithms []string `yaml:"algorithms"` // of signatures; default RS256, ES256
+	Grants     []Claim  `yaml:"grants"`     // who of its users may do what
+}
+
+// Claim gives something to whoever has a claim in the token.
+type Claim struct {
+	Claim        string    `yaml:"claim"` // e.g. groups, scope, sub
+	Value        string    `yaml:"value"`
+	Capabilities []string  `yaml:"capabilities"`
+	Projects     []string  `yaml:"projects"`
+	Accounts     []Account `yaml:"accounts"`
+}
+
+// Audit says how long the records of calls that changed nothing are kept. All others are kept for ever.
+type Audit struct {
+	LookDays int `yaml:"look_days"` // 1..3650; default 30
+	Looks    int `yaml:"looks"`     // the newest so many, 1000..10000000; default 200000
+}
+
+const (
+	defaultLookDays = 30
+	defaultLooks    = 200_000
+)
+
+var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]{0,31}\$?$`)
+
+func (c *checker) access(a Access) {
+	seen := map[string]bool{}
+	for i, p := range a.Peers {
+		field := fmt.Sprintf("access.peers[%d]", i)
+		if !userName.MatchString(p.User) {
+			c.value("SITE-USER", field+".user", p.User, "a login name of this host", "")
+		}
+		if seen[p.User] && p.User != "" {
+			c.value("SITE-USER", field+".user", p.User, "each user once", "")
+		}
+		seen[p.User] = true
+		c.accounts(field, p.Accounts)
+	}
+	for i, o := range a.OIDC {
+		field := fmt.Sprintf("access.oidc[%d]", i)
+		if o.Audience == "" || len(o.Audience) > 256 {
+			c.value("SITE-AUDIENCE", field+".audience", o.Audience, "what the tokens' aud must name, at most 256 bytes", "the gateway's own URL is usual")
+		}
+		if o.Issuer == "" {
+			c.value("SITE-ISSUER", field+".issuer", o.Issuer, "the provider's URL", "")
+		}
+		for k, g := range o.Grants {
+			at := fmt.Sprintf("%s.grants[%d]", field, k)
+			if g.Claim == "" || g.Value == "" {
+				c.add("SITE-MISSING", at+".claim", "a claim and its value", "one of them is missing", "for example claim: groups, value: lab")
+			}
+			c.accounts(at, g.Accounts)
+		}
+	}
+}
+
+func (c *checker) accounts(field string, list []Account) {
+	for i, a := range list {
+		at := fmt.Sprintf("%s.accounts[%d]", field, i)
+		if a.Project != "*" && plan.CheckWord(a.Project) != "" {
+			c.value("SITE-PROJECT", at+".project", a.Project, "a project's name or id, or *", "")
+		}
+		c.slurmName(at+".account", a.Account, true)
+	}
+}
