@@ -77,7 +77,7 @@ var libraries = map[string]string{
 	"github.com/santhosh-tekuri/jsonschema/v6": "JSON Schema 2020-12 for tools and envelope",
 	"github.com/sylabs/sif/v2":                 "reading and writing SIF (CARD-07)",
 	"go.yaml.in/yaml/v3":                       "YAML with line numbers",
-	"golang.org/x/sys":                         "openat2, statfs, flock",
+	"golang.org/x/sys":                         "openat2, statfs, flock and locks of open files",
 	"golang.org/x/text":                        "the language of schema messages",
 	"golang.org/x/time":                        "the RPC budget",
 }
