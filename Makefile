@@ -1,7 +1,8 @@
 # demo and test need nothing prepared by hand: the scripts install and build what they use. test needs root, demo only where there is no cluster.
-.PHONY: build demo test lint chaos bench-rpc bench-submit clean
+.PHONY: build demo test lint chaos bench-rpc bench-submit fuzz clean
 N ?= 300
 SEED ?= 1
+TIME ?= 1m
 
 build:
 	go build -trimpath -o build/slurmgate ./cmd/slurmgate
@@ -14,6 +15,10 @@ test:
 
 lint:
 	@scripts/test lint
+
+# Every parser against generated input, TIME for each.
+fuzz:
+	@scripts/fuzz $(TIME)
 
 # The crash campaign, on a cluster of its own: N cases of the seed SEED. Root; about four seconds a case.
 chaos:

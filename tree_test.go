@@ -320,6 +320,29 @@ func nameOf(s *types.Selection) string {
 	return pkg + "." + n.Obj().Name() + "." + s.Obj().Name()
 }
 
+// What reads the words of authors and callers has no way to start a process or to reach a network, whatever it is told; and the
+// readers of plans, policies and templates open no file themselves.
+//
+// proves ABI-20 LOAD-10
+func TestReadersReachNothing(t *testing.T) {
+	for _, root := range []string{"plan", "policy", "toolpack"} {
+		for _, p := range goList(t, "-deps", "./"+root) {
+			if slices.Contains([]string{"net", "net/http", "os/exec", "plugin"}, p.ImportPath) {
+				t.Errorf("%s can reach %s", root, p.ImportPath)
+			}
+		}
+	}
+	for _, root := range []string{"plan", "policy", "policy/programs", "policy/yamldoc", "toolpack/jinja"} {
+		for _, p := range goList(t, "./"+root) {
+			for _, i := range p.Imports {
+				if i == "os" || i == "io/fs" || i == "path/filepath" || i == "syscall" || i == "unsafe" {
+					t.Errorf("%s imports %s", root, i)
+				}
+			}
+		}
+	}
+}
+
 // What must run may not be left out silently, and tests do not wait for the clock where they need not.
 func TestNoSkippedTests(t *testing.T) {
 	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {

@@ -90,9 +90,12 @@ func (e *Error) Error() string {
 	case len(e.Problems) == 1 && s == "":
 		s = e.Problems[0].String()
 	case len(e.Problems) > 0:
+		var b strings.Builder
+		b.WriteString(s)
 		for _, p := range e.Problems {
-			s += "\n  " + p.String()
+			b.WriteString("\n  " + p.String())
 		}
+		s = b.String()
 	}
 	if s == "" {
 		s = string(e.Kind)

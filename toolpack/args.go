@@ -36,7 +36,7 @@ func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error
 			}
 		}
 	}
-	if err := p.in.schema.Validate(tree); err != nil {
+	if err := p.in.validate(p.in.schema, tree); err != nil {
 		return nil, p.refused(op, problems("ARGS", err))
 	}
 	return values, nil

@@ -185,10 +185,13 @@ func (p *Pack) CheckOutput(output json.RawMessage) error {
 	const op = "toolpack.CheckOutput"
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(output))
 	if err == nil {
-		err = p.out.schema.Validate(tree)
+		err = p.out.validate(p.out.schema, tree)
 	}
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, errCostly) {
+		return fault.Wrap(fault.Tool, op, "OUTPUT-COST", "the output of "+p.def.ID+" cannot be checked", err).WithNext("simplify its outputSchema; the run's log and files are kept")
 	}
 	if _, ok := errors.AsType[*jsonschema.ValidationError](err); !ok {
 		return fault.Wrap(fault.Tool, op, "OUTPUT-JSON", "the output of "+p.def.ID+" is no JSON", err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -16,6 +17,9 @@ type contract struct {
 	raw    json.RawMessage // self-contained: no reference leaves it
 	schema *jsonschema.Schema
 	props  map[string]property // of the top level
+
+	mu    *sync.Mutex // of the meter: one validation at a time
+	meter *meter
 }
 
 // property is what the loader must know of one top-level property.
@@ -53,21 +57,25 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 	if err != nil {
 		return contract{}, firstProblem(err)
 	}
+	if at, ok := circle(tree); ok {
+		return contract{}, "it applies itself without end, at #" + clip(at)
+	}
 	const url = "pack:///schema.json"
+	out := contract{raw: raw, props: properties(tree), mu: &sync.Mutex{}, meter: &meter{}}
 	c := jsonschema.NewCompiler()
+	c.RegisterFormat(&jsonschema.Format{Name: meterFormat, Validate: out.meter.count})
+	c.AssertFormat()
 	c.UseLoader(noLoader{})
 	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(url, any(tree)); err != nil {
+	if err := c.AddResource(url, metered(tree)); err != nil {
 		return contract{}, clip(err.Error())
 	}
-	schema, err := c.Compile(url)
-	if err != nil {
+	if out.schema, err = c.Compile(url); err != nil {
 		return contract{}, clip(strings.ReplaceAll(err.Error(), url, ""))
 	}
-	out := contract{raw: raw, schema: schema, props: properties(tree)}
 	for _, name := range sortedKeys(out.props) {
 		if p := out.props[name]; p.hasDefault {
-			if err := schema.Properties[name].Validate(p.def); err != nil {
+			if err := out.validate(out.schema.Properties[name], p.def); err != nil {
 				return contract{}, "the default of " + clip(name) + " breaks its own schema"
 			}
 		}

@@ -78,6 +78,8 @@ func loadAll(fsys fs.FS, base, sub string, types []string) (set *Set, all []*Pac
 				return fs.SkipDir
 			}
 		case e.IsDir() || !strings.HasSuffix(path.Base(rel), packSuffix):
+		case clip(rel) != rel && len(rel) <= 200:
+			l.note("PACK-FILE", rel, "a path of printable characters", "it has others")
 		case len(rels) >= maxPacks:
 			l.note("PACK-COUNT", rel, fmt.Sprintf("at most %d toolpacks", maxPacks), "there are more")
 			return fs.SkipAll

@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -84,7 +86,13 @@ func (s *schemaFiles) known(rel string) *schemaDoc {
 	return s.docs[rel]
 }
 
-func (s *schemaFiles) name(rel string) string { return path.Join(s.base, rel) }
+// name is how messages call a file. What a name holds is not always fit for a terminal.
+func (s *schemaFiles) name(rel string) string {
+	if strings.ContainsFunc(rel, func(c rune) bool { return !unicode.IsPrint(c) }) || !utf8.ValidString(rel) {
+		rel = clip(rel)
+	}
+	return path.Join(s.base, rel)
+}
 
 // problem makes a problem at a place of the document.
 func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) fault.Problem {
@@ -104,6 +112,23 @@ func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) f
 // reference means.
 func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 	var out []fault.Problem
+	visit(d.tree, "", func(o map[string]any, ptr string) {
+		const rule = "a regular expression (RE2) of bounded size"
+		if re, ok := o["pattern"].(string); ok {
+			if msg := checkPattern(re); msg != "" {
+				out = append(out, s.problem(d, "SCHEMA", ptr+"/pattern", rule, msg, ""))
+			}
+		}
+		by, _ := o["patternProperties"].(map[string]any)
+		for _, re := range sortedKeys(by) {
+			if msg := checkPattern(re); msg != "" {
+				out = append(out, s.problem(d, "SCHEMA", ptr+"/patternProperties/"+escape(re), rule, msg, ""))
+			}
+		}
+	})
+	if len(out) > 0 {
+		return out
+	}
 	if err := metaschema().Validate(d.tree); err != nil {
 		for _, v := range violations(err) {
 			out = append(out, s.problem(d, "SCHEMA", v.ptr, "a schema that its metaschema (2020-12) accepts", v.msg, ""))

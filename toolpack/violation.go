@@ -54,11 +54,12 @@ func violations(err error) []violation {
 		}
 		switch k := e.ErrorKind.(type) {
 		case *kind.Required:
-			for _, name := range k.Missing {
+			for _, name := range k.Missing[:min(len(k.Missing), maxViolations)] {
 				out = append(out, violation{"REQUIRED", ptr + "/" + escape(name), "required", "it is missing"})
 			}
 		case *kind.AdditionalProperties:
-			for _, name := range k.Properties {
+			slices.Sort(k.Properties)
+			for _, name := range k.Properties[:min(len(k.Properties), maxViolations)] {
 				out = append(out, violation{"UNKNOWN", ptr + "/" + escape(name), "only what the schema declares", "it is not declared"})
 			}
 		case *kind.FalseSchema:
