@@ -36,7 +36,9 @@ var arrows = map[string][]string{
 	"toolpack/jinja":  {"plan"},
 	"gate":            {"fault", "plan"},
 	"access":          {"fault", "gate", "plan"},
-	"site":            {"fault", "plan"},
+	// What tests of several packages share: a suite, and no part of the product.
+	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
+	"site":             {"fault", "plan"},
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":    {"fault", "gate", "plan", "run"},
 	"artifact":  {"fault", "plan"},

@@ -104,7 +104,7 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (Record, e
 	if t.tool.ID == "" { // nothing is known of it, and nothing was done
 		e.SideEffect, e.Idempotency = Read, Idempotent
 	}
-	if !toolID.MatchString(r.ToolID) {
+	if t.tool.ID == "" && !sayable.MatchString(r.ToolID) {
 		e.ToolID, r.ToolID = "unknown", "unknown"
 	}
 	if req.Actor.Kind == "" {

@@ -207,16 +207,27 @@ func (r *Registry) Find(id string) (Tool, error) {
 func (r *Registry) find(id string) (entry, error) {
 	e, ok := r.byID[id]
 	if !ok {
-		return entry{}, fault.New(fault.NotFound, "gate.Find", "tool_not_found", fmt.Sprintf("there is no tool %q", id)).WithNext("slurmgate tool list shows what there is")
+		return entry{}, noTool(id)
 	}
 	return e, nil
+}
+
+// sayable is an unknown tool's id that may be repeated in an answer and in a record: a slip of the pen, not any text.
+var sayable = regexp.MustCompile(`^[a-z][a-z0-9]{0,23}([._][a-z0-9]{1,24}){0,5}$`)
+
+func noTool(id string) error {
+	what := "there is no such tool"
+	if sayable.MatchString(id) {
+		what = fmt.Sprintf("there is no tool %q", id)
+	}
+	return fault.New(fault.NotFound, "gate.Find", "tool_not_found", what).WithNext("slurmgate tool list shows what there is")
 }
 
 // reach is find for a caller that came by a transport.
 func (r *Registry) reach(id string, by Transport) (entry, error) {
 	e, err := r.find(id)
 	if err == nil && !e.tool.Reachable(by) {
-		return entry{}, fault.New(fault.NotFound, "gate.Find", "tool_not_found", fmt.Sprintf("there is no tool %q here", id)).WithNext("slurmgate tool list shows what there is")
+		return entry{}, noTool(id)
 	}
 	return e, err
 }

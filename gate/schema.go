@@ -4,9 +4,11 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
@@ -80,10 +82,21 @@ func violations(s *jsonschema.Schema, raw []byte, code, at, rule string) ([]faul
 		if at != "" {
 			path = append([]string{at}, path...)
 		}
-		out = append(out, fault.Problem{Code: code, Field: strings.Join(path, "."), Rule: rule, Msg: v.ErrorKind.LocalizedString(p)})
+		out = append(out, fault.Problem{Code: code, Field: strings.Join(path, "."), Rule: rule, Msg: told(v.ErrorKind, p)})
 	}
 	walk(ve)
 	return out, nil
+}
+
+// told says what is wrong without repeating the value: the caller knows it, and the record must not.
+func told(k jsonschema.ErrorKind, p *message.Printer) string {
+	switch k := k.(type) {
+	case *kind.Pattern:
+		return fmt.Sprintf("it does not match the pattern %s", k.Want)
+	case *kind.Format:
+		return "it is no valid " + k.Want
+	}
+	return k.LocalizedString(p)
 }
 
 // checkRequest holds the bytes of a request against the schema.
@@ -93,4 +106,26 @@ func (e envelopes) checkRequest(raw []byte) error {
 		return err
 	}
 	return fault.Invalid("gate.Call", "the request is not an envelope", found...)
+}
+
+// CheckResponse holds the bytes of a response against the schema; for tests of faces.
+func CheckResponse(raw []byte) error {
+	return check(raw, func(e envelopes) *jsonschema.Schema { return e.response })
+}
+
+// CheckEvent holds the bytes of a ToolCallEvent against the schema.
+func CheckEvent(raw []byte) error {
+	return check(raw, func(e envelopes) *jsonschema.Schema { return e.event })
+}
+
+func check(raw []byte, which func(envelopes) *jsonschema.Schema) error {
+	e, err := compileEnvelopes()
+	if err != nil {
+		return err
+	}
+	found, err := violations(which(e), raw, badEnvelope, "", "gate/schema/htc_v1.json")
+	if err == nil && len(found) > 0 {
+		err = fault.Invalid("gate.Check", "", found...)
+	}
+	return err
 }

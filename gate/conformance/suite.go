@@ -1,0 +1,591 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmgate/gate"
+)
+
+// Run runs the suite over an entry point whose calls come by a transport.
+func Run(t *testing.T, by gate.Transport, open Open) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *World)
+	}{
+		{"Envelope", envelope}, {"NoEnvelope", noEnvelope}, {"DeniedByDefault", deniedByDefault}, {"Registry", registry}, {"Sizes", sizes}, {"Keys", keys}, {"OneKeyManyCalls", oneKeyManyCalls},
+		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets}, {"Projects", projects}, {"DryRun", dryRun}, {"Limits", limits},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, NewWorld(t, by, open)) })
+	}
+}
+
+// want checks an answer: code "" is success.
+func (w *World) want(res gate.Response, kind, code string) {
+	w.T.Helper()
+	w.valid(res)
+	switch {
+	case code == "" && (!res.OK || res.Error != nil):
+		w.T.Errorf("failed: %+v", res.Error)
+	case code != "" && (res.OK || res.Error == nil || res.Error.Code != code || res.Error.Kind != kind):
+		w.T.Errorf("got %+v %s, want %s %s", res.Error, res.Result, kind, code)
+	}
+}
+
+// valid holds an answer against the schema: no face may bend it.
+func (w *World) valid(res gate.Response) {
+	w.T.Helper()
+	raw, err := json.Marshal(res)
+	if err == nil {
+		err = gate.CheckResponse(raw)
+	}
+	if err != nil {
+		w.T.Errorf("%v\n%s", err, raw)
+	}
+}
+
+func envelope(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	r := request("test.read", `{"text":"hé","n":1}`, func(r *gate.Request) { s := "session"; r.SessionID = &s })
+	res := w.call(e, r)
+	w.want(res, "", "")
+	if res.ToolCallID != r.ToolCallID || res.TraceID != r.TraceID || string(res.Result) != `{"args":{"n":1,"text":"hé"}}` {
+		t.Errorf("%+v %s", res, res.Result)
+	}
+	w.want(w.call(e, request("test.shape", `{}`)), "tool", "output_schema")
+	w.want(w.call(e, request("test.panic", `{}`)), "tool", "internal")
+	for _, kind := range []string{"transport", "conflict", "not_found", "tool"} {
+		if res := w.call(e, request("test.fails", `{"text":"`+kind+`"}`)); res.OK || res.Error.Code != "test_"+kind || res.Error.Details["kind"] != kind {
+			t.Errorf("%s: %+v", kind, res.Error)
+		}
+	}
+}
+
+// noEnvelope: what is no envelope is answered in one, reaches nothing, and is recorded. An entry that has no envelopes of its own has
+// nothing to get wrong.
+func noEnvelope(t *testing.T, w *World) {
+	raw, ok := w.as(everyone("a")).(RawEntry)
+	if !ok {
+		return
+	}
+	good, err := json.Marshal(request("test.write", `{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(old, new string) string {
+		if !strings.Contains(string(good), old) {
+			t.Fatalf("no %s in %s", old, good)
+		}
+		return strings.Replace(string(good), old, new, 1)
+	}
+	bodies := map[string]string{
+		"nothing": "", "not JSON": "{", "list": "[]", "null": "null", "trailing": string(good) + "{}", "unknown key": with(`"dry_run"`, `"x":1,"dry_run"`), "duplicate key": with(`"dry_run":false`, `"dry_run":false,"dry_run":true`),
+		"case twin": with(`"dry_run"`, `"Dry_run":true,"dry_run"`), "wrong type": with(`"dry_run":false`, `"dry_run":"no"`), "key in capitals": with(`"tool_id"`, `"Tool_ID"`), "version": with("htc-1.0", "htc-0.9"),
+		"no dry_run": with(`,"dry_run":false`, ``), "args not an object": with(`"args":{}`, `"args":[]`), "args null": with(`"args":{}`, `"args":null`), "no args": with(`"args":{},`, ``),
+		"tool version": with(`"1.2.3"`, `"1.2"`), "tool version with suffix": with(`"1.2.3"`, `"1.2.3-rc1"`), "no actor": with(`"actor":{"kind":"human"},`, ``), "actor kind": with(`"human"`, `"root"`), "actor's other key": with(`"human"`, `"human","x":1`),
+		"empty key": with(`"dry_run"`, `"idempotency_key":"","dry_run"`), "long key": with(`"dry_run"`, `"idempotency_key":"`+strings.Repeat("k", 257)+`","dry_run"`), "args_ref": with(`"dry_run"`, `"args_ref":"http://example.org/x","dry_run"`),
+		"null args_ref": with(`"dry_run"`, `"args_ref":null,"dry_run"`), "long args_ref": with(`"dry_run"`, `"args_ref":"artifact://`+strings.Repeat("a", 2048)+`","dry_run"`), "call id": strings.Replace(string(good), `"tool_call_id":"`, `"tool_call_id":"urn:uuid:`, 1),
+		"trace id": strings.Replace(string(good), `"trace_id":"`, `"trace_id":"x`, 1), "deep": with(`"args":{}`, `"args":{"list":`+strings.Repeat("[", 100)+strings.Repeat("]", 100)+`}`), "big number": with(`"args":{}`, `"args":{"n":9007199254740993}`),
+		"lone surrogate": with(`"args":{}`, `"args":{"text":"\ud800"}`), "huge": with(`"args":{}`, `"args":{"text":"`+strings.Repeat("x", 2<<20)+`"}`),
+	}
+	for name, body := range bodies {
+		res, err := raw.CallRaw(t.Context(), []byte(body))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		w.want(res, "validation", "VAL-HTC-001")
+	}
+	if n := w.count("test.write"); n != 0 {
+		t.Errorf("%d calls without an envelope reached the tool", n)
+	}
+	if n := len(w.records()); n != len(bodies) {
+		t.Errorf("%d records of %d calls", n, len(bodies))
+	}
+}
+
+func deniedByDefault(t *testing.T, w *World) {
+	all := gate.Capabilities()
+	for tool, needs := range map[string][]string{"test.read": {gate.CapRead}, "test.write": {gate.CapGateway, gate.CapImport}, "test.execute": {gate.CapSlurm}, "test.admin": {gate.CapGateway, gate.CapAdmin}} {
+		for _, missing := range needs {
+			rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })
+			w.want(w.call(w.as(principal("p", rest...)), request(tool, `{}`)), "capability", "capability_denied")
+		}
+		w.want(w.call(w.as(gate.Principal{Name: "nobody"}), request(tool, `{}`)), "capability", "capability_denied")
+		w.want(w.call(w.as(principal("just", needs...)), request(tool, `{}`)), "", "")
+		if n := w.count(tool); n != 1 {
+			t.Errorf("%s was reached %d times", tool, n)
+		}
+	}
+	w.want(w.call(w.as(everyone("a")), request("test.denied", `{}`)), "policy", "tool_denied")
+}
+
+func registry(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	for tool, code := range map[string]string{"test.none": "tool_not_found", "test_read": "tool_not_found", "TEST.READ": "tool_not_found", "test.elsewhere": "tool_not_found"} {
+		w.want(w.call(e, request(tool, `{}`)), "validation", code)
+	}
+	w.want(w.call(e, request("test.read", `{}`, func(r *gate.Request) { r.ToolVersion = "1.2.4" })), "validation", "tool_version")
+	w.want(w.call(e, request("test.read", `{"unknown":1}`)), "validation", "ARGS-SCHEMA")
+	w.want(w.call(e, request("test.read", `{"n":"1"}`)), "validation", "ARGS-SCHEMA")
+	if n := w.count("test.read"); n != 0 {
+		t.Errorf("reached %d times", n)
+	}
+}
+
+func sizes(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	text := func(n int) string { return `{"text":"` + strings.Repeat("x", n-len(`{"text":""}`)) + `"}` }
+	w.want(w.call(e, request("test.write", text(gate.MaxInline))), "", "")
+	w.want(w.call(e, request("test.write", text(gate.MaxInline+1))), "validation", "args_too_large")
+	byRef := func(ref string) func(*gate.Request) { return func(r *gate.Request) { r.ArgsRef = &ref } }
+	big := w.artifact(mine, text(100_000))
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+big))), "", "")
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact:"+big))), "", "")
+	w.want(w.call(e, request("test.write", `{"n":1}`, byRef("artifact://"+big))), "validation", "ARGS-REF")
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(theirs, text(100))))), "validation", "artifact_not_found")
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://art_00000000000000000000000000"))), "validation", "artifact_not_found")
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact:///etc/passwd"))), "validation", "ARGS-REF")
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(mine, `["no object"]`)))), "validation", "ARGS-REF")
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(mine, `{"unknown":1}`)))), "validation", "ARGS-SCHEMA")
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(mine, `{"n":1,"n":2}`)))), "validation", "JSON-DUPLICATE-KEY")
+	if n := w.count("test.write"); n != 3 {
+		t.Errorf("reached %d times", n)
+	}
+	small := w.call(e, request("test.large", fmt.Sprintf(`{"n":%d}`, gate.MaxInline-len(`{"text":""}`))))
+	w.want(small, "", "")
+	if small.ResultRef != nil || len(small.Result) != gate.MaxInline {
+		t.Errorf("%d bytes, %v", len(small.Result), small.ResultRef)
+	}
+	large := w.call(e, request("test.large", fmt.Sprintf(`{"n":%d}`, gate.MaxInline)))
+	w.want(large, "", "")
+	if large.ResultRef == nil || !strings.HasPrefix(*large.ResultRef, "artifact://art_") || string(large.Result) != "null" && large.Result != nil {
+		t.Fatalf("%+v", large)
+	}
+	got, err := w.Read(t.Context(), strings.TrimPrefix(*large.ResultRef, "artifact://"), 1<<20)
+	if err != nil || string(got) != `{"text":"`+strings.Repeat("x", gate.MaxInline)+`"}` {
+		t.Error(len(got), err)
+	}
+}
+
+func keys(t *testing.T, w *World) {
+	a, b := w.as(everyone("a")), w.as(everyone("b"))
+	first := w.call(a, request("test.execute", `{"n":1}`, withKey("k")))
+	w.want(first, "", "")
+	for range 3 {
+		again := w.call(a, request("test.execute", `{"n":1}`, withKey("k")))
+		w.want(again, "", "")
+		if string(again.Result) != string(first.Result) || again.ToolCallID == first.ToolCallID {
+			t.Errorf("%s, first %s", again.Result, first.Result)
+		}
+	}
+	w.want(w.call(a, request("test.execute", `{"n":2}`, withKey("k"))), "validation", "idempotency_conflict")
+	w.want(w.call(a, request("test.once", `{"n":1}`, withKey("k"))), "validation", "idempotency_conflict")
+	if n := w.count("test.execute"); n != 1 {
+		t.Errorf("reached %d times", n)
+	}
+	// Another principal's keys are its own.
+	w.want(w.call(b, request("test.execute", `{"n":2}`, withKey("k"))), "", "")
+	// The outcome is the first one's though it was a failure for good; what may be tried again stays open.
+	for _, kind := range []string{"tool", "conflict", "validation"} {
+		one, two := w.call(a, request("test.fails", `{"text":"`+kind+`"}`, withKey(kind))), w.call(a, request("test.fails", `{"text":"`+kind+`"}`, withKey(kind)))
+		if one.Error.Message != two.Error.Message || two.Error.Code != "test_"+kind {
+			t.Errorf("%s: %+v, then %+v", kind, one.Error, two.Error)
+		}
+	}
+	before := w.count("test.fails")
+	for range 2 {
+		w.want(w.call(a, request("test.fails", `{"text":"transport"}`, withKey("again"))), "transport", "test_transport")
+	}
+	if n := w.count("test.fails") - before; n != 2 {
+		t.Errorf("reached %d times", n)
+	}
+	w.want(w.call(a, request("test.fails", `{"text":"tool"}`, withKey("again"))), "validation", "idempotency_conflict")
+	// Never, not after years.
+	w.later(10 * 365 * 24 * time.Hour)
+	if again := w.call(a, request("test.execute", `{"n":1}`, withKey("k"))); string(again.Result) != string(first.Result) {
+		t.Errorf("%s", again.Result)
+	}
+	// What a refused call asked for does not bind its key.
+	w.want(w.call(a, request("test.execute", `{"x":1}`, withKey("fresh"))), "validation", "ARGS-SCHEMA")
+	w.want(w.call(a, request("test.execute", `{"n":7}`, withKey("fresh"))), "", "")
+	// A secret that was revealed once is not kept to be revealed again.
+	w.want(w.call(a, request("test.reveal", `{}`, withKey("r"))), "", "")
+	if again := w.call(a, request("test.reveal", `{}`, withKey("r"))); string(again.Result) != `{"token":"`+gate.Redacted+`"}` || w.count("test.reveal") != 1 {
+		t.Errorf("%s", again.Result)
+	}
+}
+
+func oneKeyManyCalls(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	var wg sync.WaitGroup
+	results := make([]string, 40)
+	for i := range results {
+		wg.Go(func() {
+			res, err := e.Call(t.Context(), request("test.once", `{"n":1}`, withKey("k")))
+			if err != nil || !res.OK {
+				t.Errorf("%+v %v", res.Error, err)
+			}
+			results[i] = string(res.Result)
+		})
+	}
+	wg.Wait()
+	if n := w.count("test.once"); n != 1 || len(slices.Compact(results)) != 1 {
+		t.Errorf("reached %d times: %v", n, results)
+	}
+}
+
+// keyAfterCrash: a gateway that died between binding a key and settling it.
+func keyAfterCrash(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	w.want(w.call(e, request("test.execute", `{"n":1}`, withKey("other"))), "", "")
+	for _, tool := range []string{"test.execute", "test.once"} {
+		// The key as Begin leaves it, without an outcome.
+		ctx, stop := context.WithCancel(t.Context())
+		crash := &dyingJournal{w.Ledger, ctx}
+		w.Gate.Close()
+		w.Gate = w.gateWith(crash)
+		stop()
+		_ = w.call(w.as(everyone("a")), request(tool, `{"n":2}`, withKey("crash "+tool)))
+		w.Gate.Close()
+		w.start()
+	}
+	e = w.as(everyone("a"))
+	// What is idempotent by itself is carried out again; of the other nobody knows.
+	w.want(w.call(e, request("test.execute", `{"n":2}`, withKey("crash test.execute"))), "", "")
+	w.want(w.call(e, request("test.execute", `{"n":3}`, withKey("crash test.execute"))), "validation", "idempotency_conflict")
+	w.want(w.call(e, request("test.once", `{"n":2}`, withKey("crash test.once"))), "transport", "outcome_unknown")
+	if w.count("test.execute") != 3 || w.count("test.once") != 1 {
+		t.Error(w.count("test.execute"), w.count("test.once"))
+	}
+}
+
+func consent(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	ask := func(n int) (gate.Response, string) {
+		t.Helper()
+		res := w.call(e, request("test.asked", fmt.Sprintf(`{"n":%d}`, n)))
+		if res.OK {
+			return res, ""
+		}
+		id := ""
+		if i := strings.Index(res.Error.Message, "apr_"); i >= 0 {
+			id = res.Error.Message[i : i+30]
+		}
+		return res, id
+	}
+	answer := func(id string, approve bool, uses int) {
+		t.Helper()
+		if err := w.answer(id, approve, uses, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, id := ask(1)
+	w.want(res, "policy", "consent_required")
+	if _, same := ask(1); same != id {
+		t.Errorf("asked twice: %s and %s", id, same)
+	}
+	_, other := ask(2)
+	if other == id {
+		t.Error("another payload has the same approval")
+	}
+	w.want(w.call(w.as(everyone("b")), request("test.asked", `{"n":1}`)), "policy", "consent_required")
+	answer(id, true, 1)
+	w.want(w.call(e, request("test.asked", `{"n":3}`)), "policy", "consent_required")
+	w.want(w.call(w.as(everyone("b")), request("test.asked", `{"n":1}`)), "policy", "consent_required")
+	res, _ = ask(1)
+	w.want(res, "", "")
+	res, _ = ask(1)
+	w.want(res, "policy", "consent_required") // used up
+	answer(other, false, 0)
+	res, _ = ask(2)
+	w.want(res, "policy", "consent_denied")
+	// Bounded uses, and an end.
+	_, id = ask(4)
+	answer(id, true, 2)
+	for _, code := range []string{"", "", "consent_required"} {
+		res, _ := ask(4)
+		w.want(res, "policy", code)
+	}
+	_, id = ask(5)
+	answer(id, true, 5)
+	w.later(2 * time.Hour)
+	res, _ = ask(5)
+	w.want(res, "policy", "consent_required")
+	// A question that nobody answered in time is asked anew.
+	_, old := ask(6)
+	w.later(2 * time.Hour)
+	if err := w.answer(old, true, 1, time.Hour); err == nil {
+		t.Error("an expired question was answered")
+	}
+	if _, fresh := ask(6); fresh == old {
+		t.Error("the expired question again")
+	}
+	if n := w.count("test.asked"); n != 3 {
+		t.Errorf("reached %d times", n)
+	}
+	// Of many calls at a time with one approval, one passes.
+	_, id = ask(7)
+	answer(id, true, 1)
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			if _, err := e.Call(t.Context(), request("test.asked", `{"n":7}`)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := w.count("test.asked"); n != 4 {
+		t.Errorf("reached %d times", n)
+	}
+}
+
+// oneEventForEachCall: refused and failed ones too, each of the schema, in chains that verify.
+func oneEventForEachCall(t *testing.T, w *World) {
+	e, weak := w.as(everyone("a")), w.as(principal("weak"))
+	calls := []struct {
+		entry Entry
+		req   gate.Request
+		chain string
+	}{
+		{e, request("test.read", `{"n":1}`), gate.Looks}, {e, request("test.write", `{"n":1}`), gate.Effects}, {e, request("test.execute", `{"n":1}`, withKey("key 1")), gate.Effects}, {weak, request("test.execute", `{"n":1}`), gate.Looks},
+		{e, request("test.none", `{}`), gate.Looks}, {e, request("test.read", `{"x":1}`), gate.Looks}, {e, request("test.asked", `{}`), gate.Looks}, {e, request("test.fails", `{"text":"tool"}`), gate.Effects}, {e, request("test.panic", `{}`), gate.Effects},
+		{e, request("test.execute", `{"n":1}`, withKey("key 1")), gate.Looks}, {e, request("test.write", `{}`, func(r *gate.Request) { r.DryRun = true }), gate.Looks}, {e, request("test.slow", `{}`), gate.Looks}, {e, request("test.denied", `{}`), gate.Looks},
+	}
+	for i := range calls {
+		w.valid(w.call(calls[i].entry, calls[i].req))
+	}
+	found := w.records()
+	if len(found) != len(calls) {
+		t.Errorf("%d records of %d calls", len(found), len(calls))
+	}
+	byCall := map[string]int{}
+	for i, c := range calls {
+		byCall[c.req.ToolCallID] = i
+	}
+	for _, r := range found {
+		if err := gate.CheckEvent(r.Event); err != nil {
+			t.Errorf("%v\n%s", err, r.Event)
+		}
+		var e struct {
+			ToolCallID string `json:"tool_call_id"`
+			ToolID     string `json:"tool_id"`
+			Transport  gate.Transport
+			ArgsHash   string `json:"args_hash"`
+		}
+		if err := json.Unmarshal(r.Event, &e); err != nil {
+			t.Fatal(err)
+		}
+		i, known := byCall[e.ToolCallID]
+		if !known || e.ToolID != calls[i].req.ToolID || r.Chain != calls[i].chain || e.Transport != w.Transport || r.Principal != "a" && r.Principal != "weak" {
+			t.Errorf("%s of %s: %s", r.Chain, r.Principal, r.Event)
+			continue
+		}
+		delete(byCall, e.ToolCallID)
+		_, payloads, err := w.Ledger.Call(t.Context(), e.ToolCallID)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range payloads {
+			if p.Kind == "args" && p.SHA256 != e.ArgsHash {
+				t.Errorf("%+v, %s", p, r.Event)
+			}
+		}
+	}
+	if len(byCall) > 0 {
+		t.Errorf("%d calls have no record", len(byCall))
+	}
+	if states, err := w.Ledger.VerifyCalls(t.Context()); err != nil || states[0].Kept != 4 || states[1].Kept != 9 {
+		t.Error(states, err)
+	}
+}
+
+// secrets: fifty of them through every place a caller can write into; none is found anywhere afterwards.
+func secrets(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	var said strings.Builder
+	note := func(res gate.Response) gate.Response {
+		raw, _ := json.Marshal(res)
+		said.Write(raw)
+		said.WriteByte('\n')
+		return res
+	}
+	quote := func(s string) string { b, _ := json.Marshal(s); return string(b) }
+	for i, s := range Secrets() {
+		for _, tool := range []string{"test.execute", "test.read"} {
+			w.want(note(w.call(e, request(tool, `{"text":`+quote(s.Text)+`}`))), "validation", "secret_in_args")
+			w.want(note(w.call(e, request(tool, `{"list":[{"deep":[`+quote("before "+s.Text+" after")+`]}]}`))), "validation", "secret_in_args")
+			w.want(note(w.call(e, request(tool, `{"list":[{"api_key":`+quote(s.Text)+`}]}`))), "validation", "secret_in_args")
+			w.want(note(w.call(e, request(tool, `{`+quote(s.Text)+`:1}`))), "validation", "secret_in_args")
+		}
+		w.want(note(w.call(e, request("test.write", `{}`, func(r *gate.Request) { r.ArgsRef = ptr("artifact://" + w.artifact(mine, `{"text":`+quote(s.Text)+`}`)) }))), "validation", "secret_in_args")
+		// Where a secret does not keep a call from being made, it does not stay either.
+		w.valid(note(w.call(e, request("test.read", `{"n":`+fmt.Sprint(i)+`}`, func(r *gate.Request) {
+			r.SessionID, r.Actor.AgentID, r.Actor.ModelID, r.IdempotencyKey = clip(s.Text), clip(s.Text), clip(s.Text), clip(s.Text)
+		}))))
+		w.valid(note(w.call(e, request(strings.Map(toolRune, clipped(s.Text, 100)), `{}`))))
+		if raw, ok := e.(RawEntry); ok {
+			res, err := raw.CallRaw(t.Context(), []byte(`{"tool_id":"test.read",`+quote(s.Text)+`:`+quote(s.Text)+`}`))
+			if err != nil {
+				t.Error(err)
+			}
+			w.want(note(res), "validation", "VAL-HTC-001")
+		}
+	}
+	// Under a secret's name anything is one.
+	for _, key := range []string{"password", "dbPassword", "API-Key", "client_secret", "authorization", "accessToken"} {
+		w.want(note(w.call(e, request("test.execute", `{"list":[{`+quote(key)+`:"tuesday afternoon"}]}`))), "validation", "secret_in_args")
+	}
+	w.want(note(w.call(e, request("test.execute", `{"text":"the tokens of a sentence; a keyboard; max_tokens: 5; AKIAVLGRSTKDEEELIKKAQGSR"}`))), "", "")
+	w.want(note(w.call(e, request("test.leaks", `{}`))), "", "")
+	w.want(note(w.call(e, request("test.panic", `{}`))), "tool", "internal")
+	revealed := w.call(e, request("test.reveal", `{}`))
+	w.want(revealed, "", "")
+	if !strings.Contains(string(revealed.Result), Revealed) {
+		t.Errorf("not shown to the caller: %s", revealed.Result)
+	}
+	if n := w.count("test.execute"); n != 1 {
+		t.Errorf("%d calls with a secret reached the tool", n)
+	}
+	w.records()
+	w.find("the answers", said.String(), "tuesday afternoon")
+	w.find("the log", w.Log.String(), Revealed)
+	w.searchLedger("tuesday afternoon", Revealed)
+}
+
+// find looks for every planted secret, and some more.
+func (w *World) find(where, text string, more ...string) {
+	w.T.Helper()
+	for _, s := range Secrets() {
+		if strings.Contains(text, s.Core) {
+			w.T.Errorf("%s hold the %s", where, s.Kind)
+		}
+	}
+	for _, s := range more {
+		if strings.Contains(text, s) {
+			w.T.Errorf("%s hold %q", where, s)
+		}
+	}
+}
+
+// searchLedger looks into the bytes of the database itself, its journal included. JSON escapes nothing the secrets consist of.
+func (w *World) searchLedger(more ...string) {
+	w.T.Helper()
+	files, err := filepath.Glob(w.Ledger.Path() + "*")
+	if err != nil || len(files) == 0 {
+		w.T.Fatal(files, err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		w.find(filepath.Base(f), string(data), more...)
+	}
+}
+
+func projects(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	own, foreign := w.artifact(mine, `{}`), w.artifact(theirs, `{}`)
+	gone := "art_00000000000000000000000000"
+	for _, shape := range []string{`{"artifact_id":"%s"}`, `{"text":"%s"}`, `{"text":"artifact://%s"}`, `{"list":[["%s"]]}`, `{"list":[{"k":"%s"}]}`, `{"list":[{"%s":1}]}`} {
+		w.want(w.call(e, request("test.read", fmt.Sprintf(shape, own))), "", "")
+		a, b := w.call(e, request("test.read", fmt.Sprintf(shape, foreign))), w.call(e, request("test.read", fmt.Sprintf(shape, gone)))
+		w.want(a, "validation", "artifact_not_found")
+		w.want(b, "validation", "artifact_not_found")
+		if strings.ReplaceAll(a.Error.Message, foreign, gone) != b.Error.Message || fmt.Sprint(a.Error.Details) != fmt.Sprint(b.Error.Details) {
+			t.Errorf("another's is not answered like nothing:\n%+v\n%+v", a.Error, b.Error)
+		}
+	}
+	w.want(w.call(e, request("test.read", `{"run_id":"run_00000000000000000000000000"}`)), "validation", "run_not_found")
+	for _, p := range []string{"theirs", theirs} {
+		w.want(w.call(e, request("test.read", `{"project_id":"`+p+`"}`)), "validation", "project_not_found")
+	}
+	w.want(w.call(e, request("test.read", `{"project_id":"mine"}`)), "", "")
+	anybody := everyone("root")
+	anybody.Projects = []string{gate.All}
+	w.want(w.call(w.as(anybody), request("test.read", `{"artifact_id":"`+foreign+`"}`)), "", "")
+	none := everyone("none")
+	none.Projects = nil
+	w.want(w.call(w.as(none), request("test.read", `{"artifact_id":"`+own+`"}`)), "validation", "artifact_not_found")
+}
+
+func dryRun(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	dry := func(r *gate.Request) { r.DryRun = true }
+	for tool, would := range map[string]string{"test.write": `{"would":"write"}`, "test.execute": "null", "test.asked": "null"} {
+		res := w.call(e, request(tool, `{"n":1}`, dry, withKey("k")))
+		w.want(res, "", "")
+		var r gate.Rehearsal
+		if err := json.Unmarshal(res.Result, &r); err != nil || !r.DryRun || r.ToolID != tool || string(r.Args) != `{"n":1}` || string(r.Would) != would || r.ConsentRequired != (tool == "test.asked") {
+			t.Errorf("%s: %s %v", tool, res.Result, err)
+		}
+		if w.count(tool) != 0 {
+			t.Errorf("%s was reached", tool)
+		}
+	}
+	w.want(w.call(e, request("test.write", `{"x":1}`, dry)), "validation", "ARGS-SCHEMA")
+	w.want(w.call(w.as(principal("weak")), request("test.write", `{}`, dry)), "capability", "capability_denied")
+	// The key is not bound, and nobody was asked.
+	w.want(w.call(e, request("test.execute", `{"n":2}`, withKey("k"))), "", "")
+	if asked, err := w.Ledger.Approvals(t.Context(), true); err != nil || len(asked) != 0 {
+		t.Error(asked, err)
+	}
+	w.want(w.call(e, request("test.read", `{"n":1}`, dry)), "", "")
+}
+
+func limits(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	w.want(w.call(e, request("test.slow", `{}`)), "timeout", "timeout")
+	done := make(chan gate.Response, 1)
+	go func() {
+		res, err := e.Call(t.Context(), request("test.wait", `{}`))
+		if err != nil {
+			t.Error(err)
+		}
+		done <- res
+	}()
+	for w.count("test.wait") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	second := make(chan gate.Response, 1)
+	go func() {
+		res, err := w.as(everyone("b")).Call(t.Context(), request("test.wait", `{}`))
+		if err != nil {
+			t.Error(err)
+		}
+		second <- res
+	}()
+	w.want(w.call(e, request("test.read", `{}`)), "", "") // another tool has places of its own
+	w.want(<-second, "transport", "too_many_calls")
+	close(w.release)
+	w.want(<-done, "", "")
+	if n := w.count("test.wait"); n != 1 {
+		t.Errorf("reached %d times", n)
+	}
+	w.want(w.call(e, request("test.wait", `{}`)), "", "")
+}
+
+func ptr(s string) *string { return &s }
+
+// clip makes a text short enough for an envelope's field.
+func clip(s string) *string { return ptr(clipped(s, 250)) }
+
+func clipped(s string, n int) string { return strings.ReplaceAll(s, "\n", " ")[:min(len(s), n)] }
+
+// toolRune makes a tool id of any text.
+func toolRune(r rune) rune {
+	if r < 128 && (r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._-", r)) {
+		return r
+	}
+	return -1
+}
