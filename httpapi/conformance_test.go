@@ -1,0 +1,82 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"slurmgate/gate"
+	"slurmgate/gate/conformance"
+)
+
+// named lets in whom the suite names: the token is the principal itself.
+type named struct{}
+
+func (named) Peer(int) (gate.Principal, error) { return gate.Process().Principal, nil }
+
+func (named) Bearer(_ context.Context, token string) (p gate.Principal, err error) {
+	err = json.Unmarshal([]byte(token), &p)
+	return p, err
+}
+
+// overSocket is the way through the unix socket.
+type overSocket struct {
+	http  *http.Client
+	token string
+}
+
+func (o overSocket) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return gate.Response{}, err
+	}
+	return o.CallRaw(ctx, body)
+}
+
+func (o overSocket) CallRaw(ctx context.Context, body []byte) (res gate.Response, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/v1/tool-calls", bytes.NewReader(body))
+	if err != nil {
+		return res, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+o.token)
+	got, err := o.http.Do(req)
+	if err != nil {
+		return res, err
+	}
+	defer got.Body.Close()
+	return res, json.NewDecoder(got.Body).Decode(&res)
+}
+
+// The suite of the gate, over the socket.
+//
+// proves HTC-06 HTC-12
+func TestConformance(t *testing.T) {
+	conformance.Run(t, gate.Local, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
+		dir, err := os.MkdirTemp("", "sg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		path := filepath.Join(dir, "s")
+		s, err := Listen(path, 0o600, Handler(g, folder(dir), named{}), slog.New(slog.NewTextHandler(io.Discard, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Shutdown(context.Background()) })
+		token, err := json.Marshal(who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return overSocket{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}}, string(token)}
+	})
+}
