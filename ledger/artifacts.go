@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -22,10 +20,12 @@ func scanArtifact(row scanner, before ...any) (run.Artifact, error) {
 	return a, err
 }
 
-// addArtifact registers an artifact unless it is there. Its id is made of all that could differ.
+// addArtifact registers an artifact unless it is there. Its id is made of all that could differ. Its time is later than that of every
+// other, whatever the clock says: a listing's snapshot is a time.
 func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact) (created bool, err error) {
-	res, err := tx.ExecContext(ctx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at) VALUES (?,?,?,?,?,?,?,?)
- ON CONFLICT (artifact_id) DO NOTHING`, a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
+	res, err := tx.ExecContext(ctx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at)
+ VALUES (?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0))) ON CONFLICT (artifact_id) DO NOTHING`,
+		a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
 	if err != nil {
 		return false, err
 	}
@@ -61,65 +61,4 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (run.Artifact, error) 
 		return a, fault.New(fault.NotFound, "ledger.Artifact", "artifact_not_found", "there is no artifact "+id).WithNext("slurmgate artifact list shows what there is")
 	}
 	return a, storage(err)
-}
-
-// ArtifactFilter selects artifacts. Empty fields select all.
-type ArtifactFilter struct {
-	ProjectID string
-	Projects  []string // of one of these; nil: of any
-	Type      string
-	AsOf      time.Time // created at or before; zero: no bound
-	Cursor    string
-	Limit     int // 1..500, 50 when 0
-}
-
-// Artifacts gives one page of artifacts, newest first, and the cursor of the next.
-func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) ([]run.Artifact, string, error) {
-	if f.Limit <= 0 {
-		f.Limit = 50
-	}
-	f.Limit = min(f.Limit, 500)
-	where, args := []string{"1"}, []any{}
-	if f.ProjectID != "" {
-		where, args = append(where, "a.project_id = ?"), append(args, f.ProjectID)
-	}
-	if f.Projects != nil {
-		cond, v := among("a.project_id", f.Projects)
-		where, args = append(where, cond), append(args, v...)
-	}
-	if f.Type != "" {
-		where, args = append(where, "a.type = ?"), append(args, f.Type)
-	}
-	if !f.AsOf.IsZero() {
-		where, args = append(where, "a.created_at <= ?"), append(args, micros(f.AsOf))
-	}
-	if f.Cursor != "" {
-		at, id, err := decodeCursor(f.Cursor)
-		if err != nil {
-			return nil, "", err
-		}
-		where, args = append(where, "(a.created_at, a.artifact_id) < (?, ?)"), append(args, at, id)
-	}
-	rows, err := l.r.QueryContext(ctx, "SELECT "+artifactColumns+" FROM artifacts a WHERE "+strings.Join(where, " AND ")+
-		fmt.Sprintf(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT %d", f.Limit+1), args...)
-	if err != nil {
-		return nil, "", storage(err)
-	}
-	defer rows.Close()
-	var out []run.Artifact
-	for rows.Next() {
-		a, err := scanArtifact(rows)
-		if err != nil {
-			return nil, "", storage(err)
-		}
-		out = append(out, a)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, "", storage(err)
-	}
-	if len(out) > f.Limit {
-		last := out[f.Limit-1]
-		return out[:f.Limit], encodeCursor(micros(last.CreatedAt), last.ID), nil
-	}
-	return out, "", nil
 }

@@ -7,7 +7,6 @@ import (
 	"slurmgate/artifact"
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/run"
@@ -49,8 +48,7 @@ func (g *gateway) artifactTools() []gate.Tool {
 		builtin("artifact.import", "Import an artifact", "Import a file (below one of the policy's import roots) or a text as an immutable artifact. The same bytes under one label are the same artifact.", gate.Write,
 			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":32768}`), prop("upload", `{"const":true,"description":"the bytes are sent beside the call, as the body of POST /v1/artifacts"}`),
 				prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)), handler(g.importArtifact)),
-		builtin("artifact.list", "List artifacts", "Artifacts, newest first.", gate.Read, object("", prop("project_id", projectSchema), prop("type", typ),
-			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listArtifacts)),
+		g.artifactListTool(),
 		builtin("artifact.get", "Look at an artifact", "Metadata of an artifact.", gate.Read, object("artifact_id", prop("artifact_id", artifactIDSchema)), handler(g.getArtifact)),
 		builtin("artifact.preview.text", "Preview an artifact", "The beginning of an artifact as text, bounded in bytes and lines, control characters made visible.", gate.Read,
 			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)), handler(g.preview)),
@@ -73,6 +71,7 @@ type importArgs struct {
 }
 
 type importAnswer struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
 	artifactDoc
 	Created bool `json:"created"` // false: it was there already
 }
@@ -135,8 +134,12 @@ func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs)
 	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil {
 		return nil, err
 	}
+	prov, err := g.provenance("artifact.import", map[string]any{"artifact_id": doc.ID})
+	if err != nil {
+		return nil, err
+	}
 	stored, created, err := g.ledger.AddArtifact(ctx, doc)
-	return importAnswer{docOf(stored), created}, err
+	return importAnswer{prov, docOf(stored), created}, err
 }
 
 func contains(list []string, s string) bool {
@@ -151,48 +154,16 @@ func contains(list []string, s string) bool {
 type artifactArgs struct {
 	ArtifactID string `json:"artifact_id,omitzero"`
 	MaxLines   int    `json:"max_lines,omitzero"`
-	ProjectID  string `json:"project_id,omitzero"`
-	Type       string `json:"type,omitzero"`
-	Cursor     string `json:"cursor,omitzero"`
-	Limit      int    `json:"limit,omitzero"`
-}
-
-type artifactList struct {
-	Artifacts []artifactDoc `json:"artifacts"`
-	Cursor    *string       `json:"cursor"`
-}
-
-func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactArgs) (_ any, err error) {
-	f := ledger.ArtifactFilter{Type: a.Type, Cursor: a.Cursor, Limit: a.Limit}
-	if f.Projects, err = g.listed(c, a.ProjectID); err != nil {
-		return nil, err
-	}
-	list, cursor, err := g.ledger.Artifacts(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	out := artifactList{Artifacts: []artifactDoc{}}
-	if cursor != "" {
-		out.Cursor = &cursor
-	}
-	for _, x := range list {
-		out.Artifacts = append(out.Artifacts, docOf(x))
-	}
-	return out, nil
-}
-
-func (g *gateway) getArtifact(ctx context.Context, _ gate.Call, a artifactArgs) (any, error) {
-	x, err := g.ledger.Artifact(ctx, a.ArtifactID)
-	return docOf(x), err
 }
 
 type previewAnswer struct {
-	ArtifactID string `json:"artifact_id"`
-	Type       string `json:"type"`
-	SizeBytes  int64  `json:"size_bytes"`
-	Text       string `json:"text,omitzero"`
-	Truncated  bool   `json:"truncated"`
-	Binary     bool   `json:"binary"`
+	ProvenanceRunID string `json:"provenance_run_id"`
+	ArtifactID      string `json:"artifact_id"`
+	Type            string `json:"type"`
+	SizeBytes       int64  `json:"size_bytes"`
+	Text            string `json:"text,omitzero"`
+	Truncated       bool   `json:"truncated"`
+	Binary          bool   `json:"binary"`
 }
 
 func (g *gateway) preview(ctx context.Context, _ gate.Call, a artifactArgs) (any, error) {
@@ -209,6 +180,10 @@ func (g *gateway) preview(ctx context.Context, _ gate.Call, a artifactArgs) (any
 	if a.MaxLines > 0 {
 		lines = min(lines, a.MaxLines)
 	}
+	prov, err := g.provenance("artifact.preview.text", map[string]any{"artifact_id": x.ID, "max_lines": lines})
+	if err != nil {
+		return nil, err
+	}
 	p, err := artifact.PreviewText(f, x.SizeBytes, int(g.policy.Limits.PreviewBytes), lines)
-	return previewAnswer{x.ID, x.Type, x.SizeBytes, p.Text, p.Truncated, p.Binary}, err
+	return previewAnswer{prov, x.ID, x.Type, x.SizeBytes, p.Text, p.Truncated, p.Binary}, err
 }

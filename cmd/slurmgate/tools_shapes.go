@@ -44,7 +44,7 @@ func shapes() map[string]json.RawMessage {
 		"run.diff":              gate.SchemaOf[runDiff](),
 		"artifact.import":       gate.SchemaOf[importAnswer](),
 		"artifact.list":         gate.SchemaOf[artifactList](),
-		"artifact.get":          gate.SchemaOf[artifactDoc](),
+		"artifact.get":          gate.SchemaOf[artifactLook](),
 		"artifact.preview.text": gate.SchemaOf[previewAnswer](),
 		"tool.list":             gate.SchemaOf[toolList](),
 		"tool.show":             gate.SchemaOf[toolDoc](),

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+)
+
+// provenance is the run of a call that looks (ARC-11): the same call under the same policy with the same canonical params. What an
+// answer depends on stands in the params: an artifact's id, which never stands for other bytes, or the snapshot of a list.
+func (g *gateway) provenance(toolID string, params any) (string, error) {
+	canonical, err := plan.Marshal(params)
+	if err != nil {
+		return "", err
+	}
+	id := g.look(toolID)
+	id.ParamsHash = plan.Hash(canonical)
+	return id.RunID(), nil
+}
+
+type artifactListArgs struct {
+	ProjectID string     `json:"project_id,omitzero"`
+	Type      string     `json:"type,omitzero"`
+	AsOf      *time.Time `json:"as_of_created_at,omitzero"`
+	Cursor    string     `json:"cursor,omitzero"`
+	Limit     int        `json:"limit,omitzero"`
+}
+
+// artifactList is one page of a snapshot (ARC-05).
+type artifactList struct {
+	ProvenanceRunID string        `json:"provenance_run_id"`
+	AsOf            *time.Time    `json:"as_of_created_at"` // null when there is nothing
+	ArtifactCount   int64         `json:"artifact_count"`   // of all pages
+	Artifacts       []artifactDoc `json:"artifacts"`
+	Cursor          *string       `json:"cursor"`
+}
+
+// listParams are the canonical params of a list: what was selected, the snapshot, and the page of it.
+type listParams struct {
+	Projects []string   `json:"project_ids"` // null: every one
+	Type     string     `json:"type"`
+	AsOf     *time.Time `json:"as_of_created_at"`
+	Count    int64      `json:"artifact_count"`
+	Cursor   string     `json:"cursor"`
+	Limit    int        `json:"limit"`
+}
+
+const listLimit = 50 // of a page, where the call names none
+
+func (g *gateway) artifactListTool() gate.Tool {
+	return builtin("artifact.list", "List artifacts", "Artifacts, newest first, of one snapshot: those created up to as_of_created_at, the newest one's time when the call names none. Later pages, by cursor, are of the same snapshot.", gate.Read,
+		object("", prop("project_id", projectSchema), prop("type", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$"}`),
+			prop("as_of_created_at", `{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$","description":"only artifacts created up to then (UTC); of an earlier answer, to see the same list again"}`),
+			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listArtifacts))
+}
+
+func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactListArgs) (_ any, err error) {
+	f := ledger.ArtifactFilter{Type: a.Type, Cursor: a.Cursor, Limit: a.Limit}
+	if f.Limit == 0 {
+		f.Limit = listLimit
+	}
+	if a.AsOf != nil {
+		if a.Cursor != "" {
+			return nil, fault.Invalid("artifact.list", "", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at", Rule: "not beside a cursor, which carries its own", Msg: "both are given"})
+		}
+		f.AsOf = *a.AsOf
+	}
+	if f.Projects, err = g.listed(c, a.ProjectID); err != nil {
+		return nil, err
+	}
+	page, err := g.ledger.Artifacts(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := artifactList{ArtifactCount: page.Snapshot.Count, Artifacts: []artifactDoc{}}
+	if at := page.Snapshot.AsOf; !at.IsZero() {
+		out.AsOf = &at
+	}
+	if page.Cursor != "" {
+		out.Cursor = &page.Cursor
+	}
+	for _, x := range page.Artifacts {
+		out.Artifacts = append(out.Artifacts, docOf(x))
+	}
+	out.ProvenanceRunID, err = g.provenance("artifact.list", listParams{f.Projects, f.Type, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit})
+	return out, err
+}
+
+// artifactLook is an artifact's metadata as the answer to a call.
+type artifactLook struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+	artifactDoc
+}
+
+func (g *gateway) getArtifact(ctx context.Context, _ gate.Call, a artifactArgs) (any, error) {
+	x, err := g.ledger.Artifact(ctx, a.ArtifactID)
+	if err != nil {
+		return nil, err
+	}
+	prov, err := g.provenance("artifact.get", map[string]any{"artifact_id": x.ID})
+	return artifactLook{prov, docOf(x)}, err
+}

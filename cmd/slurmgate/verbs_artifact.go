@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+type artifactCmd struct {
+	Import  artifactImportCmd  `cmd:"" help:"Import a file, or text from standard input with -."`
+	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`
+	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
+	Preview artifactPreviewCmd `cmd:"" help:"Print the beginning of an artifact."`
+}
+
+type artifactImportCmd struct {
+	File    string `arg:"" help:"File below one of the policy's import roots, or - for text."`
+	Label   string `help:"Label; the file's name when absent." placeholder:"TEXT"`
+	Type    string `help:"Type; found from the content when absent." placeholder:"TYPE"`
+	Project string `help:"Project name or id." placeholder:"NAME"`
+}
+
+// Run imports one file or text.
+func (c artifactImportCmd) Run(ctx context.Context, a *app) error {
+	args := importArgs{Label: c.Label, Type: c.Type, ProjectID: c.Project}
+	if c.File == "-" {
+		data, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20+1))
+		if err != nil {
+			return err
+		}
+		t := string(data)
+		args.Text = &t
+	} else {
+		abs, err := filepath.Abs(c.File)
+		if err != nil {
+			return err
+		}
+		args.Path = &abs
+	}
+	return a.with(ctx, func(s *session) error {
+		var r importAnswer
+		if err := s.importText(ctx, args, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			printArtifact(w, r.artifactDoc)
+			if !r.Created {
+				fmt.Fprintln(w, "(it was there already)")
+			}
+		})
+	})
+}
+
+func printArtifact(w io.Writer, d artifactDoc) {
+	fmt.Fprintf(w, "artifact  %s\ntype      %s\nlabel     %s\nsize      %d bytes\nchecksum  sha256:%s\nsource    %s\n", d.ArtifactID, d.Type, d.Label, d.SizeBytes, d.ChecksumSHA256, d.Source)
+}
+
+type artifactListCmd struct {
+	Type    string `help:"Only this type." placeholder:"TYPE"`
+	Project string `help:"Only this project (name or id)." placeholder:"NAME"`
+	Limit   int    `help:"At most this many (1 to 200)." default:"20"`
+	Cursor  string `help:"Go on where an earlier page ended, in the same snapshot." placeholder:"CURSOR"`
+
+	AsOf *time.Time `help:"Only what was created up to then, as an earlier list said (RFC 3339)." placeholder:"TIME"`
+}
+
+// Run lists artifacts.
+func (c artifactListCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var l artifactList
+		if err := s.call(ctx, "artifact.list", artifactListArgs{Type: c.Type, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor, AsOf: c.AsOf}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			var rows [][]string
+			for _, d := range l.Artifacts {
+				rows = append(rows, []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 40), d.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(d.Source, 34)})
+			}
+			table(w, "artifact|type|size|label|created|source", rows)
+			if l.AsOf != nil {
+				fmt.Fprintf(w, "%d artifacts as of %s\n", l.ArtifactCount, l.AsOf.Format(time.RFC3339Nano))
+			}
+			if l.Cursor != nil {
+				fmt.Fprintf(w, "Next: slurmgate artifact list --cursor %s\n", *l.Cursor)
+			}
+		})
+	})
+}
+
+type artifactGetCmd struct {
+	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
+	Output     string `short:"o" help:"Save the bytes here; - for standard output. Nothing is overwritten." placeholder:"FILE"`
+}
+
+// Run shows or saves.
+func (c artifactGetCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		if c.Output == "-" {
+			return s.content(ctx, c.ArtifactID, a.out)
+		}
+		var d artifactLook
+		if err := s.call(ctx, "artifact.get", artifactArgs{ArtifactID: c.ArtifactID}, &d); err != nil {
+			return err
+		}
+		if c.Output != "" {
+			if err := save(ctx, s, d.artifactDoc, c.Output); err != nil {
+				return err
+			}
+		}
+		return a.show(d, func(w io.Writer) { printArtifact(w, d.artifactDoc) })
+	})
+}
+
+type artifactPreviewCmd struct {
+	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
+	Lines      int    `help:"At most this many lines." default:"40"`
+}
+
+// Run previews.
+func (c artifactPreviewCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var p previewAnswer
+		if err := s.call(ctx, "artifact.preview.text", artifactArgs{ArtifactID: c.ArtifactID, MaxLines: c.Lines}, &p); err != nil {
+			return err
+		}
+		return a.show(p, func(w io.Writer) {
+			io.WriteString(w, a.printable(p.Text))
+			if p.Truncated {
+				a.say("… more of %s follows", bytesText(p.SizeBytes))
+			}
+		})
+	})
+}
