@@ -38,7 +38,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	doc := r.Parse(data)
 	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) { return expand(s, env) })
 	p := &Policy{}
-	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "import", "limits", "equivalent_runs", "retry", "network",
+	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "import", "limits", "env", "equivalent_runs", "retry", "network",
 		"concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
@@ -121,6 +121,13 @@ func (p *Policy) read(o yamldoc.Object) {
 		PreviewLines: number(lim.Opt("preview_lines"), 1, maxPreviewLines, defaultLines),
 		CollectBytes: number(lim.Opt("collect_bytes"), 1, maxBytes, tebibyte),
 		LogBytes:     number(lim.Opt("log_bytes"), 1, maxLogBytes, defaultLog),
+	}
+	p.Env = map[string]string{}
+	for _, e := range o.Opt("env").Entries() {
+		if !envName.MatchString(e.Key) || programs.ChangesCode(e.Key) {
+			e.Fail("ENV", "names of variables, none that decides which code a program loads", `the name "`+clip(e.Key)+`"`, "")
+		}
+		p.Env[e.Key] = e.Text()
 	}
 	p.EquivalentRuns = word(o.Opt("equivalent_runs"), "EQUIVALENT-RUNS", "submit", "reuse")
 	p.Network = word(o.Opt("network"), "NETWORK", "none")

@@ -20,6 +20,10 @@ type Policy struct {
 	Import Import `json:"import"`
 	Limits Limits `json:"limits"`
 
+	// Env are the variables a toolpack may ask for by name (env.passthrough). Their values are part of the policy, so that
+	// they are part of every run's identity: nothing comes from the gateway's own environment past ${NAME} here.
+	Env map[string]string `json:"env"`
+
 	// EquivalentRuns says what a submit does when the same request is in flight or succeeded under another
 	// policy: "submit" (the default) or "reuse".
 	EquivalentRuns string `json:"equivalent_runs"`

@@ -116,6 +116,7 @@ func TestRefused(t *testing.T) {
 		{"version: 1\nimages_allowlist: [samtools]\n", "POLICY-IMAGE images_allowlist[0]:2"},
 		{"version: 1\nimport: {roots: [data, /, /a/../b, /a/]}\n", "POLICY-IMPORT-ROOT import.roots[0]:2, POLICY-IMPORT-ROOT import.roots[1]:2, POLICY-IMPORT-ROOT import.roots[2]:2, POLICY-IMPORT-ROOT import.roots[3]:2"},
 		{"version: 1\nimport: {kinds: [path, mail], types_allowlist: [bam]}\n", "POLICY-IMPORT-KIND import.kinds[1]:2, POLICY-TYPE import.types_allowlist[0]:2"},
+		{"version: 1\nenv: {LD_PRELOAD: x, \"A B\": y, N: 1}\n", "POLICY-ENV env.LD_PRELOAD:2, POLICY-ENV env.A B:2, POLICY-TYPE env.N:2"},
 		{"version: 1\nnetwork: host\n", "POLICY-NETWORK network:2"},
 		{"version: 1\nequivalent_runs: maybe\n", "POLICY-EQUIVALENT-RUNS equivalent_runs:2"},
 		{"version: 1\nretry: {infrastructure_attempts: 11}\n", "POLICY-RANGE retry.infrastructure_attempts:2"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -29,6 +30,8 @@ type Env struct {
 	Image func(name string) (digest string, ok bool)
 	// Artifact looks an artifact up as the caller may see it: NotFound when there is none. Other faults end the call.
 	Artifact func(artifactID string) (ArtifactInfo, error)
+	// Passthrough are the variables a pack may ask for (env.passthrough), as policy has them.
+	Passthrough map[string]string
 	// Project gives the project of the run. It is asked once, after every artifact was looked up.
 	Project func() string
 }
@@ -69,6 +72,9 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	}
 	argv, vars, err := p.render(op, values)
 	if err != nil {
+		return Canonical{}, err
+	}
+	if err := p.passthrough(op, vars, env.Passthrough); err != nil {
 		return Canonical{}, err
 	}
 	var made []Made
@@ -119,10 +125,30 @@ func (p *Pack) supported(op string) error {
 		return later("planKind " + p.def.PlanKind)
 	case p.def.Execution.Kind == "http":
 		return later("execution.kind http")
-	case len(p.def.Env.Passthrough) > 0:
-		return later("env.passthrough")
 	case len(p.def.Caps.Network) > 0:
 		return fault.New(fault.Policy, op, "POLICY-NETWORK", p.def.ID+" asks for the network (caps.network), and jobs have none")
+	}
+	return nil
+}
+
+// passthrough adds the variables the pack asks for; what env.set says goes first.
+func (p *Pack) passthrough(op string, vars, given map[string]string) error {
+	var found []fault.Problem
+	for i, name := range p.def.Env.Passthrough {
+		value, ok := given[name]
+		if _, set := vars[name]; !ok && !set {
+			allowed := strings.Join(sortedKeys(given), ", ")
+			if allowed == "" {
+				allowed = "none"
+			}
+			found = append(found, fault.Problem{Code: "POLICY-ENV", Field: fmt.Sprintf("env.passthrough[%d]", i), Rule: "policy env: " + allowed, Msg: p.def.ID + " asks for " + name})
+		} else if !set {
+			vars[name] = value
+		}
+	}
+	if len(found) > 0 {
+		return &fault.Error{Op: op, Kind: fault.Policy, Code: found[0].Code, Msg: "policy gives " + p.def.ID + " no such variable", Problems: found,
+			Next: "ask the administrator to add it to env in policies.yaml"}
 	}
 	return nil
 }

@@ -155,9 +155,8 @@ func TestLimitsAndPlacement(t *testing.T) {
 func TestComesLater(t *testing.T) {
 	const exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
 	for name, edit := range map[string][]string{
-		"hybrid":      {"planKind: slurm", "planKind: hybrid"},
-		"http":        {exec, "execution: {kind: http, url: \"http://h/x\"}\n"},
-		"passthrough": {"container:", "env: {passthrough: [HOME]}\ncontainer:"},
+		"hybrid": {"planKind: slurm", "planKind: hybrid"},
+		"http":   {exec, "execution: {kind: http, url: \"http://h/x\"}\n"},
 	} {
 		if _, err := packOf(t, edit...).Canonicalize(json.RawMessage(`{}`), testEnv()); fault.CodeOf(err) != "not_supported_yet" || !fault.Is(err, fault.Validation) {
 			t.Error(name, err)
@@ -165,6 +164,24 @@ func TestComesLater(t *testing.T) {
 	}
 	if _, err := packOf(t, "container:", "caps: {network: [https]}\ncontainer:").Canonicalize(json.RawMessage(`{}`), testEnv()); !fault.Is(err, fault.Policy) {
 		t.Error(err)
+	}
+}
+
+// Variables come from the policy, never from the gateway's own environment. proves LOAD-08
+func TestPassthrough(t *testing.T) {
+	t.Setenv("LANG", "xx")
+	p := packOf(t, "container:", "env: {passthrough: [LANG, TZ], set: {TZ: UTC}}\ncontainer:")
+	args, env := json.RawMessage(`{"data":"`+artifact+`"}`), testEnv()
+	if _, err := p.Canonicalize(args, env); !fault.Is(err, fault.Policy) || !strings.Contains(err.Error(), "asks for LANG (policy env: none)") {
+		t.Error(err)
+	}
+	env.Passthrough = map[string]string{"LANG": "C.UTF-8", "TZ": "CET", "OTHER": "x"}
+	c, err := p.Canonicalize(args, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]string{"LANG": "C.UTF-8", "TZ": "UTC"}, c.Spec.Execution.Command.Env); d != "" {
+		t.Error(d)
 	}
 }
 

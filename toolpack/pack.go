@@ -163,6 +163,9 @@ func (p *Pack) MaxOutputBytes() int64 { return p.def.Limits.MaxOutputBytes }
 // Image is the name images.lock.yaml maps to a digest; empty for a pack that runs in no container.
 func (p *Pack) Image() string { return p.def.Image }
 
+// Passthrough names the variables the tool asks policy for.
+func (p *Pack) Passthrough() []string { return slices.Clone(p.def.Env.Passthrough) }
+
 // InputSchema is the JSON Schema of the arguments, self-contained.
 func (p *Pack) InputSchema() json.RawMessage { return slices.Clone(p.in.raw) }
 

@@ -73,6 +73,11 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 		if err := p.AllowTool(t.ToolName()); err != nil {
 			out = append(out, t.ID()+": policy does not allow it (tool_allowlist)")
 		}
+		for _, name := range t.Passthrough() {
+			if _, ok := p.Env[name]; !ok {
+				out = append(out, t.ID()+": policy has no variable "+name+" in env, and the tool asks for it (env.passthrough)")
+			}
+		}
 		image, locked := d.Lock().Digest(t.Image())
 		if !locked {
 			image = "sha256:" + strings.Repeat("0", 64)

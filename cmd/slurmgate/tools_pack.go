@@ -52,7 +52,7 @@ func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		s.DefaultAccount = own
 	}
 	canonical, err := p.Canonicalize(c.Args, toolpack.Env{Partition: s.DefaultPartition, Account: s.DefaultAccount, QOS: s.DefaultQOS, Image: g.domain.Lock().Digest, Artifact: look,
-		Project: func() string { return project }})
+		Project: func() string { return project }, Passthrough: g.policy.Env})
 	if err != nil {
 		return run.Order{}, nil, err
 	}
