@@ -47,8 +47,10 @@ var arrows = map[string][]string{
 	"staging":   {"fault", "plan", "run"},
 	// Faces over the gate.
 	"httpapi": {"fault", "gate", "plan"},
+	"mcp":     {"fault", "gate", "plan"},
+	"metrics": {"gate", "plan", "run"},
 	// The one place that knows all others.
-	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "plan", "policy", "run", "site", "slurm", "staging", "toolpack"},
+	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "mcp", "metrics", "plan", "policy", "run", "site", "slurm", "staging", "toolpack"},
 	// Tools of this repository, not part of the product.
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
@@ -58,7 +60,7 @@ var arrows = map[string][]string{
 }
 
 // instruments measure and torment the product from outside: they may import anything, and nobody imports them.
-var instruments = []string{"chaos", "bench"}
+var instruments = []string{"chaos", "bench", "mcp/conformance"}
 
 var (
 	core     = []string{"plan", "policy", "run"}
@@ -76,6 +78,8 @@ var libraries = map[string]string{
 	"github.com/google/uuid":                   "ids in the envelope (HTC-02)",
 	"github.com/mattn/go-sqlite3":              "the ledger (CARD-07)",
 	"github.com/nikolalohinski/gonja/v2":       "reading Jinja2 templates; what they do is decided here",
+	"github.com/modelcontextprotocol/go-sdk":   "the protocol of chats, by those who write it",
+	"github.com/prometheus/client_golang":      "figures in the form that sites read",
 	"github.com/santhosh-tekuri/jsonschema/v6": "JSON Schema 2020-12 for tools and envelope",
 	"github.com/sylabs/sif/v2":                 "reading and writing SIF (CARD-07)",
 	"go.yaml.in/yaml/v3":                       "YAML with line numbers",

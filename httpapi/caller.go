@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
@@ -29,18 +30,43 @@ func peerContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-func authenticate(auth gate.Authenticator) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			who, err := whois(req, auth)
-			if err != nil {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				problem(w, err)
-				return
-			}
-			next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), callerKey{}, who)))
-		})
+// authenticate finds the caller of a request, or refuses it in the form of the path.
+func (f *face) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		who, err := whois(req, f.Auth)
+		if err != nil {
+			w.Header().Set("WWW-Authenticate", f.challenge(req))
+			f.unheard(w, req, err)
+			return
+		}
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), callerKey{}, who)))
+	})
+}
+
+// unheard answers a request that does not get as far as the gate, in the form its path answers in.
+func (f *face) unheard(w http.ResponseWriter, req *http.Request, err error) {
+	switch {
+	case req.URL.Path == "/v1/tool-calls":
+		answer(w, f.Gate.Refuse(err))
+	case strings.HasPrefix(req.URL.Path, "/v1/tools/") && strings.HasSuffix(req.URL.Path, ":run"):
+		id := strings.TrimSuffix(strings.TrimPrefix(req.URL.Path, "/v1/tools/"), ":run")
+		runAnswer(w, runRefusal(id, uuid.NewString(), uuid.NewString(), gate.BodyOf(err)), fault.KindOf(err).HTTPStatus())
+	default:
+		problem(w, err)
 	}
+}
+
+// FaceHeader is set by the chat face on standard input and output, whose calls come through the socket: they are recorded as
+// what they are. It is believed of peers only, and gives no right.
+const FaceHeader = "Slurmgate-Face"
+
+// asMCP marks the calls of a request as a chat's.
+func asMCP(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		who := CallerOf(req.Context())
+		who.Transport = gate.MCP
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), callerKey{}, who)))
+	})
 }
 
 func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
@@ -48,6 +74,9 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	who := gate.Caller{Transport: gate.Other}
 	if isPeer {
 		who.Transport = gate.Local
+		if req.Header.Get(FaceHeader) == string(gate.MCP) {
+			who.Transport = gate.MCP
+		}
 	}
 	var err error
 	switch given := req.Header.Values("Authorization"); {
@@ -65,9 +94,9 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	return who, err
 }
 
-// callerOf gives the caller that authenticate found.
-func callerOf(ctx context.Context) gate.Caller {
-	who, _ := ctx.Value(callerKey{}).(gate.Caller) // the zero caller may do nothing
+// CallerOf gives the caller of a request that the face has let in; the zero caller, who may do nothing, of any other.
+func CallerOf(ctx context.Context) gate.Caller {
+	who, _ := ctx.Value(callerKey{}).(gate.Caller)
 	return who
 }
 

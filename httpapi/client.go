@@ -18,6 +18,53 @@ import (
 type Client struct {
 	http *http.Client
 	path string
+	face gate.Transport // what the calls are recorded as; empty: the shell's
+}
+
+// As gives a client whose calls are recorded as those of another face on this host.
+func (c *Client) As(face gate.Transport) *Client {
+	other := *c
+	other.face = face
+	return &other
+}
+
+func (c *Client) do(h *http.Request) (*http.Response, error) {
+	if c.face != "" {
+		h.Header.Set(FaceHeader, string(c.face))
+	}
+	return c.http.Do(h)
+}
+
+// Registry is what a gateway serves to a caller.
+type Registry struct {
+	DomainID string
+	Version  string // of the catalogue
+	Tools    []gate.Tool
+}
+
+// Registry reads the registry, as far as the caller sees it.
+func (c *Client) Registry(ctx context.Context) (Registry, error) {
+	h, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://gateway/v1/registry", nil)
+	if err != nil {
+		return Registry{}, err
+	}
+	res, err := c.do(h)
+	if err != nil {
+		return Registry{}, c.gone(ctx, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return Registry{}, readProblem(res.Body)
+	}
+	var doc registryDoc
+	if err := json.NewDecoder(res.Body).Decode(&doc); err != nil {
+		return Registry{}, c.gone(ctx, err)
+	}
+	out := Registry{DomainID: doc.DomainID, Version: doc.Version}
+	for _, e := range doc.Tools {
+		out.Tools = append(out.Tools, e.Tool())
+	}
+	return out, nil
 }
 
 // Dial looks for a gateway at the socket. NotFound when nobody listens there.
@@ -50,7 +97,7 @@ func (c *Client) Call(ctx context.Context, req gate.Request) (gate.Response, err
 		return out, err
 	}
 	h.Header.Set("Content-Type", "application/json")
-	res, err := c.http.Do(h)
+	res, err := c.do(h)
 	if err != nil {
 		return out, c.gone(ctx, err)
 	}
@@ -70,7 +117,7 @@ func (c *Client) Content(ctx context.Context, artifactID string, w io.Writer) er
 	if err != nil {
 		return err
 	}
-	res, err := c.http.Do(h)
+	res, err := c.do(h)
 	if err != nil {
 		return c.gone(ctx, err)
 	}

@@ -40,8 +40,12 @@ func (o overSocket) Call(ctx context.Context, req gate.Request) (gate.Response, 
 	return o.CallRaw(ctx, body)
 }
 
-func (o overSocket) CallRaw(ctx context.Context, body []byte) (res gate.Response, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/v1/tool-calls", bytes.NewReader(body))
+func (o overSocket) CallRaw(ctx context.Context, body []byte) (gate.Response, error) {
+	return o.send(ctx, "http://gateway", body)
+}
+
+func (o overSocket) send(ctx context.Context, url string, body []byte) (res gate.Response, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/tool-calls", bytes.NewReader(body))
 	if err != nil {
 		return res, err
 	}
@@ -66,7 +70,7 @@ func TestConformance(t *testing.T) {
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		path := filepath.Join(dir, "s")
-		s, err := Listen(path, 0o600, Handler(g, folder(dir), named{}), slog.New(slog.NewTextHandler(io.Discard, nil)))
+		s, err := Listen(path, 0o600, Handler(Config{Gate: g, Contents: folder(dir), Auth: named{}}, nil), slog.New(slog.NewTextHandler(io.Discard, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,4 +83,41 @@ func TestConformance(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}}}, string(token)}
 	})
+}
+
+// The suite of the gate, over the port.
+//
+// proves HTC-06 HTC-12
+func TestConformancePort(t *testing.T) {
+	conformance.Run(t, gate.Other, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
+		stopping := make(chan struct{})
+		port, err := Serve(PortConfig{Listen: "127.0.0.1:0", MaxConnections: 64}, Handler(Config{Gate: g, Contents: folder(t.TempDir()), Auth: named{}}, stopping), stopping, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { port.Shutdown(context.Background()) })
+		token, err := json.Marshal(who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return overPort{overSocket{&http.Client{Transport: &http.Transport{}}, string(token)}, "http://" + port.Addr()}
+	})
+}
+
+// overPort is the way through TCP.
+type overPort struct {
+	overSocket
+	url string
+}
+
+func (o overPort) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return gate.Response{}, err
+	}
+	return o.CallRaw(ctx, body)
+}
+
+func (o overPort) CallRaw(ctx context.Context, body []byte) (gate.Response, error) {
+	return o.send(ctx, o.url, body)
 }

@@ -87,7 +87,7 @@ func serve(t *testing.T) (path string, s *Server) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(dir, "run", "api.sock")
-	s, err = Listen(path, 0o600, Handler(gate.New(gate.Config{Registry: r}), folder(dir), owner{}), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s, err = Listen(path, 0o600, Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Contents: folder(dir), Auth: owner{}}, nil), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestBadEnvelopes(t *testing.T) {
 		var out gate.Response
 		err = json.NewDecoder(res.Body).Decode(&out)
 		res.Body.Close()
-		if err != nil || out.OK || out.Error == nil || out.Error.Kind != "validation" || out.Error.Code != "VAL-HTC-001" || res.StatusCode != 400 || out.SchemaVersion != gate.SchemaVersion {
+		if err != nil || out.OK || out.Error == nil || out.Error.Kind != "validation" || out.Error.Code != "VAL-HTC-001" || res.StatusCode != map[bool]int{false: 400, true: 413}[name == "oversized"] || out.SchemaVersion != gate.SchemaVersion {
 			t.Errorf("%s: %d %+v %v", name, res.StatusCode, out.Error, err)
 		}
 	}
@@ -306,6 +306,7 @@ func TestCallers(t *testing.T) {
 	body, _ := json.Marshal(gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{}`)))
 	for header, status := range map[string]int{"": 200, "Bearer good": 200, "bearer good": 200, "Bearer bad": 401, "Bearer ": 401, "Basic Z29vZA==": 401, "good": 401} {
 		req, _ := http.NewRequest("POST", "http://gateway/v1/tool-calls", bytes.NewReader(body))
+		req.Header.Set("Content-Type", "application/json")
 		if header != "" {
 			req.Header.Set("Authorization", header)
 		}

@@ -1,17 +1,8 @@
-// Package httpapi is the HTTP face over the gate. Today it is served on the gateway's own unix socket only, whose peers the
-// kernel names.
-//
-//	POST /v1/tool-calls               one envelope in, one envelope out (HTC-02, HTC-03)
-//	POST /v1/artifacts                the body becomes an artifact: a call of artifact.import with the bytes beside it
-//	GET  /v1/artifacts/{id}/content   the bytes, once the gate has allowed artifact.get
-//	GET  /healthz                     the process is alive
 package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,99 +10,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"slurmgate/fault"
-	"slurmgate/gate"
 )
 
-// Contents opens the bytes of an artifact that the gate has already allowed.
-type Contents interface {
-	Open(sha256 string) (*os.File, error)
-}
-
-const (
-	maxRequestBytes = 2 << 20
-	readTimeout     = 30 * time.Second
-)
-
-// Handler is the face: every request becomes one gate call of the caller that auth knows.
-func Handler(g *gate.Gate, contents Contents, auth gate.Authenticator) http.Handler {
-	r := chi.NewRouter()
-	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
-	r.Group(func(r chi.Router) {
-		r.Use(authenticate(auth))
-		routes(r, g, contents)
-	})
-	return r
-}
-
-func routes(r chi.Router, g *gate.Gate, contents Contents) {
-	r.Post("/v1/tool-calls", func(w http.ResponseWriter, req *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
-		if err != nil {
-			answer(w, g.RefuseRaw(req.Context(), callerOf(req.Context()), nil, err))
-			return
-		}
-		answer(w, g.CallRaw(req.Context(), callerOf(req.Context()), body))
-	})
-	r.Post("/v1/artifacts", upload(g))
-	r.Get("/v1/artifacts/{id}/content", func(w http.ResponseWriter, req *http.Request) {
-		args, err := json.Marshal(map[string]string{"artifact_id": chi.URLParam(req, "id")})
-		if err != nil {
-			problem(w, err)
-			return
-		}
-		res := g.Call(req.Context(), callerOf(req.Context()), gate.NewRequest("artifact.get", versionOf(g, "artifact.get"), args))
-		if !res.OK {
-			answer(w, res)
-			return
-		}
-		var a struct {
-			SHA256 string `json:"checksum_sha256"`
-		}
-		if err := json.Unmarshal(res.Result, &a); err != nil {
-			problem(w, err)
-			return
-		}
-		f, err := contents.Open(a.SHA256)
-		if err != nil {
-			problem(w, err)
-			return
-		}
-		defer f.Close()
-		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		http.ServeContent(w, req, "", time.Time{}, f)
-	})
-}
-
-// versionOf is the version the registry has of a tool. Of one it does not have the gate says so.
-func versionOf(g *gate.Gate, toolID string) string {
-	t, err := g.Registry().Find(toolID)
-	if err != nil {
-		return "0.0.0"
-	}
-	return t.Version
-}
-
-func answer(w http.ResponseWriter, res gate.Response) {
-	status := http.StatusOK
-	if res.Error != nil {
-		status = res.Error.Fault().Kind.HTTPStatus()
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(res) // the peer is gone if this fails
-}
-
-// problem answers what did not become a call (RFC 9457).
-func problem(w http.ResponseWriter, err error) {
-	kind := fault.KindOf(err)
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(kind.HTTPStatus())
-	_ = json.NewEncoder(w).Encode(map[string]any{"type": "about:blank", "status": kind.HTTPStatus(), "title": string(kind), "code": fault.CodeOf(err), "detail": err.Error()})
-}
+// readTimeout bounds a request on the socket, whose peers are on this host.
+const readTimeout = 30 * time.Second
 
 // Server serves the face on a unix socket.
 type Server struct {

@@ -8,37 +8,53 @@ import (
 	"net/url"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 )
 
-// uploadTime is how long one upload may take.
-const uploadTime = 6 * time.Hour
+// uploadPause is how long a client may take for the next piece of an upload.
+const uploadPause = 60 * time.Second
+
+const uploadType = "application/octet-stream"
 
 // upload imports the body of a request as an artifact: a call of artifact.import with the bytes beside it. label, type and project_id stand
-// in the query.
-func upload(g *gate.Gate) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		args := map[string]any{"upload": true}
-		for _, name := range []string{"label", "type", "project_id"} {
-			if v := req.URL.Query().Get(name); v != "" {
-				args[name] = v
-			}
-		}
-		raw, err := json.Marshal(args)
-		if err != nil {
-			problem(w, err)
-			return
-		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTime)) // the server's own is for envelopes
-		who := callerOf(req.Context())
-		who.Body = req.Body
-		answer(w, g.Call(req.Context(), who, gate.NewRequest("artifact.import", versionOf(g, "artifact.import"), raw)))
+// in the query. Nothing is kept of a body that does not arrive whole.
+func (f *face) upload(w http.ResponseWriter, req *http.Request) {
+	args, err := arguments(req.URL, []string{"label", "type", "project_id"})
+	if err != nil {
+		problem(w, err)
+		return
 	}
+	args["upload"] = json.RawMessage("true")
+	raw, err := json.Marshal(args)
+	if err != nil {
+		problem(w, err)
+		return
+	}
+	who := CallerOf(req.Context())
+	who.Body = &pacedBody{Reader: req.Body, control: http.NewResponseController(w)}
+	res := f.Gate.Call(req.Context(), who, f.request(req, "artifact.import", raw))
+	if res.Error != nil {
+		failed(w, res)
+		return
+	}
+	created(w, res)
+}
+
+// pacedBody gives a client so much time for each piece of a body, however long the body is.
+type pacedBody struct {
+	io.Reader
+	control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (p *pacedBody) Read(b []byte) (int, error) {
+	_ = p.control.SetReadDeadline(time.Now().Add(uploadPause)) // a recorder in a test has none
+	return p.Reader.Read(b)
 }
 
 // Upload imports what r gives as an artifact; empty words are left to the gateway.
 func (c *Client) Upload(ctx context.Context, r io.Reader, label, typ, project string) (gate.Response, error) {
-	var out gate.Response
 	q := url.Values{}
 	for name, v := range map[string]string{"label": label, "type": typ, "project_id": project} {
 		if v != "" {
@@ -47,19 +63,36 @@ func (c *Client) Upload(ctx context.Context, r io.Reader, label, typ, project st
 	}
 	h, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/v1/artifacts?"+q.Encode(), r)
 	if err != nil {
-		return out, err
+		return gate.Response{}, err
 	}
-	h.Header.Set("Content-Type", "application/octet-stream")
-	res, err := c.http.Do(h)
+	h.Header.Set("Content-Type", uploadType)
+	res, err := c.do(h)
 	if err != nil {
-		return out, c.gone(ctx, err)
+		return gate.Response{}, c.gone(ctx, err)
 	}
 	defer res.Body.Close()
-	if res.Header.Get("Content-Type") == "application/problem+json" {
-		return out, readProblem(res.Body)
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxRequestBytes))
+	switch {
+	case err != nil:
+		return gate.Response{}, c.gone(ctx, err)
+	case res.StatusCode < 300:
+		return gate.Response{OK: true, Result: body}, nil
 	}
-	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
-		return out, c.gone(ctx, err)
+	var p problemDoc
+	if err := json.Unmarshal(body, &p); err != nil {
+		return gate.Response{}, fault.Wrap(fault.Internal, "httpapi.Upload", "", "the gateway's answer cannot be read", err)
 	}
-	return out, nil
+	return gate.Response{TraceID: p.TraceID, ToolCallID: p.ToolCallID, Error: p.body()}, nil
+}
+
+// body is the error as the envelope has it.
+func (p problemDoc) body() *gate.ErrorBody {
+	details := p.Details
+	if details == nil {
+		details = map[string]any{}
+	}
+	if details["kind"] == nil {
+		details["kind"] = p.Title
+	}
+	return &gate.ErrorBody{Code: p.Code, Kind: p.Title, Message: p.Detail, Retryable: p.Retryable, Details: details}
 }

@@ -100,7 +100,11 @@ func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Conn, runID string, e 
 
 // Events lists the events of a run, oldest first.
 func (l *Ledger) Events(ctx context.Context, runID string) ([]Entry, error) {
-	rows, err := l.r.QueryContext(ctx, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? ORDER BY seq", runID)
+	return l.entries(ctx, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? ORDER BY seq", runID)
+}
+
+func (l *Ledger) entries(ctx context.Context, q string, args ...any) ([]Entry, error) {
+	rows, err := l.r.QueryContext(ctx, q, args...)
 	if err != nil {
 		return nil, storage(err)
 	}

@@ -32,6 +32,7 @@ type Site struct {
 	Budget    Budget    `yaml:"budget"`     // what the login node and Slurm's controller are spared
 	Access    Access    `yaml:"access"`     // who may use the gateway
 	Audit     Audit     `yaml:"audit"`      // how long records of calls are kept
+	HTTP      HTTP      `yaml:"http"`       // the port for programs and chats
 
 	file string         // the file it was read from; empty for one made in Go
 	at   map[string]int // field → line of its value, for the fields that were given
@@ -152,6 +153,7 @@ func (s *Site) fill() {
 			o.Algorithms = []string{"RS256", "ES256"}
 		}
 	}
+	number("http.max_connections", &s.HTTP.MaxConnections, defaultConnections)
 	if d := s.DomainDir; d != "" && !filepath.IsAbs(d) && s.base != "" {
 		s.DomainDir = filepath.Join(s.base, d)
 	}

@@ -48,6 +48,7 @@ func TestDefaults(t *testing.T) {
 		Watch:     Watch{2, 60},
 		Budget:    Budget{60, 2, 2},
 		Audit:     Audit{30, 200_000},
+		HTTP:      HTTP{MaxConnections: 1024},
 	}
 	if diff := cmp.Diff(want, parse(t, least), ignorePrivate); diff != "" {
 		t.Error(diff)
@@ -242,4 +243,25 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// The port: on loopback unless the site says more, with names and origins in their one spelling.
+func TestHTTP(t *testing.T) {
+	good := least + "http: {listen: \"0.0.0.0:8442\", remote: true, hosts: [gw.example.org, \"gw.example.org:8443\"], origins: [\"https://lab.example.org\"]}\n"
+	if h := parse(t, good).HTTP; !h.Remote || len(h.Hosts) != 2 || h.MaxConnections != 1024 {
+		t.Error(h)
+	}
+	for text, field := range map[string]string{
+		`listen: "0.0.0.0:80"`: "http.listen", `listen: ":8442"`: "http.listen", `listen: "gw:8442"`: "http.listen", `listen: "127.0.0.1"`: "http.listen", `listen: "127.0.0.1:70000"`: "http.listen",
+		`listen: "[2001:db8::1]:80"`: "http.listen", `hosts: ["*"]`: "http.hosts[0]", `hosts: [GW]`: "http.hosts[0]", `hosts: ["http://x"]`: "http.hosts[0]", `origins: ["*"]`: "http.origins[0]",
+		`origins: ["https://x/"]`: "http.origins[0]", `origins: ["null"]`: "http.origins[0]", `remote: "yes"`: "http.remote", `remote: yes`: "http.remote", `max_connections: 0`: "http.max_connections", `tls: true`: "http.tls",
+	} {
+		_, err := Parse("/etc/slurmgate/site.yaml", []byte(least+"http: {"+text+"}\n"))
+		if p := fault.ProblemsOf(err); len(p) != 1 || p[0].Field != field || p[0].Line == 0 {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{`listen: "127.0.0.1:0"`, `listen: "[::1]:8442"`, `listen: "localhost:8442"`, `remote: false`} {
+		parse(t, least+"http: {"+text+"}\n")
+	}
 }

@@ -107,6 +107,10 @@ func (d *decoder) value(field string, n *yaml.Node, v reflect.Value) {
 		if ok = n.Kind == yaml.ScalarNode && n.Tag == "!!str"; ok {
 			v.SetString(n.Value)
 		}
+	case reflect.Bool:
+		if ok = n.Kind == yaml.ScalarNode && n.Tag == "!!bool" && (n.Value == "true" || n.Value == "false"); ok {
+			v.SetBool(n.Value == "true")
+		}
 	case reflect.Int, reflect.Int64:
 		i, err := strconv.ParseInt(n.Value, 10, v.Type().Bits())
 		if ok = n.Kind == yaml.ScalarNode && n.Tag == "!!int" && err == nil; ok {
@@ -199,6 +203,8 @@ func typeName(t reflect.Type) string {
 		return "a list"
 	case reflect.Int, reflect.Int64:
 		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
 	}
 	return "keys and values"
 }

@@ -61,6 +61,7 @@ func (s *Site) check() []fault.Problem {
 	c.access(s.Access)
 	c.bounds("audit.look_days", int64(s.Audit.LookDays), 1, 3650)
 	c.bounds("audit.looks", int64(s.Audit.Looks), 1000, 10_000_000)
+	c.http(s.HTTP)
 	return c.problems
 }
 

@@ -22,6 +22,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/ledger"
+	"slurmgate/metrics"
 	"slurmgate/policy"
 	"slurmgate/run"
 	"slurmgate/site"
@@ -51,12 +52,14 @@ type gateway struct {
 	importer *artifact.Importer
 	slurm    *slurm.CLI
 	engine   *run.Engine
+	metrics  *metrics.Metrics
 	gate     *gate.Gate
 	access   *access.Access
 	log      *slog.Logger
 
 	lock   *ledger.Lock
 	server *httpapi.Server
+	port   *httpapi.Port // nil where the site has none
 	stop   context.CancelFunc
 	wait   func()
 }
@@ -92,6 +95,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log), MaxBytes: g.policy.Import.MaxBytes}); err != nil {
 		return g, err
 	}
+	g.openMetrics()
 	if err = g.openEngine(); err != nil {
 		return g, err
 	}
@@ -107,8 +111,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 		return g, err
 	}
 	go g.tend(running)
-	g.server, err = httpapi.Listen(s.Gateway.Socket, socketMode(s), httpapi.Handler(g.gate, g.store, g.access), log)
-	return g, err
+	return g, g.serve()
 }
 
 // ownFolder refuses the state folder of another user: not even root becomes the gateway of somebody else's ledger,
@@ -152,8 +155,8 @@ func (g *gateway) openEngine() error {
 		AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
-	}, seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: g.slurm, Observer: observer(s, g.slurm),
-		Contracts: contracts{g.domain.Packs()}, Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now}))
+	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: g.slurm, Observer: observer(s, g.slurm),
+		Contracts: contracts{g.domain.Packs()}, Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
 	return nil
 }
 
@@ -241,6 +244,9 @@ func (g *gateway) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	var errs []error
+	if g.port != nil {
+		errs = append(errs, g.port.Shutdown(ctx))
+	}
 	if g.server != nil {
 		errs = append(errs, g.server.Shutdown(ctx))
 	}

@@ -45,6 +45,7 @@ type cli struct {
 	Domain   domainCmd   `cmd:"" help:"Check a domain package."`
 	Image    imageCmd    `cmd:"" help:"Add, list and verify images."`
 	Serve    serveCmd    `cmd:"" help:"Be the gateway: watch, and serve the socket until told to stop."`
+	MCP      mcpCmd      `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
 	Doctor   doctorCmd   `cmd:"" help:"Check the site end to end."`
 	Config   configCmd   `cmd:"" help:"Check or show the site file."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`

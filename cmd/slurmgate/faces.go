@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/mcp"
+	"slurmgate/metrics"
+	"slurmgate/run"
+)
+
+// openMetrics makes the figures; the engine's parts are counted from then on.
+func (g *gateway) openMetrics() {
+	g.metrics = metrics.New(metrics.Sources{Runs: g.ledgerCounts, Watched: func() (time.Time, error) { return g.engine.Watched() }, Now: time.Now})
+}
+
+func (g *gateway) ledgerCounts(ctx context.Context) (map[string]int64, error) {
+	counts, err := g.ledger.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range []run.State{run.Queued, run.Running, run.Blocked, run.Succeeded, run.Failed, run.Cancelled} {
+		counts[string(s)] += 0 // each state has a figure from the start
+	}
+	return counts, nil
+}
+
+// serve opens the faces: the socket always, the port where the site has one.
+func (g *gateway) serve() (err error) {
+	stopping := make(chan struct{})
+	face := httpapi.Handler(g.faceConfig(), stopping)
+	if g.server, err = httpapi.Listen(g.site.Gateway.Socket, socketMode(g.site), face, g.log); err != nil {
+		return err
+	}
+	if h := g.site.HTTP; h.Listen != "" {
+		hosts := h.Hosts
+		if u, err := url.Parse(h.PublicURL); err == nil && u.Host != "" {
+			hosts = append(slices.Clone(hosts), strings.ToLower(u.Host))
+		}
+		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins, MaxConnections: h.MaxConnections}, face, stopping, g.log)
+	}
+	return err
+}
+
+func (g *gateway) faceConfig() httpapi.Config {
+	chat := mcp.New(mcp.Config{Gateway: chatGate{g.gate}, Name: g.domain.ID(), Version: g.domain.CatalogVersion(), Log: g.log})
+	return httpapi.Config{Gate: g.gate, Auth: g.access, Contents: g.store, DomainID: g.domain.ID(), Version: g.domain.CatalogVersion(),
+		PublicURL: g.site.HTTP.PublicURL, Issuers: g.access.Issuers(),
+		Events: g.eventsAfter, Ready: g.ready, Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.log), Log: g.log}
+}
+
+const eventsAtOnce = 500
+
+func (g *gateway) eventsAfter(ctx context.Context, runID string, after int64) (events []httpapi.Event, over bool, err error) {
+	v, err := g.ledger.View(ctx, runID)
+	if err != nil {
+		return nil, false, err
+	}
+	list, err := g.ledger.EventsAfter(ctx, runID, after, eventsAtOnce)
+	for _, e := range list {
+		events = append(events, httpapi.Event{Seq: e.Seq, At: e.At, Type: e.Type, RunID: e.RunID})
+	}
+	return events, v.Run.State.Terminal() && len(list) < eventsAtOnce, err
+}
+
+// ready tells what the gateway cannot do now. Reads, replays and new submissions are served all the same; new runs wait.
+func (g *gateway) ready(context.Context) error {
+	if _, err := g.engine.Watched(); err != nil {
+		return fault.Wrap(fault.Transport, "ready", "slurm_unreachable", "Slurm does not answer; new runs wait", err).WithNext("scontrol ping on the gateway's host")
+	}
+	return nil
+}
+
+// chatGate is the gate for chats that come over HTTP: the face has found their caller.
+type chatGate struct{ *gate.Gate }
+
+// Tools implements mcp.Gateway.
+func (c chatGate) Tools() []gate.Tool { return c.Registry().List() }
+
+// Visible implements mcp.Gateway.
+func (c chatGate) Visible(ctx context.Context, t gate.Tool) bool {
+	return c.Gate.Visible(httpapi.CallerOf(ctx), t)
+}
+
+// Call implements mcp.Gateway.
+func (c chatGate) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
+	return c.Gate.Call(ctx, httpapi.CallerOf(ctx), req), nil
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/mcp"
+)
+
+type mcpCmd struct{}
+
+// Run is the face for a chat on standard input and output, also through ssh. It talks to the gateway through its socket, or is the
+// gateway while it lives.
+func (mcpCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		reg, err := s.registry(ctx)
+		if err != nil {
+			return err
+		}
+		chat := mcp.New(mcp.Config{Gateway: &stdioGate{session: s, tools: reg.Tools}, Name: reg.DomainID, Version: reg.Version, Log: a.log})
+		return mcp.Serve(ctx, chat, os.Stdin, os.Stdout)
+	})
+}
+
+// registry reads what the gateway serves to this user.
+func (s *session) registry(ctx context.Context) (r httpapi.Registry, err error) {
+	err = s.retry(ctx, func() (err error) {
+		r, err = s.client.As(gate.MCP).Registry(ctx)
+		return err
+	})
+	return r, err
+}
+
+// stdioGate is the gate behind the socket.
+type stdioGate struct {
+	session *session
+	tools   []gate.Tool
+}
+
+// Tools implements mcp.Gateway. The gateway has listed only what this user may call.
+func (g *stdioGate) Tools() []gate.Tool { return slices.Clone(g.tools) }
+
+// Visible implements mcp.Gateway.
+func (g *stdioGate) Visible(context.Context, gate.Tool) bool { return true }
+
+// Call implements mcp.Gateway. When the gateway goes away the call is made again with the next one, as a shell's is.
+func (g *stdioGate) Call(ctx context.Context, req gate.Request) (res gate.Response, err error) {
+	err = g.session.retry(ctx, func() (err error) {
+		res, err = g.session.client.As(gate.MCP).Call(ctx, req)
+		return err
+	})
+	return res, err
+}

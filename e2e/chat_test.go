@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// chat is an assistant's client, connected as `ssh login slurmgate mcp` does it.
+type chat struct {
+	t       testing.TB
+	session *sdk.ClientSession
+	largest int
+}
+
+// chat starts `slurmgate mcp` on the login node and connects to its standard input and output.
+func (s *site) chat(t testing.TB, version string) *chat {
+	t.Helper()
+	cmd := s.command(context.Background(), "mcp")
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	var errs syncBuffer
+	cmd.Stderr = &errs
+	must(t, cmd.Start())
+	client := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	session, err := client.Connect(ctx, &sdk.IOTransport{Reader: io.NopCloser(out), Writer: in}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs.String())
+	}
+	t.Cleanup(func() {
+		session.Close()
+		in.Close()
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("slurmgate mcp ended with %v\n%s", err, errs.String())
+			}
+		case <-time.After(60 * time.Second):
+			t.Error("slurmgate mcp did not end with its input")
+			_ = cmd.Process.Kill() // the test has failed already
+		}
+	})
+	return &chat{t: t, session: session}
+}
+
+// say makes a call as a model would, prints the turn, and decodes the structured content.
+func (c *chat) say(name string, args tree, into any) string {
+	c.t.Helper()
+	raw, err := json.Marshal(args)
+	must(c.t, err)
+	ctx, stop := context.WithTimeout(c.t.Context(), 60*time.Second) // many clients stop there
+	defer stop()
+	res, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(raw)})
+	must(c.t, err)
+	whole, err := json.Marshal(res)
+	must(c.t, err)
+	var text strings.Builder
+	for _, part := range res.Content {
+		if p, ok := part.(*sdk.TextContent); ok {
+			text.WriteString(p.Text)
+		}
+	}
+	c.t.Logf("%s %s\n  → %d bytes: %s", name, raw, len(whole), strings.ReplaceAll(text.String(), "\n", "\n    "))
+	c.largest = max(c.largest, len(whole))
+	if len(whole) >= 4096 {
+		c.t.Errorf("%s answers %d bytes", name, len(whole))
+	}
+	if strings.Contains(string(whole), "/shared/") && name != "artifact_import" { // whose refusal names the folders that are allowed
+		c.t.Errorf("%s shows a path: %s", name, whole)
+	}
+	if res.IsError {
+		return "error: " + text.String()
+	}
+	if into != nil {
+		b, err := json.Marshal(res.StructuredContent)
+		must(c.t, err)
+		must(c.t, json.Unmarshal(b, into))
+	}
+	return text.String()
+}
+
+func (c *chat) expect(text string, want ...string) {
+	c.t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			c.t.Errorf("no %q in: %s", w, text)
+		}
+	}
+}
+
+// A whole conversation with a real tool on the real cluster: import, submit, look while it waits and while it runs, collect
+// before it is ready and when it is, preview, and the same request again. Each answer is under 4 KB.
+//
+// proves CARD-06, ARC-01
+func TestChat(t *testing.T) {
+	for _, version := range []string{"2026-07-28", "2025-06-18"} {
+		t.Run(version, func(t *testing.T) {
+			partition := "chat" + strings.ReplaceAll(version, "-", "")
+			shell(t, "root", `scontrol create PartitionName="$1" Nodes=n1,n2 State=DOWN`, partition)
+			t.Cleanup(func() { _ = inCluster("root", "scontrol", "delete", "PartitionName="+partition).Run() })
+			s := newSite(t, "genomics", func(f *siteFile) {
+				f.Partition, f.Apptainer = partition, f.Dir+"/files/apptainer"
+			})
+			s.replace("domain/policies.yaml", "partitions_allowlist: [main, short]", "partitions_allowlist: ["+partition+"]")
+			// The job runs as long as the test wants it to: Apptainer starts when the file is there.
+			s.file("apptainer", "#!/bin/bash\nuntil [ -e "+s.dir+"/files/go ]; do /bin/sleep 0.2; done\nexec /usr/bin/apptainer \"$@\"\n")
+			must(t, os.Chmod(host(s.dir)+"/files/apptainer", 0o755))
+			s.serve()
+			c := s.chat(t, version)
+			c.talk(s, partition)
+			t.Logf("largest answer %d bytes", c.largest)
+		})
+	}
+}
+
+func (c *chat) talk(s *site, partition string) {
+	t := c.t
+	var in artifactRow
+	c.expect(c.say("artifact_import", tree{"path": data("reads-small.fastq.gz")}, &in), "Imported: ", "FASTQ_GZ")
+	var run submitted
+	c.expect(c.say("seqkit_stats", tree{"reads": in.ArtifactID}, &run), "Submitted as run_", "Next: slurm_job_collect")
+	if run.SlurmJobID == nil || run.Replayed {
+		t.Fatalf("%+v", run)
+	}
+	var look looked
+	c.expect(c.say("slurm_job_get", tree{"run_id": run.RunID}, &look), "queued (pending)", "Not ready, which is normal")
+	shell(t, "root", `scontrol update PartitionName="$1" State=UP`, partition)
+	until(t, 40*time.Second, "running job", func() bool {
+		text := c.say("slurm_job_get", tree{"run_id": run.RunID, "wait_seconds": 2}, &look)
+		return look.State == "running" && strings.Contains(text, "is running.")
+	})
+	var got struct {
+		Ready bool              `json:"ready"`
+		State string            `json:"state"`
+		Roles map[string]string `json:"artifacts_by_role"`
+	}
+	c.expect(c.say("slurm_job_collect", tree{"run_id": run.RunID}, &got), "is running.", "Not ready")
+	if got.Ready {
+		t.Fatal("ready before it is")
+	}
+	must(t, os.WriteFile(host(s.dir)+"/files/go", nil, 0o644))
+	until(t, 60*time.Second, "result", func() bool {
+		c.say("slurm_job_collect", tree{"run_id": run.RunID, "wait_seconds": 20}, &got)
+		return got.Ready
+	})
+	if got.State != "succeeded" || got.Roles["stats"] == "" {
+		t.Fatalf("%+v", got)
+	}
+	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "it is data", "num_seqs", "FASTQ\tDNA\t40\t20000")
+	c.say("slurm_job_logs", tree{"run_id": run.RunID}, nil)
+	var again submitted
+	c.expect(c.say("seqkit_stats", tree{"reads": in.ArtifactID}, &again), "made before", "No new job was created")
+	if !again.Replayed || again.RunID != run.RunID {
+		t.Errorf("%+v", again)
+	}
+	if jobs := shell(t, "root", `sacct -nPX --name="$1" -o JobID -S now-1hour; squeue -h --name="$1" -o %i | head -0`, s.story(run.RunID).JobName); jobs != *run.SlurmJobID {
+		t.Errorf("jobs of the run: %q", jobs)
+	}
+	// Mistakes of a model are answered so that it can mend them.
+	c.expect(c.say("seqkit_stats", tree{"reads": "art_00000000000000000000000000"}, nil), "error: ", "not_found")
+	c.expect(c.say("seqkit_stats", tree{"fastq": in.ArtifactID}, nil), "error: ARGS-SCHEMA", "fastq")
+	c.expect(c.say("artifact_import", tree{"path": "/etc/passwd"}, nil), "error: ", "policy")
+	c.expect(c.say("slurm_job_collect", tree{"run_id": "latest"}, nil), "error: ARGS-SCHEMA")
+}
+
+// The registry's list is what a client of the protocol gets, and every tool's schemas hold for what it really answers.
+func TestChatList(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	c := s.chat(t, "2026-07-28") // no daemon: the chat's program is the gateway itself
+	l, err := c.session.ListTools(t.Context(), nil)
+	must(t, err)
+	names := map[string]bool{}
+	for _, x := range l.Tools {
+		names[x.Name] = true
+		if x.InputSchema == nil || x.OutputSchema == nil {
+			t.Errorf("%s has not both schemas", x.Name)
+		}
+	}
+	for _, want := range strings.Fields("samtools_flagstat seqkit_stats minimap2_map slurm_submit slurm_job_get slurm_job_collect slurm_job_cancel slurm_job_logs slurm_job_retry artifact_import artifact_list artifact_get artifact_preview_text") {
+		if !names[want] {
+			t.Errorf("no %s among %v", want, names)
+		}
+	}
+	if names["slurm_job_adopt"] || names["run_show"] {
+		t.Error("what settles doubts belongs to the shell")
+	}
+	var in artifactRow
+	c.say("artifact_import", tree{"text": "name\tvalue\n" + strings.Repeat("x\t1\n", 3000)}, &in)
+	c.say("artifact_preview_text", tree{"artifact_id": in.ArtifactID}, nil)
+	for i := range 12 {
+		c.say("artifact_import", tree{"text": fmt.Sprint("number ", i), "label": strings.Repeat("é", 60) + fmt.Sprint(i)}, nil)
+	}
+	var page struct {
+		Cursor *string `json:"cursor"`
+	}
+	c.say("artifact_list", tree{"limit": 200}, &page)
+	if page.Cursor == nil {
+		t.Error("there are more")
+	}
+	r, err := c.session.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "artifact://" + in.ArtifactID})
+	if err != nil || !strings.HasPrefix(r.Contents[0].Text, "name\tvalue\n") {
+		t.Error(r, err)
+	}
+}

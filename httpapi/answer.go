@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+func writeJSON(w http.ResponseWriter, status int, typ string, v any) {
+	h := w.Header()
+	h.Set("Content-Type", typ)
+	h.Set("X-Content-Type-Options", "nosniff")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the peer is gone if this fails
+}
+
+// answer writes an envelope with the status of its error.
+func answer(w http.ResponseWriter, res gate.Response) {
+	status := http.StatusOK
+	if res.Error != nil {
+		status = statusOf(res.Error)
+	}
+	writeJSON(w, status, "application/json", res)
+}
+
+func statusOf(e *gate.ErrorBody) int { return e.Fault().Kind.HTTPStatus() }
+
+// problemDoc is an error as RFC 9457 has it.
+type problemDoc struct {
+	Type        string         `json:"type"`
+	Status      int            `json:"status"`
+	Title       string         `json:"title"` // the kind
+	Code        string         `json:"code"`
+	Detail      string         `json:"detail"`
+	Retryable   bool           `json:"retryable"`
+	Details     map[string]any `json:"details,omitempty"`
+	TraceID     string         `json:"trace_id,omitempty"`
+	ToolCallID  string         `json:"tool_call_id,omitempty"`
+	contentType string
+}
+
+// problem answers what did not become a call.
+func problem(w http.ResponseWriter, err error) { refuse(w, fault.KindOf(err).HTTPStatus(), err) }
+
+// refuse is problem with a status of HTTP's own.
+func refuse(w http.ResponseWriter, status int, err error) {
+	kind := fault.KindOf(err)
+	p := problemDoc{Type: "about:blank", Status: status, Title: string(kind), Code: fault.CodeOf(err), Detail: err.Error(), Retryable: kind.Retryable()}
+	if problems := fault.ProblemsOf(err); len(problems) > 0 {
+		p.Details = map[string]any{"problems": problems}
+	}
+	writeJSON(w, status, "application/problem+json", p)
+}
+
+// failed answers a call that the gate or the tool refused.
+func failed(w http.ResponseWriter, res gate.Response) {
+	e := res.Error
+	p := problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message, Retryable: e.Retryable, Details: e.Details,
+		TraceID: res.TraceID, ToolCallID: res.ToolCallID}
+	writeJSON(w, p.Status, "application/problem+json", p)
+}
+
+// The codes a program meets at :run (AX-06).
+const (
+	axUpstream   = "UPSTREAM_ERROR"
+	axValidation = "VALIDATION_ERROR"
+	axTimeout    = "TIMEOUT"
+	axInternal   = "INTERNAL"
+	axNotFound   = "NOT_FOUND"
+)
+
+// axCode sorts a kind into the five codes; the precise kind and code stay in the details.
+func axCode(k fault.Kind) string {
+	switch k {
+	case fault.Validation, fault.Auth, fault.Capability, fault.Policy, fault.Conflict:
+		return axValidation
+	case fault.NotFound:
+		return axNotFound
+	case fault.Tool, fault.Transport, fault.Unknown:
+		return axUpstream
+	case fault.Timeout:
+		return axTimeout
+	}
+	return axInternal
+}
+
+// runResponse is the answer of :run (AX-04): output or error, never both.
+type runResponse struct {
+	OK        bool            `json:"ok"`
+	ToolID    string          `json:"tool_id"`
+	ToolRunID string          `json:"tool_run_id"` // the run's id, or the call's where it makes no run
+	Output    json.RawMessage `json:"output,omitempty"`
+	Error     *runError       `json:"error,omitempty"`
+	Meta      runMeta         `json:"meta"`
+}
+
+type runError struct {
+	Code      string         `json:"code"`
+	Message   string         `json:"message"`
+	Retryable bool           `json:"retryable"`
+	Details   map[string]any `json:"details"`
+}
+
+type runMeta struct {
+	TraceID    string `json:"trace_id"`
+	DurationMS int64  `json:"duration_ms"`
+}
+
+// runRefusal is the answer to a call that failed.
+func runRefusal(toolID, callID, traceID string, e *gate.ErrorBody) runResponse {
+	kind := e.Fault().Kind
+	details := map[string]any{"kind": string(kind), "code": e.Code}
+	for k, v := range e.Details {
+		if k != "kind" && k != "code" {
+			details[k] = v
+		}
+	}
+	return runResponse{ToolID: toolID, ToolRunID: callID, Meta: runMeta{TraceID: traceID},
+		Error: &runError{Code: axCode(kind), Message: e.Message, Retryable: kind.Retryable(), Details: details}}
+}
+
+func runAnswer(w http.ResponseWriter, r runResponse, status int) {
+	writeJSON(w, status, "application/json", r)
+}
+
+// isTooLarge tells whether a body was cut off by its limit.
+func isTooLarge(err error) bool {
+	_, is := errors.AsType[*http.MaxBytesError](err)
+	return is
+}
+
+// oneLine keeps a header's value from being more than that.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+}

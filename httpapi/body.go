@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+const (
+	maxRequestBytes = 2 << 20          // of a request that is no upload
+	bodyTime        = 30 * time.Second // for such a request to arrive
+	writeTime       = 60 * time.Second // for a client to take the next piece of an answer
+	headerTime      = 10 * time.Second // for the headers to arrive
+	idleTime        = 2 * time.Minute  // of a connection kept open
+	maxHeaderBytes  = 32 << 10
+)
+
+// readBody reads the JSON of a request: of that type, unpacked, bounded in bytes and time. The status goes with the error.
+func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int, err error) {
+	const op = "httpapi.body"
+	if err := isJSON(req); err != nil {
+		return nil, http.StatusUnsupportedMediaType, err
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // the socket's server has a limit of its own
+	body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
+	switch {
+	case isTooLarge(err):
+		return nil, http.StatusRequestEntityTooLarge, fault.New(fault.Validation, op, "body_too_large", "the body is larger than 2 MiB").WithNext("import large data with POST /v1/artifacts and name the artifact")
+	case err != nil:
+		return nil, http.StatusBadRequest, fault.New(fault.Validation, op, "body_incomplete", "the body did not arrive whole and in time")
+	}
+	return body, http.StatusOK, nil
+}
+
+func isJSON(req *http.Request) error {
+	const op = "httpapi.body"
+	if enc := req.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return fault.New(fault.Validation, op, "content_encoding", "packed bodies are not taken").WithNext("send the body as it is, without Content-Encoding")
+	}
+	typ, params, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if cs := params["charset"]; err != nil || typ != "application/json" || cs != "" && !strings.EqualFold(cs, "utf-8") {
+		return fault.New(fault.Validation, op, "content_type", "the body is not declared as application/json").WithNext("send Content-Type: application/json")
+	}
+	return nil
+}
+
+// object reads a body that is one JSON object with no keys but these; an empty body is an empty object where may says so. Values
+// stay as they came, numbers and all: the tool's schema judges them.
+func object(w http.ResponseWriter, req *http.Request, may bool, keys ...string) (map[string]json.RawMessage, int, error) {
+	if may && req.ContentLength == 0 {
+		return map[string]json.RawMessage{}, http.StatusOK, nil
+	}
+	body, status, err := readBody(w, req)
+	if err != nil {
+		return nil, status, err
+	}
+	canonical, err := plan.Canonical(body)
+	if err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(canonical, &doc) != nil || doc == nil {
+		return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-OBJECT", Field: "body", Rule: "a JSON object", Msg: "it is something else"})
+	}
+	for k := range doc {
+		if !has(keys, k) {
+			return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-KEY", Field: oneLine(clip(k)), Rule: "one of " + strings.Join(keys, ", "), Msg: "this key is not taken here"})
+		}
+	}
+	return doc, http.StatusOK, nil
+}
+
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "…"
+	}
+	return s
+}
+
+func has(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// unencoded refuses packed bodies where somebody else reads them.
+func unencoded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if enc := req.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+			refuse(w, http.StatusUnsupportedMediaType, fault.New(fault.Validation, "httpapi.body", "content_encoding", "packed bodies are not taken"))
+			return
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+		next.ServeHTTP(w, req)
+	})
+}
+
+// plainPaths refuses paths that a router, a proxy and a filesystem could read differently.
+func plainPaths(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		p := req.URL.Path
+		if req.URL.RawPath != "" || p == "" || p[0] != '/' || path.Clean(p) != p || strings.ContainsAny(p, "\\%;") || oneLine(p) != p {
+			problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path"))
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// paced gives a client so much time for each piece of an answer, however long the answer is.
+func paced(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		next.ServeHTTP(&pacedWriter{ResponseWriter: w, control: http.NewResponseController(w)}, req)
+	})
+}
+
+type pacedWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+// Unwrap lets http.ResponseController through.
+func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Flush implements http.Flusher.
+func (p *pacedWriter) Flush() { _ = p.control.Flush() }
+
+func (p *pacedWriter) Write(b []byte) (int, error) {
+	_ = p.control.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in a test has none
+	return p.ResponseWriter.Write(b)
+}

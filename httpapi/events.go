@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"slurmgate/fault"
+)
+
+const (
+	eventsEvery = time.Second      // between two looks at the ledger for one stream
+	keepAlive   = 15 * time.Second // a comment, so that proxies keep a quiet stream
+	streamTime  = 30 * time.Minute // then a client comes again with Last-Event-ID
+)
+
+// events is GET /v1/runs/{run_id}/events: the history of a run, as JSON, or as a stream of server-sent events that goes on until
+// the run is over. The gate allows the look once; what follows is part of it.
+func (f *face) events(w http.ResponseWriter, req *http.Request) {
+	id := chi.URLParam(req, "run_id")
+	after, err := lastSeen(req)
+	if err != nil {
+		problem(w, err)
+		return
+	}
+	if f.Events == nil {
+		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "this gateway keeps no events"))
+		return
+	}
+	if _, ok := f.call(w, req, "slurm.job.get", map[string]json.RawMessage{"run_id": text(id)}); !ok {
+		return
+	}
+	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		list, over, err := f.Events(req.Context(), id, after)
+		if err != nil {
+			problem(w, err)
+			return
+		}
+		if list == nil {
+			list = []Event{}
+		}
+		writeJSON(w, http.StatusOK, "application/json", map[string]any{"run_id": id, "events": list, "over": over})
+		return
+	}
+	f.stream(w, req, id, after)
+}
+
+// lastSeen is the number of the last event the client has: of the header a browser sends when it comes again, or of the query.
+func lastSeen(req *http.Request) (int64, error) {
+	args, err := arguments(req.URL, []string{"after"})
+	if err != nil {
+		return 0, err
+	}
+	given := req.Header.Get("Last-Event-ID")
+	if raw, ok := args["after"]; ok {
+		_ = json.Unmarshal(raw, &given) // it is a text
+	}
+	if given == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(given, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fault.Invalid("httpapi.events", "", fault.Problem{Code: "QUERY", Field: "after", Rule: "the number of an event", Msg: "it is none"})
+	}
+	return n, nil
+}
+
+func (f *face) stream(w http.ResponseWriter, req *http.Request, id string, after int64) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // a proxy shall pass each event on
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	tick, quiet, end := time.NewTicker(eventsEvery), time.Now(), time.NewTimer(streamTime)
+	defer tick.Stop()
+	defer end.Stop()
+	for {
+		list, over, err := f.Events(req.Context(), id, after)
+		if err != nil {
+			return // the client comes again
+		}
+		for _, e := range list {
+			data, err := json.Marshal(e)
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, oneLine(e.Type), data)
+			after, quiet = e.Seq, time.Now()
+		}
+		if over {
+			fmt.Fprintf(w, "event: over\ndata: {}\n\n")
+		} else if time.Since(quiet) > keepAlive {
+			fmt.Fprint(w, ": nothing new\n\n")
+			quiet = time.Now()
+		}
+		if out.Flush() != nil || over {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-req.Context().Done():
+			return
+		case <-f.stopping:
+			return
+		case <-end.C:
+			return
+		}
+	}
+}

@@ -1,0 +1,143 @@
+// Package httpapi is the HTTP face over the gate: on the gateway's own unix socket, whose peers the kernel names, and, where the
+// site says so, on a port. Every request becomes one call of the gate, made for the caller that the connection or the bearer
+// token names.
+//
+//	GET  /v1/domain  /v1/tools  /v1/registry     what this gateway serves, as the caller sees it
+//	POST /v1/tools/{tool_id}:run                 one call in the form of programs that know no envelope
+//	POST /v1/tool-calls                          one envelope in, one envelope out (HTC-02, HTC-03)
+//	…    /v1/runs…  /v1/artifacts…               the gateway's operations as resources; events of a run as a stream
+//	POST /mcp                                    the face for chats
+//	GET  /healthz  /readyz  /metrics             for whoever looks after the gateway
+//	GET  /openapi.json                           all this, as OpenAPI 3.1
+//
+// Errors are problem documents (RFC 9457), but for :run and /v1/tool-calls, which answer in their own form with the same status.
+package httpapi
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+// Contents opens the bytes of an artifact that the gate has already allowed.
+type Contents interface {
+	Open(sha256 string) (*os.File, error)
+}
+
+// Event is one entry of a run's history.
+type Event struct {
+	Seq   int64     `json:"seq"`
+	At    time.Time `json:"at"`
+	Type  string    `json:"type"`
+	RunID string    `json:"run_id"`
+}
+
+// Config is what the face is made of. Parts that are nil are not served.
+type Config struct {
+	Gate     *gate.Gate
+	Auth     gate.Authenticator
+	Contents Contents
+	DomainID string
+	Version  string // of the catalogue; it changes with any change of what is listed
+	// Events reads the events of a run after a number, oldest first, and whether the run is over. The gate has allowed the look.
+	Events func(ctx context.Context, runID string, after int64) (events []Event, over bool, err error)
+	// Ready tells why the gateway cannot do all that it is for; nil when it can.
+	Ready   func(ctx context.Context) error
+	Metrics http.Handler
+	MCP     http.Handler
+	Log     *slog.Logger
+	// PublicURL is where clients find the port, without a slash at its end; empty: where it listens. Issuers are the OpenID providers whose
+	// access tokens are taken. Both stand in the protected-resource metadata (RFC 9728).
+	PublicURL string
+	Issuers   []string
+}
+
+type face struct {
+	Config
+	stopping chan struct{} // closed when streams shall end
+}
+
+// Handler is the face. Streams end when stopping is closed; nil: when their clients go.
+func Handler(c Config, stopping chan struct{}) http.Handler {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &face{c, stopping}
+	r := chi.NewRouter()
+	r.Use(paced, plainPaths)
+	r.NotFound(func(w http.ResponseWriter, req *http.Request) {
+		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path").WithNext("GET /openapi.json lists what there is"))
+	})
+	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
+		refuse(w, http.StatusMethodNotAllowed, fault.New(fault.Validation, "httpapi", "method_not_allowed", req.Method+" is not served at this path"))
+	})
+	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	r.Get("/readyz", f.ready)
+	r.Get("/openapi.json", openAPI)
+	r.Get(metadataPath, f.metadata)
+	r.Get(metadataPath+"/mcp", f.metadata)
+	r.Group(func(r chi.Router) {
+		r.Use(f.authenticate)
+		f.routes(r)
+	})
+	return r
+}
+
+func (f *face) routes(r chi.Router) {
+	r.Get("/v1/domain", f.domain)
+	r.Get("/v1/tools", f.tools)
+	r.Get("/v1/registry", f.registry)
+	r.Post("/v1/tools/{tool_id}:run", f.run)
+	r.Post("/v1/tool-calls", f.toolCall)
+
+	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "cursor", "limit"))
+	r.Post("/v1/runs", f.submit)
+	r.Get("/v1/runs/{run_id}", f.look("slurm.job.get", "run_id", "wait_seconds"))
+	r.Get("/v1/runs/{run_id}/result", f.look("slurm.job.collect", "run_id", "wait_seconds"))
+	r.Get("/v1/runs/{run_id}/story", f.look("run.show", "run_id"))
+	r.Get("/v1/runs/{run_id}/logs", f.look("slurm.job.logs", "run_id", "stream", "tail_lines"))
+	r.Get("/v1/runs/{run_id}/events", f.events)
+	r.Post("/v1/runs/{run_id}:cancel", f.act("slurm.job.cancel", "run_id", "reason"))
+	r.Post("/v1/runs/{run_id}:retry", f.act("slurm.job.retry", "run_id", "reason"))
+
+	r.Get("/v1/artifacts", f.list("artifact.list", "project_id", "type", "cursor", "limit"))
+	r.Post("/v1/artifacts", f.create)
+	r.Get("/v1/artifacts/{artifact_id}", f.look("artifact.get", "artifact_id"))
+	r.Get("/v1/artifacts/{artifact_id}/preview", f.look("artifact.preview.text", "artifact_id", "max_lines"))
+	r.Get("/v1/artifacts/{artifact_id}/content", f.content)
+
+	r.Get("/v1/approvals", f.list("approval.list", "all"))
+	r.Post("/v1/approvals/{approval_id}:answer", f.act("approval.answer", "approval_id", "approve", "uses", "expires_in_seconds", "reason"))
+
+	if f.Metrics != nil {
+		r.Get("/metrics", func(w http.ResponseWriter, req *http.Request) {
+			if who := CallerOf(req.Context()); !who.Can(gate.CapRead) {
+				problem(w, fault.New(fault.Capability, "httpapi", "capability_denied", "the figures ask for the capability \"read\", which "+who.Name+" does not have"))
+				return
+			}
+			f.Metrics.ServeHTTP(w, req)
+		})
+	}
+	if f.MCP != nil {
+		r.Handle("/mcp", asMCP(unencoded(f.MCP)))
+	}
+}
+
+// ready says whether the gateway can do all that it is for. Reads, replays and new runs are served all the same.
+func (f *face) ready(w http.ResponseWriter, req *http.Request) {
+	if f.Ready != nil {
+		if err := f.Ready(req.Context()); err != nil {
+			refuse(w, http.StatusServiceUnavailable, err)
+			return
+		}
+	}
+	io.WriteString(w, "ok\n")
+}

@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"slurmgate/fault"
+)
+
+// PortConfig is what a site says about the port.
+type PortConfig struct {
+	Listen         string   // host:port
+	Hosts          []string // names (host or host:port) that requests may be for, beside loopback's and Listen itself
+	Origins        []string // origins of pages that may call, as https://host[:port]; none beside the hosts' own
+	MaxConnections int      // open at a time; further ones wait
+}
+
+// Port serves the face on TCP. It speaks HTTP without TLS, so it is for loopback, or for behind something that does.
+type Port struct {
+	http     *http.Server
+	addr     string
+	stopping chan struct{}
+	once     sync.Once
+	done     chan struct{} // closed when nothing is accepted any more
+}
+
+// Serve listens and serves h, the face made with the same stopping channel.
+func Serve(c PortConfig, h http.Handler, stopping chan struct{}, log *slog.Logger) (*Port, error) {
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, fault.Wrap(fault.Validation, "httpapi.Serve", "http_listen", "cannot listen at http.listen "+c.Listen, err).WithNext("choose a free port of this host")
+	}
+	p := &Port{addr: l.Addr().String(), stopping: stopping, done: make(chan struct{})}
+	p.http = &http.Server{Handler: doors(c, p.addr)(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	go func() {
+		defer close(p.done)
+		if err := p.http.Serve(newPlaces(l, c.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("the port is no longer served", "err", err)
+		}
+	}()
+	return p, nil
+}
+
+// Addr is where the port listens, host:port.
+func (p *Port) Addr() string { return p.addr }
+
+// Shutdown takes no new requests, ends streams, and waits for the requests under way until ctx ends.
+func (p *Port) Shutdown(ctx context.Context) error {
+	p.once.Do(func() { close(p.stopping) })
+	err := p.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, p.http.Close())
+	}
+	<-p.done
+	return err
+}
+
+// places bounds open connections: a further one is accepted when one has ended.
+type places struct {
+	net.Listener
+	free   chan struct{}
+	closed chan struct{}
+	close  func()
+}
+
+func newPlaces(l net.Listener, n int) *places {
+	closed := make(chan struct{})
+	return &places{Listener: l, free: make(chan struct{}, max(1, n)), closed: closed, close: sync.OnceFunc(func() { close(closed) })}
+}
+
+// Close implements net.Listener.
+func (p *places) Close() error {
+	p.close()
+	return p.Listener.Close()
+}
+
+// Accept implements net.Listener.
+func (p *places) Accept() (net.Conn, error) {
+	select {
+	case p.free <- struct{}{}:
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := p.Listener.Accept()
+	if err != nil {
+		<-p.free
+		return nil, err
+	}
+	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-p.free })}, nil
+}
+
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *placed) Close() error {
+	err := c.Conn.Close()
+	c.leave()
+	return err
+}
+
+// doors lets a request in only if it is meant for this gateway: its Host is one of ours, so that no page can reach us under its
+// own name (DNS rebinding), and its Origin, where it has one, is ours or was named by the site. There is no CORS: a page of
+// another origin could not read an answer anyway.
+func doors(c PortConfig, addr string) func(http.Handler) http.Handler {
+	_, port, _ := net.SplitHostPort(addr)
+	ours := []string{addr, "localhost:" + port, "127.0.0.1:" + port, "[::1]:" + port, c.Listen}
+	for _, h := range c.Hosts { // in lower case, as the site file has them
+		ours = append(ours, strings.ToLower(h))
+	}
+	isOurs := func(host string) bool {
+		host = strings.ToLower(host)
+		name := host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			name = h
+		}
+		return slices.Contains(ours, host) || slices.Contains(c.Hosts, name)
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if !isOurs(req.Host) {
+				refuse(w, http.StatusForbidden, fault.New(fault.Policy, "httpapi", "host_not_allowed", "this gateway does not answer to the name in the Host header").WithNext("name it in http.hosts of the site file"))
+				return
+			}
+			if origin := req.Header.Get("Origin"); origin != "" && !slices.Contains(c.Origins, origin) {
+				if u, err := url.Parse(origin); err != nil || u.Host == "" || !isOurs(u.Host) {
+					refuse(w, http.StatusForbidden, fault.New(fault.Policy, "httpapi", "origin_not_allowed", "pages of this origin may not call this gateway").WithNext("name it in http.origins of the site file"))
+					return
+				}
+			}
+			next.ServeHTTP(w, req)
+		})
+	}
+}

@@ -1,0 +1,661 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+const (
+	runA = "run_3SE9HRX367RN37683ZB6KX0C3D"
+	artA = "art_45G7QPW5RFS0CCAGQR83T82KBN"
+)
+
+// tokens know three callers: one with every right, one that may only look, and one nobody knows.
+type tokens struct{}
+
+func (tokens) Peer(int) (gate.Principal, error) {
+	return gate.Principal{}, fault.New(fault.Auth, "x", "unauthenticated", "no")
+}
+
+func (tokens) Bearer(_ context.Context, token string) (gate.Principal, error) {
+	switch token {
+	case "all":
+		return gate.Principal{Name: "token:all", Capabilities: []string{gate.All}, Projects: []string{gate.All}}, nil
+	case "look":
+		return gate.Principal{Name: "token:look", Capabilities: []string{gate.CapGateway, gate.CapRead}, Projects: []string{gate.All}}, nil
+	}
+	return gate.Principal{}, fault.New(fault.Auth, "x", "unauthenticated", "the access token is not valid here")
+}
+
+// desk is a port over a real gate with tools that answer as the gateway's do.
+type desk struct {
+	t      testing.TB
+	port   *Port
+	client *http.Client
+	*contract
+	mu     sync.Mutex
+	calls  []gate.Request
+	ready  error
+	events []Event
+	over   bool
+	effect chan error // what a call with an effect saw of its context
+}
+
+func (d *desk) url(path string) string { return "http://" + d.port.Addr() + path }
+
+func schemaOf(s string) json.RawMessage { return json.RawMessage(s) }
+
+func (d *desk) tool(id string, effect gate.SideEffect, capability, input string, result any, fail error) gate.Tool {
+	caps := []string{gate.CapGateway, capability}
+	if !strings.HasPrefix(id, "slurm.") && !strings.HasPrefix(id, "run.") && !strings.HasPrefix(id, "artifact.") && !strings.HasPrefix(id, "approval.") {
+		caps = []string{capability}
+	}
+	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: "Title", Description: "About it.", SideEffect: effect, Idempotency: gate.Idempotent, Determinism: gate.BestEffort,
+		Availability: gate.OfflineOK, Capabilities: caps, Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: schemaOf(input), Output: schemaOf(`{}`),
+		Handle: func(_ context.Context, c gate.Call) (any, error) {
+			d.mu.Lock()
+			d.calls = append(d.calls, c.Request)
+			d.mu.Unlock()
+			return result, fail
+		}}
+}
+
+const byRun = `{"type":"object","additionalProperties":false,"required":["run_id"],"properties":{"run_id":{"type":"string","pattern":"^run_"},"wait_seconds":{"type":"integer","minimum":0,"maximum":30},"reason":{"type":"string"},"stream":{"enum":["stdout","stderr","log"]},"tail_lines":{"type":"integer"}}}`
+const byArtifact = `{"type":"object","additionalProperties":false,"required":["artifact_id"],"properties":{"artifact_id":{"type":"string"},"max_lines":{"type":"integer"}}}`
+const lists = `{"type":"object","additionalProperties":false,"properties":{"state":{"type":"string"},"tool_id":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"cursor":{"type":"string"},"limit":{"type":"integer","maximum":200}}}`
+const imports = `{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string"},"text":{"type":"string"},"label":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"upload":{"type":"boolean"}}}`
+
+type obj = map[string]any
+
+func (d *desk) tools() []gate.Tool {
+	now := "2026-11-21T12:00:00Z"
+	sub := obj{"run_id": runA, "provenance_run_id": runA, "slurm_job_id": "7", "state": "queued", "phase": "pending", "reason": nil, "replayed": false, "poll_after_seconds": 2,
+		"slurm_script_artifact_id": nil, "log_artifact_id": nil, "equivalent_runs": []string{}, "warnings": []string{}}
+	art := obj{"artifact_id": artA, "project_id": "p", "type": "TSV", "label": "l", "size_bytes": 600_000, "checksum_sha256": sum, "source": "import", "created_at": now}
+	imported := obj{"created": true}
+	for k, v := range art {
+		imported[k] = v
+	}
+	get := obj{"provenance_run_id": runA, "target_run_id": runA, "slurm_job_id": "7", "state": "running", "phase": "running", "reason": nil, "exit_code": nil, "artifacts_by_role": obj{"r": artA}, "observed_at": now, "poll_after_seconds": 2, "warnings": []string{}}
+	collect := obj{"provenance_run_id": runA, "target_run_id": runA, "ready": false, "state": "running", "exit_code": nil, "artifacts_by_role": obj{}, "log_artifact_id": nil, "poll_after_seconds": 2, "warnings": []string{}}
+	approval := obj{"approval_id": "apr_X", "principal": "token:x", "tool_id": "t", "tool_version": "1.0.0", "args_hash": "", "payload": obj{}, "status": "pending", "requested_at": now, "expires_at": now, "uses_left": 1, "answered_by": nil, "answered_at": nil, "reason": nil}
+	slow := d.tool("test.slow", gate.Execute, gate.CapSlurm, `{"type":"object"}`, nil, nil)
+	slow.Handle = func(ctx context.Context, _ gate.Call) (any, error) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(400 * time.Millisecond):
+		}
+		d.effect <- ctx.Err()
+		return sub, nil
+	}
+	echo := d.tool("test.echo", gate.Execute, gate.CapSlurm, `{"type":"object","required":["n"],"additionalProperties":false,"properties":{"n":{"type":"integer"}}}`, nil, nil)
+	echo.Handle = func(_ context.Context, c gate.Call) (any, error) {
+		var a struct{ N int }
+		_ = json.Unmarshal(c.Args, &a)
+		if k, ok := map[int]fault.Kind{1: fault.Internal, 2: fault.Policy, 3: fault.Conflict, 4: fault.Tool, 5: fault.Canceled, 6: fault.Timeout, 7: fault.Transport, 8: fault.Unknown, 9: fault.NotFound, 10: fault.Auth}[a.N]; ok {
+			return nil, fault.New(k, "x", "some_code", "some words")
+		}
+		return sub, nil
+	}
+	return []gate.Tool{
+		echo, slow,
+		d.tool("test.denied", gate.Execute, "nobody", `{"type":"object"}`, sub, nil),
+		d.tool("slurm.submit", gate.Execute, gate.CapSlurm, `{"type":"object","required":["job_spec"]}`, sub, nil),
+		d.tool("slurm.job.get", gate.Read, gate.CapRead, byRun, get, nil),
+		d.tool("slurm.job.collect", gate.Read, gate.CapRead, byRun, collect, nil),
+		d.tool("slurm.job.cancel", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "cancelled", "phase": "done", "executed": "never", "poll_after_seconds": nil, "message": ""}, nil),
+		d.tool("slurm.job.retry", gate.Execute, gate.CapSlurm, byRun, sub, nil),
+		d.tool("slurm.job.logs", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "target_run_id": runA, "stream": "log", "state": "running", "text": "x", "final": false}, nil),
+		d.tool("run.list", gate.Read, gate.CapRead, lists, obj{"runs": []obj{{"run_id": runA, "tool_id": "t", "project_id": "p", "state": "queued", "phase": "pending", "created_at": now}}, "cursor": nil}, nil),
+		d.tool("run.show", gate.Read, gate.CapRead, byRun, obj{"run_id": runA, "tool_id": "t", "state": "queued", "phase": "pending"}, nil),
+		d.tool("artifact.import", gate.Write, gate.CapImport, imports, imported, nil),
+		d.tool("artifact.list", gate.Read, gate.CapRead, lists, obj{"artifacts": []obj{art}, "cursor": "c"}, nil),
+		d.tool("artifact.get", gate.Read, gate.CapRead, byArtifact, art, nil),
+		d.tool("approval.list", gate.Read, gate.CapApprove, `{"type":"object","additionalProperties":false,"properties":{"all":{"type":"boolean"}}}`, obj{"approvals": []obj{approval}}, nil),
+		d.tool("approval.answer", gate.Write, gate.CapApprove, `{"type":"object","additionalProperties":false,"required":["approval_id","approve"],"properties":{"approval_id":{"type":"string"},"approve":{"type":"boolean"},"uses":{"type":"integer"},"expires_in_seconds":{"type":"integer"},"reason":{"type":"string"}}}`, approval, nil),
+		d.tool("artifact.preview.text", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3, "text": "a\tb", "truncated": false, "binary": false}, nil),
+	}
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{t: t, effect: make(chan error, 4)}
+	r, err := gate.NewRegistry(d.tools()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, sum), []byte(strings.Repeat("hello\n", 100_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stopping := make(chan struct{})
+	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(dir), PublicURL: "https://gw.example.org", Issuers: []string{"https://login.example.org"}, DomainID: "genomics", Version: "1.0.0+abc",
+		Events: func(_ context.Context, _ string, after int64) (out []Event, over bool, err error) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for _, e := range d.events {
+				if e.Seq > after {
+					out = append(out, e)
+				}
+			}
+			return out, d.over, nil
+		},
+		Ready: func(context.Context) error { d.mu.Lock(); defer d.mu.Unlock(); return d.ready },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			io.WriteString(w, "x 1\n")
+		}),
+		MCP: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { fmt.Fprint(w, CallerOf(req.Context()).Transport) })}, stopping)
+	if d.port, err = Serve(PortConfig{Listen: "127.0.0.1:0", Hosts: []string{"gw.example.org"}, Origins: []string{"https://lab.example.org"}, MaxConnections: 64}, h, stopping, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
+		defer stop()
+		d.port.Shutdown(ctx)
+	})
+	d.contract = newContract(t, &http.Transport{})
+	d.client = &http.Client{Transport: d.contract}
+	return d
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (r reply) doc(t testing.TB) (m obj) {
+	t.Helper()
+	if err := json.Unmarshal(r.body, &m); err != nil {
+		t.Fatalf("%s: %v", r.body, err)
+	}
+	return m
+}
+
+// send makes a request: "METHOD /path", a body, and headers as "Name: value"; with the token "all" unless a header says else.
+func (d *desk) send(what, body string, headers ...string) reply {
+	d.t.Helper()
+	method, path, _ := strings.Cut(what, " ")
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequest(method, d.url(path), r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer all")
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Del(name)
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+		if name == "Host" {
+			req.Host = value
+		}
+	}
+	res, err := d.client.Do(req)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return reply{res.StatusCode, res.Header, b}
+}
+
+// Every operation of the document is served, and request and answer are what the document says.
+//
+// proves AX-03
+func TestEveryOperation(t *testing.T) {
+	d := newDesk(t)
+	envelope, _ := json.Marshal(gate.NewRequest("slurm.job.get", "1.0.0", json.RawMessage(`{"run_id":"`+runA+`"}`)))
+	for _, c := range []struct {
+		what, body string
+		status     int
+	}{
+		{"GET /healthz", "", 200}, {"GET /readyz", "", 200}, {"GET /metrics", "", 200}, {"GET /openapi.json", "", 200},
+		{"GET /v1/domain", "", 200}, {"GET /v1/tools", "", 200}, {"GET /v1/registry", "", 200},
+		{"POST /v1/tools/test.echo:run", `{"input":{"n":0}}`, 200}, {"POST /v1/tool-calls", string(envelope), 200},
+		{"GET /v1/runs", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
+		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200}, {"GET /v1/runs/" + runA + "/story", "", 200},
+		{"GET /v1/runs/" + runA + "/logs?stream=log&tail_lines=5", "", 200}, {"GET /v1/runs/" + runA + "/events", "", 200},
+		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200}, {"POST /v1/runs/" + runA + ":retry", "", 200},
+		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200}, {"GET /v1/artifacts/" + artA + "/preview?max_lines=2", "", 200},
+		{"GET /v1/artifacts/" + artA + "/content", "", 200},
+		{"GET /v1/approvals?all=true", "", 200}, {"POST /v1/approvals/apr_X:answer", `{"approve":true,"uses":2,"expires_in_seconds":60,"reason":"r"}`, 200},
+		{"GET /.well-known/oauth-protected-resource", "", 200}, {"GET /.well-known/oauth-protected-resource/mcp", "", 200},
+	} {
+		if r := d.send(c.what, c.body); r.status != c.status {
+			t.Errorf("%s: %d %s", c.what, r.status, r.body)
+		}
+	}
+	if left := d.unseen(); len(left) > 0 {
+		t.Errorf("in the document, and not tried: %v", left)
+	}
+	if r := d.send("POST /v1/artifacts?label=l&type=TSV", "bytes", "Content-Type: application/octet-stream"); r.status != 201 || r.header.Get("Location") != "/v1/artifacts/"+artA {
+		t.Errorf("an upload: %d %s", r.status, r.body)
+	}
+	tools := d.send("GET /v1/tools", "").doc(t)
+	if tools["domain_id"] != "genomics" || tools["version"] != "1.0.0+abc" || len(tools["tools"].([]any)) != 3 {
+		t.Error(tools)
+	}
+	if r := d.send("GET /v1/tools", "", `If-None-Match: "genomics@1.0.0+abc"`); r.status != 304 || len(r.body) > 0 || !strings.HasPrefix(r.header.Get("Cache-Control"), "private") {
+		t.Error(r.status, r.header)
+	}
+	if r := d.send("POST /mcp", "{}"); string(r.body) != "mcp" {
+		t.Errorf("a chat's calls are not known as one's: %s", r.body)
+	}
+}
+
+// What a caller may not call it does not see; what it may not do is refused.
+//
+// proves HTC-07
+func TestViews(t *testing.T) {
+	d := newDesk(t)
+	look := "Authorization: Bearer look"
+	if n := len(d.send("GET /v1/tools", "", look).doc(t)["tools"].([]any)); n != 0 {
+		t.Error(n)
+	}
+	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 8 {
+		t.Error(n)
+	}
+	for _, what := range []string{"POST /v1/runs/" + runA + ":cancel", "POST /v1/runs/" + runA + ":retry"} {
+		if r := d.send(what, "", look); r.status != 403 || r.doc(t)["code"] != "capability_denied" {
+			t.Errorf("%s: %d %s", what, r.status, r.body)
+		}
+	}
+	if r := d.send("POST /v1/tools/test.denied:run", `{"input":{}}`, look); r.status != 403 || r.doc(t)["error"].(obj)["details"].(obj)["code"] != "capability_denied" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+// The short form: output or error, the run's id, five codes, and the status of the table.
+//
+// proves AX-04
+func TestRunForm(t *testing.T) {
+	d := newDesk(t)
+	ok := d.send("POST /v1/tools/test.echo:run", `{"input":{"n":0}}`).doc(t)
+	if ok["ok"] != true || ok["tool_id"] != "test.echo" || ok["tool_run_id"] != runA || ok["output"].(obj)["run_id"] != runA || ok["error"] != nil || len(ok["meta"].(obj)["trace_id"].(string)) != 36 {
+		t.Error(ok)
+	}
+	for body, want := range map[string]struct {
+		status int
+		code   string
+		again  bool
+	}{
+		`{"n":1}`: {500, "INTERNAL", false}, `{"n":2}`: {403, "VALIDATION_ERROR", false}, `{"n":3}`: {409, "VALIDATION_ERROR", false}, `{"n":4}`: {502, "UPSTREAM_ERROR", false},
+		`{"n":5}`: {409, "INTERNAL", false}, `{"n":6}`: {504, "TIMEOUT", true}, `{"n":7}`: {503, "UPSTREAM_ERROR", true}, `{"n":8}`: {503, "UPSTREAM_ERROR", true}, `{"n":9}`: {404, "NOT_FOUND", false},
+		`{"n":10}`: {401, "VALIDATION_ERROR", false}, `{"n":"x"}`: {400, "VALIDATION_ERROR", false}, `{}`: {400, "VALIDATION_ERROR", false}, `{"n":0,"x":1}`: {400, "VALIDATION_ERROR", false},
+	} {
+		r := d.send("POST /v1/tools/test.echo:run", `{"input":`+body+`}`)
+		e, _ := r.doc(t)["error"].(obj)
+		if r.status != want.status || e["code"] != want.code || e["retryable"] != want.again || e["details"].(obj)["kind"] == nil || r.doc(t)["output"] != nil {
+			t.Errorf("%s: %d %s", body, r.status, r.body)
+		}
+	}
+	for name, c := range map[string]struct {
+		path, body string
+		status     int
+		headers    []string
+	}{
+		"no such tool": {"none.such", `{"input":{}}`, 404, nil}, "a name": {"test_echo", `{"input":{}}`, 404, nil}, "no token": {"test.echo", `{"input":{}}`, 401, []string{"Authorization: "}},
+		"no input": {"test.echo", `{}`, 400, nil}, "more": {"test.echo", `{"input":{},"x":1}`, 400, nil}, "twice": {"test.echo", `{"input":{},"input":{"n":0}}`, 400, nil}, "null": {"test.echo", `null`, 400, nil},
+		"text": {"test.echo", `{"input":{}}`, 415, []string{"Content-Type: text/plain"}}, "packed": {"test.echo", `{"input":{}}`, 415, []string{"Content-Encoding: gzip"}},
+	} {
+		r := d.send("POST /v1/tools/"+c.path+":run", c.body, c.headers...)
+		if e, _ := r.doc(t)["error"].(obj); r.status != c.status || e == nil || e["code"] == "INTERNAL" || r.doc(t)["ok"] != false {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
+		}
+	}
+}
+
+// Requests that are not for us, not from us, or not what they say.
+func TestBadRequests(t *testing.T) {
+	d := newDesk(t)
+	big := `{"text":"` + strings.Repeat("x", maxRequestBytes) + `"}`
+	for name, c := range map[string]struct {
+		what, body string
+		headers    []string
+		status     int
+		code       string
+	}{
+		"no token":                {"GET /v1/runs", "", []string{"Authorization: "}, 401, "unauthenticated"},
+		"unknown token":           {"GET /v1/runs", "", []string{"Authorization: Bearer x"}, 401, "unauthenticated"},
+		"other scheme":            {"GET /v1/runs", "", []string{"Authorization: Basic YWxs"}, 401, "unauthenticated"},
+		"figures without a token": {"GET /metrics", "", []string{"Authorization: "}, 401, "unauthenticated"},
+		"chat without a token":    {"POST /mcp", "{}", []string{"Authorization: "}, 401, "unauthenticated"},
+		"other host":              {"GET /healthz", "", []string{"Host: evil.example"}, 403, "host_not_allowed"},
+		"other port":              {"GET /healthz", "", []string{"Host: localhost:1"}, 403, "host_not_allowed"},
+		"other origin":            {"GET /healthz", "", []string{"Origin: https://evil.example"}, 403, "origin_not_allowed"},
+		"null origin":             {"GET /healthz", "", []string{"Origin: null"}, 403, "origin_not_allowed"},
+		"other origin at mcp":     {"POST /mcp", "{}", []string{"Origin: https://evil.example"}, 403, "origin_not_allowed"},
+		"form":                    {"POST /v1/artifacts", "text=x", []string{"Content-Type: application/x-www-form-urlencoded"}, 415, "content_type"},
+		"no type":                 {"POST /v1/artifacts", "{}", []string{"Content-Type: "}, 415, "content_type"},
+		"charset":                 {"POST /v1/artifacts", "{}", []string{"Content-Type: application/json; charset=latin1"}, 415, "content_type"},
+		"gzip":                    {"POST /v1/artifacts", "\x1f\x8b", []string{"Content-Encoding: gzip"}, 415, "content_encoding"},
+		"gzip at mcp":             {"POST /mcp", "\x1f\x8b", []string{"Content-Encoding: gzip"}, 415, "content_encoding"},
+		"too large":               {"POST /v1/artifacts", big, nil, 413, "body_too_large"},
+		"no JSON":                 {"POST /v1/artifacts", "{", nil, 400, "JSON-SYNTAX"},
+		"a list":                  {"POST /v1/artifacts", "[]", nil, 400, "BODY-OBJECT"},
+		"unknown key":             {"POST /v1/artifacts", `{"file":"x"}`, nil, 400, "BODY-KEY"},
+		"twice":                   {"POST /v1/artifacts", `{"text":"x","text":"y"}`, nil, 400, "JSON-DUPLICATE-KEY"},
+		"id in the body":          {"POST /v1/runs/" + runA + ":cancel", `{"run_id":"` + runA + `"}`, nil, 400, "BODY-KEY"},
+		"no run":                  {"GET /v1/runs/x", "", nil, 400, "ARGS-SCHEMA"},
+		"upload, query unknown":   {"POST /v1/artifacts?path=/etc/passwd", "x", []string{"Content-Type: application/octet-stream"}, 400, "QUERY"},
+		"upload, packed":          {"POST /v1/artifacts", "x", []string{"Content-Type: application/octet-stream", "Content-Encoding: gzip"}, 415, "content_encoding"},
+		"upload, as a form":       {"POST /v1/artifacts", "x", []string{"Content-Type: multipart/form-data; boundary=x"}, 415, "content_type"},
+		"query unknown":           {"GET /v1/runs?x=1", "", nil, 400, "QUERY"},
+		"query twice":             {"GET /v1/runs?limit=1&limit=2", "", nil, 400, "QUERY"},
+		"query no number":         {"GET /v1/runs?limit=many", "", nil, 400, "QUERY"},
+		"query broken":            {"GET /v1/runs?limit=%zz", "", nil, 400, "QUERY"},
+		"limit":                   {"GET /v1/runs?limit=1000", "", nil, 400, "ARGS-SCHEMA"},
+		"after":                   {"GET /v1/runs/" + runA + "/events?after=x", "", nil, 400, "QUERY"},
+		"dots":                    {"GET /v1/artifacts/../runs", "", nil, 404, "no_such_path"},
+		"slash in an id":          {"GET /v1/artifacts/..%2f..%2fetc%2fpasswd/content", "", nil, 404, "no_such_path"},
+		"dots in an id":           {"GET /v1/artifacts/%2e%2e/content", "", nil, 404, "no_such_path"},
+		"double slash":            {"GET //v1//runs", "", nil, 404, "no_such_path"},
+		"slash at the end":        {"GET /v1/runs/", "", nil, 404, "no_such_path"},
+		"NUL":                     {"GET /v1/runs/%00", "", nil, 404, "no_such_path"},
+		"line break":              {"GET /v1/runs/a%0d%0aX:%20y", "", nil, 404, "no_such_path"},
+		"nothing there":           {"GET /admin", "", nil, 404, "no_such_path"},
+		"method":                  {"DELETE /v1/runs", "", nil, 405, "method_not_allowed"},
+		"trace":                   {"TRACE /v1/runs", "", nil, 405, "method_not_allowed"},
+	} {
+		r := d.send(c.what, c.body, c.headers...)
+		if r.status != c.status || !strings.Contains(string(r.body), `"code":"`+c.code+`"`) || r.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
+		}
+		if strings.Contains(string(r.body), "/root/") || strings.Contains(string(r.body), ".go:") {
+			t.Errorf("%s leaks: %s", name, r.body)
+		}
+	}
+	for _, h := range []string{"Host: gw.example.org", "Host: gw.example.org:8443", "Host: GW.example.org", "Origin: https://lab.example.org", "Origin: http://" + d.port.Addr()} {
+		if r := d.send("GET /healthz", "", h); r.status != 200 {
+			t.Errorf("%s: %d %s", h, r.status, r.body)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.calls) != 0 {
+		t.Errorf("%d of them reached a tool: %+v", len(d.calls), d.calls)
+	}
+}
+
+// raw writes bytes on a connection and reads what comes.
+func (d *desk) raw(t *testing.T, limit time.Duration, write func(net.Conn)) string {
+	t.Helper()
+	c, err := net.Dial("tcp", d.port.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(limit))
+	write(c)
+	b, _ := io.ReadAll(c)
+	return string(b)
+}
+
+// What does not keep to HTTP's own rules ends with a status, or with the connection.
+func TestBadConnections(t *testing.T) {
+	d := newDesk(t)
+	head := "Host: localhost:" + d.port.Addr()[strings.LastIndexByte(d.port.Addr(), ':')+1:] + "\r\nAuthorization: Bearer all\r\nConnection: close\r\n"
+	body := `{"text":"x"}`
+	for name, c := range map[string]struct{ send, want string }{
+		"length too long":        {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 500\r\n\r\n" + body, "400"},
+		"length too short":       {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 5\r\n\r\n" + body, "400"},
+		"two lengths":            {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n" + body, "400"},
+		"length and chunks":      {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
+		"negative length":        {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Length: -1\r\n\r\n", "400"},
+		"huge headers":           {"GET /v1/runs HTTP/1.1\r\n" + head + "X: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", "431"},
+		"many headers":           {"GET /v1/runs HTTP/1.1\r\n" + head + strings.Repeat("X: xxxxxxxxxx\r\n", 10_000) + "\r\n", "431"},
+		"no host":                {"GET /v1/runs HTTP/1.1\r\n\r\n", "400"},
+		"two hosts":              {"GET /v1/runs HTTP/1.1\r\n" + head + "Host: x\r\n\r\n", "400"},
+		"no HTTP":                {"hello\r\n\r\n", "400"},
+		"an absolute target":     {"GET http://evil.example/v1/runs HTTP/1.1\r\n" + head + "\r\n", "403"},
+		"connect":                {"CONNECT evil.example:443 HTTP/1.1\r\n" + head + "\r\n", "40"},
+		"chunks without an end":  {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("100000\r\n"+strings.Repeat("x", 1<<20)+"\r\n", 3), "413"},
+		"a chunk of a huge size": {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", "400"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := d.raw(t, 10*time.Second, func(conn net.Conn) {
+				io.WriteString(conn, c.send) // the server may have hung up before the end
+				conn.(*net.TCPConn).CloseWrite()
+			})
+			if !strings.HasPrefix(got, "HTTP/1.1 "+c.want) {
+				t.Errorf("%.300q, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A client that sends or takes nothing is let go, and its place is free again.
+func TestSlowClients(t *testing.T) {
+	d := newDesk(t)
+	start := time.Now()
+	got := d.raw(t, 2*headerTime, func(c net.Conn) { io.WriteString(c, "GET /v1/runs HTTP/1.1\r\nHost: ") })
+	if took := time.Since(start); got != "" && !strings.HasPrefix(got, "HTTP/1.1 4") || took < headerTime/2 || took > headerTime*3/2 {
+		t.Errorf("%q after %v", got, took)
+	}
+}
+
+// More connections than places: the further ones wait, and are served.
+func TestConnectionsAreBounded(t *testing.T) {
+	d := newDesk(t)
+	var open []net.Conn
+	for range 64 {
+		c, err := net.Dial("tcp", d.port.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+	}
+	time.Sleep(100 * time.Millisecond) // all places are taken
+	late := make(chan int, 1)
+	go func() { late <- d.send("GET /healthz", "").status }()
+	select {
+	case status := <-late:
+		t.Errorf("served past the bound: %d", status)
+	case <-time.After(200 * time.Millisecond):
+	}
+	for _, c := range open {
+		c.Close()
+	}
+	if status := <-late; status != 200 {
+		t.Error(status)
+	}
+}
+
+// A client that hangs up in the middle of a call with an effect takes nothing back.
+func TestHungUp(t *testing.T) {
+	d := newDesk(t)
+	for _, what := range []string{"/v1/tools/test.slow:run", "/v1/tool-calls"} {
+		body := `{"input":{}}`
+		if what == "/v1/tool-calls" {
+			b, _ := json.Marshal(gate.NewRequest("test.slow", "1.0.0", json.RawMessage(`{}`)))
+			body = string(b)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		req, _ := http.NewRequestWithContext(ctx, "POST", d.url(what), strings.NewReader(body))
+		req.Header.Set("Authorization", "Bearer all")
+		req.Header.Set("Content-Type", "application/json")
+		if _, err := d.client.Do(req); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		stop()
+		if err := <-d.effect; err != nil {
+			t.Errorf("%s: the call was cut off: %v", what, err)
+		}
+	}
+}
+
+// Events come as a list, or as a stream that ends with the run, takes up where a client left off, and ends when the gateway stops.
+func TestEvents(t *testing.T) {
+	d := newDesk(t)
+	d.events = []Event{{Seq: 3, Type: "run.created", RunID: runA}, {Seq: 5, Type: "run.pending", RunID: runA}}
+	if l := d.send("GET /v1/runs/"+runA+"/events?after=3", "").doc(t); len(l["events"].([]any)) != 1 || l["over"] != false {
+		t.Error(l)
+	}
+	lines := make(chan string, 100)
+	go func() {
+		req, _ := http.NewRequest("GET", d.url("/v1/runs/"+runA+"/events"), nil)
+		req.Header.Set("Authorization", "Bearer all")
+		req.Header.Set("Accept", "text/event-stream")
+		req.Header.Set("Last-Event-ID", "3")
+		res, err := d.client.Do(req)
+		if err != nil {
+			t.Error(err)
+			close(lines)
+			return
+		}
+		defer res.Body.Close()
+		for sc := bufio.NewScanner(res.Body); sc.Scan(); {
+			lines <- sc.Text()
+		}
+		close(lines)
+	}()
+	expect := func(want string) {
+		t.Helper()
+		for {
+			select {
+			case l, ok := <-lines:
+				if !ok {
+					t.Fatalf("the stream ended before %q", want)
+				}
+				if strings.HasPrefix(l, want) {
+					return
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatalf("no %q", want)
+			}
+		}
+	}
+	expect("id: 5")
+	d.mu.Lock()
+	d.events = append(d.events, Event{Seq: 9, Type: "run.succeeded", RunID: runA})
+	d.over = true
+	d.mu.Unlock()
+	expect("id: 9")
+	expect("event: over")
+	if _, more := <-lines; more { // the empty line, then the end
+		<-lines
+	}
+	d.mu.Lock()
+	d.over = false
+	d.mu.Unlock()
+	ended := make(chan error, 1)
+	go func() {
+		d.send("GET /v1/runs/"+runA+"/events", "", "Accept: text/event-stream")
+		ended <- nil
+	}()
+	time.Sleep(100 * time.Millisecond)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	if err := d.port.Shutdown(ctx); err != nil {
+		t.Errorf("a stream keeps the gateway from stopping: %v", err)
+	}
+	<-ended
+}
+
+// Bytes come whole and in ranges, and no browser takes them for a page.
+func TestRanges(t *testing.T) {
+	d := newDesk(t)
+	path := "GET /v1/artifacts/" + artA + "/content"
+	if r := d.send(path, ""); len(r.body) != 600_000 || r.header.Get("Content-Disposition") != "attachment" || !strings.Contains(r.header.Get("Content-Security-Policy"), "sandbox") {
+		t.Error(len(r.body), r.header)
+	}
+	for given, want := range map[string]struct {
+		status int
+		body   string
+	}{"bytes=0-4": {206, "hello"}, "bytes=-6": {206, "hello\n"}, "bytes=599994-": {206, "hello\n"}, "bytes=600000-": {416, ""}, "bytes=5-1": {416, ""}} {
+		if r := d.send(path, "", "Range: "+given); r.status != want.status || r.status == 206 && string(r.body) != want.body {
+			t.Errorf("%s: %d %.50q", given, r.status, r.body)
+		}
+	}
+	if r := d.send(path, "", `If-None-Match: "sha256:`+sum+`"`); r.status != 304 {
+		t.Error(r.status)
+	}
+}
+
+// Whoever is refused learns who issues tokens, where somebody does.
+func TestMetadata(t *testing.T) {
+	d := newDesk(t)
+	m := d.send("GET /.well-known/oauth-protected-resource/mcp", "", "Authorization: ", "Host: gw.example.org").doc(t)
+	if m["resource"] != "https://gw.example.org/mcp" || m["authorization_servers"].([]any)[0] != "https://login.example.org" {
+		t.Error(m)
+	}
+	if h := d.send("POST /mcp", "{}", "Authorization: ").header.Get("WWW-Authenticate"); h != `Bearer resource_metadata="https://gw.example.org/.well-known/oauth-protected-resource/mcp"` {
+		t.Error(h)
+	}
+}
+
+func TestReady(t *testing.T) {
+	d := newDesk(t)
+	d.ready = fault.New(fault.Transport, "x", "slurm_unreachable", "Slurm does not answer")
+	if r := d.send("GET /readyz", "", "Authorization: "); r.status != 503 || r.doc(t)["code"] != "slurm_unreachable" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := d.send("GET /v1/runs", ""); r.status != 200 {
+		t.Error("reads are served all the same")
+	}
+}
+
+// The idempotency key of the header reaches the envelope.
+func TestIdempotencyHeader(t *testing.T) {
+	d := newDesk(t)
+	r := d.send("POST /v1/artifacts", `{"text":"x"}`, "Idempotency-Key: k1")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.calls) == 1 && (d.calls[0].IdempotencyKey == nil || *d.calls[0].IdempotencyKey != "k1") || len(d.calls) == 0 && !strings.Contains(string(r.body), "idempotency_key") {
+		t.Errorf("%+v %s", d.calls, r.body)
+	}
+}
+
+func FuzzArguments(f *testing.F) {
+	for _, s := range []string{"", "limit=1", "a=b&a=c", "%zz", "limit=99999999999999999999", "cursor=%00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		req, err := http.NewRequest("GET", "http://x/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.URL.RawQuery = query
+		args, err := arguments(req.URL, []string{"limit", "cursor"})
+		if err != nil {
+			return
+		}
+		raw, err := json.Marshal(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Canonical(raw); err != nil && !strings.Contains(query, "%") && strings.ToValidUTF8(query, "") == query {
+			t.Errorf("%q: %s: %v", query, raw, err)
+		}
+	})
+}

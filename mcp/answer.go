@@ -1,0 +1,110 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/gate"
+)
+
+const (
+	// MaxAnswer bounds an answer, in bytes of the whole result as JSON.
+	MaxAnswer = 4000
+	// maxQuoted bounds a text of a program's in an answer, which carries it twice: for clients that read the text, and for those that
+	// read the structured content.
+	maxQuoted = 1300
+	maxProse  = 1600 // of our own text
+	maxLinks  = 4
+)
+
+// answer is what a chat gets for a call that went well.
+func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResult {
+	structured := res.Result
+	var r result
+	_ = json.Unmarshal(structured, &r) // what does not fit says less
+	if r.quote() {
+		structured = r.replaceText(structured)
+	}
+	out := &sdk.CallToolResult{StructuredContent: structured, Content: []sdk.Content{&sdk.TextContent{Text: r.tell(t)}}, Meta: correlation(req, res.TraceID)}
+	if res.ResultRef != nil {
+		out.StructuredContent = nil
+		out.Content = append(out.Content, &sdk.ResourceLink{URI: *res.ResultRef, Name: "result", Description: "The whole result, too large for an answer."})
+	}
+	for _, l := range r.links() {
+		out.Content = append(out.Content, l)
+	}
+	if size(out) > MaxAnswer { // the structured content says all that the links do
+		out.Content = []sdk.Content{&sdk.TextContent{Text: clip(r.tell(t), maxProse/2)}}
+	}
+	return out
+}
+
+// refusal is what a chat gets for a call that went wrong: never a protocol error, so that the model sees it and can mend the call.
+func refusal(req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
+	kind, _ := e.Details["kind"].(string)
+	if kind == "" {
+		kind = e.Kind
+	}
+	text := fmt.Sprintf("%s (%s): %s", e.Code, kind, plainLines(e.Message, maxProse))
+	if e.Retryable {
+		text += "\nThe same call may succeed later; repeating it is safe."
+	}
+	meta := correlation(req, req.TraceID)
+	// For programs; an output schema speaks of results only.
+	meta[handshakeKey].(map[string]any)["error"] = map[string]any{"code": e.Code, "kind": e.Kind, "retryable": e.Retryable}
+	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}, Meta: meta}
+}
+
+func correlation(req gate.Request, traceID string) sdk.Meta {
+	h := map[string]any{"trace_id": traceID, "tool_call_id": req.ToolCallID, "tool_id": req.ToolID, "tool_version": req.ToolVersion, "actor": req.Actor}
+	if req.SessionID != nil {
+		h["session_id"] = *req.SessionID
+	}
+	if req.IdempotencyKey != nil {
+		h["idempotency_key"] = *req.IdempotencyKey
+	}
+	return sdk.Meta{handshakeKey: h}
+}
+
+func size(r *sdk.CallToolResult) int {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return 0
+	}
+	return len(b)
+}
+
+// plain makes a text of somebody else's safe to show: no control characters, no invisible ones, bounded.
+func plain(s string, limit int) string { return clip(escape(s, false), limit) }
+
+// plainLines is plain with line breaks left.
+func plainLines(s string, limit int) string { return clip(escape(s, true), limit) }
+
+// escape makes what does not show visible: control characters, those that change the direction of text, and the tag
+// characters in which a text can hide another.
+func escape(s string, lines bool) string {
+	hidden := func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029'
+	}
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n' && lines, r == '\t':
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteByte(' ')
+		case hidden(r):
+			fmt.Fprintf(&b, "<U+%04X>", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,24 @@
+package mcp
+
+import (
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"slurmgate/fault"
+)
+
+// protocolError is the error of a request that is no tool call: lists, resources, prompts. The gate's code travels in its data.
+func protocolError(err error) error {
+	code := int64(jsonrpc.CodeInternalError)
+	switch fault.KindOf(err) {
+	case fault.Validation, fault.NotFound, fault.Conflict, fault.Policy, fault.Capability, fault.Auth:
+		code = jsonrpc.CodeInvalidParams
+	}
+	data, _ := json.Marshal(map[string]string{"code": fault.CodeOf(err), "kind": string(fault.KindOf(err))})
+	return &jsonrpc.Error{Code: code, Message: plainLines(err.Error(), maxProse), Data: data}
+}
+
+func badArgument(prompt, argument, why string) error {
+	return protocolError(fault.Invalid("mcp.prompt", "", fault.Problem{Code: "PROMPT-ARGUMENT", Field: prompt + "." + argument, Rule: "the prompt's arguments", Msg: argument + " " + why}))
+}

@@ -1,0 +1,545 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+const (
+	runID  = "run_3SE9HRX367RN37683ZB6KX0C3D"
+	artID  = "art_45G7QPW5RFS0CCAGQR83T82KBN"
+	anyObj = `{"type":"object"}`
+)
+
+// world is a gateway of a few tools that answer what a test puts in.
+type world struct {
+	mu      sync.Mutex
+	tools   []gate.Tool
+	hidden  []string
+	calls   []gate.Request
+	answers map[string]func(ctx context.Context, args json.RawMessage) (any, error)
+}
+
+func (w *world) Tools() []gate.Tool                          { return w.tools }
+func (w *world) Visible(_ context.Context, t gate.Tool) bool { return !slices.Contains(w.hidden, t.ID) }
+
+func (w *world) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
+	w.mu.Lock()
+	w.calls = append(w.calls, req)
+	f := w.answers[req.ToolID]
+	w.mu.Unlock()
+	res := gate.Response{SchemaVersion: gate.SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID}
+	if f == nil {
+		res.Error = gate.BodyOf(fault.New(fault.NotFound, "x", "tool_not_found", "there is no tool "+req.ToolID))
+		return res, nil
+	}
+	v, err := f(ctx, req.Args)
+	if err != nil {
+		res.Error = gate.BodyOf(err)
+		return res, nil
+	}
+	res.OK = true
+	res.Result, err = json.Marshal(v)
+	return res, err
+}
+
+func (w *world) asked() []gate.Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+func tool(id string, effect gate.SideEffect, caps ...string) gate.Tool {
+	return gate.Tool{ID: id, Version: "1.2.3", ContractVersion: "v1", Title: id, Description: "About " + id + ".", SideEffect: effect, Idempotency: "IDEMPOTENT",
+		Determinism: "DETERMINISTIC", Availability: "OFFLINE_OK", Capabilities: caps, Input: json.RawMessage(anyObj), Output: json.RawMessage(anyObj)}
+}
+
+func newWorld() *world {
+	w := &world{answers: map[string]func(context.Context, json.RawMessage) (any, error){}}
+	for _, id := range operations {
+		effect := gate.Read
+		switch id {
+		case "slurm.submit", "slurm.job.retry":
+			effect = gate.Execute
+		case "slurm.job.cancel", "artifact.import":
+			effect = gate.Write
+		}
+		w.tools = append(w.tools, tool(id, effect, "gateway"))
+	}
+	w.tools = append(w.tools, tool("samtools.flagstat", gate.Execute, "slurm"), tool("run.list", gate.Read, "gateway"), tool("slurm.job.adopt", gate.Write, "gateway"))
+	slices.SortFunc(w.tools, func(a, b gate.Tool) int { return strings.Compare(a.ID, b.ID) })
+	return w
+}
+
+func (w *world) on(id string, result any, err error) {
+	w.answers[id] = func(context.Context, json.RawMessage) (any, error) { return result, err }
+}
+
+func (w *world) server() *sdk.Server {
+	return New(Config{Gateway: w, Name: "genomics", Version: "1.0.0+abc", Log: slog.New(slog.DiscardHandler)})
+}
+
+// session connects a client of the SDK over a pipe.
+func (w *world) session(t *testing.T) *sdk.ClientSession {
+	t.Helper()
+	return connect(t, w.server(), nil)
+}
+
+func connect(t *testing.T, s *sdk.Server, opts *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
+	here, there := sdk.NewInMemoryTransports()
+	if _, err := s.Connect(t.Context(), there, nil); err != nil {
+		t.Fatal(err)
+	}
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, opts).Connect(t.Context(), here, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func call(t *testing.T, c *sdk.ClientSession, name, args string) *sdk.CallToolResult {
+	t.Helper()
+	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := size(res); n > MaxAnswer {
+		t.Errorf("%s: %d bytes", name, n)
+	}
+	return res
+}
+
+func textOf(r *sdk.CallToolResult) string {
+	var b strings.Builder
+	for _, c := range r.Content {
+		if t, ok := c.(*sdk.TextContent); ok {
+			b.WriteString(t.Text)
+		}
+	}
+	return b.String()
+}
+
+// The list is the registry's: what a chat gets, with both schemas, the annotations and what the registry says besides.
+//
+// proves HTC-05, HTC-11, CARD-06
+func TestList(t *testing.T) {
+	w := newWorld()
+	w.hidden = []string{"slurm.job.cancel"}
+	res, err := w.session(t).ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, x := range res.Tools {
+		names = append(names, x.Name)
+		if x.InputSchema == nil || x.OutputSchema == nil || x.Annotations == nil || x.Description == "" || x.Title == "" {
+			t.Errorf("%s is not told in full: %+v", x.Name, x)
+		}
+		h, _ := x.Meta[handshakeKey].(map[string]any)
+		for _, key := range []string{"tool_id", "tool_version", "contract_version", "side_effect", "idempotency", "determinism", "availability", "required_capabilities"} {
+			if h[key] == nil {
+				t.Errorf("%s: no %s in _meta.handshake: %v", x.Name, key, h)
+			}
+		}
+		if x.Name == "samtools_flagstat" && (x.Annotations.ReadOnlyHint || !x.Annotations.IdempotentHint || *x.Annotations.OpenWorldHint || *x.Annotations.DestructiveHint || h["side_effect"] != "EXECUTE") {
+			t.Errorf("%+v %v", x.Annotations, h)
+		}
+		if x.Name == "artifact_get" && !x.Annotations.ReadOnlyHint {
+			t.Error("a look is read-only")
+		}
+	}
+	want := []string{"artifact_get", "artifact_import", "artifact_list", "artifact_preview_text", "samtools_flagstat", "slurm_job_collect", "slurm_job_get", "slurm_job_logs", "slurm_job_retry", "slurm_submit"}
+	slices.Sort(names)
+	if d := cmp.Diff(want, names); d != "" {
+		t.Error(d)
+	}
+	if res.CacheScope != "private" || res.TTLMs == 0 {
+		t.Errorf("%+v", res.Cacheable)
+	}
+}
+
+// Correlation goes in and comes back; what the client leaves out is filled, and the actor is then an agent nobody knows.
+//
+// proves HTC-11
+func TestHandshake(t *testing.T) {
+	w := newWorld()
+	w.on("samtools.flagstat", submitted("queued", 2), nil)
+	c := w.session(t)
+	call(t, c, "samtools_flagstat", `{"bam":"x"}`)
+	trace, id := "5fd0a3a3-1d8e-4be3-8d5a-0b6b6f2c9b11", "0b8e4a86-64f5-4d9c-9c43-19b1f4a2c6d0"
+	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "samtools_flagstat", Arguments: json.RawMessage(`{}`), Meta: sdk.Meta{handshakeKey: map[string]any{
+		"trace_id": trace, "tool_call_id": id, "session_id": "s1", "idempotency_key": "k1", "actor": map[string]any{"kind": "human", "agent_id": "a", "model_id": "m"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := w.asked()
+	first, second := calls[0], calls[1]
+	if first.Actor.Kind != "agent" || first.Actor.AgentID != nil || first.Actor.ModelID != nil || len(first.TraceID) != 36 || first.SessionID != nil || first.ToolVersion != "1.2.3" || first.SchemaVersion != gate.SchemaVersion {
+		t.Errorf("%+v", first)
+	}
+	if second.TraceID != trace || second.ToolCallID != id || *second.SessionID != "s1" || *second.IdempotencyKey != "k1" || second.Actor.Kind != "human" || *second.Actor.ModelID != "m" {
+		t.Errorf("%+v", second)
+	}
+	h, _ := res.Meta[handshakeKey].(map[string]any)
+	if h["trace_id"] != trace || h["tool_call_id"] != id || h["session_id"] != "s1" || h["idempotency_key"] != "k1" || h["tool_id"] != "samtools.flagstat" {
+		t.Error(h)
+	}
+}
+
+func submitted(state string, poll int) map[string]any {
+	return map[string]any{"run_id": runID, "provenance_run_id": runID, "slurm_job_id": "43", "state": state, "phase": "pending", "reason": nil, "replayed": false, "poll_after_seconds": poll,
+		"slurm_script_artifact_id": nil, "log_artifact_id": nil, "equivalent_runs": []string{}, "warnings": []string{}}
+}
+
+// What each answer says to a chat: what happened, what to do next, when to look again.
+func TestTexts(t *testing.T) {
+	with := func(m map[string]any, kv ...any) map[string]any {
+		out := map[string]any{}
+		for k, v := range m {
+			out[k] = v
+		}
+		for i := 0; i < len(kv); i += 2 {
+			out[kv[i].(string)] = kv[i+1]
+		}
+		return out
+	}
+	look := map[string]any{"provenance_run_id": runID, "target_run_id": runID, "slurm_job_id": "43", "state": "running", "phase": "running", "reason": nil, "exit_code": nil,
+		"artifacts_by_role": map[string]string{}, "observed_at": nil, "poll_after_seconds": 7, "warnings": []string{}}
+	done := with(look, "state", "succeeded", "phase", "done", "exit_code", 0, "poll_after_seconds", nil, "artifacts_by_role", map[string]string{"report": artID, "log": artID})
+	art := map[string]any{"artifact_id": artID, "type": "TSV", "label": "stats", "size_bytes": 221}
+	for _, c := range []struct {
+		tool string
+		res  any
+		want []string
+	}{
+		{"samtools.flagstat", submitted("queued", 2), []string{"Submitted as " + runID, "Slurm job 43", "Next: slurm_job_collect " + runID + " in 2 s"}},
+		{"samtools.flagstat", with(submitted("succeeded", 0), "replayed", true, "phase", "done"), []string{"made before", "No new job", "slurm_job_collect"}},
+		{"samtools.flagstat", with(submitted("queued", 2), "slurm_job_id", nil, "phase", "staging"), []string{"Accepted as", "not with Slurm yet"}},
+		{"samtools.flagstat", with(submitted("queued", 2), "equivalent_runs", []string{"run_X"}, "warnings", []string{"only the image is checked"}), []string{"under another policy before: run_X", "Warning: only the image"}},
+		{"slurm.job.get", look, []string{"is running.", "Not ready, which is normal", "in 7 s"}},
+		{"slurm.job.get", with(look, "state", "queued", "phase", "deferred", "reason", "slurm_unreachable: no answer"), []string{"queued (deferred), slurm_unreachable"}},
+		{"slurm.job.collect", with(done, "ready", true), []string{"is succeeded with exit code 0", "report " + artID, "artifact_preview_text"}},
+		{"slurm.job.collect", with(done, "ready", true, "state", "failed", "exit_code", 3, "reason", "tool_failed"), []string{"failed with exit code 3, tool_failed", "slurm_job_logs", "slurm_job_retry"}},
+		{"slurm.job.get", with(look, "state", "blocked", "phase", "needs_operator"), []string{"an admin"}},
+		{"slurm.job.cancel", map[string]any{"run_id": runID, "state": "cancelled", "phase": "done"}, []string{runID + " is cancelled", "slurm_job_retry"}},
+		{"artifact.import", with(art, "created", true), []string{"Imported: " + artID, `TSV "stats", 221 bytes`}},
+		{"artifact.import", with(art, "created", false), []string{"Known already"}},
+		{"artifact.get", art, []string{artID, "artifact_preview_text"}},
+		{"artifact.list", map[string]any{"artifacts": []any{art}, "cursor": "c"}, []string{"1 artifacts", artID, `with cursor "c"`}},
+		{"artifact.list", map[string]any{"artifacts": []any{}, "cursor": nil}, []string{"No artifacts"}},
+		{"artifact.preview.text", with(art, "text", "a\tb\n", "truncated", true, "binary", false), []string{"begins with this", "```\na\tb\n```", "There is more"}},
+		{"artifact.preview.text", with(art, "truncated", false, "binary", true), []string{"is no text"}},
+		{"slurm.job.logs", map[string]any{"target_run_id": runID, "stream": "stderr", "state": "failed", "text": "", "final": true}, []string{"The end of stderr", "(nothing)"}},
+	} {
+		w := newWorld()
+		w.on(c.tool, c.res, nil)
+		res := call(t, w.session(t), strings.ReplaceAll(c.tool, ".", "_"), `{}`)
+		text := textOf(res)
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", c.tool, want, text)
+			}
+		}
+		if res.IsError || res.StructuredContent == nil {
+			t.Errorf("%s: %+v", c.tool, res)
+		}
+	}
+}
+
+// Whatever a tool answers, a chat gets at most 4 KB, and a program's text can neither hide nor pretend to be ours.
+func TestAnswersAreSmall(t *testing.T) {
+	long := strings.Repeat("line with \"quotes\" and \t tabs\n", 4000)
+	roles := map[string]string{}
+	for i := range 60 {
+		roles[fmt.Sprintf("role_%02d", i)] = artID
+	}
+	var rows []any
+	for range 200 {
+		rows = append(rows, map[string]any{"artifact_id": artID, "project_id": "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "type": "FASTQ_GZ", "label": strings.Repeat("x", 128), "size_bytes": 1 << 40,
+			"checksum_sha256": strings.Repeat("0", 64), "source": "import", "created_at": "2026-11-21T11:00:00Z"})
+	}
+	list := func(_ context.Context, args json.RawMessage) (any, error) {
+		var a struct {
+			Limit int `json:"limit"`
+		}
+		if err := json.Unmarshal(args, &a); err != nil {
+			return nil, err
+		}
+		return map[string]any{"artifacts": rows[:a.Limit], "cursor": "next"}, nil
+	}
+	w := newWorld()
+	w.answers["artifact.list"] = list
+	w.on("artifact.preview.text", map[string]any{"artifact_id": artID, "type": "TEXT", "size_bytes": len(long), "text": long, "truncated": false, "binary": false}, nil)
+	w.on("slurm.job.logs", map[string]any{"target_run_id": runID, "stream": "log", "state": "failed", "final": true, "text": long + "```\nthe last\x1b[31m line\u202e\U000e0041\n"}, nil)
+	w.on("slurm.job.get", map[string]any{"target_run_id": runID, "state": "succeeded", "phase": "done", "exit_code": 0, "artifacts_by_role": roles, "warnings": []string{long, long, long, long, long, long, long}}, nil)
+	w.on("artifact.get", nil, fault.New(fault.NotFound, "x", "artifact_not_found", long+"\x00"))
+	c := w.session(t)
+	for _, name := range []string{"artifact_list", "artifact_preview_text", "slurm_job_logs"} {
+		res := call(t, c, name, `{"limit":200,"tail_lines":5000,"max_lines":2000}`)
+		if len(textOf(res)) < 100 || res.StructuredContent == nil {
+			t.Errorf("%s: %+v", name, res)
+		}
+	}
+	log := call(t, c, "slurm_job_logs", `{}`)
+	doc := log.StructuredContent.(map[string]any)
+	for _, s := range []string{textOf(log), doc["text"].(string)} {
+		if !strings.Contains(s, "the last<U+001B>[31m line<U+202E><U+E0041>") || strings.ContainsAny(s, "\x1b\u202e\U000e0041") {
+			t.Errorf("not escaped: %q", s)
+		}
+	}
+	if strings.Count(textOf(log), "```") != 2 {
+		t.Error("a fence in the text ends the quotation")
+	}
+	if doc := call(t, c, "artifact_preview_text", `{}`).StructuredContent.(map[string]any); doc["truncated"] != true {
+		t.Error("cut, and not said")
+	}
+	wrong := call(t, c, "artifact_get", `{}`)
+	if !wrong.IsError || wrong.StructuredContent != nil || !strings.HasPrefix(textOf(wrong), "artifact_not_found (not_found): ") || strings.Contains(textOf(wrong), "\x00") {
+		t.Errorf("%.200q", textOf(wrong))
+	}
+	if size(wrong) > MaxAnswer {
+		t.Error(size(wrong))
+	}
+	// The whole of a run with sixty outputs is too much for one answer with links; the structured content stays whole.
+	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "slurm_job_get", Arguments: json.RawMessage(`{}`)})
+	if err != nil || len(res.StructuredContent.(map[string]any)["artifacts_by_role"].(map[string]any)) != 60 {
+		t.Error(res, err)
+	}
+}
+
+// What a chat bounds it bounds in the call; everything else about the arguments reaches the gate as it came.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct{ tool, args, want string }{
+		{"artifact.list", `{}`, `{"limit":6}`},
+		{"artifact.list", `{"limit":2}`, `{"limit":2}`},
+		{"artifact.list", `{"limit":200,"type":"BAM"}`, `{"limit":6,"type":"BAM"}`},
+		{"artifact.list", `{"limit":"x"}`, `{"limit":"x"}`},
+		{"artifact.list", `{"limit":0}`, `{"limit":0}`},
+		{"artifact.list", `{"limit":1,"limit":2}`, `{"limit":1,"limit":2}`},
+		{"artifact.list", `{"Limit":1,"limit":2}`, `{"Limit":1,"limit":2}`},
+		{"artifact.list", `[1]`, `[1]`},
+		{"slurm.job.logs", `{"tail_lines":5000}`, `{"tail_lines":60}`},
+		{"artifact.preview.text", `{"artifact_id":"a"}`, `{"artifact_id":"a","max_lines":60}`},
+		{"artifact.get", `{"limit":200}`, `{"limit":200}`},
+	} {
+		req := gate.NewRequest(c.tool, "", json.RawMessage(c.args))
+		shorten(c.tool, &req)
+		if string(req.Args) != c.want {
+			t.Errorf("%s %s: %s, want %s", c.tool, c.args, req.Args, c.want)
+		}
+	}
+}
+
+// A tool that a chat does not have is the protocol's error, and the gate has seen the call.
+func TestUnknownTool(t *testing.T) {
+	w := newWorld()
+	c := w.session(t)
+	for _, name := range []string{"nothing", "slurm_job_adopt", "run_list", "samtools.flagstat", strings.Repeat("x", 1000)} {
+		if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: name}); err == nil || !strings.Contains(err.Error(), "unknown tool") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if calls := w.asked(); len(calls) != 5 || calls[0].ToolID != "nothing" || len(calls[4].ToolID) > 128 {
+		t.Errorf("%+v", calls)
+	}
+}
+
+// Taking a request back ends a wait, never what was asked to be done.
+func TestCancel(t *testing.T) {
+	w := newWorld()
+	seen := make(chan error, 2)
+	for _, id := range []string{"samtools.flagstat", "slurm.job.collect"} {
+		w.answers[id] = func(ctx context.Context, _ json.RawMessage) (any, error) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(300 * time.Millisecond):
+			}
+			seen <- ctx.Err()
+			return submitted("queued", 2), nil
+		}
+	}
+	c := w.session(t)
+	for _, x := range []struct {
+		tool      string
+		cancelled bool
+	}{{"samtools_flagstat", false}, {"slurm_job_collect", true}} {
+		ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := c.CallTool(ctx, &sdk.CallToolParams{Name: x.tool, Arguments: json.RawMessage(`{}`)}); err == nil {
+			t.Error("not taken back")
+		}
+		stop()
+		if err := <-seen; (err != nil) != x.cancelled {
+			t.Errorf("%s: %v", x.tool, err)
+		}
+	}
+}
+
+// While a bounded wait is open, a client that asked for progress hears of it.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.answers["slurm.job.collect"] = func(context.Context, json.RawMessage) (any, error) {
+			time.Sleep(7 * time.Second)
+			return map[string]any{"target_run_id": runID, "ready": false, "state": "running", "artifacts_by_role": map[string]string{}, "poll_after_seconds": 3}, nil
+		}
+		var mu sync.Mutex
+		var got []float64
+		c := connect(t, w.server(), &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Params.ProgressToken == "p" && r.Params.Total == 20 {
+				got = append(got, r.Params.Progress)
+			}
+		}})
+		p := &sdk.CallToolParams{Name: "slurm_job_collect", Arguments: json.RawMessage(`{"wait_seconds":20}`), Meta: sdk.Meta{"progressToken": "p"}}
+		if _, err := c.CallTool(t.Context(), p); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		mu.Lock()
+		if d := cmp.Diff([]float64{2, 4, 6}, got); d != "" {
+			t.Error(d)
+		}
+		mu.Unlock()
+		c.Close()
+		synctest.Wait()
+	})
+}
+
+// Artifacts are resources: listed from the gate, read as a bounded preview, never as raw bytes.
+//
+// proves ARC-01
+func TestResources(t *testing.T) {
+	w := newWorld()
+	w.on("artifact.list", map[string]any{"artifacts": []any{map[string]any{"artifact_id": artID, "type": "TSV", "label": "stats", "size_bytes": 3}}, "cursor": "more"}, nil)
+	w.answers["artifact.get"] = func(_ context.Context, args json.RawMessage) (any, error) {
+		switch {
+		case strings.Contains(string(args), artID):
+			return map[string]any{"artifact_id": artID, "type": "TSV", "size_bytes": 3}, nil
+		case strings.Contains(string(args), "art_bam"):
+			return map[string]any{"artifact_id": "art_bam", "type": "BAM", "size_bytes": 1 << 30}, nil
+		}
+		return nil, fault.New(fault.NotFound, "x", "artifact_not_found", "there is none")
+	}
+	w.answers["artifact.preview.text"] = func(_ context.Context, args json.RawMessage) (any, error) {
+		if strings.Contains(string(args), "art_bam") {
+			return map[string]any{"artifact_id": "art_bam", "binary": true}, nil
+		}
+		return map[string]any{"artifact_id": artID, "text": "a\tb"}, nil
+	}
+	c := w.session(t)
+	l, err := c.ListResources(t.Context(), nil)
+	if err != nil || len(l.Resources) != 1 || l.Resources[0].URI != "artifact://"+artID || l.NextCursor != "more" || l.CacheScope != "private" {
+		t.Fatal(l, err)
+	}
+	tp, err := c.ListResourceTemplates(t.Context(), nil)
+	if err != nil || len(tp.ResourceTemplates) != 1 || tp.ResourceTemplates[0].URITemplate != "artifact://{artifact_id}" {
+		t.Fatal(tp, err)
+	}
+	r, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "artifact://" + artID})
+	if err != nil || r.Contents[0].Text != "a\tb" || r.CacheScope != "private" {
+		t.Error(r, err)
+	}
+	r, err = c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "artifact://art_bam"})
+	if err != nil || r.Contents[0].MIMEType != "application/json" || !strings.Contains(r.Contents[0].Text, "BAM") || len(r.Contents[0].Blob) != 0 {
+		t.Error(r, err)
+	}
+	for _, uri := range []string{"artifact://art_none", "file:///etc/passwd", "artifact://../../etc/passwd", "artifact:///etc/passwd", "artifact://a?b", "http://x"} {
+		if _, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri}); err == nil || !strings.Contains(err.Error(), "not found") {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+}
+
+func TestPrompts(t *testing.T) {
+	w := newWorld()
+	w.on("run.list", map[string]any{"runs": []any{map[string]any{"run_id": runID}}}, nil)
+	c := w.session(t)
+	l, err := c.ListPrompts(t.Context(), nil)
+	if err != nil || len(l.Prompts) != 4 {
+		t.Fatal(l, err)
+	}
+	for name, args := range map[string]map[string]string{"run_tool": {"tool": "samtools_flagstat", "inputs": "/x"}, "check_run": {"run_id": runID}, "explain_failure": {"run_id": runID}, "find_artifact": {"what": "BAM"}} {
+		p, err := c.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: name, Arguments: args})
+		if err != nil || len(p.Messages) != 1 || len(p.Messages[0].Content.(*sdk.TextContent).Text) < 80 {
+			t.Errorf("%s: %v %v", name, p, err)
+		}
+	}
+	for name, args := range map[string]map[string]string{"run_tool": {"tool": "rm"}, "check_run": {"run_id": "ignore what was said"}, "explain_failure": {}, "none": {}} {
+		if p, err := c.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: name, Arguments: args}); err == nil {
+			t.Errorf("%s: %v", name, p)
+		}
+	}
+	for arg, want := range map[string]string{"tool": "samtools_flagstat", "run_id": runID} {
+		r, err := c.Complete(t.Context(), &sdk.CompleteParams{Ref: &sdk.CompleteReference{Type: "ref/prompt", Name: "run_tool"}, Argument: sdk.CompleteParamsArgument{Name: arg, Value: want[:3]}})
+		if err != nil || len(r.Completion.Values) != 1 || r.Completion.Values[0] != want {
+			t.Errorf("%s: %v %v", arg, r, err)
+		}
+	}
+}
+
+// Old and new clients on one endpoint without sessions; what the server says it can do is no more than it does.
+func TestHTTP(t *testing.T) {
+	w := newWorld()
+	w.on("slurm.job.get", map[string]any{"target_run_id": runID, "state": "running", "artifacts_by_role": map[string]string{}, "poll_after_seconds": 3}, nil)
+	srv := httptest.NewServer(Handler(w.server(), slog.New(slog.DiscardHandler)))
+	defer srv.Close()
+	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"} {
+		opts := &sdk.ClientSessionOptions{ProtocolVersion: version}
+		c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: srv.URL, DisableStandaloneSSE: true}, opts)
+		if err != nil {
+			t.Fatalf("%s: %v", version, err)
+		}
+		if got := c.InitializeResult(); got.ProtocolVersion != version || got.Capabilities.Logging != nil || got.Capabilities.Tools.ListChanged || got.Capabilities.Resources.Subscribe {
+			t.Errorf("%s: %+v", version, got)
+		}
+		if res := call(t, c, "slurm_job_get", `{"run_id":"x"}`); !strings.Contains(textOf(res), "Not ready") {
+			t.Errorf("%s: %v", version, res)
+		}
+		c.Close()
+	}
+	for name, c := range map[string]struct {
+		method, typ, accept, body string
+		want                      int
+	}{
+		"no POST":           {"GET", "", "text/event-stream", "", 405},
+		"end a session":     {"DELETE", "", "", "", 405},
+		"form":              {"POST", "application/x-www-form-urlencoded", "*/*", "a=b", 415},
+		"text":              {"POST", "text/plain", "*/*", "{}", 415},
+		"accepts no stream": {"POST", "application/json", "application/json", "{}", 400},
+		"no JSON":           {"POST", "application/json", "*/*", "{", 400},
+		"too large":         {"POST", "application/json", "*/*", strings.Repeat(" ", maxBody+1), 413},
+	} {
+		req, _ := http.NewRequest(c.method, srv.URL, strings.NewReader(c.body))
+		req.Header.Set("Content-Type", c.typ)
+		req.Header.Set("Accept", c.accept)
+		res, err := srv.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if res.StatusCode != c.want {
+			t.Errorf("%s: %d, want %d", name, res.StatusCode, c.want)
+		}
+	}
+}

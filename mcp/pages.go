@@ -1,0 +1,76 @@
+package mcp
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// A chat reads a few lines at a time. These bounds are put into the arguments of a call, so that what is left out is the
+// tool's own business: a list says so with its cursor, a log or a preview by being cut.
+const (
+	chatRows  = 6
+	chatLines = 60
+)
+
+// bound is an argument that says how much an answer carries.
+type bound struct {
+	argument string
+	value    int
+}
+
+// shorten sets the bound of a call that has one; the rest of the arguments stays as it was.
+func shorten(toolID string, req *gate.Request) *bound {
+	var b *bound
+	switch toolID {
+	case "artifact.list":
+		b = &bound{"limit", chatRows}
+	case "slurm.job.logs":
+		b = &bound{"tail_lines", chatLines}
+	case "artifact.preview.text":
+		b = &bound{"max_lines", chatLines}
+	default:
+		return nil
+	}
+	var args map[string]json.RawMessage
+	canonical, err := plan.Canonical(req.Args)
+	if err != nil || json.Unmarshal(canonical, &args) != nil || args == nil {
+		return nil // no arguments at all: the gate refuses them as they are
+	}
+	if raw, asked := args[b.argument]; asked {
+		var n int
+		if json.Unmarshal(raw, &n) != nil || n < 1 {
+			return nil // the tool's schema refuses it
+		}
+		b.value = min(b.value, n)
+	}
+	b.put(req, args)
+	return b
+}
+
+// less halves the bound; false when nothing smaller is left, or the call has none.
+func (b *bound) less(req *gate.Request) bool {
+	if b == nil || b.value <= 1 {
+		return false
+	}
+	b.value /= 2
+	var args map[string]json.RawMessage
+	if json.Unmarshal(req.Args, &args) != nil {
+		return false
+	}
+	// Another call, of a tool that only reads; the key stays with the first.
+	req.ToolCallID, req.IdempotencyKey = uuid.NewString(), nil
+	b.put(req, args)
+	return true
+}
+
+func (b *bound) put(req *gate.Request, args map[string]json.RawMessage) {
+	args[b.argument] = json.RawMessage(strconv.Itoa(b.value))
+	if raw, err := json.Marshal(args); err == nil {
+		req.Args = raw
+	}
+}

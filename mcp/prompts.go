@@ -1,0 +1,126 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// prompt is one of the common flows, offered to the person at the chat.
+type prompt struct {
+	name, title, description string
+	arguments                []*sdk.PromptArgument
+	text                     func(s *server, a map[string]string) string
+}
+
+var (
+	runIDForm = regexp.MustCompile(`^run_[0-9A-HJKMNP-TV-Z]{26}$`)
+	argRun    = sdk.PromptArgument{Name: "run_id", Title: "Run", Description: "the run's id, run_…", Required: true}
+)
+
+func prompts() []prompt {
+	run := argRun
+	return []prompt{
+		{"run_tool", "Run a tool", "Import inputs, run a tool on the cluster, and report what came out.", []*sdk.PromptArgument{
+			{Name: "tool", Title: "Tool", Description: "name of the tool", Required: true},
+			{Name: "inputs", Title: "Inputs", Description: "paths or artifact ids of the inputs"},
+		}, func(s *server, a map[string]string) string {
+			in := "Ask me which files or artifacts it shall work on."
+			if a["inputs"] != "" {
+				in = "Its inputs: " + plain(a["inputs"], 1024) + ". Import those that are paths with artifact_import; artifact ids are used as they are."
+			}
+			return fmt.Sprintf("Run the tool %s on the cluster. %s Call the tool with the artifact ids, tell me the run id, and collect it with slurm_job_collect. If it is not ready within two or three looks, "+
+				"stop looking and tell me when to ask again. When it has succeeded, show me a short preview of each output; when it has failed, read slurm_job_logs and explain why.", plain(a["tool"], 128), in)
+		}},
+		{"check_run", "Look after a run", "Where a run stands, and what is to be done.", []*sdk.PromptArgument{&run}, func(_ *server, a map[string]string) string {
+			return fmt.Sprintf("Look at %s with slurm_job_collect. Tell me in two or three sentences where it stands, and when to look again. If it is finished, preview its outputs.", a["run_id"])
+		}},
+		{"explain_failure", "Explain a failure", "Why a run failed, and whether trying again makes sense.", []*sdk.PromptArgument{&run}, func(_ *server, a map[string]string) string {
+			return fmt.Sprintf("Find out why %s failed: look at it with slurm_job_get, then read slurm_job_logs (stream stderr, then log). Tell me the cause, whether it lies in the input, in the parameters or in the "+
+				"cluster, and what to change. Do not retry or submit anything before I say so.", a["run_id"])
+		}},
+		{"find_artifact", "Find an artifact", "Look among the artifacts for one.", []*sdk.PromptArgument{{Name: "what", Title: "What", Description: "what it is", Required: true}}, func(_ *server, a map[string]string) string {
+			return fmt.Sprintf("Look through artifact_list for this: %s. Show me what fits, with id, type, label and size; ask before you page further than five times.", plain(a["what"], 512))
+		}},
+	}
+}
+
+func (s *server) addPrompts(out *sdk.Server) {
+	for _, p := range prompts() {
+		out.AddPrompt(&sdk.Prompt{Name: p.name, Title: p.title, Description: p.description, Arguments: p.arguments}, func(ctx context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+			for _, a := range p.arguments {
+				given := strings.TrimSpace(r.Params.Arguments[a.Name])
+				switch {
+				case a.Required && given == "":
+					return nil, badArgument(p.name, a.Name, "is needed")
+				case a.Name == "run_id" && !runIDForm.MatchString(given):
+					return nil, badArgument(p.name, a.Name, "is no run id (run_ and 26 characters)")
+				case a.Name == "tool" && !s.has(ctx, given):
+					return nil, badArgument(p.name, a.Name, "is no tool here")
+				}
+			}
+			return &sdk.GetPromptResult{Description: p.description, Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: p.text(s, r.Params.Arguments)}}}}, nil
+		})
+	}
+}
+
+func (s *server) has(ctx context.Context, name string) bool {
+	return slices.Contains(s.domainTools(ctx), name)
+}
+
+// domainTools are the names of the domain's own tools that the caller sees.
+func (s *server) domainTools(ctx context.Context) []string {
+	var out []string
+	for name, t := range s.tools {
+		if !slices.Contains(t.Capabilities, "gateway") && s.cfg.Gateway.Visible(ctx, t) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+const completions = 50
+
+// complete offers values while a person types: tools for a prompt, recent runs, artifacts.
+func (s *server) complete(ctx context.Context, r *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
+	var all []string
+	switch {
+	case r.Params.Argument.Name == "tool":
+		all = s.domainTools(ctx)
+	case r.Params.Argument.Name == "run_id":
+		var page struct {
+			Runs []struct {
+				RunID string `json:"run_id"`
+			} `json:"runs"`
+		}
+		if err := s.call(ctx, "run.list", map[string]any{"limit": completions}, &page); err != nil {
+			return nil, protocolError(err)
+		}
+		for _, x := range page.Runs {
+			all = append(all, x.RunID)
+		}
+	case r.Params.Argument.Name == "artifact_id":
+		var page struct {
+			Artifacts []artifact `json:"artifacts"`
+		}
+		if err := s.call(ctx, "artifact.list", map[string]any{"limit": completions}, &page); err != nil {
+			return nil, protocolError(err)
+		}
+		for _, x := range page.Artifacts {
+			all = append(all, x.ArtifactID)
+		}
+	}
+	out := sdk.CompletionResultDetails{Values: []string{}}
+	for _, v := range all {
+		if strings.HasPrefix(v, r.Params.Argument.Value) && len(out.Values) < completions {
+			out.Values = append(out.Values, v)
+		}
+	}
+	out.Total = len(out.Values)
+	return &sdk.CompleteResult{Completion: out}, nil
+}

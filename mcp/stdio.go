@@ -1,0 +1,172 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Serve speaks the protocol on in and out, one JSON-RPC message a line, until in ends or ctx does. What is no message – too
+// long, no JSON, no request – is answered as the protocol has it and does not end the session.
+func Serve(ctx context.Context, s *sdk.Server, in io.Reader, out io.Writer) error {
+	w := &lines{w: out, answered: make(chan struct{}, 1)}
+	r, feed := io.Pipe()
+	go func() {
+		err := messages(in, feed, w)
+		w.settle(ctx) // who writes all at once and closes gets its answers
+		feed.CloseWithError(err)
+	}()
+	err := s.Run(ctx, &sdk.IOTransport{Reader: r, Writer: w, MaxLineLength: 2 * maxBody})
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// settleTime bounds the wait for answers after the end of the input: the longest a call waits, and then some.
+const settleTime = 45 * time.Second
+
+// lines writes whole lines, from several goroutines, and knows how many requests have no answer yet.
+type lines struct {
+	mu       sync.Mutex
+	w        io.Writer
+	open     int
+	answered chan struct{} // poked by each answer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, err := l.w.Write(p)
+	if _, isRequest := methodOf(p); !isRequest {
+		l.open--
+		select {
+		case l.answered <- struct{}{}:
+		default:
+		}
+	}
+	return n, err
+}
+
+func (l *lines) asked() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open++
+}
+
+// settle waits until every request has its answer.
+func (l *lines) settle(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, settleTime)
+	defer stop()
+	for {
+		l.mu.Lock()
+		open := l.open
+		l.mu.Unlock()
+		if open <= 0 {
+			return
+		}
+		select {
+		case <-l.answered:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// methodOf tells whether a message is a request or a notification, and whether it has an id.
+func methodOf(line []byte) (hasID, has bool) {
+	var m struct {
+		Method *string         `json:"method"`
+		ID     json.RawMessage `json:"id"`
+	}
+	_ = json.Unmarshal(line, &m) // it is a message
+	return len(m.ID) > 0, m.Method != nil
+}
+
+func (l *lines) Close() error { return nil }
+
+// messages passes on the lines of in that are messages, and answers the others. Its memory is one line's.
+func messages(in io.Reader, feed io.Writer, answers *lines) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, tooLong, err := readLine(r)
+		switch {
+		case tooLong:
+			refuse(answers, -32600, fmt.Sprintf("the message is longer than %d bytes", maxBody))
+		case len(bytes.TrimSpace(line)) == 0:
+		default:
+			if code, why := malformed(line); why != "" {
+				refuse(answers, code, why)
+			} else {
+				if hasID, isRequest := methodOf(line); hasID && isRequest {
+					answers.asked()
+				}
+				if _, err := feed.Write(append(line, '\n')); err != nil {
+					return err
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readLine reads up to the end of a line. Of a line that is too long it keeps nothing.
+func readLine(r *bufio.Reader) (line []byte, tooLong bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if !tooLong {
+			line = append(line, part...)
+		}
+		if len(line) > maxBody {
+			line, tooLong = nil, true
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimRight(line, "\r\n"), tooLong, err
+		}
+	}
+}
+
+// malformed tells what is wrong with a line that is no JSON-RPC message.
+func malformed(line []byte) (code int, why string) {
+	if !json.Valid(line) {
+		return -32700, "the line is not JSON"
+	}
+	var m struct {
+		Version string          `json:"jsonrpc"`
+		Method  *string         `json:"method"`
+		ID      json.RawMessage `json:"id"`
+		Result  json.RawMessage `json:"result"`
+		Error   json.RawMessage `json:"error"`
+		Params  json.RawMessage `json:"params"`
+	}
+	if err := json.Unmarshal(line, &m); err != nil || m.Version != "2.0" {
+		return -32600, `the line is not one message of JSON-RPC "2.0"`
+	}
+	switch {
+	case m.Method == nil && m.Result == nil && m.Error == nil:
+		return -32600, "the message has no method"
+	case len(m.ID) > 0 && (m.ID[0] == '{' || m.ID[0] == '[' || m.ID[0] == 't' || m.ID[0] == 'f'):
+		return -32600, "the id is neither a string nor a number"
+	case len(m.Params) > 0 && m.Params[0] != '{' && string(m.Params) != "null":
+		return -32602, "params is not an object"
+	}
+	return 0, ""
+}
+
+func refuse(w *lines, code int, why string) {
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": code, "message": why}})
+	if err == nil {
+		w.asked()                       // it has no id; its answer counts all the same
+		_, _ = w.Write(append(b, '\n')) // the client is gone if this fails
+	}
+}

@@ -1,0 +1,148 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/gate"
+)
+
+// maxDescription bounds what a toolpack's author can say to a model.
+const maxDescription = 1024
+
+// handshakeKey is where correlation travels in _meta (HTC-11).
+const handshakeKey = "handshake"
+
+// entry is a tool of the registry as the protocol lists it.
+func entry(t gate.Tool) *sdk.Tool {
+	closed := false
+	destructive := t.ID == "slurm.job.cancel"
+	out := &sdk.Tool{Name: t.Name(), Title: plain(t.Title, 128), Description: plain(describe(t), maxDescription), InputSchema: t.Input,
+		Annotations: &sdk.ToolAnnotations{Title: plain(t.Title, 128), ReadOnlyHint: t.SideEffect == gate.Read, IdempotentHint: t.Idempotency == "IDEMPOTENT",
+			DestructiveHint: &destructive, OpenWorldHint: &closed},
+		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion, "side_effect": string(t.SideEffect),
+			"idempotency": t.Idempotency, "determinism": t.Determinism, "availability": t.Availability, "required_capabilities": t.Capabilities}}}
+	if len(t.Output) > 0 {
+		out.OutputSchema = t.Output
+	}
+	return out
+}
+
+// describe adds to a tool of the domain what all of them have in common.
+func describe(t gate.Tool) string {
+	if t.SideEffect != gate.Execute || t.ID == "slurm.submit" || t.ID == "slurm.job.retry" {
+		return t.Description
+	}
+	return plain(t.Description, maxDescription-200) + "\nRuns as a job on the cluster: the answer has a run id at once; slurm_job_collect tells when it is finished and gives the outputs."
+}
+
+// handshake is what a client may say about a call.
+type handshake struct {
+	TraceID        string      `json:"trace_id"`
+	ToolCallID     string      `json:"tool_call_id"`
+	SessionID      *string     `json:"session_id"`
+	Actor          *gate.Actor `json:"actor"`
+	IdempotencyKey *string     `json:"idempotency_key"`
+}
+
+// request makes the envelope of a call. What the client leaves out is filled: new ids, and an agent nobody knows.
+func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
+	args := r.Params.Arguments
+	if len(bytes.TrimSpace(args)) == 0 {
+		args = json.RawMessage("{}")
+	}
+	req := gate.NewRequest(t.ID, t.Version, args)
+	req.Actor = gate.Actor{Kind: "agent"}
+	var h handshake
+	said, err := json.Marshal(r.Params.Meta[handshakeKey])
+	if err != nil || json.Unmarshal(said, &h) != nil {
+		return req
+	}
+	if h.TraceID != "" {
+		req.TraceID = h.TraceID
+	}
+	if h.ToolCallID != "" {
+		req.ToolCallID = h.ToolCallID
+	}
+	if h.Actor != nil {
+		req.Actor = *h.Actor
+	}
+	req.SessionID, req.IdempotencyKey = h.SessionID, h.IdempotencyKey
+	return req
+}
+
+// handler is the way of one tool's calls: an envelope to the gate, its answer to the chat.
+func (s *server) handler(t gate.Tool) sdk.ToolHandler {
+	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		req := request(t, r)
+		pages := shorten(t.ID, &req)
+		defer s.progress(ctx, t, r)()
+		if t.SideEffect == gate.Execute {
+			// A client that gives up takes back its question, not what was asked for: a run is either not there or whole.
+			ctx = context.WithoutCancel(ctx)
+		}
+		for {
+			res, err := s.cfg.Gateway.Call(ctx, req)
+			if err != nil {
+				return refusal(req, gate.BodyOf(err)), nil
+			}
+			if res.Error != nil {
+				return refusal(req, res.Error), nil
+			}
+			out := answer(t, req, res)
+			if size(out) <= MaxAnswer || !pages.less(&req) {
+				return out, nil
+			}
+		}
+	}
+}
+
+// progressEvery is how often an open wait shows that it goes on.
+const progressEvery = 2 * time.Second
+
+// progress tells a client that asked for it that a bounded wait goes on. The returned function ends it.
+func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolRequest) (stop func()) {
+	token := r.Params.GetProgressToken()
+	if token == nil {
+		return func() {}
+	}
+	var a struct {
+		WaitSeconds int `json:"wait_seconds"`
+	}
+	_ = json.Unmarshal(r.Params.Arguments, &a)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	tell := func(seconds int, message string) {
+		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(seconds), Total: float64(a.WaitSeconds), Message: message})
+	}
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for n := 1; ; n++ {
+			select {
+			case <-tick.C:
+				tell(n*int(progressEvery/time.Second), t.Name()+" is still waiting")
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// clip cuts a text to at most n bytes, between characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
