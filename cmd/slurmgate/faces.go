@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/mcp"
@@ -69,12 +68,12 @@ func (g *gateway) eventsAfter(ctx context.Context, runID string, after int64) (e
 	return events, v.Run.State.Terminal() && len(list) < eventsAtOnce, err
 }
 
-// ready tells what the gateway cannot do now. Reads, replays and new submissions are served all the same; new runs wait.
+// ready tells what the gateway cannot do now. Reads, replays and new submissions are served all the same, unless it is the ledger's disk.
 func (g *gateway) ready(context.Context) error {
-	if _, err := g.engine.Watched(); err != nil {
-		return fault.Wrap(fault.Transport, "ready", "slurm_unreachable", "Slurm does not answer; new runs wait", err).WithNext("scontrol ping on the gateway's host")
+	if err := g.ledger.Stopped(); err != nil {
+		return err
 	}
-	return nil
+	return g.engine.Ready()
 }
 
 // chatGate is the gate for chats that come over HTTP: the face has found their caller.
