@@ -216,6 +216,9 @@ func (l *Ledger) Integrity(ctx context.Context) error {
 			return corrupt(c.msg+": "+found[0], nil)
 		}
 	}
-	_, err := l.VerifyEvents(ctx)
+	if _, err := l.VerifyEvents(ctx); err != nil {
+		return err
+	}
+	_, err := l.VerifyCalls(ctx)
 	return err
 }
