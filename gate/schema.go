@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -85,6 +86,7 @@ func violations(s *jsonschema.Schema, raw []byte, code, at, rule string) ([]faul
 		out = append(out, fault.Problem{Code: code, Field: strings.Join(path, "."), Rule: rule, Msg: told(v.ErrorKind, p)})
 	}
 	walk(ve)
+	slices.SortStableFunc(out, func(a, b fault.Problem) int { return strings.Compare(a.Field+"\x00"+a.Msg, b.Field+"\x00"+b.Msg) }) // the library goes through maps
 	return out, nil
 }
 
