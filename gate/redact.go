@@ -43,9 +43,15 @@ var secretValue = []struct {
 var secretName = [][]string{{"password"}, {"passwd"}, {"pwd"}, {"passphrase"}, {"secret"}, {"secrets"}, {"token"}, {"apikey"}, {"api", "key"}, {"access", "key"},
 	{"account", "key"}, {"private", "key"}, {"secret", "key"}, {"authorization"}, {"credential"}, {"credentials"}, {"cookie"}, {"jwt"}, {"bearer"}}
 
-// isSecretName tells whether a key's words name a secret: api_key, API-Key, apiKey, userPassword; not max_tokens.
+// aboutSecret are last words of keys that say something about a secret, and hold none: token_id, secret_name.
+var aboutSecret = []string{"id", "ids", "name", "names", "type", "kind", "hash", "count", "limit", "length", "expires", "file", "path", "url", "uri"}
+
+// isSecretName tells whether a key's words name a secret: api_key, API-Key, apiKey, userPassword; not max_tokens or token_id.
 func isSecretName(key string) bool {
 	words := wordsOf(key)
+	if n := len(words); n > 0 && slices.Contains(aboutSecret, words[n-1]) {
+		return false
+	}
 	return slices.ContainsFunc(secretName, func(name []string) bool {
 		for i := range words {
 			if len(words)-i >= len(name) && slices.Equal(words[i:i+len(name)], name) {

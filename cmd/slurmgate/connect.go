@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -51,12 +52,12 @@ func (a *app) connect(ctx context.Context) (*session, error) {
 	}
 	patience := time.Now().Add(lockPatience)
 	for {
-		if c, err := httpapi.Dial(ctx, s.Gateway.Socket); err == nil {
+		if c, err := a.dial(ctx, s.Gateway.Socket); err == nil {
 			return &session{app: a, client: c, site: s}, nil
 		}
 		g, err := openGateway(ctx, s, a.log)
 		if err == nil {
-			c, err := httpapi.Dial(ctx, s.Gateway.Socket)
+			c, err := a.dial(ctx, s.Gateway.Socket)
 			if err != nil {
 				g.close()
 				return nil, err
@@ -68,6 +69,16 @@ func (a *app) connect(ctx context.Context) (*session, error) {
 		}
 		time.Sleep(50 * time.Millisecond) // the holder is starting or stopping
 	}
+}
+
+// dial reaches the gateway at a socket. A token in the environment makes the calls the token's: for programs that should do less than
+// their user may.
+func (a *app) dial(ctx context.Context, socket string) (*httpapi.Client, error) {
+	c, err := httpapi.Dial(ctx, socket)
+	if err == nil {
+		c.Bear(os.Getenv("SLURMGATE_TOKEN"))
+	}
+	return c, err
 }
 
 // close ends the session. A process that is the gateway first finishes what it has taken on, however long

@@ -47,9 +47,11 @@ func (a *app) fail(err error) int {
 		return q.kind.ExitCode()
 	}
 	if a.cli.JSON {
-		_ = a.show(map[string]any{"error": asBody(err)}, nil) // nobody is left to tell
+		body := asBody(err)
+		body.Message = gate.Scrub(body.Message)        // a command line that does not parse is repeated as it was
+		_ = a.show(map[string]any{"error": body}, nil) // nobody is left to tell
 	} else {
-		fmt.Fprintln(a.err, "slurmgate:", err)
+		fmt.Fprintln(a.err, "slurmgate:", gate.Scrub(err.Error()))
 	}
 	return fault.KindOf(err).ExitCode()
 }
