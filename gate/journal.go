@@ -17,8 +17,8 @@ import (
 
 const (
 	linger      = 50 * time.Millisecond
-	maxUnkept   = 4096 // records waiting
-	maxBatch    = 256
+	maxUnkept   = 4096            // records waiting
+	maxBatch    = 64              // records in one transaction: a submit that comes meanwhile waits for them
 	journalWait = 2 * time.Second // for room
 	retryPause  = time.Second
 )

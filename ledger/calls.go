@@ -56,8 +56,21 @@ func (l *Ledger) Record(ctx context.Context, records []gate.Record) error {
 		return nil
 	}
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		heads := map[string]*chainHead{}
 		for _, r := range records {
-			if err := l.record(ctx, tx, r); err != nil {
+			if heads[r.Chain] == nil {
+				h := &chainHead{}
+				if err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM call_chains WHERE chain = ?", r.Chain).Scan(&h.seq, &h.hash); err != nil {
+					return err
+				}
+				heads[r.Chain] = h
+			}
+			if err := record(ctx, tx, r, heads[r.Chain]); err != nil {
+				return err
+			}
+		}
+		for chain, h := range heads {
+			if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET seq = ?, hash = ? WHERE chain = ?", h.seq, h.hash, chain); err != nil {
 				return err
 			}
 		}
@@ -65,28 +78,30 @@ func (l *Ledger) Record(ctx context.Context, records []gate.Record) error {
 	})
 }
 
-func (l *Ledger) record(ctx context.Context, tx *sql.Conn, r gate.Record) error {
-	var seq int64
-	var prev string
-	if err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM call_chains WHERE chain = ?", r.Chain).Scan(&seq, &prev); err != nil {
-		return err
-	}
-	seq++
-	at := micros(r.At)
-	hash, err := callHash(prev, r.Chain, seq, at, r.Principal, r.Event)
+// chainHead is the newest record of a chain.
+type chainHead struct {
+	seq  int64
+	hash string
+}
+
+// record appends one record behind the head, and moves that.
+func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) error {
+	seq, at := h.seq+1, micros(r.At)
+	hash, err := callHash(h.hash, r.Chain, seq, at, r.Principal, r.Event)
 	if err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, ok, event, prev_hash, hash) VALUES (?,?,?,?,?,?,?,?,?,?)",
-		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.OK, string(r.Event), prev, hash); err != nil {
+		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.OK, string(r.Event), h.hash, hash); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET seq = ?, hash = ? WHERE chain = ?", seq, hash, r.Chain); err != nil {
-		return err
-	}
+	h.seq, h.hash = seq, hash
+	var args []any
 	for _, p := range r.Payloads {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO tool_payloads (chain, seq, tool_call_id, kind, payload_redacted, payload_sha256, created_at) VALUES (?,?,?,?,?,?,?)",
-			r.Chain, seq, r.ToolCallID, p.Kind, string(p.JSON), p.SHA256, at); err != nil {
+		args = append(args, r.Chain, seq, r.ToolCallID, p.Kind, string(p.JSON), p.SHA256, at)
+	}
+	if n := len(r.Payloads); n > 0 {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO tool_payloads (chain, seq, tool_call_id, kind, payload_redacted, payload_sha256, created_at) VALUES (?,?,?,?,?,?,?)"+strings.Repeat(",(?,?,?,?,?,?,?)", n-1), args...); err != nil {
 			return err
 		}
 	}

@@ -17,10 +17,14 @@ func (serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	var level slog.LevelVar // info until policy says
+	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: &level}))
 	g, err := openGateway(ctx, s, log)
 	if err != nil {
 		return err
+	}
+	if err := level.UnmarshalText([]byte(g.policy.Logging.Level)); err != nil {
+		log.Error("policy's logging.level cannot be used", "err", err) // its reader lets none of these pass
 	}
 	a.say("slurmgate serves %s: domain %s %s, ledger %s, socket %s (pid %d)", s.Name, g.domain.ID(), g.domain.Version(), g.ledger.Path(), s.Gateway.Socket, os.Getpid())
 	if g.port != nil {

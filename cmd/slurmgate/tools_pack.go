@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"slurmgate/fault"
@@ -17,6 +18,10 @@ import (
 // packTools makes one tool of each toolpack, and the tools that tell about tools.
 func (g *gateway) packTools() []gate.Tool {
 	var out []gate.Tool
+	egress := map[string][]string{}
+	for _, m := range g.domain.Tools() {
+		egress[m.ToolID] = m.EgressAllowlist
+	}
 	for _, p := range g.domain.Packs().List() {
 		determinism := gate.NonDeterministic
 		if p.Deterministic() {
@@ -24,7 +29,7 @@ func (g *gateway) packTools() []gate.Tool {
 		}
 		out = append(out, gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(), Description: p.Description(),
 			SideEffect: gate.Execute, Idempotency: gate.Idempotent, Determinism: determinism, Availability: gate.OfflineOK, Capabilities: []string{gate.CapSlurm},
-			Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(), Handle: g.packHandler(p), DryRun: g.packRehearsal(p)})
+			Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Egress: append(slices.Clone(g.policy.EgressAllowlist), egress[p.ID()]...), Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(), Handle: g.packHandler(p), DryRun: g.packRehearsal(p)})
 	}
 	return append(out,
 		builtin("tool.list", "List tools", "The tools of this gateway.", gate.Read, object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), handler(g.listTools)),
