@@ -33,7 +33,11 @@ func (m *measurement) limited(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, v := range page.Runs {
+		for _, r := range page.Runs {
+			v, err := g.ledger.View(ctx, r.ID)
+			if err != nil {
+				return err
+			}
 			sends, err := g.ledger.Sends(ctx, v.Submission.Token)
 			if err != nil {
 				return err

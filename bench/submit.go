@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmgate/ledger"
+	"slurmgate/run"
 )
 
 // submit measures, on one ledger that grows: the submit race, status beside squeue, then everything about 100,000 runs.
@@ -147,8 +148,8 @@ func (g *rig) lookAtAll(ctx context.Context, want int) error {
 		if err != nil {
 			return err
 		}
-		for _, v := range page.Runs {
-			if v.Attempt.SlurmState == "PENDING" {
+		for _, r := range page.Runs {
+			if r.Phase == run.Pending && r.SlurmState == "PENDING" && r.JobID != "" {
 				seen++
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,23 +66,6 @@ func watched(row string) run.Watched {
 		SlurmState: field[4], JobName: field[5], JobID: field[6], Cluster: field[7], SlurmWhy: row}
 }
 
-func (l *Ledger) views(ctx context.Context, q string, args ...any) ([]run.View, error) {
-	rows, err := l.r.QueryContext(ctx, q, args...)
-	if err != nil {
-		return nil, storage(err)
-	}
-	defer rows.Close()
-	var out []run.View
-	for rows.Next() {
-		v, err := scanView(rows)
-		if err != nil {
-			return nil, storage(err)
-		}
-		out = append(out, v)
-	}
-	return out, storage(rows.Err())
-}
-
 // Filter selects runs. Empty fields select all.
 type Filter struct {
 	State     run.State
@@ -94,9 +78,20 @@ type Filter struct {
 	Limit     int        // 1..500, 50 when 0
 }
 
+// Row is a run as a list shows it.
+type Row struct {
+	ID, ToolID, ProjectID string
+	State                 run.State
+	Phase                 run.Phase
+	Reason                string
+	JobID, SlurmState     string // empty while unknown
+	CreatedAt             time.Time
+	FinishedAt            *time.Time
+}
+
 // Page is one page of runs, newest first. Cursor is empty on the last.
 type Page struct {
-	Runs   []run.View
+	Runs   []Row
 	Cursor string
 }
 
@@ -137,18 +132,52 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 		}
 		add("(r.created_at, r.run_id) < (?, ?)", at, id)
 	}
-	views, err := l.views(ctx, "SELECT "+viewColumns+viewFrom+"WHERE "+strings.Join(where, " AND ")+
-		fmt.Sprintf(" ORDER BY r.created_at DESC, r.run_id DESC LIMIT %d", f.Limit+1), args...)
+	rows, err := l.r.QueryContext(ctx, rowQuery+"WHERE "+strings.Join(where, " AND ")+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(args, f.Limit+1)...)
 	if err != nil {
-		return Page{}, err
+		return Page{}, storage(err)
 	}
-	p := Page{Runs: views}
-	if len(views) > f.Limit {
-		p.Runs = views[:f.Limit]
-		last := p.Runs[f.Limit-1].Run
-		p.Cursor = encodeCursor(micros(last.CreatedAt), last.ID)
+	defer rows.Close()
+	p := Page{Runs: make([]Row, 0, f.Limit)}
+	for rows.Next() {
+		if len(p.Runs) == f.Limit {
+			last := p.Runs[f.Limit-1]
+			p.Cursor = encodeCursor(micros(last.CreatedAt), last.ID)
+			break
+		}
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return Page{}, storage(err)
+		}
+		r, err := row(text)
+		if err != nil {
+			return Page{}, err
+		}
+		p.Runs = append(p.Runs, r)
 	}
-	return p, nil
+	return p, storage(rows.Err())
+}
+
+// rowQuery gives a run of a list as one column, see Watched.
+const rowQuery = `SELECT concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.state, r.phase, r.created_at, coalesce(r.finished_at, ''), coalesce(s.job_id, ''), a.slurm_state, r.reason)
+ FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token `
+
+// row takes such a column apart. The reason stands last and may hold anything.
+func row(text string) (Row, error) {
+	var field [9]string
+	for i := range field {
+		field[i], text, _ = strings.Cut(text, "\x1f")
+	}
+	created, err := strconv.ParseInt(field[5], 10, 64)
+	var finished sql.NullInt64
+	if err == nil && field[6] != "" {
+		finished.Valid = true
+		finished.Int64, err = strconv.ParseInt(field[6], 10, 64)
+	}
+	if err != nil {
+		return Row{}, fault.Wrap(fault.Internal, "ledger.List", "ledger_corrupt", "a run of the list cannot be read", err)
+	}
+	return Row{ID: field[0], ToolID: field[1], ProjectID: field[2], State: run.State(field[3]), Phase: run.Phase(field[4]), CreatedAt: time.UnixMicro(created).UTC(),
+		FinishedAt: optTime(finished), JobID: field[7], SlurmState: field[8], Reason: text}, nil
 }
 
 // among is the condition that a column has one of the values; of none it is never true.

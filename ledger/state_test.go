@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/run"
@@ -213,7 +215,7 @@ func TestPages(t *testing.T) {
 		p, err := l.List(t.Context(), Filter{Limit: 10, Cursor: cursor, Until: new(t0.Add(time.Millisecond))})
 		must(t, err)
 		for _, v := range p.Runs {
-			want[v.Run.ID]++
+			want[v.ID]++
 		}
 		insert(t, l, i)
 		if cursor = p.Cursor; cursor == "" {
@@ -242,6 +244,25 @@ func TestPages(t *testing.T) {
 		wantFault(t, err, fault.Validation, "LIST-CURSOR")
 		_, err = l.Artifacts(t.Context(), ArtifactFilter{Cursor: c})
 		wantFault(t, err, fault.Validation, "LIST-CURSOR")
+	}
+}
+
+// A list shows of a run what the run itself says.
+func TestListRows(t *testing.T) {
+	l := fresh(t)
+	v := insert(t, l, 1)
+	sub, a, at := v.Submission, v.Attempt, t0.Add(time.Hour)
+	sub.JobID, a.SlurmState = "7", "PENDING"
+	v = apply(t, l, v, func(w *run.Write) {
+		w.Run.Phase, w.Run.Reason, w.Submission, w.Attempts = run.Pending, "a reason\x1fof \"two\"\nlines", &sub, []run.Attempt{a}
+	})
+	v = apply(t, l, v, func(w *run.Write) { w.Run.State, w.Run.Phase, w.Run.FinishedAt = run.Cancelled, run.Done, &at })
+	p, err := l.List(t.Context(), Filter{})
+	must(t, err)
+	want := []Row{{ID: v.Run.ID, ToolID: v.Run.ToolID, ProjectID: v.Run.ProjectID, State: run.Cancelled, Phase: run.Done, Reason: v.Run.Reason, JobID: "7", SlurmState: "PENDING",
+		CreatedAt: v.Run.CreatedAt, FinishedAt: v.Run.FinishedAt}}
+	if d := cmp.Diff(want, p.Runs); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -43,25 +43,76 @@ type cycle struct {
 	moved atomic.Bool
 }
 
+// reading is the ledger's open runs on their way to the comparison. They are read while Slurm makes up its answer: what changes
+// meanwhile is younger than the question, and left for the next cycle (see fresh).
+type reading struct {
+	rows chan []Watched
+	err  error // when rows is closed
+	stop context.CancelFunc
+}
+
+const (
+	rowsTogether = 256
+	readAhead    = 64 // times as many; of more runs the rest is read when there is something to compare with
+)
+
+func (e *Engine) readWatched(ctx context.Context) *reading {
+	ctx, stop := context.WithCancel(ctx)
+	r := &reading{rows: make(chan []Watched, readAhead), stop: stop}
+	go func() {
+		defer close(r.rows)
+		var batch []Watched
+		pass := func() {
+			select {
+			case r.rows <- batch:
+			case <-ctx.Done():
+			}
+			batch = nil
+		}
+		r.err = e.Index.Watched(ctx, func(w Watched) {
+			if batch == nil {
+				batch = make([]Watched, 0, rowsTogether)
+			}
+			if batch = append(batch, w); len(batch) == rowsTogether {
+				pass()
+			}
+		}, watchedPhases...)
+		if len(batch) > 0 {
+			pass()
+		}
+	}()
+	return r
+}
+
+// end gives up what has not been read, and waits for the reader.
+func (r *reading) end() {
+	r.stop()
+	for range r.rows {
+	}
+}
+
 // compare finds the runs that Slurm's answer says something new about, and those it does not show. It reads no run in full.
-func (c *cycle) compare(ctx context.Context) (differ, missing []string, err error) {
-	err = c.Index.Watched(ctx, func(w Watched) {
-		i, shown := c.seen.first[w.JobName]
-		for k := i; shown && k >= 0; k = c.seen.next[k] {
-			c.seen.known[k] = true
+func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
+	for batch := range r.rows {
+		for i := range batch {
+			w := &batch[i]
+			first, shown := c.seen.first[w.JobName]
+			for k := first; shown && k >= 0; k = c.seen.next[k] {
+				c.seen.known[k] = true
+			}
+			switch {
+			case !shown:
+				missing = append(missing, w.RunID)
+			case c.seen.next[first] >= 0 || !w.same(&c.seen.jobs[first]):
+				differ = append(differ, w.RunID)
+			}
 		}
-		switch {
-		case !shown:
-			missing = append(missing, w.RunID)
-		case c.seen.next[i] >= 0 || !w.same(&c.seen.jobs[i]):
-			differ = append(differ, w.RunID)
-		}
-	}, watchedPhases...)
-	return differ, missing, err
+	}
+	return differ, missing, r.err
 }
 
 // same tells whether the one job of the run's name is as it was when the watcher last wrote it down. Whatever is not, observe decides.
-func (w Watched) same(j *Job) bool {
+func (w *Watched) same(j *Job) bool {
 	return w.SlurmState == j.State && w.SlurmWhy == j.Why && w.JobID == j.ID && !w.Missed && !w.CancelAsked && phaseAfter(w.Phase, j.Class) == w.Phase &&
 		(w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster)
 }

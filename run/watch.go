@@ -84,6 +84,8 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	rows := e.readWatched(ctx)
+	defer rows.end()
 	jobs, err := e.Observer.Queue(ctx)
 	e.mu.Lock()
 	if e.cycleErr = err; err == nil {
@@ -95,7 +97,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	}
 	e.reached()
 	c := &cycle{Engine: e, seen: index(jobs), asked: asked}
-	differ, missing, err := c.compare(ctx)
+	differ, missing, err := c.compare(rows)
 	if err != nil {
 		return false, err
 	}

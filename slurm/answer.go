@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,91 +39,190 @@ const (
 // namePrefix is what the names of our jobs start with; the user's other jobs are none of our business.
 const namePrefix = "sg-"
 
-// parseAnswer reads a whole answer about a user's jobs; cols are the fields before the user. A single record that is not
-// as asked for makes the whole answer worthless.
-func parseAnswer(text, user string, cols []column) ([]run.Job, error) {
-	jobs := []run.Job{}
-	if text == "" {
-		return jobs, nil
-	}
-	end := sep + user + sep + "\n"
-	body, ok := strings.CutSuffix(text, end)
-	if !ok {
-		return nil, fmt.Errorf("the answer is cut off")
-	}
-	for record := range strings.SplitSeq(body, end) {
-		fields := strings.SplitN(record, sep, len(cols))
-		if len(fields) < len(cols) {
-			return nil, fmt.Errorf("a record has %d fields, not %d: %q", len(fields), len(cols), clip(record))
-		}
-		name := fields[len(fields)-1]
-		if !strings.HasPrefix(name, namePrefix) {
-			continue
-		}
-		job, err := parseJob(fields, cols)
-		if err != nil {
-			return nil, fmt.Errorf("%w in %q", err, clip(strings.Join(fields, "|")))
-		}
-		jobs = append(jobs, job)
-	}
-	return jobs, nil
+// answer reads an answer as it comes. A single record that is not as asked for makes the whole answer worthless.
+type answer struct {
+	cols []column
+	end  []byte // of each record
+	rest []byte // the record that has begun
+	jobs []run.Job
+	err  error
+
+	fields  [][]byte
+	scratch []byte
+	words   map[string]string // states, reasons, nodes: few, and in every record
+	times   [colName + 1]seen // the last of each column: neighbours have the same
 }
 
-func parseJob(fields []string, cols []column) (run.Job, error) {
+// seen is a time and how it was written.
+type seen struct {
+	text string
+	at   *time.Time
+}
+
+// newAnswer expects an answer about a user's jobs, about so many; cols are the fields before the user.
+func newAnswer(user string, cols []column, about int) *answer {
+	return &answer{cols: cols, end: []byte(sep + user + sep + "\n"), jobs: make([]run.Job, 0, about), words: map[string]string{}}
+}
+
+// parseAnswer reads a whole answer.
+func parseAnswer(text, user string, cols []column) ([]run.Job, error) {
+	a := newAnswer(user, cols, 0)
+	a.Write([]byte(text))
+	return a.whole()
+}
+
+// Write takes the next part of the answer. It never fails: who prints is not to blame.
+func (a *answer) Write(p []byte) (int, error) {
+	n := len(p)
+	for a.err == nil {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			a.rest = append(a.rest, p...)
+			break
+		}
+		line := p[:i+1]
+		p = p[i+1:]
+		if len(a.rest) > 0 {
+			a.rest = append(a.rest, line...)
+			line = a.rest
+		}
+		// A line feed may be part of a name.
+		if body, ok := bytes.CutSuffix(line, a.end); ok {
+			a.record(body)
+			a.rest = a.rest[:0]
+		} else if len(a.rest) == 0 {
+			a.rest = append(a.rest, line...)
+		}
+	}
+	return n, nil
+}
+
+// whole gives the jobs when the answer has come to its end.
+func (a *answer) whole() ([]run.Job, error) {
+	if a.err == nil && len(a.rest) > 0 {
+		a.err = fmt.Errorf("the answer is cut off")
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	return a.jobs, nil
+}
+
+// record reads the fields before the user. The last of them, the name, takes what is left.
+func (a *answer) record(body []byte) {
+	a.fields = a.fields[:0]
+	for rest := body; ; {
+		field, after, more := bytes.Cut(rest, []byte(sep))
+		if last := len(a.fields)+1 == len(a.cols); last || !more {
+			if last {
+				field = rest
+			}
+			a.fields = append(a.fields, field)
+			break
+		}
+		a.fields, rest = append(a.fields, field), after
+	}
+	if len(a.fields) < len(a.cols) {
+		a.err = fmt.Errorf("a record has %d fields, not %d: %q", len(a.fields), len(a.cols), clip(string(body)))
+		return
+	}
+	if !bytes.HasPrefix(a.fields[len(a.fields)-1], []byte(namePrefix)) {
+		return
+	}
+	job, err := a.job()
+	if err != nil {
+		a.err = fmt.Errorf("%w in %q", err, clip(string(bytes.Join(a.fields, []byte("|")))))
+		return
+	}
+	a.jobs = append(a.jobs, job)
+}
+
+// job makes a job of the fields.
+func (a *answer) job() (run.Job, error) {
 	j := run.Job{Restarts: -1}
+	var exit, signal int
+	var exited bool
 	var err error
-	for i, f := range fields {
-		switch cols[i] {
-		case colID:
-			j.ID, j.Task, err = parseID(f)
+	for i, f := range a.fields {
+		switch c := a.cols[i]; c {
+		case colID: // with the name in one piece of memory
+			a.scratch = append(append(a.scratch[:0], f...), a.fields[len(a.fields)-1]...)
+			both := string(a.scratch)
+			j.Name = both[len(f):]
+			j.ID, j.Task, err = parseID(both[:len(f)])
 		case colState, colAccounted:
 			// Whoever cancels a job stands behind the word. A controller that starts without its jobs has accounting end them too, and
 			// there is nobody behind it.
-			j.Closed = cols[i] == colAccounted && strings.TrimSpace(f) == "CANCELLED"
-			if j.State, j.Class = stateOf(f); j.State == "" {
+			word := a.word(f)
+			j.Closed = c == colAccounted && strings.TrimSpace(word) == "CANCELLED"
+			if j.State, j.Class = stateOf(word); j.State == "" {
 				err = fmt.Errorf("no state")
 			}
 		case colReason:
-			if f != "None" {
-				j.Why = f
+			if string(f) != "None" {
+				j.Why = a.word(f)
 			}
 		case colRestarts:
-			j.Restarts, err = strconv.Atoi(f)
+			j.Restarts, err = strconv.Atoi(a.word(f))
 		case colNode:
-			if f != "None assigned" && f != "(null)" {
-				j.Node = f
+			if string(f) != "None assigned" && string(f) != "(null)" {
+				j.Node = a.word(f)
 			}
 		case colExit:
-			j.ExitCode, j.Signal, err = parseExit(f)
+			exited = true
+			exit, signal, err = parseExit(a.word(f))
 		case colSubmit:
-			j.Submitted, err = parseTime(f)
+			j.Submitted, err = a.time(c, f)
 		case colStart:
-			j.Started, err = parseTime(f)
+			j.Started, err = a.time(c, f)
 		case colEnd:
-			j.Ended, err = parseTime(f)
+			j.Ended, err = a.time(c, f)
 		case colCluster:
-			j.Cluster = f
+			j.Cluster = a.word(f)
 		case colSLUID:
-			j.SLUID = f
-		case colName:
-			j.Name = f
+			j.SLUID = string(f)
+		case colName: // see colID
 		}
 		if err != nil {
 			return run.Job{}, err
 		}
 	}
-	settle(&j)
-	return j, nil
-}
-
-// settle drops what Slurm shows before it is so: expected start and end, and the exit status of a job that has not ended.
-func settle(j *run.Job) {
-	if j.Class != run.ClassEnded {
-		j.Ended, j.ExitCode, j.Signal = nil, nil, 0
+	// Slurm shows some things before they are so: expected start and end, and the exit status of a job that has not ended.
+	switch {
+	case j.Class != run.ClassEnded:
+		j.Ended = nil
+	case exited:
+		j.ExitCode, j.Signal = new(exit), signal
 	}
 	if j.Class == run.ClassPending {
 		j.Started = nil
 	}
+	return j, nil
+}
+
+// manyWords is more than there are states, reasons and names of clusters; nodes may be more.
+const manyWords = 10_000
+
+// word is a field that many records have the same.
+func (a *answer) word(f []byte) string {
+	if w, ok := a.words[string(f)]; ok {
+		return w
+	}
+	w := string(f)
+	if len(a.words) < manyWords {
+		a.words[w] = w
+	}
+	return w
+}
+
+// time reads a time, or takes the one of the record before.
+func (a *answer) time(c column, f []byte) (*time.Time, error) {
+	if last := a.times[c]; last.text != "" && last.text == string(f) {
+		return last.at, nil
+	}
+	at, err := parseTime(string(f))
+	a.times[c] = seen{string(f), at}
+	return at, err
 }
 
 // parseID reads 1234 and 1234_5.
@@ -146,14 +246,14 @@ func allDigits(s string) bool {
 }
 
 // parseExit reads code:signal.
-func parseExit(s string) (code *int, signal int, err error) {
+func parseExit(s string) (code, signal int, err error) {
 	a, b, ok := strings.Cut(s, ":")
-	n, err1 := strconv.Atoi(a)
+	code, err1 := strconv.Atoi(a)
 	signal, err2 := strconv.Atoi(b)
 	if !ok || err1 != nil || err2 != nil {
-		return nil, 0, fmt.Errorf("no exit status")
+		return 0, 0, fmt.Errorf("no exit status")
 	}
-	return &n, signal, nil
+	return code, signal, nil
 }
 
 // parseTime reads seconds since 1970, or one of Slurm's words for no time.

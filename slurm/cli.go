@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"slurmgate/fault"
@@ -17,6 +18,8 @@ type CLI struct {
 	home   string // HOME of sbatch and the queries
 	runner Runner
 	budget *budget
+
+	queued atomic.Int64 // jobs to expect in the next answer of squeue
 
 	fieldsMu sync.Mutex
 	fields   []string // the columns asked of sacct, once known

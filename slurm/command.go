@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,7 +19,8 @@ type Command struct {
 	Path  string
 	Args  []string
 	Env   []string
-	Limit int64 // bytes of standard output; standard error is kept to 64 KiB
+	Limit int64     // bytes of standard output; standard error is kept to 64 KiB
+	Sink  io.Writer // takes standard output as it comes, instead of Output; nil: it is kept
 }
 
 // Output is what a program printed and how it ended.
@@ -42,7 +44,7 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
 	cmd.Env = c.Env
 	cmd.WaitDelay = 5 * time.Second // for pipes a killed program's children hold
-	stdout, stderr := &capped{limit: c.Limit, strict: true}, &capped{limit: 64 << 10}
+	stdout, stderr := &capped{limit: c.Limit, strict: true, sink: c.Sink}, &capped{limit: 64 << 10}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err := cmd.Run()
 	out := Output{Stdout: stdout.kept.Bytes(), Stderr: stderr.kept.String()}
@@ -59,26 +61,36 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	return out, err
 }
 
-// capped keeps at most limit bytes. Past that a strict one fails the program's write, the other drops. (The buffer is not
+// capped keeps at most limit bytes, or passes them on. Past that a strict one fails the program's write, the other drops. (The buffer is not
 // embedded: io.Copy would find its ReadFrom and go round Write.)
 type capped struct {
 	kept   bytes.Buffer
+	sink   io.Writer
+	passed int64
 	limit  int64
 	strict bool
 	over   bool
 }
 
 func (b *capped) Write(p []byte) (int, error) {
-	room := b.limit - int64(b.kept.Len())
-	if int64(len(p)) <= room {
-		return b.kept.Write(p)
+	room := b.limit - b.passed
+	if int64(len(p)) > room {
+		b.over = true
+		b.take(p[:room])
+		if b.strict {
+			return 0, errors.New("output limit")
+		}
+		return len(p), nil
 	}
-	b.over = true
-	b.kept.Write(p[:room])
-	if b.strict {
-		return 0, errors.New("output limit")
+	return b.take(p)
+}
+
+func (b *capped) take(p []byte) (int, error) {
+	b.passed += int64(len(p))
+	if b.sink != nil {
+		return b.sink.Write(p)
 	}
-	return len(p), nil
+	return b.kept.Write(p)
 }
 
 // environ is everything Slurm's programs find in their environment: no SBATCH_ or SLURM_ variable of the
@@ -94,6 +106,11 @@ func (c *CLI) environ(more ...string) []string {
 // ask runs one query within its time, at a price in RPCs. An error is a Transport fault that carries what the
 // program said; so is a non-zero exit status unless okay accepts the output.
 func (c *CLI) ask(ctx context.Context, op string, rpcs int, okay func(Output) bool, program string, args ...string) (Output, error) {
+	return c.askInto(ctx, nil, op, rpcs, okay, program, args...)
+}
+
+// askInto is ask with the answer passed on as it comes. What the sink has got by an error is worth nothing.
+func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, okay func(Output) bool, program string, args ...string) (Output, error) {
 	if rpcs > 0 {
 		if err := c.budget.spend(ctx, op, rpcs); err != nil {
 			return Output{}, err
@@ -102,7 +119,7 @@ func (c *CLI) ask(ctx context.Context, op string, rpcs int, okay func(Output) bo
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.QueryTimeout)
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{
-		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: c.cfg.MaxQueryBytes,
+		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: c.cfg.MaxQueryBytes, Sink: sink,
 		// Times as seconds since 1970, whatever the site's or the node's taste.
 		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s"),
 	})

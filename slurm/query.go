@@ -21,12 +21,15 @@ var (
 // one about federations, and without --all jobs in hidden partitions would be missing.
 func (c *CLI) Queue(ctx context.Context) ([]run.Job, error) {
 	const op = "slurm.Queue"
-	out, err := c.ask(ctx, op, rpcQueue, clean, "squeue",
+	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
+	_, err := c.askInto(ctx, a, op, rpcQueue, clean, "squeue",
 		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
 	if err != nil {
 		return nil, err
 	}
-	return c.parsed(op, "squeue", out, queueColumns)
+	jobs, err := parsed(op, "squeue", a)
+	c.queued.Store(int64(len(jobs) + len(jobs)/16))
+	return jobs, err
 }
 
 // accountingFields are the columns of sacct; those a version does not know are left out.
@@ -48,13 +51,14 @@ func (c *CLI) Accounting(ctx context.Context, since time.Time) ([]run.Job, error
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.ask(ctx, op, rpcAccounting, clean, "sacct",
+	a := newAnswer(c.cfg.User, cols, 0)
+	out, err := c.askInto(ctx, a, op, rpcAccounting, clean, "sacct",
 		"--duplicates", "--allocations", "--parsable", "--delimiter="+sep, "--noheader", "--user="+c.cfg.User,
 		"--starttime="+since.UTC().Format("2006-01-02T15:04:05"), "--format="+strings.Join(names, ",")+",User")
 	if err != nil {
 		return nil, notKept(op, out, err)
 	}
-	return c.parsed(op, "sacct", out, cols)
+	return parsed(op, "sacct", a)
 }
 
 // notKept tells a cluster without accounting from accounting that does not answer.
@@ -91,8 +95,8 @@ func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []col
 	return names, cols, nil
 }
 
-func (c *CLI) parsed(op, program string, out Output, cols []column) ([]run.Job, error) {
-	jobs, err := parseAnswer(string(out.Stdout), c.cfg.User, cols)
+func parsed(op, program string, a *answer) ([]run.Job, error) {
+	jobs, err := a.whole()
 	if err != nil {
 		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of "+program+" is not whole", err)
 	}

@@ -73,8 +73,8 @@ func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any,
 	if page.Cursor != "" {
 		out.Cursor = &page.Cursor
 	}
-	for _, v := range page.Runs {
-		out.Runs = append(out.Runs, runRow{v.Run.ID, v.Run.ToolID, v.Run.ProjectID, v.Run.State, v.Run.Phase, v.Run.Reason, v.Submission.JobID, v.Run.CreatedAt, v.Run.FinishedAt})
+	for _, r := range page.Runs {
+		out.Runs = append(out.Runs, runRow{r.ID, r.ToolID, r.ProjectID, r.State, r.Phase, r.Reason, r.JobID, r.CreatedAt, r.FinishedAt})
 	}
 	return out, nil
 }
