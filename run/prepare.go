@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -111,9 +112,10 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept ...Artifact
 	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok {
 		return false, e.putOff(ctx, v, why, kept)
 	}
+	free := sync.OnceFunc(func() { <-e.sends })
 	select {
 	case e.sends <- struct{}{}:
-		defer func() { <-e.sends }()
+		defer free()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -127,7 +129,11 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept ...Artifact
 	if err != nil {
 		return false, err
 	}
-	return false, e.settleSend(ctx, v, job, k, e.Sender.Send(ctx, job, k))
+	res := e.Sender.Send(ctx, job, k)
+	if res.Outcome == SendAccepted {
+		free() // the next sbatch does not wait for this receipt's commit; what was refused may keep the next one back
+	}
+	return false, e.settleSend(ctx, v, job, k, res)
 }
 
 // recoverSend looks at a send whose gateway died.
