@@ -131,35 +131,6 @@ func (d dir) unlink(name string) error {
 	return nil
 }
 
-// removeAll removes a file, or a folder with all that is in it. Symlinks are removed, not followed.
-func (d dir) removeAll(name string) error {
-	err := unix.Unlinkat(d.fd, name, 0)
-	if err == nil || err == unix.ENOENT {
-		return nil
-	}
-	if st, serr := d.stat(name); serr != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return &os.PathError{Op: "unlink", Path: name, Err: err}
-	}
-	sub, err := d.sub(name)
-	if err != nil {
-		return err
-	}
-	defer sub.close()
-	names, err := sub.names()
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		if err := sub.removeAll(n); err != nil {
-			return err
-		}
-	}
-	if err := unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
-		return &os.PathError{Op: "rmdir", Path: name, Err: err}
-	}
-	return nil
-}
-
 // names lists the folder, sorted. It opens the folder afresh, which makes a network filesystem look past
 // its cache of names that were not there.
 func (d dir) names() ([]string, error) {
