@@ -37,6 +37,7 @@ func tableGateway(t *testing.T) *gateway {
 		t.Fatal(err)
 	}
 	g := &gateway{site: s, log: log}
+	g.openMetrics()
 	if g.domain, err = toolpack.OpenDomain("../../domains/genomics", toolpack.AllowMissingImages); err != nil {
 		t.Fatal(err)
 	}
