@@ -1,5 +1,5 @@
 # demo and test need nothing prepared by hand: the scripts install and build what they use. test needs root, demo only where there is no cluster.
-.PHONY: build demo test lint chaos bench-rpc bench-submit fuzz clean
+.PHONY: build demo test lint chaos bench-rpc bench-submit bench-faces mcp-conformance fuzz clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -30,6 +30,14 @@ bench-rpc:
 
 bench-submit:
 	@go run ./bench submit
+
+# Clients nobody here wrote, against the face for chats: the protocol's own conformance suite and inspector, and a load of calls. npm.
+mcp-conformance:
+	@scripts/mcp-conformance
+
+# What the faces cost beside a bare handler and the SDK's echo, and 500 clients on a ledger of 100,000 runs; on a cluster of its own.
+bench-faces:
+	@go run ./bench faces
 
 # Debian root and clusters of scripts/devcluster stay; `scripts/devcluster purge` removes those.
 clean:

@@ -34,6 +34,8 @@ func inside(ctx context.Context, args []string) error {
 		err = m.limited(ctx)
 	case "submit":
 		err = m.submit(ctx)
+	case "faces":
+		err = m.faces(ctx)
 	default:
 		err = fmt.Errorf("nothing is called %q inside", args[0])
 	}

@@ -2,6 +2,7 @@
 //
 //	go run ./bench rpc       RPCs of slurmctld and slurmdbd, counted by sdiag and sacctmgr
 //	go run ./bench submit    times and memory, each beside the bare command in the same run
+//	go run ./bench faces     HTTP and MCP beside a bare handler and the SDK's echo tool; 500 clients on a large ledger
 //	-quick                   a tenth of everything, for working on this program; its figures prove nothing
 //
 // It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. What it measures is the real
@@ -24,6 +25,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // sizes is how much is measured.
@@ -31,18 +33,19 @@ type sizes struct {
 	Small, Middle, Large int // runs in Slurm
 	Ledger               int // open runs in the ledger
 	Replays              int
-	Limited              int    // runs sent under slurmctld's own rate limit
-	Rounds, Block        int    // of the submit race: blocks of so many runs, in turns
-	Looks                int    // times a status is taken
-	Cold                 int    // cold starts
-	Profiles             string // folder in the cluster for profiles of what is timed (which they slow down); none when empty
+	Limited              int           // runs sent under slurmctld's own rate limit
+	Rounds, Block        int           // of the submit race: blocks of so many runs, in turns
+	Looks                int           // times a status is taken
+	Cold                 int           // cold starts
+	Crowd                time.Duration // how long 500 clients come and go
+	Profiles             string        // folder in the cluster for profiles of what is timed (which they slow down); none when empty
 }
 
 func (q *sizes) set(quick bool, limited int) {
 	profiles := q.Profiles
-	*q = sizes{Small: 10, Middle: 1000, Large: 10_000, Ledger: 100_000, Replays: 10_000, Limited: 1000, Rounds: 8, Block: 250, Looks: 15, Cold: 5}
+	*q = sizes{Small: 10, Middle: 1000, Large: 10_000, Ledger: 100_000, Replays: 10_000, Limited: 1000, Rounds: 8, Block: 250, Looks: 15, Cold: 5, Crowd: time.Minute}
 	if quick {
-		*q = sizes{Small: 10, Middle: 100, Large: 1000, Ledger: 10_000, Replays: 1000, Limited: 60, Rounds: 2, Block: 100, Looks: 5, Cold: 2}
+		*q = sizes{Small: 10, Middle: 100, Large: 1000, Ledger: 10_000, Replays: 1000, Limited: 60, Rounds: 2, Block: 100, Looks: 5, Cold: 2, Crowd: 10 * time.Second}
 	}
 	q.Profiles = profiles
 	if limited > 0 {
@@ -77,7 +80,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.sizes.Profiles, "profiles", "", "a `folder` of the cluster, e.g. /shared/profiles, for profiles of what is timed")
 	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
 	if len(args) == 0 {
-		return errors.New("say what to measure: rpc or submit")
+		return errors.New("say what to measure: rpc, submit or faces")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -88,6 +91,8 @@ func command(ctx context.Context, args []string) error {
 		return o.rpc(ctx)
 	case "submit":
 		return o.submit(ctx)
+	case "faces":
+		return o.faces(ctx)
 	}
-	return fmt.Errorf("there is no measurement %q: rpc or submit", args[0])
+	return fmt.Errorf("there is no measurement %q: rpc, submit or faces", args[0])
 }

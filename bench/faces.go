@@ -1,0 +1,427 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/ledger"
+)
+
+// faces measures the real program with its port open: the same request beside a bare handler and beside the SDK's own echo tool,
+// then 500 clients for a minute on a large ledger.
+func (o options) faces(ctx context.Context) error {
+	h, err := o.up(ctx)
+	if err != nil {
+		return err
+	}
+	defer h.down()
+	inside := filepath.Join(h.share, "bench")
+	if _, err := h.output(ctx, "go", "build", "-trimpath", "-o", inside+"/slurmgate", "./cmd/slurmgate"); err != nil {
+		return err
+	}
+	if err := os.CopyFS(filepath.Join(inside, "domain"), os.DirFS(filepath.Join(h.repo, "domains/genomics"))); err != nil {
+		return err
+	}
+	for name, change := range map[string][2]string{
+		"policies.yaml":    {"partitions_allowlist: [main, short]", "partitions_allowlist: [" + waitRoom + "]"},
+		"images.lock.yaml": {"", ""}, // the shipped domain names no image yet
+	} {
+		file := filepath.Join(inside, "domain", name)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		text := strings.Replace(string(data), change[0], change[1], 1)
+		if change[0] == "" {
+			text = "version: 1\nimages: []\n"
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if _, err := h.asRoot(ctx, "chown", "-R", user+":"+user, sharedDir+"/domain"); err != nil {
+		return err
+	}
+	return h.inside(ctx, "faces")
+}
+
+// office is a running gateway with its port.
+type office struct {
+	url, token string
+	client     *http.Client
+	runs       []string // ids, all over the ledger
+	artifact   string
+}
+
+func (m *measurement) faces(ctx context.Context) error {
+	runs, artifact, err := m.largeLedger(ctx)
+	if err != nil {
+		return err
+	}
+	o := &office{runs: runs, artifact: artifact, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1024, MaxConnsPerHost: 1024}}}
+	stop, err := m.open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := m.ratios(ctx, o); err != nil {
+		return err
+	}
+	return m.crowd(ctx, o)
+}
+
+// largeLedger seeds the ledger and gives ids from all over it.
+func (m *measurement) largeLedger(ctx context.Context) (runs []string, artifact string, err error) {
+	g, err := openRig(ctx, m.dir, unlimited)
+	if err != nil {
+		return nil, "", err
+	}
+	defer g.close()
+	if err := g.seed(ctx, 0, m.sizes.Ledger); err != nil {
+		return nil, "", err
+	}
+	m.say("%d runs are in the ledger", m.sizes.Ledger)
+	for cursor := ""; ; {
+		page, err := g.ledger.List(ctx, ledger.Filter{Limit: 500, Cursor: cursor})
+		if err != nil {
+			return nil, "", err
+		}
+		for i := 0; i < len(page.Runs); i += 25 {
+			runs = append(runs, page.Runs[i].Run.ID)
+		}
+		if cursor = page.Cursor; cursor == "" {
+			return runs, g.input.ArtifactID, nil
+		}
+	}
+}
+
+const benchSite = `version: 1
+site: bench
+gateway: {state_dir: %[1]s, default_project: bench}
+domain_dir: %[2]s/domain
+slurm: {bin_dir: %[1]s/bin, default_partition: big, default_account: research, accounting: required}
+storage: {runs_dir: %[1]s/runs, image_store: %[1]s/images}
+budget: {rpc_per_minute: 6000}
+http: {listen: "127.0.0.1:0"}
+`
+
+// open starts the program as an admin does, and asks it for a token.
+func (m *measurement) open(ctx context.Context, o *office) (stop func(), err error) {
+	program, site := filepath.Join(sharedDir, "slurmgate"), filepath.Join(m.dir, "site.yaml")
+	if err := os.WriteFile(site, fmt.Appendf(nil, benchSite, m.dir, sharedDir), 0o600); err != nil {
+		return nil, err
+	}
+	command := func(args ...string) *exec.Cmd {
+		c := exec.CommandContext(ctx, program, args...)
+		c.Env = append(os.Environ(), "SLURMGATE_SITE="+site)
+		c.Stderr = os.Stderr
+		return c
+	}
+	for _, name := range []string{"samtools", "seqkit", "minimap2"} {
+		if err := command("image", "add", name, filepath.Join(sharedDir, "image.sif")).Run(); err != nil {
+			return nil, fmt.Errorf("image add: %w", err)
+		}
+	}
+	serve := command("serve")
+	log, err := os.OpenFile(filepath.Join(m.dir, "serve.log"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	said, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	serve.Stderr = w
+	serve.Cancel = func() error { return serve.Process.Signal(syscall.SIGTERM) }
+	if err := serve.Start(); err != nil {
+		return nil, err
+	}
+	w.Close()
+	found := make(chan string, 1)
+	go func() {
+		for sc := bufio.NewScanner(said); sc.Scan(); {
+			fmt.Fprintln(log, sc.Text())
+			if _, rest, ok := strings.Cut(sc.Text(), "HTTP and MCP at "); ok {
+				url, _, _ := strings.Cut(rest, ",")
+				found <- url
+			}
+		}
+		close(found)
+	}()
+	stop = func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		_ = serve.Wait() // how it ends is not what is measured
+	}
+	if o.url = <-found; o.url == "" {
+		stop()
+		return nil, fmt.Errorf("serve did not start; see %s", log.Name())
+	}
+	out, err := command("token", "create", "bench", "--capability", "gateway", "--capability", "read", "--capability", "import", "--capability", "slurm", "--project", "bench", "--json").Output()
+	var t struct {
+		Token string `json:"token"`
+	}
+	if err = errors.Join(err, json.Unmarshal(out, &t)); err != nil || t.Token == "" {
+		stop()
+		return nil, fmt.Errorf("token create: %w: %s", err, out)
+	}
+	o.token = t.Token
+	return stop, nil
+}
+
+// ask makes one request and takes its whole answer. An answer that is not the one that is due is an error.
+func (o *office) ask(ctx context.Context, method, path, body, must string) error {
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	url := o.url + path
+	if strings.HasPrefix(path, "http") {
+		url = path
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, r)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+o.token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+	}
+	res, err := o.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err == nil && (res.StatusCode > 299 || !bytes.Contains(b, []byte(must))) {
+		err = fmt.Errorf("%s %s: %d %.300s", method, path, res.StatusCode, b)
+	}
+	return err
+}
+
+func chatCall(name, args string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + args + `}}`
+}
+
+// ratios races single requests in blocks, in turns.
+func (m *measurement) ratios(ctx context.Context, o *office) error {
+	bare, echo, stop, err := bareServers()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	run := func() string { return o.runs[rand.IntN(len(o.runs))] }
+	kinds := []struct {
+		name string
+		ask  func() error
+	}{
+		{"bare", func() error { return o.ask(ctx, "GET", bare+"/v1/runs/"+run(), "", "target_run_id") }},
+		{"http", func() error { return o.ask(ctx, "GET", "/v1/runs/"+run(), "", "target_run_id") }},
+		{"tools", func() error { return o.ask(ctx, "GET", "/v1/tools", "", "seqkit.stats") }},
+		{"echo", func() error {
+			return o.ask(ctx, "POST", echo, chatCall("echo", `{"run_id":"`+run()+`"}`), "structuredContent")
+		}},
+		{"mcp", func() error {
+			return o.ask(ctx, "POST", "/mcp", chatCall("slurm_job_get", `{"run_id":"`+run()+`"}`), "structuredContent")
+		}},
+	}
+	took := map[string][]time.Duration{}
+	for round := range m.sizes.Rounds + 1 {
+		for _, k := range kinds {
+			for range m.sizes.Block {
+				t, err := timed(k.ask)
+				if err != nil {
+					return err
+				}
+				if round > 0 { // the first warms
+					took[k.name] = append(took[k.name], t)
+				}
+			}
+		}
+	}
+	for _, k := range kinds {
+		m.print("single_"+k.name, ms(median(took[k.name])), "ms", "", fmt.Sprint("requests=", len(took[k.name])), "p99="+number(ms(quantile(took[k.name], 0.99))))
+	}
+	ratio := func(a, b string) float64 { return float64(median(took[a])) / float64(median(took[b])) }
+	m.print("http_list_to_bare_chi", ratio("tools", "bare"), "ratio", "")
+	m.print("http_look_to_bare_chi", ratio("http", "bare"), "ratio", "")
+	m.print("mcp_look_to_sdk_echo", ratio("mcp", "echo"), "ratio", "")
+	return nil
+}
+
+// bareServers are the same answer without a gateway behind it: by chi, and by the SDK's own tool.
+func bareServers() (bare, echo string, stop func(), err error) {
+	answer := `{"provenance_run_id":"run_X","target_run_id":"run_X","slurm_job_id":"1","state":"queued","phase":"pending","reason":"PartitionDown","exit_code":null,"artifacts_by_role":{},"observed_at":null,"poll_after_seconds":60,"warnings":[]}`
+	r := chi.NewRouter()
+	r.Get("/v1/runs/{run_id}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer) // the peer is gone if this fails
+	})
+	s := sdk.NewServer(&sdk.Implementation{Name: "echo", Version: "1"}, nil)
+	type args struct {
+		RunID string `json:"run_id"`
+	}
+	sdk.AddTool(s, &sdk.Tool{Name: "echo"}, func(_ context.Context, _ *sdk.CallToolRequest, a args) (*sdk.CallToolResult, args, error) {
+		return nil, a, nil
+	})
+	r.Handle("/mcp", sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", "", nil, err
+	}
+	server := &http.Server{Handler: r}
+	go func() { _ = server.Serve(l) }() // ends with stop
+	url := "http://" + l.Addr().String()
+	return url, url + "/mcp", func() { server.Close() }, nil
+}
+
+// visit is one kind of request of the crowd.
+type visit struct {
+	name   string
+	share  int // of a hundred
+	read   bool
+	ask    func(context.Context) error
+	mu     sync.Mutex
+	took   []time.Duration
+	failed []error
+}
+
+// crowd lets many clients come and go: each asks, takes the answer, and thinks for about a second.
+func (m *measurement) crowd(ctx context.Context, o *office) error {
+	run := func() string { return o.runs[rand.IntN(len(o.runs))] }
+	var reads struct {
+		ArtifactID string `json:"artifact_id"`
+	}
+	if err := o.importReads(ctx, &reads.ArtifactID); err != nil {
+		return err
+	}
+	again := func(ctx context.Context) error {
+		return o.ask(ctx, "POST", "/v1/tools/seqkit.stats:run", `{"input":{"reads":"`+reads.ArtifactID+`"}}`, `"ok":true`)
+	}
+	if err := again(ctx); err != nil { // the one job; from now on these are replays
+		return err
+	}
+	visits := []*visit{
+		{name: "look", share: 35, read: true, ask: func(ctx context.Context) error { return o.ask(ctx, "GET", "/v1/runs/"+run(), "", "target_run_id") }},
+		{name: "chat_look", share: 20, read: true, ask: func(ctx context.Context) error {
+			return o.ask(ctx, "POST", "/mcp", chatCall("slurm_job_get", `{"run_id":"`+run()+`"}`), "structuredContent")
+		}},
+		{name: "chat_list", share: 5, read: true, ask: func(ctx context.Context) error {
+			return o.ask(ctx, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, "seqkit_stats")
+		}},
+		{name: "runs", share: 12, read: true, ask: func(ctx context.Context) error { return o.ask(ctx, "GET", "/v1/runs?limit=20", "", `"runs"`) }},
+		{name: "preview", share: 10, read: true, ask: func(ctx context.Context) error {
+			return o.ask(ctx, "GET", "/v1/artifacts/"+o.artifact+"/preview", "", "ACGT")
+		}},
+		{name: "tools", share: 8, read: true, ask: func(ctx context.Context) error { return o.ask(ctx, "GET", "/v1/tools", "", "seqkit.stats") }},
+		{name: "replay", share: 6, ask: again},
+		{name: "import", share: 4, ask: func(ctx context.Context) error {
+			return o.ask(ctx, "POST", "/v1/artifacts", fmt.Sprintf(`{"text":"text %d"}`, rand.Int64()), "artifact_id")
+		}},
+	}
+	began := time.Now()
+	ctx, stop := context.WithTimeout(ctx, m.sizes.Crowd)
+	defer stop()
+	var wg sync.WaitGroup
+	for range crowdSize {
+		wg.Go(func() {
+			for {
+				think := time.NewTimer(time.Duration(500+rand.IntN(1000)) * time.Millisecond)
+				select {
+				case <-think.C:
+				case <-ctx.Done():
+					think.Stop()
+					return
+				}
+				v := pick(visits)
+				// A request under way when the time is up is finished and counts.
+				t, err := timed(func() error { return v.ask(context.WithoutCancel(ctx)) })
+				v.mu.Lock()
+				v.took = append(v.took, t)
+				if err != nil {
+					v.failed = append(v.failed, err)
+				}
+				v.mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return m.tally(visits, time.Since(began))
+}
+
+const crowdSize = 500
+
+func (m *measurement) tally(visits []*visit, took time.Duration) error {
+	var reads, all []time.Duration
+	failed := 0
+	params := []string{fmt.Sprint("clients=", crowdSize), fmt.Sprint("ledger=", m.sizes.Ledger)}
+	for _, v := range visits {
+		m.print("crowd_"+v.name, ms(quantile(v.took, 0.99)), "ms", "", append(params, fmt.Sprint("requests=", len(v.took)), "p50="+number(ms(median(v.took))))...)
+		all = append(all, v.took...)
+		if v.read {
+			reads = append(reads, v.took...)
+		}
+		for i, err := range v.failed {
+			if failed++; i < 3 {
+				m.say("%s: %v", v.name, err)
+			}
+		}
+	}
+	m.print("crowd_errors", float64(failed), "request", "=0", append(params, fmt.Sprint("requests=", len(all)), fmt.Sprintf("seconds=%.0f", took.Seconds()))...)
+	m.print("crowd_rate", float64(len(all))/took.Seconds(), "request/s", "", params...)
+	m.print("crowd_reads_p50", ms(median(reads)), "ms", "", params...)
+	m.print("crowd_reads_p99", ms(quantile(reads, 0.99)), "ms", "<=50", params...)
+	return nil
+}
+
+func pick(visits []*visit) *visit {
+	n := rand.IntN(100)
+	for _, v := range visits {
+		if n -= v.share; n < 0 {
+			return v
+		}
+	}
+	return visits[0]
+}
+
+// importReads makes the artifact that the one real run works on.
+func (o *office) importReads(ctx context.Context, id *string) error {
+	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label=reads&type=FASTQ_GZ", strings.NewReader("\x1f\x8b\x08\x00 no real reads"))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+o.token)
+	req.Header.Set("Content-Type", "application/octet-stream")
+	res, err := o.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	var a struct {
+		ArtifactID string `json:"artifact_id"`
+		Detail     string `json:"detail"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&a); err != nil || a.ArtifactID == "" {
+		return fmt.Errorf("upload: %d %s %w", res.StatusCode, a.Detail, err)
+	}
+	*id = a.ArtifactID
+	return nil
+}
