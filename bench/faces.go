@@ -115,7 +115,7 @@ func (m *measurement) largeLedger(ctx context.Context) (runs []string, artifact 
 
 const benchSite = `version: 1
 site: bench
-gateway: {state_dir: %[1]s, default_project: bench}
+gateway: {state_dir: %[1]s/state, artifact_dir: %[1]s/artifacts, default_project: bench}
 domain_dir: %[2]s/domain
 slurm: {bin_dir: %[1]s/bin, default_partition: big, default_account: research, accounting: required}
 storage: {runs_dir: %[1]s/runs, image_store: %[1]s/images}
@@ -126,6 +126,18 @@ http: {listen: "127.0.0.1:0"}
 // open starts the program as an admin does, and asks it for a token.
 func (m *measurement) open(ctx context.Context, o *office) (stop func(), err error) {
 	program, site := filepath.Join(sharedDir, "slurmgate"), filepath.Join(m.dir, "site.yaml")
+	if err := os.Mkdir(filepath.Join(m.dir, "state"), 0o700); err != nil {
+		return nil, err
+	}
+	left, err := filepath.Glob(filepath.Join(m.dir, "ledger.db*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range left {
+		if err := os.Rename(name, filepath.Join(m.dir, "state", filepath.Base(name))); err != nil {
+			return nil, err
+		}
+	}
 	if err := os.WriteFile(site, fmt.Appendf(nil, benchSite, m.dir, sharedDir), 0o600); err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ type sendDoc struct {
 	Text      string          `json:"text"`
 }
 
-func (g *gateway) showRun(ctx context.Context, _ gate.Call, a runArgs) (any, error) {
+func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 	v, err := g.ledger.View(ctx, a.RunID)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,10 @@ func (g *gateway) showRun(ctx context.Context, _ gate.Call, a runArgs) (any, err
 		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase, Reason: v.Run.Reason, Detail: v.Run.Detail,
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster, SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
 		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt, FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings,
-		Workspace: g.engine.Stager.RunDir(v.Run.ID), Sends: []sendDoc{}}
+		Sends: []sendDoc{}}
+	if c.Caller.Transport == gate.Local { // a path of this host is for a shell on it
+		s.Workspace = g.engine.Stager.RunDir(v.Run.ID)
+	}
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
 	}

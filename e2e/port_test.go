@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// port is a gateway's HTTP port, reached from this machine: a connection here becomes one on the login node.
+type port struct {
+	t     testing.TB
+	url   string
+	token string
+}
+
+var portLine = regexp.MustCompile(`HTTP and MCP at http://127\.0\.0\.1:(\d+),`)
+
+// openPort starts a gateway with a port, makes a token as its admin does, and listens here at the same number.
+func (s *site) openPort(t testing.TB) *port {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a number that is free here is free there
+	must(t, err)
+	number := l.Addr().(*net.TCPAddr).Port
+	s.replace("site.yaml", "watch:\n", fmt.Sprintf("http:\n  listen: 127.0.0.1:%d\nwatch:\n", number))
+	d := s.serve()
+	until(t, 20*time.Second, "port", func() bool { return portLine.MatchString(d.text.String()) })
+	var made struct {
+		Token string `json:"token"`
+	}
+	s.ok(&made, "token", "create", "robot", "--capability", "gateway,read,import,slurm", "--project", "demo")
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				cmd := inCluster("lab", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; cat <&3 & cat >&3; wait", number))
+				cmd.Stdout = c
+				in, err := cmd.StdinPipe()
+				if err != nil || cmd.Start() != nil {
+					return
+				}
+				go func() { _, _ = io.Copy(in, c); in.Close() }() // the client hung up
+				_ = cmd.Wait()                                    // so did the gateway
+			}()
+		}
+	}()
+	t.Cleanup(func() { l.Close() })
+	return &port{t, fmt.Sprintf("http://127.0.0.1:%d", number), made.Token}
+}
+
+func (p *port) send(method, path, body string, headers ...string) (int, []byte) {
+	p.t.Helper()
+	req, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
+	must(p.t, err)
+	req.Header.Set("Authorization", "Bearer "+p.token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	ctx, stop := context.WithTimeout(p.t.Context(), 60*time.Second)
+	defer stop()
+	res, err := http.DefaultClient.Do(req.WithContext(ctx))
+	must(p.t, err)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	must(p.t, err)
+	return res.StatusCode, b
+}
+
+func (p *port) ok(into any, method, path, body string, headers ...string) {
+	p.t.Helper()
+	status, b := p.send(method, path, body, headers...)
+	if status > 299 {
+		p.t.Fatalf("%s %s: %d %s", method, path, status, b)
+	}
+	must(p.t, json.Unmarshal(b, into))
+}
+
+// A whole run over the port with a token: upload, run, result, bytes; the same by chat; figures; and what a token may not.
+//
+// proves AX-04, HTC-06
+func TestPort(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	p := s.openPort(t)
+	reads, err := os.ReadFile(host(data("reads-small.fastq.gz")))
+	must(t, err)
+	var in artifactRow
+	p.ok(&in, "POST", "/v1/artifacts?label=reads.fastq.gz", string(reads), "Content-Type: application/octet-stream")
+	same(t, "type of the upload", in.Type, "FASTQ_GZ")
+	var run struct {
+		OK        bool   `json:"ok"`
+		ToolRunID string `json:"tool_run_id"`
+		Output    submitted
+	}
+	body := `{"input":{"reads":"` + in.ArtifactID + `"}}`
+	p.ok(&run, "POST", "/v1/tools/seqkit.stats:run", body)
+	same(t, "run id", run.ToolRunID, run.Output.RunID)
+	var got struct {
+		Ready bool              `json:"ready"`
+		State string            `json:"state"`
+		Roles map[string]string `json:"artifacts_by_role"`
+	}
+	until(t, 60*time.Second, "result", func() bool {
+		p.ok(&got, "GET", "/v1/runs/"+run.ToolRunID+"/result?wait_seconds=20", "")
+		return got.Ready
+	})
+	if status, b := p.send("GET", "/v1/artifacts/"+got.Roles["stats"]+"/content", "", "Range: bytes=0-3"); status != 206 || string(b) != "file" {
+		t.Errorf("%d %q", status, b)
+	}
+	if status, b := p.send("GET", "/v1/runs/"+run.ToolRunID+"/events", "", "Accept: text/event-stream"); status != 200 || !bytes.Contains(b, []byte("event: over")) {
+		t.Errorf("%d %s", status, b)
+	}
+	p.ok(&run, "POST", "/v1/tools/seqkit.stats:run", body)
+	if !run.Output.Replayed {
+		t.Error("the same request is not the same run")
+	}
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: p.url + "/mcp", DisableStandaloneSSE: true,
+		HTTPClient: &http.Client{Transport: withToken(p.token)}}, nil)
+	must(t, err)
+	defer session.Close()
+	c := &chat{t: t, session: session}
+	c.expect(c.say("slurm_job_collect", tree{"run_id": run.ToolRunID}, nil), "is succeeded")
+	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "num_seqs")
+	if status, b := p.send("GET", "/metrics", ""); status != 200 || !bytes.Contains(b, []byte(`slurmgate_runs{state="succeeded"} 1`)) || !bytes.Contains(b, []byte(`slurmgate_slurm_requests_total{command="sbatch",outcome="accepted"} 1`)) ||
+		!bytes.Contains(b, []byte(`slurmgate_bytes_total{direction="collect"}`)) || !bytes.Contains(b, []byte(`tool="seqkit.stats",transport="other"`)) {
+		t.Errorf("%d %s", status, b)
+	}
+	// The token was given no more than this.
+	for path, want := range map[string]int{"/v1/tools/token.list:run": 403, "/v1/tools/event.list:run": 403, "/v1/tools/slurm.job.adopt:run": 403} {
+		if status, b := p.send("POST", path, `{"input":{}}`); status != want {
+			t.Errorf("%s: %d %s", path, status, b)
+		}
+	}
+	if status, b := p.send("GET", "/v1/runs/"+run.ToolRunID+"/story", ""); status != 200 || bytes.Contains(b, []byte(s.dir)) {
+		t.Errorf("a path of the gateway's host is shown: %d %s", status, b)
+	}
+	other := *p
+	var made struct {
+		Token string `json:"token"`
+	}
+	s.ok(&made, "token", "create", "stranger", "--capability", "gateway,read,import,slurm", "--project", "elsewhere")
+	other.token = made.Token
+	for _, path := range []string{"/v1/runs/" + run.ToolRunID, "/v1/runs/" + run.ToolRunID + "/logs", "/v1/runs/" + run.ToolRunID + "/events", "/v1/artifacts/" + in.ArtifactID + "/content"} {
+		if status, b := other.send("GET", path, ""); status != 404 || bytes.Contains(b, []byte("demo")) {
+			t.Errorf("another project's %s: %d %s", path, status, b)
+		}
+	}
+}
+
+type withToken string
+
+// RoundTrip implements http.RoundTripper.
+func (t withToken) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+string(t))
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+// A client that a public generator made of the OpenAPI document drives a whole run: scripts/openapi-client makes it and says what to drive.
+//
+// proves AX-03
+func TestGeneratedClient(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	p := s.openPort(t)
+	cmd := exec.CommandContext(t.Context(), world.repo+"/scripts/openapi-client", p.url, p.token, world.repo+"/build/data/reads-small.fastq.gz")
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil || !bytes.Contains(out, []byte("a generated client drove a whole run")) {
+		t.Error(err)
+	}
+}
