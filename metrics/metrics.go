@@ -58,8 +58,11 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
-// Journal puts a counter before the gate's journal, which hears of every call, denied ones too.
+// Journal puts a counter behind the gate's journal, which hears of every call, denied ones too. Without figures there is none.
 func (m *Metrics) Journal(next gate.Journal, known func(toolID string) bool) gate.Journal {
+	if m == nil {
+		return next
+	}
 	return journal{next, m, known}
 }
 
@@ -71,6 +74,9 @@ type journal struct {
 
 // Record implements gate.Journal.
 func (j journal) Record(ctx context.Context, records []gate.Record) error {
+	if err := j.Journal.Record(ctx, records); err != nil {
+		return err // they come again
+	}
 	for _, r := range records {
 		var e struct {
 			ToolID     string `json:"tool_id"`
@@ -94,7 +100,7 @@ func (j journal) Record(ctx context.Context, records []gate.Record) error {
 		j.m.calls.WithLabelValues(e.ToolID, e.Transport, outcome).Inc()
 		j.m.took.WithLabelValues(e.SideEffect).Observe(float64(e.Timing.DurationMS) / 1000)
 	}
-	return j.Journal.Record(ctx, records)
+	return nil
 }
 
 // state is what is read from the gateway when somebody looks; runs are counted at most every few seconds.

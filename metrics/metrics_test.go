@@ -1,0 +1,134 @@
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+func (m *Metrics) page(t *testing.T) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
+}
+
+func expect(t *testing.T, page string, lines ...string) {
+	t.Helper()
+	for _, l := range lines {
+		if !strings.Contains(page, "\n"+l+"\n") {
+			t.Errorf("no line %q in\n%s", l, page)
+		}
+	}
+}
+
+func newMetrics(watched func() (time.Time, error)) *Metrics {
+	return New(Sources{Runs: func(context.Context) (map[string]int64, error) {
+		return map[string]int64{"running": 3, "failed": 0}, nil
+	}, Watched: watched,
+		Now: func() time.Time { return time.Unix(1000, 0) }})
+}
+
+func TestState(t *testing.T) {
+	m := newMetrics(func() (time.Time, error) { return time.Unix(990, 0), nil })
+	expect(t, m.page(t), `slurmgate_runs{state="running"} 3`, `slurmgate_runs{state="failed"} 0`, "slurmgate_watch_lag_seconds 10", "slurmgate_slurm_up 1", `slurmgate_bytes_total{direction="stage"} 0`)
+	down := newMetrics(func() (time.Time, error) { return time.Time{}, errors.New("no answer") })
+	if p := down.page(t); strings.Contains(p, "watch_lag_seconds 1") || !strings.Contains(p, "slurmgate_slurm_up 0") {
+		t.Error(p)
+	}
+}
+
+// disk is a journal that fails when told.
+type disk struct{ err error }
+
+func (d *disk) Record(context.Context, []gate.Record) error { return d.err }
+
+// Each recorded call counts once, by tool, way and outcome; a name no tool has makes no series of its own.
+func TestCalls(t *testing.T) {
+	m := newMetrics(func() (time.Time, error) { return time.Time{}, nil })
+	d := &disk{errors.New("full")}
+	j := m.Journal(d, func(id string) bool { return id == "a.b" })
+	records := []gate.Record{{Event: json.RawMessage(`{"tool_id":"a.b","transport":"mcp","side_effect":"READ","timing":{"duration_ms":7}}`)},
+		{Event: json.RawMessage(`{"tool_id":"a.b","transport":"other","side_effect":"READ","timing":{"duration_ms":7},"error":{"kind":"policy"}}`)},
+		{Event: json.RawMessage(`{"tool_id":"made.up.17","transport":"other","side_effect":"NONE","timing":{"duration_ms":0},"error":{"kind":"validation"}}`)}}
+	if j.Record(t.Context(), records) == nil {
+		t.Error("the journal's error is lost")
+	}
+	d.err = nil
+	if err := j.Record(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+	page := m.page(t)
+	expect(t, page, `slurmgate_tool_calls_total{outcome="ok",tool="a.b",transport="mcp"} 1`, `slurmgate_tool_calls_total{outcome="policy",tool="a.b",transport="other"} 1`, `slurmgate_tool_calls_total{outcome="validation",tool="none",transport="other"} 1`)
+	if strings.Contains(page, "made.up") {
+		t.Error("callers can make series")
+	}
+	var none *Metrics
+	if none.Journal(d, nil) != gate.Journal(d) {
+		t.Error("without figures the journal is as it was")
+	}
+}
+
+// parts are outside systems that do next to nothing.
+type parts struct {
+	run.Sender
+	run.Observer
+	run.Stager
+	run.Control
+	fail error
+	file string
+}
+
+func (p parts) Send(context.Context, run.JobSpec, int) run.SendResult {
+	return run.SendResult{Outcome: run.SendAccepted}
+}
+func (p parts) Queue(context.Context) ([]run.Job, error)                 { return nil, p.fail }
+func (p parts) Accounting(context.Context, time.Time) ([]run.Job, error) { return nil, nil }
+func (p parts) Cancel(context.Context, string, string) error             { return nil }
+func (p parts) StageInputs(_ context.Context, _ string, _ []plan.Input, open func(string) (*os.File, error)) error {
+	f, err := open("x")
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+func (p parts) OpenOutput(context.Context, string, int, string) (io.ReadCloser, int64, error) {
+	return io.NopCloser(strings.NewReader("12345")), 5, nil
+}
+
+func TestParts(t *testing.T) {
+	m := newMetrics(func() (time.Time, error) { return time.Time{}, nil })
+	p := parts{fail: errors.New("no"), file: filepath.Join(t.TempDir(), "f")}
+	if err := os.WriteFile(p.file, make([]byte, 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := m.Wrap(run.Parts{Sender: p, Observer: p, Stager: p, Control: p})
+	ctx := t.Context()
+	w.Sender.Send(ctx, run.JobSpec{}, 1)
+	if _, err := w.Observer.Queue(ctx); err == nil {
+		t.Error("an error is lost")
+	}
+	_, _ = w.Observer.Accounting(ctx, time.Time{})
+	_ = w.Observer.Cancel(ctx, "1", "n")
+	if err := w.Stager.StageInputs(ctx, "r", nil, func(string) (*os.File, error) { return os.Open(p.file) }); err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := w.Control.OpenOutput(ctx, "r", 1, "out/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, r)
+	expect(t, m.page(t), `slurmgate_slurm_requests_total{command="sbatch",outcome="accepted"} 1`, `slurmgate_slurm_requests_total{command="squeue",outcome="failed"} 1`, `slurmgate_slurm_requests_total{command="sacct",outcome="ok"} 1`,
+		`slurmgate_slurm_requests_total{command="scancel",outcome="ok"} 1`, `slurmgate_bytes_total{direction="stage"} 100`, `slurmgate_bytes_total{direction="collect"} 5`)
+}
