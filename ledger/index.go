@@ -93,6 +93,7 @@ type Row struct {
 type Page struct {
 	Runs   []Row
 	Cursor string
+	Seq    int64 // of the newest event: what the page shows is as it was then
 }
 
 // List gives one page of runs, newest first.
@@ -132,12 +133,21 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 		}
 		add("(r.created_at, r.run_id) < (?, ?)", at, id)
 	}
-	rows, err := l.r.QueryContext(ctx, rowQuery+"WHERE "+strings.Join(where, " AND ")+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(args, f.Limit+1)...)
+	// One read transaction: the page and the number are of the same moment.
+	tx, err := l.r.BeginTx(brief(ctx), &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return Page{}, storage(err)
+	}
+	defer tx.Rollback()
+	p := Page{Runs: make([]Row, 0, f.Limit)}
+	if err := tx.QueryRowContext(brief(ctx), "SELECT coalesce(max(seq), 0) FROM events").Scan(&p.Seq); err != nil {
+		return Page{}, storage(err)
+	}
+	rows, err := tx.QueryContext(ctx, rowQuery+"WHERE "+strings.Join(where, " AND ")+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(args, f.Limit+1)...)
 	if err != nil {
 		return Page{}, storage(err)
 	}
 	defer rows.Close()
-	p := Page{Runs: make([]Row, 0, f.Limit)}
 	for rows.Next() {
 		if len(p.Runs) == f.Limit {
 			last := p.Runs[f.Limit-1]

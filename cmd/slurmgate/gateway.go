@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,6 +57,8 @@ type gateway struct {
 	gate     *gate.Gate
 	access   *access.Access
 	log      *slog.Logger
+
+	verifying sync.Mutex // held while all artifacts are read again
 
 	lock   *ledger.Lock
 	server *httpapi.Server

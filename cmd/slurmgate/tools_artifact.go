@@ -49,6 +49,7 @@ func (g *gateway) artifactTools() []gate.Tool {
 			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":32768}`), prop("upload", `{"const":true,"description":"the bytes are sent beside the call, as the body of POST /v1/artifacts"}`),
 				prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)), handler(g.importArtifact)),
 		g.artifactListTool(),
+		g.artifactVerifyTool(),
 		builtin("artifact.get", "Look at an artifact", "Metadata of an artifact.", gate.Read, object("artifact_id", prop("artifact_id", artifactIDSchema)), handler(g.getArtifact)),
 		builtin("artifact.preview.text", "Preview an artifact", "The beginning of an artifact as text, bounded in bytes and lines, control characters made visible.", gate.Read,
 			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)), handler(g.preview)),

@@ -127,6 +127,7 @@ type toolRow struct {
 }
 
 type toolDoc struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
 	toolRow
 	ContractVersion string          `json:"contract_version"`
 	Determinism     string          `json:"determinism"`
@@ -156,9 +157,22 @@ type toolArgs struct {
 }
 
 type toolList struct {
-	DomainID string    `json:"domain_id"`
-	Version  string    `json:"version"`
-	Tools    []toolRow `json:"tools"`
+	ProvenanceRunID string    `json:"provenance_run_id"`
+	DomainID        string    `json:"domain_id"`
+	Version         string    `json:"version"`
+	Tools           []toolRow `json:"tools"`
+}
+
+// catalogParams are the canonical params of a look at the tools: they change with the domain's catalogue only.
+type catalogParams struct {
+	DomainID string `json:"domain_id"`
+	Version  string `json:"version"`
+	All      bool   `json:"all"`
+	ToolID   string `json:"tool_id"`
+}
+
+func (g *gateway) catalogLook(toolID string, a toolArgs) (string, error) {
+	return g.provenance(toolID, catalogParams{g.domain.ID(), g.domain.CatalogVersion(), a.All, a.ToolID})
 }
 
 func rowOf(t gate.Tool) toolRow {
@@ -166,7 +180,11 @@ func rowOf(t gate.Tool) toolRow {
 }
 
 func (g *gateway) listTools(_ context.Context, _ gate.Call, a toolArgs) (any, error) {
-	out := toolList{DomainID: g.domain.ID(), Version: g.domain.CatalogVersion(), Tools: []toolRow{}}
+	prov, err := g.catalogLook("tool.list", a)
+	if err != nil {
+		return nil, err
+	}
+	out := toolList{ProvenanceRunID: prov, DomainID: g.domain.ID(), Version: g.domain.CatalogVersion(), Tools: []toolRow{}}
 	for _, t := range g.gate.Registry().List() {
 		if a.All || !contains(t.Capabilities, "gateway") {
 			out.Tools = append(out.Tools, rowOf(t))
@@ -180,7 +198,11 @@ func (g *gateway) showTool(_ context.Context, _ gate.Call, a toolArgs) (any, err
 	if err != nil {
 		return nil, err
 	}
-	d := toolDoc{toolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input, OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []packInput{}, Outputs: []packOutput{}}
+	prov, err := g.catalogLook("tool.show", a)
+	if err != nil {
+		return nil, err
+	}
+	d := toolDoc{ProvenanceRunID: prov, toolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input, OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []packInput{}, Outputs: []packOutput{}}
 	if p, err := g.domain.Packs().Get(t.ID); err == nil {
 		for _, in := range p.Inputs() {
 			d.Inputs = append(d.Inputs, packInput{in.Role, in.Param, in.Types})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/ledger"
 	"slurmgate/plan"
@@ -50,8 +51,21 @@ type listArgs struct {
 }
 
 type runList struct {
-	Runs   []runRow `json:"runs"`
-	Cursor *string  `json:"cursor"`
+	ProvenanceRunID string   `json:"provenance_run_id"`
+	Runs            []runRow `json:"runs"`
+	Cursor          *string  `json:"cursor"`
+}
+
+// runListParams are the canonical params of a list of runs: what was selected, and the ledger's newest event.
+type runListParams struct {
+	Projects []string   `json:"project_ids"` // null: every one
+	State    run.State  `json:"state"`
+	ToolID   string     `json:"tool_id"`
+	Since    *time.Time `json:"since"`
+	Until    *time.Time `json:"until"`
+	Cursor   string     `json:"cursor"`
+	Limit    int        `json:"limit"`
+	Seq      int64      `json:"ledger_seq"`
 }
 
 func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any, err error) {
@@ -70,6 +84,9 @@ func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any,
 		return nil, err
 	}
 	out := runList{Runs: []runRow{}}
+	if out.ProvenanceRunID, err = g.provenance("run.list", runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq}); err != nil {
+		return nil, err
+	}
 	if page.Cursor != "" {
 		out.Cursor = &page.Cursor
 	}
@@ -81,6 +98,7 @@ func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any,
 
 // runStory is everything the ledger knows about a run.
 type runStory struct {
+	ProvenanceRunID string          `json:"provenance_run_id"` // of this look; the run itself is run_id
 	RunID           string          `json:"run_id"`
 	ToolID          string          `json:"tool_id"`
 	ToolVersion     string          `json:"tool_version"`
@@ -188,47 +206,78 @@ type sendDoc struct {
 }
 
 func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-	v, err := g.ledger.View(ctx, a.RunID)
+	s, seq, err := g.settledStory(ctx, a.RunID)
 	if err != nil {
 		return nil, err
+	}
+	if c.Caller.Transport == gate.Local { // a path of this host is for a shell on it
+		s.Workspace = g.engine.Stager.RunDir(a.RunID)
+	}
+	measured := 0 // accounting tells later what a job used, and that is no event of the run
+	for _, at := range s.Attempts {
+		if at.Source == "accounting" {
+			measured++
+		}
+	}
+	s.ProvenanceRunID, err = g.provenance("run.show", map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured})
+	return s, err
+}
+
+// settledStory is a run's story as it was at one event. It takes several looks, so it is read again when the run changed in between.
+func (g *gateway) settledStory(ctx context.Context, runID string) (s runStory, seq int64, err error) {
+	for range 20 {
+		if seq, err = g.ledger.Seq(ctx, runID); err != nil {
+			return s, seq, err
+		}
+		if s, err = g.story(ctx, runID); err != nil {
+			return s, seq, err
+		}
+		if n := len(s.Events); n > 0 && s.Events[n-1].Seq == seq {
+			return s, seq, nil
+		}
+	}
+	return s, seq, fault.New(fault.Transport, "run.show", "run_changing", "the run changes faster than it can be read").WithNext("slurmgate runs show " + runID)
+}
+
+func (g *gateway) story(ctx context.Context, runID string) (runStory, error) {
+	v, err := g.ledger.View(ctx, runID)
+	if err != nil {
+		return runStory{}, err
 	}
 	s := runStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion, ProjectID: v.Run.ProjectID,
 		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase, Reason: v.Run.Reason, Detail: v.Run.Detail,
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster, SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
 		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt, FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings,
 		Sends: []sendDoc{}}
-	if c.Caller.Transport == gate.Local { // a path of this host is for a shell on it
-		s.Workspace = g.engine.Stager.RunDir(v.Run.ID)
-	}
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
 	}
 	if s.Params, err = g.ledger.Params(ctx, v.Run.ParamsHash); err != nil {
-		return nil, err
+		return s, err
 	}
 	p, err := plan.DecodeParams(s.Params)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	s.Image = p.Spec.Execution.Container.Image
 	if name := g.domain.Lock().NameOf(s.Image); name != "" {
 		s.Image = name + "@" + s.Image
 	}
 	if s.Attempts, err = g.attempts(ctx, v.Run.ID, p.Spec.Resources); err != nil {
-		return nil, err
+		return s, err
 	}
 	inputs, err := g.ledger.Inputs(ctx, v.Run.ID)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	outputs, err := g.ledger.Outputs(ctx, v.Run.ID)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	s.Inputs, s.Outputs = linkedDocs(inputs), linkedDocs(outputs)
 	sends, err := g.ledger.Sends(ctx, v.Submission.Token)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	for _, k := range sends {
 		s.Sends = append(s.Sends, sendDoc{k.K, k.StartedAt, k.EndedAt, k.Outcome, k.Text})
@@ -244,6 +293,8 @@ type diffArgs struct {
 
 // runDiff is why two runs are not the same.
 type runDiff struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+
 	Same    bool          `json:"same"`
 	Parts   []partDiff    `json:"parts"`   // the parts of the identity that differ
 	Changes []plan.Change `json:"changes"` // where params and policies differ; paths begin with params or policy
@@ -268,6 +319,9 @@ func (g *gateway) diffRuns(ctx context.Context, _ gate.Call, args diffArgs) (any
 		return nil, err
 	}
 	out := runDiff{Parts: []partDiff{}, Changes: []plan.Change{}}
+	if out.ProvenanceRunID, err = g.provenance("run.diff", args); err != nil { // identities never change: there is no boundary to name
+		return nil, err
+	}
 	for _, p := range []partDiff{{"tool", a.Run.ToolName, b.Run.ToolName}, {"contract_version", a.Run.ContractVersion, b.Run.ContractVersion},
 		{"policy", a.Run.PolicyHash, b.Run.PolicyHash}, {"params", a.Run.ParamsHash, b.Run.ParamsHash}} {
 		if p.A != p.B {

@@ -45,6 +45,7 @@ func shapes() map[string]json.RawMessage {
 		"artifact.import":       gate.SchemaOf[importAnswer](),
 		"artifact.list":         gate.SchemaOf[artifactList](),
 		"artifact.get":          gate.SchemaOf[artifactLook](),
+		"artifact.verify":       gate.SchemaOf[verified](),
 		"artifact.preview.text": gate.SchemaOf[previewAnswer](),
 		"tool.list":             gate.SchemaOf[toolList](),
 		"tool.show":             gate.SchemaOf[toolDoc](),

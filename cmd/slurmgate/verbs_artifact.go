@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"slurmgate/fault"
 )
 
 type artifactCmd struct {
@@ -14,6 +16,7 @@ type artifactCmd struct {
 	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`
 	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
 	Preview artifactPreviewCmd `cmd:"" help:"Print the beginning of an artifact."`
+	Verify  artifactVerifyCmd  `cmd:"" help:"Hash an artifact's bytes again, or those of all, and report what is damaged."`
 }
 
 type artifactImportCmd struct {
@@ -133,4 +136,37 @@ func (c artifactPreviewCmd) Run(ctx context.Context, a *app) error {
 			}
 		})
 	})
+}
+
+type artifactVerifyCmd struct {
+	ArtifactID string `arg:"" optional:"" name:"artifact" help:"Artifact id."`
+	All        bool   `help:"Every artifact."`
+	Project    string `help:"With --all: only this project's (name or id)." placeholder:"NAME"`
+}
+
+// Run verifies. Damage ends with the status of a tool that failed.
+func (c artifactVerifyCmd) Run(ctx context.Context, a *app) error {
+	var v verified
+	err := a.with(ctx, func(s *session) error {
+		return s.call(ctx, "artifact.verify", verifyArgs{ArtifactID: c.ArtifactID, All: c.All, ProjectID: c.Project}, &v)
+	})
+	if err != nil {
+		return err
+	}
+	err = a.show(v, func(w io.Writer) {
+		for _, d := range v.Damaged {
+			fmt.Fprintf(w, "%s  %s  %s  %s\n", d.ArtifactID, d.Type, clipLine(d.Label, 40), a.printable(d.Message))
+		}
+		if more := v.DamagedCount - len(v.Damaged); more > 0 {
+			fmt.Fprintf(w, "… and %d more\n", more)
+		}
+		fmt.Fprintf(w, "%d artifacts, %d contents, %s read: %d damaged\n", v.Checked, v.Objects, bytesText(v.BytesRead), v.DamagedCount)
+		if v.DamagedCount > 0 {
+			fmt.Fprintln(w, "Next: remove objects/<first two digits>/<checksum> below gateway.artifact_dir, then import the same file again; an output of a run comes from a backup")
+		}
+	})
+	if err == nil && v.DamagedCount > 0 {
+		return quietFailure{fault.Tool}
+	}
+	return err
 }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/run"
+)
+
+const (
+	verifyPage  = 500 // artifacts read from the ledger at a time
+	maxDamaged  = 100 // artifacts named in an answer
+	verifyLimit = 24 * time.Hour
+)
+
+type verifyArgs struct {
+	ArtifactID string `json:"artifact_id,omitzero"`
+	All        bool   `json:"all,omitzero"`
+	ProjectID  string `json:"project_id,omitzero"`
+}
+
+// damage is an artifact whose bytes are not what they were.
+type damage struct {
+	artifactDoc
+	Code    string `json:"code"` // artifact_corrupt, artifact_bytes_missing, or why the bytes could not be read
+	Message string `json:"message"`
+}
+
+// verified is what hashing the bytes of artifacts again showed.
+type verified struct {
+	ProvenanceRunID string     `json:"provenance_run_id"`
+	AsOf            *time.Time `json:"as_of_created_at"`
+	ArtifactCount   int64      `json:"artifact_count"`
+	Checked         int        `json:"checked"`       // artifacts
+	Objects         int        `json:"objects"`       // different contents among them; each is read once
+	BytesRead       int64      `json:"bytes_read"`    // of those that are well
+	DamagedCount    int        `json:"damaged_count"` // all of them; damaged names the first 100
+	Damaged         []damage   `json:"damaged"`
+}
+
+func (g *gateway) artifactVerifyTool() gate.Tool {
+	t := builtin("artifact.verify", "Verify artifacts", "Hash the stored bytes of one artifact, or of all that you see, again and compare them with their checksums. Every byte is read.", gate.Read,
+		object("", prop("artifact_id", artifactIDSchema), prop("all", `{"type":"boolean"}`), prop("project_id", projectSchema)), handler(g.verifyArtifacts))
+	t.Timeout = verifyLimit
+	return t
+}
+
+func (g *gateway) verifyArtifacts(ctx context.Context, c gate.Call, a verifyArgs) (any, error) {
+	switch {
+	case a.All == (a.ArtifactID != ""), a.ProjectID != "" && !a.All:
+		return nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args", Rule: "either artifact_id, or all, then perhaps with project_id", Msg: "it is not so"})
+	case a.ArtifactID != "":
+		return g.verifyOne(ctx, a.ArtifactID)
+	case !c.Caller.Can(gate.CapOperate):
+		return nil, fault.New(fault.Capability, "artifact.verify", "capability_denied", "to read every artifact again asks for the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
+	}
+	projects, err := g.listed(c, a.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	if !g.verifying.TryLock() {
+		return nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "all artifacts are being verified already").WithNext("wait for it to end")
+	}
+	defer g.verifying.Unlock()
+	return g.verifyAll(ctx, projects)
+}
+
+func (g *gateway) verifyOne(ctx context.Context, id string) (any, error) {
+	x, err := g.ledger.Artifact(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := verifier{g: g, known: map[string]error{}}
+	if err := v.check(ctx, x); err != nil {
+		return nil, err
+	}
+	v.out.AsOf, v.out.ArtifactCount = &x.CreatedAt, 1
+	v.out.ProvenanceRunID, err = g.provenance("artifact.verify", map[string]any{"artifact_id": id})
+	return v.answer(), err
+}
+
+// verifyAll goes through the artifacts of one snapshot, newest first. What is removed meanwhile, by retention, is passed over.
+func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error) {
+	v := verifier{g: g, known: map[string]error{}}
+	f := ledger.ArtifactFilter{Projects: projects, Limit: verifyPage}
+	for first := true; ; first = false {
+		page, err := g.ledger.Artifacts(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if first {
+			v.out.ArtifactCount = page.Snapshot.Count
+			if at := page.Snapshot.AsOf; !at.IsZero() {
+				v.out.AsOf = &at
+			}
+			if v.out.ProvenanceRunID, err = g.provenance("artifact.verify", listParams{Projects: projects, AsOf: v.out.AsOf, Count: v.out.ArtifactCount}); err != nil {
+				return nil, err
+			}
+		}
+		for _, x := range page.Artifacts {
+			if err := v.check(ctx, x); err != nil {
+				return nil, err
+			}
+			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: those hold only as long as nothing is removed
+		}
+		if len(page.Artifacts) < verifyPage {
+			return v.answer(), nil
+		}
+	}
+}
+
+// verifier collects what was found.
+type verifier struct {
+	g     *gateway
+	known map[string]error // checksum → what was found of it
+	out   verified
+}
+
+// check verifies one artifact. The error is that of the whole: the caller gave up.
+func (v *verifier) check(ctx context.Context, x run.Artifact) error {
+	found, seen := v.known[x.SHA256]
+	if !seen {
+		found = v.g.store.Verify(ctx, x.SHA256)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		v.known[x.SHA256] = found
+		v.out.Objects++
+		if found == nil {
+			v.out.BytesRead += x.SizeBytes
+		}
+	}
+	v.out.Checked++
+	if found == nil {
+		return nil
+	}
+	if _, err := v.g.ledger.Artifact(ctx, x.ID); fault.Is(err, fault.NotFound) {
+		return nil // removed since it was listed
+	}
+	v.out.DamagedCount++
+	if len(v.out.Damaged) < maxDamaged {
+		v.out.Damaged = append(v.out.Damaged, damage{docOf(x), fault.CodeOf(found), found.Error()})
+	}
+	return nil
+}
+
+func (v *verifier) answer() verified {
+	if v.out.Damaged == nil {
+		v.out.Damaged = []damage{}
+	}
+	return v.out
+}
