@@ -7,20 +7,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/ledger"
-	"slurmgate/plan"
 )
-
-// provenance is the run of a call that looks (ARC-11): the same call under the same policy with the same canonical params. What an
-// answer depends on stands in the params: an artifact's id, which never stands for other bytes, or the snapshot of a list.
-func (g *gateway) provenance(toolID string, params any) (string, error) {
-	canonical, err := plan.Marshal(params)
-	if err != nil {
-		return "", err
-	}
-	id := g.look(toolID)
-	id.ParamsHash = plan.Hash(canonical)
-	return id.RunID(), nil
-}
 
 type artifactListArgs struct {
 	ProjectID string     `json:"project_id,omitzero"`

@@ -89,7 +89,12 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 			})),
 		builtin("slurm.job.cancel", "Cancel a run", "Cancel a run. Before its job has started this is definite at once; a finished run stays as it is.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-				return g.engine.Cancel(ctx, a.RunID, a.Reason)
+				prov, err := g.asked(ctx, "slurm.job.cancel", a)
+				if err != nil {
+					return nil, err
+				}
+				r, err := g.engine.Cancel(ctx, a.RunID, a.Reason)
+				return cancelAnswer{prov, r}, err
 			})),
 		builtin("slurm.job.retry", "Retry a run", "Open a new attempt of a run that failed or was cancelled. This is the only way a tool's own failure is repeated.", gate.Execute,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
@@ -97,11 +102,21 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 			})),
 		builtin("slurm.job.absent", "Declare a job absent", "Settle a run whose job cannot be found: from now on no job of this attempt can execute.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-				return g.engine.DeclareAbsent(ctx, a.RunID, a.Reason)
+				prov, err := g.asked(ctx, "slurm.job.absent", a)
+				if err != nil {
+					return nil, err
+				}
+				r, err := g.engine.DeclareAbsent(ctx, a.RunID, a.Reason)
+				return stateAnswer{prov, r}, err
 			})),
 		builtin("slurm.job.adopt", "Adopt a job", "Give a run in doubt the Slurm job that has its name.", gate.Write,
 			object("run_id job_id", prop("run_id", runIDSchema), prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)), handler(func(ctx context.Context, c gate.Call, a adoptArgs) (any, error) {
-				return g.engine.Adopt(ctx, a.RunID, a.JobID)
+				prov, err := g.asked(ctx, "slurm.job.adopt", runArgs{RunID: a.RunID, Reason: a.JobID})
+				if err != nil {
+					return nil, err
+				}
+				r, err := g.engine.Adopt(ctx, a.RunID, a.JobID)
+				return stateAnswer{prov, r}, err
 			})),
 		builtin("slurm.job.logs", "Read a run's log", "The end of a run's log, standard output or standard error.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("stream", `{"enum":["stdout","stderr","log"]}`), prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)), handler(g.logs)),

@@ -155,7 +155,7 @@ func (c artifactVerifyCmd) Run(ctx context.Context, a *app) error {
 	}
 	err = a.show(v, func(w io.Writer) {
 		for _, d := range v.Damaged {
-			fmt.Fprintf(w, "%s  %s  %s  %s\n", d.ArtifactID, d.Type, clipLine(d.Label, 40), a.printable(d.Message))
+			fmt.Fprintf(w, "%s  %s  %s  %s  sha256:%s\n", d.Code, d.ArtifactID, d.Type, clipLine(d.Label, 40), d.ChecksumSHA256)
 		}
 		if more := v.DamagedCount - len(v.Damaged); more > 0 {
 			fmt.Fprintf(w, "… and %d more\n", more)

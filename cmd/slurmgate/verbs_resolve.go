@@ -51,7 +51,7 @@ func (c absentCmd) Run(ctx context.Context, a *app) error {
 
 func (a *app) resolve(ctx context.Context, tool string, args any) error {
 	return a.with(ctx, func(s *session) error {
-		var r run.GetState
+		var r stateAnswer
 		if err := s.call(ctx, tool, args, &r); err != nil {
 			return err
 		}
@@ -69,15 +69,15 @@ type cancelAll struct {
 }
 
 type cancelAllAnswer struct {
-	Cancelled []run.CancelAnswer `json:"cancelled"`
-	Would     []string           `json:"would_cancel"`
-	Failed    []string           `json:"failed"`
+	Cancelled []cancelAnswer `json:"cancelled"`
+	Would     []string       `json:"would_cancel"`
+	Failed    []string       `json:"failed"`
 }
 
 // Run cancels every run that is not over, one call each: each is its own decision in the history.
 func (c cancelAll) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
-		out := cancelAllAnswer{Cancelled: []run.CancelAnswer{}, Would: []string{}, Failed: []string{}}
+		out := cancelAllAnswer{Cancelled: []cancelAnswer{}, Would: []string{}, Failed: []string{}}
 		var open []runRow
 		for _, state := range []run.State{run.Queued, run.Running, run.Blocked} {
 			for args := (listArgs{State: state, ToolID: c.Tool, ProjectID: c.Project, Limit: 200}); ; {
@@ -97,7 +97,7 @@ func (c cancelAll) Run(ctx context.Context, a *app) error {
 				out.Would = append(out.Would, r.RunID)
 				continue
 			}
-			var got run.CancelAnswer
+			var got cancelAnswer
 			if err := s.call(ctx, "slurm.job.cancel", runArgs{RunID: r.RunID, Reason: c.Reason}, &got); err != nil {
 				a.say("%s: %v", r.RunID, err)
 				out.Failed = append(out.Failed, r.RunID)

@@ -314,7 +314,7 @@ type cancelCmd struct {
 // Run cancels.
 func (c cancelCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
-		var r run.CancelAnswer
+		var r cancelAnswer
 		if err := s.call(ctx, "slurm.job.cancel", runArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
 			return err
 		}
