@@ -52,7 +52,11 @@ func (s *Store) sync(folder string) error {
 func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, int64, error) {
 	h := sha256.New()
 	var size int64
-	buf := make([]byte, firstChunk)
+	first := int64(firstChunk)
+	if l, ok := src.(*io.LimitedReader); ok {
+		first = max(1, min(l.N, first))
+	}
+	buf := make([]byte, first)
 	for {
 		if err := ctx.Err(); err != nil {
 			return "", 0, err

@@ -87,6 +87,7 @@ func (r *Renderer) Render(job run.JobSpec) ([]byte, error) {
 		v.Outputs = append(v.Outputs, Quote(o.SrcRelpath))
 	}
 	var b bytes.Buffer
+	b.Grow(len(scriptText) + 4<<10)
 	if err := scriptTemplate.Execute(&b, v); err != nil {
 		return nil, fault.Wrap(fault.Internal, "slurm.Render", "template", "the script's template does not fit", err)
 	}

@@ -273,7 +273,7 @@ func copyVerified(ctx context.Context, dst file, src *os.File, in plan.Input) (e
 // copyHash copies all of src to dst and gives the SHA-256 of the bytes in hex.
 func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error) {
 	h := sha256.New()
-	buf := make([]byte, firstChunk)
+	buf := make([]byte, firstBuffer(src))
 	for {
 		if err := ctx.Err(); err != nil {
 			return "", err
@@ -285,7 +285,7 @@ func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error)
 				return "", werr
 			}
 		}
-		if n == len(buf) && n < chunkSize {
+		if n == len(buf) && n >= firstChunk && n < chunkSize {
 			buf = make([]byte, chunkSize)
 		}
 		if err == io.EOF {
@@ -295,6 +295,16 @@ func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error)
 			return "", err
 		}
 	}
+}
+
+// firstBuffer is how much to read at first: a small file at once.
+func firstBuffer(src io.Reader) int64 {
+	if f, ok := src.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Size() < firstChunk {
+			return info.Size() + 1
+		}
+	}
+	return firstChunk
 }
 
 // clip shortens untrusted text for a message.
