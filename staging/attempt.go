@@ -50,7 +50,7 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 	if err := openAttempt(runDir, n, token, files); err != nil {
 		return fsFault(op, fmt.Sprintf("attempt %d of %s cannot be opened", n, runID), err)
 	}
-	if err := errors.Join(dropUnfinished(runDir, n), runDir.sync(), root.sync()); err != nil {
+	if err := errors.Join(dropUnfinished(runDir, n), together(runDir.sync, root.sync)); err != nil {
 		return fsFault(op, "the run's folder cannot be synced", err)
 	}
 	return nil
@@ -169,13 +169,7 @@ func build(runDir dir, temp string, files []run.ControlFile) error {
 			return err
 		}
 	}
-	if err := w.sync(); err != nil {
-		return err
-	}
-	if err := ctl.sync(); err != nil {
-		return err
-	}
-	return a.sync() // the other folders are empty: their names are all there is to them
+	return w.sync(ctl, a) // the other folders are empty: their names are all there is to them
 }
 
 // moveExclusive renames a folder unless the new name exists. A filesystem without RENAME_NOREPLACE (NFS

@@ -1,8 +1,10 @@
 package staging
 
 import (
+	"errors"
 	"io"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -93,23 +95,22 @@ func (w *written) add(d dir, name string, data []byte) error {
 	return err
 }
 
-// sync makes all of them durable and closes them.
-func (w *written) sync() error {
+// sync makes all of them durable, together with the names in the folders, and closes them. The syncs are under way together: most filesystems
+// carry them out in one write of their journal.
+func (w *written) sync(folders ...dir) error {
 	if len(*w) > 1 {
 		for _, f := range *w {
 			f.hurry()
 		}
 	}
-	var first error
+	var syncs []func() error
 	for _, f := range *w {
-		if err := f.sync(); err != nil && first == nil {
-			first = err
-		}
+		syncs = append(syncs, f.sync)
 	}
-	if err := w.close(); first == nil {
-		first = err
+	for _, d := range folders {
+		syncs = append(syncs, d.sync)
 	}
-	return first
+	return errors.Join(together(syncs...), w.close())
 }
 
 // close closes the files as they are.
@@ -121,6 +122,25 @@ func (w *written) close() (first error) {
 	}
 	*w = nil
 	return first
+}
+
+// together calls all functions at once and gives the first error of the list.
+func together(f ...func() error) error {
+	errs := make([]error, len(f))
+	var wg sync.WaitGroup
+	for i := 1; i < len(f); i++ {
+		wg.Go(func() { errs[i] = f[i]() })
+	}
+	if len(f) > 0 {
+		errs[0] = f[0]()
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write makes a new durable file with this content.

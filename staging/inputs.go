@@ -95,6 +95,14 @@ func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open
 			}
 		}
 	}
+	if len(t.dirs) == 1 { // in/ alone, as most runs have it
+		sub, err := runDir.sub("in")
+		if err != nil {
+			return err
+		}
+		defer sub.close()
+		return w.sync(sub)
+	}
 	if err := w.sync(); err != nil {
 		return err
 	}
