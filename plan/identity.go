@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math/big"
+	"strings"
 )
 
 // Hash is "sha256:" and the hex SHA-256 of canonical bytes: the form of policy_hash, params_hash and
@@ -74,12 +75,54 @@ type ToolExtra struct {
 	StrictOutputs  bool   `json:"strict_outputs"`
 }
 
-// Params are the canonical params of a Slurm run.
+// Params are the canonical params of a run: of a Slurm plan, or of a docker plan, which runs on the gateway's own host.
 type Params struct {
 	ProjectID string
-	Script    string // slurm_script_version
-	Spec      Spec
+	Script    string     // slurm_script_version
+	Spec      Spec       // of a docker plan: with the placement [LocalPlacement] and inputs below in/
 	Tool      *ToolExtra // nil for a plan submitted as it is
+}
+
+// LocalPlacement is the placement of what runs on the gateway's own host. No partition of a cluster can be meant: it is set by
+// the canonical params' kind alone, never by a caller.
+func LocalPlacement() Placement { return Placement{Partition: localPlace, Account: localPlace} }
+
+const localPlace = "local@gateway" // no Slurm name
+
+// Local tells whether the plan runs on the gateway's own host.
+func (s Spec) Local() bool { return s.Placement.Partition == localPlace }
+
+// dockerParams is a docker plan: an input has a name in in/, and there is nothing about Slurm.
+type dockerParams struct {
+	SpecVersion   int           `json:"spec_version"`
+	ScriptVersion string        `json:"script_version"`
+	Resources     Resources     `json:"resources"`
+	Execution     Execution     `json:"execution"`
+	Inputs        []dockerInput `json:"inputs"`
+	Outputs       []Output      `json:"outputs"`
+}
+
+type dockerInput struct {
+	Role           string `json:"role"`
+	ArtifactID     string `json:"artifact_id"`
+	ChecksumSHA256 string `json:"checksum_sha256"`
+	DestName       string `json:"dest_name"`
+}
+
+func toDocker(p Params) *dockerParams {
+	d := &dockerParams{p.Spec.Version, p.Script, p.Spec.Resources, p.Spec.Execution, []dockerInput{}, p.Spec.IO.Outputs}
+	for _, in := range p.Spec.IO.Inputs {
+		d.Inputs = append(d.Inputs, dockerInput{in.Role, in.ArtifactID, in.ChecksumSHA256, strings.TrimPrefix(in.DestRelpath, "in/")})
+	}
+	return d
+}
+
+func (d *dockerParams) spec() Spec {
+	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Placement: LocalPlacement(), Execution: d.Execution, IO: IO{Inputs: []Input{}, Outputs: d.Outputs}}
+	for _, in := range d.Inputs {
+		s.IO.Inputs = append(s.IO.Inputs, Input{in.Role, in.ArtifactID, in.ChecksumSHA256, "in/" + in.DestName})
+	}
+	return s
 }
 
 type slurmParams struct {
@@ -92,14 +135,18 @@ type slurmParams struct {
 }
 
 type wireParams struct {
-	ProjectID string      `json:"project_id"`
-	Slurm     slurmParams `json:"slurm"`
-	Tool      *ToolExtra  `json:"tool,omitempty"`
+	ProjectID string        `json:"project_id"`
+	Slurm     *slurmParams  `json:"slurm,omitempty"`
+	Docker    *dockerParams `json:"docker,omitempty"`
+	Tool      *ToolExtra    `json:"tool,omitempty"`
 }
 
 // Canonical gives the bytes that are hashed and stored once in param_sets.
 func (p Params) Canonical() ([]byte, error) {
-	return Marshal(wireParams{p.ProjectID, slurmParams{p.Spec.Version, p.Script, p.Spec.Resources, p.Spec.Placement, p.Spec.Execution, p.Spec.IO}, p.Tool})
+	if p.Spec.Local() {
+		return Marshal(wireParams{p.ProjectID, nil, toDocker(p), p.Tool})
+	}
+	return Marshal(wireParams{p.ProjectID, &slurmParams{p.Spec.Version, p.Script, p.Spec.Resources, p.Spec.Placement, p.Spec.Execution, p.Spec.IO}, nil, p.Tool})
 }
 
 // DecodeParams reads canonical params back; everything downstream of a submit executes from these bytes.
@@ -107,6 +154,12 @@ func DecodeParams(canonical []byte) (Params, error) {
 	var w wireParams
 	if err := Decode(canonical, &w); err != nil {
 		return Params{}, err
+	}
+	switch {
+	case (w.Slurm == nil) == (w.Docker == nil):
+		return Params{}, bad("PARAMS-KIND", "", "either slurm or docker", "both or neither are there")
+	case w.Docker != nil:
+		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool}, nil
 	}
 	return Params{w.ProjectID, w.Slurm.ScriptVersion, Spec{w.Slurm.SpecVersion, w.Slurm.Resources, w.Slurm.Placement, w.Slurm.Execution, w.Slurm.IO}, w.Tool}, nil
 }

@@ -27,6 +27,7 @@ const (
 // Rules is what a gateway adds to the fixed rules of a plan.
 type Rules struct {
 	Types []string // artifact types allowed for outputs; [Types] when nil
+	Local bool     // the plan may be one for the gateway's own host
 }
 
 // DecodeSpec reads, fills, validates and orders a plan: the only way to get a Spec from outside. Every
@@ -73,7 +74,7 @@ func (s *Spec) Fill() {
 
 // Validate checks every rule of the schema and reports all that are broken.
 func (s Spec) Validate(rules Rules) error {
-	v := validator{types: rules.Types}
+	v := validator{types: rules.Types, local: rules.Local}
 	if v.types == nil {
 		v.types = Types()
 	}
@@ -94,6 +95,7 @@ func (s Spec) Validate(rules Rules) error {
 
 type validator struct {
 	types    []string
+	local    bool
 	problems []fault.Problem
 }
 
@@ -125,6 +127,9 @@ func (v *validator) resources(r Resources) {
 }
 
 func (v *validator) placement(p Placement) {
+	if p == LocalPlacement() && v.local {
+		return
+	}
 	name := func(code, field, s string) {
 		if !slurmName.MatchString(s) {
 			v.add(code, field, "a Slurm name: starts with a letter or digit, then letters, digits, _ . + -, at most 64", "got "+quoted(s))

@@ -75,6 +75,41 @@ func (p *Policy) AllowPlan(spec plan.Spec, raw bool, imageName string) error {
 	return denied("policy.AllowPlan", "policy forbids this plan", d)
 }
 
+// AllowLocal decides whether a valid docker plan of a tool may run on the gateway's own host. inputBytes is what its inputs
+// have together, negative when that was asked before. A denial is a Policy fault.
+func (p *Policy) AllowLocal(spec plan.Spec, tool, imageName string, inputBytes int64) error {
+	const op = "policy.AllowLocal"
+	l := p.Local
+	if !l.Allowed {
+		return denied(op, "policy lets nothing run on the gateway's own host", []fault.Problem{{Code: "POLICY-LOCAL", Field: "planKind", Rule: "policy local: absent",
+			Msg: "a docker plan", Hint: "the tool's planKind slurm or hybrid makes it a job"}})
+	}
+	var d decision
+	most := func(code, field, key string, limit, got int64) {
+		if got > limit {
+			d = append(d, fault.Problem{Code: code, Field: field, Rule: fmt.Sprintf("policy local.%s: at most %d", key, limit), Msg: fmt.Sprintf("got %d", got)})
+		}
+	}
+	if l.Tools != nil && !slices.Contains(*l.Tools, tool) {
+		d.add("POLICY-LOCAL-TOOL", "tool", "policy local.tools_allowlist: "+shown(*l.Tools), tool)
+	}
+	most("POLICY-CPUS", "resources.cpus", "max_cpus", int64(l.MaxCPUs), int64(spec.Resources.CPUs))
+	most("POLICY-MEM", "resources.mem_mb", "max_mem_mb", int64(l.MaxMemMB), int64(spec.Resources.MemMB))
+	most("POLICY-TIME-LIMIT", "resources.time_limit_seconds", "max_time_limit_seconds", int64(l.MaxTimeLimitSeconds), int64(spec.Resources.TimeLimitSeconds))
+	most("POLICY-INPUT-BYTES", "inputs", "max_input_bytes", l.MaxInputBytes, inputBytes)
+	if spec.Resources.GPUs != nil {
+		d.add("POLICY-GPUS", "resources.gpus", "policy local: no GPU", strconv.Itoa(*spec.Resources.GPUs))
+	}
+	d.image(p, spec.Execution.Container.Image, imageName)
+	if mode := spec.Execution.Container.NetworkMode; mode != p.Network {
+		d.add("POLICY-NETWORK", "execution.container.network_mode", "policy network: "+p.Network, mode)
+	}
+	if len(d) == 0 {
+		return nil
+	}
+	return denied(op, "policy forbids this plan on the gateway's own host", d)
+}
+
 func denied(op, msg string, problems []fault.Problem) error {
 	return &fault.Error{Op: op, Kind: fault.Policy, Code: problems[0].Code, Msg: msg, Problems: problems,
 		Next: "use an allowed value, or ask the administrator to change policies.yaml"}

@@ -38,7 +38,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	doc := r.Parse(data)
 	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) { return expand(s, env) })
 	p := &Policy{}
-	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "import", "limits", "env", "equivalent_runs", "retry", "network",
+	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "local", "import", "limits", "env", "equivalent_runs", "retry", "network",
 		"concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
@@ -109,6 +109,8 @@ func (p *Policy) read(o yamldoc.Object) {
 	p.ImagesAllowlist = listed(o.Opt("images_allowlist"), "IMAGE", "sha256:<64 hex digits>", digest.MatchString)
 	p.Slurm.read(o.Opt("slurm"))
 
+	p.Local.read(o.Opt("local"))
+
 	imp := o.Opt("import").Object("roots", "max_bytes", "kinds", "types_allowlist")
 	p.Import.Roots = append([]string{}, imp.Opt("roots").Words("IMPORT-ROOT", "absolute folders in their shortest spelling, not /", isRoot)...)
 	p.Import.MaxBytes = number(imp.Opt("max_bytes"), 0, maxBytes, tebibyte)
@@ -171,6 +173,17 @@ func (s *Slurm) read(v yamldoc.Value) {
 			return program.MatchString(s) && !programs.Starts(s) && !programs.Codes(s)
 		})
 	}
+}
+
+func (l *Local) read(v yamldoc.Value) {
+	o := v.Object("tools_allowlist", "max_running", "max_cpus", "max_mem_mb", "max_time_limit_seconds", "max_input_bytes")
+	l.Allowed = v.Exists()
+	l.Tools = listed(o.Opt("tools_allowlist"), "TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", toolName.MatchString)
+	l.MaxRunning = int(number(o.Opt("max_running"), 1, 64, 1))
+	l.MaxCPUs = int(number(o.Opt("max_cpus"), 1, plan.MaxCPUs, 1))
+	l.MaxMemMB = int(number(o.Opt("max_mem_mb"), 1, plan.MaxMemMB, 1024))
+	l.MaxTimeLimitSeconds = int(number(o.Opt("max_time_limit_seconds"), 1, 3600, 60))
+	l.MaxInputBytes = number(o.Opt("max_input_bytes"), 0, maxBytes, 100<<20)
 }
 
 func listed(v yamldoc.Value, code, rule string, ok func(string) bool) *[]string {

@@ -18,6 +18,7 @@ type Policy struct {
 
 	Slurm  Slurm  `json:"slurm"`
 	Import Import `json:"import"`
+	Local  Local  `json:"local"`
 	Limits Limits `json:"limits"`
 
 	// Env are the variables a toolpack may ask for by name (env.passthrough). Their values are part of the policy, so that
@@ -62,6 +63,18 @@ type RawPlans struct {
 	// EntryPrograms lists, for an image (its digest, or its name in images.lock.yaml), the base names of the programs a raw
 	// plan may start. Shells and programs that start others cannot be listed.
 	EntryPrograms map[string][]string `json:"entry_programs"`
+}
+
+// Local limits what runs on the gateway's own host, past Slurm: docker plans, and those hybrid tools for which there is room
+// here. Without it nothing runs here.
+type Local struct {
+	Allowed             bool      `json:"-"`                      // local is there at all
+	Tools               *[]string `json:"tools_allowlist"`        // tool names; absent: all
+	MaxRunning          int       `json:"max_running"`            // at one time; 1 when absent
+	MaxCPUs             int       `json:"max_cpus"`               // 1 when absent
+	MaxMemMB            int       `json:"max_mem_mb"`             // MiB; 1024 when absent
+	MaxTimeLimitSeconds int       `json:"max_time_limit_seconds"` // seconds; 60 when absent
+	MaxInputBytes       int64     `json:"max_input_bytes"`        // all inputs together; 100 MiB when absent
 }
 
 // Import is the boundary through which files enter.

@@ -48,9 +48,12 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 		if err != nil {
 			return SubmitAnswer{}, err
 		}
+		if o.Params.Spec.Local() {
+			return e.again(ctx, v, equivalent)
+		}
 		return e.submitAnswer(v, true, equivalent), nil
 	}
-	if e.cfg.ReuseAcross && len(equivalent) > 0 {
+	if e.cfg.ReuseAcross && len(equivalent) > 0 && !o.Params.Spec.Local() {
 		v, err := e.Store.View(ctx, equivalent[0])
 		if err != nil {
 			return SubmitAnswer{}, err
@@ -78,7 +81,7 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	e.hand(v, canonical)
 	e.work.add(runID)
 	e.poke()
-	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
+	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Spec) })
 	if err != nil {
 		return SubmitAnswer{}, err
 	}

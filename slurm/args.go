@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -30,6 +31,9 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 		return nil, err
 	}
 	s := job.Spec
+	if s.Local() {
+		return nil, fault.New(fault.Internal, "slurm.Argv", "job_spec", "a docker plan is no job of Slurm")
+	}
 	argv := []string{
 		"--parsable",
 		"--export=" + r.cfg.Export, // nothing of the gateway's environment reaches the job

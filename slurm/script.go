@@ -53,7 +53,7 @@ type scriptValues struct {
 
 // Render gives the job script; the same job gives the same bytes.
 func (r *Renderer) Render(job run.JobSpec) ([]byte, error) {
-	argv, err := r.Argv(job)
+	sent, err := r.sent(job)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (r *Renderer) Render(job run.JobSpec) ([]byte, error) {
 	}
 	cmd, pinned := job.Spec.Execution.Command, sha256.Sum256(r.Pinned(job))
 	v := scriptValues{
-		Version: ScriptVersion, RunID: job.RunID, N: job.N, Image: job.Spec.ImageDigest(), Ctl: controlFile(job, ""), Sent: comment(argv),
+		Version: ScriptVersion, RunID: job.RunID, N: job.N, Image: job.Spec.ImageDigest(), Ctl: controlFile(job, ""), Sent: sent,
 		Limit: job.Spec.Resources.TimeLimitSeconds, Grace: r.cfg.GraceSeconds,
 		Run: Quote(job.RunDir), Attempt: Quote(attemptDir(job)), Token: Quote(job.Token),
 		Stdout:     Quote(controlFile(job, run.StdoutFile)),
@@ -105,6 +105,15 @@ func (r *Renderer) Pinned(job run.JobSpec) []byte {
 }
 
 // comment shows the command line as comment lines of a readable width.
+// sent is what the script's comment says of how it was started.
+func (r *Renderer) sent(job run.JobSpec) (string, error) {
+	if job.Spec.Local() {
+		return "#   nothing: it runs on the gateway's own host, without Slurm", checkJob(job)
+	}
+	argv, err := r.Argv(job)
+	return comment(argv), err
+}
+
 func comment(argv []string) string {
 	var b strings.Builder
 	line := "#   sbatch"
@@ -136,7 +145,7 @@ func checkJob(job run.JobSpec) error {
 	case !plan.IsSHA256(lastHex(s.Execution.Container.Image)):
 		return bad("image digest")
 	}
-	return s.Validate(plan.Rules{Types: declaredTypes(s)})
+	return s.Validate(plan.Rules{Types: declaredTypes(s), Local: true})
 }
 
 // declaredTypes takes the artifact types as they are: which exist is the domain's business.

@@ -54,6 +54,12 @@ func TestRunner(t *testing.T) {
 // formatCheck validates a pack's text against the shipped schema, as an editor does.
 func formatCheck(t testing.TB, text string) error {
 	t.Helper()
+	return formatSchemaOf(t)(text)
+}
+
+// formatSchemaOf compiles it once.
+func formatSchemaOf(t testing.TB) func(text string) error {
+	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(FormatSchema()))
 	if err != nil {
 		t.Fatal(err)
@@ -67,16 +73,18 @@ func formatCheck(t testing.TB, text string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &yamldoc.Reader{File: "x", Prefix: "X"}
-	raw, err := yamldoc.EncodeJSON(r.Parse([]byte(text)).JSON())
-	if err != nil {
-		t.Fatal(err)
+	return func(text string) error {
+		r := &yamldoc.Reader{File: "x", Prefix: "X"}
+		raw, err := yamldoc.EncodeJSON(r.Parse([]byte(text)).JSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schema.Validate(tree)
 	}
-	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schema.Validate(tree)
 }
 
 // beyondSchema are the rules an editor cannot check: they need the YAML's own text, another file, the domain, or a comparison
@@ -89,8 +97,9 @@ var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY
 // The shipped schema agrees with the loader: it accepts what loads, and refuses what the loader refuses, but for the rules
 // only the loader knows. proves LOAD-11
 func TestFormatSchema(t *testing.T) {
+	check := formatSchemaOf(t)
 	for name, text := range goodPacks(t) {
-		if err := formatCheck(t, text); err != nil {
+		if err := check(text); err != nil {
 			t.Errorf("%s loads, and the schema refuses it: %v", name, err)
 		}
 	}
@@ -103,7 +112,7 @@ func TestFormatSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := formatCheck(t, string(text)); err != nil {
+		if err := check(string(text)); err != nil {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
@@ -117,7 +126,7 @@ func TestFormatSchema(t *testing.T) {
 		if r := (&yamldoc.Reader{}); !r.Parse([]byte(text)).Exists() {
 			continue
 		}
-		switch err := formatCheck(t, text); {
+		switch err := check(text); {
 		case err != nil:
 			caught++
 		case !slices.Contains(beyondSchema, c.code) && !slices.Contains(beyondSchema, c.code+" "+c.name):

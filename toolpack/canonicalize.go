@@ -30,6 +30,9 @@ type Env struct {
 	Image func(name string) (digest string, ok bool)
 	// Artifact looks an artifact up as the caller may see it: NotFound when there is none. Other faults end the call.
 	Artifact func(artifactID string) (ArtifactInfo, error)
+	// Local decides whether a hybrid tool runs on the gateway's own host rather than as a job; nil: never. The choice is part of the
+	// plan, so it must depend on nothing but the plan, its inputs and the policy.
+	Local func(spec plan.Spec, inputBytes int64) bool
 	// Passthrough are the variables a pack may ask for (env.passthrough), as policy has them.
 	Passthrough map[string]string
 	// Project gives the project of the run. It is asked once, after every artifact was looked up.
@@ -42,6 +45,7 @@ type Canonical struct {
 	Extra        plan.ToolExtra
 	InputsToLink []Link // sorted by role, then artifact id
 	Made         []Made // artifacts the plan names that must be kept before it is submitted
+	InputBytes   int64  // of all inputs together
 }
 
 // Link ties an artifact to a role of the run.
@@ -91,7 +95,7 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 		return Canonical{}, fault.New(fault.NotFound, op, "image_not_locked", `images.lock.yaml has no image "`+p.def.Image+`"`).
 			WithNext("slurmgate image add " + p.def.Image + " FILE.sif")
 	}
-	c := Canonical{Made: made, Extra: plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes, StrictOutputs: p.def.StrictOutputs}}
+	c := Canonical{Made: made, InputBytes: total(seen, made), Extra: plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes, StrictOutputs: p.def.StrictOutputs}}
 	c.Spec = plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(env.Partition, env.Account, env.QOS),
 		Execution: plan.Execution{Kind: "container",
 			Container: plan.Container{Engine: "apptainer", Image: digest, NetworkMode: "none", ReadonlyRootfs: true},
@@ -104,25 +108,37 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 		c.InputsToLink = append(c.InputsToLink, Link{in.Role, in.ArtifactID})
 	}
 	slices.SortFunc(c.InputsToLink, compareLinks)
+	if p.def.PlanKind == KindDocker || p.def.PlanKind == KindHybrid && env.Local != nil && env.Local(c.Spec, c.InputBytes) {
+		c.Spec.Placement = plan.LocalPlacement()
+	}
 	c.Spec.Fill()
 	if err := p.where(op, c.Spec.Placement); err != nil {
 		return Canonical{}, err
 	}
-	if err := c.Spec.Validate(plan.Rules{Types: p.types}); err != nil {
+	if err := c.Spec.Validate(plan.Rules{Types: p.types, Local: true}); err != nil {
 		return Canonical{}, err
 	}
 	return c, p.verify(op, c)
 }
 
-// supported refuses what loads but cannot be turned into a Slurm plan yet.
+// total is what the inputs have together.
+func total(seen map[string]ArtifactInfo, made []Made) (bytes int64) {
+	for _, a := range seen {
+		bytes += a.SizeBytes
+	}
+	for _, m := range made {
+		bytes += int64(len(m.Bytes))
+	}
+	return bytes
+}
+
+// supported refuses what loads but cannot be turned into a plan yet.
 func (p *Pack) supported(op string) error {
 	later := func(what string) error {
 		return fault.New(fault.Validation, op, "not_supported_yet", p.def.ID+": "+what+" loads and is checked, but this version cannot run it").
 			WithNext("use a pack with planKind slurm and execution.kind cli")
 	}
 	switch {
-	case p.def.PlanKind != KindSlurm:
-		return later("planKind " + p.def.PlanKind)
 	case p.def.Execution.Kind == "http":
 		return later("execution.kind http")
 	case len(p.def.Caps.Network) > 0:

@@ -56,6 +56,7 @@ func TestCanonicalize(t *testing.T) {
 				Outputs: []plan.Output{{Role: "count", SrcRelpath: "out/count.json", Type: "JSON", Label: "the count"}}}},
 		Extra:        plan.ToolExtra{Version: "1.2.3", MaxOutputBytes: 2000},
 		InputsToLink: []Link{{"data", artifact}},
+		InputBytes:   600,
 	}
 	if d := cmp.Diff(want, c); d != "" {
 		t.Error(d)
@@ -155,8 +156,7 @@ func TestLimitsAndPlacement(t *testing.T) {
 func TestComesLater(t *testing.T) {
 	const exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
 	for name, edit := range map[string][]string{
-		"hybrid": {"planKind: slurm", "planKind: hybrid"},
-		"http":   {exec, "execution: {kind: http, url: \"http://h/x\"}\n"},
+		"http": {exec, "execution: {kind: http, url: \"http://h/x\"}\n"},
 	} {
 		if _, err := packOf(t, edit...).Canonicalize(json.RawMessage(`{}`), testEnv()); fault.CodeOf(err) != "not_supported_yet" || !fault.Is(err, fault.Validation) {
 			t.Error(name, err)
@@ -182,6 +182,62 @@ func TestPassthrough(t *testing.T) {
 	}
 	if d := cmp.Diff(map[string]string{"LANG": "C.UTF-8", "TZ": "UTC"}, c.Spec.Execution.Command.Env); d != "" {
 		t.Error(d)
+	}
+}
+
+// A docker plan has names instead of paths and nothing about Slurm; a hybrid tool is one or the other, as policy picks, and
+// the plan says which. proves ABI-06 ABI-13 ABI-15
+func TestDockerPlans(t *testing.T) {
+	docker := []string{"planKind: slurm", "planKind: docker", "destRelpath: in/data", "destName: some data.txt", ", srcRelpath: out/count.json", "", "  stdout: out/count.json\n", "  stdout: out/count\n", "/work/in/data]", "\"{{ inputs.data }}\", \"{{ outputs.count }}\"]"}
+	args := json.RawMessage(`{"data":"` + artifact + `"}`)
+	params := func(p *Pack, env Env) (Canonical, string) {
+		t.Helper()
+		c, err := p.Canonicalize(args, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := plan.DecodeParams(raw)
+		if err != nil || cmp.Diff(c.Spec, back.Spec) != "" {
+			t.Errorf("%v %s", err, cmp.Diff(c.Spec, back.Spec))
+		}
+		return c, string(raw)
+	}
+	env := testEnv()
+	env.Partition, env.Account = "", "" // there may be no cluster
+	c, raw := params(packOf(t, docker...), env)
+	const want = `{"docker":{"execution":{"command":{"argv":["count","--mode=a","-n","3","/work/in/some data.txt","/work/out/count"],"env":{},"stdout":"out/count","workdir":"/work"},` +
+		`"container":{"engine":"apptainer","image":"sha256:abababababababababababababababababababababababababababababababab","network_mode":"none","readonly_rootfs":true},"kind":"container"},` +
+		`"inputs":[{"artifact_id":"` + artifact + `","checksum_sha256":"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd","dest_name":"some data.txt","role":"data"}],` +
+		`"outputs":[{"label":"the count","role":"count","src_relpath":"out/count","type":"JSON"}],"resources":{"cpus":1,"gpu_type":null,"gpus":null,"mem_mb":100,"time_limit_seconds":60},"script_version":"slurm_script_v1","spec_version":1},` +
+		`"project_id":"proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY","tool":{"max_output_bytes":2000,"strict_outputs":false,"version":"1.2.3"}}`
+	if d := cmp.Diff(want, raw); d != "" || !c.Spec.Local() || c.InputBytes != 600 || !slices.Equal(c.InputsToLink, []Link{{"data", artifact}}) {
+		t.Error(d, c)
+	}
+	hybrid := packOf(t, "planKind: slurm", "planKind: hybrid")
+	for _, local := range []bool{true, false} {
+		env := testEnv()
+		env.Local = func(spec plan.Spec, bytes int64) bool {
+			if spec.Resources.CPUs != 1 || bytes != 600 {
+				t.Errorf("%+v %d", spec, bytes)
+			}
+			return local
+		}
+		c, raw := params(hybrid, env)
+		if c.Spec.Local() != local || strings.Contains(raw, `"docker"`) != local || strings.Contains(raw, `"slurm"`) == local {
+			t.Error(raw)
+		}
+	}
+	if c, raw := params(hybrid, testEnv()); c.Spec.Local() || strings.Contains(raw, "docker") {
+		t.Error(raw)
+	}
+	for name, edit := range map[string][]string{"twice": {"inputs: [", "inputs: [{role: other, param: text, types: [TEXT], destName: some data.txt}, "}, "blank": {"some data.txt", "\"some  data\""}, "folder": {"some data.txt", "a/b"}, "up": {"some data.txt", "\"..\""}, "none": {", destName: some data.txt", ""}, "path": {"destName: some data.txt", "destName: x, destRelpath: in/x"}} {
+		if _, found := loadText(map[string]string{"a.tool.yaml": with(t, append(slices.Clone(docker), edit...)...)}); len(found) == 0 || !strings.HasPrefix(found[0].Field, "inputs") {
+			t.Errorf("%s: %v", name, found)
+		}
 	}
 }
 

@@ -95,17 +95,10 @@ func (d *draft) checkPlan(types []string) {
 	}
 	for _, in := range f.Inputs {
 		dest := in.DestRelpath
-		if f.PlanKind == KindDocker {
-			dest = "in/" + in.DestName
-		}
 		s.IO.Inputs = append(s.IO.Inputs, plan.Input{Role: in.Role, ArtifactID: "art_" + strings.Repeat("0", 26), ChecksumSHA256: strings.Repeat("0", 64), DestRelpath: dest})
 	}
-	for i, o := range f.Outputs {
-		src := o.SrcRelpath
-		if f.PlanKind == KindDocker && src == "" {
-			src = fmt.Sprintf("out/%d", i)
-		}
-		s.IO.Outputs = append(s.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: src, Type: o.Type, Label: o.Label})
+	for _, o := range f.Outputs {
+		s.IO.Outputs = append(s.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label})
 	}
 	e, ok := errors.AsType[*fault.Error](s.Validate(plan.Rules{Types: types}))
 	if !ok {

@@ -139,11 +139,18 @@ func (d *draft) files(o yamldoc.Object) {
 			f.Opt("types").Fail("TYPE", "at least one artifact type", "the list is empty", "")
 		}
 		if d.def.PlanKind == KindDocker {
-			in.DestName, in.DestRelpath = f.Need("destName").Text(), f.Opt("destRelpath").Text()
+			in.DestName = f.Need("destName").Text()
+			in.DestRelpath = "in/" + in.DestName
+			if at := f.Opt("destRelpath"); at.Exists() {
+				at.Fail("DEST", "a docker plan's input has a destName, its name in /work/in", "it has a destRelpath", "remove it")
+			}
 		} else {
 			in.DestRelpath, in.DestName = f.Need("destRelpath").Text(), f.Opt("destName").Text()
 		}
 		d.noTemplate(in.DestRelpath, f.Opt("destRelpath").Path())
+		if strings.Contains(in.DestName, "/") {
+			f.Opt("destName").Fail("DEST", "a name in /work/in", "it contains a /", "")
+		}
 		d.def.Inputs[i] = in
 	}
 	outs := o.Need("declaredOutputs").List()
@@ -157,6 +164,9 @@ func (d *draft) files(o yamldoc.Object) {
 		d.def.Outputs[i] = output{Role: f.Need("role").Text(), Type: f.Need("type").Text(), Label: f.Need("label").Text(), SrcRelpath: src.Text()}
 		d.noTemplate(d.def.Outputs[i].Label, f.Opt("label").Path())
 		d.noTemplate(src.Text(), src.Path())
+		if !src.Exists() && d.def.PlanKind == KindDocker {
+			d.def.Outputs[i].SrcRelpath = "out/" + d.def.Outputs[i].Role // {{ outputs.ROLE }} is where it lies
+		}
 	}
 }
 

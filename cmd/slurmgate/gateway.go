@@ -23,6 +23,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/ledger"
+	"slurmgate/local"
 	"slurmgate/metrics"
 	"slurmgate/policy"
 	"slurmgate/run"
@@ -152,13 +153,19 @@ func (g *gateway) openEngine() error {
 	if s.Apptainer.Verify == slurm.VerifyImageOnly {
 		warnings = append(warnings, "this site checks only the image on the compute node, not the inputs (apptainer.verify: image_only)")
 	}
+	here, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: p.Local.MaxRunning, Scripts: g.slurm, Log: g.log,
+		Ended: func(runID string) { g.engine.Ended(context.Background(), runID) }})
+	if err != nil {
+		return err
+	}
+	both := backends{g.slurm, observer(s, g.slurm), here}
 	g.engine = run.NewEngine(run.Config{
 		Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
 		Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
 		AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
-	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: g.slurm, Observer: observer(s, g.slurm),
+	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: both, Observer: both,
 		Contracts: contracts{g.domain.Packs()}, Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/toolpack"
 )
@@ -85,7 +86,12 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 		if t.Image() == "" {
 			continue // it runs elsewhere
 		}
-		err := p.AllowPlan(t.Outline(image), false, t.Image())
+		outline := t.Outline(image)
+		err := p.AllowPlan(outline, false, t.Image())
+		if t.PlanKind() == toolpack.KindDocker {
+			outline.Placement = plan.LocalPlacement()
+			err = p.AllowLocal(outline, t.ToolName(), t.Image(), -1)
+		}
 		for _, why := range fault.ProblemsOf(err) {
 			// Partition and account may come from the site, an image that is missing is told about elsewhere.
 			if why.Code == "POLICY-IMAGE" && !locked || slices.Contains([]string{"placement.partition", "placement.account"}, why.Field) && strings.Contains(why.Msg, toolpack.FromSite) {

@@ -57,11 +57,11 @@ func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		s.DefaultAccount = own
 	}
 	canonical, err := p.Canonicalize(c.Args, toolpack.Env{Partition: s.DefaultPartition, Account: s.DefaultAccount, QOS: s.DefaultQOS, Image: g.domain.Lock().Digest, Artifact: look,
-		Project: func() string { return project }, Passthrough: g.policy.Env})
+		Project: func() string { return project }, Passthrough: g.policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())})
 	if err != nil {
 		return run.Order{}, nil, err
 	}
-	if err := g.policy.AllowPlan(canonical.Spec, false, p.Image()); err != nil {
+	if err := g.allowOrder(canonical.Spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
 		return run.Order{}, nil, err
 	}
 	return run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(),
@@ -98,6 +98,9 @@ func (g *gateway) stillAllowed(toolID string, p plan.Params) error {
 	tool := strings.ReplaceAll(toolID, ".", "_")
 	if err := g.policy.AllowTool(tool); err != nil {
 		return err
+	}
+	if image := g.domain.Lock().NameOf(p.Spec.Execution.Container.Image); p.Spec.Local() {
+		return g.policy.AllowLocal(p.Spec, tool, image, -1)
 	}
 	return g.policy.AllowPlan(p.Spec, p.Tool == nil, g.domain.Lock().NameOf(p.Spec.Execution.Container.Image))
 }

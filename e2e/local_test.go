@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const hereTool = `id: probe.here
+version: 1.0.0
+abiVersion: v1
+contractVersion: v1
+planKind: KIND
+description: Does what it is asked to, at once, where the gateway is.
+deterministic: true
+timeoutMs: 60000
+limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
+inputSchema:
+  type: object
+  required: [mode, note]
+  properties:
+    note: {type: string}
+    mode: {type: string, enum: [write, report, await, exit, sleep, nothing]}
+    a: {type: string, default: out/result}
+    b: {type: string, default: done}
+outputSchema: {type: object}
+inputs: [{role: note, param: note, types: [TEXT], DEST}]
+declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
+container: {image: probe}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
+execution: {kind: cli, cmd: [testprog, "{{ params.mode }}", "{{ params.a }}", "{{ params.b }}"]}
+`
+
+// here makes a site with the tool above, as a docker or a hybrid one, and a policy that lets it run here.
+func here(t *testing.T, kind, policy string) (s *site, args func(...string) []string) {
+	t.Helper()
+	s = newSite(t, "probing")
+	dest, worker := "destName: note.txt", "job_worker"
+	if kind == "hybrid" {
+		dest, worker = "destRelpath: in/note.txt", "hybrid"
+	}
+	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.here, kind: "+worker+"}\n")
+	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.here.tool.yaml", []byte(strings.NewReplacer("KIND", kind, "DEST", dest).Replace(hereTool)), 0o644))
+	s.replace("domain/policies.yaml", "network: none", "network: none\n"+policy)
+	must(t, giveToLab(host(s.dir)))
+	note := s.file("note", "a note\n")
+	return s, func(params ...string) []string {
+		out := []string{"run", "probe.here", "--input", "note=" + note}
+		for _, p := range params {
+			out = append(out, "--param", p)
+		}
+		return out
+	}
+}
+
+// A docker plan runs at once where the gateway is: same script, same container, same proof of success, no job in Slurm. A call that is
+// repeated is answered by a run that succeeded and by no other.
+//
+// proves ABI-06 ABI-13 ABI-15 ABI-17
+func TestDockerPlans(t *testing.T) {
+	s, call := here(t, "docker", "local: {max_running: 2}")
+	s.serve()
+	before := count(t, "")
+	run := func(code int, params ...string) looked {
+		t.Helper()
+		var l looked
+		r := s.cli(append(call(params...), "--wait", "--json")...)
+		if r.code != code {
+			t.Fatal(r)
+		}
+		r.object(t, &l)
+		return l
+	}
+	good := run(0, "mode=report", "b=x")
+	if good.State != "succeeded" {
+		t.Fatalf("%+v", good)
+	}
+	var seen struct {
+		Argv       []string
+		Inputs     map[string]string
+		Writes     map[string]string
+		Interfaces []string
+	}
+	must(t, json.Unmarshal(s.bytesOf(good.Roles["result"]), &seen))
+	if seen.Inputs["in/note.txt"] == "" && seen.Inputs["/work/in/note.txt"] == "" && seen.Inputs["note.txt"] == "" {
+		t.Errorf("%+v", seen)
+	}
+	for _, name := range seen.Interfaces {
+		if name != "lo" {
+			t.Errorf("it has the network interface %s", name)
+		}
+	}
+	if again := run(0, "mode=report", "b=x"); again.RunID != good.RunID || !strings.Contains(s.story(good.RunID).JobName, "-a1-") {
+		t.Errorf("a success is not answered as it is: %+v", again)
+	}
+	// Every output and only a good end: the same rules as for jobs.
+	missing, failed := run(6, "mode=nothing"), run(6, "mode=exit", "a=3")
+	if !strings.Contains(missing.why(), "out/result") || *failed.ExitCode != 3 {
+		t.Errorf("%s; %s", missing.why(), failed.why())
+	}
+	for i := 2; i <= 3; i++ {
+		if again := run(6, "mode=exit", "a=3"); again.RunID != failed.RunID || !strings.Contains(s.story(failed.RunID).JobName, fmt.Sprintf("-a%d-", i)) {
+			t.Errorf("call %d of what failed: %+v", i, s.story(failed.RunID))
+		}
+	}
+	// A cancelled one, and the time limit.
+	var a submitted
+	s.ok(&a, call("mode=sleep", "a=25")...)
+	s.phase(a.RunID, "running")
+	s.ok(nil, "cancel", a.RunID)
+	if l := s.wait(a.RunID); l.State != "cancelled" {
+		t.Errorf("%+v", l)
+	}
+	if after := count(t, ""); after.Submitted != before.Submitted || after.BatchRPCs != before.BatchRPCs {
+		t.Errorf("Slurm got jobs: %+v, before %+v", after, before)
+	}
+	if n := shell(t, "root", `pgrep -c -f "$1" || true`, s.dir+"/[r]uns"); n != "0" {
+		t.Errorf("%s processes are left", n)
+	}
+}
+
+// What policy gives the host, and that no more than that runs at a time. proves ARC-06
+func TestDockerPolicy(t *testing.T) {
+	t.Parallel()
+	s, call := here(t, "docker", "")
+	if f := s.fails(4, call("mode=write")...); f.Code != "POLICY-LOCAL" {
+		t.Errorf("%+v", f)
+	}
+	s.replace("domain/policies.yaml", "network: none", "network: none\nlocal: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [x_y], max_time_limit_seconds: 29}")
+	f := s.fails(4, call("mode=write")...)
+	var codes []string
+	for _, p := range f.Details.Problems {
+		codes = append(codes, p.Code)
+	}
+	same(t, "rules", codes, []string{"POLICY-LOCAL-TOOL", "POLICY-MEM", "POLICY-TIME-LIMIT", "POLICY-INPUT-BYTES"})
+	s.replace("domain/policies.yaml", "local: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [x_y], max_time_limit_seconds: 29}", "local: {max_running: 1}")
+	s.serve()
+	var first, second submitted
+	s.ok(&first, call("mode=sleep", "a=8", "b=1")...)
+	s.ok(&second, call("mode=write", "b=two")...)
+	if l := s.phase(second.RunID, "deferred"); !strings.Contains(l.why(), "max_running") {
+		t.Errorf("%+v", l)
+	}
+	if l := s.wait(second.RunID); l.State != "succeeded" {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A hybrid tool runs here where policy has room for its call, else as a job; the plan says which, and so does the identity.
+//
+// proves ABI-04 ABI-06
+func TestHybridPlans(t *testing.T) {
+	t.Parallel()
+	s, call := here(t, "hybrid", "local: {max_input_bytes: 100}")
+	for _, c := range []struct{ policy, cluster, kind string }{{"local: {max_input_bytes: 100}", "local", `"docker":{`}, {"local: {max_input_bytes: 3}", "", `"slurm":{`}} {
+		s.replace("domain/policies.yaml", "local: {max_input_bytes: 100}", c.policy)
+		var l looked
+		s.ok(&l, append(call("mode=write", "b=hello"), "--wait")...)
+		story := s.cli("runs", "show", l.RunID, "--json")
+		if l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "hello" || strings.Contains(string(story.stdout), `"cluster": "local"`) != (c.cluster == "local") {
+			t.Errorf("%s: %+v\n%s", c.policy, l, story.stdout)
+		}
+		if n := count(t, l.RunID).Accounted; (n == 1) != (c.cluster == "") {
+			t.Errorf("%s: %d jobs", c.policy, n)
+		}
+	}
+}
+
+// A local run outlives its gateway, executes once, and is collected by the next.
+//
+// proves ABI-15
+func TestDockerOutlivesGateway(t *testing.T) {
+	t.Parallel()
+	s, call := here(t, "docker", "local: {}")
+	d := s.serve()
+	var a submitted
+	s.ok(&a, call("mode=await", "a=out/go", "b=out/result")...)
+	s.started(a.RunID)
+	workspace := s.story(a.RunID).Workspace
+	d.signal("KILL")
+	d.ended(t)
+	s.serve()
+	time.Sleep(2 * time.Second)
+	if l := s.phase(a.RunID, "running"); l.State != "running" {
+		t.Errorf("%+v", l)
+	}
+	s.letGo(workspace)
+	if l := s.wait(a.RunID); l.State != "succeeded" || len(s.story(a.RunID).Sends) != 1 {
+		t.Errorf("%+v", l)
+	}
+}

@@ -1,0 +1,257 @@
+// Package local runs short plans at once on the gateway's own host, with Apptainer and without Slurm: the same job script that
+// Slurm would start, in a session of its own, under limits.
+//
+// It keeps what the lifecycle relies on. A send leaves a record, made exclusively and synced before anything starts, so
+// that it happens once; the process holds a lock on that record, so that it can be told from one that is gone whoever
+// asks, a new gateway too; claim, exit file and manifest are the script's own. A process outlives the gateway.
+//
+// Nouns: record (one send: its job id, and the process once there is one), place (of those that may run at a time).
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// Cluster is what the submission of a local run names as its cluster.
+const Cluster = "local"
+
+const (
+	keepRecords = 24 * time.Hour // of processes that are gone; the ledger knows the runs
+	maxRecord   = 4096           // bytes
+	dataFloor   = 256            // MiB a program needs besides the plan's memory: the script, Apptainer
+)
+
+// Scripts are the job scripts, the same as for Slurm.
+type Scripts interface {
+	Render(run.JobSpec) ([]byte, error)
+	Pinned(run.JobSpec) []byte
+}
+
+// Config is what a backend needs.
+type Config struct {
+	Dir     string // of the records, on a local disk, mode 0700
+	Places  int    // how many may run at one time
+	Scripts Scripts
+	Ended   func(runID string) // told when a process of this gateway has ended; may be nil
+	Log     *slog.Logger
+}
+
+// Backend starts local runs. It is safe for concurrent use.
+type Backend struct {
+	cfg Config
+	mu  sync.Mutex // one start at a time: places are counted and taken together
+}
+
+// record is a send, as its file has it.
+type record struct {
+	RunID     string    `json:"run_id"`
+	Token     string    `json:"token"`
+	JobID     string    `json:"job_id"`
+	StartedAt time.Time `json:"started_at"`
+	PID       int       `json:"pid"` // of the session's leader; 0: nothing was started yet
+}
+
+// New makes a backend and removes the records of processes that are long gone.
+func New(c Config) (*Backend, error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Transport, "local.New", "local_dir", "the folder of local runs cannot be made", err)
+	}
+	b := &Backend{cfg: c}
+	b.each(func(name string, r record, alive bool) {
+		if !alive && time.Since(r.StartedAt) > keepRecords {
+			os.Remove(filepath.Join(c.Dir, name))
+		}
+	})
+	return b, nil
+}
+
+// Render gives the job script.
+func (b *Backend) Render(job run.JobSpec) ([]byte, error) { return b.cfg.Scripts.Render(job) }
+
+// Pinned gives the list of pinned files.
+func (b *Backend) Pinned(job run.JobSpec) []byte { return b.cfg.Scripts.Pinned(job) }
+
+// Send starts the k-th send of a job, unless all places are taken. It does not wait for the end.
+func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	running := 0
+	b.each(func(_ string, _ record, alive bool) {
+		if alive {
+			running++
+		}
+	})
+	if running >= b.cfg.Places {
+		return run.SendResult{Outcome: run.SendDeferred, Code: "local_places", Scope: run.ScopePartition, Text: fmt.Sprintf("%d local runs are under way, policy local.max_running: at most %d", running, b.cfg.Places)}
+	}
+	f, err := os.OpenFile(b.file(job, k), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		res, _ := b.Receipt(context.Background(), job, k) // sent before
+		return res
+	}
+	if err != nil {
+		return notRun(err)
+	}
+	defer f.Close() // the process has its own
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return notRun(err)
+	}
+	// Unique on this host, and nothing a Slurm would give out soon.
+	r := record{RunID: job.RunID, Token: job.Token, JobID: strconv.FormatInt(time.Now().UnixMicro(), 10), StartedAt: time.Now().UTC()}
+	if err := write(f, r); err != nil {
+		return notRun(errors.Join(err, os.Remove(f.Name())))
+	}
+	cmd, err := b.start(job, r, f)
+	if err != nil {
+		return notRun(errors.Join(err, os.Remove(f.Name())))
+	}
+	r.PID = cmd.Process.Pid
+	if err := write(f, r); err != nil {
+		b.cfg.Log.Warn("a local run's process could not be written down; it cannot be cancelled", "run_id", job.RunID, "err", err)
+	}
+	go func() {
+		if err := cmd.Wait(); err != nil {
+			b.cfg.Log.Debug("a local run ended", "run_id", job.RunID, "err", err)
+		}
+		if b.cfg.Ended != nil {
+			b.cfg.Ended(job.RunID)
+		}
+	}()
+	return run.SendResult{Outcome: run.SendAccepted, JobID: r.JobID, Cluster: Cluster}
+}
+
+// start starts the script: its own session, an empty environment, the lock as an open descriptor, lower priority, limits on
+// CPU time and memory. Its own time limit is in the script.
+func (b *Backend) start(job run.JobSpec, r record, lock *os.File) (*exec.Cmd, error) {
+	attempt := filepath.Join(job.RunDir, "a"+strconv.Itoa(job.N))
+	log, err := os.OpenFile(filepath.Join(attempt, "ctl", run.JobLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	res := job.Spec.Resources
+	cmd := exec.Command("/usr/bin/nice", "-n", "10", "/usr/bin/prlimit", "--core=0", fmt.Sprintf("--cpu=%d", (res.TimeLimitSeconds+60)*res.CPUs),
+		fmt.Sprintf("--data=%d", int64(res.MemMB+dataFloor)<<20), "--", "/bin/bash", filepath.Join(attempt, "ctl", run.ScriptFile))
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "SLURM_JOB_ID=" + r.JobID, "SLURMD_NODENAME=" + host, "SLURM_RESTART_COUNT=0"}
+	cmd.Dir = attempt
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, cmd.Start()
+}
+
+// Receipt tells what an earlier send left. Without a record nothing was started: a record comes first.
+func (b *Backend) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
+	r, _, err := read(b.file(job, k))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return notRun(errors.New("no process was started")), false
+	case err != nil:
+		// Made and not written: the gateway died in between, before any process.
+		return run.SendResult{Outcome: run.SendDoubt, Code: "no_receipt", Text: err.Error()}, false
+	}
+	return run.SendResult{Outcome: run.SendAccepted, JobID: r.JobID, Cluster: Cluster}, false
+}
+
+// Jobs are the processes that are there.
+func (b *Backend) Jobs() []run.Job {
+	var out []run.Job
+	host, _ := os.Hostname() // for people
+	b.each(func(name string, r record, alive bool) {
+		if alive {
+			out = append(out, run.Job{Cluster: Cluster, ID: r.JobID, Name: jobName(name), State: "RUNNING", Class: run.ClassRunning, Node: host, Submitted: &r.StartedAt, Started: &r.StartedAt})
+		}
+	})
+	return out
+}
+
+// Cancel asks the process of the job to end; one that is gone is no error. The lock tells that the session is still the one of
+// the record.
+func (b *Backend) Cancel(jobID, name string) error {
+	var err error
+	b.each(func(file string, r record, alive bool) {
+		if alive && r.JobID == jobID && jobName(file) == name && r.PID > 1 {
+			if kerr := syscall.Kill(-r.PID, syscall.SIGTERM); kerr != nil && kerr != syscall.ESRCH {
+				err = fault.Wrap(fault.Transport, "local.Cancel", "local_cancel", "the process of "+name+" cannot be stopped", kerr)
+			}
+		}
+	})
+	return err
+}
+
+func (b *Backend) file(job run.JobSpec, k int) string {
+	return filepath.Join(b.cfg.Dir, job.JobName+"."+strconv.Itoa(k))
+}
+
+func jobName(file string) string { return file[:strings.LastIndexByte(file, '.')] }
+
+// each hands over every record that can be read.
+func (b *Backend) each(f func(name string, r record, alive bool)) {
+	entries, err := os.ReadDir(b.cfg.Dir)
+	if err != nil {
+		b.cfg.Log.Error("the records of local runs cannot be read", "err", err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "sg-") {
+			continue
+		}
+		if r, alive, err := read(filepath.Join(b.cfg.Dir, e.Name())); err == nil {
+			f(e.Name(), r, alive)
+		}
+	}
+}
+
+// read reads a record and tells whether its process is there: somebody has the lock.
+func read(file string) (r record, alive bool, err error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return r, false, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return r, false, err
+	}
+	return r, unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK, nil
+}
+
+func write(f *os.File, r record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	// Of constant length: what was there before is written over in full.
+	if _, err := f.WriteAt(fmt.Appendf(nil, "%-512s\n", data), 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func notRun(err error) run.SendResult {
+	return run.SendResult{Outcome: run.SendNotRun, Code: "local_not_started", Text: "nothing was started: " + err.Error()}
+}

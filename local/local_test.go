@@ -1,0 +1,237 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// world is a folder of runs and of records, with job scripts of a few lines; the processes are real.
+type world struct {
+	t     *testing.T
+	runs  string
+	dir   string
+	ended chan string
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{t: t, runs: t.TempDir(), dir: filepath.Join(t.TempDir(), "local"), ended: make(chan string, 10)}
+}
+
+func (w *world) backend(places int) *Backend {
+	w.t.Helper()
+	b, err := New(Config{Dir: w.dir, Places: places, Ended: func(id string) { w.ended <- id }, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+// spec names a run.
+func (w *world) spec(i int) run.JobSpec {
+	id, token := fmt.Sprintf("run_%026d", i), strings.Repeat(fmt.Sprint(i), 32)
+	return run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), RunDir: filepath.Join(w.runs, id),
+		Spec: plan.Spec{Placement: plan.LocalPlacement(), Resources: plan.Resources{CPUs: 1, MemMB: 64, TimeLimitSeconds: 60}}}
+}
+
+// job makes a run whose script is given.
+func (w *world) job(i int, script string) run.JobSpec {
+	w.t.Helper()
+	j := w.spec(i)
+	ctl := filepath.Join(j.RunDir, "a1", "ctl")
+	if err := errors.Join(os.MkdirAll(ctl, 0o700), os.WriteFile(filepath.Join(ctl, run.ScriptFile), []byte("#!/bin/bash\n"+script+"\n"), 0o600)); err != nil {
+		w.t.Fatal(err)
+	}
+	return j
+}
+
+func (w *world) waitEnded(id string) {
+	w.t.Helper()
+	select {
+	case got := <-w.ended:
+		if got != id {
+			w.t.Fatalf("%s ended, not %s", got, id)
+		}
+	case <-time.After(30 * time.Second):
+		w.t.Fatal(id, "does not end")
+	}
+}
+
+// empty waits until nobody has a lock: a child of an ended script may have it a moment longer.
+func (w *world) empty(b *Backend) {
+	w.t.Helper()
+	for end := time.Now().Add(20 * time.Second); len(b.Jobs()) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatal("processes are left")
+		}
+	}
+}
+
+func (w *world) file(j run.JobSpec, name string) string {
+	data, err := os.ReadFile(filepath.Join(j.RunDir, "a1", "ctl", name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// A send starts its script once, with an environment of its own and limits, and the receipt stays.
+func TestSend(t *testing.T) {
+	t.Setenv("SECRET", "x")
+	w := newWorld(t)
+	b := w.backend(2)
+	j := w.job(1, `{ env | sort; ulimit -c; ulimit -d; ulimit -t; nice; pwd; } >ctl/seen; echo hello`)
+	if res, held := b.Receipt(t.Context(), j, 1); held || res.Outcome != run.SendNotRun {
+		t.Errorf("before anything was sent: %+v", res)
+	}
+	res := b.Send(t.Context(), j, 1)
+	if res.Outcome != run.SendAccepted || res.Cluster != Cluster || res.JobID == "" {
+		t.Fatalf("%+v", res)
+	}
+	w.waitEnded(j.RunID)
+	want := fmt.Sprintf("LC_ALL=C\nPATH=/usr/bin:/bin\nPWD=%[1]s\nSHLVL=0\nSLURMD_NODENAME=%[2]s\nSLURM_JOB_ID=%[3]s\nSLURM_RESTART_COUNT=0\n_=/usr/bin/env\n0\n%[4]d\n120\n%[5]d\n%[1]s\n",
+		filepath.Join(j.RunDir, "a1"), hostname(t), res.JobID, (64+dataFloor)<<10, min(19, niceness(t)+10))
+	if got := strings.ReplaceAll(w.file(j, "seen"), "SHLVL=1", "SHLVL=0"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := w.file(j, run.JobLogFile); got != "hello\n" {
+		t.Errorf("%q", got)
+	}
+	for _, again := range []run.SendResult{b.Send(t.Context(), j, 1), w.backend(2).Send(t.Context(), j, 1)} {
+		if again.Outcome != run.SendAccepted || again.JobID != res.JobID {
+			t.Errorf("sent again: %+v", again)
+		}
+	}
+	if got, held := w.backend(2).Receipt(t.Context(), j, 1); held || got.JobID != res.JobID {
+		t.Errorf("%+v", got)
+	}
+	if w.empty(b); len(w.ended) > 0 {
+		t.Error("it ran again")
+	}
+}
+
+func niceness(t *testing.T) int {
+	p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return 20 - p // as the system call gives it
+}
+
+func hostname(t *testing.T) string {
+	h, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// No more than the places there are; whoever asks sees who runs; cancelling ends the whole session, and only with id and name.
+func TestPlacesAndCancel(t *testing.T) {
+	w := newWorld(t)
+	b := w.backend(2)
+	var ids []string
+	for i := 1; i <= 2; i++ {
+		res := b.Send(t.Context(), w.job(i, "trap 'echo stopped >ctl/said; kill $!; exit 1' TERM; touch ctl/up; sleep 60 & wait"), 1)
+		if res.Outcome != run.SendAccepted {
+			t.Fatalf("%+v", res)
+		}
+		ids = append(ids, res.JobID)
+	}
+	third := w.job(3, "true")
+	if res := b.Send(t.Context(), third, 1); res.Outcome != run.SendDeferred || res.Code != "local_places" || !strings.Contains(res.Text, "at most 2") {
+		t.Errorf("%+v", res)
+	}
+	if res, _ := b.Receipt(t.Context(), third, 1); res.Outcome != run.SendNotRun {
+		t.Errorf("a deferred send left %+v", res)
+	}
+	other := w.backend(2) // the next gateway
+	jobs := other.Jobs()
+	if len(jobs) != 2 || jobs[0].Class != run.ClassRunning || jobs[0].Cluster != Cluster || jobs[0].Started == nil {
+		t.Fatalf("%+v", jobs)
+	}
+	first := w.spec(1)
+	for _, wrong := range [][2]string{{ids[0], "another"}, {ids[1], first.JobName}, {"1", first.JobName}} {
+		if err := other.Cancel(wrong[0], wrong[1]); err != nil || len(other.Jobs()) != 2 {
+			t.Error(wrong, err)
+		}
+	}
+	for i := range ids {
+		j := w.spec(i + 1)
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(j.RunDir, "a1/ctl/up")); err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("it does not start")
+			}
+		}
+		if err := other.Cancel(ids[i], j.JobName); err != nil {
+			t.Fatal(err)
+		}
+		w.waitEnded(j.RunID)
+		if got := w.file(j, "said"); got != "stopped\n" {
+			t.Errorf("%q", got)
+		}
+	}
+	w.empty(b)
+	if err := b.Cancel(ids[0], first.JobName); err != nil {
+		t.Error(err)
+	}
+	if res := b.Send(t.Context(), third, 2); res.Outcome != run.SendAccepted {
+		t.Errorf("%+v", res)
+	}
+	w.waitEnded(third.RunID)
+}
+
+// What cannot start leaves nothing; a gateway that died between record and process leaves doubt at most, never a second start.
+func TestNotStarted(t *testing.T) {
+	w := newWorld(t)
+	b := w.backend(1)
+	j := w.job(1, "true")
+	if err := os.RemoveAll(j.RunDir); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.Send(t.Context(), j, 1); res.Outcome != run.SendNotRun {
+		t.Errorf("%+v", res)
+	}
+	if res, _ := b.Receipt(t.Context(), j, 1); res.Outcome != run.SendNotRun {
+		t.Errorf("%+v", res)
+	}
+	for content, want := range map[string]run.SendOutcome{"": run.SendDoubt, "{": run.SendDoubt, `{"job_id":"7"}`: run.SendAccepted} {
+		j := w.job(2, "touch ctl/ran")
+		if err := os.WriteFile(b.file(j, 1), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if res := b.Send(t.Context(), j, 1); res.Outcome != want {
+			t.Errorf("%q: %+v", content, res)
+		}
+		if _, err := os.Stat(filepath.Join(j.RunDir, "a1/ctl/ran")); err == nil {
+			t.Errorf("%q: it was started again", content)
+		}
+	}
+	if _, err := New(Config{Dir: filepath.Join(w.dir, "sg-nothing", "x"), Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Error(err)
+	}
+	old := record{RunID: "r", JobID: "1", StartedAt: time.Now().Add(-48 * time.Hour)}
+	f, err := os.Create(filepath.Join(w.dir, "sg-old.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(write(f, old), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w.backend(1)
+	if _, err := os.Stat(f.Name()); !errors.Is(err, os.ErrNotExist) {
+		t.Error("an old record stays")
+	}
+}
