@@ -118,8 +118,9 @@ func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 		return ""
 	}
 	file, data := dom.Policy()
-	_, err = policy.Parse(file, data, os.LookupEnv)
+	pol, err := policy.Parse(file, data, os.LookupEnv)
 	d.check("policy", file, err, "correct the policy")
+	d.local(ctx, s, pol)
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)
 	if !d.check("image store", s.Storage.ImageStore, err, "slurmgate image add NAME FILE.sif makes it") {
 		return ""
