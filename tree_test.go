@@ -39,8 +39,9 @@ var arrows = map[string][]string{
 	// What tests of several packages share: a suite, and no part of the product.
 	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
 	"site":             {"fault", "plan"},
+	"retention":        {"fault"},
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
-	"ledger":    {"fault", "gate", "plan", "run"},
+	"ledger":    {"fault", "gate", "plan", "retention", "run"},
 	"artifact":  {"fault", "plan"},
 	"slurm":     {"fault", "plan", "run"},
 	"apptainer": {"fault", "plan", "run"},
@@ -51,7 +52,7 @@ var arrows = map[string][]string{
 	"mcp":     {"fault", "gate", "plan"},
 	"metrics": {"gate", "plan", "run"},
 	// The one place that knows all others.
-	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "plan", "policy", "run", "site", "slurm", "staging", "toolpack"},
+	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "plan", "policy", "retention", "run", "site", "slurm", "staging", "toolpack"},
 	// Tools of this repository, not part of the product.
 	"chaos/prog":           {},
 	"e2e/testprog":         {},

@@ -31,13 +31,13 @@ var magics = []struct{ magic, typ string }{
 }
 
 // Detect gives the artifact type of a file from its first bytes and, where these leave a choice, from its
-// name. The answer is one of the types every gateway knows; what fits none is TEXT or UNKNOWN. FASTA has no
-// type of its own: TEXT, and UNKNOWN when compressed. A compressed VCF is a VCF, as the tools that read
+// name. The answer is one of the types every gateway knows, or one of own, the domain's: those of [Told] are found by
+// content where the domain has them, and are TEXT or UNKNOWN elsewhere. A compressed VCF is a VCF, as the tools that read
 // one read the other.
-func Detect(head []byte, name string) string {
+func Detect(head []byte, name string, own ...string) string {
 	head = head[:min(len(head), HeadBytes)]
 	if bytes.HasPrefix(head, magicGzip) {
-		return detectGzip(head)
+		return detectGzip(head, own)
 	}
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
@@ -54,11 +54,14 @@ func Detect(head []byte, name string) string {
 	if !isText(head) {
 		return "UNKNOWN"
 	}
+	if typ := detectOwn(head, own, Told); typ != "" {
+		return typ
+	}
 	return detectText(head, ext)
 }
 
 // detectGzip looks inside. What is inflated is bounded, whatever the head promises.
-func detectGzip(head []byte) string {
+func detectGzip(head []byte, own []string) string {
 	zr, err := gzip.NewReader(bytes.NewReader(head))
 	if err != nil {
 		return "UNKNOWN"
@@ -73,6 +76,11 @@ func detectGzip(head []byte) string {
 		return "VCF"
 	case looksFASTQ(inner):
 		return "FASTQ_GZ"
+	}
+	if isText(inner) {
+		if typ := detectOwn(inner, own, toldPacked); typ != "" {
+			return typ
+		}
 	}
 	return "UNKNOWN"
 }
@@ -145,6 +153,10 @@ func detectText(head []byte, ext string) string {
 		return "CSV"
 	case ext == ".md" || ext == ".markdown":
 		return "MD"
+	case ext == ".log", looksLogged(head):
+		return "LOG"
+	case ext == "": // a stream, or a name that says nothing
+		return detectNameless(head)
 	}
 	return "TEXT"
 }

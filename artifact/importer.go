@@ -32,7 +32,8 @@ const MaxText = 1 << 20
 // ImportPolicy says what may be imported.
 type ImportPolicy struct {
 	Roots    []string // absolute folders; none: no file may be imported, text may
-	MaxBytes int64    // of one file
+	MaxBytes int64    // of one file, text or stream
+	Types    []string // artifact types of the domain beside those every gateway knows, to be told by content
 }
 
 // Importer is the import boundary: the one way in which a path of the gateway's host becomes an artifact.
@@ -41,6 +42,7 @@ type Importer struct {
 	roots    []importRoot // longest name first
 	names    []string     // as configured
 	maxBytes int64
+	types    []string
 }
 
 // importRoot is one spelling of an allowed root and the folder it stood for when the importer was made.
@@ -56,7 +58,7 @@ type Imported struct {
 
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
-	im := &Importer{store: store, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes}
+	im := &Importer{store: store, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types)}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
 		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d", p.MaxBytes)})
@@ -136,7 +138,7 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 		return Imported{}, err
 	}
 	name := filepath.Base(path)
-	return Imported{SHA256: sum, SizeBytes: size, Type: Detect(head.buf, name), Label: labelOf(name)}, nil
+	return Imported{SHA256: sum, SizeBytes: size, Type: im.detect(head.buf, name), Label: labelOf(name)}, nil
 }
 
 // ImportText stores a text of at most MaxText bytes of valid UTF-8.
@@ -152,7 +154,7 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 	if err != nil {
 		return Imported{}, err
 	}
-	return Imported{SHA256: sum, SizeBytes: size, Type: Detect([]byte(text[:min(len(text), HeadBytes)]), ""), Label: "text"}, nil
+	return Imported{SHA256: sum, SizeBytes: size, Type: im.detect([]byte(text[:min(len(text), HeadBytes)]), ""), Label: "text"}, nil
 }
 
 // locate finds the root a path lies below. Nothing of the filesystem is looked at.
@@ -224,3 +226,6 @@ func unchanged(f *os.File, before unix.Stat_t, size int64, path string) error {
 	}
 	return nil
 }
+
+// detect is [Detect] with the domain's own types.
+func (im *Importer) detect(head []byte, name string) string { return Detect(head, name, im.types...) }

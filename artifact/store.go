@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -124,6 +125,9 @@ func (s *Store) create(temp string) (*os.File, error) {
 	return f, nil
 }
 
+// youngEnough is how old an object may be and not be made young when it is stored again.
+const youngEnough = time.Minute
+
 // commit makes the written bytes durable and gives them their name. An object of the same name and size
 // stays; one of another size was damaged and is replaced.
 func (s *Store) commit(f *os.File, temp, sum string, size int64) error {
@@ -134,6 +138,11 @@ func (s *Store) commit(f *os.File, temp, sum string, size int64) error {
 	}
 	_, named := s.named.Load(folder)
 	named = named && err != nil // one just made is not, whatever was known of its predecessor
+	lock, err := s.lock(folder, unix.LOCK_SH)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	info, err := s.root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
 		if err := f.Chmod(0o400); err != nil {
@@ -143,6 +152,10 @@ func (s *Store) commit(f *os.File, temp, sum string, size int64) error {
 			return err
 		}
 		if err := s.root.Rename(temp, name); err != nil {
+			return err
+		}
+	} else if now := time.Now(); now.Sub(info.ModTime()) > youngEnough {
+		if err := s.root.Chtimes(name, now, now); err != nil { // young again, so that it is not removed now
 			return err
 		}
 	}

@@ -18,5 +18,5 @@ func (im *Importer) ImportStream(ctx context.Context, r io.Reader, name string) 
 	if size == 0 {
 		return Imported{}, fault.Invalid("artifact.ImportStream", "", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte", Msg: "nothing was sent"})
 	}
-	return Imported{SHA256: sum, SizeBytes: size, Type: Detect(head.buf, name), Label: "upload"}, nil
+	return Imported{SHA256: sum, SizeBytes: size, Type: im.detect(head.buf, name), Label: "upload"}, nil
 }

@@ -20,11 +20,15 @@ func scanArtifact(row scanner, before ...any) (run.Artifact, error) {
 	return a, err
 }
 
-// addArtifact registers an artifact unless it is there. Its id is made of all that could differ. Its time is later than that of every
-// other, whatever the clock says: a listing's snapshot is a time.
+// addArtifact registers an artifact unless it is there; one that was removed comes back. Its id is made of all that could differ. Its time is later
+// than that of every other, whatever the clock says: a listing's snapshot is a time.
 func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact) (created bool, err error) {
+	if l.stored != nil && !l.stored(a.SHA256) {
+		return false, fault.New(fault.Transport, "ledger.addArtifact", "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").WithNext("store them again")
+	}
 	res, err := tx.ExecContext(ctx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at)
- VALUES (?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0))) ON CONFLICT (artifact_id) DO NOTHING`,
+ VALUES (?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0)))
+ ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, used_at = NULL, created_at = excluded.created_at WHERE removed_at IS NOT NULL`,
 		a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
 	if err != nil {
 		return false, err
@@ -33,9 +37,13 @@ func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact) 
 	return n == 1, err
 }
 
-// AddArtifact registers an artifact; one that is there already is returned as it is, with created false.
+// AddArtifact registers an artifact whose bytes were just stored; one that is there already is returned as it is, with created false.
 func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Artifact, created bool, err error) {
-	if stored, err = l.Artifact(ctx, a.ID); err == nil || !fault.Is(err, fault.NotFound) {
+	if stored, err = l.Artifact(ctx, a.ID); err == nil {
+		if there, err := l.usedAgain(ctx, stored); there || err != nil {
+			return stored, false, err
+		}
+	} else if !fault.Is(err, fault.NotFound) {
 		return stored, false, err
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
@@ -54,11 +62,48 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 	return stored, created, err
 }
 
+// usedEvery is how often it is noted that an artifact was imported again.
+const usedEvery = time.Hour
+
+// usedAgain notes that an artifact was imported again, so that it is not removed for its age. It tells whether the artifact is still there.
+func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact) (there bool, err error) {
+	now := l.now()
+	if now.Sub(a.CreatedAt) < usedEvery {
+		return true, nil
+	}
+	var used int64
+	if err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(used_at, created_at) FROM artifacts WHERE artifact_id = ?", a.ID).Scan(&used); err != nil {
+		return false, storage(err)
+	}
+	if now.Sub(time.UnixMicro(used)) < usedEvery {
+		return true, nil
+	}
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		res, err := tx.ExecContext(ctx, "UPDATE artifacts SET used_at = ? WHERE artifact_id = ? AND removed_at IS NULL", micros(now), a.ID)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		there = n == 1
+		return err
+	})
+	return there, err
+}
+
 // Artifact reads one artifact.
 func (l *Ledger) Artifact(ctx context.Context, id string) (run.Artifact, error) {
-	a, err := scanArtifact(l.r.QueryRowContext(ctx, "SELECT "+artifactColumns+" FROM artifacts a WHERE a.artifact_id = ?", id))
+	var removed bool
+	a, err := scanArtifact(l.r.QueryRowContext(ctx, "SELECT a.removed_at IS NOT NULL, "+artifactColumns+" FROM artifacts a WHERE a.artifact_id = ?", id), &removed)
+	if err == nil && removed {
+		return run.Artifact{}, removedFault(id)
+	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fault.New(fault.NotFound, "ledger.Artifact", "artifact_not_found", "there is no artifact "+id).WithNext("slurmgate artifact list shows what there is")
 	}
 	return a, storage(err)
+}
+
+// removedFault is the answer about an artifact that retention removed.
+func removedFault(id string) error {
+	return fault.New(fault.NotFound, "ledger.Artifact", "artifact_removed", "artifact "+id+" was removed because no run used it").WithNext("import the same file again: it gets the same id")
 }

@@ -39,6 +39,8 @@ type Ledger struct {
 
 	policies sync.Map // hashes of snapshots that are stored; none is ever removed
 
+	stored func(sha256 string) bool // whether the store has the bytes; nil: not asked
+
 	stopped atomic.Pointer[error] // the failure of the disk that ended all writing
 }
 

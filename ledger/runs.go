@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -148,6 +149,9 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) error {
 	}
 	for _, in := range n.Inputs {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO run_inputs VALUES (?,?,?,?)", r.ID, in.Role, in.ArtifactID, in.Relpath); err != nil {
+			if strings.Contains(err.Error(), "artifact_removed") { // since the call looked at it
+				return removedFault(in.ArtifactID)
+			}
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ type ArtifactFilter struct {
 
 // conditions gives the filter as SQL. The cursor's place is not in it: a snapshot is of all pages.
 func (f ArtifactFilter) conditions() (where string, args []any) {
-	conds := []string{"1"}
+	conds := []string{"a.removed_at IS NULL"}
 	if f.ProjectID != "" {
 		conds, args = append(conds, "a.project_id = ?"), append(args, f.ProjectID)
 	}

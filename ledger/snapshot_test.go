@@ -83,7 +83,7 @@ func TestSnapshot(t *testing.T) {
 	// A page of another list, or of one that has lost something.
 	_, err = l.Artifacts(t.Context(), ArtifactFilter{Cursor: first.Cursor, Type: "BAM"})
 	wantFault(t, err, fault.Conflict, "snapshot_changed")
-	_, err = rawDB(t, l).Exec("DELETE FROM artifacts WHERE artifact_id = ?", artifact(3).ID)
+	_, err = rawDB(t, l).Exec("UPDATE artifacts SET removed_at = 1 WHERE artifact_id = ?", artifact(3).ID)
 	must(t, err)
 	_, err = l.Artifacts(t.Context(), ArtifactFilter{Cursor: first.Cursor})
 	wantFault(t, err, fault.Conflict, "snapshot_changed")

@@ -33,7 +33,7 @@ func (s *Shared) control(ctx context.Context, op, runID string, n int, name stri
 	}
 	defer root.close()
 	ctl, err := root.sub(runID + "/" + attemptName(n) + "/ctl")
-	if errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) { // a removed attempt is a file
 		return dir{}, fault.Wrap(fault.NotFound, op, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
 	}
 	if err != nil {

@@ -1,0 +1,107 @@
+package artifact
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Removal and storing meet at the lock of an object's folder: who stores holds it shared while it finds or names the object, and
+// makes the object young; who removes holds it alone, and removes none that is young. So an object that was just stored again, and whose row
+// is about to be written, is not removed in between.
+
+// Objects calls f for every object with the time it was last stored, in no order, until f fails. What is no object is passed over.
+func (s *Store) Objects(ctx context.Context, f func(sha256 string, sizeBytes int64, stored time.Time) error) error {
+	const op = "artifact.Objects"
+	folders, err := fs.ReadDir(s.root.FS(), "objects")
+	if err != nil {
+		return fsFault(op, "the store cannot be listed", err)
+	}
+	for _, d := range folders {
+		if err := ctx.Err(); err != nil {
+			return fsFault(op, "the store was not listed to its end", err)
+		}
+		entries, err := fs.ReadDir(s.root.FS(), "objects/"+d.Name())
+		if err != nil {
+			continue // no folder
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || !plan.IsSHA256(e.Name()) || e.Name()[:2] != d.Name() || !info.Mode().IsRegular() {
+				continue
+			}
+			if err := f(e.Name(), info.Size(), info.ModTime()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Remove removes an object that was last stored before a time. alone is given what removes it, and calls that or does not: so its caller can make
+// sure that nobody comes to need the object meanwhile. Remove tells whether the object is gone: also when it was not there.
+func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alone func(remove func() error) error) (gone bool, err error) {
+	const op = "artifact.Remove"
+	if !plan.IsSHA256(sha256) {
+		return false, fault.New(fault.Validation, op, "checksum", "a checksum is 64 lower-case hex digits")
+	}
+	folder, name := objectPath(sha256)
+	lock, err := s.lock(folder, unix.LOCK_EX)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fsFault(op, "the object's folder cannot be locked", err)
+	}
+	defer lock.Close()
+	info, err := s.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, fsFault(op, "the object cannot be examined", err)
+	case !info.ModTime().Before(before), time.Since(info.ModTime()) < 2*youngEnough:
+		return false, nil
+	}
+	// A rename takes no time, whatever the size; who waits for alone waits for no more.
+	trash := "tmp/" + strings.ToLower(rand.Text())
+	err = alone(func() error {
+		err := s.root.Rename(name, trash)
+		gone = err == nil
+		return err
+	})
+	if gone {
+		err = errors.Join(err, s.root.Remove(trash))
+	}
+	if err != nil {
+		return gone, fsFault(op, "the object cannot be removed", err)
+	}
+	return gone, nil
+}
+
+// lock locks a folder of objects; closing the file frees it.
+func (s *Store) lock(folder string, how int) (*os.File, error) {
+	d, err := s.root.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = unix.Flock(int(d.Fd()), how); err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		d.Close()
+		return nil, &os.PathError{Op: "flock", Path: folder, Err: err}
+	}
+	return d, nil
+}

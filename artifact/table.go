@@ -1,0 +1,170 @@
+package artifact
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"slurmgate/fault"
+)
+
+// What a table preview costs at most, whatever is asked for.
+const (
+	maxTableScan = 32 << 20 // bytes of the file read to reach the first row asked for
+	maxTableLine = 1 << 20  // bytes of one record
+	maxColumns   = 256      // shown
+	maxCell      = 256      // bytes of one cell shown
+	typedRows    = 1000     // rows the types of columns are guessed from, at most
+)
+
+// TableQuery says which part of a table is wanted.
+type TableQuery struct {
+	Delimiter rune  // ',' or '\t'; 0: by the first line
+	FirstRow  int64 // rows left out before the first shown, from 0; the header is no row
+	MaxRows   int   // rows shown at most
+	MaxBytes  int   // of cells and names shown, together, at most
+}
+
+// Column is one column of a table.
+type Column struct {
+	Name string `json:"name"`
+	Type string `json:"type"` // integer, number, boolean, date, text, or empty: guessed from the rows read
+}
+
+// Table is a bounded look at a table.
+type Table struct {
+	Columns      []Column   `json:"columns"`
+	ColumnsTotal int        `json:"columns_total"` // of the header, or the widest row read; more than shown when there are many
+	Header       bool       `json:"header"`        // the names stand in the file; else they are made up
+	FirstRow     int64      `json:"first_row"`     // number of the first row shown, from 0
+	Rows         [][]string `json:"rows"`
+	RowsRead     int64      `json:"rows_read"` // rows looked at, those left out included: the types rest on them
+	Truncated    bool       `json:"truncated"` // there is more of the file than was read, or shown
+	Delimiter    string     `json:"delimiter"`
+	Warnings     []string   `json:"warnings"`
+}
+
+// PreviewTable shows rows of a CSV or tab-separated file of size bytes. Lines that begin with # before the header are comments; the last
+// of them is the header where it has as many columns as the first row, as in VCF. Cells are shown with control characters made
+// visible. A binary file, and a text without the delimiter, is a Validation fault.
+func PreviewTable(f io.ReaderAt, size int64, q TableQuery) (Table, error) {
+	const op = "artifact.PreviewTable"
+	head := make([]byte, min(size, HeadBytes))
+	if n, err := f.ReadAt(head, 0); err != nil && err != io.EOF || int64(n) < int64(len(head)) {
+		return Table{}, fsFault(op, "the artifact cannot be read", orEOF(err))
+	}
+	if isBinary(head) {
+		return Table{}, notTable("it is a binary file")
+	}
+	if q.Delimiter == 0 {
+		q.Delimiter = delimiterOf(head)
+	}
+	if q.Delimiter != ',' && q.Delimiter != '\t' {
+		return Table{}, notTable("its lines have neither tabs nor commas")
+	}
+	q.FirstRow, q.MaxRows, q.MaxBytes = max(q.FirstRow, 0), max(q.MaxRows, 0), max(q.MaxBytes, 0)
+	t := &tableReader{q: q, table: Table{Rows: [][]string{}, Columns: []Column{}, Warnings: []string{}, Delimiter: string(q.Delimiter), FirstRow: q.FirstRow}, left: q.MaxBytes}
+	t.in = newRecords(io.NewSectionReader(f, 0, min(size, maxTableScan)), q.Delimiter)
+	if err := t.read(); err != nil {
+		return Table{}, err
+	}
+	if !t.ended && size > maxTableScan && t.table.RowsRead <= q.FirstRow {
+		t.table.Warnings = append(t.table.Warnings, fmt.Sprintf("only the first %d bytes are looked through", int64(maxTableScan)))
+	}
+	t.table.Truncated = t.table.Truncated || !t.ended || size > maxTableScan
+	return t.finish(), nil
+}
+
+func orEOF(err error) error {
+	if err == nil || err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func notTable(msg string) error {
+	return fault.Invalid("artifact.PreviewTable", "", fault.Problem{Code: "PREVIEW-TABLE", Field: "artifact_id", Rule: "comma- or tab-separated text", Msg: msg, Hint: "look at it with artifact.preview.text"})
+}
+
+// delimiterOf takes the one the first line that is no comment has more of.
+func delimiterOf(head []byte) rune {
+	for line := range bytes.Lines(head) {
+		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		tabs, commas := bytes.Count(line, []byte("\t")), bytes.Count(line, []byte(","))
+		switch {
+		case tabs > 0:
+			return '\t'
+		case commas > 0:
+			return ','
+		}
+		return 0
+	}
+	return 0
+}
+
+// records reads one record after another. Tab-separated files have no quoting; commas follow RFC 4180, leniently.
+type records struct {
+	lines *bufio.Reader
+	csv   *csv.Reader
+}
+
+func newRecords(r io.Reader, delimiter rune) *records {
+	in := &records{lines: bufio.NewReaderSize(r, 64<<10)}
+	if b, _ := in.lines.Peek(3); bytes.Equal(b, []byte("\ufeff")) {
+		_, _ = in.lines.Discard(3)
+	}
+	if delimiter == ',' {
+		in.csv = csv.NewReader(in.lines)
+		in.csv.FieldsPerRecord, in.csv.LazyQuotes, in.csv.ReuseRecord = -1, true, true
+	}
+	return in
+}
+
+// comment takes a line that begins with #, where the next one does.
+func (in *records) comment() (string, bool) {
+	if b, err := in.lines.Peek(1); err != nil || b[0] != '#' {
+		return "", false
+	}
+	line, err := in.line()
+	return line, err == nil
+}
+
+// line reads a line without its end; what stands behind maxTableLine bytes of it is an error.
+func (in *records) line() (string, error) {
+	var b []byte
+	for {
+		part, err := in.lines.ReadSlice('\n')
+		if len(b)+len(part) > maxTableLine {
+			return "", errLongLine
+		}
+		b = append(b, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil && len(b) == 0 {
+			return "", err
+		}
+		return strings.TrimRight(string(b), "\r\n"), nil
+	}
+}
+
+var errLongLine = errors.New("a line is longer than 1 MiB")
+
+// next gives the next record that is not an empty line. The slice may be used again.
+func (in *records) next() ([]string, error) {
+	if in.csv != nil {
+		return in.csv.Read()
+	}
+	for {
+		line, err := in.line()
+		if err != nil || line != "" {
+			return strings.Split(line, "\t"), err
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"slurmgate/retention"
+	"slurmgate/run"
+)
+
+var _ retention.Ledger = (*Ledger)(nil)
+
+// unused selects artifacts no run refers to and nobody imported since a time. The triggers refuse the marks this condition would
+// be wrong about.
+const unused = `SELECT a.artifact_id FROM artifacts a WHERE a.removed_at IS NULL AND a.source = 'import' AND a.created_at < ? AND coalesce(a.used_at, a.created_at) < ?
+ AND NOT EXISTS (SELECT 1 FROM run_inputs i WHERE i.artifact_id = a.artifact_id) AND NOT EXISTS (SELECT 1 FROM run_outputs o WHERE o.artifact_id = a.artifact_id)
+ AND a.artifact_id NOT IN (SELECT log_artifact_id FROM runs WHERE log_artifact_id IS NOT NULL UNION ALL SELECT script_artifact_id FROM runs WHERE script_artifact_id IS NOT NULL)
+ ORDER BY a.created_at, a.artifact_id LIMIT ?`
+
+// Unused lists imported artifacts that no run refers to and that nobody imported since a time, oldest first.
+func (l *Ledger) Unused(ctx context.Context, since time.Time, limit int) ([]retention.Artifact, error) {
+	return unusedOf(l.r.QueryContext(ctx, "SELECT artifact_id, sha256, size_bytes FROM artifacts WHERE artifact_id IN ("+unused+")", micros(since), micros(since), limit))
+}
+
+func unusedOf(rows *sql.Rows, err error) ([]retention.Artifact, error) {
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	var out []retention.Artifact
+	for rows.Next() {
+		var u retention.Artifact
+		if err := rows.Scan(&u.ID, &u.SHA256, &u.SizeBytes); err != nil {
+			return nil, storage(err)
+		}
+		out = append(out, u)
+	}
+	return out, storage(rows.Err())
+}
+
+// MarkUnused marks at most limit of those as removed, with an event for each. From then on no run can refer to them, and their bytes may
+// go; the same bytes imported again bring the artifact back.
+func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (marked []retention.Artifact, err error) {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		marked, err = unusedOf(tx.QueryContext(ctx, "UPDATE artifacts SET removed_at = ? WHERE artifact_id IN ("+unused+") RETURNING artifact_id, sha256, size_bytes",
+			micros(l.now()), micros(since), micros(since), limit))
+		if err != nil {
+			return err
+		}
+		for _, u := range marked {
+			if _, err := l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.removed", Data: map[string]any{"artifact_id": u.ID, "sha256": u.SHA256, "size_bytes": u.SizeBytes, "why": "unused"}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return marked, nil
+}
+
+// Holds tells whether an artifact has these bytes.
+func (l *Ledger) Holds(ctx context.Context, sha256 string) (bool, error) {
+	return holds(ctx, l.r, sha256)
+}
+
+func holds(ctx context.Context, q queryer, sha256 string) (held bool, err error) {
+	err = q.QueryRowContext(brief(ctx), "SELECT EXISTS (SELECT 1 FROM artifacts WHERE sha256 = ? AND removed_at IS NULL)", sha256).Scan(&held)
+	return held, storage(err)
+}
+
+// Unheld calls remove if no artifact has these bytes; meanwhile none can come to have them, since a row is written only for bytes that are there
+// (see [Ledger.CheckBytes]).
+func (l *Ledger) Unheld(ctx context.Context, sha256 string, remove func() error) (held bool, err error) {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		var err error
+		if held, err = holds(ctx, tx, sha256); held || err != nil {
+			return err
+		}
+		return remove()
+	})
+	return held, err
+}
+
+// CheckBytes makes the ledger refuse artifacts whose bytes are not stored. It is called once, before the ledger is used.
+func (l *Ledger) CheckBytes(stored func(sha256 string) bool) { l.stored = stored }
+
+// Checksums hands every checksum an artifact has to f, in order, once each, until f fails. No connection is held meanwhile.
+func (l *Ledger) Checksums(ctx context.Context, f func(sha256 string, sizeBytes int64) error) error {
+	type object struct {
+		sum  string
+		size int64
+	}
+	for after := ""; ; {
+		rows, err := l.r.QueryContext(ctx, "SELECT sha256, max(size_bytes) FROM artifacts WHERE removed_at IS NULL AND sha256 > ? GROUP BY sha256 ORDER BY sha256 LIMIT 500", after)
+		if err != nil {
+			return storage(err)
+		}
+		var page []object
+		for rows.Next() {
+			var o object
+			if err = rows.Scan(&o.sum, &o.size); err != nil {
+				break
+			}
+			page = append(page, o)
+		}
+		if rows.Close(); err != nil || rows.Err() != nil {
+			return storage(orError(err, rows.Err()))
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		for _, o := range page {
+			if err := f(o.sum, o.size); err != nil {
+				return err
+			}
+		}
+		after = page[len(page)-1].sum
+	}
+}
+
+func orError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// Workspaces lists runs that finished before a time and whose workspace was not removed since their last attempt, oldest first, those after
+// the given one.
+func (l *Ledger) Workspaces(ctx context.Context, before time.Time, after retention.Workspace, limit int) ([]retention.Workspace, error) {
+	rows, err := l.r.QueryContext(ctx, `SELECT r.run_id, r.attempt_n, r.finished_at FROM runs r
+ LEFT JOIN workspace_removals w ON w.run_id = r.run_id AND w.attempt_n = r.attempt_n
+ WHERE r.phase = 'done' AND r.finished_at < ? AND w.removed_at IS NULL AND (r.finished_at, r.run_id) > (?, ?) ORDER BY r.finished_at, r.run_id LIMIT ?`,
+		micros(before), micros(after.FinishedAt), after.RunID, limit)
+	if err != nil {
+		return nil, storage(err)
+	}
+	defer rows.Close()
+	var out []retention.Workspace
+	for rows.Next() {
+		var w retention.Workspace
+		var at int64
+		if err := rows.Scan(&w.RunID, &w.AttemptN, &at); err != nil {
+			return nil, storage(err)
+		}
+		w.FinishedAt = time.UnixMicro(at).UTC()
+		out = append(out, w)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, storage(err)
+	}
+	for i := range out {
+		if out[i].Tokens, err = l.tokens(ctx, out[i].RunID); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (l *Ledger) tokens(ctx context.Context, runID string) (map[int]string, error) {
+	attempts, err := l.Attempts(ctx, runID)
+	out := map[int]string{}
+	for _, a := range attempts {
+		out[a.N] = a.Token
+	}
+	return out, err
+}
+
+// BeginRemoval begins to remove a workspace: it tells whether the run is still as it was listed, finished before the time, every
+// attempt ended. Whoever retries the run later makes a workspace again.
+func (l *Ledger) BeginRemoval(ctx context.Context, w retention.Workspace, before time.Time) (ok bool, err error) {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		q := `SELECT count(*) FROM runs r WHERE r.run_id = ? AND r.phase = 'done' AND r.attempt_n = ? AND r.finished_at < ?
+ AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = r.run_id AND a.ending = '')`
+		if err := tx.QueryRowContext(ctx, q, w.RunID, w.AttemptN, micros(before)).Scan(&ok); err != nil || !ok {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO workspace_removals VALUES (?,?,?,NULL,0) ON CONFLICT DO NOTHING", w.RunID, w.AttemptN, micros(l.now()))
+		return err
+	})
+	return ok && err == nil, err
+}
+
+// EndRemoval notes that a workspace was removed and how many bytes that freed.
+func (l *Ledger) EndRemoval(ctx context.Context, w retention.Workspace, bytes int64) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		_, err := tx.ExecContext(ctx, "UPDATE workspace_removals SET removed_at = ?, bytes = ? WHERE run_id = ? AND attempt_n = ?", micros(l.now()), bytes, w.RunID, w.AttemptN)
+		return err
+	})
+}
+
+// WorkspaceGone is when the removal of a run's workspace began, since its last attempt; nil when it did not.
+func (l *Ledger) WorkspaceGone(ctx context.Context, runID string) (*time.Time, error) {
+	var at sql.NullInt64
+	err := l.r.QueryRowContext(brief(ctx), "SELECT max(w.begun_at) FROM workspace_removals w JOIN runs r ON r.run_id = w.run_id AND r.attempt_n = w.attempt_n WHERE w.run_id = ?", runID).Scan(&at)
+	return optTime(at), storage(err)
+}

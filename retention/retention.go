@@ -1,0 +1,138 @@
+// Package retention removes what is no longer needed: workspaces of finished runs, imported artifacts no run refers to, and bytes nobody owns.
+//
+// Nouns: a policy says how long each kind is kept; a sweep looks at all kinds once, and removes unless it is dry. The rules that hold whatever
+// the policy says:
+//
+//   - what a run refers to is never removed: inputs, outputs, logs, scripts, its row and its history;
+//   - the workspace of a run that is not over is not touched, and a late job of a run whose workspace is gone executes nothing;
+//   - the ledger says that something is gone before it goes, so that a sweep that is killed leaves nothing that points nowhere; the next
+//     one takes up where it ended.
+package retention
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// Policy says how long things are kept. Nil: for ever.
+type Policy struct {
+	Workspaces *time.Duration // of finished runs, since the end
+	Imports    *time.Duration // imported artifacts that no run refers to, since their last import; at least [LeastImports]
+}
+
+const (
+	// LeastImports is how long an import waits for its run at least.
+	LeastImports = 24 * time.Hour
+	// Orphans is how old bytes must be before they are taken for those of nobody: outputs lie in the store before their run is over.
+	Orphans = 24 * time.Hour
+
+	batch     = 200
+	namedMost = 100 // things named in a report
+)
+
+// Workspace is the folder of a finished run.
+type Workspace struct {
+	RunID      string
+	AttemptN   int
+	FinishedAt time.Time
+	Tokens     map[int]string // of all its attempts
+}
+
+// Artifact is an imported artifact that no run refers to.
+type Artifact struct {
+	ID        string
+	SHA256    string
+	SizeBytes int64
+}
+
+// Ledger knows what is needed. Marks are durable, and exclude whoever would need the thing after all.
+type Ledger interface {
+	// Workspaces lists finished runs whose workspace is still there.
+	Workspaces(ctx context.Context, before time.Time, after Workspace, limit int) ([]Workspace, error)
+	// BeginRemoval tells whether the run is still over, and notes that its workspace goes.
+	BeginRemoval(ctx context.Context, w Workspace, before time.Time) (bool, error)
+	EndRemoval(ctx context.Context, w Workspace, bytes int64) error
+	// Unused lists artifacts no run refers to and nobody imported since; MarkUnused marks them as removed.
+	Unused(ctx context.Context, since time.Time, limit int) ([]Artifact, error)
+	MarkUnused(ctx context.Context, since time.Time, limit int) ([]Artifact, error)
+	// Holds tells whether an artifact that is not removed has these bytes.
+	Holds(ctx context.Context, sha256 string) (bool, error)
+	// Unheld calls remove if no artifact has these bytes, and lets none come to have them meanwhile.
+	Unheld(ctx context.Context, sha256 string, remove func() error) (held bool, err error)
+}
+
+// Workspaces are the runs' folders; a run that is being staged is waited for. Of a removed one a file stays for each attempt, so that no job
+// of it can start.
+type Workspaces interface {
+	RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error)
+	RunSize(ctx context.Context, runID string) (int64, error)
+}
+
+// Store holds the bytes of artifacts.
+type Store interface {
+	// Objects calls f for every object.
+	Objects(ctx context.Context, f func(sha256 string, size int64, stored time.Time) error) error
+	// Remove removes an object last stored before a time, if alone calls what it is given; nobody can store the object meanwhile.
+	Remove(ctx context.Context, sha256 string, before time.Time, alone func(remove func() error) error) (gone bool, err error)
+}
+
+// Tally is what became of one kind of thing.
+type Tally struct {
+	Count     int64    `json:"count"`
+	Bytes     int64    `json:"bytes"`
+	Named     []string `json:"named"`      // the first of them
+	KeptSince string   `json:"kept_since"` // what is younger is kept; "" for ever
+}
+
+func (t *Tally) add(name string, bytes int64) {
+	t.Count++
+	t.Bytes += bytes
+	if name != "" && len(t.Named) < namedMost {
+		t.Named = append(t.Named, name)
+	}
+}
+
+// Kept is something due that had to stay.
+type Kept struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// Report is what a sweep did, or a dry one would do.
+type Report struct {
+	DryRun     bool      `json:"dry_run"`
+	AsOf       time.Time `json:"as_of"`
+	Workspaces Tally     `json:"workspaces"`
+	Imports    Tally     `json:"imports"`
+	Bytes      Tally     `json:"bytes"` // objects of the store that no artifact has
+	Kept       []Kept    `json:"kept"`
+}
+
+// Parts are what a sweep works through.
+type Parts struct {
+	Ledger     Ledger
+	Workspaces Workspaces
+	Store      Store
+	Now        func() time.Time
+}
+
+// Sweep removes everything that is due, once. What cannot be removed is reported and stays for the next sweep; an error is of the ledger, or of a
+// whole filesystem, or the caller's who gave up. The report tells what was done until then.
+func (p Parts) Sweep(ctx context.Context, policy Policy, dry bool) (Report, error) {
+	s := &sweep{Parts: p, policy: policy, dry: dry, now: p.Now(), r: Report{DryRun: dry, AsOf: p.Now().UTC(), Kept: []Kept{}}}
+	for _, t := range []*Tally{&s.r.Workspaces, &s.r.Imports, &s.r.Bytes} {
+		t.Named = []string{}
+	}
+	if policy.Imports != nil && *policy.Imports < LeastImports {
+		return s.r, fault.New(fault.Validation, "retention.Sweep", "retention_imports", fmt.Sprintf("imports are kept for at least %s", LeastImports))
+	}
+	for _, step := range []func(context.Context) error{s.workspaces, s.imports, s.objects} {
+		if err := step(ctx); err != nil {
+			return s.r, err
+		}
+	}
+	return s.r, nil
+}

@@ -1,0 +1,264 @@
+package retention_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+	"slurmgate/retention"
+)
+
+var policy = retention.Policy{Workspaces: days(3), Imports: days(5)}
+
+// Whatever is imported, submitted, finished and retried at the same time, and wherever sweeps are killed: nothing that a run refers to goes, no artifact
+// is left without its bytes, no workspace that is needed is touched, and no emptied attempt is without a claim.
+func TestNothingNeededGoes(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			for round := range 8 {
+				w.bustle(seed, uint64(round))
+				w.check()
+				if t.Failed() {
+					t.Fatalf("seed %d, round %d", seed, round)
+				}
+			}
+			w.wind()
+		})
+	}
+}
+
+// bustle lets everybody do something for a while.
+func (w *world) bustle(seed, round uint64) {
+	var busy sync.WaitGroup
+	for n := range uint64(3) {
+		busy.Go(func() {
+			r := rand.New(rand.NewPCG(seed, round*10+n))
+			for range 25 {
+				w.something(r)
+			}
+		})
+	}
+	busy.Go(func() {
+		r := rand.New(rand.NewPCG(seed, round*10+9))
+		for range 6 {
+			p := w.parts()
+			ctx, stop := context.WithCancel(context.Background())
+			p.Ledger = &dying{Ledger: w.ledger, left: r.IntN(40), stop: stop}
+			if _, err := p.Sweep(ctx, policy, r.IntN(4) == 0); err != nil && ctx.Err() == nil {
+				w.t.Error(err)
+			}
+			stop()
+			w.pass(time.Duration(r.IntN(24)) * time.Hour)
+		}
+	})
+	busy.Wait()
+}
+
+func (w *world) something(r *rand.Rand) {
+	pick := func() (id string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for id = range w.runs {
+			if r.IntN(4) == 0 {
+				break
+			}
+		}
+		return id
+	}
+	switch r.IntN(10) {
+	case 0, 1, 2:
+		w.add(fmt.Sprint("content ", r.IntN(8)), fmt.Sprint("label ", r.IntN(3)))
+	case 3, 4:
+		w.mu.Lock()
+		for _, a := range w.artifacts {
+			if r.IntN(4) == 0 {
+				w.mu.Unlock()
+				w.submit(a)
+				return
+			}
+		}
+		w.mu.Unlock()
+	case 5, 6, 7:
+		if id := pick(); id != "" {
+			w.finish(id, r)
+		}
+	case 8:
+		if id := pick(); id != "" {
+			w.retry(id)
+		}
+	default:
+		w.pass(time.Duration(r.IntN(12)) * time.Hour)
+	}
+}
+
+// dying is a ledger whose gateway is killed after some calls.
+type dying struct {
+	retention.Ledger
+	left int
+	stop func()
+}
+
+var errKilled = errors.New("killed")
+
+func (d *dying) spend() bool {
+	if d.left--; d.left < 0 {
+		d.stop()
+	}
+	return d.left < 0
+}
+
+func (d *dying) BeginRemoval(ctx context.Context, w retention.Workspace, before time.Time) (bool, error) {
+	ok, err := d.Ledger.BeginRemoval(ctx, w, before)
+	if d.spend() {
+		return false, errKilled // noted, and nothing done
+	}
+	return ok, err
+}
+
+func (d *dying) EndRemoval(ctx context.Context, w retention.Workspace, bytes int64) error {
+	if d.spend() {
+		return errKilled
+	}
+	return d.Ledger.EndRemoval(ctx, w, bytes)
+}
+
+func (d *dying) MarkUnused(ctx context.Context, since time.Time, limit int) ([]retention.Artifact, error) {
+	list, err := d.Ledger.MarkUnused(ctx, since, 2)
+	if d.spend() {
+		return nil, errKilled // marked, and the bytes stay for now
+	}
+	return list, err
+}
+
+func (d *dying) Holds(ctx context.Context, sum string) (bool, error) {
+	if d.spend() {
+		return false, errKilled
+	}
+	return d.Ledger.Holds(ctx, sum)
+}
+
+// wind lets everything end and a year pass: then exactly what runs refer to is left.
+func (w *world) wind() {
+	r := rand.New(rand.NewPCG(1, 1))
+	for id := range w.runs {
+		w.finish(id, r)
+	}
+	w.pass(200 * 24 * time.Hour)
+	var last retention.Report
+	for range 2 {
+		var err error
+		if last, err = w.parts().Sweep(context.Background(), policy, false); err != nil || len(last.Kept) > 0 {
+			w.t.Fatal(err, last.Kept)
+		}
+	}
+	w.check()
+	if last.Workspaces.Count+last.Imports.Count+last.Bytes.Count > 0 {
+		w.t.Errorf("the second sweep found more: %+v", last)
+	}
+	must(w.t, filepath.WalkDir(w.dir+"/runs", func(p string, d fs.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(w.dir+"/runs", p); err == nil && rel != ".gateway-id" && (d.IsDir() && strings.Contains(rel, "/") || !d.IsDir() && !strings.HasPrefix(d.Name(), "a")) {
+			w.t.Errorf("%s is left of a workspace", rel)
+		}
+		return err
+	}))
+	held, objects := 0, 0
+	must(w.t, w.ledger.Checksums(context.Background(), func(string, int64) error { held++; return nil }))
+	must(w.t, filepath.WalkDir(w.dir+"/artifacts/objects", func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			objects++
+		}
+		return err
+	}))
+	if held != objects || held == 0 {
+		w.t.Errorf("%d objects of %d checksums", objects, held)
+	}
+	w.t.Logf("%d runs, %d imports, %d submits refused since the artifact was removed, %d objects left", len(w.runs), len(w.artifacts), w.refused.Load(), objects)
+}
+
+// A dry sweep says what the next one does, and does nothing.
+func TestDryRun(t *testing.T) {
+	w := newWorld(t)
+	r := rand.New(rand.NewPCG(3, 3))
+	used, unused := w.add("used", "a"), w.add("unused", "b")
+	id := w.submit(used)
+	w.finish(id, r)
+	open := w.submit(used)
+	orphan := w.put("nobody's")
+	young := w.add("young", "c")
+	w.pass(10 * 24 * time.Hour)
+	w.add("young", "c") // imported again
+	must(t, w.ledger.Checksums(t.Context(), func(string, int64) error { return nil }))
+	dry, err := w.parts().Sweep(t.Context(), policy, true)
+	must(t, err)
+	if dry.Workspaces.Count != 1 || dry.Workspaces.Named[0] != id || dry.Imports.Count != 1 || dry.Imports.Named[0] != unused.ID || dry.Bytes.Count != 1 || dry.Bytes.Named[0] != orphan || len(dry.Kept) != 0 {
+		t.Errorf("%+v", dry)
+	}
+	w.check()
+	wet, err := w.parts().Sweep(t.Context(), policy, false)
+	must(t, err)
+	if wet.Bytes.Count != 2 || wet.Workspaces.Bytes == 0 || dry.Workspaces.Bytes == 0 {
+		t.Errorf("%+v", wet)
+	}
+	if d := cmp.Diff([][]string{dry.Workspaces.Named, dry.Imports.Named}, [][]string{wet.Workspaces.Named, wet.Imports.Named}); d != "" {
+		t.Error(d)
+	}
+	w.check()
+	for _, a := range []string{used.ID, young.ID} {
+		if _, err := w.ledger.Artifact(t.Context(), a); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err = w.ledger.Artifact(t.Context(), unused.ID)
+	if fault.CodeOf(err) != "artifact_removed" || w.submit(unused) != "" {
+		t.Errorf("a removed artifact can be used: %v", err)
+	}
+	if back := w.add("unused", "b"); back.ID != unused.ID || w.submit(back) == "" { // imported again, it is back
+		t.Error("it did not come back")
+	}
+	w.check()
+	if at, err := w.ledger.WorkspaceGone(t.Context(), id); at == nil || err != nil {
+		t.Error(at, err)
+	}
+	if at, err := w.ledger.WorkspaceGone(t.Context(), open); at != nil || err != nil {
+		t.Error(at, err)
+	}
+	w.retry(id) // fills the workspace again
+	if at, err := w.ledger.WorkspaceGone(t.Context(), id); at != nil || err != nil {
+		t.Error(at, err)
+	}
+	w.check()
+	short := policy
+	short.Imports = new(time.Hour)
+	_, err = w.parts().Sweep(t.Context(), short, true)
+	if fault.CodeOf(err) != "retention_imports" {
+		t.Error(err)
+	}
+	nothing, err := w.parts().Sweep(t.Context(), retention.Policy{}, false)
+	if err != nil || nothing.Workspaces.Count+nothing.Imports.Count != 0 {
+		t.Errorf("an empty policy removed something: %+v %v", nothing, err)
+	}
+}
+
+// The ledger itself refuses what would take something from a run, whoever asks.
+func TestLedgerRefuses(t *testing.T) {
+	w := newWorld(t)
+	a := w.add("x", "a")
+	w.submit(a)
+	w.pass(1000 * time.Hour)
+	list, err := w.ledger.MarkUnused(t.Context(), w.now(), 10)
+	if err != nil || len(list) != 0 {
+		t.Error(list, err)
+	}
+}

@@ -1,0 +1,156 @@
+package retention
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// sweep is one round.
+type sweep struct {
+	Parts
+	policy Policy
+	dry    bool
+	now    time.Time
+	r      Report
+}
+
+// due gives the time before which a kind is old, and notes it. Without one nothing is.
+func (s *sweep) due(keep *time.Duration, t *Tally) (before time.Time, any bool) {
+	if keep == nil {
+		return time.Time{}, false
+	}
+	before = s.now.Add(-*keep)
+	t.KeptSince = before.UTC().Format(time.RFC3339)
+	return before, true
+}
+
+func (s *sweep) kept(name string, err error) { s.keptFor(name, err.Error()) }
+
+func (s *sweep) keptFor(name, why string) {
+	if len(s.r.Kept) < namedMost {
+		s.r.Kept = append(s.r.Kept, Kept{name, why})
+	}
+}
+
+// here tells whether an error concerns one thing and not the whole sweep.
+func (s *sweep) here(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && fault.CodeOf(err) != "runs_dir_unavailable"
+}
+
+func (s *sweep) workspaces(ctx context.Context) error {
+	before, any := s.due(s.policy.Workspaces, &s.r.Workspaces)
+	if !any {
+		return nil
+	}
+	for after := (Workspace{}); ; {
+		list, err := s.Ledger.Workspaces(ctx, before, after, batch)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, w := range list {
+			if err := s.workspace(ctx, w, before); err != nil {
+				return err
+			}
+		}
+		after = list[len(list)-1]
+	}
+}
+
+func (s *sweep) workspace(ctx context.Context, w Workspace, before time.Time) error {
+	if s.dry {
+		bytes, err := s.Workspaces.RunSize(ctx, w.RunID)
+		if err != nil && !s.here(ctx, err) {
+			return err
+		}
+		s.r.Workspaces.add(w.RunID, bytes)
+		return nil
+	}
+	begun := false
+	freed, err := s.Workspaces.RemoveRun(ctx, w.RunID, w.Tokens, func() (bool, error) {
+		var err error
+		begun, err = s.Ledger.BeginRemoval(ctx, w, before)
+		return begun, err
+	})
+	switch {
+	case err != nil && !s.here(ctx, err):
+		return err
+	case err != nil:
+		s.kept(w.RunID, err)
+		return nil
+	case !begun:
+		s.keptFor(w.RunID, "it was taken up again")
+		return nil
+	}
+	if err := s.Ledger.EndRemoval(ctx, w, freed); err != nil {
+		return err
+	}
+	s.r.Workspaces.add(w.RunID, freed)
+	return nil
+}
+
+// imports marks artifacts no run refers to. Their bytes go with those of nobody.
+func (s *sweep) imports(ctx context.Context) error {
+	since, any := s.due(s.policy.Imports, &s.r.Imports)
+	if !any {
+		return nil
+	}
+	if s.dry {
+		list, err := s.Ledger.Unused(ctx, since, 1<<30)
+		for _, a := range list {
+			s.r.Imports.add(a.ID, a.SizeBytes)
+		}
+		return err
+	}
+	for {
+		list, err := s.Ledger.MarkUnused(ctx, since, batch)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, a := range list {
+			s.r.Imports.add(a.ID, a.SizeBytes)
+			if err := s.object(ctx, a.SHA256, a.SizeBytes); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// objects removes bytes that no artifact has: of imports that were cut, of outputs whose run failed, of marks whose sweep was killed.
+func (s *sweep) objects(ctx context.Context) error {
+	before, _ := s.due(new(Orphans), &s.r.Bytes)
+	return s.Store.Objects(ctx, func(sum string, size int64, stored time.Time) error {
+		if !stored.Before(before) {
+			return nil
+		}
+		if held, err := s.Ledger.Holds(ctx, sum); held || err != nil {
+			return err
+		}
+		if s.dry {
+			s.r.Bytes.add(sum, size)
+			return nil
+		}
+		return s.object(ctx, sum, size)
+	})
+}
+
+// object removes one object if nobody has it and nobody stored it lately.
+func (s *sweep) object(ctx context.Context, sum string, size int64) error {
+	held := false
+	gone, err := s.Store.Remove(ctx, sum, s.now.Add(-Orphans), func(remove func() error) (err error) {
+		held, err = s.Ledger.Unheld(ctx, sum, remove)
+		return err
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return err
+	case err != nil:
+		s.kept(sum, err)
+	case gone:
+		s.r.Bytes.add(sum, size)
+	case !held:
+		s.keptFor(sum, "it was stored again just now; the next sweep looks at it")
+	}
+	return nil
+}
