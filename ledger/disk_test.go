@@ -20,7 +20,7 @@ func smallDisk(t *testing.T, bytes int) string {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", bytes)); err != nil {
 		t.Fatalf("cannot mount a small filesystem (the tests of this package need root): %v", err)
 	}
-	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) }) // a loop device lets go of its file a moment after its own unmounting
 	return dir
 }
 
@@ -40,7 +40,7 @@ func thinDisk(t *testing.T) (dir string, exhaust, relieve func()) {
 	}
 	t.Cleanup(func() {
 		os.Remove(ballast)
-		must(t, unix.Unmount(dir, 0))
+		must(t, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 	exhaust = func() {
 		unix.Sync()
