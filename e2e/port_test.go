@@ -189,3 +189,65 @@ func TestGeneratedClient(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A tool is brought in by fixed steps: write it, list it in the manifest, check it, start; then the catalogue has it under another version, and it runs.
+//
+// proves AX-07, AX-11
+func TestOnboarding(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	var before, after struct {
+		Version string `json:"version"`
+		Tools   []struct {
+			ToolID string `json:"tool_id"`
+		} `json:"tools"`
+	}
+	s.ok(&before, "tool", "list")
+	pack, err := os.ReadFile(host(s.dir) + "/domain/toolpacks/probe.words.tool.yaml")
+	must(t, err)
+	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.fresh.tool.yaml", bytes.Replace(pack, []byte("id: probe.words"), []byte("id: probe.fresh"), 1), 0o644))
+	if r := s.cli("tool", "check", s.dir+"/domain"); r.code != 2 || !strings.Contains(string(r.stderr), "probe.fresh") {
+		t.Errorf("a tool the manifest does not list: %v", r)
+	}
+	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - tool_id: probe.fresh\n    kind: job_worker\n")
+	if r := s.cli("tool", "check", s.dir+"/domain"); r.code != 0 {
+		t.Fatal(r)
+	}
+	p := s.openPort(t)
+	p.ok(&after, "GET", "/v1/tools", "")
+	if after.Version == before.Version || len(after.Tools) != len(before.Tools)+1 || after.Tools[1].ToolID != "probe.fresh" {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	var run struct {
+		ToolRunID string `json:"tool_run_id"`
+	}
+	p.ok(&run, "POST", "/v1/tools/probe.fresh:run", `{"input":{"word":"hello"}}`)
+	same(t, "state", s.wait(run.ToolRunID).State, "succeeded")
+}
+
+// A client that hangs up in the middle of a submit leaves either nothing or a whole run, and the same request finds it: one job.
+func TestHungUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	p := s.openPort(t)
+	for i := range 8 {
+		body := fmt.Sprintf(`{"input":{"word":"word-%d"}}`, i)
+		ctx, stop := context.WithTimeout(t.Context(), time.Duration(10+20*i)*time.Millisecond)
+		req, err := http.NewRequestWithContext(ctx, "POST", p.url+"/v1/tools/probe.words:run", strings.NewReader(body))
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer "+p.token)
+		req.Header.Set("Content-Type", "application/json")
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			res.Body.Close()
+		}
+		stop()
+		var run struct {
+			ToolRunID string `json:"tool_run_id"`
+		}
+		p.ok(&run, "POST", "/v1/tools/probe.words:run", body)
+		same(t, "state", s.wait(run.ToolRunID).State, "succeeded")
+		if v := s.story(run.ToolRunID); len(v.Sends) != 1 {
+			t.Errorf("%s was sent %d times", run.ToolRunID, len(v.Sends))
+		}
+	}
+}
