@@ -1,5 +1,5 @@
 # demo and test need nothing prepared by hand: the scripts install and build what they use. test needs root, demo only where there is no cluster.
-.PHONY: build demo test lint chaos bench-rpc bench-submit bench-faces mcp-conformance fuzz clean
+.PHONY: build demo test lint chaos bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -34,6 +34,10 @@ bench-submit:
 # Clients nobody here wrote, against the face for chats: the protocol's own conformance suite and inspector, and a load of calls. npm.
 mcp-conformance:
 	@scripts/mcp-conformance
+
+# A client that a public generator makes of the OpenAPI document drives a whole run on the cluster of the tests. npm, root.
+openapi-client:
+	@go test -tags npm -count=1 -v -run TestGeneratedClient ./e2e
 
 # What the faces cost beside a bare handler and the SDK's echo, and 500 clients on a ledger of 100,000 runs; on a cluster of its own.
 bench-faces:

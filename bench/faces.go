@@ -70,6 +70,7 @@ type office struct {
 	pid        int      // the gateway's
 	runs       []string // ids, all over the ledger
 	artifact   string
+	reads      string // the artifact that the one real run works on
 }
 
 func (m *measurement) faces(ctx context.Context) error {
@@ -86,7 +87,42 @@ func (m *measurement) faces(ctx context.Context) error {
 	if err := m.ratios(ctx, o); err != nil {
 		return err
 	}
+	if err := m.identical(ctx, o); err != nil {
+		return err
+	}
 	return m.crowd(ctx, o)
+}
+
+// identical sends one request very often at once, and asks Slurm how many jobs that made.
+func (m *measurement) identical(ctx context.Context, o *office) error {
+	jobs := func() (int, error) {
+		out, err := exec.CommandContext(ctx, "/usr/bin/squeue", "-h", "-t", "all", "-o", "%i").Output()
+		return bytes.Count(out, []byte("\n")), err
+	}
+	if err := o.importReads(ctx, &o.reads); err != nil {
+		return err
+	}
+	before, err := jobs()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := parallel(ctx, 256, 0, m.sizes.Replays, func(int) error { return o.again(ctx) }); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	after, err := jobs()
+	if err != nil {
+		return err
+	}
+	m.print("identical_submits_jobs", float64(after-before), "job", "=1", fmt.Sprint("submits=", m.sizes.Replays))
+	m.print("identical_submits_rate", float64(m.sizes.Replays)/took.Seconds(), "request/s", "", fmt.Sprint("submits=", m.sizes.Replays))
+	return nil
+}
+
+// again asks for the one real run.
+func (o *office) again(ctx context.Context) error {
+	return o.ask(ctx, "POST", "/v1/tools/seqkit.stats:run", `{"input":{"reads":"`+o.reads+`"}}`, `"ok":true`)
 }
 
 // largeLedger seeds the ledger and gives ids from all over it.
@@ -321,18 +357,6 @@ type visit struct {
 // crowd lets many clients come and go: each asks, takes the answer, and thinks for about a second.
 func (m *measurement) crowd(ctx context.Context, o *office) error {
 	run := func() string { return o.runs[rand.IntN(len(o.runs))] }
-	var reads struct {
-		ArtifactID string `json:"artifact_id"`
-	}
-	if err := o.importReads(ctx, &reads.ArtifactID); err != nil {
-		return err
-	}
-	again := func(ctx context.Context) error {
-		return o.ask(ctx, "POST", "/v1/tools/seqkit.stats:run", `{"input":{"reads":"`+reads.ArtifactID+`"}}`, `"ok":true`)
-	}
-	if err := again(ctx); err != nil { // the one job; from now on these are replays
-		return err
-	}
 	visits := []*visit{
 		{name: "look", share: 35, read: true, ask: func(ctx context.Context) error { return o.ask(ctx, "GET", "/v1/runs/"+run(), "", "target_run_id") }},
 		{name: "chat_look", share: 20, read: true, ask: func(ctx context.Context) error {
@@ -346,7 +370,7 @@ func (m *measurement) crowd(ctx context.Context, o *office) error {
 			return o.ask(ctx, "GET", "/v1/artifacts/"+o.artifact+"/preview", "", "ACGT")
 		}},
 		{name: "tools", share: 8, read: true, ask: func(ctx context.Context) error { return o.ask(ctx, "GET", "/v1/tools", "", "seqkit.stats") }},
-		{name: "replay", share: 6, ask: again},
+		{name: "replay", share: 6, ask: o.again},
 		{name: "import", share: 4, ask: func(ctx context.Context) error {
 			return o.ask(ctx, "POST", "/v1/artifacts", fmt.Sprintf(`{"text":"text %d"}`, rand.Int64()), "artifact_id")
 		}},

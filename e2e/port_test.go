@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -173,21 +172,6 @@ func (t withToken) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("Authorization", "Bearer "+string(t))
 	return http.DefaultTransport.RoundTrip(req)
-}
-
-// A client that a public generator made of the OpenAPI document drives a whole run: scripts/openapi-client makes it and says what to drive.
-//
-// proves AX-03
-func TestGeneratedClient(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "genomics")
-	p := s.openPort(t)
-	cmd := exec.CommandContext(t.Context(), world.repo+"/scripts/openapi-client", p.url, p.token, world.repo+"/build/data/reads-small.fastq.gz")
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil || !bytes.Contains(out, []byte("a generated client drove a whole run")) {
-		t.Error(err)
-	}
 }
 
 // A tool is brought in by fixed steps: write it, list it in the manifest, check it, start; then the catalogue has it under another version, and it runs.
