@@ -3,8 +3,6 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-	"unicode"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -76,35 +74,4 @@ func size(r *sdk.CallToolResult) int {
 		return 0
 	}
 	return len(b)
-}
-
-// plain makes a text of somebody else's safe to show: no control characters, no invisible ones, bounded.
-func plain(s string, limit int) string { return clip(escape(s, false), limit) }
-
-// plainLines is plain with line breaks left.
-func plainLines(s string, limit int) string { return clip(escape(s, true), limit) }
-
-// escape makes what does not show visible: control characters, those that change the direction of text, and the tag
-// characters in which a text can hide another.
-func escape(s string, lines bool) string {
-	hidden := func(r rune) bool {
-		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029'
-	}
-	if !strings.ContainsFunc(s, hidden) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n' && lines, r == '\t':
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteByte(' ')
-		case hidden(r):
-			fmt.Fprintf(&b, "<U+%04X>", r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,57 +49,6 @@ type artifact struct {
 	Label      string `json:"label"`
 	SizeBytes  int64  `json:"size_bytes"`
 	Source     string `json:"source"`
-}
-
-// quote bounds the text of a preview (its beginning) or of a log (its end); true when that changed it.
-func (r *result) quote() bool {
-	if r.Text == nil {
-		return false
-	}
-	s := escape(*r.Text, true)
-	// JSON doubles line breaks, tabs and quotes; an answer counts bytes of JSON.
-	for limit := maxQuoted; ; limit -= 100 {
-		cut := s
-		if r.Stream != "" {
-			cut = tail(s, limit)
-		} else {
-			cut = clip(s, limit)
-		}
-		if b, err := json.Marshal(cut); err != nil || len(b) <= maxQuoted+100 || limit <= 300 {
-			r.cut = cut != s
-			changed := cut != *r.Text
-			r.Text = &cut
-			return changed
-		}
-	}
-}
-
-func tail(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	s = s[len(s)-n:]
-	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)-1 {
-		return s[i+1:]
-	}
-	return strings.ToValidUTF8(s, "")
-}
-
-// replaceText puts the bounded text into the structured content.
-func (r *result) replaceText(structured json.RawMessage) json.RawMessage {
-	var doc map[string]any
-	if json.Unmarshal(structured, &doc) != nil {
-		return structured
-	}
-	doc["text"] = *r.Text
-	if _, has := doc["truncated"]; has && r.cut {
-		doc["truncated"] = true
-	}
-	b, err := json.Marshal(doc)
-	if err != nil {
-		return structured
-	}
-	return b
 }
 
 // tell says what happened, what to do next, and when.
@@ -229,15 +177,6 @@ func (r *result) previewed(b *strings.Builder) {
 	if r.cut || r.Truncated {
 		b.WriteString("\nThere is more; a person gets all of it with: slurmgate artifact get " + r.ArtifactID)
 	}
-}
-
-// quoteText sets a program's text apart. A fence in the text cannot end it.
-func quoteText(b *strings.Builder, text *string) {
-	if text == nil || *text == "" {
-		b.WriteString("\n(nothing)")
-		return
-	}
-	b.WriteString("\n```\n" + strings.ReplaceAll(strings.TrimRight(*text, "\n"), "```", "'''") + "\n```")
 }
 
 func (r *result) imported(b *strings.Builder) {

@@ -1,0 +1,101 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Texts that somebody else wrote: programs, authors of tools, people who named a file. They are cut, made visible and set apart.
+
+// quote bounds the text of a preview (its beginning) or of a log (its end); true when that changed it.
+func (r *result) quote() bool {
+	if r.Text == nil {
+		return false
+	}
+	s := escape(*r.Text, true)
+	// JSON doubles line breaks, tabs and quotes; an answer counts bytes of JSON.
+	for limit := maxQuoted; ; limit -= 100 {
+		cut := s
+		if r.Stream != "" {
+			cut = tail(s, limit)
+		} else {
+			cut = clip(s, limit)
+		}
+		if b, err := json.Marshal(cut); err != nil || len(b) <= maxQuoted+100 || limit <= 300 {
+			r.cut = cut != s
+			changed := cut != *r.Text
+			r.Text = &cut
+			return changed
+		}
+	}
+}
+
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	s = s[len(s)-n:]
+	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)-1 {
+		return s[i+1:]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// replaceText puts the bounded text into the structured content.
+func (r *result) replaceText(structured json.RawMessage) json.RawMessage {
+	var doc map[string]any
+	if json.Unmarshal(structured, &doc) != nil {
+		return structured
+	}
+	doc["text"] = *r.Text
+	if _, has := doc["truncated"]; has && r.cut {
+		doc["truncated"] = true
+	}
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return structured
+	}
+	return b
+}
+
+// quoteText sets a program's text apart. A fence in the text cannot end it.
+func quoteText(b *strings.Builder, text *string) {
+	if text == nil || *text == "" {
+		b.WriteString("\n(nothing)")
+		return
+	}
+	b.WriteString("\n```\n" + strings.ReplaceAll(strings.TrimRight(*text, "\n"), "```", "'''") + "\n```")
+}
+
+// plain makes a text of somebody else's safe to show: no control characters, no invisible ones, bounded.
+func plain(s string, limit int) string { return clip(escape(s, false), limit) }
+
+// plainLines is plain with line breaks left.
+func plainLines(s string, limit int) string { return clip(escape(s, true), limit) }
+
+// escape makes what does not show visible: control characters, those that change the direction of text, and the tag
+// characters in which a text can hide another.
+func escape(s string, lines bool) string {
+	hidden := func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029'
+	}
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n' && lines, r == '\t':
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteByte(' ')
+		case hidden(r):
+			fmt.Fprintf(&b, "<U+%04X>", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
