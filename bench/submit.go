@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"slurmgate/ledger"
@@ -62,17 +63,21 @@ func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 			return err
 		}
 		var ratios, durable, bare []float64
+		var ownWith, ownWithout, childWith, childWithout float64 // CPU milliseconds of all rounds
 		for round := range m.sizes.Rounds {
 			var with, without time.Duration
 			for turn := range 2 {
 				if err := g.quiet(ctx); err != nil {
 					return err
 				}
+				own, child := cpuTime(syscall.RUSAGE_SELF), cpuTime(syscall.RUSAGE_CHILDREN)
 				if turn == round%2 {
 					err = profiled(ctx, m.sizes.Profiles, "submit", func(ctx context.Context) (err error) { with, err = g.send(ctx, sent, block); return err })
 					sent += block
+					ownWith, childWith = ownWith+ms(cpuTime(syscall.RUSAGE_SELF)-own), childWith+ms(cpuTime(syscall.RUSAGE_CHILDREN)-child)
 				} else {
 					without, err = sendBare(ctx, argv, block)
+					ownWithout, childWithout = ownWithout+ms(cpuTime(syscall.RUSAGE_SELF)-own), childWithout+ms(cpuTime(syscall.RUSAGE_CHILDREN)-child)
 				}
 				if err != nil {
 					return err
@@ -85,6 +90,10 @@ func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 		params := []string{fmt.Sprint("rounds=", m.sizes.Rounds), fmt.Sprint("block=", block), fmt.Sprint("workers=", workers)}
 		m.print("durable_submit_rate", median(durable), "run/s", "", params...)
 		m.print("bare_sbatch_rate", median(bare), "job/s", "", params...)
+		// Of this program alone: what the disk's and Slurm's daemons spend is not in it, nor what else the machine does.
+		all := float64(m.sizes.Rounds * block)
+		m.print("durable_submit_cpu", ownWith/all, "ms/run", "", append(params, "sbatch="+number(childWith/all))...)
+		m.print("bare_sbatch_cpu", ownWithout/all, "ms/job", "", append(params, "sbatch="+number(childWithout/all))...)
 		m.print("durable_submit_ratio", median(ratios), "ratio", ">=0.85", append(params, "min="+number(quantile(ratios, 0)), "max="+number(quantile(ratios, 1)))...)
 		return nil
 	})
@@ -166,6 +175,15 @@ func (g *rig) lookAtAll(ctx context.Context, want int) error {
 func squeue(ctx context.Context, args ...string) error {
 	_, err := exec.CommandContext(ctx, "/usr/bin/squeue", args...).Output()
 	return err
+}
+
+// cpuTime is what this process, or the children it has waited for, have used of the processors.
+func cpuTime(who int) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(who, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func timed(f func() error) (time.Duration, error) {
