@@ -89,8 +89,13 @@ func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(si
 	if err != nil {
 		return "", 0, fsFault(op, "the artifact store cannot be written", err)
 	}
-	defer s.root.Remove(temp) // gone already when all went well
-	defer f.Close()
+	renamed := false
+	defer func() {
+		f.Close()
+		if !renamed {
+			s.root.Remove(temp)
+		}
+	}()
 	bound := limit
 	if bound < math.MaxInt64 {
 		bound++
@@ -107,14 +112,14 @@ func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(si
 			return "", 0, err
 		}
 	}
-	if err := s.commit(f, temp, sum, size); err != nil {
+	if renamed, err = s.commit(f, temp, sum, size); err != nil {
 		return "", 0, fsFault(op, "the bytes cannot be stored", err)
 	}
 	return sum, size, nil
 }
 
 func (s *Store) create(temp string) (*os.File, error) {
-	f, err := s.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := s.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o400)
 	if err != nil {
 		return nil, err
 	}
@@ -130,44 +135,50 @@ const youngEnough = time.Minute
 
 // commit makes the written bytes durable and gives them their name. An object of the same name and size
 // stays; one of another size was damaged and is replaced.
-func (s *Store) commit(f *os.File, temp, sum string, size int64) error {
+func (s *Store) commit(f *os.File, temp, sum string, size int64) (renamed bool, err error) {
 	folder, name := objectPath(sum)
-	err := s.root.Mkdir(folder, 0o700)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	_, named := s.named.Load(folder)
-	named = named && err != nil // one just made is not, whatever was known of its predecessor
-	lock, err := s.lock(folder, unix.LOCK_SH)
+	dir, named, err := s.folder(folder)
 	if err != nil {
-		return err
+		return false, err
 	}
-	defer lock.Close()
+	defer dir.Close()
 	info, err := s.root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
-		if err := f.Chmod(0o400); err != nil {
-			return err
-		}
 		if err := f.Sync(); err != nil {
-			return err
+			return false, err
 		}
 		if err := s.root.Rename(temp, name); err != nil {
-			return err
+			return false, err
 		}
+		renamed = true
 	} else if now := time.Now(); now.Sub(info.ModTime()) > youngEnough {
 		if err := s.root.Chtimes(name, now, now); err != nil { // young again, so that it is not removed now
-			return err
+			return false, err
 		}
 	}
 	// Also for an object that was there: its writer may not have come so far.
-	if err := s.sync(folder); err != nil || named {
-		return err
+	if err := dir.Sync(); err != nil || named {
+		return renamed, err
 	}
 	err = s.sync("objects")
 	if err == nil {
 		s.named.Store(folder, true)
 	}
-	return err
+	return renamed, err
+}
+
+// folder opens a folder of objects under a shared lock, made where it is missing, and tells whether its name is known to be durable.
+func (s *Store) folder(name string) (dir *os.File, named bool, err error) {
+	if _, named = s.named.Load(name); named {
+		if dir, err = s.lock(name, unix.LOCK_SH); !errors.Is(err, fs.ErrNotExist) {
+			return dir, true, err
+		}
+	}
+	if err = s.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, false, err
+	}
+	dir, err = s.lock(name, unix.LOCK_SH) // one just made is not durable, whatever was known of its predecessor
+	return dir, false, err
 }
 
 // Open opens an object for reading. NotFound when the store does not hold it.
