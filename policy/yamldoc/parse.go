@@ -97,6 +97,9 @@ func (r *Reader) syntax(err error) {
 
 // check walks the tree once and refuses what has more than one reading.
 func (r *Reader) check(n *yaml.Node, path string, depth int) {
+	if len(r.problems) > maxSaid {
+		return // nothing of the document will be used
+	}
 	if n.Anchor != "" {
 		r.add("ANCHOR", path, "no anchors", "an anchor &"+clip(n.Anchor), "write the value out where it is used", n.Line)
 	}
