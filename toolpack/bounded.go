@@ -16,7 +16,7 @@ import (
 const (
 	maxPattern   = 1000    // bytes of a regular expression
 	maxProgram   = 5000    // instructions it compiles to: [a-z]{1000} has about a thousand
-	maxEvaluated = 200_000 // subschemas applied in one validation; a large argument takes some hundreds
+	maxEvaluated = 100_000 // subschemas applied in one validation; a large argument takes some hundreds
 )
 
 // errCostly is a validation that was given up.
