@@ -139,11 +139,12 @@ func TestDockerPolicy(t *testing.T) {
 	s.replace("domain/policies.yaml", "local: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [x_y], max_time_limit_seconds: 29}", "local: {max_running: 1}")
 	s.serve()
 	var first, second submitted
-	s.ok(&first, call("mode=sleep", "a=8", "b=1")...)
+	s.ok(&first, call("mode=sleep", "a=28", "b=1")...)
 	s.ok(&second, call("mode=write", "b=two")...)
 	if l := s.phase(second.RunID, "deferred"); !strings.Contains(l.why(), "max_running") {
 		t.Errorf("%+v", l)
 	}
+	s.ok(nil, "cancel", first.RunID)
 	if l := s.wait(second.RunID); l.State != "succeeded" {
 		t.Errorf("%+v", l)
 	}
