@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 const schema = `{"type":"object","additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer","minimum":1},"s":{"type":"string","pattern":"^[a-z]+$"}}}`
@@ -331,4 +332,172 @@ func BenchmarkCall(b *testing.B) {
 			b.Fatal(res.Error)
 		}
 	}
+}
+
+// All calls together have so many places; one that finds none within a while is told to come again, and nothing was done.
+//
+// proves AX-08
+func TestTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, reached := make(chan struct{}), 0
+		r, err := NewRegistry(tool("test.echo", func(context.Context, Call) (any, error) { reached++; <-release; return nil, nil }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := New(Config{Registry: r, Together: 2})
+		answers := make(chan Response, 4)
+		for range 4 {
+			go func() { answers <- call(g, "test.echo", `{"n":1}`) }()
+		}
+		synctest.Wait()
+		start := time.Now()
+		for range 2 {
+			res := <-answers
+			wantError(t, res, "transport", "too_many_calls")
+			if !res.Error.Retryable {
+				t.Error("it may be tried again")
+			}
+		}
+		if d := time.Since(start); d != placeWait || reached != 2 {
+			t.Error(d, reached)
+		}
+		close(release)
+		for range 2 {
+			if res := <-answers; !res.OK {
+				t.Error(res.Error)
+			}
+		}
+		if res := call(g, "test.echo", `{"n":1}`); !res.OK {
+			t.Error(res.Error)
+		}
+	})
+}
+
+// stuck is a journal whose disk is full until it is mended.
+type stuck struct {
+	book
+	full bool
+}
+
+func (s *stuck) Record(ctx context.Context, records []Record) error {
+	s.mu.Lock()
+	full := s.full
+	s.mu.Unlock()
+	if full {
+		return fault.New(fault.Transport, "ledger", "ledger_disk_full", "the disk is full")
+	}
+	return s.book.Record(ctx, records)
+}
+
+// While records cannot be written, looks go on as long as there is room for theirs; an effect is answered as one that could not be
+// recorded; with no room left nothing is done. Afterwards every one of them is in the record, once.
+func TestFullJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reached := 0
+		h := func(_ context.Context, c Call) (any, error) { reached++; return nil, nil }
+		look := tool("test.look", h)
+		look.SideEffect = Read
+		r, err := NewRegistry(tool("test.echo", h), look)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &stuck{full: true}
+		g := New(Config{Registry: r, Journal: s, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		defer g.Close()
+		wantError(t, call(g, "test.echo", `{"n":1}`), "transport", "not_recorded")
+		for range maxUnkept - 1 {
+			if res := call(g, "test.look", `{"n":1}`); !res.OK {
+				t.Fatal(res.Error)
+			}
+		}
+		before := reached
+		wantError(t, call(g, "test.look", `{"n":1}`), "transport", "journal_full")
+		if reached != before {
+			t.Error("a call that cannot be recorded was made")
+		}
+		s.mu.Lock()
+		s.full = false
+		s.mu.Unlock()
+		time.Sleep(2 * retryPause)
+		if res := call(g, "test.look", `{"n":1}`); !res.OK {
+			t.Fatal(res.Error)
+		}
+		g.Close()
+		seen := map[string]bool{}
+		for _, c := range s.calls {
+			seen[c.ToolCallID] = true
+		}
+		if len(s.calls) != maxUnkept+1 || len(seen) != len(s.calls) {
+			t.Errorf("%d records of %d calls", len(s.calls), maxUnkept+1)
+		}
+	})
+}
+
+func TestRedact(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{`{"a":"b","n":1,"x":[null,true]}`, ``},
+		{`{"password":"x"}`, `{"password":"[redacted]"}`},
+		{`{"dbPassword":"x","max_tokens":5,"token_id":"tok_1","tokens":"many","keyboard":"qwerty"}`, `{"dbPassword":"[redacted]","keyboard":"qwerty","max_tokens":5,"token_id":"tok_1","tokens":"many"}`},
+		{`{"API-Key":["a"],"secret":{"a":"b"},"authorization":null,"cookie":"","passphrase":true}`, `{"API-Key":"[redacted]","authorization":null,"cookie":"","passphrase":true,"secret":"[redacted]"}`},
+		{`{"t":"use AKIAIOSFODNN7EXAMPLE now"}`, `{"t":"use [redacted] now"}`},
+		{`{"t":"MKAKIAVLGRSTKDEEELIKKAQGSRWWWW AKIAVLGRSTKDEEELIKKAQGSRAAAA"}`, ``}, // proteins
+		{`{"t":"basic documentation of bearer authentication"}`, ``},
+		{`{"t":"http://example.org:80/a@b"}`, ``},
+		{`{"t":"https://u:pw@example.org/x"}`, `{"t":"[redacted]example.org/x"}`},
+		{`{"t":"run_0X8Z4D1X467KV94K4TXG0D9BXT sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 token=01a7124a341dbf080e10b8c742ca977e"}`, ``},
+		{`{"ghp_abcdefghijklmnopqrstuvwxyz0123456789":1}`, `{"[redacted]":1}`},
+	} {
+		if c.want == "" {
+			c.want = c.in
+		}
+		got, _, err := redact(json.RawMessage(c.in), true)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s → %s %v", c.in, got, err)
+		}
+	}
+}
+
+// What was redacted once holds nothing more to redact, and stays JSON.
+func FuzzRedact(f *testing.F) {
+	for _, s := range []string{`{"password":"x"}`, `"AKIAIOSFODNN7EXAMPLE"`, `[{"a":"://u:p@h"}]`, `"-----BEGIN PRIVATE KEY-----"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		raw, err := plan.Canonical([]byte(s))
+		if err != nil {
+			return
+		}
+		once, _, err := redact(raw, true)
+		if err != nil {
+			return // keys that become the same are refused, never passed on
+		}
+		twice, found, err := redact(once, true)
+		if err != nil || string(twice) != string(once) && len(found) == 0 {
+			t.Errorf("%q → %q → %q %v", s, once, twice, err)
+		}
+		if !json.Valid(once) {
+			t.Errorf("%q → %q", s, once)
+		}
+	})
+}
+
+func FuzzCallRaw(f *testing.F) {
+	good, err := json.Marshal(NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"tool_call_id":5}`))
+	r, err := NewRegistry(tool("test.echo", echo))
+	if err != nil {
+		f.Fatal(err)
+	}
+	g := New(Config{Registry: r, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		raw, err := json.Marshal(g.CallRaw(t.Context(), Process(), body))
+		found, bad := violations(r.envelopes.response, raw, badEnvelope, "", "")
+		if err != nil || bad != nil || len(found) > 0 {
+			t.Errorf("%q: %v %v %v", body, err, bad, found)
+		}
+	})
 }

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"slurmgate/gate"
+	"slurmgate/policy"
+)
+
+// What policies.yaml says of calls is what the gate goes by.
+//
+// proves AX-08
+func TestPolicyReachesTheGate(t *testing.T) {
+	p, err := policy.Parse("p", []byte("version: 1\nconcurrency: {global: 7, per_tool: {samtools_flagstat: 2}}\ndefault_timeout_sec: 30\negress_allowlist: [\"api.example.org:443\"]\n"+
+		"consent: {tools: [slurm_submit], request_expires_seconds: 120, approval_expires_seconds: 60}\nlogging: {level: warn}\n"), os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rulesOf{p}
+	if got := r.Rules("samtools_flagstat"); got.Together != 2 || got.Timeout != 30*time.Second || got.Consent != nil {
+		t.Errorf("%+v", got)
+	}
+	if got := r.Rules("slurm_submit"); got.Together != 0 || got.Consent == nil || *got.Consent != (gate.ConsentRule{Ask: 2 * time.Minute, Answer: time.Minute}) {
+		t.Errorf("%+v", got)
+	}
+	g := tableGateway(t)
+	g.policy = p
+	for _, x := range g.packTools() {
+		if slices.Contains(x.Capabilities, gate.CapSlurm) && !slices.Contains(x.Capabilities, gate.CapGateway) && !slices.Contains(x.Egress, "api.example.org:443") {
+			t.Errorf("%s does not say where its worker may go: %v", x.ID, x.Egress)
+		}
+	}
+	for _, word := range []string{"debug", "info", "warn", "error"} {
+		var level slog.LevelVar
+		if err := level.UnmarshalText([]byte(word)); err != nil {
+			t.Error(word, err)
+		}
+	}
+}
+
+// The account a principal's jobs charge is its own, not the one it names.
+func TestCharged(t *testing.T) {
+	g := tableGateway(t)
+	b := g.fill(t, "own")
+	for _, c := range []struct {
+		accounts      map[string]string
+		project, want string
+	}{{nil, b.project, ""}, {map[string]string{b.project: "a"}, b.project, "a"}, {map[string]string{"*": "b"}, b.project, "b"}, {map[string]string{"*": "b", b.project: "a"}, b.project, "a"}, {map[string]string{b.project: "a"}, "proj_x", ""}} {
+		who := gate.Principal{Accounts: c.accounts}
+		if got := who.Account(c.project); got != c.want {
+			t.Errorf("%v: %q", c, got)
+		}
+	}
+}
