@@ -138,7 +138,11 @@ func (a *app) answer(ctx context.Context, args approvalAnswerArgs) error {
 		return a.show(p, func(w io.Writer) {
 			fmt.Fprintf(w, "%s  %s\n", p.ID, p.Status)
 			if p.Status == gate.Approved {
-				fmt.Fprintf(w, "%s may make this call of %s %d times until %s\n", p.Principal, p.ToolID, p.UsesLeft, p.ExpiresAt.Local().Format(time.DateTime))
+				often := "once"
+				if p.UsesLeft != 1 {
+					often = fmt.Sprint(p.UsesLeft, " times")
+				}
+				fmt.Fprintf(w, "%s may make this call of %s %s until %s\n", p.Principal, p.ToolID, often, p.ExpiresAt.Local().Format(time.DateTime))
 			}
 		})
 	})
