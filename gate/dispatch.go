@@ -167,5 +167,13 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 	}
 	tr.effect = t.SideEffect != Read
-	return guard(ctx, g.log, t.Handle, Call{Caller: who, Request: req, Args: tr.args})
+	result, err := guard(ctx, g.log, t.Handle, Call{Caller: who, Request: req, Args: tr.args})
+	if u, ok := result.(Unchanged); ok && err == nil && u.Unchanged() {
+		tr.effect = false
+	}
+	return result, err
 }
+
+// Unchanged is a result that can say that the call found everything done already: a submit that met its run. Such a call is recorded
+// as a look, so that asking again ten thousand times costs the record nothing for ever.
+type Unchanged interface{ Unchanged() bool }

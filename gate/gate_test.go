@@ -501,3 +501,26 @@ func FuzzCallRaw(f *testing.F) {
 		}
 	})
 }
+
+type done bool
+
+func (d done) Unchanged() bool { return bool(d) }
+
+// What was done already is a look: a request repeated for ever does not fill the record that is kept for ever.
+func TestUnchanged(t *testing.T) {
+	was := false
+	g, b := newGate(t, nil, func(context.Context, Call) (any, error) { defer func() { was = true }(); return done(was), nil })
+	for range 3 {
+		if res := call(g, "test.echo", `{"n":1}`); !res.OK {
+			t.Fatal(res.Error)
+		}
+	}
+	g.Close()
+	var chains []string
+	for _, c := range b.calls {
+		chains = append(chains, c.Chain)
+	}
+	if d := cmp.Diff([]string{Effects, Looks, Looks}, chains); d != "" {
+		t.Error(d)
+	}
+}

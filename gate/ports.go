@@ -29,8 +29,8 @@ type ConsentRule struct {
 
 // The chains of records. What may have changed something is kept for ever, looks for a while.
 const (
-	Effects = "effects" // a tool that writes or executes was reached
-	Looks   = "looks"   // everything else: reads, dry runs, what was refused
+	Effects = "effects" // a tool that writes or executes was reached, and did not say that there was nothing to do
+	Looks   = "looks"   // everything else: reads, dry runs, what was refused, what was done already
 )
 
 // Record is one call as it is kept.

@@ -20,6 +20,9 @@ type Preview struct {
 	Script         string          `json:"script"`
 }
 
+// Unchanged tells that a submit met its run: nothing was done.
+func (a SubmitAnswer) Unchanged() bool { return a.Replayed }
+
 // previewToken stands for the token that only a real attempt has.
 var previewToken = strings.Repeat("0", 32)
 

@@ -77,6 +77,9 @@ type importAnswer struct {
 	Created bool `json:"created"` // false: it was there already
 }
 
+// Unchanged tells that the artifact was there already.
+func (a importAnswer) Unchanged() bool { return !a.Created }
+
 func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs) (any, error) {
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
