@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -339,8 +340,8 @@ func BenchmarkCall(b *testing.B) {
 // proves AX-08
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		release, reached := make(chan struct{}), 0
-		r, err := NewRegistry(tool("test.echo", func(context.Context, Call) (any, error) { reached++; <-release; return nil, nil }))
+		release, reached := make(chan struct{}), atomic.Int64{}
+		r, err := NewRegistry(tool("test.echo", func(context.Context, Call) (any, error) { reached.Add(1); <-release; return nil, nil }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -358,8 +359,8 @@ func TestTogether(t *testing.T) {
 				t.Error("it may be tried again")
 			}
 		}
-		if d := time.Since(start); d != placeWait || reached != 2 {
-			t.Error(d, reached)
+		if d := time.Since(start); d != placeWait || reached.Load() != 2 {
+			t.Error(d, reached.Load())
 		}
 		close(release)
 		for range 2 {
