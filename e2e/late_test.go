@@ -26,6 +26,8 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 		{"the folder is gone, and there is another attempt", `mv "$PWD" "$1"`, true, "91:0", "the list of pinned files was changed"},
 		// Where a file has its name no folder can be made: Slurm cannot start the script.
 		{"a file where the attempt was", `mv a1 "$1"; echo removed >a1`, false, "0:53", ""},
+		{"removed by gc", `slurmgate gc`, false, "0:53", ""},
+		{"removed by gc, and there is another attempt", `slurmgate gc`, true, "0:53", ""},
 		{"a file where the attempt was, and there is another", `mv a1 "$1"; echo removed >a1`, true, "0:53", ""},
 	}
 	for _, tt := range tests {
@@ -43,7 +45,11 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 				t.Fatalf("%+v", l)
 			}
 			aside := s.dir + "/aside"
-			shell(t, "lab", `cd "$2"; `+tt.empty, aside, v.Workspace)
+			if tt.empty == "slurmgate gc" {
+				s.ok(nil, "gc", "--workspaces-older-than", "0s")
+			} else {
+				shell(t, "lab", `cd "$2"; `+tt.empty, aside, v.Workspace)
+			}
 			if tt.retried {
 				s.ok(nil, "retry", runID)
 			}

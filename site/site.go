@@ -31,6 +31,7 @@ type Site struct {
 	Watch     Watch     `yaml:"watch"`      // how often Slurm is asked
 	Budget    Budget    `yaml:"budget"`     // what the login node and Slurm's controller are spared
 	Access    Access    `yaml:"access"`     // who may use the gateway
+	Retention Retention `yaml:"retention"`  // how long what is no longer needed is kept
 	Audit     Audit     `yaml:"audit"`      // how long records of calls are kept
 	HTTP      HTTP      `yaml:"http"`       // the port for programs and chats
 
@@ -146,6 +147,7 @@ func (s *Site) fill() {
 	number("budget.rpc_per_minute", &s.Budget.RPCPerMinute, 60)
 	number("budget.sends_in_flight", &s.Budget.SendsInFlight, 2)
 	number("budget.staging_workers", &s.Budget.StagingWorkers, 2)
+	number("retention.workspace_days", &s.Retention.WorkspaceDays, defaultWorkspaceDays)
 	number("audit.look_days", &s.Audit.LookDays, defaultLookDays)
 	number("audit.looks", &s.Audit.Looks, defaultLooks)
 	for i := range s.Access.OIDC {

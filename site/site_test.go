@@ -47,6 +47,7 @@ func TestDefaults(t *testing.T) {
 		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
 		Watch:     Watch{2, 60},
 		Budget:    Budget{60, 2, 2},
+		Retention: Retention{WorkspaceDays: 30},
 		Audit:     Audit{30, 200_000},
 		HTTP:      HTTP{MaxConnections: 1024},
 	}

@@ -59,6 +59,8 @@ func (s *Site) check() []fault.Problem {
 	c.bounds("budget.sends_in_flight", int64(s.Budget.SendsInFlight), 1, 64)
 	c.bounds("budget.staging_workers", int64(s.Budget.StagingWorkers), 1, 64)
 	c.access(s.Access)
+	c.bounds("retention.workspace_days", int64(s.Retention.WorkspaceDays), 0, 36500)
+	c.bounds("retention.import_days", int64(s.Retention.ImportDays), 0, 36500)
 	c.bounds("audit.look_days", int64(s.Audit.LookDays), 1, 3650)
 	c.bounds("audit.looks", int64(s.Audit.Looks), 1000, 10_000_000)
 	c.http(s.HTTP)

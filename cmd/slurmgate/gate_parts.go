@@ -19,7 +19,7 @@ import (
 // openGate makes the gate over the gateway's tools.
 func (g *gateway) openGate(ctx context.Context) error {
 	tools := append(g.lifecycleTools(), g.artifactTools()...)
-	tools = append(append(append(append(append(tools, g.runTools()...), g.packTools()...), g.tokenTools()...), g.approvalTools()...), g.eventTools()...)
+	tools = append(append(append(append(append(tools, append(append(g.runTools(), g.previewTools()...), g.retentionTools()...)...), g.packTools()...), g.tokenTools()...), g.approvalTools()...), g.eventTools()...)
 	registry, err := gate.NewRegistry(g.described(tools)...)
 	if err != nil {
 		return err

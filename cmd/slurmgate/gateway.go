@@ -52,6 +52,9 @@ type gateway struct {
 	ledger   *ledger.Ledger
 	store    *artifact.Store
 	importer *artifact.Importer
+	pictures *artifact.Pictures
+	shared   *staging.Shared
+	sweeping sync.Mutex // held by the gc under way
 	slurm    *slurm.CLI
 	engine   *run.Engine
 	metrics  *metrics.Metrics
@@ -71,7 +74,7 @@ type gateway struct {
 // openGateway takes the ledger's lock, opens every part (failing closed on any rule a domain breaks) and
 // starts. The caller closes it.
 func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gateway, err error) {
-	g = &gateway{site: s, log: log}
+	g = &gateway{site: s, log: log, pictures: artifact.NewPictures()}
 	defer func() {
 		if err != nil {
 			g.close()
@@ -96,7 +99,8 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	if g.store, err = artifact.Open(s.Gateway.ArtifactDir); err != nil {
 		return g, err
 	}
-	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log), MaxBytes: g.policy.Import.MaxBytes}); err != nil {
+	g.ledger.CheckBytes(g.store.Has)
+	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log), MaxBytes: g.policy.Import.MaxBytes, Types: g.domain.Types()}); err != nil {
 		return g, err
 	}
 	g.openMetrics()
@@ -142,6 +146,7 @@ func (g *gateway) openEngine() error {
 	if err != nil {
 		return err
 	}
+	g.shared = shared
 	images, err := openImages(s)
 	if err != nil {
 		return err

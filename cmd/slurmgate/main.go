@@ -44,6 +44,7 @@ type cli struct {
 	Tool     toolCmd     `cmd:"" help:"List, show, check and start tools."`
 	Domain   domainCmd   `cmd:"" help:"Check a domain package."`
 	Image    imageCmd    `cmd:"" help:"Add, list and verify images."`
+	GC       gcCmd       `cmd:"" name:"gc" help:"Remove what is no longer needed, as the site's retention says."`
 	Serve    serveCmd    `cmd:"" help:"Be the gateway: watch, and serve the socket until told to stop."`
 	MCP      mcpCmd      `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
 	Doctor   doctorCmd   `cmd:"" help:"Check the site end to end."`

@@ -131,6 +131,7 @@ type runStory struct {
 	Events          []ledger.Entry  `json:"events"`
 	Warnings        []string        `json:"warnings"`
 	Workspace       string          `json:"workspace"` // shown to the shell only; never to a chat (ARC-01)
+	WorkspaceGone   *time.Time      `json:"workspace_removed_at"`
 }
 
 // attemptDoc is one attempt, and what its job used: by accounting where it was measured there, else by the job's own record.
@@ -251,6 +252,9 @@ func (g *gateway) story(ctx context.Context, runID string) (runStory, error) {
 		Sends: []sendDoc{}}
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
+	}
+	if s.WorkspaceGone, err = g.ledger.WorkspaceGone(ctx, v.Run.ID); err != nil {
+		return runStory{}, err
 	}
 	if s.Params, err = g.ledger.Params(ctx, v.Run.ParamsHash); err != nil {
 		return s, err

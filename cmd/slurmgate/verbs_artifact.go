@@ -15,7 +15,7 @@ type artifactCmd struct {
 	Import  artifactImportCmd  `cmd:"" help:"Import a file, or text from standard input with -."`
 	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`
 	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
-	Preview artifactPreviewCmd `cmd:"" help:"Print the beginning of an artifact."`
+	Preview artifactPreviewCmd `cmd:"" help:"Show the beginning of an artifact: text, rows of a table, a small picture."`
 	Verify  artifactVerifyCmd  `cmd:"" help:"Hash an artifact's bytes again, or those of all, and report what is damaged."`
 }
 
@@ -119,12 +119,19 @@ func (c artifactGetCmd) Run(ctx context.Context, a *app) error {
 
 type artifactPreviewCmd struct {
 	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
-	Lines      int    `help:"At most this many lines." default:"40"`
+	Lines      int    `help:"At most this many lines, or rows." default:"40"`
+	As         string `help:"How: text, table, image; auto goes by the type." enum:"auto,text,table,image" default:"auto"`
+	First      int64  `help:"Of a table: leave out this many rows."`
+	Edge       int    `help:"Of a picture: at most this many points wide and high." default:"512"`
+	Output     string `short:"o" help:"Of a picture: save it here. Nothing is overwritten." placeholder:"FILE"`
 }
 
 // Run previews.
 func (c artifactPreviewCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
+		if done, err := c.previewAs(ctx, a, s); done || err != nil {
+			return err
+		}
 		var p previewAnswer
 		if err := s.call(ctx, "artifact.preview.text", artifactArgs{ArtifactID: c.ArtifactID, MaxLines: c.Lines}, &p); err != nil {
 			return err

@@ -106,7 +106,11 @@ func (a *app) printStory(w io.Writer, r runStory) {
 	for _, t := range r.Attempts {
 		line("attempt", "%d  %s  %s", t.Attempt, orElse(string(t.Ending), "open"), usedText(t))
 	}
-	line("workspace", "%s", r.Workspace)
+	if r.WorkspaceGone != nil {
+		line("workspace", "removed by gc on %s; what the run made is kept", r.WorkspaceGone.Local().Format("2006-01-02"))
+	} else {
+		line("workspace", "%s", r.Workspace)
+	}
 	for _, in := range r.Inputs {
 		line("input", "%s  %s  %s → %s", in.Role, in.Type, in.ArtifactID, in.Relpath)
 	}

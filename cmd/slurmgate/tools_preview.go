@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+
+	"slurmgate/artifact"
+	"slurmgate/gate"
+	"slurmgate/run"
+)
+
+const (
+	pictureEdge  = 512      // points, where the call names none
+	pictureBytes = 20 << 10 // of a picture in an answer: encoded it stays below what an envelope takes
+)
+
+// previewTools are the looks at tables and pictures.
+func (g *gateway) previewTools() []gate.Tool {
+	return []gate.Tool{
+		builtin("artifact.preview.table", "Preview a table", "Rows of a comma- or tab-separated artifact, with columns, and types guessed from the rows read. Bounded in rows and bytes.", gate.Read,
+			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to leave out; the header is no row"}`),
+				prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`), prop("delimiter", `{"enum":["comma","tab"],"description":"found from the type and the first line when absent"}`)), handler(g.previewTable)),
+		builtin("artifact.preview.image", "Preview a picture", "A PNG artifact as a small PNG, in base64. What is in the file besides the picture does not come along.", gate.Read,
+			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"points of the longer side, at most"}`)), handler(g.previewImage)),
+	}
+}
+
+// opened gives an artifact and its bytes.
+func (g *gateway) opened(ctx context.Context, id string) (run.Artifact, *os.File, error) {
+	x, err := g.ledger.Artifact(ctx, id)
+	if err != nil {
+		return x, nil, err
+	}
+	f, err := g.store.Open(x.SHA256)
+	return x, f, err
+}
+
+type tableArgs struct {
+	ArtifactID string `json:"artifact_id"`
+	FirstRow   int64  `json:"first_row,omitzero"`
+	MaxRows    int    `json:"max_rows,omitzero"`
+	Delimiter  string `json:"delimiter,omitzero"`
+}
+
+type tableAnswer struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+	ArtifactID      string `json:"artifact_id"`
+	Type            string `json:"type"`
+	SizeBytes       int64  `json:"size_bytes"`
+	artifact.Table
+}
+
+func (g *gateway) previewTable(ctx context.Context, _ gate.Call, a tableArgs) (any, error) {
+	x, f, err := g.opened(ctx, a.ArtifactID)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if a.Delimiter == "" {
+		a.Delimiter = map[string]string{"CSV": "comma", "TSV": "tab", "VCF": "tab"}[x.Type]
+	}
+	q := artifact.TableQuery{Delimiter: map[string]rune{"comma": ',', "tab": '\t'}[a.Delimiter], FirstRow: a.FirstRow, MaxRows: int(g.policy.Limits.PreviewLines), MaxBytes: int(g.policy.Limits.PreviewBytes)}
+	if a.MaxRows > 0 {
+		q.MaxRows = min(q.MaxRows, a.MaxRows)
+	}
+	prov, err := g.provenance("artifact.preview.table", map[string]any{"artifact_id": x.ID, "first_row": q.FirstRow, "max_rows": q.MaxRows, "delimiter": a.Delimiter})
+	if err != nil {
+		return nil, err
+	}
+	t, err := artifact.PreviewTable(f, x.SizeBytes, q)
+	return tableAnswer{prov, x.ID, x.Type, x.SizeBytes, t}, err
+}
+
+type imageArgs struct {
+	ArtifactID string `json:"artifact_id"`
+	MaxEdge    int    `json:"max_edge,omitzero"`
+}
+
+type imageAnswer struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+	ArtifactID      string `json:"artifact_id"`
+	Type            string `json:"type"`
+	SizeBytes       int64  `json:"size_bytes"`
+	FullWidth       int    `json:"full_width"`
+	FullHeight      int    `json:"full_height"`
+	MimeType        string `json:"mime_type"` // of data_base64
+	Width           int    `json:"width"`
+	Height          int    `json:"height"`
+	Data            string `json:"data_base64"`
+}
+
+func (g *gateway) previewImage(ctx context.Context, _ gate.Call, a imageArgs) (any, error) {
+	x, f, err := g.opened(ctx, a.ArtifactID)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if a.MaxEdge == 0 {
+		a.MaxEdge = pictureEdge
+	}
+	prov, err := g.provenance("artifact.preview.image", map[string]any{"artifact_id": x.ID, "max_edge": a.MaxEdge})
+	if err != nil {
+		return nil, err
+	}
+	p, err := g.pictures.PreviewImage(ctx, f, x.SizeBytes, a.MaxEdge, min(pictureBytes, int(g.policy.Limits.PreviewBytes)))
+	if err != nil {
+		return nil, err
+	}
+	return imageAnswer{ProvenanceRunID: prov, ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, FullWidth: p.FullWidth, FullHeight: p.FullHeight,
+		MimeType: "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)}, nil
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/retention"
+)
+
+const gcToolID = "gateway.gc"
+
+// retentionTools look after what the gateway keeps. None is a chat's: they cost what the whole store costs.
+func (g *gateway) retentionTools() []gate.Tool {
+	gc := builtin(gcToolID, "Remove what is no longer needed", "Remove workspaces of finished runs, imports that no run used, and bytes nobody owns, as the site's retention says. What a run refers to is never removed.", gate.Write,
+		object("", prop("dry_run", `{"type":"boolean","description":"say what would be removed, and remove nothing"}`),
+			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)), handler(g.gc))
+	gc.DryRun = handler(func(ctx context.Context, c gate.Call, a gcArgs) (any, error) {
+		a.DryRun = true
+		return g.gc(ctx, c, a)
+	})
+	gc.Determinism = gate.NonDeterministic
+	tools := []gate.Tool{gc}
+	for i := range tools {
+		tools[i].Timeout = 12 * time.Hour
+		tools[i].Capabilities = []string{gate.CapGateway, gate.CapOperate}
+		tools[i].Bindings = []gate.Transport{gate.Local, gate.Other}
+	}
+	return tools
+}
+
+type gcArgs struct {
+	DryRun     bool   `json:"dry_run,omitzero"`
+	Workspaces *int64 `json:"workspaces_older_than_seconds,omitzero"`
+}
+
+type gcAnswer struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+	retention.Report
+}
+
+// gc sweeps once. One at a time: a second would only get in the first one's way.
+func (g *gateway) gc(ctx context.Context, _ gate.Call, a gcArgs) (any, error) {
+	if !g.sweeping.TryLock() {
+		return nil, fault.New(fault.Conflict, gcToolID, "gc_running", "another gc is under way").WithNext("wait for its end")
+	}
+	defer g.sweeping.Unlock()
+	policy := retention.Policy{Workspaces: keepDays(g.site.Retention.WorkspaceDays), Imports: keepDays(g.site.Retention.ImportDays)}
+	if a.Workspaces != nil {
+		policy.Workspaces = new(time.Duration(*a.Workspaces) * time.Second)
+	}
+	r, err := retention.Parts{Ledger: g.ledger, Workspaces: g.shared, Store: g.store, Now: time.Now}.Sweep(ctx, policy, a.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	prov, err := g.provenance(gcToolID, map[string]any{"as_of": r.AsOf, "dry_run": a.DryRun, "workspaces_older_than_seconds": a.Workspaces})
+	return gcAnswer{prov, r}, err
+}
+
+// keepDays is for how long; nil for ever.
+func keepDays(n int) *time.Duration {
+	if n == 0 {
+		return nil
+	}
+	return new(time.Duration(n) * 24 * time.Hour)
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/retention"
+)
+
+type gcCmd struct {
+	DryRun     bool           `help:"Say what would be removed, and remove nothing."`
+	Workspaces *time.Duration `name:"workspaces-older-than" help:"Remove workspaces of runs that finished this long ago, whatever retention.workspace_days says (0s: of all finished runs)." placeholder:"DURATION"`
+}
+
+// Run sweeps once.
+func (c gcCmd) Run(ctx context.Context, a *app) error {
+	args := gcArgs{DryRun: c.DryRun}
+	if c.Workspaces != nil {
+		args.Workspaces = new(int64(c.Workspaces.Seconds()))
+	}
+	return a.with(ctx, func(s *session) error {
+		var r gcAnswer
+		if err := s.call(ctx, gcToolID, args, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) { a.printSwept(w, r.Report) })
+	})
+}
+
+func (a *app) printSwept(w io.Writer, r retention.Report) {
+	verb := "removed"
+	if r.DryRun {
+		verb = "would remove"
+	}
+	for _, t := range []struct {
+		what, field string
+		tally       retention.Tally
+	}{
+		{"workspaces of finished runs", "retention.workspace_days", r.Workspaces},
+		{"imports no run used", "retention.import_days", r.Imports},
+		{"stored bytes of no artifact", "", r.Bytes},
+	} {
+		since := "kept for ever: " + t.field + " is 0"
+		if t.tally.KeptSince != "" {
+			since = "kept since " + t.tally.KeptSince
+		}
+		fmt.Fprintf(w, "%-12s  %6d  %-28s %9s  (%s)\n", verb, t.tally.Count, t.what, bytesText(t.tally.Bytes), since)
+		if r.DryRun {
+			for _, name := range t.tally.Named {
+				fmt.Fprintf(w, "    %s\n", name)
+			}
+		}
+	}
+	for _, k := range r.Kept {
+		fmt.Fprintf(w, "kept  %s  %s\n", k.Name, a.printable(clipLine(k.Why, 160)))
+	}
+	if r.DryRun && r.Workspaces.Count+r.Imports.Count+r.Bytes.Count > 0 {
+		fmt.Fprintln(w, "Next: slurmgate gc")
+	}
+}
+
+// previewAs shows an artifact in the way its type asks for, or the caller does.
+func (c artifactPreviewCmd) previewAs(ctx context.Context, a *app, s *session) (done bool, err error) {
+	as := c.As
+	if as == "auto" {
+		var d artifactLook
+		if err := s.call(ctx, "artifact.get", artifactArgs{ArtifactID: c.ArtifactID}, &d); err != nil {
+			return true, err
+		}
+		as = map[string]string{"TSV": "table", "CSV": "table", "PNG": "image"}[d.Type]
+	}
+	switch as {
+	case "table":
+		var t tableAnswer
+		if err := s.call(ctx, "artifact.preview.table", tableArgs{ArtifactID: c.ArtifactID, FirstRow: c.First, MaxRows: c.Lines}, &t); err != nil {
+			return true, err
+		}
+		return true, a.show(t, func(w io.Writer) { a.printTable(w, t) })
+	case "image":
+		var p imageAnswer
+		if err := s.call(ctx, "artifact.preview.image", imageArgs{ArtifactID: c.ArtifactID, MaxEdge: c.Edge}, &p); err != nil {
+			return true, err
+		}
+		return true, a.showPicture(p, c.Output)
+	}
+	return false, nil
+}
+
+func (a *app) printTable(w io.Writer, t tableAnswer) {
+	var names, types []string
+	for _, c := range t.Columns {
+		names, types = append(names, strings.ReplaceAll(clipLine(c.Name, 30), "|", "/")), append(types, c.Type)
+	}
+	rows := [][]string{types}
+	for _, r := range t.Rows {
+		var row []string
+		for _, cell := range r {
+			row = append(row, clipLine(cell, 40))
+		}
+		rows = append(rows, row)
+	}
+	table(w, strings.Join(names, "|"), rows)
+	for _, warning := range t.Warnings {
+		a.say("%s", a.printable(warning))
+	}
+	if t.Truncated {
+		a.say("… more of %s follows. Next: slurmgate artifact preview %s --first %d", bytesText(t.SizeBytes), t.ArtifactID, t.FirstRow+int64(len(t.Rows)))
+	}
+}
+
+// showPicture saves a picture, or says what it is.
+func (a *app) showPicture(p imageAnswer, to string) error {
+	if to != "" {
+		data, err := base64.StdEncoding.DecodeString(p.Data)
+		if err != nil {
+			return fault.Wrap(fault.Internal, "preview", "", "the picture cannot be read", err)
+		}
+		f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if os.IsExist(err) {
+			return fault.New(fault.Conflict, "preview", "target_exists", to+" exists already").WithNext("give another name")
+		}
+		if err != nil {
+			return fault.Wrap(fault.Validation, "preview", "target", "cannot write "+to, err)
+		}
+		if _, err = f.Write(data); err != nil {
+			f.Close()
+			return fault.Wrap(fault.Transport, "preview", "target", "cannot write "+to, err)
+		}
+		if err := f.Close(); err != nil {
+			return fault.Wrap(fault.Transport, "preview", "target", "cannot write "+to, err)
+		}
+	}
+	return a.show(p, func(w io.Writer) {
+		fmt.Fprintf(w, "PNG picture of %d × %d points, shown as %d × %d\n", p.FullWidth, p.FullHeight, p.Width, p.Height)
+		if to == "" {
+			fmt.Fprintf(w, "Next: slurmgate artifact preview %s -o FILE.png, or slurmgate artifact get %s -o FILE.png\n", p.ArtifactID, p.ArtifactID)
+		}
+	})
+}
