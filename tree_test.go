@@ -257,6 +257,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 
 		"run.Engine.DeclareAbsent": {"lifecycleTools"},
 
+		"retention.Parts.Sweep":        {"gc"},
 		"artifact.Importer.ImportFile": {"importArtifact"},
 		"artifact.Importer.ImportText": {"importArtifact"},
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -182,7 +183,6 @@ func removeBut(ctx context.Context, d dir, keep func(string) bool) (freed int64,
 		if keep(name) {
 			continue
 		}
-		d.loosen(name, maxDepth)
 		n, err := d.size(name, maxDepth)
 		if err != nil {
 			return freed, err
@@ -195,35 +195,8 @@ func removeBut(ctx context.Context, d dir, keep func(string) bool) (freed int64,
 	return freed, d.sync()
 }
 
-// maxDepth is how deep folders are measured and loosened; below, a job made them to annoy.
+// maxDepth is how deep folders are measured; below, a job made them to annoy.
 const maxDepth = 200
-
-// loosen gives us the rights to folders at and below a name that a job took away from itself and its user. What cannot be loosened shows
-// when it is removed.
-func (d dir) loosen(name string, depth int) {
-	fd, err := openBeneath(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return // no folder
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err == nil && st.Mode&0o700 != 0o700 {
-		_ = unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o700)
-	}
-	unix.Close(fd)
-	sub, err := d.sub(name)
-	if err != nil || depth == 0 {
-		sub.close()
-		return
-	}
-	defer sub.close()
-	names, err := sub.names()
-	if err != nil {
-		return
-	}
-	for _, n := range names {
-		sub.loosen(n, depth-1)
-	}
-}
 
 // size adds up the bytes of files at and below a name. What vanishes meanwhile, and what cannot be read, counts nothing.
 func (d dir) size(name string, depth int) (int64, error) {
@@ -242,20 +215,24 @@ func (d dir) size(name string, depth int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer sub.close()
-	names, err := sub.names()
-	if err != nil {
-		return 0, err
-	}
-	var total int64
-	for _, n := range names {
-		more, err := sub.size(n, depth-1)
+	f := os.NewFile(uintptr(sub.fd), name) // closes the folder
+	defer f.Close()
+	for total := int64(0); ; {
+		names, err := f.Readdirnames(clearNames)
+		for _, n := range names {
+			more, err := sub.size(n, depth-1)
+			if err != nil {
+				return total, err
+			}
+			total += more
+		}
+		if err == io.EOF {
+			return total, nil
+		}
 		if err != nil {
 			return total, err
 		}
-		total += more
 	}
-	return total, nil
 }
 
 // RunSize adds up the bytes of a run's files; 0 when it has none.

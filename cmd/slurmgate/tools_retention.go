@@ -16,15 +16,11 @@ func (g *gateway) retentionTools() []gate.Tool {
 	gc := builtin(gcToolID, "Remove what is no longer needed", "Remove workspaces of finished runs, imports that no run used, and bytes nobody owns, as the site's retention says. What a run refers to is never removed.", gate.Write,
 		object("", prop("dry_run", `{"type":"boolean","description":"say what would be removed, and remove nothing"}`),
 			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)), handler(g.gc))
-	gc.DryRun = handler(func(ctx context.Context, c gate.Call, a gcArgs) (any, error) {
-		a.DryRun = true
-		return g.gc(ctx, c, a)
-	})
 	gc.Determinism = gate.NonDeterministic
 	tools := []gate.Tool{gc}
 	for i := range tools {
 		tools[i].Timeout = 12 * time.Hour
-		tools[i].Capabilities = []string{gate.CapGateway, gate.CapOperate}
+		tools[i].Capabilities = []string{gate.CapGateway, gate.CapAdmin} // they see every project
 		tools[i].Bindings = []gate.Transport{gate.Local, gate.Other}
 	}
 	return tools
@@ -56,6 +52,12 @@ func (g *gateway) gc(ctx context.Context, _ gate.Call, a gcArgs) (any, error) {
 	}
 	prov, err := g.provenance(gcToolID, map[string]any{"as_of": r.AsOf, "dry_run": a.DryRun, "workspaces_older_than_seconds": a.Workspaces})
 	return gcAnswer{prov, r}, err
+}
+
+// rehearseGC is gc that removes nothing.
+func (g *gateway) rehearseGC(ctx context.Context, c gate.Call, a gcArgs) (any, error) {
+	a.DryRun = true
+	return g.gc(ctx, c, a)
 }
 
 // keepDays is for how long; nil for ever.

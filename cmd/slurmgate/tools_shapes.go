@@ -80,6 +80,8 @@ func (g *gateway) described(tools []gate.Tool) []gate.Tool {
 		case "slurm.job.retry": // opens a new attempt each time
 			t.Idempotency = gate.IdempotentWithKey
 			t.DryRun = handler(g.rehearseVerb)
+		case gcToolID:
+			t.DryRun = handler(g.rehearseGC)
 		case "token.create":
 			t.Idempotency = gate.NonIdempotent
 		}
