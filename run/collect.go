@@ -49,8 +49,10 @@ func (e *Engine) collect(ctx context.Context, v View) (again bool, err error) {
 			claim, never, err = e.takeClaim(ctx, v) // nobody did, and with this nobody ever will
 		}
 		switch {
-		case fault.Is(err, fault.NotFound): // the attempt's folder is gone, and no job can claim there
-			never = true
+		case isGone(err) && v.Run.CancelAt != nil:
+			return false, e.giveUpGone(ctx, v)
+		case isGone(err):
+			return false, e.folderGone(ctx, v)
 		case err != nil && !fault.Is(err, fault.Validation):
 			return false, err
 		case claim.Token != v.Submission.Token:

@@ -103,6 +103,8 @@ func (e *Engine) missed(ctx context.Context, v View) (bool, error) {
 	// Nobody executed it, or somebody did: the claim tells.
 	claim, won, err := e.takeClaim(ctx, v)
 	switch {
+	case isGone(err):
+		return true, e.folderGone(ctx, v)
 	case err != nil:
 		return false, err
 	case !won && claim.Token != v.Submission.Token:

@@ -102,6 +102,8 @@ func (e *Engine) several(ctx context.Context, v View, found []Job) (bool, error)
 func (e *Engine) noneExecuted(ctx context.Context, v View, detail string) (bool, error) {
 	claim, won, err := e.takeClaim(ctx, v)
 	switch {
+	case isGone(err):
+		return true, e.folderGone(ctx, v)
 	case err != nil:
 		return false, err
 	case won:
@@ -179,6 +181,9 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: string(AheadOfLedger), detail: "given up: this gateway never sent anything; the workspace belongs to an attempt it does not know"})
 	}
 	claim, won, err := e.takeClaim(ctx, v)
+	if isGone(err) {
+		return e.giveUpGone(ctx, v)
+	}
 	if err != nil {
 		return err
 	}
@@ -217,6 +222,8 @@ func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	switch {
 	case v.Run.State == Cancelled && v.Run.Reason == string(AheadOfLedger):
 		a.Executed, a.Message = "maybe", "cancelled; this gateway sent nothing, but the attempt it found in the workspace may have run"
+	case v.Run.State == Cancelled && v.Run.Reason == WorkspaceGone:
+		a.Executed, a.Message = "maybe", "cancelled; its workspace is gone, and it may have run"
 	case v.Run.State == Cancelled && v.Attempt.N > 1 && v.Attempt.StartedAt == nil:
 		a.Executed, a.Message = "maybe", fmt.Sprintf("cancelled; attempt %d never started, an earlier one may have", v.Attempt.N)
 	case v.Run.State == Cancelled && v.Attempt.StartedAt == nil && v.Attempt.ExitCode == nil:
