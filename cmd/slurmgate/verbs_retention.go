@@ -29,11 +29,19 @@ func (c gcCmd) Run(ctx context.Context, a *app) error {
 		if err := s.call(ctx, gcToolID, args, &r); err != nil {
 			return err
 		}
-		return a.show(r, func(w io.Writer) { a.printSwept(w, r.Report) })
+		return a.show(r, func(w io.Writer) { a.printSwept(w, r.Report, c.next()) })
 	})
 }
 
-func (a *app) printSwept(w io.Writer, r retention.Report) {
+// next is the command that does what a dry run showed.
+func (c gcCmd) next() string {
+	if c.Workspaces == nil {
+		return "slurmgate gc"
+	}
+	return "slurmgate gc --workspaces-older-than " + c.Workspaces.String()
+}
+
+func (a *app) printSwept(w io.Writer, r retention.Report, next string) {
 	verb := "removed"
 	if r.DryRun {
 		verb = "would remove"
@@ -48,7 +56,7 @@ func (a *app) printSwept(w io.Writer, r retention.Report) {
 	} {
 		since := "kept for ever: " + t.field + " is 0"
 		if t.tally.KeptSince != "" {
-			since = "kept since " + t.tally.KeptSince
+			since = "before " + t.tally.KeptSince
 		}
 		fmt.Fprintf(w, "%-12s  %6d  %-28s %9s  (%s)\n", verb, t.tally.Count, t.what, bytesText(t.tally.Bytes), since)
 		if r.DryRun {
@@ -61,7 +69,7 @@ func (a *app) printSwept(w io.Writer, r retention.Report) {
 		fmt.Fprintf(w, "kept  %s  %s\n", k.Name, a.printable(clipLine(k.Why, 160)))
 	}
 	if r.DryRun && r.Workspaces.Count+r.Imports.Count+r.Bytes.Count > 0 {
-		fmt.Fprintln(w, "Next: slurmgate gc")
+		fmt.Fprintln(w, "Next: "+next)
 	}
 }
 
