@@ -42,7 +42,7 @@ func (m *measurement) crowd(ctx context.Context, o *office) error {
 			return o.ask(ctx, "POST", "/v1/artifacts", fmt.Sprintf(`{"text":"text %d"}`, rand.Int64()), "artifact_id")
 		}},
 	}
-	began, before := time.Now(), cpuTime(o.pid)
+	began, before := time.Now(), processTime(o.pid)
 	ctx, stop := context.WithTimeout(ctx, m.sizes.Crowd)
 	defer stop()
 	var wg sync.WaitGroup
@@ -69,14 +69,14 @@ func (m *measurement) crowd(ctx context.Context, o *office) error {
 		})
 	}
 	wg.Wait()
-	took, after := time.Since(began), cpuTime(o.pid)
+	took, after := time.Since(began), processTime(o.pid)
 	return m.tally(visits, took, after-before)
 }
 
 const crowdSize = 500
 
-// cpuTime is what a process has used so far, 0 when that cannot be read (proc(5); a clock tick is 10 ms).
-func cpuTime(pid int) time.Duration {
+// processTime is what a process has used so far, 0 when that cannot be read (proc(5); a clock tick is 10 ms).
+func processTime(pid int) time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, ok := strings.Cut(string(data), ") ")
 	fields := strings.Fields(rest)
