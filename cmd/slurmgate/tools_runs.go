@@ -220,7 +220,7 @@ func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, err
 			measured++
 		}
 	}
-	s.ProvenanceRunID, err = g.provenance("run.show", map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured})
+	s.ProvenanceRunID, err = g.provenance("run.show", map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone})
 	return s, err
 }
 
