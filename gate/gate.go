@@ -238,18 +238,12 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	return g.refer(ctx, who, res, t.tool)
 }
 
-// refer moves a large result into an artifact.
+// refer moves a large result into an artifact that only the caller sees.
 func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) error {
-	const op = "gate.Call"
 	if g.artifacts == nil {
 		return nil // a tool on files alone, called by the program itself
 	}
-	project, err := who.Project("", g.artifacts.Project())
-	if err != nil {
-		return fault.New(fault.Validation, op, "result_too_large", fmt.Sprintf("the answer has %d bytes, at most %d stand in an envelope, and you have no project to keep it in", len(res.Result), MaxInline)).
-			WithNext("ask for less (limit, tail_lines)")
-	}
-	id, err := g.artifacts.Keep(ctx, project, "result of "+t.ID, res.Result)
+	id, err := g.artifacts.Keep(ctx, who.Own(), "result of "+t.ID, res.Result)
 	if err != nil {
 		return err
 	}

@@ -135,8 +135,6 @@ type Owners interface {
 type Artifacts interface {
 	// Read gives the bytes of an artifact of at most limit bytes; a larger one is a Validation fault.
 	Read(ctx context.Context, artifactID string, limit int64) ([]byte, error)
-	// Project is the name of the project for what names none.
-	Project() string
 	// Keep stores a result as an artifact of a project.
 	Keep(ctx context.Context, projectID, label string, data []byte) (artifactID string, err error)
 }

@@ -85,8 +85,12 @@ func (p Principal) Can(capability string) bool {
 
 // Sees tells whether what belongs to the project exists for the principal.
 func (p Principal) Sees(projectID string) bool {
-	return slices.Contains(p.Projects, All) || slices.Contains(p.Projects, projectID)
+	return slices.Contains(p.Projects, All) || slices.Contains(p.Projects, projectID) || p.Name != "" && projectID == p.Own()
 }
+
+// Own is the project of what is the principal's alone: answers too large for an envelope. They may be about any project the principal
+// sees, or about none, so they must not lie in one that others see.
+func (p Principal) Own() string { return plan.ProjectID("answers to " + p.Name) }
 
 // Filter gives the projects a list is narrowed to; nil for every one.
 func (p Principal) Filter() []string {

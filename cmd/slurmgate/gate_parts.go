@@ -29,7 +29,7 @@ func (g *gateway) openGate(ctx context.Context) error {
 		return err
 	}
 	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy}, Together: g.policy.Concurrency.Global, Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger, Owners: g.ledger,
-		Artifacts: kept{g.ledger, g.store, g.site.Gateway.DefaultProject}, Key: key, Log: g.log})
+		Artifacts: kept{g.ledger, g.store}, Key: key, Log: g.log})
 	return nil
 }
 
@@ -47,12 +47,9 @@ func (p rulesOf) Rules(toolName string) gate.Rules {
 
 // kept is the artifacts as the gate uses them, for what is too large for an envelope.
 type kept struct {
-	ledger  *ledger.Ledger
-	store   *artifact.Store
-	project string
+	ledger *ledger.Ledger
+	store  *artifact.Store
 }
-
-func (k kept) Project() string { return k.project }
 
 func (k kept) Read(ctx context.Context, artifactID string, limit int64) ([]byte, error) {
 	a, err := k.ledger.Artifact(ctx, artifactID)

@@ -170,6 +170,10 @@ func sizes(t *testing.T, w *World) {
 	if large.ResultRef == nil || !strings.HasPrefix(*large.ResultRef, "artifact://art_") || string(large.Result) != "null" && large.Result != nil {
 		t.Fatalf("%+v", large)
 	}
+	// It is the caller's alone, not its project's.
+	ask := `{"text":"` + *large.ResultRef + `"}`
+	w.want(w.call(e, request("test.read", ask)), "", "")
+	w.want(w.call(w.as(everyone("another of the project")), request("test.read", ask)), "validation", "artifact_not_found")
 	got, err := w.Read(t.Context(), strings.TrimPrefix(*large.ResultRef, "artifact://"), 1<<20)
 	if err != nil || string(got) != `{"text":"`+strings.Repeat("x", gate.MaxInline)+`"}` {
 		t.Error(len(got), err)

@@ -132,10 +132,7 @@ func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.clock.Lo
 // later moves the clock on.
 func (w *World) later(d time.Duration) { w.clock.Add(int64(d)) }
 
-// Project, Read and Keep are the artifacts of the gate.
-func (w *World) Project() string { return "mine" }
-
-// Read gives the bytes of an artifact.
+// Read gives the bytes of an artifact; with Keep it makes the world the artifacts of the gate.
 func (w *World) Read(ctx context.Context, id string, limit int64) ([]byte, error) {
 	a, err := w.Ledger.Artifact(ctx, id)
 	if err != nil {
