@@ -13,7 +13,7 @@ type Preview struct {
 	ParamsHash     string          `json:"params_hash"`
 	PolicyHash     string          `json:"policy_hash"`
 	PlanHash       string          `json:"plan_hash"`
-	Exists         bool            `json:"exists"` // the run is there: a submit would answer with it and do nothing
+	Exists         bool            `json:"exists"` // the run is there: a submit would answer with it
 	State          *State          `json:"state"`  // of that run
 	EquivalentRuns []string        `json:"equivalent_runs"`
 	Params         json.RawMessage `json:"params"` // canonical: the plan and what else the run is the same by

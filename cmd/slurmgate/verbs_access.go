@@ -162,7 +162,7 @@ func (a *app) rehearse(ctx context.Context, s *session, toolID, version string, 
 		}
 		what := "would be new"
 		if p.Exists {
-			what = fmt.Sprintf("is there already (%s): nothing would be sent", *p.State)
+			what = fmt.Sprintf("is there already (%s)", *p.State)
 		}
 		fmt.Fprintf(w, "run      %s  %s\npolicy   %s\nparams   %s\n", p.RunID, what, p.PolicyHash, p.ParamsHash)
 		if r.ConsentRequired {
