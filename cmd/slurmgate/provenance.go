@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"time"
 
+	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -37,4 +39,18 @@ type cancelAnswer struct {
 type stateAnswer struct {
 	ProvenanceRunID string `json:"provenance_run_id"`
 	run.GetState
+}
+
+// moment is the identity of a call whose answer is about a moment: what tokens, approvals and records of calls say depends on the
+// time, which is the snapshot boundary in their canonical params.
+type moment struct {
+	ProvenanceRunID string    `json:"provenance_run_id"`
+	AsOf            time.Time `json:"as_of"`
+}
+
+// at is the identity of such a call, made when its answer is known.
+func (g *gateway) at(toolID string, c gate.Call) (moment, error) {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	id, err := g.provenance(toolID, map[string]any{"args": c.Args, "as_of": now})
+	return moment{id, now}, err
 }

@@ -14,7 +14,13 @@ type approvalListArgs struct {
 }
 
 type approvalList struct {
+	moment
 	Approvals []gate.Approval `json:"approvals"`
+}
+
+type approvalAnswered struct {
+	moment
+	gate.Approval
 }
 
 type approvalAnswerArgs struct {
@@ -30,7 +36,11 @@ func (g *gateway) approvalTools() []gate.Tool {
 	list := builtin("approval.list", "List approvals", "Calls that wait for a person's approval; with all, those answered and expired too.", gate.Read,
 		object("", prop("all", `{"type":"boolean"}`)), handler(func(ctx context.Context, c gate.Call, a approvalListArgs) (any, error) {
 			found, err := g.ledger.Approvals(ctx, a.All)
-			return approvalList{found}, err
+			if err != nil {
+				return nil, err
+			}
+			when, err := g.at("approval.list", c)
+			return approvalList{when, found}, err
 		}))
 	answer := builtin("approval.answer", "Answer a request for approval", "Approve or deny one call that policy wants a person's word on. It is good for that payload of that caller only, as often and as long as said.", gate.Write,
 		object("approval_id approve", prop("approval_id", idSchema), prop("approve", `{"type":"boolean"}`), prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"how many calls it is good for; 1 when absent"}`),
@@ -53,5 +63,10 @@ func (g *gateway) answerApproval(ctx context.Context, c gate.Call, a approvalAns
 	if a.ExpiresInSeconds > 0 {
 		expires = time.Duration(a.ExpiresInSeconds) * time.Second
 	}
-	return g.ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Name, Reason: a.Reason, Uses: max(1, a.Uses), Expires: time.Now().Add(expires)})
+	answered, err := g.ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Name, Reason: a.Reason, Uses: max(1, a.Uses), Expires: time.Now().Add(expires)})
+	if err != nil {
+		return nil, err
+	}
+	when, err := g.at("approval.answer", c)
+	return approvalAnswered{when, answered}, err
 }

@@ -17,6 +17,7 @@ type eventListArgs struct {
 }
 
 type eventList struct {
+	moment
 	Events []ledger.CallEvent `json:"events"`
 	Cursor *string            `json:"cursor"`
 }
@@ -26,11 +27,13 @@ type eventShowArgs struct {
 }
 
 type eventStory struct {
+	moment
 	ledger.CallEvent
 	Payloads []ledger.CallPayload `json:"payloads"`
 }
 
 type eventsVerified struct {
+	moment
 	OK      bool                `json:"ok"` // always true: what does not verify is an error
 	Calls   []ledger.ChainState `json:"calls"`
 	History int64               `json:"history"` // events of runs and artifacts, checked too
@@ -41,26 +44,38 @@ func (g *gateway) eventTools() []gate.Tool {
 	return []gate.Tool{
 		builtin("event.list", "List calls", "The recorded tool calls, newest first: who called what, how, and how it went.", gate.Read,
 			object("", prop("tool_id", text), prop("principal", text), prop("chain", `{"enum":["effects","looks"]}`), prop("failed", `{"type":"boolean"}`), prop("cursor", text),
-				prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(func(ctx context.Context, _ gate.Call, a eventListArgs) (any, error) {
+				prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(func(ctx context.Context, c gate.Call, a eventListArgs) (any, error) {
 				found, cursor, err := g.ledger.Calls(ctx, ledger.CallFilter{ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain, Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
+				if err != nil {
+					return nil, err
+				}
 				out := eventList{Events: found}
 				if cursor != "" {
 					out.Cursor = &cursor
 				}
+				out.moment, err = g.at("event.list", c)
 				return out, err
 			})),
 		builtin("event.show", "Show a call", "One recorded call with what went in and what came out, redacted.", gate.Read,
-			object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), handler(func(ctx context.Context, _ gate.Call, a eventShowArgs) (any, error) {
+			object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), handler(func(ctx context.Context, c gate.Call, a eventShowArgs) (any, error) {
 				e, payloads, err := g.ledger.Call(ctx, a.ToolCallID)
-				return eventStory{e, payloads}, err
+				if err != nil {
+					return nil, err
+				}
+				when, err := g.at("event.show", c)
+				return eventStory{when, e, payloads}, err
 			})),
-		builtin("event.verify", "Verify the records", "Check the hash chains of all recorded calls and of the history of runs.", gate.Read, object(""), handler(func(ctx context.Context, _ gate.Call, _ struct{}) (any, error) {
+		builtin("event.verify", "Verify the records", "Check the hash chains of all recorded calls and of the history of runs.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
 			chains, err := g.ledger.VerifyCalls(ctx)
 			if err != nil {
 				return nil, err
 			}
 			n, err := g.ledger.VerifyEvents(ctx)
-			return eventsVerified{true, chains, n}, err
+			if err != nil {
+				return nil, err
+			}
+			when, err := g.at("event.verify", c)
+			return eventsVerified{when, true, chains, n}, err
 		})),
 	}
 }

@@ -45,8 +45,13 @@ type tokenCreateArgs struct {
 	ExpiresInSeconds int64             `json:"expires_in_seconds"`
 }
 
-type tokenCreated struct {
+type tokenAnswer struct {
+	moment
 	tokenDoc
+}
+
+type tokenCreated struct {
+	tokenAnswer
 	Token string `json:"token"` // shown this once
 }
 
@@ -55,6 +60,7 @@ type tokenArgs struct {
 }
 
 type tokenList struct {
+	moment
 	Tokens []tokenDoc `json:"tokens"`
 }
 
@@ -69,17 +75,25 @@ func (g *gateway) tokenTools() []gate.Tool {
 			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)), handler(g.createToken))
 	create.Reveals = []string{"token"}
 	return []gate.Tool{create,
-		builtin("token.list", "List tokens", "The bearer tokens of this gateway, without their secrets.", gate.Read, object(""), handler(func(ctx context.Context, _ gate.Call, _ struct{}) (any, error) {
+		builtin("token.list", "List tokens", "The bearer tokens of this gateway, without their secrets.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
 			list, err := g.ledger.Tokens(ctx)
-			out := tokenList{[]tokenDoc{}}
+			if err != nil {
+				return nil, err
+			}
+			out := tokenList{Tokens: []tokenDoc{}}
 			for _, t := range list {
 				out.Tokens = append(out.Tokens, tokenDocOf(t))
 			}
+			out.moment, err = g.at("token.list", c)
 			return out, err
 		})),
 		builtin("token.revoke", "Revoke a token", "End a bearer token at once, for good.", gate.Write, object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a tokenArgs) (any, error) {
 			t, err := g.ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
-			return tokenDocOf(t), err
+			if err != nil {
+				return nil, err
+			}
+			when, err := g.at("token.revoke", c)
+			return tokenAnswer{when, tokenDocOf(t)}, err
 		})),
 	}
 }
@@ -105,7 +119,11 @@ func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArg
 		return nil, err
 	}
 	stored, err := g.ledger.Token(ctx, t.ID)
-	return tokenCreated{tokenDocOf(stored), text}, err
+	if err != nil {
+		return nil, err
+	}
+	when, err := g.at("token.create", c)
+	return tokenCreated{tokenAnswer{when, tokenDocOf(stored)}, text}, err
 }
 
 // findToken is the ledger as package access looks tokens up.
