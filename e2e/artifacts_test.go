@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -63,6 +64,25 @@ func TestArtifactRoundTrip(t *testing.T) {
 		var a artifactRow
 		if r.object(t, &a); a.ArtifactID != "art_183BZJHEYXMKZBB4A0X74BNFSS" {
 			t.Errorf("%v", r)
+		}
+	})
+	t.Run("standard input", func(t *testing.T) { // of any kind, as it comes; too much of it leaves nothing
+		reads, err := os.ReadFile(host(data("aln.bam")))
+		must(t, err)
+		var a, b artifactRow
+		s.cliWith(bytes.NewReader(reads), "artifact", "import", "-", "--json").object(t, &a)
+		if a.Type != "BAM" || a.SizeBytes != int64(len(reads)) || !bytes.Equal(s.bytesOf(a.ArtifactID), reads) {
+			t.Errorf("%+v", a)
+		}
+		if s.cliWith(bytes.NewReader(reads), "artifact", "import", "-", "--json").object(t, &b); b.ArtifactID != a.ArtifactID {
+			t.Errorf("%+v is another artifact than %+v", b, a)
+		}
+		r := s.cliWith(io.LimitReader(zeros{}, 3<<20), "artifact", "import", "-", "--label", "too much", "--json")
+		if f := r.failure(t, 4); f.Code != "artifact_too_large" {
+			t.Errorf("%+v", f)
+		}
+		if l := string(s.cli("artifact", "list", "--json").stdout); strings.Contains(l, "too much") {
+			t.Errorf("something of it is kept: %s", l)
 		}
 	})
 	t.Run("no path in what is shown", func(t *testing.T) {
@@ -132,3 +152,8 @@ func TestImportBoundary(t *testing.T) {
 		}
 	})
 }
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -130,15 +131,29 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 	return decode(res, result)
 }
 
-// importText imports a path or a text; a text too large for an envelope goes beside it.
-func (s *session) importText(ctx context.Context, args importArgs, result *importAnswer) error {
-	if args.Text == nil || len(*args.Text) < gate.MaxInline/2 { // JSON may write a byte as six
+// shortText is how long a text may be to travel in a call itself: JSON may write a byte as six.
+const shortText = gate.MaxInline / 8
+
+// importStream imports what r gives, of any size that policy allows: a short text in the call itself, everything else beside it, as it comes.
+func (s *session) importStream(ctx context.Context, r io.Reader, args importArgs, result *importAnswer) error {
+	head, err := io.ReadAll(io.LimitReader(r, shortText))
+	if err != nil {
+		return fault.Wrap(fault.Validation, "artifact.import", "input_unreadable", "standard input cannot be read", err)
+	}
+	if len(head) < shortText && utf8.Valid(head) && !bytes.ContainsRune(head, 0) {
+		text := string(head)
+		args.Text = &text
 		return s.call(ctx, "artifact.import", args, result)
 	}
 	if args.Label == "" {
-		args.Label = "text"
+		args.Label = "stdin"
 	}
-	return s.upload(ctx, strings.NewReader(*args.Text), args.Label, args.Type, args.ProjectID, result)
+	// Once: what was read cannot be read again for another gateway.
+	res, err := s.client.Upload(ctx, io.MultiReader(bytes.NewReader(head), r), args.Label, args.Type, args.ProjectID)
+	if err != nil {
+		return fault.Wrap(fault.KindOf(err), "artifact.import", fault.CodeOf(err), "standard input was not imported, and nothing of it is kept", err).WithNext("give it again")
+	}
+	return decode(res, result)
 }
 
 // byReference puts arguments too large for an envelope into an artifact.

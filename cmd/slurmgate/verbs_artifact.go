@@ -12,7 +12,7 @@ import (
 )
 
 type artifactCmd struct {
-	Import  artifactImportCmd  `cmd:"" help:"Import a file, or text from standard input with -."`
+	Import  artifactImportCmd  `cmd:"" help:"Import a file, or standard input with -."`
 	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`
 	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
 	Preview artifactPreviewCmd `cmd:"" help:"Show the beginning of an artifact: text, rows of a table, a small picture."`
@@ -20,7 +20,7 @@ type artifactCmd struct {
 }
 
 type artifactImportCmd struct {
-	File    string `arg:"" help:"File below one of the policy's import roots, or - for text."`
+	File    string `arg:"" help:"File below one of the policy's import roots, or - for standard input, of any kind and size."`
 	Label   string `help:"Label; the file's name when absent." placeholder:"TEXT"`
 	Type    string `help:"Type; found from the content when absent." placeholder:"TYPE"`
 	Project string `help:"Project name or id." placeholder:"NAME"`
@@ -29,23 +29,21 @@ type artifactImportCmd struct {
 // Run imports one file or text.
 func (c artifactImportCmd) Run(ctx context.Context, a *app) error {
 	args := importArgs{Label: c.Label, Type: c.Type, ProjectID: c.Project}
-	if c.File == "-" {
-		data, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20+1))
-		if err != nil {
-			return err
-		}
-		t := string(data)
-		args.Text = &t
-	} else {
+	if c.File != "-" {
 		abs, err := filepath.Abs(c.File)
 		if err != nil {
 			return err
 		}
 		args.Path = &abs
 	}
-	return a.with(ctx, func(s *session) error {
+	return a.with(ctx, func(s *session) (err error) {
 		var r importAnswer
-		if err := s.importText(ctx, args, &r); err != nil {
+		if args.Path != nil {
+			err = s.call(ctx, "artifact.import", args, &r)
+		} else {
+			err = s.importStream(ctx, os.Stdin, args, &r)
+		}
+		if err != nil {
 			return err
 		}
 		return a.show(r, func(w io.Writer) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -99,6 +100,11 @@ func (a *app) printStory(w io.Writer, r runStory) {
 	line("policy", "%s", r.PolicyHash)
 	line("params", "%s", r.ParamsHash)
 	line("image", "%s", r.Image)
+	if p, err := plan.DecodeParams(r.Params); err == nil {
+		x := p.Spec.Resources
+		line("command", "%q", p.Spec.Execution.Command.Argv)
+		line("asked for", "%d CPUs, %d MiB, %s, partition %s, account %s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second, orDash(p.Spec.Placement.Partition), orDash(p.Spec.Placement.Account))
+	}
 	line("job", "%s  %s  attempt %d  node %s  slurm %s", orDash(r.SlurmJobID), r.JobName, r.Attempt, orDash(r.Node), orDash(r.SlurmState))
 	if r.ExitCode != nil {
 		line("exit", "%d", *r.ExitCode)
