@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -255,14 +256,15 @@ func (s *site) token(runID string) string {
 	return string(data)
 }
 
-// Fifty secrets, through the command line: as parameters, labels, reasons, texts and files' content shown by previews. None is found in the
-// ledger, in an answer, in a job script or in the gateway's log.
+// Fifty secrets, through every face – the command line, the port, a chat –: as parameters, labels, reasons, texts, words of a query, and files'
+// content shown by previews. None is found in the ledger, in an answer, in a job script or in the gateway's log.
 //
 // proves HTC-09
 func TestPlantedSecrets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
-	d := s.serve()
+	p := s.openPort(t)
+	d, c := p.by, s.chat(t, "")
 	r := s.submit(probePlan("nothing"))
 	s.wait(r.RunID)
 	var said strings.Builder
@@ -276,6 +278,23 @@ func TestPlantedSecrets(t *testing.T) {
 		if f := res.failure(t, 2); f.Code != "secret_in_args" && f.Code != "usage" { // a text that begins with dashes is no option's value
 			t.Errorf("%s: %+v", secret.Kind, f)
 		}
+		quoted, err := json.Marshal(text)
+		must(t, err)
+		for _, call := range [][3]string{{"POST", "/v1/tools/probe.words:run", `{"input":{"word":` + string(quoted) + `}}`}, {"GET", "/v1/runs?tool_id=" + url.QueryEscape(text), ""},
+			{"POST", "/v1/artifacts?label=" + url.QueryEscape(text), "x"}} {
+			status, body := p.send(call[0], call[1], call[2])
+			said.Write(body)
+			if status != 400 {
+				t.Errorf("%s, %s: %d %s", secret.Kind, call[1][:12], status, body)
+			}
+		}
+		for tool, args := range map[string]tree{"slurm_job_cancel": {"run_id": r.RunID, "reason": text}, "artifact_import": {"text": text}, "probe_words": {"word": text}} {
+			answer := c.say(tool, args, nil)
+			said.WriteString(answer)
+			if !strings.HasPrefix(answer, "error: ") {
+				t.Errorf("%s, %s: %s", secret.Kind, tool, answer)
+			}
+		}
 	}
 	// A file with secrets is the caller's own; what a preview shows of it has none.
 	var all strings.Builder
@@ -287,6 +306,12 @@ func TestPlantedSecrets(t *testing.T) {
 	said.Write(res.stdout)
 	if !strings.Contains(string(res.stdout), "[redacted]") {
 		t.Errorf("%v", res)
+	}
+	shown := c.say("artifact_preview_text", tree{"artifact_id": a.ArtifactID}, nil)
+	status, body := p.send("GET", "/v1/artifacts/"+a.ArtifactID+"/preview", "")
+	said.WriteString(shown + string(body))
+	if !strings.Contains(shown, "redacted") || status != 200 || !strings.Contains(string(body), "redacted") {
+		t.Errorf("%s\n%d %s", shown, status, body)
 	}
 	d.signal("TERM")
 	<-d.done

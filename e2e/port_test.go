@@ -22,6 +22,7 @@ type port struct {
 	t     testing.TB
 	url   string
 	token string
+	by    *daemon
 }
 
 var portLine = regexp.MustCompile(`HTTP and MCP at http://127\.0\.0\.1:(\d+),`)
@@ -59,7 +60,7 @@ func (s *site) openPort(t testing.TB) *port {
 		}
 	}()
 	t.Cleanup(func() { l.Close() })
-	return &port{t, fmt.Sprintf("http://127.0.0.1:%d", number), made.Token}
+	return &port{t, fmt.Sprintf("http://127.0.0.1:%d", number), made.Token, d}
 }
 
 func (p *port) send(method, path, body string, headers ...string) (int, []byte) {
