@@ -77,6 +77,11 @@ func examples(s *site) []example {
 					t.Error(err)
 				}
 			}},
+		{tool: "qpdf.pages", args: []string{"--input", "document=" + s.file("three.pdf", examplePDF(3)), "--param", "last=2"}, role: "pages", typ: "PDF", check: func(t *testing.T, got []byte) {
+			if n := bytes.Count(got, []byte("/Type /Page\n")) + bytes.Count(got, []byte("/Type /Page ")); !bytes.HasPrefix(got, []byte("%PDF-1.")) || n != 2 {
+				t.Errorf("%d pages in %.200q", n, got)
+			}
+		}},
 		{tool: "zip.bundle", args: []string{"--input", "first=" + csv, "--input", "second=" + tsv}, role: "bundle", typ: "ZIP", check: func(t *testing.T, got []byte) {
 			z, err := zip.NewReader(bytes.NewReader(got), int64(len(got)))
 			must(t, err)
@@ -92,6 +97,33 @@ func examples(s *site) []example {
 		{tool: "text.words", args: []string{"--input", "text=" + text, "--param", "top=2"}, role: "words", typ: "JSON", check: same(`{"lines":4,"distinct":5,"top":[{"word":"two","count":3},{"word":"b","count":2}]}` + "\n")},
 		{tool: "text.lines", args: []string{"--input", "text=" + text}, role: "lines", typ: "JSON", check: same(fmt.Sprintf(`{"lines":4,"longest":16,"bytes":%d}`, len(exampleText)-4) + "\n")},
 	}
+}
+
+// examplePDF is a document of empty pages (ISO 32000-1, 7.5).
+func examplePDF(pages int) string {
+	var b strings.Builder
+	var at []int
+	object := func(text string) {
+		at = append(at, b.Len())
+		fmt.Fprintf(&b, "%d 0 obj\n%s\nendobj\n", len(at), text)
+	}
+	b.WriteString("%PDF-1.4\n")
+	object("<< /Type /Catalog /Pages 2 0 R >>")
+	kids := ""
+	for i := range pages {
+		kids += fmt.Sprintf("%d 0 R ", 3+i)
+	}
+	object(fmt.Sprintf("<< /Type /Pages /Count %d /Kids [ %s] >>", pages, kids))
+	for range pages {
+		object("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 100] /Resources << >> >>")
+	}
+	start := b.Len()
+	fmt.Fprintf(&b, "xref\n0 %d\n0000000000 65535 f \n", len(at)+1)
+	for _, n := range at {
+		fmt.Fprintf(&b, "%010d 00000 n \n", n)
+	}
+	fmt.Fprintf(&b, "trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(at)+1, start)
+	return b.String()
 }
 
 // sameProfile counts the reads and bases itself.
