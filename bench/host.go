@@ -201,12 +201,12 @@ func (h *host) refusals() (int, error) {
 	return strings.Count(strings.ToLower(string(data)), "rate limit exceeded"), err
 }
 
-// submit measures times and memory.
-func (o options) submit(ctx context.Context) error {
+// times measures times and memory, or of these the race alone.
+func (o options) times(ctx context.Context, what string) error {
 	h, err := o.up(ctx)
 	if err != nil {
 		return err
 	}
 	defer h.down()
-	return h.inside(ctx, "submit")
+	return h.inside(ctx, what)
 }

@@ -30,6 +30,8 @@ func inside(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "rpc":
 		err = m.rpc(ctx)
+	case "race":
+		err = m.raceAlone(ctx)
 	case "limited":
 		err = m.limited(ctx)
 	case "submit":

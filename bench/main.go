@@ -2,6 +2,7 @@
 //
 //	go run ./bench rpc       RPCs of slurmctld and slurmdbd, counted by sdiag and sacctmgr
 //	go run ./bench submit    times and memory, each beside the bare command in the same run
+//	go run ./bench race      the first of these alone: durable submits beside bare sbatch
 //	go run ./bench faces     HTTP and MCP beside a bare handler and the SDK's echo tool; 500 clients on a large ledger
 //	-quick                   a tenth of everything, for working on this program; its figures prove nothing
 //
@@ -80,7 +81,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.sizes.Profiles, "profiles", "", "a `folder` of the cluster, e.g. /shared/profiles, for profiles of what is timed")
 	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
 	if len(args) == 0 {
-		return errors.New("say what to measure: rpc, submit or faces")
+		return errors.New("say what to measure: rpc, submit, race or faces")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -89,10 +90,10 @@ func command(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "rpc":
 		return o.rpc(ctx)
-	case "submit":
-		return o.submit(ctx)
+	case "submit", "race":
+		return o.times(ctx, args[0])
 	case "faces":
 		return o.faces(ctx)
 	}
-	return fmt.Errorf("there is no measurement %q: rpc, submit or faces", args[0])
+	return fmt.Errorf("there is no measurement %q: rpc, submit, race or faces", args[0])
 }
