@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// floor is sbatch with the writes of a durable submit around it and nothing else: no plan, no identity, no checks, no SQL. It makes the
+// folders and files of a run, syncs them, and writes three records to a log that is synced before anybody goes on, for all who wait together. What it
+// costs beside a bare sbatch is what the disk asks for the promise, whoever keeps it.
+type floor struct {
+	dir  string // of workspaces
+	argv []string
+	log  *os.File
+	page []byte
+
+	mu      sync.Mutex
+	waiting []chan error
+	writing bool
+}
+
+// The size of what one transaction of the ledger leaves in its log: six pages.
+const floorRecord = 6 * 4096
+
+func openFloor(dir string, argv []string) (*floor, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_RDWR|os.O_CREATE, 0o600)
+	return &floor{dir: dir, argv: argv, log: log, page: make([]byte, floorRecord)}, err
+}
+
+// send does n of them, as many at a time as the engine.
+func (f *floor) send(ctx context.Context, from, n int) (time.Duration, error) {
+	began := time.Now()
+	ready := make(chan string, n)
+	var staged error
+	go func() {
+		defer close(ready)
+		staged = parallel(ctx, callers, from, n, func(i int) error {
+			dir := filepath.Join(f.dir, fmt.Sprint("run", i))
+			if err := f.commit(); err != nil {
+				return err
+			}
+			if err := f.stage(dir); err != nil {
+				return err
+			}
+			ready <- dir
+			return nil
+		})
+	}()
+	err := parallel(ctx, workers, from, n, func(int) error {
+		dir, ok := <-ready
+		if !ok {
+			return staged
+		}
+		if err := f.commit(); err != nil {
+			return err
+		}
+		if err := f.sbatch(filepath.Join(dir, "a1/ctl")); err != nil {
+			return err
+		}
+		return f.commit()
+	})
+	return time.Since(began), err
+}
+
+// stage makes what a job of one small input needs, durably.
+func (f *floor) stage(dir string) error {
+	var open []int
+	defer func() {
+		for _, fd := range open {
+			unix.Close(fd)
+		}
+	}()
+	for _, d := range []string{"", "in", "a1", "a1/out", "a1/meta", "a1/tmp", "a1/ctl"} {
+		if err := unix.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			return err
+		}
+	}
+	for name, size := range map[string]int{"in/reads.txt": 4096, "a1/ctl/token": 33, "a1/ctl/pinned.sha256": 256, "a1/ctl/script": 8192} {
+		fd, err := unix.Open(filepath.Join(dir, name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return err
+		}
+		open = append(open, fd)
+		if _, err := unix.Write(fd, f.page[:size]); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{"in", "a1/ctl", "a1", "", ".."} {
+		fd, err := unix.Open(filepath.Join(dir, d), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		open = append(open, fd)
+	}
+	for _, fd := range open {
+		if err := unix.Fsync(fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit returns when the caller's record is on disk. The first of those that wait writes and syncs for all.
+func (f *floor) commit() error {
+	done := make(chan error, 1)
+	f.mu.Lock()
+	f.waiting = append(f.waiting, done)
+	lead := !f.writing
+	f.writing = true
+	f.mu.Unlock()
+	for lead {
+		f.mu.Lock()
+		mine := f.waiting
+		f.waiting = nil
+		f.writing = len(mine) > 0
+		f.mu.Unlock()
+		if lead = len(mine) > 0; lead {
+			var err error
+			for i := range mine {
+				if err == nil {
+					_, err = f.log.WriteAt(f.page, int64(i)*floorRecord)
+				}
+			}
+			if err == nil {
+				err = unix.Fdatasync(int(f.log.Fd()))
+			}
+			for _, c := range mine {
+				c <- err
+			}
+		}
+	}
+	return <-done
+}
+
+// sbatch starts one with its output in files, as the gateway does.
+func (f *floor) sbatch(ctl string) error {
+	cmd := exec.Command("/usr/bin/sbatch", f.argv...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var files [2]*os.File
+	for i, name := range []string{"send.1.out", "send.1.err"} {
+		file, err := os.OpenFile(filepath.Join(ctl, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		files[i] = file
+	}
+	cmd.Stdout, cmd.Stderr = files[0], files[1]
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("sbatch of the floor: %w", err)
+	}
+	var id [64]byte
+	n, err := files[0].ReadAt(id[:], 0)
+	if n < 2 || !strings.HasSuffix(string(id[:n]), "\n") {
+		return fmt.Errorf("sbatch of the floor said %q: %w", id[:n], err)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// raceAlone is the race and nothing after it.
+func (m *measurement) raceAlone(ctx context.Context) error {
+	g, err := openRig(ctx, m.dir, unlimited)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	_, err = m.race(ctx, g)
+	return err
+}
+
+// lane is one of those that race: how it submits the runs from … from+n-1, and what that took.
+type lane struct {
+	name  string
+	send  func(ctx context.Context, from, n int) (time.Duration, error)
+	walls []float64 // milliseconds of each block
+	own   float64   // CPU milliseconds of this program, all blocks together
+	child float64   // and of the sbatch it started
+	all   busy      // what the machine did
+}
+
+func (l *lane) block(ctx context.Context, from, n int) error {
+	own, child, machine := cpuTime(syscall.RUSAGE_SELF), cpuTime(syscall.RUSAGE_CHILDREN), machineTime()
+	wall, err := l.send(ctx, from, n)
+	l.own, l.child = l.own+ms(cpuTime(syscall.RUSAGE_SELF)-own), l.child+ms(cpuTime(syscall.RUSAGE_CHILDREN)-child)
+	l.all, l.walls = l.all.plus(machineTime().minus(machine)), append(l.walls, ms(wall))
+	return err
+}
+
+// race submits the same script in blocks, in turns: by the engine, durably; by nothing but sbatch; and by sbatch with a durable submit's
+// writes alone around it. A block of the engine lasts from the first call to the last receipt; what the watcher writes down afterwards is
+// waited for outside, so that it slows nobody.
+func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
+	block, rounds := m.sizes.Block, m.sizes.Rounds
+	err = g.during(ctx, func() error {
+		if _, err := g.send(ctx, 0, block); err != nil { // warm, and the source of the bare command line
+			return err
+		}
+		argv, err := g.bareJob(ctx, 0)
+		if err != nil {
+			return err
+		}
+		least, err := openFloor(filepath.Join(m.dir, "floor"), argv)
+		if err != nil {
+			return err
+		}
+		durable := &lane{name: "durable_submit", send: func(ctx context.Context, from, n int) (wall time.Duration, err error) {
+			err = profiled(ctx, m.sizes.Profiles, "submit", func(ctx context.Context) (err error) { wall, err = g.send(ctx, from, n); return err })
+			return wall, err
+		}}
+		bare := &lane{name: "bare_sbatch", send: func(ctx context.Context, _, n int) (time.Duration, error) { return sendBare(ctx, argv, n) }}
+		floor := &lane{name: "floor", send: least.send}
+		lanes := []*lane{durable, bare, floor}
+		sent = block
+		for round := range rounds {
+			for turn := range lanes {
+				if err := g.quiet(ctx); err != nil {
+					return err
+				}
+				if err := lanes[(round+turn)%len(lanes)].block(ctx, sent, block); err != nil {
+					return err
+				}
+			}
+			sent += block
+			m.say("round %d: durable %.0f/s, bare %.0f/s, floor %.0f/s, ratio %.2f", round+1, 1000*float64(block)/durable.walls[round], 1000*float64(block)/bare.walls[round],
+				1000*float64(block)/floor.walls[round], bare.walls[round]/durable.walls[round])
+		}
+		params := []string{fmt.Sprint("rounds=", rounds), fmt.Sprint("block=", block), fmt.Sprint("workers=", workers)}
+		for _, l := range lanes {
+			m.lane(l, float64(block), params)
+		}
+		m.ratio("floor_ratio", bare, floor, "", params)
+		m.ratio("durable_to_floor_ratio", floor, durable, "", params)
+		m.ratio("durable_submit_ratio", bare, durable, ">=0.85", params)
+		return nil
+	})
+	return sent, err
+}
+
+// lane prints what a lane took for each run: rate, CPU time of this program and of its sbatch, and what all processors did.
+func (m *measurement) lane(l *lane, block float64, params []string) {
+	n := block * float64(len(l.walls))
+	m.print(l.name+"_rate", 1000*block/median(l.walls), "run/s", "", params...)
+	m.print(l.name+"_cpu", l.own/n, "ms/run", "", append(params, "sbatch="+number(l.child/n))...)
+	m.print(l.name+"_busy", l.all.worked/n, "ms/run", "", append(params, "waited="+number(l.all.waited/n), "idle="+number(l.all.idle/n))...)
+}
+
+// ratio prints the rate of the second lane in terms of the first one's, round by round.
+func (m *measurement) ratio(name string, of, to *lane, target string, params []string) {
+	var ratios []float64
+	for i := range of.walls {
+		ratios = append(ratios, of.walls[i]/to.walls[i])
+	}
+	m.print(name, median(ratios), "ratio", target, append(params, "min="+number(quantile(ratios, 0)), "max="+number(quantile(ratios, 1)))...)
+}
+
+// cpuTime is what this process, or the children it has waited for, have used of the processors.
+func cpuTime(who int) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(who, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// busy is what the processors of the machine did, all programs and the kernel together, in milliseconds.
+type busy struct{ worked, waited, idle float64 }
+
+func (b busy) plus(o busy) busy {
+	return busy{b.worked + o.worked, b.waited + o.waited, b.idle + o.idle}
+}
+func (b busy) minus(o busy) busy { return b.plus(busy{-o.worked, -o.waited, -o.idle}) }
+
+// machineTime reads the first line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq in hundredths of a second.
+func machineTime() busy {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return busy{}
+	}
+	var user, nice, system, idle, iowait, irq, softirq float64
+	if _, err := fmt.Sscanf(string(data), "cpu %f %f %f %f %f %f %f", &user, &nice, &system, &idle, &iowait, &irq, &softirq); err != nil {
+		return busy{}
+	}
+	return busy{worked: 10 * (user + nice + system + irq + softirq), waited: 10 * iowait, idle: 10 * idle}
+}
