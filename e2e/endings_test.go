@@ -120,7 +120,7 @@ func TestEndings(t *testing.T) {
 		must(t, os.Chmod(other, 0o666))
 		must(t, os.Chown(other, world.uid+1, world.uid+1))
 		id := s.submit(probePlan("await", "out/go")).RunID
-		s.phase(id, "running")
+		s.started(id)
 		out := s.story(id).Workspace + "/a1/out"
 		shell(t, "lab", `ln "$1" "$2/result" && touch "$2/go"`, s.dir+"/of-alice", out)
 		s.endedBadly(s.wait(id), "failed", "OUTPUT-IRREGULAR")

@@ -20,7 +20,7 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 	}{
 		{"as it was", "", false, "90:0", "another has the claim"},
 		// What decides who may execute is still there.
-		{"emptied", "rm -r in a1/out a1/meta a1/tmp a1/ctl/pinned.sha256 a1/ctl/script", false, "90:0", "another has the claim"},
+		{"emptied", "rm -r in a1/ctl/pinned.sha256 a1/ctl/script", false, "90:0", "another has the claim"},
 		// Slurm makes the folders of a job's output again: there is a claim to take, and nothing that is pinned.
 		{"the folder is gone", `mv "$PWD" "$1"`, false, "91:0", "the list of pinned files was changed"},
 		{"the folder is gone, and there is another attempt", `mv "$PWD" "$1"`, true, "91:0", "the list of pinned files was changed"},

@@ -28,9 +28,13 @@ func held() tree {
 	return doc
 }
 
-// letGo lets a held program end.
+// letGo lets a held program end, once its job has made the folder.
 func (s *site) letGo(workspace string) {
 	s.t.Helper()
+	until(s.t, 20e9, "folder for outputs", func() bool {
+		_, err := os.Stat(host(workspace) + "/a1/out")
+		return err == nil
+	})
 	must(s.t, os.WriteFile(host(workspace)+"/a1/out/go", nil, 0o644))
 }
 

@@ -265,7 +265,7 @@ func (w *world) checkWorkspace(v run.View) {
 	w.t.Helper()
 	dir := filepath.Join(w.dir, "runs", v.Run.ID)
 	if !v.Run.State.Terminal() {
-		for _, f := range []string{"in/f", fmt.Sprintf("a%d/ctl/token", v.Run.AttemptN), fmt.Sprintf("a%d/ctl/pinned.sha256", v.Run.AttemptN), fmt.Sprintf("a%d/out", v.Run.AttemptN)} {
+		for _, f := range []string{"in/f", fmt.Sprintf("a%d/ctl/token", v.Run.AttemptN), fmt.Sprintf("a%d/ctl/pinned.sha256", v.Run.AttemptN)} {
 			if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
 				w.t.Errorf("run %s is not over and its workspace was touched: %v", v.Run.ID, err)
 			}

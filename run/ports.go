@@ -19,7 +19,7 @@ type Stager interface {
 	// StageInputs makes <runs_dir>/<run_id>/in and fills it with private, verified copies. Checksums are taken of
 	// the bytes written. A Transport fault may be tried again, a Validation fault never.
 	StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error
-	// OpenAttempt makes <run_id>/a<n>/{out,meta,tmp,ctl}, marked with token, with the control files in ctl, in one exclusive step: all of
+	// OpenAttempt makes <run_id>/a<n>/ctl, marked with token, with the control files in it, in one exclusive step: all of
 	// it is durable and read back when it returns. Called again with the same token it succeeds, and the files hold what they are to
 	// hold now. A folder that carries another token, or none, is a Conflict fault with code workspace_ahead_of_ledger.
 	OpenAttempt(ctx context.Context, runID string, n int, token string, files ...ControlFile) error

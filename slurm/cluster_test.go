@@ -41,7 +41,7 @@ func newBench(t *testing.T, program string, change ...func(*Config, *run.JobSpec
 	tok := hex.EncodeToString(random[:])
 	id := "run_" + strings.ToUpper(strings.NewReplacer("a", "G", "b", "H", "c", "J", "d", "K", "e", "M", "f", "N").Replace(tok[:26]))
 	dir := filepath.Join(root, strings.ReplaceAll(t.Name(), "/", "_"), id)
-	for _, d := range []string{"in", "a1/out", "a1/meta", "a1/tmp", "a1/ctl"} {
+	for _, d := range []string{"in", "a1/ctl"} {
 		must(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	runtime := filepath.Join(dir, "apptainer")

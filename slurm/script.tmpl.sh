@@ -112,7 +112,8 @@ apptainer=$(type -P apptainer)
 done
 {{end}}
 # 4. The program, with an empty environment, nothing on standard input, and its own time limit.
-{ mkdir -p -- "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } || finish 94 control_unwritable
+{ mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } ||
+  finish 94 control_unwritable
 [[ -z $terminated ]] || finish 143 terminated
 started=$(now)
 read -ra before <<<"$(ticks)"

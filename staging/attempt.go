@@ -19,7 +19,8 @@ const tokenFile = "token"
 
 var tokenForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// OpenAttempt makes <run_id>/a<n>/{out,meta,tmp,ctl} with the token in ctl/token and the control files beside it. The folder is built
+// OpenAttempt makes <run_id>/a<n>/ctl with the token in ctl/token and the control files beside it; the job makes the folders of its program
+// itself, once it has the claim. The folder is built
 // and made durable under a name of its own, moved into place in one exclusive step, and its files are read back there. So an
 // attempt folder is never seen without its token, and a crash on the way leaves nothing in doubt. Called again with the same
 // token it succeeds, and the control files hold what they are to hold now. A folder with another token, or with none, is a Conflict fault
@@ -152,10 +153,8 @@ func build(runDir dir, temp string, files []run.ControlFile) error {
 		return err
 	}
 	defer a.close()
-	for _, name := range []string{"out", "meta", "tmp", "ctl"} {
-		if err := unix.Mkdirat(a.fd, name, 0o700); err != nil {
-			return &os.PathError{Op: "mkdir", Path: name, Err: err}
-		}
+	if err := unix.Mkdirat(a.fd, "ctl", 0o700); err != nil {
+		return &os.PathError{Op: "mkdir", Path: "ctl", Err: err}
 	}
 	ctl, err := a.sub("ctl")
 	if err != nil {
@@ -169,7 +168,7 @@ func build(runDir dir, temp string, files []run.ControlFile) error {
 			return err
 		}
 	}
-	return w.sync(ctl, a) // the other folders are empty: their names are all there is to them
+	return w.sync(ctl, a)
 }
 
 // moveExclusive renames a folder unless the new name exists. A filesystem without RENAME_NOREPLACE (NFS

@@ -16,7 +16,7 @@ import (
 )
 
 var attemptTree = []string{
-	"drwx------ a1", "drwx------ a1/ctl", "-rw------- a1/ctl/token", "drwx------ a1/meta", "drwx------ a1/out", "drwx------ a1/tmp",
+	"drwx------ a1", "drwx------ a1/ctl", "-rw------- a1/ctl/token",
 }
 
 func TestOpenAttempt(t *testing.T) {
@@ -75,7 +75,7 @@ func TestOpenAttemptAfterCrash(t *testing.T) {
 	for name, arrange := range map[string]func(run string){
 		"run folder made":      func(run string) {},
 		"temp folder made":     func(run string) { must(t, os.MkdirAll(run+"/"+temp, 0o700)) },
-		"some folders made":    func(run string) { must(t, os.MkdirAll(run+"/"+temp+"/out", 0o700)) },
+		"some folders made":    func(run string) { must(t, os.MkdirAll(run+"/"+temp+"/ctl", 0o700)) },
 		"token half written":   func(run string) { put(t, run+"/"+temp+"/ctl/token", tokenA[:5]) },
 		"all but moved":        func(run string) { put(t, run+"/"+temp+"/ctl/token", tokenA+"\n") },
 		"another token's temp": func(run string) { put(t, run+"/.a1."+tokenB+"/ctl/token", tokenB+"\n") },

@@ -29,7 +29,7 @@ func FuzzOutputPath(f *testing.F) {
 		f.Fatal(err)
 	}
 	out := filepath.Join(dir, runA, "a1/out")
-	for _, err := range []error{os.WriteFile(out+"/x", []byte("fine"), 0o600), os.WriteFile(dir+"/secret", []byte("secret"), 0o600), os.Symlink(dir, out+"/l")} {
+	for _, err := range []error{os.Mkdir(out, 0o700), os.WriteFile(out+"/x", []byte("fine"), 0o600), os.WriteFile(dir+"/secret", []byte("secret"), 0o600), os.Symlink(dir, out+"/l")} {
 		if err != nil {
 			f.Fatal(err)
 		}

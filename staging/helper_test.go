@@ -34,12 +34,16 @@ func newShared(t *testing.T) (*Shared, string) {
 	return s, dir
 }
 
-// opened gives a workspace with attempt 1 and its folder.
+// opened gives a workspace with attempt 1 as a job makes it, and its folder.
 func opened(t *testing.T) (*Shared, string) {
 	t.Helper()
 	s, dir := newShared(t)
 	must(t, s.OpenAttempt(t.Context(), runA, 1, tokenA))
-	return s, filepath.Join(dir, runA, "a1")
+	a := filepath.Join(dir, runA, "a1")
+	for _, d := range []string{"out", "meta", "tmp"} {
+		must(t, os.Mkdir(filepath.Join(a, d), 0o700))
+	}
+	return s, a
 }
 
 // objects is a store of test bytes.

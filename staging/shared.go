@@ -4,7 +4,7 @@
 //	<runs_dir>/.gateway-id                   the one gateway this folder serves
 //	<runs_dir>/<run_id>/in/                  private, verified copies of the inputs (files 0400)
 //	<runs_dir>/<run_id>/.stage/              inputs being copied; empty between calls
-//	<runs_dir>/<run_id>/a<n>/{out,meta,tmp}  bound into the container
+//	<runs_dir>/<run_id>/a<n>/{out,meta,tmp}  bound into the container; the job makes them
 //	<runs_dir>/<run_id>/a<n>/ctl/            token, claim, script, exit, manifest, logs; never bound
 //
 // Folders have mode 0700, files 0600. A job may leave anything below its folders, so every path is

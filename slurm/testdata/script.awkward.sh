@@ -136,7 +136,8 @@ for v in CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES GPU_DE
 done
 
 # 4. The program, with an empty environment, nothing on standard input, and its own time limit.
-{ mkdir -p -- "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } || finish 94 control_unwritable
+{ mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } ||
+  finish 94 control_unwritable
 [[ -z $terminated ]] || finish 143 terminated
 started=$(now)
 read -ra before <<<"$(ticks)"

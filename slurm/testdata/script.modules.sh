@@ -123,7 +123,8 @@ apptainer=$(type -P apptainer)
 [[ -x $apptainer ]] || { say "Apptainer is not on this node: ${apptainer:-not in PATH}"; finish 93 runtime_missing; }
 
 # 4. The program, with an empty environment, nothing on standard input, and its own time limit.
-{ mkdir -p -- "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } || finish 94 control_unwritable
+{ mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } ||
+  finish 94 control_unwritable
 [[ -z $terminated ]] || finish 143 terminated
 started=$(now)
 read -ra before <<<"$(ticks)"
