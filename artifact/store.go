@@ -32,7 +32,18 @@ import (
 type Store struct {
 	root  *os.Root
 	named sync.Map // folders below objects/ whose names are known to be durable
+
+	payloads Payloads // nil: there are none
 }
+
+// Payloads is where documents are kept that are no objects of the store: small ones that were stored together with something else.
+type Payloads interface {
+	// Payload gives the bytes with this checksum, compared with it. NotFound when they are not there.
+	Payload(ctx context.Context, sha256 string) ([]byte, error)
+}
+
+// Consult makes the store look among payloads for what is no object. It is called once, before the store is used.
+func (s *Store) Consult(p Payloads) { s.payloads = p }
 
 // Open opens the store, making its folders where they are missing, and removes temporary files whose
 // writer is gone.
@@ -181,8 +192,24 @@ func (s *Store) folder(name string) (dir *os.File, named bool, err error) {
 	return dir, false, err
 }
 
-// Open opens an object for reading. NotFound when the store does not hold it.
+// Open opens an object, or a payload, for reading. NotFound when neither is there.
 func (s *Store) Open(sha256 string) (*os.File, error) {
+	f, err := s.object(sha256)
+	if s.payloads == nil || !fault.Is(err, fault.NotFound) {
+		return f, err
+	}
+	data, perr := s.payloads.Payload(context.Background(), sha256)
+	switch {
+	case fault.Is(perr, fault.NotFound):
+		return nil, err
+	case perr != nil:
+		return nil, perr
+	}
+	return inMemory(sha256, data)
+}
+
+// object opens an object.
+func (s *Store) object(sha256 string) (*os.File, error) {
 	const op = "artifact.Open"
 	if !plan.IsSHA256(sha256) {
 		return nil, fault.New(fault.Validation, op, "checksum", "a checksum is 64 lower-case hex digits")
@@ -202,7 +229,25 @@ func (s *Store) Open(sha256 string) (*os.File, error) {
 	return f, nil
 }
 
-// Has tells whether the store holds the object.
+// inMemory makes a file without a name of a payload, for those who read files. It is gone once it is closed.
+func inMemory(name string, data []byte) (*os.File, error) {
+	const op = "artifact.Open"
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fsFault(op, "there is no memory for "+name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err = f.Write(data); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fsFault(op, "there is no memory for "+name, err)
+	}
+	return f, nil
+}
+
+// Has tells whether the store itself holds the object.
 func (s *Store) Has(sha256 string) bool {
 	if !plan.IsSHA256(sha256) {
 		return false
@@ -212,10 +257,16 @@ func (s *Store) Has(sha256 string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Verify hashes the object again. Other bytes than the checksum's are a Conflict fault with code artifact_corrupt.
+// Verify hashes the object again, or where it is none the payload. Other bytes than the checksum's are a Conflict fault with code
+// artifact_corrupt, in a payload an Internal fault.
 func (s *Store) Verify(ctx context.Context, sha256 string) error {
 	const op = "artifact.Verify"
-	f, err := s.Open(sha256)
+	f, err := s.object(sha256)
+	if s.payloads != nil && fault.Is(err, fault.NotFound) {
+		if _, perr := s.payloads.Payload(ctx, sha256); !fault.Is(perr, fault.NotFound) {
+			return perr
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -233,3 +233,56 @@ func smallDisk(t *testing.T, limit int64) string {
 	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_FSIZE, &old) })
 	return dir
 }
+
+// ledgered is documents that are no objects.
+type ledgered map[string][]byte
+
+func (l ledgered) Payload(_ context.Context, sum string) ([]byte, error) {
+	b, ok := l[sum]
+	switch {
+	case !ok:
+		return nil, fault.New(fault.NotFound, "test", "payload_not_found", "none")
+	case sumOf(b) != sum:
+		return nil, fault.New(fault.Internal, "test", "ledger_corrupt", "changed")
+	}
+	return b, nil
+}
+
+// What lies elsewhere is opened, read in parts and verified like an object, and does not become one. proves ARC-08
+func TestPayloads(t *testing.T) {
+	s, dir := newStore(t)
+	here, there, bad := sumOf([]byte("here")), sumOf([]byte("not here")), sumOf([]byte("damaged"))
+	_, _, err := s.Put(t.Context(), strings.NewReader("here"), 10)
+	must(t, err)
+	_, err = s.Open(there)
+	wantFault(t, err, fault.NotFound, "artifact_bytes_missing")
+	s.Consult(ledgered{there: []byte("not here"), bad: []byte("changed"), here: []byte("an object goes first")})
+	for sum, want := range map[string]string{here: "here", there: "not here"} {
+		f, err := s.Open(sum)
+		must(t, err)
+		info, err := f.Stat()
+		must(t, err)
+		if !info.Mode().IsRegular() || info.Size() != int64(len(want)) {
+			t.Error(info.Mode(), info.Size())
+		}
+		if got, err := io.ReadAll(f); err != nil || string(got) != want {
+			t.Errorf("%q %v", got, err)
+		}
+		part := make([]byte, 2)
+		if _, err := f.ReadAt(part, 2); err != nil || string(part) != want[2:4] {
+			t.Errorf("%q %v", part, err)
+		}
+		must(t, f.Close())
+		must(t, s.Verify(t.Context(), sum))
+	}
+	_, err = s.Open(bad)
+	wantFault(t, err, fault.Internal, "ledger_corrupt")
+	wantFault(t, s.Verify(t.Context(), bad), fault.Internal, "ledger_corrupt")
+	for _, call := range []func(string) error{func(sum string) error { _, err := s.Open(sum); return err }, func(sum string) error { return s.Verify(t.Context(), sum) }} {
+		wantFault(t, call(sumOf([]byte("nowhere"))), fault.NotFound, "artifact_bytes_missing")
+		wantFault(t, call("../x"), fault.Validation, "checksum")
+	}
+	if s.Has(there) || !s.Has(here) || len(files(t, dir)) != 1 {
+		t.Error("a payload became an object:", files(t, dir))
+	}
+}

@@ -71,6 +71,8 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 	if g.store, err = artifact.Open(filepath.Join(dir, "artifacts")); err != nil {
 		return g, err
 	}
+	g.ledger.CheckBytes(g.store.Has)
+	g.store.Consult(g.ledger)
 	images, err := g.openImages(ctx)
 	if err != nil {
 		return g, err

@@ -133,6 +133,7 @@ func (t *trial) judgeOutputs(ctx context.Context, l *ledger.Ledger, v run.View) 
 		return err
 	}
 	defer store.Close()
+	store.Consult(l)
 	outputs, err := l.Outputs(ctx, t.runID)
 	if err != nil {
 		return err

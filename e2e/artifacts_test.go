@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -92,6 +93,59 @@ func TestArtifactRoundTrip(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The script lies in the ledger and is an artifact like any other: read, shown, verified, an input of another run; no file of the store
+// comes of it.
+//
+// proves ARC-01 ARC-08
+func TestScriptArtifact(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	d := s.serve()
+	first := s.wait(s.submit(probePlan("write", "out/result", "x")).RunID)
+	id := first.Roles["slurm_script"]
+	sent, err := os.ReadFile(host(s.story(first.RunID).Workspace) + "/a1/ctl/script")
+	must(t, err)
+	if !bytes.Equal(s.bytesOf(id), sent) || !bytes.HasPrefix(sent, []byte("#!/bin/bash\n")) {
+		t.Error("the artifact is not what was sent")
+	}
+	var a artifactRow
+	s.ok(&a, "artifact", "get", id)
+	same(t, "artifact", a, artifactRow{ArtifactID: id, Type: "TEXT", Label: "slurm_script", SizeBytes: int64(len(sent)), SHA256: fmt.Sprintf("%x", sha256.Sum256(sent)), Source: first.RunID})
+	if r := s.cli("artifact", "preview", id); r.code != 0 || !bytes.Contains(r.stdout, []byte("# slurmgate job script")) {
+		t.Error(r)
+	}
+	doc := probePlan("report", "out/result")
+	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": id, "checksum_sha256": a.SHA256, "dest_relpath": "in/script"}}
+	second := s.wait(s.submit(doc).RunID)
+	var r struct{ Inputs map[string]string }
+	must(t, json.Unmarshal(s.bytesOf(second.Roles["result"]), &r))
+	if second.State != "succeeded" || r.Inputs["in/script"] != string(sent) {
+		t.Errorf("%+v %q", second, r.Inputs)
+	}
+	var v struct {
+		DamagedCount int `json:"damaged_count"`
+		Damaged      []struct{ Code string }
+	}
+	s.ok(&v, "artifact", "verify", id)
+	same(t, "artifacts damaged", v.DamagedCount, 0)
+	if n := strings.TrimSpace(shell(t, "lab", `find "$1/artifacts/objects" -name "$2" | wc -l`, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), a.SHA256)); n != "0" {
+		t.Errorf("%s files of the script in the store", n)
+	}
+
+	// Damage in the ledger is found like damage in the store. The two scripts have the damaged part in common.
+	d.signal("TERM")
+	d.ended(t)
+	shell(t, "lab", `perl -pi -e 's/Read me. This script/Read me. That script/' "$1/ledger.db"`, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"))
+	s.serve()
+	out := s.cli("artifact", "verify", "--all", "--json")
+	if err := json.Unmarshal(out.stdout, &v); err != nil || out.code != 6 || v.DamagedCount != 2 || v.Damaged[0].Code != "ledger_corrupt" {
+		t.Error(err, out)
+	}
+	if out := s.cli("artifact", "get", id, "-o", "-"); out.code == 0 || bytes.Contains(out.stdout, []byte("slurmgate")) {
+		t.Error(out)
+	}
 }
 
 // What the policy does not let in stays out.

@@ -21,9 +21,9 @@ func scanArtifact(row scanner, before ...any) (run.Artifact, error) {
 }
 
 // addArtifact registers an artifact unless it is there; one that was removed comes back. Its id is made of all that could differ. Its time is later
-// than that of every other, whatever the clock says: a listing's snapshot is a time.
-func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact) (created bool, err error) {
-	if l.stored != nil && !l.stored(a.SHA256) {
+// than that of every other, whatever the clock says: a listing's snapshot is a time. here tells that its bytes come with it, as a payload.
+func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, here bool) (created bool, err error) {
+	if !here && l.stored != nil && !l.stored(a.SHA256) {
 		return false, fault.New(fault.Transport, "ledger.addArtifact", "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").WithNext("store them again")
 	}
 	res, err := tx.ExecContext(ctx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at)
@@ -48,7 +48,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		var err error
-		if created, err = l.addArtifact(ctx, tx, a); err != nil || !created {
+		if created, err = l.addArtifact(ctx, tx, a, false); err != nil || !created {
 			return err
 		}
 		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.added", Data: map[string]any{

@@ -1,5 +1,5 @@
 // Package ledger is the durable memory of one gateway: runs, attempts, submissions, sends, params,
-// artifacts and the chained history, in one SQLite database on a local disk.
+// artifacts' names, small documents and the chained history, in one SQLite database on a local disk.
 //
 // Every change of a run is one transaction that compares the run's revision, writes the new values and
 // appends the event that explains them; see [Ledger.Apply]. Tables and their CHECK constraints are in
@@ -36,6 +36,7 @@ type Ledger struct {
 	now    func() time.Time
 	schema int
 	group  group // changes waiting for the writer
+	bases  bases // what payloads are kept by
 
 	policies sync.Map // hashes of snapshots that are stored; none is ever removed
 
@@ -90,6 +91,9 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	}
 	if err == nil {
 		err = l.identify(ctx, o.NewID)
+	}
+	if err == nil {
+		err = l.recallBases(ctx)
 	}
 	if err != nil {
 		l.Close()

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"slurmgate/fault"
 	"slurmgate/run"
@@ -11,10 +12,20 @@ import (
 // Apply carries out one transition: compare-and-swap on the revision, the new values, the event.
 func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 	var v run.View
-	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		// Artifacts and submission come first: rows below refer to them.
+	payloads, err := l.pack(ctx, w.Payloads)
+	if err != nil {
+		return v, err
+	}
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		// Payloads, artifacts and submission come first: rows below refer to them.
+		for _, p := range payloads {
+			if err := writePayload(ctx, tx, p); err != nil {
+				return err
+			}
+		}
 		for _, a := range w.Artifacts {
-			if _, err := l.addArtifact(ctx, tx, a); err != nil {
+			here := slices.ContainsFunc(w.Payloads, func(p run.Payload) bool { return p.SHA256 == a.SHA256 })
+			if _, err := l.addArtifact(ctx, tx, a, here); err != nil {
 				return err
 			}
 		}

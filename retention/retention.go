@@ -62,6 +62,8 @@ type Ledger interface {
 	Holds(ctx context.Context, sha256 string) (bool, error)
 	// Unheld calls remove if no artifact has these bytes, and lets none come to have them meanwhile.
 	Unheld(ctx context.Context, sha256 string, remove func() error) (held bool, err error)
+	// DropPayloads removes the documents in the ledger itself that no artifact has, and tells f of each; dry, it only tells.
+	DropPayloads(ctx context.Context, dry bool, f func(sha256 string, sizeBytes int64)) error
 }
 
 // Workspaces are the runs' folders; a run that is being staged is waited for. Of a removed one a file stays for each attempt, so that no job
@@ -107,7 +109,7 @@ type Report struct {
 	AsOf       time.Time `json:"as_of"`
 	Workspaces Tally     `json:"workspaces"`
 	Imports    Tally     `json:"imports"`
-	Bytes      Tally     `json:"bytes"` // objects of the store that no artifact has
+	Bytes      Tally     `json:"bytes"` // objects of the store, and documents in the ledger, that no artifact has
 	Kept       []Kept    `json:"kept"`
 }
 
@@ -129,7 +131,7 @@ func (p Parts) Sweep(ctx context.Context, policy Policy, dry bool) (Report, erro
 	if policy.Imports != nil && *policy.Imports < LeastImports {
 		return s.r, fault.New(fault.Validation, "retention.Sweep", "retention_imports", fmt.Sprintf("imports are kept for at least %s", LeastImports))
 	}
-	for _, step := range []func(context.Context) error{s.workspaces, s.imports, s.objects} {
+	for _, step := range []func(context.Context) error{s.workspaces, s.imports, s.objects, s.payloads} {
 		if err := step(ctx); err != nil {
 			return s.r, err
 		}

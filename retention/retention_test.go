@@ -174,7 +174,12 @@ func (w *world) wind() {
 		return err
 	}))
 	held, objects := 0, 0
-	must(w.t, w.ledger.Checksums(context.Background(), func(string, int64) error { held++; return nil }))
+	must(w.t, w.ledger.Checksums(context.Background(), func(sum string, _ int64) error {
+		if _, err := w.ledger.Payload(context.Background(), sum); err != nil {
+			held++
+		}
+		return nil
+	}))
 	must(w.t, filepath.WalkDir(w.dir+"/artifacts/objects", func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			objects++

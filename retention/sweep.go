@@ -154,3 +154,8 @@ func (s *sweep) object(ctx context.Context, sum string, size int64) error {
 	}
 	return nil
 }
+
+// payloads removes documents that no artifact has. None is young: they come into the ledger together with their artifact.
+func (s *sweep) payloads(ctx context.Context) error {
+	return s.Ledger.DropPayloads(ctx, s.dry, s.r.Bytes.add)
+}

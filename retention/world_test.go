@@ -3,6 +3,7 @@ package retention_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ func newWorld(t *testing.T) *world {
 	w.store, err = artifact.Open(w.dir + "/artifacts")
 	must(t, err)
 	w.ledger.CheckBytes(w.store.Has)
+	w.store.Consult(w.ledger)
 	t.Cleanup(func() { w.store.Close() })
 	w.shared, err = staging.NewShared(staging.Config{RunsDir: w.dir + "/runs", GatewayID: "gw-1"})
 	must(t, err)
@@ -91,7 +93,16 @@ func (w *world) put(content string) string {
 }
 
 func (w *world) artifact(content, label, source string) run.Artifact {
-	sum := w.put(content)
+	return w.named(w.put(content), content, label, source)
+}
+
+// payload makes an artifact whose bytes go into the ledger.
+func (w *world) payload(content, label, source string) (run.Artifact, run.Payload) {
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
+	return w.named(sum, content, label, source), run.Payload{SHA256: sum, Data: []byte(content)}
+}
+
+func (w *world) named(sum, content, label, source string) run.Artifact {
 	id, err := plan.ArtifactID(project, sum, "TEXT", label)
 	if err != nil {
 		w.t.Error(err)
@@ -190,8 +201,8 @@ func (w *world) finish(id string, r *rand.Rand) {
 		write.Artifacts, write.Outputs = []run.Artifact{out, log}, []run.Link{{Role: "out", ArtifactID: out.ID, Relpath: "out/f"}, {Role: "log", ArtifactID: log.ID}}
 		write.Run.LogArtifactID = log.ID
 	}
-	script := w.artifact("script of "+id, "slurm_script", id)
-	write.Artifacts, write.Run.ScriptArtifactID = append(write.Artifacts, script), script.ID
+	script, payload := w.payload("script of "+id+strings.Repeat("as long as scripts are\n", 100), "slurm_script", id)
+	write.Payloads, write.Artifacts, write.Run.ScriptArtifactID = []run.Payload{payload}, append(write.Artifacts, script), script.ID
 	write.Attempts = []run.Attempt{a}
 	if _, err := w.ledger.Apply(ctx, write); err != nil && fault.CodeOf(err) != "stale_run" && !frozen(err) {
 		w.t.Error(err)

@@ -144,12 +144,12 @@ func (e *Engine) Ready() error {
 }
 
 // putOff makes a run wait that was not sent because of a pause. What it has staged stays; no send was begun.
-func (e *Engine) putOff(ctx context.Context, v View, why pause, kept []Artifact) error {
+func (e *Engine) putOff(ctx context.Context, v View, why pause, kept kept) error {
 	if v.Run.Phase == Deferred && v.Run.Reason == why.code {
 		return nil
 	}
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Queued, Deferred, why.code, why.detail
-	_, err := e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Artifacts: kept,
+	_, err := e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Payloads: kept.payloads, Artifacts: kept.artifacts,
 		Event: Event{Type: "run.deferred", Data: map[string]any{"code": why.code, "send": v.Sends, "text": why.detail, "sent": false}}})
 	return err
 }

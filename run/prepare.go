@@ -1,8 +1,9 @@
 package run
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"sync"
 
@@ -38,7 +39,7 @@ func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again b
 	default:
 		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
 	}
-	v, kept, err := e.keepScript(ctx, v, script)
+	v, kept, err := e.keepScript(v, script)
 	if err != nil {
 		return false, err
 	}
@@ -71,16 +72,20 @@ func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
 	return job
 }
 
-// keepScript keeps the script as an artifact: what an admin reads is what was sent. It is registered with
-// the intent.
-func (e *Engine) keepScript(ctx context.Context, v View, script []byte) (View, Artifact, error) {
-	sum, size, err := e.Objects.Put(ctx, bytes.NewReader(script), int64(len(script)))
-	if err != nil {
-		return v, Artifact{}, err
-	}
-	a, err := e.artifact(v, sum, size, "TEXT", "slurm_script")
+// kept is what is stored with the transition that follows the staging.
+type kept struct {
+	payloads  []Payload
+	artifacts []Artifact
+}
+
+// keepScript makes the script an artifact: what an admin reads is what was sent. Its bytes go into the ledger, with the
+// intent.
+func (e *Engine) keepScript(v View, script []byte) (View, kept, error) {
+	digest := sha256.Sum256(script)
+	sum := hex.EncodeToString(digest[:])
+	a, err := e.artifact(v, sum, int64(len(script)), "TEXT", "slurm_script")
 	v.Run.ScriptArtifactID, v.Submission.ScriptSHA = a.ID, sum
-	return v, a, err
+	return v, kept{[]Payload{{sum, script}}, []Artifact{a}}, err
 }
 
 func (e *Engine) artifact(v View, sum string, size int64, typ, label string) (Artifact, error) {
@@ -103,12 +108,12 @@ func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 	if err := e.allowed(v, p); err != nil {
 		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
 	}
-	return e.send(ctx, v, e.job(v, p))
+	return e.send(ctx, v, e.job(v, p), kept{})
 }
 
 // send is the window this program exists for: the intent is durable before sbatch starts, the receipt
 // after it ended, and what lies between is settled by the resolver.
-func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept ...Artifact) (again bool, err error) {
+func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (again bool, err error) {
 	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok {
 		return false, e.putOff(ctx, v, why, kept)
 	}
@@ -124,7 +129,7 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept ...Artifact
 	}
 	k := v.Sends + 1
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Queued, Submitting, "", ""
-	v, err = e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Artifacts: kept, Send: &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()}, From: &v,
+	v, err = e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Payloads: kept.payloads, Artifacts: kept.artifacts, Send: &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()}, From: &v,
 		Event: Event{Type: "run.intent", Data: map[string]any{"attempt": v.Attempt.N, "job_name": v.Submission.JobName, "script_sha256": v.Submission.ScriptSHA, "send": k}}})
 	if err != nil {
 		return false, err

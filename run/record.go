@@ -106,6 +106,13 @@ type Artifact struct {
 	Source    string // "import", or the run that made it
 }
 
+// Payload is a small document of the gateway's own that the ledger itself keeps, under its checksum: the job script. It is durable with
+// the transition it comes with.
+type Payload struct {
+	SHA256 string // 64 hex digits
+	Data   []byte
+}
+
 // Link ties an artifact to a run.
 type Link struct {
 	Role       string
@@ -126,6 +133,7 @@ type Write struct {
 	Attempts   []Attempt // stored as they stand here
 	Submission *Submission
 	Send       *Send
+	Payloads   []Payload  // stored if not there yet
 	Artifacts  []Artifact // registered if not there yet
 	Outputs    []Link
 	Event      Event

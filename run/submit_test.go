@@ -227,11 +227,11 @@ func TestImageMissing(t *testing.T) {
 	})
 }
 
-// What staging may run into: another try, an end, or a person.
+// What staging, and the intent that keeps the script, may run into: another try, an end, or a person.
 func TestStagingFaults(t *testing.T) {
-	for _, op := range []string{"StageInputs", "OpenAttempt", "Put"} {
+	for _, op := range []string{"StageInputs", "OpenAttempt", "Apply"} {
 		for _, kind := range []fault.Kind{fault.Transport, fault.Timeout, fault.Validation, fault.Conflict} {
-			if op == "Put" && kind != fault.Transport {
+			if op == "Apply" && kind != fault.Transport {
 				continue
 			}
 			t.Run(fmt.Sprint(op, " ", kind), func(t *testing.T) {

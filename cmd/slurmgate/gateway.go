@@ -100,6 +100,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 		return g, err
 	}
 	g.ledger.CheckBytes(g.store.Has)
+	g.store.Consult(g.ledger)
 	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log), MaxBytes: g.policy.Import.MaxBytes, Types: g.domain.Types()}); err != nil {
 		return g, err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -166,7 +167,11 @@ func (c artifactVerifyCmd) Run(ctx context.Context, a *app) error {
 			fmt.Fprintf(w, "… and %d more\n", more)
 		}
 		fmt.Fprintf(w, "%d artifacts, %d contents, %s read: %d damaged\n", v.Checked, v.Objects, bytesText(v.BytesRead), v.DamagedCount)
-		if v.DamagedCount > 0 {
+		inLedger := func(d damage) bool { return d.Code == "ledger_corrupt" }
+		if slices.ContainsFunc(v.Damaged, inLedger) {
+			fmt.Fprintln(w, "Next: ledger_corrupt is a job script kept in the ledger; it comes back with a backup of ledger.db")
+		}
+		if slices.ContainsFunc(v.Damaged, func(d damage) bool { return !inLedger(d) }) {
 			fmt.Fprintln(w, "Next: remove objects/<first two digits>/<checksum> below gateway.artifact_dir, then import the same file again; an output of a run comes from a backup")
 		}
 	})
