@@ -23,12 +23,46 @@ const (
 	logArtifactLabel = "log"
 )
 
+// collectingWaits is the reason of a run whose job is over and whose files the gateway cannot read, or cannot store; also of one that was
+// given up because of that.
+const collectingWaits = "collecting_waits"
+
 // collect judges an ended job and registers what it made. It is repeated until it commits; nothing is
-// registered before that.
+// registered before that. What keeps it from that is said in the run; a cancel gives the run up where that lasts.
 func (e *Engine) collect(ctx context.Context, v View) (again bool, err error) {
 	if !e.due(v.Run.ID) {
 		return false, nil
 	}
+	again, err = e.collectOnce(ctx, v)
+	if err == nil || stale(err) || ctx.Err() != nil {
+		return again, err
+	}
+	enough := e.waitedEnough(v)
+	switch {
+	case v.Run.Reason != collectingWaits:
+		e.Log.Warn("what a job left cannot be taken over", "run_id", v.Run.ID, "err", err)
+		return false, e.note(ctx, v, collectingWaits, e.byItself(v, "what the job left cannot be taken over", err))
+	case v.Run.CancelAt != nil && enough:
+		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits, detail: "given up: what the job left cannot be taken over: " + err.Error(), exit: v.Attempt.ExitCode})
+	}
+	return false, err
+}
+
+// ofFiles says what to do about an error of a run's files, where the error does not say it itself.
+func (e *Engine) ofFiles(v View, what string, err error) error {
+	if strings.Contains(err.Error(), "Next: ") {
+		return err
+	}
+	return fault.Wrap("", "run.ofFiles", fault.CodeOf(err), what, err).WithNext("let the gateway's user read and write below " + e.Stager.RunDir(v.Run.ID) + " again")
+}
+
+// byItself is what stands in a run that waits because of such an error.
+func (e *Engine) byItself(v View, what string, err error) string {
+	return e.ofFiles(v, what, err).Error() + "; the run then goes on by itself. Or slurmgate cancel " + v.Run.ID
+}
+
+// collectOnce is one round of collect.
+func (e *Engine) collectOnce(ctx context.Context, v View) (again bool, err error) {
 	p, err := e.params(ctx, v)
 	if err != nil {
 		return false, err
@@ -102,6 +136,11 @@ func (e *Engine) mayCome(v View) bool {
 	default:
 		return false // Slurm's word is enough
 	}
+	return !e.waitedEnough(v)
+}
+
+// waitedEnough tells whether the run's files have been waited for as long as the site allows, from the first time this was asked.
+func (e *Engine) waitedEnough(v View) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	since, ok := e.lateSince[v.Run.ID]
@@ -109,7 +148,7 @@ func (e *Engine) mayCome(v View) bool {
 		since = e.Now()
 		e.lateSince[v.Run.ID] = since
 	}
-	return e.Now().Sub(since) < e.cfg.LateOutputs
+	return e.Now().Sub(since) >= e.cfg.LateOutputs
 }
 
 func (e *Engine) readClaim(ctx context.Context, v View) (Claim, error) {

@@ -136,7 +136,7 @@ func (c *cycle) each(ctx context.Context, ids []string, do func(View) (bool, err
 		if moved {
 			c.moved.Store(true)
 		}
-		c.complain(*v, err)
+		c.complain(ctx, *v, err)
 	})
 }
 

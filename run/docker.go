@@ -45,5 +45,5 @@ func (e *Engine) Ended(ctx context.Context, runID string) {
 		return
 	}
 	_, err = e.witnessed(ctx, v, "exit_file")
-	e.complain(v, err)
+	e.complain(ctx, v, err)
 }

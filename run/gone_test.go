@@ -1,10 +1,12 @@
 package run_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -42,5 +44,76 @@ func TestWorkspaceGone(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A run whose job is over and whose files cannot be read says so once and names what helps; made readable again it goes on by itself, and a
+// cancel ends it.
+func TestFilesCannotBeRead(t *testing.T) {
+	unreadable := fault.New(fault.Transport, "world", "filesystem", "the control folder cannot be opened: permission denied")
+	for name, c := range map[string]struct {
+		op     string
+		ended  bool // else Slurm forgets the job
+		reason string
+	}{"exit": {"ReadControl", true, "collecting_waits"}, "output": {"OpenOutput", true, "collecting_waits"}, "store": {"Put", true, "collecting_waits"}, "claim": {"TakeClaim", false, "claim_waits"}} {
+		for _, cancel := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " cancel ", cancel), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					l := w.life()
+					a := l.submit(order())
+					w.until(a.RunID, in(run.Pending))
+					w.with(func() {
+						w.fault = func(op string, _ int) outcome {
+							if op == c.op {
+								return outcome{skip: true, err: unreadable}
+							}
+							return outcome{}
+						}
+						if !c.ended {
+							w.jobs[0].forgot = true
+							return
+						}
+						w.start(w.jobs[0])
+						w.finish(w.jobs[0])
+					})
+					v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == c.reason })
+					if !strings.Contains(v.Run.Detail, "permission denied. Next: ") || !strings.Contains(v.Run.Detail, "slurmgate cancel "+a.RunID) {
+						t.Errorf("%q", v.Run.Detail)
+					}
+					time.Sleep(time.Hour)
+					waits := 0
+					for _, e := range w.events(a.RunID) {
+						if e == "waits" {
+							waits++
+						}
+					}
+					if waits != 1 {
+						t.Errorf("said %d times", waits)
+					}
+					switch {
+					case cancel && c.ended:
+						got, err := l.engine.Cancel(t.Context(), a.RunID, "")
+						if err != nil || got.State != run.Cancelled || got.Executed != "maybe" {
+							t.Errorf("%+v %v", got, err)
+						}
+						return
+					case cancel: // nothing is definite without the claim
+						if got, err := l.engine.Cancel(t.Context(), a.RunID, ""); err == nil || !strings.Contains(err.Error(), "Next: ") {
+							t.Errorf("%+v %v", got, err)
+						}
+					}
+					w.with(func() { w.fault = nil })
+					v = w.until(a.RunID, done)
+					switch {
+					case c.ended:
+						w.want(v, run.Succeeded, "ok")
+					case cancel:
+						w.want(v, run.Cancelled, "absent")
+					default:
+						w.want(v, run.Failed, "absent")
+					}
+				})
+			})
+		}
 	}
 }

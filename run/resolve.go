@@ -116,8 +116,11 @@ func (e *Engine) noneExecuted(ctx context.Context, v View, detail string) (bool,
 // since an earlier call); otherwise the claim names the job that has it. One that cannot be read has no token.
 func (e *Engine) takeClaim(ctx context.Context, v View) (c Claim, won bool, err error) {
 	data, err := e.Control.TakeClaim(ctx, v.Run.ID, v.Attempt.N, VoidClaim(v.Submission.Token))
-	if err != nil {
+	switch {
+	case isGone(err), ctx.Err() != nil:
 		return Claim{}, false, err
+	case err != nil:
+		return Claim{}, false, e.ofFiles(v, "who has the claim cannot be found out", err)
 	}
 	if c, err = ParseClaim(data); err != nil {
 		return Claim{}, false, nil
@@ -222,6 +225,8 @@ func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	switch {
 	case v.Run.State == Cancelled && v.Run.Reason == string(AheadOfLedger):
 		a.Executed, a.Message = "maybe", "cancelled; this gateway sent nothing, but the attempt it found in the workspace may have run"
+	case v.Run.State == Cancelled && v.Run.Reason == collectingWaits:
+		a.Executed, a.Message = "maybe", "cancelled; what its job left could not be taken over, and it may have run"
 	case v.Run.State == Cancelled && v.Run.Reason == WorkspaceGone:
 		a.Executed, a.Message = "maybe", "cancelled; its workspace is gone, and it may have run"
 	case v.Run.State == Cancelled && v.Attempt.N > 1 && v.Attempt.StartedAt == nil:
@@ -230,6 +235,8 @@ func (e *Engine) cancelAnswer(v View) CancelAnswer {
 		a.Executed, a.Message = "never", "cancelled; the program never started"
 	case v.Run.State.Terminal():
 		a.Executed, a.Message = "finished", fmt.Sprintf("the run is over: %s (%s)", v.Run.State, v.Run.Reason)
+	case v.Run.Phase == Collecting:
+		a.Executed, a.Message = "maybe", "the job is over; the run ends as soon as what it left is taken over, or is given up when that goes on being impossible"
 	default:
 		a.Executed, a.Message = "maybe", "asked Slurm to stop the job; the run ends as soon as Slurm confirms"
 	}

@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 	"time"
+
+	"slurmgate/fault"
 )
 
 // watch runs cycles until ctx ends: soon after something was sent, then further and further apart while
@@ -107,7 +109,19 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	return c.moved.Load(), err
 }
 
-func (e *Engine) complain(v View, err error) {
+// claimWaits is the reason of a run whose job is gone and whose claim the gateway can neither read nor take.
+const claimWaits = "claim_waits"
+
+func (e *Engine) complain(ctx context.Context, v View, err error) {
+	switch code := fault.CodeOf(err); {
+	case code != "filesystem" && code != "workspace_foreign_entry" && code != "disk_full":
+	case v.Run.Reason == claimWaits:
+		return // said before
+	default:
+		if e.note(ctx, v, claimWaits, e.byItself(v, "the claim cannot be read", err)) == nil {
+			return
+		}
+	}
 	if err != nil && !stale(err) {
 		e.Log.Warn("a run could not be moved on", "run_id", v.Run.ID, "phase", v.Run.Phase, "err", err)
 	}
