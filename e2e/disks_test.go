@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,29 @@ func TestRestoredLedger(t *testing.T) {
 	s.ok(nil, "cancel", run)
 	if s.ok(&l, "get", run); l.State != "cancelled" {
 		t.Errorf("%+v", l)
+	}
+}
+
+// A gateway that starts while the shared filesystem is away does not take an empty folder for it, and the run whose job ends meanwhile is
+// collected when it is back.
+func TestStartedUnmounted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	r := s.submit(probePlan("await", "out/go", "out/result"))
+	until(t, time.Minute, "start of "+r.RunID, func() bool {
+		_, err := os.Lstat(host(s.dir) + "/runs/" + r.RunID + "/a1/out/started")
+		return err == nil
+	})
+	shell(t, "lab", `mv "$1" "$1.away"`, s.dir+"/runs")
+	for range 2 { // not there, then empty
+		if f := s.fails(8, "get", r.RunID); f.Code != "runs_dir_unavailable" || !strings.Contains(f.Message, ".gateway-id") {
+			t.Errorf("%+v", f)
+		}
+		shell(t, "lab", `mkdir -p -m 700 "$1" && [[ -z $(ls -A "$1") ]]`, s.dir+"/runs")
+	}
+	shell(t, "lab", `rmdir "$1" && mv "$1.away" "$1" && touch "$1/$2/a1/out/go"`, s.dir+"/runs", r.RunID)
+	if l := s.wait(r.RunID); l.State != "succeeded" {
+		t.Errorf("%+v %s", l, l.why())
 	}
 }
 

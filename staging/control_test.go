@@ -145,6 +145,33 @@ func TestNewShared(t *testing.T) {
 	}
 }
 
+// A folder that should hold workspaces and is not marked is another one, or was emptied: it is neither made nor marked.
+func TestNewSharedUnmounted(t *testing.T) {
+	dir := t.TempDir() + "/runs"
+	for range 2 { // not there, then empty
+		_, err := NewShared(Config{RunsDir: dir, GatewayID: "gw-1", Marked: true})
+		wantFault(t, err, fault.Transport, "runs_dir_unavailable")
+		if !strings.Contains(err.Error(), "write gw-1 into "+dir+"/.gateway-id") {
+			t.Error(err)
+		}
+		if err := os.Mkdir(dir, 0o700); err == nil {
+			continue
+		}
+		if left := list(t, dir); len(left) != 0 {
+			t.Error(left)
+		}
+	}
+	put(t, dir+"/.gateway-id", "gw-1\n")
+	s, err := NewShared(Config{RunsDir: dir, GatewayID: "gw-1", Marked: true})
+	must(t, err)
+	put(t, dir+"/.gateway-id", "gw-2\n")
+	_, err = s.ReadControl(t.Context(), runA, 1, "exit", 100, false)
+	wantFault(t, err, fault.Transport, "runs_dir_unavailable")
+	if n := strings.Count(err.Error(), "Next: "); n != 1 {
+		t.Errorf("%d next steps: %v", n, err)
+	}
+}
+
 // Many gateways that find the same new folder: one gets it.
 func TestNewSharedRace(t *testing.T) {
 	dir := t.TempDir()

@@ -38,6 +38,7 @@ var (
 type Config struct {
 	RunsDir        string // absolute; an existing folder of ours, not writable by others, the same path on every node
 	GatewayID      string // the id the ledger holds
+	Marked         bool   // workspaces lie here already: a folder without the mark is not the one they are in
 	MaxOutputBytes int64  // an output larger than this is refused when opened; 0: no limit here
 	JobUID         *int   // owner of what jobs write; nil: our own user
 }
@@ -55,7 +56,7 @@ type Shared struct {
 const gatewayIDFile = ".gateway-id"
 
 // NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a
-// Conflict fault with code runs_dir_of_another_gateway.
+// Conflict fault with code runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
 func NewShared(cfg Config) (*Shared, error) {
 	const op = "staging.NewShared"
 	if !filepath.IsAbs(cfg.RunsDir) || filepath.Clean(cfg.RunsDir) != cfg.RunsDir || cfg.RunsDir == "/" {
@@ -67,6 +68,10 @@ func NewShared(cfg Config) (*Shared, error) {
 	s := &Shared{cfg: cfg, jobUID: os.Geteuid(), busy: map[string]chan struct{}{}}
 	if cfg.JobUID != nil {
 		s.jobUID = *cfg.JobUID
+	}
+	if _, err := os.Lstat(filepath.Join(cfg.RunsDir, gatewayIDFile)); cfg.Marked && errors.Is(err, os.ErrNotExist) {
+		return nil, fault.New(fault.Transport, op, "runs_dir_unavailable", "the workspaces of runs that are not over belong into runs_dir "+cfg.RunsDir+", and it has no "+gatewayIDFile+": its filesystem is not mounted, or it was emptied").
+			WithNext(fmt.Sprintf("mount it; or, when it was emptied, write %s into %s and cancel those runs", cfg.GatewayID, filepath.Join(cfg.RunsDir, gatewayIDFile)))
 	}
 	root, err := openRoot(cfg.RunsDir)
 	if err != nil {
@@ -133,6 +138,9 @@ func (s *Shared) root(ctx context.Context, op string) (dir, error) {
 		return dir{}, err
 	}
 	gone := func(err error) error {
+		if isFault(err) { // another gateway's: it says itself what to do
+			return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir is not the folder it was", err)
+		}
 		return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir "+s.cfg.RunsDir+" is not there, or not the folder it was", err).
 			WithNext("check that the shared filesystem is mounted")
 	}

@@ -105,7 +105,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 		return g, err
 	}
 	g.openMetrics()
-	if err = g.openEngine(); err != nil {
+	if err = g.openEngine(ctx); err != nil {
 		return g, err
 	}
 	if g.access, err = openAccess(s, g.ledger); err != nil {
@@ -138,12 +138,27 @@ func ownFolder(dir string) error {
 		WithNext("run slurmgate as " + owner)
 }
 
-func (g *gateway) openEngine() error {
-	s, p := g.site, g.policy
-	if err := os.MkdirAll(s.Storage.RunsDir, 0o700); err != nil {
-		return fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot make storage.runs_dir", err)
+// staged are the phases in which a run has a workspace that something depends on.
+var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing, run.Collecting, run.NeedsOperator, run.AheadOfLedger, run.OutputsLate}
+
+// openShared opens runs_dir. While workspaces must be in it, it is not made anew: an unmounted filesystem looks like a folder in which nothing is.
+func (g *gateway) openShared(ctx context.Context) (*staging.Shared, error) {
+	dir := g.site.Storage.RunsDir
+	open, err := g.ledger.Waiting(ctx, "", 1, staged...)
+	if err != nil {
+		return nil, err
 	}
-	shared, err := staging.NewShared(staging.Config{RunsDir: s.Storage.RunsDir, GatewayID: g.ledger.ID()})
+	if len(open) == 0 {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot make storage.runs_dir", err).WithNext("mount its filesystem, or make it, owned by the gateway's user, mode 0700")
+		}
+	}
+	return staging.NewShared(staging.Config{RunsDir: dir, GatewayID: g.ledger.ID(), Marked: len(open) > 0})
+}
+
+func (g *gateway) openEngine(ctx context.Context) error {
+	s, p := g.site, g.policy
+	shared, err := g.openShared(ctx)
 	if err != nil {
 		return err
 	}
