@@ -69,6 +69,7 @@ func TestEndings(t *testing.T) {
 		{"symlink to a file", probePlan("symlink", "/etc/passwd", result), "OUTPUT-IRREGULAR", 0},
 		{"symlink to nothing", probePlan("symlink", "nowhere", result), "OUTPUT-IRREGULAR", 0},
 		{"folder behind a symlink", output(probePlan("symlinkdir"), "out/sub/result"), "OUTPUT-IRREGULAR", 0},
+		{"file nobody may read", probePlan("unreadable", result), "OUTPUT-IRREGULAR", 0},
 		{"pipe", probePlan("fifo", result), "OUTPUT-IRREGULAR", 0},
 		{"socket", probePlan("socket", result), "OUTPUT-IRREGULAR", 0},
 		{"file with two names", probePlan("hardlink", result), "OUTPUT-IRREGULAR", 0},

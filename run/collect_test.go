@@ -179,6 +179,7 @@ func TestEndings(t *testing.T) {
 		"cancelled while pending":     {"CANCELLED", 0, "", false, run.EndedCancelled, run.Cancelled, nil},
 		"node failed":                 {"NODE_FAIL", 0, "", true, run.EndedNodeFail, run.Failed, nil},
 		"preempted":                   {"PREEMPTED", 143, "terminated", true, run.EndedPreempted, run.Failed, new(143)},
+		"requeued by an admin":        {"FAILED", 143, "terminated", true, run.EndedPreempted, run.Failed, new(143)},
 		"boot failed":                 {"BOOT_FAIL", 0, "", false, run.EndedBootFail, run.Failed, nil},
 		"image":                       {"FAILED", 91, "image_mismatch", true, run.EndedImageMismatch, run.Failed, nil},
 		"input":                       {"FAILED", 92, "input_mismatch", true, run.EndedInputMismatch, run.Failed, nil},

@@ -25,7 +25,7 @@ import (
 //	manifest       slurmgate-manifest 1 job=1234 task=- restart=0
 //	               file <64 hex> <bytes> out/<path>                      a regular file
 //	               missing out/<path>                                    nothing there
-//	               irregular out/<path>                                  a link, folder, pipe, or a file with another name
+//	               irregular out/<path>                                  a link, folder, pipe, a file with another name or one that cannot be read
 //	               end
 const (
 	ClaimFile    = "claim"

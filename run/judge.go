@@ -44,6 +44,9 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 		d.ending = byState
 		if slurm == "" && v.Run.CancelAt != nil {
 			d.ending = EndedCancelled
+		} else if slurm == "FAILED" && x.Reason == "terminated" {
+			// The script was told to end, and not because of a limit; a program cannot do that. A second start ends with 90: so FAILED.
+			d.ending, d.detail = EndedPreempted, "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or its script was sent TERM"
 		} else if byState == EndedOK || byState == EndedToolFailed {
 			d.ending, d.detail = EndedToolFailed, fmt.Sprintf("the program was ended by a signal (status %d): %s", code, e.tail(ctx, v))
 		}

@@ -57,7 +57,7 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		case !ok, entry.Kind == "missing":
 			return reject(EndedOutputs, "OUTPUT-MISSING", fmt.Sprintf("the program exited 0 and did not write %s (role %s)", out.SrcRelpath, out.Role))
 		case entry.Kind == "irregular":
-			return reject(EndedOutputs, "OUTPUT-IRREGULAR", fmt.Sprintf("%s (role %s) is not a plain file of its own: a link, a pipe, a folder, or a file with a second name", out.SrcRelpath, out.Role))
+			return reject(EndedOutputs, "OUTPUT-IRREGULAR", fmt.Sprintf("%s (role %s) is not a plain file of its own: a link, a pipe, a folder, a file with a second name, or one that cannot be read", out.SrcRelpath, out.Role))
 		case entry.Size > left:
 			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the outputs together may have %d", out.SrcRelpath, out.Role, entry.Size, limit))
 		}

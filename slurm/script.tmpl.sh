@@ -146,13 +146,13 @@ elif ((code == 255)) && tail -c 4096 -- "$ctl/stderr" | grep -q 'FATAL: '; then
 fi
 finish "$code" "$reason"
 
-# 6. Success: what is there of the declared outputs. Only a plain file with one name, reached without a symlink, is one.
+# 6. Success: what is there of the declared outputs. Only a plain, readable file with one name, reached without a symlink, is one.
 real=$(realpath -e -- "$attempt")
 describe() { # PATH
   local file=$attempt/$1 size sum
   if [[ ! -e $file && ! -L $file ]]; then
     printf 'missing %s\n' "$1"
-  elif [[ ! -f $file || -L $file || $(realpath -e -- "$file") != "$real/$1" || $(stat -c %h -- "$file") != 1 ]]; then
+  elif [[ ! -f $file || ! -r $file || -L $file || $(realpath -e -- "$file") != "$real/$1" || $(stat -c %h -- "$file") != 1 ]]; then
     printf 'irregular %s\n' "$1"
   else
     sync -- "$file" && size=$(stat -c %s -- "$file") && sum=$(digest "$file") && [[ ${#sum} == 64 ]] &&

@@ -84,6 +84,8 @@ func run(mode string, args []string) error {
 			}
 		}
 		return nil
+	case "unreadable": // FILE: written well, and closed to its owner too
+		return errors.Join(put(args[0], "x"), os.Chmod(args[0], 0))
 	case "symlink":
 		return os.Symlink(args[0], args[1])
 	case "symlinkdir": // a folder on the way is a link; the file behind it is a good one
