@@ -27,9 +27,9 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 			}
 		}
 	case "image_mismatch":
-		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node is not the pinned one; nothing ran. Next: slurmgate image verify"}
+		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node is not the pinned one; nothing ran. The job said: " + e.tail(ctx, v) + ". Next: slurmgate image verify"}
 	case "input_mismatch":
-		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node is not the pinned one; nothing ran"}
+		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node is not the pinned one; nothing ran. The job said: " + e.tail(ctx, v) + ". Next: slurmgate artifact verify --all, then slurmgate retry " + v.Run.ID}
 	case "runtime_missing":
 		d = verdict{ending: EndedNoRuntime, detail: "Apptainer was not found on node " + x.Node + ". Next: slurmgate doctor"}
 	case "time_limit":
