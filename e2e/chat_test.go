@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"os"
 	"strings"
@@ -190,7 +193,7 @@ func TestChatList(t *testing.T) {
 			t.Errorf("%s has not both schemas", x.Name)
 		}
 	}
-	for _, want := range strings.Fields("samtools_flagstat seqkit_stats minimap2_map slurm_submit slurm_job_get slurm_job_collect slurm_job_cancel slurm_job_logs slurm_job_retry artifact_import artifact_list artifact_get artifact_preview_text") {
+	for _, want := range strings.Fields("samtools_flagstat seqkit_stats minimap2_map slurm_submit slurm_job_get slurm_job_collect slurm_job_cancel slurm_job_logs slurm_job_retry artifact_import artifact_list artifact_get artifact_preview_text artifact_preview_table artifact_preview_image run_list") {
 		if !names[want] {
 			t.Errorf("no %s among %v", want, names)
 		}
@@ -214,5 +217,56 @@ func TestChatList(t *testing.T) {
 	r, err := c.session.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "artifact://" + in.ArtifactID})
 	if err != nil || !strings.HasPrefix(r.Contents[0].Text, "name\tvalue\n") {
 		t.Error(r, err)
+	}
+}
+
+// What an assistant is asked next: what was started, what is in the table, what does the picture show.
+//
+// proves CARD-06 ARC-01
+func TestChatLooks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	in := s.import1(data("reads-small.fastq.gz"))
+	var r submitted
+	s.ok(&r, "run", "seqkit.stats", "--input", "reads="+in.ArtifactID)
+	c := s.chat(t, "2026-07-28")
+	var page struct {
+		Runs []struct {
+			RunID  string `json:"run_id"`
+			ToolID string `json:"tool_id"`
+		} `json:"runs"`
+	}
+	c.expect(c.say("run_list", tree{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}, &page), "1 run, newest first", r.RunID, "seqkit.stats")
+	c.expect(c.say("run_list", tree{"until": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}, nil), "No such runs")
+	c.expect(c.say("run_list", tree{"state": "none"}, nil), "error: ARGS-SCHEMA")
+	if len(page.Runs) != 1 || page.Runs[0].RunID != r.RunID {
+		t.Errorf("%+v", page)
+	}
+	var lines strings.Builder
+	lines.WriteString("sample,reads,ratio\n")
+	for i := range 500 {
+		fmt.Fprintf(&lines, "s%d,%d,0.%d\n", i, i*1000, i)
+	}
+	table := s.import1(s.file("table.csv", lines.String()))
+	c.expect(c.say("artifact_preview_table", tree{"artifact_id": table.ArtifactID}, nil), "a table of 3 columns; rows 0 to ", "sample (text)\treads (integer)\tratio (number)", "s0\t0\t0.0", "call artifact_preview_table again with first_row")
+	c.expect(c.say("artifact_preview_table", tree{"artifact_id": table.ArtifactID, "first_row": 498}, nil), "rows 498 to 499", "s499\t499000\t0.499")
+
+	var b bytes.Buffer
+	must(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, 900, 600))))
+	picture := s.import1(s.file("plot.png", b.String()))
+	c.expect(c.say("artifact_preview_text", tree{"artifact_id": picture.ArtifactID}, nil), "Next: artifact_preview_image")
+	res, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "artifact_preview_image", Arguments: json.RawMessage(`{"artifact_id":"` + picture.ArtifactID + `","max_edge":200}`)})
+	must(t, err)
+	if len(res.Content) != 2 {
+		t.Fatalf("%+v", res)
+	}
+	shown, ok := res.Content[1].(*sdk.ImageContent)
+	if !ok {
+		t.Fatalf("%T", res.Content[1])
+	}
+	small, err := png.Decode(bytes.NewReader(shown.Data))
+	must(t, err)
+	if b := small.Bounds(); b.Dx() != 200 || b.Dy() != 133 || shown.MIMEType != "image/png" {
+		t.Errorf("%v %s", b, shown.MIMEType)
 	}
 }

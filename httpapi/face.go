@@ -98,7 +98,7 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/tools/{tool_id}:run", f.run)
 	r.Post("/v1/tool-calls", f.toolCall)
 
-	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "cursor", "limit"))
+	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "since", "until", "cursor", "limit"))
 	r.Post("/v1/runs", f.submit)
 	r.Get("/v1/runs/{run_id}", f.look("slurm.job.get", "run_id", "wait_seconds"))
 	r.Get("/v1/runs/{run_id}/result", f.look("slurm.job.collect", "run_id", "wait_seconds"))
@@ -112,6 +112,8 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/artifacts", f.create)
 	r.Get("/v1/artifacts/{artifact_id}", f.look("artifact.get", "artifact_id"))
 	r.Get("/v1/artifacts/{artifact_id}/preview", f.look("artifact.preview.text", "artifact_id", "max_lines"))
+	r.Get("/v1/artifacts/{artifact_id}/preview/table", f.look("artifact.preview.table", "artifact_id", "first_row", "max_rows", "delimiter"))
+	r.Get("/v1/artifacts/{artifact_id}/preview/image", f.picture)
 	r.Get("/v1/artifacts/{artifact_id}/content", f.content)
 
 	r.Get("/v1/approvals", f.list("approval.list", "all"))

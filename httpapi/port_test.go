@@ -78,8 +78,8 @@ func (d *desk) tool(id string, effect gate.SideEffect, capability, input string,
 }
 
 const byRun = `{"type":"object","additionalProperties":false,"required":["run_id"],"properties":{"run_id":{"type":"string","pattern":"^run_"},"wait_seconds":{"type":"integer","minimum":0,"maximum":30},"reason":{"type":"string"},"stream":{"enum":["stdout","stderr","log"]},"tail_lines":{"type":"integer"}}}`
-const byArtifact = `{"type":"object","additionalProperties":false,"required":["artifact_id"],"properties":{"artifact_id":{"type":"string"},"max_lines":{"type":"integer"}}}`
-const lists = `{"type":"object","additionalProperties":false,"properties":{"state":{"type":"string"},"tool_id":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"cursor":{"type":"string"},"limit":{"type":"integer","maximum":200}}}`
+const byArtifact = `{"type":"object","additionalProperties":false,"required":["artifact_id"],"properties":{"artifact_id":{"type":"string"},"max_lines":{"type":"integer"},"first_row":{"type":"integer"},"max_rows":{"type":"integer"},"delimiter":{"type":"string"},"max_edge":{"type":"integer"}}}`
+const lists = `{"type":"object","additionalProperties":false,"properties":{"state":{"type":"string"},"tool_id":{"type":"string"},"since":{"type":"string"},"until":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"cursor":{"type":"string"},"limit":{"type":"integer","maximum":200}}}`
 const imports = `{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string"},"text":{"type":"string"},"label":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"upload":{"type":"boolean"}}}`
 
 type obj = map[string]any
@@ -131,6 +131,9 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("approval.list", gate.Read, gate.CapApprove, `{"type":"object","additionalProperties":false,"properties":{"all":{"type":"boolean"}}}`, obj{"approvals": []obj{approval}}, nil),
 		d.tool("approval.answer", gate.Write, gate.CapApprove, `{"type":"object","additionalProperties":false,"required":["approval_id","approve"],"properties":{"approval_id":{"type":"string"},"approve":{"type":"boolean"},"uses":{"type":"integer"},"expires_in_seconds":{"type":"integer"},"reason":{"type":"string"}}}`, approval, nil),
 		d.tool("artifact.preview.text", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3, "text": "a\tb", "truncated": false, "binary": false}, nil),
+		d.tool("artifact.preview.table", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3, "columns": []obj{{"name": "a", "type": "integer"}}, "columns_total": 1, "header": true,
+			"first_row": 0, "rows": [][]string{{"1"}}, "rows_read": 1, "truncated": false, "delimiter": "\t", "warnings": []string{}}, nil),
+		d.tool("artifact.preview.image", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "PNG", "size_bytes": 3, "full_width": 9, "full_height": 9, "mime_type": "image/png", "width": 3, "height": 3, "data_base64": "iVBORw=="}, nil),
 	}
 }
 
@@ -241,11 +244,12 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /healthz", "", 200}, {"GET /readyz", "", 200}, {"GET /metrics", "", 200}, {"GET /openapi.json", "", 200},
 		{"GET /v1/domain", "", 200}, {"GET /v1/tools", "", 200}, {"GET /v1/registry", "", 200},
 		{"POST /v1/tools/test.echo:run", `{"input":{"n":0}}`, 200}, {"POST /v1/tool-calls", string(envelope), 200},
-		{"GET /v1/runs", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
+		{"GET /v1/runs", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200}, {"GET /v1/runs/" + runA + "/story", "", 200},
 		{"GET /v1/runs/" + runA + "/logs?stream=log&tail_lines=5", "", 200}, {"GET /v1/runs/" + runA + "/events", "", 200},
 		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200}, {"POST /v1/runs/" + runA + ":retry", "", 200},
 		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200}, {"GET /v1/artifacts/" + artA + "/preview?max_lines=2", "", 200},
+		{"GET /v1/artifacts/" + artA + "/preview/table?first_row=0&max_rows=3&delimiter=tab", "", 200}, {"GET /v1/artifacts/" + artA + "/preview/image?max_edge=64", "", 200},
 		{"GET /v1/artifacts/" + artA + "/content", "", 200},
 		{"GET /v1/approvals?all=true", "", 200}, {"POST /v1/approvals/apr_X:answer", `{"approve":true,"uses":2,"expires_in_seconds":60,"reason":"r"}`, 200},
 		{"GET /.well-known/oauth-protected-resource", "", 200}, {"GET /.well-known/oauth-protected-resource/mcp", "", 200},
@@ -259,6 +263,9 @@ func TestEveryOperation(t *testing.T) {
 	}
 	if r := d.send("POST /v1/artifacts?label=l&type=TSV", "bytes", "Content-Type: application/octet-stream"); r.status != 201 || r.header.Get("Location") != "/v1/artifacts/"+artA {
 		t.Errorf("an upload: %d %s", r.status, r.body)
+	}
+	if r := d.send("GET /v1/artifacts/"+artA+"/preview/image", "", "Accept: image/png"); r.status != 200 || string(r.body) != "\x89PNG" || r.header.Get("Content-Type") != "image/png" || !strings.Contains(r.header.Get("Content-Security-Policy"), "sandbox") {
+		t.Errorf("the picture itself: %d %v %q", r.status, r.header, r.body)
 	}
 	tools := d.send("GET /v1/tools", "").doc(t)
 	if tools["domain_id"] != "genomics" || tools["version"] != "1.0.0+abc" || len(tools["tools"].([]any)) != 3 {
@@ -281,7 +288,7 @@ func TestViews(t *testing.T) {
 	if n := len(d.send("GET /v1/tools", "", look).doc(t)["tools"].([]any)); n != 0 {
 		t.Error(n)
 	}
-	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 8 {
+	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 10 {
 		t.Error(n)
 	}
 	for _, what := range []string{"POST /v1/runs/" + runA + ":cancel", "POST /v1/runs/" + runA + ":retry"} {

@@ -138,7 +138,7 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 				return nil, bad(name, "true or false", "it is neither")
 			}
 			args[name] = json.RawMessage(given[0])
-		case "limit", "wait_seconds", "tail_lines", "max_lines":
+		case "limit", "wait_seconds", "tail_lines", "max_lines", "first_row", "max_rows", "max_edge":
 			n, err := strconv.ParseInt(given[0], 10, 32)
 			if err != nil {
 				return nil, bad(name, "a whole number", "it is none")
@@ -183,6 +183,41 @@ func created(w http.ResponseWriter, res gate.Response) {
 	}
 	writeJSON(w, status, "application/json", res.Result)
 }
+
+// picture is GET …/preview/image: a small picture of a large one, as the tool describes it, or as the picture itself to whom that is what it
+// accepts.
+func (f *face) picture(w http.ResponseWriter, req *http.Request) {
+	if typ, _, err := mime.ParseMediaType(req.Header.Get("Accept")); err != nil || typ != pictureType {
+		f.look("artifact.preview.image", "artifact_id", "max_edge")(w, req)
+		return
+	}
+	args, err := arguments(req.URL, []string{"max_edge"})
+	if err != nil {
+		problem(w, err)
+		return
+	}
+	args["artifact_id"] = text(chi.URLParam(req, "artifact_id"))
+	res, ok := f.call(w, req, "artifact.preview.image", args)
+	if !ok {
+		return
+	}
+	var p struct {
+		Data []byte `json:"data_base64"`
+	}
+	if err := json.Unmarshal(res.Result, &p); err != nil {
+		problem(w, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", pictureType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	h.Set("Cache-Control", "private, max-age=3600")
+	h.Set("Vary", "Accept, Authorization")
+	_, _ = w.Write(p.Data) // the peer is gone if this fails
+}
+
+const pictureType = "image/png"
 
 // content sends the bytes of an artifact, whole or in ranges. They never change, so a client may keep them.
 func (f *face) content(w http.ResponseWriter, req *http.Request) {

@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	// MaxAnswer bounds an answer, in bytes of the whole result as JSON.
+	// MaxAnswer bounds an answer, in bytes of the whole result as JSON. A picture comes on top of that; the tool that draws it bounds it.
 	MaxAnswer = 4000
 	// maxQuoted bounds a text of a program's in an answer, which carries it twice: for clients that read the text, and for those that
 	// read the structured content.
 	maxQuoted = 1300
 	maxProse  = 1600 // of our own text
 	maxLinks  = 4
+	added     = 200 // bytes the protocol may put around an answer
 )
 
 // answer is what a chat gets for a call that went well.
@@ -24,9 +25,14 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 	structured := res.Result
 	var r result
 	_ = json.Unmarshal(structured, &r) // what does not fit says less
+	if t.ID == tableTool {
+		r.table = &table{}
+		_ = json.Unmarshal(structured, r.table)
+	}
 	if r.quote() {
 		structured = r.replaceText(structured)
 	}
+	shown, structured := picture(t, structured)
 	out := &sdk.CallToolResult{StructuredContent: structured, Content: []sdk.Content{&sdk.TextContent{Text: r.tell(t)}}, Meta: correlation(req, res.TraceID)}
 	if res.ResultRef != nil {
 		out.StructuredContent = nil
@@ -35,8 +41,14 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 	for _, l := range r.links() {
 		out.Content = append(out.Content, l)
 	}
+	for r.table != nil && size(out) > MaxAnswer-added && r.table.smaller() {
+		out.StructuredContent, out.Content = r.table.put(structured), []sdk.Content{&sdk.TextContent{Text: r.tell(t)}}
+	}
 	if size(out) > MaxAnswer { // the structured content says all that the links do
 		out.Content = []sdk.Content{&sdk.TextContent{Text: clip(r.tell(t), maxProse/2)}}
+	}
+	if shown != nil {
+		out.Content = append(out.Content, shown)
 	}
 	return out
 }

@@ -15,6 +15,8 @@ import (
 const (
 	chatRows  = 6
 	chatLines = 60
+
+	chatTableRows = 20 // of which those are shown that fit
 )
 
 // bound is an argument that says how much an answer carries.
@@ -27,12 +29,14 @@ type bound struct {
 func shorten(toolID string, req *gate.Request) *bound {
 	var b *bound
 	switch toolID {
-	case "artifact.list":
+	case "artifact.list", "run.list":
 		b = &bound{"limit", chatRows}
 	case "slurm.job.logs":
 		b = &bound{"tail_lines", chatLines}
 	case "artifact.preview.text":
 		b = &bound{"max_lines", chatLines}
+	case tableTool:
+		b = &bound{"max_rows", chatTableRows}
 	default:
 		return nil
 	}

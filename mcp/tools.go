@@ -28,7 +28,7 @@ func entry(t gate.Tool) *sdk.Tool {
 		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion, "side_effect": string(t.SideEffect),
 			"idempotency": t.Idempotency, "determinism": t.Determinism, "availability": t.Availability, "required_capabilities": t.Capabilities}}}
 	if len(t.Output) > 0 {
-		out.OutputSchema = t.Output
+		out.OutputSchema = outputSchema(t)
 	}
 	return out
 }
