@@ -236,3 +236,33 @@ func TestHungUp(t *testing.T) {
 		}
 	}
 }
+
+// One mistake through three faces of one gateway: each is told a next step that it can take itself.
+func TestNextSteps(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	p := s.openPort(t)
+	in := s.import1(data("reads-small.fastq.gz"))
+	var r submitted
+	s.ok(&r, "run", "seqkit.stats", "--input", "reads="+in.ArtifactID)
+	s.wait(r.RunID)
+	c := s.chat(t, "2026-07-28")
+	const none = "run_00000000000000000000000000"
+	for _, x := range []struct{ run, shell, chat, http string }{
+		{r.RunID, "Next: slurmgate collect " + r.RunID, "Next: slurm_job_collect " + r.RunID, "Next: GET /v1/runs/" + r.RunID + "/result"},
+		{none, "Next: slurmgate runs list shows what there is", "Next: run_list shows what there is", "Next: GET /v1/runs shows what there is"},
+	} {
+		if f := s.cli("retry", x.run); f.code == 0 || !strings.Contains(string(f.stderr), x.shell) {
+			t.Errorf("no %q in %v", x.shell, f)
+		}
+		c.expect(c.say("slurm_job_retry", tree{"run_id": x.run}, nil), x.chat)
+		if status, body := p.send("POST", "/v1/runs/"+x.run+":retry", ""); status < 400 || !strings.Contains(string(body), x.http) {
+			t.Errorf("no %q in %d %s", x.http, status, body)
+		}
+	}
+	var got struct{ Ready bool }
+	p.ok(&got, "GET", "/v1/runs/"+r.RunID+"/result", "") // the step can be taken
+	if !got.Ready {
+		t.Errorf("%+v", got)
+	}
+}

@@ -26,8 +26,14 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.Raw
 	}
 	if req.ArgsRef == nil {
 		if len(args) > MaxInline {
-			return nil, fault.New(fault.Validation, "gate.Call", "args_too_large", fmt.Sprintf("the arguments have %d bytes, at most %d stand in an envelope", len(args), MaxInline)).
-				WithNext("import them as a JSON artifact and name it in args_ref")
+			next := "import them as a JSON artifact and name it in args_ref"
+			switch who.Transport {
+			case MCP:
+				next = "pass less: what is large goes into an artifact, whose id is passed" // a chat's call has no args_ref
+			case Other:
+				next += " of an envelope (POST /v1/tool-calls)"
+			}
+			return nil, fault.New(fault.Validation, "gate.Call", "args_too_large", fmt.Sprintf("the arguments have %d bytes, at most %d stand in an envelope", len(args), MaxInline)).WithNext(next)
 		}
 		return args, nil
 	}

@@ -181,6 +181,9 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, err error) Res
 	} else {
 		res.Error = errorBody(err)
 	}
+	if res.Error != nil {
+		res.Error = g.registry.said(who.Transport, res.Error)
+	}
 	res.OK = res.Error == nil
 	res.Timing.EndedAt = g.now().UTC()
 	res.Timing.DurationMS = max(0, res.Timing.EndedAt.Sub(res.Timing.StartedAt).Milliseconds())

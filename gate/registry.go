@@ -97,6 +97,7 @@ type Registry struct {
 	byID      map[string]entry
 	byName    map[string]string
 	envelopes envelopes
+	speech    speech
 }
 
 // NewRegistry makes a registry of tools. Two tools of one id or one name, and a schema that is not valid,
@@ -106,7 +107,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "gate.NewRegistry", "", "the schema of the envelope", err)
 	}
-	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}, envelopes: e}
+	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}, envelopes: e, speech: newSpeech()}
 	for _, t := range tools {
 		if err := r.add(t); err != nil {
 			return nil, err

@@ -51,12 +51,16 @@ func problem(w http.ResponseWriter, err error) { refuse(w, fault.KindOf(err).HTT
 
 // refuse is problem with a status of HTTP's own.
 func refuse(w http.ResponseWriter, status int, err error) {
+	writeJSON(w, status, "application/problem+json", describe(status, err))
+}
+
+func describe(status int, err error) problemDoc {
 	kind := fault.KindOf(err)
 	p := problemDoc{Type: "about:blank", Status: status, Title: string(kind), Code: fault.CodeOf(err), Detail: err.Error(), Retryable: kind.Retryable()}
 	if problems := fault.ProblemsOf(err); len(problems) > 0 {
 		p.Details = map[string]any{"problems": problems}
 	}
-	writeJSON(w, status, "application/problem+json", p)
+	return p
 }
 
 // failed answers a call that the gate or the tool refused.

@@ -149,5 +149,5 @@ func (c *Client) gone(ctx context.Context, err error) error {
 		return fault.Wrap(fault.Canceled, "httpapi", "canceled", "given up", ctx.Err())
 	}
 	return fault.Wrap(fault.Transport, "httpapi", "gateway_gone", "the gateway at "+c.path+" went away during the call", err).
-		WithNext("run the same command again: a repeated request never runs anything twice")
+		WithNext("do the same once more: a repeated request never runs anything twice")
 }

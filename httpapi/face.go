@@ -137,7 +137,11 @@ func (f *face) routes(r chi.Router) {
 func (f *face) ready(w http.ResponseWriter, req *http.Request) {
 	if f.Ready != nil {
 		if err := f.Ready(req.Context()); err != nil {
-			refuse(w, http.StatusServiceUnavailable, err)
+			p := describe(http.StatusServiceUnavailable, err)
+			if _, isPeer := req.Context().Value(peerKey{}).(int); !isPeer {
+				p.Detail = f.Gate.Registry().Say(gate.Other, p.Detail)
+			}
+			writeJSON(w, p.Status, "application/problem+json", p)
 			return
 		}
 	}

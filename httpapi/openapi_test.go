@@ -8,11 +8,14 @@ import (
 	"mime"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"slurmgate/gate"
 )
 
 // contract holds requests and answers against the OpenAPI document. It is a transport: whatever a test sends through it is checked.
@@ -31,11 +34,7 @@ type contract struct {
 
 type operation struct {
 	OperationID string
-	Parameters  []struct {
-		Name, In string
-		Required bool
-		Schema   json.RawMessage
-	}
+	Parameters  []parameter
 	RequestBody *struct {
 		Required bool
 		Content  map[string]struct{ Schema json.RawMessage }
@@ -43,6 +42,12 @@ type operation struct {
 	Responses map[string]struct {
 		Content map[string]struct{ Schema json.RawMessage }
 	}
+}
+
+type parameter struct {
+	Name, In string
+	Required bool
+	Schema   json.RawMessage
 }
 
 type pathForm struct {
@@ -195,4 +200,24 @@ func (c *contract) unseen() (out []string) {
 		}
 	}
 	return out
+}
+
+// What an error names as the next step over HTTP is an operation of the document, with the words of its query.
+func TestNextStepsAreThere(t *testing.T) {
+	c := newContract(t, nil)
+	for _, s := range gate.Steps() {
+		if s.HTTP == "" {
+			continue
+		}
+		method, path, _ := strings.Cut(strings.ReplaceAll(s.HTTP, "…", "x"), " ")
+		path, query, _ := strings.Cut(path, "?")
+		_, op, found := c.operation(method, path)
+		if !found {
+			t.Errorf("%s: %s is not in the document", s.Shell, s.HTTP)
+		}
+		name, _, _ := strings.Cut(query, "=")
+		if name != "" && !slices.ContainsFunc(op.Parameters, func(p parameter) bool { return p.In == "query" && p.Name == name }) {
+			t.Errorf("%s: %s takes no %s", s.Shell, s.HTTP, name)
+		}
+	}
 }

@@ -78,7 +78,9 @@ func (g *gateway) packHandler(p *toolpack.Pack) gate.Handler {
 		if err := g.keep(ctx, p.ID(), order.Params.ProjectID, made); err != nil {
 			return nil, err
 		}
-		return g.engine.Submit(ctx, order)
+		r, err := g.engine.Submit(ctx, order)
+		r.Reason = g.told(c, r.Reason)
+		return r, err
 	}
 }
 

@@ -81,7 +81,9 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 			object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), handler(g.submit)),
 		builtin("slurm.job.get", "Look at a run", "State of a run, from the ledger. \"Not ready\" is a normal answer: look again after poll_after_seconds.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-				return g.engine.Get(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.look("slurm.job.get"))
+				r, err := g.engine.Get(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.look("slurm.job.get"))
+				r.Reason = g.told(c, r.Reason)
+				return r, err
 			})),
 		builtin("slurm.job.collect", "Collect a run", "Whether a run is finished, and its artifacts by role. The gateway collects by itself when the job ends.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
@@ -98,7 +100,9 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 			})),
 		builtin("slurm.job.retry", "Retry a run", "Open a new attempt of a run that failed or was cancelled. This is the only way a tool's own failure is repeated.", gate.Execute,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-				return g.engine.Retry(ctx, a.RunID, a.Reason)
+				r, err := g.engine.Retry(ctx, a.RunID, a.Reason)
+				r.Reason = g.told(c, r.Reason)
+				return r, err
 			})),
 		builtin("slurm.job.absent", "Declare a job absent", "Settle a run whose job cannot be found: from now on no job of this attempt can execute.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
@@ -156,7 +160,18 @@ func (g *gateway) submit(ctx context.Context, c gate.Call, a submitArgs) (any, e
 	if err != nil {
 		return nil, err
 	}
-	return g.engine.Submit(ctx, order)
+	r, err := g.engine.Submit(ctx, order)
+	r.Reason = g.told(c, r.Reason)
+	return r, err
+}
+
+// told gives what a run waits for, or how it ended, in the words of the caller's face: it may name what resolves it.
+func (g *gateway) told(c gate.Call, reason *string) *string {
+	if reason == nil {
+		return nil
+	}
+	s := g.gate.Registry().Say(c.Caller.Transport, *reason)
+	return &s
 }
 
 func (g *gateway) rehearseSubmit(ctx context.Context, c gate.Call, a submitArgs) (any, error) {

@@ -214,6 +214,7 @@ func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, err
 	if c.Caller.Transport == gate.Local { // a path of this host is for a shell on it
 		s.Workspace = g.engine.Stager.RunDir(a.RunID)
 	}
+	s.Detail = *g.told(c, &s.Detail)
 	measured := 0 // accounting tells later what a job used, and that is no event of the run
 	for _, at := range s.Attempts {
 		if at.Source == "accounting" {

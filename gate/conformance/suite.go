@@ -22,7 +22,7 @@ func Run(t *testing.T, by gate.Transport, open Open) {
 		test func(*testing.T, *World)
 	}{
 		{"Envelope", envelope}, {"NoEnvelope", noEnvelope}, {"DeniedByDefault", deniedByDefault}, {"Registry", registry}, {"Sizes", sizes}, {"Keys", keys}, {"OneKeyManyCalls", oneKeyManyCalls},
-		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets}, {"Projects", projects}, {"DryRun", dryRun}, {"Limits", limits},
+		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets}, {"Projects", projects}, {"DryRun", dryRun}, {"NextSteps", nextSteps}, {"Limits", limits},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, NewWorld(t, by, open)) })
 	}
@@ -545,6 +545,21 @@ func dryRun(t *testing.T, w *World) {
 		t.Error(asked, err)
 	}
 	w.want(w.call(e, request("test.read", `{"n":1}`, dry)), "", "")
+}
+
+// nextSteps: an error ends with what the caller can do by the way it came.
+func nextSteps(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	words := map[gate.Transport][3]string{
+		gate.Local: {"Next: slurmgate runs list shows what there is", "Next: slurmgate tool show test.read prints the schema", "slurmgate approve apr_"},
+		gate.MCP:   {"Next: run_list shows what there is", "Next: the list of tools prints the schema", " (at the shell)"},
+		gate.Other: {"Next: GET /v1/runs shows what there is", "Next: GET /v1/registry prints the schema", "POST /v1/approvals/apr_"},
+	}[w.Transport]
+	for i, req := range []gate.Request{request("test.read", `{"run_id":"run_00000000000000000000000000"}`), request("test.read", `{"x":1}`), request("test.asked", `{}`)} {
+		if res := w.call(e, req); res.Error == nil || !strings.Contains(res.Error.Message, words[i]) {
+			t.Errorf("no %q in %+v", words[i], res.Error)
+		}
+	}
 }
 
 func limits(t *testing.T, w *World) {
