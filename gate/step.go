@@ -44,6 +44,7 @@ func Steps() []Step {
 		{"events list", "", "POST /v1/tools/event.list:run"},
 		{"adopt … …", "", "POST /v1/tools/slurm.job.adopt:run"},
 		{"declare-absent …", "", "POST /v1/tools/slurm.job.absent:run"},
+		{"artifact verify --all", "", "POST /v1/tools/artifact.verify:run"},
 		{"token create", "", ""}, {"image add … …", "", ""}, {"image verify", "", ""}, {"image list", "", ""}, {"doctor", "", ""}, {"config check", "", ""}, {"gc", "", ""},
 	}
 }
