@@ -259,10 +259,10 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Engine.DeclareAbsent": {"lifecycleTools"},
 
 		"retention.Parts.Sweep":        {"gc"},
-		"artifact.Importer.ImportFile": {"importArtifact"},
-		"artifact.Importer.ImportText": {"importArtifact"},
+		"artifact.Importer.ImportFile": {"bringIn"},
+		"artifact.Importer.ImportText": {"bringIn"},
 
-		"artifact.Importer.ImportStream": {"importArtifact"},
+		"artifact.Importer.ImportStream": {"bringIn"},
 
 		"ledger.Ledger.AddToken":       {"createToken"},
 		"ledger.Ledger.RevokeToken":    {"tokenTools"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,7 @@ type ImportPolicy struct {
 // Importer is the import boundary: the one way in which a path of the gateway's host becomes an artifact.
 type Importer struct {
 	store    *Store
+	put      func(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error)
 	roots    []importRoot // longest name first
 	names    []string     // as configured
 	maxBytes int64
@@ -58,7 +60,7 @@ type Imported struct {
 
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
-	im := &Importer{store: store, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types)}
+	im := &Importer{store: store, put: store.put, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types)}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
 		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d", p.MaxBytes)})
@@ -79,6 +81,13 @@ func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 	}
 	slices.SortStableFunc(im.roots, func(a, b importRoot) int { return len(b.name) - len(a.name) })
 	return im, nil
+}
+
+// Rehearsal is an importer with the same boundary that stores nothing: it says what an import would give. Every byte is read for it.
+func (im *Importer) Rehearsal() *Importer {
+	dry := *im
+	dry.put = measure
+	return &dry
 }
 
 func resolveRoot(name string) (resolved, msg string) {
@@ -130,7 +139,7 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", im.maxBytes), fmt.Sprintf("%s has %d bytes", path, before.Size), "")
 	}
 	head := &headReader{r: f}
-	sum, size, err := im.store.put(ctx, head, im.maxBytes, func(size int64) error { return unchanged(f, before, size, path) })
+	sum, size, err := im.put(ctx, head, im.maxBytes, func(size int64) error { return unchanged(f, before, size, path) })
 	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
 		err = changed(path)
 	}
@@ -150,7 +159,7 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 	if !utf8.ValidString(text) {
 		return Imported{}, fault.Invalid(op, "", fault.Problem{Code: ImportText, Field: "text", Rule: "valid UTF-8", Msg: "it is not valid UTF-8", Hint: "import it as a file"})
 	}
-	sum, size, err := im.store.Put(ctx, strings.NewReader(text), int64(len(text)))
+	sum, size, err := im.put(ctx, strings.NewReader(text), int64(len(text)), nil)
 	if err != nil {
 		return Imported{}, err
 	}

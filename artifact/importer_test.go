@@ -243,3 +243,52 @@ func (h *hook) Err() error {
 	}
 	return nil
 }
+
+// A rehearsal finds what an import would store, refuses what it would refuse, and stores nothing.
+func TestRehearsal(t *testing.T) {
+	dir, folder := t.TempDir(), t.TempDir()
+	store, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	file := filepath.Join(folder, "table.tsv")
+	if err := os.WriteFile(file, []byte("a\tb\n1\t2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	im, err := NewImporter(store, ImportPolicy{Roots: []string{folder}, MaxBytes: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := func(im *Importer) (out [4]Imported, errs [4]string) {
+		note := func(i int, got Imported, err error) {
+			out[i] = got
+			if err != nil {
+				errs[i] = fault.CodeOf(err)
+			}
+		}
+		got, err := im.ImportFile(t.Context(), file)
+		note(0, got, err)
+		got, err = im.ImportText(t.Context(), "some words")
+		note(1, got, err)
+		got, err = im.ImportStream(t.Context(), strings.NewReader("a,b\n"), "x.csv")
+		note(2, got, err)
+		got, err = im.ImportStream(t.Context(), strings.NewReader(strings.Repeat("x", 65)), "")
+		note(3, got, err)
+		return out, errs
+	}
+	dry, refused := each(im.Rehearsal())
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	real, errs := each(im)
+	if dry != real || refused != errs || errs[3] != "artifact_too_large" || dry[0].Type != "TSV" || dry[0].SizeBytes != 8 {
+		t.Errorf("%+v %v\n%+v %v", dry, refused, real, errs)
+	}
+}

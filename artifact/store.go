@@ -107,11 +107,23 @@ func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(si
 			s.root.Remove(temp)
 		}
 	}()
+	if sum, size, err = take(ctx, f, r, limit, check); err != nil {
+		return "", 0, err
+	}
+	if renamed, err = s.commit(f, temp, sum, size); err != nil {
+		return "", 0, fsFault(op, "the bytes cannot be stored", err)
+	}
+	return sum, size, nil
+}
+
+// take writes at most limit bytes of r to w.
+func take(ctx context.Context, w io.Writer, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error) {
+	const op = "artifact.Put"
 	bound := limit
 	if bound < math.MaxInt64 {
 		bound++
 	}
-	sum, size, err = copyHash(ctx, f, io.LimitReader(r, bound))
+	sum, size, err = copyHash(ctx, w, io.LimitReader(r, bound))
 	switch {
 	case err != nil:
 		return "", 0, fsFault(op, "the bytes cannot be stored", err)
@@ -119,14 +131,14 @@ func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(si
 		return "", 0, fault.New(fault.Policy, op, "artifact_too_large", fmt.Sprintf("there are more than the %d bytes allowed", limit))
 	}
 	if check != nil {
-		if err := check(size); err != nil {
-			return "", 0, err
-		}
+		err = check(size)
 	}
-	if renamed, err = s.commit(f, temp, sum, size); err != nil {
-		return "", 0, fsFault(op, "the bytes cannot be stored", err)
-	}
-	return sum, size, nil
+	return sum, size, err
+}
+
+// measure is put for a rehearsal: the bytes are read and go nowhere.
+func measure(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (string, int64, error) {
+	return take(ctx, io.Discard, r, limit, check)
 }
 
 func (s *Store) create(temp string) (*os.File, error) {

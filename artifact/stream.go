@@ -11,7 +11,7 @@ import (
 // file of that name is looked at.
 func (im *Importer) ImportStream(ctx context.Context, r io.Reader, name string) (Imported, error) {
 	head := &headReader{r: r}
-	sum, size, err := im.store.Put(ctx, head, im.maxBytes)
+	sum, size, err := im.put(ctx, head, im.maxBytes, nil)
 	if err != nil {
 		return Imported{}, err
 	}

@@ -248,6 +248,52 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// A dry run with files as inputs imports none of them: it computes what the import would give, and the run is the one that the same command
+// makes then. What one caller has supposed is nobody else's, and nothing but dry runs sees it.
+func TestDryRunImportsNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	s.serve()
+	s.ok(nil, "runs", "list")
+	state := func() string {
+		return shell(t, "root", `cd "$1" && find . ! -name 'ledger.db*' -printf '%p %s\n' | sort; ls -A "$2" 2>/dev/null`, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), s.dir+"/runs")
+	}
+	var list artifactPage
+	files := state()
+	args := []string{"run", "seqkit.stats", "--input", "reads=" + data("reads-small.fastq.gz")}
+	var d struct {
+		Args  map[string]string
+		Would struct {
+			RunID  string `json:"run_id"`
+			Exists bool
+		}
+	}
+	s.ok(&d, append(args, "--dry-run")...)
+	if s.ok(&list, "artifact", "list"); len(list.Artifacts) != 0 || state() != files {
+		t.Errorf("left: %+v\n%s", list, state())
+	}
+	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr), "would import  "+d.Args["reads"]+"  FASTQ_GZ") {
+		t.Errorf("%v", r)
+	}
+	if f := s.fails(3, "run", "seqkit.stats", "--input", "reads="+d.Args["reads"]); f.Code != "artifact_not_found" {
+		t.Errorf("a real call sees what was only supposed: %+v", f)
+	}
+	if f := s.fails(3, "artifact", "get", d.Args["reads"]); f.Code != "artifact_not_found" {
+		t.Errorf("%+v", f)
+	}
+	if f := s.fails(4, "run", "seqkit.stats", "--input", "reads=/etc/passwd", "--dry-run"); f.Code != "IMPORT-ROOT" {
+		t.Errorf("%+v", f)
+	}
+	var real submitted
+	s.ok(&real, args...)
+	if real.RunID != d.Would.RunID || d.Would.Exists || real.Replayed {
+		t.Errorf("%+v, shown %+v", real, d)
+	}
+	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr), "known already  "+d.Args["reads"]) || !strings.Contains(string(r.stdout), "is there already") {
+		t.Errorf("%v", r)
+	}
+}
+
 // token is the submission token of a run's first attempt.
 func (s *site) token(runID string) string {
 	s.t.Helper()

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // dispatch decides on a call whose envelope is good, step by step, and carries it out. Nothing has an effect before every step has
@@ -82,7 +84,7 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request)
 	if err := e.checkArgs(args); err != nil {
 		return args, err
 	}
-	return args, g.scope(ctx, who, args)
+	return args, g.scope(ctx, who, args, req.DryRun && e.tool.SideEffect != Read)
 }
 
 // rehearse shows what a call would do. It neither needs consent nor binds a key, and says whether the call would need it.
@@ -92,7 +94,7 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 		return nil, err
 	}
 	defer back()
-	d := Rehearsal{DryRun: true, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args, ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
+	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args, ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
 	if t.DryRun != nil {
 		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Request: req, Args: args})
 		if err != nil {
@@ -113,7 +115,49 @@ type Rehearsal struct {
 	SideEffect      SideEffect      `json:"side_effect"`
 	Args            json.RawMessage `json:"args"` // canonical, as the call would be bound to
 	ConsentRequired bool            `json:"consent_required"`
-	Would           json.RawMessage `json:"would"` // what the tool says of what it would do; null when it says nothing
+	Would           json.RawMessage `json:"would"`    // what the tool says of what it would do; null when it says nothing
+	LeftOut         []string        `json:"left_out"` // what was too large for an answer that is kept nowhere, as args or would.params; null there
+}
+
+// within makes a rehearsal of at most n bytes: an answer that is too large for an envelope would become an artifact, and a dry run leaves none.
+// The largest parts go first.
+func (d Rehearsal) within(n int) (json.RawMessage, error) {
+	var would map[string]json.RawMessage
+	_ = json.Unmarshal(d.Would, &would) // it may be anything else: then it goes as a whole
+	null := json.RawMessage("null")
+	for {
+		name, size := "args", len(d.Args)
+		for k, v := range would {
+			if len(v) > size {
+				name, size = "would."+k, len(v)
+			}
+		}
+		if would == nil && len(d.Would) > size {
+			name, size = "would", len(d.Would)
+		}
+		if size <= len(null) {
+			return nil, fault.New(fault.Internal, "gate.Call", "result_too_large", "the rehearsal is too large for an answer")
+		}
+		d.LeftOut = append(d.LeftOut, name)
+		switch key, in := strings.CutPrefix(name, "would."); {
+		case in:
+			would[key] = null
+		case name == "args":
+			d.Args = null
+		default:
+			d.Would = null
+		}
+		if would != nil {
+			raw, err := json.Marshal(would)
+			if err != nil {
+				return nil, err
+			}
+			d.Would = raw
+		}
+		if raw, err := plan.Marshal(d); err != nil || len(raw) <= n {
+			return raw, err
+		}
+	}
 }
 
 // perform carries out a call: idempotency key, consent, a place, and then the tool.

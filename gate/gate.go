@@ -25,6 +25,7 @@ type Config struct {
 	Journal   Journal
 	Promises  Promises
 	Owners    Owners
+	Supposer  Supposer
 	Artifacts Artifacts
 	Key       []byte           // of this ledger, for binding keys and approvals to payloads; random when empty
 	Log       *slog.Logger     // slog's default when nil
@@ -40,6 +41,7 @@ type Gate struct {
 	promises  Promises
 	flights   flights
 	owners    Owners
+	supposer  Supposer
 	artifacts Artifacts
 	key       []byte
 	log       *slog.Logger
@@ -51,7 +53,7 @@ const defaultTimeout = 2 * time.Minute
 // New makes a gate. A gate with a journal is closed when it is no longer used.
 func New(c Config) *Gate {
 	g := &Gate{registry: c.Registry, policy: c.Policy, places: newPlaces(c.Together, c.Registry, c.Policy), promises: c.Promises,
-		flights: flights{open: map[[2]string]chan struct{}{}}, owners: c.Owners, artifacts: c.Artifacts, key: c.Key, log: c.Log, now: c.Now}
+		flights: flights{open: map[[2]string]chan struct{}{}}, owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key, log: c.Log, now: c.Now}
 	if g.now == nil {
 		g.now = time.Now
 	}
@@ -228,6 +230,12 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 			return &fault.Error{Op: op, Kind: fault.Internal, Code: "output_schema", Msg: "the tool's answer is not of the form it promises (a fault of slurmgate's)", Err: err, Next: "the gateway's log has the details"}
 		}
 	}
+	rehearsal, dry := result.(Rehearsal)
+	if dry && len(raw) > MaxInline*7/8 { // room for what redaction may add
+		if raw, err = rehearsal.within(MaxInline * 7 / 8); err != nil {
+			return err
+		}
+	}
 	if len(t.tool.Reveals) == 0 {
 		if raw, _, err = redact(raw, false); err != nil {
 			return err
@@ -236,6 +244,9 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	res.Result, res.Resources = raw, touched(t.args, raw)
 	if len(raw) <= MaxInline {
 		return nil
+	}
+	if dry {
+		return fault.New(fault.Internal, op, "result_too_large", "the rehearsal is too large for an answer, and none is kept")
 	}
 	t.result = raw
 	return g.refer(ctx, who, res, t.tool)

@@ -525,3 +525,82 @@ func TestUnchanged(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// A rehearsal too large for an envelope loses its largest parts, and says which: a dry run keeps no artifact.
+func TestLargeRehearsal(t *testing.T) {
+	big := func(n int) string { return strings.Repeat("x", n) }
+	for name, c := range map[string]struct {
+		would any
+		left  []string
+	}{
+		"small":       {map[string]any{"a": "b"}, []string{}},
+		"one":         {map[string]any{"run_id": "r", "script": big(40_000)}, []string{"would.script"}},
+		"two":         {map[string]any{"run_id": "r", "script": big(40_000), "params": big(30_000)}, []string{"would.script", "would.params"}},
+		"no object":   {big(40_000), []string{"would"}},
+		"many things": {strings.Split(big(20_000), ""), []string{"would"}},
+	} {
+		r, err := NewRegistry(Tool{ID: "test.write", Version: "1.0.0", SideEffect: Write, Idempotency: Idempotent, Determinism: BestEffort, Availability: OfflineOK, Capabilities: []string{CapRead}, Bindings: []Transport{Local},
+			Input: json.RawMessage(`{"type":"object"}`), Handle: func(context.Context, Call) (any, error) { return nil, nil }, DryRun: func(context.Context, Call) (any, error) { return c.would, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := NewRequest("test.write", "1.0.0", json.RawMessage(`{}`))
+		req.DryRun = true
+		res := New(Config{Registry: r, Artifacts: nothingKept{t}}).Call(t.Context(), Process(), req)
+		var got Rehearsal
+		if res.Error != nil || len(res.Result) > MaxInline || json.Unmarshal(res.Result, &got) != nil || !slices.Equal(got.LeftOut, c.left) {
+			t.Errorf("%s: %+v %v, %d bytes", name, res.Error, got.LeftOut, len(res.Result))
+		}
+	}
+}
+
+// nothingKept is a store that nothing may be put into.
+type nothingKept struct{ t *testing.T }
+
+func (n nothingKept) Read(context.Context, string, int64) ([]byte, error) {
+	return nil, fault.New(fault.NotFound, "x", "artifact_not_found", "nothing is here")
+}
+
+func (n nothingKept) Keep(context.Context, string, string, []byte) (string, error) {
+	n.t.Error("a dry run keeps an artifact")
+	return "", nil
+}
+
+// ownerless is a ledger without a thing in it, and a dry run that has supposed one.
+type ownerless struct{ id, project, principal string }
+
+func (o ownerless) Owner(_ context.Context, id string) (string, error) {
+	return "", fault.New(fault.NotFound, "x", "artifact_not_found", "there is no artifact "+id)
+}
+
+func (o ownerless) Supposed(who Principal, id string) (string, bool) {
+	return o.project, id == o.id && who.Name == o.principal
+}
+
+// What a dry run has supposed is there for dry runs of the same principal, and for nothing else.
+func TestSupposedScope(t *testing.T) {
+	const id = "art_45G7QPW5RFS0CCAGQR83T82KBN"
+	o := ownerless{id, plan.ProjectID("mine"), "a"}
+	tool := func(id string, effect SideEffect) Tool {
+		return Tool{ID: id, Version: "1.0.0", SideEffect: effect, Idempotency: Idempotent, Determinism: BestEffort, Availability: OfflineOK, Capabilities: []string{CapRead}, Bindings: []Transport{Local},
+			Input: json.RawMessage(`{"type":"object"}`), Handle: func(context.Context, Call) (any, error) { return map[string]any{}, nil }}
+	}
+	r, err := NewRegistry(tool("test.write", Write), tool("test.read", Read))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		principal, project, tool, id string
+		dry, there                   bool
+	}{
+		{"a", "mine", "test.write", id, true, true}, {"a", "mine", "test.write", id, false, false}, {"b", "mine", "test.write", id, true, false}, {"a", "other", "test.write", id, true, false},
+		{"a", "mine", "test.read", id, true, false}, {"a", "mine", "test.write", "art_00000000000000000000000000", true, false},
+	} {
+		who := Caller{Principal: Principal{Name: c.principal, Capabilities: []string{All}, Projects: []string{plan.ProjectID(c.project)}}, Transport: Local}
+		req := NewRequest(c.tool, "1.0.0", json.RawMessage(`{"deep":[{"in":"`+c.id+`"}]}`))
+		req.DryRun = c.dry
+		if res := New(Config{Registry: r, Owners: o, Supposer: o}).Call(t.Context(), who, req); res.OK != c.there {
+			t.Errorf("%+v: %+v", c, res.Error)
+		}
+	}
+}

@@ -131,6 +131,12 @@ type Owners interface {
 	Owner(ctx context.Context, id string) (projectID string, err error)
 }
 
+// Supposer knows what dry runs have supposed: an import that was only rehearsed leaves nothing, and yet the next rehearsal is about it.
+type Supposer interface {
+	// Supposed gives the project of an artifact that a dry run of the principal's has shown and nobody has stored.
+	Supposed(who Principal, id string) (projectID string, ok bool)
+}
+
 // Artifacts carries what is too large for an envelope.
 type Artifacts interface {
 	// Read gives the bytes of an artifact of at most limit bytes; a larger one is a Validation fault.

@@ -13,7 +13,9 @@ import (
 // scope refuses arguments that name a run or an artifact of a project the caller does not see, wherever in them the name stands: to
 // the caller there is no such thing, and the words are those for a thing that never was. It also refuses such a project. What a
 // handler lists it narrows itself, by [Principal.Filter].
-func (g *Gate) scope(ctx context.Context, who Caller, args json.RawMessage) error {
+//
+// To a dry run that exists too which a dry run has supposed for the same principal.
+func (g *Gate) scope(ctx context.Context, who Caller, args json.RawMessage, dry bool) error {
 	if slices.Contains(who.Projects, All) || g.owners == nil {
 		return nil
 	}
@@ -26,25 +28,25 @@ func (g *Gate) scope(ctx context.Context, who Caller, args json.RawMessage) erro
 			return err
 		}
 	}
-	return g.visible(ctx, who, doc)
+	return g.visible(ctx, who, doc, dry && g.supposer != nil)
 }
 
-func (g *Gate) visible(ctx context.Context, who Caller, v any) error {
+func (g *Gate) visible(ctx context.Context, who Caller, v any, dry bool) error {
 	switch v := v.(type) {
 	case string:
-		return g.visibleID(ctx, who, v)
+		return g.visibleID(ctx, who, v, dry)
 	case []any:
 		for _, x := range v {
-			if err := g.visible(ctx, who, x); err != nil {
+			if err := g.visible(ctx, who, x, dry); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for k, x := range v {
-			if err := g.visibleID(ctx, who, k); err != nil {
+			if err := g.visibleID(ctx, who, k, dry); err != nil {
 				return err
 			}
-			if err := g.visible(ctx, who, x); err != nil {
+			if err := g.visible(ctx, who, x, dry); err != nil {
 				return err
 			}
 		}
@@ -52,7 +54,7 @@ func (g *Gate) visible(ctx context.Context, who Caller, v any) error {
 	return nil
 }
 
-func (g *Gate) visibleID(ctx context.Context, who Caller, s string) error {
+func (g *Gate) visibleID(ctx context.Context, who Caller, s string, dry bool) error {
 	id := strings.TrimPrefix(strings.TrimPrefix(s, "artifact:"), "//")
 	if !plan.IsRunID(id) && !plan.IsArtifactID(id) {
 		return nil
@@ -63,6 +65,11 @@ func (g *Gate) visibleID(ctx context.Context, who Caller, s string) error {
 	}
 	if err == nil && who.Sees(project) {
 		return nil
+	}
+	if dry && fault.Is(err, fault.NotFound) {
+		if project, ok := g.supposer.Supposed(who.Principal, id); ok && who.Sees(project) {
+			return nil
+		}
 	}
 	return notThere(id)
 }

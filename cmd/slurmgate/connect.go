@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -114,6 +115,10 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 	req := gate.NewRequest(toolID, version, raw)
 	req.DryRun, req.IdempotencyKey = s.dryRun, s.key
 	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
+		if s.dryRun {
+			return fault.New(fault.Validation, "dry run", "args_too_large", fmt.Sprintf("the arguments have %d bytes, and more than %d are kept as an artifact, which a dry run leaves none of", len(raw), gate.MaxInline)).
+				WithNext("the same without --dry-run, or a dry run of a part of it")
+		}
 		if req, err = s.byReference(ctx, req); err != nil {
 			return err
 		}
@@ -225,6 +230,7 @@ func (s *session) retry(ctx context.Context, call func() error) error {
 		if err != nil {
 			return err
 		}
+		next.dryRun, next.key = s.dryRun, s.key // what was to be a dry run is one with the next gateway too
 		*s = *next
 	}
 	return call()

@@ -28,7 +28,7 @@ func (g *gateway) openGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy}, Together: g.policy.Concurrency.Global, Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger, Owners: g.ledger,
+	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy}, Together: g.policy.Concurrency.Global, Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger, Owners: g.ledger, Supposer: g,
 		Artifacts: kept{g.ledger, g.store}, Key: key, Log: g.log})
 	return nil
 }

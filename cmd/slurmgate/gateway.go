@@ -62,6 +62,7 @@ type gateway struct {
 	access   *access.Access
 	log      *slog.Logger
 
+	supposed  supposed
 	verifying sync.Mutex // held while all artifacts are read again
 
 	lock   *ledger.Lock

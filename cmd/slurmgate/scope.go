@@ -31,7 +31,7 @@ func (g *gateway) inputProject(ctx context.Context, c gate.Call) (string, error)
 		return "", err
 	}
 	if id := firstArtifact(args); id != "" {
-		a, err := g.ledger.Artifact(ctx, id)
+		a, err := g.artifactFor(ctx, c, id)
 		return a.ProjectID, err
 	}
 	return g.projectOf(c, "")

@@ -80,7 +80,18 @@ type importAnswer struct {
 // Unchanged tells that the artifact was there already.
 func (a importAnswer) Unchanged() bool { return !a.Created }
 
+// importArtifact stores what is imported.
 func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs) (any, error) {
+	doc, prov, err := g.bringIn(ctx, c, a, g.importer)
+	if err != nil {
+		return nil, err
+	}
+	stored, created, err := g.ledger.AddArtifact(ctx, doc)
+	return importAnswer{prov, docOf(stored), created}, err
+}
+
+// bringIn reads what is imported, within policy's bounds, through an importer that stores the bytes or none.
+func (g *gateway) bringIn(ctx context.Context, c gate.Call, a importArgs, importer *artifact.Importer) (doc run.Artifact, prov string, err error) {
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
@@ -91,13 +102,13 @@ func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs)
 		}
 	}
 	if sources != 1 || a.Upload != (c.Caller.Body != nil) {
-		return nil, invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload, and bytes beside the call just for upload", "it is not so")
+		return doc, "", invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload, and bytes beside the call just for upload", "it is not so")
 	}
 	if msg := plan.CheckWord(a.Label); a.Label != "" && msg != "" {
-		return nil, invalid("IMPORT-LABEL", "label", "whitespace-strict, at most 128 bytes", msg)
+		return doc, "", invalid("IMPORT-LABEL", "label", "whitespace-strict, at most 128 bytes", msg)
 	}
 	if a.Type != "" && !contains(g.domain.Types(), a.Type) {
-		return nil, invalid("IMPORT-TYPE", "type", "a type this domain knows", "got "+a.Type)
+		return doc, "", invalid("IMPORT-TYPE", "type", "a type this domain knows", "got "+a.Type)
 	}
 	way := policy.ImportText
 	switch {
@@ -107,23 +118,23 @@ func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs)
 		way = policy.ImportUpload
 	}
 	if err := g.policy.AllowImport(way, a.Type, -1); err != nil {
-		return nil, err
+		return doc, "", err
 	}
 	project, err := g.projectOf(c, a.ProjectID)
 	if err != nil {
-		return nil, err
+		return doc, "", err
 	}
 	var in artifact.Imported
 	switch {
 	case a.Path != nil:
-		in, err = g.importer.ImportFile(ctx, *a.Path)
+		in, err = importer.ImportFile(ctx, *a.Path)
 	case a.Text != nil:
-		in, err = g.importer.ImportText(ctx, *a.Text)
+		in, err = importer.ImportText(ctx, *a.Text)
 	default:
-		in, err = g.importer.ImportStream(ctx, c.Caller.Body, a.Label)
+		in, err = importer.ImportStream(ctx, c.Caller.Body, a.Label)
 	}
 	if err != nil {
-		return nil, err
+		return doc, "", err
 	}
 	if a.Label == "" {
 		a.Label = in.Label
@@ -132,18 +143,14 @@ func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs)
 		a.Type = in.Type
 	}
 	if err := g.policy.AllowImport(way, a.Type, in.SizeBytes); err != nil {
-		return nil, err
+		return doc, "", err
 	}
-	doc := run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import"}
+	doc = run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import"}
 	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil {
-		return nil, err
+		return doc, "", err
 	}
-	prov, err := g.provenance("artifact.import", map[string]any{"artifact_id": doc.ID})
-	if err != nil {
-		return nil, err
-	}
-	stored, created, err := g.ledger.AddArtifact(ctx, doc)
-	return importAnswer{prov, docOf(stored), created}, err
+	prov, err = g.provenance("artifact.import", map[string]any{"artifact_id": doc.ID})
+	return doc, prov, err
 }
 
 func contains(list []string, s string) bool {

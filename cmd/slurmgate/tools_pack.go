@@ -43,7 +43,7 @@ func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		return run.Order{}, nil, err
 	}
 	look := func(id string) (toolpack.ArtifactInfo, error) {
-		a, err := g.ledger.Artifact(ctx, id)
+		a, err := g.artifactFor(ctx, c, id)
 		if err != nil {
 			return toolpack.ArtifactInfo{}, err
 		}

@@ -148,7 +148,7 @@ func (g *gateway) planOrder(ctx context.Context, c gate.Call, a submitArgs) (run
 	if err := charged(c, project, spec); err != nil {
 		return run.Order{}, err
 	}
-	if err := g.checkInputs(ctx, project, spec); err != nil {
+	if err := g.checkInputs(ctx, c, project, spec); err != nil {
 		return run.Order{}, err
 	}
 	return run.Order{ToolID: submitToolID, ToolName: "slurm_submit", ToolVersion: builtinVersion, ContractVersion: builtinContract,
@@ -190,10 +190,10 @@ func (g *gateway) rehearseVerb(ctx context.Context, _ gate.Call, a runArgs) (any
 
 // checkInputs holds a plan's inputs against the ledger: each is an artifact of the project, with the
 // checksum the plan pins.
-func (g *gateway) checkInputs(ctx context.Context, project string, spec plan.Spec) error {
+func (g *gateway) checkInputs(ctx context.Context, c gate.Call, project string, spec plan.Spec) error {
 	var problems []fault.Problem
 	for i, in := range spec.IO.Inputs {
-		a, err := g.artifactOf(ctx, project, in.ArtifactID)
+		a, err := g.artifactOf(ctx, c, project, in.ArtifactID)
 		field := fmt.Sprintf("io.inputs[%d].", i)
 		switch {
 		case fault.Is(err, fault.NotFound):
@@ -212,8 +212,8 @@ func (g *gateway) checkInputs(ctx context.Context, project string, spec plan.Spe
 }
 
 // artifactOf reads an artifact as seen from a project: another project's is not there.
-func (g *gateway) artifactOf(ctx context.Context, project, id string) (run.Artifact, error) {
-	a, err := g.ledger.Artifact(ctx, id)
+func (g *gateway) artifactOf(ctx context.Context, c gate.Call, project, id string) (run.Artifact, error) {
+	a, err := g.artifactFor(ctx, c, id)
 	if err == nil && a.ProjectID != project {
 		return run.Artifact{}, fault.New(fault.NotFound, "artifactOf", "artifact_not_found", "there is no artifact "+id+" in this project")
 	}

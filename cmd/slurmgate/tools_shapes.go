@@ -73,6 +73,8 @@ func (g *gateway) described(tools []gate.Tool) []gate.Tool {
 			t.Output = known[t.ID]
 		}
 		switch t.ID {
+		case "artifact.import":
+			t.DryRun = handler(g.rehearseImport)
 		case submitToolID:
 			t.DryRun = handler(g.rehearseSubmit)
 		case "slurm.job.cancel", "slurm.job.absent":

@@ -173,7 +173,12 @@ func (a *app) rehearse(ctx context.Context, s *session, toolID, version string, 
 			pretty, _ := json.MarshalIndent(plan, "", "  ") // it was JSON just now
 			fmt.Fprintf(w, "%s\n", pretty)
 		}
-		fmt.Fprintf(w, "--- job script (the token of a real attempt stands where the zeros are)\n%s", a.printable(p.Script))
+		if p.Script != "" {
+			fmt.Fprintf(w, "--- job script (the token of a real attempt stands where the zeros are)\n%s", a.printable(p.Script))
+		}
+		if len(r.LeftOut) > 0 {
+			a.say("not shown, being too large for an answer that is kept nowhere: %s", strings.Join(r.LeftOut, ", "))
+		}
 		a.say("nothing was changed. Next: the same without --dry-run")
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -32,6 +34,7 @@ func (c runCmd) Run(ctx context.Context, a *app) error {
 		if err := s.call(ctx, "tool.show", toolArgs{ToolID: c.Tool}, &tool); err != nil {
 			return err
 		}
+		s.effect(effectOptions{DryRun: c.DryRun}) // of the imports; a key is for the call of the tool alone
 		args, err := c.args(ctx, a, s, tool)
 		if err != nil {
 			return err
@@ -102,10 +105,19 @@ func (a *app) importFile(ctx context.Context, s *session, path string, _ []strin
 		return importAnswer{}, err
 	}
 	var got importAnswer
-	if err := s.call(ctx, "artifact.import", importArgs{Path: &abs}, &got); err != nil {
+	word, args := "imported", importArgs{Path: &abs}
+	if s.dryRun {
+		word = "would import"
+		var r gate.Rehearsal
+		if err = s.call(ctx, "artifact.import", args, &r); err == nil {
+			err = json.Unmarshal(r.Would, &got)
+		}
+	} else {
+		err = s.call(ctx, "artifact.import", args, &got)
+	}
+	if err != nil {
 		return got, err
 	}
-	word := "imported"
 	if !got.Created {
 		word = "known already"
 	}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/run"
+)
+
+// A dry run of an import stores nothing, and a dry run of a tool that takes the file as an input comes next, as a call of its own. In between
+// the gateway keeps in mind what the import would have given: for the principal that asked, for a while, in memory and nowhere else. Nothing
+// but dry runs ever sees it.
+
+const (
+	supposeTime = 10 * time.Minute
+	supposeMost = 4096 // of all principals together; then the oldest go
+)
+
+type supposed struct {
+	mu    sync.Mutex
+	known map[[2]string]supposition // by principal and artifact id
+}
+
+type supposition struct {
+	artifact run.Artifact
+	at       time.Time
+}
+
+// add keeps an artifact in mind for a principal.
+func (s *supposed) add(principal string, a run.Artifact, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known = map[[2]string]supposition{}
+	}
+	var oldest [2]string
+	for k, v := range s.known {
+		if now.Sub(v.at) > supposeTime {
+			delete(s.known, k)
+		} else if first, ok := s.known[oldest]; !ok || v.at.Before(first.at) {
+			oldest = k
+		}
+	}
+	if len(s.known) >= supposeMost {
+		delete(s.known, oldest)
+	}
+	s.known[[2]string{principal, a.ID}] = supposition{a, now}
+}
+
+// find gives what is kept in mind.
+func (s *supposed) find(principal, id string, now time.Time) (run.Artifact, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.known[[2]string{principal, id}]
+	return v.artifact, ok && now.Sub(v.at) <= supposeTime
+}
+
+// Supposed implements gate.Supposer.
+func (g *gateway) Supposed(who gate.Principal, id string) (projectID string, ok bool) {
+	a, ok := g.supposed.find(who.Name, id, time.Now())
+	return a.ProjectID, ok
+}
+
+// artifactFor reads an artifact for a call. To a dry run that is there too which a dry run of an import has shown.
+func (g *gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.Artifact, error) {
+	a, err := g.ledger.Artifact(ctx, id)
+	if c.Request.DryRun && fault.Is(err, fault.NotFound) {
+		if s, ok := g.supposed.find(c.Caller.Name, id, time.Now()); ok {
+			return s, nil
+		}
+	}
+	return a, err
+}
+
+// rehearseImport tells what an import would give, and stores nothing.
+func (g *gateway) rehearseImport(ctx context.Context, c gate.Call, a importArgs) (any, error) {
+	doc, prov, err := g.bringIn(ctx, c, a, g.importer.Rehearsal())
+	if err != nil {
+		return nil, err
+	}
+	stored, err := g.ledger.Artifact(ctx, doc.ID)
+	switch {
+	case err == nil:
+		return importAnswer{prov, docOf(stored), false}, nil
+	case !fault.Is(err, fault.NotFound):
+		return nil, err
+	}
+	doc.CreatedAt = time.Now().UTC()
+	g.supposed.add(c.Caller.Name, doc, doc.CreatedAt)
+	return importAnswer{prov, docOf(doc), true}, nil
+}
