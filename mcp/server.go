@@ -15,6 +15,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 )
 
@@ -103,7 +104,7 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 		switch r := req.(type) {
 		case *sdk.CallToolRequest:
 			if _, known := s.tools[r.Params.Name]; !known {
-				s.unknown(ctx, r)
+				return nil, s.unknown(ctx, r)
 			}
 		case *sdk.ListResourcesRequest:
 			return s.listArtifacts(ctx, r)
@@ -119,12 +120,21 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// unknown has the gate see a call of a tool that a chat does not have. The answer is the protocol's own.
-func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) {
+// unknown has the gate see a call of a tool that a chat does not have. The answer is an error of the protocol, in the gate's words: a name
+// that may be anything is not repeated.
+func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 	req := request(gate.Tool{ID: clip(r.Params.Name, 128), Version: "0.0.0"}, r)
-	if res, err := s.cfg.Gateway.Call(ctx, req); err == nil && res.OK {
-		s.cfg.Log.Error("a tool outside the chat was reached", "tool", req.ToolID) // cannot be: the name is no id
+	res, err := s.cfg.Gateway.Call(ctx, req)
+	switch {
+	case err != nil:
+		return protocolError(err)
+	case res.Error == nil: // cannot be: the name is no id
+		s.cfg.Log.Error("a tool outside the chat was reached", "tool", req.ToolID)
+		return protocolError(fault.New(fault.NotFound, "mcp.call", "tool_not_found", "unknown tool"))
 	}
+	e := res.Error.Fault()
+	e.Msg = "unknown tool: " + e.Msg
+	return protocolError(e)
 }
 
 // call carries out a gateway operation on the caller's behalf and decodes its result.

@@ -36,6 +36,29 @@ type RawEntry interface {
 	CallRaw(ctx context.Context, body []byte) (gate.Response, error)
 }
 
+// Feature is a part of the envelope that a way may have no words for.
+type Feature string
+
+// The features that the suite can do without.
+const (
+	DryRun      Feature = "dry_run"
+	ArgsRef     Feature = "args_ref"
+	ToolVersion Feature = "tool_version"
+	ToolIDs     Feature = "tool_id" // tools are called by their ids, not by their names
+)
+
+// Partial is an entry that cannot say all that an envelope can. The suite leaves out what needs the rest, and nothing else.
+type Partial interface {
+	// Lacks gives what cannot be said, and why.
+	Lacks() map[Feature]string
+}
+
+// can tells whether an entry has words for a feature.
+func can(e Entry, f Feature) bool {
+	p, partial := e.(Partial)
+	return !partial || p.Lacks()[f] == ""
+}
+
 // Open makes an entry over a gate for calls of the principal.
 type Open func(t *testing.T, g *gate.Gate, who gate.Principal) Entry
 
@@ -186,10 +209,10 @@ func (w *World) tools() []gate.Tool {
 	}
 	list := map[string]fixture{
 		"test.read":    {effect: gate.Read, caps: []string{gate.CapRead}, handle: echo},
-		"test.write":   {effect: gate.Write, caps: []string{gate.CapGateway, gate.CapImport}, handle: serial, dryRun: func(context.Context, gate.Call) (any, error) { return map[string]any{"would": "write"}, nil }},
+		"test.write":   {effect: gate.Write, caps: w.own(gate.CapImport), handle: serial, dryRun: func(context.Context, gate.Call) (any, error) { return map[string]any{"would": "write"}, nil }},
 		"test.execute": {effect: gate.Execute, caps: []string{gate.CapSlurm}, handle: serial},
 		"test.once":    {effect: gate.Execute, repeat: gate.NonIdempotent, caps: []string{gate.CapSlurm}, handle: serial},
-		"test.admin":   {effect: gate.Read, caps: []string{gate.CapGateway, gate.CapAdmin}, handle: echo},
+		"test.admin":   {effect: gate.Read, caps: w.own(gate.CapAdmin), handle: echo},
 		"test.denied":  {effect: gate.Read, caps: []string{gate.CapRead}, handle: echo},
 		"test.asked":   {effect: gate.Execute, caps: []string{gate.CapSlurm}, handle: serial},
 		"test.shape":   {effect: gate.Read, caps: []string{gate.CapRead}, output: `{"type":"object","required":["promised"]}`, handle: echo},
@@ -197,7 +220,7 @@ func (w *World) tools() []gate.Tool {
 		"test.large": {effect: gate.Read, caps: []string{gate.CapRead}, handle: func(_ context.Context, c gate.Call) (any, error) {
 			var a struct{ N int }
 			err := json.Unmarshal(c.Args, &a)
-			return map[string]any{"text": strings.Repeat("x", a.N)}, err
+			return map[string]any{"data": strings.Repeat("x", a.N)}, err // not under a name that a face quotes a part of
 		}},
 		"test.slow":  {effect: gate.Read, caps: []string{gate.CapRead}, handle: func(ctx context.Context, _ gate.Call) (any, error) { <-ctx.Done(); return nil, ctx.Err() }},
 		"test.panic": {effect: gate.Write, caps: []string{gate.CapSlurm}, handle: func(context.Context, gate.Call) (any, error) { panic("broken: password=" + Revealed) }},
@@ -242,6 +265,14 @@ func (w *World) tools() []gate.Tool {
 		out = append(out, t)
 	}
 	return out
+}
+
+// own are the capabilities of an operation of the gateway. A chat has those by their names alone; there it is like any other tool.
+func (w *World) own(capability string) []string {
+	if w.Transport == gate.MCP {
+		return []string{capability}
+	}
+	return []string{gate.CapGateway, capability}
 }
 
 // principal makes one with capabilities, in the project mine.
