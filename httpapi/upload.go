@@ -3,9 +3,12 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"slurmgate/fault"
@@ -32,8 +35,13 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	who := CallerOf(req.Context())
-	who.Body = &pacedBody{Reader: req.Body, control: http.NewResponseController(w)}
+	body := &pacedBody{Reader: req.Body, control: http.NewResponseController(w)}
+	who.Body = body
 	res := f.Gate.Call(req.Context(), who, f.request(req, "artifact.import", raw))
+	if res.Error != nil && body.stalled {
+		refuse(w, http.StatusRequestTimeout, fault.New(fault.Transport, "httpapi.upload", "upload_stalled", fmt.Sprintf("nothing of the body came for %s; nothing of it is kept", uploadPause)).WithNext("send it again, whole"))
+		return
+	}
 	if res.Error != nil {
 		failed(w, res)
 		return
@@ -45,12 +53,15 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 type pacedBody struct {
 	io.Reader
 	control *http.ResponseController
+	stalled bool // it took longer
 }
 
 // Read implements io.Reader.
 func (p *pacedBody) Read(b []byte) (int, error) {
 	_ = p.control.SetReadDeadline(time.Now().Add(uploadPause)) // a recorder in a test has none
-	return p.Reader.Read(b)
+	n, err := p.Reader.Read(b)
+	p.stalled = p.stalled || errors.Is(err, os.ErrDeadlineExceeded)
+	return n, err
 }
 
 // Upload imports what r gives as an artifact; empty words are left to the gateway.
