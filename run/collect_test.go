@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,6 +182,11 @@ func TestEndings(t *testing.T) {
 		"node failed":                 {"NODE_FAIL", 0, "", true, run.EndedNodeFail, run.Failed, nil},
 		"preempted":                   {"PREEMPTED", 143, "terminated", true, run.EndedPreempted, run.Failed, new(143)},
 		"requeued by an admin":        {"FAILED", 143, "terminated", true, run.EndedPreempted, run.Failed, new(143)},
+		"image, cut short by TERM":    {"CANCELLED", 91, "image_mismatch", true, run.EndedCancelled, run.Cancelled, nil},
+		"input, cut short by TERM":    {"PREEMPTED", 92, "input_mismatch", true, run.EndedPreempted, run.Failed, nil},
+		"folders, cut short by TERM":  {"TIMEOUT", 94, "control_unwritable", true, run.EndedTimeLimit, run.Failed, nil},
+		"program first, then script":  {"CANCELLED", 143, "tool_failed", true, run.EndedCancelled, run.Cancelled, new(143)},
+		"tool failed, then the node":  {"NODE_FAIL", 3, "tool_failed", true, run.EndedToolFailed, run.Failed, new(3)},
 		"boot failed":                 {"BOOT_FAIL", 0, "", false, run.EndedBootFail, run.Failed, nil},
 		"image":                       {"FAILED", 91, "image_mismatch", true, run.EndedImageMismatch, run.Failed, nil},
 		"input":                       {"FAILED", 92, "input_mismatch", true, run.EndedInputMismatch, run.Failed, nil},
@@ -341,6 +348,32 @@ func TestOutputsNever(t *testing.T) {
 			w.want(w.until(a.RunID, done), run.Cancelled, "cancelled")
 		})
 	}
+}
+
+// Of many who retry at the same moment one opens the attempt; the others are told what the run is now.
+func TestRetryAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := ended(t, w, nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
+		l := w.life()
+		var opened, refused atomic.Int32
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				switch _, err := l.engine.Retry(t.Context(), v.Run.ID, ""); {
+				case err == nil:
+					opened.Add(1)
+				case fault.CodeOf(err) == "run_active":
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if opened.Load() != 1 || refused.Load() != 19 || w.count("Send") != 2 {
+			t.Errorf("%d opened, %d refused, %d sends", opened.Load(), refused.Load(), w.count("Send"))
+		}
+	})
 }
 
 // Retry is the verb for a tool's own failure: a new attempt, never a replay.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // answer is Slurm's answer, to be looked up by job names. At 100,000 jobs it is most of what a gateway holds in memory.
@@ -39,7 +40,8 @@ func (a *answer) named(name string) (found []Job) {
 type cycle struct {
 	*Engine
 	seen  *answer
-	asked int64 // the ledger's newest event before Slurm was asked
+	asked int64     // the ledger's newest event before Slurm was asked
+	began time.Time // before Slurm was asked
 	moved atomic.Bool
 }
 

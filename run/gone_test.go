@@ -38,6 +38,9 @@ func TestWorkspaceGone(t *testing.T) {
 				if err != nil || v.Run.Phase != run.NeedsOperator || v.Run.AttemptN != 1 || !strings.Contains(v.Run.Detail, "slurmgate cancel") {
 					t.Fatalf("%s, attempt %d: %s %v", v.Run.Phase, v.Run.AttemptN, v.Run.Detail, err)
 				}
+				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(), "Next: slurmgate cancel "+a.RunID) {
+					t.Error(err)
+				}
 				c, err := l.engine.Cancel(t.Context(), a.RunID, "")
 				if err != nil || c.State != run.Cancelled || c.Executed != "maybe" || w.count("Send") != 1 {
 					t.Errorf("%+v %v, %d sends", c, err, w.count("Send"))

@@ -17,7 +17,16 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 	}
 	code := x.Code
 	d := verdict{exit: &code}
-	switch x.Reason {
+	why := x.Reason
+	if why != "ok" && !x.stopped() && e.stoppedBySlurm(v) {
+		// TERM goes to every process of the job: what the script waited for may have died of it before the script knew. An image whose
+		// checksum was cut short is no wrong image.
+		if !x.ofProgram() {
+			d.exit = nil
+		}
+		why = "terminated"
+	}
+	switch why {
 	case "ok":
 		d.ending = EndedOK
 		if slurm != "" && slurm != "COMPLETED" {
@@ -44,7 +53,7 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 		d.ending = byState
 		if slurm == "" && v.Run.CancelAt != nil {
 			d.ending = EndedCancelled
-		} else if slurm == "FAILED" && x.Reason == "terminated" {
+		} else if slurm == "FAILED" && why == "terminated" {
 			// The script was told to end, and not because of a limit; a program cannot do that. A second start ends with 90: so FAILED.
 			d.ending, d.detail = EndedPreempted, "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or its script was sent TERM"
 		} else if byState == EndedOK || byState == EndedToolFailed {
@@ -66,6 +75,15 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 		d.detail = "Slurm says " + slurm
 	}
 	return d
+}
+
+// stoppedBySlurm tells whether Slurm ended the job before its time, by its own word or, where it says nothing any more, because we asked for it.
+func (e *Engine) stoppedBySlurm(v View) bool {
+	switch v.Attempt.SlurmState {
+	case "CANCELLED", "TIMEOUT", "DEADLINE", "PREEMPTED":
+		return true
+	}
+	return v.Attempt.SlurmState == "" && v.Run.CancelAt != nil
 }
 
 // judgeWithoutExit: the script left no exit file, so the program's own ending is not known.

@@ -87,9 +87,10 @@ func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error)
 	return err == nil, err
 }
 
-// missed is rule 8: LOST needs two full queries without the job, far enough apart, and no exit file.
-func (e *Engine) missed(ctx context.Context, v View) (bool, error) {
-	now := e.Now()
+// missed is rule 8: LOST needs two full queries without the job, far enough apart, and no exit file. The time between them counts from when
+// the first was answered to when the second was asked: what the gateway spent in between, waiting for sacct or stopped, is none.
+func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
+	e, now := c.Engine, c.Now()
 	if v.Attempt.MissedAt == nil {
 		a := v.Attempt
 		a.MissedAt = &now
@@ -97,7 +98,7 @@ func (e *Engine) missed(ctx context.Context, v View) (bool, error) {
 		return false, err
 	}
 	timeout, err := e.Observer.MessageTimeout(ctx)
-	if err != nil || now.Sub(*v.Attempt.MissedAt) < max(e.cfg.AbsenceGap, 2*timeout) {
+	if err != nil || c.began.Sub(*v.Attempt.MissedAt) < max(e.cfg.AbsenceGap, 2*timeout) {
 		return false, err
 	}
 	// Nobody executed it, or somebody did: the claim tells.

@@ -57,13 +57,13 @@ func (e *Engine) foreignClaim(ctx context.Context, v View) error {
 
 // several: more than one job has the run's name, or the one that has it has another id. Only pending ones
 // are cancelled; whoever holds the claim is the execution.
-func (e *Engine) several(ctx context.Context, v View, found []Job) (bool, error) {
-	claim, err := e.readClaim(ctx, v)
+func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) {
+	claim, err := c.readClaim(ctx, v)
 	if fault.Is(err, fault.NotFound) {
 		var keep string
 		for _, j := range found {
 			if j.Class == ClassPending && keep != "" {
-				if err := e.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
+				if err := c.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
 					return false, err
 				}
 				continue
@@ -75,27 +75,27 @@ func (e *Engine) several(ctx context.Context, v View, found []Job) (bool, error)
 		if keep != "" {
 			return false, nil // the next cycle sees fewer of them
 		}
-		return e.noneExecuted(ctx, v, fmt.Sprintf("%d jobs of the attempt ended and none took the claim", len(found)))
+		return c.noneExecuted(ctx, v, fmt.Sprintf("%d jobs of the attempt ended and none took the claim", len(found)))
 	}
 	if err != nil {
 		return false, err
 	}
 	switch {
 	case claim.Token != v.Submission.Token:
-		return true, e.foreignClaim(ctx, v)
+		return true, c.foreignClaim(ctx, v)
 	case claim.Void:
-		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway holds the claim: nothing was executed"})
+		return true, c.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway holds the claim: nothing was executed"})
 	}
 	for _, j := range found {
 		if j.ID == claim.Holder.Job && v.Submission.JobID != j.ID {
 			v.Submission.JobID = j.ID
-			return e.observe(ctx, v, []Job{j})
+			return c.observe(ctx, v, []Job{j})
 		}
 	}
 	if v.Submission.JobID == claim.Holder.Job {
-		return e.missed(ctx, v)
+		return c.missed(ctx, v)
 	}
-	return e.adopt(ctx, v, claim)
+	return c.adopt(ctx, v, claim)
 }
 
 // noneExecuted ends an attempt by taking its claim, unless a job has it after all.

@@ -172,6 +172,33 @@ func TestLost(t *testing.T) {
 	})
 }
 
+// The time between the two looks is that between squeue's answers: an sacct that takes minutes, or a gateway that was stopped in between, makes
+// none of it.
+func TestLostNotBySlowness(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		asked := 0
+		w.accounting = func() ([]run.Job, error) { // called with the world held
+			if asked++; asked == 2 {
+				w.mu.Unlock()
+				time.Sleep(10 * time.Minute)
+				w.mu.Lock()
+				w.jobs[0].forgot = false // the controller has taken it in
+			}
+			return nil, nil
+		}
+		l := w.life()
+		a := l.submit(order())
+		w.with(func() { w.start(w.jobs[0]) })
+		w.until(a.RunID, in(run.InJob))
+		w.with(func() { w.jobs[0].forgot = true })
+		time.Sleep(20 * time.Minute)
+		v := w.until(a.RunID, func(v run.View) bool { return done(v) || v.Run.Phase == run.InJob })
+		if done(v) || v.Attempt.MissedAt != nil || asked < 2 {
+			t.Errorf("%s (%s), missed %v, accounting asked %d times", v.Run.State, v.Run.Reason, v.Attempt.MissedAt, asked)
+		}
+	})
+}
+
 // slurmctld started without its jobs, and accounting closed their records: that ends nothing. The job may still run to
 // its end, and what it leaves counts; else rule 8 decides.
 func TestClosedInAccounting(t *testing.T) {
@@ -431,7 +458,7 @@ func TestForeignClaim(t *testing.T) {
 				if !strings.Contains(v.Run.Detail, "slurmgate cancel "+a.RunID) {
 					t.Error(v.Run.Detail)
 				}
-				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) {
+				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(), "Next: slurmgate cancel "+a.RunID) {
 					t.Error(err)
 				}
 				if c, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil || c.State != run.Cancelled {

@@ -13,7 +13,22 @@ import (
 
 // Retry opens a new attempt of a run that failed or was cancelled. A run that succeeded, or that is not over,
 // is a Conflict.
-func (e *Engine) Retry(ctx context.Context, runID, why string) (SubmitAnswer, error) {
+func (e *Engine) Retry(ctx context.Context, runID, why string) (a SubmitAnswer, err error) {
+	err = unlessStale(func() error { a, err = e.retry(ctx, runID, why); return err })
+	return a, err
+}
+
+// unlessStale decides a verb again on what the run has become when it changed in between.
+func unlessStale(verb func() error) error {
+	for range 20 {
+		if err := verb(); !stale(err) {
+			return err
+		}
+	}
+	return fault.New(fault.Transport, "run.verb", "busy", "the run keeps changing").WithNext("say it once more")
+}
+
+func (e *Engine) retry(ctx context.Context, runID, why string) (SubmitAnswer, error) {
 	const op = "run.Retry"
 	v, err := e.Store.View(ctx, runID)
 	if err != nil {
@@ -54,7 +69,12 @@ func (e *Engine) Retry(ctx context.Context, runID, why string) (SubmitAnswer, er
 // DeclareAbsent settles a run whose job nobody can find: the gateway takes the claim, so that no job of the
 // attempt can execute from now on. When a job holds the claim already the run is that job's, and the answer is
 // a Conflict that names it.
-func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState, error) {
+func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (s GetState, err error) {
+	err = unlessStale(func() error { s, err = e.declareAbsent(ctx, runID, why); return err })
+	return s, err
+}
+
+func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState, error) {
 	const op = "run.DeclareAbsent"
 	v, err := e.Store.View(ctx, runID)
 	if err != nil {
@@ -66,16 +86,20 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s): whether its job exists is not in doubt", v.Run.State, v.Run.Phase)).WithNext("slurmgate runs show " + runID)
 	}
 	claim, won, err := e.takeClaim(ctx, v)
-	if err != nil {
+	switch {
+	case isGone(err):
+		return GetState{}, fault.Wrap(fault.Conflict, op, WorkspaceGone, "whether it was executed nobody can tell, and no job of it can execute any more", err).WithNext("slurmgate cancel " + runID)
+	case err != nil:
 		return GetState{}, err
+	case !won && claim.Token != v.Submission.Token:
+		return GetState{}, fault.New(fault.Conflict, op, "claim_of_another", "the claim in the attempt's folder is not this submission's: no job of it can execute any more, and who wrote it nobody can tell").
+			WithNext("slurmgate cancel " + runID)
 	}
 	if !won {
-		if claim.Token == v.Submission.Token {
-			if _, err := e.adopt(ctx, v, claim); err != nil {
-				return GetState{}, err
-			}
-			e.poke()
+		if _, err := e.adopt(ctx, v, claim); err != nil {
+			return GetState{}, err
 		}
+		e.poke()
 		return GetState{}, fault.New(fault.Conflict, op, "job_executes", fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).WithNext("slurmgate wait " + runID)
 	}
 	if v.Submission.JobID != "" {
@@ -91,7 +115,12 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 
 // Adopt gives a run in doubt the job a person has found for it. Slurm must know that id under the run's own
 // job name; any other job is refused.
-func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
+func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (s GetState, err error) {
+	err = unlessStale(func() error { s, err = e.adoptNamed(ctx, runID, jobID); return err })
+	return s, err
+}
+
+func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState, error) {
 	const op = "run.Adopt"
 	v, err := e.Store.View(ctx, runID)
 	if err != nil {
@@ -100,6 +129,7 @@ func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, erro
 	if v.Run.Phase != Unconfirmed && v.Run.Phase != NeedsOperator {
 		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).WithNext("slurmgate runs show " + runID)
 	}
+	c := &cycle{Engine: e, began: e.Now()}
 	jobs, err := e.Observer.Queue(ctx)
 	if err != nil {
 		return GetState{}, err
@@ -114,7 +144,7 @@ func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, erro
 			continue
 		}
 		v.Run.State, v.Run.Phase = Queued, Unconfirmed
-		if _, err := e.observe(ctx, v, []Job{j}); err != nil {
+		if _, err := c.observe(ctx, v, []Job{j}); err != nil {
 			return GetState{}, err
 		}
 		return e.state(ctx, runID)

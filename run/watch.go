@@ -88,6 +88,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	}
 	rows := e.readWatched(ctx)
 	defer rows.end()
+	began := e.Now()
 	jobs, err := e.Observer.Queue(ctx)
 	e.mu.Lock()
 	if e.cycleErr = err; err == nil {
@@ -98,12 +99,12 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 		return false, err
 	}
 	e.reached()
-	c := &cycle{Engine: e, seen: index(jobs), asked: asked}
+	c := &cycle{Engine: e, seen: index(jobs), asked: asked, began: began}
 	differ, missing, err := c.compare(rows)
 	if err != nil {
 		return false, err
 	}
-	c.each(ctx, differ, func(v View) (bool, error) { return e.observe(ctx, v, c.seen.named(v.Submission.JobName)) })
+	c.each(ctx, differ, func(v View) (bool, error) { return c.observe(ctx, v, c.seen.named(v.Submission.JobName)) })
 	err = c.missing(ctx, missing)
 	e.cancelStrays(ctx, c.seen)
 	return c.moved.Load(), err
@@ -129,17 +130,17 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 
 // observe applies what Slurm said about a run's jobs. The name has matched; with the id known, cluster and
 // id must match too, so that a job id used again is never taken for ours.
-func (e *Engine) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
+func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
 	j, ok := pick(v, found)
 	if !ok {
-		return e.several(ctx, v, found)
+		return c.several(ctx, v, found)
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
-		if err := e.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
-			e.Log.Warn("scancel failed; it will be tried again", "run_id", v.Run.ID, "err", err)
+		if err := c.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
+			c.Log.Warn("scancel failed; it will be tried again", "run_id", v.Run.ID, "err", err)
 		}
 	}
-	now := e.Now()
+	now := c.Now()
 	phase := phaseAfter(v.Run.Phase, j.Class)
 	a, s := v.Attempt, v.Submission
 	same := phase == v.Run.Phase && a.SlurmState == j.State && a.SlurmWhy == j.Why && a.MissedAt == nil && s.JobID == j.ID
@@ -160,10 +161,10 @@ func (e *Engine) observe(ctx context.Context, v View, found []Job) (moved bool, 
 	if j.Class == ClassUnknown {
 		v.Run.Reason, v.Run.Detail = "unknown_slurm_state", j.State
 	}
-	_, err = e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &v,
+	_, err = c.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &v,
 		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node, "adopted": adopted}}})
 	if err == nil && phase == Collecting {
-		e.work.add(v.Run.ID)
+		c.work.add(v.Run.ID)
 	}
 	return err == nil, err
 }
