@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,20 @@ type answer struct {
 	first map[string]int32 // by name: the first job of that name
 	next  []int32          // for each job the next one of its name, -1 after the last
 	known []bool           // for each job: an open run has its name
+	other []Job            // those whose name no gateway gave, see notOurs
+	once  sync.Once
+}
+
+// notOurs gives the jobs whose names no gateway gave.
+func (a *answer) notOurs() []Job {
+	a.once.Do(func() {
+		for _, j := range a.jobs {
+			if !strings.HasPrefix(j.Name, "sg-") {
+				a.other = append(a.other, j)
+			}
+		}
+	})
+	return a.other
 }
 
 func index(jobs []Job) *answer {

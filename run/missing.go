@@ -91,6 +91,10 @@ func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error)
 // the first was answered to when the second was asked: what the gateway spent in between, waiting for sacct or stopped, is none.
 func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	e, now := c.Engine, c.Now()
+	if j, ok := c.renamed(v); ok {
+		return false, e.note(ctx, v, jobRenamed, fmt.Sprintf("Slurm shows job %s as %q; a job of another name is not followed. Next: scontrol update jobid=%s jobname=%s; or leave it: when it ends, what it left is taken over",
+			j.ID, j.Name, j.ID, v.Submission.JobName))
+	}
 	if v.Attempt.MissedAt == nil {
 		a := v.Attempt
 		a.MissedAt = &now
@@ -122,4 +126,23 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 		return false, err
 	}
 	return true, e.finish(ctx, v, d)
+}
+
+// jobRenamed is the reason of a run whose job somebody has given another name.
+const jobRenamed = "job_renamed"
+
+// renamed finds the run's job by its id where it is not there by its name: absent is only what is absent by both. An id that was given to
+// another job is told by the time of submission, so a job that was never seen under its own name is not found.
+func (c *cycle) renamed(v View) (Job, bool) {
+	if c.seen == nil || v.Submission.JobID == "" {
+		return Job{}, false
+	}
+	for _, j := range c.seen.notOurs() {
+		s := v.Submission
+		if j.ID == s.JobID && j.Class != ClassEnded && (s.Cluster == "" || j.Cluster == "" || s.Cluster == j.Cluster) &&
+			s.SubmittedAt != nil && j.Submitted != nil && s.SubmittedAt.Equal(*j.Submitted) {
+			return j, true
+		}
+	}
+	return Job{}, false
 }

@@ -172,6 +172,46 @@ func TestLost(t *testing.T) {
 	})
 }
 
+// A job that somebody has renamed is neither lost nor absent while Slurm shows it under its id: no new attempt runs beside it. It is collected
+// when it ends, and followed again when it has its name back. Another job that was given the id is no such job.
+func TestRenamedJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(w *world, back *bool)
+		want string
+	}{
+		"ends":      {func(w *world, _ *bool) { w.finish(w.jobs[0]) }, "ok"},
+		"named":     {func(w *world, back *bool) { *back = true; w.auto = true }, "ok"},
+		"gone":      {func(w *world, _ *bool) { w.jobs[0].forgot = true }, "lost"},
+		"id reused": {func(w *world, _ *bool) { later := time.Now(); w.jobs[0].Submitted = &later }, "lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				back := true
+				w.queue = func(jobs []run.Job) []run.Job {
+					if len(jobs) > 0 && !back {
+						jobs[0].Name = "foo"
+					}
+					return jobs
+				}
+				a := w.life().submit(order())
+				w.with(func() { w.start(w.jobs[0]) })
+				w.until(a.RunID, in(run.InJob))
+				w.with(func() { back = false })
+				time.Sleep(time.Hour)
+				v := w.until(a.RunID, func(v run.View) bool { return true })
+				if v.Run.Phase != run.InJob || v.Run.Reason != "job_renamed" || !strings.Contains(v.Run.Detail, "scontrol update jobid=100 jobname="+v.Submission.JobName) {
+					t.Fatalf("%s (%s: %s)", v.Run.Phase, v.Run.Reason, v.Run.Detail)
+				}
+				w.with(func() { c.then(w, &back) })
+				v = w.until(a.RunID, done)
+				if v.Run.Reason != c.want || len(w.jobs) != 1 {
+					t.Errorf("%s (%s), %d jobs", v.Run.State, v.Run.Reason, len(w.jobs))
+				}
+			})
+		})
+	}
+}
+
 // The time between the two looks is that between squeue's answers: an sacct that takes minutes, or a gateway that was stopped in between, makes
 // none of it.
 func TestLostNotBySlowness(t *testing.T) {
