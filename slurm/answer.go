@@ -36,12 +36,13 @@ const (
 	colName
 )
 
-// namePrefix is what the names of our jobs start with; the user's other jobs are none of our business.
+// namePrefix is what the names of our jobs start with; the user's other jobs are none of our business, unless one is ours renamed.
 const namePrefix = "sg-"
 
 // answer reads an answer as it comes. A single record that is not as asked for makes the whole answer worthless.
 type answer struct {
 	cols []column
+	all  bool   // jobs of other names too
 	end  []byte // of each record
 	rest []byte // the record that has begun
 	jobs []run.Job
@@ -126,10 +127,14 @@ func (a *answer) record(body []byte) {
 		a.err = fmt.Errorf("a record has %d fields, not %d: %q", len(a.fields), len(a.cols), clip(string(body)))
 		return
 	}
-	if !bytes.HasPrefix(a.fields[len(a.fields)-1], []byte(namePrefix)) {
+	ours := bytes.HasPrefix(a.fields[len(a.fields)-1], []byte(namePrefix))
+	if !ours && !a.all {
 		return
 	}
 	job, err := a.job()
+	if err != nil && !ours {
+		return // whatever it is, it is no job of ours under another name
+	}
 	if err != nil {
 		a.err = fmt.Errorf("%w in %q", err, clip(string(bytes.Join(a.fields, []byte("|")))))
 		return

@@ -29,6 +29,34 @@ func golden(t *testing.T, name string) string {
 
 const recordedName = "sg-run_0X8Z4D1X467KV94K4TXG0D9B"
 
+// The queue shows the user's other jobs too, since one may be ours under another name; what cannot be read of them harms nothing.
+func TestParseQueueOfAll(t *testing.T) {
+	text := golden(t, "squeue-24.11.txt")
+	ours, err := parseAnswer(text, "lab", queueColumns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAnswer("lab", queueColumns, 0)
+	a.all = true
+	renamed := strings.Replace(text, recordedName+"X3-a1-aabbccddee03", "foo", 1)
+	odd := strings.Join([]string{"x_[1-9]", "?", "", "many", "", "", "then", "", "", "", "odd", "lab", "\n"}, sep)
+	if renamed == text {
+		t.Fatal("nothing was renamed")
+	}
+	if _, err := a.Write([]byte(renamed + odd)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := a.whole()
+	if err != nil || len(all) <= len(ours) {
+		t.Fatal(len(all), len(ours), err)
+	}
+	if !slices.ContainsFunc(all, func(j run.Job) bool {
+		return j.ID == "3" && j.Name == "foo" && j.State == "FAILED" && j.Submitted != nil
+	}) {
+		t.Errorf("%+v", all)
+	}
+}
+
 // What a real squeue printed: ended, running, held, requeued and rejected jobs, arrays, and foreign ones with odd names.
 func TestParseQueue(t *testing.T) {
 	jobs, err := parseAnswer(golden(t, "squeue-24.11.txt"), "lab", queueColumns)
