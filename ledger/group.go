@@ -10,8 +10,9 @@ import (
 )
 
 // A commit waits for the disk, and costs the same for one change as for fifty. So changes that arrive while one group is being
-// committed share the next transaction, each in a savepoint of its own: one that is refused leaves the others alone. Nobody
-// waits for a group to fill. Of the callers of a group, the first carries it out; there is no goroutine for it.
+// committed share the next transaction. One that is refused leaves the others alone: all are undone then, and carried out again, each in
+// a savepoint of its own. That is seldom, and a savepoint copies every page that is changed in it. Nobody waits for a group to fill. Of
+// the callers of a group, the first carries it out; there is no goroutine for it.
 
 // maxGroup bounds what a failed commit takes with it, and how long the first of a group waits for the last.
 const maxGroup = 64
@@ -26,7 +27,7 @@ type group struct {
 
 // change is one caller's part of a transaction.
 type change struct {
-	do   func(context.Context, *sql.Conn) error
+	do   func(context.Context, *sql.Conn) error // may be called twice; what the first call did in the database is undone then
 	err  error
 	turn chan bool // true: lead the next group, which begins with this change; false: it is done
 }
@@ -96,12 +97,22 @@ func (l *Ledger) commit(changes []*change) error {
 		return err
 	}
 	defer conn.Close() // back to the pool
+	refused, err := l.transact(ctx, conn, changes, (*change).safely)
+	if refused && len(changes) > 1 && !broken(err) {
+		_, err = l.transact(ctx, conn, changes, (*change).apart)
+	}
+	return err
+}
+
+// transact carries out the parts of a group and commits. It tells whether a part returned an error, which ended the transaction.
+func (l *Ledger) transact(ctx context.Context, conn *sql.Conn, changes []*change, part func(*change, context.Context, *sql.Conn) error) (refused bool, err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
+		return false, err
 	}
 	l.group.tail = nil
 	for _, c := range changes {
-		if err = c.part(ctx, conn, len(changes) == 1); err != nil {
+		if err = part(c, ctx, conn); err != nil {
+			refused = true
 			break
 		}
 		if c.err != nil { // what it did is undone
@@ -113,24 +124,16 @@ func (l *Ledger) commit(changes []*change) error {
 	}
 	if err != nil {
 		_, _ = conn.ExecContext(ctx, "ROLLBACK") // SQLite may have done so itself; the first error is the one that matters
-		if len(changes) == 1 && changes[0].err != nil {
-			return changes[0].err
-		}
 	}
-	return err
+	return refused, err
 }
 
-// part carries out one change. An error returned means that the transaction is no more.
-func (c *change) part(ctx context.Context, conn *sql.Conn, alone bool) error {
-	if alone {
-		c.err = c.safely(ctx, conn)
-		return c.err
-	}
+// apart carries out one change in a savepoint. An error returned means that the transaction is no more; that of the change alone is in it.
+func (c *change) apart(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, "SAVEPOINT part"); err != nil {
 		return err
 	}
-	c.err = c.safely(ctx, conn)
-	if c.err != nil {
+	if c.err = c.safely(ctx, conn); c.err != nil {
 		if _, err := conn.ExecContext(ctx, "ROLLBACK TO part"); err != nil {
 			return c.err // a full disk, say, ends the whole transaction
 		}

@@ -74,12 +74,15 @@ func holds(ctx context.Context, q queryer, sha256 string) (held bool, err error)
 // Unheld calls remove if no artifact has these bytes; meanwhile none can come to have them, since a row is written only for bytes that are there
 // (see [Ledger.CheckBytes]).
 func (l *Ledger) Unheld(ctx context.Context, sha256 string, remove func() error) (held bool, err error) {
+	removed := false
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		var err error
-		if held, err = holds(ctx, tx, sha256); held || err != nil {
+		if held, err = holds(ctx, tx, sha256); held || err != nil || removed {
 			return err
 		}
-		return remove()
+		err = remove()
+		removed = err == nil
+		return err
 	})
 	return held, err
 }
