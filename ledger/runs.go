@@ -91,14 +91,15 @@ func brief(ctx context.Context) context.Context { return context.WithoutCancel(c
 func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created bool, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		var err error
-		if v, err = view(ctx, tx, n.Run.ID); err == nil || !fault.Is(err, fault.NotFound) {
+		if created, err = l.insert(ctx, tx, n); err != nil {
 			return err
 		}
-		if err := l.insert(ctx, tx, n); err != nil {
-			return err
+		if created {
+			v = l.inserted(n)
+			return nil
 		}
-		created, v = true, l.inserted(n)
-		return nil
+		v, err = view(ctx, tx, n.Run.ID)
+		return err
 	})
 	if created = created && err == nil; created {
 		l.policies.Store(n.Run.PolicyHash, true)
@@ -120,43 +121,48 @@ func (l *Ledger) inserted(n run.New) run.View {
 	return v
 }
 
-func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) error {
+// insert writes the rows of a new run, or finds that its row is there and writes nothing: policy and params, which come before it, are then there too.
+func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created bool, err error) {
 	r, now := n.Run, micros(l.now())
 	warnings, err := warningsJSON(r.Warnings)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if _, known := l.policies.Load(r.PolicyHash); !known {
 		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies VALUES (?,?,?)", r.PolicyHash, string(n.Policy), now); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO param_sets VALUES (?,?,?)", r.ParamsHash, string(n.Params), now); err != nil {
-		return err
+		return false, err
 	}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
+	res, err := tx.ExecContext(ctx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
  project_id, actor, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
- VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?)`,
+ VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?) ON CONFLICT (run_id) DO NOTHING`,
 		r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PackHash, r.PolicyHash, r.ParamsHash, r.PlanHash,
-		r.ProjectID, r.Actor, r.State, r.Phase, r.Reason, r.Detail, warnings, now, now, optText(string(r.ResultJSON))); err != nil {
-		return err
+		r.ProjectID, r.Actor, r.State, r.Phase, r.Reason, r.Detail, warnings, now, now, optText(string(r.ResultJSON)))
+	if err != nil {
+		return false, err
+	}
+	if rows, err := res.RowsAffected(); err != nil || rows == 0 {
+		return false, err
 	}
 	if err := writeSubmission(ctx, tx, n.Submission); err != nil {
-		return err
+		return false, err
 	}
 	if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now()}); err != nil {
-		return err
+		return false, err
 	}
 	for _, in := range n.Inputs {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO run_inputs VALUES (?,?,?,?)", r.ID, in.Role, in.ArtifactID, in.Relpath); err != nil {
 			if strings.Contains(err.Error(), "artifact_removed") { // since the call looked at it
-				return removedFault(in.ArtifactID)
+				return false, removedFault(in.ArtifactID)
 			}
-			return err
+			return false, err
 		}
 	}
 	_, err = l.appendEvent(ctx, tx, r.ID, n.Event)
-	return err
+	return err == nil, err
 }
 
 // Params reads canonical params by their hash and checks that they still have it.

@@ -30,7 +30,8 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 			}
 		}
 		if w.Submission != nil {
-			if err := writeSubmission(ctx, tx, *w.Submission); err != nil {
+			known := w.From != nil && w.From.Submission.Token == w.Submission.Token
+			if err := changeSubmission(ctx, tx, *w.Submission, known); err != nil {
 				return err
 			}
 		}
@@ -130,6 +131,21 @@ func writeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error 
  ON CONFLICT (token) DO UPDATE SET script_sha = excluded.script_sha, cluster = excluded.cluster, job_id = excluded.job_id, submitted_at = excluded.submitted_at, sluid = excluded.sluid`,
 		s.Token, s.JobName, s.ScriptSHA, micros(s.CreatedAt), s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID)
 	return err
+}
+
+// changeSubmission writes a submission; one that is known to be there is found by its key alone.
+func changeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission, known bool) error {
+	if known {
+		res, err := tx.ExecContext(ctx, "UPDATE submissions SET script_sha = ?, cluster = ?, job_id = ?, submitted_at = ?, sluid = ? WHERE token = ?",
+			s.ScriptSHA, s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID, s.Token)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 1 {
+			return err
+		}
+	}
+	return writeSubmission(ctx, tx, s)
 }
 
 func writeSend(ctx context.Context, tx *sql.Conn, s run.Send) error {
