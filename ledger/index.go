@@ -231,7 +231,11 @@ func (l *Ledger) Equivalent(ctx context.Context, planHash, runID string) (others
 // never sent such a job: another gateway's, or this one's later than the backup it was restored from.
 func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
 	var attempts, open int
-	err := l.r.QueryRowContext(brief(ctx), "SELECT count(*), count(*) FILTER (WHERE a.ending = '') FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?", jobName).Scan(&attempts, &open)
+	// A job alone has its run in its name; of an array's tasks the token tells.
+	const q = `SELECT count(*), count(*) FILTER (WHERE ending = '') FROM (
+ SELECT a.ending FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?1 AND a.run_id = ?2 AND a.array_task IS NULL
+ UNION ALL SELECT a.ending FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?1 AND a.array_task IS NOT NULL)`
+	err := l.r.QueryRowContext(brief(ctx), q, jobName, run.RunOf(jobName)).Scan(&attempts, &open)
 	if err == nil && attempts == 0 {
 		return false, fault.New(fault.NotFound, "ledger.Ended", "job_not_found", "this ledger knows no job "+jobName)
 	}

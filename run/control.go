@@ -46,6 +46,16 @@ func JobName(runID string, n int, token string) string {
 	return fmt.Sprintf("sg-%s-a%d-%s", runID, n, token[:12])
 }
 
+// RunOf is the run that a job's name is made of, empty when it is no such name.
+func RunOf(jobName string) string {
+	rest, ok := strings.CutPrefix(jobName, "sg-")
+	id, _, found := strings.Cut(rest, "-a")
+	if !ok || !found {
+		return ""
+	}
+	return id
+}
+
 // Exit codes of the job script itself; the exit file's reason is authoritative.
 const (
 	ExitClaimNotOurs      = 90
