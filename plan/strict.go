@@ -173,6 +173,11 @@ func Canonical(data []byte) ([]byte, error) {
 
 // Marshal gives the RFC 8785 bytes of a Go value.
 func Marshal(v any) ([]byte, error) {
+	if m, ok := v.(map[string]any); ok {
+		if b, ok := flat(m); ok {
+			return b, nil
+		}
+	}
 	raw, err := json.Marshal(v, json.FormatNilSliceAsNull(false), json.FormatNilMapAsNull(false))
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "plan.Marshal", "", "cannot encode", err)
