@@ -106,7 +106,8 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 // default would be synchronous=NORMAL.
 func open(path, mode string, conns int) (*sql.DB, error) {
 	q := url.Values{"mode": {mode}, "_journal_mode": {"WAL"}, "_synchronous": {"FULL"}, "_foreign_keys": {"on"}, "_busy_timeout": {"15000"},
-		"_stmt_cache_size": {"64"}} // statements stay prepared: parsing one costs more than running it
+		"_stmt_cache_size": {"64"}, // statements stay prepared: parsing one costs more than running it
+		"_mutex":           {"no"}} // database/sql lets one goroutine at a time use a connection
 	if mode == "ro" {
 		q.Del("_journal_mode")
 		q.Set("_query_only", "on")
