@@ -87,7 +87,7 @@ func orEOF(err error) error {
 }
 
 func notTable(msg string) error {
-	return fault.Invalid("artifact.PreviewTable", "", fault.Problem{Code: "PREVIEW-TABLE", Field: "artifact_id", Rule: "comma- or tab-separated text", Msg: msg, Hint: "look at it with artifact.preview.text"})
+	return fault.Invalid("artifact.PreviewTable", "", fault.Problem{Code: "PREVIEW-TABLE", Field: "artifact_id", Rule: "comma- or tab-separated text", Msg: msg, Hint: "look at it as a text: slurmgate artifact preview --as text"})
 }
 
 // delimiterOf takes the one the first line that is no comment has more of.

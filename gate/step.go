@@ -34,6 +34,7 @@ func Steps() []Step {
 		{"artifact import …", "artifact_import", "POST /v1/artifacts"},
 		{"artifact list", "artifact_list", "GET /v1/artifacts"},
 		{"artifact get …", "", "GET /v1/artifacts/…/content"},
+		{"artifact preview --as text", "artifact_preview_text", "GET /v1/artifacts/…/preview"},
 		{"artifact preview …", "artifact_preview_text …", "GET /v1/artifacts/…/preview"},
 		{"tool list", listed, "GET /v1/tools"},
 		{"tool show …", listed, "GET /v1/registry"},

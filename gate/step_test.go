@@ -20,6 +20,7 @@ func TestSteps(t *testing.T) {
 		{"slurmgate artifact import FILE gives one", "artifact_import gives one", "POST /v1/artifacts gives one"},
 		{"slurmgate artifact get " + art, "slurmgate artifact get " + art + " (at the shell)", "GET /v1/artifacts/" + art + "/content"},
 		{"approve it: slurmgate approve " + apr + "; then", "approve it: slurmgate approve " + apr + " (at the shell); then", "approve it: POST /v1/approvals/" + apr + ":answer; then"},
+		{"a text: slurmgate artifact preview --as text", "a text: artifact_preview_text", "a text: GET /v1/artifacts/{id}/preview"},
 		{"slurmgate approvals lists them", "slurmgate approvals (at the shell) lists them", "GET /v1/approvals lists them"},
 		{"Next: slurmgate approvals --all", "Next: slurmgate approvals --all (at the shell)", "Next: GET /v1/approvals?all=true"},
 		{"add it: slurmgate image add NAME FILE.sif", "add it: slurmgate image add NAME FILE.sif (at the shell)", "add it: slurmgate image add NAME FILE.sif (at the shell)"},

@@ -2,10 +2,7 @@ package mcp
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"slurmgate/gate"
 )
@@ -48,24 +45,6 @@ type result struct {
 	table      *table
 
 	cut bool // Text was shortened here
-}
-
-type runRow struct {
-	RunID      string `json:"run_id"`
-	ToolID     string `json:"tool_id"`
-	State      string `json:"state"`
-	Phase      string `json:"phase"`
-	Reason     string `json:"reason"`
-	SlurmJobID string `json:"slurm_job_id"`
-	CreatedAt  string `json:"created_at"`
-}
-
-type artifact struct {
-	ArtifactID string `json:"artifact_id"`
-	Type       string `json:"type"`
-	Label      string `json:"label"`
-	SizeBytes  int64  `json:"size_bytes"`
-	Source     string `json:"source"`
 }
 
 // tell says what happened, what to do next, and when.
@@ -224,85 +203,4 @@ func orAny(typ string) string {
 
 func (r *result) what() string {
 	return fmt.Sprintf("%s %q, %d bytes", r.Type, plain(r.Label, 64), r.SizeBytes)
-}
-
-// look says how an artifact is looked at.
-func (r *result) look() string {
-	switch r.Type {
-	case "CSV", "TSV", "VCF":
-		return "artifact_preview_table shows its columns and first rows"
-	case "PNG":
-		return "artifact_preview_image shows it"
-	}
-	return "artifact_preview_text shows its beginning"
-}
-
-// started lists runs.
-func (r *result) started(b *strings.Builder) {
-	list := *r.Runs
-	if len(list) == 0 {
-		b.WriteString("No such runs.")
-		return
-	}
-	what := "runs"
-	if len(list) == 1 {
-		what = "run"
-	}
-	fmt.Fprintf(b, "%d %s, newest first, times in UTC:", len(list), what)
-	for _, x := range list {
-		at := clip(strings.Replace(plain(x.CreatedAt, 40), "T", " ", 1), len("2006-01-02 15:04"))
-		fmt.Fprintf(b, "\n%s  %s  %s  %s", x.RunID, at, plain(x.ToolID, 64), (&result{State: x.State, Phase: x.Phase}).where())
-		if x.Reason != "" && x.State != "succeeded" {
-			b.WriteString(", " + plain(x.Reason, 48))
-		}
-	}
-	if r.Cursor != nil {
-		fmt.Fprintf(b, "\nThere are more: call run_list again with the same arguments and cursor %q.", plain(*r.Cursor, 256))
-	}
-	b.WriteString("\nNext: slurm_job_collect RUN_ID tells where one stands and gives its artifacts.")
-}
-
-func (r *result) listed(b *strings.Builder) {
-	list := *r.Artifacts
-	if len(list) == 0 {
-		b.WriteString("No artifacts. Next: artifact_import a file or a text.")
-		return
-	}
-	fmt.Fprintf(b, "%d artifacts, newest first:", len(list))
-	for _, a := range list {
-		fmt.Fprintf(b, "\n%s  %s  %q  %d bytes", a.ArtifactID, a.Type, plain(a.Label, 48), a.SizeBytes)
-	}
-	if r.Cursor != nil {
-		fmt.Fprintf(b, "\nThere are more: call artifact_list again with cursor %q.", plain(*r.Cursor, 256))
-	}
-}
-
-// links point to the artifacts an answer names.
-func (r *result) links() []*sdk.ResourceLink {
-	var out []*sdk.ResourceLink
-	add := func(id, name, what string) {
-		if id != "" && len(out) < maxLinks {
-			out = append(out, &sdk.ResourceLink{URI: artifactScheme + id, Name: name, Description: what})
-		}
-	}
-	switch {
-	case r.Roles != nil:
-		for _, role := range sorted(*r.Roles) {
-			if role != "stdout" && role != "stderr" && role != "slurm_script" { // the log has these
-				add((*r.Roles)[role], role, "")
-			}
-		}
-	case r.Created != nil:
-		add(r.ArtifactID, plain(r.Label, 64), r.Type)
-	}
-	return out
-}
-
-func sorted(m map[string]string) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
