@@ -9,11 +9,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -247,6 +250,75 @@ func TestClusterPinnedBytes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A digest that dies proves nothing about the file: it is made again, or the script was told to end.
+func TestClusterDigestCutShort(t *testing.T) {
+	const size = 1 << 30 // bytes, all zero: half a second's work for the digest
+	h := sha256.New()
+	_, err := io.Copy(h, io.LimitReader(zeros{}, size))
+	must(t, err)
+	for name, c := range map[string]struct {
+		term   bool // the script gets TERM too, later
+		reason string
+		code   int
+	}{"alone": {false, "ok", 0}, "before the script": {true, "terminated", 143}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, mark+"echo x >out/flagstat.json", func(_ *Config, j *run.JobSpec) { j.Spec.IO.Inputs[0].ChecksumSHA256 = hex.EncodeToString(h.Sum(nil)) })
+			input := b.job.RunDir + "/in/input.bam"
+			must(t, os.Truncate(input, 0))
+			must(t, os.Truncate(input, size))
+			id := b.send(t, 1)
+			var digest int
+			for end := time.Now().Add(30 * time.Second); digest == 0; time.Sleep(2 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("nobody reads the input: " + b.text(run.JobLogFile))
+				}
+				digest = reader(t, input)
+			}
+			script := parent(t, parent(t, digest)) // the pipe's shell is between
+			must(t, syscall.Kill(digest, syscall.SIGTERM))
+			if c.term {
+				time.Sleep(300 * time.Millisecond)
+				must(t, syscall.Kill(script, syscall.SIGTERM))
+			}
+			b.ended(t, id)
+			if e := b.exit(t, id); e.Reason != c.reason || e.Code != c.code || b.marks() != 1-c.code/143 {
+				t.Errorf("exit %+v, the program ran %d times\n%s", e, b.marks(), b.text(run.JobLogFile))
+			}
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// reader finds the process that has the file as its standard input, 0 for none. The nodes are on this host.
+func reader(t *testing.T, file string) int {
+	t.Helper()
+	fds, err := filepath.Glob("/proc/[0-9]*/fd/0")
+	must(t, err)
+	for _, fd := range fds {
+		comm, _ := os.ReadFile(filepath.Dir(filepath.Dir(fd)) + "/comm")
+		if at, _ := os.Readlink(fd); at == file && string(comm) == "openssl\n" {
+			pid, err := strconv.Atoi(strings.Split(fd, "/")[2])
+			must(t, err)
+			return pid
+		}
+	}
+	return 0
+}
+
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must(t, err)
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	ppid, err := strconv.Atoi(fields[1])
+	must(t, err)
+	return ppid
 }
 
 // mark is what the program of a test does first, in the attempt's folder; marks counts how often it did.

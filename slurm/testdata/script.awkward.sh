@@ -77,6 +77,11 @@ child='' terminated='' interrupted='' ran=0 used=(0 0)
 
 say() { TZ=UTC printf '%(%FT%TZ)T %s\n' -1 "$*"; }
 digest() { "${hash[@]}" <"$1" | cut -c 1-64; }
+is() { # FILE SHA256: it has these bytes. A digest is cut short by TERM, which goes to all processes of the job and may come to this one last
+  local sum && sum=$(digest "$1")
+  [[ ${#sum} == 64 ]] || { sleep 1; [[ -z $terminated ]] || finish 143 terminated; sum=$(digest "$1"); }
+  [[ $sum == "$2" ]]
+}
 now() { local up && read -r up _ </proc/uptime && printf '%s' "${up/./}"; } # 1/100 s, untouched by clock changes
 ticks() { # CPU time of the children that ended: user, system
   local stat && read -r stat </proc/$$/stat && read -ra stat <<<"${stat##*) }" && printf '%d %d' "${stat[13]}" "${stat[14]}"
@@ -119,12 +124,12 @@ sync -- "$ctl" || true
 say "job $job on $node executes this attempt"
 
 # 2. What was pinned is what is here: the list itself, the image, the inputs.
-[[ $(digest "$ctl/pinned.sha256") == "$pinned_sha256" ]] || { say "the list of pinned files was changed"; finish 91 image_mismatch; }
+is "$ctl/pinned.sha256" "$pinned_sha256" || { say "the list of pinned files was changed"; finish 91 image_mismatch; }
 code=91 reason=image_mismatch
 while IFS= read -r line; do
   file=${line:66}
   [[ $file == /* ]] || file=$run/$file
-  [[ -f $file && $(digest "$file") == "${line:0:64}" ]] || { say "not the pinned bytes: $file"; finish "$code" "$reason"; }
+  { [[ -f $file ]] && is "$file" "${line:0:64}"; } || { say "not the pinned bytes: $file"; finish "$code" "$reason"; }
   code=92 reason=input_mismatch
 done <"$ctl/pinned.sha256"
 
