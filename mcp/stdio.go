@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -155,12 +156,21 @@ func malformed(line []byte) (code int, why string) {
 	switch {
 	case m.Method == nil && m.Result == nil && m.Error == nil:
 		return -32600, "the message has no method"
-	case len(m.ID) > 0 && (m.ID[0] == '{' || m.ID[0] == '[' || m.ID[0] == 't' || m.ID[0] == 'f'):
-		return -32600, "the id is neither a string nor a number"
+	case len(m.ID) > 0 && !isID(m.ID) && (m.Method != nil || string(m.ID) != "null"): // an error may answer what had no id
+		return -32600, "the id is neither a string nor a whole number"
 	case len(m.Params) > 0 && m.Params[0] != '{' && string(m.Params) != "null":
 		return -32602, "params is not an object"
 	}
 	return 0, ""
+}
+
+// isID tells whether a request may have this id: another would come back changed, or, when it is null, not at all.
+func isID(raw json.RawMessage) bool {
+	if raw[0] == '"' {
+		return true
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return err == nil && n <= 1<<53-1 && n >= -(1<<53-1)
 }
 
 func refuse(w *lines, code int, why string) {
