@@ -229,7 +229,8 @@ func (s *Store) object(sha256 string) (*os.File, error) {
 	_, name := objectPath(sha256)
 	f, err := s.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Wrap(fault.NotFound, op, "artifact_bytes_missing", "the artifact store does not hold "+sha256, err)
+		return nil, fault.Wrap(fault.NotFound, op, "artifact_bytes_missing", "the artifact store does not hold "+sha256, err).
+			WithNext("import the same file again; an output of a run comes from a backup. slurmgate artifact verify --all tells what else is missing")
 	}
 	if err != nil {
 		return nil, fsFault(op, "the object cannot be opened", err)

@@ -119,6 +119,17 @@ func TestVerifyArtifacts(t *testing.T) {
 	if err := json.Unmarshal(r.stdout, &v); err != nil || r.code != 6 {
 		t.Fatal(err, r)
 	}
+	// Who fetches damaged bytes is told so, and no file of them stays.
+	if f := s.fails(1, "artifact", "get", bad.ArtifactID, "--output", s.dir+"/fetched"); f.Code != "artifact_corrupt" || !strings.Contains(f.Message, "slurmgate artifact verify "+bad.ArtifactID) {
+		t.Errorf("%+v", f)
+	}
+	shell(t, "lab", `[[ ! -e $1/fetched ]]`, s.dir)
+	if r := s.cli("artifact", "get", bad.ArtifactID, "--output", "-"); r.code != 1 || string(r.stdout) != "Some bytes" {
+		t.Error(r)
+	}
+	if r := s.cli("artifact", "get", good.ArtifactID, "--output", "-"); r.code != 0 || string(r.stdout) != "good bytes" {
+		t.Error(r)
+	}
 	found := map[string]string{}
 	for _, d := range v.Damaged {
 		found[d.ArtifactID] = d.Code

@@ -273,7 +273,7 @@ func copyVerified(ctx context.Context, dst file, src *os.File, in plan.Input) (e
 	if got != in.ChecksumSHA256 {
 		return fault.New(fault.Validation, "staging.StageInputs", "input_checksum",
 			fmt.Sprintf("the stored bytes of input %s have checksum %s, and %s is pinned", in.DestRelpath, clip(got, 64), in.ChecksumSHA256)).
-			WithNext("the artifact store is damaged: import the file again")
+			WithNext("slurmgate artifact verify --all, which says how the artifact store is mended; then retry the run")
 	}
 	return nil
 }

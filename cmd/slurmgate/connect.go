@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -206,6 +208,19 @@ func (s *session) content(ctx context.Context, artifactID string, w io.Writer) e
 		}
 		return err
 	})
+}
+
+// verified copies an artifact's bytes to w and tells when they are not what they were.
+func (s *session) verified(ctx context.Context, o artifactDoc, w io.Writer) error {
+	h := sha256.New()
+	if err := s.content(ctx, o.ArtifactID, io.MultiWriter(w, h)); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != o.ChecksumSHA256 {
+		return fault.New(fault.Internal, "verified", "artifact_corrupt", fmt.Sprintf("the bytes of %s that came have checksum %s, and %s is recorded", o.ArtifactID, got, o.ChecksumSHA256)).
+			WithNext("slurmgate artifact verify " + o.ArtifactID + " tells whether they are damaged where they are stored, and how that is mended")
+	}
+	return nil
 }
 
 type countingWriter struct {

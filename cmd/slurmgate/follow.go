@@ -185,7 +185,7 @@ func save(ctx context.Context, s *session, o artifactDoc, name string) error {
 	if err != nil {
 		return fault.Wrap(fault.Validation, "save", "target_unwritable", "cannot write the file", err)
 	}
-	if err := errors.Join(s.content(ctx, o.ArtifactID, f), f.Close()); err != nil {
+	if err := errors.Join(s.verified(ctx, o, f), f.Close()); err != nil {
 		_ = os.Remove(name) // it is not whole
 		return fault.Wrap("", "save", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
 	}

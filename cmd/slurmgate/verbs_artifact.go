@@ -100,12 +100,12 @@ type artifactGetCmd struct {
 // Run shows or saves.
 func (c artifactGetCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
-		if c.Output == "-" {
-			return s.content(ctx, c.ArtifactID, a.out)
-		}
 		var d artifactLook
 		if err := s.call(ctx, "artifact.get", artifactArgs{ArtifactID: c.ArtifactID}, &d); err != nil {
 			return err
+		}
+		if c.Output == "-" {
+			return s.verified(ctx, d.artifactDoc, a.out)
 		}
 		if c.Output != "" {
 			if err := save(ctx, s, d.artifactDoc, c.Output); err != nil {
