@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
@@ -18,13 +20,36 @@ import (
 )
 
 type runCmd struct {
-	Tool    string            `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
-	Input   map[string]string `short:"i" help:"An input: its parameter or role, and a file or an artifact id." mapsep:"none" placeholder:"NAME=FILE|art_…"`
-	Param   map[string]string `short:"p" help:"A parameter." mapsep:"none" placeholder:"NAME=VALUE"`
-	Wait    bool              `help:"Wait for the end and show the outputs."`
-	Timeout time.Duration     `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
-	To      string            `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
+	Tool    string        `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
+	Input   named         `short:"i" help:"An input: its parameter or role, and a file or an artifact id." placeholder:"NAME=FILE|art_…"`
+	Param   named         `short:"p" help:"A parameter." placeholder:"NAME=VALUE"`
+	Wait    bool          `help:"Wait for the end and show the outputs."`
+	Timeout time.Duration `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
+	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
 	effectOptions
+}
+
+// named are values given one by one as NAME=VALUE. A name stands for one value: which of two would count nobody could tell from the line.
+type named map[string]string
+
+// Decode takes the next one.
+func (n *named) Decode(ctx *kong.DecodeContext) error {
+	var word string
+	if err := ctx.Scan.PopValueInto("NAME=VALUE", &word); err != nil {
+		return err
+	}
+	name, value, ok := strings.Cut(word, "=")
+	if !ok {
+		return fmt.Errorf("expected \"<key>=<value>\" but got %q", word)
+	}
+	if _, twice := (*n)[name]; twice {
+		return fmt.Errorf("%s is given twice", name)
+	}
+	if *n == nil {
+		*n = named{}
+	}
+	(*n)[name] = value
+	return nil
 }
 
 // Run imports what is given as files, calls the tool, and follows the run if asked to.
@@ -60,6 +85,9 @@ func (c runCmd) args(ctx context.Context, a *app, s *session, tool toolDoc) (map
 		if !ok {
 			return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-INPUT", Field: "--input " + name, Rule: "an input of the tool: " + inputNames(tool), Msg: tool.ToolID + " has no such input"})
 		}
+		if err := once(args, "--input "+name, in.Param); err != nil {
+			return nil, err
+		}
 		id := value
 		if !plan.IsArtifactID(value) {
 			got, err := a.importFile(ctx, s, value, in.Types)
@@ -75,9 +103,20 @@ func (c runCmd) args(ctx context.Context, a *app, s *session, tool toolDoc) (map
 		if err != nil {
 			return nil, err
 		}
+		if err := once(args, "--param "+name, name); err != nil {
+			return nil, err
+		}
 		args[name] = v
 	}
 	return args, nil
+}
+
+// once refuses a second value of an argument, as of an input that is named by its role and by its parameter.
+func once(args map[string]any, field, param string) error {
+	if _, twice := args[param]; twice {
+		return fault.Invalid("run", "", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument", Msg: param + " has one already"})
+	}
+	return nil
 }
 
 func findInput(t toolDoc, name string) (packInput, bool) {
@@ -93,6 +132,9 @@ func inputNames(t toolDoc) string {
 	var names []string
 	for _, in := range t.Inputs {
 		names = append(names, in.Param)
+	}
+	if len(names) == 0 {
+		return "it has none"
 	}
 	return strings.Join(names, ", ")
 }
