@@ -20,6 +20,7 @@ import (
 const (
 	ImportPath    = "IMPORT-PATH"    // not an absolute path in its plain spelling
 	ImportRoot    = "IMPORT-ROOT"    // below none of the allowed roots
+	ImportOwn     = "IMPORT-OWN"     // in a folder of the gateway
 	ImportSymlink = "IMPORT-SYMLINK" // it, or a folder on the way, is a symlink
 	ImportKind    = "IMPORT-KIND"    // not a regular file
 	ImportSize    = "IMPORT-SIZE"    // too large
@@ -35,6 +36,10 @@ type ImportPolicy struct {
 	Roots    []string // absolute folders; none: no file may be imported, text may
 	MaxBytes int64    // of one file, text or stream
 	Types    []string // artifact types of the domain beside those every gateway knows, to be told by content
+
+	// Own are folders of the gateway itself, nothing below which may be imported wherever the roots are: the ledger, the artifacts' bytes, and the
+	// workspaces are of all projects, and the gateway's user may read them all. One that does not exist yet counts from when it does.
+	Own []string
 }
 
 // Importer is the import boundary: the one way in which a path of the gateway's host becomes an artifact.
@@ -45,6 +50,7 @@ type Importer struct {
 	names    []string     // as configured
 	maxBytes int64
 	types    []string
+	own      []string
 }
 
 // importRoot is one spelling of an allowed root and the folder it stood for when the importer was made.
@@ -60,7 +66,7 @@ type Imported struct {
 
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
-	im := &Importer{store: store, put: store.put, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types)}
+	im := &Importer{store: store, put: store.put, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types), own: slices.Clone(p.Own)}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
 		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d", p.MaxBytes)})
@@ -122,6 +128,9 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 	root, rel, err := im.locate(path)
 	if err != nil {
 		return Imported{}, err
+	}
+	if im.isOwn(filepath.Join(root.resolved, rel)) {
+		return Imported{}, denied(ImportOwn, "outside the gateway's own folders", path+" is not", "what a run left is an artifact already: name it by its art_ id")
 	}
 	f, err := im.open(root, rel)
 	if err != nil {
@@ -186,6 +195,24 @@ func (im *Importer) locate(path string) (importRoot, string, error) {
 		allowed, hint = "none", "have the administrator add a root"
 	}
 	return importRoot{}, "", denied(ImportRoot, "below an allowed root ("+allowed+")", fmt.Sprintf("%.200q is not", path), hint)
+}
+
+// isOwn says whether a path is, or lies in, a folder of the gateway, by whatever name: a filesystem may be mounted in two places. It is asked before
+// anything else of the path, so that the answer does not tell which workspaces there are.
+func (im *Importer) isOwn(path string) bool {
+	var own []os.FileInfo
+	for _, name := range im.own {
+		if info, err := os.Stat(name); err == nil {
+			own = append(own, info)
+		}
+	}
+	for ; path != "/"; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		if err == nil && slices.ContainsFunc(own, func(o os.FileInfo) bool { return os.SameFile(o, info) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (im *Importer) open(root importRoot, rel string) (*os.File, error) {

@@ -162,6 +162,31 @@ func TestImportRoots(t *testing.T) {
 	wantFault(t, err, fault.Policy, ImportRoot)
 }
 
+// Nothing comes in from the gateway's own folders, which hold what belongs to all projects: not below a root that is around them or in them, not
+// by another spelling, and the answer is the same for a file that is not there.
+//
+// proves ARC-02
+func TestImportOwnFolders(t *testing.T) {
+	s, storeDir := newStore(t)
+	base := t.TempDir()
+	put(t, base+"/runs/run_1/a1/out/report.json", "{}")
+	put(t, base+"/runs2/f", "beside it, with its name as prefix")
+	must(t, os.Symlink(base+"/runs", base+"/link"))
+	im, err := NewImporter(s, ImportPolicy{Roots: []string{base, base + "/runs/run_1", base + "/link", storeDir}, MaxBytes: 100,
+		Own: []string{storeDir, base + "/link", base + "/later"}})
+	must(t, err)
+	put(t, base+"/later/ledger.db", "made by the gateway after the importer")
+	for _, path := range []string{base + "/runs/run_1/a1/out/report.json", base + "/runs/run_1/a1/out/none", base + "/runs/run_2/none", base + "/link/run_1/a1/out/report.json",
+		base + "/later/ledger.db", storeDir + "/objects/x"} {
+		for _, im := range []*Importer{im, im.Rehearsal()} {
+			_, err := im.ImportFile(t.Context(), path)
+			wantFault(t, err, fault.Policy, ImportOwn)
+		}
+	}
+	_, err = im.ImportFile(t.Context(), base+"/runs2/f")
+	must(t, err)
+}
+
 // A folder exchanged for a link between check and open is not followed.
 func TestImportFileSwapped(t *testing.T) {
 	im, root, _ := newImporter(t, 100)

@@ -148,6 +148,25 @@ func TestScriptArtifact(t *testing.T) {
 	}
 }
 
+// A policy whose roots are around the gateway's own folders does not let in what other projects have there.
+//
+// proves ARC-02
+func TestImportOwnFolders(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	s.replace("domain/policies.yaml", "roots: [", "roots: ["+s.dir+", ")
+	s.serve()
+	var l looked
+	s.ok(&l, "run", "samtools.flagstat", "--input", "bam="+data("aln.bam"), "--wait")
+	attempt := s.dir + "/runs/" + l.RunID + "/a1"
+	for _, path := range []string{attempt + "/ctl/token", attempt + "/out/flagstat.json", attempt + "/out/none", s.dir + "/runs/.gateway-id"} {
+		if f := s.fails(4, "artifact", "import", path); f.Code != "IMPORT-OWN" {
+			t.Errorf("%s: %+v", path, f)
+		}
+	}
+	s.ok(nil, "artifact", "import", s.file("mine.txt", "x"))
+}
+
 // What the policy does not let in stays out.
 //
 // proves ARC-02 ARC-06
