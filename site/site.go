@@ -164,9 +164,12 @@ func (s *Site) fill() {
 // maxFile bounds a site file; a real one has a few kilobytes.
 const maxFile = 1 << 20
 
+// A Check gives the rules that a filled site breaks and that this package cannot know. It names the field; file and line are found.
+type Check func(*Site) []fault.Problem
+
 // Load reads, fills and checks the site file at path. A file that is not there is a NotFound fault, one that
-// breaks a rule a Validation fault.
-func Load(path string) (*Site, error) {
+// breaks a rule, or one of more, a Validation fault.
+func Load(path string, more ...Check) (*Site, error) {
 	const op = "site.Load"
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -178,19 +181,21 @@ func Load(path string) (*Site, error) {
 			WithNext("copy site-configs/template.yaml there and fill it in")
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file", err)
+		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file", err).WithNext(readable)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file "+abs, err)
+		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file "+abs, err).WithNext(readable)
 	}
-	return Parse(abs, data)
+	return Parse(abs, data, more...)
 }
+
+const readable = "name a file that this user may read, with --site or SLURMGATE_SITE"
 
 // Parse is Load for bytes already read. The file names them in problems, and its folder is what a relative
 // domain_dir is relative to.
-func Parse(file string, data []byte) (*Site, error) {
+func Parse(file string, data []byte, more ...Check) (*Site, error) {
 	s := &Site{file: file, at: map[string]int{}}
 	abs, err := filepath.Abs(file)
 	if err != nil {
@@ -203,7 +208,7 @@ func Parse(file string, data []byte) (*Site, error) {
 	}
 	s.fill()
 	// A value of the wrong type was told already; what it would be without it says nothing.
-	for _, p := range s.check() {
+	for _, p := range s.check(more...) {
 		if !d.told(p.Field) {
 			d.problems = append(d.problems, p)
 		}

@@ -35,10 +35,13 @@ type checker struct {
 	problems []fault.Problem
 }
 
-// check gives every broken rule, in the order of the file's sections.
-func (s *Site) check() []fault.Problem {
+// check gives every broken rule, in the order of the file's sections, then those of more.
+func (s *Site) check(more ...Check) []fault.Problem {
 	c := &checker{site: s}
-	if s.Version != version {
+	switch {
+	case s.Version == 0 && s.at["version"] == 0:
+		c.value("SITE-VERSION", "version", "", fmt.Sprintf("must be %d", version), "")
+	case s.Version != version:
 		c.add("SITE-VERSION", "version", fmt.Sprintf("must be %d", version), fmt.Sprintf("got %d", s.Version), "")
 	}
 	if !siteName.MatchString(s.Name) {
@@ -64,6 +67,14 @@ func (s *Site) check() []fault.Problem {
 	c.bounds("audit.look_days", int64(s.Audit.LookDays), 1, 3650)
 	c.bounds("audit.looks", int64(s.Audit.Looks), 1000, 10_000_000)
 	c.http(s.HTTP)
+	for _, check := range more {
+		for _, p := range check(s) {
+			if slices.ContainsFunc(c.problems, func(own fault.Problem) bool { return strings.HasPrefix(own.Field, p.Field) }) {
+				continue // told already, here or at a part of it
+			}
+			c.add(p.Code, p.Field, p.Rule, p.Msg, p.Hint)
+		}
+	}
 	return c.problems
 }
 

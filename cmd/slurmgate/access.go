@@ -14,9 +14,24 @@ import (
 	"slurmgate/site"
 )
 
-// openAccess reads who may come in from the site file. A mistake there is told at the start, with all others.
+// openAccess reads who may come in from the site file.
 func openAccess(s *site.Site, l *ledger.Ledger) (*access.Access, error) {
-	c := access.Config{Peers: map[int]access.Grant{}, Tokens: findToken{l}}
+	c, problems := readAccess(s)
+	if problems != nil {
+		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).WithNext("slurmgate config check names the lines")
+	}
+	c.Tokens = findToken{l}
+	return access.New(c), nil
+}
+
+// checkAccess tells the mistakes of the access section together with all others of the site file.
+func checkAccess(s *site.Site) []fault.Problem {
+	_, problems := readAccess(s)
+	return problems
+}
+
+func readAccess(s *site.Site) (access.Config, []fault.Problem) {
+	c := access.Config{Peers: map[int]access.Grant{}}
 	var problems []fault.Problem
 	bad := func(field string, err error) {
 		for _, p := range fault.ProblemsOf(err) {
@@ -52,10 +67,7 @@ func openAccess(s *site.Site, l *ledger.Ledger) (*access.Access, error) {
 		}
 		c.Issuers = append(c.Issuers, issuer)
 	}
-	if problems != nil {
-		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...)
-	}
-	return access.New(c), nil
+	return c, problems
 }
 
 func uidOf(name string) (int, error) {

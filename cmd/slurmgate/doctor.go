@@ -95,7 +95,7 @@ func (d *doctor) check(name, detail string, err error, next string) bool {
 }
 
 func (d *doctor) examine(ctx context.Context, args doctorArgs) {
-	s, err := site.Load(args.Site)
+	s, err := site.Load(args.Site, checkAccess)
 	if !d.check("site file", args.Site, err, "slurmgate config check") {
 		return
 	}

@@ -14,7 +14,7 @@ type serveCmd struct{}
 
 // Run is the gateway until a signal ends it. What is under way is finished first; sbatch is never killed.
 func (serveCmd) Run(ctx context.Context, a *app) error {
-	s, err := site.Load(a.cli.Site)
+	s, err := site.Load(a.cli.Site, checkAccess)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ const pathSchema = `{"type":"string","minLength":1,"maxLength":4096}`
 func configTool(id string) gate.Tool {
 	return builtin(id, "Site file", "Check the site file and give the effective one.", gate.Read, object("file", prop("file", pathSchema)),
 		handler(func(_ context.Context, _ gate.Call, a configArgs) (any, error) {
-			s, err := site.Load(a.File)
+			s, err := site.Load(a.File, checkAccess)
 			if err != nil {
 				return nil, err
 			}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What the daemon would refuse at its start is told when the file is checked, with the line, together with what else is wrong.
+//
+// proves CARD-01
+func TestAccessIsChecked(t *testing.T) {
+	text, err := os.ReadFile("../../site-configs/template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := strings.Replace(string(text), "\n  peers: []\n", `
+  peers:
+    - user: root
+      capabilities: [gateway, read]
+      projects: [demo]
+      accounts: [{project: demo, account: research}]
+    - user: daemon
+      capabilities: ["*"]
+      projects: ["*"]
+`, 1)
+	broken := good
+	for old, with := range map[string]string{"[gateway, read]\n      projects: [demo]": "[gateway, raed]\n      projects: [' a']", "user: daemon": "user: no-such-user",
+		"account: research}": "account: --uid=0}", "\nsite: mycluster": "\nsite: My cluster"} {
+		broken = strings.Replace(broken, old, with, 1)
+	}
+	file := filepath.Join(t.TempDir(), "site.yaml")
+	for content, want := range map[string][]string{good: nil,
+		broken: {": site: ", ": access.peers[0].capabilities: got \"raed\"", ": access.peers[0].projects: ", ": access.peers[0].accounts", ": access.peers[1].user: "}} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, out, said := verb(t, "config", "check", "--site", file)
+		if (code != 0) != (want != nil) || strings.Contains(said, "yaml: ") || strings.Count(said, "--uid") > 1 {
+			t.Errorf("%d %s%s", code, out, said)
+		}
+		for _, w := range want {
+			if !strings.Contains(said, w) {
+				t.Errorf("not told: %s\n%s", w, said)
+			}
+		}
+	}
+}
