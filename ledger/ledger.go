@@ -79,8 +79,11 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 		}
 	}
 	l := &Ledger{path: path, now: o.Now}
-	var err error
-	if l.w, err = open(path, "rwc", 1); err == nil {
+	err := private(path)
+	if err == nil {
+		l.w, err = open(path, "rwc", 1)
+	}
+	if err == nil {
 		err = l.check(ctx)
 	}
 	if err == nil {
@@ -100,6 +103,29 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 		return nil, fault.Wrap(kindOf(err), op, codeOf(err), "cannot open the ledger "+path, err)
 	}
 	return l, nil
+}
+
+// private makes the file of a new ledger for its user's eyes only, whatever umask the process has, and takes an older one's from others: it
+// holds every project's arguments, and the key of approvals. SQLite gives the files beside it the same mode.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fault.Wrap(fault.Internal, "ledger.private", "ledger_unwritable", "", err)
+	}
+	f.Close()
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Stat(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			err = os.Chmod(name, info.Mode().Perm()&0o700)
+		}
+		if err != nil {
+			return fault.Wrap(fault.Internal, "ledger.private", "ledger_unwritable", "cannot take it from other users", err)
+		}
+	}
+	return nil
 }
 
 // open opens a pool. The pragmas stand in the DSN so that each connection has them; the driver's own

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -135,6 +136,35 @@ func TestOpenAndReopen(t *testing.T) {
 	got, err := again.View(t.Context(), v.Run.ID)
 	must(t, err)
 	if d := cmp.Diff(v, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// Nobody but the gateway's user can read a ledger, whatever the umask of the process and whoever may enter its folder; an older one is taken from
+// others when it is opened.
+func TestOpenIsPrivate(t *testing.T) {
+	old := unix.Umask(0) // of the whole process; a file another test makes meanwhile may be wider, which none minds
+	defer unix.Umask(old)
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	modes := func() (out []string) {
+		for _, name := range []string{path, path + "-wal", path + "-shm"} {
+			st, err := os.Stat(name)
+			must(t, err)
+			out = append(out, fmt.Sprintf("%o", st.Mode().Perm()))
+		}
+		return out
+	}
+	l := openAt(t, path)
+	insert(t, l, 1)
+	want := []string{"600", "600", "600"}
+	if d := cmp.Diff(want, modes()); d != "" {
+		t.Error(d)
+	}
+	must(t, l.Close())
+	must(t, os.Chmod(path, 0o644))
+	l = openAt(t, path)
+	insert(t, l, 2)
+	if d := cmp.Diff(want, modes()); d != "" {
 		t.Error(d)
 	}
 }
