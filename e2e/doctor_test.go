@@ -87,7 +87,40 @@ func TestDoctor(t *testing.T) {
 	t.Run("no Apptainer there", func(t *testing.T) {
 		t.Parallel()
 		e := newSite(t, "genomics", func(f *siteFile) { f.Apptainer = "/opt/nothing/apptainer" }).doctor()
-		if status, detail, next := e.find("apptainer"); status != "fail" || !strings.Contains(detail, "/opt/nothing/apptainer") || !strings.Contains(next, "apptainer.path") {
+		if status, detail, next := e.find("apptainer"); status != "fail" || !strings.Contains(detail, "/opt/nothing/apptainer") || !strings.Contains(next, "apptainer.path") || e.Failed != 2 {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("the right next step", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct{ old, with, prepare, check, status, detail, next string }{
+			{"  transport: cli\n", "  transport: cli\n  bin_dir: /opt/nothing\n", "", "slurm commands", "fail", "/opt/nothing has no program sbatch, squeue, scancel, scontrol, sacct", "slurm.bin_dir"},
+			{"  transport: cli\n", "  transport: cli\n  conf: /etc/nothing.conf\n", "", "slurm commands", "fail", "/etc/nothing.conf", "set slurm.conf"},
+			{"", "", `install -d -m 700 "$1/runs"`, "runs folder", "fail", "belongs to uid 0", "give it to this user"},
+			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs folder", "fail", "mode 0777", "mode 0700"},
+			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state folder", "fail", "mode 0777", "mode 0700"},
+			{"", "", `sed -i "s#roots: \[#roots: [/nothing, #" "$1/domain/policies.yaml"`, "import root", "warn", "/nothing is not a folder", "import.roots"},
+		} {
+			s := newSite(t, "genomics")
+			if c.old != "" {
+				s.replace("site.yaml", c.old, c.with)
+			}
+			if c.prepare != "" {
+				shell(t, "root", `mkdir -p "/home/lab/$(dirname "${1#/shared/}")"; chown lab "/home/lab/$(dirname "${1#/shared/}")"; `+c.prepare, s.dir)
+			}
+			var e examined
+			s.cli("doctor", "--no-jobs", "--json").object(t, &e)
+			if status, detail, next := e.find(c.check); status != c.status || !strings.Contains(detail, c.detail) || !strings.Contains(next, c.next) || e.Failed+e.Warned != 1 {
+				t.Errorf("%+v: %+v", c, e)
+			}
+		}
+	})
+	t.Run("a bind that nodes do not have", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "genomics")
+		s.replace("site.yaml", "watch:\n", "  binds: [{source: /etc, target: /ref}, {source: /opt/nothing, target: /more}, {source: /opt/neither, target: /most}]\nwatch:\n")
+		e := s.doctor()
+		if status, detail, next := e.find("binds"); status != "fail" || !strings.HasSuffix(detail, "has no folder /opt/nothing, /opt/neither") || !strings.Contains(next, "apptainer.binds") || e.Failed != 2 {
 			t.Errorf("%+v", e)
 		}
 	})

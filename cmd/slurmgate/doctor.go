@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -84,10 +87,15 @@ func (d *doctor) add(status, check, detail, next string) {
 	d.answer.Findings = append(d.answer.Findings, finding{check, status, detail, next})
 }
 
-// check adds ok with detail, or fail with the error.
+// check adds ok with detail, or fail with the error, whose own next step stands in where next is empty.
 func (d *doctor) check(name, detail string, err error, next string) bool {
 	if err != nil {
-		d.add("fail", name, err.Error(), next)
+		text := err.Error()
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Next != "" {
+			text = strings.TrimSuffix(text, ". Next: "+e.Next)
+			next = cmp.Or(next, e.Next)
+		}
+		d.add("fail", name, text, next)
 		return false
 	}
 	d.add("ok", name, detail, "")
@@ -101,14 +109,42 @@ func (d *doctor) examine(ctx context.Context, args doctorArgs) {
 	}
 	d.answer.Site = s.Name
 	images := d.domain(ctx, s)
-	d.disks(ctx, s)
+	if !d.disks(ctx, s) || !d.check("slurm commands", s.Slurm.BinDir, slurmFiles(s), "") {
+		return
+	}
 	cli, err := openSlurm(s)
-	if !d.check("slurm commands", s.Slurm.BinDir, err, "set slurm.bin_dir") {
+	if err != nil {
+		d.check("slurm commands", "", err, "")
 		return
 	}
 	if d.slurm(ctx, s, cli) && !args.NoJobs {
 		d.nodes(ctx, s, cli, images)
 	}
+}
+
+// slurmFiles looks for what the site file says of Slurm on this machine.
+func slurmFiles(s *site.Site) error {
+	need := []string{"sbatch", "squeue", "scancel", "scontrol"}
+	if s.Slurm.Accounting != "none" {
+		need = append(need, "sacct")
+	}
+	var missing []string
+	for _, name := range need {
+		if st, err := os.Stat(filepath.Join(s.Slurm.BinDir, name)); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
+			missing = append(missing, name)
+		}
+	}
+	if missing != nil {
+		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).WithNext("set slurm.bin_dir to the folder of Slurm's commands")
+	}
+	if s.Slurm.Conf == "" {
+		return nil
+	}
+	f, err := os.Open(s.Slurm.Conf)
+	if err != nil {
+		return fault.Wrap(fault.Validation, "doctor", "", "slurm.conf cannot be read", err).WithNext("set slurm.conf to the file that Slurm's commands use here, or leave it out")
+	}
+	return f.Close()
 }
 
 // domain returns the path of one image to try on the nodes, "" when there is none.
@@ -119,7 +155,13 @@ func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 	}
 	file, data := dom.Policy()
 	pol, err := policy.Parse(file, data, os.LookupEnv)
-	d.check("policy", file, err, "correct the policy")
+	if d.check("policy", file, err, "correct the policy") {
+		for _, root := range pol.Import.Roots {
+			if st, err := os.Stat(root); err != nil || !st.IsDir() {
+				d.add("warn", "import root", root+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots in "+file)
+			}
+		}
+	}
 	d.local(ctx, s, pol)
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)
 	if !d.check("image store", s.Storage.ImageStore, err, "slurmgate image add NAME FILE.sif makes it") {

@@ -8,15 +8,17 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"slurmgate/fault"
 	"slurmgate/site"
 	"slurmgate/staging"
 )
 
-// disks looks at what the gateway itself writes to.
-func (d *doctor) disks(ctx context.Context, s *site.Site) {
-	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); !d.check("state folder", s.Gateway.StateDir, err, "make gateway.state_dir and give it to this user") {
-		return
+// disks looks at what the gateway itself writes to, and tells whether Slurm may be looked at with it.
+func (d *doctor) disks(ctx context.Context, s *site.Site) bool {
+	if !d.check("state folder", s.Gateway.StateDir, ownedFolder(s.Gateway.StateDir, 0), "make gateway.state_dir and give it to this user, with mode 0700") {
+		return false
 	}
 	name, network, err := staging.Filesystem(s.Gateway.StateDir)
 	switch {
@@ -28,8 +30,8 @@ func (d *doctor) disks(ctx context.Context, s *site.Site) {
 		d.add("ok", "ledger disk", s.Gateway.StateDir+" on "+name, "")
 		d.sync(s.Gateway.StateDir, name)
 	}
-	if err := os.MkdirAll(s.Storage.RunsDir, 0o700); !d.check("runs folder", s.Storage.RunsDir, err, "make storage.runs_dir and give it to this user") {
-		return
+	if !d.check("runs folder", s.Storage.RunsDir, ownedFolder(s.Storage.RunsDir, unix.S_ISVTX), "make storage.runs_dir and give it to this user, with mode 0700") {
+		return false
 	}
 	name, _, err = staging.Filesystem(s.Storage.RunsDir)
 	d.check("runs disk", s.Storage.RunsDir+" on "+name, err, "")
@@ -37,6 +39,26 @@ func (d *doctor) disks(ctx context.Context, s *site.Site) {
 	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), err, "")
 	err = linkProbe(s.Storage.RunsDir)
 	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err, "the claim of each attempt needs hard links: choose another filesystem for storage.runs_dir")
+	return true
+}
+
+// ownedFolder makes the folder where it is missing, and refuses one that is another user's or that others may write into.
+// A bit of allow makes the latter good enough.
+func ownedFolder(dir string, allow uint32) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return err
+	}
+	switch me := os.Geteuid(); {
+	case int(st.Uid) != me:
+		return fault.New(fault.Validation, "doctor", "", fmt.Sprintf("%s belongs to uid %d, and this is uid %d", dir, st.Uid, me))
+	case st.Mode&0o022 != 0 && st.Mode&allow == 0:
+		return fault.New(fault.Validation, "doctor", "", fmt.Sprintf("%s has mode %04o: other users may write into it", dir, st.Mode&0o7777))
+	}
+	return nil
 }
 
 // sync times what the ledger rests on. No program can prove that a disk keeps what it says it has written, but a sync that costs

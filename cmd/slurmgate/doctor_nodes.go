@@ -26,6 +26,7 @@ echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|OLDPWD=|SHLVL=|_=|LC_ALL=|TM
 echo "$SLURM_JOB_ID" >".claim.$SLURM_JOB_ID" && sync ".claim.$SLURM_JOB_ID"; ln -T ".claim.$SLURM_JOB_ID" claim 2>/dev/null
 echo "claim=$(cat -- claim)"
 echo "limits=$(ulimit -Sl)"
+for bind in %s; do [[ -d $bind ]] || echo "bind=$bind"; done
 %s
 if [[ -x $apptainer ]]; then
   echo "apptainer=$("$apptainer" --version 2>&1 | head -1)"
@@ -57,7 +58,11 @@ func (d *doctor) nodes(ctx context.Context, s *site.Site, cli *slurm.CLI, image 
 		}
 		find += "\napptainer=$(type -P apptainer)"
 	}
-	script := fmt.Sprintf(nodeScript, find, slurm.Quote(image), slurm.Quote(image))
+	binds := ""
+	for _, b := range s.Apptainer.Binds {
+		binds += slurm.Quote(b.Source) + " "
+	}
+	script := fmt.Sprintf(nodeScript, binds, find, slurm.Quote(image), slurm.Quote(image))
 	script = strings.Replace(script, "\ncd --", "\nset -- "+slurm.Quote(dir)+"\ncd --", 1)
 	for name, text := range map[string]string{"token": token, "probe.sh": script} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -110,7 +115,11 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	}
 	v := map[string]string{}
 	for _, line := range strings.Split(text, "\n") {
-		if k, val, ok := strings.Cut(line, "="); ok {
+		k, val, ok := strings.Cut(line, "=")
+		if ok && k == "bind" && v[k] != "" {
+			val = v[k] + ", " + val
+		}
+		if ok {
 			v[k] = val
 		}
 	}
@@ -129,8 +138,11 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	} else {
 		d.add("warn", "job environment", node+": "+v["env"]+" variables that are not Slurm's reach jobs (not containers)", "look for a prolog or a PAM module that sets them")
 	}
+	if len(s.Apptainer.Binds) > 0 {
+		report(v["bind"] == "", "binds", "each folder of apptainer.binds is there", "has no folder "+v["bind"], "correct apptainer.binds, or mount it on that node: no container starts there without it")
+	}
 	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "apptainer", v["apptainer"], v["apptainer"], "set apptainer.path or apptainer.module")
-	if image {
+	if _, tried := v["container"]; image && tried {
 		report(v["container"] == "ok", "container", "starts without a network", v["container"], "run the command of the job script by hand on that node")
 	}
 	return node, true

@@ -125,12 +125,19 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	return g, g.serve()
 }
 
-// ownFolder refuses the state folder of another user: not even root becomes the gateway of somebody else's ledger,
+// ownFolder refuses a state folder that other users may write into, who could put another ledger there, and that of another user: not even root becomes the gateway of somebody else's ledger,
 // whose files would then be root's, and whose jobs too.
 func ownFolder(dir string) error {
 	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil || int(st.Uid) == os.Geteuid() {
+	if err := unix.Stat(dir, &st); err != nil {
 		return nil // what else may be wrong with it shows when it is used
+	}
+	if int(st.Uid) == os.Geteuid() {
+		if st.Mode&0o022 == 0 {
+			return nil
+		}
+		return fault.New(fault.Validation, "openGateway", "state_dir", fmt.Sprintf("gateway.state_dir %s has mode %04o: other users may write into it", dir, st.Mode&0o7777)).
+			WithNext("chmod 700 " + dir)
 	}
 	owner := fmt.Sprint("uid ", st.Uid)
 	if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
