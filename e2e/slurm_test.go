@@ -58,6 +58,7 @@ func TestDeferredUntilThereIsRoom(t *testing.T) {
 	if s.ok(&again, "submit", s.plan(plan("3"))); !again.Replayed || again.Phase != "deferred" {
 		t.Errorf("%+v", again)
 	}
+	shell(t, "lab", `rm -r "$1"`, s.dir+"/runs/"+third.RunID) // by somebody who tidies up
 	s.ok(nil, "cancel", first)
 	until(t, time.Minute, "the third's turn", func() bool {
 		s.ok(&l, "get", third.RunID)

@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"testing"
@@ -119,4 +120,44 @@ func TestFilesCannotBeRead(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A run that waits for room and whose folder is removed meanwhile gets a new one: nothing was accepted that could have used the old one.
+func TestFolderGoneWhileDeferred(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.send = func(n int) sendKind {
+			if n == 1 {
+				return deferSend
+			}
+			return accept
+		}
+		w.auto = true
+		l := w.life()
+		a := l.submit(order())
+		w.until(a.RunID, in(run.Deferred))
+		w.with(func() { delete(w.attempts, a.RunID+"/1") })
+		v := w.until(a.RunID, done)
+		w.want(v, run.Succeeded, "ok")
+		if v.Attempt.N != 1 || w.count("Send") != 3 {
+			t.Errorf("attempt %d, %d sends", v.Attempt.N, w.count("Send"))
+		}
+	})
+}
+
+// What keeps a run waiting is said once, though each try has a temporary name of its own in its error.
+func TestWaitsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.fault = func(op string, n int) outcome {
+			if op == "OpenAttempt" {
+				return outcome{skip: true, err: fault.New(fault.Transport, "x", "disk_full", "mkdir .a1.0123456789abcdef0123456789abcdef."+strings.ToLower(rand.Text())+": no space left on device")}
+			}
+			return outcome{}
+		}
+		a := w.life().submit(order())
+		time.Sleep(time.Hour)
+		v := w.until(a.RunID, in(run.Staging))
+		if n := len(w.events(a.RunID)); n != 2 || v.Run.Reason != "staging_waits" || !strings.Contains(v.Run.Detail, ".a1.0123456789abcdef0123456789abcdef.…: no space left") {
+			t.Errorf("%d events, %s: %s", n, v.Run.Reason, v.Run.Detail)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"sync"
 
 	"slurmgate/fault"
@@ -29,6 +30,10 @@ func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again b
 	if err != nil {
 		return false, err
 	}
+	return e.stageAndSend(ctx, v, p)
+}
+
+func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again bool, err error) {
 	job, script, err := e.stage(ctx, v, p)
 	switch {
 	case err == nil:
@@ -93,6 +98,10 @@ func (e *Engine) artifact(v View, sum string, size int64, typ, label string) (Ar
 	return Artifact{ID: id, ProjectID: v.Run.ProjectID, SHA256: sum, Type: typ, Label: label, SizeBytes: size, Source: v.Run.ID}, err
 }
 
+// unstaged are the reasons to put a deferred run's files in place once more: they could not be used. Nothing was accepted, so there is no job
+// that has them.
+var unstaged = map[string]bool{"control_unwritable": true, "SCRIPT_UNREADABLE": true, "staging_waits": true}
+
 // resend sends a deferred run when its time has come.
 func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 	if v.Run.CancelAt != nil {
@@ -107,6 +116,9 @@ func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 	}
 	if err := e.allowed(v, p); err != nil {
 		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
+	}
+	if unstaged[v.Run.Reason] {
+		return e.stageAndSend(ctx, v, p)
 	}
 	return e.send(ctx, v, e.job(v, p), kept{})
 }
@@ -205,9 +217,13 @@ func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res
 	return err
 }
 
+// temporary is the name of a temporary file or folder, another one at each try.
+var temporary = regexp.MustCompile(`[a-z2-7]{26}`)
+
 // note records what a run waits for, once for each reason.
 func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
 	e.retryLater(v.Run.ID)
+	detail = temporary.ReplaceAllLiteralString(detail, "…")
 	if v.Run.Reason == why && v.Run.Detail == detail || ctx.Err() != nil {
 		return nil
 	}

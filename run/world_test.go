@@ -438,6 +438,10 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 	if err != nil || v.Run.Phase != run.Submitting || v.Sends != k || v.Submission.Token != spec.Token {
 		w.t.Errorf("sbatch without a durable intent: %+v %v", v.Run.Phase, err)
 	}
+	if k > 1 && w.attempt(spec.RunID, spec.N) == nil { // removed since
+		w.sent[key] = run.SendResult{Outcome: run.SendNotRun, Code: "control_unwritable", Text: "no such file or directory"}
+		return w.sent[key], false
+	}
 	if a := w.attempt(spec.RunID, spec.N); a == nil || a.token != spec.Token || a.ctl["script"] == nil || a.ctl["pinned.sha256"] == nil {
 		w.t.Error("sbatch before everything was in place")
 	}
