@@ -58,6 +58,27 @@ type cycle struct {
 	asked int64     // the ledger's newest event before Slurm was asked
 	began time.Time // before Slurm was asked
 	moved atomic.Bool
+
+	sought map[string]bool // ids asked for whatever their names
+}
+
+// seek asks for a job by its id the next time.
+func (c *cycle) seek(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Engine.sought == nil {
+		c.Engine.sought = map[string]bool{}
+	}
+	c.Engine.sought[id] = true
+}
+
+// takeSought gives what was to be asked for, once.
+func (e *Engine) takeSought() map[string]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ids := e.sought
+	e.sought = nil
+	return ids
 }
 
 // reading is the ledger's open runs on their way to the comparison. They are read while Slurm makes up its answer: what changes

@@ -90,7 +90,10 @@ func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error)
 // missed is rule 8: LOST needs two full queries without the job, far enough apart, and no exit file. The time between them counts from when
 // the first was answered to when the second was asked: what the gateway spent in between, waiting for sacct or stopped, is none.
 func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
-	e, now := c.Engine, c.Now()
+	e, now, id := c.Engine, c.Now(), v.Submission.JobID
+	if id != "" {
+		c.seek(id)
+	}
 	if j, ok := c.renamed(v); ok {
 		return false, e.note(ctx, v, jobRenamed, fmt.Sprintf("Slurm shows job %s as %q; a job of another name is not followed. Next: scontrol update jobid=%s jobname=%s; or leave it: when it ends, what it left is taken over",
 			j.ID, j.Name, j.ID, v.Submission.JobName))
@@ -104,6 +107,9 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	timeout, err := e.Observer.MessageTimeout(ctx)
 	if err != nil || c.began.Sub(*v.Attempt.MissedAt) < max(e.cfg.AbsenceGap, 2*timeout) {
 		return false, err
+	}
+	if id != "" && !c.sought[id] {
+		return false, nil // the last question was not about this id; the next one is
 	}
 	// Nobody executed it, or somebody did: the claim tells.
 	claim, won, err := e.takeClaim(ctx, v)

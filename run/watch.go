@@ -88,8 +88,8 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	}
 	rows := e.readWatched(ctx)
 	defer rows.end()
-	began := e.Now()
-	jobs, err := e.Observer.Queue(ctx)
+	began, sought := e.Now(), e.takeSought()
+	jobs, err := e.Observer.Queue(WithSought(ctx, sought))
 	e.mu.Lock()
 	if e.cycleErr = err; err == nil {
 		e.cycleAt = e.Now()
@@ -99,7 +99,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 		return false, err
 	}
 	e.reached()
-	c := &cycle{Engine: e, seen: index(jobs), asked: asked, began: began}
+	c := &cycle{Engine: e, seen: index(jobs), asked: asked, began: began, sought: sought}
 	differ, missing, err := c.compare(rows)
 	if err != nil {
 		return false, err

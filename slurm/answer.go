@@ -42,12 +42,12 @@ const namePrefix = "sg-"
 // answer reads an answer as it comes. A single record that is not as asked for makes the whole answer worthless.
 type answer struct {
 	cols []column
-	all  bool   // jobs of other names too
 	end  []byte // of each record
 	rest []byte // the record that has begun
 	jobs []run.Job
 	err  error
 
+	sought  map[string]bool // ids, in the first column, whose records count under any name
 	fields  [][]byte
 	scratch []byte
 	words   map[string]string // states, reasons, nodes: few, and in every record
@@ -127,14 +127,10 @@ func (a *answer) record(body []byte) {
 		a.err = fmt.Errorf("a record has %d fields, not %d: %q", len(a.fields), len(a.cols), clip(string(body)))
 		return
 	}
-	ours := bytes.HasPrefix(a.fields[len(a.fields)-1], []byte(namePrefix))
-	if !ours && !a.all {
+	if !bytes.HasPrefix(a.fields[len(a.fields)-1], []byte(namePrefix)) && (len(a.sought) == 0 || !a.sought[string(a.fields[0])]) {
 		return
 	}
 	job, err := a.job()
-	if err != nil && !ours {
-		return // whatever it is, it is no job of ours under another name
-	}
 	if err != nil {
 		a.err = fmt.Errorf("%w in %q", err, clip(string(bytes.Join(a.fields, []byte("|")))))
 		return

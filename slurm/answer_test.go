@@ -29,31 +29,29 @@ func golden(t *testing.T, name string) string {
 
 const recordedName = "sg-run_0X8Z4D1X467KV94K4TXG0D9B"
 
-// The queue shows the user's other jobs too, since one may be ours under another name; what cannot be read of them harms nothing.
-func TestParseQueueOfAll(t *testing.T) {
+// A job that is sought by its id is found under any name, and no other one is.
+func TestParseQueueSought(t *testing.T) {
 	text := golden(t, "squeue-24.11.txt")
 	ours, err := parseAnswer(text, "lab", queueColumns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newAnswer("lab", queueColumns, 0)
-	a.all = true
 	renamed := strings.Replace(text, recordedName+"X3-a1-aabbccddee03", "foo", 1)
-	odd := strings.Join([]string{"x_[1-9]", "?", "", "many", "", "", "then", "", "", "", "odd", "lab", "\n"}, sep)
-	if renamed == text {
-		t.Fatal("nothing was renamed")
-	}
-	if _, err := a.Write([]byte(renamed + odd)); err != nil {
-		t.Fatal(err)
-	}
-	all, err := a.whole()
-	if err != nil || len(all) <= len(ours) {
-		t.Fatal(len(all), len(ours), err)
-	}
-	if !slices.ContainsFunc(all, func(j run.Job) bool {
-		return j.ID == "3" && j.Name == "foo" && j.State == "FAILED" && j.Submitted != nil
-	}) {
-		t.Errorf("%+v", all)
+	for _, sought := range []bool{false, true} {
+		a := newAnswer("lab", queueColumns, 0)
+		if sought {
+			a.sought = map[string]bool{"3": true}
+		}
+		if _, err := a.Write([]byte(renamed)); err != nil {
+			t.Fatal(err)
+		}
+		jobs, err := a.whole()
+		found := slices.ContainsFunc(jobs, func(j run.Job) bool {
+			return j.ID == "3" && j.Name == "foo" && j.State == "FAILED" && j.Submitted != nil
+		})
+		if want := map[bool]int{true: len(ours), false: len(ours) - 1}[sought]; err != nil || found != sought || len(jobs) != want {
+			t.Errorf("sought %v: %d jobs, %v, %v", sought, len(jobs), found, err)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ var (
 func (c *CLI) Queue(ctx context.Context) ([]run.Job, error) {
 	const op = "slurm.Queue"
 	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
-	a.all = true // somebody may have renamed one of ours
+	a.sought = run.Sought(ctx)
 	_, err := c.askInto(ctx, a, op, rpcQueue, clean, "squeue",
 		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
 	if err != nil {
