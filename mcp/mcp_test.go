@@ -210,6 +210,12 @@ func submitted(state string, poll int) map[string]any {
 		"slurm_script_artifact_id": nil, "log_artifact_id": nil, "equivalent_runs": []string{}, "warnings": []string{}}
 }
 
+// collected is all that a collect says.
+func collected(state string, exit int) map[string]any {
+	return map[string]any{"provenance_run_id": runID, "target_run_id": runID, "ready": state != "blocked", "state": state, "exit_code": exit, "artifacts_by_role": map[string]string{"log": artID}, "log_artifact_id": artID,
+		"poll_after_seconds": nil, "warnings": []string{}}
+}
+
 // What each answer says to a chat: what happened, what to do next, when to look again.
 func TestTexts(t *testing.T) {
 	with := func(m map[string]any, kv ...any) map[string]any {
@@ -238,9 +244,15 @@ func TestTexts(t *testing.T) {
 		{"slurm.job.get", look, []string{"is running.", "Not ready, which is normal", "in 7 s"}},
 		{"slurm.job.get", with(look, "state", "queued", "phase", "deferred", "reason", "slurm_unreachable: no answer"), []string{"queued (deferred), slurm_unreachable"}},
 		{"slurm.job.collect", with(done, "ready", true), []string{"is succeeded with exit code 0", "report " + artID, "artifact_preview_text"}},
-		{"slurm.job.collect", with(done, "ready", true, "state", "failed", "exit_code", 3, "reason", "tool_failed"), []string{"failed with exit code 3, tool_failed", "slurm_job_logs", "slurm_job_retry"}},
+		{"slurm.job.get", with(done, "state", "failed", "exit_code", 3, "reason", "tool_failed"), []string{"failed with exit code 3, tool_failed", "slurm_job_logs " + runID + " shows why", "slurm_job_retry"}},
+		{"slurm.job.collect", collected("failed", 0), []string{"failed with exit code 0", "slurm_job_get " + runID + " says why, slurm_job_logs", "slurm_job_retry"}},
+		{"slurm.job.collect", collected("blocked", 0), []string{"is blocked", "slurm_job_get " + runID + " says why", "an admin"}},
 		{"slurm.job.get", with(look, "state", "blocked", "phase", "needs_operator"), []string{"an admin"}},
 		{"slurm.job.cancel", map[string]any{"run_id": runID, "state": "cancelled", "phase": "done"}, []string{runID + " is cancelled", "slurm_job_retry"}},
+		{"slurm.job.cancel", map[string]any{"run_id": runID, "state": "running", "phase": "running", "executed": "maybe", "poll_after_seconds": 2, "message": "asked Slurm to stop the job; the run ends as soon as Slurm confirms"},
+			[]string{runID + ": asked Slurm to stop the job", "Next: slurm_job_collect"}},
+		{"slurm.job.cancel", map[string]any{"run_id": runID, "state": "succeeded", "phase": "done", "executed": "finished", "poll_after_seconds": nil, "message": "the run is over: succeeded (ok)"},
+			[]string{runID + ": the run is over: succeeded (ok).", "slurm_job_collect"}},
 		{"artifact.import", with(art, "created", true), []string{"Imported: " + artID, `TSV "stats", 221 bytes`}},
 		{"artifact.import", with(art, "created", false), []string{"Known already"}},
 		{"artifact.get", art, []string{artID, "artifact_preview_table"}},

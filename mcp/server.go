@@ -133,8 +133,21 @@ func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 		return protocolError(fault.New(fault.NotFound, "mcp.call", "tool_not_found", "unknown tool"))
 	}
 	e := res.Error.Fault()
+	if e.Code == "tool_version" { // there is one with this id, and a chat calls it by another name
+		e = fault.New(fault.NotFound, "mcp.call", "tool_not_found", "there is no such tool").WithNext(s.called(ctx, r.Params.Name))
+	}
 	e.Msg = "unknown tool: " + e.Msg
 	return protocolError(e)
+}
+
+// called is what to do for who called a tool by its id.
+func (s *server) called(ctx context.Context, id string) string {
+	for name, t := range s.tools {
+		if t.ID == id && s.cfg.Gateway.Visible(ctx, t) {
+			return "call it by its name, " + name
+		}
+	}
+	return "the list of tools shows what there is"
 }
 
 // call carries out a gateway operation on the caller's behalf and decodes its result.

@@ -23,6 +23,7 @@ type result struct {
 	LogArtifactID  *string            `json:"log_artifact_id"`
 	EquivalentRuns []string           `json:"equivalent_runs"`
 	Warnings       []string           `json:"warnings"`
+	Message        string             `json:"message"` // what a cancel did
 
 	ArtifactID string      `json:"artifact_id"`
 	Type       string      `json:"type"`
@@ -57,6 +58,9 @@ func (r *result) tell(t gate.Tool) string {
 		r.logged(&b)
 	case r.TargetRunID != "":
 		r.looked(&b)
+	case r.RunID != "" && r.Message != "":
+		fmt.Fprintf(&b, "%s: %s.", r.RunID, plain(r.Message, 300))
+		r.next(&b, r.RunID)
 	case r.RunID != "":
 		fmt.Fprintf(&b, "%s is %s.", r.RunID, r.where())
 		r.next(&b, r.RunID)
@@ -148,10 +152,17 @@ func (r *result) next(b *strings.Builder, run string) {
 			b.WriteString(" Next: artifact_preview_text shows an artifact, artifact_preview_table a table, artifact_preview_image a picture.")
 		}
 	case "failed":
-		fmt.Fprintf(b, " Next: slurm_job_logs %s shows why; slurm_job_retry tries once more, if the cause has gone.", run)
+		why := "slurm_job_logs %s shows why"
+		if r.Reason == nil { // a collect has none, and not every failure is the program's
+			why = "slurm_job_get %[1]s says why, slurm_job_logs shows its log"
+		}
+		fmt.Fprintf(b, " Next: "+why+"; slurm_job_retry tries once more, if the cause has gone.", run)
 	case "cancelled":
 		fmt.Fprintf(b, " Next: slurm_job_retry %s, if it shall run after all.", run)
 	case "blocked":
+		if r.Reason == nil {
+			fmt.Fprintf(b, " Next: slurm_job_get %s says why.", run)
+		}
 		b.WriteString(" It does not go on by itself: an admin of slurmgate resolves it at the shell (slurmgate runs show has the verb).")
 	case "queued", "running":
 		if r.Poll != nil {
