@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -272,6 +273,29 @@ func TestKindsInTheEnvelope(t *testing.T) {
 }
 
 // Part of HTC-05.
+// A format in a tool's schema is a rule, not a remark: what is no time is refused as such, before the handler decodes it.
+func TestFormats(t *testing.T) {
+	x := tool("test.since", echo)
+	x.Input = json.RawMessage(`{"type":"object","properties":{"since":{"type":"string","format":"date-time"}}}`)
+	r, err := NewRegistry(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := r.find("test.since")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, good := range map[string]bool{`{"since":"2026-11-21T08:00:00Z"}`: true, `{"since":"yesterday"}`: false, `{"since":"2026-11-21"}`: false} {
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.schema.Validate(v); (err == nil) != good {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 func TestRegistry(t *testing.T) {
 	r, err := NewRegistry(tool("b.two", echo), tool("a.one", echo), tool("a.one.more", echo))
 	if err != nil {

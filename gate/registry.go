@@ -177,6 +177,7 @@ func compile(what string, raw json.RawMessage) (*jsonschema.Schema, error) {
 		return nil, fault.Wrap(fault.Validation, op, "tool_schema", "the "+what+" is not JSON", err)
 	}
 	c := jsonschema.NewCompiler()
+	c.AssertFormat()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(jsonschema.SchemeURLLoader{})
 	if err := c.AddResource("tool:schema", doc); err != nil {
