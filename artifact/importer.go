@@ -179,14 +179,14 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 func (im *Importer) locate(path string) (importRoot, string, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportPath, Field: "path",
-			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path)})
+			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path), Hint: "it is a path of the gateway's host"})
 	}
 	for _, r := range im.roots {
 		if rel, ok := strings.CutPrefix(path, r.name+"/"); ok {
 			return r, rel, nil
 		}
 		if path == r.name {
-			return importRoot{}, "", denied(ImportKind, "only a regular file", path+" is a folder", "")
+			return importRoot{}, "", denied(ImportKind, "only a regular file", path+" is a folder", "name a file in it")
 		}
 	}
 	hint := "put the file below one of them, or have the administrator add a root"
@@ -232,7 +232,7 @@ func (im *Importer) open(root importRoot, rel string) (*os.File, error) {
 func (im *Importer) openFault(path string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return fault.Wrap(fault.NotFound, "artifact.ImportFile", "import_missing", "there is no file "+path+" on the gateway's host", err)
+		return fault.New(fault.NotFound, "artifact.ImportFile", "import_missing", "there is no file "+path+" on the gateway's host").WithNext("look at the path's spelling")
 	case errors.Is(err, unix.ELOOP):
 		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink, or lies behind one", "give the path of the file itself")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):

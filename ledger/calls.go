@@ -141,7 +141,7 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) ([]CallEvent, string, 
 		chain, num, ok := strings.Cut(place, "/")
 		var seq int64
 		if _, scan := fmt.Sscan(num, &seq); err != nil || !ok || scan != nil {
-			return nil, "", fault.Invalid("ledger.Calls", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one"})
+			return nil, "", fault.Invalid("ledger.Calls", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one", Hint: "without a cursor the list begins anew"})
 		}
 		where, args = append(where, "(at, chain, seq) < (?, ?, ?)"), append(args, at, chain, seq)
 	}

@@ -211,7 +211,7 @@ func decodeCursor(s string) (at int64, id string, err error) {
 		_, err = fmt.Sscanf(string(b), "%d %s", &at, &id)
 	}
 	if err != nil {
-		return 0, "", fault.Invalid("ledger.List", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one"})
+		return 0, "", fault.Invalid("ledger.List", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one", Hint: "without a cursor the list begins anew"})
 	}
 	return at, id, nil
 }

@@ -125,7 +125,7 @@ func decodePlace(s string) (place, error) {
 		_, err = fmt.Sscanf(string(b), "%d %d %d", &p.at, &p.asOf, &p.count)
 	}
 	if err != nil || p.encode() != s || p.asOf <= 0 || p.at <= 0 || p.at > p.asOf || p.count <= 0 {
-		return place{}, fault.Invalid("ledger.Artifacts", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one"})
+		return place{}, fault.Invalid("ledger.Artifacts", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one", Hint: "without a cursor the list begins anew"})
 	}
 	return p, nil
 }

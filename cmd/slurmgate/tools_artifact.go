@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"slurmgate/artifact"
@@ -95,20 +98,26 @@ func (g *gateway) bringIn(ctx context.Context, c gate.Call, a importArgs, import
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
-	sources := 0
-	for _, given := range []bool{a.Path != nil, a.Text != nil, a.Upload} {
-		if given {
-			sources++
+	var given []string
+	for name, is := range map[string]bool{"path": a.Path != nil, "text": a.Text != nil, "upload": a.Upload, "bytes beside the call": c.Caller.Body != nil && !a.Upload} {
+		if is {
+			given = append(given, name)
 		}
 	}
-	if sources != 1 || a.Upload != (c.Caller.Body != nil) {
-		return doc, "", invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload, and bytes beside the call just for upload", "it is not so")
+	slices.Sort(given)
+	switch {
+	case len(given) == 0:
+		return doc, "", invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload", "none is given")
+	case len(given) > 1:
+		return doc, "", invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload", strings.Join(given, " and ")+" are given")
+	case a.Upload != (c.Caller.Body != nil):
+		return doc, "", invalid("IMPORT-SOURCE", "args", "upload and bytes beside the call, both or none", strings.Join(given, "")+" is there alone")
 	}
 	if msg := plan.CheckWord(a.Label); a.Label != "" && msg != "" {
 		return doc, "", invalid("IMPORT-LABEL", "label", "whitespace-strict, at most 128 bytes", msg)
 	}
 	if a.Type != "" && !contains(g.domain.Types(), a.Type) {
-		return doc, "", invalid("IMPORT-TYPE", "type", "a type this domain knows", "got "+a.Type)
+		return doc, "", invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))
 	}
 	way := policy.ImportText
 	switch {
