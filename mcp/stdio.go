@@ -100,12 +100,12 @@ func messages(in io.Reader, feed io.Writer, answers *lines) error {
 	for {
 		line, tooLong, err := readLine(r)
 		switch {
-		case tooLong:
-			refuse(answers, -32600, fmt.Sprintf("the message is longer than %d bytes", maxBody))
+		case tooLong != nil:
+			refuse(answers, tooLong.found(), -32600, fmt.Sprintf("the message is longer than %d bytes. Next: pass less; a file comes in by its path", maxBody))
 		case len(bytes.TrimSpace(line)) == 0:
 		default:
 			if code, why := malformed(line); why != "" {
-				refuse(answers, code, why)
+				refuse(answers, json.RawMessage("null"), code, why)
 			} else {
 				if hasID, isRequest := methodOf(line); hasID && isRequest {
 					answers.asked()
@@ -121,15 +121,19 @@ func messages(in io.Reader, feed io.Writer, answers *lines) error {
 	}
 }
 
-// readLine reads up to the end of a line. Of a line that is too long it keeps nothing.
-func readLine(r *bufio.Reader) (line []byte, tooLong bool, err error) {
+// readLine reads up to the end of a line. Of a line that is too long it keeps nothing but the request's id.
+func readLine(r *bufio.Reader) (line []byte, tooLong *idFinder, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
-		if !tooLong {
+		if tooLong == nil {
 			line = append(line, part...)
+		} else {
+			tooLong.read(part)
 		}
 		if len(line) > maxBody {
-			line, tooLong = nil, true
+			tooLong = &idFinder{}
+			tooLong.read(line)
+			line = nil
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return bytes.TrimRight(line, "\r\n"), tooLong, err
@@ -173,10 +177,10 @@ func isID(raw json.RawMessage) bool {
 	return err == nil && n <= 1<<53-1 && n >= -(1<<53-1)
 }
 
-func refuse(w *lines, code int, why string) {
-	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": code, "message": why}})
+func refuse(w *lines, id json.RawMessage, code int, why string) {
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": why}})
 	if err == nil {
-		w.asked()                       // it has no id; its answer counts all the same
+		w.asked()                       // it was not counted; its answer is
 		_, _ = w.Write(append(b, '\n')) // the client is gone if this fails
 	}
 }
