@@ -20,6 +20,8 @@ type contract struct {
 
 	mu    *sync.Mutex // of the meter: one validation at a time
 	meter *meter
+
+	badDefaults []string // properties whose default their own schema refuses
 }
 
 // property is what the loader must know of one top-level property.
@@ -76,7 +78,7 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 	for _, name := range sortedKeys(out.props) {
 		if p := out.props[name]; p.hasDefault {
 			if err := out.validate(out.schema.Properties[name], p.def); err != nil {
-				return contract{}, "the default of " + clip(name) + " breaks its own schema"
+				out.badDefaults = append(out.badDefaults, name)
 			}
 		}
 	}

@@ -77,6 +77,8 @@ func loadAll(fsys fs.FS, base, sub string, types []string) (set *Set, all []*Pac
 			if e != nil && e.IsDir() {
 				return fs.SkipDir
 			}
+		case !e.IsDir() && strings.HasSuffix(path.Base(rel), ".tool.yml"):
+			l.note("PACK-FILE", rel, "a toolpack's name ends in "+packSuffix, "it ends in .tool.yml, and would not be read")
 		case e.IsDir() || !strings.HasSuffix(path.Base(rel), packSuffix):
 		case clip(rel) != rel && len(rel) <= 200:
 			l.note("PACK-FILE", rel, "a path of printable characters", "it has others")

@@ -247,7 +247,7 @@ func ruleCases() []ruleCase {
 		{"schema draft", []string{"  type: object\n  required", "  type: object\n  $schema: http://json-schema.org/draft-07/schema#\n  required"}, "PACK-SCHEMA-DRAFT", "inputSchema.$schema", 12},
 		{"schema id", []string{"{type: object}", "{type: object, $id: \"http://h/x\"}"}, "PACK-SCHEMA-ID", "outputSchema.$id", 20},
 		{"schema regexp", []string{"data: {type: string}", `data: {type: string, pattern: "(?=x)"}`}, "PACK-SCHEMA", "inputSchema.properties.data.pattern", 14},
-		{"default against its schema", []string{"default: 3", "default: x"}, "PACK-SCHEMA", "inputSchema", 10},
+		{"default against its schema", []string{"default: 3", "default: x"}, "PACK-SCHEMA", "inputSchema.properties.n.default", 16},
 		{"ref over the network", []string{"{type: object}", "{$ref: \"https://json-schema.org/draft/2020-12/schema\"}"}, "PACK-REF", "outputSchema.$ref", 20},
 		{"ref outside", []string{"{type: object}", "{$ref: ../../etc/x.json}"}, "PACK-REF", "outputSchema.$ref", 20},
 		{"ref absolute", []string{"{type: object}", "{$ref: /etc/x.json}"}, "PACK-REF", "outputSchema.$ref", 20},
@@ -375,6 +375,32 @@ func TestWalk(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "absent")); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
+	}
+}
+
+// A toolpack whose name ends otherwise is not passed over in silence.
+func TestOtherSuffix(t *testing.T) {
+	_, found := loadText(map[string]string{"a.tool.yaml": base, "sub/b.tool.yml": base})
+	if len(found) != 1 || found[0].Code != "PACK-FILE" || found[0].File != "dom/sub/b.tool.yml" {
+		t.Error(found)
+	}
+}
+
+// Every default that its own schema refuses is told, with its line.
+//
+// proves LOAD-11
+func TestBadDefaults(t *testing.T) {
+	text := with(t, "default: a}", "default: c}", "default: 3}", "default: many}")
+	_, found := loadText(map[string]string{"a.tool.yaml": text})
+	lines := strings.Split(text, "\n")
+	told := 0
+	for _, p := range found {
+		if strings.HasSuffix(p.Field, ".default") && p.Code == "PACK-SCHEMA" && strings.Contains(lines[p.Line-1], "default: ") {
+			told++
+		}
+	}
+	if told != 2 || len(found) != 2 {
+		t.Error(found)
 	}
 }
 

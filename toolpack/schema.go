@@ -247,5 +247,12 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 	if err != "" {
 		out = append(out, s.problem(root, "SCHEMA", "", "a schema this gateway can use", err, ""))
 	}
+	for _, name := range c.badDefaults {
+		ptr := ""
+		if tree, _ := root.tree.(map[string]any); properties(tree)[name].hasDefault { // else it stands in a file the pack refers to
+			ptr = "/properties/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name) + "/default"
+		}
+		out = append(out, s.problem(root, "SCHEMA", ptr, "a schema this gateway can use", "the default of "+clip(name)+" breaks its own schema", ""))
+	}
 	return c, out
 }

@@ -97,6 +97,10 @@ func (c toolCheckCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.show(r, func(w writer) {
+		if len(r.Tools) == 0 {
+			fmt.Fprintf(w, "no tools: %s has no file whose name ends in .tool.yaml. Next: slurmgate tool init ID %s\n", r.Dir, r.Dir)
+			return
+		}
 		fmt.Fprintf(w, "%d tools, no mistakes: %s\n", len(r.Tools), strings.Join(r.Tools, " "))
 		for _, m := range r.Missing {
 			fmt.Fprintf(w, "Next: slurmgate image add %s FILE.sif\n", m)
