@@ -164,6 +164,7 @@ func (c *chat) talk(s *site, partition string) {
 	}
 	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "it is data", "num_seqs", "FASTQ\tDNA\t40\t20000")
 	c.say("slurm_job_logs", tree{"run_id": run.RunID}, nil)
+	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["slurm_script"]}, nil), "slurmgate job script", "[runs_dir]/"+run.RunID)
 	var again submitted
 	c.expect(c.say("seqkit_stats", tree{"reads": in.ArtifactID}, &again), "made before", "No new job was created")
 	if !again.Replayed || again.RunID != run.RunID {

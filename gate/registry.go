@@ -98,6 +98,7 @@ type Registry struct {
 	byName    map[string]string
 	envelopes envelopes
 	speech    speech
+	hidden    *strings.Replacer // folders of the gateway, and what a chat reads in their place
 }
 
 // NewRegistry makes a registry of tools. Two tools of one id or one name, and a schema that is not valid,
@@ -107,7 +108,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "gate.NewRegistry", "", "the schema of the envelope", err)
 	}
-	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}, envelopes: e, speech: newSpeech()}
+	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}, envelopes: e, speech: newSpeech(), hidden: strings.NewReplacer()}
 	for _, t := range tools {
 		if err := r.add(t); err != nil {
 			return nil, err

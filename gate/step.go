@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,8 +88,31 @@ func (r *Registry) said(by Transport, e *ErrorBody) *ErrorBody {
 	return e
 }
 
-// Say puts the commands in a text of ours into the words of a face. The shell's are left as they are.
+// Conceal names the gateway's own folders, by path: a chat sees no path of its host but those it has named itself. Call it before the
+// registry is used.
+func (r *Registry) Conceal(folders map[string]string) {
+	paths := slices.Collect(maps.Keys(folders))
+	slices.SortFunc(paths, func(a, b string) int { return len(b) - len(a) }) // the innermost first
+	var pairs []string
+	for _, p := range paths {
+		if p != "" && p != "/" {
+			pairs = append(pairs, p, folders[p])
+		}
+	}
+	r.hidden = strings.NewReplacer(pairs...)
+}
+
+// Hide gives a text that is shown, of a program or of a run's script, without the gateway's folders to a chat, and as it is to the other faces.
+func (r *Registry) Hide(by Transport, text string) string {
+	if by != MCP {
+		return text
+	}
+	return r.hidden.Replace(text)
+}
+
+// Say puts the commands in a text of ours into the words of a face, and hides what [Registry.Hide] does. The shell's are left as they are.
 func (r *Registry) Say(by Transport, text string) string {
+	text = r.Hide(by, text)
 	if by == Local || !strings.Contains(text, "slurmgate ") {
 		return text
 	}

@@ -36,6 +36,27 @@ func TestSteps(t *testing.T) {
 }
 
 // Whatever stands in a text, putting it into other words ends, and leaves no command that the face could do in its own.
+// A chat does not see where the gateway keeps things; the shell and programs do.
+//
+// proves ARC-01
+func TestConceal(t *testing.T) {
+	r, err := NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Conceal(map[string]string{"/var/lib/sg": "[state_dir]", "/var/lib/sg/artifacts": "[artifact_dir]", "/shared/runs": "[runs_dir]", "": "[none]"})
+	const text = "free space below /var/lib/sg; /var/lib/sg/artifacts/objects and /shared/runs/run_X/a1/ctl/claim: slurmgate runs list"
+	for by, want := range map[Transport]string{Local: text, Other: strings.Replace(text, "slurmgate runs list", "GET /v1/runs", 1),
+		MCP: "free space below [state_dir]; [artifact_dir]/objects and [runs_dir]/run_X/a1/ctl/claim: run_list"} {
+		if got := r.Say(by, text); got != want {
+			t.Errorf("%s: %q", by, got)
+		}
+	}
+	if got := r.Hide(MCP, "#SBATCH --chdir=/shared/runs/x"); got != "#SBATCH --chdir=[runs_dir]/x" {
+		t.Error(got)
+	}
+}
+
 func FuzzSay(f *testing.F) {
 	for _, s := range Steps() {
 		f.Add("Next: slurmgate " + strings.ReplaceAll(s.Shell, "…", "run_3SE9HRX367RN37683ZB6KX0C3D") + ", then")

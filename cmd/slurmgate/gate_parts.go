@@ -24,6 +24,8 @@ func (g *gateway) openGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	registry.Conceal(map[string]string{g.site.Gateway.StateDir: "[state_dir]", g.site.Gateway.ArtifactDir: "[artifact_dir]", g.site.Storage.RunsDir: "[runs_dir]",
+		g.site.Storage.ImageStore: "[image_store]", g.site.DomainDir: "[domain_dir]"})
 	key, err := g.ledger.GateKey(ctx)
 	if err != nil {
 		return err

@@ -186,7 +186,7 @@ type previewAnswer struct {
 	Binary          bool   `json:"binary"`
 }
 
-func (g *gateway) preview(ctx context.Context, _ gate.Call, a artifactArgs) (any, error) {
+func (g *gateway) preview(ctx context.Context, c gate.Call, a artifactArgs) (any, error) {
 	x, err := g.ledger.Artifact(ctx, a.ArtifactID)
 	if err != nil {
 		return nil, err
@@ -205,5 +205,5 @@ func (g *gateway) preview(ctx context.Context, _ gate.Call, a artifactArgs) (any
 		return nil, err
 	}
 	p, err := artifact.PreviewText(f, x.SizeBytes, int(g.policy.Limits.PreviewBytes), lines)
-	return previewAnswer{prov, x.ID, x.Type, x.SizeBytes, p.Text, p.Truncated, p.Binary}, err
+	return previewAnswer{prov, x.ID, x.Type, x.SizeBytes, g.gate.Registry().Hide(c.Caller.Transport, p.Text), p.Truncated, p.Binary}, err
 }

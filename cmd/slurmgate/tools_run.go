@@ -235,6 +235,6 @@ func (g *gateway) logs(ctx context.Context, c gate.Call, a runArgs) (any, error)
 	if n := len(lines); n > 0 && lines[n-1] == "" {
 		lines = lines[:n-1]
 	}
-	answer.Text = strings.Join(lines[max(0, len(lines)-a.TailLines):], "")
+	answer.Text = g.gate.Registry().Hide(c.Caller.Transport, strings.Join(lines[max(0, len(lines)-a.TailLines):], ""))
 	return answer, nil
 }
