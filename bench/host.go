@@ -86,7 +86,7 @@ func (h *host) furnish(ctx context.Context) error {
 		return err
 	}
 	for _, step := range [][]string{
-		{"go", "build", "-trimpath", "-o", inside + "/bench", "./bench"},
+		{"env", "CGO_CFLAGS=-O2 -g -DHAVE_FDATASYNC=1", "go", "build", "-trimpath", "-o", inside + "/bench", "./bench"}, // as the Makefile builds
 		{"mksquashfs", root, work + "/root.squashfs", "-noappend", "-no-progress", "-quiet", "-all-root"},
 		{"go", "run", "./scripts/images/mksif", "-o", inside + "/image.sif", work + "/root.squashfs"},
 	} {
