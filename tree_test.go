@@ -25,7 +25,6 @@ const module = "slurmgate"
 // arrows says which of our packages each package may import, outside its tests. A new package needs a line here.
 var arrows = map[string][]string{
 	"fault": {},
-	"heap":  {},
 	// The core knows no outside system.
 	"plan":            {"fault"},
 	"policy/programs": {},
@@ -53,7 +52,7 @@ var arrows = map[string][]string{
 	"mcp":     {"fault", "gate", "plan"},
 	"metrics": {"gate", "plan", "run"},
 	// The one place that knows all others.
-	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "heap", "httpapi", "ledger", "local", "mcp", "metrics", "plan", "policy", "retention", "run", "site", "slurm", "staging", "toolpack"},
+	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "plan", "policy", "retention", "run", "site", "slurm", "staging", "toolpack"},
 	// Tools of this repository, not part of the product.
 	"chaos/prog":           {},
 	"e2e/testprog":         {},

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"slurmgate/heap"
 )
 
 // inside is the part that runs on the cluster's login node, as a plain user.
@@ -17,7 +15,6 @@ func inside(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("inside is started by bench itself")
 	}
-	go heap.Pace(ctx)
 	if alone := map[string]func(context.Context, place) error{"rest": rest, "replay": replayAlone}[args[0]]; alone != nil {
 		var p place
 		if err := json.Unmarshal([]byte(args[1]), &p); err != nil {

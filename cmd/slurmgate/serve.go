@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 
-	"slurmgate/heap"
 	"slurmgate/site"
 )
 
@@ -31,7 +30,6 @@ func (serveCmd) Run(ctx context.Context, a *app) error {
 	if g.port != nil {
 		a.say("HTTP and MCP at http://%s, the latter at /mcp; every request needs a bearer token", g.port.Addr())
 	}
-	heap.Pace(ctx)
 	<-ctx.Done()
 	a.say("stopping: no new calls, finishing what is under way")
 	g.close()
