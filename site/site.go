@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 
@@ -175,7 +176,7 @@ func Load(path string, more ...Check) (*Site, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, op, "", "cannot resolve "+path, err)
 	}
-	f, err := os.Open(abs)
+	f, err := os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not to wait for a pipe's other end
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, op, "SITE-FILE", "there is no site file "+abs).
 			WithNext("copy site-configs/template.yaml there and fill it in")
@@ -184,6 +185,9 @@ func Load(path string, more ...Check) (*Site, error) {
 		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file", err).WithNext(readable)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fault.New(fault.Validation, op, "SITE-FILE", "the site file "+abs+" is not a regular file").WithNext(readable)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file "+abs, err).WithNext(readable)

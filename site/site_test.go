@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -212,8 +213,14 @@ func TestLoad(t *testing.T) {
 	if want := filepath.Join(dir, "domains/x"); s.DomainDir != want {
 		t.Errorf("domain_dir is %s, want %s", s.DomainDir, want)
 	}
-	if _, err := Load(dir); !fault.Is(err, fault.Validation) {
-		t.Error(err)
+	pipe := filepath.Join(dir, "pipe") // that nobody writes to
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, no := range []string{dir, pipe} {
+		if _, err := Load(no); !fault.Is(err, fault.Validation) || !strings.Contains(err.Error(), "Next: ") {
+			t.Error(err)
+		}
 	}
 }
 

@@ -48,8 +48,12 @@ func Load(dir string) (*Set, error) {
 
 func noFolder(op, dir string, err error) error {
 	kind := fault.Transport
-	if errors.Is(err, fs.ErrNotExist) {
+	info, serr := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		kind = fault.NotFound
+	case serr == nil && !info.IsDir():
+		kind = fault.Validation
 	}
 	return fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).WithNext("give the folder of a domain package")
 }

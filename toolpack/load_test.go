@@ -498,3 +498,16 @@ func write(t testing.TB, dir, name, text string) {
 		t.Fatal(err)
 	}
 }
+
+// A file in a folder's place is a mistake of who named it, and a folder that is not there is not found.
+func TestNoFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.tool.yaml")
+	if err := os.WriteFile(file, []byte("id: x.y\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, kind := range map[string]fault.Kind{file: fault.Validation, file + ".none": fault.NotFound} {
+		if _, err := Load(dir); !fault.Is(err, kind) || fault.CodeOf(err) != "domain_not_readable" {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}

@@ -51,7 +51,7 @@ type tableAnswer struct {
 	artifact.Table
 }
 
-func (g *gateway) previewTable(ctx context.Context, _ gate.Call, a tableArgs) (any, error) {
+func (g *gateway) previewTable(ctx context.Context, c gate.Call, a tableArgs) (any, error) {
 	x, f, err := g.opened(ctx, a.ArtifactID)
 	if err != nil {
 		return nil, err
@@ -69,6 +69,11 @@ func (g *gateway) previewTable(ctx context.Context, _ gate.Call, a tableArgs) (a
 		return nil, err
 	}
 	t, err := artifact.PreviewTable(f, x.SizeBytes, q)
+	for _, row := range t.Rows {
+		for i := range row {
+			row[i] = g.gate.Registry().Hide(c.Caller.Transport, row[i])
+		}
+	}
 	return tableAnswer{prov, x.ID, x.Type, x.SizeBytes, t}, err
 }
 
