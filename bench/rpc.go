@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -46,25 +47,42 @@ func (m *measurement) rpc(ctx context.Context) error {
 
 // cycles counts the RPCs of some watch cycles with nothing else going on.
 func (m *measurement) cycles(ctx context.Context, g *rig, inSlurm, inLedger int) error {
-	before, err := countRPCs(ctx)
+	d, err := g.atRest(ctx)
 	if err != nil {
 		return err
 	}
-	for range cyclesCounted {
-		moved, err := g.engine.Cycle(ctx)
-		if err != nil || moved {
-			return fmt.Errorf("a cycle at rest: moved %v: %w", moved, err)
-		}
-	}
-	after, err := countRPCs(ctx)
-	if err != nil {
-		return err
-	}
-	d := after.since(before)
 	params := []string{fmt.Sprint("runs=", inSlurm), fmt.Sprint("ledger=", inLedger)}
 	m.print("rpcs_per_cycle", float64(d.mine)/cyclesCounted, "rpc", "<=2", append(params, "types="+words(d.ctld))...)
 	m.print("dbd_rpcs_per_cycle", float64(sum(d.dbd))/cyclesCounted, "rpc", "<=1", params...)
 	return nil
+}
+
+// atRest counts cycles in which nothing moves. slurmctld gives jobs their reason for waiting up to a minute after it took them, which the
+// watcher writes down: then it is counted again.
+func (g *rig) atRest(ctx context.Context) (rpcs, error) {
+	for range 30 {
+		before, err := countRPCs(ctx)
+		if err != nil {
+			return rpcs{}, err
+		}
+		still := true
+		for range cyclesCounted {
+			moved, err := g.engine.Cycle(ctx)
+			if err != nil {
+				return rpcs{}, fmt.Errorf("a cycle at rest: %w", err)
+			}
+			still = still && !moved
+		}
+		after, err := countRPCs(ctx)
+		if err != nil || still {
+			return after.since(before), err
+		}
+		time.Sleep(5 * time.Second)
+		if err := g.quiet(ctx); err != nil {
+			return rpcs{}, err
+		}
+	}
+	return rpcs{}, errors.New("the runs do not come to rest")
 }
 
 // vanished counts the cycle in which jobs have left squeue: it asks accounting once, whatever their number.
