@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"slurmgate/fault"
@@ -303,6 +304,7 @@ func TestPurgedAndStopped(t *testing.T) {
 				a := l.submit(order())
 				w.with(func() { w.start(w.jobs[0]) })
 				w.until(a.RunID, in(run.InJob))
+				synctest.Wait() // the look that saw it has ended: the next one comes after the cancel
 				state, twice := strings.CutSuffix(c.accounted, " twice")
 				w.with(func() {
 					j := w.jobs[0]
