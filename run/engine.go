@@ -71,6 +71,8 @@ type Engine struct {
 	pauses    map[string]*pause        // of sends, by what they concern
 	lateSince map[string]time.Time     // collecting runs whose files do not show yet
 
+	diskErr    error           // what kept the last run from being staged, where it keeps all others too
+	diskAt     time.Time       // when it did
 	sought     map[string]bool // ids of jobs missed under their names, for the next question; see run.WithSought
 	strayUntil time.Time       // until when jobs of ended attempts are looked for
 }

@@ -140,7 +140,23 @@ func (e *Engine) Ready() error {
 	if e.cycleErr != nil {
 		return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be asked", e.cycleErr).WithNext("it is tried again; slurmgate doctor looks at Slurm")
 	}
+	if e.diskErr != nil && e.Now().Sub(e.diskAt) < 2*e.cfg.Ceiling { // a run that waits for it is tried again sooner
+		return fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(e.diskErr), "the last new run could not be staged", e.diskErr)
+	}
 	return nil
+}
+
+// staged remembers how the last staging went, for [Engine.Ready]: a filesystem that is away or full keeps every run back.
+func (e *Engine) staged(err error) {
+	code := fault.CodeOf(err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case err == nil:
+		e.diskErr = nil
+	case code == "runs_dir_unavailable" || code == "disk_full":
+		e.diskErr, e.diskAt = err, e.Now()
+	}
 }
 
 // putOff makes a run wait that was not sent because of a pause. What it has staged stays; no send was begun.

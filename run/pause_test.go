@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,45 @@ func TestPauseCostsOneSend(t *testing.T) {
 			w.want(w.until(id, done), run.Succeeded, "ok")
 		}
 	})
+}
+
+// A filesystem that is away, or full, keeps every new run back, and readiness says so: until a run is staged, or none waits for it any more.
+func TestReadyWithoutDisk(t *testing.T) {
+	for _, code := range []string{"runs_dir_unavailable", "disk_full"} {
+		for _, cancel := range []bool{false, true} {
+			t.Run(fmt.Sprint(code, " cancel ", cancel), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					l := w.life()
+					w.with(func() {
+						w.fault = func(op string, _ int) outcome {
+							if op == "StageInputs" {
+								return outcome{skip: true, err: fault.New(fault.Transport, "world", code, "away").WithNext("mount it")}
+							}
+							return outcome{}
+						}
+					})
+					a := l.submit(order())
+					w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "staging_waits" })
+					time.Sleep(time.Hour)
+					if err := l.engine.Ready(); fault.CodeOf(err) != code || strings.Count(err.Error(), "Next: ") != 1 {
+						t.Errorf("ready: %v", err)
+					}
+					if cancel {
+						if _, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(2 * w.cfg.Ceiling)
+					} else {
+						w.with(func() { w.fault = nil })
+						w.until(a.RunID, in(run.Pending))
+					}
+					if err := l.engine.Ready(); err != nil {
+						t.Errorf("not ready: %v", err)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A controller that is reached again ends the pause of the site at once, whatever was left of it.

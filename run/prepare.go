@@ -35,6 +35,7 @@ func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again b
 
 func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again bool, err error) {
 	job, script, err := e.stage(ctx, v, p)
+	e.staged(err)
 	switch {
 	case err == nil:
 	case fault.CodeOf(err) == string(AheadOfLedger):
