@@ -82,7 +82,7 @@ func (f *floor) stage(dir string) error {
 			unix.Close(fd)
 		}
 	}()
-	for _, d := range []string{"", "in", "a1", "a1/out", "a1/meta", "a1/tmp", "a1/ctl"} {
+	for _, d := range []string{"", "in", "a1", "a1/ctl"} {
 		if err := unix.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
 			return err
 		}
