@@ -3,6 +3,7 @@ package run_test
 import (
 	"crypto/rand"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -156,7 +157,7 @@ func TestWaitsOnce(t *testing.T) {
 		a := w.life().submit(order())
 		time.Sleep(time.Hour)
 		v := w.until(a.RunID, in(run.Staging))
-		if n := len(w.events(a.RunID)); n != 2 || v.Run.Reason != "staging_waits" || !strings.Contains(v.Run.Detail, ".a1.0123456789abcdef0123456789abcdef.…: no space left") {
+		if n := len(w.events(a.RunID)); n != 2 || v.Run.Reason != "staging_waits" || !regexp.MustCompile(`\.a1\.0123456789abcdef0123456789abcdef\.[a-z2-7]{26}: no space left`).MatchString(v.Run.Detail) {
 			t.Errorf("%d events, %s: %s", n, v.Run.Reason, v.Run.Detail)
 		}
 	})

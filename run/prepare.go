@@ -221,11 +221,12 @@ func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res
 // temporary is the name of a temporary file or folder, another one at each try.
 var temporary = regexp.MustCompile(`[a-z2-7]{26}`)
 
+func unnamed(detail string) string { return temporary.ReplaceAllLiteralString(detail, "…") }
+
 // note records what a run waits for, once for each reason.
 func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
 	e.retryLater(v.Run.ID)
-	detail = temporary.ReplaceAllLiteralString(detail, "…")
-	if v.Run.Reason == why && v.Run.Detail == detail || ctx.Err() != nil {
+	if v.Run.Reason == why && unnamed(v.Run.Detail) == unnamed(detail) || ctx.Err() != nil {
 		return nil
 	}
 	v.Run.Reason, v.Run.Detail = why, detail
