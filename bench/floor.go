@@ -39,6 +39,8 @@ func openFloor(dir string, argv []string) (*floor, error) {
 	return &floor{dir: dir, argv: argv, log: log, page: make([]byte, floorRecord)}, err
 }
 
+func (f *floor) close() error { return f.log.Close() }
+
 // send does n of them, as many at a time as the engine.
 func (f *floor) send(ctx context.Context, from, n int) (time.Duration, error) {
 	began := time.Now()

@@ -55,6 +55,7 @@ func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 		if err != nil {
 			return err
 		}
+		defer least.close()
 		durable := &lane{name: "durable_submit", send: func(ctx context.Context, from, n int) (wall time.Duration, err error) {
 			err = profiled(ctx, m.sizes.Profiles, "submit", func(ctx context.Context) (err error) { wall, err = g.send(ctx, from, n); return err })
 			return wall, err
