@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// named are values given one by one as NAME=VALUE. A name stands for one value: which of two would count nobody could tell from the line.
+type named map[string]string
+
+// Decode takes the next one.
+func (n *named) Decode(ctx *kong.DecodeContext) error {
+	var word string
+	if err := ctx.Scan.PopValueInto("NAME=VALUE", &word); err != nil {
+		return err
+	}
+	name, value, ok := strings.Cut(word, "=")
+	if !ok {
+		return fmt.Errorf("expected \"<key>=<value>\" but got %q", word)
+	}
+	if _, twice := (*n)[name]; twice {
+		return fmt.Errorf("%s is given twice", name)
+	}
+	if *n == nil {
+		*n = named{}
+	}
+	(*n)[name] = value
+	return nil
+}
+
+// args builds the tool's arguments: artifacts for its inputs, typed values for its parameters.
+func (c runCmd) args(ctx context.Context, a *app, s *session, tool toolDoc) (map[string]any, error) {
+	args := map[string]any{}
+	for name, value := range c.Input {
+		in, ok := findInput(tool, name)
+		if !ok {
+			return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-INPUT", Field: "--input " + name, Rule: "an input of the tool: " + inputNames(tool), Msg: tool.ToolID + " has no such input"})
+		}
+		if err := once(args, "--input "+name, in.Param); err != nil {
+			return nil, err
+		}
+		id := value
+		if !plan.IsArtifactID(value) {
+			got, err := a.importFile(ctx, s, value, in.Types)
+			if err != nil {
+				return nil, err
+			}
+			id = got.ArtifactID
+		}
+		args[in.Param] = id
+	}
+	for name, value := range c.Param {
+		v, err := typed(tool.InputSchema, name, value)
+		if err != nil {
+			return nil, err
+		}
+		if err := once(args, "--param "+name, name); err != nil {
+			return nil, err
+		}
+		args[name] = v
+	}
+	return args, nil
+}
+
+// once refuses a second value of an argument, as of an input that is named by its role and by its parameter.
+func once(args map[string]any, field, param string) error {
+	if _, twice := args[param]; twice {
+		return fault.Invalid("run", "", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument", Msg: param + " has one already"})
+	}
+	return nil
+}
+
+func findInput(t toolDoc, name string) (packInput, bool) {
+	for _, in := range t.Inputs {
+		if in.Param == name || in.Role == name {
+			return in, true
+		}
+	}
+	return packInput{}, false
+}
+
+func inputNames(t toolDoc) string {
+	var names []string
+	for _, in := range t.Inputs {
+		names = append(names, in.Param)
+	}
+	if len(names) == 0 {
+		return "it has none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// typed reads a parameter by the type the tool's schema gives it.
+func typed(schema []byte, name, value string) (any, error) {
+	kind := schemaType(schema, name)
+	bad := func(rule string) error {
+		return fault.Invalid("run", "", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: rule, Msg: "got " + strconv.Quote(value)})
+	}
+	switch kind {
+	case "integer":
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return nil, bad("an integer")
+		}
+		return n, nil
+	case "number":
+		f, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return nil, bad("a number")
+		}
+		return f, nil
+	case "boolean":
+		b, err := strconv.ParseBool(value)
+		if err != nil {
+			return nil, bad("true or false")
+		}
+		return b, nil
+	}
+	return value, nil
+}
