@@ -93,9 +93,9 @@ type parts struct {
 func (p parts) Send(context.Context, run.JobSpec, int) run.SendResult {
 	return run.SendResult{Outcome: run.SendAccepted}
 }
-func (p parts) Queue(context.Context) ([]run.Job, error)                 { return nil, p.fail }
-func (p parts) Accounting(context.Context, time.Time) ([]run.Job, error) { return nil, nil }
-func (p parts) Cancel(context.Context, string, string) error             { return nil }
+func (p parts) Queue(context.Context, map[string]bool) ([]run.Job, error) { return nil, p.fail }
+func (p parts) Accounting(context.Context, time.Time) ([]run.Job, error)  { return nil, nil }
+func (p parts) Cancel(context.Context, string, string) error              { return nil }
 func (p parts) StageInputs(_ context.Context, _ string, _ []plan.Input, open func(string) (*os.File, error)) error {
 	f, err := open("x")
 	if err == nil {
@@ -116,7 +116,7 @@ func TestParts(t *testing.T) {
 	w := m.Wrap(run.Parts{Sender: p, Observer: p, Stager: p, Control: p})
 	ctx := t.Context()
 	w.Sender.Send(ctx, run.JobSpec{}, 1)
-	if _, err := w.Observer.Queue(ctx); err == nil {
+	if _, err := w.Observer.Queue(ctx, nil); err == nil {
 		t.Error("an error is lost")
 	}
 	_, _ = w.Observer.Accounting(ctx, time.Time{})

@@ -45,8 +45,8 @@ type observer struct {
 }
 
 // Queue implements run.Observer.
-func (o observer) Queue(ctx context.Context) ([]run.Job, error) {
-	jobs, err := o.Observer.Queue(ctx)
+func (o observer) Queue(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
+	jobs, err := o.Observer.Queue(ctx, sought)
 	o.m.ask("squeue", err)
 	return jobs, err
 }

@@ -73,7 +73,7 @@ type Engine struct {
 
 	diskErr    error           // what kept the last run from being staged, where it keeps all others too
 	diskAt     time.Time       // when it did
-	sought     map[string]bool // ids of jobs missed under their names, for the next question; see run.WithSought
+	sought     map[string]bool // ids of jobs missed under their names, for the next question
 	strayUntil time.Time       // until when jobs of ended attempts are looked for
 }
 

@@ -117,8 +117,9 @@ const (
 // Observer asks Slurm about all our jobs at once.
 type Observer interface {
 	// Queue is one full, error-free answer of squeue about this user's jobs, terminal ones Slurm still
-	// remembers included. A half answer is an error. Jobs whose names no gateway gave are left out, but for the ids of [Sought].
-	Queue(ctx context.Context) ([]Job, error)
+	// remembers included. A half answer is an error. Jobs whose names no gateway gave are left out, but for
+	// those of the ids sought: jobs of ours that somebody may have renamed.
+	Queue(ctx context.Context, sought map[string]bool) ([]Job, error)
 	// Accounting is one full answer of sacct about this user's jobs since a time. Without accounting it is a NotFound fault: no
 	// answer, which is not "none".
 	Accounting(ctx context.Context, since time.Time) ([]Job, error)
@@ -128,19 +129,6 @@ type Observer interface {
 	Cancel(ctx context.Context, jobID, name string) error
 	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs.
 	MessageTimeout(ctx context.Context) (time.Duration, error)
-}
-
-type soughtKey struct{}
-
-// WithSought asks a question with ids of jobs that are missed under their names: somebody may have renamed them.
-func WithSought(ctx context.Context, ids map[string]bool) context.Context {
-	return context.WithValue(ctx, soughtKey{}, ids)
-}
-
-// Sought gives the ids of [WithSought].
-func Sought(ctx context.Context) map[string]bool {
-	ids, _ := ctx.Value(soughtKey{}).(map[string]bool)
-	return ids
 }
 
 // Job is one record of Slurm's about one job.

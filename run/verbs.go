@@ -130,7 +130,7 @@ func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState,
 		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).WithNext("slurmgate runs show " + runID)
 	}
 	c := &cycle{Engine: e, began: e.Now()}
-	jobs, err := e.Observer.Queue(ctx)
+	jobs, err := e.Observer.Queue(ctx, nil)
 	if err != nil {
 		return GetState{}, err
 	}

@@ -514,7 +514,7 @@ func (l *life) Receipt(_ context.Context, spec run.JobSpec, k int) (res run.Send
 	return res, held
 }
 
-func (l *life) Queue(ctx context.Context) (list []run.Job, err error) {
+func (l *life) Queue(_ context.Context, sought map[string]bool) (list []run.Job, err error) {
 	err = l.do("Queue", func() error {
 		if l.w.auto {
 			l.w.moveOn()
@@ -527,7 +527,7 @@ func (l *life) Queue(ctx context.Context) (list []run.Job, err error) {
 		if l.w.queue != nil {
 			list = l.w.queue(list)
 		}
-		list = slices.DeleteFunc(list, func(j run.Job) bool { return !strings.HasPrefix(j.Name, "sg-") && !run.Sought(ctx)[j.ID] })
+		list = slices.DeleteFunc(list, func(j run.Job) bool { return !strings.HasPrefix(j.Name, "sg-") && !sought[j.ID] })
 		return nil
 	})
 	return list, err

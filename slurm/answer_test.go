@@ -167,17 +167,17 @@ func TestHalfAnswers(t *testing.T) {
 	} {
 		c, r := fakeCLI(t)
 		r.answer("squeue", out)
-		if jobs, err := c.Queue(t.Context()); !fault.Is(err, fault.Transport) || jobs != nil {
+		if jobs, err := c.Queue(t.Context(), nil); !fault.Is(err, fault.Transport) || jobs != nil {
 			t.Errorf("%s: %d jobs, %v", name, len(jobs), err)
 		}
 	}
 	c, r := fakeCLI(t)
 	r.answer("squeue", Output{Stderr: "squeue: a site's greeting\n"})
-	if jobs, err := c.Queue(t.Context()); err != nil || jobs == nil || len(jobs) != 0 {
+	if jobs, err := c.Queue(t.Context(), nil); err != nil || jobs == nil || len(jobs) != 0 {
 		t.Errorf("an empty queue: %v %v", jobs, err)
 	}
 	r.fail = errors.New("killed")
-	if _, err := c.Queue(t.Context()); !fault.Is(err, fault.Transport) {
+	if _, err := c.Queue(t.Context(), nil); !fault.Is(err, fault.Transport) {
 		t.Error(err)
 	}
 }

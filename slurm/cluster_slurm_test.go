@@ -254,7 +254,7 @@ func TestClusterRejectedJobIsShown(t *testing.T) {
 	if res := b.Send(t.Context(), b.job, 1); res.Outcome != run.SendRejected {
 		t.Fatalf("%+v", res)
 	}
-	jobs, err := b.Queue(t.Context())
+	jobs, err := b.Queue(t.Context(), nil)
 	must(t, err)
 	for _, j := range jobs {
 		if j.Name == b.job.JobName && (j.Class != run.ClassEnded || j.Why != "BadConstraints" || j.Node != "") {
@@ -294,12 +294,12 @@ func TestClusterSendOutlivesItsContext(t *testing.T) {
 // sdiag is the judge: one Queue is at most two RPCs to slurmctld.
 func TestClusterQueueRPCs(t *testing.T) {
 	b := newBench(t, "true")
-	_, err := b.Queue(t.Context())
+	_, err := b.Queue(t.Context(), nil)
 	must(t, err)
 	before := rpcs(t)
 	const n = 5
 	for range n {
-		_, err := b.Queue(t.Context())
+		_, err := b.Queue(t.Context(), nil)
 		must(t, err)
 	}
 	spent := rpcs(t) - before
@@ -353,7 +353,7 @@ func TestClusterForeignJobs(t *testing.T) {
 	for _, name := range []string{"a\nb", "x\x1fy|z", "sg", "é", "\n"} {
 		other := sbatch(t, "--parsable", "--hold", "--job-name="+name, b.ctl(run.ScriptFile))
 		defer exec.Command("scancel", other).Run()
-		jobs, err := b.Queue(t.Context())
+		jobs, err := b.Queue(t.Context(), nil)
 		must(t, err)
 		if !slices.ContainsFunc(jobs, func(j run.Job) bool { return j.ID == id }) || slices.ContainsFunc(jobs, func(j run.Job) bool { return j.ID == other }) {
 			t.Errorf("with a job named %q: %+v", name, jobs)

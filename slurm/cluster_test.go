@@ -139,7 +139,7 @@ func (b *bench) ended(t *testing.T, id string) (job run.Job) {
 
 func (b *bench) seen(t *testing.T, id string) run.Job {
 	t.Helper()
-	jobs, err := b.Queue(t.Context())
+	jobs, err := b.Queue(t.Context(), nil)
 	must(t, err)
 	for _, j := range jobs {
 		if j.ID == id {

@@ -19,10 +19,10 @@ var (
 // Queue is one full answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Observer has the
 // contract. It costs slurmctld two RPCs (jobs of this user, partitions) whatever the number of jobs: --local saves the
 // one about federations, and without --all jobs in hidden partitions would be missing.
-func (c *CLI) Queue(ctx context.Context) ([]run.Job, error) {
+func (c *CLI) Queue(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
 	const op = "slurm.Queue"
 	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
-	a.sought = run.Sought(ctx)
+	a.sought = sought
 	_, err := c.askInto(ctx, a, op, rpcQueue, clean, "squeue",
 		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
 	if err != nil {

@@ -40,8 +40,8 @@ func (b backends) Receipt(ctx context.Context, job run.JobSpec, k int) (run.Send
 }
 
 // Queue is Slurm's full answer with the local runs.
-func (b backends) Queue(ctx context.Context) ([]run.Job, error) {
-	jobs, err := b.Observer.Queue(ctx)
+func (b backends) Queue(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
+	jobs, err := b.Observer.Queue(ctx, sought)
 	if err != nil {
 		return nil, err
 	}

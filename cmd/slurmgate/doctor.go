@@ -215,7 +215,7 @@ func (d *doctor) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
 		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the budget here is "+fmt.Sprint(s.Budget.RPCPerMinute)+" a minute", "")
 	}
 	d.accounting(ctx, s, cli, p)
-	_, err = cli.Queue(ctx)
+	_, err = cli.Queue(ctx, nil)
 	d.check("squeue", "a full answer", err, "run squeue by hand")
 	return true
 }

@@ -220,9 +220,9 @@ type seamObserver struct {
 	c *chaos
 }
 
-func (s seamObserver) Queue(ctx context.Context) (jobs []run.Job, err error) {
+func (s seamObserver) Queue(ctx context.Context, sought map[string]bool) (jobs []run.Job, err error) {
 	err = s.c.around("Observer.Queue", func() (err error) {
-		jobs, err = s.Observer.Queue(ctx)
+		jobs, err = s.Observer.Queue(ctx, sought)
 		return err
 	})
 	return jobs, err

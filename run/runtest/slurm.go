@@ -58,7 +58,7 @@ func Slurm(t *testing.T, test func(t *testing.T, f func(*testing.T)), open func(
 // named is what the queue shows of the job's name.
 func (x *Transport) named(t *testing.T, job run.JobSpec) []run.Job {
 	t.Helper()
-	jobs, err := x.Queue(t.Context())
+	jobs, err := x.Queue(t.Context(), nil)
 	if err != nil {
 		t.Fatalf("squeue: %v", err)
 	}
