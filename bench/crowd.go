@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// visit is one kind of request of the crowd.
+// visit is one kind of request that the crowd makes.
 type visit struct {
 	name   string
-	share  int // of a hundred
+	share  int // percent
 	read   bool
 	ask    func(context.Context) error
 	mu     sync.Mutex
@@ -21,7 +21,7 @@ type visit struct {
 	failed []error
 }
 
-// crowd lets many clients come and go: each asks, takes the answer, and thinks for about a second.
+// crowd simulates many clients: each makes a request, reads the answer, and thinks for about a second.
 func (m *measurement) crowd(ctx context.Context, o *office) error {
 	run := func() string { return o.runs[rand.IntN(len(o.runs))] }
 	visits := []*visit{
@@ -57,7 +57,7 @@ func (m *measurement) crowd(ctx context.Context, o *office) error {
 					return
 				}
 				v := pick(visits)
-				// A request under way when the time is up is finished and counts.
+				// A request in flight when the time is up is finished and counts.
 				t, err := timed(func() error { return v.ask(context.WithoutCancel(ctx)) })
 				v.mu.Lock()
 				v.took = append(v.took, t)
@@ -75,7 +75,7 @@ func (m *measurement) crowd(ctx context.Context, o *office) error {
 
 const crowdSize = 500
 
-// processTime is what a process has used so far, 0 when that cannot be read (proc(5); a clock tick is 10 ms).
+// processTime is the CPU time a process has used so far, 0 if that cannot be read (proc(5); a clock tick is 10 ms).
 func processTime(pid int) time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, ok := strings.Cut(string(data), ") ")
@@ -107,7 +107,7 @@ func (m *measurement) tally(visits []*visit, took, cpu time.Duration) error {
 		}
 	}
 	m.print("crowd_errors", float64(failed), "request", "=0", append(params, fmt.Sprint("requests=", len(all)), fmt.Sprintf("seconds=%.0f", took.Seconds()))...)
-	m.print("crowd_gateway_cpu", ms(cpu)/float64(len(all)), "ms/request", "", params...) // says what a busy machine's times hide
+	m.print("crowd_gateway_cpu", ms(cpu)/float64(len(all)), "ms/request", "", params...) // not distorted by other load on the machine
 	m.print("crowd_rate", float64(len(all))/took.Seconds(), "request/s", "", params...)
 	m.print("crowd_reads_p50", ms(median(reads)), "ms", "", params...)
 	m.print("crowd_reads_p99", ms(quantile(reads, 0.99)), "ms", "<=50", params...)

@@ -24,7 +24,7 @@ import (
 	"slurmgate/ledger"
 )
 
-// faces measures the real program with its port open: the same request beside a bare handler and beside the SDK's own echo tool,
+// faces measures the real program with its port open: the same request against a bare handler and against the SDK's own echo tool,
 // then 500 clients for a minute on a large ledger.
 func (o options) faces(ctx context.Context) error {
 	h, err := o.up(ctx)
@@ -92,7 +92,7 @@ func (m *measurement) faces(ctx context.Context) error {
 	return m.crowd(ctx, o)
 }
 
-// identical sends one request very often at once, and asks Slurm how many jobs that made.
+// identical sends one request many times at once and counts the jobs that Slurm got from it.
 func (m *measurement) identical(ctx context.Context, o *office) error {
 	jobs := func() (int, error) {
 		out, err := exec.CommandContext(ctx, "/usr/bin/squeue", "-h", "-t", "all", "-o", "%i").Output()
@@ -119,12 +119,12 @@ func (m *measurement) identical(ctx context.Context, o *office) error {
 	return nil
 }
 
-// again asks for the one real run.
+// again repeats the request of the one real run.
 func (o *office) again(ctx context.Context) error {
 	return o.ask(ctx, "POST", "/v1/tools/seqkit.stats:run", `{"input":{"reads":"`+o.reads+`"}}`, `"ok":true`)
 }
 
-// largeLedger seeds the ledger and gives ids from all over it.
+// largeLedger seeds the ledger and returns ids spread all over it.
 func (m *measurement) largeLedger(ctx context.Context) (runs []string, artifact string, err error) {
 	g, err := openRig(ctx, m.dir, unlimited)
 	if err != nil {
@@ -159,7 +159,7 @@ budget: {rpc_per_minute: 6000}
 http: {listen: "127.0.0.1:0"}
 `
 
-// open starts the program as an admin does, and asks it for a token.
+// open starts the program as an admin would and creates a token.
 func (m *measurement) open(ctx context.Context, o *office) (stop func(), err error) {
 	program, site := filepath.Join(sharedDir, "slurmgate"), filepath.Join(m.dir, "site.yaml")
 	if err := os.Mkdir(filepath.Join(m.dir, "state"), 0o700); err != nil {
@@ -217,7 +217,7 @@ func (m *measurement) open(ctx context.Context, o *office) (stop func(), err err
 	}()
 	stop = func() {
 		_ = serve.Process.Signal(syscall.SIGTERM)
-		_ = serve.Wait() // how it ends is not what is measured
+		_ = serve.Wait() // how it ends is not measured
 	}
 	if o.url = <-found; o.url == "" {
 		stop()
@@ -235,7 +235,7 @@ func (m *measurement) open(ctx context.Context, o *office) (stop func(), err err
 	return stop, nil
 }
 
-// ask makes one request and takes its whole answer. An answer that is not the one that is due is an error.
+// ask makes one request and reads the whole answer. An unexpected answer is an error.
 func (o *office) ask(ctx context.Context, method, path, body, must string) error {
 	var r io.Reader
 	if body != "" {
@@ -270,7 +270,7 @@ func chatCall(name, args string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + args + `}}`
 }
 
-// ratios races single requests in blocks, in turns.
+// ratios races single requests in blocks, one kind after the other.
 func (m *measurement) ratios(ctx context.Context, o *office) error {
 	bare, echo, stop, err := bareServers()
 	if err != nil {
@@ -300,7 +300,7 @@ func (m *measurement) ratios(ctx context.Context, o *office) error {
 				if err != nil {
 					return err
 				}
-				if round > 0 { // the first warms
+				if round > 0 { // the first round warms up
 					took[k.name] = append(took[k.name], t)
 				}
 			}
@@ -316,7 +316,7 @@ func (m *measurement) ratios(ctx context.Context, o *office) error {
 	return nil
 }
 
-// bareServers are the same answer without a gateway behind it: by chi, and by the SDK's own tool.
+// bareServers give the same answer without a gateway behind it: one with chi, one with the SDK's own tool.
 func bareServers() (bare, echo string, stop func(), err error) {
 	answer := `{"provenance_run_id":"run_X","target_run_id":"run_X","slurm_job_id":"1","state":"queued","phase":"pending","reason":"PartitionDown","exit_code":null,"artifacts_by_role":{},"observed_at":null,"poll_after_seconds":60,"warnings":[]}`
 	r := chi.NewRouter()
@@ -342,7 +342,7 @@ func bareServers() (bare, echo string, stop func(), err error) {
 	return url, url + "/mcp", func() { server.Close() }, nil
 }
 
-// importReads makes the artifact that the one real run works on.
+// importReads creates the artifact that the one real run works on.
 func (o *office) importReads(ctx context.Context, id *string) error {
 	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label=reads&type=FASTQ_GZ", strings.NewReader("\x1f\x8b\x08\x00 no real reads"))
 	if err != nil {

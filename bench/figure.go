@@ -12,7 +12,7 @@ import (
 
 var errMissed = errors.New("a figure misses its target")
 
-// figures prints what was measured and remembers whether everything met its target.
+// figures prints what was measured and remembers which figures missed their target.
 type figures struct {
 	w      io.Writer
 	missed []string
@@ -51,7 +51,7 @@ func meets(value float64, target string) bool {
 	return value == limit
 }
 
-// number shows three digits that matter.
+// number prints three significant digits.
 func number(v float64) string {
 	switch {
 	case v == float64(int64(v)):
@@ -64,7 +64,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// quantile is the smallest measured value that a share q of all does not exceed.
+// quantile is the smallest measured value that at least a share q of all values does not exceed.
 func quantile[T float64 | time.Duration](values []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// floor is sbatch with the writes of a durable submit around it and nothing else: no plan, no identity, no checks, no SQL. It makes the
-// folders and files of a run, syncs them, and writes three records to a log that is synced before anybody goes on, for all who wait together. What it
-// costs beside a bare sbatch is what the disk asks for the promise, whoever keeps it.
+// floor is sbatch plus the writes of a durable submit and nothing else: no plan, no identity, no checks, no SQL. It creates the folders and
+// files of a run, syncs them, and writes three records to a log that is synced before anybody goes on, with one sync for all that wait. Its
+// cost beside a bare sbatch is what the disk costs any program that makes the same promise.
 type floor struct {
 	dir  string // of workspaces
 	argv []string
@@ -41,7 +41,7 @@ func openFloor(dir string, argv []string) (*floor, error) {
 
 func (f *floor) close() error { return f.log.Close() }
 
-// send does n of them, as many at a time as the engine.
+// send does n of them, as many concurrently as the engine.
 func (f *floor) send(ctx context.Context, from, n int) (time.Duration, error) {
 	began := time.Now()
 	ready := make(chan string, n)
@@ -76,7 +76,7 @@ func (f *floor) send(ctx context.Context, from, n int) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// stage makes what a job of one small input needs, durably.
+// stage durably creates what a job with one small input needs.
 func (f *floor) stage(dir string) error {
 	var open []int
 	defer func() {
@@ -146,7 +146,7 @@ func (f *floor) commit() error {
 	return <-done
 }
 
-// sbatch starts one with its output in files, as the gateway does.
+// sbatch starts a job with its output in files, as the gateway does.
 func (f *floor) sbatch(ctl string) error {
 	cmd := exec.Command("/usr/bin/sbatch", f.argv...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}

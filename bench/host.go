@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	user      = "lab" // whom the gateway and its jobs run as in the cluster
+	user      = "lab" // the user of the gateway and its jobs in the cluster
 	sharedDir = "/shared/bench"
 	waitRoom  = "big" // the partition all jobs wait in
 )
@@ -34,12 +34,12 @@ type host struct {
 	share, log   string // the folder the cluster sees as /shared, and slurmctld's log
 }
 
-// up starts the cluster anew and puts this program and the image into it. The partition is down: jobs are accepted, stay pending for
-// one reason, and the scheduler has nothing to do.
+// up recreates the cluster and puts this program and the image into it. The partition is down: jobs are accepted, all stay pending for the
+// same reason, and the scheduler has nothing to do.
 func (o options) up(ctx context.Context, conf ...string) (*host, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
-		return nil, errors.New("where is this source?")
+		return nil, errors.New("the folder of this source is unknown")
 	}
 	h := &host{options: o, repo: filepath.Dir(filepath.Dir(file))}
 	h.script = filepath.Join(h.repo, "scripts/devcluster")
@@ -72,7 +72,7 @@ func (h *host) furnish(ctx context.Context) error {
 	if _, err := h.asRoot(ctx, "install", "-d", "-o", user, "-g", user, sharedDir); err != nil {
 		return err
 	}
-	// sacctmgr shows what slurmdbd counts to an administrator alone.
+	// sacctmgr shows slurmdbd's counters only to an administrator.
 	if _, err := h.asRoot(ctx, "sacctmgr", "-i", "modify", "user", user, "set", "adminlevel=Admin"); err != nil {
 		return err
 	}
@@ -97,11 +97,11 @@ func (h *host) furnish(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until what an earlier measurement left, and this one removed, no longer slows the making of files: ext4 without a journal
-// passes over every inode that was removed in the last minute (recently_deleted in its ialloc.c), as long again until that is on disk.
+// settle waits until files removed by an earlier measurement no longer slow down the creation of files: ext4 without a journal skips every
+// inode that was removed in the last minute (recently_deleted in its ialloc.c), and as long again until that is on disk.
 func (h *host) settle(ctx context.Context) error {
 	const long = 100 * time.Second
-	h.say("waiting %v: what was just removed slows the making of files", long)
+	h.say("waiting %v: recently removed files slow down the creation of new ones", long)
 	select {
 	case <-time.After(long):
 		return nil
@@ -131,7 +131,7 @@ func (h *host) asUser(ctx context.Context, args ...string) ([]byte, error) {
 	return h.output(ctx, append([]string{h.script, "--name", h.name, "exec", "--user", user, "--cwd", sharedDir, "--"}, args...)...)
 }
 
-// inside runs the cluster's part of a measurement; its figures are this program's.
+// inside runs the cluster's part of a measurement; its figures become this program's.
 func (h *host) inside(ctx context.Context, what string) error {
 	q, err := json.Marshal(h.sizes)
 	if err != nil {
@@ -152,7 +152,7 @@ func (h *host) say(format string, v ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", v...)
 }
 
-// down throws the cluster away. An interrupted measurement does so too.
+// down removes the cluster, also after an interrupted measurement.
 func (h *host) down() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -162,7 +162,7 @@ func (h *host) down() {
 	os.RemoveAll(filepath.Join(h.share, "bench"))
 }
 
-// rpc counts RPCs: at first without slurmctld's own limit, so that 10,000 runs are there soon, then under it.
+// rpc counts RPCs: first without slurmctld's own rate limit, so that 10,000 runs are submitted quickly, then with it.
 func (o options) rpc(ctx context.Context) error {
 	h, err := o.up(ctx)
 	if err != nil {
@@ -196,7 +196,7 @@ func (o options) limited(ctx context.Context) error {
 		return err
 	}
 	f.print("refused_rpcs", float64(refused), "rpc", "=0", fmt.Sprint("runs=", o.sizes.Limited))
-	// The proof that a refusal would have been seen.
+	// The check that a refusal would have been seen.
 	if _, err := h.asUser(ctx, "bash", "-c", "for i in {1..60}; do squeue -h >/dev/null 2>&1 & done; wait"); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (h *host) refusals() (int, error) {
 	return strings.Count(strings.ToLower(string(data)), "rate limit exceeded"), err
 }
 
-// times measures times and memory, or of these the race alone.
+// times measures times and memory, or only the race.
 func (o options) times(ctx context.Context, what string) error {
 	h, err := o.up(ctx)
 	if err != nil {

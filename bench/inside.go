@@ -39,7 +39,7 @@ func inside(ctx context.Context, args []string) error {
 	case "faces":
 		err = m.faces(ctx)
 	default:
-		err = fmt.Errorf("nothing is called %q inside", args[0])
+		err = fmt.Errorf("there is no inside measurement %q", args[0])
 	}
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func inside(ctx context.Context, args []string) error {
 	return m.figures.err()
 }
 
-// measurement is one of them under way.
+// measurement is one measurement in progress.
 type measurement struct {
 	figures
 	sizes sizes

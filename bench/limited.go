@@ -12,8 +12,8 @@ import (
 // careful is what INSTALL.md tells an admin to set where slurmctld limits each user to 2 RPCs a second: a little less.
 var careful = rates{rpcPerMinute: 114, floor: 10 * time.Second, ceiling: time.Minute}
 
-// limited sends runs under slurmctld's own rate limit, all asked for at once. The refusals are in slurmctld's log, which the
-// host reads; here every run must have got its job by its first sbatch, and that sbatch must have ended by itself.
+// limited submits all runs at once under slurmctld's own rate limit. The host counts the refusals in slurmctld's log; here every run must
+// have got its job by its first sbatch, and that sbatch must not have been killed.
 func (m *measurement) limited(ctx context.Context) error {
 	g, err := openRig(ctx, m.dir, careful)
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *measurement) limited(ctx context.Context) error {
 // ask submits n runs at once and waits until each is with Slurm.
 func (g *rig) ask(ctx context.Context, n int) error {
 	err := parallel(ctx, 64, 0, n, func(i int) error {
-		// The answer comes after two minutes at the latest; the run goes on.
+		// The answer comes after two minutes at the latest; the run continues.
 		_, err := g.engine.Submit(ctx, g.order(i))
 		return err
 	})

@@ -1,10 +1,10 @@
-// Command bench measures what the gateway costs Slurm and what it costs beside Slurm's own commands, on a real cluster.
+// Command bench measures, on a real cluster, how much load the gateway puts on Slurm and what it costs beside Slurm's own commands.
 //
 //	go run ./bench rpc       RPCs of slurmctld and slurmdbd, counted by sdiag and sacctmgr
 //	go run ./bench submit    times and memory, each beside the bare command in the same run
-//	go run ./bench race      the first of these alone: durable submits beside bare sbatch
+//	go run ./bench race      only the first part of submit: durable submits beside bare sbatch
 //	go run ./bench faces     HTTP and MCP beside a bare handler and the SDK's echo tool; 500 clients on a large ledger
-//	-quick                   a tenth of everything, for working on this program; its figures prove nothing
+//	-quick                   a tenth of everything, for work on this program; its figures prove nothing
 //
 // It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. What it measures is the real
 // engine with the real ledger, workspace and Slurm transport; the jobs are real and wait in a partition that is down. Standard
@@ -35,7 +35,7 @@ type sizes struct {
 	Ledger               int // open runs in the ledger
 	Replays              int
 	Limited              int           // runs sent under slurmctld's own rate limit
-	Rounds, Block        int           // of the submit race: blocks of so many runs, in turns
+	Rounds, Block        int           // of the submit race: blocks of Block runs, in turns
 	Looks                int           // times a status is taken
 	Cold                 int           // cold starts
 	Crowd                time.Duration // how long 500 clients come and go
@@ -81,7 +81,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.sizes.Profiles, "profiles", "", "a `folder` of the cluster, e.g. /shared/profiles, for profiles of what is timed")
 	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
 	if len(args) == 0 {
-		return errors.New("say what to measure: rpc, submit, race or faces")
+		return errors.New("name a measurement: rpc, submit, race or faces")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -95,5 +95,5 @@ func command(ctx context.Context, args []string) error {
 	case "faces":
 		return o.faces(ctx)
 	}
-	return fmt.Errorf("there is no measurement %q: rpc, submit, race or faces", args[0])
+	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, faces", args[0])
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// raceAlone is the race and nothing after it.
+// raceAlone runs only the race.
 func (m *measurement) raceAlone(ctx context.Context) error {
 	g, err := openRig(ctx, m.dir, unlimited)
 	if err != nil {
@@ -20,7 +20,7 @@ func (m *measurement) raceAlone(ctx context.Context) error {
 	return err
 }
 
-// lane is one of those that race: how it submits the runs from … from+n-1, and what that took.
+// lane is one of the competitors: how it submits the runs from … from+n-1, and what that took.
 type lane struct {
 	name  string
 	send  func(ctx context.Context, from, n int) (time.Duration, error)
@@ -38,9 +38,9 @@ func (l *lane) block(ctx context.Context, from, n int) error {
 	return err
 }
 
-// race submits the same script in blocks, in turns: by the engine, durably; by nothing but sbatch; and by sbatch with a durable submit's
-// writes alone around it. A block of the engine lasts from the first call to the last receipt; what the watcher writes down afterwards is
-// waited for outside, so that it slows nobody.
+// race submits the same script in blocks, in turns: by the engine, durably; by sbatch alone; and by sbatch plus only the writes of a durable
+// submit. A block of the engine lasts from the first call to the last receipt; the watcher's writes after that are waited for outside the
+// timing, so that they slow down nobody.
 func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 	block, rounds := m.sizes.Block, m.sizes.Rounds
 	err = g.during(ctx, func() error {
@@ -89,7 +89,7 @@ func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 	return sent, err
 }
 
-// lane prints what a lane took for each run: rate, CPU time of this program and of its sbatch, and what all processors did.
+// lane prints what a lane took per run: rate, CPU time of this program and of its sbatch, and what all processors did.
 func (m *measurement) lane(l *lane, block float64, params []string) {
 	n := block * float64(len(l.walls))
 	m.print(l.name+"_rate", 1000*block/median(l.walls), "run/s", "", params...)
@@ -97,7 +97,7 @@ func (m *measurement) lane(l *lane, block float64, params []string) {
 	m.print(l.name+"_busy", l.all.worked/n, "ms/run", "", append(params, "waited="+number(l.all.waited/n), "idle="+number(l.all.idle/n))...)
 }
 
-// ratio prints the rate of the second lane in terms of the first one's, round by round.
+// ratio prints the rate of the second lane divided by that of the first, round by round.
 func (m *measurement) ratio(name string, of, to *lane, target string, params []string) {
 	var ratios []float64
 	for i := range of.walls {
@@ -106,7 +106,7 @@ func (m *measurement) ratio(name string, of, to *lane, target string, params []s
 	m.print(name, median(ratios), "ratio", target, append(params, "min="+number(quantile(ratios, 0)), "max="+number(quantile(ratios, 1)))...)
 }
 
-// cpuTime is what this process, or the children it has waited for, have used of the processors.
+// cpuTime is the CPU time used by this process, or by the children it has waited for.
 func cpuTime(who int) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(who, &u); err != nil {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// What a gateway with 100,000 open runs needs is measured in processes of their own: nothing is warm there.
+// What a gateway with 100,000 open runs needs is measured in separate processes, so that nothing is warm.
 
-// alone starts this program on the measurement's folder and decodes the one line of JSON it prints.
+// alone starts this program in the measurement's folder and decodes the one line of JSON it prints.
 func (m *measurement) alone(ctx context.Context, what string, answer any) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -40,12 +40,12 @@ type place struct {
 	Runs int // in the ledger
 }
 
-// seldom leaves the cycles to the measurement; the first comes at once all the same.
+// seldom leaves the cycles to the measurement; the first one still comes at once.
 var seldom = rates{rpcPerMinute: 1_000_000, floor: time.Hour, ceiling: time.Hour}
 
 func (p place) open(ctx context.Context) (*rig, error) { return openRig(ctx, p.Dir, seldom) }
 
-// cold measures from the start of the process to the end of the first cycle and of what followed from it.
+// cold measures from the start of the process to the end of the first cycle and everything that followed from it.
 func (m *measurement) cold(ctx context.Context) error {
 	var took []float64
 	for range m.sizes.Cold {
@@ -61,7 +61,7 @@ func (m *measurement) cold(ctx context.Context) error {
 	return nil
 }
 
-// memory is the largest of what such a process ever had in RAM.
+// memory is the highest peak of RAM of any such process.
 func (m *measurement) memory(ctx context.Context) error {
 	var u usage
 	if err := m.alone(ctx, "rest", &u); err != nil {
@@ -84,7 +84,7 @@ type usage struct {
 	Cycle              time.Duration
 }
 
-// rest is a gateway that starts, catches up and goes on watching.
+// rest is a gateway that starts, catches up and keeps watching.
 func rest(ctx context.Context, p place) error {
 	g, err := p.open(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func status(key string) (float64, error) {
 	return 0, fmt.Errorf("no %s", key)
 }
 
-// replayTimes measures one submit after another for runs that are there.
+// replayTimes measures submits of runs that exist, one after another.
 func (m *measurement) replayTimes(ctx context.Context) error {
 	var took []time.Duration
 	if err := m.alone(ctx, "replay", &took); err != nil {
@@ -150,7 +150,7 @@ func (m *measurement) replayTimes(ctx context.Context) error {
 
 const replaysTimed = 5000
 
-// replayAlone replays in a process of its own.
+// replayAlone replays in a separate process.
 func replayAlone(ctx context.Context, p place) error {
 	g, err := p.open(ctx)
 	if err != nil {

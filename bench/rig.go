@@ -43,12 +43,12 @@ type rates struct {
 	floor, ceiling time.Duration
 }
 
-// unlimited measures the machinery, not the budget.
+// unlimited measures the code, not the rate limit.
 var unlimited = rates{rpcPerMinute: 1_000_000, floor: 2 * time.Second, ceiling: 10 * time.Second}
 
 const project = "bench"
 
-// openRig opens the rig in dir, making what is missing. Nothing moves yet.
+// openRig opens the rig in dir and creates what is missing. Nothing is started.
 func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 	g = &rig{dir: dir}
 	defer func() {
@@ -95,7 +95,7 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 	return g, nil
 }
 
-// newEngine makes an engine that has not started: one starts only once.
+// newEngine creates an engine that has not started; an engine can start only once.
 func (g *rig) newEngine() *run.Engine {
 	return run.NewEngine(run.Config{
 		Workers: 2 * workers, SendsAtOnce: workers, SubmitWait: 2 * time.Minute, Floor: g.rates.floor, Ceiling: g.rates.ceiling, AbsenceGap: time.Minute,
@@ -141,8 +141,7 @@ func (g *rig) addInput(ctx context.Context) error {
 	return err
 }
 
-// commands makes the folder of Slurm's commands. All are the system's own but squeue, which shows the jobs of seeded runs
-// (seed.go) after Slurm's.
+// commands creates the folder of Slurm's commands. All are the system's own except squeue, which also shows the jobs of seeded runs (seed.go).
 func (g *rig) commands() error {
 	bin := filepath.Join(g.dir, "bin")
 	if _, err := os.Stat(bin); err == nil {
@@ -173,7 +172,7 @@ func (g *rig) close() error {
 	return errors.Join(errs...)
 }
 
-// during runs f while the engine works and watches.
+// during calls f while the engine works and watches.
 func (g *rig) during(ctx context.Context, f func() error) error {
 	g.engine = g.newEngine()
 	running, stop := context.WithCancel(ctx)
@@ -188,7 +187,7 @@ func (g *rig) during(ctx context.Context, f func() error) error {
 	return err
 }
 
-// order is the i-th request; no two are the same run.
+// order is the i-th request; no two give the same run.
 func (g *rig) order(i int) run.Order {
 	spec := plan.Spec{
 		Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 900, CPUs: 1, MemMB: 1024}, Placement: plan.Placement{Partition: waitRoom, Account: "research"},

@@ -57,8 +57,8 @@ func (m *measurement) cycles(ctx context.Context, g *rig, inSlurm, inLedger int)
 	return nil
 }
 
-// atRest counts cycles in which nothing moves. slurmctld gives jobs their reason for waiting up to a minute after it took them, which the
-// watcher writes down: then it is counted again.
+// atRest counts cycles in which nothing changes. slurmctld sets a job's reason for waiting up to a minute after it took the job, and the
+// watcher writes that down: then the count starts again.
 func (g *rig) atRest(ctx context.Context) (rpcs, error) {
 	for range 30 {
 		before, err := countRPCs(ctx)
@@ -85,7 +85,7 @@ func (g *rig) atRest(ctx context.Context) (rpcs, error) {
 	return rpcs{}, errors.New("the runs do not come to rest")
 }
 
-// vanished counts the cycle in which jobs have left squeue: it asks accounting once, whatever their number.
+// vanished counts the cycle in which jobs have left squeue: it queries accounting once, however many they are.
 func (m *measurement) vanished(ctx context.Context, g *rig, inSlurm int) error {
 	gone := inSlurm / 10
 	var ids []string
@@ -131,7 +131,7 @@ func (m *measurement) vanished(ctx context.Context, g *rig, inSlurm int) error {
 	return nil
 }
 
-// replays asks again for runs that are there.
+// replays repeats requests for runs that exist.
 func (m *measurement) replays(ctx context.Context, g *rig) error {
 	before, err := countRPCs(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (m *measurement) replays(ctx context.Context, g *rig) error {
 	return nil
 }
 
-// replay asks n times for runs that are there, from the given one on, and adds how long each call took.
+// replay repeats n requests for runs that exist, from the given one on, and records how long each call took.
 func (g *rig) replay(ctx context.Context, from, n int, took *[]time.Duration) error {
 	for i := range n {
 		o := g.order(from + i)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// rpcs is what the daemons have counted so far: slurmctld's by user and by type, slurmdbd's by type.
+// rpcs is what the daemons have counted so far: slurmctld by user and by type, slurmdbd by type.
 type rpcs struct {
 	mine int            // slurmctld's, of this user
 	ctld map[string]int // by type
@@ -20,7 +20,7 @@ type rpcs struct {
 // A line of sdiag and sacctmgr: "	REQUEST_PARTITION_INFO   ( 2009) count:1   ave_time:108 …".
 var counted = regexp.MustCompile(`(?m)^\s+(\S+)\s+\(\s*\d+\)\s+count:(\d+)`)
 
-// countRPCs asks both daemons. Its own questions are known by their types and left out.
+// countRPCs reads the counters of both daemons and leaves out its own requests, which are known by their types.
 func countRPCs(ctx context.Context) (rpcs, error) {
 	out, err := exec.CommandContext(ctx, "sdiag").Output()
 	if err != nil {
@@ -39,7 +39,7 @@ func countRPCs(ctx context.Context) (rpcs, error) {
 	types, _, _ = strings.Cut(string(out), "Remote Procedure Call statistics by user")
 	r.dbd = map[string]int{}
 	for name, n := range table(types) {
-		// What clients ask; the rest opens and closes connections, or is slurmctld's.
+		// What clients ask for; the rest opens and closes connections, or comes from slurmctld.
 		if strings.HasPrefix(name, "DBD_GET_") && name != "DBD_GET_STATS" {
 			r.dbd[name] = n
 		}
@@ -56,7 +56,7 @@ func table(text string) map[string]int {
 	return m
 }
 
-// since is what was counted after before.
+// since is the difference between two counts.
 func (r rpcs) since(before rpcs) rpcs {
 	return rpcs{mine: r.mine - before.mine, ctld: minus(r.ctld, before.ctld), dbd: minus(r.dbd, before.dbd)}
 }

@@ -16,9 +16,9 @@ import (
 	"slurmgate/run"
 )
 
-// Seeded runs make a large ledger in seconds: rows as the engine would have left them, pending in Slurm, without workspaces
-// and jobs. For the watcher they must be in Slurm's answer: squeue in the rig's folder of commands asks Slurm as before, and then
-// prints one record for each of them.
+// Seeded runs make a large ledger in seconds: rows as the engine would have left them, pending in Slurm, without workspaces and jobs. The
+// watcher must find them in Slurm's answer: squeue in the rig's folder of commands runs the real squeue and then prints one record for
+// each of them.
 const (
 	shownFile = "shown"
 	seededJob = 10_000_000 // the first seeded job's id, above all real ones

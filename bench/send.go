@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// callers is how many submits are asked for at a time: chats and shells, more than there are sends in flight.
+// callers is the number of concurrent submits: chats and shells, more than there are sends in flight.
 const callers = 16
 
 // parallel calls f for each of from … from+n-1, at most width at a time, and stops at the first error.

@@ -47,7 +47,7 @@ func (m *measurement) submit(ctx context.Context) error {
 	return m.replayTimes(ctx)
 }
 
-// onlyOurs takes the bare jobs out of the queue and waits until slurmctld has forgotten them.
+// onlyOurs removes the bare jobs from the queue and waits until slurmctld has purged them.
 func (m *measurement) onlyOurs(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "scancel", "--name="+bareName).CombinedOutput(); err != nil {
 		return fmt.Errorf("scancel: %w: %s", err, out)
@@ -59,11 +59,11 @@ func (m *measurement) onlyOurs(ctx context.Context) error {
 		}
 		time.Sleep(2 * time.Second)
 	}
-	return fmt.Errorf("slurmctld does not forget the bare jobs")
+	return fmt.Errorf("slurmctld does not purge the bare jobs")
 }
 
-// status compares what it takes to know the state of every run, afresh, with a look at the same jobs by squeue. Two bare
-// commands stand beside it: the shortest that tells state and name, and the one the gateway itself runs.
+// status compares the time to get the fresh state of every run with the time of squeue for the same jobs. Two bare commands serve as
+// references: the shortest that gives state and name, and the one the gateway itself runs.
 func (m *measurement) status(ctx context.Context, g *rig) error {
 	var ours, short, same, toShort, toSame []float64
 	for range m.sizes.Looks {

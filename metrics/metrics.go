@@ -1,8 +1,8 @@
-// Package metrics counts what a gateway does, for Prometheus: runs by state, what Slurm was asked, how old its last answer is,
-// bytes staged and collected, what the gate decided.
+// Package metrics counts what a gateway does, for Prometheus: runs by state, requests to Slurm, the age of Slurm's last answer,
+// bytes staged and collected, and the gate's decisions.
 //
-// The counters stand around the parts of the engine, which know nothing of them: [Metrics.Wrap] puts them there. There is one
-// registry for each gateway, none of the process.
+// The counters wrap the parts of the engine, which do not know about them: see [Metrics.Wrap]. Each gateway has its own
+// registry; the process-wide one is not used.
 package metrics
 
 import (
@@ -28,7 +28,7 @@ type Metrics struct {
 	took     *prometheus.HistogramVec
 }
 
-// Sources are what is read when somebody looks.
+// Sources are read at each scrape.
 type Sources struct {
 	// Runs counts the runs in each state.
 	Runs func(ctx context.Context) (map[string]int64, error)
@@ -37,13 +37,13 @@ type Sources struct {
 	Now     func() time.Time
 }
 
-// New makes the figures.
+// New creates the metrics of a gateway.
 func New(s Sources) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_slurm_requests_total", Help: "Requests to Slurm, by command and outcome (ok, failed)."}, []string{"command", "outcome"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_bytes_total", Help: "Bytes copied, by direction: stage (inputs into workspaces), collect (outputs into the store)."}, []string{"direction"}),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_tool_calls_total", Help: "Calls the gate decided, by tool, transport and outcome: ok, or the error's kind."}, []string{"tool", "transport", "outcome"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slurmgate_tool_call_seconds", Help: "Time of calls, by side effect.",
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_tool_calls_total", Help: "Calls that passed the gate or were denied, by tool, transport and outcome (ok, or the error's kind)."}, []string{"tool", "transport", "outcome"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slurmgate_tool_call_seconds", Help: "Duration of calls, by side effect.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}}, []string{"side_effect"}),
 	}
 	m.registry.MustRegister(m.asked, m.bytes, m.calls, m.took, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{sources: s})
@@ -53,12 +53,12 @@ func New(s Sources) *Metrics {
 	return m
 }
 
-// Handler shows the figures.
+// Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
-// Journal puts a counter behind the gate's journal, which hears of every call, denied ones too. Without figures there is none.
+// Journal counts what passes through the gate's journal, which records every call, denied ones too. A nil m returns next unchanged.
 func (m *Metrics) Journal(next gate.Journal, known func(toolID string) bool) gate.Journal {
 	if m == nil {
 		return next
@@ -75,7 +75,7 @@ type journal struct {
 // Record implements gate.Journal.
 func (j journal) Record(ctx context.Context, records []gate.Record) error {
 	if err := j.Journal.Record(ctx, records); err != nil {
-		return err // they come again
+		return err // the gate records them again
 	}
 	for _, r := range records {
 		var e struct {
@@ -89,13 +89,13 @@ func (j journal) Record(ctx context.Context, records []gate.Record) error {
 				Kind string `json:"kind"`
 			} `json:"error"`
 		}
-		_ = json.Unmarshal(r.Event, &e) // the gate wrote it
+		_ = json.Unmarshal(r.Event, &e) // written by the gate, so it is valid
 		outcome := "ok"
 		if e.Error != nil {
 			outcome = e.Error.Kind
 		}
 		if !j.known(e.ToolID) {
-			e.ToolID = "none" // callers cannot make series
+			e.ToolID = "none" // callers must not be able to create series
 		}
 		j.m.calls.WithLabelValues(e.ToolID, e.Transport, outcome).Inc()
 		j.m.took.WithLabelValues(e.SideEffect).Observe(float64(e.Timing.DurationMS) / 1000)
@@ -103,7 +103,7 @@ func (j journal) Record(ctx context.Context, records []gate.Record) error {
 	return nil
 }
 
-// state is what is read from the gateway when somebody looks; runs are counted at most every few seconds.
+// state collects the values read at each scrape; runs are counted at most every few seconds.
 type state struct {
 	sources Sources
 
@@ -116,8 +116,8 @@ const countEvery = 5 * time.Second
 
 var (
 	runsDesc = prometheus.NewDesc("slurmgate_runs", "Runs in the ledger, by state.", []string{"state"}, nil)
-	lagDesc  = prometheus.NewDesc("slurmgate_watch_lag_seconds", "Age of Slurm's last full answer.", nil, nil)
-	upDesc   = prometheus.NewDesc("slurmgate_slurm_up", "1 when Slurm answered the last time it was asked.", nil, nil)
+	lagDesc  = prometheus.NewDesc("slurmgate_watch_lag_seconds", "Age of Slurm's last complete answer.", nil, nil)
+	upDesc   = prometheus.NewDesc("slurmgate_slurm_up", "1 if Slurm answered the last request, else 0.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -70,8 +70,8 @@ type stager struct {
 	m *Metrics
 }
 
-// StageInputs implements run.Stager. An input counts with its size when it is opened for copying: a reflink moves no bytes at
-// all, and counts as the bytes it puts in place.
+// StageInputs implements run.Stager. An input counts with its full size when it is opened for copying, even if it is then
+// reflinked, which copies no bytes.
 func (s stager) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error {
 	return s.Stager.StageInputs(ctx, runID, inputs, func(sum string) (*os.File, error) {
 		f, err := open(sum)

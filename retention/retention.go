@@ -1,12 +1,12 @@
 // Package retention removes what is no longer needed: workspaces of finished runs, imported artifacts no run refers to, and bytes nobody owns.
 //
-// Nouns: a policy says how long each kind is kept; a sweep looks at all kinds once, and removes unless it is dry. The rules that hold whatever
-// the policy says:
+// Nouns: a policy says how long each kind is kept; a sweep looks at all kinds once, and removes what is due unless it is a dry run. Whatever
+// the policy says, these rules hold:
 //
-//   - what a run refers to is never removed: inputs, outputs, logs, scripts, its row and its history;
-//   - the workspace of a run that is not over is not touched, and a late job of a run whose workspace is gone executes nothing;
-//   - the ledger says that something is gone before it goes, so that a sweep that is killed leaves nothing that points nowhere; the next
-//     one takes up where it ended.
+//   - what a run refers to is never removed: its inputs, outputs, logs and scripts, its row and its history;
+//   - the workspace of an unfinished run is not touched, and a late job of a run whose workspace is gone executes nothing;
+//   - the ledger records a removal before it happens, so a sweep that is killed leaves no dangling references; the next sweep
+//     continues where it stopped.
 package retention
 
 import (
@@ -17,20 +17,20 @@ import (
 	"slurmgate/fault"
 )
 
-// Policy says how long things are kept. Nil: for ever.
+// Policy says how long things are kept. Nil means for ever.
 type Policy struct {
 	Workspaces *time.Duration // of finished runs, since the end
 	Imports    *time.Duration // imported artifacts that no run refers to, since their last import; at least [LeastImports]
 }
 
 const (
-	// LeastImports is how long an import waits for its run at least.
+	// LeastImports is the shortest time for which an import waits for its run.
 	LeastImports = 24 * time.Hour
-	// Orphans is how old bytes must be before they are taken for those of nobody: outputs lie in the store before their run is over.
+	// Orphans is how old unreferenced bytes must be before they are removed: outputs enter the store before their run is over.
 	Orphans = 24 * time.Hour
 
 	batch     = 200
-	namedMost = 100 // things named in a report
+	namedMost = 100 // items named in a report
 )
 
 // Workspace is the folder of a finished run.
@@ -48,40 +48,40 @@ type Artifact struct {
 	SizeBytes int64
 }
 
-// Ledger knows what is needed. Marks are durable, and exclude whoever would need the thing after all.
+// Ledger knows what is needed. Marks are durable and exclude anything that would refer to the item afterwards.
 type Ledger interface {
 	// Workspaces lists finished runs whose workspace is still there.
 	Workspaces(ctx context.Context, before time.Time, after Workspace, limit int) ([]Workspace, error)
-	// BeginRemoval tells whether the run is still over, and notes that its workspace goes.
+	// BeginRemoval records that the run's workspace is being removed, and reports whether it did: false if the run is no longer finished.
 	BeginRemoval(ctx context.Context, w Workspace, before time.Time) (bool, error)
 	EndRemoval(ctx context.Context, w Workspace, bytes int64) error
-	// Unused lists artifacts no run refers to and nobody imported since; MarkUnused marks them as removed.
+	// Unused lists artifacts that no run refers to and that were not imported since; MarkUnused marks them as removed.
 	Unused(ctx context.Context, since time.Time, limit int) ([]Artifact, error)
 	MarkUnused(ctx context.Context, since time.Time, limit int) ([]Artifact, error)
-	// Holds tells whether an artifact that is not removed has these bytes.
+	// Holds reports whether an artifact that is not removed has these bytes.
 	Holds(ctx context.Context, sha256 string) (bool, error)
-	// Unheld calls remove if no artifact has these bytes, and lets none come to have them meanwhile.
+	// Unheld calls remove if no artifact has these bytes, and prevents any from getting them meanwhile.
 	Unheld(ctx context.Context, sha256 string, remove func() error) (held bool, err error)
-	// DropPayloads removes the documents in the ledger itself that no artifact has, and tells f of each; dry, it only tells.
+	// DropPayloads removes the documents in the ledger that no artifact has, and calls f for each; a dry run only calls f.
 	DropPayloads(ctx context.Context, dry bool, f func(sha256 string, sizeBytes int64)) error
 }
 
-// Workspaces are the runs' folders; a run that is being staged is waited for. Of a removed one a file stays for each attempt, so that no job
-// of it can start.
+// Workspaces are the runs' folders. Removal waits while a run is being staged, and leaves one file per attempt, so that no job of the run
+// can start.
 type Workspaces interface {
 	RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error)
 	RunSize(ctx context.Context, runID string) (int64, error)
 }
 
-// Store holds the bytes of artifacts.
+// Store has the bytes of artifacts.
 type Store interface {
 	// Objects calls f for every object.
 	Objects(ctx context.Context, f func(sha256 string, size int64, stored time.Time) error) error
-	// Remove removes an object last stored before a time, if alone calls what it is given; nobody can store the object meanwhile.
+	// Remove removes an object last stored before a time if alone calls the function it is given; nobody can store the object meanwhile.
 	Remove(ctx context.Context, sha256 string, before time.Time, alone func(remove func() error) error) (gone bool, err error)
 }
 
-// Tally is what became of one kind of thing.
+// Tally counts what was removed of one kind.
 type Tally struct {
 	Count     int64    `json:"count"`
 	Bytes     int64    `json:"bytes"`
@@ -97,13 +97,13 @@ func (t *Tally) add(name string, bytes int64) {
 	}
 }
 
-// Kept is something due that had to stay.
+// Kept is something that was due but could not be removed.
 type Kept struct {
 	Name string `json:"name"`
 	Why  string `json:"why"`
 }
 
-// Report is what a sweep did, or a dry one would do.
+// Report is what a sweep did, or what it would do.
 type Report struct {
 	DryRun     bool      `json:"dry_run"`
 	AsOf       time.Time `json:"as_of"`
@@ -113,7 +113,7 @@ type Report struct {
 	Kept       []Kept    `json:"kept"`
 }
 
-// Parts are what a sweep works through.
+// Parts are what a sweep works with.
 type Parts struct {
 	Ledger     Ledger
 	Workspaces Workspaces
@@ -121,15 +121,15 @@ type Parts struct {
 	Now        func() time.Time
 }
 
-// Sweep removes everything that is due, once. What cannot be removed is reported and stays for the next sweep; an error is of the ledger, or of a
-// whole filesystem, or the caller's who gave up. The report tells what was done until then.
+// Sweep removes everything that is due, once. What cannot be removed is reported and left for the next sweep; an error means that the ledger
+// or a whole filesystem failed, or that the caller gave up. The report says what was done until then.
 func (p Parts) Sweep(ctx context.Context, policy Policy, dry bool) (Report, error) {
 	s := &sweep{Parts: p, policy: policy, dry: dry, now: p.Now(), r: Report{DryRun: dry, AsOf: p.Now().UTC(), Kept: []Kept{}}}
 	for _, t := range []*Tally{&s.r.Workspaces, &s.r.Imports, &s.r.Bytes} {
 		t.Named = []string{}
 	}
 	if policy.Imports != nil && *policy.Imports < LeastImports {
-		return s.r, fault.New(fault.Validation, "retention.Sweep", "retention_imports", fmt.Sprintf("imports are kept for at least %s", LeastImports))
+		return s.r, fault.New(fault.Validation, "retention.Sweep", "retention_imports", fmt.Sprintf("imports must be kept for at least %s", LeastImports))
 	}
 	for _, step := range []func(context.Context) error{s.workspaces, s.imports, s.objects, s.payloads} {
 		if err := step(ctx); err != nil {

@@ -16,7 +16,7 @@ type sweep struct {
 	r      Report
 }
 
-// due gives the time before which a kind is old, and notes it. Without one nothing is.
+// due returns the time before which items of a kind are due, and records it in the tally; false if they are kept for ever.
 func (s *sweep) due(keep *time.Duration, t *Tally) (before time.Time, any bool) {
 	if keep == nil {
 		return time.Time{}, false
@@ -34,7 +34,7 @@ func (s *sweep) keptFor(name, why string) {
 	}
 }
 
-// here tells whether an error concerns one thing and not the whole sweep.
+// here reports whether an error concerns one item and not the whole sweep.
 func (s *sweep) here(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && fault.CodeOf(err) != "runs_dir_unavailable"
 }
@@ -80,7 +80,7 @@ func (s *sweep) workspace(ctx context.Context, w Workspace, before time.Time) er
 		s.kept(w.RunID, err)
 		return nil
 	case !begun:
-		s.keptFor(w.RunID, "it was taken up again")
+		s.keptFor(w.RunID, "the run was retried")
 		return nil
 	}
 	if err := s.Ledger.EndRemoval(ctx, w, freed); err != nil {
@@ -90,7 +90,7 @@ func (s *sweep) workspace(ctx context.Context, w Workspace, before time.Time) er
 	return nil
 }
 
-// imports marks artifacts no run refers to. Their bytes go with those of nobody.
+// imports marks artifacts that no run refers to as removed, and removes their bytes if nothing else has them.
 func (s *sweep) imports(ctx context.Context) error {
 	since, any := s.due(s.policy.Imports, &s.r.Imports)
 	if !any {
@@ -117,7 +117,7 @@ func (s *sweep) imports(ctx context.Context) error {
 	}
 }
 
-// objects removes bytes that no artifact has: of imports that were cut, of outputs whose run failed, of marks whose sweep was killed.
+// objects removes bytes that no artifact has: of interrupted imports, of outputs whose run failed, of marks whose sweep was killed.
 func (s *sweep) objects(ctx context.Context) error {
 	before, _ := s.due(new(Orphans), &s.r.Bytes)
 	return s.Store.Objects(ctx, func(sum string, size int64, stored time.Time) error {
@@ -135,7 +135,7 @@ func (s *sweep) objects(ctx context.Context) error {
 	})
 }
 
-// object removes one object if nobody has it and nobody stored it lately.
+// object removes one object if no artifact has it and it was not stored recently.
 func (s *sweep) object(ctx context.Context, sum string, size int64) error {
 	held := false
 	gone, err := s.Store.Remove(ctx, sum, s.now.Add(-Orphans), func(remove func() error) (err error) {
@@ -150,12 +150,12 @@ func (s *sweep) object(ctx context.Context, sum string, size int64) error {
 	case gone:
 		s.r.Bytes.add(sum, size)
 	case !held:
-		s.keptFor(sum, "it was stored again just now; the next sweep looks at it")
+		s.keptFor(sum, "it was stored again during the sweep; the next sweep checks it")
 	}
 	return nil
 }
 
-// payloads removes documents that no artifact has. None is young: they come into the ledger together with their artifact.
+// payloads removes documents that no artifact has. Age does not matter: a document enters the ledger together with its artifact.
 func (s *sweep) payloads(ctx context.Context) error {
 	return s.Ledger.DropPayloads(ctx, s.dry, s.r.Bytes.add)
 }

@@ -19,12 +19,13 @@ const tokenFile = "token"
 
 var tokenForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// OpenAttempt makes <run_id>/a<n>/ctl with the token in ctl/token and the control files beside it; the job makes the folders of its program
-// itself, once it has the claim. The folder is built
-// and made durable under a name of its own, moved into place in one exclusive step, and its files are read back there. So an
-// attempt folder is never seen without its token, and a crash on the way leaves nothing in doubt. Called again with the same
-// token it succeeds, and the control files hold what they are to hold now. A folder with another token, or with none, is a Conflict fault
-// with code workspace_ahead_of_ledger: someone opened this attempt and the ledger does not know.
+// OpenAttempt creates <run_id>/a<n>/ctl with the token in ctl/token and the control files beside it. The job creates the folders of its
+// program itself, after it has taken the claim.
+//
+// The attempt folder is built under a temporary name, synced, moved into place in one exclusive step, and read back there. So nobody
+// ever sees an attempt folder without its token, and a crash on the way leaves no doubt. Calling it again with the same token succeeds
+// and rewrites the control files. A folder with another token, or with none, is a Conflict fault with code workspace_ahead_of_ledger:
+// somebody opened this attempt, and the ledger does not know about it.
 func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
 	const op = "staging.OpenAttempt"
 	if err := checkRun(op, runID, n); err != nil {
@@ -35,7 +36,8 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 	}
 	for _, f := range files {
 		if !controlName.MatchString(f.Name) || f.Name == run.ClaimFile || f.Name == tokenFile {
-			return fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%q is not the name of a control file that the gateway writes", clip(f.Name, 80)))
+			return fault.New(fault.Validation, op, "control_name",
+				fmt.Sprintf("%q is not the name of a control file that the gateway writes", clip(f.Name, 80)))
 		}
 	}
 	root, err := s.root(ctx, op)
@@ -60,7 +62,7 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error {
 	name := attemptName(n)
 	files = append([]run.ControlFile{{Name: tokenFile, Data: []byte(token + "\n")}}, files...)
-	// The name is this call's alone: a half-built folder of another call is never the one that is moved.
+	// The temporary name is unique to this call, so a folder that another call has half built is never the one that is moved.
 	temp := "." + name + "." + token + "." + randomName()
 	_, err := runDir.stat(name)
 	if errors.Is(err, unix.ENOENT) {
@@ -71,8 +73,8 @@ func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error
 			return readBack(runDir, name, files)
 		}
 	}
-	// What counts is what the folder holds now: it was there before, another call with the same token was first, or over a network
-	// filesystem a move that took place reported an error.
+	// What counts is what the folder holds now: it may have existed before, another call with the same token may have been first, and
+	// on a network filesystem a move that succeeded can report an error.
 	ours, verdict := carries(runDir, name, token)
 	rest := runDir.removeAll(temp)
 	switch {
@@ -84,7 +86,7 @@ func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error
 	return errors.Join(err, rest, fmt.Errorf("%s did not appear", name))
 }
 
-// readBack makes sure that the files of an attempt hold what was written to them.
+// readBack checks that the files of an attempt hold what was written to them.
 func readBack(runDir dir, name string, files []run.ControlFile) error {
 	ctl, err := runDir.sub(name + "/ctl")
 	if err != nil {
@@ -114,8 +116,7 @@ func replaceAll(runDir dir, name string, files []run.ControlFile) error {
 	return nil
 }
 
-// carries tells whether the attempt folder is there with this token. With another, or without one, it is a
-// Conflict.
+// carries reports whether the attempt folder exists with this token. A folder with another token, or without one, is a Conflict.
 func carries(runDir dir, name, token string) (bool, error) {
 	if _, err := runDir.names(); err != nil { // look past the cache
 		return false, err
@@ -137,13 +138,13 @@ func carries(runDir dir, name, token string) (bool, error) {
 		return true, nil
 	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, errIrregular):
 		return false, fault.Wrap(fault.Conflict, "staging.OpenAttempt", "workspace_ahead_of_ledger",
-			fmt.Sprintf("%s exists with token %q, and the ledger says %q", name, clip(strings.TrimSpace(string(got)), 40), token), err).
-			WithNext("find out which ledger opened this attempt (a restored backup, a second gateway); nothing is sent until then")
+			fmt.Sprintf("%s exists with token %q, but the ledger has %q", name, clip(strings.TrimSpace(string(got)), 40), token), err).
+			WithNext("find out which ledger opened this attempt: was a backup restored, or does a second gateway run? Nothing is sent until then")
 	}
 	return false, err
 }
 
-// build makes the whole attempt folder, durable, under a name nobody else uses. Everything is written before anything is synced.
+// build writes the whole attempt folder under a temporary name and makes it durable. Everything is written before anything is synced.
 func build(runDir dir, temp string, files []run.ControlFile) error {
 	if err := unix.Mkdirat(runDir.fd, temp, 0o700); err != nil {
 		return &os.PathError{Op: "mkdir", Path: temp, Err: err}
@@ -171,8 +172,8 @@ func build(runDir dir, temp string, files []run.ControlFile) error {
 	return w.sync(ctl, a)
 }
 
-// moveExclusive renames a folder unless the new name exists. A filesystem without RENAME_NOREPLACE (NFS
-// is one) gets a plain rename, which replaces an empty folder only, and an attempt folder is never empty.
+// moveExclusive renames a folder unless the new name exists. A filesystem without RENAME_NOREPLACE, such as NFS, gets a plain rename,
+// which replaces only an empty folder, and an attempt folder is never empty.
 func moveExclusive(d dir, from, to string) error {
 	err := unix.Renameat2(d.fd, from, d.fd, to, unix.RENAME_NOREPLACE)
 	switch err {

@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a job leaves may be made to resist: folders nobody may enter, a hundred thousand of them inside each other, millions of files in one. Removing it
-// takes no more descriptors and memory than removing anything else.
+// A job may leave things that resist removal: folders without permissions, a hundred thousand nested folders, millions of files in one
+// folder. Removing them takes no more descriptors and memory than removing anything else.
 
 const (
 	clearDepth = 64   // folders open at a time; what lies deeper is moved up first
 	clearNames = 1024 // names in memory at a time, for each of them
-	clearTries = 5    // for a folder that is filled again meanwhile
+	clearTries = 5    // for a folder that something refills meanwhile
 )
 
-// removeAll removes a file, or a folder with all that is in it. Symlinks are removed, not followed. A folder of ours that denies us
-// entry is opened up.
+// removeAll removes a file, or a folder with everything in it. Symlinks are removed, not followed. A folder of ours that denies us access
+// gets its permissions changed first.
 func (d dir) removeAll(name string) error { return clearing{}.remove(d, name, 0) }
 
-// clearing is the removal of one folder. Cut off, it leaves nothing outside that folder.
+// clearing is the removal of one folder. When interrupted, it leaves nothing outside that folder.
 type clearing struct {
 	top dir // the folder itself, once it is open
 }
@@ -62,7 +62,7 @@ func (c clearing) remove(at dir, name string, depth int) error {
 	}
 }
 
-// empty removes what is in a folder, until there is nothing.
+// empty removes everything in a folder.
 func (c clearing) empty(d dir, depth int) error {
 	for {
 		names, err := d.someNames(clearNames)
@@ -95,8 +95,8 @@ func (d dir) someNames(limit int) ([]string, error) {
 	return names, err
 }
 
-// enter opens a folder to remove what is in it, and gives its owner every right to it if that takes it. The rights are changed of the folder
-// that was opened, whatever has its name by then.
+// enter opens a folder to remove what is in it and gives its owner all permissions if necessary. The permissions are changed on the open
+// descriptor, so it does not matter what has the name by then.
 func (d dir) enter(name string) (dir, error) {
 	sub, err := d.sub(name)
 	if errors.Is(err, unix.EACCES) {

@@ -78,9 +78,8 @@ func holds(ctl dir, f run.ControlFile) error {
 	return err
 }
 
-// ReadControl reads at most limit bytes of a control file, the last ones when tail is set. A file that is
-// not there is a NotFound fault with code control_missing, one without its attempt folder with code
-// attempt_missing; something that is not a regular file is a Conflict.
+// ReadControl reads at most limit bytes of a control file, the last ones when tail is set. A missing file is a NotFound fault with code
+// control_missing, a missing attempt folder one with code attempt_missing; anything but a regular file is a Conflict.
 func (s *Shared) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
 	const op = "staging.ReadControl"
 	if limit < 0 {
@@ -104,9 +103,9 @@ func (s *Shared) ReadControl(ctx context.Context, runID string, n int, name stri
 	return data, nil
 }
 
-// TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim
-// holds afterwards. The link decides: of any number of calls and jobs exactly one content stays for ever.
-// An error means that nothing is known; calling again with the same content is safe.
+// TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds afterwards. The link decides:
+// among any number of calls and jobs exactly one content wins, for ever. After an error the outcome is unknown; calling again with the
+// same content is safe.
 func (s *Shared) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
 	const op = "staging.TakeClaim"
 	if len(content) == 0 || len(content) > maxClaim {

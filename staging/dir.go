@@ -13,7 +13,7 @@ import (
 // dir is an open folder. Paths are resolved below its descriptor and never through a symlink; methods
 // that take a name take one part, on which mkdir, rename, link and unlink do not follow symlinks either.
 //
-// It is the bare descriptor: an os.File asks the kernel three more things about each, and staging a run opens thirty.
+// It is a bare descriptor: an os.File costs three more system calls each, and staging a run opens thirty.
 type dir struct{ fd int }
 
 const openDirFlags = unix.O_RDONLY | unix.O_DIRECTORY
@@ -56,14 +56,14 @@ func (d dir) open(rel string) (*os.File, error) {
 
 const readFlags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 
-// mkdir makes the folder, or takes the one that is there if it is a real folder of ours, and opens it. Its
-// mode is 0700 afterwards (a set-group-id bit inherited from the parent stays).
+// mkdir creates the folder, or accepts an existing one if it is a real folder of ours, and opens it. Its mode is 0700 afterwards (a
+// set-group-id bit inherited from the parent remains).
 func (d dir) mkdir(name string) (dir, error) {
 	sub, _, err := d.mkdirNew(name)
 	return sub, err
 }
 
-// mkdirNew is mkdir that also tells whether the folder was not there before.
+// mkdirNew is mkdir that also reports whether it created the folder.
 func (d dir) mkdirNew(name string) (sub dir, made bool, err error) {
 	err = unix.Mkdirat(d.fd, name, 0o700)
 	if err != nil && err != unix.EEXIST {
@@ -89,7 +89,7 @@ func (d dir) mkdirNew(name string) (sub dir, made bool, err error) {
 	return sub, made, nil
 }
 
-// mkdirs makes every folder of rel and opens the last; "." is this folder once more.
+// mkdirs creates every folder of rel and opens the last one; "." reopens this folder.
 func (d dir) mkdirs(rel string) (dir, error) {
 	at, err := d.sub(".")
 	if err != nil || rel == "." {
@@ -106,7 +106,7 @@ func (d dir) mkdirs(rel string) (dir, error) {
 	return at, nil
 }
 
-// stat describes what has the name, without following it.
+// stat describes the entry with this name without following symlinks.
 func (d dir) stat(name string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -123,7 +123,7 @@ func (d dir) rename(name string, to dir, toName string) error {
 	return nil
 }
 
-// unlink removes a file's name; one that is gone already is no error.
+// unlink removes a file's name; a name that is already gone is no error.
 func (d dir) unlink(name string) error {
 	if err := unix.Unlinkat(d.fd, name, 0); err != nil && err != unix.ENOENT {
 		return &os.PathError{Op: "unlink", Path: name, Err: err}
@@ -131,8 +131,7 @@ func (d dir) unlink(name string) error {
 	return nil
 }
 
-// names lists the folder, sorted. It opens the folder afresh, which makes a network filesystem look past
-// its cache of names that were not there.
+// names lists the folder, sorted. It opens the folder anew, which makes a network filesystem bypass its cache of missing names.
 func (d dir) names() ([]string, error) {
 	fd, err := openBeneath(d.fd, ".", openDirFlags, 0)
 	if err != nil {
@@ -155,7 +154,7 @@ func (d dir) names() ([]string, error) {
 	}
 }
 
-// listing opens the folder afresh, to be listed bit by bit.
+// listing opens the folder anew, to be listed in batches.
 func (d dir) listing() (*os.File, error) {
 	fd, err := openBeneath(d.fd, ".", openDirFlags, 0)
 	if err != nil {
@@ -164,9 +163,8 @@ func (d dir) listing() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "."), nil
 }
 
-// linked writes content to the temp name, hard-links it to name if that is free, and returns what name
-// holds then. Who won is told by the content alone: over a network filesystem a link that took place may
-// still report an error, and the other way round.
+// linked writes content to the temp name, hard-links it to name if that is free, and returns what name holds then. Only the content
+// shows who won: on a network filesystem a link that succeeded may still report an error, and the other way round.
 func (d dir) linked(temp, name string, content []byte, limit int64) ([]byte, error) {
 	if err := d.write(temp, content); err != nil {
 		return nil, err

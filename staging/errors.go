@@ -16,7 +16,7 @@ var (
 	errIrregular = errors.New("it is not a regular file")
 )
 
-// fsFault turns an error of the filesystem into a fault that may be tried again; faults pass as they are.
+// fsFault turns an error of the filesystem into a fault that can be retried; faults pass unchanged.
 func fsFault(op, msg string, err error) error {
 	switch {
 	case err == nil:
@@ -30,8 +30,8 @@ func fsFault(op, msg string, err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
 		return fault.Wrap(fault.Transport, op, "disk_full", msg, err).WithNext("free space, or raise the quota, of the filesystem of runs_dir")
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), errors.Is(err, errForeign), errors.Is(err, errIrregular):
-		return fault.Wrap(fault.Conflict, op, "workspace_foreign_entry", msg+" (something stands in the run's folder that the gateway did not make)", err).
-			WithNext("look at the run's folder below runs_dir and remove what does not belong there")
+		return fault.Wrap(fault.Conflict, op, "workspace_foreign_entry", msg+" : the run's folder contains something that the gateway did not create", err).
+			WithNext("look into the run's folder below runs_dir and remove what does not belong there")
 	}
 	return fault.Wrap(fault.Transport, op, "filesystem", msg, err)
 }
@@ -53,7 +53,7 @@ func checkRun(op, runID string, n int) error {
 
 func done(ctx context.Context, op string) error {
 	if err := ctx.Err(); err != nil {
-		return fsFault(op, "the call was given up", err)
+		return fsFault(op, "the caller gave up", err)
 	}
 	return nil
 }

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is a file of ours under way: a bare descriptor, like dir.
+// file is an open file of ours: a bare descriptor, like dir.
 type file struct {
 	fd   int
 	name string
 }
 
-// create makes a new file, for reading and writing. An umask can only take rights away; a file that its owner may not read
-// does not pass the reading back.
+// create creates a file for reading and writing. A umask can only remove permissions, and a file its owner cannot read fails when it is
+// read back.
 func (d dir) create(name string, mode uint32) (file, error) {
 	fd, err := openBeneath(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, mode)
 	return file{fd, name}, err
@@ -53,8 +53,8 @@ func (f file) Read(p []byte) (int, error) {
 	}
 }
 
-// hurry lets the kernel begin to write the file out. Of several files that are to be synced, all that begin before the first sync are
-// on disk with it, names and all, and the other syncs find nothing left to do.
+// hurry asks the kernel to start writing the file out. When several files are to be synced, all that start before the first sync reach the
+// disk with it, names included, and the other syncs find nothing left to do.
 func (f file) hurry() { _ = unix.SyncFileRange(f.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) } // a hint: the sync counts
 
 // sync makes the content durable.
@@ -81,10 +81,10 @@ func fsync(fd int) error {
 	}
 }
 
-// written are new files that are not durable yet.
+// written is a set of new files that are not durable yet.
 type written []file
 
-// add makes a new file with this content.
+// add creates a file with this content.
 func (w *written) add(d dir, name string, data []byte) error {
 	f, err := d.create(name, 0o600)
 	if err != nil {
@@ -95,8 +95,8 @@ func (w *written) add(d dir, name string, data []byte) error {
 	return err
 }
 
-// sync makes all of them durable, together with the names in the folders, and closes them. The syncs are under way together: most filesystems
-// carry them out in one write of their journal.
+// sync makes all of them durable, together with the names in their folders, and closes them. The syncs run concurrently: most filesystems
+// combine them into one journal commit.
 func (w *written) sync(folders ...dir) error {
 	if len(*w) > 1 {
 		for _, f := range *w {
@@ -113,7 +113,7 @@ func (w *written) sync(folders ...dir) error {
 	return errors.Join(together(syncs...), w.close())
 }
 
-// close closes the files as they are.
+// close closes the files without syncing them.
 func (w *written) close() (first error) {
 	for _, f := range *w {
 		if err := f.close(); first == nil {
@@ -124,7 +124,7 @@ func (w *written) close() (first error) {
 	return first
 }
 
-// together calls all functions at once and gives the first error of the list.
+// together calls all functions concurrently and returns the first error in the order of the list.
 func together(f ...func() error) error {
 	errs := make([]error, len(f))
 	var wg sync.WaitGroup

@@ -20,18 +20,17 @@ import (
 
 const (
 	stageDir   = ".stage"
-	chunkSize  = 1 << 20  // how much is copied or hashed between two looks at the context
+	chunkSize  = 1 << 20  // how much is copied or hashed between two checks of the context
 	firstChunk = 32 << 10 // and of a file that may be small: most are
 )
 
-// StageInputs makes <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs
-// and nothing else. Each copy is a reflink where the filesystem can (its bytes are then read back and
-// hashed), else its bytes are hashed while they are written. A run folder that is new is filled in place. In one
-// that was there a file gets its name only when it has the input's checksum and is durable; one that is there
-// already is hashed again, and replaced if wrong.
+// StageInputs creates <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and nothing else. Each copy is
+// a reflink where the filesystem supports it (its bytes are then read back and hashed); otherwise the bytes are hashed while they are
+// written. A new run folder is filled in place. In an existing one a file gets its name only when it has the input's checksum and is
+// durable; a file that is already there is hashed again, and replaced if it is wrong.
 // The names of in/ and of the run's folder become durable with [Shared.OpenAttempt], which comes before anything is sent.
 //
-// A full disk is a Transport fault with code disk_full, an object whose bytes do not have the checksum a
+// A full disk is a Transport fault with code disk_full; an object whose bytes do not match the checksum is a
 // Validation fault with code input_checksum; neither leaves a part of the file behind.
 func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error {
 	const op = "staging.StageInputs"
@@ -68,7 +67,7 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 	return nil
 }
 
-// fillNew fills a run folder that nobody has seen yet: nothing has to be looked for or replaced.
+// fillNew fills a run folder that nobody else has seen yet: nothing has to be searched for or replaced.
 func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open func(string) (*os.File, error)) error {
 	if err := unix.Mkdirat(runDir.fd, "in", 0o700); err != nil {
 		return &os.PathError{Op: "mkdir", Path: "in", Err: err}
@@ -95,7 +94,7 @@ func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open
 			}
 		}
 	}
-	if len(t.dirs) == 1 { // in/ alone, as most runs have it
+	if len(t.dirs) == 1 { // in/ alone, as in most runs
 		sub, err := runDir.sub("in")
 		if err != nil {
 			return err
@@ -153,9 +152,9 @@ func (t tree) syncDirs(runDir dir) error {
 	return nil
 }
 
-// fill brings in/ into the state the tree describes.
+// fill brings in/ into the state that the tree describes.
 func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open func(string) (*os.File, error)) error {
-	if err := runDir.removeAll(stageDir); err != nil { // what a crash left half copied
+	if err := runDir.removeAll(stageDir); err != nil { // a crash may have left half-copied files
 		return err
 	}
 	if err := t.prune(runDir, "in"); err != nil {
@@ -182,7 +181,7 @@ func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open fu
 	return t.syncDirs(runDir)
 }
 
-// openInput opens the bytes of an input and tells their number.
+// openInput opens the bytes of an input and returns their size.
 func openInput(in plan.Input, open func(string) (*os.File, error)) (*os.File, int64, error) {
 	src, err := open(in.ChecksumSHA256)
 	if err != nil {
@@ -232,12 +231,11 @@ func stageOne(ctx context.Context, runDir, stage dir, in plan.Input, open func(s
 	return stage.rename(temp, parent, name)
 }
 
-// alreadyThere tells whether an earlier call staged the file: ours, with no other name, and its bytes have
-// the checksum.
+// alreadyThere reports whether an earlier call staged the file: it is ours, has no other name, and its bytes match the checksum.
 func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64) (bool, error) {
 	f, err := parent.open(name)
 	if err != nil {
-		return false, nil // absent or not openable: it is replaced
+		return false, nil // absent or cannot be opened: it is replaced
 	}
 	defer f.Close()
 	var st unix.Stat_t
@@ -256,7 +254,7 @@ func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64)
 			return false, err
 		}
 	}
-	return true, f.Sync() // whoever wrote it may not have come so far
+	return true, f.Sync() // the call that wrote it may not have synced it
 }
 
 // copyVerified makes dst a copy of src that has the input's checksum.
@@ -272,13 +270,13 @@ func copyVerified(ctx context.Context, dst file, src *os.File, in plan.Input) (e
 	}
 	if got != in.ChecksumSHA256 {
 		return fault.New(fault.Validation, "staging.StageInputs", "input_checksum",
-			fmt.Sprintf("the stored bytes of input %s have checksum %s, and %s is pinned", in.DestRelpath, clip(got, 64), in.ChecksumSHA256)).
+			fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, clip(got, 64), in.ChecksumSHA256)).
 			WithNext("slurmgate artifact verify --all, which says how the artifact store is mended; then retry the run")
 	}
 	return nil
 }
 
-// copyHash copies all of src to dst and gives the SHA-256 of the bytes in hex.
+// copyHash copies all of src to dst and returns the SHA-256 of the bytes in hex.
 func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error) {
 	h := sha256.New()
 	buf := make([]byte, firstBuffer(src))
@@ -305,7 +303,7 @@ func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error)
 	}
 }
 
-// firstBuffer is how much to read at first: a small file at once.
+// firstBuffer is how much to read first: all of a small file.
 func firstBuffer(src io.Reader) int64 {
 	if f, ok := src.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Size() < firstChunk {

@@ -14,7 +14,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Codes of the Tool faults about a declared output that is not acceptable.
+// Codes of the Tool faults about a declared output that is rejected.
 const (
 	OutputMissing    = "OUTPUT-MISSING"    // nothing there (yet: a network filesystem may show it later)
 	OutputSymlink    = "OUTPUT-SYMLINK"    // it, or a folder on the way, is a symlink
@@ -25,10 +25,9 @@ const (
 	OutputSize       = "OUTPUT-SIZE"       // larger than Config.MaxOutputBytes
 )
 
-// OpenOutput opens a declared output and gives its size in bytes. Every check is made on the descriptor
-// that is returned: a regular file below out/, reached without a symlink, with one name, owned by the
-// job's user. Anything else is a Tool fault with one of the codes above. Opening never waits, not even
-// for a pipe.
+// OpenOutput opens a declared output and returns its size in bytes. Every check is made on the descriptor that is returned: a regular file
+// below out/, reached without a symlink, with a single name, owned by the job's user. Anything else is a Tool fault with one of the codes
+// above. Opening never blocks, not even on a pipe.
 func (s *Shared) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
 	const op = "staging.OpenOutput"
 	if err := checkRun(op, runID, n); err != nil {
@@ -59,7 +58,7 @@ func (s *Shared) OpenOutput(ctx context.Context, runID string, n int, srcRelpath
 	return f, size, nil
 }
 
-// refresh lists every folder of rel, bounded, so that a network filesystem forgets which names were not there.
+// refresh lists every folder of rel, with a bound, so that a network filesystem drops its cache of missing names.
 func refresh(root dir, rel string) {
 	for i := range len(rel) + 1 {
 		if i < len(rel) && rel[i] != '/' {
@@ -90,9 +89,9 @@ func outputFault(op, code, rel, why string) error {
 func openFault(op, rel string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return outputFault(op, OutputMissing, rel, "is not there")
+		return outputFault(op, OutputMissing, rel, "does not exist")
 	case errors.Is(err, unix.ELOOP):
-		return outputFault(op, OutputSymlink, rel, "is a symlink, or lies behind one; only files written in place are collected")
+		return outputFault(op, OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
 		return outputFault(op, OutputIrregular, rel, "is a socket or device, not a regular file")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
@@ -111,13 +110,13 @@ func (s *Shared) acceptable(f *os.File, rel string) (int64, error) {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return 0, outputFault(op, OutputIrregular, rel, "is "+kindName(st.Mode)+", not a regular file")
 	case st.Nlink > 1:
-		return 0, outputFault(op, OutputHardlink, rel, fmt.Sprintf("is a file with %d names; only a file of its own is collected", st.Nlink))
+		return 0, outputFault(op, OutputHardlink, rel, fmt.Sprintf("has %d hard links; a collected file must have exactly one", st.Nlink))
 	case st.Nlink == 0:
 		return 0, outputFault(op, OutputMissing, rel, "was removed while it was opened")
 	case int(st.Uid) != s.jobUID:
 		return 0, outputFault(op, OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", st.Uid, s.jobUID))
 	case s.cfg.MaxOutputBytes > 0 && st.Size > s.cfg.MaxOutputBytes:
-		return 0, outputFault(op, OutputSize, rel, fmt.Sprintf("has %d bytes, and %d are allowed", st.Size, s.cfg.MaxOutputBytes))
+		return 0, outputFault(op, OutputSize, rel, fmt.Sprintf("has %d bytes; the limit is %d", st.Size, s.cfg.MaxOutputBytes))
 	}
 	return st.Size, nil
 }

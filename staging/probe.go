@@ -13,8 +13,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Probe tries in runs_dir what runs need of the filesystem: a synced file reads back as written, a hard
-// link gives it a second name, and a second link to the same name is refused. It leaves nothing behind.
+// Probe checks that the filesystem of runs_dir does what runs need: a synced file reads back as written, a hard link gives it a second name,
+// and a second link to the same name is refused. It cleans up after itself.
 func (s *Shared) Probe(ctx context.Context) error {
 	const op = "staging.Probe"
 	root, err := s.root(ctx, op)
@@ -25,7 +25,7 @@ func (s *Shared) Probe(ctx context.Context) error {
 	temp, other, link := ".probe."+randomName(), ".probe."+randomName(), ".probe."+randomName()
 	defer func() {
 		for _, name := range []string{temp, other, link} {
-			root.unlink(name) // the verdict is out already
+			root.unlink(name) // the result is already known
 		}
 	}()
 	first, second := []byte("first "+temp+"\n"), []byte("second "+other+"\n")
@@ -51,11 +51,11 @@ func probeFault(err error) error {
 		return fault.Wrap(fault.Transport, "staging.Probe", "no_hard_links", "the filesystem of runs_dir has no hard links, and claims need them", err).
 			WithNext("put runs_dir on another filesystem")
 	}
-	return fsFault("staging.Probe", "the filesystem of runs_dir does not do what runs need", err)
+	return fsFault("staging.Probe", "the filesystem of runs_dir does not support what runs need", err)
 }
 
-// filesystems are the types by the magic number of statfs(2); network is true where other machines may
-// hold it too, fuse included, behind which anything may be.
+// filesystems names the types by the magic number of statfs(2); network is true where other machines may share the filesystem. That
+// includes fuse, behind which anything may be.
 var filesystems = map[uint32]struct {
 	name    string
 	network bool
@@ -92,7 +92,7 @@ var filesystems = map[uint32]struct {
 	0x2fc12fc1:                 {"zfs", false},
 }
 
-// Free is how many bytes this user may still write to the filesystem that holds path. Quotas are not in it.
+// Free returns how many bytes this user can still write to the filesystem of path, ignoring quotas.
 func Free(path string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -101,8 +101,8 @@ func Free(path string) (int64, error) {
 	return int64(min(st.Bavail, math.MaxInt64/uint64(st.Bsize))) * st.Bsize, nil
 }
 
-// Filesystem names the type of the filesystem that holds path and tells whether other machines may share it. An
-// unknown type is named by its number and taken for a local one.
+// Filesystem names the filesystem type of path and reports whether other machines may share it. An unknown type is named by its number and
+// treated as local.
 func Filesystem(path string) (name string, network bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

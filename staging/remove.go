@@ -15,23 +15,23 @@ import (
 	"slurmgate/run"
 )
 
-// A finished run's workspace is removed so that no job of it that comes late executes anything, whenever it comes:
+// A finished run's workspace is removed in such a way that no late job of the run executes anything, whenever that job comes:
 //
-//	before    the claim is another's, or the gateway's own: exit 90
-//	meanwhile the list of pinned files is gone first: exit 91
-//	after     a file has the name of the attempt's folder: Slurm cannot make the folder of the job's output, and never starts the script
+//	before    the claim is somebody else's, or the gateway's own: exit 90
+//	during    the list of pinned files is removed first: exit 91
+//	after     a file has the name of the attempt's folder: Slurm cannot create the folder of the job's output, and never starts the script
 //
-// That file also tells a ledger restored from a backup that the attempt was made: OpenAttempt says workspace_ahead_of_ledger.
+// That file also shows a ledger restored from a backup that the attempt existed: OpenAttempt reports workspace_ahead_of_ledger.
 //
 //	<run_id>/a<n>   slurmgate-removed 1 token=<32 hex>
 
-// goneFile is what stays where an attempt was.
+// goneFile is the content of the file that replaces an attempt's folder.
 func goneFile(token string) []byte { return []byte("slurmgate-removed 1 token=" + token + "\n") }
 
-// RemoveRun removes a finished run's workspace but for one small file for each attempt. attempts are the tokens of all its attempts, every one
-// ended. still is asked when nobody can stage the run any more; unless it says yes, nothing happens. A workspace with an attempt the ledger does not
-// know is a Conflict with code workspace_ahead_of_ledger and stays as it is. Called again after it was cut short, it goes on. freed counts
-// the bytes of the files.
+// RemoveRun removes a finished run's workspace except for one small file per attempt. attempts are the tokens of all its attempts, all of
+// which have ended. still is called once nobody can stage the run any more; unless it returns true, nothing happens. A workspace with an
+// attempt that the ledger does not know is a Conflict with code workspace_ahead_of_ledger and is left alone. Called again after it was cut
+// short, it continues. freed is the total size of the removed files.
 func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error) {
 	const op = "staging.RemoveRun"
 	if err := checkRun(op, runID, 1); err != nil {
@@ -47,7 +47,7 @@ func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]s
 		return 0, err
 	}
 	defer root.close()
-	runDir, err := root.mkdir(runID) // also where somebody else removed it: the files below are what keeps late jobs out
+	runDir, err := root.mkdir(runID) // even if somebody else removed it: the files below keep late jobs out
 	if err != nil {
 		return 0, fsFault(op, "the run's folder cannot be opened", err)
 	}
@@ -67,7 +67,7 @@ func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]s
 	return freed, fsFault(op, "the workspace of "+runID+" cannot be removed", err)
 }
 
-// knownOnly makes sure that everything with an attempt's name is of one of these attempts, by its token.
+// knownOnly checks that everything with an attempt's name belongs to one of these attempts, by its token.
 func knownOnly(runDir dir, attempts map[int]string) error {
 	names, err := runDir.names()
 	if err != nil {
@@ -80,8 +80,8 @@ func knownOnly(runDir dir, attempts map[int]string) error {
 		n, _ := strconv.Atoi(name[1:]) // it has the form
 		token, known := attempts[n]
 		if !known {
-			return fault.New(fault.Conflict, "staging.knownOnly", "workspace_ahead_of_ledger", "the ledger knows no attempt "+name).
-				WithNext("find out which ledger opened this attempt; it is left as it is")
+			return fault.New(fault.Conflict, "staging.knownOnly", "workspace_ahead_of_ledger", "the ledger does not know attempt "+name).
+				WithNext("find out which ledger opened this attempt; nothing was removed")
 		}
 		if gone, err := isGone(runDir, name, token); gone || err != nil {
 			if err != nil {
@@ -96,7 +96,7 @@ func knownOnly(runDir dir, attempts map[int]string) error {
 	return nil
 }
 
-// isGone tells whether the attempt was removed before.
+// isGone reports whether the attempt was removed before.
 func isGone(runDir dir, name, token string) (bool, error) {
 	st, err := runDir.stat(name)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -109,7 +109,7 @@ func isGone(runDir dir, name, token string) (bool, error) {
 	return err == nil && string(got) == string(goneFile(token)), err
 }
 
-// retire puts a file where an ended attempt's folder is, in one step where the filesystem can. The folder gets another name, to be removed.
+// retire replaces an ended attempt's folder by a file, atomically where the filesystem can. The folder gets another name, to be removed.
 func retire(runDir dir, n int, token string) error {
 	name := attemptName(n)
 	if gone, err := isGone(runDir, name, token); gone || err != nil {
@@ -127,12 +127,12 @@ func retire(runDir dir, n int, token string) error {
 		if err == nil {
 			return runDir.sync()
 		}
-		if err != unix.ENOENT { // this filesystem cannot exchange: away with the folder first
+		if err != unix.ENOENT { // this filesystem cannot exchange two names: move the folder away first
 			if err := runDir.rename(name, runDir, temp+".d"); err != nil && !errors.Is(err, unix.ENOENT) {
 				return err
 			}
 		}
-		// A job that starts between the two steps has Slurm make the folder again; nothing is pinned there.
+		// A job that starts between the two steps makes Slurm create the folder again; it holds no pinned files.
 		if err := moveExclusive(runDir, temp, name); err == nil {
 			return runDir.sync()
 		}
@@ -145,11 +145,11 @@ func retire(runDir dir, n int, token string) error {
 	return &os.PathError{Op: "rename", Path: name, Err: unix.EBUSY}
 }
 
-// disarm makes sure that no job can execute an ended attempt that is still there: nobody else can take its claim, and nothing is pinned.
+// disarm makes sure that no job can execute an ended attempt that still exists: its claim is taken, and nothing is pinned.
 func disarm(runDir dir, name, token string) error {
 	ctl, err := runDir.sub(name + "/ctl")
 	if errors.Is(err, unix.ENOENT) {
-		return nil // never opened, or removed by somebody else
+		return nil // never opened, or already removed by somebody else
 	}
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func isAttemptName(name string) bool {
 	return err == nil && n > 0 && name == attemptName(n)
 }
 
-// removeBut removes what is in a folder but what is kept.
+// removeBut removes everything in a folder except the given names.
 func removeBut(ctx context.Context, d dir, keep func(string) bool) (freed int64, err error) {
 	names, err := d.names()
 	if err != nil {
@@ -195,10 +195,10 @@ func removeBut(ctx context.Context, d dir, keep func(string) bool) (freed int64,
 	return freed, d.sync()
 }
 
-// maxDepth is how deep folders are measured; below, a job made them to annoy.
+// maxDepth is how deep folders are measured; only a hostile job nests them deeper.
 const maxDepth = 200
 
-// size adds up the bytes of files at and below a name. What vanishes meanwhile, and what cannot be read, counts nothing.
+// size adds up the bytes of files at and below a name. What vanishes meanwhile, and what cannot be read, counts as nothing.
 func (d dir) size(name string, depth int) (int64, error) {
 	st, err := d.stat(name)
 	if errors.Is(err, unix.ENOENT) {

@@ -1,5 +1,4 @@
-// Package staging keeps the workspaces of runs on a filesystem that the gateway and the compute nodes
-// share.
+// Package staging manages the workspaces of runs on a filesystem that the gateway and the compute nodes share.
 //
 //	<runs_dir>/.gateway-id                   the one gateway this folder serves
 //	<runs_dir>/<run_id>/in/                  private, verified copies of the inputs (files 0400)
@@ -7,10 +6,9 @@
 //	<runs_dir>/<run_id>/a<n>/{out,meta,tmp}  bound into the container; the job makes them
 //	<runs_dir>/<run_id>/a<n>/ctl/            token, claim, script, exit, manifest, logs; never bound
 //
-// Folders have mode 0700, files 0600. A job may leave anything below its folders, so every path is
-// resolved below an open descriptor and never through a symlink, and what a name stands for is asked of
-// the opened descriptor. What one call writes is durable when the call returns, but for the name of in/, see
-// [Shared.StageInputs].
+// Folders have mode 0700, files 0600. A job may leave anything below its folders, so every path is resolved below an open descriptor and
+// never through a symlink, and the properties of an entry are read from its open descriptor. What a call writes is durable when the call
+// returns, except for the name of in/, see [Shared.StageInputs].
 package staging
 
 import (
@@ -37,14 +35,13 @@ var (
 // Config describes the shared folder.
 type Config struct {
 	RunsDir        string // absolute; an existing folder of ours, not writable by others, the same path on every node
-	GatewayID      string // the id the ledger holds
-	Marked         bool   // workspaces lie here already: a folder without the mark is not the one they are in
-	MaxOutputBytes int64  // an output larger than this is refused when opened; 0: no limit here
+	GatewayID      string // the id in the ledger
+	Marked         bool   // workspaces exist already, so a folder without the mark is the wrong one
+	MaxOutputBytes int64  // larger outputs are refused when opened; 0: no limit here
 	JobUID         *int   // owner of what jobs write; nil: our own user
 }
 
-// Shared keeps workspaces below one folder. It is safe for concurrent use and implements [run.Stager] and
-// [run.Control].
+// Shared manages workspaces below one folder. It is safe for concurrent use and implements [run.Stager] and [run.Control].
 type Shared struct {
 	cfg    Config
 	jobUID int
@@ -55,8 +52,8 @@ type Shared struct {
 
 const gatewayIDFile = ".gateway-id"
 
-// NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a
-// Conflict fault with code runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
+// NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code
+// runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
 func NewShared(cfg Config) (*Shared, error) {
 	const op = "staging.NewShared"
 	if !filepath.IsAbs(cfg.RunsDir) || filepath.Clean(cfg.RunsDir) != cfg.RunsDir || cfg.RunsDir == "/" {
@@ -70,8 +67,10 @@ func NewShared(cfg Config) (*Shared, error) {
 		s.jobUID = *cfg.JobUID
 	}
 	if _, err := os.Lstat(filepath.Join(cfg.RunsDir, gatewayIDFile)); cfg.Marked && errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(fault.Transport, op, "runs_dir_unavailable", "the workspaces of runs that are not over belong into runs_dir "+cfg.RunsDir+", and it has no "+gatewayIDFile+": its filesystem is not mounted, or it was emptied").
-			WithNext(fmt.Sprintf("mount it; or, when it was emptied, write %s into %s and cancel those runs", cfg.GatewayID, filepath.Join(cfg.RunsDir, gatewayIDFile)))
+		return nil, fault.New(fault.Transport, op, "runs_dir_unavailable", "unfinished runs have their workspaces in runs_dir "+cfg.RunsDir+
+			", but it has no file "+gatewayIDFile+": its filesystem is not mounted, or it was emptied").
+			WithNext(fmt.Sprintf("mount it; if it was emptied, write %s into %s and cancel those runs",
+				cfg.GatewayID, filepath.Join(cfg.RunsDir, gatewayIDFile)))
 	}
 	root, err := openRoot(cfg.RunsDir)
 	if err != nil {
@@ -88,7 +87,7 @@ func NewShared(cfg Config) (*Shared, error) {
 	return s, nil
 }
 
-// openRoot opens runs_dir by its path, in which an admin may have symlinks, and checks whose it is.
+// openRoot opens runs_dir by its path, in which an admin may use symlinks, and checks its owner.
 func openRoot(path string) (dir, error) {
 	const op = "staging.NewShared"
 	bad := func(msg, next string) (dir, error) {
@@ -126,22 +125,21 @@ func (s *Shared) checkID(content []byte) error {
 		return nil
 	}
 	return fault.New(fault.Conflict, "staging.NewShared", "runs_dir_of_another_gateway",
-		fmt.Sprintf("%s is marked for gateway %q, and this one is %q", s.cfg.RunsDir, clip(got, 80), s.cfg.GatewayID)).
+		fmt.Sprintf("%s belongs to gateway %q; this gateway is %q", s.cfg.RunsDir, clip(got, 80), s.cfg.GatewayID)).
 		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
 }
 
-// root opens runs_dir for one call. The mark is read every time: an unmounted filesystem would otherwise
-// look like a folder in which no run has left anything. What is found there may come back, so it is a
-// Transport fault, code runs_dir_unavailable.
+// root opens runs_dir for one call. The mark is read every time: an unmounted filesystem would otherwise look like a folder in which no run
+// has left anything. The problem may go away, so it is a Transport fault, code runs_dir_unavailable.
 func (s *Shared) root(ctx context.Context, op string) (dir, error) {
 	if err := done(ctx, op); err != nil {
 		return dir{}, err
 	}
 	gone := func(err error) error {
-		if isFault(err) { // another gateway's: it says itself what to do
-			return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir is not the folder it was", err)
+		if isFault(err) { // another gateway's folder: the fault already says what to do
+			return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir is no longer the same folder", err)
 		}
-		return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir "+s.cfg.RunsDir+" is not there, or not the folder it was", err).
+		return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir "+s.cfg.RunsDir+" is missing or no longer the same folder", err).
 			WithNext("check that the shared filesystem is mounted")
 	}
 	fd, err := unix.Open(s.cfg.RunsDir, openDirFlags|unix.O_CLOEXEC, 0)
@@ -165,7 +163,7 @@ func (s *Shared) RunDir(runID string) string { return filepath.Join(s.cfg.RunsDi
 
 func attemptName(n int) string { return fmt.Sprintf("a%d", n) }
 
-// lock lets one call at a time stage a run.
+// lock lets only one call at a time stage a run.
 func (s *Shared) lock(ctx context.Context, runID string) (unlock func(), err error) {
 	for {
 		s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"slurmgate/plan"
 )
 
-// tree is what in/ consists of: workspace-relative paths, checked.
+// tree is what in/ consists of: checked, workspace-relative paths.
 type tree struct {
 	files map[string]bool // in/...
 	dirs  map[string]bool // in, in/...
@@ -29,7 +29,7 @@ func newTree(inputs []plan.Input) (tree, error) {
 			continue
 		}
 		if t.files[in.DestRelpath] {
-			bad("PLAN-DEST-DUPLICATE", "dest_relpath", "it stands twice")
+			bad("PLAN-DEST-DUPLICATE", "dest_relpath", "it appears twice")
 		}
 		if !plan.IsSHA256(in.ChecksumSHA256) {
 			bad("PLAN-CHECKSUM", "checksum_sha256", "it is not 64 lower-case hex digits")
@@ -41,7 +41,7 @@ func newTree(inputs []plan.Input) (tree, error) {
 	}
 	for f := range t.files {
 		if t.dirs[f] {
-			problems = append(problems, fault.Problem{Code: "PLAN-DEST-DUPLICATE", Field: "io.inputs", Msg: f + " would have to be a file and a folder"})
+			problems = append(problems, fault.Problem{Code: "PLAN-DEST-DUPLICATE", Field: "io.inputs", Msg: f + " would have to be both a file and a folder"})
 		}
 	}
 	if problems != nil {

@@ -23,10 +23,9 @@ const (
 	nameBytes   = 256
 )
 
-// Undeclared lists at most limit files below out/ that are not among declared, as src_relpaths, sorted.
-// Links, pipes and the like count as files and are not followed. A folder that was not looked through
-// (too deep, too many entries, too slow, not readable) is named with a slash at its end: what it holds is
-// not known to be declared. Names that are not fit for a plan are quoted, long ones cut.
+// Undeclared lists at most limit files below out/ that are not among declared, as src_relpaths, sorted. Links, pipes and similar entries
+// count as files and are not followed. A folder that was not searched (too deep, too many entries, too slow, not readable) is listed
+// with a trailing slash: whether its content is declared is unknown. Names that a plan could not use are quoted; long ones are cut.
 func (s *Shared) Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error) {
 	const op = "staging.Undeclared"
 	if err := checkRun(op, runID, n); err != nil {
@@ -130,8 +129,8 @@ func (w *walk) entry(parent dir, name, rel string, depth int) {
 	}
 }
 
-// printable gives a path as it may stand in a warning: as it is when it is short and fit for a plan, else in
-// quotes, escaped, and cut. A folder's slash at the end is not part of the question.
+// printable formats a path for a warning: unchanged if it is short and a plan could use it, otherwise quoted, escaped and cut. A folder's
+// trailing slash does not count.
 func printable(rel string) string {
 	plain := strings.TrimSuffix(rel, "/")
 	if len(rel) <= nameBytes && (plain == "out" || plan.CheckRelPath(plain, "out") == "") {
