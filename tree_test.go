@@ -252,8 +252,11 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Engine.Cancel":  {"lifecycleTools"},
 		"run.Engine.Logs":    {"logs"},
 		"run.Engine.Retry":   {"lifecycleTools"},
-		"run.Engine.Adopt":   {"lifecycleTools"},
-		"run.Engine.Ended":   {"openEngine"}, // a process of the local backend ended; no call
+
+		"run.Engine.Recollect": {"lifecycleTools"},
+
+		"run.Engine.Adopt": {"lifecycleTools"},
+		"run.Engine.Ended": {"openEngine"}, // a process of the local backend ended; no call
 
 		"run.Engine.DeclareAbsent": {"lifecycleTools"},
 

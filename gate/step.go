@@ -27,6 +27,7 @@ func Steps() []Step {
 		{"get …", "slurm_job_get …", "GET /v1/runs/…"},
 		{"wait …", "slurm_job_collect …", "GET /v1/runs/…/result?wait_seconds=30"},
 		{"collect …", "slurm_job_collect …", "GET /v1/runs/…/result"},
+		{"recollect …", "slurm_job_recollect …", "POST /v1/runs/…:recollect"},
 		{"logs …", "slurm_job_logs …", "GET /v1/runs/…/logs"},
 		{"cancel …", "slurm_job_cancel …", "POST /v1/runs/…:cancel"},
 		{"retry …", "slurm_job_retry …", "POST /v1/runs/…:retry"},

@@ -24,7 +24,8 @@ func TestSteps(t *testing.T) {
 		{"slurmgate approvals lists them", "slurmgate approvals (at the shell) lists them", "GET /v1/approvals lists them"},
 		{"Next: slurmgate approvals --all", "Next: slurmgate approvals --all (at the shell)", "Next: GET /v1/approvals?all=true"},
 		{"add it: slurmgate image add NAME FILE.sif", "add it: slurmgate image add NAME FILE.sif (at the shell)", "add it: slurmgate image add NAME FILE.sif (at the shell)"},
-		{"Next: slurmgate collect once the filesystem is well, or slurmgate cancel", "Next: slurm_job_collect once the filesystem is well, or slurm_job_cancel", "Next: GET /v1/runs/{id}/result once the filesystem is well, or POST /v1/runs/{id}:cancel"},
+		{"Next: slurmgate recollect " + run + " to look now, or slurmgate cancel " + run, "Next: slurm_job_recollect " + run + " to look now, or slurm_job_cancel " + run,
+			"Next: POST /v1/runs/" + run + ":recollect to look now, or POST /v1/runs/" + run + ":cancel"},
 		{"slurmgate is a program, and start slurmgate again", "slurmgate is a program, and start slurmgate again", "slurmgate is a program, and start slurmgate again"},
 	} {
 		for by, want := range map[Transport]string{Local: c.shell, MCP: c.chat, Other: c.http} {

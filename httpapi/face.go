@@ -105,6 +105,7 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/runs/{run_id}/story", f.look("run.show", "run_id"))
 	r.Get("/v1/runs/{run_id}/logs", f.look("slurm.job.logs", "run_id", "stream", "tail_lines"))
 	r.Get("/v1/runs/{run_id}/events", f.events)
+	r.Post("/v1/runs/{run_id}:recollect", f.act("slurm.job.recollect", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:cancel", f.act("slurm.job.cancel", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:retry", f.act("slurm.job.retry", "run_id", "reason"))
 

@@ -167,7 +167,7 @@ func TestList(t *testing.T) {
 			t.Error("a look is read-only")
 		}
 	}
-	want := []string{"artifact_get", "artifact_import", "artifact_list", "artifact_preview_image", "artifact_preview_table", "artifact_preview_text", "run_list", "samtools_flagstat", "slurm_job_collect", "slurm_job_get", "slurm_job_logs", "slurm_job_retry", "slurm_submit"}
+	want := []string{"artifact_get", "artifact_import", "artifact_list", "artifact_preview_image", "artifact_preview_table", "artifact_preview_text", "run_list", "samtools_flagstat", "slurm_job_collect", "slurm_job_get", "slurm_job_logs", "slurm_job_recollect", "slurm_job_retry", "slurm_submit"}
 	slices.Sort(names)
 	if d := cmp.Diff(want, names); d != "" {
 		t.Error(d)
@@ -246,6 +246,7 @@ func TestTexts(t *testing.T) {
 		{"slurm.job.collect", with(done, "ready", true), []string{"is succeeded with exit code 0", "report " + artID, "artifact_preview_text"}},
 		{"slurm.job.get", with(done, "state", "failed", "exit_code", 3, "reason", "tool_failed"), []string{"failed with exit code 3, tool_failed", "slurm_job_logs " + runID + " shows why", "slurm_job_retry"}},
 		{"slurm.job.collect", collected("failed", 0), []string{"failed with exit code 0", "slurm_job_get " + runID + " says why, slurm_job_logs", "slurm_job_retry"}},
+		{"slurm.job.get", with(done, "state", "blocked", "phase", "outputs_late", "reason", "outputs_late: x"), []string{"goes on by itself", "slurm_job_recollect " + runID}},
 		{"slurm.job.collect", collected("blocked", 0), []string{"is blocked", "slurm_job_get " + runID + " says why", "an admin"}},
 		{"slurm.job.get", with(look, "state", "blocked", "phase", "needs_operator"), []string{"an admin"}},
 		{"slurm.job.cancel", map[string]any{"run_id": runID, "state": "cancelled", "phase": "done"}, []string{runID + " is cancelled", "slurm_job_retry"}},

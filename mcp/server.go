@@ -40,11 +40,11 @@ type Config struct {
 // operations are the gateway operations a chat gets beside the domain's tools. Those that settle doubts or look into the
 // machinery stay with the shell.
 var operations = []string{
-	"slurm.submit", "slurm.job.get", "slurm.job.collect", "slurm.job.cancel", "slurm.job.logs", "slurm.job.retry",
+	"slurm.submit", "slurm.job.get", "slurm.job.collect", "slurm.job.recollect", "slurm.job.cancel", "slurm.job.logs", "slurm.job.retry",
 	"run.list", "artifact.import", "artifact.list", "artifact.get", "artifact.preview.text", tableTool, pictureTool,
 }
 
-// ForChat tells whether a chat gets the tool: each tool of the domain, and thirteen gateway operations.
+// ForChat tells whether a chat gets the tool: each tool of the domain, and fourteen gateway operations.
 func ForChat(t gate.Tool) bool {
 	return !slices.Contains(t.Capabilities, "gateway") || slices.Contains(operations, t.ID)
 }

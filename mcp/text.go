@@ -160,10 +160,14 @@ func (r *result) next(b *strings.Builder, run string) {
 	case "cancelled":
 		fmt.Fprintf(b, " Next: slurm_job_retry %s, if it shall run after all.", run)
 	case "blocked":
-		if r.Reason == nil {
-			fmt.Fprintf(b, " Next: slurm_job_get %s says why.", run)
+		switch {
+		case r.Phase == "outputs_late":
+			fmt.Fprintf(b, " It goes on by itself when its outputs show up. Next: slurm_job_recollect %s looks now.", run)
+		case r.Reason == nil:
+			fmt.Fprintf(b, " Next: slurm_job_get %s says why, and whether an admin must resolve it.", run)
+		default:
+			b.WriteString(" It does not go on by itself: an admin of slurmgate resolves it at the shell (slurmgate runs show names the verb).")
 		}
-		b.WriteString(" It does not go on by itself: an admin of slurmgate resolves it at the shell (slurmgate runs show has the verb).")
 	case "queued", "running":
 		if r.Poll != nil {
 			fmt.Fprintf(b, " Not ready, which is normal. Next: slurm_job_collect %s in %d s (wait_seconds up to 30 waits in the call), or leave it; it goes on without this chat.", run, *r.Poll)

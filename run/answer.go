@@ -71,34 +71,15 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, call
 		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
 }
 
-// Collect tells whether a run is finished and what it made. The gateway collects by itself when a job
-// ends; this reports, and waits up to wait.
+// Collect tells whether a run is finished and what it made. It changes nothing: the gateway collects by itself when a job ends, and
+// [Engine.Recollect] is the verb for a run whose outputs are late. It waits up to wait for the run to finish.
 func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (CollectAnswer, error) {
-	if err := e.collectAgain(ctx, runID); err != nil {
-		return CollectAnswer{}, err
-	}
 	v, prov, roles, err := e.look(ctx, runID, wait, call)
 	if err != nil {
 		return CollectAnswer{}, err
 	}
 	return CollectAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Ready: v.Run.State.Terminal(), State: v.Run.State, ExitCode: v.Run.ExitCode,
 		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
-}
-
-// collectAgain takes a run whose outputs were late up once more: collect is the verb that resolves it.
-func (e *Engine) collectAgain(ctx context.Context, runID string) error {
-	v, err := e.Store.View(ctx, runID)
-	if err != nil || v.Run.Phase != OutputsLate {
-		return err
-	}
-	e.forgetDelay(runID)
-	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, Collecting, "", ""
-	_, err = e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.collecting", Data: map[string]any{"witness": "asked again"}}})
-	if stale(err) {
-		return nil
-	}
-	e.work.add(runID)
-	return err
 }
 
 func (e *Engine) look(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (View, string, map[string]string, error) {

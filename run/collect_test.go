@@ -316,17 +316,59 @@ func TestOutputsLate(t *testing.T) {
 						w.want(v, run.Failed, "OUTPUT-MISSING")
 						return
 					}
-					if v.Run.Phase != run.OutputsLate || !strings.Contains(v.Run.Detail, "slurmgate collect") {
+					if v.Run.Phase != run.OutputsLate || !strings.Contains(v.Run.Detail, "slurmgate recollect "+a.RunID) {
 						t.Fatalf("%s %s", v.Run.Phase, v.Run.Detail)
 					}
-					c, err := l.engine.Collect(t.Context(), a.RunID, 10*time.Second, plan.Identity{})
-					if err != nil || !c.Ready || c.State != run.Succeeded {
-						t.Errorf("%+v %v", c, err)
-					}
+					// The outage has ended: the run goes on without anybody.
+					w.want(w.until(a.RunID, done), run.Succeeded, "ok")
 				})
 			})
 		}
 	}
+}
+
+// Collect is a look: it leaves a run whose outputs are late as it is. Recollect takes it up at once, again for as long as the site waits, and
+// said again does nothing.
+func TestRecollect(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.Ceiling = time.Hour // the watcher does not come first
+		l := w.life()
+		a := l.submit(order())
+		var manifest []byte
+		w.with(func() {
+			j, at := w.jobs[0], w.attempt(a.RunID, 1)
+			w.start(j)
+			w.finish(j)
+			manifest = at.ctl["manifest"]
+			delete(at.ctl, "manifest")
+		})
+		w.until(a.RunID, in(run.OutputsLate))
+		if r, err := l.engine.Recollect(t.Context(), a.RunID, ""); err != nil || !r.Recollected {
+			t.Errorf("%+v %v", r, err)
+		}
+		w.until(a.RunID, in(run.OutputsLate)) // it was not there yet
+		w.with(func() { w.attempt(a.RunID, 1).ctl["manifest"] = manifest })
+		late := w.until(a.RunID, in(run.OutputsLate))
+		for range 3 {
+			c, err := l.engine.Collect(t.Context(), a.RunID, 0, plan.Identity{})
+			v, verr := w.ledger.View(t.Context(), a.RunID)
+			if err != nil || verr != nil || c.Ready || v.Run.Rev != late.Run.Rev || v.Run.Phase != run.OutputsLate {
+				t.Fatalf("a look changed the run: %+v %+v %v %v", c, v.Run, err, verr)
+			}
+		}
+		r, err := l.engine.Recollect(t.Context(), a.RunID, "the filesystem is back")
+		if err != nil || !r.Recollected || r.State != run.Succeeded {
+			t.Errorf("%+v %v", r, err)
+		}
+		after, _ := w.ledger.View(t.Context(), a.RunID)
+		r, err = l.engine.Recollect(t.Context(), a.RunID, "again")
+		if v, _ := w.ledger.View(t.Context(), a.RunID); err != nil || r.Recollected || r.State != run.Succeeded || v.Run.Rev != after.Run.Rev {
+			t.Errorf("said again: %+v %v", r, err)
+		}
+		if _, err := l.engine.Recollect(t.Context(), "run_"+strings.Repeat("7", 26), ""); !fault.Is(err, fault.NotFound) {
+			t.Error(err)
+		}
+	})
 }
 
 // Outputs that never show up: cancel ends it, whether it comes before or after the wait is over.

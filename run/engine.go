@@ -160,6 +160,8 @@ func (e *Engine) advance(ctx context.Context, id string) {
 			again, err = e.recoverSend(ctx, v)
 		case Collecting:
 			again, err = e.collect(ctx, v)
+		case OutputsLate:
+			err = e.lookForLate(ctx, v)
 		}
 		if err != nil && ctx.Err() == nil {
 			if stale(err) {

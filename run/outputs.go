@@ -27,7 +27,8 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		if v.Run.CancelAt != nil {
 			return reject(EndedCancelled, "", "given up: the outputs never showed up")
 		}
-		return true, e.block(ctx, v, OutputsLate, "the job exited 0 and its manifest does not show up. Next: slurmgate collect once the filesystem is well, or slurmgate cancel")
+		return true, e.block(ctx, v, OutputsLate, "the job exited 0 and its manifest is not visible on the shared filesystem. "+
+			"The run goes on by itself when the manifest shows up. Next: slurmgate recollect "+v.Run.ID+" to look now, or slurmgate cancel "+v.Run.ID)
 	}
 	if err != nil {
 		return false, err

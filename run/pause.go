@@ -171,10 +171,13 @@ func (e *Engine) putOff(ctx context.Context, v View, why pause, kept kept) error
 }
 
 // retryLater puts a run back after the watcher's floor.
-func (e *Engine) retryLater(id string) {
+func (e *Engine) retryLater(id string) { e.holdBack(id, e.cfg.Floor) }
+
+// holdBack keeps a run from being due for a time.
+func (e *Engine) holdBack(id string, d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.notBefore[id] = e.Now().Add(e.cfg.Floor)
+	e.notBefore[id] = e.Now().Add(d)
 }
 
 // forgetDelay forgets what kept the run back: it went on.

@@ -46,10 +46,10 @@ func (e *Engine) watch(ctx context.Context) {
 	}
 }
 
-// takeUp gives the workers what waits for time: deferred sends, staging and collecting that could not go on.
+// takeUp gives the workers what waits for time: deferred sends, staging and collecting that could not go on, outputs that are late.
 func (e *Engine) takeUp(ctx context.Context) {
 	// Each for itself: a thousand runs that wait for room do not hold up one that is to be collected.
-	for _, p := range []Phase{Collecting, Submitting, Staging, Deferred} {
+	for _, p := range []Phase{Collecting, Submitting, Staging, OutputsLate, Deferred} {
 		if p == Deferred && e.siteWaits() {
 			return
 		}

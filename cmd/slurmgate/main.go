@@ -28,28 +28,29 @@ type cli struct {
 	JSON    bool   `name:"json" help:"Print one JSON object on standard output: the result, or {\"error\": …}."`
 	Verbose bool   `short:"v" help:"Log what the gateway does to standard error."`
 
-	Run      runCmd      `cmd:"" help:"Run a tool: import its input files, submit, and with --wait bring the outputs."`
-	Submit   submitCmd   `cmd:"" help:"Submit a whole plan (SlurmJobSpec v1), where policy allows it."`
-	Get      getCmd      `cmd:"" help:"Look at a run."`
-	Wait     waitCmd     `cmd:"" help:"Wait for a run to finish."`
-	Collect  collectCmd  `cmd:"" help:"Tell whether a run is finished and what it made; with --to, copy the outputs."`
-	Logs     logsCmd     `cmd:"" help:"Print the end of a run's log."`
-	Cancel   cancelCmd   `cmd:"" help:"Cancel a run. Before the job has started this is definite at once."`
-	Retry    retryCmd    `cmd:"" help:"Open a new attempt of a run that failed or was cancelled."`
-	Adopt    adoptCmd    `cmd:"" help:"Give a run in doubt the Slurm job that has its name."`
-	Declare  absentCmd   `cmd:"" name:"declare-absent" help:"Settle a run whose job cannot be found: no job of this attempt can execute any more."`
-	Clear    cancelAll   `cmd:"" name:"cancel-all" help:"Cancel every run that is not over."`
-	Runs     runsCmd     `cmd:"" help:"List runs, or show one with its whole story."`
-	Artifact artifactCmd `cmd:"" help:"Import, list, look at and fetch artifacts."`
-	Tool     toolCmd     `cmd:"" help:"List, show, check and start tools."`
-	Domain   domainCmd   `cmd:"" help:"Check a domain package."`
-	Image    imageCmd    `cmd:"" help:"Add, list and verify images."`
-	GC       gcCmd       `cmd:"" name:"gc" help:"Remove what is no longer needed, as the site's retention says."`
-	Serve    serveCmd    `cmd:"" help:"Be the gateway: watch, and serve the socket until told to stop."`
-	MCP      mcpCmd      `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
-	Doctor   doctorCmd   `cmd:"" help:"Check the site end to end."`
-	Config   configCmd   `cmd:"" help:"Check or show the site file."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Run      runCmd       `cmd:"" help:"Run a tool: import its input files, submit, and with --wait bring the outputs."`
+	Submit   submitCmd    `cmd:"" help:"Submit a whole plan (SlurmJobSpec v1), where policy allows it."`
+	Get      getCmd       `cmd:"" help:"Look at a run."`
+	Wait     waitCmd      `cmd:"" help:"Wait for a run to finish."`
+	Collect  collectCmd   `cmd:"" help:"Tell whether a run is finished and what it made; with --to, copy the outputs."`
+	Again    recollectCmd `cmd:"" name:"recollect" help:"Collect the outputs of a run blocked as outputs_late again, now."`
+	Logs     logsCmd      `cmd:"" help:"Print the end of a run's log."`
+	Cancel   cancelCmd    `cmd:"" help:"Cancel a run. Before the job has started this is definite at once."`
+	Retry    retryCmd     `cmd:"" help:"Open a new attempt of a run that failed or was cancelled."`
+	Adopt    adoptCmd     `cmd:"" help:"Give a run in doubt the Slurm job that has its name."`
+	Declare  absentCmd    `cmd:"" name:"declare-absent" help:"Settle a run whose job cannot be found: no job of this attempt can execute any more."`
+	Clear    cancelAll    `cmd:"" name:"cancel-all" help:"Cancel every run that is not over."`
+	Runs     runsCmd      `cmd:"" help:"List runs, or show one with its whole story."`
+	Artifact artifactCmd  `cmd:"" help:"Import, list, look at and fetch artifacts."`
+	Tool     toolCmd      `cmd:"" help:"List, show, check and start tools."`
+	Domain   domainCmd    `cmd:"" help:"Check a domain package."`
+	Image    imageCmd     `cmd:"" help:"Add, list and verify images."`
+	GC       gcCmd        `cmd:"" name:"gc" help:"Remove what is no longer needed, as the site's retention says."`
+	Serve    serveCmd     `cmd:"" help:"Be the gateway: watch, and serve the socket until told to stop."`
+	MCP      mcpCmd       `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
+	Doctor   doctorCmd    `cmd:"" help:"Check the site end to end."`
+	Config   configCmd    `cmd:"" help:"Check or show the site file."`
+	Version  versionCmd   `cmd:"" help:"Print the version."`
 
 	Token    tokenCmd         `cmd:"" help:"Make, list and revoke bearer tokens for programs and people."`
 	Approve  approveCmd       `cmd:"" help:"Approve a call that policy wants a person's word on."`

@@ -36,6 +36,11 @@ type cancelAnswer struct {
 	run.CancelAnswer
 }
 
+type recollectAnswer struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+	run.RecollectAnswer
+}
+
 type stateAnswer struct {
 	ProvenanceRunID string `json:"provenance_run_id"`
 	run.GetState

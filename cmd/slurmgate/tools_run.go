@@ -18,6 +18,7 @@ const (
 	builtinVersion  = "1.0.0"
 	builtinContract = "v1"
 	submitToolID    = "slurm.submit"
+	recollectToolID = "slurm.job.recollect"
 	maxWaitSeconds  = 30
 	maxTailBytes    = 256 << 10
 )
@@ -85,9 +86,19 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				r.Reason = g.told(c, r.Reason)
 				return r, err
 			})),
-		builtin("slurm.job.collect", "Collect a run", "Whether a run is finished, and its artifacts by role. The gateway collects by itself when the job ends.", gate.Read,
+		builtin("slurm.job.collect", "Collect a run", "Whether a run is finished, and its artifacts by role. The gateway collects by itself when the job ends; this changes nothing.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				return g.engine.Collect(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.look("slurm.job.collect"))
+			})),
+		builtin(recollectToolID, "Collect late outputs again", "Collect the outputs of a run that is blocked as outputs_late again, now. The gateway does this by itself once the manifest shows up. "+
+			"A run in any other phase stays as it is.", gate.Write,
+			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+				prov, err := g.asked(ctx, recollectToolID, a)
+				if err != nil {
+					return nil, err
+				}
+				r, err := g.engine.Recollect(ctx, a.RunID, a.Reason)
+				return recollectAnswer{prov, r}, err
 			})),
 		builtin("slurm.job.cancel", "Cancel a run", "Cancel a run. Before its job has started this is definite at once; a finished run stays as it is.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {

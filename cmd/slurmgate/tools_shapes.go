@@ -35,6 +35,7 @@ func shapes() map[string]json.RawMessage {
 		"slurm.job.get":          gate.SchemaOf[run.GetAnswer](),
 		"slurm.job.collect":      gate.SchemaOf[run.CollectAnswer](),
 		"slurm.job.cancel":       gate.SchemaOf[cancelAnswer](),
+		recollectToolID:          gate.SchemaOf[recollectAnswer](),
 		"slurm.job.retry":        gate.SchemaOf[run.SubmitAnswer](),
 		"slurm.job.absent":       gate.SchemaOf[stateAnswer](),
 		"slurm.job.adopt":        gate.SchemaOf[stateAnswer](),
@@ -77,7 +78,7 @@ func (g *gateway) described(tools []gate.Tool) []gate.Tool {
 			t.DryRun = handler(g.rehearseImport)
 		case submitToolID:
 			t.DryRun = handler(g.rehearseSubmit)
-		case "slurm.job.cancel", "slurm.job.absent":
+		case "slurm.job.cancel", "slurm.job.absent", recollectToolID:
 			t.DryRun = handler(g.rehearseVerb)
 		case "slurm.job.retry": // opens a new attempt each time
 			t.Idempotency = gate.IdempotentWithKey

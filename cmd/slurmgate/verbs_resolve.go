@@ -29,6 +29,27 @@ func (c retryCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
+type recollectCmd struct {
+	RunID  string `arg:"" name:"run" help:"Run id."`
+	Reason string `help:"Why; recorded with the run." placeholder:"TEXT"`
+}
+
+// Run collects late outputs again.
+func (c recollectCmd) Run(ctx context.Context, a *app) error {
+	return a.with(ctx, func(s *session) error {
+		var r recollectAnswer
+		if err := s.call(ctx, recollectToolID, runArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			if !r.Recollected {
+				fmt.Fprintln(w, "the outputs of this run are not late; nothing was done")
+			}
+			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\nNext: slurmgate get %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason, r.RunID)
+		})
+	})
+}
+
 type adoptCmd struct {
 	RunID string `arg:"" name:"run" help:"Run id."`
 	JobID string `arg:"" name:"job" help:"Slurm job id; the job must carry the run's job name."`
