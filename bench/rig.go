@@ -205,4 +205,8 @@ func (g *rig) order(i int) run.Order {
 // noContracts: the tool has no output schema.
 type noContracts struct{}
 
-func (noContracts) CheckOutput(string, json.RawMessage) error { return nil }
+func (noContracts) Contract(context.Context, string) (run.Contract, error) { return noContract{}, nil }
+
+type noContract struct{}
+
+func (noContract) CheckOutput(json.RawMessage) error { return nil }

@@ -381,3 +381,39 @@ func TestEscapeSequences(t *testing.T) {
 		t.Errorf("the words themselves are there: %v", r)
 	}
 }
+
+// A run is judged by the output schema it was planned with, whatever the domain holds when its job ends.
+//
+// proves ABI-15
+func TestJudgedByThePackOfItsPlan(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(s *site){
+		"another schema": func(s *site) {
+			s.replace("domain/toolpacks/schemas/probe.contract.json", `"const": 1`, `"const": 2`)
+		},
+		"no such tool": func(s *site) {
+			must(s.t, os.Remove(host(s.dir)+"/domain/toolpacks/probe.contract.tool.yaml"))
+			s.replace("domain/manifest.yaml", "  - tool_id: probe.contract\n    kind: job_worker\n", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "probing")
+			s.replace("domain/toolpacks/probe.contract.tool.yaml", "container:", "placement: {partition: big}\ncontainer:")
+			d := s.serve()
+			var good, bad submitted
+			s.ok(&good, "run", "probe.contract", "--param", "word=1")
+			s.ok(&bad, "run", "probe.contract", "--param", "word=2")
+			jobs := []string{*s.phase(good.RunID, "pending").SlurmJobID, *s.phase(bad.RunID, "pending").SlurmJobID}
+			d.signal("TERM")
+			d.ended(t)
+			change(s)
+			shell(t, "lab", `for j; do scontrol update jobid="$j" partition=main; done`, jobs...)
+			s.serve()
+			if l := s.wait(good.RunID); l.State != "succeeded" || len(l.Warnings) > 0 {
+				t.Errorf("%+v", l)
+			}
+			s.endedBadly(s.wait(bad.RunID), "failed", "OUTPUT-VALUE")
+		})
+	}
+}

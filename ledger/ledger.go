@@ -39,6 +39,7 @@ type Ledger struct {
 	bases  bases // what payloads are kept by
 
 	policies sync.Map // hashes of snapshots that are stored; none is ever removed
+	packs    sync.Map // hashes of pack definitions that are stored; none is ever removed
 
 	stored func(sha256 string) bool // whether the store has the bytes; nil: not asked
 

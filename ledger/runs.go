@@ -103,6 +103,9 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 	})
 	if created = created && err == nil; created {
 		l.policies.Store(n.Run.PolicyHash, true)
+		if len(n.Pack) > 0 {
+			l.packs.Store(n.Run.PackHash, true)
+		}
 	}
 	return v, created, err
 }
@@ -130,6 +133,11 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 	}
 	if _, known := l.policies.Load(r.PolicyHash); !known {
 		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies VALUES (?,?,?)", r.PolicyHash, string(n.Policy), now); err != nil {
+			return false, err
+		}
+	}
+	if _, known := l.packs.Load(r.PackHash); !known && len(n.Pack) > 0 {
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO packs VALUES (?,?,?)", r.PackHash, string(n.Pack), now); err != nil {
 			return false, err
 		}
 	}
@@ -175,18 +183,24 @@ func (l *Ledger) Policy(ctx context.Context, policyHash string) (json.RawMessage
 	return l.document(ctx, "policy", "SELECT snapshot FROM policies WHERE policy_hash = ?", policyHash)
 }
 
+// Pack reads the definition of the pack that runs were planned with by its pack_hash, and checks that it still has it. NotFound for a pack
+// of runs older than the table: their ledger did not keep it.
+func (l *Ledger) Pack(ctx context.Context, packHash string) (json.RawMessage, error) {
+	return l.document(ctx, "pack", "SELECT definition FROM packs WHERE pack_hash = ?", packHash)
+}
+
 // document reads canonical JSON that is kept by its hash.
 func (l *Ledger) document(ctx context.Context, what, q, hash string) (json.RawMessage, error) {
 	var s string
 	err := l.r.QueryRowContext(brief(ctx), q, hash).Scan(&s)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.New(fault.NotFound, "ledger.document", what+"_not_found", "there are no "+what+" "+hash)
+		return nil, fault.New(fault.NotFound, "ledger.document", what+"_not_found", "the ledger has no "+what+" "+hash)
 	}
 	if err != nil {
 		return nil, storage(err)
 	}
 	if plan.Hash([]byte(s)) != hash {
-		return nil, fault.New(fault.Internal, "ledger.document", "ledger_corrupt", "the stored "+what+" no longer have the hash "+hash)
+		return nil, fault.New(fault.Internal, "ledger.document", "ledger_corrupt", "the stored "+what+" no longer has the hash "+hash)
 	}
 	return json.RawMessage(s), nil
 }

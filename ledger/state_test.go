@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,6 +187,37 @@ func TestParams(t *testing.T) {
 	_, err = rawDB(t, l).Exec(`UPDATE param_sets SET params = '{"i":2}'`)
 	must(t, err)
 	_, err = l.Params(t.Context(), v.Run.ParamsHash)
+	wantFault(t, err, fault.Internal, "ledger_corrupt")
+}
+
+// The pack a run was planned with is stored once, with the first of its runs, and read by its hash.
+func TestPacks(t *testing.T) {
+	l := fresh(t)
+	pack := json.RawMessage(`{"id":"t.x"}`)
+	hash := plan.Hash(pack)
+	for i := range 3 {
+		n := newRun(i)
+		n.Run.PackHash, n.Pack = hash, pack
+		_, created, err := l.Insert(t.Context(), n)
+		if err != nil || !created {
+			t.Fatal(created, err)
+		}
+	}
+	insert(t, l, 3) // a plan submitted as it is has none
+	var n int
+	must(t, l.r.QueryRow("SELECT count(*) FROM packs").Scan(&n))
+	if n != 1 {
+		t.Errorf("%d packs", n)
+	}
+	got, err := l.Pack(t.Context(), hash)
+	if err != nil || string(got) != string(pack) {
+		t.Error(string(got), err)
+	}
+	_, err = l.Pack(t.Context(), plan.Hash([]byte("none")))
+	wantFault(t, err, fault.NotFound, "pack_not_found")
+	_, err = rawDB(t, l).Exec(`UPDATE packs SET definition = '{"id":"t.y"}'`)
+	must(t, err)
+	_, err = l.Pack(t.Context(), hash)
 	wantFault(t, err, fault.Internal, "ledger_corrupt")
 }
 

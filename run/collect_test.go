@@ -76,7 +76,7 @@ func TestOutputsRejected(t *testing.T) {
 		"gone by now":        {func(w *world, j *job, a *attempt) { delete(a.out, "out/t.tsv") }, nil, "OUTPUT-MISSING"},
 		"undeclared, strict": {func(w *world, j *job, a *attempt) { a.undeclared = []string{"out/extra"} }, func(p *plan.Params) { p.Tool.StrictOutputs = true }, "OUTPUT-UNDECLARED"},
 		"contract broken": {func(w *world, j *job, a *attempt) {
-			w.contract = fault.Invalid("x", "", fault.Problem{Code: "OUTPUT-SCHEMA", Msg: "no"})
+			w.contracts[packHash] = fault.Invalid("x", "", fault.Problem{Code: "OUTPUT-SCHEMA", Msg: "no"})
 		}, nil, "OUTPUT-SCHEMA"},
 		"manifest cut":              {func(w *world, j *job, a *attempt) { replace(a, "end\n", "") }, nil, "OUTPUT-MANIFEST"},
 		"manifest of another job":   {func(w *world, j *job, a *attempt) { replace(a, "job=100", "job=101") }, nil, "OUTPUT-MANIFEST"},
@@ -93,6 +93,58 @@ func TestOutputsRejected(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run is judged by the pack it was planned with, not by one that was loaded since. proves ABI-15
+func TestJudgedByItsPack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		old := plan.Hash([]byte(`{"id":"test.tool","version":"old"}`))
+		w.contracts[old] = fault.New(fault.Tool, "fake", "OUTPUT-REQUIRED", "the old pack wants more")
+		l := w.life()
+		o := order()
+		o.PackHash = old
+		id := l.submit(o).RunID
+		w.until(id, in(run.Pending))
+		w.with(func() { w.start(w.jobs[0]); w.finish(w.jobs[0]) })
+		v := w.until(id, done)
+		w.want(v, run.Failed, "OUTPUT-REQUIRED")
+		w.wantOnlyLogs(id)
+	})
+}
+
+// Where the ledger does not have the pack, an older gateway's run ends with a warning that says what was not checked.
+func TestNoContract(t *testing.T) {
+	for name, judge := range map[string]error{"not stored": nil, "not usable": fault.New(fault.Validation, "fake", "pack_unreadable", "an unknown keyword")} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				if w.contracts[packHash] = judge; judge == nil {
+					delete(w.contracts, packHash)
+				}
+				v := ended(t, w, nil, func(j *job, _ *attempt) { w.finish(j) })
+				w.want(v, run.Succeeded, "ok")
+				if len(v.Run.Warnings) != 1 || !strings.Contains(v.Run.Warnings[0], "output schema") || !strings.Contains(string(v.Run.ResultJSON), "output schema") {
+					t.Error(v.Run.Warnings)
+				}
+			})
+		})
+	}
+}
+
+// A pack that cannot be read now is no reason to pass without a check: the run waits, says why, and goes on.
+func TestContractWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.contracts[packHash] = fault.New(fault.Internal, "fake", "ledger_corrupt", "the stored pack no longer has its hash")
+		l := w.life()
+		id := l.submit(order()).RunID
+		w.until(id, in(run.Pending))
+		w.with(func() { w.start(w.jobs[0]); w.finish(w.jobs[0]) })
+		v := w.until(id, func(v run.View) bool { return v.Run.Reason == "collecting_waits" })
+		if !strings.Contains(v.Run.Detail, "no longer has its hash") {
+			t.Error(v.Run.Detail)
+		}
+		w.with(func() { w.contracts[packHash] = nil })
+		w.want(w.until(id, done), run.Succeeded, "ok")
+	})
 }
 
 // Undeclared files are named in a warning and not collected.

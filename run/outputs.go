@@ -109,10 +109,35 @@ func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *ve
 	if err != nil {
 		return false, err
 	}
-	if err := e.Contracts.CheckOutput(v.Run.ToolID, doc); err != nil {
-		d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = EndedContract, fault.CodeOf(err), err.Error(), nil, nil, nil
+	contract, unchecked, err := e.contract(ctx, v)
+	switch {
+	case err != nil:
+		return false, err
+	case unchecked != "":
+		d.warnings = append(d.warnings, unchecked)
+	case contract != nil:
+		if err := contract.CheckOutput(doc); err != nil {
+			d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = EndedContract, fault.CodeOf(err), err.Error(), nil, nil, nil
+		}
 	}
 	return false, nil
+}
+
+// contract is that of the pack the run was planned with, nil for a plan submitted as it is. unchecked says why there is none where there
+// should be.
+func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked string, err error) {
+	if v.Run.PackHash == "" {
+		return nil, "", nil
+	}
+	c, err = e.Contracts.Contract(ctx, v.Run.PackHash)
+	const what = "the outputs were not checked against the tool's output schema: "
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil, what + "the run was planned with another version of the pack (" + v.Run.PackHash + "), which this gateway did not store then", nil
+	case fault.Is(err, fault.Validation):
+		return nil, what + err.Error(), nil
+	}
+	return c, "", err
 }
 
 // storeOutput copies one output into the store. head holds the bytes of a small JSON output.

@@ -204,10 +204,18 @@ func (j Job) EndingOf() Ending {
 	return EndedToolFailed
 }
 
-// Contracts checks a finished run against its tool's output schema.
+// Contracts holds what finished runs are judged by.
 type Contracts interface {
-	// CheckOutput validates the output object of a run of the tool; nil for tools without a schema.
-	CheckOutput(toolID string, output json.RawMessage) error
+	// Contract gives the contract of the pack with this pack_hash: the one the run was planned with, whether or not it is loaded. NotFound
+	// where the pack is neither in the ledger (an older gateway did not store it) nor loaded, Validation where this version
+	// cannot use it.
+	Contract(ctx context.Context, packHash string) (Contract, error)
+}
+
+// Contract is what a pack says of the outputs of its runs.
+type Contract interface {
+	// CheckOutput validates the output object of a finished run. A violation is a Tool fault.
+	CheckOutput(output json.RawMessage) error
 }
 
 // Store is the ledger as the lifecycle uses it.
@@ -275,6 +283,7 @@ type New struct {
 	Submission Submission      // of the first attempt; its token is what marks the attempt's folder
 	Params     json.RawMessage // canonical
 	Policy     json.RawMessage // canonical policy snapshot
+	Pack       json.RawMessage // canonical definition of the pack, whose hash is Run.PackHash; empty for a plan submitted as it is
 	Inputs     []Link
 	Event      Event
 }

@@ -13,7 +13,7 @@ type Run struct {
 	ToolName        string
 	ToolVersion     string
 	ContractVersion string
-	PackHash        string // empty for a plan submitted as it is
+	PackHash        string // of the pack it was planned with; empty for a plan submitted as it is
 	PolicyHash      string
 	ParamsHash      string
 	PlanHash        string

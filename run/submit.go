@@ -14,7 +14,8 @@ type Order struct {
 	ToolName        string
 	ToolVersion     string
 	ContractVersion string
-	PackHash        string
+	PackHash        string          // empty for a plan submitted as it is
+	Pack            json.RawMessage // definition of the pack: canonical JSON whose hash is PackHash
 	Params          plan.Params
 	PolicyHash      string
 	Policy          json.RawMessage // canonical snapshot
@@ -113,6 +114,6 @@ func (e *Engine) insert(ctx context.Context, o Order, runID string, id plan.Iden
 	for _, in := range o.Params.Spec.IO.Inputs {
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
-	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Inputs: inputs,
+	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Inputs: inputs,
 		Event: Event{Type: "run.created", Data: map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor}}})
 }

@@ -55,7 +55,7 @@ type world struct {
 	accounting func() ([]run.Job, error)      // nil: the cluster keeps none
 	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
 	auto       bool                           // jobs move on by one state with each look at the queue
-	contract   error                          // what the tool's schema says of the outputs
+	contracts  map[string]error               // by pack_hash: what its output schema says of the outputs
 	used       []run.Usage                    // what accounting knows of usage, where there is any
 	timeout    time.Duration                  // Slurm's MessageTimeout
 	slow       bool                           // sbatch is still there when its gateway stops waiting
@@ -109,7 +109,7 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, dir: dir, calls: map[string]int{}, attempts: map[string]*attempt{}, sent: map[string]run.SendResult{}, kinds: map[string]runtest.Kind{}, timeout: 10 * time.Second, held: map[string]bool{}, staged: map[string]int{},
+		w := &world{t: t, dir: dir, calls: map[string]int{}, attempts: map[string]*attempt{}, sent: map[string]run.SendResult{}, kinds: map[string]runtest.Kind{}, contracts: map[string]error{packHash: nil}, timeout: 10 * time.Second, held: map[string]bool{}, staged: map[string]int{},
 			cfg: run.Config{Workers: 4, SendsAtOnce: 2, SubmitWait: 5 * time.Second, Floor: time.Second, Ceiling: 10 * time.Second, AbsenceGap: time.Minute, LateOutputs: 20 * time.Second,
 				OutputBytes: 1 << 20, LogBytes: 4096, Attempts: 1, DeferBackoff: 2 * time.Second}}
 		var err error
@@ -394,7 +394,21 @@ func (l *life) Put(_ context.Context, r io.Reader, limit int64) (sum string, siz
 // Open opens an object: run.Objects.
 func (l *life) Open(sum string) (*os.File, error) { return os.Open(filepath.Join(l.w.dir, sum)) }
 
-func (l *life) CheckOutput(string, json.RawMessage) error { return l.w.contract }
+// Contract is what runs of the test's pack are judged by.
+func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error) {
+	judge, ok := l.w.contracts[packHash]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "fake", "pack_not_found", packHash)
+	}
+	if fault.Is(judge, fault.Internal) || fault.CodeOf(judge) == "pack_unreadable" {
+		return nil, judge
+	}
+	return contract{judge}, nil
+}
+
+type contract struct{ err error }
+
+func (c contract) CheckOutput(json.RawMessage) error { return c.err }
 
 func (l *life) Render(j run.JobSpec) ([]byte, error) {
 	return []byte("#!/bin/bash\n" + j.JobName + "\n"), nil
@@ -579,6 +593,11 @@ func (l *life) MessageTimeout(context.Context) (d time.Duration, err error) {
 
 const project = "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY"
 
+// pack is the definition of the tests' pack; the fake contracts do not read it.
+const pack = `{"id":"test.tool"}`
+
+var packHash = plan.Hash([]byte(pack))
+
 // order is the request of the tests: one input, two outputs. Each change gives another identity.
 func order(change ...func(*plan.Params)) run.Order {
 	sum := hash([]byte("reads"))
@@ -600,7 +619,7 @@ func order(change ...func(*plan.Params)) run.Order {
 	if err != nil {
 		panic(err)
 	}
-	o := run.Order{ToolID: "test.tool", ToolName: "test_tool", ToolVersion: "1.0.0", ContractVersion: "v1", Policy: json.RawMessage(`{"version":1}`), Actor: "human",
+	o := run.Order{ToolID: "test.tool", ToolName: "test_tool", ToolVersion: "1.0.0", ContractVersion: "v1", PackHash: packHash, Pack: json.RawMessage(pack), Policy: json.RawMessage(`{"version":1}`), Actor: "human",
 		Params: plan.Params{ProjectID: project, Script: "slurm_script_v1", Spec: spec, Tool: &plan.ToolExtra{Version: "1.0.0", MaxOutputBytes: 1000}}}
 	o.PolicyHash = plan.Hash(o.Policy)
 	for _, c := range change {

@@ -174,7 +174,7 @@ func TestSchemaBombs(t *testing.T) {
 			if set == nil {
 				return
 			}
-			err := set.List()[0].CheckOutput(json.RawMessage(c.output))
+			err := set.List()[0].Contract().CheckOutput(json.RawMessage(c.output))
 			if (err == nil) != c.holds || err != nil && !fault.Is(err, fault.Tool) {
 				t.Errorf("%s: %v", c.name, err)
 			}

@@ -1,14 +1,10 @@
 package toolpack
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -219,26 +215,4 @@ func (p *Pack) verify(op string, c Canonical) error {
 		return fault.New(fault.Internal, op, "ABI-OUTPUTS", p.def.ID+": the plan's outputs are not the declared outputs")
 	}
 	return nil
-}
-
-// CheckOutput checks result_json.output of a finished run against the output schema. A violation is a Tool fault
-// with a problem for each broken rule.
-func (p *Pack) CheckOutput(output json.RawMessage) error {
-	const op = "toolpack.CheckOutput"
-	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(output))
-	if err == nil {
-		err = p.out.validate(p.out.schema, tree)
-	}
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, errCostly) {
-		return fault.Wrap(fault.Tool, op, "OUTPUT-COST", "the output of "+p.def.ID+" cannot be checked", err).WithNext("simplify its outputSchema; the run's log and files are kept")
-	}
-	if _, ok := errors.AsType[*jsonschema.ValidationError](err); !ok {
-		return fault.Wrap(fault.Tool, op, "OUTPUT-JSON", "the output of "+p.def.ID+" is no JSON", err)
-	}
-	found := problems("OUTPUT", err)
-	return &fault.Error{Op: op, Kind: fault.Tool, Code: found[0].Code, Msg: "the output of " + p.def.ID + " breaks its output schema", Problems: found,
-		Next: "correct the tool or its outputSchema; the run's log and files are kept"}
 }

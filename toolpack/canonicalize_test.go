@@ -270,20 +270,50 @@ func TestVerify(t *testing.T) {
 
 func TestCheckOutput(t *testing.T) {
 	p := packOf(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [a], properties: {a: {type: integer}}}")
-	if err := p.CheckOutput(json.RawMessage(`{"a":1}`)); err != nil {
+	if err := p.Contract().CheckOutput(json.RawMessage(`{"a":1}`)); err != nil {
 		t.Error(err)
 	}
 	for text, code := range map[string]string{`{}`: "OUTPUT-REQUIRED", `{"a":"x"}`: "OUTPUT-TYPE", `{`: "OUTPUT-JSON"} {
-		err := p.CheckOutput(json.RawMessage(text))
+		err := p.Contract().CheckOutput(json.RawMessage(text))
 		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.Tool || e.Code != code {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	set, _ := loadText(map[string]string{"a.tool.yaml": base})
-	if err := set.CheckOutput("slurm.submit", json.RawMessage(`7`)); err != nil {
-		t.Error(err)
+}
+
+// What a run is judged by is read back from the definition that the ledger keeps, and judges the same.
+func TestReadContract(t *testing.T) {
+	set, found := loadText(map[string]string{
+		"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [a], properties: {a: {$ref: \"s/all.json#/$defs/n\"}}}"),
+		"s/all.json":  `{"$defs":{"n":{"type":"integer"}}}`,
+	})
+	if found != nil {
+		t.Fatal(found)
 	}
-	if err := set.CheckOutput("demo.count", json.RawMessage(`7`)); !fault.Is(err, fault.Tool) {
-		t.Error(err)
+	p := set.List()[0]
+	def, err := p.Definition()
+	if err != nil || plan.Hash(def) != p.Hash() {
+		t.Fatal(err, plan.Hash(def), p.Hash())
+	}
+	c, err := ReadContract(def)
+	if err != nil || string(c.out.raw) != string(p.out.raw) {
+		t.Fatal(err)
+	}
+	for text, ok := range map[string]bool{`{"a":1}`: true, `{"a":"x"}`: false, `{}`: false, `{`: false} {
+		want, got := p.Contract().CheckOutput(json.RawMessage(text)), c.CheckOutput(json.RawMessage(text))
+		if (got == nil) != ok || fault.CodeOf(got) != fault.CodeOf(want) {
+			t.Errorf("%s: %v, of the pack itself: %v", text, got, want)
+		}
+	}
+	for _, text := range []string{``, `7`, `{}`, `{"outputSchema":7}`, `{"outputSchema":{"type":"nonsense"}}`, `{"outputSchema":{"$ref":"https://example.org/x"}}`} {
+		if _, err := ReadContract(json.RawMessage(text)); !fault.Is(err, fault.Validation) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if got, ok := set.ByHash(p.Hash()); !ok || got != p {
+		t.Error("not found by its hash")
+	}
+	if _, ok := set.ByHash("sha256:none"); ok {
+		t.Error("found by a hash that no pack has")
 	}
 }

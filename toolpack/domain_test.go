@@ -239,7 +239,7 @@ func TestFlagstatOutput(t *testing.T) {
 		`,"extra":1}}`:       false,
 		`},"undeclared":{}}`: false,
 	} {
-		if err := p.CheckOutput(json.RawMessage(head + value)); (err == nil) != ok {
+		if err := p.Contract().CheckOutput(json.RawMessage(head + value)); (err == nil) != ok {
 			t.Errorf("%s: %v", value, err)
 		}
 	}

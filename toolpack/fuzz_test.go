@@ -37,7 +37,14 @@ func FuzzLoad(f *testing.F) {
 					t.Fatal("a plan without canonical params", err)
 				}
 			}
-			_ = p.CheckOutput(args)
+			def, err := p.Definition()
+			if err != nil {
+				t.Fatal("a pack without a definition", err)
+			}
+			c, err := ReadContract(def)
+			if err != nil || (c.CheckOutput(args) == nil) != (p.Contract().CheckOutput(args) == nil) {
+				t.Fatal("its stored definition judges differently", err)
+			}
 		}
 	})
 }

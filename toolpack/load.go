@@ -2,7 +2,6 @@ package toolpack
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -181,6 +180,7 @@ func (l *loader) read(rel string) one {
 		if p.hash, err = hashOf(p.def); err != nil {
 			d.Add("HASH", "", "canonical JSON of bounded size", firstProblem(err), "")
 		}
+		p.canonical = sync.OnceValues(func() ([]byte, error) { return plan.Marshal(p.def) })
 	}
 	return o
 }
@@ -229,12 +229,11 @@ func (s *Set) Get(id string) (*Pack, error) {
 // Hash covers the ids and pack hashes of the whole set.
 func (s *Set) Hash() string { return s.hash }
 
-// CheckOutput checks the output of a finished run against the schema of its tool. A tool without a pack, such as a
-// plan submitted as it is, has none: nil.
-func (s *Set) CheckOutput(toolID string, output json.RawMessage) error {
-	p, err := s.Get(toolID)
-	if err != nil {
-		return nil
+// ByHash gives the pack with that pack_hash, if it is loaded.
+func (s *Set) ByHash(hash string) (*Pack, bool) {
+	i := slices.IndexFunc(s.packs, func(p *Pack) bool { return p.hash == hash })
+	if i < 0 {
+		return nil, false
 	}
-	return p.CheckOutput(output)
+	return s.packs[i], true
 }

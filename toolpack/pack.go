@@ -32,6 +32,7 @@ type Pack struct {
 	in        contract
 	out       contract
 	hash      string
+	canonical func() ([]byte, error) // of def, made when a run is first planned with it
 }
 
 // definition is the normal form of a toolpack file; its canonical JSON is what pack_hash covers.

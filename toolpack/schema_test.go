@@ -41,7 +41,7 @@ func TestRefChain(t *testing.T) {
 	for text, ok := range map[string]bool{
 		`{}`: true, `{"a":[1,[2,[]]]}`: true, `{"a":[1,"x"]}`: false, `{"a":1}`: false, `{"self":{"a":[1]}}`: true, `{"self":{"a":2}}`: false, `{"data":{"$ref":"not a reference"}}`: true,
 	} {
-		if err := p.CheckOutput(json.RawMessage(text)); (err == nil) != ok {
+		if err := p.Contract().CheckOutput(json.RawMessage(text)); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestRefToPart(t *testing.T) {
 		t.Fatal(found)
 	}
 	p := set.List()[0]
-	if p.CheckOutput(json.RawMessage(`{"n":1}`)) != nil || p.CheckOutput(json.RawMessage(`{"n":"x"}`)) == nil {
+	if p.Contract().CheckOutput(json.RawMessage(`{"n":1}`)) != nil || p.Contract().CheckOutput(json.RawMessage(`{"n":"x"}`)) == nil {
 		t.Error("the part is not enforced")
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -196,7 +195,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: both, Observer: both,
-		Contracts: contracts{g.domain.Packs()}, Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
+		Contracts: newContracts(g.domain.Packs(), g.ledger.Pack), Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
 	return nil
 }
 
@@ -262,16 +261,6 @@ func existing(roots []string, log *slog.Logger) []string {
 		}
 	}
 	return out
-}
-
-// contracts checks outputs against the schemas of the domain's packs; a raw plan has none.
-type contracts struct{ packs *toolpack.Set }
-
-func (c contracts) CheckOutput(toolID string, output json.RawMessage) error {
-	if toolID == submitToolID {
-		return nil
-	}
-	return c.packs.CheckOutput(toolID, output)
 }
 
 // finishWork waits until everything taken on is with Slurm, deferred or over. What ctx cuts short is taken up

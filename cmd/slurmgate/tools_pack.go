@@ -64,7 +64,11 @@ func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	if err := g.allowOrder(canonical.Spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
 		return run.Order{}, nil, err
 	}
-	return run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(),
+	definition, err := p.Definition()
+	if err != nil {
+		return run.Order{}, nil, err
+	}
+	return run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(), Pack: definition,
 		Params: canonical.Params(project, slurm.ScriptVersion), PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind}, canonical.Made, charged(c, project, canonical.Spec)
 }
 

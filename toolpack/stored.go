@@ -1,0 +1,67 @@
+package toolpack
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"slurmgate/fault"
+)
+
+// Contract is what a finished run of a pack is judged by. It is read from the pack's definition alone, so a run is judged by the
+// pack it was planned with, whatever is loaded when it ends. It is immutable and safe for concurrent use.
+type Contract struct {
+	id  string
+	out contract
+}
+
+// Definition is the normal form of the pack with its resolved schemas, as canonical JSON; [Pack.Hash] is its hash.
+func (p *Pack) Definition() (json.RawMessage, error) { return p.canonical() }
+
+// Contract gives what runs of the pack are judged by.
+func (p *Pack) Contract() *Contract { return &Contract{id: p.def.ID, out: p.out} }
+
+// ReadContract reads the contract from the definition of a pack, as [Pack.Definition] gave it. One that this version cannot use is a
+// Validation fault.
+func ReadContract(stored json.RawMessage) (*Contract, error) {
+	const op = "toolpack.ReadContract"
+	var def definition
+	if err := json.Unmarshal(stored, &def); err != nil {
+		return nil, fault.Wrap(fault.Validation, op, "pack_unreadable", "the stored definition of the pack is not valid JSON", err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(def.OutputSchema))
+	tree, ok := doc.(map[string]any)
+	if err != nil || !ok {
+		return nil, fault.New(fault.Validation, op, "pack_unreadable", "the stored definition of "+clip(def.ID)+" has no output schema")
+	}
+	out, msg := compile(tree, false)
+	if msg != "" {
+		return nil, fault.New(fault.Validation, op, "pack_unreadable", "this version cannot use the stored output schema of "+clip(def.ID)+": "+msg)
+	}
+	return &Contract{id: def.ID, out: out}, nil
+}
+
+// CheckOutput checks result_json.output of a finished run against the output schema. A violation is a Tool fault
+// with a problem for each broken rule.
+func (c *Contract) CheckOutput(output json.RawMessage) error {
+	const op = "toolpack.CheckOutput"
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(output))
+	if err == nil {
+		err = c.out.validate(c.out.schema, tree)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, errCostly) {
+		return fault.Wrap(fault.Tool, op, "OUTPUT-COST", "the output of "+c.id+" cannot be checked", err).
+			WithNext("simplify its outputSchema; the run's log and files are kept")
+	}
+	if _, ok := errors.AsType[*jsonschema.ValidationError](err); !ok {
+		return fault.Wrap(fault.Tool, op, "OUTPUT-JSON", "the output of "+c.id+" is not valid JSON", err)
+	}
+	found := problems("OUTPUT", err)
+	return &fault.Error{Op: op, Kind: fault.Tool, Code: found[0].Code, Msg: "the output of " + c.id + " breaks its output schema", Problems: found,
+		Next: "correct the tool or its outputSchema; the run's log and files are kept"}
+}
