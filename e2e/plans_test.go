@@ -82,7 +82,7 @@ func TestBadPlans(t *testing.T) {
 	}{
 		{"not JSON", "version: 1", 2, "JSON-SYNTAX", ""},
 		{"empty", "", 2, "JSON-SYNTAX", ""},
-		{"a list", "[]", 2, "ARGS-SCHEMA", "args.job_spec"},
+		{"a list", "[]", 2, "JSON-TYPE", ""},
 		{"trailing data", text(withInput()) + "{}", 2, "JSON-TRAILING", ""},
 		{"duplicate key", in(`"cpus":1`, `"cpus":1,"cpus":2`), 2, "JSON-DUPLICATE-KEY", "resources.cpus"},
 		{"case twin", in(`"cpus":1`, `"cpus":1,"CPUs":2`), 2, "JSON-CASE-TWIN", "resources.CPUs"},

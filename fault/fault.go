@@ -38,8 +38,10 @@ type Problem struct {
 	Rule  string `json:"rule"`           // the rule in words
 	Msg   string `json:"message"`        // what was found
 	Hint  string `json:"hint,omitempty"` // what to do
-	File  string `json:"file,omitempty"` // the file it stands in, where there is one
+	File  string `json:"file,omitempty"` // the file it is in, where there is one
 	Line  int    `json:"line,omitempty"` // 1-based, 0 when unknown
+
+	Column int `json:"column,omitempty"` // in characters, 1-based, 0 when unknown
 }
 
 // String gives the problem on one line.
@@ -50,7 +52,12 @@ func (p Problem) String() string {
 		if p.Line > 0 {
 			fmt.Fprintf(&b, ":%d", p.Line)
 		}
+		if p.Line > 0 && p.Column > 0 {
+			fmt.Fprintf(&b, ":%d", p.Column)
+		}
 		b.WriteString(": ")
+	} else if p.Line > 0 {
+		fmt.Fprintf(&b, "line %d, column %d: ", p.Line, p.Column)
 	}
 	if p.Field != "" {
 		b.WriteString(p.Field + ": ")

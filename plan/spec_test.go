@@ -198,6 +198,9 @@ func TestRules(t *testing.T) {
 		{"outputs none", edit{"io.outputs": []any{}, "execution.command.stdout": nil}, "PLAN-OUTPUTS", "io.outputs"},
 		{"outputs many", edit{"io.outputs": manyOut(1025), "execution.command.stdout": nil}, "PLAN-OUTPUTS", "io.outputs"},
 		{"output role twice", edit{"io.outputs": []any{good, out("report", "out/x", "TSV", "l")}}, "PLAN-ROLE-DUPLICATE", "io.outputs[1].role"},
+		{"output roles that differ only in case", edit{"io.outputs": []any{good, out("Report", "out/x", "TSV", "l")}}, "PLAN-ROLE-DUPLICATE", "io.outputs[1].role"},
+		{"output roles that differ only in case, long s", edit{"io.outputs": []any{out("stats", "out/flagstat.json", "TSV", "l"), out("\u017ftats", "out/x", "TSV", "l")}}, "PLAN-ROLE-DUPLICATE", "io.outputs[1].role"},
+		{"reserved in another case", edit{"io.outputs": []any{out("Slurm_Script", "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE-RESERVED", "io.outputs[0].role"},
 		{"output path twice", edit{"io.outputs": []any{good, out("z", "out/flagstat.json", "TSV", "l")}}, "PLAN-SRC-DUPLICATE", "io.outputs[1].src_relpath"},
 		{"output below a file", edit{"io.outputs": []any{good, out("z", "out/flagstat.json/x", "TSV", "l")}}, "PLAN-SRC-DUPLICATE", "io.outputs[1].src_relpath"},
 		{"output type", edit{"io.outputs": []any{out("report", "out/flagstat.json", "EXE", "l")}}, "PLAN-TYPE", "io.outputs[0].type"},
@@ -216,7 +219,7 @@ func TestRules(t *testing.T) {
 			row{fmt.Sprintf("output role %.9q", word), edit{"io.outputs": []any{out(word, "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE", "io.outputs[0].role"},
 			row{fmt.Sprintf("label %.9q", word), edit{"io.outputs": []any{out("report", "out/flagstat.json", "TSV", word)}}, "PLAN-LABEL", "io.outputs[0].label"})
 	}
-	for _, role := range ReservedRoles() {
+	for _, role := range append(ReservedRoles(), "LOG", "Stdout") {
 		rows = append(rows, row{"reserved " + role, edit{"io.outputs": []any{out(role, "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE-RESERVED", "io.outputs[0].role"})
 	}
 	for _, name := range []string{"", "-p", "--time=99", "a b", "a\nb", "a\n", " a", "a,b", "a=b", "a/b", "a;b", "$(x)", "`x`", "a'b", `a"b`, "a\x00b", "%x", "é", long(65)} {

@@ -25,7 +25,11 @@ const (
 // Check reads one JSON document and refuses what has no single meaning: duplicate keys, keys that differ
 // only in case, numbers a double cannot hold exactly as integers, lone surrogates, invalid UTF-8, deep
 // nesting and trailing data (ABI-08). It returns a Validation fault naming the place.
-func Check(data []byte) error {
+func Check(data []byte) error { return check(data, true) }
+
+// check is [Check]; twins tells whether keys that differ only in case are refused. Nobody may send them, but what the gateway itself
+// writes can hold them: the roles of a run from the time when a plan could name its outputs so.
+func check(data []byte, twins bool) error {
 	if len(data) > MaxDocumentBytes {
 		return bad("JSON-SIZE", "", fmt.Sprintf("at most %d bytes", MaxDocumentBytes), fmt.Sprintf("the document has %d bytes", len(data)))
 	}
@@ -34,7 +38,7 @@ func Check(data []byte) error {
 	for {
 		tok, err := d.ReadToken()
 		if err != nil {
-			return syntax(d, err)
+			return syntax(data, d, err)
 		}
 		switch tok.Kind() {
 		case '{', '[':
@@ -44,25 +48,29 @@ func Check(data []byte) error {
 		case '"':
 			// A string at an odd position of an object is a key.
 			if n := len(open); n > 0 && open[n-1].object {
-				if _, length := d.StackIndex(d.StackDepth()); length%2 == 1 {
+				if _, length := d.StackIndex(d.StackDepth()); twins && length%2 == 1 {
 					key := tok.String()
 					if was, twin := open[n-1].add(key); twin {
-						return bad("JSON-CASE-TWIN", pointer(d), "keys of one object differ in more than case", fmt.Sprintf("%q and %q", was, key))
+						return here(data, d, fault.Problem{Code: "JSON-CASE-TWIN", Rule: "keys of one object differ in more than case",
+							Msg: fmt.Sprintf("the keys %s and %s differ only in case", quoted(was), quoted(key)), Hint: "rename or remove one of them"})
 					}
 				}
 			}
 		case '0':
 			if lit := tok.String(); !safeNumber(lit) {
-				return bad("JSON-NUMBER", pointer(d), "numbers within ±(2^53-1)", "got "+clip(lit))
+				return here(data, d, fault.Problem{Code: "JSON-NUMBER", Rule: "numbers within ±(2^53-1)", Msg: "the number " + clip(lit) + " is too large to be read exactly",
+					Hint: "write a smaller number, or a string where the schema takes one"})
 			}
 		}
 		if len(open) > maxDepth {
-			return bad("JSON-DEPTH", pointer(d), fmt.Sprintf("at most %d levels", maxDepth), "nested deeper")
+			return here(data, d, fault.Problem{Code: "JSON-DEPTH", Rule: fmt.Sprintf("at most %d levels", maxDepth), Msg: "objects and arrays are nested too deep"})
 		}
 		if d.StackDepth() == 0 {
 			// One value; anything but white space behind it is refused.
+			end := d.InputOffset()
 			if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-				return bad("JSON-TRAILING", "", "one JSON value and nothing behind it", "there is data after the value")
+				return placed(data, end, fault.Problem{Code: "JSON-TRAILING", Rule: "one JSON value and nothing after it",
+					Msg: "text follows the end of the JSON value", Hint: "remove it"})
 			}
 			return nil
 		}
@@ -119,19 +127,7 @@ func Decode(data []byte, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), json.WithUnmarshalers(noNull)); err != nil {
-		var sem *json.SemanticError
-		if errors.As(err, &sem) {
-			at := dotted(string(sem.JSONPointer))
-			if errors.Is(err, json.ErrUnknownName) {
-				return bad("JSON-UNKNOWN-FIELD", at, "only the fields of the schema", "unknown field")
-			}
-			want := "the schema's type"
-			if sem.GoType != nil {
-				want = goKind(sem.GoType.Kind().String())
-			}
-			return bad("JSON-TYPE", at, want, "wrong type or value")
-		}
-		return bad("JSON-TYPE", "", "the schema's types", err.Error())
+		return semantic(data, err)
 	}
 	return nil
 }
@@ -145,23 +141,11 @@ var noNull = json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *string) error {
 	return errors.ErrUnsupported // not null: decode as usual
 })
 
-func goKind(k string) string {
-	switch {
-	case strings.HasPrefix(k, "int"), strings.HasPrefix(k, "uint"):
-		return "an integer"
-	case k == "bool":
-		return "true or false"
-	case k == "string":
-		return "a string"
-	case k == "slice":
-		return "an array"
-	}
-	return "an object"
-}
-
 // Canonical gives the RFC 8785 bytes of a JSON document that [Check] accepts.
-func Canonical(data []byte) ([]byte, error) {
-	if err := Check(data); err != nil {
+func Canonical(data []byte) ([]byte, error) { return canonical(data, true) }
+
+func canonical(data []byte, twins bool) ([]byte, error) {
+	if err := check(data, twins); err != nil {
 		return nil, err
 	}
 	v := jsontext.Value(bytes.Clone(data))
@@ -171,7 +155,7 @@ func Canonical(data []byte) ([]byte, error) {
 	return v, nil
 }
 
-// Marshal gives the RFC 8785 bytes of a Go value.
+// Marshal gives the RFC 8785 bytes of a Go value. Unlike a document from outside, it may have keys that differ only in case.
 func Marshal(v any) ([]byte, error) {
 	if m, ok := v.(map[string]any); ok {
 		if b, ok := flat(m); ok {
@@ -182,23 +166,8 @@ func Marshal(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "plan.Marshal", "", "cannot encode", err)
 	}
-	return Canonical(raw)
+	return canonical(raw, false)
 }
-
-func syntax(d *jsontext.Decoder, err error) error {
-	rule, code := "valid JSON", "JSON-SYNTAX"
-	switch {
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		rule, code = "each key once", "JSON-DUPLICATE-KEY"
-	case strings.Contains(err.Error(), "UTF-8"), strings.Contains(err.Error(), "surrogate"):
-		rule, code = "valid UTF-8 without lone surrogates", "JSON-UNICODE"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return bad(code, pointer(d), rule, fmt.Sprintf("the document ends at byte %d", d.InputOffset()))
-	}
-	return bad(code, pointer(d), rule, fmt.Sprintf("not so near byte %d", d.InputOffset()))
-}
-
-func pointer(d *jsontext.Decoder) string { return dotted(string(d.StackPointer())) }
 
 // dotted turns a JSON pointer into the spelling used in messages: /io/inputs/0/role → io.inputs[0].role.
 func dotted(ptr string) string {

@@ -84,6 +84,54 @@ func TestStrictDecoding(t *testing.T) {
 	}
 }
 
+// What the gateway wrote itself may have keys that differ only in case: it must stay readable.
+func TestMarshalTwins(t *testing.T) {
+	b, err := Marshal(map[string]string{"log": "a", "LOG": "b"})
+	if err != nil || string(b) != `{"LOG":"b","log":"a"}` {
+		t.Errorf("%s %v", b, err)
+	}
+}
+
+// An error of decoding says where, what and what to do, in words that stand alone.
+func TestDecodingMessages(t *testing.T) {
+	for _, c := range []struct{ doc, want string }{
+		{"{\n  \"version\": 1,\n  \"version\": 1\n}", `plan.json:3:3: version: the key "version" appears twice (each key once); remove one of the two`},
+		{"{\"é\": 1, \"resources\": {\"cpus\": 1, \"CPUs\": 2}}", `plan.json:1:35: resources.CPUs: the keys "cpus" and "CPUs" differ only in case (keys of one object differ in more than case); rename or remove one of them`},
+		{"{\"version\": 1,\n}", `plan.json:1:14: version: invalid character ',' at start of value (valid JSON); remove the comma before a } or ]`},
+		{"{\"version\": 1", "plan.json:1:14: version: the text ends in the middle of a value (valid JSON)"},
+		{" \n", "plan.json:2:1: the text is empty (valid JSON)"},
+		{"{\"version\": 1}\n{}", "plan.json:2:1: text follows the end of the JSON value (one JSON value and nothing after it); remove it"},
+		{"{\"version\":\n 9007199254740993}", "plan.json:1:2: version: the number 9007199254740993 is too large to be read exactly (numbers within ±(2^53-1)); write a smaller number, or a string where the schema takes one"},
+		{"{\"version\": 1,\n \"resources\": {\"cpu\": 1}}", `plan.json:2:16: resources.cpu: there is no field "cpu" here (only the fields time_limit_seconds, cpus, mem_mb, gpus, gpu_type); did you mean "cpus"?`},
+		{"{\"resources\": {\"cpus\":\n \"2\"}}", "plan.json:1:16: resources.cpus: it is a string (an integer)"},
+		{"{\"execution\": {\"command\": {\"argv\": [\"a\",\n null]}}}", "plan.json:2:2: execution.command.argv[1]: it is null (a string)"},
+	} {
+		_, err := DecodeSpec([]byte(c.doc), Rules{})
+		if err == nil {
+			t.Fatal(c.doc)
+		}
+		if got := InFile(err, "plan.json", []byte(c.doc)).Error(); got != c.want {
+			t.Errorf("%s\ngot  %s\nwant %s", c.doc, got, c.want)
+		}
+	}
+	_, err := DecodeSpec([]byte(complete), Rules{Types: []string{"TSV"}})
+	if p := fault.ProblemsOf(InFile(err, "f", []byte(complete))); len(p) == 0 || p[0].Line < 2 || p[0].Column < 2 {
+		t.Errorf("a broken rule has no place: %+v", p)
+	}
+}
+
+// Whatever the text, looking for a place in it ends, inside it.
+func FuzzPosition(f *testing.F) {
+	f.Add(complete, "io.outputs[0].role")
+	f.Add("{\"a\":[1,{\"b\":", "a[1].b")
+	f.Add("\xff\n{", "")
+	f.Fuzz(func(t *testing.T, doc, field string) {
+		if line, column := Position([]byte(doc), field); line < 1 || line > 1+strings.Count(doc, "\n") || column < 1 || column > 1+len(doc) {
+			t.Errorf("%q %q: %d:%d", doc, field, line, column)
+		}
+	})
+}
+
 // A foreign text in a message can neither be long nor move the cursor.
 func TestMessagesArePlain(t *testing.T) {
 	for _, name := range []string{"\x1b[2J", strings.Repeat("é", 500), "a\nb", "\u202e"} {

@@ -37,19 +37,23 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 		return
 	}
 	var srcs []string
-	roles := map[string]bool{}
+	roles := map[string]string{} // by their folded form
 	for i, out := range outputs {
 		at := fmt.Sprintf("io.outputs[%d].", i)
 		if msg := CheckWord(out.Role); msg != "" {
 			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
 		}
-		if slices.Contains(ReservedRoles(), out.Role) {
-			v.add("PLAN-ROLE-RESERVED", at+"role", "not one of "+strings.Join(ReservedRoles(), ", ")+": the gateway makes these", "got "+quoted(out.Role))
+		folded := FoldRole(out.Role)
+		if slices.Contains(ReservedRoles(), folded) {
+			v.add("PLAN-ROLE-RESERVED", at+"role", "not one of "+strings.Join(ReservedRoles(), ", ")+", in any case: the gateway makes these", "got "+quoted(out.Role))
 		}
-		if roles[out.Role] {
+		switch was, twin := roles[folded]; {
+		case twin && was == out.Role:
 			v.add("PLAN-ROLE-DUPLICATE", at+"role", "each output role once", "got "+quoted(out.Role)+" again")
+		case twin:
+			v.add("PLAN-ROLE-DUPLICATE", at+"role", "output roles differ in more than case", quoted(out.Role)+" and "+quoted(was)+" differ only in case")
 		}
-		roles[out.Role] = true
+		roles[folded] = out.Role
 		if msg := CheckRelPath(out.SrcRelpath, "out"); msg != "" {
 			v.add("PLAN-SRC-PATH", at+"src_relpath", "a whitespace-strict, safe relative path below out/", msg)
 		}

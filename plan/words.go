@@ -129,5 +129,9 @@ func Types() []string {
 	return []string{"FASTQ_GZ", "BAM", "BAI", "VCF", "H5AD", "TSV", "CSV", "JSON", "ZIP", "MD", "TEXT", "HTML", "PDF", "PNG", "LOG", "UNKNOWN"}
 }
 
+// FoldRole is what two roles have in common that differ only in case. Roles become keys of JSON objects, and many readers of JSON take such
+// keys for one.
+func FoldRole(role string) string { return strings.ToLower(strings.ToUpper(role)) }
+
 // ReservedRoles are produced by the gateway and may not be declared (ABI-16).
 func ReservedRoles() []string { return []string{"log", "stdout", "stderr", "slurm_script"} }

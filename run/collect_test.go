@@ -43,6 +43,19 @@ func (w *world) wantOnlyLogs(id string) {
 	}
 }
 
+// A run made when output roles could differ only in case ends and can be read, whatever its roles are called.
+func TestRolesOfOldRuns(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := ended(t, w, func(p *plan.Params) {
+			p.Spec.IO.Outputs[0].Role, p.Spec.IO.Outputs[1].Role = "Report", "report"
+		}, func(j *job, a *attempt) { w.finish(j) })
+		w.want(v, run.Succeeded, "ok")
+		if got := w.outputs(v.Run.ID); got["Report"] == "" || got["report"] == "" {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
 // Outputs that are not what was declared fail the run with the reason; nothing is half registered, the log is
 // kept. proves ABI-15, CARD-05
 func TestOutputsRejected(t *testing.T) {

@@ -36,9 +36,9 @@ type Site struct {
 	Audit     Audit     `yaml:"audit"`      // how long records of calls are kept
 	HTTP      HTTP      `yaml:"http"`       // the port for programs and chats
 
-	file string         // the file it was read from; empty for one made in Go
-	at   map[string]int // field → line of its value, for the fields that were given
-	base string         // folder DomainDir is relative to
+	file string           // the file it was read from; empty for one made in Go
+	at   map[string]place // field → where its value is, for the fields that were given
+	base string           // folder DomainDir is relative to
 }
 
 // Gateway is what belongs to the gateway alone. Nothing of it needs to be seen by compute nodes.
@@ -200,7 +200,7 @@ const readable = "name a file that this user may read, with --site or SLURMGATE_
 // Parse is Load for bytes already read. The file names them in problems, and its folder is what a relative
 // domain_dir is relative to.
 func Parse(file string, data []byte, more ...Check) (*Site, error) {
-	s := &Site{file: file, at: map[string]int{}}
+	s := &Site{file: file, at: map[string]place{}}
 	abs, err := filepath.Abs(file)
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "site.Parse", "", "cannot resolve "+file, err)
@@ -211,9 +211,9 @@ func Parse(file string, data []byte, more ...Check) (*Site, error) {
 		return nil, refused(file, d.problems)
 	}
 	s.fill()
-	// A value of the wrong type was told already; what it would be without it says nothing.
+	// A value of the wrong type is reported already; what it would be without it says nothing.
 	for _, p := range s.check(more...) {
-		if !d.told(p.Field) {
+		if !d.reported(p.Field) {
 			d.problems = append(d.problems, p)
 		}
 	}

@@ -2,6 +2,7 @@ package site
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // decoder reads one YAML document into a Site, with nothing left over and nothing guessed: each key once
@@ -21,11 +23,11 @@ import (
 type decoder struct {
 	site     *Site
 	problems []fault.Problem
-	bad      map[string]bool // fields told as problems already
+	bad      map[string]bool // fields that have a problem
 }
 
-// told tells whether the field, or a section it stands in, is among the problems.
-func (d *decoder) told(field string) bool {
+// reported tells whether the field, or a section it is in, is among the problems.
+func (d *decoder) reported(field string) bool {
 	for at := field; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		if d.bad[at] {
 			return true
@@ -34,37 +36,42 @@ func (d *decoder) told(field string) bool {
 	return false
 }
 
-func (d *decoder) add(code, field string, line int, rule, msg, hint string) {
+// place is a line and a column, both from 1; 0 when unknown.
+type place struct{ line, column int }
+
+func of(n *yaml.Node) place { return place{n.Line, n.Column} }
+
+func (d *decoder) add(code, field string, at place, rule, msg, hint string) {
 	d.bad[field] = true
-	d.problems = append(d.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: d.site.file, Line: line})
+	d.problems = append(d.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: d.site.file, Line: at.line, Column: at.column})
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// read fills the site and tells whether there is nothing to go on with.
+// read fills the site. It is fatal when there is nothing to go on with.
 func (d *decoder) read(data []byte) (fatal bool) {
 	if len(data) > maxFile {
-		d.add("SITE-SIZE", "", 0, fmt.Sprintf("at most %d bytes", maxFile), "the file is larger", "")
+		d.add("SITE-SIZE", "", place{}, fmt.Sprintf("at most %d bytes", maxFile), "the file is larger", "")
 		return true
 	}
 	broken := func(err error) bool {
-		line := 0
+		at := place{}
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-			line, _ = strconv.Atoi(m[1])
+			at.line, _ = strconv.Atoi(m[1])
 		}
-		d.add("SITE-YAML", "", line, "well-formed YAML", strings.TrimPrefix(yamlLine.ReplaceAllString(err.Error(), ""), "yaml: "), "")
+		d.add("SITE-YAML", "", at, "well-formed YAML", strings.TrimPrefix(yamlLine.ReplaceAllString(err.Error(), ""), "yaml: "), "")
 		return true
 	}
 	r := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, rest yaml.Node
 	if err := r.Decode(&doc); errors.Is(err, io.EOF) {
-		d.add("SITE-YAML", "", 0, "one YAML document", "the file is empty", "start from site-configs/template.yaml")
+		d.add("SITE-YAML", "", place{1, 1}, "one YAML document", "the file is empty", "start from site-configs/template.yaml")
 		return true
 	} else if err != nil {
 		return broken(err)
 	}
 	if err := r.Decode(&rest); err == nil {
-		d.add("SITE-YAML", "---", rest.Line, "one YAML document", "a second document begins here", "")
+		d.add("SITE-YAML", "---", of(&rest), "one YAML document", "a second document begins here", "")
 	} else if !errors.Is(err, io.EOF) {
 		return broken(err)
 	}
@@ -74,17 +81,17 @@ func (d *decoder) read(data []byte) (fatal bool) {
 
 // value puts a node into v.
 func (d *decoder) value(field string, n *yaml.Node, v reflect.Value) {
-	d.site.at[field] = n.Line
+	d.site.at[field] = of(n)
 	switch {
 	case n.Kind == yaml.AliasNode:
-		d.add("SITE-ALIAS", field, n.Line, "no alias", "*"+n.Value, "write the value out")
+		d.add("SITE-ALIAS", field, of(n), "no aliases", "the alias *"+n.Value, "write the value out")
 		return
 	case n.Anchor != "":
-		d.add("SITE-ALIAS", field, n.Line, "no anchor", "&"+n.Anchor, "take it away")
+		d.add("SITE-ALIAS", field, of(n), "no anchors", "the anchor &"+n.Anchor, "remove it")
 		return
 	}
 	if n.Tag == "!!null" {
-		d.add("SITE-TYPE", field, n.Line, typeName(v.Type()), "it has no value", "leave the line out for the default")
+		d.add("SITE-TYPE", field, of(n), typeName(v.Type()), "it has no value", "leave the line out for the default")
 		return
 	}
 	ok := true
@@ -129,7 +136,7 @@ func (d *decoder) value(field string, n *yaml.Node, v reflect.Value) {
 		case v.Kind() == reflect.String:
 			hint = fmt.Sprintf(`put it in quotes: "%s"`, n.Value)
 		}
-		d.add("SITE-TYPE", field, n.Line, typeName(v.Type()), got, hint)
+		d.add("SITE-TYPE", field, of(n), typeName(v.Type()), got, hint)
 	}
 }
 
@@ -141,17 +148,17 @@ func (d *decoder) mapping(field string, n *yaml.Node, v reflect.Value) {
 		name := key.Value
 		at := strings.TrimPrefix(field+"."+name, ".")
 		if key.Kind != yaml.ScalarNode || key.Tag != "!!str" {
-			d.add("SITE-UNKNOWN-KEY", at, key.Line, "a key of this section", "got something that is not a plain word", "known here: "+strings.Join(order, ", "))
+			d.add("SITE-UNKNOWN-KEY", at, of(key), "a key of this section", "the key is not a plain word", "known here: "+strings.Join(order, ", "))
 			continue
 		}
 		if first, dup := seen[name]; dup {
-			d.add("SITE-DUPLICATE-KEY", at, key.Line, "each key once", fmt.Sprintf("it stands in line %d already", first), "")
+			d.add("SITE-DUPLICATE-KEY", at, of(key), "each key once", fmt.Sprintf("the key %q is in line %d already", name, first), "remove one of the two")
 			continue
 		}
 		seen[name] = key.Line
 		index, ok := known[name]
 		if !ok {
-			d.add("SITE-UNKNOWN-KEY", at, key.Line, "a key of this section", fmt.Sprintf("%q is not known", name), "known here: "+strings.Join(order, ", "))
+			d.add("SITE-UNKNOWN-KEY", at, of(key), "a key of this section", fmt.Sprintf("there is no key %q here", name), cmp.Or(plan.DidYouMean(name, order), "known here: "+strings.Join(order, ", ")))
 			continue
 		}
 		d.value(at, val, v.Field(index))

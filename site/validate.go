@@ -39,7 +39,7 @@ type checker struct {
 func (s *Site) check(more ...Check) []fault.Problem {
 	c := &checker{site: s}
 	switch {
-	case s.Version == 0 && s.at["version"] == 0:
+	case s.Version == 0 && s.at["version"] == place{}:
 		c.value("SITE-VERSION", "version", "", fmt.Sprintf("must be %d", version), "")
 	case s.Version != version:
 		c.add("SITE-VERSION", "version", fmt.Sprintf("must be %d", version), fmt.Sprintf("got %d", s.Version), "")
@@ -177,12 +177,12 @@ func within(path, dir string) bool {
 }
 
 func (c *checker) add(code, field, rule, msg, hint string) {
-	p := fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: c.site.file, Line: c.site.at[field]}
-	// Something missing is pointed at by its section.
-	for at := field; p.Line == 0 && strings.Contains(at, "."); p.Line = c.site.at[at] {
+	where := c.site.at[field]
+	// Of something missing the section's place is given.
+	for at := field; where.line == 0 && strings.Contains(at, "."); where = c.site.at[at] {
 		at = at[:strings.LastIndexByte(at, '.')]
 	}
-	c.problems = append(c.problems, p)
+	c.problems = append(c.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: c.site.file, Line: where.line, Column: where.column})
 }
 
 // value refuses a text; an empty one is called missing.

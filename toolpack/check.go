@@ -24,7 +24,7 @@ func (d *draft) check(in contract, types []string) {
 	if ms := int64(d.def.Resources.TimeLimitSeconds) * 1000; d.def.TimeoutMs > 0 && d.def.TimeoutMs < ms {
 		d.Add("TIMEOUT", "timeoutMs", fmt.Sprintf("at least resources.timeLimitSeconds, %d ms", ms), fmt.Sprintf("got %d", d.def.TimeoutMs), "")
 	}
-	params, roles := map[string]bool{}, map[string]bool{}
+	params, roles := map[string]bool{}, map[string]string{}
 	for i, f := range d.def.Inputs {
 		at := fmt.Sprintf("inputs[%d].", i)
 		for j, t := range f.Types {
@@ -35,10 +35,14 @@ func (d *draft) check(in contract, types []string) {
 		if params[f.Param] && f.Param != "" {
 			d.Add("INPUT-PARAM", at+"param", "each argument once", `"`+clip(f.Param)+`" again`, "")
 		}
-		if roles[f.Role] && f.Role != "" {
+		switch was, twin := roles[plan.FoldRole(f.Role)]; {
+		case f.Role == "" || !twin:
+		case was == f.Role:
 			d.Add("ROLE-DUPLICATE", at+"role", "each input role once", `"`+clip(f.Role)+`" again`, "")
+		default:
+			d.Add("ROLE-DUPLICATE", at+"role", "input roles differ in more than case", `"`+clip(f.Role)+`" and "`+clip(was)+`" differ only in case`, "rename one of them")
 		}
-		params[f.Param], roles[f.Role] = true, true
+		params[f.Param], roles[plan.FoldRole(f.Role)] = true, f.Role
 		if in.schema != nil && f.Param != "" {
 			d.checkInput(at+"param", f.Param, in)
 		}

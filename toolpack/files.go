@@ -2,13 +2,10 @@ package toolpack
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"slurmgate/policy/yamldoc"
 )
@@ -37,34 +34,6 @@ func readFile(fsys fs.FS, rel string) (data []byte, msg string) {
 		return nil, "it cannot be read: " + clip(err.Error())
 	}
 	return b.Bytes(), ""
-}
-
-// lineOf is the line of a field in a JSON document, or of the last thing that could be read.
-func lineOf(raw []byte, field string) int {
-	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true))
-	for field != "" {
-		if _, err := d.ReadToken(); err != nil || dotted(string(d.StackPointer())) == field {
-			break
-		}
-	}
-	return lineAt(raw, d)
-}
-
-// errorLine is the line where reading a JSON document fails.
-func errorLine(raw []byte) int {
-	d := jsontext.NewDecoder(bytes.NewReader(raw))
-	for {
-		if _, err := d.ReadToken(); err != nil {
-			if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-				return 1 + bytes.Count(raw[:min(e.ByteOffset, int64(len(raw)))], []byte("\n"))
-			}
-			return lineAt(raw, d)
-		}
-	}
-}
-
-func lineAt(raw []byte, d *jsontext.Decoder) int {
-	return 1 + bytes.Count(raw[:min(d.InputOffset(), int64(len(raw)))], []byte("\n"))
 }
 
 func sortedKeys[V any](m map[string]V) []string {

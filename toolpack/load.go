@@ -173,7 +173,8 @@ func (l *loader) read(rel string) one {
 	}
 	d.check(p.in, l.types)
 	p.def, p.cmd, p.envs, p.context = d.def, d.cmd, d.envs, d.context
-	p.line, p.imageLine = d.LineOf("id"), d.LineOf("container.image")
+	p.idAt.line, p.idAt.column = d.Place("id")
+	p.imageAt.line, p.imageAt.column = d.Place("container.image")
 	if len(d.Problems()) == 0 && p.in.schema != nil && p.out.schema != nil {
 		p.def.InputSchema, p.def.OutputSchema = p.in.raw, p.out.raw
 		var err error

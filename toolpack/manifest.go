@@ -155,7 +155,7 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 	for _, p := range packs {
 		if id := p.def.ID; id != "" && !listed[id] {
 			found = append(found, fault.Problem{Code: "PACK-UNLISTED", Field: "id", Rule: "every toolpack is listed in " + ManifestFile, Msg: `"` + id + `" is not`,
-				Hint: "add {tool_id: " + id + ", kind: " + JobWorker + "} to its tools", File: p.file, Line: p.line})
+				Hint: "add {tool_id: " + id + ", kind: " + JobWorker + "} to its tools", File: p.file, Line: p.idAt.line, Column: p.idAt.column})
 		}
 	}
 	return found

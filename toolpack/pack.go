@@ -23,8 +23,8 @@ const (
 type Pack struct {
 	def       definition
 	file      string
-	line      int                        // of the id
-	imageLine int                        // of container.image
+	idAt      place                      // of the id, in the file
+	imageAt   place                      // of container.image
 	cmd       []*jinja.Template          // execution.cmd
 	envs      map[string]*jinja.Template // env.set
 	context   map[string]any             // templating.context; nobody changes it
@@ -34,6 +34,9 @@ type Pack struct {
 	hash      string
 	canonical func() ([]byte, error) // of def, made when a run is first planned with it
 }
+
+// place is a line and a column of a file, from 1.
+type place struct{ line, column int }
 
 // definition is the normal form of a toolpack file; its canonical JSON is what pack_hash covers.
 type definition struct {

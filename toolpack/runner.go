@@ -74,7 +74,7 @@ func (d *draft) checkRunner() {
 		d.Add("EXECUTION", "execution.result", rule, fmt.Sprintf("there are %d such outputs and no result names one", len(candidates)), "")
 	}
 	for i, in := range d.def.Inputs {
-		if in.Role == ArgsRole {
+		if plan.FoldRole(in.Role) == ArgsRole {
 			d.Add("ROLE-DUPLICATE", fmt.Sprintf("inputs[%d].role", i), "not "+ArgsRole+": that is the file with the arguments", `got "`+ArgsRole+`"`, "")
 		}
 		if in.DestRelpath == argsDest || strings.HasPrefix(in.DestRelpath, argsDest+"/") {

@@ -58,13 +58,8 @@ func (s *schemaFiles) file(rel string) *schemaDoc {
 	}
 	d.raw = raw
 	if err := plan.Check(raw); err != nil {
-		for _, p := range fault.ProblemsOf(err) {
-			line := lineOf(raw, p.Field)
-			switch p.Code {
-			case "JSON-SYNTAX", "JSON-DUPLICATE-KEY", "JSON-UNICODE":
-				line = errorLine(raw)
-			}
-			p.Code, p.File, p.Line = "PACK-SCHEMA-JSON", s.name(rel), line
+		for _, p := range fault.ProblemsOf(plan.InFile(err, s.name(rel), raw)) {
+			p.Code = "PACK-SCHEMA-JSON"
 			d.problems = append(d.problems, p)
 		}
 		return d
@@ -98,13 +93,13 @@ func (s *schemaFiles) name(rel string) string {
 func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) fault.Problem {
 	p := fault.Problem{Code: "PACK-" + code, Field: dotted(ptr), Rule: rule, Msg: msg, Hint: hint, File: s.name(d.rel)}
 	if d.pack == nil {
-		p.Line = lineOf(d.raw, p.Field)
+		p.Line, p.Column = plan.Position(d.raw, p.Field)
 		return p
 	}
 	if p.Field = d.field + "." + p.Field; strings.HasSuffix(p.Field, ".") {
 		p.Field = d.field
 	}
-	p.Line = d.pack.LineOf(p.Field)
+	p.Line, p.Column = d.pack.Place(p.Field)
 	return p
 }
 

@@ -68,7 +68,7 @@ func TestBrokenSchemaFiles(t *testing.T) {
 		"metaschema":    {"{\n \"type\": \"object\",\n \"properties\": {\n  \"a\": {\"type\": \"strong\"}\n }\n}", "PACK-SCHEMA dom/s/o.json:4 properties.a.type"},
 		"no JSON":       {"{\n \"type\": object\n}", "PACK-SCHEMA-JSON dom/s/o.json:2 type"},
 		"duplicate key": {"{\n \"type\": \"object\",\n \"type\": \"object\"\n}", "PACK-SCHEMA-JSON dom/s/o.json:3 type"},
-		"trailing data": {"{}\n{}", "PACK-SCHEMA-JSON dom/s/o.json:1 "},
+		"trailing data": {"{}\n{}", "PACK-SCHEMA-JSON dom/s/o.json:2 "},
 		"bad ref":       {"{\n \"items\": {\n  \"$ref\": \"gone.json\"}}", "PACK-REF dom/s/o.json:3 items.$ref"},
 		"remote ref":    {"{\n \"items\": {\n  \"$ref\": \"http://localhost:1/x.json\"}}", "PACK-REF dom/s/o.json:3 items.$ref"},
 		"protocol ref":  {"{\n \"items\": {\n  \"$ref\": \"//h/x.json\"}}", "PACK-REF dom/s/o.json:3 items.$ref"},

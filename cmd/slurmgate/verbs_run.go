@@ -98,9 +98,9 @@ func (c submitCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	// The same rules hold behind the gate; here they name the file's own fields, before anything is opened.
-	if err := plan.Check(data); err != nil {
-		return err
+	// The same rules hold behind the gate; here the problems have a place in the file.
+	if err := plan.Decode(data, &plan.Spec{}); err != nil {
+		return plan.InFile(err, c.Plan, data)
 	}
 	return a.with(ctx, func(s *session) error {
 		s.effect(c.effectOptions)

@@ -51,16 +51,16 @@ type Reader struct {
 // Parse reads data. The root is absent when the text is no YAML at all; look at [Reader.Problems].
 func (r *Reader) Parse(data []byte) Value {
 	r.silent = map[*yaml.Node]bool{}
-	nothing := Value{r: r, line: 1}
+	nothing := Value{r: r, at: top}
 	if len(data) > MaxBytes {
-		r.add("SIZE", "", fmt.Sprintf("at most %d bytes", MaxBytes), "the file is larger", "", 0)
+		r.add("SIZE", "", fmt.Sprintf("at most %d bytes", MaxBytes), "the file is larger", "", place{})
 		return nothing
 	}
 	var doc, more yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF), err == nil && (doc.Kind != yaml.DocumentNode || len(doc.Content) != 1):
-		r.add("YAML", "", "one YAML document", "the file is empty", "", 1)
+		r.add("YAML", "", "one YAML document", "the file is empty", "", top)
 		return nothing
 	case err != nil:
 		r.syntax(err)
@@ -68,14 +68,14 @@ func (r *Reader) Parse(data []byte) Value {
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
-		r.add("DOCUMENTS", "", "one YAML document", "a second document starts here", "remove the line --- and what follows, or move it to another file", more.Line)
+		r.add("DOCUMENTS", "", "one YAML document", "a second document starts here", "remove the line --- and what follows, or move it to another file", of(&more))
 	case !errors.Is(err, io.EOF):
 		r.syntax(err)
 		return nothing
 	}
 	r.root = doc.Content[0]
 	r.check(r.root, "", 1)
-	return Value{r: r, n: r.root, line: r.root.Line}
+	return Value{r: r, n: r.root, at: of(r.root)}
 }
 
 // Problems gives what was noted so far, by line.
@@ -92,7 +92,7 @@ func (r *Reader) syntax(err error) {
 		line, _ = strconv.Atoi(m[1])
 		msg = msg[len(m[0]):]
 	}
-	r.add("YAML", "", "well-formed YAML", clip(strings.TrimPrefix(msg, "yaml: ")), "", line)
+	r.add("YAML", "", "well-formed YAML", clip(strings.TrimPrefix(msg, "yaml: ")), "", place{line, 0})
 }
 
 // check walks the tree once and refuses what has more than one reading.
@@ -101,15 +101,15 @@ func (r *Reader) check(n *yaml.Node, path string, depth int) {
 		return // nothing of the document will be used
 	}
 	if n.Anchor != "" {
-		r.add("ANCHOR", path, "no anchors", "an anchor &"+clip(n.Anchor), "write the value out where it is used", n.Line)
+		r.add("ANCHOR", path, "no anchors", "an anchor &"+clip(n.Anchor), "write the value out where it is used", of(n))
 	}
 	switch {
 	case n.Kind == yaml.AliasNode:
-		r.add("ALIAS", path, "no aliases", "an alias *"+clip(n.Value), "write the value out", n.Line)
+		r.add("ALIAS", path, "no aliases", "an alias *"+clip(n.Value), "write the value out", of(n))
 	case n.Style&yaml.TaggedStyle != 0:
-		r.add("TAG", path, "no tags", "the tag "+clip(n.Tag), "remove it; quotes make a string", n.Line)
+		r.add("TAG", path, "no tags", "the tag "+clip(n.Tag), "remove it; quotes make a string", of(n))
 	case depth > maxDepth:
-		r.add("DEPTH", path, fmt.Sprintf("at most %d levels", maxDepth), "nested deeper", "", n.Line)
+		r.add("DEPTH", path, fmt.Sprintf("at most %d levels", maxDepth), "nested deeper", "", of(n))
 	case n.Kind == yaml.SequenceNode:
 		for i, c := range n.Content {
 			r.check(c, fmt.Sprintf("%s[%d]", path, i), depth+1)
@@ -134,20 +134,20 @@ func (r *Reader) checkKeys(n *yaml.Node, path string) {
 		at := join(path, k.Value)
 		switch {
 		case k.Anchor != "":
-			r.add("ANCHOR", at, "no anchors", "an anchor &"+clip(k.Anchor), "", k.Line)
+			r.add("ANCHOR", at, "no anchors", "an anchor &"+clip(k.Anchor), "", of(k))
 		case k.Kind != yaml.ScalarNode:
-			r.add("KEY", path, "keys are plain strings", "a key that is no string", "", k.Line)
+			r.add("KEY", path, "keys are plain strings", "a key that is no string", "", of(k))
 			r.silent[k] = true
 		case k.ShortTag() == "!!merge":
-			r.add("MERGE-KEY", path, "no merge keys", "the key <<", "write the fields out", k.Line)
+			r.add("MERGE-KEY", path, "no merge keys", "the key <<", "write the fields out", of(k))
 			r.silent[k] = true
 		case k.Style&yaml.TaggedStyle != 0:
-			r.add("TAG", at, "no tags", "the tag "+clip(k.Tag), "remove it", k.Line)
+			r.add("TAG", at, "no tags", "the tag "+clip(k.Tag), "remove it", of(k))
 		case k.ShortTag() != "!!str":
-			r.add("KEY", path, "keys are strings", "the key "+clip(k.Value)+" reads as another type", "put it in quotes", k.Line)
+			r.add("KEY", path, "keys are strings", "the key "+clip(k.Value)+" reads as another type", "put it in quotes", of(k))
 			r.silent[k] = true
 		case seen[k.Value] > 0:
-			r.add("DUPLICATE-KEY", at, "each key once", fmt.Sprintf("it stands in line %d already", seen[k.Value]), "remove one of them", k.Line)
+			r.add("DUPLICATE-KEY", at, "each key once", fmt.Sprintf("the key %q is in line %d already", clip(k.Value), seen[k.Value]), "remove one of the two", of(k))
 			r.silent[k] = true
 		default:
 			seen[k.Value] = k.Line
@@ -155,25 +155,26 @@ func (r *Reader) checkKeys(n *yaml.Node, path string) {
 	}
 }
 
-func (r *Reader) add(code, field, rule, msg, hint string, line int) {
+func (r *Reader) add(code, field, rule, msg, hint string, at place) {
 	switch {
 	case len(r.problems) > maxSaid:
 		return
 	case len(r.problems) == maxSaid:
 		code, field, rule, msg, hint = "MORE", "", fmt.Sprintf("at most %d problems are reported of one file", maxSaid), "there are more", "correct these first"
 	}
-	r.problems = append(r.problems, fault.Problem{Code: r.Prefix + "-" + code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: r.File, Line: line})
+	r.problems = append(r.problems, fault.Problem{Code: r.Prefix + "-" + code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: r.File, Line: at.line, Column: at.column})
 }
 
-// Add notes a problem about a field; the line is looked up by its path.
+// Add notes a problem about a field; its place is looked up by its path.
 func (r *Reader) Add(code, field, rule, msg, hint string) {
-	r.add(code, field, rule, msg, hint, r.LineOf(field))
+	at, _ := r.find(field)
+	r.add(code, field, rule, msg, hint, at)
 }
 
-// LineOf is the line of a field such as execution.cmd[2], or of the nearest thing around it that exists.
-func (r *Reader) LineOf(field string) int {
-	line, _ := r.find(field)
-	return line
+// Place is the line and column of a field such as execution.cmd[2], or of the nearest thing around it that exists.
+func (r *Reader) Place(field string) (line, column int) {
+	at, _ := r.find(field)
+	return at.line, at.column
 }
 
 // Has tells whether the document has the field.
@@ -182,32 +183,39 @@ func (r *Reader) Has(field string) bool {
 	return ok
 }
 
-func (r *Reader) find(field string) (int, bool) {
+// place is a line and a column, both from 1; 0 when unknown.
+type place struct{ line, column int }
+
+var top = place{1, 1}
+
+func of(n *yaml.Node) place { return place{n.Line, n.Column} }
+
+func (r *Reader) find(field string) (place, bool) {
 	if r.root == nil {
-		return 0, false
+		return place{}, false
 	}
-	n, line := r.root, r.root.Line
+	n, at := r.root, of(r.root)
 	for part := range strings.FieldsFuncSeq(field, func(c rune) bool { return c == '.' || c == '[' || c == ']' }) {
 		next := (*yaml.Node)(nil)
 		switch n.Kind {
 		case yaml.SequenceNode:
 			if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Content) {
 				next = n.Content[i]
-				line = next.Line
+				at = of(next)
 			}
 		case yaml.MappingNode:
 			for i := 0; i+1 < len(n.Content) && next == nil; i += 2 {
 				if n.Content[i].Value == part {
-					next, line = n.Content[i+1], n.Content[i].Line
+					next, at = n.Content[i+1], of(n.Content[i])
 				}
 			}
 		}
 		if next == nil {
-			return line, false
+			return at, false
 		}
 		n = next
 	}
-	return line, true
+	return at, true
 }
 
 func join(path, key string) string {

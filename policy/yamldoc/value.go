@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"slurmgate/plan"
 )
 
 // Value is one place in the document, present or not. Reading an absent value, or one that was reported
@@ -16,7 +18,7 @@ type Value struct {
 	r    *Reader
 	n    *yaml.Node // nil when absent
 	path string
-	line int
+	at   place
 }
 
 // Exists tells whether the document has the value.
@@ -36,7 +38,7 @@ func (v Value) Peek(key string) string {
 func (v Value) Path() string { return v.path }
 
 // Fail notes a problem with this value.
-func (v Value) Fail(code, rule, msg, hint string) { v.r.add(code, v.path, rule, msg, hint, v.line) }
+func (v Value) Fail(code, rule, msg, hint string) { v.r.add(code, v.path, rule, msg, hint, v.at) }
 
 func (v Value) usable() bool { return v.n != nil && !v.r.silent[v.n] }
 
@@ -135,7 +137,7 @@ func (v Value) List() []Value {
 	}
 	out := make([]Value, len(v.n.Content))
 	for i, c := range v.n.Content {
-		out[i] = Value{v.r, c, fmt.Sprintf("%s[%d]", v.path, i), c.Line}
+		out[i] = Value{v.r, c, fmt.Sprintf("%s[%d]", v.path, i), of(c)}
 	}
 	return out
 }
@@ -181,7 +183,7 @@ func (v Value) Entries() []Entry {
 	for i := 0; i+1 < len(v.n.Content); i += 2 {
 		k := v.n.Content[i]
 		if !v.r.silent[k] {
-			out = append(out, Entry{k.Value, Value{v.r, v.n.Content[i+1], join(v.path, k.Value), k.Line}})
+			out = append(out, Entry{k.Value, Value{v.r, v.n.Content[i+1], join(v.path, k.Value), of(k)}})
 		}
 	}
 	return out
@@ -205,7 +207,7 @@ func (v Value) Object(known ...string) Object {
 		i := slices.IndexFunc(known, func(k string) bool { return folded(k) == folded(e.Key) })
 		switch {
 		case i < 0:
-			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "unknown field", "")
+			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "unknown field", plan.DidYouMean(e.Key, known))
 		case v.r.Case == Camel && strings.ContainsAny(e.Key, "_-"):
 			e.Fail("SNAKE-CASE", "field names are camelCase", "a snake_case spelling", "write "+known[i])
 		default:
@@ -230,7 +232,7 @@ func (o Object) Opt(name string) Value {
 	if f, ok := o.fields[name]; ok {
 		return f
 	}
-	return Value{r: o.r, path: join(o.path, name), line: o.line}
+	return Value{r: o.r, path: join(o.path, name), at: o.at}
 }
 
 // Need gives a field and notes its absence, unless the object itself is absent or the field stands there misspelt.

@@ -109,11 +109,11 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-func TestLineOf(t *testing.T) {
+func TestPlace(t *testing.T) {
 	r := &Reader{File: "f", Prefix: "T"}
 	r.Parse([]byte("a:\n  - x\n  - b: 1\n    c: 2\nd: 3\n"))
 	for field, want := range map[string]int{"": 1, "a": 1, "a[0]": 2, "a[1].c": 4, "a[1].zzz": 3, "a[9]": 1, "d": 5, "nope": 1} {
-		if got := r.LineOf(field); got != want {
+		if got, _ := r.Place(field); got != want {
 			t.Errorf("%s: line %d, want %d", field, got, want)
 		}
 	}
