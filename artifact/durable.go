@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	chunkSize  = 1 << 20  // how much is copied or hashed between two looks at the context
+	chunkSize  = 1 << 20  // how much is copied or hashed between two checks of the context
 	firstChunk = 32 << 10 // and of a file that may be small: most are
 )
 
-// dropStale removes temporary files that nobody holds the lock of.
+// dropStale removes temporary files that nobody has locked.
 func (s *Store) dropStale() error {
 	entries, err := fs.ReadDir(s.root.FS(), "tmp")
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Store) sync(folder string) error {
 	return d.Sync()
 }
 
-// copyHash copies all of src to dst and gives SHA-256 in hex and number of the bytes.
+// copyHash copies all of src to dst and returns the SHA-256 in hex and the number of bytes.
 func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, int64, error) {
 	h := sha256.New()
 	var size int64

@@ -9,8 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
-// fsFault turns an error of the filesystem or of a reader into a fault that may be tried again; faults pass as
-// they are.
+// fsFault turns an error of the filesystem or of a reader into a fault that can be retried; faults pass unchanged.
 func fsFault(op, msg string, err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err

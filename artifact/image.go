@@ -11,21 +11,21 @@ import (
 	"slurmgate/fault"
 )
 
-// What is decoded at most. Ten million points of the widest kind are 80 MB for a moment, and only one picture is open at a time.
+// Limits of what is decoded. Ten million pixels of the widest kind take 80 MB for a moment, and only one picture is open at a time.
 const (
 	maxImageBytes  = 32 << 20 // of the file
 	maxImagePoints = 10 << 20 // width × height
 	maxImageEdge   = 20_000
-	leastEdge      = 16 // below this a picture shows nothing
+	leastEdge      = 16 // a smaller picture shows nothing
 )
 
-// Pictures makes small pictures of large ones, one at a time. The zero value is not ready; see [NewPictures].
+// Pictures makes thumbnails, one at a time. The zero value is not usable; see [NewPictures].
 type Pictures struct{ one chan struct{} }
 
-// NewPictures makes a Pictures.
+// NewPictures returns a Pictures.
 func NewPictures() *Pictures { return &Pictures{one: make(chan struct{}, 1)} }
 
-// Picture is a small PNG made of an artifact.
+// Picture is a PNG thumbnail of an artifact.
 type Picture struct {
 	PNG            []byte
 	Width, Height  int // of PNG
@@ -34,21 +34,22 @@ type Picture struct {
 	BytesPerSample int // of the artifact, 1 or 2
 }
 
-// PreviewImage draws the PNG of size bytes anew, at most edge points wide and high, and smaller until it has at most maxBytes. What is
-// in the file besides the picture does not come along. A file that is no PNG, is broken, or would take too much memory is refused
-// before it is decoded.
+// PreviewImage redraws the PNG of size bytes, at most edge pixels wide and high, and smaller until it has at most maxBytes. Nothing in the
+// file other than the picture is copied. A file that is not a PNG, is broken, or would take too much memory is refused before it is
+// decoded.
 func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, edge, maxBytes int) (Picture, error) {
 	const op = "artifact.PreviewImage"
 	refuse := func(code, msg string) (Picture, error) {
-		return Picture{}, fault.Invalid(op, "", fault.Problem{Code: code, Field: "artifact_id", Rule: fmt.Sprintf("a PNG of at most %d bytes and %d points", maxImageBytes, maxImagePoints), Msg: msg,
-			Hint: "fetch the artifact and look at it with a program of your own"})
+		return Picture{}, fault.Invalid(op, "", fault.Problem{Code: code, Field: "artifact_id", Msg: msg,
+			Rule: fmt.Sprintf("a PNG of at most %d bytes and %d pixels", maxImageBytes, maxImagePoints),
+			Hint: "download the artifact and open it with another program"})
 	}
 	if size > maxImageBytes {
 		return refuse("PREVIEW-IMAGE-SIZE", fmt.Sprintf("it has %d bytes", size))
 	}
 	c, err := png.DecodeConfig(io.NewSectionReader(f, 0, size))
 	if err != nil {
-		return refuse("PREVIEW-IMAGE", "it is no PNG that can be read: "+err.Error())
+		return refuse("PREVIEW-IMAGE", "it is not a readable PNG: "+err.Error())
 	}
 	if c.Width > maxImageEdge || c.Height > maxImageEdge || int64(c.Width)*int64(c.Height) > maxImagePoints {
 		return refuse("PREVIEW-IMAGE-SIZE", fmt.Sprintf("it has %d × %d points", c.Width, c.Height))

@@ -21,7 +21,7 @@ func (h *headReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// labelOf makes a label of a file name.
+// labelOf derives a label from a file name.
 func labelOf(name string) string {
 	name = strings.Join(strings.Fields(strings.Map(visible, strings.ToValidUTF8(name, "_"))), " ")
 	for len(name) > plan.MaxWord {
@@ -42,7 +42,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// hidden tells whether a rune shows nothing, or changes how others are shown.
+// hidden reports whether a rune is invisible or changes how others are shown.
 func hidden(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
 }

@@ -10,12 +10,12 @@ import (
 	"slurmgate/fault"
 )
 
-// Preview is a bounded look at a file.
+// Preview shows the beginning of a file, within bounds.
 type Preview struct {
-	Text      string // valid UTF-8; no control characters but newline and tab. Of a binary file: what it is
-	Lines     int    // of the file, in Text; 0 for a binary file
-	Bytes     int64  // of the file, shown in Text; 0 for a binary file
-	Truncated bool   // there is more of the file than Text shows
+	Text      string // valid UTF-8; no control characters except newline and tab. For a binary file: its type and size
+	Lines     int    // lines of the file shown in Text; 0 for a binary file
+	Bytes     int64  // bytes of the file shown in Text; 0 for a binary file
+	Truncated bool   // Text does not show the whole file
 	Binary    bool   // Text describes the file instead of quoting it
 }
 
@@ -25,14 +25,15 @@ type Preview struct {
 // described, not quoted.
 func PreviewText(f io.ReaderAt, size int64, maxBytes, maxLines int) (Preview, error) {
 	maxBytes, maxLines = max(maxBytes, 0), max(maxLines, 0)
-	// Enough to look at the kind of file, and to show maxBytes with the last rune and a newline whole.
+	// Enough to detect the type of the file, and to show maxBytes with the last rune and a newline complete.
 	buf := make([]byte, min(size, max(int64(maxBytes)+utf8.UTFMax, HeadBytes)))
 	n, err := f.ReadAt(buf, 0)
 	if err != nil && err != io.EOF {
 		return Preview{}, fsFault("artifact.PreviewText", "the artifact cannot be read", err)
 	}
 	if int64(n) < int64(len(buf)) {
-		return Preview{}, fault.New(fault.Conflict, "artifact.PreviewText", "artifact_corrupt", fmt.Sprintf("the artifact has %d bytes, and %d are recorded", n, size))
+		return Preview{}, fault.New(fault.Conflict, "artifact.PreviewText", "artifact_corrupt",
+			fmt.Sprintf("the artifact has %d bytes instead of the recorded %d", n, size))
 	}
 	if head := buf[:min(len(buf), HeadBytes)]; isBinary(head) {
 		return Preview{Binary: true, Truncated: size > 0, Text: cut(fmt.Sprintf("binary file, %s, %d bytes", Detect(head, ""), size), maxBytes)}, nil
@@ -42,8 +43,8 @@ func PreviewText(f io.ReaderAt, size int64, maxBytes, maxLines int) (Preview, er
 	return p, nil
 }
 
-// isBinary tells whether a head is better described than quoted: a known binary type, a NUL, or more than
-// one byte in ten that is not text. Text in an old 8-bit encoding is quoted.
+// isBinary reports whether a file should be described rather than quoted: its head has a known binary type, a NUL, or more than one byte in
+// ten that is not text. Text in an old 8-bit encoding is quoted.
 func isBinary(head []byte) bool {
 	switch Detect(head, "") {
 	case "BAM", "BAI", "FASTQ_GZ", "ZIP", "PNG", "PDF":
@@ -66,7 +67,7 @@ func isBinary(head []byte) bool {
 func quote(buf []byte, maxBytes, maxLines int) Preview {
 	var p Preview
 	var out strings.Builder
-	open := false // a line has begun and not ended
+	open := false // the current line has not ended
 	for rest := buf; len(rest) > 0; {
 		if !open && p.Lines == maxLines {
 			break
@@ -87,7 +88,7 @@ func quote(buf []byte, maxBytes, maxLines int) Preview {
 	return p
 }
 
-// next gives the visible form of the first rune and how many bytes it stands for.
+// next returns the visible form of the first rune and its length in bytes.
 func next(b []byte) (string, int) {
 	if bytes.HasPrefix(b, []byte("\r\n")) {
 		return "\n", 2

@@ -15,11 +15,11 @@ import (
 	"slurmgate/plan"
 )
 
-// Removal and storing meet at the lock of an object's folder: who stores holds it shared while it finds or names the object, and
-// makes the object young; who removes holds it alone, and removes none that is young. So an object that was just stored again, and whose row
-// is about to be written, is not removed in between.
+// Removing and storing an object exclude each other through the lock of the object's folder. A writer holds the lock shared while it finds
+// or names the object, and renews its time stamp; a remover holds the lock exclusively, and removes no object with a recent time stamp. So an
+// object that was just stored again, and whose row is about to be written, is not removed in between.
 
-// Objects calls f for every object with the time it was last stored, in no order, until f fails. What is no object is passed over.
+// Objects calls f for every object with the time it was last stored, in no particular order, until f fails. Other files are skipped.
 func (s *Store) Objects(ctx context.Context, f func(sha256 string, sizeBytes int64, stored time.Time) error) error {
 	const op = "artifact.Objects"
 	folders, err := fs.ReadDir(s.root.FS(), "objects")
@@ -28,11 +28,11 @@ func (s *Store) Objects(ctx context.Context, f func(sha256 string, sizeBytes int
 	}
 	for _, d := range folders {
 		if err := ctx.Err(); err != nil {
-			return fsFault(op, "the store was not listed to its end", err)
+			return fsFault(op, "the store was not listed completely", err)
 		}
 		entries, err := fs.ReadDir(s.root.FS(), "objects/"+d.Name())
 		if err != nil {
-			continue // no folder
+			continue // not a folder
 		}
 		for _, e := range entries {
 			info, err := e.Info()
@@ -47,8 +47,8 @@ func (s *Store) Objects(ctx context.Context, f func(sha256 string, sizeBytes int
 	return nil
 }
 
-// Remove removes an object that was last stored before a time. alone is given what removes it, and calls that or does not: so its caller can make
-// sure that nobody comes to need the object meanwhile. Remove tells whether the object is gone: also when it was not there.
+// Remove removes an object that was last stored before a time. alone gets the function that removes it and may call it or not, so that the
+// caller can make sure that nothing needs the object meanwhile. Remove reports whether the object is gone, also when it did not exist.
 func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alone func(remove func() error) error) (gone bool, err error) {
 	const op = "artifact.Remove"
 	if !plan.IsSHA256(sha256) {
@@ -72,7 +72,7 @@ func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alo
 	case !info.ModTime().Before(before), time.Since(info.ModTime()) < 2*youngEnough:
 		return false, nil
 	}
-	// A rename takes no time, whatever the size; who waits for alone waits for no more.
+	// A rename is fast whatever the size, so the caller's alone is not held up by the removal itself.
 	trash := "tmp/" + strings.ToLower(rand.Text())
 	err = alone(func() error {
 		err := s.root.Rename(name, trash)
@@ -88,7 +88,7 @@ func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alo
 	return gone, nil
 }
 
-// lock locks a folder of objects; closing the file frees it.
+// lock locks a folder of objects; closing the file releases the lock.
 func (s *Store) lock(folder string, how int) (*os.File, error) {
 	d, err := s.root.Open(folder)
 	if err != nil {

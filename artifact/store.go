@@ -1,8 +1,8 @@
-// Package artifact keeps immutable bytes: a content-addressed store, the import boundary through which
-// files enter it, the detection of types, and bounded previews.
+// Package artifact stores immutable bytes: a content-addressed store, the import boundary through which files enter it, the detection of
+// types, and bounded previews.
 //
 //	<dir>/objects/<aa>/<sha256>   the bytes, mode 0400; aa are the first two digits of the checksum
-//	<dir>/tmp/<random>            being written, under an flock; without the lock it is stale
+//	<dir>/tmp/<random>            being written, under an flock; a file without the lock is stale
 //
 // An object gets its name only when its bytes are durable and hashed, and never changes afterwards.
 package artifact
@@ -27,33 +27,31 @@ import (
 	"slurmgate/plan"
 )
 
-// Store is a content-addressed store below one folder. It is safe for concurrent use, by several processes
-// too.
+// Store is a content-addressed store below one folder. It is safe for concurrent use, also by several processes.
 type Store struct {
 	root  *os.Root
 	named sync.Map // folders below objects/ whose names are known to be durable
 
-	payloads Payloads // nil: there are none
+	payloads Payloads // nil: none
 }
 
-// Payloads is where documents are kept that are no objects of the store: small ones that were stored together with something else.
+// Payloads has documents that are not objects of the store: small ones that were stored together with something else.
 type Payloads interface {
-	// Payload gives the bytes with this checksum, compared with it. NotFound when they are not there.
+	// Payload returns the bytes with this checksum after verifying them. NotFound when there are none.
 	Payload(ctx context.Context, sha256 string) ([]byte, error)
 }
 
-// Consult makes the store look among payloads for what is no object. It is called once, before the store is used.
+// Consult makes the store look for missing objects among payloads. It is called once, before the store is used.
 func (s *Store) Consult(p Payloads) { s.payloads = p }
 
-// Open opens the store, making its folders where they are missing, and removes temporary files whose
-// writer is gone.
+// Open opens the store, creates its folders where they are missing, and removes temporary files whose writer is gone.
 func Open(dir string) (*Store, error) {
 	const op = "artifact.Open"
 	if !filepath.IsAbs(dir) {
 		return nil, fault.New(fault.Validation, op, "artifact_store", fmt.Sprintf("the artifact store %q is not an absolute path", dir))
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fsFault(op, "the artifact store cannot be made", err)
+		return nil, fsFault(op, "the artifact store cannot be created", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -82,14 +80,13 @@ func (s *Store) prepare() error {
 // Close releases the store's folder.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Put stores at most limit bytes of r and gives their checksum (64 hex digits) and number. The object is
-// durable then. A larger r is a Policy fault with code artifact_too_large, a full disk a Transport fault
-// with code disk_full, and nothing is kept.
+// Put stores at most limit bytes of r and returns their checksum (64 hex digits) and count. The object is durable then. If r is longer, that
+// is a Policy fault with code artifact_too_large; a full disk is a Transport fault with code disk_full; in both cases nothing is stored.
 func (s *Store) Put(ctx context.Context, r io.Reader, limit int64) (string, int64, error) {
 	return s.put(ctx, r, limit, nil)
 }
 
-// put is Put with a last check of the source before the object gets its name.
+// put is Put with a final check of the source before the object gets its name.
 func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error) {
 	const op = "artifact.Put"
 	if limit < 0 {
@@ -116,7 +113,7 @@ func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(si
 	return sum, size, nil
 }
 
-// take writes at most limit bytes of r to w.
+// take copies at most limit bytes of r to w.
 func take(ctx context.Context, w io.Writer, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error) {
 	const op = "artifact.Put"
 	bound := limit
@@ -128,7 +125,7 @@ func take(ctx context.Context, w io.Writer, r io.Reader, limit int64, check func
 	case err != nil:
 		return "", 0, fsFault(op, "the bytes cannot be stored", err)
 	case size > limit:
-		return "", 0, fault.New(fault.Policy, op, "artifact_too_large", fmt.Sprintf("there are more than the %d bytes allowed", limit))
+		return "", 0, fault.New(fault.Policy, op, "artifact_too_large", fmt.Sprintf("it has more than the allowed %d bytes", limit))
 	}
 	if check != nil {
 		err = check(size)
@@ -136,7 +133,7 @@ func take(ctx context.Context, w io.Writer, r io.Reader, limit int64, check func
 	return sum, size, err
 }
 
-// measure is put for a rehearsal: the bytes are read and go nowhere.
+// measure is put for a dry run: the bytes are read and discarded.
 func measure(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (string, int64, error) {
 	return take(ctx, io.Discard, r, limit, check)
 }
@@ -153,11 +150,11 @@ func (s *Store) create(temp string) (*os.File, error) {
 	return f, nil
 }
 
-// youngEnough is how old an object may be and not be made young when it is stored again.
+// youngEnough is the age up to which storing an object again need not renew its time stamp.
 const youngEnough = time.Minute
 
-// commit makes the written bytes durable and gives them their name. An object of the same name and size
-// stays; one of another size was damaged and is replaced.
+// commit makes the written bytes durable and gives them their name. An existing object of the same name and size is left alone; one of
+// another size was damaged and is replaced.
 func (s *Store) commit(f *os.File, temp, sum string, size int64) (renamed bool, err error) {
 	folder, name := objectPath(sum)
 	dir, named, err := s.folder(folder)
@@ -175,11 +172,11 @@ func (s *Store) commit(f *os.File, temp, sum string, size int64) (renamed bool, 
 		}
 		renamed = true
 	} else if now := time.Now(); now.Sub(info.ModTime()) > youngEnough {
-		if err := s.root.Chtimes(name, now, now); err != nil { // young again, so that it is not removed now
+		if err := s.root.Chtimes(name, now, now); err != nil { // renewed, so that a sweep does not remove it now
 			return false, err
 		}
 	}
-	// Also for an object that was there: its writer may not have come so far.
+	// Also for an object that existed: its writer may not have synced it.
 	if err := dir.Sync(); err != nil || named {
 		return renamed, err
 	}
@@ -190,7 +187,7 @@ func (s *Store) commit(f *os.File, temp, sum string, size int64) (renamed bool, 
 	return renamed, err
 }
 
-// folder opens a folder of objects under a shared lock, made where it is missing, and tells whether its name is known to be durable.
+// folder opens a folder of objects under a shared lock, creates it if it is missing, and reports whether its name is known to be durable.
 func (s *Store) folder(name string) (dir *os.File, named bool, err error) {
 	if _, named = s.named.Load(name); named {
 		if dir, err = s.lock(name, unix.LOCK_SH); !errors.Is(err, fs.ErrNotExist) {
@@ -200,11 +197,11 @@ func (s *Store) folder(name string) (dir *os.File, named bool, err error) {
 	if err = s.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, false, err
 	}
-	dir, err = s.lock(name, unix.LOCK_SH) // one just made is not durable, whatever was known of its predecessor
+	dir, err = s.lock(name, unix.LOCK_SH) // a new folder is not durable, even if its predecessor was
 	return dir, false, err
 }
 
-// Open opens an object, or a payload, for reading. NotFound when neither is there.
+// Open opens an object, or a payload, for reading. NotFound when there is neither.
 func (s *Store) Open(sha256 string) (*os.File, error) {
 	f, err := s.object(sha256)
 	if s.payloads == nil || !fault.Is(err, fault.NotFound) {
@@ -229,8 +226,8 @@ func (s *Store) object(sha256 string) (*os.File, error) {
 	_, name := objectPath(sha256)
 	f, err := s.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Wrap(fault.NotFound, op, "artifact_bytes_missing", "the artifact store does not hold "+sha256, err).
-			WithNext("import the same file again; an output of a run comes from a backup. slurmgate artifact verify --all tells what else is missing")
+		return nil, fault.Wrap(fault.NotFound, op, "artifact_bytes_missing", "the artifact store has no object "+sha256, err).
+			WithNext("import the same file again; restore an output of a run from a backup. slurmgate artifact verify --all lists what else is missing")
 	}
 	if err != nil {
 		return nil, fsFault(op, "the object cannot be opened", err)
@@ -242,12 +239,12 @@ func (s *Store) object(sha256 string) (*os.File, error) {
 	return f, nil
 }
 
-// inMemory makes a file without a name of a payload, for those who read files. It is gone once it is closed.
+// inMemory makes an anonymous file of a payload, for callers that need a file. It is gone once it is closed.
 func inMemory(name string, data []byte) (*os.File, error) {
 	const op = "artifact.Open"
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fsFault(op, "there is no memory for "+name, err)
+		return nil, fsFault(op, "not enough memory for "+name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	if _, err = f.Write(data); err == nil {
@@ -255,12 +252,12 @@ func inMemory(name string, data []byte) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fsFault(op, "there is no memory for "+name, err)
+		return nil, fsFault(op, "not enough memory for "+name, err)
 	}
 	return f, nil
 }
 
-// Has tells whether the store itself holds the object.
+// Has reports whether the store itself has the object.
 func (s *Store) Has(sha256 string) bool {
 	if !plan.IsSHA256(sha256) {
 		return false
@@ -270,7 +267,7 @@ func (s *Store) Has(sha256 string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Verify hashes the object again, or where it is none the payload. Other bytes than the checksum's are a Conflict fault with code
+// Verify hashes the object again, or the payload if there is no object. Bytes that do not match the checksum are a Conflict fault with code
 // artifact_corrupt, in a payload an Internal fault.
 func (s *Store) Verify(ctx context.Context, sha256 string) error {
 	const op = "artifact.Verify"
@@ -289,7 +286,7 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 		return fsFault(op, "the object cannot be read", err)
 	}
 	if got != sha256 {
-		return fault.New(fault.Conflict, op, "artifact_corrupt", fmt.Sprintf("object %s holds bytes with checksum %s", sha256, got)).
+		return fault.New(fault.Conflict, op, "artifact_corrupt", fmt.Sprintf("object %s is damaged: its bytes have checksum %s", sha256, got)).
 			WithNext("check the disk; remove the object's file and import or run again")
 	}
 	return nil

@@ -12,45 +12,45 @@ import (
 	"slurmgate/fault"
 )
 
-// What a table preview costs at most, whatever is asked for.
+// Limits of a table preview, whatever the request.
 const (
-	maxTableScan = 32 << 20 // bytes of the file read to reach the first row asked for
+	maxTableScan = 32 << 20 // bytes of the file read to reach the first requested row
 	maxTableLine = 1 << 20  // bytes of one record
-	maxColumns   = 256      // shown
-	maxCell      = 256      // bytes of one cell shown
-	typedRows    = 1000     // rows the types of columns are guessed from, at most
+	maxColumns   = 256      // columns shown
+	maxCell      = 256      // bytes shown of one cell
+	typedRows    = 1000     // rows from which column types are guessed, at most
 )
 
-// TableQuery says which part of a table is wanted.
+// TableQuery selects a part of a table.
 type TableQuery struct {
-	Delimiter rune  // ',' or '\t'; 0: by the first line
-	FirstRow  int64 // rows left out before the first shown, from 0; the header is no row
-	MaxRows   int   // rows shown at most
-	MaxBytes  int   // of cells and names shown, together, at most
+	Delimiter rune  // ',' or '\t'; 0: detected from the first line
+	FirstRow  int64 // rows to skip; the header does not count as a row
+	MaxRows   int   // most rows to show
+	MaxBytes  int   // most bytes of cells and names to show, in total
 }
 
 // Column is one column of a table.
 type Column struct {
 	Name string `json:"name"`
-	Type string `json:"type"` // integer, number, boolean, date, text, or empty: guessed from the rows read
+	Type string `json:"type"` // integer, number, boolean, date, text, or empty; guessed from the rows read
 }
 
-// Table is a bounded look at a table.
+// Table is a part of a table.
 type Table struct {
 	Columns      []Column   `json:"columns"`
-	ColumnsTotal int        `json:"columns_total"` // of the header, or the widest row read; more than shown when there are many
-	Header       bool       `json:"header"`        // the names stand in the file; else they are made up
+	ColumnsTotal int        `json:"columns_total"` // columns of the header or of the widest row read; may exceed those shown
+	Header       bool       `json:"header"`        // the column names come from the file; otherwise they are generated
 	FirstRow     int64      `json:"first_row"`     // number of the first row shown, from 0
 	Rows         [][]string `json:"rows"`
-	RowsRead     int64      `json:"rows_read"` // rows looked at, those left out included: the types rest on them
-	Truncated    bool       `json:"truncated"` // there is more of the file than was read, or shown
+	RowsRead     int64      `json:"rows_read"` // rows read, skipped ones included; the types are guessed from them
+	Truncated    bool       `json:"truncated"` // not the whole file was read or shown
 	Delimiter    string     `json:"delimiter"`
 	Warnings     []string   `json:"warnings"`
 }
 
-// PreviewTable shows rows of a CSV or tab-separated file of size bytes. Lines that begin with # before the header are comments; the last
-// of them is the header where it has as many columns as the first row, as in VCF. Cells are shown with control characters made
-// visible. A binary file, and a text without the delimiter, is a Validation fault.
+// PreviewTable shows rows of a CSV or tab-separated file of size bytes. Lines that begin with # before the header are comments; the last of
+// them is the header if it has as many columns as the first row, as in VCF. Control characters in cells are made visible. A binary file, or
+// a text without the delimiter, is a Validation fault.
 func PreviewTable(f io.ReaderAt, size int64, q TableQuery) (Table, error) {
 	const op = "artifact.PreviewTable"
 	head := make([]byte, min(size, HeadBytes))
@@ -64,7 +64,7 @@ func PreviewTable(f io.ReaderAt, size int64, q TableQuery) (Table, error) {
 		q.Delimiter = delimiterOf(head)
 	}
 	if q.Delimiter != ',' && q.Delimiter != '\t' {
-		return Table{}, notTable("its lines have neither tabs nor commas")
+		return Table{}, notTable("its lines contain neither tabs nor commas")
 	}
 	q.FirstRow, q.MaxRows, q.MaxBytes = max(q.FirstRow, 0), max(q.MaxRows, 0), max(q.MaxBytes, 0)
 	t := &tableReader{q: q, table: Table{Rows: [][]string{}, Columns: []Column{}, Warnings: []string{}, Delimiter: string(q.Delimiter), FirstRow: q.FirstRow}, left: q.MaxBytes}
@@ -73,7 +73,7 @@ func PreviewTable(f io.ReaderAt, size int64, q TableQuery) (Table, error) {
 		return Table{}, err
 	}
 	if !t.ended && size > maxTableScan && t.table.RowsRead <= q.FirstRow {
-		t.table.Warnings = append(t.table.Warnings, fmt.Sprintf("only the first %d bytes are looked through", int64(maxTableScan)))
+		t.table.Warnings = append(t.table.Warnings, fmt.Sprintf("only the first %d bytes were read", int64(maxTableScan)))
 	}
 	t.table.Truncated = t.table.Truncated || !t.ended || size > maxTableScan
 	return t.finish(), nil
@@ -87,10 +87,11 @@ func orEOF(err error) error {
 }
 
 func notTable(msg string) error {
-	return fault.Invalid("artifact.PreviewTable", "", fault.Problem{Code: "PREVIEW-TABLE", Field: "artifact_id", Rule: "comma- or tab-separated text", Msg: msg, Hint: "look at it as a text: slurmgate artifact preview --as text"})
+	return fault.Invalid("artifact.PreviewTable", "", fault.Problem{Code: "PREVIEW-TABLE", Field: "artifact_id",
+		Rule: "comma- or tab-separated text", Msg: msg, Hint: "preview it as text: slurmgate artifact preview --as text"})
 }
 
-// delimiterOf takes the one the first line that is no comment has more of.
+// delimiterOf returns the delimiter that occurs more often in the first line that is not a comment.
 func delimiterOf(head []byte) rune {
 	for line := range bytes.Lines(head) {
 		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
@@ -126,7 +127,7 @@ func newRecords(r io.Reader, delimiter rune) *records {
 	return in
 }
 
-// comment takes a line that begins with #, where the next one does.
+// comment consumes a line that begins with #, if one is next.
 func (in *records) comment() (string, bool) {
 	if b, err := in.lines.Peek(1); err != nil || b[0] != '#' {
 		return "", false
@@ -135,7 +136,7 @@ func (in *records) comment() (string, bool) {
 	return line, err == nil
 }
 
-// line reads a line without its end; what stands behind maxTableLine bytes of it is an error.
+// line reads a line without its line end; a line longer than maxTableLine bytes is an error.
 func (in *records) line() (string, error) {
 	var b []byte
 	for {
@@ -156,7 +157,7 @@ func (in *records) line() (string, error) {
 
 var errLongLine = errors.New("a line is longer than 1 MiB")
 
-// next gives the next record that is not an empty line. The slice may be used again.
+// next returns the next record that is not an empty line. The slice may be reused.
 func (in *records) next() ([]string, error) {
 	if in.csv != nil {
 		return in.csv.Read()

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tableReader is one preview being made.
+// tableReader builds one preview.
 type tableReader struct {
 	q      TableQuery
 	in     *records
@@ -68,7 +68,7 @@ func (t *tableReader) read() error {
 	return nil
 }
 
-// wants tells whether another row is to be read: to be shown, or to guess types from.
+// wants reports whether another row must be read, to be shown or to guess types.
 func (t *tableReader) wants() bool {
 	shown := int64(len(t.table.Rows)) >= int64(t.q.MaxRows) || t.table.Truncated
 	return !shown || t.table.RowsRead < typedRows
@@ -81,7 +81,7 @@ func (t *tableReader) header(names []string) {
 	}
 }
 
-// row counts a row, learns the kinds of its cells, and shows it if it is asked for.
+// row counts a row, records the kinds of its cells, and shows it if it was requested.
 func (t *tableReader) row(rec []string) {
 	n := t.table.RowsRead
 	t.table.RowsRead++
@@ -115,7 +115,7 @@ func (t *tableReader) row(rec []string) {
 	t.table.Rows = append(t.table.Rows, row)
 }
 
-// show makes a cell printable and short, and counts it.
+// show makes a cell printable, shortens it, and counts its bytes.
 func (t *tableReader) show(cell string) string {
 	var b strings.Builder
 	for rest := []byte(cell); len(rest) > 0; {
@@ -154,7 +154,7 @@ func (t *tableReader) finish() Table {
 	return t.table
 }
 
-// kind is the set of what the cells of a column have been.
+// kind is the set of kinds seen in the cells of a column.
 type kind uint8
 
 const (
@@ -166,14 +166,14 @@ const (
 )
 
 var (
-	// An integer of at most 15 digits, so that nobody who takes it for a float loses any. With a leading zero it is an identifier.
+	// An integer of at most 15 digits, so that reading it as a float loses no digit. A leading zero makes it an identifier.
 	integer = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]{0,14})$`)
 	number  = regexp.MustCompile(`^[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?$`)
 	padded  = regexp.MustCompile(`^[+-]?0[0-9]`)
 	date    = regexp.MustCompile(`^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([T ][0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?$`)
 )
 
-// kindOf gives the kind of a cell: 0 for one that says nothing.
+// kindOf returns the kind of a cell, 0 if the cell is empty or a missing value.
 func kindOf(cell string) kind {
 	if len(cell) > 64 {
 		return isWords
@@ -214,7 +214,7 @@ func (k kind) name() string {
 	return "text"
 }
 
-// isHeader tells whether a first row gives names: several words, none twice, none a value.
+// isHeader reports whether a first row contains column names: distinct words, none of them a value.
 func isHeader(rec []string) bool {
 	seen := map[string]bool{}
 	for _, cell := range rec {

@@ -20,8 +20,9 @@ func scanArtifact(row scanner, before ...any) (run.Artifact, error) {
 	return a, err
 }
 
-// addArtifact registers an artifact unless it is there; one that was removed comes back. Its id is made of all that could differ. Its time is later
-// than that of every other, whatever the clock says: a listing's snapshot is a time. here tells that its bytes come with it, as a payload.
+// addArtifact registers an artifact unless it exists; a removed one is restored. Its id is derived from everything that could differ. Its time
+// is later than that of every other artifact, whatever the clock says, because a listing's snapshot is a time. here says that its bytes come
+// with it, as a payload.
 func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, here bool) (created bool, err error) {
 	if !here && l.stored != nil && !l.stored(a.SHA256) {
 		return false, fault.New(fault.Transport, "ledger.addArtifact", "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").WithNext("store them again")
@@ -37,7 +38,7 @@ func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, 
 	return n == 1, err
 }
 
-// AddArtifact registers an artifact whose bytes were just stored; one that is there already is returned as it is, with created false.
+// AddArtifact registers an artifact whose bytes were just stored; an existing one is returned unchanged, with created false.
 func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Artifact, created bool, err error) {
 	if stored, err = l.Artifact(ctx, a.ID); err == nil {
 		if there, err := l.usedAgain(ctx, stored); there || err != nil {
@@ -62,10 +63,10 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 	return stored, created, err
 }
 
-// usedEvery is how often it is noted that an artifact was imported again.
+// usedEvery is how often a repeated import of an artifact is recorded.
 const usedEvery = time.Hour
 
-// usedAgain notes that an artifact was imported again, so that it is not removed for its age. It tells whether the artifact is still there.
+// usedAgain records that an artifact was imported again, so that it is not removed for its age, and reports whether the artifact still exists.
 func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact) (there bool, err error) {
 	now := l.now()
 	if now.Sub(a.CreatedAt) < usedEvery {
@@ -103,7 +104,7 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (run.Artifact, error) 
 	return a, storage(err)
 }
 
-// removedFault is the answer about an artifact that retention removed.
+// removedFault is the fault for an artifact that retention removed.
 func removedFault(id string) error {
 	return fault.New(fault.NotFound, "ledger.Artifact", "artifact_removed", "artifact "+id+" was removed because no run used it").WithNext("import the same file again: it gets the same id")
 }

@@ -33,7 +33,7 @@ type CallEvent struct {
 	Hash      string          `json:"hash"`
 }
 
-// CallPayload is what went into a call or came out, redacted.
+// CallPayload is the redacted input or output of a call.
 type CallPayload struct {
 	Kind    string          `json:"kind"`
 	SHA256  string          `json:"payload_sha256"`
@@ -50,7 +50,7 @@ func callHash(prev, chain string, seq, at int64, principal string, event []byte)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// Record appends calls to their chains and settles idempotency keys, in one transaction.
+// Record appends calls to their chains and settles idempotency keys in one transaction.
 func (l *Ledger) Record(ctx context.Context, records []gate.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -84,7 +84,7 @@ type chainHead struct {
 	hash string
 }
 
-// record appends one record behind the head, and moves that.
+// record appends one record to the chain and moves the head.
 func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) error {
 	seq, at := h.seq+1, micros(r.At)
 	hash, err := callHash(h.hash, r.Chain, seq, at, r.Principal, r.Event)
@@ -121,7 +121,7 @@ type CallFilter struct {
 	Limit     int    // 1..500, 50 when 0
 }
 
-// Calls gives one page of recorded calls, newest first, and the cursor of the next.
+// Calls returns one page of recorded calls, newest first, and the cursor of the next page.
 func (l *Ledger) Calls(ctx context.Context, f CallFilter) ([]CallEvent, string, error) {
 	if f.Limit <= 0 {
 		f.Limit = 50
@@ -141,7 +141,8 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) ([]CallEvent, string, 
 		chain, num, ok := strings.Cut(place, "/")
 		var seq int64
 		if _, scan := fmt.Sscan(num, &seq); err != nil || !ok || scan != nil {
-			return nil, "", fault.Invalid("ledger.Calls", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one", Hint: "without a cursor the list begins anew"})
+			return nil, "", fault.Invalid("ledger.Calls", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor",
+				Rule: "a cursor of an earlier page", Msg: "it is not a cursor", Hint: "leave the cursor out to start from the beginning"})
 		}
 		where, args = append(where, "(at, chain, seq) < (?, ?, ?)"), append(args, at, chain, seq)
 	}
@@ -173,14 +174,14 @@ func (l *Ledger) calls(ctx context.Context, where string, args ...any) ([]CallEv
 	return out, storage(rows.Err())
 }
 
-// Call gives the newest record of a tool call with what went in and came out. NotFound when none is kept.
+// Call returns the newest record of a tool call with its input and output. NotFound when there is no record.
 func (l *Ledger) Call(ctx context.Context, toolCallID string) (CallEvent, []CallPayload, error) {
 	found, err := l.calls(ctx, "WHERE tool_call_id = ? ORDER BY at DESC LIMIT 1", toolCallID)
 	if err != nil {
 		return CallEvent{}, nil, err
 	}
 	if len(found) == 0 {
-		return CallEvent{}, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).WithNext("slurmgate events list; the records of looks are kept for a while only")
+		return CallEvent{}, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).WithNext("slurmgate events list lists the recorded calls; records of read-only calls are dropped after a while")
 	}
 	e := found[0]
 	rows, err := l.r.QueryContext(ctx, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? ORDER BY kind", e.Chain, e.Seq)
@@ -201,18 +202,18 @@ func (l *Ledger) Call(ctx context.Context, toolCallID string) (CallEvent, []Call
 	return e, payloads, storage(rows.Err())
 }
 
-// ChainState is one chain of calls as a check found it.
+// ChainState is the result of checking one chain of calls.
 type ChainState struct {
 	Chain   string `json:"chain"`
 	Kept    int64  `json:"kept"`    // records checked
-	Dropped int64  `json:"dropped"` // older ones that retention took away, whose last hash the history keeps
-	Head    string `json:"head"`    // hash of the newest: keep it elsewhere to prove later that nothing was changed
+	Dropped int64  `json:"dropped"` // older ones that retention dropped; the history records the hash of the last of them
+	Head    string `json:"head"`    // hash of the newest; keep a copy elsewhere to prove later that nothing was changed
 }
 
 const pruned = "tool_calls.pruned"
 
-// VerifyCalls checks both chains of calls: each record against the one before it, the newest against the head, the oldest against
-// what the history says was dropped, and each payload against its hash and its event. What does not fit is an Internal fault.
+// VerifyCalls checks both chains of calls: each record against its predecessor, the newest against the head, the oldest against what the
+// history says was dropped, and each payload against its hash and its event. A mismatch is an Internal fault.
 func (l *Ledger) VerifyCalls(ctx context.Context) ([]ChainState, error) {
 	var out []ChainState
 	for _, chain := range []string{gate.Effects, gate.Looks} {
@@ -226,12 +227,12 @@ func (l *Ledger) VerifyCalls(ctx context.Context) ([]ChainState, error) {
 }
 
 func chainBroken(chain string, seq int64, msg string) error {
-	return fault.New(fault.Internal, "ledger.VerifyCalls", "call_chain_broken", fmt.Sprintf("the chain of calls %q breaks at record %d: %s", chain, seq, msg)).
-		WithNext("somebody changed the ledger's file; compare with a backup")
+	return fault.New(fault.Internal, "ledger.VerifyCalls", "call_chain_broken", fmt.Sprintf("the chain of calls %q is broken at record %d: %s", chain, seq, msg)).
+		WithNext("the ledger's file was changed by something other than slurmgate; compare it with a backup")
 }
 
 func (l *Ledger) verifyChain(ctx context.Context, chain string) (ChainState, error) {
-	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one moment for all it reads
+	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // everything is read from one snapshot
 	if err != nil {
 		return ChainState{}, storage(err)
 	}
@@ -253,7 +254,7 @@ func (l *Ledger) verifyChain(ctx context.Context, chain string) (ChainState, err
 			Hash    string
 		}
 		if json.Unmarshal([]byte(data), &said) != nil || said.Through != horizon || said.Hash != prev {
-			return s, chainBroken(chain, horizon, "the history does not say that what is before it was dropped")
+			return s, chainBroken(chain, horizon, "the history does not record that earlier records were dropped")
 		}
 	}
 	rows, err := tx.QueryContext(ctx, "SELECT seq, at, principal, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq", chain, horizon)
@@ -271,7 +272,7 @@ func (l *Ledger) verifyChain(ctx context.Context, chain string) (ChainState, err
 		next++
 		want, err := callHash(prev, chain, seq, at, principal, []byte(event))
 		if err != nil || seq != next || before != prev || hash != want {
-			return s, chainBroken(chain, next, "it is missing, or not what was recorded")
+			return s, chainBroken(chain, next, "the record is missing or was changed")
 		}
 		prev = hash
 		s.Kept++
@@ -285,7 +286,7 @@ func (l *Ledger) verifyChain(ctx context.Context, chain string) (ChainState, err
 	return s, nil
 }
 
-// verifyPayloads holds each payload against its hash, and its hash against its event.
+// verifyPayloads checks each payload against its hash, and its hash against its event.
 func (l *Ledger) verifyPayloads(ctx context.Context) error {
 	rows, err := l.r.QueryContext(ctx, `SELECT p.chain, p.seq, p.payload_redacted, p.payload_sha256, coalesce(json_extract(e.event, '$.' || p.kind || '_hash'), '')
  FROM tool_payloads p JOIN tool_call_events e ON e.chain = p.chain AND e.seq = p.seq`)
@@ -300,7 +301,7 @@ func (l *Ledger) verifyPayloads(ctx context.Context) error {
 			return storage(err)
 		}
 		if got := sha256.Sum256([]byte(payload)); hex.EncodeToString(got[:]) != sum || sum != said {
-			return chainBroken(chain, seq, "a payload is not what was recorded")
+			return chainBroken(chain, seq, "a payload was changed")
 		}
 	}
 	return storage(rows.Err())
@@ -309,8 +310,8 @@ func (l *Ledger) verifyPayloads(ctx context.Context) error {
 // dropAtOnce bounds one transaction of [Ledger.DropLooks].
 const dropAtOnce = 2000
 
-// DropLooks drops the oldest records of looks: those made before a time, and those beyond the newest keep. The history says up to
-// where, with the hash of the last one dropped, so that what is left can still be verified. It returns how many went.
+// DropLooks drops the oldest records of looks: those made before a time, and those beyond the newest keep. The history records the last one
+// dropped and its hash, so that the rest can still be verified. It returns how many were dropped.
 func (l *Ledger) DropLooks(ctx context.Context, before time.Time, keep int64) (dropped int64, err error) {
 	for {
 		n, err := l.dropSome(ctx, micros(before), keep)
@@ -328,7 +329,7 @@ func (l *Ledger) dropSome(ctx context.Context, before, keep int64) (n int64, err
 		if err := tx.QueryRowContext(ctx, "SELECT seq, horizon_seq FROM call_chains WHERE chain = ?", gate.Looks).Scan(&head, &horizon); err != nil {
 			return err
 		}
-		// From the oldest on, as long as each is old enough or one too many: a chain loses its beginning, never its middle.
+		// From the oldest on, as long as each is old enough or beyond the limit: a chain loses its beginning, never its middle.
 		var through sql.NullInt64
 		if err := tx.QueryRowContext(ctx, `SELECT max(seq) FROM (SELECT seq FROM tool_call_events WHERE chain = ?1 AND seq > ?2 AND seq <= ?2 + ?3
  AND seq < coalesce((SELECT min(seq) FROM tool_call_events WHERE chain = ?1 AND seq > ?2 AND seq <= ?2 + ?3 AND at >= ?4 AND seq > ?5), ?2 + ?3 + 1))`,

@@ -2,7 +2,7 @@ package ledger
 
 import "context"
 
-// Counts tells how many runs are in each state; a state without any is not in it.
+// Counts returns how many runs are in each state; a state without runs is absent.
 func (l *Ledger) Counts(ctx context.Context) (map[string]int64, error) {
 	rows, err := l.r.QueryContext(ctx, "SELECT state, count(*) FROM runs GROUP BY state")
 	if err != nil {

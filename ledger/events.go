@@ -29,8 +29,8 @@ type Entry struct {
 
 const genesis = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
-// eventHash chains one event to the one before it. The event's data are canonical already; so are, written this way, numbers and the words
-// of types and ids.
+// eventHash chains one event to its predecessor. The event's data are already canonical, and so are numbers and the words of types and ids
+// written this way.
 func eventHash(prev string, seq, at int64, typ, runID string, data []byte) (string, error) {
 	b := make([]byte, 0, len(prev)+len(data)+192)
 	b = append(append(b, prev...), `{"at":`...)
@@ -57,13 +57,13 @@ func appendWord(b []byte, s string) ([]byte, error) {
 	return append(b, quoted...), err
 }
 
-// tail is the newest event, known for as long as a transaction lasts.
+// tail is the newest event, cached for the duration of a transaction.
 type tail struct {
 	seq  int64
 	hash string
 }
 
-// newest reads the tail, once in a transaction. The single writer makes "the last one" unambiguous.
+// newest reads the tail, once per transaction. The single writer makes "the last one" unambiguous.
 func (l *Ledger) newest(ctx context.Context, tx *sql.Conn) (tail, error) {
 	if l.group.tail != nil {
 		return *l.group.tail, nil
@@ -76,7 +76,7 @@ func (l *Ledger) newest(ctx context.Context, tx *sql.Conn) (tail, error) {
 	return t, err
 }
 
-// appendEvent adds to the chain inside a transaction.
+// appendEvent appends an event to the chain within a transaction.
 func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Conn, runID string, e run.Event) (int64, error) {
 	data, err := plan.Marshal(e.Data)
 	if err != nil {
@@ -123,14 +123,14 @@ func (l *Ledger) entries(ctx context.Context, q string, args ...any) ([]Entry, e
 	return out, storage(rows.Err())
 }
 
-// Seq is the number of the newest event about a run, 0 when there is none.
+// Seq is the number of the newest event of a run, 0 when there is none.
 func (l *Ledger) Seq(ctx context.Context, runID string) (int64, error) {
 	var seq int64
 	err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?", runID).Scan(&seq)
 	return seq, storage(err)
 }
 
-// Newest is the number of the newest event about any run, 0 when there is none.
+// Newest is the number of the newest event of any run, 0 when there is none.
 func (l *Ledger) Newest(ctx context.Context) (int64, error) {
 	var seq int64
 	err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(max(seq), 0) FROM events").Scan(&seq)
@@ -154,7 +154,7 @@ func (l *Ledger) VerifyEvents(ctx context.Context) (int64, error) {
 		}
 		want, err := eventHash(prev, seq, at, typ, runID, []byte(data))
 		if err != nil || seq != n+1 || before != prev || hash != want {
-			return n, fault.New(fault.Internal, "ledger.VerifyEvents", "event_chain_broken", fmt.Sprintf("the event chain breaks at event %d", n+1))
+			return n, fault.New(fault.Internal, "ledger.VerifyEvents", "event_chain_broken", fmt.Sprintf("the event chain is broken at event %d", n+1))
 		}
 		prev, n = hash, seq
 	}

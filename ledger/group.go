@@ -9,20 +9,20 @@ import (
 	"slurmgate/fault"
 )
 
-// A commit waits for the disk, and costs the same for one change as for fifty. So changes that arrive while one group is being
-// committed share the next transaction. One that is refused leaves the others alone: all are undone then, and carried out again, each in
-// a savepoint of its own. That is seldom, and a savepoint copies every page that is changed in it. Nobody waits for a group to fill. Of
-// the callers of a group, the first carries it out; there is no goroutine for it.
+// A commit waits for the disk and costs the same for one change as for fifty. So changes that arrive while one group is being
+// committed share the next transaction. A refused change does not affect the others: all are undone and carried out again, each in
+// a savepoint of its own. That is rare, and a savepoint copies every page changed in it. Nobody waits for a group to fill. The
+// first caller of a group carries it out; there is no goroutine for it.
 
-// maxGroup bounds what a failed commit takes with it, and how long the first of a group waits for the last.
+// maxGroup bounds how many changes a failed commit affects, and how long the first of a group waits for the last.
 const maxGroup = 64
 
-// group holds the changes that wait.
+// group has the waiting changes.
 type group struct {
 	mu      sync.Mutex
 	waiting []*change
-	leading bool  // somebody carries out a group
-	tail    *tail // of the transaction under way; its leader's
+	leading bool  // a caller is carrying out a group
+	tail    *tail // of the current transaction; owned by its leader
 }
 
 // change is one caller's part of a transaction.
@@ -33,8 +33,8 @@ type change struct {
 }
 
 // tx runs do in an immediate transaction of the writer, possibly together with others' changes, and returns when it is durable. Once
-// begun it is carried through even if the caller gives up: a half-known commit would be worse than a late one. do works
-// with the context it is given, through the connection it is given. After a failure of the disk nothing is carried out any more, see [Ledger.Stopped].
+// begun it is completed even if the caller gives up: a commit with an unknown outcome would be worse than a late one. do uses
+// the context and the connection it is given. After a disk failure no change is carried out, see [Ledger.Stopped].
 func (l *Ledger) tx(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return fault.Wrap(fault.Canceled, "ledger.tx", "", "", err)
@@ -66,7 +66,7 @@ func (l *Ledger) tx(ctx context.Context, do func(context.Context, *sql.Conn) err
 	return storage(c.err)
 }
 
-// take takes the changes of the next group out of those that wait.
+// take removes the changes of the next group from the waiting ones.
 func (g *group) take() []*change {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func (g *group) take() []*change {
 	return mine
 }
 
-// passOn ends a group: its other changes are done, and the first that waits leads.
+// passOn ends a group: it wakes the callers of its other changes, and makes the first waiting one the next leader.
 func (g *group) passOn(others []*change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,9 +88,9 @@ func (g *group) passOn(others []*change) {
 	}
 }
 
-// commit carries out a group in one transaction. Its error is that of the whole; a change alone refused has its own.
+// commit carries out a group in one transaction. Its error is that of the whole group; a single refused change has its own.
 func (l *Ledger) commit(changes []*change) error {
-	// The context has no end, so that the driver starts no goroutine to watch it.
+	// The context is never cancelled, so that the driver starts no goroutine to watch it.
 	ctx := context.Background()
 	conn, err := l.w.Conn(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (l *Ledger) commit(changes []*change) error {
 	return err
 }
 
-// transact carries out the parts of a group and commits. It tells whether a part returned an error, which ended the transaction.
+// transact carries out the parts of a group and commits. It reports whether a part returned an error, which ended the transaction.
 func (l *Ledger) transact(ctx context.Context, conn *sql.Conn, changes []*change, part func(*change, context.Context, *sql.Conn) error) (refused bool, err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return false, err
@@ -115,7 +115,7 @@ func (l *Ledger) transact(ctx context.Context, conn *sql.Conn, changes []*change
 			refused = true
 			break
 		}
-		if c.err != nil { // what it did is undone
+		if c.err != nil { // its changes are undone
 			l.group.tail = nil
 		}
 	}
@@ -123,19 +123,19 @@ func (l *Ledger) transact(ctx context.Context, conn *sql.Conn, changes []*change
 		_, err = conn.ExecContext(ctx, "COMMIT")
 	}
 	if err != nil {
-		_, _ = conn.ExecContext(ctx, "ROLLBACK") // SQLite may have done so itself; the first error is the one that matters
+		_, _ = conn.ExecContext(ctx, "ROLLBACK") // SQLite may have rolled back itself; the first error is the one that matters
 	}
 	return refused, err
 }
 
-// apart carries out one change in a savepoint. An error returned means that the transaction is no more; that of the change alone is in it.
+// apart carries out one change in a savepoint. A returned error means that the transaction has ended; the change's own error is in c.err.
 func (c *change) apart(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, "SAVEPOINT part"); err != nil {
 		return err
 	}
 	if c.err = c.safely(ctx, conn); c.err != nil {
 		if _, err := conn.ExecContext(ctx, "ROLLBACK TO part"); err != nil {
-			return c.err // a full disk, say, ends the whole transaction
+			return c.err // a full disk, for example, ends the whole transaction
 		}
 	}
 	_, err := conn.ExecContext(ctx, "RELEASE part")

@@ -37,7 +37,7 @@ func inPhases(phases []run.Phase) (cond string, args []any) {
 	return "r.phase <> 'done' AND r.phase IN (?" + strings.Repeat(",?", len(phases)-1) + ")", args
 }
 
-// Watched reads what the watcher compares; run.Index has the contract. One column a run: the driver's price is by the column.
+// Watched reads what the watcher compares; run.Index has the contract. It reads one column per run, because the driver's cost is per column.
 func (l *Ledger) Watched(ctx context.Context, f func(run.Watched), phases ...run.Phase) error {
 	in, args := inPhases(phases)
 	rows, err := l.r.QueryContext(ctx, `SELECT concat_ws(char(31), r.run_id, r.phase, r.cancel_at IS NOT NULL, a.missed_at IS NOT NULL, a.slurm_state, s.job_name, s.job_id, s.cluster, a.slurm_why)
@@ -56,7 +56,7 @@ func (l *Ledger) Watched(ctx context.Context, f func(run.Watched), phases ...run
 	return storage(rows.Err())
 }
 
-// watched takes such a row apart. Slurm's reason stands last and may hold anything.
+// watched splits such a row. Slurm's reason comes last and may contain anything.
 func watched(row string) run.Watched {
 	var field [8]string
 	for i := range field {
@@ -71,7 +71,7 @@ type Filter struct {
 	State     run.State
 	ToolID    string
 	ProjectID string
-	Projects  []string   // of one of these; nil: of any
+	Projects  []string   // any of these; nil: all
 	Since     *time.Time // created at or after
 	Until     *time.Time // created before
 	Cursor    string     // from the page before
@@ -93,10 +93,10 @@ type Row struct {
 type Page struct {
 	Runs   []Row
 	Cursor string
-	Seq    int64 // of the newest event: what the page shows is as it was then
+	Seq    int64 // number of the newest event: the page shows the state at that event
 }
 
-// List gives one page of runs, newest first.
+// List returns one page of runs, newest first.
 func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 	if f.Limit <= 0 {
 		f.Limit = 50
@@ -133,7 +133,7 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 		}
 		add("(r.created_at, r.run_id) < (?, ?)", at, id)
 	}
-	// One read transaction: the page and the number are of the same moment.
+	// One read transaction: the page and the number are from the same moment.
 	tx, err := l.r.BeginTx(brief(ctx), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return Page{}, storage(err)
@@ -167,11 +167,11 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 	return p, storage(rows.Err())
 }
 
-// rowQuery gives a run of a list as one column, see Watched.
+// rowQuery returns a run of a list as one column, see Watched.
 const rowQuery = `SELECT concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.state, r.phase, r.created_at, coalesce(r.finished_at, ''), coalesce(s.job_id, ''), a.slurm_state, r.reason)
  FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token `
 
-// row takes such a column apart. The reason stands last and may hold anything.
+// row splits such a column. The reason comes last and may contain anything.
 func row(text string) (Row, error) {
 	var field [9]string
 	for i := range field {
@@ -190,7 +190,7 @@ func row(text string) (Row, error) {
 		FinishedAt: optTime(finished), JobID: field[7], SlurmState: field[8], Reason: text}, nil
 }
 
-// among is the condition that a column has one of the values; of none it is never true.
+// among is the condition that a column has one of the values; with no values it is never true.
 func among(column string, values []string) (cond string, args []any) {
 	if len(values) == 0 {
 		return "0", nil
@@ -211,7 +211,8 @@ func decodeCursor(s string) (at int64, id string, err error) {
 		_, err = fmt.Sscanf(string(b), "%d %s", &at, &id)
 	}
 	if err != nil {
-		return 0, "", fault.Invalid("ledger.List", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one", Hint: "without a cursor the list begins anew"})
+		return 0, "", fault.Invalid("ledger.List", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor",
+			Rule: "a cursor of an earlier page", Msg: "it is not a cursor", Hint: "leave the cursor out to start from the beginning"})
 	}
 	return at, id, nil
 }
@@ -227,22 +228,22 @@ func (l *Ledger) Equivalent(ctx context.Context, planHash, runID string) (others
 	return ids[:min(len(ids), 10)], known, err
 }
 
-// Ended tells whether every attempt that travels under the job name has ended. NotFound when this ledger
-// never sent such a job: another gateway's, or this one's later than the backup it was restored from.
+// Ended reports whether every attempt with this job name has ended. NotFound when this ledger never sent such a job: it belongs to another
+// gateway, or was sent after the backup that this ledger was restored from.
 func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
 	var attempts, open int
-	// A job alone has its run in its name; of an array's tasks the token tells.
+	// A single job has its run in its name; a task of an array is identified by its token.
 	const q = `SELECT count(*), count(*) FILTER (WHERE ending = '') FROM (
  SELECT a.ending FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?1 AND a.run_id = ?2 AND a.array_task IS NULL
  UNION ALL SELECT a.ending FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?1 AND a.array_task IS NOT NULL)`
 	err := l.r.QueryRowContext(brief(ctx), q, jobName, run.RunOf(jobName)).Scan(&attempts, &open)
 	if err == nil && attempts == 0 {
-		return false, fault.New(fault.NotFound, "ledger.Ended", "job_not_found", "this ledger knows no job "+jobName)
+		return false, fault.New(fault.NotFound, "ledger.Ended", "job_not_found", "this ledger has no job "+jobName)
 	}
 	return open == 0, storage(err)
 }
 
-// Voided is when the newest attempt ended absent, or cancelled after a send, since then; run.Index has the contract.
+// Voided is when the newest attempt since then ended as absent, or as cancelled after a send; run.Index has the contract.
 func (l *Ledger) Voided(ctx context.Context, since time.Time) (*time.Time, error) {
 	var at sql.NullInt64
 	err := l.r.QueryRowContext(brief(ctx), `SELECT max(ended_at) FROM attempts a WHERE ended_at >= ? AND ending IN ('absent','cancelled')

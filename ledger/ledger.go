@@ -1,5 +1,5 @@
-// Package ledger is the durable memory of one gateway: runs, attempts, submissions, sends, params,
-// artifacts' names, small documents and the chained history, in one SQLite database on a local disk.
+// Package ledger is the durable memory of one gateway: runs, attempts, submissions, sends, params, the names of artifacts, small documents
+// and the chained history, in one SQLite database on a local disk.
 //
 // Every change of a run is one transaction that compares the run's revision, writes the new values and
 // appends the event that explains them; see [Ledger.Apply]. Tables and their CHECK constraints are in
@@ -36,46 +36,47 @@ type Ledger struct {
 	now    func() time.Time
 	schema int
 	group  group // changes waiting for the writer
-	bases  bases // what payloads are kept by
+	bases  bases // what payloads are encoded against
 
 	policies sync.Map // hashes of snapshots that are stored; none is ever removed
 	packs    sync.Map // hashes of pack definitions that are stored; none is ever removed
 
-	stored func(sha256 string) bool // whether the store has the bytes; nil: not asked
+	stored func(sha256 string) bool // whether the store has the bytes; nil: not checked
 
-	stopped atomic.Pointer[error] // the failure of the disk that ended all writing
+	stopped atomic.Pointer[error] // the disk failure that ended all writing
 }
 
 // Options of Open.
 type Options struct {
-	// Filesystem tells the kind of the filesystem a path is on, and whether it is a network filesystem, on
-	// which SQLite's WAL corrupts. Nil: not checked.
+	// Filesystem names the type of a path's filesystem and reports whether it is a network filesystem, on which SQLite's WAL corrupts
+	// the database. Nil: not checked.
 	Filesystem func(path string) (name string, network bool, err error)
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
-	// NewID makes the gateway's id when the database is new.
+	// NewID returns the gateway's id when the database is new.
 	NewID func() string
 }
 
 const readers = 4
 
-// Open opens or creates the ledger at path and brings its schema up to date. A path on a network
-// filesystem, a newer schema and a driver that does not keep synchronous=FULL are refused.
+// Open opens or creates the ledger at path and brings its schema up to date. It refuses a path on a network filesystem, a newer schema, and a
+// driver that does not apply synchronous=FULL.
 func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	const op = "ledger.Open"
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fault.Wrap(fault.Internal, op, "ledger_unwritable", "cannot make the ledger's folder", err)
+		return nil, fault.Wrap(fault.Internal, op, "ledger_unwritable", "cannot create the ledger's folder", err)
 	}
 	if o.Filesystem != nil {
 		name, network, err := o.Filesystem(filepath.Dir(path))
 		if err != nil {
-			return nil, fault.Wrap(fault.Internal, op, "ledger_unwritable", "cannot look at the ledger's filesystem", err)
+			return nil, fault.Wrap(fault.Internal, op, "ledger_unwritable", "cannot examine the ledger's filesystem", err)
 		}
 		if network {
-			return nil, fault.New(fault.Validation, op, "ledger_on_network_filesystem", fmt.Sprintf("the ledger %s would lie on a network filesystem (%s), where SQLite corrupts", path, name)).
+			return nil, fault.New(fault.Validation, op, "ledger_on_network_filesystem",
+				fmt.Sprintf("the ledger %s is on a network filesystem (%s), where SQLite databases get corrupted", path, name)).
 				WithNext("set gateway.state_dir to a folder on a local disk of this host")
 		}
 	}
@@ -106,8 +107,8 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// private makes the file of a new ledger for its user's eyes only, whatever umask the process has, and takes an older one's from others: it
-// holds every project's arguments, and the key of approvals. SQLite gives the files beside it the same mode.
+// private makes a new ledger's file readable only for its user, whatever the process's umask, and removes the permissions of others from an
+// older one: it contains every project's arguments, and the key of approvals. SQLite gives the files beside it the same mode.
 func private(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -123,14 +124,13 @@ func private(path string) error {
 			err = os.Chmod(name, info.Mode().Perm()&0o700)
 		}
 		if err != nil {
-			return fault.Wrap(fault.Internal, "ledger.private", "ledger_unwritable", "cannot take it from other users", err)
+			return fault.Wrap(fault.Internal, "ledger.private", "ledger_unwritable", "cannot remove the permissions of other users", err)
 		}
 	}
 	return nil
 }
 
-// open opens a pool. The pragmas stand in the DSN so that each connection has them; the driver's own
-// default would be synchronous=NORMAL.
+// open opens a pool. The pragmas are in the DSN so that each connection gets them; the driver's own default would be synchronous=NORMAL.
 func open(path, mode string, conns int) (*sql.DB, error) {
 	q := url.Values{"mode": {mode}, "_journal_mode": {"WAL"}, "_synchronous": {"FULL"}, "_foreign_keys": {"on"}, "_busy_timeout": {"15000"},
 		"_stmt_cache_size": {"64"}, // statements stay prepared: parsing one costs more than running it
@@ -151,11 +151,11 @@ func open(path, mode string, conns int) (*sql.DB, error) {
 	return db, nil
 }
 
-// checkpointPages is how long the log grows, in pages of 4 KiB, before it is carried into the database: twice SQLite's own measure. Each time
-// costs two syncs and a write of every page that changed, most of them once. The log stays at 9 MB.
+// checkpointPages is how long the log grows, in pages of 4 KiB, before it is copied into the database: twice SQLite's default. Each checkpoint
+// costs two syncs and a write of every changed page, most of them once. The log stays at 9 MB.
 const checkpointPages = 2000
 
-// check sets what the connection string cannot, and reads back what durability and integrity rest on.
+// check sets what the connection string cannot, and reads back the settings that durability and integrity depend on.
 func (l *Ledger) check(ctx context.Context) error {
 	if _, err := l.w.ExecContext(ctx, fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages)); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (l *Ledger) check(ctx context.Context) error {
 			return err
 		}
 		if got != c.want {
-			return fault.New(fault.Internal, "ledger.check", "ledger_not_durable", fmt.Sprintf("SQLite answers %s=%s, need %s", c.pragma, got, c.want))
+			return fault.New(fault.Internal, "ledger.check", "ledger_not_durable", fmt.Sprintf("SQLite reports %s=%s; %s is required", c.pragma, got, c.want))
 		}
 	}
 	return nil
@@ -182,8 +182,8 @@ func (l *Ledger) migrate(ctx context.Context) error {
 		return err
 	}
 	if have > len(names) {
-		return fault.New(fault.Validation, "ledger.migrate", "ledger_newer", fmt.Sprintf("the ledger has schema %d, this slurmgate knows up to %d", have, len(names))).
-			WithNext("use the newer slurmgate that wrote it")
+		return fault.New(fault.Validation, "ledger.migrate", "ledger_newer", fmt.Sprintf("the ledger has schema %d, which is newer than this slurmgate supports (%d)", have, len(names))).
+			WithNext("install the newer version of this program that wrote it")
 	}
 	for i := have; i < len(names); i++ {
 		text, err := migrations.ReadFile(names[i])
@@ -218,10 +218,10 @@ func (l *Ledger) identify(ctx context.Context, newID func() string) error {
 	return err
 }
 
-// ID is the gateway's identity, made with the database.
+// ID is the gateway's identity, created with the database.
 func (l *Ledger) ID() string { return l.id }
 
-// Path is where the database lies.
+// Path is the path of the database.
 func (l *Ledger) Path() string { return l.path }
 
 // Close closes the database.
@@ -235,8 +235,8 @@ func (l *Ledger) Close() error {
 	return errors.Join(errs...)
 }
 
-// Integrity runs SQLite's own check, the foreign keys' and the event chain's. A run has one event for each
-// revision, so a chain that lost its newest events does not pass either.
+// Integrity runs SQLite's own check, the check of foreign keys and that of the event chain. A run has one event per revision, so a chain that
+// lost its newest events fails too.
 func (l *Ledger) Integrity(ctx context.Context) error {
 	corrupt := func(msg string, err error) error {
 		return fault.Wrap(fault.Internal, "ledger.Integrity", "ledger_corrupt", msg, err)
@@ -246,8 +246,8 @@ func (l *Ledger) Integrity(ctx context.Context) error {
 		return corrupt("SQLite's integrity check says "+answer, err)
 	}
 	for _, c := range []struct{ q, msg string }{
-		{"SELECT \"table\" FROM pragma_foreign_key_check", "a foreign key points nowhere"},
-		{"SELECT run_id FROM runs r WHERE rev <> (SELECT count(*) FROM events e WHERE e.run_id = r.run_id)", "a run has not one event for each revision"},
+		{"SELECT \"table\" FROM pragma_foreign_key_check", "a foreign key has no target"},
+		{"SELECT run_id FROM runs r WHERE rev <> (SELECT count(*) FROM events e WHERE e.run_id = r.run_id)", "a run does not have exactly one event per revision"},
 	} {
 		found, err := l.strings(ctx, c.q+" LIMIT 1")
 		if err != nil {

@@ -13,11 +13,10 @@ import (
 	"slurmgate/fault"
 )
 
-// Lock is the right to be the one gateway of a ledger: an flock that the kernel gives back when the
-// process dies, however it dies.
+// Lock is the right to be the only gateway of a ledger: an flock that the kernel releases when the process dies, however it dies.
 type Lock struct{ f *os.File }
 
-// TakeLock takes the lock at path or names who holds it, in a Conflict fault with code gateway_running.
+// TakeLock takes the lock at path, or names its holder in a Conflict fault with code gateway_running.
 func TakeLock(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -29,11 +28,12 @@ func TakeLock(path string) (*Lock, error) {
 			return nil, fault.Wrap(fault.Internal, "ledger.TakeLock", "lock_unwritable", "cannot lock "+path, err)
 		}
 		holder, _ := io.ReadAll(io.LimitReader(f, 256)) // only for the message
-		return nil, fault.New(fault.Conflict, "ledger.TakeLock", "gateway_running", "another slurmgate holds this ledger: "+strings.TrimSpace(string(holder)))
+		return nil, fault.New(fault.Conflict, "ledger.TakeLock", "gateway_running",
+			"another slurmgate uses this ledger: "+strings.TrimSpace(string(holder)))
 	}
 	host, _ := os.Hostname()
 	text := fmt.Sprintf("pid %d on %s since %s\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
-	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil && !errors.Is(err, unix.ENOSPC) { // a name for messages, no more
+	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil && !errors.Is(err, unix.ENOSPC) { // the content is only for messages
 		f.Close()
 		return nil, fault.Wrap(fault.Internal, "ledger.TakeLock", "lock_unwritable", "cannot write the gateway lock", err)
 	}
@@ -45,5 +45,5 @@ func writeAt(f *os.File, s string) error {
 	return err
 }
 
-// Release gives the lock back.
+// Release releases the lock.
 func (l *Lock) Release() error { return l.f.Close() }

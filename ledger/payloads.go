@@ -14,18 +14,18 @@ import (
 	"slurmgate/run"
 )
 
-// A payload is a small document that lies in the ledger and not in the store of artifacts: it becomes durable with the transition that
-// refers to it, and costs no file and no sync of its own. Scripts of one gateway differ in a part near their beginning; so a payload is kept
-// as what it has in common with a base, from both ends, and the bytes between. Bases have none themselves, and are few.
+// A payload is a small document that is in the ledger and not in the store of artifacts: it becomes durable with the transition that refers to
+// it, and needs no file and no sync of its own. Scripts of one gateway differ only near their beginning; so a payload is stored as the parts
+// it shares with a base, at both ends, and the bytes between. Bases have no base themselves, and are few.
 
 const (
-	basesMade  = 8       // at most, by one process
-	basesKnown = 16      // looked at, at most
-	baseLeast  = 1 << 10 // bytes of a base: what is smaller is kept whole
+	basesMade  = 8       // most bases that one process adds
+	basesKnown = 16      // most bases that are tried
+	baseLeast  = 1 << 10 // bytes of a base: smaller documents are stored whole
 	baseMost   = 64 << 10
 )
 
-// bases are the documents others are kept by, in the order they are tried.
+// bases are the documents that others are encoded against, in the order they are tried.
 type bases struct {
 	mu    sync.Mutex
 	known []base
@@ -37,10 +37,10 @@ type base struct {
 	data []byte
 }
 
-// fits tells whether a document is of the base's kind: they have half of the base in common.
+// fits reports whether a document is similar to the base: they share half of the base.
 func (b base) fits(head, tail int) bool { return 2*(head+tail) >= len(b.data) }
 
-// shared is how many bytes of its beginning and its end a document has in common with the base.
+// shared returns how many bytes at its beginning and its end a document shares with the base.
 func (b base) shared(data []byte) (head, tail int) {
 	const step = 64
 	n, x, y := min(len(b.data), len(data)), b.data, data
@@ -68,7 +68,7 @@ type packed struct {
 	middle     []byte
 }
 
-// pack finds how to keep payloads. The first of its kind is stored as a base, in a transaction of its own: a base that nobody refers to does no harm.
+// pack encodes payloads. The first of its kind is stored as a base, in a transaction of its own: a base that nothing refers to does no harm.
 func (l *Ledger) pack(ctx context.Context, payloads []run.Payload) ([]packed, error) {
 	var out []packed
 	for _, p := range payloads {
@@ -86,7 +86,7 @@ func (l *Ledger) pack(ctx context.Context, payloads []run.Payload) ([]packed, er
 	return out, nil
 }
 
-// of gives the base of a document, 0 for none; add makes it one.
+// of returns the base of a document, 0 for none; add makes the document a base.
 func (s *bases) of(data []byte, add func() (int64, error)) (id int64, head, tail int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +146,8 @@ func writePayload(ctx context.Context, tx *sql.Conn, p packed) error {
 	return err
 }
 
-// Payload reads a document by its checksum (64 hex digits). NotFound when the ledger has none; an Internal fault with code ledger_corrupt
-// when it is no longer what it was.
+// Payload reads a document by its checksum (64 hex digits). NotFound when the ledger has none; an Internal fault with code ledger_corrupt when
+// its bytes have changed.
 func (l *Ledger) Payload(ctx context.Context, sum string) ([]byte, error) {
 	const op = "ledger.Payload"
 	want, err := hex.DecodeString(sum)
@@ -159,7 +159,7 @@ func (l *Ledger) Payload(ctx context.Context, sum string) ([]byte, error) {
 	err = l.r.QueryRowContext(brief(ctx), "SELECT p.head, p.middle, p.tail, b.data FROM payloads p LEFT JOIN payload_bases b ON b.base_id = p.base_id WHERE p.sha256 = ?", want).
 		Scan(&head, &middle, &tail, &data)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.New(fault.NotFound, op, "payload_not_found", "the ledger holds no bytes with the checksum "+sum)
+		return nil, fault.New(fault.NotFound, op, "payload_not_found", "the ledger has no document with the checksum "+sum)
 	}
 	if err != nil {
 		return nil, storage(err)
@@ -175,10 +175,10 @@ func (l *Ledger) Payload(ctx context.Context, sum string) ([]byte, error) {
 	return whole, nil
 }
 
-// unheld is the condition that no artifact has a document.
+// unheld is the condition that no artifact has the document.
 const unheld = "NOT EXISTS (SELECT 1 FROM artifacts a WHERE a.sha256 = lower(hex(p.sha256)) AND a.removed_at IS NULL)"
 
-// DropPayloads removes the documents that no artifact has and tells f of each; dry, it only tells.
+// DropPayloads removes the documents that no artifact has and calls f for each; a dry run only calls f.
 func (l *Ledger) DropPayloads(ctx context.Context, dry bool, f func(sha256 string, sizeBytes int64)) error {
 	for after := []byte{}; ; {
 		page, err := l.unheldPayloads(ctx, after)
@@ -203,7 +203,7 @@ func (l *Ledger) DropPayloads(ctx context.Context, dry bool, f func(sha256 strin
 type document struct {
 	sum  []byte
 	size int64
-	kept bool // an artifact has it after all
+	kept bool // an artifact has it by now
 }
 
 func (l *Ledger) unheldPayloads(ctx context.Context, after []byte) ([]document, error) {

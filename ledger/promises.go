@@ -24,7 +24,7 @@ func (l *Ledger) GateKey(ctx context.Context) ([]byte, error) {
 func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err error) {
 	err = l.r.QueryRowContext(brief(ctx), "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE artifact_id = ?1", id).Scan(&projectID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", fault.New(fault.NotFound, "ledger.Owner", "", "there is no "+id)
+		return "", fault.New(fault.NotFound, "ledger.Owner", "", id+" does not exist")
 	}
 	return projectID, storage(err)
 }
@@ -43,7 +43,7 @@ func (l *Ledger) Key(ctx context.Context, principal, keyHash string) (gate.Key, 
 	return k, storage(err)
 }
 
-// Begin binds a key and uses an approval up, both or neither.
+// Begin binds a key and uses up an approval, both or neither.
 func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		now := micros(l.now())
@@ -61,7 +61,7 @@ func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) erro
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, fault.New(fault.Policy, "ledger.Begin", "consent_required", "the approval "+approvalID+" was used up meanwhile").WithNext("make the same call again: it asks for another approval"))
+			return errors.Join(err, fault.New(fault.Policy, "ledger.Begin", "consent_required", "the approval "+approvalID+" was used up by another call").WithNext("make the same call again: it requests a new approval"))
 		}
 		return nil
 	})
@@ -88,13 +88,13 @@ func textOrNil(s sql.NullString) *string {
 	return &s.String
 }
 
-// live is the condition of an approval that still counts: asked and not expired, approved and not used up, denied not long ago.
+// live is the condition of an approval that is still valid: pending and not expired, approved and not used up, or denied recently.
 const live = "expires_at > ? AND (status <> 'approved' OR uses_left > 0)"
 
-// maxPending bounds the questions one principal may have open.
+// maxPending bounds the pending requests of one principal.
 const maxPending = 100
 
-// Ask finds the live question about a payload, or asks it.
+// Ask finds the live approval request for a payload, or creates it.
 func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err error) {
 	find := func(db queryer) (gate.Approval, error) {
 		return scanApproval(db.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE principal = ? AND binding = ? AND "+live+" ORDER BY requested_at DESC LIMIT 1",
@@ -113,7 +113,7 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 			return err
 		}
 		if pending >= maxPending {
-			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d calls of yours wait for an approval already", pending)).WithNext("let somebody answer them: slurmgate approvals")
+			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d of your calls are already waiting for approval", pending)).WithNext("have somebody answer them: slurmgate approvals")
 		}
 		id := "apr_" + rand.Text()
 		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, tool_id, tool_version, binding, args_hash, payload_redacted, status, requested_at, expires_at, uses_left) VALUES (?,?,?,?,?,?,?,'pending',?,?,0)",
@@ -130,12 +130,12 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error) {
 	a, err := scanApproval(l.r.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE approval_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).WithNext("slurmgate approvals lists what waits")
+		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).WithNext("slurmgate approvals lists the pending ones")
 	}
 	return a, storage(err)
 }
 
-// Approvals lists approvals, newest first, at most 500: those that wait for an answer, or with all every one.
+// Approvals lists approvals, newest first, at most 500: the pending ones, or all of them.
 func (l *Ledger) Approvals(ctx context.Context, all bool) ([]gate.Approval, error) {
 	where, args := "status = 'pending' AND expires_at > ?", []any{micros(l.now())}
 	if all {
@@ -157,16 +157,16 @@ func (l *Ledger) Approvals(ctx context.Context, all bool) ([]gate.Approval, erro
 	return out, storage(rows.Err())
 }
 
-// Answer is a person's word on a question.
+// Answer is a person's decision on a request.
 type Answer struct {
 	Approve bool
 	By      string
 	Reason  string
-	Uses    int       // how many calls it is good for
-	Expires time.Time // when it ends
+	Uses    int       // number of calls it allows
+	Expires time.Time // when it expires
 }
 
-// AnswerApproval answers a question that waits. One that was answered already, or has expired, is a Conflict.
+// AnswerApproval answers a pending request. A request that was already answered or has expired is a Conflict.
 func (l *Ledger) AnswerApproval(ctx context.Context, id string, w Answer) (gate.Approval, error) {
 	status, uses := gate.Denied, 0
 	if w.Approve {
@@ -179,7 +179,7 @@ func (l *Ledger) AnswerApproval(ctx context.Context, id string, w Answer) (gate.
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered", id+" was answered already, or has expired").WithNext("slurmgate approvals --all"))
+			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered", id+" was already answered or has expired").WithNext("slurmgate approvals --all"))
 		}
 		return nil
 	})

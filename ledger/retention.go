@@ -11,14 +11,14 @@ import (
 
 var _ retention.Ledger = (*Ledger)(nil)
 
-// unused selects artifacts no run refers to and nobody imported since a time. The triggers refuse the marks this condition would
-// be wrong about.
+// unused selects artifacts that no run refers to and that were not imported since a time. Triggers refuse marks for which this condition
+// no longer holds.
 const unused = `SELECT a.artifact_id FROM artifacts a WHERE a.removed_at IS NULL AND a.source = 'import' AND a.created_at < ? AND coalesce(a.used_at, a.created_at) < ?
  AND NOT EXISTS (SELECT 1 FROM run_inputs i WHERE i.artifact_id = a.artifact_id) AND NOT EXISTS (SELECT 1 FROM run_outputs o WHERE o.artifact_id = a.artifact_id)
  AND a.artifact_id NOT IN (SELECT log_artifact_id FROM runs WHERE log_artifact_id IS NOT NULL UNION ALL SELECT script_artifact_id FROM runs WHERE script_artifact_id IS NOT NULL)
  ORDER BY a.created_at, a.artifact_id LIMIT ?`
 
-// Unused lists imported artifacts that no run refers to and that nobody imported since a time, oldest first.
+// Unused lists imported artifacts that no run refers to and that were not imported since a time, oldest first.
 func (l *Ledger) Unused(ctx context.Context, since time.Time, limit int) ([]retention.Artifact, error) {
 	return unusedOf(l.r.QueryContext(ctx, "SELECT artifact_id, sha256, size_bytes FROM artifacts WHERE artifact_id IN ("+unused+")", micros(since), micros(since), limit))
 }
@@ -39,8 +39,8 @@ func unusedOf(rows *sql.Rows, err error) ([]retention.Artifact, error) {
 	return out, storage(rows.Err())
 }
 
-// MarkUnused marks at most limit of those as removed, with an event for each. From then on no run can refer to them, and their bytes may
-// go; the same bytes imported again bring the artifact back.
+// MarkUnused marks at most limit of those as removed, with an event for each. From then on no run can refer to them, and their bytes may be
+// removed; importing the same bytes again restores the artifact.
 func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (marked []retention.Artifact, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		marked, err = unusedOf(tx.QueryContext(ctx, "UPDATE artifacts SET removed_at = ? WHERE artifact_id IN ("+unused+") RETURNING artifact_id, sha256, size_bytes",
@@ -61,7 +61,7 @@ func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (ma
 	return marked, nil
 }
 
-// Holds tells whether an artifact has these bytes.
+// Holds reports whether an artifact has these bytes.
 func (l *Ledger) Holds(ctx context.Context, sha256 string) (bool, error) {
 	return holds(ctx, l.r, sha256)
 }
@@ -71,7 +71,7 @@ func holds(ctx context.Context, q queryer, sha256 string) (held bool, err error)
 	return held, storage(err)
 }
 
-// Unheld calls remove if no artifact has these bytes; meanwhile none can come to have them, since a row is written only for bytes that are there
+// Unheld calls remove if no artifact has these bytes; meanwhile none can get them, since a row is written only for bytes that are stored
 // (see [Ledger.CheckBytes]).
 func (l *Ledger) Unheld(ctx context.Context, sha256 string, remove func() error) (held bool, err error) {
 	removed := false
@@ -90,7 +90,7 @@ func (l *Ledger) Unheld(ctx context.Context, sha256 string, remove func() error)
 // CheckBytes makes the ledger refuse artifacts whose bytes are not stored. It is called once, before the ledger is used.
 func (l *Ledger) CheckBytes(stored func(sha256 string) bool) { l.stored = stored }
 
-// Checksums hands every checksum an artifact has to f, in order, once each, until f fails. No connection is held meanwhile.
+// Checksums calls f with the checksum of every artifact, in order, once each, until f fails. No connection is held while f runs.
 func (l *Ledger) Checksums(ctx context.Context, f func(sha256 string, sizeBytes int64) error) error {
 	type object struct {
 		sum  string
@@ -172,8 +172,8 @@ func (l *Ledger) tokens(ctx context.Context, runID string) (map[int]string, erro
 	return out, err
 }
 
-// BeginRemoval begins to remove a workspace: it tells whether the run is still as it was listed, finished before the time, every
-// attempt ended. Whoever retries the run later makes a workspace again.
+// BeginRemoval records that a workspace is being removed, and reports whether it did: only if the run is as it was listed, finished
+// before the time, with every attempt ended. A later retry of the run creates a new workspace.
 func (l *Ledger) BeginRemoval(ctx context.Context, w retention.Workspace, before time.Time) (ok bool, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		q := `SELECT count(*) FROM runs r WHERE r.run_id = ? AND r.phase = 'done' AND r.attempt_n = ? AND r.finished_at < ?
@@ -187,7 +187,7 @@ func (l *Ledger) BeginRemoval(ctx context.Context, w retention.Workspace, before
 	return ok && err == nil, err
 }
 
-// EndRemoval notes that a workspace was removed and how many bytes that freed.
+// EndRemoval records that a workspace was removed and how many bytes that freed.
 func (l *Ledger) EndRemoval(ctx context.Context, w retention.Workspace, bytes int64) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		_, err := tx.ExecContext(ctx, "UPDATE workspace_removals SET removed_at = ?, bytes = ? WHERE run_id = ? AND attempt_n = ?", micros(l.now()), bytes, w.RunID, w.AttemptN)

@@ -83,11 +83,11 @@ func (l *Ledger) View(ctx context.Context, runID string) (run.View, error) {
 	return view(brief(ctx), l.r, runID)
 }
 
-// brief is for looking up a row or two: with a context that can end, the driver starts a goroutine for each look.
+// brief is for reading a row or two: with a context that can be cancelled, the driver starts a goroutine for each query.
 func brief(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// Insert stores a new run, or returns the one that is there (promise 2: a replay never resubmits). Of concurrent callers the
-// writer lets one after another look.
+// Insert stores a new run, or returns the existing one (promise 2: a replay never resubmits). The writer serialises concurrent
+// callers.
 func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created bool, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		var err error
@@ -110,7 +110,7 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 	return v, created, err
 }
 
-// inserted is what a run reads like that was just stored.
+// inserted is the view of a run that was just stored.
 func (l *Ledger) inserted(n run.New) run.View {
 	r, now := n.Run, stored(l.now())
 	v := run.View{Attempt: run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: now}, Submission: n.Submission,
@@ -124,7 +124,7 @@ func (l *Ledger) inserted(n run.New) run.View {
 	return v
 }
 
-// insert writes the rows of a new run, or finds that its row is there and writes nothing: policy and params, which come before it, are then there too.
+// insert writes the rows of a new run, or nothing if its row exists: policy and params, which are written first, then exist too.
 func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created bool, err error) {
 	r, now := n.Run, micros(l.now())
 	warnings, err := warningsJSON(r.Warnings)
@@ -163,7 +163,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 	}
 	for _, in := range n.Inputs {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO run_inputs VALUES (?,?,?,?)", r.ID, in.Role, in.ArtifactID, in.Relpath); err != nil {
-			if strings.Contains(err.Error(), "artifact_removed") { // since the call looked at it
+			if strings.Contains(err.Error(), "artifact_removed") { // after the call had checked it
 				return false, removedFault(in.ArtifactID)
 			}
 			return false, err
@@ -173,23 +173,23 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 	return err == nil, err
 }
 
-// Params reads canonical params by their hash and checks that they still have it.
+// Params reads canonical params by their hash and verifies the hash.
 func (l *Ledger) Params(ctx context.Context, paramsHash string) (json.RawMessage, error) {
 	return l.document(ctx, "params", "SELECT params FROM param_sets WHERE params_hash = ?", paramsHash)
 }
 
-// Policy reads the policy snapshot of runs by its hash and checks that it still has it.
+// Policy reads the policy snapshot of runs by its hash and verifies the hash.
 func (l *Ledger) Policy(ctx context.Context, policyHash string) (json.RawMessage, error) {
 	return l.document(ctx, "policy", "SELECT snapshot FROM policies WHERE policy_hash = ?", policyHash)
 }
 
-// Pack reads the definition of the pack that runs were planned with by its pack_hash, and checks that it still has it. NotFound for a pack
-// of runs older than the table: their ledger did not keep it.
+// Pack reads the definition of the pack that runs were planned with by its pack_hash, and verifies the hash. NotFound for a pack
+// of runs older than the table: their ledger did not store it.
 func (l *Ledger) Pack(ctx context.Context, packHash string) (json.RawMessage, error) {
 	return l.document(ctx, "pack", "SELECT definition FROM packs WHERE pack_hash = ?", packHash)
 }
 
-// document reads canonical JSON that is kept by its hash.
+// document reads canonical JSON that is stored under its hash.
 func (l *Ledger) document(ctx context.Context, what, q, hash string) (json.RawMessage, error) {
 	var s string
 	err := l.r.QueryRowContext(brief(ctx), q, hash).Scan(&s)

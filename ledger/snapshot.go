@@ -15,14 +15,14 @@ import (
 // ArtifactFilter selects artifacts. Empty fields select all.
 type ArtifactFilter struct {
 	ProjectID string
-	Projects  []string // of one of these; nil: of any
+	Projects  []string // any of these; nil: all
 	Type      string
 	AsOf      time.Time // created at or before; zero: no bound
 	Cursor    string
 	Limit     int // 1..500, 50 when 0
 }
 
-// conditions gives the filter as SQL. The cursor's place is not in it: a snapshot is of all pages.
+// conditions returns the filter as SQL, without the cursor's position: a snapshot covers all pages.
 func (f ArtifactFilter) conditions() (where string, args []any) {
 	conds := []string{"a.removed_at IS NULL"}
 	if f.ProjectID != "" {
@@ -41,10 +41,10 @@ func (f ArtifactFilter) conditions() (where string, args []any) {
 	return strings.Join(conds, " AND "), args
 }
 
-// Snapshot names what a list was made of: of the artifacts the filter selects, those created up to a time, and how many they are. No artifact
-// gets an earlier time later, so the pair changes only when artifacts are removed.
+// Snapshot identifies the content of a list: the artifacts that the filter selects and that were created up to a time, and their number. No
+// artifact is ever added with an earlier time, so the pair changes only when artifacts are removed.
 type Snapshot struct {
-	AsOf  time.Time // of the newest artifact selected; zero when there is none
+	AsOf  time.Time // time of the newest selected artifact; zero when there is none
 	Count int64
 }
 
@@ -55,8 +55,8 @@ type ArtifactPage struct {
 	Cursor    string
 }
 
-// Artifacts gives one page of artifacts (ARC-05). The first page makes the snapshot; a cursor carries it on, so that later pages
-// do not see what came in meanwhile. A snapshot that has lost artifacts to garbage collection since is a Conflict fault with code
+// Artifacts returns one page of artifacts (ARC-05). The first page takes the snapshot and the cursor carries it, so that later pages
+// do not show artifacts added meanwhile. A snapshot that has since lost artifacts to garbage collection is a Conflict fault with code
 // snapshot_changed.
 func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPage, err error) {
 	if f.Limit <= 0 {
@@ -70,7 +70,7 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPag
 		}
 		f.AsOf = time.UnixMicro(from.asOf)
 	}
-	// One read transaction: count and page are of the same moment.
+	// One read transaction: count and page are from the same moment.
 	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return p, storage(err)
@@ -86,8 +86,8 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPag
 	}
 	if f.Cursor != "" {
 		if p.Snapshot.Count != from.count {
-			return p, fault.New(fault.Conflict, "ledger.Artifacts", "snapshot_changed", fmt.Sprintf("the list had %d artifacts at its first page and has %d now: some were removed, or the filter is another", from.count, p.Snapshot.Count)).
-				WithNext("list again, without a cursor")
+			return p, fault.New(fault.Conflict, "ledger.Artifacts", "snapshot_changed", fmt.Sprintf("the list had %d artifacts at its first page and has %d now: some were removed, or the filter changed", from.count, p.Snapshot.Count)).
+				WithNext("list again without a cursor")
 		}
 		p.Snapshot.AsOf = time.UnixMicro(from.asOf).UTC()
 		where, args = where+" AND a.created_at < ?", append(args, from.at)
@@ -111,7 +111,7 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPag
 	return p, storage(rows.Err())
 }
 
-// place is where a page of artifacts ended, and the snapshot it was of. Times are microseconds.
+// place is where a page of artifacts ended, and its snapshot. Times are microseconds.
 type place struct{ at, asOf, count int64 }
 
 func (p place) encode() string {
@@ -125,7 +125,8 @@ func decodePlace(s string) (place, error) {
 		_, err = fmt.Sscanf(string(b), "%d %d %d", &p.at, &p.asOf, &p.count)
 	}
 	if err != nil || p.encode() != s || p.asOf <= 0 || p.at <= 0 || p.at > p.asOf || p.count <= 0 {
-		return place{}, fault.Invalid("ledger.Artifacts", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page", Msg: "it is not one", Hint: "without a cursor the list begins anew"})
+		return place{}, fault.Invalid("ledger.Artifacts", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page",
+			Msg: "it is not a cursor", Hint: "leave the cursor out to start from the beginning"})
 	}
 	return p, nil
 }

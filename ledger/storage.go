@@ -12,17 +12,17 @@ import (
 	"slurmgate/fault"
 )
 
-// storage gives SQLite's own errors a kind; others pass.
+// storage gives SQLite's own errors a kind; other errors pass unchanged.
 func storage(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
-		return err // it has one
+		return err // it already has a kind
 	}
 	var s sqlite3.Error
 	if !errors.As(err, &s) {
 		return err
 	}
 	if full(s) {
-		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).WithNext("free space on the disk of gateway.state_dir; nothing was recorded, and it goes on by itself")
+		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).WithNext("free space on the disk of gateway.state_dir; nothing was recorded, and the gateway continues by itself when there is space")
 	}
 	switch s.Code {
 	case sqlite3.ErrBusy, sqlite3.ErrLocked:
@@ -33,7 +33,7 @@ func storage(err error) error {
 	return fault.Wrap(fault.Internal, "ledger", "ledger_refused", "the ledger refused the change", err)
 }
 
-// full tells whether the disk had no room. A sync that fails for that reason is another matter: what was written before may be gone.
+// full reports whether the disk was full. A sync that fails for that reason is different: earlier writes may be lost.
 func full(s sqlite3.Error) bool {
 	if s.ExtendedCode == sqlite3.ErrIoErrFsync || s.ExtendedCode == sqlite3.ErrIoErrDirFsync {
 		return false
@@ -41,7 +41,7 @@ func full(s sqlite3.Error) bool {
 	return s.Code == sqlite3.ErrFull || s.ExtendedCode == sqlite3.ErrIoErrSHMSize || s.SystemErrno == unix.ENOSPC || s.SystemErrno == unix.EDQUOT
 }
 
-// broken tells whether the disk, or what is on it, can no longer be trusted with a further change.
+// broken reports whether the disk, or the database on it, can no longer be trusted with further changes.
 func broken(err error) bool {
 	var s sqlite3.Error
 	if !errors.As(err, &s) || full(s) {
@@ -50,23 +50,23 @@ func broken(err error) bool {
 	return s.Code == sqlite3.ErrIoErr || s.Code == sqlite3.ErrCorrupt || s.Code == sqlite3.ErrNotADB || s.Code == sqlite3.ErrReadonly
 }
 
-// watch ends all writing for good when a change failed because of the disk. After a sync that failed the kernel may have dropped what
-// it could not write and say yes to the next one, so a second try proves nothing; what is on the disk is found out by
-// whoever opens the ledger next.
+// watch ends all writing for good when a change failed because of the disk. After a failed sync the kernel may have dropped the data it
+// could not write and then report success for the next sync, so a second try proves nothing; whoever opens the ledger next
+// finds out what is on the disk.
 func (l *Ledger) watch(err error) {
 	if broken(err) {
 		l.stopped.CompareAndSwap(nil, &err)
 	}
 }
 
-// Stopped says why the ledger no longer takes changes: a Transport fault with code ledger_stopped, nil while it does. Reading goes on.
+// Stopped returns why the ledger no longer accepts changes, a Transport fault with code ledger_stopped; nil while it does. Reading still works.
 func (l *Ledger) Stopped() error {
 	err := l.stopped.Load()
 	if err == nil {
 		return nil
 	}
-	return fault.Wrap(fault.Transport, "ledger", "ledger_stopped", "the disk of the ledger failed, so nothing more is recorded and nothing is sent", *err).
-		WithNext("look at the disk of gateway.state_dir (dmesg, df), then start slurmgate again")
+	return fault.Wrap(fault.Transport, "ledger", "ledger_stopped", "the disk of the ledger failed: nothing more is recorded or submitted until slurmgate is restarted", *err).
+		WithNext("check the disk of gateway.state_dir (dmesg, df), then restart slurmgate")
 }
 
 func kindOf(err error) fault.Kind { return fault.KindOf(storage(err)) }
@@ -82,7 +82,7 @@ func optMicros(t *time.Time) any {
 	return t.UnixMicro()
 }
 
-// stored is a time as it reads back.
+// stored returns a time with the precision of the database.
 func stored(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
 
 func optStored(t *time.Time) *time.Time {

@@ -10,7 +10,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Token is a bearer token as it is kept: everything but its secret.
+// Token is a bearer token without its secret, of which only the hash is stored.
 type Token struct {
 	ID           string // tok_…
 	Name         string
@@ -25,7 +25,7 @@ type Token struct {
 	RevokedBy    *string
 }
 
-// AddToken keeps a token.
+// AddToken stores a token.
 func (l *Ledger) AddToken(ctx context.Context, t Token) error {
 	var docs [3]string
 	for i, v := range []any{t.Capabilities, t.Projects, t.Accounts} {
@@ -84,7 +84,7 @@ func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 	return out, storage(rows.Err())
 }
 
-// RevokeToken ends a token at once. One that was revoked already stays as it is.
+// RevokeToken revokes a token, effective immediately. A token that is already revoked is left unchanged.
 func (l *Ledger) RevokeToken(ctx context.Context, id, by string) (Token, error) {
 	if _, err := l.Token(ctx, id); err != nil {
 		return Token{}, err

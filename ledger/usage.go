@@ -54,7 +54,7 @@ func (l *Ledger) Measure(ctx context.Context, used map[string]*run.Usage) error 
 	})
 }
 
-// Usage is what accounting knows of a submission's job; nil when it does not, or was not asked yet.
+// Usage is what accounting recorded about a submission's job; nil when there is nothing, or accounting was not queried yet.
 func (l *Ledger) Usage(ctx context.Context, token string) (*run.Usage, error) {
 	var elapsed, rss, cpus sql.NullInt64
 	var cpu sql.NullFloat64

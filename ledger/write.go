@@ -67,8 +67,8 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 	return v, err
 }
 
-// after is what a run reads like after a write that begins at a view of it. The revision was compared, and nothing of a run changes without
-// it: what the write does not replace is as it was.
+// after is the view of a run after a write that was based on an earlier view. The revision was compared, and nothing of a run changes without
+// a new revision: what the write does not replace is unchanged.
 func (l *Ledger) after(w run.Write) run.View {
 	v := run.View{Run: w.Run, Attempt: w.From.Attempt, Submission: w.From.Submission, Sends: w.From.Sends}
 	v.Run.Rev++
@@ -94,7 +94,7 @@ func (l *Ledger) after(w run.Write) run.View {
 	return v
 }
 
-// swapRun writes the mutable columns if the row is still at the revision that was read.
+// swapRun writes the mutable columns if the row still has the revision that was read.
 func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 	warnings, err := warningsJSON(r.Warnings)
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 		if err != nil {
 			return err
 		}
-		return fault.New(fault.Conflict, "ledger.Apply", "stale_run", "run "+r.ID+" was changed by someone else in between")
+		return fault.New(fault.Conflict, "ledger.Apply", "stale_run", "run "+r.ID+" was changed concurrently")
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func writeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error 
 	return err
 }
 
-// changeSubmission writes a submission; one that is known to be there is found by its key alone.
+// changeSubmission writes a submission; one that is known to exist is found by its key alone.
 func changeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission, known bool) error {
 	if known {
 		res, err := tx.ExecContext(ctx, "UPDATE submissions SET script_sha = ?, cluster = ?, job_id = ?, submitted_at = ?, sluid = ? WHERE token = ?",

@@ -1,4 +1,4 @@
-// Command testprog is the program in the test image: it does, on request, whatever a container program may do.
+// Command testprog is the program in the test image: it does, on request, anything a container program may do.
 //
 //	testprog MODE [ARG...]
 //
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// report is what the program sees of its container.
+// report is what the program sees inside its container.
 type report struct {
 	Argv       []string          `json:"argv"`
 	Env        map[string]string `json:"env"`
@@ -84,11 +84,11 @@ func run(mode string, args []string) error {
 			}
 		}
 		return nil
-	case "unreadable": // FILE: written well, and closed to its owner too
+	case "unreadable": // FILE: valid content, but unreadable even for its owner
 		return errors.Join(put(args[0], "x"), os.Chmod(args[0], 0))
 	case "symlink":
 		return os.Symlink(args[0], args[1])
-	case "symlinkdir": // a folder on the way is a link; the file behind it is a good one
+	case "symlinkdir": // a folder on the path is a symlink; the file behind it is valid
 		return errors.Join(put("out/real/result", "x"), os.Symlink("real", "out/sub"))
 	case "fifo":
 		return syscall.Mkfifo(args[0], 0o600)
@@ -112,11 +112,11 @@ func run(mode string, args []string) error {
 			return err
 		}
 		return hog(n)
-	case "sleep": // SECONDS: says when TERM comes, and ends
+	case "sleep": // SECONDS: reports TERM, and exits
 		return sleep(args[0], false)
-	case "stubborn": // SECONDS: and TERM does not end it
+	case "stubborn": // SECONDS: ignores TERM
 		return sleep(args[0], true)
-	case "await": // FILE [RESULT]: waits until the one is there, writes the other, ends well
+	case "await": // FILE [RESULT]: waits for FILE, writes RESULT, exits 0
 		if err := put("out/started", "x"); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func run(mode string, args []string) error {
 			}
 			return put(args[1], "went on\n")
 		}
-		return errors.New("nobody made " + args[0])
+		return errors.New("nobody created " + args[0])
 	default:
 		os.Exit(64)
 	}
@@ -183,7 +183,7 @@ func hog(megabytes int) error {
 		}
 		all = append(all, b)
 	}
-	time.Sleep(3 * time.Second) // for who only looks now and then
+	time.Sleep(3 * time.Second) // for a watcher that polls slowly
 	return put("out/result", fmt.Sprint(len(all)))
 }
 
@@ -211,7 +211,7 @@ func writeReport(name string) error {
 	for _, d := range []string{"/", "/bin", "/etc", "/usr", "/plain", "/work", "/work/in", "/work/meta", "/work/out", "/tmp", "/var/tmp", "/proc", "/sys"} {
 		r.Writes[d] = reason(os.WriteFile(filepath.Join(d, "written"), []byte("x"), 0o644))
 	}
-	_ = os.Remove("/work/out/written") // it is no output
+	_ = os.Remove("/work/out/written") // not an output
 	for path := range r.Inputs {
 		r.Writes[path] = reason(os.WriteFile(path, []byte("changed"), 0o644))
 	}
