@@ -37,7 +37,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	r := &yamldoc.Reader{File: file, Prefix: "POLICY"}
 	doc := r.Parse(data)
 	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) { return expand(s, env) })
-	p := &Policy{}
+	p := &Policy{file: file, doc: r}
 	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "local", "import", "limits", "env", "equivalent_runs", "retry", "network",
 		"concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
 	tree := doc.JSON()

@@ -6,7 +6,11 @@
 // by a newer gateway does not change the identity of runs. Nouns: policy, snapshot, policy_hash, rule.
 package policy
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"slurmgate/policy/yamldoc"
+)
 
 // Policy is a policies.yaml. Allow-lists that are absent allow everything the plan's own rules do; an
 // empty list allows nothing.
@@ -41,6 +45,9 @@ type Policy struct {
 	Hash string `json:"-"`
 	// Snapshot is the canonical JSON of the expanded document.
 	Snapshot json.RawMessage `json:"-"`
+
+	file string          // it was read from
+	doc  *yamldoc.Reader // of the file, for the places of its fields
 }
 
 // Slurm limits what jobs may ask for. Maxima that are absent are those of the plan.

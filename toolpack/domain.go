@@ -31,35 +31,57 @@ type Domain struct {
 	catalog  string
 }
 
-// Option changes what opening a domain asks for.
-type Option int
+// Option changes how toolpacks are read.
+type Option func(*options)
+
+type options struct {
+	missingImages bool
+	taken         map[string]string // tool name → id
+}
 
 // AllowMissingImages opens a domain whose toolpacks name images that images.lock.yaml does not have yet: for the verb
 // that adds them. Nothing may be submitted from such a domain that needs one.
-const AllowMissingImages Option = 1
+func AllowMissingImages(o *options) { o.missingImages = true }
+
+// Taken gives the ids of the gateway's own operations. A toolpack with one of them, or with the tool name of one, is refused.
+func Taken(ids []string) Option {
+	return func(o *options) {
+		o.taken = map[string]string{}
+		for _, id := range ids {
+			o.taken[toolName(id)] = id
+		}
+	}
+}
+
+func chosen(list []Option) (o options) {
+	for _, f := range list {
+		f(&o)
+	}
+	return o
+}
 
 // OpenDomain reads a domain package. It fails closed (ABI-01): when anything in it breaks a rule there is no domain, and
 // one Validation fault reports every broken rule of every file. The policy is read here and parsed by the caller.
-func OpenDomain(dir string, options ...Option) (*Domain, error) {
-	return OpenDomainAnd(dir, func(string, []byte) error { return nil }, options...)
+func OpenDomain(dir string, list ...Option) (*Domain, error) {
+	return OpenDomainAnd(dir, func(string, []byte) error { return nil }, list...)
 }
 
-// OpenDomainAnd is [OpenDomain] with the policy read along: what parse says of the file's bytes stands in the same report.
-func OpenDomainAnd(dir string, parse func(file string, data []byte) error, options ...Option) (*Domain, error) {
+// OpenDomainAnd is [OpenDomain] with the policy read along: what parse says of the file's bytes is in the same report.
+func OpenDomainAnd(dir string, parse func(file string, data []byte) error, list ...Option) (*Domain, error) {
 	const op = "toolpack.OpenDomain"
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, noFolder(op, dir, err)
 	}
 	defer root.Close()
-	d, found := openDomain(root.FS(), dir, parse, slices.Contains(options, AllowMissingImages))
+	d, found := openDomain(root.FS(), dir, parse, chosen(list))
 	if len(found) > 0 {
 		return nil, broken(op, dir, found)
 	}
 	return d, nil
 }
 
-func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, missingImages bool) (*Domain, []fault.Problem) {
+func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, o options) (*Domain, []fault.Problem) {
 	d := &Domain{dir: dir}
 	var found []fault.Problem
 	name := func(rel string) string { return path.Join(filepath.ToSlash(dir), rel) }
@@ -88,19 +110,19 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 		lock, bad := parseLock(name(LockFile), data)
 		d.lock = lock
 		// A lock that cannot be read says nothing about what is missing in it.
-		missingImages = missingImages || len(bad) > 0
+		o.missingImages = o.missingImages || len(bad) > 0
 		found = append(found, bad...)
 	} else {
-		missingImages = true
+		o.missingImages = true
 	}
-	packs, all, bad := loadAll(fsys, dir, PacksDir, d.types)
+	packs, all, bad := loadAll(fsys, dir, PacksDir, d.types, o)
 	d.packs = packs
 	found = append(found, bad...)
 	if len(d.manifest.Tools) > 0 || len(r.Problems()) == 0 {
 		found = append(found, d.manifest.match(r, all)...)
 	}
 	for _, p := range all {
-		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !missingImages {
+		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !o.missingImages {
 			found = append(found, fault.Problem{Code: "PACK-IMAGE-MISSING", Field: "container.image", Rule: "every image is pinned in " + LockFile,
 				Msg: `"` + p.def.Image + `" is not`, Hint: "slurmgate image add " + p.def.Image + " FILE.sif", File: p.file, Line: p.imageAt.line, Column: p.imageAt.column})
 		}

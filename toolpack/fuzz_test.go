@@ -24,7 +24,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(with(f, baseExec, "execution: {kind: python, module: \"a:b\"}\n")), []byte(`{}`), []byte(`{"data":"`+artifact+`"}`))
 	f.Fuzz(func(t *testing.T, pack, schema, args []byte) {
 		fsys := fstest.MapFS{"a.tool.yaml": {Data: pack, Mode: 0o644}, "s.json": {Data: schema, Mode: 0o644}}
-		set, _, found := loadAll(fsys, "dom", ".", plan.Types())
+		set, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{})
 		if (set == nil) != (len(found) > 0) {
 			t.Fatal("neither loaded nor refused", found)
 		}
@@ -54,7 +54,7 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, manifest, lock []byte) {
 		fsys := fstest.MapFS{ManifestFile: {Data: manifest, Mode: 0o644}, LockFile: {Data: lock, Mode: 0o644}, PolicyFileName: {Data: []byte("version: 1"), Mode: 0o644},
 			PacksDir + "/a.tool.yaml": {Data: []byte(base), Mode: 0o644}}
-		if d, found := openDomain(fsys, "dom", func(string, []byte) error { return nil }, false); (d == nil) != (len(found) > 0) {
+		if d, found := openDomain(fsys, "dom", func(string, []byte) error { return nil }, options{}); (d == nil) != (len(found) > 0) {
 			t.Fatal("neither opened nor refused", found)
 		}
 	})
@@ -69,7 +69,7 @@ func BenchmarkLoad1000(b *testing.B) {
 		fsys[fmt.Sprintf("s/%d.json", i)] = &fstest.MapFile{Data: []byte(`{"type":"object","properties":{"a":{"$ref":"../shared.json#/$defs/id"}}}`), Mode: 0o644}
 	}
 	for b.Loop() {
-		if _, _, found := loadAll(fsys, "dom", ".", plan.Types()); found != nil {
+		if _, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{}); found != nil {
 			b.Fatal(found)
 		}
 	}

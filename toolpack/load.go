@@ -32,13 +32,13 @@ type Set struct {
 
 // Load reads every *.tool.yaml below dir. Schemas may lie anywhere below dir. When any pack breaks a rule there is
 // no set, and one Validation fault reports every broken rule.
-func Load(dir string) (*Set, error) {
+func Load(dir string, list ...Option) (*Set, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, noFolder("toolpack.Load", dir, err)
 	}
 	defer root.Close()
-	set, _, found := loadAll(root.FS(), dir, ".", plan.Types())
+	set, _, found := loadAll(root.FS(), dir, ".", plan.Types(), chosen(list))
 	if len(found) > 0 {
 		return nil, broken("toolpack.Load", dir, found)
 	}
@@ -70,8 +70,8 @@ func broken(op, dir string, found []fault.Problem) error {
 
 // loadAll reads the packs below sub of a domain folder. base is how messages name that folder. all has every pack
 // whose file could be read, the broken ones too, so that a domain can say more about them; set is nil when there are problems.
-func loadAll(fsys fs.FS, base, sub string, types []string) (set *Set, all []*Pack, found []fault.Problem) {
-	l := loader{schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}}, types: types, byName: map[string]*Pack{}}
+func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set, all []*Pack, found []fault.Problem) {
+	l := loader{schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}}, types: types, taken: o.taken, byName: map[string]*Pack{}}
 	var rels []string
 	err := fs.WalkDir(fsys, sub, func(rel string, e fs.DirEntry, err error) error {
 		switch {
@@ -114,6 +114,7 @@ func loadAll(fsys fs.FS, base, sub string, types []string) (set *Set, all []*Pac
 type loader struct {
 	schemas  *schemaFiles
 	types    []string
+	taken    map[string]string // names of the gateway's own operations → ids
 	set      Set
 	byName   map[string]*Pack
 	problems []fault.Problem
@@ -194,7 +195,9 @@ func (l *loader) take(o one) {
 	}
 	id := o.pack.def.ID
 	name := toolName(id)
-	if twin := l.byName[name]; id != "" && twin != nil {
+	if own, ok := l.taken[name]; id != "" && ok {
+		o.draft.Add("TOOL-NAME", "id", "no id or name of the gateway's own operations", `"`+clip(name)+`" is the name of the operation `+own, "choose another id")
+	} else if twin := l.byName[name]; id != "" && twin != nil {
 		code, rule := "DUPLICATE-ID", "each id once"
 		if twin.ID() != id {
 			code, rule = "TOOL-NAME", "each tool name once"

@@ -52,7 +52,7 @@ func loadText(files map[string]string) (*Set, []fault.Problem) {
 	for name, text := range files {
 		fsys[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
 	}
-	set, _, found := loadAll(fsys, "dom", ".", plan.Types())
+	set, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{})
 	return set, found
 }
 

@@ -147,3 +147,56 @@ func TestToolSchema(t *testing.T) {
 		t.Error(code, out, said)
 	}
 }
+
+// A pack with the id, or only the tool name, of one of the gateway's own operations is refused by every check, with the place, as the gateway
+// itself would refuse to start. proves LOAD-06
+func TestPackNamedLikeAnOperation(t *testing.T) {
+	for _, id := range []string{"slurm.submit", "artifact.preview.text", "run.list", "tool.show", "token.create"} {
+		dir := copyDomain(t, "genomics")
+		pack := filepath.Join(dir, "toolpacks/seqkit.stats.tool.yaml")
+		edit(t, pack, "id: seqkit.stats", "id: "+id)
+		edit(t, filepath.Join(dir, "manifest.yaml"), "seqkit.stats", id)
+		for _, args := range [][]string{{"tool", "check", dir}, {"tool", "check", filepath.Dir(pack)}, {"domain", "check", dir}} {
+			code, out, said := verb(t, args...)
+			if code != 2 || out != "" || !strings.Contains(said, "seqkit.stats.tool.yaml:") || !strings.Contains(said, "is the name of the operation "+id) {
+				t.Errorf("%v: %d %s %s", args, code, out, said)
+			}
+		}
+	}
+	if ids := operationIDs(); len(ids) < 20 {
+		t.Errorf("only %d operations: %v", len(ids), ids)
+	}
+}
+
+// A policy that names a tool or a type the domain does not have is refused by the checks and at the start alike, with place and the name that was
+// probably meant; what is merely of no use is a warning.
+func TestPolicyNamesWhatIsThere(t *testing.T) {
+	for _, c := range []struct{ add, place, want string }{
+		{"tool_allowlist: [samtools_flagstat, samtools_flagstats]\n", "tool_allowlist[1]", `did you mean "samtools_flagstat"?`},
+		{"consent: {tools: [slurm_submitt]}\n", "consent.tools[0]", `did you mean "slurm_submit"?`},
+		{"concurrency: {per_tool: {seqkit: 2}}\n", "concurrency.per_tool.seqkit", "remove it"},
+		{"local: {tools_allowlist: [text_words]}\n", "local.tools_allowlist[0]", "remove it"},
+	} {
+		dir := copyDomain(t, "genomics")
+		edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\n"+c.add)
+		for _, args := range [][]string{{"tool", "check", dir}, {"domain", "check", dir}} {
+			code, _, said := verb(t, args...)
+			if code != 2 || !strings.Contains(said, "policies.yaml:5:") || !strings.Contains(said, c.place+": there is no tool") || !strings.Contains(said, c.want) {
+				t.Errorf("%v %s: %d %s", args, c.add, code, said)
+			}
+		}
+		if _, _, err := readDomain(dir); err == nil {
+			t.Error("the gateway starts with it")
+		}
+	}
+	dir := copyDomain(t, "genomics")
+	edit(t, filepath.Join(dir, "policies.yaml"), "import:\n", "import:\n  types_allowlist: [BAM, FASTQGZ]\n")
+	if code, _, said := verb(t, "domain", "check", dir); code != 2 || !strings.Contains(said, `import.types_allowlist[1]: there is no type "FASTQGZ"`) || !strings.Contains(said, `did you mean "FASTQ_GZ"?`) {
+		t.Error(code, said)
+	}
+	dir = copyDomain(t, "genomics")
+	edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\nenv: {LANG: C}\n")
+	if code, out, said := verb(t, "domain", "check", dir); code != 0 || !strings.Contains(out, "warning: policy: env has LANG, and no toolpack asks for it") {
+		t.Error(code, out, said)
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"slurmgate/apptainer"
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/policy"
 	"slurmgate/site"
 	"slurmgate/slurm"
 	"slurmgate/toolpack"
@@ -149,18 +148,19 @@ func slurmFiles(s *site.Site) error {
 
 // domain returns the path of one image to try on the nodes, "" when there is none.
 func (d *doctor) domain(ctx context.Context, s *site.Site) string {
-	dom, err := toolpack.OpenDomain(s.DomainDir, toolpack.AllowMissingImages)
+	dom, pol, err := readDomain(s.DomainDir, toolpack.AllowMissingImages)
 	if !d.check("domain", s.DomainDir, err, "slurmgate tool check "+s.DomainDir) {
 		return ""
 	}
-	file, data := dom.Policy()
-	pol, err := policy.Parse(file, data, os.LookupEnv)
-	if d.check("policy", file, err, "correct the policy") {
-		for _, root := range pol.Import.Roots {
-			if st, err := os.Stat(root); err != nil || !st.IsDir() {
-				d.add("warn", "import root", root+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots in "+file)
-			}
+	file, _ := dom.Policy()
+	d.add("ok", "policy", file, "")
+	for _, root := range pol.Import.Roots {
+		if st, err := os.Stat(root); err != nil || !st.IsDir() {
+			d.add("warn", "import root", root+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots in "+file)
 		}
+	}
+	for _, misfit := range fits(dom, pol) {
+		d.add("warn", "domain and policy", misfit, "correct "+file+" or the toolpack")
 	}
 	d.local(ctx, s, pol)
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)

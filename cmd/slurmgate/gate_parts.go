@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"slurmgate/artifact"
@@ -18,8 +19,7 @@ import (
 
 // openGate makes the gate over the gateway's tools.
 func (g *gateway) openGate(ctx context.Context) error {
-	tools := append(g.lifecycleTools(), g.artifactTools()...)
-	tools = append(append(append(append(append(tools, append(append(g.runTools(), g.previewTools()...), g.retentionTools()...)...), g.packTools()...), g.tokenTools()...), g.approvalTools()...), g.eventTools()...)
+	tools := append(g.operations(), g.packTools()...)
 	registry, err := gate.NewRegistry(g.described(tools)...)
 	if err != nil {
 		return err
@@ -33,6 +33,20 @@ func (g *gateway) openGate(ctx context.Context) error {
 	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy}, Together: g.policy.Concurrency.Global, Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger, Owners: g.ledger, Supposer: g,
 		Artifacts: kept{g.ledger, g.store}, Key: key, Log: g.log})
 	return nil
+}
+
+// operations are the gateway's own tools: everything in the registry that is not made of a toolpack.
+func (g *gateway) operations() []gate.Tool {
+	return slices.Concat(g.lifecycleTools(), g.artifactTools(), g.runTools(), g.previewTools(), g.retentionTools(), g.catalogTools(), g.tokenTools(), g.approvalTools(),
+		g.eventTools())
+}
+
+// operationIDs are the ids no toolpack may have.
+func operationIDs() (ids []string) {
+	for _, t := range new(gateway).operations() {
+		ids = append(ids, t.ID)
+	}
+	return ids
 }
 
 // rulesOf is the policy as the gate asks it.

@@ -93,6 +93,9 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	if g.domain, g.policy, err = readDomain(s.DomainDir); err != nil {
 		return g, err
 	}
+	for _, misfit := range fits(g.domain, g.policy) {
+		log.Warn("domain and policy do not fit", "what", misfit)
+	}
 	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-" + uuid.NewString() }}); err != nil {
 		return g, err
 	}

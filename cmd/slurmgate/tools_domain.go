@@ -22,11 +22,22 @@ import (
 
 // readDomain opens a domain with its policy; what is wrong with either stands in one report.
 func readDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *policy.Policy, err error) {
+	own := operationIDs()
 	d, err = toolpack.OpenDomainAnd(dir, func(file string, data []byte) error {
 		p, err = policy.Parse(file, data, os.LookupEnv)
 		return err
-	}, options...)
-	return d, p, err
+	}, append(options, toolpack.Taken(own))...)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := policy.Known{Types: d.Types()}
+	for _, id := range own {
+		known.Tools = append(known.Tools, strings.ReplaceAll(id, ".", "_"))
+	}
+	for _, t := range d.Packs().List() {
+		known.Tools = append(known.Tools, t.ToolName())
+	}
+	return d, p, p.CheckNames(known)
 }
 
 type domainTool struct {
@@ -98,6 +109,11 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 				continue
 			}
 			out = append(out, fmt.Sprintf("%s: policy denies every call: %s", t.ID(), why))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		if !slices.ContainsFunc(d.Packs().List(), func(t *toolpack.Pack) bool { return slices.Contains(t.Passthrough(), name) }) {
+			out = append(out, "policy: env has "+name+", and no toolpack asks for it (env.passthrough)")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Slurm.RawPlans.EntryPrograms)) {

@@ -62,7 +62,7 @@ func checkTool() gate.Tool {
 		handler(func(_ context.Context, _ gate.Call, a checkArgs) (any, error) {
 			out := checkAnswer{Dir: a.Dir, Tools: []string{}, Missing: []string{}}
 			if _, err := os.Stat(filepath.Join(a.Dir, "manifest.yaml")); err != nil {
-				set, err := toolpack.Load(a.Dir)
+				set, err := toolpack.Load(a.Dir, toolpack.Taken(operationIDs()))
 				if err != nil {
 					return nil, err
 				}
@@ -145,7 +145,7 @@ func imageAddTool() gate.Tool {
 				return nil, err
 			}
 			// A broken domain is not added to; missing images are what this verb is for.
-			if _, err := toolpack.OpenDomain(s.DomainDir, toolpack.AllowMissingImages); err != nil {
+			if _, _, err := readDomain(s.DomainDir, toolpack.AllowMissingImages); err != nil {
 				return nil, err
 			}
 			if err := os.MkdirAll(s.Storage.ImageStore, 0o755); err != nil {

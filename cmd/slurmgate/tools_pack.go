@@ -15,7 +15,7 @@ import (
 	"slurmgate/toolpack"
 )
 
-// packTools makes one tool of each toolpack, and the tools that tell about tools.
+// packTools makes one tool of each toolpack.
 func (g *gateway) packTools() []gate.Tool {
 	var out []gate.Tool
 	egress := map[string][]string{}
@@ -31,9 +31,14 @@ func (g *gateway) packTools() []gate.Tool {
 			SideEffect: gate.Execute, Idempotency: gate.Idempotent, Determinism: determinism, Availability: gate.OfflineOK, Capabilities: []string{gate.CapSlurm},
 			Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Egress: append(slices.Clone(g.policy.EgressAllowlist), egress[p.ID()]...), Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(), Handle: g.packHandler(p), DryRun: g.packRehearsal(p)})
 	}
-	return append(out,
+	return out
+}
+
+// catalogTools show the tools.
+func (g *gateway) catalogTools() []gate.Tool {
+	return []gate.Tool{
 		builtin("tool.list", "List tools", "The tools of this gateway.", gate.Read, object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), handler(g.listTools)),
-		builtin("tool.show", "Show a tool", "A tool's contract: what goes in, what comes out.", gate.Read, object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), handler(g.showTool)))
+		builtin("tool.show", "Show a tool", "A tool's contract: what goes in, what comes out.", gate.Read, object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), handler(g.showTool))}
 }
 
 // packOrder canonicalises a call of a pack into a plan and has policy look at it. The run belongs to the project of its inputs.
