@@ -129,14 +129,14 @@ func TestDockerPolicy(t *testing.T) {
 	if f := s.fails(4, call("mode=write")...); f.Code != "POLICY-LOCAL" {
 		t.Errorf("%+v", f)
 	}
-	s.replace("domain/policies.yaml", "network: none", "network: none\nlocal: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [x_y], max_time_limit_seconds: 29}")
+	s.replace("domain/policies.yaml", "network: none", "network: none\nlocal: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [probe_words], max_time_limit_seconds: 29}")
 	f := s.fails(4, call("mode=write")...)
 	var codes []string
 	for _, p := range f.Details.Problems {
 		codes = append(codes, p.Code)
 	}
 	same(t, "rules", codes, []string{"POLICY-LOCAL-TOOL", "POLICY-MEM", "POLICY-TIME-LIMIT", "POLICY-INPUT-BYTES"})
-	s.replace("domain/policies.yaml", "local: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [x_y], max_time_limit_seconds: 29}", "local: {max_running: 1}")
+	s.replace("domain/policies.yaml", "local: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [probe_words], max_time_limit_seconds: 29}", "local: {max_running: 1}")
 	s.serve()
 	var first, second submitted
 	s.ok(&first, call("mode=sleep", "a=28", "b=1")...)

@@ -170,7 +170,7 @@ func TestComesLater(t *testing.T) {
 // Variables come from the policy, never from the gateway's own environment. proves LOAD-08
 func TestPassthrough(t *testing.T) {
 	t.Setenv("LANG", "xx")
-	p := packOf(t, "container:", "env: {passthrough: [LANG, TZ], set: {TZ: UTC}}\ncontainer:")
+	p := packOf(t, "container:", "env: {passthrough: [LANG], set: {TZ: UTC}}\ncontainer:")
 	args, env := json.RawMessage(`{"data":"`+artifact+`"}`), testEnv()
 	if _, err := p.Canonicalize(args, env); !fault.Is(err, fault.Policy) || !strings.Contains(err.Error(), "asks for LANG (policy env: none)") {
 		t.Error(err)
@@ -269,11 +269,11 @@ func TestVerify(t *testing.T) {
 }
 
 func TestCheckOutput(t *testing.T) {
-	p := packOf(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [a], properties: {a: {type: integer}}}")
-	if err := p.Contract().CheckOutput(json.RawMessage(`{"a":1}`)); err != nil {
+	p := packOf(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [count], properties: {count: {type: integer}}}")
+	if err := p.Contract().CheckOutput(json.RawMessage(`{"count":1}`)); err != nil {
 		t.Error(err)
 	}
-	for text, code := range map[string]string{`{}`: "OUTPUT-REQUIRED", `{"a":"x"}`: "OUTPUT-TYPE", `{`: "OUTPUT-JSON"} {
+	for text, code := range map[string]string{`{}`: "OUTPUT-REQUIRED", `{"count":"x"}`: "OUTPUT-TYPE", `{`: "OUTPUT-JSON"} {
 		err := p.Contract().CheckOutput(json.RawMessage(text))
 		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.Tool || e.Code != code {
 			t.Errorf("%s: %v", text, err)
@@ -284,7 +284,7 @@ func TestCheckOutput(t *testing.T) {
 // What a run is judged by is read back from the definition that the ledger keeps, and judges the same.
 func TestReadContract(t *testing.T) {
 	set, found := loadText(map[string]string{
-		"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [a], properties: {a: {$ref: \"s/all.json#/$defs/n\"}}}"),
+		"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [count], properties: {count: {$ref: \"s/all.json#/$defs/n\"}}}"),
 		"s/all.json":  `{"$defs":{"n":{"type":"integer"}}}`,
 	})
 	if found != nil {
@@ -299,7 +299,7 @@ func TestReadContract(t *testing.T) {
 	if err != nil || string(c.out.raw) != string(p.out.raw) {
 		t.Fatal(err)
 	}
-	for text, ok := range map[string]bool{`{"a":1}`: true, `{"a":"x"}`: false, `{}`: false, `{`: false} {
+	for text, ok := range map[string]bool{`{"count":1}`: true, `{"count":"x"}`: false, `{}`: false, `{`: false} {
 		want, got := p.Contract().CheckOutput(json.RawMessage(text)), c.CheckOutput(json.RawMessage(text))
 		if (got == nil) != ok || fault.CodeOf(got) != fault.CodeOf(want) {
 			t.Errorf("%s: %v, of the pack itself: %v", text, got, want)

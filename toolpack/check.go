@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -13,7 +14,7 @@ import (
 
 // check applies the rules that tie fields to each other. It runs on what could be read; a field that is broken
 // already is not judged again.
-func (d *draft) check(in contract, types []string) {
+func (d *draft) check(in, out contract, types []string) {
 	if d.unread {
 		return // another ABI, or no YAML
 	}
@@ -51,6 +52,37 @@ func (d *draft) check(in contract, types []string) {
 		d.checkCommand(in, params)
 	}
 	d.checkEnv(in, params)
+	d.checkRequired(in, out)
+	d.checkRendering(in)
+}
+
+// checkRequired refuses schemas that no call, or no finished run, can satisfy: a closed top level that requires what it does not declare, and an output
+// schema that requires, or has no place for, other roles than the declared ones.
+func (d *draft) checkRequired(in, out contract) {
+	if in.schema != nil && in.closed {
+		for _, name := range in.needs {
+			if _, ok := in.props[name]; !ok {
+				d.Add("SCHEMA", "inputSchema.required", "properties that inputSchema declares", `there is no property "`+clip(name)+`"`, plan.DidYouMean(name, sortedKeys(in.props)))
+			}
+		}
+	}
+	if out.schema == nil {
+		return
+	}
+	var roles []string
+	for _, o := range d.def.Outputs {
+		roles = append(roles, o.Role)
+	}
+	for _, name := range out.needs {
+		if !slices.Contains(roles, name) {
+			d.Add("SCHEMA", "outputSchema.required", "roles of declaredOutputs: other members a finished run does not have", `there is no output "`+clip(name)+`"`, plan.DidYouMean(name, roles))
+		}
+	}
+	for i, role := range roles {
+		if _, ok := out.props[role]; out.closed && !ok {
+			d.Add("SCHEMA", fmt.Sprintf("declaredOutputs[%d].role", i), "a property of outputSchema, which allows no other", `"`+clip(role)+`" is none`, "declare it there, or remove additionalProperties: false")
+		}
+	}
 }
 
 func (d *draft) checkInput(field, param string, in contract) {
@@ -73,6 +105,8 @@ func (d *draft) checkCommand(in contract, inputs map[string]bool) {
 	switch {
 	case d.cmd[0] != nil && !d.cmd[0].Literal():
 		d.Add("PROGRAM", field, "the program is fixed", "it contains a template", "")
+	case strings.ContainsFunc(program, unicode.IsSpace):
+		d.Add("PROGRAM", field, "one word: the program", `got "`+clip(program)+`"`, "write each argument as an element of its own: ["+strings.Join(strings.Fields(clip(program)), ", ")+", …]")
 	case programs.Starts(name):
 		d.Add("PROGRAM", field, "no shell and no program that starts others", `got "`+clip(program)+`"`, "name the program itself; stdout: sends its output to a declared output")
 	case strings.Contains(program, "/") && (!strings.HasPrefix(program, "/") || strings.Contains(program, "/../") || strings.HasPrefix(program, plan.Workdir+"/")):

@@ -3,6 +3,7 @@ package toolpack
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -21,6 +22,9 @@ type contract struct {
 	mu    *sync.Mutex // of the meter: one validation at a time
 	meter *meter
 
+	needs  []string // members the top level requires
+	closed bool     // the top level takes only its properties
+
 	badDefaults []string // properties whose default their own schema refuses
 }
 
@@ -31,6 +35,8 @@ type property struct {
 	hasDefault bool
 	def        any
 	required   bool
+	values     []any // of enum or const
+	edges      []any // minimum and maximum
 }
 
 // open are the keywords by which the top level of a schema says itself which further properties it takes.
@@ -64,6 +70,11 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 	}
 	const url = "pack:///schema.json"
 	out := contract{raw: raw, props: properties(tree), mu: &sync.Mutex{}, meter: &meter{}}
+	for _, name := range list(tree["required"]) {
+		out.needs = append(out.needs, fmt.Sprint(name))
+	}
+	_, patterns := tree["patternProperties"]
+	out.closed = tree["additionalProperties"] == false && !patterns
 	c := jsonschema.NewCompiler()
 	c.RegisterFormat(&jsonschema.Format{Name: meterFormat, Validate: out.meter.count})
 	c.AssertFormat()
@@ -90,10 +101,15 @@ type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errors.New("nothing is loaded from elsewhere") }
 
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
+
 func properties(tree map[string]any) map[string]property {
 	out := map[string]property{}
 	props, _ := tree["properties"].(map[string]any)
-	required, _ := tree["required"].([]any)
+	required := list(tree["required"])
 	for name, v := range props {
 		var p property
 		for range 16 {
@@ -131,6 +147,16 @@ func (p *property) learn(o map[string]any) {
 	_, enum := o["enum"]
 	_, constant := o["const"]
 	p.listed = p.listed || enum || constant
+	if list, ok := o["enum"].([]any); ok {
+		p.values = append(p.values, list...)
+	}
+	for _, k := range []string{"const", "minimum", "maximum"} {
+		if v, ok := o[k]; ok && k == "const" {
+			p.values = append(p.values, v)
+		} else if ok {
+			p.edges = append(p.edges, v)
+		}
+	}
 	if d, ok := o["default"]; ok && !p.hasDefault {
 		p.hasDefault, p.def = true, d
 	}

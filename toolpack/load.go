@@ -172,7 +172,7 @@ func (l *loader) read(rel string) one {
 		p.out, more = l.schemas.contract(d, d.out)
 		o.problems = append(o.problems, more...)
 	}
-	d.check(p.in, l.types)
+	d.check(p.in, p.out, l.types)
 	p.def, p.cmd, p.envs, p.context = d.def, d.cmd, d.envs, d.context
 	p.idAt.line, p.idAt.column = d.Place("id")
 	p.imageAt.line, p.imageAt.column = d.Place("container.image")

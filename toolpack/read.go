@@ -164,6 +164,12 @@ func (d *draft) files(o yamldoc.Object) {
 		d.def.Outputs[i] = output{Role: f.Need("role").Text(), Type: f.Need("type").Text(), Label: f.Need("label").Text(), SrcRelpath: src.Text()}
 		d.noTemplate(d.def.Outputs[i].Label, f.Opt("label").Path())
 		d.noTemplate(src.Text(), src.Path())
+		if strings.ContainsAny(src.Text(), "*?[") {
+			src.Fail("SRC-PATH", "the path of one file, as the program writes it", "it contains *, ? or [, and stands for no pattern here", "declare each file, or have the program write one archive")
+		}
+		if role := f.Opt("role"); !src.Exists() && d.def.PlanKind == KindDocker && strings.Contains(role.Text(), "/") {
+			role.Fail("ROLE", "no /: without a srcRelpath the role is the file's name in /work/out", `got "`+clip(role.Text())+`"`, "give a srcRelpath, or rename the role")
+		}
 		if !src.Exists() && d.def.PlanKind == KindDocker {
 			d.def.Outputs[i].SrcRelpath = "out/" + d.def.Outputs[i].Role // {{ outputs.ROLE }} is where it lies
 		}
@@ -223,6 +229,9 @@ func (d *draft) env(v yamldoc.Value) {
 		if !packEnvName.MatchString(e.Key) {
 			e.Fail("ENV", rule, `the name "`+clip(e.Key)+`"`, "")
 			continue
+		}
+		if slices.Contains(d.def.Env.Passthrough, e.Key) {
+			e.Fail("ENV", "a variable either set or passed through", `"`+e.Key+`" is in env.passthrough too`, "remove it from one of them")
 		}
 		value := e.Text()
 		d.def.Env.Set[e.Key] = value

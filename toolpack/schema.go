@@ -139,6 +139,14 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 				out = append(out, s.problem(d, "SCHEMA-ID", ptr+"/"+k, "schemas are addressed by their file and a JSON pointer", "the keyword "+k, "remove it"))
 			}
 		}
+		for _, k := range sortedKeys(o) {
+			if msg, hint := unknownKeyword(k); msg != "" {
+				out = append(out, s.problem(d, "SCHEMA-KEYWORD", ptr+"/"+escape(k), "the keywords of JSON Schema 2020-12", msg, hint))
+			}
+		}
+		if k, msg := contradiction(o); k != "" {
+			out = append(out, s.problem(d, "SCHEMA", ptr+"/"+k, "a schema that something satisfies", msg, ""))
+		}
 	})
 	return out
 }

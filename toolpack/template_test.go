@@ -48,7 +48,7 @@ func TestTemplateArguments(t *testing.T) {
 		{"{{ params.mode }}{{ params.text }}", `"mode":"-b"`, ""},
 		{"{{ 1 // (params.n - 3) }}", `"n":3`, "ARGS-TEMPLATE execution.cmd[1]"},
 		{"{{ ['a', 'b'][params.n] }}", `"n":2`, "ARGS-TEMPLATE execution.cmd[1]"},
-		{"{{ params.flag is defined and params.flag }}", `"flag":true`, "ARGS-TEMPLATE execution.cmd[1]"},
+		{"{{ params.n > 5 if params.n > 5 else 'x' }}", `"n":6`, "ARGS-TEMPLATE execution.cmd[1]"},
 	} {
 		_, err := packOf(t, baseExec, "execution: {kind: cli, cmd: [count, \""+c.element+"\"]}\n").Canonicalize(json.RawMessage(`{"data":"`+artifact+`",`+c.args+`}`), testEnv())
 		got := ""

@@ -1,0 +1,79 @@
+package toolpack
+
+import (
+	"cmp"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"slurmgate/plan"
+)
+
+// keywords are those of JSON Schema 2020-12 that a schema here may have; $id and its like are refused with a reason of their own.
+var keywords = strings.Fields(`
+	$schema $ref $defs $comment $id $anchor $dynamicAnchor $dynamicRef $vocabulary definitions
+	allOf anyOf oneOf not if then else dependentSchemas properties patternProperties additionalProperties propertyNames unevaluatedProperties
+	items prefixItems contains unevaluatedItems type enum const
+	multipleOf maximum exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern
+	maxItems minItems uniqueItems maxContains minContains maxProperties minProperties required dependentRequired
+	title description default deprecated readOnly writeOnly examples format contentEncoding contentMediaType contentSchema`)
+
+// former are keywords of other drafts, and what 2020-12 has in their place.
+var former = map[string]string{"dependencies": "dependentSchemas or dependentRequired", "additionalItems": "items beside prefixItems", "$recursiveRef": "$ref", "nullable": `type: [..., "null"]`,
+	"example": "examples", "id": "nothing: a schema is addressed by its file"}
+
+// unknownKeyword says what is wrong with a keyword, "" when nothing. A keyword nobody knows is ignored by every validator, so what its author meant by
+// it would silently not hold. Names that begin with x- are notes.
+func unknownKeyword(k string) (msg, hint string) {
+	if slices.Contains(keywords, k) || strings.HasPrefix(k, "x-") {
+		return "", ""
+	}
+	if now, ok := former[k]; ok {
+		return `"` + k + `" is a keyword of another draft`, "write " + now
+	}
+	return `there is no keyword "` + clip(k) + `"`, cmp.Or(plan.DidYouMean(k, keywords), "remove it, or begin its name with x- if it is a note")
+}
+
+// bounds are pairs of keywords of which the first may not be above the second; where strict, not equal to it either.
+var bounds = []struct {
+	low, high string
+	strict    bool
+}{{"minimum", "maximum", false}, {"exclusiveMinimum", "exclusiveMaximum", true}, {"minimum", "exclusiveMaximum", true}, {"exclusiveMinimum", "maximum", true},
+	{"minLength", "maxLength", false}, {"minItems", "maxItems", false}, {"minProperties", "maxProperties", false}, {"minContains", "maxContains", false}}
+
+// contradiction finds what makes a schema accept nothing: the keyword, and what is wrong with it; empty when nothing is.
+func contradiction(o map[string]any) (keyword, msg string) {
+	for _, b := range bounds {
+		low, high := number(o[b.low]), number(o[b.high])
+		if low == nil || high == nil {
+			continue
+		}
+		switch c := low.Cmp(high); {
+		case c > 0:
+			return b.low, fmt.Sprintf("%s %v is above %s %v: no value satisfies both", b.low, o[b.low], b.high, o[b.high])
+		case c == 0 && b.strict:
+			return b.low, fmt.Sprintf("%s %v and %s %v leave no value between them", b.low, o[b.low], b.high, o[b.high])
+		}
+	}
+	if list, ok := o["enum"].([]any); ok && len(list) == 0 {
+		return "enum", "the list is empty: no value is in it"
+	}
+	return "", ""
+}
+
+// number reads a JSON number exactly; nil for anything else.
+func number(v any) *big.Rat {
+	s, ok := v.(fmt.Stringer)
+	if !ok || len(s.String()) > 64 || strings.ContainsAny(s.String(), "eE") && len(s.String()) > 24 {
+		return nil
+	}
+	if _, exponent, ok := strings.Cut(strings.ToLower(s.String()), "e"); ok && len(strings.TrimLeft(exponent, "+-0")) > 3 {
+		return nil // a number with a thousand digits
+	}
+	r, ok := new(big.Rat).SetString(s.String())
+	if !ok {
+		return nil
+	}
+	return r
+}
