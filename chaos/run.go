@@ -232,10 +232,10 @@ func (t *trial) submit(ctx context.Context, file string) {
 	t.find("stuck", "no submit was answered")
 }
 
-// retryable tells whether an answer says that asking again may help: exit status 8, or 5 while another gateway starts.
+// retryable tells whether the trial asks again: after exit status 8, after 9, since each of its verbs is safe to repeat, and after 5 while another gateway starts.
 func retryable(err error) bool {
 	e, ok := errors.AsType[*cliError](err)
-	return !ok || e.exit == 8 || e.exit == -1 || e.code == "gateway_running" || e.code == "state_dir" || e.code == "no_answer" || e.code == "canceled"
+	return !ok || e.exit == 8 || e.exit == 9 || e.exit == -1 || e.code == "gateway_running" || e.code == "state_dir" || e.code == "no_answer" || e.code == "canceled"
 }
 
 // call is one verb of the command line, bounded.

@@ -28,7 +28,7 @@ const (
 	Canceled   Kind = "canceled"   // the caller gave up
 	Timeout    Kind = "timeout"    // it is still going on after the time allowed
 	Transport  Kind = "transport"  // Slurm, a filesystem or the network did not answer; trying again may help
-	Unknown    Kind = "unknown"    // nobody knows whether the effect took place
+	Unknown    Kind = "unknown"    // it is unknown whether the effect took place; look before repeating
 )
 
 // Problem is one broken rule of an input.
@@ -204,13 +204,15 @@ func (k Kind) ExitCode() int {
 		return 6
 	case Timeout:
 		return 7
-	case Transport, Unknown:
+	case Transport:
 		return 8
+	case Unknown:
+		return 9
 	}
 	return 1
 }
 
-// HTTPStatus is the HTTP status for a kind.
+// HTTPStatus is the HTTP status for a kind. An unknown outcome is a 500, because clients and proxies repeat a 503 by themselves.
 func (k Kind) HTTPStatus() int {
 	switch k {
 	case Validation:
@@ -225,7 +227,7 @@ func (k Kind) HTTPStatus() int {
 		return 409
 	case Tool:
 		return 502
-	case Transport, Unknown:
+	case Transport:
 		return 503
 	case Timeout:
 		return 504
@@ -233,5 +235,6 @@ func (k Kind) HTTPStatus() int {
 	return 500
 }
 
-// Retryable tells whether the same call may succeed later without a change.
-func (k Kind) Retryable() bool { return k == Transport || k == Timeout || k == Unknown }
+// Retryable tells whether the same call may succeed later without a change. An unknown outcome is not retryable: the first call may
+// have had its effect.
+func (k Kind) Retryable() bool { return k == Transport || k == Timeout }

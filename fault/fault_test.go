@@ -16,7 +16,7 @@ func TestKinds(t *testing.T) {
 		retry        bool
 	}{
 		{Internal, 1, 500, false}, {Validation, 2, 400, false}, {NotFound, 3, 404, false}, {Auth, 4, 401, false}, {Capability, 4, 403, false}, {Policy, 4, 403, false},
-		{Conflict, 5, 409, false}, {Tool, 6, 502, false}, {Canceled, 6, 409, false}, {Timeout, 7, 504, true}, {Transport, 8, 503, true}, {Unknown, 8, 503, true}, {"new", 1, 500, false},
+		{Conflict, 5, 409, false}, {Tool, 6, 502, false}, {Canceled, 6, 409, false}, {Timeout, 7, 504, true}, {Transport, 8, 503, true}, {Unknown, 9, 500, false}, {"new", 1, 500, false},
 	} {
 		if c.kind.ExitCode() != c.exit || c.kind.HTTPStatus() != c.status || c.kind.Retryable() != c.retry {
 			t.Errorf("%s: %d %d %v", c.kind, c.kind.ExitCode(), c.kind.HTTPStatus(), c.kind.Retryable())

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -63,6 +64,10 @@ type trail struct {
 	result json.RawMessage // of a result that went into an artifact
 }
 
+// repeatable tells whether the same call may be made again after an error: always while the tool was not reached, then only if a
+// repeat does nothing more.
+func (t trail) repeatable() bool { return !t.effect || t.tool.Idempotency == Idempotent }
+
 var anyID = regexp.MustCompile(`"(?:artifact://)?((?:run|art)_[0-9A-HJKMNP-TV-Z]{26})"`)
 
 const maxTouched = 64 // ids named in resources; a list of more is in the result anyway
@@ -96,7 +101,7 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (Record, e
 	r := Record{Chain: chain, Principal: who.Name, ToolCallID: res.ToolCallID, ToolID: orText(Scrub(req.ToolID), "unknown"), OK: res.OK, At: res.Timing.EndedAt}
 	e := event{Type: "tool_call", TraceID: res.TraceID, ToolCallID: res.ToolCallID, ToolID: r.ToolID, ToolVersion: orText(t.tool.Version, "0.0.0"),
 		Transport: who.Transport, SideEffect: t.tool.SideEffect, Idempotency: t.tool.Idempotency, Actor: eventActor{req.Actor.Kind, scrubbed(req.Actor.AgentID), scrubbed(req.Actor.ModelID)},
-		OK: res.OK, Timing: res.Timing, IdempotencyKey: scrubbed(req.IdempotencyKey), ArgsRef: scrubbed(req.ArgsRef), ResultRef: res.ResultRef,
+		OK: res.OK, Timing: res.Timing, IdempotencyKey: scrubbed(req.IdempotencyKey), ArgsRef: argsRef(req.ArgsRef), ResultRef: res.ResultRef,
 		CapabilityIDs: t.tool.Capabilities, SessionID: scrubbed(req.SessionID), EventID: uuid.NewString(), Timestamp: res.Timing.EndedAt}
 	if who.Transport == "" {
 		e.Transport = Other
@@ -145,6 +150,19 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (Record, e
 	return r, nil
 }
 
+// bareRecord is the record of a call without anything a caller wrote: who, which tool, how it ended.
+func (g *Gate) bareRecord(who Caller, res Response, t trail) (Record, error) {
+	res.Result, res.ResultRef, res.Resources = nil, nil, touched()
+	if res.Error != nil {
+		res.Error = &ErrorBody{Code: res.Error.Code, Kind: res.Error.Kind, Retryable: res.Error.Retryable}
+	}
+	r, err := g.record(who, Request{ToolID: t.tool.ID}, res, trail{tool: t.tool, effect: t.effect})
+	if err == nil {
+		err = g.checkEvent(r.Event)
+	}
+	return r, err
+}
+
 // keep adds a payload, redacted, and gives its hash. What is too large for an envelope is in an artifact already; of that the hash
 // will do.
 func (r *Record) keep(kind string, raw json.RawMessage) (hash string, err error) {
@@ -182,13 +200,28 @@ func concealed(result json.RawMessage, keys []string) json.RawMessage {
 	return out
 }
 
+// argsRef is the reference as it was, where it names an artifact; any other text is not repeated.
+func argsRef(s *string) *string {
+	if s == nil || !plan.IsArtifactID(strings.TrimPrefix(strings.TrimPrefix(*s, "artifact:"), "//")) {
+		return nil
+	}
+	return s
+}
+
+// scrubbed gives a caller's text without secrets, no longer than the event's schema allows: what stands for a secret may be longer than it.
 func scrubbed(s *string) *string {
 	if s == nil || *s == "" {
 		return nil
 	}
 	out := Scrub(*s)
+	if r := []rune(out); len(r) > maxTextID {
+		out = string(r[:maxTextID])
+	}
 	return &out
 }
+
+// maxTextID is the longest text_id, agent_id and model_id of the schema, in characters.
+const maxTextID = 256
 
 func orText(s, other string) string {
 	if s == "" {

@@ -185,6 +185,7 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, err error) Res
 	}
 	if res.Error != nil {
 		res.Error = g.registry.said(who.Transport, res.Error)
+		res.Error.Retryable = res.Error.Retryable && t.repeatable()
 	}
 	res.OK = res.Error == nil
 	res.Timing.EndedAt = g.now().UTC()
@@ -290,24 +291,35 @@ func (g *Gate) seal(res *Response, t Tool) {
 	}
 }
 
-// remember records the call. What may have changed something is answered when that is on the disk; if it cannot be written, the caller
-// is told so instead of what the tool said, because nobody could prove it later.
+// remember records the call. What may have changed something is answered when its record is on the disk. If the record cannot be written, the
+// caller gets that error in place of the tool's answer, because nobody could prove the answer later.
 func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 	r, err := g.record(who, req, *res, t)
 	if err == nil {
 		err = g.checkEvent(r.Event)
 	}
 	if err != nil {
-		g.log.Error("a call cannot be recorded", "tool_call_id", res.ToolCallID, "err", err)
+		g.log.Error("the record of a call breaks its schema; a bare one is written", "tool_call_id", res.ToolCallID, "err", err)
+		r, err = g.bareRecord(who, *res, t)
+	}
+	if err != nil {
 		<-g.journal.room
 	} else {
 		err = g.journal.keep(r, t.effect || r.Outcome != nil)
 	}
-	if err != nil && t.effect {
-		res.OK, res.Result, res.ResultRef = false, nil, nil
-		res.Error = errorBody(fault.Wrap(fault.Unknown, "gate.Call", "not_recorded", "the call was carried out, and its record could not be written", err).
-			WithNext("look at what it was about; the gateway goes on trying to write the record"))
+	if err == nil || !t.effect {
+		return
 	}
+	later := "the gateway goes on trying to write the record"
+	if fault.CodeOf(err) == recordRefused {
+		later = "no record of this call will be written"
+	}
+	next := "look at what the call was about before you repeat it; " + later
+	if t.tool.Idempotency == Idempotent {
+		next = "the same call once more finds what was done and changes nothing else; " + later
+	}
+	res.OK, res.Result, res.ResultRef = false, nil, nil
+	res.Error = errorBody(fault.Wrap(fault.Unknown, "gate.Call", "not_recorded", "the call was carried out, but its record could not be written", err).WithNext(next))
 }
 
 func (g *Gate) checkEvent(raw []byte) error {

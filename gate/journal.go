@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +11,9 @@ import (
 
 // The journal writes records in the background, many at a time. A call that may have changed something waits until its record is on
 // the disk; a look is answered at once, and its record follows within [linger]. So a crash can lose the records of the
-// looks of that time, and of nothing else. What cannot be written is kept and tried again; when there is no more room for
-// records, calls are refused until there is.
+// looks of that time, and of nothing else. A record that cannot be written is tried again, also for a few seconds when the gateway stops; when
+// there is no more room for records, calls are refused until there is. A record the ledger refuses is dropped, and its call is answered
+// as one that is not recorded.
 
 const (
 	linger      = 50 * time.Millisecond
@@ -21,6 +21,7 @@ const (
 	maxBatch    = 64              // records in one transaction: a submit that comes meanwhile waits for them
 	journalWait = 2 * time.Second // for room
 	retryPause  = time.Second
+	lastTries   = 3 // for the records behind when the gateway stops
 )
 
 type journal struct {
@@ -36,7 +37,7 @@ type journal struct {
 
 type kept struct {
 	record Record
-	told   chan error // nil: nobody waits
+	done   chan error // gets the outcome; nil: nobody waits
 }
 
 func newJournal(store Journal, log *slog.Logger) *journal {
@@ -67,22 +68,23 @@ func (j *journal) admit(ctx context.Context) error {
 func (j *journal) keep(r Record, wait bool) error {
 	k := kept{record: r}
 	if wait {
-		k.told = make(chan error, 1)
+		k.done = make(chan error, 1)
 	}
 	j.mu.RLock()
 	if j.closed {
 		j.mu.RUnlock()
-		return fault.New(fault.Transport, "gate.Call", "gateway_stopping", "the gateway stops")
+		<-j.done // the records before this one come first
+		return j.store.Record(context.Background(), []Record{r})
 	}
 	j.in <- k // there is room: admit took it
 	j.mu.RUnlock()
 	if !wait {
 		return nil
 	}
-	return <-k.told
+	return <-k.done
 }
 
-// close writes what waits and ends the writer. Nothing is kept afterwards.
+// close writes the records that wait and ends the writer. A record that comes later is written at once, by its own call.
 func (j *journal) close() {
 	j.mu.Lock()
 	if !j.closed {
@@ -95,14 +97,18 @@ func (j *journal) close() {
 
 func (j *journal) write() {
 	defer close(j.done)
-	var behind []Record // could not be written yet
+	var behind []kept // could not be written yet; nobody waits for them any more
 	for open := true; open; {
 		var batch []kept
 		batch, open = j.gather(len(behind) > 0)
-		behind = j.commit(behind, batch)
+		behind = j.commit(append(behind, batch...))
 	}
-	if len(behind) > 0 {
-		j.log.Error("calls are not recorded", "calls", len(behind))
+	for try := 0; len(behind) > 0 && try < lastTries; try++ {
+		time.Sleep(retryPause)
+		behind = j.commit(behind)
+	}
+	for _, k := range behind {
+		j.log.Error("a call is not recorded: the gateway stops and its record could not be written", k.record.names()...)
 	}
 }
 
@@ -121,7 +127,7 @@ func (j *journal) gather(behind bool) (batch []kept, open bool) {
 			if !ok {
 				return batch, false
 			}
-			if batch = append(batch, k); k.told != nil {
+			if batch = append(batch, k); k.done != nil {
 				return j.rest(batch)
 			}
 			if wait == nil {
@@ -152,47 +158,48 @@ func (j *journal) rest(batch []kept) ([]kept, bool) {
 	return batch, true
 }
 
-// commit writes what is behind and the batch, tells those who wait, and gives what is behind now.
-func (j *journal) commit(behind []Record, batch []kept) []Record {
-	records := behind
-	for _, k := range batch {
-		records = append(records, k.record)
-	}
-	if len(records) == 0 {
+// commit writes records, answers those who wait for them, and returns the records that could not be written yet. A refused record must not hold
+// up the others: then each is written alone, and one that is refused alone is dropped, with an error to whoever waits for it.
+func (j *journal) commit(batch []kept) (behind []kept) {
+	if len(batch) == 0 {
 		return nil
 	}
+	records := make([]Record, len(batch))
+	for i, k := range batch {
+		records[i] = k.record
+	}
 	err := j.store.Record(context.Background(), records)
-	if err != nil {
-		j.log.Error("calls could not be recorded; they are kept and tried again", "calls", len(records), "err", err)
+	if fault.CodeOf(err) == recordRefused && len(batch) > 1 {
+		for i := range batch {
+			behind = append(behind, j.commit(batch[i:i+1])...)
+		}
+		return behind
 	}
-	if fault.CodeOf(err) == recordRefused {
-		records = slices.DeleteFunc(records, j.refused) // one that can never be written must not keep the others back
-		err = j.store.Record(context.Background(), records)
+	dropped := fault.CodeOf(err) == recordRefused
+	switch {
+	case dropped:
+		j.log.Error("a call is not recorded: the ledger refuses its record", append(batch[0].record.names(), "err", err)...)
+	case err != nil:
+		j.log.Error("calls could not be recorded; the gateway tries again", "calls", len(batch), "err", err)
 	}
-	for _, k := range batch {
-		if k.told != nil {
-			k.told <- err
+	for i := range batch {
+		if batch[i].done != nil {
+			batch[i].done <- err
+			batch[i].done = nil
+		}
+		if err != nil && !dropped {
+			behind = append(behind, batch[i])
+		} else {
+			<-j.room
 		}
 	}
-	left := 0
-	if err != nil {
-		left = len(records)
-	}
-	for range len(behind) + len(batch) - left {
-		<-j.room
-	}
-	return records[:left:left]
+	return behind
 }
 
 // recordRefused is the code of a ledger that takes changes, but not this one.
 const recordRefused = "ledger_refused"
 
-// refused writes a record alone and tells whether to let it go: it is written now, or never will be.
-func (j *journal) refused(r Record) bool {
-	err := j.store.Record(context.Background(), []Record{r})
-	if err != nil && fault.CodeOf(err) == recordRefused {
-		j.log.Error("a call is not recorded", "tool_call_id", r.ToolCallID, "tool_id", r.ToolID, "err", err)
-		return true
-	}
-	return err == nil
+// names are what the log says of a record.
+func (r Record) names() []any {
+	return []any{"chain", r.Chain, "tool_call_id", r.ToolCallID, "tool_id", r.ToolID, "principal", r.Principal}
 }

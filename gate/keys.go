@@ -68,8 +68,14 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 	return &got, nil, nil
 }
 
-// final tells whether a call's outcome stands for ever under its key.
+// final tells whether a call's outcome is the key's outcome for good.
 func final(err error) bool {
-	k := fault.KindOf(err)
-	return err == nil || !k.Retryable() && k != fault.Canceled && k != fault.Internal
+	switch k := fault.KindOf(err); {
+	case err == nil:
+		return true
+	case k == fault.Canceled, k == fault.Internal, k == fault.Unknown:
+		return false
+	default:
+		return !k.Retryable()
+	}
 }

@@ -127,7 +127,7 @@ func runRefusal(toolID, callID, traceID string, e *gate.ErrorBody) runResponse {
 		}
 	}
 	return runResponse{ToolID: toolID, ToolRunID: callID, Meta: runMeta{TraceID: traceID},
-		Error: &runError{Code: axCode(kind), Message: e.Message, Retryable: kind.Retryable(), Details: details}}
+		Error: &runError{Code: axCode(kind), Message: e.Message, Retryable: e.Retryable, Details: details}}
 }
 
 func runAnswer(w http.ResponseWriter, r runResponse, status int) {

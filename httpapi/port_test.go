@@ -318,7 +318,7 @@ func TestRunForm(t *testing.T) {
 		again  bool
 	}{
 		`{"n":1}`: {500, "INTERNAL", false}, `{"n":2}`: {403, "VALIDATION_ERROR", false}, `{"n":3}`: {409, "VALIDATION_ERROR", false}, `{"n":4}`: {502, "UPSTREAM_ERROR", false},
-		`{"n":5}`: {409, "INTERNAL", false}, `{"n":6}`: {504, "TIMEOUT", true}, `{"n":7}`: {503, "UPSTREAM_ERROR", true}, `{"n":8}`: {503, "UPSTREAM_ERROR", true}, `{"n":9}`: {404, "NOT_FOUND", false},
+		`{"n":5}`: {409, "INTERNAL", false}, `{"n":6}`: {504, "TIMEOUT", true}, `{"n":7}`: {503, "UPSTREAM_ERROR", true}, `{"n":8}`: {500, "UPSTREAM_ERROR", false}, `{"n":9}`: {404, "NOT_FOUND", false},
 		`{"n":10}`: {401, "VALIDATION_ERROR", false}, `{"n":"x"}`: {400, "VALIDATION_ERROR", false}, `{}`: {400, "VALIDATION_ERROR", false}, `{"n":0,"x":1}`: {400, "VALIDATION_ERROR", false},
 	} {
 		r := d.send("POST /v1/tools/test.echo:run", `{"input":`+body+`}`)
