@@ -287,7 +287,7 @@ func (t *trial) cancel(ctx context.Context) {
 	}
 }
 
-// retry asks for another attempt until it is answered. Asked twice it gives two: the caller looks first.
+// retry asks for another attempt until it is answered. The verb follows the latest attempt, so the trial looks before it asks again.
 func (t *trial) retry(ctx context.Context) {
 	var a run.SubmitAnswer
 	err := t.call(ctx, &a, "retry", t.runID)

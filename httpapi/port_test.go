@@ -77,7 +77,7 @@ func (d *desk) tool(id string, effect gate.SideEffect, capability, input string,
 		}}
 }
 
-const byRun = `{"type":"object","additionalProperties":false,"required":["run_id"],"properties":{"run_id":{"type":"string","pattern":"^run_"},"wait_seconds":{"type":"integer","minimum":0,"maximum":30},"reason":{"type":"string"},"stream":{"enum":["stdout","stderr","log"]},"tail_lines":{"type":"integer"}}}`
+const byRun = `{"type":"object","additionalProperties":false,"required":["run_id"],"properties":{"run_id":{"type":"string","pattern":"^run_"},"after_attempt":{"type":"integer"},"wait_seconds":{"type":"integer","minimum":0,"maximum":30},"reason":{"type":"string"},"stream":{"enum":["stdout","stderr","log"]},"tail_lines":{"type":"integer"}}}`
 const byArtifact = `{"type":"object","additionalProperties":false,"required":["artifact_id"],"properties":{"artifact_id":{"type":"string"},"max_lines":{"type":"integer"},"first_row":{"type":"integer"},"max_rows":{"type":"integer"},"delimiter":{"type":"string"},"max_edge":{"type":"integer"}}}`
 const lists = `{"type":"object","additionalProperties":false,"properties":{"state":{"type":"string"},"tool_id":{"type":"string"},"since":{"type":"string"},"until":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"cursor":{"type":"string"},"limit":{"type":"integer","maximum":200}}}`
 const imports = `{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string"},"text":{"type":"string"},"label":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"upload":{"type":"boolean"}}}`
@@ -86,15 +86,15 @@ type obj = map[string]any
 
 func (d *desk) tools() []gate.Tool {
 	now := "2026-11-21T12:00:00Z"
-	sub := obj{"run_id": runA, "provenance_run_id": runA, "slurm_job_id": "7", "state": "queued", "phase": "pending", "reason": nil, "replayed": false, "poll_after_seconds": 2,
+	sub := obj{"run_id": runA, "provenance_run_id": runA, "slurm_job_id": "7", "state": "queued", "phase": "pending", "attempt": 1, "reason": nil, "replayed": false, "poll_after_seconds": 2,
 		"slurm_script_artifact_id": nil, "log_artifact_id": nil, "equivalent_runs": []string{}, "warnings": []string{}}
 	art := obj{"artifact_id": artA, "project_id": "p", "type": "TSV", "label": "l", "size_bytes": 600_000, "checksum_sha256": sum, "source": "import", "created_at": now}
 	imported := obj{"created": true}
 	for k, v := range art {
 		imported[k] = v
 	}
-	get := obj{"provenance_run_id": runA, "target_run_id": runA, "slurm_job_id": "7", "state": "running", "phase": "running", "reason": nil, "exit_code": nil, "artifacts_by_role": obj{"r": artA}, "observed_at": now, "poll_after_seconds": 2, "warnings": []string{}}
-	collect := obj{"provenance_run_id": runA, "target_run_id": runA, "ready": false, "state": "running", "exit_code": nil, "artifacts_by_role": obj{}, "log_artifact_id": nil, "poll_after_seconds": 2, "warnings": []string{}}
+	get := obj{"provenance_run_id": runA, "target_run_id": runA, "slurm_job_id": "7", "state": "running", "phase": "running", "attempt": 1, "reason": nil, "exit_code": nil, "artifacts_by_role": obj{"r": artA}, "observed_at": now, "poll_after_seconds": 2, "warnings": []string{}}
+	collect := obj{"provenance_run_id": runA, "target_run_id": runA, "ready": false, "state": "running", "attempt": 1, "exit_code": nil, "artifacts_by_role": obj{}, "log_artifact_id": nil, "poll_after_seconds": 2, "warnings": []string{}}
 	approval := obj{"approval_id": "apr_X", "principal": "token:x", "tool_id": "t", "tool_version": "1.0.0", "args_hash": "", "payload": obj{}, "status": "pending", "requested_at": now, "expires_at": now, "uses_left": 1, "answered_by": nil, "answered_at": nil, "reason": nil}
 	slow := d.tool("test.slow", gate.Execute, gate.CapSlurm, `{"type":"object"}`, nil, nil)
 	slow.Handle = func(ctx context.Context, _ gate.Call) (any, error) {
@@ -248,7 +248,7 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/runs", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200}, {"GET /v1/runs/" + runA + "/story", "", 200},
 		{"GET /v1/runs/" + runA + "/logs?stream=log&tail_lines=5", "", 200}, {"GET /v1/runs/" + runA + "/events", "", 200},
-		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200}, {"POST /v1/runs/" + runA + ":retry", "", 200},
+		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200}, {"POST /v1/runs/" + runA + ":retry", `{"after_attempt":1,"reason":"the disk is mended"}`, 200},
 		{"POST /v1/runs/" + runA + ":recollect", `{"reason":"the filesystem is back"}`, 200},
 		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200}, {"GET /v1/artifacts/" + artA + "/preview?max_lines=2", "", 200},
 		{"GET /v1/artifacts/" + artA + "/preview/table?first_row=0&max_rows=3&delimiter=tab", "", 200}, {"GET /v1/artifacts/" + artA + "/preview/image?max_edge=64", "", 200},

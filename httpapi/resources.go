@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,10 +69,12 @@ func (f *face) look(toolID, id string, query ...string) http.HandlerFunc {
 	}
 }
 
-// act is a verb upon one thing; the body has what else there is to say. It may be left out where keys are nothing but a reason.
+// act is a verb upon one thing; the body has its other arguments. A verb that can do without them, or that says itself what is missing, takes
+// an empty body.
 func (f *face) act(toolID, id string, keys ...string) http.HandlerFunc {
+	mayBeEmpty := slices.Contains(keys, "reason") && !slices.Contains(keys, "approve")
 	return func(w http.ResponseWriter, req *http.Request) {
-		args, status, err := object(w, req, len(keys) == 1, keys...)
+		args, status, err := object(w, req, mayBeEmpty, keys...)
 		if err != nil {
 			refuse(w, status, err)
 			return

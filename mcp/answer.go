@@ -61,7 +61,7 @@ func refusal(req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
 	}
 	text := fmt.Sprintf("%s (%s): %s", e.Code, kind, plainLines(e.Message, maxProse))
 	if e.Retryable {
-		text += "\nThe same call may succeed later; repeating it is safe."
+		text += "\nThe same call may succeed later; it is safe to repeat."
 	}
 	meta := correlation(req, req.TraceID)
 	// For programs; an output schema speaks of results only.

@@ -244,7 +244,7 @@ func TestTexts(t *testing.T) {
 		{"slurm.job.get", look, []string{"is running.", "Not ready, which is normal", "in 7 s"}},
 		{"slurm.job.get", with(look, "state", "queued", "phase", "deferred", "reason", "slurm_unreachable: no answer"), []string{"queued (deferred), slurm_unreachable"}},
 		{"slurm.job.collect", with(done, "ready", true), []string{"is succeeded with exit code 0", "report " + artID, "artifact_preview_text"}},
-		{"slurm.job.get", with(done, "state", "failed", "exit_code", 3, "reason", "tool_failed"), []string{"failed with exit code 3, tool_failed", "slurm_job_logs " + runID + " shows why", "slurm_job_retry"}},
+		{"slurm.job.get", with(done, "state", "failed", "attempt", 2, "exit_code", 3, "reason", "tool_failed"), []string{"failed with exit code 3, tool_failed", "slurm_job_logs " + runID + " shows why", "slurm_job_retry " + runID + " with after_attempt 2"}},
 		{"slurm.job.collect", collected("failed", 0), []string{"failed with exit code 0", "slurm_job_get " + runID + " says why, slurm_job_logs", "slurm_job_retry"}},
 		{"slurm.job.get", with(done, "state", "blocked", "phase", "outputs_late", "reason", "outputs_late: x"), []string{"goes on by itself", "slurm_job_recollect " + runID}},
 		{"slurm.job.collect", collected("blocked", 0), []string{"is blocked", "slurm_job_get " + runID + " says why", "an admin"}},

@@ -81,7 +81,7 @@ func (o overChat) Call(ctx context.Context, req gate.Request) (gate.Response, er
 	return out, err
 }
 
-var refusalForm = regexp.MustCompile(`(?s)^\S+ \(([a-z_]+)\): (.*?)(?:\nThe same call may succeed later; repeating it is safe\.)?$`)
+var refusalForm = regexp.MustCompile(`(?s)^\S+ \(([a-z_]+)\): (.*?)(?:\nThe same call may succeed later; it is safe to repeat\.)?$`)
 
 // errorOf reads an error as a program does, by its code and kind, and its text as a model does.
 func errorOf(res *sdk.CallToolResult, back map[string]any) (*gate.ErrorBody, error) {

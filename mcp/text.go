@@ -15,6 +15,7 @@ type result struct {
 	State          string             `json:"state"`
 	Phase          string             `json:"phase"`
 	Reason         *string            `json:"reason"`
+	Attempt        int                `json:"attempt"`
 	Replayed       bool               `json:"replayed"`
 	Ready          *bool              `json:"ready"`
 	ExitCode       *int               `json:"exit_code"`
@@ -152,13 +153,13 @@ func (r *result) next(b *strings.Builder, run string) {
 			b.WriteString(" Next: artifact_preview_text shows an artifact, artifact_preview_table a table, artifact_preview_image a picture.")
 		}
 	case "failed":
-		why := "slurm_job_logs %s shows why"
+		why := "slurm_job_logs %[1]s shows why"
 		if r.Reason == nil { // a collect has none, and not every failure is the program's
 			why = "slurm_job_get %[1]s says why, slurm_job_logs shows its log"
 		}
-		fmt.Fprintf(b, " Next: "+why+"; slurm_job_retry tries once more, if the cause has gone.", run)
+		fmt.Fprintf(b, " Next: "+why+"; if the cause is gone, %[2]s opens a new attempt.", run, r.retry(run))
 	case "cancelled":
-		fmt.Fprintf(b, " Next: slurm_job_retry %s, if it shall run after all.", run)
+		fmt.Fprintf(b, " Next: %s, to run it after all.", r.retry(run))
 	case "blocked":
 		switch {
 		case r.Phase == "outputs_late":
@@ -173,6 +174,14 @@ func (r *result) next(b *strings.Builder, run string) {
 			fmt.Fprintf(b, " Not ready, which is normal. Next: slurm_job_collect %s in %d s (wait_seconds up to 30 waits in the call), or leave it; it goes on without this chat.", run, *r.Poll)
 		}
 	}
+}
+
+// retry is the call that opens a new attempt.
+func (r *result) retry(run string) string {
+	if r.Attempt == 0 {
+		return "slurm_job_retry " + run + " (after_attempt as slurm_job_get gives it)"
+	}
+	return fmt.Sprintf("slurm_job_retry %s with after_attempt %d", run, r.Attempt)
 }
 
 func (r *result) logged(b *strings.Builder) {

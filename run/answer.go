@@ -15,6 +15,7 @@ type SubmitAnswer struct {
 	SlurmJobID            *string  `json:"slurm_job_id"`
 	State                 State    `json:"state"`
 	Phase                 Phase    `json:"phase"`
+	Attempt               int      `json:"attempt"` // the latest; a retry names it
 	Reason                *string  `json:"reason"`
 	Replayed              bool     `json:"replayed"`
 	PollAfterSeconds      *int     `json:"poll_after_seconds"` // null when nothing more will happen
@@ -31,6 +32,7 @@ type GetAnswer struct {
 	SlurmJobID       *string           `json:"slurm_job_id"`
 	State            State             `json:"state"`
 	Phase            Phase             `json:"phase"`
+	Attempt          int               `json:"attempt"` // the latest; a retry names it
 	Reason           *string           `json:"reason"`
 	ExitCode         *int              `json:"exit_code"`
 	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
@@ -45,6 +47,7 @@ type CollectAnswer struct {
 	TargetRunID      string            `json:"target_run_id"`
 	Ready            bool              `json:"ready"`
 	State            State             `json:"state"`
+	Attempt          int               `json:"attempt"` // the latest; a retry names it
 	ExitCode         *int              `json:"exit_code"`
 	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
 	LogArtifactID    *string           `json:"log_artifact_id"`
@@ -54,7 +57,7 @@ type CollectAnswer struct {
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
 	return SubmitAnswer{
-		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Reason: reason(v),
+		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
 		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID), LogArtifactID: opt(v.Run.LogArtifactID),
 		EquivalentRuns: orEmpty(equivalent), Warnings: orEmpty(v.Run.Warnings),
 	}
@@ -67,7 +70,7 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, call
 	if err != nil {
 		return GetAnswer{}, err
 	}
-	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Reason: reason(v),
+	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
 		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
 }
 
@@ -78,7 +81,7 @@ func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, 
 	if err != nil {
 		return CollectAnswer{}, err
 	}
-	return CollectAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Ready: v.Run.State.Terminal(), State: v.Run.State, ExitCode: v.Run.ExitCode,
+	return CollectAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Ready: v.Run.State.Terminal(), State: v.Run.State, Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
 		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
 }
 

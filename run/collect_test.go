@@ -457,43 +457,49 @@ func TestOutputsNever(t *testing.T) {
 	}
 }
 
-// Of many who retry at the same moment one opens the attempt; the others are told what the run is now.
+// Of many who retry the same attempt at the same moment one opens the next; the others find it opened.
 func TestRetryAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		v := ended(t, w, nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
 		l := w.life()
-		var opened, refused atomic.Int32
+		var opened, found atomic.Int32
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				switch _, err := l.engine.Retry(t.Context(), v.Run.ID, ""); {
-				case err == nil:
-					opened.Add(1)
-				case fault.CodeOf(err) == "run_active":
-					refused.Add(1)
+				switch a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, ""); {
+				case err != nil || a.Attempt != 2:
+					t.Error(a, err)
+				case a.Replayed:
+					found.Add(1)
 				default:
-					t.Error(err)
+					opened.Add(1)
 				}
 			})
 		}
 		all.Wait()
-		if opened.Load() != 1 || refused.Load() != 19 || w.count("Send") != 2 {
-			t.Errorf("%d opened, %d refused, %d sends", opened.Load(), refused.Load(), w.count("Send"))
+		if opened.Load() != 1 || found.Load() != 19 || w.count("Send") != 2 {
+			t.Errorf("%d opened, %d found it, %d sends", opened.Load(), found.Load(), w.count("Send"))
 		}
 	})
 }
 
-// Retry is the verb for a tool's own failure: a new attempt, never a replay.
+// Retry is the verb for a tool's own failure: a new attempt, once for each attempt that it follows, whatever became of the new one.
 func TestRetry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		v := ended(t, w, nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
 		w.want(v, run.Failed, "tool_failed")
 		l := w.life()
-		a, err := l.engine.Retry(t.Context(), v.Run.ID, "a better day")
-		if err != nil || a.State != run.Queued || a.RunID != v.Run.ID {
+		for after, code := range map[int]string{0: "after_attempt_missing", 2: "no_such_attempt"} {
+			_, err := l.engine.Retry(t.Context(), v.Run.ID, after, "")
+			if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != code || !strings.Contains(err.Error(), "with after_attempt 1 opens attempt 2") {
+				t.Error(after, err)
+			}
+		}
+		a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, "a better day")
+		if err != nil || a.State != run.Queued || a.RunID != v.Run.ID || a.Attempt != 2 || a.Replayed {
 			t.Errorf("%+v %v", a, err)
 		}
-		if _, err := l.engine.Retry(t.Context(), v.Run.ID, ""); !fault.Is(err, fault.Conflict) {
+		if _, err := l.engine.Retry(t.Context(), v.Run.ID, 2, ""); !fault.Is(err, fault.Conflict) {
 			t.Error(err)
 		}
 		w.with(func() { w.auto = true })
@@ -502,8 +508,11 @@ func TestRetry(t *testing.T) {
 		if v.Attempt.N != 2 || len(w.jobs) != 2 {
 			t.Error(v.Attempt.N, len(w.jobs))
 		}
-		if _, err := l.engine.Retry(t.Context(), v.Run.ID, ""); !fault.Is(err, fault.Conflict) {
-			t.Error(err)
+		if a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, ""); err != nil || !a.Replayed || !a.Unchanged() || a.State != run.Succeeded {
+			t.Errorf("a repeat after the end: %+v %v", a, err)
+		}
+		if _, err := l.engine.Retry(t.Context(), v.Run.ID, 2, ""); !fault.Is(err, fault.Conflict) || len(w.jobs) != 2 {
+			t.Error(err, len(w.jobs))
 		}
 	})
 }

@@ -15,8 +15,8 @@ func (e *Engine) again(ctx context.Context, v View, equivalent []string) (Submit
 	over := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
 	replayed := true
 	if v.Run.State == Failed || v.Run.State == Cancelled {
-		if _, err := e.Retry(ctx, v.Run.ID, "called again"); err != nil && !fault.Is(err, fault.Conflict) {
-			return SubmitAnswer{}, err // a conflict: somebody else was first
+		if _, err := e.Retry(ctx, v.Run.ID, v.Run.AttemptN, "called again"); err != nil && !fault.Is(err, fault.Conflict) {
+			return SubmitAnswer{}, err // a conflict: another call opened the attempt, and it is over already
 		}
 		replayed = false
 	}

@@ -11,11 +11,25 @@ import (
 // The verbs by which a person resolves what the gateway may not decide alone. Each is an explicit decision,
 // recorded with its reason; none of them can make an attempt execute twice.
 
-// Retry opens a new attempt of a run that failed or was cancelled. A run that succeeded, or that is not over,
-// is a Conflict.
-func (e *Engine) Retry(ctx context.Context, runID, why string) (a SubmitAnswer, err error) {
-	err = unlessStale(func() error { a, err = e.retry(ctx, runID, why); return err })
+// Retry opens the attempt that follows attempt after, of a run that failed or was cancelled. If that attempt was opened already, the answer is
+// the run as it is: a repeated call does nothing more. A run that succeeded, or that is not over, is a Conflict; an attempt the run
+// never had, or none (0), is a Validation fault that names the latest one.
+func (e *Engine) Retry(ctx context.Context, runID string, after int, why string) (a SubmitAnswer, err error) {
+	err = unlessStale(func() error { a, err = e.retry(ctx, runID, after, why); return err })
 	return a, err
+}
+
+// checkAfter holds the attempt that a retry names against the latest one.
+func checkAfter(r Run, after int) error {
+	const op = "run.Retry"
+	call := fmt.Sprintf("the same call with after_attempt %d opens attempt %d", r.AttemptN, r.AttemptN+1)
+	switch {
+	case after == 0:
+		return fault.New(fault.Validation, op, "after_attempt_missing", fmt.Sprintf("the call does not name the attempt it follows (after_attempt); %s is at attempt %d", r.ID, r.AttemptN)).WithNext(call)
+	case after > r.AttemptN:
+		return fault.New(fault.Validation, op, "no_such_attempt", fmt.Sprintf("%s has no attempt %d; its latest is attempt %d", r.ID, after, r.AttemptN)).WithNext(call)
+	}
+	return nil
 }
 
 // unlessStale decides a verb again on what the run has become when it changed in between.
@@ -28,13 +42,17 @@ func unlessStale(verb func() error) error {
 	return fault.New(fault.Transport, "run.verb", "busy", "the run keeps changing").WithNext("say it once more")
 }
 
-func (e *Engine) retry(ctx context.Context, runID, why string) (SubmitAnswer, error) {
+func (e *Engine) retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
 	const op = "run.Retry"
 	v, err := e.Store.View(ctx, runID)
-	if err != nil {
-		return SubmitAnswer{}, err
+	if err == nil {
+		err = checkAfter(v.Run, after)
 	}
 	switch {
+	case err != nil:
+		return SubmitAnswer{}, err
+	case after < v.Run.AttemptN:
+		return e.submitAnswer(v, true, nil), nil
 	case v.Run.State == Succeeded:
 		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_succeeded", "the run succeeded; there is nothing to retry").WithNext("slurmgate collect " + runID)
 	case !v.Run.State.Terminal():

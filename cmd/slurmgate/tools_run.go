@@ -26,6 +26,8 @@ const (
 const (
 	runIDSchema   = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`
 	waitSchema    = `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the run to finish"}`
+	// Left out, the error tells the latest attempt; so the schema does not require it.
+	afterSchema   = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that failed or was cancelled; the new attempt follows it"}`
 	projectSchema = `{"type":"string","minLength":1,"maxLength":128,"description":"project id (proj_…) or name; the site's default project when absent"}`
 )
 
@@ -61,6 +63,7 @@ func handler[A any](f func(ctx context.Context, c gate.Call, a A) (any, error)) 
 type runArgs struct {
 	RunID       string `json:"run_id"`
 	WaitSeconds int    `json:"wait_seconds,omitzero"`
+	After       int    `json:"after_attempt,omitzero"`
 	Reason      string `json:"reason,omitzero"`
 	Stream      string `json:"stream,omitzero"`
 	TailLines   int    `json:"tail_lines,omitzero"`
@@ -109,12 +112,9 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				r, err := g.engine.Cancel(ctx, a.RunID, a.Reason)
 				return cancelAnswer{prov, r}, err
 			})),
-		builtin("slurm.job.retry", "Retry a run", "Open a new attempt of a run that failed or was cancelled. This is the only way a tool's own failure is repeated.", gate.Execute,
-			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-				r, err := g.engine.Retry(ctx, a.RunID, a.Reason)
-				r.Reason = g.told(c, r.Reason)
-				return r, err
-			})),
+		builtin("slurm.job.retry", "Retry a run", "Open a new attempt of a run that failed or was cancelled; nothing else repeats a tool's own failure. after_attempt is the attempt it follows, "+
+			"as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.", gate.Execute,
+			object("run_id", prop("run_id", runIDSchema), prop("after_attempt", afterSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(g.retry)),
 		builtin("slurm.job.absent", "Declare a job absent", "Settle a run whose job cannot be found: from now on no job of this attempt can execute.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				prov, err := g.asked(ctx, "slurm.job.absent", a)
@@ -183,6 +183,12 @@ func (g *gateway) told(c gate.Call, reason *string) *string {
 	}
 	s := g.gate.Registry().Say(c.Caller.Transport, *reason)
 	return &s
+}
+
+func (g *gateway) retry(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+	r, err := g.engine.Retry(ctx, a.RunID, a.After, a.Reason)
+	r.Reason = g.told(c, r.Reason)
+	return r, err
 }
 
 func (g *gateway) rehearseSubmit(ctx context.Context, c gate.Call, a submitArgs) (any, error) {

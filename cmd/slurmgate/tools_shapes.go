@@ -64,6 +64,14 @@ func shapes() map[string]json.RawMessage {
 	}
 }
 
+// idempotencyOf says what a repeated call of a tool does: nothing more, but for those named here. A tool of the domain finds its run.
+func idempotencyOf(toolID string) string {
+	if toolID == "token.create" {
+		return gate.NonIdempotent
+	}
+	return gate.Idempotent
+}
+
 // described adds what is said of the operations beside what they do: the schemas of their answers, what a repeated call does, and that
 // those which decide over others are no chat's.
 func (g *gateway) described(tools []gate.Tool) []gate.Tool {
@@ -78,16 +86,12 @@ func (g *gateway) described(tools []gate.Tool) []gate.Tool {
 			t.DryRun = handler(g.rehearseImport)
 		case submitToolID:
 			t.DryRun = handler(g.rehearseSubmit)
-		case "slurm.job.cancel", "slurm.job.absent", recollectToolID:
-			t.DryRun = handler(g.rehearseVerb)
-		case "slurm.job.retry": // opens a new attempt each time
-			t.Idempotency = gate.IdempotentWithKey
+		case "slurm.job.cancel", "slurm.job.absent", "slurm.job.retry", recollectToolID:
 			t.DryRun = handler(g.rehearseVerb)
 		case gcToolID:
 			t.DryRun = handler(g.rehearseGC)
-		case "token.create":
-			t.Idempotency = gate.NonIdempotent
 		}
+		t.Idempotency = idempotencyOf(t.ID)
 		if slices.Contains(t.Capabilities, gate.CapAdmin) || slices.Contains(t.Capabilities, gate.CapApprove) {
 			t.Bindings = []gate.Transport{gate.Local, gate.Other}
 		}

@@ -12,16 +12,24 @@ import (
 type retryCmd struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
 	Reason string `help:"Why; kept with the run." placeholder:"TEXT"`
+	After  int    `name:"after-attempt" help:"The attempt that the new one follows; the latest when absent. The same command with the same number does its work once." placeholder:"N"`
 	Wait   bool   `help:"Wait for the end and show the outputs."`
 	Key    string `name:"idempotency-key" help:"The same command with the same key opens one new attempt, whatever happens in between." placeholder:"KEY"`
 }
 
-// Run retries.
+// Run retries. The attempt it follows is settled before the first try, so a gateway that goes away in between changes nothing.
 func (c retryCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
+		if c.After == 0 {
+			var now run.GetAnswer
+			if err := s.call(ctx, "slurm.job.get", runArgs{RunID: c.RunID}, &now); err != nil {
+				return err
+			}
+			c.After = now.Attempt
+		}
 		var r run.SubmitAnswer
 		s.effect(effectOptions{Key: c.Key})
-		if err := s.call(ctx, "slurm.job.retry", runArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
+		if err := s.call(ctx, "slurm.job.retry", runArgs{RunID: c.RunID, After: c.After, Reason: c.Reason}, &r); err != nil {
 			return err
 		}
 		s.effect(effectOptions{})
