@@ -251,7 +251,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Engine.Collect": {"lifecycleTools"},
 		"run.Engine.Cancel":  {"lifecycleTools"},
 		"run.Engine.Logs":    {"logs"},
-		"run.Engine.Retry":   {"lifecycleTools"},
+		"run.Engine.Retry":   {"retryRun"},
 
 		"run.Engine.Recollect": {"lifecycleTools"},
 

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"slurmgate/fault"
@@ -22,13 +21,11 @@ import (
 
 func projectID(name string) string { return plan.ProjectID(name) }
 
-// session is a connection to the gateway: to the one that holds the ledger, or to the one this process has
-// become.
+// session is what a verb reaches the gateway through.
 type session struct {
-	app    *app
-	client *httpapi.Client
-	own    *gateway // nil when another process is the gateway
-	site   *site.Site
+	app  *app
+	site *site.Site
+	*link
 
 	dryRun bool    // of the tool called next
 	key    *string // its idempotency key
@@ -48,33 +45,6 @@ type effectOptions struct {
 	Key    string `name:"idempotency-key" help:"The same command with the same key does its work once, whatever happens in between." placeholder:"KEY"`
 }
 
-// connect finds the gateway, or becomes it.
-func (a *app) connect(ctx context.Context) (*session, error) {
-	s, err := site.Load(a.cli.Site)
-	if err != nil {
-		return nil, err
-	}
-	patience := time.Now().Add(lockPatience)
-	for {
-		if c, err := a.dial(ctx, s.Gateway.Socket); err == nil {
-			return &session{app: a, client: c, site: s}, nil
-		}
-		g, err := openGateway(ctx, s, a.log)
-		if err == nil {
-			c, err := a.dial(ctx, s.Gateway.Socket)
-			if err != nil {
-				g.close()
-				return nil, err
-			}
-			return &session{app: a, client: c, own: g, site: s}, nil
-		}
-		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {
-			return nil, err
-		}
-		time.Sleep(50 * time.Millisecond) // the holder is starting or stopping
-	}
-}
-
 // dial reaches the gateway at a socket. A token in the environment makes the calls the token's: for programs that should do less than
 // their user may.
 func (a *app) dial(ctx context.Context, socket string) (*httpapi.Client, error) {
@@ -83,23 +53,6 @@ func (a *app) dial(ctx context.Context, socket string) (*httpapi.Client, error) 
 		c.Bear(os.Getenv("SLURMGATE_TOKEN"))
 	}
 	return c, err
-}
-
-// close ends the session. A process that is the gateway first finishes what it has taken on, however long
-// the copying takes; an interrupt leaves it to the next gateway.
-func (s *session) close(ctx context.Context, a *app) {
-	if s.own == nil {
-		return
-	}
-	soon, stop := context.WithTimeout(ctx, 2*time.Second)
-	defer stop()
-	if s.own.finishWork(soon) != nil && ctx.Err() == nil {
-		a.say("finishing what was taken on (inputs are being copied); Ctrl-C leaves it to the next slurmgate, or to slurmgate serve")
-		if s.own.finishWork(ctx) != nil {
-			a.say("left; the next slurmgate takes it up")
-		}
-	}
-	s.own.close()
 }
 
 // call carries out one of the gateway's operations and decodes its result.
@@ -116,6 +69,7 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 	var res gate.Response
 	req := gate.NewRequest(toolID, version, raw)
 	req.DryRun, req.IdempotencyKey = s.dryRun, s.key
+	ownKey(&req, idempotencyOf(toolID))
 	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
 		if s.dryRun {
 			return fault.New(fault.Validation, "dry run", "args_too_large", fmt.Sprintf("the arguments have %d bytes, and more than %d are kept as an artifact, which a dry run leaves none of", len(raw), gate.MaxInline)).
@@ -125,11 +79,14 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 			return err
 		}
 	}
-	err = s.retry(ctx, func() (err error) {
-		res, err = s.client.Call(ctx, req)
+	err = s.retry(ctx, func(c *httpapi.Client) (err error) {
+		res, err = c.Call(ctx, req)
 		return err
 	})
-	if err != nil {
+	switch {
+	case fault.CodeOf(err) == "gateway_gone" && req.IdempotencyKey != nil && s.key == nil: // another command would have another key
+		return fault.Wrap(fault.Unknown, toolID, "outcome_unknown", "it is unknown whether "+toolID+" was carried out", err).WithNext("look whether it was, before you repeat it")
+	case err != nil:
 		return err
 	}
 	if res.ResultRef != nil {
@@ -156,7 +113,7 @@ func (s *session) importStream(ctx context.Context, r io.Reader, args importArgs
 		args.Label = "stdin"
 	}
 	// Once: what was read cannot be read again for another gateway.
-	res, err := s.client.Upload(ctx, io.MultiReader(bytes.NewReader(head), r), args.Label, args.Type, args.ProjectID)
+	res, err := s.way().Upload(ctx, io.MultiReader(bytes.NewReader(head), r), args.Label, args.Type, args.ProjectID)
 	if err != nil {
 		return fault.Wrap(fault.KindOf(err), "artifact.import", fault.CodeOf(err), "standard input was not imported, and nothing of it is kept", err).WithNext("give it again")
 	}
@@ -177,9 +134,9 @@ func (s *session) byReference(ctx context.Context, req gate.Request) (gate.Reque
 // upload imports bytes of this process.
 func (s *session) upload(ctx context.Context, r io.ReadSeeker, label, typ, project string, result any) error {
 	var res gate.Response
-	err := s.retry(ctx, func() (err error) {
+	err := s.retry(ctx, func(c *httpapi.Client) (err error) {
 		if _, err = r.Seek(0, io.SeekStart); err == nil {
-			res, err = s.client.Upload(ctx, r, label, typ, project)
+			res, err = c.Upload(ctx, r, label, typ, project)
 		}
 		return err
 	})
@@ -201,8 +158,8 @@ func (s *session) referred(ctx context.Context, ref string, result any) error {
 // content copies an artifact's bytes to w.
 func (s *session) content(ctx context.Context, artifactID string, w io.Writer) error {
 	n := &countingWriter{w: w}
-	return s.retry(ctx, func() error {
-		err := s.client.Content(ctx, artifactID, n)
+	return s.retry(ctx, func(c *httpapi.Client) error {
+		err := c.Content(ctx, artifactID, n)
 		if err != nil && n.written {
 			return fault.Wrap(fault.Transport, "content", "content_cut_off", "only a part of "+artifactID+" arrived", err).WithNext("fetch it again")
 		}
@@ -233,24 +190,6 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// retry makes a call again when the gateway went away, with the next one: a shell that was the gateway has
-// ended, and another is it now, or this one becomes it. A repeated call has no further effect.
-func (s *session) retry(ctx context.Context, call func() error) error {
-	for range 20 {
-		err := call()
-		if fault.CodeOf(err) != "gateway_gone" || ctx.Err() != nil || s.own != nil {
-			return err
-		}
-		next, err := s.app.connect(ctx)
-		if err != nil {
-			return err
-		}
-		next.dryRun, next.key = s.dryRun, s.key // what was to be a dry run is one with the next gateway too
-		*s = *next
-	}
-	return call()
-}
-
 func decode(res gate.Response, result any) error {
 	if res.Error != nil {
 		return callError{res.Error.Fault(), res.Error}
@@ -279,15 +218,4 @@ func (a *app) with(ctx context.Context, f func(*session) error) error {
 	}
 	defer func() { s.close(ctx, a) }()
 	return f(s)
-}
-
-// fresh waits until Slurm has been asked, when this process is the gateway: a look by a shell that has just
-// opened the ledger should not show yesterday.
-func (s *session) fresh(ctx context.Context) error {
-	if s.own == nil {
-		return nil
-	}
-	ctx, stop := context.WithTimeout(ctx, freshTime)
-	defer stop()
-	return s.own.engine.CaughtUp(ctx)
 }

@@ -20,15 +20,15 @@ func (mcpCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		chat := mcp.New(mcp.Config{Gateway: &stdioGate{session: s, tools: reg.Tools}, Name: reg.DomainID, Version: reg.Version, Log: a.log})
+		chat := mcp.New(mcp.Config{Gateway: &stdioGate{link: s.link, tools: reg.Tools}, Name: reg.DomainID, Version: reg.Version, Log: a.log})
 		return mcp.Serve(ctx, chat, os.Stdin, os.Stdout)
 	})
 }
 
 // registry reads what the gateway serves to this user.
 func (s *session) registry(ctx context.Context) (r httpapi.Registry, err error) {
-	err = s.retry(ctx, func() (err error) {
-		r, err = s.client.As(gate.MCP).Registry(ctx)
+	err = s.retry(ctx, func(c *httpapi.Client) (err error) {
+		r, err = c.As(gate.MCP).Registry(ctx)
 		return err
 	})
 	return r, err
@@ -36,8 +36,8 @@ func (s *session) registry(ctx context.Context) (r httpapi.Registry, err error) 
 
 // stdioGate is the gate behind the socket.
 type stdioGate struct {
-	session *session
-	tools   []gate.Tool
+	link  *link
+	tools []gate.Tool
 }
 
 // Tools implements mcp.Gateway. The gateway has listed only what this user may call.
@@ -46,10 +46,13 @@ func (g *stdioGate) Tools() []gate.Tool { return slices.Clone(g.tools) }
 // Visible implements mcp.Gateway.
 func (g *stdioGate) Visible(context.Context, gate.Tool) bool { return true }
 
-// Call implements mcp.Gateway. When the gateway goes away the call is made again with the next one, as a shell's is.
+// Call implements mcp.Gateway. When the gateway goes away the call is sent again to the next one, under the same key where it needs one.
 func (g *stdioGate) Call(ctx context.Context, req gate.Request) (res gate.Response, err error) {
-	err = g.session.retry(ctx, func() (err error) {
-		res, err = g.session.client.As(gate.MCP).Call(ctx, req)
+	if i := slices.IndexFunc(g.tools, func(t gate.Tool) bool { return t.ID == req.ToolID }); i >= 0 {
+		ownKey(&req, g.tools[i].Idempotency)
+	}
+	err = g.link.retry(ctx, func(c *httpapi.Client) (err error) {
+		res, err = c.As(gate.MCP).Call(ctx, req)
 		return err
 	})
 	return res, err

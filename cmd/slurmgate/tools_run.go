@@ -24,8 +24,8 @@ const (
 )
 
 const (
-	runIDSchema   = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`
-	waitSchema    = `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the run to finish"}`
+	runIDSchema = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`
+	waitSchema  = `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the run to finish"}`
 	// Left out, the error tells the latest attempt; so the schema does not require it.
 	afterSchema   = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that failed or was cancelled; the new attempt follows it"}`
 	projectSchema = `{"type":"string","minLength":1,"maxLength":128,"description":"project id (proj_…) or name; the site's default project when absent"}`
@@ -114,7 +114,7 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 			})),
 		builtin("slurm.job.retry", "Retry a run", "Open a new attempt of a run that failed or was cancelled; nothing else repeats a tool's own failure. after_attempt is the attempt it follows, "+
 			"as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.", gate.Execute,
-			object("run_id", prop("run_id", runIDSchema), prop("after_attempt", afterSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(g.retry)),
+			object("run_id", prop("run_id", runIDSchema), prop("after_attempt", afterSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(g.retryRun)),
 		builtin("slurm.job.absent", "Declare a job absent", "Settle a run whose job cannot be found: from now on no job of this attempt can execute.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				prov, err := g.asked(ctx, "slurm.job.absent", a)
@@ -185,7 +185,7 @@ func (g *gateway) told(c gate.Call, reason *string) *string {
 	return &s
 }
 
-func (g *gateway) retry(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+func (g *gateway) retryRun(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 	r, err := g.engine.Retry(ctx, a.RunID, a.After, a.Reason)
 	r.Reason = g.told(c, r.Reason)
 	return r, err
