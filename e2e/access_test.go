@@ -289,7 +289,7 @@ func TestDryRunImportsNothing(t *testing.T) {
 	if real.RunID != d.Would.RunID || d.Would.Exists || real.Replayed {
 		t.Errorf("%+v, shown %+v", real, d)
 	}
-	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr), "known already  "+d.Args["reads"]) || !strings.Contains(string(r.stdout), "is there already") {
+	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr), "already imported  "+d.Args["reads"]) || !strings.Contains(string(r.stdout), "already exists") {
 		t.Errorf("%v", r)
 	}
 }

@@ -96,7 +96,7 @@ func TestDoctor(t *testing.T) {
 		for _, c := range []struct{ old, with, prepare, check, status, detail, next string }{
 			{"  transport: cli\n", "  transport: cli\n  bin_dir: /opt/nothing\n", "", "slurm commands", "fail", "/opt/nothing has no program sbatch, squeue, scancel, scontrol, sacct", "slurm.bin_dir"},
 			{"  transport: cli\n", "  transport: cli\n  conf: /etc/nothing.conf\n", "", "slurm commands", "fail", "/etc/nothing.conf", "set slurm.conf"},
-			{"", "", `install -d -m 700 "$1/runs"`, "runs folder", "fail", "belongs to uid 0", "give it to this user"},
+			{"", "", `install -d -m 700 "$1/runs"`, "runs folder", "fail", "belongs to uid 0", "owned by this user"},
 			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs folder", "fail", "mode 0777", "mode 0700"},
 			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state folder", "fail", "mode 0777", "mode 0700"},
 			{"", "", `sed -i "s#roots: \[#roots: [/nothing, #" "$1/domain/policies.yaml"`, "import root", "warn", "/nothing is not a folder", "import.roots"},

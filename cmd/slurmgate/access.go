@@ -14,17 +14,17 @@ import (
 	"slurmgate/site"
 )
 
-// openAccess reads who may come in from the site file.
+// openAccess reads from the site file who may call.
 func openAccess(s *site.Site, l *ledger.Ledger) (*access.Access, error) {
 	c, problems := readAccess(s)
 	if problems != nil {
-		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).WithNext("slurmgate config check names the lines")
+		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).WithNext("slurmgate config check shows the lines")
 	}
 	c.Tokens = findToken{l}
 	return access.New(c), nil
 }
 
-// checkAccess tells the mistakes of the access section together with all others of the site file.
+// checkAccess adds the problems of the access section to those of the rest of the site file.
 func checkAccess(s *site.Site) []fault.Problem {
 	_, problems := readAccess(s)
 	return problems
@@ -86,7 +86,7 @@ func accountsOf(list []site.Account) map[string]string {
 	return out
 }
 
-// socketMode lets other users of this host reach the socket where the site names some; who they are the kernel says.
+// socketMode lets other users of this host reach the socket if the site names any; the kernel identifies them.
 func socketMode(s *site.Site) os.FileMode {
 	if len(s.Access.Peers) > 0 {
 		return 0o666

@@ -12,10 +12,10 @@ import (
 	"slurmgate/plan"
 )
 
-// named are values given one by one as NAME=VALUE. A name stands for one value: which of two would count nobody could tell from the line.
+// named are values given one by one as NAME=VALUE. Each name may be given only once: of two values it would be unclear which counts.
 type named map[string]string
 
-// Decode takes the next one.
+// Decode reads the next one.
 func (n *named) Decode(ctx *kong.DecodeContext) error {
 	var word string
 	if err := ctx.Scan.PopValueInto("NAME=VALUE", &word); err != nil {
@@ -69,10 +69,10 @@ func (c runCmd) args(ctx context.Context, a *app, s *session, tool toolDoc) (map
 	return args, nil
 }
 
-// once refuses a second value of an argument, as of an input that is named by its role and by its parameter.
+// once refuses a second value of an argument, for example of an input that is named both by its role and by its parameter.
 func once(args map[string]any, field, param string) error {
 	if _, twice := args[param]; twice {
-		return fault.Invalid("run", "", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument", Msg: param + " has one already"})
+		return fault.Invalid("run", "", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument", Msg: param + " already has a value"})
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func inputNames(t toolDoc) string {
 		names = append(names, in.Param)
 	}
 	if len(names) == 0 {
-		return "it has none"
+		return "none"
 	}
 	return strings.Join(names, ", ")
 }

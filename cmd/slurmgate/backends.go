@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// backends is Slurm, and the gateway's own host beside it: a plan says which of the two it is for.
+// backends combines Slurm and the gateway's own host: a plan says which of the two it is for.
 type backends struct {
 	run.Sender
 	run.Observer
@@ -23,23 +23,23 @@ func (b backends) of(job run.JobSpec) run.Sender {
 	return b.Sender
 }
 
-// Render gives the job script.
+// Render returns the job script.
 func (b backends) Render(job run.JobSpec) ([]byte, error) { return b.of(job).Render(job) }
 
-// Pinned gives the list of pinned files.
+// Pinned returns the list of pinned files.
 func (b backends) Pinned(job run.JobSpec) []byte { return b.of(job).Pinned(job) }
 
-// Send sends a job to where its plan says.
+// Send submits a job to the backend that its plan names.
 func (b backends) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	return b.of(job).Send(ctx, job, k)
 }
 
-// Receipt looks at what an earlier send left.
+// Receipt reads what an earlier send left.
 func (b backends) Receipt(ctx context.Context, job run.JobSpec, k int) (run.SendResult, bool) {
 	return b.of(job).Receipt(ctx, job, k)
 }
 
-// Queue is Slurm's full answer with the local runs.
+// Queue is Slurm's complete answer together with the local runs.
 func (b backends) Queue(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
 	jobs, err := b.Observer.Queue(ctx, sought)
 	if err != nil {
@@ -48,7 +48,7 @@ func (b backends) Queue(ctx context.Context, sought map[string]bool) ([]run.Job,
 	return append(jobs, b.local.Jobs()...), nil
 }
 
-// Cancel asks both: only one knows a job with this id and name.
+// Cancel calls both: only one has a job with this id and name.
 func (b backends) Cancel(ctx context.Context, jobID, name string) error {
 	for _, j := range b.local.Jobs() {
 		if j.ID == jobID && j.Name == name {
@@ -58,7 +58,7 @@ func (b backends) Cancel(ctx context.Context, jobID, name string) error {
 	return b.Observer.Cancel(ctx, jobID, name)
 }
 
-// allowOrder asks policy about a plan made by a tool, wherever it is to run.
+// allowOrder checks with policy whether a plan made by a tool is allowed, wherever it is to run.
 func (g *gateway) allowOrder(spec plan.Spec, tool, image string, inputBytes int64) error {
 	if spec.Local() {
 		return g.policy.AllowLocal(spec, tool, image, inputBytes)
@@ -66,7 +66,7 @@ func (g *gateway) allowOrder(spec plan.Spec, tool, image string, inputBytes int6
 	return g.policy.AllowPlan(spec, false, image)
 }
 
-// pickLocal is how a hybrid tool is placed: here where policy has room for it, else by Slurm.
+// pickLocal decides where a hybrid tool runs: here if policy has room for it, else in Slurm.
 func (g *gateway) pickLocal(tool, image string) func(plan.Spec, int64) bool {
 	return func(spec plan.Spec, inputBytes int64) bool {
 		return !fault.Is(g.policy.AllowLocal(spec, tool, image, inputBytes), fault.Policy)

@@ -14,7 +14,7 @@ type completeCmd struct {
 	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 }
 
-// The scripts ask the program itself, so they stay right when a verb is added. A first line ":files" means the names of files.
+// The scripts call the program itself, so they stay correct when a verb is added. A first line ":files" stands for file names.
 var completionScripts = map[string]string{
 	"bash": `# slurmgate completion for bash. In ~/.bashrc: source <(slurmgate completion bash)
 _slurmgate() {
@@ -67,10 +67,10 @@ func (c completeCmd) Run(a *app) error {
 }
 
 type completeWordsCmd struct {
-	Words []string `arg:"" optional:"" passthrough:"" help:"The words so far; the last is being typed."`
+	Words []string `arg:"" optional:"" passthrough:"" help:"The words so far; the last one is being typed."`
 }
 
-// Run prints what may come next, one a line with its help behind a tab.
+// Run prints what may come next, one per line, with its help after a tab.
 func (c completeWordsCmd) Run(a *app, model *kong.Kong) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
@@ -84,17 +84,17 @@ func (c completeWordsCmd) Run(a *app, model *kong.Kong) error {
 	return nil
 }
 
-// files stands for the names of files.
+// files stands for file names.
 const files = ":files"
 
-// nextWords goes through the words to the verb they name, and lists what may follow.
+// nextWords follows the words to their verb and lists what may come next.
 func nextWords(node *kong.Node, words []string) []string {
 	typed := ""
 	if n := len(words); n > 0 {
 		words, typed = words[:n-1], words[n-1]
 	}
 	flags := slices.Clone(node.Flags)
-	var pending *kong.Flag // an option that waits for its value
+	var pending *kong.Flag // an option whose value comes next
 	position := 0
 	for _, w := range words {
 		switch {
@@ -131,7 +131,7 @@ func nextWords(node *kong.Node, words []string) []string {
 	return wordsAfter(node, typed, position)
 }
 
-// wordsAfter are the verbs below a node, or the values of its next argument.
+// wordsAfter lists the verbs below a node, or the values of its next argument.
 func wordsAfter(node *kong.Node, typed string, position int) (out []string) {
 	for _, c := range node.Children {
 		if !c.Hidden && strings.HasPrefix(c.Name, typed) {
@@ -179,7 +179,7 @@ func flagOf(flags []*kong.Flag, word string) *kong.Flag {
 	return nil
 }
 
-// valuesOf lists the values an option or argument may have: its words, files where it is a path, else nothing.
+// valuesOf lists the values that an option or argument may have: its enum, files if it is a path, else nothing.
 func valuesOf(v *kong.Value) (out []string) {
 	switch {
 	case v.Enum != "":

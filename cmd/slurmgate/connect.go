@@ -31,7 +31,7 @@ type session struct {
 	key    *string // its idempotency key
 }
 
-// effect says how the next call of a tool is to be made: as a dry run, or under an idempotency key.
+// effect sets how the next tool call is made: as a dry run, or with an idempotency key.
 func (s *session) effect(o effectOptions) {
 	s.dryRun, s.key = o.DryRun, nil
 	if o.Key != "" {
@@ -41,7 +41,7 @@ func (s *session) effect(o effectOptions) {
 
 // effectOptions are the options of verbs that change something.
 type effectOptions struct {
-	DryRun bool   `help:"Only show what would be done: plan, run id and job script. Nothing is changed."`
+	DryRun bool   `help:"Show what would be done (plan, run id and job script) and change nothing."`
 	Key    string `name:"idempotency-key" help:"The same command with the same key does its work once, whatever happens in between." placeholder:"KEY"`
 }
 
@@ -60,7 +60,7 @@ func (s *session) call(ctx context.Context, toolID string, args, result any) err
 	return s.callTool(ctx, toolID, builtinVersion, args, result)
 }
 
-// callTool carries out one tool call and decodes its result.
+// callTool makes one tool call and decodes its result.
 func (s *session) callTool(ctx context.Context, toolID, version string, args, result any) error {
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -95,10 +95,10 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 	return decode(res, result)
 }
 
-// shortText is how long a text may be to travel in a call itself: JSON may write a byte as six.
+// shortText is the longest text that is sent in the call itself: JSON may write a byte as six.
 const shortText = gate.MaxInline / 8
 
-// importStream imports what r gives, of any size that policy allows: a short text in the call itself, everything else beside it, as it comes.
+// importStream imports what r contains, up to the size that policy allows: a short text in the call itself, anything else as a stream beside it.
 func (s *session) importStream(ctx context.Context, r io.Reader, args importArgs, result *importAnswer) error {
 	head, err := io.ReadAll(io.LimitReader(r, shortText))
 	if err != nil {
@@ -115,12 +115,12 @@ func (s *session) importStream(ctx context.Context, r io.Reader, args importArgs
 	// Once: what was read cannot be read again for another gateway.
 	res, err := s.way().Upload(ctx, io.MultiReader(bytes.NewReader(head), r), args.Label, args.Type, args.ProjectID)
 	if err != nil {
-		return fault.Wrap(fault.KindOf(err), "artifact.import", fault.CodeOf(err), "standard input was not imported, and nothing of it is kept", err).WithNext("give it again")
+		return fault.Wrap(fault.KindOf(err), "artifact.import", fault.CodeOf(err), "standard input was not imported, and nothing of it was stored", err).WithNext("run the command again")
 	}
 	return decode(res, result)
 }
 
-// byReference puts arguments too large for an envelope into an artifact.
+// byReference puts arguments that are too large for an envelope into an artifact.
 func (s *session) byReference(ctx context.Context, req gate.Request) (gate.Request, error) {
 	var a artifactDoc
 	if err := s.upload(ctx, bytes.NewReader(req.Args), "arguments of "+req.ToolID, "JSON", "", &a); err != nil {
@@ -131,7 +131,7 @@ func (s *session) byReference(ctx context.Context, req gate.Request) (gate.Reque
 	return req, nil
 }
 
-// upload imports bytes of this process.
+// upload imports bytes from this process.
 func (s *session) upload(ctx context.Context, r io.ReadSeeker, label, typ, project string, result any) error {
 	var res gate.Response
 	err := s.retry(ctx, func(c *httpapi.Client) (err error) {
@@ -146,7 +146,7 @@ func (s *session) upload(ctx context.Context, r io.ReadSeeker, label, typ, proje
 	return decode(res, result)
 }
 
-// referred reads a result too large for an envelope.
+// referred reads a result that is too large for an envelope.
 func (s *session) referred(ctx context.Context, ref string, result any) error {
 	var b bytes.Buffer
 	if err := s.content(ctx, strings.TrimPrefix(ref, "artifact://"), &b); err != nil {
@@ -161,21 +161,21 @@ func (s *session) content(ctx context.Context, artifactID string, w io.Writer) e
 	return s.retry(ctx, func(c *httpapi.Client) error {
 		err := c.Content(ctx, artifactID, n)
 		if err != nil && n.written {
-			return fault.Wrap(fault.Transport, "content", "content_cut_off", "only a part of "+artifactID+" arrived", err).WithNext("fetch it again")
+			return fault.Wrap(fault.Transport, "content", "content_cut_off", "only part of "+artifactID+" arrived", err).WithNext("fetch it again")
 		}
 		return err
 	})
 }
 
-// verified copies an artifact's bytes to w and tells when they are not what they were.
+// verified copies an artifact's bytes to w and fails if they do not match the checksum.
 func (s *session) verified(ctx context.Context, o artifactDoc, w io.Writer) error {
 	h := sha256.New()
 	if err := s.content(ctx, o.ArtifactID, io.MultiWriter(w, h)); err != nil {
 		return err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != o.ChecksumSHA256 {
-		return fault.New(fault.Internal, "verified", "artifact_corrupt", fmt.Sprintf("the bytes of %s that came have checksum %s, and %s is recorded", o.ArtifactID, got, o.ChecksumSHA256)).
-			WithNext("slurmgate artifact verify " + o.ArtifactID + " tells whether they are damaged where they are stored, and how that is mended")
+		return fault.New(fault.Internal, "verified", "artifact_corrupt", fmt.Sprintf("the received bytes of %s have checksum %s, but %s is recorded", o.ArtifactID, got, o.ChecksumSHA256)).
+			WithNext("slurmgate artifact verify " + o.ArtifactID + " shows whether the stored bytes are damaged, and how to repair them")
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func decode(res gate.Response, result any) error {
 	return json.Unmarshal(res.Result, result)
 }
 
-// local carries out a tool that needs no gateway, through a gate of its own.
+// local runs a tool that needs no gateway, through a gate of its own.
 func (a *app) local(ctx context.Context, t gate.Tool, args, result any) error {
 	r, err := gate.NewRegistry(t)
 	if err != nil {

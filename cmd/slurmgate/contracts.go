@@ -10,23 +10,23 @@ import (
 	"slurmgate/toolpack"
 )
 
-// maxContracts bounds the contracts of packs that are no longer loaded in memory.
+// maxContracts bounds how many contracts of packs that are no longer loaded are cached.
 const maxContracts = 64
 
-// contracts gives what finished runs are judged by: the pack each was planned with, which is the loaded one or else in the ledger.
+// contracts returns the contract that a finished run is judged by: that of the pack it was planned with, either loaded or from the ledger.
 type contracts struct {
 	packs  *toolpack.Set
 	stored func(ctx context.Context, packHash string) (json.RawMessage, error)
 
 	mu   sync.Mutex
-	read map[string]*toolpack.Contract // of packs that are not loaded, by pack_hash
+	read map[string]*toolpack.Contract // contracts of packs that are not loaded, by pack_hash
 }
 
 func newContracts(packs *toolpack.Set, stored func(context.Context, string) (json.RawMessage, error)) *contracts {
 	return &contracts{packs: packs, stored: stored, read: map[string]*toolpack.Contract{}}
 }
 
-// Contract gives the contract of the pack with the hash: [run.Contracts].
+// Contract returns the contract of the pack with the hash: [run.Contracts].
 func (c *contracts) Contract(ctx context.Context, packHash string) (run.Contract, error) {
 	if p, ok := c.packs.ByHash(packHash); ok {
 		return p.Contract(), nil
@@ -42,7 +42,7 @@ func (c *contracts) Contract(ctx context.Context, packHash string) (run.Contract
 	}
 	contract, err := toolpack.ReadContract(definition)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "contracts", "pack_unreadable", "pack "+packHash+" in the ledger", err)
+		return nil, fault.Wrap(fault.Validation, "contracts", "pack_unreadable", "the pack "+packHash+" in the ledger cannot be read", err)
 	}
 	if len(c.read) >= maxContracts {
 		clear(c.read)

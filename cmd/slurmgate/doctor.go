@@ -19,10 +19,10 @@ import (
 )
 
 type doctorCmd struct {
-	NoJobs bool `help:"Do not send probe jobs; compute nodes are then not looked at."`
+	NoJobs bool `help:"Do not submit probe jobs; compute nodes are then not checked."`
 }
 
-// finding is one thing doctor looked at.
+// finding is the result of one check.
 type finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"` // ok, warn, fail
@@ -42,9 +42,9 @@ type doctorArgs struct {
 	NoJobs bool   `json:"no_jobs,omitzero"`
 }
 
-// Run examines the site and prints what was found.
+// Run checks the site and prints the findings.
 func (c doctorCmd) Run(ctx context.Context, a *app) error {
-	tool := builtin("site.doctor", "Check the site", "Check the site end to end, compute nodes included.", gate.Execute,
+	tool := builtin("site.doctor", "Check the site", "Checks the site end to end, including compute nodes.", gate.Execute,
 		object("site", prop("site", pathSchema), prop("no_jobs", `{"type":"boolean"}`)), handler(func(ctx context.Context, _ gate.Call, args doctorArgs) (any, error) {
 			d := &doctor{say: a.say}
 			d.examine(ctx, args)
@@ -70,7 +70,7 @@ func (c doctorCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-// doctor collects findings; each check stands for itself, so that one failure does not hide the next.
+// doctor collects findings; the checks are independent, so that one failure does not hide the next.
 type doctor struct {
 	answer doctorAnswer
 	say    func(string, ...any)
@@ -86,7 +86,7 @@ func (d *doctor) add(status, check, detail, next string) {
 	d.answer.Findings = append(d.answer.Findings, finding{check, status, detail, next})
 }
 
-// check adds ok with detail, or fail with the error, whose own next step stands in where next is empty.
+// check adds ok with detail, or fail with the error; an empty next is replaced by the error's own next step.
 func (d *doctor) check(name, detail string, err error, next string) bool {
 	if err != nil {
 		text := err.Error()
@@ -121,7 +121,7 @@ func (d *doctor) examine(ctx context.Context, args doctorArgs) {
 	}
 }
 
-// slurmFiles looks for what the site file says of Slurm on this machine.
+// slurmFiles checks that the programs and files that the site file names exist on this machine.
 func slurmFiles(s *site.Site) error {
 	need := []string{"sbatch", "squeue", "scancel", "scontrol"}
 	if s.Slurm.Accounting != "none" {
@@ -134,19 +134,19 @@ func slurmFiles(s *site.Site) error {
 		}
 	}
 	if missing != nil {
-		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).WithNext("set slurm.bin_dir to the folder of Slurm's commands")
+		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).WithNext("set slurm.bin_dir to the folder with Slurm's commands")
 	}
 	if s.Slurm.Conf == "" {
 		return nil
 	}
 	f, err := os.Open(s.Slurm.Conf)
 	if err != nil {
-		return fault.Wrap(fault.Validation, "doctor", "", "slurm.conf cannot be read", err).WithNext("set slurm.conf to the file that Slurm's commands use here, or leave it out")
+		return fault.Wrap(fault.Validation, "doctor", "", "slurm.conf cannot be read", err).WithNext("set slurm.conf to the file that Slurm's commands use here, or remove the setting")
 	}
 	return f.Close()
 }
 
-// domain returns the path of one image to try on the nodes, "" when there is none.
+// domain returns the path of one image to try on the nodes, "" if there is none.
 func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 	dom, pol, err := readDomain(s.DomainDir, toolpack.AllowMissingImages)
 	if !d.check("domain", s.DomainDir, err, "slurmgate tool check "+s.DomainDir) {
@@ -164,7 +164,7 @@ func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 	}
 	d.local(ctx, s, pol)
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)
-	if !d.check("image store", s.Storage.ImageStore, err, "slurmgate image add NAME FILE.sif makes it") {
+	if !d.check("image store", s.Storage.ImageStore, err, "slurmgate image add NAME FILE.sif creates it") {
 		return ""
 	}
 	image := ""
@@ -192,31 +192,31 @@ func (d *doctor) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
 		return false
 	}
 	if s.Slurm.Cluster != "" && p.ClusterName != s.Slurm.Cluster {
-		d.add("fail", "cluster name", fmt.Sprintf("this is %s, the site file is for %s", p.ClusterName, s.Slurm.Cluster), "set slurm.cluster, or use the right site file")
+		d.add("fail", "cluster name", fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster), "set slurm.cluster, or use the right site file")
 	} else {
 		d.add("ok", "cluster name", p.ClusterName, "")
 	}
 	if !p.ExportNIL {
-		d.add("fail", "sbatch --export=NIL", p.Version+" does not know it", "Slurm 20.11 or newer is needed")
+		d.add("fail", "sbatch --export=NIL", p.Version+" does not support it", "upgrade to Slurm 20.11 or newer")
 	}
 	cycle := 3 * time.Duration(s.Watch.CeilingSeconds) * time.Second
 	if p.MinJobAge < cycle {
-		d.add("warn", "MinJobAge", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s); their exit files and accounting then have to tell", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
+		d.add("warn", "MinJobAge", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then relies on exit files and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
 	} else {
 		d.add("ok", "MinJobAge", p.MinJobAge.String(), "")
 	}
-	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm forgot is given up after %s", p.MessageTimeout, max(absenceGap, 2*p.MessageTimeout)), "")
+	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm no longer knows is given up after %s", p.MessageTimeout, max(absenceGap, 2*p.MessageTimeout)), "")
 	if !p.GraceFitsInKillWait {
 		d.add("warn", "KillWait", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds), "lower slurm.grace_seconds, so that a killed job still leaves its exit file")
 	} else {
 		d.add("ok", "KillWait", p.KillWait.String(), "")
 	}
 	if p.RateLimited {
-		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the budget here is "+fmt.Sprint(s.Budget.RPCPerMinute)+" a minute", "")
+		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the gateway's budget is "+fmt.Sprint(s.Budget.RPCPerMinute)+" a minute", "")
 	}
 	d.accounting(ctx, s, cli, p)
 	_, err = cli.Queue(ctx, nil)
-	d.check("squeue", "a full answer", err, "run squeue by hand")
+	d.check("squeue", "answers completely", err, "run squeue by hand to see the error")
 	return true
 }
 
@@ -228,7 +228,7 @@ func (d *doctor) accounting(ctx context.Context, s *site.Site, cli *slurm.CLI, p
 	case s.Slurm.Accounting == "required":
 		d.add("fail", "accounting", err.Error(), "start slurmdbd, or set slurm.accounting to auto")
 	default:
-		d.add("warn", "accounting", "sacct does not answer: "+err.Error()+"; exit files have to do", "")
+		d.add("warn", "accounting", "sacct does not answer: "+err.Error()+"; the gateway relies on exit files", "")
 	}
 }
 

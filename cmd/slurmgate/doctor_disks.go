@@ -15,9 +15,9 @@ import (
 	"slurmgate/staging"
 )
 
-// disks looks at what the gateway itself writes to, and tells whether Slurm may be looked at with it.
+// disks checks what the gateway itself writes to, and reports whether the checks of Slurm can use it.
 func (d *doctor) disks(ctx context.Context, s *site.Site) bool {
-	if !d.check("state folder", s.Gateway.StateDir, ownedFolder(s.Gateway.StateDir, 0), "make gateway.state_dir and give it to this user, with mode 0700") {
+	if !d.check("state folder", s.Gateway.StateDir, ownedFolder(s.Gateway.StateDir, 0), "create gateway.state_dir, owned by this user, with mode 0700") {
 		return false
 	}
 	name, network, err := staging.Filesystem(s.Gateway.StateDir)
@@ -30,7 +30,7 @@ func (d *doctor) disks(ctx context.Context, s *site.Site) bool {
 		d.add("ok", "ledger disk", s.Gateway.StateDir+" on "+name, "")
 		d.sync(s.Gateway.StateDir, name)
 	}
-	if !d.check("runs folder", s.Storage.RunsDir, ownedFolder(s.Storage.RunsDir, unix.S_ISVTX), "make storage.runs_dir and give it to this user, with mode 0700") {
+	if !d.check("runs folder", s.Storage.RunsDir, ownedFolder(s.Storage.RunsDir, unix.S_ISVTX), "create storage.runs_dir, owned by this user, with mode 0700") {
 		return false
 	}
 	name, _, err = staging.Filesystem(s.Storage.RunsDir)
@@ -38,12 +38,12 @@ func (d *doctor) disks(ctx context.Context, s *site.Site) bool {
 	err = roomFor(s)
 	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), err, "")
 	err = linkProbe(s.Storage.RunsDir)
-	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err, "the claim of each attempt needs hard links: choose another filesystem for storage.runs_dir")
+	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err, "claims need hard links: choose another filesystem for storage.runs_dir")
 	return true
 }
 
-// ownedFolder makes the folder where it is missing, and refuses one that is another user's or that others may write into.
-// A bit of allow makes the latter good enough.
+// ownedFolder creates the folder if it is missing, and refuses one that belongs to another user or that others can write to. A bit of allow
+// makes a folder writable by others acceptable.
 func ownedFolder(dir string, allow uint32) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -54,30 +54,30 @@ func ownedFolder(dir string, allow uint32) error {
 	}
 	switch me := os.Geteuid(); {
 	case int(st.Uid) != me:
-		return fault.New(fault.Validation, "doctor", "", fmt.Sprintf("%s belongs to uid %d, and this is uid %d", dir, st.Uid, me))
+		return fault.New(fault.Validation, "doctor", "", fmt.Sprintf("%s belongs to uid %d, but this is uid %d", dir, st.Uid, me))
 	case st.Mode&0o022 != 0 && st.Mode&allow == 0:
-		return fault.New(fault.Validation, "doctor", "", fmt.Sprintf("%s has mode %04o: other users may write into it", dir, st.Mode&0o7777))
+		return fault.New(fault.Validation, "doctor", "", fmt.Sprintf("%s has mode %04o: other users can write to it", dir, st.Mode&0o7777))
 	}
 	return nil
 }
 
-// sync times what the ledger rests on. No program can prove that a disk keeps what it says it has written, but a sync that costs
-// less than any disk's answer is one that was not passed on.
+// sync times what the ledger depends on. No program can prove that a disk keeps what it says it has written, but a sync that is faster than any
+// disk was not passed on.
 func (d *doctor) sync(dir, filesystem string) {
 	each, err := syncTime(dir)
 	switch {
 	case err != nil:
-		d.add("fail", "ledger sync", err.Error(), "the ledger needs a disk that can be synced")
+		d.add("fail", "ledger sync", err.Error(), "put gateway.state_dir on a disk that can be synced")
 	case filesystem == "tmpfs" || filesystem == "ramfs":
 		d.add("warn", "ledger sync", dir+" is in memory: the ledger does not survive a restart of this host", "set gateway.state_dir to a disk")
 	case each < 15*time.Microsecond:
-		d.add("warn", "ledger sync", fmt.Sprintf("a write and its sync take %s: does this disk pass syncs on?", each), "look for a hypervisor's or controller's option that ignores flushes")
+		d.add("warn", "ledger sync", fmt.Sprintf("a synced write takes %s, which is faster than a disk: syncs may be ignored", each), "check whether the hypervisor or disk controller ignores flushes")
 	default:
-		d.add("ok", "ledger sync", fmt.Sprintf("a write and its sync take %s", each), "")
+		d.add("ok", "ledger sync", fmt.Sprintf("a synced write takes %s", each), "")
 	}
 }
 
-// syncTime is the median of some small synced writes.
+// syncTime is the median time of a few small synced writes.
 func syncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, ".doctor-sync-")
 	if err != nil {
@@ -100,7 +100,7 @@ func syncTime(dir string) (time.Duration, error) {
 	return took[len(took)/2].Round(time.Microsecond), nil
 }
 
-// linkProbe shows that a second link to one name fails and the first stays.
+// linkProbe checks that a second link to a name fails and the first one stays.
 func linkProbe(dir string) error {
 	temp, err := os.MkdirTemp(dir, ".doctor-link-")
 	if err != nil {
@@ -120,7 +120,7 @@ func linkProbe(dir string) error {
 	}
 	got, err := os.ReadFile(filepath.Join(temp, "claim"))
 	if err == nil && string(got) != "a" {
-		err = fault.New(fault.Internal, "doctor", "", "the claim does not hold the winner's content")
+		err = fault.New(fault.Internal, "doctor", "", "the claim does not contain the winner's content")
 	}
 	return err
 }

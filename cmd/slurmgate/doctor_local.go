@@ -13,7 +13,7 @@ import (
 	"slurmgate/site"
 )
 
-// local checks that docker plans can run here, where policy lets them.
+// local checks that docker plans can run here, if policy allows them.
 func (d *doctor) local(ctx context.Context, s *site.Site, p *policy.Policy) {
 	if p == nil || !p.Local.Allowed {
 		return

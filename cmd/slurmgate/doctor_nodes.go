@@ -14,8 +14,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// nodeScript looks at a node: does it see what the gateway wrote, is a link made there exclusive, does
-// Apptainer run there without a network.
+// nodeScript checks a node: does it see what the gateway wrote, is a link made there exclusive, does Apptainer run there without a network.
 const nodeScript = `#!/bin/bash
 umask 077
 export LC_ALL=C PATH=/usr/bin:/bin
@@ -41,7 +40,7 @@ fi
 echo end
 `
 
-// nodes sends one probe job and then another to a different node, and compares what they saw.
+// nodes sends one probe job and then another to a different node, and compares the results.
 func (d *doctor) nodes(ctx context.Context, s *site.Site, cli *slurm.CLI, image string) {
 	dir, err := os.MkdirTemp(s.Storage.RunsDir, ".doctor-")
 	if err != nil {
@@ -74,13 +73,13 @@ func (d *doctor) nodes(ctx context.Context, s *site.Site, cli *slurm.CLI, image 
 	if !saw {
 		return
 	}
-	d.say("a second probe, on another node than %s", first)
+	d.say("sending a second probe job to a node other than %s", first)
 	if _, saw = d.node(ctx, s, cli, dir, token, first, image != ""); !saw {
-		d.add("warn", "second node", "no other node took the probe; what two nodes see of each other's links was not shown", "")
+		d.add("warn", "second node", "no other node ran the probe job, so links between two nodes were not tested", "")
 	}
 }
 
-// node sends one probe, reads what it saw, and says on which node it ran.
+// node sends one probe, reads its findings, and returns the node it ran on.
 func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, token, exclude string, image bool) (string, bool) {
 	what := "probe job"
 	if exclude != "" {
@@ -98,7 +97,7 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	}
 	defer cli.Cancel(context.WithoutCancel(ctx), id, name)
 	if kept, err := cli.JobName(ctx, id); err == nil && kept != name {
-		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+kept, "a job-submit plugin rewrites names; slurmgate finds its jobs by name and needs them kept")
+		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+kept, "a job-submit plugin rewrites names; exempt slurmgate's jobs, because it finds them by name")
 	}
 	d.say("waiting for probe job %s", id)
 	saw, text := waitForProbe(ctx, out, func() bool { return probeEnded(ctx, cli, name) })
@@ -107,10 +106,10 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	case exclude != "":
 		return "", false
 	case probeEnded(ctx, cli, name):
-		d.add("fail", what, "job "+id+" ended and its output does not show in "+dir+": "+firstLine(text), "storage.runs_dir must be the same folder on login and compute nodes")
+		d.add("fail", what, "job "+id+" ended, but its output does not appear in "+dir+": "+firstLine(text), "storage.runs_dir must be the same folder on login and compute nodes")
 		return "", false
 	default:
-		d.add("fail", what, "job "+id+" did not start within 90 s", "is the queue full? squeue -j "+id)
+		d.add("fail", what, "job "+id+" did not start within 90 s", "check whether the queue is full: squeue -j "+id)
 		return "", false
 	}
 	v := map[string]string{}
@@ -131,15 +130,15 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 			d.add("fail", check, node+": "+bad, next)
 		}
 	}
-	report(v["token"] == token, "shared filesystem", "sees what the gateway wrote", "reads "+v["token"], "storage.runs_dir must be the same folder on login and compute nodes")
-	report(v["claim"] != "" && (exclude == "" && v["claim"] == id || exclude != "" && v["claim"] != id), "claim by link", "the first link holds ("+v["claim"]+")", "the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir, seen from all nodes")
+	report(v["token"] == token, "shared filesystem", "sees the gateway's files", "reads "+v["token"], "storage.runs_dir must be the same folder on login and compute nodes")
+	report(v["claim"] != "" && (exclude == "" && v["claim"] == id || exclude != "" && v["claim"] != id), "claim by link", "the first link wins ("+v["claim"]+")", "the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir across all nodes")
 	if v["env"] == "0" {
-		d.add("ok", "job environment", node+": nothing but Slurm's own", "")
+		d.add("ok", "job environment", node+": only Slurm's variables", "")
 	} else {
-		d.add("warn", "job environment", node+": "+v["env"]+" variables that are not Slurm's reach jobs (not containers)", "look for a prolog or a PAM module that sets them")
+		d.add("warn", "job environment", node+": "+v["env"]+" variables other than Slurm's reach jobs (but not containers)", "look for a prolog or a PAM module that sets them")
 	}
 	if len(s.Apptainer.Binds) > 0 {
-		report(v["bind"] == "", "binds", "each folder of apptainer.binds is there", "has no folder "+v["bind"], "correct apptainer.binds, or mount it on that node: no container starts there without it")
+		report(v["bind"] == "", "binds", "all folders of apptainer.binds exist", "has no folder "+v["bind"], "correct apptainer.binds, or mount the folder on that node: without it no container starts there")
 	}
 	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "apptainer", v["apptainer"], v["apptainer"], "set apptainer.path or apptainer.module")
 	if _, tried := v["container"]; image && tried {
@@ -148,7 +147,7 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	return node, true
 }
 
-// probeEnded asks Slurm whether the probe is over; no answer is no.
+// probeEnded asks Slurm whether the probe has ended; no answer means no.
 func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
 	jobs, err := cli.Queue(ctx, nil)
 	for _, j := range jobs {
@@ -159,13 +158,12 @@ func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
 	return false
 }
 
-// waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network
-// filesystem may take to show a file.
+// waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network filesystem may take to show a file.
 func waitForProbe(ctx context.Context, path string, ended func() bool) (bool, string) {
 	text := ""
 	deadline, ask := time.Now().Add(90*time.Second), time.Now().Add(5*time.Second)
 	for over := false; time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
-		data, _ := os.ReadFile(path) // not there yet is the usual case
+		data, _ := os.ReadFile(path) // usually the file does not exist yet
 		if text = string(data); strings.HasSuffix(text, "\nend\n") {
 			return true, text
 		}

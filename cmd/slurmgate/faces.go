@@ -14,7 +14,7 @@ import (
 	"slurmgate/run"
 )
 
-// openMetrics makes the figures; the engine's parts are counted from then on.
+// openMetrics creates the metrics; the engine's parts are counted from then on.
 func (g *gateway) openMetrics() {
 	g.metrics = metrics.New(metrics.Sources{Runs: g.ledgerCounts, Watched: func() (time.Time, error) { return g.engine.Watched() }, Now: time.Now})
 }
@@ -25,12 +25,12 @@ func (g *gateway) ledgerCounts(ctx context.Context) (map[string]int64, error) {
 		return nil, err
 	}
 	for _, s := range []run.State{run.Queued, run.Running, run.Blocked, run.Succeeded, run.Failed, run.Cancelled} {
-		counts[string(s)] += 0 // each state has a figure from the start
+		counts[string(s)] += 0 // each state has a value from the start
 	}
 	return counts, nil
 }
 
-// serve opens the faces: the socket always, the port where the site has one.
+// serve opens the socket, and the port if the site has one.
 func (g *gateway) serve() (err error) {
 	stopping := make(chan struct{})
 	face := httpapi.Handler(g.faceConfig(), stopping)
@@ -68,7 +68,7 @@ func (g *gateway) eventsAfter(ctx context.Context, runID string, after int64) (e
 	return events, v.Run.State.Terminal() && len(list) < eventsAtOnce, err
 }
 
-// ready tells what the gateway cannot do now. Reads, replays and new submissions are served all the same, unless it is the ledger's disk.
+// ready reports what the gateway cannot do at the moment. Reads and replays still work, and new submissions too unless the ledger's disk failed.
 func (g *gateway) ready(context.Context) error {
 	if err := g.ledger.Stopped(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (g *gateway) ready(context.Context) error {
 	return g.engine.Ready()
 }
 
-// chatGate is the gate for chats that come over HTTP: the face has found their caller.
+// chatGate is the gate for chats over HTTP: the HTTP server has identified the caller.
 type chatGate struct{ *gate.Gate }
 
 // Tools implements mcp.Gateway.

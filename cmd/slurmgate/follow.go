@@ -18,16 +18,16 @@ import (
 	"slurmgate/run"
 )
 
-// follow says how far a verb goes with a run it has submitted or found.
+// follow says how far a verb follows a run that it has submitted or found.
 type follow struct {
 	wait    bool
-	timeout time.Duration // 0: as long as it takes
+	timeout time.Duration // 0: no limit
 	to      string        // folder for the outputs, "" for none
 }
 
-const pollSeconds = 1 // of one bounded wait, which the run's end cuts short: how often progress is shown
+const pollSeconds = 1 // length of one wait, shorter if the run ends: how often progress is shown
 
-// follow reports a submit, and waits if asked to.
+// follow reports a submit, and waits if requested.
 func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f follow) error {
 	what := "submitted"
 	if r.Replayed {
@@ -40,13 +40,13 @@ func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f foll
 				fmt.Fprintf(w, "reason  %s\n", *r.Reason)
 			}
 			for _, e := range r.EquivalentRuns {
-				fmt.Fprintf(w, "equal   %s (the same plan under another policy)\n", e)
+				fmt.Fprintf(w, "same    %s (the same plan under another policy)\n", e)
 			}
 			printWarnings(w, r.Warnings)
 			switch {
 			case r.State.Terminal():
 				fmt.Fprintf(w, "Next: slurmgate collect %s\n", r.RunID)
-			case r.State != run.Blocked: // its reason says what to do
+			case r.State != run.Blocked: // the reason says what to do
 				fmt.Fprintf(w, "Next: slurmgate wait %s\n", r.RunID)
 			}
 		})
@@ -55,7 +55,7 @@ func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f foll
 	return a.await(ctx, s, r.RunID, f)
 }
 
-// await shows a run's progress until it is over, then its outputs.
+// await shows a run's progress until it has ended, then its outputs.
 func (a *app) await(ctx context.Context, s *session, runID string, f follow) error {
 	started := time.Now()
 	p := progress{app: a}
@@ -65,7 +65,7 @@ func (a *app) await(ctx context.Context, s *session, runID string, f follow) err
 		if err != nil {
 			p.end()
 			if ctx.Err() != nil {
-				return fault.New(fault.Canceled, "wait", "canceled", "stopped waiting; the run goes on in Slurm").WithNext("slurmgate wait " + runID)
+				return fault.New(fault.Canceled, "wait", "canceled", "stopped waiting; the run continues in Slurm").WithNext("slurmgate wait " + runID)
 			}
 			return err
 		}
@@ -76,7 +76,7 @@ func (a *app) await(ctx context.Context, s *session, runID string, f follow) err
 		}
 		if f.timeout > 0 && time.Since(started) >= f.timeout {
 			p.end()
-			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is %s (%s) after %s; it goes on", g.State, g.Phase, f.timeout)).WithNext("slurmgate wait " + runID)
+			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase, f.timeout)).WithNext("slurmgate wait " + runID)
 		}
 	}
 }
@@ -154,14 +154,14 @@ func took(s runStory) string {
 	return fmt.Sprintf("  in %s", s.FinishedAt.Sub(s.CreatedAt).Round(100*time.Millisecond))
 }
 
-// fetch copies a run's declared outputs into a folder. Nothing there is overwritten.
+// fetch copies a run's declared outputs into a folder. It never overwrites a file.
 func (a *app) fetch(ctx context.Context, s *session, runID, dir string) error {
 	var story runStory
 	if err := s.call(ctx, "run.show", runArgs{RunID: runID}, &story); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fault.Wrap(fault.Validation, "collect", "target_unwritable", "cannot make the folder", err)
+		return fault.Wrap(fault.Validation, "collect", "target_unwritable", "cannot create the folder", err)
 	}
 	for _, o := range story.Outputs {
 		if o.Relpath == "" {
@@ -176,23 +176,23 @@ func (a *app) fetch(ctx context.Context, s *session, runID, dir string) error {
 	return nil
 }
 
-// save writes one artifact to a new file; half a file never stays.
+// save writes one artifact to a new file; an incomplete file is removed.
 func save(ctx context.Context, s *session, o artifactDoc, name string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, os.ErrExist) {
-		return fault.New(fault.Conflict, "save", "target_exists", name+" is there already").WithNext("name another folder or file, or remove it")
+		return fault.New(fault.Conflict, "save", "target_exists", name+" already exists").WithNext("name another folder or file, or remove it")
 	}
 	if err != nil {
 		return fault.Wrap(fault.Validation, "save", "target_unwritable", "cannot write the file", err)
 	}
 	if err := errors.Join(s.verified(ctx, o, f), f.Close()); err != nil {
-		_ = os.Remove(name) // it is not whole
+		_ = os.Remove(name) // it is incomplete
 		return fault.Wrap("", "save", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
 	}
 	return nil
 }
 
-// progress shows where a run is: one line rewritten on a terminal, a line for each change elsewhere.
+// progress shows the state of a run: one rewritten line on a terminal, a line per change elsewhere.
 type progress struct {
 	app  *app
 	last string
@@ -220,7 +220,7 @@ func (p *progress) end() {
 	}
 }
 
-// printable keeps a job's words from steering the terminal.
+// printable makes a job's text safe for the terminal.
 func (a *app) printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -251,7 +251,7 @@ func clipLines(s string, n int) string {
 
 func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// schemaType is the type the schema gives a property, "" when it does not say.
+// schemaType is the type that the schema gives a property, "" if it gives none.
 func schemaType(schema []byte, name string) string {
 	var s struct {
 		Properties map[string]struct {

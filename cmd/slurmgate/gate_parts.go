@@ -17,7 +17,7 @@ import (
 	"slurmgate/run"
 )
 
-// openGate makes the gate over the gateway's tools.
+// openGate opens the gate with the gateway's tools.
 func (g *gateway) openGate(ctx context.Context) error {
 	tools := append(g.operations(), g.packTools()...)
 	registry, err := gate.NewRegistry(g.described(tools)...)
@@ -52,7 +52,7 @@ func operationIDs() (ids []string) {
 // rulesOf is the policy as the gate asks it.
 type rulesOf struct{ *policy.Policy }
 
-// Rules are the bounds of a tool's calls.
+// Rules returns the limits of a tool's calls.
 func (p rulesOf) Rules(toolName string) gate.Rules {
 	r := gate.Rules{Together: p.Concurrency.PerTool[toolName], Timeout: time.Duration(p.DefaultTimeoutSec) * time.Second}
 	if p.NeedsConsent(toolName) {
@@ -61,7 +61,7 @@ func (p rulesOf) Rules(toolName string) gate.Rules {
 	return r
 }
 
-// kept is the artifacts as the gate uses them, for what is too large for an envelope.
+// kept gives the gate access to artifacts, for what is too large for an envelope.
 type kept struct {
 	ledger *ledger.Ledger
 	store  *artifact.Store
@@ -73,7 +73,7 @@ func (k kept) Read(ctx context.Context, artifactID string, limit int64) ([]byte,
 		return nil, err
 	}
 	if a.SizeBytes > limit {
-		return nil, fault.New(fault.Validation, "args_ref", "args_too_large", fmt.Sprintf("%s has %d bytes, arguments have at most %d", artifactID, a.SizeBytes, limit))
+		return nil, fault.New(fault.Validation, "args_ref", "args_too_large", fmt.Sprintf("%s has %d bytes; the limit for arguments is %d", artifactID, a.SizeBytes, limit))
 	}
 	f, err := k.store.Open(a.SHA256)
 	if err != nil {
@@ -83,7 +83,7 @@ func (k kept) Read(ctx context.Context, artifactID string, limit int64) ([]byte,
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// resultSource marks artifacts that hold an answer too large for an envelope, and nothing else.
+// resultSource marks artifacts that contain an answer too large for an envelope, and nothing else.
 const resultSource = "result"
 
 func (k kept) Keep(ctx context.Context, projectID, label string, data []byte) (string, error) {
@@ -99,7 +99,7 @@ func (k kept) Keep(ctx context.Context, projectID, label string, data []byte) (s
 	return stored.ID, err
 }
 
-// tend drops old records of looks, now and then.
+// tend drops old records of looks from time to time.
 func (g *gateway) tend(ctx context.Context) {
 	every := time.NewTicker(time.Hour)
 	defer every.Stop()

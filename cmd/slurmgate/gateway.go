@@ -32,18 +32,18 @@ import (
 	"slurmgate/toolpack"
 )
 
-// How long this program waits for itself.
+// How long this program waits.
 const (
-	submitWait   = 8 * time.Second  // a submit waits for its receipt; then "staging" is an answer too
-	absenceGap   = 60 * time.Second // at least, before a job that Slurm forgot is given up; more where Slurm's MessageTimeout is long
-	lateOutputs  = 90 * time.Second // a network filesystem may show a file late
+	submitWait   = 8 * time.Second  // a submit waits this long for its receipt; after that it answers "staging"
+	absenceGap   = 60 * time.Second // least time before a job unknown to Slurm is given up; more if Slurm's MessageTimeout is long
+	lateOutputs  = 90 * time.Second // a network filesystem may show a file with a delay
 	deferBackoff = 5 * time.Second
 	drainTime    = 45 * time.Second
 	lockPatience = 5 * time.Second
 	freshTime    = 20 * time.Second
 )
 
-// gateway is everything one gateway consists of.
+// gateway has all parts of one gateway.
 type gateway struct {
 	site     *site.Site
 	domain   *toolpack.Domain
@@ -53,7 +53,7 @@ type gateway struct {
 	importer *artifact.Importer
 	pictures *artifact.Pictures
 	shared   *staging.Shared
-	sweeping sync.Mutex // held by the gc under way
+	sweeping sync.Mutex // held by the running gc
 	slurm    *slurm.CLI
 	engine   *run.Engine
 	metrics  *metrics.Metrics
@@ -62,17 +62,16 @@ type gateway struct {
 	log      *slog.Logger
 
 	supposed  supposed
-	verifying sync.Mutex // held while all artifacts are read again
+	verifying sync.Mutex // held while all artifacts are verified
 
 	lock   *ledger.Lock
 	server *httpapi.Server
-	port   *httpapi.Port // nil where the site has none
+	port   *httpapi.Port // nil if the site has none
 	stop   context.CancelFunc
 	wait   func()
 }
 
-// openGateway takes the ledger's lock, opens every part (failing closed on any rule a domain breaks) and
-// starts. The caller closes it.
+// openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it.
 func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gateway, err error) {
 	g = &gateway{site: s, log: log, pictures: artifact.NewPictures()}
 	defer func() {
@@ -82,7 +81,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 		}
 	}()
 	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); err != nil {
-		return g, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot make gateway.state_dir", err).WithNext("make it as an admin and give it to this user")
+		return g, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot create gateway.state_dir", err).WithNext("create it as an admin, owned by this user")
 	}
 	if err := ownFolder(s.Gateway.StateDir); err != nil {
 		return g, err
@@ -127,32 +126,32 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	return g, g.serve()
 }
 
-// ownFolder refuses a state folder that other users may write into, who could put another ledger there, and that of another user: not even root becomes the gateway of somebody else's ledger,
-// whose files would then be root's, and whose jobs too.
+// ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even root
+// becomes the gateway of somebody else's ledger, because its files, and its jobs, would then be root's.
 func ownFolder(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return nil // what else may be wrong with it shows when it is used
+		return nil // other problems are reported when it is used
 	}
 	if int(st.Uid) == os.Geteuid() {
 		if st.Mode&0o022 == 0 {
 			return nil
 		}
-		return fault.New(fault.Validation, "openGateway", "state_dir", fmt.Sprintf("gateway.state_dir %s has mode %04o: other users may write into it", dir, st.Mode&0o7777)).
+		return fault.New(fault.Validation, "openGateway", "state_dir", fmt.Sprintf("gateway.state_dir %s has mode %04o: other users can write to it", dir, st.Mode&0o7777)).
 			WithNext("chmod 700 " + dir)
 	}
 	owner := fmt.Sprint("uid ", st.Uid)
 	if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
 		owner = u.Username
 	}
-	return fault.New(fault.Auth, "openGateway", "not_this_user", fmt.Sprintf("no gateway runs that you may use, and gateway.state_dir %s belongs to %s: only that user becomes the gateway", dir, owner)).
+	return fault.New(fault.Auth, "openGateway", "not_this_user", fmt.Sprintf("no gateway that you may use is running, and only %[2]s, the owner of gateway.state_dir %[1]s, can start one", dir, owner)).
 		WithNext("run slurmgate as " + owner)
 }
 
-// staged are the phases in which a run has a workspace that something depends on.
+// staged are the phases in which a run depends on its workspace.
 var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing, run.Collecting, run.NeedsOperator, run.AheadOfLedger, run.OutputsLate}
 
-// openShared opens runs_dir. While workspaces must be in it, it is not made anew: an unmounted filesystem looks like a folder in which nothing is.
+// openShared opens runs_dir. While workspaces must exist in it, it is not created again: an unmounted filesystem looks like an empty folder.
 func (g *gateway) openShared(ctx context.Context) (*staging.Shared, error) {
 	dir := g.site.Storage.RunsDir
 	open, err := g.ledger.Waiting(ctx, "", 1, staged...)
@@ -161,7 +160,7 @@ func (g *gateway) openShared(ctx context.Context) (*staging.Shared, error) {
 	}
 	if len(open) == 0 {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot make storage.runs_dir", err).WithNext("mount its filesystem, or make it, owned by the gateway's user, mode 0700")
+			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot create storage.runs_dir", err).WithNext("mount its filesystem, or create it, owned by the gateway's user, mode 0700")
 		}
 	}
 	return staging.NewShared(staging.Config{RunsDir: dir, GatewayID: g.ledger.ID(), Marked: len(open) > 0})
@@ -183,7 +182,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	}
 	var warnings []string
 	if s.Apptainer.Verify == slurm.VerifyImageOnly {
-		warnings = append(warnings, "this site checks only the image on the compute node, not the inputs (apptainer.verify: image_only)")
+		warnings = append(warnings, "this site verifies only the image on the compute node, not the inputs (apptainer.verify: image_only)")
 	}
 	here, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: p.Local.MaxRunning, Scripts: g.slurm, Log: g.log,
 		Ended: func(runID string) { g.engine.Ended(context.Background(), runID) }})
@@ -202,7 +201,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	return nil
 }
 
-// observer leaves sacct alone where the site has none.
+// observer does not use sacct if the site has no accounting.
 func observer(s *site.Site, cli *slurm.CLI) run.Observer {
 	_, err := os.Stat(filepath.Join(s.Slurm.BinDir, "sacct"))
 	if s.Slurm.Accounting == "none" || s.Slurm.Accounting == "auto" && errors.Is(err, os.ErrNotExist) {
@@ -211,15 +210,15 @@ func observer(s *site.Site, cli *slurm.CLI) run.Observer {
 	return cli
 }
 
-// withoutAccounting is a site whose exit files and claims have to do.
+// withoutAccounting is for a site that has only exit files and claims.
 type withoutAccounting struct{ *slurm.CLI }
 
 func (withoutAccounting) Accounting(context.Context, time.Time) ([]run.Job, error) {
-	return nil, fault.New(fault.NotFound, "Accounting", slurm.AccountingDisabled, "this site keeps no accounting")
+	return nil, fault.New(fault.NotFound, "Accounting", slurm.AccountingDisabled, "this site has no accounting")
 }
 
 func (withoutAccounting) Usage(context.Context, time.Time) ([]run.Usage, error) {
-	return nil, fault.New(fault.NotFound, "Usage", slurm.AccountingDisabled, "this site keeps no accounting")
+	return nil, fault.New(fault.NotFound, "Usage", slurm.AccountingDisabled, "this site has no accounting")
 }
 
 func openImages(s *site.Site) (apptainer.Images, error) {
@@ -238,7 +237,7 @@ func openImages(s *site.Site) (apptainer.Images, error) {
 func openSlurm(s *site.Site) (*slurm.CLI, error) {
 	me, err := user.Current()
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, "openSlurm", "", "who am I?", err)
+		return nil, fault.Wrap(fault.Internal, "openSlurm", "", "the user of this process has no name", err)
 	}
 	c := slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, User: me.Username, LocksDir: filepath.Join(s.Gateway.StateDir, "locks"),
 		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: s.Apptainer.Path}, Verify: s.Apptainer.Verify, GraceSeconds: s.Slurm.GraceSeconds,
@@ -248,30 +247,29 @@ func openSlurm(s *site.Site) (*slurm.CLI, error) {
 		c.Script.Runtime = slurm.Runtime{ModuleInit: m.Init, Modules: m.Load}
 	}
 	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Internal, "openSlurm", "locks_dir", "cannot make the folder of locks", err)
+		return nil, fault.Wrap(fault.Internal, "openSlurm", "locks_dir", "cannot create the folder of locks", err)
 	}
 	return slurm.NewCLI(c)
 }
 
-// existing drops import roots that are not there: a policy may name folders this host does not have.
+// existing drops import roots that do not exist: a policy may name folders that this host does not have.
 func existing(roots []string, log *slog.Logger) []string {
 	var out []string
 	for _, r := range roots {
 		if st, err := os.Stat(r); err == nil && st.IsDir() {
 			out = append(out, r)
 		} else {
-			log.Warn("an import root of the policy is not a folder here", "root", r)
+			log.Warn("an import root of the policy is not a folder on this host", "root", r)
 		}
 	}
 	return out
 }
 
-// finishWork waits until everything taken on is with Slurm, deferred or over. What ctx cuts short is taken up
-// by the next gateway.
+// finishWork waits until everything accepted has been sent to Slurm, deferred, or ended. When ctx ends, the next gateway does the rest.
 func (g *gateway) finishWork(ctx context.Context) error { return g.engine.Settled(ctx) }
 
-// close stops taking calls, waits a bounded time for what is under way, and gives the lock back last. A
-// staging that is cut short starts again with the next gateway; an sbatch goes on and leaves its receipt.
+// close refuses new calls, waits a limited time for calls in progress, and releases the lock last. Interrupted staging starts again with the next
+// gateway; an sbatch continues and leaves its receipt.
 func (g *gateway) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
@@ -286,7 +284,7 @@ func (g *gateway) close() {
 		g.gate.Close()
 	}
 	if g.wait != nil {
-		_ = g.finishWork(ctx) // cut short is no failure
+		_ = g.finishWork(ctx) // being interrupted is no failure
 	}
 	if g.stop != nil {
 		g.stop()
@@ -308,7 +306,7 @@ func (g *gateway) close() {
 	}
 }
 
-// project gives the id of a project: an id as it is, a name hashed, nothing for the site's default.
+// project returns a project's id: an id unchanged, a name hashed, the site's default for nothing.
 func (g *gateway) project(s string) string {
 	switch {
 	case s == "":

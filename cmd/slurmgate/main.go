@@ -1,8 +1,7 @@
 // Command slurmgate is the gateway and its command line.
 //
-// Every verb is a call of a registered tool through the gate. A verb finds the gateway that holds the ledger
-// by its socket; when there is none it becomes the gateway for as long as it runs, socket included, so that
-// two shells never fight over the ledger.
+// Every verb is a call of a registered tool through the gate. A verb reaches the gateway that holds the ledger through its socket; if there is
+// none, the verb itself becomes the gateway while it runs, socket included, so that two shells never compete for the ledger.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 	"slurmgate/fault"
 )
 
-const about = "Turns a pinned tool, pinned inputs and declared outputs into exactly one Slurm job, and brings the outputs back."
+const about = "Turns a pinned tool, pinned inputs and declared outputs into exactly one Slurm job, and collects the outputs."
 
 // cli is the command line; the fields are the verbs.
 type cli struct {
@@ -28,37 +27,37 @@ type cli struct {
 	JSON    bool   `name:"json" help:"Print one JSON object on standard output: the result, or {\"error\": …}."`
 	Verbose bool   `short:"v" help:"Log what the gateway does to standard error."`
 
-	Run      runCmd       `cmd:"" help:"Run a tool: import its input files, submit, and with --wait bring the outputs."`
-	Submit   submitCmd    `cmd:"" help:"Submit a whole plan (SlurmJobSpec v1), where policy allows it."`
-	Get      getCmd       `cmd:"" help:"Look at a run."`
+	Run      runCmd       `cmd:"" help:"Run a tool: import its input files and submit it; with --wait, wait and show the outputs."`
+	Submit   submitCmd    `cmd:"" help:"Submit a complete plan (SlurmJobSpec v1), if policy allows it."`
+	Get      getCmd       `cmd:"" help:"Show the state of a run."`
 	Wait     waitCmd      `cmd:"" help:"Wait for a run to finish."`
-	Collect  collectCmd   `cmd:"" help:"Tell whether a run is finished and what it made; with --to, copy the outputs."`
-	Again    recollectCmd `cmd:"" name:"recollect" help:"Collect the outputs of a run blocked as outputs_late again, now."`
+	Collect  collectCmd   `cmd:"" help:"Show whether a run is finished and list its outputs; with --to, copy them."`
+	Again    recollectCmd `cmd:"" name:"recollect" help:"Retry collecting the outputs of a run that is blocked as outputs_late."`
 	Logs     logsCmd      `cmd:"" help:"Print the end of a run's log."`
-	Cancel   cancelCmd    `cmd:"" help:"Cancel a run. Before the job has started this is definite at once."`
-	Retry    retryCmd     `cmd:"" help:"Open a new attempt of a run that failed or was cancelled."`
-	Adopt    adoptCmd     `cmd:"" help:"Give a run in doubt the Slurm job that has its name."`
-	Declare  absentCmd    `cmd:"" name:"declare-absent" help:"Settle a run whose job cannot be found: no job of this attempt can execute any more."`
-	Clear    cancelAll    `cmd:"" name:"cancel-all" help:"Cancel every run that is not over."`
-	Runs     runsCmd      `cmd:"" help:"List runs, or show one with its whole story."`
-	Artifact artifactCmd  `cmd:"" help:"Import, list, look at and fetch artifacts."`
-	Tool     toolCmd      `cmd:"" help:"List, show, check and start tools."`
+	Cancel   cancelCmd    `cmd:"" help:"Cancel a run. Takes effect immediately if the job has not started."`
+	Retry    retryCmd     `cmd:"" help:"Start a new attempt of a run that failed or was cancelled."`
+	Adopt    adoptCmd     `cmd:"" help:"Assign a Slurm job with the run's job name to a run in doubt."`
+	Declare  absentCmd    `cmd:"" name:"declare-absent" help:"End an attempt whose job cannot be found: no job of this attempt can execute any more."`
+	Clear    cancelAll    `cmd:"" name:"cancel-all" help:"Cancel all unfinished runs."`
+	Runs     runsCmd      `cmd:"" help:"List runs, show everything about one, or compare two."`
+	Artifact artifactCmd  `cmd:"" help:"Import, list, preview, fetch and verify artifacts."`
+	Tool     toolCmd      `cmd:"" help:"List and show tools; write and check toolpacks."`
 	Domain   domainCmd    `cmd:"" help:"Check a domain package."`
 	Image    imageCmd     `cmd:"" help:"Add, list and verify images."`
-	GC       gcCmd        `cmd:"" name:"gc" help:"Remove what is no longer needed, as the site's retention says."`
-	Serve    serveCmd     `cmd:"" help:"Be the gateway: watch, and serve the socket until told to stop."`
+	GC       gcCmd        `cmd:"" name:"gc" help:"Remove what is no longer needed, according to the site's retention settings."`
+	Serve    serveCmd     `cmd:"" help:"Run the gateway: watch runs and serve the socket until stopped."`
 	MCP      mcpCmd       `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
 	Doctor   doctorCmd    `cmd:"" help:"Check the site end to end."`
 	Config   configCmd    `cmd:"" help:"Check or show the site file."`
 	Version  versionCmd   `cmd:"" help:"Print the version."`
 
-	Token    tokenCmd         `cmd:"" help:"Make, list and revoke bearer tokens for programs and people."`
-	Approve  approveCmd       `cmd:"" help:"Approve a call that policy wants a person's word on."`
-	Deny     denyCmd          `cmd:"" help:"Deny such a call."`
-	Asked    approvals        `cmd:"" name:"approvals" help:"List the calls that wait for an approval."`
+	Token    tokenCmd         `cmd:"" help:"Create, list and revoke bearer tokens for programs and people."`
+	Approve  approveCmd       `cmd:"" help:"Approve a call that needs a person's approval."`
+	Deny     denyCmd          `cmd:"" help:"Deny a call that needs a person's approval."`
+	Asked    approvals        `cmd:"" name:"approvals" help:"List the calls that are waiting for approval."`
 	Events   eventsCmd        `cmd:"" help:"List, show and verify the records of all calls."`
 	Complete completeCmd      `cmd:"" name:"completion" help:"Print the completion script of a shell."`
-	Words    completeWordsCmd `cmd:"" name:"complete-words" hidden:"" help:"What may follow some words; the completion scripts ask."`
+	Words    completeWordsCmd `cmd:"" name:"complete-words" hidden:"" help:"Print what may follow some words; used by the completion scripts."`
 }
 
 // app is what a verb works with.

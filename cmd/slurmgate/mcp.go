@@ -12,8 +12,7 @@ import (
 
 type mcpCmd struct{}
 
-// Run is the face for a chat on standard input and output, also through ssh. It talks to the gateway through its socket, or is the
-// gateway while it lives.
+// Run serves a chat on standard input and output, also through ssh. It uses the gateway's socket, or is the gateway itself while it runs.
 func (mcpCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		reg, err := s.registry(ctx)
@@ -25,7 +24,7 @@ func (mcpCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// registry reads what the gateway serves to this user.
+// registry reads the tools that the gateway offers this user.
 func (s *session) registry(ctx context.Context) (r httpapi.Registry, err error) {
 	err = s.retry(ctx, func(c *httpapi.Client) (err error) {
 		r, err = c.As(gate.MCP).Registry(ctx)

@@ -36,7 +36,7 @@ func (a *app) show(v any, text func(io.Writer)) error {
 	return e.Encode(v)
 }
 
-// quietFailure is an error that has been told already: only its exit status is left.
+// quietFailure is an error that was already reported: only its exit status is left.
 type quietFailure struct{ kind fault.Kind }
 
 func (quietFailure) Error() string { return "told already" }
@@ -48,8 +48,8 @@ func (a *app) fail(err error) int {
 	}
 	if a.cli.JSON {
 		body := asBody(err)
-		body.Message = gate.Scrub(body.Message)        // a command line that does not parse is repeated as it was
-		_ = a.show(map[string]any{"error": body}, nil) // nobody is left to tell
+		body.Message = gate.Scrub(body.Message)        // a command line that does not parse is quoted in the error
+		_ = a.show(map[string]any{"error": body}, nil) // nothing else can be done
 	} else {
 		fmt.Fprintln(a.err, "slurmgate:", gate.Scrub(err.Error()))
 	}

@@ -9,12 +9,12 @@ import (
 	"slurmgate/plan"
 )
 
-// projectOf is the project a call is about: the one it names, else the caller's own default. Another's does not exist.
+// projectOf is the project of a call: the one it names, else the caller's own default. Other callers' projects do not exist for it.
 func (g *gateway) projectOf(c gate.Call, named string) (string, error) {
 	return c.Caller.Project(named, g.site.Gateway.DefaultProject)
 }
 
-// listed narrows a list to what the caller sees: to the project it names, else to its own. nil is every project.
+// listed narrows a list to what the caller may see: the project it names, else its own projects. nil means every project.
 func (g *gateway) listed(c gate.Call, named string) ([]string, error) {
 	if named == "" {
 		return c.Caller.Filter(), nil
@@ -23,8 +23,8 @@ func (g *gateway) listed(c gate.Call, named string) ([]string, error) {
 	return []string{id}, err
 }
 
-// inputProject is the project of the first artifact among a tool's arguments, the caller's own where there is none. That all inputs are of
-// one project is checked where they are looked up.
+// inputProject is the project of the first artifact among a tool's arguments, or the caller's own if there is none. Looking up the inputs checks
+// that all are of one project.
 func (g *gateway) inputProject(ctx context.Context, c gate.Call) (string, error) {
 	var args map[string]any
 	if err := json.Unmarshal(c.Args, &args); err != nil {
@@ -59,12 +59,12 @@ func firstArtifact(v any) string {
 	return ""
 }
 
-// charged refuses a plan that charges another Slurm account than the caller's own for the project.
+// charged refuses a plan that charges another Slurm account than the caller's for the project.
 func charged(c gate.Call, project string, spec plan.Spec) error {
 	own := c.Caller.Account(project)
-	if own == "" || own == spec.Placement.Account || spec.Local() { // nothing on this host is charged to an account of Slurm's
+	if own == "" || own == spec.Placement.Account || spec.Local() { // runs on this host charge no Slurm account
 		return nil
 	}
-	return &fault.Error{Op: "charged", Kind: fault.Policy, Code: "account_denied", Msg: "your jobs of this project charge the Slurm account " + own + ", and this one would charge " + spec.Placement.Account,
-		Next: "name " + own + " in placement.account, or ask the administrator"}
+	return &fault.Error{Op: "charged", Kind: fault.Policy, Code: "account_denied", Msg: "your jobs of this project must charge the Slurm account " + own + ", not " + spec.Placement.Account,
+		Next: "set placement.account to " + own + ", or ask the administrator"}
 }

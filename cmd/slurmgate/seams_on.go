@@ -18,10 +18,10 @@ import (
 	"slurmgate/run"
 )
 
-// The build of the crash campaign (chaos/) puts two named places around each side effect of the lifecycle:
-// <port>.<method>[.<event type or file name>].before and .after. Three variables of the environment act on them:
+// The build for the crash campaign (chaos/) puts two named places around each side effect of the lifecycle:
+// <port>.<method>[.<event type or file name>].before and .after. Three environment variables control them:
 //
-//	SLURMGATE_CHAOS_KILL=<seam>[#n]    the process ends itself by SIGKILL at the n-th time it passes there
+//	SLURMGATE_CHAOS_KILL=<seam>[#n]    the process kills itself with SIGKILL the n-th time it passes there
 //	SLURMGATE_CHAOS_FAIL=<place>[#n]   a place without .before and .after: the n-th call has its effect, and its caller gets a Transport fault
 //	SLURMGATE_CHAOS_LIST=FILE          each seam passed is appended to the file, one a line
 //
@@ -82,11 +82,11 @@ func (c *chaos) pass(name string) {
 	}
 	if c.kill.fires(name) {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the signal is on its way
+		select {} // wait for the signal
 	}
 }
 
-// around carries out an effect between its two seams, and hides its outcome when it is this call's turn.
+// around carries out an effect between its two seams, and hides its outcome if this call was chosen.
 func (c *chaos) around(name string, effect func() error) error {
 	c.pass(name + ".before")
 	err := effect()
@@ -197,7 +197,7 @@ type seamSender struct {
 	c *chaos
 }
 
-// Send has no error to return: what it proved is forgotten instead.
+// Send has no error to return: its result is dropped instead.
 func (s seamSender) Send(ctx context.Context, job run.JobSpec, k int) (res run.SendResult) {
 	err := s.c.around("Sender.Send", func() error { res = s.Sender.Send(ctx, job, k); return nil })
 	if err != nil {
@@ -206,7 +206,7 @@ func (s seamSender) Send(ctx context.Context, job run.JobSpec, k int) (res run.S
 	return res
 }
 
-// Receipt that fails says that it does not know whether an sbatch is left.
+// Receipt, when it fails, reports that it does not know whether an sbatch is still running.
 func (s seamSender) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
 	err := s.c.around("Sender.Receipt", func() error { res, held = s.Sender.Receipt(ctx, job, k); return nil })
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 
 type serveCmd struct{}
 
-// Run is the gateway until a signal ends it. What is under way is finished first; sbatch is never killed.
+// Run is the gateway until a signal stops it. It finishes the calls in progress; sbatch is never killed.
 func (serveCmd) Run(ctx context.Context, a *app) error {
 	s, err := site.Load(a.cli.Site, checkAccess)
 	if err != nil {
 		return err
 	}
-	var level slog.LevelVar // info until policy says
+	var level slog.LevelVar // info unless policy changes it
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: &level}))
 	g, err := openGateway(ctx, s, log)
 	if err != nil {
@@ -31,14 +31,14 @@ func (serveCmd) Run(ctx context.Context, a *app) error {
 		a.say("HTTP and MCP at http://%s, the latter at /mcp; every request needs a bearer token", g.port.Addr())
 	}
 	<-ctx.Done()
-	a.say("stopping: no new calls, finishing what is under way")
+	a.say("stopping: refusing new calls, finishing those in progress")
 	g.close()
 	return nil
 }
 
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Check the site file and report every mistake."`
-	Show  configShowCmd  `cmd:"" help:"Print the effective site file, defaults filled in."`
+	Show  configShowCmd  `cmd:"" help:"Print the effective site file with all defaults."`
 }
 
 type configCheckCmd struct{}

@@ -10,13 +10,12 @@ import (
 	"slurmgate/run"
 )
 
-// A dry run of an import stores nothing, and a dry run of a tool that takes the file as an input comes next, as a call of its own. In between
-// the gateway keeps in mind what the import would have given: for the principal that asked, for a while, in memory and nowhere else. Nothing
-// but dry runs ever sees it.
+// A dry run of an import stores nothing, and the dry run of a tool that takes the file as an input follows as a separate call. In between, the
+// gateway remembers what the import would have created: for the calling principal only, for a limited time, in memory. Only dry runs see it.
 
 const (
 	supposeTime = 10 * time.Minute
-	supposeMost = 4096 // of all principals together; then the oldest go
+	supposeMost = 4096 // for all principals together; beyond that the oldest are dropped
 )
 
 type supposed struct {
@@ -29,7 +28,7 @@ type supposition struct {
 	at       time.Time
 }
 
-// add keeps an artifact in mind for a principal.
+// add remembers an artifact for a principal.
 func (s *supposed) add(principal string, a run.Artifact, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +49,7 @@ func (s *supposed) add(principal string, a run.Artifact, now time.Time) {
 	s.known[[2]string{principal, a.ID}] = supposition{a, now}
 }
 
-// find gives what is kept in mind.
+// find returns the remembered artifact.
 func (s *supposed) find(principal, id string, now time.Time) (run.Artifact, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +63,7 @@ func (g *gateway) Supposed(who gate.Principal, id string) (projectID string, ok 
 	return a.ProjectID, ok
 }
 
-// artifactFor reads an artifact for a call. To a dry run that is there too which a dry run of an import has shown.
+// artifactFor reads an artifact for a call. A dry run also finds what an earlier dry run of an import would have created.
 func (g *gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.Artifact, error) {
 	a, err := g.ledger.Artifact(ctx, id)
 	if c.Request.DryRun && fault.Is(err, fault.NotFound) {
@@ -75,7 +74,7 @@ func (g *gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.
 	return a, err
 }
 
-// rehearseImport tells what an import would give, and stores nothing.
+// rehearseImport returns what an import would create, and stores nothing.
 func (g *gateway) rehearseImport(ctx context.Context, c gate.Call, a importArgs) (any, error) {
 	doc, prov, err := g.bringIn(ctx, c, a, g.importer.Rehearsal())
 	if err != nil {

@@ -33,7 +33,7 @@ type approvalAnswerArgs struct {
 
 func (g *gateway) approvalTools() []gate.Tool {
 	idSchema := `{"type":"string","pattern":"^apr_[A-Z2-7]{26}$"}`
-	list := builtin("approval.list", "List approvals", "Calls that wait for a person's approval; with all, those answered and expired too.", gate.Read,
+	list := builtin("approval.list", "List approvals", "Lists the calls that are waiting for a person's approval; with all=true also those answered or expired.", gate.Read,
 		object("", prop("all", `{"type":"boolean"}`)), handler(func(ctx context.Context, c gate.Call, a approvalListArgs) (any, error) {
 			found, err := g.ledger.Approvals(ctx, a.All)
 			if err != nil {
@@ -42,22 +42,22 @@ func (g *gateway) approvalTools() []gate.Tool {
 			when, err := g.at("approval.list", c)
 			return approvalList{when, found}, err
 		}))
-	answer := builtin("approval.answer", "Answer a request for approval", "Approve or deny one call that policy wants a person's word on. It is good for that payload of that caller only, as often and as long as said.", gate.Write,
-		object("approval_id approve", prop("approval_id", idSchema), prop("approve", `{"type":"boolean"}`), prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"how many calls it is good for; 1 when absent"}`),
-			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":2592000,"description":"how long it is good; policy says when absent"}`), prop("reason", `{"type":"string","maxLength":512}`)),
+	answer := builtin("approval.answer", "Answer a request for approval", "Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these arguments, for the given number of calls and time.", gate.Write,
+		object("approval_id approve", prop("approval_id", idSchema), prop("approve", `{"type":"boolean"}`), prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"number of calls allowed; default 1"}`),
+			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":2592000,"description":"how long the approval is valid; default: set by policy"}`), prop("reason", `{"type":"string","maxLength":512}`)),
 		handler(g.answerApproval))
 	return []gate.Tool{list, answer}
 }
 
-// answerApproval takes a person's word. Nobody approves what they asked for themselves, but a person of this host whom the kernel vouches
-// for: at the shell, asking and approving are two commands that somebody types.
+// answerApproval records a person's decision. Nobody may approve their own request, except a person of this host identified by the kernel: at
+// the shell, requesting and approving are two commands that somebody types.
 func (g *gateway) answerApproval(ctx context.Context, c gate.Call, a approvalAnswerArgs) (any, error) {
 	was, err := g.ledger.Approval(ctx, a.ApprovalID)
 	if err != nil {
 		return nil, err
 	}
 	if was.Principal == c.Caller.Name && a.Approve && c.Caller.Method != gate.ByPeer {
-		return nil, fault.New(fault.Policy, "approval.answer", "consent_self", "you asked for this call yourself: somebody else has to approve it")
+		return nil, fault.New(fault.Policy, "approval.answer", "consent_self", "you requested this call yourself; somebody else has to approve it")
 	}
 	expires := time.Duration(g.policy.Consent.ApprovalExpiresSecs) * time.Second
 	if a.ExpiresInSeconds > 0 {

@@ -46,15 +46,15 @@ func linkedDocs(list []run.Output) []artifactDoc {
 const artifactIDSchema = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$","description":"an artifact id, art_…"}`
 
 func (g *gateway) artifactTools() []gate.Tool {
-	typ := `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"artifact type; found from the content when absent"}`
+	typ := `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"artifact type; detected from the content by default"}`
 	tools := []gate.Tool{
-		builtin("artifact.import", "Import an artifact", "Import a file (below one of the policy's import roots) or a text as an immutable artifact. The same bytes under one label are the same artifact.", gate.Write,
-			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":32768}`), prop("upload", `{"const":true,"description":"the bytes are sent beside the call, as the body of POST /v1/artifacts"}`),
+		builtin("artifact.import", "Import an artifact", "Imports a file (below one of the import roots) or a text as an immutable artifact and returns its artifact_id. Importing the same bytes with the same label again returns the same artifact.", gate.Write,
+			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":32768}`), prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
 				prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)), handler(g.importArtifact)),
 		g.artifactListTool(),
 		g.artifactVerifyTool(),
-		builtin("artifact.get", "Look at an artifact", "Metadata of an artifact.", gate.Read, object("artifact_id", prop("artifact_id", artifactIDSchema)), handler(g.getArtifact)),
-		builtin("artifact.preview.text", "Preview an artifact", "The beginning of an artifact as text, bounded in bytes and lines, control characters made visible.", gate.Read,
+		builtin("artifact.get", "Show an artifact", "Returns the metadata of an artifact: type, label, size, checksum.", gate.Read, object("artifact_id", prop("artifact_id", artifactIDSchema)), handler(g.getArtifact)),
+		builtin("artifact.preview.text", "Preview an artifact", "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.", gate.Read,
 			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)), handler(g.preview)),
 	}
 	for i := range tools {
@@ -77,13 +77,13 @@ type importArgs struct {
 type importAnswer struct {
 	ProvenanceRunID string `json:"provenance_run_id"`
 	artifactDoc
-	Created bool `json:"created"` // false: it was there already
+	Created bool `json:"created"` // false: it existed already
 }
 
-// Unchanged tells that the artifact was there already.
+// Unchanged reports whether the artifact existed already.
 func (a importAnswer) Unchanged() bool { return !a.Created }
 
-// importArtifact stores what is imported.
+// importArtifact imports an artifact and stores it.
 func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs) (any, error) {
 	doc, prov, err := g.bringIn(ctx, c, a, g.importer)
 	if err != nil {
@@ -93,7 +93,7 @@ func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs)
 	return importAnswer{prov, docOf(stored), created}, err
 }
 
-// bringIn reads what is imported, within policy's bounds, through an importer that stores the bytes or none.
+// bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
 func (g *gateway) bringIn(ctx context.Context, c gate.Call, a importArgs, importer *artifact.Importer) (doc run.Artifact, prov string, err error) {
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
@@ -111,10 +111,10 @@ func (g *gateway) bringIn(ctx context.Context, c gate.Call, a importArgs, import
 	case len(given) > 1:
 		return doc, "", invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload", strings.Join(given, " and ")+" are given")
 	case a.Upload != (c.Caller.Body != nil):
-		return doc, "", invalid("IMPORT-SOURCE", "args", "upload and bytes beside the call, both or none", strings.Join(given, "")+" is there alone")
+		return doc, "", invalid("IMPORT-SOURCE", "args", "upload and a request body, both or neither", strings.Join(given, "")+" is given alone")
 	}
 	if msg := plan.CheckWord(a.Label); a.Label != "" && msg != "" {
-		return doc, "", invalid("IMPORT-LABEL", "label", "whitespace-strict, at most 128 bytes", msg)
+		return doc, "", invalid("IMPORT-LABEL", "label", "no leading, trailing or repeated spaces, no control characters, at most 128 bytes", msg)
 	}
 	if a.Type != "" && !contains(g.domain.Types(), a.Type) {
 		return doc, "", invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))

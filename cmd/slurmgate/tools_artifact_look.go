@@ -20,13 +20,13 @@ type artifactListArgs struct {
 // artifactList is one page of a snapshot (ARC-05).
 type artifactList struct {
 	ProvenanceRunID string        `json:"provenance_run_id"`
-	AsOf            *time.Time    `json:"as_of_created_at"` // null when there is nothing
+	AsOf            *time.Time    `json:"as_of_created_at"` // null when there are no artifacts
 	ArtifactCount   int64         `json:"artifact_count"`   // of all pages
 	Artifacts       []artifactDoc `json:"artifacts"`
 	Cursor          *string       `json:"cursor"`
 }
 
-// listParams are the canonical params of a list: what was selected, the snapshot, and the page of it.
+// listParams are the canonical params of a list: the filter, the snapshot, and the page.
 type listParams struct {
 	Projects []string   `json:"project_ids"` // null: every one
 	Type     string     `json:"type"`
@@ -36,12 +36,12 @@ type listParams struct {
 	Limit    int        `json:"limit"`
 }
 
-const listLimit = 50 // of a page, where the call names none
+const listLimit = 50 // page size when the call gives none
 
 func (g *gateway) artifactListTool() gate.Tool {
-	return builtin("artifact.list", "List artifacts", "Artifacts, newest first, of one snapshot: those created up to as_of_created_at, the newest one's time when the call names none. Later pages, by cursor, are of the same snapshot.", gate.Read,
+	return builtin("artifact.list", "List artifacts", "Lists artifacts, newest first, from one snapshot: those created up to as_of_created_at (default: now). Pages fetched with cursor are from the same snapshot; artifact_count is the number on all pages.", gate.Read,
 		object("", prop("project_id", projectSchema), prop("type", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$"}`),
-			prop("as_of_created_at", `{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$","description":"only artifacts created up to then (UTC); of an earlier answer, to see the same list again"}`),
+			prop("as_of_created_at", `{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$","description":"only artifacts created up to this time (UTC); use the value of an earlier answer to get the same list again"}`),
 			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listArtifacts))
 }
 
@@ -52,7 +52,7 @@ func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactList
 	}
 	if a.AsOf != nil {
 		if a.Cursor != "" {
-			return nil, fault.Invalid("artifact.list", "", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at", Rule: "not beside a cursor, which carries its own", Msg: "both are given"})
+			return nil, fault.Invalid("artifact.list", "", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at", Rule: "not together with a cursor, which has its own", Msg: "cursor and as_of_created_at are both given"})
 		}
 		f.AsOf = *a.AsOf
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	verifyPage  = 500 // artifacts read from the ledger at a time
+	verifyPage  = 500 // artifacts per query of the ledger
 	maxDamaged  = 100 // artifacts named in an answer
 	verifyLimit = 24 * time.Hour
 )
@@ -22,27 +22,27 @@ type verifyArgs struct {
 	ProjectID  string `json:"project_id,omitzero"`
 }
 
-// damage is an artifact whose bytes are not what they were.
+// damage is an artifact whose bytes have changed or are missing.
 type damage struct {
 	artifactDoc
 	Code    string `json:"code"` // artifact_corrupt, artifact_bytes_missing, or why the bytes could not be read
 	Message string `json:"message"`
 }
 
-// verified is what hashing the bytes of artifacts again showed.
+// verified is the result of hashing the bytes of artifacts again.
 type verified struct {
 	ProvenanceRunID string     `json:"provenance_run_id"`
 	AsOf            *time.Time `json:"as_of_created_at"`
 	ArtifactCount   int64      `json:"artifact_count"`
 	Checked         int        `json:"checked"`       // artifacts
-	Objects         int        `json:"objects"`       // different contents among them; each is read once
-	BytesRead       int64      `json:"bytes_read"`    // of those that are well
-	DamagedCount    int        `json:"damaged_count"` // all of them; damaged names the first 100
+	Objects         int        `json:"objects"`       // distinct contents among them; each is read once
+	BytesRead       int64      `json:"bytes_read"`    // of those that are intact
+	DamagedCount    int        `json:"damaged_count"` // total number; damaged lists the first 100
 	Damaged         []damage   `json:"damaged"`
 }
 
 func (g *gateway) artifactVerifyTool() gate.Tool {
-	t := builtin("artifact.verify", "Verify artifacts", "Hash the stored bytes of one artifact, or of all that you see, again and compare them with their checksums. Every byte is read.", gate.Read,
+	t := builtin("artifact.verify", "Verify artifacts", "Hashes the stored bytes of one artifact, or of all you can see, and compares them with their checksums. Reads every byte.", gate.Read,
 		object("", prop("artifact_id", artifactIDSchema), prop("all", `{"type":"boolean"}`), prop("project_id", projectSchema)), handler(g.verifyArtifacts))
 	t.Timeout = verifyLimit
 	return t
@@ -51,18 +51,18 @@ func (g *gateway) artifactVerifyTool() gate.Tool {
 func (g *gateway) verifyArtifacts(ctx context.Context, c gate.Call, a verifyArgs) (any, error) {
 	switch {
 	case a.All == (a.ArtifactID != ""), a.ProjectID != "" && !a.All:
-		return nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args", Rule: "either artifact_id, or all, then perhaps with project_id", Msg: "it is not so"})
+		return nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args", Rule: "either artifact_id, or all=true with an optional project_id", Msg: "neither or both are given"})
 	case a.ArtifactID != "":
 		return g.verifyOne(ctx, a.ArtifactID)
 	case !c.Caller.Can(gate.CapOperate):
-		return nil, fault.New(fault.Capability, "artifact.verify", "capability_denied", "to read every artifact again asks for the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
+		return nil, fault.New(fault.Capability, "artifact.verify", "capability_denied", "verifying all artifacts needs the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
 	}
 	projects, err := g.listed(c, a.ProjectID)
 	if err != nil {
 		return nil, err
 	}
 	if !g.verifying.TryLock() {
-		return nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "all artifacts are being verified already").WithNext("wait for it to end")
+		return nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "another call is already verifying all artifacts").WithNext("wait until it has finished")
 	}
 	defer g.verifying.Unlock()
 	return g.verifyAll(ctx, projects)
@@ -82,7 +82,7 @@ func (g *gateway) verifyOne(ctx context.Context, id string) (any, error) {
 	return v.answer(), err
 }
 
-// verifyAll goes through the artifacts of one snapshot, newest first. What is removed meanwhile, by retention, is passed over.
+// verifyAll goes through the artifacts of one snapshot, newest first. Artifacts that retention removes meanwhile are skipped.
 func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error) {
 	v := verifier{g: g, known: map[string]error{}}
 	f := ledger.ArtifactFilter{Projects: projects, Limit: verifyPage}
@@ -104,7 +104,7 @@ func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error)
 			if err := v.check(ctx, x); err != nil {
 				return nil, err
 			}
-			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: those hold only as long as nothing is removed
+			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: a cursor is only valid as long as nothing is removed
 		}
 		if len(page.Artifacts) < verifyPage {
 			return v.answer(), nil
@@ -112,14 +112,14 @@ func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error)
 	}
 }
 
-// verifier collects what was found.
+// verifier collects the findings.
 type verifier struct {
 	g     *gateway
-	known map[string]error // checksum → what was found of it
+	known map[string]error // checksum → its finding
 	out   verified
 }
 
-// check verifies one artifact. The error is that of the whole: the caller gave up.
+// check verifies one artifact. It returns an error only if the caller gave up.
 func (v *verifier) check(ctx context.Context, x run.Artifact) error {
 	found, seen := v.known[x.SHA256]
 	if !seen {

@@ -18,9 +18,9 @@ import (
 	"slurmgate/toolpack"
 )
 
-// The verbs for whoever writes a domain. Like those of tools_local.go they work on files alone.
+// The verbs for authors of domains. Like those of tools_local.go they work only on files.
 
-// readDomain opens a domain with its policy; what is wrong with either stands in one report.
+// readDomain opens a domain with its policy and reports the problems of both together.
 func readDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *policy.Policy, err error) {
 	own := operationIDs()
 	d, err = toolpack.OpenDomainAnd(dir, func(file string, data []byte) error {
@@ -60,7 +60,7 @@ type domainAnswer struct {
 }
 
 func domainCheckTool() gate.Tool {
-	return builtin("domain.check", "Check a domain", "Check a domain package – manifest, policy, toolpacks, image lock – and how they fit together; every mistake is reported at once.", gate.Read,
+	return builtin("domain.check", "Check a domain", "Checks a domain package (manifest, policy, toolpacks, image lock) and whether its parts fit together. Reports all problems at once.", gate.Read,
 		object("dir", prop("dir", pathSchema)), handler(func(_ context.Context, _ gate.Call, a checkArgs) (any, error) {
 			d, p, err := readDomain(a.Dir, toolpack.AllowMissingImages)
 			if err != nil {
@@ -77,8 +77,7 @@ func domainCheckTool() gate.Tool {
 		}))
 }
 
-// fits tells what a domain and its policy promise each other and do not keep. None of it is a broken rule: the tool loads,
-// and calls of it are denied.
+// fits lists where a domain and its policy do not fit together. None of it breaks a rule: the tool loads, but calls of it are denied.
 func fits(d *toolpack.Domain, p *policy.Policy) []string {
 	out := []string{}
 	for _, t := range d.Packs().List() {
@@ -87,7 +86,7 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 		}
 		for _, name := range t.Passthrough() {
 			if _, ok := p.Env[name]; !ok {
-				out = append(out, t.ID()+": policy has no variable "+name+" in env, and the tool asks for it (env.passthrough)")
+				out = append(out, t.ID()+": the tool needs the variable "+name+" (env.passthrough), but policy does not set it in env")
 			}
 		}
 		image, locked := d.Lock().Digest(t.Image())
@@ -95,7 +94,7 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 			image = "sha256:" + strings.Repeat("0", 64)
 		}
 		if t.Image() == "" {
-			continue // it runs elsewhere
+			continue // it does not run in Slurm
 		}
 		outline := t.Outline(image)
 		err := p.AllowPlan(outline, false, t.Image())
@@ -104,7 +103,7 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 			err = p.AllowLocal(outline, t.ToolName(), t.Image(), -1)
 		}
 		for _, why := range fault.ProblemsOf(err) {
-			// Partition and account may come from the site, an image that is missing is told about elsewhere.
+			// Partition and account may come from the site; a missing image is reported elsewhere.
 			if why.Code == "POLICY-IMAGE" && !locked || slices.Contains([]string{"placement.partition", "placement.account"}, why.Field) && strings.Contains(why.Msg, toolpack.FromSite) {
 				continue
 			}
@@ -118,13 +117,13 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Slurm.RawPlans.EntryPrograms)) {
 		if _, ok := d.Lock().Lookup(key); !ok && d.Lock().NameOf(key) == "" {
-			out = append(out, "policy: slurm.raw_plans.entry_programs names "+key+", and images.lock.yaml does not have it")
+			out = append(out, "policy: slurm.raw_plans.entry_programs names "+key+", which is not in images.lock.yaml")
 		}
 	}
 	if p.ImagesAllowlist != nil {
 		for _, digest := range *p.ImagesAllowlist {
 			if d.Lock().NameOf(digest) == "" {
-				out = append(out, "policy: images_allowlist has "+digest+", and images.lock.yaml does not")
+				out = append(out, "policy: images_allowlist has "+digest+", which is not in images.lock.yaml")
 			}
 		}
 	}
@@ -132,7 +131,7 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 }
 
 type domainCmd struct {
-	Check domainCheckCmd `cmd:"" help:"Check a domain package and how its policy, tools and images fit together."`
+	Check domainCheckCmd `cmd:"" help:"Check a domain package and whether its policy, tools and images fit together."`
 }
 
 type domainCheckCmd struct {
@@ -176,9 +175,9 @@ type initAnswer struct {
 	Image    string `json:"image"`
 }
 
-// initTool writes a first pack, never over a file that is there.
+// initTool writes a first pack, never over an existing file.
 func initTool() gate.Tool {
-	return builtin("tool.init", "Start a toolpack", "Write a first toolpack that loads as it is.", gate.Write,
+	return builtin("tool.init", "Start a toolpack", "Writes a first toolpack that loads without changes.", gate.Write,
 		object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), prop("kind", `{"type":"string","maxLength":16}`), prop("dir", pathSchema)),
 		handler(func(_ context.Context, _ gate.Call, a initArgs) (any, error) {
 			text, err := toolpack.Starter(a.ToolID, a.Kind)
@@ -195,14 +194,14 @@ func initTool() gate.Tool {
 		}))
 }
 
-// writeNew writes a file that is not there yet.
+// writeNew writes a file that does not exist yet.
 func writeNew(file, text string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return fault.New(fault.Conflict, "tool.init", "file_exists", file+" is there already").WithNext("give another id, or move the file away")
+		return fault.New(fault.Conflict, "tool.init", "file_exists", file+" already exists").WithNext("choose another id, or move the file away")
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.Wrap(fault.NotFound, "tool.init", "no_folder", "the folder of "+file+" is not there", err).WithNext("make it, or give the folder of a domain")
+		return fault.Wrap(fault.NotFound, "tool.init", "no_folder", "the folder of "+file+" does not exist", err).WithNext("create it, or name the folder of a domain")
 	case err != nil:
 		return fault.Wrap(fault.Transport, "tool.init", "", "cannot write "+file, err)
 	}
@@ -212,8 +211,8 @@ func writeNew(file, text string) error {
 
 type toolInitCmd struct {
 	Tool string `arg:"" help:"Tool id, e.g. samtools.flagstat."`
-	Dir  string `arg:"" optional:"" default:"." help:"A domain, or a folder." type:"path"`
-	Kind string `help:"cli, python, node or php." default:"cli"`
+	Dir  string `arg:"" optional:"" default:"." help:"Folder of a domain, or any folder." type:"path"`
+	Kind string `help:"Kind of execution: cli, python, node or php." default:"cli"`
 }
 
 // Run writes a first toolpack.
@@ -237,14 +236,14 @@ type textAnswer struct {
 }
 
 func schemaTool() gate.Tool {
-	return builtin("tool.schema", "Schema of toolpacks", "The JSON Schema of *.tool.yaml, for editors.", gate.Read, object(""),
+	return builtin("tool.schema", "Schema of toolpacks", "Returns the JSON Schema of *.tool.yaml, for editors.", gate.Read, object(""),
 		handler(func(context.Context, gate.Call, struct{}) (any, error) {
 			return textAnswer{Text: toolpack.FormatSchema()}, nil
 		}))
 }
 
 func runnerTool() gate.Tool {
-	return builtin("tool.runner", "Runner of a kind", "The program that calls the function of a python or node toolpack, to be put into its image.", gate.Read,
+	return builtin("tool.runner", "Runner of a kind", "Returns the program that calls the function of a python or node toolpack; it belongs into the toolpack's image.", gate.Read,
 		object("kind", prop("kind", `{"type":"string","maxLength":16}`)), handler(func(_ context.Context, _ gate.Call, a initArgs) (any, error) {
 			text, path, err := toolpack.Runner(a.Kind)
 			return textAnswer{text, path}, err
@@ -253,7 +252,7 @@ func runnerTool() gate.Tool {
 
 type toolSchemaCmd struct{}
 
-// Run prints the schema of the format: with or without --json it is one JSON document.
+// Run prints the JSON Schema of the format, as one JSON document with or without --json.
 func (toolSchemaCmd) Run(ctx context.Context, a *app) error {
 	var r textAnswer
 	if err := a.local(ctx, schemaTool(), struct{}{}, &r); err != nil {
@@ -275,6 +274,6 @@ func (c toolRunnerCmd) Run(ctx context.Context, a *app) error {
 	}
 	return a.show(r, func(w writer) {
 		fmt.Fprint(w, r.Text)
-		a.say("In an image it lies at %s", r.Path)
+		a.say("put it into the image as %s", r.Path)
 	})
 }

@@ -34,7 +34,7 @@ type eventStory struct {
 
 type eventsVerified struct {
 	moment
-	OK      bool                `json:"ok"` // always true: what does not verify is an error
+	OK      bool                `json:"ok"` // always true: a failed check is an error
 	Calls   []ledger.ChainState `json:"calls"`
 	History int64               `json:"history"` // events of runs and artifacts, checked too
 }
@@ -42,7 +42,7 @@ type eventsVerified struct {
 func (g *gateway) eventTools() []gate.Tool {
 	text := `{"type":"string","maxLength":256}`
 	return []gate.Tool{
-		builtin("event.list", "List calls", "The recorded tool calls, newest first: who called what, how, and how it went.", gate.Read,
+		builtin("event.list", "List calls", "Lists the recorded tool calls, newest first: who called what, over which transport, and the outcome.", gate.Read,
 			object("", prop("tool_id", text), prop("principal", text), prop("chain", `{"enum":["effects","looks"]}`), prop("failed", `{"type":"boolean"}`), prop("cursor", text),
 				prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(func(ctx context.Context, c gate.Call, a eventListArgs) (any, error) {
 				found, cursor, err := g.ledger.Calls(ctx, ledger.CallFilter{ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain, Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
@@ -56,7 +56,7 @@ func (g *gateway) eventTools() []gate.Tool {
 				out.moment, err = g.at("event.list", c)
 				return out, err
 			})),
-		builtin("event.show", "Show a call", "One recorded call with what went in and what came out, redacted.", gate.Read,
+		builtin("event.show", "Show a call", "Returns one recorded call with its redacted arguments and result.", gate.Read,
 			object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), handler(func(ctx context.Context, c gate.Call, a eventShowArgs) (any, error) {
 				e, payloads, err := g.ledger.Call(ctx, a.ToolCallID)
 				if err != nil {
@@ -65,7 +65,7 @@ func (g *gateway) eventTools() []gate.Tool {
 				when, err := g.at("event.show", c)
 				return eventStory{when, e, payloads}, err
 			})),
-		builtin("event.verify", "Verify the records", "Check the hash chains of all recorded calls and of the history of runs.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
+		builtin("event.verify", "Verify the records", "Checks the hash chains of all recorded calls and of the history of runs.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
 			chains, err := g.ledger.VerifyCalls(ctx)
 			if err != nil {
 				return nil, err

@@ -18,8 +18,7 @@ import (
 
 type writer = io.Writer
 
-// The tools of this file work on files alone and need no ledger: they are what one uses while there is no
-// gateway yet. They pass a gate all the same.
+// The tools of this file work only on files and need no ledger: they are used while there is no gateway yet. They pass a gate all the same.
 
 type configArgs struct {
 	File string `json:"file"`
@@ -34,7 +33,7 @@ type configAnswer struct {
 const pathSchema = `{"type":"string","minLength":1,"maxLength":4096}`
 
 func configTool(id string) gate.Tool {
-	return builtin(id, "Site file", "Check the site file and give the effective one.", gate.Read, object("file", prop("file", pathSchema)),
+	return builtin(id, "Site file", "Checks the site file and returns the effective one.", gate.Read, object("file", prop("file", pathSchema)),
 		handler(func(_ context.Context, _ gate.Call, a configArgs) (any, error) {
 			s, err := site.Load(a.File, checkAccess)
 			if err != nil {
@@ -56,9 +55,9 @@ type checkAnswer struct {
 	Missing []string `json:"missing_images"` // named by packs, not in images.lock.yaml
 }
 
-// checkTool checks a domain when the folder has a manifest, else the toolpacks below it.
+// checkTool checks a domain if the folder has a manifest, else the toolpacks below it.
 func checkTool() gate.Tool {
-	return builtin("tool.check", "Check toolpacks", "Check a folder of toolpacks or a domain; every mistake is reported at once.", gate.Read, object("dir", prop("dir", pathSchema)),
+	return builtin("tool.check", "Check toolpacks", "Checks a folder of toolpacks or a domain. Reports all problems at once.", gate.Read, object("dir", prop("dir", pathSchema)),
 		handler(func(_ context.Context, _ gate.Call, a checkArgs) (any, error) {
 			out := checkAnswer{Dir: a.Dir, Tools: []string{}, Missing: []string{}}
 			if _, err := os.Stat(filepath.Join(a.Dir, "manifest.yaml")); err != nil {
@@ -109,9 +108,9 @@ func (c toolCheckCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imageCmd struct {
-	Add    imageAddCmd    `cmd:"" help:"Check a SIF file, copy it into the store by its digest and give it a name."`
-	List   imageListCmd   `cmd:"" help:"List the named images and what the store holds."`
-	Verify imageVerifyCmd `cmd:"" help:"Hash every image of the store again."`
+	Add    imageAddCmd    `cmd:"" help:"Check a SIF file, copy it into the image store and record its name."`
+	List   imageListCmd   `cmd:"" help:"List the named images and those in the store."`
+	Verify imageVerifyCmd `cmd:"" help:"Hash all images in the store and compare their digests."`
 }
 
 type imageAddArgs struct {
@@ -132,12 +131,12 @@ type imageDoc struct {
 
 type imageAddAnswer struct {
 	imageDoc
-	Changed bool   `json:"changed"` // false: the name had this digest already
+	Changed bool   `json:"changed"` // false: the name already had this digest
 	Lock    string `json:"lock_file"`
 }
 
 func imageAddTool() gate.Tool {
-	t := builtin("image.add", "Add an image", "Check a SIF file, copy it into the image store by digest, record its name in images.lock.yaml.", gate.Write,
+	t := builtin("image.add", "Add an image", "Checks a SIF file, copies it into the image store and records its name and digest in images.lock.yaml.", gate.Write,
 		object("site name file", prop("site", pathSchema), prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("file", pathSchema), prop("replace", `{"type":"boolean"}`)),
 		handler(func(ctx context.Context, _ gate.Call, a imageAddArgs) (any, error) {
 			s, err := site.Load(a.Site)
@@ -149,7 +148,7 @@ func imageAddTool() gate.Tool {
 				return nil, err
 			}
 			if err := os.MkdirAll(s.Storage.ImageStore, 0o755); err != nil {
-				return nil, fault.Wrap(fault.Transport, "image.add", "IMAGE-STORE-PATH", "cannot make storage.image_store", err)
+				return nil, fault.Wrap(fault.Transport, "image.add", "IMAGE-STORE-PATH", "cannot create storage.image_store", err)
 			}
 			store, err := apptainer.OpenStore(s.Storage.ImageStore)
 			if err != nil {
@@ -169,9 +168,9 @@ func imageAddTool() gate.Tool {
 }
 
 type imageAddCmd struct {
-	Name    string `arg:"" help:"Name, as toolpacks write it."`
+	Name    string `arg:"" help:"Name that toolpacks use for the image."`
 	File    string `arg:"" help:"SIF file." type:"path"`
-	Replace bool   `help:"Give the name to this image although it has another digest."`
+	Replace bool   `help:"Replace the image that has this name."`
 }
 
 // Run adds an image.
@@ -198,9 +197,9 @@ type imageListAnswer struct {
 	Bad    int        `json:"bad"`
 }
 
-// imageListTool lists the named images and those only the store knows; with hash it reads every byte again.
+// imageListTool lists the named images and those that are only in the store; with hash it reads every byte.
 func imageListTool(id string) gate.Tool {
-	t := builtin(id, "Images", "The named images and what the store holds of them.", gate.Read, object("site", prop("site", pathSchema), prop("hash", `{"type":"boolean"}`)),
+	t := builtin(id, "Images", "Lists the named images and those in the image store.", gate.Read, object("site", prop("site", pathSchema), prop("hash", `{"type":"boolean"}`)),
 		handler(func(ctx context.Context, _ gate.Call, a imageListArgs) (any, error) {
 			s, err := site.Load(a.Site)
 			if err != nil {
@@ -234,7 +233,7 @@ func listImages(ctx context.Context, store *apptainer.Store, lock apptainer.Lock
 		d.State = "stored"
 		switch {
 		case !there:
-			d.State = "missing in the store"
+			d.State = "missing from the store"
 			out.Bad++
 		case hash:
 			d.State = "ok"
@@ -283,7 +282,7 @@ func (a *app) images(ctx context.Context, tool string, hash bool) error {
 		}
 		table(w, "name|digest|arch|size|state", rows)
 		if r.Bad > 0 {
-			fmt.Fprintln(w, "Next: slurmgate image add NAME FILE.sif with the original file puts an image right")
+			fmt.Fprintln(w, "Next: repair an image from the original file: slurmgate image add NAME FILE.sif")
 		}
 	})
 	if err == nil && hash && r.Bad > 0 {

@@ -41,7 +41,7 @@ func (g *gateway) catalogTools() []gate.Tool {
 		builtin("tool.show", "Show a tool", "A tool's contract: what goes in, what comes out.", gate.Read, object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), handler(g.showTool))}
 }
 
-// packOrder canonicalises a call of a pack into a plan and has policy look at it. The run belongs to the project of its inputs.
+// packOrder turns a call of a pack into a canonical plan and has policy check it. The run belongs to the project of its inputs.
 func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) (run.Order, []toolpack.Made, error) {
 	project, err := g.inputProject(ctx, c)
 	if err != nil {
@@ -93,7 +93,7 @@ func (g *gateway) packHandler(p *toolpack.Pack) gate.Handler {
 	}
 }
 
-// packRehearsal shows the plan of a call, and what would be sent.
+// packRehearsal returns the plan of a call and the job script, without submitting.
 func (g *gateway) packRehearsal(p *toolpack.Pack) gate.Handler {
 	return func(ctx context.Context, c gate.Call) (any, error) {
 		order, _, err := g.packOrder(ctx, c, p)
@@ -104,7 +104,7 @@ func (g *gateway) packRehearsal(p *toolpack.Pack) gate.Handler {
 	}
 }
 
-// stillAllowed asks policy about a run at the boundary of execution. The run may be one that an earlier policy let in.
+// stillAllowed checks policy again before a run executes: an earlier policy may have admitted it.
 func (g *gateway) stillAllowed(toolID string, p plan.Params) error {
 	tool := strings.ReplaceAll(toolID, ".", "_")
 	if err := g.policy.AllowTool(tool); err != nil {
@@ -116,7 +116,7 @@ func (g *gateway) stillAllowed(toolID string, p plan.Params) error {
 	return g.policy.AllowPlan(p.Spec, p.Tool == nil, g.domain.Lock().NameOf(p.Spec.Execution.Container.Image))
 }
 
-// keep stores the artifacts a call itself brings, before the run that has them as inputs.
+// keep stores the artifacts that a call itself creates before the run that has them as inputs.
 func (g *gateway) keep(ctx context.Context, tool, project string, made []toolpack.Made) error {
 	for _, m := range made {
 		sum, size, err := g.store.Put(ctx, bytes.NewReader(m.Bytes), int64(len(m.Bytes)))
@@ -177,7 +177,7 @@ type toolList struct {
 	Tools           []toolRow `json:"tools"`
 }
 
-// catalogParams are the canonical params of a look at the tools: they change with the domain's catalogue only.
+// catalogParams are the canonical params of a call that lists or shows tools: they change only with the domain's catalogue.
 type catalogParams struct {
 	DomainID string `json:"domain_id"`
 	Version  string `json:"version"`

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	pictureEdge  = 512      // points, where the call names none
-	pictureBytes = 20 << 10 // of a picture in an answer: encoded it stays below what an envelope takes
+	pictureEdge  = 512      // pixels, when the call gives none
+	pictureBytes = 20 << 10 // of a picture in an answer; encoded, it fits into an envelope
 )
 
-// previewTools are the looks at tables and pictures.
+// previewTools are the previews of tables and pictures.
 func (g *gateway) previewTools() []gate.Tool {
 	return []gate.Tool{
-		builtin("artifact.preview.table", "Preview a table", "Rows of a comma- or tab-separated artifact, with columns, and types guessed from the rows read. Bounded in rows and bytes.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to leave out; the header is no row"}`),
-				prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`), prop("delimiter", `{"enum":["comma","tab"],"description":"found from the type and the first line when absent"}`)), handler(g.previewTable)),
-		builtin("artifact.preview.image", "Preview a picture", "A PNG artifact as a small PNG, in base64. What is in the file besides the picture does not come along.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"points of the longer side, at most"}`)), handler(g.previewImage)),
+		builtin("artifact.preview.table", "Preview a table", "Returns rows of a comma- or tab-separated artifact, with column names and types guessed from the rows read. Rows and bytes are limited.", gate.Read,
+			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to skip; the header does not count"}`),
+				prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`), prop("delimiter", `{"enum":["comma","tab"],"description":"detected from the type and the first line by default"}`)), handler(g.previewTable)),
+		builtin("artifact.preview.image", "Preview a picture", "Returns a PNG artifact as a small PNG in base64, without metadata.", gate.Read,
+			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"maximum length of the longer side in pixels"}`)), handler(g.previewImage)),
 	}
 }
 
-// opened gives an artifact and its bytes.
+// opened returns an artifact and its bytes.
 func (g *gateway) opened(ctx context.Context, id string) (run.Artifact, *os.File, error) {
 	x, err := g.ledger.Artifact(ctx, id)
 	if err != nil {

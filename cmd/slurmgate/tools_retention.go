@@ -11,10 +11,10 @@ import (
 
 const gcToolID = "gateway.gc"
 
-// retentionTools look after what the gateway keeps. None is a chat's: they cost what the whole store costs.
+// retentionTools maintain what the gateway stores. Chats cannot call them: they cost as much as the whole store is large.
 func (g *gateway) retentionTools() []gate.Tool {
-	gc := builtin(gcToolID, "Remove what is no longer needed", "Remove workspaces of finished runs, imports that no run used, and bytes nobody owns, as the site's retention says. What a run refers to is never removed.", gate.Write,
-		object("", prop("dry_run", `{"type":"boolean","description":"say what would be removed, and remove nothing"}`),
+	gc := builtin(gcToolID, "Remove what is no longer needed", "Removes workspaces of finished runs, imports that no run used, and bytes that no artifact refers to, according to the site's retention settings. What a run refers to is never removed.", gate.Write,
+		object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
 			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)), handler(g.gc))
 	gc.Determinism = gate.NonDeterministic
 	tools := []gate.Tool{gc}
@@ -36,10 +36,10 @@ type gcAnswer struct {
 	retention.Report
 }
 
-// gc sweeps once. One at a time: a second would only get in the first one's way.
+// gc sweeps once. Only one runs at a time: a second one would only interfere.
 func (g *gateway) gc(ctx context.Context, _ gate.Call, a gcArgs) (any, error) {
 	if !g.sweeping.TryLock() {
-		return nil, fault.New(fault.Conflict, gcToolID, "gc_running", "another gc is under way").WithNext("wait for its end")
+		return nil, fault.New(fault.Conflict, gcToolID, "gc_running", "another gc is already running").WithNext("wait until it has finished")
 	}
 	defer g.sweeping.Unlock()
 	policy := retention.Policy{Workspaces: keepDays(g.site.Retention.WorkspaceDays), Imports: keepDays(g.site.Retention.ImportDays)}
@@ -54,13 +54,13 @@ func (g *gateway) gc(ctx context.Context, _ gate.Call, a gcArgs) (any, error) {
 	return gcAnswer{prov, r}, err
 }
 
-// rehearseGC is gc that removes nothing.
+// rehearseGC is gc as a dry run.
 func (g *gateway) rehearseGC(ctx context.Context, c gate.Call, a gcArgs) (any, error) {
 	a.DryRun = true
 	return g.gc(ctx, c, a)
 }
 
-// keepDays is for how long; nil for ever.
+// keepDays is how long things are kept; nil means for ever.
 func keepDays(n int) *time.Duration {
 	if n == 0 {
 		return nil

@@ -74,27 +74,27 @@ type adoptArgs struct {
 	JobID string `json:"job_id"`
 }
 
-// look is the identity of a call that looks at a run (ARC-11).
+// look is the identity of a read-only call about a run (ARC-11).
 func (g *gateway) look(toolID string) plan.Identity {
 	return plan.Identity{ToolName: strings.ReplaceAll(toolID, ".", "_"), ContractVersion: builtinContract, PolicyHash: g.policy.Hash}
 }
 
 func (g *gateway) lifecycleTools() []gate.Tool {
 	return []gate.Tool{
-		builtin(submitToolID, "Submit a plan", "Submit a whole plan (SlurmJobSpec v1) as one Slurm job. The same plan again is the same run; nothing is ever submitted twice.", gate.Execute,
+		builtin(submitToolID, "Submit a plan", "Submits a complete plan (SlurmJobSpec v1) as one Slurm job. Submitting the same plan again returns the same run and creates no second job.", gate.Execute,
 			object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), handler(g.submit)),
-		builtin("slurm.job.get", "Look at a run", "State of a run, from the ledger. \"Not ready\" is a normal answer: look again after poll_after_seconds.", gate.Read,
+		builtin("slurm.job.get", "Show a run", "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				r, err := g.engine.Get(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.look("slurm.job.get"))
 				r.Reason = g.told(c, r.Reason)
 				return r, err
 			})),
-		builtin("slurm.job.collect", "Collect a run", "Whether a run is finished, and its artifacts by role. The gateway collects by itself when the job ends; this changes nothing.", gate.Read,
+		builtin("slurm.job.collect", "Collect a run", "Returns whether a run is finished and its artifacts by role. The gateway collects the outputs itself when the job ends; this call changes nothing.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				return g.engine.Collect(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.look("slurm.job.collect"))
 			})),
-		builtin(recollectToolID, "Collect late outputs again", "Collect the outputs of a run that is blocked as outputs_late again, now. The gateway does this by itself once the manifest shows up. "+
-			"A run in any other phase stays as it is.", gate.Write,
+		builtin(recollectToolID, "Collect late outputs again", "Collects the outputs of a run that is blocked as outputs_late again, now. "+
+			"The gateway does this itself when the manifest appears. A run in any other phase is left unchanged.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				prov, err := g.asked(ctx, recollectToolID, a)
 				if err != nil {
@@ -103,7 +103,7 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				r, err := g.engine.Recollect(ctx, a.RunID, a.Reason)
 				return recollectAnswer{prov, r}, err
 			})),
-		builtin("slurm.job.cancel", "Cancel a run", "Cancel a run. Before its job has started this is definite at once; a finished run stays as it is.", gate.Write,
+		builtin("slurm.job.cancel", "Cancel a run", "Cancels a run. If the job has not started this takes effect immediately; a finished run is left unchanged.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				prov, err := g.asked(ctx, "slurm.job.cancel", a)
 				if err != nil {
@@ -124,7 +124,7 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				r, err := g.engine.DeclareAbsent(ctx, a.RunID, a.Reason)
 				return stateAnswer{prov, r}, err
 			})),
-		builtin("slurm.job.adopt", "Adopt a job", "Give a run in doubt the Slurm job that has its name.", gate.Write,
+		builtin("slurm.job.adopt", "Adopt a job", "Assigns a Slurm job with the run's job name to a run in doubt.", gate.Write,
 			object("run_id job_id", prop("run_id", runIDSchema), prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)), handler(func(ctx context.Context, c gate.Call, a adoptArgs) (any, error) {
 				prov, err := g.asked(ctx, "slurm.job.adopt", runArgs{RunID: a.RunID, Reason: a.JobID})
 				if err != nil {
@@ -133,7 +133,7 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				r, err := g.engine.Adopt(ctx, a.RunID, a.JobID)
 				return stateAnswer{prov, r}, err
 			})),
-		builtin("slurm.job.logs", "Read a run's log", "The end of a run's log, standard output or standard error.", gate.Read,
+		builtin("slurm.job.logs", "Read a run's log", "Returns the end of a run's log, standard output or standard error.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("stream", `{"enum":["stdout","stderr","log"]}`), prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)), handler(g.logs)),
 	}
 }
@@ -143,7 +143,7 @@ type submitArgs struct {
 	JobSpec   json.RawMessage `json:"job_spec"`
 }
 
-// planOrder takes a plan as it is: strictly decoded, allowed by policy, its inputs known.
+// planOrder accepts a plan unchanged: strictly decoded, allowed by policy, with known inputs.
 func (g *gateway) planOrder(ctx context.Context, c gate.Call, a submitArgs) (run.Order, error) {
 	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.domain.Types()})
 	if err != nil {
@@ -176,7 +176,7 @@ func (g *gateway) submit(ctx context.Context, c gate.Call, a submitArgs) (any, e
 	return r, err
 }
 
-// told gives what a run waits for, or how it ended, in the words of the caller's face: it may name what resolves it.
+// told returns what a run waits for, or how it ended, in the terms of the caller's interface: it may name what resolves it.
 func (g *gateway) told(c gate.Call, reason *string) *string {
 	if reason == nil {
 		return nil
@@ -199,14 +199,13 @@ func (g *gateway) rehearseSubmit(ctx context.Context, c gate.Call, a submitArgs)
 	return g.engine.Preview(ctx, order)
 }
 
-// rehearseVerb tells where the run stands that a verb would change.
+// rehearseVerb returns the current state of the run that a verb would change.
 func (g *gateway) rehearseVerb(ctx context.Context, _ gate.Call, a runArgs) (any, error) {
 	v, err := g.ledger.View(ctx, a.RunID)
 	return run.GetState{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: v.Run.Reason}, err
 }
 
-// checkInputs holds a plan's inputs against the ledger: each is an artifact of the project, with the
-// checksum the plan pins.
+// checkInputs checks a plan's inputs against the ledger: each is an artifact of the project, with the checksum that the plan pins.
 func (g *gateway) checkInputs(ctx context.Context, c gate.Call, project string, spec plan.Spec) error {
 	var problems []fault.Problem
 	for i, in := range spec.IO.Inputs {
@@ -225,10 +224,10 @@ func (g *gateway) checkInputs(ctx context.Context, c gate.Call, project string, 
 	if len(problems) == 0 {
 		return nil
 	}
-	return fault.Invalid("submit", "the plan's inputs are not what the ledger knows", problems...)
+	return fault.Invalid("submit", "the plan's inputs do not match the ledger", problems...)
 }
 
-// artifactOf reads an artifact as seen from a project: another project's is not there.
+// artifactOf reads an artifact as seen from a project: artifacts of other projects do not exist.
 func (g *gateway) artifactOf(ctx context.Context, c gate.Call, project, id string) (run.Artifact, error) {
 	a, err := g.artifactFor(ctx, c, id)
 	if err == nil && a.ProjectID != project {

@@ -14,15 +14,15 @@ import (
 
 const timeSchema = `{"type":"string","format":"date-time","maxLength":40,"description":"RFC 3339, e.g. 2026-11-21T08:00:00Z"}`
 
-// runTools look at runs in the ledger.
+// runTools read runs from the ledger.
 func (g *gateway) runTools() []gate.Tool {
 	return []gate.Tool{
-		builtin("run.list", "List runs", "Runs, newest first.", gate.Read, object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
+		builtin("run.list", "List runs", "Lists runs, newest first.", gate.Read, object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
 			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("since", timeSchema), prop("until", timeSchema),
 			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listRuns)),
-		builtin("run.show", "Show a run", "The whole story of a run: identity, plan, policy, inputs, attempts, sends, events, outputs, what the job used.", gate.Read,
+		builtin("run.show", "Show a run", "Returns everything about a run: identity, plan, policy, inputs, attempts, sends, events, outputs, resource usage.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema)), handler(g.showRun)),
-		builtin("run.diff", "Compare two runs", "Why two runs are not the same run: which parts of their identities differ, and where.", gate.Read,
+		builtin("run.diff", "Compare two runs", "Returns why two runs are not the same run: which parts of their identities differ, and where.", gate.Read,
 			object("a b", prop("a", runIDSchema), prop("b", runIDSchema)), handler(g.diffRuns)),
 	}
 }
@@ -56,7 +56,7 @@ type runList struct {
 	Cursor          *string  `json:"cursor"`
 }
 
-// runListParams are the canonical params of a list of runs: what was selected, and the ledger's newest event.
+// runListParams are the canonical params of a list of runs: the filter, and the ledger's newest event.
 type runListParams struct {
 	Projects []string   `json:"project_ids"` // null: every one
 	State    run.State  `json:"state"`
@@ -98,7 +98,7 @@ func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any,
 
 // runStory is everything the ledger knows about a run.
 type runStory struct {
-	ProvenanceRunID string          `json:"provenance_run_id"` // of this look; the run itself is run_id
+	ProvenanceRunID string          `json:"provenance_run_id"` // of this call; the run itself is run_id
 	RunID           string          `json:"run_id"`
 	ToolID          string          `json:"tool_id"`
 	ToolVersion     string          `json:"tool_version"`
@@ -119,7 +119,7 @@ type runStory struct {
 	Node            string          `json:"node"`
 	ExitCode        *int            `json:"exit_code"`
 	Usage           json.RawMessage `json:"usage"` // as the job itself recorded it
-	Image           string          `json:"image"` // name in images.lock.yaml, where it has one now, and digest
+	Image           string          `json:"image"` // name in images.lock.yaml, if it has one now, and digest
 	Attempts        []attemptDoc    `json:"attempts"`
 	CreatedAt       time.Time       `json:"created_at"`
 	StartedAt       *time.Time      `json:"started_at"`
@@ -134,7 +134,7 @@ type runStory struct {
 	WorkspaceGone   *time.Time      `json:"workspace_removed_at"`
 }
 
-// attemptDoc is one attempt, and what its job used: by accounting where it was measured there, else by the job's own record.
+// attemptDoc is one attempt and what its job used: according to accounting if measured there, else to the job's own record.
 type attemptDoc struct {
 	Attempt        int        `json:"attempt"`
 	Ending         run.Ending `json:"ending"`
@@ -147,7 +147,7 @@ type attemptDoc struct {
 	CPUSeconds     *float64   `json:"cpu_seconds"`
 	CPUEfficiency  *float64   `json:"cpu_efficiency"` // of the CPUs allocated, 0 to 1
 	MaxRSSBytes    *int64     `json:"max_rss_bytes"`  // null: not measured
-	MemEfficiency  *float64   `json:"mem_efficiency"` // of the memory asked for, 0 to 1
+	MemEfficiency  *float64   `json:"mem_efficiency"` // of the requested memory, 0 to 1
 	Source         string     `json:"usage_source"`   // accounting, job or empty
 }
 
@@ -169,7 +169,7 @@ func (g *gateway) attempts(ctx context.Context, runID string, asked plan.Resourc
 	return out, nil
 }
 
-// use fills in what the job used. Slurm counts whole seconds, the job itself hundredths.
+// use fills in what the job used. Slurm records whole seconds, the job itself hundredths.
 func (d *attemptDoc) use(accounted *run.Usage, own json.RawMessage, asked plan.Resources) {
 	var job struct {
 		Elapsed float64 `json:"elapsed_seconds"`
@@ -211,11 +211,11 @@ func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, err
 	if err != nil {
 		return nil, err
 	}
-	if c.Caller.Transport == gate.Local { // a path of this host is for a shell on it
+	if c.Caller.Transport == gate.Local { // only a shell on this host gets a path of this host
 		s.Workspace = g.engine.Stager.RunDir(a.RunID)
 	}
 	s.Detail = *g.told(c, &s.Detail)
-	measured := 0 // accounting tells later what a job used, and that is no event of the run
+	measured := 0 // accounting reports usage later, which is not an event of the run
 	for _, at := range s.Attempts {
 		if at.Source == "accounting" {
 			measured++
@@ -225,7 +225,7 @@ func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, err
 	return s, err
 }
 
-// settledStory is a run's story as it was at one event. It takes several looks, so it is read again when the run changed in between.
+// settledStory is the story of a run at one event. It takes several queries, so it is read again if the run changed in between.
 func (g *gateway) settledStory(ctx context.Context, runID string) (s runStory, seq int64, err error) {
 	for range 20 {
 		if seq, err = g.ledger.Seq(ctx, runID); err != nil {
@@ -296,14 +296,14 @@ type diffArgs struct {
 	B string `json:"b"`
 }
 
-// runDiff is why two runs are not the same.
+// runDiff says why two runs are not the same.
 type runDiff struct {
 	ProvenanceRunID string `json:"provenance_run_id"`
 
 	Same    bool          `json:"same"`
 	Parts   []partDiff    `json:"parts"`   // the parts of the identity that differ
 	Changes []plan.Change `json:"changes"` // where params and policies differ; paths begin with params or policy
-	More    bool          `json:"more"`    // there are more changes than are listed
+	More    bool          `json:"more"`    // not all changes are listed
 }
 
 type partDiff struct {
@@ -324,7 +324,7 @@ func (g *gateway) diffRuns(ctx context.Context, _ gate.Call, args diffArgs) (any
 		return nil, err
 	}
 	out := runDiff{Parts: []partDiff{}, Changes: []plan.Change{}}
-	if out.ProvenanceRunID, err = g.provenance("run.diff", args); err != nil { // identities never change: there is no boundary to name
+	if out.ProvenanceRunID, err = g.provenance("run.diff", args); err != nil { // identities never change, so there is no snapshot boundary
 		return nil, err
 	}
 	for _, p := range []partDiff{{"tool", a.Run.ToolName, b.Run.ToolName}, {"contract_version", a.Run.ContractVersion, b.Run.ContractVersion},

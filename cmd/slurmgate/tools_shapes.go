@@ -9,8 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// needs are the capabilities an operation of the gateway asks for: "gateway", which marks it as one (AX-01), and one for what
-// it does.
+// needs returns the capabilities that an operation of the gateway needs: "gateway", which marks it as one (AX-01), and one for what it does.
 func needs(id string, effect gate.SideEffect) []string {
 	what := gate.CapSlurm
 	switch {
@@ -28,7 +27,7 @@ func needs(id string, effect gate.SideEffect) []string {
 	return []string{gate.CapGateway, what}
 }
 
-// shapes are the schemas of what the operations answer, made of the types they answer with.
+// shapes are the schemas of the operations' answers, derived from the answers' types.
 func shapes() map[string]json.RawMessage {
 	return map[string]json.RawMessage{
 		submitToolID:             gate.SchemaOf[run.SubmitAnswer](),

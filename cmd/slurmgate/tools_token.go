@@ -10,7 +10,7 @@ import (
 	"slurmgate/ledger"
 )
 
-// tokenDoc is a bearer token as it is shown: everything but its secret.
+// tokenDoc is a bearer token without its secret.
 type tokenDoc struct {
 	TokenID      string            `json:"token_id"`
 	Name         string            `json:"name"`
@@ -52,7 +52,7 @@ type tokenAnswer struct {
 
 type tokenCreated struct {
 	tokenAnswer
-	Token string `json:"token"` // shown this once
+	Token string `json:"token"` // shown only once
 }
 
 type tokenArgs struct {
@@ -69,13 +69,13 @@ const maxTokenSeconds = 366 * 24 * 3600
 func (g *gateway) tokenTools() []gate.Tool {
 	idSchema := `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`
 	words := `{"type":"array","minItems":1,"maxItems":64,"items":{"type":"string","minLength":1,"maxLength":128}}`
-	create := builtin("token.create", "Create a token", "Make a bearer token for a program or a person: what it may do, which projects it sees, until when. Its text is shown this once; only a hash is kept.", gate.Write,
+	create := builtin("token.create", "Create a token", "Creates a bearer token for a program or a person with the given capabilities, projects and lifetime. The token itself is returned only once; the gateway stores only its hash.", gate.Write,
 		object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`), prop("capabilities", words), prop("projects", words),
 			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
 			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)), handler(g.createToken))
 	create.Reveals = []string{"token"}
 	return []gate.Tool{create,
-		builtin("token.list", "List tokens", "The bearer tokens of this gateway, without their secrets.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
+		builtin("token.list", "List tokens", "Lists the bearer tokens of this gateway, without their secrets.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
 			list, err := g.ledger.Tokens(ctx)
 			if err != nil {
 				return nil, err
@@ -87,7 +87,7 @@ func (g *gateway) tokenTools() []gate.Tool {
 			out.moment, err = g.at("token.list", c)
 			return out, err
 		})),
-		builtin("token.revoke", "Revoke a token", "End a bearer token at once, for good.", gate.Write, object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a tokenArgs) (any, error) {
+		builtin("token.revoke", "Revoke a token", "Revokes a bearer token permanently, effective immediately.", gate.Write, object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a tokenArgs) (any, error) {
 			t, err := g.ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
 			if err != nil {
 				return nil, err
@@ -98,7 +98,7 @@ func (g *gateway) tokenTools() []gate.Tool {
 	}
 }
 
-// createToken gives away no more than the one who asks has.
+// createToken creates a token with no more rights than the caller has.
 func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArgs) (any, error) {
 	grant, err := access.NewGrant(a.Capabilities, a.Projects, a.Accounts)
 	if err != nil {
@@ -106,7 +106,7 @@ func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArg
 	}
 	for _, w := range grant.Capabilities {
 		if !c.Caller.Can(w) {
-			return nil, fault.New(fault.Capability, "token.create", "capability_denied", c.Caller.Name+" cannot give away the capability "+w+", which it does not have")
+			return nil, fault.New(fault.Capability, "token.create", "capability_denied", c.Caller.Name+" cannot grant the capability "+w+", because it does not have it")
 		}
 	}
 	for _, p := range grant.Projects {
@@ -126,7 +126,7 @@ func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArg
 	return tokenCreated{tokenAnswer{when, tokenDocOf(stored)}, text}, err
 }
 
-// findToken is the ledger as package access looks tokens up.
+// findToken looks up tokens in the ledger for package access.
 type findToken struct{ ledger *ledger.Ledger }
 
 func (f findToken) Token(ctx context.Context, id string) (access.Token, error) {

@@ -13,20 +13,20 @@ import (
 )
 
 type tokenCmd struct {
-	Create tokenCreateCmd `cmd:"" help:"Make a token. It is printed this once; only a hash is kept."`
+	Create tokenCreateCmd `cmd:"" help:"Create a token. It is printed only once; the gateway stores only its hash."`
 	List   tokenListCmd   `cmd:"" default:"withargs" help:"List the tokens."`
-	Revoke tokenRevokeCmd `cmd:"" help:"End a token at once, for good."`
+	Revoke tokenRevokeCmd `cmd:"" help:"Revoke a token permanently, effective immediately."`
 }
 
 type tokenCreateCmd struct {
-	Name       string            `arg:"" help:"Whom the token stands for, e.g. lab-assistant; tokens of one name are one principal."`
-	Capability []string          `help:"What it may do: gateway, read, import, slurm, operate, approve, admin, or *." default:"gateway,read" placeholder:"NAME,…"`
-	Project    []string          `help:"Projects it sees: names or ids, or *. Those of the caller's default when absent." placeholder:"NAME,…"`
+	Name       string            `arg:"" help:"Name of the principal, e.g. lab-assistant; tokens with the same name are the same principal."`
+	Capability []string          `help:"Capabilities: gateway, read, import, slurm, operate, approve, admin, or *." default:"gateway,read" placeholder:"NAME,…"`
+	Project    []string          `help:"Projects it can see: names or ids, or *. Default: the caller's default project." placeholder:"NAME,…"`
 	Account    map[string]string `help:"Slurm account that jobs of a project charge." mapsep:"," placeholder:"PROJECT=ACCOUNT"`
-	Expires    time.Duration     `help:"How long it is valid, at most 366 days." default:"720h" placeholder:"DURATION"`
+	Expires    time.Duration     `help:"Lifetime, at most 366 days." default:"720h" placeholder:"DURATION"`
 }
 
-// Run makes a token.
+// Run creates a token.
 func (c tokenCreateCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		if len(c.Project) == 0 {
@@ -38,7 +38,7 @@ func (c tokenCreateCmd) Run(ctx context.Context, a *app) error {
 		}
 		return a.show(t, func(w io.Writer) {
 			fmt.Fprintf(w, "%s\n", t.Token)
-			a.say("token %s for %s, valid until %s: keep it now, it is not shown again. Next: Authorization: Bearer sgt_…", t.TokenID, t.Principal, t.ExpiresAt.Local().Format(time.RFC3339))
+			a.say("token %s for %s, valid until %s: store it now, it is not shown again. Next: Authorization: Bearer sgt_…", t.TokenID, t.Principal, t.ExpiresAt.Local().Format(time.RFC3339))
 		})
 	})
 }
@@ -82,7 +82,7 @@ func (c tokenRevokeCmd) Run(ctx context.Context, a *app) error {
 }
 
 type approvals struct {
-	All bool `help:"Those answered and expired too."`
+	All bool `help:"Also list those answered or expired."`
 }
 
 // Run lists approvals.
@@ -94,12 +94,12 @@ func (c approvals) Run(ctx context.Context, a *app) error {
 		}
 		return a.show(l, func(w io.Writer) {
 			for _, p := range l.Approvals {
-				fmt.Fprintf(w, "%s  %s  %s asks for %s %s\n  asked %s, until %s, uses left %d\n  %s\n", p.ID, p.Status, p.Principal, p.ToolID, p.ToolVersion,
+				fmt.Fprintf(w, "%s  %s  %s requests %s %s\n  requested %s, expires %s, uses left %d\n  %s\n", p.ID, p.Status, p.Principal, p.ToolID, p.ToolVersion,
 					p.RequestedAt.Local().Format(time.DateTime), p.ExpiresAt.Local().Format(time.DateTime), p.UsesLeft, a.printable(clipLine(string(p.Payload), 400)))
 			}
 			switch {
 			case len(l.Approvals) == 0:
-				fmt.Fprintln(w, "nothing waits for an approval")
+				fmt.Fprintln(w, "no calls are waiting for approval")
 			case !c.All:
 				fmt.Fprintln(w, "Next: slurmgate approve ID, or slurmgate deny ID; --json shows the whole payload")
 			}
@@ -109,9 +109,9 @@ func (c approvals) Run(ctx context.Context, a *app) error {
 
 type approveCmd struct {
 	ID      string        `arg:"" name:"approval" help:"Approval id, apr_…"`
-	Uses    int           `help:"How many calls of just this payload it is good for (1 to 1000)." default:"1"`
-	Expires time.Duration `help:"How long it is good; policy says when absent." placeholder:"DURATION"`
-	Reason  string        `help:"Why; kept." placeholder:"TEXT"`
+	Uses    int           `help:"Number of calls with exactly these arguments that it allows (1 to 1000)." default:"1"`
+	Expires time.Duration `help:"How long it is valid. Default: set by policy." placeholder:"DURATION"`
+	Reason  string        `help:"Reason, for the record." placeholder:"TEXT"`
 }
 
 // Run approves.
@@ -121,7 +121,7 @@ func (c approveCmd) Run(ctx context.Context, a *app) error {
 
 type denyCmd struct {
 	ID     string `arg:"" name:"approval" help:"Approval id, apr_…"`
-	Reason string `help:"Why; the caller is told." placeholder:"TEXT"`
+	Reason string `help:"Reason; the caller sees it." placeholder:"TEXT"`
 }
 
 // Run denies.
@@ -160,24 +160,24 @@ func (a *app) rehearse(ctx context.Context, s *session, toolID, version string, 
 			fmt.Fprintf(w, "%s would be called with %s\n", r.ToolID, r.Args)
 			return
 		}
-		what := "would be new"
+		what := "would be created"
 		if p.Exists {
-			what = fmt.Sprintf("is there already (%s)", *p.State)
+			what = fmt.Sprintf("already exists (%s)", *p.State)
 		}
 		fmt.Fprintf(w, "run      %s  %s\npolicy   %s\nparams   %s\n", p.RunID, what, p.PolicyHash, p.ParamsHash)
 		if r.ConsentRequired {
-			fmt.Fprintln(w, "consent  a person's approval would be asked for")
+			fmt.Fprintln(w, "consent  a person's approval would be needed")
 		}
 		var plan any
 		if json.Unmarshal(p.Params, &plan) == nil {
-			pretty, _ := json.MarshalIndent(plan, "", "  ") // it was JSON just now
+			pretty, _ := json.MarshalIndent(plan, "", "  ") // it is valid JSON
 			fmt.Fprintf(w, "%s\n", pretty)
 		}
 		if p.Script != "" {
-			fmt.Fprintf(w, "--- job script (the token of a real attempt stands where the zeros are)\n%s", a.printable(p.Script))
+			fmt.Fprintf(w, "--- job script (a real attempt has its token instead of the zeros)\n%s", a.printable(p.Script))
 		}
 		if len(r.LeftOut) > 0 {
-			a.say("not shown, being too large for an answer that is kept nowhere: %s", strings.Join(r.LeftOut, ", "))
+			a.say("left out because it is too large for a dry run: %s", strings.Join(r.LeftOut, ", "))
 		}
 		a.say("nothing was changed. Next: the same without --dry-run")
 	})
@@ -185,7 +185,7 @@ func (a *app) rehearse(ctx context.Context, s *session, toolID, version string, 
 
 type eventsCmd struct {
 	List   eventsListCmd   `cmd:"" default:"withargs" help:"List calls, newest first."`
-	Show   eventsShowCmd   `cmd:"" help:"Show one call with what went in and came out, redacted."`
+	Show   eventsShowCmd   `cmd:"" help:"Show one call with its redacted arguments and result."`
 	Verify eventsVerifyCmd `cmd:"" help:"Check the hash chains of all records."`
 }
 
@@ -194,11 +194,11 @@ type eventsListCmd struct {
 	Principal string `help:"Only calls of this principal." placeholder:"NAME"`
 	Chain     string `help:"Only effects, or only looks." enum:",effects,looks" default:"" placeholder:"CHAIN"`
 	Failed    bool   `help:"Only calls that were refused or failed."`
-	Limit     int    `help:"At most this many (1 to 200)." default:"20"`
-	Cursor    string `help:"Go on where an earlier page ended." placeholder:"CURSOR"`
+	Limit     int    `help:"Maximum number to list (1 to 200)." default:"20"`
+	Cursor    string `help:"Continue after an earlier page." placeholder:"CURSOR"`
 }
 
-// eventDoc is as much of a ToolCallEvent as a line shows.
+// eventDoc is the part of a ToolCallEvent that a line shows.
 type eventDoc struct {
 	ToolCallID string `json:"tool_call_id"`
 	ToolID     string `json:"tool_id"`
@@ -271,9 +271,9 @@ func (eventsVerifyCmd) Run(ctx context.Context, a *app) error {
 		}
 		return a.show(v, func(w io.Writer) {
 			for _, c := range v.Calls {
-				fmt.Fprintf(w, "%-8s %d records whole, %d dropped by age; head %s\n", c.Chain, c.Kept, c.Dropped, c.Head)
+				fmt.Fprintf(w, "%-8s %d records intact, %d dropped by age; head %s\n", c.Chain, c.Kept, c.Dropped, c.Head)
 			}
-			fmt.Fprintf(w, "%-8s %d events whole\n", "history", v.History)
+			fmt.Fprintf(w, "%-8s %d events intact\n", "history", v.History)
 		})
 	})
 }

@@ -16,14 +16,14 @@ type artifactCmd struct {
 	Import  artifactImportCmd  `cmd:"" help:"Import a file, or standard input with -."`
 	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`
 	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
-	Preview artifactPreviewCmd `cmd:"" help:"Show the beginning of an artifact: text, rows of a table, a small picture."`
-	Verify  artifactVerifyCmd  `cmd:"" help:"Hash an artifact's bytes again, or those of all, and report what is damaged."`
+	Preview artifactPreviewCmd `cmd:"" help:"Show the beginning of an artifact: text, rows of a table, or a small picture."`
+	Verify  artifactVerifyCmd  `cmd:"" help:"Hash the bytes of one artifact or of all again, and report damage."`
 }
 
 type artifactImportCmd struct {
-	File    string `arg:"" help:"File below one of the policy's import roots, or - for standard input, of any kind and size."`
-	Label   string `help:"Label; the file's name when absent." placeholder:"TEXT"`
-	Type    string `help:"Type; found from the content when absent." placeholder:"TYPE"`
+	File    string `arg:"" help:"File below one of the policy's import roots, or - for standard input."`
+	Label   string `help:"Label. Default: the file's name." placeholder:"TEXT"`
+	Type    string `help:"Type. Default: detected from the content." placeholder:"TYPE"`
 	Project string `help:"Project name or id." placeholder:"NAME"`
 }
 
@@ -50,7 +50,7 @@ func (c artifactImportCmd) Run(ctx context.Context, a *app) error {
 		return a.show(r, func(w io.Writer) {
 			printArtifact(w, r.artifactDoc)
 			if !r.Created {
-				fmt.Fprintln(w, "(it was there already)")
+				fmt.Fprintln(w, "(it existed already)")
 			}
 		})
 	})
@@ -63,10 +63,10 @@ func printArtifact(w io.Writer, d artifactDoc) {
 type artifactListCmd struct {
 	Type    string `help:"Only this type." placeholder:"TYPE"`
 	Project string `help:"Only this project (name or id)." placeholder:"NAME"`
-	Limit   int    `help:"At most this many (1 to 200)." default:"20"`
-	Cursor  string `help:"Go on where an earlier page ended, in the same snapshot." placeholder:"CURSOR"`
+	Limit   int    `help:"Maximum number to list (1 to 200)." default:"20"`
+	Cursor  string `help:"Continue after an earlier page, in the same snapshot." placeholder:"CURSOR"`
 
-	AsOf *time.Time `help:"Only what was created up to then, as an earlier list said (RFC 3339)." placeholder:"TIME"`
+	AsOf *time.Time `help:"Only artifacts created up to this time, as printed by an earlier list (RFC 3339)." placeholder:"TIME"`
 }
 
 // Run lists artifacts.
@@ -94,7 +94,7 @@ func (c artifactListCmd) Run(ctx context.Context, a *app) error {
 
 type artifactGetCmd struct {
 	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
-	Output     string `short:"o" help:"Save the bytes here; - for standard output. Nothing is overwritten." placeholder:"FILE"`
+	Output     string `short:"o" help:"Save the bytes here; - for standard output. An existing file is not overwritten." placeholder:"FILE"`
 }
 
 // Run shows or saves.
@@ -118,11 +118,11 @@ func (c artifactGetCmd) Run(ctx context.Context, a *app) error {
 
 type artifactPreviewCmd struct {
 	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
-	Lines      int    `help:"At most this many lines, or rows." default:"40"`
-	As         string `help:"How: text, table, image; auto goes by the type." enum:"auto,text,table,image" default:"auto"`
-	First      int64  `help:"Of a table: leave out this many rows."`
-	Edge       int    `help:"Of a picture: at most this many points wide and high." default:"512"`
-	Output     string `short:"o" help:"Of a picture: save it here. Nothing is overwritten." placeholder:"FILE"`
+	Lines      int    `help:"Maximum number of lines or rows." default:"40"`
+	As         string `help:"How to show it: text, table, image, or auto (by its type)." enum:"auto,text,table,image" default:"auto"`
+	First      int64  `help:"For a table: number of rows to skip."`
+	Edge       int    `help:"For a picture: maximum width and height in pixels." default:"512"`
+	Output     string `short:"o" help:"For a picture: save it here. An existing file is not overwritten." placeholder:"FILE"`
 }
 
 // Run previews.
@@ -146,11 +146,11 @@ func (c artifactPreviewCmd) Run(ctx context.Context, a *app) error {
 
 type artifactVerifyCmd struct {
 	ArtifactID string `arg:"" optional:"" name:"artifact" help:"Artifact id."`
-	All        bool   `help:"Every artifact."`
-	Project    string `help:"With --all: only this project's (name or id)." placeholder:"NAME"`
+	All        bool   `help:"Verify every artifact."`
+	Project    string `help:"With --all: only artifacts of this project (name or id)." placeholder:"NAME"`
 }
 
-// Run verifies. Damage ends with the status of a tool that failed.
+// Run verifies. Damage gives the exit status of a failed tool.
 func (c artifactVerifyCmd) Run(ctx context.Context, a *app) error {
 	var v verified
 	err := a.with(ctx, func(s *session) error {
@@ -166,13 +166,13 @@ func (c artifactVerifyCmd) Run(ctx context.Context, a *app) error {
 		if more := v.DamagedCount - len(v.Damaged); more > 0 {
 			fmt.Fprintf(w, "… and %d more\n", more)
 		}
-		fmt.Fprintf(w, "%d artifacts, %d contents, %s read: %d damaged\n", v.Checked, v.Objects, bytesText(v.BytesRead), v.DamagedCount)
+		fmt.Fprintf(w, "%d artifacts (%d distinct contents), %s read: %d damaged\n", v.Checked, v.Objects, bytesText(v.BytesRead), v.DamagedCount)
 		inLedger := func(d damage) bool { return d.Code == "ledger_corrupt" }
 		if slices.ContainsFunc(v.Damaged, inLedger) {
-			fmt.Fprintln(w, "Next: ledger_corrupt is a job script kept in the ledger; it comes back with a backup of ledger.db")
+			fmt.Fprintln(w, "Next: for ledger_corrupt (a job script in the ledger) restore a backup of ledger.db")
 		}
 		if slices.ContainsFunc(v.Damaged, func(d damage) bool { return !inLedger(d) }) {
-			fmt.Fprintln(w, "Next: remove objects/<first two digits>/<checksum> below gateway.artifact_dir, then import the same file again; an output of a run comes from a backup")
+			fmt.Fprintln(w, "Next: remove objects/<first two digits>/<checksum> below gateway.artifact_dir, then import the same file again; restore an output of a run from a backup")
 		}
 	})
 	if err == nil && v.DamagedCount > 0 {

@@ -11,15 +11,15 @@ import (
 type toolCmd struct {
 	List  toolListCmd  `cmd:"" default:"withargs" help:"List the tools."`
 	Show  toolShowCmd  `cmd:"" help:"Show a tool's contract."`
-	Check toolCheckCmd `cmd:"" help:"Check a folder of toolpacks, or a whole domain, and report every mistake."`
+	Check toolCheckCmd `cmd:"" help:"Check a folder of toolpacks, or a whole domain, and report all problems."`
 
-	Init   toolInitCmd   `cmd:"" help:"Write a first toolpack that loads as it is."`
+	Init   toolInitCmd   `cmd:"" help:"Write a first toolpack that loads without changes."`
 	Schema toolSchemaCmd `cmd:"" help:"Print the JSON Schema of *.tool.yaml, for editors."`
-	Runner toolRunnerCmd `cmd:"" help:"Print what calls the function of a python or node toolpack in its image."`
+	Runner toolRunnerCmd `cmd:"" help:"Print the program that calls the function of a python or node toolpack in its image."`
 }
 
 type toolListCmd struct {
-	All bool `help:"Gateway operations too."`
+	All bool `help:"Also list the gateway's own operations."`
 }
 
 // Run lists tools.
@@ -66,7 +66,7 @@ func (c toolShowCmd) Run(ctx context.Context, a *app) error {
 			}
 			var schema any
 			if json.Unmarshal(d.InputSchema, &schema) == nil {
-				pretty, _ := json.MarshalIndent(schema, "", "  ") // it was JSON just now
+				pretty, _ := json.MarshalIndent(schema, "", "  ") // it is valid JSON
 				fmt.Fprintf(w, "arguments (JSON Schema):\n%s\n", pretty)
 			}
 			if len(d.Inputs) > 0 {

@@ -39,7 +39,7 @@ func (c retryCmd) Run(ctx context.Context, a *app) error {
 
 type recollectCmd struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
-	Reason string `help:"Why; recorded with the run." placeholder:"TEXT"`
+	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 }
 
 // Run collects late outputs again.
@@ -60,7 +60,7 @@ func (c recollectCmd) Run(ctx context.Context, a *app) error {
 
 type adoptCmd struct {
 	RunID string `arg:"" name:"run" help:"Run id."`
-	JobID string `arg:"" name:"job" help:"Slurm job id; the job must carry the run's job name."`
+	JobID string `arg:"" name:"job" help:"Slurm job id; the job must have the run's job name."`
 }
 
 // Run adopts.
@@ -70,7 +70,7 @@ func (c adoptCmd) Run(ctx context.Context, a *app) error {
 
 type absentCmd struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
-	Reason string `help:"Why; kept with the run." placeholder:"TEXT"`
+	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 }
 
 // Run declares absent.
@@ -93,8 +93,8 @@ func (a *app) resolve(ctx context.Context, tool string, args any) error {
 type cancelAll struct {
 	Tool    string `help:"Only runs of this tool." placeholder:"ID"`
 	Project string `help:"Only runs of this project (name or id)." placeholder:"NAME"`
-	Reason  string `help:"Why; kept with each run." placeholder:"TEXT"`
-	Yes     bool   `help:"Do it. Without this the runs are only listed."`
+	Reason  string `help:"Reason; recorded with each run." placeholder:"TEXT"`
+	Yes     bool   `help:"Cancel the runs. Without this option they are only listed."`
 }
 
 type cancelAllAnswer struct {
@@ -103,7 +103,7 @@ type cancelAllAnswer struct {
 	Failed    []string       `json:"failed"`
 }
 
-// Run cancels every run that is not over, one call each: each is its own decision in the history.
+// Run cancels every unfinished run, with one call per run: each is a decision of its own in the history.
 func (c cancelAll) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		out := cancelAllAnswer{Cancelled: []cancelAnswer{}, Would: []string{}, Failed: []string{}}
@@ -145,7 +145,7 @@ func (c cancelAll) Run(ctx context.Context, a *app) error {
 			case len(open) == 0:
 				fmt.Fprintln(w, "nothing to cancel")
 			case !c.Yes:
-				fmt.Fprintf(w, "%d runs would be cancelled. Next: the same with --yes\n", len(open))
+				fmt.Fprintf(w, "%d runs would be cancelled. Next: repeat the command with --yes\n", len(open))
 			}
 		})
 		if err == nil && len(out.Failed) > 0 {

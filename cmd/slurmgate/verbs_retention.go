@@ -14,8 +14,8 @@ import (
 )
 
 type gcCmd struct {
-	DryRun     bool           `help:"Say what would be removed, and remove nothing."`
-	Workspaces *time.Duration `name:"workspaces-older-than" help:"Remove workspaces of runs that finished this long ago, whatever retention.workspace_days says (0s: of all finished runs)." placeholder:"DURATION"`
+	DryRun     bool           `help:"Show what would be removed, and remove nothing."`
+	Workspaces *time.Duration `name:"workspaces-older-than" help:"Remove workspaces of runs that finished at least this long ago, instead of retention.workspace_days (0s: of all finished runs)." placeholder:"DURATION"`
 }
 
 // Run sweeps once.
@@ -33,7 +33,7 @@ func (c gcCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// next is the command that does what a dry run showed.
+// next is the command that carries out what a dry run showed.
 func (c gcCmd) next() string {
 	if c.Workspaces == nil {
 		return "slurmgate gc"
@@ -51,8 +51,8 @@ func (a *app) printSwept(w io.Writer, r retention.Report, next string) {
 		tally       retention.Tally
 	}{
 		{"workspaces of finished runs", "retention.workspace_days", r.Workspaces},
-		{"imports no run used", "retention.import_days", r.Imports},
-		{"stored bytes of no artifact", "", r.Bytes},
+		{"imports that no run used", "retention.import_days", r.Imports},
+		{"bytes without an artifact", "", r.Bytes},
 	} {
 		since := "kept for ever: " + t.field + " is 0"
 		if t.tally.KeptSince != "" {
@@ -73,7 +73,7 @@ func (a *app) printSwept(w io.Writer, r retention.Report, next string) {
 	}
 }
 
-// previewAs shows an artifact in the way its type asks for, or the caller does.
+// previewAs shows an artifact according to its type, or as the caller requests.
 func (c artifactPreviewCmd) previewAs(ctx context.Context, a *app, s *session) (done bool, err error) {
 	as := c.As
 	if as == "auto" {
@@ -122,7 +122,7 @@ func (a *app) printTable(w io.Writer, t tableAnswer) {
 	}
 }
 
-// showPicture saves a picture, or says what it is.
+// showPicture saves a picture, or describes it.
 func (a *app) showPicture(p imageAnswer, to string) error {
 	if to != "" {
 		data, err := base64.StdEncoding.DecodeString(p.Data)
@@ -131,7 +131,7 @@ func (a *app) showPicture(p imageAnswer, to string) error {
 		}
 		f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if os.IsExist(err) {
-			return fault.New(fault.Conflict, "preview", "target_exists", to+" exists already").WithNext("give another name")
+			return fault.New(fault.Conflict, "preview", "target_exists", to+" exists already").WithNext("choose another name")
 		}
 		if err != nil {
 			return fault.Wrap(fault.Validation, "preview", "target", "cannot write "+to, err)
@@ -145,7 +145,7 @@ func (a *app) showPicture(p imageAnswer, to string) error {
 		}
 	}
 	return a.show(p, func(w io.Writer) {
-		fmt.Fprintf(w, "PNG picture of %d × %d points, shown as %d × %d\n", p.FullWidth, p.FullHeight, p.Width, p.Height)
+		fmt.Fprintf(w, "PNG picture of %d × %d pixels, shown as %d × %d\n", p.FullWidth, p.FullHeight, p.Width, p.Height)
 		if to == "" {
 			fmt.Fprintf(w, "Next: slurmgate artifact preview %s -o FILE.png, or slurmgate artifact get %s -o FILE.png\n", p.ArtifactID, p.ArtifactID)
 		}

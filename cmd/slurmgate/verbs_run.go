@@ -17,22 +17,22 @@ import (
 
 type runCmd struct {
 	Tool    string        `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
-	Input   named         `short:"i" help:"An input: its parameter or role, and a file or an artifact id." placeholder:"NAME=FILE|art_…"`
+	Input   named         `short:"i" help:"An input: its parameter or role, with a file or an artifact id." placeholder:"NAME=FILE|art_…"`
 	Param   named         `short:"p" help:"A parameter." placeholder:"NAME=VALUE"`
-	Wait    bool          `help:"Wait for the end and show the outputs."`
-	Timeout time.Duration `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
+	Wait    bool          `help:"Wait until the run has ended and show the outputs."`
+	Timeout time.Duration `help:"With --wait: stop waiting after this time (the run continues)." placeholder:"DURATION"`
 	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
 	effectOptions
 }
 
-// Run imports what is given as files, calls the tool, and follows the run if asked to.
+// Run imports the inputs that are given as files, calls the tool, and follows the run if requested.
 func (c runCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		var tool toolDoc
 		if err := s.call(ctx, "tool.show", toolArgs{ToolID: c.Tool}, &tool); err != nil {
 			return err
 		}
-		s.effect(effectOptions{DryRun: c.DryRun}) // of the imports; a key is for the call of the tool alone
+		s.effect(effectOptions{DryRun: c.DryRun}) // for the imports; a key is only for the call of the tool
 		args, err := c.args(ctx, a, s, tool)
 		if err != nil {
 			return err
@@ -50,8 +50,8 @@ func (c runCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// importFile imports a file. When the content alone does not show one of the wanted types but the tool takes
-// just one, the caller's word counts: that is what naming it as this input says.
+// importFile imports a file. If the content alone does not show one of the wanted types but the tool takes only one type, that type is used:
+// naming the file as this input says so.
 func (a *app) importFile(ctx context.Context, s *session, path string, _ []string) (importAnswer, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -72,13 +72,13 @@ func (a *app) importFile(ctx context.Context, s *session, path string, _ []strin
 		return got, err
 	}
 	if !got.Created {
-		word = "known already"
+		word = "already imported"
 	}
 	a.say("%s  %s  %s  %s (%s)", word, got.ArtifactID, got.Type, path, bytesText(got.SizeBytes))
 	return got, nil
 }
 
-// say prints a line of progress to people; with --json standard output stays for the result.
+// say prints a line of progress for people; with --json standard output is reserved for the result.
 func (a *app) say(format string, args ...any) {
 	fmt.Fprintf(a.err, format+"\n", args...)
 }
@@ -86,19 +86,19 @@ func (a *app) say(format string, args ...any) {
 type submitCmd struct {
 	Plan    string        `arg:"" help:"File with the plan as JSON, or - for standard input."`
 	Project string        `help:"Project name or id." placeholder:"NAME"`
-	Wait    bool          `help:"Wait for the end and show the outputs."`
-	Timeout time.Duration `help:"With --wait: give up waiting after this time (the run goes on)." placeholder:"DURATION"`
+	Wait    bool          `help:"Wait until the run has ended and show the outputs."`
+	Timeout time.Duration `help:"With --wait: stop waiting after this time (the run continues)." placeholder:"DURATION"`
 	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
 	effectOptions
 }
 
-// Run submits a plan as it is.
+// Run submits a plan unchanged.
 func (c submitCmd) Run(ctx context.Context, a *app) error {
 	data, err := readPlan(c.Plan)
 	if err != nil {
 		return err
 	}
-	// The same rules hold behind the gate; here the problems have a place in the file.
+	// The gate applies the same rules; checked here, the problems have a place in the file.
 	if err := plan.Decode(data, &plan.Spec{}); err != nil {
 		return plan.InFile(err, c.Plan, data)
 	}
@@ -139,11 +139,11 @@ type getCmd struct {
 	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
 }
 
-// Run looks once.
+// Run shows the state once.
 func (c getCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		if err := s.fresh(ctx); err != nil {
-			a.log.Warn("Slurm was not asked", "err", err)
+			a.log.Warn("Slurm could not be queried", "err", err)
 		}
 		var g run.GetAnswer
 		if err := s.call(ctx, "slurm.job.get", runArgs{RunID: c.RunID, WaitSeconds: c.Wait}, &g); err != nil {
@@ -186,11 +186,11 @@ func printWarnings(w io.Writer, list []string) {
 
 type waitCmd struct {
 	RunID   string        `arg:"" name:"run" help:"Run id."`
-	Timeout time.Duration `help:"Give up waiting after this time (the run goes on)." placeholder:"DURATION"`
+	Timeout time.Duration `help:"Stop waiting after this time (the run continues)." placeholder:"DURATION"`
 	To      string        `help:"Copy the outputs into this folder." type:"path" placeholder:"DIR"`
 }
 
-// Run waits for the end.
+// Run waits until the run has ended.
 func (c waitCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		return a.await(ctx, s, c.RunID, follow{true, c.Timeout, c.To})
@@ -207,7 +207,7 @@ type collectCmd struct {
 func (c collectCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		if err := s.fresh(ctx); err != nil {
-			a.log.Warn("Slurm was not asked", "err", err)
+			a.log.Warn("Slurm could not be queried", "err", err)
 		}
 		var r run.CollectAnswer
 		if err := s.call(ctx, "slurm.job.collect", runArgs{RunID: c.RunID, WaitSeconds: c.Wait}, &r); err != nil {
@@ -237,7 +237,7 @@ func printCollect(w io.Writer, r run.CollectAnswer) {
 	printWarnings(w, r.Warnings)
 }
 
-// failedRun is the exit status of a verb that was asked for a run's end.
+// failedRun is the exit status of a verb that waited for a run's end.
 func failedRun(r run.CollectAnswer) error {
 	if r.Ready && r.State != run.Succeeded {
 		return quietFailure{fault.Tool}
@@ -248,7 +248,7 @@ func failedRun(r run.CollectAnswer) error {
 type logsCmd struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
 	Stream string `help:"log (everything), stdout or stderr." enum:"log,stdout,stderr" default:"log"`
-	Tail   int    `help:"Lines from the end." default:"200"`
+	Tail   int    `help:"Number of lines from the end." default:"200"`
 }
 
 // Run prints the end of a stream.
@@ -273,7 +273,7 @@ func (c logsCmd) Run(ctx context.Context, a *app) error {
 
 type cancelCmd struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
-	Reason string `help:"Why; kept with the run." placeholder:"TEXT"`
+	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 }
 
 // Run cancels.

@@ -30,7 +30,7 @@ func TestArgumentsOnce(t *testing.T) {
 	id := "art_183BZJHEYXMKZBB4A0X74BNFSS"
 	tool := toolDoc{Inputs: []packInput{{Role: "reads", Param: "fastq"}}}
 	for _, c := range []runCmd{{Input: named{"reads": id, "fastq": id}}, {Input: named{"reads": id}, Param: named{"fastq": id}}} {
-		if args, err := c.args(t.Context(), nil, nil, tool); err == nil || !strings.Contains(err.Error(), "fastq has one already") {
+		if args, err := c.args(t.Context(), nil, nil, tool); err == nil || !strings.Contains(err.Error(), "fastq already has a value") {
 			t.Errorf("%v %v", args, err)
 		}
 	}

@@ -15,18 +15,18 @@ import (
 
 type runsCmd struct {
 	List runsListCmd `cmd:"" default:"withargs" help:"List runs, newest first."`
-	Show runsShowCmd `cmd:"" help:"Show a run with its whole story."`
-	Diff runsDiffCmd `cmd:"" help:"Tell why two runs are not the same run."`
+	Show runsShowCmd `cmd:"" help:"Show everything about a run."`
+	Diff runsDiffCmd `cmd:"" help:"Show why two runs are not the same run."`
 }
 
 type runsListCmd struct {
 	State   string `help:"Only runs in this state." enum:",queued,running,blocked,succeeded,failed,cancelled" default:"" placeholder:"STATE"`
 	Tool    string `help:"Only runs of this tool." placeholder:"ID"`
 	Project string `help:"Only runs of this project (name or id)." placeholder:"NAME"`
-	Since   string `help:"Only runs made since then: 2026-11-21, 2026-11-21T08:00:00Z, or how long ago: 90m, 12h, 7d." placeholder:"TIME"`
-	Until   string `help:"Only runs made before then, written likewise." placeholder:"TIME"`
-	Limit   int    `help:"At most this many (1 to 200)." default:"20"`
-	Cursor  string `help:"Go on where an earlier page ended." placeholder:"CURSOR"`
+	Since   string `help:"Only runs created since this time: 2026-11-21, 2026-11-21T08:00:00Z, or how long ago: 90m, 12h, 7d." placeholder:"TIME"`
+	Until   string `help:"Only runs created before this time, in the same format." placeholder:"TIME"`
+	Limit   int    `help:"Maximum number to list (1 to 200)." default:"20"`
+	Cursor  string `help:"Continue after an earlier page." placeholder:"CURSOR"`
 }
 
 // Run lists runs.
@@ -103,7 +103,7 @@ func (a *app) printStory(w io.Writer, r runStory) {
 	if p, err := plan.DecodeParams(r.Params); err == nil {
 		x := p.Spec.Resources
 		line("command", "%q", p.Spec.Execution.Command.Argv)
-		line("asked for", "%d CPUs, %d MiB, %s, partition %s, account %s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second, orDash(p.Spec.Placement.Partition), orDash(p.Spec.Placement.Account))
+		line("requested", "%d CPUs, %d MiB, %s, partition %s, account %s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second, orDash(p.Spec.Placement.Partition), orDash(p.Spec.Placement.Account))
 	}
 	line("job", "%s  %s  attempt %d  node %s  slurm %s", orDash(r.SlurmJobID), r.JobName, r.Attempt, orDash(r.Node), orDash(r.SlurmState))
 	if r.ExitCode != nil {
@@ -113,7 +113,7 @@ func (a *app) printStory(w io.Writer, r runStory) {
 		line("attempt", "%d  %s  %s", t.Attempt, orElse(string(t.Ending), "open"), usedText(t))
 	}
 	if r.WorkspaceGone != nil {
-		line("workspace", "removed by gc on %s; what the run made is kept", r.WorkspaceGone.Local().Format("2006-01-02"))
+		line("workspace", "removed by gc on %s; the run's artifacts still exist", r.WorkspaceGone.Local().Format("2006-01-02"))
 	} else {
 		line("workspace", "%s", r.Workspace)
 	}
@@ -132,7 +132,7 @@ func (a *app) printStory(w io.Writer, r runStory) {
 	printWarnings(w, r.Warnings)
 }
 
-// usedText is what an attempt's job used, in a line.
+// usedText is what an attempt's job used, in one line.
 func usedText(t attemptDoc) string {
 	if t.ElapsedSeconds == nil {
 		return "nothing measured"
@@ -142,7 +142,7 @@ func usedText(t attemptDoc) string {
 		text += fmt.Sprintf(" (%.0f %% of its CPUs)", 100**t.CPUEfficiency)
 	}
 	if t.MaxRSSBytes != nil {
-		text += fmt.Sprintf(", %s memory (%.0f %% of what it asked for)", bytesText(*t.MaxRSSBytes), 100**t.MemEfficiency)
+		text += fmt.Sprintf(", %s memory (%.0f %% of the requested)", bytesText(*t.MaxRSSBytes), 100**t.MemEfficiency)
 	}
 	return text + ", by " + map[string]string{"job": "the job's own record", "accounting": "Slurm's accounting"}[t.Source]
 }
@@ -151,7 +151,7 @@ func secondsText(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(10 * time.Millisecond).String()
 }
 
-// when reads a time as people write it: a day, a time, or how long before now.
+// when reads a time as people write it: a day, a time, or how long ago.
 func when(flag, s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
