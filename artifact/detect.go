@@ -15,41 +15,24 @@ import (
 // HeadBytes is how much of a file's beginning [Detect] looks at. A shorter head is taken for the whole file.
 const HeadBytes = 64 << 10
 
-var (
-	magicGzip = []byte{0x1f, 0x8b, 0x08}
-	magicHDF5 = []byte("\x89HDF\r\n\x1a\n")
-)
-
-// magics are types told by the first bytes alone.
-var magics = []struct{ magic, typ string }{
-	{"BAI\x01", "BAI"},
-	{"##fileformat=VCF", "VCF"},
-	{"PK\x03\x04", "ZIP"},
-	{"PK\x05\x06", "ZIP"}, // an empty archive
-	{"\x89PNG\r\n\x1a\n", "PNG"},
-	{"%PDF-", "PDF"},
-}
-
 // Detect gives the artifact type of a file from its first bytes and, where these leave a choice, from its
 // name. The answer is one of the types every gateway knows, or one of own, the domain's: those of [Told] are found by
 // content where the domain has them, and are TEXT or UNKNOWN elsewhere. A compressed VCF is a VCF, as the tools that read
 // one read the other.
 func Detect(head []byte, name string, own ...string) string {
 	head = head[:min(len(head), HeadBytes)]
-	if bytes.HasPrefix(head, magicGzip) {
+	if bytes.HasPrefix(head, []byte(magicGzip)) {
 		return detectGzip(head, own)
 	}
-	for _, m := range magics {
-		if bytes.HasPrefix(head, []byte(m.magic)) {
-			return m.typ
-		}
-	}
 	ext := strings.ToLower(filepath.Ext(name))
-	if bytes.HasPrefix(head, magicHDF5) {
-		if ext == ".h5ad" {
-			return "H5AD"
+	for _, f := range formats {
+		if !startsWithAny(head, f.magics) {
+			continue
 		}
-		return "UNKNOWN"
+		if f.typ == "H5AD" && ext != ".h5ad" {
+			return "UNKNOWN" // HDF5 holds much else
+		}
+		return f.typ
 	}
 	if !isText(head) {
 		return "UNKNOWN"
@@ -72,7 +55,7 @@ func detectGzip(head []byte, own []string) string {
 	switch {
 	case blocked && bytes.HasPrefix(inner, []byte("BAM\x01")):
 		return "BAM"
-	case bytes.HasPrefix(inner, []byte("##fileformat=VCF")):
+	case bytes.HasPrefix(inner, []byte(magicVCF)):
 		return "VCF"
 	case looksFASTQ(inner):
 		return "FASTQ_GZ"
@@ -83,21 +66,6 @@ func detectGzip(head []byte, own []string) string {
 		}
 	}
 	return "UNKNOWN"
-}
-
-// isBGZF looks for the BC subfield of the blocked gzip format (SAM specification, 4.1).
-func isBGZF(extra []byte) bool {
-	for len(extra) >= 4 {
-		n := int(extra[2]) | int(extra[3])<<8
-		if extra[0] == 'B' && extra[1] == 'C' && n == 2 {
-			return true
-		}
-		if len(extra) < 4+n {
-			return false
-		}
-		extra = extra[4+n:]
-	}
-	return false
 }
 
 // looksFASTQ checks the first record as far as it is there: @name, bases, +, as many qualities.

@@ -26,6 +26,7 @@ const (
 	ImportSize    = "IMPORT-SIZE"    // too large
 	ImportAccess  = "IMPORT-ACCESS"  // the gateway's user may not read it
 	ImportText    = "IMPORT-TEXT"    // not valid UTF-8
+	ImportFormat  = "IMPORT-FORMAT"  // not a whole file of its type
 )
 
 // MaxText is the largest text that ImportText takes, in bytes.
@@ -36,6 +37,8 @@ type ImportPolicy struct {
 	Roots    []string // absolute folders; none: no file may be imported, text may
 	MaxBytes int64    // of one file, text or stream
 	Types    []string // artifact types of the domain beside those every gateway knows, to be told by content
+
+	Full bool // inflate gzip files of any size to compare their checksums; without it those up to [MaxInflated]
 
 	// Own are folders of the gateway itself, nothing below which may be imported wherever the roots are: the ledger, the artifacts' bytes, and the
 	// workspaces are of all projects, and the gateway's user may read them all. One that does not exist yet counts from when it does.
@@ -51,6 +54,8 @@ type Importer struct {
 	maxBytes int64
 	types    []string
 	own      []string
+	full     bool
+	as       string // the type callers say; empty: it is detected
 }
 
 // importRoot is one spelling of an allowed root and the folder it stood for when the importer was made.
@@ -66,7 +71,7 @@ type Imported struct {
 
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
-	im := &Importer{store: store, put: store.put, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types), own: slices.Clone(p.Own)}
+	im := &Importer{store: store, put: store.put, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types), own: slices.Clone(p.Own), full: p.Full}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
 		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d", p.MaxBytes)})
@@ -147,16 +152,22 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 	case before.Size > im.maxBytes:
 		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", im.maxBytes), fmt.Sprintf("%s has %d bytes", path, before.Size), "")
 	}
-	head := &headReader{r: f}
-	sum, size, err := im.put(ctx, head, im.maxBytes, func(size int64) error { return unchanged(f, before, size, path) })
+	name := filepath.Base(path)
+	look := im.inspect(name, "path", before.Size)
+	defer look.close()
+	sum, size, err := im.put(ctx, io.TeeReader(f, look), im.maxBytes, func(size int64) error {
+		if err := unchanged(f, before, size, path); err != nil {
+			return err
+		}
+		return look.finish()
+	})
 	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
 		err = changed(path)
 	}
 	if err != nil {
 		return Imported{}, err
 	}
-	name := filepath.Base(path)
-	return Imported{SHA256: sum, SizeBytes: size, Type: im.detect(head.buf, name), Label: labelOf(name)}, nil
+	return Imported{SHA256: sum, SizeBytes: size, Type: look.typ, Label: labelOf(name)}, nil
 }
 
 // ImportText stores a text of at most MaxText bytes of valid UTF-8.
@@ -168,11 +179,13 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 	if !utf8.ValidString(text) {
 		return Imported{}, fault.Invalid(op, "", fault.Problem{Code: ImportText, Field: "text", Rule: "valid UTF-8", Msg: "it is not valid UTF-8", Hint: "import it as a file"})
 	}
-	sum, size, err := im.put(ctx, strings.NewReader(text), int64(len(text)), nil)
+	look := im.inspect("", "text", int64(len(text)))
+	defer look.close()
+	sum, size, err := im.put(ctx, io.TeeReader(strings.NewReader(text), look), int64(len(text)), func(int64) error { return look.finish() })
 	if err != nil {
 		return Imported{}, err
 	}
-	return Imported{SHA256: sum, SizeBytes: size, Type: im.detect([]byte(text[:min(len(text), HeadBytes)]), ""), Label: "text"}, nil
+	return Imported{SHA256: sum, SizeBytes: size, Type: look.typ, Label: "text"}, nil
 }
 
 // locate finds the root a path lies below. Nothing of the filesystem is looked at.
@@ -262,6 +275,3 @@ func unchanged(f *os.File, before unix.Stat_t, size int64, path string) error {
 	}
 	return nil
 }
-
-// detect is [Detect] with the domain's own types.
-func (im *Importer) detect(head []byte, name string) string { return Detect(head, name, im.types...) }

@@ -1,25 +1,12 @@
 package artifact
 
 import (
-	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"slurmgate/plan"
 )
-
-// headReader keeps the first HeadBytes of what is read through it.
-type headReader struct {
-	r   io.Reader
-	buf []byte
-}
-
-func (h *headReader) Read(p []byte) (int, error) {
-	n, err := h.r.Read(p)
-	h.buf = append(h.buf, p[:min(n, HeadBytes-len(h.buf))]...)
-	return n, err
-}
 
 // labelOf derives a label from a file name.
 func labelOf(name string) string {

@@ -50,7 +50,7 @@ func isBinary(head []byte) bool {
 	case "BAM", "BAI", "FASTQ_GZ", "ZIP", "PNG", "PDF":
 		return true
 	}
-	if bytes.HasPrefix(head, magicGzip) || bytes.IndexByte(head, 0) >= 0 {
+	if bytes.HasPrefix(head, []byte(magicGzip)) || bytes.IndexByte(head, 0) >= 0 {
 		return true
 	}
 	odd := 0

@@ -22,7 +22,7 @@ import (
 	"slurmgate/fault"
 )
 
-func newStore(t *testing.T) (*Store, string) {
+func newStore(t testing.TB) (*Store, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := Open(dir)
@@ -31,7 +31,7 @@ func newStore(t *testing.T) (*Store, string) {
 	return s, dir
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -134,6 +134,7 @@ func (g *gateway) bringIn(ctx context.Context, c gate.Call, a importArgs, import
 		return doc, "", err
 	}
 	var in artifact.Imported
+	importer = importer.As(a.Type)
 	switch {
 	case a.Path != nil:
 		in, err = importer.ImportFile(ctx, *a.Path)
