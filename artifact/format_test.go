@@ -216,8 +216,10 @@ func TestImportFormat(t *testing.T) {
 	} {
 		put(t, root+"/"+c.file, c.content)
 		for way, do := range map[string]func(*Importer) (Imported, error){
-			"path":      func(im *Importer) (Imported, error) { return im.ImportFile(t.Context(), root+"/"+c.file) },
-			"upload":    func(im *Importer) (Imported, error) { return im.ImportStream(t.Context(), strings.NewReader(c.content), c.file) },
+			"path": func(im *Importer) (Imported, error) { return im.ImportFile(t.Context(), root+"/"+c.file) },
+			"upload": func(im *Importer) (Imported, error) {
+				return im.ImportStream(t.Context(), strings.NewReader(c.content), c.file)
+			},
 			"rehearsal": func(im *Importer) (Imported, error) { return im.Rehearsal().ImportFile(t.Context(), root+"/"+c.file) },
 		} {
 			got, err := do(im.As(c.as))
