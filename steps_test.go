@@ -46,6 +46,62 @@ func TestNextStepsAreKnown(t *testing.T) {
 	}
 }
 
+// Every step in the code has a verb and arguments that gate.StepForms can render; what the faces make of them cmd/slurmgate.TestStepForms shows.
+func TestStepsAreOfTheTable(t *testing.T) {
+	forms := map[string]string{} // a verb's argument names
+	for _, f := range gate.StepForms() {
+		forms[f.Verb] += " " + f.With + " " + f.Shell + f.HTTP
+	}
+	found := 0
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "Do" || len(call.Args) == 0 {
+				return true
+			} else if x, ok := f.X.(*ast.Ident); !ok || x.Name != "fault" {
+				return true
+			}
+			found++
+			verb := literal(call.Args[0])
+			form, known := forms[verb]
+			if !known {
+				t.Errorf("%s: the verb %q is not in gate.StepForms", path, verb)
+			}
+			if len(call.Args)%2 != 1 {
+				t.Errorf("%s: %s has a name without a value", path, verb)
+			}
+			for i := 1; i < len(call.Args); i += 2 {
+				if name := literal(call.Args[i]); !regexp.MustCompile(`\b` + name + `\b`).MatchString(form) {
+					t.Errorf("%s: %s has no argument %q in gate.StepForms", path, verb, name)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || found < 5 {
+		t.Error(found, err)
+	}
+}
+
+func literal(n ast.Expr) string {
+	if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+		s, _ := strconv.Unquote(l.Value)
+		return s
+	}
+	return ""
+}
+
 // steps are the texts of a file that tell a next step: arguments of WithNext, values of Next and Hint, and texts with "Next: ".
 func steps(t *testing.T, path string) (out []string) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)

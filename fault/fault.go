@@ -8,6 +8,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -41,11 +42,15 @@ type Problem struct {
 	File  string `json:"file,omitempty"` // the file it is in, where there is one
 	Line  int    `json:"line,omitempty"` // 1-based, 0 when unknown
 
-	Column int `json:"column,omitempty"` // in characters, 1-based, 0 when unknown
+	Column int    `json:"column,omitempty"` // in characters, 1-based, 0 when unknown
+	Next   []Step `json:"next,omitempty"`   // what to do, as data
 }
 
-// String gives the problem on one line.
-func (p Problem) String() string {
+// String gives the problem on one line, for logs.
+func (p Problem) String() string { return p.Text(forLogs) }
+
+// Text gives the problem on one line; words renders a list of steps.
+func (p Problem) Text(words func([]Step) string) string {
 	var b strings.Builder
 	if p.File != "" {
 		b.WriteString(p.File)
@@ -66,10 +71,17 @@ func (p Problem) String() string {
 	if p.Rule != "" {
 		b.WriteString(" (" + p.Rule + ")")
 	}
-	if p.Hint != "" {
-		b.WriteString("; " + p.Hint)
+	if hint := Advice(p.Hint, p.Next, words); hint != "" {
+		b.WriteString("; " + hint)
 	}
 	return b.String()
+}
+
+// Equal tells whether two problems say the same.
+func (p Problem) Equal(q Problem) bool {
+	next := slices.EqualFunc(p.Next, q.Next, Step.equal)
+	p.Next, q.Next = nil, nil
+	return next && p.String() == q.String() && p.Code == q.Code
 }
 
 // Error is a failure with a kind. Code defaults to the kind.
@@ -78,40 +90,14 @@ type Error struct {
 	Kind     Kind      //
 	Code     string    // stable code; the first problem's when empty
 	Msg      string    // one sentence for people
-	Next     string    // what to do next, for people
+	Next     string    // plain advice, for people; it names no command
+	Steps    []Step    // what to do next, as data
 	Problems []Problem // broken rules, for Validation and Policy
 	Err      error     // the cause
 }
 
-// Error gives the message, the cause and the next step on one line (problems on lines of their own).
-func (e *Error) Error() string {
-	var parts []string
-	if e.Msg != "" {
-		parts = append(parts, e.Msg)
-	}
-	if e.Err != nil {
-		parts = append(parts, e.Err.Error())
-	}
-	s := strings.Join(parts, ": ")
-	switch {
-	case len(e.Problems) == 1 && s == "":
-		s = e.Problems[0].String()
-	case len(e.Problems) > 0:
-		var b strings.Builder
-		b.WriteString(s)
-		for _, p := range e.Problems {
-			b.WriteString("\n  " + p.String())
-		}
-		s = b.String()
-	}
-	if s == "" {
-		s = string(e.Kind)
-	}
-	if e.Next != "" {
-		s += ". Next: " + e.Next
-	}
-	return s
-}
+// Error gives the whole text for logs, steps as verbs with their arguments. Faces render it with [Text].
+func (e *Error) Error() string { return Text(e, forLogs) }
 
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
@@ -130,7 +116,10 @@ func Wrap(kind Kind, op, code, msg string, err error) *Error {
 	return &Error{Op: op, Kind: kind, Code: code, Msg: msg, Err: err}
 }
 
-// WithNext sets the next step and returns the error.
+// asError finds the first *Error of a chain.
+func asError(err error) (*Error, bool) { return errors.AsType[*Error](err) }
+
+// WithNext sets plain advice, which names no command, and returns the error.
 func (e *Error) WithNext(next string) *Error {
 	e.Next = next
 	return e

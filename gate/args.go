@@ -88,7 +88,7 @@ func (e entry) checkArgs(args json.RawMessage) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" break its schema", found...).WithNext("slurmgate tool show " + e.tool.ID + " prints the schema")
+	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" break its schema", found...).WithNext("the schema is here").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
 }
 
 // binding names a payload without giving it away: the same tool with the same arguments has the same one on this ledger, and nobody

@@ -35,7 +35,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMes
 		return "", fault.New(fault.Policy, op, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).WithNext("change what you ask for, or talk to who denied it")
 	}
 	return "", fault.New(fault.Policy, op, "consent_required", fmt.Sprintf("policy asks for a person's approval of this call of %s; it was asked for as %s, until %s", t.ID, a.ID, a.ExpiresAt.UTC().Format(time.RFC3339))).
-		WithNext("let somebody approve it: slurmgate approve " + a.ID + "; then make the same call again")
+		WithNext("somebody with the capability approve approves it, then make the same call again").WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
 
 func because(reason *string) string {

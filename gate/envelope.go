@@ -7,6 +7,7 @@ package gate
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -87,17 +88,28 @@ func envelopeKind(k fault.Kind) string {
 	return string(k)
 }
 
-func errorBody(err error) *ErrorBody {
+// BodyOf gives the envelope's form of an error, in the words of the face its call came by. details.next is what to do next, as data.
+func BodyOf(by Transport, err error) *ErrorBody {
 	kind := fault.KindOf(err)
 	details := map[string]any{"kind": string(kind)}
-	if p := fault.ProblemsOf(err); len(p) > 0 {
+	if p := ProblemsFor(by, err); len(p) > 0 {
 		details["problems"] = p
 	}
-	return &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: err.Error(), Retryable: kind.Retryable(), Details: details}
+	if steps := fault.StepsOf(err); len(steps) > 0 {
+		details["next"] = steps
+	}
+	return &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: Text(by, err), Retryable: kind.Retryable(), Details: details}
 }
 
-// BodyOf gives the envelope's form of an error.
-func BodyOf(err error) *ErrorBody { return errorBody(err) }
+// ProblemsFor gives an error's problems, whose hints are in the words of a face.
+func ProblemsFor(by Transport, err error) []fault.Problem {
+	problems := slices.Clone(fault.ProblemsOf(err))
+	for i := range problems {
+		p := &problems[i]
+		p.Hint = fault.Advice(p.Hint, p.Next, func(s []fault.Step) string { return Words(by, s) })
+	}
+	return problems
+}
 
 // Fault turns an error body back into an error, for a face on the other side of a socket.
 func (e *ErrorBody) Fault() *fault.Error {

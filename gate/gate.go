@@ -117,7 +117,7 @@ func (g *Gate) Refuse(err error) Response {
 		err = noEnvelope(err)
 	}
 	now := g.now().UTC()
-	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.Nil.String(), TraceID: uuid.Nil.String(), Error: errorBody(err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
+	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.Nil.String(), TraceID: uuid.Nil.String(), Error: BodyOf(Other, err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
 	g.seal(&res, Tool{})
 	return res
 }
@@ -181,7 +181,7 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, err error) Res
 	if err == nil {
 		g.carryOut(ctx, who, req, &res, &t)
 	} else {
-		res.Error = errorBody(err)
+		res.Error = BodyOf(who.Transport, err)
 	}
 	if res.Error != nil {
 		res.Error = g.registry.said(who.Transport, res.Error)
@@ -207,7 +207,7 @@ func (g *Gate) carryOut(ctx context.Context, who Caller, req Request, res *Respo
 		err = g.fill(ctx, who, req, res, t, result)
 	}
 	if err != nil {
-		res.Result, res.ResultRef, res.Error = nil, nil, errorBody(err)
+		res.Result, res.ResultRef, res.Error = nil, nil, BodyOf(who.Transport, err)
 		t.final = final(err)
 	}
 }
@@ -287,7 +287,7 @@ func (g *Gate) seal(res *Response, t Tool) {
 	if err != nil || len(found) > 0 {
 		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "problems", fmt.Sprint(found), "err", err)
 		res.OK, res.Result, res.ResultRef = false, nil, nil
-		res.Error = errorBody(fault.New(fault.Internal, "gate.Call", "response_schema", "the answer cannot be passed on (a fault of slurmgate's)").WithNext("the gateway's log has the details"))
+		res.Error = BodyOf(Other, fault.New(fault.Internal, "gate.Call", "response_schema", "the answer cannot be passed on (a fault of slurmgate's)").WithNext("the gateway's log has the details"))
 	}
 }
 
@@ -319,7 +319,7 @@ func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 		next = "the same call once more finds what was done and changes nothing else; " + later
 	}
 	res.OK, res.Result, res.ResultRef = false, nil, nil
-	res.Error = errorBody(fault.Wrap(fault.Unknown, "gate.Call", "not_recorded", "the call was carried out, but its record could not be written", err).WithNext(next))
+	res.Error = BodyOf(who.Transport, fault.Wrap(fault.Unknown, "gate.Call", "not_recorded", "the call was carried out, but its record could not be written", err).WithNext(next))
 }
 
 func (g *Gate) checkEvent(raw []byte) error {

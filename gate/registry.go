@@ -223,7 +223,7 @@ func noTool(id string) error {
 	if sayable.MatchString(id) {
 		what = fmt.Sprintf("there is no tool %q", id)
 	}
-	return fault.New(fault.NotFound, "gate.Find", "tool_not_found", what).WithNext("slurmgate tool list shows what there is")
+	return fault.New(fault.NotFound, "gate.Find", "tool_not_found", what).WithSteps(fault.Do("tool.list"))
 }
 
 // reach is find for a caller that came by a transport.

@@ -77,7 +77,7 @@ func (g *Gate) visibleID(ctx context.Context, who Caller, s string, dry bool) er
 // notThere is the one answer for what does not exist and for what is another's.
 func notThere(id string) error {
 	if plan.IsRunID(id) {
-		return fault.New(fault.NotFound, "gate.scope", "run_not_found", "there is no run "+id).WithNext("slurmgate runs list shows what there is")
+		return fault.New(fault.NotFound, "gate.scope", "run_not_found", "there is no run "+id).WithSteps(fault.Do("run.list"))
 	}
-	return fault.New(fault.NotFound, "gate.scope", "artifact_not_found", "there is no artifact "+id).WithNext("slurmgate artifact list shows what there is")
+	return fault.New(fault.NotFound, "gate.scope", "artifact_not_found", "there is no artifact "+id).WithSteps(fault.Do("artifact.list"))
 }

@@ -56,9 +56,11 @@ func refuse(w http.ResponseWriter, status int, err error) {
 
 func describe(status int, err error) problemDoc {
 	kind := fault.KindOf(err)
-	p := problemDoc{Type: "about:blank", Status: status, Title: string(kind), Code: fault.CodeOf(err), Detail: err.Error(), Retryable: kind.Retryable()}
-	if problems := fault.ProblemsOf(err); len(problems) > 0 {
-		p.Details = map[string]any{"problems": problems}
+	p := problemDoc{Type: "about:blank", Status: status, Title: string(kind), Code: fault.CodeOf(err), Detail: gate.Text(gate.Other, err), Retryable: kind.Retryable()}
+	details := gate.BodyOf(gate.Other, err).Details
+	delete(details, "kind") // the title says it
+	if len(details) > 0 {
+		p.Details = details
 	}
 	return p
 }

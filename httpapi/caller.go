@@ -50,7 +50,7 @@ func (f *face) unheard(w http.ResponseWriter, req *http.Request, err error) {
 		answer(w, f.Gate.Refuse(err))
 	case strings.HasPrefix(req.URL.Path, "/v1/tools/") && strings.HasSuffix(req.URL.Path, ":run"):
 		id := strings.TrimSuffix(strings.TrimPrefix(req.URL.Path, "/v1/tools/"), ":run")
-		runAnswer(w, runRefusal(id, uuid.NewString(), uuid.NewString(), gate.BodyOf(err)), fault.KindOf(err).HTTPStatus())
+		runAnswer(w, runRefusal(id, uuid.NewString(), uuid.NewString(), gate.BodyOf(gate.Other, err)), fault.KindOf(err).HTTPStatus())
 	default:
 		problem(w, err)
 	}

@@ -165,7 +165,7 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 		status, err = http.StatusBadRequest, fault.Invalid("httpapi.run", "", fault.Problem{Code: "RUN-INPUT", Field: "input", Rule: "present", Msg: "the body has no input"})
 	}
 	if err != nil {
-		runAnswer(w, runRefusal(id, uuid.NewString(), uuid.NewString(), gate.BodyOf(err)), status)
+		runAnswer(w, runRefusal(id, uuid.NewString(), uuid.NewString(), gate.BodyOf(gate.Other, err)), status)
 		return
 	}
 	call := f.request(req, id, doc["input"])

@@ -99,7 +99,7 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (run.Artifact, error) 
 		return run.Artifact{}, removedFault(id)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, fault.New(fault.NotFound, "ledger.Artifact", "artifact_not_found", "there is no artifact "+id).WithNext("slurmgate artifact list shows what there is")
+		return a, fault.New(fault.NotFound, "ledger.Artifact", "artifact_not_found", "there is no artifact "+id).WithSteps(fault.Do("artifact.list"))
 	}
 	return a, storage(err)
 }

@@ -179,7 +179,7 @@ func (l *Ledger) AnswerApproval(ctx context.Context, id string, w Answer) (gate.
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered", id+" was already answered or has expired").WithNext("slurmgate approvals --all"))
+			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered", id+" was already answered or has expired").WithSteps(fault.Do("approval.list", "all", true)))
 		}
 		return nil
 	})

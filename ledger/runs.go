@@ -73,7 +73,7 @@ type queryer interface {
 func view(ctx context.Context, q queryer, runID string) (run.View, error) {
 	v, err := scanView(q.QueryRowContext(ctx, "SELECT "+viewColumns+viewFrom+"WHERE r.run_id = ?", runID))
 	if errors.Is(err, sql.ErrNoRows) {
-		return run.View{}, fault.New(fault.NotFound, "ledger.View", "run_not_found", "there is no run "+runID).WithNext("slurmgate runs list shows what there is")
+		return run.View{}, fault.New(fault.NotFound, "ledger.View", "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list"))
 	}
 	return v, storage(err)
 }

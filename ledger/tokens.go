@@ -61,7 +61,7 @@ func scanToken(row scanner) (Token, error) {
 func (l *Ledger) Token(ctx context.Context, id string) (Token, error) {
 	t, err := scanToken(l.r.QueryRowContext(brief(ctx), "SELECT "+tokenColumns+" FROM tokens WHERE token_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return t, fault.New(fault.NotFound, "ledger.Token", "token_not_found", "there is no token "+id).WithNext("slurmgate token list shows what there is")
+		return t, fault.New(fault.NotFound, "ledger.Token", "token_not_found", "there is no token "+id).WithSteps(fault.Do("token.list"))
 	}
 	return t, storage(err)
 }

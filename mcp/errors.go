@@ -6,6 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"slurmgate/fault"
+	"slurmgate/gate"
 )
 
 // protocolError is the error of a request that is no tool call: lists, resources, prompts. The gate's code travels in its data.
@@ -16,7 +17,7 @@ func protocolError(err error) error {
 		code = jsonrpc.CodeInvalidParams
 	}
 	data, _ := json.Marshal(map[string]string{"code": fault.CodeOf(err), "kind": string(fault.KindOf(err))})
-	return &jsonrpc.Error{Code: code, Message: plainLines(err.Error(), maxProse), Data: data}
+	return &jsonrpc.Error{Code: code, Message: plainLines(gate.Text(gate.MCP, err), maxProse), Data: data}
 }
 
 func badArgument(prompt, argument, why string) error {

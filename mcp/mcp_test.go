@@ -47,12 +47,12 @@ func (w *world) Call(ctx context.Context, req gate.Request) (gate.Response, erro
 	w.mu.Unlock()
 	res := gate.Response{SchemaVersion: gate.SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID}
 	if f == nil {
-		res.Error = gate.BodyOf(fault.New(fault.NotFound, "x", "tool_not_found", "there is no tool "+req.ToolID))
+		res.Error = gate.BodyOf(gate.MCP, fault.New(fault.NotFound, "x", "tool_not_found", "there is no tool "+req.ToolID))
 		return res, nil
 	}
 	v, err := f(ctx, req.Args)
 	if err != nil {
-		res.Error = gate.BodyOf(err)
+		res.Error = gate.BodyOf(gate.MCP, err)
 		return res, nil
 	}
 	res.OK = true

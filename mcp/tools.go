@@ -89,7 +89,7 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 		for {
 			res, err := s.cfg.Gateway.Call(ctx, req)
 			if err != nil {
-				return refusal(req, gate.BodyOf(err)), nil
+				return refusal(req, gate.BodyOf(gate.MCP, err)), nil
 			}
 			if res.Error != nil {
 				return refusal(req, res.Error), nil

@@ -60,7 +60,7 @@ func noFolder(op, dir string, err error) error {
 // broken makes the one report of a folder.
 func broken(op, dir string, found []fault.Problem) error {
 	slices.SortStableFunc(found, func(a, b fault.Problem) int { return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line) })
-	found = slices.Compact(found)
+	found = slices.CompactFunc(found, fault.Problem.Equal)
 	msg := fmt.Sprintf("%d rules are broken in %s", len(found), dir)
 	if len(found) == 1 {
 		msg = "a rule is broken in " + dir

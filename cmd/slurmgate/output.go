@@ -51,7 +51,7 @@ func (a *app) fail(err error) int {
 		body.Message = gate.Scrub(body.Message)        // a command line that does not parse is quoted in the error
 		_ = a.show(map[string]any{"error": body}, nil) // nothing else can be done
 	} else {
-		fmt.Fprintln(a.err, "slurmgate:", gate.Scrub(err.Error()))
+		fmt.Fprintln(a.err, "slurmgate:", gate.Scrub(gate.Text(gate.Local, err)))
 	}
 	return fault.KindOf(err).ExitCode()
 }
@@ -70,7 +70,7 @@ func asBody(err error) *gate.ErrorBody {
 	if c, ok := errors.AsType[callError](err); ok {
 		return c.body
 	}
-	return gate.BodyOf(err)
+	return gate.BodyOf(gate.Local, err)
 }
 
 // table prints rows under a heading, aligned.

@@ -312,9 +312,9 @@ func dryRun(t *testing.T, w *World) {
 func nextSteps(t *testing.T, w *World) {
 	e := w.as(everyone("a"))
 	words := map[gate.Transport][3]string{
-		gate.Local: {"Next: slurmgate runs list shows what there is", "Next: slurmgate tool show test.read prints the schema", "slurmgate approve apr_"},
-		gate.MCP:   {"Next: run_list shows what there is", "Next: the list of tools prints the schema", " (at the shell)"},
-		gate.Other: {"Next: GET /v1/runs shows what there is", "Next: GET /v1/registry prints the schema", "POST /v1/approvals/apr_"},
+		gate.Local: {"Next: slurmgate runs list", "slurmgate tool show test.read", "slurmgate approve apr_"},
+		gate.MCP:   {"Next: run_list", "the list of tools", "ask an administrator to run `slurmgate approve apr_"},
+		gate.Other: {"Next: GET /v1/runs", "GET /v1/registry", "POST /v1/approvals/apr_"},
 	}[w.Transport]
 	for i, req := range []gate.Request{request("test.read", `{"run_id":"run_00000000000000000000000000"}`), request("test.read", `{"x":1}`), request("test.asked", `{}`)} {
 		if res := w.call(e, req); res.Error == nil || !strings.Contains(res.Error.Message, words[i]) {
