@@ -38,13 +38,13 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 		}
 	}
 	project := func(field, name string) string {
-		switch {
-		case name == gate.All || plan.IsProjectID(name):
+		if name == gate.All {
 			return name
-		case plan.CheckWord(name) != "":
-			problems = append(problems, fault.Problem{Code: "GRANT-PROJECT", Field: field, Rule: "a project's name or id, or *", Msg: plan.CheckWord(name)})
 		}
-		return plan.ProjectID(name)
+		if msg := plan.CheckProject(name); msg != "" {
+			problems = append(problems, fault.Problem{Code: "GRANT-PROJECT", Field: field, Rule: "a project's name or id, or *", Msg: msg})
+		}
+		return plan.ProjectOf(name)
 	}
 	for _, p := range projects {
 		g.Projects = append(g.Projects, project("projects", p))

@@ -128,6 +128,37 @@ func (l Lock) Find(name string) (Named, bool) {
 	return l.Images[i], true
 }
 
+// CodeNotStored is the code of an image that has an entry in the lock and is not in the store.
+const CodeNotStored = "IMAGE-NOT-STORED"
+
+// Against gives what the lock says otherwise than the store: images the store does not hold, and sizes or architectures that are not the file's. file
+// is the lock file's name in the problems.
+func (l Lock) Against(file string, stored []Image) (found []fault.Problem) {
+	byRef := map[string]Image{}
+	for _, i := range stored {
+		byRef[i.Ref()] = i
+	}
+	for i, n := range l.Images {
+		add := func(code, field, rule, msg string) {
+			found = append(found, fault.Problem{Code: code, Field: fmt.Sprintf("images[%d].%s", i, field), Rule: rule, Msg: msg, File: file, Hint: "slurmgate image add " + n.Name + " FILE.sif records it anew"})
+		}
+		have, ok := byRef[n.Digest]
+		switch {
+		case !ok:
+			add(CodeNotStored, "digest", "an image of the store", "the image store does not hold "+n.Name+" ("+n.Digest+")")
+			continue
+		case have.Bad != "":
+			add("IMAGE-LOCK", "digest", "an image that runs here", n.Name+" cannot be used: "+have.Bad+" (slurmgate image verify says more)")
+		case have.Arch != n.Arch:
+			add("IMAGE-LOCK", "arch", "the image's own architecture", n.Name+" is "+have.Arch+", the lock says "+n.Arch)
+		}
+		if have.SizeBytes != n.SizeBytes {
+			add("IMAGE-LOCK", "size_bytes", "the size of the image's file", fmt.Sprintf("%s has %d bytes, the lock says %d", n.Name, have.SizeBytes, n.SizeBytes))
+		}
+	}
+	return found
+}
+
 // put adds or replaces an entry and tells whether anything changed.
 func (l *Lock) put(n Named, replace bool) (changed bool, err error) {
 	i := slices.IndexFunc(l.Images, func(have Named) bool { return have.Name == n.Name })
@@ -135,7 +166,11 @@ func (l *Lock) put(n Named, replace bool) (changed bool, err error) {
 	case i < 0:
 		l.Images = append(l.Images, n)
 	case l.Images[i].Digest == n.Digest:
-		return false, nil
+		old := l.Images[i]
+		if old.Arch == n.Arch && old.SizeBytes == n.SizeBytes {
+			return false, nil
+		}
+		l.Images[i] = n // the entry was wrong about the file
 	case !replace:
 		return false, fault.New(fault.Conflict, "apptainer.Record", "IMAGE-NAME-TAKEN",
 			fmt.Sprintf("the name %s already means %s, not %s", n.Name, l.Images[i].Digest, n.Digest)).
@@ -147,7 +182,7 @@ func (l *Lock) put(n Named, replace bool) (changed bool, err error) {
 }
 
 // Record enters an image into the lock file at path, which is replaced as a whole. The same name and digest
-// again change nothing; a name that has another digest is a Conflict fault unless replace is set.
+// again change nothing but what was wrong about the file; a name that has another digest is a Conflict fault unless replace is set.
 func Record(path string, n Named, replace bool) (changed bool, err error) {
 	const op = "apptainer.Record"
 	n.AddedAt = n.AddedAt.UTC().Truncate(time.Second)

@@ -38,6 +38,7 @@ type Image struct {
 	Digest    string // SHA-256 of the SIF file, 64 hex digits
 	Arch      string // architecture of its programs in Go's spelling; empty in List when the header is unreadable
 	SizeBytes int64  // size of the SIF file
+	Bad       string // in List: the code of what makes it unusable, e.g. IMAGE-ARCH; empty when nothing does
 }
 
 // Ref is the digest as plans and the lock file write it: "sha256:" and 64 hex digits.
@@ -128,9 +129,12 @@ func (s *Store) List() ([]Image, error) {
 		if err != nil {
 			continue // gone since, or nothing Add made
 		}
-		arch, _ := checkSIF(f, f.Name(), size) // Verify reports a bad one; here it only stays without architecture
+		img := Image{Digest: digest, SizeBytes: size}
+		if img.Arch, err = checkSIF(f, f.Name(), size); err != nil {
+			img.Bad = fault.CodeOf(err)
+		}
 		f.Close()
-		images = append(images, Image{Digest: digest, Arch: arch, SizeBytes: size})
+		images = append(images, img)
 	}
 	slices.SortFunc(images, func(a, b Image) int { return strings.Compare(a.Digest, b.Digest) })
 	return images, nil

@@ -35,6 +35,65 @@ func writeSIF(t *testing.T, path string, content []byte, fs sif.FSType, part sif
 	}
 }
 
+// archAt is where the header of a SIF has its architecture: two digits and a NUL, before the id of 16 bytes.
+const archAt = 45
+
+func patchedArch(t *testing.T, file func(string, []byte) string, data []byte, at int) string {
+	t.Helper()
+	d := bytes.Clone(data)
+	if d[at+2] != 0 || d[at] < '0' || d[at] > '1' {
+		t.Fatalf("no architecture at byte %d: %q", at, d[at:at+3])
+	}
+	d[at], d[at+1] = '1', '1' // s390x
+	return file("header-arch", d)
+}
+
+// An image that got into the store past Add, with an architecture of its own in the header, is not used and shows in the list; a lock that is wrong about
+// a file says so.
+func TestArchitectures(t *testing.T) {
+	path, digest := goodSIF(t, "x")
+	s := openStore(t)
+	if _, err := s.Add(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := patchedArch(t, func(_ string, d []byte) string {
+		sum := sha256.Sum256(d)
+		p := filepath.Join(s.Dir(), hex.EncodeToString(sum[:])+".sif")
+		if err := os.WriteFile(p, d, 0o444); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}, data, archAt)
+	badDigest := sha(t, bad)
+	_, err = s.Verify(t.Context(), badDigest)
+	wantFault(t, err, fault.Validation, "IMAGE-ARCH")
+	list, err := s.List()
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	for _, i := range list {
+		if want := map[string]string{digest: "", badDigest: "IMAGE-ARCH"}[i.Digest]; i.Bad != want {
+			t.Errorf("%+v", i)
+		}
+	}
+	size := int64(len(data))
+	lock := Lock{Images: []Named{{Name: "good", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size}, {Name: "small", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size - 1},
+		{Name: "arch", Digest: "sha256:" + digest, Arch: "vax", SizeBytes: size}, {Name: "bad", Digest: "sha256:" + badDigest, Arch: runtime.GOARCH, SizeBytes: size},
+		{Name: "gone", Digest: "sha256:" + strings.Repeat("0", 64), Arch: runtime.GOARCH, SizeBytes: size}}}
+	var got []string
+	for _, p := range lock.Against("f", list) {
+		got = append(got, p.Code+" "+p.Field)
+	}
+	want := []string{"IMAGE-LOCK images[1].size_bytes", "IMAGE-LOCK images[2].arch", "IMAGE-LOCK images[3].digest", "IMAGE-NOT-STORED images[4].digest"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
 func goodSIF(t *testing.T, content string) (path, digest string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "good.sif")
@@ -175,6 +234,7 @@ func TestAddRefuses(t *testing.T) {
 		{"half a descriptor list", file("list", data[:1000]), fault.Validation, "IMAGE-FORMAT"},
 		{"truncated", file("truncated", data[:len(data)-1]), fault.Validation, "IMAGE-TRUNCATED"},
 		{"other architecture", made("arch", sif.FsSquash, sif.PartPrimSys, other), fault.Validation, "IMAGE-ARCH"},
+		{"header and partition of different architectures", patchedArch(t, file, data, archAt), fault.Validation, "IMAGE-ARCH"},
 		{"no primary partition", made("data", sif.FsSquash, sif.PartData, runtime.GOARCH), fault.Validation, "IMAGE-FORMAT"},
 		{"ext3", made("ext3", sif.FsExt3, sif.PartPrimSys, runtime.GOARCH), fault.Validation, "IMAGE-FILESYSTEM"},
 		{"encrypted", made("enc", sif.FsEncryptedSquashfs, sif.PartPrimSys, runtime.GOARCH), fault.Validation, "IMAGE-FILESYSTEM"},

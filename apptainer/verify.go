@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -28,14 +29,14 @@ type verdict struct {
 
 // Verify hashes the image with this digest (64 hex) and returns its absolute path. A verdict on the same
 // state of the same file is remembered. NotFound when the store does not hold it; a file whose bytes are
-// others is a Tool fault with code IMAGE-DIGEST.
+// others is a Tool fault with code IMAGE-DIGEST; one that cannot be run here a Validation fault.
 func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	const op = "apptainer.Verify"
 	if !plan.IsSHA256(digest) {
 		return "", fault.New(fault.Validation, op, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
 	}
 	path := s.path(digest)
-	f, _, err := openRegular(path)
+	f, size, err := openRegular(path)
 	if fault.Is(err, fault.NotFound) {
 		return "", fault.New(fault.NotFound, op, "IMAGE-NOT-FOUND", "the image store does not hold sha256:"+digest).
 			WithNext("add it: slurmgate image add NAME FILE.sif")
@@ -57,6 +58,13 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	}
 	if v.good == before {
 		return path, nil
+	}
+	if _, err := checkSIF(f, path, size); err != nil {
+		v.good = stamp{}
+		return "", err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return "", s.broken(op, err)
 	}
 	start := time.Now()
 	sum := sha256.New()

@@ -103,15 +103,13 @@ func (p Principal) Filter() []string {
 // Project resolves the project a call names: an id, a name, or nothing, which stands for fallback (a name) where the principal
 // sees that, else for its first. Another's project is NotFound.
 func (p Principal) Project(named, fallback string) (string, error) {
-	id := named
-	switch {
-	case named == "":
-		id = plan.ProjectID(fallback)
-		if !p.Sees(id) && len(p.Projects) > 0 {
+	id := plan.ProjectOf(named)
+	if named == "" {
+		if id = plan.ProjectOf(fallback); !p.Sees(id) && len(p.Projects) > 0 {
 			id = p.Projects[0]
 		}
-	case !plan.IsProjectID(named):
-		id = plan.ProjectID(named)
+	} else if msg := plan.CheckProject(named); msg != "" {
+		return "", fault.Invalid("gate.Project", "no project can be called that", fault.Problem{Code: "PROJECT-NAME", Field: "project_id", Rule: "a project's name or id", Msg: msg})
 	}
 	if !p.Sees(id) {
 		return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).WithNext("name one of your own projects, or none")

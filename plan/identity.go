@@ -35,6 +35,28 @@ func (i Identity) PlanHash() string {
 // ProjectID derives the id of a project from its name.
 func ProjectID(name string) string { return id("proj_", "project="+name+"|") }
 
+// CheckProject says what is wrong with how a project is named, "" when nothing: by its id, or by a name that is whitespace-strict, not * (which
+// stands for every project where projects are granted) and does not look like an id. Every face and file goes by this.
+func CheckProject(s string) string {
+	switch {
+	case IsProjectID(s):
+		return ""
+	case s == "*":
+		return "* stands for every project"
+	case strings.HasPrefix(s, "proj_"):
+		return "it begins with proj_ and is not a project id (proj_ and 26 characters)"
+	}
+	return CheckWord(s)
+}
+
+// ProjectOf is the id of a project named as [CheckProject] allows.
+func ProjectOf(s string) string {
+	if IsProjectID(s) {
+		return s
+	}
+	return ProjectID(s)
+}
+
 // ArtifactID derives the id of an artifact; the same bytes imported twice under one label are the same
 // artifact.
 func ArtifactID(project, sha256Hex, typ, label string) (string, error) {

@@ -28,6 +28,9 @@ const (
 type Rules struct {
 	Types []string // artifact types allowed for outputs; [Types] when nil
 	Local bool     // the plan may be one for the gateway's own host
+
+	// Image says what is wrong with calling the image of a digest (sha256:<64 hex>) by a name, "" when nothing; nil: names are not checked.
+	Image func(name, digest string) string
 }
 
 // DecodeSpec reads, fills, validates and orders a plan: the only way to get a Spec from outside. Every
@@ -37,8 +40,17 @@ func DecodeSpec(data []byte, rules Rules) (Spec, error) {
 	if err := Decode(data, &s); err != nil {
 		return Spec{}, err
 	}
+	name, digest, named := strings.Cut(s.Execution.Container.Image, "@")
 	s.Fill()
-	if err := s.Validate(rules); err != nil {
+	err := s.Validate(rules)
+	if named && rules.Image != nil && imageRef.MatchString(name+"@"+digest) {
+		if msg := rules.Image(name, digest); msg != "" {
+			p := fault.Problem{Code: "PLAN-IMAGE", Field: "execution.container.image", Rule: "the name that images.lock.yaml has for this digest", Msg: msg,
+				Hint: "correct the name, or leave it out: the digest alone decides"}
+			err = invalid(append(fault.ProblemsOf(err), p))
+		}
+	}
+	if err != nil {
 		return Spec{}, err
 	}
 	return s, nil
@@ -89,8 +101,12 @@ func (s Spec) Validate(rules Rules) error {
 	if len(v.problems) == 0 {
 		return nil
 	}
-	return &fault.Error{Op: "plan.Validate", Kind: fault.Validation, Code: v.problems[0].Code, Msg: "the plan breaks the rules of SlurmJobSpec v1",
-		Problems: v.problems, Next: "correct the fields named and submit again"}
+	return invalid(v.problems)
+}
+
+func invalid(problems []fault.Problem) error {
+	return &fault.Error{Op: "plan.Validate", Kind: fault.Validation, Code: problems[0].Code, Msg: "the plan breaks the rules of SlurmJobSpec v1",
+		Problems: problems, Next: "correct the fields named and submit again"}
 }
 
 type validator struct {

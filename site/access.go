@@ -91,8 +91,8 @@ func (c *checker) access(a Access) {
 func (c *checker) accounts(field string, list []Account) {
 	for i, a := range list {
 		at := fmt.Sprintf("%s.accounts[%d]", field, i)
-		if a.Project != "*" && plan.CheckWord(a.Project) != "" {
-			c.value("SITE-PROJECT", at+".project", a.Project, "a project's name or id, or *", "")
+		if msg := plan.CheckProject(a.Project); a.Project != "*" && msg != "" {
+			c.add("SITE-PROJECT", at+".project", "a project's name or id, or *", msg, "")
 		}
 		c.slurmName(at+".account", a.Account, true)
 	}

@@ -86,8 +86,8 @@ func (c *checker) gateway(g Gateway) {
 		c.add("SITE-SOCKET", "gateway.socket", fmt.Sprintf("at most %d bytes, as unix sockets have it", maxSocketBytes), fmt.Sprintf("%d bytes", len(g.Socket)),
 			"set gateway.socket to a short path, for example /run/slurmgate/gateway.sock")
 	}
-	if msg := plan.CheckWord(g.DefaultProject); msg != "" {
-		c.add("SITE-PROJECT", "gateway.default_project", "a name without blanks at its ends, at most 128 bytes", msg, "")
+	if msg := plan.CheckProject(g.DefaultProject); msg != "" {
+		c.add("SITE-PROJECT", "gateway.default_project", "a project's name or id", msg, "")
 	}
 }
 

@@ -244,3 +244,15 @@ func TestFlagstatOutput(t *testing.T) {
 		}
 	}
 }
+
+// The name a plan may give before a digest.
+func TestLockCheckName(t *testing.T) {
+	a, b := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
+	l := Lock{images: []LockedImage{{Name: "one", Digest: a}, {Name: "two", Digest: b}, {Name: "uno", Digest: a}}}
+	for _, c := range []struct{ name, digest, want string }{{"one", a, ""}, {"uno", a, ""}, {"two", b, ""}, {"two", a, `"two" is another image; this digest is "one"`},
+		{"one", "sha256:" + strings.Repeat("c", 64), `"one" is another image: ` + a}, {"three", a, `images.lock.yaml has no image "three"`}} {
+		if got := l.CheckName(c.name, c.digest); got != c.want {
+			t.Errorf("%s %s: %q", c.name, c.digest, got)
+		}
+	}
+}

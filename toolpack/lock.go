@@ -111,3 +111,17 @@ func (l Lock) NameOf(digest string) string {
 	}
 	return ""
 }
+
+// CheckName says what is wrong with calling the image of a digest (sha256:<64 hex>) by a name, "" when nothing.
+func (l Lock) CheckName(name, digest string) string {
+	switch locked, ok := l.Digest(name); {
+	case !ok:
+		return `images.lock.yaml has no image "` + clip(name) + `"`
+	case locked != digest:
+		if own := l.NameOf(digest); own != "" {
+			return `"` + clip(name) + `" is another image; this digest is "` + own + `"`
+		}
+		return `"` + clip(name) + `" is another image: ` + locked
+	}
+	return ""
+}

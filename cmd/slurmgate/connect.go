@@ -15,11 +15,8 @@ import (
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
-	"slurmgate/plan"
 	"slurmgate/site"
 )
-
-func projectID(name string) string { return plan.ProjectID(name) }
 
 // session is what a verb reaches the gateway through.
 type session struct {

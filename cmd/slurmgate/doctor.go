@@ -167,6 +167,12 @@ func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 	if !d.check("image store", s.Storage.ImageStore, err, "slurmgate image add NAME FILE.sif creates it") {
 		return ""
 	}
+	misfits, err := lockMisfits(s)
+	if d.check("image lock", dom.LockPath(), err, "correct it, or take it away and add the images again") {
+		for _, p := range misfits {
+			d.add("warn", "image lock", p.String(), p.Hint)
+		}
+	}
 	image := ""
 	for _, p := range dom.Packs().List() {
 		name := p.Image()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -94,6 +93,13 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	}
 	for _, misfit := range fits(g.domain, g.policy) {
 		log.Warn("domain and policy do not fit", "what", misfit)
+	}
+	misfits, err := lockMisfits(s)
+	if err != nil {
+		return g, err
+	}
+	for _, p := range misfits {
+		log.Warn("images.lock.yaml and the image store do not agree", "what", p.String())
 	}
 	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-" + uuid.NewString() }}); err != nil {
 		return g, err
@@ -304,15 +310,4 @@ func (g *gateway) close() {
 	if err := errors.Join(errs...); err != nil {
 		g.log.Error("the gateway did not close cleanly", "err", err)
 	}
-}
-
-// project returns a project's id: an id unchanged, a name hashed, the site's default for nothing.
-func (g *gateway) project(s string) string {
-	switch {
-	case s == "":
-		s = g.site.Gateway.DefaultProject
-	case strings.HasPrefix(s, "proj_"):
-		return s
-	}
-	return projectID(s)
 }

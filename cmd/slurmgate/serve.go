@@ -50,6 +50,9 @@ func (configCheckCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.show(r, func(w writer) {
+		for _, text := range r.Warnings {
+			fmt.Fprintf(w, "warning: %s\n", text)
+		}
 		fmt.Fprintf(w, "%s is a valid site file for %s. Next: slurmgate doctor\n", r.File, r.Site)
 	})
 }

@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 
+	"slurmgate/apptainer"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/policy"
+	"slurmgate/site"
 	"slurmgate/toolpack"
 )
 
@@ -61,12 +63,16 @@ type domainAnswer struct {
 
 func domainCheckTool() gate.Tool {
 	return builtin("domain.check", "Check a domain", "Checks a domain package (manifest, policy, toolpacks, image lock) and whether its parts fit together. Reports all problems at once.", gate.Read,
-		object("dir", prop("dir", pathSchema)), handler(func(_ context.Context, _ gate.Call, a checkArgs) (any, error) {
+		object("dir", prop("dir", pathSchema), prop("site", pathSchema)), handler(func(_ context.Context, _ gate.Call, a checkArgs) (any, error) {
 			d, p, err := readDomain(a.Dir, toolpack.AllowMissingImages)
 			if err != nil {
 				return nil, err
 			}
-			out := domainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []domainTool{}, Missing: []string{}, Warnings: fits(d, p)}
+			unstored, err := checkLock(a)
+			if err != nil {
+				return nil, err
+			}
+			out := domainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []domainTool{}, Missing: []string{}, Warnings: append(fits(d, p), unstored...)}
 			for _, t := range d.Packs().List() {
 				out.Tools = append(out.Tools, domainTool{t.ID(), t.Version(), t.PlanKind(), t.ExecutionKind(), t.Image(), t.Hash()})
 				if _, ok := d.Lock().Lookup(t.Image()); t.Image() != "" && !ok && !contains(out.Missing, t.Image()) {
@@ -75,6 +81,47 @@ func domainCheckTool() gate.Tool {
 			}
 			return out, nil
 		}))
+}
+
+// checkLock compares the domain's image lock with the store of the site it belongs to. What the lock says wrongly is refused; an image that is not
+// stored yet is a warning.
+func checkLock(a checkArgs) (warnings []string, err error) {
+	if a.Site == "" {
+		return nil, nil
+	}
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return nil, err
+	}
+	misfits, err := lockMisfits(s)
+	var wrong []fault.Problem
+	for _, p := range misfits {
+		if p.Code == apptainer.CodeNotStored {
+			warnings = append(warnings, p.String())
+		} else {
+			wrong = append(wrong, p)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, fault.Invalid("domain.check", apptainer.LockFile+" is not right about the images in "+s.Storage.ImageStore, wrong...)
+	}
+	return warnings, err
+}
+
+// siteOf is the site file that was given, if it is there and serves the domain in dir; else empty.
+func (a *app) siteOf(dir string) string {
+	s, err := site.Load(a.cli.Site)
+	if err != nil {
+		return ""
+	}
+	one, err := os.Stat(s.DomainDir)
+	if err != nil {
+		return ""
+	}
+	if other, err := os.Stat(dir); err != nil || !os.SameFile(one, other) {
+		return ""
+	}
+	return a.cli.Site
 }
 
 // fits lists where a domain and its policy do not fit together. None of it breaks a rule: the tool loads, but calls of it are denied.
@@ -141,7 +188,7 @@ type domainCheckCmd struct {
 // Run checks a domain.
 func (c domainCheckCmd) Run(ctx context.Context, a *app) error {
 	var r domainAnswer
-	if err := a.local(ctx, domainCheckTool(), checkArgs{c.Dir}, &r); err != nil {
+	if err := a.local(ctx, domainCheckTool(), checkArgs{c.Dir, a.siteOf(c.Dir)}, &r); err != nil {
 		return err
 	}
 	return a.show(r, func(w writer) {

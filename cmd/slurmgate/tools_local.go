@@ -25,9 +25,10 @@ type configArgs struct {
 }
 
 type configAnswer struct {
-	File      string `json:"file"`
-	Site      string `json:"site"`
-	Effective string `json:"effective"` // YAML
+	File      string   `json:"file"`
+	Site      string   `json:"site"`
+	Effective string   `json:"effective"` // YAML
+	Warnings  []string `json:"warnings"`  // where the domain's images.lock.yaml and the image store do not agree
 }
 
 const pathSchema = `{"type":"string","minLength":1,"maxLength":4096}`
@@ -40,12 +41,42 @@ func configTool(id string) gate.Tool {
 				return nil, err
 			}
 			eff, err := s.Effective()
-			return configAnswer{a.File, s.Name, string(eff)}, err
+			if err != nil {
+				return nil, err
+			}
+			out := configAnswer{a.File, s.Name, string(eff), []string{}}
+			misfits, err := lockMisfits(s)
+			if err != nil {
+				out.Warnings = append(out.Warnings, err.Error())
+			}
+			for _, p := range misfits {
+				out.Warnings = append(out.Warnings, p.String())
+			}
+			return out, nil
 		}))
 }
 
+// lockMisfits says where the domain's image lock and the image store do not agree; nothing while the store is not there yet.
+func lockMisfits(s *site.Site) ([]fault.Problem, error) {
+	file := filepath.Join(s.DomainDir, apptainer.LockFile)
+	if st, err := os.Stat(s.Storage.ImageStore); err != nil || !st.IsDir() {
+		return nil, nil
+	}
+	lock, err := apptainer.ReadLock(file)
+	if err != nil {
+		return nil, err
+	}
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := store.List()
+	return lock.Against(file, stored), err
+}
+
 type checkArgs struct {
-	Dir string `json:"dir"`
+	Dir  string `json:"dir"`
+	Site string `json:"site,omitzero"` // of domain.check: its image store is compared with the domain's lock
 }
 
 type checkAnswer struct {
@@ -92,7 +123,7 @@ type toolCheckCmd struct {
 // Run checks a folder.
 func (c toolCheckCmd) Run(ctx context.Context, a *app) error {
 	var r checkAnswer
-	if err := a.local(ctx, checkTool(), checkArgs{c.Dir}, &r); err != nil {
+	if err := a.local(ctx, checkTool(), checkArgs{Dir: c.Dir}, &r); err != nil {
 		return err
 	}
 	return a.show(r, func(w writer) {
@@ -231,9 +262,16 @@ func listImages(ctx context.Context, store *apptainer.Store, lock apptainer.Lock
 	}
 	add := func(d imageDoc, there bool) {
 		d.State = "stored"
+		have := left[d.Digest]
 		switch {
 		case !there:
 			d.State = "missing from the store"
+			out.Bad++
+		case have.Bad != "":
+			d.State = have.Bad
+			out.Bad++
+		case have.Arch != d.Arch || have.SizeBytes != d.SizeBytes:
+			d.State = "not as images.lock.yaml says"
 			out.Bad++
 		case hash:
 			d.State = "ok"

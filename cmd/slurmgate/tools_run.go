@@ -145,7 +145,7 @@ type submitArgs struct {
 
 // planOrder accepts a plan unchanged: strictly decoded, allowed by policy, with known inputs.
 func (g *gateway) planOrder(ctx context.Context, c gate.Call, a submitArgs) (run.Order, error) {
-	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.domain.Types()})
+	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.domain.Types(), Image: g.domain.Lock().CheckName})
 	if err != nil {
 		return run.Order{}, err
 	}

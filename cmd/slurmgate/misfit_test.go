@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/sylabs/sif/v2/pkg/sif"
+
+	"slurmgate/access"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/site"
+)
+
+// siteFile writes a site file for a domain.
+func siteFile(t *testing.T, domain, more string) (file, store string) {
+	t.Helper()
+	dir := t.TempDir()
+	file, store = filepath.Join(dir, "site.yaml"), filepath.Join(dir, "images")
+	text := fmt.Sprintf("version: 1\nsite: x\ngateway: {state_dir: %s/state%s}\ndomain_dir: %s\nslurm: {default_partition: a, default_account: b}\nstorage: {runs_dir: %s/runs, image_store: %s}\n", dir, more, domain, dir, store)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, store
+}
+
+// A lock that is wrong about the files of the site's store is refused by domain check and named by config check and image list.
+func TestLockAgainstStore(t *testing.T) {
+	domain := copyDomain(t, "genomics")
+	file, _ := siteFile(t, domain, "")
+	sif := filepath.Join(t.TempDir(), "samtools.sif")
+	writeTestSIF(t, sif)
+	if code, _, said := verb(t, "--site", file, "image", "add", "samtools", sif); code != 0 {
+		t.Fatal(said)
+	}
+	if code, out, said := verb(t, "--site", file, "domain", "check", domain); code != 0 || strings.Contains(out, "IMAGE") {
+		t.Fatal(code, out, said)
+	}
+	lock := filepath.Join(domain, "images.lock.yaml")
+	data, err := os.ReadFile(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := strings.Replace(string(data), "size_bytes: ", "size_bytes: 1", 1)
+	if err := os.WriteFile(lock, []byte(bad), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, said := verb(t, "--site", file, "domain", "check", domain); code != 2 || !strings.Contains(said, "images[0].size_bytes: samtools has ") || !strings.Contains(said, "the lock says 1") {
+		t.Error(code, said)
+	}
+	if code, out, said := verb(t, "--site", file, "config", "check"); code != 0 || !strings.Contains(out, "warning: ") || !strings.Contains(out, "images[0].size_bytes") {
+		t.Error(code, out, said)
+	}
+	if _, out, said := verb(t, "--site", file, "image", "list"); !strings.Contains(out, "not as images.lock.yaml says") {
+		t.Error(out, said)
+	}
+	// Adding the image again puts the entry right.
+	if code, _, said := verb(t, "--site", file, "image", "add", "samtools", sif); code != 0 {
+		t.Fatal(said)
+	}
+	if code, out, said := verb(t, "--site", file, "domain", "check", domain); code != 0 {
+		t.Error(code, out, said)
+	}
+}
+
+// One rule says what a project may be called; every face and file goes by it.
+func TestProjectNames(t *testing.T) {
+	all := gate.Principal{Projects: []string{gate.All}}
+	id := plan.ProjectID("x")
+	for _, name := range []string{"demo", "a b", "Ünï", "proj", "projects", id, strings.Repeat("a", 128), "", " a", "a ", "a  b", "a\nb", "proj_", "proj_demo", strings.ToLower(id), strings.Repeat("é", 65), "*"} {
+		ok := plan.CheckProject(name) == ""
+		if _, err := all.Project(name, "default"); (err == nil) != (ok || name == "") {
+			t.Errorf("call: %q %v", name, err)
+		}
+		if g, err := access.NewGrant([]string{"read"}, []string{name}, nil); (err == nil) != (ok || name == "*") || err == nil && ok && g.Projects[0] != plan.ProjectOf(name) {
+			t.Errorf("token, peer: %q %v", name, err)
+		}
+		if _, err := access.NewGrant([]string{"read"}, []string{"*"}, map[string]string{name: "acct"}); (err == nil) != (ok || name == "*") {
+			t.Errorf("account: %q %v", name, err)
+		}
+		s := site.Site{Version: 1, Name: "x", Gateway: site.Gateway{StateDir: "/state", DefaultProject: name}, DomainDir: "/d", Slurm: site.Slurm{DefaultPartition: "a", DefaultAccount: "b"},
+			Storage: site.Storage{RunsDir: "/runs", ImageStore: "/images"}}
+		if _, err := site.New(s); (err == nil) != (ok || name == "") { // empty: the default
+			t.Errorf("default project: %q %v", name, err)
+		}
+		s.Gateway.DefaultProject, s.Access.Peers = "", []site.Peer{{User: "u", Accounts: []site.Account{{Project: name, Account: "a"}}}}
+		if _, err := site.New(s); (err == nil) != (ok || name == "*") {
+			t.Errorf("account of a peer: %q %v", name, err)
+		}
+	}
+	if got, err := all.Project("", id); err != nil || got != id {
+		t.Errorf("a default project given by its id is another: %s %v", got, err)
+	}
+}
+
+// The name before a digest is the lock's name of just that digest.
+func TestRawPlanNamesItsImage(t *testing.T) {
+	g := tableGateway(t)
+	b := g.fill(t, "own")
+	x, err := g.gate.Registry().Find(submitToolID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := schemaDoc{}.value("job_spec", b).(map[string]any)
+	doc["execution"].(map[string]any)["container"].(map[string]any)["image"] = "samtools@sha256:" + strings.Repeat("0", 64)
+	args, err := json.Marshal(map[string]any{"job_spec": doc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := g.gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "me", Capabilities: []string{gate.All}, Projects: []string{gate.All}}}, gate.NewRequest(x.ID, x.Version, args))
+	if res.OK || !strings.Contains(fmt.Sprint(res.Error), `images.lock.yaml has no image "samtools"`) {
+		t.Errorf("%+v", res.Error)
+	}
+	spec := []byte(strings.Replace(string(args[len(`{"job_spec":`):len(args)-1]), `"outputs":[]`, `"outputs":[{"role":"r","src_relpath":"out/x","type":"TEXT","label":"x"}]`, 1))
+	for msg, want := range map[string]string{"": "", `"samtools" is another image`: "PLAN-IMAGE"} {
+		_, err := plan.DecodeSpec(spec, plan.Rules{Image: func(string, string) string { return msg }})
+		if err == nil && want != "" || err != nil && (want == "" || fault.CodeOf(err) != want) {
+			t.Errorf("%q: %v", msg, err)
+		}
+	}
+}
+
+func writeTestSIF(t *testing.T, path string) {
+	t.Helper()
+	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys, runtime.GOARCH), sif.OptObjectAlignment(4096))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := img.UnloadContainer(); err != nil {
+		t.Fatal(err)
+	}
+}
