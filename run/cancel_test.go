@@ -1,6 +1,8 @@
 package run_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,7 +135,7 @@ func TestCancelTooLate(t *testing.T) {
 	})
 }
 
-// With Slurm unreachable the wish is recorded, the caller is told, and it is carried out once Slurm answers.
+// With Slurm unreachable the wish is recorded, the run says so, and it is carried out once Slurm answers.
 func TestCancelUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
@@ -148,8 +150,22 @@ func TestCancelUnreachable(t *testing.T) {
 				return outcome{}
 			}
 		})
-		if _, err := l.engine.Cancel(t.Context(), a.RunID, "enough"); !fault.Is(err, fault.Transport) || fault.CodeOf(err) != "slurm_unreachable" {
-			t.Error(err)
+		got, err := l.engine.Cancel(t.Context(), a.RunID, "enough")
+		if err != nil || got.Executed != "maybe" || got.State != run.Running || !strings.HasPrefix(got.Message, run.Cancelling) {
+			t.Errorf("%+v %v", got, err)
+		}
+		time.Sleep(time.Second)
+		if v := must(w.ledger.View(t.Context(), a.RunID)); v.Run.Reason != run.Cancelling || !strings.Contains(v.Run.Detail, "could not be cancelled") {
+			t.Errorf("%+v", v.Run)
+		}
+		time.Sleep(time.Minute)
+		asked := w.count("Cancel")
+		if v := must(w.ledger.View(t.Context(), a.RunID)); !strings.Contains(v.Run.Detail, "could not be cancelled") && !strings.Contains(v.Run.Detail, "does not answer") {
+			t.Errorf("%+v", v.Run)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := w.count("Cancel"); n != asked {
+			t.Errorf("asked %d times while Slurm did not answer", n-asked)
 		}
 		l.stop()
 		w.with(func() { w.fault = nil })
@@ -195,6 +211,127 @@ func TestCancelDuringSend(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Sixty waiting runs are cancelled as fast as their claims are taken. Slurm, which takes its time, is asked about each job once, and the
+// watcher goes on meanwhile.
+func TestCancelMany(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		var ids []string
+		for i := range 60 {
+			a := l.submit(order(cpus(i + 1)))
+			w.until(a.RunID, in(run.Pending))
+			ids = append(ids, a.RunID)
+		}
+		running := l.submit(order(cpus(99))).RunID
+		w.until(running, in(run.Pending))
+		w.with(func() { w.start(w.jobs[60]); w.scancel = 10 * time.Second })
+		w.until(running, in(run.InJob))
+		began, looks := time.Now(), w.count("Queue")
+		for _, id := range append(ids, running) {
+			got, err := l.engine.Cancel(t.Context(), id, "enough")
+			if err != nil || id != running && (got.State != run.Cancelled || got.Executed != "never") {
+				t.Errorf("%+v %v", got, err)
+			}
+		}
+		if d := time.Since(began); d > 0 {
+			t.Errorf("61 cancels took %s", d)
+		}
+		if v := must(w.ledger.View(t.Context(), running)); v.Run.State != run.Running || v.Run.Reason != run.Cancelling || v.Run.Detail == "" {
+			t.Errorf("%+v", v.Run)
+		}
+		time.Sleep(time.Minute)
+		if n := w.count("Queue") - looks; n < 5 {
+			t.Errorf("the watcher looked %d times in a minute of cancels", n)
+		}
+		w.want(w.until(running, done), run.Cancelled, "cancelled")
+		w.with(func() {
+			slices.Sort(w.cancels)
+			if len(w.cancels) != 61 || len(slices.Compact(w.cancels)) != 61 {
+				t.Errorf("asked about %d jobs: %v", len(w.cancels), w.cancels)
+			}
+			for _, j := range w.jobs {
+				if j.State != "CANCELLED" {
+					t.Errorf("%s is %s", j.ID, j.State)
+				}
+			}
+		})
+	})
+}
+
+// A job that stays is asked about again after a minute, or twice Slurm's own patience, no sooner, however often its run is cancelled.
+func TestCancelAskedAgain(t *testing.T) {
+	for timeout, deadline := range map[time.Duration]time.Duration{10 * time.Second: time.Minute, 2 * time.Minute: 4 * time.Minute} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.timeout, w.deaf = timeout, true
+				l := w.life()
+				id := l.submit(order()).RunID
+				w.with(func() { w.start(w.jobs[0]) })
+				w.until(id, in(run.InJob))
+				for began := time.Now(); time.Since(began) < 3*deadline+30*time.Second; time.Sleep(5 * time.Second) {
+					must(l.engine.Cancel(t.Context(), id, "enough"))
+				}
+				w.with(func() {
+					for i, at := range w.cancelled {
+						if gap := at.Sub(w.cancelled[max(0, i-1)]); i > 0 && gap < deadline || gap > deadline+20*time.Second {
+							t.Errorf("asked again after %s", gap)
+						}
+					}
+					if n := len(w.cancelled); n < 3 || n > 4 {
+						t.Errorf("asked %d times", n)
+					}
+				})
+				w.with(func() { w.deaf = false })
+				w.want(w.until(id, done), run.Cancelled, "cancelled")
+			})
+		})
+	}
+}
+
+// A claim that cannot be taken when the cancel comes is taken as soon as it can.
+func TestCancelClaimLater(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		away := true
+		w.fault = func(op string, _ int) outcome {
+			if away && op == "TakeClaim" {
+				return outcome{skip: true, err: fault.New(fault.Transport, "fake", "filesystem", "stale file handle")}
+			}
+			return outcome{}
+		}
+		w.deaf = true // so that it is the claim that ends the run
+		l := w.life()
+		id := l.submit(order()).RunID
+		w.until(id, in(run.Pending))
+		if _, err := l.engine.Cancel(t.Context(), id, "enough"); fault.CodeOf(err) != "filesystem" {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if v := must(w.ledger.View(t.Context(), id)); v.Run.State != run.Queued || v.Run.Reason == "" {
+			t.Errorf("%+v", v.Run)
+		}
+		w.with(func() { away = false })
+		v := w.until(id, done)
+		w.want(v, run.Cancelled, "cancelled")
+		if got := must(l.engine.Cancel(t.Context(), id, "")); got.Executed != "never" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A gateway that is asked to end first has Slurm asked what it has taken on.
+func TestSettledAsksSlurm(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.scancel = 10 * time.Second
+		l := w.life()
+		id := l.submit(order()).RunID
+		w.until(id, in(run.Pending))
+		must(l.engine.Cancel(t.Context(), id, "enough"))
+		if err := l.engine.Settled(t.Context()); err != nil || w.slurm(0).State != "CANCELLED" {
+			t.Error(err, w.slurm(0).State)
+		}
+	})
 }
 
 // Cancelled while a second attempt waits: the first may have executed, and the answer does not deny it.

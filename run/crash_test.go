@@ -149,6 +149,59 @@ func TestEverySeamCancelled(t *testing.T) {
 	}
 }
 
+// The same with jobs that would wait in the queue for ever: none of a cancelled run stays there.
+func TestEverySeamCancelledWaiting(t *testing.T) {
+	for name, kind := range map[string]sendKind{"accepted": accept, "answer lost": doubtJob} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, h := range harms {
+				for n := 1; ; n++ {
+					reached := false
+					t.Run(fmt.Sprintf("%s/%d", h.name, n), func(t *testing.T) {
+						bubble(t, func(t *testing.T, w *world) { reached = seamCancelledWaiting(t, w, kind, h.outcome, n) })
+					})
+					if !reached || t.Failed() {
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n int) (reached bool) {
+	w.send = func(int) sendKind { return kind }
+	w.fault = func(_ string, i int) outcome {
+		if i != n {
+			return outcome{}
+		}
+		reached = true
+		return o
+	}
+	ord := order()
+	_, id, _ := ord.Identity()
+	v := drive(t, w, ord, func(l *life) bool {
+		_, err := l.engine.Cancel(context.Background(), id.RunID(), "enough")
+		return err == nil
+	})
+	w.want(v, run.Cancelled, "cancelled")
+	w.life()
+	time.Sleep(3 * time.Minute)
+	w.with(func() {
+		for _, j := range w.jobs {
+			if j.Class != run.ClassEnded {
+				t.Errorf("job %s stays %s", j.ID, j.State)
+			}
+		}
+		for _, a := range w.attempts {
+			if a.executions > 0 {
+				t.Error("it was executed")
+			}
+		}
+	})
+	return reached
+}
+
 func seamCancelled(t *testing.T, w *world, kind sendKind, o outcome, n int) (reached bool) {
 	w.auto = true
 	w.cfg.Attempts = 2

@@ -52,11 +52,12 @@ type Parts struct {
 // use. Nothing moves until [Engine.Start] is called.
 type Engine struct {
 	Parts
-	cfg   Config
-	work  *workQueue
-	sends chan struct{} // a place for each sbatch under way
-	wake  chan struct{} // asks the watcher for a cycle soon
-	first chan struct{} // closed after the first cycle
+	cfg     Config
+	work    *workQueue
+	cancels *workQueue    // jobs that Slurm is to be asked to cancel, see cancelJob
+	sends   chan struct{} // a place for each sbatch under way
+	wake    chan struct{} // asks the watcher for a cycle soon
+	first   chan struct{} // closed after the first cycle
 
 	offered   map[Phase]string // the watcher's: the last run offered to the workers, where more wait
 	measureAt time.Time        // the watcher's: when accounting may be asked again what jobs used
@@ -71,6 +72,8 @@ type Engine struct {
 	pauses    map[string]*pause        // of sends, by what they concern
 	lateSince map[string]time.Time     // collecting runs whose files do not show yet
 
+	asked map[string]time.Time // jobs that Slurm was asked to cancel, and when last
+
 	diskErr    error           // what kept the last run from being staged, where it keeps all others too
 	diskAt     time.Time       // when it did
 	sought     map[string]bool // ids of jobs missed under their names, for the next question
@@ -80,8 +83,8 @@ type Engine struct {
 // NewEngine makes an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
 	return &Engine{
-		Parts: p, cfg: cfg, work: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
-		listeners: map[string][]chan View{}, handed: map[string]handed{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, pauses: map[string]*pause{}, lateSince: map[string]time.Time{},
+		Parts: p, cfg: cfg, work: newWorkQueue(), cancels: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
+		listeners: map[string][]chan View{}, handed: map[string]handed{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, pauses: map[string]*pause{}, asked: map[string]time.Time{}, lateSince: map[string]time.Time{},
 	}
 }
 
@@ -100,11 +103,18 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 	for range max(1, e.cfg.Workers) {
 		wg.Go(func() { e.worker(ctx) })
 	}
+	for range cancelsAtOnce {
+		wg.Go(func() { e.canceller(ctx) })
+	}
 	wg.Go(func() { e.watch(ctx) })
 	for _, id := range open {
 		e.work.add(id)
 	}
-	return func() { e.work.close(); wg.Wait() }, nil
+	return func() {
+		e.work.close()
+		e.cancels.close()
+		wg.Wait()
+	}, nil
 }
 
 // CaughtUp waits until Slurm has been asked once since [Engine.Start], and what followed from it is done. The error
@@ -122,8 +132,14 @@ func (e *Engine) CaughtUp(ctx context.Context) error {
 	return err
 }
 
-// Settled waits until no run is waiting for the gateway itself: everything is with Slurm, deferred or finished.
-func (e *Engine) Settled(ctx context.Context) error { return e.work.idle(ctx) }
+// Settled waits until no run is waiting for the gateway itself: everything is with Slurm, deferred or finished, and Slurm was asked to
+// cancel what is to be cancelled.
+func (e *Engine) Settled(ctx context.Context) error {
+	if err := e.work.idle(ctx); err != nil {
+		return err
+	}
+	return e.cancels.idle(ctx)
+}
 
 func (e *Engine) worker(ctx context.Context) {
 	for {

@@ -210,6 +210,7 @@ func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res
 		w.Run.Phase, w.Run.Reason, w.Run.Detail = Unconfirmed, orElse(res.Code, "no_receipt"), orElse(res.Text, "sbatch left no receipt; Slurm will be asked by name")
 		w.Event = Event{Type: "run.unconfirmed", Data: map[string]any{"send": k, "text": res.Text}}
 	}
+	sayCancelling(&w.Run, v.Submission.JobID)
 	settled, err := e.apply(ctx, w)
 	e.poke()
 	if err == nil && settled.Run.CancelAt != nil {

@@ -84,6 +84,13 @@ func (q *workQueue) working(id string) bool {
 	return q.waiting[id] || q.busy[id]
 }
 
+// empty tells whether no id waits to be taken.
+func (q *workQueue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.order) == 0
+}
+
 // idle waits until nothing waits and nothing is worked on.
 func (q *workQueue) idle(ctx context.Context) error {
 	defer q.endWith(ctx, q.rest)()

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"slurmgate/fault"
 )
@@ -44,6 +43,7 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	a := v.Attempt
 	a.SlurmState, a.SlurmWhy, a.Node, a.StartedAt, a.EndedAt, a.MissedAt = "", "", c.Node, orTime(a.StartedAt, now), nil, nil
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, InJob, "", ""
+	sayCancelling(&v.Run, c.Holder.Job)
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &v.Submission,
 		Event: Event{Type: "run.adopted", Data: map[string]any{"job_id": c.Holder.Job, "by": "claim", "node": c.Node}}})
 	return err == nil, err
@@ -63,9 +63,7 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 		var keep string
 		for _, j := range found {
 			if j.Class == ClassPending && keep != "" {
-				if err := c.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
-					return false, err
-				}
+				c.cancelJob(j.ID, j.Name)
 				continue
 			}
 			if j.Class != ClassEnded {
@@ -126,119 +124,4 @@ func (e *Engine) takeClaim(ctx context.Context, v View) (c Claim, won bool, err 
 		return Claim{}, false, nil
 	}
 	return c, c.Void && c.Token == v.Submission.Token, nil
-}
-
-// CancelAnswer is what a cancel says.
-type CancelAnswer struct {
-	RunID            string `json:"run_id"`
-	State            State  `json:"state"`
-	Phase            Phase  `json:"phase"`
-	Executed         string `json:"executed"` // "never", "maybe" (it, or an earlier attempt, started), "finished"
-	PollAfterSeconds *int   `json:"poll_after_seconds"`
-	Message          string `json:"message"`
-}
-
-// Cancel records the wish to cancel and carries it out as far as it goes now. Before the job has started it
-// is definite at once, with or without a job id: the gateway takes the claim. A finished run stays as it is.
-func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
-	for range 20 {
-		v, err := e.Store.View(ctx, runID)
-		if err != nil {
-			return CancelAnswer{}, err
-		}
-		if v.Run.State.Terminal() {
-			return e.cancelAnswer(v), nil
-		}
-		if v.Run.CancelAt == nil {
-			now := e.Now()
-			v.Run.CancelAt, v.Run.CancelReason = &now, orElse(why, "cancelled on request")
-			v, err = e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.cancel_asked", Data: map[string]any{"reason": v.Run.CancelReason}}})
-		}
-		if err == nil {
-			err = e.carryOutCancel(ctx, v)
-		}
-		if stale(err) {
-			continue
-		}
-		if err != nil {
-			return CancelAnswer{}, err
-		}
-		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
-		return e.cancelAnswer(v), err
-	}
-	return CancelAnswer{}, fault.New(fault.Transport, "run.Cancel", "busy", "the run keeps changing").WithNext("the wish to cancel is recorded; look again with slurmgate get " + runID)
-}
-
-func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
-	switch v.Run.Phase {
-	case Staging, Deferred, Submitting, Collecting:
-		// The worker that has the run, or takes it up now, sees the wish.
-		e.hurry(v.Run.ID)
-		e.work.add(v.Run.ID)
-		return nil
-	case InJob, Completing:
-		return e.cancelJob(ctx, v)
-	case OutputsLate:
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never showed up", exit: v.Attempt.ExitCode})
-	case AheadOfLedger:
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: string(AheadOfLedger), detail: "given up: this gateway never sent anything; the workspace belongs to an attempt it does not know"})
-	}
-	claim, won, err := e.takeClaim(ctx, v)
-	if isGone(err) {
-		return e.giveUpGone(ctx, v)
-	}
-	if err != nil {
-		return err
-	}
-	if !won && claim.Token != v.Submission.Token {
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the claim is not this submission's, so no job of it can execute any more", exit: v.Attempt.ExitCode})
-	}
-	if !won {
-		if v.Submission.JobID == "" {
-			_, err := e.adopt(ctx, v, claim)
-			e.poke()
-			return err
-		}
-		return e.cancelJob(ctx, v)
-	}
-	if v.Submission.JobID != "" {
-		if err := e.cancelJob(ctx, v); err != nil {
-			e.Log.Warn("scancel failed; the job cannot execute and is cancelled when seen", "run_id", v.Run.ID, "err", err)
-		}
-	}
-	d := verdict{ending: EndedCancelled, detail: v.Run.CancelReason + " (before it started; it can never execute)"}
-	return e.finish(ctx, v, d)
-}
-
-func (e *Engine) cancelJob(ctx context.Context, v View) error {
-	ctx, stop := context.WithTimeout(ctx, time.Minute)
-	defer stop()
-	e.poke()
-	if err := e.Observer.Cancel(ctx, v.Submission.JobID, v.Submission.JobName); err != nil {
-		return fault.Wrap(fault.Transport, "run.Cancel", "slurm_unreachable", "the wish to cancel is recorded, Slurm does not take it now", err).WithNext("nothing: it is tried again until Slurm answers")
-	}
-	return nil
-}
-
-func (e *Engine) cancelAnswer(v View) CancelAnswer {
-	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v)}
-	switch {
-	case v.Run.State == Cancelled && v.Run.Reason == string(AheadOfLedger):
-		a.Executed, a.Message = "maybe", "cancelled; this gateway sent nothing, but the attempt it found in the workspace may have run"
-	case v.Run.State == Cancelled && v.Run.Reason == collectingWaits:
-		a.Executed, a.Message = "maybe", "cancelled; what its job left could not be taken over, and it may have run"
-	case v.Run.State == Cancelled && v.Run.Reason == WorkspaceGone:
-		a.Executed, a.Message = "maybe", "cancelled; its workspace is gone, and it may have run"
-	case v.Run.State == Cancelled && v.Attempt.N > 1 && v.Attempt.StartedAt == nil:
-		a.Executed, a.Message = "maybe", fmt.Sprintf("cancelled; attempt %d never started, an earlier one may have", v.Attempt.N)
-	case v.Run.State == Cancelled && v.Attempt.StartedAt == nil && v.Attempt.ExitCode == nil:
-		a.Executed, a.Message = "never", "cancelled; the program never started"
-	case v.Run.State.Terminal():
-		a.Executed, a.Message = "finished", fmt.Sprintf("the run is over: %s (%s)", v.Run.State, v.Run.Reason)
-	case v.Run.Phase == Collecting:
-		a.Executed, a.Message = "maybe", "the job is over; the run ends as soon as what it left is taken over, or is given up when that goes on being impossible"
-	default:
-		a.Executed, a.Message = "maybe", "asked Slurm to stop the job; the run ends as soon as Slurm confirms"
-	}
-	return a
 }

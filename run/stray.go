@@ -21,7 +21,9 @@ func (e *Engine) expectStrays(v View, ending Ending) {
 	e.mu.Lock()
 	e.strayUntil = e.Now().Add(strayWatch)
 	e.mu.Unlock()
-	e.poke()
+	if v.Submission.JobID == "" { // else Slurm is asked to cancel it anyway
+		e.poke()
+	}
 }
 
 // strays tells whether there is reason to ask Slurm although no run is open.
@@ -55,9 +57,7 @@ func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 		if ended, err := e.Index.Ended(ctx, j.Name); err != nil || !ended {
 			continue
 		}
-		e.Log.Info("cancelling a late job of an ended attempt", "job_name", j.Name, "job_id", j.ID)
-		if err := e.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
-			e.Log.Warn("scancel failed", "job_id", j.ID, "err", err)
-		}
+		e.Log.Info("a late job of an ended attempt is cancelled", "job_name", j.Name, "job_id", j.ID)
+		e.cancelJob(j.ID, j.Name)
 	}
 }

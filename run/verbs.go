@@ -120,13 +120,11 @@ func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState
 		e.poke()
 		return GetState{}, fault.New(fault.Conflict, op, "job_executes", fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).WithNext("slurmgate wait " + runID)
 	}
-	if v.Submission.JobID != "" {
-		if err := e.cancelJob(ctx, v); err != nil {
-			e.Log.Warn("scancel failed; the job cannot execute and is cancelled when seen", "run_id", runID, "err", err)
-		}
-	}
 	if err := e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent", detail: orElse(why, "declared absent") + "; the gateway holds the claim, so no job of this attempt can execute"}); err != nil {
 		return GetState{}, err
+	}
+	if v.Submission.JobID != "" {
+		e.cancelJob(v.Submission.JobID, v.Submission.JobName)
 	}
 	return e.state(ctx, runID)
 }

@@ -104,6 +104,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	e.forgetAsked()
 	c.each(ctx, differ, func(v View) (bool, error) { return c.observe(ctx, v, c.seen.named(v.Submission.JobName)) })
 	err = c.missing(ctx, missing)
 	e.cancelStrays(ctx, c.seen)
@@ -136,14 +137,15 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		return c.several(ctx, v, found)
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
-		if err := c.Observer.Cancel(ctx, j.ID, j.Name); err != nil {
-			c.Log.Warn("scancel failed; it will be tried again", "run_id", v.Run.ID, "err", err)
-		}
+		c.cancelJob(j.ID, j.Name)
 	}
 	now := c.Now()
 	phase := phaseAfter(v.Run.Phase, j.Class)
 	a, s := v.Attempt, v.Submission
 	same := phase == v.Run.Phase && a.SlurmState == j.State && a.SlurmWhy == j.Why && a.MissedAt == nil && s.JobID == j.ID
+	if same && phase == Pending && v.Run.CancelAt != nil { // the claim could not be taken when that was asked for
+		return true, c.carryOutCancel(ctx, v)
+	}
 	if same {
 		return false, nil
 	}
@@ -161,12 +163,18 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	if j.Class == ClassUnknown {
 		v.Run.Reason, v.Run.Detail = "unknown_slurm_state", j.State
 	}
-	_, err = c.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &v,
+	sayCancelling(&v.Run, j.ID)
+	after, err := c.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &v,
 		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node, "adopted": adopted}}})
-	if err == nil && phase == Collecting {
+	switch {
+	case err != nil:
+		return false, err
+	case phase == Collecting:
 		c.work.add(v.Run.ID)
+	case phase == Pending && after.Run.CancelAt != nil:
+		return true, c.carryOutCancel(ctx, after)
 	}
-	return err == nil, err
+	return true, nil
 }
 
 // phaseAfter is the phase of a run whose job is seen in a state of that class.

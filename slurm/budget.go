@@ -21,6 +21,7 @@ const (
 	rpcQueue      = 2 // jobs of the user, partitions
 	rpcAccounting = 1 // to slurmdbd
 	rpcCancel     = 3 // federation, jobs, kill
+	rpcCancelCtld = 1 // kill
 	rpcConfig     = 2 // it pings as well
 )
 

@@ -24,6 +24,9 @@ type CLI struct {
 	fieldsMu sync.Mutex
 	fields   []string // the columns asked of sacct, once known
 
+	scancelMu sync.Mutex
+	scancel   [2]int // release of scancel, once known
+
 	timeoutMu sync.Mutex
 	timeout   time.Duration // MessageTimeout, once known
 }

@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"context"
-	"regexp"
 	"strings"
 	"time"
 
@@ -102,25 +101,4 @@ func parsed(op, program string, a *answer) ([]run.Job, error) {
 		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of "+program+" is not whole", err)
 	}
 	return jobs, nil
-}
-
-var (
-	jobID   = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
-	jobName = regexp.MustCompile(`^sg-[A-Za-z0-9_-]{1,200}$`)
-)
-
-// Cancel asks Slurm to cancel the job that has both this id and this name; run.Observer has the contract. With a name that
-// is another's, scancel cancels nothing and exits with 0.
-func (c *CLI) Cancel(ctx context.Context, id, name string) error {
-	const op = "slurm.Cancel"
-	if !jobID.MatchString(id) || !jobName.MatchString(name) {
-		return fault.New(fault.Internal, op, "job_id", "no job of ours: "+Quote(id)+" "+Quote(name))
-	}
-	_, err := c.ask(ctx, op, rpcCancel, cancelled, "scancel", "--name="+name, id)
-	return err
-}
-
-// cancelled takes what says that nothing is left to cancel for success. scancel prints it for one job at most here.
-func cancelled(out Output) bool {
-	return clean(out) || strings.Contains(out.Stderr, "Invalid job id specified") || strings.Contains(out.Stderr, "Job/step already completing or completed")
 }

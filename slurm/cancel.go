@@ -1,0 +1,75 @@
+package slurm
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"slurmgate/fault"
+)
+
+var (
+	jobID   = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
+	jobName = regexp.MustCompile(`^sg-[A-Za-z0-9_-]{1,200}$`)
+)
+
+// Cancel asks Slurm to cancel the job that has both this id and this name; run.Observer has the contract. A job of that id with
+// another name is never cancelled: from Slurm 24.05 on slurmctld compares the names itself (--ctld: one RPC), before that scancel reads
+// the job first (three).
+func (c *CLI) Cancel(ctx context.Context, id, name string) error {
+	const op = "slurm.Cancel"
+	if !jobID.MatchString(id) || !jobName.MatchString(name) {
+		return fault.New(fault.Internal, op, "job_id", "not a job of ours: "+Quote(id)+" "+Quote(name))
+	}
+	ctld, err := c.cancelsByName(ctx)
+	if err != nil {
+		return err
+	}
+	if ctld {
+		_, err = c.ask(ctx, op, rpcCancelCtld, cancelled, "scancel", "--ctld", "--name="+name, id)
+	} else {
+		_, err = c.ask(ctx, op, rpcCancel, cancelled, "scancel", "--name="+name, id)
+	}
+	if err != nil {
+		c.forgetScancel() // it may be another version by now
+	}
+	return err
+}
+
+// cancelsByName tells whether scancel can leave the comparison of names to slurmctld. It finds out once; no daemon is asked.
+func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
+	c.scancelMu.Lock()
+	defer c.scancelMu.Unlock()
+	if c.scancel == [2]int{} {
+		out, err := c.ask(ctx, "slurm.Cancel", 0, clean, "scancel", "--version")
+		if err != nil {
+			return false, err
+		}
+		if c.scancel, err = release(strings.TrimSpace(string(out.Stdout))); err != nil {
+			return false, fault.Wrap(fault.Transport, "slurm.Cancel", "version", "the version of scancel cannot be read", err)
+		}
+	}
+	return c.scancel[0] > 24 || c.scancel[0] == 24 && c.scancel[1] >= 5, nil
+}
+
+func (c *CLI) forgetScancel() {
+	c.scancelMu.Lock()
+	defer c.scancelMu.Unlock()
+	c.scancel = [2]int{}
+}
+
+// nothingToCancel are the complaints of scancel, on its standard error, about a job that is over, or that is not the one meant.
+var nothingToCancel = []string{"Invalid job id specified", "Job/step already completing or completed", " != filter name "}
+
+// cancelled accepts an answer after which no job is left to cancel. There is one job at most in a call here.
+func cancelled(out Output) bool {
+	if clean(out) {
+		return true
+	}
+	for _, text := range nothingToCancel {
+		if strings.Contains(out.Stderr, text) {
+			return true
+		}
+	}
+	return false
+}
