@@ -103,7 +103,7 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				r, err := g.engine.Recollect(ctx, a.RunID, a.Reason)
 				return recollectAnswer{prov, r}, err
 			})),
-		builtin("slurm.job.cancel", "Cancel a run", "Cancels a run. If the job has not started this takes effect immediately; a finished run is left unchanged.", gate.Write,
+		builtin("slurm.job.cancel", "Cancel a run", "Cancels a run. If the job has not started this takes effect immediately; otherwise the run is \"cancelling\" until Slurm has stopped the job. A finished run is left unchanged.", gate.Write,
 			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				prov, err := g.asked(ctx, "slurm.job.cancel", a)
 				if err != nil {
