@@ -80,7 +80,7 @@ func newBench(t *testing.T) *bench {
 	if err := os.WriteFile(filepath.Join(b.runDir, "in/data"), []byte("input"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if b.images.Runtime, err = NewRuntime(Config{Binds: []Bind{{b.cover, "/ref"}}}); err != nil {
+	if b.images.Runtime, err = NewRuntime(Config{Binds: []Bind{{"ref", b.cover, "/ref"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if b.images.Store, err = OpenStore(filepath.Join(dir, "images")); err != nil {
@@ -145,7 +145,7 @@ func probeImage(t *testing.T, dir string) string {
 func (b *bench) start(t *testing.T, env map[string]string, argv ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Argv: append([]string{"probe"}, argv...), Workdir: plan.Workdir}}}
-	cmd = exec.Command(b.apptainer, b.images.ExecArgs(spec, b.image, b.runDir, b.attempt)...)
+	cmd = exec.Command(b.apptainer, b.images.ExecArgs(spec, []plan.Bind{{Name: "ref"}}, b.image, b.runDir, b.attempt)...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(b.attempt, "tmp"), "SECRET=host", "SLURM_JOB_ID=1"}
 	for k, v := range env {
 		cmd.Env = append(cmd.Env, "APPTAINERENV_"+k+"="+v)

@@ -10,8 +10,9 @@ import (
 	"slurmgate/plan"
 )
 
-// Bind is a folder of the site that every container sees, read-only.
+// Bind is a folder of the site that the containers of those tools see that ask for it by name, read-only.
 type Bind struct {
+	Name   string
 	Source string // absolute path on the compute node
 	Target string // absolute path in the container
 }
@@ -35,7 +36,7 @@ type Config struct {
 // Runtime writes exec lines.
 type Runtime struct {
 	noMount string
-	binds   []string // "source:target:ro"
+	binds   map[string]string // "source:target:ro" by name
 	gpuFlag string
 }
 
@@ -51,7 +52,7 @@ func NewRuntime(c Config) (*Runtime, error) {
 	bad := func(code, field, rule, msg string) {
 		problems = append(problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
-	r := &Runtime{noMount: strings.Join(neverMounted, ",")}
+	r := &Runtime{noMount: strings.Join(neverMounted, ","), binds: map[string]string{}}
 	for i, b := range c.Binds {
 		field := fmt.Sprintf("apptainer.binds[%d]", i)
 		for _, p := range []struct{ name, path string }{{"source", b.Source}, {"target", b.Target}} {
@@ -62,7 +63,10 @@ func NewRuntime(c Config) (*Runtime, error) {
 		if slices.ContainsFunc(ownTargets, func(own string) bool { return b.Target == own || strings.HasPrefix(b.Target, own+"/") }) {
 			bad("BIND-TARGET", field+".target", "not in "+strings.Join(ownTargets, ", "), fmt.Sprintf("got %q", b.Target))
 		}
-		r.binds = append(r.binds, b.Source+":"+b.Target+":ro")
+		if _, dup := r.binds[b.Name]; dup || b.Name == "" {
+			bad("BIND-NAME", field+".name", "a name, each once", fmt.Sprintf("got %q", b.Name))
+		}
+		r.binds[b.Name] = b.Source + ":" + b.Target + ":ro"
 	}
 	for i, word := range c.NoMount {
 		if word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz-") != "" && !plainPath.MatchString(word) {
@@ -85,7 +89,8 @@ func NewRuntime(c Config) (*Runtime, error) {
 }
 
 // ExecArgs gives the arguments after "apptainer" for a plan: options, the image and the program. The paths are absolute and
-// plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and tmp.
+// plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and tmp. The site offers the binds: the caller
+// has checked that.
 //
 // Measured on Apptainer 1.4.5, as a plain user:
 //   - --quiet: without it two INFO lines about missing helpers land in the program's stderr.
@@ -99,7 +104,7 @@ func NewRuntime(c Config) (*Runtime, error) {
 //
 // What the job script owes besides: an empty environment, HOME set to the attempt's tmp (Apptainer makes a folder
 // .apptainer in it), and no open descriptors but 0 to 2: all others are inherited by the program.
-func (r *Runtime) ExecArgs(spec plan.Spec, imagePath, runDir, attemptDir string) []string {
+func (r *Runtime) ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir, attemptDir string) []string {
 	args := []string{
 		"--quiet", "exec",
 		"--containall", "--cleanenv", "--no-eval", "--no-privs",
@@ -111,8 +116,10 @@ func (r *Runtime) ExecArgs(spec plan.Spec, imagePath, runDir, attemptDir string)
 		"--bind", filepath.Join(attemptDir, "out") + ":/work/out",
 		"--bind", filepath.Join(attemptDir, "meta") + ":/work/meta:ro",
 	}
-	for _, b := range r.binds {
-		args = append(args, "--bind", b)
+	for _, b := range binds {
+		if folder, ok := r.binds[b.Name]; ok {
+			args = append(args, "--bind", folder)
+		}
 	}
 	args = append(args, "--pwd", spec.Execution.Command.Workdir)
 	if spec.Resources.GPUs != nil {

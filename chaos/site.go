@@ -38,7 +38,6 @@ slurm:
   raw_plans:
     allowed: true
     entry_programs: {chaosprog: [chaosprog]}
-import: {roots: [/shared]}
 retry: {infrastructure_attempts: 3}
 `
 
@@ -177,6 +176,7 @@ func newSite(ctx context.Context, g *ground, n int) (*site, error) {
 
 const siteYAML = `version: 1
 site: chaos
+import: {roots: [/shared]}
 gateway: {state_dir: %s, artifact_dir: %s/artifacts, socket: %s/gateway.sock, default_project: chaos}
 domain_dir: %s
 slurm: {transport: cli, bin_dir: %s/bin, run_as: self, default_partition: main, default_account: research, accounting: auto, verify_allowance_seconds: 30, grace_seconds: 5}

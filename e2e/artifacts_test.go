@@ -154,7 +154,7 @@ func TestScriptArtifact(t *testing.T) {
 func TestImportOwnFolders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "genomics")
-	s.replace("domain/policies.yaml", "roots: [", "roots: ["+s.dir+", ")
+	s.replace("site.yaml", "roots: [", "roots: ["+s.dir+", ")
 	s.serve()
 	var l looked
 	s.ok(&l, "run", "samtools.flagstat", "--input", "bam="+data("aln.bam"), "--wait")

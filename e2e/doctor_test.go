@@ -99,7 +99,7 @@ func TestDoctor(t *testing.T) {
 			{"", "", `install -d -m 700 "$1/runs"`, "runs folder", "fail", "belongs to uid 0", "owned by this user"},
 			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs folder", "fail", "mode 0777", "mode 0700"},
 			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state folder", "fail", "mode 0777", "mode 0700"},
-			{"", "", `sed -i "s#roots: \[#roots: [/nothing, #" "$1/domain/policies.yaml"`, "import root", "warn", "/nothing is not a folder", "import.roots"},
+			{"", "", `sed -i "s#roots: \[#roots: [/nothing, #" "$1/site.yaml"`, "import root", "warn", "/nothing is not a folder", "import.roots"},
 		} {
 			s := newSite(t, "genomics")
 			if c.old != "" {
@@ -118,7 +118,7 @@ func TestDoctor(t *testing.T) {
 	t.Run("a bind that nodes do not have", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "genomics")
-		s.replace("site.yaml", "watch:\n", "  binds: [{source: /etc, target: /ref}, {source: /opt/nothing, target: /more}, {source: /opt/neither, target: /most}]\nwatch:\n")
+		s.replace("site.yaml", "import:\n", "  binds: [{name: a, version: v1, source: /etc, target: /ref}, {name: b, version: v1, source: /opt/nothing, target: /more}, {name: c, version: v1, source: /opt/neither, target: /most}]\nimport:\n")
 		e := s.doctor()
 		if status, detail, next := e.find("binds"); status != "fail" || !strings.HasSuffix(detail, "has no folder /opt/nothing, /opt/neither") || !strings.Contains(next, "apptainer.binds") || e.Failed != 2 {
 			t.Errorf("%+v", e)

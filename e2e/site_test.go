@@ -58,6 +58,8 @@ storage:
   reserve_mb: %d
 apptainer:
   path: %s
+import:
+  roots: [%s/files, %s/data]
 watch:
   floor_seconds: 1
   ceiling_seconds: 5
@@ -66,7 +68,8 @@ budget:
   sends_in_flight: 4
   staging_workers: 4
 `, or(f.State, "/home/lab/"+strings.TrimPrefix(f.Dir, "/shared/")), or(f.Domain, f.Dir+"/domain"), or(f.Partition, "main"),
-		or(f.RunsDir, f.Dir+"/runs"), or(f.ImageStore, world.dir+"/images"), f.MaxOutput, f.ReserveMB, or(f.Apptainer, "/usr/bin/apptainer"))
+		or(f.RunsDir, f.Dir+"/runs"), or(f.ImageStore, world.dir+"/images"), f.MaxOutput, f.ReserveMB, or(f.Apptainer, "/usr/bin/apptainer"),
+		f.Dir, world.dir)
 }
 
 // site is one gateway's world.
@@ -94,7 +97,6 @@ func newSite(t testing.TB, domain string, edit ...func(*siteFile)) *site {
 	}
 	must(t, os.MkdirAll(host(dir), 0o755))
 	must(t, os.CopyFS(host(dir)+"/domain", os.DirFS(host(world.dir)+"/"+domain)))
-	s.replace("domain/policies.yaml", "roots: [/shared]", "roots: ["+dir+"/files, "+world.dir+"/data]")
 	must(t, os.MkdirAll(host(dir)+"/files", 0o755))
 	must(t, os.WriteFile(host(dir)+"/site.yaml", []byte(s.text()), 0o644))
 	must(t, giveToLab(host(dir)))
@@ -193,8 +195,8 @@ func (s *site) ok(into any, args ...string) {
 
 // problem is one broken rule, as errors carry it.
 type problem struct {
-	Code, Field, Rule, Message, File string
-	Line                             int
+	Code, Field, Rule, Message, Hint, File string
+	Line                                   int
 }
 
 // failure is the body of an error.

@@ -110,7 +110,7 @@ func (s *stream) one(ctx context.Context, i int) error {
 		ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1, ResultJSON: json.RawMessage(`{"run_id":"` + id.RunID() + `","state":"queued"}` + strings.Repeat(" ", 300))}
 	token := hex(32)
 	sub := run.Submission{Token: token, JobName: run.JobName(r.ID, 1, token), CreatedAt: time.Now()}
-	if _, _, err := s.l.Equivalent(ctx, r.PlanHash, r.ID); err != nil {
+	if _, _, err := s.l.Find(ctx, run.Sought{RunID: r.ID, PlanHashes: []string{r.PlanHash}}); err != nil {
 		return err
 	}
 	v, _, err := s.l.Insert(ctx, run.New{Run: r, Submission: sub, Params: params, Policy: policy, Inputs: []run.Link{{Role: "reads", ArtifactID: s.input.ID, Relpath: "in/reads.txt"}},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -217,15 +219,39 @@ func decodeCursor(s string) (at int64, id string, err error) {
 	return at, id, nil
 }
 
-// Equivalent lists runs with this plan_hash under another identity that are in flight or succeeded, newest first, at most ten; run.Index has
-// the contract.
-func (l *Ledger) Equivalent(ctx context.Context, planHash, runID string) (others []string, known bool, err error) {
-	ids, err := l.strings(brief(ctx), `SELECT run_id FROM runs WHERE plan_hash = ?1 AND (run_id = ?2 OR state IN ('queued','running','blocked','succeeded'))
- ORDER BY run_id = ?2 DESC, created_at DESC, run_id LIMIT 11`, planHash, runID)
-	if known = len(ids) > 0 && ids[0] == runID; known {
-		ids = ids[1:]
+// Find looks for the run of a request and for equivalent ones, newest first, at most ten; run.Index has the contract.
+func (l *Ledger) Find(ctx context.Context, s run.Sought) (known string, equivalent []string, err error) {
+	plans, args := among("plan_hash", s.PlanHashes)
+	own, ids := among("run_id", append([]string{s.RunID}, s.Earlier...))
+	args = append(append(append(args, ids...), ids...), s.RunID)
+	found, err := l.strings(brief(ctx), "SELECT run_id FROM runs WHERE "+plans+" AND ("+own+" OR state IN ('queued','running','blocked','succeeded'))"+
+		" ORDER BY "+own+" DESC, run_id = ?, created_at DESC, run_id LIMIT 11", args...)
+	if len(found) > 0 && (found[0] == s.RunID || slices.Contains(s.Earlier, found[0])) {
+		return found[0], found[1:], err
 	}
-	return ids[:min(len(ids), 10)], known, err
+	return "", found[:min(len(found), 10)], err
+}
+
+// PreviousPolicies hands the snapshots to f, by their hashes, of policies that runs were made under when canonical params had their previous
+// form. none tells that there are no such runs.
+func (l *Ledger) PreviousPolicies(ctx context.Context, f func(hash string, snapshot json.RawMessage) error) (none bool, err error) {
+	rows, err := l.r.QueryContext(ctx, "SELECT policy_hash, snapshot FROM policies WHERE previous = 1 ORDER BY created_at")
+	if err != nil {
+		return false, storage(err)
+	}
+	defer rows.Close()
+	none = true
+	for rows.Next() {
+		var hash, snapshot string
+		if err := rows.Scan(&hash, &snapshot); err != nil {
+			return false, storage(err)
+		}
+		if err := f(hash, json.RawMessage(snapshot)); err != nil {
+			return false, err
+		}
+		none = false
+	}
+	return none, storage(rows.Err())
 }
 
 // Ended reports whether every attempt with this job name has ended. NotFound when this ledger never sent such a job: it belongs to another

@@ -37,7 +37,7 @@ func olderLedger(t *testing.T, schema int) (path string, v run.View, input run.A
 	r, s := n.Run, n.Submission
 	input = artifact(1)
 	exec("INSERT INTO gateway VALUES ('gw-1', 1)")
-	exec("INSERT INTO policies VALUES (?,?,1)", r.PolicyHash, string(n.Policy))
+	exec("INSERT INTO policies (policy_hash, snapshot, created_at) VALUES (?,?,1)", r.PolicyHash, string(n.Policy))
 	exec("INSERT INTO param_sets VALUES (?,?,1)", r.ParamsHash, string(n.Params))
 	exec("INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at) VALUES (?,?,?,?,?,?,?,1)",
 		input.ID, input.ProjectID, input.SHA256, input.Type, input.Label, input.SizeBytes, input.Source)

@@ -21,7 +21,7 @@ var (
 const viewColumns = `r.run_id, r.rev, r.tool_id, r.tool_name, r.tool_version, r.contract_version, r.pack_hash, r.policy_hash, r.params_hash, r.plan_hash,
  r.project_id, r.actor, r.state, r.phase, r.reason, r.detail, r.attempt_n, r.warnings, r.exit_code, r.created_at, r.updated_at, r.finished_at,
  r.cancel_at, r.cancel_reason, r.result_json, r.log_artifact_id, r.script_artifact_id,
- a.token, a.array_task, a.created_at, a.slurm_state, a.slurm_why, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
+ a.token, a.array_task, a.created_at, a.placement, a.slurm_state, a.slurm_why, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
  s.job_name, s.script_sha, s.created_at, s.cluster, s.job_id, s.submitted_at, s.sluid,
  (SELECT count(*) FROM sends k WHERE k.token = a.token)`
 
@@ -35,16 +35,19 @@ func scanView(row scanner) (run.View, error) {
 	var warnings string
 	var exit, aTask, aExit, rFinished, rCancel, aObs, aStart, aEnd, aMiss, sCreated, sSub sql.NullInt64
 	var rCreated, rUpdated, aCreated int64
-	var result, logID, scriptID, token, usage, jobName, scriptSHA, cluster, jobID, sluid sql.NullString
+	var result, logID, scriptID, token, placement, usage, jobName, scriptSHA, cluster, jobID, sluid sql.NullString
 	err := row.Scan(&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash, &r.PlanHash,
 		&r.ProjectID, &r.Actor, &r.State, &r.Phase, &r.Reason, &r.Detail, &r.AttemptN, &warnings, &exit, &rCreated, &rUpdated, &rFinished,
 		&rCancel, &r.CancelReason, &result, &logID, &scriptID,
-		&token, &aTask, &aCreated, &a.SlurmState, &a.SlurmWhy, &a.Node, &aObs, &aStart, &aEnd, &aMiss, &a.Ending, &aExit, &usage,
+		&token, &aTask, &aCreated, &placement, &a.SlurmState, &a.SlurmWhy, &a.Node, &aObs, &aStart, &aEnd, &aMiss, &a.Ending, &aExit, &usage,
 		&jobName, &scriptSHA, &sCreated, &cluster, &jobID, &sSub, &sluid, &v.Sends)
 	if err != nil {
 		return run.View{}, err
 	}
 	if err := json.Unmarshal([]byte(warnings), &r.Warnings); err != nil {
+		return run.View{}, err
+	}
+	if a.Placement, err = readPlacement(placement); err != nil {
 		return run.View{}, err
 	}
 	r.ExitCode, r.FinishedAt, r.CancelAt = optInt(exit), optTime(rFinished), optTime(rCancel)
@@ -64,6 +67,23 @@ func raw(s sql.NullString) json.RawMessage {
 		return nil
 	}
 	return json.RawMessage(s.String)
+}
+
+// placementText is the column of an attempt's placement.
+func placementText(p *plan.Placement) (sql.NullString, error) {
+	if p == nil {
+		return sql.NullString{}, nil
+	}
+	b, err := plan.Marshal(*p)
+	return sql.NullString{String: string(b), Valid: true}, err
+}
+
+func readPlacement(s sql.NullString) (*plan.Placement, error) {
+	if !s.Valid {
+		return nil, nil
+	}
+	p := &plan.Placement{}
+	return p, plan.Decode([]byte(s.String), p)
 }
 
 type queryer interface {
@@ -90,15 +110,19 @@ func brief(ctx context.Context) context.Context { return context.WithoutCancel(c
 // callers.
 func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created bool, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		var err error
-		if created, err = l.insert(ctx, tx, n); err != nil {
-			return err
+		there, err := earlier(ctx, tx, n.Earlier)
+		if created = false; err == nil && there == "" {
+			there = n.Run.ID
+			created, err = l.insert(ctx, tx, n)
 		}
-		if created {
+		switch {
+		case err != nil:
+			return err
+		case created:
 			v = l.inserted(n)
 			return nil
 		}
-		v, err = view(ctx, tx, n.Run.ID)
+		v, err = view(ctx, tx, there)
 		return err
 	})
 	if created = created && err == nil; created {
@@ -110,10 +134,23 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 	return v, created, err
 }
 
+// earlier finds the run that a request has in an earlier form, the newest of several; empty when there is none.
+func earlier(ctx context.Context, tx *sql.Conn, ids []string) (id string, err error) {
+	if len(ids) == 0 {
+		return "", nil
+	}
+	cond, args := among("run_id", ids)
+	err = tx.QueryRowContext(ctx, "SELECT run_id FROM runs WHERE "+cond+" ORDER BY created_at DESC, run_id LIMIT 1", args...).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return id, err
+}
+
 // inserted is the view of a run that was just stored.
 func (l *Ledger) inserted(n run.New) run.View {
 	r, now := n.Run, stored(l.now())
-	v := run.View{Attempt: run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: now}, Submission: n.Submission,
+	v := run.View{Attempt: run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: now, Placement: n.Placement}, Submission: n.Submission,
 		Run: run.Run{ID: r.ID, Rev: 1, ToolID: r.ToolID, ToolName: r.ToolName, ToolVersion: r.ToolVersion, ContractVersion: r.ContractVersion, PackHash: r.PackHash,
 			PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash, PlanHash: r.PlanHash, ProjectID: r.ProjectID, Actor: r.Actor,
 			State: r.State, Phase: r.Phase, Reason: r.Reason, Detail: r.Detail, AttemptN: 1, Warnings: r.Warnings, CreatedAt: now, UpdatedAt: now, ResultJSON: r.ResultJSON}}
@@ -132,7 +169,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 		return false, err
 	}
 	if _, known := l.policies.Load(r.PolicyHash); !known {
-		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies VALUES (?,?,?)", r.PolicyHash, string(n.Policy), now); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies (policy_hash, snapshot, created_at) VALUES (?,?,?)", r.PolicyHash, string(n.Policy), now); err != nil {
 			return false, err
 		}
 	}
@@ -158,7 +195,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 	if err := writeSubmission(ctx, tx, n.Submission); err != nil {
 		return false, err
 	}
-	if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now()}); err != nil {
+	if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now(), Placement: n.Placement}); err != nil {
 		return false, err
 	}
 	for _, in := range n.Inputs {

@@ -70,7 +70,7 @@ func (l *Ledger) Usage(ctx context.Context, token string) (*run.Usage, error) {
 
 // Attempts lists a run's attempts in order.
 func (l *Ledger) Attempts(ctx context.Context, runID string) ([]run.Attempt, error) {
-	rows, err := l.r.QueryContext(brief(ctx), `SELECT n, token, created_at, slurm_state, node, started_at, ended_at, ending, exit_code, usage FROM attempts WHERE run_id = ? ORDER BY n`, runID)
+	rows, err := l.r.QueryContext(brief(ctx), `SELECT n, token, created_at, placement, slurm_state, node, started_at, ended_at, ending, exit_code, usage FROM attempts WHERE run_id = ? ORDER BY n`, runID)
 	if err != nil {
 		return nil, storage(err)
 	}
@@ -78,11 +78,14 @@ func (l *Ledger) Attempts(ctx context.Context, runID string) ([]run.Attempt, err
 	var out []run.Attempt
 	for rows.Next() {
 		a := run.Attempt{RunID: runID}
-		var token, usage sql.NullString
+		var token, placement, usage sql.NullString
 		var started, ended, exit sql.NullInt64
 		var created int64
-		if err := rows.Scan(&a.N, &token, &created, &a.SlurmState, &a.Node, &started, &ended, &a.Ending, &exit, &usage); err != nil {
+		if err := rows.Scan(&a.N, &token, &created, &placement, &a.SlurmState, &a.Node, &started, &ended, &a.Ending, &exit, &usage); err != nil {
 			return nil, storage(err)
+		}
+		if a.Placement, err = readPlacement(placement); err != nil {
+			return nil, err
 		}
 		a.Token, a.CreatedAt, a.StartedAt, a.EndedAt, a.ExitCode, a.Usage = token.String, time.UnixMicro(created).UTC(), optTime(started), optTime(ended), optInt(exit), raw(usage)
 		out = append(out, a)

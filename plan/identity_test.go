@@ -1,6 +1,9 @@
 package plan
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // The design's test vectors, end to end. proves ABI-07
 func TestIdentityVectors(t *testing.T) {
@@ -22,6 +25,7 @@ func TestIdentityVectors(t *testing.T) {
 	for _, c := range []struct{ what, got, want string }{
 		{"policy hash", policy, "sha256:a18ff4a4f48b3eb517a3294efe36835d5b783e7a2fe68985091bfff88643023d"},
 		{"params hash", params, "sha256:126a7127fc050544c676957d9a63c2c95e9a94bbe630cd2c5c731b60a80d1624"},
+		{"HelixMCP's params hash", canon(`{"project_id":"proj_01HZZZZZZZZZZZZZZZZZZZZZZZ","stable":true}`), "sha256:d0692e15940bfd7b596b685a64778d125481385d2ee9635ce4b36f9228598b7d"},
 		{"run id", id.RunID(), "run_0X8Z4D1X467KV94K4TXG0D9BXT"},
 		{"plan hash", id.PlanHash(), "sha256:06e2152a1ceb0ed3c468aacd1468bf65b2c067680abb8aeddbc06ff31023a32f"},
 		{"project id", ProjectID("demo"), "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY"},
@@ -29,6 +33,32 @@ func TestIdentityVectors(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%s = %s, want %s", c.what, c.got, c.want)
+		}
+	}
+}
+
+// HelixMCP's example plan has HelixMCP's run id, from the JSON a caller sends to the id; a null stdout sent along changes nothing.
+//
+// proves ABI-07 ABI-08 ABI-09
+func TestHelixMCPPlanHasItsRunID(t *testing.T) {
+	a64 := strings.Repeat("a", 64)
+	for _, stdout := range []string{"", `,"stdout":null`} {
+		spec, err := DecodeSpec([]byte(`{"version":1,"resources":{"time_limit_seconds":60,"cpus":1,"mem_mb":512,"gpus":null,"gpu_type":null},
+ "placement":{"partition":"short","account":"bio","qos":null,"constraint":null},
+ "execution":{"kind":"container","container":{"engine":"apptainer","image":"sha256:bf80e07e650becfd084db1abde0fe932b50f990a07fa56421ea647b552b5a406","network_mode":"none","readonly_rootfs":true},
+  "command":{"argv":["samtools","flagstat","/work/in/input.bam"],"workdir":"/work","env":{}`+stdout+`}},
+ "io":{"inputs":[{"role":"bam","artifact_id":"art_01HZZZZZZZZZZZZZZZZZZZZZZZ","checksum_sha256":"`+a64+`","dest_relpath":"in/input.bam"}],
+  "outputs":[{"role":"report","src_relpath":"out/report.txt","type":"TEXT","label":"report.txt"}]}}`), Rules{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		params, err := Params{ProjectID: "proj_01HZZZZZZZZZZZZZZZZZZZZZZZ", Script: "slurm_script_v1", Spec: spec}.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := Identity{ToolName: "slurm_submit", ContractVersion: "v1", PolicyHash: "sha256:" + a64, ParamsHash: Hash(params)}
+		if got, want := id.RunID(), "run_4892C8PXMRCH3ZCVXQYKTVJ9DG"; got != want {
+			t.Errorf("run id %s, want %s\n%s", got, want, params)
 		}
 	}
 }

@@ -13,7 +13,8 @@ const SpecVersion = 1
 // Workdir is the directory the program starts in, inside the container.
 const Workdir = "/work"
 
-// Spec is SlurmJobSpec v1. Optional values are pointers and canonicalise to null.
+// Spec is SlurmJobSpec v1. The optional values of version 1 are pointers and canonicalise to null; a field added later is absent from the
+// canonical bytes when it is not used, so that it changes no run's identity.
 type Spec struct {
 	Version   int       `json:"version"`
 	Resources Resources `json:"resources"`
@@ -31,7 +32,8 @@ type Resources struct {
 	GPUType          *string `json:"gpu_type"`           // null or a GRES type, only with gpus
 }
 
-// Placement is where the job goes, in Slurm's words.
+// Placement is where the job goes, in Slurm's words. In a toolpack's plan it is what the pack asks for: an empty partition or account, or a
+// null QOS, leaves that to the site.
 type Placement struct {
 	Partition  string  `json:"partition"`
 	Account    string  `json:"account"`
@@ -44,6 +46,20 @@ type Execution struct {
 	Kind      string    `json:"kind"` // "container"
 	Container Container `json:"container"`
 	Command   Command   `json:"command"`
+}
+
+// Resolve fills what the placement leaves to the site with the site's defaults.
+func (p Placement) Resolve(site Placement) Placement {
+	if p.Partition == "" {
+		p.Partition = site.Partition
+	}
+	if p.Account == "" {
+		p.Account = site.Account
+	}
+	if p.QOS == nil {
+		p.QOS = site.QOS
+	}
+	return p
 }
 
 // Container names the image by the SHA-256 of its SIF file.
@@ -59,7 +75,7 @@ type Command struct {
 	Argv    []string          `json:"argv"`
 	Workdir string            `json:"workdir"`
 	Env     map[string]string `json:"env"`
-	Stdout  *string           `json:"stdout"` // null, or the src_relpath of the declared output that receives standard output
+	Stdout  *string           `json:"stdout,omitzero"` // the src_relpath of the declared output that receives standard output; absent when none does
 }
 
 // IO is what goes in and what comes out.
@@ -71,9 +87,9 @@ type IO struct {
 // Input is one artifact placed in the workspace.
 type Input struct {
 	Role           string `json:"role"`
-	ArtifactID     string `json:"artifact_id"`
-	ChecksumSHA256 string `json:"checksum_sha256"` // 64 hex
-	DestRelpath    string `json:"dest_relpath"`    // in/...
+	ArtifactID     string `json:"artifact_id,omitzero"` // absent from a toolpack's canonical params: the program sees the bytes
+	ChecksumSHA256 string `json:"checksum_sha256"`      // 64 hex
+	DestRelpath    string `json:"dest_relpath"`         // in/...
 }
 
 // Output is one declared output file.

@@ -31,6 +31,9 @@ type Rules struct {
 
 	// Image says what is wrong with calling the image of a digest (sha256:<64 hex>) by a name, "" when nothing; nil: names are not checked.
 	Image func(name, digest string) string
+	// Stored: the plan was read back from canonical params, where a toolpack's inputs have no artifact_id.
+	Stored bool
+	Asked  bool // the placement is as asked: partition and account may be left to the site
 }
 
 // DecodeSpec reads, fills, validates and orders a plan: the only way to get a Spec from outside. Every
@@ -86,7 +89,7 @@ func (s *Spec) Fill() {
 
 // Validate checks every rule of the schema and reports all that are broken.
 func (s Spec) Validate(rules Rules) error {
-	v := validator{types: rules.Types, local: rules.Local}
+	v := validator{types: rules.Types, local: rules.Local, asked: rules.Asked, stored: rules.Stored}
 	if v.types == nil {
 		v.types = Types()
 	}
@@ -112,6 +115,8 @@ func invalid(problems []fault.Problem) error {
 type validator struct {
 	types    []string
 	local    bool
+	asked    bool
+	stored   bool
 	problems []fault.Problem
 }
 
@@ -147,6 +152,9 @@ func (v *validator) placement(p Placement) {
 		return
 	}
 	name := func(code, field, s string) {
+		if s == "" && v.asked {
+			return
+		}
 		if !slurmName.MatchString(s) {
 			v.add(code, field, "a Slurm name: starts with a letter or digit, then letters, digits, _ . + -, at most 64", "got "+quoted(s))
 		}

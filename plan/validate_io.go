@@ -17,7 +17,7 @@ func (v *validator) inputs(inputs []Input) {
 		if msg := CheckWord(in.Role); msg != "" {
 			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
 		}
-		if !artifactID.MatchString(in.ArtifactID) {
+		if !artifactID.MatchString(in.ArtifactID) && (in.ArtifactID != "" || !v.stored) {
 			v.add("PLAN-ARTIFACT", at+"artifact_id", "art_ and 26 characters of base32", "got "+quoted(in.ArtifactID))
 		}
 		if !hex64.MatchString(in.ChecksumSHA256) {

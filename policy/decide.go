@@ -41,7 +41,7 @@ func (p *Policy) AllowImport(kind, typ string, size int64) error {
 		d.add("POLICY-IMPORT-KIND", "import", "policy import.kinds: "+shown(*l), kind)
 	}
 	if kind == ImportPath && len(p.Import.Roots) == 0 {
-		d = append(d, fault.Problem{Code: "POLICY-IMPORT-ROOT", Field: "path", Rule: "policy import.roots: none", Msg: "a path was given", Hint: "give text, or upload the file"})
+		d = append(d, fault.Problem{Code: "POLICY-IMPORT-ROOT", Field: "path", Rule: "import.roots in the site file: none", Msg: "a path was given", Hint: "give text, or upload the file"})
 	}
 	if l := p.Import.Types; l != nil && typ != "" && !slices.Contains(*l, typ) {
 		d.add("POLICY-IMPORT-TYPE", "type", "policy import.types_allowlist: "+shown(*l), typ)

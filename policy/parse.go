@@ -42,6 +42,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 		"concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
+		p.Moved = withoutMoved(tree)
 		raw, err := yamldoc.EncodeJSON(tree)
 		if err == nil {
 			p.Snapshot, err = plan.Canonical(raw)

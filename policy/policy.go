@@ -3,7 +3,9 @@
 //
 // [Parse] reads the bytes of a policies.yaml; the package itself touches no file and no environment. The hash
 // covers the expanded document as it was given, without the defaults filled in here, so that a default changed
-// by a newer gateway does not change the identity of runs. Nouns: policy, snapshot, policy_hash, rule.
+// by a newer gateway does not change the identity of runs, and without the keys that belong in the site file ([Policy.Moved]).
+//
+// Nouns: policy, snapshot, policy_hash, rule.
 package policy
 
 import (
@@ -43,8 +45,11 @@ type Policy struct {
 
 	// Hash is the policy_hash: "sha256:" and the hex SHA-256 of Snapshot.
 	Hash string `json:"-"`
-	// Snapshot is the canonical JSON of the expanded document.
+	// Snapshot is the canonical JSON of the expanded document, without the keys in Moved.
 	Snapshot json.RawMessage `json:"-"`
+	// Moved names the keys of the document that belong in the site file now. They work as long as the site file does not have them, and
+	// are not part of the hash.
+	Moved []string `json:"-"`
 
 	file string          // it was read from
 	doc  *yamldoc.Reader // of the file, for the places of its fields
@@ -86,7 +91,7 @@ type Local struct {
 
 // Import is the boundary through which files enter.
 type Import struct {
-	Roots    []string `json:"roots"`     // absolute folders; none: no import by path
+	Roots    []string `json:"roots"`     // absolute folders, of the site file where it has some; none: no import by path
 	MaxBytes int64    `json:"max_bytes"` // of one file; 1 TiB when absent
 	// Kinds are the ways in: path, text, upload; all of them when absent. Types are the artifact types that may enter.
 	Kinds *[]string `json:"kinds"`

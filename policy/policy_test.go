@@ -160,7 +160,7 @@ func TestAllowImport(t *testing.T) {
 		want              string
 	}{
 		{"", "text", "BAM", 1, ""}, {"", "upload", "", -1, ""},
-		{"", "path", "BAM", 1, "POLICY-IMPORT-ROOT path import.roots: none"},
+		{"", "path", "BAM", 1, "POLICY-IMPORT-ROOT path import.roots in the site file: none"},
 		{"roots: [/data]", "path", "BAM", 1 << 40, ""},
 		{"roots: [/data]", "path", "BAM", 1<<40 + 1, "POLICY-IMPORT-BYTES size_bytes import.max_bytes: at most 1099511627776"},
 		{"max_bytes: 9", "upload", "", 10, "POLICY-IMPORT-BYTES size_bytes import.max_bytes: at most 9"},

@@ -13,20 +13,27 @@ import (
 
 // Config is what a site and its policy decide about the lifecycle.
 type Config struct {
-	Workers      int           // runs staged, sent or collected at a time
-	SendsAtOnce  int           // sbatch processes at a time
-	SubmitWait   time.Duration // how long a submit waits for its receipt before it answers "staging"
-	Floor        time.Duration // between two watch cycles, at least
-	Ceiling      time.Duration // at most
-	AbsenceGap   time.Duration // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
-	LateOutputs  time.Duration // how long outputs may take to show up after the job's end
-	OutputBytes  int64         // one output at most, where the tool says nothing
-	LogBytes     int64         // of each log stream, kept in the log artifact
-	Attempts     int           // at most, counting the first; more than one only after an infrastructure ending
-	ReuseAcross  bool          // answer with an equivalent run made under another policy
-	Warnings     []string      // added to each run's answer, e.g. that only the image is verified
-	Site         string        // named in messages
-	DeferBackoff time.Duration // first wait after back-pressure, doubled up to Ceiling
+	Workers      int            // runs staged, sent or collected at a time
+	SendsAtOnce  int            // sbatch processes at a time
+	SubmitWait   time.Duration  // how long a submit waits for its receipt before it answers "staging"
+	Floor        time.Duration  // between two watch cycles, at least
+	Ceiling      time.Duration  // at most
+	AbsenceGap   time.Duration  // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
+	LateOutputs  time.Duration  // how long outputs may take to show up after the job's end
+	OutputBytes  int64          // one output at most, where the tool says nothing
+	LogBytes     int64          // of each log stream, kept in the log artifact
+	Attempts     int            // at most, counting the first; more than one only after an infrastructure ending
+	ReuseAcross  bool           // answer with an equivalent run made under another policy
+	Warnings     []string       // added to each run's answer, e.g. that only the image is verified
+	Site         string         // named in messages
+	Placement    plan.Placement // the site's defaults: where jobs go that ask for nothing
+	Previous     *Previous      // nil: the ledger has no run of a previous form
+	DeferBackoff time.Duration  // first wait after back-pressure, doubled up to Ceiling
+}
+
+// Previous is what it takes to find runs that were made when canonical params had their previous form.
+type Previous struct {
+	Policies []string // hashes that the present policy had then
 }
 
 // Parts are the outside systems the engine works through.

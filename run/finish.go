@@ -53,14 +53,18 @@ func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
 
 // newAttempt ends one attempt and opens the next: an explicit decision, recorded as such.
 func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict, reason string) error {
-	r := v.Run
+	asked, err := e.storedParams(ctx, v)
+	if err != nil {
+		return err
+	}
+	r, at := v.Run, e.nextPlacement(v, asked)
 	n := r.AttemptN + 1
 	sub := newSubmission(r.ID, n, e.Now())
 	r.State, r.Phase, r.AttemptN = Queued, Staging, n
 	r.Reason, r.Detail = "new_attempt", fmt.Sprintf("attempt %d ended %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
 	r.FinishedAt, r.ExitCode = nil, nil
-	_, err := e.apply(ctx, Write{Run: r, Attempts: []Attempt{old, {RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now()}}, Submission: &sub, Send: d.send, Artifacts: d.artifacts,
-		Event: Event{Type: "run.new_attempt", Data: map[string]any{"attempt": n, "after": d.ending, "detail": d.detail, "outputs": d.outputs}}})
+	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old, {RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}}, Submission: &sub, Send: d.send, Artifacts: d.artifacts,
+		Event: Event{Type: "run.new_attempt", Data: withPlacement(map[string]any{"attempt": n, "after": d.ending, "detail": d.detail, "outputs": d.outputs}, at)}})
 	if err == nil {
 		e.forgetDelay(r.ID)
 		e.expectStrays(v, d.ending)

@@ -1,11 +1,5 @@
 package run
 
-import (
-	"context"
-
-	"slurmgate/plan"
-)
-
 // handed is what a submit knows of the run it has just stored, for the worker that takes it up: the row as it was written and the canonical
 // params, which it would read back otherwise. It is no more than a copy: a row that has changed meanwhile refuses the first write.
 type handed struct {
@@ -31,13 +25,4 @@ func (e *Engine) taken(id string) (handed, bool) {
 	h, ok := e.handed[id]
 	delete(e.handed, id)
 	return h, ok
-}
-
-// params reads back what the run executes: its canonical params, nothing else.
-func (e *Engine) params(ctx context.Context, v View) (plan.Params, error) {
-	canonical, err := e.Store.Params(ctx, v.Run.ParamsHash)
-	if err != nil {
-		return plan.Params{}, err
-	}
-	return plan.DecodeParams(canonical)
 }

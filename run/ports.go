@@ -53,8 +53,9 @@ type Images interface {
 	// Verify hashes the image with this digest (64 hex; a cached verdict on the same inode is good) and
 	// returns its absolute path. NotFound when the store does not hold it.
 	Verify(ctx context.Context, digest string) (path string, err error)
-	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the image and the program.
-	ExecArgs(spec plan.Spec, imagePath, runDir, attemptDir string) []string
+	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the folders of the site named by binds, the image and the
+	// program.
+	ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir, attemptDir string) []string
 }
 
 // Objects is the content-addressed store.
@@ -220,7 +221,7 @@ type Contract interface {
 
 // Store is the ledger as the lifecycle uses it.
 type Store interface {
-	// Insert stores a new run with its first attempt, inputs and params, all in one transaction. When the run
+	// Insert stores a new run with its first attempt, inputs and params, all in one transaction. When the run, or one of New.Earlier,
 	// exists already it is returned and created is false; nothing is changed.
 	Insert(ctx context.Context, n New) (v View, created bool, err error)
 	// View reads a run. NotFound when there is none.
@@ -241,9 +242,9 @@ type Index interface {
 	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
 	// Newest is the number of the newest event about any run, 0 when there is none.
 	Newest(ctx context.Context) (int64, error)
-	// Equivalent lists runs with this plan_hash under another identity than runID's that are in flight or succeeded, and tells
-	// whether runID itself, which has this plan_hash, is there.
-	Equivalent(ctx context.Context, planHash, runID string) (others []string, known bool, err error)
+	// Find looks for the run of a request, and lists equivalent ones: runs with one of the plan hashes under another identity that are in flight
+	// or succeeded. known is empty when none of the request's runs is there; of several it is the one made in an earlier form, the newest.
+	Find(ctx context.Context, s Sought) (known string, equivalent []string, err error)
 	// Ended tells whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)
 	// Voided is when the newest attempt ended absent, or cancelled after a send: its job may still show up. Nil when none did since.
@@ -284,6 +285,15 @@ type New struct {
 	Params     json.RawMessage // canonical
 	Policy     json.RawMessage // canonical policy snapshot
 	Pack       json.RawMessage // canonical definition of the pack, whose hash is Run.PackHash; empty for a plan submitted as it is
+	Placement  *plan.Placement // of the first attempt
+	Earlier    []string        // ids the same request had in earlier forms
 	Inputs     []Link
 	Event      Event
+}
+
+// Sought are the identities under which the run of a request may be known.
+type Sought struct {
+	RunID      string   // the present one
+	Earlier    []string // those it had in earlier forms
+	PlanHashes []string // of all of them
 }

@@ -24,6 +24,7 @@ func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again b
 	var p plan.Params
 	if canonical != nil {
 		p, err = plan.DecodeParams(canonical)
+		p = placed(p, v.Attempt)
 	} else {
 		p, err = e.params(ctx, v)
 	}
@@ -74,7 +75,7 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
 	job := e.job(v, p)
 	job.ImagePath = image
-	job.ExecArgs = e.Images.ExecArgs(p.Spec, image, job.RunDir, fmt.Sprintf("%s/a%d", job.RunDir, v.Attempt.N))
+	job.ExecArgs = e.Images.ExecArgs(p.Spec, p.Tool.Asked(), image, job.RunDir, fmt.Sprintf("%s/a%d", job.RunDir, v.Attempt.N))
 	return job
 }
 

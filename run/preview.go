@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+
+	"slurmgate/plan"
 )
 
 // Preview is what a submit would do. The token of an attempt is random and made with it, so the script shown has a row of zeros in
@@ -16,7 +18,8 @@ type Preview struct {
 	Exists         bool            `json:"exists"` // the run is there: a submit would answer with it
 	State          *State          `json:"state"`  // of that run
 	EquivalentRuns []string        `json:"equivalent_runs"`
-	Params         json.RawMessage `json:"params"` // canonical: the plan and what else the run is the same by
+	Params         json.RawMessage `json:"params"`    // canonical: the plan and what else the run is the same by
+	Placement      plan.Placement  `json:"placement"` // where the job would go: what the plan asks for, with the site's defaults
 	Script         string          `json:"script"`
 }
 
@@ -33,11 +36,17 @@ func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 		return Preview{}, err
 	}
 	p := Preview{RunID: id.RunID(), ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(), Params: canonical}
-	if p.EquivalentRuns, p.Exists, err = e.Index.Equivalent(ctx, p.PlanHash, p.RunID); err != nil {
+	sought, err := e.identities(o, id)
+	if err != nil {
 		return p, err
 	}
-	p.EquivalentRuns = orEmpty(p.EquivalentRuns)
-	if p.Exists {
+	known, equivalent, err := e.Index.Find(ctx, sought)
+	if err != nil {
+		return p, err
+	}
+	p.EquivalentRuns = orEmpty(equivalent)
+	if p.Exists = known != ""; p.Exists {
+		p.RunID = known
 		v, err := e.Store.View(ctx, p.RunID)
 		if err != nil {
 			return p, err
@@ -48,8 +57,10 @@ func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 	if err != nil {
 		return p, err
 	}
+	params := placed(o.Params, Attempt{Placement: o.Placement})
+	p.Placement = params.Spec.Placement
 	first := View{Run: Run{ID: p.RunID, AttemptN: 1}, Attempt: Attempt{RunID: p.RunID, N: 1, Token: previewToken}, Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
-	script, err := e.Sender.Render(e.fullJob(first, o.Params, image))
+	script, err := e.Sender.Render(e.fullJob(first, params, image))
 	p.Script = string(script)
 	return p, err
 }

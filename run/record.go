@@ -3,6 +3,8 @@ package run
 import (
 	"encoding/json"
 	"time"
+
+	"slurmgate/plan"
 )
 
 // Run is one row of the ledger. Times are UTC.
@@ -46,6 +48,9 @@ type Attempt struct {
 	Token     string // submission it travels in; empty until the intent
 	ArrayTask *int   // nil: the submission is a single job
 	CreatedAt time.Time
+	// Placement is where the attempt goes, with what the site adds to what was asked for. Nil where the params name it all: of a plan submitted as
+	// it is, of one for the gateway's own host, and of runs made when the params held the site's defaults.
+	Placement *plan.Placement
 
 	SlurmState string // the last state Slurm reported, in its words
 	SlurmWhy   string // its reason

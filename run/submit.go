@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"slurmgate/plan"
 )
@@ -16,7 +17,9 @@ type Order struct {
 	ContractVersion string
 	PackHash        string          // empty for a plan submitted as it is
 	Pack            json.RawMessage // definition of the pack: canonical JSON whose hash is PackHash
-	Params          plan.Params
+	Params          plan.Params     // as asked; its inputs name the artifacts
+	Placement       *plan.Placement // where the first attempt goes; nil when the params name it all
+	Warnings        []string        // of the run
 	PolicyHash      string
 	Policy          json.RawMessage // canonical snapshot
 	Actor           string
@@ -31,6 +34,29 @@ func (o Order) Identity() (canonical []byte, id plan.Identity, err error) {
 	return canonical, plan.Identity{ToolName: o.ToolName, ContractVersion: o.ContractVersion, PolicyHash: o.PolicyHash, ParamsHash: plan.Hash(canonical)}, nil
 }
 
+// identities lists the identities under which the order's run may be known. A pack that asks for folders of the site has no earlier one: nobody
+// could ask for them then.
+func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
+	s := Sought{RunID: id.RunID(), PlanHashes: []string{id.PlanHash()}}
+	if e.cfg.Previous == nil || len(o.Params.Tool.Asked()) > 0 {
+		return s, nil
+	}
+	at := o.Params.Spec.Placement
+	if o.Placement != nil {
+		at = *o.Placement
+	}
+	previous, err := o.Params.Previous(at)
+	if err != nil {
+		return s, err
+	}
+	id.ParamsHash = plan.Hash(previous)
+	s.PlanHashes = append(s.PlanHashes, id.PlanHash())
+	for _, id.PolicyHash = range e.cfg.Previous.Policies {
+		s.Earlier = append(s.Earlier, id.RunID())
+	}
+	return s, nil
+}
+
 // Submit makes the run of the order, or finds it: the same identity is the same run whatever state it is
 // in (ABI-18). A new run is staged and sent by the engine; Submit waits a few seconds for that and then
 // answers with what is known.
@@ -39,13 +65,16 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	runID, planHash := id.RunID(), id.PlanHash()
-	equivalent, known, err := e.Index.Equivalent(ctx, planHash, runID)
+	sought, err := e.identities(o, id)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	if known {
-		v, err := e.Store.View(ctx, runID)
+	known, equivalent, err := e.Index.Find(ctx, sought)
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
+	if known != "" {
+		v, err := e.Store.View(ctx, known)
 		if err != nil {
 			return SubmitAnswer{}, err
 		}
@@ -70,17 +99,17 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	if err := e.room(); err != nil {
 		return SubmitAnswer{}, err
 	}
-	v, created, err := e.insert(ctx, o, runID, id, planHash, canonical)
+	v, created, err := e.insert(ctx, o, sought, id, canonical)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
 	if !created {
 		return e.submitAnswer(v, true, equivalent), nil
 	}
-	changes, stop := e.listen(runID)
+	changes, stop := e.listen(v.Run.ID)
 	defer stop()
 	e.hand(v, canonical)
-	e.work.add(runID)
+	e.work.add(v.Run.ID)
 	e.poke()
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Spec) })
 	if err != nil {
@@ -97,11 +126,12 @@ func (e *Engine) room() error {
 	return e.Room()
 }
 
-func (e *Engine) insert(ctx context.Context, o Order, runID string, id plan.Identity, planHash string, canonical []byte) (View, bool, error) {
+func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity, canonical []byte) (View, bool, error) {
+	runID, planHash := s.RunID, id.PlanHash()
 	r := Run{
 		ID: runID, ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion, PackHash: o.PackHash,
 		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: planHash, ProjectID: o.Params.ProjectID, Actor: o.Actor,
-		State: Queued, Phase: Staging, AttemptN: 1, Warnings: e.cfg.Warnings, CreatedAt: e.Now(), UpdatedAt: e.Now(),
+		State: Queued, Phase: Staging, AttemptN: 1, Warnings: slices.Concat(e.cfg.Warnings, o.Warnings), CreatedAt: e.Now(), UpdatedAt: e.Now(),
 	}
 	sub := newSubmission(runID, 1, e.Now())
 	first := View{Run: r}
@@ -114,6 +144,7 @@ func (e *Engine) insert(ctx context.Context, o Order, runID string, id plan.Iden
 	for _, in := range o.Params.Spec.IO.Inputs {
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
-	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Inputs: inputs,
-		Event: Event{Type: "run.created", Data: map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor}}})
+	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Placement: o.Placement, Earlier: s.Earlier, Inputs: inputs,
+		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash,
+			"actor": o.Actor}, o.Placement)}})
 }

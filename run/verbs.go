@@ -61,11 +61,12 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	if err := e.room(); err != nil {
 		return SubmitAnswer{}, err
 	}
-	p, err := e.params(ctx, v)
+	p, err := e.storedParams(ctx, v)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	if err := e.allowed(v, p); err != nil {
+	at := e.nextPlacement(v, p)
+	if err := e.allowed(v, placed(p, Attempt{Placement: at})); err != nil {
 		return SubmitAnswer{}, err
 	}
 	r := v.Run
@@ -73,8 +74,8 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	sub := newSubmission(r.ID, n, e.Now())
 	r.State, r.Phase, r.AttemptN, r.Reason, r.Detail = Queued, Staging, n, "retry", orElse(why, "asked for")
 	r.FinishedAt, r.ExitCode, r.CancelAt, r.CancelReason = nil, nil, nil, ""
-	v, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now()}}, Submission: &sub,
-		Event: Event{Type: "run.retry", Data: map[string]any{"attempt": n, "reason": r.Detail}}})
+	v, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}}, Submission: &sub,
+		Event: Event{Type: "run.retry", Data: withPlacement(map[string]any{"attempt": n, "reason": r.Detail}, at)}})
 	if err != nil {
 		return SubmitAnswer{}, err
 	}

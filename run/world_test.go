@@ -376,7 +376,7 @@ func (l *life) Verify(context.Context, string) (string, error) {
 	return "/images/x.sif", l.do("Verify", func() error { return nil })
 }
 
-func (l *life) ExecArgs(s plan.Spec, image, _, _ string) []string {
+func (l *life) ExecArgs(s plan.Spec, _ []plan.Bind, image, _, _ string) []string {
 	return append([]string{"exec", image}, s.Execution.Command.Argv...)
 }
 
@@ -415,6 +415,9 @@ type contract struct{ err error }
 func (c contract) CheckOutput(json.RawMessage) error { return c.err }
 
 func (l *life) Render(j run.JobSpec) ([]byte, error) {
+	if err := j.Spec.Validate(plan.Rules{Local: true, Stored: true}); err != nil { // as the real one
+		return nil, err
+	}
 	return []byte("#!/bin/bash\n" + j.JobName + "\n"), nil
 }
 func (l *life) Pinned(j run.JobSpec) []byte {

@@ -29,6 +29,7 @@ type Site struct {
 	Slurm     Slurm     `yaml:"slurm"`      // how Slurm is reached and what jobs ask for by default
 	Storage   Storage   `yaml:"storage"`    // folders on the filesystem the compute nodes share
 	Apptainer Apptainer `yaml:"apptainer"`  // how containers are run
+	Import    Import    `yaml:"import"`     // where files may come from
 	Watch     Watch     `yaml:"watch"`      // how often Slurm is asked
 	Budget    Budget    `yaml:"budget"`     // what the login node and Slurm's controller are spared
 	Access    Access    `yaml:"access"`     // who may use the gateway
@@ -77,7 +78,7 @@ type Apptainer struct {
 	Path             string   `yaml:"path"`              // absolute and plain, on the compute nodes; default /usr/bin/apptainer unless module is given
 	Module           *Module  `yaml:"module,omitempty"`  // for sites where Apptainer comes as an environment module
 	Verify           string   `yaml:"verify"`            // "all": the job checks image and inputs before it runs them; "image_only"; default all
-	Binds            []Bind   `yaml:"binds"`             // folders every container sees besides its workspace, always read-only
+	Binds            []Bind   `yaml:"binds"`             // folders that tools may ask for by name, always read-only
 	NetworkIsolation string   `yaml:"network_isolation"` // "required": containers have no network
 	NoMount          []string `yaml:"no_mount"`          // more that is not mounted: sys, devpts or absolute paths
 	GPU              string   `yaml:"gpu"`               // "nvidia" (--nv) or "amd" (--rocm), for plans that ask for GPUs; default nvidia
@@ -89,10 +90,18 @@ type Module struct {
 	Load []string `yaml:"load"` // modules to load, in this order
 }
 
-// Bind is a folder of the compute nodes shown to every container, read-only.
+// Bind is a folder of the compute nodes that a toolpack may ask for by name (binds). Its container sees it read-only; name and version are part of
+// the run's identity.
 type Bind struct {
-	Source string `yaml:"source"` // absolute and plain, on the compute node
-	Target string `yaml:"target"` // absolute and plain, in the container
+	Name    string `yaml:"name"`    // lower-case letters, digits and . _ -, at most 64
+	Version string `yaml:"version"` // one word, at most 128 bytes; changed with the folder's content
+	Source  string `yaml:"source"`  // absolute and plain, on the compute node
+	Target  string `yaml:"target"`  // absolute and plain, in the container
+}
+
+// Import is the boundary through which files enter.
+type Import struct {
+	Roots []string `yaml:"roots"` // absolute folders, never /; empty: those of policies.yaml, where older domains have them, else no import by path
 }
 
 // Watch bounds the time between two looks at Slurm.
@@ -160,6 +169,16 @@ func (s *Site) fill() {
 	if d := s.DomainDir; d != "" && !filepath.IsAbs(d) && s.base != "" {
 		s.DomainDir = filepath.Join(s.base, d)
 	}
+}
+
+// BindVersion gives the version of a folder that the site offers under a name.
+func (s *Site) BindVersion(name string) (version string, ok bool) {
+	for _, b := range s.Apptainer.Binds {
+		if b.Name == name {
+			return b.Version, true
+		}
+	}
+	return "", false
 }
 
 // maxFile bounds a site file; a real one has a few kilobytes.

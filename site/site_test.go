@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestEffectiveReadsBack(t *testing.T) {
-	for _, extra := range []string{"", "apptainer:\n  module: {load: [gcc/12, apptainer/1.4]}\n  binds: [{source: /cvmfs, target: /cvmfs}]\n  no_mount: [sys]\nwatch: {floor_seconds: 90}\n"} {
+	for _, extra := range []string{"", "apptainer:\n  module: {load: [gcc/12, apptainer/1.4]}\n  binds: [{name: soft, version: v1, source: /cvmfs, target: /cvmfs}]\n  no_mount: [sys]\nwatch: {floor_seconds: 90}\n"} {
 		s := parse(t, least+extra)
 		out, err := s.Effective()
 		if err != nil {
@@ -115,9 +115,11 @@ apptainer:
   gpu: intel
   binds:
     - {source: "/a,b", target: /work/in}
-    - {source: /c, target: /d}
-    - {source: /e, target: /d}
+    - {name: c, version: "a b", source: /c, target: /d}
+    - {name: c, version: "1", source: /e, target: /d}
+    - {name: C, version: "1", source: /f, target: /g}
 watch:
+import: {roots: [data, /, /data]}
 budget: {rpc_per_minute: 100000, sends_in_flight: -1}
 `
 	_, err := Parse("site.yaml", []byte(text))
@@ -139,7 +141,7 @@ budget: {rpc_per_minute: 100000, sends_in_flight: -1}
 18 SITE-TYPE slurm.verify_allowance_seconds
 21 SITE-TYPE storage.max_output_bytes
 27 SITE-TYPE apptainer.no_mount[1]
-33 SITE-TYPE watch
+34 SITE-TYPE watch
 1 SITE-VERSION version
 2 SITE-NAME site
 4 SITE-PATH gateway.state_dir
@@ -158,11 +160,18 @@ budget: {rpc_per_minute: 100000, sends_in_flight: -1}
 26 SITE-VALUE apptainer.network_isolation
 28 SITE-VALUE apptainer.gpu
 27 SITE-NO-MOUNT apptainer.no_mount[0]
+30 SITE-MISSING apptainer.binds[0].name
+30 SITE-MISSING apptainer.binds[0].version
 30 SITE-PATH apptainer.binds[0].source
 30 SITE-BIND-TARGET apptainer.binds[0].target
+31 SITE-BIND-VERSION apptainer.binds[1].version
+32 SITE-BIND-NAME apptainer.binds[2].name
 32 SITE-BIND-TARGET apptainer.binds[2].target
-34 SITE-RANGE budget.rpc_per_minute
-34 SITE-RANGE budget.sends_in_flight
+33 SITE-BIND-NAME apptainer.binds[3].name
+35 SITE-PATH import.roots[0]
+35 SITE-PATH import.roots[1]
+36 SITE-RANGE budget.rpc_per_minute
+36 SITE-RANGE budget.sends_in_flight
 `), "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s\n%v", diff, err)
@@ -186,8 +195,8 @@ func TestRefusedAsAWhole(t *testing.T) {
 		"huge":          {least + strings.Repeat("# x\n", maxFile/4), "SITE-SIZE"},
 		"overlap":       {strings.Replace(least, "/shared/images", "/shared/runs/images", 1), "SITE-PATH-OVERLAP"},
 		"state in runs": {strings.Replace(least, "/var/lib/sg", "/shared/runs", 1), "SITE-PATH-OVERLAP"},
-		"bind of runs":  {least + "apptainer: {binds: [{source: /shared, target: /s}]}\n", "SITE-PATH-OVERLAP"},
-		"bind of root":  {least + "apptainer: {binds: [{source: /, target: /s}]}\n", "SITE-PATH"},
+		"bind of runs":  {least + "apptainer: {binds: [{name: s, version: v1, source: /shared, target: /s}]}\n", "SITE-PATH-OVERLAP"},
+		"bind of root":  {least + "apptainer: {binds: [{name: s, version: v1, source: /, target: /s}]}\n", "SITE-PATH"},
 	} {
 		_, err := Parse("site.yaml", []byte(c.text))
 		if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != c.code {

@@ -55,6 +55,9 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	c.bounds("storage.max_output_bytes", s.Storage.MaxOutputBytes, 1, maxSafeInteger)
 	c.bounds("storage.reserve_mb", int64(s.Storage.ReserveMB), 0, 1<<20)
 	c.apptainer(s.Apptainer)
+	for i, root := range s.Import.Roots {
+		c.path(fmt.Sprintf("import.roots[%d]", i), root, true)
+	}
 	c.apart()
 	c.bounds("watch.floor_seconds", int64(s.Watch.FloorSeconds), 1, 3600)
 	c.bounds("watch.ceiling_seconds", int64(s.Watch.CeilingSeconds), int64(max(1, s.Watch.FloorSeconds)), 3600)
@@ -132,9 +135,14 @@ func (c *checker) apptainer(a Apptainer) {
 				"hostfs, bind-paths, home and cwd are never mounted; proc, dev and tmp always are")
 		}
 	}
-	targets := map[string]int{}
+	targets, names := map[string]int{}, map[string]int{}
 	for i, b := range a.Binds {
 		field := fmt.Sprintf("apptainer.binds[%d]", i)
+		c.bindName(field, b)
+		if first, dup := names[b.Name]; dup && b.Name != "" {
+			c.add("SITE-BIND-NAME", field+".name", "each name once", fmt.Sprintf("binds[%d] has the name %s too", first, b.Name), "")
+		}
+		names[b.Name] = i
 		c.plain(field+".source", b.Source)
 		c.plain(field+".target", b.Target)
 		if slices.ContainsFunc(ownTargets, func(own string) bool { return within(b.Target, own) }) {
@@ -144,6 +152,23 @@ func (c *checker) apptainer(a Apptainer) {
 			c.value("SITE-BIND-TARGET", field+".target", b.Target, "each target once", fmt.Sprintf("it is the target of binds[%d] too", first))
 		}
 		targets[b.Target] = i
+	}
+}
+
+// bindName checks what makes a folder of the site part of a run's identity.
+func (c *checker) bindName(field string, b Bind) {
+	const name, version = "lower-case letters, digits and . _ -, at most 64", "one word, at most 128 bytes"
+	switch {
+	case b.Name == "":
+		c.add("SITE-MISSING", field+".name", name, "it is missing", "give the folder a name, and list that name under binds in each toolpack that reads the folder: no other sees it")
+	case !siteName.MatchString(b.Name):
+		c.value("SITE-BIND-NAME", field+".name", b.Name, name, "")
+	}
+	switch {
+	case b.Version == "":
+		c.add("SITE-MISSING", field+".version", version, "it is missing", "give the folder's content a version, for example 2026-11, and change it whenever the content changes")
+	case plan.CheckWord(b.Version) != "" || strings.ContainsFunc(b.Version, unicode.IsSpace):
+		c.value("SITE-BIND-VERSION", field+".version", b.Version, version, "")
 	}
 }
 

@@ -145,7 +145,7 @@ func checkJob(job run.JobSpec) error {
 	case !plan.IsSHA256(lastHex(s.Execution.Container.Image)):
 		return bad("image digest")
 	}
-	return s.Validate(plan.Rules{Types: declaredTypes(s), Local: true})
+	return s.Validate(plan.Rules{Types: declaredTypes(s), Local: true, Stored: true})
 }
 
 // declaredTypes takes the artifact types as they are: which exist is the domain's business.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +132,22 @@ func TestMinutes(t *testing.T) {
 	}
 }
 
+// The plan of a toolpack is read back from params that do not name artifacts; what is pinned is their bytes.
+func TestRenderWithoutArtifactIDs(t *testing.T) {
+	job := flagstat("/shared/runs/" + testRun)
+	named, err := renderer(t, runtimePath).Render(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Spec.IO.Inputs = slices.Clone(job.Spec.IO.Inputs)
+	for i := range job.Spec.IO.Inputs {
+		job.Spec.IO.Inputs[i].ArtifactID = ""
+	}
+	if got, err := renderer(t, runtimePath).Render(job); err != nil || !bytes.Equal(got, named) {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
 func TestRenderRefuses(t *testing.T) {
 	for name, change := range map[string]func(*run.JobSpec){
 		"percent in the path":    func(j *run.JobSpec) { j.RunDir = "/shared/%j/" + testRun },
@@ -141,6 +158,7 @@ func TestRenderRefuses(t *testing.T) {
 		"token":                  func(j *run.JobSpec) { j.Token = "short" },
 		"another's name":         func(j *run.JobSpec) { j.JobName = "sg-other" },
 		"partition with options": func(j *run.JobSpec) { j.Spec.Placement.Partition = "main --time=0" },
+		"left to the site":       func(j *run.JobSpec) { j.Spec.Placement.Partition = "" },
 		"no image":               func(j *run.JobSpec) { j.ImagePath = "" },
 		"NUL in an argument":     func(j *run.JobSpec) { j.ExecArgs = append(j.ExecArgs, "a\x00b") },
 		"unlimited memory":       func(j *run.JobSpec) { j.Spec.Resources.MemMB = 0 },

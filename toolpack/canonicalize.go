@@ -20,8 +20,6 @@ type ArtifactInfo struct {
 
 // Env is what canonicalising takes from outside the pack: everything in it is immutable or becomes part of the plan.
 type Env struct {
-	// Partition, Account and QOS are the site's defaults, used where the pack names none. QOS may be empty.
-	Partition, Account, QOS string
 	// Image gives the digest (sha256:<64 hex>) of an image name; [Lock.Digest] does.
 	Image func(name string) (digest string, ok bool)
 	// Artifact looks an artifact up as the caller may see it: NotFound when there is none. Other faults end the call.
@@ -31,13 +29,15 @@ type Env struct {
 	Local func(spec plan.Spec, inputBytes int64) bool
 	// Passthrough are the variables a pack may ask for (env.passthrough), as policy has them.
 	Passthrough map[string]string
+	// Bind gives the version of a folder that the site offers under a name (binds); nil: it offers none.
+	Bind func(name string) (version string, ok bool)
 	// Project gives the project of the run. It is asked once, after every artifact was looked up.
 	Project func() string
 }
 
 // Canonical is a call turned into a plan.
 type Canonical struct {
-	Spec         plan.Spec // filled, valid
+	Spec         plan.Spec // filled, valid; its placement is what the pack asks for
 	Extra        plan.ToolExtra
 	InputsToLink []Link // sorted by role, then artifact id
 	Made         []Made // artifacts the plan names that must be kept before it is submitted
@@ -91,8 +91,12 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 		return Canonical{}, fault.New(fault.NotFound, op, "image_not_locked", `images.lock.yaml has no image "`+p.def.Image+`"`).
 			WithNext("slurmgate image add " + p.def.Image + " FILE.sif")
 	}
-	c := Canonical{Made: made, InputBytes: total(seen, made), Extra: plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes, StrictOutputs: p.def.StrictOutputs}}
-	c.Spec = plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(env.Partition, env.Account, env.QOS),
+	binds, err := p.askedBinds(op, env.Bind)
+	if err != nil {
+		return Canonical{}, err
+	}
+	c := Canonical{Made: made, InputBytes: total(seen, made), Extra: plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes, StrictOutputs: p.def.StrictOutputs, Binds: binds}}
+	c.Spec = plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(),
 		Execution: plan.Execution{Kind: "container",
 			Container: plan.Container{Engine: "apptainer", Image: digest, NetworkMode: "none", ReadonlyRootfs: true},
 			Command:   plan.Command{Argv: argv, Env: vars, Stdout: clone(p.def.Execution.Stdout)}},
@@ -108,10 +112,7 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 		c.Spec.Placement = plan.LocalPlacement()
 	}
 	c.Spec.Fill()
-	if err := p.where(op, c.Spec.Placement); err != nil {
-		return Canonical{}, err
-	}
-	if err := c.Spec.Validate(plan.Rules{Types: p.types, Local: true}); err != nil {
+	if err := c.Spec.Validate(plan.Rules{Types: p.types, Local: true, Asked: true}); err != nil {
 		return Canonical{}, err
 	}
 	return c, p.verify(op, c)
@@ -165,31 +166,16 @@ func (p *Pack) passthrough(op string, vars, given map[string]string) error {
 	return nil
 }
 
-// where says in the site's words what the plan's rule would say about an empty name.
-func (p *Pack) where(op string, at plan.Placement) error {
-	var out []fault.Problem
-	for _, f := range []struct{ name, value string }{{"partition", at.Partition}, {"account", at.Account}} {
-		if f.value == "" {
-			out = append(out, fault.Problem{Code: "PLAN-" + strings.ToUpper(f.name), Field: "placement." + f.name, Rule: "the pack or the site names one",
-				Msg: "neither does", Hint: "set a default " + f.name + " in the site file"})
-		}
-	}
-	if len(out) > 0 {
-		return fault.Invalid(op, "nobody says where the job goes", out...)
-	}
-	return nil
-}
-
 func compareLinks(a, b Link) int {
 	return strings.Compare(a.Role+"\x00"+a.ArtifactID, b.Role+"\x00"+b.ArtifactID)
 }
 
-// FromSite stands in an [Pack.Outline] for what the site decides.
+// FromSite is the name of the partition and account in an [Pack.Outline] that the pack leaves to the site.
 const FromSite = "of-the-site"
 
 // Outline is the part of every plan of the pack that no argument changes: for asking beforehand what policy will say.
 func (p *Pack) Outline(image string) plan.Spec {
-	return plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(FromSite, FromSite, ""),
+	return plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan().Resolve(plan.Placement{Partition: FromSite, Account: FromSite}),
 		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: image, NetworkMode: "none", ReadonlyRootfs: true}}}
 }
 

@@ -125,7 +125,7 @@ func (d *draft) checkCommand(in contract, inputs map[string]bool) {
 // validated, and what breaks a rule is reported where it stands in the toolpack.
 func (d *draft) checkPlan(types []string) {
 	f := d.def
-	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.plan("p", "a", "")}
+	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.plan()}
 	s.Execution = plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: "sha256:" + strings.Repeat("0", 64), NetworkMode: "none", ReadonlyRootfs: true},
 		Command: plan.Command{Argv: f.Execution.Cmd, Workdir: plan.Workdir, Env: f.Env.Set, Stdout: f.Execution.Stdout}}
 	if len(f.Execution.Cmd) == 0 {
@@ -138,7 +138,7 @@ func (d *draft) checkPlan(types []string) {
 	for _, o := range f.Outputs {
 		s.IO.Outputs = append(s.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label})
 	}
-	e, ok := errors.AsType[*fault.Error](s.Validate(plan.Rules{Types: types}))
+	e, ok := errors.AsType[*fault.Error](s.Validate(plan.Rules{Types: types, Asked: true}))
 	if !ok {
 		return
 	}
@@ -171,18 +171,16 @@ func (r resources) plan() plan.Resources {
 	return plan.Resources{TimeLimitSeconds: r.TimeLimitSeconds, CPUs: r.CPUs, MemMB: r.MemMB, GPUs: clone(r.GPUs), GPUType: clone(r.GPUType)}
 }
 
-// plan places a job where the pack says, else where the site does.
-func (p placement) plan(partition, account, qos string) plan.Placement {
-	out := plan.Placement{Partition: partition, Account: account, QOS: clone(p.QOS), Constraint: clone(p.Constraint)}
+// plan is the placement as the pack asks for it; what it leaves out is the site's to decide.
+func (p placement) plan() plan.Placement {
+	var out plan.Placement
 	if p.Partition != nil {
 		out.Partition = *p.Partition
 	}
 	if p.Account != nil {
 		out.Account = *p.Account
 	}
-	if out.QOS == nil && qos != "" {
-		out.QOS = &qos
-	}
+	out.QOS, out.Constraint = clone(p.QOS), clone(p.Constraint)
 	return out
 }
 

@@ -176,6 +176,7 @@ func (l *loader) read(rel string) one {
 	p.def, p.cmd, p.envs, p.context = d.def, d.cmd, d.envs, d.context
 	p.idAt.line, p.idAt.column = d.Place("id")
 	p.imageAt.line, p.imageAt.column = d.Place("container.image")
+	p.bindsAt.line, p.bindsAt.column = d.Place("binds")
 	if len(d.Problems()) == 0 && p.in.schema != nil && p.out.schema != nil {
 		p.def.InputSchema, p.def.OutputSchema = p.in.raw, p.out.raw
 		var err error

@@ -25,6 +25,7 @@ type Pack struct {
 	file      string
 	idAt      place                      // of the id, in the file
 	imageAt   place                      // of container.image
+	bindsAt   place                      // of binds
 	cmd       []*jinja.Template          // execution.cmd
 	envs      map[string]*jinja.Template // env.set
 	context   map[string]any             // templating.context; nobody changes it
@@ -62,6 +63,7 @@ type definition struct {
 	Caps            caps            `json:"caps"`
 	Env             environment     `json:"env"`
 	Templating      templating      `json:"templating"`
+	Binds           []string        `json:"binds,omitempty"`
 }
 
 type limits struct {

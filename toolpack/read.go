@@ -46,7 +46,7 @@ type schemaSource struct {
 
 var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description", "deterministic",
 	"timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "container", "resources", "placement",
-	"execution", "caps", "env", "templating"}
+	"execution", "caps", "env", "templating", "binds"}
 
 // read takes the fields of the file, noting what breaks a rule of a single field.
 func (d *draft) read(data []byte) {
@@ -69,6 +69,7 @@ func (d *draft) read(data []byte) {
 	d.place(o)
 	d.caps(o.Opt("caps"))
 	d.env(o.Opt("env"))
+	d.binds(o.Opt("binds"))
 }
 
 func (d *draft) identity(o yamldoc.Object) {

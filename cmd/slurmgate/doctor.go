@@ -154,13 +154,16 @@ func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 	}
 	file, _ := dom.Policy()
 	d.add("ok", "policy", file, "")
-	for _, root := range pol.Import.Roots {
+	for _, root := range importRoots(s, pol) {
 		if st, err := os.Stat(root); err != nil || !st.IsDir() {
-			d.add("warn", "import root", root+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots in "+file)
+			d.add("warn", "import root", root+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots")
 		}
 	}
 	for _, misfit := range fits(dom, pol) {
 		d.add("warn", "domain and policy", misfit, "correct "+file+" or the toolpack")
+	}
+	if err := dom.Packs().CheckBinds(offers(s)); err != nil {
+		d.check("binds of tools", "", err, "add the folder to apptainer.binds")
 	}
 	d.local(ctx, s, pol)
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)

@@ -101,6 +101,10 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	for _, p := range misfits {
 		log.Warn("images.lock.yaml and the image store do not agree", "what", p.String())
 	}
+	g.policy.Import.Roots = importRoots(s, g.policy)
+	if err = g.domain.Packs().CheckBinds(offers(s)); err != nil {
+		return g, err
+	}
 	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-" + uuid.NewString() }}); err != nil {
 		return g, err
 	}
@@ -195,6 +199,10 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	previous, err := g.previous(ctx)
+	if err != nil {
+		return err
+	}
 	both := backends{g.slurm, observer(s, g.slurm), here}
 	g.engine = run.NewEngine(run.Config{
 		Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
@@ -202,6 +210,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 		AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
+		Placement: siteDefaults(s), Previous: previous,
 	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: both, Observer: both,
 		Contracts: newContracts(g.domain.Packs(), g.ledger.Pack), Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
 	return nil
@@ -234,7 +243,7 @@ func openImages(s *site.Site) (apptainer.Images, error) {
 	}
 	c := apptainer.Config{NoMount: s.Apptainer.NoMount, GPU: apptainer.GPU(s.Apptainer.GPU)}
 	for _, b := range s.Apptainer.Binds {
-		c.Binds = append(c.Binds, apptainer.Bind{Source: b.Source, Target: b.Target})
+		c.Binds = append(c.Binds, apptainer.Bind{Name: b.Name, Source: b.Source, Target: b.Target})
 	}
 	rt, err := apptainer.NewRuntime(c)
 	return apptainer.Images{Store: store, Runtime: rt}, err
@@ -258,14 +267,14 @@ func openSlurm(s *site.Site) (*slurm.CLI, error) {
 	return slurm.NewCLI(c)
 }
 
-// existing drops import roots that do not exist: a policy may name folders that this host does not have.
+// existing drops import roots that are not there: an unmounted filesystem is no reason not to start.
 func existing(roots []string, log *slog.Logger) []string {
 	var out []string
 	for _, r := range roots {
 		if st, err := os.Stat(r); err == nil && st.IsDir() {
 			out = append(out, r)
 		} else {
-			log.Warn("an import root of the policy is not a folder on this host", "root", r)
+			log.Warn("an import root is not a folder here; nothing is imported from it", "root", r)
 		}
 	}
 	return out

@@ -29,20 +29,29 @@ import (
 // will do something.
 func tableGateway(t *testing.T) *gateway {
 	t.Helper()
-	dir := t.TempDir()
+	return gatewayOver(t, t.TempDir(), "../../domains/genomics", "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {x: [samtools]}}}\n")
+}
+
+// gatewayOver is such a gateway with another domain, another policy, and the ledger that lies in dir, if one does.
+func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*site.Site)) *gateway {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	s, err := site.New(site.Site{Version: 1, Name: "table", Gateway: site.Gateway{StateDir: dir}, DomainDir: "/x", Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research"},
-		Storage: site.Storage{RunsDir: "/shared/runs", ImageStore: "/shared/images"}})
+	made := site.Site{Version: 1, Name: "table", Gateway: site.Gateway{StateDir: dir}, DomainDir: "/x", Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research"},
+		Storage: site.Storage{RunsDir: "/shared/runs", ImageStore: "/shared/images"}}
+	for _, f := range edit {
+		f(&made)
+	}
+	s, err := site.New(made)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := &gateway{site: s, log: log}
 	g.openMetrics()
-	if g.domain, err = toolpack.OpenDomain("../../domains/genomics", toolpack.AllowMissingImages); err != nil {
+	if g.domain, err = toolpack.OpenDomain(domain, toolpack.AllowMissingImages); err != nil {
 		t.Fatal(err)
 	}
 	file, _ := g.domain.Policy()
-	if g.policy, err = policy.Parse(file, []byte("version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {x: [samtools]}}}\n"), os.LookupEnv); err != nil {
+	if g.policy, err = policy.Parse(file, []byte(policyText), os.LookupEnv); err != nil {
 		t.Fatal(err)
 	}
 	if g.ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-table" }}); err != nil {
@@ -54,8 +63,13 @@ func tableGateway(t *testing.T) *gateway {
 	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{MaxBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
+	previous, err := g.previous(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	g.access = access.New(access.Config{Tokens: findToken{g.ledger}})
-	g.engine = run.NewEngine(run.Config{}, run.Parts{Store: g.ledger, Index: g.ledger, Stager: noStager{}, Objects: g.store, Log: log, Now: time.Now})
+	g.engine = run.NewEngine(run.Config{Placement: siteDefaults(s), Previous: previous, SubmitWait: time.Nanosecond},
+		run.Parts{Store: g.ledger, Index: g.ledger, Stager: noStager{}, Images: anyImage{}, Sender: noSender{}, Objects: g.store, Log: log, Now: time.Now})
 	if err := g.openGate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +79,24 @@ func tableGateway(t *testing.T) *gateway {
 		g.ledger.Close()
 	})
 	return g
+}
+
+// anyImage has every image.
+type anyImage struct{}
+
+func (anyImage) Verify(_ context.Context, digest string) (string, error) {
+	return "/shared/images/" + digest, nil
+}
+
+func (anyImage) ExecArgs(spec plan.Spec, binds []plan.Bind, _, _, _ string) []string {
+	return append([]string{fmt.Sprint(binds)}, spec.Execution.Command.Argv...)
+}
+
+// noSender renders as much of a job as a test looks at.
+type noSender struct{ run.Sender }
+
+func (noSender) Render(j run.JobSpec) ([]byte, error) {
+	return []byte("partition " + j.Spec.Placement.Partition + " account " + j.Spec.Placement.Account), nil
 }
 
 // noStager names a folder and does nothing.

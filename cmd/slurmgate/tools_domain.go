@@ -126,7 +126,7 @@ func (a *app) siteOf(dir string) string {
 
 // fits lists where a domain and its policy do not fit together. None of it breaks a rule: the tool loads, but calls of it are denied.
 func fits(d *toolpack.Domain, p *policy.Policy) []string {
-	out := []string{}
+	out := append([]string{}, p.Notes()...)
 	for _, t := range d.Packs().List() {
 		if err := p.AllowTool(t.ToolName()); err != nil {
 			out = append(out, t.ID()+": policy does not allow it (tool_allowlist)")

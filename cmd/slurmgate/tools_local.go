@@ -28,7 +28,7 @@ type configAnswer struct {
 	File      string   `json:"file"`
 	Site      string   `json:"site"`
 	Effective string   `json:"effective"` // YAML
-	Warnings  []string `json:"warnings"`  // where the domain's images.lock.yaml and the image store do not agree
+	Warnings  []string `json:"warnings"`  // what of the site file, the domain, its image lock and the image store does not agree
 }
 
 const pathSchema = `{"type":"string","minLength":1,"maxLength":4096}`
@@ -44,7 +44,7 @@ func configTool(id string) gate.Tool {
 			if err != nil {
 				return nil, err
 			}
-			out := configAnswer{a.File, s.Name, string(eff), []string{}}
+			out := configAnswer{a.File, s.Name, string(eff), withDomain(s)}
 			misfits, err := lockMisfits(s)
 			if err != nil {
 				out.Warnings = append(out.Warnings, err.Error())
@@ -72,6 +72,19 @@ func lockMisfits(s *site.Site) ([]fault.Problem, error) {
 	}
 	stored, err := store.List()
 	return lock.Against(file, stored), err
+}
+
+// withDomain says what the site file and its domain have to agree on and do not. A domain that cannot be read is doctor's and domain check's to report.
+func withDomain(s *site.Site) []string {
+	d, p, err := readDomain(s.DomainDir, toolpack.AllowMissingImages)
+	if err != nil {
+		return []string{}
+	}
+	out := append([]string{}, p.Notes()...)
+	for _, why := range fault.ProblemsOf(d.Packs().CheckBinds(offers(s))) {
+		out = append(out, "slurmgate serve will not start: "+why.String())
+	}
+	return out
 }
 
 type checkArgs struct {

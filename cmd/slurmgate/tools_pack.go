@@ -57,24 +57,38 @@ func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		}
 		return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
 	}
-	s := g.site.Slurm
-	if own := c.Caller.Account(project); own != "" {
-		s.DefaultAccount = own
-	}
-	canonical, err := p.Canonicalize(c.Args, toolpack.Env{Partition: s.DefaultPartition, Account: s.DefaultAccount, QOS: s.DefaultQOS, Image: g.domain.Lock().Digest, Artifact: look,
+	canonical, err := p.Canonicalize(c.Args, toolpack.Env{Image: g.domain.Lock().Digest, Artifact: look, Bind: g.site.BindVersion,
 		Project: func() string { return project }, Passthrough: g.policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())})
 	if err != nil {
 		return run.Order{}, nil, err
 	}
-	if err := g.allowOrder(canonical.Spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
+	spec, at := g.place(c, project, canonical.Spec)
+	if err := g.allowOrder(spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
 		return run.Order{}, nil, err
 	}
 	definition, err := p.Definition()
 	if err != nil {
 		return run.Order{}, nil, err
 	}
-	return run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(), Pack: definition,
-		Params: canonical.Params(project, slurm.ScriptVersion), PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind}, canonical.Made, charged(c, project, canonical.Spec)
+	binds := canonical.Extra.Binds
+	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(), Pack: definition,
+		Params: canonical.Params(project, slurm.ScriptVersion), Placement: at, Warnings: bindWarnings(binds),
+		PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind}
+	return order, canonical.Made, charged(c, project, spec)
+}
+
+// place adds to a pack's plan what it leaves to the site and to the caller: that is what runs, and what policy judges. at is nil for a plan that
+// runs on the gateway's own host.
+func (g *gateway) place(c gate.Call, project string, spec plan.Spec) (placed plan.Spec, at *plan.Placement) {
+	if spec.Local() {
+		return spec, nil
+	}
+	site := siteDefaults(g.site)
+	if own := c.Caller.Account(project); own != "" {
+		site.Account = own
+	}
+	spec.Placement = spec.Placement.Resolve(site)
+	return spec, &spec.Placement
 }
 
 // packHandler submits the plan of a call.
@@ -108,6 +122,9 @@ func (g *gateway) packRehearsal(p *toolpack.Pack) gate.Handler {
 func (g *gateway) stillAllowed(toolID string, p plan.Params) error {
 	tool := strings.ReplaceAll(toolID, ".", "_")
 	if err := g.policy.AllowTool(tool); err != nil {
+		return err
+	}
+	if err := sameBinds(g.site, p.Tool.Asked()); err != nil {
 		return err
 	}
 	if image := g.domain.Lock().NameOf(p.Spec.Execution.Container.Image); p.Spec.Local() {

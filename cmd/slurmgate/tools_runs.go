@@ -120,6 +120,7 @@ type runStory struct {
 	ExitCode        *int            `json:"exit_code"`
 	Usage           json.RawMessage `json:"usage"` // as the job itself recorded it
 	Image           string          `json:"image"` // name in images.lock.yaml, if it has one now, and digest
+	Binds           []plan.Bind     `json:"binds"` // folders of the site the run reads; nothing verifies their content
 	Attempts        []attemptDoc    `json:"attempts"`
 	CreatedAt       time.Time       `json:"created_at"`
 	StartedAt       *time.Time      `json:"started_at"`
@@ -136,34 +137,38 @@ type runStory struct {
 
 // attemptDoc is one attempt and what its job used: according to accounting if measured there, else to the job's own record.
 type attemptDoc struct {
-	Attempt        int        `json:"attempt"`
-	Ending         run.Ending `json:"ending"`
-	SlurmState     string     `json:"slurm_state"`
-	Node           string     `json:"node"`
-	ExitCode       *int       `json:"exit_code"`
-	StartedAt      *time.Time `json:"started_at"`
-	EndedAt        *time.Time `json:"ended_at"`
-	ElapsedSeconds *float64   `json:"elapsed_seconds"`
-	CPUSeconds     *float64   `json:"cpu_seconds"`
-	CPUEfficiency  *float64   `json:"cpu_efficiency"` // of the CPUs allocated, 0 to 1
-	MaxRSSBytes    *int64     `json:"max_rss_bytes"`  // null: not measured
-	MemEfficiency  *float64   `json:"mem_efficiency"` // of the requested memory, 0 to 1
-	Source         string     `json:"usage_source"`   // accounting, job or empty
+	Attempt        int             `json:"attempt"`
+	Ending         run.Ending      `json:"ending"`
+	Placement      *plan.Placement `json:"placement"` // where it went, with what the site added; null on the gateway's own host
+	SlurmState     string          `json:"slurm_state"`
+	Node           string          `json:"node"`
+	ExitCode       *int            `json:"exit_code"`
+	StartedAt      *time.Time      `json:"started_at"`
+	EndedAt        *time.Time      `json:"ended_at"`
+	ElapsedSeconds *float64        `json:"elapsed_seconds"`
+	CPUSeconds     *float64        `json:"cpu_seconds"`
+	CPUEfficiency  *float64        `json:"cpu_efficiency"` // of the CPUs allocated, 0 to 1
+	MaxRSSBytes    *int64          `json:"max_rss_bytes"`  // null: not measured
+	MemEfficiency  *float64        `json:"mem_efficiency"` // of the requested memory, 0 to 1
+	Source         string          `json:"usage_source"`   // accounting, job or empty
 }
 
-func (g *gateway) attempts(ctx context.Context, runID string, asked plan.Resources) ([]attemptDoc, error) {
+func (g *gateway) attempts(ctx context.Context, runID string, spec plan.Spec) ([]attemptDoc, error) {
 	list, err := g.ledger.Attempts(ctx, runID)
 	if err != nil {
 		return nil, err
 	}
 	out := []attemptDoc{}
 	for _, a := range list {
-		d := attemptDoc{Attempt: a.N, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, ExitCode: a.ExitCode, StartedAt: a.StartedAt, EndedAt: a.EndedAt}
+		if a.Placement == nil && !spec.Local() { // the params name it all
+			a.Placement = &spec.Placement
+		}
+		d := attemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, ExitCode: a.ExitCode, StartedAt: a.StartedAt, EndedAt: a.EndedAt}
 		used, err := g.ledger.Usage(ctx, a.Token)
 		if err != nil {
 			return nil, err
 		}
-		d.use(used, a.Usage, asked)
+		d.use(used, a.Usage, spec.Resources)
 		out = append(out, d)
 	}
 	return out, nil
@@ -268,7 +273,8 @@ func (g *gateway) story(ctx context.Context, runID string) (runStory, error) {
 	if name := g.domain.Lock().NameOf(s.Image); name != "" {
 		s.Image = name + "@" + s.Image
 	}
-	if s.Attempts, err = g.attempts(ctx, v.Run.ID, p.Spec.Resources); err != nil {
+	s.Binds = append([]plan.Bind{}, p.Tool.Asked()...)
+	if s.Attempts, err = g.attempts(ctx, v.Run.ID, p.Spec); err != nil {
 		return s, err
 	}
 	inputs, err := g.ledger.Inputs(ctx, v.Run.ID)

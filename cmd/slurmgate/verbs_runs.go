@@ -103,14 +103,18 @@ func (a *app) printStory(w io.Writer, r runStory) {
 	if p, err := plan.DecodeParams(r.Params); err == nil {
 		x := p.Spec.Resources
 		line("command", "%q", p.Spec.Execution.Command.Argv)
-		line("requested", "%d CPUs, %d MiB, %s, partition %s, account %s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second, orDash(p.Spec.Placement.Partition), orDash(p.Spec.Placement.Account))
+		line("requested", "%d CPUs, %d MiB, %s%s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second, placeText(", ", p.Spec.Placement))
 	}
 	line("job", "%s  %s  attempt %d  node %s  slurm %s", orDash(r.SlurmJobID), r.JobName, r.Attempt, orDash(r.Node), orDash(r.SlurmState))
 	if r.ExitCode != nil {
 		line("exit", "%d", *r.ExitCode)
 	}
 	for _, t := range r.Attempts {
-		line("attempt", "%d  %s  %s", t.Attempt, orElse(string(t.Ending), "open"), usedText(t))
+		where := ""
+		if t.Placement != nil {
+			where = placeText("  ", *t.Placement)
+		}
+		line("attempt", "%d  %s%s  %s", t.Attempt, orElse(string(t.Ending), "open"), where, usedText(t))
 	}
 	if r.WorkspaceGone != nil {
 		line("workspace", "removed by gc on %s; the run's artifacts still exist", r.WorkspaceGone.Local().Format("2006-01-02"))
@@ -130,6 +134,31 @@ func (a *app) printStory(w io.Writer, r runStory) {
 		line("event", "%d  %s  %s  %s", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, clipLine(string(e.Data), 110))
 	}
 	printWarnings(w, r.Warnings)
+}
+
+// placeText names a placement; what is left to somebody else is left out.
+func placeText(before string, p plan.Placement) string {
+	if p == plan.LocalPlacement() {
+		return before + "on the gateway's own host"
+	}
+	var parts []string
+	add := func(what, value string) {
+		if value != "" {
+			parts = append(parts, what+" "+value)
+		}
+	}
+	add("partition", p.Partition)
+	add("account", p.Account)
+	if p.QOS != nil {
+		add("QOS", *p.QOS)
+	}
+	if p.Constraint != nil {
+		add("constraint", *p.Constraint)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return before + strings.Join(parts, ", ")
 }
 
 // usedText is what an attempt's job used, in one line.

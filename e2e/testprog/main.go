@@ -230,7 +230,7 @@ func writeReport(name string) error {
 		}
 		r.Dial[a] = reason(err)
 	}
-	for _, p := range []string{"/shared", "/home/lab", "/etc/slurm", "/etc/munge", "/run/munge", "/work/ctl", "/work/../ctl", "/usr/bin/sbatch"} {
+	for _, p := range []string{"/shared", "/home/lab", "/etc/slurm", "/etc/munge", "/run/munge", "/work/ctl", "/work/../ctl", "/usr/bin/sbatch", "/ref", "/other"} {
 		_, err := os.Stat(p)
 		r.Sees[p] = err == nil
 	}

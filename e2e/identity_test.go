@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+// placed is as much of runs show as tells what a run is the same by, and where it went.
+type placed struct {
+	Params struct {
+		Slurm struct {
+			Placement struct{ Partition, Account, QOS *string } `json:"placement"`
+			IO        struct{ Inputs []map[string]any }         `json:"io"`
+		}
+	}
+	Binds    []struct{ Name, Version string }
+	Warnings []string
+	Inputs   []struct {
+		ArtifactID string `json:"artifact_id"`
+		Label      string
+	}
+	Attempts []struct {
+		Placement *struct{ Partition, Account string }
+	}
+}
+
+// The same bytes under another name are the same run for a tool that never sees the name, and so they are after the admin has moved the site's
+// default partition: the run says what was asked for and, of each attempt, where it went.
+//
+// proves ABI-07 ABI-08 CARD-04
+func TestNamesAndDefaultsAreNoIdentity(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	bam, err := os.ReadFile(host(data("aln.bam")))
+	must(t, err)
+	var first, again submitted
+	s.ok(&first, "run", "samtools.flagstat", "--input", "bam="+s.file("patient one.bam", string(bam)))
+	if l := s.wait(first.RunID); l.State != "succeeded" {
+		t.Fatalf("%+v", l)
+	}
+	var shown placed
+	s.ok(&shown, "runs", "show", first.RunID)
+	p := shown.Params.Slurm
+	if p.Placement.Partition != nil || p.Placement.Account != nil || len(p.IO.Inputs) != 1 || p.IO.Inputs[0]["artifact_id"] != nil || p.IO.Inputs[0]["checksum_sha256"] == nil {
+		t.Errorf("%+v", p)
+	}
+	if len(shown.Attempts) != 1 || shown.Attempts[0].Placement.Partition != "main" || shown.Attempts[0].Placement.Account != "research" || len(shown.Inputs) != 1 || shown.Inputs[0].Label != "patient one.bam" {
+		t.Errorf("%+v", shown)
+	}
+	s.replace("site.yaml", "default_partition: main", "default_partition: short")
+	s.ok(&again, "run", "samtools.flagstat", "--input", "bam="+s.file("patient two.bam", string(bam)))
+	if !again.Replayed || again.RunID != first.RunID {
+		t.Errorf("%+v, first %+v", again, first)
+	}
+	s.replace("site.yaml", "default_partition: short", "default_partition: big")
+	if f := s.fails(4, "run", "samtools.flagstat", "--input", "bam="+data("aln.bam")); f.Code != "POLICY-PARTITION" { // the shipped policy does not allow it
+		t.Errorf("%+v", f)
+	}
+}
+
+// A folder of the site is there for the tool that asks for it by name and for no other; the run says so, another version of the folder is another
+// run, and a gateway whose site does not offer it does not start.
+//
+// proves ABI-01 ABI-19
+func TestBinds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	const pack = "domain/toolpacks/probe.sees.tool.yaml"
+	text := `id: probe.sees
+version: 1.0.0
+abiVersion: v1
+contractVersion: v1
+planKind: slurm
+description: Sees what is there.
+deterministic: true
+timeoutMs: 60000
+limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
+inputSchema: {type: object}
+outputSchema: {type: object}
+declaredOutputs: [{role: result, type: JSON, label: result, srcRelpath: out/result}]
+container: {image: probe}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
+binds: [ref]
+execution: {kind: cli, cmd: [testprog, report, out/result]}
+`
+	must(t, os.WriteFile(host(s.dir)+"/"+pack, []byte(text), 0o644))
+	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.sees, kind: job_worker}\n")
+	must(t, giveToLab(host(s.dir)))
+
+	f := s.fails(2, "run", "probe.sees")
+	if f.Code != "PACK-BIND" || len(f.Details.Problems) != 1 || !strings.HasSuffix(f.Details.Problems[0].File, "probe.sees.tool.yaml") || f.Details.Problems[0].Line != 15 || !strings.Contains(f.Details.Problems[0].Hint, "apptainer.binds") {
+		t.Errorf("%+v", f)
+	}
+	s.replace("site.yaml", "import:\n", "  binds:\n    - {name: ref, version: v1, source: /etc, target: /ref}\n    - {name: other, version: v1, source: /etc, target: /other}\nimport:\n")
+	var first, second submitted
+	sees := func(r *submitted) (seen map[string]bool) {
+		t.Helper()
+		s.ok(r, "run", "probe.sees")
+		l := s.wait(r.RunID)
+		if l.State != "succeeded" {
+			t.Fatalf("%+v", l)
+		}
+		var report struct{ Sees map[string]bool }
+		must(t, json.Unmarshal(s.bytesOf(l.Roles["result"]), &report))
+		return report.Sees
+	}
+	if seen := sees(&first); !seen["/ref"] || seen["/other"] {
+		t.Errorf("the program sees %v", seen)
+	}
+	var shown placed
+	s.ok(&shown, "runs", "show", first.RunID)
+	if len(shown.Binds) != 1 || shown.Binds[0].Name != "ref" || shown.Binds[0].Version != "v1" || len(shown.Warnings) != 1 || !strings.Contains(shown.Warnings[0], "ref, version v1") {
+		t.Errorf("%+v", shown)
+	}
+	s.replace("site.yaml", "name: ref, version: v1", "name: ref, version: v2")
+	if sees(&second); second.Replayed || second.RunID == first.RunID {
+		t.Errorf("%+v, first %+v", second, first)
+	}
+	if f := s.fails(2, "config", "check", "--site", s.oldBind()); f.Code != "SITE-MISSING" || len(f.Details.Problems) != 2 || !strings.Contains(f.Details.Problems[0].Hint, "list that name under binds") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// oldBind is a site file with a bind as older ones have it.
+func (s *site) oldBind() string {
+	s.t.Helper()
+	text, err := os.ReadFile(host(s.dir) + "/site.yaml")
+	must(s.t, err)
+	must(s.t, os.WriteFile(host(s.dir)+"/old.yaml", []byte(strings.Replace(string(text), "name: ref, version: v2, ", "", 1)), 0o644))
+	return s.dir + "/old.yaml"
+}

@@ -1,0 +1,160 @@
+package plan
+
+import "strings"
+
+// ToolExtra is what a toolpack adds to the canonical params: what else decides how its runs are judged, and what they see besides the plan. A
+// field added after version 1 is absent from the bytes when the pack does not use it.
+type ToolExtra struct {
+	Version        string `json:"version"`
+	MaxOutputBytes int64  `json:"max_output_bytes"`
+	StrictOutputs  bool   `json:"strict_outputs"`
+	Binds          []Bind `json:"binds,omitempty"` // folders of the site, in the order of their names
+}
+
+// Bind is a folder of the site that a toolpack asks for by name, at the version that the site gave it.
+type Bind struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Asked are the folders of the site that the plan asks for; a plan submitted as it is has no extra and gets none.
+func (x *ToolExtra) Asked() []Bind {
+	if x == nil {
+		return nil
+	}
+	return x.Binds
+}
+
+// Params are the canonical params of a run: of a Slurm plan, or of a docker plan, which runs on the gateway's own host. They hold what the
+// program sees and what the caller asked for, and nothing that a site decides.
+type Params struct {
+	ProjectID string
+	Script    string     // slurm_script_version
+	Spec      Spec       // of a docker plan: with the placement [LocalPlacement] and inputs below in/
+	Tool      *ToolExtra // nil for a plan submitted as it is
+}
+
+// LocalPlacement is the placement of what runs on the gateway's own host. No partition of a cluster can be meant: it is set by
+// the canonical params' kind alone, never by a caller.
+func LocalPlacement() Placement { return Placement{Partition: localPlace, Account: localPlace} }
+
+const localPlace = "local@gateway" // no Slurm name
+
+// Local tells whether the plan runs on the gateway's own host.
+func (s Spec) Local() bool { return s.Placement.Partition == localPlace }
+
+// dockerParams is a docker plan: an input has a name in in/, and there is nothing about Slurm.
+type dockerParams struct {
+	SpecVersion   int           `json:"spec_version"`
+	ScriptVersion string        `json:"script_version"`
+	Resources     Resources     `json:"resources"`
+	Execution     Execution     `json:"execution"`
+	Inputs        []dockerInput `json:"inputs"`
+	Outputs       []Output      `json:"outputs"`
+}
+
+type dockerInput struct {
+	Role           string `json:"role"`
+	ArtifactID     string `json:"artifact_id,omitzero"` // only in params written in the previous form
+	ChecksumSHA256 string `json:"checksum_sha256"`
+	DestName       string `json:"dest_name"`
+}
+
+func dockerInputs(in []Input) []dockerInput {
+	out := []dockerInput{}
+	for _, in := range in {
+		out = append(out, dockerInput{in.Role, in.ArtifactID, in.ChecksumSHA256, strings.TrimPrefix(in.DestRelpath, "in/")})
+	}
+	return out
+}
+
+func (d *dockerParams) spec() Spec {
+	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Placement: LocalPlacement(), Execution: d.Execution, IO: IO{Inputs: []Input{}, Outputs: d.Outputs}}
+	for _, in := range d.Inputs {
+		s.IO.Inputs = append(s.IO.Inputs, Input{in.Role, in.ArtifactID, in.ChecksumSHA256, "in/" + in.DestName})
+	}
+	return s
+}
+
+type slurmParams struct {
+	SpecVersion   int            `json:"spec_version"`
+	ScriptVersion string         `json:"slurm_script_version"`
+	Resources     Resources      `json:"resources"`
+	Placement     askedPlacement `json:"placement"`
+	Execution     Execution      `json:"execution"`
+	IO            IO             `json:"io"`
+}
+
+// askedPlacement is a placement as it was asked for: null is what nobody asked for.
+type askedPlacement struct {
+	Partition  *string `json:"partition"`
+	Account    *string `json:"account"`
+	QOS        *string `json:"qos"`
+	Constraint *string `json:"constraint"`
+}
+
+func asked(p Placement) askedPlacement {
+	return askedPlacement{orNil(p.Partition), orNil(p.Account), p.QOS, p.Constraint}
+}
+
+func (a askedPlacement) placement() Placement {
+	return Placement{orBlank(a.Partition), orBlank(a.Account), a.QOS, a.Constraint}
+}
+
+type wireParams struct {
+	ProjectID string        `json:"project_id"`
+	Slurm     *slurmParams  `json:"slurm,omitempty"`
+	Docker    *dockerParams `json:"docker,omitempty"`
+	Tool      *ToolExtra    `json:"tool,omitempty"`
+}
+
+// Canonical gives the bytes that are hashed and stored once in param_sets. A toolpack's inputs stand there without artifact_id: their bytes are
+// what the program sees. What a template or a runner's arguments show of an artifact is in argv, in env or in an input of its own.
+func (p Params) Canonical() ([]byte, error) {
+	s, w := p.Spec, wireParams{ProjectID: p.ProjectID, Tool: p.Tool}
+	inputs := s.IO.Inputs
+	if p.Tool != nil {
+		inputs = make([]Input, len(s.IO.Inputs))
+		for i, in := range s.IO.Inputs {
+			in.ArtifactID = ""
+			inputs[i] = in
+		}
+	}
+	if s.Local() {
+		w.Docker = &dockerParams{s.Version, p.Script, s.Resources, s.Execution, dockerInputs(inputs), s.IO.Outputs}
+	} else {
+		w.Slurm = &slurmParams{s.Version, p.Script, s.Resources, asked(s.Placement), s.Execution, IO{inputs, s.IO.Outputs}}
+	}
+	return Marshal(w)
+}
+
+// DecodeParams reads canonical params back, those written in the previous form too; everything downstream of a submit executes from these
+// bytes.
+func DecodeParams(canonical []byte) (Params, error) {
+	var w wireParams
+	if err := Decode(canonical, &w); err != nil {
+		return Params{}, err
+	}
+	switch {
+	case (w.Slurm == nil) == (w.Docker == nil):
+		return Params{}, bad("PARAMS-KIND", "", "either slurm or docker", "both or neither are there")
+	case w.Docker != nil:
+		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool}, nil
+	}
+	s := w.Slurm
+	return Params{w.ProjectID, s.ScriptVersion, Spec{s.SpecVersion, s.Resources, s.Placement.placement(), s.Execution, s.IO}, w.Tool}, nil
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func orBlank(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

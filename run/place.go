@@ -1,0 +1,52 @@
+package run
+
+import (
+	"context"
+
+	"slurmgate/plan"
+)
+
+// A plan holds the placement as it was asked for. What it leaves to the site is resolved for each attempt: the partition and the QOS as the site
+// has them when the attempt is opened, the account as it was for the first one, which the caller chose.
+
+// placed gives the params with the placement of an attempt.
+func placed(p plan.Params, a Attempt) plan.Params {
+	if a.Placement != nil {
+		p.Spec.Placement = *a.Placement
+	}
+	return p
+}
+
+// nextPlacement is where the attempt after the current one goes. asked are the run's params as they are stored.
+func (e *Engine) nextPlacement(v View, asked plan.Params) *plan.Placement {
+	if v.Attempt.Placement == nil {
+		return nil // the params name it all
+	}
+	site := e.cfg.Placement
+	site.Account = v.Attempt.Placement.Account
+	at := asked.Spec.Placement.Resolve(site)
+	return &at
+}
+
+// storedParams reads back the canonical params of a run.
+func (e *Engine) storedParams(ctx context.Context, v View) (plan.Params, error) {
+	canonical, err := e.Store.Params(ctx, v.Run.ParamsHash)
+	if err != nil {
+		return plan.Params{}, err
+	}
+	return plan.DecodeParams(canonical)
+}
+
+// params reads back what the current attempt executes: the canonical params, placed.
+func (e *Engine) params(ctx context.Context, v View) (plan.Params, error) {
+	p, err := e.storedParams(ctx, v)
+	return placed(p, v.Attempt), err
+}
+
+// withPlacement adds where an attempt goes to the data of its event.
+func withPlacement(data map[string]any, at *plan.Placement) map[string]any {
+	if at != nil {
+		data["placement"] = *at
+	}
+	return data
+}

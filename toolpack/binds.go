@@ -1,0 +1,63 @@
+package toolpack
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
+)
+
+// A folder of the site is input that no checksum covers. So a pack sees one only if it asks for it by name (binds), and name and version are part
+// of its runs' identity.
+
+var bindName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+func (d *draft) binds(v yamldoc.Value) {
+	d.def.Binds = v.Words("BIND", "names of folders the site offers (apptainer.binds): lower-case letters, digits and . _ -", bindName.MatchString)
+	slices.Sort(d.def.Binds)
+	if len(d.def.Binds) > 0 && d.def.Execution.Kind == "http" {
+		v.Fail("BIND", "only tools that run in a container see folders", "execution.kind is http", "remove binds")
+	}
+}
+
+// Binds names the folders of the site that the tool asks for, in order.
+func (p *Pack) Binds() []string { return slices.Clone(p.def.Binds) }
+
+// CheckBinds says which packs ask for a folder that the site does not offer; their gateway does not start.
+func (s *Set) CheckBinds(offered func(name string) bool) error {
+	var found []fault.Problem
+	for _, p := range s.packs {
+		for _, name := range p.def.Binds {
+			if !offered(name) {
+				found = append(found, fault.Problem{Code: "PACK-BIND", Field: "binds", Rule: "folders that the site offers (apptainer.binds in the site file)",
+					Msg:  p.def.ID + ` asks for "` + name + `", and this site has no bind of that name`,
+					Hint: "add it to apptainer.binds with name, version, source and target, or remove the tool from the domain", File: p.file, Line: p.bindsAt.line, Column: p.bindsAt.column})
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fault.Invalid("toolpack.CheckBinds", fmt.Sprintf("%d folders that toolpacks ask for are missing on this site", len(found)), found...).
+		WithNext("correct the lines named; nothing is served until then")
+}
+
+// askedBinds gives the folders the pack asks for at the versions the site has.
+func (p *Pack) askedBinds(op string, version func(string) (string, bool)) ([]plan.Bind, error) {
+	var out []plan.Bind
+	for _, name := range p.def.Binds {
+		v, ok := "", false
+		if version != nil {
+			v, ok = version(name)
+		}
+		if !ok {
+			return nil, fault.New(fault.Policy, op, "bind_not_offered", p.def.ID+" asks for the folder "+name+", and this site does not offer it").
+				WithNext("ask the administrator to add it to apptainer.binds in the site file")
+		}
+		out = append(out, plan.Bind{Name: name, Version: v})
+	}
+	return out, nil
+}
