@@ -7,6 +7,7 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"os/user"
@@ -64,6 +65,38 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 // Everything is the grant of the gateway's own user.
 func Everything() Grant {
 	return Grant{Capabilities: []string{gate.All}, Projects: []string{gate.All}}
+}
+
+// Within bounds the grant by what its giver has: capabilities, projects, Slurm accounts. An account that the giver's jobs of a project must charge is
+// the grant's too; another one is refused.
+func (g Grant) Within(giver gate.Principal) (Grant, error) {
+	const op = "access.Within"
+	for _, c := range g.Capabilities {
+		if !giver.Can(c) {
+			return g, fault.New(fault.Capability, op, "capability_denied", giver.Name+" cannot grant the capability "+c+", which it does not have").WithNext("leave it out")
+		}
+	}
+	all := slices.Contains(giver.Projects, gate.All)
+	for _, p := range g.Projects {
+		if !all && !slices.Contains(giver.Projects, p) {
+			return g, fault.New(fault.NotFound, op, "project_not_found", "there is no project "+p).WithNext("name your own projects")
+		}
+	}
+	accounts := map[string]string{}
+	for p, account := range giver.Accounts {
+		if p == gate.All || slices.Contains(g.Projects, gate.All) || slices.Contains(g.Projects, p) {
+			accounts[p] = account
+		}
+	}
+	for p, account := range g.Accounts {
+		if bound := giver.Account(p); bound != "" && bound != account {
+			return g, fault.New(fault.Capability, op, "account_denied", fmt.Sprintf("jobs of %s charge the account %s for that project; it cannot grant the account %s", giver.Name, bound, account)).
+				WithNext("leave the account out")
+		}
+		accounts[p] = account
+	}
+	g.Accounts = accounts
+	return g, nil
 }
 
 // principal makes a principal of the grant.

@@ -19,9 +19,10 @@ import (
 	"slurmgate/fault"
 )
 
-// An issuer's keys are fetched when the first token comes, kept, and fetched again when they are an hour old or a token names a key
-// that is not among them, but never more often than every half minute: a caller who makes up key ids costs the provider
-// nothing. When the provider does not answer, keys are good for a day.
+// An issuer's keys are fetched when the first token comes, and again when they are an hour old or a token names a key that is not among them, but
+// never more often than every half minute: a caller who makes up key ids costs the provider nothing. When the provider does not answer, keys are good
+// for a day. One fetch is under way at a time, beside the calls: whoever's key is known goes on at once, and only a caller whose key is not known
+// waits for the fetch, a few seconds at most.
 const (
 	keysFresh  = time.Hour
 	keysGood   = 24 * time.Hour
@@ -36,11 +37,12 @@ type issuer struct {
 	client *http.Client
 	now    func() time.Time
 
-	mu      sync.Mutex // held while fetching: those who come meanwhile want the same
-	keys    []jose.JSONWebKey
-	fetched time.Time // when keys were got
-	tried   time.Time
-	err     error // of the last try
+	mu       sync.Mutex // never held while fetching
+	keys     []jose.JSONWebKey
+	fetched  time.Time     // when keys were got
+	tried    time.Time     // when the latest fetch began
+	err      error         // of the latest fetch that ended
+	fetching chan struct{} // closed when the fetch under way ends; nil while there is none
 }
 
 func newIssuer(i Issuer, client *http.Client, now func() time.Time) *issuer {
@@ -55,25 +57,63 @@ func newIssuer(i Issuer, client *http.Client, now func() time.Time) *issuer {
 
 // key gives the key of an id for an algorithm.
 func (i *issuer) key(ctx context.Context, id, algorithm string) (jose.JSONWebKey, error) {
+	key, found, fetch := i.known(id, algorithm)
+	if !found && fetch != nil {
+		enough := time.NewTimer(keysWait)
+		defer enough.Stop()
+		select {
+		case <-fetch:
+		case <-enough.C:
+			return key, i.unreachable(errors.New("it has not answered for " + keysWait.String()))
+		case <-ctx.Done():
+			return key, i.unreachable(ctx.Err())
+		}
+		key, found, _ = i.known(id, algorithm)
+	}
+	if found {
+		return key, nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.err != nil {
+		return key, i.unreachable(i.err)
+	}
+	return key, unknownToken()
+}
+
+func (i *issuer) unreachable(err error) error {
+	return fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", err).WithNext("try again in a minute")
+}
+
+// known looks a key up among those that are good. Where it is missing or an hour old a fetch is begun, unless one is under way or was tried a moment
+// ago; fetch is closed when the one under way ends, nil when there is none.
+func (i *issuer) known(id, algorithm string) (key jose.JSONWebKey, found bool, fetch <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.now()
-	key, found := i.find(id, algorithm)
-	if (!found || now.Sub(i.fetched) >= keysFresh) && (i.tried.IsZero() || now.Sub(i.tried) >= keysPause) {
-		i.tried = now
-		var keys []jose.JSONWebKey
-		if keys, i.err = i.fetch(ctx); i.err == nil {
-			i.keys, i.fetched = keys, now
-		}
-		key, found = i.find(id, algorithm)
+	if key, found = i.find(id, algorithm); found && now.Sub(i.fetched) < keysFresh {
+		return key, true, nil
 	}
-	switch {
-	case found && now.Sub(i.fetched) < keysGood:
-		return key, nil
-	case i.err != nil:
-		return key, fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", i.err).WithNext("try again in a minute")
+	if i.fetching == nil && (i.tried.IsZero() || now.Sub(i.tried) >= keysPause) {
+		i.tried, i.fetching = now, make(chan struct{})
+		go i.refresh(now)
 	}
-	return key, unknownToken()
+	if i.fetching != nil {
+		fetch = i.fetching
+	}
+	return key, found && now.Sub(i.fetched) < keysGood, fetch
+}
+
+// refresh fetches the keys anew. Keys that cannot be fetched stay as they are.
+func (i *issuer) refresh(began time.Time) {
+	keys, err := i.fetch()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.err = err; err == nil {
+		i.keys, i.fetched = keys, began
+	}
+	close(i.fetching)
+	i.fetching = nil
 }
 
 func (i *issuer) find(id, algorithm string) (jose.JSONWebKey, bool) {
@@ -86,8 +126,8 @@ func (i *issuer) find(id, algorithm string) (jose.JSONWebKey, bool) {
 }
 
 // fetch reads the provider's configuration and its keys.
-func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*keysWait) // a caller that gives up leaves the keys to the next
+func (i *issuer) fetch() ([]jose.JSONWebKey, error) {
+	ctx, stop := context.WithTimeout(context.Background(), 2*keysWait)
 	defer stop()
 	var config struct {
 		Issuer string `json:"issuer"`

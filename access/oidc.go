@@ -135,7 +135,9 @@ func (i *issuer) principal(ctx context.Context, token *jwt.JSONWebToken, now tim
 			}
 		}
 	}
-	return grant.principal(fmt.Sprintf("oidc:%s#%s", i.URL, c.Subject), gate.ByOIDC), nil
+	p := grant.principal(fmt.Sprintf("oidc:%s#%s", i.URL, c.Subject), gate.ByOIDC)
+	p.Expires = c.Expiry.Time()
+	return p, nil
 }
 
 // has tells whether a claim is a value, or has it in its list. scope is words (RFC 8693).

@@ -73,7 +73,9 @@ func (a *Access) token(ctx context.Context, text string) (gate.Principal, error)
 	case !a.now().Before(t.ExpiresAt):
 		return gate.Principal{}, expired()
 	}
-	return Grant{t.Capabilities, t.Projects, t.Accounts}.principal(TokenPrincipal(t.Name), gate.ByToken), nil
+	p := Grant{t.Capabilities, t.Projects, t.Accounts}.principal(TokenPrincipal(t.Name), gate.ByToken)
+	p.Expires = t.ExpiresAt
+	return p, nil
 }
 
 func expired() error {

@@ -200,6 +200,24 @@ func concealed(result json.RawMessage, keys []string) json.RawMessage {
 	return out
 }
 
+// shownOnce is the note in the answer to a repeated call of a tool that reveals a secret.
+const shownOnce = "This call was made before with the same idempotency key. Its secret was shown in the first answer only and is not stored. " +
+	"If that answer is lost, revoke what was made and make another with a new key."
+
+// noted adds the note to a result whose secret is concealed.
+func noted(result json.RawMessage) json.RawMessage {
+	var doc map[string]any
+	if json.Unmarshal(result, &doc) != nil || doc == nil {
+		return result
+	}
+	doc["note"] = shownOnce
+	out, err := plan.Marshal(doc)
+	if err != nil {
+		return result
+	}
+	return out
+}
+
 // argsRef is the reference as it was, where it names an artifact; any other text is not repeated.
 func argsRef(s *string) *string {
 	if s == nil || !plan.IsArtifactID(strings.TrimPrefix(strings.TrimPrefix(*s, "artifact:"), "//")) {

@@ -219,6 +219,9 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	t.final = true
 	if first, again := result.(*Response); again { // what an idempotency key stands for
 		res.Result, res.ResultRef, res.Error, res.Resources = first.Result, first.ResultRef, first.Error, first.Resources
+		if first.OK && len(t.tool.Reveals) > 0 {
+			res.Result = noted(first.Result)
+		}
 		return nil
 	}
 	raw, err := plan.Marshal(result)

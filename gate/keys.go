@@ -12,7 +12,7 @@ import (
 // outcome: a call that failed in a way that may be tried again leaves the key bound and open.
 //
 // A gateway that dies between binding a key and settling it leaves it open too. A tool that is idempotent by itself – a submit finds
-// its run – is then simply carried out again; for another nobody knows whether it had its effect, and the answer says so.
+// its run – is then simply carried out again; for another it is unknown whether it had its effect, and the answer says so.
 
 // flights keeps two calls with one key from being under way at one time: the second waits and finds the first one's outcome. One
 // gateway has a ledger, so its own memory will do.
@@ -62,8 +62,8 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 		first = &Response{}
 		return &got, first, json.Unmarshal(got.Outcome, first)
 	case t.Idempotency != Idempotent:
-		return nil, nil, fault.New(fault.Unknown, op, "outcome_unknown", "an earlier call with this key did not come to an end, and nobody knows whether it had its effect").
-			WithNext("look at what it was about; then call with a new key if it is still to be done")
+		return nil, nil, fault.New(fault.Unknown, op, "outcome_unknown", "an earlier call with this key did not come to an end, and it is unknown whether it had its effect").
+			WithNext("look whether it had (a list shows what was made); if not, call with a new key")
 	}
 	return &got, nil, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -54,6 +55,7 @@ type Principal struct {
 	Method       string            `json:"method"`       // peer, token, oidc or process
 	Capabilities []string          `json:"capabilities"` // [All] for every one
 	Projects     []string          `json:"projects"`     // project ids; [All] for every one. The first is the default
+	Expires      time.Time         `json:"-"`            // when the credentials end; zero: they do not
 	Accounts     map[string]string `json:"accounts"`     // project id, or [All], to the Slurm account its jobs charge; empty: the site's default, and any that policy allows
 }
 

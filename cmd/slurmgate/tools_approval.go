@@ -59,6 +59,10 @@ func (g *gateway) answerApproval(ctx context.Context, c gate.Call, a approvalAns
 	if was.Principal == c.Caller.Name && a.Approve && c.Caller.Method != gate.ByPeer {
 		return nil, fault.New(fault.Policy, "approval.answer", "consent_self", "you requested this call yourself; somebody else has to approve it")
 	}
+	if wanted := map[bool]string{true: gate.Approved, false: gate.Denied}[a.Approve]; was.Status == wanted && was.AnsweredBy != nil && *was.AnsweredBy == c.Caller.Name {
+		when, err := g.at("approval.answer", c) // the same answer again
+		return approvalAnswered{when, was}, err
+	}
 	expires := time.Duration(g.policy.Consent.ApprovalExpiresSecs) * time.Second
 	if a.ExpiresInSeconds > 0 {
 		expires = time.Duration(a.ExpiresInSeconds) * time.Second

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"slurmgate/access"
@@ -52,7 +53,8 @@ type tokenAnswer struct {
 
 type tokenCreated struct {
 	tokenAnswer
-	Token string `json:"token"` // shown only once
+	Token string `json:"token"`         // shown this once; "[redacted]" in the answer to a repeated call
+	Note  string `json:"note,omitzero"` // of a repeated call: see [gate.Tool.Reveals]
 }
 
 type tokenArgs struct {
@@ -98,23 +100,21 @@ func (g *gateway) tokenTools() []gate.Tool {
 	}
 }
 
-// createToken creates a token with no more rights than the caller has.
+// createToken grants no more than its caller has, and for no longer.
 func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArgs) (any, error) {
 	grant, err := access.NewGrant(a.Capabilities, a.Projects, a.Accounts)
+	if err == nil {
+		grant, err = grant.Within(c.Caller.Principal)
+	}
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range grant.Capabilities {
-		if !c.Caller.Can(w) {
-			return nil, fault.New(fault.Capability, "token.create", "capability_denied", c.Caller.Name+" cannot grant the capability "+w+", because it does not have it")
-		}
+	expires := time.Now().Add(time.Duration(min(a.ExpiresInSeconds, maxTokenSeconds)) * time.Second)
+	if end := c.Caller.Expires; !end.IsZero() && expires.After(end) {
+		return nil, fault.New(fault.Capability, "token.create", "lifetime_denied", "the token would outlive the credentials of "+c.Caller.Name+", which end at "+end.UTC().Format(time.RFC3339)).
+			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))
 	}
-	for _, p := range grant.Projects {
-		if !c.Caller.Sees(p) {
-			return nil, fault.New(fault.NotFound, "token.create", "project_not_found", "there is no project "+p).WithNext("name your own projects")
-		}
-	}
-	t, text := access.NewToken(a.Name, grant, c.Caller.Name, time.Now().Add(time.Duration(min(a.ExpiresInSeconds, maxTokenSeconds))*time.Second))
+	t, text := access.NewToken(a.Name, grant, c.Caller.Name, expires)
 	if err := g.ledger.AddToken(ctx, ledger.Token(t)); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArg
 		return nil, err
 	}
 	when, err := g.at("token.create", c)
-	return tokenCreated{tokenAnswer{when, tokenDocOf(stored)}, text}, err
+	return tokenCreated{tokenAnswer: tokenAnswer{when, tokenDocOf(stored)}, Token: text}, err
 }
 
 // findToken looks up tokens in the ledger for package access.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/run"
 )
@@ -35,6 +36,9 @@ func (c tokenCreateCmd) Run(ctx context.Context, a *app) error {
 		var t tokenCreated
 		if err := s.call(ctx, "token.create", tokenCreateArgs{c.Name, c.Capability, c.Project, c.Account, int64(c.Expires / time.Second)}, &t); err != nil {
 			return err
+		}
+		if t.Note != "" { // the gateway died after it had made the token, before its text came
+			return fault.New(fault.Unknown, "token.create", "secret_lost", t.TokenID+" was made, but its text did not arrive, and it is not stored").WithNext("slurmgate token revoke " + t.TokenID + ", then make another")
 		}
 		return a.show(t, func(w io.Writer) {
 			fmt.Fprintf(w, "%s\n", t.Token)
