@@ -87,7 +87,7 @@ func serve(t *testing.T) (path string, s *Server) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(dir, "run", "api.sock")
-	s, err = Listen(path, 0o600, Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Contents: folder(dir), Auth: owner{}}, nil), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s, err = Listen(path, 0o600, Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Contents: folder(dir), Auth: owner{}}, nil), func() {}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestStaleSocket(t *testing.T) {
 		if err := leave(path); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Listen(path, 0o600, http.NotFoundHandler(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+		s, err := Listen(path, 0o600, http.NotFoundHandler(), func() {}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestDialNobody(t *testing.T) {
 
 func TestListenRefuses(t *testing.T) {
 	for _, path := range []string{"/proc/none/s", filepath.Join(t.TempDir(), strings.Repeat("x", 120), "s")} {
-		if s, err := Listen(path, 0o600, http.NotFoundHandler(), slog.New(slog.NewTextHandler(io.Discard, nil))); err == nil {
+		if s, err := Listen(path, 0o600, http.NotFoundHandler(), func() {}, slog.New(slog.NewTextHandler(io.Discard, nil))); err == nil {
 			s.Shutdown(t.Context())
 			t.Errorf("served %s", path)
 		}

@@ -24,20 +24,19 @@ type PortConfig struct {
 
 // Port serves the face on TCP. It speaks HTTP without TLS, so it is for loopback, or for behind something that does.
 type Port struct {
-	http     *http.Server
-	addr     string
-	stopping chan struct{}
-	once     sync.Once
-	done     chan struct{} // closed when nothing is accepted any more
+	http       *http.Server
+	addr       string
+	endStreams func()
+	done       chan struct{} // closed when nothing is accepted any more
 }
 
-// Serve listens and serves h, the face made with the same stopping channel.
-func Serve(c PortConfig, h http.Handler, stopping chan struct{}, log *slog.Logger) (*Port, error) {
+// Serve listens and serves h. endStreams ends the face's event streams; it is called at each shutdown.
+func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*Port, error) {
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, "httpapi.Serve", "http_listen", "cannot listen at http.listen "+c.Listen, err).WithNext("choose a free port of this host")
 	}
-	p := &Port{addr: l.Addr().String(), stopping: stopping, done: make(chan struct{})}
+	p := &Port{addr: l.Addr().String(), endStreams: endStreams, done: make(chan struct{})}
 	p.http = &http.Server{Handler: doors(c, p.addr)(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	go func() {
 		defer close(p.done)
@@ -53,7 +52,7 @@ func (p *Port) Addr() string { return p.addr }
 
 // Shutdown takes no new requests, ends streams, and waits for the requests under way until ctx ends.
 func (p *Port) Shutdown(ctx context.Context) error {
-	p.once.Do(func() { close(p.stopping) })
+	p.endStreams()
 	err := p.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, p.http.Close())

@@ -167,7 +167,7 @@ func newDesk(t *testing.T) *desk {
 			io.WriteString(w, "x 1\n")
 		}),
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { fmt.Fprint(w, CallerOf(req.Context()).Transport) })}, stopping)
-	if d.port, err = Serve(PortConfig{Listen: "127.0.0.1:0", Hosts: []string{"gw.example.org"}, Origins: []string{"https://lab.example.org"}, MaxConnections: 64}, h, stopping, slog.New(slog.DiscardHandler)); err != nil {
+	if d.port, err = Serve(PortConfig{Listen: "127.0.0.1:0", Hosts: []string{"gw.example.org"}, Origins: []string{"https://lab.example.org"}, MaxConnections: 64}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

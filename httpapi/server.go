@@ -18,14 +18,15 @@ const readTimeout = 30 * time.Second
 
 // Server serves the face on a unix socket.
 type Server struct {
-	http *http.Server
-	done chan error
+	http       *http.Server
+	endStreams func()
+	done       chan error
 }
 
 // Listen serves h on the socket at path with the file mode: 0600, or 0666 where the site lets other users of this host in. Who
 // a peer is, the kernel says; whether it may do anything, the handler's authenticator. A socket left by a dead gateway is replaced; the caller
-// holds the gateway lock, so no living one can be there.
-func Listen(path string, mode os.FileMode, h http.Handler, log *slog.Logger) (*Server, error) {
+// holds the gateway lock, so no living one can be there. endStreams ends the face's event streams; it is called at each shutdown.
+func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), log *slog.Logger) (*Server, error) {
 	fail := func(err error) (*Server, error) {
 		return nil, fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot serve the socket "+path, err)
 	}
@@ -47,14 +48,15 @@ func Listen(path string, mode os.FileMode, h http.Handler, log *slog.Logger) (*S
 		l.Close()
 		return fail(err)
 	}
-	s := &Server{done: make(chan error, 1), http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
+	s := &Server{endStreams: endStreams, done: make(chan error, 1), http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ConnContext: peerContext}}
 	go func() { s.done <- s.http.Serve(l) }()
 	return s, nil
 }
 
-// Shutdown stops taking calls and waits for those under way.
+// Shutdown stops taking calls, ends streams, and waits for the calls under way.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.endStreams()
 	err := s.http.Shutdown(ctx)
 	<-s.done
 	return err

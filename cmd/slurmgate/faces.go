@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"slurmgate/gate"
@@ -33,8 +34,9 @@ func (g *gateway) ledgerCounts(ctx context.Context) (map[string]int64, error) {
 // serve opens the socket, and the port if the site has one.
 func (g *gateway) serve() (err error) {
 	stopping := make(chan struct{})
+	endStreams := sync.OnceFunc(func() { close(stopping) })
 	face := httpapi.Handler(g.faceConfig(), stopping)
-	if g.server, err = httpapi.Listen(g.site.Gateway.Socket, socketMode(g.site), face, g.log); err != nil {
+	if g.server, err = httpapi.Listen(g.site.Gateway.Socket, socketMode(g.site), face, endStreams, g.log); err != nil {
 		return err
 	}
 	if h := g.site.HTTP; h.Listen != "" {
@@ -42,7 +44,7 @@ func (g *gateway) serve() (err error) {
 		if u, err := url.Parse(h.PublicURL); err == nil && u.Host != "" {
 			hosts = append(slices.Clone(hosts), strings.ToLower(u.Host))
 		}
-		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins, MaxConnections: h.MaxConnections}, face, stopping, g.log)
+		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins, MaxConnections: h.MaxConnections}, face, endStreams, g.log)
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"strings"
 	"syscall"
 	"time"
@@ -65,7 +66,7 @@ func command(ctx context.Context) error {
 	if *token == "" {
 		face = letIn(face)
 	}
-	port, err := httpapi.Serve(httpapi.PortConfig{Listen: *listen, MaxConnections: 256}, face, stopping, log)
+	port, err := httpapi.Serve(httpapi.PortConfig{Listen: *listen, MaxConnections: 256}, face, sync.OnceFunc(func() { close(stopping) }), log)
 	if err != nil {
 		return err
 	}
