@@ -39,6 +39,9 @@ type event struct {
 	Timestamp      time.Time   `json:"timestamp"`
 }
 
+// unknownTool is the tool id in the record of a call that names none, or none that may be repeated. No tool has it: an id has a dot.
+const unknownTool = "unknown"
+
 // eventActor writes null for what is not known.
 type eventActor struct {
 	Kind    string  `json:"kind"`
@@ -98,7 +101,7 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (Record, e
 	if t.effect {
 		chain = Effects
 	}
-	r := Record{Chain: chain, Principal: who.Name, ToolCallID: res.ToolCallID, ToolID: orText(Scrub(req.ToolID), "unknown"), OK: res.OK, At: res.Timing.EndedAt}
+	r := Record{Chain: chain, Principal: who.Name, ToolCallID: res.ToolCallID, ToolID: orText(Scrub(req.ToolID), unknownTool), OK: res.OK, At: res.Timing.EndedAt}
 	e := event{Type: "tool_call", TraceID: res.TraceID, ToolCallID: res.ToolCallID, ToolID: r.ToolID, ToolVersion: orText(t.tool.Version, "0.0.0"),
 		Transport: who.Transport, SideEffect: t.tool.SideEffect, Idempotency: t.tool.Idempotency, Actor: eventActor{req.Actor.Kind, scrubbed(req.Actor.AgentID), scrubbed(req.Actor.ModelID)},
 		OK: res.OK, Timing: res.Timing, IdempotencyKey: scrubbed(req.IdempotencyKey), ArgsRef: argsRef(req.ArgsRef), ResultRef: res.ResultRef,
@@ -110,7 +113,7 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (Record, e
 		e.SideEffect, e.Idempotency = Read, Idempotent
 	}
 	if t.tool.ID == "" && !sayable.MatchString(r.ToolID) {
-		e.ToolID, r.ToolID = "unknown", "unknown"
+		e.ToolID, r.ToolID = unknownTool, unknownTool
 	}
 	if req.Actor.Kind == "" {
 		e.Actor = eventActor{Kind: "agent"}

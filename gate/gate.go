@@ -38,6 +38,7 @@ type Gate struct {
 	policy    Policy
 	places    places
 	journal   *journal // nil: nothing is recorded
+	refusals  *refusals
 	promises  Promises
 	flights   flights
 	owners    Owners
@@ -67,12 +68,14 @@ func New(c Config) *Gate {
 	if c.Journal != nil {
 		g.journal = newJournal(c.Journal, g.log)
 	}
+	g.refusals = newRefusals(g.recordRefusal)
 	return g
 }
 
 // Close writes the records that still wait. No call is made afterwards.
 func (g *Gate) Close() {
 	if g.journal != nil {
+		g.refusals.close()
 		g.journal.close()
 	}
 }
@@ -108,18 +111,6 @@ func (g *Gate) CallRaw(ctx context.Context, who Caller, body []byte) Response {
 		return g.RefuseRaw(ctx, who, body, err)
 	}
 	return g.call(ctx, who, req, nil)
-}
-
-// Refuse answers whom no face could make a caller of: there is nobody to record a call of. An error that is not about who it is
-// is about the envelope.
-func (g *Gate) Refuse(err error) Response {
-	if !fault.Is(err, fault.Auth) {
-		err = noEnvelope(err)
-	}
-	now := g.now().UTC()
-	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.Nil.String(), TraceID: uuid.Nil.String(), Error: BodyOf(Other, err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
-	g.seal(&res, Tool{})
-	return res
 }
 
 // RefuseRaw answers and records what is no envelope, where the face itself found that out. Of body only ids are taken, where it has any.
@@ -333,12 +324,12 @@ func (g *Gate) checkEvent(raw []byte) error {
 	return err
 }
 
-// idOr gives a UUID back, and the nil UUID for what is none.
+// idOr gives a UUID back, and one of the gateway's own for what is none.
 func idOr(s string) string {
 	if isUUID(s) {
 		return s
 	}
-	return uuid.Nil.String()
+	return uuid.NewString()
 }
 
 // isUUID tells whether s is a UUID in its usual spelling; the package takes others too.

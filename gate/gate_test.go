@@ -335,16 +335,6 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-func TestRefuse(t *testing.T) {
-	g, _ := newGate(t, nil, echo)
-	wantError(t, g.Refuse(fault.New(fault.Auth, "", "unauthenticated", "who?")), "auth", "unauthenticated")
-	res := g.Refuse(errors.New("not JSON"))
-	wantError(t, res, "validation", "VAL-HTC-001")
-	if uuid.Validate(res.ToolCallID) != nil || res.Resources.Artifacts == nil {
-		t.Errorf("%+v", res)
-	}
-}
-
 func BenchmarkCall(b *testing.B) {
 	r, err := NewRegistry(tool("test.echo", echo))
 	if err != nil {

@@ -67,10 +67,14 @@ func describe(status int, err error) problemDoc {
 
 // failed answers a call that the gate or the tool refused.
 func failed(w http.ResponseWriter, res gate.Response) {
-	e := res.Error
-	p := problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message, Retryable: e.Retryable, Details: e.Details,
-		TraceID: res.TraceID, ToolCallID: res.ToolCallID}
+	p := failure(res)
 	writeJSON(w, p.Status, "application/problem+json", p)
+}
+
+func failure(res gate.Response) problemDoc {
+	e := res.Error
+	return problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message, Retryable: e.Retryable, Details: e.Details,
+		TraceID: res.TraceID, ToolCallID: res.ToolCallID}
 }
 
 // The codes a program meets at :run (AX-06).

@@ -2,11 +2,12 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 
-	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
@@ -36,24 +37,53 @@ func (f *face) authenticate(next http.Handler) http.Handler {
 		who, err := whois(req, f.Auth)
 		if err != nil {
 			w.Header().Set("WWW-Authenticate", f.challenge(req))
-			f.unheard(w, req, err)
+			f.unheard(w, req, f.Gate.Refuse(gate.Source{Transport: who.Transport, From: sourceOf(req)}, err))
 			return
 		}
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), callerKey{}, who)))
 	})
 }
 
-// unheard answers a request that does not get as far as the gate, in the form its path answers in.
-func (f *face) unheard(w http.ResponseWriter, req *http.Request, err error) {
+// unheard answers a request that was refused before it became a call, in the form its path answers in.
+func (f *face) unheard(w http.ResponseWriter, req *http.Request, res gate.Response) {
 	switch {
 	case req.URL.Path == "/v1/tool-calls":
-		answer(w, f.Gate.Refuse(err))
+		answer(w, res)
 	case strings.HasPrefix(req.URL.Path, "/v1/tools/") && strings.HasSuffix(req.URL.Path, ":run"):
 		id := strings.TrimSuffix(strings.TrimPrefix(req.URL.Path, "/v1/tools/"), ":run")
-		runAnswer(w, runRefusal(id, uuid.NewString(), uuid.NewString(), gate.BodyOf(gate.Other, err)), fault.KindOf(err).HTTPStatus())
+		runAnswer(w, runRefusal(id, res.ToolCallID, res.TraceID, res.Error), statusOf(res.Error))
 	default:
-		problem(w, err)
+		failed(w, res)
 	}
+}
+
+// malformed answers a request of a known caller that is no call of the tool, with a status of HTTP's own. It is recorded as one.
+func (f *face) malformed(w http.ResponseWriter, req *http.Request, toolID string, status int, err error) {
+	p := failure(f.Gate.Malformed(req.Context(), CallerOf(req.Context()), toolID, err))
+	p.Status = status
+	writeJSON(w, status, "application/problem+json", p)
+}
+
+// sourceOf says where a request came from: the user at the other end of the socket, or an address. The addresses of an IPv6 network of 64 bits are
+// one source, since whoever has one of them has all.
+func sourceOf(req *http.Request) string {
+	if uid, isPeer := req.Context().Value(peerKey{}).(int); isPeer {
+		return fmt.Sprint("uid:", uid)
+	}
+	at, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil {
+		return "unknown"
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if network, err := addr.Prefix(64); addr.Is6() && err == nil {
+		return network.String()
+	}
+	return addr.String()
+}
+
+// RefuseAtTheDoor records a request that is not meant for this gateway.
+func RefuseAtTheDoor(g *gate.Gate) func(*http.Request, error) {
+	return func(req *http.Request, err error) { g.Refuse(gate.Source{Transport: gate.Other, From: sourceOf(req)}, err) }
 }
 
 // FaceHeader is set by the chat face on standard input and output, whose calls come through the socket: they are recorded as
@@ -72,7 +102,10 @@ func asMCP(next http.Handler) http.Handler {
 func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	uid, isPeer := req.Context().Value(peerKey{}).(int)
 	who := gate.Caller{Transport: gate.Other}
-	if isPeer {
+	if req.URL.Path == "/mcp" {
+		who.Transport = gate.MCP
+	}
+	if isPeer && who.Transport != gate.MCP {
 		who.Transport = gate.Local
 		if req.Header.Get(FaceHeader) == string(gate.MCP) {
 			who.Transport = gate.MCP
@@ -89,7 +122,7 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	case len(given) == 0 && isPeer:
 		who.Principal, err = auth.Peer(uid)
 	default:
-		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "the request says not who makes it").WithNext("send Authorization: Bearer TOKEN (slurmgate token create makes one)")
+		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").WithNext("send Authorization: Bearer TOKEN (slurmgate token create makes one)")
 	}
 	return who, err
 }

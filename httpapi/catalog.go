@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/google/uuid"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -165,7 +164,8 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 		status, err = http.StatusBadRequest, fault.Invalid("httpapi.run", "", fault.Problem{Code: "RUN-INPUT", Field: "input", Rule: "present", Msg: "the body has no input"})
 	}
 	if err != nil {
-		runAnswer(w, runRefusal(id, uuid.NewString(), uuid.NewString(), gate.BodyOf(gate.Other, err)), status)
+		res := f.Gate.Malformed(req.Context(), CallerOf(req.Context()), id, err)
+		runAnswer(w, runRefusal(id, res.ToolCallID, res.TraceID, res.Error), status)
 		return
 	}
 	call := f.request(req, id, doc["input"])

@@ -25,7 +25,7 @@ func (f *face) events(w http.ResponseWriter, req *http.Request) {
 	id := chi.URLParam(req, "run_id")
 	after, err := lastSeen(req)
 	if err != nil {
-		problem(w, err)
+		f.malformed(w, req, "slurm.job.get", http.StatusBadRequest, err)
 		return
 	}
 	if f.Events == nil {

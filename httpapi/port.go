@@ -20,6 +20,8 @@ type PortConfig struct {
 	Hosts          []string // names (host or host:port) that requests may be for, beside loopback's and Listen itself
 	Origins        []string // origins of pages that may call, as https://host[:port]; none beside the hosts' own
 	MaxConnections int      // open at a time; further ones wait
+
+	Refused func(*http.Request, error) // hears of each request that is not meant for this gateway; may be nil
 }
 
 // Port serves the face on TCP. It speaks HTTP without TLS, so it is for loopback, or for behind something that does.
@@ -124,15 +126,21 @@ func doors(c PortConfig, addr string) func(http.Handler) http.Handler {
 		}
 		return slices.Contains(ours, host) || slices.Contains(c.Hosts, name)
 	}
+	no := func(w http.ResponseWriter, req *http.Request, err error) {
+		if c.Refused != nil {
+			c.Refused(req, err)
+		}
+		refuse(w, http.StatusForbidden, err)
+	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if !isOurs(req.Host) {
-				refuse(w, http.StatusForbidden, fault.New(fault.Policy, "httpapi", "host_not_allowed", "this gateway does not answer to the name in the Host header").WithNext("name it in http.hosts of the site file"))
+				no(w, req, fault.New(fault.Policy, "httpapi", "host_not_allowed", "this gateway does not answer to the name in the Host header").WithNext("name it in http.hosts of the site file"))
 				return
 			}
 			if origin := req.Header.Get("Origin"); origin != "" && !slices.Contains(c.Origins, origin) {
 				if u, err := url.Parse(origin); err != nil || u.Host == "" || !isOurs(u.Host) {
-					refuse(w, http.StatusForbidden, fault.New(fault.Policy, "httpapi", "origin_not_allowed", "pages of this origin may not call this gateway").WithNext("name it in http.origins of the site file"))
+					no(w, req, fault.New(fault.Policy, "httpapi", "origin_not_allowed", "pages of this origin may not call this gateway").WithNext("name it in http.origins of the site file"))
 					return
 				}
 			}

@@ -45,7 +45,7 @@ func (f *face) list(toolID string, query ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		args, err := arguments(req.URL, query)
 		if err != nil {
-			problem(w, err)
+			f.malformed(w, req, toolID, http.StatusBadRequest, err)
 			return
 		}
 		if res, ok := f.call(w, req, toolID, args); ok {
@@ -59,7 +59,7 @@ func (f *face) look(toolID, id string, query ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		args, err := arguments(req.URL, query)
 		if err != nil {
-			problem(w, err)
+			f.malformed(w, req, toolID, http.StatusBadRequest, err)
 			return
 		}
 		args[id] = text(chi.URLParam(req, id))
@@ -76,7 +76,7 @@ func (f *face) act(toolID, id string, keys ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		args, status, err := object(w, req, mayBeEmpty, keys...)
 		if err != nil {
-			refuse(w, status, err)
+			f.malformed(w, req, toolID, status, err)
 			return
 		}
 		args[id] = text(chi.URLParam(req, id))
@@ -90,7 +90,7 @@ func (f *face) act(toolID, id string, keys ...string) http.HandlerFunc {
 func (f *face) submit(w http.ResponseWriter, req *http.Request) {
 	args, status, err := object(w, req, false, "project_id", "job_spec")
 	if err != nil {
-		refuse(w, status, err)
+		f.malformed(w, req, "slurm.submit", status, err)
 		return
 	}
 	res, ok := f.call(w, req, "slurm.submit", args)
@@ -162,7 +162,7 @@ func (f *face) create(w http.ResponseWriter, req *http.Request) {
 	}
 	args, status, err := object(w, req, false, "path", "text", "label", "type", "project_id")
 	if err != nil {
-		refuse(w, status, err)
+		f.malformed(w, req, "artifact.import", status, err)
 		return
 	}
 	res, ok := f.call(w, req, "artifact.import", args)
@@ -196,7 +196,7 @@ func (f *face) picture(w http.ResponseWriter, req *http.Request) {
 	}
 	args, err := arguments(req.URL, []string{"max_edge"})
 	if err != nil {
-		problem(w, err)
+		f.malformed(w, req, "artifact.preview.image", http.StatusBadRequest, err)
 		return
 	}
 	args["artifact_id"] = text(chi.URLParam(req, "artifact_id"))

@@ -36,7 +36,9 @@ func TestStopEndsStreamsOnTheSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", path) }}}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://gateway/v1/runs/run_x/events", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ const uploadType = "application/octet-stream"
 func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 	args, err := arguments(req.URL, []string{"label", "type", "project_id"})
 	if err != nil {
-		problem(w, err)
+		f.malformed(w, req, "artifact.import", http.StatusBadRequest, err)
 		return
 	}
 	args["upload"] = json.RawMessage("true")

@@ -44,7 +44,7 @@ func (g *gateway) serve() (err error) {
 		if u, err := url.Parse(h.PublicURL); err == nil && u.Host != "" {
 			hosts = append(slices.Clone(hosts), strings.ToLower(u.Host))
 		}
-		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins, MaxConnections: h.MaxConnections}, face, endStreams, g.log)
+		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins, MaxConnections: h.MaxConnections, Refused: httpapi.RefuseAtTheDoor(g.gate)}, face, endStreams, g.log)
 	}
 	return err
 }
