@@ -105,7 +105,7 @@ func (r *refusals) close() {
 // are the gateway's own, its tool is "unknown".
 func (g *Gate) Refuse(from Source, err error) Response {
 	now := g.now().UTC()
-	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Error: errorBody(err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
+	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Error: BodyOf(from.Transport, err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
 	res.Error = g.registry.said(from.Transport, res.Error)
 	g.seal(&res, Tool{})
 	if g.journal != nil {

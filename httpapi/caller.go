@@ -83,7 +83,9 @@ func sourceOf(req *http.Request) string {
 
 // RefuseAtTheDoor records a request that is not meant for this gateway.
 func RefuseAtTheDoor(g *gate.Gate) func(*http.Request, error) {
-	return func(req *http.Request, err error) { g.Refuse(gate.Source{Transport: gate.Other, From: sourceOf(req)}, err) }
+	return func(req *http.Request, err error) {
+		g.Refuse(gate.Source{Transport: gate.Other, From: sourceOf(req)}, err)
+	}
 }
 
 // FaceHeader is set by the chat face on standard input and output, whose calls come through the socket: they are recorded as

@@ -491,7 +491,7 @@ func TestRetry(t *testing.T) {
 		l := w.life()
 		for after, code := range map[int]string{0: "after_attempt_missing", 2: "no_such_attempt"} {
 			_, err := l.engine.Retry(t.Context(), v.Run.ID, after, "")
-			if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != code || !strings.Contains(err.Error(), "with after_attempt 1 opens attempt 2") {
+			if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != code || len(fault.StepsOf(err)) != 1 || fault.StepsOf(err)[0].Args["after_attempt"] != 1 {
 				t.Error(after, err)
 			}
 		}

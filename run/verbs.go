@@ -22,12 +22,12 @@ func (e *Engine) Retry(ctx context.Context, runID string, after int, why string)
 // checkAfter holds the attempt that a retry names against the latest one.
 func checkAfter(r Run, after int) error {
 	const op = "run.Retry"
-	call := fmt.Sprintf("the same call with after_attempt %d opens attempt %d", r.AttemptN, r.AttemptN+1)
+	call := fault.Do("slurm.job.retry", "run_id", r.ID, "after_attempt", r.AttemptN)
 	switch {
 	case after == 0:
-		return fault.New(fault.Validation, op, "after_attempt_missing", fmt.Sprintf("the call does not name the attempt it follows (after_attempt); %s is at attempt %d", r.ID, r.AttemptN)).WithNext(call)
+		return fault.New(fault.Validation, op, "after_attempt_missing", fmt.Sprintf("the call does not name the attempt it follows (after_attempt); %s is at attempt %d", r.ID, r.AttemptN)).WithSteps(call)
 	case after > r.AttemptN:
-		return fault.New(fault.Validation, op, "no_such_attempt", fmt.Sprintf("%s has no attempt %d; its latest is attempt %d", r.ID, after, r.AttemptN)).WithNext(call)
+		return fault.New(fault.Validation, op, "no_such_attempt", fmt.Sprintf("%s has no attempt %d; its latest is attempt %d", r.ID, after, r.AttemptN)).WithSteps(call)
 	}
 	return nil
 }

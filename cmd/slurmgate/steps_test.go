@@ -24,7 +24,7 @@ func TestStepForms(t *testing.T) {
 	name := regexp.MustCompile(`\{([a-z_]+)\}`)
 	for _, f := range gate.StepForms() {
 		args := map[string]any{}
-		values := map[string]string{"stream": "log", "state": "failed", "first_row": "10", "workspaces_older_than": "1h"}
+		values := map[string]string{"stream": "log", "state": "failed", "first_row": "10", "after_attempt": "1", "workspaces_older_than": "1h"}
 		for _, m := range name.FindAllStringSubmatch(f.Shell+f.HTTP, -1) {
 			args[m[1]] = cmp.Or(values[m[1]], "x")
 		}

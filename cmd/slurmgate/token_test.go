@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmgate/gate"
+	"slurmgate/plan"
 )
 
 func (g *gateway) calls(t *testing.T, who gate.Principal, tool, args string, key string) gate.Response {
@@ -22,8 +23,8 @@ func (g *gateway) calls(t *testing.T, who gate.Principal, tool, args string, key
 // A token grants no more than its maker has, and no longer than the maker's own credentials last.
 func TestTokenWithinItsMaker(t *testing.T) {
 	g := tableGateway(t)
-	maker := gate.Principal{Name: "token:ops", Method: gate.ByToken, Capabilities: []string{"gateway", "read", "admin"}, Projects: []string{projectID("demo")},
-		Accounts: map[string]string{projectID("demo"): "research"}, Expires: time.Now().Add(time.Hour)}
+	maker := gate.Principal{Name: "token:ops", Method: gate.ByToken, Capabilities: []string{"gateway", "read", "admin"}, Projects: []string{plan.ProjectID("demo")},
+		Accounts: map[string]string{plan.ProjectID("demo"): "research"}, Expires: time.Now().Add(time.Hour)}
 	for args, code := range map[string]string{
 		`"capabilities":["read"],"projects":["demo"],"expires_in_seconds":3000`:                          "",
 		`"capabilities":["read"],"projects":["demo"],"expires_in_seconds":7200`:                          "lifetime_denied",
@@ -35,7 +36,7 @@ func TestTokenWithinItsMaker(t *testing.T) {
 		if got := fmt.Sprint(res.Error); (code == "") != res.OK || !strings.Contains(got, code) && code != "" {
 			t.Errorf("%s: %s %s", args, got, res.Result)
 		}
-		if code == "" && !strings.Contains(string(res.Result), `"accounts":{"`+projectID("demo")+`":"research"}`) {
+		if code == "" && !strings.Contains(string(res.Result), `"accounts":{"`+plan.ProjectID("demo")+`":"research"}`) {
 			t.Errorf("the maker's account is not the token's: %s", res.Result)
 		}
 	}
