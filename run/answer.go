@@ -8,7 +8,7 @@ import (
 	"slurmgate/plan"
 )
 
-// SubmitAnswer is what a submit says. Every key is always present.
+// SubmitAnswer is the answer to a submit. Every key is always present.
 type SubmitAnswer struct {
 	RunID                 string   `json:"run_id"`
 	ProvenanceRunID       string   `json:"provenance_run_id"`
@@ -25,7 +25,7 @@ type SubmitAnswer struct {
 	Warnings              []string `json:"warnings"`
 }
 
-// GetAnswer is what a look at a run says.
+// GetAnswer is the answer to a get.
 type GetAnswer struct {
 	ProvenanceRunID  string            `json:"provenance_run_id"`
 	TargetRunID      string            `json:"target_run_id"`
@@ -41,7 +41,7 @@ type GetAnswer struct {
 	Warnings         []string          `json:"warnings"`
 }
 
-// CollectAnswer is what a collect says; ready means that the run is finished.
+// CollectAnswer is the answer to a collect; ready means that the run is finished.
 type CollectAnswer struct {
 	ProvenanceRunID  string            `json:"provenance_run_id"`
 	TargetRunID      string            `json:"target_run_id"`
@@ -63,8 +63,8 @@ func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) Submit
 	}
 }
 
-// Get looks at a run in the ledger; it never asks Slurm. It waits up to wait for the run to finish.
-// toolName and policyHash make the identity of the look itself (ARC-11): the same look at the same ledger is the same run.
+// Get reads a run from the ledger; it never queries Slurm. It waits up to wait for the run to finish.
+// toolName and policyHash make the identity of the call itself (ARC-11): the same call on the same ledger is the same run.
 func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (GetAnswer, error) {
 	v, prov, roles, err := e.look(ctx, runID, wait, call)
 	if err != nil {
@@ -74,7 +74,7 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, call
 		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
 }
 
-// Collect tells whether a run is finished and what it made. It changes nothing: the gateway collects by itself when a job ends, and
+// Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
 // [Engine.Recollect] is the verb for a run whose outputs are late. It waits up to wait for the run to finish.
 func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (CollectAnswer, error) {
 	v, prov, roles, err := e.look(ctx, runID, wait, call)
@@ -136,7 +136,7 @@ func (e *Engine) pollAfter(v View) *int {
 	return &n
 }
 
-// resultJSON is what a finished run leaves for ever.
+// resultJSON is the permanent result of a finished run.
 type resultJSON struct {
 	SubmitAnswer
 	ExitCode   *int                 `json:"exit_code"`

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Slurm is asked to cancel a job by workers of their own, so that neither the watcher nor a caller waits for it. Each job is asked
-// about once, and again only when it is still there after a deadline: the watcher sees that and calls cancelJob again. What a gateway has
-// not asked when it ends, the next one's watcher sees.
+// Separate workers ask Slurm to cancel jobs, so that neither the watcher nor a caller waits for it. Each job is asked
+// about once, and again only if it still exists after a deadline: the watcher sees that and calls cancelJob again. What a gateway has
+// not asked when it ends is left to the next one's watcher.
 
 const (
 	cancelsAtOnce = 2           // few, so that the watcher's own query waits for little of the RPC budget
@@ -46,7 +46,7 @@ func (e *Engine) askToCancel(ctx context.Context, key string) {
 	silent := e.cycleErr
 	e.mu.Unlock()
 	if silent != nil { // the watcher offers what is still there when Slurm answers again
-		e.sayNotCancelled(ctx, name, "Slurm does not answer now; it is asked to stop job "+id+" as soon as it does")
+		e.sayNotCancelled(ctx, name, "Slurm does not answer; job "+id+" will be cancelled when it does")
 		return
 	}
 	if again {
@@ -59,8 +59,8 @@ func (e *Engine) askToCancel(ctx context.Context, key string) {
 	e.asked[key] = e.Now()
 	e.mu.Unlock()
 	if err := e.Observer.Cancel(ctx, id, name); err != nil && ctx.Err() == nil {
-		e.Log.Warn("scancel failed; it is tried again while the job is there", "job_id", id, "job_name", name, "err", err)
-		e.sayNotCancelled(ctx, name, "job "+id+" could not be cancelled, which is tried again while it is there: "+err.Error())
+		e.Log.Warn("scancel failed; it is retried while the job exists", "job_id", id, "job_name", name, "err", err)
+		e.sayNotCancelled(ctx, name, "job "+id+" could not be cancelled; the gateway retries while the job exists: "+err.Error())
 	}
 	if e.cancels.empty() {
 		e.poke()

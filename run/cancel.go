@@ -11,7 +11,7 @@ import (
 // claim already, or sbatch is still under way, the run says "cancelling" until Slurm has settled it. Slurm itself is asked to cancel
 // jobs beside all that, see asked.go.
 
-// CancelAnswer is what a cancel says.
+// CancelAnswer is the answer to a cancel.
 type CancelAnswer struct {
 	RunID            string `json:"run_id"`
 	State            State  `json:"state"`
@@ -21,11 +21,11 @@ type CancelAnswer struct {
 	Message          string `json:"message"`
 }
 
-// Cancelling is the reason of a run that is to be cancelled and is not over yet.
+// Cancelling is the reason of a run whose cancel was requested and that has not ended yet.
 const Cancelling = "cancelling"
 
-// Cancel records the wish to cancel and carries it out as far as it goes now. Before the job has started it takes effect
-// immediately, with or without a job id: the gateway takes the claim. A finished run stays as it is.
+// Cancel records the request to cancel and carries it out as far as possible. Before the job has started it takes effect
+// immediately, with or without a job id: the gateway takes the claim. A finished run is left unchanged.
 func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
 	for range 20 {
 		v, err := e.Store.View(ctx, runID)
@@ -53,7 +53,7 @@ func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, e
 		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
 		return e.cancelAnswer(v), err
 	}
-	return CancelAnswer{}, fault.New(fault.Transport, "run.Cancel", "busy", "the run keeps changing").WithNext("the wish to cancel is recorded; look again with slurmgate get " + runID)
+	return CancelAnswer{}, fault.New(fault.Transport, "run.Cancel", "busy", "the cancel is recorded, but the run keeps changing").WithNext("check the run with slurmgate get " + runID)
 }
 
 // sayCancelling makes cancelling the reason of a run in a phase that a cancel ends. Of one whose job is over it says nothing: what the job
@@ -64,11 +64,11 @@ func sayCancelling(r *Run, jobID string) {
 	}
 	switch r.Phase {
 	case Staging, Deferred, Unconfirmed, Pending:
-		r.Reason, r.Detail = Cancelling, "the run ends when the gateway has the claim, unless a job has started"
+		r.Reason, r.Detail = Cancelling, "the run ends when the gateway gets the claim, unless a job has started"
 	case Submitting:
 		r.Reason, r.Detail = Cancelling, "sbatch is still running; the run is cancelled when it has ended"
 	case InJob:
-		r.Reason, r.Detail = Cancelling, "Slurm is asked to stop job "+jobID+"; the run ends when Slurm says that the job has"
+		r.Reason, r.Detail = Cancelling, "Slurm was asked to stop job "+jobID+"; the run ends when the job has ended"
 	}
 }
 
@@ -76,9 +76,9 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	switch v.Run.Phase {
 	case Staging:
 		// A worker may be at it: this write makes its next one stale, and without the intent nothing is sent.
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled before anything was sent"})
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled before anything was submitted"})
 	case Deferred:
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; nothing was accepted"})
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; no job was accepted"})
 	case Submitting, Collecting:
 		// The worker that has the run, or takes it up now, sees the wish.
 		e.hurry(v.Run.ID)
@@ -88,9 +88,9 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		e.cancelJob(v.Submission.JobID, v.Submission.JobName)
 		return nil
 	case OutputsLate:
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never showed up", exit: v.Attempt.ExitCode})
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never appeared", exit: v.Attempt.ExitCode})
 	case AheadOfLedger:
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: string(AheadOfLedger), detail: "given up: this gateway never sent anything; the workspace belongs to an attempt it does not know"})
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: string(AheadOfLedger), detail: "given up: this gateway never submitted anything; the workspace belongs to an attempt it does not know"})
 	}
 	claim, won, err := e.takeClaim(ctx, v)
 	switch {
@@ -98,9 +98,9 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		err = e.giveUpGone(ctx, v)
 	case err != nil:
 	case won:
-		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: v.Run.CancelReason + " (before it started; it can never execute)"})
+		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: v.Run.CancelReason + " (before the job started; it can never execute)"})
 	case claim.Token != v.Submission.Token:
-		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the claim is not this submission's, so no job of it can execute any more", exit: v.Attempt.ExitCode})
+		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the claim belongs to another submission, so no job of this one can execute any more", exit: v.Attempt.ExitCode})
 	case v.Submission.JobID == "":
 		_, err = e.adopt(ctx, v, claim)
 		e.poke()
@@ -117,23 +117,23 @@ func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v)}
 	switch {
 	case v.Run.State == Cancelled && v.Run.Reason == string(AheadOfLedger):
-		a.Executed, a.Message = "maybe", "cancelled; this gateway sent nothing, but the attempt it found in the workspace may have run"
+		a.Executed, a.Message = "maybe", "cancelled; this gateway submitted nothing, but the attempt it found in the workspace may have run"
 	case v.Run.State == Cancelled && v.Run.Reason == collectingWaits:
-		a.Executed, a.Message = "maybe", "cancelled; what its job left could not be read, and the job may have run"
+		a.Executed, a.Message = "maybe", "cancelled; the job's files could not be read, and the job may have run"
 	case v.Run.State == Cancelled && v.Run.Reason == WorkspaceGone:
 		a.Executed, a.Message = "maybe", "cancelled; its workspace is gone, and the job may have run"
 	case v.Run.State == Cancelled && v.Attempt.N > 1 && v.Attempt.StartedAt == nil:
-		a.Executed, a.Message = "maybe", fmt.Sprintf("cancelled; attempt %d never started, an earlier one may have", v.Attempt.N)
+		a.Executed, a.Message = "maybe", fmt.Sprintf("cancelled; attempt %d never started, but an earlier one may have", v.Attempt.N)
 	case v.Run.State == Cancelled && v.Attempt.StartedAt == nil && v.Attempt.ExitCode == nil:
 		a.Executed, a.Message = "never", "cancelled; the program never started"
 	case v.Run.State.Terminal():
-		a.Executed, a.Message = "finished", fmt.Sprintf("the run is over: %s (%s)", v.Run.State, v.Run.Reason)
+		a.Executed, a.Message = "finished", fmt.Sprintf("the run has already ended: %s (%s)", v.Run.State, v.Run.Reason)
 	case v.Run.Phase == Collecting:
-		a.Executed, a.Message = "maybe", "the job is over; the run ends when its outputs and logs are stored, or is given up when they cannot be read for long"
+		a.Executed, a.Message = "maybe", "the job has ended; the run ends when its outputs and logs are stored, or is given up if they cannot be read for long"
 	case v.Run.Phase == Submitting:
 		a.Executed, a.Message = "maybe", "cancelling: sbatch is still running; the run is cancelled when it has ended"
 	default:
-		a.Executed, a.Message = "maybe", "cancelling: Slurm is asked to stop the job; the run ends when Slurm says that the job has"
+		a.Executed, a.Message = "maybe", "cancelling: Slurm was asked to stop the job; the run ends when the job has ended"
 	}
 	return a
 }

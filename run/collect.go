@@ -15,7 +15,7 @@ import (
 // Bounds of what is read from an attempt's control files, in bytes.
 const (
 	maxControlBytes  = 1 << 20
-	maxValueBytes    = 16 << 10  // a JSON output up to this size stands in result_json as value
+	maxValueBytes    = 16 << 10  // a JSON output up to this size is the value in result_json
 	maxValuesBytes   = 256 << 10 // and all of a run together
 	maxUndeclared    = 20
 	maxTailInDetail  = 400
@@ -23,12 +23,12 @@ const (
 	logArtifactLabel = "log"
 )
 
-// collectingWaits is the reason of a run whose job is over and whose files the gateway cannot read, or cannot store; also of one that was
-// given up because of that.
+// collectingWaits is the reason of a run whose job has ended and whose files the gateway cannot read or store; also of one that was
+// given up for that reason.
 const collectingWaits = "collecting_waits"
 
-// collect judges an ended job and registers what it made. It is repeated until it commits; nothing is
-// registered before that. What keeps it from that is said in the run; a cancel gives the run up where that lasts.
+// collect judges an ended job and registers its outputs. It is repeated until it commits; nothing is
+// registered before that. The run's reason says what prevents it; a cancel gives the run up.
 func (e *Engine) collect(ctx context.Context, v View) (again bool, err error) {
 	if !e.due(v.Run.ID) {
 		return false, nil
@@ -40,15 +40,15 @@ func (e *Engine) collect(ctx context.Context, v View) (again bool, err error) {
 	enough := e.waitedEnough(v)
 	switch {
 	case v.Run.Reason != collectingWaits:
-		e.Log.Warn("what a job left cannot be taken over", "run_id", v.Run.ID, "err", err)
-		return false, e.note(ctx, v, collectingWaits, e.byItself(v, "what the job left cannot be taken over", err))
+		e.Log.Warn("a job's files cannot be collected", "run_id", v.Run.ID, "err", err)
+		return false, e.note(ctx, v, collectingWaits, e.byItself(v, "the job's files cannot be collected", err))
 	case v.Run.CancelAt != nil && enough:
-		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits, detail: "given up: what the job left cannot be taken over: " + err.Error(), exit: v.Attempt.ExitCode})
+		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits, detail: "given up: the job's files cannot be collected: " + err.Error(), exit: v.Attempt.ExitCode})
 	}
 	return false, err
 }
 
-// ofFiles says what to do about an error of a run's files, where the error does not say it itself.
+// ofFiles adds a next step to an error about a run's files, if it has none.
 func (e *Engine) ofFiles(v View, what string, err error) error {
 	if strings.Contains(err.Error(), "Next: ") {
 		return err
@@ -56,9 +56,9 @@ func (e *Engine) ofFiles(v View, what string, err error) error {
 	return fault.Wrap("", "run.ofFiles", fault.CodeOf(err), what, err).WithNext("let the gateway's user read and write below " + e.Stager.RunDir(v.Run.ID) + " again")
 }
 
-// byItself is what stands in a run that waits because of such an error.
+// byItself is the detail of a run that waits because of such an error.
 func (e *Engine) byItself(v View, what string, err error) string {
-	return e.ofFiles(v, what, err).Error() + "; the run then goes on by itself. Or slurmgate cancel " + v.Run.ID
+	return e.ofFiles(v, what, err).Error() + "; the run then continues by itself. Or slurmgate cancel " + v.Run.ID
 }
 
 // collectOnce is one round of collect.
@@ -69,7 +69,7 @@ func (e *Engine) collectOnce(ctx context.Context, v View) (again bool, err error
 	}
 	exit, err := e.readExit(ctx, v)
 	if fault.Is(err, fault.NotFound) && e.mayCome(v) {
-		return false, e.note(ctx, v, "outputs_late", "the job ended and its exit file does not show yet")
+		return false, e.note(ctx, v, "outputs_late", "the job has ended, but its exit file is not visible yet")
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Validation) {
 		return false, err // the filesystem, not the job
@@ -77,10 +77,10 @@ func (e *Engine) collectOnce(ctx context.Context, v View) (again bool, err error
 	var claim Claim
 	never := false
 	if exit == nil {
-		// The job we know left no exit file: the claim says whether it executed, a second one of its name did, or nobody.
+		// The job we know left no exit file: the claim shows whether it executed, or a second job of its name, or none.
 		claim, err = e.readClaim(ctx, v)
 		if never = fault.Is(err, fault.NotFound); never {
-			claim, never, err = e.takeClaim(ctx, v) // nobody did, and with this nobody ever will
+			claim, never, err = e.takeClaim(ctx, v) // none did, and now none ever will
 		}
 		switch {
 		case isGone(err) && v.Run.CancelAt != nil:
@@ -124,22 +124,22 @@ func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 		return nil, err
 	}
 	if v.Submission.JobID != "" && x.Holder.Job != v.Submission.JobID {
-		return nil, fault.New(fault.Validation, "run.readExit", "exit_of_another_job", fmt.Sprintf("the exit file is job %s's, not job %s's", x.Holder.Job, v.Submission.JobID))
+		return nil, fault.New(fault.Validation, "run.readExit", "exit_of_another_job", fmt.Sprintf("the exit file belongs to job %s, not to job %s", x.Holder.Job, v.Submission.JobID))
 	}
 	return &x, nil
 }
 
-// mayCome tells whether a file that is missing may only be late: for a bounded time after the job's end.
+// mayCome reports whether a missing file may only be late: for a limited time after the job's end.
 func (e *Engine) mayCome(v View) bool {
 	switch v.Attempt.SlurmState {
 	case "", "COMPLETED", "FAILED":
 	default:
-		return false // Slurm's word is enough
+		return false // Slurm's state is enough
 	}
 	return !e.waitedEnough(v)
 }
 
-// waitedEnough tells whether the run's files have been waited for as long as the site allows, from the first time this was asked.
+// waitedEnough reports whether the gateway has waited for the run's files as long as the site allows, since the first call.
 func (e *Engine) waitedEnough(v View) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -171,7 +171,7 @@ func usage(x Exit) json.RawMessage {
 	return b
 }
 
-// tail is the end of what the program, or else the script, said; bounded, on one line, printable.
+// tail is the end of the program's output, or else of the script's; bounded, on one line, printable.
 func (e *Engine) tail(ctx context.Context, v View) string {
 	for _, name := range []string{StderrFile, JobLogFile} {
 		b, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, name, maxTailInDetail, true)
@@ -180,7 +180,7 @@ func (e *Engine) tail(ctx context.Context, v View) string {
 			return strings.ReplaceAll(q[1:len(q)-1], `\n`, " / ")
 		}
 	}
-	return "it said nothing"
+	return "it printed nothing"
 }
 
 func orTime(t *time.Time, other time.Time) *time.Time {

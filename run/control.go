@@ -14,11 +14,11 @@ import (
 )
 
 // The control files of an attempt, in <runs_dir>/<run_id>/a<n>/ctl. The container never sees this
-// folder. Each file is one of ours in full or is refused: readers check the first word, the version and
+// folder. A file that is not completely in its format is refused: readers check the first word, the version and
 // every field.
 //
 //	claim          slurmgate-claim 1 job=1234 task=- restart=0 token=<32 hex> node=n1
-//	               slurmgate-claim 1 void token=<32 hex>                (the gateway's: nobody executes)
+//	               slurmgate-claim 1 void token=<32 hex>                (the gateway's: no job executes)
 //	pinned.sha256  <64 hex>  <absolute image path>                       first line
 //	               <64 hex>  in/<path>                                   one for each input
 //	exit           slurmgate-exit 1 job=1234 task=- restart=0 code=0 reason=ok elapsed=12 user=3.1 sys=0.2 maxrss=2048 node=n1
@@ -41,12 +41,12 @@ const (
 // SendFile is the name of the k-th send's file: its standard output (the receipt) or standard error.
 func SendFile(k int, stream string) string { return fmt.Sprintf("send.%d.%s", k, stream) }
 
-// JobName is the name that carries the key: sg-<run_id>-a<n>-<first 12 hex of the token>.
+// JobName is the job name, which is the key: sg-<run_id>-a<n>-<first 12 hex of the token>.
 func JobName(runID string, n int, token string) string {
 	return fmt.Sprintf("sg-%s-a%d-%s", runID, n, token[:12])
 }
 
-// RunOf is the run that a job's name is made of, empty when it is no such name.
+// RunOf is the run in a job's name, empty if the name is not one of ours.
 func RunOf(jobName string) string {
 	rest, ok := strings.CutPrefix(jobName, "sg-")
 	id, _, found := strings.Cut(rest, "-a")
@@ -128,7 +128,7 @@ func ParseClaim(data []byte) (Claim, error) {
 	}
 	c.Token, c.Node = f["token"], f["node"]
 	if c.Token == "" {
-		return Claim{}, broken("a claim has a token")
+		return Claim{}, broken("a claim must have a token")
 	}
 	if !c.Void {
 		if c.Holder, err = holder(f); err != nil {
@@ -153,9 +153,9 @@ func ParseExit(data []byte) (Exit, error) {
 		return Exit{}, err
 	}
 	if e.Code, err = strconv.Atoi(f["code"]); err != nil || e.Code < 0 || e.Code > 255 || e.Reason == "" || (e.Reason == "ok") != (e.Code == 0) {
-		return Exit{}, broken("an exit has a code 0..255 and a reason, which is ok for 0 alone")
+		return Exit{}, broken("an exit must have a code 0..255 and a reason, which is ok only for 0")
 	}
-	// Usage is a courtesy: a value that does not parse is no value.
+	// Usage is optional: a value that does not parse is dropped.
 	e.Elapsed, _ = strconv.ParseFloat(f["elapsed"], 64)
 	e.User, _ = strconv.ParseFloat(f["user"], 64)
 	e.Sys, _ = strconv.ParseFloat(f["sys"], 64)
@@ -163,10 +163,10 @@ func ParseExit(data []byte) (Exit, error) {
 	return e, nil
 }
 
-// stopped tells whether the program was ended from outside, so that Slurm knows the reason.
+// stopped reports whether the program was ended from outside, so that Slurm knows the reason.
 func (x Exit) stopped() bool { return x.Reason == "terminated" || x.Reason == "killed" }
 
-// ofProgram tells whether the code is the program's, not the script's own.
+// ofProgram reports whether the code is the program's, not the script's own.
 func (x Exit) ofProgram() bool {
 	return x.Reason == "tool_failed" || x.Reason == "time_limit" || x.Reason == "runtime_failed"
 }
@@ -192,7 +192,7 @@ func ParseManifest(data []byte) (Manifest, error) {
 	for sc.Scan() {
 		line := sc.Text()
 		if ended {
-			return Manifest{}, broken("nothing stands behind the end line")
+			return Manifest{}, broken("nothing may follow the end line")
 		}
 		if line == "end" {
 			ended = true
@@ -207,22 +207,22 @@ func ParseManifest(data []byte) (Manifest, error) {
 			size, path, _ := strings.Cut(tail, " ")
 			e.SHA256, e.Relpath = sum, path
 			if e.Size, err = strconv.ParseInt(size, 10, 64); err != nil || e.Size < 0 || !plan.IsSHA256(sum) {
-				return Manifest{}, broken("a file line has a checksum and a size")
+				return Manifest{}, broken("a file line must have a checksum and a size")
 			}
 		default:
-			return Manifest{}, broken("a line is a file, missing, irregular or the end")
+			return Manifest{}, broken("a line must be file, missing, irregular or end")
 		}
 		if msg := plan.CheckRelPath(e.Relpath, "out"); msg != "" {
-			return Manifest{}, broken("a path lies below out/")
+			return Manifest{}, broken("a path must be below out/")
 		}
 		if seen[e.Relpath] {
-			return Manifest{}, broken("each path once")
+			return Manifest{}, broken("each path may appear only once")
 		}
 		seen[e.Relpath] = true
 		m.Entries = append(m.Entries, e)
 	}
 	if !ended || sc.Err() != nil {
-		return Manifest{}, broken("the last line is the end line")
+		return Manifest{}, broken("the last line must be the end line")
 	}
 	return m, nil
 }
@@ -241,7 +241,7 @@ func fields(words []string) (map[string]string, error) {
 	for _, w := range words {
 		k, v, ok := strings.Cut(w, "=")
 		if _, dup := f[k]; !ok || dup {
-			return nil, broken("each field is key=value, once")
+			return nil, broken("each field must be key=value and appear only once")
 		}
 		f[k] = v
 	}
@@ -252,11 +252,11 @@ func holder(f map[string]string) (Holder, error) {
 	h := Holder{Job: f["job"], Task: f["task"]}
 	var err error
 	if h.Restart, err = strconv.Atoi(f["restart"]); err != nil || h.Restart < 0 || h.Job == "" || h.Task == "" {
-		return Holder{}, broken("job, task and restart name the execution")
+		return Holder{}, broken("job, task and restart must name the execution")
 	}
 	return h, nil
 }
 
 func broken(rule string) error {
-	return fault.Invalid("run.control", "a control file is not in its format", fault.Problem{Code: "CTL-FORMAT", Rule: rule, Msg: "it is not"})
+	return fault.Invalid("run.control", "a control file has the wrong format", fault.Problem{Code: "CTL-FORMAT", Rule: rule, Msg: "wrong format"})
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// answer is Slurm's answer, to be looked up by job names. At 100,000 jobs it is most of what a gateway holds in memory.
+// answer is Slurm's answer, indexed by job name. At 100,000 jobs it is most of a gateway's memory.
 type answer struct {
 	jobs  []Job
 	first map[string]int32 // by name: the first job of that name
 	next  []int32          // for each job the next one of its name, -1 after the last
 	known []bool           // for each job: an open run has its name
-	other []Job            // those whose name no gateway gave, see notOurs
+	other []Job            // jobs whose name is not a gateway's, see notOurs
 	once  sync.Once
 }
 
-// notOurs gives the jobs whose names no gateway gave.
+// notOurs returns the jobs whose names are not a gateway's.
 func (a *answer) notOurs() []Job {
 	a.once.Do(func() {
 		for _, j := range a.jobs {
@@ -56,13 +56,13 @@ type cycle struct {
 	*Engine
 	seen  *answer
 	asked int64     // the ledger's newest event before Slurm was asked
-	began time.Time // before Slurm was asked
+	began time.Time // before Slurm was queried
 	moved atomic.Bool
 
-	sought map[string]bool // ids asked for whatever their names
+	sought map[string]bool // ids queried regardless of their names
 }
 
-// seek asks for a job by its id the next time.
+// seek makes the next query include a job by its id.
 func (c *cycle) seek(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *cycle) seek(id string) {
 	c.Engine.sought[id] = true
 }
 
-// takeSought gives what was to be asked for, once.
+// takeSought returns the ids to query and clears them.
 func (e *Engine) takeSought() map[string]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,8 +81,8 @@ func (e *Engine) takeSought() map[string]bool {
 	return ids
 }
 
-// reading is the ledger's open runs on their way to the comparison. They are read while Slurm makes up its answer: what changes
-// meanwhile is younger than the question, and left for the next cycle (see fresh).
+// reading is the ledger's open runs on their way to the comparison. They are read while Slurm prepares its answer: what changes
+// meanwhile is younger than the query, and left for the next cycle (see fresh).
 type reading struct {
 	rows chan []Watched
 	err  error // when rows is closed
@@ -122,14 +122,14 @@ func (e *Engine) readWatched(ctx context.Context) *reading {
 	return r
 }
 
-// end gives up what has not been read, and waits for the reader.
+// end drops what has not been read, and waits for the reader.
 func (r *reading) end() {
 	r.stop()
 	for range r.rows {
 	}
 }
 
-// compare finds the runs that Slurm's answer says something new about, and those it does not show. It reads no run in full.
+// compare finds the runs about which Slurm's answer has something new, and those it does not show. It reads no run completely.
 func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 	for batch := range r.rows {
 		for i := range batch {
@@ -149,14 +149,14 @@ func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 	return differ, missing, r.err
 }
 
-// same tells whether the one job of the run's name is as it was when the watcher last wrote it down. Whatever is not, observe decides.
+// same reports whether the one job with the run's name is unchanged since the watcher last recorded it. Otherwise observe decides.
 func (w *Watched) same(j *Job) bool {
 	return w.SlurmState == j.State && w.SlurmWhy == j.Why && w.JobID == j.ID && !w.Missed && !w.CancelAsked && phaseAfter(w.Phase, j.Class) == w.Phase &&
 		(w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster)
 }
 
-// each does something with every one of the runs, several at a time: their changes share the ledger's transactions. A run that has
-// changed since Slurm was asked is left for the next cycle, whose answer is not older than the run.
+// each calls a function for every run, several at a time, so that their changes share the ledger's transactions. A run that has
+// changed since Slurm was queried is left for the next cycle, whose answer is not older than the run.
 func (c *cycle) each(ctx context.Context, ids []string, do func(View) (bool, error)) {
 	spread(ids, func(id string) {
 		if ctx.Err() != nil {
@@ -178,7 +178,7 @@ func (c *cycle) each(ctx context.Context, ids []string, do func(View) (bool, err
 	})
 }
 
-// fresh reads a run, nil when it has changed since Slurm was asked.
+// fresh reads a run, nil if it has changed since Slurm was queried.
 func (c *cycle) fresh(ctx context.Context, id string) (*View, error) {
 	v, err := c.Store.View(ctx, id)
 	if err != nil {

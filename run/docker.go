@@ -9,14 +9,14 @@ import (
 
 // Docker plans run on the gateway's own host. Their lifecycle is that of every run; these are the two differences.
 
-// again answers a repeated call of a docker plan. Only a run that succeeded is answered as it is (ABI-17); one that is under
-// way is waited for, since the same attempt may not execute twice; one that failed or was cancelled is executed anew.
+// again answers a repeated call of a docker plan. Only a run that succeeded is returned as it is (ABI-17); an unfinished one is
+// waited for, since the same attempt must not execute twice; one that failed or was cancelled is executed again.
 func (e *Engine) again(ctx context.Context, v View, equivalent []string) (SubmitAnswer, error) {
 	over := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
 	replayed := true
 	if v.Run.State == Failed || v.Run.State == Cancelled {
 		if _, err := e.Retry(ctx, v.Run.ID, v.Run.AttemptN, "called again"); err != nil && !fault.Is(err, fault.Conflict) {
-			return SubmitAnswer{}, err // a conflict: another call opened the attempt, and it is over already
+			return SubmitAnswer{}, err // a conflict: another call opened the attempt, and it has already ended
 		}
 		replayed = false
 	}
@@ -24,7 +24,7 @@ func (e *Engine) again(ctx context.Context, v View, equivalent []string) (Submit
 	return e.submitAnswer(v, replayed, equivalent), err
 }
 
-// sentOrOver is what a submit waits for: that a job was sent; that a docker run is over.
+// sentOrOver is what a submit waits for: the job was sent, or the docker run has ended.
 func sentOrOver(v View, spec plan.Spec) bool {
 	if spec.Local() {
 		return v.Run.State.Terminal() || v.Run.State == Blocked || v.Run.Phase == Deferred
@@ -32,10 +32,10 @@ func sentOrOver(v View, spec plan.Spec) bool {
 	return v.Run.Phase != Staging && v.Run.Phase != Submitting
 }
 
-// Ended is told by a backend that sees its own processes end. The exit file is what counts; without one nothing happens, and
-// the watcher finds the process gone.
+// Ended is called by a backend that sees its own processes end. The exit file decides; without one nothing happens, and
+// the watcher finds that the process is gone.
 func (e *Engine) Ended(ctx context.Context, runID string) {
-	// It may have ended before its receipt was written down.
+	// It may have ended before its receipt was recorded.
 	v, err := e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Submitting })
 	if err != nil || v.Run.Phase != Pending && v.Run.Phase != InJob {
 		return

@@ -7,7 +7,7 @@ import (
 	"slurmgate/plan"
 )
 
-// verdict is how an attempt ended and what it left.
+// verdict is how an attempt ended and what it produced.
 type verdict struct {
 	ending    Ending
 	reason    string // defaults to the ending
@@ -21,8 +21,8 @@ type verdict struct {
 	warnings  []string
 }
 
-// finish ends the current attempt. An infrastructure ending gets a new attempt as long as policy has some
-// left; everything else ends the run. Either is one transaction.
+// finish ends the current attempt. An infrastructure ending gets a new attempt as long as policy allows another
+// one; everything else ends the run. Either is one transaction.
 func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
 	now := e.Now()
 	reason := orElse(d.reason, string(d.ending))
@@ -61,7 +61,7 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 	n := r.AttemptN + 1
 	sub := newSubmission(r.ID, n, e.Now())
 	r.State, r.Phase, r.AttemptN = Queued, Staging, n
-	r.Reason, r.Detail = "new_attempt", fmt.Sprintf("attempt %d ended %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
+	r.Reason, r.Detail = "new_attempt", fmt.Sprintf("attempt %d ended as %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
 	r.FinishedAt, r.ExitCode = nil, nil
 	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old, {RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}}, Submission: &sub, Send: d.send, Artifacts: d.artifacts,
 		Event: Event{Type: "run.new_attempt", Data: withPlacement(map[string]any{"attempt": n, "after": d.ending, "detail": d.detail, "outputs": d.outputs}, at)}})

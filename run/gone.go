@@ -6,21 +6,21 @@ import (
 	"slurmgate/fault"
 )
 
-// An attempt whose folder is gone while its run is not over: somebody removed it by hand, or the ledger was restored from a backup older than
-// the removal of the workspace. No job can execute it any more, for nothing is pinned there; but whether one did, and what it made, nobody
-// can tell. So it is neither absent nor lost, no new attempt is opened by itself, and a person decides.
+// An attempt whose folder disappeared before its run has ended: somebody removed it by hand, or the ledger was restored from a backup older than
+// the removal of the workspace. No job can execute it any more, because nothing is pinned there; but it is unknown whether one did and what it
+// produced. So it is neither absent nor lost, no new attempt is opened automatically, and a person decides.
 
-// WorkspaceGone is the reason of a run that was given up because of that.
+// WorkspaceGone is the reason of a run that was given up for that reason.
 const WorkspaceGone = "workspace_gone"
 
-// isGone tells whether the error is that an attempt has no folder.
+// isGone reports whether the error says that an attempt has no folder.
 func isGone(err error) bool { return fault.CodeOf(err) == "attempt_missing" }
 
 func (e *Engine) folderGone(ctx context.Context, v View) error {
-	return e.block(ctx, v, NeedsOperator, "the attempt's folder is gone, so nobody can tell whether it was executed; no job of it can execute any more. Next: restore the newer ledger, or slurmgate cancel "+v.Run.ID)
+	return e.block(ctx, v, NeedsOperator, "the attempt's folder is gone, so it is unknown whether it was executed; no job of it can execute any more. Next: restore the newer ledger, or slurmgate cancel "+v.Run.ID)
 }
 
 // giveUpGone ends such a run on request.
 func (e *Engine) giveUpGone(ctx context.Context, v View) error {
-	return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: WorkspaceGone, detail: "given up: the attempt's folder is gone, and whether it was executed nobody can tell", exit: v.Attempt.ExitCode})
+	return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: WorkspaceGone, detail: "given up: the attempt's folder is gone, and it is unknown whether it was executed", exit: v.Attempt.ExitCode})
 }

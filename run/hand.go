@@ -7,7 +7,7 @@ type handed struct {
 	params []byte
 }
 
-// handedAtOnce bounds the copies in memory; of more runs than that the rest is read.
+// handedAtOnce bounds the copies in memory; runs beyond that are read.
 const handedAtOnce = 256
 
 func (e *Engine) hand(v View, canonical []byte) {
@@ -18,7 +18,7 @@ func (e *Engine) hand(v View, canonical []byte) {
 	}
 }
 
-// taken gives what was handed over of the run, once.
+// taken returns and removes what was handed over for the run.
 func (e *Engine) taken(id string) (handed, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// judge says how the job ended, from Slurm's state and the exit file. Success needs both (promise 4);
+// judge decides how the job ended, from Slurm's state and the exit file. Success needs both (promise 4);
 // a tool's failure needs the exit file, because Slurm cannot tell a tool's status from the script's.
 //
-// Without an exit file the claim tells who executed; never: nobody had it, and the gateway has it now.
+// Without an exit file the claim shows who executed; never means that no job had it, and the gateway has it now.
 func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never bool) verdict {
 	slurm := v.Attempt.SlurmState
 	byState := Job{State: slurm}.EndingOf()
@@ -19,8 +19,8 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 	d := verdict{exit: &code}
 	why := x.Reason
 	if why != "ok" && !x.stopped() && e.stoppedBySlurm(v) {
-		// TERM goes to every process of the job: what the script waited for may have died of it before the script knew. An image whose
-		// checksum was cut short is no wrong image.
+		// TERM goes to every process of the job: what the script waited for may have been killed by it before the script knew. An image whose
+		// checksum was interrupted is not a wrong image.
 		if !x.ofProgram() {
 			d.exit = nil
 		}
@@ -30,15 +30,15 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 	case "ok":
 		d.ending = EndedOK
 		if slurm != "" && slurm != "COMPLETED" {
-			d.ending, d.detail = byState, "the program ended well, but Slurm says "+slurm
+			d.ending, d.detail = byState, "the program exited 0, but Slurm says "+slurm
 			if byState == EndedOK || byState == EndedToolFailed {
 				d.ending = EndedLost
 			}
 		}
 	case "image_mismatch":
-		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node is not the pinned one; nothing ran. The job said: " + e.tail(ctx, v) + ". Next: slurmgate image verify"}
+		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v) + ". Next: slurmgate image verify"}
 	case "input_mismatch":
-		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node is not the pinned one; nothing ran. The job said: " + e.tail(ctx, v) + ". Next: slurmgate artifact verify --all, then slurmgate retry " + v.Run.ID}
+		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v) + ". Next: slurmgate artifact verify --all, then slurmgate retry " + v.Run.ID}
 	case "runtime_missing":
 		d = verdict{ending: EndedNoRuntime, detail: "Apptainer was not found on node " + x.Node + ". Next: slurmgate doctor"}
 	case "time_limit":
@@ -54,10 +54,10 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 		if slurm == "" && v.Run.CancelAt != nil {
 			d.ending = EndedCancelled
 		} else if slurm == "FAILED" && why == "terminated" {
-			// The script was told to end, and not because of a limit; a program cannot do that. A second start ends with 90: so FAILED.
+			// The script was terminated, and not because of a limit; a program cannot do that. A second start ends with 90: so FAILED.
 			d.ending, d.detail = EndedPreempted, "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or its script was sent TERM"
 		} else if byState == EndedOK || byState == EndedToolFailed {
-			d.ending, d.detail = EndedToolFailed, fmt.Sprintf("the program was ended by a signal (status %d): %s", code, e.tail(ctx, v))
+			d.ending, d.detail = EndedToolFailed, fmt.Sprintf("the program was killed by a signal (status %d): %s", code, e.tail(ctx, v))
 		}
 	}
 	switch {
@@ -77,7 +77,7 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 	return d
 }
 
-// stoppedBySlurm tells whether Slurm ended the job before its time, by its own word or, where it says nothing any more, because we asked for it.
+// stoppedBySlurm reports whether Slurm ended the job early, according to Slurm or, if it no longer knows the job, because we requested it.
 func (e *Engine) stoppedBySlurm(v View) bool {
 	switch v.Attempt.SlurmState {
 	case "CANCELLED", "TIMEOUT", "DEADLINE", "PREEMPTED":
@@ -90,15 +90,15 @@ func (e *Engine) stoppedBySlurm(v View) bool {
 func (e *Engine) judgeWithoutExit(ctx context.Context, v View, byState Ending, claim Claim, never bool) verdict {
 	switch {
 	case v.Attempt.SlurmWhy == "BadConstraints":
-		// slurmctld keeps such a record of a job it refused at submission.
+		// slurmctld stores such a record of a job it refused at submission.
 		return verdict{ending: EndedRejected, detail: "Slurm refused the job: its constraints cannot be met (BadConstraints)"}
 	case claim.Void && !never:
-		return verdict{ending: EndedAbsent, detail: "the gateway holds the claim: nothing was executed"}
+		return verdict{ending: EndedAbsent, detail: "the gateway has the claim: nothing was executed"}
 	case byState == EndedOK, byState == EndedToolFailed:
 		if never {
 			return verdict{ending: EndedBootFail, detail: "the job ended (" + orElse(v.Attempt.SlurmState, "unknown") + ") before its script took the claim; nothing was executed: " + e.tail(ctx, v)}
 		}
-		return verdict{ending: EndedLost, detail: "the job took the claim and left no exit file; Slurm says " + orElse(v.Attempt.SlurmState, "nothing")}
+		return verdict{ending: EndedLost, detail: "the job took the claim but left no exit file; Slurm says " + orElse(v.Attempt.SlurmState, "nothing")}
 	case byState == EndedOutOfMemory:
 		return verdict{ending: byState, detail: "the job used more memory than the plan's mem_mb"}
 	case byState == EndedCancelled && v.Run.CancelAt == nil:

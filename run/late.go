@@ -2,19 +2,19 @@ package run
 
 import "context"
 
-// A run whose job exited 0 and left no manifest is blocked as outputs_late. Two things end that: the manifest shows up, which the workers look
-// for while the watcher runs, and the verb Recollect, which gives the outputs the whole wait of the site once more.
+// A run whose job exited 0 but left no manifest is blocked as outputs_late. Two things end that: the manifest appears, which the workers look
+// for while the watcher runs, and the verb Recollect, which waits for the outputs once more as long as the site allows.
 
-// RecollectAnswer is where a run stands after Recollect.
+// RecollectAnswer is the state of a run after Recollect.
 type RecollectAnswer struct {
 	GetState
 	Recollected bool `json:"recollected"` // false: the outputs of the run were not late, and nothing was done
 }
 
-// Unchanged tells the gate that the call had no effect.
+// Unchanged reports to the gate whether the call had no effect.
 func (a RecollectAnswer) Unchanged() bool { return !a.Recollected }
 
-// Recollect collects the outputs of a run again after they were late. A run in any other phase stays as it is.
+// Recollect collects the outputs of a run again after they were late. A run in any other phase is left unchanged.
 func (e *Engine) Recollect(ctx context.Context, runID, why string) (a RecollectAnswer, err error) {
 	err = unlessStale(func() error {
 		v, err := e.Store.View(ctx, runID)
@@ -48,8 +48,8 @@ func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {
 // lookForLate collects again once the manifest can be read. That costs one small read per run, at most once per ceiling of the watcher.
 func (e *Engine) lookForLate(ctx context.Context, v View) error {
 	if _, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false); err != nil {
-		e.holdBack(v.Run.ID, e.cfg.Ceiling) // not there yet, or the filesystem is still away: the run says so already
+		e.holdBack(v.Run.ID, e.cfg.Ceiling) // not there yet, or the filesystem is still unavailable: the run already says so
 		return nil
 	}
-	return e.collectAgain(ctx, v, "the manifest showed up")
+	return e.collectAgain(ctx, v, "the manifest appeared")
 }

@@ -9,7 +9,7 @@ import (
 	"slurmgate/plan"
 )
 
-// takeLogs makes the log artifacts of an ended attempt: log (everything, with headings), and stdout and
+// takeLogs creates the log artifacts of an ended attempt: log (everything, with headings), and stdout and
 // stderr where the program wrote any. Their roles are the gateway's own (ABI-16).
 func (e *Engine) takeLogs(ctx context.Context, v View, p plan.Params, d *verdict) error {
 	var log bytes.Buffer

@@ -10,14 +10,14 @@ import (
 	"slurmgate/fault"
 )
 
-// absent is a run that Slurm's answer does not show and no exit file speaks for.
+// absent is a run that Slurm's answer does not show and that has no exit file.
 type absent struct {
 	since   time.Time // its submission
 	stopped bool      // it has an exit file, but only Slurm knows why the program was stopped
 }
 
-// missing deals with runs that a full answer of squeue does not show. First witness: the exit file. Second:
-// accounting, asked once for all. Without either: the resolver, or rule 8.
+// missing handles runs that a complete answer of squeue does not show. First witness: the exit file. Second:
+// accounting, queried once for all. Without either: the resolver, or rule 8.
 func (c *cycle) missing(ctx context.Context, gone []string) error {
 	var mu sync.Mutex
 	rest := map[string]absent{}
@@ -45,7 +45,7 @@ func (c *cycle) missing(ctx context.Context, gone []string) error {
 		}
 	}
 	accounted, err := c.Observer.Accounting(ctx, since.Add(-time.Hour))
-	none := fault.Is(err, fault.NotFound) // no accounting here: the exit file and the claim have to do
+	none := fault.Is(err, fault.NotFound) // no accounting here: only the exit file and the claim
 	if err != nil && !none {
 		return err
 	}
@@ -57,8 +57,8 @@ func (c *cycle) missing(ctx context.Context, gone []string) error {
 	return nil
 }
 
-// settleAbsent goes on where only accounting is left to ask; found is what it knows. A record it closed because the
-// controller had lost the job is no witness: the job may still run.
+// settleAbsent continues with accounting as the only remaining source; found is what it knows. A record it closed because the
+// controller had lost the job proves nothing: the job may still run.
 func (c *cycle) settleAbsent(ctx context.Context, v View, found []Job, stopped bool) (moved bool, err error) {
 	found = slices.DeleteFunc(slices.Clone(found), func(j Job) bool { return j.Closed })
 	switch j, one := pick(v, found); {
@@ -71,11 +71,11 @@ func (c *cycle) settleAbsent(ctx context.Context, v View, found []Job, stopped b
 	case v.Run.Phase == Unconfirmed:
 		return c.resolve(ctx, v)
 	}
-	// Accounting may be stale and still say RUNNING; it does not contradict an absence from the controller for ever.
+	// Accounting may be stale and still say RUNNING; it must not outweigh the job's absence from the controller for ever.
 	return c.missed(ctx, v)
 }
 
-// witnessed moves a run whose exit file speaks to collection, with Slurm's own state left unknown.
+// witnessed moves a run with an exit file to collection, with Slurm's own state left unknown.
 func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error) {
 	a := v.Attempt
 	a.SlurmState, a.MissedAt = "", nil
@@ -87,15 +87,15 @@ func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error)
 	return err == nil, err
 }
 
-// missed is rule 8: LOST needs two full queries without the job, far enough apart, and no exit file. The time between them counts from when
-// the first was answered to when the second was asked: what the gateway spent in between, waiting for sacct or stopped, is none.
+// missed is rule 8: LOST needs two complete queries without the job, far enough apart, and no exit file. The time between them counts from when
+// the first was answered to when the second was started: time that the gateway spent waiting for sacct, or stopped, does not count.
 func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	e, now, id := c.Engine, c.Now(), v.Submission.JobID
 	if id != "" {
 		c.seek(id)
 	}
 	if j, ok := c.renamed(v); ok {
-		return false, e.note(ctx, v, jobRenamed, fmt.Sprintf("Slurm shows job %s as %q; a job of another name is not followed. Next: scontrol update jobid=%s jobname=%s; or leave it: when it ends, what it left is taken over",
+		return false, e.note(ctx, v, jobRenamed, fmt.Sprintf("Slurm shows job %s as %q; a job with another name is not followed. Next: scontrol update jobid=%s jobname=%s; or leave it: its files are collected when it has ended",
 			j.ID, j.Name, j.ID, v.Submission.JobName))
 	}
 	if v.Attempt.MissedAt == nil {
@@ -109,9 +109,9 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 		return false, err
 	}
 	if id != "" && !c.sought[id] {
-		return false, nil // the last question was not about this id; the next one is
+		return false, nil // the last query did not include this id; the next one does
 	}
-	// Nobody executed it, or somebody did: the claim tells.
+	// The claim shows whether a job executed it.
 	claim, won, err := e.takeClaim(ctx, v)
 	switch {
 	case isGone(err):
@@ -121,9 +121,9 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	case !won && claim.Token != v.Submission.Token:
 		return true, e.foreignClaim(ctx, v)
 	case won:
-		return true, e.finish(ctx, v, verdict{ending: EndedAbsent, detail: fmt.Sprintf("Slurm no longer knows job %s and it never started; it cannot start any more", v.Submission.JobID)})
+		return true, e.finish(ctx, v, verdict{ending: EndedAbsent, detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more", v.Submission.JobID)})
 	}
-	d := verdict{ending: EndedLost, detail: fmt.Sprintf("job %s started on node %s; Slurm no longer knows it and it left no exit file", claim.Holder.Job, claim.Node)}
+	d := verdict{ending: EndedLost, detail: fmt.Sprintf("job %s started on node %s; Slurm no longer knows it, and it left no exit file", claim.Holder.Job, claim.Node)}
 	p, err := e.params(ctx, v)
 	if err != nil {
 		return false, err
@@ -134,11 +134,11 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	return true, e.finish(ctx, v, d)
 }
 
-// jobRenamed is the reason of a run whose job somebody has given another name.
+// jobRenamed is the reason of a run whose job somebody has renamed.
 const jobRenamed = "job_renamed"
 
-// renamed finds the run's job by its id where it is not there by its name: absent is only what is absent by both. An id that was given to
-// another job is told by the time of submission, so a job that was never seen under its own name is not found.
+// renamed finds the run's job by its id if it is not found by its name: only a job found by neither is absent. A reused id is recognised by
+// the time of submission, so a job that was never seen under its own name is not found.
 func (c *cycle) renamed(v View) (Job, bool) {
 	if c.seen == nil || v.Submission.JobID == "" {
 		return Job{}, false

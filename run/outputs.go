@@ -22,20 +22,20 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 	data, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false)
 	if fault.Is(err, fault.NotFound) {
 		if e.mayCome(v) {
-			return true, e.note(ctx, v, "outputs_late", "the job ended and its manifest does not show yet")
+			return true, e.note(ctx, v, "outputs_late", "the job has ended, but its manifest is not visible yet")
 		}
 		if v.Run.CancelAt != nil {
-			return reject(EndedCancelled, "", "given up: the outputs never showed up")
+			return reject(EndedCancelled, "", "given up: the outputs never appeared")
 		}
-		return true, e.block(ctx, v, OutputsLate, "the job exited 0 and its manifest is not visible on the shared filesystem. "+
-			"The run goes on by itself when the manifest shows up. Next: slurmgate recollect "+v.Run.ID+" to look now, or slurmgate cancel "+v.Run.ID)
+		return true, e.block(ctx, v, OutputsLate, "the job exited 0, but its manifest is not visible on the shared filesystem. "+
+			"The run continues by itself when the manifest appears. Next: slurmgate recollect "+v.Run.ID+" to check now, or slurmgate cancel "+v.Run.ID)
 	}
 	if err != nil {
 		return false, err
 	}
 	m, err := ParseManifest(data)
 	if err == nil && m.Holder != job {
-		err = broken("the manifest and the exit file are of one execution")
+		err = broken("the manifest and the exit file must be from the same execution")
 	}
 	if err != nil {
 		return reject(EndedOutputs, "OUTPUT-MANIFEST", err.Error())
@@ -56,11 +56,11 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		entry, ok := seen[out.SrcRelpath]
 		switch {
 		case !ok, entry.Kind == "missing":
-			return reject(EndedOutputs, "OUTPUT-MISSING", fmt.Sprintf("the program exited 0 and did not write %s (role %s)", out.SrcRelpath, out.Role))
+			return reject(EndedOutputs, "OUTPUT-MISSING", fmt.Sprintf("the program exited 0 but did not write %s (role %s)", out.SrcRelpath, out.Role))
 		case entry.Kind == "irregular":
-			return reject(EndedOutputs, "OUTPUT-IRREGULAR", fmt.Sprintf("%s (role %s) is not a plain file of its own: a link, a pipe, a folder, a file with a second name, or one that cannot be read", out.SrcRelpath, out.Role))
+			return reject(EndedOutputs, "OUTPUT-IRREGULAR", fmt.Sprintf("%s (role %s) is not a plain file: it is a link, a pipe, a folder, a file with a second hard link, or unreadable", out.SrcRelpath, out.Role))
 		case entry.Size > left:
-			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the outputs together may have %d", out.SrcRelpath, out.Role, entry.Size, limit))
+			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the limit for all outputs together is %d", out.SrcRelpath, out.Role, entry.Size, limit))
 		}
 		left -= entry.Size
 		sum, size, head, err := e.storeOutput(ctx, v, out, entry.Size)
@@ -69,11 +69,11 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		case fault.Is(err, fault.Transport), ctx.Err() != nil:
 			return true, err
 		case e.mayCome(v):
-			return true, e.note(ctx, v, "outputs_late", fmt.Sprintf("%s does not show the manifest's bytes yet", out.SrcRelpath))
+			return true, e.note(ctx, v, "outputs_late", fmt.Sprintf("%s does not have the manifest's checksum yet", out.SrcRelpath))
 		case err != nil:
 			return reject(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s (role %s): %v", out.SrcRelpath, out.Role, err))
 		default:
-			return reject(EndedOutputs, "OUTPUT-CHANGED", fmt.Sprintf("%s (role %s) is not what the job's manifest recorded", out.SrcRelpath, out.Role))
+			return reject(EndedOutputs, "OUTPUT-CHANGED", fmt.Sprintf("%s (role %s) does not match the job's manifest", out.SrcRelpath, out.Role))
 		}
 		a, err := e.artifact(v, sum, size, out.Type, out.Label)
 		if err != nil {
@@ -91,7 +91,7 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 	return e.checkContract(ctx, v, p, d, declared)
 }
 
-// checkContract holds the outputs against the tool's schema and looks for undeclared files.
+// checkContract checks the outputs against the tool's schema and looks for undeclared files.
 func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string) (bool, error) {
 	extra, err := e.Control.Undeclared(ctx, v.Run.ID, v.Attempt.N, declared, maxUndeclared)
 	if err != nil {
@@ -123,8 +123,8 @@ func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *ve
 	return false, nil
 }
 
-// contract is that of the pack the run was planned with, nil for a plan submitted as it is. unchecked says why there is none where there
-// should be.
+// contract is that of the pack the run was planned with, nil for a plan that was submitted directly. unchecked says why there is none although
+// there should be.
 func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked string, err error) {
 	if v.Run.PackHash == "" {
 		return nil, "", nil
@@ -156,7 +156,7 @@ func (e *Engine) storeOutput(ctx context.Context, v View, out plan.Output, want 
 	return sum, size, keep.b, err
 }
 
-// headWriter keeps the first bytes and counts none of the rest.
+// headWriter stores the first bytes and drops the rest.
 type headWriter struct{ b []byte }
 
 func (h *headWriter) Write(p []byte) (int, error) {
@@ -166,7 +166,7 @@ func (h *headWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fitsInResult tells whether a JSON output can stand in result_json, some levels deeper than in its own file.
+// fitsInResult reports whether a JSON output can be nested in result_json, some levels deeper than in its own file.
 func fitsInResult(head []byte, size int64) bool {
 	return size <= maxValueBytes && plan.Check(slices.Concat([]byte("[[[["), head, []byte("]]]]"))) == nil && plan.Check(head) == nil
 }

@@ -8,9 +8,9 @@ import (
 	"slurmgate/plan"
 )
 
-// Back-pressure (rule 5). What keeps Slurm from taking one run now keeps it from taking others: all of the site, or those of the same account,
-// QOS or partition. They are not sent either while the pause lasts; each failing sbatch would cost the site RPCs, and two minutes
-// of a place for sends where the queue is full. Pauses are in memory: a new gateway finds out by its first send.
+// Back-pressure (rule 5). What keeps Slurm from accepting one run now also applies to others: all of the site, or those of the same account,
+// QOS or partition. They are not sent while the pause lasts, because each failing sbatch would cost the site RPCs, and two minutes
+// of a send slot where the queue is full. Pauses are in memory: a new gateway finds out with its first send.
 
 // Unreachable is the code of a send that never reached slurmctld; the next answer of the queue ends its pause.
 const Unreachable = "slurm_unreachable"
@@ -18,7 +18,7 @@ const Unreachable = "slurm_unreachable"
 // pause is a time without sends of one kind.
 type pause struct {
 	until        time.Time
-	wait         time.Duration // its length, doubled each time it begins anew
+	wait         time.Duration // its length, doubled each time it is repeated
 	code, detail string        // the reason of the send that began it
 	held         []string      // runs that wait for its end
 }
@@ -39,7 +39,7 @@ func pauseKey(s Scope, at plan.Placement) string {
 	return "site"
 }
 
-// hold keeps a run back whose send was deferred or not run, and others with it as far as the reason goes.
+// hold delays a run whose send was deferred or not run, and all others to which the reason applies.
 func (e *Engine) hold(id string, at plan.Placement, res SendResult) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -54,7 +54,7 @@ func (e *Engine) hold(id string, at plan.Placement, res SendResult) {
 		p = &pause{}
 		e.pauses[key] = p
 	}
-	// Sends that were under way when the pause began say nothing new.
+	// Sends that were in flight when the pause began say nothing new.
 	if now := e.Now(); !now.Before(p.until) {
 		p.wait = e.longer(p.wait)
 		p.until, p.code, p.detail, p.held = now.Add(p.wait), orElse(res.Code, "sbatch_not_started"), res.Text, nil
@@ -68,13 +68,13 @@ func (e *Engine) longer(d time.Duration) time.Duration {
 	return min(max(e.cfg.DeferBackoff, 2*d), max(e.cfg.Ceiling, e.cfg.DeferBackoff))
 }
 
-// keepBack lets the run wait for the end of the pause. Under e.mu.
+// keepBack makes the run wait for the end of the pause. Under e.mu.
 func (e *Engine) keepBack(p *pause, id string) {
 	p.held = append(p.held, id)
 	e.notBefore[id] = p.until
 }
 
-// paused tells whether sends to the place are paused, and keeps the run back then until they are not.
+// paused reports whether sends to the place are paused, and if so makes the run wait until they are not.
 func (e *Engine) paused(id string, at plan.Placement) (pause, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,7 +87,7 @@ func (e *Engine) paused(id string, at plan.Placement) (pause, bool) {
 	return pause{}, false
 }
 
-// resume ends all pauses that an accepted send to the place proves wrong.
+// resume ends all pauses that an accepted send to the place disproves.
 func (e *Engine) resume(at plan.Placement) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *Engine) reached() {
 	}
 }
 
-// end ends a pause; who waited for it is due. Under e.mu.
+// end ends a pause; the runs that waited for it are due. Under e.mu.
 func (e *Engine) end(key string) {
 	p := e.pauses[key]
 	if p == nil {
@@ -120,7 +120,7 @@ func (e *Engine) end(key string) {
 	}
 }
 
-// siteWaits tells whether nothing at all may be sent now.
+// siteWaits reports whether nothing at all may be sent now.
 func (e *Engine) siteWaits() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,17 +128,17 @@ func (e *Engine) siteWaits() bool {
 	return p != nil && e.Now().Before(p.until)
 }
 
-// Ready says why new runs wait although they are taken: a Transport fault with the code of the reason, nil while nothing is known to keep
-// them back. What is known comes from the last query and the last sends; nothing is asked.
+// Ready returns why new runs wait although they are accepted: a Transport fault with the code of the reason, nil while nothing is known to delay
+// them. The information comes from the last query and the last sends; nothing is queried.
 func (e *Engine) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]; p != nil && e.Now().Before(p.until) {
-		return fault.New(fault.Transport, "run.Ready", p.code, "nothing is sent until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
-			WithNext("new runs are taken and wait; slurmgate doctor looks at Slurm")
+		return fault.New(fault.Transport, "run.Ready", p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
+			WithNext("new runs are accepted and wait; check Slurm with slurmgate doctor")
 	}
 	if e.cycleErr != nil {
-		return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be asked", e.cycleErr).WithNext("it is tried again; slurmgate doctor looks at Slurm")
+		return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be queried", e.cycleErr).WithNext("the gateway retries; check Slurm with slurmgate doctor")
 	}
 	if e.diskErr != nil && e.Now().Sub(e.diskAt) < 2*e.cfg.Ceiling { // a run that waits for it is tried again sooner
 		return fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(e.diskErr), "the last new run could not be staged", e.diskErr)
@@ -146,7 +146,7 @@ func (e *Engine) Ready() error {
 	return nil
 }
 
-// staged remembers how the last staging went, for [Engine.Ready]: a filesystem that is away or full keeps every run back.
+// staged records the result of the last staging for [Engine.Ready]: a filesystem that is unavailable or full delays every run.
 func (e *Engine) staged(err error) {
 	code := fault.CodeOf(err)
 	e.mu.Lock()
@@ -159,7 +159,7 @@ func (e *Engine) staged(err error) {
 	}
 }
 
-// putOff makes a run wait that was not sent because of a pause. What it has staged stays; no send was begun.
+// putOff makes a run wait that was not sent because of a pause. Its staged files remain; no send was begun.
 func (e *Engine) putOff(ctx context.Context, v View, why pause, kept kept) error {
 	if v.Run.Phase == Deferred && v.Run.Reason == why.code {
 		return nil
@@ -173,14 +173,14 @@ func (e *Engine) putOff(ctx context.Context, v View, why pause, kept kept) error
 // retryLater puts a run back after the watcher's floor.
 func (e *Engine) retryLater(id string) { e.holdBack(id, e.cfg.Floor) }
 
-// holdBack keeps a run from being due for a time.
+// holdBack delays a run for a time.
 func (e *Engine) holdBack(id string, d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.notBefore[id] = e.Now().Add(d)
 }
 
-// forgetDelay forgets what kept the run back: it went on.
+// forgetDelay removes the run's delay: it has moved on.
 func (e *Engine) forgetDelay(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,14 +189,14 @@ func (e *Engine) forgetDelay(id string) {
 	delete(e.lateSince, id)
 }
 
-// hurry makes a run due at once.
+// hurry makes a run due immediately.
 func (e *Engine) hurry(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.notBefore, id)
 }
 
-// due tells whether nothing keeps the run back any more.
+// due reports whether nothing delays the run any more.
 func (e *Engine) due(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 // Attempt folders are addressed by run and number; resolved paths never leave the packages that own them,
 // except in JobSpec, which becomes the script.
 
-// Stager puts a run's files in place on the filesystem the jobs see. Every method is idempotent: a crash
+// Stager puts a run's files in place on the filesystem that jobs see. Every method is idempotent: a crash
 // and a second call lead to the same bytes.
 type Stager interface {
-	// StageInputs makes <runs_dir>/<run_id>/in and fills it with private, verified copies. Checksums are taken of
-	// the bytes written. A Transport fault may be tried again, a Validation fault never.
+	// StageInputs creates <runs_dir>/<run_id>/in and fills it with private, verified copies. Checksums are computed from
+	// the bytes written. A Transport fault may be retried, a Validation fault never.
 	StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error
-	// OpenAttempt makes <run_id>/a<n>/ctl, marked with token, with the control files in it, in one exclusive step: all of
-	// it is durable and read back when it returns. Called again with the same token it succeeds, and the files hold what they are to
-	// hold now. A folder that carries another token, or none, is a Conflict fault with code workspace_ahead_of_ledger.
+	// OpenAttempt creates <run_id>/a<n>/ctl, marked with token, with the control files in it, in one exclusive step: all of
+	// it is durable and read back when it returns. Called again with the same token it succeeds and rewrites the files.
+	// A folder with another token, or none, is a Conflict fault with code workspace_ahead_of_ledger.
 	OpenAttempt(ctx context.Context, runID string, n int, token string, files ...ControlFile) error
 	// RunDir is the absolute path of a run's folder as jobs see it.
 	RunDir(runID string) string
@@ -33,16 +33,16 @@ type ControlFile struct {
 	Data []byte
 }
 
-// Control reads what the job left, and takes the claim for nobody.
+// Control reads what the job left, and takes the claim for the gateway.
 type Control interface {
 	// ReadControl reads at most limit bytes of a control file (the last ones when tail is set), looking past
-	// a network filesystem's caches. NotFound when it is not there.
+	// a network filesystem's caches. NotFound when it does not exist.
 	ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
-	// TakeClaim hard-links content into place as the claim. It returns what the claim file holds afterwards,
+	// TakeClaim hard-links content into place as the claim. It returns the content of the claim file afterwards,
 	// whoever wrote it.
 	TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error)
 	// OpenOutput opens a declared output for reading: a regular file below out/, one link, owned by the job's user, no
-	// symlink on the way. Anything else is a Tool fault naming the reason.
+	// symlink on the path. Anything else is a Tool fault naming the reason.
 	OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error)
 	// Undeclared lists at most limit files below out/ that are not among declared.
 	Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error)
@@ -50,8 +50,8 @@ type Control interface {
 
 // Images is the store of pinned images.
 type Images interface {
-	// Verify hashes the image with this digest (64 hex; a cached verdict on the same inode is good) and
-	// returns its absolute path. NotFound when the store does not hold it.
+	// Verify hashes the image with this digest (64 hex; a cached result for the same inode is enough) and
+	// returns its absolute path. NotFound when the store does not have it.
 	Verify(ctx context.Context, digest string) (path string, err error)
 	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the folders of the site named by binds, the image and the
 	// program.
@@ -60,9 +60,9 @@ type Images interface {
 
 // Objects is the content-addressed store.
 type Objects interface {
-	// Put stores at most limit bytes of r and returns checksum and size. A larger r is a Policy fault, and nothing is kept.
+	// Put stores at most limit bytes of r and returns checksum and size. If r is longer, that is a Policy fault and nothing is stored.
 	Put(ctx context.Context, r io.Reader, limit int64) (sha256 string, size int64, err error)
-	// Open opens the object for reading. NotFound when it is not there.
+	// Open opens the object for reading. NotFound when it does not exist.
 	Open(sha256 string) (*os.File, error)
 }
 
@@ -80,14 +80,14 @@ type JobSpec struct {
 
 // Sender renders and sends jobs.
 type Sender interface {
-	// Render gives the job script; the same JobSpec gives the same bytes.
+	// Render returns the job script; the same JobSpec gives the same bytes.
 	Render(JobSpec) ([]byte, error)
-	// Pinned gives the content of pinned.sha256 for the job.
+	// Pinned returns the content of pinned.sha256 for the job.
 	Pinned(JobSpec) []byte
 	// Send starts sbatch once as its own helper and waits for it. When ctx ends first, Send returns SendDoubt and
-	// sbatch goes on: nobody kills it. It never starts a second sbatch.
+	// sbatch continues: nobody kills it. It never starts a second sbatch.
 	Send(ctx context.Context, job JobSpec, k int) SendResult
-	// Receipt looks at what an earlier send left. Held: its sbatch is still there. With the sbatch gone the
+	// Receipt reads what an earlier send left. Held: its sbatch is still running. When sbatch has ended the
 	// result is what its files prove, SendDoubt when they prove nothing.
 	Receipt(ctx context.Context, job JobSpec, k int) (res SendResult, held bool)
 }
@@ -98,35 +98,35 @@ type SendResult struct {
 	JobID    string // for SendAccepted
 	Cluster  string // where sbatch named one
 	Code     string // Slurm's own name of the reason, for rejected and deferred
-	Scope    Scope  // for deferred and not run: whom the reason concerns
+	Scope    Scope  // for deferred and not run: what the reason applies to
 	ExitCode *int   // of sbatch, where seen
 	Text     string // what sbatch printed, bounded
 }
 
-// Scope says which sends a reason not to send now concerns.
+// Scope is the set of sends to which a reason not to send now applies.
 type Scope string
 
 // The scopes, from the narrowest.
 const (
-	ScopeRun       Scope = ""          // this run's alone
+	ScopeRun       Scope = ""          // only this run
 	ScopePartition Scope = "partition" // to the same partition
 	ScopeQOS       Scope = "qos"       // of the same account and QOS
 	ScopeAccount   Scope = "account"   // of the same account
 	ScopeSite      Scope = "site"      // all
 )
 
-// Observer asks Slurm about all our jobs at once.
+// Observer queries Slurm about all our jobs at once.
 type Observer interface {
-	// Queue is one full, error-free answer of squeue about this user's jobs, terminal ones Slurm still
-	// remembers included. A half answer is an error. Jobs whose names no gateway gave are left out, but for
-	// those of the ids sought: jobs of ours that somebody may have renamed.
+	// Queue is one complete, error-free answer of squeue about this user's jobs, including terminal ones that Slurm still
+	// remembers. An incomplete answer is an error. Jobs whose names are not a gateway's are left out, except
+	// those with the ids in sought: jobs of ours that somebody may have renamed.
 	Queue(ctx context.Context, sought map[string]bool) ([]Job, error)
-	// Accounting is one full answer of sacct about this user's jobs since a time. Without accounting it is a NotFound fault: no
+	// Accounting is one complete answer of sacct about this user's jobs since a time. Without accounting it is a NotFound fault: no
 	// answer, which is not "none".
 	Accounting(ctx context.Context, since time.Time) ([]Job, error)
-	// Usage is what the ended jobs of this user used, those submitted since a time; in one query. Without accounting it is a NotFound fault.
+	// Usage is what this user's ended jobs submitted since a time used, in one query. Without accounting it is a NotFound fault.
 	Usage(ctx context.Context, since time.Time) ([]Usage, error)
-	// Cancel asks Slurm to cancel the job that has both this id and this name. A job that is gone already is no error.
+	// Cancel asks Slurm to cancel the job that has both this id and this name. A job that is already gone is no error.
 	Cancel(ctx context.Context, jobID, name string) error
 	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs.
 	MessageTimeout(ctx context.Context) (time.Duration, error)
@@ -149,10 +149,10 @@ type Job struct {
 	Started   *time.Time
 	Ended     *time.Time
 	SLUID     string
-	Closed    bool // accounting ended the record by itself, because the controller had lost the job: nobody saw the job end
+	Closed    bool // accounting closed the record itself, because the controller had lost the job: nobody saw the job end
 }
 
-// Usage is what accounting knows of what a job used. The ledger keeps it beside the attempt.
+// Usage is what a job used according to accounting. The ledger stores it beside the attempt.
 type Usage struct {
 	JobID          string
 	Submitted      *time.Time
@@ -162,7 +162,7 @@ type Usage struct {
 	AllocCPUs      int
 }
 
-// Unmeasured is an attempt that ended and whose usage nobody has asked for.
+// Unmeasured is an attempt that has ended and whose usage was not queried yet.
 type Unmeasured struct {
 	Token     string
 	JobID     string
@@ -179,12 +179,12 @@ const (
 	ClassPending    Class = "pending"
 	ClassRunning    Class = "running"
 	ClassCompleting Class = "completing"
-	ClassEnded      Class = "ended"   // look at Ending
+	ClassEnded      Class = "ended"   // see Ending
 	ClassUnknown    Class = "unknown" // a state this version does not know: reported, never guessed
 )
 
-// EndingOf is the ending that a terminal Slurm state alone stands for; COMPLETED gives EndedOK, FAILED EndedToolFailed. The exit
-// file is consulted besides.
+// EndingOf is the ending that a terminal Slurm state alone implies; COMPLETED gives EndedOK, FAILED EndedToolFailed. The exit
+// file is consulted too.
 func (j Job) EndingOf() Ending {
 	switch j.State {
 	case "COMPLETED":
@@ -205,15 +205,15 @@ func (j Job) EndingOf() Ending {
 	return EndedToolFailed
 }
 
-// Contracts holds what finished runs are judged by.
+// Contracts has what finished runs are judged by.
 type Contracts interface {
-	// Contract gives the contract of the pack with this pack_hash: the one the run was planned with, whether or not it is loaded. NotFound
-	// where the pack is neither in the ledger (an older gateway did not store it) nor loaded, Validation where this version
+	// Contract returns the contract of the pack with this pack_hash: the one the run was planned with, whether or not it is loaded. NotFound
+	// if the pack is neither in the ledger (an older gateway did not store it) nor loaded, Validation if this version
 	// cannot use it.
 	Contract(ctx context.Context, packHash string) (Contract, error)
 }
 
-// Contract is what a pack says of the outputs of its runs.
+// Contract is what a pack says about the outputs of its runs.
 type Contract interface {
 	// CheckOutput validates the output object of a finished run. A violation is a Tool fault.
 	CheckOutput(output json.RawMessage) error
@@ -233,33 +233,33 @@ type Store interface {
 	Params(ctx context.Context, paramsHash string) (json.RawMessage, error)
 }
 
-// Index is what the lifecycle looks up besides.
+// Index has the other queries of the lifecycle.
 type Index interface {
 	// Waiting lists the ids of the runs in one of the phases, oldest first, at most limit (0: all) of those that come after the
 	// run after (empty: all).
 	Waiting(ctx context.Context, after string, limit int, phases ...Phase) ([]string, error)
-	// Watched hands each run in one of the phases to f, in no order, as it was at one moment. f does not call the ledger.
+	// Watched calls f with each run in one of the phases, in no order, from one snapshot. f must not call the ledger.
 	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
-	// Newest is the number of the newest event about any run, 0 when there is none.
+	// Newest is the number of the newest event of any run, 0 when there is none.
 	Newest(ctx context.Context) (int64, error)
 	// Find looks for the run of a request, and lists equivalent ones: runs with one of the plan hashes under another identity that are in flight
 	// or succeeded. known is empty when none of the request's runs is there; of several it is the one made in an earlier form, the newest.
 	Find(ctx context.Context, s Sought) (known string, equivalent []string, err error)
 	// Ended tells whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)
-	// Voided is when the newest attempt ended absent, or cancelled after a send: its job may still show up. Nil when none did since.
+	// Voided is when the newest attempt ended as absent, or as cancelled after a send: its job may still appear. Nil if none did since.
 	Voided(ctx context.Context, since time.Time) (*time.Time, error)
 	// Unmeasured lists attempts whose job started and ended between two times and whose usage is not recorded, oldest first, at most limit.
 	Unmeasured(ctx context.Context, since, until time.Time, limit int) ([]Unmeasured, error)
-	// Measure records what jobs used, by token; nil: accounting does not know. What is recorded already stays.
+	// Measure records what jobs used, by token; nil: accounting does not know. Existing records are left unchanged.
 	Measure(ctx context.Context, used map[string]*Usage) error
 	// Outputs lists a run's outputs.
 	Outputs(ctx context.Context, runID string) ([]Output, error)
-	// Seq is the number of the newest event about a run.
+	// Seq is the number of the newest event of a run.
 	Seq(ctx context.Context, runID string) (int64, error)
 }
 
-// Watched is as much of an open run as it takes to see that Slurm's answer changes nothing. A gateway watches 100,000.
+// Watched is the part of an open run needed to see that Slurm's answer changes nothing. A gateway watches up to 100,000.
 type Watched struct {
 	RunID       string
 	Phase       Phase
@@ -281,7 +281,7 @@ type Output struct {
 // New is a run about to be stored.
 type New struct {
 	Run        Run
-	Submission Submission      // of the first attempt; its token is what marks the attempt's folder
+	Submission Submission      // of the first attempt; its token marks the attempt's folder
 	Params     json.RawMessage // canonical
 	Policy     json.RawMessage // canonical policy snapshot
 	Pack       json.RawMessage // canonical definition of the pack, whose hash is Run.PackHash; empty for a plan submitted as it is

@@ -12,11 +12,11 @@ import (
 	"slurmgate/plan"
 )
 
-// prepare takes a run from staging through the intent and one send. A crash anywhere before the intent
-// is repeated from the start; every step gives the same bytes. canonical are the run's params where they are at hand.
+// prepare takes a run from staging through the intent and one send. After a crash before the intent everything
+// is repeated from the start; every step gives the same bytes. canonical are the run's params if the caller has them.
 func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again bool, err error) {
 	if v.Run.CancelAt != nil {
-		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled before anything was sent"})
+		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled before anything was submitted"})
 	}
 	if !e.due(v.Run.ID) {
 		return false, nil
@@ -40,7 +40,7 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again
 	switch {
 	case err == nil:
 	case fault.CodeOf(err) == string(AheadOfLedger):
-		return false, e.block(ctx, v, AheadOfLedger, fmt.Sprintf("attempt %d in the workspace is not this ledger's: an older ledger was restored, or another gateway worked here. Next: slurmgate cancel %s, or restore the newer ledger", v.Attempt.N, v.Run.ID))
+		return false, e.block(ctx, v, AheadOfLedger, fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here. Next: slurmgate cancel %s, or restore the newer ledger", v.Attempt.N, v.Run.ID))
 	case fault.KindOf(err).Retryable(), ctx.Err() != nil:
 		return false, e.note(ctx, v, "staging_waits", err.Error())
 	default:
@@ -79,13 +79,13 @@ func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
 	return job
 }
 
-// kept is what is stored with the transition that follows the staging.
+// kept is what is stored with the transition that follows staging.
 type kept struct {
 	payloads  []Payload
 	artifacts []Artifact
 }
 
-// keepScript makes the script an artifact: what an admin reads is what was sent. Its bytes go into the ledger, with the
+// keepScript makes the script an artifact: an admin reads exactly what was sent. Its bytes go into the ledger, with the
 // intent.
 func (e *Engine) keepScript(v View, script []byte) (View, kept, error) {
 	digest := sha256.Sum256(script)
@@ -100,14 +100,14 @@ func (e *Engine) artifact(v View, sum string, size int64, typ, label string) (Ar
 	return Artifact{ID: id, ProjectID: v.Run.ProjectID, SHA256: sum, Type: typ, Label: label, SizeBytes: size, Source: v.Run.ID}, err
 }
 
-// unstaged are the reasons to put a deferred run's files in place once more: they could not be used. Nothing was accepted, so there is no job
-// that has them.
+// unstaged are the reasons to stage a deferred run's files again: they could not be used. Nothing was accepted, so there is no job
+// that uses them.
 var unstaged = map[string]bool{"control_unwritable": true, "SCRIPT_UNREADABLE": true, "staging_waits": true}
 
 // resend sends a deferred run when its time has come.
 func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 	if v.Run.CancelAt != nil {
-		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; nothing was accepted"})
+		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; no job was accepted"})
 	}
 	if !e.due(v.Run.ID) {
 		return false, nil
@@ -125,8 +125,8 @@ func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 	return e.send(ctx, v, e.job(v, p), kept{})
 }
 
-// send is the window this program exists for: the intent is durable before sbatch starts, the receipt
-// after it ended, and what lies between is settled by the resolver.
+// send is the window that this program exists for: the intent is durable before sbatch starts, the receipt
+// after it has ended, and the resolver settles what lies between.
 func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (again bool, err error) {
 	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok {
 		return false, e.putOff(ctx, v, why, kept)
@@ -138,7 +138,7 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (agai
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok { // since it waited for its place
+	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok { // since it started to wait for its slot
 		return false, e.putOff(ctx, v, why, kept)
 	}
 	k := v.Sends + 1
@@ -150,12 +150,12 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (agai
 	}
 	res := e.Sender.Send(ctx, job, k)
 	if res.Outcome == SendAccepted {
-		free() // the next sbatch does not wait for this receipt's commit; what was refused may keep the next one back
+		free() // the next sbatch does not wait for this receipt's commit; a refusal may delay the next one
 	}
 	return false, e.settleSend(ctx, v, job, k, res)
 }
 
-// recoverSend looks at a send whose gateway died.
+// recoverSend settles a send whose gateway died.
 func (e *Engine) recoverSend(ctx context.Context, v View) (again bool, err error) {
 	p, err := e.params(ctx, v)
 	if err != nil {
@@ -170,8 +170,8 @@ func (e *Engine) recoverSend(ctx context.Context, v View) (again bool, err error
 	return false, e.settleSend(ctx, v, job, v.Sends, res)
 }
 
-// settleSend records what a send proved. The record is made even when the caller is gone: the receipt is
-// the one thing that must not wait. The wish to cancel, come in between, is no reason to lose it either.
+// settleSend records what a send proved, even if the caller is gone: the receipt is
+// the one thing that must not wait. A cancel requested meanwhile is no reason to lose it either.
 func (e *Engine) settleSend(ctx context.Context, v View, job JobSpec, k int, res SendResult) error {
 	ctx = context.WithoutCancel(ctx)
 	for {
@@ -203,29 +203,29 @@ func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res
 	case SendDeferred, SendNotRun:
 		e.hold(v.Run.ID, job.Spec.Placement, res)
 		if v.Run.CancelAt != nil {
-			return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; nothing was accepted", send: send})
+			return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; no job was accepted", send: send})
 		}
 		w.Run.Phase, w.Run.Reason, w.Run.Detail = Deferred, orElse(res.Code, "sbatch_not_started"), res.Text
 		w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": res.Code, "send": k, "text": res.Text}}
 	default:
-		w.Run.Phase, w.Run.Reason, w.Run.Detail = Unconfirmed, orElse(res.Code, "no_receipt"), orElse(res.Text, "sbatch left no receipt; Slurm will be asked by name")
+		w.Run.Phase, w.Run.Reason, w.Run.Detail = Unconfirmed, orElse(res.Code, "no_receipt"), orElse(res.Text, "sbatch left no receipt; Slurm will be queried for the job name")
 		w.Event = Event{Type: "run.unconfirmed", Data: map[string]any{"send": k, "text": res.Text}}
 	}
 	sayCancelling(&w.Run, v.Submission.JobID)
 	settled, err := e.apply(ctx, w)
 	e.poke()
 	if err == nil && settled.Run.CancelAt != nil {
-		return e.carryOutCancel(ctx, settled) // asked for while sbatch ran
+		return e.carryOutCancel(ctx, settled) // requested while sbatch ran
 	}
 	return err
 }
 
-// temporary is the name of a temporary file or folder, another one at each try.
+// temporary matches the name of a temporary file or folder, which differs at each try.
 var temporary = regexp.MustCompile(`[a-z2-7]{26}`)
 
 func unnamed(detail string) string { return temporary.ReplaceAllLiteralString(detail, "…") }
 
-// note records what a run waits for, once for each reason.
+// note records what a run waits for, once per reason.
 func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
 	e.retryLater(v.Run.ID)
 	if v.Run.Reason == why && unnamed(v.Run.Detail) == unnamed(detail) || ctx.Err() != nil {

@@ -8,14 +8,14 @@ import (
 	"slurmgate/plan"
 )
 
-// Preview is what a submit would do. The token of an attempt is random and made with it, so the script shown has a row of zeros in
+// Preview is what a submit would do. An attempt's token is random and created with it, so the script shown has a row of zeros in
 // its place; everything else is as it would be sent.
 type Preview struct {
 	RunID          string          `json:"run_id"`
 	ParamsHash     string          `json:"params_hash"`
 	PolicyHash     string          `json:"policy_hash"`
 	PlanHash       string          `json:"plan_hash"`
-	Exists         bool            `json:"exists"` // the run is there: a submit would answer with it
+	Exists         bool            `json:"exists"` // the run exists: a submit would return it
 	State          *State          `json:"state"`  // of that run
 	EquivalentRuns []string        `json:"equivalent_runs"`
 	Params         json.RawMessage `json:"params"`    // canonical: the plan and what else the run is the same by
@@ -23,13 +23,13 @@ type Preview struct {
 	Script         string          `json:"script"`
 }
 
-// Unchanged tells that a submit met its run: nothing was done.
+// Unchanged reports that the run existed: nothing was done.
 func (a SubmitAnswer) Unchanged() bool { return a.Replayed }
 
-// previewToken stands for the token that only a real attempt has.
+// previewToken replaces the token that only a real attempt has.
 var previewToken = strings.Repeat("0", 32)
 
-// Preview looks at what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
+// Preview returns what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
 func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 	canonical, id, err := o.Identity()
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 )
 
 // workQueue is a set of run ids in order of arrival. An id is worked on by one worker at a time; added
-// again meanwhile, it comes round once more.
+// again meanwhile, it is worked on once more.
 type workQueue struct {
 	mu      sync.Mutex
-	work    *sync.Cond // there may be something to take
-	rest    *sync.Cond // there is nothing left
+	work    *sync.Cond // signalled when there may be something to take
+	rest    *sync.Cond // signalled when nothing is left
 	order   []string
 	waiting map[string]bool
 	busy    map[string]bool
@@ -35,7 +35,7 @@ func (q *workQueue) add(id string) {
 	q.work.Signal()
 }
 
-// take waits for an id nobody works on. It returns false when ctx ends or the queue is closed.
+// take waits for an id that no worker has. It returns false when ctx ends or the queue is closed.
 func (q *workQueue) take(ctx context.Context) (string, bool) {
 	defer q.endWith(ctx, q.work)()
 	q.mu.Lock()
@@ -60,7 +60,7 @@ func (q *workQueue) take(ctx context.Context) (string, bool) {
 	}
 }
 
-// endWith wakes those who wait for the condition when ctx ends.
+// endWith wakes those that wait for the condition when ctx ends.
 func (q *workQueue) endWith(ctx context.Context, c *sync.Cond) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { q.mu.Lock(); c.Broadcast(); q.mu.Unlock() })
 }
@@ -77,21 +77,21 @@ func (q *workQueue) done(id string) {
 	}
 }
 
-// working tells whether the id waits or is worked on.
+// working reports whether the id waits or is being worked on.
 func (q *workQueue) working(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting[id] || q.busy[id]
 }
 
-// empty tells whether no id waits to be taken.
+// empty reports whether no id waits to be taken.
 func (q *workQueue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.order) == 0
 }
 
-// idle waits until nothing waits and nothing is worked on.
+// idle waits until the queue is empty and no worker is busy.
 func (q *workQueue) idle(ctx context.Context) error {
 	defer q.endWith(ctx, q.rest)()
 	q.mu.Lock()

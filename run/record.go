@@ -33,7 +33,7 @@ type Run struct {
 	UpdatedAt  time.Time
 	FinishedAt *time.Time
 
-	CancelAt     *time.Time // cancel was asked for; an intent that stays
+	CancelAt     *time.Time // when cancel was requested; never withdrawn
 	CancelReason string
 
 	ResultJSON       json.RawMessage // result_json: the submit answer from the start, with output once finished
@@ -45,7 +45,7 @@ type Run struct {
 type Attempt struct {
 	RunID     string
 	N         int
-	Token     string // submission it travels in; empty until the intent
+	Token     string // its submission; empty until the intent
 	ArrayTask *int   // nil: the submission is a single job
 	CreatedAt time.Time
 	// Placement is where the attempt goes, with what the site adds to what was asked for. Nil where the params name it all: of a plan submitted as
@@ -55,10 +55,10 @@ type Attempt struct {
 	SlurmState string // the last state Slurm reported, in its words
 	SlurmWhy   string // its reason
 	Node       string
-	ObservedAt *time.Time // when Slurm was last asked successfully about it
+	ObservedAt *time.Time // when Slurm was last queried successfully about it
 	StartedAt  *time.Time
 	EndedAt    *time.Time
-	MissedAt   *time.Time // first full query that did not show it (rule 8)
+	MissedAt   *time.Time // first complete query that did not show it (rule 8)
 	Ending     Ending     // empty while it may still execute
 	ExitCode   *int
 	Usage      json.RawMessage // what the job itself recorded; null when nothing
@@ -73,7 +73,7 @@ type Submission struct {
 	Cluster     string     // empty until known
 	JobID       string     // empty until known
 	SubmittedAt *time.Time // as Slurm records it, when first seen
-	SLUID       string     // where Slurm shows one
+	SLUID       string     // if Slurm shows one
 }
 
 // Send is one start of sbatch for a submission.
@@ -84,18 +84,18 @@ type Send struct {
 	EndedAt   *time.Time
 	Outcome   SendOutcome // empty while open
 	ExitCode  *int
-	Text      string // what sbatch said, bounded
+	Text      string // what sbatch printed, bounded
 }
 
-// SendOutcome is what became of a send.
+// SendOutcome is the outcome of a send.
 type SendOutcome string
 
 // The outcomes. Rejection, back-pressure and doubt are three things.
 const (
-	SendAccepted SendOutcome = "accepted" // a receipt: Slurm gave a job id
+	SendAccepted SendOutcome = "accepted" // a receipt: Slurm returned a job id
 	SendRejected SendOutcome = "rejected" // Slurm refused for good; no job exists from this send
 	SendDeferred SendOutcome = "deferred" // Slurm has no room now; no job exists from this send
-	SendDoubt    SendOutcome = "doubt"    // nobody knows
+	SendDoubt    SendOutcome = "doubt"    // unknown
 	SendNotRun   SendOutcome = "not_run"  // sbatch could not be started at all
 )
 
@@ -111,7 +111,7 @@ type Artifact struct {
 	Source    string // "import", or the run that made it
 }
 
-// Payload is a small document of the gateway's own that the ledger itself keeps, under its checksum: the job script. It is durable with
+// Payload is a small document of the gateway's own that the ledger itself stores under its checksum: the job script. It is durable with
 // the transition it comes with.
 type Payload struct {
 	SHA256 string // 64 hex digits

@@ -7,9 +7,9 @@ import (
 	"slurmgate/fault"
 )
 
-// resolve settles a run in doubt once a full answer of squeue and of accounting (where there is any) show
-// no job of its name: absence is made, not observed. With its sbatch gone and no receipt, the gateway takes
-// the claim itself. If it wins, no job of this attempt can ever execute, whatever still arrives.
+// resolve settles a run in doubt once complete answers of squeue and of accounting (if there is any) show
+// no job with its name: absence is enforced, not observed. If sbatch has ended without a receipt, the gateway takes
+// the claim itself. If it wins, no job of this attempt can ever execute, however late it arrives.
 func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	p, err := e.params(ctx, v)
 	if err != nil {
@@ -49,14 +49,14 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	return err == nil, err
 }
 
-// foreignClaim: the attempt's claim is not of this submission, or not a claim at all. No job of it can execute any
-// more, but nobody knows what did; a person decides.
+// foreignClaim: the attempt's claim belongs to another submission, or is not a claim at all. No job of this one can execute any
+// more, but it is unknown what did; a person decides.
 func (e *Engine) foreignClaim(ctx context.Context, v View) error {
-	return e.block(ctx, v, NeedsOperator, "the claim in the attempt's folder is not this submission's. Next: look at the folder, then slurmgate cancel "+v.Run.ID)
+	return e.block(ctx, v, NeedsOperator, "the claim in the attempt's folder belongs to another submission. Next: look into the folder, then slurmgate cancel "+v.Run.ID)
 }
 
 // several: more than one job has the run's name, or the one that has it has another id. Only pending ones
-// are cancelled; whoever holds the claim is the execution.
+// are cancelled; the job that holds the claim is the execution.
 func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) {
 	claim, err := c.readClaim(ctx, v)
 	if fault.Is(err, fault.NotFound) {
@@ -73,7 +73,7 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 		if keep != "" {
 			return false, nil // the next cycle sees fewer of them
 		}
-		return c.noneExecuted(ctx, v, fmt.Sprintf("%d jobs of the attempt ended and none took the claim", len(found)))
+		return c.noneExecuted(ctx, v, fmt.Sprintf("%d jobs of the attempt ended, and none took the claim", len(found)))
 	}
 	if err != nil {
 		return false, err
@@ -82,7 +82,7 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 	case claim.Token != v.Submission.Token:
 		return true, c.foreignClaim(ctx, v)
 	case claim.Void:
-		return true, c.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway holds the claim: nothing was executed"})
+		return true, c.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway has the claim: nothing was executed"})
 	}
 	for _, j := range found {
 		if j.ID == claim.Holder.Job && v.Submission.JobID != j.ID {
@@ -96,7 +96,7 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 	return c.adopt(ctx, v, claim)
 }
 
-// noneExecuted ends an attempt by taking its claim, unless a job has it after all.
+// noneExecuted ends an attempt by taking its claim, unless a job has it.
 func (e *Engine) noneExecuted(ctx context.Context, v View, detail string) (bool, error) {
 	claim, won, err := e.takeClaim(ctx, v)
 	switch {
@@ -110,7 +110,7 @@ func (e *Engine) noneExecuted(ctx context.Context, v View, detail string) (bool,
 	return e.adopt(ctx, v, claim)
 }
 
-// takeClaim tries to take the claim for nobody. won is true when this attempt can never execute (now, or
+// takeClaim tries to take the claim for the gateway. won is true when this attempt can never execute (now, or
 // since an earlier call); otherwise the claim names the job that has it. One that cannot be read has no token.
 func (e *Engine) takeClaim(ctx context.Context, v View) (c Claim, won bool, err error) {
 	data, err := e.Control.TakeClaim(ctx, v.Run.ID, v.Attempt.N, VoidClaim(v.Submission.Token))
@@ -118,7 +118,7 @@ func (e *Engine) takeClaim(ctx context.Context, v View) (c Claim, won bool, err 
 	case isGone(err), ctx.Err() != nil:
 		return Claim{}, false, err
 	case err != nil:
-		return Claim{}, false, e.ofFiles(v, "who has the claim cannot be found out", err)
+		return Claim{}, false, e.ofFiles(v, "the holder of the claim cannot be determined", err)
 	}
 	if c, err = ParseClaim(data); err != nil {
 		return Claim{}, false, nil

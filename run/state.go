@@ -13,7 +13,7 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// Terminal tells whether nothing more will happen to a run by itself.
+// Terminal reports whether nothing more will happen to a run by itself.
 func (s State) Terminal() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
 // Phase is where in the lifecycle a run is.
@@ -21,7 +21,7 @@ type Phase string
 
 // The phases, in the order a run passes them.
 const (
-	Staging     Phase = "staging"     // inputs, image and script are being put in place; nothing was sent
+	Staging     Phase = "staging"     // inputs, image and script are being put in place; nothing was submitted
 	Deferred    Phase = "deferred"    // Slurm has no room or does not answer; will be sent, nothing was accepted
 	Submitting  Phase = "submitting"  // the intent is durable, sbatch may have run
 	Unconfirmed Phase = "unconfirmed" // sbatch ended without a receipt; the resolver finds out
@@ -30,14 +30,14 @@ const (
 	Completing  Phase = "completing"  // the job ended, Slurm is cleaning up
 	Collecting  Phase = "collecting"  // outputs are being verified and registered
 
-	NeedsOperator Phase = "needs_operator"            // nobody but a person can decide
-	AheadOfLedger Phase = "workspace_ahead_of_ledger" // the workspace knows an attempt the ledger does not
-	OutputsLate   Phase = "outputs_late"              // the job ended well, its outputs do not show up
+	NeedsOperator Phase = "needs_operator"            // only a person can decide
+	AheadOfLedger Phase = "workspace_ahead_of_ledger" // the workspace has an attempt that the ledger does not know
+	OutputsLate   Phase = "outputs_late"              // the job exited 0, but its outputs do not appear
 
 	Done Phase = "done"
 )
 
-// StateOf is the state each phase belongs to; Done belongs to the three terminal states.
+// StateOf is the state that each phase belongs to; Done belongs to the three terminal states.
 func StateOf(p Phase) State {
 	switch p {
 	case Staging, Deferred, Submitting, Unconfirmed, Pending:
@@ -59,8 +59,8 @@ const (
 	EndedToolFailed    Ending = "tool_failed"      // the program exited with a status other than 0
 	EndedTimeLimit     Ending = "time_limit"       // the program's own limit, or Slurm's
 	EndedOutOfMemory   Ending = "out_of_memory"    //
-	EndedOutputs       Ending = "outputs_rejected" // exit 0, but the declared outputs are not there or not acceptable
-	EndedContract      Ending = "contract_broken"  // outputs do not satisfy the tool's output schema
+	EndedOutputs       Ending = "outputs_rejected" // exit 0, but declared outputs are missing or not acceptable
+	EndedContract      Ending = "contract_broken"  // outputs violate the tool's output schema
 	EndedImageMismatch Ending = "image_mismatch"   // exit 91: the image is not the pinned one
 	EndedInputMismatch Ending = "input_mismatch"   // exit 92: an input is not the pinned one
 	EndedNoRuntime     Ending = "runtime_missing"  // exit 93
@@ -73,10 +73,10 @@ const (
 	EndedBootFail  Ending = "boot_fail"
 	EndedPreempted Ending = "preempted"
 	EndedLost      Ending = "lost"   // the job started, and neither Slurm nor the workspace knows how it ended
-	EndedAbsent    Ending = "absent" // the gateway holds the claim: no job can ever execute this attempt
+	EndedAbsent    Ending = "absent" // the gateway has the claim: no job can ever execute this attempt
 )
 
-// Infrastructure tells whether the ending was not the tool's doing, so that policy may allow a new attempt.
+// Infrastructure reports whether the tool did not cause the ending, so that policy may allow a new attempt.
 func (e Ending) Infrastructure() bool {
 	switch e {
 	case EndedNodeFail, EndedBootFail, EndedPreempted, EndedLost, EndedAbsent:

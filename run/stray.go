@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A job may show up after its attempt ended: sbatch was in doubt, the gateway took the claim, and only then did the controller take in what
+// A job may appear after its attempt has ended: sbatch was in doubt, the gateway took the claim, and only then did the controller show the job
 // it had accepted. Such a job executes nothing, but it would wait in the queue for its turn.
 
-// strayWatch is how long the watcher still asks for such jobs when nothing else is open. A controller that takes in a job later than
-// that shows it to the next cycle there is, or the job ends by itself without the claim.
+// strayWatch is how long the watcher still looks for such jobs when no run is open. If a controller shows a job later than
+// that, the next cycle sees it, or the job ends by itself without the claim.
 const strayWatch = 10 * time.Minute
 
-// expectStrays keeps the watcher asking after an attempt whose job may still show up.
+// expectStrays keeps the watcher running after an attempt whose job may still appear.
 func (e *Engine) expectStrays(v View, ending Ending) {
 	if v.Sends == 0 || ending != EndedAbsent && ending != EndedCancelled {
 		return
@@ -21,19 +21,19 @@ func (e *Engine) expectStrays(v View, ending Ending) {
 	e.mu.Lock()
 	e.strayUntil = e.Now().Add(strayWatch)
 	e.mu.Unlock()
-	if v.Submission.JobID == "" { // else Slurm is asked to cancel it anyway
+	if v.Submission.JobID == "" { // otherwise Slurm is asked to cancel it anyway
 		e.poke()
 	}
 }
 
-// strays tells whether there is reason to ask Slurm although no run is open.
+// strays reports whether there is reason to query Slurm although no run is open.
 func (e *Engine) strays() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.Now().Before(e.strayUntil)
 }
 
-// recallStrays takes up what an earlier gateway expected.
+// recallStrays restores what an earlier gateway expected.
 func (e *Engine) recallStrays(ctx context.Context) error {
 	since := e.Now().Add(-strayWatch)
 	last, err := e.Index.Voided(ctx, since)

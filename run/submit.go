@@ -25,7 +25,7 @@ type Order struct {
 	Actor           string
 }
 
-// Identity gives the canonical params of the order and the identity they make.
+// Identity returns the canonical params of the order and their identity.
 func (o Order) Identity() (canonical []byte, id plan.Identity, err error) {
 	canonical, err = o.Params.Canonical()
 	if err != nil {
@@ -89,10 +89,10 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 			return SubmitAnswer{}, err
 		}
 		a := e.submitAnswer(v, true, equivalent)
-		a.Warnings = append(a.Warnings, fmt.Sprintf("policy says reuse: this is run %s, made for the same plan under another policy", v.Run.ID))
+		a.Warnings = append(a.Warnings, fmt.Sprintf("this is run %s, made for the same plan under another policy (equivalent_runs: reuse)", v.Run.ID))
 		return a, nil
 	}
-	// Nothing is recorded for an image that is not there or not what it should be.
+	// Nothing is recorded for an image that is missing or has the wrong checksum.
 	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil {
 		return SubmitAnswer{}, err
 	}
@@ -118,7 +118,7 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	return e.submitAnswer(v, false, equivalent), nil
 }
 
-// room refuses what would begin: the rest of the disk is for what has begun.
+// room refuses new runs while a disk is nearly full: the rest is for runs that have begun.
 func (e *Engine) room() error {
 	if e.Room == nil {
 		return nil

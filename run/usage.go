@@ -7,16 +7,16 @@ import (
 	"slurmgate/fault"
 )
 
-// What jobs used is for people who look at a run: it is asked for in bulk, seldom, and decides nothing.
+// Resource usage is for people who look at a run: it is queried in bulk, rarely, and decides nothing.
 const (
 	usageEvery  = 5 * time.Minute  // between two queries
-	usageAfter  = 30 * time.Second // accounting takes a while to have the last of a job
-	usageGiveUp = time.Hour        // a job that accounting does not know by then is not asked about again
+	usageAfter  = 30 * time.Second // accounting takes a while to get a job's final figures
+	usageGiveUp = time.Hour        // a job that accounting does not know by then is not queried again
 	usageWindow = 7 * 24 * time.Hour
 	usageAtOnce = 5000
 )
 
-// measure asks accounting once for all attempts that ended since it last answered.
+// measure queries accounting once for all attempts that have ended since it last answered.
 func (e *Engine) measure(ctx context.Context) {
 	now := e.Now()
 	if now.Before(e.measureAt) {
@@ -44,11 +44,11 @@ func (e *Engine) measure(ctx context.Context) {
 
 func (e *Engine) unmeasured(err error) {
 	if err != nil {
-		e.Log.Warn("what jobs used is not known yet", "err", err)
+		e.Log.Warn("resource usage of ended jobs is not known yet", "err", err)
 	}
 }
 
-// match finds the record of each attempt's job: the id, and the time of submission, since ids are used again. none says that
+// match finds the record of each attempt's job by its id and time of submission, since ids are reused. none says that
 // there is no accounting at all.
 func match(list []Unmeasured, used []Usage, now time.Time, none bool) map[string]*Usage {
 	byID := map[string][]*Usage{}

@@ -8,10 +8,10 @@ import (
 	"slurmgate/fault"
 )
 
-// The verbs by which a person resolves what the gateway may not decide alone. Each is an explicit decision,
+// The verbs with which a person resolves what the gateway must not decide alone. Each is an explicit decision,
 // recorded with its reason; none of them can make an attempt execute twice.
 
-// Retry opens the attempt that follows attempt after, of a run that failed or was cancelled. If that attempt was opened already, the answer is
+// Retry opens the attempt that follows attempt after, of a run that failed or was cancelled. If that attempt is already open, the answer is
 // the run as it is: a repeated call does nothing more. A run that succeeded, or that is not over, is a Conflict; an attempt the run
 // never had, or none (0), is a Validation fault that names the latest one.
 func (e *Engine) Retry(ctx context.Context, runID string, after int, why string) (a SubmitAnswer, err error) {
@@ -19,7 +19,7 @@ func (e *Engine) Retry(ctx context.Context, runID string, after int, why string)
 	return a, err
 }
 
-// checkAfter holds the attempt that a retry names against the latest one.
+// checkAfter compares the attempt that a retry names with the latest one.
 func checkAfter(r Run, after int) error {
 	const op = "run.Retry"
 	call := fault.Do("slurm.job.retry", "run_id", r.ID, "after_attempt", r.AttemptN)
@@ -32,14 +32,14 @@ func checkAfter(r Run, after int) error {
 	return nil
 }
 
-// unlessStale decides a verb again on what the run has become when it changed in between.
+// unlessStale repeats a verb on the run's new state if the run changed in between.
 func unlessStale(verb func() error) error {
 	for range 20 {
 		if err := verb(); !stale(err) {
 			return err
 		}
 	}
-	return fault.New(fault.Transport, "run.verb", "busy", "the run keeps changing").WithNext("say it once more")
+	return fault.New(fault.Transport, "run.verb", "busy", "the run keeps changing").WithNext("repeat the call")
 }
 
 func (e *Engine) retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
@@ -72,7 +72,7 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	r := v.Run
 	n := r.AttemptN + 1
 	sub := newSubmission(r.ID, n, e.Now())
-	r.State, r.Phase, r.AttemptN, r.Reason, r.Detail = Queued, Staging, n, "retry", orElse(why, "asked for")
+	r.State, r.Phase, r.AttemptN, r.Reason, r.Detail = Queued, Staging, n, "retry", orElse(why, "requested")
 	r.FinishedAt, r.ExitCode, r.CancelAt, r.CancelReason = nil, nil, nil, ""
 	v, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}}, Submission: &sub,
 		Event: Event{Type: "run.retry", Data: withPlacement(map[string]any{"attempt": n, "reason": r.Detail}, at)}})
@@ -85,8 +85,8 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	return e.submitAnswer(v, false, nil), err
 }
 
-// DeclareAbsent settles a run whose job nobody can find: the gateway takes the claim, so that no job of the
-// attempt can execute from now on. When a job holds the claim already the run is that job's, and the answer is
+// DeclareAbsent settles a run whose job cannot be found: the gateway takes the claim, so that no job of the
+// attempt can execute from now on. If a job already has the claim, the run belongs to that job, and the answer is
 // a Conflict that names it.
 func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (s GetState, err error) {
 	err = unlessStale(func() error { s, err = e.declareAbsent(ctx, runID, why); return err })
@@ -102,16 +102,16 @@ func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState
 	switch v.Run.Phase {
 	case Unconfirmed, Pending, NeedsOperator:
 	default:
-		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s): whether its job exists is not in doubt", v.Run.State, v.Run.Phase)).WithNext("slurmgate runs show " + runID)
+		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s), so its job is not in doubt", v.Run.State, v.Run.Phase)).WithNext("slurmgate runs show " + runID)
 	}
 	claim, won, err := e.takeClaim(ctx, v)
 	switch {
 	case isGone(err):
-		return GetState{}, fault.Wrap(fault.Conflict, op, WorkspaceGone, "whether it was executed nobody can tell, and no job of it can execute any more", err).WithNext("slurmgate cancel " + runID)
+		return GetState{}, fault.Wrap(fault.Conflict, op, WorkspaceGone, "it is unknown whether the attempt was executed; no job of it can execute any more", err).WithNext("slurmgate cancel " + runID)
 	case err != nil:
 		return GetState{}, err
 	case !won && claim.Token != v.Submission.Token:
-		return GetState{}, fault.New(fault.Conflict, op, "claim_of_another", "the claim in the attempt's folder is not this submission's: no job of it can execute any more, and who wrote it nobody can tell").
+		return GetState{}, fault.New(fault.Conflict, op, "claim_of_another", "the claim in the attempt's folder belongs to an unknown submission; no job of this one can execute any more").
 			WithNext("slurmgate cancel " + runID)
 	}
 	if !won {
@@ -121,7 +121,7 @@ func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState
 		e.poke()
 		return GetState{}, fault.New(fault.Conflict, op, "job_executes", fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).WithNext("slurmgate wait " + runID)
 	}
-	if err := e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent", detail: orElse(why, "declared absent") + "; the gateway holds the claim, so no job of this attempt can execute"}); err != nil {
+	if err := e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent", detail: orElse(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"}); err != nil {
 		return GetState{}, err
 	}
 	if v.Submission.JobID != "" {
@@ -130,7 +130,7 @@ func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState
 	return e.state(ctx, runID)
 }
 
-// Adopt gives a run in doubt the job a person has found for it. Slurm must know that id under the run's own
+// Adopt assigns a job that a person has found to a run in doubt. Slurm must know that id under the run's own
 // job name; any other job is refused.
 func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (s GetState, err error) {
 	err = unlessStale(func() error { s, err = e.adoptNamed(ctx, runID, jobID); return err })
@@ -166,11 +166,11 @@ func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState,
 		}
 		return e.state(ctx, runID)
 	}
-	return GetState{}, fault.New(fault.Conflict, op, "job_not_ours", fmt.Sprintf("Slurm knows no job %s named %s; a job of another name is never taken over", jobID, v.Submission.JobName)).
+	return GetState{}, fault.New(fault.Conflict, op, "job_not_ours", fmt.Sprintf("Slurm has no job %s named %s; a job with another name cannot be adopted", jobID, v.Submission.JobName)).
 		WithNext("squeue --name=" + v.Submission.JobName + ", or slurmgate declare-absent " + runID)
 }
 
-// GetState is where a run stands after a verb.
+// GetState is the state of a run after a verb.
 type GetState struct {
 	RunID   string `json:"run_id"`
 	State   State  `json:"state"`

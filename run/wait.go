@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Those who wait for a run are handed its new state by whoever changed it: waiting reads nothing.
+// Whoever changes a run passes its new state to those that wait for it: waiting reads nothing.
 
-// listen tells of each change of a run from now on; of several that nobody has taken yet, the last. The caller calls stop.
+// listen delivers each change of a run from now on; of several that were not received yet, only the last. The caller calls stop.
 func (e *Engine) listen(id string) (changes <-chan View, stop func()) {
 	c := make(chan View, 1)
 	e.mu.Lock()
@@ -24,13 +24,13 @@ func (e *Engine) listen(id string) (changes <-chan View, stop func()) {
 	}
 }
 
-// announce hands the new state to those who wait for the run.
+// announce passes the new state to those that wait for the run.
 func (e *Engine) announce(v View) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range e.listeners[v.Run.ID] {
 		select {
-		case newer := <-c: // not taken yet
+		case newer := <-c: // not received yet
 			if newer.Run.Rev > v.Run.Rev { // two transitions may come here in either order
 				v = newer
 			}
@@ -40,7 +40,7 @@ func (e *Engine) announce(v View) {
 	}
 }
 
-// waitFor returns when done says so of the run, or when d has passed.
+// waitFor returns when done is true for the run, or when d has passed.
 func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done func(View) bool) (View, error) {
 	v, err := e.Store.View(ctx, id)
 	if err != nil || done(v) || d <= 0 {
@@ -48,13 +48,13 @@ func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done f
 	}
 	changes, stop := e.listen(id)
 	defer stop()
-	if v, err = e.Store.View(ctx, id); err != nil { // what changed before the listening began
+	if v, err = e.Store.View(ctx, id); err != nil { // changes before the listening began
 		return v, err
 	}
 	return e.wait(ctx, v, changes, d, done)
 }
 
-// wait goes on from a state of the run that is known, with changes listened to since before it was.
+// wait continues from a known state of the run, with a listener that was started before that state was read.
 func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.Duration, done func(View) bool) (View, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

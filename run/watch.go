@@ -20,7 +20,7 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-e.wake:
 			timer.Stop()
 			pause = e.cfg.Floor
-			// One floor after the poke: a job needs a moment to show, and pokes come in bursts.
+			// One floor after the wake-up: a job needs a moment to appear, and wake-ups come in bursts.
 			select {
 			case <-time.After(e.cfg.Floor):
 			case <-ctx.Done():
@@ -36,7 +36,7 @@ func (e *Engine) watch(ctx context.Context) {
 		e.measure(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			e.Log.Warn("Slurm could not be asked", "err", err)
+			e.Log.Warn("Slurm could not be queried", "err", err)
 			pause = min(e.cfg.Ceiling, max(e.cfg.Floor, 2*pause))
 		case moved:
 			pause = e.cfg.Floor
@@ -46,9 +46,9 @@ func (e *Engine) watch(ctx context.Context) {
 	}
 }
 
-// takeUp gives the workers what waits for time: deferred sends, staging and collecting that could not go on, outputs that are late.
+// takeUp gives the workers the runs that waited for time: deferred sends, interrupted staging and collecting, late outputs.
 func (e *Engine) takeUp(ctx context.Context) {
-	// Each for itself: a thousand runs that wait for room do not hold up one that is to be collected.
+	// Separately: a thousand runs that wait for room do not hold up one that is to be collected.
 	for _, p := range []Phase{Collecting, Submitting, Staging, OutputsLate, Deferred} {
 		if p == Deferred && e.siteWaits() {
 			return
@@ -63,7 +63,7 @@ func (e *Engine) takeUp(ctx context.Context) {
 				e.work.add(id)
 			}
 		}
-		// The next cycle goes on behind these: a thousand that wait do not hold up the rest either.
+		// The next cycle continues after these: a thousand waiting runs do not hold up the rest either.
 		if e.offered[p] = ""; len(ids) == offeredAtOnce {
 			e.offered[p] = ids[offeredAtOnce-1]
 		}
@@ -72,11 +72,11 @@ func (e *Engine) takeUp(ctx context.Context) {
 
 const offeredAtOnce = 1000
 
-// watchedPhases are those in which Slurm knows more about a run than the ledger.
+// watchedPhases are those in which Slurm may know more about a run than the ledger.
 var watchedPhases = []Phase{Unconfirmed, Pending, InJob, Completing}
 
-// Cycle asks Slurm once about everything and moves what changed. It tells whether anything did. With
-// nothing to ask about it asks nothing. A failed query changes nothing: it is not an observation.
+// Cycle queries Slurm once about everything, moves the runs that changed, and reports whether any did. With
+// nothing to watch it queries nothing. A failed query changes nothing: it is not an observation.
 func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	any, err := e.Index.Waiting(ctx, "", 1, watchedPhases...)
 	if err != nil || len(any) == 0 && !e.strays() {
@@ -118,7 +118,7 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 	switch code := fault.CodeOf(err); {
 	case code != "filesystem" && code != "workspace_foreign_entry" && code != "disk_full":
 	case v.Run.Reason == claimWaits:
-		return // said before
+		return // already reported
 	default:
 		if e.note(ctx, v, claimWaits, e.byItself(v, "the claim cannot be read", err)) == nil {
 			return
@@ -129,8 +129,8 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 	}
 }
 
-// observe applies what Slurm said about a run's jobs. The name has matched; with the id known, cluster and
-// id must match too, so that a job id used again is never taken for ours.
+// observe applies what Slurm says about a run's jobs. The name has matched; if the id is known, cluster and
+// id must match too, so that a reused job id is never mistaken for ours.
 func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
 	j, ok := pick(v, found)
 	if !ok {
@@ -143,7 +143,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	phase := phaseAfter(v.Run.Phase, j.Class)
 	a, s := v.Attempt, v.Submission
 	same := phase == v.Run.Phase && a.SlurmState == j.State && a.SlurmWhy == j.Why && a.MissedAt == nil && s.JobID == j.ID
-	if same && phase == Pending && v.Run.CancelAt != nil { // the claim could not be taken when that was asked for
+	if same && phase == Pending && v.Run.CancelAt != nil { // the claim could not be taken when the cancel was requested
 		return true, c.carryOutCancel(ctx, v)
 	}
 	if same {
@@ -190,7 +190,7 @@ func phaseAfter(now Phase, seen Class) Phase {
 		return Collecting
 	case ClassUnknown:
 		if now == Unconfirmed {
-			return Pending // it exists: that much is certain
+			return Pending // it certainly exists
 		}
 	}
 	return now
@@ -220,10 +220,10 @@ func pick(v View, found []Job) (Job, bool) {
 	return last, true
 }
 
-// before tells whether a is known to be earlier than b.
+// before reports whether a is known to be earlier than b.
 func before(a, b *time.Time) bool { return a != nil && b != nil && a.Before(*b) }
 
-// Watched says when Slurm last answered in full, and why it does not answer now (nil when it does).
+// Watched returns when Slurm last answered completely, and why it does not answer now (nil if it does).
 func (e *Engine) Watched() (at time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
