@@ -36,7 +36,21 @@ const (
 func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, error) {
 	r := &yamldoc.Reader{File: file, Prefix: "POLICY"}
 	doc := r.Parse(data)
-	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) { return expand(s, env) })
+	left, long := maxExpanded, ""
+	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) {
+		if long != "" {
+			return s, nil // nothing of the document will be used
+		}
+		out, tooLong, err := expand(s, left, env)
+		if long = tooLong; long != "" {
+			return s, nil
+		}
+		left -= len(out)
+		return out, err
+	})
+	if long != "" {
+		r.Add("SIZE", "", fmt.Sprintf("at most %d bytes of text, with the values of variables", maxExpanded), long, "name a long value once, or write it out")
+	}
 	p := &Policy{file: file, doc: r}
 	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "local", "import", "limits", "env", "equivalent_runs", "retry", "network",
 		"concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
@@ -68,29 +82,48 @@ func firstProblem(err error) string {
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// expand replaces ${NAME} once; what it brings in is not expanded again. $${ stands for ${.
-func expand(s string, env func(string) (string, bool)) (string, error) {
+// maxExpanded bounds the texts of a policy in bytes, all together: a short file may name a long variable many times.
+const maxExpanded = yamldoc.MaxBytes
+
+// expand replaces ${NAME} once; what it brings in is not expanded again. $${ stands for ${. The result has at most so many bytes, and is never built
+// beyond that: tooLong says what would make it longer.
+func expand(s string, most int, env func(string) (string, bool)) (text, tooLong string, err error) {
 	var b strings.Builder
+	add := func(parts ...string) bool {
+		for _, part := range parts {
+			if b.Len()+len(part) > most {
+				return false
+			}
+			b.WriteString(part)
+		}
+		return true
+	}
 	for {
 		i := strings.Index(s, "${")
 		if i < 0 {
-			b.WriteString(s)
-			return b.String(), nil
+			if !add(s) {
+				return "", "the values of variables make the policy longer", nil
+			}
+			return b.String(), "", nil
 		}
 		if i > 0 && s[i-1] == '$' {
-			b.WriteString(s[:i-1] + "${")
+			if !add(s[:i-1], "${") {
+				return "", "the values of variables make the policy longer", nil
+			}
 			s = s[i+2:]
 			continue
 		}
 		name, rest, ok := strings.Cut(s[i+2:], "}")
 		if !ok || !envName.MatchString(name) {
-			return "", errors.New("a ${ without a variable name and }")
+			return "", "", errors.New("a ${ without a variable name and }")
 		}
 		value, ok := env(name)
 		if !ok {
-			return "", fmt.Errorf("the environment variable %s is not set", name)
+			return "", "", fmt.Errorf("the environment variable %s is not set", name)
 		}
-		b.WriteString(s[:i] + value)
+		if !add(s[:i], value) {
+			return "", "the value of " + name + " makes the policy longer", nil
+		}
 		s = rest
 	}
 }

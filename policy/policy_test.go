@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -51,13 +52,28 @@ func TestHash(t *testing.T) {
 func TestExpand(t *testing.T) {
 	for in, want := range map[string]string{"a${PART}b": "ashortb", "${PART}${PART}": "shortshort", "${EMPTY}": "", "${LOOP}": "${PART}", "$PART": "$PART", "$": "$",
 		"$${PART}": "${PART}", "x$${": "x${", "${NOPE}": "!", "${": "!", "${}": "!", "${A B}": "!", "${PART": "!"} {
-		got, err := expand(in, env)
+		got, _, err := expand(in, 100, env)
 		if err != nil {
 			got = "!"
 		}
 		if got != want {
 			t.Errorf("%q gives %q, want %q", in, got, want)
 		}
+	}
+}
+
+// A short file that names a long variable many times is refused before it is large.
+func TestExpandIsBounded(t *testing.T) {
+	value := strings.Repeat("x", 20_000)
+	text := "version: 1\nenv: {X: \"" + strings.Repeat("${B}", 100_000) + "\", Y: \"${B}\"}\n"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Parse("p", []byte(text), func(string) (string, bool) { return value, true })
+	runtime.ReadMemStats(&after)
+	mib := (after.TotalAlloc - before.TotalAlloc) >> 20
+	t.Logf("%d MiB allocated for what would be %d MiB", mib, len(value)*100_000>>20)
+	if fault.CodeOf(err) != "POLICY-SIZE" || !strings.Contains(err.Error(), "the value of B makes the policy longer") || len(fault.ProblemsOf(err)) != 1 || mib > 64 {
+		t.Errorf("%.300v (%d MiB)", err, mib)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -244,5 +245,66 @@ func TestOddDomains(t *testing.T) {
 	}
 	if _, err := OpenDomain(dir); fault.CodeOf(err) != "PACK-REF" {
 		t.Error(err)
+	}
+}
+
+// Ten thousand broken packs: reading stops, and says truly how far it came.
+func TestManyBrokenPacks(t *testing.T) {
+	fsys := fstest.MapFS{}
+	text := []byte("id: A\n" + repeat("field: x\n", 1))
+	for i := range 9999 {
+		fsys[fmt.Sprintf("toolpacks/p%05d.tool.yaml", i)] = &fstest.MapFile{Data: text, Mode: 0o644}
+	}
+	var wide strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&wide, "field%d: x\n", i)
+	}
+	fsys["toolpacks/a.tool.yaml"] = &fstest.MapFile{Data: []byte(wide.String()), Mode: 0o644}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, found := loadAll(fsys, "dom", PacksDir, nil, options{})
+	runtime.ReadMemStats(&after)
+	mib := (after.TotalAlloc - before.TotalAlloc) >> 20
+	t.Logf("%d MiB allocated", mib)
+	if len(found) != maxProblems+1 || mib > 100 {
+		t.Errorf("%d problems, %d MiB", len(found), mib)
+	}
+	err := broken("op", "dom", found)
+	if !strings.Contains(err.Error(), "rules are broken in dom; stopped after 200 problems in the first 1 of 10000 toolpacks") || !strings.Contains(err.Error(), "correct these, then check again") {
+		t.Errorf("%.300v", err)
+	}
+}
+
+// A link to a pack or to a folder of packs is refused by its name, wherever it leads; other links are no business of the loader.
+func TestLinkedPacks(t *testing.T) {
+	for name, c := range map[string]struct {
+		link, to string
+		refused  bool
+	}{
+		"a pack":              {"toolpacks/b.tool.yaml", "a.tool.yaml", true},
+		"a folder":            {"toolpacks/more", "../elsewhere", true},
+		"a folder outside":    {"toolpacks/more", "/", true},
+		"nothing":             {"toolpacks/more", "gone", true},
+		"a text beside packs": {"toolpacks/README", "a.txt", false},
+	} {
+		dir := t.TempDir()
+		write(t, dir, "toolpacks/a.tool.yaml", base)
+		write(t, dir, "toolpacks/a.txt", "x")
+		write(t, dir, "elsewhere/c.tool.yaml", base)
+		if err := os.Symlink(c.to, filepath.Join(dir, c.link)); err != nil {
+			t.Fatal(err)
+		}
+		_, _, found := loadAll(os.DirFS(dir), dir, PacksDir, []string{"TEXT", "JSON"}, options{})
+		if refused := len(found) == 1 && found[0].Code == "PACK-LINK" && found[0].File == filepath.Join(dir, c.link); refused != c.refused || !refused && found != nil {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+	dir := t.TempDir()
+	write(t, dir, "real/a.tool.yaml", base)
+	if err := os.Symlink("real", filepath.Join(dir, PacksDir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, found := loadAll(os.DirFS(dir), dir, PacksDir, nil, options{}); len(found) != 1 || found[0].Code != "PACK-LINK" {
+		t.Errorf("toolpacks/ itself: %v", found)
 	}
 }

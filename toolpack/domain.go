@@ -118,7 +118,7 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	packs, all, bad := loadAll(fsys, dir, PacksDir, d.types, o)
 	d.packs = packs
 	found = append(found, bad...)
-	if len(d.manifest.Tools) > 0 || len(r.Problems()) == 0 {
+	if (len(d.manifest.Tools) > 0 || len(r.Problems()) == 0) && !slices.ContainsFunc(bad, isStop) { // else not every pack was read
 		found = append(found, d.manifest.match(r, all)...)
 	}
 	for _, p := range all {

@@ -22,7 +22,13 @@ import (
 const (
 	packSuffix = ".tool.yaml"
 	maxPacks   = 10000
+
+	maxProblems = 200 // of toolpacks in one report; reading stops there
+	batch       = 64  // files read before the problems are counted
 )
+
+// codeStopped is the code of the line that says that not every toolpack was read.
+const codeStopped = "PACK-STOPPED"
 
 // Set is the packs of a domain, sorted by id. It is immutable.
 type Set struct {
@@ -62,31 +68,44 @@ func broken(op, dir string, found []fault.Problem) error {
 	slices.SortStableFunc(found, func(a, b fault.Problem) int { return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line) })
 	found = slices.CompactFunc(found, fault.Problem.Equal)
 	msg := fmt.Sprintf("%d rules are broken in %s", len(found), dir)
-	if len(found) == 1 {
+	switch stopped := slices.IndexFunc(found, isStop); {
+	case stopped >= 0:
+		msg = fmt.Sprintf("rules are broken in %s; %s", dir, found[stopped].Msg)
+	case len(found) == 1:
 		msg = "a rule is broken in " + dir
 	}
 	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found, Next: "correct the lines named; nothing is served until then"}
 }
 
+func isStop(p fault.Problem) bool { return p.Code == codeStopped }
+
 // loadAll reads the packs below sub of a domain folder. base is how messages name that folder. all has every pack
 // whose file could be read, the broken ones too, so that a domain can say more about them; set is nil when there are problems.
 func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set, all []*Pack, found []fault.Problem) {
 	l := loader{schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}}, types: types, taken: o.taken, byName: map[string]*Pack{}}
+	if at, err := fs.Lstat(fsys, sub); err == nil && at.Mode()&fs.ModeSymlink != 0 {
+		l.linked(sub)
+		return nil, nil, l.problems
+	}
 	var rels []string
 	err := fs.WalkDir(fsys, sub, func(rel string, e fs.DirEntry, err error) error {
 		switch {
+		case err == nil && e.Type()&fs.ModeSymlink != 0:
+			if to, err := fs.Stat(fsys, rel); err != nil || !to.Mode().IsRegular() || strings.HasSuffix(rel, packSuffix) {
+				l.linked(rel)
+			}
 		case err != nil:
-			l.note("PACK-FILE", rel, "folders and files that can be read", clip(err.Error()))
+			l.note("PACK-FILE", rel, "folders and files that can be read", clip(err.Error()), "")
 			if e != nil && e.IsDir() {
 				return fs.SkipDir
 			}
 		case !e.IsDir() && strings.HasSuffix(path.Base(rel), ".tool.yml"):
-			l.note("PACK-FILE", rel, "a toolpack's name ends in "+packSuffix, "it ends in .tool.yml, and would not be read")
+			l.note("PACK-FILE", rel, "a toolpack's name ends in "+packSuffix, "it ends in .tool.yml", "rename it")
 		case e.IsDir() || !strings.HasSuffix(path.Base(rel), packSuffix):
 		case clip(rel) != rel && len(rel) <= 200:
-			l.note("PACK-FILE", rel, "a path of printable characters", "it has others")
+			l.note("PACK-FILE", rel, "a path of printable characters", "the file name contains control or invisible characters", "rename it")
 		case len(rels) >= maxPacks:
-			l.note("PACK-COUNT", rel, fmt.Sprintf("at most %d toolpacks", maxPacks), "there are more")
+			l.note("PACK-COUNT", rel, fmt.Sprintf("at most %d toolpacks", maxPacks), "there are more", "")
 			return fs.SkipAll
 		default:
 			rels = append(rels, rel)
@@ -94,7 +113,7 @@ func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set,
 		return nil
 	})
 	if err != nil {
-		l.note("PACK-FILE", sub, "a folder that can be read", clip(err.Error()))
+		l.note("PACK-FILE", sub, "a folder that can be read", clip(err.Error()), "")
 	}
 	l.files(rels)
 	if len(l.problems) > 0 {
@@ -106,7 +125,7 @@ func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set,
 		hashes[p.ID()] = p.Hash()
 	}
 	if l.set.hash, err = hashOf(hashes); err != nil {
-		l.note("PACK-HASH", sub, "canonical JSON", clip(err.Error()))
+		l.note("PACK-HASH", sub, "canonical JSON", clip(err.Error()), "")
 	}
 	return &l.set, l.set.packs, l.problems
 }
@@ -120,8 +139,14 @@ type loader struct {
 	problems []fault.Problem
 }
 
-func (l *loader) note(code, rel, rule, msg string) {
-	l.problems = append(l.problems, fault.Problem{Code: code, Rule: rule, Msg: msg, File: l.schemas.name(rel)})
+func (l *loader) note(code, rel, rule, msg, hint string) {
+	l.problems = append(l.problems, fault.Problem{Code: code, Rule: rule, Msg: msg, Hint: hint, File: l.schemas.name(rel)})
+}
+
+// linked refuses a symbolic link to a toolpack or a folder: what it leads to could change without a change here, and passing it over in silence would
+// leave tools out.
+func (l *loader) linked(rel string) {
+	l.note("PACK-LINK", rel, "toolpacks are files of the domain itself", "it is a symbolic link, and links are not followed", "put the files themselves here, or bind-mount the folder")
 }
 
 // one is a pack on its way, with what is wrong with it so far.
@@ -131,8 +156,22 @@ type one struct {
 	problems []fault.Problem // of its schemas
 }
 
-// files reads the packs, several at a time, and takes them in the order of the walk.
+// files reads the packs, several at a time, and takes them in the order of the walk, until there are too many problems for a report.
 func (l *loader) files(rels []string) {
+	for done := 0; done < len(rels); {
+		some := rels[done:min(done+batch, len(rels))]
+		for _, o := range l.batch(some) {
+			l.take(o)
+			if done++; len(l.problems) > maxProblems {
+				l.problems = l.problems[:maxProblems:maxProblems]
+				l.note(codeStopped, path.Dir(rels[0]), "", fmt.Sprintf("stopped after %d problems in the first %d of %d toolpacks", maxProblems, done, len(rels)), "correct these, then check again")
+				return
+			}
+		}
+	}
+}
+
+func (l *loader) batch(rels []string) []one {
 	read := make([]one, len(rels))
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -148,9 +187,7 @@ func (l *loader) files(rels []string) {
 		})
 	}
 	wg.Wait()
-	for _, o := range read {
-		l.take(o)
-	}
+	return read
 }
 
 // read reads one file and applies every rule that needs no other pack.

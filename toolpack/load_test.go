@@ -456,7 +456,7 @@ func TestOddFiles(t *testing.T) {
 	for _, p := range fault.ProblemsOf(err) {
 		got = append(got, filepath.Base(p.File)+" "+p.Code)
 	}
-	if d := cmp.Diff([]string{"link.tool.yaml PACK-FILE", "pipe.tool.yaml PACK-FILE", "vast.tool.yaml PACK-FILE"}, got); d != "" {
+	if d := cmp.Diff([]string{"folder PACK-LINK", "link.tool.yaml PACK-LINK", "pipe.tool.yaml PACK-FILE", "vast.tool.yaml PACK-FILE"}, got); d != "" {
 		t.Error(d)
 	}
 }
