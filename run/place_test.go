@@ -154,7 +154,7 @@ func TestEarlierRuns(t *testing.T) {
 		if a := l.submit(o); a.RunID != id || !a.Replayed {
 			t.Errorf("%+v, want %s", a, id)
 		}
-		if p, err := l.engine.Preview(t.Context(), o); err != nil || p.RunID != id || !p.Exists || p.Placement.Partition != "main" {
+		if p, err := l.engine.Preview(t.Context(), o); err != nil || p.RunID != id || !p.Exists || p.Placement.Partition != "main" || plan.Hash(p.Params) != p.ParamsHash || p.PolicyHash != "sha256:of-then" {
 			t.Errorf("%+v %v", p, err)
 		}
 		w.want(w.until(id, done), run.Succeeded, "ok")

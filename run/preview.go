@@ -51,7 +51,12 @@ func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 		if err != nil {
 			return p, err
 		}
-		p.State = &v.Run.State
+		p.State, p.PolicyHash, p.ParamsHash, p.PlanHash = &v.Run.State, v.Run.PolicyHash, v.Run.ParamsHash, v.Run.PlanHash
+		if v.Run.ParamsHash != id.ParamsHash { // made in an earlier form
+			if p.Params, err = e.Store.Params(ctx, v.Run.ParamsHash); err != nil {
+				return p, err
+			}
+		}
 	}
 	image, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest())
 	if err != nil {

@@ -54,9 +54,6 @@ func (configCheckCmd) Run(ctx context.Context, a *app) error {
 			fmt.Fprintf(w, "warning: %s\n", text)
 		}
 		fmt.Fprintf(w, "%s is a valid site file for %s. Next: slurmgate doctor\n", r.File, r.Site)
-		for _, s := range r.Warnings {
-			fmt.Fprintf(w, "warning: %s\n", s)
-		}
 	})
 }
 

@@ -170,6 +170,9 @@ func (a *app) rehearse(ctx context.Context, s *session, toolID, version string, 
 			what = fmt.Sprintf("already exists (%s)", *p.State)
 		}
 		fmt.Fprintf(w, "run      %s  %s\npolicy   %s\nparams   %s\n", p.RunID, what, p.PolicyHash, p.ParamsHash)
+		if place := placeText("", p.Placement); place != "" {
+			fmt.Fprintf(w, "place    %s\n", place)
+		}
 		if r.ConsentRequired {
 			fmt.Fprintln(w, "consent  a person's approval would be needed")
 		}
