@@ -272,7 +272,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"ledger.Ledger.DropLooks":      {"tend"},
 		"ledger.Ledger.Record":         {},
 
-		"gate.Tool.Handle": {},
+		"gate.Tool.Handle": {"described"}, // where it is wrapped
 		"gate.Tool.DryRun": {"described"}, // where it is set
 	}
 	type use struct {

@@ -238,7 +238,7 @@ func TestChatLooks(t *testing.T) {
 		} `json:"runs"`
 	}
 	c.expect(c.say("run_list", tree{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}, &page), "1 run, newest first", r.RunID, "seqkit.stats")
-	c.expect(c.say("run_list", tree{"until": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}, nil), "No such runs")
+	c.expect(c.say("run_list", tree{"until": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}, nil), "No runs match")
 	c.expect(c.say("run_list", tree{"state": "none"}, nil), "error: ARGS-SCHEMA")
 	if len(page.Runs) != 1 || page.Runs[0].RunID != r.RunID {
 		t.Errorf("%+v", page)

@@ -211,7 +211,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 	}
 	tr.effect = t.SideEffect != Read
-	result, err := guard(ctx, g.log, t.Handle, Call{Caller: who, Request: req, Args: tr.args})
+	result, err := guard(context.WithValue(ctx, provenanceKey{}, tr), g.log, t.Handle, Call{Caller: who, Request: req, Args: tr.args})
 	if u, ok := result.(Unchanged); ok && err == nil && u.Unchanged() {
 		tr.effect = false
 	}

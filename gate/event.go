@@ -65,6 +65,8 @@ type trail struct {
 	final  bool            // the outcome stands for ever under the key
 	leave  func()          // ends the flight of the key, once the outcome is kept
 	result json.RawMessage // of a result that went into an artifact
+
+	provenance *Provenance // the run that the call is, where the handler said so
 }
 
 // repeatable tells whether the same call may be made again after an error: always while the tool was not reached, then only if a
@@ -129,6 +131,9 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (Record, e
 		if e.ArgsHash, err = r.keep("args", t.args); err != nil {
 			return r, err
 		}
+	}
+	if res.OK {
+		r.Provenance = t.noted()
 	}
 	result := res.Result
 	if res.ResultRef != nil {

@@ -43,7 +43,8 @@ type Record struct {
 	At         time.Time
 	Event      json.RawMessage // the ToolCallEvent, canonical
 	Payloads   []Payload
-	Outcome    *Outcome // what an idempotency key now stands for
+	Outcome    *Outcome    // what an idempotency key now stands for
+	Provenance *Provenance // the run that the call is; nil for one that failed, and for one that has no identity of its own
 }
 
 // Payload is what went in or out, redacted (HTC-09).
@@ -129,6 +130,8 @@ type Promises interface {
 type Owners interface {
 	// Owner is the project of a run or an artifact. NotFound when there is no such thing.
 	Owner(ctx context.Context, id string) (projectID string, err error)
+	// Asked tells whether a recorded call of the principal is the run.
+	Asked(ctx context.Context, principal, runID string) (bool, error)
 }
 
 // Supposer knows what dry runs have supposed: an import that was only rehearsed leaves nothing, and yet the next rehearsal is about it.

@@ -66,6 +66,12 @@ func (g *Gate) visibleID(ctx context.Context, who Caller, s string, dry bool) er
 	if err == nil && who.Sees(project) {
 		return nil
 	}
+	if fault.Is(err, fault.NotFound) && plan.IsRunID(id) {
+		asked, err := g.owners.Asked(ctx, who.Name, id)
+		if err != nil || asked {
+			return err
+		}
+	}
 	if dry && fault.Is(err, fault.NotFound) {
 		if project, ok := g.supposer.Supposed(who.Principal, id); ok && who.Sees(project) {
 			return nil

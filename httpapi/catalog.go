@@ -33,6 +33,7 @@ type toolDoc struct {
 
 type toolsDoc struct {
 	domainDoc
+	Total int       `json:"total"`
 	Tools []toolDoc `json:"tools"`
 }
 
@@ -58,6 +59,7 @@ type Entry struct {
 
 type registryDoc struct {
 	domainDoc
+	Total int     `json:"total"`
 	Tools []Entry `json:"tools"`
 }
 
@@ -92,7 +94,7 @@ func (f *face) tools(w http.ResponseWriter, req *http.Request) {
 	if f.cached(w, req) {
 		return
 	}
-	doc := toolsDoc{domainDoc{f.DomainID, f.Version}, []toolDoc{}}
+	doc := toolsDoc{domainDoc{f.DomainID, f.Version}, 0, []toolDoc{}}
 	for _, t := range f.visible(req) {
 		if slices.Contains(t.Capabilities, gate.CapGateway) {
 			continue
@@ -100,6 +102,7 @@ func (f *face) tools(w http.ResponseWriter, req *http.Request) {
 		doc.Tools = append(doc.Tools, toolDoc{ToolID: t.ID, DisplayName: t.Title, Description: t.Description, Capabilities: t.Capabilities, TimeoutSec: f.seconds(t), EgressAllowlist: orEmpty(t.Egress),
 			InputSchemaRef: "/v1/registry#" + t.ID + "/input_schema", OutputSchemaRef: "/v1/registry#" + t.ID + "/output_schema"})
 	}
+	doc.Total = len(doc.Tools)
 	writeJSON(w, http.StatusOK, "application/json", doc)
 }
 
@@ -107,10 +110,11 @@ func (f *face) registry(w http.ResponseWriter, req *http.Request) {
 	if f.cached(w, req) {
 		return
 	}
-	doc := registryDoc{domainDoc{f.DomainID, f.Version}, []Entry{}}
+	doc := registryDoc{domainDoc{f.DomainID, f.Version}, 0, []Entry{}}
 	for _, t := range f.visible(req) {
 		doc.Tools = append(doc.Tools, f.entryOf(t))
 	}
+	doc.Total = len(doc.Tools)
 	writeJSON(w, http.StatusOK, "application/json", doc)
 }
 

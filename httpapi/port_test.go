@@ -124,12 +124,14 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("slurm.job.cancel", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "cancelled", "phase": "done", "executed": "never", "poll_after_seconds": nil, "message": ""}, nil),
 		d.tool("slurm.job.retry", gate.Execute, gate.CapSlurm, byRun, sub, nil),
 		d.tool("slurm.job.logs", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "target_run_id": runA, "stream": "log", "state": "running", "text": "x", "final": false}, nil),
-		d.tool("run.list", gate.Read, gate.CapRead, lists, obj{"runs": []obj{{"run_id": runA, "tool_id": "t", "project_id": "p", "state": "queued", "phase": "pending", "created_at": now}}, "cursor": nil}, nil),
+		d.tool("run.list", gate.Read, gate.CapRead, lists, obj{"runs": []obj{{"run_id": runA, "tool_id": "t", "project_id": "p", "state": "queued", "phase": "pending", "created_at": now}}, "cursor": nil, "total": 1, "total_exact": true}, nil),
+		d.tool("run.provenance", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "tool_id": "run.list", "contract_version": "v1", "policy_hash": "p", "params_hash": "h", "params": obj{}, "calls": 1,
+			"first_asked_at": now, "last_asked_at": now, "tool_call_ids": []string{}}, nil),
 		d.tool("run.show", gate.Read, gate.CapRead, byRun, obj{"run_id": runA, "tool_id": "t", "state": "queued", "phase": "pending"}, nil),
 		d.tool("artifact.import", gate.Write, gate.CapImport, imports, imported, nil),
-		d.tool("artifact.list", gate.Read, gate.CapRead, lists, obj{"artifacts": []obj{art}, "cursor": "c"}, nil),
+		d.tool("artifact.list", gate.Read, gate.CapRead, lists, obj{"artifacts": []obj{art}, "cursor": "c", "total": 2, "total_exact": true}, nil),
 		d.tool("artifact.get", gate.Read, gate.CapRead, byArtifact, art, nil),
-		d.tool("approval.list", gate.Read, gate.CapApprove, `{"type":"object","additionalProperties":false,"properties":{"all":{"type":"boolean"}}}`, obj{"approvals": []obj{approval}}, nil),
+		d.tool("approval.list", gate.Read, gate.CapApprove, `{"type":"object","additionalProperties":false,"properties":{"all":{"type":"boolean"}}}`, obj{"approvals": []obj{approval}, "total": 1}, nil),
 		d.tool("approval.answer", gate.Write, gate.CapApprove, `{"type":"object","additionalProperties":false,"required":["approval_id","approve"],"properties":{"approval_id":{"type":"string"},"approve":{"type":"boolean"},"uses":{"type":"integer"},"expires_in_seconds":{"type":"integer"},"reason":{"type":"string"}}}`, approval, nil),
 		d.tool("artifact.preview.text", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3, "text": "a\tb", "truncated": false, "binary": false}, nil),
 		d.tool("artifact.preview.table", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3, "columns": []obj{{"name": "a", "type": "integer"}}, "columns_total": 1, "header": true,
@@ -247,6 +249,7 @@ func TestEveryOperation(t *testing.T) {
 		{"POST /v1/tools/test.echo:run", `{"input":{"n":0}}`, 200}, {"POST /v1/tool-calls", string(envelope), 200},
 		{"GET /v1/runs", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200}, {"GET /v1/runs/" + runA + "/story", "", 200},
+		{"GET /v1/runs/" + runA + "/provenance", "", 200},
 		{"GET /v1/runs/" + runA + "/logs?stream=log&tail_lines=5", "", 200}, {"GET /v1/runs/" + runA + "/events", "", 200},
 		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200}, {"POST /v1/runs/" + runA + ":retry", `{"after_attempt":1,"reason":"the disk is mended"}`, 200},
 		{"POST /v1/runs/" + runA + ":recollect", `{"reason":"the filesystem is back"}`, 200},
@@ -290,7 +293,7 @@ func TestViews(t *testing.T) {
 	if n := len(d.send("GET /v1/tools", "", look).doc(t)["tools"].([]any)); n != 0 {
 		t.Error(n)
 	}
-	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 10 {
+	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 11 {
 		t.Error(n)
 	}
 	for _, what := range []string{"POST /v1/runs/" + runA + ":cancel", "POST /v1/runs/" + runA + ":retry"} {

@@ -105,6 +105,11 @@ func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) erro
 			return err
 		}
 	}
+	if p := r.Provenance; p != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO call_runs (chain, seq, run_id, identity) VALUES (?,?,?,?)", r.Chain, seq, p.RunID, string(p.Identity)); err != nil {
+			return err
+		}
+	}
 	if o := r.Outcome; o != nil {
 		_, err = tx.ExecContext(ctx, "UPDATE idempotency_keys SET outcome = ?, settled_at = ? WHERE principal = ? AND key_hash = ? AND outcome IS NULL", string(o.Response), at, o.Principal, o.KeyHash)
 	}
@@ -113,6 +118,7 @@ func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) erro
 
 // CallFilter selects calls. Empty fields select all.
 type CallFilter struct {
+	RunID     string // those that are this run, see [CallRun]
 	ToolID    string
 	Principal string
 	Chain     string
@@ -121,14 +127,22 @@ type CallFilter struct {
 	Limit     int    // 1..500, 50 when 0
 }
 
-// Calls returns one page of recorded calls, newest first, and the cursor of the next page.
-func (l *Ledger) Calls(ctx context.Context, f CallFilter) ([]CallEvent, string, error) {
+// CallPage is one page of recorded calls, newest first.
+type CallPage struct {
+	Calls  []CallEvent
+	Cursor string // of the next page; empty on the last
+	Total  Total  // of all pages
+}
+
+// Calls gives one page of recorded calls.
+func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error) {
 	if f.Limit <= 0 {
 		f.Limit = 50
 	}
 	f.Limit = min(f.Limit, 500)
 	where, args := []string{"1"}, []any{}
-	for _, c := range []struct{ cond, v string }{{"tool_id = ?", f.ToolID}, {"principal = ?", f.Principal}, {"chain = ?", f.Chain}} {
+	for _, c := range []struct{ cond, v string }{{"tool_id = ?", f.ToolID}, {"principal = ?", f.Principal}, {"chain = ?", f.Chain},
+		{"(chain, seq) IN (SELECT chain, seq FROM call_runs WHERE run_id = ?)", f.RunID}} {
 		if c.v != "" {
 			where, args = append(where, c.cond), append(args, c.v)
 		}
@@ -136,26 +150,45 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) ([]CallEvent, string, 
 	if f.Failed {
 		where = append(where, "ok = 0")
 	}
+	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // page and total are of the same moment
+	if err != nil {
+		return p, storage(err)
+	}
+	defer tx.Rollback()
+	if f.RunID+f.ToolID+f.Principal == "" && !f.Failed {
+		p.Total.Exact = true
+		err = tx.QueryRowContext(ctx, "SELECT sum(seq - horizon_seq) FROM call_chains WHERE ? IN ('', chain)", f.Chain).Scan(&p.Total.N)
+	} else {
+		p.Total, err = countSome(ctx, tx, "SELECT 1 FROM tool_call_events WHERE "+strings.Join(where, " AND "), args...)
+	}
+	if err != nil {
+		return p, storage(err)
+	}
 	if f.Cursor != "" {
 		at, place, err := decodeCursor(f.Cursor)
 		chain, num, ok := strings.Cut(place, "/")
 		var seq int64
 		if _, scan := fmt.Sscan(num, &seq); err != nil || !ok || scan != nil {
-			return nil, "", fault.Invalid("ledger.Calls", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor",
+			return p, fault.Invalid("ledger.Calls", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor",
 				Rule: "a cursor of an earlier page", Msg: "it is not a cursor", Hint: "leave the cursor out to start from the beginning"})
 		}
 		where, args = append(where, "(at, chain, seq) < (?, ?, ?)"), append(args, at, chain, seq)
 	}
-	out, err := l.calls(ctx, "WHERE "+strings.Join(where, " AND ")+fmt.Sprintf(" ORDER BY at DESC, chain DESC, seq DESC LIMIT %d", f.Limit+1), args...)
-	if err != nil || len(out) <= f.Limit {
-		return out, "", err
+	p.Calls, err = calls(ctx, tx, "WHERE "+strings.Join(where, " AND ")+fmt.Sprintf(" ORDER BY at DESC, chain DESC, seq DESC LIMIT %d", f.Limit+1), args...)
+	if err != nil || len(p.Calls) <= f.Limit {
+		return p, err
 	}
-	last := out[f.Limit-1]
-	return out[:f.Limit], encodeCursor(micros(last.At), fmt.Sprintf("%s/%d", last.Chain, last.Seq)), nil
+	last := p.Calls[f.Limit-1]
+	p.Calls, p.Cursor = p.Calls[:f.Limit], encodeCursor(micros(last.At), fmt.Sprintf("%s/%d", last.Chain, last.Seq))
+	return p, nil
 }
 
-func (l *Ledger) calls(ctx context.Context, where string, args ...any) ([]CallEvent, error) {
-	rows, err := l.r.QueryContext(ctx, "SELECT chain, seq, at, principal, event, hash FROM tool_call_events "+where, args...)
+type rowsQueryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func calls(ctx context.Context, db rowsQueryer, where string, args ...any) ([]CallEvent, error) {
+	rows, err := db.QueryContext(ctx, "SELECT chain, seq, at, principal, event, hash FROM tool_call_events "+where, args...)
 	if err != nil {
 		return nil, storage(err)
 	}
@@ -176,7 +209,7 @@ func (l *Ledger) calls(ctx context.Context, where string, args ...any) ([]CallEv
 
 // Call returns the newest record of a tool call with its input and output. NotFound when there is no record.
 func (l *Ledger) Call(ctx context.Context, toolCallID string) (CallEvent, []CallPayload, error) {
-	found, err := l.calls(ctx, "WHERE tool_call_id = ? ORDER BY at DESC LIMIT 1", toolCallID)
+	found, err := calls(ctx, l.r, "WHERE tool_call_id = ? ORDER BY at DESC LIMIT 1", toolCallID)
 	if err != nil {
 		return CallEvent{}, nil, err
 	}
@@ -343,7 +376,7 @@ func (l *Ledger) dropSome(ctx context.Context, before, keep int64) (n int64, err
 		if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET horizon_seq = ?, horizon_hash = ? WHERE chain = ?", through.Int64, hash, gate.Looks); err != nil {
 			return err
 		}
-		for _, table := range []string{"tool_payloads", "tool_call_events"} {
+		for _, table := range []string{"tool_payloads", "call_runs", "tool_call_events"} {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE chain = ? AND seq <= ?", gate.Looks, through.Int64); err != nil {
 				return err
 			}

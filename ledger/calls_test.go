@@ -42,10 +42,13 @@ func TestCallChains(t *testing.T) {
 	}
 	var all []CallEvent
 	for cursor := ""; ; {
-		page, next, err := l.Calls(t.Context(), CallFilter{Limit: 7, Cursor: cursor})
+		page, err := l.Calls(t.Context(), CallFilter{Limit: 7, Cursor: cursor})
 		must(t, err)
-		all = append(all, page...)
-		if cursor = next; cursor == "" {
+		if (page.Total != Total{23, true}) {
+			t.Error(page.Total)
+		}
+		all = append(all, page.Calls...)
+		if cursor = page.Cursor; cursor == "" {
 			break
 		}
 	}
@@ -60,8 +63,8 @@ func TestCallChains(t *testing.T) {
 		t.Error(len(all), len(seen))
 	}
 	for f, want := range map[CallFilter]int{{Failed: true}: 11, {Chain: gate.Effects}: 3, {Principal: "nobody"}: 0, {ToolID: "test.tool", Limit: 500}: 23} {
-		if got, _, err := l.Calls(t.Context(), f); err != nil || len(got) != want {
-			t.Errorf("%+v: %d %v", f, len(got), err)
+		if got, err := l.Calls(t.Context(), f); err != nil || len(got.Calls) != want || got.Total != (Total{int64(want), true}) {
+			t.Errorf("%+v: %d %+v %v", f, len(got.Calls), got.Total, err)
 		}
 	}
 	e, payloads, err := l.Call(t.Context(), "00000007-0000-4000-8000-000000000000")
@@ -71,7 +74,7 @@ func TestCallChains(t *testing.T) {
 	if _, _, err := l.Call(t.Context(), "none"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
-	if _, _, err := l.Calls(t.Context(), CallFilter{Cursor: "xx"}); !fault.Is(err, fault.Validation) {
+	if _, err := l.Calls(t.Context(), CallFilter{Cursor: "xx"}); !fault.Is(err, fault.Validation) {
 		t.Error(err)
 	}
 }
@@ -185,8 +188,8 @@ func TestTokenRows(t *testing.T) {
 	if _, err := l.RevokeToken(t.Context(), "tok_B", "x"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
-	if list, err := l.Tokens(t.Context()); err != nil || len(list) != 1 {
-		t.Error(list, err)
+	if list, s, err := l.Tokens(t.Context()); err != nil || len(list) != 1 || s.Tokens != 1 || s.Revoked != 1 || s.Expired != 0 || s.State(list[0]) != "revoked" {
+		t.Error(list, s, err)
 	}
 	for _, q := range []string{"UPDATE tokens SET expires_at = expires_at + 1", "UPDATE tokens SET revoked_at = NULL", "DELETE FROM tokens", "UPDATE tokens SET capabilities = '[\"*\"]'"} {
 		if _, err := l.w.Exec(q); err == nil {

@@ -1,10 +1,13 @@
 package ledger
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Counts returns how many runs are in each state; a state without runs is absent.
 func (l *Ledger) Counts(ctx context.Context) (map[string]int64, error) {
-	rows, err := l.r.QueryContext(ctx, "SELECT state, count(*) FROM runs GROUP BY state")
+	rows, err := l.r.QueryContext(ctx, "SELECT state, sum(n) FROM run_counts WHERE n > 0 GROUP BY state")
 	if err != nil {
 		return nil, storage(err)
 	}
@@ -24,4 +27,22 @@ func (l *Ledger) Counts(ctx context.Context) (map[string]int64, error) {
 // EventsAfter lists at most limit events of a run with a number above after, oldest first.
 func (l *Ledger) EventsAfter(ctx context.Context, runID string, after int64, limit int) ([]Entry, error) {
 	return l.entries(ctx, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?", runID, after, limit)
+}
+
+// Total is how many there are in all. Exact is false when there are at least N: the rest was not counted.
+type Total struct {
+	N     int64
+	Exact bool
+}
+
+// countedAtMost bounds a count that no index answers.
+const countedAtMost = 10000
+
+// countSome counts the rows of a query up to countedAtMost.
+func countSome(ctx context.Context, db queryer, q string, args ...any) (t Total, err error) {
+	err = db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d)", q, countedAtMost+1), args...).Scan(&t.N)
+	if t.Exact = t.N <= countedAtMost; !t.Exact {
+		t.N = countedAtMost
+	}
+	return t, err
 }

@@ -96,18 +96,14 @@ type Page struct {
 	Runs   []Row
 	Cursor string
 	Seq    int64 // number of the newest event: the page shows the state at that event
+	Total  Total // of all pages
 }
 
-// List returns one page of runs, newest first.
-func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
-	if f.Limit <= 0 {
-		f.Limit = 50
-	}
-	f.Limit = min(f.Limit, 500)
-	where, args := []string{"1"}, []any{}
+// conditions gives the filter as SQL. The cursor's place is not in it: the total is of all pages.
+func (f Filter) conditions() (where string, args []any) {
+	conds := []string{"1"}
 	add := func(cond string, v ...any) {
-		where = append(where, cond)
-		args = append(args, v...)
+		conds, args = append(conds, cond), append(args, v...)
 	}
 	if f.State != "" {
 		add("r.state = ?", f.State)
@@ -128,14 +124,41 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 	if f.Until != nil {
 		add("r.created_at < ?", micros(*f.Until))
 	}
+	return strings.Join(conds, " AND "), args
+}
+
+// total counts the runs the filter selects: from run_counts, which knows no times; by the index of times alone; else one by one, to a bound.
+func (f Filter) total(ctx context.Context, db queryer) (t Total, err error) {
+	where, args := f.conditions()
+	all := f.State == "" && f.ToolID+f.ProjectID == "" && f.Projects == nil
+	switch {
+	case f.Since == nil && f.Until == nil:
+		t.Exact = true
+		err = db.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM run_counts r WHERE "+where, args...).Scan(&t.N)
+	case all:
+		t.Exact = true
+		err = db.QueryRowContext(ctx, "SELECT count(*) FROM runs r WHERE "+where, args...).Scan(&t.N)
+	default:
+		t, err = countSome(ctx, db, "SELECT 1 FROM runs r WHERE "+where, args...)
+	}
+	return t, err
+}
+
+// List returns one page of runs, newest first.
+func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
+	if f.Limit <= 0 {
+		f.Limit = 50
+	}
+	f.Limit = min(f.Limit, 500)
+	where, args := f.conditions()
 	if f.Cursor != "" {
 		at, id, err := decodeCursor(f.Cursor)
 		if err != nil {
 			return Page{}, err
 		}
-		add("(r.created_at, r.run_id) < (?, ?)", at, id)
+		where, args = where+" AND (r.created_at, r.run_id) < (?, ?)", append(args, at, id)
 	}
-	// One read transaction: the page and the number are from the same moment.
+	// One read transaction: the page and the numbers are from the same moment.
 	tx, err := l.r.BeginTx(brief(ctx), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return Page{}, storage(err)
@@ -145,7 +168,10 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 	if err := tx.QueryRowContext(brief(ctx), "SELECT coalesce(max(seq), 0) FROM events").Scan(&p.Seq); err != nil {
 		return Page{}, storage(err)
 	}
-	rows, err := tx.QueryContext(ctx, rowQuery+"WHERE "+strings.Join(where, " AND ")+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(args, f.Limit+1)...)
+	if p.Total, err = f.total(ctx, tx); err != nil {
+		return Page{}, storage(err)
+	}
+	rows, err := tx.QueryContext(ctx, rowQuery+"WHERE "+where+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(args, f.Limit+1)...)
 	if err != nil {
 		return Page{}, storage(err)
 	}

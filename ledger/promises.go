@@ -135,26 +135,48 @@ func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error)
 	return a, storage(err)
 }
 
-// Approvals lists approvals, newest first, at most 500: the pending ones, or all of them.
-func (l *Ledger) Approvals(ctx context.Context, all bool) ([]gate.Approval, error) {
-	where, args := "status = 'pending' AND expires_at > ?", []any{micros(l.now())}
-	if all {
-		where, args = "1", nil
-	}
-	rows, err := l.r.QueryContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE "+where+" ORDER BY requested_at DESC, approval_id LIMIT 500", args...)
+// ApprovalSnapshot counts the approvals a list selects from. An approval is asked, answered once, used up or expires, so the numbers change
+// exactly when the list does.
+type ApprovalSnapshot struct {
+	Approvals int64 `json:"approvals"` // ever asked
+	Answered  int64 `json:"answered"`
+	Expired   int64 `json:"expired"`   // without an answer; 0 in the list of all, which does not depend on the time
+	UsesLeft  int64 `json:"uses_left"` // of all; 0 in the list of those that wait, which have none
+}
+
+// Approvals lists approvals, newest first, at most 500: those that wait for an answer, or with all every one. total counts them beyond the 500 too.
+func (l *Ledger) Approvals(ctx context.Context, all bool) (out []gate.Approval, total int64, s ApprovalSnapshot, err error) {
+	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // list and numbers are of the same moment
 	if err != nil {
-		return nil, storage(err)
+		return nil, 0, s, storage(err)
+	}
+	defer tx.Rollback()
+	now := micros(l.now())
+	if err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE status <> 'pending'), count(*) FILTER (WHERE status = 'pending' AND expires_at <= ?), coalesce(sum(uses_left), 0)
+ FROM approvals`, now).Scan(&s.Approvals, &s.Answered, &s.Expired, &s.UsesLeft); err != nil {
+		return nil, 0, s, storage(err)
+	}
+	where, args := "status = 'pending' AND expires_at > ?", []any{now}
+	if total = s.Approvals - s.Answered - s.Expired; all {
+		where, args, total = "1", nil, s.Approvals
+		s.Expired = 0
+	} else {
+		s.UsesLeft = 0
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE "+where+" ORDER BY requested_at DESC, approval_id LIMIT 500", args...)
+	if err != nil {
+		return nil, 0, s, storage(err)
 	}
 	defer rows.Close()
-	out := []gate.Approval{}
+	out = []gate.Approval{}
 	for rows.Next() {
 		a, err := scanApproval(rows)
 		if err != nil {
-			return nil, storage(err)
+			return nil, 0, s, storage(err)
 		}
 		out = append(out, a)
 	}
-	return out, storage(rows.Err())
+	return out, total, s, storage(rows.Err())
 }
 
 // Answer is a person's decision on a request.

@@ -308,10 +308,11 @@ func TestFilters(t *testing.T) {
 	}{
 		{Filter{}, 2}, {Filter{State: run.Succeeded}, 1}, {Filter{State: run.Failed}, 0}, {Filter{ToolID: "t.x"}, 2}, {Filter{ToolID: "t.y"}, 0},
 		{Filter{ProjectID: project}, 2}, {Filter{Since: new(t0)}, 2}, {Filter{Since: new(t0.Add(1e9))}, 0}, {Filter{Until: new(t0)}, 0}, {Filter{Limit: 100_000}, 2},
+		{Filter{State: run.Succeeded, Since: new(t0)}, 1}, {Filter{Projects: []string{}}, 0}, {Filter{Projects: []string{project, "proj_x"}, State: run.Queued}, 1},
 	} {
 		p, err := l.List(t.Context(), c.f)
-		if err != nil || len(p.Runs) != c.want {
-			t.Errorf("%+v: %d, %v", c.f, len(p.Runs), err)
+		if err != nil || len(p.Runs) != c.want || p.Total != (Total{int64(c.want), true}) {
+			t.Errorf("%+v: %d of %+v, %v", c.f, len(p.Runs), p.Total, err)
 		}
 	}
 	open, err := l.Waiting(t.Context(), "", 0, run.Staging, run.Done)

@@ -66,22 +66,50 @@ func (l *Ledger) Token(ctx context.Context, id string) (Token, error) {
 	return t, storage(err)
 }
 
+// TokenSnapshot counts tokens at a time. A token changes only by being revoked or by expiring, so the three numbers change exactly when the
+// list does.
+type TokenSnapshot struct {
+	Tokens  int64 `json:"tokens"`
+	Revoked int64 `json:"revoked"`
+	Expired int64 `json:"expired"` // and not revoked
+
+	at time.Time
+}
+
+// State is what a token is good for at the time of the snapshot: valid, expired or revoked.
+func (s TokenSnapshot) State(t Token) string {
+	switch {
+	case t.RevokedAt != nil:
+		return "revoked"
+	case !s.at.Before(t.ExpiresAt):
+		return "expired"
+	}
+	return "valid"
+}
+
 // Tokens lists tokens, newest first.
-func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
+func (l *Ledger) Tokens(ctx context.Context) (out []Token, s TokenSnapshot, err error) {
 	rows, err := l.r.QueryContext(ctx, "SELECT "+tokenColumns+" FROM tokens ORDER BY created_at DESC, token_id")
 	if err != nil {
-		return nil, storage(err)
+		return nil, s, storage(err)
 	}
 	defer rows.Close()
-	out := []Token{}
+	s.at, out = l.now(), []Token{}
 	for rows.Next() {
 		t, err := scanToken(rows)
 		if err != nil {
-			return nil, storage(err)
+			return nil, s, storage(err)
 		}
 		out = append(out, t)
+		s.Tokens++
+		switch s.State(t) {
+		case "revoked":
+			s.Revoked++
+		case "expired":
+			s.Expired++
+		}
 	}
-	return out, storage(rows.Err())
+	return out, s, storage(rows.Err())
 }
 
 // RevokeToken revokes a token, effective immediately. A token that is already revoked is left unchanged.

@@ -37,18 +37,28 @@ func (r *result) look() string {
 	return "artifact_preview_text shows its beginning"
 }
 
+// shown is how many of how many a list shows.
+func (r *result) shown(n int, what string) string {
+	if r.TotalExact && r.Total == 1 {
+		what = strings.TrimSuffix(what, "s")
+	}
+	switch {
+	case !r.TotalExact:
+		return fmt.Sprintf("%d of at least %d %s", n, max(r.Total, int64(n)), what)
+	case r.Total == int64(n):
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d of %d %s", n, r.Total, what)
+}
+
 // started lists runs.
 func (r *result) started(b *strings.Builder) {
 	list := *r.Runs
 	if len(list) == 0 {
-		b.WriteString("No such runs.")
+		b.WriteString("No runs match. Next: run_list without filters shows what there is.")
 		return
 	}
-	what := "runs"
-	if len(list) == 1 {
-		what = "run"
-	}
-	fmt.Fprintf(b, "%d %s, newest first, times in UTC:", len(list), what)
+	fmt.Fprintf(b, "%s, newest first, times in UTC:", r.shown(len(list), "runs"))
 	for _, x := range list {
 		at := clip(strings.Replace(plain(x.CreatedAt, 40), "T", " ", 1), len("2006-01-02 15:04"))
 		fmt.Fprintf(b, "\n%s  %s  %s  %s", x.RunID, at, plain(x.ToolID, 64), (&result{State: x.State, Phase: x.Phase}).where())
@@ -59,7 +69,7 @@ func (r *result) started(b *strings.Builder) {
 	if r.Cursor != nil {
 		fmt.Fprintf(b, "\nThere are more: call run_list again with the same arguments and cursor %q.", plain(*r.Cursor, 256))
 	}
-	b.WriteString("\nNext: slurm_job_collect RUN_ID tells where one stands and gives its artifacts.")
+	b.WriteString("\nNext: slurm_job_collect RUN_ID tells the state of one and gives its artifacts.")
 }
 
 func (r *result) listed(b *strings.Builder) {
@@ -68,7 +78,7 @@ func (r *result) listed(b *strings.Builder) {
 		b.WriteString("No artifacts. Next: artifact_import a file or a text.")
 		return
 	}
-	fmt.Fprintf(b, "%d artifacts, newest first:", len(list))
+	fmt.Fprintf(b, "%s, newest first:", r.shown(len(list), "artifacts"))
 	for _, a := range list {
 		fmt.Fprintf(b, "\n%s  %s  %q  %d bytes", a.ArtifactID, a.Type, plain(a.Label, 48), a.SizeBytes)
 	}

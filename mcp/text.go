@@ -33,6 +33,8 @@ type result struct {
 	Created    *bool       `json:"created"`
 	Artifacts  *[]artifact `json:"artifacts"`
 	Cursor     *string     `json:"cursor"`
+	Total      int64       `json:"total"` // of a list, all pages
+	TotalExact bool        `json:"total_exact"`
 
 	Text      *string `json:"text"`
 	Truncated bool    `json:"truncated"`

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"time"
-
-	"slurmgate/plan"
 )
 
 // SubmitAnswer is the answer to a submit. Every key is always present.
@@ -63,10 +61,16 @@ func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) Submit
 	}
 }
 
+// Identify returns the run id of a read-only call (ARC-11), from its canonical params: the same call on the same ledger is the same run.
+type Identify func(ctx context.Context, params map[string]any) (runID string, err error)
+
 // Get reads a run from the ledger; it never queries Slurm. It waits up to wait for the run to finish.
-// toolName and policyHash make the identity of the call itself (ARC-11): the same call on the same ledger is the same run.
-func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (GetAnswer, error) {
-	v, prov, roles, err := e.look(ctx, runID, wait, call)
+func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
+	v, roles, params, err := e.look(ctx, runID, wait)
+	if err != nil {
+		return GetAnswer{}, err
+	}
+	prov, err := which(ctx, params)
 	if err != nil {
 		return GetAnswer{}, err
 	}
@@ -76,8 +80,12 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, call
 
 // Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
 // [Engine.Recollect] is the verb for a run whose outputs are late. It waits up to wait for the run to finish.
-func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (CollectAnswer, error) {
-	v, prov, roles, err := e.look(ctx, runID, wait, call)
+func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
+	v, roles, params, err := e.look(ctx, runID, wait)
+	if err != nil {
+		return CollectAnswer{}, err
+	}
+	prov, err := which(ctx, params)
 	if err != nil {
 		return CollectAnswer{}, err
 	}
@@ -85,30 +93,25 @@ func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, 
 		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
 }
 
-func (e *Engine) look(ctx context.Context, runID string, wait time.Duration, call plan.Identity) (View, string, map[string]string, error) {
+// look reads a run with its outputs. params are the canonical params of the look: the run, and the ledger's newest event about it.
+func (e *Engine) look(ctx context.Context, runID string, wait time.Duration) (v View, roles map[string]string, params map[string]any, err error) {
 	settled := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
-	v, err := e.waitFor(ctx, runID, wait, settled)
-	if err != nil {
-		return v, "", nil, err
+	if v, err = e.waitFor(ctx, runID, wait, settled); err != nil {
+		return v, nil, nil, err
 	}
 	seq, err := e.Index.Seq(ctx, runID)
 	if err != nil {
-		return v, "", nil, err
+		return v, nil, nil, err
 	}
-	params, err := plan.Marshal(map[string]any{"run_id": runID, "ledger_seq": seq})
-	if err != nil {
-		return v, "", nil, err
-	}
-	call.ParamsHash = plan.Hash(params)
 	outputs, err := e.Index.Outputs(ctx, runID)
 	if err != nil {
-		return v, "", nil, err
+		return v, nil, nil, err
 	}
-	roles := map[string]string{}
+	roles = map[string]string{}
 	for _, o := range outputs {
 		roles[o.Role] = o.ArtifactID
 	}
-	return v, call.RunID(), roles, nil
+	return v, roles, map[string]any{"run_id": runID, "ledger_seq": seq}, nil
 }
 
 // observedAt is when Slurm last answered about the run.

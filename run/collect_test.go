@@ -415,7 +415,7 @@ func TestRecollect(t *testing.T) {
 		w.with(func() { w.attempt(a.RunID, 1).ctl["manifest"] = manifest })
 		late := w.until(a.RunID, in(run.OutputsLate))
 		for range 3 {
-			c, err := l.engine.Collect(t.Context(), a.RunID, 0, plan.Identity{})
+			c, err := l.engine.Collect(t.Context(), a.RunID, 0, noRun)
 			v, verr := w.ledger.View(t.Context(), a.RunID)
 			if err != nil || verr != nil || c.Ready || v.Run.Rev != late.Run.Rev || v.Run.Phase != run.OutputsLate {
 				t.Fatalf("a look changed the run: %+v %+v %v %v", c, v.Run, err, verr)

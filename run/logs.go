@@ -65,12 +65,12 @@ type LogsAnswer struct {
 }
 
 // Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace.
-func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, call plan.Identity) (LogsAnswer, error) {
-	v, prov, roles, err := e.look(ctx, runID, 0, call)
+func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, which Identify) (LogsAnswer, error) {
+	v, roles, params, err := e.look(ctx, runID, 0)
 	if err != nil {
 		return LogsAnswer{}, err
 	}
-	a := LogsAnswer{ProvenanceRunID: prov, TargetRunID: runID, Stream: stream, State: v.Run.State, Final: v.Run.State.Terminal()}
+	a := LogsAnswer{TargetRunID: runID, Stream: stream, State: v.Run.State, Final: v.Run.State.Terminal()}
 	var data []byte
 	switch _, has := roles[stream]; {
 	case has:
@@ -82,7 +82,13 @@ func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, ca
 			data, err = nil, nil
 		}
 	}
+	if err != nil {
+		return LogsAnswer{}, err
+	}
 	a.Text = string(bytes.ToValidUTF8(data, []byte("\uFFFD")))
+	// A running job writes its log without an event in the ledger: what was read is part of the snapshot.
+	params["stream"], params["log_hash"] = stream, plan.Hash(data)
+	a.ProvenanceRunID, err = which(ctx, params)
 	return a, err
 }
 

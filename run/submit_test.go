@@ -53,7 +53,7 @@ func TestHappyPath(t *testing.T) {
 		if err := json.Unmarshal(v.Run.ResultJSON, &res); err != nil || res.State != "succeeded" || string(res.Output["report"].Value) != `{"role":"report"}` || res.Output["table"].Value != nil || len(res.Output) != 2 {
 			t.Errorf("%s %v", v.Run.ResultJSON, err)
 		}
-		c, err := l.engine.Collect(t.Context(), a.RunID, 0, plan.Identity{ToolName: "slurm_job_collect"})
+		c, err := l.engine.Collect(t.Context(), a.RunID, 0, noRun)
 		if err != nil || !c.Ready || *c.ExitCode != 0 || c.PollAfterSeconds != nil || c.ArtifactsByRole["report"] == "" || *c.LogArtifactID != c.ArtifactsByRole["log"] {
 			t.Errorf("%+v %v", c, err)
 		}
@@ -290,7 +290,7 @@ func TestGet(t *testing.T) {
 		w.until(a.RunID, func(v run.View) bool { return v.Attempt.SlurmState == "PENDING" })
 		synctest.Wait()
 		before := w.count("Queue")
-		call := plan.Identity{ToolName: "slurm_job_get", ContractVersion: "v1", PolicyHash: "p"}
+		call := lookOf(plan.Identity{ToolName: "slurm_job_get", ContractVersion: "v1", PolicyHash: "p"})
 		var last run.GetAnswer
 		for i := range 100 {
 			g, err := l.engine.Get(t.Context(), a.RunID, 0, call)
@@ -328,18 +328,18 @@ func TestLogs(t *testing.T) {
 		a := l.submit(order())
 		w.with(func() { w.start(w.jobs[0]); w.attempt(a.RunID, 1).ctl["stdout"] = []byte("half\xff") })
 		w.until(a.RunID, in(run.InJob))
-		g, err := l.engine.Logs(t.Context(), a.RunID, "stdout", 100, plan.Identity{})
+		g, err := l.engine.Logs(t.Context(), a.RunID, "stdout", 100, noRun)
 		if err != nil || g.Text != "half\uFFFD" || g.Final {
 			t.Errorf("%+v %v", g, err)
 		}
-		if g, err = l.engine.Logs(t.Context(), a.RunID, "stderr", 100, plan.Identity{}); err != nil || g.Text != "" {
+		if g, err = l.engine.Logs(t.Context(), a.RunID, "stderr", 100, noRun); err != nil || g.Text != "" {
 			t.Errorf("%+v %v", g, err)
 		}
 		w.with(func() { w.finish(w.jobs[0]) })
 		w.until(a.RunID, done)
 		w.with(func() { w.attempt(a.RunID, 1).ctl["stdout"] = []byte("changed later") })
 		for stream, want := range map[string]string{"stdout": "said\n", "log": "said\n"} {
-			if g, err = l.engine.Logs(t.Context(), a.RunID, stream, 11, plan.Identity{}); err != nil || !strings.HasSuffix(want, g.Text) && !strings.HasSuffix(g.Text, want) || !g.Final || len(g.Text) > 11 {
+			if g, err = l.engine.Logs(t.Context(), a.RunID, stream, 11, noRun); err != nil || !strings.HasSuffix(want, g.Text) && !strings.HasSuffix(g.Text, want) || !g.Final || len(g.Text) > 11 {
 				t.Errorf("%s: %+v %v", stream, g, err)
 			}
 		}

@@ -741,3 +741,14 @@ func (w *world) want(v run.View, state run.State, reason string) {
 var errTransient = fault.Wrap(fault.Transport, "world", "transient", "it did not work this time", errors.New("input/output error"))
 
 var ledgerAll = ledger.Filter{}
+
+// lookOf identifies looks as the gateway does.
+func lookOf(id plan.Identity) run.Identify {
+	return func(_ context.Context, params map[string]any) (string, error) {
+		canonical, err := plan.Marshal(params)
+		id.ParamsHash = plan.Hash(canonical)
+		return id.RunID(), err
+	}
+}
+
+var noRun = lookOf(plan.Identity{})

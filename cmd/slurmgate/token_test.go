@@ -61,7 +61,7 @@ func TestTokenUnderOneKey(t *testing.T) {
 	if !strings.HasPrefix(first.Token, "sgt_") || first.Note != "" || again.TokenID != first.TokenID || again.Token != gate.Redacted || !strings.Contains(again.Note, "revoke") {
 		t.Errorf("%+v, then %+v", first, again)
 	}
-	if list, err := g.ledger.Tokens(t.Context()); err != nil || len(list) != 1 {
+	if list, _, err := g.ledger.Tokens(t.Context()); err != nil || len(list) != 1 {
 		t.Error(list, err)
 	}
 	if t.Failed() {

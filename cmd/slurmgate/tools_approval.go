@@ -14,12 +14,13 @@ type approvalListArgs struct {
 }
 
 type approvalList struct {
-	moment
+	approvalsAsked
+	Total     int64           `json:"total"` // the list shows the newest 500
 	Approvals []gate.Approval `json:"approvals"`
 }
 
 type approvalAnswered struct {
-	moment
+	approvalsAsked
 	gate.Approval
 }
 
@@ -35,12 +36,12 @@ func (g *gateway) approvalTools() []gate.Tool {
 	idSchema := `{"type":"string","pattern":"^apr_[A-Z2-7]{26}$"}`
 	list := builtin("approval.list", "List approvals", "Lists the calls that are waiting for a person's approval; with all=true also those answered or expired.", gate.Read,
 		object("", prop("all", `{"type":"boolean"}`)), handler(func(ctx context.Context, c gate.Call, a approvalListArgs) (any, error) {
-			found, err := g.ledger.Approvals(ctx, a.All)
+			found, total, snapshot, err := g.ledger.Approvals(ctx, a.All)
 			if err != nil {
 				return nil, err
 			}
-			when, err := g.at("approval.list", c)
-			return approvalList{when, found}, err
+			prov, err := g.about(ctx, "approval.list", c, snapshot)
+			return approvalList{approvalsAsked{prov, &snapshot}, total, found}, err
 		}))
 	answer := builtin("approval.answer", "Answer a request for approval", "Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these arguments, for the given number of calls and time.", gate.Write,
 		object("approval_id approve", prop("approval_id", idSchema), prop("approve", `{"type":"boolean"}`), prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"number of calls allowed; default 1"}`),
@@ -60,8 +61,8 @@ func (g *gateway) answerApproval(ctx context.Context, c gate.Call, a approvalAns
 		return nil, fault.New(fault.Policy, "approval.answer", "consent_self", "you requested this call yourself; somebody else has to approve it")
 	}
 	if wanted := map[bool]string{true: gate.Approved, false: gate.Denied}[a.Approve]; was.Status == wanted && was.AnsweredBy != nil && *was.AnsweredBy == c.Caller.Name {
-		when, err := g.at("approval.answer", c) // the same answer again
-		return approvalAnswered{when, was}, err
+		prov, err := g.about(ctx, "approval.answer", c, nil) // the same answer again
+		return approvalAnswered{approvalsAsked{ProvenanceRunID: prov}, was}, err
 	}
 	expires := time.Duration(g.policy.Consent.ApprovalExpiresSecs) * time.Second
 	if a.ExpiresInSeconds > 0 {
@@ -71,6 +72,6 @@ func (g *gateway) answerApproval(ctx context.Context, c gate.Call, a approvalAns
 	if err != nil {
 		return nil, err
 	}
-	when, err := g.at("approval.answer", c)
-	return approvalAnswered{when, answered}, err
+	prov, err := g.about(ctx, "approval.answer", c, nil) // an approval is answered once
+	return approvalAnswered{approvalsAsked{ProvenanceRunID: prov}, answered}, err
 }

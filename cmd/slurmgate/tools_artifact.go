@@ -159,7 +159,7 @@ func (g *gateway) bringIn(ctx context.Context, c gate.Call, a importArgs, import
 	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil {
 		return doc, "", err
 	}
-	prov, err = g.provenance("artifact.import", map[string]any{"artifact_id": doc.ID})
+	prov, err = g.provenance(ctx, "artifact.import", map[string]any{"artifact_id": doc.ID})
 	return doc, prov, err
 }
 
@@ -201,7 +201,7 @@ func (g *gateway) preview(ctx context.Context, c gate.Call, a artifactArgs) (any
 	if a.MaxLines > 0 {
 		lines = min(lines, a.MaxLines)
 	}
-	prov, err := g.provenance("artifact.preview.text", map[string]any{"artifact_id": x.ID, "max_lines": lines})
+	prov, err := g.provenance(ctx, "artifact.preview.text", map[string]any{"artifact_id": x.ID, "max_lines": lines})
 	if err != nil {
 		return nil, err
 	}

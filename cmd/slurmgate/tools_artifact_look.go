@@ -19,11 +19,12 @@ type artifactListArgs struct {
 
 // artifactList is one page of a snapshot (ARC-05).
 type artifactList struct {
-	ProvenanceRunID string        `json:"provenance_run_id"`
-	AsOf            *time.Time    `json:"as_of_created_at"` // null when there are no artifacts
-	ArtifactCount   int64         `json:"artifact_count"`   // of all pages
-	Artifacts       []artifactDoc `json:"artifacts"`
-	Cursor          *string       `json:"cursor"`
+	ProvenanceRunID string     `json:"provenance_run_id"`
+	AsOf            *time.Time `json:"as_of_created_at"` // null when there are no artifacts
+	ArtifactCount   int64      `json:"artifact_count"`   // of all pages
+	listed
+	Artifacts []artifactDoc `json:"artifacts"`
+	Cursor    *string       `json:"cursor"`
 }
 
 // listParams are the canonical params of a list: the filter, the snapshot, and the page.
@@ -63,7 +64,7 @@ func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactList
 	if err != nil {
 		return nil, err
 	}
-	out := artifactList{ArtifactCount: page.Snapshot.Count, Artifacts: []artifactDoc{}}
+	out := artifactList{ArtifactCount: page.Snapshot.Count, listed: listed{page.Snapshot.Count, true}, Artifacts: []artifactDoc{}}
 	if at := page.Snapshot.AsOf; !at.IsZero() {
 		out.AsOf = &at
 	}
@@ -73,7 +74,7 @@ func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactList
 	for _, x := range page.Artifacts {
 		out.Artifacts = append(out.Artifacts, docOf(x))
 	}
-	out.ProvenanceRunID, err = g.provenance("artifact.list", listParams{f.Projects, f.Type, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit})
+	out.ProvenanceRunID, err = g.provenance(ctx, "artifact.list", listParams{f.Projects, f.Type, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit})
 	return out, err
 }
 
@@ -88,6 +89,6 @@ func (g *gateway) getArtifact(ctx context.Context, _ gate.Call, a artifactArgs) 
 	if err != nil {
 		return nil, err
 	}
-	prov, err := g.provenance("artifact.get", map[string]any{"artifact_id": x.ID})
+	prov, err := g.provenance(ctx, "artifact.get", map[string]any{"artifact_id": x.ID})
 	return artifactLook{prov, docOf(x)}, err
 }

@@ -78,7 +78,7 @@ func (g *gateway) verifyOne(ctx context.Context, id string) (any, error) {
 		return nil, err
 	}
 	v.out.AsOf, v.out.ArtifactCount = &x.CreatedAt, 1
-	v.out.ProvenanceRunID, err = g.provenance("artifact.verify", map[string]any{"artifact_id": id})
+	v.out.ProvenanceRunID, err = g.provenance(ctx, "artifact.verify", map[string]any{"artifact_id": id})
 	return v.answer(), err
 }
 
@@ -96,7 +96,7 @@ func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error)
 			if at := page.Snapshot.AsOf; !at.IsZero() {
 				v.out.AsOf = &at
 			}
-			if v.out.ProvenanceRunID, err = g.provenance("artifact.verify", listParams{Projects: projects, AsOf: v.out.AsOf, Count: v.out.ArtifactCount}); err != nil {
+			if v.out.ProvenanceRunID, err = g.provenance(ctx, "artifact.verify", listParams{Projects: projects, AsOf: v.out.AsOf, Count: v.out.ArtifactCount}); err != nil {
 				return nil, err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 )
 
 type eventListArgs struct {
+	RunID     string `json:"provenance_run_id,omitzero"`
 	ToolID    string `json:"tool_id,omitzero"`
 	Principal string `json:"principal,omitzero"`
 	Chain     string `json:"chain,omitzero"`
@@ -17,7 +18,8 @@ type eventListArgs struct {
 }
 
 type eventList struct {
-	moment
+	callsAsked
+	listed
 	Events []ledger.CallEvent `json:"events"`
 	Cursor *string            `json:"cursor"`
 }
@@ -27,13 +29,14 @@ type eventShowArgs struct {
 }
 
 type eventStory struct {
-	moment
+	callsAsked
 	ledger.CallEvent
 	Payloads []ledger.CallPayload `json:"payloads"`
 }
 
 type eventsVerified struct {
-	moment
+	ProvenanceRunID string `json:"provenance_run_id"`
+
 	OK      bool                `json:"ok"` // always true: a failed check is an error
 	Calls   []ledger.ChainState `json:"calls"`
 	History int64               `json:"history"` // events of runs and artifacts, checked too
@@ -43,17 +46,21 @@ func (g *gateway) eventTools() []gate.Tool {
 	text := `{"type":"string","maxLength":256}`
 	return []gate.Tool{
 		builtin("event.list", "List calls", "Lists the recorded tool calls, newest first: who called what, over which transport, and the outcome.", gate.Read,
-			object("", prop("tool_id", text), prop("principal", text), prop("chain", `{"enum":["effects","looks"]}`), prop("failed", `{"type":"boolean"}`), prop("cursor", text),
+			object("", prop("tool_id", text), prop("principal", text), prop("provenance_run_id", runIDSchema), prop("chain", `{"enum":["effects","looks"]}`), prop("failed", `{"type":"boolean"}`), prop("cursor", text),
 				prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(func(ctx context.Context, c gate.Call, a eventListArgs) (any, error) {
-				found, cursor, err := g.ledger.Calls(ctx, ledger.CallFilter{ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain, Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
+				p, err := g.ledger.Calls(ctx, ledger.CallFilter{RunID: a.RunID, ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain, Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
 				if err != nil {
 					return nil, err
 				}
-				out := eventList{Events: found}
-				if cursor != "" {
-					out.Cursor = &cursor
+				out := eventList{listed: listedOf(p.Total), Events: p.Calls}
+				if p.Cursor != "" {
+					out.Cursor = &p.Cursor
 				}
-				out.moment, err = g.at("event.list", c)
+				out.Snapshot.Total = p.Total.N
+				if n := len(p.Calls); n > 0 {
+					out.Snapshot.Newest, out.Snapshot.Oldest = p.Calls[0].Hash, p.Calls[n-1].Hash
+				}
+				out.ProvenanceRunID, err = g.about(ctx, "event.list", c, out.Snapshot)
 				return out, err
 			})),
 		builtin("event.show", "Show a call", "Returns one recorded call with its redacted arguments and result.", gate.Read,
@@ -62,8 +69,9 @@ func (g *gateway) eventTools() []gate.Tool {
 				if err != nil {
 					return nil, err
 				}
-				when, err := g.at("event.show", c)
-				return eventStory{when, e, payloads}, err
+				snapshot := callSnapshot{e.Hash, e.Hash, 1} // a caller may use an id again; this is the newest record of it
+				prov, err := g.about(ctx, "event.show", c, snapshot)
+				return eventStory{callsAsked{prov, snapshot}, e, payloads}, err
 			})),
 		builtin("event.verify", "Verify the records", "Checks the hash chains of all recorded calls and of the history of runs.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
 			chains, err := g.ledger.VerifyCalls(ctx)
@@ -74,8 +82,8 @@ func (g *gateway) eventTools() []gate.Tool {
 			if err != nil {
 				return nil, err
 			}
-			when, err := g.at("event.verify", c)
-			return eventsVerified{when, true, chains, n}, err
+			prov, err := g.about(ctx, "event.verify", c, map[string]any{"chains": chains, "history": n})
+			return eventsVerified{prov, true, chains, n}, err
 		})),
 	}
 }

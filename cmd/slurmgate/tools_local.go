@@ -237,6 +237,7 @@ type imageListArgs struct {
 }
 
 type imageListAnswer struct {
+	Total  int        `json:"total"`
 	Images []imageDoc `json:"images"`
 	Bad    int        `json:"bad"`
 }
@@ -306,6 +307,7 @@ func listImages(ctx context.Context, store *apptainer.Store, lock apptainer.Lock
 			add(imageDoc{Digest: i.Ref(), Arch: i.Arch, SizeBytes: i.SizeBytes}, true)
 		}
 	}
+	out.Total = len(out.Images)
 	return out, nil
 }
 
@@ -332,6 +334,7 @@ func (a *app) images(ctx context.Context, tool string, hash bool) error {
 			rows = append(rows, []string{orDash(d.Name), d.Digest, d.Arch, bytesText(d.SizeBytes), d.State})
 		}
 		table(w, "name|digest|arch|size|state", rows)
+		footer(w, len(r.Images), listed{int64(r.Total), true}, "images")
 		if r.Bad > 0 {
 			fmt.Fprintln(w, "Next: repair an image from the original file: slurmgate image add NAME FILE.sif")
 		}

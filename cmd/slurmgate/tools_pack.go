@@ -191,6 +191,7 @@ type toolList struct {
 	ProvenanceRunID string    `json:"provenance_run_id"`
 	DomainID        string    `json:"domain_id"`
 	Version         string    `json:"version"`
+	Total           int       `json:"total"`
 	Tools           []toolRow `json:"tools"`
 }
 
@@ -202,16 +203,16 @@ type catalogParams struct {
 	ToolID   string `json:"tool_id"`
 }
 
-func (g *gateway) catalogLook(toolID string, a toolArgs) (string, error) {
-	return g.provenance(toolID, catalogParams{g.domain.ID(), g.domain.CatalogVersion(), a.All, a.ToolID})
+func (g *gateway) catalogLook(ctx context.Context, toolID string, a toolArgs) (string, error) {
+	return g.provenance(ctx, toolID, catalogParams{g.domain.ID(), g.domain.CatalogVersion(), a.All, a.ToolID})
 }
 
 func rowOf(t gate.Tool) toolRow {
 	return toolRow{t.ID, t.Version, t.Title, t.Description, string(t.SideEffect), t.Capabilities}
 }
 
-func (g *gateway) listTools(_ context.Context, _ gate.Call, a toolArgs) (any, error) {
-	prov, err := g.catalogLook("tool.list", a)
+func (g *gateway) listTools(ctx context.Context, _ gate.Call, a toolArgs) (any, error) {
+	prov, err := g.catalogLook(ctx, "tool.list", a)
 	if err != nil {
 		return nil, err
 	}
@@ -221,15 +222,16 @@ func (g *gateway) listTools(_ context.Context, _ gate.Call, a toolArgs) (any, er
 			out.Tools = append(out.Tools, rowOf(t))
 		}
 	}
+	out.Total = len(out.Tools)
 	return out, nil
 }
 
-func (g *gateway) showTool(_ context.Context, _ gate.Call, a toolArgs) (any, error) {
+func (g *gateway) showTool(ctx context.Context, _ gate.Call, a toolArgs) (any, error) {
 	t, err := g.gate.Registry().Find(a.ToolID)
 	if err != nil {
 		return nil, err
 	}
-	prov, err := g.catalogLook("tool.show", a)
+	prov, err := g.catalogLook(ctx, "tool.show", a)
 	if err != nil {
 		return nil, err
 	}

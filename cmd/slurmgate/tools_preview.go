@@ -64,7 +64,7 @@ func (g *gateway) previewTable(ctx context.Context, c gate.Call, a tableArgs) (a
 	if a.MaxRows > 0 {
 		q.MaxRows = min(q.MaxRows, a.MaxRows)
 	}
-	prov, err := g.provenance("artifact.preview.table", map[string]any{"artifact_id": x.ID, "first_row": q.FirstRow, "max_rows": q.MaxRows, "delimiter": a.Delimiter})
+	prov, err := g.provenance(ctx, "artifact.preview.table", map[string]any{"artifact_id": x.ID, "first_row": q.FirstRow, "max_rows": q.MaxRows, "delimiter": a.Delimiter})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (g *gateway) previewImage(ctx context.Context, _ gate.Call, a imageArgs) (a
 	if a.MaxEdge == 0 {
 		a.MaxEdge = pictureEdge
 	}
-	prov, err := g.provenance("artifact.preview.image", map[string]any{"artifact_id": x.ID, "max_edge": a.MaxEdge})
+	prov, err := g.provenance(ctx, "artifact.preview.image", map[string]any{"artifact_id": x.ID, "max_edge": a.MaxEdge})
 	if err != nil {
 		return nil, err
 	}

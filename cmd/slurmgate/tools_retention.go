@@ -50,7 +50,7 @@ func (g *gateway) gc(ctx context.Context, _ gate.Call, a gcArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	prov, err := g.provenance(gcToolID, map[string]any{"as_of": r.AsOf, "dry_run": a.DryRun, "workspaces_older_than_seconds": a.Workspaces})
+	prov, err := g.provenance(ctx, gcToolID, map[string]any{"as_of": r.AsOf, "dry_run": a.DryRun, "workspaces_older_than_seconds": a.Workspaces})
 	return gcAnswer{prov, r}, err
 }
 

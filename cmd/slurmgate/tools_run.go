@@ -74,24 +74,19 @@ type adoptArgs struct {
 	JobID string `json:"job_id"`
 }
 
-// look is the identity of a read-only call about a run (ARC-11).
-func (g *gateway) look(toolID string) plan.Identity {
-	return plan.Identity{ToolName: strings.ReplaceAll(toolID, ".", "_"), ContractVersion: builtinContract, PolicyHash: g.policy.Hash}
-}
-
 func (g *gateway) lifecycleTools() []gate.Tool {
 	return []gate.Tool{
 		builtin(submitToolID, "Submit a plan", "Submits a complete plan (SlurmJobSpec v1) as one Slurm job. Submitting the same plan again returns the same run and creates no second job.", gate.Execute,
 			object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), handler(g.submit)),
 		builtin("slurm.job.get", "Show a run", "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-				r, err := g.engine.Get(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.look("slurm.job.get"))
+				r, err := g.engine.Get(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.identify("slurm.job.get", nil))
 				r.Reason = g.told(c, r.Reason)
 				return r, err
 			})),
 		builtin("slurm.job.collect", "Collect a run", "Returns whether a run is finished and its artifacts by role. The gateway collects the outputs itself when the job ends; this call changes nothing.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-				return g.engine.Collect(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.look("slurm.job.collect"))
+				return g.engine.Collect(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.identify("slurm.job.collect", nil))
 			})),
 		builtin(recollectToolID, "Collect late outputs again", "Collects the outputs of a run that is blocked as outputs_late again, now. "+
 			"The gateway does this itself when the manifest appears. A run in any other phase is left unchanged.", gate.Write,
@@ -243,7 +238,7 @@ func (g *gateway) logs(ctx context.Context, c gate.Call, a runArgs) (any, error)
 	if a.TailLines == 0 {
 		a.TailLines = 200
 	}
-	answer, err := g.engine.Logs(ctx, a.RunID, a.Stream, maxTailBytes, g.look("slurm.job.logs"))
+	answer, err := g.engine.Logs(ctx, a.RunID, a.Stream, maxTailBytes, g.identify("slurm.job.logs", map[string]any{"tail_lines": a.TailLines}))
 	if err != nil {
 		return nil, err
 	}

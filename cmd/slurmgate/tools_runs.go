@@ -17,6 +17,7 @@ const timeSchema = `{"type":"string","format":"date-time","maxLength":40,"descri
 // runTools read runs from the ledger.
 func (g *gateway) runTools() []gate.Tool {
 	return []gate.Tool{
+		g.provenanceTool(),
 		builtin("run.list", "List runs", "Lists runs, newest first.", gate.Read, object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
 			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("since", timeSchema), prop("until", timeSchema),
 			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listRuns)),
@@ -51,9 +52,10 @@ type listArgs struct {
 }
 
 type runList struct {
-	ProvenanceRunID string   `json:"provenance_run_id"`
-	Runs            []runRow `json:"runs"`
-	Cursor          *string  `json:"cursor"`
+	ProvenanceRunID string `json:"provenance_run_id"`
+	listed
+	Runs   []runRow `json:"runs"`
+	Cursor *string  `json:"cursor"`
 }
 
 // runListParams are the canonical params of a list of runs: the filter, and the ledger's newest event.
@@ -83,8 +85,13 @@ func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any,
 	if err != nil {
 		return nil, err
 	}
-	out := runList{Runs: []runRow{}}
-	if out.ProvenanceRunID, err = g.provenance("run.list", runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq}); err != nil {
+	if page.Total.N == 0 && a.ToolID != "" {
+		if err := g.noSuchTool(ctx, a.ToolID, f.Projects); err != nil {
+			return nil, err
+		}
+	}
+	out := runList{listed: listedOf(page.Total), Runs: []runRow{}}
+	if out.ProvenanceRunID, err = g.provenance(ctx, "run.list", runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq}); err != nil {
 		return nil, err
 	}
 	if page.Cursor != "" {
@@ -226,7 +233,7 @@ func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, err
 			measured++
 		}
 	}
-	s.ProvenanceRunID, err = g.provenance("run.show", map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone})
+	s.ProvenanceRunID, err = g.provenance(ctx, "run.show", map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone})
 	return s, err
 }
 
@@ -330,7 +337,7 @@ func (g *gateway) diffRuns(ctx context.Context, _ gate.Call, args diffArgs) (any
 		return nil, err
 	}
 	out := runDiff{Parts: []partDiff{}, Changes: []plan.Change{}}
-	if out.ProvenanceRunID, err = g.provenance("run.diff", args); err != nil { // identities never change, so there is no snapshot boundary
+	if out.ProvenanceRunID, err = g.provenance(ctx, "run.diff", args); err != nil { // identities never change, so there is no snapshot boundary
 		return nil, err
 	}
 	for _, p := range []partDiff{{"tool", a.Run.ToolName, b.Run.ToolName}, {"contract_version", a.Run.ContractVersion, b.Run.ContractVersion},

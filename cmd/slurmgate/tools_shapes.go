@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -42,6 +43,7 @@ func shapes() map[string]json.RawMessage {
 		"run.list":               gate.SchemaOf[runList](),
 		"run.show":               gate.SchemaOf[runStory](),
 		"run.diff":               gate.SchemaOf[runDiff](),
+		provenanceToolID:         gate.SchemaOf[callRun](),
 		"artifact.import":        gate.SchemaOf[importAnswer](),
 		"artifact.list":          gate.SchemaOf[artifactList](),
 		"artifact.get":           gate.SchemaOf[artifactLook](),
@@ -91,6 +93,9 @@ func (g *gateway) described(tools []gate.Tool) []gate.Tool {
 			t.DryRun = handler(g.rehearseGC)
 		}
 		t.Idempotency = idempotencyOf(t.ID)
+		if t.ID != provenanceToolID && bytes.Contains(t.Input, []byte(`"run_id":`+runIDSchema)) {
+			t.Handle = g.explained(t.Handle)
+		}
 		if slices.Contains(t.Capabilities, gate.CapAdmin) || slices.Contains(t.Capabilities, gate.CapApprove) {
 			t.Bindings = []gate.Transport{gate.Local, gate.Other}
 		}

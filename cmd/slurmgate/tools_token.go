@@ -27,14 +27,7 @@ type tokenDoc struct {
 	RevokedBy    *string           `json:"revoked_by"`
 }
 
-func tokenDocOf(t ledger.Token) tokenDoc {
-	state := "valid"
-	switch {
-	case t.RevokedAt != nil:
-		state = "revoked"
-	case !time.Now().Before(t.ExpiresAt):
-		state = "expired"
-	}
+func tokenDocOf(t ledger.Token, state string) tokenDoc {
 	return tokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy, t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.RevokedBy}
 }
 
@@ -47,7 +40,7 @@ type tokenCreateArgs struct {
 }
 
 type tokenAnswer struct {
-	moment
+	tokensAsked
 	tokenDoc
 }
 
@@ -62,7 +55,8 @@ type tokenArgs struct {
 }
 
 type tokenList struct {
-	moment
+	tokensAsked
+	Total  int64      `json:"total"`
 	Tokens []tokenDoc `json:"tokens"`
 }
 
@@ -78,15 +72,16 @@ func (g *gateway) tokenTools() []gate.Tool {
 	create.Reveals = []string{"token"}
 	return []gate.Tool{create,
 		builtin("token.list", "List tokens", "Lists the bearer tokens of this gateway, without their secrets.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
-			list, err := g.ledger.Tokens(ctx)
+			list, snapshot, err := g.ledger.Tokens(ctx)
 			if err != nil {
 				return nil, err
 			}
-			out := tokenList{Tokens: []tokenDoc{}}
+			out := tokenList{Total: snapshot.Tokens, Tokens: []tokenDoc{}}
 			for _, t := range list {
-				out.Tokens = append(out.Tokens, tokenDocOf(t))
+				out.Tokens = append(out.Tokens, tokenDocOf(t, snapshot.State(t)))
 			}
-			out.moment, err = g.at("token.list", c)
+			out.Snapshot = &snapshot
+			out.ProvenanceRunID, err = g.about(ctx, "token.list", c, snapshot)
 			return out, err
 		})),
 		builtin("token.revoke", "Revoke a token", "Revokes a bearer token permanently, effective immediately.", gate.Write, object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a tokenArgs) (any, error) {
@@ -94,8 +89,8 @@ func (g *gateway) tokenTools() []gate.Tool {
 			if err != nil {
 				return nil, err
 			}
-			when, err := g.at("token.revoke", c)
-			return tokenAnswer{when, tokenDocOf(t)}, err
+			prov, err := g.about(ctx, "token.revoke", c, nil)
+			return tokenAnswer{tokensAsked{ProvenanceRunID: prov}, tokenDocOf(t, "revoked")}, err
 		})),
 	}
 }
@@ -122,8 +117,8 @@ func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArg
 	if err != nil {
 		return nil, err
 	}
-	when, err := g.at("token.create", c)
-	return tokenCreated{tokenAnswer: tokenAnswer{when, tokenDocOf(stored)}, Token: text}, err
+	prov, err := g.about(ctx, "token.create", c, map[string]any{"token_id": stored.ID})
+	return tokenCreated{tokenAnswer: tokenAnswer{tokensAsked{ProvenanceRunID: prov}, tokenDocOf(stored, "valid")}, Token: text}, err
 }
 
 // findToken looks up tokens in the ledger for package access.

@@ -67,6 +67,7 @@ func (tokenListCmd) Run(ctx context.Context, a *app) error {
 				rows = append(rows, []string{t.TokenID, t.Name, t.State, strings.Join(t.Capabilities, ","), strings.Join(t.Projects, ","), t.ExpiresAt.Local().Format("2006-01-02 15:04"), t.CreatedBy})
 			}
 			table(w, "token|name|state|capabilities|projects|expires|made by", rows)
+			footer(w, len(l.Tokens), listed{l.Total, true}, "tokens")
 		})
 	})
 }
@@ -102,10 +103,12 @@ func (c approvals) Run(ctx context.Context, a *app) error {
 				fmt.Fprintf(w, "%s  %s  %s requests %s %s\n  requested %s, expires %s, uses left %d\n  %s\n", p.ID, p.Status, p.Principal, p.ToolID, p.ToolVersion,
 					p.RequestedAt.Local().Format(time.DateTime), p.ExpiresAt.Local().Format(time.DateTime), p.UsesLeft, a.printable(clipLine(string(p.Payload), 400)))
 			}
-			switch {
-			case len(l.Approvals) == 0:
+			if len(l.Approvals) == 0 {
 				fmt.Fprintln(w, "no calls are waiting for approval")
-			case !c.All:
+				return
+			}
+			footer(w, len(l.Approvals), listed{l.Total, true}, "approvals")
+			if !c.All {
 				fmt.Fprintln(w, "Next: slurmgate approve ID, or slurmgate deny ID; --json shows the whole payload")
 			}
 		})
@@ -198,12 +201,13 @@ type eventsCmd struct {
 }
 
 type eventsListCmd struct {
-	Tool      string `help:"Only calls of this tool." placeholder:"ID"`
-	Principal string `help:"Only calls of this principal." placeholder:"NAME"`
-	Chain     string `help:"Only effects, or only looks." enum:",effects,looks" default:"" placeholder:"CHAIN"`
-	Failed    bool   `help:"Only calls that were refused or failed."`
-	Limit     int    `help:"Maximum number to list (1 to 200)." default:"20"`
-	Cursor    string `help:"Continue after an earlier page." placeholder:"CURSOR"`
+	Tool       string `help:"Only calls of this tool." placeholder:"ID"`
+	Principal  string `help:"Only calls of this principal." placeholder:"NAME"`
+	Provenance string `name:"run" help:"Only calls that answered with this provenance_run_id." placeholder:"RUN"`
+	Chain      string `help:"Only effects, or only looks." enum:",effects,looks" default:"" placeholder:"CHAIN"`
+	Failed     bool   `help:"Only calls that were refused or failed."`
+	Limit      int    `help:"Maximum number to list (1 to 200)." default:"20"`
+	Cursor     string `help:"Continue after an earlier page." placeholder:"CURSOR"`
 }
 
 // eventDoc is the part of a ToolCallEvent that a line shows.
@@ -223,7 +227,7 @@ type eventDoc struct {
 func (c eventsListCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		var l eventList
-		if err := s.call(ctx, "event.list", eventListArgs{c.Tool, c.Principal, c.Chain, c.Failed, c.Cursor, c.Limit}, &l); err != nil {
+		if err := s.call(ctx, "event.list", eventListArgs{RunID: c.Provenance, ToolID: c.Tool, Principal: c.Principal, Chain: c.Chain, Failed: c.Failed, Cursor: c.Cursor, Limit: c.Limit}, &l); err != nil {
 			return err
 		}
 		return a.show(l, func(w io.Writer) {
@@ -240,6 +244,7 @@ func (c eventsListCmd) Run(ctx context.Context, a *app) error {
 				rows = append(rows, []string{fmt.Sprintf("%s/%d", e.Chain, e.Seq), e.At.Local().Format(time.DateTime), e.Principal, d.Transport, d.ToolID, how, d.ToolCallID})
 			}
 			table(w, "record|at|principal|by|tool|outcome|call", rows)
+			footer(w, len(l.Events), l.listed, "calls")
 			if l.Cursor != nil {
 				fmt.Fprintf(w, "Next: slurmgate events list --cursor %s\n", *l.Cursor)
 			}

@@ -82,8 +82,9 @@ func (c artifactListCmd) Run(ctx context.Context, a *app) error {
 				rows = append(rows, []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 40), d.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(d.Source, 34)})
 			}
 			table(w, "artifact|type|size|label|created|source", rows)
+			footer(w, len(l.Artifacts), l.listed, "artifacts")
 			if l.AsOf != nil {
-				fmt.Fprintf(w, "%d artifacts as of %s\n", l.ArtifactCount, l.AsOf.Format(time.RFC3339Nano))
+				fmt.Fprintf(w, "as of %s\n", l.AsOf.Format(time.RFC3339Nano))
 			}
 			if l.Cursor != nil {
 				fmt.Fprintf(w, "Next: slurmgate artifact list --cursor %s\n", *l.Cursor)

@@ -35,6 +35,7 @@ func (c toolListCmd) Run(ctx context.Context, a *app) error {
 				rows = append(rows, []string{t.ToolID, t.Version, clipLine(t.Description, 90)})
 			}
 			table(w, "tool|version|what it does", rows)
+			footer(w, len(l.Tools), listed{int64(l.Total), true}, "tools")
 			fmt.Fprintf(w, "domain %s %s. Next: slurmgate tool show TOOL\n", l.DomainID, l.Version)
 		})
 	})

@@ -45,6 +45,10 @@ func (c runsListCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		return a.show(l, func(w io.Writer) {
+			if len(l.Runs) == 0 && (args != listArgs{Limit: args.Limit}) {
+				fmt.Fprintln(w, "no runs match. Next: slurmgate runs list")
+				return
+			}
 			if len(l.Runs) == 0 {
 				fmt.Fprintln(w, "no runs. Next: slurmgate tool list, then slurmgate run TOOL --input …")
 				return
@@ -54,6 +58,7 @@ func (c runsListCmd) Run(ctx context.Context, a *app) error {
 				rows = append(rows, []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.SlurmJobID), r.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(r.Reason, 40)})
 			}
 			table(w, "run|tool|state|phase|job|created|reason", rows)
+			footer(w, len(l.Runs), l.listed, "runs")
 			if l.Cursor != nil {
 				fmt.Fprintf(w, "Next: slurmgate runs list --cursor %s\n", *l.Cursor)
 			}
@@ -76,10 +81,29 @@ type runsShowCmd struct {
 func (c runsShowCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		var r runStory
-		if err := s.call(ctx, "run.show", runArgs{RunID: c.RunID}, &r); err != nil {
+		err := s.call(ctx, "run.show", runArgs{RunID: c.RunID}, &r)
+		if fault.CodeOf(err) == "run_is_a_call" {
+			return a.showCall(ctx, s, c.RunID)
+		}
+		if err != nil {
 			return err
 		}
 		return a.show(r, func(w io.Writer) { a.printStory(w, r) })
+	})
+}
+
+// showCall shows what a run is that is nothing but a call.
+func (a *app) showCall(ctx context.Context, s *session, runID string) error {
+	var r callRun
+	if err := s.call(ctx, provenanceToolID, runArgs{RunID: runID}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w io.Writer) {
+		fmt.Fprintf(w, "run        %s\ncall of    %s (contract %s)\npolicy     %s\nparams     %s\n", r.RunID, r.ToolID, r.ContractVersion, r.PolicyHash, a.printable(string(r.Params)))
+		fmt.Fprintf(w, "asked      %d times, first %s, last %s\n", r.Calls, r.FirstAskedAt.Local().Format(time.DateTime), r.LastAskedAt.Local().Format(time.DateTime))
+		for _, id := range r.ToolCallIDs {
+			fmt.Fprintf(w, "call       %s\n", id)
+		}
 	})
 }
 

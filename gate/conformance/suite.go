@@ -302,7 +302,7 @@ func dryRun(t *testing.T, w *World) {
 	w.want(w.call(w.as(principal("weak")), request("test.write", `{}`, dry)), "capability", "capability_denied")
 	// The key is not bound, and nobody was asked.
 	w.want(w.call(e, request("test.execute", `{"n":2}`, withKey("k"))), "", "")
-	if asked, err := w.Ledger.Approvals(t.Context(), true); err != nil || len(asked) != 0 {
+	if asked, _, _, err := w.Ledger.Approvals(t.Context(), true); err != nil || len(asked) != 0 {
 		t.Error(asked, err)
 	}
 	w.want(w.call(e, request("test.read", `{"n":1}`, dry)), "", "")

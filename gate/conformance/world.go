@@ -323,11 +323,11 @@ func (w *World) artifact(project, text string) string {
 func (w *World) records() []ledger.CallEvent {
 	w.T.Helper()
 	w.Gate.Close()
-	found, _, err := w.Ledger.Calls(w.T.Context(), ledger.CallFilter{Limit: 500})
+	found, err := w.Ledger.Calls(w.T.Context(), ledger.CallFilter{Limit: 500})
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	return found
+	return found.Calls
 }
 
 // answer is a person's word on a question.

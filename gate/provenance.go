@@ -1,0 +1,33 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Provenance is the run that a call is (ARC-11): the identity its answer's provenance_run_id is made of.
+type Provenance struct {
+	RunID    string
+	Identity json.RawMessage // canonical JSON: tool, contract version, policy and params with the snapshot boundary
+}
+
+type provenanceKey struct{}
+
+// Note says which run the call of ctx is; a handler does it once it knows. It is recorded with the call, so that the id can be looked up.
+// Outside a call it does nothing.
+func Note(ctx context.Context, p Provenance) {
+	if t, ok := ctx.Value(provenanceKey{}).(*trail); ok {
+		t.provenance = &p
+	}
+}
+
+// noted is the provenance as it may be recorded: nil for a call that has none, and for one whose identity holds what looks like a secret.
+func (t trail) noted() *Provenance {
+	if t.provenance == nil {
+		return nil
+	}
+	if _, found, err := redact(t.provenance.Identity, true); err != nil || len(found) > 0 {
+		return nil
+	}
+	return t.provenance
+}
