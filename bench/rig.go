@@ -89,7 +89,7 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 		return g, err
 	}
 	g.parts = run.Parts{Store: g.ledger, Index: g.ledger, Stager: g.staging, Control: g.staging, Images: images, Objects: g.store, Sender: g.cli, Observer: g.cli,
-		Contracts: noContracts{}, Log: slog.New(slog.NewTextHandler(g.log, nil)), Now: time.Now}
+		Contracts: noContracts{}, Formats: noFormats{}, Log: slog.New(slog.NewTextHandler(g.log, nil)), Now: time.Now}
 	g.rates = r
 	g.engine = g.newEngine()
 	return g, nil
@@ -202,6 +202,13 @@ func (g *rig) order(i int) run.Order {
 		PolicyHash: plan.Hash(policy), Policy: policy, Actor: "human"}
 }
 
+// noFormats: nothing is collected.
+type noFormats struct{}
+
+func (noFormats) Check(typ string, _ bool) run.FormatCheck {
+	return artifact.NewChecker(typ, artifact.Checks{})
+}
+
 // noContracts: the tool has no output schema.
 type noContracts struct{}
 
@@ -209,4 +216,8 @@ func (noContracts) Contract(context.Context, string) (run.Contract, error) { ret
 
 type noContract struct{}
 
-func (noContract) CheckOutput(json.RawMessage) error { return nil }
+func (noContract) CheckOutput(json.RawMessage) error        { return nil }
+func (noContract) Least(string) (bytes, rows int64)         { return 0, 0 }
+func (noContract) Asks(string) bool                         { return false }
+func (noContract) CheckValue(string, json.RawMessage) error { return nil }
+func (noContract) Stderr(string) (is, message string)       { return "", "" }

@@ -17,6 +17,7 @@ const (
 	maxControlBytes  = 1 << 20
 	maxValueBytes    = 16 << 10  // a JSON output up to this size is the value in result_json
 	maxValuesBytes   = 256 << 10 // and all of a run together
+	maxAskedBytes    = 1 << 20   // a JSON output up to this size is held against a pack's conditions
 	maxUndeclared    = 20
 	maxTailInDetail  = 400
 	outputTypeJSON   = "JSON"

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/run"
@@ -91,6 +94,16 @@ func TestOutputsRejected(t *testing.T) {
 		"contract broken": {func(w *world, j *job, a *attempt) {
 			w.contracts[packHash] = fault.Invalid("x", "", fault.Problem{Code: "OUTPUT-SCHEMA", Msg: "no"})
 		}, nil, "OUTPUT-SCHEMA"},
+		"not of its type": {func(w *world, j *job, a *attempt) { a.out["out/report.json"] = `{"cut`; w.manifest(j) }, nil, "OUTPUT-FORMAT"},
+		"too few bytes":   {func(w *world, j *job, a *attempt) { w.asked.bytes = 900 }, nil, "OUTPUT-BYTES"},
+		"too few rows":    {func(w *world, j *job, a *attempt) { w.asked.rows = 2 }, nil, "OUTPUT-ROWS"},
+		"a condition broken": {func(w *world, j *job, a *attempt) {
+			w.asked.value = fault.New(fault.Tool, "x", "OUTPUT-EXPR", "no reads")
+		}, nil, "OUTPUT-EXPR"},
+		"said to have failed": {func(w *world, j *job, a *attempt) {
+			a.ctl["stderr"] = []byte("reading\n\x1b[31m[ERRO]\x1b[0m bad record\n")
+			w.asked.stderr = byPattern("[ERRO] bad", run.StderrFailure)
+		}, nil, "STDERR-FAILURE"},
 		"manifest cut":              {func(w *world, j *job, a *attempt) { replace(a, "end\n", "") }, nil, "OUTPUT-MANIFEST"},
 		"manifest of another job":   {func(w *world, j *job, a *attempt) { replace(a, "job=100", "job=101") }, nil, "OUTPUT-MANIFEST"},
 		"manifest of another start": {func(w *world, j *job, a *attempt) { replace(a, "restart=0", "restart=1") }, nil, "OUTPUT-MANIFEST"},
@@ -178,8 +191,8 @@ func TestJSONValues(t *testing.T) {
 		value bool
 	}{
 		"object": {`{"b": 1, "a": [true]}`, true}, "number": {`1.50`, true}, "as deep as fits": {strings.Repeat("[", 60) + strings.Repeat("]", 60), true},
-		"too deep": {strings.Repeat("[", 63) + strings.Repeat("]", 63), false}, "too large": {`"` + strings.Repeat("x", 17<<10) + `"`, false}, "not JSON": {`{`, false}, "two documents": {`1],[2`, false},
-		"duplicate key": {`{"a":1,"a":2}`, false}, "big number": {`9007199254740993`, false}, "empty": {``, false}, "invalid UTF-8": {"\"\xff\"", false},
+		"too deep": {strings.Repeat("[", 63) + strings.Repeat("]", 63), false}, "too large": {`"` + strings.Repeat("x", 17<<10) + `"`, false},
+		"duplicate key": {`{"a":1,"a":2}`, false}, "big number": {`9007199254740993`, false}, "invalid UTF-8": {"\"\xff\"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -515,4 +528,47 @@ func TestRetry(t *testing.T) {
 			t.Error(err, len(w.jobs))
 		}
 	})
+}
+
+// byPattern is what a pack says of lines that begin with a text.
+func byPattern(prefix, is string) func(string) (string, string) {
+	return func(line string) (string, string) {
+		if strings.HasPrefix(line, prefix) {
+			return is, "the reads are broken"
+		}
+		return "", ""
+	}
+}
+
+// What a program that exited 0 complained about is in the warnings of the run, in one sentence, printable.
+func TestStderrWarnings(t *testing.T) {
+	for name, c := range map[string]struct {
+		stderr, is string
+		want       []string
+	}{
+		"nothing":       {"", "", nil},
+		"only progress": {"10%\r20%\rdone, 0 errors, error rate 0.01\n[M::main] mapped 10 sequences\n", "", nil},
+		"one error": {"ok\n[E::bgzf_read] Read block operation failed\x07\n", "",
+			[]string{`the program may have reported an error (one line of standard error: "[E::bgzf_read] Read block operation failed\a"); read its standard error before you rely on the outputs`}},
+		"several": {"error: a\nfine\nTraceback (most recent call last):\nfile truncated\n", "",
+			[]string{`the program may have reported an error (3 lines of standard error, the first: "error: a"); read its standard error before you rely on the outputs`}},
+		"a pattern of the pack": {"\x1b[1;31m[WARN]\x1b[0m error 1\n[WARN] error 2\n", run.StderrWarning,
+			[]string{`the reads are broken (2 lines of standard error, the first: "[WARN] error 1")`}},
+		"cut": {strings.Repeat("x", 4000) + " error\n" + "fatal " + strings.Repeat("y", 500), "",
+			[]string{`the program may have reported an error (2 lines of standard error, the first: "` + strings.Repeat("x", 200) + `"…); read its standard error before you rely on the outputs`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				v := ended(t, w, nil, func(j *job, a *attempt) {
+					w.finish(j)
+					a.ctl["stderr"] = []byte(c.stderr)
+					w.asked.stderr = byPattern("[WARN]", c.is)
+				})
+				w.want(v, run.Succeeded, "ok")
+				if diff := cmp.Diff(c.want, v.Run.Warnings, cmpopts.EquateEmpty()); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
 }

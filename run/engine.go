@@ -47,6 +47,7 @@ type Parts struct {
 	Sender    Sender
 	Observer  Observer
 	Contracts Contracts
+	Formats   Formats
 	Room      func() error // a fault while the disks have no room for another run; nil: not asked
 	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
 	// send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil: not asked.

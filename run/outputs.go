@@ -48,6 +48,21 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 	if p.Tool != nil && p.Tool.MaxOutputBytes > 0 {
 		limit = min(limit, p.Tool.MaxOutputBytes)
 	}
+	contract, unchecked, err := e.contract(ctx, v)
+	if err != nil {
+		return false, err
+	}
+	failure, warnings, err := e.checkStderr(ctx, v, contract)
+	switch {
+	case err != nil:
+		return false, err
+	case failure != "":
+		return reject(EndedContract, "STDERR-FAILURE", failure)
+	}
+	d.warnings = append(d.warnings, warnings...)
+	if unchecked != "" {
+		d.warnings = append(d.warnings, unchecked)
+	}
 	d.output = map[string]outputDoc{}
 	left, values := limit, maxValuesBytes
 	var declared []string
@@ -63,9 +78,9 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the limit for all outputs together is %d", out.SrcRelpath, out.Role, entry.Size, limit))
 		}
 		left -= entry.Size
-		sum, size, head, err := e.storeOutput(ctx, v, out, entry.Size)
+		got, err := e.storeOutput(ctx, v, out, entry.Size, contract)
 		switch {
-		case err == nil && sum == entry.SHA256 && size == entry.Size:
+		case err == nil && got.sum == entry.SHA256 && got.size == entry.Size:
 		case fault.Is(err, fault.Transport), ctx.Err() != nil:
 			return true, err
 		case e.mayCome(v):
@@ -75,24 +90,27 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		default:
 			return reject(EndedOutputs, "OUTPUT-CHANGED", fmt.Sprintf("%s (role %s) does not match the job's manifest", out.SrcRelpath, out.Role))
 		}
-		a, err := e.artifact(v, sum, size, out.Type, out.Label)
+		if code, what := got.broken(out, contract); code != "" {
+			return reject(EndedContract, code, fmt.Sprintf("%s (role %s) %s", out.SrcRelpath, out.Role, what))
+		}
+		a, err := e.artifact(v, got.sum, got.size, out.Type, out.Label)
 		if err != nil {
 			return false, err
 		}
 		d.artifacts = append(d.artifacts, a)
 		d.outputs = append(d.outputs, Link{Role: out.Role, ArtifactID: a.ID, Relpath: out.SrcRelpath})
-		doc := outputDoc{ArtifactID: a.ID, Type: a.Type, Label: a.Label, SizeBytes: size, ChecksumSHA256: sum}
-		if out.Type == outputTypeJSON && len(head) <= values && fitsInResult(head, size) {
-			doc.Value = json.RawMessage(head)
-			values -= len(head)
+		doc := outputDoc{ArtifactID: a.ID, Type: a.Type, Label: a.Label, SizeBytes: got.size, ChecksumSHA256: got.sum}
+		if out.Type == outputTypeJSON && len(got.head) <= values && fitsInResult(got.head, got.size) {
+			doc.Value = json.RawMessage(got.head)
+			values -= len(got.head)
 		}
 		d.output[out.Role] = doc
 	}
-	return e.checkContract(ctx, v, p, d, declared)
+	return e.checkContract(ctx, v, p, d, declared, contract)
 }
 
 // checkContract checks the outputs against the tool's schema and looks for undeclared files.
-func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string) (bool, error) {
+func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string, contract Contract) (bool, error) {
 	extra, err := e.Control.Undeclared(ctx, v.Run.ID, v.Attempt.N, declared, maxUndeclared)
 	if err != nil {
 		return false, err
@@ -109,13 +127,7 @@ func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *ve
 	if err != nil {
 		return false, err
 	}
-	contract, unchecked, err := e.contract(ctx, v)
-	switch {
-	case err != nil:
-		return false, err
-	case unchecked != "":
-		d.warnings = append(d.warnings, unchecked)
-	case contract != nil:
+	if contract != nil {
 		if err := contract.CheckOutput(doc); err != nil {
 			d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = EndedContract, fault.CodeOf(err), err.Error(), nil, nil, nil
 		}
@@ -140,29 +152,75 @@ func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked st
 	return c, "", err
 }
 
-// storeOutput copies one output into the store. head holds the bytes of a small JSON output.
-func (e *Engine) storeOutput(ctx context.Context, v View, out plan.Output, want int64) (sum string, size int64, head []byte, err error) {
-	f, _, err := e.Control.OpenOutput(ctx, v.Run.ID, v.Attempt.N, out.SrcRelpath)
-	if err != nil {
-		return "", 0, nil, err
-	}
-	defer f.Close()
-	var r io.Reader = f
-	keep := &headWriter{}
-	if out.Type == outputTypeJSON {
-		r = io.TeeReader(f, keep)
-	}
-	sum, size, err = e.Objects.Put(ctx, r, want)
-	return sum, size, keep.b, err
+// storedOutput is an output whose bytes are in the store, and what was seen of them on the way.
+type storedOutput struct {
+	sum   string
+	size  int64
+	head  []byte // the first bytes of a JSON output
+	wrong error  // why it is not of its type
+	rows  int64
 }
 
-// headWriter stores the first bytes and drops the rest.
-type headWriter struct{ b []byte }
+// storeOutput copies one output into the store and checks it against its type on the way.
+func (e *Engine) storeOutput(ctx context.Context, v View, out plan.Output, want int64, c Contract) (got storedOutput, err error) {
+	f, _, err := e.Control.OpenOutput(ctx, v.Run.ID, v.Attempt.N, out.SrcRelpath)
+	if err != nil {
+		return got, err
+	}
+	defer f.Close()
+	keep := &headWriter{}
+	least := int64(0)
+	if c != nil {
+		_, least = c.Least(out.Role)
+	}
+	if out.Type == outputTypeJSON {
+		if keep.room = maxValueBytes; c != nil && c.Asks(out.Role) {
+			keep.room = maxAskedBytes
+		}
+	}
+	check := e.Formats.Check(out.Type, least > 0)
+	defer check.Close()
+	got.sum, got.size, err = e.Objects.Put(ctx, io.TeeReader(f, io.MultiWriter(keep, check)), want)
+	if err == nil {
+		got.wrong, got.rows, got.head = check.Finish(), check.Lines(), keep.b
+	}
+	return got, err
+}
+
+// broken says which check an output fails; no code when it passes all.
+func (o storedOutput) broken(out plan.Output, c Contract) (code, what string) {
+	var bytes, rows int64
+	if c != nil {
+		bytes, rows = c.Least(out.Role)
+	}
+	switch {
+	case o.size < bytes:
+		return "OUTPUT-BYTES", fmt.Sprintf("has %d bytes; the tool's contract asks for at least %d", o.size, bytes)
+	case o.wrong != nil:
+		return "OUTPUT-FORMAT", fmt.Sprintf("is not a whole %s file: %v", out.Type, o.wrong)
+	case o.rows < rows:
+		return "OUTPUT-ROWS", fmt.Sprintf("has %d lines; the tool's contract asks for at least %d", o.rows, rows)
+	case c == nil || out.Type != outputTypeJSON || !c.Asks(out.Role):
+		return "", ""
+	case o.size > maxAskedBytes:
+		return "OUTPUT-EXPR", fmt.Sprintf("has %d bytes; the contract's conditions are checked on at most %d", o.size, maxAskedBytes)
+	}
+	if err := c.CheckValue(out.Role, o.head); err != nil {
+		return fault.CodeOf(err), "breaks the tool's contract: " + err.Error()
+	}
+	return "", ""
+}
+
+// headWriter keeps the first bytes, as many as there is room for.
+type headWriter struct {
+	b    []byte
+	room int
+}
 
 func (h *headWriter) Write(p []byte) (int, error) {
-	if room := maxValueBytes - len(h.b); room > 0 {
-		h.b = append(h.b, p[:min(room, len(p))]...)
-	}
+	n := min(h.room, len(p))
+	h.b = append(h.b, p[:n]...)
+	h.room -= n
 	return len(p), nil
 }
 

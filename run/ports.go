@@ -217,6 +217,35 @@ type Contracts interface {
 type Contract interface {
 	// CheckOutput validates the output object of a finished run. A violation is a Tool fault.
 	CheckOutput(output json.RawMessage) error
+	// Least is how many bytes, and how many lines, the output of a role has at least; of a gzip file the lines are those it inflates to.
+	Least(role string) (bytes, rows int64)
+	// Asks tells whether the pack has conditions for the content of a JSON output.
+	Asks(role string) bool
+	// CheckValue holds the content of a JSON output against them. A violation is a Tool fault.
+	CheckValue(role string, content json.RawMessage) error
+	// Stderr says what a line of standard error means: [StderrFailure] or [StderrWarning] with the pack's message, or neither.
+	Stderr(line string) (is, message string)
+}
+
+// What a line of standard error means by a pack's patterns.
+const (
+	StderrFailure = "failure"
+	StderrWarning = "warning"
+)
+
+// Formats knows the formats of artifact types.
+type Formats interface {
+	// Check checks a file against a type while its bytes are written to the check; rows: count its lines too.
+	Check(typ string, rows bool) FormatCheck
+}
+
+// FormatCheck is the check of one file. Its Write never fails. It is closed in any case.
+type FormatCheck interface {
+	io.WriteCloser
+	// Finish says what is wrong with the file, once all bytes are written; nil when nothing was found.
+	Finish() error
+	// Lines is how many lines were counted, after a Finish without an error.
+	Lines() int64
 }
 
 // Store is the ledger as the lifecycle uses it.

@@ -55,6 +55,7 @@ type world struct {
 	accounting func() ([]run.Job, error)      // nil: the cluster keeps none
 	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
 	auto       bool                           // jobs move on by one state with each look at the queue
+	asked      asked                          // what the pack of the tests asks besides
 	contracts  map[string]error               // by pack_hash: what its output schema says of the outputs
 	used       []run.Usage                    // what accounting knows of usage, where there is any
 	timeout    time.Duration                  // Slurm's MessageTimeout
@@ -238,7 +239,7 @@ func (w *world) life() *life {
 	l := &life{Ledger: w.ledger, w: w}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Stager: l, Control: l, Images: l, Objects: l, Sender: l, Observer: l, Contracts: l,
+	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Stager: l, Control: l, Images: l, Objects: l, Sender: l, Observer: l, Contracts: l, Formats: l,
 		Allowed: w.allowed, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	wait, err := l.engine.Start(ctx)
 	if err != nil {
@@ -407,12 +408,49 @@ func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error
 	if fault.Is(judge, fault.Internal) || fault.CodeOf(judge) == "pack_unreadable" {
 		return nil, judge
 	}
-	return contract{judge}, nil
+	return contract{l.w.asked, judge}, nil
 }
 
-type contract struct{ err error }
+// asked is what the test's pack asks besides its output schema.
+type asked struct {
+	bytes, rows int64
+	value       error // of a JSON output's content; nil: not asked
+	stderr      func(line string) (is, message string)
+}
 
-func (c contract) CheckOutput(json.RawMessage) error { return c.err }
+type contract struct {
+	asked
+	err error
+}
+
+func (c contract) CheckOutput(json.RawMessage) error        { return c.err }
+func (c contract) Least(role string) (bytes, rows int64)    { return c.bytes, c.rows }
+func (c contract) Asks(role string) bool                    { return c.value != nil }
+func (c contract) CheckValue(string, json.RawMessage) error { return c.value }
+func (c contract) Stderr(line string) (is, message string) {
+	if c.stderr == nil {
+		return "", ""
+	}
+	return c.stderr(line)
+}
+
+// Check knows one format: run.Formats.
+func (l *life) Check(typ string, rows bool) run.FormatCheck { return &formatCheck{typ: typ} }
+
+type formatCheck struct {
+	bytes.Buffer
+	typ string
+}
+
+func (c *formatCheck) Finish() error {
+	if c.typ == "JSON" && !json.Valid(c.Bytes()) {
+		return errors.New("it is no JSON")
+	}
+	return nil
+}
+
+func (c *formatCheck) Lines() int64 { return int64(bytes.Count(c.Bytes(), []byte("\n"))) }
+func (c *formatCheck) Close() error { return nil }
 
 func (l *life) Render(j run.JobSpec) ([]byte, error) {
 	if err := j.Spec.Validate(plan.Rules{Local: true, Stored: true}); err != nil { // as the real one

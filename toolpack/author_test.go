@@ -93,7 +93,8 @@ var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY
 	"PACK-ROLE-DUPLICATE", "PACK-INPUT-PARAM", "PACK-INPUT-DEST", "PACK-STDOUT", "PACK-PROGRAM", "PACK-TEMPLATE", "PACK-CAPS", "PACK-SCHEMA", "PACK-SCHEMA-DRAFT", "PACK-SCHEMA-ID", "PACK-REF",
 	"PACK-TYPE implicit bool", "PACK-TYPE output type", "PACK-TYPE input type", "PACK-TYPE template context", "PACK-TYPE template context date",
 	"PACK-ENV env of the loader", "PACK-ENV variable set and passed through", "PACK-SCHEMA-KEYWORD", "PACK-ROLE role of a docker output as a path",
-	"PACK-EXECUTION result is no output", "PACK-EXECUTION no output for the result"}
+	"PACK-CHECK", "PACK-CHECK-EXPR",
+	"PACK-STDERR pattern that is none", "PACK-STDERR pattern of every line", "PACK-EXECUTION result is no output", "PACK-EXECUTION no output for the result"}
 
 // The shipped schema agrees with the loader: it accepts what loads, and refuses what the loader refuses, but for the rules
 // only the loader knows. proves LOAD-11

@@ -189,13 +189,13 @@ func (p *Pack) verify(op string, c Canonical) error {
 	if !slices.Equal(links, slices.SortedFunc(slices.Values(c.InputsToLink), compareLinks)) {
 		return fault.New(fault.Internal, op, "ABI-INPUTS", p.def.ID+": the plan's inputs are not the inputs to link")
 	}
-	declared := map[output]bool{}
+	declared := map[plan.Output]bool{}
 	for _, o := range p.def.Outputs {
-		declared[o] = true
+		declared[plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label}] = true
 	}
 	same := len(c.Spec.IO.Outputs) == len(declared)
 	for _, o := range c.Spec.IO.Outputs {
-		same = same && declared[output{o.Role, o.Type, o.Label, o.SrcRelpath}]
+		same = same && declared[o]
 	}
 	if !same {
 		return fault.New(fault.Internal, op, "ABI-OUTPUTS", p.def.ID+": the plan's outputs are not the declared outputs")

@@ -220,6 +220,7 @@ func (l *loader) read(rel string) one {
 		if p.hash, err = hashOf(p.def); err != nil {
 			d.Add("HASH", "", "canonical JSON of bounded size", firstProblem(err), "")
 		}
+		p.rules, _ = readRules(p.def) // every part was read before
 		p.canonical = sync.OnceValues(func() ([]byte, error) { return plan.Marshal(p.def) })
 	}
 	return o

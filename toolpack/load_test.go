@@ -90,6 +90,7 @@ func ruleCases() []ruleCase {
 		in   = "inputs: [{role: data, param: data, types: [TEXT], destRelpath: in/data}]"
 		out  = "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]"
 	)
+	checked := func(more string) string { return strings.Replace(out, "count.json}", "count.json, "+more+"}", 1) }
 	cmd := func(c string) []string { return []string{exec, "execution: {kind: cli, cmd: " + c + "}\n"} }
 	return []ruleCase{
 		// YAML
@@ -127,6 +128,21 @@ func ruleCases() []ruleCase {
 		{"zero limit", []string{"maxInputBytes: 1000", "maxInputBytes: 0"}, "PACK-RANGE", "limits.maxInputBytes", 9},
 		{"fraction", []string{"maxInputBytes: 1000", "maxInputBytes: 1.5"}, "PACK-TYPE", "limits.maxInputBytes", 9},
 		{"timeout below the job's limit", []string{"60000", "59999"}, "PACK-TIMEOUT", "timeoutMs", 8},
+		// checks of outputs and of standard error
+		{"more bytes than there may be", []string{out, checked("minBytes: 2001")}, "PACK-CHECK", "declaredOutputs[0].minBytes", 22},
+		{"no bytes", []string{out, checked("minBytes: 0")}, "PACK-RANGE", "declaredOutputs[0].minBytes", 22},
+		{"rows of a JSON output", []string{out, checked("minRows: 2")}, "PACK-CHECK", "declaredOutputs[0].minRows", 22},
+		{"checks of a table", []string{out, strings.Replace(checked(`checks: [{expr: value.a, message: x}]`), "JSON", "TSV", 1)}, "PACK-CHECK", "declaredOutputs[0].checks", 22},
+		{"expression that is none", []string{out, checked(`checks: [{expr: "value.a >", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},
+		{"expression of something else", []string{out, checked(`checks: [{expr: "params.a > 1", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},
+		{"expression that ends its block", []string{out, checked(`checks: [{expr: "value.a %}{% if 1", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},
+		{"expression without value", []string{out, checked(`checks: [{expr: "1 > 0", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},
+		{"check without message", []string{out, checked(`checks: [{expr: value.a}]`)}, "PACK-REQUIRED", "declaredOutputs[0].checks[0].message", 22},
+		{"unknown field of a check", []string{out, checked(`checks: [{expr: value.a, message: x, colour: red}]`)}, "PACK-UNKNOWN-FIELD", "declaredOutputs[0].checks[0].colour", 22},
+		{"pattern that is none", []string{out, out + "\nstderr: [{pattern: '(', is: failure, message: x}]"}, "PACK-STDERR", "stderr[0].pattern", 23},
+		{"pattern of every line", []string{out, out + "\nstderr: [{pattern: 'a*', is: failure, message: x}]"}, "PACK-STDERR", "stderr[0].pattern", 23},
+		{"pattern of another meaning", []string{out, out + "\nstderr: [{pattern: a, is: fatal, message: x}]"}, "PACK-STDERR", "stderr[0].is", 23},
+		{"pattern without message", []string{out, out + "\nstderr: [{pattern: a, is: failure, message: ''}]"}, "PACK-TEXT", "stderr[0].message", 23},
 		// ABI-02, ABI-03, ABI-04
 		{"abi v2", []string{"abiVersion: v1", "abiVersion: v2"}, "PACK-ABI-VERSION", "abiVersion", 3},
 		{"no abi", []string{"abiVersion: v1\n", ""}, "PACK-REQUIRED", "abiVersion", 1},

@@ -32,6 +32,7 @@ type Pack struct {
 	types     []string                   // artifact types of the domain
 	in        contract
 	out       contract
+	rules     rules
 	hash      string
 	canonical func() ([]byte, error) // of def, made when a run is first planned with it
 }
@@ -56,6 +57,7 @@ type definition struct {
 	Inputs          []input         `json:"inputs"`
 	Outputs         []output        `json:"declaredOutputs"`
 	StrictOutputs   bool            `json:"strictOutputs"`
+	Stderr          []stderrRule    `json:"stderr,omitzero"`
 	Image           string          `json:"image"`
 	Resources       resources       `json:"resources"`
 	Placement       placement       `json:"placement"`
@@ -80,10 +82,13 @@ type input struct {
 }
 
 type output struct {
-	Role       string `json:"role"`
-	Type       string `json:"type"`
-	Label      string `json:"label"`
-	SrcRelpath string `json:"srcRelpath"`
+	Role       string      `json:"role"`
+	Type       string      `json:"type"`
+	Label      string      `json:"label"`
+	SrcRelpath string      `json:"srcRelpath"`
+	MinBytes   int64       `json:"minBytes,omitzero"`
+	MinRows    int64       `json:"minRows,omitzero"`
+	Checks     []condition `json:"checks,omitzero"`
 }
 
 type resources struct {

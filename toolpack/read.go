@@ -45,7 +45,7 @@ type schemaSource struct {
 }
 
 var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description", "deterministic",
-	"timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "container", "resources", "placement",
+	"timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "stderr", "container", "resources", "placement",
 	"execution", "caps", "env", "templating", "binds"}
 
 // read takes the fields of the file, noting what breaks a rule of a single field.
@@ -64,6 +64,7 @@ func (d *draft) read(data []byte) {
 	d.identity(o)
 	d.schemas(o)
 	d.files(o)
+	d.stderr(o.Opt("stderr"))
 	d.templating(o.Opt("templating")) // before what is rendered with it
 	d.execution(o.Need("execution"))
 	d.place(o)
@@ -157,12 +158,13 @@ func (d *draft) files(o yamldoc.Object) {
 	outs := o.Need("declaredOutputs").List()
 	d.def.Outputs = make([]output, len(outs))
 	for i, v := range outs {
-		f := v.Object("role", "type", "label", "srcRelpath")
+		f := v.Object("role", "type", "label", "srcRelpath", "minBytes", "minRows", "checks")
 		src := f.Opt("srcRelpath")
 		if d.def.PlanKind != KindDocker {
 			src = f.Need("srcRelpath")
 		}
 		d.def.Outputs[i] = output{Role: f.Need("role").Text(), Type: f.Need("type").Text(), Label: f.Need("label").Text(), SrcRelpath: src.Text()}
+		d.rulesOf(f, &d.def.Outputs[i])
 		d.noTemplate(d.def.Outputs[i].Label, f.Opt("label").Path())
 		d.noTemplate(src.Text(), src.Path())
 		if strings.ContainsAny(src.Text(), "*?[") {

@@ -13,15 +13,16 @@ import (
 // Contract is what a finished run of a pack is judged by. It is read from the pack's definition alone, so a run is judged by the
 // pack it was planned with, whatever is loaded when it ends. It is immutable and safe for concurrent use.
 type Contract struct {
-	id  string
-	out contract
+	id    string
+	out   contract
+	rules rules
 }
 
 // Definition is the normal form of the pack with its resolved schemas, as canonical JSON; [Pack.Hash] is its hash.
 func (p *Pack) Definition() (json.RawMessage, error) { return p.canonical() }
 
 // Contract gives what runs of the pack are judged by.
-func (p *Pack) Contract() *Contract { return &Contract{id: p.def.ID, out: p.out} }
+func (p *Pack) Contract() *Contract { return &Contract{id: p.def.ID, out: p.out, rules: p.rules} }
 
 // ReadContract reads the contract from the definition of a pack, as [Pack.Definition] gave it. One that this version cannot use is a
 // Validation fault.
@@ -40,7 +41,11 @@ func ReadContract(stored json.RawMessage) (*Contract, error) {
 	if msg != "" {
 		return nil, fault.New(fault.Validation, op, "pack_unreadable", "this version cannot use the stored output schema of "+clip(def.ID)+": "+msg)
 	}
-	return &Contract{id: def.ID, out: out}, nil
+	ready, msg := readRules(def)
+	if msg != "" {
+		return nil, fault.New(fault.Validation, op, "pack_unreadable", "this version cannot use "+clip(def.ID)+" as it is stored: "+msg)
+	}
+	return &Contract{id: def.ID, out: out, rules: ready}, nil
 }
 
 // CheckOutput checks result_json.output of a finished run against the output schema. A violation is a Tool fault

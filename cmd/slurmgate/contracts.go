@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"sync"
 
+	"slurmgate/artifact"
 	"slurmgate/fault"
 	"slurmgate/run"
 	"slurmgate/toolpack"
@@ -49,4 +50,12 @@ func (c *contracts) Contract(ctx context.Context, packHash string) (run.Contract
 	}
 	c.read[packHash] = contract
 	return contract, nil
+}
+
+// formats checks outputs against their types, gzip files to their ends.
+type formats struct{}
+
+// Check implements [run.Formats].
+func (formats) Check(typ string, rows bool) run.FormatCheck {
+	return artifact.NewChecker(typ, artifact.Checks{Full: true, Rows: rows})
 }

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// packed is text as gzip makes it.
+func packed(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write([]byte(text))
+	w.Close()
+	return b.String()
+}
+
+// fastq is n reads of 400 bases each.
+func fastq(n int) (records []string) {
+	bases := strings.Repeat("ACGTTGCA", 50)
+	for i := range n {
+		records = append(records, fmt.Sprintf("@r%d\n%s\n+\n%s\n", i, bases, strings.Repeat("I", len(bases))))
+	}
+	return records
+}
+
+// Broken reads do not become a success, although the programs exit 0: cut files are refused where they come in, and what the programs say of
+// broken records ends the run.
+//
+// proves ABI-15
+func TestBrokenData(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	s.serve()
+	good := fastq(20)
+	whole := packed(strings.Join(good, ""))
+	bam, err := os.ReadFile(host(data("aln.bam")))
+	must(t, err)
+	for name, content := range map[string]string{
+		"cut.fastq.gz": whole[:len(whole)-10], "text.fastq.gz": good[0], "cut.bam": string(bam[:len(bam)/2]), "noend.bam": string(bam[:len(bam)-28]), "text.bam": "reads\n",
+	} {
+		for _, as := range [][]string{nil, {"--type", map[bool]string{true: "BAM", false: "FASTQ_GZ"}[strings.HasSuffix(name, ".bam")]}} {
+			if f := s.fails(2, append([]string{"artifact", "import", s.file(name, content)}, as...)...); f.Code != "IMPORT-FORMAT" || !strings.Contains(fmt.Sprintf("%+v", f), "is not a whole") {
+				t.Errorf("%s %q: %+v", name, as, f)
+			}
+		}
+	}
+	if f := s.fails(2, "run", "samtools.flagstat", "--input", "bam="+s.file("cut.bam", string(bam[:9999]))); f.Code != "IMPORT-FORMAT" {
+		t.Errorf("a run of a cut file: %+v", f)
+	}
+	reads := func(broken string) string {
+		return packed(strings.Join(good[:10], "") + broken + strings.Join(good[10:], ""))
+	}
+	lines := strings.Split(good[0], "\n")
+	short := "@short\n" + lines[1] + "\n+\nII\n"
+	for name, c := range map[string]struct {
+		tool, content string
+		args          []string
+	}{
+		"quality too short, seqkit":   {"seqkit.stats", reads(short), nil},
+		"line missing, seqkit":        {"seqkit.stats", reads("@gap\n" + lines[1] + "\n" + lines[3] + "\n"), nil},
+		"garbage, seqkit":             {"seqkit.stats", reads("\x00\x01\xff garbage\n\n\n"), nil},
+		"quality too short, minimap2": {"minimap2.map", reads(short), []string{"--input", "reference=" + data("MT-human.fa.gz"), "--param", "preset=map-ont"}},
+		"end missing, minimap2":       {"minimap2.map", packed(strings.Join(good, "") + "@end\n" + lines[1] + "\n+\n"), []string{"--input", "reference=" + data("MT-human.fa.gz"), "--param", "preset=map-ont"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := s.as(t)
+			var a submitted
+			s.ok(&a, append([]string{"run", c.tool, "--input", "reads=" + s.file(strings.ReplaceAll(name, " ", "-")+".fastq.gz", c.content)}, c.args...)...)
+			l := s.wait(a.RunID)
+			s.endedBadly(l, "failed", "STDERR-FAILURE")
+			if l.ExitCode == nil || *l.ExitCode != 0 || !strings.Contains(l.why(), "could not read all reads") {
+				t.Errorf("%+v", l)
+			}
+			for role := range l.Roles {
+				if role == "stats" || role == "alignments" {
+					t.Errorf("an output is registered: %v", l.Roles)
+				}
+			}
+		})
+	}
+	// An empty BAM is whole, and flagstat's numbers are right; the pack asks for reads.
+	t.Run("no reads", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		var a submitted
+		s.ok(&a, "run", "samtools.flagstat", "--input", "bam="+s.file("empty.bam", emptyBAM))
+		s.endedBadly(s.wait(a.RunID), "failed", "OUTPUT-EXPR")
+	})
+}
+
+// emptyBAM has a header and no reads: a BGZF block, stored as it is, and the end marker.
+var emptyBAM = func() string {
+	text := "BAM\x01\x00\x00\x00\x00\x00\x00\x00\x00"
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Extra = []byte{'B', 'C', 2, 0, 0, 0}
+	w.Write([]byte(text))
+	w.Close()
+	block := b.Bytes()
+	block[16], block[17] = byte(len(block)-1), 0
+	return string(block) + "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\x06\x00\x42\x43\x02\x00\x1b\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+}()

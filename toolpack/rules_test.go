@@ -1,0 +1,93 @@
+package toolpack
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"slurmgate/fault"
+)
+
+const checkedOutput = `declaredOutputs:
+  - role: count
+    type: JSON
+    label: the count
+    srcRelpath: out/count.json
+    minBytes: 7
+    checks:
+      - {expr: "value['QC-passed reads'].total > 0", message: there are no reads}
+      - {expr: "value.list | length == 2 and value.big == 4097", message: the list is wrong}
+stderr:
+  - {pattern: '\[ERRO\]', is: failure, message: the reads are broken}
+  - {pattern: '(?i)^warn', is: warning, message: look at it}
+  - {pattern: 'late', is: failure, message: never said of a warning}`
+
+// What a pack asks is part of its hash, and judges the same when it is read back from the ledger.
+func TestOutputRules(t *testing.T) {
+	plainPack, checked := packOf(t), packOf(t, "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]", checkedOutput)
+	if plainPack.Hash() == checked.Hash() {
+		t.Error("checks do not change the pack_hash")
+	}
+	def, err := plainPack.Definition()
+	if err != nil || strings.Contains(string(def), "checks") || strings.Contains(string(def), "stderr") || strings.Contains(string(def), "minRows") {
+		t.Errorf("fields that are not used are in the definition: %s, %v", def, err)
+	}
+	if def, err = checked.Definition(); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := ReadContract(def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]*Contract{"loaded": checked.Contract(), "stored": stored} {
+		if bytes, rows := c.Least("count"); bytes != 7 || rows != 0 || !c.Asks("count") || c.Asks("other") {
+			t.Error(name, bytes, rows)
+		}
+		for doc, want := range map[string]string{
+			`{"QC-passed reads":{"total":3},"list":[1,2],"big":4097}`: "",
+			`{"QC-passed reads":{"total":0},"list":[1,2],"big":4097}`: "there are no reads (the check value['QC-passed reads'].total > 0 is false)",
+			`{"QC-passed reads":{"total":3},"list":[1],"big":4097}`:   "the list is wrong",
+			`{"QC-passed reads":{"total":3},"list":[1,2],"big":4096}`: "the list is wrong",
+			`{"list":[1,2]}`: "cannot be evaluated",
+			`[]`:             "cannot be evaluated",
+			`{`:              "not valid JSON",
+		} {
+			err := c.CheckValue("count", json.RawMessage(doc))
+			if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || fault.CodeOf(err) != "OUTPUT-EXPR" || !fault.Is(err, fault.Tool)) {
+				t.Errorf("%s: %s: %v", name, doc, err)
+			}
+		}
+		for line, want := range map[string]string{
+			"[ERRO] x": "failure the reads are broken", "fine": " ", "Warn: late": "warning look at it", "too late": "failure never said of a warning",
+		} {
+			is, message := c.Stderr(line)
+			if is+" "+message != want {
+				t.Errorf("%s: %s: %s %s", name, line, is, message)
+			}
+		}
+	}
+	bad := strings.Replace(string(def), `\\[ERRO\\]`, `(`, 1)
+	if _, err := ReadContract(json.RawMessage(bad)); !fault.Is(err, fault.Validation) || bad == string(def) {
+		t.Errorf("a stored pattern that cannot be used: %v", err)
+	}
+}
+
+// A condition ends soon, whatever the output holds.
+func FuzzCheckValue(f *testing.F) {
+	p := packOf(f, "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]", checkedOutput)
+	for _, s := range []string{`{}`, `{"list":[1,2]}`, `{"QC-passed reads":{"total":1e400}}`, `[[]]`, `7`} {
+		f.Add(s, "value.a > 0")
+	}
+	f.Add(`{"list":[1]}`, "value.list | sort | join('x') != 'x' * 10 ** 9")
+	f.Fuzz(func(t *testing.T, doc, expr string) {
+		if err := p.Contract().CheckValue("count", json.RawMessage(doc)); err != nil && !fault.Is(err, fault.Tool) {
+			t.Error(err)
+		}
+		if c, err := parseCondition(expr); err == nil {
+			var tree any
+			if json.Unmarshal([]byte(doc), &tree) == nil {
+				c.Holds(map[string]any{objValue: plainValue(tree)})
+			}
+		}
+	})
+}
