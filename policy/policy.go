@@ -111,7 +111,7 @@ type Retry struct {
 	InfrastructureAttempts int `json:"infrastructure_attempts"` // further attempts beyond the first, 0..10; 1 when absent
 }
 
-// Concurrency bounds tool calls under way at one time; 0 is no bound.
+// Concurrency limits concurrent tool calls, not runs: a call of a toolpack ends once its job is submitted. 0 is no limit.
 type Concurrency struct {
 	Global  int            `json:"global"`
 	PerTool map[string]int `json:"per_tool"` // by tool name

@@ -138,8 +138,6 @@ func (p *Pack) supported(op string) error {
 	switch {
 	case p.def.Execution.Kind == "http":
 		return later("execution.kind http")
-	case len(p.def.Caps.Network) > 0:
-		return fault.New(fault.Policy, op, "POLICY-NETWORK", p.def.ID+" asks for the network (caps.network), and jobs have none")
 	}
 	return nil
 }

@@ -272,6 +272,8 @@ func ruleCases() []ruleCase {
 		// LOAD-07, LOAD-08, LOAD-09
 		{"caps key", []string{"container:", "caps: {gpu: true}\ncontainer:"}, "PACK-UNKNOWN-FIELD", "caps.gpu", 23},
 		{"caps network", []string{"container:", "caps: {network: [ftp]}\ncontainer:"}, "PACK-CAPS", "caps.network[0]", 23},
+		{"caps that no job has", []string{"container:", "caps: {network: [https]}\ncontainer:"}, "PACK-CAPS", "caps.network", 23},
+		{"caps to write inputs", []string{"container:", "caps: {filesystem: {write: [out/x, in]}}\ncontainer:"}, "PACK-CAPS", "caps.filesystem.write[1]", 23},
 		{"caps path", []string{"container:", "caps: {filesystem: {read: [/etc]}}\ncontainer:"}, "PACK-CAPS", "caps.filesystem.read[0]", 23},
 		{"caps path out", []string{"container:", "caps: {filesystem: {write: [out/../../x]}}\ncontainer:"}, "PACK-CAPS", "caps.filesystem.write[0]", 23},
 		{"caps filesystem key", []string{"container:", "caps: {filesystem: {exec: [in]}}\ncontainer:"}, "PACK-UNKNOWN-FIELD", "caps.filesystem.exec", 23},
@@ -341,7 +343,7 @@ func goodPacks(t testing.TB) map[string]string {
 		"http":           {exec, "execution: {kind: http, url: \"https://h:1/x\", method: PUT, headers: {X-A: b}}\n", "container: {image: counter}\n", ""},
 		"docker":         {"planKind: slurm", "planKind: docker", "destRelpath: in/data", "destName: data", ", srcRelpath: out/count.json", "", "  stdout: out/count.json\n", ""},
 		"hybrid":         {"planKind: slurm", "planKind: hybrid"},
-		"caps":           {"container:", "caps: {network: [http, https], filesystem: {read: [in, /work/in, ./x], write: [/work/out]}, subprocess: false}\ncontainer:"},
+		"caps":           {"container:", "caps: {network: [], filesystem: {read: [in, /work/in, ./x], write: [/work/out]}, subprocess: false}\ncontainer:"},
 		"env":            {"container:", "env: {passthrough: [LANG], set: {A_1: \"1\"}}\ncontainer:"},
 		"templating":     {"container:", "templating: {engine: jinja2, context: {a: [1, {b: null}]}}\ncontainer:"},
 		"template":       {exec, "execution: {kind: cli, cmd: [count, \"{% if params.flag is defined and params.flag %}-v{% endif %}\", \"{{ params.free | default('x') }}\", \"{{ resources.cpus * 2 }}\", \"{{ inputs.data }}\", \"{{ outputs['count'] }}\"]}\n"},

@@ -2,6 +2,7 @@ package toolpack
 
 import (
 	"encoding/json"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -206,6 +207,8 @@ func optText(v yamldoc.Value) *string {
 	return &s
 }
 
+// caps reads what the tool needs. A job has no network, reads /work, writes /work/out and may start processes; a need beyond that is refused here, because
+// no call could ever be carried out. Naming less takes nothing away from the job.
 func (d *draft) caps(v yamldoc.Value) {
 	o := v.Object("network", "filesystem", "subprocess")
 	fs := o.Opt("filesystem").Object("read", "write")
@@ -220,6 +223,19 @@ func (d *draft) caps(v yamldoc.Value) {
 		Read:       fs.Opt("read").Words("CAPS", rule, inside),
 		Write:      fs.Opt("write").Words("CAPS", rule, inside),
 		Subprocess: o.Opt("subprocess").Bool(),
+	}
+	if d.def.Execution.Kind == "http" {
+		return // it runs elsewhere
+	}
+	if n := o.Opt("network"); len(d.def.Caps.Network) > 0 {
+		n.Fail("CAPS", "none: a job has no network", "it asks for "+strings.Join(d.def.Caps.Network, ", "), "put what the tool would fetch into its image or an input")
+	}
+	out := plan.Workdir + "/out"
+	for i, s := range d.def.Caps.Write {
+		p := path.Clean(path.Join(plan.Workdir, strings.TrimPrefix(s, plan.Workdir)))
+		if p != out && !strings.HasPrefix(p, out+"/") {
+			d.Add("CAPS", fmt.Sprintf("caps.filesystem.write[%d]", i), "out, or a path below it: a job can write nothing else below /work", `got "`+clip(s)+`"`, "write to /work/out or /tmp")
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,5 +69,34 @@ func TestChargedAccount(t *testing.T) {
 	}
 	if err := charged(gate.Call{}, "proj_x", plan.Spec{Placement: plan.Placement{Partition: "main", Account: "any"}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// What the gateway logs is what logging.level says. proves AX-08
+func TestLoggingLevel(t *testing.T) {
+	words := []string{"debug", "info", "warn", "error"}
+	for i, word := range append(words, "") {
+		text := "version: 1\n"
+		if word != "" {
+			text += "logging: {level: " + word + "}\n"
+		} else {
+			i = 1 // info when policy says nothing
+		}
+		p, err := policy.Parse("p", []byte(text), os.LookupEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		log, level := newLog(&out)
+		setLevel(log, level, p)
+		log.Debug("debug.")
+		log.Info("info.")
+		log.Warn("warn.")
+		log.Error("error.")
+		for k, other := range words {
+			if got := strings.Contains(out.String(), other+"."); got != (k >= i) {
+				t.Errorf("level %q, message %q: %v", word, other, got)
+			}
+		}
 	}
 }

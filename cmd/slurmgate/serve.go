@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 
+	"slurmgate/policy"
 	"slurmgate/site"
 )
 
@@ -17,15 +19,12 @@ func (serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	var level slog.LevelVar // info unless policy changes it
-	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: &level}))
+	log, level := newLog(a.err)
 	g, err := openGateway(ctx, s, log)
 	if err != nil {
 		return err
 	}
-	if err := level.UnmarshalText([]byte(g.policy.Logging.Level)); err != nil {
-		log.Error("policy's logging.level cannot be used", "err", err) // its reader lets none of these pass
-	}
+	setLevel(log, level, g.policy)
 	a.say("slurmgate serves %s: domain %s %s, ledger %s, socket %s (pid %d)", s.Name, g.domain.ID(), g.domain.Version(), g.ledger.Path(), s.Gateway.Socket, os.Getpid())
 	if g.port != nil {
 		a.say("HTTP and MCP at http://%s, the latter at /mcp; every request needs a bearer token", g.port.Addr())
@@ -34,6 +33,19 @@ func (serveCmd) Run(ctx context.Context, a *app) error {
 	a.say("stopping: refusing new calls, finishing those in progress")
 	g.close()
 	return nil
+}
+
+// newLog is the gateway's log, and its level: info until policy says otherwise.
+func newLog(w io.Writer) (*slog.Logger, *slog.LevelVar) {
+	var level slog.LevelVar
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: &level})), &level
+}
+
+// setLevel makes the log as detailed as policy says (logging.level).
+func setLevel(log *slog.Logger, level *slog.LevelVar, p *policy.Policy) {
+	if err := level.UnmarshalText([]byte(p.Logging.Level)); err != nil {
+		log.Error("policy's logging.level cannot be used", "err", err) // its reader accepts only levels that can
+	}
 }
 
 type configCmd struct {
