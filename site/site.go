@@ -102,6 +102,8 @@ type Bind struct {
 // Import is the boundary through which files enter.
 type Import struct {
 	Roots []string `yaml:"roots"` // absolute folders, never /; empty: those of policies.yaml, where older domains have them, else no import by path
+
+	FullCheck bool `yaml:"full_check"` // inflate gzip files of any size to compare their checksums; default false: those up to 64 MiB
 }
 
 // Watch bounds the time between two looks at Slurm.

@@ -114,7 +114,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	g.ledger.CheckBytes(g.store.Has)
 	g.store.Consult(g.ledger)
 	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log), MaxBytes: g.policy.Import.MaxBytes, Types: g.domain.Types(),
-		Own: []string{s.Gateway.StateDir, s.Gateway.ArtifactDir, s.Storage.RunsDir}}); err != nil {
+		Full: s.Import.FullCheck, Own: []string{s.Gateway.StateDir, s.Gateway.ArtifactDir, s.Storage.RunsDir}}); err != nil {
 		return g, err
 	}
 	g.openMetrics()
