@@ -139,7 +139,7 @@ func (c *chat) talk(s *site, partition string) {
 		t.Fatalf("%+v", run)
 	}
 	var look looked
-	c.expect(c.say("slurm_job_get", tree{"run_id": run.RunID}, &look), "queued (pending)", "Not ready, which is normal")
+	c.expect(c.say("slurm_job_get", tree{"run_id": run.RunID}, &look), "queued (pending)", "Not ready yet, which is normal")
 	shell(t, "root", `scontrol update PartitionName="$1" State=UP`, partition)
 	until(t, 40*time.Second, "running job", func() bool {
 		text := c.say("slurm_job_get", tree{"run_id": run.RunID, "wait_seconds": 2}, &look)

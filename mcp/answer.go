@@ -12,7 +12,7 @@ import (
 const (
 	// MaxAnswer bounds an answer, in bytes of the whole result as JSON. A picture comes on top of that; the tool that draws it bounds it.
 	MaxAnswer = 4000
-	// maxQuoted bounds a text of a program's in an answer, which carries it twice: for clients that read the text, and for those that
+	// maxQuoted bounds a program's text in an answer, which contains it twice: for clients that read the text, and for those that
 	// read the structured content.
 	maxQuoted = 1300
 	maxProse  = 1600 // of our own text
@@ -20,11 +20,11 @@ const (
 	added     = 200 // bytes the protocol may put around an answer
 )
 
-// answer is what a chat gets for a call that went well.
+// answer is the answer to a successful call.
 func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResult {
 	structured := res.Result
 	var r result
-	_ = json.Unmarshal(structured, &r) // what does not fit says less
+	_ = json.Unmarshal(structured, &r) // what cannot be decoded is left out
 	if t.ID == tableTool {
 		r.table = &table{}
 		_ = json.Unmarshal(structured, r.table)
@@ -36,7 +36,7 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 	out := &sdk.CallToolResult{StructuredContent: structured, Content: []sdk.Content{&sdk.TextContent{Text: r.tell(t)}}, Meta: correlation(req, res.TraceID)}
 	if res.ResultRef != nil {
 		out.StructuredContent = nil
-		out.Content = append(out.Content, &sdk.ResourceLink{URI: *res.ResultRef, Name: "result", Description: "The whole result, too large for an answer."})
+		out.Content = append(out.Content, &sdk.ResourceLink{URI: *res.ResultRef, Name: "result", Description: "The complete result, which is too large for an answer."})
 	}
 	for _, l := range r.links() {
 		out.Content = append(out.Content, l)
@@ -44,7 +44,7 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 	for r.table != nil && size(out) > MaxAnswer-added && r.table.smaller() {
 		out.StructuredContent, out.Content = r.table.put(structured), []sdk.Content{&sdk.TextContent{Text: r.tell(t)}}
 	}
-	if size(out) > MaxAnswer { // the structured content says all that the links do
+	if size(out) > MaxAnswer { // the structured content contains everything in the links
 		out.Content = []sdk.Content{&sdk.TextContent{Text: clip(r.tell(t), maxProse/2)}}
 	}
 	if shown != nil {
@@ -53,7 +53,7 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 	return out
 }
 
-// refusal is what a chat gets for a call that went wrong: never a protocol error, so that the model sees it and can mend the call.
+// refusal is the answer to a failed call: never a protocol error, so that the model sees it and can correct the call.
 func refusal(req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
 	kind, _ := e.Details["kind"].(string)
 	if kind == "" {

@@ -9,7 +9,7 @@ import (
 	"slurmgate/gate"
 )
 
-// protocolError is the error of a request that is no tool call: lists, resources, prompts. The gate's code travels in its data.
+// protocolError is the error of a request other than a tool call: lists, resources, prompts. The gate's code is in its data.
 func protocolError(err error) error {
 	code := int64(jsonrpc.CodeInternalError)
 	switch fault.KindOf(err) {

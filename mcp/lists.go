@@ -26,7 +26,7 @@ type artifact struct {
 	Source     string `json:"source"`
 }
 
-// look says how an artifact is looked at.
+// look says how to preview an artifact.
 func (r *result) look() string {
 	switch r.Type {
 	case "CSV", "TSV", "VCF":

@@ -8,13 +8,13 @@ import (
 // maxID bounds the id of a request, in bytes.
 const maxID = 128
 
-// idFinder reads a JSON object of any length, kept nowhere, for the value of its member "id": a request that is too long is answered
-// under it, for a client waits for its own id, and many write it last.
+// idFinder scans a JSON object of any length, without storing it, for the value of its member "id": a request that is too long is answered
+// with that id, because clients wait for their own id, and many write it last.
 type idFinder struct {
 	depth             int
 	inString, escaped bool
 	value             bool   // what follows the colon
-	name, part        []byte // of the member under way, at the object's own level
+	name, part        []byte // of the current member, at the object's own level
 	id                []byte
 }
 
@@ -35,7 +35,7 @@ func (f *idFinder) read(p []byte) {
 			f.inString = true
 			f.keep(c)
 		case c == '{' || c == '[':
-			f.keep(c) // makes what is no id of it
+			f.keep(c) // makes it an invalid id
 			f.depth++
 		case c == '}' || c == ']':
 			if f.depth == 1 {

@@ -10,22 +10,22 @@ import (
 	"slurmgate/plan"
 )
 
-// A chat reads a few lines at a time. These bounds are put into the arguments of a call, so that what is left out is the
-// tool's own business: a list says so with its cursor, a log or a preview by being cut.
+// A chat reads a few lines at a time. These limits are put into the arguments of a call, so that the tool itself handles what is left
+// out: a list with its cursor, a log or a preview by being cut.
 const (
 	chatRows  = 6
 	chatLines = 60
 
-	chatTableRows = 20 // of which those are shown that fit
+	chatTableRows = 20 // of which those that fit are shown
 )
 
-// bound is an argument that says how much an answer carries.
+// bound is an argument that limits the size of an answer.
 type bound struct {
 	argument string
 	value    int
 }
 
-// shorten sets the bound of a call that has one; the rest of the arguments stays as it was.
+// shorten sets the limit of a call that has one; the other arguments are unchanged.
 func shorten(toolID string, req *gate.Request) *bound {
 	var b *bound
 	switch toolID {
@@ -56,7 +56,7 @@ func shorten(toolID string, req *gate.Request) *bound {
 	return b
 }
 
-// less halves the bound; false when nothing smaller is left, or the call has none.
+// less halves the limit; false if it cannot be smaller, or the call has none.
 func (b *bound) less(req *gate.Request) bool {
 	if b == nil || b.value <= 1 {
 		return false
@@ -66,7 +66,7 @@ func (b *bound) less(req *gate.Request) bool {
 	if json.Unmarshal(req.Args, &args) != nil {
 		return false
 	}
-	// Another call, of a tool that only reads; the key stays with the first.
+	// Another call, of a tool that only reads; the key belongs to the first.
 	req.ToolCallID, req.IdempotencyKey = uuid.NewString(), nil
 	b.put(req, args)
 	return true

@@ -25,26 +25,26 @@ var (
 func prompts() []prompt {
 	run := argRun
 	return []prompt{
-		{"run_tool", "Run a tool", "Import inputs, run a tool on the cluster, and report what came out.", []*sdk.PromptArgument{
+		{"run_tool", "Run a tool", "Import inputs, run a tool on the cluster, and report the results.", []*sdk.PromptArgument{
 			{Name: "tool", Title: "Tool", Description: "name of the tool", Required: true},
 			{Name: "inputs", Title: "Inputs", Description: "paths or artifact ids of the inputs"},
 		}, func(s *server, a map[string]string) string {
-			in := "Ask me which files or artifacts it shall work on."
+			in := "Ask me which files or artifacts to use as inputs."
 			if a["inputs"] != "" {
-				in = "Its inputs: " + plain(a["inputs"], 1024) + ". Import those that are paths with artifact_import; artifact ids are used as they are."
+				in = "Its inputs: " + plain(a["inputs"], 1024) + ". Import paths with artifact_import; use artifact ids unchanged."
 			}
-			return fmt.Sprintf("Run the tool %s on the cluster. %s Call the tool with the artifact ids, tell me the run id, and collect it with slurm_job_collect. If it is not ready within two or three looks, "+
-				"stop looking and tell me when to ask again. When it has succeeded, show me a short preview of each output; when it has failed, read slurm_job_logs and explain why.", plain(a["tool"], 128), in)
+			return fmt.Sprintf("Run the tool %s on the cluster. %s Call the tool with the artifact ids, tell me the run id, and collect it with slurm_job_collect. If it is not ready after two or three calls, "+
+				"stop and tell me when to ask again. If it succeeded, show me a short preview of each output; if it failed, read slurm_job_logs and explain why.", plain(a["tool"], 128), in)
 		}},
-		{"check_run", "Look after a run", "Where a run stands, and what is to be done.", []*sdk.PromptArgument{&run}, func(_ *server, a map[string]string) string {
-			return fmt.Sprintf("Look at %s with slurm_job_collect. Tell me in two or three sentences where it stands, and when to look again. If it is finished, preview its outputs.", a["run_id"])
+		{"check_run", "Check a run", "Report the state of a run and what to do next.", []*sdk.PromptArgument{&run}, func(_ *server, a map[string]string) string {
+			return fmt.Sprintf("Check %s with slurm_job_collect. Tell me its state in two or three sentences, and when to check again. If it is finished, preview its outputs.", a["run_id"])
 		}},
-		{"explain_failure", "Explain a failure", "Why a run failed, and whether trying again makes sense.", []*sdk.PromptArgument{&run}, func(_ *server, a map[string]string) string {
-			return fmt.Sprintf("Find out why %s failed: look at it with slurm_job_get, then read slurm_job_logs (stream stderr, then log). Tell me the cause, whether it lies in the input, in the parameters or in the "+
+		{"explain_failure", "Explain a failure", "Find out why a run failed, and whether retrying makes sense.", []*sdk.PromptArgument{&run}, func(_ *server, a map[string]string) string {
+			return fmt.Sprintf("Find out why %s failed: call slurm_job_get, then read slurm_job_logs (stream stderr, then log). Tell me the cause, whether it is in the input, in the parameters or in the "+
 				"cluster, and what to change. Do not retry or submit anything before I say so.", a["run_id"])
 		}},
-		{"find_artifact", "Find an artifact", "Look among the artifacts for one.", []*sdk.PromptArgument{{Name: "what", Title: "What", Description: "what it is", Required: true}}, func(_ *server, a map[string]string) string {
-			return fmt.Sprintf("Look through artifact_list for this: %s. Show me what fits, with id, type, label and size; ask before you page further than five times.", plain(a["what"], 512))
+		{"find_artifact", "Find an artifact", "Search the artifacts.", []*sdk.PromptArgument{{Name: "what", Title: "What", Description: "description of the artifact", Required: true}}, func(_ *server, a map[string]string) string {
+			return fmt.Sprintf("Search artifact_list for this: %s. Show me what matches, with id, type, label and size; ask me before you fetch more than five pages.", plain(a["what"], 512))
 		}},
 	}
 }
@@ -58,9 +58,9 @@ func (s *server) addPrompts(out *sdk.Server) {
 				case a.Required && given == "":
 					return nil, badArgument(p.name, a.Name, "is needed")
 				case a.Name == "run_id" && !runIDForm.MatchString(given):
-					return nil, badArgument(p.name, a.Name, "is no run id (run_ and 26 characters)")
+					return nil, badArgument(p.name, a.Name, "is not a run id (run_ and 26 characters)")
 				case a.Name == "tool" && !s.has(ctx, given):
-					return nil, badArgument(p.name, a.Name, "is no tool here")
+					return nil, badArgument(p.name, a.Name, "is not a tool of this gateway")
 				}
 			}
 			return &sdk.GetPromptResult{Description: p.description, Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: p.text(s, r.Params.Arguments)}}}}, nil

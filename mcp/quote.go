@@ -7,9 +7,9 @@ import (
 	"unicode"
 )
 
-// Texts that somebody else wrote: programs, authors of tools, people who named a file. They are cut, made visible and set apart.
+// Texts written by others: programs, authors of tools, people who named a file. They are cut, made printable and set apart.
 
-// quote bounds the text of a preview (its beginning) or of a log (its end); true when that changed it.
+// quote shortens the text of a preview (to its beginning) or of a log (to its end); true if that changed it.
 func (r *result) quote() bool {
 	if r.Text == nil {
 		return false
@@ -43,7 +43,7 @@ func tail(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// replaceText puts the bounded text into the structured content.
+// replaceText puts the shortened text into the structured content.
 func (r *result) replaceText(structured json.RawMessage) json.RawMessage {
 	var doc map[string]any
 	if json.Unmarshal(structured, &doc) != nil {
@@ -69,13 +69,13 @@ func quoteText(b *strings.Builder, text *string) {
 	b.WriteString("\n```\n" + strings.ReplaceAll(strings.TrimRight(*text, "\n"), "```", "'''") + "\n```")
 }
 
-// plain makes a text of somebody else's safe to show: no control characters, no invisible ones, bounded.
+// plain makes somebody else's text safe to show: no control characters, no invisible ones, bounded.
 func plain(s string, limit int) string { return clip(escape(s, false), limit) }
 
-// plainLines is plain with line breaks left.
+// plainLines is plain that preserves line breaks.
 func plainLines(s string, limit int) string { return clip(escape(s, true), limit) }
 
-// escape makes what does not show visible: control characters, those that change the direction of text, and the tag
+// escape makes invisible characters visible: control characters, those that change the direction of text, and the tag
 // characters in which a text can hide another.
 func escape(s string, lines bool) string {
 	hidden := func(r rune) bool {

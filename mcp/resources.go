@@ -39,7 +39,7 @@ func (s *server) listArtifacts(ctx context.Context, r *sdk.ListResourcesRequest)
 	return out, nil
 }
 
-// readArtifact gives the beginning of a text, bounded by policy, and for anything else what is known about it. A chat never
+// readArtifact returns the beginning of a text, bounded by policy, and the metadata of anything else. A chat never
 // gets the bytes (ARC-01).
 func (s *server) readArtifact(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 	uri := r.Params.URI
@@ -68,7 +68,7 @@ func (s *server) readArtifact(ctx context.Context, r *sdk.ReadResourceRequest) (
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{c}}, nil
 }
 
-// mimeOf is the type of what reading the resource gives.
+// mimeOf is the MIME type of what reading the resource returns.
 func mimeOf(typ string) string {
 	switch typ {
 	case "TSV", "CSV", "JSON", "MD", "TEXT", "HTML", "LOG", "VCF":

@@ -15,14 +15,14 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Serve speaks the protocol on in and out, one JSON-RPC message a line, until in ends or ctx does. What is no message – too
-// long, no JSON, no request – is answered as the protocol has it and does not end the session.
+// Serve speaks the protocol on in and out, one JSON-RPC message per line, until in or ctx ends. A line that is not a message – too
+// long, not JSON, not a request – is answered as the protocol requires and does not end the session.
 func Serve(ctx context.Context, s *sdk.Server, in io.Reader, out io.Writer) error {
 	w := &lines{w: out, answered: make(chan struct{}, 1)}
 	r, feed := io.Pipe()
 	go func() {
 		err := messages(in, feed, w)
-		w.settle(ctx) // who writes all at once and closes gets its answers
+		w.settle(ctx) // a client that writes everything at once and closes still gets its answers
 		feed.CloseWithError(err)
 	}()
 	err := s.Run(ctx, &sdk.IOTransport{Reader: r, Writer: w, MaxLineLength: 2 * maxBody})
@@ -32,10 +32,10 @@ func Serve(ctx context.Context, s *sdk.Server, in io.Reader, out io.Writer) erro
 	return err
 }
 
-// settleTime bounds the wait for answers after the end of the input: the longest a call waits, and then some.
+// settleTime bounds the wait for answers after the end of the input: a little more than the longest wait of a call.
 const settleTime = 45 * time.Second
 
-// lines writes whole lines, from several goroutines, and knows how many requests have no answer yet.
+// lines writes complete lines, from several goroutines, and counts the requests without an answer.
 type lines struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -82,19 +82,19 @@ func (l *lines) settle(ctx context.Context) {
 	}
 }
 
-// methodOf tells whether a message is a request or a notification, and whether it has an id.
+// methodOf returns a message's method, and whether it has an id.
 func methodOf(line []byte) (hasID, has bool) {
 	var m struct {
 		Method *string         `json:"method"`
 		ID     json.RawMessage `json:"id"`
 	}
-	_ = json.Unmarshal(line, &m) // it is a message
+	_ = json.Unmarshal(line, &m) // it is known to be a message
 	return len(m.ID) > 0, m.Method != nil
 }
 
 func (l *lines) Close() error { return nil }
 
-// messages passes on the lines of in that are messages, and answers the others. Its memory is one line's.
+// messages passes on the lines of in that are messages, and answers the others. It stores only one line.
 func messages(in io.Reader, feed io.Writer, answers *lines) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
@@ -121,7 +121,7 @@ func messages(in io.Reader, feed io.Writer, answers *lines) error {
 	}
 }
 
-// readLine reads up to the end of a line. Of a line that is too long it keeps nothing but the request's id.
+// readLine reads up to the end of a line. Of a line that is too long it stores only the request's id.
 func readLine(r *bufio.Reader) (line []byte, tooLong *idFinder, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -141,7 +141,7 @@ func readLine(r *bufio.Reader) (line []byte, tooLong *idFinder, err error) {
 	}
 }
 
-// malformed tells what is wrong with a line that is no JSON-RPC message.
+// malformed returns what is wrong with a line that is not a JSON-RPC message.
 func malformed(line []byte) (code int, why string) {
 	if !json.Valid(line) {
 		return -32700, "the line is not JSON"
@@ -160,7 +160,7 @@ func malformed(line []byte) (code int, why string) {
 	switch {
 	case m.Method == nil && m.Result == nil && m.Error == nil:
 		return -32600, "the message has no method"
-	case len(m.ID) > 0 && !isID(m.ID) && (m.Method != nil || string(m.ID) != "null"): // an error may answer what had no id
+	case len(m.ID) > 0 && !isID(m.ID) && (m.Method != nil || string(m.ID) != "null"): // an error may answer a message without an id
 		return -32600, "the id is neither a string nor a whole number"
 	case len(m.Params) > 0 && m.Params[0] != '{' && string(m.Params) != "null":
 		return -32602, "params is not an object"
@@ -168,7 +168,7 @@ func malformed(line []byte) (code int, why string) {
 	return 0, ""
 }
 
-// isID tells whether a request may have this id: another would come back changed, or, when it is null, not at all.
+// isID reports whether a request may have this id: another would be returned changed, or, if it is null, not at all.
 func isID(raw json.RawMessage) bool {
 	if raw[0] == '"' {
 		return true

@@ -12,10 +12,10 @@ import (
 	"slurmgate/gate"
 )
 
-// maxDescription bounds what a toolpack's author can say to a model.
+// maxDescription bounds the description that a toolpack's author gives a model.
 const maxDescription = 1024
 
-// handshakeKey is where correlation travels in _meta (HTC-11).
+// handshakeKey is the key of correlation ids in _meta (HTC-11).
 const handshakeKey = "handshake"
 
 // entry is a tool of the registry as the protocol lists it.
@@ -33,12 +33,12 @@ func entry(t gate.Tool) *sdk.Tool {
 	return out
 }
 
-// describe adds to a tool of the domain what all of them have in common.
+// describe appends to a domain tool's description what all of them have in common.
 func describe(t gate.Tool) string {
 	if t.SideEffect != gate.Execute || t.ID == "slurm.submit" || t.ID == "slurm.job.retry" {
 		return t.Description
 	}
-	return plain(t.Description, maxDescription-200) + "\nRuns as a job on the cluster: the answer has a run id at once; slurm_job_collect tells when it is finished and gives the outputs."
+	return plain(t.Description, maxDescription-200) + "\nRuns as a job on the cluster: the answer has a run id; call slurm_job_collect to find out when it is finished and to get the outputs."
 }
 
 // handshake is what a client may say about a call.
@@ -50,7 +50,7 @@ type handshake struct {
 	IdempotencyKey *string     `json:"idempotency_key"`
 }
 
-// request makes the envelope of a call. What the client leaves out is filled: new ids, and an agent nobody knows.
+// request makes the envelope of a call. What the client leaves out is filled in: new ids, and an unknown agent.
 func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
 	args := r.Params.Arguments
 	if len(bytes.TrimSpace(args)) == 0 {
@@ -76,14 +76,14 @@ func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
 	return req
 }
 
-// handler is the way of one tool's calls: an envelope to the gate, its answer to the chat.
+// handler handles one tool's calls: an envelope to the gate, its answer to the chat.
 func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		req := request(t, r)
 		pages := shorten(t.ID, &req)
 		defer s.progress(ctx, t, r)()
 		if t.SideEffect == gate.Execute {
-			// A client that gives up takes back its question, not what was asked for: a run is either not there or whole.
+			// A client that gives up does not cancel the effect of its call: a run either does not exist or is complete.
 			ctx = context.WithoutCancel(ctx)
 		}
 		for {
@@ -102,10 +102,10 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 	}
 }
 
-// progressEvery is how often an open wait shows that it goes on.
+// progressEvery is how often a client is notified during a wait.
 const progressEvery = 2 * time.Second
 
-// progress tells a client that asked for it that a bounded wait goes on. The returned function ends it.
+// progress notifies a client that requested it during a bounded wait. The returned function ends it.
 func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolRequest) (stop func()) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
