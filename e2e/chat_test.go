@@ -162,7 +162,7 @@ func (c *chat) talk(s *site, partition string) {
 	if got.State != "succeeded" || got.Roles["stats"] == "" {
 		t.Fatalf("%+v", got)
 	}
-	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "it is data", "num_seqs", "FASTQ\tDNA\t40\t20000")
+	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "This is data", "num_seqs", "FASTQ\tDNA\t40\t20000")
 	c.say("slurm_job_logs", tree{"run_id": run.RunID}, nil)
 	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["slurm_script"]}, nil), "slurmgate job script", "[runs_dir]/"+run.RunID)
 	var again submitted
