@@ -2,7 +2,7 @@
 //
 // An [Error] says what was being done (Op), what sort of failure it is (Kind, for programs), a stable
 // Code, and, for people, a message and the next step. Bad input carries one [Problem] for every rule it
-// breaks, so that an author is told everything at once.
+// breaks, so that an author learns everything at once.
 package fault
 
 import (
@@ -21,15 +21,15 @@ const (
 	Internal   Kind = "internal"   // a bug or a broken invariant here
 	Validation Kind = "validation" // the request breaks a rule; repeating it cannot help
 	NotFound   Kind = "not_found"  // the named thing does not exist, or is not visible to the caller
-	Auth       Kind = "auth"       // the caller is not who it must be
+	Auth       Kind = "auth"       // the caller is not authenticated
 	Capability Kind = "capability" // the caller lacks a capability
 	Policy     Kind = "policy"     // policy forbids it
-	Conflict   Kind = "conflict"   // it contradicts something already recorded
+	Conflict   Kind = "conflict"   // the request contradicts what is recorded
 	Tool       Kind = "tool"       // the tool, or its job, failed
 	Canceled   Kind = "canceled"   // the caller gave up
-	Timeout    Kind = "timeout"    // it is still going on after the time allowed
-	Transport  Kind = "transport"  // Slurm, a filesystem or the network did not answer; trying again may help
-	Unknown    Kind = "unknown"    // it is unknown whether the effect took place; look before repeating
+	Timeout    Kind = "timeout"    // it has not finished within the time allowed
+	Transport  Kind = "transport"  // Slurm, a filesystem or the network did not answer; retrying may help
+	Unknown    Kind = "unknown"    // it is unknown whether the effect took place; check before repeating
 )
 
 // Problem is one broken rule of an input.
@@ -46,10 +46,10 @@ type Problem struct {
 	Next   []Step `json:"next,omitempty"`   // what to do, as data
 }
 
-// String gives the problem on one line, for logs.
+// String formats the problem on one line, for logs.
 func (p Problem) String() string { return p.Text(forLogs) }
 
-// Text gives the problem on one line; words renders a list of steps.
+// Text formats the problem on one line; words renders a list of steps.
 func (p Problem) Text(words func([]Step) string) string {
 	var b strings.Builder
 	if p.File != "" {
@@ -77,7 +77,7 @@ func (p Problem) Text(words func([]Step) string) string {
 	return b.String()
 }
 
-// Equal tells whether two problems say the same.
+// Equal reports whether two problems are the same.
 func (p Problem) Equal(q Problem) bool {
 	next := slices.EqualFunc(p.Next, q.Next, Step.equal)
 	p.Next, q.Next = nil, nil
@@ -96,18 +96,18 @@ type Error struct {
 	Err      error     // the cause
 }
 
-// Error gives the whole text for logs, steps as verbs with their arguments. Faces render it with [Text].
+// Error returns the whole text for logs, with steps as verbs and arguments. Faces render it with [Text].
 func (e *Error) Error() string { return Text(e, forLogs) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// New makes an error without a cause.
+// New returns an error without a cause.
 func New(kind Kind, op, code, msg string) *Error {
 	return &Error{Op: op, Kind: kind, Code: code, Msg: msg}
 }
 
-// Wrap makes an error with a cause. The kind of a cause that is itself an *Error is kept when kind is
+// Wrap returns an error with a cause. The kind of a cause that is itself an *Error is used when kind is
 // empty.
 func Wrap(kind Kind, op, code, msg string, err error) *Error {
 	if kind == "" {
@@ -116,7 +116,7 @@ func Wrap(kind Kind, op, code, msg string, err error) *Error {
 	return &Error{Op: op, Kind: kind, Code: code, Msg: msg, Err: err}
 }
 
-// asError finds the first *Error of a chain.
+// asError returns the first *Error of a chain.
 func asError(err error) (*Error, bool) { return errors.AsType[*Error](err) }
 
 // WithNext sets plain advice, which names no command, and returns the error.
@@ -125,12 +125,12 @@ func (e *Error) WithNext(next string) *Error {
 	return e
 }
 
-// Invalid makes a Validation error of one or more problems.
+// Invalid returns a Validation error with one or more problems.
 func Invalid(op, msg string, problems ...Problem) *Error {
 	return &Error{Op: op, Kind: Validation, Msg: msg, Problems: problems}
 }
 
-// KindOf gives the kind of the outermost *Error in the chain, Internal when there is none.
+// KindOf returns the kind of the outermost *Error in the chain, Internal when there is none.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
@@ -138,7 +138,7 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// CodeOf gives the stable code of the outermost *Error that has one: its own, its first problem's, or
+// CodeOf returns the stable code of the outermost *Error that has one: its own, its first problem's, or
 // its kind.
 func CodeOf(err error) string {
 	for err != nil {
@@ -160,7 +160,7 @@ func CodeOf(err error) string {
 	return string(Internal)
 }
 
-// ProblemsOf gives the problems of the first *Error in the chain that has any.
+// ProblemsOf returns the problems of the first *Error in the chain that has any.
 func ProblemsOf(err error) []Problem {
 	for err != nil {
 		e, ok := errors.AsType[*Error](err)
@@ -175,7 +175,7 @@ func ProblemsOf(err error) []Problem {
 	return nil
 }
 
-// Is tells whether the error has the kind.
+// Is reports whether the error has the kind.
 func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
 
 // ExitCode is the exit status of the command line for a kind.
@@ -224,6 +224,6 @@ func (k Kind) HTTPStatus() int {
 	return 500
 }
 
-// Retryable tells whether the same call may succeed later without a change. An unknown outcome is not retryable: the first call may
+// Retryable reports whether the same call may succeed later without a change. An unknown outcome is not retryable: the first call may
 // have had its effect.
 func (k Kind) Retryable() bool { return k == Transport || k == Timeout }

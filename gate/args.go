@@ -13,12 +13,12 @@ import (
 	"slurmgate/plan"
 )
 
-// MaxInline is the most that args and result may each have inside an envelope, as canonical JSON (HTC-04).
+// MaxInline is the maximum size of args and of result inside an envelope, as canonical JSON (HTC-04).
 const MaxInline = 32 << 10
 
 const refPrefix = "artifact://"
 
-// arguments gives the canonical arguments of a request: those in it, or those of the artifact it names.
+// arguments returns the canonical arguments of a request: those in it, or those of the artifact it names.
 func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.RawMessage, error) {
 	args, err := plan.Canonical(req.Args)
 	if err != nil {
@@ -29,16 +29,16 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.Raw
 			next := "import them as a JSON artifact and name it in args_ref"
 			switch who.Transport {
 			case MCP:
-				next = "pass less: what is large goes into an artifact, whose id is passed" // a chat's call has no args_ref
+				next = "pass less: import large data as an artifact and pass its id" // a chat's call has no args_ref
 			case Other:
 				next += " of an envelope (POST /v1/tool-calls)"
 			}
-			return nil, fault.New(fault.Validation, "gate.Call", "args_too_large", fmt.Sprintf("the arguments have %d bytes, at most %d stand in an envelope", len(args), MaxInline)).WithNext(next)
+			return nil, fault.New(fault.Validation, "gate.Call", "args_too_large", fmt.Sprintf("the arguments have %d bytes; an envelope holds at most %d", len(args), MaxInline)).WithNext(next)
 		}
 		return args, nil
 	}
 	if string(args) != "{}" {
-		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty beside args_ref", Msg: "both are given"})
+		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty if args_ref is given", Msg: "both are given"})
 	}
 	return g.referred(ctx, who, *req.ArgsRef)
 }
@@ -46,10 +46,10 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.Raw
 func (g *Gate) referred(ctx context.Context, who Caller, ref string) (json.RawMessage, error) {
 	id := strings.TrimPrefix(strings.TrimPrefix(ref, "artifact:"), "//")
 	if !plan.IsArtifactID(id) {
-		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…", Msg: "it is not"})
+		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…", Msg: "it has another form"})
 	}
 	if g.artifacts == nil || g.owners == nil {
-		return nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool takes no arguments by reference").WithNext("pass args")
+		return nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool does not accept arguments by reference").WithNext("pass args")
 	}
 	if project, err := g.owners.Owner(ctx, id); fault.Is(err, fault.NotFound) || err == nil && !who.Sees(project) {
 		return nil, notThere(id)
@@ -62,12 +62,12 @@ func (g *Gate) referred(ctx context.Context, who Caller, ref string) (json.RawMe
 	}
 	args, err := plan.Canonical(raw)
 	if err == nil && args[0] != '{' {
-		err = fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object", Msg: "it holds another kind of value"})
+		err = fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object", Msg: "it contains another kind of value"})
 	}
 	return args, err
 }
 
-// noSecrets refuses arguments that hold a secret: they would end in the plan, in the job's script and in the ledger. The value is not
+// noSecrets refuses arguments that contain a secret: they would become part of the plan, the job's script and the ledger. The value is not
 // repeated.
 func noSecrets(args json.RawMessage) error {
 	_, found, err := redact(args, true)
@@ -76,23 +76,23 @@ func noSecrets(args json.RawMessage) error {
 	}
 	var problems []fault.Problem
 	for _, f := range found {
-		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+Scrub(f.at), "."), Rule: "no secret in an argument", Msg: "this looks like one (" + f.what + ")"})
+		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+Scrub(f.at), "."), Rule: "no secret in an argument", Msg: "this looks like a secret (" + f.what + ")"})
 	}
-	return fault.Invalid("gate.Call", "the arguments hold what looks like a secret; nothing was done and nothing of it is kept", problems...).
-		WithNext("call without it: arguments are recorded, and a tool's job has no network to use a secret in")
+	return fault.Invalid("gate.Call", "the arguments contain what looks like a secret; nothing was done and nothing was recorded of it", problems...).
+		WithNext("call without it: arguments are recorded, and a tool's job has no network to use a secret with")
 }
 
-// checkArgs holds arguments against the tool's schema and reports every violation.
+// checkArgs checks arguments against the tool's schema and reports every violation.
 func (e entry) checkArgs(args json.RawMessage) error {
 	found, err := violations(e.schema, args, "ARGS-SCHEMA", "args", "the tool's input schema")
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" break its schema", found...).WithNext("the schema is here").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
+	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" violate its schema", found...).WithNext("correct them; this shows the schema").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
 }
 
-// binding names a payload without giving it away: the same tool with the same arguments has the same one on this ledger, and nobody
-// without the ledger can try guesses. Keys and approvals are bound to it.
+// binding identifies a payload without revealing it: the same tool with the same arguments has the same one on this ledger, and nobody
+// without the ledger can test guesses. Keys and approvals are bound to it.
 func (g *Gate) binding(t Tool, args json.RawMessage) string {
 	m := hmac.New(sha256.New, g.key)
 	fmt.Fprintf(m, "tool=%s|version=%s|contract=%s|args=", t.ID, t.Version, t.ContractVersion)

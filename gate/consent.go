@@ -9,8 +9,8 @@ import (
 	"slurmgate/fault"
 )
 
-// consent looks whether somebody has approved just this payload, where policy asks for that (HTC-07). It returns the approval to be used
-// up, "" where none is needed. The question is asked by the way: a person answers it, never on the way the call came.
+// consent checks whether somebody has approved exactly this payload, if policy requires that (HTC-07). It returns the approval to be used
+// up, "" if none is needed. If there is none it creates a request; a person answers it, never over the transport of the call.
 func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMessage, binding string) (approvalID string, err error) {
 	rule := g.rules(t).Consent
 	if rule == nil {
@@ -18,7 +18,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMes
 	}
 	const op = "gate.Call"
 	if g.promises == nil {
-		return "", fault.New(fault.Policy, op, "consent_denied", "policy asks for consent, and nobody can be asked here")
+		return "", fault.New(fault.Policy, op, "consent_denied", "policy requires an approval, which cannot be requested here")
 	}
 	payload, hash, err := clean(args)
 	if err != nil {
@@ -32,10 +32,10 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMes
 	case Approved:
 		return a.ID, nil
 	case Denied:
-		return "", fault.New(fault.Policy, op, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).WithNext("change what you ask for, or talk to who denied it")
+		return "", fault.New(fault.Policy, op, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).WithNext("change the call, or talk to the person who denied it")
 	}
-	return "", fault.New(fault.Policy, op, "consent_required", fmt.Sprintf("policy asks for a person's approval of this call of %s; it was asked for as %s, until %s", t.ID, a.ID, a.ExpiresAt.UTC().Format(time.RFC3339))).
-		WithNext("somebody with the capability approve approves it, then make the same call again").WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
+	return "", fault.New(fault.Policy, op, "consent_required", fmt.Sprintf("this call of %s needs a person's approval; it was requested as %s, which expires at %s", t.ID, a.ID, a.ExpiresAt.UTC().Format(time.RFC3339))).
+		WithNext("have somebody with the capability approve approve it, then make the same call again").WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
 
 func because(reason *string) string {

@@ -11,8 +11,8 @@ import (
 	"slurmgate/plan"
 )
 
-// dispatch decides on a call whose envelope is good, step by step, and carries it out. Nothing has an effect before every step has
-// said yes. A *Response as the result is the outcome an idempotency key stands for.
+// dispatch decides on a call with a valid envelope, step by step, and carries it out. Nothing has an effect before every step has
+// succeeded. A *Response as the result is the recorded outcome of an idempotency key.
 func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Response, t *trail) (result any, err error) {
 	e, err := g.registry.reach(req.ToolID, who.Transport)
 	if err != nil {
@@ -20,7 +20,7 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	}
 	t.tool = e.tool
 	if req.ToolVersion != e.tool.Version {
-		return nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s here, the call asks for %s", req.ToolID, e.tool.Version, req.ToolVersion)).
+		return nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s, but the call names version %s", req.ToolID, e.tool.Version, req.ToolVersion)).
 			WithNext("list the tools again")
 	}
 	if err := g.allowed(who, e.tool); err != nil {
@@ -41,12 +41,12 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	return result, timedOut(ctx, err, req.ToolID, timeout)
 }
 
-// allowed denies by default: every capability the tool asks for, then policy.
+// allowed denies by default: it checks every capability that the tool needs, then policy.
 func (g *Gate) allowed(who Caller, t Tool) error {
 	for _, c := range t.Capabilities {
 		if !who.Can(c) {
-			return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s asks for the capability %q, which %s does not have", t.ID, c, orText(who.Name, "an unknown caller"))).
-				WithNext("ask the administrator for a token, or a grant, with it")
+			return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the capability %q, which %s does not have", t.ID, c, orText(who.Name, "an unknown caller"))).
+				WithNext("ask the administrator for a token or a grant with this capability")
 		}
 	}
 	if g.policy == nil {
@@ -72,7 +72,7 @@ func (g *Gate) timeout(t Tool) time.Duration {
 	return defaultTimeout
 }
 
-// understood gives the arguments: canonical, without secrets, of the tool's form, and about things the caller sees.
+// understood returns the arguments: canonical, without secrets, valid for the tool, and about things the caller can see.
 func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request) (json.RawMessage, error) {
 	args, err := g.arguments(ctx, who, req)
 	if err != nil {
@@ -87,7 +87,7 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request)
 	return args, g.scope(ctx, who, args, req.DryRun && e.tool.SideEffect != Read)
 }
 
-// rehearse shows what a call would do. It neither needs consent nor binds a key, and says whether the call would need it.
+// rehearse returns what a call would do. It neither needs an approval nor binds a key, and reports whether the call would need an approval.
 func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args json.RawMessage) (any, error) {
 	back, err := g.places.take(ctx, t.ID)
 	if err != nil {
@@ -101,7 +101,7 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 			return nil, err
 		}
 		if d.Would, err = json.Marshal(would); err != nil {
-			return nil, fault.Wrap(fault.Internal, "gate.Call", "result_not_json", "the rehearsal cannot be passed on", err)
+			return nil, fault.Wrap(fault.Internal, "gate.Call", "result_not_json", "the result of the dry run cannot be encoded", err)
 		}
 	}
 	return d, nil
@@ -115,15 +115,15 @@ type Rehearsal struct {
 	SideEffect      SideEffect      `json:"side_effect"`
 	Args            json.RawMessage `json:"args"` // canonical, as the call would be bound to
 	ConsentRequired bool            `json:"consent_required"`
-	Would           json.RawMessage `json:"would"`    // what the tool says of what it would do; null when it says nothing
-	LeftOut         []string        `json:"left_out"` // what was too large for an answer that is kept nowhere, as args or would.params; null there
+	Would           json.RawMessage `json:"would"`    // what the tool would do; null when it does not say
+	LeftOut         []string        `json:"left_out"` // parts that were too large and are null, as args or would.params
 }
 
-// within makes a rehearsal of at most n bytes: an answer that is too large for an envelope would become an artifact, and a dry run leaves none.
-// The largest parts go first.
+// within shortens a dry run's answer to at most n bytes: an answer too large for an envelope would become an artifact, and a dry run creates none.
+// The largest parts are removed first.
 func (d Rehearsal) within(n int) (json.RawMessage, error) {
 	var would map[string]json.RawMessage
-	_ = json.Unmarshal(d.Would, &would) // it may be anything else: then it goes as a whole
+	_ = json.Unmarshal(d.Would, &would) // it may be something else, which is then removed as a whole
 	null := json.RawMessage("null")
 	for {
 		name, size := "args", len(d.Args)
@@ -136,7 +136,7 @@ func (d Rehearsal) within(n int) (json.RawMessage, error) {
 			name, size = "would", len(d.Would)
 		}
 		if size <= len(null) {
-			return nil, fault.New(fault.Internal, "gate.Call", "result_too_large", "the rehearsal is too large for an answer")
+			return nil, fault.New(fault.Internal, "gate.Call", "result_too_large", "the result of the dry run is too large for an answer")
 		}
 		d.LeftOut = append(d.LeftOut, name)
 		switch key, in := strings.CutPrefix(name, "would."); {
@@ -160,16 +160,16 @@ func (d Rehearsal) within(n int) (json.RawMessage, error) {
 	}
 }
 
-// perform carries out a call: idempotency key, consent, a place, and then the tool.
+// perform carries out a call: idempotency key, approval, limiter, and then the tool.
 func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr *trail) (any, error) {
 	if who.Body != nil && (req.IdempotencyKey != nil || g.rules(t).Consent != nil) {
-		return nil, fault.New(fault.Validation, "gate.Call", "body_unbound", "neither a key nor an approval can be bound to bytes sent beside a call").WithNext("send them without a key: the same bytes are the same artifact anyway")
+		return nil, fault.New(fault.Validation, "gate.Call", "body_unbound", "an upload cannot have an idempotency key or an approval").WithNext("send it without a key: the same bytes become the same artifact anyway")
 	}
 	binding := g.binding(t, tr.args)
 	approved := false
 	if req.IdempotencyKey != nil {
 		if g.promises == nil {
-			return nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "this tool keeps no idempotency keys").WithNext("leave the key out")
+			return nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "this tool does not support idempotency keys").WithNext("leave the key out")
 		}
 		key := g.keyHash(*req.IdempotencyKey)
 		leave, err := g.flights.enter(ctx, who.Name, key)
@@ -181,7 +181,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		if err != nil || first != nil {
 			return first, err
 		}
-		approved = k != nil && k.ApprovalID != "" // the gateway died after the approval was used up for this very call
+		approved = k != nil && k.ApprovalID != "" // the gateway died after the approval was used up for this call
 		if k == nil {
 			k = &Key{Principal: who.Name, KeyHash: key, ToolID: t.ID, Binding: binding, ToolCallID: req.ToolCallID}
 		}
@@ -218,6 +218,6 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 	return result, err
 }
 
-// Unchanged is a result that can say that the call found everything done already: a submit that met its run. Such a call is recorded
-// as a look, so that asking again ten thousand times costs the record nothing for ever.
+// Unchanged is a result that can report that the call changed nothing: a submit that found its run. Such a call is recorded
+// as a look, so that ten thousand repeated requests do not fill the permanent record.
 type Unchanged interface{ Unchanged() bool }

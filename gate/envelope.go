@@ -1,8 +1,8 @@
-// Package gate is the one function every call passes: [Gate.Call].
+// Package gate is the one function that every call passes: [Gate.Call].
 //
 // Nouns: a tool is a named, versioned contract in the registry; a request names a tool and carries its
 // arguments; a response is its answer or an error, always in one envelope. The faces (command line, socket,
-// later HTTP and MCP) build requests and render responses; none of them reaches a tool by another way.
+// HTTP and MCP) build requests and render responses; none of them reaches a tool in another way.
 package gate
 
 import (
@@ -31,7 +31,7 @@ type Request struct {
 	DryRun         bool            `json:"dry_run"`
 }
 
-// Actor is who calls.
+// Actor is the caller as it describes itself.
 type Actor struct {
 	Kind    string  `json:"kind"` // human, agent or system
 	AgentID *string `json:"agent_id,omitempty"`
@@ -51,7 +51,7 @@ type Response struct {
 	Resources     Resources       `json:"resources"`
 }
 
-// ErrorBody is what went wrong, null when nothing did.
+// ErrorBody is the error, null if there is none.
 type ErrorBody struct {
 	Code      string         `json:"code"`
 	Kind      string         `json:"kind"` // validation auth capability timeout tool transport canceled policy
@@ -67,7 +67,7 @@ type Timing struct {
 	DurationMS int64     `json:"duration_ms"`
 }
 
-// Resources are the things a call touched.
+// Resources are the runs and artifacts that a call touched.
 type Resources struct {
 	WorkspaceIDs []string `json:"workspace_ids"`
 	Artifacts    []string `json:"artifacts"`
@@ -88,7 +88,7 @@ func envelopeKind(k fault.Kind) string {
 	return string(k)
 }
 
-// BodyOf gives the envelope's form of an error, in the words of the face its call came by. details.next is what to do next, as data.
+// BodyOf returns the envelope's form of an error, in the words of the face its call came by. details.next is what to do next, as data.
 func BodyOf(by Transport, err error) *ErrorBody {
 	kind := fault.KindOf(err)
 	details := map[string]any{"kind": string(kind)}

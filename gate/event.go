@@ -56,13 +56,13 @@ type eventError struct {
 	Retryable bool   `json:"retryable"`
 }
 
-// trail is what is known of a call while it goes on, for its record.
+// trail collects what is known about a call in progress, for its record.
 type trail struct {
 	tool   Tool // zero while none is found
 	args   json.RawMessage
-	effect bool            // a tool that may change something was reached
+	effect bool            // a tool that may change something was called
 	key    *Key            // the idempotency key bound to this call
-	final  bool            // the outcome stands for ever under the key
+	final  bool            // the outcome is recorded under the key for ever
 	leave  func()          // ends the flight of the key, once the outcome is kept
 	result json.RawMessage // of a result that went into an artifact
 
@@ -181,7 +181,7 @@ func (r *Record) keep(kind string, raw json.RawMessage) (hash string, err error)
 	return hash, err
 }
 
-// clean gives a payload without secrets, and the hash of that (64 hex).
+// clean returns a payload without secrets, and its hash (64 hex).
 func clean(raw json.RawMessage) (payload json.RawMessage, hash string, err error) {
 	if payload, _, err = redact(raw, true); err != nil {
 		return nil, "", err
@@ -190,7 +190,7 @@ func clean(raw json.RawMessage) (payload json.RawMessage, hash string, err error
 	return payload, hex.EncodeToString(sum[:]), nil
 }
 
-// concealed takes away what a tool reveals to its caller once.
+// concealed removes what a tool reveals to its caller only once.
 func concealed(result json.RawMessage, keys []string) json.RawMessage {
 	var doc map[string]json.RawMessage
 	if len(keys) == 0 || json.Unmarshal(result, &doc) != nil {

@@ -16,12 +16,12 @@ import (
 	"slurmgate/plan"
 )
 
-// Config is what a gate is made of. Parts that are nil are done without: tools that work on files alone have no policy and
+// Config is what a gate is made of. Parts may be nil: tools that work only on files have no policy and
 // no memory.
 type Config struct {
 	Registry  *Registry
 	Policy    Policy
-	Together  int // calls under way at one time; 0: no bound
+	Together  int // concurrent calls; 0: no limit
 	Journal   Journal
 	Promises  Promises
 	Owners    Owners
@@ -51,7 +51,7 @@ type Gate struct {
 
 const defaultTimeout = 2 * time.Minute
 
-// New makes a gate. A gate with a journal is closed when it is no longer used.
+// New returns a gate. Close a gate with a journal when it is no longer used.
 func New(c Config) *Gate {
 	g := &Gate{registry: c.Registry, policy: c.Policy, places: newPlaces(c.Together, c.Registry, c.Policy), promises: c.Promises,
 		flights: flights{open: map[[2]string]chan struct{}{}}, owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key, log: c.Log, now: c.Now}
@@ -72,7 +72,7 @@ func New(c Config) *Gate {
 	return g
 }
 
-// Close writes the records that still wait. No call is made afterwards.
+// Close writes the waiting records. No call may be made afterwards.
 func (g *Gate) Close() {
 	if g.journal != nil {
 		g.refusals.close()
@@ -80,7 +80,7 @@ func (g *Gate) Close() {
 	}
 }
 
-// Registry gives the tools behind the gate.
+// Registry returns the tools behind the gate.
 func (g *Gate) Registry() *Registry { return g.registry }
 
 // NewRequest fills an envelope for a call by a person.
@@ -92,7 +92,7 @@ func NewRequest(toolID, version string, args json.RawMessage) Request {
 // limits, handler, answer, record. It always answers; a handler that panics is an internal error of this call alone.
 func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
 	if err := g.check(req); err != nil {
-		return g.call(ctx, who, Request{ToolCallID: req.ToolCallID, TraceID: req.TraceID}, err) // nothing else of it is believed
+		return g.call(ctx, who, Request{ToolCallID: req.ToolCallID, TraceID: req.TraceID}, err) // nothing else in it is used
 	}
 	return g.call(ctx, who, req, nil)
 }
@@ -217,12 +217,12 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	}
 	raw, err := plan.Marshal(result)
 	if err != nil {
-		return fault.Wrap(fault.Internal, op, "result_not_json", "the tool's answer cannot be passed on", err)
+		return fault.Wrap(fault.Internal, op, "result_not_json", "the tool's answer cannot be encoded", err)
 	}
 	if e, err := g.registry.find(t.tool.ID); err == nil && e.output != nil && !(req.DryRun && t.tool.SideEffect != Read) {
 		if found, err := violations(e.output, raw, "RESULT-SCHEMA", "result", "the tool's output schema"); err != nil || len(found) > 0 {
 			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems", fmt.Sprint(found))
-			return &fault.Error{Op: op, Kind: fault.Internal, Code: "output_schema", Msg: "the tool's answer is not of the form it promises (a fault of slurmgate's)", Err: err, Next: "the gateway's log has the details"}
+			return &fault.Error{Op: op, Kind: fault.Internal, Code: "output_schema", Msg: "the tool's answer violates its own output schema, which is a bug in slurmgate", Err: err, Next: "the gateway's log has the details"}
 		}
 	}
 	rehearsal, dry := result.(Rehearsal)
@@ -241,7 +241,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 		return nil
 	}
 	if dry {
-		return fault.New(fault.Internal, op, "result_too_large", "the rehearsal is too large for an answer, and none is kept")
+		return fault.New(fault.Internal, op, "result_too_large", "the result of the dry run is too large for an answer")
 	}
 	t.result = raw
 	return g.refer(ctx, who, res, t.tool)
@@ -262,7 +262,7 @@ func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) err
 	return nil
 }
 
-// seal takes secrets out of an error, and holds the response against the schema before it leaves.
+// seal removes secrets from an error, and checks the response against the schema before it is returned.
 func (g *Gate) seal(res *Response, t Tool) {
 	if res.Error != nil {
 		res.Error.Message = Scrub(res.Error.Message)
@@ -281,7 +281,7 @@ func (g *Gate) seal(res *Response, t Tool) {
 	if err != nil || len(found) > 0 {
 		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "problems", fmt.Sprint(found), "err", err)
 		res.OK, res.Result, res.ResultRef = false, nil, nil
-		res.Error = BodyOf(Other, fault.New(fault.Internal, "gate.Call", "response_schema", "the answer cannot be passed on (a fault of slurmgate's)").WithNext("the gateway's log has the details"))
+		res.Error = BodyOf(Other, fault.New(fault.Internal, "gate.Call", "response_schema", "the answer violates the envelope's schema, which is a bug in slurmgate").WithNext("the gateway's log has the details"))
 	}
 }
 
@@ -304,13 +304,13 @@ func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 	if err == nil || !t.effect {
 		return
 	}
-	later := "the gateway goes on trying to write the record"
+	later := "the gateway keeps trying to write the record"
 	if fault.CodeOf(err) == recordRefused {
 		later = "no record of this call will be written"
 	}
-	next := "look at what the call was about before you repeat it; " + later
+	next := "check the call's effect before you repeat it; " + later
 	if t.tool.Idempotency == Idempotent {
-		next = "the same call once more finds what was done and changes nothing else; " + later
+		next = "repeat the same call: it finds what was done and changes nothing else; " + later
 	}
 	res.OK, res.Result, res.ResultRef = false, nil, nil
 	res.Error = BodyOf(who.Transport, fault.Wrap(fault.Unknown, "gate.Call", "not_recorded", "the call was carried out, but its record could not be written", err).WithNext(next))
@@ -341,7 +341,7 @@ func guard(ctx context.Context, log *slog.Logger, h Handler, c Call) (result any
 	defer func() {
 		if p := recover(); p != nil {
 			log.ErrorContext(ctx, "a tool broke down", "tool_id", c.Request.ToolID, "tool_call_id", c.Request.ToolCallID, "panic", Scrub(fmt.Sprint(p)), "stack", string(debug.Stack()))
-			err = fault.New(fault.Internal, "gate.Call", "internal", "the tool broke down (a fault of slurmgate's); nothing more of this call was done").WithNext("the gateway's log has the details")
+			err = fault.New(fault.Internal, "gate.Call", "internal", "the tool crashed, which is a bug in slurmgate; the rest of this call was not carried out").WithNext("the gateway's log has the details")
 		}
 	}()
 	return h(ctx, c)

@@ -61,7 +61,7 @@ func (j *journal) admit(ctx context.Context) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return fault.New(fault.Transport, "gate.Call", "journal_full", "calls cannot be recorded at present, so none is made").WithNext("see the gateway's log: is the disk of gateway.state_dir full?")
+	return fault.New(fault.Transport, "gate.Call", "journal_full", "calls are refused because they cannot be recorded").WithNext("check the gateway's log and whether the disk of gateway.state_dir is full")
 }
 
 // keep hands a record over; with wait it returns when the record is durable, or could not be made so.

@@ -14,14 +14,14 @@ import (
 // A gateway that dies between binding a key and settling it leaves it open too. A tool that is idempotent by itself – a submit finds
 // its run – is then simply carried out again; for another it is unknown whether it had its effect, and the answer says so.
 
-// flights keeps two calls with one key from being under way at one time: the second waits and finds the first one's outcome. One
-// gateway has a ledger, so its own memory will do.
+// flights prevents concurrent calls with the same key: the second waits and finds the first one's outcome. One
+// gateway owns the ledger, so its memory is enough.
 type flights struct {
 	mu   sync.Mutex
 	open map[[2]string]chan struct{}
 }
 
-// enter waits until no call with the key is under way. The caller calls leave.
+// enter waits until no call with the key is in progress. The caller calls leave.
 func (f *flights) enter(ctx context.Context, principal, key string) (leave func(), err error) {
 	k := [2]string{principal, key}
 	for {
@@ -47,7 +47,7 @@ func (f *flights) enter(ctx context.Context, principal, key string) (leave func(
 	}
 }
 
-// known looks a key up. A settled one gives its outcome; an open one that may be used gives itself.
+// known looks up a key. For a settled key it returns the outcome, for an open one that may be used the key.
 func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding string) (k *Key, first *Response, err error) {
 	const op = "gate.Call"
 	got, err := g.promises.Key(ctx, who.Name, keyHash)
@@ -57,18 +57,18 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 	case err != nil:
 		return nil, nil, err
 	case got.Binding != binding:
-		return nil, nil, fault.New(fault.Conflict, op, "idempotency_conflict", "this idempotency key was used for another call ("+got.ToolID+", call "+got.ToolCallID+")").WithNext("use a new key for new arguments")
+		return nil, nil, fault.New(fault.Conflict, op, "idempotency_conflict", "this idempotency key was already used for another call ("+got.ToolID+", call "+got.ToolCallID+")").WithNext("use a new key for new arguments")
 	case got.Outcome != nil:
 		first = &Response{}
 		return &got, first, json.Unmarshal(got.Outcome, first)
 	case t.Idempotency != Idempotent:
-		return nil, nil, fault.New(fault.Unknown, op, "outcome_unknown", "an earlier call with this key did not come to an end, and it is unknown whether it had its effect").
-			WithNext("look whether it had (a list shows what was made); if not, call with a new key")
+		return nil, nil, fault.New(fault.Unknown, op, "outcome_unknown", "an earlier call with this key was interrupted, and it is unknown whether it had its effect").
+			WithNext("check whether it had, for example with a list; if not, call with a new key")
 	}
 	return &got, nil, nil
 }
 
-// final tells whether a call's outcome is the key's outcome for good.
+// final reports whether a call's outcome is the key's final outcome.
 func final(err error) bool {
 	switch k := fault.KindOf(err); {
 	case err == nil:

@@ -8,10 +8,10 @@ import (
 	"slurmgate/fault"
 )
 
-// places bounds how many calls are under way at one time (AX-08): all together, and of one tool. A call for which there is no place
-// waits a little, then it is told to come again.
+// places limits concurrent calls (AX-08), in total and per tool. A call that gets no slot
+// waits a little and is then refused.
 type places struct {
-	all  chan struct{}            // nil: no bound
+	all  chan struct{}            // nil: no limit
 	tool map[string]chan struct{} // by tool id
 }
 
@@ -33,8 +33,8 @@ func newPlaces(together int, r *Registry, p Policy) places {
 	return out
 }
 
-// take waits for a place; the caller gives it back. The tool's own place comes first, so that calls waiting for one tool keep
-// no place from the others.
+// take acquires a slot; the caller releases it. The tool's own slot comes first, so that calls waiting for one tool take
+// no slot from the others.
 func (p places) take(ctx context.Context, toolID string) (back func(), err error) {
 	timer := time.NewTimer(placeWait)
 	defer timer.Stop()
@@ -55,7 +55,7 @@ func (p places) take(ctx context.Context, toolID string) (back func(), err error
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-timer.C:
-			err = fault.New(fault.Transport, "gate.Call", "too_many_calls", fmt.Sprintf("policy lets %d calls be under way at a time, and they are", cap(c))).WithNext("call again in a few seconds")
+			err = fault.New(fault.Transport, "gate.Call", "too_many_calls", fmt.Sprintf("all %d concurrent calls that policy allows are in use", cap(c))).WithNext("call again in a few seconds")
 		}
 		back()
 		return nil, err

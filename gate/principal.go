@@ -24,7 +24,7 @@ const (
 
 // How a principal proved who it is.
 const (
-	ByPeer    = "peer"    // the kernel told the user id of the process at the other end of the socket
+	ByPeer    = "peer"    // the kernel reports the user id of the process at the other end of the socket
 	ByToken   = "token"   // one of this gateway's own bearer tokens
 	ByOIDC    = "oidc"    // an access token of an OpenID provider
 	ByProcess = "process" // it is this process itself
@@ -33,15 +33,15 @@ const (
 // All stands for every capability, or every project.
 const All = "*"
 
-// The capabilities of the gateway's own operations. A toolpack's tool asks for [CapSlurm].
+// The capabilities of the gateway's own operations. A toolpack's tool needs [CapSlurm].
 const (
-	CapGateway = "gateway" // an operation of the gateway itself, not of a tool (AX-01); every built-in asks for it
-	CapRead    = "read"    // look at runs, artifacts and tools
-	CapImport  = "import"  // bring artifacts in
+	CapGateway = "gateway" // an operation of the gateway itself, not of a tool (AX-01); every built-in needs it
+	CapRead    = "read"    // read runs, artifacts and tools
+	CapImport  = "import"  // import artifacts
 	CapSlurm   = "slurm"   // submit, cancel and retry jobs
 	CapOperate = "operate" // settle runs in doubt
 	CapAdmin   = "admin"   // tokens, and the record of all calls
-	CapApprove = "approve" // answer requests for consent
+	CapApprove = "approve" // answer approval requests
 )
 
 // Capabilities lists all of them.
@@ -59,7 +59,7 @@ type Principal struct {
 	Accounts     map[string]string `json:"accounts"`     // project id, or [All], to the Slurm account its jobs charge; empty: the site's default, and any that policy allows
 }
 
-// Caller is a principal and the way its call came.
+// Caller is a principal and the transport of its call.
 type Caller struct {
 	Principal
 	Transport Transport
@@ -80,12 +80,12 @@ type Authenticator interface {
 	Bearer(ctx context.Context, token string) (Principal, error)
 }
 
-// Can tells whether the principal has a capability.
+// Can reports whether the principal has a capability.
 func (p Principal) Can(capability string) bool {
 	return slices.Contains(p.Capabilities, All) || slices.Contains(p.Capabilities, capability)
 }
 
-// Sees tells whether what belongs to the project exists for the principal.
+// Sees reports whether the principal can see what belongs to the project.
 func (p Principal) Sees(projectID string) bool {
 	return slices.Contains(p.Projects, All) || slices.Contains(p.Projects, projectID) || p.Name != "" && projectID == p.Own()
 }
@@ -111,10 +111,10 @@ func (p Principal) Project(named, fallback string) (string, error) {
 			id = p.Projects[0]
 		}
 	} else if msg := plan.CheckProject(named); msg != "" {
-		return "", fault.Invalid("gate.Project", "no project can be called that", fault.Problem{Code: "PROJECT-NAME", Field: "project_id", Rule: "a project's name or id", Msg: msg})
+		return "", fault.Invalid("gate.Project", "this is not a valid project", fault.Problem{Code: "PROJECT-NAME", Field: "project_id", Rule: "a project's name or id", Msg: msg})
 	}
 	if !p.Sees(id) {
-		return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).WithNext("name one of your own projects, or none")
+		return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).WithNext("name one of your own projects, or leave the project out")
 	}
 	return id, nil
 }

@@ -219,7 +219,7 @@ func (r *Registry) find(id string) (entry, error) {
 var sayable = regexp.MustCompile(`^[a-z][a-z0-9]{0,23}([._][a-z0-9]{1,24}){0,5}$`)
 
 func noTool(id string) error {
-	what := "there is no such tool"
+	what := "there is no tool with this name"
 	if sayable.MatchString(id) {
 		what = fmt.Sprintf("there is no tool %q", id)
 	}

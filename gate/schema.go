@@ -96,7 +96,7 @@ func told(k jsonschema.ErrorKind, p *message.Printer) string {
 	case *kind.Pattern:
 		return fmt.Sprintf("it does not match the pattern %s", k.Want)
 	case *kind.Format:
-		return "it is no valid " + k.Want
+		return "it is not a valid " + k.Want
 	}
 	return k.LocalizedString(p)
 }
@@ -107,7 +107,7 @@ func (e envelopes) checkRequest(raw []byte) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return fault.Invalid("gate.Call", "the request is not an envelope", found...)
+	return fault.Invalid("gate.Call", "the request is not a valid envelope", found...)
 }
 
 // CheckResponse holds the bytes of a response against the schema; for tests of faces.

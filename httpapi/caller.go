@@ -124,7 +124,7 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	case len(given) == 0 && isPeer:
 		who.Principal, err = auth.Peer(uid)
 	default:
-		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").WithNext("send Authorization: Bearer TOKEN (slurmgate token create makes one)")
+		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").WithNext("send Authorization: Bearer TOKEN; slurmgate token create creates a token")
 	}
 	return who, err
 }

@@ -29,7 +29,7 @@ func (f *face) events(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if f.Events == nil {
-		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "this gateway keeps no events"))
+		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "this gateway does not serve events"))
 		return
 	}
 	if _, ok := f.call(w, req, "slurm.job.get", map[string]json.RawMessage{"run_id": text(id)}); !ok {
@@ -65,7 +65,7 @@ func lastSeen(req *http.Request) (int64, error) {
 	}
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fault.Invalid("httpapi.events", "", fault.Problem{Code: "QUERY", Field: "after", Rule: "the number of an event", Msg: "it is none"})
+		return 0, fault.Invalid("httpapi.events", "", fault.Problem{Code: "QUERY", Field: "after", Rule: "the number of an event", Msg: "it is not a number"})
 	}
 	return n, nil
 }
@@ -74,7 +74,7 @@ func (f *face) stream(w http.ResponseWriter, req *http.Request, id string, after
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy shall pass each event on
+	h.Set("X-Accel-Buffering", "no") // tells a proxy to pass on each event
 	w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(w)
 	tick, quiet, end := time.NewTicker(eventsEvery), time.Now(), time.NewTimer(streamTime)

@@ -74,7 +74,7 @@ func Handler(c Config, stopping chan struct{}) http.Handler {
 	r := chi.NewRouter()
 	r.Use(paced, plainPaths)
 	r.NotFound(func(w http.ResponseWriter, req *http.Request) {
-		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path").WithNext("GET /openapi.json lists what there is"))
+		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path").WithNext("GET /openapi.json lists all paths"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, fault.New(fault.Validation, "httpapi", "method_not_allowed", req.Method+" is not served at this path"))
@@ -124,7 +124,7 @@ func (f *face) routes(r chi.Router) {
 	if f.Metrics != nil {
 		r.Get("/metrics", func(w http.ResponseWriter, req *http.Request) {
 			if who := CallerOf(req.Context()); !who.Can(gate.CapRead) {
-				problem(w, fault.New(fault.Capability, "httpapi", "capability_denied", "the figures ask for the capability \"read\", which "+who.Name+" does not have"))
+				problem(w, fault.New(fault.Capability, "httpapi", "capability_denied", "metrics need the capability \"read\", which "+who.Name+" does not have"))
 				return
 			}
 			f.Metrics.ServeHTTP(w, req)

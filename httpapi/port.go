@@ -14,7 +14,7 @@ import (
 	"slurmgate/fault"
 )
 
-// PortConfig is what a site says about the port.
+// PortConfig is a site's configuration of the port.
 type PortConfig struct {
 	Listen         string   // host:port
 	Hosts          []string // names (host or host:port) that requests may be for, beside loopback's and Listen itself
@@ -52,7 +52,7 @@ func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*
 // Addr is where the port listens, host:port.
 func (p *Port) Addr() string { return p.addr }
 
-// Shutdown takes no new requests, ends streams, and waits for the requests under way until ctx ends.
+// Shutdown refuses new requests, ends streams, and waits for the requests in progress until ctx ends.
 func (p *Port) Shutdown(ctx context.Context) error {
 	p.endStreams()
 	err := p.http.Shutdown(ctx)
@@ -135,12 +135,12 @@ func doors(c PortConfig, addr string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if !isOurs(req.Host) {
-				no(w, req, fault.New(fault.Policy, "httpapi", "host_not_allowed", "this gateway does not answer to the name in the Host header").WithNext("name it in http.hosts of the site file"))
+				no(w, req, fault.New(fault.Policy, "httpapi", "host_not_allowed", "the name in the Host header is not a name of this gateway").WithNext("add it to http.hosts in the site file"))
 				return
 			}
 			if origin := req.Header.Get("Origin"); origin != "" && !slices.Contains(c.Origins, origin) {
 				if u, err := url.Parse(origin); err != nil || u.Host == "" || !isOurs(u.Host) {
-					no(w, req, fault.New(fault.Policy, "httpapi", "origin_not_allowed", "pages of this origin may not call this gateway").WithNext("name it in http.origins of the site file"))
+					no(w, req, fault.New(fault.Policy, "httpapi", "origin_not_allowed", "pages of this origin may not call this gateway").WithNext("add it to http.origins in the site file"))
 					return
 				}
 			}

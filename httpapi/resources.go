@@ -118,22 +118,22 @@ func text(s string) json.RawMessage {
 	return b
 }
 
-// arguments turns a query into arguments. Words that are numbers are numbers; an unknown word or one that stands twice is refused.
+// arguments turns a query into arguments. Numeric values are numbers; unknown and repeated parameters are refused.
 func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 	bad := func(field, rule, msg string) error {
 		return fault.Invalid("httpapi.query", "", fault.Problem{Code: "QUERY", Field: oneLine(clip(field)), Rule: rule, Msg: msg})
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, bad("query", "name=value pairs joined by &", "it cannot be read")
+		return nil, bad("query", "name=value pairs joined by &", "it cannot be parsed")
 	}
 	args := map[string]json.RawMessage{}
 	for name, given := range values {
 		switch {
 		case !has(known, name):
-			return nil, bad(name, "one of "+strings.Join(known, ", "), "this word is not taken here")
+			return nil, bad(name, "one of "+strings.Join(known, ", "), "unknown parameter")
 		case len(given) != 1:
-			return nil, bad(name, "once", "it stands there several times")
+			return nil, bad(name, "at most once", "it is given several times")
 		}
 		switch name {
 		case "all":
@@ -144,7 +144,7 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 		case "limit", "wait_seconds", "tail_lines", "max_lines", "first_row", "max_rows", "max_edge":
 			n, err := strconv.ParseInt(given[0], 10, 32)
 			if err != nil {
-				return nil, bad(name, "a whole number", "it is none")
+				return nil, bad(name, "a whole number", "it is not a number")
 			}
 			args[name] = json.RawMessage(strconv.FormatInt(n, 10))
 		default:
@@ -243,7 +243,7 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 	}
 	defer file.Close()
 	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream") // whatever it is, a browser shall not run it
+	h.Set("Content-Type", "application/octet-stream") // whatever it is, a browser must not run it
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Content-Disposition", "attachment")

@@ -39,7 +39,7 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 	who.Body = body
 	res := f.Gate.Call(req.Context(), who, f.request(req, "artifact.import", raw))
 	if res.Error != nil && body.stalled {
-		refuse(w, http.StatusRequestTimeout, fault.New(fault.Transport, "httpapi.upload", "upload_stalled", fmt.Sprintf("nothing of the body came for %s; nothing of it is kept", uploadPause)).WithNext("send it again, whole"))
+		refuse(w, http.StatusRequestTimeout, fault.New(fault.Transport, "httpapi.upload", "upload_stalled", fmt.Sprintf("the upload paused for more than %s; nothing was stored", uploadPause)).WithNext("send the whole body again"))
 		return
 	}
 	if res.Error != nil {
