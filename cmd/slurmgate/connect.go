@@ -200,11 +200,7 @@ func (a *app) local(ctx context.Context, t gate.Tool, args, result any) error {
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(args)
-	if err != nil {
-		return err
-	}
-	return decode(gate.New(gate.Config{Registry: r}).Call(ctx, gate.Process(), gate.NewRequest(t.ID, t.Version, raw)), result)
+	return through(ctx, gate.New(gate.Config{Registry: r}), gate.Process(), t, args, result)
 }
 
 // with connects, runs f and closes.

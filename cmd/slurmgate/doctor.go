@@ -42,20 +42,21 @@ type doctorArgs struct {
 	NoJobs bool   `json:"no_jobs,omitzero"`
 }
 
-// Run checks the site and prints the findings.
+// Run checks the site and prints the findings. A site whose record cannot be written is checked too, but no job is started there.
 func (c doctorCmd) Run(ctx context.Context, a *app) error {
+	d := &doctor{say: a.say}
 	tool := builtin("site.doctor", "Check the site", "Checks the site end to end, including compute nodes.", gate.Execute,
 		object("site", prop("site", pathSchema), prop("no_jobs", `{"type":"boolean"}`)), handler(func(ctx context.Context, _ gate.Call, args doctorArgs) (any, error) {
-			d := &doctor{say: a.say}
 			d.examine(ctx, args)
 			return d.answer, nil
 		}))
 	tool.Timeout = 10 * time.Minute
 	var r doctorAnswer
-	if err := a.local(ctx, tool, doctorArgs{a.cli.Site, c.NoJobs}, &r); err != nil {
+	err := d.call(ctx, a, tool, doctorArgs{a.cli.Site, c.NoJobs}, &r)
+	if err != nil {
 		return err
 	}
-	err := a.show(r, func(w writer) {
+	err = a.show(r, func(w writer) {
 		for _, f := range r.Findings {
 			fmt.Fprintf(w, "%-5s %-22s %s\n", f.Status, f.Check, f.Detail)
 			if f.Next != "" {
@@ -74,6 +75,23 @@ func (c doctorCmd) Run(ctx context.Context, a *app) error {
 type doctor struct {
 	answer doctorAnswer
 	say    func(string, ...any)
+
+	unrecorded error // why this call is not recorded, and therefore starts no job
+}
+
+// call makes the call through the site's gate. Without a site file there is none, and nothing to start a job on.
+func (d *doctor) call(ctx context.Context, a *app, tool gate.Tool, args doctorArgs, r *doctorAnswer) error {
+	s, err := site.Load(args.Site, checkAccess)
+	if err != nil {
+		return a.local(ctx, tool, args, r)
+	}
+	g, who, err := a.siteGate(ctx, s, tool)
+	if err != nil {
+		args.NoJobs, d.unrecorded = true, err
+		return a.local(ctx, tool, args, r)
+	}
+	defer g.Close()
+	return through(ctx, g, who, tool, args, r)
 }
 
 func (d *doctor) add(status, check, detail, next string) {
@@ -107,6 +125,9 @@ func (d *doctor) examine(ctx context.Context, args doctorArgs) {
 		return
 	}
 	d.answer.Site = s.Name
+	if d.unrecorded != nil {
+		d.add("warn", "record", "no probe job is started, because this call of doctor cannot be recorded: "+d.unrecorded.Error(), "")
+	}
 	images := d.domain(ctx, s)
 	if !d.disks(ctx, s) || !d.check("slurm commands", s.Slurm.BinDir, slurmFiles(s), "") {
 		return

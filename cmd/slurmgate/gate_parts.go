@@ -46,7 +46,7 @@ func operationIDs() (ids []string) {
 	for _, t := range new(gateway).operations() {
 		ids = append(ids, t.ID)
 	}
-	return ids
+	return append(ids, shellTools()...)
 }
 
 // rulesOf is the policy as the gate asks it.

@@ -57,6 +57,7 @@ type cli struct {
 	Asked    approvals        `cmd:"" name:"approvals" help:"List the calls that are waiting for approval."`
 	Events   eventsCmd        `cmd:"" help:"List, show and verify the records of all calls."`
 	Complete completeCmd      `cmd:"" name:"completion" help:"Print the completion script of a shell."`
+	Records  recordCallsCmd   `cmd:"" name:"record-calls" hidden:"" help:"Write the records on standard input, as the ledger's owner; root's image and doctor start it."`
 	Words    completeWordsCmd `cmd:"" name:"complete-words" hidden:"" help:"Print what may follow some words; used by the completion scripts."`
 }
 

@@ -45,6 +45,7 @@ type eventsVerified struct {
 func (g *gateway) eventTools() []gate.Tool {
 	text := `{"type":"string","maxLength":256}`
 	return []gate.Tool{
+		g.recordTool(),
 		builtin("event.list", "List calls", "Lists the recorded tool calls, newest first: who called what, over which transport, and the outcome.", gate.Read,
 			object("", prop("tool_id", text), prop("principal", text), prop("provenance_run_id", runIDSchema), prop("chain", `{"enum":["effects","looks"]}`), prop("failed", `{"type":"boolean"}`), prop("cursor", text),
 				prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(func(ctx context.Context, c gate.Call, a eventListArgs) (any, error) {

@@ -219,8 +219,12 @@ type imageAddCmd struct {
 
 // Run adds an image.
 func (c imageAddCmd) Run(ctx context.Context, a *app) error {
+	s, err := site.Load(a.cli.Site)
+	if err != nil {
+		return err
+	}
 	var r imageAddAnswer
-	if err := a.local(ctx, imageAddTool(), imageAddArgs{a.cli.Site, c.Name, c.File, c.Replace}, &r); err != nil {
+	if err := a.onSite(ctx, s, imageAddTool(), imageAddArgs{a.cli.Site, c.Name, c.File, c.Replace}, &r); err != nil {
 		return err
 	}
 	return a.show(r, func(w writer) {
@@ -324,11 +328,15 @@ func (imageVerifyCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (a *app) images(ctx context.Context, tool string, hash bool) error {
-	var r imageListAnswer
-	if err := a.local(ctx, imageListTool(tool), imageListArgs{a.cli.Site, hash}, &r); err != nil {
+	s, err := site.Load(a.cli.Site)
+	if err != nil {
 		return err
 	}
-	err := a.show(r, func(w writer) {
+	var r imageListAnswer
+	if err := a.onSite(ctx, s, imageListTool(tool), imageListArgs{a.cli.Site, hash}, &r); err != nil {
+		return err
+	}
+	err = a.show(r, func(w writer) {
 		var rows [][]string
 		for _, d := range r.Images {
 			rows = append(rows, []string{orDash(d.Name), d.Digest, d.Arch, bytesText(d.SizeBytes), d.State})

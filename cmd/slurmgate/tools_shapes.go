@@ -59,6 +59,7 @@ func shapes() map[string]json.RawMessage {
 		"token.revoke":           gate.SchemaOf[tokenAnswer](),
 		"approval.list":          gate.SchemaOf[approvalList](),
 		"approval.answer":        gate.SchemaOf[approvalAnswered](),
+		"event.record":           gate.SchemaOf[shellRecorded](),
 		"event.list":             gate.SchemaOf[eventList](),
 		"event.show":             gate.SchemaOf[eventStory](),
 		"event.verify":           gate.SchemaOf[eventsVerified](),
@@ -67,8 +68,11 @@ func shapes() map[string]json.RawMessage {
 
 // idempotencyOf says what a repeated call of a tool does: nothing more, but for those named here. A tool of the domain finds its run.
 func idempotencyOf(toolID string) string {
-	if toolID == "token.create" {
+	switch toolID {
+	case "token.create":
 		return gate.NonIdempotent
+	case "event.record":
+		return gate.IdempotentWithKey
 	}
 	return gate.Idempotent
 }
@@ -98,6 +102,9 @@ func (g *gateway) described(tools []gate.Tool) []gate.Tool {
 		}
 		if slices.Contains(t.Capabilities, gate.CapAdmin) || slices.Contains(t.Capabilities, gate.CapApprove) {
 			t.Bindings = []gate.Transport{gate.Local, gate.Other}
+		}
+		if t.ID == "event.record" {
+			t.Bindings = []gate.Transport{gate.Local}
 		}
 	}
 	return tools

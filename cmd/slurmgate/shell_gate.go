@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"slurmgate/access"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/ledger"
+	"slurmgate/site"
+	"slurmgate/staging"
+	"slurmgate/toolpack"
+)
+
+// image and doctor work on a site's files in the shell's own process: there may be no gateway yet, or none that starts. They pass a gate of that
+// process, under the site's policy, and leave a record in the site's ledger: through the gateway where one runs, else by opening the ledger
+// under its lock. An effect that cannot be recorded is not made.
+
+// shellTools are the tools whose calls are recorded this way. config, tool check, tool init and domain check are for files that may
+// belong to no site, and leave no record.
+func shellTools() []string { return []string{"image.add", "image.list", "image.verify", "site.doctor"} }
+
+// onSite carries out a tool of a site in this process.
+func (a *app) onSite(ctx context.Context, s *site.Site, t gate.Tool, args, result any) error {
+	g, who, err := a.siteGate(ctx, s, t)
+	switch {
+	case err != nil && t.SideEffect != gate.Read:
+		return err
+	case err != nil: // a look at files that the user can read without slurmgate
+		a.say("this look is not recorded: %v", err)
+		return a.local(ctx, t, args, result)
+	}
+	defer g.Close()
+	return through(ctx, g, who, t, args, result)
+}
+
+func through(ctx context.Context, g *gate.Gate, who gate.Caller, t gate.Tool, args, result any) error {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	return decode(g.Call(ctx, who, gate.NewRequest(t.ID, t.Version, raw)), result)
+}
+
+// siteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
+func (a *app) siteGate(ctx context.Context, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error) {
+	var who gate.Caller
+	_, p, err := readDomain(s.DomainDir, toolpack.AllowMissingImages)
+	if err != nil {
+		return nil, who, err
+	}
+	r, err := gate.NewRegistry(t)
+	if err != nil {
+		return nil, who, err
+	}
+	if who.Principal, err = access.New(access.Config{}).Peer(os.Geteuid()); err != nil {
+		return nil, who, err
+	}
+	who.Transport = gate.Local
+	j := siteJournal{a, s}
+	if err := j.Record(ctx, nil); err != nil {
+		return nil, who, fault.Wrap("", t.ID, "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
+	}
+	return gate.New(gate.Config{Registry: r, Policy: rulesOf{p}, Journal: j, Log: a.log}), who, nil
+}
+
+// siteJournal writes records into the ledger of a site.
+type siteJournal struct {
+	app  *app
+	site *site.Site
+}
+
+// Record implements gate.Journal. Without records it finds out whether they could be written.
+func (j siteJournal) Record(ctx context.Context, records []gate.Record) error {
+	patience := time.Now().Add(lockPatience)
+	for {
+		c, err := j.app.dial(ctx, j.site.Gateway.Socket)
+		if err == nil {
+			return j.send(ctx, c, records)
+		}
+		err = j.recordAlone(ctx, records)
+		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond) // the holder is starting or stopping
+	}
+}
+
+// send has the gateway write the records, as those of the user at this end of its socket.
+func (j siteJournal) send(ctx context.Context, c *httpapi.Client, records []gate.Record) error {
+	if len(records) == 0 {
+		records = []gate.Record{{}} // the gateway is asked for its leave, and records nothing
+	}
+	for _, r := range records {
+		args := shellRecord{Chain: r.Chain, Event: r.Event}
+		for _, p := range r.Payloads {
+			args.Payloads = append(args.Payloads, shellPayload{p.Kind, p.JSON})
+		}
+		raw, err := json.Marshal(args)
+		if err == nil && len(raw) > gate.MaxInline { // the event has their hashes
+			args.Payloads = nil
+			raw, err = json.Marshal(args)
+		}
+		if err != nil {
+			return err
+		}
+		req := gate.NewRequest("event.record", builtinVersion, raw)
+		if r.ToolCallID != "" {
+			req.IdempotencyKey = &r.ToolCallID
+		}
+		res, err := c.Call(ctx, req)
+		if err == nil && res.Error != nil {
+			err = res.Error.Fault()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordAlone writes the records while no gateway runs. root does it as the owner of the ledger, whose files would otherwise become root's.
+func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record) error {
+	dir := j.site.Gateway.StateDir
+	if st, err := os.Stat(dir); err == nil && os.Geteuid() == 0 {
+		if owner := st.Sys().(*syscall.Stat_t); owner.Uid != 0 {
+			return j.asOwner(ctx, owner.Uid, owner.Gid, records)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fault.Wrap(fault.Validation, "record", "state_dir", "cannot make gateway.state_dir", err).WithNext("make it as an admin and give it to this user")
+	}
+	if err := ownFolder(dir); err != nil {
+		return err
+	}
+	lock, err := ledger.TakeLock(filepath.Join(dir, "gateway.lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	l, err := ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-" + uuid.NewString() }})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return l.Record(ctx, records)
+}
+
+// asOwner has a process of the ledger's owner write the records.
+func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gate.Record) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	in, err := json.Marshal(records)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, "record-calls", "--site", j.app.cli.Site)
+	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{}, bytes.NewReader(in)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+	cmd.WaitDelay = lockPatience
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fault.Wrap(fault.Transport, "record", "not_recorded", fmt.Sprintf("uid %d, who owns gateway.state_dir, cannot write the record: %s", uid, strings.TrimSpace(string(out))), err)
+	}
+	return nil
+}
+
+type recordCallsCmd struct{}
+
+// Run writes the records on standard input as the ledger's owner; root's shell starts it.
+func (recordCallsCmd) Run(ctx context.Context, a *app) error {
+	s, err := site.Load(a.cli.Site)
+	if err != nil {
+		return err
+	}
+	var records []gate.Record
+	if err := json.NewDecoder(os.Stdin).Decode(&records); err != nil {
+		return fault.Wrap(fault.Validation, "record-calls", "usage", "standard input has no records", err)
+	}
+	return siteJournal{a, s}.recordAlone(ctx, records)
+}
