@@ -71,3 +71,25 @@ func TestTokenUnderOneKey(t *testing.T) {
 		t.Error("the secret is in the record")
 	}
 }
+
+// The same answer to an approval again is no conflict; another one is.
+func TestApprovalAnsweredAgain(t *testing.T) {
+	g := tableGateway(t)
+	a, err := g.ledger.Ask(t.Context(), gate.Question{Principal: "token:bot", ToolID: "slurm.submit", ToolVersion: "1.0.0", Binding: strings.Repeat("0", 64), ArgsHash: strings.Repeat("0", 64),
+		Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	boss, other := gate.Process().Principal, gate.Process().Principal
+	other.Name = "user:other"
+	for _, c := range []struct {
+		who     gate.Principal
+		approve bool
+		code    string
+	}{{boss, true, ""}, {boss, true, ""}, {boss, false, "approval_answered"}, {other, true, "approval_answered"}} {
+		res := g.calls(t, c.who, "approval.answer", fmt.Sprintf(`{"approval_id":%q,"approve":%t}`, a.ID, c.approve), "")
+		if res.OK != (c.code == "") || !res.OK && res.Error.Code != c.code {
+			t.Errorf("%+v: %+v", c, res.Error)
+		}
+	}
+}
