@@ -80,11 +80,11 @@ func TestShellCallsAreRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, _, err := l.Calls(t.Context(), ledger.CallFilter{})
+	page, err := l.Calls(t.Context(), ledger.CallFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantRecord(t, calls, me.Name)
+	wantRecord(t, page.Calls, me.Name)
 	l.Close()
 
 	g := tableGateway(t)
@@ -95,10 +95,10 @@ func TestShellCallsAreRecorded(t *testing.T) {
 	if err := onSite(t, s, &n); err != nil || n != 2 {
 		t.Error(n, err)
 	}
-	if calls, _, err = g.ledger.Calls(t.Context(), ledger.CallFilter{}); err != nil {
+	if page, err = g.ledger.Calls(t.Context(), ledger.CallFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	wantRecord(t, calls, me.Name)
+	wantRecord(t, page.Calls, me.Name)
 	if _, err := g.ledger.VerifyCalls(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -139,11 +139,11 @@ func TestForgedShellRecords(t *testing.T) {
 		t.Fatal(res.Error)
 	}
 	g.gate.Close() // its record is written
-	calls, _, err := g.ledger.Calls(t.Context(), ledger.CallFilter{})
-	if err != nil || len(calls) != 1 {
-		t.Fatal(calls, err)
+	page, err := g.ledger.Calls(t.Context(), ledger.CallFilter{})
+	if err != nil || len(page.Calls) != 1 {
+		t.Fatal(page.Calls, err)
 	}
-	real := string(calls[0].Event)
+	real := string(page.Calls[0].Event)
 	shell := strings.Replace(real, "event.list", "image.list", 1)
 	for name, args := range map[string]string{
 		"another tool":      `{"chain":"looks","event":` + real + `}`,
