@@ -24,7 +24,7 @@ func TestFullDisk(t *testing.T) {
 
 	shell(t, "lab", `fallocate -l $(( $(df --output=avail -B1 "$1" | tail -1) - (4 << 20) )) "$1/ballast"`, state)
 	other := probePlan("write", "out/result", "other")
-	before := count(t, running)
+	before := s.count(running)
 	f := s.fails(8, "submit", s.plan(other))
 	if f.Code != "disk_full" || !f.Retryable || !strings.Contains(f.Message, "gateway.state_dir") || !strings.Contains(f.Message, "reserve_mb") {
 		t.Errorf("%+v", f)
@@ -48,7 +48,7 @@ func TestFullDisk(t *testing.T) {
 	if l := s.wait(s.submit(other).RunID); l.State != "succeeded" {
 		t.Errorf("%+v", l)
 	}
-	if after := count(t, running); after.Accounted != 1 || after.Accounted != before.Accounted {
+	if after := s.count(running); after.Accounted != 1 || after.Accounted != before.Accounted {
 		t.Errorf("%d jobs of one run", after.Accounted)
 	}
 }
@@ -79,7 +79,7 @@ func TestRestoredLedger(t *testing.T) {
 	if l.State != "blocked" || !strings.Contains(l.why(), "slurmgate cancel "+run) {
 		t.Errorf("%+v %s", l, l.why())
 	}
-	if n := count(t, run).Accounted; n != 1 {
+	if n := s.count(run).Accounted; n != 1 {
 		t.Errorf("%d jobs of it", n)
 	}
 	s.ok(nil, "cancel", run)
@@ -131,7 +131,7 @@ printf '#!/bin/bash\n[[ $1 == --version ]] || { touch %q; sleep 12; }\nexec /usr
 		t.Errorf("serve ended with %d:\n%s", code, d.text)
 	}
 	t.Logf("ended %.1f s after TERM", time.Since(began).Seconds())
-	if n := count(t, r.RunID).Accounted; n != 1 {
+	if n := s.count(r.RunID).Accounted; n != 1 {
 		t.Errorf("%d jobs", n)
 	}
 	if v := s.story(r.RunID); len(v.Sends) != 1 || v.Sends[0].Outcome != "accepted" {

@@ -63,7 +63,7 @@ func here(t *testing.T, kind, policy string) (s *site, args func(...string) []st
 func TestDockerPlans(t *testing.T) {
 	s, call := here(t, "docker", "local: {max_running: 2}")
 	s.serve()
-	before := count(t, "")
+	before := count(t)
 	run := func(code int, params ...string) looked {
 		t.Helper()
 		var l looked
@@ -114,7 +114,7 @@ func TestDockerPlans(t *testing.T) {
 	if l := s.wait(a.RunID); l.State != "cancelled" {
 		t.Errorf("%+v", l)
 	}
-	if after := count(t, ""); after.Submitted != before.Submitted || after.BatchRPCs != before.BatchRPCs {
+	if after := count(t); after.Submitted != before.Submitted || after.BatchRPCs != before.BatchRPCs {
 		t.Errorf("Slurm got jobs: %+v, before %+v", after, before)
 	}
 	if n := shell(t, "root", `pgrep -c -f "$1" || true`, s.dir+"/[r]uns"); n != "0" {
@@ -164,7 +164,7 @@ func TestHybridPlans(t *testing.T) {
 		if l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "hello" || strings.Contains(string(story.stdout), `"cluster": "local"`) != (c.cluster == "local") {
 			t.Errorf("%s: %+v\n%s", c.policy, l, story.stdout)
 		}
-		if n := count(t, l.RunID).Accounted; (n == 1) != (c.cluster == "") {
+		if n := s.count(l.RunID).Accounted; (n == 1) != (c.cluster == "") {
 			t.Errorf("%s: %d jobs", c.policy, n)
 		}
 	}

@@ -22,7 +22,7 @@ func (s *site) traces() traces {
 	s.ok(&page, "runs", "list")
 	entries, err := os.ReadDir(host(s.dir) + "/runs")
 	must(s.t, err)
-	tr := traces{Runs: len(page.Runs), Counters: count(s.t, ""), Queue: shell(s.t, "root", "squeue -h -t all -o %i | sort")}
+	tr := traces{Runs: len(page.Runs), Counters: count(s.t), Queue: shell(s.t, "root", "squeue -h -t all -o %i | sort")}
 	for _, e := range entries {
 		tr.RunsDir = append(tr.RunsDir, e.Name())
 	}

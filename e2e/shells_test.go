@@ -84,7 +84,7 @@ func TestTwoShells(t *testing.T) {
 	if w.State != "succeeded" || w.RunID != id {
 		t.Errorf("%+v", w)
 	}
-	if got := count(t, id).Accounted; got != 1 {
+	if got := s.count(id).Accounted; got != 1 {
 		t.Errorf("%d jobs of the run", got)
 	}
 }
@@ -152,7 +152,7 @@ func TestKilledGateway(t *testing.T) {
 		if l.State != "succeeded" {
 			t.Errorf("%+v", l)
 		}
-		if got := count(t, id).Accounted; got != 1 {
+		if got := s.count(id).Accounted; got != 1 {
 			t.Errorf("%d jobs of %s", got, id)
 		}
 	}

@@ -64,7 +64,7 @@ func TestDeferredUntilThereIsRoom(t *testing.T) {
 		s.ok(&l, "get", third.RunID)
 		return l.Phase == "pending"
 	})
-	if v := s.story(third.RunID); len(v.Sends) < 2 || v.Sends[0].Outcome != "deferred" || v.Sends[len(v.Sends)-1].Outcome != "accepted" || count(t, third.RunID).Accounted != 1 {
+	if v := s.story(third.RunID); len(v.Sends) < 2 || v.Sends[0].Outcome != "deferred" || v.Sends[len(v.Sends)-1].Outcome != "accepted" || s.count(third.RunID).Accounted != 1 {
 		t.Errorf("%+v", v)
 	}
 	s.ok(nil, "cancel", third.RunID)
@@ -144,7 +144,7 @@ func TestSlurmUnreachable(t *testing.T) {
 		if l := s.wait(id); l.State != "succeeded" {
 			t.Errorf("%+v", l)
 		}
-		if n := count(t, id).Accounted; n != 1 {
+		if n := s.count(id).Accounted; n != 1 {
 			t.Errorf("%d jobs of %s", n, id)
 		}
 	}

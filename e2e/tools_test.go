@@ -89,8 +89,8 @@ func TestToolsAgainstDirect(t *testing.T) {
 // counters is what slurmctld itself counted.
 type counters struct{ Submitted, BatchRPCs, Accounted int }
 
-// count reads sdiag, and the jobs sacct has of a run (any run when the name is empty).
-func count(t testing.TB, runID string) counters {
+// count reads sdiag.
+func count(t testing.TB) counters {
 	t.Helper()
 	var c counters
 	for _, line := range strings.Split(shell(t, "root", "sdiag"), "\n") {
@@ -102,9 +102,20 @@ func count(t testing.TB, runID string) counters {
 			must(t, err)
 		}
 	}
-	if runID != "" {
-		names := shell(t, "root", "sacct -a -D -X -P -n -o JobName -S now-1hours")
-		c.Accounted = strings.Count("\n"+names, "\nsg-"+runID+"-")
+	return c
+}
+
+// count reads sdiag, and the jobs sacct has of a run of this site: another site's gateway has the same id for the same request.
+func (s *site) count(runID string) counters {
+	s.t.Helper()
+	c, base := count(s.t), s.dir
+	if s.RunsDir != "" {
+		base = s.RunsDir
+	}
+	for line := range strings.Lines(shell(s.t, "root", "sacct -a -D -X -P -n -o JobName,WorkDir -S now-1hours")) {
+		if name, dir, _ := strings.Cut(line, "|"); strings.HasPrefix(name, "sg-"+runID+"-") && strings.HasPrefix(dir, base+"/") {
+			c.Accounted++
+		}
 	}
 	return c
 }
@@ -114,7 +125,7 @@ func count(t testing.TB, runID string) counters {
 // proves ABI-07 ABI-18 CARD-04
 func TestReplayCreatesNoJob(t *testing.T) {
 	s := newSite(t, "genomics")
-	before := count(t, "")
+	before := count(t)
 	if before.Submitted == 0 && before.BatchRPCs > 0 {
 		t.Fatalf("sdiag is not understood: %+v", before)
 	}
@@ -155,7 +166,7 @@ func TestReplayCreatesNoJob(t *testing.T) {
 		t.Errorf("with --wait: %+v", l)
 	}
 	for i := range genomics {
-		after := count(t, first[i].RunID)
+		after := s.count(first[i].RunID)
 		if got := after.Submitted - before.Submitted; got != 3 {
 			t.Errorf("slurmctld counts %d new jobs, 3 are due", got)
 		}
@@ -178,7 +189,7 @@ func TestFiftyShellsOneJob(t *testing.T) {
 			if daemon {
 				s.serve()
 			}
-			before := count(t, "")
+			before := count(t)
 			shell(t, "lab", `
 				export SLURMGATE_SITE=$1/site.yaml
 				mkdir "$1/answers"
@@ -208,7 +219,7 @@ func TestFiftyShellsOneJob(t *testing.T) {
 			if l := s.wait(id); l.State != "succeeded" {
 				t.Errorf("%+v", l)
 			}
-			after := count(t, id)
+			after := s.count(id)
 			same(t, "what slurmctld counted", counters{after.Submitted - before.Submitted, after.BatchRPCs - before.BatchRPCs, after.Accounted}, counters{1, 1, 1})
 		})
 	}

@@ -2,8 +2,8 @@ package plan
 
 import "strings"
 
-// ToolExtra is what a toolpack adds to the canonical params: what else decides how its runs are judged, and what they see besides the plan. A
-// field added after version 1 is absent from the bytes when the pack does not use it.
+// ToolExtra is what a toolpack adds to the canonical params: what else decides how its runs are judged, and what they see besides the
+// plan. A field added after version 1 is absent from the bytes when the pack does not use it.
 type ToolExtra struct {
 	Version        string `json:"version"`
 	MaxOutputBytes int64  `json:"max_output_bytes"`
@@ -25,8 +25,8 @@ func (x *ToolExtra) Asked() []Bind {
 	return x.Binds
 }
 
-// Params are the canonical params of a run: of a Slurm plan, or of a docker plan, which runs on the gateway's own host. They hold what the
-// program sees and what the caller asked for, and nothing that a site decides.
+// Params are the canonical params of a run: of a Slurm plan, or of a docker plan, which runs on the gateway's own host. They hold what
+// the program sees and what the caller asked for, and nothing that a site decides.
 type Params struct {
 	ProjectID string
 	Script    string     // slurm_script_version
@@ -69,7 +69,8 @@ func dockerInputs(in []Input) []dockerInput {
 }
 
 func (d *dockerParams) spec() Spec {
-	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Placement: LocalPlacement(), Execution: d.Execution, IO: IO{Inputs: []Input{}, Outputs: d.Outputs}}
+	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Placement: LocalPlacement(), Execution: d.Execution,
+		IO: IO{Inputs: []Input{}, Outputs: d.Outputs}}
 	for _, in := range d.Inputs {
 		s.IO.Inputs = append(s.IO.Inputs, Input{in.Role, in.ArtifactID, in.ChecksumSHA256, "in/" + in.DestName})
 	}
@@ -108,8 +109,9 @@ type wireParams struct {
 	Tool      *ToolExtra    `json:"tool,omitempty"`
 }
 
-// Canonical gives the bytes that are hashed and stored once in param_sets. A toolpack's inputs stand there without artifact_id: their bytes are
-// what the program sees. What a template or a runner's arguments show of an artifact is in argv, in env or in an input of its own.
+// Canonical gives the bytes that are hashed and stored once in param_sets. A toolpack's inputs stand there without artifact_id: their
+// bytes are what the program sees. What a template or a runner's arguments show of an artifact is in argv, in env or in an input of its
+// own.
 func (p Params) Canonical() ([]byte, error) {
 	s, w := p.Spec, wireParams{ProjectID: p.ProjectID, Tool: p.Tool}
 	inputs := s.IO.Inputs

@@ -1,8 +1,8 @@
 package plan
 
-// The previous form of the canonical params. Until it was replaced, the bytes held the placement with the site's defaults in it, the artifact_id
-// of every input, and a null stdout. A run made then is found by the identity it has, so this file writes those bytes for a request of today; a
-// submit looks that identity up before the present one. Nothing is stored in this form any more.
+// The previous form of the canonical params. Until it was replaced, the bytes held the placement with the site's defaults in it, the
+// artifact_id of every input, and a null stdout. A run made then is found by the identity it has, so this file writes those bytes for a
+// request of today; a submit looks that identity up before the present one. Nothing is stored in this form any more.
 
 type previousCommand struct {
 	Argv    []string          `json:"argv"`
@@ -42,8 +42,8 @@ type previousParams struct {
 	Tool      *ToolExtra      `json:"tool,omitempty"`
 }
 
-// Previous gives the bytes that [Params.Canonical] gave of this request before: with the placement it was sent to, and with the artifacts that
-// its inputs name.
+// Previous gives the bytes that [Params.Canonical] gave of this request before: with the placement it was sent to, and with the
+// artifacts that its inputs name.
 func (p Params) Previous(placed Placement) ([]byte, error) {
 	s, w := p.Spec, previousParams{ProjectID: p.ProjectID, Tool: p.Tool}
 	e, c := s.Execution, s.Execution.Command

@@ -9,8 +9,8 @@ import (
 	"slurmgate/plan"
 )
 
-// moved are the keys that were part of the policy, and of its hash, before they moved to the site file: where data lies at a site is no reason for
-// another run.
+// moved are the keys that were part of the policy, and of its hash, before they moved to the site file: where data lies at a site is no
+// reason for another run.
 var moved = [][]string{{"import", "roots"}}
 
 // withoutMoved takes the moved keys out of a document, and a section that is empty without them, and names those that were there.
@@ -52,7 +52,8 @@ func HashNow(snapshot json.RawMessage) (string, error) {
 func (p *Policy) Notes() []string {
 	var out []string
 	for _, key := range slices.Sorted(slices.Values(p.Moved)) {
-		out = append(out, "policies.yaml: "+key+" belongs in the site file now; move it there. It is used as long as the site file does not have it, and no longer part of the policy's hash")
+		out = append(out, "policies.yaml: "+key+" belongs in the site file now; move it there. "+
+			"Until the site file has it, the value here is used; it is no longer part of the policy's hash")
 	}
 	return out
 }

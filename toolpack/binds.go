@@ -10,13 +10,14 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// A folder of the site is input that no checksum covers. So a pack sees one only if it asks for it by name (binds), and name and version are part
-// of its runs' identity.
+// A folder of the site is input that no checksum covers. So a pack sees one only if it asks for it by name (binds), and name and version
+// are part of its runs' identity.
 
 var bindName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 func (d *draft) binds(v yamldoc.Value) {
-	d.def.Binds = v.Words("BIND", "names of folders the site offers (apptainer.binds): lower-case letters, digits and . _ -", bindName.MatchString)
+	const rule = "names of folders the site offers (apptainer.binds): lower-case letters, digits and . _ -"
+	d.def.Binds = v.Words("BIND", rule, bindName.MatchString)
 	slices.Sort(d.def.Binds)
 	if len(d.def.Binds) > 0 && d.def.Execution.Kind == "http" {
 		v.Fail("BIND", "only tools that run in a container see folders", "execution.kind is http", "remove binds")
@@ -32,9 +33,11 @@ func (s *Set) CheckBinds(offered func(name string) bool) error {
 	for _, p := range s.packs {
 		for _, name := range p.def.Binds {
 			if !offered(name) {
-				found = append(found, fault.Problem{Code: "PACK-BIND", Field: "binds", Rule: "folders that the site offers (apptainer.binds in the site file)",
+				found = append(found, fault.Problem{Code: "PACK-BIND", Field: "binds",
+					Rule: "folders that the site offers (apptainer.binds in the site file)",
 					Msg:  p.def.ID + ` asks for "` + name + `", and this site has no bind of that name`,
-					Hint: "add it to apptainer.binds with name, version, source and target, or remove the tool from the domain", File: p.file, Line: p.bindsAt.line, Column: p.bindsAt.column})
+					Hint: "add it to apptainer.binds with name, version, source and target, or remove the tool from the domain",
+					File: p.file, Line: p.bindsAt.line, Column: p.bindsAt.column})
 			}
 		}
 	}

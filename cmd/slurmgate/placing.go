@@ -12,7 +12,8 @@ import (
 	"slurmgate/site"
 )
 
-// What a site decides about runs and their identity does not contain: where jobs go by default, where files come from, which folders tools may ask for.
+// What a site decides about runs and their identity does not contain: where jobs go by default, where files come from, which folders
+// tools may ask for.
 
 // siteDefaults is where a job goes that asks for nothing.
 func siteDefaults(s *site.Site) plan.Placement {
