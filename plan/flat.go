@@ -53,7 +53,7 @@ func flat(m map[string]any) (canonical []byte, ok bool) {
 	return append(b, '}'), true
 }
 
-// plain tells whether a string stands in JSON as it is.
+// plain reports whether a string needs no escaping in JSON.
 func plain(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._:;,/()=+-") == ""
 }

@@ -40,7 +40,7 @@ func LocalPlacement() Placement { return Placement{Partition: localPlace, Accoun
 
 const localPlace = "local@gateway" // no Slurm name
 
-// Local tells whether the plan runs on the gateway's own host.
+// Local reports whether the plan runs on the gateway's own host.
 func (s Spec) Local() bool { return s.Placement.Partition == localPlace }
 
 // dockerParams is a docker plan: an input has a name in in/, and there is nothing about Slurm.
@@ -139,7 +139,7 @@ func DecodeParams(canonical []byte) (Params, error) {
 	}
 	switch {
 	case (w.Slurm == nil) == (w.Docker == nil):
-		return Params{}, bad("PARAMS-KIND", "", "either slurm or docker", "both or neither are there")
+		return Params{}, bad("PARAMS-KIND", "", "either slurm or docker", "both or neither are given")
 	case w.Docker != nil:
 		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool}, nil
 	}

@@ -47,7 +47,7 @@ func Position(data []byte, field string) (line, column int) {
 	}
 }
 
-// gap counts what stands before the next token.
+// gap counts the bytes before the next token.
 func gap(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t\r\n,:")) }
 
 func lineAndColumn(data []byte, offset int64) (line, column int) {
@@ -94,7 +94,7 @@ func syntax(data []byte, d *jsontext.Decoder, err error) error {
 	case strings.Contains(text, "UTF-8"):
 		p.Code, p.Rule, p.Msg, p.Hint = "JSON-UNICODE", "valid UTF-8", "the text contains a byte that is not UTF-8", "save it as UTF-8"
 	case strings.Contains(text, "surrogate"):
-		p.Code, p.Rule, p.Msg, p.Hint = "JSON-UNICODE", "surrogates in pairs", `half of a surrogate pair (\ud800 to \udfff) stands alone`, "write the character itself"
+		p.Code, p.Rule, p.Msg, p.Hint = "JSON-UNICODE", "surrogates in pairs", `an unpaired surrogate (\ud800 to \udfff)`, "write the character itself"
 	default:
 		if p.Msg = clip(text); strings.Contains(text, "','") {
 			p.Hint = "remove the comma before a } or ]"

@@ -86,7 +86,7 @@ type keys struct {
 
 const fewKeys = 8
 
-// add takes a key in and gives the one it is a twin of.
+// add records a key and returns the earlier key it is a twin of.
 func (k *keys) add(key string) (twin string, found bool) {
 	low := strings.ToLower(key)
 	if k.many == nil && len(k.few) < fewKeys {
@@ -111,7 +111,7 @@ func (k *keys) add(key string) (twin string, found bool) {
 	return "", false
 }
 
-// safeNumber tells whether a double holds the number, and exactly when it is an integer.
+// safeNumber reports whether a double can represent the number, exactly if it is an integer.
 func safeNumber(lit string) bool {
 	if len(lit) <= 15 && strings.Trim(lit, "0123456789") == "" {
 		return true
@@ -132,7 +132,7 @@ func Decode(data []byte, v any) error {
 	return nil
 }
 
-// noNull refuses null where a string is wanted: read as "" it would be an argument nobody wrote. What is
+// noNull refuses null where a string is expected: read as "" it would be an argument nobody wrote. What is
 // optional is a pointer, and null there stays nil.
 var noNull = json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *string) error {
 	if d.PeekKind() == 'n' {
@@ -191,7 +191,7 @@ func dotted(ptr string) string {
 
 var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// clip makes a foreign text safe and short enough to stand in a message.
+// clip makes foreign text safe and short enough for a message.
 func clip(s string) string {
 	q := strconv.QuoteToGraphic(s)
 	q = q[1 : len(q)-1]

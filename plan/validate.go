@@ -108,8 +108,8 @@ func (s Spec) Validate(rules Rules) error {
 }
 
 func invalid(problems []fault.Problem) error {
-	return &fault.Error{Op: "plan.Validate", Kind: fault.Validation, Code: problems[0].Code, Msg: "the plan breaks the rules of SlurmJobSpec v1",
-		Problems: problems, Next: "correct the fields named and submit again"}
+	return &fault.Error{Op: "plan.Validate", Kind: fault.Validation, Code: problems[0].Code, Msg: "the plan violates SlurmJobSpec v1",
+		Problems: problems, Next: "correct the named fields and submit again"}
 }
 
 type validator struct {

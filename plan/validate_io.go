@@ -71,7 +71,7 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 	}
 }
 
-// distinct refuses a path that stands twice, or that would have to be a file and a folder at once.
+// distinct refuses a path that appears twice, or that would have to be both a file and a folder.
 func (v *validator) distinct(code, list, field string, paths []string) {
 	first := map[string]int{}
 	for i, p := range paths {

@@ -89,7 +89,7 @@ func CheckRelPath(s, dir string) string {
 	return ""
 }
 
-// Word forms of Slurm's names and of ours. None can be taken for an option, and none holds a blank: one
+// Word forms of Slurm's names and of ours. None can be mistaken for an option, and none contains a space: one
 // space in an sbatch directive would start another option.
 var (
 	slurmName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
@@ -103,25 +103,25 @@ var (
 	typeName   = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,31}$`)
 )
 
-// IsArtifactID tells whether s has the form of an artifact id.
+// IsArtifactID reports whether s has the form of an artifact id.
 func IsArtifactID(s string) bool { return artifactID.MatchString(s) }
 
-// IsProjectID tells whether s has the form of a project id.
+// IsProjectID reports whether s has the form of a project id.
 func IsProjectID(s string) bool { return projectID.MatchString(s) }
 
-// IsRunID tells whether s has the form of a run id.
+// IsRunID reports whether s has the form of a run id.
 func IsRunID(s string) bool { return runID.MatchString(s) }
 
-// IsSHA256 tells whether s is 64 lower-case hex digits.
+// IsSHA256 reports whether s is 64 lower-case hex digits.
 func IsSHA256(s string) bool { return hex64.MatchString(s) }
 
-// IsSlurmName tells whether s can be a partition, account or QOS.
+// IsSlurmName reports whether s can be a partition, account or QOS.
 func IsSlurmName(s string) bool { return slurmName.MatchString(s) }
 
-// IsTypeName tells whether s has the form of an artifact type.
+// IsTypeName reports whether s has the form of an artifact type.
 func IsTypeName(s string) bool { return typeName.MatchString(s) }
 
-// IsEnvName tells whether s can be the name of an environment variable of a program.
+// IsEnvName reports whether s can be the name of an environment variable of a program.
 func IsEnvName(s string) bool { return envName.MatchString(s) }
 
 // Types are the artifact types every gateway knows; a domain's manifest may add more.

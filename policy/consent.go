@@ -27,5 +27,5 @@ func (c *Consent) read(v yamldoc.Value) {
 	c.ApprovalExpiresSecs = number(o.Opt("approval_expires_seconds"), minConsent, maxConsent, defaultApproval)
 }
 
-// NeedsConsent tells whether each call of the tool needs an approval. The name is the tool name.
+// NeedsConsent reports whether each call of the tool needs an approval. The name is the tool name.
 func (p *Policy) NeedsConsent(name string) bool { return slices.Contains(p.Consent.Tools, name) }

@@ -81,8 +81,8 @@ func (p *Policy) AllowLocal(spec plan.Spec, tool, imageName string, inputBytes i
 	const op = "policy.AllowLocal"
 	l := p.Local
 	if !l.Allowed {
-		return denied(op, "policy lets nothing run on the gateway's own host", []fault.Problem{{Code: "POLICY-LOCAL", Field: "planKind", Rule: "policy local: absent",
-			Msg: "a docker plan", Hint: "the tool's planKind slurm or hybrid makes it a job"}})
+		return denied(op, "policy does not allow runs on the gateway's own host", []fault.Problem{{Code: "POLICY-LOCAL", Field: "planKind", Rule: "policy local: absent",
+			Msg: "a docker plan", Hint: "set the tool's planKind to slurm or hybrid to run it as a job"}})
 	}
 	var d decision
 	most := func(code, field, key string, limit, got int64) {
@@ -172,7 +172,7 @@ func (d *decision) image(p *Policy, image, name string) {
 func (d *decision) raw(r RawPlans, e plan.Execution, imageName string) {
 	if !r.Allowed {
 		*d = append(*d, fault.Problem{Code: "POLICY-RAW-PLAN", Field: "job_spec", Rule: "policy slurm.raw_plans.allowed: false",
-			Msg: "a whole plan was given", Hint: "call a tool of the domain instead"})
+			Msg: "a complete plan was submitted", Hint: "call a tool of the domain instead"})
 		return
 	}
 	d.entry(r, e, imageName)
@@ -226,7 +226,7 @@ func bare(image string) string {
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// clip makes a foreign text safe and short enough to stand in a message.
+// clip makes foreign text safe and short enough for a message.
 func clip(s string) string {
 	if len(s) > 80 {
 		s = strings.ToValidUTF8(s[:77], "") + "..."

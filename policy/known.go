@@ -49,5 +49,5 @@ func (p *Policy) CheckNames(known Known) error {
 		return nil
 	}
 	return &fault.Error{Op: "policy.CheckNames", Kind: fault.Validation, Code: found[0].Code, Problems: found,
-		Msg: "the policy " + p.file + " names what the domain does not have", Next: "correct the lines named; the gateway does not start until then"}
+		Msg: "the policy " + p.file + " names things that the domain does not have", Next: "correct the named lines; the gateway does not start until then"}
 }

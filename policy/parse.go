@@ -68,7 +68,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	}
 	if bad := r.Problems(); len(bad) > 0 {
 		return nil, &fault.Error{Op: "policy.Parse", Kind: fault.Validation, Code: bad[0].Code, Problems: bad,
-			Msg: "the policy " + file + " breaks its rules", Next: "correct the lines named; nothing is allowed until then"}
+			Msg: "the policy " + file + " is invalid", Next: "correct the named lines; nothing is allowed until then"}
 	}
 	return p, nil
 }
@@ -115,7 +115,7 @@ func expand(s string, most int, env func(string) (string, bool)) (text, tooLong 
 		}
 		name, rest, ok := strings.Cut(s[i+2:], "}")
 		if !ok || !envName.MatchString(name) {
-			return "", "", errors.New("a ${ without a variable name and }")
+			return "", "", errors.New("${ must be followed by a variable name and }")
 		}
 		value, ok := env(name)
 		if !ok {
@@ -173,7 +173,7 @@ func (p *Policy) read(o yamldoc.Object) {
 	p.Concurrency = Concurrency{Global: int(number(con.Opt("global"), 0, maxConcurrency, 0)), PerTool: map[string]int{}}
 	for _, e := range con.Opt("per_tool").Entries() {
 		if !toolName.MatchString(e.Key) {
-			e.Fail("TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", "it is none", "")
+			e.Fail("TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", "it is not a tool name", "")
 		}
 		p.Concurrency.PerTool[e.Key] = int(e.Int(1, maxConcurrency))
 	}

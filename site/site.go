@@ -119,7 +119,7 @@ type Budget struct {
 	StagingWorkers int `yaml:"staging_workers"` // 1..64 runs whose inputs are copied at once; default 2
 }
 
-// fill sets every default. A zero that stands in the file stays, for Validate to refuse.
+// fill sets every default. A zero in the file is left for Validate to refuse.
 func (s *Site) fill() {
 	text := func(field string, v *string, def string) {
 		if _, given := s.at[field]; *v == "" && !given {
@@ -200,7 +200,7 @@ func Load(path string, more ...Check) (*Site, error) {
 	f, err := os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not to wait for a pipe's other end
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, op, "SITE-FILE", "there is no site file "+abs).
-			WithNext("copy site-configs/template.yaml there and fill it in")
+			WithNext("copy site-configs/template.yaml to that path and fill it in")
 	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file", err).WithNext(readable)
@@ -262,7 +262,7 @@ func New(s Site) (*Site, error) {
 	return &s, nil
 }
 
-// Effective prints the site as it works, defaults included. Reading it back gives the same site.
+// Effective prints the effective site, defaults included. Reading it back gives the same site.
 func (s *Site) Effective() ([]byte, error) {
 	var buf bytes.Buffer
 	e := yaml.NewEncoder(&buf)

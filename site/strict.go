@@ -26,7 +26,7 @@ type decoder struct {
 	bad      map[string]bool // fields that have a problem
 }
 
-// reported tells whether the field, or a section it is in, is among the problems.
+// reported reports whether the field, or a section it is in, is among the problems.
 func (d *decoder) reported(field string) bool {
 	for at := field; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		if d.bad[at] {
@@ -152,7 +152,7 @@ func (d *decoder) mapping(field string, n *yaml.Node, v reflect.Value) {
 			continue
 		}
 		if first, dup := seen[name]; dup {
-			d.add("SITE-DUPLICATE-KEY", at, of(key), "each key once", fmt.Sprintf("the key %q is in line %d already", name, first), "remove one of the two")
+			d.add("SITE-DUPLICATE-KEY", at, of(key), "each key once", fmt.Sprintf("the key %q is already in line %d", name, first), "remove one of the two")
 			continue
 		}
 		seen[name] = key.Line

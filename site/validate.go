@@ -19,7 +19,7 @@ const (
 	maxSafeInteger = 1<<53 - 1
 )
 
-// plainPath is the form of a path that stands in options of Slurm and Apptainer: those expand %, split at
+// plainPath is the form of a path used in options of Slurm and Apptainer: those expand %, split at
 // blanks, colons and commas, and take backslashes for escapes.
 var (
 	plainPath  = regexp.MustCompile(`^(/[A-Za-z0-9_.+@~=-]+)+$`)
@@ -35,7 +35,7 @@ type checker struct {
 	problems []fault.Problem
 }
 
-// check gives every broken rule, in the order of the file's sections, then those of more.
+// check returns every broken rule, in the order of the file's sections, then those of more.
 func (s *Site) check(more ...Check) []fault.Problem {
 	c := &checker{site: s}
 	switch {
@@ -73,7 +73,7 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	for _, check := range more {
 		for _, p := range check(s) {
 			if slices.ContainsFunc(c.problems, func(own fault.Problem) bool { return strings.HasPrefix(own.Field, p.Field) }) {
-				continue // told already, here or at a part of it
+				continue // already reported, here or at a part of it
 			}
 			c.add(p.Code, p.Field, p.Rule, p.Msg, p.Hint)
 		}
@@ -83,10 +83,10 @@ func (s *Site) check(more ...Check) []fault.Problem {
 
 func (c *checker) gateway(g Gateway) {
 	c.path("gateway.state_dir", g.StateDir, true)
-	c.path("gateway.artifact_dir", g.ArtifactDir, filepath.IsAbs(g.StateDir)) // with no good state_dir one problem is enough
+	c.path("gateway.artifact_dir", g.ArtifactDir, filepath.IsAbs(g.StateDir)) // without a valid state_dir one problem is enough
 	c.path("gateway.socket", g.Socket, filepath.IsAbs(g.StateDir))
 	if len(g.Socket) > maxSocketBytes {
-		c.add("SITE-SOCKET", "gateway.socket", fmt.Sprintf("at most %d bytes, as unix sockets have it", maxSocketBytes), fmt.Sprintf("%d bytes", len(g.Socket)),
+		c.add("SITE-SOCKET", "gateway.socket", fmt.Sprintf("at most %d bytes, the limit of Unix sockets", maxSocketBytes), fmt.Sprintf("%d bytes", len(g.Socket)),
 			"set gateway.socket to a short path, for example /run/slurmgate/gateway.sock")
 	}
 	if msg := plan.CheckProject(g.DefaultProject); msg != "" {
@@ -196,7 +196,7 @@ func (c *checker) apart() {
 	}
 }
 
-// within tells whether a clean absolute path is dir or below it.
+// within reports whether a clean absolute path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
@@ -248,7 +248,7 @@ func (c *checker) path(field, got string, required bool) {
 	}
 }
 
-// plain checks a path that stands in options of Slurm or Apptainer.
+// plain checks a path that is used in options of Slurm or Apptainer.
 func (c *checker) plain(field, got string) {
 	if !plainPath.MatchString(got) || filepath.Clean(got) != got {
 		c.value("SITE-PATH", field, got, "an absolute path of letters, digits and _ . + @ ~ = -, without . or .. or double slashes",

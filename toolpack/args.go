@@ -22,11 +22,11 @@ func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error
 	}
 	canonical, err := plan.Canonical(args)
 	if err != nil {
-		return nil, fault.Wrap("", op, fault.CodeOf(err), "the arguments of "+p.def.ID+" are refused", err)
+		return nil, fault.Wrap("", op, fault.CodeOf(err), "the arguments of "+p.def.ID+" are not accepted", err)
 	}
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(canonical))
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "JSON-SYNTAX", "the arguments of "+p.def.ID+" are refused", err)
+		return nil, fault.Wrap(fault.Validation, op, "JSON-SYNTAX", "the arguments of "+p.def.ID+" are not accepted", err)
 	}
 	values, ok := tree.(map[string]any)
 	if ok {
@@ -43,7 +43,7 @@ func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error
 }
 
 func (p *Pack) refused(op string, found []fault.Problem) error {
-	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: "the arguments of " + p.def.ID + " are refused", Problems: found,
+	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: "the arguments of " + p.def.ID + " are not accepted", Problems: found,
 		Next: "slurmgate tool show " + p.def.ID + " lists the arguments"}
 }
 

@@ -24,7 +24,7 @@ var nodeRunner string
 // knows more rules.
 func FormatSchema() string { return formatSchema }
 
-// Runner gives the program that calls a module's function, and where it must lie in an image; NotFound for a kind that
+// Runner returns the program that calls a module's function, and its path in an image; NotFound for a kind that
 // needs none.
 func Runner(kind string) (text, path string, err error) {
 	switch kind {
@@ -33,7 +33,7 @@ func Runner(kind string) (text, path string, err error) {
 	case "node":
 		return nodeRunner, runnerDir + "/run.mjs", nil
 	}
-	return "", "", fault.New(fault.NotFound, "toolpack.Runner", "no_runner", `there is no runner for "`+clip(kind)+`"`).WithNext("python and node have one; a php script is run as it is")
+	return "", "", fault.New(fault.NotFound, "toolpack.Runner", "no_runner", `there is no runner for "`+clip(kind)+`"`).WithNext("python and node have one; a php script is run directly")
 }
 
 // StarterKinds are the kinds of execution a first pack can have.

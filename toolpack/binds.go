@@ -44,8 +44,8 @@ func (s *Set) CheckBinds(offered func(name string) bool) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fault.Invalid("toolpack.CheckBinds", fmt.Sprintf("%d folders that toolpacks ask for are missing on this site", len(found)), found...).
-		WithNext("correct the lines named; nothing is served until then")
+	return fault.Invalid("toolpack.CheckBinds", fmt.Sprintf("%d binds that toolpacks need are missing on this site", len(found)), found...).
+		WithNext("correct the named lines; nothing is served until then")
 }
 
 // askedBinds gives the folders the pack asks for at the versions the site has.
@@ -57,7 +57,7 @@ func (p *Pack) askedBinds(op string, version func(string) (string, bool)) ([]pla
 			v, ok = version(name)
 		}
 		if !ok {
-			return nil, fault.New(fault.Policy, op, "bind_not_offered", p.def.ID+" asks for the folder "+name+", and this site does not offer it").
+			return nil, fault.New(fault.Policy, op, "bind_not_offered", p.def.ID+" needs the bind "+name+", which this site does not have").
 				WithNext("ask the administrator to add it to apptainer.binds in the site file")
 		}
 		out = append(out, plan.Bind{Name: name, Version: v})

@@ -20,7 +20,7 @@ const (
 )
 
 // errCostly is a validation that was given up.
-var errCostly = errors.New("checking it takes too long: the schema applies itself too often")
+var errCostly = errors.New("checking it takes too long, because the schema refers to itself too often")
 
 // checkPattern says what is wrong with a regular expression; "" when nothing.
 func checkPattern(s string) string {
@@ -36,7 +36,7 @@ func checkPattern(s string) string {
 	case err != nil:
 		return clip(err.Error())
 	case len(prog.Inst) > maxProgram:
-		return fmt.Sprintf("its repetitions make %d steps of it, and %d are allowed", len(prog.Inst), maxProgram)
+		return fmt.Sprintf("its repetitions expand to %d steps; the limit is %d", len(prog.Inst), maxProgram)
 	}
 	return ""
 }

@@ -132,7 +132,7 @@ func total(seen map[string]ArtifactInfo, made []Made) (bytes int64) {
 // supported refuses what loads but cannot be turned into a plan yet.
 func (p *Pack) supported(op string) error {
 	later := func(what string) error {
-		return fault.New(fault.Validation, op, "not_supported_yet", p.def.ID+": "+what+" loads and is checked, but this version cannot run it").
+		return fault.New(fault.Validation, op, "not_supported_yet", p.def.ID+": "+what+" is not supported yet").
 			WithNext("use a pack with planKind slurm and execution.kind cli")
 	}
 	switch {
@@ -152,13 +152,13 @@ func (p *Pack) passthrough(op string, vars, given map[string]string) error {
 			if allowed == "" {
 				allowed = "none"
 			}
-			found = append(found, fault.Problem{Code: "POLICY-ENV", Field: fmt.Sprintf("env.passthrough[%d]", i), Rule: "policy env: " + allowed, Msg: p.def.ID + " asks for " + name})
+			found = append(found, fault.Problem{Code: "POLICY-ENV", Field: fmt.Sprintf("env.passthrough[%d]", i), Rule: "policy env: " + allowed, Msg: p.def.ID + " needs " + name})
 		} else if !set {
 			vars[name] = value
 		}
 	}
 	if len(found) > 0 {
-		return &fault.Error{Op: op, Kind: fault.Policy, Code: found[0].Code, Msg: "policy gives " + p.def.ID + " no such variable", Problems: found,
+		return &fault.Error{Op: op, Kind: fault.Policy, Code: found[0].Code, Msg: "policy does not set a variable that " + p.def.ID + " needs", Problems: found,
 			Next: "ask the administrator to add it to env in policies.yaml"}
 	}
 	return nil

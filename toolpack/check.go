@@ -80,7 +80,7 @@ func (d *draft) checkRequired(in, out contract) {
 	}
 	for i, role := range roles {
 		if _, ok := out.props[role]; out.closed && !ok {
-			d.Add("SCHEMA", fmt.Sprintf("declaredOutputs[%d].role", i), "a property of outputSchema, which allows no other", `"`+clip(role)+`" is none`, "declare it there, or remove additionalProperties: false")
+			d.Add("SCHEMA", fmt.Sprintf("declaredOutputs[%d].role", i), "a property of outputSchema, which allows no other", `"`+clip(role)+`" is not one`, "declare it there, or remove additionalProperties: false")
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (d *draft) checkInput(field, param string, in contract) {
 	case !ok:
 		d.Add("INPUT-PARAM", field, "a property at the top level of inputSchema", `there is no property "`+clip(param)+`"`, "")
 	case !slices.Equal(p.types, []string{"string"}):
-		d.Add("INPUT-PARAM", field, "a property of type string: it carries an artifact_id", `"`+clip(param)+`" is none`, "")
+		d.Add("INPUT-PARAM", field, "a property of type string: it carries an artifact_id", `"`+clip(param)+`" is not one`, "")
 	case !p.required:
 		d.Add("INPUT-PARAM", field, "a required property", `"`+clip(param)+`" may be left out`, "add it to required in inputSchema")
 	}
@@ -122,7 +122,7 @@ func (d *draft) checkCommand(in contract, inputs map[string]bool) {
 }
 
 // checkPlan applies the plan's own rules to the fields that become a plan: a stand-in plan is made of them and
-// validated, and what breaks a rule is reported where it stands in the toolpack.
+// validated, and violations are reported at their place in the toolpack.
 func (d *draft) checkPlan(types []string) {
 	f := d.def
 	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.plan()}

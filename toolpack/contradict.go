@@ -30,7 +30,7 @@ func unknownKeyword(k string) (msg, hint string) {
 		return "", ""
 	}
 	if now, ok := former[k]; ok {
-		return `"` + k + `" is a keyword of another draft`, "write " + now
+		return `"` + k + `" is a keyword of another draft`, "write " + now + " instead"
 	}
 	return `there is no keyword "` + clip(k) + `"`, cmp.Or(plan.DidYouMean(k, keywords), "remove it, or begin its name with x- if it is a note")
 }

@@ -123,8 +123,8 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	}
 	for _, p := range all {
 		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !o.missingImages {
-			found = append(found, fault.Problem{Code: "PACK-IMAGE-MISSING", Field: "container.image", Rule: "every image is pinned in " + LockFile,
-				Msg: `"` + p.def.Image + `" is not`, Hint: "slurmgate image add " + p.def.Image + " FILE.sif", File: p.file, Line: p.imageAt.line, Column: p.imageAt.column})
+			found = append(found, fault.Problem{Code: "PACK-IMAGE-MISSING", Field: "container.image", Rule: "every image must be pinned in " + LockFile,
+				Msg: `the image "` + p.def.Image + `" is not in it`, Hint: "slurmgate image add " + p.def.Image + " FILE.sif", File: p.file, Line: p.imageAt.line, Column: p.imageAt.column})
 		}
 	}
 	found = append(found, r.Problems()...)

@@ -69,7 +69,7 @@ func (d *draft) execution(v yamldoc.Value) {
 // oneProgram asks that exactly one of the fields says what runs.
 func (d *draft) oneProgram(o yamldoc.Object, fields ...string) {
 	if !slices.ContainsFunc(fields, func(f string) bool { return o.Opt(f).Exists() }) {
-		o.Fail("EXECUTION", "one of "+strings.Join(fields, ", "), "none is there", "")
+		o.Fail("EXECUTION", "one of "+strings.Join(fields, ", "), "none is given", "")
 	}
 	first := ""
 	for _, f := range fields {
@@ -141,7 +141,7 @@ func (d *draft) http(o yamldoc.Object) {
 	for _, e := range o.Opt("headers").Entries() {
 		value := e.Text()
 		if !headerName.MatchString(e.Key) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-			e.Fail("EXECUTION", "an HTTP header: a token, and a value on one line", "it is none", "")
+			e.Fail("EXECUTION", "an HTTP header: a token, and a value on one line", "it is not a header", "")
 		}
 		x.Headers[e.Key] = value
 	}

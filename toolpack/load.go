@@ -60,7 +60,7 @@ func noFolder(op, dir string, err error) error {
 	case serr == nil && !info.IsDir():
 		kind = fault.Validation
 	}
-	return fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).WithNext("give the folder of a domain package")
+	return fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).WithNext("name the folder of a domain package")
 }
 
 // broken makes the one report of a folder.
@@ -74,7 +74,7 @@ func broken(op, dir string, found []fault.Problem) error {
 	case len(found) == 1:
 		msg = "a rule is broken in " + dir
 	}
-	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found, Next: "correct the lines named; nothing is served until then"}
+	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found, Next: "correct the named lines; nothing is served until then"}
 }
 
 func isStop(p fault.Problem) bool { return p.Code == codeStopped }

@@ -68,7 +68,7 @@ func parseLock(file string, data []byte) (Lock, []fault.Problem) {
 		if at := e.Need("added_at"); at.Exists() {
 			t, err := time.Parse(time.RFC3339Nano, at.Time())
 			if err != nil {
-				at.Fail("TIME", "a time such as 2026-01-31T12:00:00Z", "it is none", "")
+				at.Fail("TIME", "a time such as 2026-01-31T12:00:00Z", "it is not a time", "")
 			}
 			img.AddedAt = t.UTC()
 		}

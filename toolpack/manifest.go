@@ -104,7 +104,7 @@ func readTransport(e yamldoc.Object, kind string) *Transport {
 		e.Fail("TRANSPORT", "a service_worker has a transport", "it is missing", "")
 		return nil
 	case kind == JobWorker && v.Exists():
-		v.Fail("TRANSPORT", "a job_worker has none: it runs as a Slurm job", "it has one", "remove it")
+		v.Fail("TRANSPORT", "only for services: a job_worker runs as a Slurm job", "a job_worker cannot have one", "remove it")
 		return nil
 	case !v.Exists():
 		return nil
@@ -141,7 +141,7 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 		p := byID[t.ToolID]
 		if p == nil {
 			if t.ToolID != "" {
-				r.Add("TOOL-MISSING", t.path+".tool_id", "a toolpack in toolpacks/ for each tool", `there is none with the id "`+clip(t.ToolID)+`"`, "add the toolpack or remove the entry")
+				r.Add("TOOL-MISSING", t.path+".tool_id", "a toolpack in toolpacks/ for each tool", `there is no toolpack with the id "`+clip(t.ToolID)+`"`, "add the toolpack or remove the entry")
 			}
 			continue
 		}
@@ -154,7 +154,7 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 	}
 	for _, p := range packs {
 		if id := p.def.ID; id != "" && !listed[id] {
-			found = append(found, fault.Problem{Code: "PACK-UNLISTED", Field: "id", Rule: "every toolpack is listed in " + ManifestFile, Msg: `"` + id + `" is not`,
+			found = append(found, fault.Problem{Code: "PACK-UNLISTED", Field: "id", Rule: "every toolpack must be listed in " + ManifestFile, Msg: `the toolpack "` + id + `" is not listed`,
 				Hint: "add {tool_id: " + id + ", kind: " + JobWorker + "} to its tools", File: p.file, Line: p.idAt.line, Column: p.idAt.column})
 		}
 	}

@@ -169,7 +169,7 @@ func (d *draft) files(o yamldoc.Object) {
 		d.noTemplate(d.def.Outputs[i].Label, f.Opt("label").Path())
 		d.noTemplate(src.Text(), src.Path())
 		if strings.ContainsAny(src.Text(), "*?[") {
-			src.Fail("SRC-PATH", "the path of one file, as the program writes it", "it contains *, ? or [, and stands for no pattern here", "declare each file, or have the program write one archive")
+			src.Fail("SRC-PATH", "the path of one file, as the program writes it", "it contains *, ? or [, but patterns are not supported", "declare each file, or have the program write one archive")
 		}
 		if role := f.Opt("role"); !src.Exists() && d.def.PlanKind == KindDocker && strings.Contains(role.Text(), "/") {
 			role.Fail("ROLE", "no /: without a srcRelpath the role is the file's name in /work/out", `got "`+clip(role.Text())+`"`, "give a srcRelpath, or rename the role")
@@ -271,7 +271,7 @@ func (d *draft) templating(v yamldoc.Value) {
 	n := len(d.Problems())
 	tree, isMap := c.JSON().(map[string]any)
 	if !isMap && len(d.Problems()) == n {
-		c.Fail("TEMPLATING", "a mapping of JSON values", "it is none", "")
+		c.Fail("TEMPLATING", "a mapping of JSON values", "it is not a mapping", "")
 	}
 	raw, err := yamldoc.EncodeJSON(tree)
 	if err == nil {

@@ -71,7 +71,7 @@ func (d *draft) checkRunner() {
 	case len(candidates) == 1:
 		x.Result = candidates[0]
 	default:
-		d.Add("EXECUTION", "execution.result", rule, fmt.Sprintf("there are %d such outputs and no result names one", len(candidates)), "")
+		d.Add("EXECUTION", "execution.result", rule, fmt.Sprintf("there are %d JSON outputs, and result names none of them", len(candidates)), "")
 	}
 	for i, in := range d.def.Inputs {
 		if plan.FoldRole(in.Role) == ArgsRole {

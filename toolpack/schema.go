@@ -207,7 +207,7 @@ func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg
 		return nil, "", "the part after # is no JSON pointer"
 	}
 	if _, ok := at(to.tree, frag); !ok {
-		return nil, "", "nothing stands at #" + clip(frag)
+		return nil, "", "there is nothing at #" + clip(frag)
 	}
 	return to, frag, ""
 }
@@ -228,7 +228,7 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 			}
 			to, _, msg := s.resolve(d, ref)
 			if msg != "" {
-				out = append(out, s.problem(d, "REF", ptr+"/$ref", "a JSON file below the domain's folder, relative to the file it stands in, and a JSON pointer", msg, ""))
+				out = append(out, s.problem(d, "REF", ptr+"/$ref", "a JSON file below the domain's folder, relative to the file with the reference, and a JSON pointer", msg, ""))
 			}
 			if to == nil {
 				if f := s.known(path.Join(path.Dir(d.rel), ref)); f != nil {
@@ -255,7 +255,7 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 		if tree, _ := root.tree.(map[string]any); properties(tree)[name].hasDefault { // else it stands in a file the pack refers to
 			ptr = "/properties/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name) + "/default"
 		}
-		out = append(out, s.problem(root, "SCHEMA", ptr, "a schema this gateway can use", "the default of "+clip(name)+" breaks its own schema", ""))
+		out = append(out, s.problem(root, "SCHEMA", ptr, "a schema this gateway can use", "the default of "+clip(name)+" violates its own schema", ""))
 	}
 	return c, out
 }

@@ -67,6 +67,6 @@ func (c *Contract) CheckOutput(output json.RawMessage) error {
 		return fault.Wrap(fault.Tool, op, "OUTPUT-JSON", "the output of "+c.id+" is not valid JSON", err)
 	}
 	found := problems("OUTPUT", err)
-	return &fault.Error{Op: op, Kind: fault.Tool, Code: found[0].Code, Msg: "the output of " + c.id + " breaks its output schema", Problems: found,
+	return &fault.Error{Op: op, Kind: fault.Tool, Code: found[0].Code, Msg: "the output of " + c.id + " violates its output schema", Problems: found,
 		Next: "correct the tool or its outputSchema; the run's log and files are kept"}
 }

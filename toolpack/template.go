@@ -43,7 +43,7 @@ func (d *draft) template(s, field string) *jinja.Template {
 // noTemplate refuses template syntax where nothing is rendered, lest it be taken for something that is.
 func (d *draft) noTemplate(s, field string) {
 	if jinja.HasSyntax(s) {
-		d.Add("TEMPLATE", field, "templates stand in execution.cmd and env.set only", "it contains template syntax", "")
+		d.Add("TEMPLATE", field, "templates are only allowed in execution.cmd and env.set", "it contains template syntax", "")
 	}
 }
 
@@ -183,7 +183,7 @@ func (p *Pack) render(op string, values map[string]any) (argv []string, env map[
 	for i, t := range p.cmd {
 		argv[i] = one(fmt.Sprintf("execution.cmd[%d]", i), t)
 		if param := p.optionLike(t, argv[i], values); param != "" {
-			found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: param, Rule: "text that the program cannot take for an option", Msg: `got "` + clip(argv[i]) + `"`})
+			found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: param, Rule: "text that the program cannot mistake for an option", Msg: `got "` + clip(argv[i]) + `"`})
 		}
 	}
 	env = map[string]string{}

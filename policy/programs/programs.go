@@ -22,13 +22,13 @@ var coders = strings.Fields(`awk gawk mawk nawk original-awk ed ex vi vim nvim e
 
 var versionSuffix = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)*$`)
 
-// Starts tells whether a program is a shell or starts other programs by its nature, with or without a version in its
+// Starts reports whether a program is a shell or is meant to start other programs, with or without a version in its
 // name. The dynamic loader is one as well.
 func Starts(name string) bool {
 	return has(starters, name) || strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld.so") || strings.HasPrefix(name, "ld-musl")
 }
 
-// Codes tells whether a program takes code from its ordinary arguments, as awk does.
+// Codes reports whether a program takes code from its ordinary arguments, as awk does.
 func Codes(name string) bool { return has(coders, name) }
 
 func has(list []string, name string) bool {
@@ -62,7 +62,7 @@ var interpreters = map[string]struct {
 	"gnuplot": {"e", nil},
 }
 
-// Interprets tells whether a program runs code that an option may carry.
+// Interprets reports whether a program runs code given in an option.
 func Interprets(name string) bool {
 	_, ok := interpreters[name]
 	if !ok {
@@ -71,7 +71,7 @@ func Interprets(name string) bool {
 	return ok
 }
 
-// InlineCode tells whether an argument gives an interpreter code to run. Every argument is to be looked at, also
+// InlineCode reports whether an argument gives an interpreter code to run. Check every argument, also
 // those the script would get: refusing too much is the safe side.
 func InlineCode(name, arg string) bool {
 	in, ok := interpreters[name]
@@ -87,7 +87,7 @@ func InlineCode(name, arg string) bool {
 	return strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.ContainsAny(arg[1:], in.short)
 }
 
-// ChangesCode tells whether an environment variable decides which code a program loads or starts.
+// ChangesCode reports whether an environment variable decides which code a program loads or starts.
 func ChangesCode(name string) bool {
 	switch name {
 	case "PATH", "ENV", "BASH_ENV", "SHELL", "IFS", "PS4", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "PAGER", "EDITOR", "VISUAL", "BROWSER",

@@ -85,7 +85,7 @@ func (v Value) Rewrite(code, rule string, f func(string) (string, error)) {
 			v.r.silent[v.n] = true
 			return
 		}
-		// Still a string, whatever it looks like now.
+		// It remains a string, whatever it looks like now.
 		v.n.Value, v.n.Tag, v.n.Style = s, "!!str", yaml.DoubleQuotedStyle
 	}
 }

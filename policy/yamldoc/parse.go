@@ -3,7 +3,7 @@
 // What YAML allows and a reviewer would misread is refused with its line: aliases and anchors, merge keys,
 // tags, duplicate keys, several documents, deep nesting, and values whose type depends on their spelling
 // (an unquoted 010 or 2026-01-01 is neither a number nor a string here). A [Value] then reads fields one by
-// one and notes every broken rule instead of stopping at the first, so that an author is told everything at once.
+// one and records every broken rule instead of stopping at the first, so that an author learns everything at once.
 package yamldoc
 
 import (
@@ -78,7 +78,7 @@ func (r *Reader) Parse(data []byte) Value {
 	return Value{r: r, n: r.root, at: of(r.root)}
 }
 
-// Problems gives what was noted so far, by line.
+// Problems returns what was recorded so far, by line.
 func (r *Reader) Problems() []fault.Problem {
 	slices.SortStableFunc(r.problems, func(a, b fault.Problem) int { return a.Line - b.Line })
 	return r.problems
@@ -147,7 +147,7 @@ func (r *Reader) checkKeys(n *yaml.Node, path string) {
 			r.add("KEY", path, "keys are strings", "the key "+clip(k.Value)+" reads as another type", "put it in quotes", of(k))
 			r.silent[k] = true
 		case seen[k.Value] > 0:
-			r.add("DUPLICATE-KEY", at, "each key once", fmt.Sprintf("the key %q is in line %d already", clip(k.Value), seen[k.Value]), "remove one of the two", of(k))
+			r.add("DUPLICATE-KEY", at, "each key once", fmt.Sprintf("the key %q is already in line %d", clip(k.Value), seen[k.Value]), "remove one of the two", of(k))
 			r.silent[k] = true
 		default:
 			seen[k.Value] = k.Line
@@ -165,7 +165,7 @@ func (r *Reader) add(code, field, rule, msg, hint string, at place) {
 	r.problems = append(r.problems, fault.Problem{Code: r.Prefix + "-" + code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: r.File, Line: at.line, Column: at.column})
 }
 
-// Add notes a problem about a field; its place is looked up by its path.
+// Add records a problem about a field; its place is looked up by its path.
 func (r *Reader) Add(code, field, rule, msg, hint string) {
 	at, _ := r.find(field)
 	r.add(code, field, rule, msg, hint, at)
@@ -177,7 +177,7 @@ func (r *Reader) Place(field string) (line, column int) {
 	return at.line, at.column
 }
 
-// Has tells whether the document has the field.
+// Has reports whether the document has the field.
 func (r *Reader) Has(field string) bool {
 	_, ok := r.find(field)
 	return ok
@@ -225,7 +225,7 @@ func join(path, key string) string {
 	return path + "." + clip(key)
 }
 
-// clip makes a foreign text safe and short enough to stand in a message.
+// clip makes foreign text safe and short enough for a message.
 func clip(s string) string {
 	if len(s) > 120 {
 		s = strings.ToValidUTF8(s[:117], "") + "..."

@@ -21,10 +21,10 @@ type Value struct {
 	at   place
 }
 
-// Exists tells whether the document has the value.
+// Exists reports whether the document has the value.
 func (v Value) Exists() bool { return v.n != nil }
 
-// Peek gives the text of a field without noting anything; empty when there is none.
+// Peek returns the text of a field without recording anything; empty when there is none.
 func (v Value) Peek(key string) string {
 	for i := 0; v.n != nil && v.n.Kind == yaml.MappingNode && i+1 < len(v.n.Content); i += 2 {
 		if c := v.n.Content[i+1]; v.n.Content[i].Value == key && c.Kind == yaml.ScalarNode && c.ShortTag() == "!!str" {
@@ -37,7 +37,7 @@ func (v Value) Peek(key string) string {
 // Path is the value's place, e.g. inputs[0].role.
 func (v Value) Path() string { return v.path }
 
-// Fail notes a problem with this value.
+// Fail records a problem with this value.
 func (v Value) Fail(code, rule, msg, hint string) { v.r.add(code, v.path, rule, msg, hint, v.at) }
 
 func (v Value) usable() bool { return v.n != nil && !v.r.silent[v.n] }
@@ -142,7 +142,7 @@ func (v Value) List() []Value {
 	return out
 }
 
-// Words reads a list of distinct strings, each of which must pass ok; rule says what that asks.
+// Words reads a list of distinct strings, each of which must pass ok; rule describes what ok requires.
 func (v Value) Words(code, rule string, ok func(string) bool) []string {
 	list := v.List()
 	if list == nil {
@@ -227,7 +227,7 @@ func folded(s string) string {
 
 var separators = strings.NewReplacer("_", "", "-", "")
 
-// Opt gives a field that may be absent.
+// Opt returns a field that may be absent.
 func (o Object) Opt(name string) Value {
 	if f, ok := o.fields[name]; ok {
 		return f
@@ -235,7 +235,7 @@ func (o Object) Opt(name string) Value {
 	return Value{r: o.r, path: join(o.path, name), at: o.at}
 }
 
-// Need gives a field and notes its absence, unless the object itself is absent or the field stands there misspelt.
+// Need returns a field and records its absence, unless the object itself is absent or the field is misspelt.
 func (o Object) Need(name string) Value {
 	f := o.Opt(name)
 	if !f.Exists() && o.usable() && o.n.Kind == yaml.MappingNode && !o.misput[name] {

@@ -46,7 +46,7 @@ func (c *checker) node(n nodes.Node) error {
 	case *nodes.ControlStructureBlock:
 		return c.statement(n.ControlStructure)
 	}
-	return fmt.Errorf("a %T is not understood", n)
+	return fmt.Errorf("a %T is not supported", n)
 }
 
 func (c *checker) statement(s nodes.ControlStructure) error {
@@ -68,7 +68,7 @@ func (c *checker) statement(s nodes.ControlStructure) error {
 			return err
 		}
 		if slices.Contains(c.known, s.name) || s.name == "loop" {
-			return fmt.Errorf("the loop's name %s is taken", s.name)
+			return fmt.Errorf("the loop's name %s is already in use", s.name)
 		}
 		outside := c.known
 		c.known = slices.Concat(c.known, []string{s.name, "loop"})
@@ -76,7 +76,7 @@ func (c *checker) statement(s nodes.ControlStructure) error {
 		c.known = outside
 		return err
 	}
-	return fmt.Errorf("a %T is not understood", s)
+	return fmt.Errorf("a %T is not supported", s)
 }
 
 func (c *checker) all(list ...nodes.Expression) error {
@@ -99,9 +99,9 @@ func (c *checker) expression(e nodes.Expression) error {
 	case *nodes.Name:
 		switch name := n.Name.Val; {
 		case slices.Contains(c.names.Objects, name):
-			return fmt.Errorf("%s stands alone; name a member of it, as in %s.NAME", name, name)
+			return fmt.Errorf("%s is not a value; name a member of it, as in %s.NAME", name, name)
 		case !slices.Contains(c.known, name):
-			return fmt.Errorf("there is no name %s; there are %s", name, strings.Join(c.known, ", "))
+			return fmt.Errorf("there is no name %s; the names are %s", name, strings.Join(c.known, ", "))
 		}
 		return nil
 	case *nodes.List:
@@ -121,7 +121,7 @@ func (c *checker) expression(e nodes.Expression) error {
 		return c.expression(n.Term)
 	case *nodes.BinaryExpression:
 		if !slices.Contains(operators, n.Operator.Token.Type) {
-			return fmt.Errorf("the operator %s is not understood", n.Operator.Token.Val)
+			return fmt.Errorf("the operator %s is not supported", n.Operator.Token.Val)
 		}
 		return c.all(n.Left, n.Right)
 	case *nodes.FilteredExpression:
@@ -129,9 +129,9 @@ func (c *checker) expression(e nodes.Expression) error {
 	case *nodes.TestExpression:
 		return c.test(n)
 	case *nodes.Call:
-		return fmt.Errorf("nothing can be called; filters are %s", strings.Join(filterNames(), " "))
+		return fmt.Errorf("calls are not supported; the filters are %s", strings.Join(filterNames(), " "))
 	}
-	return fmt.Errorf("a %s is not understood here", strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "*nodes.")))
+	return fmt.Errorf("a %s is not supported here", strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "*nodes.")))
 }
 
 var operators = []tokens.Type{tokens.And, tokens.Or, tokens.Addition, tokens.Subtraction, tokens.Multiply, tokens.Division, tokens.FloorDivision, tokens.Modulo,
@@ -142,9 +142,9 @@ func (c *checker) filtered(n *nodes.FilteredExpression) error {
 		known, ok := filters[f.Name]
 		switch {
 		case !ok:
-			return fmt.Errorf("there is no filter %s; there are %s", f.Name, strings.Join(filterNames(), " "))
+			return fmt.Errorf("there is no filter %s; the filters are %s", f.Name, strings.Join(filterNames(), " "))
 		case len(f.Kwargs) > 0:
-			return fmt.Errorf("the filter %s takes no named arguments", f.Name)
+			return fmt.Errorf("the filter %s does not accept named arguments", f.Name)
 		case len(f.Args) < known.least || len(f.Args) > known.most:
 			return fmt.Errorf("the filter %s takes %d to %d arguments", f.Name, known.least, known.most)
 		}
@@ -169,7 +169,7 @@ func (c *checker) test(n *nodes.TestExpression) error {
 	known, ok := tests[n.Test.Name]
 	switch {
 	case !ok:
-		return fmt.Errorf("there is no test %s; there are %s", n.Test.Name, strings.Join(testNames(), " "))
+		return fmt.Errorf("there is no test %s; the tests are %s", n.Test.Name, strings.Join(testNames(), " "))
 	case len(n.Test.Kwargs) > 0 || len(n.Test.Args) != known.args:
 		return fmt.Errorf("the test %s takes %d arguments", n.Test.Name, known.args)
 	}

@@ -45,7 +45,7 @@ func ofText(f func(string) string) func(*renderer, any, []any) (any, error) {
 	return func(r *renderer, v any, _ []any) (any, error) {
 		s, ok := v.(string)
 		if !ok {
-			return nil, fmt.Errorf("a text is wanted, not %s", kindOf(v))
+			return nil, fmt.Errorf("expected a text, not %s", kindOf(v))
 		}
 		return r.join("", f(s))
 	}
@@ -54,7 +54,7 @@ func ofText(f func(string) string) func(*renderer, any, []any) (any, error) {
 func listOf(v any) ([]any, error) {
 	list, ok := v.([]any)
 	if !ok {
-		return nil, fmt.Errorf("a list is wanted, not %s", kindOf(v))
+		return nil, fmt.Errorf("expected a list, not %s", kindOf(v))
 	}
 	return list, nil
 }
@@ -84,7 +84,7 @@ func replaceFilter(r *renderer, v any, args []any) (any, error) {
 	old, ok2 := args[0].(string)
 	fresh, ok3 := args[1].(string)
 	if !ok || !ok2 || !ok3 || old == "" {
-		return nil, errors.New("texts are wanted, and what is replaced may not be empty")
+		return nil, errors.New("expected texts; the text to replace must not be empty")
 	}
 	n := strings.Count(s, old)
 	if err := r.text(len(s) + n*(len(fresh)-len(old))); err != nil {
@@ -130,11 +130,11 @@ func intFilter(_ *renderer, v any, _ []any) (any, error) {
 	case string:
 		n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 		if err != nil || n > maxSafe || n < -maxSafe {
-			return nil, errors.New("the text is no decimal integer")
+			return nil, errors.New("the text is not a decimal integer")
 		}
 		return int(n), nil
 	}
-	return nil, fmt.Errorf("no number in %s", kindOf(v))
+	return nil, fmt.Errorf("%s is not a number", kindOf(v))
 }
 
 func floatFilter(_ *renderer, v any, _ []any) (any, error) {
@@ -144,7 +144,7 @@ func floatFilter(_ *renderer, v any, _ []any) (any, error) {
 	s, ok := v.(string)
 	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	if !ok || err != nil {
-		return nil, fmt.Errorf("no number in %s", kindOf(v))
+		return nil, fmt.Errorf("%s is not a number", kindOf(v))
 	}
 	return sane(f, false)
 }
@@ -152,7 +152,7 @@ func floatFilter(_ *renderer, v any, _ []any) (any, error) {
 func roundFilter(_ *renderer, v any, args []any) (any, error) {
 	f, ok := number(v)
 	if !ok {
-		return nil, fmt.Errorf("a number is wanted, not %s", kindOf(v))
+		return nil, fmt.Errorf("expected a number, not %s", kindOf(v))
 	}
 	digits := 0
 	if len(args) > 0 {
@@ -170,7 +170,7 @@ func roundFilter(_ *renderer, v any, args []any) (any, error) {
 func absFilter(_ *renderer, v any, _ []any) (any, error) {
 	f, ok := number(v)
 	if !ok {
-		return nil, fmt.Errorf("a number is wanted, not %s", kindOf(v))
+		return nil, fmt.Errorf("expected a number, not %s", kindOf(v))
 	}
 	_, whole := v.(int)
 	return sane(math.Abs(f), whole)
@@ -241,7 +241,7 @@ type test struct {
 	f    func(r *renderer, v any, args []any) (bool, error)
 }
 
-// tests stand after is. The parser gives comparisons and "in" in that shape too.
+// tests come after "is". The parser returns comparisons and "in" in that form too.
 var tests = map[string]test{
 	"defined":   {0, nil}, // where they are evaluated
 	"undefined": {0, nil},
@@ -272,7 +272,7 @@ func parity(rest int) func(*renderer, any, []any) (bool, error) {
 	return func(_ *renderer, v any, _ []any) (bool, error) {
 		n, ok := v.(int)
 		if !ok {
-			return false, fmt.Errorf("an integer is wanted, not %s", kindOf(v))
+			return false, fmt.Errorf("expected an integer, not %s", kindOf(v))
 		}
 		return n&1 == rest, nil
 	}

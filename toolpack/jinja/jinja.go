@@ -68,7 +68,7 @@ func Parse(source string, names Names) (t *Template, err error) {
 	defer func() {
 		// The parser is foreign, and the text may be anything.
 		if r := recover(); r != nil {
-			t, err = nil, errors.New("it is no template")
+			t, err = nil, errors.New("it is not a template")
 		}
 	}()
 	tree, err := read(source)
@@ -83,7 +83,7 @@ func Parse(source string, names Names) (t *Template, err error) {
 	return t, nil
 }
 
-// HasSyntax tells whether a text contains anything a template would replace.
+// HasSyntax reports whether a text contains anything a template would replace.
 func HasSyntax(s string) bool {
 	return strings.Contains(s, "{{") || strings.Contains(s, "{%") || strings.Contains(s, "{#")
 }
@@ -132,13 +132,13 @@ func plain(err error) error {
 	return errors.New(line)
 }
 
-// Literal tells whether the template is text and nothing else.
+// Literal reports whether the template is only text.
 func (t *Template) Literal() bool { return t.nodes == nil }
 
 // Source is the template as it was written.
 func (t *Template) Source() string { return t.source }
 
-// Begins tells whether a rendering always begins with text of the template itself.
+// Begins reports whether a rendering always begins with text of the template itself.
 func (t *Template) Begins() bool {
 	if t.nodes == nil {
 		return true

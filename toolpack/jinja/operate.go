@@ -182,7 +182,7 @@ func compare(a, b any) (int, error) {
 	x, ok := number(a)
 	y, ok2 := number(b)
 	if !ok || !ok2 {
-		return 0, fmt.Errorf("%s and %s have no order", kindOf(a), kindOf(b))
+		return 0, fmt.Errorf("%s and %s cannot be compared", kindOf(a), kindOf(b))
 	}
 	switch {
 	case x < y:
@@ -211,7 +211,7 @@ func (r *renderer) contains(in, what any) (bool, error) {
 		_, there := in[s]
 		return ok && there, nil
 	}
-	return false, fmt.Errorf("%s in %s makes no sense", kindOf(what), kindOf(in))
+	return false, fmt.Errorf("%s in %s is not supported", kindOf(what), kindOf(in))
 }
 
 func number(v any) (float64, bool) {
@@ -229,7 +229,7 @@ func arithmetic(op tokens.Type, left, right any) (any, error) {
 	x, ok := number(left)
 	y, ok2 := number(right)
 	if !ok || !ok2 {
-		return nil, fmt.Errorf("no arithmetic with %s and %s", kindOf(left), kindOf(right))
+		return nil, fmt.Errorf("cannot calculate with %s and %s", kindOf(left), kindOf(right))
 	}
 	_, isInt := left.(int)
 	_, isInt2 := right.(int)
@@ -247,7 +247,7 @@ func arithmetic(op tokens.Type, left, right any) (any, error) {
 		whole = whole && y >= 0
 	case tokens.Division, tokens.FloorDivision, tokens.Modulo:
 		if y == 0 {
-			return nil, errors.New("a division by zero")
+			return nil, errors.New("division by zero")
 		}
 		z = x / y
 		if op != tokens.Division {
@@ -258,7 +258,7 @@ func arithmetic(op tokens.Type, left, right any) (any, error) {
 		}
 		whole = whole && op != tokens.Division
 	default:
-		return nil, errors.New("an operator that is not understood")
+		return nil, errors.New("the operator is not supported")
 	}
 	return sane(z, whole)
 }
@@ -266,7 +266,7 @@ func arithmetic(op tokens.Type, left, right any) (any, error) {
 // sane gives a number of the kind wanted, if it is one JSON carries.
 func sane(z float64, whole bool) (any, error) {
 	if math.IsNaN(z) || math.IsInf(z, 0) || whole && math.Abs(z) > maxSafe {
-		return nil, errors.New("a number beyond 2^53-1, or none")
+		return nil, errors.New("the result is not a number within ±(2^53-1)")
 	}
 	if whole {
 		return int(z), nil

@@ -23,7 +23,7 @@ type renderer struct {
 	left int
 }
 
-// Render gives the text. vars hold nil, bool, int, float64, string, []any and map[string]any. What is printed must be a
+// Render returns the text. vars contain nil, bool, int, float64, string, []any and map[string]any. What is printed must be a
 // text or a number: a list or a truth value is an error, since a program would read the wrong thing.
 func (t *Template) Render(vars map[string]any) (string, error) {
 	if t.nodes == nil {
@@ -49,7 +49,7 @@ func (r *renderer) pay(steps int) error {
 // text bounds a text that was just made, or is about to be.
 func (r *renderer) text(bytes int) error {
 	if bytes > MaxText {
-		return fmt.Errorf("a text of more than %d bytes", MaxText)
+		return fmt.Errorf("the text is longer than %d bytes", MaxText)
 	}
 	return r.pay(1 + bytes/64)
 }
@@ -145,7 +145,7 @@ func (r *renderer) loop(s *forStatement) error {
 	}
 	list, ok := v.([]any)
 	if !ok {
-		return fmt.Errorf("a loop runs over a list, and got %s", kindOf(v))
+		return fmt.Errorf("a loop needs a list, not %s", kindOf(v))
 	}
 	outer, nested := r.vars["loop"]
 	for i, item := range list {

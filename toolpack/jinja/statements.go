@@ -54,14 +54,14 @@ func parseIf(p, args *parser.Parser) (nodes.ControlStructure, error) {
 		case body.EndTag == "endif" && rest.End():
 			return s, nil
 		case isElse:
-			return nil, errors.New("else is the last branch of an if")
+			return nil, errors.New("else must be the last branch of an if")
 		case body.EndTag == "else" && rest.End():
 		case body.EndTag == "elif":
 			if condition, err = wholeExpression(rest); err != nil {
 				return nil, err
 			}
 		default:
-			return nil, errors.New(body.EndTag + " takes no condition")
+			return nil, errors.New(body.EndTag + " has no condition")
 		}
 	}
 }
@@ -93,7 +93,7 @@ func parseFor(p, args *parser.Parser) (nodes.ControlStructure, error) {
 		return nil, err
 	}
 	if !rest.End() {
-		return nil, errors.New("endfor stands alone")
+		return nil, errors.New("endfor without for")
 	}
 	s.body = body.Nodes
 	return s, nil
