@@ -3,6 +3,7 @@ package run_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,11 +82,13 @@ func TestOutputsRejected(t *testing.T) {
 			w.manifest(j)
 			replace(a, "end\n", "irregular out/t.tsv\nend\n")
 		}, nil, "OUTPUT-IRREGULAR"},
-		"too big":            {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.Repeat("x", 1001); w.manifest(j) }, nil, "OUTPUT-SIZE"},
-		"too big together":   {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.Repeat("x", 990); w.manifest(j) }, nil, "OUTPUT-SIZE"},
-		"changed afterwards": {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.ToUpper(a.out["out/t.tsv"]) }, nil, "OUTPUT-CHANGED"},
-		"shorter than said":  {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = "" }, nil, "OUTPUT-CHANGED"},
-		"grown afterwards":   {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] += "more" }, nil, "artifact_too_large"},
+		"too big":                                {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.Repeat("x", 1001); w.manifest(j) }, nil, "OUTPUT-SIZE"},
+		"too big together":                       {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.Repeat("x", 990); w.manifest(j) }, nil, "OUTPUT-SIZE"},
+		"too big to be hashed":                   {func(w *world, j *job, a *attempt) { oversize(w, j, a, 10<<40) }, nil, "OUTPUT-SIZE"},
+		"too big for the limit it was sent with": {func(w *world, j *job, a *attempt) { oversize(w, j, a, 900) }, nil, "OUTPUT-SIZE"},
+		"changed afterwards":                     {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.ToUpper(a.out["out/t.tsv"]) }, nil, "OUTPUT-CHANGED"},
+		"shorter than said":                      {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = "" }, nil, "OUTPUT-CHANGED"},
+		"grown afterwards":                       {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] += "more" }, nil, "artifact_too_large"},
 		"a symlink by now": {func(w *world, j *job, a *attempt) {
 			a.bad["out/t.tsv"] = fault.New(fault.Tool, "x", "OUTPUT-SYMLINK", "a symlink")
 		}, nil, "OUTPUT-SYMLINK"},
@@ -171,6 +174,38 @@ func TestContractWaits(t *testing.T) {
 		w.with(func() { w.contracts[packHash] = nil })
 		w.want(w.until(id, done), run.Succeeded, "ok")
 	})
+}
+
+// oversize is a manifest that says an output is too big and has no checksum of it.
+func oversize(w *world, j *job, a *attempt, size int64) {
+	w.manifest(j)
+	a.ctl["manifest"] = regexp.MustCompile(`file \w+ \d+ out/t.tsv`).ReplaceAll(a.ctl["manifest"], fmt.Appendf(nil, "oversize %d out/t.tsv", size))
+}
+
+// An attempt that Slurm ended after its program, while outputs were hashed, left an exit file and no manifest. It ends with what Slurm says,
+// also when only accounting is left to say it.
+func TestEndedWithoutManifest(t *testing.T) {
+	for state, reason := range map[string]string{"TIMEOUT": "time_limit", "CANCELLED": "cancelled", "NODE_FAIL": "node_fail", "OUT_OF_MEMORY": "out_of_memory", "PREEMPTED": "preempted", "DEADLINE": "time_limit", "FAILED": "lost"} {
+		for name, forgot := range map[string]bool{"squeue shows it": false, "accounting alone knows it": true} {
+			t.Run(state+"/"+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					w.accounting = func() ([]run.Job, error) { return []run.Job{w.jobs[0].Job}, nil }
+					v := ended(t, w, nil, func(j *job, a *attempt) {
+						w.finish(j)
+						w.end(j, state, 0)
+						delete(a.ctl, "manifest")
+						j.forgot = forgot
+					})
+					want := run.Failed
+					if state == "CANCELLED" {
+						want = run.Cancelled
+					}
+					w.want(v, want, reason)
+					w.wantOnlyLogs(v.Run.ID)
+				})
+			})
+		}
+	}
 }
 
 // Undeclared files are named in a warning and not collected.

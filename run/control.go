@@ -24,6 +24,7 @@ import (
 //	exit           slurmgate-exit 1 job=1234 task=- restart=0 code=0 reason=ok elapsed=12 user=3.1 sys=0.2 maxrss=2048 node=n1
 //	manifest       slurmgate-manifest 1 job=1234 task=- restart=0
 //	               file <64 hex> <bytes> out/<path>                      a regular file
+//	               oversize <bytes> out/<path>                           more than the outputs together may have: not hashed
 //	               missing out/<path>                                    nothing there
 //	               irregular out/<path>                                  a link, folder, pipe, a file with another name or one that cannot be read
 //	               end
@@ -99,9 +100,9 @@ type Exit struct {
 
 // ManifestEntry is one declared output as the job saw it.
 type ManifestEntry struct {
-	Kind    string // "file", "missing", "irregular"
+	Kind    string // "file", "oversize", "missing", "irregular"
 	SHA256  string // hex, for a file
-	Size    int64  // bytes, for a file
+	Size    int64  // bytes, for a file and an oversize one
 	Relpath string // out/...
 }
 
@@ -202,15 +203,17 @@ func ParseManifest(data []byte) (Manifest, error) {
 		e := ManifestEntry{Kind: kind, Relpath: rest}
 		switch kind {
 		case "missing", "irregular":
-		case "file":
-			sum, tail, _ := strings.Cut(rest, " ")
-			size, path, _ := strings.Cut(tail, " ")
-			e.SHA256, e.Relpath = sum, path
-			if e.Size, err = strconv.ParseInt(size, 10, 64); err != nil || e.Size < 0 || !plan.IsSHA256(sum) {
-				return Manifest{}, broken("a file line must have a checksum and a size")
+		case "file", "oversize":
+			if kind == "file" {
+				e.SHA256, rest, _ = strings.Cut(rest, " ")
+			}
+			size, path, _ := strings.Cut(rest, " ")
+			e.Relpath = path
+			if e.Size, err = strconv.ParseInt(size, 10, 64); err != nil || e.Size < 0 || kind == "file" && !plan.IsSHA256(e.SHA256) {
+				return Manifest{}, broken("a file line must have a checksum and a size, an oversize line a size")
 			}
 		default:
-			return Manifest{}, broken("a line must be file, missing, irregular or end")
+			return Manifest{}, broken("a line must be file, oversize, missing, irregular or end")
 		}
 		if msg := plan.CheckRelPath(e.Relpath, "out"); msg != "" {
 			return Manifest{}, broken("a path must be below out/")

@@ -75,6 +75,11 @@ func TestParseManifest(t *testing.T) {
 	for data, want := range map[string]*Manifest{
 		head + "end\n": {Holder: us},
 		head + "file " + sha + " 0 out/a b\nmissing out/b\nirregular out/c/d\nend\n": {us, []ManifestEntry{{"file", sha, 0, "out/a b"}, {"missing", "", 0, "out/b"}, {"irregular", "", 0, "out/c/d"}}},
+		head + "oversize 10995116277760 out/a b\nend\n":                              {us, []ManifestEntry{{"oversize", "", 10 << 40, "out/a b"}}},
+		head + "oversize " + sha + " 1 out/a\nend\n":                                 nil,
+		head + "oversize -1 out/a\nend\n":                                            nil,
+		head + "oversize out/a\nend\n":                                               nil,
+		head + "oversize 1 out/a\nmissing out/a\nend\n":                              nil,
 		"":                                       nil,
 		head:                                     nil,
 		head + "file " + sha + " 1 out/a\n":      nil,
@@ -117,7 +122,7 @@ func FuzzControl(f *testing.F) {
 	f.Add([]byte("slurmgate-claim 1 job=12 task=- restart=0 token=" + tok + " node=n1\n"))
 	f.Add(VoidClaim(tok))
 	f.Add([]byte("slurmgate-exit 1 job=12 task=- restart=0 code=0 reason=ok elapsed=1e999 user=NaN sys=-1 maxrss=x node=n1\n"))
-	f.Add([]byte("slurmgate-manifest 1 job=12 task=- restart=0\nfile " + sha + " 7 out/a\nmissing out/b\nend\n"))
+	f.Add([]byte("slurmgate-manifest 1 job=12 task=- restart=0\nfile " + sha + " 7 out/a\nmissing out/b\noversize 8 out/c\nend\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if c, err := ParseClaim(data); err == nil && (c.Token == "" || !c.Void && c.Holder.Job == "") {
 			t.Errorf("%+v", c)

@@ -30,7 +30,7 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 	case "ok":
 		d.ending = EndedOK
 		if slurm != "" && slurm != "COMPLETED" {
-			d.ending, d.detail = byState, "the program exited 0, but Slurm says "+slurm
+			d.ending, d.detail = byState, "the program exited 0, but Slurm says that the job ended "+slurm
 			if byState == EndedOK || byState == EndedToolFailed {
 				d.ending = EndedLost
 			}

@@ -13,7 +13,7 @@ import (
 // absent is a run that Slurm's answer does not show and that has no exit file.
 type absent struct {
 	since   time.Time // its submission
-	stopped bool      // it has an exit file, but only Slurm knows why the program was stopped
+	stopped bool      // it has an exit file, but only Slurm knows why the program, or the script behind it, was stopped
 }
 
 // missing handles runs that a complete answer of squeue does not show. First witness: the exit file. Second:
@@ -24,11 +24,11 @@ func (c *cycle) missing(ctx context.Context, gone []string) error {
 	c.each(ctx, gone, func(v View) (bool, error) {
 		stopped := false
 		if v.Run.Phase != Unconfirmed {
-			if x, err := c.readExit(ctx, v); err == nil && !x.stopped() {
+			x, err := c.readExit(ctx, v)
+			if err == nil && !x.stopped() && c.described(ctx, v, x) {
 				return c.witnessed(ctx, v, "exit_file")
-			} else if err == nil {
-				stopped = true
 			}
+			stopped = err == nil
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -55,6 +55,15 @@ func (c *cycle) missing(ctx context.Context, gone []string) error {
 		return c.settleAbsent(ctx, v, byName.named(v.Submission.JobName), rest[v.Run.ID].stopped)
 	})
 	return nil
+}
+
+// described tells whether the script came to its end: after a success it leaves a manifest.
+func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
+	if x.Code != 0 {
+		return true
+	}
+	_, err := c.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false)
+	return !fault.Is(err, fault.NotFound)
 }
 
 // settleAbsent continues with accounting as the only remaining source; found is what it knows. A record it closed because the

@@ -44,10 +44,7 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 	for _, entry := range m.Entries {
 		seen[entry.Relpath] = entry
 	}
-	limit := e.cfg.OutputBytes
-	if p.Tool != nil && p.Tool.MaxOutputBytes > 0 {
-		limit = min(limit, p.Tool.MaxOutputBytes)
-	}
+	limit := e.outputLimit(p)
 	contract, unchecked, err := e.contract(ctx, v)
 	if err != nil {
 		return false, err
@@ -76,6 +73,9 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 			return reject(EndedOutputs, "OUTPUT-IRREGULAR", fmt.Sprintf("%s (role %s) is not a plain file: it is a link, a pipe, a folder, a file with a second hard link, or unreadable", out.SrcRelpath, out.Role))
 		case entry.Size > left:
 			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the limit for all outputs together is %d", out.SrcRelpath, out.Role, entry.Size, limit))
+		case entry.Kind == "oversize": // by a limit that was raised since the job was sent
+			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes, more than the job was sent with as the limit of its outputs. Next: slurmgate retry %s",
+				out.SrcRelpath, out.Role, entry.Size, v.Run.ID))
 		}
 		left -= entry.Size
 		got, err := e.storeOutput(ctx, v, out, entry.Size, contract)
@@ -107,6 +107,14 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		d.output[out.Role] = doc
 	}
 	return e.checkContract(ctx, v, p, d, declared, contract)
+}
+
+// outputLimit is what the outputs of a run may have together, in bytes.
+func (e *Engine) outputLimit(p plan.Params) int64 {
+	if p.Tool != nil && p.Tool.MaxOutputBytes > 0 {
+		return min(e.cfg.OutputBytes, p.Tool.MaxOutputBytes)
+	}
+	return e.cfg.OutputBytes
 }
 
 // checkContract checks the outputs against the tool's schema and looks for undeclared files.

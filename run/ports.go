@@ -76,6 +76,8 @@ type JobSpec struct {
 	RunDir    string   // absolute
 	ImagePath string   // absolute
 	ExecArgs  []string // the arguments after the apptainer program
+
+	MaxOutputBytes int64 // all outputs together; what exceeds it is not hashed
 }
 
 // Sender renders and sends jobs.

@@ -74,7 +74,7 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 
 func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
 	job := e.job(v, p)
-	job.ImagePath = image
+	job.ImagePath, job.MaxOutputBytes = image, e.outputLimit(p)
 	job.ExecArgs = e.Images.ExecArgs(p.Spec, p.Tool.Asked(), image, job.RunDir, fmt.Sprintf("%s/a%d", job.RunDir, v.Attempt.N))
 	return job
 }

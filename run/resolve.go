@@ -39,6 +39,7 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 		return true, e.foreignClaim(ctx, v)
 	}
 	now := e.Now()
+	v = withJob(v, c.Holder.Job)
 	v.Submission.JobID = c.Holder.Job
 	a := v.Attempt
 	a.SlurmState, a.SlurmWhy, a.Node, a.StartedAt, a.EndedAt, a.MissedAt = "", "", c.Node, orTime(a.StartedAt, now), nil, nil
@@ -47,6 +48,17 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &v.Submission,
 		Event: Event{Type: "run.adopted", Data: map[string]any{"job_id": c.Holder.Job, "by": "claim", "node": c.Node}}})
 	return err == nil, err
+}
+
+// withJob makes room for the job with this id: if it is another one than before, nothing that was known of the former is true of it.
+func withJob(v View, id string) View {
+	if v.Submission.JobID == id {
+		return v
+	}
+	s, a := &v.Submission, &v.Attempt
+	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = "", "", nil, ""
+	a.SlurmState, a.SlurmWhy, a.Node, a.StartedAt, a.EndedAt, a.MissedAt = "", "", "", nil, nil, nil
+	return v
 }
 
 // foreignClaim: the attempt's claim belongs to another submission, or is not a claim at all. No job of this one can execute any
@@ -86,8 +98,7 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 	}
 	for _, j := range found {
 		if j.ID == claim.Holder.Job && v.Submission.JobID != j.ID {
-			v.Submission.JobID = j.ID
-			return c.observe(ctx, v, []Job{j})
+			return c.observe(ctx, withJob(v, j.ID), []Job{j})
 		}
 	}
 	if v.Submission.JobID == claim.Holder.Job {

@@ -161,7 +161,7 @@ func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState,
 			continue
 		}
 		v.Run.State, v.Run.Phase = Queued, Unconfirmed
-		if _, err := c.observe(ctx, v, []Job{j}); err != nil {
+		if _, err := c.observe(ctx, withJob(v, j.ID), []Job{j}); err != nil {
 			return GetState{}, err
 		}
 		return e.state(ctx, runID)

@@ -48,6 +48,7 @@ type scriptValues struct {
 	Apptainer, ModuleInit            string
 	Modules                          []string
 	StdoutDeclared, VerifyInputs     bool
+	MaxOutputBytes                   int64
 	GPUs                             bool
 }
 
@@ -69,6 +70,10 @@ func (r *Renderer) Render(job run.JobSpec) ([]byte, error) {
 		PinnedFile: run.PinnedFile, PinnedSHA256: hex.EncodeToString(pinned[:]),
 		Apptainer: Quote(r.cfg.Runtime.Path), ModuleInit: Quote(r.cfg.Runtime.ModuleInit), Modules: r.cfg.Runtime.Modules,
 		VerifyInputs: r.cfg.Verify == VerifyAll, GPUs: job.Spec.Resources.GPUs != nil,
+		MaxOutputBytes: job.MaxOutputBytes,
+	}
+	if job.MaxOutputBytes < 1 {
+		return nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the limit of the outputs' size")
 	}
 	if cmd.Stdout != nil {
 		v.Stdout, v.StdoutDeclared = Quote(filepath.Join(attemptDir(job), *cmd.Stdout)), true

@@ -22,7 +22,7 @@ func flagstat(runDir string) run.JobSpec {
 	attempt := filepath.Join(runDir, "a1")
 	return run.JobSpec{
 		RunID: testRun, N: 1, Token: testToken, JobName: run.JobName(testRun, 1, testToken), RunDir: runDir,
-		ImagePath: "/shared/images/" + testImage + ".sif",
+		ImagePath: "/shared/images/" + testImage + ".sif", MaxOutputBytes: 5 << 40,
 		ExecArgs: []string{"--quiet", "exec", "--containall", "--workdir", attempt + "/tmp", "--bind", attempt + "/out:/work/out",
 			"/shared/images/" + testImage + ".sif", "samtools", "flagstat", "-O", "json", "/work/in/input.bam"},
 		Spec: plan.Spec{

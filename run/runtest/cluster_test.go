@@ -115,7 +115,7 @@ func (s site) prepare(t *testing.T, place plan.Placement, program string) run.Jo
 			Command: plan.Command{Argv: []string{"bash"}}},
 		IO: plan.IO{Outputs: []plan.Output{{Role: "mark", SrcRelpath: "out/mark", Type: "TEXT", Label: "mark"}}}}
 	spec.Fill()
-	job := run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), Spec: spec, RunDir: s.RunDir(id), ImagePath: s.image, ExecArgs: []string{"/bin/bash", "-c", program}}
+	job := run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), Spec: spec, RunDir: s.RunDir(id), ImagePath: s.image, ExecArgs: []string{"/bin/bash", "-c", program}, MaxOutputBytes: 1 << 30}
 	must(t, s.StageInputs(t.Context(), id, nil, nil))
 	script, err := s.Render(job)
 	must(t, err)

@@ -176,16 +176,20 @@ fi
 finish "$code" "$reason"
 
 # 6. Success: what is there of the declared outputs. Only a plain, readable file with one name, reached without a symlink, is one.
-real=$(realpath -e -- "$attempt")
+# Sizes are looked at first: what the outputs together may not have is not hashed.
+real=$(realpath -e -- "$attempt") left=5497558138880
 describe() { # PATH
   local file=$attempt/$1 size sum
   if [[ ! -e $file && ! -L $file ]]; then
     printf 'missing %s\n' "$1"
   elif [[ ! -f $file || ! -r $file || -L $file || $(realpath -e -- "$file") != "$real/$1" || $(stat -c %h -- "$file") != 1 ]]; then
     printf 'irregular %s\n' "$1"
+  elif ! size=$(stat -c %s -- "$file"); then
+    return 1
+  elif ((size > left)); then
+    printf 'oversize %d %s\n' "$size" "$1"
   else
-    sync -- "$file" && size=$(stat -c %s -- "$file") && sum=$(digest "$file") && [[ ${#sum} == 64 ]] &&
-      printf 'file %s %d %s\n' "$sum" "$size" "$1"
+    left=$((left - size)) && sync -- "$file" && sum=$(digest "$file") && [[ ${#sum} == 64 ]] && printf 'file %s %d %s\n' "$sum" "$size" "$1"
   fi
 }
 if ! manifest=$(for path in "${outputs[@]}"; do describe "$path" || exit; done) ||
