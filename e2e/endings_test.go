@@ -290,8 +290,7 @@ func TestCancelled(t *testing.T) {
 		if a.State != "cancelled" {
 			t.Errorf("%+v", a)
 		}
-		var again submitted
-		s.ok(&again, "submit", s.plan(plan("pending", "big")))
+		again := s.submit(plan("pending", "big"))
 		if !again.Replayed || again.State != "cancelled" {
 			t.Errorf("%+v", again)
 		}

@@ -483,7 +483,11 @@ func (s *site) planText(text string) string {
 func (s *site) submit(doc tree) submitted {
 	s.t.Helper()
 	var a submitted
-	s.ok(&a, "submit", s.plan(doc))
+	r := s.cli("submit", s.plan(doc), "--json")
+	r.object(s.t, &a)
+	if want := map[string]int{"failed": 6, "cancelled": 6}[a.State]; a.RunID == "" || r.code != want {
+		s.t.Fatalf("exit %d is due for a run that is %s: %v", want, a.State, r)
+	}
 	return a
 }
 

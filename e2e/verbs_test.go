@@ -108,13 +108,14 @@ func TestVerbs(t *testing.T) {
 		{3, []string{"logs", none}},
 		{6, []string{"submit", planFile, "--wait"}},
 		{6, []string{"submit", planFile, "--wait"}}, // and so does its replay
-		{0, []string{"submit", planFile}},
+		{6, []string{"submit", planFile}},           // it failed: the answer to the same request again says so
 		{3, []string{"submit", to("nothing.json")}},
 		{2, []string{"submit", file}},
 		{7, []string{"submit", s.plan(s.set(probePlan("nothing"), "placement.partition", "big")), "--wait", "--timeout", "1s"}},
 		{0, []string{"run", "probe.words", "--param", "word=x", "--wait", "--to", to("words")}},
 		{6, []string{"run", "probe.small", "--param", "word=far too long", "--wait"}},
-		{0, []string{"run", "probe.small", "--param", "word=far too long"}}, // it was submitted: that is what was asked for
+		{6, []string{"run", "probe.small", "--param", "word=far too long"}},
+		{6, []string{"submit", s.plan(s.set(probePlan("nothing"), "resources.mem_mb", 16000))}}, // Slurm refuses it
 		{3, []string{"run", "no.such"}},
 		{2, []string{"run", "probe.words"}},
 		{2, []string{"run", "probe.words", "--param", "word"}},
@@ -144,6 +145,23 @@ func TestVerbs(t *testing.T) {
 		case e.Error == nil && (tt.exit == 0 || tt.exit == 6): // the run and how it ended are the answer
 		case tt.exit == 0 || e.Error == nil || e.Error.Code == "" || e.Error.Message == "":
 			t.Errorf("an error, and only one, has an error's body: %v", r)
+		}
+	}
+
+	// A failure is shown with its reason and with what helps.
+	for _, tt := range []struct {
+		args []string
+		says []string
+	}{
+		{[]string{"submit", planFile}, []string{"replayed (no new job)  run_", "state   failed (done)\n", "reason  tool_failed: ", "\nNext: slurmgate logs run_", "slurmgate retry run_"}},
+		{[]string{"submit", s.plan(s.set(probePlan("nothing"), "resources.mem_mb", 16001))}, []string{"failed  run_", "reason  rejected: ", "\nNext: slurmgate runs show run_", "slurmgate retry run_"}},
+		{[]string{"wait", bad.RunID}, []string{"failed  in ", "reason  tool_failed: ", "\nNext: slurmgate logs " + bad.RunID, "slurmgate retry " + bad.RunID}},
+	} {
+		r := s.cli(tt.args...)
+		for _, text := range tt.says {
+			if r.code != 6 || !strings.Contains(string(r.stdout), text) {
+				t.Errorf("6 and %q are due: %v", text, r)
+			}
 		}
 	}
 
@@ -259,4 +277,52 @@ func TestInspection(t *testing.T) {
 	if len(v.Attempts) != 1 || v.Attempts[0].Ending != "ok" || v.Attempts[0].Elapsed == nil || len(v.Image) < len("sha256:")+64 {
 		t.Errorf("%+v", v)
 	}
+}
+
+// Outputs are copied all or not at all: names are settled first, files that are there are not touched, and what a failure left is removed.
+func TestCopyOutputs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.serve()
+	doc := probePlan("write", "out/a/x.txt", "one", "out/b/x.txt", "two", "out/y.txt", "three")
+	doc["io"].(tree)["outputs"] = []any{tree{"role": "one", "src_relpath": "out/a/x.txt", "type": "TEXT", "label": "one"}, tree{"role": "two", "src_relpath": "out/b/x.txt", "type": "TEXT", "label": "two"},
+		tree{"role": "three", "src_relpath": "out/y.txt", "type": "TEXT", "label": "three"}}
+	id := s.submit(doc).RunID
+	files := func(dir string) string {
+		return shell(t, "lab", `cd "$1" 2>/dev/null || { echo none; exit; }; find . -type f | sort | while read -r f; do echo "$f $(cat "$f")"; done`, dir)
+	}
+	s.ok(nil, "wait", id, "--to", s.dir+"/waited/here")
+	const all = "./a/x.txt one\n./b/x.txt two\n./y.txt three"
+	same(t, "files", files(s.dir+"/waited/here"), all)
+	s.ok(nil, "collect", id, "--to", s.dir+"/collected")
+	same(t, "files", files(s.dir+"/collected"), all)
+
+	shell(t, "lab", `mkdir -p "$1" && echo mine >"$1/y.txt"`, s.dir+"/files/partly")
+	f := s.fails(5, "collect", id, "--to", s.dir+"/files/partly")
+	if f.Code != "target_exists" || !strings.Contains(f.Message, "/partly/y.txt already exists") {
+		t.Errorf("%+v", f)
+	}
+	if r := s.cli("collect", id, "--to", s.dir+"/files/partly"); r.code != 5 || !strings.Contains(string(r.stderr), "--to") {
+		t.Errorf("the option is not named: %v", r)
+	}
+	same(t, "files", files(s.dir+"/files/partly"), "./y.txt mine")
+
+	// The third cannot be fetched: the two before it, and their folders, are removed again.
+	shell(t, "lab", `f=$(find "$1/runs" "$HOME/${1#/shared/}" -path "*objects*" -name "$2*" 2>/dev/null | head -1); [ -n "$f" ] && rm -f "$f"`, s.dir, s.sha(id, "three"))
+	if r := s.cli("collect", id, "--to", s.dir+"/half/way"); r.code == 0 {
+		t.Errorf("%v", r)
+	}
+	same(t, "files", files(s.dir+"/half"), "none")
+}
+
+// sha is the checksum of a run's output.
+func (s *site) sha(runID, role string) string {
+	s.t.Helper()
+	for _, o := range s.story(runID).Outputs {
+		if o.Role == role {
+			return o.SHA256
+		}
+	}
+	s.t.Fatalf("run %s has no output %s", runID, role)
+	return ""
 }

@@ -510,3 +510,55 @@ func TestForeignClaim(t *testing.T) {
 		})
 	}
 }
+
+// A run that takes another job takes all that Slurm says of that one, and keeps nothing of the former's.
+func TestAnotherJob(t *testing.T) {
+	for name, found := range map[string]func(t *testing.T, w *world, l *life, id string){
+		"the claim names it, Slurm shows it": func(_ *testing.T, w *world, _ *life, _ string) {
+			w.with(func() { w.start(w.jobs[1]); w.jobs[0].forgot = true })
+		},
+		"the claim names it, Slurm shows it later": func(t *testing.T, w *world, _ *life, id string) {
+			w.with(func() { w.start(w.jobs[1]); w.jobs[1].late = true; w.end(w.jobs[0], "FAILED", 90) })
+			v := w.until(id, func(v run.View) bool { return v.Submission.JobID == "101" })
+			if s := v.Submission; s.SubmittedAt != nil || s.SLUID != "" {
+				t.Errorf("of a job that was not seen yet: %+v", s)
+			}
+			w.with(func() { w.jobs[1].late = false })
+		},
+		"a person names it": func(t *testing.T, w *world, l *life, id string) {
+			w.with(func() {
+				w.attempt(id, 1).ctl["claim"] = []byte("slurmgate-claim 1 void token=" + strings.Repeat("f", 32) + "\n")
+				w.start(w.jobs[0])
+				w.jobs[1].late = true
+			})
+			w.until(id, in(run.NeedsOperator))
+			w.with(func() {
+				delete(w.attempt(id, 1).ctl, "claim")
+				w.jobs[1].late = false
+			})
+			if s, err := l.engine.Adopt(t.Context(), id, "101"); err != nil || s.State != run.Queued {
+				t.Fatalf("%+v %v", s, err)
+			}
+			w.with(func() { w.start(w.jobs[1]) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				l := w.life()
+				id := l.submit(order()).RunID
+				w.with(func() { w.jobs[0].SLUID = "s100" })
+				w.until(id, func(v run.View) bool { return v.Submission.SLUID == "s100" })
+				time.Sleep(time.Hour)
+				w.with(func() { w.submit(w.jobs[0].spec).SLUID = "s101" })
+				found(t, w, l, id)
+				v := w.until(id, func(v run.View) bool { return v.Submission.SLUID == "s101" && v.Run.Phase == run.InJob })
+				j := w.slurm(1)
+				if s := v.Submission; s.JobID != "101" || s.SubmittedAt == nil || !s.SubmittedAt.Equal(j.Submitted.Truncate(time.Microsecond)) {
+					t.Errorf("%+v, submitted %s", s, j.Submitted)
+				}
+				w.with(func() { w.finish(w.jobs[1]) })
+				w.want(w.until(id, done), run.Succeeded, "ok")
+			})
+		})
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,11 +29,14 @@ const pollSeconds = 1 // length of one wait, shorter if the run ends: how often 
 // follow reports a submit, and waits if requested.
 func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f follow) error {
 	what := "submitted"
-	if r.Replayed {
+	switch {
+	case r.Replayed:
 		what = "replayed (no new job)"
+	case r.State == run.Failed:
+		what = "failed"
 	}
 	if !f.wait {
-		return a.show(r, func(w io.Writer) {
+		err := a.show(r, func(w io.Writer) {
 			fmt.Fprintf(w, "%s  %s\nstate   %s (%s)\njob     %s\n", what, r.RunID, r.State, r.Phase, text(r.SlurmJobID))
 			if r.Reason != nil && r.State != run.Succeeded {
 				fmt.Fprintf(w, "reason  %s\n", *r.Reason)
@@ -44,15 +46,31 @@ func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f foll
 			}
 			printWarnings(w, r.Warnings)
 			switch {
-			case r.State.Terminal():
+			case r.State == run.Succeeded:
 				fmt.Fprintf(w, "Next: slurmgate collect %s\n", r.RunID)
+			case r.State.Terminal():
+				printFailedNext(w, r.RunID, r.SlurmJobID != nil)
 			case r.State != run.Blocked: // the reason says what to do
 				fmt.Fprintf(w, "Next: slurmgate wait %s\n", r.RunID)
 			}
 		})
+		if err == nil && r.State.Terminal() && r.State != run.Succeeded {
+			return quietFailure{fault.Tool}
+		}
+		return err
 	}
 	a.say("%s  %s  job %s", what, r.RunID, text(r.SlurmJobID))
 	return a.await(ctx, s, r.RunID, f)
+}
+
+// printFailedNext says what helps after a failure: the reason is already shown.
+func printFailedNext(w io.Writer, runID string, hadJob bool) {
+	if hadJob {
+		fmt.Fprintf(w, "Next: slurmgate logs %s\n", runID)
+	} else {
+		fmt.Fprintf(w, "Next: slurmgate runs show %s\n", runID)
+	}
+	fmt.Fprintf(w, "Then: slurmgate retry %s, to make a new attempt\n", runID)
 }
 
 // await shows a run's progress until it has ended, then its outputs.
@@ -140,40 +158,26 @@ func (a *app) printEnd(ctx context.Context, s *session, w io.Writer, g run.GetAn
 	}
 	printWarnings(w, g.Warnings)
 	switch {
-	case g.State != run.Succeeded && story.SlurmJobID != "":
-		fmt.Fprintf(w, "Next: slurmgate logs %s\n", g.TargetRunID)
-	case g.State == run.Succeeded && to == "":
+	case g.State == run.Blocked: // the reason says what to do
+	case g.State != run.Succeeded:
+		printFailedNext(w, g.TargetRunID, story.SlurmJobID != "")
+	case to == "":
 		fmt.Fprintf(w, "Next: slurmgate collect %s --to DIR\n", g.TargetRunID)
 	}
 }
 
+// took is the time of the last attempt, from when it was asked for.
 func took(s runStory) string {
 	if s.FinishedAt == nil {
 		return ""
 	}
-	return fmt.Sprintf("  in %s", s.FinishedAt.Sub(s.CreatedAt).Round(100*time.Millisecond))
-}
-
-// fetch copies a run's declared outputs into a folder. It never overwrites a file.
-func (a *app) fetch(ctx context.Context, s *session, runID, dir string) error {
-	var story runStory
-	if err := s.call(ctx, "run.show", runArgs{RunID: runID}, &story); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fault.Wrap(fault.Validation, "collect", "target_unwritable", "cannot create the folder", err)
-	}
-	for _, o := range story.Outputs {
-		if o.Relpath == "" {
-			continue
+	since := s.CreatedAt
+	for _, e := range s.Events {
+		if e.Type == "run.retry" || e.Type == "run.new_attempt" {
+			since = e.At
 		}
-		name := filepath.Join(dir, filepath.Base(o.Relpath))
-		if err := save(ctx, s, o, name); err != nil {
-			return err
-		}
-		a.say("saved  %s  (%s)", name, bytesText(o.SizeBytes))
 	}
-	return nil
+	return fmt.Sprintf("  in %s", s.FinishedAt.Sub(since).Round(100*time.Millisecond))
 }
 
 // save writes one artifact to a new file; an incomplete file is removed.
