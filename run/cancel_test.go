@@ -154,10 +154,6 @@ func TestCancelUnreachable(t *testing.T) {
 		if err != nil || got.Executed != "maybe" || got.State != run.Running || !strings.HasPrefix(got.Message, run.Cancelling) {
 			t.Errorf("%+v %v", got, err)
 		}
-		time.Sleep(time.Second)
-		if v := must(w.ledger.View(t.Context(), a.RunID)); v.Run.Reason != run.Cancelling || !strings.Contains(v.Run.Detail, "could not be cancelled") {
-			t.Errorf("%+v", v.Run)
-		}
 		time.Sleep(time.Minute)
 		asked := w.count("Cancel")
 		if v := must(w.ledger.View(t.Context(), a.RunID)); !strings.Contains(v.Run.Detail, "could not be cancelled") && !strings.Contains(v.Run.Detail, "does not answer") {
