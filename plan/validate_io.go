@@ -44,6 +44,9 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
 		}
 		folded := FoldRole(out.Role)
+		if v.stored {
+			folded = out.Role // an older gateway took roles that differ only in case
+		}
 		if slices.Contains(ReservedRoles(), folded) {
 			v.add("PLAN-ROLE-RESERVED", at+"role", "not one of "+strings.Join(ReservedRoles(), ", ")+", in any case: the gateway makes these", "got "+quoted(out.Role))
 		}
