@@ -377,7 +377,7 @@ func TestBounds(t *testing.T) {
 func TestUnknownTool(t *testing.T) {
 	w := newWorld()
 	c := w.session(t)
-	for _, name := range []string{"nothing", "slurm_job_adopt", "run_show", "samtools.flagstat", strings.Repeat("x", 1000)} {
+	for _, name := range []string{"nothing", "slurm_job_adopt", "run_show", "samtools_flagstat.x", strings.Repeat("x", 1000)} {
 		if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: name}); err == nil || !strings.Contains(err.Error(), "unknown tool") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -104,6 +105,7 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		switch r := req.(type) {
 		case *sdk.CallToolRequest:
+			r.Params.Name = s.named(ctx, r.Params.Name)
 			if _, known := s.tools[r.Params.Name]; !known {
 				return nil, s.unknown(ctx, r)
 			}
@@ -121,6 +123,16 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
+// named is the chat's name of a tool that was called by its id: samtools.flagstat is samtools_flagstat. Any other name, and the id of a tool that
+// the caller may not call, is returned as it is.
+func (s *server) named(ctx context.Context, called string) string {
+	t, ok := s.tools[strings.ReplaceAll(called, ".", "_")]
+	if ok && t.ID == called && s.cfg.Gateway.Visible(ctx, t) {
+		return t.Name()
+	}
+	return called
+}
+
 // unknown passes a call of a tool that a chat does not have to the gate. The answer is a protocol error with the gate's message: a name
 // that may be anything is not repeated.
 func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
@@ -134,21 +146,11 @@ func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 		return protocolError(fault.New(fault.NotFound, "mcp.call", "tool_not_found", "unknown tool"))
 	}
 	e := res.Error.Fault()
-	if e.Code == "tool_version" { // a tool has this id, but a chat calls it by another name
-		e = fault.New(fault.NotFound, "mcp.call", "tool_not_found", "there is no such tool").WithNext(s.called(ctx, r.Params.Name))
+	if e.Code == "tool_version" { // a tool has this id, and this caller may not call it
+		e = fault.New(fault.NotFound, "mcp.call", "tool_not_found", "there is no such tool").WithNext("the list of tools shows what there is")
 	}
 	e.Msg = "unknown tool: " + e.Msg
 	return protocolError(e)
-}
-
-// called is the next step for a client that called a tool by its id.
-func (s *server) called(ctx context.Context, id string) string {
-	for name, t := range s.tools {
-		if t.ID == id && s.cfg.Gateway.Visible(ctx, t) {
-			return "call it by its name, " + name
-		}
-	}
-	return "the list of tools shows what there is"
 }
 
 // call makes a call of a gateway operation for the caller and decodes its result.

@@ -152,10 +152,14 @@ func TestListOverTheGate(t *testing.T) {
 			t.Errorf("%s: %+v %v", name, res, err)
 		}
 	}
-	// By its id, as programs call it, a tool is not there for a chat, which is told the name; of what it may not call it learns nothing.
-	for id, want := range map[string]string{"test.mine": "call it by its name, test_mine", "test.other": "there is no such tool", "test.elsewhere": "there is no tool"} {
+	// A tool can be called by its id too, as programs do; of what the caller may not call it learns nothing that way.
+	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "test.mine", Arguments: json.RawMessage(`{}`)})
+	if h, ok := res.Meta[handshakeKey].(map[string]any); err != nil || res.IsError || !ok || h["tool_id"] != "test.mine" {
+		t.Errorf("test.mine by its id: %+v %v", res, err)
+	}
+	for id, want := range map[string]string{"test.other": "there is no such tool", "test.elsewhere": "there is no tool"} {
 		_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: id, Arguments: json.RawMessage(`{}`)})
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "version") || id != "test.mine" && strings.Contains(err.Error(), "_") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "version") || strings.Contains(err.Error(), "_") {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
