@@ -1,7 +1,7 @@
-// Package access says who a caller is: a user of this host, a bearer token of this gateway, or an access token of an OpenID
-// provider. What a caller may do beyond being known is the gate's to decide.
+// Package access identifies callers: a user of this host, a bearer token of this gateway, or an access token of an OpenID
+// provider. What a caller may do is decided by the gate.
 //
-// Nouns: principal (see gate), grant (what a site gives to a principal), token (made here, shown once, kept as a hash), issuer
+// Nouns: principal (see gate), grant (the rights a site gives a principal), token (created here, shown once, stored as a hash), issuer
 // (an OpenID provider the site trusts).
 package access
 
@@ -21,7 +21,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Grant is what a site gives to somebody.
+// Grant is the rights of a principal.
 type Grant struct {
 	Capabilities []string
 	Projects     []string          // project ids, or "*"
@@ -57,7 +57,7 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 		g.Accounts[project("accounts", p)] = account
 	}
 	if problems != nil {
-		return Grant{}, fault.Invalid("access.NewGrant", "this cannot be granted", problems...)
+		return Grant{}, fault.Invalid("access.NewGrant", "the grant is invalid", problems...)
 	}
 	return g, nil
 }
@@ -90,7 +90,7 @@ func (g Grant) Within(giver gate.Principal) (Grant, error) {
 	}
 	for p, account := range g.Accounts {
 		if bound := giver.Account(p); bound != "" && bound != account {
-			return g, fault.New(fault.Capability, op, "account_denied", fmt.Sprintf("jobs of %s charge the account %s for that project; it cannot grant the account %s", giver.Name, bound, account)).
+			return g, fault.New(fault.Capability, op, "account_denied", fmt.Sprintf("jobs of %s in this project must charge the account %s; it cannot grant the account %s", giver.Name, bound, account)).
 				WithNext("leave the account out")
 		}
 		accounts[p] = account
@@ -104,7 +104,7 @@ func (g Grant) principal(name, method string) gate.Principal {
 	return gate.Principal{Name: name, Method: method, Capabilities: g.Capabilities, Projects: g.Projects, Accounts: g.Accounts}
 }
 
-// Access knows all principals of a gateway. It implements gate.Authenticator.
+// Access identifies the principals of a gateway. It implements gate.Authenticator.
 type Access struct {
 	peers   map[int]gate.Principal
 	tokens  Tokens
@@ -176,7 +176,7 @@ func (a *Access) Issuers() []string {
 	return out
 }
 
-// unknownToken says no more than that: a caller learns nothing about tokens that exist.
+// unknownToken reveals nothing about tokens that exist.
 func unknownToken() error {
-	return fault.New(fault.Auth, "access.Bearer", "unauthenticated", "the access token is not valid here").WithNext("ask the gateway's administrator for a token (slurmgate token create)")
+	return fault.New(fault.Auth, "access.Bearer", "unauthenticated", "the access token is not valid for this gateway").WithNext("ask the gateway's administrator for a token (slurmgate token create)")
 }

@@ -51,11 +51,11 @@ func newIssuer(i Issuer, client *http.Client, now func() time.Time) *issuer {
 	}
 	own := *client
 	own.Timeout = keysWait
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("a redirect is not followed") }
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("redirects are not followed") }
 	return &issuer{Issuer: i, client: &own, now: now}
 }
 
-// key gives the key of an id for an algorithm.
+// key returns the key of an id for an algorithm.
 func (i *issuer) key(ctx context.Context, id, algorithm string) (jose.JSONWebKey, error) {
 	key, found, fetch := i.known(id, algorithm)
 	if !found && fetch != nil {
@@ -82,7 +82,7 @@ func (i *issuer) key(ctx context.Context, id, algorithm string) (jose.JSONWebKey
 }
 
 func (i *issuer) unreachable(err error) error {
-	return fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", err).WithNext("try again in a minute")
+	return fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", err).WithNext("retry in a minute")
 }
 
 // known looks a key up among those that are good. Where it is missing or an hour old a fetch is begun, unless one is under way or was tried a moment
@@ -104,7 +104,7 @@ func (i *issuer) known(id, algorithm string) (key jose.JSONWebKey, found bool, f
 	return key, found && now.Sub(i.fetched) < keysGood, fetch
 }
 
-// refresh fetches the keys anew. Keys that cannot be fetched stay as they are.
+// refresh fetches the keys again. If that fails, the old keys remain.
 func (i *issuer) refresh(began time.Time) {
 	keys, err := i.fetch()
 	i.mu.Lock()
@@ -149,7 +149,7 @@ func (i *issuer) fetch() ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("it has %d keys, at most %d are taken", len(set.Keys), maxKeys)
+		return nil, fmt.Errorf("it has %d keys; the limit is %d", len(set.Keys), maxKeys)
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
@@ -185,7 +185,7 @@ func (i *issuer) get(ctx context.Context, url string, v any) error {
 	return json.Unmarshal(body, v)
 }
 
-// fits tells whether a key may verify signatures of the algorithm: a public key of the algorithm's kind, not meant for something else.
+// fits reports whether a key may verify signatures of the algorithm: a public key of the algorithm's kind, not meant for something else.
 func fits(k jose.JSONWebKey, algorithm string) bool {
 	if !k.Valid() || !k.IsPublic() || k.Use != "" && k.Use != "sig" || k.Algorithm != "" && k.Algorithm != algorithm {
 		return false

@@ -140,7 +140,7 @@ func (i *issuer) principal(ctx context.Context, token *jwt.JSONWebToken, now tim
 	return p, nil
 }
 
-// has tells whether a claim is a value, or has it in its list. scope is words (RFC 8693).
+// has reports whether a claim is a value, or has it in its list. scope is words (RFC 8693).
 func has(claim any, name, value string) bool {
 	switch v := claim.(type) {
 	case string:

@@ -82,5 +82,5 @@ func expired() error {
 	return fault.New(fault.Auth, "access.Bearer", "token_expired", "the access token has expired").WithNext("get a new one")
 }
 
-// isOwn tells whether a text claims to be a token of this gateway.
+// isOwn reports whether a text claims to be a token of this gateway.
 func isOwn(text string) bool { return strings.HasPrefix(text, "sgt_") }

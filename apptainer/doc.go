@@ -1,6 +1,6 @@
-// Package apptainer keeps the pinned images and knows how Apptainer is called.
+// Package apptainer stores the pinned images and builds Apptainer's command line.
 //
-// An image is pinned by the SHA-256 of its SIF file. A [Store] holds images by that digest, a [Lock] gives
+// An image is pinned by the SHA-256 of its SIF file. A [Store] has images by that digest, a [Lock] gives
 // them the names toolpacks use, and a [Runtime] writes the exec line of a plan. [Images] is Store and
 // Runtime together, as the lifecycle wants them.
 //

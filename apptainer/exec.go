@@ -17,7 +17,7 @@ type Bind struct {
 	Target string // absolute path in the container
 }
 
-// GPU says whose driver the --nv or --rocm option of Apptainer brings in for plans that ask for GPUs.
+// GPU selects Apptainer's option --nv or --rocm for plans that request GPUs.
 type GPU string
 
 // The GPU makers Apptainer knows.
@@ -26,7 +26,7 @@ const (
 	AMD    GPU = "amd"
 )
 
-// Config is what a site decides about containers.
+// Config is a site's settings for containers.
 type Config struct {
 	Binds   []Bind
 	NoMount []string // more words for --no-mount, e.g. sys
@@ -46,7 +46,7 @@ var neverMounted = []string{"hostfs", "bind-paths", "home", "cwd"}
 // ownTargets are the places in the container that are not a site's to bind over, with all below them.
 var ownTargets = []string{"/work", "/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/.singularity.d"}
 
-// NewRuntime checks what the site asks for; every problem is told at once, in one Validation fault.
+// NewRuntime checks the site's settings and reports all problems in one Validation fault.
 func NewRuntime(c Config) (*Runtime, error) {
 	var problems []fault.Problem
 	bad := func(code, field, rule, msg string) {
@@ -88,7 +88,7 @@ func NewRuntime(c Config) (*Runtime, error) {
 	return r, nil
 }
 
-// ExecArgs gives the arguments after "apptainer" for a plan: options, the image and the program. The paths are absolute and
+// ExecArgs returns the arguments after "apptainer" for a plan: options, the image and the program. The paths are absolute and
 // plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and tmp. The site offers the binds: the caller
 // has checked that.
 //
@@ -137,7 +137,7 @@ var lostEnv = []string{
 	"__apptainer_cmd__", "__exported_env__", "e", "key", // its own
 }
 
-// PassesEnv tells whether a variable of this name reaches the program with its value unchanged. Values do
+// PassesEnv reports whether a variable of this name reaches the program with its value unchanged. Values do
 // not matter: with --no-eval any text arrives as it is.
 func PassesEnv(name string) bool {
 	return !slices.Contains(lostEnv, name) && !strings.HasPrefix(name, "APPTAINER") && !strings.HasPrefix(name, "SINGULARITY")

@@ -65,7 +65,7 @@ func ReadLock(path string) (Lock, error) {
 	}
 	defer f.Close()
 	if size > maxLockFile {
-		return Lock{}, fault.New(fault.Validation, op, "IMAGE-LOCK", path+" is too large for a list of images")
+		return Lock{}, fault.New(fault.Validation, op, "IMAGE-LOCK", path+" is too large for an image lock")
 	}
 	data, err := io.ReadAll(f)
 	if err != nil {
@@ -73,8 +73,8 @@ func ReadLock(path string) (Lock, error) {
 	}
 	l, err := parseLock(data)
 	if err != nil {
-		return Lock{}, fault.Wrap(fault.Validation, op, "IMAGE-LOCK", path+" is not a list of images", err).
-			WithNext("correct it, or take it away and add the images again with: slurmgate image add NAME FILE.sif")
+		return Lock{}, fault.Wrap(fault.Validation, op, "IMAGE-LOCK", path+" is not a valid image lock", err).
+			WithNext("correct it, or remove it and add the images again with: slurmgate image add NAME FILE.sif")
 	}
 	return l, nil
 }
@@ -90,7 +90,7 @@ func parseLock(data []byte) (Lock, error) {
 		return Lock{}, errors.New("it holds more than one document")
 	}
 	if l.Version != lockVersion {
-		return Lock{}, fmt.Errorf("version %d is not known here, only %d", l.Version, lockVersion)
+		return Lock{}, fmt.Errorf("version %d is not supported, only %d", l.Version, lockVersion)
 	}
 	seen := map[string]bool{}
 	for _, n := range l.Images {
@@ -98,7 +98,7 @@ func parseLock(data []byte) (Lock, error) {
 			return Lock{}, err
 		}
 		if seen[n.Name] {
-			return Lock{}, fmt.Errorf("the name %s stands twice", n.Name)
+			return Lock{}, fmt.Errorf("the name %s appears twice", n.Name)
 		}
 		seen[n.Name] = true
 	}
@@ -119,7 +119,7 @@ func (n Named) check() error {
 	return nil
 }
 
-// Find gives the image of a name.
+// Find returns the image of a name.
 func (l Lock) Find(name string) (Named, bool) {
 	i := slices.IndexFunc(l.Images, func(n Named) bool { return n.Name == name })
 	if i < 0 {
@@ -145,15 +145,15 @@ func (l Lock) Against(file string, stored []Image) (found []fault.Problem) {
 		have, ok := byRef[n.Digest]
 		switch {
 		case !ok:
-			add(CodeNotStored, "digest", "an image of the store", "the image store does not hold "+n.Name+" ("+n.Digest+")")
+			add(CodeNotStored, "digest", "an image of the store", "the image store does not have "+n.Name+" ("+n.Digest+")")
 			continue
 		case have.Bad != "":
 			add("IMAGE-LOCK", "digest", "an image that runs here", n.Name+" cannot be used: "+have.Bad+" (slurmgate image verify says more)")
 		case have.Arch != n.Arch:
-			add("IMAGE-LOCK", "arch", "the image's own architecture", n.Name+" is "+have.Arch+", the lock says "+n.Arch)
+			add("IMAGE-LOCK", "arch", "the image's own architecture", n.Name+" is "+have.Arch+", but the lock says "+n.Arch)
 		}
 		if have.SizeBytes != n.SizeBytes {
-			add("IMAGE-LOCK", "size_bytes", "the size of the image's file", fmt.Sprintf("%s has %d bytes, the lock says %d", n.Name, have.SizeBytes, n.SizeBytes))
+			add("IMAGE-LOCK", "size_bytes", "the size of the image's file", fmt.Sprintf("%s has %d bytes, but the lock says %d", n.Name, have.SizeBytes, n.SizeBytes))
 		}
 	}
 	return found
@@ -173,8 +173,8 @@ func (l *Lock) put(n Named, replace bool) (changed bool, err error) {
 		l.Images[i] = n // the entry was wrong about the file
 	case !replace:
 		return false, fault.New(fault.Conflict, "apptainer.Record", "IMAGE-NAME-TAKEN",
-			fmt.Sprintf("the name %s already means %s, not %s", n.Name, l.Images[i].Digest, n.Digest)).
-			WithNext("choose another name, or say --replace: tools that name it will run the new image, under new run ids")
+			fmt.Sprintf("the name %s already stands for %s, not for %s", n.Name, l.Images[i].Digest, n.Digest)).
+			WithNext("choose another name, or add --replace: tools that use the name will then run the new image, with new run ids")
 	default:
 		l.Images[i] = n
 	}

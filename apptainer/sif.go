@@ -49,7 +49,7 @@ func checkSIF(f sif.ReadWriter, name string, size int64) (arch string, err error
 	img.WithDescriptors(func(d sif.Descriptor) bool {
 		if d.Offset() < 0 || d.Size() < 0 || d.Size() > size || d.Offset() > size-d.Size() {
 			err = refuse("IMAGE-TRUNCATED", "every object of the image lies inside the file",
-				fmt.Sprintf("object %d ends at byte %d, the file has %d", d.ID(), d.Offset()+d.Size(), size), "the file is incomplete: copy or build it again")
+				fmt.Sprintf("object %d ends at byte %d, but the file has %d bytes", d.ID(), d.Offset()+d.Size(), size), "the file is incomplete: copy or build it again")
 			return true
 		}
 		if _, part, _, perr := d.PartitionMetadata(); perr == nil && part == sif.PartPrimSys {

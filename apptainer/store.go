@@ -113,7 +113,7 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 	return img, nil
 }
 
-// List gives the images by digest. It reads the headers and does not hash.
+// List returns the images by digest. It reads the headers and does not hash.
 func (s *Store) List() ([]Image, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Store) List() ([]Image, error) {
 
 func (s *Store) broken(op string, err error) error {
 	return fault.Wrap(fault.Transport, op, "IMAGE-STORE", "the image store "+s.dir+" cannot be used", err).
-		WithNext("check that the filesystem is mounted, has room, and that this user may write to it")
+		WithNext("check that the filesystem is mounted, has free space, and that this user can write to it")
 }
 
 // openRegular opens a regular file for reading; it neither follows a symlink at the end of the path nor waits
@@ -156,7 +156,7 @@ func openRegular(path string) (*os.File, int64, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, 0, fault.New(fault.NotFound, op, "IMAGE-FILE", "there is no such file")
 	case errors.Is(err, fs.ErrPermission):
-		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "this user may not read it")
+		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "this user has no permission to read it")
 	case err != nil:
 		return nil, 0, fault.Wrap(fault.Transport, op, "IMAGE-FILE", "", err)
 	}
@@ -198,7 +198,7 @@ func copyContext(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
 func copyFault(op string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fault.Wrap(fault.Canceled, op, "", "reading the image was given up", err)
+		return fault.Wrap(fault.Canceled, op, "", "the caller gave up while the image was read", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Wrap(fault.Timeout, op, "", "reading the image took too long", err)
 	}

@@ -38,7 +38,7 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	path := s.path(digest)
 	f, size, err := openRegular(path)
 	if fault.Is(err, fault.NotFound) {
-		return "", fault.New(fault.NotFound, op, "IMAGE-NOT-FOUND", "the image store does not hold sha256:"+digest).
+		return "", fault.New(fault.NotFound, op, "IMAGE-NOT-FOUND", "the image store does not have sha256:"+digest).
 			WithNext("add it: slurmgate image add NAME FILE.sif")
 	}
 	if err != nil {
@@ -77,8 +77,8 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	}
 	if got := digestOf(sum); got != digest {
 		v.good = stamp{}
-		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST", fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, its bytes are sha256:%s", path, digest, got)).
-			WithNext("find out who changed it, then add the original again: slurmgate image add NAME FILE.sif")
+		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST", fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", path, digest, got)).
+			WithNext("find out what changed it, then add the original again: slurmgate image add NAME FILE.sif")
 	}
 	v.take(before, after, start, s.settle)
 	return path, nil

@@ -15,7 +15,7 @@ import (
 // HeadBytes is how much of a file's beginning [Detect] looks at. A shorter head is taken for the whole file.
 const HeadBytes = 64 << 10
 
-// Detect gives the artifact type of a file from its first bytes and, where these leave a choice, from its
+// Detect returns the artifact type of a file from its first bytes and, where these leave a choice, from its
 // name. The answer is one of the types every gateway knows, or one of own, the domain's: those of [Told] are found by
 // content where the domain has them, and are TEXT or UNKNOWN elsewhere. A compressed VCF is a VCF, as the tools that read
 // one read the other.
@@ -91,7 +91,7 @@ func looksFASTQ(b []byte) bool {
 	return len(lines) < 5 || len(lines[3]) == len(lines[1])
 }
 
-// isText tells whether b is UTF-8, perhaps cut within its last rune, without NUL.
+// isText reports whether b is UTF-8, perhaps cut within its last rune, without NUL.
 func isText(b []byte) bool {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return false
@@ -129,7 +129,7 @@ func detectText(head []byte, ext string) string {
 	return "TEXT"
 }
 
-// isJSON tells whether head is one JSON value, or the beginning of one where the head may be cut. A bare
+// isJSON reports whether head is one JSON value, or the beginning of one where the head may be cut. A bare
 // number, word or string is JSON only in a file that is called so.
 func isJSON(head []byte, named bool) bool {
 	body := bytes.TrimLeft(head, " \t\r\n")
@@ -166,7 +166,7 @@ func wholeLines(head []byte) []byte {
 	return head
 }
 
-// evenTabs tells whether all lines but comments have the same number of columns.
+// evenTabs reports whether all lines but comments have the same number of columns.
 func evenTabs(head []byte) bool {
 	columns := -1
 	for line := range bytes.Lines(wholeLines(head)) {

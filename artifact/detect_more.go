@@ -60,7 +60,7 @@ const (
 	fewestRows     = 3
 )
 
-// looksLogged tells whether four lines in five begin with a time.
+// looksLogged reports whether four lines in five begin with a time.
 func looksLogged(head []byte) bool {
 	lines, timed := 0, 0
 	for line := range bytes.Lines(wholeLines(head)) {

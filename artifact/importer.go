@@ -135,7 +135,7 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 		return Imported{}, err
 	}
 	if im.isOwn(filepath.Join(root.resolved, rel)) {
-		return Imported{}, denied(ImportOwn, "outside the gateway's own folders", path+" is not", "what a run left is an artifact already: name it by its art_ id")
+		return Imported{}, denied(ImportOwn, "outside the gateway's own folders", path+" is inside one", "a run's files are already artifacts: use their art_ ids")
 	}
 	f, err := im.open(root, rel)
 	if err != nil {
@@ -192,7 +192,7 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 func (im *Importer) locate(path string) (importRoot, string, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportPath, Field: "path",
-			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path), Hint: "it is a path of the gateway's host"})
+			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path), Hint: "give a path on the gateway's host"})
 	}
 	for _, r := range im.roots {
 		if rel, ok := strings.CutPrefix(path, r.name+"/"); ok {
@@ -202,12 +202,12 @@ func (im *Importer) locate(path string) (importRoot, string, error) {
 			return importRoot{}, "", denied(ImportKind, "only a regular file", path+" is a folder", "name a file in it")
 		}
 	}
-	hint := "put the file below one of them, or have the administrator add a root"
+	hint := "put the file below one of them, or ask the administrator to add a root"
 	allowed := strings.Join(im.names, ", ")
 	if allowed == "" {
-		allowed, hint = "none", "have the administrator add a root"
+		allowed, hint = "none", "ask the administrator to add a root"
 	}
-	return importRoot{}, "", denied(ImportRoot, "below an allowed root ("+allowed+")", fmt.Sprintf("%.200q is not", path), hint)
+	return importRoot{}, "", denied(ImportRoot, "below an allowed root ("+allowed+")", fmt.Sprintf("%.200q is not below one", path), hint)
 }
 
 // isOwn says whether a path is, or lies in, a folder of the gateway, by whatever name: a filesystem may be mounted in two places. It is asked before
@@ -245,13 +245,13 @@ func (im *Importer) open(root importRoot, rel string) (*os.File, error) {
 func (im *Importer) openFault(path string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return fault.New(fault.NotFound, "artifact.ImportFile", "import_missing", "there is no file "+path+" on the gateway's host").WithNext("look at the path's spelling")
+		return fault.New(fault.NotFound, "artifact.ImportFile", "import_missing", "there is no file "+path+" on the gateway's host").WithNext("check the spelling of the path")
 	case errors.Is(err, unix.ELOOP):
-		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink, or lies behind one", "give the path of the file itself")
+		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink or lies behind one", "give the path of the file itself")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
 		return denied(ImportKind, "only a regular file", path+" is a socket or device", "")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return denied(ImportAccess, "readable by the gateway's user", path+" is not", "make the file readable to the gateway's user")
+		return denied(ImportAccess, "readable by the gateway's user", path+" is not readable", "make the file readable for the gateway's user")
 	}
 	return fsFault("artifact.ImportFile", "the file cannot be opened", err)
 }

@@ -217,7 +217,7 @@ func (s *site) passes() int64 {
 	return st.Size()
 }
 
-// passedSince gives the seams passed since.
+// passedSince returns the seams passed since.
 func (s *site) passedSince(offset int64) []string {
 	f, err := os.Open(s.path(s.local + "/seams"))
 	if err != nil {

@@ -28,7 +28,7 @@ type cluster struct {
 	uid    int    // of user
 }
 
-// alive tells whether the cluster that was started is still there.
+// alive reports whether the cluster that was started is still there.
 func (c *cluster) alive() bool {
 	_, err := os.Stat(c.path("/run/devcluster/ready"))
 	return err == nil

@@ -223,7 +223,7 @@ func (k *keeper) end(cmd *exec.Cmd, exited chan struct{}) bool {
 	return true
 }
 
-// answers tells whether the gateway serves its socket, and remembers it.
+// answers reports whether the gateway serves its socket, and remembers it.
 func (k *keeper) answers(host int, good bool) bool {
 	c, err := net.Dial("unix", k.s.path(k.s.state()+"/gateway.sock"))
 	if err != nil {
@@ -253,7 +253,7 @@ func (k *keeper) note(text string) {
 	k.wrong = append(k.wrong, text)
 }
 
-// alive tells whether a gateway answers, and since when the good one does (zero: not yet).
+// alive reports whether a gateway answers, and since when the good one does (zero: not yet).
 func (k *keeper) alive() (up bool, good time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

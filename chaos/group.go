@@ -99,7 +99,7 @@ func (g *group) happen() {
 	}
 }
 
-// receipt tells whether one of the submissions has its job id.
+// receipt reports whether one of the submissions has its job id.
 func (g *group) receipt() bool {
 	for _, t := range g.trials {
 		if st, err := os.Stat(filepath.Join(t.s.path(t.s.runs()), t.runID, "a1/ctl/send.1.out")); err == nil && st.Size() > 0 {

@@ -155,7 +155,7 @@ func (t *trial) end() {
 	t.lifted = time.Now()
 }
 
-// overdue tells whether the time since the last fault has run out.
+// overdue reports whether the time since the last fault has run out.
 func (t *trial) overdue() bool {
 	_, good := t.keep.alive()
 	t.mu.Lock()
@@ -367,7 +367,7 @@ func (t *trial) heldBySlurm(ctx context.Context, g run.GetAnswer) {
 	}
 }
 
-// settled tells whether no fault is left and the good gateway answers.
+// settled reports whether no fault is left and the good gateway answers.
 func (t *trial) settled() bool {
 	_, good := t.keep.alive()
 	t.mu.Lock()

@@ -68,7 +68,7 @@ var (
 	executed = []string{"plain", "tool_fails", "double", "sbatch_loses", "vanishes"}
 )
 
-// seams gives the seams of all places: before and after for deaths, or the calls that fail.
+// seams returns the seams of all places: before and after for deaths, or the calls that fail.
 func seams(fail bool) []seam {
 	var out []seam
 	for i, p := range places {

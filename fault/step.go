@@ -23,7 +23,7 @@ func Do(verb string, pairs ...any) Step {
 	return s
 }
 
-// String gives the step for logs.
+// String returns the step for logs.
 func (s Step) String() string {
 	parts := []string{s.Verb}
 	for _, k := range slices.Sorted(maps.Keys(s.Args)) {
@@ -40,7 +40,7 @@ func (e *Error) WithSteps(steps ...Step) *Error {
 	return e
 }
 
-// StepsOf gives the steps of the whole chain, each once: the outermost error's first, then those of its problems.
+// StepsOf returns the steps of the whole chain, each once: the outermost error's first, then those of its problems.
 func StepsOf(err error) (out []Step) {
 	add := func(steps []Step) {
 		for _, s := range steps {
@@ -86,7 +86,7 @@ func Text(err error, words func([]Step) string) string {
 	return strings.TrimSuffix(body, ".") + join + "Next: " + strings.Join(next, "; ")
 }
 
-// parts gives the text without what to do next, and what to do next, the outermost error's first.
+// parts returns the text without what to do next, and what to do next, the outermost error's first.
 func (e *Error) parts(words func([]Step) string) (body string, next []string) {
 	if advice := Advice(e.Next, e.Steps, words); advice != "" {
 		next = append(next, advice)

@@ -101,7 +101,7 @@ func BodyOf(by Transport, err error) *ErrorBody {
 	return &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: Text(by, err), Retryable: kind.Retryable(), Details: details}
 }
 
-// ProblemsFor gives an error's problems, whose hints are in the words of a face.
+// ProblemsFor returns an error's problems, whose hints are in the words of a face.
 func ProblemsFor(by Transport, err error) []fault.Problem {
 	problems := slices.Clone(fault.ProblemsOf(err))
 	for i := range problems {

@@ -69,7 +69,7 @@ type trail struct {
 	provenance *Provenance // the run that the call is, where the handler said so
 }
 
-// repeatable tells whether the same call may be made again after an error: always while the tool was not reached, then only if a
+// repeatable reports whether the same call may be made again after an error: always while the tool was not reached, then only if a
 // repeat does nothing more.
 func (t trail) repeatable() bool { return !t.effect || t.tool.Idempotency == Idempotent }
 

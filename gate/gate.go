@@ -125,7 +125,7 @@ func (g *Gate) RefuseRaw(ctx context.Context, who Caller, body []byte, err error
 	return g.call(ctx, who, Request{ToolCallID: ids.ToolCallID, TraceID: ids.TraceID}, noEnvelope(err))
 }
 
-// noEnvelope gives an error the code of what is no envelope.
+// noEnvelope gives an error the code for invalid envelopes.
 func noEnvelope(err error) error {
 	return &fault.Error{Op: "gate.Call", Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)", Problems: fault.ProblemsOf(err), Err: unlessProblems(err)}
 }
@@ -324,7 +324,7 @@ func (g *Gate) checkEvent(raw []byte) error {
 	return err
 }
 
-// idOr gives a UUID back, and one of the gateway's own for what is none.
+// idOr returns the given UUID, or a new one if it is not a UUID.
 func idOr(s string) string {
 	if isUUID(s) {
 		return s
@@ -332,7 +332,7 @@ func idOr(s string) string {
 	return uuid.NewString()
 }
 
-// isUUID tells whether s is a UUID in its usual spelling; the package takes others too.
+// isUUID reports whether s is a UUID in its usual spelling; the package takes others too.
 func isUUID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }
 
 // guard runs a handler and turns a panic into an error of this call. What broke is for the log: the value and
@@ -347,7 +347,7 @@ func guard(ctx context.Context, log *slog.Logger, h Handler, c Call) (result any
 	return h(ctx, c)
 }
 
-// timedOut gives an error of a context its kind. A deadline of the handler's own is its own affair.
+// timedOut gives an error of the call's context its kind. A deadline set by the handler itself is left to the handler.
 func timedOut(ctx context.Context, err error, toolID string, timeout time.Duration) error {
 	switch {
 	case err == nil, ctx.Err() == nil:

@@ -156,7 +156,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// Text gives an error's whole text in the words of a face.
+// Text returns an error's whole text in the words of a face.
 func Text(by Transport, err error) string {
 	return fault.Text(err, func(steps []fault.Step) string { return Words(by, steps) })
 }

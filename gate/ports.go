@@ -130,19 +130,19 @@ type Promises interface {
 type Owners interface {
 	// Owner is the project of a run or an artifact. NotFound when there is no such thing.
 	Owner(ctx context.Context, id string) (projectID string, err error)
-	// Asked tells whether a recorded call of the principal is the run.
+	// Asked reports whether a recorded call of the principal is the run.
 	Asked(ctx context.Context, principal, runID string) (bool, error)
 }
 
 // Supposer knows what dry runs have supposed: an import that was only rehearsed leaves nothing, and yet the next rehearsal is about it.
 type Supposer interface {
-	// Supposed gives the project of an artifact that a dry run of the principal's has shown and nobody has stored.
+	// Supposed returns the project of an artifact that a dry run of the principal's has shown and nobody has stored.
 	Supposed(who Principal, id string) (projectID string, ok bool)
 }
 
 // Artifacts carries what is too large for an envelope.
 type Artifacts interface {
-	// Read gives the bytes of an artifact of at most limit bytes; a larger one is a Validation fault.
+	// Read returns the bytes of an artifact of at most limit bytes; a larger one is a Validation fault.
 	Read(ctx context.Context, artifactID string, limit int64) ([]byte, error)
 	// Keep stores a result as an artifact of a project.
 	Keep(ctx context.Context, projectID, label string, data []byte) (artifactID string, err error)

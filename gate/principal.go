@@ -94,7 +94,7 @@ func (p Principal) Sees(projectID string) bool {
 // sees, or about none, so they must not lie in one that others see.
 func (p Principal) Own() string { return plan.ProjectID("answers to " + p.Name) }
 
-// Filter gives the projects a list is narrowed to; nil for every one.
+// Filter returns the projects a list is narrowed to; nil for every one.
 func (p Principal) Filter() []string {
 	if slices.Contains(p.Projects, All) {
 		return nil

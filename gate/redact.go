@@ -46,7 +46,7 @@ var secretName = [][]string{{"password"}, {"passwd"}, {"pwd"}, {"passphrase"}, {
 // aboutSecret are last words of keys that say something about a secret, and hold none: token_id, secret_name.
 var aboutSecret = []string{"id", "ids", "name", "names", "type", "kind", "hash", "count", "limit", "length", "expires", "file", "path", "url", "uri"}
 
-// isSecretName tells whether a key's words name a secret: api_key, API-Key, apiKey, userPassword; not max_tokens or token_id.
+// isSecretName reports whether a key's words name a secret: api_key, API-Key, apiKey, userPassword; not max_tokens or token_id.
 func isSecretName(key string) bool {
 	words := wordsOf(key)
 	if n := len(words); n > 0 && slices.Contains(aboutSecret, words[n-1]) {
@@ -148,7 +148,7 @@ func (r *redactor) walk(at string, v any) any {
 	return v
 }
 
-// holdsText tells whether there is something to hide: a number, a truth value or nothing is no secret.
+// holdsText reports whether there is something to hide: a number, a truth value or nothing is no secret.
 func holdsText(v any) bool {
 	switch v := v.(type) {
 	case string:

@@ -70,7 +70,7 @@ type Tool struct {
 	DryRun          Handler // shows what Handle would do, without any effect; nil where there is nothing to show
 }
 
-// Reachable tells whether the tool is bound to a transport.
+// Reachable reports whether the tool is bound to a transport.
 func (t Tool) Reachable(by Transport) bool { return slices.Contains(t.Bindings, by) }
 
 // Handler carries out a call whose arguments satisfy the tool's schema. The result is marshalled to JSON.
@@ -191,7 +191,7 @@ func compile(what string, raw json.RawMessage) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// List gives all tools in order of id.
+// List returns all tools in order of id.
 func (r *Registry) List() []Tool {
 	var out []Tool
 	for _, e := range r.byID {

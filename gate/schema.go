@@ -21,7 +21,7 @@ import (
 //go:embed schema/htc_v1.json
 var htcV1 []byte
 
-// EnvelopeSchema gives the JSON Schema of requests, responses and events.
+// EnvelopeSchema returns the JSON Schema of requests, responses and events.
 func EnvelopeSchema() json.RawMessage { return bytes.Clone(htcV1) }
 
 // badEnvelope is the code of whatever is no envelope.

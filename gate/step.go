@@ -74,7 +74,7 @@ func newSpeech() speech {
 	return s
 }
 
-// said gives an error in the words of the face its call came by.
+// said returns an error in the words of the face its call came by.
 func (r *Registry) said(by Transport, e *ErrorBody) *ErrorBody {
 	e.Message = r.Say(by, e.Message)
 	problems, _ := e.Details["problems"].([]fault.Problem)

@@ -2,7 +2,7 @@ package gate
 
 import "time"
 
-// Visible tells whether a tool exists for a caller: it is bound to the caller's transport, the caller has every capability it asks
+// Visible reports whether a tool exists for a caller: it is bound to the caller's transport, the caller has every capability it asks
 // for, and policy allows it. Lists show what is visible; a call is decided anew.
 func (g *Gate) Visible(who Caller, t Tool) bool {
 	return t.Reachable(who.Transport) && g.allowed(who, t) == nil

@@ -140,7 +140,7 @@ func runAnswer(w http.ResponseWriter, r runResponse, status int) {
 	writeJSON(w, status, "application/json", r)
 }
 
-// isTooLarge tells whether a body was cut off by its limit.
+// isTooLarge reports whether a body was cut off by its limit.
 func isTooLarge(err error) bool {
 	_, is := errors.AsType[*http.MaxBytesError](err)
 	return is

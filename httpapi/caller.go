@@ -129,7 +129,7 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	return who, err
 }
 
-// CallerOf gives the caller of a request that the face has let in; the zero caller, who may do nothing, of any other.
+// CallerOf returns the caller of a request that the face has let in; the zero caller, who may do nothing, of any other.
 func CallerOf(ctx context.Context) gate.Caller {
 	who, _ := ctx.Value(callerKey{}).(gate.Caller)
 	return who

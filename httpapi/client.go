@@ -21,7 +21,7 @@ type Client struct {
 	face gate.Transport // what the calls are recorded as; empty: the shell's
 }
 
-// As gives a client whose calls are recorded as those of another face on this host.
+// As returns a client whose calls are recorded as those of another face on this host.
 func (c *Client) As(face gate.Transport) *Client {
 	other := *c
 	other.face = face

@@ -134,7 +134,7 @@ type CallPage struct {
 	Total  Total  // of all pages
 }
 
-// Calls gives one page of recorded calls.
+// Calls returns one page of recorded calls.
 func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error) {
 	if f.Limit <= 0 {
 		f.Limit = 50

@@ -99,7 +99,7 @@ type Page struct {
 	Total  Total // of all pages
 }
 
-// conditions gives the filter as SQL. The cursor's place is not in it: the total is of all pages.
+// conditions returns the filter as SQL. The cursor's place is not in it: the total is of all pages.
 func (f Filter) conditions() (where string, args []any) {
 	conds := []string{"1"}
 	add := func(cond string, v ...any) {

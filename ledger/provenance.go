@@ -23,7 +23,7 @@ type CallRun struct {
 
 const maxCallIDs = 20
 
-// Asked tells whether a recorded call of the principal is the run; gate.Owners has the contract.
+// Asked reports whether a recorded call of the principal is the run; gate.Owners has the contract.
 func (l *Ledger) Asked(ctx context.Context, principal, runID string) (asked bool, err error) {
 	err = l.r.QueryRowContext(brief(ctx), "SELECT EXISTS (SELECT 1 FROM call_runs r JOIN tool_call_events e ON e.chain = r.chain AND e.seq = r.seq WHERE r.run_id = ? AND e.principal = ?)", runID, principal).Scan(&asked)
 	return asked, storage(err)

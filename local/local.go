@@ -1,4 +1,4 @@
-// Package local runs short plans at once on the gateway's own host, with Apptainer and without Slurm: the same job script that
+// Package local runs short plans immediately on the gateway's own host, with Apptainer and without Slurm: the same job script that
 // Slurm would start, in a session of its own, under limits.
 //
 // It keeps what the lifecycle relies on. A send leaves a record, made exclusively and synced before anything starts, so
@@ -72,7 +72,7 @@ type record struct {
 // New makes a backend and removes the records of processes that are long gone.
 func New(c Config) (*Backend, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Transport, "local.New", "local_dir", "the folder of local runs cannot be made", err)
+		return nil, fault.Wrap(fault.Transport, "local.New", "local_dir", "the folder of local runs cannot be created", err)
 	}
 	b := &Backend{cfg: c}
 	b.each(func(name string, r record, alive bool) {
@@ -83,10 +83,10 @@ func New(c Config) (*Backend, error) {
 	return b, nil
 }
 
-// Render gives the job script.
+// Render returns the job script.
 func (b *Backend) Render(job run.JobSpec) ([]byte, error) { return b.cfg.Scripts.Render(job) }
 
-// Pinned gives the list of pinned files.
+// Pinned returns the list of pinned files.
 func (b *Backend) Pinned(job run.JobSpec) []byte { return b.cfg.Scripts.Pinned(job) }
 
 // Send starts the k-th send of a job, unless all places are taken. It does not wait for the end.
@@ -100,7 +100,7 @@ func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult
 		}
 	})
 	if running >= b.cfg.Places {
-		return run.SendResult{Outcome: run.SendDeferred, Code: "local_places", Scope: run.ScopePartition, Text: fmt.Sprintf("%d local runs are under way, policy local.max_running: at most %d", running, b.cfg.Places)}
+		return run.SendResult{Outcome: run.SendDeferred, Code: "local_places", Scope: run.ScopePartition, Text: fmt.Sprintf("%d local runs are in progress; policy local.max_running allows %d", running, b.cfg.Places)}
 	}
 	f, err := os.OpenFile(b.file(job, k), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -125,7 +125,7 @@ func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult
 	}
 	r.PID = cmd.Process.Pid
 	if err := write(f, r); err != nil {
-		b.cfg.Log.Warn("a local run's process could not be written down; it cannot be cancelled", "run_id", job.RunID, "err", err)
+		b.cfg.Log.Warn("a local run's process could not be recorded; it cannot be cancelled", "run_id", job.RunID, "err", err)
 	}
 	go func() {
 		if err := cmd.Wait(); err != nil {

@@ -148,7 +148,7 @@ func TestPlacesAndCancel(t *testing.T) {
 		ids = append(ids, res.JobID)
 	}
 	third := w.job(3, "true")
-	if res := b.Send(t.Context(), third, 1); res.Outcome != run.SendDeferred || res.Code != "local_places" || !strings.Contains(res.Text, "at most 2") {
+	if res := b.Send(t.Context(), third, 1); res.Outcome != run.SendDeferred || res.Code != "local_places" || !strings.Contains(res.Text, "allows 2") {
 		t.Errorf("%+v", res)
 	}
 	if res, _ := b.Receipt(t.Context(), third, 1); res.Outcome != run.SendNotRun {

@@ -109,7 +109,7 @@ type wireParams struct {
 	Tool      *ToolExtra    `json:"tool,omitempty"`
 }
 
-// Canonical gives the bytes that are hashed and stored once in param_sets. A toolpack's inputs stand there without artifact_id: their
+// Canonical returns the bytes that are hashed and stored once in param_sets. A toolpack's inputs stand there without artifact_id: their
 // bytes are what the program sees. What a template or a runner's arguments show of an artifact is in argv, in env or in an input of its
 // own.
 func (p Params) Canonical() ([]byte, error) {

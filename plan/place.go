@@ -27,7 +27,7 @@ func InFile(err error, file string, data []byte) error {
 	return err
 }
 
-// Position gives the line and column (in characters, both from 1) of a field such as io.inputs[0].role in a JSON text, or of the nearest
+// Position returns the line and column (in characters, both from 1) of a field such as io.inputs[0].role in a JSON text, or of the nearest
 // thing around it that exists.
 func Position(data []byte, field string) (line, column int) {
 	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true))

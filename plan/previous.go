@@ -42,7 +42,7 @@ type previousParams struct {
 	Tool      *ToolExtra      `json:"tool,omitempty"`
 }
 
-// Previous gives the bytes that [Params.Canonical] gave of this request before: with the placement it was sent to, and with the
+// Previous returns the bytes that [Params.Canonical] gave of this request before: with the placement it was sent to, and with the
 // artifacts that its inputs name.
 func (p Params) Previous(placed Placement) ([]byte, error) {
 	s, w := p.Spec, previousParams{ProjectID: p.ProjectID, Tool: p.Tool}

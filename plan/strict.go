@@ -141,7 +141,7 @@ var noNull = json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *string) error {
 	return errors.ErrUnsupported // not null: decode as usual
 })
 
-// Canonical gives the RFC 8785 bytes of a JSON document that [Check] accepts.
+// Canonical returns the RFC 8785 bytes of a JSON document that [Check] accepts.
 func Canonical(data []byte) ([]byte, error) { return canonical(data, true) }
 
 func canonical(data []byte, twins bool) ([]byte, error) {
@@ -155,7 +155,7 @@ func canonical(data []byte, twins bool) ([]byte, error) {
 	return v, nil
 }
 
-// Marshal gives the RFC 8785 bytes of a Go value. Unlike a document from outside, it may have keys that differ only in case.
+// Marshal returns the RFC 8785 bytes of a Go value. Unlike a document from outside, it may have keys that differ only in case.
 func Marshal(v any) ([]byte, error) {
 	if m, ok := v.(map[string]any); ok {
 		if b, ok := flat(m); ok {

@@ -29,7 +29,7 @@ func withoutMoved(tree any) (found []string) {
 	return found
 }
 
-// HashNow gives the hash that a stored snapshot has now: an older one may hold keys that have moved.
+// HashNow returns the hash that a stored snapshot has now: an older one may hold keys that have moved.
 func HashNow(snapshot json.RawMessage) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(snapshot))
 	d.UseNumber()

@@ -42,7 +42,7 @@ func index(jobs []Job) *answer {
 	return a
 }
 
-// named gives the jobs of that name in Slurm's order.
+// named returns the jobs of that name in Slurm's order.
 func (a *answer) named(name string) (found []Job) {
 	i, ok := a.first[name]
 	for ; ok && i >= 0; i = a.next[i] {

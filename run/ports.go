@@ -221,7 +221,7 @@ type Contract interface {
 	CheckOutput(output json.RawMessage) error
 	// Least is how many bytes, and how many lines, the output of a role has at least; of a gzip file the lines are those it inflates to.
 	Least(role string) (bytes, rows int64)
-	// Asks tells whether the pack has conditions for the content of a JSON output.
+	// Asks reports whether the pack has conditions for the content of a JSON output.
 	Asks(role string) bool
 	// CheckValue holds the content of a JSON output against them. A violation is a Tool fault.
 	CheckValue(role string, content json.RawMessage) error
@@ -276,7 +276,7 @@ type Index interface {
 	// Find looks for the run of a request, and lists equivalent ones: runs with one of the plan hashes under another identity that are in flight
 	// or succeeded. known is empty when none of the request's runs is there; of several it is the one made in an earlier form, the newest.
 	Find(ctx context.Context, s Sought) (known string, equivalent []string, err error)
-	// Ended tells whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
+	// Ended reports whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)
 	// Voided is when the newest attempt ended as absent, or as cancelled after a send: its job may still appear. Nil if none did since.
 	Voided(ctx context.Context, since time.Time) (*time.Time, error)

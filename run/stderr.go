@@ -30,7 +30,7 @@ var (
 	colours = regexp.MustCompile(`\x1b\[[0-9;]*[A-Za-z]`)
 )
 
-// looksWrong tells whether a line of standard error looks like that of an error.
+// looksWrong reports whether a line of standard error looks like that of an error.
 func looksWrong(line string) bool {
 	return errorWords.MatchString(line) && errorWords.MatchString(harmless.ReplaceAllString(line, ""))
 }

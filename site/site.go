@@ -173,7 +173,7 @@ func (s *Site) fill() {
 	}
 }
 
-// BindVersion gives the version of a folder that the site offers under a name.
+// BindVersion returns the version of a folder that the site offers under a name.
 func (s *Site) BindVersion(name string) (version string, ok bool) {
 	for _, b := range s.Apptainer.Binds {
 		if b.Name == name {

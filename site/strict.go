@@ -165,7 +165,7 @@ func (d *decoder) mapping(field string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// keysOf gives the keys of a section and their fields.
+// keysOf returns the keys of a section and their fields.
 func keysOf(t reflect.Type) (known map[string]int, order []string) {
 	known = map[string]int{}
 	for i := range t.NumField() {

@@ -98,10 +98,10 @@ func (a *answer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// whole gives the jobs when the answer has come to its end.
+// whole returns the jobs when the answer has come to its end.
 func (a *answer) whole() ([]run.Job, error) {
 	if a.err == nil && len(a.rest) > 0 {
-		a.err = fmt.Errorf("the answer is cut off")
+		a.err = fmt.Errorf("the answer is incomplete")
 	}
 	if a.err != nil {
 		return nil, a.err

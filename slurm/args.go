@@ -23,7 +23,7 @@ func (r *Renderer) minutes(limitSeconds int) int {
 	return (limitSeconds + r.cfg.VerifyAllowanceSeconds + 59) / 60
 }
 
-// Argv gives the arguments of sbatch for the job, script last. They are complete: the script holds no
+// Argv returns the arguments of sbatch for the job, script last. They are complete: the script holds no
 // #SBATCH line, and on the command line every option wins over SBATCH_ variables, which the environment of a
 // send does not have anyway. What is not set here is the site's default, and no plan can set it.
 func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
@@ -32,7 +32,7 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 	}
 	s := job.Spec
 	if s.Local() {
-		return nil, fault.New(fault.Internal, "slurm.Argv", "job_spec", "a docker plan is no job of Slurm")
+		return nil, fault.New(fault.Internal, "slurm.Argv", "job_spec", "a docker plan cannot be a Slurm job")
 	}
 	argv := []string{
 		"--parsable",

@@ -43,7 +43,7 @@ func newBudget(c BudgetConfig) *budget {
 // spend waits until n RPCs may be made. Its error is a Transport fault: nothing was asked.
 func (b *budget) spend(ctx context.Context, op string, n int) error {
 	if err := b.rpcs.WaitN(ctx, n); err != nil {
-		return fault.Wrap(fault.Transport, op, "rpc_budget", "the site's RPC budget left no room in time", err)
+		return fault.Wrap(fault.Transport, op, "rpc_budget", "no RPC of the site's budget became free in time", err)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (b *budget) send(ctx context.Context) (done func(), err error) {
 	select {
 	case b.sends <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fault.Wrap(fault.Transport, "slurm.Send", "rpc_budget", "no place for another sbatch came free in time", ctx.Err())
+		return nil, fault.Wrap(fault.Transport, "slurm.Send", "rpc_budget", "no slot for another sbatch became free in time", ctx.Err())
 	}
 	done = func() { <-b.sends }
 	if err := b.spend(ctx, "slurm.Send", rpcSend); err != nil {

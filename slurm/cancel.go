@@ -19,7 +19,7 @@ var (
 func (c *CLI) Cancel(ctx context.Context, id, name string) error {
 	const op = "slurm.Cancel"
 	if !jobID.MatchString(id) || !jobName.MatchString(name) {
-		return fault.New(fault.Internal, op, "job_id", "not a job of ours: "+Quote(id)+" "+Quote(name))
+		return fault.New(fault.Internal, op, "job_id", "not a job of this gateway: "+Quote(id)+" "+Quote(name))
 	}
 	ctld, err := c.cancelsByName(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *CLI) Cancel(ctx context.Context, id, name string) error {
 	return err
 }
 
-// cancelsByName tells whether scancel can leave the comparison of names to slurmctld. It finds out once; no daemon is asked.
+// cancelsByName reports whether scancel can leave the comparison of names to slurmctld. It finds out once; no daemon is asked.
 func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
 	c.scancelMu.Lock()
 	defer c.scancelMu.Unlock()

@@ -138,7 +138,7 @@ func Classify(stdout, stderr string, exit *int) run.SendResult {
 
 const failed = "Batch job submission failed: "
 
-// errorMessages gives the messages of sbatch's complete lines, without its name and level.
+// errorMessages returns the messages of sbatch's complete lines, without its name and level.
 func errorMessages(stderr string) []string {
 	var out []string
 	for line := range strings.Lines(whole(stderr)) {

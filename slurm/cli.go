@@ -48,7 +48,7 @@ func NewCLI(c Config) (*CLI, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the folder for locks %s cannot be made", c.LocksDir), err)
+		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the lock folder %s cannot be created", c.LocksDir), err)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

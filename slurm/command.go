@@ -149,7 +149,7 @@ func oneLine(s string) string {
 		s = strings.ToValidUTF8(s[:limit], "") + " …"
 	}
 	if s == "" {
-		return "it said nothing on standard error"
+		return "nothing on standard error"
 	}
 	return s
 }

@@ -159,7 +159,7 @@ func (c ScriptConfig) problems() []fault.Problem {
 func plainPath(s string) string {
 	switch {
 	case !filepath.IsAbs(s) || filepath.Clean(s) != s:
-		return "an absolute path without . or .. or a closing slash"
+		return "an absolute path without . or .. or a trailing slash"
 	case strings.ContainsAny(s, `%\`):
 		return `a path without % and \, which Slurm would interpret`
 	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):

@@ -38,7 +38,7 @@ func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err erro
 	}
 	res := Classify(string(out.Stdout), out.Stderr, &out.Exit)
 	if res.JobID == "" {
-		return "", fault.New(fault.Transport, op, "probe_refused", "Slurm did not take the probe job: "+strings.TrimSpace(res.Text))
+		return "", fault.New(fault.Transport, op, "probe_refused", "Slurm did not accept the probe job: "+strings.TrimSpace(res.Text))
 	}
 	return res.JobID, nil
 }

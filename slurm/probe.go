@@ -29,7 +29,7 @@ type Probe struct {
 	GraceFitsInKillWait bool // the script can still leave an exit file when a program ignores SIGTERM
 }
 
-// HasAccounting tells whether sacct can answer.
+// HasAccounting reports whether sacct can answer.
 func (p Probe) HasAccounting() bool {
 	return p.AccountingStorage != "" && p.AccountingStorage != "(null)" && !strings.HasSuffix(p.AccountingStorage, "/none")
 }
@@ -72,7 +72,7 @@ func (c *CLI) MessageTimeout(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 		if c.timeout = seconds(configValues(string(out.Stdout))["MessageTimeout"]); c.timeout == 0 {
-			return 0, fault.New(fault.Transport, "slurm.MessageTimeout", "config_unreadable", "scontrol show config says no MessageTimeout")
+			return 0, fault.New(fault.Transport, "slurm.MessageTimeout", "config_unreadable", "scontrol show config does not show MessageTimeout")
 		}
 	}
 	return c.timeout, nil

@@ -64,7 +64,7 @@ func (c *CLI) Accounting(ctx context.Context, since time.Time) ([]run.Job, error
 // notKept tells a cluster without accounting from accounting that does not answer.
 func notKept(op string, out Output, err error) error {
 	if strings.Contains(out.Stderr, "accounting storage is disabled") {
-		return fault.New(fault.NotFound, op, AccountingDisabled, "this cluster keeps no accounting")
+		return fault.New(fault.NotFound, op, AccountingDisabled, "this cluster has no accounting")
 	}
 	return err
 }
@@ -98,7 +98,7 @@ func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []col
 func parsed(op, program string, a *answer) ([]run.Job, error) {
 	jobs, err := a.whole()
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of "+program+" is not whole", err)
+		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of "+program+" is incomplete", err)
 	}
 	return jobs, nil
 }

@@ -30,7 +30,7 @@ func Quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// isBare tells whether the shell takes the character as itself anywhere in an argument.
+// isBare reports whether the shell takes the character as itself anywhere in an argument.
 func isBare(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)
 }

@@ -52,7 +52,7 @@ type scriptValues struct {
 	GPUs                             bool
 }
 
-// Render gives the job script; the same job gives the same bytes.
+// Render returns the job script; the same job gives the same bytes.
 func (r *Renderer) Render(job run.JobSpec) ([]byte, error) {
 	sent, err := r.sent(job)
 	if err != nil {
@@ -94,12 +94,12 @@ func (r *Renderer) Render(job run.JobSpec) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(len(scriptText) + 4<<10)
 	if err := scriptTemplate.Execute(&b, v); err != nil {
-		return nil, fault.Wrap(fault.Internal, "slurm.Render", "template", "the script's template does not fit", err)
+		return nil, fault.Wrap(fault.Internal, "slurm.Render", "template", "the script's template cannot be rendered", err)
 	}
 	return b.Bytes(), nil
 }
 
-// Pinned gives the content of pinned.sha256: the image, then the inputs (format: run/control.go).
+// Pinned returns the content of pinned.sha256: the image, then the inputs (format: run/control.go).
 func (r *Renderer) Pinned(job run.JobSpec) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s\n", job.Spec.ImageDigest(), job.ImagePath)
@@ -146,7 +146,7 @@ func checkJob(job run.JobSpec) error {
 	case !token.MatchString(job.Token) || job.JobName != run.JobName(job.RunID, job.N, job.Token):
 		return bad("token or job name")
 	case plainPath(job.RunDir) != "":
-		return bad("the run's folder is to be " + plainPath(job.RunDir))
+		return bad("the run's folder must be " + plainPath(job.RunDir))
 	case !plan.IsSHA256(lastHex(s.Execution.Container.Image)):
 		return bad("image digest")
 	}

@@ -37,7 +37,7 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 		return notRun("locks_dir", run.ScopeSite, err)
 	case held:
 		done()
-		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "an sbatch of this send is still there"}
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "an sbatch of this send is still running"}
 	}
 	started, result := c.start(job, k, argv, lock)
 	if started == nil {
@@ -56,7 +56,7 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	case res := <-ended:
 		return res
 	case <-ctx.Done():
-		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "the gateway stopped waiting; sbatch goes on"}
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "the gateway stopped waiting; sbatch continues"}
 	}
 }
 
@@ -94,7 +94,7 @@ func (c *CLI) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendRe
 	case err != nil:
 		return run.SendResult{Outcome: run.SendDoubt, Code: "locks_dir", Text: err.Error()}, true
 	case held:
-		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "sbatch is still there"}, true
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "sbatch is still running"}, true
 	}
 	defer lock.Close()
 	return c.read(job, k, nil), false

@@ -26,7 +26,7 @@ func (c *CLI) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
 	}
 	list, err := parseUsage(string(out.Stdout))
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of sacct is not whole", err)
+		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of sacct is incomplete", err)
 	}
 	return list, nil
 }
@@ -35,7 +35,7 @@ func (c *CLI) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
 func parseUsage(text string) ([]run.Usage, error) {
 	var list []run.Usage
 	if text != "" && !strings.HasSuffix(text, "\n") {
-		return nil, fmt.Errorf("the answer is cut off")
+		return nil, fmt.Errorf("the answer is incomplete")
 	}
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")

@@ -48,7 +48,7 @@ func (s *Set) CheckBinds(offered func(name string) bool) error {
 		WithNext("correct the named lines; nothing is served until then")
 }
 
-// askedBinds gives the folders the pack asks for at the versions the site has.
+// askedBinds returns the folders the pack asks for at the versions the site has.
 func (p *Pack) askedBinds(op string, version func(string) (string, bool)) ([]plan.Bind, error) {
 	var out []plan.Bind
 	for _, name := range p.def.Binds {

@@ -43,7 +43,7 @@ type options struct {
 // that adds them. Nothing may be submitted from such a domain that needs one.
 func AllowMissingImages(o *options) { o.missingImages = true }
 
-// Taken gives the ids of the gateway's own operations. A toolpack with one of them, or with the tool name of one, is refused.
+// Taken returns the ids of the gateway's own operations. A toolpack with one of them, or with the tool name of one, is refused.
 func Taken(ids []string) Option {
 	return func(o *options) {
 		o.taken = map[string]string{}
@@ -142,7 +142,7 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	return d, nil
 }
 
-// problemsOf gives what an error says of a file; an error without problems is one.
+// problemsOf returns what an error says of a file; an error without problems is one.
 func problemsOf(file string, err error) []fault.Problem {
 	if p := fault.ProblemsOf(err); len(p) > 0 {
 		return p
@@ -175,7 +175,7 @@ func (d *Domain) Lock() Lock { return d.lock }
 // LockPath is where the image lock lies.
 func (d *Domain) LockPath() string { return filepath.Join(d.dir, LockFile) }
 
-// Policy gives the unparsed policies.yaml and its name for messages.
+// Policy returns the unparsed policies.yaml and its name for messages.
 func (d *Domain) Policy() (file string, data []byte) {
 	return filepath.Join(d.dir, PolicyFileName), slices.Clone(d.policy)
 }

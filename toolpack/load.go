@@ -257,10 +257,10 @@ func hashOf(v any) (string, error) {
 	return plan.Hash(canonical), nil
 }
 
-// List gives the packs, sorted by id.
+// List returns the packs, sorted by id.
 func (s *Set) List() []*Pack { return slices.Clone(s.packs) }
 
-// Get gives the pack with the id. An absent id is a NotFound fault.
+// Get returns the pack with the id. An absent id is a NotFound fault.
 func (s *Set) Get(id string) (*Pack, error) {
 	i, ok := slices.BinarySearchFunc(s.packs, id, func(p *Pack, id string) int { return strings.Compare(p.ID(), id) })
 	if !ok {
@@ -272,7 +272,7 @@ func (s *Set) Get(id string) (*Pack, error) {
 // Hash covers the ids and pack hashes of the whole set.
 func (s *Set) Hash() string { return s.hash }
 
-// ByHash gives the pack with that pack_hash, if it is loaded.
+// ByHash returns the pack with that pack_hash, if it is loaded.
 func (s *Set) ByHash(hash string) (*Pack, bool) {
 	i := slices.IndexFunc(s.packs, func(p *Pack) bool { return p.hash == hash })
 	if i < 0 {

@@ -82,10 +82,10 @@ func parseLock(file string, data []byte) (Lock, []fault.Problem) {
 	return l, r.Problems()
 }
 
-// List gives the entries, sorted by name.
+// List returns the entries, sorted by name.
 func (l Lock) List() []LockedImage { return slices.Clone(l.images) }
 
-// Lookup gives the entry of a name.
+// Lookup returns the entry of a name.
 func (l Lock) Lookup(name string) (LockedImage, bool) {
 	i, ok := slices.BinarySearchFunc(l.images, name, func(img LockedImage, name string) int { return strings.Compare(img.Name, name) })
 	if !ok {
@@ -94,13 +94,13 @@ func (l Lock) Lookup(name string) (LockedImage, bool) {
 	return l.images[i], true
 }
 
-// Digest gives the digest a name is pinned to.
+// Digest returns the digest a name is pinned to.
 func (l Lock) Digest(name string) (string, bool) {
 	img, ok := l.Lookup(name)
 	return img.Digest, ok
 }
 
-// NameOf gives the name of an image by its digest (with or without sha256:), empty when the lock does not have it.
+// NameOf returns the name of an image by its digest (with or without sha256:), empty when the lock does not have it.
 // Of several names the first in order is given.
 func (l Lock) NameOf(digest string) string {
 	digest = "sha256:" + digest[strings.LastIndexByte(digest, ':')+1:]

@@ -159,7 +159,7 @@ func (p *Pack) DisplayName() string { return p.def.DisplayName }
 // Description is what the tool does, in the pack's words.
 func (p *Pack) Description() string { return p.def.Description }
 
-// Deterministic tells whether the same inputs give the same outputs. Replay does not look at it.
+// Deterministic reports whether the same inputs give the same outputs. Replay does not look at it.
 func (p *Pack) Deterministic() bool { return p.def.Deterministic }
 
 // Timeout is how long a run may take without the time in the queue.

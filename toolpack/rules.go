@@ -167,7 +167,7 @@ func (c *Contract) Least(role string) (bytes, rows int64) {
 	return o.MinBytes, o.MinRows
 }
 
-// Asks tells whether there are conditions for the content of an output.
+// Asks reports whether there are conditions for the content of an output.
 func (c *Contract) Asks(role string) bool { return len(c.rules.conditions[role]) > 0 }
 
 // CheckValue holds the content of a JSON output against the pack's conditions. The first that is not true is a Tool fault with code

@@ -31,7 +31,7 @@ var runners = map[string]struct{ interpreter, runner []string }{
 	"php":    {[]string{"php"}, nil},
 }
 
-// runs tells whether the pack is of a kind that runs a program with JSON in and out.
+// runs reports whether the pack is of a kind that runs a program with JSON in and out.
 func (x execution) runs() bool {
 	_, ok := runners[x.Kind]
 	return ok

@@ -74,7 +74,7 @@ func (s *schemaFiles) file(rel string) *schemaDoc {
 	return d
 }
 
-// known gives a file that was asked for before.
+// known returns a file that was asked for before.
 func (s *schemaFiles) known(rel string) *schemaDoc {
 	s.mu.Lock()
 	defer s.mu.Unlock()

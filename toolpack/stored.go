@@ -21,7 +21,7 @@ type Contract struct {
 // Definition is the normal form of the pack with its resolved schemas, as canonical JSON; [Pack.Hash] is its hash.
 func (p *Pack) Definition() (json.RawMessage, error) { return p.canonical() }
 
-// Contract gives what runs of the pack are judged by.
+// Contract returns what runs of the pack are judged by.
 func (p *Pack) Contract() *Contract { return &Contract{id: p.def.ID, out: p.out, rules: p.rules} }
 
 // ReadContract reads the contract from the definition of a pack, as [Pack.Definition] gave it. One that this version cannot use is a

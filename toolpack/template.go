@@ -93,7 +93,7 @@ func (d *draft) checkParam(at string, u jinja.Use, in contract, inputs map[strin
 	}
 }
 
-// free tells whether a caller may put any text into the value.
+// free reports whether a caller may put any text into the value.
 func (p property) free() bool {
 	if p.listed {
 		return false
@@ -167,7 +167,7 @@ func plainValue(v any) any {
 	return v
 }
 
-// render gives the command and the environment. A value given by the caller never becomes an option of the program,
+// render returns the command and the environment. A value given by the caller never becomes an option of the program,
 // unless the author listed it.
 func (p *Pack) render(op string, values map[string]any) (argv []string, env map[string]string, err error) {
 	var found []fault.Problem

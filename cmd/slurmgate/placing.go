@@ -32,7 +32,7 @@ func importRoots(s *site.Site, p *policy.Policy) []string {
 	return p.Import.Roots
 }
 
-// offers tells whether the site has a bind of a name.
+// offers reports whether the site has a bind of a name.
 func offers(s *site.Site) func(string) bool {
 	return func(name string) bool { _, ok := s.BindVersion(name); return ok }
 }

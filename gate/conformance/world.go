@@ -49,11 +49,11 @@ const (
 
 // Partial is an entry that cannot say all that an envelope can. The suite leaves out what needs the rest, and nothing else.
 type Partial interface {
-	// Lacks gives what cannot be said, and why.
+	// Lacks returns what cannot be said, and why.
 	Lacks() map[Feature]string
 }
 
-// can tells whether an entry has words for a feature.
+// can reports whether an entry has words for a feature.
 func can(e Entry, f Feature) bool {
 	p, partial := e.(Partial)
 	return !partial || p.Lacks()[f] == ""
@@ -155,7 +155,7 @@ func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.clock.Lo
 // later moves the clock on.
 func (w *World) later(d time.Duration) { w.clock.Add(int64(d)) }
 
-// Read gives the bytes of an artifact; with Keep it makes the world the artifacts of the gate.
+// Read returns the bytes of an artifact; with Keep it makes the world the artifacts of the gate.
 func (w *World) Read(ctx context.Context, id string, limit int64) ([]byte, error) {
 	a, err := w.Ledger.Artifact(ctx, id)
 	if err != nil {

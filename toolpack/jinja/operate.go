@@ -263,7 +263,7 @@ func arithmetic(op tokens.Type, left, right any) (any, error) {
 	return sane(z, whole)
 }
 
-// sane gives a number of the kind wanted, if it is one JSON carries.
+// sane returns a number of the kind wanted, if it is one JSON carries.
 func sane(z float64, whole bool) (any, error) {
 	if math.IsNaN(z) || math.IsInf(z, 0) || whole && math.Abs(z) > maxSafe {
 		return nil, errors.New("the result is not a number within ±(2^53-1)")

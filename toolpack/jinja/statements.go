@@ -11,7 +11,7 @@ import (
 // statements are the only two there are: no include, import, extends, macro, call, set or block.
 type statements struct{}
 
-// Get gives the parser of a statement.
+// Get returns the parser of a statement.
 func (statements) Get(name string) (parser.ControlStructureParser, bool) {
 	switch name {
 	case "if":
