@@ -35,7 +35,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMes
 		return "", fault.New(fault.Policy, op, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).WithNext("change the call, or talk to the person who denied it")
 	}
 	return "", fault.New(fault.Policy, op, "consent_required", fmt.Sprintf("this call of %s needs a person's approval; it was requested as %s, which expires at %s", t.ID, a.ID, a.ExpiresAt.UTC().Format(time.RFC3339))).
-		WithNext("have somebody with the capability approve approve it, then make the same call again").WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
+		WithNext("repeat the call once somebody with the capability approve has approved it").WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
 
 func because(reason *string) string {
