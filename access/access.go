@@ -178,5 +178,6 @@ func (a *Access) Issuers() []string {
 
 // unknownToken reveals nothing about tokens that exist.
 func unknownToken() error {
-	return fault.New(fault.Auth, "access.Bearer", "unauthenticated", "the access token is not valid for this gateway").WithNext("ask the gateway's administrator for a token (slurmgate token create)")
+	return fault.New(fault.Auth, "access.Bearer", "unauthenticated", "the access token is not valid for this gateway").
+		WithNext("ask the gateway's administrator for a token").WithSteps(fault.Do("token.create"))
 }

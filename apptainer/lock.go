@@ -74,7 +74,7 @@ func ReadLock(path string) (Lock, error) {
 	l, err := parseLock(data)
 	if err != nil {
 		return Lock{}, fault.Wrap(fault.Validation, op, "IMAGE-LOCK", path+" is not a valid image lock", err).
-			WithNext("correct it, or remove it and add the images again with: slurmgate image add NAME FILE.sif")
+			WithNext("correct it, or remove it and add the images again").WithSteps(fault.Do("image add"))
 	}
 	return l, nil
 }
@@ -140,7 +140,7 @@ func (l Lock) Against(file string, stored []Image) (found []fault.Problem) {
 	}
 	for i, n := range l.Images {
 		add := func(code, field, rule, msg string) {
-			found = append(found, fault.Problem{Code: code, Field: fmt.Sprintf("images[%d].%s", i, field), Rule: rule, Msg: msg, File: file, Hint: "slurmgate image add " + n.Name + " FILE.sif records it anew"})
+			found = append(found, fault.Problem{Code: code, Field: fmt.Sprintf("images[%d].%s", i, field), Rule: rule, Msg: msg, File: file, Next: []fault.Step{fault.Do("image add", "name", n.Name)}})
 		}
 		have, ok := byRef[n.Digest]
 		switch {
@@ -148,7 +148,7 @@ func (l Lock) Against(file string, stored []Image) (found []fault.Problem) {
 			add(CodeNotStored, "digest", "an image of the store", "the image store does not have "+n.Name+" ("+n.Digest+")")
 			continue
 		case have.Bad != "":
-			add("IMAGE-LOCK", "digest", "an image that runs here", n.Name+" cannot be used: "+have.Bad+" (slurmgate image verify says more)")
+			add("IMAGE-LOCK", "digest", "an image that runs here", n.Name+" cannot be used: "+have.Bad+"")
 		case have.Arch != n.Arch:
 			add("IMAGE-LOCK", "arch", "the image's own architecture", n.Name+" is "+have.Arch+", but the lock says "+n.Arch)
 		}

@@ -179,7 +179,7 @@ func TestAddAndVerify(t *testing.T) {
 	}
 	_, err = s.Verify(t.Context(), strings.Repeat("0", 64))
 	wantFault(t, err, fault.NotFound, "IMAGE-NOT-FOUND")
-	if !strings.Contains(err.Error(), "slurmgate image add NAME FILE.sif") {
+	if !strings.Contains(err.Error(), "Next: image add") {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
 	for _, ref := range []string{"", "../x", "sha256:" + digest, strings.ToUpper(digest)} {

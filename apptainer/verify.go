@@ -39,7 +39,7 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	f, size, err := openRegular(path)
 	if fault.Is(err, fault.NotFound) {
 		return "", fault.New(fault.NotFound, op, "IMAGE-NOT-FOUND", "the image store does not have sha256:"+digest).
-			WithNext("add it: slurmgate image add NAME FILE.sif")
+			WithSteps(fault.Do("image add"))
 	}
 	if err != nil {
 		return "", fault.Wrap("", op, "", "cannot read the image "+path, err)
@@ -78,7 +78,7 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	if got := digestOf(sum); got != digest {
 		v.good = stamp{}
 		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST", fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", path, digest, got)).
-			WithNext("find out what changed it, then add the original again: slurmgate image add NAME FILE.sif")
+			WithNext("find out what changed it, then add the original again").WithSteps(fault.Do("image add"))
 	}
 	v.take(before, after, start, s.settle)
 	return path, nil

@@ -227,7 +227,7 @@ func (s *Store) object(sha256 string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Wrap(fault.NotFound, op, "artifact_bytes_missing", "the artifact store has no object "+sha256, err).
-			WithNext("import the same file again; restore an output of a run from a backup. slurmgate artifact verify --all lists what else is missing")
+			WithNext("import the same file again; restore an output of a run from a backup; look for what else is missing").WithSteps(fault.Do("artifact.verify", "all", true))
 	}
 	if err != nil {
 		return nil, fsFault(op, "the object cannot be opened", err)

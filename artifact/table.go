@@ -88,7 +88,7 @@ func orEOF(err error) error {
 
 func notTable(msg string) error {
 	return fault.Invalid("artifact.PreviewTable", "", fault.Problem{Code: "PREVIEW-TABLE", Field: "artifact_id",
-		Rule: "comma- or tab-separated text", Msg: msg, Hint: "preview it as text: slurmgate artifact preview --as text"})
+		Rule: "comma- or tab-separated text", Msg: msg, Hint: "preview it as text", Next: []fault.Step{fault.Do("artifact.preview.text")}})
 }
 
 // delimiterOf returns the delimiter that occurs more often in the first line that is not a comment.

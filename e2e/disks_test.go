@@ -76,7 +76,7 @@ func TestRestoredLedger(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	l := s.phase(run, "workspace_ahead_of_ledger")
-	if l.State != "blocked" || !strings.Contains(l.why(), "slurmgate cancel "+run) {
+	if l.State != "blocked" || !strings.Contains(l.why(), "cancel the run") {
 		t.Errorf("%+v %s", l, l.why())
 	}
 	if n := s.count(run).Accounted; n != 1 {

@@ -249,8 +249,8 @@ func TestNextSteps(t *testing.T) {
 	c := s.chat(t, "2026-07-28")
 	const none = "run_00000000000000000000000000"
 	for _, x := range []struct{ run, shell, chat, http string }{
-		{r.RunID, "Next: slurmgate collect " + r.RunID, "Next: slurm_job_collect " + r.RunID, "Next: GET /v1/runs/" + r.RunID + "/result"},
-		{none, "Next: slurmgate runs list shows what there is", "Next: run_list shows what there is", "Next: GET /v1/runs shows what there is"},
+		{r.RunID, "Next: slurmgate collect " + r.RunID, "Next: slurm_job_collect {\"run_id\":\"" + r.RunID + "\"}", "Next: GET /v1/runs/" + r.RunID + "/result"},
+		{none, "Next: slurmgate runs list", "Next: run_list", "Next: GET /v1/runs"},
 	} {
 		if f := s.cli("retry", x.run); f.code == 0 || !strings.Contains(string(f.stderr), x.shell) {
 			t.Errorf("no %q in %v", x.shell, f)

@@ -79,11 +79,7 @@ func Text(err error, words func([]Step) string) string {
 	if len(next) == 0 {
 		return body
 	}
-	join := ". "
-	if strings.Contains(body, "\n  ") {
-		join = "\n"
-	}
-	return strings.TrimSuffix(body, ".") + join + "Next: " + strings.Join(next, "; ")
+	return strings.TrimSuffix(body, ".") + ". Next: " + strings.Join(next, "; ")
 }
 
 // parts returns the text without what to do next, and what to do next, the outermost error's first.
@@ -129,8 +125,14 @@ func Advice(plain string, steps []Step, words func([]Step) string) string {
 	case plain == "":
 		return words(steps)
 	}
-	return plain + ": " + words(steps)
+	if s := words(steps); s != "" {
+		return plain + ": " + s
+	}
+	return plain
 }
+
+// Prose gives an error's whole text without steps: what is recorded outlives the commands of today.
+func Prose(err error) string { return Text(err, func([]Step) string { return "" }) }
 
 // forLogs renders steps as they are.
 func forLogs(steps []Step) string {

@@ -175,7 +175,7 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, err error) Res
 		res.Error = BodyOf(who.Transport, err)
 	}
 	if res.Error != nil {
-		res.Error = g.registry.said(who.Transport, res.Error)
+		res.Error = g.registry.concealedError(who.Transport, res.Error)
 		res.Error.Retryable = res.Error.Retryable && t.repeatable()
 	}
 	res.OK = res.Error == nil

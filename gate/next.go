@@ -46,12 +46,13 @@ func StepForms() []StepForm {
 		{Verb: "artifact.list", Shell: "artifact list[ --type {type}][ --cursor {cursor}]", HTTP: "GET /v1/artifacts[?type={type}][?cursor={cursor}]", Chat: "artifact_list"},
 		{Verb: "artifact.get", Shell: "artifact get {artifact_id}", HTTP: "GET /v1/artifacts/{artifact_id}", Chat: "artifact_get"},
 		{Verb: "artifact save", Shell: "artifact get {artifact_id} -o {file}", HTTP: "GET /v1/artifacts/{artifact_id}/content"},
+		{Verb: "artifact save preview", Shell: "artifact preview {artifact_id} -o {file}", HTTP: "GET /v1/artifacts/{artifact_id}/preview/image"},
 		{Verb: "artifact.preview.text", Shell: "artifact preview {artifact_id} --as text", HTTP: "GET /v1/artifacts/{artifact_id}/preview", Chat: "artifact_preview_text"},
 		{Verb: "artifact.preview.table", Shell: "artifact preview {artifact_id} --as table[ --first {first_row}]",
 			HTTP: "GET /v1/artifacts/{artifact_id}/preview/table[?first_row={first_row}]", Chat: "artifact_preview_table"},
 		{Verb: "artifact.preview.image", Shell: "artifact preview {artifact_id} --as image", HTTP: "GET /v1/artifacts/{artifact_id}/preview/image", Chat: "artifact_preview_image"},
-		{Verb: "artifact.verify", With: "artifact_id", Shell: "artifact verify {artifact_id}", HTTP: viaRun},
-		{Verb: "artifact.verify", Shell: "artifact verify --all", HTTP: viaRun},
+		{Verb: "artifact.verify", With: "all", Shell: "artifact verify --all", HTTP: viaRun},
+		{Verb: "artifact.verify", Shell: "artifact verify {artifact_id}", HTTP: viaRun},
 		{Verb: "tool.list", Shell: "tool list", HTTP: "GET /v1/tools", Chat: listed},
 		{Verb: "tool.show", Shell: "tool show {tool_id}", HTTP: "GET /v1/registry", Chat: listed},
 		{Verb: "approval.list", With: "all", Shell: "approvals --all", HTTP: "GET /v1/approvals?all=true"},
@@ -65,7 +66,7 @@ func StepForms() []StepForm {
 		{Verb: "image add", Shell: "image add {name} {file}"}, {Verb: "image list", Shell: "image list"}, {Verb: "image verify", Shell: "image verify"},
 		{Verb: "doctor", Shell: "doctor"}, {Verb: "config check", Shell: "config check"}, {Verb: "serve", Shell: "serve"},
 		{Verb: "tool check", Shell: "tool check {dir}"}, {Verb: "tool init", Shell: "tool init {tool_id} {dir}"}, {Verb: "run", Shell: "run {tool_id}"},
-		{Verb: "deny", Shell: "deny {approval_id}"}, {Verb: "help", Shell: "--help"},
+		{Verb: "collect", Shell: "collect {run_id} --to {folder}"}, {Verb: "deny", Shell: "deny {approval_id}"}, {Verb: "help", Shell: "--help"},
 	}
 }
 
@@ -108,10 +109,24 @@ func stepWords(by Transport, s fault.Step) string {
 		return strings.Replace(viaRun, "{}", s.Verb, 1) + " with args " + arguments(s)
 	}
 	path, query, _ := strings.Cut(fill(f.HTTP, s.Args, url.QueryEscape), "?")
+	if body := unplaced(f.HTTP, s); len(body.Args) > 0 && strings.HasPrefix(path, "POST ") {
+		path += " with " + arguments(body)
+	}
 	if query == "" {
 		return path
 	}
 	return path + "?" + strings.ReplaceAll(query, "?", "&")
+}
+
+// unplaced gives a step with the arguments that a form has no place for.
+func unplaced(form string, s fault.Step) fault.Step {
+	out := fault.Do(s.Verb)
+	for k, v := range s.Args {
+		if !strings.Contains(form, "{"+k+"}") {
+			out.Args[k] = v
+		}
+	}
+	return out
 }
 
 // arguments is the JSON of a step's arguments.

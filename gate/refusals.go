@@ -106,7 +106,7 @@ func (r *refusals) close() {
 func (g *Gate) Refuse(from Source, err error) Response {
 	now := g.now().UTC()
 	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Error: BodyOf(from.Transport, err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
-	res.Error = g.registry.said(from.Transport, res.Error)
+	res.Error = g.registry.concealedError(from.Transport, res.Error)
 	g.seal(&res, Tool{})
 	if g.journal != nil {
 		g.refusals.add(refusalKey{from, res.Error.Code}, &res)

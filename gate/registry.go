@@ -97,7 +97,6 @@ type Registry struct {
 	byID      map[string]entry
 	byName    map[string]string
 	envelopes envelopes
-	speech    speech
 	hidden    *strings.Replacer // folders of the gateway, and what a chat reads in their place
 }
 
@@ -108,7 +107,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "gate.NewRegistry", "", "the schema of the envelope", err)
 	}
-	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}, envelopes: e, speech: newSpeech(), hidden: strings.NewReplacer()}
+	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}, envelopes: e, hidden: strings.NewReplacer()}
 	for _, t := range tools {
 		if err := r.add(t); err != nil {
 			return nil, err

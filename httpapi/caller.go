@@ -124,7 +124,8 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	case len(given) == 0 && isPeer:
 		who.Principal, err = auth.Peer(uid)
 	default:
-		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").WithNext("send Authorization: Bearer TOKEN; slurmgate token create creates a token")
+		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").
+			WithNext("send Authorization: Bearer TOKEN; this creates a token").WithSteps(fault.Do("token.create"))
 	}
 	return who, err
 }

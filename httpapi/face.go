@@ -140,8 +140,8 @@ func (f *face) ready(w http.ResponseWriter, req *http.Request) {
 	if f.Ready != nil {
 		if err := f.Ready(req.Context()); err != nil {
 			p := describe(http.StatusServiceUnavailable, err)
-			if _, isPeer := req.Context().Value(peerKey{}).(int); !isPeer {
-				p.Detail = f.Gate.Registry().Say(gate.Other, p.Detail)
+			if _, isPeer := req.Context().Value(peerKey{}).(int); isPeer {
+				p.Detail = gate.Text(gate.Local, err)
 			}
 			writeJSON(w, p.Status, "application/problem+json", p)
 			return

@@ -113,7 +113,7 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 			return err
 		}
 		if pending >= maxPending {
-			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d of your calls are already waiting for approval", pending)).WithNext("have somebody answer them: slurmgate approvals")
+			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d of your calls are already waiting for approval", pending)).WithNext("have somebody answer them").WithSteps(fault.Do("approval.list"))
 		}
 		id := "apr_" + rand.Text()
 		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, tool_id, tool_version, binding, args_hash, payload_redacted, status, requested_at, expires_at, uses_left) VALUES (?,?,?,?,?,?,?,'pending',?,?,0)",
@@ -130,7 +130,7 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error) {
 	a, err := scanApproval(l.r.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE approval_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).WithNext("slurmgate approvals lists the pending ones")
+		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).WithSteps(fault.Do("approval.list"))
 	}
 	return a, storage(err)
 }

@@ -79,15 +79,3 @@ func TestPictures(t *testing.T) {
 		}
 	}
 }
-
-// What an error names as a chat's next step is there for a chat.
-func TestNextStepsAreThere(t *testing.T) {
-	w := newWorld()
-	for _, s := range gate.Steps() {
-		name, _, _ := strings.Cut(s.Chat, " …")
-		known := slices.ContainsFunc(w.tools, func(x gate.Tool) bool { return x.Name() == name && ForChat(x) })
-		if s.Chat != "" && s.Chat != "the list of tools" && !known {
-			t.Errorf("%q: a chat has no %s", s.Shell, name)
-		}
-	}
-}

@@ -165,7 +165,7 @@ func (d *decision) image(p *Policy, image, name string) {
 	case p.ImagesAllowlist != nil && !slices.Contains(*p.ImagesAllowlist, dig):
 		d.add("POLICY-IMAGE", "execution.container.image", "policy images_allowlist: "+shown(*p.ImagesAllowlist), dig)
 	case p.ImagesAllowlist == nil && name == "":
-		d.add("POLICY-IMAGE", "execution.container.image", "policy allows the images of images.lock.yaml (see slurmgate image list)", dig)
+		d.add("POLICY-IMAGE", "execution.container.image", "policy allows the images of images.lock.yaml", dig)
 	}
 }
 

@@ -223,7 +223,7 @@ func TestAllowPlan(t *testing.T) {
 		{"slurm: {max_gpus: 1}", "s", "POLICY-GPUS resources.gpus slurm.max_gpus: at most 1"},
 		{"images_allowlist: [\"" + b + "\"]", "s", "POLICY-IMAGE execution.container.image images_allowlist: " + b},
 		{"images_allowlist: [\"" + a + "\"]", "", ""},
-		{"slurm: {}", "", "POLICY-IMAGE execution.container.image policy allows the images of images.lock.yaml (see slurmgate image list)"},
+		{"slurm: {}", "", "POLICY-IMAGE execution.container.image policy allows the images of images.lock.yaml"},
 		{"slurm: {max_cpus: 1, partitions_allowlist: [x]}", "s", "POLICY-PARTITION placement.partition slurm.partitions_allowlist: x; POLICY-CPUS resources.cpus slurm.max_cpus: at most 1"},
 	} {
 		err := parse(t, "version: 1\n"+c.policy+"\n").AllowPlan(spec(), false, c.image)

@@ -4,23 +4,26 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"slurmgate/fault"
 )
 
 // SubmitAnswer is the answer to a submit. Every key is always present.
 type SubmitAnswer struct {
-	RunID                 string   `json:"run_id"`
-	ProvenanceRunID       string   `json:"provenance_run_id"`
-	SlurmJobID            *string  `json:"slurm_job_id"`
-	State                 State    `json:"state"`
-	Phase                 Phase    `json:"phase"`
-	Attempt               int      `json:"attempt"` // the latest; a retry names it
-	Reason                *string  `json:"reason"`
-	Replayed              bool     `json:"replayed"`
-	PollAfterSeconds      *int     `json:"poll_after_seconds"` // null when nothing more will happen
-	SlurmScriptArtifactID *string  `json:"slurm_script_artifact_id"`
-	LogArtifactID         *string  `json:"log_artifact_id"`
-	EquivalentRuns        []string `json:"equivalent_runs"`
-	Warnings              []string `json:"warnings"`
+	RunID                 string       `json:"run_id"`
+	ProvenanceRunID       string       `json:"provenance_run_id"`
+	SlurmJobID            *string      `json:"slurm_job_id"`
+	State                 State        `json:"state"`
+	Phase                 Phase        `json:"phase"`
+	Attempt               int          `json:"attempt"` // the latest; a retry names it
+	Reason                *string      `json:"reason"`
+	Replayed              bool         `json:"replayed"`
+	PollAfterSeconds      *int         `json:"poll_after_seconds"` // null when nothing more will happen
+	SlurmScriptArtifactID *string      `json:"slurm_script_artifact_id"`
+	LogArtifactID         *string      `json:"log_artifact_id"`
+	EquivalentRuns        []string     `json:"equivalent_runs"`
+	Warnings              []string     `json:"warnings"`
+	NextSteps             []fault.Step `json:"next_steps"`
 }
 
 // GetAnswer is the answer to a get.
@@ -37,6 +40,7 @@ type GetAnswer struct {
 	ObservedAt       *time.Time        `json:"observed_at"`
 	PollAfterSeconds *int              `json:"poll_after_seconds"`
 	Warnings         []string          `json:"warnings"`
+	NextSteps        []fault.Step      `json:"next_steps"`
 }
 
 // CollectAnswer is the answer to a collect; ready means that the run is finished.
@@ -51,13 +55,14 @@ type CollectAnswer struct {
 	LogArtifactID    *string           `json:"log_artifact_id"`
 	PollAfterSeconds *int              `json:"poll_after_seconds"`
 	Warnings         []string          `json:"warnings"`
+	NextSteps        []fault.Step      `json:"next_steps"`
 }
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
 	return SubmitAnswer{
 		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
 		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID), LogArtifactID: opt(v.Run.LogArtifactID),
-		EquivalentRuns: orEmpty(equivalent), Warnings: orEmpty(v.Run.Warnings),
+		EquivalentRuns: orEmpty(equivalent), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v),
 	}
 }
 
@@ -75,7 +80,7 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, whic
 		return GetAnswer{}, err
 	}
 	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
-		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
+		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}, nil
 }
 
 // Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
@@ -90,7 +95,7 @@ func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, 
 		return CollectAnswer{}, err
 	}
 	return CollectAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Ready: v.Run.State.Terminal(), State: v.Run.State, Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
-		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings)}, nil
+		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}, nil
 }
 
 // look reads a run with its outputs. params are the canonical params of the look: the run, and the ledger's newest event about it.
@@ -142,6 +147,7 @@ func (e *Engine) pollAfter(v View) *int {
 // resultJSON is the permanent result of a finished run.
 type resultJSON struct {
 	SubmitAnswer
+	NextSteps  *struct{}            `json:"next_steps,omitempty"` // not recorded: they follow from the state
 	ExitCode   *int                 `json:"exit_code"`
 	Output     map[string]outputDoc `json:"output"`
 	FinishedAt time.Time            `json:"finished_at"`
@@ -163,7 +169,7 @@ func reason(v View) *string {
 	}
 	s := v.Run.Reason
 	if v.Run.Detail != "" {
-		s += ": " + v.Run.Detail
+		s += ": " + PlainDetail(v.Run.Detail)
 	}
 	return &s
 }

@@ -53,7 +53,8 @@ func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, e
 		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
 		return e.cancelAnswer(v), err
 	}
-	return CancelAnswer{}, fault.New(fault.Transport, "run.Cancel", "busy", "the cancel is recorded, but the run keeps changing").WithNext("check the run with slurmgate get " + runID)
+	return CancelAnswer{}, fault.New(fault.Transport, "run.Cancel", "busy", "the cancel is recorded, but the run keeps changing").
+		WithNext("check the run").WithSteps(fault.Do("slurm.job.get", "run_id", runID))
 }
 
 // sayCancelling makes cancelling the reason of a run in a phase that a cancel ends. Of one whose job is over it says nothing: what the job

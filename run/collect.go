@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,14 +45,14 @@ func (e *Engine) collect(ctx context.Context, v View) (again bool, err error) {
 		e.Log.Warn("a job's files cannot be collected", "run_id", v.Run.ID, "err", err)
 		return false, e.note(ctx, v, collectingWaits, e.byItself(v, "the job's files cannot be collected", err))
 	case v.Run.CancelAt != nil && enough:
-		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits, detail: "given up: the job's files cannot be collected: " + err.Error(), exit: v.Attempt.ExitCode})
+		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits, detail: "given up: the job's files cannot be collected: " + fault.Prose(err), exit: v.Attempt.ExitCode})
 	}
 	return false, err
 }
 
 // ofFiles adds a next step to an error about a run's files, if it has none.
 func (e *Engine) ofFiles(v View, what string, err error) error {
-	if strings.Contains(err.Error(), "Next: ") {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Next != "" {
 		return err
 	}
 	return fault.Wrap("", "run.ofFiles", fault.CodeOf(err), what, err).WithNext("let the gateway's user read and write below " + e.Stager.RunDir(v.Run.ID) + " again")
@@ -59,7 +60,7 @@ func (e *Engine) ofFiles(v View, what string, err error) error {
 
 // byItself is the detail of a run that waits because of such an error.
 func (e *Engine) byItself(v View, what string, err error) string {
-	return e.ofFiles(v, what, err).Error() + "; the run then continues by itself. Or slurmgate cancel " + v.Run.ID
+	return fault.Prose(e.ofFiles(v, what, err)) + "; the run then continues by itself"
 }
 
 // collectOnce is one round of collect.

@@ -429,7 +429,7 @@ func TestOutputsLate(t *testing.T) {
 						w.want(v, run.Failed, "OUTPUT-MISSING")
 						return
 					}
-					if v.Run.Phase != run.OutputsLate || !strings.Contains(v.Run.Detail, "slurmgate recollect "+a.RunID) {
+					if v.Run.Phase != run.OutputsLate || !hasStep(v, "slurm.job.recollect") {
 						t.Fatalf("%s %s", v.Run.Phase, v.Run.Detail)
 					}
 					// The outage has ended: the run goes on without anybody.

@@ -36,7 +36,7 @@ func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
 	r.FinishedAt, r.ExitCode, r.LogArtifactID = &now, d.exit, orElse(d.logID, r.LogArtifactID)
 	r.Warnings = append(r.Warnings[:len(r.Warnings):len(r.Warnings)], d.warnings...)
 	done := View{Run: r, Attempt: old, Submission: v.Submission}
-	result, err := plan.Marshal(resultJSON{e.submitAnswer(done, false, nil), d.exit, orEmptyMap(d.output), now.UTC()})
+	result, err := plan.Marshal(resultJSON{SubmitAnswer: e.submitAnswer(done, false, nil), ExitCode: d.exit, Output: orEmptyMap(d.output), FinishedAt: now.UTC()})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ const WorkspaceGone = "workspace_gone"
 func isGone(err error) bool { return fault.CodeOf(err) == "attempt_missing" }
 
 func (e *Engine) folderGone(ctx context.Context, v View) error {
-	return e.block(ctx, v, NeedsOperator, "the attempt's folder is gone, so it is unknown whether it was executed; no job of it can execute any more. Next: restore the newer ledger, or slurmgate cancel "+v.Run.ID)
+	return e.block(ctx, v, NeedsOperator, "the attempt's folder is gone, so it is unknown whether it was executed; no job of it can execute any more; restore the newer ledger or cancel the run")
 }
 
 // giveUpGone ends such a run on request.

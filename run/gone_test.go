@@ -37,10 +37,10 @@ func TestWorkspaceGone(t *testing.T) {
 				bring(w, a.RunID)
 				time.Sleep(time.Hour)
 				v, err := w.ledger.View(t.Context(), a.RunID)
-				if err != nil || v.Run.Phase != run.NeedsOperator || v.Run.AttemptN != 1 || !strings.Contains(v.Run.Detail, "slurmgate cancel") {
+				if err != nil || v.Run.Phase != run.NeedsOperator || v.Run.AttemptN != 1 || !hasStep(v, "slurm.job.cancel") {
 					t.Fatalf("%s, attempt %d: %s %v", v.Run.Phase, v.Run.AttemptN, v.Run.Detail, err)
 				}
-				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(), "Next: slurmgate cancel "+a.RunID) {
+				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(), "Next: slurm.job.cancel run_id="+a.RunID) {
 					t.Error(err)
 				}
 				c, err := l.engine.Cancel(t.Context(), a.RunID, "")
@@ -82,7 +82,7 @@ func TestFilesCannotBeRead(t *testing.T) {
 						w.finish(w.jobs[0])
 					})
 					v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == c.reason })
-					if !strings.Contains(v.Run.Detail, "permission denied. Next: ") || !strings.Contains(v.Run.Detail, "slurmgate cancel "+a.RunID) {
+					if !strings.Contains(v.Run.Detail, "permission denied. Next: ") || !hasStep(v, "slurm.job.cancel") {
 						t.Errorf("%q", v.Run.Detail)
 					}
 					time.Sleep(time.Hour)

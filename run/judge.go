@@ -36,15 +36,15 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 			}
 		}
 	case "image_mismatch":
-		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v) + ". Next: slurmgate image verify"}
+		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v)}
 	case "input_mismatch":
-		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v) + ". Next: slurmgate artifact verify --all, then slurmgate retry " + v.Run.ID}
+		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v)}
 	case "runtime_missing":
-		d = verdict{ending: EndedNoRuntime, detail: "Apptainer was not found on node " + x.Node + ". Next: slurmgate doctor"}
+		d = verdict{ending: EndedNoRuntime, detail: "Apptainer was not found on node " + x.Node}
 	case "time_limit":
 		d.ending, d.detail = EndedTimeLimit, "the program reached the plan's time limit"
 	case "control_unwritable":
-		d = verdict{ending: EndedControl, detail: "the job could not write its control files on node " + x.Node + "; nothing ran. Next: slurmgate doctor"}
+		d = verdict{ending: EndedControl, detail: "the job could not write its control files on node " + x.Node + "; nothing ran"}
 	case "runtime_failed":
 		d.ending, d.detail = EndedNoRuntime, "Apptainer could not start the program: "+e.tail(ctx, v)
 	case "tool_failed":

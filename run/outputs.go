@@ -28,7 +28,7 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 			return reject(EndedCancelled, "", "given up: the outputs never appeared")
 		}
 		return true, e.block(ctx, v, OutputsLate, "the job exited 0, but its manifest is not visible on the shared filesystem. "+
-			"The run continues by itself when the manifest appears. Next: slurmgate recollect "+v.Run.ID+" to check now, or slurmgate cancel "+v.Run.ID)
+			"The run continues by itself when the manifest appears")
 	}
 	if err != nil {
 		return false, err
@@ -38,7 +38,7 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		err = broken("the manifest and the exit file must be from the same execution")
 	}
 	if err != nil {
-		return reject(EndedOutputs, "OUTPUT-MANIFEST", err.Error())
+		return reject(EndedOutputs, "OUTPUT-MANIFEST", fault.Prose(err))
 	}
 	seen := map[string]ManifestEntry{}
 	for _, entry := range m.Entries {
@@ -74,8 +74,8 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		case entry.Size > left:
 			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the limit for all outputs together is %d", out.SrcRelpath, out.Role, entry.Size, limit))
 		case entry.Kind == "oversize": // by a limit that was raised since the job was sent
-			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes, more than the job was sent with as the limit of its outputs. Next: slurmgate retry %s",
-				out.SrcRelpath, out.Role, entry.Size, v.Run.ID))
+			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes, more than the limit when the job was submitted; a new attempt uses the limit of today",
+				out.SrcRelpath, out.Role, entry.Size))
 		}
 		left -= entry.Size
 		got, err := e.storeOutput(ctx, v, out, entry.Size, contract)
@@ -137,7 +137,7 @@ func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *ve
 	}
 	if contract != nil {
 		if err := contract.CheckOutput(doc); err != nil {
-			d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = EndedContract, fault.CodeOf(err), err.Error(), nil, nil, nil
+			d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = EndedContract, fault.CodeOf(err), fault.Prose(err), nil, nil, nil
 		}
 	}
 	return false, nil
@@ -155,7 +155,7 @@ func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked st
 	case fault.Is(err, fault.NotFound):
 		return nil, what + "the run was planned with another version of the pack (" + v.Run.PackHash + "), which this gateway did not store then", nil
 	case fault.Is(err, fault.Validation):
-		return nil, what + err.Error(), nil
+		return nil, what + fault.Prose(err), nil
 	}
 	return c, "", err
 }

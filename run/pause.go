@@ -135,10 +135,11 @@ func (e *Engine) Ready() error {
 	defer e.mu.Unlock()
 	if p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]; p != nil && e.Now().Before(p.until) {
 		return fault.New(fault.Transport, "run.Ready", p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
-			WithNext("new runs are accepted and wait; check Slurm with slurmgate doctor")
+			WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
 	}
 	if e.cycleErr != nil {
-		return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be queried", e.cycleErr).WithNext("the gateway retries; check Slurm with slurmgate doctor")
+		return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be queried", e.cycleErr).
+			WithNext("the gateway retries; check Slurm").WithSteps(fault.Do("doctor"))
 	}
 	if e.diskErr != nil && e.Now().Sub(e.diskAt) < 2*e.cfg.Ceiling { // a run that waits for it is tried again sooner
 		return fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(e.diskErr), "the last new run could not be staged", e.diskErr)

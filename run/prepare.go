@@ -40,11 +40,11 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again
 	switch {
 	case err == nil:
 	case fault.CodeOf(err) == string(AheadOfLedger):
-		return false, e.block(ctx, v, AheadOfLedger, fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here. Next: slurmgate cancel %s, or restore the newer ledger", v.Attempt.N, v.Run.ID))
+		return false, e.block(ctx, v, AheadOfLedger, fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; restore the newer ledger or cancel the run", v.Attempt.N))
 	case fault.KindOf(err).Retryable(), ctx.Err() != nil:
-		return false, e.note(ctx, v, "staging_waits", err.Error())
+		return false, e.note(ctx, v, "staging_waits", fault.Prose(err))
 	default:
-		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
+		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
 	}
 	v, kept, err := e.keepScript(v, script)
 	if err != nil {
@@ -117,7 +117,7 @@ func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 		return false, err
 	}
 	if err := e.allowed(v, p); err != nil {
-		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: err.Error()})
+		return false, e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
 	}
 	if unstaged[v.Run.Reason] {
 		return e.stageAndSend(ctx, v, p)

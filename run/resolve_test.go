@@ -497,10 +497,10 @@ func TestForeignClaim(t *testing.T) {
 				l := w.life()
 				a := l.submit(order())
 				v := w.until(a.RunID, in(run.NeedsOperator))
-				if !strings.Contains(v.Run.Detail, "slurmgate cancel "+a.RunID) {
+				if !hasStep(v, "slurm.job.cancel") {
 					t.Error(v.Run.Detail)
 				}
-				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(), "Next: slurmgate cancel "+a.RunID) {
+				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(), "Next: slurm.job.cancel run_id="+a.RunID) {
 					t.Error(err)
 				}
 				if c, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil || c.State != run.Cancelled {

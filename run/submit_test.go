@@ -272,7 +272,7 @@ func TestWorkspaceAheadOfLedger(t *testing.T) {
 		w.attempts[id.RunID()+"/1"] = &attempt{token: "another", ctl: map[string][]byte{}}
 		l := w.life()
 		a := l.submit(o)
-		if a.State != run.Blocked || a.Phase != run.AheadOfLedger || !strings.Contains(*a.Reason, "slurmgate cancel") {
+		if a.State != run.Blocked || a.Phase != run.AheadOfLedger || len(a.NextSteps) != 1 || a.NextSteps[0].Verb != "slurm.job.cancel" {
 			t.Errorf("%+v", a)
 		}
 		c, err := l.engine.Cancel(t.Context(), a.RunID, "")

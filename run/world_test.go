@@ -790,3 +790,8 @@ func lookOf(id plan.Identity) run.Identify {
 }
 
 var noRun = lookOf(plan.Identity{})
+
+// hasStep tells whether the run's next steps include a verb, and that no command is recorded with the run.
+func hasStep(v run.View, verb string) bool {
+	return !strings.Contains(v.Run.Detail, "slurmgate ") && slices.ContainsFunc(run.NextSteps(v), func(s fault.Step) bool { return s.Verb == verb })
+}

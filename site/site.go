@@ -282,5 +282,5 @@ func refused(file string, problems []fault.Problem) error {
 	if len(problems) == 1 {
 		e.Msg = what + " has a problem"
 	}
-	return e.WithNext("correct them and check again: slurmgate config check")
+	return e.WithNext("correct them and check again").WithSteps(fault.Do("config check"))
 }

@@ -271,7 +271,7 @@ func copyVerified(ctx context.Context, dst file, src *os.File, in plan.Input) (e
 	if got != in.ChecksumSHA256 {
 		return fault.New(fault.Validation, "staging.StageInputs", "input_checksum",
 			fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, clip(got, 64), in.ChecksumSHA256)).
-			WithNext("slurmgate artifact verify --all, which says how the artifact store is mended; then retry the run")
+			WithNext("repair the artifact store, then retry the run").WithSteps(fault.Do("artifact.verify", "all", true))
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error
 
 func (p *Pack) refused(op string, found []fault.Problem) error {
 	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: "the arguments of " + p.def.ID + " are not accepted", Problems: found,
-		Next: "slurmgate tool show " + p.def.ID + " lists the arguments"}
+		Steps: []fault.Step{fault.Do("tool.show", "tool_id", p.def.ID)}}
 }
 
 // inputs turns artifact handles into pinned inputs.
@@ -57,14 +57,14 @@ func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, 
 		id, _ := values[in.Param].(string)
 		if !plan.IsArtifactID(id) {
 			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT", Field: in.Param, Rule: "an artifact_id (art_ and 26 characters)", Msg: `got "` + clip(id) + `"`,
-				Hint: "slurmgate artifact import FILE gives one"})
+				Next: []fault.Step{fault.Do("artifact.import")}})
 			continue
 		}
 		a, err := env.Artifact(id)
 		switch {
 		case fault.Is(err, fault.NotFound):
 			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT", Field: in.Param, Rule: "an artifact of this project", Msg: "there is no " + id,
-				Hint: "slurmgate artifact list shows what is there"})
+				Next: []fault.Step{fault.Do("artifact.list")}})
 			continue
 		case err != nil:
 			return nil, nil, fault.Wrap("", op, "", "cannot look up "+id, err)

@@ -89,7 +89,7 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	digest, ok := env.Image(p.def.Image)
 	if !ok {
 		return Canonical{}, fault.New(fault.NotFound, op, "image_not_locked", `images.lock.yaml has no image "`+p.def.Image+`"`).
-			WithNext("slurmgate image add " + p.def.Image + " FILE.sif")
+			WithSteps(fault.Do("image add", "name", p.def.Image))
 	}
 	binds, err := p.askedBinds(op, env.Bind)
 	if err != nil {

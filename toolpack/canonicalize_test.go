@@ -132,7 +132,7 @@ func TestLimitsAndPlacement(t *testing.T) {
 	if _, err := packOf(t, "maxInputBytes: 1000", "maxInputBytes: 599").Canonicalize(args, testEnv()); fault.CodeOf(err) != "ARGS-INPUT-BYTES" {
 		t.Error(err)
 	}
-	if _, err := packOf(t, "image: counter", "image: unknown").Canonicalize(args, testEnv()); fault.CodeOf(err) != "image_not_locked" || !strings.Contains(err.Error(), "slurmgate image add unknown FILE.sif") {
+	if _, err := packOf(t, "image: counter", "image: unknown").Canonicalize(args, testEnv()); fault.CodeOf(err) != "image_not_locked" || !strings.Contains(err.Error(), "image add name=unknown") {
 		t.Error(err)
 	}
 	c, err := packOf(t, "container:", "placement: {partition: p1, account: a1, constraint: \"x&y\"}\ncontainer:").Canonicalize(args, testEnv())

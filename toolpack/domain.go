@@ -124,7 +124,7 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	for _, p := range all {
 		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !o.missingImages {
 			found = append(found, fault.Problem{Code: "PACK-IMAGE-MISSING", Field: "container.image", Rule: "every image must be pinned in " + LockFile,
-				Msg: `the image "` + p.def.Image + `" is not in it`, Hint: "slurmgate image add " + p.def.Image + " FILE.sif", File: p.file, Line: p.imageAt.line, Column: p.imageAt.column})
+				Msg: `the image "` + p.def.Image + `" is not in it`, Next: []fault.Step{fault.Do("image add", "name", p.def.Image)}, File: p.file, Line: p.imageAt.line, Column: p.imageAt.column})
 		}
 	}
 	found = append(found, r.Problems()...)

@@ -105,7 +105,7 @@ func TestDomainFailsClosed(t *testing.T) {
 // The verb that adds images opens a domain that lacks them; everybody else is told which to add.
 func TestMissingImages(t *testing.T) {
 	dir := domainDir(t, map[string]string{LockFile: "version: 1\nimages: []\n"})
-	if _, err := OpenDomain(dir); !strings.Contains(err.Error(), "slurmgate image add counter FILE.sif") {
+	if _, err := OpenDomain(dir); !strings.Contains(err.Error(), "image add name=counter") {
 		t.Error(err)
 	}
 	if _, err := OpenDomain(dir, AllowMissingImages); err != nil {

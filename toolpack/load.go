@@ -264,7 +264,7 @@ func (s *Set) List() []*Pack { return slices.Clone(s.packs) }
 func (s *Set) Get(id string) (*Pack, error) {
 	i, ok := slices.BinarySearchFunc(s.packs, id, func(p *Pack, id string) int { return strings.Compare(p.ID(), id) })
 	if !ok {
-		return nil, fault.New(fault.NotFound, "toolpack.Get", "tool_not_found", `there is no tool "`+clip(id)+`"`).WithNext("slurmgate tool list")
+		return nil, fault.New(fault.NotFound, "toolpack.Get", "tool_not_found", `there is no tool "`+clip(id)+`"`).WithSteps(fault.Do("tool.list"))
 	}
 	return s.packs[i], nil
 }

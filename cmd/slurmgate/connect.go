@@ -172,7 +172,7 @@ func (s *session) verified(ctx context.Context, o artifactDoc, w io.Writer) erro
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != o.ChecksumSHA256 {
 		return fault.New(fault.Internal, "verified", "artifact_corrupt", fmt.Sprintf("the received bytes of %s have checksum %s, but %s is recorded", o.ArtifactID, got, o.ChecksumSHA256)).
-			WithNext("slurmgate artifact verify " + o.ArtifactID + " shows whether the stored bytes are damaged, and how to repair them")
+			WithNext("check whether the stored bytes are damaged").WithSteps(fault.Do("artifact.verify", "artifact_id", o.ArtifactID))
 	}
 	return nil
 }

@@ -104,13 +104,17 @@ func (d *doctor) add(status, check, detail, next string) {
 	d.answer.Findings = append(d.answer.Findings, finding{check, status, detail, next})
 }
 
+// command is a step at this shell.
+func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s}) }
+
 // check adds ok with detail, or fail with the error; an empty next is replaced by the error's own next step.
 func (d *doctor) check(name, detail string, err error, next string) bool {
 	if err != nil {
-		text := err.Error()
-		if e, ok := errors.AsType[*fault.Error](err); ok && e.Next != "" {
-			text = strings.TrimSuffix(text, ". Next: "+e.Next)
-			next = cmp.Or(next, e.Next)
+		text := gate.Text(gate.Local, err)
+		if e, ok := errors.AsType[*fault.Error](err); ok && (e.Next != "" || len(e.Steps) > 0) {
+			advice := fault.Advice(e.Next, e.Steps, func(s []fault.Step) string { return gate.Words(gate.Local, s) })
+			text = strings.TrimSuffix(text, ". Next: "+advice)
+			next = cmp.Or(next, advice)
 		}
 		d.add("fail", name, text, next)
 		return false
@@ -121,7 +125,7 @@ func (d *doctor) check(name, detail string, err error, next string) bool {
 
 func (d *doctor) examine(ctx context.Context, args doctorArgs) {
 	s, err := site.Load(args.Site, checkAccess)
-	if !d.check("site file", args.Site, err, "slurmgate config check") {
+	if !d.check("site file", args.Site, err, command(fault.Do("config check"))) {
 		return
 	}
 	d.answer.Site = s.Name
@@ -170,7 +174,7 @@ func slurmFiles(s *site.Site) error {
 // domain returns the path of one image to try on the nodes, "" if there is none.
 func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 	dom, pol, err := readDomain(s.DomainDir, toolpack.AllowMissingImages)
-	if !d.check("domain", s.DomainDir, err, "slurmgate tool check "+s.DomainDir) {
+	if !d.check("domain", s.DomainDir, err, command(fault.Do("tool check", "dir", s.DomainDir))) {
 		return ""
 	}
 	file, _ := dom.Policy()
@@ -188,7 +192,7 @@ func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 	}
 	d.local(ctx, s, pol)
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)
-	if !d.check("image store", s.Storage.ImageStore, err, "slurmgate image add NAME FILE.sif creates it") {
+	if !d.check("image store", s.Storage.ImageStore, err, command(fault.Do("image add"))) {
 		return ""
 	}
 	misfits, err := lockMisfits(s)
@@ -205,11 +209,11 @@ func (d *doctor) domain(ctx context.Context, s *site.Site) string {
 		}
 		locked, ok := dom.Lock().Lookup(name)
 		if !ok {
-			d.add("fail", "image "+name, "no image of this name", "slurmgate image add "+name+" FILE.sif")
+			d.add("fail", "image "+name, "no image of this name", command(fault.Do("image add", "name", name)))
 			continue
 		}
 		path, err := store.Verify(ctx, strings.TrimPrefix(locked.Digest, "sha256:"))
-		if d.check("image "+name, locked.Digest, err, "slurmgate image add "+name+" FILE.sif") {
+		if d.check("image "+name, locked.Digest, err, command(fault.Do("image add", "name", name))) {
 			image = path
 		}
 	}

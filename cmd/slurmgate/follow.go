@@ -45,14 +45,7 @@ func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f foll
 				fmt.Fprintf(w, "same    %s (the same plan under another policy)\n", e)
 			}
 			printWarnings(w, r.Warnings)
-			switch {
-			case r.State == run.Succeeded:
-				fmt.Fprintf(w, "Next: slurmgate collect %s\n", r.RunID)
-			case r.State.Terminal():
-				printFailedNext(w, r.RunID, r.SlurmJobID != nil)
-			case r.State != run.Blocked: // the reason says what to do
-				fmt.Fprintf(w, "Next: slurmgate wait %s\n", r.RunID)
-			}
+			printNext(w, r.NextSteps...)
 		})
 		if err == nil && r.State.Terminal() && r.State != run.Succeeded {
 			return quietFailure{fault.Tool}
@@ -61,16 +54,6 @@ func (a *app) follow(ctx context.Context, s *session, r run.SubmitAnswer, f foll
 	}
 	a.say("%s  %s  job %s", what, r.RunID, text(r.SlurmJobID))
 	return a.await(ctx, s, r.RunID, f)
-}
-
-// printFailedNext says what helps after a failure: the reason is already shown.
-func printFailedNext(w io.Writer, runID string, hadJob bool) {
-	if hadJob {
-		fmt.Fprintf(w, "Next: slurmgate logs %s\n", runID)
-	} else {
-		fmt.Fprintf(w, "Next: slurmgate runs show %s\n", runID)
-	}
-	fmt.Fprintf(w, "Then: slurmgate retry %s, to make a new attempt\n", runID)
 }
 
 // await shows a run's progress until it has ended, then its outputs.
@@ -83,7 +66,7 @@ func (a *app) await(ctx context.Context, s *session, runID string, f follow) err
 		if err != nil {
 			p.end()
 			if ctx.Err() != nil {
-				return fault.New(fault.Canceled, "wait", "canceled", "stopped waiting; the run continues in Slurm").WithNext("slurmgate wait " + runID)
+				return fault.New(fault.Canceled, "wait", "canceled", "stopped waiting; the run continues in Slurm").WithSteps(waitStep(runID))
 			}
 			return err
 		}
@@ -94,7 +77,7 @@ func (a *app) await(ctx context.Context, s *session, runID string, f follow) err
 		}
 		if f.timeout > 0 && time.Since(started) >= f.timeout {
 			p.end()
-			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase, f.timeout)).WithNext("slurmgate wait " + runID)
+			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase, f.timeout)).WithSteps(waitStep(runID))
 		}
 	}
 }
@@ -158,11 +141,10 @@ func (a *app) printEnd(ctx context.Context, s *session, w io.Writer, g run.GetAn
 	}
 	printWarnings(w, g.Warnings)
 	switch {
-	case g.State == run.Blocked: // the reason says what to do
 	case g.State != run.Succeeded:
-		printFailedNext(w, g.TargetRunID, story.SlurmJobID != "")
+		printNext(w, g.NextSteps...)
 	case to == "":
-		fmt.Fprintf(w, "Next: slurmgate collect %s --to DIR\n", g.TargetRunID)
+		printNext(w, fault.Do("collect", "run_id", g.TargetRunID))
 	}
 }
 

@@ -95,7 +95,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 		for _, s := range args {
 			c.JSON = c.JSON || s == "--json"
 		}
-		return a.fail(fault.Wrap(fault.Validation, "slurmgate", "usage", "", err).WithNext("slurmgate --help"))
+		return a.fail(fault.Wrap(fault.Validation, "slurmgate", "usage", "", err).WithSteps(fault.Do("help")))
 	}
 	level := slog.LevelError
 	if c.Verbose {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"slurmgate/fault"
 	"slurmgate/policy"
 	"slurmgate/site"
 )
@@ -65,7 +66,8 @@ func (configCheckCmd) Run(ctx context.Context, a *app) error {
 		for _, text := range r.Warnings {
 			fmt.Fprintf(w, "warning: %s\n", text)
 		}
-		fmt.Fprintf(w, "%s is a valid site file for %s. Next: slurmgate doctor\n", r.File, r.Site)
+		fmt.Fprintf(w, "%s is a valid site file for %s\n", r.File, r.Site)
+		printNext(w, fault.Do("doctor"))
 	})
 }
 

@@ -202,7 +202,7 @@ func (c domainCheckCmd) Run(ctx context.Context, a *app) error {
 			fmt.Fprintf(w, "warning: %s\n", s)
 		}
 		for _, m := range r.Missing {
-			fmt.Fprintf(w, "Next: slurmgate image add %s FILE.sif\n", m)
+			printNext(w, fault.Do("image add", "name", m))
 		}
 		if len(r.Missing) == 0 {
 			fmt.Fprintln(w, "no mistakes")
@@ -273,7 +273,7 @@ func (c toolInitCmd) Run(ctx context.Context, a *app) error {
 		if r.Manifest != "" {
 			fmt.Fprintf(w, "add this line to the tools in %s, and raise its version:\n%s\n", filepath.Join(c.Dir, toolpack.ManifestFile), r.Manifest)
 		}
-		fmt.Fprintf(w, "Next: slurmgate tool check %s\n", c.Dir)
+		printNext(w, fault.Do("tool check", "dir", c.Dir))
 	})
 }
 

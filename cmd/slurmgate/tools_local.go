@@ -141,12 +141,13 @@ func (c toolCheckCmd) Run(ctx context.Context, a *app) error {
 	}
 	return a.show(r, func(w writer) {
 		if len(r.Tools) == 0 {
-			fmt.Fprintf(w, "no tools: %s has no file whose name ends in .tool.yaml. Next: slurmgate tool init ID %s\n", r.Dir, r.Dir)
+			fmt.Fprintf(w, "no tools: %s has no file whose name ends in .tool.yaml\n", r.Dir)
+			printNext(w, fault.Do("tool init", "dir", r.Dir))
 			return
 		}
 		fmt.Fprintf(w, "%d tools, no mistakes: %s\n", len(r.Tools), strings.Join(r.Tools, " "))
 		for _, m := range r.Missing {
-			fmt.Fprintf(w, "Next: slurmgate image add %s FILE.sif\n", m)
+			printNext(w, fault.Do("image add", "name", m))
 		}
 	})
 }
@@ -230,7 +231,7 @@ func (c imageAddCmd) Run(ctx context.Context, a *app) error {
 	return a.show(r, func(w writer) {
 		fmt.Fprintf(w, "%s  %s  %s  %s\n", r.Name, r.Digest, r.Arch, bytesText(r.SizeBytes))
 		if r.Changed {
-			fmt.Fprintf(w, "recorded in %s. Next: restart slurmgate serve, if it runs, to use it\n", r.Lock)
+			fmt.Fprintf(w, "recorded in %s. A gateway that is running uses it after a restart.\n", r.Lock)
 		}
 	})
 }
@@ -344,7 +345,8 @@ func (a *app) images(ctx context.Context, tool string, hash bool) error {
 		table(w, "name|digest|arch|size|state", rows)
 		footer(w, len(r.Images), listed{int64(r.Total), true}, "images")
 		if r.Bad > 0 {
-			fmt.Fprintln(w, "Next: repair an image from the original file: slurmgate image add NAME FILE.sif")
+			fmt.Fprintln(w, "repair an image from the original file")
+			printNext(w, fault.Do("image add"))
 		}
 	})
 	if err == nil && hash && r.Bad > 0 {

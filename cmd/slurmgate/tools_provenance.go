@@ -35,7 +35,7 @@ func (g *gateway) provenanceTool() gate.Tool {
 		r, err := g.callRun(ctx, c, a.RunID)
 		if fault.Is(err, fault.NotFound) {
 			if _, job := g.ledger.View(ctx, a.RunID); job == nil {
-				return nil, fault.New(fault.NotFound, provenanceToolID, "run_is_a_job", a.RunID+" is the run of a job").WithNext("slurmgate runs show " + a.RunID)
+				return nil, fault.New(fault.NotFound, provenanceToolID, "run_is_a_job", a.RunID+" is the run of a job").WithSteps(fault.Do("run.show", "run_id", a.RunID))
 			}
 		}
 		if err != nil {

@@ -171,12 +171,12 @@ func (g *gateway) submit(ctx context.Context, c gate.Call, a submitArgs) (any, e
 	return r, err
 }
 
-// told returns what a run waits for, or how it ended, in the terms of the caller's interface: it may name what resolves it.
+// told returns what a run waits for, or how it ended, without the gateway's folders where the caller is a chat.
 func (g *gateway) told(c gate.Call, reason *string) *string {
 	if reason == nil {
 		return nil
 	}
-	s := g.gate.Registry().Say(c.Caller.Transport, *reason)
+	s := g.gate.Registry().Hide(c.Caller.Transport, *reason)
 	return &s
 }
 
@@ -209,7 +209,7 @@ func (g *gateway) checkInputs(ctx context.Context, c gate.Call, project string, 
 		switch {
 		case fault.Is(err, fault.NotFound):
 			problems = append(problems, fault.Problem{Code: "PLAN-ARTIFACT-UNKNOWN", Field: field + "artifact_id", Rule: "an artifact of the run's project", Msg: "there is no " + in.ArtifactID,
-				Hint: "slurmgate artifact import FILE"})
+				Next: []fault.Step{fault.Do("artifact.import")}})
 		case err != nil:
 			return err
 		case a.SHA256 != in.ChecksumSHA256:

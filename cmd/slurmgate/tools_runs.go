@@ -138,6 +138,7 @@ type runStory struct {
 	Sends           []sendDoc       `json:"sends"`
 	Events          []ledger.Entry  `json:"events"`
 	Warnings        []string        `json:"warnings"`
+	NextSteps       []fault.Step    `json:"next_steps"`
 	Workspace       string          `json:"workspace"` // shown to the shell only; never to a chat (ARC-01)
 	WorkspaceGone   *time.Time      `json:"workspace_removed_at"`
 }
@@ -250,7 +251,7 @@ func (g *gateway) settledStory(ctx context.Context, runID string) (s runStory, s
 			return s, seq, nil
 		}
 	}
-	return s, seq, fault.New(fault.Transport, "run.show", "run_changing", "the run changes faster than it can be read").WithNext("slurmgate runs show " + runID)
+	return s, seq, fault.New(fault.Transport, "run.show", "run_changing", "the run changes faster than it can be read").WithSteps(fault.Do("run.show", "run_id", runID))
 }
 
 func (g *gateway) story(ctx context.Context, runID string) (runStory, error) {
@@ -259,10 +260,10 @@ func (g *gateway) story(ctx context.Context, runID string) (runStory, error) {
 		return runStory{}, err
 	}
 	s := runStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion, ProjectID: v.Run.ProjectID,
-		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase, Reason: v.Run.Reason, Detail: v.Run.Detail,
+		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase, Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail),
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster, SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
 		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt, FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings,
-		Sends: []sendDoc{}}
+		Sends: []sendDoc{}, NextSteps: run.NextSteps(v)}
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
 	}

@@ -59,7 +59,8 @@ func (tokenListCmd) Run(ctx context.Context, a *app) error {
 		}
 		return a.show(l, func(w io.Writer) {
 			if len(l.Tokens) == 0 {
-				fmt.Fprintln(w, "no tokens. Next: slurmgate token create NAME")
+				fmt.Fprintln(w, "no tokens")
+				printNext(w, fault.Do("token.create"))
 				return
 			}
 			var rows [][]string
@@ -109,7 +110,8 @@ func (c approvals) Run(ctx context.Context, a *app) error {
 			}
 			footer(w, len(l.Approvals), listed{l.Total, true}, "approvals")
 			if !c.All {
-				fmt.Fprintln(w, "Next: slurmgate approve ID, or slurmgate deny ID; --json shows the whole payload")
+				fmt.Fprintln(w, "--json shows the whole payload")
+				printNext(w, fault.Do("approval.answer"), fault.Do("deny"))
 			}
 		})
 	})
@@ -246,7 +248,7 @@ func (c eventsListCmd) Run(ctx context.Context, a *app) error {
 			table(w, "record|at|principal|by|tool|outcome|call", rows)
 			footer(w, len(l.Events), l.listed, "calls")
 			if l.Cursor != nil {
-				fmt.Fprintf(w, "Next: slurmgate events list --cursor %s\n", *l.Cursor)
+				printNext(w, fault.Do("event.list", "cursor", *l.Cursor))
 			}
 		})
 	})

@@ -87,7 +87,7 @@ func (c artifactListCmd) Run(ctx context.Context, a *app) error {
 				fmt.Fprintf(w, "as of %s\n", l.AsOf.Format(time.RFC3339Nano))
 			}
 			if l.Cursor != nil {
-				fmt.Fprintf(w, "Next: slurmgate artifact list --cursor %s\n", *l.Cursor)
+				printNext(w, fault.Do("artifact.list", "cursor", *l.Cursor))
 			}
 		})
 	})

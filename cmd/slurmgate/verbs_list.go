@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"slurmgate/fault"
 )
 
 type toolCmd struct {
@@ -36,7 +38,8 @@ func (c toolListCmd) Run(ctx context.Context, a *app) error {
 			}
 			table(w, "tool|version|what it does", rows)
 			footer(w, len(l.Tools), listed{int64(l.Total), true}, "tools")
-			fmt.Fprintf(w, "domain %s %s. Next: slurmgate tool show TOOL\n", l.DomainID, l.Version)
+			fmt.Fprintf(w, "domain %s %s\n", l.DomainID, l.Version)
+			printNext(w, fault.Do("tool.show"))
 		})
 	})
 }

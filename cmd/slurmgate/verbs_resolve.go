@@ -53,7 +53,8 @@ func (c recollectCmd) Run(ctx context.Context, a *app) error {
 			if !r.Recollected {
 				fmt.Fprintln(w, "the outputs of this run are not late; nothing was done")
 			}
-			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\nNext: slurmgate get %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason, r.RunID)
+			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason)
+			printNext(w, fault.Do("slurm.job.get", "run_id", r.RunID))
 		})
 	})
 }
@@ -85,7 +86,8 @@ func (a *app) resolve(ctx context.Context, tool string, args any) error {
 			return err
 		}
 		return a.show(r, func(w io.Writer) {
-			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\nNext: slurmgate runs show %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason, r.RunID)
+			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason)
+			printNext(w, fault.Do("run.show", "run_id", r.RunID))
 		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/gate"
 	"slurmgate/retention"
 )
 
@@ -33,15 +34,15 @@ func (c gcCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// next is the command that carries out what a dry run showed.
-func (c gcCmd) next() string {
+// next carries out what a dry run showed.
+func (c gcCmd) next() fault.Step {
 	if c.Workspaces == nil {
-		return "slurmgate gc"
+		return fault.Do("gateway.gc")
 	}
-	return "slurmgate gc --workspaces-older-than " + c.Workspaces.String()
+	return fault.Do("gateway.gc", "workspaces_older_than", c.Workspaces.String())
 }
 
-func (a *app) printSwept(w io.Writer, r retention.Report, next string) {
+func (a *app) printSwept(w io.Writer, r retention.Report, next fault.Step) {
 	verb := "removed"
 	if r.DryRun {
 		verb = "would remove"
@@ -69,7 +70,7 @@ func (a *app) printSwept(w io.Writer, r retention.Report, next string) {
 		fmt.Fprintf(w, "kept  %s  %s\n", k.Name, a.printable(clipLine(k.Why, 160)))
 	}
 	if r.DryRun && r.Workspaces.Count+r.Imports.Count+r.Bytes.Count > 0 {
-		fmt.Fprintln(w, "Next: "+next)
+		printNext(w, next)
 	}
 }
 
@@ -118,7 +119,8 @@ func (a *app) printTable(w io.Writer, t tableAnswer) {
 		a.say("%s", a.printable(warning))
 	}
 	if t.Truncated {
-		a.say("… more of %s follows. Next: slurmgate artifact preview %s --first %d", bytesText(t.SizeBytes), t.ArtifactID, t.FirstRow+int64(len(t.Rows)))
+		a.say("… more of %s follows", bytesText(t.SizeBytes))
+		a.say("Next: %s", gate.Words(gate.Local, []fault.Step{fault.Do("artifact.preview.table", "artifact_id", t.ArtifactID, "first_row", t.FirstRow+int64(len(t.Rows)))}))
 	}
 }
 
@@ -147,7 +149,7 @@ func (a *app) showPicture(p imageAnswer, to string) error {
 	return a.show(p, func(w io.Writer) {
 		fmt.Fprintf(w, "PNG picture of %d × %d pixels, shown as %d × %d\n", p.FullWidth, p.FullHeight, p.Width, p.Height)
 		if to == "" {
-			fmt.Fprintf(w, "Next: slurmgate artifact preview %s -o FILE.png, or slurmgate artifact get %s -o FILE.png\n", p.ArtifactID, p.ArtifactID)
+			printNext(w, fault.Do("artifact save preview", "artifact_id", p.ArtifactID), fault.Do("artifact save", "artifact_id", p.ArtifactID))
 		}
 	})
 }

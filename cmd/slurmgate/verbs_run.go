@@ -169,13 +169,18 @@ func printGet(w io.Writer, g run.GetAnswer) {
 		fmt.Fprintf(w, "output  %s  %s\n", g.ArtifactsByRole[role], role)
 	}
 	printWarnings(w, g.Warnings)
-	switch {
-	case g.State == run.Blocked:
-	case g.State.Terminal():
-		fmt.Fprintf(w, "Next: slurmgate runs show %s\n", g.TargetRunID)
-	default:
-		fmt.Fprintf(w, "Next: slurmgate wait %s\n", g.TargetRunID)
+	printNext(w, g.NextSteps...)
+}
+
+// printNext prints what to do next, if there is anything.
+func printNext(w io.Writer, steps ...fault.Step) {
+	if len(steps) > 0 {
+		fmt.Fprintf(w, "Next: %s\n", gate.Words(gate.Local, steps))
 	}
+}
+
+func waitStep(runID string) fault.Step {
+	return fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", run.LongWait)
 }
 
 func printWarnings(w io.Writer, list []string) {
@@ -227,7 +232,8 @@ func (c collectCmd) Run(ctx context.Context, a *app) error {
 
 func printCollect(w io.Writer, r run.CollectAnswer) {
 	if !r.Ready {
-		fmt.Fprintf(w, "not ready: %s is %s. Next: slurmgate wait %s\n", r.TargetRunID, r.State, r.TargetRunID)
+		fmt.Fprintf(w, "not ready: %s is %s\n", r.TargetRunID, r.State)
+		printNext(w, r.NextSteps...)
 		return
 	}
 	fmt.Fprintf(w, "%s  %s\n", r.TargetRunID, r.State)
@@ -235,6 +241,9 @@ func printCollect(w io.Writer, r run.CollectAnswer) {
 		fmt.Fprintf(w, "  %s  %s\n", r.ArtifactsByRole[role], role)
 	}
 	printWarnings(w, r.Warnings)
+	if r.State != run.Succeeded {
+		printNext(w, r.NextSteps...)
+	}
 }
 
 // failedRun is the exit status of a verb that waited for a run's end.
@@ -286,7 +295,7 @@ func (c cancelCmd) Run(ctx context.Context, a *app) error {
 		return a.show(r, func(w io.Writer) {
 			fmt.Fprintf(w, "%s  %s\n%s\n", r.RunID, r.State, r.Message)
 			if !r.State.Terminal() {
-				fmt.Fprintf(w, "Next: slurmgate wait %s\n", r.RunID)
+				printNext(w, waitStep(r.RunID))
 			}
 		})
 	})

@@ -46,11 +46,13 @@ func (c runsListCmd) Run(ctx context.Context, a *app) error {
 		}
 		return a.show(l, func(w io.Writer) {
 			if len(l.Runs) == 0 && (args != listArgs{Limit: args.Limit}) {
-				fmt.Fprintln(w, "no runs match. Next: slurmgate runs list")
+				fmt.Fprintln(w, "no runs match")
+				printNext(w, fault.Do("run.list"))
 				return
 			}
 			if len(l.Runs) == 0 {
-				fmt.Fprintln(w, "no runs. Next: slurmgate tool list, then slurmgate run TOOL --input …")
+				fmt.Fprintln(w, "no runs")
+				printNext(w, fault.Do("tool.list"), fault.Do("run"))
 				return
 			}
 			var rows [][]string
@@ -60,7 +62,7 @@ func (c runsListCmd) Run(ctx context.Context, a *app) error {
 			table(w, "run|tool|state|phase|job|created|reason", rows)
 			footer(w, len(l.Runs), l.listed, "runs")
 			if l.Cursor != nil {
-				fmt.Fprintf(w, "Next: slurmgate runs list --cursor %s\n", *l.Cursor)
+				printNext(w, fault.Do("run.list", "cursor", *l.Cursor))
 			}
 		})
 	})
@@ -158,6 +160,7 @@ func (a *app) printStory(w io.Writer, r runStory) {
 		line("event", "%d  %s  %s  %s", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, clipLine(string(e.Data), 110))
 	}
 	printWarnings(w, r.Warnings)
+	printNext(w, r.NextSteps...)
 }
 
 // placeText names a placement; what is left to somebody else is left out.
@@ -251,7 +254,7 @@ func (c runsDiffCmd) Run(ctx context.Context, a *app) error {
 				fmt.Fprintf(w, "  %s: %s → %s\n", a.printable(x.Path), clipLine(a.printable(orElse(string(x.A), "(absent)")), 60), clipLine(a.printable(orElse(string(x.B), "(absent)")), 60))
 			}
 			if r.More {
-				fmt.Fprintln(w, "  … and more. Next: slurmgate runs show each of them with --json")
+				fmt.Fprintln(w, "  … and more; --json shows all of it")
 			}
 		})
 	})

@@ -1,0 +1,62 @@
+package run
+
+import (
+	"strings"
+
+	"slurmgate/fault"
+)
+
+// LongWait is how long, in seconds, one call may wait for a run.
+const LongWait = 30
+
+// NextSteps gives what can be done next about a run. It follows from the state, the phase and the reason alone; what is recorded of a run names
+// no commands.
+func NextSteps(v View) []fault.Step {
+	id := v.Run.ID
+	cancel := fault.Do("slurm.job.cancel", "run_id", id)
+	retry := fault.Do("slurm.job.retry", "run_id", id, "after_attempt", v.Run.AttemptN)
+	logs := fault.Do("slurm.job.logs", "run_id", id)
+	switch v.Run.State {
+	case Queued, Running:
+		return []fault.Step{fault.Do("slurm.job.collect", "run_id", id, "wait_seconds", LongWait), cancel}
+	case Blocked:
+		return blockedSteps(v, cancel)
+	case Succeeded:
+		return []fault.Step{fault.Do("slurm.job.collect", "run_id", id)}
+	case Cancelled:
+		return []fault.Step{retry}
+	}
+	switch v.Run.Reason {
+	case string(EndedImageMismatch):
+		return []fault.Step{fault.Do("image verify"), retry}
+	case string(EndedInputMismatch):
+		return []fault.Step{fault.Do("artifact.verify", "all", true), retry}
+	case string(EndedNoRuntime), string(EndedControl):
+		return []fault.Step{fault.Do("doctor"), retry}
+	}
+	if v.Submission.JobID == "" { // nothing ran, so there is no log
+		return []fault.Step{fault.Do("run.show", "run_id", id), retry}
+	}
+	return []fault.Step{logs, retry}
+}
+
+func blockedSteps(v View, cancel fault.Step) []fault.Step {
+	id := v.Run.ID
+	switch v.Run.Phase {
+	case OutputsLate:
+		return []fault.Step{fault.Do("slurm.job.recollect", "run_id", id), cancel}
+	case NeedsOperator:
+		return []fault.Step{fault.Do("slurm.job.adopt", "run_id", id), fault.Do("slurm.job.absent", "run_id", id), cancel}
+	}
+	return []fault.Step{cancel}
+}
+
+// PlainDetail gives a recorded detail without the commands that older programs wrote into it.
+func PlainDetail(s string) string {
+	for _, mark := range []string{" Or ", ". Next: "} {
+		if i := strings.LastIndex(s, mark); i >= 0 && strings.Contains(s[i:], "slurmgate ") {
+			s = strings.TrimRight(s[:i], ".; ")
+		}
+	}
+	return s
+}

@@ -1,0 +1,68 @@
+package run
+
+import (
+	"strings"
+	"testing"
+
+	"slurmgate/fault"
+)
+
+// What to do next follows from what a run is, for every state and phase there can be.
+func TestNextSteps(t *testing.T) {
+	for _, c := range []struct {
+		state  State
+		phase  Phase
+		reason string
+		job    string
+		want   string
+	}{
+		{Queued, Staging, "", "", "slurm.job.collect run_id=r wait_seconds=30|slurm.job.cancel run_id=r"},
+		{Queued, Deferred, "", "", "slurm.job.collect run_id=r wait_seconds=30|slurm.job.cancel run_id=r"},
+		{Running, InJob, "", "7", "slurm.job.collect run_id=r wait_seconds=30|slurm.job.cancel run_id=r"},
+		{Blocked, OutputsLate, "outputs_late", "7", "slurm.job.recollect run_id=r|slurm.job.cancel run_id=r"},
+		{Blocked, AheadOfLedger, "", "", "slurm.job.cancel run_id=r"},
+		{Blocked, NeedsOperator, "", "7", "slurm.job.adopt run_id=r|slurm.job.absent run_id=r|slurm.job.cancel run_id=r"},
+		{Succeeded, Done, "", "7", "slurm.job.collect run_id=r"},
+		{Cancelled, Done, "", "", "slurm.job.retry after_attempt=2 run_id=r"},
+		{Failed, Done, "tool_failed", "7", "slurm.job.logs run_id=r|slurm.job.retry after_attempt=2 run_id=r"},
+		{Failed, Done, "rejected", "", "run.show run_id=r|slurm.job.retry after_attempt=2 run_id=r"},
+		{Failed, Done, "image_mismatch", "7", "image verify|slurm.job.retry after_attempt=2 run_id=r"},
+		{Failed, Done, "input_mismatch", "7", "artifact.verify all=true|slurm.job.retry after_attempt=2 run_id=r"},
+		{Failed, Done, "runtime_missing", "7", "doctor|slurm.job.retry after_attempt=2 run_id=r"},
+	} {
+		v := View{Run: Run{ID: "r", State: c.state, Phase: c.phase, Reason: c.reason, AttemptN: 2}, Submission: Submission{JobID: c.job}}
+		var got []string
+		for _, s := range NextSteps(v) {
+			got = append(got, s.String())
+		}
+		if strings.Join(got, "|") != c.want {
+			t.Errorf("%s %s %s: %s, want %s", c.state, c.phase, c.reason, strings.Join(got, "|"), c.want)
+		}
+	}
+}
+
+// What older programs recorded loses its commands when it is shown, and nothing else.
+func TestOldDetails(t *testing.T) {
+	for old, want := range map[string]string{
+		"the attempt's folder is gone. Next: restore the newer ledger, or slurmgate cancel run_X":                                      "the attempt's folder is gone",
+		"the job exited 0 and its manifest does not show up. Next: slurmgate collect once the filesystem is well, or slurmgate cancel": "the job exited 0 and its manifest does not show up",
+		"cannot read x. Next: let the gateway's user read it again; the run then goes on by itself. Or slurmgate cancel run_X":         "cannot read x. Next: let the gateway's user read it again; the run then goes on by itself",
+		`Slurm shows job 7 as "x". Next: scontrol update jobid=7 jobname=y; or leave it: when it ends, what it left is taken over`:     `Slurm shows job 7 as "x". Next: scontrol update jobid=7 jobname=y; or leave it: when it ends, what it left is taken over`,
+		"the program exited with status 3: Or this": "the program exited with status 3: Or this",
+	} {
+		if got := *reason(View{Run: Run{Reason: "r", Detail: old}}); got != "r: "+want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// What is recorded of an error has its advice and no commands.
+func TestProseOfErrors(t *testing.T) {
+	err := fault.New(fault.Transport, "op", "c", "cannot read x").WithNext("check the disk").WithSteps(fault.Do("doctor"))
+	if got := fault.Prose(err); got != "cannot read x. Next: check the disk" {
+		t.Error(got)
+	}
+	if got := fault.Prose(fault.New(fault.Tool, "op", "c", "ended").WithSteps(fault.Do("doctor"))); got != "ended" {
+		t.Error(got)
+	}
+}
