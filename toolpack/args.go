@@ -14,8 +14,8 @@ import (
 	"slurmgate/plan"
 )
 
-// arguments checks the call's arguments and fills the defaults of the schema in, so that leaving a value out and
-// giving its default are the same run.
+// arguments checks the call's arguments and fills in the schema's defaults, so that leaving a value out and giving its
+// default are the same run.
 func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage("{}")
@@ -43,8 +43,8 @@ func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error
 }
 
 func (p *Pack) refused(op string, found []fault.Problem) error {
-	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: "the arguments of " + p.def.ID + " are not accepted", Problems: found,
-		Steps: []fault.Step{fault.Do("tool.show", "tool_id", p.def.ID)}}
+	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: "the arguments of " + p.def.ID + " are not accepted",
+		Problems: found, Steps: []fault.Step{fault.Do("tool.show", "tool_id", p.def.ID)}}
 }
 
 // inputs turns artifact handles into pinned inputs.
@@ -56,21 +56,23 @@ func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, 
 	for _, in := range p.def.Inputs {
 		id, _ := values[in.Param].(string)
 		if !plan.IsArtifactID(id) {
-			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT", Field: in.Param, Rule: "an artifact_id (art_ and 26 characters)", Msg: `got "` + clip(id) + `"`,
+			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT", Field: in.Param, Rule: "an artifact_id: art_ and 26 characters",
+				Msg:  `"` + clip(id) + `" is not an artifact_id`,
 				Next: []fault.Step{fault.Do("artifact.import")}})
 			continue
 		}
 		a, err := env.Artifact(id)
 		switch {
 		case fault.Is(err, fault.NotFound):
-			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT", Field: in.Param, Rule: "an artifact of this project", Msg: "there is no " + id,
-				Next: []fault.Step{fault.Do("artifact.list")}})
+			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT", Field: in.Param, Rule: "an artifact of this project",
+				Msg: "this project has no artifact " + id, Next: []fault.Step{fault.Do("artifact.list")}})
 			continue
 		case err != nil:
 			return nil, nil, fault.Wrap("", op, "", "cannot look up "+id, err)
 		case !slices.Contains(in.Types, a.Type):
-			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT-TYPE", Field: in.Param, Rule: "an artifact of type " + strings.Join(in.Types, " or "),
-				Msg: id + " is " + a.Type, Hint: "if its content is right, import it again with that type"})
+			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT-TYPE", Field: in.Param,
+				Rule: "an artifact of type " + strings.Join(in.Types, " or "), Msg: id + " has the type " + a.Type,
+				Hint: "if its content is right, import it again with that type"})
 		}
 		if total += a.SizeBytes; a.SizeBytes < 0 || total < 0 {
 			total = math.MaxInt64 / 2
@@ -79,8 +81,9 @@ func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, 
 		out = append(out, plan.Input{Role: in.Role, ArtifactID: id, ChecksumSHA256: a.SHA256, DestRelpath: in.DestRelpath})
 	}
 	if most := p.def.Limits.MaxInputBytes; total > most {
-		found = append(found, fault.Problem{Code: "ARGS-INPUT-BYTES", Field: "inputs", Rule: fmt.Sprintf("at most %d bytes together (limits.maxInputBytes)", most),
-			Msg: fmt.Sprintf("%d bytes", total)})
+		found = append(found, fault.Problem{Code: "ARGS-INPUT-BYTES", Field: "inputs",
+			Rule: "limits.maxInputBytes of the toolpack",
+			Msg:  fmt.Sprintf("the inputs have %d bytes in total; the tool accepts at most %d bytes", total, most)})
 	}
 	if len(found) > 0 {
 		return nil, nil, p.refused(op, found)

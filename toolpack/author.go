@@ -9,7 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
-// What an author starts from: the schema that editors use, the runners that go into images, a first pack.
+// What an author starts from: the schema for editors, the runners to put into images, and a first pack.
 
 //go:embed toolpack.schema.json
 var formatSchema string
@@ -20,12 +20,12 @@ var pythonRunner string
 //go:embed runners/run.mjs
 var nodeRunner string
 
-// FormatSchema is the JSON Schema (2020-12) of a *.tool.yaml, for editors. It refuses nothing that loads; the loader
-// knows more rules.
+// FormatSchema is the JSON Schema (2020-12) of a *.tool.yaml, for editors. It accepts everything that loads; the loader
+// has more rules.
 func FormatSchema() string { return formatSchema }
 
-// Runner returns the program that calls a module's function, and its path in an image; NotFound for a kind that
-// needs none.
+// Runner returns the program that calls a module's function, and its path in an image. A kind that needs none is a
+// NotFound fault.
 func Runner(kind string) (text, path string, err error) {
 	switch kind {
 	case "python":
@@ -33,7 +33,8 @@ func Runner(kind string) (text, path string, err error) {
 	case "node":
 		return nodeRunner, runnerDir + "/run.mjs", nil
 	}
-	return "", "", fault.New(fault.NotFound, "toolpack.Runner", "no_runner", `there is no runner for "`+clip(kind)+`"`).WithNext("python and node have one; a php script is run directly")
+	return "", "", fault.New(fault.NotFound, "toolpack.Runner", "no_runner", `there is no runner for "`+clip(kind)+`"`).
+		WithNext("python and node have one; a php script is run directly")
 }
 
 // StarterKinds are the kinds of execution a first pack can have.
@@ -48,30 +49,31 @@ var starters = map[string]struct{ output, execution string }{
 `},
 	"python": {"{role: count, type: JSON, label: line count, srcRelpath: out/count.json}", `execution:
   kind: python
-  # The function count of /opt/tool/%[1]s.py in the image; slurmgate tool runner python prints what calls it.
+  # The function count of /opt/tool/%[1]s.py in the image; "slurmgate tool runner python" prints the program that calls it.
   module: "%[1]s:count"
 `},
 	"node": {"{role: count, type: JSON, label: line count, srcRelpath: out/count.json}", `execution:
   kind: node
-  # The export count of /opt/tool/%[1]s.mjs in the image; slurmgate tool runner node prints what calls it.
+  # The export count of /opt/tool/%[1]s.mjs in the image; "slurmgate tool runner node" prints the program that calls it.
   module: "%[1]s.mjs:count"
 `},
 	"php": {"{role: count, type: JSON, label: line count, srcRelpath: out/count.json}", `execution:
   kind: php
-  # /opt/tool/%[1]s.php in the image is called with two paths: of the arguments (JSON), and of the result it writes.
+  # /opt/tool/%[1]s.php in the image is called with two paths: the arguments (JSON) and the result it writes.
   script: %[1]s.php
 `},
 }
 
-// Starter is a first pack that loads as it is: it counts the lines of a text that match a pattern.
+// Starter returns a first pack that loads unchanged: it counts the lines of a text that match a pattern.
 func Starter(id, kind string) (string, error) {
 	const op = "toolpack.Starter"
 	s, ok := starters[kind]
 	switch {
 	case !packID.MatchString(id) || len(id) > 128:
-		return "", fault.Invalid(op, "", fault.Problem{Code: "PACK-ID", Field: "id", Rule: "two or more parts of lower-case letters and digits joined by dots, e.g. samtools.flagstat", Msg: `got "` + clip(id) + `"`})
+		return "", fault.Invalid(op, "", fault.Problem{Code: "PACK-ID", Field: "id", Rule: idRule, Msg: `"` + clip(id) + `" is not a tool id`})
 	case !ok || !slices.Contains(StarterKinds(), kind):
-		return "", fault.Invalid(op, "", fault.Problem{Code: "PACK-EXECUTION-KIND", Field: "kind", Rule: "one of " + strings.Join(StarterKinds(), " "), Msg: `got "` + clip(kind) + `"`})
+		return "", fault.Invalid(op, "", fault.Problem{Code: "PACK-EXECUTION-KIND", Field: "kind",
+			Rule: "one of " + strings.Join(StarterKinds(), ", "), Msg: `there is no starter of kind "` + clip(kind) + `"`})
 	}
 	name := strings.ReplaceAll(id, ".", "_")
 	execution := s.execution
@@ -83,7 +85,7 @@ func Starter(id, kind string) (string, error) {
 }
 
 const starter = `# A first toolpack; change every line but abiVersion. Check it with: slurmgate tool check FOLDER
-# For an editor: slurmgate tool schema >toolpack.schema.json, and this line here without the space after #
+# For an editor: run "slurmgate tool schema >toolpack.schema.json" and remove one space after # in the next line
 #  yaml-language-server: $schema=toolpack.schema.json
 id: %s
 version: 1.0.0
@@ -100,7 +102,7 @@ inputSchema:
   required: [text]
   properties:
     text: {type: string, pattern: "^art_[0-9A-HJKMNP-TV-Z]{26}$", description: artifact_id of the text}
-    pattern: {type: string, minLength: 1, maxLength: 200, default: ".", description: what is looked for}
+    pattern: {type: string, minLength: 1, maxLength: 200, default: ".", description: the pattern to look for}
 outputSchema:
   type: object
   required: [count]

@@ -10,8 +10,8 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// A folder of the site is input that no checksum covers. So a pack sees one only if it asks for it by name (binds), and name and version
-// are part of its runs' identity.
+// A folder of the site is input that no checksum covers. So a pack sees one only if it asks for it by name (binds), and its
+// name and version are part of the runs' identity.
 
 var bindName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
@@ -20,21 +20,21 @@ func (d *draft) binds(v yamldoc.Value) {
 	d.def.Binds = v.Words("BIND", rule, bindName.MatchString)
 	slices.Sort(d.def.Binds)
 	if len(d.def.Binds) > 0 && d.def.Execution.Kind == "http" {
-		v.Fail("BIND", "only tools that run in a container see folders", "execution.kind is http", "remove binds")
+		v.Fail("BIND", "only tools that run in a container have binds", "a tool with execution.kind http cannot have binds", "remove binds")
 	}
 }
 
-// Binds names the folders of the site that the tool asks for, in order.
+// Binds lists the names of the site folders that the tool asks for, sorted.
 func (p *Pack) Binds() []string { return slices.Clone(p.def.Binds) }
 
-// CheckBinds says which packs ask for a folder that the site does not offer; their gateway does not start.
+// CheckBinds reports the packs that ask for a folder the site does not offer; the gateway does not start with them.
 func (s *Set) CheckBinds(offered func(name string) bool) error {
 	var found []fault.Problem
 	for _, p := range s.packs {
 		for _, name := range p.def.Binds {
 			if !offered(name) {
 				found = append(found, fault.Problem{Code: "PACK-BIND", Field: "binds",
-					Rule: "folders that the site offers (apptainer.binds in the site file)",
+					Rule: "names of apptainer.binds in the site file",
 					Msg:  p.def.ID + ` asks for "` + name + `", and this site has no bind of that name`,
 					Hint: "add it to apptainer.binds with name, version, source and target, or remove the tool from the domain",
 					File: p.file, Line: p.bindsAt.line, Column: p.bindsAt.column})

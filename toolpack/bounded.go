@@ -10,17 +10,17 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A schema comes from an author and its instance from a caller; either may be made to cost. Patterns are RE2, so
-// matching is linear, and here their size is bounded. A schema that recurses several times at one place of the instance
-// costs exponentially in its depth, so evaluations are counted while they happen.
+// A schema comes from an author and its instance from a caller; either may be crafted to be expensive. Patterns are RE2,
+// so matching is linear, and their size is bounded here. A schema that recurses several times at one place of the instance
+// has a cost exponential in its depth, so evaluations are counted while they happen.
 const (
 	maxPattern   = 1000    // bytes of a regular expression
 	maxProgram   = 5000    // instructions it compiles to: [a-z]{1000} has about a thousand
 	maxEvaluated = 100_000 // subschemas applied in one validation; a large argument takes some hundreds
 )
 
-// errCostly is a validation that was given up.
-var errCostly = errors.New("checking it takes too long, because the schema refers to itself too often")
+// errCostly reports a validation that was abandoned.
+var errCostly = errors.New("the check takes too long because the schema refers to itself too often")
 
 // checkPattern says what is wrong with a regular expression; "" when nothing.
 func checkPattern(s string) string {
@@ -41,13 +41,13 @@ func checkPattern(s string) string {
 	return ""
 }
 
-// meter counts the subschemas applied. It is the format of every subschema, because a format is looked at before what lies
-// below, and nothing else in the library is.
+// meter counts the subschemas applied. It is the format of every subschema, because the format is the one thing that the
+// library checks before it descends.
 type meter struct{ left int }
 
 const meterFormat = "x-applied"
 
-// count is the format's check. A validation cannot be stopped but by a panic; [contract.validate] catches it.
+// count is the format's check. Only a panic can stop a validation; [contract.validate] recovers from it.
 func (m *meter) count(any) error {
 	if m.left--; m.left < 0 {
 		panic(errCostly)
@@ -89,7 +89,7 @@ func metered(tree any) any {
 	return out
 }
 
-// validate checks an instance, within bounds. The error is what the schema library says, or errCostly.
+// validate checks an instance, within bounds. The error is the schema library's, or errCostly.
 func (c *contract) validate(schema *jsonschema.Schema, instance any) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +111,8 @@ var (
 	inPlaceLists = []string{"allOf", "anyOf", "oneOf"}
 )
 
-// circle finds a schema that applies itself to the same place, and so never ends: the pointer of one on the circle. The
-// tree is a bundle, whose references are all #/….
+// circle finds a schema that applies itself to the same place, and so never ends. It returns the pointer of one schema in
+// the cycle. The tree is a bundle, so all its references begin with #/.
 func circle(tree any) (ptr string, found bool) {
 	const open, done = 1, 2
 	state := map[string]int{}

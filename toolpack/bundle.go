@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// bundle puts a schema and all files it refers to into one document: the files become $defs, references point
-// there. So clients get a self-contained schema, and what they see is what is enforced.
+// bundle puts a schema and all files it refers to into one document: the files become $defs, and references point there.
+// So clients get a self-contained schema, and it is the one that is enforced.
 func (s *schemaFiles) bundle(root *schemaDoc) map[string]any {
-	// A schema that is nothing but a reference is what it refers to.
+	// A schema that is only a reference is replaced by its target.
 	doc, ptr, tree := root, "", root.tree
 	for range 64 {
 		o, ok := tree.(map[string]any)
@@ -60,7 +60,7 @@ type bundler struct {
 
 var notWord = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// rewrite copies a schema of d with its references turned into pointers of the bundle.
+// rewrite copies a schema of d and turns its references into pointers within the bundle.
 func (b *bundler) rewrite(tree any, d *schemaDoc) any {
 	o, ok := tree.(map[string]any)
 	if !ok {

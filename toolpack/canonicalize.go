@@ -10,7 +10,7 @@ import (
 	"slurmgate/plan"
 )
 
-// ArtifactInfo is what the plan needs of an artifact.
+// ArtifactInfo is what a plan needs to know about an artifact.
 type ArtifactInfo struct {
 	SHA256    string // 64 hex
 	Type      string
@@ -27,7 +27,7 @@ type Env struct {
 	// Local decides whether a hybrid tool runs on the gateway's own host rather than as a job; nil: never. The choice is part of the
 	// plan, so it must depend on nothing but the plan, its inputs and the policy.
 	Local func(spec plan.Spec, inputBytes int64) bool
-	// Passthrough are the variables a pack may ask for (env.passthrough), as policy has them.
+	// Passthrough are the variables a pack may ask for (env.passthrough), with the policy's values.
 	Passthrough map[string]string
 	// Bind gives the version of a folder that the site offers under a name (binds); nil: it offers none.
 	Bind func(name string) (version string, ok bool)
@@ -40,7 +40,7 @@ type Canonical struct {
 	Spec         plan.Spec // filled, valid; its placement is what the pack asks for
 	Extra        plan.ToolExtra
 	InputsToLink []Link // sorted by role, then artifact id
-	Made         []Made // artifacts the plan names that must be kept before it is submitted
+	Made         []Made // artifacts the plan names, to be stored before it is submitted
 	InputBytes   int64  // of all inputs together
 }
 
@@ -50,7 +50,7 @@ type Link struct {
 	ArtifactID string
 }
 
-// Params are the canonical params of the run: what params_hash covers.
+// Params are the canonical params of the run; params_hash covers them.
 func (c Canonical) Params(projectID, scriptVersion string) plan.Params {
 	return plan.Params{ProjectID: projectID, Script: scriptVersion, Spec: c.Spec, Tool: &c.Extra}
 }
@@ -95,7 +95,9 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	if err != nil {
 		return Canonical{}, err
 	}
-	c := Canonical{Made: made, InputBytes: total(seen, made), Extra: plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes, StrictOutputs: p.def.StrictOutputs, Binds: binds}}
+	extra := plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes,
+		StrictOutputs: p.def.StrictOutputs, Binds: binds}
+	c := Canonical{Made: made, InputBytes: total(seen, made), Extra: extra}
 	c.Spec = plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(),
 		Execution: plan.Execution{Kind: "container",
 			Container: plan.Container{Engine: "apptainer", Image: digest, NetworkMode: "none", ReadonlyRootfs: true},
@@ -118,7 +120,7 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	return c, p.verify(op, c)
 }
 
-// total is what the inputs have together.
+// total is the size of all inputs together.
 func total(seen map[string]ArtifactInfo, made []Made) (bytes int64) {
 	for _, a := range seen {
 		bytes += a.SizeBytes
@@ -129,7 +131,7 @@ func total(seen map[string]ArtifactInfo, made []Made) (bytes int64) {
 	return bytes
 }
 
-// supported refuses what loads but cannot be turned into a plan yet.
+// supported refuses a pack that loads but cannot be turned into a plan yet.
 func (p *Pack) supported(op string) error {
 	later := func(what string) error {
 		return fault.New(fault.Validation, op, "not_supported_yet", p.def.ID+": "+what+" is not supported yet").
@@ -142,7 +144,7 @@ func (p *Pack) supported(op string) error {
 	return nil
 }
 
-// passthrough adds the variables the pack asks for; what env.set says goes first.
+// passthrough adds the variables the pack asks for; those of env.set take precedence.
 func (p *Pack) passthrough(op string, vars, given map[string]string) error {
 	var found []fault.Problem
 	for i, name := range p.def.Env.Passthrough {
@@ -152,13 +154,15 @@ func (p *Pack) passthrough(op string, vars, given map[string]string) error {
 			if allowed == "" {
 				allowed = "none"
 			}
-			found = append(found, fault.Problem{Code: "POLICY-ENV", Field: fmt.Sprintf("env.passthrough[%d]", i), Rule: "policy env: " + allowed, Msg: p.def.ID + " needs " + name})
+			found = append(found, fault.Problem{Code: "POLICY-ENV", Field: fmt.Sprintf("env.passthrough[%d]", i), Rule: "policy env: " + allowed,
+				Msg: p.def.ID + " needs " + name + ", and the policy does not set it"})
 		} else if !set {
 			vars[name] = value
 		}
 	}
 	if len(found) > 0 {
-		return &fault.Error{Op: op, Kind: fault.Policy, Code: found[0].Code, Msg: "policy does not set a variable that " + p.def.ID + " needs", Problems: found,
+		return &fault.Error{Op: op, Kind: fault.Policy, Code: found[0].Code, Problems: found,
+			Msg:  "the policy does not set a variable that " + p.def.ID + " needs",
 			Next: "ask the administrator to add it to env in policies.yaml"}
 	}
 	return nil
@@ -168,16 +172,18 @@ func compareLinks(a, b Link) int {
 	return strings.Compare(a.Role+"\x00"+a.ArtifactID, b.Role+"\x00"+b.ArtifactID)
 }
 
-// FromSite is the name of the partition and account in an [Pack.Outline] that the pack leaves to the site.
+// FromSite stands for a partition or account in a [Pack.Outline] that the pack leaves to the site.
 const FromSite = "of-the-site"
 
-// Outline is the part of every plan of the pack that no argument changes: for asking beforehand what policy will say.
+// Outline is the part of every plan of the pack that no argument changes. It serves to check the policy in advance.
 func (p *Pack) Outline(image string) plan.Spec {
-	return plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan().Resolve(plan.Placement{Partition: FromSite, Account: FromSite}),
-		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: image, NetworkMode: "none", ReadonlyRootfs: true}}}
+	return plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(),
+		Placement: p.def.Placement.plan().Resolve(plan.Placement{Partition: FromSite, Account: FromSite}),
+		Execution: plan.Execution{Kind: "container",
+			Container: plan.Container{Engine: "apptainer", Image: image, NetworkMode: "none", ReadonlyRootfs: true}}}
 }
 
-// verify holds the result against the ABI: inputs as linked (ABI-11), outputs as declared (ABI-14).
+// verify checks the result against the ABI: inputs as linked (ABI-11), outputs as declared (ABI-14).
 func (p *Pack) verify(op string, c Canonical) error {
 	var links []Link
 	for _, in := range c.Spec.IO.Inputs {

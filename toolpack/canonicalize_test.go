@@ -163,7 +163,7 @@ func TestPassthrough(t *testing.T) {
 	t.Setenv("LANG", "xx")
 	p := packOf(t, "container:", "env: {passthrough: [LANG], set: {TZ: UTC}}\ncontainer:")
 	args, env := json.RawMessage(`{"data":"`+artifact+`"}`), testEnv()
-	if _, err := p.Canonicalize(args, env); !fault.Is(err, fault.Policy) || !strings.Contains(err.Error(), "needs LANG (policy env: none)") {
+	if _, err := p.Canonicalize(args, env); !fault.Is(err, fault.Policy) || !strings.Contains(err.Error(), "needs LANG, and the policy does not set it (policy env: none)") {
 		t.Error(err)
 	}
 	env.Passthrough = map[string]string{"LANG": "C.UTF-8", "TZ": "CET", "OTHER": "x"}

@@ -19,19 +19,19 @@ type contract struct {
 	schema *jsonschema.Schema
 	props  map[string]property // of the top level
 
-	mu    *sync.Mutex // of the meter: one validation at a time
+	mu    *sync.Mutex // guards the meter: one validation at a time
 	meter *meter
 
 	needs  []string // members the top level requires
-	closed bool     // the top level takes only its properties
+	closed bool     // the top level accepts only its properties
 
-	badDefaults []string // properties whose default their own schema refuses
+	badDefaults []string // properties whose default violates their own schema
 }
 
-// property is what the loader must know of one top-level property.
+// property is what the loader needs to know about one top-level property.
 type property struct {
-	types      []string // empty: not said
-	listed     bool     // enum or const: the author wrote every value down
+	types      []string // empty: the schema gives none
+	listed     bool     // enum or const: the author listed every value
 	hasDefault bool
 	def        any
 	required   bool
@@ -39,15 +39,16 @@ type property struct {
 	edges      []any // minimum and maximum
 }
 
-// open are the keywords by which the top level of a schema says itself which further properties it takes.
-var open = []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas"}
+// open are the keywords with which the top level of a schema decides for itself which other properties it accepts.
+var open = []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if", "not",
+	"dependentSchemas"}
 
 // compile makes a bundled schema usable. The top level of an input schema must be an object, and is closed unless it says
-// otherwise: an argument nobody declared is a mistake, not a wish to be ignored.
+// otherwise: an undeclared argument is an error and is never ignored.
 func compile(tree map[string]any, isInput bool) (contract, string) {
 	if isInput {
 		if tree["type"] != "object" {
-			return contract{}, "the top level of an input schema has type: object"
+			return contract{}, "the top level of an input schema must have type: object"
 		}
 		closed := true
 		for _, k := range open {
@@ -66,7 +67,7 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 		return contract{}, firstProblem(err)
 	}
 	if at, ok := circle(tree); ok {
-		return contract{}, "it applies itself without end, at #" + clip(at)
+		return contract{}, "the schema refers to itself endlessly at #" + clip(at)
 	}
 	const url = "pack:///schema.json"
 	out := contract{raw: raw, props: properties(tree), mu: &sync.Mutex{}, meter: &meter{}}
@@ -96,10 +97,12 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 	return out, ""
 }
 
-// noLoader refuses to load anything: a bundle refers to itself only.
+// noLoader refuses to load anything: a bundle contains everything it refers to.
 type noLoader struct{}
 
-func (noLoader) Load(string) (any, error) { return nil, errors.New("nothing is loaded from elsewhere") }
+func (noLoader) Load(string) (any, error) {
+	return nil, errors.New("references to other documents are not followed here")
+}
 
 func list(v any) []any {
 	l, _ := v.([]any)

@@ -10,7 +10,7 @@ import (
 	"slurmgate/plan"
 )
 
-// keywords are those of JSON Schema 2020-12 that a schema here may have; $id and its like are refused with a reason of their own.
+// keywords are the keywords of JSON Schema 2020-12; $id and its like are refused elsewhere, with their own reason.
 var keywords = strings.Fields(`
 	$schema $ref $defs $comment $id $anchor $dynamicAnchor $dynamicRef $vocabulary definitions
 	allOf anyOf oneOf not if then else dependentSchemas properties patternProperties additionalProperties propertyNames unevaluatedProperties
@@ -19,12 +19,12 @@ var keywords = strings.Fields(`
 	maxItems minItems uniqueItems maxContains minContains maxProperties minProperties required dependentRequired
 	title description default deprecated readOnly writeOnly examples format contentEncoding contentMediaType contentSchema`)
 
-// former are keywords of other drafts, and what 2020-12 has in their place.
-var former = map[string]string{"dependencies": "dependentSchemas or dependentRequired", "additionalItems": "items beside prefixItems", "$recursiveRef": "$ref", "nullable": `type: [..., "null"]`,
-	"example": "examples", "id": "nothing: a schema is addressed by its file"}
+// former are keywords of other drafts, and what to write in 2020-12 instead.
+var former = map[string]string{"dependencies": "dependentSchemas or dependentRequired", "additionalItems": "items beside prefixItems",
+	"$recursiveRef": "$ref", "nullable": `type: [..., "null"]`, "example": "examples", "id": "nothing: a schema is addressed by its file"}
 
-// unknownKeyword says what is wrong with a keyword, "" when nothing. A keyword nobody knows is ignored by every validator, so what its author meant by
-// it would silently not hold. Names that begin with x- are notes.
+// unknownKeyword reports what is wrong with a keyword; "" if nothing. Every validator ignores an unknown keyword, so the
+// rule its author meant would silently not apply. Names that begin with x- are notes.
 func unknownKeyword(k string) (msg, hint string) {
 	if slices.Contains(keywords, k) || strings.HasPrefix(k, "x-") {
 		return "", ""
@@ -32,17 +32,22 @@ func unknownKeyword(k string) (msg, hint string) {
 	if now, ok := former[k]; ok {
 		return `"` + k + `" is a keyword of another draft`, "write " + now + " instead"
 	}
-	return `there is no keyword "` + clip(k) + `"`, cmp.Or(plan.DidYouMean(k, keywords), "remove it, or begin its name with x- if it is a note")
+	return `there is no keyword "` + clip(k) + `"`,
+		cmp.Or(plan.DidYouMean(k, keywords), "remove it, or begin its name with x- if it is a note")
 }
 
-// bounds are pairs of keywords of which the first may not be above the second; where strict, not equal to it either.
+// bounds are pairs of keywords of which the first must not exceed the second; with strict, they must not be equal either.
 var bounds = []struct {
 	low, high string
 	strict    bool
-}{{"minimum", "maximum", false}, {"exclusiveMinimum", "exclusiveMaximum", true}, {"minimum", "exclusiveMaximum", true}, {"exclusiveMinimum", "maximum", true},
-	{"minLength", "maxLength", false}, {"minItems", "maxItems", false}, {"minProperties", "maxProperties", false}, {"minContains", "maxContains", false}}
+}{
+	{"minimum", "maximum", false}, {"exclusiveMinimum", "exclusiveMaximum", true},
+	{"minimum", "exclusiveMaximum", true}, {"exclusiveMinimum", "maximum", true},
+	{"minLength", "maxLength", false}, {"minItems", "maxItems", false},
+	{"minProperties", "maxProperties", false}, {"minContains", "maxContains", false},
+}
 
-// contradiction finds what makes a schema accept nothing: the keyword, and what is wrong with it; empty when nothing is.
+// contradiction finds a keyword that makes a schema accept nothing, and says why; both are empty if there is none.
 func contradiction(o map[string]any) (keyword, msg string) {
 	for _, b := range bounds {
 		low, high := number(o[b.low]), number(o[b.high])
@@ -57,7 +62,7 @@ func contradiction(o map[string]any) (keyword, msg string) {
 		}
 	}
 	if list, ok := o["enum"].([]any); ok && len(list) == 0 {
-		return "enum", "the list is empty: no value is in it"
+		return "enum", "the list is empty, so no value is accepted"
 	}
 	return "", ""
 }

@@ -20,7 +20,7 @@ const (
 	PacksDir       = "toolpacks"
 )
 
-// Domain is a domain package that passed every check. It is immutable; serving another one means starting anew.
+// Domain is a domain package that passed every check. It is immutable; to serve another one, restart the gateway.
 type Domain struct {
 	dir      string
 	manifest Manifest
@@ -39,8 +39,8 @@ type options struct {
 	taken         map[string]string // tool name → id
 }
 
-// AllowMissingImages opens a domain whose toolpacks name images that images.lock.yaml does not have yet: for the verb
-// that adds them. Nothing may be submitted from such a domain that needs one.
+// AllowMissingImages opens a domain whose toolpacks name images that images.lock.yaml does not list yet, for the command
+// that adds them. A toolpack whose image is missing cannot be submitted.
 func AllowMissingImages(o *options) { o.missingImages = true }
 
 // Taken returns the ids of the gateway's own operations. A toolpack with one of them, or with the tool name of one, is refused.
@@ -60,13 +60,13 @@ func chosen(list []Option) (o options) {
 	return o
 }
 
-// OpenDomain reads a domain package. It fails closed (ABI-01): when anything in it breaks a rule there is no domain, and
-// one Validation fault reports every broken rule of every file. The policy is read here and parsed by the caller.
+// OpenDomain reads a domain package. It fails closed (ABI-01): if anything in it breaks a rule, it returns no domain and one
+// Validation fault that reports every broken rule of every file. The policy is read here and parsed by the caller.
 func OpenDomain(dir string, list ...Option) (*Domain, error) {
 	return OpenDomainAnd(dir, func(string, []byte) error { return nil }, list...)
 }
 
-// OpenDomainAnd is [OpenDomain] with the policy read along: what parse says of the file's bytes is in the same report.
+// OpenDomainAnd is [OpenDomain] that also parses the policy: the problems parse finds in the file are in the same report.
 func OpenDomainAnd(dir string, parse func(file string, data []byte) error, list ...Option) (*Domain, error) {
 	const op = "toolpack.OpenDomain"
 	root, err := os.OpenRoot(dir)
@@ -96,11 +96,11 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 		return data
 	}
 	r := &yamldoc.Reader{File: name(ManifestFile), Prefix: "MANIFEST"}
-	if data := read(ManifestFile, "it names the domain and lists its tools"); data != nil {
+	if data := read(ManifestFile, "write one that names the domain and lists its tools"); data != nil {
 		d.manifest = parseManifest(r, data)
 	}
 	d.types = append(plan.Types(), d.manifest.ArtifactTypes...)
-	d.policy = read(PolicyFileName, "a file with the line version: 1 forbids nothing but raw plans and imports")
+	d.policy = read(PolicyFileName, "start with the line version: 1, which forbids only raw plans and imports by path")
 	if d.policy != nil {
 		if err := parsePolicy(name(PolicyFileName), d.policy); err != nil {
 			found = append(found, problemsOf(name(PolicyFileName), err)...)
@@ -109,7 +109,7 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	if data := read(LockFile, "start with version: 1 and images: []"); data != nil {
 		lock, bad := parseLock(name(LockFile), data)
 		d.lock = lock
-		// A lock that cannot be read says nothing about what is missing in it.
+		// It is unknown what is missing from a lock that cannot be read.
 		o.missingImages = o.missingImages || len(bad) > 0
 		found = append(found, bad...)
 	} else {
@@ -123,8 +123,10 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	}
 	for _, p := range all {
 		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !o.missingImages {
-			found = append(found, fault.Problem{Code: "PACK-IMAGE-MISSING", Field: "container.image", Rule: "every image must be pinned in " + LockFile,
-				Msg: `the image "` + p.def.Image + `" is not in it`, Next: []fault.Step{fault.Do("image add", "name", p.def.Image)}, File: p.file, Line: p.imageAt.line, Column: p.imageAt.column})
+			found = append(found, fault.Problem{Code: "PACK-IMAGE-MISSING", Field: "container.image",
+				Rule: "every image must be pinned in " + LockFile, Msg: LockFile + ` has no image "` + p.def.Image + `"`,
+				Next: []fault.Step{fault.Do("image add", "name", p.def.Image)},
+				File: p.file, Line: p.imageAt.line, Column: p.imageAt.column})
 		}
 	}
 	found = append(found, r.Problems()...)

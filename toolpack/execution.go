@@ -38,7 +38,7 @@ func (d *draft) execution(v yamldoc.Value) {
 	}
 	for _, f := range executionFields[1:] {
 		if f := o.Opt(f); f.Exists() && !slices.ContainsFunc(own, func(name string) bool { return o.Opt(name).Path() == f.Path() }) {
-			f.Fail("EXECUTION", "kind "+x.Kind+" has only "+strings.Join(own, ", "), "a field of another kind", "")
+			f.Fail("EXECUTION", "kind "+x.Kind+" has only "+strings.Join(own, ", "), "this field belongs to another kind of execution", "remove it")
 		}
 	}
 	switch x.Kind {
@@ -66,10 +66,10 @@ func (d *draft) execution(v yamldoc.Value) {
 	}
 }
 
-// oneProgram asks that exactly one of the fields says what runs.
+// oneProgram requires that exactly one of the fields names the program.
 func (d *draft) oneProgram(o yamldoc.Object, fields ...string) {
 	if !slices.ContainsFunc(fields, func(f string) bool { return o.Opt(f).Exists() }) {
-		o.Fail("EXECUTION", "one of "+strings.Join(fields, ", "), "none is given", "")
+		o.Fail("EXECUTION", "one of "+strings.Join(fields, ", "), "no program is given", "")
 	}
 	first := ""
 	for _, f := range fields {
@@ -78,7 +78,7 @@ func (d *draft) oneProgram(o yamldoc.Object, fields ...string) {
 		case first == "":
 			first = f
 		default:
-			o.Opt(f).Fail("EXECUTION", "one of "+strings.Join(fields, ", "), first+" is there already", "")
+			o.Opt(f).Fail("EXECUTION", "only one of "+strings.Join(fields, ", "), first+" is already given", "remove one of the two")
 		}
 	}
 	if r := o.Opt("result"); r.Exists() {
@@ -100,7 +100,7 @@ func (d *draft) word(v yamldoc.Value) string {
 	s := v.Text()
 	if v.Exists() {
 		if msg := plan.CheckWord(s); msg != "" && len(s) <= plan.MaxWord {
-			v.Fail("EXECUTION", "a whitespace-strict, non-empty string", msg, "")
+			v.Fail("EXECUTION", "a string without leading, trailing or double spaces", msg, "")
 		}
 		d.noTemplate(s, v.Path())
 	}
@@ -132,8 +132,9 @@ func (d *draft) http(o yamldoc.Object) {
 	x := &d.def.Execution
 	at := o.Need("url")
 	x.URL, x.Method, x.Headers = at.Text(), "POST", map[string]string{}
-	if u, err := url.Parse(x.URL); at.Exists() && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "") {
-		at.Fail("EXECUTION", "an absolute http or https URL without user or fragment", `got "`+clip(x.URL)+`"`, "")
+	u, err := url.Parse(x.URL)
+	if at.Exists() && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "") {
+		at.Fail("EXECUTION", "an absolute http or https URL without user or fragment", `"`+clip(x.URL)+`" is not such a URL`, "")
 	}
 	if m := o.Opt("method"); m.Exists() {
 		x.Method = m.OneOf("EXECUTION", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -141,7 +142,7 @@ func (d *draft) http(o yamldoc.Object) {
 	for _, e := range o.Opt("headers").Entries() {
 		value := e.Text()
 		if !headerName.MatchString(e.Key) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-			e.Fail("EXECUTION", "an HTTP header: a token, and a value on one line", "it is not a header", "")
+			e.Fail("EXECUTION", "an HTTP header: a token, and a value on one line", "it is not a valid HTTP header", "")
 		}
 		x.Headers[e.Key] = value
 	}

@@ -13,14 +13,14 @@ import (
 // readFile reads a regular file below the domain's folder; symlinks are not followed.
 func readFile(fsys fs.FS, rel string) (data []byte, msg string) {
 	if !fs.ValidPath(rel) {
-		return nil, "the path is not plain"
+		return nil, "the path is not a plain relative path"
 	}
 	info, err := fs.Lstat(fsys, rel)
 	switch {
 	case err != nil:
 		return nil, "it cannot be read: " + clip(err.Error())
 	case !info.Mode().IsRegular():
-		return nil, "it is no regular file (symlinks are not followed)"
+		return nil, "it is not a regular file; symbolic links are not followed"
 	case info.Size() > yamldoc.MaxBytes:
 		return nil, fmt.Sprintf("it is larger than %d bytes", yamldoc.MaxBytes)
 	}

@@ -27,7 +27,7 @@ const (
 	batch       = 64  // files read before the problems are counted
 )
 
-// codeStopped is the code of the line that says that not every toolpack was read.
+// codeStopped is the code of the problem that reports that not every toolpack was read.
 const codeStopped = "PACK-STOPPED"
 
 // Set is the packs of a domain, sorted by id. It is immutable.
@@ -36,8 +36,8 @@ type Set struct {
 	hash  string
 }
 
-// Load reads every *.tool.yaml below dir. Schemas may lie anywhere below dir. When any pack breaks a rule there is
-// no set, and one Validation fault reports every broken rule.
+// Load reads every *.tool.yaml below dir. Schemas may be anywhere below dir. If any pack breaks a rule, Load returns no
+// set and one Validation fault that reports every broken rule.
 func Load(dir string, list ...Option) (*Set, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -60,10 +60,11 @@ func noFolder(op, dir string, err error) error {
 	case serr == nil && !info.IsDir():
 		kind = fault.Validation
 	}
-	return fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).WithNext("name the folder of a domain package")
+	return fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).
+		WithNext("give the path of a domain package's folder")
 }
 
-// broken makes the one report of a folder.
+// broken makes the report on a folder: one fault with all its problems.
 func broken(op, dir string, found []fault.Problem) error {
 	slices.SortStableFunc(found, func(a, b fault.Problem) int { return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line) })
 	found = slices.CompactFunc(found, fault.Problem.Equal)
@@ -74,17 +75,19 @@ func broken(op, dir string, found []fault.Problem) error {
 	case len(found) == 1:
 		msg = "a rule is broken in " + dir
 	}
-	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found, Next: "correct the named lines; nothing is served until then"}
+	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found,
+		Next: "correct the named lines; nothing is served until then"}
 }
 
 func isStop(p fault.Problem) bool { return p.Code == codeStopped }
 
-// loadAll reads the packs below sub of a domain folder. base is how messages name that folder. all has every pack
-// whose file could be read, the broken ones too, so that a domain can say more about them; set is nil when there are problems.
+// loadAll reads the packs below sub in a domain folder. base is how messages name that folder. all holds every pack whose
+// file could be read, broken ones included, so that a domain can say more about them; set is nil if there are problems.
 func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set, all []*Pack, found []fault.Problem) {
-	l := loader{schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}}, types: types, taken: o.taken, byName: map[string]*Pack{}}
+	l := loader{schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}},
+		types: types, taken: o.taken, byName: map[string]*Pack{}}
 	if at, err := fs.Lstat(fsys, sub); err == nil && at.Mode()&fs.ModeSymlink != 0 {
-		l.linked(sub)
+		l.refuseLink(sub)
 		return nil, nil, l.problems
 	}
 	var rels []string
@@ -92,10 +95,10 @@ func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set,
 		switch {
 		case err == nil && e.Type()&fs.ModeSymlink != 0:
 			if to, err := fs.Stat(fsys, rel); err != nil || !to.Mode().IsRegular() || strings.HasSuffix(rel, packSuffix) {
-				l.linked(rel)
+				l.refuseLink(rel)
 			}
 		case err != nil:
-			l.note("PACK-FILE", rel, "folders and files that can be read", clip(err.Error()), "")
+			l.note("PACK-FILE", rel, "a readable folder or file", clip(err.Error()), "")
 			if e != nil && e.IsDir() {
 				return fs.SkipDir
 			}
@@ -105,7 +108,7 @@ func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set,
 		case clip(rel) != rel && len(rel) <= 200:
 			l.note("PACK-FILE", rel, "a path of printable characters", "the file name contains control or invisible characters", "rename it")
 		case len(rels) >= maxPacks:
-			l.note("PACK-COUNT", rel, fmt.Sprintf("at most %d toolpacks", maxPacks), "there are more", "")
+			l.note("PACK-COUNT", rel, "", fmt.Sprintf("the domain has more than %d toolpacks", maxPacks), "split the domain")
 			return fs.SkipAll
 		default:
 			rels = append(rels, rel)
@@ -113,7 +116,7 @@ func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set,
 		return nil
 	})
 	if err != nil {
-		l.note("PACK-FILE", sub, "a folder that can be read", clip(err.Error()), "")
+		l.note("PACK-FILE", sub, "a readable folder", clip(err.Error()), "")
 	}
 	l.files(rels)
 	if len(l.problems) > 0 {
@@ -143,36 +146,40 @@ func (l *loader) note(code, rel, rule, msg, hint string) {
 	l.problems = append(l.problems, fault.Problem{Code: code, Rule: rule, Msg: msg, Hint: hint, File: l.schemas.name(rel)})
 }
 
-// linked refuses a symbolic link to a toolpack or a folder: what it leads to could change without a change here, and passing it over in silence would
-// leave tools out.
-func (l *loader) linked(rel string) {
-	l.note("PACK-LINK", rel, "toolpacks are files of the domain itself", "it is a symbolic link, and links are not followed", "put the files themselves here, or bind-mount the folder")
+// refuseLink reports a symbolic link to a toolpack or a folder: its target could change without a change here, and skipping
+// it silently would leave tools out.
+func (l *loader) refuseLink(rel string) {
+	l.note("PACK-LINK", rel, "toolpacks are files of the domain itself", "it is a symbolic link, and links are not followed",
+		"put the files themselves here, or bind-mount the folder")
 }
 
-// one is a pack on its way, with what is wrong with it so far.
-type one struct {
+// loaded is a pack that was read, with the problems found so far.
+type loaded struct {
 	pack     *Pack
 	draft    *draft
 	problems []fault.Problem // of its schemas
 }
 
-// files reads the packs, several at a time, and takes them in the order of the walk, until there are too many problems for a report.
+// files reads the packs, several at a time, and adds them in the order of the walk, until there are too many problems for
+// one report.
 func (l *loader) files(rels []string) {
 	for done := 0; done < len(rels); {
 		some := rels[done:min(done+batch, len(rels))]
 		for _, o := range l.batch(some) {
-			l.take(o)
+			l.add(o)
 			if done++; len(l.problems) > maxProblems {
 				l.problems = l.problems[:maxProblems:maxProblems]
-				l.note(codeStopped, path.Dir(rels[0]), "", fmt.Sprintf("stopped after %d problems in the first %d of %d toolpacks", maxProblems, done, len(rels)), "correct these, then check again")
+				l.note(codeStopped, path.Dir(rels[0]), "",
+					fmt.Sprintf("stopped after %d problems in the first %d of %d toolpacks", maxProblems, done, len(rels)),
+					"correct these, then check again")
 				return
 			}
 		}
 	}
 }
 
-func (l *loader) batch(rels []string) []one {
-	read := make([]one, len(rels))
+func (l *loader) batch(rels []string) []loaded {
+	read := make([]loaded, len(rels))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(rels)) {
@@ -191,15 +198,16 @@ func (l *loader) batch(rels []string) []one {
 }
 
 // read reads one file and applies every rule that needs no other pack.
-func (l *loader) read(rel string) one {
+func (l *loader) read(rel string) loaded {
 	data, msg := readFile(l.schemas.fsys, rel)
 	if msg != "" {
-		return one{problems: []fault.Problem{{Code: "PACK-FILE", Rule: fmt.Sprintf("a regular file of at most %d bytes", yamldoc.MaxBytes), Msg: msg, File: l.schemas.name(rel)}}}
+		return loaded{problems: []fault.Problem{{Code: "PACK-FILE", File: l.schemas.name(rel),
+			Rule: fmt.Sprintf("a regular file of at most %d bytes", yamldoc.MaxBytes), Msg: msg}}}
 	}
 	d := &draft{Reader: &yamldoc.Reader{File: l.schemas.name(rel), Prefix: "PACK", Case: yamldoc.Camel}, rel: rel}
 	d.read(data)
 	p := &Pack{file: l.schemas.name(rel), types: l.types}
-	o := one{pack: p, draft: d}
+	o := loaded{pack: p, draft: d}
 	var more []fault.Problem
 	if d.in.doc != nil {
 		p.in, more = l.schemas.contract(d, d.in)
@@ -220,14 +228,14 @@ func (l *loader) read(rel string) one {
 		if p.hash, err = hashOf(p.def); err != nil {
 			d.Add("HASH", "", "canonical JSON of bounded size", firstProblem(err), "")
 		}
-		p.rules, _ = readRules(p.def) // every part was read before
+		p.rules, _ = readRules(p.def) // every part was parsed before, so this cannot fail
 		p.canonical = sync.OnceValues(func() ([]byte, error) { return plan.Marshal(p.def) })
 	}
 	return o
 }
 
-// take adds a pack, unless its name is taken.
-func (l *loader) take(o one) {
+// add adds a pack, and reports a name that is already in use.
+func (l *loader) add(o loaded) {
 	l.problems = append(l.problems, o.problems...)
 	if o.pack == nil {
 		return
@@ -235,13 +243,14 @@ func (l *loader) take(o one) {
 	id := o.pack.def.ID
 	name := toolName(id)
 	if own, ok := l.taken[name]; id != "" && ok {
-		o.draft.Add("TOOL-NAME", "id", "no id or name of the gateway's own operations", `"`+clip(name)+`" is the name of the operation `+own, "choose another id")
+		o.draft.Add("TOOL-NAME", "id", "no id or name of the gateway's own operations",
+			`"`+clip(name)+`" is the name of the operation `+own, "choose another id")
 	} else if twin := l.byName[name]; id != "" && twin != nil {
 		code, rule := "DUPLICATE-ID", "each id once"
 		if twin.ID() != id {
 			code, rule = "TOOL-NAME", "each tool name once"
 		}
-		o.draft.Add(code, "id", rule, "it is taken by "+twin.file, "")
+		o.draft.Add(code, "id", rule, twin.file+" already has it", "choose another id")
 	} else if id != "" {
 		l.byName[name] = o.pack
 	}
@@ -264,7 +273,8 @@ func (s *Set) List() []*Pack { return slices.Clone(s.packs) }
 func (s *Set) Get(id string) (*Pack, error) {
 	i, ok := slices.BinarySearchFunc(s.packs, id, func(p *Pack, id string) int { return strings.Compare(p.ID(), id) })
 	if !ok {
-		return nil, fault.New(fault.NotFound, "toolpack.Get", "tool_not_found", `there is no tool "`+clip(id)+`"`).WithSteps(fault.Do("tool.list"))
+		return nil, fault.New(fault.NotFound, "toolpack.Get", "tool_not_found", `there is no tool "`+clip(id)+`"`).
+			WithSteps(fault.Do("tool.list"))
 	}
 	return s.packs[i], nil
 }

@@ -18,9 +18,9 @@ const LockFile = "images.lock.yaml"
 type LockedImage struct {
 	Name      string    // as toolpacks write it
 	Digest    string    // sha256:<64 hex> of the SIF file
-	Arch      string    // as SIF has it, e.g. amd64
+	Arch      string    // as the SIF header names it, e.g. amd64
 	SizeBytes int64     //
-	Source    string    // where the file came from, for people
+	Source    string    // where the file came from, for readers
 	AddedAt   time.Time // UTC
 }
 
@@ -68,12 +68,12 @@ func parseLock(file string, data []byte) (Lock, []fault.Problem) {
 		if at := e.Need("added_at"); at.Exists() {
 			t, err := time.Parse(time.RFC3339Nano, at.Time())
 			if err != nil {
-				at.Fail("TIME", "a time such as 2026-01-31T12:00:00Z", "it is not a time", "")
+				at.Fail("TIME", "a time such as 2026-01-31T12:00:00Z", "it is not a valid time", "")
 			}
 			img.AddedAt = t.UTC()
 		}
 		if seen[img.Name] && img.Name != "" {
-			e.Opt("name").Fail("DUPLICATE-NAME", "each name once", `"`+clip(img.Name)+`" again`, "")
+			e.Opt("name").Fail("DUPLICATE-NAME", "each name once", `the name "`+clip(img.Name)+`" appears twice`, "remove one of the two entries")
 		}
 		seen[img.Name] = true
 		l.images = append(l.images, img)
@@ -112,7 +112,7 @@ func (l Lock) NameOf(digest string) string {
 	return ""
 }
 
-// CheckName says what is wrong with calling the image of a digest (sha256:<64 hex>) by a name, "" when nothing.
+// CheckName reports why a name is not that of the image with a digest (sha256:<64 hex>); "" if it is.
 func (l Lock) CheckName(name, digest string) string {
 	switch locked, ok := l.Digest(name); {
 	case !ok:

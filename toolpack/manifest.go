@@ -71,12 +71,11 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 		DomainID:    o.Need("domain_id").Match(domainID, "DOMAIN-ID", "lower-case letters and digits, parts joined by . _ or -"),
 		Version:     o.Need("version").Match(semver, "VERSION", "MAJOR.MINOR.PATCH without suffix"),
 		Description: prose(o.Opt("description"), 4096),
-		ArtifactTypes: o.Opt("artifact_types").Words("TYPE", "a new type: an upper-case letter, then upper-case letters, digits, _, at most 32", func(s string) bool {
-			return plan.IsTypeName(s) && !slices.Contains(plan.Types(), s)
-		}),
+		ArtifactTypes: o.Opt("artifact_types").Words("TYPE", "a new type: an upper-case letter, then upper-case letters, digits, _, at most 32",
+			func(s string) bool { return plan.IsTypeName(s) && !slices.Contains(plan.Types(), s) }),
 	}
 	if len(m.DomainID) > 64 {
-		o.Opt("domain_id").Fail("DOMAIN-ID", "at most 64 characters", "it is longer", "")
+		o.Opt("domain_id").Fail("DOMAIN-ID", "at most 64 characters", "the id is too long", "shorten it")
 	}
 	seen := map[string]bool{}
 	for _, v := range o.Need("tools").List() {
@@ -88,7 +87,8 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 			EgressAllowlist: e.Opt("egress_allowlist").Words("EGRESS", "host:port", isHostPort),
 		}
 		if seen[t.ToolID] && t.ToolID != "" {
-			e.Opt("tool_id").Fail("DUPLICATE-TOOL", "each tool once", `"`+clip(t.ToolID)+`" again`, "")
+			e.Opt("tool_id").Fail("DUPLICATE-TOOL", "each tool once",
+				`the tool "`+clip(t.ToolID)+`" is listed twice`, "remove one of the two entries")
 		}
 		seen[t.ToolID] = true
 		t.Transport = readTransport(e, t.Kind)
@@ -101,7 +101,7 @@ func readTransport(e yamldoc.Object, kind string) *Transport {
 	v := e.Opt("transport")
 	switch {
 	case kind == ServiceWorker && !v.Exists():
-		e.Fail("TRANSPORT", "a service_worker has a transport", "it is missing", "")
+		e.Fail("TRANSPORT", "a service_worker has a transport", "transport is missing", "add it")
 		return nil
 	case kind == JobWorker && v.Exists():
 		v.Fail("TRANSPORT", "only for services: a job_worker runs as a Slurm job", "a job_worker cannot have one", "remove it")
@@ -111,13 +111,18 @@ func readTransport(e yamldoc.Object, kind string) *Transport {
 	}
 	o := v.Object("type", "base_url", "endpoint")
 	t := &Transport{Type: o.Need("type").OneOf("TRANSPORT", "http"), BaseURL: o.Need("base_url").Text(), Endpoint: "/run"}
-	if u, err := url.Parse(t.BaseURL); t.BaseURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		o.Opt("base_url").Fail("TRANSPORT", "an http or https URL without user, query or fragment", `got "`+clip(t.BaseURL)+`"`, "")
+	if t.BaseURL != "" && !isBaseURL(t.BaseURL) {
+		o.Opt("base_url").Fail("TRANSPORT", "an http or https URL without user, query or fragment", `"`+clip(t.BaseURL)+`" is not such a URL`, "")
 	}
 	if p := o.Opt("endpoint"); p.Exists() {
 		t.Endpoint = p.Match(endpoint, "TRANSPORT", "a path such as /run")
 	}
 	return t
+}
+
+func isBaseURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 func isHostPort(s string) bool {
@@ -129,7 +134,7 @@ func isHostPort(s string) bool {
 	return err == nil && port >= 1 && port <= 65535
 }
 
-// match holds packs and manifest against each other: both sides list exactly the same tools, of kinds that fit.
+// match compares packs and manifest: both must list exactly the same tools, of kinds that fit.
 func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem) {
 	byID := map[string]*Pack{}
 	for _, p := range packs {
@@ -141,21 +146,24 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 		p := byID[t.ToolID]
 		if p == nil {
 			if t.ToolID != "" {
-				r.Add("TOOL-MISSING", t.path+".tool_id", "a toolpack in toolpacks/ for each tool", `there is no toolpack with the id "`+clip(t.ToolID)+`"`, "add the toolpack or remove the entry")
+				r.Add("TOOL-MISSING", t.path+".tool_id", "a toolpack in toolpacks/ for each tool",
+					`there is no toolpack with the id "`+clip(t.ToolID)+`"`, "add the toolpack or remove the entry")
 			}
 			continue
 		}
 		if want := kindOf(p); want != "" && t.Kind != "" && t.Kind != want && t.Kind != Hybrid {
-			r.Add("KIND", t.path+".kind", "the kind that fits the toolpack: "+want, "got "+t.Kind, "")
+			r.Add("KIND", t.path+".kind", "the kind of the toolpack", "the kind "+t.Kind+" does not fit the toolpack", "write "+want)
 		}
 		if sec := (p.def.TimeoutMs + 999) / 1000; t.TimeoutSec > 0 && t.TimeoutSec < sec {
-			r.Add("TIMEOUT", t.path+".timeout_sec", "at least the toolpack's timeoutMs, "+strconv.FormatInt(sec, 10)+" s", "got "+strconv.FormatInt(t.TimeoutSec, 10), "")
+			r.Add("TIMEOUT", t.path+".timeout_sec", "at least the toolpack's timeoutMs, "+strconv.FormatInt(sec, 10)+" s",
+				strconv.FormatInt(t.TimeoutSec, 10)+" s is less than the toolpack's timeoutMs", "raise it, or leave it out")
 		}
 	}
 	for _, p := range packs {
 		if id := p.def.ID; id != "" && !listed[id] {
-			found = append(found, fault.Problem{Code: "PACK-UNLISTED", Field: "id", Rule: "every toolpack must be listed in " + ManifestFile, Msg: `the toolpack "` + id + `" is not listed`,
-				Hint: "add {tool_id: " + id + ", kind: " + JobWorker + "} to its tools", File: p.file, Line: p.idAt.line, Column: p.idAt.column})
+			found = append(found, fault.Problem{Code: "PACK-UNLISTED", Field: "id", Rule: "every toolpack must be listed in " + ManifestFile,
+				Msg: ManifestFile + ` does not list the toolpack "` + id + `"`, Hint: "add {tool_id: " + id + ", kind: " + JobWorker + "} to its tools",
+				File: p.file, Line: p.idAt.line, Column: p.idAt.column})
 		}
 	}
 	return found

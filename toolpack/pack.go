@@ -28,19 +28,19 @@ type Pack struct {
 	bindsAt   place                      // of binds
 	cmd       []*jinja.Template          // execution.cmd
 	envs      map[string]*jinja.Template // env.set
-	context   map[string]any             // templating.context; nobody changes it
+	context   map[string]any             // templating.context; never changed
 	types     []string                   // artifact types of the domain
 	in        contract
 	out       contract
 	rules     rules
 	hash      string
-	canonical func() ([]byte, error) // of def, made when a run is first planned with it
+	canonical func() ([]byte, error) // the canonical JSON of def, made when first needed
 }
 
 // place is a line and a column of a file, from 1.
 type place struct{ line, column int }
 
-// definition is the normal form of a toolpack file; its canonical JSON is what pack_hash covers.
+// definition is the normal form of a toolpack file; pack_hash covers its canonical JSON.
 type definition struct {
 	ID              string          `json:"id"`
 	Version         string          `json:"version"`
@@ -112,7 +112,7 @@ type execution struct {
 	Stdout  *string           `json:"stdout,omitempty"`
 	Module  string            `json:"module,omitempty"`
 	Script  string            `json:"script,omitempty"`
-	Result  string            `json:"result,omitempty"` // srcRelpath of the output that gets the result
+	Result  string            `json:"result,omitempty"` // srcRelpath of the output that receives the result
 	URL     string            `json:"url,omitempty"`
 	Method  string            `json:"method,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -165,16 +165,16 @@ func (p *Pack) Deterministic() bool { return p.def.Deterministic }
 // Timeout is how long a run may take without the time in the queue.
 func (p *Pack) Timeout() time.Duration { return time.Duration(p.def.TimeoutMs) * time.Millisecond }
 
-// MaxInputBytes is the most all inputs together may have.
+// MaxInputBytes is the limit for all inputs together.
 func (p *Pack) MaxInputBytes() int64 { return p.def.Limits.MaxInputBytes }
 
-// MaxOutputBytes is the most all outputs together may have.
+// MaxOutputBytes is the limit for all outputs together.
 func (p *Pack) MaxOutputBytes() int64 { return p.def.Limits.MaxOutputBytes }
 
-// Image is the name images.lock.yaml maps to a digest; empty for a pack that runs in no container.
+// Image is the name that images.lock.yaml maps to a digest; empty for a pack that does not run in a container.
 func (p *Pack) Image() string { return p.def.Image }
 
-// Passthrough names the variables the tool asks policy for.
+// Passthrough lists the variables the tool needs from the policy's env.
 func (p *Pack) Passthrough() []string { return slices.Clone(p.def.Env.Passthrough) }
 
 // InputSchema is the JSON Schema of the arguments, self-contained.
@@ -183,7 +183,7 @@ func (p *Pack) InputSchema() json.RawMessage { return slices.Clone(p.in.raw) }
 // OutputSchema is the JSON Schema of the finished run's output, self-contained.
 func (p *Pack) OutputSchema() json.RawMessage { return slices.Clone(p.out.raw) }
 
-// Hash is the pack_hash: it covers the normalised pack with its resolved schemas, not layout or comments.
+// Hash is the pack_hash: it covers the normalised pack with its resolved schemas, but not layout or comments.
 func (p *Pack) Hash() string { return p.hash }
 
 // File is where the pack was read from.

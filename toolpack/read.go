@@ -16,7 +16,10 @@ import (
 
 const maxSafe = 1<<53 - 1
 
-// The word forms of a toolpack.
+// idRule says what packID accepts.
+const idRule = "two or more parts of lower-case letters and digits joined by dots, e.g. samtools.flagstat"
+
+// The forms of the words in a toolpack.
 var (
 	packID          = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]+)+$`)
 	semver          = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})$`)
@@ -27,7 +30,7 @@ var (
 	paramName       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
-// draft is a toolpack file on its way to become a pack.
+// draft is a toolpack file that is being read.
 type draft struct {
 	*yamldoc.Reader
 	rel     string // path in the domain folder
@@ -36,28 +39,29 @@ type draft struct {
 	cmd     []*jinja.Template
 	envs    map[string]*jinja.Template // env.set
 	context map[string]any             // templating.context
-	unread  bool                       // the fields were not looked at
+	unread  bool                       // the fields were not read
 }
 
-// schemaSource is an inputSchema or outputSchema as the file has it.
+// schemaSource is an inputSchema or outputSchema as it is in the file.
 type schemaSource struct {
 	field string
 	doc   any // nil when absent or unusable
 }
 
-var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description", "deterministic",
-	"timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "stderr", "container", "resources", "placement",
-	"execution", "caps", "env", "templating", "binds"}
+var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description",
+	"deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "stderr",
+	"container", "resources", "placement", "execution", "caps", "env", "templating", "binds"}
 
-// read takes the fields of the file, noting what breaks a rule of a single field.
+// read reads the fields of the file and records each broken rule that concerns a single field.
 func (d *draft) read(data []byte) {
 	doc := d.Parse(data)
 	if d.unread = !doc.Exists(); d.unread {
 		return
 	}
-	// A file of another ABI has other rules: nothing else is said about it.
+	// A file of another ABI version has other rules, so nothing else is reported about it.
 	if v := doc.Peek("abiVersion"); v != "" && v != ABIVersion {
-		d.Add("ABI-VERSION", "abiVersion", "must be "+ABIVersion, `got "`+clip(v)+`"`, "this gateway reads no other version")
+		d.Add("ABI-VERSION", "abiVersion", "must be "+ABIVersion, `this gateway cannot read abiVersion "`+clip(v)+`"`,
+			"write the toolpack for abiVersion "+ABIVersion)
 		d.unread = true
 		return
 	}
@@ -66,7 +70,7 @@ func (d *draft) read(data []byte) {
 	d.schemas(o)
 	d.files(o)
 	d.stderr(o.Opt("stderr"))
-	d.templating(o.Opt("templating")) // before what is rendered with it
+	d.templating(o.Opt("templating")) // before the fields that are rendered with it
 	d.execution(o.Need("execution"))
 	d.place(o)
 	d.caps(o.Opt("caps"))
@@ -77,13 +81,15 @@ func (d *draft) read(data []byte) {
 func (d *draft) identity(o yamldoc.Object) {
 	f := &d.def
 	id := o.Need("id")
-	f.ID = id.Match(packID, "ID", "two or more parts of lower-case letters and digits joined by dots, e.g. samtools.flagstat")
+	f.ID = id.Match(packID, "ID", idRule)
 	if len(f.ID) > 128 {
-		id.Fail("ID", "at most 128 characters", "it is longer", "")
+		id.Fail("ID", "at most 128 characters", "the id is too long", "shorten it")
 	}
 	if name := o.Opt("toolName"); name.Exists() {
-		if got := name.Match(toolNameForm, "TOOL-NAME", "lower-case letters, digits and _, at most 128"); got != "" && f.ID != "" && got != toolName(f.ID) {
-			name.Fail("TOOL-NAME", "the id with _ for each dot: "+toolName(f.ID), `got "`+clip(got)+`"`, "leave the field out")
+		got := name.Match(toolNameForm, "TOOL-NAME", "lower-case letters, digits and _, at most 128")
+		if got != "" && f.ID != "" && got != toolName(f.ID) {
+			name.Fail("TOOL-NAME", "the id with _ for each dot: "+toolName(f.ID),
+				`"`+clip(got)+`" is not the tool name of this id`, "leave the field out")
 		}
 	}
 	f.Version = o.Need("version").Match(semver, "VERSION", "MAJOR.MINOR.PATCH without suffix")
@@ -102,16 +108,16 @@ func (d *draft) identity(o yamldoc.Object) {
 	f.Limits = limits{lim.Need("maxInputBytes").Int(1, maxSafe), lim.Need("maxOutputBytes").Int(1, maxSafe)}
 }
 
-// prose reads text for people: one or more lines, nothing that could play tricks on a terminal.
+// prose reads text for people: one or more lines, without characters that could change what a terminal shows.
 func prose(v yamldoc.Value, most int) string {
 	s := v.Text()
 	if len(s) > most {
-		v.Fail("TEXT", "text of a bounded length", "it is too long", "")
+		v.Fail("TEXT", fmt.Sprintf("at most %d bytes", most), "the text is too long", "shorten it")
 	}
 	if strings.ContainsFunc(s, func(c rune) bool {
 		return c != '\n' && c != '\t' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c))
 	}) {
-		v.Fail("TEXT", "plain text", "it contains control or invisible characters", "")
+		v.Fail("TEXT", "plain text", "the text contains control or invisible characters", "remove them")
 	}
 	return strings.TrimSpace(s)
 }
@@ -125,7 +131,7 @@ func (d *draft) schemas(o yamldoc.Object) {
 				s.doc = nil
 			}
 			if s.doc == nil && len(d.Problems()) == n {
-				v.Fail("SCHEMA", "a JSON Schema, or {$ref: FILE.json}", "it is empty", "")
+				v.Fail("SCHEMA", "a JSON Schema, or {$ref: FILE.json}", "the schema is empty", "")
 			}
 		}
 	}
@@ -136,7 +142,8 @@ func (d *draft) files(o yamldoc.Object) {
 	d.def.Inputs = make([]input, len(ins))
 	for i, v := range ins {
 		f := v.Object("role", "param", "types", "destRelpath", "destName")
-		in := input{Role: f.Need("role").Text(), Param: f.Need("param").Match(paramName, "INPUT-PARAM", "the name of an argument: letters, digits and _"),
+		in := input{Role: f.Need("role").Text(),
+			Param: f.Need("param").Match(paramName, "INPUT-PARAM", "the name of an argument: letters, digits and _"),
 			Types: f.Need("types").Words("TYPE", "artifact types, e.g. BAM", plan.IsTypeName)}
 		if f.Opt("types").Exists() && in.Types != nil && len(in.Types) == 0 {
 			f.Opt("types").Fail("TYPE", "at least one artifact type", "the list is empty", "")
@@ -145,14 +152,14 @@ func (d *draft) files(o yamldoc.Object) {
 			in.DestName = f.Need("destName").Text()
 			in.DestRelpath = "in/" + in.DestName
 			if at := f.Opt("destRelpath"); at.Exists() {
-				at.Fail("DEST", "a docker plan's input has a destName, its name in /work/in", "it has a destRelpath", "remove it")
+				at.Fail("DEST", "destName, the file's name in /work/in", "an input of a docker plan cannot have a destRelpath", "remove it")
 			}
 		} else {
 			in.DestRelpath, in.DestName = f.Need("destRelpath").Text(), f.Opt("destName").Text()
 		}
 		d.noTemplate(in.DestRelpath, f.Opt("destRelpath").Path())
 		if strings.Contains(in.DestName, "/") {
-			f.Opt("destName").Fail("DEST", "a name in /work/in", "it contains a /", "")
+			f.Opt("destName").Fail("DEST", "a file name in /work/in", "the name contains a /", "")
 		}
 		d.def.Inputs[i] = in
 	}
@@ -169,13 +176,15 @@ func (d *draft) files(o yamldoc.Object) {
 		d.noTemplate(d.def.Outputs[i].Label, f.Opt("label").Path())
 		d.noTemplate(src.Text(), src.Path())
 		if strings.ContainsAny(src.Text(), "*?[") {
-			src.Fail("SRC-PATH", "the path of one file, as the program writes it", "it contains *, ? or [, but patterns are not supported", "declare each file, or have the program write one archive")
+			src.Fail("SRC-PATH", "the path of one file, as the program writes it", "it contains *, ? or [, but patterns are not supported",
+				"declare each file, or have the program write one archive")
 		}
 		if role := f.Opt("role"); !src.Exists() && d.def.PlanKind == KindDocker && strings.Contains(role.Text(), "/") {
-			role.Fail("ROLE", "no /: without a srcRelpath the role is the file's name in /work/out", `got "`+clip(role.Text())+`"`, "give a srcRelpath, or rename the role")
+			role.Fail("ROLE", "without a srcRelpath the role is the file's name in /work/out", `the role "`+clip(role.Text())+`" contains a /`,
+				"give a srcRelpath, or rename the role")
 		}
 		if !src.Exists() && d.def.PlanKind == KindDocker {
-			d.def.Outputs[i].SrcRelpath = "out/" + d.def.Outputs[i].Role // {{ outputs.ROLE }} is where it lies
+			d.def.Outputs[i].SrcRelpath = "out/" + d.def.Outputs[i].Role // {{ outputs.ROLE }} is this path
 		}
 	}
 }
@@ -183,11 +192,12 @@ func (d *draft) files(o yamldoc.Object) {
 func (d *draft) place(o yamldoc.Object) {
 	const most = 1 << 31
 	c, r := o.Opt("container"), o.Opt("resources")
-	// Whatever runs as a job needs both; an http pack runs elsewhere.
+	// A job needs both; an http pack does not run as a job.
 	if d.def.Execution.Kind != "http" {
 		c, r = o.Need("container"), o.Need("resources")
 	}
-	d.def.Image = c.Object("image").Need("image").Match(imageName, "IMAGE", "a name that images.lock.yaml maps to a digest: no tag, no URL, no path")
+	d.def.Image = c.Object("image").Need("image").Match(imageName, "IMAGE",
+		"a name that images.lock.yaml maps to a digest: no tag, no URL, no path")
 	f := r.Object("cpus", "memMb", "timeLimitSeconds", "gpus", "gpuType")
 	d.def.Resources = resources{CPUs: int(f.Need("cpus").Int(-most, most)), MemMB: int(f.Need("memMb").Int(-most, most)),
 		TimeLimitSeconds: int(f.Need("timeLimitSeconds").Int(-most, most)), GPUType: optText(f.Opt("gpuType"))}
@@ -196,7 +206,8 @@ func (d *draft) place(o yamldoc.Object) {
 		d.def.Resources.GPUs = &n
 	}
 	p := o.Opt("placement").Object("partition", "account", "qos", "constraint")
-	d.def.Placement = placement{optText(p.Opt("partition")), optText(p.Opt("account")), optText(p.Opt("qos")), optText(p.Opt("constraint"))}
+	d.def.Placement = placement{optText(p.Opt("partition")), optText(p.Opt("account")),
+		optText(p.Opt("qos")), optText(p.Opt("constraint"))}
 }
 
 func optText(v yamldoc.Value) *string {
@@ -207,8 +218,8 @@ func optText(v yamldoc.Value) *string {
 	return &s
 }
 
-// caps reads what the tool needs. A job has no network, reads /work, writes /work/out and may start processes; a need beyond that is refused here, because
-// no call could ever be carried out. Naming less takes nothing away from the job.
+// caps reads what the tool needs. A job has no network, reads /work, writes /work/out and may start processes. A pack that
+// needs more is refused here, because no call of it could succeed. Declaring less does not restrict the job.
 func (d *draft) caps(v yamldoc.Value) {
 	o := v.Object("network", "filesystem", "subprocess")
 	fs := o.Opt("filesystem").Object("read", "write")
@@ -228,13 +239,15 @@ func (d *draft) caps(v yamldoc.Value) {
 		return // it runs elsewhere
 	}
 	if n := o.Opt("network"); len(d.def.Caps.Network) > 0 {
-		n.Fail("CAPS", "none: a job has no network", "it asks for "+strings.Join(d.def.Caps.Network, ", "), "put what the tool would fetch into its image or an input")
+		n.Fail("CAPS", "a job has no network", "the tool asks for "+strings.Join(d.def.Caps.Network, ", ")+", but a job has no network",
+			"put what the tool would fetch into its image or an input")
 	}
 	out := plan.Workdir + "/out"
 	for i, s := range d.def.Caps.Write {
 		p := path.Clean(path.Join(plan.Workdir, strings.TrimPrefix(s, plan.Workdir)))
 		if p != out && !strings.HasPrefix(p, out+"/") {
-			d.Add("CAPS", fmt.Sprintf("caps.filesystem.write[%d]", i), "out, or a path below it: a job can write nothing else below /work", `got "`+clip(s)+`"`, "write to /work/out or /tmp")
+			d.Add("CAPS", fmt.Sprintf("caps.filesystem.write[%d]", i), "out, or a path below it", `a job cannot write to "`+clip(s)+`"`,
+				"write to /work/out or /tmp")
 		}
 	}
 }
@@ -246,11 +259,11 @@ func (d *draft) env(v yamldoc.Value) {
 	d.def.Env = environment{Passthrough: o.Opt("passthrough").Words("ENV", rule, packEnvName.MatchString), Set: map[string]string{}}
 	for _, e := range o.Opt("set").Entries() {
 		if !packEnvName.MatchString(e.Key) {
-			e.Fail("ENV", rule, `the name "`+clip(e.Key)+`"`, "")
+			e.Fail("ENV", rule, `"`+clip(e.Key)+`" is not a valid name of a variable`, "")
 			continue
 		}
 		if slices.Contains(d.def.Env.Passthrough, e.Key) {
-			e.Fail("ENV", "a variable either set or passed through", `"`+e.Key+`" is in env.passthrough too`, "remove it from one of them")
+			e.Fail("ENV", "a variable is either set or passed through", `"`+e.Key+`" is also in env.passthrough`, "remove it from one of them")
 		}
 		value := e.Text()
 		d.def.Env.Set[e.Key] = value
@@ -282,7 +295,8 @@ func (d *draft) templating(v yamldoc.Value) {
 	}
 	for _, name := range sortedKeys(tree) {
 		if slices.Contains(objects, name) || name == "loop" {
-			c.Fail("TEMPLATING", "names that do not stand for something else already", `the name "`+name+`"`, strings.Join(objects, ", ")+" and loop are taken")
+			c.Fail("TEMPLATING", "not "+strings.Join(objects, ", ")+" or loop",
+				`the name "`+name+`" already has a meaning in templates`, "rename it")
 		}
 	}
 	d.def.Templating.Context = json.RawMessage(raw)

@@ -12,8 +12,9 @@ import (
 	"slurmgate/toolpack/jinja"
 )
 
-// What a pack asks of its outputs and of standard error beside the output schema: the least size and number of lines of an output,
-// conditions for the content of a JSON output, and lines of standard error that are a failure or a warning.
+// What a pack requires of its outputs and of standard error in addition to the output schema: the minimum size and number
+// of lines of an output, conditions on the content of a JSON output, and lines of standard error that are a failure or a
+// warning.
 
 // condition is an expression over the content of a JSON output that must be true.
 type condition struct {
@@ -21,7 +22,7 @@ type condition struct {
 	Message string `json:"message"`
 }
 
-// stderrRule says what lines of standard error that a pattern matches mean.
+// stderrRule says what it means when a line of standard error matches a pattern.
 type stderrRule struct {
 	Pattern string `json:"pattern"` // RE2, of one line
 	Is      string `json:"is"`      // failure or warning
@@ -35,21 +36,22 @@ const (
 	maxRuleMessage = 300 // bytes
 )
 
-// unlined are types whose bytes are no lines. Those of a gzip file are the ones it inflates to.
+// unlined are the types that have no lines. The lines of a gzip file are those of its uncompressed content.
 var unlined = []string{"BAM", "BAI", "H5AD", "ZIP", "PDF", "PNG", "JSON"}
 
-// rulesOf reads what an output is held against.
+// rulesOf reads the checks of an output.
 func (d *draft) rulesOf(f yamldoc.Object, o *output) {
 	if v := f.Opt("minBytes"); v.Exists() {
 		o.MinBytes = v.Int(1, maxSafe)
 		if most := d.def.Limits.MaxOutputBytes; most > 0 && o.MinBytes > most {
-			v.Fail("CHECK", fmt.Sprintf("at most limits.maxOutputBytes, %d", most), fmt.Sprintf("got %d", o.MinBytes), "")
+			v.Fail("CHECK", "at most limits.maxOutputBytes",
+				fmt.Sprintf("%d bytes are more than limits.maxOutputBytes allows, which is %d", o.MinBytes, most), "")
 		}
 	}
 	if v := f.Opt("minRows"); v.Exists() {
 		o.MinRows = v.Int(1, maxSafe)
 		if slices.Contains(unlined, o.Type) {
-			v.Fail("CHECK", "an output of a type that has lines", "a "+o.Type+" file has none", "use minBytes, or checks for a JSON output")
+			v.Fail("CHECK", "an output of a type that has lines", "a "+o.Type+" file has no lines", "use minBytes, or checks for a JSON output")
 		}
 	}
 	checks := f.Opt("checks")
@@ -75,14 +77,14 @@ func (d *draft) rulesOf(f yamldoc.Object, o *output) {
 	}
 }
 
-// checkCondition says what is wrong with an expression; "" when nothing.
+// checkCondition reports what is wrong with an expression; "" if nothing.
 func checkCondition(expr string) string {
 	c, err := parseCondition(expr)
 	if err != nil {
 		return clip(err.Error())
 	}
 	if _, err := c.Holds(nil); err == nil {
-		return "it does not look at value"
+		return "the expression does not use value"
 	}
 	return ""
 }
@@ -100,7 +102,7 @@ func (d *draft) ruleMessage(v yamldoc.Value) string {
 	return s
 }
 
-// stderr reads what lines of standard error mean.
+// stderr reads the rules for lines of standard error.
 func (d *draft) stderr(v yamldoc.Value) {
 	list := v.List()
 	if len(list) > maxStderrRules {
@@ -125,22 +127,22 @@ func checkLinePattern(pattern string) string {
 		return msg
 	}
 	if re, err := regexp.Compile(pattern); err != nil || re.MatchString("") {
-		return "it matches every line"
+		return "the pattern matches every line"
 	}
 	return ""
 }
 
-// rules are what a pack asks, ready for use.
+// rules are a pack's checks, ready for use.
 type rules struct {
 	outputs    map[string]output
 	conditions map[string][]*jinja.Condition
 	stderr     []*regexp.Regexp
-	said       []stderrRule
+	stderrOf   []stderrRule // the rule of each pattern
 }
 
-// readRules makes the rules of a definition ready. msg says what this version cannot use.
+// readRules makes the rules of a definition ready for use. msg says what this version cannot use.
 func readRules(def definition) (r rules, msg string) {
-	r = rules{outputs: map[string]output{}, conditions: map[string][]*jinja.Condition{}, said: def.Stderr}
+	r = rules{outputs: map[string]output{}, conditions: map[string][]*jinja.Condition{}, stderrOf: def.Stderr}
 	for _, o := range def.Outputs {
 		r.outputs[o.Role] = o
 		for _, c := range o.Checks {
@@ -161,7 +163,7 @@ func readRules(def definition) (r rules, msg string) {
 	return r, ""
 }
 
-// Least is how many bytes and lines the output of a role has at least.
+// Least is the minimum number of bytes and lines of the output with a role.
 func (c *Contract) Least(role string) (bytes, rows int64) {
 	o := c.rules.outputs[role]
 	return o.MinBytes, o.MinRows
@@ -170,8 +172,8 @@ func (c *Contract) Least(role string) (bytes, rows int64) {
 // Asks reports whether there are conditions for the content of an output.
 func (c *Contract) Asks(role string) bool { return len(c.rules.conditions[role]) > 0 }
 
-// CheckValue holds the content of a JSON output against the pack's conditions. The first that is not true is a Tool fault with code
-// OUTPUT-EXPR.
+// CheckValue checks the content of a JSON output against the pack's conditions. The first one that does not hold is a Tool
+// fault with code OUTPUT-EXPR.
 func (c *Contract) CheckValue(role string, content json.RawMessage) error {
 	const op, code = "toolpack.CheckValue", "OUTPUT-EXPR"
 	dec := json.NewDecoder(bytes.NewReader(content))
@@ -182,23 +184,24 @@ func (c *Contract) CheckValue(role string, content json.RawMessage) error {
 	}
 	vars := map[string]any{objValue: plainValue(tree)}
 	for i, parsed := range c.rules.conditions[role] {
-		said := c.rules.outputs[role].Checks[i]
+		check := c.rules.outputs[role].Checks[i]
 		holds, err := parsed.Holds(vars)
 		switch {
 		case err != nil:
-			return fault.New(fault.Tool, op, code, said.Message+" (the check "+clip(said.Expr)+" cannot be evaluated: "+clip(err.Error())+")")
+			return fault.New(fault.Tool, op, code, check.Message+" (the check "+clip(check.Expr)+" cannot be evaluated: "+clip(err.Error())+")")
 		case !holds:
-			return fault.New(fault.Tool, op, code, said.Message+" (the check "+clip(said.Expr)+" is false)")
+			return fault.New(fault.Tool, op, code, check.Message+" (the check "+clip(check.Expr)+" is false)")
 		}
 	}
 	return nil
 }
 
-// Stderr says what a line of standard error means by the first pattern that matches it: failure or warning, with the pack's message.
+// Stderr says what a line of standard error means by the first pattern that matches it: a failure or a warning, with the
+// pack's message. Both are empty if no pattern matches.
 func (c *Contract) Stderr(line string) (is, message string) {
 	for i, re := range c.rules.stderr {
 		if re.MatchString(line) {
-			return c.rules.said[i].Is, c.rules.said[i].Message
+			return c.rules.stderrOf[i].Is, c.rules.stderrOf[i].Message
 		}
 	}
 	return "", ""

@@ -9,22 +9,22 @@ import (
 	"slurmgate/plan"
 )
 
-// A python, node or php pack runs a program of its image that takes its arguments as JSON from a file and leaves its
-// result as JSON in another. The file with the arguments is an input like any other: an artifact with a checksum that
-// the plan names, copied into in/, verified on the compute node and mounted read-only. So the plan fixes it, and the job has
-// no other source.
+// A python, node or php pack runs a program of its image that reads its arguments as JSON from one file and writes its
+// result as JSON to another. The file with the arguments is an input like any other: an artifact with a checksum that the
+// plan names, copied into in/, verified on the compute node and mounted read-only. So the plan determines it, and the job
+// has no other source.
 const (
 	// ArgsRole is the role of that input, and ArgsLabel its label.
 	ArgsRole  = "args"
 	ArgsLabel = "arguments"
 	argsDest  = "in/args.json"
 
-	toolDir    = "/opt/tool"      // in the image: where scripts and modules lie
+	toolDir    = "/opt/tool"      // in the image: the folder of scripts and modules
 	runnerDir  = "/opt/slurmgate" // in the image: the runners that call a module's function
 	resultType = "JSON"
 )
 
-// runners give the words before the program: the interpreter, and for a module the runner that calls it.
+// runners are the words before the program: the interpreter, and for a module the runner that calls it.
 var runners = map[string]struct{ interpreter, runner []string }{
 	"python": {[]string{"python3", "-B", "-s"}, []string{runnerDir + "/run.py"}}, // no .pyc files, no user's site-packages
 	"node":   {[]string{"node"}, []string{runnerDir + "/run.mjs"}},
@@ -49,7 +49,7 @@ func (x execution) argv() []string {
 	return append(append(append([]string{}, r.interpreter...), program...), plan.Workdir+"/"+argsDest, plan.Workdir+"/"+x.Result)
 }
 
-// checkRunner finds the output that receives the result, and keeps the place of the arguments free.
+// checkRunner finds the output that receives the result, and reserves the role and path of the arguments.
 func (d *draft) checkRunner() {
 	x := &d.def.Execution
 	var candidates []string
@@ -66,25 +66,28 @@ func (d *draft) checkRunner() {
 			found = found || c == x.Result
 		}
 		if !found {
-			d.Add("EXECUTION", "execution.result", rule, `got "`+clip(x.Result)+`"`, "")
+			d.Add("EXECUTION", "execution.result", rule, `"`+clip(x.Result)+`" is not the path of a JSON output`, "")
 		}
 	case len(candidates) == 1:
 		x.Result = candidates[0]
 	default:
-		d.Add("EXECUTION", "execution.result", rule, fmt.Sprintf("there are %d JSON outputs, and result names none of them", len(candidates)), "")
+		d.Add("EXECUTION", "execution.result", rule, fmt.Sprintf("there are %d JSON outputs, and result names none of them", len(candidates)),
+			"declare one, and name it in result if there are several")
 	}
 	for i, in := range d.def.Inputs {
 		if plan.FoldRole(in.Role) == ArgsRole {
-			d.Add("ROLE-DUPLICATE", fmt.Sprintf("inputs[%d].role", i), "not "+ArgsRole+": that is the file with the arguments", `got "`+ArgsRole+`"`, "")
+			d.Add("ROLE-DUPLICATE", fmt.Sprintf("inputs[%d].role", i), "not "+ArgsRole,
+				`the role "`+ArgsRole+`" is that of the file with the arguments`, "rename the role")
 		}
 		if in.DestRelpath == argsDest || strings.HasPrefix(in.DestRelpath, argsDest+"/") {
-			d.Add("INPUT-DEST", fmt.Sprintf("inputs[%d].destRelpath", i), "not "+argsDest+": that is the file with the arguments", `got "`+clip(in.DestRelpath)+`"`, "")
+			d.Add("INPUT-DEST", fmt.Sprintf("inputs[%d].destRelpath", i), "not "+argsDest,
+				`"`+clip(in.DestRelpath)+`" is the path of the file with the arguments`, "choose another path")
 		}
 	}
 }
 
-// Made is an artifact that a call itself brings: its bytes are made of the arguments. It must be kept before the run
-// is made, because the plan names it.
+// Made is an artifact made from the arguments of a call. It must be stored before the run is created, because the plan
+// names it.
 type Made struct {
 	ID     string
 	Type   string
@@ -120,8 +123,10 @@ type outFile struct {
 
 // madeArgs is the file with the arguments of a call, as an artifact of the project.
 func (p *Pack) madeArgs(values map[string]any, inputs []plan.Input, seen map[string]ArtifactInfo, project string) (Made, error) {
-	req := request{ToolID: p.def.ID, Version: p.def.Version, Args: plainValue(values).(map[string]any), Inputs: map[string]inFile{}, Outputs: map[string]outFile{}, Result: plan.Workdir + "/" + p.def.Execution.Result,
-		Resources: map[string]int{"cpus": p.def.Resources.CPUs, "memMb": p.def.Resources.MemMB, "timeLimitSeconds": p.def.Resources.TimeLimitSeconds}}
+	r := p.def.Resources
+	req := request{ToolID: p.def.ID, Version: p.def.Version, Args: plainValue(values).(map[string]any),
+		Inputs: map[string]inFile{}, Outputs: map[string]outFile{}, Result: plan.Workdir + "/" + p.def.Execution.Result,
+		Resources: map[string]int{"cpus": r.CPUs, "memMb": r.MemMB, "timeLimitSeconds": r.TimeLimitSeconds}}
 	for _, in := range inputs {
 		a := seen[in.ArtifactID]
 		req.Inputs[in.Role] = inFile{plan.Workdir + "/" + in.DestRelpath, in.ArtifactID, in.ChecksumSHA256, a.Type, a.Label}

@@ -10,14 +10,15 @@ import (
 	"slurmgate/toolpack/jinja"
 )
 
-// How much is tried before a template counts as one that always fails.
+// How much is tried before a template is taken to fail always.
 const (
 	maxSamples = 12 // sets of arguments
 	maxFailing = 10 // templates of one pack
 )
 
-// samples are sets of arguments as callers could give them, each value one its own schema accepts where one was found: listed values, defaults,
-// bounds and a few short texts; without the optional ones first, then with all.
+// samples are sets of arguments that a caller could give: listed values, defaults, bounds and a few short strings, each
+// accepted by its own schema if such a value was found. The first set leaves out the optional arguments, the others have
+// all.
 func (c contract) samples() []map[string]any {
 	values := map[string][]any{}
 	for name, p := range c.props {
@@ -36,8 +37,8 @@ func (c contract) samples() []map[string]any {
 	return out
 }
 
-// candidates are values of one property. Where the schema accepts none of those thought of, as with a pattern, they are given all the same: a
-// template that fails with all of them would be refused wrongly only if it depended on that pattern.
+// candidates are sample values of one property. If the schema accepts none of them, as with a pattern, they are returned
+// anyway: a template that fails with all of them is refused wrongly only if it depends on that pattern.
 func (p property) candidates(c contract, schema *jsonschema.Schema) []any {
 	var list []any
 	if p.hasDefault {
@@ -82,10 +83,10 @@ func (p property) kinds() []string {
 	return p.types
 }
 
-// checkRendering refuses a template that fails whatever arguments are given.
+// checkRendering refuses a template that fails with any arguments.
 func (d *draft) checkRendering(in contract) {
 	if in.schema == nil || len(d.Problems()) > 0 {
-		return // what is wrong already says more
+		return // the problems found so far say more
 	}
 	p := &Pack{def: d.def, context: d.context, in: in}
 	var scopes []map[string]any
@@ -110,7 +111,8 @@ func (d *draft) checkRendering(in contract) {
 			}
 		}
 		failing++
-		d.Add("TEMPLATE", field, "a template that renders with some arguments", fmt.Sprintf("it fails with every one of %d sets of sample arguments: %s", len(scopes), clip(first.Error())), "")
+		d.Add("TEMPLATE", field, "a template that renders with some arguments",
+			fmt.Sprintf("the template fails with each of %d sets of sample arguments: %s", len(scopes), clip(first.Error())), "")
 	}
 	for i, t := range d.cmd {
 		try(fmt.Sprintf("execution.cmd[%d]", i), t)

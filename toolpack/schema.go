@@ -25,7 +25,7 @@ var metaschema = sync.OnceValue(func() *jsonschema.Schema {
 	return c.MustCompile(draft2020)
 })
 
-// schemaFiles are the schema files of one domain, each read and checked once.
+// schemaFiles reads the schema files of one domain, each once, and checks them.
 type schemaFiles struct {
 	fsys fs.FS
 	base string     // how messages name the domain's folder
@@ -33,9 +33,9 @@ type schemaFiles struct {
 	docs map[string]*schemaDoc
 }
 
-// schemaDoc is a schema document: a file, or the part of a toolpack that stands where a schema may.
+// schemaDoc is a schema document: a file, or the part of a toolpack that is a schema.
 type schemaDoc struct {
-	rel      string // of the file it stands in
+	rel      string // path of the file it is in
 	raw      []byte // nil for a part of a toolpack
 	pack     *draft // nil for a file
 	field    string // in the toolpack
@@ -66,7 +66,8 @@ func (s *schemaFiles) file(rel string) *schemaDoc {
 	}
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		d.problems = append(d.problems, fault.Problem{Code: "PACK-SCHEMA-JSON", Rule: "valid JSON", Msg: clip(err.Error()), File: s.name(rel), Line: 1})
+		d.problems = append(d.problems,
+			fault.Problem{Code: "PACK-SCHEMA-JSON", Rule: "valid JSON", Msg: clip(err.Error()), File: s.name(rel), Line: 1})
 		return d
 	}
 	d.tree = tree
@@ -81,7 +82,7 @@ func (s *schemaFiles) known(rel string) *schemaDoc {
 	return s.docs[rel]
 }
 
-// name is how messages call a file. What a name holds is not always fit for a terminal.
+// name is how messages name a file; characters that are unfit for a terminal are escaped.
 func (s *schemaFiles) name(rel string) string {
 	if strings.ContainsFunc(rel, func(c rune) bool { return !unicode.IsPrint(c) }) || !utf8.ValidString(rel) {
 		rel = clip(rel)
@@ -103,7 +104,7 @@ func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) f
 	return p
 }
 
-// check applies the rules that need no other document: the metaschema, and no keyword that changes what a
+// check applies the rules that need no other document: the metaschema, known keywords only, and none that changes what a
 // reference means.
 func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 	var out []fault.Problem
@@ -132,20 +133,22 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 	}
 	visit(d.tree, "", func(o map[string]any, ptr string) {
 		if v, ok := o["$schema"]; ok && v != draft2020 && v != draft2020+"#" {
-			out = append(out, s.problem(d, "SCHEMA-DRAFT", ptr+"/$schema", draft2020+", or no $schema", fmt.Sprintf(`got "%s"`, clip(fmt.Sprint(v))), ""))
+			out = append(out, s.problem(d, "SCHEMA-DRAFT", ptr+"/$schema", draft2020+", or no $schema",
+				fmt.Sprintf(`the draft "%s" is not supported`, clip(fmt.Sprint(v))), "write the schema in draft 2020-12"))
 		}
 		for _, k := range []string{"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$vocabulary"} {
 			if _, ok := o[k]; ok {
-				out = append(out, s.problem(d, "SCHEMA-ID", ptr+"/"+k, "schemas are addressed by their file and a JSON pointer", "the keyword "+k, "remove it"))
+				out = append(out, s.problem(d, "SCHEMA-ID", ptr+"/"+k, "schemas are addressed by their file and a JSON pointer",
+					"the keyword "+k+" is not supported", "remove it"))
 			}
 		}
 		for _, k := range sortedKeys(o) {
 			if msg, hint := unknownKeyword(k); msg != "" {
-				out = append(out, s.problem(d, "SCHEMA-KEYWORD", ptr+"/"+escape(k), "the keywords of JSON Schema 2020-12", msg, hint))
+				out = append(out, s.problem(d, "SCHEMA-KEYWORD", ptr+"/"+escape(k), "keywords of JSON Schema 2020-12", msg, hint))
 			}
 		}
 		if k, msg := contradiction(o); k != "" {
-			out = append(out, s.problem(d, "SCHEMA", ptr+"/"+k, "a schema that something satisfies", msg, ""))
+			out = append(out, s.problem(d, "SCHEMA", ptr+"/"+k, "a schema that some value satisfies", msg, ""))
 		}
 	})
 	return out
@@ -153,7 +156,8 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 
 // The keywords of 2020-12 whose values are schemas. Walking only these keeps data (enum, const, default) out.
 var (
-	schemaWords = []string{"additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames", "not", "if", "then", "else", "contentSchema"}
+	schemaWords = []string{"additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames",
+		"not", "if", "then", "else", "contentSchema"}
 	schemaLists = []string{"allOf", "anyOf", "oneOf", "prefixItems"}
 	schemaMaps  = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
 )
@@ -182,29 +186,30 @@ func visit(tree any, ptr string, f func(o map[string]any, ptr string)) {
 	}
 }
 
-// resolve follows a reference that stands in d. msg says why it cannot.
+// resolve follows a reference in d. msg says why it cannot be followed.
 func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg string) {
 	file, frag, _ := strings.Cut(ref, "#")
 	to = d
 	switch {
 	case strings.Contains(file, ":") || strings.HasPrefix(file, "//"):
-		return nil, "", "it leaves the domain's folder: nothing is fetched from a network"
-	case strings.ContainsAny(file, "\\%?") || path.IsAbs(file) || plan.CheckRelPath("x/"+strings.ReplaceAll(file, "../", ""), "x") != "" && file != "":
-		return nil, "", "it is no plain relative path"
+		return nil, "", "it leads out of the domain's folder, and nothing is fetched from a network"
+	case strings.ContainsAny(file, "\\%?") || path.IsAbs(file) ||
+		plan.CheckRelPath("x/"+strings.ReplaceAll(file, "../", ""), "x") != "" && file != "":
+		return nil, "", "it is not a plain relative path"
 	case file != "":
 		rel := path.Join(path.Dir(d.rel), file)
 		if rel == ".." || strings.HasPrefix(rel, "../") {
-			return nil, "", "it leaves the domain's folder"
+			return nil, "", "it leads out of the domain's folder"
 		}
 		if to = s.file(rel); to == nil || to.raw == nil {
 			return nil, "", "there is no readable file " + s.name(rel)
 		}
 		if to.tree == nil {
-			return nil, "", "the file is no usable JSON"
+			return nil, "", "the file is not a usable JSON schema"
 		}
 	}
 	if frag != "" && !strings.HasPrefix(frag, "/") || strings.Contains(frag, "%") {
-		return nil, "", "the part after # is no JSON pointer"
+		return nil, "", "the part after # is not a JSON pointer"
 	}
 	if _, ok := at(to.tree, frag); !ok {
 		return nil, "", "there is nothing at #" + clip(frag)
@@ -228,7 +233,8 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 			}
 			to, _, msg := s.resolve(d, ref)
 			if msg != "" {
-				out = append(out, s.problem(d, "REF", ptr+"/$ref", "a JSON file below the domain's folder, relative to the file with the reference, and a JSON pointer", msg, ""))
+				const rule = "a JSON file below the domain's folder, relative to the file with the reference, and a JSON pointer"
+				out = append(out, s.problem(d, "REF", ptr+"/$ref", rule, msg, ""))
 			}
 			if to == nil {
 				if f := s.known(path.Join(path.Dir(d.rel), ref)); f != nil {
@@ -252,10 +258,11 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 	}
 	for _, name := range c.badDefaults {
 		ptr := ""
-		if tree, _ := root.tree.(map[string]any); properties(tree)[name].hasDefault { // else it stands in a file the pack refers to
+		if tree, _ := root.tree.(map[string]any); properties(tree)[name].hasDefault { // otherwise it is in a file the pack refers to
 			ptr = "/properties/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name) + "/default"
 		}
-		out = append(out, s.problem(root, "SCHEMA", ptr, "a schema this gateway can use", "the default of "+clip(name)+" violates its own schema", ""))
+		out = append(out, s.problem(root, "SCHEMA", ptr, "a schema this gateway can use",
+			"the default of "+clip(name)+" violates its own schema", "correct the default or the schema"))
 	}
 	return c, out
 }

@@ -10,8 +10,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Contract is what a finished run of a pack is judged by. It is read from the pack's definition alone, so a run is judged by the
-// pack it was planned with, whatever is loaded when it ends. It is immutable and safe for concurrent use.
+// Contract holds the rules by which a finished run of a pack is judged. It is read from the pack's definition alone, so a run
+// is judged by the pack it was planned with, whatever is loaded when it ends. It is immutable and safe for concurrent use.
 type Contract struct {
 	id    string
 	out   contract
@@ -24,8 +24,8 @@ func (p *Pack) Definition() (json.RawMessage, error) { return p.canonical() }
 // Contract returns what runs of the pack are judged by.
 func (p *Pack) Contract() *Contract { return &Contract{id: p.def.ID, out: p.out, rules: p.rules} }
 
-// ReadContract reads the contract from the definition of a pack, as [Pack.Definition] gave it. One that this version cannot use is a
-// Validation fault.
+// ReadContract reads the contract from the definition of a pack, as [Pack.Definition] returned it. A definition that this
+// version cannot use is a Validation fault.
 func ReadContract(stored json.RawMessage) (*Contract, error) {
 	const op = "toolpack.ReadContract"
 	var def definition
@@ -39,7 +39,8 @@ func ReadContract(stored json.RawMessage) (*Contract, error) {
 	}
 	out, msg := compile(tree, false)
 	if msg != "" {
-		return nil, fault.New(fault.Validation, op, "pack_unreadable", "this version cannot use the stored output schema of "+clip(def.ID)+": "+msg)
+		return nil, fault.New(fault.Validation, op, "pack_unreadable",
+			"this version cannot use the stored output schema of "+clip(def.ID)+": "+msg)
 	}
 	ready, msg := readRules(def)
 	if msg != "" {
@@ -67,6 +68,7 @@ func (c *Contract) CheckOutput(output json.RawMessage) error {
 		return fault.Wrap(fault.Tool, op, "OUTPUT-JSON", "the output of "+c.id+" is not valid JSON", err)
 	}
 	found := problems("OUTPUT", err)
-	return &fault.Error{Op: op, Kind: fault.Tool, Code: found[0].Code, Msg: "the output of " + c.id + " violates its output schema", Problems: found,
+	return &fault.Error{Op: op, Kind: fault.Tool, Code: found[0].Code, Problems: found,
+		Msg:  "the output of " + c.id + " violates its output schema",
 		Next: "correct the tool or its outputSchema; the run's log and files are kept"}
 }

@@ -13,7 +13,7 @@ import (
 	"slurmgate/toolpack/jinja"
 )
 
-// The objects a template may name members of. What else it may name is the pack's templating.context.
+// The objects whose members a template may use. The only other names are those of the pack's templating.context.
 const (
 	objParams    = "params"    // arguments of the call: {{ params.count }}
 	objInputs    = "inputs"    // role → path in the container: {{ inputs.reads }}
@@ -30,24 +30,26 @@ func (d *draft) names() jinja.Names {
 	return jinja.Names{Objects: objects, Values: sortedKeys(d.context)}
 }
 
-// template reads a place where templates stand. A text that is none stays what it is.
+// template reads a field that may be a template. Text without template syntax is used as it is.
 func (d *draft) template(s, field string) *jinja.Template {
 	t, err := jinja.Parse(s, d.names())
 	if err != nil {
-		d.Add("TEMPLATE", field, "a template: expressions of "+strings.Join(objects, ", ")+" and templating.context, if and for", clip(err.Error()), "")
+		d.Add("TEMPLATE", field, "a template with if, for, and expressions of "+strings.Join(objects, ", ")+" and templating.context",
+			clip(err.Error()), "")
 		return nil
 	}
 	return t
 }
 
-// noTemplate refuses template syntax where nothing is rendered, lest it be taken for something that is.
+// noTemplate refuses template syntax in fields that are not rendered, where it would have no effect.
 func (d *draft) noTemplate(s, field string) {
 	if jinja.HasSyntax(s) {
 		d.Add("TEMPLATE", field, "templates are only allowed in execution.cmd and env.set", "it contains template syntax", "")
 	}
 }
 
-// checkTemplate holds what a template uses against what there is. takesCode says that free text would become code.
+// checkTemplate checks that everything a template uses exists. takesCode is the rule for places where free text would become
+// code, "" elsewhere.
 func (d *draft) checkTemplate(at string, t *jinja.Template, in contract, inputs map[string]bool, takesCode string) {
 	if t == nil {
 		return
@@ -65,29 +67,32 @@ func (d *draft) checkTemplate(at string, t *jinja.Template, in contract, inputs 
 			}
 		case objResources:
 			if !slices.Contains(allocated, u.Name) {
-				d.Add("TEMPLATE", at, "resources. and one of "+strings.Join(allocated, " "), `there is no "`+clip(u.Name)+`"`, "")
+				d.Add("TEMPLATE", at, "one of resources."+strings.Join(allocated, ", resources."), `there is no "resources.`+clip(u.Name)+`"`, "")
 			}
 		case objParams:
 			if in.schema != nil {
-				thought := slices.ContainsFunc(uses, func(o jinja.Use) bool { return o.Object == objParams && o.Name == u.Name && o.Guarded })
-				d.checkParam(at, u, in, inputs, takesCode, thought)
+				guarded := slices.ContainsFunc(uses, func(o jinja.Use) bool { return o.Object == objParams && o.Name == u.Name && o.Guarded })
+				d.checkParam(at, u, in, inputs, takesCode, guarded)
 			}
 		}
 	}
 }
 
-func (d *draft) checkParam(at string, u jinja.Use, in contract, inputs map[string]bool, takesCode string, thought bool) {
+func (d *draft) checkParam(at string, u jinja.Use, in contract, inputs map[string]bool, takesCode string, guarded bool) {
 	p, ok := in.props[u.Name]
 	name := `"` + clip(u.Name) + `"`
 	switch {
 	case !ok:
-		d.Add("TEMPLATE", at, "an argument in the properties at the top level of inputSchema", "there is no property "+name, "")
+		d.Add("TEMPLATE", at, "an argument in the properties at the top level of inputSchema", "inputSchema has no property "+name, "")
 	case inputs[u.Name]:
-		d.Add("TEMPLATE", at, "an argument that is no artifact: its file lies at destRelpath", name+" is an input", "{{ inputs.ROLE }} is where it lies")
+		d.Add("TEMPLATE", at, "an argument that is not an artifact", name+" is an input, whose value is an artifact_id",
+			"write {{ inputs.ROLE }} for the path of its file")
 	case u.Bare && (len(p.types) != 1 || !slices.Contains([]string{"string", "integer", "number"}, p.types[0])):
-		d.Add("TEMPLATE", at, "an argument with one type: string, integer or number", name+" has another", "for a switch, {{ 'this' if params."+u.Name+" else 'that' }}, or an enum of strings")
-	case !p.required && !p.hasDefault && !thought:
-		d.Add("TEMPLATE", at, "an argument that is required or has a default", name+" may be absent", "{{ params."+u.Name+" | default('x') }} is another way")
+		d.Add("TEMPLATE", at, "an argument with one type: string, integer or number", name+" has another type",
+			"for a switch, write {{ 'this' if params."+u.Name+" else 'that' }} or use an enum of strings")
+	case !p.required && !p.hasDefault && !guarded:
+		d.Add("TEMPLATE", at, "an argument that is required or has a default", name+" may be absent",
+			"make it required, give it a default, or write {{ params."+u.Name+" | default('x') }}")
 	case takesCode != "" && p.free():
 		d.Add("TEMPLATE", at, takesCode, name+" is free text", "")
 	}
@@ -111,7 +116,7 @@ func (d *draft) checkEnv(in contract, inputs map[string]bool) {
 	for _, name := range sortedKeys(d.envs) {
 		takesCode := ""
 		if programs.ChangesCode(name) {
-			takesCode = "into a variable that decides which code a program loads go only numbers and values listed by enum"
+			takesCode = "a variable that decides which code a program loads may only contain numbers and values listed by enum"
 		}
 		d.checkTemplate("env.set."+name, d.envs[name], in, inputs, takesCode)
 	}
@@ -139,7 +144,7 @@ func (p *Pack) scope(values map[string]any) map[string]any {
 	return vars
 }
 
-// plainValue makes of decoded JSON what templates work with: integers stay integers.
+// plainValue turns decoded JSON into the values that templates work with; integers stay integers.
 func plainValue(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -175,7 +180,8 @@ func (p *Pack) render(op string, values map[string]any) (argv []string, env map[
 	one := func(field string, t *jinja.Template) string {
 		s, err := t.Render(vars)
 		if err != nil {
-			found = append(found, fault.Problem{Code: "ARGS-TEMPLATE", Field: field, Rule: "arguments the tool's template can use", Msg: clip(err.Error())})
+			found = append(found, fault.Problem{Code: "ARGS-TEMPLATE", Field: field, Rule: "arguments that the tool's template can use",
+				Msg: "the template cannot be rendered with these arguments: " + clip(err.Error())})
 		}
 		return s
 	}
@@ -183,7 +189,8 @@ func (p *Pack) render(op string, values map[string]any) (argv []string, env map[
 	for i, t := range p.cmd {
 		argv[i] = one(fmt.Sprintf("execution.cmd[%d]", i), t)
 		if param := p.optionLike(t, argv[i], values); param != "" {
-			found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: param, Rule: "text that the program cannot mistake for an option", Msg: `got "` + clip(argv[i]) + `"`})
+			found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: param, Rule: "text that the program cannot mistake for an option",
+				Msg: `the program would take "` + clip(argv[i]) + `" for an option`, Hint: "give a value that does not begin with -"})
 		}
 	}
 	env = map[string]string{}
@@ -196,7 +203,8 @@ func (p *Pack) render(op string, values map[string]any) (argv []string, env map[
 	return argv, env, nil
 }
 
-// optionLike names the argument whose free text may have made an element an option.
+// optionLike returns the name of the argument whose free text may have turned an element into an option; "" if there is
+// none.
 func (p *Pack) optionLike(t *jinja.Template, rendered string, values map[string]any) string {
 	if !strings.HasPrefix(rendered, "-") || t.Begins() {
 		return ""

@@ -17,7 +17,7 @@ import (
 
 const maxViolations = 50
 
-// violation is one thing a document does not satisfy.
+// violation is one rule of a schema that a document breaks.
 type violation struct {
 	code string // REQUIRED, UNKNOWN, TYPE, VALUE
 	ptr  string // JSON pointer into the document
@@ -25,7 +25,7 @@ type violation struct {
 	msg  string
 }
 
-// violations flattens what the schema library says into one entry for each broken rule.
+// violations flattens the schema library's error into one entry for each broken rule.
 func violations(err error) []violation {
 	verr, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
@@ -60,25 +60,26 @@ func violations(err error) []violation {
 		case *kind.AdditionalProperties:
 			slices.Sort(k.Properties)
 			for _, name := range k.Properties[:min(len(k.Properties), maxViolations)] {
-				out = append(out, violation{"UNKNOWN", ptr + "/" + escape(name), "only what the schema declares", "it is not declared"})
+				out = append(out, violation{"UNKNOWN", ptr + "/" + escape(name), "only what the schema declares", "the schema does not declare it"})
 			}
 		case *kind.FalseSchema:
-			out = append(out, violation{"UNKNOWN", ptr, "only what the schema declares", "it is not allowed"})
+			out = append(out, violation{"UNKNOWN", ptr, "only what the schema declares", "the schema does not allow it"})
 		case *kind.Type:
 			out = append(out, violation{"TYPE", ptr, strings.Join(k.Want, " or "), "it is " + k.Got})
 		default:
-			out = append(out, violation{"VALUE", ptr, "the schema's " + strings.Join(e.ErrorKind.KeywordPath(), " "), clip(e.ErrorKind.LocalizedString(printer))})
+			rule := "the schema's " + strings.Join(e.ErrorKind.KeywordPath(), " ")
+			out = append(out, violation{"VALUE", ptr, rule, clip(e.ErrorKind.LocalizedString(printer))})
 		}
 	}
 	walk(verr)
-	// The library walks maps; a report has one order.
+	// The library walks maps, whose order is random; a report always has the same order.
 	slices.SortStableFunc(out, func(a, b violation) int {
 		return cmp.Or(cmp.Compare(a.ptr, b.ptr), cmp.Compare(a.code, b.code), cmp.Compare(a.msg, b.msg))
 	})
 	return out
 }
 
-// alternatives joins what each branch of an anyOf says about the same place.
+// alternatives joins the messages of an anyOf's branches about the same place.
 func alternatives(of []violation) []violation {
 	for _, v := range of {
 		if v.ptr != of[0].ptr {
@@ -127,7 +128,7 @@ func dotted(ptr string) string {
 	return b.String()
 }
 
-// clip makes a foreign text safe and short enough to stand in a message.
+// clip makes foreign text safe and short enough for a message.
 func clip(s string) string {
 	if len(s) > 200 {
 		s = strings.ToValidUTF8(s[:197], "") + "..."

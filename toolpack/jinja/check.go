@@ -68,7 +68,7 @@ func (c *checker) statement(s nodes.ControlStructure) error {
 			return err
 		}
 		if slices.Contains(c.known, s.name) || s.name == "loop" {
-			return fmt.Errorf("the loop's name %s is already in use", s.name)
+			return fmt.Errorf("the name %s of the loop variable is already in use", s.name)
 		}
 		outside := c.known
 		c.known = slices.Concat(c.known, []string{s.name, "loop"})
@@ -101,7 +101,7 @@ func (c *checker) expression(e nodes.Expression) error {
 		case slices.Contains(c.names.Objects, name):
 			return fmt.Errorf("%s is not a value; name a member of it, as in %s.NAME", name, name)
 		case !slices.Contains(c.known, name):
-			return fmt.Errorf("there is no name %s; the names are %s", name, strings.Join(c.known, ", "))
+			return fmt.Errorf("there is no name %s; known names are %s", name, strings.Join(c.known, ", "))
 		}
 		return nil
 	case *nodes.List:
@@ -134,8 +134,10 @@ func (c *checker) expression(e nodes.Expression) error {
 	return fmt.Errorf("a %s is not supported here", strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "*nodes.")))
 }
 
-var operators = []tokens.Type{tokens.And, tokens.Or, tokens.Addition, tokens.Subtraction, tokens.Multiply, tokens.Division, tokens.FloorDivision, tokens.Modulo,
-	tokens.Power, tokens.Tilde, tokens.Equals, tokens.Ne, tokens.LowerThan, tokens.LowerThanOrEqual, tokens.GreaterThan, tokens.GreaterThanOrEqual, tokens.In}
+var operators = []tokens.Type{
+	tokens.And, tokens.Or, tokens.Addition, tokens.Subtraction, tokens.Multiply, tokens.Division, tokens.FloorDivision, tokens.Modulo,
+	tokens.Power, tokens.Tilde, tokens.Equals, tokens.Ne, tokens.LowerThan, tokens.LowerThanOrEqual, tokens.GreaterThan,
+	tokens.GreaterThanOrEqual, tokens.In}
 
 func (c *checker) filtered(n *nodes.FilteredExpression) error {
 	for i, f := range n.Filters {

@@ -15,9 +15,9 @@ type filter struct {
 	f           func(r *renderer, v any, args []any) (any, error)
 }
 
-// filters are Jinja2's, as far as one argument of a program needs them.
+// filters are those of Jinja2 that are useful in an argument of a program.
 var filters = map[string]filter{
-	"default": {1, 2, nil}, // where it is evaluated: it takes what is undefined
+	"default": {1, 2, nil}, // evaluated in [renderer.filtered], because its operand may be undefined
 	"d":       {1, 2, nil},
 	"join":    {0, 1, joinFilter},
 	"replace": {2, 2, replaceFilter},
@@ -45,7 +45,7 @@ func ofText(f func(string) string) func(*renderer, any, []any) (any, error) {
 	return func(r *renderer, v any, _ []any) (any, error) {
 		s, ok := v.(string)
 		if !ok {
-			return nil, fmt.Errorf("expected a text, not %s", kindOf(v))
+			return nil, fmt.Errorf("expected a string, not %s", kindOf(v))
 		}
 		return r.join("", f(s))
 	}
@@ -84,7 +84,7 @@ func replaceFilter(r *renderer, v any, args []any) (any, error) {
 	old, ok2 := args[0].(string)
 	fresh, ok3 := args[1].(string)
 	if !ok || !ok2 || !ok3 || old == "" {
-		return nil, errors.New("expected texts; the text to replace must not be empty")
+		return nil, errors.New("expected strings; the string to replace must not be empty")
 	}
 	n := strings.Count(s, old)
 	if err := r.text(len(s) + n*(len(fresh)-len(old))); err != nil {
@@ -130,7 +130,7 @@ func intFilter(_ *renderer, v any, _ []any) (any, error) {
 	case string:
 		n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 		if err != nil || n > maxSafe || n < -maxSafe {
-			return nil, errors.New("the text is not a decimal integer")
+			return nil, errors.New("the string is not a decimal integer")
 		}
 		return int(n), nil
 	}
@@ -157,7 +157,7 @@ func roundFilter(_ *renderer, v any, args []any) (any, error) {
 	digits := 0
 	if len(args) > 0 {
 		if digits, ok = args[0].(int); !ok || digits < 0 || digits > 15 {
-			return nil, errors.New("0 to 15 digits")
+			return nil, errors.New("the number of digits must be an integer from 0 to 15")
 		}
 	}
 	z, err := strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
@@ -243,12 +243,12 @@ type test struct {
 
 // tests come after "is". The parser returns comparisons and "in" in that form too.
 var tests = map[string]test{
-	"defined":   {0, nil}, // where they are evaluated
+	"defined":   {0, nil}, // evaluated in [renderer.test], because the operand may be undefined
 	"undefined": {0, nil},
 	"none":      {0, kindIs("none")},
-	"boolean":   {0, kindIs("a truth value")},
+	"boolean":   {0, kindIs("a boolean")},
 	"number":    {0, kindIs("a number")},
-	"string":    {0, kindIs("a text")},
+	"string":    {0, kindIs("a string")},
 	"sequence":  {0, kindIs("a list")},
 	"mapping":   {0, kindIs("a mapping")},
 	"odd":       {0, parity(1)},

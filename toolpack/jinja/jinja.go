@@ -1,11 +1,11 @@
 // Package jinja renders the templates of toolpacks: Jinja2's expressions, if and for, on data that was checked
 // before, into one bounded text.
 //
-// The lexer and the parser are gonja's. What a parsed template does is decided here, because a rendering must end soon
-// and touch nothing: gonja's own evaluator builds 'x' * 10**9 before any writer could object, calls Go methods by
-// reflection, panics on a division by zero and takes an undefined name for an empty text. Only the nodes this package
-// knows are accepted, all of them when the template is read; there is no statement that reads another template, defines
-// a macro, assigns or calls anything. Each step of a rendering is paid from a budget, and undefined is an error.
+// The lexer and the parser are gonja's. This package evaluates the parsed template itself, because a rendering must end
+// soon and touch nothing: gonja's own evaluator builds 'x' * 10**9 before any writer can object, calls Go methods by
+// reflection, panics on a division by zero and takes an undefined name for an empty string. Only the nodes this package
+// knows are accepted, and that is checked when the template is read; no statement reads another template, defines a macro,
+// assigns or calls anything. Each step of a rendering is charged to a budget, and an undefined name is an error.
 //
 // Nouns: template, use (a reference such as params.threads), budget.
 package jinja
@@ -27,7 +27,7 @@ import (
 // Bounds of a template and of one rendering.
 const (
 	MaxSource = 8 << 10  // bytes of a template
-	MaxText   = 64 << 10 // bytes of a rendering, and of any text on the way
+	MaxText   = 64 << 10 // bytes of a rendering, and of any intermediate string
 	maxSteps  = 200_000  // operations, loop rounds, and 64 bytes of text each; a rendering ends within milliseconds
 	maxDepth  = 64       // brackets and blocks within each other
 )
@@ -43,32 +43,32 @@ type Template struct {
 // Use is a reference to a member of one of the [Names.Objects], e.g. params.threads.
 type Use struct {
 	Object, Name string
-	Bare         bool // it is printed as it is: {{ params.threads }}
-	Guarded      bool // its absence was thought of: a default filter, or a test for defined
+	Bare         bool // it is printed unchanged: {{ params.threads }}
+	Guarded      bool // the template handles its absence: by a default filter or a test for defined
 }
 
 // Names are what a template may refer to.
 type Names struct {
-	Objects []string // only their members can be named, in the template itself: params.x or params["x"]
-	Values  []string // anything of them can be used
+	Objects []string // only their members can be used, each named in the template: params.x or params["x"]
+	Values  []string // can be used in any way
 }
 
-// Parse reads a template. The error is one line saying what is not understood.
+// Parse reads a template. The error is one line that says what is wrong.
 func Parse(source string, names Names) (t *Template, err error) {
 	t = &Template{source: source}
 	if !HasSyntax(source) {
 		return t, nil
 	}
 	if len(source) > MaxSource {
-		return nil, fmt.Errorf("it is longer than %d bytes", MaxSource)
+		return nil, fmt.Errorf("the template is longer than %d bytes", MaxSource)
 	}
 	if tooDeep(source) {
-		return nil, fmt.Errorf("it is nested deeper than %d levels", maxDepth)
+		return nil, fmt.Errorf("the template is nested deeper than %d levels", maxDepth)
 	}
 	defer func() {
-		// The parser is foreign, and the text may be anything.
+		// The parser is a library's and may panic on arbitrary text.
 		if r := recover(); r != nil {
-			t, err = nil, errors.New("it is not a template")
+			t, err = nil, errors.New("the text is not a valid template")
 		}
 	}()
 	tree, err := read(source)
@@ -110,7 +110,7 @@ func read(source string) ([]nodes.Node, error) {
 	cfg.KeepTrailingNewline = true
 	// The lexer turns \r into \n; an argument is what its author wrote.
 	if strings.Contains(source, "\r") {
-		return nil, errors.New("it contains a carriage return")
+		return nil, errors.New("the template contains a carriage return")
 	}
 	p := parser.NewParser("template", tokens.LexAll(source, cfg), cfg, nothing{}, statements{})
 	tree, err := p.Parse()
@@ -118,12 +118,12 @@ func read(source string) ([]nodes.Node, error) {
 	case err != nil:
 		return nil, err
 	case p.Stream().IsError():
-		return nil, errors.New(p.Current().Val) // the parser takes what cannot be read for the end
+		return nil, errors.New(p.Current().Val) // the parser takes unreadable text for the end of the template
 	}
 	return tree.Nodes, nil
 }
 
-// plain makes one short line of what the parser says.
+// plain turns the parser's error into one short line.
 func plain(err error) error {
 	if e, ok := errors.AsType[*parser.SyntaxError](err); ok && e.Raw != "" {
 		return fmt.Errorf("%s near %q", strings.TrimRight(strings.ReplaceAll(e.Message, "ControlStructure", "statement"), "."), e.Raw)
@@ -132,7 +132,7 @@ func plain(err error) error {
 	return errors.New(line)
 }
 
-// Literal reports whether the template is only text.
+// Literal reports whether the template is plain text.
 func (t *Template) Literal() bool { return t.nodes == nil }
 
 // Source is the template as it was written.
@@ -159,13 +159,13 @@ func (t *Template) First() (Use, bool) {
 	return Use{}, false
 }
 
-// Uses lists the references to members of objects, each once for each way it is used.
+// Uses lists the references to members of objects, once for each way a member is used.
 func (t *Template) Uses() []Use { return slices.Clone(t.uses) }
 
 // nothing is a loader that has no templates.
 type nothing struct{}
 
-var errNothing = errors.New("no template is read from elsewhere")
+var errNothing = errors.New("a template cannot read another template")
 
 func (nothing) Read(string) (io.Reader, error)         { return nil, errNothing }
 func (nothing) Resolve(string) (string, error)         { return "", errNothing }

@@ -14,25 +14,25 @@ import (
 	"slurmgate/plan"
 )
 
-const maxSafe = 1<<53 - 1 // what JSON carries exactly
+const maxSafe = 1<<53 - 1 // the largest integer that JSON carries exactly
 
 func kindOf(v any) string {
 	switch v.(type) {
 	case nil:
 		return "none"
 	case bool:
-		return "a truth value"
+		return "a boolean"
 	case int, float64:
 		return "a number"
 	case string:
-		return "a text"
+		return "a string"
 	case []any:
 		return "a list"
 	}
 	return "a mapping"
 }
 
-// printed is what a value looks like in an argument: a text as it is, a number as canonical JSON has it.
+// printed is the form of a value in an argument: a string as it is, a number as canonical JSON writes it.
 func printed(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -46,10 +46,10 @@ func printed(v any) (string, error) {
 		}
 		return string(raw), err
 	}
-	return "", fmt.Errorf("only a text or a number can be printed, not %s", kindOf(v))
+	return "", fmt.Errorf("only a string or a number can be printed, not %s", kindOf(v))
 }
 
-// truth is Python's: none, false, 0 and what is empty are false.
+// truth follows Python: none, false, 0 and anything empty are false.
 func truth(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -113,7 +113,7 @@ func (r *renderer) operate(op tokens.Type, left, right any) (any, error) {
 	return arithmetic(op, left, right)
 }
 
-// join is the one place where texts grow: they are measured before they are made.
+// join is the only place where strings grow: they are measured before they are made.
 func (r *renderer) join(separator string, parts ...string) (any, error) {
 	total := len(separator) * max(0, len(parts)-1)
 	for _, p := range parts {
@@ -224,7 +224,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// arithmetic works on numbers; what JSON could not carry is an error, not a wrong number.
+// arithmetic works on numbers. A result that JSON cannot carry is an error, not a wrong number.
 func arithmetic(op tokens.Type, left, right any) (any, error) {
 	x, ok := number(left)
 	y, ok2 := number(right)

@@ -9,12 +9,12 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// undefined is the error of a name or member that is not there.
+// undefined is the error for a name or member that does not exist.
 type undefined struct{ what string }
 
 func (u undefined) Error() string { return u.what + " is undefined" }
 
-var errBudget = errors.New("it takes too many steps")
+var errBudget = errors.New("the rendering takes too many steps")
 
 // renderer is one rendering.
 type renderer struct {
@@ -23,8 +23,8 @@ type renderer struct {
 	left int
 }
 
-// Render returns the text. vars contain nil, bool, int, float64, string, []any and map[string]any. What is printed must be a
-// text or a number: a list or a truth value is an error, since a program would read the wrong thing.
+// Render returns the text. vars contain nil, bool, int, float64, string, []any and map[string]any. Only strings and numbers
+// can be printed: a list or a boolean is an error, since a program would read the wrong thing.
 func (t *Template) Render(vars map[string]any) (string, error) {
 	if t.nodes == nil {
 		return t.source, nil
@@ -46,7 +46,7 @@ func (r *renderer) pay(steps int) error {
 	return nil
 }
 
-// text bounds a text that was just made, or is about to be.
+// text bounds a string that was just made, or is about to be.
 func (r *renderer) text(bytes int) error {
 	if bytes > MaxText {
 		return fmt.Errorf("the text is longer than %d bytes", MaxText)
@@ -220,7 +220,7 @@ func (r *renderer) eval(e nodes.Expression) (any, error) {
 	case *nodes.TestExpression:
 		return r.test(n)
 	}
-	return nil, fmt.Errorf("a %T is not understood", e) // the checker let it through: a mistake of this package
+	return nil, fmt.Errorf("a %T is not supported", e) // the checker should have refused it: a bug of this package
 }
 
 func (r *renderer) list(of []nodes.Expression) (any, error) {

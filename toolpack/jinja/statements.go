@@ -8,7 +8,7 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// statements are the only two there are: no include, import, extends, macro, call, set or block.
+// statements are if and for. There is no include, import, extends, macro, call, set or block.
 type statements struct{}
 
 // Get returns the parser of a statement.
@@ -22,7 +22,7 @@ func (statements) Get(name string) (parser.ControlStructureParser, bool) {
 	return nil, false
 }
 
-// branch is if, elif or else with what it holds; else has no condition.
+// branch is if, elif or else with its body; else has no condition.
 type branch struct {
 	condition nodes.Expression
 	body      []nodes.Node
