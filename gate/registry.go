@@ -154,13 +154,13 @@ func (t Tool) incomplete() string {
 	case !one(string(t.SideEffect), string(Read), string(Write), string(Execute)):
 		return "the side effect is not READ, WRITE or EXECUTE"
 	case !one(t.Idempotency, Idempotent, IdempotentWithKey, NonIdempotent):
-		return "nothing proper is said about idempotency"
+		return "its idempotency is not one of the known values"
 	case !one(t.Determinism, Deterministic, BestEffort, NonDeterministic):
-		return "nothing proper is said about determinism"
+		return "its determinism is not one of the known values"
 	case !one(t.Availability, OfflineOK, RequiresNetwork, BestEffortOffline):
-		return "nothing proper is said about availability"
+		return "its availability is not one of the known values"
 	case len(t.Capabilities) == 0:
-		return "no capability is asked for"
+		return "it names no capability"
 	case len(t.Bindings) == 0:
 		return "it is bound to no transport"
 	case t.Handle == nil:

@@ -42,7 +42,7 @@ func CheckProject(s string) string {
 	case IsProjectID(s):
 		return ""
 	case s == "*":
-		return "* stands for every project"
+		return "* means every project"
 	case strings.HasPrefix(s, "proj_"):
 		return "it begins with proj_ and is not a project id (proj_ and 26 characters)"
 	}

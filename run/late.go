@@ -22,7 +22,7 @@ func (e *Engine) Recollect(ctx context.Context, runID, why string) (a RecollectA
 			return err
 		}
 		a.Recollected = true
-		return e.collectAgain(ctx, v, orElse(why, "asked for"))
+		return e.collectAgain(ctx, v, orElse(why, "requested"))
 	})
 	if err != nil {
 		return RecollectAnswer{}, err

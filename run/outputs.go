@@ -203,11 +203,11 @@ func (o storedOutput) broken(out plan.Output, c Contract) (code, what string) {
 	}
 	switch {
 	case o.size < bytes:
-		return "OUTPUT-BYTES", fmt.Sprintf("has %d bytes; the tool's contract asks for at least %d", o.size, bytes)
+		return "OUTPUT-BYTES", fmt.Sprintf("has %d bytes; the tool's contract requires at least %d", o.size, bytes)
 	case o.wrong != nil:
 		return "OUTPUT-FORMAT", fmt.Sprintf("is not a whole %s file: %v", out.Type, o.wrong)
 	case o.rows < rows:
-		return "OUTPUT-ROWS", fmt.Sprintf("has %d lines; the tool's contract asks for at least %d", o.rows, rows)
+		return "OUTPUT-ROWS", fmt.Sprintf("has %d lines; the tool's contract requires at least %d", o.rows, rows)
 	case c == nil || out.Type != outputTypeJSON || !c.Asks(out.Role):
 		return "", ""
 	case o.size > maxAskedBytes:

@@ -62,7 +62,7 @@ func (c *Contract) CheckOutput(output json.RawMessage) error {
 	}
 	if errors.Is(err, errCostly) {
 		return fault.Wrap(fault.Tool, op, "OUTPUT-COST", "the output of "+c.id+" cannot be checked", err).
-			WithNext("simplify its outputSchema; the run's log and files are kept")
+			WithNext("simplify its outputSchema; the run's log and files still exist")
 	}
 	if _, ok := errors.AsType[*jsonschema.ValidationError](err); !ok {
 		return fault.Wrap(fault.Tool, op, "OUTPUT-JSON", "the output of "+c.id+" is not valid JSON", err)

@@ -196,7 +196,7 @@ func TestPolicyNamesWhatIsThere(t *testing.T) {
 	}
 	dir = copyDomain(t, "genomics")
 	edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\nenv: {LANG: C}\n")
-	if code, out, said := verb(t, "domain", "check", dir); code != 0 || !strings.Contains(out, "warning: policy: env has LANG, and no toolpack asks for it") {
+	if code, out, said := verb(t, "domain", "check", dir); code != 0 || !strings.Contains(out, "warning: policy: env has LANG, but no toolpack uses it") {
 		t.Error(code, out, said)
 	}
 }

@@ -69,7 +69,7 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 	ownKey(&req, idempotencyOf(toolID))
 	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
 		if s.dryRun {
-			return fault.New(fault.Validation, "dry run", "args_too_large", fmt.Sprintf("the arguments have %d bytes, and more than %d are kept as an artifact, which a dry run leaves none of", len(raw), gate.MaxInline)).
+			return fault.New(fault.Validation, "dry run", "args_too_large", fmt.Sprintf("the arguments have %d bytes; more than %d would need an artifact, which a dry run cannot create", len(raw), gate.MaxInline)).
 				WithNext("the same without --dry-run, or a dry run of a part of it")
 		}
 		if req, err = s.byReference(ctx, req); err != nil {

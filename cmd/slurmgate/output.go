@@ -39,7 +39,7 @@ func (a *app) show(v any, text func(io.Writer)) error {
 // quietFailure is an error that was already reported: only its exit status is left.
 type quietFailure struct{ kind fault.Kind }
 
-func (quietFailure) Error() string { return "told already" }
+func (quietFailure) Error() string { return "already reported" }
 
 // fail prints an error and returns the exit status.
 func (a *app) fail(err error) int {

@@ -159,7 +159,7 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		if !slices.ContainsFunc(d.Packs().List(), func(t *toolpack.Pack) bool { return slices.Contains(t.Passthrough(), name) }) {
-			out = append(out, "policy: env has "+name+", and no toolpack asks for it (env.passthrough)")
+			out = append(out, "policy: env has "+name+", but no toolpack uses it (env.passthrough)")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Slurm.RawPlans.EntryPrograms)) {
