@@ -227,7 +227,7 @@ func TestBrokenDomain(t *testing.T) {
 			}
 		}
 	}
-	if r := s.cli("tool", "check", s.dir+"/domain"); !regexp.MustCompile(`seqkit\.stats\.tool\.yaml:\d+: `).Match(r.stderr) {
+	if r := s.cli("tool", "check", s.dir+"/domain"); !regexp.MustCompile(`seqkit\.stats\.tool\.yaml:\d+:\d+: `).Match(r.stderr) {
 		t.Errorf("file:line in the text for people: %v", r)
 	}
 }

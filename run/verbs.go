@@ -45,13 +45,13 @@ func unlessStale(verb func() error) error {
 func (e *Engine) retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
 	const op = "run.Retry"
 	v, err := e.Store.View(ctx, runID)
-	if err == nil {
+	if err == nil && v.Run.State.Terminal() && v.Run.State != Succeeded { // no other run can have a next attempt, whatever the call names
 		err = checkAfter(v.Run, after)
 	}
 	switch {
 	case err != nil:
 		return SubmitAnswer{}, err
-	case after < v.Run.AttemptN:
+	case after > 0 && after < v.Run.AttemptN:
 		return e.submitAnswer(v, true, nil), nil
 	case v.Run.State == Succeeded:
 		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_succeeded", "the run succeeded; there is nothing to retry").WithSteps(fault.Do("slurm.job.collect", "run_id", runID))

@@ -94,6 +94,13 @@ func (d *doctor) call(ctx context.Context, a *app, tool gate.Tool, args doctorAr
 	return through(ctx, g, who, tool, args, r)
 }
 
+// sayUnrecorded reports that the call leaves no record, unless a check that failed has reported the cause already.
+func (d *doctor) sayUnrecorded() {
+	if d.unrecorded != nil && d.answer.Failed == 0 {
+		d.add("warn", "record", "no probe job was started, because this call of doctor cannot be recorded: "+d.unrecorded.Error(), "")
+	}
+}
+
 func (d *doctor) add(status, check, detail, next string) {
 	switch status {
 	case "fail":
@@ -129,9 +136,7 @@ func (d *doctor) examine(ctx context.Context, args doctorArgs) {
 		return
 	}
 	d.answer.Site = s.Name
-	if d.unrecorded != nil {
-		d.add("warn", "record", "no probe job is started, because this call of doctor cannot be recorded: "+d.unrecorded.Error(), "")
-	}
+	defer d.sayUnrecorded()
 	images := d.domain(ctx, s)
 	if !d.disks(ctx, s) || !d.check("slurm commands", s.Slurm.BinDir, slurmFiles(s), "") {
 		return

@@ -26,7 +26,8 @@ type shellPayload struct {
 }
 
 type shellRecorded struct {
-	Recorded int `json:"recorded"`
+	ProvenanceRunID string `json:"provenance_run_id"`
+	Recorded        int    `json:"recorded"`
 }
 
 // Unchanged makes the call of event.record itself a look: what it records has a record of its own.
@@ -41,14 +42,15 @@ func (g *gateway) recordTool() gate.Tool {
 }
 
 func (g *gateway) recordShell(ctx context.Context, c gate.Call, a shellRecord) (any, error) {
-	if len(a.Event) == 0 {
-		return shellRecorded{}, nil
+	prov, err := g.provenance(ctx, "event.record", map[string]any{"args": c.Args})
+	if err != nil || len(a.Event) == 0 {
+		return shellRecorded{ProvenanceRunID: prov}, err
 	}
 	r, err := a.record(c.Caller.Name)
 	if err == nil {
 		err = g.ledger.Record(ctx, []gate.Record{r})
 	}
-	return shellRecorded{1}, err
+	return shellRecorded{prov, 1}, err
 }
 
 // record checks what a shell sent: an event of one of the shell's tools, and payloads that have its hashes.
