@@ -255,8 +255,8 @@ func TestNextSteps(t *testing.T) {
 		if f := s.cli("retry", x.run); f.code == 0 || !strings.Contains(string(f.stderr), x.shell) {
 			t.Errorf("no %q in %v", x.shell, f)
 		}
-		c.expect(c.say("slurm_job_retry", tree{"run_id": x.run}, nil), x.chat)
-		if status, body := p.send("POST", "/v1/runs/"+x.run+":retry", ""); status < 400 || !strings.Contains(string(body), x.http) {
+		c.expect(c.say("slurm_job_retry", tree{"run_id": x.run, "after_attempt": 1}, nil), x.chat)
+		if status, body := p.send("POST", "/v1/runs/"+x.run+":retry", `{"after_attempt":1}`); status < 400 || !strings.Contains(string(body), x.http) {
 			t.Errorf("no %q in %d %s", x.http, status, body)
 		}
 	}

@@ -88,7 +88,7 @@ func (e entry) checkArgs(args json.RawMessage) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" violate its schema", found...).WithNext("correct them; this shows the schema").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
+	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" violate its schema", found...).WithNext("correct them; see the schema").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
 }
 
 // binding identifies a payload without revealing it: the same tool with the same arguments has the same one on this ledger, and nobody

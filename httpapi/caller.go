@@ -125,7 +125,7 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 		who.Principal, err = auth.Peer(uid)
 	default:
 		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").
-			WithNext("send Authorization: Bearer TOKEN; this creates a token").WithSteps(fault.Do("token.create"))
+			WithNext("send Authorization: Bearer TOKEN; create a token").WithSteps(fault.Do("token.create"))
 	}
 	return who, err
 }

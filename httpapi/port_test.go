@@ -86,15 +86,16 @@ type obj = map[string]any
 
 func (d *desk) tools() []gate.Tool {
 	now := "2026-11-21T12:00:00Z"
+	steps := []obj{{"verb": "slurm.job.collect", "args": obj{"run_id": runA}}}
 	sub := obj{"run_id": runA, "provenance_run_id": runA, "slurm_job_id": "7", "state": "queued", "phase": "pending", "attempt": 1, "reason": nil, "replayed": false, "poll_after_seconds": 2,
-		"slurm_script_artifact_id": nil, "log_artifact_id": nil, "equivalent_runs": []string{}, "warnings": []string{}}
+		"slurm_script_artifact_id": nil, "log_artifact_id": nil, "equivalent_runs": []string{}, "warnings": []string{}, "next_steps": steps}
 	art := obj{"artifact_id": artA, "project_id": "p", "type": "TSV", "label": "l", "size_bytes": 600_000, "checksum_sha256": sum, "source": "import", "created_at": now}
 	imported := obj{"created": true}
 	for k, v := range art {
 		imported[k] = v
 	}
-	get := obj{"provenance_run_id": runA, "target_run_id": runA, "slurm_job_id": "7", "state": "running", "phase": "running", "attempt": 1, "reason": nil, "exit_code": nil, "artifacts_by_role": obj{"r": artA}, "observed_at": now, "poll_after_seconds": 2, "warnings": []string{}}
-	collect := obj{"provenance_run_id": runA, "target_run_id": runA, "ready": false, "state": "running", "attempt": 1, "exit_code": nil, "artifacts_by_role": obj{}, "log_artifact_id": nil, "poll_after_seconds": 2, "warnings": []string{}}
+	get := obj{"provenance_run_id": runA, "target_run_id": runA, "slurm_job_id": "7", "state": "running", "phase": "running", "attempt": 1, "reason": nil, "exit_code": nil, "artifacts_by_role": obj{"r": artA}, "observed_at": now, "poll_after_seconds": 2, "warnings": []string{}, "next_steps": steps}
+	collect := obj{"provenance_run_id": runA, "target_run_id": runA, "ready": false, "state": "running", "attempt": 1, "exit_code": nil, "artifacts_by_role": obj{}, "log_artifact_id": nil, "poll_after_seconds": 2, "warnings": []string{}, "next_steps": steps}
 	approval := obj{"approval_id": "apr_X", "principal": "token:x", "tool_id": "t", "tool_version": "1.0.0", "args_hash": "", "payload": obj{}, "status": "pending", "requested_at": now, "expires_at": now, "uses_left": 1, "answered_by": nil, "answered_at": nil, "reason": nil}
 	slow := d.tool("test.slow", gate.Execute, gate.CapSlurm, `{"type":"object"}`, nil, nil)
 	slow.Handle = func(ctx context.Context, _ gate.Call) (any, error) {
@@ -120,14 +121,14 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("slurm.submit", gate.Execute, gate.CapSlurm, `{"type":"object","required":["job_spec"]}`, sub, nil),
 		d.tool("slurm.job.get", gate.Read, gate.CapRead, byRun, get, nil),
 		d.tool("slurm.job.collect", gate.Read, gate.CapRead, byRun, collect, nil),
-		d.tool("slurm.job.recollect", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "succeeded", "phase": "done", "attempt": 1, "reason": "ok", "recollected": true}, nil),
-		d.tool("slurm.job.cancel", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "cancelled", "phase": "done", "executed": "never", "poll_after_seconds": nil, "message": ""}, nil),
+		d.tool("slurm.job.recollect", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "succeeded", "phase": "done", "attempt": 1, "reason": "ok", "recollected": true, "next_steps": steps}, nil),
+		d.tool("slurm.job.cancel", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "cancelled", "phase": "done", "executed": "never", "poll_after_seconds": nil, "message": "", "next_steps": steps}, nil),
 		d.tool("slurm.job.retry", gate.Execute, gate.CapSlurm, byRun, sub, nil),
 		d.tool("slurm.job.logs", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "target_run_id": runA, "stream": "log", "state": "running", "text": "x", "final": false}, nil),
 		d.tool("run.list", gate.Read, gate.CapRead, lists, obj{"runs": []obj{{"run_id": runA, "tool_id": "t", "project_id": "p", "state": "queued", "phase": "pending", "created_at": now}}, "cursor": nil, "total": 1, "total_exact": true}, nil),
 		d.tool("run.provenance", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "tool_id": "run.list", "contract_version": "v1", "policy_hash": "p", "params_hash": "h", "params": obj{}, "calls": 1,
 			"first_asked_at": now, "last_asked_at": now, "tool_call_ids": []string{}}, nil),
-		d.tool("run.show", gate.Read, gate.CapRead, byRun, obj{"run_id": runA, "tool_id": "t", "state": "queued", "phase": "pending"}, nil),
+		d.tool("run.show", gate.Read, gate.CapRead, byRun, obj{"run_id": runA, "tool_id": "t", "state": "queued", "phase": "pending", "next_steps": steps}, nil),
 		d.tool("artifact.import", gate.Write, gate.CapImport, imports, imported, nil),
 		d.tool("artifact.list", gate.Read, gate.CapRead, lists, obj{"artifacts": []obj{art}, "cursor": "c", "total": 2, "total_exact": true}, nil),
 		d.tool("artifact.get", gate.Read, gate.CapRead, byArtifact, art, nil),

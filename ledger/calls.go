@@ -214,7 +214,7 @@ func (l *Ledger) Call(ctx context.Context, toolCallID string) (CallEvent, []Call
 		return CallEvent{}, nil, err
 	}
 	if len(found) == 0 {
-		return CallEvent{}, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).WithNext("records of read-only calls are removed after a while; the recorded calls are listed by").WithSteps(fault.Do("event.list"))
+		return CallEvent{}, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).WithNext("records of read-only calls are removed after a while; list the recorded calls").WithSteps(fault.Do("event.list"))
 	}
 	e := found[0]
 	rows, err := l.r.QueryContext(ctx, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? ORDER BY kind", e.Chain, e.Seq)

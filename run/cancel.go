@@ -13,12 +13,13 @@ import (
 
 // CancelAnswer is the answer to a cancel.
 type CancelAnswer struct {
-	RunID            string `json:"run_id"`
-	State            State  `json:"state"`
-	Phase            Phase  `json:"phase"`
-	Executed         string `json:"executed"` // "never", "maybe" (it, or an earlier attempt, started), "finished"
-	PollAfterSeconds *int   `json:"poll_after_seconds"`
-	Message          string `json:"message"`
+	RunID            string       `json:"run_id"`
+	State            State        `json:"state"`
+	Phase            Phase        `json:"phase"`
+	Executed         string       `json:"executed"` // "never", "maybe" (it, or an earlier attempt, started), "finished"
+	PollAfterSeconds *int         `json:"poll_after_seconds"`
+	Message          string       `json:"message"`
+	NextSteps        []fault.Step `json:"next_steps"`
 }
 
 // Cancelling is the reason of a run whose cancel was requested and that has not ended yet.
@@ -115,7 +116,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 }
 
 func (e *Engine) cancelAnswer(v View) CancelAnswer {
-	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v)}
+	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v), NextSteps: NextSteps(v)}
 	switch {
 	case v.Run.State == Cancelled && v.Run.Reason == string(AheadOfLedger):
 		a.Executed, a.Message = "maybe", "cancelled; this gateway submitted nothing, but the attempt it found in the workspace may have run"

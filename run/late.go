@@ -31,7 +31,7 @@ func (e *Engine) Recollect(ctx context.Context, runID, why string) (a RecollectA
 	if a.Recollected && err == nil {
 		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Collecting })
 	}
-	a.GetState = GetState{runID, v.Run.State, v.Run.Phase, v.Run.AttemptN, v.Run.Reason}
+	a.GetState = Outline(v)
 	return a, err
 }
 

@@ -174,14 +174,20 @@ func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState,
 
 // GetState is the state of a run after a verb.
 type GetState struct {
-	RunID   string `json:"run_id"`
-	State   State  `json:"state"`
-	Phase   Phase  `json:"phase"`
-	Attempt int    `json:"attempt"`
-	Reason  string `json:"reason"`
+	RunID     string       `json:"run_id"`
+	State     State        `json:"state"`
+	Phase     Phase        `json:"phase"`
+	Attempt   int          `json:"attempt"`
+	Reason    string       `json:"reason"`
+	NextSteps []fault.Step `json:"next_steps"`
+}
+
+// Outline gives the state of a run and what can be done next.
+func Outline(v View) GetState {
+	return GetState{v.Run.ID, v.Run.State, v.Run.Phase, v.Run.AttemptN, v.Run.Reason, NextSteps(v)}
 }
 
 func (e *Engine) state(ctx context.Context, runID string) (GetState, error) {
 	v, err := e.Store.View(ctx, runID)
-	return GetState{runID, v.Run.State, v.Run.Phase, v.Run.AttemptN, v.Run.Reason}, err
+	return Outline(v), err
 }

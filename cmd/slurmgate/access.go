@@ -18,7 +18,7 @@ import (
 func openAccess(s *site.Site, l *ledger.Ledger) (*access.Access, error) {
 	c, problems := readAccess(s)
 	if problems != nil {
-		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).WithNext("the lines are named by").WithSteps(fault.Do("config check"))
+		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).WithNext("find the lines to correct").WithSteps(fault.Do("config check"))
 	}
 	c.Tokens = findToken{l}
 	return access.New(c), nil

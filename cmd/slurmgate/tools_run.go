@@ -197,7 +197,7 @@ func (g *gateway) rehearseSubmit(ctx context.Context, c gate.Call, a submitArgs)
 // rehearseVerb returns the current state of the run that a verb would change.
 func (g *gateway) rehearseVerb(ctx context.Context, _ gate.Call, a runArgs) (any, error) {
 	v, err := g.ledger.View(ctx, a.RunID)
-	return run.GetState{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: v.Run.Reason}, err
+	return run.Outline(v), err
 }
 
 // checkInputs checks a plan's inputs against the ledger: each is an artifact of the project, with the checksum that the plan pins.

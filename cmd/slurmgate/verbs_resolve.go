@@ -54,7 +54,7 @@ func (c recollectCmd) Run(ctx context.Context, a *app) error {
 				fmt.Fprintln(w, "the outputs of this run are not late; nothing was done")
 			}
 			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason)
-			printNext(w, fault.Do("slurm.job.get", "run_id", r.RunID))
+			printNext(w, r.NextSteps...)
 		})
 	})
 }
@@ -87,7 +87,7 @@ func (a *app) resolve(ctx context.Context, tool string, args any) error {
 		}
 		return a.show(r, func(w io.Writer) {
 			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason)
-			printNext(w, fault.Do("run.show", "run_id", r.RunID))
+			printNext(w, r.NextSteps...)
 		})
 	})
 }

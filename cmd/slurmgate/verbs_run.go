@@ -294,9 +294,7 @@ func (c cancelCmd) Run(ctx context.Context, a *app) error {
 		}
 		return a.show(r, func(w io.Writer) {
 			fmt.Fprintf(w, "%s  %s\n%s\n", r.RunID, r.State, r.Message)
-			if !r.State.Terminal() {
-				printNext(w, waitStep(r.RunID))
-			}
+			printNext(w, r.NextSteps...)
 		})
 	})
 }
