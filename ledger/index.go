@@ -31,6 +31,12 @@ func (l *Ledger) Waiting(ctx context.Context, after string, limit int, phases ..
 	return l.strings(ctx, q, args...)
 }
 
+// OfTool lists the ids of a toolpack's runs in one of the phases; run.Index has the contract.
+func (l *Ledger) OfTool(ctx context.Context, toolName string, phases ...run.Phase) ([]string, error) {
+	in, args := inPhases(phases)
+	return l.strings(ctx, "SELECT r.run_id FROM runs r WHERE "+in+" AND r.tool_name = ? AND r.pack_hash <> ''", append(args, toolName)...)
+}
+
 // inPhases is the condition of the partial index runs_open.
 func inPhases(phases []run.Phase) (cond string, args []any) {
 	for _, p := range phases {

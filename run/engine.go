@@ -29,6 +29,7 @@ type Config struct {
 	Placement    plan.Placement // the site's defaults: where jobs go that ask for nothing
 	Previous     *Previous      // nil: the ledger has no run of a previous form
 	DeferBackoff time.Duration  // first wait after back-pressure, doubled up to Ceiling
+	InFlight     map[string]int // runs of a toolpack in flight at most, by tool name; a tool that is not in it has no limit
 }
 
 // Previous is what it takes to find runs that were made when canonical params had their previous form.
@@ -79,6 +80,7 @@ type Engine struct {
 	waits     map[string]time.Duration // their current back-off
 	pauses    map[string]*pause        // of sends, by what they concern
 	lateSince map[string]time.Time     // collecting runs whose files do not show yet
+	limits    map[string]*toolRuns     // runs in flight, by the name of each limited tool; the map itself never changes
 
 	asked map[string]time.Time // jobs that Slurm was asked to cancel, and when last
 
@@ -93,6 +95,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	return &Engine{
 		Parts: p, cfg: cfg, work: newWorkQueue(), cancels: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
 		listeners: map[string][]chan View{}, handed: map[string]handed{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, pauses: map[string]*pause{}, asked: map[string]time.Time{}, lateSince: map[string]time.Time{},
+		limits: newToolRuns(cfg.InFlight),
 	}
 }
 
@@ -105,6 +108,9 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		return nil, err
 	}
 	if err := e.recallStrays(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.countFlights(ctx); err != nil {
 		return nil, err
 	}
 	var wg sync.WaitGroup
@@ -203,7 +209,9 @@ func (e *Engine) advance(ctx context.Context, id string) {
 
 // apply writes a transition and tells those who wait for the run.
 func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
+	wrote := e.writing(w.Run)
 	v, err := e.Store.Apply(ctx, w)
+	wrote(v, err)
 	if err == nil {
 		e.announce(v)
 		e.Log.Info(w.Event.Type, "run_id", w.Run.ID, "phase", w.Run.Phase, "reason", w.Run.Reason)

@@ -207,7 +207,7 @@ func (j Job) EndingOf() Ending {
 	return EndedToolFailed
 }
 
-// Contracts has what finished runs are judged by.
+// Contracts has what runs are held to.
 type Contracts interface {
 	// Contract returns the contract of the pack with this pack_hash: the one the run was planned with, whether or not it is loaded. NotFound
 	// if the pack is neither in the ledger (an older gateway did not store it) nor loaded, Validation if this version
@@ -215,8 +215,10 @@ type Contracts interface {
 	Contract(ctx context.Context, packHash string) (Contract, error)
 }
 
-// Contract is what a pack says about the outputs of its runs.
+// Contract is what a pack says about its runs.
 type Contract interface {
+	// Timeout is how long staging an attempt may take.
+	Timeout() time.Duration
 	// CheckOutput validates the output object of a finished run. A violation is a Tool fault.
 	CheckOutput(output json.RawMessage) error
 	// Least is how many bytes, and how many lines, the output of a role has at least; of a gzip file the lines are those it inflates to.
@@ -269,6 +271,8 @@ type Index interface {
 	// Waiting lists the ids of the runs in one of the phases, oldest first, at most limit (0: all) of those that come after the
 	// run after (empty: all).
 	Waiting(ctx context.Context, after string, limit int, phases ...Phase) ([]string, error)
+	// OfTool lists the ids of the runs of toolpacks with this tool name in one of the phases.
+	OfTool(ctx context.Context, toolName string, phases ...Phase) ([]string, error)
 	// Watched calls f with each run in one of the phases, in no order, from one snapshot. f must not call the ledger.
 	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
 	// Newest is the number of the newest event of any run, 0 when there is none.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"sync"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -35,9 +37,19 @@ func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again b
 }
 
 func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again bool, err error) {
-	job, script, err := e.stage(ctx, v, p)
+	most, err := e.stagingTime(ctx, v)
+	if err != nil {
+		return false, err
+	}
+	within, stop := context.WithTimeout(ctx, most)
+	defer stop()
+	began := e.Now()
+	job, script, err := e.stage(within, v, p)
 	e.staged(err)
 	switch {
+	case within.Err() != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.DeadlineExceeded)):
+		return false, e.finish(ctx, v, verdict{ending: EndedTimeLimit, detail: fmt.Sprintf("staging took %s; the toolpack's timeoutMs allows %s. Nothing was submitted. Raise timeoutMs, or retry the run when the filesystem is faster",
+			e.Now().Sub(began).Round(time.Millisecond), most)})
 	case err == nil:
 	case fault.CodeOf(err) == string(AheadOfLedger):
 		return false, e.block(ctx, v, AheadOfLedger, fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; restore the newer ledger or cancel the run", v.Attempt.N))
@@ -131,6 +143,11 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (agai
 	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok {
 		return false, e.putOff(ctx, v, why, kept)
 	}
+	release, why, ok := e.reserve(v.Run)
+	if !ok {
+		return false, e.putOff(ctx, v, why, kept)
+	}
+	defer release()
 	free := sync.OnceFunc(func() { <-e.sends })
 	select {
 	case e.sends <- struct{}{}:

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -63,6 +64,7 @@ type world struct {
 	cancels    []string                       // ids that were asked about, in order
 	cancelled  []time.Time                    // and when
 	deaf       bool                           // Slurm answers scancel and cancels nothing
+	copying    time.Duration                  // what staging takes
 	slow       bool                           // sbatch is still there when its gateway stops waiting
 	kinds      map[string]runtest.Kind        // by token: sends that no run stands behind, see runtest
 }
@@ -294,7 +296,7 @@ func (l *life) Apply(ctx context.Context, wr run.Write) (v run.View, err error) 
 	return v, err
 }
 
-func (l *life) StageInputs(_ context.Context, runID string, inputs []plan.Input, open func(string) (*os.File, error)) error {
+func (l *life) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(string) (*os.File, error)) error {
 	for _, in := range inputs {
 		f, err := open(in.ChecksumSHA256)
 		if err != nil {
@@ -302,7 +304,24 @@ func (l *life) StageInputs(_ context.Context, runID string, inputs []plan.Input,
 		}
 		f.Close()
 	}
+	if err := l.w.copy(ctx); err != nil {
+		return err
+	}
 	return l.do("StageInputs", func() error { l.w.staged[runID]++; return nil })
+}
+
+// copy takes the time that copying takes.
+func (w *world) copy(ctx context.Context) error {
+	var takes time.Duration
+	if w.with(func() { takes = w.copying }); takes == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(takes):
+		return nil
+	case <-ctx.Done():
+		return fault.Wrap("", "world", "", "stopped while copying", ctx.Err())
+	}
 }
 
 func (l *life) OpenAttempt(_ context.Context, runID string, n int, token string, files ...run.ControlFile) error {
@@ -413,6 +432,7 @@ func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error
 
 // asked is what the test's pack asks besides its output schema.
 type asked struct {
+	timeout     time.Duration // of staging; 0: an hour
 	bytes, rows int64
 	value       error // of a JSON output's content; nil: not asked
 	stderr      func(line string) (is, message string)
@@ -423,6 +443,7 @@ type contract struct {
 	err error
 }
 
+func (c contract) Timeout() time.Duration                   { return cmp.Or(c.timeout, time.Hour) }
 func (c contract) CheckOutput(json.RawMessage) error        { return c.err }
 func (c contract) Least(role string) (bytes, rows int64)    { return c.bytes, c.rows }
 func (c contract) Asks(role string) bool                    { return c.value != nil }

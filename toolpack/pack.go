@@ -2,6 +2,7 @@ package toolpack
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -163,7 +164,12 @@ func (p *Pack) Description() string { return p.def.Description }
 func (p *Pack) Deterministic() bool { return p.def.Deterministic }
 
 // Timeout is how long a run may take without the time in the queue.
-func (p *Pack) Timeout() time.Duration { return time.Duration(p.def.TimeoutMs) * time.Millisecond }
+func (p *Pack) Timeout() time.Duration { return milliseconds(p.def.TimeoutMs) }
+
+// milliseconds is a duration; what is too long for one is the longest there is.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
 
 // MaxInputBytes is the limit for all inputs together.
 func (p *Pack) MaxInputBytes() int64 { return p.def.Limits.MaxInputBytes }

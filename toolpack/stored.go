@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -13,16 +14,19 @@ import (
 // Contract holds the rules by which a finished run of a pack is judged. It is read from the pack's definition alone, so a run
 // is judged by the pack it was planned with, whatever is loaded when it ends. It is immutable and safe for concurrent use.
 type Contract struct {
-	id    string
-	out   contract
-	rules rules
+	id      string
+	timeout time.Duration
+	out     contract
+	rules   rules
 }
 
 // Definition is the normal form of the pack with its resolved schemas, as canonical JSON; [Pack.Hash] is its hash.
 func (p *Pack) Definition() (json.RawMessage, error) { return p.canonical() }
 
 // Contract returns what runs of the pack are judged by.
-func (p *Pack) Contract() *Contract { return &Contract{id: p.def.ID, out: p.out, rules: p.rules} }
+func (p *Pack) Contract() *Contract {
+	return &Contract{id: p.def.ID, timeout: p.Timeout(), out: p.out, rules: p.rules}
+}
 
 // ReadContract reads the contract from the definition of a pack, as [Pack.Definition] returned it. A definition that this
 // version cannot use is a Validation fault.
@@ -46,8 +50,11 @@ func ReadContract(stored json.RawMessage) (*Contract, error) {
 	if msg != "" {
 		return nil, fault.New(fault.Validation, op, "pack_unreadable", "this version cannot use "+clip(def.ID)+" as it is stored: "+msg)
 	}
-	return &Contract{id: def.ID, out: out, rules: ready}, nil
+	return &Contract{id: def.ID, timeout: milliseconds(def.TimeoutMs), out: out, rules: ready}, nil
 }
+
+// Timeout is the pack's timeoutMs.
+func (c *Contract) Timeout() time.Duration { return c.timeout }
 
 // CheckOutput checks result_json.output of a finished run against the output schema. A violation is a Tool fault
 // with a problem for each broken rule.

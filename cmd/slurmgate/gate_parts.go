@@ -30,7 +30,7 @@ func (g *gateway) openGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy}, Together: g.policy.Concurrency.Global, Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger, Owners: g.ledger, Supposer: g,
+	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy, g.runLimits()}, Together: g.policy.Concurrency.Global, Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger, Owners: g.ledger, Supposer: g,
 		Artifacts: kept{g.ledger, g.store}, Key: key, Log: g.log})
 	return nil
 }
@@ -49,12 +49,29 @@ func operationIDs() (ids []string) {
 	return append(ids, shellTools()...)
 }
 
+// runLimits are the limits of concurrency.per_tool that bound runs, by tool name: those of toolpacks. The engine enforces them.
+func (g *gateway) runLimits() map[string]int {
+	limits := map[string]int{}
+	for _, p := range g.domain.Packs().List() {
+		if n := g.policy.Concurrency.PerTool[p.ToolName()]; n > 0 {
+			limits[p.ToolName()] = n
+		}
+	}
+	return limits
+}
+
 // rulesOf is the policy as the gate asks it.
-type rulesOf struct{ *policy.Policy }
+type rulesOf struct {
+	*policy.Policy
+	runs map[string]int // limits that bound runs, not calls
+}
 
 // Rules returns the limits of a tool's calls.
 func (p rulesOf) Rules(toolName string) gate.Rules {
-	r := gate.Rules{Together: p.Concurrency.PerTool[toolName], Timeout: time.Duration(p.DefaultTimeoutSec) * time.Second}
+	r := gate.Rules{Timeout: time.Duration(p.DefaultTimeoutSec) * time.Second}
+	if p.runs[toolName] == 0 {
+		r.Together = p.Concurrency.PerTool[toolName]
+	}
 	if p.NeedsConsent(toolName) {
 		r.Consent = &gate.ConsentRule{Ask: time.Duration(p.Consent.RequestExpiresSecs) * time.Second, Answer: time.Duration(p.Consent.ApprovalExpiresSecs) * time.Second}
 	}

@@ -210,7 +210,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 		AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
-		Placement: siteDefaults(s), Previous: previous,
+		Placement: siteDefaults(s), Previous: previous, InFlight: g.runLimits(),
 	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: both, Observer: both,
 		Contracts: newContracts(g.domain.Packs(), g.ledger.Pack), Formats: formats{}, Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
 	return nil

@@ -18,20 +18,23 @@ import (
 //
 // proves AX-08
 func TestPolicyReachesTheGate(t *testing.T) {
-	p, err := policy.Parse("p", []byte("version: 1\nconcurrency: {global: 7, per_tool: {samtools_flagstat: 2}}\ndefault_timeout_sec: 30\negress_allowlist: [\"api.example.org:443\"]\n"+
+	p, err := policy.Parse("p", []byte("version: 1\nconcurrency: {global: 7, per_tool: {samtools_flagstat: 2, slurm_submit: 3}}\ndefault_timeout_sec: 30\negress_allowlist: [\"api.example.org:443\"]\n"+
 		"consent: {tools: [slurm_submit], request_expires_seconds: 120, approval_expires_seconds: 60}\nlogging: {level: warn}\n"), os.LookupEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rulesOf{p}
-	if got := r.Rules("samtools_flagstat"); got.Together != 2 || got.Timeout != 30*time.Second || got.Consent != nil {
-		t.Errorf("%+v", got)
-	}
-	if got := r.Rules("slurm_submit"); got.Together != 0 || got.Consent == nil || *got.Consent != (gate.ConsentRule{Ask: 2 * time.Minute, Answer: time.Minute}) {
-		t.Errorf("%+v", got)
-	}
 	g := tableGateway(t)
 	g.policy = p
+	r := rulesOf{p, g.runLimits()}
+	if got := r.Rules("samtools_flagstat"); got.Together != 0 || got.Timeout != 30*time.Second || got.Consent != nil {
+		t.Errorf("%+v", got)
+	}
+	if got := r.Rules("slurm_submit"); got.Together != 3 || got.Consent == nil || *got.Consent != (gate.ConsentRule{Ask: 2 * time.Minute, Answer: time.Minute}) {
+		t.Errorf("%+v", got)
+	}
+	if got := g.runLimits(); len(got) != 1 || got["samtools_flagstat"] != 2 { // the engine bounds these, run.TestRunsOfOneTool
+		t.Errorf("%v", got)
+	}
 	for _, x := range g.packTools() {
 		if slices.Contains(x.Capabilities, gate.CapSlurm) && !slices.Contains(x.Capabilities, gate.CapGateway) && !slices.Contains(x.Egress, "api.example.org:443") {
 			t.Errorf("%s does not say where its worker may go: %v", x.ID, x.Egress)

@@ -73,7 +73,7 @@ func (a *app) siteGate(ctx context.Context, s *site.Site, t gate.Tool) (*gate.Ga
 	if err := j.Record(ctx, nil); err != nil {
 		return nil, who, fault.Wrap("", t.ID, "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
 	}
-	return gate.New(gate.Config{Registry: r, Policy: rulesOf{p}, Journal: j, Log: a.log}), who, nil
+	return gate.New(gate.Config{Registry: r, Policy: rulesOf{Policy: p}, Journal: j, Log: a.log}), who, nil
 }
 
 // siteJournal writes records into the ledger of a site.

@@ -1,0 +1,240 @@
+package run_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// limited makes every sbatch of the test's tool check that with it at most the allowed number of jobs exists.
+func (w *world) limited(most int) {
+	w.auto, w.cfg.InFlight = true, map[string]int{"test_tool": most}
+	w.send = func(int) sendKind {
+		n := 1
+		for _, j := range w.jobs {
+			if j.Class != run.ClassEnded {
+				n++
+			}
+		}
+		if n > most {
+			w.t.Errorf("LIMIT: %d jobs, policy allows %d", n, most)
+		}
+		return accept
+	}
+}
+
+// Policy's limit of a tool's runs is the most that are with Slurm or running, however many are asked for and however many workers there are. The
+// others wait, say for what, and follow by themselves.
+//
+// proves AX-08
+func TestRunsOfOneTool(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.limited(2)
+		w.cfg.Workers, w.cfg.SendsAtOnce, w.cfg.SubmitWait = 8, 8, time.Nanosecond
+		l := w.life()
+		var ids []string
+		for i := range 20 {
+			ids = append(ids, l.submit(order(placed("lab", "short", nil, i+1))).RunID)
+		}
+		v := w.until(ids[19], in(run.Deferred))
+		const want = "policy allows 2 runs of test.tool at a time (concurrency.per_tool.test_tool), and 2 are submitted or running; this run is submitted when one of them ends"
+		if v.Run.Reason != run.ConcurrencyLimit || v.Run.Detail != want || v.Sends != 0 {
+			t.Errorf("%s: %s (%d sends)", v.Run.Reason, v.Run.Detail, v.Sends)
+		}
+		began := time.Now()
+		for _, id := range ids {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+		if d := time.Since(began); d > 3*time.Minute {
+			t.Errorf("20 runs of a few seconds took %s: a free place waits", d)
+		}
+		if n := w.count("Send"); n != 20 {
+			t.Errorf("%d sends of 20 runs", n)
+		}
+	})
+}
+
+// Other tools, and plans submitted as they are, do not wait for it.
+func TestLimitOfAnotherTool(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.InFlight = map[string]int{"test_tool": 1}
+		l := w.life()
+		if a := l.submit(order()); a.Phase != run.Pending {
+			t.Fatalf("%+v", a)
+		}
+		other := order(placed("lab", "short", nil, 2))
+		other.ToolID, other.ToolName = "test.other", "test_other"
+		raw := order(placed("lab", "short", nil, 3))
+		raw.PackHash, raw.Pack = "", nil
+		for _, o := range []run.Order{other, raw} {
+			if a := l.submit(o); a.Phase != run.Pending {
+				t.Errorf("%+v", a)
+			}
+		}
+		if a := l.submit(order(placed("lab", "short", nil, 4))); a.Phase != run.Deferred {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// A place is given back by whatever ends a run, or keeps it from being sent; a run that waits can be cancelled.
+func TestPlacesAreGivenBack(t *testing.T) {
+	for name, kind := range map[string]sendKind{"refused": reject, "no room": deferSend, "not run": notRun, "lost": doubtNone} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.auto, w.cfg.InFlight = true, map[string]int{"test_tool": 1}
+				w.deferred = run.SendResult{Scope: run.ScopeRun}
+				w.send = func(n int) sendKind {
+					if n == 1 {
+						return kind
+					}
+					return accept
+				}
+				l := w.life()
+				first := l.submit(order())
+				gone := l.submit(order(placed("lab", "short", nil, 2)))
+				if _, err := l.engine.Cancel(t.Context(), gone.RunID, ""); err != nil {
+					t.Fatal(err)
+				}
+				next := l.submit(order(placed("lab", "short", nil, 3)))
+				w.want(w.until(next.RunID, done), run.Succeeded, "ok")
+				w.until(first.RunID, done)
+			})
+		})
+	}
+}
+
+// A gateway that dies at any moment leaves a count that the next one finds again: never one run too many, and none that waits for ever.
+func TestLimitSurvivesCrashes(t *testing.T) {
+	for n := 1; n <= 60; n++ {
+		t.Run(fmt.Sprint("operation ", n), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.limited(1)
+				w.cfg.SubmitWait, w.cfg.Attempts = time.Nanosecond, 2
+				w.fault = func(_ string, k int) outcome { return outcome{kill: k == n} }
+				l := w.life()
+				var ids []string
+				orders := []run.Order{order(placed("lab", "short", nil, 1)), order(placed("lab", "short", nil, 2)), order(placed("lab", "short", nil, 3))}
+				for _, o := range orders {
+					w.input(o)
+					if a, err := l.engine.Submit(t.Context(), o); err == nil {
+						ids = append(ids, a.RunID)
+					}
+				}
+				time.Sleep(time.Minute)
+				l.crash()
+				l = w.life()
+				for _, o := range orders {
+					ids = append(ids, l.submit(o).RunID)
+				}
+				for _, id := range ids {
+					w.want(w.until(id, done), run.Succeeded, "ok")
+				}
+			})
+		})
+	}
+}
+
+// A run whose place was taken and whose intent could not be recorded gives it back.
+func TestPlaceWithoutIntent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.limited(1)
+		down := true
+		w.fault = func(op string, _ int) outcome {
+			if op == "Apply" && down {
+				return outcome{skip: true, err: fault.New(fault.Transport, "world", "ledger_busy", "not now")}
+			}
+			return outcome{}
+		}
+		l := w.life()
+		a := l.submit(order())
+		w.with(func() { down = false })
+		b := l.submit(order(placed("lab", "short", nil, 2)))
+		if b.Phase != run.Pending {
+			t.Errorf("%+v", b)
+		}
+		for _, id := range []string{a.RunID, b.RunID} {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+	})
+}
+
+// A gateway that starts counts what the one before it sent.
+func TestLimitAfterRestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.limited(1)
+		w.auto = false
+		l := w.life()
+		first := l.submit(order())
+		l.stop()
+		l = w.life()
+		next := l.submit(order(placed("lab", "short", nil, 2)))
+		if first.Phase != run.Pending || next.Phase != run.Deferred {
+			t.Errorf("%+v, then %+v", first, next)
+		}
+		w.with(func() { w.auto = true })
+		w.want(w.until(next.RunID, done), run.Succeeded, "ok")
+	})
+}
+
+// Staging may take as long as the pack says. A run that takes longer ends, and says what took how long; nothing is submitted.
+func TestStagingTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		copying time.Duration
+		raw     bool
+		state   run.State
+		reason  string
+	}{
+		"in time":           {59 * time.Second, false, run.Succeeded, "ok"},
+		"too slow":          {61 * time.Second, false, run.Failed, "time_limit"},
+		"slow, not by pack": {61 * time.Second, true, run.Succeeded, "ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.auto, w.copying, w.asked.timeout = true, c.copying, time.Minute
+				o := order()
+				if c.raw {
+					o.PackHash, o.Pack = "", nil
+				}
+				l := w.life()
+				v := w.until(l.submit(o).RunID, done)
+				w.want(v, c.state, c.reason)
+				if c.state == run.Succeeded {
+					return
+				}
+				const want = "staging took 1m0s; the toolpack's timeoutMs allows 1m0s. Nothing was submitted. Raise timeoutMs, or retry the run when the filesystem is faster"
+				if v.Run.Detail != want || v.Attempt.Ending != run.EndedTimeLimit || w.count("Send") != 0 {
+					t.Errorf("%s (%s), %d sends", v.Run.Detail, v.Attempt.Ending, w.count("Send"))
+				}
+				w.with(func() { w.copying = 0 })
+				if _, err := l.engine.Retry(t.Context(), v.Run.ID, 1, ""); err != nil {
+					t.Fatal(err)
+				}
+				w.want(w.until(v.Run.ID, done), run.Succeeded, "ok")
+			})
+		})
+	}
+}
+
+// A filesystem that is away is waited for however long it takes: that is no staging. Each try has the whole time.
+func TestStagingTimeWithoutFilesystem(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.auto, w.copying, w.asked.timeout = true, 50*time.Second, time.Minute
+		away := true
+		w.fault = func(op string, _ int) outcome {
+			if op == "StageInputs" && away {
+				return outcome{skip: true, err: errTransient}
+			}
+			return outcome{}
+		}
+		l := w.life()
+		a := l.submit(order())
+		time.Sleep(time.Hour)
+		w.want(w.until(a.RunID, in(run.Staging)), run.Queued, "staging_waits")
+		w.with(func() { away = false })
+		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+	})
+}
