@@ -216,7 +216,7 @@ func (noContracts) Contract(context.Context, string) (run.Contract, error) { ret
 
 type noContract struct{}
 
-func (noContract) Timeout() time.Duration                   { return time.Hour }
+func (noContract) Timeout() time.Duration                   { return 0 }
 func (noContract) CheckOutput(json.RawMessage) error        { return nil }
 func (noContract) Least(string) (bytes, rows int64)         { return 0, 0 }
 func (noContract) Asks(string) bool                         { return false }

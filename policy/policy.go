@@ -39,7 +39,7 @@ type Policy struct {
 
 	Consent           Consent     `json:"consent"`
 	Concurrency       Concurrency `json:"concurrency"`
-	DefaultTimeoutSec int64       `json:"default_timeout_sec"` // of a tool call, 1..604800; 900 when absent
+	DefaultTimeoutSec int64       `json:"default_timeout_sec"` // of a call whose tool has no timeout of its own, 1..604800; 900 when absent
 	EgressAllowlist   []string    `json:"egress_allowlist"`    // host:port; metadata for service workers
 	Logging           Logging     `json:"logging"`
 
@@ -111,10 +111,10 @@ type Retry struct {
 	InfrastructureAttempts int `json:"infrastructure_attempts"` // further attempts beyond the first, 0..10; 1 when absent
 }
 
-// Concurrency limits concurrent tool calls, not runs: a call of a toolpack ends once its job is submitted. 0 is no limit.
+// Concurrency limits concurrent calls and runs. 0 is no limit.
 type Concurrency struct {
-	Global  int            `json:"global"`
-	PerTool map[string]int `json:"per_tool"` // by tool name
+	Global  int            `json:"global"`   // calls of all tools together
+	PerTool map[string]int `json:"per_tool"` // by tool name: runs in flight of a toolpack, concurrent calls of an operation
 }
 
 // Logging is how much the gateway logs.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"slurmgate/fault"
 )
 
 // Policy may limit how many runs of a toolpack are in flight (concurrency.per_tool): sent to Slurm, or started on the gateway's own host, and
@@ -170,17 +168,15 @@ func (e *Engine) offerPlaces(t *toolRuns) {
 // unlimited is the staging time of a run without a pack: longer than anything takes.
 const unlimited = 10 * 365 * 24 * time.Hour
 
-// stagingTime is how long staging the run's attempt may take by the pack it was planned with. A pack that cannot be read has no say.
-func (e *Engine) stagingTime(ctx context.Context, v View) (time.Duration, error) {
+// stagingTime is how long staging the run's attempt may take, by the pack it was planned with. A pack that cannot be read does not keep the run
+// from being staged: what depends on the pack is its end.
+func (e *Engine) stagingTime(ctx context.Context, v View) time.Duration {
 	if v.Run.PackHash == "" {
-		return unlimited, nil
+		return unlimited
 	}
 	c, err := e.Contracts.Contract(ctx, v.Run.PackHash)
-	switch {
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Validation):
-		return unlimited, nil
-	case err != nil:
-		return 0, err
+	if err != nil || c.Timeout() <= 0 {
+		return unlimited
 	}
-	return min(c.Timeout(), unlimited), nil
+	return min(c.Timeout(), unlimited)
 }

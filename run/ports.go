@@ -217,7 +217,7 @@ type Contracts interface {
 
 // Contract is what a pack says about its runs.
 type Contract interface {
-	// Timeout is how long staging an attempt may take.
+	// Timeout is how long staging an attempt may take; 0: not limited.
 	Timeout() time.Duration
 	// CheckOutput validates the output object of a finished run. A violation is a Tool fault.
 	CheckOutput(output json.RawMessage) error

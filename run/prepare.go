@@ -37,10 +37,7 @@ func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again b
 }
 
 func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again bool, err error) {
-	most, err := e.stagingTime(ctx, v)
-	if err != nil {
-		return false, err
-	}
+	most := e.stagingTime(ctx, v)
 	within, stop := context.WithTimeout(ctx, most)
 	defer stop()
 	began := e.Now()

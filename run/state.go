@@ -22,7 +22,7 @@ type Phase string
 // The phases, in the order a run passes them.
 const (
 	Staging     Phase = "staging"     // inputs, image and script are being put in place; nothing was submitted
-	Deferred    Phase = "deferred"    // Slurm has no room or does not answer; will be sent, nothing was accepted
+	Deferred    Phase = "deferred"    // Slurm has no room or does not answer, or policy allows no more runs of the tool; will be sent, nothing was accepted
 	Submitting  Phase = "submitting"  // the intent is durable, sbatch may have run
 	Unconfirmed Phase = "unconfirmed" // sbatch ended without a receipt; the resolver finds out
 	Pending     Phase = "pending"     // Slurm has the job
@@ -57,7 +57,7 @@ type Ending string
 const (
 	EndedOK            Ending = "ok"
 	EndedToolFailed    Ending = "tool_failed"      // the program exited with a status other than 0
-	EndedTimeLimit     Ending = "time_limit"       // the program's own limit, or Slurm's
+	EndedTimeLimit     Ending = "time_limit"       // the program's own limit, or Slurm's; or staging took longer than the pack allows
 	EndedOutOfMemory   Ending = "out_of_memory"    //
 	EndedOutputs       Ending = "outputs_rejected" // exit 0, but declared outputs are missing or not acceptable
 	EndedContract      Ending = "contract_broken"  // outputs violate the tool's output schema

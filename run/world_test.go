@@ -2,7 +2,6 @@ package run_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -432,7 +431,7 @@ func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error
 
 // asked is what the test's pack asks besides its output schema.
 type asked struct {
-	timeout     time.Duration // of staging; 0: an hour
+	timeout     time.Duration // of staging
 	bytes, rows int64
 	value       error // of a JSON output's content; nil: not asked
 	stderr      func(line string) (is, message string)
@@ -443,7 +442,7 @@ type contract struct {
 	err error
 }
 
-func (c contract) Timeout() time.Duration                   { return cmp.Or(c.timeout, time.Hour) }
+func (c contract) Timeout() time.Duration                   { return c.timeout }
 func (c contract) CheckOutput(json.RawMessage) error        { return c.err }
 func (c contract) Least(role string) (bytes, rows int64)    { return c.bytes, c.rows }
 func (c contract) Asks(role string) bool                    { return c.value != nil }

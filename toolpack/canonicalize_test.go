@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -291,6 +292,9 @@ func TestReadContract(t *testing.T) {
 	c, err := ReadContract(def)
 	if err != nil || string(c.out.raw) != string(p.out.raw) {
 		t.Fatal(err)
+	}
+	if c.Timeout() != time.Minute || p.Contract().Timeout() != time.Minute || milliseconds(maxSafe) <= 0 {
+		t.Errorf("timeouts %s, %s of 60000 ms", c.Timeout(), p.Contract().Timeout())
 	}
 	for text, ok := range map[string]bool{`{"count":1}`: true, `{"count":"x"}`: false, `{}`: false, `{`: false} {
 		want, got := p.Contract().CheckOutput(json.RawMessage(text)), c.CheckOutput(json.RawMessage(text))

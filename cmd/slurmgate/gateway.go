@@ -70,8 +70,9 @@ type gateway struct {
 	wait   func()
 }
 
-// openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it.
-func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gateway, err error) {
+// openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it. level is
+// that of log, which policy sets; nil for a log of the caller's own level.
+func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slog.LevelVar) (g *gateway, err error) {
 	g = &gateway{site: s, log: log, pictures: artifact.NewPictures()}
 	defer func() {
 		if err != nil {
@@ -91,6 +92,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger) (g *gatewa
 	if g.domain, g.policy, err = readDomain(s.DomainDir); err != nil {
 		return g, err
 	}
+	setLevel(log, level, g.policy)
 	for _, misfit := range fits(g.domain, g.policy) {
 		log.Warn("domain and policy do not fit", "what", misfit)
 	}

@@ -114,7 +114,7 @@ func (a *app) reach(ctx context.Context, s *site.Site) (*httpapi.Client, *gatewa
 		if c, err := a.dial(ctx, s.Gateway.Socket); err == nil {
 			return c, nil, nil
 		}
-		g, err := openGateway(ctx, s, a.log)
+		g, err := openGateway(ctx, s, a.log, nil)
 		if err == nil {
 			c, err := a.dial(ctx, s.Gateway.Socket)
 			if err != nil {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/policy"
+	"slurmgate/site"
 )
 
 // What policies.yaml says of calls is what the gate goes by.
@@ -101,5 +105,60 @@ func TestLoggingLevel(t *testing.T) {
 				t.Errorf("level %q, message %q: %v", word, other, got)
 			}
 		}
+	}
+}
+
+// The level applies to the first line that depends on the domain: a gateway that logs errors only does not warn while it starts.
+func TestLoggingLevelAtStart(t *testing.T) {
+	for level, warns := range map[string]bool{"warn": true, "error": false} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata/before/domain")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte("version: 1\ntool_allowlist: []\nlogging: {level: "+level+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := &site.Site{DomainDir: dir, Gateway: site.Gateway{StateDir: t.TempDir()}}
+		if err := os.Chmod(s.Gateway.StateDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		log, variable := newLog(&out)
+		g, err := openGateway(t.Context(), s, log, variable)
+		if err == nil {
+			g.close()
+			t.Fatal("there is no site")
+		}
+		if got := strings.Contains(out.String(), "domain and policy do not fit"); got != warns {
+			t.Errorf("level %s: %q (%v)", level, out.String(), err)
+		}
+	}
+}
+
+// default_timeout_sec limits every call, except of the tools with a time of their own that docs/access.md names.
+//
+// proves AX-08
+func TestDefaultTimeout(t *testing.T) {
+	g := gatewayOver(t, t.TempDir(), "../../domains/genomics", "version: 1\ndefault_timeout_sec: 3600\n")
+	own := map[string]time.Duration{"artifact.import": 6 * time.Hour, "artifact.verify": 24 * time.Hour, "gateway.gc": 12 * time.Hour}
+	for _, x := range g.gate.Registry().List() {
+		if x.Timeout != own[x.ID] {
+			t.Errorf("%s has %s of its own, docs/access.md says %s", x.ID, x.Timeout, own[x.ID])
+		}
+	}
+	var left time.Duration
+	x := builtin("config.show", "Show", "Shows.", gate.Read, object(""), handler(func(ctx context.Context, _ gate.Call, _ struct{}) (any, error) {
+		until, _ := ctx.Deadline()
+		left = time.Until(until)
+		return nil, nil
+	}))
+	r, err := gate.NewRegistry(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timed := gate.New(gate.Config{Registry: r, Policy: rulesOf{Policy: g.policy}, Log: g.log})
+	defer timed.Close()
+	if res := timed.Call(t.Context(), gate.Process(), gate.NewRequest(x.ID, x.Version, json.RawMessage("{}"))); res.Error != nil || left <= 0 || left > time.Hour || left < 50*time.Minute {
+		t.Errorf("%+v: %s left of an hour", res.Error, left)
 	}
 }

@@ -21,11 +21,10 @@ func (serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	log, level := newLog(a.err)
-	g, err := openGateway(ctx, s, log)
+	g, err := openGateway(ctx, s, log, level)
 	if err != nil {
 		return err
 	}
-	setLevel(log, level, g.policy)
 	a.say("slurmgate serves %s: domain %s %s, ledger %s, socket %s (pid %d)", s.Name, g.domain.ID(), g.domain.Version(), g.ledger.Path(), s.Gateway.Socket, os.Getpid())
 	if g.port != nil {
 		a.say("HTTP and MCP at http://%s, the latter at /mcp; every request needs a bearer token", g.port.Addr())
@@ -42,8 +41,11 @@ func newLog(w io.Writer) (*slog.Logger, *slog.LevelVar) {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: &level})), &level
 }
 
-// setLevel makes the log as detailed as policy says (logging.level).
+// setLevel makes the log as detailed as policy says (logging.level), if it has a level to set.
 func setLevel(log *slog.Logger, level *slog.LevelVar, p *policy.Policy) {
+	if level == nil {
+		return
+	}
 	if err := level.UnmarshalText([]byte(p.Logging.Level)); err != nil {
 		log.Error("policy's logging.level cannot be used", "err", err) // its reader accepts only levels that can
 	}
