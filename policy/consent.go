@@ -6,9 +6,9 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// Consent says which calls need a person's approval of just that payload, and for how long question and answer are good.
+// Consent says which calls need a person's approval of exactly that payload, and how long requests and approvals are valid.
 type Consent struct {
-	Tools               []string `json:"tools"`                    // tool names; none: nothing needs it
+	Tools               []string `json:"tools"`                    // tool names; empty: no call needs approval
 	RequestExpiresSecs  int64    `json:"request_expires_seconds"`  // of an unanswered request, 60..2592000; 86400 (a day) when absent
 	ApprovalExpiresSecs int64    `json:"approval_expires_seconds"` // of an answer that names no other time, 60..2592000; 3600 when absent
 }
@@ -22,7 +22,7 @@ const (
 
 func (c *Consent) read(v yamldoc.Value) {
 	o := v.Object("tools", "request_expires_seconds", "approval_expires_seconds")
-	c.Tools = append([]string{}, o.Opt("tools").Words("TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", toolName.MatchString)...)
+	c.Tools = append([]string{}, o.Opt("tools").Words("TOOL-NAME", toolNames, toolName.MatchString)...)
 	c.RequestExpiresSecs = number(o.Opt("request_expires_seconds"), minConsent, maxConsent, defaultRequest)
 	c.ApprovalExpiresSecs = number(o.Opt("approval_expires_seconds"), minConsent, maxConsent, defaultApproval)
 }

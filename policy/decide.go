@@ -20,20 +20,20 @@ func (p *Policy) AllowTool(name string) error {
 		return nil
 	}
 	return denied("policy.AllowTool", `policy does not allow the tool "`+clip(name)+`"`, []fault.Problem{{Code: "POLICY-TOOL", Field: "tool",
-		Rule: "policy tool_allowlist: " + shown(*p.ToolAllowlist), Msg: `got "` + clip(name) + `"`}})
+		Rule: "policy tool_allowlist: " + shown(*p.ToolAllowlist), Msg: `"` + clip(name) + `" is not in tool_allowlist`}})
 }
 
-// The ways in which bytes from outside become an artifact.
+// The ways in which data from outside becomes an artifact.
 const (
 	ImportPath   = "path"   // a file of the gateway's host
 	ImportText   = "text"   // text in the call
 	ImportUpload = "upload" // a stream
 )
 
-// ImportKinds are the ways in.
+// ImportKinds lists the ways of importing.
 func ImportKinds() []string { return []string{ImportPath, ImportText, ImportUpload} }
 
-// AllowImport decides whether an artifact of a type and size may enter in a way; an empty type, or a negative size, is one
+// AllowImport decides whether an artifact of a type and size may be imported in a way. An empty type or a negative size is
 // not known yet. A denial is a Policy fault.
 func (p *Policy) AllowImport(kind, typ string, size int64) error {
 	var d decision
@@ -41,13 +41,16 @@ func (p *Policy) AllowImport(kind, typ string, size int64) error {
 		d.add("POLICY-IMPORT-KIND", "import", "policy import.kinds: "+shown(*l), kind)
 	}
 	if kind == ImportPath && len(p.Import.Roots) == 0 {
-		d = append(d, fault.Problem{Code: "POLICY-IMPORT-ROOT", Field: "path", Rule: "import.roots in the site file: none", Msg: "a path was given", Hint: "give text, or upload the file"})
+		d = append(d, fault.Problem{Code: "POLICY-IMPORT-ROOT", Field: "path", Rule: "import.roots in the site file: none",
+			Msg: "this site does not allow imports by path", Hint: "give text, or upload the file"})
 	}
 	if l := p.Import.Types; l != nil && typ != "" && !slices.Contains(*l, typ) {
 		d.add("POLICY-IMPORT-TYPE", "type", "policy import.types_allowlist: "+shown(*l), typ)
 	}
 	if size > p.Import.MaxBytes {
-		d = append(d, fault.Problem{Code: "POLICY-IMPORT-BYTES", Field: "size_bytes", Rule: fmt.Sprintf("policy import.max_bytes: at most %d", p.Import.MaxBytes), Msg: fmt.Sprintf("got %d", size)})
+		d = append(d, fault.Problem{Code: "POLICY-IMPORT-BYTES", Field: "size_bytes",
+			Rule: fmt.Sprintf("policy import.max_bytes: at most %d", p.Import.MaxBytes),
+			Msg:  fmt.Sprintf("%d bytes are more than is allowed", size)})
 	}
 	if len(d) == 0 {
 		return nil
@@ -55,9 +58,9 @@ func (p *Policy) AllowImport(kind, typ string, size int64) error {
 	return denied("policy.AllowImport", "policy forbids this import", d)
 }
 
-// AllowPlan decides whether a valid plan may run. raw says that it was submitted as it is, not made by a
-// toolpack; imageName is what images.lock.yaml calls its image, empty when the lock does not have it. A denial is a
-// Policy fault with a problem for every rule that forbids the plan, each naming what would be allowed.
+// AllowPlan decides whether a valid plan may run. raw is set for a plan that was submitted directly, not made by a toolpack;
+// imageName is the name of its image in images.lock.yaml, empty if the lock does not list it. A denial is a Policy fault with
+// a problem for every rule that forbids the plan, each naming the allowed values.
 func (p *Policy) AllowPlan(spec plan.Spec, raw bool, imageName string) error {
 	var d decision
 	d.placement(p.Slurm, spec.Placement)
@@ -75,19 +78,20 @@ func (p *Policy) AllowPlan(spec plan.Spec, raw bool, imageName string) error {
 	return denied("policy.AllowPlan", "policy forbids this plan", d)
 }
 
-// AllowLocal decides whether a valid docker plan of a tool may run on the gateway's own host. inputBytes is what its inputs
-// have together, negative when that was asked before. A denial is a Policy fault.
+// AllowLocal decides whether a valid docker plan of a tool may run on the gateway's own host. inputBytes is the size of all
+// its inputs, negative if that was checked before. A denial is a Policy fault.
 func (p *Policy) AllowLocal(spec plan.Spec, tool, imageName string, inputBytes int64) error {
 	const op = "policy.AllowLocal"
 	l := p.Local
 	if !l.Allowed {
-		return denied(op, "policy does not allow runs on the gateway's own host", []fault.Problem{{Code: "POLICY-LOCAL", Field: "planKind", Rule: "policy local: absent",
-			Msg: "a docker plan", Hint: "set the tool's planKind to slurm or hybrid to run it as a job"}})
+		return denied(op, "policy does not allow runs on the gateway's own host", []fault.Problem{{Code: "POLICY-LOCAL", Field: "planKind",
+			Rule: "policy local: absent", Msg: "a docker plan runs on the gateway's own host",
+			Hint: "set the tool's planKind to slurm or hybrid to run it as a job"}})
 	}
 	var d decision
 	most := func(code, field, key string, limit, got int64) {
 		if got > limit {
-			d = append(d, fault.Problem{Code: code, Field: field, Rule: fmt.Sprintf("policy local.%s: at most %d", key, limit), Msg: fmt.Sprintf("got %d", got)})
+			d.above(code, field, "policy local."+key, limit, got)
 		}
 	}
 	if l.Tools != nil && !slices.Contains(*l.Tools, tool) {
@@ -95,7 +99,8 @@ func (p *Policy) AllowLocal(spec plan.Spec, tool, imageName string, inputBytes i
 	}
 	most("POLICY-CPUS", "resources.cpus", "max_cpus", int64(l.MaxCPUs), int64(spec.Resources.CPUs))
 	most("POLICY-MEM", "resources.mem_mb", "max_mem_mb", int64(l.MaxMemMB), int64(spec.Resources.MemMB))
-	most("POLICY-TIME-LIMIT", "resources.time_limit_seconds", "max_time_limit_seconds", int64(l.MaxTimeLimitSeconds), int64(spec.Resources.TimeLimitSeconds))
+	most("POLICY-TIME-LIMIT", "resources.time_limit_seconds", "max_time_limit_seconds",
+		int64(l.MaxTimeLimitSeconds), int64(spec.Resources.TimeLimitSeconds))
 	most("POLICY-INPUT-BYTES", "inputs", "max_input_bytes", l.MaxInputBytes, inputBytes)
 	if spec.Resources.GPUs != nil {
 		d.add("POLICY-GPUS", "resources.gpus", "policy local: no GPU", strconv.Itoa(*spec.Resources.GPUs))
@@ -118,7 +123,12 @@ func denied(op, msg string, problems []fault.Problem) error {
 type decision []fault.Problem
 
 func (d *decision) add(code, field, rule, got string) {
-	*d = append(*d, fault.Problem{Code: code, Field: field, Rule: rule, Msg: `got "` + clip(got) + `"`})
+	*d = append(*d, fault.Problem{Code: code, Field: field, Rule: rule, Msg: `"` + clip(got) + `" is not allowed`})
+}
+
+func (d *decision) above(code, field, rule string, limit, got int64) {
+	*d = append(*d, fault.Problem{Code: code, Field: field, Rule: fmt.Sprintf("%s: at most %d", rule, limit),
+		Msg: fmt.Sprintf("%d is more than is allowed", got)})
 }
 
 func (d *decision) listed(code, field, key string, list *[]string, got string) {
@@ -143,7 +153,7 @@ func (d *decision) placement(s Slurm, p plan.Placement) {
 func (d *decision) resources(s Slurm, r plan.Resources) {
 	most := func(code, field, key string, limit, got int) {
 		if got > limit {
-			*d = append(*d, fault.Problem{Code: code, Field: field, Rule: fmt.Sprintf("policy slurm.%s: at most %d", key, limit), Msg: fmt.Sprintf("got %d", got)})
+			d.above(code, field, "policy slurm."+key, int64(limit), int64(got))
 		}
 	}
 	most("POLICY-CPUS", "resources.cpus", "max_cpus", s.MaxCPUs, r.CPUs)
@@ -172,24 +182,25 @@ func (d *decision) image(p *Policy, image, name string) {
 func (d *decision) raw(r RawPlans, e plan.Execution, imageName string) {
 	if !r.Allowed {
 		*d = append(*d, fault.Problem{Code: "POLICY-RAW-PLAN", Field: "job_spec", Rule: "policy slurm.raw_plans.allowed: false",
-			Msg: "a complete plan was submitted", Hint: "call a tool of the domain instead"})
+			Msg: "the policy does not allow raw plans", Hint: "call a tool of the domain instead"})
 		return
 	}
 	d.entry(r, e, imageName)
 	for _, name := range sortedKeys(e.Command.Env) {
 		if programs.ChangesCode(name) {
-			d.add("POLICY-ENV", "execution.command.env."+clip(name), "a raw plan sets no variable that decides which code a program loads", name)
+			d.add("POLICY-ENV", "execution.command.env."+clip(name),
+				"a raw plan may not set a variable that decides which code a program loads", name)
 		}
 	}
 }
 
-// entry decides on the program. Its name counts only where the image decides what it is: a bare name or an absolute
-// path, never a path below the workspace, whose files came from a caller.
+// entry decides on the program. Its name counts only if the image determines the program: by a bare name or an absolute
+// path, but never by a path below the workspace, whose files come from a caller.
 func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
 	const code, field = "POLICY-ENTRY-PROGRAM", "execution.command.argv"
 	argv := e.Command.Argv
 	if len(argv) == 0 {
-		d.add(code, field, "a plan has a program", "")
+		*d = append(*d, fault.Problem{Code: code, Field: field, Rule: "a plan has a program", Msg: "the program is missing"})
 		return
 	}
 	var allowed []string
@@ -200,7 +211,7 @@ func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
 	switch {
 	case programs.Starts(name) || programs.Codes(name):
 		d.add(code, field+"[0]", "no shell and no program that starts others or runs code given in an argument", argv[0])
-	case strings.Contains(argv[0], "/") && (!strings.HasPrefix(argv[0], "/") || !cleanPath(argv[0]) || below(argv[0], plan.Workdir) || below(argv[0], "/tmp") || below(argv[0], "/proc") || below(argv[0], "/dev")):
+	case strings.Contains(argv[0], "/") && !inImage(argv[0]):
 		d.add(code, field+"[0]", "a bare name, or a plain absolute path into the image", argv[0])
 	case !slices.Contains(allowed, name):
 		d.add(code, field+"[0]", "policy slurm.raw_plans.entry_programs for this image: "+shown(allowed), argv[0])
@@ -212,7 +223,11 @@ func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
 	}
 }
 
-func cleanPath(s string) bool { return path.Clean(s) == s }
+// inImage reports whether a path is a clean absolute one of a place that the image alone fills.
+func inImage(s string) bool {
+	return strings.HasPrefix(s, "/") && path.Clean(s) == s &&
+		!below(s, plan.Workdir) && !below(s, "/tmp") && !below(s, "/proc") && !below(s, "/dev")
+}
 
 func below(s, dir string) bool { return s == dir || strings.HasPrefix(s, dir+"/") }
 

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
-// Known is what a gateway has that a policy may name.
+// Known lists what a policy may name.
 type Known struct {
 	Tools []string // names of its tools (the id with _ for .): the domain's and its own
 	Types []string // artifact types of the domain
@@ -23,7 +24,7 @@ func (p *Policy) CheckNames(known Known) error {
 		if slices.Contains(of, name) {
 			return
 		}
-		bad := fault.Problem{Code: "POLICY-UNKNOWN-" + map[string]string{"tool": "TOOL", "type": "TYPE"}[what], Field: field, Rule: "a " + what + " that this gateway has",
+		bad := fault.Problem{Code: "POLICY-UNKNOWN-" + strings.ToUpper(what), Field: field, Rule: "a " + what + " that this gateway has",
 			Msg: "there is no " + what + ` "` + clip(name) + `"`, Hint: plan.DidYouMean(name, of), File: p.file}
 		if bad.Hint == "" {
 			bad.Hint = "remove it, or correct its spelling"
@@ -49,5 +50,6 @@ func (p *Policy) CheckNames(known Known) error {
 		return nil
 	}
 	return &fault.Error{Op: "policy.CheckNames", Kind: fault.Validation, Code: found[0].Code, Problems: found,
-		Msg: "the policy " + p.file + " names things that the domain does not have", Next: "correct the named lines; the gateway does not start until then"}
+		Msg:  "the policy " + p.file + " names tools or types that the domain does not have",
+		Next: "correct the named lines; the gateway does not start until then"}
 }

@@ -15,6 +15,9 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
+// toolNames says what toolName accepts.
+const toolNames = "tool names such as samtools_flagstat: the id with _ for each dot"
+
 // Defaults and bounds of values that may be left out.
 const (
 	tebibyte         = 1 << 40
@@ -31,15 +34,15 @@ const (
 	defaultInfraRuns = 1
 )
 
-// Parse reads a policies.yaml. file names it in messages; env looks up what ${NAME} stands for. Every broken
-// rule is reported, in one Validation fault with lines.
+// Parse reads a policies.yaml. file names it in messages; env looks up the value of ${NAME}. Every broken rule is reported,
+// in one Validation fault with lines.
 func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, error) {
 	r := &yamldoc.Reader{File: file, Prefix: "POLICY"}
 	doc := r.Parse(data)
 	left, long := maxExpanded, ""
 	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) {
 		if long != "" {
-			return s, nil // nothing of the document will be used
+			return s, nil // the document is refused anyway
 		}
 		out, tooLong, err := expand(s, left, env)
 		if long = tooLong; long != "" {
@@ -49,11 +52,12 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 		return out, err
 	})
 	if long != "" {
-		r.Add("SIZE", "", fmt.Sprintf("at most %d bytes of text, with the values of variables", maxExpanded), long, "name a long value once, or write it out")
+		r.Add("SIZE", "", fmt.Sprintf("at most %d bytes of text, with the values of variables", maxExpanded), long,
+			"use long variables less often")
 	}
 	p := &Policy{file: file, doc: r}
-	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "local", "import", "limits", "env", "equivalent_runs", "retry", "network",
-		"concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
+	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "local", "import", "limits", "env", "equivalent_runs",
+		"retry", "network", "concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
 		p.Moved = withoutMoved(tree)
@@ -85,8 +89,8 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 // maxExpanded bounds the texts of a policy in bytes, all together: a short file may name a long variable many times.
 const maxExpanded = yamldoc.MaxBytes
 
-// expand replaces ${NAME} once; what it brings in is not expanded again. $${ stands for ${. The result has at most so many bytes, and is never built
-// beyond that: tooLong says what would make it longer.
+// expand replaces each ${NAME} by its value, which is not expanded again. $${ stands for ${. The result has at most most
+// bytes and is never built beyond that; tooLong says what would make it longer.
 func expand(s string, most int, env func(string) (string, bool)) (text, tooLong string, err error) {
 	var b strings.Builder
 	add := func(parts ...string) bool {
@@ -102,13 +106,13 @@ func expand(s string, most int, env func(string) (string, bool)) (text, tooLong 
 		i := strings.Index(s, "${")
 		if i < 0 {
 			if !add(s) {
-				return "", "the values of variables make the policy longer", nil
+				return "", "the values of variables make the policy too long", nil
 			}
 			return b.String(), "", nil
 		}
 		if i > 0 && s[i-1] == '$' {
 			if !add(s[:i-1], "${") {
-				return "", "the values of variables make the policy longer", nil
+				return "", "the values of variables make the policy too long", nil
 			}
 			s = s[i+2:]
 			continue
@@ -122,7 +126,7 @@ func expand(s string, most int, env func(string) (string, bool)) (text, tooLong 
 			return "", "", fmt.Errorf("the environment variable %s is not set", name)
 		}
 		if !add(s[:i], value) {
-			return "", "the value of " + name + " makes the policy longer", nil
+			return "", "the value of " + name + " makes the policy too long", nil
 		}
 		s = rest
 	}
@@ -139,16 +143,18 @@ var (
 
 func (p *Policy) read(o yamldoc.Object) {
 	p.Version = int(o.Need("version").Int(1, 1))
-	p.ToolAllowlist = listed(o.Opt("tool_allowlist"), "TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", toolName.MatchString)
+	p.ToolAllowlist = listed(o.Opt("tool_allowlist"), "TOOL-NAME", toolNames, toolName.MatchString)
 	p.ImagesAllowlist = listed(o.Opt("images_allowlist"), "IMAGE", "sha256:<64 hex digits>", digest.MatchString)
 	p.Slurm.read(o.Opt("slurm"))
 
 	p.Local.read(o.Opt("local"))
 
 	imp := o.Opt("import").Object("roots", "max_bytes", "kinds", "types_allowlist")
-	p.Import.Roots = append([]string{}, imp.Opt("roots").Words("IMPORT-ROOT", "absolute folders in their shortest spelling, not /", isRoot)...)
+	const roots = "absolute folders without . or .. or double slashes, not /"
+	p.Import.Roots = append([]string{}, imp.Opt("roots").Words("IMPORT-ROOT", roots, isRoot)...)
 	p.Import.MaxBytes = number(imp.Opt("max_bytes"), 0, maxBytes, tebibyte)
-	p.Import.Kinds = listed(imp.Opt("kinds"), "IMPORT-KIND", "one of "+strings.Join(ImportKinds(), " "), func(s string) bool { return slices.Contains(ImportKinds(), s) })
+	p.Import.Kinds = listed(imp.Opt("kinds"), "IMPORT-KIND", "one of "+strings.Join(ImportKinds(), ", "),
+		func(s string) bool { return slices.Contains(ImportKinds(), s) })
 	p.Import.Types = listed(imp.Opt("types_allowlist"), "TYPE", "artifact types, e.g. BAM", plan.IsTypeName)
 
 	lim := o.Opt("limits").Object("preview_bytes", "preview_lines", "collect_bytes", "log_bytes")
@@ -161,19 +167,21 @@ func (p *Policy) read(o yamldoc.Object) {
 	p.Env = map[string]string{}
 	for _, e := range o.Opt("env").Entries() {
 		if !envName.MatchString(e.Key) || programs.ChangesCode(e.Key) {
-			e.Fail("ENV", "names of variables, none that decides which code a program loads", `the name "`+clip(e.Key)+`"`, "")
+			e.Fail("ENV", "names of variables, none that decides which code a program loads",
+				`a policy cannot set the variable "`+clip(e.Key)+`"`, "remove it")
 		}
 		p.Env[e.Key] = e.Text()
 	}
 	p.EquivalentRuns = word(o.Opt("equivalent_runs"), "EQUIVALENT-RUNS", "submit", "reuse")
 	p.Network = word(o.Opt("network"), "NETWORK", "none")
-	p.Retry.InfrastructureAttempts = int(number(o.Opt("retry").Object("infrastructure_attempts").Opt("infrastructure_attempts"), 0, 10, defaultInfraRuns))
+	retry := o.Opt("retry").Object("infrastructure_attempts")
+	p.Retry.InfrastructureAttempts = int(number(retry.Opt("infrastructure_attempts"), 0, 10, defaultInfraRuns))
 
 	con := o.Opt("concurrency").Object("global", "per_tool")
 	p.Concurrency = Concurrency{Global: int(number(con.Opt("global"), 0, maxConcurrency, 0)), PerTool: map[string]int{}}
 	for _, e := range con.Opt("per_tool").Entries() {
 		if !toolName.MatchString(e.Key) {
-			e.Fail("TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", "it is not a tool name", "")
+			e.Fail("TOOL-NAME", toolNames, `"`+clip(e.Key)+`" is not a tool name`, "")
 		}
 		p.Concurrency.PerTool[e.Key] = int(e.Int(1, maxConcurrency))
 	}
@@ -186,7 +194,7 @@ func (p *Policy) read(o yamldoc.Object) {
 func (s *Slurm) read(v yamldoc.Value) {
 	o := v.Object("partitions_allowlist", "accounts_allowlist", "qos_allowlist", "constraints_allowlist", "gpu_types_allowlist",
 		"max_cpus", "max_mem_mb", "max_time_limit_seconds", "max_gpus", "raw_plans")
-	const name = "names as Slurm has them: letters, digits, _ . + -"
+	const name = "Slurm names: letters, digits, _ . + -"
 	s.Partitions = listed(o.Opt("partitions_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
 	s.Accounts = listed(o.Opt("accounts_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
 	s.QOS = listed(o.Opt("qos_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
@@ -201,9 +209,10 @@ func (s *Slurm) read(v yamldoc.Value) {
 	s.RawPlans = RawPlans{Allowed: raw.Opt("allowed").Bool(), EntryPrograms: map[string][]string{}}
 	for _, e := range raw.Opt("entry_programs").Entries() {
 		if !imageKey.MatchString(e.Key) {
-			e.Fail("IMAGE", "the name of an image in images.lock.yaml, or sha256:<64 hex digits>", "it is neither", "")
+			e.Fail("IMAGE", "the name of an image in images.lock.yaml, or sha256:<64 hex digits>", `"`+clip(e.Key)+`" is not an image`, "")
 		}
-		s.RawPlans.EntryPrograms[e.Key] = e.Words("ENTRY-PROGRAM", "base names of programs, no shell and none that starts others", func(s string) bool {
+		const rule = "base names of programs, no shell and none that starts others or runs code given in an argument"
+		s.RawPlans.EntryPrograms[e.Key] = e.Words("ENTRY-PROGRAM", rule, func(s string) bool {
 			return program.MatchString(s) && !programs.Starts(s) && !programs.Codes(s)
 		})
 	}
@@ -212,7 +221,7 @@ func (s *Slurm) read(v yamldoc.Value) {
 func (l *Local) read(v yamldoc.Value) {
 	o := v.Object("tools_allowlist", "max_running", "max_cpus", "max_mem_mb", "max_time_limit_seconds", "max_input_bytes")
 	l.Allowed = v.Exists()
-	l.Tools = listed(o.Opt("tools_allowlist"), "TOOL-NAME", "tool names such as samtools_flagstat (the id with _ for .)", toolName.MatchString)
+	l.Tools = listed(o.Opt("tools_allowlist"), "TOOL-NAME", toolNames, toolName.MatchString)
 	l.MaxRunning = int(number(o.Opt("max_running"), 1, 64, 1))
 	l.MaxCPUs = int(number(o.Opt("max_cpus"), 1, plan.MaxCPUs, 1))
 	l.MaxMemMB = int(number(o.Opt("max_mem_mb"), 1, plan.MaxMemMB, 1024))
@@ -226,7 +235,7 @@ func listed(v yamldoc.Value, code, rule string, ok func(string) bool) *[]string 
 	}
 	words := v.Words(code, rule, ok)
 	if len(words) > maxListed {
-		v.Fail("SIZE", fmt.Sprintf("at most %d entries", maxListed), fmt.Sprintf("%d entries", len(words)), "")
+		v.Fail("SIZE", fmt.Sprintf("at most %d entries", maxListed), fmt.Sprintf("the list has %d entries, which are too many", len(words)), "")
 	}
 	words = append([]string{}, words...)
 	return &words
@@ -239,7 +248,7 @@ func number(v yamldoc.Value, low, high, absent int64) int64 {
 	return v.Int(low, high)
 }
 
-// word reads one of some words; the first is the default.
+// word reads one of several words; the first is the default.
 func word(v yamldoc.Value, code string, words ...string) string {
 	if !v.Exists() {
 		return words[0]

@@ -1,5 +1,5 @@
-// Package policy is the policy snapshot of a domain: what policies.yaml says, expanded once, hashed, and asked
-// before every execution.
+// Package policy is the policy snapshot of a domain: the content of policies.yaml, expanded once, hashed, and checked before
+// every execution.
 //
 // [Parse] reads the bytes of a policies.yaml; the package itself touches no file and no environment. The hash
 // covers the expanded document as it was given, without the defaults filled in here, so that a default changed
@@ -27,8 +27,8 @@ type Policy struct {
 	Local  Local  `json:"local"`
 	Limits Limits `json:"limits"`
 
-	// Env are the variables a toolpack may ask for by name (env.passthrough). Their values are part of the policy, so that
-	// they are part of every run's identity: nothing comes from the gateway's own environment past ${NAME} here.
+	// Env are the variables a toolpack may ask for by name (env.passthrough). Their values are part of the policy and so of
+	// every run's identity: only ${NAME} here brings in anything from the gateway's own environment.
 	Env map[string]string `json:"env"`
 
 	// EquivalentRuns says what a submit does when the same request is in flight or succeeded under another
@@ -69,7 +69,7 @@ type Slurm struct {
 	RawPlans            RawPlans  `json:"raw_plans"`
 }
 
-// RawPlans says whether a whole plan may be submitted, past the toolpacks.
+// RawPlans says whether a complete plan may be submitted without a toolpack.
 type RawPlans struct {
 	Allowed bool `json:"allowed"`
 	// EntryPrograms lists, for an image (its digest, or its name in images.lock.yaml), the base names of the programs a raw
@@ -77,10 +77,10 @@ type RawPlans struct {
 	EntryPrograms map[string][]string `json:"entry_programs"`
 }
 
-// Local limits what runs on the gateway's own host, past Slurm: docker plans, and those hybrid tools for which there is room
-// here. Without it nothing runs here.
+// Local limits what runs on the gateway's own host without Slurm: docker plans, and hybrid tools that fit on the host.
+// Without it nothing runs there.
 type Local struct {
-	Allowed             bool      `json:"-"`                      // local is there at all
+	Allowed             bool      `json:"-"`                      // the section local exists
 	Tools               *[]string `json:"tools_allowlist"`        // tool names; absent: all
 	MaxRunning          int       `json:"max_running"`            // at one time; 1 when absent
 	MaxCPUs             int       `json:"max_cpus"`               // 1 when absent
@@ -89,21 +89,21 @@ type Local struct {
 	MaxInputBytes       int64     `json:"max_input_bytes"`        // all inputs together; 100 MiB when absent
 }
 
-// Import is the boundary through which files enter.
+// Import limits what may be imported.
 type Import struct {
 	Roots    []string `json:"roots"`     // absolute folders, of the site file where it has some; none: no import by path
 	MaxBytes int64    `json:"max_bytes"` // of one file; 1 TiB when absent
-	// Kinds are the ways in: path, text, upload; all of them when absent. Types are the artifact types that may enter.
+	// Kinds are the ways of importing: path, text, upload; all of them when absent. Types are the artifact types that may be imported.
 	Kinds *[]string `json:"kinds"`
 	Types *[]string `json:"types_allowlist"`
 }
 
-// Limits bound what answers and collection carry.
+// Limits bound the size of answers, logs and collected outputs.
 type Limits struct {
 	PreviewBytes int64 `json:"preview_bytes"` // 1..65536 bytes, 16384 when absent
 	PreviewLines int64 `json:"preview_lines"` // 1..2000 lines, 200 when absent
 	CollectBytes int64 `json:"collect_bytes"` // all outputs of a run together; 1 TiB when absent
-	LogBytes     int64 `json:"log_bytes"`     // the kept part of a log; 1..67108864, 1 MiB when absent
+	LogBytes     int64 `json:"log_bytes"`     // how much of a log is stored; 1..67108864, 1 MiB when absent
 }
 
 // Retry says what the gateway does by itself when the infrastructure, not the tool, ended an attempt.
@@ -122,7 +122,7 @@ type Logging struct {
 	Level string `json:"level"` // debug, info (the default), warn, error
 }
 
-// Defaults is the policy of a document that says nothing but its version.
+// Defaults is the policy of a document with nothing but its version.
 func Defaults() *Policy {
 	p, err := Parse("defaults", []byte("version: 1\n"), func(string) (string, bool) { return "", false })
 	if err != nil {

@@ -72,7 +72,7 @@ func TestExpandIsBounded(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	mib := (after.TotalAlloc - before.TotalAlloc) >> 20
 	t.Logf("%d MiB allocated for what would be %d MiB", mib, len(value)*100_000>>20)
-	if fault.CodeOf(err) != "POLICY-SIZE" || !strings.Contains(err.Error(), "the value of B makes the policy longer") || len(fault.ProblemsOf(err)) != 1 || mib > 64 {
+	if fault.CodeOf(err) != "POLICY-SIZE" || !strings.Contains(err.Error(), "the value of B makes the policy too long") || len(fault.ProblemsOf(err)) != 1 || mib > 64 {
 		t.Errorf("%.300v (%d MiB)", err, mib)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"slurmgate/plan"
 )
 
-// Access says who may use the gateway besides the user it runs as and root. What somebody is given is checked by package access.
+// Access says who may use the gateway besides the user it runs as and root. Package access checks what it grants.
 type Access struct {
 	Peers []Peer `yaml:"peers"` // users of this host, through the socket; with any, every user reaches it
-	OIDC  []OIDC `yaml:"oidc"`  // OpenID providers whose access tokens are taken
+	OIDC  []OIDC `yaml:"oidc"`  // OpenID providers whose access tokens are accepted
 }
 
 // Peer is a user of this host.
@@ -30,12 +30,12 @@ type Account struct {
 // OIDC is an OpenID provider.
 type OIDC struct {
 	Issuer     string   `yaml:"issuer"`     // URL, as its tokens have it in iss
-	Audience   string   `yaml:"audience"`   // what its tokens must have in aud: this gateway
+	Audience   string   `yaml:"audience"`   // what its tokens must name in aud: this gateway
 	Algorithms []string `yaml:"algorithms"` // of signatures; default RS256, ES256
 	Grants     []Claim  `yaml:"grants"`     // who of its users may do what
 }
 
-// Claim gives something to whoever has a claim in the token.
+// Claim grants rights to everyone whose token has a claim.
 type Claim struct {
 	Claim        string    `yaml:"claim"` // e.g. groups, scope, sub
 	Value        string    `yaml:"value"`
@@ -44,10 +44,10 @@ type Claim struct {
 	Accounts     []Account `yaml:"accounts"`
 }
 
-// Audit says how long the records of calls that changed nothing are kept. All others are kept for ever.
+// Audit says how long records of calls that changed nothing are kept. All other records are kept forever.
 type Audit struct {
 	LookDays int `yaml:"look_days"` // 1..3650; default 30
-	Looks    int `yaml:"looks"`     // the newest so many, 1000..10000000; default 200000
+	Looks    int `yaml:"looks"`     // how many of the newest, 1000..10000000; default 200000
 }
 
 const (
@@ -73,7 +73,8 @@ func (c *checker) access(a Access) {
 	for i, o := range a.OIDC {
 		field := fmt.Sprintf("access.oidc[%d]", i)
 		if o.Audience == "" || len(o.Audience) > 256 {
-			c.value("SITE-AUDIENCE", field+".audience", o.Audience, "what the tokens' aud must name, at most 256 bytes", "the gateway's own URL is usual")
+			c.value("SITE-AUDIENCE", field+".audience", o.Audience, "what the tokens' aud must name, at most 256 bytes",
+				"use the gateway's own URL")
 		}
 		if o.Issuer == "" {
 			c.value("SITE-ISSUER", field+".issuer", o.Issuer, "the provider's URL", "")

@@ -1,5 +1,5 @@
 // Package site is the configuration of one site: one strict YAML file, written by the site's admin, that
-// describes one cluster and where the gateway keeps its things.
+// describes one cluster and the gateway's folders.
 //
 // [Load] reads it, fills the defaults and checks everything; all problems come in one Validation fault, with
 // line, field, rule and hint. The file site-configs/template.yaml explains every field for an admin.
@@ -24,16 +24,16 @@ import (
 type Site struct {
 	Version   int       `yaml:"version"`    // of this format: 1
 	Name      string    `yaml:"site"`       // name of the cluster in messages and records: lower-case letters, digits and . _ -
-	Gateway   Gateway   `yaml:"gateway"`    // where the gateway keeps what is its own
-	DomainDir string    `yaml:"domain_dir"` // folder of the domain package; relative to the folder of the site file, made absolute by Parse
+	Gateway   Gateway   `yaml:"gateway"`    // the gateway's own folders
+	DomainDir string    `yaml:"domain_dir"` // folder of the domain package, relative to that of the site file; Parse makes it absolute
 	Slurm     Slurm     `yaml:"slurm"`      // how Slurm is reached and what jobs ask for by default
 	Storage   Storage   `yaml:"storage"`    // folders on the filesystem the compute nodes share
 	Apptainer Apptainer `yaml:"apptainer"`  // how containers are run
 	Import    Import    `yaml:"import"`     // where files may come from
 	Watch     Watch     `yaml:"watch"`      // how often Slurm is asked
-	Budget    Budget    `yaml:"budget"`     // what the login node and Slurm's controller are spared
+	Budget    Budget    `yaml:"budget"`     // limits on the load on the login node and on Slurm's controller
 	Access    Access    `yaml:"access"`     // who may use the gateway
-	Retention Retention `yaml:"retention"`  // how long what is no longer needed is kept
+	Retention Retention `yaml:"retention"`  // how long files that are no longer needed are kept
 	Audit     Audit     `yaml:"audit"`      // how long records of calls are kept
 	HTTP      HTTP      `yaml:"http"`       // the port for programs and chats
 
@@ -42,7 +42,7 @@ type Site struct {
 	base string           // folder DomainDir is relative to
 }
 
-// Gateway is what belongs to the gateway alone. Nothing of it needs to be seen by compute nodes.
+// Gateway is what belongs to the gateway alone. Compute nodes need not see any of it.
 type Gateway struct {
 	StateDir       string `yaml:"state_dir"`       // absolute, on a local disk: ledger.db, locks/
 	ArtifactDir    string `yaml:"artifact_dir"`    // absolute; default state_dir/artifacts. Any disk of the gateway
@@ -53,45 +53,45 @@ type Gateway struct {
 // Slurm says how Slurm is reached.
 type Slurm struct {
 	Transport              string `yaml:"transport"`                // "cli": the commands of Slurm on this machine
-	BinDir                 string `yaml:"bin_dir"`                  // absolute folder of sbatch, squeue, sacct, scancel, scontrol; default /usr/bin
-	Conf                   string `yaml:"conf"`                     // absolute path of slurm.conf, becomes SLURM_CONF; empty: where Slurm itself looks
-	Cluster                string `yaml:"cluster"`                  // ClusterName this file is meant for; empty: not checked
+	BinDir                 string `yaml:"bin_dir"`                  // absolute folder of Slurm's commands, as sbatch; default /usr/bin
+	Conf                   string `yaml:"conf"`                     // absolute path of slurm.conf for SLURM_CONF; empty: Slurm's own default
+	Cluster                string `yaml:"cluster"`                  // the cluster's ClusterName; empty: not checked
 	RunAs                  string `yaml:"run_as"`                   // "self": jobs belong to the gateway's user
 	DefaultPartition       string `yaml:"default_partition"`        // for plans that name none
 	DefaultAccount         string `yaml:"default_account"`          // for plans that name none
 	DefaultQOS             string `yaml:"default_qos"`              // for plans that name none; empty: Slurm's own default
 	Accounting             string `yaml:"accounting"`               // "auto" (use sacct where it works), "required" or "none"; default auto
-	VerifyAllowanceSeconds int    `yaml:"verify_allowance_seconds"` // 1..3600, added to each job's time limit for checking image and inputs; default 120
-	GraceSeconds           int    `yaml:"grace_seconds"`            // 1..600 between TERM and KILL at the plan's time limit; less than Slurm's KillWait; default 10
+	VerifyAllowanceSeconds int    `yaml:"verify_allowance_seconds"` // 1..3600 more of time limit, to check image and inputs; default 120
+	GraceSeconds           int    `yaml:"grace_seconds"`            // 1..600 from TERM to KILL, below Slurm's KillWait; default 10
 }
 
 // Storage is what the compute nodes must see under the same path.
 type Storage struct {
 	RunsDir        string `yaml:"runs_dir"`         // absolute and plain: a folder for each run
 	ImageStore     string `yaml:"image_store"`      // absolute and plain: images by digest
-	MaxOutputBytes int64  `yaml:"max_output_bytes"` // largest declared output collected, in bytes; default 100 GiB. A tool may ask for less
-	ReserveMB      int    `yaml:"reserve_mb"`       // MiB, 0..1048576: with less free on a disk of the gateway's no new run is taken; default 256
+	MaxOutputBytes int64  `yaml:"max_output_bytes"` // largest declared output collected, in bytes; default 100 GiB. A tool may set less
+	ReserveMB      int    `yaml:"reserve_mb"`       // MiB, 0..1048576 that must be free on the gateway's disks to accept a run; default 256
 }
 
 // Apptainer says how containers are run. Path and Module exclude each other.
 type Apptainer struct {
-	Path             string   `yaml:"path"`              // absolute and plain, on the compute nodes; default /usr/bin/apptainer unless module is given
+	Path             string   `yaml:"path"`              // absolute and plain, on the compute nodes; without module default /usr/bin/apptainer
 	Module           *Module  `yaml:"module,omitempty"`  // for sites where Apptainer comes as an environment module
-	Verify           string   `yaml:"verify"`            // "all": the job checks image and inputs before it runs them; "image_only"; default all
+	Verify           string   `yaml:"verify"`            // "all": the job checks image and inputs before it starts; "image_only"; default all
 	Binds            []Bind   `yaml:"binds"`             // folders that tools may ask for by name, always read-only
 	NetworkIsolation string   `yaml:"network_isolation"` // "required": containers have no network
-	NoMount          []string `yaml:"no_mount"`          // more that is not mounted: sys, devpts or absolute paths
+	NoMount          []string `yaml:"no_mount"`          // further mounts to leave out: sys, devpts or absolute paths
 	GPU              string   `yaml:"gpu"`               // "nvidia" (--nv) or "amd" (--rocm), for plans that ask for GPUs; default nvidia
 }
 
-// Module is how the job finds Apptainer by environment modules.
+// Module is how the job loads Apptainer as an environment module.
 type Module struct {
 	Init string   `yaml:"init"` // absolute path of the file that defines the command "module"; default /etc/profile.d/modules.sh
 	Load []string `yaml:"load"` // modules to load, in this order
 }
 
-// Bind is a folder of the compute nodes that a toolpack may ask for by name (binds). Its container sees it read-only; name and version are part of
-// the run's identity.
+// Bind is a folder of the compute nodes that a toolpack may ask for by name (binds). Its container sees it read-only; name
+// and version are part of the run's identity.
 type Bind struct {
 	Name    string `yaml:"name"`    // lower-case letters, digits and . _ -, at most 64
 	Version string `yaml:"version"` // one word, at most 128 bytes; changed with the folder's content
@@ -99,20 +99,21 @@ type Bind struct {
 	Target  string `yaml:"target"`  // absolute and plain, in the container
 }
 
-// Import is the boundary through which files enter.
+// Import says which files may be imported and how they are checked.
 type Import struct {
-	Roots []string `yaml:"roots"` // absolute folders, never /; empty: those of policies.yaml, where older domains have them, else no import by path
+	// Roots are absolute folders, never /. If empty, those of policies.yaml in an older domain apply, else nothing is imported by path.
+	Roots []string `yaml:"roots"`
 
 	FullCheck bool `yaml:"full_check"` // inflate gzip files of any size to compare their checksums; default false: those up to 64 MiB
 }
 
-// Watch bounds the time between two looks at Slurm.
+// Watch bounds the time between two queries of Slurm.
 type Watch struct {
 	FloorSeconds   int `yaml:"floor_seconds"`   // 1..3600, while something happens; default 2
 	CeilingSeconds int `yaml:"ceiling_seconds"` // floor..3600, while nothing happens; default 60
 }
 
-// Budget bounds what the gateway does at the same time.
+// Budget bounds the gateway's rate of Slurm commands and its concurrent work.
 type Budget struct {
 	RPCPerMinute   int `yaml:"rpc_per_minute"`  // 1..6000 calls of Slurm commands; default 60
 	SendsInFlight  int `yaml:"sends_in_flight"` // 1..64 sbatch at once; default 2
@@ -186,11 +187,11 @@ func (s *Site) BindVersion(name string) (version string, ok bool) {
 // maxFile bounds a site file; a real one has a few kilobytes.
 const maxFile = 1 << 20
 
-// A Check gives the rules that a filled site breaks and that this package cannot know. It names the field; file and line are found.
+// A Check returns problems of a filled site that this package cannot find. It names the field; file and line are added.
 type Check func(*Site) []fault.Problem
 
-// Load reads, fills and checks the site file at path. A file that is not there is a NotFound fault, one that
-// breaks a rule, or one of more, a Validation fault.
+// Load reads, fills and checks the site file at path. A missing file is a NotFound fault; one that breaks a rule of this
+// package or of more is a Validation fault.
 func Load(path string, more ...Check) (*Site, error) {
 	const op = "site.Load"
 	abs, err := filepath.Abs(path)
@@ -218,8 +219,7 @@ func Load(path string, more ...Check) (*Site, error) {
 
 const readable = "name a file that this user may read, with --site or SLURMGATE_SITE"
 
-// Parse is Load for bytes already read. The file names them in problems, and its folder is what a relative
-// domain_dir is relative to.
+// Parse is Load for bytes already read. Problems name file, and a relative domain_dir is relative to its folder.
 func Parse(file string, data []byte, more ...Check) (*Site, error) {
 	s := &Site{file: file, at: map[string]place{}}
 	abs, err := filepath.Abs(file)
@@ -232,7 +232,7 @@ func Parse(file string, data []byte, more ...Check) (*Site, error) {
 		return nil, refused(file, d.problems)
 	}
 	s.fill()
-	// A value of the wrong type is reported already; what it would be without it says nothing.
+	// A value of the wrong type is already reported; problems of the default in its place mean nothing.
 	for _, p := range s.check(more...) {
 		if !d.reported(p.Field) {
 			d.problems = append(d.problems, p)
@@ -244,8 +244,7 @@ func Parse(file string, data []byte, more ...Check) (*Site, error) {
 	return s, nil
 }
 
-// Validate checks every rule and reports all that are broken, in one Validation fault. A Site from Parse or
-// Load has passed it.
+// Validate checks every rule and reports all that are broken, in one Validation fault. A Site from Parse or Load is valid.
 func (s *Site) Validate() error {
 	if problems := s.check(); len(problems) > 0 {
 		return refused(s.file, problems)

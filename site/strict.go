@@ -18,8 +18,8 @@ import (
 	"slurmgate/plan"
 )
 
-// decoder reads one YAML document into a Site, with nothing left over and nothing guessed: each key once
-// and known, each value of its type, no alias, no anchor, no merge, no second document.
+// decoder reads one YAML document into a Site and accepts nothing it would have to ignore or guess: each key once and known,
+// each value of its type, no alias, no anchor, no merge, no second document.
 type decoder struct {
 	site     *Site
 	problems []fault.Problem
@@ -43,12 +43,13 @@ func of(n *yaml.Node) place { return place{n.Line, n.Column} }
 
 func (d *decoder) add(code, field string, at place, rule, msg, hint string) {
 	d.bad[field] = true
-	d.problems = append(d.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: d.site.file, Line: at.line, Column: at.column})
+	d.problems = append(d.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint,
+		File: d.site.file, Line: at.line, Column: at.column})
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// read fills the site. It is fatal when there is nothing to go on with.
+// read fills the site. It is fatal if nothing can be read.
 func (d *decoder) read(data []byte) (fatal bool) {
 	if len(data) > maxFile {
 		d.add("SITE-SIZE", "", place{}, fmt.Sprintf("at most %d bytes", maxFile), "the file is larger", "")
@@ -59,7 +60,8 @@ func (d *decoder) read(data []byte) (fatal bool) {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 			at.line, _ = strconv.Atoi(m[1])
 		}
-		d.add("SITE-YAML", "", at, "well-formed YAML", strings.TrimPrefix(yamlLine.ReplaceAllString(err.Error(), ""), "yaml: "), "")
+		msg := strings.TrimPrefix(yamlLine.ReplaceAllString(err.Error(), ""), "yaml: ")
+		d.add("SITE-YAML", "", at, "well-formed YAML", msg, "")
 		return true
 	}
 	r := yaml.NewDecoder(bytes.NewReader(data))
@@ -71,7 +73,7 @@ func (d *decoder) read(data []byte) (fatal bool) {
 		return broken(err)
 	}
 	if err := r.Decode(&rest); err == nil {
-		d.add("SITE-YAML", "---", of(&rest), "one YAML document", "a second document begins here", "")
+		d.add("SITE-YAML", "---", of(&rest), "one YAML document", "a second document begins here", "remove the line --- and everything after it")
 	} else if !errors.Is(err, io.EOF) {
 		return broken(err)
 	}
@@ -84,14 +86,14 @@ func (d *decoder) value(field string, n *yaml.Node, v reflect.Value) {
 	d.site.at[field] = of(n)
 	switch {
 	case n.Kind == yaml.AliasNode:
-		d.add("SITE-ALIAS", field, of(n), "no aliases", "the alias *"+n.Value, "write the value out")
+		d.add("SITE-ALIAS", field, of(n), "no aliases", "the alias *"+n.Value+" is not supported", "write the value out")
 		return
 	case n.Anchor != "":
-		d.add("SITE-ALIAS", field, of(n), "no anchors", "the anchor &"+n.Anchor, "remove it")
+		d.add("SITE-ALIAS", field, of(n), "no anchors", "the anchor &"+n.Anchor+" is not supported", "remove it")
 		return
 	}
 	if n.Tag == "!!null" {
-		d.add("SITE-TYPE", field, of(n), typeName(v.Type()), "it has no value", "leave the line out for the default")
+		d.add("SITE-TYPE", field, of(n), typeName(v.Type()), "the key has no value", "remove the line to use the default")
 		return
 	}
 	ok := true
@@ -127,12 +129,12 @@ func (d *decoder) value(field string, n *yaml.Node, v reflect.Value) {
 		panic("site: no rule for " + v.Type().String())
 	}
 	if !ok {
-		got, hint := fmt.Sprintf("got %q", n.Value), ""
+		got, hint := fmt.Sprintf("%q has the wrong type", n.Value), ""
 		switch {
 		case n.Kind == yaml.MappingNode:
-			got = "got keys and values"
+			got = "it has keys and values"
 		case n.Kind == yaml.SequenceNode:
-			got = "got a list"
+			got = "it is a list"
 		case v.Kind() == reflect.String:
 			hint = fmt.Sprintf(`put it in quotes: "%s"`, n.Value)
 		}
@@ -148,17 +150,19 @@ func (d *decoder) mapping(field string, n *yaml.Node, v reflect.Value) {
 		name := key.Value
 		at := strings.TrimPrefix(field+"."+name, ".")
 		if key.Kind != yaml.ScalarNode || key.Tag != "!!str" {
-			d.add("SITE-UNKNOWN-KEY", at, of(key), "a key of this section", "the key is not a plain word", "known here: "+strings.Join(order, ", "))
+			d.add("SITE-UNKNOWN-KEY", at, of(key), "a key of this section", "the key is not a plain word", "known keys: "+strings.Join(order, ", "))
 			continue
 		}
 		if first, dup := seen[name]; dup {
-			d.add("SITE-DUPLICATE-KEY", at, of(key), "each key once", fmt.Sprintf("the key %q is already in line %d", name, first), "remove one of the two")
+			d.add("SITE-DUPLICATE-KEY", at, of(key), "each key once", fmt.Sprintf("the key %q is already in line %d", name, first),
+				"remove one of the two")
 			continue
 		}
 		seen[name] = key.Line
 		index, ok := known[name]
 		if !ok {
-			d.add("SITE-UNKNOWN-KEY", at, of(key), "a key of this section", fmt.Sprintf("there is no key %q here", name), cmp.Or(plan.DidYouMean(name, order), "known here: "+strings.Join(order, ", ")))
+			d.add("SITE-UNKNOWN-KEY", at, of(key), "a key of this section", fmt.Sprintf("there is no key %q here", name),
+				cmp.Or(plan.DidYouMean(name, order), "known keys: "+strings.Join(order, ", ")))
 			continue
 		}
 		d.value(at, val, v.Field(index))
@@ -205,7 +209,7 @@ func Fields() []string {
 func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
-		return "a text"
+		return "a string"
 	case reflect.Slice:
 		return "a list"
 	case reflect.Int, reflect.Int64:

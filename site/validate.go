@@ -19,15 +19,15 @@ const (
 	maxSafeInteger = 1<<53 - 1
 )
 
-// plainPath is the form of a path used in options of Slurm and Apptainer: those expand %, split at
-// blanks, colons and commas, and take backslashes for escapes.
+// plainPath is the form of a path used in options of Slurm and Apptainer, which expand %, split at blanks, colons and
+// commas, and treat backslashes as escapes.
 var (
 	plainPath  = regexp.MustCompile(`^(/[A-Za-z0-9_.+@~=-]+)+$`)
 	siteName   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 	moduleName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+/-]{0,127}$`)
 )
 
-// ownTargets are the places in a container that are not a site's to bind over, with all below them.
+// ownTargets are the paths in a container that a site may not bind over, with everything below them.
 var ownTargets = []string{"/work", "/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/.singularity.d"}
 
 type checker struct {
@@ -42,7 +42,7 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	case s.Version == 0 && s.at["version"] == place{}:
 		c.value("SITE-VERSION", "version", "", fmt.Sprintf("must be %d", version), "")
 	case s.Version != version:
-		c.add("SITE-VERSION", "version", fmt.Sprintf("must be %d", version), fmt.Sprintf("got %d", s.Version), "")
+		c.add("SITE-VERSION", "version", fmt.Sprintf("must be %d", version), fmt.Sprintf("version %d is not supported", s.Version), "")
 	}
 	if !siteName.MatchString(s.Name) {
 		c.value("SITE-NAME", "site", s.Name, "lower-case letters, digits and . _ -, at most 64", "")
@@ -83,10 +83,11 @@ func (s *Site) check(more ...Check) []fault.Problem {
 
 func (c *checker) gateway(g Gateway) {
 	c.path("gateway.state_dir", g.StateDir, true)
-	c.path("gateway.artifact_dir", g.ArtifactDir, filepath.IsAbs(g.StateDir)) // without a valid state_dir one problem is enough
+	c.path("gateway.artifact_dir", g.ArtifactDir, filepath.IsAbs(g.StateDir)) // an invalid state_dir is reported once
 	c.path("gateway.socket", g.Socket, filepath.IsAbs(g.StateDir))
 	if len(g.Socket) > maxSocketBytes {
-		c.add("SITE-SOCKET", "gateway.socket", fmt.Sprintf("at most %d bytes, the limit of Unix sockets", maxSocketBytes), fmt.Sprintf("%d bytes", len(g.Socket)),
+		c.add("SITE-SOCKET", "gateway.socket", fmt.Sprintf("at most %d bytes, the limit of Unix sockets", maxSocketBytes),
+			fmt.Sprintf("the path has %d bytes, which is too long", len(g.Socket)),
 			"set gateway.socket to a short path, for example /run/slurmgate/gateway.sock")
 	}
 	if msg := plan.CheckProject(g.DefaultProject); msg != "" {
@@ -113,12 +114,12 @@ func (c *checker) apptainer(a Apptainer) {
 	case a.Module == nil:
 		c.plain("apptainer.path", a.Path)
 	case a.Path != "":
-		c.add("SITE-APPTAINER", "apptainer.path", "either path or module", "both are given", "take one away")
+		c.add("SITE-APPTAINER", "apptainer.path", "either path or module", "path and module are both given", "remove one of them")
 	}
 	if m := a.Module; m != nil {
 		c.plain("apptainer.module.init", m.Init)
 		if len(m.Load) == 0 {
-			c.add("SITE-MISSING", "apptainer.module.load", "at least one module", "it is empty", "for example [apptainer/1.4]")
+			c.add("SITE-MISSING", "apptainer.module.load", "at least one module", "the list is empty", "for example [apptainer/1.4]")
 		}
 		for i, name := range m.Load {
 			if !moduleName.MatchString(name) {
@@ -140,7 +141,8 @@ func (c *checker) apptainer(a Apptainer) {
 		field := fmt.Sprintf("apptainer.binds[%d]", i)
 		c.bindName(field, b)
 		if first, dup := names[b.Name]; dup && b.Name != "" {
-			c.add("SITE-BIND-NAME", field+".name", "each name once", fmt.Sprintf("binds[%d] has the name %s too", first, b.Name), "")
+			c.add("SITE-BIND-NAME", field+".name", "each name once",
+				fmt.Sprintf("binds[%d] already has the name %s", first, b.Name), "rename one of them")
 		}
 		names[b.Name] = i
 		c.plain(field+".source", b.Source)
@@ -149,30 +151,32 @@ func (c *checker) apptainer(a Apptainer) {
 			c.value("SITE-BIND-TARGET", field+".target", b.Target, "not in "+strings.Join(ownTargets, ", "), "")
 		}
 		if first, dup := targets[b.Target]; dup && b.Target != "" {
-			c.value("SITE-BIND-TARGET", field+".target", b.Target, "each target once", fmt.Sprintf("it is the target of binds[%d] too", first))
+			c.value("SITE-BIND-TARGET", field+".target", b.Target, "each target once", fmt.Sprintf("it is also the target of binds[%d]", first))
 		}
 		targets[b.Target] = i
 	}
 }
 
-// bindName checks what makes a folder of the site part of a run's identity.
+// bindName checks name and version, which make a folder of the site part of a run's identity.
 func (c *checker) bindName(field string, b Bind) {
 	const name, version = "lower-case letters, digits and . _ -, at most 64", "one word, at most 128 bytes"
 	switch {
 	case b.Name == "":
-		c.add("SITE-MISSING", field+".name", name, "it is missing", "give the folder a name, and list that name under binds in each toolpack that reads the folder: no other sees it")
+		c.add("SITE-MISSING", field+".name", name, "the name is missing",
+			"give the folder a name, and list that name under binds in each toolpack that reads the folder: no other sees it")
 	case !siteName.MatchString(b.Name):
 		c.value("SITE-BIND-NAME", field+".name", b.Name, name, "")
 	}
 	switch {
 	case b.Version == "":
-		c.add("SITE-MISSING", field+".version", version, "it is missing", "give the folder's content a version, for example 2026-11, and change it whenever the content changes")
+		c.add("SITE-MISSING", field+".version", version, "the version is missing",
+			"give the folder's content a version, for example 2026-11, and change it whenever the content changes")
 	case plan.CheckWord(b.Version) != "" || strings.ContainsFunc(b.Version, unicode.IsSpace):
 		c.value("SITE-BIND-VERSION", field+".version", b.Version, version, "")
 	}
 }
 
-// apart refuses folders inside each other, where that would show one what belongs to another.
+// apart refuses folders inside each other where that would expose the data of one to the other.
 func (c *checker) apart() {
 	s := c.site
 	type place struct{ field, path string }
@@ -180,7 +184,8 @@ func (c *checker) apart() {
 	state, artifacts := place{"gateway.state_dir", s.Gateway.StateDir}, place{"gateway.artifact_dir", s.Gateway.ArtifactDir}
 	apart := func(a, b place) {
 		if a.path != "" && b.path != "" && (within(a.path, b.path) || within(b.path, a.path)) {
-			c.add("SITE-PATH-OVERLAP", a.field, "not inside "+b.field+", nor around it", fmt.Sprintf("%s and %s", a.path, b.path), "")
+			c.add("SITE-PATH-OVERLAP", a.field, "not inside "+b.field+", nor around it",
+				fmt.Sprintf("%s overlaps with %s, which is %s", a.path, b.path, b.field), "choose separate folders")
 		}
 	}
 	apart(images, runs)
@@ -203,31 +208,32 @@ func within(path, dir string) bool {
 
 func (c *checker) add(code, field, rule, msg, hint string) {
 	where := c.site.at[field]
-	// Of something missing the section's place is given.
+	// A missing field is reported at its section.
 	for at := field; where.line == 0 && strings.Contains(at, "."); where = c.site.at[at] {
 		at = at[:strings.LastIndexByte(at, '.')]
 	}
-	c.problems = append(c.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: c.site.file, Line: where.line, Column: where.column})
+	c.problems = append(c.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint,
+		File: c.site.file, Line: where.line, Column: where.column})
 }
 
-// value refuses a text; an empty one is called missing.
+// value refuses a string; an empty one is reported as missing.
 func (c *checker) value(code, field, got, rule, hint string) {
 	if got == "" {
-		c.add("SITE-MISSING", field, rule, "it is missing", "")
+		c.add("SITE-MISSING", field, rule, "the value is missing", "")
 		return
 	}
-	c.add(code, field, rule, fmt.Sprintf("got %q", got), hint)
+	c.add(code, field, rule, fmt.Sprintf("%q is not allowed here", got), hint)
 }
 
 func (c *checker) bounds(field string, n, low, high int64) {
 	if n < low || n > high {
-		c.add("SITE-RANGE", field, fmt.Sprintf("%d to %d", low, high), fmt.Sprintf("got %d", n), "")
+		c.add("SITE-RANGE", field, fmt.Sprintf("%d to %d", low, high), fmt.Sprintf("%d is out of range", n), "")
 	}
 }
 
 func (c *checker) oneOf(field, got string, words ...string) {
 	if !slices.Contains(words, got) {
-		c.value("SITE-VALUE", field, got, strings.Join(words, " or "), "")
+		c.value("SITE-VALUE", field, got, "must be "+strings.Join(words, " or "), "")
 	}
 }
 
@@ -252,6 +258,6 @@ func (c *checker) path(field, got string, required bool) {
 func (c *checker) plain(field, got string) {
 	if !plainPath.MatchString(got) || filepath.Clean(got) != got {
 		c.value("SITE-PATH", field, got, "an absolute path of letters, digits and _ . + @ ~ = -, without . or .. or double slashes",
-			"Slurm and Apptainer give other characters a meaning; a plain symbolic link to the folder will do")
+			"other characters have a meaning in options of Slurm and Apptainer; use a symbolic link with a plain name to the folder")
 	}
 }

@@ -126,7 +126,7 @@ func TestDomainWarnings(t *testing.T) {
 	edit(t, filepath.Join(dir, "policies.yaml"), "max_cpus: 8", "max_cpus: 1")
 	edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\ntool_allowlist: [samtools_sort, samtools_index]\nimages_allowlist: [\"sha256:"+strings.Repeat("1", 64)+"\"]\n")
 	code, out, said := verb(t, "domain", "check", dir)
-	for _, want := range []string{"samtools.sort: policy denies every call: resources.cpus: got 2 (policy slurm.max_cpus: at most 1)", "zip.bundle: policy does not allow it (tool_allowlist)", "images_allowlist has sha256:111"} {
+	for _, want := range []string{"samtools.sort: policy denies every call: resources.cpus: 2 is more than is allowed (policy slurm.max_cpus: at most 1)", "zip.bundle: policy does not allow it (tool_allowlist)", "images_allowlist has sha256:111"} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%d: %s is missing in\n%s%s", code, want, out, said)
 		}

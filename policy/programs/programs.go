@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// starters are shells and programs that run what an argument names.
+// starters are shells and programs that run a program named in an argument.
 var starters = strings.Fields(`
 	sh bash rbash dash ash zsh ksh ksh93 mksh pdksh csh tcsh fish busybox toybox elvish nu xonsh pwsh
 	env xargs parallel sudo doas su runuser setpriv chroot unshare nsenter capsh bwrap fakeroot
@@ -23,7 +23,7 @@ var coders = strings.Fields(`awk gawk mawk nawk original-awk ed ex vi vim nvim e
 var versionSuffix = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)*$`)
 
 // Starts reports whether a program is a shell or is meant to start other programs, with or without a version in its
-// name. The dynamic loader is one as well.
+// name. The dynamic loader counts as one.
 func Starts(name string) bool {
 	return has(starters, name) || strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld.so") || strings.HasPrefix(name, "ld-musl")
 }
@@ -94,7 +94,8 @@ func ChangesCode(name string) bool {
 		"HOME", "GCONV_PATH", "GETCONF_DIR", "LOCPATH", "NLSPATH", "CLASSPATH", "MANPATH", "TERMINFO", "HOSTALIASES", "RES_OPTIONS":
 		return true
 	}
-	for _, p := range []string{"LD_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_", "NODE_", "BUN_", "DENO_", "PHP", "LUA_", "JAVA_", "_JAVA", "JDK_", "R_", "JULIA_", "GUILE_", "GIT_", "SSH_", "MALLOC_", "GLIBC_", "BASH_FUNC_", "XDG_", "CONDA_", "OPENSSL_", "GUESTFISH_"} {
+	for _, p := range []string{"LD_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_", "NODE_", "BUN_", "DENO_", "PHP", "LUA_", "JAVA_", "_JAVA",
+		"JDK_", "R_", "JULIA_", "GUILE_", "GIT_", "SSH_", "MALLOC_", "GLIBC_", "BASH_FUNC_", "XDG_", "CONDA_", "OPENSSL_", "GUESTFISH_"} {
 		if strings.HasPrefix(name, p) {
 			return true
 		}

@@ -10,8 +10,8 @@ import (
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// JSON reads any value as JSON would hold it: map[string]any, []any, string, json.Number, bool, nil. What
-// JSON has no spelling for is noted.
+// JSON reads any value as JSON: map[string]any, []any, string, json.Number, bool, nil. A value that JSON cannot express is
+// recorded as a problem.
 func (v Value) JSON() any {
 	if !v.usable() {
 		return nil
@@ -49,7 +49,7 @@ func (v Value) JSON() any {
 	return nil
 }
 
-// EncodeJSON writes what [Value.JSON] gave.
+// EncodeJSON writes the result of [Value.JSON].
 func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -60,8 +60,8 @@ func EncodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// Rewrite replaces every string value (not the keys) by what f makes of it. When f fails, the problem is
-// noted with the code and rule given and the value is left alone.
+// Rewrite replaces every string value (not the keys) by the result of f. If f fails, the problem is recorded with the given
+// code and rule, and the value is left unchanged.
 func (v Value) Rewrite(code, rule string, f func(string) (string, error)) {
 	if !v.usable() {
 		return
@@ -85,7 +85,7 @@ func (v Value) Rewrite(code, rule string, f func(string) (string, error)) {
 			v.r.silent[v.n] = true
 			return
 		}
-		// It remains a string, whatever it looks like now.
+		// It remains a string even if it now looks like something else.
 		v.n.Value, v.n.Tag, v.n.Style = s, "!!str", yaml.DoubleQuotedStyle
 	}
 }

@@ -1,6 +1,6 @@
-// Package yamldoc reads one strict YAML document: the form of every file a person writes for the gateway.
+// Package yamldoc reads one strict YAML document, the form of every file a person writes for the gateway.
 //
-// What YAML allows and a reviewer would misread is refused with its line: aliases and anchors, merge keys,
+// YAML that a reviewer would misread is refused, with its line: aliases and anchors, merge keys,
 // tags, duplicate keys, several documents, deep nesting, and values whose type depends on their spelling
 // (an unquoted 010 or 2026-01-01 is neither a number nor a string here). A [Value] then reads fields one by
 // one and records every broken rule instead of stopping at the first, so that an author learns everything at once.
@@ -24,8 +24,8 @@ import (
 // Limits of a document.
 const (
 	MaxBytes = 1 << 20
-	maxDepth = 48  // levels; JSON made of it stays within what plan.Check reads
-	maxSaid  = 500 // problems reported of one file
+	maxDepth = 48  // levels; JSON made from it stays within the limit of plan.Check
+	maxSaid  = 500 // problems reported for one file
 )
 
 // Case is how the field names of a file format are written.
@@ -48,7 +48,7 @@ type Reader struct {
 	root     *yaml.Node
 }
 
-// Parse reads data. The root is absent when the text is no YAML at all; look at [Reader.Problems].
+// Parse reads data. The root is absent if the text is not YAML at all; see [Reader.Problems].
 func (r *Reader) Parse(data []byte) Value {
 	r.silent = map[*yaml.Node]bool{}
 	nothing := Value{r: r, at: top}
@@ -68,7 +68,8 @@ func (r *Reader) Parse(data []byte) Value {
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
-		r.add("DOCUMENTS", "", "one YAML document", "a second document starts here", "remove the line --- and what follows, or move it to another file", of(&more))
+		r.add("DOCUMENTS", "", "one YAML document", "a second document starts here",
+			"remove the line --- and everything after it, or move it to another file", of(&more))
 	case !errors.Is(err, io.EOF):
 		r.syntax(err)
 		return nothing
@@ -78,7 +79,7 @@ func (r *Reader) Parse(data []byte) Value {
 	return Value{r: r, n: r.root, at: of(r.root)}
 }
 
-// Problems returns what was recorded so far, by line.
+// Problems returns the problems recorded so far, by line.
 func (r *Reader) Problems() []fault.Problem {
 	slices.SortStableFunc(r.problems, func(a, b fault.Problem) int { return a.Line - b.Line })
 	return r.problems
@@ -87,7 +88,7 @@ func (r *Reader) Problems() []fault.Problem {
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
 
 func (r *Reader) syntax(err error) {
-	msg, line := err.Error(), 1 // without a line it is the first
+	msg, line := err.Error(), 1 // a message without a line is about the first
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		msg = msg[len(m[0]):]
@@ -95,21 +96,21 @@ func (r *Reader) syntax(err error) {
 	r.add("YAML", "", "well-formed YAML", clip(strings.TrimPrefix(msg, "yaml: ")), "", place{line, 0})
 }
 
-// check walks the tree once and refuses what has more than one reading.
+// check walks the tree once and refuses anything that can be read in more than one way.
 func (r *Reader) check(n *yaml.Node, path string, depth int) {
 	if len(r.problems) > maxSaid {
 		return // nothing of the document will be used
 	}
 	if n.Anchor != "" {
-		r.add("ANCHOR", path, "no anchors", "an anchor &"+clip(n.Anchor), "write the value out where it is used", of(n))
+		r.add("ANCHOR", path, "no anchors", "the anchor &"+clip(n.Anchor)+" is not supported", "write the value out where it is used", of(n))
 	}
 	switch {
 	case n.Kind == yaml.AliasNode:
-		r.add("ALIAS", path, "no aliases", "an alias *"+clip(n.Value), "write the value out", of(n))
+		r.add("ALIAS", path, "no aliases", "the alias *"+clip(n.Value)+" is not supported", "write the value out", of(n))
 	case n.Style&yaml.TaggedStyle != 0:
-		r.add("TAG", path, "no tags", "the tag "+clip(n.Tag), "remove it; quotes make a string", of(n))
+		r.add("TAG", path, "no tags", "the tag "+clip(n.Tag)+" is not supported", "remove it; put a string in quotes", of(n))
 	case depth > maxDepth:
-		r.add("DEPTH", path, fmt.Sprintf("at most %d levels", maxDepth), "nested deeper", "", of(n))
+		r.add("DEPTH", path, fmt.Sprintf("at most %d levels", maxDepth), "the value is nested too deep", "", of(n))
 	case n.Kind == yaml.SequenceNode:
 		for i, c := range n.Content {
 			r.check(c, fmt.Sprintf("%s[%d]", path, i), depth+1)
@@ -134,20 +135,21 @@ func (r *Reader) checkKeys(n *yaml.Node, path string) {
 		at := join(path, k.Value)
 		switch {
 		case k.Anchor != "":
-			r.add("ANCHOR", at, "no anchors", "an anchor &"+clip(k.Anchor), "", of(k))
+			r.add("ANCHOR", at, "no anchors", "the anchor &"+clip(k.Anchor)+" is not supported", "remove it", of(k))
 		case k.Kind != yaml.ScalarNode:
-			r.add("KEY", path, "keys are plain strings", "a key that is no string", "", of(k))
+			r.add("KEY", path, "keys are plain strings", "a key is not a string", "", of(k))
 			r.silent[k] = true
 		case k.ShortTag() == "!!merge":
-			r.add("MERGE-KEY", path, "no merge keys", "the key <<", "write the fields out", of(k))
+			r.add("MERGE-KEY", path, "no merge keys", "the merge key << is not supported", "write the fields out", of(k))
 			r.silent[k] = true
 		case k.Style&yaml.TaggedStyle != 0:
-			r.add("TAG", at, "no tags", "the tag "+clip(k.Tag), "remove it", of(k))
+			r.add("TAG", at, "no tags", "the tag "+clip(k.Tag)+" is not supported", "remove it", of(k))
 		case k.ShortTag() != "!!str":
 			r.add("KEY", path, "keys are strings", "the key "+clip(k.Value)+" reads as another type", "put it in quotes", of(k))
 			r.silent[k] = true
 		case seen[k.Value] > 0:
-			r.add("DUPLICATE-KEY", at, "each key once", fmt.Sprintf("the key %q is already in line %d", clip(k.Value), seen[k.Value]), "remove one of the two", of(k))
+			r.add("DUPLICATE-KEY", at, "each key once", fmt.Sprintf("the key %q is already in line %d", clip(k.Value), seen[k.Value]),
+				"remove one of the two", of(k))
 			r.silent[k] = true
 		default:
 			seen[k.Value] = k.Line
@@ -160,9 +162,11 @@ func (r *Reader) add(code, field, rule, msg, hint string, at place) {
 	case len(r.problems) > maxSaid:
 		return
 	case len(r.problems) == maxSaid:
-		code, field, rule, msg, hint = "MORE", "", fmt.Sprintf("at most %d problems are reported of one file", maxSaid), "there are more", "correct these first"
+		code, field, rule, hint = "MORE", "", "", "correct these first"
+		msg = fmt.Sprintf("the file has more than %d problems; the rest are not listed", maxSaid)
 	}
-	r.problems = append(r.problems, fault.Problem{Code: r.Prefix + "-" + code, Field: field, Rule: rule, Msg: msg, Hint: hint, File: r.File, Line: at.line, Column: at.column})
+	r.problems = append(r.problems, fault.Problem{Code: r.Prefix + "-" + code, Field: field, Rule: rule, Msg: msg, Hint: hint,
+		File: r.File, Line: at.line, Column: at.column})
 }
 
 // Add records a problem about a field; its place is looked up by its path.

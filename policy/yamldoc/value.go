@@ -12,8 +12,8 @@ import (
 	"slurmgate/plan"
 )
 
-// Value is one place in the document, present or not. Reading an absent value, or one that was reported
-// already, gives the zero value and notes nothing.
+// Value is one place in the document, present or not. Reading an absent value, or one already reported, returns the zero
+// value and records nothing.
 type Value struct {
 	r    *Reader
 	n    *yaml.Node // nil when absent
@@ -43,7 +43,8 @@ func (v Value) Fail(code, rule, msg, hint string) { v.r.add(code, v.path, rule, 
 func (v Value) usable() bool { return v.n != nil && !v.r.silent[v.n] }
 
 func (v Value) wrongType(want, hint string) {
-	got := map[string]string{"!!map": "a mapping", "!!seq": "a list", "!!str": "a string", "!!int": "a number", "!!float": "a number", "!!bool": "true or false", "!!null": "nothing", "!!timestamp": "a date"}[v.n.ShortTag()]
+	got := map[string]string{"!!map": "a mapping", "!!seq": "a list", "!!str": "a string", "!!int": "a number", "!!float": "a number",
+		"!!bool": "true or false", "!!null": "empty", "!!timestamp": "a date"}[v.n.ShortTag()]
 	if v.n.Kind == yaml.ScalarNode && v.n.Value != "" {
 		got += " (" + clip(v.n.Value) + ")"
 	}
@@ -51,7 +52,7 @@ func (v Value) wrongType(want, hint string) {
 	v.r.silent[v.n] = true
 }
 
-// Text reads a string. Unquoted text that YAML takes for a number, a date, a truth value or nothing is refused.
+// Text reads a string. Unquoted text that YAML takes for a number, a date, a boolean or null is refused.
 func (v Value) Text() string {
 	if !v.usable() {
 		return ""
@@ -75,11 +76,11 @@ func (v Value) Time() string {
 	return v.Text()
 }
 
-// Match reads a string of a form.
+// Match reads a string that must match a pattern; rule describes it.
 func (v Value) Match(re *regexp.Regexp, code, rule string) string {
 	s := v.Text()
 	if v.usable() && !re.MatchString(s) {
-		v.Fail(code, rule, `got "`+clip(s)+`"`, "")
+		v.Fail(code, rule, `"`+clip(s)+`" does not have the right form`, "")
 		return ""
 	}
 	return s
@@ -89,7 +90,7 @@ func (v Value) Match(re *regexp.Regexp, code, rule string) string {
 func (v Value) OneOf(code string, words ...string) string {
 	s := v.Text()
 	if v.usable() && !slices.Contains(words, s) {
-		v.Fail(code, "one of "+strings.Join(words, " "), `got "`+clip(s)+`"`, "")
+		v.Fail(code, "one of "+strings.Join(words, ", "), `"`+clip(s)+`" is not allowed here`, plan.DidYouMean(s, words))
 		return ""
 	}
 	return s
@@ -120,7 +121,7 @@ func (v Value) Int(low, high int64) int64 {
 	}
 	i, err := strconv.ParseInt(v.n.Value, 10, 64)
 	if err != nil || i < low || i > high {
-		v.Fail("RANGE", fmt.Sprintf("%d to %d", low, high), "got "+v.n.Value, "")
+		v.Fail("RANGE", fmt.Sprintf("%d to %d", low, high), v.n.Value+" is out of range", "")
 		return 0
 	}
 	return i
@@ -154,9 +155,9 @@ func (v Value) Words(code, rule string, ok func(string) bool) []string {
 		switch {
 		case !e.usable():
 		case !ok(s):
-			e.Fail(code, rule, `got "`+clip(s)+`"`, "")
+			e.Fail(code, rule, `"`+clip(s)+`" is not allowed here`, "")
 		case slices.Contains(out, s):
-			e.Fail(code, "each value once", `"`+clip(s)+`" again`, "")
+			e.Fail(code, "each value once", `"`+clip(s)+`" appears twice`, "remove one of the two")
 		default:
 			out = append(out, s)
 		}
@@ -193,7 +194,7 @@ func (v Value) Entries() []Entry {
 type Object struct {
 	Value
 	fields map[string]Value
-	misput map[string]bool // fields that stand there in another spelling
+	misput map[string]bool // fields that are present in another spelling
 }
 
 // Object reads a mapping and refuses every key that is not among known.
@@ -207,11 +208,11 @@ func (v Value) Object(known ...string) Object {
 		i := slices.IndexFunc(known, func(k string) bool { return folded(k) == folded(e.Key) })
 		switch {
 		case i < 0:
-			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "unknown field", plan.DidYouMean(e.Key, known))
+			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "there is no such field", plan.DidYouMean(e.Key, known))
 		case v.r.Case == Camel && strings.ContainsAny(e.Key, "_-"):
-			e.Fail("SNAKE-CASE", "field names are camelCase", "a snake_case spelling", "write "+known[i])
+			e.Fail("SNAKE-CASE", "field names are camelCase", "the name is not in camelCase", "write "+known[i])
 		default:
-			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "unknown field", "write "+known[i])
+			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "there is no such field", "write "+known[i])
 		}
 		if i >= 0 {
 			o.misput[known[i]] = true
@@ -239,7 +240,7 @@ func (o Object) Opt(name string) Value {
 func (o Object) Need(name string) Value {
 	f := o.Opt(name)
 	if !f.Exists() && o.usable() && o.n.Kind == yaml.MappingNode && !o.misput[name] {
-		f.Fail("REQUIRED", "required", "it is missing", "")
+		f.Fail("REQUIRED", "required", "the field is missing", "")
 	}
 	return f
 }
