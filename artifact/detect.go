@@ -68,29 +68,6 @@ func detectGzip(head []byte, own []string) string {
 	return "UNKNOWN"
 }
 
-// looksFASTQ checks the first record as far as it is there: @name, bases, +, as many qualities.
-func looksFASTQ(b []byte) bool {
-	lines := bytes.SplitN(b, []byte("\n"), 5)
-	for i := range lines {
-		lines[i] = bytes.TrimSuffix(lines[i], []byte("\r"))
-	}
-	if len(lines[0]) < 2 || lines[0][0] != '@' || len(lines) < 2 || !isText(lines[0]) {
-		return false
-	}
-	for _, c := range lines[1] {
-		if !('A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '.' || c == '-' || c == '*') {
-			return false
-		}
-	}
-	if len(lines) == 2 { // one read longer than the head
-		return len(b) >= HeadBytes/2
-	}
-	if len(lines) > 2 && !bytes.HasPrefix(lines[2], []byte("+")) {
-		return false
-	}
-	return len(lines) < 5 || len(lines[3]) == len(lines[1])
-}
-
 // isText reports whether b is UTF-8, perhaps cut within its last rune, without NUL.
 func isText(b []byte) bool {
 	if bytes.IndexByte(b, 0) >= 0 {

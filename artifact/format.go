@@ -10,9 +10,10 @@ import (
 // format is what every file of a type has. Detection and checks share it.
 type format struct {
 	typ    string
-	magics []string // the file begins with one of these; for a VCF file this may be after inflating
-	names  []string // endings of file names that claim the type
-	walk   func() walker
+	magics []string      // the file begins with one of these; for a VCF file this may be after inflating
+	names  []string      // endings of file names that claim the type
+	walk   func() walker // of the file's bytes; for a type that ends in _GZ of what they inflate to
+	empty  bool          // a file of no bytes is one
 }
 
 // A walker follows a file's structure as its bytes pass, in bounded memory. The first error says what is wrong and ends the walk.
@@ -27,7 +28,8 @@ var formats = []format{
 	{typ: "BAM", names: []string{".bam"}, walk: func() walker { return &bamWalk{} }},
 	{typ: "BAI", magics: []string{"BAI\x01"}, names: []string{".bai"}},
 	{typ: "VCF", magics: []string{magicVCF}, names: []string{".vcf", ".vcf.gz"}},
-	{typ: "FASTQ_GZ", names: []string{".fastq.gz", ".fq.gz"}},
+	{typ: "FASTQ", walk: func() walker { return &fastqWalk{} }, empty: true},
+	{typ: "FASTQ_GZ", names: []string{".fastq.gz", ".fq.gz"}, walk: func() walker { return &fastqWalk{} }},
 	{typ: "ZIP", magics: []string{"PK\x03\x04", "PK\x05\x06"}, names: []string{".zip"}, walk: newZipEnd}, // the second is an empty archive
 	{typ: "PNG", magics: []string{"\x89PNG\r\n\x1a\n"}, names: []string{".png"}, walk: func() walker { return &pngWalk{} }},
 	{typ: "PDF", magics: []string{"%PDF-"}, names: []string{".pdf"}, walk: newPDFEnd},
@@ -122,7 +124,7 @@ func (c *Checker) begin() {
 		c.lines = &lines{}
 	}
 	switch {
-	case len(c.head) == 0 && (wantGzip || f.magics != nil || f.walk != nil):
+	case len(c.head) == 0 && !f.empty && (wantGzip || f.magics != nil || f.walk != nil):
 		c.err = errors.New("it is empty")
 		return
 	case wantGzip && !packed:
@@ -154,7 +156,14 @@ func (c *Checker) inflate(f format) {
 	if !c.opt.Full && c.opt.Size > MaxInflated {
 		return
 	}
-	c.inner = newInflater(f.magics, c.opt.Full, c.lines)
+	var parts []walker
+	if f.walk != nil {
+		parts = append(parts, f.walk())
+	}
+	if c.lines != nil {
+		parts = append(parts, c.lines)
+	}
+	c.inner = newInflater(f.magics, c.opt.Full, parts)
 	c.parts = append(c.parts, c.inner)
 }
 

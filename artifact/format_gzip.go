@@ -174,11 +174,11 @@ type inflater struct {
 	decided bool
 }
 
-func newInflater(magics []string, full bool, count *lines) *inflater {
+func newInflater(magics []string, full bool, parts []walker) *inflater {
 	r, w := io.Pipe()
 	z := &inflater{w: w, result: make(chan error, 1)}
 	go func() {
-		err := inflateAll(r, magics, full, count, leastInflated)
+		err := inflateAll(r, magics, full, parts, leastInflated)
 		r.CloseWithError(errStopped) // a writer does not wait for a reader that is gone
 		z.result <- err
 	}()
@@ -226,8 +226,9 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inflateAll reads gzip data, one member after the other, and compares their checksums. What inflates to at most least bytes is read to its end.
-func inflateAll(r io.Reader, magics []string, full bool, count *lines, least int64) error {
+// inflateAll reads gzip data, one member after the other, compares their checksums and passes on what they inflate to. What inflates to at most
+// least bytes is read to its end.
+func inflateAll(r io.Reader, magics []string, full bool, parts []walker, least int64) error {
 	in := &counted{r: r}
 	zr, err := gzip.NewReader(in)
 	if err != nil {
@@ -248,12 +249,17 @@ func inflateAll(r io.Reader, magics []string, full bool, count *lines, least int
 				}
 			}
 		}
-		if count != nil && n > 0 {
-			count.write(buf[:n])
+		for _, part := range parts {
+			if n == 0 {
+				break
+			}
+			if err := part.write(buf[:n]); err != nil {
+				return err
+			}
 		}
 		switch {
 		case err == io.EOF:
-			return nil
+			return endAll(parts)
 		case err != nil:
 			return gzipFault(err)
 		case full && out > least && out > inflatedAllowed*in.n:
@@ -262,6 +268,15 @@ func inflateAll(r io.Reader, magics []string, full bool, count *lines, least int
 			return nil
 		}
 	}
+}
+
+func endAll(parts []walker) error {
+	for _, part := range parts {
+		if err := part.end(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func gzipFault(err error) error {

@@ -82,9 +82,9 @@ var bam = block("BAM\x01"+noise(60_000)) + block(noise(50_000)) + bgzfEnd
 // A file of each type passes whole; cut anywhere, with bytes of another type or damaged it does not.
 func TestChecker(t *testing.T) {
 	reads := strings.Repeat(record, 3000)
-	blocked := block(reads[:60_000]) + block("@x\nA\n+\nI\n") + bgzfEnd
+	blocked := block(reads[:2000*len(record)]) + block("@x\nA\n+\nI\n") + bgzfEnd
 	vcf := "##fileformat=VCFv4.2\n#CHROM\tPOS\n"
-	packed := string(gz(reads + noise(5000)))
+	packed := string(gz(reads + longRead(5000)))
 	damaged := []byte(packed)
 	damaged[len(damaged)-6] ^= 1
 	for _, c := range []struct {
@@ -102,7 +102,10 @@ func TestChecker(t *testing.T) {
 		{"BAI", "BAI", "BAI\x01\x00\x00\x00\x00", "", false},
 		{"BAM as BAI", "BAI", bam, "first bytes", false},
 		{"FASTQ_GZ", "FASTQ_GZ", packed, "", true},
-		{"FASTQ_GZ of two members", "FASTQ_GZ", packed + string(gz("x")), "", false},
+		{"FASTQ_GZ of two members", "FASTQ_GZ", packed + string(gz(record)), "", false},
+		{"FASTQ_GZ of a record in two members", "FASTQ_GZ", string(gz("@r\nAC")) + string(gz("GT\n+\nIIII\n")), "", false},
+		{"FASTQ_GZ without a record", "FASTQ_GZ", string(gz("")), "", true},
+		{"FASTQ without a record", "FASTQ", "", "", false},
 		{"bgzipped", "FASTQ_GZ", blocked, "", true},
 		{"bgzipped without the marker", "FASTQ_GZ", blocked[:len(blocked)-len(bgzfEnd)], "BGZF end marker", false},
 		{"gzip and more", "FASTQ_GZ", packed + noise(99), "is not gzip", false},
@@ -182,7 +185,7 @@ func TestCheckerBomb(t *testing.T) {
 
 // A large file is inflated only where the check is a full one; a BGZF file shows that it is cut in either case.
 func TestCheckerLarge(t *testing.T) {
-	cut := string(gz(noise(5000)))
+	cut := string(gz(longRead(5000)))
 	cut = cut[:len(cut)-100]
 	large := Checks{Size: MaxInflated + 1}
 	if got, _ := verdict("FASTQ_GZ", cut, 1<<20, large); got != "" {
@@ -208,7 +211,9 @@ func TestImportFormat(t *testing.T) {
 		{"x", "BAM", "hello\n", `is not a whole BAM file`},
 		{"r.fastq.gz", "", cut, "cut short"},
 		{"r.fq.gz", "", record, "not gzip's"},
-		{"r.fq.gz", "", string(gz("@r\nACGT\n+\nII\n")), "FASTQ record"},
+		{"r.fq.gz", "", string(gz("@r\nACGT\n+\nII\n")), "record 1, which begins at line 1: its sequence has 4 letters, but its first line of quality has 2"},
+		{"r.fq.gz", "FASTQ_GZ", string(gz(strings.Repeat(record, 9) + "@r\nACGT\n+\nIIIII\n")), "record 10, which begins at line 37: its sequence has 4 letters, and its quality is longer"},
+		{"r.fq.gz", "", string(gz("")), "it does not begin with a FASTQ record"},
 		{"x", "", cut, "cut short"}, // known by its content
 		{"ref.fa.gz", "", string(gz(">x\n" + noise(9000)))[:1000], "gzip file: it is cut short"},
 		{"big.json", "", "[" + strings.Repeat("1,", HeadBytes), "does not end"},
@@ -244,25 +249,28 @@ func TestImportFormat(t *testing.T) {
 // A gateway that asks for full checks inflates large files too.
 func TestImportFull(t *testing.T) {
 	im, root, _ := newImporter(t, 100<<20)
-	large := gzipNoise(MaxInflated + 1<<20)
+	large := stored(longRead(MaxInflated + 1<<20))
 	put(t, root+"/r.fastq.gz", large[:len(large)-1])
 	_, err := im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz")
 	must(t, err)
 	im.full = true
-	if _, err = im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz"); fault.CodeOf(err) != ImportFormat {
+	if _, err = im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz"); fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(), "cut short") {
 		t.Error(err)
 	}
 }
 
-// gzipNoise is gzip of at least n bytes that do not compress.
-func gzipNoise(n int) string {
-	b := make([]byte, n)
-	rand.NewChaCha8([32]byte{}).Read(b)
+// stored is gzip that does not compress.
+func stored(text string) string {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.NoCompression)
-	w.Write(b)
+	w.Write([]byte(text))
 	w.Close()
 	return out.String()
+}
+
+// longRead is a record of at least n bytes.
+func longRead(n int) string {
+	return "@long\n" + noise(n/2) + "\n+\n" + strings.Repeat("I", n/2) + "\n"
 }
 
 func FuzzJSONWalk(f *testing.F) {
@@ -282,7 +290,7 @@ func FuzzChecker(f *testing.F) {
 	for i, file := range []string{bam[:200], block("BAM\x01") + bgzfEnd, string(gz(record)), pngFile(), "%PDF-1\n%%EOF", "PK\x05\x06" + strings.Repeat("\x00", 18), hdf5(0, 100), hdf5(2, 100), "BAI\x01"} {
 		f.Add([]byte(file), uint8(i), uint8(i))
 	}
-	types := []string{"BAM", "BAI", "FASTQ_GZ", "VCF", "PNG", "PDF", "ZIP", "H5AD", "JSON", "TEXT"}
+	types := []string{"BAM", "BAI", "FASTQ_GZ", "VCF", "PNG", "PDF", "ZIP", "H5AD", "JSON", "TEXT", "FASTQ"}
 	f.Fuzz(func(t *testing.T, data []byte, typ, step uint8) {
 		name := types[int(typ)%len(types)]
 		whole, n := verdict(name, string(data), 1<<20, Checks{Rows: true, Full: true})
@@ -307,7 +315,7 @@ func BenchmarkPut(b *testing.B) {
 		{"lines", "TSV", text},
 		{"JSON", "JSON", "[" + strings.Repeat(`{"a":1.5,"b":"text"},`, size/21) + "0]"},
 		{"BAM", "BAM", blocks.String()},
-		{"gzip/full", "FASTQ_GZ", string(gz(noise(4 * size)))},
+		{"gzip/full", typeGzip, string(gz(noise(4 * size)))},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s, _ := newStore(b)

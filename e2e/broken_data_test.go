@@ -27,8 +27,8 @@ func fastq(n int) (records []string) {
 	return records
 }
 
-// Broken reads do not become a success, although the programs exit 0: cut files are refused where they come in, and what the programs say of
-// broken records ends the run.
+// Broken reads do not become a success, although the programs exit 0: files that are cut or have a broken record are refused where they come in,
+// and what the programs say of other broken data ends the run.
 //
 // proves ABI-15
 func TestBrokenData(t *testing.T) {
@@ -56,33 +56,40 @@ func TestBrokenData(t *testing.T) {
 	}
 	lines := strings.Split(good[0], "\n")
 	short := "@short\n" + lines[1] + "\n+\nII\n"
-	for name, c := range map[string]struct {
-		tool, content string
-		args          []string
-	}{
-		"quality too short, seqkit":   {"seqkit.stats", reads(short), nil},
-		"line missing, seqkit":        {"seqkit.stats", reads("@gap\n" + lines[1] + "\n" + lines[3] + "\n"), nil},
-		"garbage, seqkit":             {"seqkit.stats", reads("\x00\x01\xff garbage\n\n\n"), nil},
-		"quality too short, minimap2": {"minimap2.map", reads(short), []string{"--input", "reference=" + data("MT-human.fa.gz"), "--param", "preset=map-ont"}},
-		"end missing, minimap2":       {"minimap2.map", packed(strings.Join(good, "") + "@end\n" + lines[1] + "\n+\n"), []string{"--input", "reference=" + data("MT-human.fa.gz"), "--param", "preset=map-ont"}},
+	gap := "@gap\n" + lines[1] + "\n" + lines[3] + "\n"
+	for name, c := range map[string]struct{ tool, content, want string }{
+		"quality too short, seqkit":   {"seqkit.stats", reads(short), "record 11, which begins at line 41: its sequence has 400 letters, but its first line of quality has 2"},
+		"line missing, seqkit":        {"seqkit.stats", reads(gap), "record 11, which begins at line 41"},
+		"garbage, seqkit":             {"seqkit.stats", reads("\x00\x01\xff garbage\n\n\n"), "no record follows record 10: line 41 begins"},
+		"quality too short, minimap2": {"minimap2.map", reads(short), "record 11, which begins at line 41"},
+		"line missing, minimap2":      {"minimap2.map", reads(gap), "record 11, which begins at line 41"},
+		"garbage, minimap2":           {"minimap2.map", reads("garbage\n"), "no record follows record 10: line 41 begins"},
+		"garbage at the end":          {"minimap2.map", packed(strings.Join(good, "") + "garbage\n"), "no record follows record 20: line 81 begins"},
+		"end missing, minimap2":       {"minimap2.map", packed(strings.Join(good, "") + "@end\n" + lines[1] + "\n+\n"), "record 21, which begins at line 81: the file ends within its quality, after 0 of 400"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := s.as(t)
-			var a submitted
-			s.ok(&a, append([]string{"run", c.tool, "--input", "reads=" + s.file(strings.ReplaceAll(name, " ", "-")+".fastq.gz", c.content)}, c.args...)...)
-			l := s.wait(a.RunID)
-			s.endedBadly(l, "failed", "STDERR-FAILURE")
-			if l.ExitCode == nil || *l.ExitCode != 0 || !strings.Contains(l.why(), "could not read all reads") {
-				t.Errorf("%+v", l)
-			}
-			for role := range l.Roles {
-				if role == "stats" || role == "alignments" {
-					t.Errorf("an output is registered: %v", l.Roles)
-				}
-			}
-		})
+		args := []string{"run", c.tool, "--input", "reads=" + s.file(strings.ReplaceAll(name, " ", "-")+".fastq.gz", c.content)}
+		if c.tool == "minimap2.map" {
+			args = append(args, "--input", "reference="+data("MT-human.fa.gz"), "--param", "preset=map-ont")
+		}
+		if f := s.fails(2, args...); f.Code != "IMPORT-FORMAT" || !strings.Contains(fmt.Sprintf("%+v", f), c.want) {
+			t.Errorf("%s: %+v", name, f)
+		}
 	}
+	// No rule checks a reference, so minimap2's own words end the run.
+	t.Run("a reference that is none", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		var a submitted
+		s.ok(&a, "run", "minimap2.map", "--input", "reads="+s.file("good.fastq.gz", whole), "--input", "reference="+s.file("reference.txt", "no bases\n"), "--param", "preset=map-ont")
+		l := s.wait(a.RunID)
+		s.endedBadly(l, "failed", "STDERR-FAILURE")
+		if l.ExitCode == nil || *l.ExitCode != 0 {
+			t.Errorf("%+v", l)
+		}
+		if l.Roles["alignments"] != "" {
+			t.Errorf("an output is registered: %v", l.Roles)
+		}
+	})
 	// An empty BAM is whole, and flagstat's numbers are right; the pack asks for reads.
 	t.Run("no reads", func(t *testing.T) {
 		t.Parallel()
