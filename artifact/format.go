@@ -72,9 +72,10 @@ func claimed(name string) string {
 
 // Checks says how much of a file [NewChecker] looks at.
 type Checks struct {
-	Full bool  // inflate a gzip file to its end however large it is; without it only files up to MaxInflated
-	Rows bool  // count lines
-	Size int64 // of the file in bytes where it is known, else 0
+	Full   bool  // inflate a gzip file to its end however large it is; without it only files up to MaxInflated
+	Rows   bool  // count lines
+	Blocks bool  // inflate the blocks of a BAM file too
+	Size   int64 // of the file in bytes where it is known, else 0
 }
 
 // MaxInflated is how large a gzip file may be to be inflated as it is imported, in bytes.
@@ -142,6 +143,10 @@ func (c *Checker) begin() {
 		}
 		if c.lines != nil {
 			c.parts = append(c.parts, c.lines)
+		}
+		if c.opt.Blocks && c.typ == "BAM" {
+			c.inner = newInflater(nil, true, nil)
+			c.parts = append(c.parts, c.inner)
 		}
 	}
 	head := c.head

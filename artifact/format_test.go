@@ -200,6 +200,20 @@ func TestCheckerLarge(t *testing.T) {
 	}
 }
 
+// The blocks of a BAM file are inflated only where that is asked for.
+func TestCheckerBlocks(t *testing.T) {
+	damaged := []byte(bam)
+	damaged[len(block("BAM\x01"+noise(60_000)))-6] ^= 1 // of the first block's checksum
+	for _, c := range []struct {
+		file, want string
+		opt        Checks
+	}{{bam, "", Checks{Full: true, Blocks: true}}, {string(damaged), "", Checks{Full: true}}, {string(damaged), "checksum", Checks{Full: true, Blocks: true}}} {
+		if got, _ := verdict("BAM", c.file, 1000, c.opt); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.opt, got, c.want)
+		}
+	}
+}
+
 // Every way in refuses a file that is not what it says, stores nothing, and says what is wrong and what to do.
 func TestImportFormat(t *testing.T) {
 	im, root, dir := newImporter(t, 1<<20)

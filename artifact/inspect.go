@@ -50,7 +50,7 @@ func (i *inspector) begin() {
 			i.against = claim
 		}
 	}
-	i.checker = NewChecker(i.against, Checks{Full: i.im.full, Size: i.size})
+	i.checker = NewChecker(i.against, Checks{Full: i.im.full, Blocks: i.im.full, Size: i.size})
 	i.checker.Write(i.head)
 }
 

@@ -209,6 +209,8 @@ func (noFormats) Check(typ string, _ bool) run.FormatCheck {
 	return artifact.NewChecker(typ, artifact.Checks{})
 }
 
+func (f noFormats) CheckInput(typ string) run.FormatCheck { return f.Check(typ, false) }
+
 // noContracts: the tool has no output schema.
 type noContracts struct{}
 
@@ -218,6 +220,7 @@ type noContract struct{}
 
 func (noContract) Timeout() time.Duration                   { return 0 }
 func (noContract) CheckOutput(json.RawMessage) error        { return nil }
+func (noContract) Verify(string) bool                       { return false }
 func (noContract) Least(string) (bytes, rows int64)         { return 0, 0 }
 func (noContract) Asks(string) bool                         { return false }
 func (noContract) CheckValue(string, json.RawMessage) error { return nil }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -76,11 +77,11 @@ func TestBrokenData(t *testing.T) {
 		}
 	}
 	// No rule checks a reference, so minimap2's own words end the run.
-	t.Run("a reference that is none", func(t *testing.T) {
+	t.Run("a broken reference", func(t *testing.T) {
 		t.Parallel()
 		s := s.as(t)
 		var a submitted
-		s.ok(&a, "run", "minimap2.map", "--input", "reads="+s.file("good.fastq.gz", whole), "--input", "reference="+s.file("reference.txt", "no bases\n"), "--param", "preset=map-ont")
+		s.ok(&a, "run", "minimap2.map", "--input", "reads="+s.file("good.fastq.gz", whole), "--input", "reference="+s.file("reference.txt", good[0]+short), "--param", "preset=map-ont")
 		l := s.wait(a.RunID)
 		s.endedBadly(l, "failed", "STDERR-FAILURE")
 		if l.ExitCode == nil || *l.ExitCode != 0 {
@@ -88,6 +89,29 @@ func TestBrokenData(t *testing.T) {
 		}
 		if l.Roles["alignments"] != "" {
 			t.Errorf("an output is registered: %v", l.Roles)
+		}
+	})
+	// A large file is not inflated as it is imported; the pack has it checked before a job gets it.
+	t.Run("a large file", func(t *testing.T) {
+		t.Parallel()
+		s := s.as(t)
+		var b bytes.Buffer
+		w, err := gzip.NewWriterLevel(&b, gzip.NoCompression)
+		must(t, err)
+		for range 65 << 20 / (1000 * len(good[0])) {
+			w.Write([]byte(strings.Repeat(good[0], 1000)))
+		}
+		w.Write([]byte(strings.Repeat(good[0], 1000) + short + good[0]))
+		must(t, w.Close())
+		var a submitted
+		r := s.cli("run", "seqkit.stats", "--input", "reads="+s.file("large.fastq.gz", b.String()), "--json")
+		if r.code != 0 && r.code != 6 { // 6: it has ended already
+			t.Fatal(r)
+		}
+		must(t, json.Unmarshal(r.stdout, &a))
+		l := s.wait(a.RunID)
+		if why := l.why(); l.State != "failed" || l.SlurmJobID != nil || !strings.Contains(why, "input_corrupt") || !strings.Contains(why, "its first line of quality has 2 characters") {
+			t.Errorf("%+v", l)
 		}
 	})
 	// An empty BAM is whole, and flagstat's numbers are right; the pack asks for reads.

@@ -221,6 +221,8 @@ type Contract interface {
 	Timeout() time.Duration
 	// CheckOutput validates the output object of a finished run. A violation is a Tool fault.
 	CheckOutput(output json.RawMessage) error
+	// Verify reports whether the bytes of the input of a role are checked to their end before a job gets them.
+	Verify(role string) bool
 	// Least is how many bytes, and how many lines, the output of a role has at least; of a gzip file the lines are those it inflates to.
 	Least(role string) (bytes, rows int64)
 	// Asks reports whether the pack has conditions for the content of a JSON output.
@@ -241,6 +243,8 @@ const (
 type Formats interface {
 	// Check checks a file against a type while its bytes are written to the check; rows: count its lines too.
 	Check(typ string, rows bool) FormatCheck
+	// CheckInput is the check of an input to its end: all there is to check of a file of the type, whatever it costs.
+	CheckInput(typ string) FormatCheck
 }
 
 // FormatCheck is the check of one file. Its Write never fails. It is closed in any case.
@@ -290,6 +294,10 @@ type Index interface {
 	Measure(ctx context.Context, used map[string]*Usage) error
 	// Outputs lists a run's outputs.
 	Outputs(ctx context.Context, runID string) ([]Output, error)
+	// Unverified lists the inputs of a run whose bytes are not recorded as Verified with their type.
+	Unverified(ctx context.Context, runID string) ([]Output, error)
+	// Verified records that bytes passed every check of a type: they need not be checked again. Repeating it changes nothing.
+	Verified(ctx context.Context, sha256, typ string) error
 	// Seq is the number of the newest event of a run.
 	Seq(ctx context.Context, runID string) (int64, error)
 }

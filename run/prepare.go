@@ -74,6 +74,9 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	if err := e.Stager.StageInputs(ctx, v.Run.ID, p.Spec.IO.Inputs, e.Objects.Open); err != nil {
 		return job, nil, err
 	}
+	if err := e.verifyInputs(ctx, v, p); err != nil {
+		return job, nil, err
+	}
 	job = e.fullJob(v, p, image)
 	if script, err = e.Sender.Render(job); err != nil {
 		return job, nil, err

@@ -434,6 +434,7 @@ type asked struct {
 	timeout     time.Duration // of staging
 	bytes, rows int64
 	value       error // of a JSON output's content; nil: not asked
+	verify      bool  // the input
 	stderr      func(line string) (is, message string)
 }
 
@@ -444,6 +445,7 @@ type contract struct {
 
 func (c contract) Timeout() time.Duration                   { return c.timeout }
 func (c contract) CheckOutput(json.RawMessage) error        { return c.err }
+func (c contract) Verify(role string) bool                  { return c.verify && role == "bam" }
 func (c contract) Least(role string) (bytes, rows int64)    { return c.bytes, c.rows }
 func (c contract) Asks(role string) bool                    { return c.value != nil }
 func (c contract) CheckValue(string, json.RawMessage) error { return c.value }
@@ -456,6 +458,12 @@ func (c contract) Stderr(line string) (is, message string) {
 
 // Check knows one format: run.Formats.
 func (l *life) Check(typ string, rows bool) run.FormatCheck { return &formatCheck{typ: typ} }
+
+// CheckInput counts; here every artifact must be JSON.
+func (l *life) CheckInput(typ string) run.FormatCheck {
+	l.w.with(func() { l.w.calls["CheckInput "+typ]++ })
+	return &formatCheck{typ: "JSON"}
+}
 
 type formatCheck struct {
 	bytes.Buffer

@@ -131,6 +131,7 @@ func ruleCases() []ruleCase {
 		// checks of outputs and of standard error
 		{"more bytes than there may be", []string{out, checked("minBytes: 2001")}, "PACK-CHECK", "declaredOutputs[0].minBytes", 22},
 		{"no bytes", []string{out, checked("minBytes: 0")}, "PACK-RANGE", "declaredOutputs[0].minBytes", 22},
+		{"another way to verify", []string{"inputs: [{", "inputs: [{verify: quick, "}, "PACK-VERIFY", "inputs[0].verify", 21},
 		{"rows of a JSON output", []string{out, checked("minRows: 2")}, "PACK-CHECK", "declaredOutputs[0].minRows", 22},
 		{"checks of a table", []string{out, strings.Replace(checked(`checks: [{expr: value.a, message: x}]`), "JSON", "TSV", 1)}, "PACK-CHECK", "declaredOutputs[0].checks", 22},
 		{"expression that is none", []string{out, checked(`checks: [{expr: "value.a >", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},

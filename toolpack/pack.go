@@ -80,6 +80,7 @@ type input struct {
 	Types       []string `json:"types"`
 	DestRelpath string   `json:"destRelpath"`
 	DestName    string   `json:"destName"`
+	Verify      string   `json:"verify,omitzero"` // full, or nothing
 }
 
 type output struct {

@@ -141,7 +141,7 @@ func (d *draft) files(o yamldoc.Object) {
 	ins := o.Opt("inputs").List()
 	d.def.Inputs = make([]input, len(ins))
 	for i, v := range ins {
-		f := v.Object("role", "param", "types", "destRelpath", "destName")
+		f := v.Object("role", "param", "types", "destRelpath", "destName", "verify")
 		in := input{Role: f.Need("role").Text(),
 			Param: f.Need("param").Match(paramName, "INPUT-PARAM", "the name of an argument: letters, digits and _"),
 			Types: f.Need("types").Words("TYPE", "artifact types, e.g. BAM", plan.IsTypeName)}
@@ -156,6 +156,9 @@ func (d *draft) files(o yamldoc.Object) {
 			}
 		} else {
 			in.DestRelpath, in.DestName = f.Need("destRelpath").Text(), f.Opt("destName").Text()
+		}
+		if v := f.Opt("verify"); v.Exists() {
+			in.Verify = v.OneOf("VERIFY", verifyFull)
 		}
 		d.noTemplate(in.DestRelpath, f.Opt("destRelpath").Path())
 		if strings.Contains(in.DestName, "/") {

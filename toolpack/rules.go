@@ -34,6 +34,8 @@ const (
 	maxConditions  = 32      // of an output
 	maxStderrRules = 32
 	maxRuleMessage = 300 // bytes
+
+	verifyFull = "full" // of an input: all there is to check of its bytes
 )
 
 // unlined are the types that have no lines. The lines of a gzip file are those of its uncompressed content.
@@ -134,6 +136,7 @@ func checkLinePattern(pattern string) string {
 
 // rules are a pack's checks, ready for use.
 type rules struct {
+	inputs     map[string]input
 	outputs    map[string]output
 	conditions map[string][]*jinja.Condition
 	stderr     []*regexp.Regexp
@@ -142,7 +145,10 @@ type rules struct {
 
 // readRules makes the rules of a definition ready for use. msg says what this version cannot use.
 func readRules(def definition) (r rules, msg string) {
-	r = rules{outputs: map[string]output{}, conditions: map[string][]*jinja.Condition{}, stderrOf: def.Stderr}
+	r = rules{inputs: map[string]input{}, outputs: map[string]output{}, conditions: map[string][]*jinja.Condition{}, stderrOf: def.Stderr}
+	for _, in := range def.Inputs {
+		r.inputs[in.Role] = in
+	}
 	for _, o := range def.Outputs {
 		r.outputs[o.Role] = o
 		for _, c := range o.Checks {
@@ -162,6 +168,9 @@ func readRules(def definition) (r rules, msg string) {
 	}
 	return r, ""
 }
+
+// Verify reports whether the bytes of an input are checked to their end before a job gets them.
+func (c *Contract) Verify(role string) bool { return c.rules.inputs[role].Verify == verifyFull }
 
 // Least is the minimum number of bytes and lines of the output with a role.
 func (c *Contract) Least(role string) (bytes, rows int64) {

@@ -91,3 +91,24 @@ func FuzzCheckValue(f *testing.F) {
 		}
 	})
 }
+
+// An input is verified where the pack says so, by the pack as it is loaded and as it is stored; an unused field is not in the definition.
+func TestVerifiedInputs(t *testing.T) {
+	plainPack, asking := packOf(t), packOf(t, "inputs: [{", "inputs: [{verify: full, ")
+	def, err := plainPack.Definition()
+	if err != nil || strings.Contains(string(def), "verify") || plainPack.Contract().Verify("data") {
+		t.Errorf("%s, %v", def, err)
+	}
+	if def, err = asking.Definition(); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := ReadContract(def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Contract{stored, asking.Contract()} {
+		if !c.Verify("data") || c.Verify("other") {
+			t.Error("the input is not verified, or another one is")
+		}
+	}
+}

@@ -59,3 +59,8 @@ type formats struct{}
 func (formats) Check(typ string, rows bool) run.FormatCheck {
 	return artifact.NewChecker(typ, artifact.Checks{Full: true, Rows: rows})
 }
+
+// CheckInput implements [run.Formats].
+func (formats) CheckInput(typ string) run.FormatCheck {
+	return artifact.NewChecker(typ, artifact.Checks{Full: true, Blocks: true})
+}
