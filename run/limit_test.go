@@ -2,20 +2,24 @@ package run_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
-// limited makes every sbatch of the test's tool check that with it at most the allowed number of jobs exists.
+// limited makes every sbatch of the test's tool check that with it at most the allowed number of jobs can execute.
 func (w *world) limited(most int) {
 	w.auto, w.cfg.InFlight = true, map[string]int{"test_tool": most}
 	w.send = func(int) sendKind {
 		n := 1
 		for _, j := range w.jobs {
-			if j.Class != run.ClassEnded {
+			claim := string(w.attempt(j.spec.RunID, j.spec.N).ctl["claim"])
+			void := claim != "" && !strings.Contains(claim, "job="+j.ID+" ") // cancelled: Slurm may still list it, but it cannot execute
+			if j.Class != run.ClassEnded && !void {
 				n++
 			}
 		}
@@ -236,5 +240,33 @@ func TestStagingTimeWithoutFilesystem(t *testing.T) {
 		w.want(w.until(a.RunID, in(run.Staging)), run.Queued, "staging_waits")
 		w.with(func() { away = false })
 		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+	})
+}
+
+// Runs on the gateway's own host count too, together with those in Slurm; a new attempt takes a place like the first.
+func TestLimitOfLocalRuns(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.limited(1)
+		w.auto = false
+		local := order()
+		local.Params.Spec.Placement = plan.LocalPlacement()
+		l := w.life()
+		here := l.submit(local)
+		w.until(here.RunID, in(run.Pending))
+		next := l.submit(order(placed("lab", "short", nil, 2)))
+		if next.Phase != run.Deferred || !strings.HasPrefix(*next.Reason, run.ConcurrencyLimit) {
+			t.Errorf("%+v", next)
+		}
+		if _, err := l.engine.Cancel(t.Context(), here.RunID, ""); err != nil {
+			t.Fatal(err)
+		}
+		w.until(next.RunID, in(run.Pending))
+		if again := l.submit(local); again.Phase != run.Deferred || again.Attempt != 2 {
+			t.Errorf("%+v", again)
+		}
+		w.with(func() { w.auto = true })
+		for _, id := range []string{here.RunID, next.RunID} {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
 	})
 }
