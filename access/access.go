@@ -28,8 +28,8 @@ type Grant struct {
 	Accounts     map[string]string // project id or "*" → Slurm account
 }
 
-// NewGrant checks what somebody writes down as a grant: known capabilities, projects by name or id, accounts by project name or id. Every
-// mistake is told.
+// NewGrant checks a grant as it is configured: known capabilities, projects by name or id, accounts by project name or id.
+// It reports every mistake.
 func NewGrant(capabilities, projects []string, accounts map[string]string) (Grant, error) {
 	g := Grant{Capabilities: capabilities, Accounts: map[string]string{}}
 	var problems []fault.Problem
@@ -67,8 +67,8 @@ func Everything() Grant {
 	return Grant{Capabilities: []string{gate.All}, Projects: []string{gate.All}}
 }
 
-// Within bounds the grant by what its giver has: capabilities, projects, Slurm accounts. An account that the giver's jobs of a project must charge is
-// the grant's too; another one is refused.
+// Within limits the grant to the rights of its giver: capabilities, projects, Slurm accounts. If the giver's jobs of a project
+// must charge an account, so must the grant's; another account is refused.
 func (g Grant) Within(giver gate.Principal) (Grant, error) {
 	const op = "access.Within"
 	for _, c := range g.Capabilities {
@@ -114,7 +114,7 @@ type Access struct {
 
 var _ gate.Authenticator = (*Access)(nil)
 
-// Config is what a site says about who may come in.
+// Config says who may use a gateway.
 type Config struct {
 	Peers   map[int]Grant // by user id; the gateway's own user and root need none
 	Tokens  Tokens        // nil: this gateway makes none
@@ -167,7 +167,7 @@ func (a *Access) Bearer(ctx context.Context, text string) (gate.Principal, error
 	return a.accessToken(ctx, text)
 }
 
-// Issuers lists the OpenID providers whose access tokens are taken: what the protected-resource metadata names.
+// Issuers lists the OpenID providers whose access tokens are accepted; the protected-resource metadata names them.
 func (a *Access) Issuers() []string {
 	out := []string{}
 	for _, i := range a.issuers {

@@ -19,10 +19,10 @@ import (
 	"slurmgate/fault"
 )
 
-// An issuer's keys are fetched when the first token comes, and again when they are an hour old or a token names a key that is not among them, but
-// never more often than every half minute: a caller who makes up key ids costs the provider nothing. When the provider does not answer, keys are good
-// for a day. One fetch is under way at a time, beside the calls: whoever's key is known goes on at once, and only a caller whose key is not known
-// waits for the fetch, a few seconds at most.
+// An issuer's keys are fetched when its first token arrives, and again when they are an hour old or a token names an unknown
+// key, but at most every half minute, so that invented key ids cost the provider nothing. If the provider does not answer,
+// keys are valid for a day. At most one fetch runs at a time, in the background: a caller whose key is known proceeds
+// immediately, and only a caller with an unknown key waits for the fetch, a few seconds at most.
 const (
 	keysFresh  = time.Hour
 	keysGood   = 24 * time.Hour
@@ -85,8 +85,8 @@ func (i *issuer) unreachable(err error) error {
 	return fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", err).WithNext("retry in a minute")
 }
 
-// known looks a key up among those that are good. Where it is missing or an hour old a fetch is begun, unless one is under way or was tried a moment
-// ago; fetch is closed when the one under way ends, nil when there is none.
+// known looks up a key among the valid ones. If it is missing or an hour old, a fetch is started, unless one is running or was
+// tried a moment ago. fetch is closed when the running fetch ends; it is nil if none is running.
 func (i *issuer) known(id, algorithm string) (key jose.JSONWebKey, found bool, fetch <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -137,7 +137,7 @@ func (i *issuer) fetch() ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if config.Issuer != i.URL {
-		return nil, fmt.Errorf("its configuration is that of %q", config.Issuer)
+		return nil, fmt.Errorf("the provider's configuration names another issuer, %q", config.Issuer)
 	}
 	if msg := CheckIssuerURL(config.Keys); msg != "" {
 		return nil, fmt.Errorf("the address of its keys: %s", msg)
@@ -154,7 +154,7 @@ func (i *issuer) fetch() ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		if k.UnmarshalJSON(raw) == nil { // of a kind that is not known here: its tokens are none
+		if k.UnmarshalJSON(raw) == nil { // keys of an unknown kind are ignored
 			keys = append(keys, k)
 		}
 	}

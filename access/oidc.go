@@ -16,7 +16,7 @@ import (
 	"slurmgate/gate"
 )
 
-// Issuer is an OpenID provider whose access tokens are taken: JSON web tokens that it has signed for this gateway (RFC 9068).
+// Issuer is an OpenID provider whose access tokens are accepted: JSON web tokens that it signed for this gateway (RFC 9068).
 type Issuer struct {
 	URL        string   // the iss of its tokens, exactly; its configuration is found below it
 	Audience   string   // what aud must name: this gateway
@@ -24,8 +24,8 @@ type Issuer struct {
 	Grants     []ClaimGrant
 }
 
-// ClaimGrant gives something to whoever has a claim: "sub" alice, "groups" lab, "scope" slurmgate. A claim that is a list, or scope
-// with its words, is searched for the value. Of several that fit, all count; who has none may do nothing.
+// ClaimGrant grants rights to everyone with a claim: "sub" alice, "groups" lab, "scope" slurmgate. A claim that is a list, or
+// the words of scope, is searched for the value. If several match, all apply; without a match the caller may do nothing.
 type ClaimGrant struct {
 	Claim, Value string
 	Grant
@@ -39,7 +39,7 @@ func Algorithms() []string {
 const (
 	maxTokenBytes = 16 << 10
 	leeway        = 30 * time.Second // between the clocks of this host and the provider's
-	maxLifetime   = 24 * time.Hour   // an access token that lives longer is no access token
+	maxLifetime   = 24 * time.Hour   // access tokens with a longer lifetime are refused
 )
 
 // CheckIssuerURL says what is wrong with an issuer's URL, "" when nothing: https, or http on this host.
@@ -59,7 +59,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// claims are what is looked at in an access token.
+// claims are the claims of an access token.
 type claims struct {
 	jwt.Claims
 	all map[string]any

@@ -65,7 +65,7 @@ func (a *Access) token(ctx context.Context, text string) (gate.Principal, error)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return gate.Principal{}, err
 	}
-	// An unknown id is compared too, with a hash nothing has.
+	// The secret of an unknown id is hashed and compared too, with an empty text that no hash equals.
 	same := subtle.ConstantTimeCompare([]byte(digest(m[2])), []byte(t.SecretSHA256)) == 1
 	switch {
 	case err != nil || !same || t.RevokedAt != nil:

@@ -87,7 +87,7 @@ func parseLock(data []byte) (Lock, error) {
 		return Lock{}, err
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Lock{}, errors.New("it holds more than one document")
+		return Lock{}, errors.New("the file contains more than one document")
 	}
 	if l.Version != lockVersion {
 		return Lock{}, fmt.Errorf("version %d is not supported, only %d", l.Version, lockVersion)

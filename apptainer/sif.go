@@ -75,7 +75,8 @@ func checkSIF(f sif.ReadWriter, name string, size int64) (arch string, err error
 		return "", refuse("IMAGE-FILESYSTEM", "a read-only squashfs partition", "its root filesystem is "+fs.String(), "rebuild the image with: apptainer build, without --sandbox or --encrypt")
 	}
 	if header := img.PrimaryArch(); header != arch {
-		return "", refuse("IMAGE-ARCH", "one architecture in header and partition", "its header says "+header+", its system partition "+arch, "the image was put together wrongly: build it again")
+		return "", refuse("IMAGE-ARCH", "one architecture in header and partition", "the header says "+header+", but the system partition says "+arch,
+			"build the image again")
 	}
 	if arch != runtime.GOARCH {
 		return "", refuse("IMAGE-ARCH", "an image for "+runtime.GOARCH, "it is built for "+arch, "build the image on a machine of this architecture")

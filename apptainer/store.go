@@ -22,9 +22,8 @@ import (
 	"slurmgate/plan"
 )
 
-// Store is a folder of images named by their digest, <64 hex>.sif, mode 0444. It lies on a filesystem that the
-// compute nodes see. A file is there complete or not at all. A Store is safe for concurrent use, also by
-// several processes.
+// Store is a folder of images named by their digest, <64 hex>.sif, mode 0444, on a filesystem that the compute nodes see.
+// A file in it is always complete. A Store is safe for concurrent use, also by several processes.
 type Store struct {
 	dir    string
 	settle time.Duration // see verdict.take

@@ -27,9 +27,9 @@ type verdict struct {
 	good stamp         // zero: nothing known
 }
 
-// Verify hashes the image with this digest (64 hex) and returns its absolute path. A verdict on the same
-// state of the same file is remembered. NotFound when the store does not hold it; a file whose bytes are
-// others is a Tool fault with code IMAGE-DIGEST; one that cannot be run here a Validation fault.
+// Verify hashes the image with this digest (64 hex) and returns its absolute path. A verdict on the same state of the same
+// file is remembered. An image that is not in the store is a NotFound fault, a file with other bytes a Tool fault with code
+// IMAGE-DIGEST, and one that cannot run here a Validation fault.
 func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	const op = "apptainer.Verify"
 	if !plan.IsSHA256(digest) {

@@ -71,7 +71,7 @@ func looksLogged(head []byte) bool {
 	return lines >= fewestLogLines && timed*5 >= lines*4
 }
 
-// detectNameless tells tables and Markdown by content alone, where it leaves little doubt.
+// detectNameless recognises tables and Markdown by content alone, where it leaves little doubt.
 func detectNameless(head []byte) string {
 	lines := bytes.Count(wholeLines(head), []byte("\n"))
 	first, _, _ := bytes.Cut(head, []byte("\n"))

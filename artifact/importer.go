@@ -36,7 +36,7 @@ const MaxText = 1 << 20
 type ImportPolicy struct {
 	Roots    []string // absolute folders; none: no file may be imported, text may
 	MaxBytes int64    // of one file, text or stream
-	Types    []string // artifact types of the domain beside those every gateway knows, to be told by content
+	Types    []string // artifact types of the domain in addition to those every gateway knows, to be detected by content
 
 	Full bool // inflate gzip files of any size to compare their checksums; without it those up to [MaxInflated]
 
@@ -94,7 +94,8 @@ func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 	return im, nil
 }
 
-// Rehearsal is an importer with the same boundary that stores nothing: it says what an import would give. Every byte is read for it.
+// Rehearsal is an importer with the same boundary that stores nothing: it reports the result an import would have. It reads
+// every byte.
 func (im *Importer) Rehearsal() *Importer {
 	dry := *im
 	dry.put = measure
@@ -116,7 +117,7 @@ func resolveRoot(name string) (resolved, msg string) {
 	case !info.IsDir():
 		return "", name + " is not a folder"
 	case resolved == "/":
-		return "", "it is the whole filesystem"
+		return "", "/ cannot be a root: it is the whole filesystem"
 	}
 	return resolved, ""
 }

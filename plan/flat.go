@@ -12,7 +12,7 @@ func flat(m map[string]any) (canonical []byte, ok bool) {
 	names := make([]string, 0, len(m))
 	size := 2
 	for name, v := range m {
-		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" { // two that differ by case alone are refused, not here
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" { // no upper case, so no two differ only in case
 			return nil, false
 		}
 		names = append(names, name)

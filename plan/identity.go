@@ -14,7 +14,7 @@ func Hash(canonical []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Identity is what a run is the same by (ABI-07).
+// Identity decides which requests are the same run (ABI-07).
 type Identity struct {
 	ToolName        string
 	ContractVersion string
@@ -35,8 +35,9 @@ func (i Identity) PlanHash() string {
 // ProjectID derives the id of a project from its name.
 func ProjectID(name string) string { return id("proj_", "project="+name+"|") }
 
-// CheckProject says what is wrong with how a project is named, "" when nothing: by its id, or by a name that is whitespace-strict, not * (which
-// stands for every project where projects are granted) and does not look like an id. Every face and file goes by this.
+// CheckProject reports what is wrong with the way a project is named; "" if nothing. A project is named by its id, or by a
+// name without leading, trailing or double spaces that is not * (every project, in a grant) and does not look like an id.
+// Every face and file uses this rule.
 func CheckProject(s string) string {
 	switch {
 	case IsProjectID(s):

@@ -10,8 +10,8 @@ func DidYouMean(word string, known []string) string {
 	return ""
 }
 
-// Nearest gives the known word that a misspelt one most likely stands for, empty when none is near: at most one edit away for a short word, two for a
-// long one. Case, _ and - do not count.
+// Nearest returns the known word that a misspelt one most likely stands for, empty if none is near: at most one edit away for
+// a short word, two for a long one. Case, _ and - do not count.
 func Nearest(word string, known []string) (nearest string) {
 	if len(word) > 64 {
 		return ""
@@ -32,7 +32,7 @@ var separators = strings.NewReplacer("_", "", "-", "")
 
 func fold(s string) string { return strings.ToLower(separators.Replace(s)) }
 
-// edits counts the letters to insert, remove, replace or swap with their neighbour to make b of a.
+// edits counts the letters to insert, remove, replace or swap with their neighbour to turn a into b.
 func edits(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	for j := range rows[1] {

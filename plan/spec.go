@@ -1,5 +1,5 @@
-// Package plan is the canonical plan of one Slurm job, SlurmJobSpec v1: what may be said in it, its one
-// byte form (RFC 8785) and the identities derived from that.
+// Package plan is the canonical plan of one Slurm job, SlurmJobSpec v1: its rules, its only byte form (RFC 8785) and the
+// identities derived from that.
 //
 // A [Spec] comes from [Decode], which reads JSON once and strictly, and [Spec.Validate]; everything
 // downstream works from the canonical bytes. The package knows no filesystem, no Slurm and no clock.

@@ -29,7 +29,7 @@ type Rules struct {
 	Types []string // artifact types allowed for outputs; [Types] when nil
 	Local bool     // the plan may be one for the gateway's own host
 
-	// Image says what is wrong with calling the image of a digest (sha256:<64 hex>) by a name, "" when nothing; nil: names are not checked.
+	// Image reports why a name is not that of the image with a digest (sha256:<64 hex>), "" if it is; nil: names are not checked.
 	Image func(name, digest string) string
 	// Stored: the plan was read back from canonical params, where a toolpack's inputs have no artifact_id.
 	Stored bool
@@ -75,7 +75,7 @@ func (s *Spec) Fill() {
 	if s.IO.Outputs == nil {
 		s.IO.Outputs = []Output{}
 	}
-	// The identity is the digest; a name before it is for people.
+	// Only the digest is part of the identity; a name before it is for readers.
 	if img := s.Execution.Container.Image; imageRef.MatchString(img) {
 		s.Execution.Container.Image = img[strings.Index(img, "sha256:"):]
 	}
@@ -126,7 +126,7 @@ func (v *validator) add(code, field, rule, msg string) {
 
 func (v *validator) bounds(code, field string, n, high int) {
 	if n < 1 || n > high {
-		v.add(code, field, fmt.Sprintf("1 to %d", high), fmt.Sprintf("got %d", n))
+		v.add(code, field, fmt.Sprintf("1 to %d", high), fmt.Sprintf("%d is out of range", n))
 	}
 }
 
@@ -231,9 +231,10 @@ func (v *validator) env(field, name, value string) {
 			v.add("PLAN-ENV", field, "no variable of the container runtime, of Slurm or of the dynamic loader", "it starts with "+p)
 		}
 	}
-	// Names that Apptainer 1.4 keeps for itself: measured, a value given here would not arrive.
-	if slices.Contains([]string{"EUID", "UID", "GID", "HOME", "PREPEND_PATH", "APPEND_PATH", "PROMPT_COMMAND", "key", "e", "__exported_env__", "__apptainer_cmd__"}, name) {
-		v.add("PLAN-ENV", field, "no name the container runtime keeps for itself", "it is one")
+	// Names that Apptainer 1.4 uses itself: measured, a value given here does not reach the program.
+	if slices.Contains([]string{"EUID", "UID", "GID", "HOME", "PREPEND_PATH", "APPEND_PATH", "PROMPT_COMMAND",
+		"key", "e", "__exported_env__", "__apptainer_cmd__"}, name) {
+		v.add("PLAN-ENV", field, "no name that the container runtime uses itself", "the container runtime sets "+name+" itself")
 	}
 	if len(value) > maxEnvValue {
 		v.add("PLAN-ENV", field, fmt.Sprintf("at most %d bytes", maxEnvValue), fmt.Sprintf("%d bytes", len(value)))
@@ -243,7 +244,7 @@ func (v *validator) env(field, name, value string) {
 	}
 }
 
-// checkText says what is wrong with a value that reaches a program; "" when nothing.
+// checkText reports what is wrong with a value that reaches a program; "" if nothing.
 func checkText(s string) string {
 	if !utf8.ValidString(s) {
 		return "it is not valid UTF-8"

@@ -8,7 +8,7 @@ import (
 
 func (v *validator) inputs(inputs []Input) {
 	if len(inputs) > maxFiles {
-		v.add("PLAN-INPUTS", "io.inputs", fmt.Sprintf("at most %d", maxFiles), fmt.Sprintf("%d inputs", len(inputs)))
+		v.add("PLAN-INPUTS", "io.inputs", fmt.Sprintf("at most %d", maxFiles), fmt.Sprintf("%d inputs are too many", len(inputs)))
 		return
 	}
 	var dests []string
@@ -52,7 +52,7 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 		}
 		switch was, twin := roles[folded]; {
 		case twin && was == out.Role:
-			v.add("PLAN-ROLE-DUPLICATE", at+"role", "each output role once", "got "+quoted(out.Role)+" again")
+			v.add("PLAN-ROLE-DUPLICATE", at+"role", "each output role once", "the role "+quoted(out.Role)+" appears twice")
 		case twin:
 			v.add("PLAN-ROLE-DUPLICATE", at+"role", "output roles differ in more than case", quoted(out.Role)+" and "+quoted(was)+" differ only in case")
 		}
@@ -79,7 +79,7 @@ func (v *validator) distinct(code, list, field string, paths []string) {
 	first := map[string]int{}
 	for i, p := range paths {
 		if j, dup := first[p]; dup {
-			v.add(code, fmt.Sprintf("%s[%d].%s", list, i, field), "each path once", fmt.Sprintf("the same as %s[%d]", list, j))
+			v.add(code, fmt.Sprintf("%s[%d].%s", list, i, field), "each path once", fmt.Sprintf("the path is the same as that of %s[%d]", list, j))
 			continue
 		}
 		first[p] = i

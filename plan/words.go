@@ -15,8 +15,8 @@ const (
 	maxSegment = 255  // one part of it, NAME_MAX of Linux filesystems
 )
 
-// CheckWord says what is wrong with a role or a label, "" when nothing: whitespace-strict as ABI-10 has
-// it, so no blank at either end, no run of blanks, no control or invisible characters, valid UTF-8.
+// CheckWord reports what is wrong with a role or a label; "" if nothing. It must be whitespace-strict (ABI-10): no blank at
+// either end, no run of blanks, no control or invisible characters, valid UTF-8.
 func CheckWord(s string) string {
 	switch {
 	case s == "":
@@ -51,7 +51,7 @@ func checkBlanks(s string) string {
 	return ""
 }
 
-// CheckRelPath says what is wrong with a workspace-relative path, "" when nothing. The path must start
+// CheckRelPath reports what is wrong with a workspace-relative path; "" if nothing. The path must start
 // with dir + "/" and name something below it, in the one spelling that path cleaning leaves alone
 // (ABI-12).
 func CheckRelPath(s, dir string) string {
