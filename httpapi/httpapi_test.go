@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -124,36 +126,86 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// What a dead gateway left, a socket or anything else, does not keep the next one from serving.
+func shortFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// leaveSocket leaves a socket as a dead gateway does.
+func leaveSocket(path string) error {
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	return l.Close()
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// The sockets of a dead gateway are replaced.
 func TestStaleSocket(t *testing.T) {
-	for _, leave := range []func(path string) error{
-		func(path string) error {
-			l, err := net.Listen("unix", path)
-			if err != nil {
-				return err
-			}
-			l.(*net.UnixListener).SetUnlinkOnClose(false)
-			return l.Close()
-		},
-		func(path string) error { return os.WriteFile(path, nil, 0o666) },
-		func(path string) error { return os.Symlink("/nowhere", path) },
-		func(path string) error { return os.WriteFile(filepath.Join(filepath.Dir(path), ".s"), nil, 0o666) },
-	} {
-		dir, err := os.MkdirTemp("", "sg")
+	for _, name := range []string{"s", ".s"} {
+		dir := shortFolder(t)
+		if err := leaveSocket(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Listen(filepath.Join(dir, "s"), 0o600, http.NotFoundHandler(), func() {}, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		path := filepath.Join(dir, "s")
-		if err := leave(path); err != nil {
-			t.Fatal(err)
-		}
-		s, err := Listen(path, 0o600, http.NotFoundHandler(), func() {}, slog.New(slog.NewTextHandler(io.Discard, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		dial(t, path)
+		dial(t, filepath.Join(dir, "s"))
 		s.Shutdown(t.Context())
+	}
+}
+
+// Anything else where the socket belongs is refused by what it is, and stays as it was.
+func TestSocketPathIsTaken(t *testing.T) {
+	cases := map[string]func(path string) error{
+		"is a file":          func(path string) error { return os.WriteFile(path, []byte("precious"), 0o600) },
+		"is a folder":        func(path string) error { return os.Mkdir(path, 0o700) },
+		"is a symbolic link": func(path string) error { return os.Symlink("/nowhere", path) },
+		"is a named pipe":    func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"another program serves the socket": func(path string) error {
+			l, err := net.Listen("unix", path)
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+			}
+			return err
+		},
+	}
+	if os.Geteuid() == 0 { // only root can make another user's socket
+		cases["is a socket of another user (uid 12345)"] = func(path string) error { return errors.Join(leaveSocket(path), os.Lchown(path, 12345, 12345)) }
+	}
+	for want, leave := range cases {
+		for _, name := range []string{"s", ".s"} {
+			dir := shortFolder(t)
+			path := filepath.Join(dir, name)
+			if err := leave(path); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := Listen(filepath.Join(dir, "s"), 0o600, http.NotFoundHandler(), func() {}, quiet)
+			if err == nil {
+				s.Shutdown(t.Context())
+				t.Errorf("%s: %s was replaced", name, want)
+				continue
+			}
+			if text := err.Error(); !strings.Contains(text, path) || !strings.Contains(text, want) || !strings.Contains(text, "gateway.socket") {
+				t.Error(text)
+			}
+			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) || after.Size() != before.Size() {
+				t.Errorf("%s: %s was changed: %v", name, want, err)
+			}
+		}
 	}
 }
 

@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"slurmgate/fault"
@@ -24,8 +26,8 @@ type Server struct {
 }
 
 // Listen serves h on the socket at path with the file mode: 0600, or 0666 where the site lets other users of this host in. Who
-// a peer is, the kernel says; whether it may do anything, the handler's authenticator. A socket left by a dead gateway is replaced; the caller
-// holds the gateway lock, so no living one can be there. endStreams ends the face's event streams; it is called at each shutdown.
+// a peer is, the kernel says; whether it may do anything, the handler's authenticator. Only a socket left by a dead gateway of this user is
+// replaced; anything else at path is refused. endStreams ends the face's event streams; it is called at each shutdown.
 func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), log *slog.Logger) (*Server, error) {
 	fail := func(err error) (*Server, error) {
 		return nil, fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot serve the socket "+path, err)
@@ -33,12 +35,13 @@ func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), lo
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fail(err)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fail(err)
-	}
 	// Made under a private name and then renamed: at its own name it always has its mode.
 	temp := filepath.Join(filepath.Dir(path), ".s") // short: a socket path has at most 107 bytes (unix(7))
-	_ = os.Remove(temp)
+	for _, name := range []string{path, temp} {
+		if err := removeStale(name); err != nil {
+			return nil, err
+		}
+	}
 	l, err := net.Listen("unix", temp)
 	if err != nil {
 		return fail(err)
@@ -52,6 +55,56 @@ func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), lo
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ConnContext: peerContext}}
 	go func() { s.done <- s.http.Serve(l) }()
 	return s, nil
+}
+
+// removeStale removes the socket of a dead gateway of this user. Anything else at path stays and is an error.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot examine "+path+", the place of the gateway's socket", err)
+	}
+	kind := kindOf(info.Mode())
+	if st, ok := info.Sys().(*syscall.Stat_t); kind == "" && ok && int(st.Uid) != os.Geteuid() {
+		kind = fmt.Sprintf("a socket of another user (uid %d)", st.Uid)
+	}
+	if kind != "" {
+		return fault.New(fault.Validation, "httpapi.Listen", "socket_path", fmt.Sprintf("the gateway cannot make its socket: %s is %s", path, kind)).
+			WithNext("set gateway.socket in the site file to a path where nothing else is, or move it away")
+	}
+	c, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
+		c.Close()
+		return fault.New(fault.Conflict, "httpapi.Listen", "socket_in_use", "another program serves the socket "+path).
+			WithNext("give each site file a gateway.socket of its own, or stop that program")
+	case !errors.Is(err, syscall.ECONNREFUSED): // for example EAGAIN: somebody listens and is busy
+		return fault.Wrap(fault.Conflict, "httpapi.Listen", "socket_in_use", "it is unknown whether another program serves the socket "+path, err).
+			WithNext("stop that program, or set gateway.socket to another path")
+	}
+	if err := os.Remove(path); err != nil {
+		return fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot remove the socket of a dead gateway, "+path, err)
+	}
+	return nil
+}
+
+// kindOf names what is no socket, "" for a socket.
+func kindOf(m os.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "a file"
+	case m.IsDir():
+		return "a folder"
+	case m&os.ModeSymlink != 0:
+		return "a symbolic link"
+	case m&os.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&os.ModeSocket == 0:
+		return "a device"
+	}
+	return ""
 }
 
 // Shutdown stops taking calls, ends streams, and waits for the calls under way.
