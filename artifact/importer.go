@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,7 @@ import (
 // Codes of what the import boundary refuses.
 const (
 	ImportPath    = "IMPORT-PATH"    // not an absolute path in its plain spelling
+	ImportName    = "IMPORT-NAME"    // not UTF-8, or with control characters
 	ImportRoot    = "IMPORT-ROOT"    // below none of the allowed roots
 	ImportOwn     = "IMPORT-OWN"     // in a folder of the gateway
 	ImportSymlink = "IMPORT-SYMLINK" // it, or a folder on the way, is a symlink
@@ -149,7 +151,7 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 	}
 	switch {
 	case before.Mode&unix.S_IFMT != unix.S_IFREG:
-		return Imported{}, denied(ImportKind, "only a regular file", path+" is not a regular file", "")
+		return Imported{}, denied(ImportKind, "only a regular file", path+" is "+fileKind(before.Mode)+", not a regular file", "name a file")
 	case before.Size > im.maxBytes:
 		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", im.maxBytes), fmt.Sprintf("%s has %d bytes", path, before.Size), "")
 	}
@@ -195,6 +197,10 @@ func (im *Importer) locate(path string) (importRoot, string, error) {
 		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportPath, Field: "path",
 			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path), Hint: "give a path on the gateway's host"})
 	}
+	if msg := badName(path); msg != "" {
+		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportName, Field: "path", Rule: "UTF-8 without control characters",
+			Msg: fmt.Sprintf("the file name %.200q %s", path, msg), Hint: "rename the file, or the folder it is in"})
+	}
 	for _, r := range im.roots {
 		if rel, ok := strings.CutPrefix(path, r.name+"/"); ok {
 			return r, rel, nil
@@ -209,6 +215,26 @@ func (im *Importer) locate(path string) (importRoot, string, error) {
 		allowed, hint = "none", "ask the administrator to add a root"
 	}
 	return importRoot{}, "", denied(ImportRoot, "below an allowed root ("+allowed+")", fmt.Sprintf("%.200q is not below one", path), hint)
+}
+
+func fileKind(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return "a folder"
+	case unix.S_IFIFO:
+		return "a named pipe"
+	}
+	return "a device"
+}
+
+func badName(path string) string {
+	switch {
+	case !utf8.ValidString(path):
+		return "is not valid UTF-8"
+	case strings.ContainsFunc(path, unicode.IsControl):
+		return "contains control characters"
+	}
+	return ""
 }
 
 // isOwn says whether a path is, or lies in, a folder of the gateway, by whatever name: a filesystem may be mounted in two places. It is asked before
@@ -250,7 +276,7 @@ func (im *Importer) openFault(path string, err error) error {
 	case errors.Is(err, unix.ELOOP):
 		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink or lies behind one", "give the path of the file itself")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
-		return denied(ImportKind, "only a regular file", path+" is a socket or device", "")
+		return denied(ImportKind, "only a regular file", path+" is a socket or a device, not a regular file", "name a file")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return denied(ImportAccess, "readable by the gateway's user", path+" is not readable", "make the file readable for the gateway's user")
 	}

@@ -93,6 +93,9 @@ func TestImportFileRefuses(t *testing.T) {
 		root + "//d/x":             {fault.Validation, ImportPath},
 		root + "/d/x/":             {fault.Validation, ImportPath},
 		root + "/d/x\x00/../../..": {fault.Validation, ImportPath},
+		root + "/d/x\n":            {fault.Validation, ImportName},
+		root + "/d\x1b/x":          {fault.Validation, ImportName},
+		root + "/d/\xff":           {fault.Validation, ImportName},
 	} {
 		soon(t, func() {
 			_, err := im.ImportFile(t.Context(), path)

@@ -60,6 +60,9 @@ func check(data []byte, twins bool) error {
 			if lit := tok.String(); !safeNumber(lit) {
 				return here(data, d, fault.Problem{Code: "JSON-NUMBER", Rule: "numbers within ±(2^53-1)", Msg: "the number " + clip(lit) + " is too large to be read exactly",
 					Hint: "write a smaller number, or a string where the schema takes one"})
+			} else if vanishes(lit) {
+				return here(data, d, fault.Problem{Code: "JSON-NUMBER", Rule: "numbers other than 0 are not read as 0", Msg: "the number " + clip(lit) + " is so close to 0 that it would become 0",
+					Hint: "write 0, or a string where the schema takes one"})
 			}
 		}
 		if len(open) > maxDepth {
@@ -118,6 +121,16 @@ func safeNumber(lit string) bool {
 	}
 	f, err := strconv.ParseFloat(lit, 64)
 	return err == nil && !math.IsInf(f, 0) && math.Abs(f) <= maxSafeInteger
+}
+
+// vanishes reports whether a number other than 0 is 0 as a double.
+func vanishes(lit string) bool {
+	mantissa, _, _ := strings.Cut(strings.ToLower(lit), "e")
+	if !strings.ContainsAny(mantissa, "123456789") {
+		return false
+	}
+	f, err := strconv.ParseFloat(lit, 64)
+	return err == nil && f == 0
 }
 
 // Decode checks data (see [Check]) and decodes it into v, refusing unknown fields and null for a string.

@@ -33,6 +33,8 @@ func TestStrictDecoding(t *testing.T) {
 		{"unknown field, nested", in(`"role": "bam"`, `"role": "bam", "mode": 7`), "JSON-UNKNOWN-FIELD", "io.inputs[1].mode"},
 		{"2^53", in(`"cpus": 2`, `"cpus": 9007199254740992`), "JSON-NUMBER", "resources.cpus"},
 		{"-2^53", in(`"cpus": 2`, `"cpus": -9007199254740992`), "JSON-NUMBER", "resources.cpus"},
+		{"1e-400", in(`"cpus": 2`, `"cpus": 1e-400`), "JSON-NUMBER", "resources.cpus"},
+		{"-0.1E-400", in(`"cpus": 2`, `"cpus": -0.1E-400`), "JSON-NUMBER", "resources.cpus"},
 		{"1e400", in(`"cpus": 2`, `"cpus": 1e400`), "JSON-NUMBER", "resources.cpus"},
 		{"NaN", in(`"cpus": 2`, `"cpus": NaN`), "JSON-SYNTAX", ""},
 		{"Infinity", in(`"cpus": 2`, `"cpus": -Infinity`), "JSON-SYNTAX", ""},

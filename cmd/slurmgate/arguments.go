@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -95,33 +94,4 @@ func inputNames(t toolDoc) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
-}
-
-// typed reads a parameter by the type the tool's schema gives it.
-func typed(schema []byte, name, value string) (any, error) {
-	kind := schemaType(schema, name)
-	bad := func(rule string) error {
-		return fault.Invalid("run", "", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: rule, Msg: "got " + strconv.Quote(value)})
-	}
-	switch kind {
-	case "integer":
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return nil, bad("an integer")
-		}
-		return n, nil
-	case "number":
-		f, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return nil, bad("a number")
-		}
-		return f, nil
-	case "boolean":
-		b, err := strconv.ParseBool(value)
-		if err != nil {
-			return nil, bad("true or false")
-		}
-		return b, nil
-	}
-	return value, nil
 }

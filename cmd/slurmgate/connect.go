@@ -98,7 +98,10 @@ const shortText = gate.MaxInline / 8
 // importStream imports what r contains, up to the size that policy allows: a short text in the call itself, anything else as a stream beside it.
 func (s *session) importStream(ctx context.Context, r io.Reader, args importArgs, result *importAnswer) error {
 	head, err := io.ReadAll(io.LimitReader(r, shortText))
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.Canceled):
+		return err
+	case err != nil:
 		return fault.Wrap(fault.Validation, "artifact.import", "input_unreadable", "standard input cannot be read", err)
 	}
 	if len(head) < shortText && utf8.Valid(head) && !bytes.ContainsRune(head, 0) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -236,17 +235,3 @@ func clipLines(s string, n int) string {
 }
 
 func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
-
-// schemaType is the type that the schema gives a property, "" if it gives none.
-func schemaType(schema []byte, name string) string {
-	var s struct {
-		Properties map[string]struct {
-			Type any `json:"type"`
-		} `json:"properties"`
-	}
-	if json.Unmarshal(schema, &s) != nil {
-		return ""
-	}
-	t, _ := s.Properties[name].Type.(string)
-	return t
-}

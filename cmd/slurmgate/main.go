@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -73,6 +74,7 @@ type app struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends a process that cannot finish
 	os.Exit(realMain(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -87,14 +89,16 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 		return fault.Internal.ExitCode()
 	}
 	a := &app{cli: &c, out: stdout, err: stderr, tty: isTerminal(stderr)}
+	if err := checkWords(args); err != nil {
+		c.JSON = slices.Contains(args, "--json")
+		return a.fail(err)
+	}
 	kctx, err := parser.Parse(args)
 	if exited >= 0 {
 		return exited // --help
 	}
 	if err != nil {
-		for _, s := range args {
-			c.JSON = c.JSON || s == "--json"
-		}
+		c.JSON = c.JSON || slices.Contains(args, "--json")
 		return a.fail(fault.Wrap(fault.Validation, "slurmgate", "usage", "", err).WithSteps(fault.Do("help")))
 	}
 	level := slog.LevelError
@@ -102,6 +106,9 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 		level = slog.LevelInfo
 	}
 	a.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	if err := checkPaths(kctx); err != nil {
+		return a.fail(err)
+	}
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	kctx.Bind(parser)
 	if err := kctx.Run(a); err != nil {

@@ -187,7 +187,7 @@ func (recordCallsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	var records []gate.Record
-	if err := json.NewDecoder(os.Stdin).Decode(&records); err != nil {
+	if err := json.NewDecoder(standardInput(ctx)).Decode(&records); err != nil {
 		return fault.Wrap(fault.Validation, "record-calls", "usage", "standard input has no records", err)
 	}
 	return siteJournal{a, s}.recordAlone(ctx, records)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -31,7 +29,7 @@ type artifactImportCmd struct {
 func (c artifactImportCmd) Run(ctx context.Context, a *app) error {
 	args := importArgs{Label: c.Label, Type: c.Type, ProjectID: c.Project}
 	if c.File != "-" {
-		abs, err := filepath.Abs(c.File)
+		abs, err := absolute(c.File)
 		if err != nil {
 			return err
 		}
@@ -42,7 +40,7 @@ func (c artifactImportCmd) Run(ctx context.Context, a *app) error {
 		if args.Path != nil {
 			err = s.call(ctx, "artifact.import", args, &r)
 		} else {
-			err = s.importStream(ctx, os.Stdin, args, &r)
+			err = s.importStream(ctx, standardInput(ctx), args, &r)
 		}
 		if err != nil {
 			return err

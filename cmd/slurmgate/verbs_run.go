@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"strconv"
 	"time"
 
 	"slurmgate/fault"
@@ -53,7 +52,7 @@ func (c runCmd) Run(ctx context.Context, a *app) error {
 // importFile imports a file. If the content alone does not show one of the wanted types but the tool takes only one type, that type is used:
 // naming the file as this input says so.
 func (a *app) importFile(ctx context.Context, s *session, path string, _ []string) (importAnswer, error) {
-	abs, err := filepath.Abs(path)
+	abs, err := absolute(path)
 	if err != nil {
 		return importAnswer{}, err
 	}
@@ -94,7 +93,7 @@ type submitCmd struct {
 
 // Run submits a plan unchanged.
 func (c submitCmd) Run(ctx context.Context, a *app) error {
-	data, err := readPlan(c.Plan)
+	data, err := readPlan(ctx, c.Plan)
 	if err != nil {
 		return err
 	}
@@ -117,21 +116,23 @@ func (c submitCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func readPlan(name string) ([]byte, error) {
-	var r io.Reader = os.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
+func readPlan(ctx context.Context, name string) ([]byte, error) {
+	r := io.Reader(nil)
+	if name == "-" {
+		r = standardInput(ctx)
+	} else {
+		f, err := openFile("submit", name)
 		if err != nil {
-			return nil, fault.Wrap(fault.NotFound, "submit", "plan_unreadable", "cannot read the plan", err)
+			return nil, err
 		}
 		defer f.Close()
 		r = f
 	}
 	data, err := io.ReadAll(io.LimitReader(r, plan.MaxDocumentBytes+1))
-	if err != nil {
-		return nil, fault.Wrap(fault.NotFound, "submit", "plan_unreadable", "cannot read the plan", err)
+	if err != nil && fault.KindOf(err) != fault.Canceled {
+		err = fault.Wrap(fault.Transport, "submit", "plan_unreadable", "cannot read the plan "+strconv.Quote(name), err)
 	}
-	return data, nil
+	return data, err
 }
 
 type getCmd struct {
