@@ -156,6 +156,8 @@ func openRegular(path string) (*os.File, int64, error) {
 		return nil, 0, fault.New(fault.NotFound, op, "IMAGE-FILE", "there is no such file")
 	case errors.Is(err, fs.ErrPermission):
 		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "this user has no permission to read it")
+	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
+		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "it is a socket or a device, not a regular file")
 	case err != nil:
 		return nil, 0, fault.Wrap(fault.Transport, op, "IMAGE-FILE", "", err)
 	}

@@ -3,7 +3,6 @@ package toolpack
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -69,7 +68,7 @@ func OpenDomain(dir string, list ...Option) (*Domain, error) {
 // OpenDomainAnd is [OpenDomain] that also parses the policy: the problems parse finds in the file are in the same report.
 func OpenDomainAnd(dir string, parse func(file string, data []byte) error, list ...Option) (*Domain, error) {
 	const op = "toolpack.OpenDomain"
-	root, err := os.OpenRoot(dir)
+	root, err := openRoot(dir)
 	if err != nil {
 		return nil, noFolder(op, dir, err)
 	}

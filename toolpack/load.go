@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -39,7 +40,7 @@ type Set struct {
 // Load reads every *.tool.yaml below dir. Schemas may be anywhere below dir. If any pack breaks a rule, Load returns no
 // set and one Validation fault that reports every broken rule.
 func Load(dir string, list ...Option) (*Set, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := openRoot(dir)
 	if err != nil {
 		return nil, noFolder("toolpack.Load", dir, err)
 	}
@@ -49,6 +50,18 @@ func Load(dir string, list ...Option) (*Set, error) {
 		return nil, broken("toolpack.Load", dir, found)
 	}
 	return set, nil
+}
+
+// openRoot opens a folder. It looks first: opening a named pipe waits for its other end.
+func openRoot(dir string) (*os.Root, error) {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dir)
 }
 
 func noFolder(op, dir string, err error) error {
