@@ -28,15 +28,15 @@ type cli struct {
 	JSON    bool   `name:"json" help:"Print one JSON object on standard output: the result, or {\"error\": …}."`
 	Verbose bool   `short:"v" help:"Log what the gateway does to standard error."`
 
-	Run      runCmd       `cmd:"" help:"Run a tool: import its input files and submit it; with --wait, wait and show the outputs."`
-	Submit   submitCmd    `cmd:"" help:"Submit a complete plan (SlurmJobSpec v1), if policy allows it."`
+	Run      runCmd       `cmd:"" help:"Run a tool: import its input files and submit it; with --wait, wait and show the outputs. The exit status is 6 if the run failed or was cancelled, also without --wait."`
+	Submit   submitCmd    `cmd:"" help:"Submit a complete plan (SlurmJobSpec v1), if policy allows it. The exit status is 6 if the run failed or was cancelled, also without --wait."`
 	Get      getCmd       `cmd:"" help:"Show the state of a run."`
 	Wait     waitCmd      `cmd:"" help:"Wait for a run to finish."`
 	Collect  collectCmd   `cmd:"" help:"Show whether a run is finished and list its outputs; with --to, copy them."`
 	Again    recollectCmd `cmd:"" name:"recollect" help:"Retry collecting the outputs of a run that is blocked as outputs_late."`
 	Logs     logsCmd      `cmd:"" help:"Print the end of a run's log."`
 	Cancel   cancelCmd    `cmd:"" help:"Cancel a run. Takes effect immediately if the job has not started."`
-	Retry    retryCmd     `cmd:"" help:"Start a new attempt of a run that failed or was cancelled."`
+	Retry    retryCmd     `cmd:"" help:"Start a new attempt of a run that failed or was cancelled. The exit status is 6 if the attempt fails at once, also without --wait."`
 	Adopt    adoptCmd     `cmd:"" help:"Assign a Slurm job with the run's job name to a run in doubt."`
 	Declare  absentCmd    `cmd:"" name:"declare-absent" help:"End an attempt whose job cannot be found: no job of this attempt can execute any more."`
 	Clear    cancelAll    `cmd:"" name:"cancel-all" help:"Cancel all unfinished runs."`

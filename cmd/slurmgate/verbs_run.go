@@ -17,7 +17,7 @@ import (
 type runCmd struct {
 	Tool    string        `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
 	Input   named         `short:"i" help:"An input: its parameter or role, with a file or an artifact id." placeholder:"NAME=FILE|art_…"`
-	Param   named         `short:"p" help:"A parameter." placeholder:"NAME=VALUE"`
+	Param   named         `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true, [1,2] or null." placeholder:"NAME=VALUE"`
 	Wait    bool          `help:"Wait until the run has ended and show the outputs."`
 	Timeout time.Duration `help:"With --wait: stop waiting after this time (the run continues)." placeholder:"DURATION"`
 	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
