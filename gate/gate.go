@@ -265,7 +265,8 @@ func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) err
 // seal removes secrets from an error, and checks the response against the schema before it is returned.
 func (g *Gate) seal(res *Response, t Tool) {
 	if res.Error != nil {
-		res.Error.Message = Scrub(res.Error.Message)
+		problems, _ := res.Error.Details["problems"].([]fault.Problem)
+		res.Error.Message = ScrubMessage(res.Error.Message, problems)
 		if raw, err := plan.Marshal(res.Error.Details); err == nil {
 			if clean, found, err := redact(raw, false); err == nil && len(found) > 0 {
 				res.Error.Details = map[string]any{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -96,6 +97,30 @@ func Scrub(s string) string {
 	}
 	return s
 }
+
+// ScrubMessage takes secrets out of the message of an error of this program. In "file:line:column: field: message" and in "path: no such file",
+// file, field and path are names of places, however they are called; what is said of them is scrubbed as any text.
+func ScrubMessage(message string, problems []fault.Problem) string {
+	const colon = "\x00" // in place of a colon that assigns nothing; no message has one
+	if strings.Contains(message, colon) {
+		return Scrub(message)
+	}
+	masked := func(s string) string { return strings.ReplaceAll(s, ":", colon) }
+	for _, p := range problems {
+		text := p.Text(func([]fault.Step) string { return "" })
+		place, _, ok := strings.Cut(text, ": "+p.Msg)
+		if !ok || p.Msg == "" || secretIn(p.File) != "" || secretIn(p.Field) != "" {
+			continue
+		}
+		message = strings.ReplaceAll(message, place+": "+p.Msg, masked(place+": ")+p.Msg)
+	}
+	message = reasonAfter.ReplaceAllString(message, colon+"$1")
+	return strings.ReplaceAll(Scrub(message), colon, ":")
+}
+
+// reasonAfter finds what the system says of a path; it is no value of that name.
+var reasonAfter = regexp.MustCompile(`:( (?:permission denied|no such file or directory|not a directory|is a directory|file exists|no such device or address|` +
+	`read-only file system|input/output error|too many levels of symbolic links|file name too long|operation not permitted|stale NFS file handle))`)
 
 // secretIn names the kind of secret a text holds, "" for none.
 func secretIn(s string) string {

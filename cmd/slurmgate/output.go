@@ -48,12 +48,21 @@ func (a *app) fail(err error) int {
 	}
 	if a.cli.JSON {
 		body := asBody(err)
-		body.Message = gate.Scrub(body.Message)        // a command line that does not parse is quoted in the error
+		body.Message = scrubbed(err, body.Message)
 		_ = a.show(map[string]any{"error": body}, nil) // nothing else can be done
 	} else {
-		fmt.Fprintln(a.err, "slurmgate:", gate.Scrub(gate.Text(gate.Local, err)))
+		fmt.Fprintln(a.err, "slurmgate:", scrubbed(err, gate.Text(gate.Local, err)))
 	}
 	return fault.KindOf(err).ExitCode()
+}
+
+// scrubbed takes secrets out of the message of an error: a command line that does not parse is quoted in it. The gate did so with what came
+// through it.
+func scrubbed(err error, message string) string {
+	if _, ok := errors.AsType[callError](err); ok {
+		return message
+	}
+	return gate.ScrubMessage(message, fault.ProblemsOf(err))
 }
 
 // callError is an error that came back through the gate, with its whole body.
