@@ -217,9 +217,12 @@ func (r *Registry) find(id string) (entry, error) {
 // sayable is an unknown tool's id that may be repeated in an answer and in a record: a slip of the pen, not any text.
 var sayable = regexp.MustCompile(`^[a-z][a-z0-9]{0,23}([._][a-z0-9]{1,24}){0,5}$`)
 
+// Sayable reports whether the name of an unknown tool may be repeated in an answer.
+func Sayable(name string) bool { return sayable.MatchString(name) }
+
 func noTool(id string) error {
 	what := "there is no tool with this name"
-	if sayable.MatchString(id) {
+	if Sayable(id) {
 		what = fmt.Sprintf("there is no tool %q", id)
 	}
 	return fault.New(fault.NotFound, "gate.Find", "tool_not_found", what).WithSteps(fault.Do("tool.list"))

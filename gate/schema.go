@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/text/message"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // htcV1 is the only definition of the envelope (HTC-01).
@@ -83,22 +85,31 @@ func violations(s *jsonschema.Schema, raw []byte, code, at, rule string) ([]faul
 		if at != "" {
 			path = append([]string{at}, path...)
 		}
-		out = append(out, fault.Problem{Code: code, Field: strings.Join(path, "."), Rule: rule, Msg: told(v.ErrorKind, p)})
+		out = append(out, fault.Problem{Code: code, Field: strings.Join(path, "."), Rule: rule, Msg: violation(v, s, p)})
 	}
 	walk(ve)
 	slices.SortStableFunc(out, func(a, b fault.Problem) int { return strings.Compare(a.Field+"\x00"+a.Msg, b.Field+"\x00"+b.Msg) }) // the library goes through maps
 	return out, nil
 }
 
-// told says what is wrong without repeating the value: the caller knows it, and the record must not.
-func told(k jsonschema.ErrorKind, p *message.Printer) string {
-	switch k := k.(type) {
+// violation says what is wrong without repeating the value: the caller knows it, and the record must not.
+func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.Printer) string {
+	switch k := v.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		msg := k.LocalizedString(p)
+		if known := slices.Sorted(maps.Keys(s.Properties)); len(v.InstanceLocation) == 0 && len(known) > 0 {
+			if ask := plan.DidYouMean(k.Properties[0], known); ask != "" {
+				return msg + "; " + ask
+			}
+			return msg + "; there are: " + strings.Join(known, ", ")
+		}
+		return msg
 	case *kind.Pattern:
 		return fmt.Sprintf("it does not match the pattern %s", k.Want)
 	case *kind.Format:
 		return "it is not a valid " + k.Want
 	}
-	return k.LocalizedString(p)
+	return v.ErrorKind.LocalizedString(p)
 }
 
 // checkRequest holds the bytes of a request against the schema.

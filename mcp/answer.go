@@ -54,14 +54,10 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 }
 
 // refusal is the answer to a failed call: never a protocol error, so that the model sees it and can correct the call.
-func refusal(req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
-	kind, _ := e.Details["kind"].(string)
-	if kind == "" {
-		kind = e.Kind
-	}
-	text := fmt.Sprintf("%s (%s): %s", e.Code, kind, plainLines(e.Message, maxProse))
-	if e.Retryable {
-		text += "\nThe same call may succeed later; it is safe to repeat."
+func refusal(t gate.Tool, req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
+	text := fmt.Sprintf("%s (%s): %s", e.Code, detailsOf(e).Kind, plainLines(e.Message, maxProse))
+	if more := advice(t, req, e); more != "" {
+		text += "\n" + more
 	}
 	meta := correlation(req, req.TraceID)
 	// For programs; an output schema speaks of results only.

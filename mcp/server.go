@@ -146,11 +146,23 @@ func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 		return protocolError(fault.New(fault.NotFound, "mcp.call", "tool_not_found", "unknown tool"))
 	}
 	e := res.Error.Fault()
-	if e.Code == "tool_version" { // a tool has this id, and this caller may not call it
-		e = fault.New(fault.NotFound, "mcp.call", "tool_not_found", "there is no such tool").WithNext("the list of tools shows what there is")
+	switch e.Code {
+	case "tool_not_found", "tool_version": // a tool has this id, and this caller may not call it
+		e = fault.New(fault.NotFound, "mcp.call", "tool_not_found", noSuchTool(req.ToolID, s.visible(ctx)))
+	default:
+		e.Msg = "unknown tool: " + e.Msg
 	}
-	e.Msg = "unknown tool: " + e.Msg
 	return protocolError(e)
+}
+
+// visible returns the tools that the caller may call in a chat.
+func (s *server) visible(ctx context.Context) (out []gate.Tool) {
+	for _, t := range s.tools {
+		if s.cfg.Gateway.Visible(ctx, t) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // call makes a call of a gateway operation for the caller and decodes its result.

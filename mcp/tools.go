@@ -89,10 +89,10 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 		for {
 			res, err := s.cfg.Gateway.Call(ctx, req)
 			if err != nil {
-				return refusal(req, gate.BodyOf(gate.MCP, err)), nil
+				return refusal(t, req, gate.BodyOf(gate.MCP, err)), nil
 			}
 			if res.Error != nil {
-				return refusal(req, res.Error), nil
+				return refusal(t, req, res.Error), nil
 			}
 			out := answer(t, req, res)
 			if size(out) <= MaxAnswer || !pages.less(&req) {

@@ -1,0 +1,187 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// Every error tells the model which call to make next, with arguments. The gate's message says what is wrong and names most next steps; this adds what
+// only a chat lacks: a call that fits the tool's schema.
+
+// maxRepeated bounds a caller's argument that is repeated in an example.
+const maxRepeated = 80
+
+// details are the parts of an error that are data; they may have come through a socket as JSON.
+type details struct {
+	Kind     string          `json:"kind"`
+	Next     []fault.Step    `json:"next"`
+	Problems []fault.Problem `json:"problems"`
+}
+
+func detailsOf(e *gate.ErrorBody) (d details) {
+	raw, err := json.Marshal(e.Details)
+	if err == nil {
+		_ = json.Unmarshal(raw, &d) // what cannot be read is left out
+	}
+	if d.Kind == "" {
+		d.Kind = e.Kind
+	}
+	return d
+}
+
+// advice is what a chat's answer adds to the message of a failed call; empty when the message has a call already.
+func advice(t gate.Tool, req gate.Request, e *gate.ErrorBody) string {
+	d := detailsOf(e)
+	again := t.Name() + " " + example(t, req.Args, d)
+	switch {
+	case e.Code == "consent_required":
+		return "When it is approved: " + again + "."
+	case slices.ContainsFunc(d.Next, func(s fault.Step) bool { return s.Verb == "tool.show" }): // the arguments are wrong
+		return "Example: " + whereIDs(again)
+	case e.Retryable:
+		return "The same call may succeed later; it is safe to repeat: " + again + "."
+	case slices.ContainsFunc(d.Next, inChat):
+		return ""
+	}
+	switch fault.Kind(d.Kind) {
+	case fault.Validation, fault.NotFound, fault.Conflict:
+		if t.ID == "slurm.submit" {
+			return "Correct the plan and call slurm_submit again."
+		}
+		return "Correct the call. Example: " + whereIDs(again)
+	}
+	return "A chat cannot change this: tell the user. run_list {} and artifact_list {} show what there is."
+}
+
+// inChat reports whether a chat can take the step itself.
+func inChat(s fault.Step) bool {
+	return slices.ContainsFunc(gate.StepForms(), func(f gate.StepForm) bool {
+		return f.Verb == s.Verb && f.Chat != "" && !strings.Contains(f.Chat, " ")
+	})
+}
+
+// schemaNode is the part of a JSON schema that an example needs.
+type schemaNode struct {
+	Type       any                   `json:"type"`
+	Properties map[string]schemaNode `json:"properties"`
+	Required   []string              `json:"required"`
+	Enum       []any                 `json:"enum"`
+	Const      any                   `json:"const"`
+	Default    any                   `json:"default"`
+	Examples   []any                 `json:"examples"`
+	Minimum    *float64              `json:"minimum"`
+	MinItems   int                   `json:"minItems"`
+	Items      *schemaNode           `json:"items"`
+	Pattern    string                `json:"pattern"`
+}
+
+// example is the arguments of a call: what the caller gave and nothing is wrong with, and a value for each required argument that is missing or wrong.
+func example(t gate.Tool, given json.RawMessage, d details) string {
+	var s schemaNode
+	var args map[string]json.RawMessage
+	if json.Unmarshal(t.Input, &s) != nil {
+		return "{}"
+	}
+	_ = json.Unmarshal(given, &args) // what is no object has nothing to repeat
+	out := map[string]any{}
+	for name, raw := range args {
+		if _, known := s.Properties[name]; known && len(raw) <= maxRepeated && !d.blames(name) {
+			out[name] = raw
+		}
+	}
+	for _, name := range s.Required {
+		if _, has := out[name]; !has {
+			out[name] = s.Properties[name].sample()
+		}
+	}
+	raw, err := plan.Marshal(out)
+	if err != nil {
+		return "{}"
+	}
+	return plain(string(raw), maxProse/4)
+}
+
+// blames reports whether a problem is about the argument.
+func (d details) blames(name string) bool {
+	return slices.ContainsFunc(d.Problems, func(p fault.Problem) bool {
+		field := strings.TrimPrefix(p.Field, "args.")
+		return field == name || strings.HasPrefix(field, name+".") || strings.HasPrefix(field, name+"[")
+	})
+}
+
+// sample is a value that shows the form of an argument.
+func (s schemaNode) sample() any {
+	switch {
+	case len(s.Examples) > 0:
+		return s.Examples[0]
+	case s.Const != nil:
+		return s.Const
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	case s.Default != nil:
+		return s.Default
+	case strings.HasPrefix(s.Pattern, "^run_"):
+		return "run_…"
+	case strings.HasPrefix(s.Pattern, "^art_"):
+		return "art_…"
+	}
+	switch s.Type {
+	case "integer", "number":
+		if s.Minimum != nil {
+			return *s.Minimum
+		}
+		return 1
+	case "boolean":
+		return true
+	case "array":
+		out := []any{}
+		for s.Items != nil && len(out) < min(s.MinItems, 2) {
+			out = append(out, s.Items.sample())
+		}
+		return out
+	case "object":
+		out := map[string]any{}
+		for _, name := range s.Required {
+			out[name] = s.Properties[name].sample()
+		}
+		return out
+	}
+	return "…"
+}
+
+// whereIDs ends the sentence of an example, and names the calls that find the ids it leaves open.
+func whereIDs(example string) string {
+	switch {
+	case strings.Contains(example, `"art_…"`):
+		return example + `. artifact_list {} lists artifacts; artifact_import {"path":"…"} imports a file.`
+	case strings.Contains(example, `"run_…"`):
+		return example + ". run_list {} lists runs."
+	}
+	return example + "."
+}
+
+// noSuchTool is the message of a call of a tool that does not exist, for a caller who may call the named ones.
+func noSuchTool(called string, tools []gate.Tool) string {
+	var names []string
+	for _, t := range tools {
+		names = append(names, t.Name())
+	}
+	what := "unknown tool: there is no tool with this name"
+	if gate.Sayable(called) {
+		what = "unknown tool: there is no tool \"" + called + "\""
+	}
+	near := plan.Nearest(strings.ReplaceAll(called, ".", "_"), names)
+	for _, t := range tools {
+		if t.Name() == near {
+			return what + "; did you mean " + near + "? Next: " + whereIDs(near+" "+example(t, nil, details{}))
+		}
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("%s. Next: call one of the %d tools of this chat: %s", what, len(names), strings.Join(names, ", "))
+}

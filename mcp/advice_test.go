@@ -1,0 +1,117 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+// strict is a gateway whose registry and gate are the real ones.
+type strict struct {
+	gate *gate.Gate
+	caps []string
+}
+
+func (s strict) Tools() []gate.Tool { return s.gate.Registry().List() }
+func (s strict) Visible(_ context.Context, t gate.Tool) bool {
+	return slices.Contains(s.caps, t.Capabilities[0])
+}
+
+func (s strict) Call(ctx context.Context, req gate.Request) (res gate.Response, err error) {
+	who := gate.Caller{Principal: gate.Principal{Name: "chat", Capabilities: s.caps}, Transport: gate.MCP}
+	raw, err := json.Marshal(s.gate.Call(ctx, who, req))
+	if err != nil {
+		return res, err
+	}
+	return res, json.Unmarshal(raw, &res) // as it comes through a socket
+}
+
+// Whatever a model gets wrong, the answer says what is wrong and names a call that exists, with arguments.
+func TestErrorsNameTheNextCall(t *testing.T) {
+	const run = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$"}`
+	const art = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$"}`
+	object := func(required, props string) json.RawMessage {
+		return json.RawMessage(`{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":{` + props + `}}`)
+	}
+	inputs := map[string]json.RawMessage{
+		"seqkit.stats":    object(`"reads"`, `"reads":`+art+`,"kind":{"enum":["fastq","fasta"]},"threads":{"type":"integer","minimum":1,"maximum":8}`),
+		"slurm.job.get":   object(`"run_id"`, `"run_id":`+run+`,"wait_seconds":{"type":"integer","minimum":0,"maximum":30}`),
+		"slurm.job.retry": object(`"run_id","after_attempt"`, `"run_id":`+run+`,"after_attempt":{"type":"integer","minimum":1}`),
+		"artifact.get":    object(`"artifact_id"`, `"artifact_id":`+art),
+		"artifact.import": object(`"path"`, `"path":{"type":"string"}`), "run.list": object("", `"limit":{"type":"integer"}`), "artifact.list": object("", `"limit":{"type":"integer"}`),
+		"slurm.job.logs": object(`"run_id"`, `"run_id":`+run+`,"tail_lines":{"type":"integer"}`), "admin.only": object("", ""),
+	}
+	fails := map[string]error{
+		"slurm.job.get":   fault.New(fault.NotFound, "x", "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list")),
+		"artifact.get":    fault.New(fault.NotFound, "x", "artifact_not_found", "there is no artifact "+artID).WithSteps(fault.Do("artifact.list")),
+		"slurm.job.retry": fault.New(fault.Conflict, "x", "no_retry", "the run has not failed").WithSteps(fault.Do("slurm.job.get", "run_id", runID)),
+		"artifact.import": fault.New(fault.Transport, "x", "too_many_calls", "all 4 concurrent calls are in use").WithNext("call again in a few seconds"),
+		"slurm.job.logs":  fault.New(fault.Policy, "x", "tool_denied", "policy does not allow slurm_job_logs"),
+		"seqkit.stats":    fault.New(fault.Internal, "x", "internal", "the tool crashed").WithNext("the gateway's log has the details"),
+		"artifact.list":   fault.New(fault.Policy, "x", "consent_required", "this call needs a person's approval").WithSteps(fault.Do("approval.answer", "approval_id", "apr_1")),
+		"run.list":        fault.New(fault.Validation, "x", "bad_cursor", "the cursor is not one of this list"),
+	}
+	var tools []gate.Tool
+	for id, input := range inputs {
+		x := tool(id, gate.Read, gate.CapRead)
+		if id == "admin.only" {
+			x.Capabilities = []string{"operate"}
+		}
+		x.Input, x.Output, x.Bindings = input, nil, []gate.Transport{gate.MCP}
+		x.Handle = func(context.Context, gate.Call) (any, error) { return map[string]any{}, fails[id] }
+		tools = append(tools, x)
+	}
+	reg, err := gate.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gate.New(gate.Config{Registry: reg})
+	c := connect(t, New(Config{Gateway: strict{g, []string{gate.CapRead}}, Name: "x"}), nil)
+	exists := regexp.MustCompile(`\b(seqkit_stats|slurm_job_get|slurm_job_retry|slurm_job_logs|artifact_get|artifact_import|artifact_list|run_list)\b`)
+	for _, x := range []struct{ name, args, wrong, next string }{
+		{"seqkit_stat", `{}`, `there is no tool "seqkit_stat"`, `did you mean seqkit_stats? Next: seqkit_stats {"reads":"art_…"}`},
+		{"SeqKit-Stats", `{}`, "there is no tool", `seqkit_stats {"reads":"art_…"}`},
+		{"bwa_mem", `{}`, `there is no tool "bwa_mem"`, "one of the 8 tools of this chat: artifact_get, artifact_import"},
+		{"admin_only", `{}`, `the capability "operate"`, "ask the administrator for a token"},
+		{"seqkit_stats", `{}`, "missing property 'reads'", `Example: seqkit_stats {"reads":"art_…"}. artifact_list {} lists artifacts; artifact_import {"path":"…"}`},
+		{"seqkit_stats", `{"reads":"reads.fastq.gz","threads":4}`, "args.reads", `Example: seqkit_stats {"reads":"art_…","threads":4}`},
+		{"seqkit_stats", `{"read":"` + artID + `"}`, `did you mean "reads"?`, `Example: seqkit_stats {"reads":"art_…"}`},
+		{"seqkit_stats", `{"reads":"` + artID + `","sort":true}`, "'sort' not allowed; there are: kind, reads, threads", `Example: seqkit_stats {"reads":"` + artID + `"}`},
+		{"seqkit_stats", `{"reads":"` + artID + `","threads":99}`, "args.threads", `Example: seqkit_stats {"reads":"` + artID + `"}`},
+		{"seqkit_stats", `{"reads":"` + artID + `","kind":"bam"}`, "args.kind", `Example: seqkit_stats {"reads":"` + artID + `"}`},
+		{"seqkit_stats", `[]`, "object", `Example: seqkit_stats {"reads":"art_…"}`},
+		{"seqkit_stats", `{"reads":"` + artID + `"}`, "the tool crashed", "tell the user. run_list {}"},
+		{"slurm_job_get", `{"run_id":"7"}`, "args.run_id", `Example: slurm_job_get {"run_id":"run_…"}. run_list {} lists runs.`},
+		{"slurm_job_get", `{"run_id":"` + runID + `"}`, "there is no run " + runID, "Next: run_list"},
+		{"slurm_job_retry", `{"run_id":"` + runID + `"}`, "after_attempt", `Example: slurm_job_retry {"after_attempt":1,"run_id":"` + runID + `"}`},
+		{"slurm_job_retry", `{"run_id":"` + runID + `","after_attempt":1}`, "has not failed", `slurm_job_get {"run_id":"` + runID + `"}`},
+		{"artifact_get", `{"artifact_id":"` + artID + `"}`, "there is no artifact " + artID, "Next: artifact_list"},
+		{"artifact_import", `{"path":"/data/a"}`, "all 4 concurrent calls", `safe to repeat: artifact_import {"path":"/data/a"}.`},
+		{"slurm_job_logs", `{"run_id":"` + runID + `"}`, "policy does not allow", "tell the user. run_list {}"},
+		{"artifact_list", `{}`, "a person's approval", `When it is approved: artifact_list {"limit":6}.`},
+		{"run_list", `{}`, "the cursor", `Example: run_list {"limit":6}.`},
+	} {
+		res, err := c.CallTool(t.Context(), callOf(x.name, x.args))
+		text := ""
+		if err != nil {
+			text = err.Error()
+		} else {
+			text = textOf(res)
+		}
+		if err == nil && !res.IsError || !strings.Contains(text, x.wrong) || !strings.Contains(text, x.next) || !exists.MatchString(text) {
+			t.Errorf("%s %s: no %q and %q in\n%s", x.name, x.args, x.wrong, x.next, text)
+		}
+	}
+}
+
+func callOf(name, args string) *sdk.CallToolParams {
+	return &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(args)}
+}
