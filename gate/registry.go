@@ -59,8 +59,11 @@ type Tool struct {
 	Determinism     string
 	Availability    string
 	Capabilities    []string        // what a caller must have, every one
+	Purposes        []string        // what the tool is for, in the words of its pack, e.g. alignment.summary; may be empty
 	Bindings        []Transport     // the ways it can be reached by; by others there is no such tool
 	Timeout         time.Duration   // of the call; 0: the gate's default
+	RunTimeoutSec   int64           // of the run that a call submits, in seconds without its time in the queue; 0 for tools that submit none
+	Worker          *Worker         // the service that carries out the calls; nil for jobs and operations
 	Egress          []string        // host:port the tool talks to; metadata
 	Input           json.RawMessage // JSON Schema of args; an object schema that allows nothing unknown
 	Output          json.RawMessage // JSON Schema of the result of the call
@@ -68,6 +71,20 @@ type Tool struct {
 	Reveals         []string        // keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says so
 	Handle          Handler
 	DryRun          Handler // shows what Handle would do, without any effect; nil where there is nothing to show
+}
+
+// Worker is where a service carries out the calls of a tool.
+type Worker struct {
+	Type     string // http
+	Endpoint string // a path, e.g. /run
+}
+
+// Result is the JSON Schema of what the tool gives in the end: the finished run's output, or the answer of a tool that submits no run.
+func (t Tool) Result() json.RawMessage {
+	if len(t.RunOutput) > 0 {
+		return t.RunOutput
+	}
+	return t.Output
 }
 
 // Reachable reports whether the tool is bound to a transport.

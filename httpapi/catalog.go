@@ -21,14 +21,16 @@ type domainDoc struct {
 
 // toolDoc is a tool of the catalogue (AX-03).
 type toolDoc struct {
-	ToolID          string   `json:"tool_id"`
-	DisplayName     string   `json:"display_name"`
-	Description     string   `json:"description"`
-	Capabilities    []string `json:"capabilities"`
-	TimeoutSec      int64    `json:"timeout_sec"`
-	EgressAllowlist []string `json:"egress_allowlist"`
-	InputSchemaRef  string   `json:"input_schema_ref"`  // a pointer into /v1/registry
-	OutputSchemaRef string   `json:"output_schema_ref"` // likewise
+	ToolID            string   `json:"tool_id"`
+	DisplayName       string   `json:"display_name"`
+	Description       string   `json:"description"`
+	Capabilities      []string `json:"capabilities"` // what it is for
+	TimeoutSec        int64    `json:"timeout_sec"`  // of a run, without its time in the queue
+	EgressAllowlist   []string `json:"egress_allowlist"`
+	TransportType     string   `json:"transport_type,omitzero"` // of a service
+	TransportEndpoint string   `json:"transport_endpoint,omitzero"`
+	InputSchemaRef    string   `json:"input_schema_ref"`  // a path of this gateway
+	OutputSchemaRef   string   `json:"output_schema_ref"` // likewise: of the finished run's output
 }
 
 type toolsDoc struct {
@@ -48,9 +50,11 @@ type Entry struct {
 	Idempotency     string          `json:"idempotency"`
 	Determinism     string          `json:"determinism"`
 	Availability    string          `json:"availability"`
+	Purposes        []string        `json:"capabilities"` // what it is for
 	Capabilities    []string        `json:"required_capabilities"`
 	Bindings        []string        `json:"transport_bindings"`
-	TimeoutSec      int64           `json:"timeout_sec"`
+	TimeoutSec      int64           `json:"timeout_sec"`     // of the call
+	RunTimeoutSec   *int64          `json:"run_timeout_sec"` // of the run, without its time in the queue; null for tools that make no run
 	EgressAllowlist []string        `json:"egress_allowlist"`
 	Input           json.RawMessage `json:"input_schema"`
 	Output          json.RawMessage `json:"output_schema"`
@@ -63,16 +67,17 @@ type registryDoc struct {
 	Tools []Entry `json:"tools"`
 }
 
-// visible are the tools the caller may call by any transport it could come by; what it may not call does not exist for it.
-func (f *face) visible(req *http.Request) []gate.Tool {
-	who := CallerOf(req.Context())
-	return slices.DeleteFunc(f.Gate.Registry().List(), func(t gate.Tool) bool { return !f.Gate.Visible(who, t) })
+// offered are the tools that the caller may call by the transport it came by; others do not exist for it.
+func (f *face) offered(req *http.Request) []gate.Tool { return f.Gate.Offered(CallerOf(req.Context())) }
+
+// current names the domain and the version of the catalogue as the caller sees it.
+func (f *face) current(req *http.Request) domainDoc {
+	return domainDoc{f.DomainID, f.Version(CallerOf(req.Context()))}
 }
 
-// cached answers from the client's own copy where the catalogue has not changed. What is listed depends on the caller, so the copy is
-// the caller's own.
-func (f *face) cached(w http.ResponseWriter, req *http.Request) bool {
-	tag := `"` + f.DomainID + "@" + f.Version + `"`
+// cached answers from the client's own copy if the catalogue has not changed. What is listed depends on the caller, and so does the version.
+func cached(w http.ResponseWriter, req *http.Request, now domainDoc) bool {
+	tag := `"` + now.DomainID + "@" + now.Version + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "private, no-cache")
 	w.Header().Set("Vary", "Authorization")
@@ -84,44 +89,77 @@ func (f *face) cached(w http.ResponseWriter, req *http.Request) bool {
 }
 
 func (f *face) domain(w http.ResponseWriter, req *http.Request) {
-	if !f.cached(w, req) {
-		writeJSON(w, http.StatusOK, "application/json", domainDoc{f.DomainID, f.Version})
+	if now := f.current(req); !cached(w, req, now) {
+		writeJSON(w, http.StatusOK, "application/json", now)
 	}
 }
 
 // tools lists the domain's tools. The gateway's own operations are in /v1/registry.
 func (f *face) tools(w http.ResponseWriter, req *http.Request) {
-	if f.cached(w, req) {
+	now := f.current(req)
+	if cached(w, req, now) {
 		return
 	}
-	doc := toolsDoc{domainDoc{f.DomainID, f.Version}, 0, []toolDoc{}}
-	for _, t := range f.visible(req) {
-		if slices.Contains(t.Capabilities, gate.CapGateway) {
-			continue
+	doc := toolsDoc{now, 0, []toolDoc{}}
+	for _, t := range f.offered(req) {
+		if !slices.Contains(t.Capabilities, gate.CapGateway) {
+			doc.Tools = append(doc.Tools, f.describeTool(t))
 		}
-		doc.Tools = append(doc.Tools, toolDoc{ToolID: t.ID, DisplayName: t.Title, Description: t.Description, Capabilities: t.Capabilities, TimeoutSec: f.seconds(t), EgressAllowlist: orEmpty(t.Egress),
-			InputSchemaRef: "/v1/registry#" + t.ID + "/input_schema", OutputSchemaRef: "/v1/registry#" + t.ID + "/output_schema"})
 	}
 	doc.Total = len(doc.Tools)
 	writeJSON(w, http.StatusOK, "application/json", doc)
+}
+
+func (f *face) describeTool(t gate.Tool) toolDoc {
+	d := toolDoc{ToolID: t.ID, DisplayName: t.Title, Description: t.Description, Capabilities: orEmpty(t.Purposes), TimeoutSec: t.RunTimeoutSec,
+		EgressAllowlist: orEmpty(t.Egress), InputSchemaRef: "/v1/tools/" + t.ID + "/input_schema", OutputSchemaRef: "/v1/tools/" + t.ID + "/output_schema"}
+	if d.TimeoutSec == 0 {
+		d.TimeoutSec = seconds(f.Gate.Timeout(t)) // it makes no run
+	}
+	if t.Worker != nil {
+		d.TransportType, d.TransportEndpoint = t.Worker.Type, t.Worker.Endpoint
+	}
+	return d
+}
+
+// schema answers a schema that the catalogue refers to.
+func (f *face) schema(of func(gate.Tool) json.RawMessage) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		id := chi.URLParam(req, "tool_id")
+		list := f.offered(req)
+		i := slices.IndexFunc(list, func(t gate.Tool) bool { return t.ID == id })
+		if i < 0 {
+			problem(w, fault.New(fault.NotFound, "httpapi.schema", "tool_not_found", "there is no tool with this id").WithNext("GET /v1/tools lists the tools"))
+			return
+		}
+		if !cached(w, req, f.current(req)) {
+			writeJSON(w, http.StatusOK, "application/schema+json", of(list[i]))
+		}
+	}
 }
 
 func (f *face) registry(w http.ResponseWriter, req *http.Request) {
-	if f.cached(w, req) {
+	now := f.current(req)
+	if cached(w, req, now) {
 		return
 	}
-	doc := registryDoc{domainDoc{f.DomainID, f.Version}, 0, []Entry{}}
-	for _, t := range f.visible(req) {
-		doc.Tools = append(doc.Tools, f.entryOf(t))
+	doc := registryDoc{now, 0, []Entry{}}
+	for _, t := range f.offered(req) {
+		doc.Tools = append(doc.Tools, EntryOf(f.Gate, t))
 	}
 	doc.Total = len(doc.Tools)
 	writeJSON(w, http.StatusOK, "application/json", doc)
 }
 
-func (f *face) entryOf(t gate.Tool) Entry {
-	e := Entry{ToolID: t.ID, ToolVersion: t.Version, ContractVersion: t.ContractVersion, DisplayName: t.Title, Description: t.Description, SideEffect: string(t.SideEffect),
-		Idempotency: t.Idempotency, Determinism: t.Determinism, Availability: t.Availability, Capabilities: t.Capabilities, Bindings: []string{}, TimeoutSec: f.seconds(t),
+// EntryOf is the registry's entry of a tool.
+func EntryOf(g *gate.Gate, t gate.Tool) Entry {
+	e := Entry{ToolID: t.ID, ToolVersion: t.Version, ContractVersion: t.ContractVersion, DisplayName: t.Title, Description: t.Description,
+		SideEffect: string(t.SideEffect), Idempotency: t.Idempotency, Determinism: t.Determinism, Availability: t.Availability,
+		Purposes: orEmpty(t.Purposes), Capabilities: t.Capabilities, Bindings: []string{}, TimeoutSec: seconds(g.Timeout(t)),
 		EgressAllowlist: orEmpty(t.Egress), Input: orNull(t.Input), Output: orNull(t.Output), RunOutput: orNull(t.RunOutput)}
+	if t.RunTimeoutSec > 0 {
+		e.RunTimeoutSec = &t.RunTimeoutSec
+	}
 	for _, b := range t.Bindings {
 		e.Bindings = append(e.Bindings, string(b))
 	}
@@ -130,11 +168,15 @@ func (f *face) entryOf(t gate.Tool) Entry {
 
 // Tool is the registry's entry again, without its handler.
 func (e Entry) Tool() gate.Tool {
-	t := gate.Tool{ID: e.ToolID, Version: e.ToolVersion, ContractVersion: e.ContractVersion, Title: e.DisplayName, Description: e.Description, SideEffect: gate.SideEffect(e.SideEffect),
-		Idempotency: e.Idempotency, Determinism: e.Determinism, Availability: e.Availability, Capabilities: e.Capabilities, Timeout: time.Duration(e.TimeoutSec) * time.Second, Egress: e.EgressAllowlist,
+	t := gate.Tool{ID: e.ToolID, Version: e.ToolVersion, ContractVersion: e.ContractVersion, Title: e.DisplayName, Description: e.Description,
+		SideEffect: gate.SideEffect(e.SideEffect), Idempotency: e.Idempotency, Determinism: e.Determinism, Availability: e.Availability,
+		Purposes: e.Purposes, Capabilities: e.Capabilities, Timeout: time.Duration(e.TimeoutSec) * time.Second, Egress: e.EgressAllowlist,
 		Input: e.Input, Output: e.Output}
 	if string(e.Output) == "null" {
 		t.Output = nil
+	}
+	if e.RunTimeoutSec != nil {
+		t.RunTimeoutSec = *e.RunTimeoutSec
 	}
 	for _, b := range e.Bindings {
 		t.Bindings = append(t.Bindings, gate.Transport(b))
@@ -142,9 +184,8 @@ func (e Entry) Tool() gate.Tool {
 	return t
 }
 
-func (f *face) seconds(t gate.Tool) int64 {
-	return int64((f.Gate.Timeout(t) + time.Second - 1) / time.Second)
-}
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 func orEmpty(s []string) []string {
 	if s == nil {

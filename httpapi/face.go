@@ -3,6 +3,7 @@
 // token names.
 //
 //	GET  /v1/domain  /v1/tools  /v1/registry     what this gateway serves, as the caller sees it
+//	GET  /v1/tools/{tool_id}/input_schema        and output_schema: what a tool takes, and what its run gives
 //	POST /v1/tools/{tool_id}:run                 one call in the form of programs that know no envelope
 //	POST /v1/tool-calls                          one envelope in, one envelope out (HTC-02, HTC-03)
 //	…    /v1/runs…  /v1/artifacts…               the gateway's operations as resources; events of a run as a stream
@@ -15,6 +16,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -46,7 +48,8 @@ type Config struct {
 	Auth     gate.Authenticator
 	Contents Contents
 	DomainID string
-	Version  string // of the catalogue; it changes with any change of what is listed
+	// Version is of the catalogue as a caller sees it; it changes with everything that the lists show.
+	Version func(who gate.Caller) string
 	// Events reads the events of a run after a number, oldest first, and whether the run is over. The gate has allowed the look.
 	Events func(ctx context.Context, runID string, after int64) (events []Event, over bool, err error)
 	// Ready tells why the gateway cannot do all that it is for; nil when it can.
@@ -95,6 +98,8 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/domain", f.domain)
 	r.Get("/v1/tools", f.tools)
 	r.Get("/v1/registry", f.registry)
+	r.Get("/v1/tools/{tool_id}/input_schema", f.schema(func(t gate.Tool) json.RawMessage { return t.Input }))
+	r.Get("/v1/tools/{tool_id}/output_schema", f.schema(gate.Tool.Result))
 	r.Post("/v1/tools/{tool_id}:run", f.run)
 	r.Post("/v1/tool-calls", f.toolCall)
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -153,7 +152,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	stopping := make(chan struct{})
-	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(dir), PublicURL: "https://gw.example.org", Issuers: []string{"https://login.example.org"}, DomainID: "genomics", Version: "1.0.0+abc",
+	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(dir), PublicURL: "https://gw.example.org", Issuers: []string{"https://login.example.org"}, DomainID: "genomics", Version: func(gate.Caller) string { return "1.0.0+abc" },
 		Events: func(_ context.Context, _ string, after int64) (out []Event, over bool, err error) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -169,7 +168,9 @@ func newDesk(t *testing.T) *desk {
 			w.Header().Set("Content-Type", "text/plain")
 			io.WriteString(w, "x 1\n")
 		}),
-		MCP: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { fmt.Fprint(w, CallerOf(req.Context()).Transport) })}, stopping)
+		MCP: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			writeJSON(w, http.StatusOK, "application/json", CallerOf(req.Context()).Transport)
+		})}, stopping)
 	if d.port, err = Serve(PortConfig{Listen: "127.0.0.1:0", Hosts: []string{"gw.example.org"}, Origins: []string{"https://lab.example.org"}, MaxConnections: 64}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
@@ -247,6 +248,7 @@ func TestEveryOperation(t *testing.T) {
 	}{
 		{"GET /healthz", "", 200}, {"GET /readyz", "", 200}, {"GET /metrics", "", 200}, {"GET /openapi.json", "", 200},
 		{"GET /v1/domain", "", 200}, {"GET /v1/tools", "", 200}, {"GET /v1/registry", "", 200},
+		{"GET /v1/tools/test.echo/input_schema", "", 200}, {"GET /v1/tools/test.echo/output_schema", "", 200}, {"POST /mcp", "{}", 200},
 		{"POST /v1/tools/test.echo:run", `{"input":{"n":0}}`, 200}, {"POST /v1/tool-calls", string(envelope), 200},
 		{"GET /v1/runs", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200}, {"GET /v1/runs/" + runA + "/story", "", 200},
@@ -280,7 +282,7 @@ func TestEveryOperation(t *testing.T) {
 	if r := d.send("GET /v1/tools", "", `If-None-Match: "genomics@1.0.0+abc"`); r.status != 304 || len(r.body) > 0 || !strings.HasPrefix(r.header.Get("Cache-Control"), "private") {
 		t.Error(r.status, r.header)
 	}
-	if r := d.send("POST /mcp", "{}"); string(r.body) != "mcp" {
+	if r := d.send("POST /mcp", "{}"); string(r.body) != `"mcp"`+"\n" {
 		t.Errorf("a chat's calls are not known as one's: %s", r.body)
 	}
 }

@@ -133,9 +133,10 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 		return nil, found
 	}
 	hash, err := hashOf(struct {
-		Manifest Manifest `json:"manifest"`
-		Packs    string   `json:"packs"`
-	}{d.manifest, d.packs.Hash()})
+		Manifest Manifest      `json:"manifest"`
+		Packs    string        `json:"packs"`
+		Lock     []LockedImage `json:"lock"`
+	}{d.manifest, d.packs.Hash(), d.lock.List()})
 	if err != nil {
 		return nil, []fault.Problem{{Code: "DOMAIN-HASH", Rule: "canonical JSON", Msg: firstProblem(err), File: name(ManifestFile)}}
 	}
@@ -157,8 +158,7 @@ func (d *Domain) ID() string { return d.manifest.DomainID }
 // Version is the manifest's version.
 func (d *Domain) Version() string { return d.manifest.Version }
 
-// CatalogVersion is the version with a hash of manifest and packs as build metadata, e.g. 1.0.0+3f9a0c51d2e4: it changes
-// with any change of the catalogue (AX-03).
+// CatalogVersion is the version with a hash of manifest, packs and image lock as build metadata, e.g. 1.0.0+3f9a0c51d2e4.
 func (d *Domain) CatalogVersion() string { return d.manifest.Version + "+" + d.catalog }
 
 // Description is the manifest's description.
@@ -189,7 +189,7 @@ func (d *Domain) Tools() []ManifestTool {
 	out := make([]ManifestTool, len(d.manifest.Tools))
 	for i, t := range d.manifest.Tools {
 		if p, err := d.packs.Get(t.ToolID); err == nil && t.TimeoutSec == 0 {
-			t.TimeoutSec = (p.def.TimeoutMs + 999) / 1000
+			t.TimeoutSec = p.timeoutSec()
 		}
 		t.Transport, t.EgressAllowlist = clone(t.Transport), slices.Clone(t.EgressAllowlist)
 		out[i] = t

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -56,6 +57,55 @@ func TestDomain(t *testing.T) {
 	}
 }
 
+// A service's entry has all that the source's has; endpoint and timeout have defaults.
+//
+// proves AX-09
+func TestManifestEntries(t *testing.T) {
+	pack := strings.Replace(base[:strings.Index(base, "container:")], "id: demo.count", "id: demo.ask", 1) + "execution: {kind: http, url: \"http://h/x\"}\n"
+	for text, want := range map[string]ManifestTool{
+		`{tool_id: demo.ask, kind: service_worker, timeout_sec: 90, transport: {type: http, base_url: "https://h:9000", endpoint: /ask}, egress_allowlist: ["api.example.org:443", "[::1]:80"]}`: {
+			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 90, Transport: &Transport{"http", "https://h:9000", "/ask"}, EgressAllowlist: []string{"api.example.org:443", "[::1]:80"}},
+		`{tool_id: demo.ask, kind: service_worker, transport: {type: http, base_url: "http://h"}}`: {
+			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 60, Transport: &Transport{"http", "http://h", "/run"}},
+	} {
+		d, err := OpenDomain(domainDir(t, map[string]string{ManifestFile: manifestText + "  - " + text + "\n", PacksDir + "/b.tool.yaml": pack}))
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		if diff := cmp.Diff(want, d.Tools()[1], cmpopts.IgnoreUnexported(ManifestTool{})); diff != "" {
+			t.Errorf("%s:\n%s", text, diff)
+		}
+		if job := d.Tools()[0]; job.TimeoutSec != 60 || job.Transport != nil || job.EgressAllowlist != nil {
+			t.Errorf("%+v", job)
+		}
+	}
+}
+
+// The catalogue's version changes with every file that the catalogue shows.
+func TestCatalogVersion(t *testing.T) {
+	version := func(change map[string]string) string {
+		t.Helper()
+		d, err := OpenDomain(domainDir(t, change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.CatalogVersion()
+	}
+	seen := map[string]string{version(nil): "nothing"}
+	for name, change := range map[string]map[string]string{
+		"a pack's words":        {PacksDir + "/a.tool.yaml": with(t, "Counts.", "Counts words.")},
+		"a pack's capabilities": {PacksDir + "/a.tool.yaml": with(t, "deterministic:", "capabilities: [text.count]\ndeterministic:")},
+		"the manifest's words":  {ManifestFile: strings.Replace(manifestText, "tools:", "description: Others.\ntools:", 1)},
+		"an image":              {LockFile: strings.Replace(lockText, "sha256:0", "sha256:1", 1)},
+	} {
+		v := version(change)
+		if other, dup := seen[v]; dup {
+			t.Errorf("%s and %s: %s", name, other, v)
+		}
+		seen[v] = name
+	}
+}
+
 // Anything wrong anywhere, and there is no domain. proves ABI-01 AX-02 AX-07 AX-09
 func TestDomainFailsClosed(t *testing.T) {
 	tool := func(s string) map[string]string {
@@ -77,7 +127,13 @@ func TestDomainFailsClosed(t *testing.T) {
 		{"kind does not fit", tool("{tool_id: demo.count, kind: service_worker, transport: {type: http, base_url: \"http://h:1\"}}"), "manifest.yaml:4 MANIFEST-KIND tools[0].kind"},
 		{"transport of a job", tool("{tool_id: demo.count, kind: job_worker, transport: {type: http, base_url: \"http://h:1\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport"},
 		{"timeout too short", tool("{tool_id: demo.count, kind: job_worker, timeout_sec: 59}"), "manifest.yaml:4 MANIFEST-TIMEOUT tools[0].timeout_sec"},
-		{"egress", tool("{tool_id: demo.count, kind: job_worker, egress_allowlist: [example.org]}"), "manifest.yaml:4 MANIFEST-EGRESS tools[0].egress_allowlist[0]"},
+		{"timeout the runs do not have", tool("{tool_id: demo.count, kind: job_worker, timeout_sec: 61}"), "manifest.yaml:4 MANIFEST-TIMEOUT tools[0].timeout_sec"},
+		{"egress", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:1\"}, egress_allowlist: [example.org]}"), "manifest.yaml:4 MANIFEST-EGRESS tools[0].egress_allowlist[0]"},
+		{"egress of a job", tool("{tool_id: demo.count, kind: job_worker, egress_allowlist: [\"example.org:443\"]}"), "manifest.yaml:4 MANIFEST-EGRESS tools[0].egress_allowlist"},
+		{"no host", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://:80\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.base_url"},
+		{"no such port", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:65536\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.base_url"},
+		{"other transport", tool("{tool_id: demo.count, kind: hybrid, transport: {type: grpc, base_url: \"http://h:1\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.type"},
+		{"no path", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:1\", endpoint: run}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.endpoint"},
 		{"unknown key", tool("{tool_id: demo.count, kind: job_worker, colour: red}"), "manifest.yaml:4 MANIFEST-UNKNOWN-FIELD tools[0].colour"},
 		{"domain id", map[string]string{ManifestFile: strings.Replace(manifestText, "demo\n", "De Mo\n", 1)}, "manifest.yaml:1 MANIFEST-DOMAIN-ID domain_id"},
 		{"domain version", map[string]string{ManifestFile: strings.Replace(manifestText, "1.0.0", "1.0", 1)}, "manifest.yaml:2 MANIFEST-TYPE version"},

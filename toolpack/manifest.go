@@ -30,9 +30,9 @@ const (
 //	tools:
 //	  - tool_id: samtools.flagstat
 //	    kind: job_worker
-//	    timeout_sec: 900                   (optional; the pack's timeoutMs)
+//	    timeout_sec: 900                   (optional; a service_worker's may be longer than the pack's timeoutMs, which applies otherwise)
 //	    transport: {type: http, base_url: "http://127.0.0.1:9000", endpoint: /run}   (service_worker and hybrid only)
-//	    egress_allowlist: ["api.example.org:443"]                                    (optional; metadata)
+//	    egress_allowlist: ["api.example.org:443"]                                    (optional, with a transport only; shown, not enforced)
 type Manifest struct {
 	DomainID      string
 	Version       string
@@ -92,6 +92,9 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 		}
 		seen[t.ToolID] = true
 		t.Transport = readTransport(e, t.Kind)
+		if v := e.Opt("egress_allowlist"); v.Exists() && !e.Opt("transport").Exists() {
+			v.Fail("EGRESS", "only for tools with a transport: a job has no network", "this tool has no transport", "remove it")
+		}
 		m.Tools = append(m.Tools, t)
 	}
 	return m
@@ -122,7 +125,8 @@ func readTransport(e yamldoc.Object, kind string) *Transport {
 
 func isBaseURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && isPort(u.Port()) &&
+		u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 func isHostPort(s string) bool {
@@ -130,8 +134,13 @@ func isHostPort(s string) bool {
 	if m == nil {
 		return false
 	}
-	port, err := strconv.Atoi(m[2])
-	return err == nil && port >= 1 && port <= 65535
+	return isPort(m[2])
+}
+
+// isPort takes an empty text, too: the scheme's own port.
+func isPort(s string) bool {
+	port, err := strconv.Atoi(s)
+	return s == "" || err == nil && port >= 1 && port <= 65535
 }
 
 // match compares packs and manifest: both must list exactly the same tools, of kinds that fit.
@@ -154,10 +163,7 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 		if want := kindOf(p); want != "" && t.Kind != "" && t.Kind != want && t.Kind != Hybrid {
 			r.Add("KIND", t.path+".kind", "the kind of the toolpack", "the kind "+t.Kind+" does not fit the toolpack", "write "+want)
 		}
-		if sec := (p.def.TimeoutMs + 999) / 1000; t.TimeoutSec > 0 && t.TimeoutSec < sec {
-			r.Add("TIMEOUT", t.path+".timeout_sec", "at least the toolpack's timeoutMs, "+strconv.FormatInt(sec, 10)+" s",
-				strconv.FormatInt(t.TimeoutSec, 10)+" s is less than the toolpack's timeoutMs", "raise it, or leave it out")
-		}
+		t.checkTimeout(r, p)
 	}
 	for _, p := range packs {
 		if id := p.def.ID; id != "" && !listed[id] {
@@ -167,6 +173,21 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 		}
 	}
 	return found
+}
+
+// checkTimeout: a run ends by its pack's timeoutMs, so the manifest may not promise a job another time.
+func (t ManifestTool) checkTimeout(r *yamldoc.Reader, p *Pack) {
+	sec := p.timeoutSec()
+	want, got := strconv.FormatInt(sec, 10)+" s", strconv.FormatInt(t.TimeoutSec, 10)+" s"
+	switch {
+	case t.TimeoutSec == 0 || t.TimeoutSec == sec:
+	case t.TimeoutSec < sec:
+		r.Add("TIMEOUT", t.path+".timeout_sec", "at least the toolpack's timeoutMs, "+want,
+			got+" is less than the toolpack's timeoutMs", "raise it, or leave it out")
+	case t.Kind != ServiceWorker:
+		r.Add("TIMEOUT", t.path+".timeout_sec", "the toolpack's timeoutMs, "+want,
+			got+" is more than the toolpack's timeoutMs, which ends its runs", "leave it out, or raise timeoutMs")
+	}
 }
 
 func kindOf(p *Pack) string {

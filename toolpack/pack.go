@@ -50,6 +50,7 @@ type definition struct {
 	PlanKind        string          `json:"planKind"`
 	DisplayName     string          `json:"displayName"`
 	Description     string          `json:"description"`
+	Capabilities    []string        `json:"capabilities,omitempty"`
 	Deterministic   bool            `json:"deterministic"`
 	TimeoutMs       int64           `json:"timeoutMs"`
 	Limits          limits          `json:"limits"`
@@ -161,6 +162,9 @@ func (p *Pack) DisplayName() string { return p.def.DisplayName }
 // Description is what the tool does, in the pack's words.
 func (p *Pack) Description() string { return p.def.Description }
 
+// Capabilities are what the tool is for, in words that programs search by, e.g. alignment.summary; empty when the pack declares none.
+func (p *Pack) Capabilities() []string { return slices.Clone(p.def.Capabilities) }
+
 // Deterministic reports whether the same inputs give the same outputs. Replay does not look at it.
 func (p *Pack) Deterministic() bool { return p.def.Deterministic }
 
@@ -171,6 +175,9 @@ func (p *Pack) Timeout() time.Duration { return milliseconds(p.def.TimeoutMs) }
 func milliseconds(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
+
+// timeoutSec is the timeout in seconds, rounded up.
+func (p *Pack) timeoutSec() int64 { return (p.def.TimeoutMs + 999) / 1000 }
 
 // MaxInputBytes is the limit for all inputs together.
 func (p *Pack) MaxInputBytes() int64 { return p.def.Limits.MaxInputBytes }

@@ -49,7 +49,7 @@ type schemaSource struct {
 }
 
 var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description",
-	"deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "stderr",
+	"capabilities", "deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "stderr",
 	"container", "resources", "placement", "execution", "caps", "env", "templating", "binds"}
 
 // read reads the fields of the file and records each broken rule that concerns a single field.
@@ -98,6 +98,7 @@ func (d *draft) identity(o yamldoc.Object) {
 	f.PlanKind = o.Need("planKind").OneOf("PLAN-KIND", KindSlurm, KindDocker, KindHybrid)
 	f.Description = prose(o.Opt("description"), 4096)
 	f.DisplayName = prose(o.Opt("displayName"), 128)
+	d.capabilities(o.Opt("capabilities"))
 	if f.DisplayName == "" {
 		f.DisplayName = f.ID
 	}
@@ -106,6 +107,19 @@ func (d *draft) identity(o yamldoc.Object) {
 	f.TimeoutMs = o.Need("timeoutMs").Int(1, maxSafe)
 	lim := o.Need("limits").Object("maxInputBytes", "maxOutputBytes")
 	f.Limits = limits{lim.Need("maxInputBytes").Int(1, maxSafe), lim.Need("maxOutputBytes").Int(1, maxSafe)}
+}
+
+var capability = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
+
+const maxCapabilities = 32
+
+// capabilities are part of no run's identity: they only describe the tool.
+func (d *draft) capabilities(v yamldoc.Value) {
+	d.def.Capabilities = v.Words("CAPABILITY", "a lower-case letter, then lower-case letters, digits, _ . -, at most 64 characters, e.g. alignment.summary", capability.MatchString)
+	if len(d.def.Capabilities) > maxCapabilities {
+		v.Fail("CAPABILITY", fmt.Sprintf("at most %d capabilities", maxCapabilities), fmt.Sprintf("there are %d", len(d.def.Capabilities)), "")
+	}
+	slices.Sort(d.def.Capabilities)
 }
 
 // prose reads text for people: one or more lines, without characters that could change what a terminal shows.

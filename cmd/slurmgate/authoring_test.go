@@ -83,7 +83,7 @@ func TestDomainCheck(t *testing.T) {
 		t.Fatal(code, out, said, err)
 	}
 	edit(t, filepath.Join(dir, "policies.yaml"), "max_cpus: 8", "max_cpus: 1\n  gpus: 3")
-	edit(t, filepath.Join(dir, "manifest.yaml"), "version: 1.1.0", "version: one")
+	edit(t, filepath.Join(dir, "manifest.yaml"), "version: 1.2.0", "version: one")
 	edit(t, filepath.Join(dir, "images.lock.yaml"), "version: 1", "version: 7")
 	edit(t, filepath.Join(dir, "toolpacks/zip.bundle.tool.yaml"), "timeoutMs", "timeout_ms")
 	for _, verbName := range []string{"domain", "tool"} {

@@ -51,7 +51,7 @@ func (g *gateway) serve() (err error) {
 
 func (g *gateway) faceConfig() httpapi.Config {
 	chat := mcp.New(mcp.Config{Gateway: chatGate{g.gate}, Name: g.domain.ID(), Version: g.domain.CatalogVersion(), Log: g.log})
-	return httpapi.Config{Gate: g.gate, Auth: g.access, Contents: g.store, DomainID: g.domain.ID(), Version: g.domain.CatalogVersion(),
+	return httpapi.Config{Gate: g.gate, Auth: g.access, Contents: g.store, DomainID: g.domain.ID(), Version: g.catalogVersion,
 		PublicURL: g.site.HTTP.PublicURL, Issuers: g.access.Issuers(),
 		Events: g.eventsAfter, Ready: g.ready, Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.log), Log: g.log}
 }

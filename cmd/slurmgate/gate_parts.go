@@ -32,7 +32,8 @@ func (g *gateway) openGate(ctx context.Context) error {
 	}
 	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy, g.runLimits()}, Together: g.policy.Concurrency.Global, Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger, Owners: g.ledger, Supposer: g,
 		Artifacts: kept{g.ledger, g.store}, Key: key, Log: g.log})
-	return nil
+	g.catalogue, err = g.hashCatalogue()
+	return err
 }
 
 // operations are the gateway's own tools: everything in the registry that is not made of a toolpack.

@@ -44,21 +44,22 @@ const (
 
 // gateway has all parts of one gateway.
 type gateway struct {
-	site     *site.Site
-	domain   *toolpack.Domain
-	policy   *policy.Policy
-	ledger   *ledger.Ledger
-	store    *artifact.Store
-	importer *artifact.Importer
-	pictures *artifact.Pictures
-	shared   *staging.Shared
-	sweeping sync.Mutex // held by the running gc
-	slurm    *slurm.CLI
-	engine   *run.Engine
-	metrics  *metrics.Metrics
-	gate     *gate.Gate
-	access   *access.Access
-	log      *slog.Logger
+	site      *site.Site
+	domain    *toolpack.Domain
+	policy    *policy.Policy
+	ledger    *ledger.Ledger
+	store     *artifact.Store
+	importer  *artifact.Importer
+	pictures  *artifact.Pictures
+	shared    *staging.Shared
+	sweeping  sync.Mutex // held by the running gc
+	slurm     *slurm.CLI
+	engine    *run.Engine
+	metrics   *metrics.Metrics
+	gate      *gate.Gate
+	catalogue string // hash of all that lists of tools show
+	access    *access.Access
+	log       *slog.Logger
 
 	supposed  supposed
 	verifying sync.Mutex // held while all artifacts are verified

@@ -54,7 +54,7 @@ type domainTool struct {
 type domainAnswer struct {
 	Dir        string       `json:"dir"`
 	DomainID   string       `json:"domain_id"`
-	Version    string       `json:"version"` // with the catalogue's hash
+	Version    string       `json:"version"` // with a hash of manifest, toolpacks and image lock
 	PolicyHash string       `json:"policy_hash"`
 	Tools      []domainTool `json:"tools"`
 	Missing    []string     `json:"missing_images"`

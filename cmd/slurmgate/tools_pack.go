@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -18,27 +17,28 @@ import (
 // packTools makes one tool of each toolpack.
 func (g *gateway) packTools() []gate.Tool {
 	var out []gate.Tool
-	egress := map[string][]string{}
+	listed := map[string]toolpack.ManifestTool{}
 	for _, m := range g.domain.Tools() {
-		egress[m.ToolID] = m.EgressAllowlist
+		listed[m.ToolID] = m
 	}
 	for _, p := range g.domain.Packs().List() {
-		determinism := gate.NonDeterministic
+		t := gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(), Description: p.Description(),
+			SideEffect: gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
+			Capabilities: []string{gate.CapSlurm}, Purposes: p.Capabilities(), Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other},
+			RunTimeoutSec: listed[p.ID()].TimeoutSec, Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
+			Handle: g.packHandler(p), DryRun: g.packRehearsal(p)}
 		if p.Deterministic() {
-			determinism = gate.Deterministic
+			t.Determinism = gate.Deterministic
 		}
-		out = append(out, gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(), Description: p.Description(),
-			SideEffect: gate.Execute, Idempotency: gate.Idempotent, Determinism: determinism, Availability: gate.OfflineOK, Capabilities: []string{gate.CapSlurm},
-			Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Egress: append(slices.Clone(g.policy.EgressAllowlist), egress[p.ID()]...), Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(), Handle: g.packHandler(p), DryRun: g.packRehearsal(p)})
+		if w := listed[p.ID()].Transport; w != nil { // a job has no network
+			t.Worker = &gate.Worker{Type: w.Type, Endpoint: w.Endpoint}
+			t.Egress = slices.Concat(g.policy.EgressAllowlist, listed[p.ID()].EgressAllowlist)
+			slices.Sort(t.Egress)
+			t.Egress = slices.Compact(t.Egress)
+		}
+		out = append(out, t)
 	}
 	return out
-}
-
-// catalogTools show the tools.
-func (g *gateway) catalogTools() []gate.Tool {
-	return []gate.Tool{
-		builtin("tool.list", "List tools", "The tools of this gateway.", gate.Read, object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), handler(g.listTools)),
-		builtin("tool.show", "Show a tool", "A tool's contract: what goes in, what comes out.", gate.Read, object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), handler(g.showTool))}
 }
 
 // packOrder turns a call of a pack into a canonical plan and has policy check it. The run belongs to the project of its inputs.
@@ -146,115 +146,4 @@ func (g *gateway) keep(ctx context.Context, tool, project string, made []toolpac
 		}
 	}
 	return nil
-}
-
-type toolRow struct {
-	ToolID      string   `json:"tool_id"`
-	Version     string   `json:"tool_version"`
-	DisplayName string   `json:"display_name"`
-	Description string   `json:"description"`
-	SideEffect  string   `json:"side_effect"`
-	Caps        []string `json:"capabilities"`
-}
-
-type toolDoc struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	toolRow
-	ContractVersion string          `json:"contract_version"`
-	Determinism     string          `json:"determinism"`
-	InputSchema     json.RawMessage `json:"input_schema"`
-	OutputSchema    json.RawMessage `json:"output_schema"`     // of the answer to the call
-	RunOutputSchema json.RawMessage `json:"run_output_schema"` // of result_json.output of the finished run
-	Inputs          []packInput     `json:"inputs"`
-	Outputs         []packOutput    `json:"outputs"`
-	Image           *string         `json:"image"`
-}
-
-type packInput struct {
-	Role  string   `json:"role"`
-	Param string   `json:"param"`
-	Types []string `json:"types"`
-}
-
-type packOutput struct {
-	Role  string `json:"role"`
-	Type  string `json:"type"`
-	Label string `json:"label"`
-}
-
-type toolArgs struct {
-	ToolID string `json:"tool_id,omitzero"`
-	All    bool   `json:"all,omitzero"`
-}
-
-type toolList struct {
-	ProvenanceRunID string    `json:"provenance_run_id"`
-	DomainID        string    `json:"domain_id"`
-	Version         string    `json:"version"`
-	Total           int       `json:"total"`
-	Tools           []toolRow `json:"tools"`
-}
-
-// catalogParams are the canonical params of a call that lists or shows tools: they change only with the domain's catalogue.
-type catalogParams struct {
-	DomainID string `json:"domain_id"`
-	Version  string `json:"version"`
-	All      bool   `json:"all"`
-	ToolID   string `json:"tool_id"`
-}
-
-func (g *gateway) catalogLook(ctx context.Context, toolID string, a toolArgs) (string, error) {
-	return g.provenance(ctx, toolID, catalogParams{g.domain.ID(), g.domain.CatalogVersion(), a.All, a.ToolID})
-}
-
-func rowOf(t gate.Tool) toolRow {
-	return toolRow{t.ID, t.Version, t.Title, t.Description, string(t.SideEffect), t.Capabilities}
-}
-
-func (g *gateway) listTools(ctx context.Context, _ gate.Call, a toolArgs) (any, error) {
-	prov, err := g.catalogLook(ctx, "tool.list", a)
-	if err != nil {
-		return nil, err
-	}
-	out := toolList{ProvenanceRunID: prov, DomainID: g.domain.ID(), Version: g.domain.CatalogVersion(), Tools: []toolRow{}}
-	for _, t := range g.gate.Registry().List() {
-		if a.All || !contains(t.Capabilities, "gateway") {
-			out.Tools = append(out.Tools, rowOf(t))
-		}
-	}
-	out.Total = len(out.Tools)
-	return out, nil
-}
-
-func (g *gateway) showTool(ctx context.Context, _ gate.Call, a toolArgs) (any, error) {
-	t, err := g.gate.Registry().Find(a.ToolID)
-	if err != nil {
-		return nil, err
-	}
-	prov, err := g.catalogLook(ctx, "tool.show", a)
-	if err != nil {
-		return nil, err
-	}
-	d := toolDoc{ProvenanceRunID: prov, toolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input, OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []packInput{}, Outputs: []packOutput{}}
-	if p, err := g.domain.Packs().Get(t.ID); err == nil {
-		for _, in := range p.Inputs() {
-			d.Inputs = append(d.Inputs, packInput{in.Role, in.Param, in.Types})
-		}
-		for _, o := range p.Outputs() {
-			d.Outputs = append(d.Outputs, packOutput{o.Role, o.Type, o.Label})
-		}
-		if img := p.Image(); img != "" {
-			digest, _ := g.domain.Lock().Digest(img)
-			ref := img + "@" + digest
-			d.Image = &ref
-		}
-	}
-	return d, nil
-}
-
-func orNull(b json.RawMessage) json.RawMessage {
-	if len(b) == 0 {
-		return json.RawMessage("null")
-	}
-	return b
 }

@@ -62,7 +62,7 @@ func command(ctx context.Context) error {
 		return mcp.Serve(ctx, chat, os.Stdin, os.Stdout)
 	}
 	stopping := make(chan struct{})
-	face := httpapi.Handler(httpapi.Config{Gate: g, Auth: holder(orElse(*token)), DomainID: "conformance", Version: "1.0.0", MCP: mcp.Handler(chat, log), Log: log}, stopping)
+	face := httpapi.Handler(httpapi.Config{Gate: g, Auth: holder(orElse(*token)), DomainID: "conformance", Version: func(gate.Caller) string { return "1.0.0" }, MCP: mcp.Handler(chat, log), Log: log}, stopping)
 	if *token == "" {
 		face = letIn(face)
 	}
