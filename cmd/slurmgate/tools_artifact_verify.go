@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
 	"time"
 
 	"slurmgate/fault"
@@ -32,6 +36,7 @@ type damage struct {
 // verified is the result of hashing the bytes of artifacts again.
 type verified struct {
 	ProvenanceRunID string     `json:"provenance_run_id"`
+	Snapshot        bytesFound `json:"snapshot"`
 	AsOf            *time.Time `json:"as_of_created_at"`
 	ArtifactCount   int64      `json:"artifact_count"`
 	Checked         int        `json:"checked"`       // artifacts
@@ -39,6 +44,21 @@ type verified struct {
 	BytesRead       int64      `json:"bytes_read"`    // of those that are intact
 	DamagedCount    int        `json:"damaged_count"` // total number; damaged lists the first 100
 	Damaged         []damage   `json:"damaged"`
+}
+
+// bytesFound is the state of the store that an answer is about: what was read, and what was found.
+type bytesFound struct {
+	ArtifactsSHA256 string `json:"artifacts_sha256"` // of a line for each artifact: its id, its checksum, and the code of its damage
+	Checked         int    `json:"checked"`
+	Objects         int    `json:"objects"`
+	BytesRead       int64  `json:"bytes_read"`
+}
+
+// verifyParams are the canonical params of a verification.
+type verifyParams struct {
+	ArtifactID string     `json:"artifact_id,omitzero"`
+	Projects   []string   `json:"projects,omitzero"` // of all artifacts
+	Snapshot   bytesFound `json:"snapshot"`
 }
 
 func (g *gateway) artifactVerifyTool() gate.Tool {
@@ -73,18 +93,17 @@ func (g *gateway) verifyOne(ctx context.Context, id string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := verifier{g: g, known: map[string]error{}}
+	v := newVerifier(g)
 	if err := v.check(ctx, x); err != nil {
 		return nil, err
 	}
 	v.out.AsOf, v.out.ArtifactCount = &x.CreatedAt, 1
-	v.out.ProvenanceRunID, err = g.provenance(ctx, "artifact.verify", map[string]any{"artifact_id": id})
-	return v.answer(), err
+	return v.answer(ctx, verifyParams{ArtifactID: id})
 }
 
 // verifyAll goes through the artifacts of one snapshot, newest first. Artifacts that retention removes meanwhile are skipped.
 func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error) {
-	v := verifier{g: g, known: map[string]error{}}
+	v := newVerifier(g)
 	f := ledger.ArtifactFilter{Projects: projects, Limit: verifyPage}
 	for first := true; ; first = false {
 		page, err := g.ledger.Artifacts(ctx, f)
@@ -96,9 +115,6 @@ func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error)
 			if at := page.Snapshot.AsOf; !at.IsZero() {
 				v.out.AsOf = &at
 			}
-			if v.out.ProvenanceRunID, err = g.provenance(ctx, "artifact.verify", listParams{Projects: projects, AsOf: v.out.AsOf, Count: v.out.ArtifactCount}); err != nil {
-				return nil, err
-			}
 		}
 		for _, x := range page.Artifacts {
 			if err := v.check(ctx, x); err != nil {
@@ -107,7 +123,7 @@ func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error)
 			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: a cursor is only valid as long as nothing is removed
 		}
 		if len(page.Artifacts) < verifyPage {
-			return v.answer(), nil
+			return v.answer(ctx, verifyParams{Projects: projects})
 		}
 	}
 }
@@ -116,7 +132,12 @@ func (g *gateway) verifyAll(ctx context.Context, projects []string) (any, error)
 type verifier struct {
 	g     *gateway
 	known map[string]error // checksum → its finding
+	seen  hash.Hash        // of bytesFound.ArtifactsSHA256
 	out   verified
+}
+
+func newVerifier(g *gateway) *verifier {
+	return &verifier{g: g, known: map[string]error{}, seen: sha256.New()}
 }
 
 // check verifies one artifact. It returns an error only if the caller gave up.
@@ -133,6 +154,7 @@ func (v *verifier) check(ctx context.Context, x run.Artifact) error {
 			v.out.BytesRead += x.SizeBytes
 		}
 	}
+	fmt.Fprintln(v.seen, x.ID, x.SHA256, fault.CodeOf(found))
 	v.out.Checked++
 	if found == nil {
 		return nil
@@ -147,9 +169,14 @@ func (v *verifier) check(ctx context.Context, x run.Artifact) error {
 	return nil
 }
 
-func (v *verifier) answer() verified {
+// answer completes the answer with its snapshot and the run it is.
+func (v *verifier) answer(ctx context.Context, p verifyParams) (verified, error) {
 	if v.out.Damaged == nil {
 		v.out.Damaged = []damage{}
 	}
-	return v.out
+	p.Snapshot = bytesFound{hex.EncodeToString(v.seen.Sum(nil)), v.out.Checked, v.out.Objects, v.out.BytesRead}
+	v.out.Snapshot = p.Snapshot
+	var err error
+	v.out.ProvenanceRunID, err = v.g.provenance(ctx, "artifact.verify", p)
+	return v.out, err
 }

@@ -32,9 +32,28 @@ type gcArgs struct {
 }
 
 type gcAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
+	ProvenanceRunID string     `json:"provenance_run_id"`
+	Snapshot        gcSnapshot `json:"snapshot"`
 	retention.Report
 }
+
+// gcSnapshot is the state a sweep met: the ledger up to its newest event, the settings, and what was due by then.
+type gcSnapshot struct {
+	LedgerSeq     int64   `json:"ledger_seq"`
+	WorkspaceDays int     `json:"workspace_days"` // 0: for ever
+	ImportDays    int     `json:"import_days"`    // likewise
+	Workspaces    gcFound `json:"workspaces"`
+	Imports       gcFound `json:"imports"`
+	Objects       gcFound `json:"objects"` // that no artifact has
+	Kept          int     `json:"kept"`    // due, but could not be removed
+}
+
+type gcFound struct {
+	Count int64 `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
+func foundOf(t retention.Tally) gcFound { return gcFound{t.Count, t.Bytes} }
 
 // gc sweeps once. Only one runs at a time: a second one would only interfere.
 func (g *gateway) gc(ctx context.Context, _ gate.Call, a gcArgs) (any, error) {
@@ -46,12 +65,17 @@ func (g *gateway) gc(ctx context.Context, _ gate.Call, a gcArgs) (any, error) {
 	if a.Workspaces != nil {
 		policy.Workspaces = new(time.Duration(*a.Workspaces) * time.Second)
 	}
+	seq, err := g.ledger.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
 	r, err := retention.Parts{Ledger: g.ledger, Workspaces: g.shared, Store: g.store, Now: time.Now}.Sweep(ctx, policy, a.DryRun)
 	if err != nil {
 		return nil, err
 	}
-	prov, err := g.provenance(ctx, gcToolID, map[string]any{"as_of": r.AsOf, "dry_run": a.DryRun, "workspaces_older_than_seconds": a.Workspaces})
-	return gcAnswer{prov, r}, err
+	snapshot := gcSnapshot{seq, g.site.Retention.WorkspaceDays, g.site.Retention.ImportDays, foundOf(r.Workspaces), foundOf(r.Imports), foundOf(r.Bytes), len(r.Kept)}
+	prov, err := g.provenance(ctx, gcToolID, map[string]any{"snapshot": snapshot, "dry_run": a.DryRun, "workspaces_older_than_seconds": a.Workspaces})
+	return gcAnswer{prov, snapshot, r}, err
 }
 
 // rehearseGC is gc as a dry run.
