@@ -48,7 +48,7 @@ type Config struct {
 	Auth     gate.Authenticator
 	Contents Contents
 	DomainID string
-	// Version is of the catalogue as a caller sees it; it changes with everything that the lists show.
+	// Version is of the catalogue as a caller sees it; it changes with everything that the lists show. nil: 0.0.0.
 	Version func(who gate.Caller) string
 	// Events reads the events of a run after a number, oldest first, and whether the run is over. The gate has allowed the look.
 	Events func(ctx context.Context, runID string, after int64) (events []Event, over bool, err error)
@@ -72,6 +72,9 @@ type face struct {
 func Handler(c Config, stopping chan struct{}) http.Handler {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Version == nil {
+		c.Version = func(gate.Caller) string { return "0.0.0" }
 	}
 	f := &face{c, stopping}
 	r := chi.NewRouter()
