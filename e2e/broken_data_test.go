@@ -77,20 +77,23 @@ func TestBrokenData(t *testing.T) {
 		}
 	}
 	// No rule checks a reference, so minimap2's own words end the run.
-	t.Run("a broken reference", func(t *testing.T) {
-		t.Parallel()
-		s := s.as(t)
-		var a submitted
-		s.ok(&a, "run", "minimap2.map", "--input", "reads="+s.file("good.fastq.gz", whole), "--input", "reference="+s.file("reference.txt", good[0]+short), "--param", "preset=map-ont")
-		l := s.wait(a.RunID)
-		s.endedBadly(l, "failed", "STDERR-FAILURE")
-		if l.ExitCode == nil || *l.ExitCode != 0 {
-			t.Errorf("%+v", l)
-		}
-		if l.Roles["alignments"] != "" {
-			t.Errorf("an output is registered: %v", l.Roles)
-		}
-	})
+	for name, reference := range map[string]string{"a broken reference": good[0] + short, "a reference without sequences": "no bases\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := s.as(t)
+			var a submitted
+			s.ok(&a, "run", "minimap2.map", "--input", "reads="+s.file("good.fastq.gz", whole), "--param", "preset=map-ont",
+				"--input", "reference="+s.file(strings.ReplaceAll(name, " ", "-")+".txt", reference))
+			l := s.wait(a.RunID)
+			s.endedBadly(l, "failed", "STDERR-FAILURE")
+			if l.ExitCode == nil || *l.ExitCode != 0 {
+				t.Errorf("%+v", l)
+			}
+			if l.Roles["alignments"] != "" {
+				t.Errorf("an output is registered: %v", l.Roles)
+			}
+		})
+	}
 	// A large file is not inflated as it is imported; the pack has it checked before a job gets it.
 	t.Run("a large file", func(t *testing.T) {
 		t.Parallel()

@@ -55,8 +55,9 @@ func TestRefusedRecord(t *testing.T) {
 		defer g.Close()
 		answers := map[string]chan Response{}
 		for _, name := range []string{"a", "bad", "b"} {
-			answers[name] = make(chan Response, 1)
-			go func() { answers[name] <- callAs(g, name, NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))) }()
+			answer := make(chan Response, 1)
+			answers[name] = answer
+			go func() { answer <- callAs(g, name, NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))) }()
 		}
 		synctest.Wait()
 		close(release) // all three records wait at once
