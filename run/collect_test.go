@@ -162,11 +162,14 @@ func TestNoContract(t *testing.T) {
 // A pack that cannot be read now is no reason to pass without a check: the run waits, says why, and goes on.
 func TestContractWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.contracts[packHash] = fault.New(fault.Internal, "fake", "ledger_corrupt", "the stored pack no longer has its hash")
 		l := w.life()
 		id := l.submit(order()).RunID
 		w.until(id, in(run.Pending))
-		w.with(func() { w.start(w.jobs[0]); w.finish(w.jobs[0]) })
+		w.with(func() {
+			w.contracts[packHash] = fault.New(fault.Internal, "fake", "ledger_corrupt", "the stored pack no longer has its hash")
+			w.start(w.jobs[0])
+			w.finish(w.jobs[0])
+		})
 		v := w.until(id, func(v run.View) bool { return v.Run.Reason == "collecting_waits" })
 		if !strings.Contains(v.Run.Detail, "no longer has its hash") {
 			t.Error(v.Run.Detail)

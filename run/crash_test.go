@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,15 +170,22 @@ func TestEverySeamCancelledWaiting(t *testing.T) {
 	}
 }
 
-func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n int) (reached bool) {
-	w.send = func(int) sendKind { return kind }
+// harmNth has the nth operation on the ports harmed. It returns whether that operation was reached; an engine that is still alive may set it.
+func harmNth(w *world, n int, o outcome) *atomic.Bool {
+	var reached atomic.Bool
 	w.fault = func(_ string, i int) outcome {
 		if i != n {
 			return outcome{}
 		}
-		reached = true
+		reached.Store(true)
 		return o
 	}
+	return &reached
+}
+
+func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n int) bool {
+	w.send = func(int) sendKind { return kind }
+	reached := harmNth(w, n, o)
 	ord := order()
 	_, id, _ := ord.Identity()
 	v := drive(t, w, ord, func(l *life) bool {
@@ -199,21 +207,15 @@ func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n in
 			}
 		}
 	})
-	return reached
+	return reached.Load()
 }
 
-func seamCancelled(t *testing.T, w *world, kind sendKind, o outcome, n int) (reached bool) {
+func seamCancelled(t *testing.T, w *world, kind sendKind, o outcome, n int) bool {
 	w.auto = true
 	w.cfg.Attempts = 2
 	w.cfg.SubmitWait = 0 // cancel comes in while the run is staged, sent or queued
 	w.send = func(int) sendKind { return kind }
-	w.fault = func(_ string, i int) outcome {
-		if i != n {
-			return outcome{}
-		}
-		reached = true
-		return o
-	}
+	reached := harmNth(w, n, o)
 	ord := order()
 	_, id, _ := ord.Identity()
 	var answers []run.CancelAnswer
@@ -249,7 +251,7 @@ func seamCancelled(t *testing.T, w *world, kind sendKind, o outcome, n int) (rea
 	if v.Run.State != run.Cancelled && v.Run.State != run.Succeeded {
 		t.Errorf("%s (%s: %s)", v.Run.State, v.Run.Reason, v.Run.Detail)
 	}
-	return reached
+	return reached.Load()
 }
 
 // The gateway is killed at a stage, by hand, and the run goes on under the next one.
