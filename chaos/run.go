@@ -331,8 +331,8 @@ func (t *trial) follow(ctx context.Context) {
 		wanted := t.scenario.cancel == "pending" && g.Phase == run.Pending || t.scenario.cancel == "running" && g.Phase == run.InJob
 		switch {
 		case g.State == run.Blocked:
-			if g.Reason == nil || !strings.Contains(*g.Reason, "Next: ") {
-				t.find("stuck", "blocked, and no verb is named: %v", g.Reason)
+			if len(g.NextSteps) == 0 {
+				t.find("stuck", "blocked, and no verb is named: %s", g.Phase)
 			}
 			t.mu.Lock()
 			t.blocked = true
