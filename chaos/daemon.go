@@ -230,9 +230,13 @@ func (k *keeper) answers(host int, good bool) bool {
 		return false
 	}
 	c.Close()
+	pid := child(host)
+	if pid == 0 { // it was the socket of a verb that is the gateway still; the daemon is not inside the cluster yet
+		return false
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.pid = child(host)
+	k.pid = pid
 	if good && k.good.IsZero() {
 		k.good = time.Now()
 	}
