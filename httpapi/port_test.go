@@ -589,7 +589,7 @@ func TestEvents(t *testing.T) {
 		ended <- nil
 	}()
 	time.Sleep(100 * time.Millisecond)
-	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 15*time.Second) // net/http itself waits 5 s for a connection that has sent nothing
 	defer stop()
 	if err := d.port.Shutdown(ctx); err != nil {
 		t.Errorf("a stream keeps the gateway from stopping: %v", err)
