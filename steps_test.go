@@ -14,8 +14,8 @@ import (
 	"slurmgate/gate"
 )
 
-// No text of the product names a command of the shell: what to do next is a step, which each face writes in its own words. Help, and comments in
-// files written for authors, are the shell's own.
+// No text of the product names a command of the shell: what to do next is a step, which each face writes in its own words. Help, and
+// comments in files written for authors, are the shell's own.
 //
 // proves HTC-06
 func TestTextsNameNoCommands(t *testing.T) {
@@ -34,7 +34,8 @@ func TestTextsNameNoCommands(t *testing.T) {
 			if field, ok := n.(*ast.Field); ok && field.Tag != nil {
 				return false // help of the command line
 			}
-			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && command.MatchString(l.Value) && !strings.Contains(l.Value, "# Written by") {
+			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && command.MatchString(l.Value) && !strings.Contains(l.Value,
+				"# Written by") {
 				t.Errorf("%s: %s names a command; make it a step (fault.Do)", path, l.Value)
 			}
 			return true
@@ -46,7 +47,8 @@ func TestTextsNameNoCommands(t *testing.T) {
 	}
 }
 
-// Every step in the code has a verb and arguments that gate.StepForms can render; what the faces make of them cmd/slurmgate.TestStepForms shows.
+// Every step in the code has a verb and arguments that gate.StepForms can render; what the faces make of them cmd/slurmgate.TestStepForms
+// shows.
 func TestStepsAreOfTheTable(t *testing.T) {
 	forms := map[string]string{} // a verb's argument names
 	for _, f := range gate.StepForms() {

@@ -52,7 +52,8 @@ var arrows = map[string][]string{
 	"mcp":     {"fault", "gate", "plan"},
 	"metrics": {"gate", "plan", "run"},
 	// The one place that knows all others.
-	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "plan", "policy", "retention", "run", "site", "slurm", "staging", "toolpack"},
+	"cmd/slurmgate": {"access", "apptainer", "artifact", "fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "plan", "policy",
+		"retention", "run", "site", "slurm", "staging", "toolpack"},
 	// Tools of this repository, not part of the product.
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
@@ -73,10 +74,11 @@ var (
 
 // libraries are the modules that product code may import directly, each with its reason.
 var libraries = map[string]string{
-	"github.com/alecthomas/kong":               "the command line, declared as structs",
-	"github.com/go-chi/chi/v5":                 "HTTP routes (CARD-07)",
-	"github.com/go-jose/go-jose/v4":            "signatures of OpenID access tokens; no cryptography of our own",
-	"github.com/go-json-experiment/json":       "decoding that sees duplicate keys and case twins, and canonical JSON; encoding/json does neither",
+	"github.com/alecthomas/kong":    "the command line, declared as structs",
+	"github.com/go-chi/chi/v5":      "HTTP routes (CARD-07)",
+	"github.com/go-jose/go-jose/v4": "signatures of OpenID access tokens; no cryptography of our own",
+	"github.com/go-json-experiment/json": "decoding that sees duplicate keys and case twins, and canonical JSON; encoding/json does " +
+		"neither",
 	"github.com/google/uuid":                   "ids in the envelope (HTC-02)",
 	"github.com/mattn/go-sqlite3":              "the ledger (CARD-07)",
 	"github.com/nikolalohinski/gonja/v2":       "reading Jinja2 templates; what they do is decided here",
@@ -110,7 +112,8 @@ func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, module+"/")
 // goList asks the go command, with every build tag of this repository.
 func goList(t *testing.T, args ...string) []pkg {
 	t.Helper()
-	c := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,CgoFiles,Imports,TestImports,XTestImports,Standard,Module"}, args...)...)
+	c := exec.Command("go", append([]string{"list",
+		"-json=ImportPath,Dir,Export,GoFiles,CgoFiles,Imports,TestImports,XTestImports,Standard,Module"}, args...)...)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	out, err := c.Output()
@@ -327,7 +330,8 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 	}
 	for _, u := range uses {
 		may, is := guarded[u.what]
-		if method, engine := strings.CutPrefix(u.what, "run.Engine."); engine && !is && u.method && u.pkg != "run" && !slices.Contains(harmless, method) {
+		if method, engine := strings.CutPrefix(u.what, "run.Engine."); engine && !is && u.method && u.pkg != "run" && !slices.Contains(harmless,
+			method) {
 			t.Errorf("%s: %s is not in the table of this test: say who may use it", u.where, u.what)
 		}
 		if !is {

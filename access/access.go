@@ -35,7 +35,8 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 	var problems []fault.Problem
 	for _, c := range capabilities {
 		if c != gate.All && !slices.Contains(gate.Capabilities(), c) {
-			problems = append(problems, fault.Problem{Code: "GRANT-CAPABILITY", Field: "capabilities", Rule: "of " + strings.Join(gate.Capabilities(), ", ") + ", or *", Msg: "got " + strconv.Quote(c)})
+			problems = append(problems, fault.Problem{Code: "GRANT-CAPABILITY", Field: "capabilities",
+				Rule: "of " + strings.Join(gate.Capabilities(), ", ") + ", or *", Msg: "got " + strconv.Quote(c)})
 		}
 	}
 	project := func(field, name string) string {
@@ -52,7 +53,8 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 	}
 	for p, account := range accounts {
 		if !plan.IsSlurmName(account) {
-			problems = append(problems, fault.Problem{Code: "GRANT-ACCOUNT", Field: "accounts", Rule: "a Slurm account", Msg: "got " + strconv.Quote(account)})
+			problems = append(problems, fault.Problem{Code: "GRANT-ACCOUNT", Field: "accounts", Rule: "a Slurm account",
+				Msg: "got " + strconv.Quote(account)})
 		}
 		g.Accounts[project("accounts", p)] = account
 	}
@@ -73,7 +75,8 @@ func (g Grant) Within(giver gate.Principal) (Grant, error) {
 	const op = "access.Within"
 	for _, c := range g.Capabilities {
 		if !giver.Can(c) {
-			return g, fault.New(fault.Capability, op, "capability_denied", giver.Name+" cannot grant the capability "+c+", which it does not have").WithNext("leave it out")
+			return g, fault.New(fault.Capability, op, "capability_denied",
+				giver.Name+" cannot grant the capability "+c+", which it does not have").WithNext("leave it out")
 		}
 	}
 	all := slices.Contains(giver.Projects, gate.All)
@@ -90,7 +93,8 @@ func (g Grant) Within(giver gate.Principal) (Grant, error) {
 	}
 	for p, account := range g.Accounts {
 		if bound := giver.Account(p); bound != "" && bound != account {
-			return g, fault.New(fault.Capability, op, "account_denied", fmt.Sprintf("jobs of %s in this project must charge the account %s; it cannot grant the account %s", giver.Name, bound, account)).
+			return g, fault.New(fault.Capability, op, "account_denied",
+				fmt.Sprintf("jobs of %s in this project must charge the account %s; it cannot grant the account %s", giver.Name, bound, account)).
 				WithNext("leave the account out")
 		}
 		accounts[p] = account

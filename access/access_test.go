@@ -41,7 +41,8 @@ func TestPeers(t *testing.T) {
 	a := New(Config{Peers: map[int]Grant{12345: g, 0: g}})
 	p, err := a.Peer(12345)
 	demo := plan.ProjectID("demo")
-	if want := (gate.Principal{Name: "user:#12345", Method: gate.ByPeer, Capabilities: []string{"gateway", "read"}, Projects: []string{demo}, Accounts: map[string]string{demo: "research"}}); err != nil || !cmp.Equal(want, p) {
+	if want := (gate.Principal{Name: "user:#12345", Method: gate.ByPeer, Capabilities: []string{"gateway", "read"}, Projects: []string{demo},
+		Accounts: map[string]string{demo: "research"}}); err != nil || !cmp.Equal(want, p) {
 		t.Error(cmp.Diff(want, p), err)
 	}
 	for _, uid := range []int{0, os.Geteuid()} { // no grant takes anything from them
@@ -73,16 +74,19 @@ func TestTokens(t *testing.T) {
 	}
 	tok, text := NewToken("bot", g, "user:lab", now.Add(time.Hour))
 	s[tok.ID] = tok
-	if strings.Contains(fmt.Sprintf("%+v", tok), text[21:]) || len(tok.SecretSHA256) != 64 || !tokenForm.MatchString(text) || gate.Scrub("x "+text+" y") != "x "+gate.Redacted+" y" {
+	if strings.Contains(fmt.Sprintf("%+v", tok), text[21:]) || len(tok.SecretSHA256) != 64 || !tokenForm.MatchString(text) ||
+		gate.Scrub("x "+text+" y") != "x "+gate.Redacted+" y" {
 		t.Errorf("%+v of %s", tok, text)
 	}
 	p, err := a.Bearer(t.Context(), text)
-	if err != nil || p.Name != "token:bot" || p.Method != gate.ByToken || !p.Can(gate.CapRead) || p.Can(gate.CapSlurm) || !p.Sees(plan.ProjectID("demo")) || p.Sees(plan.ProjectID("other")) {
+	if err != nil || p.Name != "token:bot" || p.Method != gate.ByToken || !p.Can(gate.CapRead) || p.Can(gate.CapSlurm) ||
+		!p.Sees(plan.ProjectID("demo")) || p.Sees(plan.ProjectID("other")) {
 		t.Error(p, err)
 	}
 	other, otherText := NewToken("other", g, "user:lab", now.Add(time.Hour))
 	_ = other // never kept
-	for what, bad := range map[string]string{"another's secret": text[:21] + otherText[21:], "unknown": otherText, "short": text[:len(text)-1], "long": text + "A", "lower case": strings.ToLower(text), "empty": "", "id only": text[:20],
+	for what, bad := range map[string]string{"another's secret": text[:21] + otherText[21:], "unknown": otherText,
+		"short": text[:len(text)-1], "long": text + "A", "lower case": strings.ToLower(text), "empty": "", "id only": text[:20],
 		"spaces": " " + text, "id of another": otherText[:21] + text[21:]} {
 		_, err := a.Bearer(t.Context(), bad)
 		wantUnauthenticated(t, what, err, "unauthenticated")

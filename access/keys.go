@@ -82,7 +82,8 @@ func (i *issuer) key(ctx context.Context, id, algorithm string) (jose.JSONWebKey
 }
 
 func (i *issuer) unreachable(err error) error {
-	return fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", err).WithNext("retry in a minute")
+	return fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", err).
+		WithNext("retry in a minute")
 }
 
 // known looks up a key among the valid ones. If it is missing or an hour old, a fetch is started, unless one is running or was

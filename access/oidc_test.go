@@ -45,7 +45,8 @@ func newProvider(t *testing.T) *provider {
 	if p.ec, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
-	p.publish(t, jose.JSONWebKey{Key: &p.rsa.PublicKey, KeyID: "r", Use: "sig"}, jose.JSONWebKey{Key: &p.ec.PublicKey, KeyID: "e", Algorithm: "ES256"})
+	p.publish(t, jose.JSONWebKey{Key: &p.rsa.PublicKey, KeyID: "r", Use: "sig"}, jose.JSONWebKey{Key: &p.ec.PublicKey, KeyID: "e",
+		Algorithm: "ES256"})
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		iss, uri := p.issuer, p.keysURI
@@ -83,7 +84,8 @@ func (p *provider) publish(t *testing.T, keys ...jose.JSONWebKey) {
 // token signs claims.
 func (p *provider) token(t *testing.T, alg jose.SignatureAlgorithm, kid string, key any, claims map[string]any) string {
 	t.Helper()
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, (&jose.SignerOptions{}).WithType("at+jwt"))
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, (&jose.SignerOptions{}).
+		WithType("at+jwt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +111,13 @@ func (p *provider) access(t *testing.T, now *time.Time, algorithms ...string) *A
 		t.Fatal(err)
 	}
 	return New(Config{Now: func() time.Time { return *now }, Issuers: []Issuer{{URL: p.URL, Audience: audience, Algorithms: algorithms,
-		Grants: []ClaimGrant{{"groups", "lab", lab}, {"scope", "submit", submit}, {"sub", "alice", Grant{Capabilities: []string{gate.CapImport}}}}}}})
+		Grants: []ClaimGrant{{"groups", "lab", lab}, {"scope", "submit", submit},
+			{"sub", "alice", Grant{Capabilities: []string{gate.CapImport}}}}}}})
 }
 
 func (p *provider) claims(change ...func(map[string]any)) map[string]any {
-	c := map[string]any{"iss": p.URL, "aud": audience, "sub": "alice", "iat": noon.Unix(), "exp": noon.Add(time.Hour).Unix(), "groups": []string{"other", "lab"}, "scope": "openid submit"}
+	c := map[string]any{"iss": p.URL, "aud": audience, "sub": "alice", "iat": noon.Unix(), "exp": noon.Add(time.Hour).
+		Unix(), "groups": []string{"other", "lab"}, "scope": "openid submit"}
 	for _, f := range change {
 		f(c)
 	}
@@ -128,8 +132,10 @@ func TestAccessToken(t *testing.T) {
 	for alg, key := range map[jose.SignatureAlgorithm]any{jose.RS256: p.rsa, jose.ES256: p.ec} {
 		kid := map[jose.SignatureAlgorithm]string{jose.RS256: "r", jose.ES256: "e"}[alg]
 		got, err := a.Bearer(t.Context(), p.token(t, alg, kid, key, p.claims()))
-		if err != nil || got.Name != "oidc:"+p.URL+"#alice" || got.Method != gate.ByOIDC || !got.Can(gate.CapRead) || !got.Can(gate.CapSlurm) || !got.Can(gate.CapImport) || got.Can(gate.CapAdmin) ||
-			!got.Sees(plan.ProjectID("demo")) || !got.Sees(plan.ProjectID("extra")) || got.Sees(plan.ProjectID("x")) || got.Account(plan.ProjectID("demo")) != "research" {
+		if err != nil || got.Name != "oidc:"+p.URL+"#alice" || got.Method != gate.ByOIDC || !got.Can(gate.CapRead) || !got.Can(gate.CapSlurm) ||
+			!got.Can(gate.CapImport) || got.Can(gate.CapAdmin) ||
+			!got.Sees(plan.ProjectID("demo")) || !got.Sees(plan.ProjectID("extra")) || got.Sees(plan.ProjectID("x")) ||
+			got.Account(plan.ProjectID("demo")) != "research" {
 			t.Errorf("%s: %+v %v", alg, got, err)
 		}
 	}
@@ -137,11 +143,13 @@ func TestAccessToken(t *testing.T) {
 		t.Errorf("the keys were fetched %d times", n)
 	}
 	// Known, and with nothing: the gate denies it.
-	got, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims(set("sub", "bob"), set("groups", "none"), set("scope", "submitted"))))
+	got, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims(set("sub", "bob"), set("groups", "none"),
+		set("scope", "submitted"))))
 	if err != nil || len(got.Capabilities)+len(got.Projects) != 0 {
 		t.Error(got, err)
 	}
-	if got, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims(set("aud", []string{"x", audience}), set("groups", "lab")))); err != nil || !got.Can(gate.CapRead) {
+	if got, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims(set("aud", []string{"x", audience}),
+		set("groups", "lab")))); err != nil || !got.Can(gate.CapRead) {
 		t.Error(got, err)
 	}
 	if u := a.Issuers(); len(u) != 1 || u[0] != p.URL {
@@ -167,14 +175,24 @@ func TestBadAccessTokens(t *testing.T) {
 	// The public key taken as a shared secret: the classic confusion.
 	confused := p.token(t, jose.HS256, "r", secret, p.claims())
 	for what, c := range map[string]struct{ text, code string }{
-		"not a token": {"abc", "unauthenticated"}, "empty": {"", "unauthenticated"}, "none": {none(), "unauthenticated"}, "shared secret": {confused, "unauthenticated"},
-		"algorithm not allowed": {p.token(t, jose.PS256, "r", p.rsa, p.claims()), "unauthenticated"}, "wrong audience": {rs(set("aud", "https://other.example.org")), "unauthenticated"}, "no audience": {rs(without("aud")), "unauthenticated"},
-		"expired": {rs(set("exp", noon.Add(-time.Minute).Unix())), "token_expired"}, "no expiry": {rs(without("exp")), "unauthenticated"}, "lives too long": {rs(set("exp", noon.Add(48*time.Hour).Unix())), "unauthenticated"},
-		"not yet": {rs(set("nbf", noon.Add(time.Hour).Unix())), "unauthenticated"}, "from the future": {rs(set("iat", noon.Add(time.Hour).Unix())), "unauthenticated"}, "other issuer": {rs(set("iss", other.URL)), "unauthenticated"},
-		"issuer with a slash": {rs(set("iss", p.URL+"/")), "unauthenticated"}, "no subject": {rs(without("sub")), "unauthenticated"}, "long subject": {rs(set("sub", strings.Repeat("s", 257))), "unauthenticated"},
-		"other's key": {p.token(t, jose.RS256, "r", other.rsa, p.claims()), "unauthenticated"}, "key of another kind": {p.token(t, jose.RS256, "e", p.rsa, p.claims()), "unauthenticated"}, "no key id": {p.token(t, jose.RS256, "", p.rsa, p.claims()), "unauthenticated"},
-		"changed": {parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprintf(`{"iss":%q,"aud":%q,"sub":"root","exp":%d}`, p.URL, audience, noon.Add(time.Hour).Unix()))) + "." + parts[2], "unauthenticated"},
-		"huge":    {good + strings.Repeat("A", maxTokenBytes), "unauthenticated"}, "two": {good + " " + good, "unauthenticated"}, "exp a text": {rs(set("exp", "tomorrow")), "unauthenticated"},
+		"not a token": {"abc", "unauthenticated"}, "empty": {"", "unauthenticated"}, "none": {none(), "unauthenticated"},
+		"shared secret":         {confused, "unauthenticated"},
+		"algorithm not allowed": {p.token(t, jose.PS256, "r", p.rsa, p.claims()), "unauthenticated"},
+		"wrong audience":        {rs(set("aud", "https://other.example.org")), "unauthenticated"}, "no audience": {rs(without("aud")),
+			"unauthenticated"},
+		"expired": {rs(set("exp", noon.Add(-time.Minute).Unix())), "token_expired"}, "no expiry": {rs(without("exp")), "unauthenticated"},
+		"lives too long":  {rs(set("exp", noon.Add(48*time.Hour).Unix())), "unauthenticated"},
+		"not yet":         {rs(set("nbf", noon.Add(time.Hour).Unix())), "unauthenticated"},
+		"from the future": {rs(set("iat", noon.Add(time.Hour).Unix())), "unauthenticated"}, "other issuer": {rs(set("iss", other.URL)),
+			"unauthenticated"},
+		"issuer with a slash": {rs(set("iss", p.URL+"/")), "unauthenticated"}, "no subject": {rs(without("sub")), "unauthenticated"},
+		"long subject": {rs(set("sub", strings.Repeat("s", 257))), "unauthenticated"},
+		"other's key":  {p.token(t, jose.RS256, "r", other.rsa, p.claims()), "unauthenticated"}, "key of another kind": {p.token(t, jose.RS256,
+			"e", p.rsa, p.claims()), "unauthenticated"}, "no key id": {p.token(t, jose.RS256, "", p.rsa, p.claims()), "unauthenticated"},
+		"changed": {parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprintf(`{"iss":%q,"aud":%q,"sub":"root","exp":%d}`, p.URL,
+			audience, noon.Add(time.Hour).Unix()))) + "." + parts[2], "unauthenticated"},
+		"huge": {good + strings.Repeat("A", maxTokenBytes), "unauthenticated"}, "two": {good + " " + good, "unauthenticated"},
+		"exp a text": {rs(set("exp", "tomorrow")), "unauthenticated"},
 	} {
 		_, err := a.Bearer(t.Context(), c.text)
 		wantUnauthenticated(t, what, err, c.code)
@@ -245,7 +263,8 @@ func TestBadProviders(t *testing.T) {
 		p, now := newProvider(t), noon
 		a := p.access(t, &now, "RS256")
 		change(t, p)
-		if _, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims())); !fault.Is(err, fault.Transport) || fault.CodeOf(err) != "issuer_unreachable" {
+		if _, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims())); !fault.Is(err, fault.Transport) ||
+			fault.CodeOf(err) != "issuer_unreachable" {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -263,8 +282,10 @@ func TestBadProviders(t *testing.T) {
 }
 
 func TestIssuerURL(t *testing.T) {
-	for s, ok := range map[string]bool{"https://login.example.org": true, "https://login.example.org/realms/x": true, "http://127.0.0.1:8080": true, "http://localhost/x": true, "http://[::1]:80": true,
-		"http://login.example.org": false, "http://127.0.0.1.example.org": false, "https://u:p@example.org": false, "https://example.org?x=1": false, "https://example.org#x": false, "ftp://example.org": false, "": false, "example.org": false} {
+	for s, ok := range map[string]bool{"https://login.example.org": true, "https://login.example.org/realms/x": true,
+		"http://127.0.0.1:8080": true, "http://localhost/x": true, "http://[::1]:80": true,
+		"http://login.example.org": false, "http://127.0.0.1.example.org": false, "https://u:p@example.org": false,
+		"https://example.org?x=1": false, "https://example.org#x": false, "ftp://example.org": false, "": false, "example.org": false} {
 		if got := CheckIssuerURL(s) == ""; got != ok {
 			t.Errorf("%s: %v", s, got)
 		}
@@ -275,7 +296,8 @@ func FuzzBearer(f *testing.F) {
 	f.Add("sgt_AAAAAAAAAAAAAAAA_" + strings.Repeat("A", 52))
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
 	now := noon
-	a := New(Config{Tokens: shelf{}, Now: func() time.Time { return now }, Issuers: []Issuer{{URL: "http://127.0.0.1:1", Audience: audience, Algorithms: Algorithms()}}})
+	a := New(Config{Tokens: shelf{}, Now: func() time.Time { return now }, Issuers: []Issuer{{URL: "http://127.0.0.1:1", Audience: audience,
+		Algorithms: Algorithms()}}})
 	f.Fuzz(func(t *testing.T, s string) {
 		if p, err := a.Bearer(t.Context(), s); err == nil {
 			t.Errorf("%q is %+v", s, p)

@@ -51,8 +51,8 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(bytes.NewReader(body)), Header: http.Header{}, Request: r}, nil
 }
 
-// An issuer that does not answer delays neither the tokens of another issuer nor those of its own whose key is known. A token whose key is not known waits
-// for a few seconds, however many come, and the issuer is asked once.
+// An issuer that does not answer delays neither the tokens of another issuer nor those of its own whose key is known. A token whose key is
+// not known waits for a few seconds, however many come, and the issuer is asked once.
 func TestStalledIssuer(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -66,14 +66,16 @@ func TestStalledIssuer(t *testing.T) {
 			t.Fatal(err)
 		}
 		grants := []ClaimGrant{{"sub", "alice", Grant{Capabilities: []string{gate.CapRead}}}}
-		a := New(Config{Client: &http.Client{Transport: n}, Issuers: []Issuer{{URL: "https://slow", Audience: audience, Algorithms: []string{"RS256"}, Grants: grants},
+		a := New(Config{Client: &http.Client{Transport: n}, Issuers: []Issuer{{URL: "https://slow", Audience: audience,
+			Algorithms: []string{"RS256"}, Grants: grants},
 			{URL: "https://good", Audience: audience, Algorithms: []string{"RS256"}, Grants: grants}}})
 		token := func(issuer, kid string) string {
 			signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := jwt.Signed(signer).Claims(map[string]any{"iss": issuer, "aud": audience, "sub": "alice", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
+			s, err := jwt.Signed(signer).Claims(map[string]any{"iss": issuer, "aud": audience, "sub": "alice", "iat": time.Now().
+				Unix(), "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,8 @@ func TokenPrincipal(name string) string { return "token:" + name }
 // NewToken makes a token and its text, which is shown once.
 func NewToken(name string, g Grant, by string, expires time.Time) (t Token, text string) {
 	id, secret := rand.Text()[:16], rand.Text()+rand.Text()
-	return Token{ID: "tok_" + id, Name: name, SecretSHA256: digest(secret), Capabilities: g.Capabilities, Projects: g.Projects, Accounts: g.Accounts, CreatedBy: by, ExpiresAt: expires},
+	return Token{ID: "tok_" + id, Name: name, SecretSHA256: digest(secret), Capabilities: g.Capabilities, Projects: g.Projects,
+			Accounts: g.Accounts, CreatedBy: by, ExpiresAt: expires},
 		"sgt_" + id + "_" + secret
 }
 

@@ -11,24 +11,30 @@ import (
 
 // Nobody grants what they do not have themselves: a capability, a project, or another Slurm account than their own jobs charge.
 func TestWithin(t *testing.T) {
-	lab := gate.Principal{Name: "token:lab", Capabilities: []string{"gateway", "read", "admin"}, Projects: []string{"proj_a", "proj_b"}, Accounts: map[string]string{"proj_a": "research"}}
+	lab := gate.Principal{Name: "token:lab", Capabilities: []string{"gateway", "read", "admin"}, Projects: []string{"proj_a", "proj_b"},
+		Accounts: map[string]string{"proj_a": "research"}}
 	boss := gate.Principal{Name: "user:boss", Capabilities: []string{gate.All}, Projects: []string{gate.All}}
-	site := gate.Principal{Name: "user:site", Capabilities: []string{gate.All}, Projects: []string{gate.All}, Accounts: map[string]string{gate.All: "common"}}
+	site := gate.Principal{Name: "user:site", Capabilities: []string{gate.All}, Projects: []string{gate.All},
+		Accounts: map[string]string{gate.All: "common"}}
 	for name, c := range map[string]struct {
 		giver    gate.Principal
 		grant    Grant
 		code     string
 		accounts map[string]string
 	}{
-		"its own":                  {lab, Grant{[]string{"read"}, []string{"proj_a"}, nil}, "", map[string]string{"proj_a": "research"}},
-		"its own, said":            {lab, Grant{[]string{"read"}, []string{"proj_a"}, map[string]string{"proj_a": "research"}}, "", map[string]string{"proj_a": "research"}},
-		"another account":          {lab, Grant{[]string{"read"}, []string{"proj_a"}, map[string]string{"proj_a": "other"}}, "account_denied", nil},
-		"free account":             {lab, Grant{[]string{"read"}, []string{"proj_b"}, map[string]string{"proj_b": "other"}}, "", map[string]string{"proj_b": "other"}},
-		"a capability more":        {lab, Grant{[]string{"slurm"}, []string{"proj_a"}, nil}, "capability_denied", nil},
-		"all capabilities":         {lab, Grant{[]string{gate.All}, []string{"proj_a"}, nil}, "capability_denied", nil},
-		"a project more":           {lab, Grant{[]string{"read"}, []string{"proj_c"}, nil}, "project_not_found", nil},
-		"all projects":             {lab, Grant{[]string{"read"}, []string{gate.All}, nil}, "project_not_found", nil},
-		"everything":               {boss, Grant{[]string{gate.All}, []string{gate.All}, map[string]string{"proj_a": "x"}}, "", map[string]string{"proj_a": "x"}},
+		"its own": {lab, Grant{[]string{"read"}, []string{"proj_a"}, nil}, "", map[string]string{"proj_a": "research"}},
+		"its own, said": {lab, Grant{[]string{"read"}, []string{"proj_a"}, map[string]string{"proj_a": "research"}}, "",
+			map[string]string{"proj_a": "research"}},
+		"another account": {lab, Grant{[]string{"read"}, []string{"proj_a"}, map[string]string{"proj_a": "other"}}, "account_denied",
+			nil},
+		"free account": {lab, Grant{[]string{"read"}, []string{"proj_b"}, map[string]string{"proj_b": "other"}}, "",
+			map[string]string{"proj_b": "other"}},
+		"a capability more": {lab, Grant{[]string{"slurm"}, []string{"proj_a"}, nil}, "capability_denied", nil},
+		"all capabilities":  {lab, Grant{[]string{gate.All}, []string{"proj_a"}, nil}, "capability_denied", nil},
+		"a project more":    {lab, Grant{[]string{"read"}, []string{"proj_c"}, nil}, "project_not_found", nil},
+		"all projects":      {lab, Grant{[]string{"read"}, []string{gate.All}, nil}, "project_not_found", nil},
+		"everything": {boss, Grant{[]string{gate.All}, []string{gate.All}, map[string]string{"proj_a": "x"}}, "",
+			map[string]string{"proj_a": "x"}},
 		"beside everyone's":        {site, Grant{[]string{"read"}, []string{"proj_a"}, map[string]string{"proj_a": "x"}}, "account_denied", nil},
 		"everyone's, not repeated": {site, Grant{[]string{"read"}, []string{"proj_a"}, nil}, "", map[string]string{gate.All: "common"}},
 		"another one for everyone": {site, Grant{[]string{"read"}, []string{gate.All}, map[string]string{gate.All: "x"}}, "account_denied", nil},

@@ -129,7 +129,8 @@ func probeImage(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	squash := filepath.Join(dir, "root.squashfs")
-	if out, err := exec.Command("mksquashfs", root, squash, "-all-root", "-no-xattrs", "-noI", "-noD", "-noF", "-noX", "-quiet", "-no-progress").CombinedOutput(); err != nil {
+	if out, err := exec.Command("mksquashfs", root, squash, "-all-root", "-no-xattrs", "-noI", "-noD", "-noF", "-noX", "-quiet",
+		"-no-progress").CombinedOutput(); err != nil {
 		t.Fatalf("mksquashfs: %v\n%s", err, out)
 	}
 	fs, err := os.ReadFile(squash)
@@ -218,7 +219,8 @@ func TestClusterIsolation(t *testing.T) {
 		}
 	}
 	// The complete list of what is mounted. What is new in a later Apptainer must be looked at.
-	own := []string{"/", "/dev", "/etc/group", "/etc/passwd", "/etc/resolv.conf", "/proc", "/ref", "/sys", "/tmp", "/var/tmp", "/work/in", "/work/meta", "/work/out"}
+	own := []string{"/", "/dev", "/etc/group", "/etc/passwd", "/etc/resolv.conf", "/proc", "/ref", "/sys", "/tmp", "/var/tmp", "/work/in",
+		"/work/meta", "/work/out"}
 	for _, m := range r.Mounts {
 		if !slices.Contains(own, m) && !strings.HasPrefix(m, "/dev/") && !strings.HasPrefix(m, "/sys/") {
 			t.Errorf("mounted unasked for: %s", m)
@@ -245,7 +247,8 @@ func TestClusterEnvironmentArrivesUnchanged(t *testing.T) {
 	env := map[string]string{
 		"QUOTES": `a"b'c`, "DOLLAR": "$HOME ${PATH} $$ $1", "COMMAND": "$(id) `id`", "ESCAPES": `\n \\ \x41 \u000A \`,
 		"LINES": "one\n two\n\n", "TABS": "\ta\t", "COMMAS": "a,b;c=d:e", "GLOB": "* ? [x] {1,2} ~ !x #y", "PERCENT": "%s%n", "UNICODE": "é ☃",
-		"BLANK": " ", "EMPTY": "", "PATHLIKE": "/a:/b", "PS1": "q", "IFS": ",", "TERM": "x", "LC_ALL": "C.UTF-8", "lower": "1", "_X1": "2", "LONG": strings.Repeat("x", 16<<10),
+		"BLANK": " ", "EMPTY": "", "PATHLIKE": "/a:/b", "PS1": "q", "IFS": ",", "TERM": "x", "LC_ALL": "C.UTF-8", "lower": "1", "_X1": "2",
+		"LONG": strings.Repeat("x", 16<<10),
 	}
 	var names []string
 	for k := range env {
@@ -268,7 +271,8 @@ func TestClusterEnvironmentArrivesUnchanged(t *testing.T) {
 
 func TestClusterArgumentsArriveUnchanged(t *testing.T) {
 	b := newBench(t)
-	argv := []string{"", " ", "$HOME", "$(id)", "`id`", "a b", "-x", "--", "--bind=/etc:/x", "é\n\t", `\`, `"'`, "*", strings.Repeat("y", 100<<10)}
+	argv := []string{"", " ", "$HOME", "$(id)", "`id`", "a b", "-x", "--", "--bind=/etc:/x", "é\n\t", `\`, `"'`, "*",
+		strings.Repeat("y", 100<<10)}
 	if diff := cmp.Diff(argv, b.report(t, nil, argv...).Args); diff != "" {
 		t.Error(diff)
 	}

@@ -70,7 +70,8 @@ func NewRuntime(c Config) (*Runtime, error) {
 	}
 	for i, word := range c.NoMount {
 		if word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz-") != "" && !plainPath.MatchString(word) {
-			bad("NO-MOUNT", fmt.Sprintf("apptainer.no_mount[%d]", i), "a word of apptainer.conf such as sys, or a plain absolute path", fmt.Sprintf("got %q", word))
+			bad("NO-MOUNT", fmt.Sprintf("apptainer.no_mount[%d]", i), "a word of apptainer.conf such as sys, or a plain absolute path",
+				fmt.Sprintf("got %q", word))
 		}
 		r.noMount += "," + word
 	}
@@ -89,8 +90,8 @@ func NewRuntime(c Config) (*Runtime, error) {
 }
 
 // ExecArgs returns the arguments after "apptainer" for a plan: options, the image and the program. The paths are absolute and
-// plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and tmp. The site offers the binds: the caller
-// has checked that.
+// plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and tmp. The site offers the binds:
+// the caller has checked that.
 //
 // Measured on Apptainer 1.4.5, as a plain user:
 //   - --quiet: without it two INFO lines about missing helpers land in the program's stderr.

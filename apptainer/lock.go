@@ -131,8 +131,8 @@ func (l Lock) Find(name string) (Named, bool) {
 // CodeNotStored is the code of an image that has an entry in the lock and is not in the store.
 const CodeNotStored = "IMAGE-NOT-STORED"
 
-// Against gives what the lock says otherwise than the store: images the store does not hold, and sizes or architectures that are not the file's. file
-// is the lock file's name in the problems.
+// Against gives what the lock says otherwise than the store: images the store does not hold, and sizes or architectures that are not the
+// file's. file is the lock file's name in the problems.
 func (l Lock) Against(file string, stored []Image) (found []fault.Problem) {
 	byRef := map[string]Image{}
 	for _, i := range stored {
@@ -140,7 +140,8 @@ func (l Lock) Against(file string, stored []Image) (found []fault.Problem) {
 	}
 	for i, n := range l.Images {
 		add := func(code, field, rule, msg string) {
-			found = append(found, fault.Problem{Code: code, Field: fmt.Sprintf("images[%d].%s", i, field), Rule: rule, Msg: msg, File: file, Next: []fault.Step{fault.Do("image add", "name", n.Name)}})
+			found = append(found, fault.Problem{Code: code, Field: fmt.Sprintf("images[%d].%s", i, field), Rule: rule, Msg: msg, File: file,
+				Next: []fault.Step{fault.Do("image add", "name", n.Name)}})
 		}
 		have, ok := byRef[n.Digest]
 		switch {
@@ -153,7 +154,8 @@ func (l Lock) Against(file string, stored []Image) (found []fault.Problem) {
 			add("IMAGE-LOCK", "arch", "the image's own architecture", n.Name+" is "+have.Arch+", but the lock says "+n.Arch)
 		}
 		if have.SizeBytes != n.SizeBytes {
-			add("IMAGE-LOCK", "size_bytes", "the size of the image's file", fmt.Sprintf("%s has %d bytes, but the lock says %d", n.Name, have.SizeBytes, n.SizeBytes))
+			add("IMAGE-LOCK", "size_bytes", "the size of the image's file", fmt.Sprintf("%s has %d bytes, but the lock says %d", n.Name,
+				have.SizeBytes, n.SizeBytes))
 		}
 	}
 	return found

@@ -17,7 +17,8 @@ import (
 var lockTime = time.Date(2026, 11, 21, 7, 0, 0, 999, time.FixedZone("", 3600))
 
 func named(name, digit string) Named {
-	return Named{Name: name, Digest: "sha256:" + strings.Repeat(digit, 64), Arch: "amd64", SizeBytes: 4096, Source: "from: a \"file\"\n", AddedAt: lockTime}
+	return Named{Name: name, Digest: "sha256:" + strings.Repeat(digit, 64), Arch: "amd64", SizeBytes: 4096, Source: "from: a \"file\"\n",
+		AddedAt: lockTime}
 }
 
 func TestLockRoundTrip(t *testing.T) {
@@ -48,7 +49,8 @@ func TestLockRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"# Written by `slurmgate image add", "\n    added_at: 2026-11-21T06:00:00Z\n", "\nversion: 1\nimages:\n  - name: minimap2\n"} {
+	for _, text := range []string{"# Written by `slurmgate image add", "\n    added_at: 2026-11-21T06:00:00Z\n",
+		"\nversion: 1\nimages:\n  - name: minimap2\n"} {
 		if !strings.Contains(string(data), text) {
 			t.Errorf("%q is not in\n%s", text, data)
 		}
@@ -91,14 +93,18 @@ func TestConcurrentRecordsAllStay(t *testing.T) {
 
 func TestLockRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LockFile)
-	for _, n := range []Named{named("Upper", "a"), named("", "a"), named("a b", "a"), {Name: "x", Digest: "latest", Arch: "amd64", SizeBytes: 1}} {
+	for _, n := range []Named{named("Upper", "a"), named("", "a"), named("a b", "a"), {Name: "x", Digest: "latest", Arch: "amd64",
+		SizeBytes: 1}} {
 		_, err := Record(path, n, false)
 		wantFault(t, err, fault.Validation, "IMAGE-NAME")
 	}
-	entry := "\n  - {name: a, digest: sha256:" + strings.Repeat("a", 64) + ", arch: amd64, size_bytes: 1, source: s, added_at: 2026-11-21T07:00:00Z}"
+	entry := "\n  - {name: a, digest: sha256:" + strings.Repeat("a", 64) + ", arch: amd64, size_bytes: 1, source: s, added_at: " +
+		"2026-11-21T07:00:00Z}"
 	for what, text := range map[string]string{
-		"empty": "", "other version": "version: 2\nimages: []", "unknown key": "version: 1\nimgs: []", "two documents": "version: 1\nimages: []\n---\nversion: 1\n",
-		"duplicate name": "version: 1\nimages:" + entry + entry, "duplicate key": "version: 1\nversion: 1", "no digest": "version: 1\nimages: [{name: a}]",
+		"empty": "", "other version": "version: 2\nimages: []", "unknown key": "version: 1\nimgs: []",
+		"two documents":  "version: 1\nimages: []\n---\nversion: 1\n",
+		"duplicate name": "version: 1\nimages:" + entry + entry, "duplicate key": "version: 1\nversion: 1",
+		"no digest": "version: 1\nimages: [{name: a}]",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

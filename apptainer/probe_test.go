@@ -101,7 +101,8 @@ func look(args []string) report {
 	}
 	r.Fds = descriptors()
 	r.Input = read("/work/in/data")
-	for _, path := range []string{"/new", "/bin/new", "/work/new", "/work/in/new", "/work/in/data", "/work/meta/new", "/ref/new", "/work/out/new", "/tmp/new"} {
+	for _, path := range []string{"/new", "/bin/new", "/work/new", "/work/in/new", "/work/in/data", "/work/meta/new", "/ref/new",
+		"/work/out/new", "/tmp/new"} {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 		r.Write[path] = bare(err)
 		f.Close()

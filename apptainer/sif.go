@@ -33,7 +33,8 @@ const (
 func checkSIF(f sif.ReadWriter, name string, size int64) (arch string, err error) {
 	const op = "apptainer.checkSIF"
 	refuse := func(code, rule, msg, hint string) error {
-		return fault.Invalid(op, "this file cannot be used as an image", fault.Problem{Code: code, Field: "image", Rule: rule, Msg: msg, Hint: hint, File: name})
+		return fault.Invalid(op, "this file cannot be used as an image", fault.Problem{Code: code, Field: "image", Rule: rule, Msg: msg,
+			Hint: hint, File: name})
 	}
 	notSIF := func(msg string) error {
 		return refuse("IMAGE-FORMAT", "a SIF file", msg, "make one with: apptainer build FILE.sif docker://…")
@@ -49,7 +50,8 @@ func checkSIF(f sif.ReadWriter, name string, size int64) (arch string, err error
 	img.WithDescriptors(func(d sif.Descriptor) bool {
 		if d.Offset() < 0 || d.Size() < 0 || d.Size() > size || d.Offset() > size-d.Size() {
 			err = refuse("IMAGE-TRUNCATED", "every object of the image lies inside the file",
-				fmt.Sprintf("object %d ends at byte %d, but the file has %d bytes", d.ID(), d.Offset()+d.Size(), size), "the file is incomplete: copy or build it again")
+				fmt.Sprintf("object %d ends at byte %d, but the file has %d bytes", d.ID(), d.Offset()+d.Size(), size),
+				"the file is incomplete: copy or build it again")
 			return true
 		}
 		if _, part, _, perr := d.PartitionMetadata(); perr == nil && part == sif.PartPrimSys {
@@ -72,14 +74,17 @@ func checkSIF(f sif.ReadWriter, name string, size int64) (arch string, err error
 		return "", notSIF(err.Error())
 	}
 	if fs != sif.FsSquash {
-		return "", refuse("IMAGE-FILESYSTEM", "a read-only squashfs partition", "its root filesystem is "+fs.String(), "rebuild the image with: apptainer build, without --sandbox or --encrypt")
+		return "", refuse("IMAGE-FILESYSTEM", "a read-only squashfs partition", "its root filesystem is "+fs.String(),
+			"rebuild the image with: apptainer build, without --sandbox or --encrypt")
 	}
 	if header := img.PrimaryArch(); header != arch {
-		return "", refuse("IMAGE-ARCH", "one architecture in header and partition", "the header says "+header+", but the system partition says "+arch,
+		return "", refuse("IMAGE-ARCH", "one architecture in header and partition",
+			"the header says "+header+", but the system partition says "+arch,
 			"build the image again")
 	}
 	if arch != runtime.GOARCH {
-		return "", refuse("IMAGE-ARCH", "an image for "+runtime.GOARCH, "it is built for "+arch, "build the image on a machine of this architecture")
+		return "", refuse("IMAGE-ARCH", "an image for "+runtime.GOARCH, "it is built for "+arch,
+			"build the image on a machine of this architecture")
 	}
 	return arch, nil
 }

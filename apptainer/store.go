@@ -53,7 +53,8 @@ const (
 func OpenStore(dir string) (*Store, error) {
 	const op = "apptainer.OpenStore"
 	if !plainPath.MatchString(dir) || filepath.Clean(dir) != dir {
-		return nil, fault.Invalid(op, "the image store cannot be used", fault.Problem{Code: "IMAGE-STORE-PATH", Field: "storage.image_store", Rule: plainRule, Msg: fmt.Sprintf("got %q", dir)})
+		return nil, fault.Invalid(op, "the image store cannot be used", fault.Problem{Code: "IMAGE-STORE-PATH", Field: "storage.image_store",
+			Rule: plainRule, Msg: fmt.Sprintf("got %q", dir)})
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fault.Wrap(fault.Transport, op, "IMAGE-STORE", "cannot open the image store", err).

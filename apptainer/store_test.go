@@ -22,7 +22,8 @@ import (
 // writeSIF writes a SIF around content, which the store never looks into.
 func writeSIF(t *testing.T, path string, content []byte, fs sif.FSType, part sif.PartType, arch string) {
 	t.Helper()
-	in, err := sif.NewDescriptorInput(sif.DataPartition, bytes.NewReader(content), sif.OptPartitionMetadata(fs, part, arch), sif.OptObjectAlignment(4096))
+	in, err := sif.NewDescriptorInput(sif.DataPartition, bytes.NewReader(content), sif.OptPartitionMetadata(fs, part, arch),
+		sif.OptObjectAlignment(4096))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +49,8 @@ func patchedArch(t *testing.T, file func(string, []byte) string, data []byte, at
 	return file("header-arch", d)
 }
 
-// An image that got into the store past Add, with an architecture of its own in the header, is not used and shows in the list; a lock that is wrong about
-// a file says so.
+// An image that got into the store past Add, with an architecture of its own in the header, is not used and shows in the list; a lock that
+// is wrong about a file says so.
 func TestArchitectures(t *testing.T) {
 	path, digest := goodSIF(t, "x")
 	s := openStore(t)
@@ -81,14 +82,17 @@ func TestArchitectures(t *testing.T) {
 		}
 	}
 	size := int64(len(data))
-	lock := Lock{Images: []Named{{Name: "good", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size}, {Name: "small", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size - 1},
-		{Name: "arch", Digest: "sha256:" + digest, Arch: "vax", SizeBytes: size}, {Name: "bad", Digest: "sha256:" + badDigest, Arch: runtime.GOARCH, SizeBytes: size},
+	lock := Lock{Images: []Named{{Name: "good", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size},
+		{Name: "small", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size - 1},
+		{Name: "arch", Digest: "sha256:" + digest, Arch: "vax", SizeBytes: size}, {Name: "bad", Digest: "sha256:" + badDigest,
+			Arch: runtime.GOARCH, SizeBytes: size},
 		{Name: "gone", Digest: "sha256:" + strings.Repeat("0", 64), Arch: runtime.GOARCH, SizeBytes: size}}}
 	var got []string
 	for _, p := range lock.Against("f", list) {
 		got = append(got, p.Code+" "+p.Field)
 	}
-	want := []string{"IMAGE-LOCK images[1].size_bytes", "IMAGE-LOCK images[2].arch", "IMAGE-LOCK images[3].digest", "IMAGE-NOT-STORED images[4].digest"}
+	want := []string{"IMAGE-LOCK images[1].size_bytes", "IMAGE-LOCK images[2].arch", "IMAGE-LOCK images[3].digest",
+		"IMAGE-NOT-STORED images[4].digest"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -289,7 +293,8 @@ func TestChangedImageIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	data[len(data)-1] ^= 1
-	for _, err := range []error{os.Chmod(stored, 0o600), os.WriteFile(stored, data, 0o600), os.Chmod(stored, 0o444), os.Chtimes(stored, before.ModTime(), before.ModTime())} {
+	for _, err := range []error{os.Chmod(stored, 0o600), os.WriteFile(stored, data, 0o600), os.Chmod(stored, 0o444),
+		os.Chtimes(stored, before.ModTime(), before.ModTime())} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,11 +379,13 @@ func TestOpenStoreRefusesPathsThatSplitOptions(t *testing.T) {
 
 func FuzzCheckSIF(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "seed.sif")
-	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys, runtime.GOARCH), sif.OptObjectAlignment(4096))
+	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys,
+		runtime.GOARCH), sif.OptObjectAlignment(4096))
 	if err != nil {
 		f.Fatal(err)
 	}
-	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in), sif.OptCreateWithDescriptorCapacity(2))
+	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in),
+		sif.OptCreateWithDescriptorCapacity(2))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -77,7 +77,8 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	}
 	if got := digestOf(sum); got != digest {
 		v.good = stamp{}
-		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST", fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", path, digest, got)).
+		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST",
+			fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", path, digest, got)).
 			WithNext("find out what changed it, then add the original again").WithSteps(fault.Do("image add"))
 	}
 	v.take(before, after, start, s.settle)

@@ -104,7 +104,8 @@ func TestDetectBomb(t *testing.T) {
 }
 
 func FuzzDetect(f *testing.F) {
-	for _, s := range []string{record, "BAM\x01", "{", `{"a":1}`, "a\tb", "a,\"b\n", "\x89HDF\r\n\x1a\n", "<html", string(gz(record)), string(bgzf("BAM\x01")), "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\x00\x05\x00BC\xff\xff"} {
+	for _, s := range []string{record, "BAM\x01", "{", `{"a":1}`, "a\tb", "a,\"b\n", "\x89HDF\r\n\x1a\n", "<html", string(gz(record)),
+		string(bgzf("BAM\x01")), "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\x00\x05\x00BC\xff\xff"} {
 		f.Add([]byte(s), "x.csv")
 		f.Add(gz(s), "x.tsv")
 	}

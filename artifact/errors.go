@@ -20,7 +20,8 @@ func fsFault(op, msg string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Wrap(fault.Timeout, op, "timeout", msg, err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
-		return fault.Wrap(fault.Transport, op, "disk_full", msg, err).WithNext("free space, or raise the quota, of the artifact store's filesystem")
+		return fault.Wrap(fault.Transport, op, "disk_full", msg, err).
+			WithNext("free space, or raise the quota, of the artifact store's filesystem")
 	}
 	return fault.Wrap(fault.Transport, op, "filesystem", msg, err)
 }

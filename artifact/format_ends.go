@@ -88,7 +88,8 @@ func (w *pngWalk) end() error {
 	return nil
 }
 
-// hdf5Walk compares a file's size with the one in its superblock (HDF5 file format specification 3.0, II.A). After the signature and the version:
+// hdf5Walk compares a file's size with the one in its superblock (HDF5 file format specification 3.0, II.A). After the signature and the
+// version:
 //
 //	version 0, 1   4 bytes, size of offsets, 3 (1: 7) bytes more than the 7 that follow it, then base, free space, end of file
 //	version 2, 3   size of offsets, 2 bytes, then base, extension, end of file

@@ -226,8 +226,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inflateAll reads gzip data, one member after the other, compares their checksums and passes on what they inflate to. What inflates to at most
-// least bytes is read to its end.
+// inflateAll reads gzip data, one member after the other, compares their checksums and passes on what they inflate to. What inflates to at
+// most least bytes is read to its end.
 func inflateAll(r io.Reader, magics []string, full bool, parts []walker, least int64) error {
 	in := &counted{r: r}
 	zr, err := gzip.NewReader(in)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// jsonWalk reads one JSON value (RFC 8259) byte by byte. It keeps nothing but the open brackets, so a file of any size is checked in bounded
-// memory; strings must be UTF-8. Names that appear twice in an object are not noticed.
+// jsonWalk reads one JSON value (RFC 8259) byte by byte. It keeps nothing but the open brackets, so a file of any size is checked in
+// bounded memory; strings must be UTF-8. Names that appear twice in an object are not noticed.
 type jsonWalk struct {
 	at    int64
 	state jsonState

@@ -207,7 +207,8 @@ func TestCheckerBlocks(t *testing.T) {
 	for _, c := range []struct {
 		file, want string
 		opt        Checks
-	}{{bam, "", Checks{Full: true, Blocks: true}}, {string(damaged), "", Checks{Full: true}}, {string(damaged), "checksum", Checks{Full: true, Blocks: true}}} {
+	}{{bam, "", Checks{Full: true, Blocks: true}}, {string(damaged), "", Checks{Full: true}}, {string(damaged), "checksum",
+		Checks{Full: true, Blocks: true}}} {
 		if got, _ := verdict("BAM", c.file, 1000, c.opt); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.opt, got, c.want)
 		}
@@ -225,8 +226,10 @@ func TestImportFormat(t *testing.T) {
 		{"x", "BAM", "hello\n", `is not a whole BAM file`},
 		{"r.fastq.gz", "", cut, "cut short"},
 		{"r.fq.gz", "", record, "not gzip's"},
-		{"r.fq.gz", "", string(gz("@r\nACGT\n+\nII\n")), "record 1, which begins at line 1: its sequence has 4 letters, but its first line of quality has 2"},
-		{"r.fq.gz", "FASTQ_GZ", string(gz(strings.Repeat(record, 9) + "@r\nACGT\n+\nIIIII\n")), "record 10, which begins at line 37: its sequence has 4 letters, and its quality is longer"},
+		{"r.fq.gz", "", string(gz("@r\nACGT\n+\nII\n")), "record 1, which begins at line 1: its sequence has 4 letters, but its first line of " +
+			"quality has 2"},
+		{"r.fq.gz", "FASTQ_GZ", string(gz(strings.Repeat(record, 9) + "@r\nACGT\n+\nIIIII\n")),
+			"record 10, which begins at line 37: its sequence has 4 letters, and its quality is longer"},
 		{"r.fq.gz", "", string(gz("")), "it does not begin with a FASTQ record"},
 		{"x", "", cut, "cut short"}, // known by its content
 		{"ref.fa.gz", "", string(gz(">x\n" + noise(9000)))[:1000], "gzip file: it is cut short"},
@@ -242,7 +245,8 @@ func TestImportFormat(t *testing.T) {
 			"rehearsal": func(im *Importer) (Imported, error) { return im.Rehearsal().ImportFile(t.Context(), root+"/"+c.file) },
 		} {
 			got, err := do(im.As(c.as))
-			if fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "import the whole file again") {
+			if fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
+				"import the whole file again") {
 				t.Errorf("%s as %q by %s: %+v, %v", c.file, c.as, way, got, err)
 			}
 		}
@@ -250,7 +254,8 @@ func TestImportFormat(t *testing.T) {
 			t.Errorf("%s as it is: %+v, %v", c.file, got, err)
 		}
 	}
-	if _, err := im.As("JSON").ImportText(t.Context(), "{"); fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(), "the text is not a whole JSON file") {
+	if _, err := im.As("JSON").ImportText(t.Context(), "{"); fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(),
+		"the text is not a whole JSON file") {
 		t.Error(err)
 	}
 	before := len(files(t, dir))
@@ -268,7 +273,8 @@ func TestImportFull(t *testing.T) {
 	_, err := im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz")
 	must(t, err)
 	im.full = true
-	if _, err = im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz"); fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(), "cut short") {
+	if _, err = im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz"); fault.CodeOf(err) != ImportFormat ||
+		!strings.Contains(err.Error(), "cut short") {
 		t.Error(err)
 	}
 }
@@ -288,7 +294,8 @@ func longRead(n int) string {
 }
 
 func FuzzJSONWalk(f *testing.F) {
-	for _, s := range []string{`{"a":[1,-0.5e-7,"x\u12aF\\",true,false,null]}`, `[]`, ` 0 `, `-`, `01`, `1.`, `"\x80"`, "\"\xed\xa0\x80\"", `[1,]`, `{"a" 1}`, `{,}`, `]`, `nul`, "\"\n\""} {
+	for _, s := range []string{`{"a":[1,-0.5e-7,"x\u12aF\\",true,false,null]}`, `[]`, ` 0 `, `-`, `01`, `1.`, `"\x80"`, "\"\xed\xa0\x80\"",
+		`[1,]`, `{"a" 1}`, `{,}`, `]`, `nul`, "\"\n\""} {
 		f.Add([]byte(s), uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, step uint8) {
@@ -301,7 +308,8 @@ func FuzzJSONWalk(f *testing.F) {
 
 // The verdict does not depend on the pieces in which a file comes.
 func FuzzChecker(f *testing.F) {
-	for i, file := range []string{bam[:200], block("BAM\x01") + bgzfEnd, string(gz(record)), pngFile(), "%PDF-1\n%%EOF", "PK\x05\x06" + strings.Repeat("\x00", 18), hdf5(0, 100), hdf5(2, 100), "BAI\x01"} {
+	for i, file := range []string{bam[:200], block("BAM\x01") + bgzfEnd, string(gz(record)), pngFile(), "%PDF-1\n%%EOF",
+		"PK\x05\x06" + strings.Repeat("\x00", 18), hdf5(0, 100), hdf5(2, 100), "BAI\x01"} {
 		f.Add([]byte(file), uint8(i), uint8(i))
 	}
 	types := []string{"BAM", "BAI", "FASTQ_GZ", "VCF", "PNG", "PDF", "ZIP", "H5AD", "JSON", "TEXT", "FASTQ"}

@@ -84,7 +84,8 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 			return out, nil
 		}
 		if edge <= leastEdge {
-			return Picture{}, fault.New(fault.Policy, op, "PREVIEW-IMAGE-LIMIT", fmt.Sprintf("even %d points wide it has more than the %d bytes allowed", edge, maxBytes)).
+			return Picture{}, fault.New(fault.Policy, op, "PREVIEW-IMAGE-LIMIT",
+				fmt.Sprintf("even %d points wide it has more than the %d bytes allowed", edge, maxBytes)).
 				WithNext("have the administrator raise limits.preview_bytes of the policy")
 		}
 	}

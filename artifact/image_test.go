@@ -38,7 +38,8 @@ func TestPreviewImage(t *testing.T) {
 		must(t, err)
 		back, err := png.Decode(bytes.NewReader(got.PNG))
 		must(t, err)
-		if b := back.Bounds(); len(got.PNG) > c.limit || b.Dx() != got.Width || b.Dy() != got.Height || got.Width > min(900, max(c.edge, leastEdge)) || got.FullWidth != 900 || got.FullHeight != 300 {
+		if b := back.Bounds(); len(got.PNG) > c.limit || b.Dx() != got.Width || b.Dy() != got.Height || got.Width > min(900,
+			max(c.edge, leastEdge)) || got.FullWidth != 900 || got.FullHeight != 300 {
 			t.Errorf("%+v: %d × %d of %d × %d in %d bytes", c, got.Width, got.Height, got.FullWidth, got.FullHeight, len(got.PNG))
 		}
 	}

@@ -42,8 +42,8 @@ type ImportPolicy struct {
 
 	Full bool // inflate gzip files of any size to compare their checksums; without it those up to [MaxInflated]
 
-	// Own are folders of the gateway itself, nothing below which may be imported wherever the roots are: the ledger, the artifacts' bytes, and the
-	// workspaces are of all projects, and the gateway's user may read them all. One that does not exist yet counts from when it does.
+	// Own are folders of the gateway itself, nothing below which may be imported wherever the roots are: the ledger, the artifacts' bytes,
+	// and the workspaces are of all projects, and the gateway's user may read them all. One that does not exist yet counts from when it does.
 	Own []string
 }
 
@@ -73,15 +73,18 @@ type Imported struct {
 
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
-	im := &Importer{store: store, put: store.put, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types), own: slices.Clone(p.Own), full: p.Full}
+	im := &Importer{store: store, put: store.put, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types),
+		own: slices.Clone(p.Own), full: p.Full}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
-		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d", p.MaxBytes)})
+		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d",
+			p.MaxBytes)})
 	}
 	for i, name := range p.Roots {
 		resolved, msg := resolveRoot(name)
 		if msg != "" {
-			problems = append(problems, fault.Problem{Code: ImportRoot, Field: fmt.Sprintf("roots[%d]", i), Rule: "an existing absolute folder other than /", Msg: msg})
+			problems = append(problems, fault.Problem{Code: ImportRoot, Field: fmt.Sprintf("roots[%d]", i),
+				Rule: "an existing absolute folder other than /", Msg: msg})
 			continue
 		}
 		im.roots = append(im.roots, importRoot{name, resolved})
@@ -138,7 +141,8 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 		return Imported{}, err
 	}
 	if im.isOwn(filepath.Join(root.resolved, rel)) {
-		return Imported{}, denied(ImportOwn, "outside the gateway's own folders", path+" is inside one", "a run's files are already artifacts: use their art_ ids")
+		return Imported{}, denied(ImportOwn, "outside the gateway's own folders", path+" is inside one",
+			"a run's files are already artifacts: use their art_ ids")
 	}
 	f, err := im.open(root, rel)
 	if err != nil {
@@ -177,10 +181,12 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 func (im *Importer) ImportText(ctx context.Context, text string) (Imported, error) {
 	const op = "artifact.ImportText"
 	if limit := min(MaxText, im.maxBytes); int64(len(text)) > limit {
-		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", limit), fmt.Sprintf("the text has %d bytes", len(text)), "import it as a file")
+		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", limit), fmt.Sprintf("the text has %d bytes", len(text)),
+			"import it as a file")
 	}
 	if !utf8.ValidString(text) {
-		return Imported{}, fault.Invalid(op, "", fault.Problem{Code: ImportText, Field: "text", Rule: "valid UTF-8", Msg: "it is not valid UTF-8", Hint: "import it as a file"})
+		return Imported{}, fault.Invalid(op, "", fault.Problem{Code: ImportText, Field: "text", Rule: "valid UTF-8",
+			Msg: "it is not valid UTF-8", Hint: "import it as a file"})
 	}
 	look := im.inspect("", "text", int64(len(text)))
 	defer look.close()
@@ -195,11 +201,13 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 func (im *Importer) locate(path string) (importRoot, string, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportPath, Field: "path",
-			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path), Hint: "give a path on the gateway's host"})
+			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path),
+			Hint: "give a path on the gateway's host"})
 	}
 	if msg := badName(path); msg != "" {
-		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportName, Field: "path", Rule: "UTF-8 without control characters",
-			Msg: fmt.Sprintf("the file name %.200q %s", path, msg), Hint: "rename the file, or the folder it is in"})
+		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportName, Field: "path",
+			Rule: "UTF-8 without control characters",
+			Msg:  fmt.Sprintf("the file name %.200q %s", path, msg), Hint: "rename the file, or the folder it is in"})
 	}
 	for _, r := range im.roots {
 		if rel, ok := strings.CutPrefix(path, r.name+"/"); ok {
@@ -237,8 +245,8 @@ func badName(path string) string {
 	return ""
 }
 
-// isOwn says whether a path is, or lies in, a folder of the gateway, by whatever name: a filesystem may be mounted in two places. It is asked before
-// anything else of the path, so that the answer does not tell which workspaces there are.
+// isOwn says whether a path is, or lies in, a folder of the gateway, by whatever name: a filesystem may be mounted in two places. It is
+// asked before anything else of the path, so that the answer does not tell which workspaces there are.
 func (im *Importer) isOwn(path string) bool {
 	var own []os.FileInfo
 	for _, name := range im.own {
@@ -272,7 +280,8 @@ func (im *Importer) open(root importRoot, rel string) (*os.File, error) {
 func (im *Importer) openFault(path string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return fault.New(fault.NotFound, "artifact.ImportFile", "import_missing", "there is no file "+path+" on the gateway's host").WithNext("check the spelling of the path")
+		return fault.New(fault.NotFound, "artifact.ImportFile", "import_missing", "there is no file "+path+" on the gateway's host").
+			WithNext("check the spelling of the path")
 	case errors.Is(err, unix.ELOOP):
 		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink or lies behind one", "give the path of the file itself")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
@@ -284,7 +293,8 @@ func (im *Importer) openFault(path string, err error) error {
 }
 
 func denied(code, rule, msg, hint string) error {
-	return &fault.Error{Op: "artifact.Import", Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule, Msg: msg, Hint: hint}}}
+	return &fault.Error{Op: "artifact.Import", Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule,
+		Msg: msg, Hint: hint}}}
 }
 
 func changed(path string) error {

@@ -165,8 +165,8 @@ func TestImportRoots(t *testing.T) {
 	wantFault(t, err, fault.Policy, ImportRoot)
 }
 
-// Nothing comes in from the gateway's own folders, which hold what belongs to all projects: not below a root that is around them or in them, not
-// by another spelling, and the answer is the same for a file that is not there.
+// Nothing comes in from the gateway's own folders, which hold what belongs to all projects: not below a root that is around them or in
+// them, not by another spelling, and the answer is the same for a file that is not there.
 //
 // proves ARC-02
 func TestImportOwnFolders(t *testing.T) {
@@ -179,7 +179,8 @@ func TestImportOwnFolders(t *testing.T) {
 		Own: []string{storeDir, base + "/link", base + "/later"}})
 	must(t, err)
 	put(t, base+"/later/ledger.db", "made by the gateway after the importer")
-	for _, path := range []string{base + "/runs/run_1/a1/out/report.json", base + "/runs/run_1/a1/out/none", base + "/runs/run_2/none", base + "/link/run_1/a1/out/report.json",
+	for _, path := range []string{base + "/runs/run_1/a1/out/report.json", base + "/runs/run_1/a1/out/none", base + "/runs/run_2/none",
+		base + "/link/run_1/a1/out/report.json",
 		base + "/later/ledger.db", storeDir + "/objects/x"} {
 		for _, im := range []*Importer{im, im.Rehearsal()} {
 			_, err := im.ImportFile(t.Context(), path)

@@ -36,7 +36,8 @@ func PreviewText(f io.ReaderAt, size int64, maxBytes, maxLines int) (Preview, er
 			fmt.Sprintf("the artifact has %d bytes instead of the recorded %d", n, size))
 	}
 	if head := buf[:min(len(buf), HeadBytes)]; isBinary(head) {
-		return Preview{Binary: true, Truncated: size > 0, Text: cut(fmt.Sprintf("binary file, %s, %d bytes", Detect(head, ""), size), maxBytes)}, nil
+		return Preview{Binary: true, Truncated: size > 0, Text: cut(fmt.Sprintf("binary file, %s, %d bytes", Detect(head, ""), size),
+			maxBytes)}, nil
 	}
 	p := quote(buf, maxBytes, maxLines)
 	p.Truncated = p.Bytes < size

@@ -25,13 +25,15 @@ func TestPreviewText(t *testing.T) {
 		{"hello", 10, 0, Preview{Truncated: true}},
 		{"aéb", 2, 10, Preview{Text: "a", Lines: 1, Bytes: 1, Truncated: true}},
 		{"aéb", 3, 10, Preview{Text: "aé", Lines: 1, Bytes: 3, Truncated: true}},
-		{"x\x1b[31mred\x07 \x7f of many words of text", 100, 10, Preview{Text: `x\x1b[31mred\x07 \x7f of many words of text`, Lines: 1, Bytes: 34}},
+		{"x\x1b[31mred\x07 \x7f of many words of text", 100, 10, Preview{Text: `x\x1b[31mred\x07 \x7f of many words of text`, Lines: 1,
+			Bytes: 34}},
 		{"dos\r\nline\rx", 100, 10, Preview{Text: "dos\nline" + `\x0d` + "x", Lines: 2, Bytes: 11}},
 		{"a\u202eb\u200bc\u2028d\u0085e", 100, 10, Preview{Text: `a\u202eb\u200bc\u2028d\u0085e`, Lines: 1, Bytes: 16}},
 		{"latin caf\xe9 in a sentence", 100, 10, Preview{Text: `latin caf\xe9 in a sentence`, Lines: 1, Bytes: 24}},
 		{"ab\x1bcd", 3, 10, Preview{Text: "ab", Lines: 1, Bytes: 2, Truncated: true}},
 		{"a\x00b", 100, 10, Preview{Text: "binary file, UNKNOWN, 3 bytes", Truncated: true, Binary: true}},
-		{string(bgzf("BAM\x01")), 100, 10, Preview{Text: fmt.Sprintf("binary file, BAM, %d bytes", len(bgzf("BAM\x01"))), Truncated: true, Binary: true}},
+		{string(bgzf("BAM\x01")), 100, 10, Preview{Text: fmt.Sprintf("binary file, BAM, %d bytes", len(bgzf("BAM\x01"))), Truncated: true,
+			Binary: true}},
 		{"\xff\xfe\xfd", 100, 10, Preview{Text: "binary file, UNKNOWN, 3 bytes", Truncated: true, Binary: true}},
 	} {
 		got, err := PreviewText(strings.NewReader(c.in), int64(len(c.in)), c.maxBytes, c.lines)
@@ -45,7 +47,8 @@ func TestPreviewText(t *testing.T) {
 }
 
 func FuzzPreviewText(f *testing.F) {
-	for _, s := range []string{"hello\n", "\x1b[2J", "a\r\n\r\nb", "é\xc3", "\u202e\u2066", "\U000e0001tag", "\x00", strings.Repeat("line\n", 50)} {
+	for _, s := range []string{"hello\n", "\x1b[2J", "a\r\n\r\nb", "é\xc3", "\u202e\u2066", "\U000e0001tag", "\x00", strings.Repeat("line\n",
+		50)} {
 		f.Add([]byte(s), 10, 3)
 		f.Add([]byte(s), 1000, 1000)
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // Removing and storing an object exclude each other through the lock of the object's folder. A writer holds the lock shared while it finds
-// or names the object, and renews its time stamp; a remover holds the lock exclusively, and removes no object with a recent time stamp. So an
-// object that was just stored again, and whose row is about to be written, is not removed in between.
+// or names the object, and renews its time stamp; a remover holds the lock exclusively, and removes no object with a recent time stamp. So
+// an object that was just stored again, and whose row is about to be written, is not removed in between.
 
 // Objects calls f for every object with the time it was last stored, in no particular order, until f fails. Other files are skipped.
 func (s *Store) Objects(ctx context.Context, f func(sha256 string, sizeBytes int64, stored time.Time) error) error {

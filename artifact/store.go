@@ -80,8 +80,9 @@ func (s *Store) prepare() error {
 // Close releases the store's folder.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Put stores at most limit bytes of r and returns their checksum (64 hex digits) and count. The object is durable then. If r is longer, that
-// is a Policy fault with code artifact_too_large; a full disk is a Transport fault with code disk_full; in both cases nothing is stored.
+// Put stores at most limit bytes of r and returns their checksum (64 hex digits) and count. The object is durable then. If r is longer,
+// that is a Policy fault with code artifact_too_large; a full disk is a Transport fault with code disk_full; in both cases nothing is
+// stored.
 func (s *Store) Put(ctx context.Context, r io.Reader, limit int64) (string, int64, error) {
 	return s.put(ctx, r, limit, nil)
 }
@@ -227,7 +228,8 @@ func (s *Store) object(sha256 string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Wrap(fault.NotFound, op, "artifact_bytes_missing", "the artifact store has no object "+sha256, err).
-			WithNext("import the same file again; restore an output of a run from a backup; look for what else is missing").WithSteps(fault.Do("artifact.verify", "all", true))
+			WithNext("import the same file again; restore an output of a run from a backup; look for what else is missing").
+			WithSteps(fault.Do("artifact.verify", "all", true))
 	}
 	if err != nil {
 		return nil, fsFault(op, "the object cannot be opened", err)

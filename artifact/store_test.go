@@ -278,7 +278,8 @@ func TestPayloads(t *testing.T) {
 	_, err = s.Open(bad)
 	wantFault(t, err, fault.Internal, "ledger_corrupt")
 	wantFault(t, s.Verify(t.Context(), bad), fault.Internal, "ledger_corrupt")
-	for _, call := range []func(string) error{func(sum string) error { _, err := s.Open(sum); return err }, func(sum string) error { return s.Verify(t.Context(), sum) }} {
+	for _, call := range []func(string) error{func(sum string) error { _, err := s.Open(sum); return err },
+		func(sum string) error { return s.Verify(t.Context(), sum) }} {
 		wantFault(t, call(sumOf([]byte("nowhere"))), fault.NotFound, "artifact_bytes_missing")
 		wantFault(t, call("../x"), fault.Validation, "checksum")
 	}

@@ -13,7 +13,8 @@ func (im *Importer) ImportStream(ctx context.Context, r io.Reader, name string) 
 	defer look.close()
 	sum, size, err := im.put(ctx, io.TeeReader(r, look), im.maxBytes, func(size int64) error {
 		if size == 0 {
-			return fault.Invalid("artifact.ImportStream", "", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte", Msg: "the upload is empty"})
+			return fault.Invalid("artifact.ImportStream", "", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte",
+				Msg: "the upload is empty"})
 		}
 		return look.finish()
 	})

@@ -16,7 +16,8 @@ import (
 func TestImportStream(t *testing.T) {
 	im, _, dir := newImporter(t, 100)
 	for name, c := range map[string]struct{ content, name, want string }{
-		"text": {"hello\n", "", "TEXT"}, "again": {"hello\n", "x.md", "MD"}, "packed": {string(gz(record)), "", "FASTQ_GZ"}, "named": {"a,b\n1,2\n", "t.csv", "CSV"},
+		"text": {"hello\n", "", "TEXT"}, "again": {"hello\n", "x.md", "MD"}, "packed": {string(gz(record)), "", "FASTQ_GZ"},
+		"named": {"a,b\n1,2\n", "t.csv", "CSV"},
 	} {
 		got, err := im.ImportStream(t.Context(), strings.NewReader(c.content), c.name)
 		if err != nil || got != (Imported{sumOf([]byte(c.content)), int64(len(c.content)), c.want, "upload"}) {
@@ -99,7 +100,8 @@ func FuzzDetectOwn(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, head []byte, name string) {
 		plain, own := Detect(head, name), Detect(head, name, "FASTA", "SAM_GZ")
-		if own != plain && (plain != "TEXT" && plain != "UNKNOWN" && plain != "LOG" && plain != "TSV" && plain != "CSV" && plain != "MD" && plain != "HTML" && plain != "JSON" || own != "FASTA" && own != "SAM_GZ") {
+		if own != plain && (plain != "TEXT" && plain != "UNKNOWN" && plain != "LOG" && plain != "TSV" && plain != "CSV" && plain != "MD" &&
+			plain != "HTML" && plain != "JSON" || own != "FASTA" && own != "SAM_GZ") {
 			t.Errorf("%s, and with types of its own %s", plain, own)
 		}
 		if bytes.HasPrefix(head, []byte("%PDF-")) && own != "PDF" {

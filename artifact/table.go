@@ -67,7 +67,8 @@ func PreviewTable(f io.ReaderAt, size int64, q TableQuery) (Table, error) {
 		return Table{}, notTable("its lines contain neither tabs nor commas")
 	}
 	q.FirstRow, q.MaxRows, q.MaxBytes = max(q.FirstRow, 0), max(q.MaxRows, 0), max(q.MaxBytes, 0)
-	t := &tableReader{q: q, table: Table{Rows: [][]string{}, Columns: []Column{}, Warnings: []string{}, Delimiter: string(q.Delimiter), FirstRow: q.FirstRow}, left: q.MaxBytes}
+	t := &tableReader{q: q, table: Table{Rows: [][]string{}, Columns: []Column{}, Warnings: []string{}, Delimiter: string(q.Delimiter),
+		FirstRow: q.FirstRow}, left: q.MaxBytes}
 	t.in = newRecords(io.NewSectionReader(f, 0, min(size, maxTableScan)), q.Delimiter)
 	if err := t.read(); err != nil {
 		return Table{}, err

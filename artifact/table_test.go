@@ -33,18 +33,27 @@ func TestPreviewTable(t *testing.T) {
 		want Table
 	}{
 		"csv": {"name,n,x,ok,day,id\nann,1,1.5,true,2026-11-21,007\n\"b, b\",-2,3,false,2026-01-02,012\n", Table{
-			Columns: []Column{{"name", "text"}, {"n", "integer"}, {"x", "number"}, {"ok", "boolean"}, {"day", "date"}, {"id", "text"}}, ColumnsTotal: 6, Header: true, Delimiter: ",", RowsRead: 2,
+			Columns:      []Column{{"name", "text"}, {"n", "integer"}, {"x", "number"}, {"ok", "boolean"}, {"day", "date"}, {"id", "text"}},
+			ColumnsTotal: 6, Header: true, Delimiter: ",", RowsRead: 2,
 			Rows: [][]string{{"ann", "1", "1.5", "true", "2026-11-21", "007"}, {"b, b", "-2", "3", "false", "2026-01-02", "012"}}}},
-		"no header": {"1\t2\n3\tNA\n", Table{Columns: []Column{{"column_1", "integer"}, {"column_2", "integer"}}, ColumnsTotal: 2, Delimiter: "\t", RowsRead: 2, Rows: [][]string{{"1", "2"}, {"3", "NA"}}}},
-		"vcf": {"##fileformat=VCFv4.2\n#CHROM\tPOS\tID\nchr1\t10\t.\n", Table{Columns: []Column{{"CHROM", "text"}, {"POS", "integer"}, {"ID", "empty"}}, ColumnsTotal: 3, Header: true, Delimiter: "\t", RowsRead: 1,
+		"no header": {"1\t2\n3\tNA\n", Table{Columns: []Column{{"column_1", "integer"}, {"column_2", "integer"}}, ColumnsTotal: 2,
+			Delimiter: "\t", RowsRead: 2, Rows: [][]string{{"1", "2"}, {"3", "NA"}}}},
+		"vcf": {"##fileformat=VCFv4.2\n#CHROM\tPOS\tID\nchr1\t10\t.\n", Table{Columns: []Column{{"CHROM", "text"}, {"POS", "integer"},
+			{"ID", "empty"}}, ColumnsTotal: 3, Header: true, Delimiter: "\t", RowsRead: 1,
 			Rows: [][]string{{"chr1", "10", "."}}}},
-		"twice the same name": {"a,a\nb,c\n", Table{Columns: []Column{{"column_1", "text"}, {"column_2", "text"}}, ColumnsTotal: 2, Delimiter: ",", RowsRead: 2, Rows: [][]string{{"a", "a"}, {"b", "c"}}}},
-		"uneven": {"a,b\n1\n2,3,4\n", Table{Columns: []Column{{"a", "integer"}, {"b", "integer"}, {"column_3", "integer"}}, ColumnsTotal: 3, Header: true, Delimiter: ",", RowsRead: 2,
+		"twice the same name": {"a,a\nb,c\n", Table{Columns: []Column{{"column_1", "text"}, {"column_2", "text"}}, ColumnsTotal: 2,
+			Delimiter: ",", RowsRead: 2, Rows: [][]string{{"a", "a"}, {"b", "c"}}}},
+		"uneven": {"a,b\n1\n2,3,4\n", Table{Columns: []Column{{"a", "integer"}, {"b", "integer"}, {"column_3", "integer"}}, ColumnsTotal: 3,
+			Header: true, Delimiter: ",", RowsRead: 2,
 			Rows: [][]string{{"1"}, {"2", "3", "4"}}, Warnings: []string{"not all rows have the same number of columns"}}},
-		"only a header": {"a\tb\n", Table{Columns: []Column{{"a", "empty"}, {"b", "empty"}}, ColumnsTotal: 2, Header: true, Delimiter: "\t", Rows: [][]string{}}},
-		"hidden":        {"a\tb\nx\x1b[2J\t\u202ey\n", Table{Columns: []Column{{"a", "text"}, {"b", "text"}}, ColumnsTotal: 2, Header: true, Delimiter: "\t", RowsRead: 1, Rows: [][]string{{`x\x1b[2J`, `\u202ey`}}}},
-		"long numbers":  {"a,b,c\n1234567890123456,1e999,1e5\n", Table{Columns: []Column{{"a", "number"}, {"b", "text"}, {"c", "number"}}, ColumnsTotal: 3, Header: true, Delimiter: ",", RowsRead: 1, Rows: [][]string{{"1234567890123456", "1e999", "1e5"}}}},
-		"mark":          {"\ufeffa,b\n1,2\n", Table{Columns: []Column{{"a", "integer"}, {"b", "integer"}}, ColumnsTotal: 2, Header: true, Delimiter: ",", RowsRead: 1, Rows: [][]string{{"1", "2"}}}},
+		"only a header": {"a\tb\n", Table{Columns: []Column{{"a", "empty"}, {"b", "empty"}}, ColumnsTotal: 2, Header: true, Delimiter: "\t",
+			Rows: [][]string{}}},
+		"hidden": {"a\tb\nx\x1b[2J\t\u202ey\n", Table{Columns: []Column{{"a", "text"}, {"b", "text"}}, ColumnsTotal: 2, Header: true,
+			Delimiter: "\t", RowsRead: 1, Rows: [][]string{{`x\x1b[2J`, `\u202ey`}}}},
+		"long numbers": {"a,b,c\n1234567890123456,1e999,1e5\n", Table{Columns: []Column{{"a", "number"}, {"b", "text"}, {"c", "number"}},
+			ColumnsTotal: 3, Header: true, Delimiter: ",", RowsRead: 1, Rows: [][]string{{"1234567890123456", "1e999", "1e5"}}}},
+		"mark": {"\ufeffa,b\n1,2\n", Table{Columns: []Column{{"a", "integer"}, {"b", "integer"}}, ColumnsTotal: 2, Header: true, Delimiter: ",",
+			RowsRead: 1, Rows: [][]string{{"1", "2"}}}},
 	} {
 		if c.want.Warnings == nil {
 			c.want.Warnings = []string{}
@@ -67,7 +76,8 @@ func TestTableParts(t *testing.T) {
 		rows  int
 		shown int
 		more  bool
-	}{{0, 10, 10, true}, {4990, 10, 10, false}, {4990, 9, 9, true}, {4995, 100, 5, false}, {5000, 10, 0, false}, {99999, 10, 0, false}, {0, 5000, 5000, false}} {
+	}{{0, 10, 10, true}, {4990, 10, 10, false}, {4990, 9, 9, true}, {4995, 100, 5, false}, {5000, 10, 0, false}, {99999, 10, 0, false},
+		{0, 5000, 5000, false}} {
 		got := table(t, b.String(), TableQuery{FirstRow: c.first, MaxRows: c.rows, MaxBytes: 1 << 20})
 		if len(got.Rows) != c.shown || got.Truncated != c.more || c.shown > 0 && got.Rows[0][0] != fmt.Sprint(c.first) {
 			t.Errorf("%+v: %d rows, truncated %v", c, len(got.Rows), got.Truncated)
@@ -90,7 +100,8 @@ func TestNoTable(t *testing.T) {
 }
 
 func FuzzPreviewTable(f *testing.F) {
-	for _, s := range []string{"a,b\n1,2\n", "a\tb\n1\t2\n", "#x\ty\n1\t2", "\"", "\"a\n,b\n", ",,,\n", "\ufeff#\n,", "1,2\r\n\r\n3\r\n", strings.Repeat("a,", 400)} {
+	for _, s := range []string{"a,b\n1,2\n", "a\tb\n1\t2\n", "#x\ty\n1\t2", "\"", "\"a\n,b\n", ",,,\n", "\ufeff#\n,", "1,2\r\n\r\n3\r\n",
+		strings.Repeat("a,", 400)} {
 		f.Add([]byte(s), int64(0), 5, 100)
 		f.Add([]byte(s), int64(1), 1, 1000)
 	}

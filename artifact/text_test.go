@@ -40,7 +40,8 @@ func FuzzImportPath(f *testing.F) {
 		f.Fatal(err)
 	}
 	root := dir + "/root"
-	for _, err := range []error{os.Mkdir(root, 0o700), os.WriteFile(root+"/f", []byte("fine"), 0o600), os.WriteFile(dir+"/secret", []byte("secret"), 0o600), os.Symlink(dir, root+"/l")} {
+	for _, err := range []error{os.Mkdir(root, 0o700), os.WriteFile(root+"/f", []byte("fine"), 0o600), os.WriteFile(dir+"/secret",
+		[]byte("secret"), 0o600), os.Symlink(dir, root+"/l")} {
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -25,14 +25,19 @@ type visit struct {
 func (m *measurement) crowd(ctx context.Context, o *office) error {
 	run := func() string { return o.runs[rand.IntN(len(o.runs))] }
 	visits := []*visit{
-		{name: "look", share: 35, read: true, ask: func(ctx context.Context) error { return o.ask(ctx, "GET", "/v1/runs/"+run(), "", "target_run_id") }},
+		{name: "look", share: 35, read: true, ask: func(ctx context.Context) error {
+			return o.ask(ctx, "GET", "/v1/runs/"+run(), "", "target_run_id")
+		}},
 		{name: "chat_look", share: 20, read: true, ask: func(ctx context.Context) error {
 			return o.ask(ctx, "POST", "/mcp", chatCall("slurm_job_get", `{"run_id":"`+run()+`"}`), "structuredContent")
 		}},
 		{name: "chat_list", share: 5, read: true, ask: func(ctx context.Context) error {
 			return o.ask(ctx, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, "seqkit_stats")
 		}},
-		{name: "runs", share: 12, read: true, ask: func(ctx context.Context) error { return o.ask(ctx, "GET", "/v1/runs?limit=20", "", `"runs"`) }},
+		{name: "runs", share: 12, read: true, ask: func(ctx context.Context) error {
+			return o.ask(ctx, "GET", "/v1/runs?limit=20", "",
+				`"runs"`)
+		}},
 		{name: "preview", share: 10, read: true, ask: func(ctx context.Context) error {
 			return o.ask(ctx, "GET", "/v1/artifacts/"+o.artifact+"/preview", "", "ACGT")
 		}},
@@ -95,7 +100,8 @@ func (m *measurement) tally(visits []*visit, took, cpu time.Duration) error {
 	failed := 0
 	params := []string{fmt.Sprint("clients=", crowdSize), fmt.Sprint("ledger=", m.sizes.Ledger)}
 	for _, v := range visits {
-		m.print("crowd_"+v.name, ms(quantile(v.took, 0.99)), "ms", "", append(params, fmt.Sprint("requests=", len(v.took)), "p50="+number(ms(median(v.took))))...)
+		m.print("crowd_"+v.name, ms(quantile(v.took, 0.99)), "ms", "", append(params, fmt.Sprint("requests=", len(v.took)),
+			"p50="+number(ms(median(v.took))))...)
 		all = append(all, v.took...)
 		if v.read {
 			reads = append(reads, v.took...)
@@ -106,7 +112,8 @@ func (m *measurement) tally(visits []*visit, took, cpu time.Duration) error {
 			}
 		}
 	}
-	m.print("crowd_errors", float64(failed), "request", "=0", append(params, fmt.Sprint("requests=", len(all)), fmt.Sprintf("seconds=%.0f", took.Seconds()))...)
+	m.print("crowd_errors", float64(failed), "request", "=0", append(params, fmt.Sprint("requests=", len(all)), fmt.Sprintf("seconds=%.0f",
+		took.Seconds()))...)
 	m.print("crowd_gateway_cpu", ms(cpu)/float64(len(all)), "ms/request", "", params...) // not distorted by other load on the machine
 	m.print("crowd_rate", float64(len(all))/took.Seconds(), "request/s", "", params...)
 	m.print("crowd_reads_p50", ms(median(reads)), "ms", "", params...)

@@ -77,7 +77,8 @@ func (m *measurement) faces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := &office{runs: runs, artifact: artifact, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1024, MaxConnsPerHost: 1024}}}
+	o := &office{runs: runs, artifact: artifact, client: &http.Client{Timeout: 30 * time.Second,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, MaxConnsPerHost: 1024}}}
 	stop, err := m.open(ctx, o)
 	if err != nil {
 		return err
@@ -223,7 +224,8 @@ func (m *measurement) open(ctx context.Context, o *office) (stop func(), err err
 		stop()
 		return nil, fmt.Errorf("serve did not start; see %s", log.Name())
 	}
-	out, err := command("token", "create", "bench", "--capability", "gateway", "--capability", "read", "--capability", "import", "--capability", "slurm", "--project", "bench", "--json").Output()
+	out, err := command("token", "create", "bench", "--capability", "gateway", "--capability", "read", "--capability", "import",
+		"--capability", "slurm", "--project", "bench", "--json").Output()
 	var t struct {
 		Token string `json:"token"`
 	}
@@ -307,7 +309,8 @@ func (m *measurement) ratios(ctx context.Context, o *office) error {
 		}
 	}
 	for _, k := range kinds {
-		m.print("single_"+k.name, ms(median(took[k.name])), "ms", "", fmt.Sprint("requests=", len(took[k.name])), "p99="+number(ms(quantile(took[k.name], 0.99))))
+		m.print("single_"+k.name, ms(median(took[k.name])), "ms", "", fmt.Sprint("requests=", len(took[k.name])),
+			"p99="+number(ms(quantile(took[k.name], 0.99))))
 	}
 	ratio := func(a, b string) float64 { return float64(median(took[a])) / float64(median(took[b])) }
 	m.print("http_list_to_bare_chi", ratio("tools", "bare"), "ratio", "")
@@ -344,7 +347,8 @@ func bareServers() (bare, echo string, stop func(), err error) {
 
 // importReads creates the artifact that the one real run works on.
 func (o *office) importReads(ctx context.Context, id *string) error {
-	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label=reads&type=FASTQ_GZ", strings.NewReader("\x1f\x8b\x08\x00 no real reads"))
+	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label=reads&type=FASTQ_GZ",
+		strings.NewReader("\x1f\x8b\x08\x00 no real reads"))
 	if err != nil {
 		return err
 	}

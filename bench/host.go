@@ -82,7 +82,8 @@ func (h *host) furnish(ctx context.Context) error {
 	}
 	defer os.RemoveAll(work)
 	root, inside := filepath.Join(work, "root"), filepath.Join(h.share, "bench")
-	if err := errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(root, "readme"), []byte("Nothing in here is ever started.\n"), 0o644)); err != nil {
+	if err := errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(root, "readme"), []byte("Nothing in here is ever started.\n"),
+		0o644)); err != nil {
 		return err
 	}
 	for _, step := range [][]string{
@@ -137,7 +138,8 @@ func (h *host) inside(ctx context.Context, what string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, h.script, "--name", h.name, "exec", "--user", user, "--cwd", sharedDir, "--", sharedDir+"/bench", "inside", what, string(q))
+	cmd := exec.CommandContext(ctx, h.script, "--name", h.name, "exec", "--user", user, "--cwd", sharedDir, "--", sharedDir+"/bench",
+		"inside", what, string(q))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // passed on to the program inside
 	cmd.WaitDelay = 30 * time.Second

@@ -21,7 +21,8 @@ func (m *measurement) limited(ctx context.Context) error {
 	}
 	defer g.close()
 	n := m.sizes.Limited
-	m.say("sending %d runs at %d RPCs a minute, about %s", n, careful.rpcPerMinute, time.Duration(float64(n)/float64(careful.rpcPerMinute)*float64(time.Minute)).Round(time.Second))
+	m.say("sending %d runs at %d RPCs a minute, about %s", n, careful.rpcPerMinute,
+		time.Duration(float64(n)/float64(careful.rpcPerMinute)*float64(time.Minute)).Round(time.Second))
 	began := time.Now()
 	if err := g.during(ctx, func() error { return g.ask(ctx, n) }); err != nil {
 		return err

@@ -44,9 +44,11 @@ type sizes struct {
 
 func (q *sizes) set(quick bool, limited int) {
 	profiles := q.Profiles
-	*q = sizes{Small: 10, Middle: 1000, Large: 10_000, Ledger: 100_000, Replays: 10_000, Limited: 1000, Rounds: 8, Block: 250, Looks: 15, Cold: 5, Crowd: time.Minute}
+	*q = sizes{Small: 10, Middle: 1000, Large: 10_000, Ledger: 100_000, Replays: 10_000, Limited: 1000, Rounds: 8, Block: 250, Looks: 15,
+		Cold: 5, Crowd: time.Minute}
 	if quick {
-		*q = sizes{Small: 10, Middle: 100, Large: 1000, Ledger: 10_000, Replays: 1000, Limited: 60, Rounds: 2, Block: 100, Looks: 5, Cold: 2, Crowd: 10 * time.Second}
+		*q = sizes{Small: 10, Middle: 100, Large: 1000, Ledger: 10_000, Replays: 1000, Limited: 60, Rounds: 2, Block: 100, Looks: 5, Cold: 2,
+			Crowd: 10 * time.Second}
 	}
 	q.Profiles = profiles
 	if limited > 0 {

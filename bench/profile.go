@@ -9,8 +9,8 @@ import (
 	"runtime/pprof"
 )
 
-// profiled writes CPU, heap and lock profiles of f to <profiles>/<name>.{cpu,mem,block} when profiles names a folder. They show why a figure
-// misses its target.
+// profiled writes CPU, heap and lock profiles of f to <profiles>/<name>.{cpu,mem,block} when profiles names a folder. They show why a
+// figure misses its target.
 func profiled(ctx context.Context, profiles, name string, f func(context.Context) error) error {
 	if profiles == "" {
 		return f(ctx)

@@ -38,9 +38,9 @@ func (l *lane) block(ctx context.Context, from, n int) error {
 	return err
 }
 
-// race submits the same script in blocks, in turns: by the engine, durably; by sbatch alone; and by sbatch plus only the writes of a durable
-// submit. A block of the engine lasts from the first call to the last receipt; the watcher's writes after that are waited for outside the
-// timing, so that they slow down nobody.
+// race submits the same script in blocks, in turns: by the engine, durably; by sbatch alone; and by sbatch plus only the writes of a
+// durable submit. A block of the engine lasts from the first call to the last receipt; the watcher's writes after that are waited for
+// outside the timing, so that they slow down nobody.
 func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 	block, rounds := m.sizes.Block, m.sizes.Rounds
 	err = g.during(ctx, func() error {
@@ -74,7 +74,8 @@ func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 				}
 			}
 			sent += block
-			m.say("round %d: durable %.0f/s, bare %.0f/s, floor %.0f/s, ratio %.2f", round+1, 1000*float64(block)/durable.walls[round], 1000*float64(block)/bare.walls[round],
+			m.say("round %d: durable %.0f/s, bare %.0f/s, floor %.0f/s, ratio %.2f", round+1, 1000*float64(block)/durable.walls[round],
+				1000*float64(block)/bare.walls[round],
 				1000*float64(block)/floor.walls[round], bare.walls[round]/durable.walls[round])
 		}
 		params := []string{fmt.Sprint("rounds=", rounds), fmt.Sprint("block=", block), fmt.Sprint("workers=", workers)}

@@ -62,7 +62,8 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 	if g.log, err = os.OpenFile(filepath.Join(dir, "gateway.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
 		return g, err
 	}
-	if g.ledger, err = ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-bench" }}); err != nil {
+	if g.ledger, err = ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
+		NewID: func() string { return "gw-bench" }}); err != nil {
 		return g, err
 	}
 	if g.staging, err = staging.NewShared(staging.Config{RunsDir: filepath.Join(dir, "runs"), GatewayID: g.ledger.ID()}); err != nil {
@@ -88,7 +89,8 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 		Budget: slurm.BudgetConfig{RPCPerMinute: r.rpcPerMinute, SendsInFlight: workers}}); err != nil {
 		return g, err
 	}
-	g.parts = run.Parts{Store: g.ledger, Index: g.ledger, Stager: g.staging, Control: g.staging, Images: images, Objects: g.store, Sender: g.cli, Observer: g.cli,
+	g.parts = run.Parts{Store: g.ledger, Index: g.ledger, Stager: g.staging, Control: g.staging, Images: images, Objects: g.store,
+		Sender: g.cli, Observer: g.cli,
 		Contracts: noContracts{}, Formats: noFormats{}, Log: slog.New(slog.NewTextHandler(g.log, nil)), Now: time.Now}
 	g.rates = r
 	g.engine = g.newEngine()
@@ -98,7 +100,8 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 // newEngine creates an engine that has not started; an engine can start only once.
 func (g *rig) newEngine() *run.Engine {
 	return run.NewEngine(run.Config{
-		Workers: 2 * workers, SendsAtOnce: workers, SubmitWait: 2 * time.Minute, Floor: g.rates.floor, Ceiling: g.rates.ceiling, AbsenceGap: time.Minute,
+		Workers: 2 * workers, SendsAtOnce: workers, SubmitWait: 2 * time.Minute, Floor: g.rates.floor, Ceiling: g.rates.ceiling,
+		AbsenceGap:  time.Minute,
 		LateOutputs: time.Minute, DeferBackoff: 5 * time.Second, OutputBytes: 1 << 30, LogBytes: 1 << 20, Attempts: 1, Site: "bench",
 	}, g.parts)
 }
@@ -141,7 +144,8 @@ func (g *rig) addInput(ctx context.Context) error {
 	return err
 }
 
-// commands creates the folder of Slurm's commands. All are the system's own except squeue, which also shows the jobs of seeded runs (seed.go).
+// commands creates the folder of Slurm's commands. All are the system's own except squeue, which also shows the jobs of seeded runs
+// (seed.go).
 func (g *rig) commands() error {
 	bin := filepath.Join(g.dir, "bin")
 	if _, err := os.Stat(bin); err == nil {
@@ -190,15 +194,21 @@ func (g *rig) during(ctx context.Context, f func() error) error {
 // order is the i-th request; no two give the same run.
 func (g *rig) order(i int) run.Order {
 	spec := plan.Spec{
-		Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 900, CPUs: 1, MemMB: 1024}, Placement: plan.Placement{Partition: waitRoom, Account: "research"},
-		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: g.image, NetworkMode: "none", ReadonlyRootfs: true},
-			Command: plan.Command{Argv: []string{"samtools", "flagstat", "-@", fmt.Sprint(i), "/work/in/reads.txt"}, Env: map[string]string{"LC_ALL": "C"}}},
-		IO: plan.IO{Inputs: []plan.Input{g.input}, Outputs: []plan.Output{{Role: "report", SrcRelpath: "out/report.json", Type: "JSON", Label: "report"}}},
+		Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 900, CPUs: 1, MemMB: 1024},
+		Placement: plan.Placement{Partition: waitRoom, Account: "research"},
+		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: g.image, NetworkMode: "none",
+			ReadonlyRootfs: true},
+			Command: plan.Command{Argv: []string{"samtools", "flagstat", "-@", fmt.Sprint(i), "/work/in/reads.txt"},
+				Env: map[string]string{"LC_ALL": "C"}}},
+		IO: plan.IO{Inputs: []plan.Input{g.input}, Outputs: []plan.Output{{Role: "report", SrcRelpath: "out/report.json", Type: "JSON",
+			Label: "report"}}},
 	}
 	spec.Fill()
 	policy := json.RawMessage(`{"version":1}`)
-	return run.Order{ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1", PackHash: "sha256:none",
-		Params:     plan.Params{ProjectID: plan.ProjectID(project), Script: slurm.ScriptVersion, Spec: spec, Tool: &plan.ToolExtra{Version: "1.0.0", MaxOutputBytes: 1 << 20}},
+	return run.Order{ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1",
+		PackHash: "sha256:none",
+		Params: plan.Params{ProjectID: plan.ProjectID(project), Script: slurm.ScriptVersion, Spec: spec,
+			Tool: &plan.ToolExtra{Version: "1.0.0", MaxOutputBytes: 1 << 20}},
 		PolicyHash: plan.Hash(policy), Policy: policy, Actor: "human"}
 }
 

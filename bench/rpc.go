@@ -127,7 +127,8 @@ func (m *measurement) vanished(ctx context.Context, g *rig, inSlurm int) error {
 	}
 	d := after.since(before)
 	m.print("rpcs_per_cycle_vanished", float64(d.mine), "rpc", "<=2", fmt.Sprint("runs=", inSlurm), fmt.Sprint("vanished=", gone))
-	m.print("dbd_rpcs_per_cycle_vanished", float64(sum(d.dbd)), "rpc", "<=1", fmt.Sprint("runs=", inSlurm), fmt.Sprint("vanished=", gone), "types="+words(d.dbd))
+	m.print("dbd_rpcs_per_cycle_vanished", float64(sum(d.dbd)), "rpc", "<=1", fmt.Sprint("runs=", inSlurm), fmt.Sprint("vanished=", gone),
+		"types="+words(d.dbd))
 	return nil
 }
 
@@ -145,7 +146,8 @@ func (m *measurement) replays(ctx context.Context, g *rig) error {
 		return err
 	}
 	d := after.since(before)
-	m.print("replay_rpcs", float64(d.mine+sum(d.dbd)), "rpc", "=0", fmt.Sprint("replays=", m.sizes.Replays), fmt.Sprint("ledger=", m.sizes.Ledger))
+	m.print("replay_rpcs", float64(d.mine+sum(d.dbd)), "rpc", "=0", fmt.Sprint("replays=", m.sizes.Replays),
+		fmt.Sprint("ledger=", m.sizes.Ledger))
 	return nil
 }
 

@@ -47,7 +47,8 @@ func (g *rig) seed(ctx context.Context, from, n int) error {
 		defer mu.Unlock()
 		// The columns slurm.CLI asks for: slurm/query.go.
 		const sep = "\x1f"
-		for _, field := range []string{v.Submission.JobID, v.Attempt.SlurmState, v.Attempt.SlurmWhy, "0", "", "0:0", fmt.Sprint(v.Run.CreatedAt.Unix()), "N/A", "N/A", v.Submission.Cluster, v.Submission.JobName, user} {
+		for _, field := range []string{v.Submission.JobID, v.Attempt.SlurmState, v.Attempt.SlurmWhy, "0", "", "0:0",
+			fmt.Sprint(v.Run.CreatedAt.Unix()), "N/A", "N/A", v.Submission.Cluster, v.Submission.JobName, user} {
 			w.WriteString(field + sep)
 		}
 		return w.WriteByte('\n')
@@ -66,16 +67,19 @@ func (g *rig) seedOne(ctx context.Context, i int) (run.View, error) {
 	var random [16]byte
 	rand.Read(random[:])
 	now, token := time.Now(), hex.EncodeToString(random[:])
-	r := run.Run{ID: id.RunID(), ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion, PackHash: o.PackHash,
+	r := run.Run{ID: id.RunID(), ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion,
+		PackHash:   o.PackHash,
 		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: o.Params.ProjectID, Actor: o.Actor,
 		State: run.Queued, Phase: run.Staging, AttemptN: 1, CreatedAt: now, UpdatedAt: now}
-	if r.ResultJSON, err = json.Marshal(run.SubmitAnswer{RunID: r.ID, ProvenanceRunID: r.ID, State: r.State, Phase: r.Phase, EquivalentRuns: []string{}, Warnings: []string{}}); err != nil {
+	if r.ResultJSON, err = json.Marshal(run.SubmitAnswer{RunID: r.ID, ProvenanceRunID: r.ID, State: r.State, Phase: r.Phase,
+		EquivalentRuns: []string{}, Warnings: []string{}}); err != nil {
 		return run.View{}, err
 	}
 	sub := run.Submission{Token: token, JobName: run.JobName(r.ID, 1, token), CreatedAt: now}
 	in := o.Params.Spec.IO.Inputs[0]
 	v, created, err := g.ledger.Insert(ctx, run.New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy,
-		Inputs: []run.Link{{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath}}, Event: run.Event{Type: "run.created", Data: map[string]any{"seeded": true}}})
+		Inputs: []run.Link{{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath}}, Event: run.Event{Type: "run.created",
+			Data: map[string]any{"seeded": true}}})
 	if err != nil || !created {
 		return v, errors.Join(err, fmt.Errorf("seeded run %d: new is %v", i, created))
 	}

@@ -92,7 +92,8 @@ func (g *rig) bareJob(ctx context.Context, i int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv, err := g.cli.Argv(run.JobSpec{RunID: v.Run.ID, N: 1, Token: v.Submission.Token, JobName: v.Submission.JobName, Spec: o.Params.Spec, RunDir: g.staging.RunDir(v.Run.ID)})
+	argv, err := g.cli.Argv(run.JobSpec{RunID: v.Run.ID, N: 1, Token: v.Submission.Token, JobName: v.Submission.JobName, Spec: o.Params.Spec,
+		RunDir: g.staging.RunDir(v.Run.ID)})
 	for k, a := range argv {
 		if a == "--job-name="+v.Submission.JobName {
 			argv[k] = "--job-name=" + bareName

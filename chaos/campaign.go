@@ -265,7 +265,8 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		l.Close()
 	}
 	p.places()
-	fmt.Printf("%d cases, %d duplicates, %d lost, %d stuck, %d misattributed\n", p.done, p.counts["duplicate"], p.counts["lost"], p.counts["stuck"], p.counts["misattributed"])
+	fmt.Printf("%d cases, %d duplicates, %d lost, %d stuck, %d misattributed\n", p.done, p.counts["duplicate"], p.counts["lost"],
+		p.counts["stuck"], p.counts["misattributed"])
 	if len(p.counts) > 0 || p.n >= everySeam && p.only < 0 && !p.list && len(p.missed()) > 0 {
 		return 1, nil
 	}

@@ -178,7 +178,8 @@ func (c *testCase) ofProcesses(r source) {
 		once("sbatch", "linger 1.5 1")
 	case 3: // the gateway dies, sbatch goes on
 		once("sbatch", fmt.Sprintf("%s %d 1", []string{"slow", "linger"}[r.IntN(2)], 1+r.IntN(3)))
-		c.starts = append(c.starts, start{after: r.between(400*time.Millisecond, 1500*time.Millisecond), pause: r.between(0, 500*time.Millisecond)})
+		c.starts = append(c.starts, start{after: r.between(400*time.Millisecond, 1500*time.Millisecond),
+			pause: r.between(0, 500*time.Millisecond)})
 	case 4:
 		once("sbatch", fmt.Sprintf("lost %d 1", r.IntN(2)))
 	case 5:

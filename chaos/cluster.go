@@ -52,7 +52,8 @@ func lock(name string) error {
 // because that is how long Slurm waits before it starts a job again whose launch failed.
 func upCluster(ctx context.Context, script, name string) (*cluster, error) {
 	c := &cluster{script: script, name: name}
-	up := exec.CommandContext(ctx, script, "--name", name, "up", "--conf", "MessageTimeout=2", "--conf", "MinJobAge=5", "--conf", "AuthInfo=cred_expire=5")
+	up := exec.CommandContext(ctx, script, "--name", name, "up", "--conf", "MessageTimeout=2", "--conf", "MinJobAge=5", "--conf",
+		"AuthInfo=cred_expire=5")
 	up.Stderr = os.Stderr
 	if err := up.Run(); err != nil {
 		return nil, fmt.Errorf("the cluster did not come up: %w", err)

@@ -112,7 +112,8 @@ func (g *group) receipt() bool {
 // outages are the kinds of cluster-wide faults; draw fills in the times.
 func drawOutage(r source) outage {
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }
-	o := outage{when: pick("before", "receipt", "later"), wait: r.between(0, 4*time.Second), hold: r.between(500*time.Millisecond, 5*time.Second)}
+	o := outage{when: pick("before", "receipt", "later"), wait: r.between(0, 4*time.Second), hold: r.between(500*time.Millisecond,
+		5*time.Second)}
 	one := func(name string, on, off []string) {
 		o.name, o.on, o.off = name, [][]string{on}, [][]string{off}
 	}

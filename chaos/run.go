@@ -57,9 +57,12 @@ func (t *trial) spec() plan.Spec {
 	sc := t.scenario
 	s := plan.Spec{Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: max(60, sc.limit), CPUs: 1, MemMB: 64},
 		Placement: plan.Placement{Partition: sc.partition, Account: "research"},
-		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: t.s.image, NetworkMode: "none", ReadonlyRootfs: true},
-			Command: plan.Command{Argv: []string{"chaosprog", t.token, fmt.Sprint(sc.work.Milliseconds()), fmt.Sprint(sc.exit)}, Workdir: plan.Workdir, Env: map[string]string{}}},
-		IO: plan.IO{Inputs: []plan.Input{t.s.input}, Outputs: []plan.Output{{Role: "result", SrcRelpath: "out/result", Type: "TEXT", Label: "result"}}}}
+		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: t.s.image, NetworkMode: "none",
+			ReadonlyRootfs: true},
+			Command: plan.Command{Argv: []string{"chaosprog", t.token, fmt.Sprint(sc.work.Milliseconds()), fmt.Sprint(sc.exit)},
+				Workdir: plan.Workdir, Env: map[string]string{}}},
+		IO: plan.IO{Inputs: []plan.Input{t.s.input}, Outputs: []plan.Output{{Role: "result", SrcRelpath: "out/result", Type: "TEXT",
+			Label: "result"}}}}
 	if s.Placement.Partition == "" {
 		s.Placement.Partition = "main"
 	}
@@ -232,10 +235,12 @@ func (t *trial) submit(ctx context.Context, file string) {
 	t.find("stuck", "no submit was answered")
 }
 
-// retryable tells whether the trial asks again: after exit status 8, after 9, since each of its verbs is safe to repeat, and after 5 while another gateway starts.
+// retryable tells whether the trial asks again: after exit status 8, after 9, since each of its verbs is safe to repeat, and after 5 while
+// another gateway starts.
 func retryable(err error) bool {
 	e, ok := errors.AsType[*cliError](err)
-	return !ok || e.exit == 8 || e.exit == 9 || e.exit == -1 || e.code == "gateway_running" || e.code == "state_dir" || e.code == "no_answer" || e.code == "canceled"
+	return !ok || e.exit == 8 || e.exit == 9 || e.exit == -1 || e.code == "gateway_running" || e.code == "state_dir" ||
+		e.code == "no_answer" || e.code == "canceled"
 }
 
 // call is one verb of the command line, bounded.

@@ -67,14 +67,16 @@ func prepare(ctx context.Context, c *cluster, repo string) (*ground, error) {
 	for _, step := range [][]string{
 		{"", "go", "build", "-tags", "chaos", "-o", c.path(binary), "./cmd/slurmgate"},
 		{"CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(root, "usr/bin/chaosprog"), "./chaos/prog"},
-		{"", "mksquashfs", root, filepath.Join(work, "root.squashfs"), "-noappend", "-no-progress", "-quiet", "-all-root", "-mkfs-time", "0", "-all-time", "0", "-no-xattrs"},
+		{"", "mksquashfs", root, filepath.Join(work, "root.squashfs"), "-noappend", "-no-progress", "-quiet", "-all-root", "-mkfs-time", "0",
+			"-all-time", "0", "-no-xattrs"},
 		{"", "go", "run", "./scripts/images/mksif", "-o", c.path(sharedDir + "/chaosprog.sif"), filepath.Join(work, "root.squashfs")},
 	} {
 		if err := build(step[:1], step[1], step[2:]...); err != nil {
 			return nil, err
 		}
 	}
-	for name, text := range map[string]string{"manifest.yaml": manifestYAML, "policies.yaml": policiesYAML, "images.lock.yaml": "version: 1\nimages: []\n"} {
+	for name, text := range map[string]string{"manifest.yaml": manifestYAML, "policies.yaml": policiesYAML,
+		"images.lock.yaml": "version: 1\nimages: []\n"} {
 		if err := c.write(domainDir+"/"+name, text); err != nil {
 			return nil, err
 		}
@@ -91,12 +93,14 @@ func makeRoot(root string) error {
 	if err := os.RemoveAll(root); err != nil {
 		return err
 	}
-	for _, d := range []string{"dev", "proc", "sys", "tmp", "var/tmp", "etc", "home", "root", "run", "usr/bin", "work/in", "work/out", "work/meta"} {
+	for _, d := range []string{"dev", "proc", "sys", "tmp", "var/tmp", "etc", "home", "root", "run", "usr/bin", "work/in", "work/out",
+		"work/meta"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			return err
 		}
 	}
-	for name, text := range map[string]string{"passwd": "root:x:0:0:root:/root:/bin/sh\n", "group": "root:x:0:\n", "hosts": "", "resolv.conf": "", "localtime": ""} {
+	for name, text := range map[string]string{"passwd": "root:x:0:0:root:/root:/bin/sh\n", "group": "root:x:0:\n", "hosts": "",
+		"resolv.conf": "", "localtime": ""} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
 			return err
 		}

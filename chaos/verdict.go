@@ -185,7 +185,8 @@ func (s *site) copyLedger(ctx context.Context, dir string) (*ledger.Ledger, *sql
 		return nil, nil, err
 	}
 	for _, suffix := range []string{"", "-wal"} {
-		if err := copyFile(s.path(s.state()+"/ledger.db"+suffix), filepath.Join(dir, "ledger.db"+suffix)); err != nil && !(os.IsNotExist(err) && suffix != "") {
+		if err := copyFile(s.path(s.state()+"/ledger.db"+suffix), filepath.Join(dir, "ledger.db"+suffix)); err != nil && !(os.IsNotExist(err) &&
+			suffix != "") {
 			return nil, nil, err
 		}
 	}

@@ -20,7 +20,8 @@ func (s *site) user(user string, env []string, args ...string) result {
 	s.t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
-	c := inClusterContext(ctx, user, append([]string{"SLURMGATE_SITE=" + s.dir + "/site.yaml"}, env...), append([]string{world.dir + "/slurmgate"}, append(args, "--json")...)...)
+	c := inClusterContext(ctx, user, append([]string{"SLURMGATE_SITE=" + s.dir + "/site.yaml"}, env...),
+		append([]string{world.dir + "/slurmgate"}, append(args, "--json")...)...)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
@@ -60,7 +61,8 @@ func TestTokens(t *testing.T) {
 	if len(page.Runs) != 1 || page.Runs[0].RunID != r.RunID {
 		t.Errorf("%+v", page)
 	}
-	for _, args := range [][]string{{"cancel", r.RunID}, {"submit", s.plan(probePlan("exit", "1"))}, {"artifact", "import", s.dir + "/files/input.txt"}, {"token", "list"}, {"events"}, {"approvals"}, {"declare-absent", r.RunID}} {
+	for _, args := range [][]string{{"cancel", r.RunID}, {"submit", s.plan(probePlan("exit", "1"))}, {"artifact", "import",
+		s.dir + "/files/input.txt"}, {"token", "list"}, {"events"}, {"approvals"}, {"declare-absent", r.RunID}} {
 		if f := as(reader, args...).failure(t, 4); f.Code != "capability_denied" || f.Kind != "capability" {
 			t.Errorf("%v: %+v", args, f)
 		}
@@ -70,7 +72,8 @@ func TestTokens(t *testing.T) {
 	if len(page.Runs) != 0 {
 		t.Errorf("%+v", page)
 	}
-	for _, args := range [][]string{{"get", r.RunID}, {"logs", r.RunID}, {"collect", r.RunID}, {"cancel", r.RunID}, {"retry", r.RunID}, {"runs", "show", r.RunID}, {"artifact", "get", a.ArtifactID}, {"artifact", "preview", a.ArtifactID},
+	for _, args := range [][]string{{"get", r.RunID}, {"logs", r.RunID}, {"collect", r.RunID}, {"cancel", r.RunID}, {"retry", r.RunID},
+		{"runs", "show", r.RunID}, {"artifact", "get", a.ArtifactID}, {"artifact", "preview", a.ArtifactID},
 		{"artifact", "get", a.ArtifactID, "--output", "-"}, {"runs", "list", "--project", "demo"}, {"artifact", "list", "--project", "demo"}} {
 		as(other, args...).failure(t, 3)
 	}
@@ -96,7 +99,8 @@ func TestTokens(t *testing.T) {
 func (s *site) nowhere(texts ...string) {
 	s.t.Helper()
 	for _, text := range texts {
-		if out := shell(s.t, "root", `grep -rlaF -e "$1" "$2" "$3" || true`, text, s.dir, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/")); out != "" {
+		if out := shell(s.t, "root", `grep -rlaF -e "$1" "$2" "$3" || true`, text, s.dir, "/home/lab/"+strings.TrimPrefix(s.dir,
+			"/shared/")); out != "" {
 			s.t.Errorf("%.12q… is in %s", text, out)
 		}
 	}
@@ -200,7 +204,8 @@ func TestDryRun(t *testing.T) {
 	s.serve()
 	s.ok(nil, "runs", "list")
 	state := func() string {
-		return shell(t, "root", `cd "$1" && find . -type f ! -name 'ledger.db*' -printf '%p %s %T@\n' | sort; ls -A "$2" 2>/dev/null`, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), s.dir+"/runs")
+		return shell(t, "root", `cd "$1" && find . -type f ! -name 'ledger.db*' -printf '%p %s %T@\n' | sort; ls -A "$2" 2>/dev/null`,
+			"/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), s.dir+"/runs")
 	}
 	var before, after runPage
 	files := state()
@@ -217,7 +222,8 @@ func TestDryRun(t *testing.T) {
 		var d, again shown
 		s.ok(&before, "runs", "list")
 		s.ok(&d, append(args, "--dry-run")...)
-		if s.ok(&after, "runs", "list"); len(after.Runs) != len(before.Runs) || !d.DryRun || d.Would.Exists || !strings.HasPrefix(d.Would.Script, "#!/bin/bash") {
+		if s.ok(&after, "runs", "list"); len(after.Runs) != len(before.Runs) || !d.DryRun || d.Would.Exists ||
+			!strings.HasPrefix(d.Would.Script, "#!/bin/bash") {
 			t.Errorf("%v: %+v, %d runs", args, d, len(after.Runs))
 		}
 		if now := state(); now != files {
@@ -233,7 +239,8 @@ func TestDryRun(t *testing.T) {
 		must(t, err)
 		token := regexp.MustCompile(`[0-9a-f]{32}`).FindString(s.token(real.RunID))
 		name := regexp.MustCompile(`(-a1-)[0-9a-f]{12}`)
-		if got := name.ReplaceAllString(strings.ReplaceAll(string(script), token, strings.Repeat("0", 32)), "${1}000000000000"); got != d.Would.Script {
+		if got := name.ReplaceAllString(strings.ReplaceAll(string(script), token, strings.Repeat("0", 32)),
+			"${1}000000000000"); got != d.Would.Script {
 			t.Errorf("%v: the script is\n%s\nand was shown as\n%s", args, got, d.Would.Script)
 		}
 		if s.ok(&again, append(args, "--dry-run")...); !again.Would.Exists {
@@ -256,7 +263,8 @@ func TestDryRunImportsNothing(t *testing.T) {
 	s.serve()
 	s.ok(nil, "runs", "list")
 	state := func() string {
-		return shell(t, "root", `cd "$1" && find . ! -name 'ledger.db*' -printf '%p %s\n' | sort; ls -A "$2" 2>/dev/null`, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), s.dir+"/runs")
+		return shell(t, "root", `cd "$1" && find . ! -name 'ledger.db*' -printf '%p %s\n' | sort; ls -A "$2" 2>/dev/null`,
+			"/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), s.dir+"/runs")
 	}
 	var list artifactPage
 	files := state()
@@ -272,7 +280,8 @@ func TestDryRunImportsNothing(t *testing.T) {
 	if s.ok(&list, "artifact", "list"); len(list.Artifacts) != 0 || state() != files {
 		t.Errorf("left: %+v\n%s", list, state())
 	}
-	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr), "would import  "+d.Args["reads"]+"  FASTQ_GZ") {
+	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr),
+		"would import  "+d.Args["reads"]+"  FASTQ_GZ") {
 		t.Errorf("%v", r)
 	}
 	if f := s.fails(3, "run", "seqkit.stats", "--input", "reads="+d.Args["reads"]); f.Code != "artifact_not_found" {
@@ -289,7 +298,8 @@ func TestDryRunImportsNothing(t *testing.T) {
 	if real.RunID != d.Would.RunID || d.Would.Exists || real.Replayed {
 		t.Errorf("%+v, shown %+v", real, d)
 	}
-	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr), "already imported  "+d.Args["reads"]) || !strings.Contains(string(r.stdout), "already exists") {
+	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr), "already imported  "+d.Args["reads"]) ||
+		!strings.Contains(string(r.stdout), "already exists") {
 		t.Errorf("%v", r)
 	}
 }
@@ -302,8 +312,8 @@ func (s *site) token(runID string) string {
 	return string(data)
 }
 
-// Fifty secrets, through every face – the command line, the port, a chat –: as parameters, labels, reasons, texts, words of a query, and files'
-// content shown by previews. None is found in the ledger, in an answer, in a job script or in the gateway's log.
+// Fifty secrets, through every face – the command line, the port, a chat –: as parameters, labels, reasons, texts, words of a query, and
+// files' content shown by previews. None is found in the ledger, in an answer, in a job script or in the gateway's log.
 //
 // proves HTC-09
 func TestPlantedSecrets(t *testing.T) {
@@ -316,7 +326,8 @@ func TestPlantedSecrets(t *testing.T) {
 	var said strings.Builder
 	for i, secret := range conformance.Secrets() {
 		text := strings.ReplaceAll(secret.Text, "\n", " ")
-		lines := [][]string{{"run", "probe.words", "--param", "word=" + text}, {"cancel", r.RunID, "--reason", text}, {"artifact", "import", s.dir + "/files/x", "--label", text}, {"runs", "list", "--tool", text}}
+		lines := [][]string{{"run", "probe.words", "--param", "word=" + text}, {"cancel", r.RunID, "--reason", text}, {"artifact", "import",
+			s.dir + "/files/x", "--label", text}, {"runs", "list", "--tool", text}}
 		args := lines[i%len(lines)]
 		res := s.cli(append(args, "--json")...)
 		said.Write(res.stdout)
@@ -326,7 +337,8 @@ func TestPlantedSecrets(t *testing.T) {
 		}
 		quoted, err := json.Marshal(text)
 		must(t, err)
-		for _, call := range [][3]string{{"POST", "/v1/tools/probe.words:run", `{"input":{"word":` + string(quoted) + `}}`}, {"GET", "/v1/runs?tool_id=" + url.QueryEscape(text), ""},
+		for _, call := range [][3]string{{"POST", "/v1/tools/probe.words:run", `{"input":{"word":` + string(quoted) + `}}`},
+			{"GET", "/v1/runs?tool_id=" + url.QueryEscape(text), ""},
 			{"POST", "/v1/artifacts?label=" + url.QueryEscape(text), "x"}} {
 			status, body := p.send(call[0], call[1], call[2])
 			said.Write(body)
@@ -334,7 +346,8 @@ func TestPlantedSecrets(t *testing.T) {
 				t.Errorf("%s, %s: %d %s", secret.Kind, call[1][:12], status, body)
 			}
 		}
-		for tool, args := range map[string]tree{"slurm_job_cancel": {"run_id": r.RunID, "reason": text}, "artifact_import": {"text": text}, "probe_words": {"word": text}} {
+		for tool, args := range map[string]tree{"slurm_job_cancel": {"run_id": r.RunID, "reason": text}, "artifact_import": {"text": text},
+			"probe_words": {"word": text}} {
 			answer := c.say(tool, args, nil)
 			said.WriteString(answer)
 			if !strings.HasPrefix(answer, "error: ") {
@@ -374,7 +387,8 @@ func TestPlantedSecrets(t *testing.T) {
 	list := host(s.dir) + "/cores"
 	must(t, os.WriteFile(list, []byte(strings.Join(cores, "\n")+"\n"), 0o644))
 	// Everywhere but in the object of the imported file itself.
-	if out := shell(t, "root", `grep -rlaF -f "$1" "$2" "$3" | grep -v -e /cores$ -e "/$4" || true`, s.dir+"/cores", s.dir, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), a.SHA256); out != "" {
+	if out := shell(t, "root", `grep -rlaF -f "$1" "$2" "$3" | grep -v -e /cores$ -e "/$4" || true`, s.dir+"/cores", s.dir,
+		"/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), a.SHA256); out != "" {
 		t.Errorf("secrets are in %s", out)
 	}
 }
@@ -413,7 +427,8 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	for _, want := range []string{"effects slurm.submit", "looks slurm.job.get run_not_found", "effects slurm.job.retry run_succeeded", "looks run.show"} {
+	for _, want := range []string{"effects slurm.submit", "looks slurm.job.get run_not_found", "effects slurm.job.retry run_succeeded",
+		"looks run.show"} {
 		if seen[want] != 1 {
 			t.Errorf("%q is recorded %d times: %v", want, seen[want], seen)
 		}
@@ -438,9 +453,11 @@ func TestEvents(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	bash := func(words string) string {
-		return shell(t, "lab", `PATH=`+world.dir+`:$PATH; source <(slurmgate completion bash); compopt() { :; }; COMP_WORDS=(slurmgate `+words+`); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); _slurmgate; echo "${COMPREPLY[*]}"`)
+		return shell(t, "lab", `PATH=`+world.dir+`:$PATH; source <(slurmgate completion bash); compopt() { :; }; COMP_WORDS=(slurmgate `+words+
+			`); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); _slurmgate; echo "${COMPREPLY[*]}"`)
 	}
-	for words, want := range map[string]string{"ru": "run runs", "runs ''": "diff list show", "runs list --sta": "--state", "runs list --state bl": "blocked", "token cre": "create", "completion ''": "bash zsh fish", "nosuch ''": ""} {
+	for words, want := range map[string]string{"ru": "run runs", "runs ''": "diff list show", "runs list --sta": "--state",
+		"runs list --state bl": "blocked", "token cre": "create", "completion ''": "bash zsh fish", "nosuch ''": ""} {
 		got := strings.Fields(bash(words))
 		for _, w := range strings.Fields(want) {
 			if !strings.Contains(" "+strings.Join(got, " ")+" ", " "+w+" ") {

@@ -24,7 +24,8 @@ func TestArtifactRoundTrip(t *testing.T) {
 	for i := range random {
 		random[i] = byte(rnd.Uint32())
 	}
-	for name, content := range map[string][]byte{"random.bin": random, "empty": {}, "text.txt": []byte("one\ntwo\n"), "a name é $x.txt": []byte("x")} {
+	for name, content := range map[string][]byte{"random.bin": random, "empty": {}, "text.txt": []byte("one\ntwo\n"),
+		"a name é $x.txt": []byte("x")} {
 		t.Run(name, func(t *testing.T) {
 			s := s.as(t)
 			file := s.file(name, string(content))
@@ -112,7 +113,8 @@ func TestScriptArtifact(t *testing.T) {
 	}
 	var a artifactRow
 	s.ok(&a, "artifact", "get", id)
-	same(t, "artifact", a, artifactRow{ArtifactID: id, Type: "TEXT", Label: "slurm_script", SizeBytes: int64(len(sent)), SHA256: fmt.Sprintf("%x", sha256.Sum256(sent)), Source: first.RunID})
+	same(t, "artifact", a, artifactRow{ArtifactID: id, Type: "TEXT", Label: "slurm_script", SizeBytes: int64(len(sent)),
+		SHA256: fmt.Sprintf("%x", sha256.Sum256(sent)), Source: first.RunID})
 	if r := s.cli("artifact", "preview", id); r.code != 0 || !bytes.Contains(r.stdout, []byte("# slurmgate job script")) {
 		t.Error(r)
 	}
@@ -130,14 +132,16 @@ func TestScriptArtifact(t *testing.T) {
 	}
 	s.ok(&v, "artifact", "verify", id)
 	same(t, "artifacts damaged", v.DamagedCount, 0)
-	if n := strings.TrimSpace(shell(t, "lab", `find "$1/artifacts/objects" -name "$2" | wc -l`, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), a.SHA256)); n != "0" {
+	if n := strings.TrimSpace(shell(t, "lab", `find "$1/artifacts/objects" -name "$2" | wc -l`, "/home/lab/"+strings.TrimPrefix(s.dir,
+		"/shared/"), a.SHA256)); n != "0" {
 		t.Errorf("%s files of the script in the store", n)
 	}
 
 	// Damage in the ledger is found like damage in the store. The two scripts have the damaged part in common.
 	d.signal("TERM")
 	d.ended(t)
-	shell(t, "lab", `perl -pi -e 's/Read me. This script/Read me. That script/' "$1/ledger.db"`, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"))
+	shell(t, "lab", `perl -pi -e 's/Read me. This script/Read me. That script/' "$1/ledger.db"`, "/home/lab/"+strings.TrimPrefix(s.dir,
+		"/shared/"))
 	s.serve()
 	out := s.cli("artifact", "verify", "--all", "--json")
 	if err := json.Unmarshal(out.stdout, &v); err != nil || out.code != 6 || v.DamagedCount != 2 || v.Damaged[0].Code != "ledger_corrupt" {
@@ -203,7 +207,8 @@ func TestImportBoundary(t *testing.T) {
 		t.Run(tt.path[max(0, strings.LastIndex(tt.path, "/")):], func(t *testing.T) {
 			t.Parallel()
 			s := s.as(t)
-			for _, args := range [][]string{{"artifact", "import", tt.path}, {"artifact", "import", files + "/../files" + strings.TrimPrefix(tt.path, files)}} {
+			for _, args := range [][]string{{"artifact", "import", tt.path}, {"artifact", "import",
+				files + "/../files" + strings.TrimPrefix(tt.path, files)}} {
 				if !strings.HasPrefix(tt.path, files+"/") && strings.Contains(args[2], "..") {
 					continue
 				}

@@ -28,8 +28,8 @@ func fastq(n int) (records []string) {
 	return records
 }
 
-// Broken reads do not become a success, although the programs exit 0: files that are cut or have a broken record are refused where they come in,
-// and what the programs say of other broken data ends the run.
+// Broken reads do not become a success, although the programs exit 0: files that are cut or have a broken record are refused where they
+// come in, and what the programs say of other broken data ends the run.
 //
 // proves ABI-15
 func TestBrokenData(t *testing.T) {
@@ -41,10 +41,12 @@ func TestBrokenData(t *testing.T) {
 	bam, err := os.ReadFile(host(data("aln.bam")))
 	must(t, err)
 	for name, content := range map[string]string{
-		"cut.fastq.gz": whole[:len(whole)-10], "text.fastq.gz": good[0], "cut.bam": string(bam[:len(bam)/2]), "noend.bam": string(bam[:len(bam)-28]), "text.bam": "reads\n",
+		"cut.fastq.gz": whole[:len(whole)-10], "text.fastq.gz": good[0], "cut.bam": string(bam[:len(bam)/2]),
+		"noend.bam": string(bam[:len(bam)-28]), "text.bam": "reads\n",
 	} {
 		for _, as := range [][]string{nil, {"--type", map[bool]string{true: "BAM", false: "FASTQ_GZ"}[strings.HasSuffix(name, ".bam")]}} {
-			if f := s.fails(2, append([]string{"artifact", "import", s.file(name, content)}, as...)...); f.Code != "IMPORT-FORMAT" || !strings.Contains(fmt.Sprintf("%+v", f), "is not a whole") {
+			if f := s.fails(2, append([]string{"artifact", "import", s.file(name, content)}, as...)...); f.Code != "IMPORT-FORMAT" ||
+				!strings.Contains(fmt.Sprintf("%+v", f), "is not a whole") {
 				t.Errorf("%s %q: %+v", name, as, f)
 			}
 		}
@@ -59,14 +61,17 @@ func TestBrokenData(t *testing.T) {
 	short := "@short\n" + lines[1] + "\n+\nII\n"
 	gap := "@gap\n" + lines[1] + "\n" + lines[3] + "\n"
 	for name, c := range map[string]struct{ tool, content, want string }{
-		"quality too short, seqkit":   {"seqkit.stats", reads(short), "record 11, which begins at line 41: its sequence has 400 letters, but its first line of quality has 2"},
+		"quality too short, seqkit": {"seqkit.stats", reads(short),
+			"record 11, which begins at line 41: its sequence has 400 letters, but its first line of quality has 2"},
 		"line missing, seqkit":        {"seqkit.stats", reads(gap), "record 11, which begins at line 41"},
 		"garbage, seqkit":             {"seqkit.stats", reads("\x00\x01\xff garbage\n\n\n"), "no record follows record 10: line 41 begins"},
 		"quality too short, minimap2": {"minimap2.map", reads(short), "record 11, which begins at line 41"},
 		"line missing, minimap2":      {"minimap2.map", reads(gap), "record 11, which begins at line 41"},
 		"garbage, minimap2":           {"minimap2.map", reads("garbage\n"), "no record follows record 10: line 41 begins"},
-		"garbage at the end":          {"minimap2.map", packed(strings.Join(good, "") + "garbage\n"), "no record follows record 20: line 81 begins"},
-		"end missing, minimap2":       {"minimap2.map", packed(strings.Join(good, "") + "@end\n" + lines[1] + "\n+\n"), "record 21, which begins at line 81: the file ends within its quality, after 0 of 400"},
+		"garbage at the end": {"minimap2.map", packed(strings.Join(good, "") + "garbage\n"),
+			"no record follows record 20: line 81 begins"},
+		"end missing, minimap2": {"minimap2.map", packed(strings.Join(good, "") + "@end\n" + lines[1] + "\n+\n"),
+			"record 21, which begins at line 81: the file ends within its quality, after 0 of 400"},
 	} {
 		args := []string{"run", c.tool, "--input", "reads=" + s.file(strings.ReplaceAll(name, " ", "-")+".fastq.gz", c.content)}
 		if c.tool == "minimap2.map" {
@@ -113,7 +118,8 @@ func TestBrokenData(t *testing.T) {
 		}
 		must(t, json.Unmarshal(r.stdout, &a))
 		l := s.wait(a.RunID)
-		if why := l.why(); l.State != "failed" || l.SlurmJobID != nil || !strings.Contains(why, "input_corrupt") || !strings.Contains(why, "its first line of quality has 2 characters") {
+		if why := l.why(); l.State != "failed" || l.SlurmJobID != nil || !strings.Contains(why, "input_corrupt") || !strings.Contains(why,
+			"its first line of quality has 2 characters") {
 			t.Errorf("%+v", l)
 		}
 	})

@@ -37,7 +37,8 @@ func (s *site) chat(t testing.TB, version string) *chat {
 	client := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil)
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	session, err := client.Connect(ctx, &sdk.IOTransport{Reader: io.NopCloser(out), Writer: in}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	session, err := client.Connect(ctx, &sdk.IOTransport{Reader: io.NopCloser(out), Writer: in},
+		&sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs.String())
 	}
@@ -164,13 +165,15 @@ func (c *chat) talk(s *site, partition string) {
 	}
 	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "This is data", "num_seqs", "FASTQ\tDNA\t40\t20000")
 	c.say("slurm_job_logs", tree{"run_id": run.RunID}, nil)
-	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["slurm_script"]}, nil), "slurmgate job script", "[runs_dir]/"+run.RunID)
+	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["slurm_script"]}, nil), "slurmgate job script",
+		"[runs_dir]/"+run.RunID)
 	var again submitted
 	c.expect(c.say("seqkit_stats", tree{"reads": in.ArtifactID}, &again), "made before", "No new job was created")
 	if !again.Replayed || again.RunID != run.RunID {
 		t.Errorf("%+v", again)
 	}
-	if jobs := shell(t, "root", `sacct -nPX --name="$1" -o JobID -S now-1hour; squeue -h --name="$1" -o %i | head -0`, s.story(run.RunID).JobName); jobs != *run.SlurmJobID {
+	if jobs := shell(t, "root", `sacct -nPX --name="$1" -o JobID -S now-1hour; squeue -h --name="$1" -o %i | head -0`, s.story(run.RunID).
+		JobName); jobs != *run.SlurmJobID {
 		t.Errorf("jobs of the run: %q", jobs)
 	}
 	// Mistakes of a model are answered so that it can mend them.
@@ -194,7 +197,9 @@ func TestChatList(t *testing.T) {
 			t.Errorf("%s has not both schemas", x.Name)
 		}
 	}
-	for _, want := range strings.Fields("samtools_flagstat seqkit_stats minimap2_map slurm_submit slurm_job_get slurm_job_collect slurm_job_recollect slurm_job_cancel slurm_job_logs slurm_job_retry artifact_import artifact_list artifact_get artifact_preview_text artifact_preview_table artifact_preview_image run_list") {
+	for _, want := range strings.Fields("samtools_flagstat seqkit_stats minimap2_map slurm_submit slurm_job_get slurm_job_collect " +
+		"slurm_job_recollect slurm_job_cancel slurm_job_logs slurm_job_retry artifact_import artifact_list artifact_get artifact_preview_text " +
+		"artifact_preview_table artifact_preview_image run_list") {
 		if !names[want] {
 			t.Errorf("no %s among %v", want, names)
 		}
@@ -237,7 +242,8 @@ func TestChatLooks(t *testing.T) {
 			ToolID string `json:"tool_id"`
 		} `json:"runs"`
 	}
-	c.expect(c.say("run_list", tree{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}, &page), "1 run, newest first", r.RunID, "seqkit.stats")
+	c.expect(c.say("run_list", tree{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}, &page), "1 run, newest first", r.RunID,
+		"seqkit.stats")
 	c.expect(c.say("run_list", tree{"until": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}, nil), "No runs match")
 	c.expect(c.say("run_list", tree{"state": "none"}, nil), "error: ARGS-SCHEMA")
 	if len(page.Runs) != 1 || page.Runs[0].RunID != r.RunID {
@@ -249,14 +255,17 @@ func TestChatLooks(t *testing.T) {
 		fmt.Fprintf(&lines, "s%d,%d,0.%d\n", i, i*1000, i)
 	}
 	table := s.import1(s.file("table.csv", lines.String()))
-	c.expect(c.say("artifact_preview_table", tree{"artifact_id": table.ArtifactID}, nil), "a table of 3 columns; rows 0 to ", "sample (text)\treads (integer)\tratio (number)", "s0\t0\t0.0", "call artifact_preview_table again with first_row")
-	c.expect(c.say("artifact_preview_table", tree{"artifact_id": table.ArtifactID, "first_row": 498}, nil), "rows 498 to 499", "s499\t499000\t0.499")
+	c.expect(c.say("artifact_preview_table", tree{"artifact_id": table.ArtifactID}, nil), "a table of 3 columns; rows 0 to ",
+		"sample (text)\treads (integer)\tratio (number)", "s0\t0\t0.0", "call artifact_preview_table again with first_row")
+	c.expect(c.say("artifact_preview_table", tree{"artifact_id": table.ArtifactID, "first_row": 498}, nil), "rows 498 to 499",
+		"s499\t499000\t0.499")
 
 	var b bytes.Buffer
 	must(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, 900, 600))))
 	picture := s.import1(s.file("plot.png", b.String()))
 	c.expect(c.say("artifact_preview_text", tree{"artifact_id": picture.ArtifactID}, nil), "Next: artifact_preview_image")
-	res, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "artifact_preview_image", Arguments: json.RawMessage(`{"artifact_id":"` + picture.ArtifactID + `","max_edge":200}`)})
+	res, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "artifact_preview_image",
+		Arguments: json.RawMessage(`{"artifact_id":"` + picture.ArtifactID + `","max_edge":200}`)})
 	must(t, err)
 	if len(res.Content) != 2 {
 		t.Fatalf("%+v", res)

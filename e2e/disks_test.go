@@ -26,7 +26,8 @@ func TestFullDisk(t *testing.T) {
 	other := probePlan("write", "out/result", "other")
 	before := s.count(running)
 	f := s.fails(8, "submit", s.plan(other))
-	if f.Code != "disk_full" || !f.Retryable || !strings.Contains(f.Message, "gateway.state_dir") || !strings.Contains(f.Message, "reserve_mb") {
+	if f.Code != "disk_full" || !f.Retryable || !strings.Contains(f.Message, "gateway.state_dir") || !strings.Contains(f.Message,
+		"reserve_mb") {
 		t.Errorf("%+v", f)
 	}
 	var again submitted

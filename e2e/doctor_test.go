@@ -63,7 +63,8 @@ func TestDoctor(t *testing.T) {
 		if !nodes["n1"] || !nodes["n2"] {
 			t.Errorf("both nodes were looked at: %v", nodes)
 		}
-		for _, check := range []string{"site file", "domain", "policy", "image samtools", "ledger disk", "ledger sync", "free space", "hard links", "slurm controller", "accounting", "MinJobAge", "MessageTimeout", "squeue", "apptainer", "container", "claim by link"} {
+		for _, check := range []string{"site file", "domain", "policy", "image samtools", "ledger disk", "ledger sync", "free space",
+			"hard links", "slurm controller", "accounting", "MinJobAge", "MessageTimeout", "squeue", "apptainer", "container", "claim by link"} {
 			if status, detail, _ := e.find(check); status != "ok" {
 				t.Errorf("%s: %s %s", check, status, detail)
 			}
@@ -87,15 +88,18 @@ func TestDoctor(t *testing.T) {
 	t.Run("no Apptainer there", func(t *testing.T) {
 		t.Parallel()
 		e := newSite(t, "genomics", func(f *siteFile) { f.Apptainer = "/opt/nothing/apptainer" }).doctor()
-		if status, detail, next := e.find("apptainer"); status != "fail" || !strings.Contains(detail, "/opt/nothing/apptainer") || !strings.Contains(next, "apptainer.path") || e.Failed != 2 {
+		if status, detail, next := e.find("apptainer"); status != "fail" || !strings.Contains(detail, "/opt/nothing/apptainer") ||
+			!strings.Contains(next, "apptainer.path") || e.Failed != 2 {
 			t.Errorf("%+v", e)
 		}
 	})
 	t.Run("the right next step", func(t *testing.T) {
 		t.Parallel()
 		for _, c := range []struct{ old, with, prepare, check, status, detail, next string }{
-			{"  transport: cli\n", "  transport: cli\n  bin_dir: /opt/nothing\n", "", "slurm commands", "fail", "/opt/nothing has no program sbatch, squeue, scancel, scontrol, sacct", "slurm.bin_dir"},
-			{"  transport: cli\n", "  transport: cli\n  conf: /etc/nothing.conf\n", "", "slurm commands", "fail", "/etc/nothing.conf", "set slurm.conf"},
+			{"  transport: cli\n", "  transport: cli\n  bin_dir: /opt/nothing\n", "", "slurm commands", "fail",
+				"/opt/nothing has no program sbatch, squeue, scancel, scontrol, sacct", "slurm.bin_dir"},
+			{"  transport: cli\n", "  transport: cli\n  conf: /etc/nothing.conf\n", "", "slurm commands", "fail", "/etc/nothing.conf",
+				"set slurm.conf"},
 			{"", "", `install -d -m 700 "$1/runs"`, "runs folder", "fail", "belongs to uid 0", "owned by this user"},
 			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs folder", "fail", "mode 0777", "mode 0700"},
 			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state folder", "fail", "mode 0777", "mode 0700"},
@@ -110,7 +114,8 @@ func TestDoctor(t *testing.T) {
 			}
 			var e examined
 			s.cli("doctor", "--no-jobs", "--json").object(t, &e)
-			if status, detail, next := e.find(c.check); status != c.status || !strings.Contains(detail, c.detail) || !strings.Contains(next, c.next) || e.Failed+e.Warned != 1 {
+			if status, detail, next := e.find(c.check); status != c.status || !strings.Contains(detail, c.detail) || !strings.Contains(next,
+				c.next) || e.Failed+e.Warned != 1 {
 				t.Errorf("%+v: %+v", c, e)
 			}
 		}
@@ -118,16 +123,19 @@ func TestDoctor(t *testing.T) {
 	t.Run("a bind that nodes do not have", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "genomics")
-		s.replace("site.yaml", "import:\n", "  binds: [{name: a, version: v1, source: /etc, target: /ref}, {name: b, version: v1, source: /opt/nothing, target: /more}, {name: c, version: v1, source: /opt/neither, target: /most}]\nimport:\n")
+		s.replace("site.yaml", "import:\n", "  binds: [{name: a, version: v1, source: /etc, target: /ref}, {name: b, version: v1, source: "+
+			"/opt/nothing, target: /more}, {name: c, version: v1, source: /opt/neither, target: /most}]\nimport:\n")
 		e := s.doctor()
-		if status, detail, next := e.find("binds"); status != "fail" || !strings.HasSuffix(detail, "has no folder /opt/nothing, /opt/neither") || !strings.Contains(next, "apptainer.binds") || e.Failed != 2 {
+		if status, detail, next := e.find("binds"); status != "fail" || !strings.HasSuffix(detail,
+			"has no folder /opt/nothing, /opt/neither") || !strings.Contains(next, "apptainer.binds") || e.Failed != 2 {
 			t.Errorf("%+v", e)
 		}
 	})
 	t.Run("no such partition", func(t *testing.T) {
 		t.Parallel()
 		e := newSite(t, "genomics", func(f *siteFile) { f.Partition = "nothing" }).doctor()
-		if status, detail, next := e.find("probe job"); status != "fail" || !strings.Contains(detail, "partition") || !strings.Contains(next, "default_partition") {
+		if status, detail, next := e.find("probe job"); status != "fail" || !strings.Contains(detail, "partition") || !strings.Contains(next,
+			"default_partition") {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -163,7 +171,8 @@ func TestConfigCheck(t *testing.T) {
 	text, err := os.ReadFile(site)
 	must(t, err)
 	f := s.fails(2, "config", "check")
-	want := map[string]string{"site": "E2E", "slurm.default_partition": "main --uid", "watch.floor_seconds": "floor", "apptainer.path": "usr/bin", "apptainer.sudo": "sudo"}
+	want := map[string]string{"site": "E2E", "slurm.default_partition": "main --uid", "watch.floor_seconds": "floor",
+		"apptainer.path": "usr/bin", "apptainer.sudo": "sudo"}
 	lines := strings.Split(string(text), "\n")
 	for _, p := range f.Details.Problems {
 		word, due := want[p.Field]
@@ -209,7 +218,8 @@ func TestBrokenDomain(t *testing.T) {
 	s.replace("domain/toolpacks/seqkit.stats.tool.yaml", "timeoutMs: 900000", "timeout_ms: 900000")
 	s.replace("domain/toolpacks/minimap2.map.tool.yaml", "cmd: [minimap2,", "cmd: [bash,")
 	place := regexp.MustCompile(`^toolpacks/.*\.tool\.yaml$|/toolpacks/.*\.tool\.yaml$`)
-	for _, args := range [][]string{{"tool", "check", s.dir + "/domain"}, {"tool", "check", s.dir + "/domain/toolpacks"}, {"runs", "list"}, {"serve"}} {
+	for _, args := range [][]string{{"tool", "check", s.dir + "/domain"}, {"tool", "check", s.dir + "/domain/toolpacks"}, {"runs", "list"},
+		{"serve"}} {
 		f := s.fails(2, args...)
 		files := map[string]bool{}
 		for _, p := range f.Details.Problems {
@@ -218,7 +228,8 @@ func TestBrokenDomain(t *testing.T) {
 				t.Errorf("%v: %+v", args, p)
 			}
 		}
-		if args[0] == "tool" && args[2] == s.dir+"/domain/toolpacks" && len(f.Details.Problems) > 0 && !place.MatchString("toolpacks/"+filepath.Base(f.Details.Problems[0].File)) {
+		if args[0] == "tool" && args[2] == s.dir+"/domain/toolpacks" && len(f.Details.Problems) > 0 &&
+			!place.MatchString("toolpacks/"+filepath.Base(f.Details.Problems[0].File)) {
 			t.Errorf("%v: %+v", args, f.Details.Problems[0])
 		}
 		for _, name := range []string{"samtools.flagstat.tool.yaml", "seqkit.stats.tool.yaml", "minimap2.map.tool.yaml"} {

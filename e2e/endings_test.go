@@ -167,7 +167,8 @@ func TestEndings(t *testing.T) {
 }
 
 // Words that mean something to some program on the way reach the container program as they are.
-var nasty = []string{"", " ", "two words", "-o", "--help", "'", `"`, `\`, `a'b"c\d`, "$HOME", "${PATH}", "$(id)", "`id`", "!!", "*", "?", "[a]", "~", "{a,b}", ";", "&", "|", "<x", ">x", "#",
+var nasty = []string{"", " ", "two words", "-o", "--help", "'", `"`, `\`, `a'b"c\d`, "$HOME", "${PATH}", "$(id)", "`id`", "!!", "*", "?",
+	"[a]", "~", "{a,b}", ";", "&", "|", "<x", ">x", "#",
 	"a\nb", "\n", "tab\there", "a,b:c", "%x %j", "é ü 漢字 🧬", "\u00a0", "{{ params.word }}", "--bind=/:/mnt", "${SLURM_JOB_ID}"}
 
 // What the program sees of the world: its arguments and environment to the letter, its inputs, its workspace, and nothing else.
@@ -180,7 +181,8 @@ func TestInsideTheContainer(t *testing.T) {
 	input := s.import1(s.file("a file.txt", "the input\n"))
 	doc := s.set(probePlan(append([]string{"report", "out/result"}, nasty...)...), "execution.command.env", tree{
 		"PLAIN": "value", "NASTY": "a'b\"c $(id) `id` ${HOME} \\ , : ; é\nsecond line\t.", "EMPTY": "", "_x1": "=", "TZ": "Asia/Tokyo"})
-	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": input.ArtifactID, "checksum_sha256": input.SHA256, "dest_relpath": "in/sub dir/it's a file $x.txt"}}
+	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": input.ArtifactID, "checksum_sha256": input.SHA256,
+		"dest_relpath": "in/sub dir/it's a file $x.txt"}}
 	doc["io"].(tree)["outputs"].([]any)[0].(tree)["type"] = "JSON"
 	l := s.wait(s.submit(doc).RunID)
 	if l.State != "succeeded" {
@@ -366,10 +368,13 @@ func TestEscapeSequences(t *testing.T) {
 	if l.State != "succeeded" {
 		t.Fatalf("%+v", l)
 	}
-	failing := s.submit(s.set(probePlan("print", `\x1b[2J\x1b[31mred\n`), "io.outputs", []any{tree{"role": "result", "src_relpath": "out/no", "type": "TEXT", "label": "a \u202e label"[:1]}})).RunID
+	failing := s.submit(s.set(probePlan("print", `\x1b[2J\x1b[31mred\n`), "io.outputs", []any{tree{"role": "result", "src_relpath": "out/no",
+		"type": "TEXT", "label": "a \u202e label"[:1]}})).RunID
 	s.wait(failing)
-	for _, args := range [][]string{{"logs", id}, {"logs", id, "--stream", "stdout"}, {"logs", id, "--stream", "stderr"}, {"artifact", "preview", l.Roles["result"]}, {"runs", "show", id},
-		{"wait", id}, {"get", id}, {"collect", id}, {"runs", "list"}, {"artifact", "list"}, {"logs", failing}, {"wait", failing}, {"runs", "show", failing}} {
+	for _, args := range [][]string{{"logs", id}, {"logs", id, "--stream", "stdout"}, {"logs", id, "--stream", "stderr"},
+		{"artifact", "preview", l.Roles["result"]}, {"runs", "show", id},
+		{"wait", id}, {"get", id}, {"collect", id}, {"runs", "list"}, {"artifact", "list"}, {"logs", failing}, {"wait", failing},
+		{"runs", "show", failing}} {
 		r := s.cli(args...)
 		for _, bad := range []string{"\x1b", "\x07", "\r", "\u202e", "\u009b", "\x9b1"} {
 			if strings.Contains(string(r.stdout), bad) || strings.Contains(string(r.stderr), bad) {

@@ -45,57 +45,71 @@ func examples(s *site) []example {
 		}
 	}
 	return []example{
-		{tool: "bcftools.filter", args: []string{"--input", "variants=" + vcf, "--param", "min_qual=20", "--param", "kind=snp"}, role: "filtered", typ: "VCF", image: "bcftools",
+		{tool: "bcftools.filter", args: []string{"--input", "variants=" + vcf, "--param", "min_qual=20", "--param", "kind=snp"},
+			role: "filtered", typ: "VCF", image: "bcftools",
 			direct: []string{"bcftools", "view", "--no-version", "--include", `QUAL>=20 && TYPE="snp"`, "-O", "v", host(vcf)},
 			check: func(t *testing.T, got []byte) {
 				if n := bytes.Count(got, []byte("\n1\t")); n != 1 {
 					t.Errorf("%d variants", n)
 				}
 			}},
-		{tool: "samtools.sort", args: []string{"--input", "bam=" + data("aln.bam"), "--param", "by=name"}, role: "sorted", typ: "BAM", image: "samtools",
+		{tool: "samtools.sort", args: []string{"--input", "bam=" + data("aln.bam"), "--param", "by=name"}, role: "sorted", typ: "BAM",
+			image:  "samtools",
 			direct: []string{"samtools", "sort", "--no-PG", "-n", host(data("aln.bam"))}},
-		{tool: "samtools.index", args: []string{"--input", "bam=" + data("aln.bam")}, role: "index", typ: "BAI", check: func(t *testing.T, got []byte) {
+		{tool: "samtools.index", args: []string{"--input", "bam=" + data("aln.bam")}, role: "index", typ: "BAI", check: func(t *testing.T,
+			got []byte) {
 			if !bytes.HasPrefix(got, []byte("BAI\x01")) {
 				t.Errorf("%q", got[:4])
 			}
 		}},
-		{tool: "seqkit.head", args: []string{"--input", "reads=" + data("reads.fastq.gz"), "--param", "count=7"}, role: "head", typ: "FASTQ_GZ", check: func(t *testing.T, got []byte) {
-			z, err := gzip.NewReader(bytes.NewReader(got))
-			must(t, err)
-			out, err := io.ReadAll(z)
-			must(t, err)
-			if n := bytes.Count(out, []byte("\n")); n != 28 {
-				t.Errorf("%d lines", n)
-			}
-		}},
-		{tool: "mlr.csv", args: []string{"--input", "table=" + tsv, "--param", "rows=2"}, role: "csv", typ: "CSV", check: same("sample,n\na,1\n\"b, c\",2\n")},
-		{tool: "mlr.markdown", args: []string{"--input", "table=" + csv}, role: "markdown", typ: "MD", image: "textkit", direct: []string{"mlr", "--icsv", "--omd", "cat", host(csv)}},
-		{tool: "cmark.render", args: []string{"--input", "text=" + text}, role: "html", typ: "HTML", image: "textkit", direct: []string{"cmark", "--to", "html", host(text)}},
-		{tool: "qrencode.label", args: []string{"--param", `text=sample 7; $(reboot) "x"`, "--param", "size=2"}, role: "label", typ: "PNG", image: "textkit",
+		{tool: "seqkit.head", args: []string{"--input", "reads=" + data("reads.fastq.gz"), "--param", "count=7"}, role: "head", typ: "FASTQ_GZ",
+			check: func(t *testing.T, got []byte) {
+				z, err := gzip.NewReader(bytes.NewReader(got))
+				must(t, err)
+				out, err := io.ReadAll(z)
+				must(t, err)
+				if n := bytes.Count(out, []byte("\n")); n != 28 {
+					t.Errorf("%d lines", n)
+				}
+			}},
+		{tool: "mlr.csv", args: []string{"--input", "table=" + tsv, "--param", "rows=2"}, role: "csv", typ: "CSV",
+			check: same("sample,n\na,1\n\"b, c\",2\n")},
+		{tool: "mlr.markdown", args: []string{"--input", "table=" + csv}, role: "markdown", typ: "MD", image: "textkit", direct: []string{"mlr",
+			"--icsv", "--omd", "cat", host(csv)}},
+		{tool: "cmark.render", args: []string{"--input", "text=" + text}, role: "html", typ: "HTML", image: "textkit", direct: []string{"cmark",
+			"--to", "html", host(text)}},
+		{tool: "qrencode.label", args: []string{"--param", `text=sample 7; $(reboot) "x"`, "--param", "size=2"}, role: "label", typ: "PNG",
+			image:  "textkit",
 			direct: []string{"qrencode", "--type=PNG", "--size=2", "--output=-", `sample 7; $(reboot) "x"`}, check: func(t *testing.T, got []byte) {
 				if img, err := png.Decode(bytes.NewReader(got)); err != nil || img.Bounds().Dx() < 40 {
 					t.Error(err)
 				}
 			}},
-		{tool: "qpdf.pages", args: []string{"--input", "document=" + s.file("three.pdf", examplePDF(3)), "--param", "last=2"}, role: "pages", typ: "PDF", check: func(t *testing.T, got []byte) {
-			if n := bytes.Count(got, []byte("/Type /Page\n")) + bytes.Count(got, []byte("/Type /Page ")); !bytes.HasPrefix(got, []byte("%PDF-1.")) || n != 2 {
-				t.Errorf("%d pages in %.200q", n, got)
-			}
-		}},
-		{tool: "zip.bundle", args: []string{"--input", "first=" + csv, "--input", "second=" + tsv}, role: "bundle", typ: "ZIP", check: func(t *testing.T, got []byte) {
-			z, err := zip.NewReader(bytes.NewReader(got), int64(len(got)))
-			must(t, err)
-			for i, want := range []string{exampleCSV, exampleTSV} {
-				f, err := z.File[i].Open()
-				must(t, err)
-				if b, err := io.ReadAll(f); err != nil || string(b) != want {
-					t.Errorf("%s: %q %v", z.File[i].Name, b, err)
+		{tool: "qpdf.pages", args: []string{"--input", "document=" + s.file("three.pdf", examplePDF(3)), "--param", "last=2"}, role: "pages",
+			typ: "PDF", check: func(t *testing.T, got []byte) {
+				if n := bytes.Count(got, []byte("/Type /Page\n")) + bytes.Count(got, []byte("/Type /Page ")); !bytes.HasPrefix(got,
+					[]byte("%PDF-1.")) || n != 2 {
+					t.Errorf("%d pages in %.200q", n, got)
 				}
-			}
-		}},
-		{tool: "reads.profile", args: []string{"--input", "reads=" + data("reads-small.fastq.gz"), "--param", "first=5"}, role: "summary", typ: "JSON", check: sameProfile},
-		{tool: "text.words", args: []string{"--input", "text=" + text, "--param", "top=2"}, role: "words", typ: "JSON", check: same(`{"lines":4,"distinct":5,"top":[{"word":"two","count":3},{"word":"b","count":2}]}` + "\n")},
-		{tool: "text.lines", args: []string{"--input", "text=" + text}, role: "lines", typ: "JSON", check: same(fmt.Sprintf(`{"lines":4,"longest":16,"bytes":%d}`, len(exampleText)-4) + "\n")},
+			}},
+		{tool: "zip.bundle", args: []string{"--input", "first=" + csv, "--input", "second=" + tsv}, role: "bundle", typ: "ZIP",
+			check: func(t *testing.T, got []byte) {
+				z, err := zip.NewReader(bytes.NewReader(got), int64(len(got)))
+				must(t, err)
+				for i, want := range []string{exampleCSV, exampleTSV} {
+					f, err := z.File[i].Open()
+					must(t, err)
+					if b, err := io.ReadAll(f); err != nil || string(b) != want {
+						t.Errorf("%s: %q %v", z.File[i].Name, b, err)
+					}
+				}
+			}},
+		{tool: "reads.profile", args: []string{"--input", "reads=" + data("reads-small.fastq.gz"), "--param", "first=5"}, role: "summary",
+			typ: "JSON", check: sameProfile},
+		{tool: "text.words", args: []string{"--input", "text=" + text, "--param", "top=2"}, role: "words", typ: "JSON",
+			check: same(`{"lines":4,"distinct":5,"top":[{"word":"two","count":3},{"word":"b","count":2}]}` + "\n")},
+		{tool: "text.lines", args: []string{"--input", "text=" + text}, role: "lines", typ: "JSON",
+			check: same(fmt.Sprintf(`{"lines":4,"longest":16,"bytes":%d}`, len(exampleText)-4) + "\n")},
 	}
 }
 
@@ -145,7 +159,8 @@ func sameProfile(t *testing.T, got []byte) {
 		GC                      float64 `json:"gc_percent"`
 	}
 	must(t, json.Unmarshal(got, &v))
-	if v.Reads != reads || v.Bases != bases || v.Positions != 5 || fmt.Sprintf("%.2f", v.GC) != fmt.Sprintf("%.2f", 100*float64(gc)/float64(bases)) {
+	if v.Reads != reads || v.Bases != bases || v.Positions != 5 || fmt.Sprintf("%.2f", v.GC) != fmt.Sprintf("%.2f",
+		100*float64(gc)/float64(bases)) {
 		t.Errorf("%s; counted here: %d reads, %d bases, %d G and C", got, reads, bases, gc)
 	}
 }

@@ -26,8 +26,8 @@ type placed struct {
 	}
 }
 
-// The same bytes under another name are the same run for a tool that never sees the name, and so they are after the admin has moved the site's
-// default partition: the run says what was asked for and, of each attempt, where it went.
+// The same bytes under another name are the same run for a tool that never sees the name, and so they are after the admin has moved the
+// site's default partition: the run says what was asked for and, of each attempt, where it went.
 //
 // proves ABI-07 ABI-08 CARD-04
 func TestNamesAndDefaultsAreNoIdentity(t *testing.T) {
@@ -43,10 +43,12 @@ func TestNamesAndDefaultsAreNoIdentity(t *testing.T) {
 	var shown placed
 	s.ok(&shown, "runs", "show", first.RunID)
 	p := shown.Params.Slurm
-	if p.Placement.Partition != nil || p.Placement.Account != nil || len(p.IO.Inputs) != 1 || p.IO.Inputs[0]["artifact_id"] != nil || p.IO.Inputs[0]["checksum_sha256"] == nil {
+	if p.Placement.Partition != nil || p.Placement.Account != nil || len(p.IO.Inputs) != 1 || p.IO.Inputs[0]["artifact_id"] != nil ||
+		p.IO.Inputs[0]["checksum_sha256"] == nil {
 		t.Errorf("%+v", p)
 	}
-	if len(shown.Attempts) != 1 || shown.Attempts[0].Placement.Partition != "main" || shown.Attempts[0].Placement.Account != "research" || len(shown.Inputs) != 1 || shown.Inputs[0].Label != "patient one.bam" {
+	if len(shown.Attempts) != 1 || shown.Attempts[0].Placement.Partition != "main" || shown.Attempts[0].Placement.Account != "research" ||
+		len(shown.Inputs) != 1 || shown.Inputs[0].Label != "patient one.bam" {
 		t.Errorf("%+v", shown)
 	}
 	s.replace("site.yaml", "default_partition: main", "default_partition: short")
@@ -55,13 +57,14 @@ func TestNamesAndDefaultsAreNoIdentity(t *testing.T) {
 		t.Errorf("%+v, first %+v", again, first)
 	}
 	s.replace("site.yaml", "default_partition: short", "default_partition: big")
-	if f := s.fails(4, "run", "samtools.flagstat", "--input", "bam="+data("aln.bam")); f.Code != "POLICY-PARTITION" { // the shipped policy does not allow it
+	// the shipped policy does not allow it
+	if f := s.fails(4, "run", "samtools.flagstat", "--input", "bam="+data("aln.bam")); f.Code != "POLICY-PARTITION" {
 		t.Errorf("%+v", f)
 	}
 }
 
-// A folder of the site is there for the tool that asks for it by name and for no other; the run says so, another version of the folder is another
-// run, and a gateway whose site does not offer it does not start.
+// A folder of the site is there for the tool that asks for it by name and for no other; the run says so, another version of the folder is
+// another run, and a gateway whose site does not offer it does not start.
 //
 // proves ABI-01 ABI-19
 func TestBinds(t *testing.T) {
@@ -90,10 +93,12 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 	must(t, giveToLab(host(s.dir)))
 
 	f := s.fails(2, "run", "probe.sees")
-	if f.Code != "PACK-BIND" || len(f.Details.Problems) != 1 || !strings.HasSuffix(f.Details.Problems[0].File, "probe.sees.tool.yaml") || f.Details.Problems[0].Line != 15 || !strings.Contains(f.Details.Problems[0].Hint, "apptainer.binds") {
+	if f.Code != "PACK-BIND" || len(f.Details.Problems) != 1 || !strings.HasSuffix(f.Details.Problems[0].File, "probe.sees.tool.yaml") ||
+		f.Details.Problems[0].Line != 15 || !strings.Contains(f.Details.Problems[0].Hint, "apptainer.binds") {
 		t.Errorf("%+v", f)
 	}
-	s.replace("site.yaml", "import:\n", "  binds:\n    - {name: ref, version: v1, source: /etc, target: /ref}\n    - {name: other, version: v1, source: /etc, target: /other}\nimport:\n")
+	s.replace("site.yaml", "import:\n", "  binds:\n    - {name: ref, version: v1, source: /etc, target: /ref}\n    - {name: other, "+
+		"version: v1, source: /etc, target: /other}\nimport:\n")
 	var first, second submitted
 	sees := func(r *submitted) (seen map[string]bool) {
 		t.Helper()
@@ -111,14 +116,16 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 	}
 	var shown placed
 	s.ok(&shown, "runs", "show", first.RunID)
-	if len(shown.Binds) != 1 || shown.Binds[0].Name != "ref" || shown.Binds[0].Version != "v1" || len(shown.Warnings) != 1 || !strings.Contains(shown.Warnings[0], "ref, version v1") {
+	if len(shown.Binds) != 1 || shown.Binds[0].Name != "ref" || shown.Binds[0].Version != "v1" || len(shown.Warnings) != 1 ||
+		!strings.Contains(shown.Warnings[0], "ref, version v1") {
 		t.Errorf("%+v", shown)
 	}
 	s.replace("site.yaml", "name: ref, version: v1", "name: ref, version: v2")
 	if sees(&second); second.Replayed || second.RunID == first.RunID {
 		t.Errorf("%+v, first %+v", second, first)
 	}
-	if f := s.fails(2, "config", "check", "--site", s.oldBind()); f.Code != "SITE-MISSING" || len(f.Details.Problems) != 2 || !strings.Contains(f.Details.Problems[0].Hint, "list that name under binds") {
+	if f := s.fails(2, "config", "check", "--site", s.oldBind()); f.Code != "SITE-MISSING" || len(f.Details.Problems) != 2 ||
+		!strings.Contains(f.Details.Problems[0].Hint, "list that name under binds") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -68,7 +68,8 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 				t.Errorf("the job says %q", log)
 			}
 			for _, at := range []string{v.Workspace, aside} {
-				for _, file := range []string{"/a1/out/result", "/out/result", "/a1/ctl/stderr", "/ctl/stderr"} { // what the program, and what its start makes
+				// what the program, and what its start makes
+				for _, file := range []string{"/a1/out/result", "/out/result", "/a1/ctl/stderr", "/ctl/stderr"} {
 					if _, err := os.Lstat(host(at + file)); err == nil {
 						t.Errorf("there is %s", at+file)
 					}

@@ -25,7 +25,8 @@ func TestRunsPerTool(t *testing.T) {
 	waits := func() {
 		t.Helper()
 		l := s.phase(ids[2], "deferred")
-		if l.Reason == nil || !strings.HasPrefix(*l.Reason, "concurrency_limit: policy allows 2 runs of probe.small at a time") || l.SlurmJobID != nil {
+		if l.Reason == nil || !strings.HasPrefix(*l.Reason, "concurrency_limit: policy allows 2 runs of probe.small at a time") ||
+			l.SlurmJobID != nil {
 			t.Errorf("%+v", l)
 		}
 	}

@@ -43,7 +43,8 @@ func here(t *testing.T, kind, policy string) (s *site, args func(...string) []st
 		dest, worker = "destRelpath: in/note.txt", "hybrid"
 	}
 	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.here, kind: "+worker+"}\n")
-	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.here.tool.yaml", []byte(strings.NewReplacer("KIND", kind, "DEST", dest).Replace(hereTool)), 0o644))
+	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.here.tool.yaml", []byte(strings.NewReplacer("KIND", kind, "DEST", dest).
+		Replace(hereTool)), 0o644))
 	s.replace("domain/policies.yaml", "network: none", "network: none\n"+policy)
 	must(t, giveToLab(host(s.dir)))
 	note := s.file("note", "a note\n")
@@ -102,7 +103,8 @@ func TestDockerPlans(t *testing.T) {
 		t.Errorf("%s; %s", missing.why(), failed.why())
 	}
 	for i := 2; i <= 3; i++ {
-		if again := run(6, "mode=exit", "a=3"); again.RunID != failed.RunID || !strings.Contains(s.story(failed.RunID).JobName, fmt.Sprintf("-a%d-", i)) {
+		if again := run(6, "mode=exit", "a=3"); again.RunID != failed.RunID || !strings.Contains(s.story(failed.RunID).
+			JobName, fmt.Sprintf("-a%d-", i)) {
 			t.Errorf("call %d of what failed: %+v", i, s.story(failed.RunID))
 		}
 	}
@@ -129,14 +131,16 @@ func TestDockerPolicy(t *testing.T) {
 	if f := s.fails(4, call("mode=write")...); f.Code != "POLICY-LOCAL" {
 		t.Errorf("%+v", f)
 	}
-	s.replace("domain/policies.yaml", "network: none", "network: none\nlocal: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [probe_words], max_time_limit_seconds: 29}")
+	s.replace("domain/policies.yaml", "network: none", "network: none\nlocal: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: "+
+		"[probe_words], max_time_limit_seconds: 29}")
 	f := s.fails(4, call("mode=write")...)
 	var codes []string
 	for _, p := range f.Details.Problems {
 		codes = append(codes, p.Code)
 	}
 	same(t, "rules", codes, []string{"POLICY-LOCAL-TOOL", "POLICY-MEM", "POLICY-TIME-LIMIT", "POLICY-INPUT-BYTES"})
-	s.replace("domain/policies.yaml", "local: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [probe_words], max_time_limit_seconds: 29}", "local: {max_running: 1}")
+	s.replace("domain/policies.yaml", "local: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [probe_words], max_time_limit_seconds: "+
+		"29}", "local: {max_running: 1}")
 	s.serve()
 	var first, second submitted
 	s.ok(&first, call("mode=sleep", "a=28", "b=1")...)
@@ -156,12 +160,14 @@ func TestDockerPolicy(t *testing.T) {
 func TestHybridPlans(t *testing.T) {
 	t.Parallel()
 	s, call := here(t, "hybrid", "local: {max_input_bytes: 100}")
-	for _, c := range []struct{ policy, cluster, kind string }{{"local: {max_input_bytes: 100}", "local", `"docker":{`}, {"local: {max_input_bytes: 3}", "", `"slurm":{`}} {
+	for _, c := range []struct{ policy, cluster, kind string }{{"local: {max_input_bytes: 100}", "local", `"docker":{`},
+		{"local: {max_input_bytes: 3}", "", `"slurm":{`}} {
 		s.replace("domain/policies.yaml", "local: {max_input_bytes: 100}", c.policy)
 		var l looked
 		s.ok(&l, append(call("mode=write", "b=hello"), "--wait")...)
 		story := s.cli("runs", "show", l.RunID, "--json")
-		if l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "hello" || strings.Contains(string(story.stdout), `"cluster": "local"`) != (c.cluster == "local") {
+		if l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "hello" || strings.Contains(string(story.stdout),
+			`"cluster": "local"`) != (c.cluster == "local") {
 			t.Errorf("%s: %+v\n%s", c.policy, l, story.stdout)
 		}
 		if n := s.count(l.RunID).Accounted; (n == 1) != (c.cluster == "") {

@@ -38,9 +38,12 @@ func TestLooksAreRuns(t *testing.T) {
 	s.wait(first)
 	s.wait(other)
 	looks := [][]string{
-		{"artifact", "list"}, {"artifact", "list", "--type", "TEXT"}, {"artifact", "get", a.ArtifactID}, {"artifact", "preview", a.ArtifactID}, {"artifact", "verify", a.ArtifactID},
-		{"artifact", "verify", "--all"}, {"artifact", "get", b.ArtifactID}, {"runs", "list"}, {"runs", "list", "--state", "succeeded"}, {"runs", "show", first}, {"runs", "show", other},
-		{"runs", "diff", first, other}, {"runs", "diff", other, first}, {"get", first}, {"collect", first}, {"get", other}, {"tool", "list"}, {"tool", "list", "--all"}, {"tool", "show", "run.show"},
+		{"artifact", "list"}, {"artifact", "list", "--type", "TEXT"}, {"artifact", "get", a.ArtifactID}, {"artifact", "preview", a.ArtifactID},
+		{"artifact", "verify", a.ArtifactID},
+		{"artifact", "verify", "--all"}, {"artifact", "get", b.ArtifactID}, {"runs", "list"}, {"runs", "list", "--state", "succeeded"},
+		{"runs", "show", first}, {"runs", "show", other},
+		{"runs", "diff", first, other}, {"runs", "diff", other, first}, {"get", first}, {"collect", first}, {"get", other}, {"tool", "list"},
+		{"tool", "list", "--all"}, {"tool", "show", "run.show"},
 	}
 	changing := []string{"artifact list", "artifact list --type TEXT", "artifact verify --all", "runs list", "runs list --state succeeded"}
 	identify := func() map[string]string {
@@ -113,14 +116,16 @@ func TestVerifyArtifacts(t *testing.T) {
 	if v.Checked != 4 || v.Objects != 3 || v.DamagedCount != 0 || v.Damaged == nil {
 		t.Errorf("%+v", v)
 	}
-	shell(t, "lab", `cd "$1/artifacts/objects"; chmod u+w */"$2"; printf 'Some bytes' >*/"$2"; rm -f */"$3"`, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), bad.SHA256, gone.SHA256)
+	shell(t, "lab", `cd "$1/artifacts/objects"; chmod u+w */"$2"; printf 'Some bytes' >*/"$2"; rm -f */"$3"`,
+		"/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), bad.SHA256, gone.SHA256)
 	r = s.cli("artifact", "verify", "--all", "--json")
 	v = verified{}
 	if err := json.Unmarshal(r.stdout, &v); err != nil || r.code != 6 {
 		t.Fatal(err, r)
 	}
 	// Who fetches damaged bytes is told so, and no file of them stays.
-	if f := s.fails(1, "artifact", "get", bad.ArtifactID, "--output", s.dir+"/fetched"); f.Code != "artifact_corrupt" || !strings.Contains(f.Message, "slurmgate artifact verify "+bad.ArtifactID) {
+	if f := s.fails(1, "artifact", "get", bad.ArtifactID, "--output", s.dir+"/fetched"); f.Code != "artifact_corrupt" ||
+		!strings.Contains(f.Message, "slurmgate artifact verify "+bad.ArtifactID) {
 		t.Errorf("%+v", f)
 	}
 	shell(t, "lab", `[[ ! -e $1/fetched ]]`, s.dir)
@@ -134,15 +139,18 @@ func TestVerifyArtifacts(t *testing.T) {
 	for _, d := range v.Damaged {
 		found[d.ArtifactID] = d.Code
 	}
-	same(t, "damage", found, map[string]string{bad.ArtifactID: "artifact_corrupt", twin.ArtifactID: "artifact_corrupt", gone.ArtifactID: "artifact_bytes_missing"})
+	same(t, "damage", found, map[string]string{bad.ArtifactID: "artifact_corrupt", twin.ArtifactID: "artifact_corrupt",
+		gone.ArtifactID: "artifact_bytes_missing"})
 	if v.Checked != 4 || v.DamagedCount != 3 || strings.Contains(string(r.stdout), "/home/") {
 		t.Errorf("%+v", r)
 	}
 	s.ok(&v, "artifact", "verify", good.ArtifactID)
-	if r := s.cli("artifact", "verify", gone.ArtifactID); r.code != 6 || !strings.Contains(string(r.stdout), gone.ArtifactID) || !strings.Contains(string(r.stdout), "1 damaged") {
+	if r := s.cli("artifact", "verify", gone.ArtifactID); r.code != 6 || !strings.Contains(string(r.stdout), gone.ArtifactID) ||
+		!strings.Contains(string(r.stdout), "1 damaged") {
 		t.Error(r)
 	}
-	for _, args := range [][]string{{"artifact", "verify"}, {"artifact", "verify", good.ArtifactID, "--all"}, {"artifact", "verify", good.ArtifactID, "--project", "demo"}} {
+	for _, args := range [][]string{{"artifact", "verify"}, {"artifact", "verify", good.ArtifactID, "--all"}, {"artifact", "verify",
+		good.ArtifactID, "--project", "demo"}} {
 		if f := s.fails(2, args...); len(f.Details.Problems) != 1 || f.Details.Problems[0].Code != "VERIFY-WHAT" {
 			t.Errorf("%+v", f)
 		}

@@ -65,7 +65,8 @@ func prepareAndRun(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer unlock()
-	for _, step := range [][]string{{"scripts/demo-data"}, {"scripts/images/build", "--from", "domains/examples/images"}, {"scripts/devcluster", "--name", world.cluster, "up"}} {
+	for _, step := range [][]string{{"scripts/demo-data"}, {"scripts/images/build", "--from", "domains/examples/images"},
+		{"scripts/devcluster", "--name", world.cluster, "up"}} {
 		if err := command(step...); err != nil {
 			return 1, err
 		}
@@ -141,17 +142,21 @@ func populate(temp string) error {
 		return err
 	}
 	if err := errors.Join(
-		command("mksquashfs", root, filepath.Join(temp, "probe.squashfs"), "-noappend", "-no-progress", "-quiet", "-comp", "gzip", "-all-root", "-mkfs-time", "0", "-all-time", "0", "-no-xattrs"),
-		command(filepath.Join(temp, "mksif"), "-arch", runtime.GOARCH, "-o", filepath.Join(temp, "probe.sif"), filepath.Join(temp, "probe.squashfs")),
+		command("mksquashfs", root, filepath.Join(temp, "probe.squashfs"), "-noappend", "-no-progress", "-quiet", "-comp", "gzip", "-all-root",
+			"-mkfs-time", "0", "-all-time", "0", "-no-xattrs"),
+		command(filepath.Join(temp, "mksif"), "-arch", runtime.GOARCH, "-o", filepath.Join(temp, "probe.sif"),
+			filepath.Join(temp, "probe.squashfs")),
 	); err != nil {
 		return err
 	}
-	for _, d := range []struct{ from, to string }{{"domains/genomics", "genomics"}, {"domains/examples", "examples"}, {"e2e/testdata/domain", "probing"}, {"build/data", "data"}} {
+	for _, d := range []struct{ from, to string }{{"domains/genomics", "genomics"}, {"domains/examples", "examples"}, {"e2e/testdata/domain",
+		"probing"}, {"build/data", "data"}} {
 		if err := os.CopyFS(filepath.Join(temp, d.to), os.DirFS(filepath.Join(world.repo, d.from))); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{"images/samtools", "images/seqkit", "images/minimap2", "images-examples/bcftools", "images-examples/textkit", "images-examples/python", "images-examples/node",
+	for _, name := range []string{"images/samtools", "images/seqkit", "images/minimap2", "images-examples/bcftools",
+		"images-examples/textkit", "images-examples/python", "images-examples/node",
 		"images-examples/php"} {
 		if err := command("cp", filepath.Join(world.repo, "build", name+".sif"), temp); err != nil {
 			return err
@@ -171,14 +176,16 @@ func populate(temp string) error {
 
 // addImages adds the images with the program's own verb.
 func addImages(temp string) error {
-	for _, a := range []struct{ domain, name string }{{"genomics", "samtools"}, {"genomics", "seqkit"}, {"genomics", "minimap2"}, {"examples", "samtools"}, {"examples", "seqkit"}, {"examples", "bcftools"},
+	for _, a := range []struct{ domain, name string }{{"genomics", "samtools"}, {"genomics", "seqkit"}, {"genomics", "minimap2"},
+		{"examples", "samtools"}, {"examples", "seqkit"}, {"examples", "bcftools"},
 		{"examples", "textkit"}, {"examples", "python"}, {"examples", "node"}, {"examples", "php"}, {"probing", "probe"}} {
 		f := siteFile{Dir: world.dir + "/" + a.domain, Domain: world.dir + "/" + a.domain, ImageStore: world.dir + "/images"}
 		site := filepath.Join(temp, a.domain+".site.yaml")
 		if err := os.WriteFile(site, []byte(f.text()), 0o644); err != nil {
 			return err
 		}
-		out, err := inCluster("lab", world.dir+"/slurmgate", "image", "add", a.name, world.dir+"/"+a.name+".sif", "--site", world.dir+"/"+a.domain+".site.yaml").CombinedOutput()
+		out, err := inCluster("lab", world.dir+"/slurmgate", "image", "add", a.name, world.dir+"/"+a.name+".sif", "--site",
+			world.dir+"/"+a.domain+".site.yaml").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("image add %s: %w: %s", a.name, err, out)
 		}

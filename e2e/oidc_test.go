@@ -97,7 +97,8 @@ func newIssuer(t testing.TB) *issuer {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/.well-known/openid-configuration", answer(map[string]string{"issuer": i.url, "jwks_uri": i.url + "/keys"}))
-	mux.Handle("/keys", answer(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &i.ec.PublicKey, KeyID: "e", Use: "sig"}, {Key: &i.rsa.PublicKey, KeyID: "r", Use: "sig"}}}))
+	mux.Handle("/keys", answer(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &i.ec.PublicKey, KeyID: "e", Use: "sig"},
+		{Key: &i.rsa.PublicKey, KeyID: "r", Use: "sig"}}}))
 	srv := &http.Server{Handler: mux}
 	go srv.Serve(l)
 	t.Cleanup(func() { srv.Close() })
@@ -108,7 +109,8 @@ const oidcAudience = "https://slurmgate.example.org"
 
 // claims are good ones of a member of the lab, changed as asked: nil takes a claim away.
 func (i *issuer) claims(change tree) tree {
-	c := tree{"iss": i.url, "aud": oidcAudience, "sub": "alice", "groups": []string{"lab"}, "iat": time.Now().Unix(), "exp": time.Now().Add(10 * time.Minute).Unix()}
+	c := tree{"iss": i.url, "aud": oidcAudience, "sub": "alice", "groups": []string{"lab"}, "iat": time.Now().Unix(), "exp": time.Now().
+		Add(10 * time.Minute).Unix()}
 	maps.Copy(c, change)
 	maps.DeleteFunc(c, func(_ string, v any) bool { return v == nil })
 	return c
@@ -116,7 +118,8 @@ func (i *issuer) claims(change tree) tree {
 
 func (i *issuer) sign(alg jose.SignatureAlgorithm, kid string, key any, change tree) string {
 	i.t.Helper()
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, (&jose.SignerOptions{}).WithType("at+jwt"))
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, (&jose.SignerOptions{}).
+		WithType("at+jwt"))
 	must(i.t, err)
 	text, err := jwt.Signed(s).Claims(i.claims(change)).Serialize()
 	must(i.t, err)
@@ -195,11 +198,13 @@ watch:
 		p.ok(&got, "GET", "/v1/runs/"+run.ToolRunID+"/result?wait_seconds=20", "")
 		return got.Ready
 	})
-	if status, b := p.send("GET", "/v1/artifacts/"+got.Roles["stats"]+"/content", "", "Range: bytes=0-3"); status != 206 || string(b) != "file" || got.State != "succeeded" {
+	if status, b := p.send("GET", "/v1/artifacts/"+got.Roles["stats"]+"/content", "", "Range: bytes=0-3"); status != 206 ||
+		string(b) != "file" || got.State != "succeeded" {
 		t.Errorf("%d %q %+v", status, b, got)
 	}
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: p.url + "/mcp", DisableStandaloneSSE: true,
-		HTTPClient: &http.Client{Transport: withToken(p.token)}}, nil)
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil).
+		Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: p.url + "/mcp", DisableStandaloneSSE: true,
+			HTTPClient: &http.Client{Transport: withToken(p.token)}}, nil)
 	must(t, err)
 	defer session.Close()
 	c := &chat{t: t, session: session}
@@ -210,11 +215,13 @@ watch:
 		forged := *p
 		forged.token = token
 		for _, path := range paths {
-			if status, b := forged.send("GET", path, ""); status != 401 || strings.Contains(string(b), "run_") || strings.Contains(string(b), token) {
+			if status, b := forged.send("GET", path, ""); status != 401 || strings.Contains(string(b), "run_") || strings.Contains(string(b),
+				token) {
 				t.Errorf("%s: %s answers %d %s", name, path, status, b)
 			}
 		}
-		if status, b := forged.send("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Accept: application/json, text/event-stream"); status != 401 {
+		if status, b := forged.send("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+			"Accept: application/json, text/event-stream"); status != 401 {
 			t.Errorf("%s: a chat answers %d %s", name, status, b)
 		}
 	}

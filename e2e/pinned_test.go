@@ -17,7 +17,8 @@ func (s *site) waiting(doc tree) (runID string, release func()) {
 
 func withInputOf(s *site, doc tree) tree {
 	in := s.import1(s.file("input.txt", "the input\n"))
-	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": in.ArtifactID, "checksum_sha256": in.SHA256, "dest_relpath": "in/input.txt"}}
+	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": in.ArtifactID, "checksum_sha256": in.SHA256,
+		"dest_relpath": "in/input.txt"}}
 	return doc
 }
 

@@ -22,7 +22,8 @@ func TestPolicyAtTheBoundary(t *testing.T) {
 	s.replace("domain/policies.yaml", "max_mem_mb: 16384", "max_mem_mb: 512")
 	for _, again := range [][]string{{"retry", l.RunID}, args} {
 		f := s.fails(4, again...)
-		if len(f.Details.Problems) != 1 || f.Details.Problems[0].Code != "POLICY-MEM" || f.Details.Problems[0].Rule != "policy slurm.max_mem_mb: at most 512" {
+		if len(f.Details.Problems) != 1 || f.Details.Problems[0].Code != "POLICY-MEM" ||
+			f.Details.Problems[0].Rule != "policy slurm.max_mem_mb: at most 512" {
 			t.Errorf("%v: %+v", again, f)
 		}
 	}

@@ -123,29 +123,35 @@ func TestPort(t *testing.T) {
 		p.ok(&got, "GET", "/v1/runs/"+run.ToolRunID+"/result?wait_seconds=20", "")
 		return got.Ready
 	})
-	if status, b := p.send("GET", "/v1/artifacts/"+got.Roles["stats"]+"/content", "", "Range: bytes=0-3"); status != 206 || string(b) != "file" {
+	if status, b := p.send("GET", "/v1/artifacts/"+got.Roles["stats"]+"/content", "", "Range: bytes=0-3"); status != 206 ||
+		string(b) != "file" {
 		t.Errorf("%d %q", status, b)
 	}
-	if status, b := p.send("GET", "/v1/runs/"+run.ToolRunID+"/events", "", "Accept: text/event-stream"); status != 200 || !bytes.Contains(b, []byte("event: over")) {
+	if status, b := p.send("GET", "/v1/runs/"+run.ToolRunID+"/events", "", "Accept: text/event-stream"); status != 200 || !bytes.Contains(b,
+		[]byte("event: over")) {
 		t.Errorf("%d %s", status, b)
 	}
 	p.ok(&run, "POST", "/v1/tools/seqkit.stats:run", body)
 	if !run.Output.Replayed {
 		t.Error("the same request is not the same run")
 	}
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: p.url + "/mcp", DisableStandaloneSSE: true,
-		HTTPClient: &http.Client{Transport: withToken(p.token)}}, nil)
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil).
+		Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: p.url + "/mcp", DisableStandaloneSSE: true,
+			HTTPClient: &http.Client{Transport: withToken(p.token)}}, nil)
 	must(t, err)
 	defer session.Close()
 	c := &chat{t: t, session: session}
 	c.expect(c.say("slurm_job_collect", tree{"run_id": run.ToolRunID}, nil), "is succeeded")
 	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "num_seqs")
-	if status, b := p.send("GET", "/metrics", ""); status != 200 || !bytes.Contains(b, []byte(`slurmgate_runs{state="succeeded"} 1`)) || !bytes.Contains(b, []byte(`slurmgate_slurm_requests_total{command="sbatch",outcome="accepted"} 1`)) ||
-		!bytes.Contains(b, []byte(`slurmgate_bytes_total{direction="collect"}`)) || !bytes.Contains(b, []byte(`tool="seqkit.stats",transport="other"`)) {
+	if status, b := p.send("GET", "/metrics", ""); status != 200 || !bytes.Contains(b, []byte(`slurmgate_runs{state="succeeded"} 1`)) ||
+		!bytes.Contains(b, []byte(`slurmgate_slurm_requests_total{command="sbatch",outcome="accepted"} 1`)) ||
+		!bytes.Contains(b, []byte(`slurmgate_bytes_total{direction="collect"}`)) || !bytes.Contains(b,
+		[]byte(`tool="seqkit.stats",transport="other"`)) {
 		t.Errorf("%d %s", status, b)
 	}
 	// The token was given no more than this.
-	for path, want := range map[string]int{"/v1/tools/token.list:run": 403, "/v1/tools/event.list:run": 403, "/v1/tools/slurm.job.adopt:run": 403} {
+	for path, want := range map[string]int{"/v1/tools/token.list:run": 403, "/v1/tools/event.list:run": 403,
+		"/v1/tools/slurm.job.adopt:run": 403} {
 		if status, b := p.send("POST", path, `{"input":{}}`); status != want {
 			t.Errorf("%s: %d %s", path, status, b)
 		}
@@ -159,7 +165,8 @@ func TestPort(t *testing.T) {
 	}
 	s.ok(&made, "token", "create", "stranger", "--capability", "gateway,read,import,slurm", "--project", "elsewhere")
 	other.token = made.Token
-	for _, path := range []string{"/v1/runs/" + run.ToolRunID, "/v1/runs/" + run.ToolRunID + "/logs", "/v1/runs/" + run.ToolRunID + "/events", "/v1/artifacts/" + in.ArtifactID + "/content"} {
+	for _, path := range []string{"/v1/runs/" + run.ToolRunID, "/v1/runs/" + run.ToolRunID + "/logs",
+		"/v1/runs/" + run.ToolRunID + "/events", "/v1/artifacts/" + in.ArtifactID + "/content"} {
 		if status, b := other.send("GET", path, ""); status != 404 || bytes.Contains(b, []byte("demo")) {
 			t.Errorf("another project's %s: %d %s", path, status, b)
 		}
@@ -175,7 +182,8 @@ func (t withToken) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// A tool is brought in by fixed steps: write it, list it in the manifest, check it, start; then the catalogue has it under another version, and it runs.
+// A tool is brought in by fixed steps: write it, list it in the manifest, check it, start; then the catalogue has it under another
+// version, and it runs.
 //
 // proves AX-07, AX-11
 func TestOnboarding(t *testing.T) {
@@ -190,7 +198,8 @@ func TestOnboarding(t *testing.T) {
 	s.ok(&before, "tool", "list")
 	pack, err := os.ReadFile(host(s.dir) + "/domain/toolpacks/probe.words.tool.yaml")
 	must(t, err)
-	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.fresh.tool.yaml", bytes.Replace(pack, []byte("id: probe.words"), []byte("id: probe.fresh"), 1), 0o644))
+	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.fresh.tool.yaml", bytes.Replace(pack, []byte("id: probe.words"),
+		[]byte("id: probe.fresh"), 1), 0o644))
 	if r := s.cli("tool", "check", s.dir+"/domain"); r.code != 2 || !strings.Contains(string(r.stderr), "probe.fresh") {
 		t.Errorf("a tool the manifest does not list: %v", r)
 	}
@@ -249,14 +258,16 @@ func TestNextSteps(t *testing.T) {
 	c := s.chat(t, "2026-07-28")
 	const none = "run_00000000000000000000000000"
 	for _, x := range []struct{ run, shell, chat, http string }{
-		{r.RunID, "Next: slurmgate collect " + r.RunID, "Next: slurm_job_collect {\"run_id\":\"" + r.RunID + "\"}", "Next: GET /v1/runs/" + r.RunID + "/result"},
+		{r.RunID, "Next: slurmgate collect " + r.RunID, "Next: slurm_job_collect {\"run_id\":\"" + r.RunID + "\"}",
+			"Next: GET /v1/runs/" + r.RunID + "/result"},
 		{none, "Next: slurmgate runs list", "Next: run_list", "Next: GET /v1/runs"},
 	} {
 		if f := s.cli("retry", x.run); f.code == 0 || !strings.Contains(string(f.stderr), x.shell) {
 			t.Errorf("no %q in %v", x.shell, f)
 		}
 		c.expect(c.say("slurm_job_retry", tree{"run_id": x.run, "after_attempt": 1}, nil), x.chat)
-		if status, body := p.send("POST", "/v1/runs/"+x.run+":retry", `{"after_attempt":1}`); status < 400 || !strings.Contains(string(body), x.http) {
+		if status, body := p.send("POST", "/v1/runs/"+x.run+":retry", `{"after_attempt":1}`); status < 400 || !strings.Contains(string(body),
+			x.http) {
 			t.Errorf("no %q in %d %s", x.http, status, body)
 		}
 	}

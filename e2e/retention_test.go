@@ -19,8 +19,8 @@ type swept struct {
 	Kept []struct{ Name, Why string }
 }
 
-// gc removes the workspaces of finished runs and nothing else: what a run made stays, runs that are not over are not touched, and a run whose
-// workspace is gone can be retried.
+// gc removes the workspaces of finished runs and nothing else: what a run made stays, runs that are not over are not touched, and a run
+// whose workspace is gone can be retried.
 //
 // proves ARC-08
 func TestGC(t *testing.T) {
@@ -62,7 +62,8 @@ func TestGC(t *testing.T) {
 	if got := s.bytesOf(c.Roles["result"]); string(got) != "kept" && string(got) != "kept\n" {
 		t.Errorf("%q of %v", got, c.Roles)
 	}
-	for _, args := range [][]string{{"logs", done.RunID}, {"logs", failed.RunID, "--stream", "stderr"}, {"runs", "show", done.RunID}, {"artifact", "verify", "--all"}, {"artifact", "get", unused.ArtifactID}} {
+	for _, args := range [][]string{{"logs", done.RunID}, {"logs", failed.RunID, "--stream", "stderr"}, {"runs", "show", done.RunID},
+		{"artifact", "verify", "--all"}, {"artifact", "get", unused.ArtifactID}} {
 		s.ok(nil, args...)
 	}
 	if r := s.cli("runs", "show", done.RunID); !strings.Contains(string(r.stdout), "removed by gc") {
@@ -98,7 +99,8 @@ func TestPreviews(t *testing.T) {
 		Prov      string `json:"provenance_run_id"`
 	}
 	s.ok(&v, "artifact", "preview", table.ArtifactID, "--lines", "1", "--first", "1")
-	if table.Type != "TSV" || len(v.Rows) != 1 || v.Rows[0][0] != "B" || v.Columns[1].Name != "count" || v.Columns[1].Type != "integer" || !v.Truncated || !strings.HasPrefix(v.Prov, "run_") {
+	if table.Type != "TSV" || len(v.Rows) != 1 || v.Rows[0][0] != "B" || v.Columns[1].Name != "count" || v.Columns[1].Type != "integer" ||
+		!v.Truncated || !strings.HasPrefix(v.Prov, "run_") {
 		t.Errorf("%+v", v)
 	}
 	if r := s.cli("artifact", "preview", table.ArtifactID); r.code != 0 || !strings.Contains(string(r.stdout), "gene  count") {

@@ -141,7 +141,8 @@ func (r result) String() string {
 const patience = 3 * time.Minute // of one command line
 
 func (s *site) command(ctx context.Context, args ...string) *exec.Cmd {
-	return inClusterContext(ctx, "lab", []string{"SLURMGATE_SITE=" + s.dir + "/site.yaml"}, append([]string{world.dir + "/slurmgate"}, args...)...)
+	return inClusterContext(ctx, "lab", []string{"SLURMGATE_SITE=" + s.dir + "/site.yaml"}, append([]string{world.dir + "/slurmgate"},
+		args...)...)
 }
 
 // cli runs a command line to its end.

@@ -28,7 +28,8 @@ func TestRejectedBySlurm(t *testing.T) {
 			doc := s.set(s.set(probePlan("nothing"), "resources.time_limit_seconds", tt.seconds), tt.field, tt.value)
 			a := s.submit(doc)
 			l := s.wait(a.RunID)
-			if l.State != "failed" || !strings.HasPrefix(l.why(), "rejected:") || !strings.Contains(strings.ToLower(l.why()), strings.ToLower(tt.says)) || l.SlurmJobID != nil {
+			if l.State != "failed" || !strings.HasPrefix(l.why(), "rejected:") || !strings.Contains(strings.ToLower(l.why()),
+				strings.ToLower(tt.says)) || l.SlurmJobID != nil {
 				t.Errorf("%+v %s", l, l.why())
 			}
 			if v := s.story(a.RunID); len(v.Sends) != 1 || v.Sends[0].Outcome != "rejected" {
@@ -44,7 +45,8 @@ func TestDeferredUntilThereIsRoom(t *testing.T) {
 	s := newSite(t, "probing")
 	s.serve()
 	plan := func(n string) tree { // QOS tiny: two jobs of a user at a time
-		return s.set(s.set(s.set(probePlan("write", "out/result", n), "placement.qos", "tiny"), "placement.partition", "big"), "execution.command.env", tree{"N": n})
+		return s.set(s.set(s.set(probePlan("write", "out/result", n), "placement.qos", "tiny"), "placement.partition", "big"),
+			"execution.command.env", tree{"N": n})
 	}
 	first, second := s.submit(plan("1")).RunID, s.submit(plan("2")).RunID
 	s.phase(first, "pending")
@@ -64,7 +66,8 @@ func TestDeferredUntilThereIsRoom(t *testing.T) {
 		s.ok(&l, "get", third.RunID)
 		return l.Phase == "pending"
 	})
-	if v := s.story(third.RunID); len(v.Sends) < 2 || v.Sends[0].Outcome != "deferred" || v.Sends[len(v.Sends)-1].Outcome != "accepted" || s.count(third.RunID).Accounted != 1 {
+	if v := s.story(third.RunID); len(v.Sends) < 2 || v.Sends[0].Outcome != "deferred" || v.Sends[len(v.Sends)-1].Outcome != "accepted" ||
+		s.count(third.RunID).Accounted != 1 {
 		t.Errorf("%+v", v)
 	}
 	s.ok(nil, "cancel", third.RunID)

@@ -20,10 +20,14 @@ var genomics = []struct {
 	role   string
 	typ    string
 }{
-	{"samtools.flagstat", []string{"--input", "bam=aln.bam"}, "samtools", []string{"samtools", "flagstat", "-O", "json", "aln.bam"}, "flagstat.json", "report", "JSON"},
-	{"seqkit.stats", []string{"--input", "reads=reads.fastq.gz"}, "seqkit", []string{"seqkit", "stats", "--tabular", "--all", "--basename", "--threads", "2", "reads.fastq.gz"}, "stats.tsv", "stats", "TSV"},
-	{"minimap2.map", []string{"--input", "reference=MT-human.fa.gz", "--input", "reads=reads-small.fastq.gz", "--param", "preset=map-hifi"}, "minimap2",
-		[]string{"minimap2", "-c", "-x", "map-hifi", "-t", "4", "MT-human.fa.gz", "reads-small.fastq.gz"}, "alignments.paf", "alignments", "TEXT"},
+	{"samtools.flagstat", []string{"--input", "bam=aln.bam"}, "samtools", []string{"samtools", "flagstat", "-O", "json", "aln.bam"},
+		"flagstat.json", "report", "JSON"},
+	{"seqkit.stats", []string{"--input", "reads=reads.fastq.gz"}, "seqkit", []string{"seqkit", "stats", "--tabular", "--all", "--basename",
+		"--threads", "2", "reads.fastq.gz"}, "stats.tsv", "stats", "TSV"},
+	{"minimap2.map", []string{"--input", "reference=MT-human.fa.gz", "--input", "reads=reads-small.fastq.gz", "--param", "preset=map-hifi"},
+		"minimap2",
+		[]string{"minimap2", "-c", "-x", "map-hifi", "-t", "4", "MT-human.fa.gz", "reads-small.fastq.gz"}, "alignments.paf", "alignments",
+		"TEXT"},
 }
 
 func toolArgs(i int) []string {
@@ -220,7 +224,8 @@ func TestFiftyShellsOneJob(t *testing.T) {
 				t.Errorf("%+v", l)
 			}
 			after := s.count(id)
-			same(t, "what slurmctld counted", counters{after.Submitted - before.Submitted, after.BatchRPCs - before.BatchRPCs, after.Accounted}, counters{1, 1, 1})
+			same(t, "what slurmctld counted", counters{after.Submitted - before.Submitted, after.BatchRPCs - before.BatchRPCs, after.Accounted},
+				counters{1, 1, 1})
 		})
 	}
 }

@@ -153,9 +153,12 @@ func TestVerbs(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{[]string{"submit", planFile}, []string{"replayed (no new job)  run_", "state   failed (done)\n", "reason  tool_failed: ", "\nNext: slurmgate logs run_", "slurmgate retry run_"}},
-		{[]string{"submit", s.plan(s.set(probePlan("nothing"), "resources.mem_mb", 16001))}, []string{"failed  run_", "reason  rejected: ", "\nNext: slurmgate runs show run_", "slurmgate retry run_"}},
-		{[]string{"wait", bad.RunID}, []string{"failed  in ", "reason  tool_failed: ", "\nNext: slurmgate logs " + bad.RunID, "slurmgate retry " + bad.RunID}},
+		{[]string{"submit", planFile}, []string{"replayed (no new job)  run_", "state   failed (done)\n", "reason  tool_failed: ",
+			"\nNext: slurmgate logs run_", "slurmgate retry run_"}},
+		{[]string{"submit", s.plan(s.set(probePlan("nothing"), "resources.mem_mb", 16001))}, []string{"failed  run_", "reason  rejected: ",
+			"\nNext: slurmgate runs show run_", "slurmgate retry run_"}},
+		{[]string{"wait", bad.RunID}, []string{"failed  in ", "reason  tool_failed: ", "\nNext: slurmgate logs " + bad.RunID,
+			"slurmgate retry " + bad.RunID}},
 	} {
 		r := s.cli(tt.args...)
 		for _, text := range tt.says {
@@ -174,7 +177,8 @@ func TestVerbs(t *testing.T) {
 		{3, []string{"tool", "show", "no.such"}, "tool list"},
 		{3, []string{"get", none}, "run"},
 		{2, []string{"odd"}, "--help"},
-		{7, []string{"submit", s.plan(s.set(s.set(probePlan("nothing"), "placement.partition", "big"), "resources.cpus", 2)), "--wait", "--timeout", "1s"}, "slurmgate wait run_"},
+		{7, []string{"submit", s.plan(s.set(s.set(probePlan("nothing"), "placement.partition", "big"), "resources.cpus", 2)), "--wait",
+			"--timeout", "1s"}, "slurmgate wait run_"},
 	} {
 		r := s.cli(tt.args...)
 		if r.code != tt.code || len(r.stdout) > 0 || !strings.Contains(string(r.stderr), tt.says) {
@@ -240,7 +244,8 @@ func TestInspection(t *testing.T) {
 	for _, c := range r.Changes {
 		places[c.Path] = [2]any{c.A, c.B}
 	}
-	same(t, "changes", places, map[string][2]any{"params.slurm.execution.command.argv[3]": {"one", "two"}, "params.slurm.resources.mem_mb": {100.0, 120.0}})
+	same(t, "changes", places, map[string][2]any{"params.slurm.execution.command.argv[3]": {"one", "two"},
+		"params.slurm.resources.mem_mb": {100.0, 120.0}})
 	if s.ok(&r, "runs", "diff", a, a); !r.Same {
 		t.Errorf("a run differs from itself: %+v", r)
 	}
@@ -249,7 +254,8 @@ func TestInspection(t *testing.T) {
 	d.ended(t)
 	s.replace("domain/policies.yaml", "version: 1", "version: 1\ndefault_timeout_sec: 600") // another policy, another run
 	c := s.submit(probePlan("write", "out/result", "one")).RunID
-	if s.ok(&r, "runs", "diff", a, c); len(r.Parts) != 1 || r.Parts[0].Part != "policy" || len(r.Changes) != 1 || r.Changes[0].Path != "policy.default_timeout_sec" {
+	if s.ok(&r, "runs", "diff", a, c); len(r.Parts) != 1 || r.Parts[0].Part != "policy" || len(r.Changes) != 1 ||
+		r.Changes[0].Path != "policy.default_timeout_sec" {
 		t.Errorf("%+v", r)
 	}
 	s.wait(c)
@@ -285,7 +291,8 @@ func TestCopyOutputs(t *testing.T) {
 	s := newSite(t, "probing")
 	s.serve()
 	doc := probePlan("write", "out/a/x.txt", "one", "out/b/x.txt", "two", "out/y.txt", "three")
-	doc["io"].(tree)["outputs"] = []any{tree{"role": "one", "src_relpath": "out/a/x.txt", "type": "TEXT", "label": "one"}, tree{"role": "two", "src_relpath": "out/b/x.txt", "type": "TEXT", "label": "two"},
+	doc["io"].(tree)["outputs"] = []any{tree{"role": "one", "src_relpath": "out/a/x.txt", "type": "TEXT", "label": "one"},
+		tree{"role": "two", "src_relpath": "out/b/x.txt", "type": "TEXT", "label": "two"},
 		tree{"role": "three", "src_relpath": "out/y.txt", "type": "TEXT", "label": "three"}}
 	id := s.submit(doc).RunID
 	files := func(dir string) string {

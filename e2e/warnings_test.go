@@ -19,7 +19,8 @@ func TestStderrWarningOnEveryFace(t *testing.T) {
 		t.Fatalf("%+v", l)
 	}
 	const line = "error: record 7 is truncated"
-	for _, args := range [][]string{{"get", run}, {"collect", run}, {"wait", run}, {"runs", "show", run}, {"get", run, "--json"}, {"collect", run, "--json"}} {
+	for _, args := range [][]string{{"get", run}, {"collect", run}, {"wait", run}, {"runs", "show", run}, {"get", run, "--json"},
+		{"collect", run, "--json"}} {
 		if r := s.cli(args...); !strings.Contains(string(r.stdout)+string(r.stderr), line) {
 			t.Errorf("%v does not show the warning: %v", args, r)
 		}

@@ -15,8 +15,10 @@ func TestKinds(t *testing.T) {
 		exit, status int
 		retry        bool
 	}{
-		{Internal, 1, 500, false}, {Validation, 2, 400, false}, {NotFound, 3, 404, false}, {Auth, 4, 401, false}, {Capability, 4, 403, false}, {Policy, 4, 403, false},
-		{Conflict, 5, 409, false}, {Tool, 6, 502, false}, {Canceled, 6, 409, false}, {Timeout, 7, 504, true}, {Transport, 8, 503, true}, {Unknown, 9, 500, false}, {"new", 1, 500, false},
+		{Internal, 1, 500, false}, {Validation, 2, 400, false}, {NotFound, 3, 404, false}, {Auth, 4, 401, false}, {Capability, 4, 403, false},
+		{Policy, 4, 403, false},
+		{Conflict, 5, 409, false}, {Tool, 6, 502, false}, {Canceled, 6, 409, false}, {Timeout, 7, 504, true}, {Transport, 8, 503, true},
+		{Unknown, 9, 500, false}, {"new", 1, 500, false},
 	} {
 		if c.kind.ExitCode() != c.exit || c.kind.HTTPStatus() != c.status || c.kind.Retryable() != c.retry {
 			t.Errorf("%s: %d %d %v", c.kind, c.kind.ExitCode(), c.kind.HTTPStatus(), c.kind.Retryable())
@@ -35,7 +37,8 @@ func TestChains(t *testing.T) {
 		n    int
 	}{
 		{inner, Validation, "P-1", 1}, {outer, Validation, "P-1", 1}, {Wrap(Transport, "op", "c", "m", inner), Transport, "c", 1},
-		{io.EOF, Internal, "internal", 0}, {New(Policy, "op", "", "m"), Policy, "policy", 0}, {nil, Internal, "internal", 0}, {Wrap("", "op", "", "m", io.EOF), Internal, "internal", 0},
+		{io.EOF, Internal, "internal", 0}, {New(Policy, "op", "", "m"), Policy, "policy", 0}, {nil, Internal, "internal", 0},
+		{Wrap("", "op", "", "m", io.EOF), Internal, "internal", 0},
 	} {
 		if KindOf(c.err) != c.kind || CodeOf(c.err) != c.code || len(ProblemsOf(c.err)) != c.n {
 			t.Errorf("%v: %s %s %d", c.err, KindOf(c.err), CodeOf(c.err), len(ProblemsOf(c.err)))
@@ -48,7 +51,8 @@ func TestChains(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	many := Invalid("op", "two things", p, p).WithNext("mend them")
-	if got := many.Error(); strings.Count(got, "\n  ") != 2 || !strings.HasPrefix(got, "two things\n") || !strings.HasSuffix(got, "Next: mend them") {
+	if got := many.Error(); strings.Count(got, "\n  ") != 2 || !strings.HasPrefix(got, "two things\n") || !strings.HasSuffix(got,
+		"Next: mend them") {
 		t.Error(got)
 	}
 	if got := (&Error{Kind: Tool}).Error(); got != "tool" {

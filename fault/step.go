@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Step is one thing to do next, as data: each face renders it in its own words (gate.Words). Verb is the id of a tool, as slurm.job.get, with
-// the arguments of its schema; or a command only the shell has, as doctor or "image add".
+// Step is one thing to do next, as data: each face renders it in its own words (gate.Words). Verb is the id of a tool, as slurm.job.get,
+// with the arguments of its schema; or a command only the shell has, as doctor or "image add".
 type Step struct {
 	Verb string         `json:"verb"`
 	Args map[string]any `json:"args"`
@@ -65,8 +65,8 @@ func StepsOf(err error) (out []Step) {
 	return out
 }
 
-// Text gives an error's whole text: messages and causes, problems on lines of their own, and what to do next. words renders a list of steps; it
-// is never called without one.
+// Text gives an error's whole text: messages and causes, problems on lines of their own, and what to do next. words renders a list of
+// steps; it is never called without one.
 func Text(err error, words func([]Step) string) string {
 	e, ok := asError(err)
 	if !ok {

@@ -33,12 +33,14 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.Raw
 			case Other:
 				next += " of an envelope (POST /v1/tool-calls)"
 			}
-			return nil, fault.New(fault.Validation, "gate.Call", "args_too_large", fmt.Sprintf("the arguments have %d bytes; an envelope holds at most %d", len(args), MaxInline)).WithNext(next)
+			return nil, fault.New(fault.Validation, "gate.Call", "args_too_large",
+				fmt.Sprintf("the arguments have %d bytes; an envelope holds at most %d", len(args), MaxInline)).WithNext(next)
 		}
 		return args, nil
 	}
 	if string(args) != "{}" {
-		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty if args_ref is given", Msg: "both are given"})
+		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty if args_ref is given",
+			Msg: "both are given"})
 	}
 	return g.referred(ctx, who, *req.ArgsRef)
 }
@@ -46,10 +48,12 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.Raw
 func (g *Gate) referred(ctx context.Context, who Caller, ref string) (json.RawMessage, error) {
 	id := strings.TrimPrefix(strings.TrimPrefix(ref, "artifact:"), "//")
 	if !plan.IsArtifactID(id) {
-		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…", Msg: "it has another form"})
+		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…",
+			Msg: "it has another form"})
 	}
 	if g.artifacts == nil || g.owners == nil {
-		return nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool does not accept arguments by reference").WithNext("pass args")
+		return nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool does not accept arguments by reference").
+			WithNext("pass args")
 	}
 	if project, err := g.owners.Owner(ctx, id); fault.Is(err, fault.NotFound) || err == nil && !who.Sees(project) {
 		return nil, notThere(id)
@@ -62,7 +66,8 @@ func (g *Gate) referred(ctx context.Context, who Caller, ref string) (json.RawMe
 	}
 	args, err := plan.Canonical(raw)
 	if err == nil && args[0] != '{' {
-		err = fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object", Msg: "it contains another kind of value"})
+		err = fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object",
+			Msg: "it contains another kind of value"})
 	}
 	return args, err
 }
@@ -76,9 +81,11 @@ func noSecrets(args json.RawMessage) error {
 	}
 	var problems []fault.Problem
 	for _, f := range found {
-		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+Scrub(f.at), "."), Rule: "no secret in an argument", Msg: "this looks like a secret (" + f.what + ")"})
+		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+Scrub(f.at), "."),
+			Rule: "no secret in an argument", Msg: "this looks like a secret (" + f.what + ")"})
 	}
-	return fault.Invalid("gate.Call", "the arguments contain what looks like a secret; nothing was done and nothing was recorded of it", problems...).
+	return fault.Invalid("gate.Call", "the arguments contain what looks like a secret; nothing was done and nothing was recorded of it",
+		problems...).
 		WithNext("call without it: arguments are recorded, and a tool's job has no network to use a secret with")
 }
 
@@ -88,7 +95,8 @@ func (e entry) checkArgs(args json.RawMessage) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" violate its schema", found...).WithNext("correct them; see the schema").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
+	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" violate its schema", found...).
+		WithNext("correct them; see the schema").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
 }
 
 // binding identifies a payload without revealing it: the same tool with the same arguments has the same one on this ledger, and nobody

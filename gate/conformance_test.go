@@ -41,8 +41,10 @@ func BenchmarkRecordedCall(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer l.Close()
-			r, err := gate.NewRegistry(gate.Tool{ID: "bench.read", Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK, Capabilities: []string{gate.CapRead},
-				Bindings: []gate.Transport{gate.Local}, Input: json.RawMessage(`{"type":"object"}`), Handle: func(_ context.Context, c gate.Call) (any, error) {
+			r, err := gate.NewRegistry(gate.Tool{ID: "bench.read", Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent,
+				Determinism: gate.BestEffort, Availability: gate.OfflineOK, Capabilities: []string{gate.CapRead},
+				Bindings: []gate.Transport{gate.Local}, Input: json.RawMessage(`{"type":"object"}`), Handle: func(_ context.Context,
+					c gate.Call) (any, error) {
 					return map[string]any{"target_run_id": "run_00000000000000000000000000", "state": "running", "warnings": []string{}}, nil
 				}})
 			if err != nil {
@@ -51,7 +53,8 @@ func BenchmarkRecordedCall(b *testing.B) {
 			g := gate.New(gate.Config{Registry: r, Journal: l, Promises: l, Owners: l})
 			defer g.Close()
 			call := func() {
-				if res := g.Call(b.Context(), gate.Process(), gate.NewRequest("bench.read", "1.0.0", json.RawMessage(`{"run_id":"run_00000000000000000000000000"}`))); !res.OK {
+				if res := g.Call(b.Context(), gate.Process(), gate.NewRequest("bench.read", "1.0.0",
+					json.RawMessage(`{"run_id":"run_00000000000000000000000000"}`))); !res.OK {
 					b.Error(res.Error)
 				}
 			}

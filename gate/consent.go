@@ -24,7 +24,8 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMes
 	if err != nil {
 		return "", err
 	}
-	a, err := g.promises.Ask(ctx, Question{Principal: who.Name, ToolID: t.ID, ToolVersion: t.Version, Binding: binding, ArgsHash: hash, Payload: payload, Expires: g.now().Add(rule.Ask)})
+	a, err := g.promises.Ask(ctx, Question{Principal: who.Name, ToolID: t.ID, ToolVersion: t.Version, Binding: binding, ArgsHash: hash,
+		Payload: payload, Expires: g.now().Add(rule.Ask)})
 	if err != nil {
 		return "", err
 	}
@@ -32,10 +33,14 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMes
 	case Approved:
 		return a.ID, nil
 	case Denied:
-		return "", fault.New(fault.Policy, op, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).WithNext("change the call, or talk to the person who denied it")
+		return "", fault.New(fault.Policy, op, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
+			WithNext("change the call, or talk to the person who denied it")
 	}
-	return "", fault.New(fault.Policy, op, "consent_required", fmt.Sprintf("this call of %s needs a person's approval; it was requested as %s, which expires at %s", t.ID, a.ID, a.ExpiresAt.UTC().Format(time.RFC3339))).
-		WithNext("repeat the call once somebody with the capability approve has approved it").WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
+	return "", fault.New(fault.Policy, op, "consent_required",
+		fmt.Sprintf("this call of %s needs a person's approval; it was requested as %s, which expires at %s", t.ID, a.ID, a.ExpiresAt.UTC().
+			Format(time.RFC3339))).
+		WithNext("repeat the call once somebody with the capability approve has approved it").
+		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
 
 func because(reason *string) string {

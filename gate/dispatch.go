@@ -20,7 +20,8 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	}
 	t.tool = e.tool
 	if req.ToolVersion != e.tool.Version {
-		return nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s, but the call names version %s", req.ToolID, e.tool.Version, req.ToolVersion)).
+		return nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s, but the call names version %s",
+			req.ToolID, e.tool.Version, req.ToolVersion)).
 			WithNext("list the tools again")
 	}
 	if err := g.allowed(who, e.tool); err != nil {
@@ -45,7 +46,8 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 func (g *Gate) allowed(who Caller, t Tool) error {
 	for _, c := range t.Capabilities {
 		if !who.Can(c) {
-			return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the capability %q, which %s does not have", t.ID, c, orText(who.Name, "an unknown caller"))).
+			return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the capability %q, which %s does not have",
+				t.ID, c, orText(who.Name, "an unknown caller"))).
 				WithNext("ask the administrator for a token or a grant with this capability")
 		}
 	}
@@ -94,7 +96,8 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 		return nil, err
 	}
 	defer back()
-	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args, ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
+	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args,
+		ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
 	if t.DryRun != nil {
 		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Request: req, Args: args})
 		if err != nil {
@@ -119,8 +122,8 @@ type Rehearsal struct {
 	LeftOut         []string        `json:"left_out"` // parts that were too large and are null, as args or would.params
 }
 
-// within shortens a dry run's answer to at most n bytes: an answer too large for an envelope would become an artifact, and a dry run creates none.
-// The largest parts are removed first.
+// within shortens a dry run's answer to at most n bytes: an answer too large for an envelope would become an artifact, and a dry run
+// creates none. The largest parts are removed first.
 func (d Rehearsal) within(n int) (json.RawMessage, error) {
 	var would map[string]json.RawMessage
 	_ = json.Unmarshal(d.Would, &would) // it may be something else, which is then removed as a whole
@@ -163,13 +166,15 @@ func (d Rehearsal) within(n int) (json.RawMessage, error) {
 // perform carries out a call: idempotency key, approval, limiter, and then the tool.
 func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr *trail) (any, error) {
 	if who.Body != nil && (req.IdempotencyKey != nil || g.rules(t).Consent != nil) {
-		return nil, fault.New(fault.Validation, "gate.Call", "body_unbound", "an upload cannot have an idempotency key or an approval").WithNext("send it without a key: the same bytes become the same artifact anyway")
+		return nil, fault.New(fault.Validation, "gate.Call", "body_unbound", "an upload cannot have an idempotency key or an approval").
+			WithNext("send it without a key: the same bytes become the same artifact anyway")
 	}
 	binding := g.binding(t, tr.args)
 	approved := false
 	if req.IdempotencyKey != nil {
 		if g.promises == nil {
-			return nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "this tool does not support idempotency keys").WithNext("leave the key out")
+			return nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "this tool does not support idempotency keys").
+				WithNext("leave the key out")
 		}
 		key := g.keyHash(*req.IdempotencyKey)
 		leave, err := g.flights.enter(ctx, who.Name, key)

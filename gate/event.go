@@ -103,9 +103,12 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (Record, e
 	if t.effect {
 		chain = Effects
 	}
-	r := Record{Chain: chain, Principal: who.Name, ToolCallID: res.ToolCallID, ToolID: orText(Scrub(req.ToolID), unknownTool), OK: res.OK, At: res.Timing.EndedAt}
-	e := event{Type: "tool_call", TraceID: res.TraceID, ToolCallID: res.ToolCallID, ToolID: r.ToolID, ToolVersion: orText(t.tool.Version, "0.0.0"),
-		Transport: who.Transport, SideEffect: t.tool.SideEffect, Idempotency: t.tool.Idempotency, Actor: eventActor{req.Actor.Kind, scrubbed(req.Actor.AgentID), scrubbed(req.Actor.ModelID)},
+	r := Record{Chain: chain, Principal: who.Name, ToolCallID: res.ToolCallID, ToolID: orText(Scrub(req.ToolID), unknownTool), OK: res.OK,
+		At: res.Timing.EndedAt}
+	e := event{Type: "tool_call", TraceID: res.TraceID, ToolCallID: res.ToolCallID, ToolID: r.ToolID, ToolVersion: orText(t.tool.Version,
+		"0.0.0"),
+		Transport: who.Transport, SideEffect: t.tool.SideEffect, Idempotency: t.tool.Idempotency, Actor: eventActor{req.Actor.Kind,
+			scrubbed(req.Actor.AgentID), scrubbed(req.Actor.ModelID)},
 		OK: res.OK, Timing: res.Timing, IdempotencyKey: scrubbed(req.IdempotencyKey), ArgsRef: argsRef(req.ArgsRef), ResultRef: res.ResultRef,
 		CapabilityIDs: t.tool.Capabilities, SessionID: scrubbed(req.SessionID), EventID: uuid.NewString(), Timestamp: res.Timing.EndedAt}
 	if who.Transport == "" {
@@ -149,7 +152,8 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (Record, e
 	}
 	if t.key != nil && t.final {
 		out := Outcome{Principal: t.key.Principal, KeyHash: t.key.KeyHash}
-		first := Response{OK: res.OK, Result: concealed(res.Result, t.tool.Reveals), ResultRef: res.ResultRef, Error: res.Error, Resources: res.Resources}
+		first := Response{OK: res.OK, Result: concealed(res.Result, t.tool.Reveals), ResultRef: res.ResultRef, Error: res.Error,
+			Resources: res.Resources}
 		if out.Response, err = plan.Marshal(first); err != nil {
 			return r, err
 		}
@@ -209,7 +213,8 @@ func concealed(result json.RawMessage, keys []string) json.RawMessage {
 }
 
 // shownOnce is the note in the answer to a repeated call of a tool that reveals a secret.
-const shownOnce = "This call was made before with the same idempotency key. Its secret was shown in the first answer only and is not stored. " +
+const shownOnce = "This call was made before with the same idempotency key. Its secret was shown in the first answer only and is not " +
+	"stored. " +
 	"If that answer is lost, revoke what was made and make another with a new key."
 
 // noted adds the note to a result whose secret is concealed.

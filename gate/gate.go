@@ -54,7 +54,8 @@ const defaultTimeout = 2 * time.Minute
 // New returns a gate. Close a gate with a journal when it is no longer used.
 func New(c Config) *Gate {
 	g := &Gate{registry: c.Registry, policy: c.Policy, places: newPlaces(c.Together, c.Registry, c.Policy), promises: c.Promises,
-		flights: flights{open: map[[2]string]chan struct{}{}}, owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key, log: c.Log, now: c.Now}
+		flights: flights{open: map[[2]string]chan struct{}{}}, owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key,
+		log: c.Log, now: c.Now}
 	if g.now == nil {
 		g.now = time.Now
 	}
@@ -85,7 +86,8 @@ func (g *Gate) Registry() *Registry { return g.registry }
 
 // NewRequest fills an envelope for a call by a person.
 func NewRequest(toolID, version string, args json.RawMessage) Request {
-	return Request{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Actor: Actor{Kind: "human"}, ToolID: toolID, ToolVersion: version, Args: args}
+	return Request{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Actor: Actor{Kind: "human"},
+		ToolID: toolID, ToolVersion: version, Args: args}
 }
 
 // Call is the one way to a tool: envelope, registry, capability, policy, arguments, whose things they name, idempotency, consent,
@@ -127,7 +129,8 @@ func (g *Gate) RefuseRaw(ctx context.Context, who Caller, body []byte, err error
 
 // noEnvelope gives an error the code for invalid envelopes.
 func noEnvelope(err error) error {
-	return &fault.Error{Op: "gate.Call", Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)", Problems: fault.ProblemsOf(err), Err: unlessProblems(err)}
+	return &fault.Error{Op: "gate.Call", Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)",
+		Problems: fault.ProblemsOf(err), Err: unlessProblems(err)}
 }
 
 // unlessProblems leaves the cause away where the problems say it all.
@@ -221,8 +224,11 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	}
 	if e, err := g.registry.find(t.tool.ID); err == nil && e.output != nil && !(req.DryRun && t.tool.SideEffect != Read) {
 		if found, err := violations(e.output, raw, "RESULT-SCHEMA", "result", "the tool's output schema"); err != nil || len(found) > 0 {
-			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems", fmt.Sprint(found))
-			return &fault.Error{Op: op, Kind: fault.Internal, Code: "output_schema", Msg: "the tool's answer violates its own output schema, which is a bug in slurmgate", Err: err, Next: "the gateway's log has the details"}
+			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems",
+				fmt.Sprint(found))
+			return &fault.Error{Op: op, Kind: fault.Internal, Code: "output_schema",
+				Msg: "the tool's answer violates its own output schema, which is a bug in slurmgate", Err: err,
+				Next: "the gateway's log has the details"}
 		}
 	}
 	rehearsal, dry := result.(Rehearsal)
@@ -282,12 +288,13 @@ func (g *Gate) seal(res *Response, t Tool) {
 	if err != nil || len(found) > 0 {
 		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "problems", fmt.Sprint(found), "err", err)
 		res.OK, res.Result, res.ResultRef = false, nil, nil
-		res.Error = BodyOf(Other, fault.New(fault.Internal, "gate.Call", "response_schema", "the answer violates the envelope's schema, which is a bug in slurmgate").WithNext("the gateway's log has the details"))
+		res.Error = BodyOf(Other, fault.New(fault.Internal, "gate.Call", "response_schema",
+			"the answer violates the envelope's schema, which is a bug in slurmgate").WithNext("the gateway's log has the details"))
 	}
 }
 
-// remember records the call. What may have changed something is answered when its record is on the disk. If the record cannot be written, the
-// caller gets that error in place of the tool's answer, because nobody could prove the answer later.
+// remember records the call. What may have changed something is answered when its record is on the disk. If the record cannot be written,
+// the caller gets that error in place of the tool's answer, because nobody could prove the answer later.
 func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 	r, err := g.record(who, req, *res, t)
 	if err == nil {
@@ -314,7 +321,8 @@ func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 		next = "repeat the same call: it finds what was done and changes nothing else; " + later
 	}
 	res.OK, res.Result, res.ResultRef = false, nil, nil
-	res.Error = BodyOf(who.Transport, fault.Wrap(fault.Unknown, "gate.Call", "not_recorded", "the call was carried out, but its record could not be written", err).WithNext(next))
+	res.Error = BodyOf(who.Transport, fault.Wrap(fault.Unknown, "gate.Call", "not_recorded",
+		"the call was carried out, but its record could not be written", err).WithNext(next))
 }
 
 func (g *Gate) checkEvent(raw []byte) error {
@@ -341,8 +349,11 @@ func isUUID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }
 func guard(ctx context.Context, log *slog.Logger, h Handler, c Call) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.ErrorContext(ctx, "a tool broke down", "tool_id", c.Request.ToolID, "tool_call_id", c.Request.ToolCallID, "panic", Scrub(fmt.Sprint(p)), "stack", string(debug.Stack()))
-			err = fault.New(fault.Internal, "gate.Call", "internal", "the tool crashed, which is a bug in slurmgate; the rest of this call was not carried out").WithNext("the gateway's log has the details")
+			log.ErrorContext(ctx, "a tool broke down", "tool_id", c.Request.ToolID, "tool_call_id", c.Request.ToolCallID, "panic",
+				Scrub(fmt.Sprint(p)), "stack", string(debug.Stack()))
+			err = fault.New(fault.Internal, "gate.Call", "internal",
+				"the tool crashed, which is a bug in slurmgate; the rest of this call was not carried out").
+				WithNext("the gateway's log has the details")
 		}
 	}()
 	return h(ctx, c)

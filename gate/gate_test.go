@@ -29,7 +29,8 @@ const schema = `{"type":"object","additionalProperties":false,"required":["n"],"
 func echo(_ context.Context, c Call) (any, error) { return c.Args, nil }
 
 func tool(id string, h Handler) Tool {
-	return Tool{ID: id, Version: "1.2.3", ContractVersion: "v1", SideEffect: Execute, Idempotency: Idempotent, Determinism: Deterministic, Availability: OfflineOK,
+	return Tool{ID: id, Version: "1.2.3", ContractVersion: "v1", SideEffect: Execute, Idempotency: Idempotent, Determinism: Deterministic,
+		Availability: OfflineOK,
 		Capabilities: []string{CapSlurm}, Bindings: []Transport{Local}, Input: json.RawMessage(schema), Handle: h}
 }
 
@@ -82,7 +83,8 @@ func TestCallAnswers(t *testing.T) {
 	g, b := newGate(t, nil, echo)
 	req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"s": "a", "n": 1.0}`))
 	res := g.Call(t.Context(), Process(), req)
-	if !res.OK || res.Error != nil || string(res.Result) != `{"n":1,"s":"a"}` || res.ToolCallID != req.ToolCallID || res.TraceID != req.TraceID || res.SchemaVersion != SchemaVersion {
+	if !res.OK || res.Error != nil || string(res.Result) != `{"n":1,"s":"a"}` || res.ToolCallID != req.ToolCallID ||
+		res.TraceID != req.TraceID || res.SchemaVersion != SchemaVersion {
 		t.Errorf("%+v", res)
 	}
 	if res.Timing.EndedAt.Before(res.Timing.StartedAt) || res.Timing.StartedAt.IsZero() || res.Timing.StartedAt.Location() != time.UTC {
@@ -182,7 +184,8 @@ func TestPanicIsContained(t *testing.T) {
 	g, b := newGate(t, nil, func(context.Context, Call) (any, error) { panic("secret /path") })
 	res := call(g, "test.echo", `{"n":1}`)
 	wantError(t, res, "tool", "internal")
-	if res.Error.Details["kind"] != "internal" || strings.Contains(res.Error.Message, "secret") || strings.Contains(res.Error.Message, ".go:") {
+	if res.Error.Details["kind"] != "internal" || strings.Contains(res.Error.Message, "secret") || strings.Contains(res.Error.Message,
+		".go:") {
 		t.Errorf("%+v", res.Error)
 	}
 	if res := call(g, "test.echo", `{"n":0}`); res.Error.Code != "ARGS-SCHEMA" {
@@ -247,7 +250,8 @@ func TestResults(t *testing.T) {
 // Each kind has one place in the envelope and comes back from it as it was.
 func TestKindsInTheEnvelope(t *testing.T) {
 	allowed := []string{"validation", "auth", "capability", "timeout", "tool", "transport", "canceled", "policy"}
-	for _, k := range []fault.Kind{fault.Internal, fault.Validation, fault.NotFound, fault.Auth, fault.Capability, fault.Policy, fault.Conflict, fault.Tool, fault.Canceled, fault.Timeout, fault.Transport, fault.Unknown} {
+	for _, k := range []fault.Kind{fault.Internal, fault.Validation, fault.NotFound, fault.Auth, fault.Capability, fault.Policy,
+		fault.Conflict, fault.Tool, fault.Canceled, fault.Timeout, fault.Transport, fault.Unknown} {
 		g, _ := newGate(t, nil, func(context.Context, Call) (any, error) {
 			return nil, fault.New(k, "op", "some_code", "some words").WithNext("do this")
 		})
@@ -261,7 +265,8 @@ func TestKindsInTheEnvelope(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := back.Error
-		if !slices.Contains(allowed, e.Kind) || e.Retryable != k.Retryable() || e.Fault().Kind != k || fault.CodeOf(e.Fault()) != "some_code" || !strings.Contains(e.Fault().Error(), "do this") {
+		if !slices.Contains(allowed, e.Kind) || e.Retryable != k.Retryable() || e.Fault().Kind != k || fault.CodeOf(e.Fault()) != "some_code" ||
+			!strings.Contains(e.Fault().Error(), "do this") {
 			t.Errorf("%s: %+v", k, e)
 		}
 	}
@@ -285,7 +290,8 @@ func TestFormats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for args, good := range map[string]bool{`{"since":"2026-11-21T08:00:00Z"}`: true, `{"since":"yesterday"}`: false, `{"since":"2026-11-21"}`: false} {
+	for args, good := range map[string]bool{`{"since":"2026-11-21T08:00:00Z"}`: true, `{"since":"yesterday"}`: false,
+		`{"since":"2026-11-21"}`: false} {
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(args))
 		if err != nil {
 			t.Fatal(err)
@@ -452,8 +458,10 @@ func TestRedact(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"a":"b","n":1,"x":[null,true]}`, ``},
 		{`{"password":"x"}`, `{"password":"[redacted]"}`},
-		{`{"dbPassword":"x","max_tokens":5,"token_id":"tok_1","tokens":"many","keyboard":"qwerty"}`, `{"dbPassword":"[redacted]","keyboard":"qwerty","max_tokens":5,"token_id":"tok_1","tokens":"many"}`},
-		{`{"API-Key":["a"],"secret":{"a":"b"},"authorization":null,"cookie":"","passphrase":true}`, `{"API-Key":"[redacted]","authorization":null,"cookie":"","passphrase":true,"secret":"[redacted]"}`},
+		{`{"dbPassword":"x","max_tokens":5,"token_id":"tok_1","tokens":"many","keyboard":"qwerty"}`,
+			`{"dbPassword":"[redacted]","keyboard":"qwerty","max_tokens":5,"token_id":"tok_1","tokens":"many"}`},
+		{`{"API-Key":["a"],"secret":{"a":"b"},"authorization":null,"cookie":"","passphrase":true}`,
+			`{"API-Key":"[redacted]","authorization":null,"cookie":"","passphrase":true,"secret":"[redacted]"}`},
 		{`{"t":"use AKIAIOSFODNN7EXAMPLE now"}`, `{"t":"use [redacted] now"}`},
 		{`{"t":"MKAKIAVLGRSTKDEEELIKKAQGSRWWWW AKIAVLGRSTKDEEELIKKAQGSRAAAA"}`, ``}, // proteins
 		{`{"t":"basic documentation of bearer authentication"}`, ``},
@@ -553,8 +561,10 @@ func TestLargeRehearsal(t *testing.T) {
 		"no object":   {big(40_000), []string{"would"}},
 		"many things": {strings.Split(big(20_000), ""), []string{"would"}},
 	} {
-		r, err := NewRegistry(Tool{ID: "test.write", Version: "1.0.0", SideEffect: Write, Idempotency: Idempotent, Determinism: BestEffort, Availability: OfflineOK, Capabilities: []string{CapRead}, Bindings: []Transport{Local},
-			Input: json.RawMessage(`{"type":"object"}`), Handle: func(context.Context, Call) (any, error) { return nil, nil }, DryRun: func(context.Context, Call) (any, error) { return c.would, nil }})
+		r, err := NewRegistry(Tool{ID: "test.write", Version: "1.0.0", SideEffect: Write, Idempotency: Idempotent, Determinism: BestEffort,
+			Availability: OfflineOK, Capabilities: []string{CapRead}, Bindings: []Transport{Local},
+			Input: json.RawMessage(`{"type":"object"}`), Handle: func(context.Context, Call) (any, error) { return nil, nil },
+			DryRun: func(context.Context, Call) (any, error) { return c.would, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -598,7 +608,8 @@ func TestSupposedScope(t *testing.T) {
 	const id = "art_45G7QPW5RFS0CCAGQR83T82KBN"
 	o := ownerless{id, plan.ProjectID("mine"), "a"}
 	tool := func(id string, effect SideEffect) Tool {
-		return Tool{ID: id, Version: "1.0.0", SideEffect: effect, Idempotency: Idempotent, Determinism: BestEffort, Availability: OfflineOK, Capabilities: []string{CapRead}, Bindings: []Transport{Local},
+		return Tool{ID: id, Version: "1.0.0", SideEffect: effect, Idempotency: Idempotent, Determinism: BestEffort, Availability: OfflineOK,
+			Capabilities: []string{CapRead}, Bindings: []Transport{Local},
 			Input: json.RawMessage(`{"type":"object"}`), Handle: func(context.Context, Call) (any, error) { return map[string]any{}, nil }}
 	}
 	r, err := NewRegistry(tool("test.write", Write), tool("test.read", Read))
@@ -609,10 +620,12 @@ func TestSupposedScope(t *testing.T) {
 		principal, project, tool, id string
 		dry, there                   bool
 	}{
-		{"a", "mine", "test.write", id, true, true}, {"a", "mine", "test.write", id, false, false}, {"b", "mine", "test.write", id, true, false}, {"a", "other", "test.write", id, true, false},
+		{"a", "mine", "test.write", id, true, true}, {"a", "mine", "test.write", id, false, false}, {"b", "mine", "test.write", id, true,
+			false}, {"a", "other", "test.write", id, true, false},
 		{"a", "mine", "test.read", id, true, false}, {"a", "mine", "test.write", "art_00000000000000000000000000", true, false},
 	} {
-		who := Caller{Principal: Principal{Name: c.principal, Capabilities: []string{All}, Projects: []string{plan.ProjectID(c.project)}}, Transport: Local}
+		who := Caller{Principal: Principal{Name: c.principal, Capabilities: []string{All}, Projects: []string{plan.ProjectID(c.project)}},
+			Transport: Local}
 		req := NewRequest(c.tool, "1.0.0", json.RawMessage(`{"deep":[{"in":"`+c.id+`"}]}`))
 		req.DryRun = c.dry
 		if res := New(Config{Registry: r, Owners: o, Supposer: o}).Call(t.Context(), who, req); res.OK != c.there {

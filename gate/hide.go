@@ -52,7 +52,8 @@ func (r *Registry) Conceal(folders map[string]string) {
 	r.hidden = strings.NewReplacer(pairs...)
 }
 
-// Hide gives a text that is shown, of a program or of a run's script, without the gateway's folders to a chat, and as it is to the other faces.
+// Hide gives a text that is shown, of a program or of a run's script, without the gateway's folders to a chat, and as it is to the other
+// faces.
 func (r *Registry) Hide(by Transport, text string) string {
 	if by != MCP {
 		return text

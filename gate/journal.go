@@ -11,9 +11,9 @@ import (
 
 // The journal writes records in the background, many at a time. A call that may have changed something waits until its record is on
 // the disk; a look is answered at once, and its record follows within [linger]. So a crash can lose the records of the
-// looks of that time, and of nothing else. A record that cannot be written is tried again, also for a few seconds when the gateway stops; when
-// there is no more room for records, calls are refused until there is. A record the ledger refuses is dropped, and its call is answered
-// as one that is not recorded.
+// looks of that time, and of nothing else. A record that cannot be written is tried again, also for a few seconds when the gateway stops;
+// when there is no more room for records, calls are refused until there is. A record the ledger refuses is dropped, and its call is
+// answered as one that is not recorded.
 
 const (
 	linger      = 50 * time.Millisecond
@@ -61,7 +61,8 @@ func (j *journal) admit(ctx context.Context) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return fault.New(fault.Transport, "gate.Call", "journal_full", "calls are refused because they cannot be recorded").WithNext("check the gateway's log and whether the disk of gateway.state_dir is full")
+	return fault.New(fault.Transport, "gate.Call", "journal_full", "calls are refused because they cannot be recorded").
+		WithNext("check the gateway's log and whether the disk of gateway.state_dir is full")
 }
 
 // keep hands a record over; with wait it returns when the record is durable, or could not be made so.
@@ -158,8 +159,8 @@ func (j *journal) rest(batch []kept) ([]kept, bool) {
 	return batch, true
 }
 
-// commit writes records, answers those who wait for them, and returns the records that could not be written yet. A refused record must not hold
-// up the others: then each is written alone, and one that is refused alone is dropped, with an error to whoever waits for it.
+// commit writes records, answers those who wait for them, and returns the records that could not be written yet. A refused record must not
+// hold up the others: then each is written alone, and one that is refused alone is dropped, with an error to whoever waits for it.
 func (j *journal) commit(batch []kept) (behind []kept) {
 	if len(batch) == 0 {
 		return nil

@@ -165,7 +165,8 @@ func TestRetryable(t *testing.T) {
 		repeat string
 		kind   fault.Kind
 		want   bool
-	}{{Idempotent, fault.Transport, true}, {Idempotent, fault.Timeout, true}, {Idempotent, fault.Unknown, false}, {IdempotentWithKey, fault.Transport, false},
+	}{{Idempotent, fault.Transport, true}, {Idempotent, fault.Timeout, true}, {Idempotent, fault.Unknown, false},
+		{IdempotentWithKey, fault.Transport, false},
 		{NonIdempotent, fault.Transport, false}, {NonIdempotent, fault.Timeout, false}} {
 		x := tool("test.echo", func(context.Context, Call) (any, error) { return nil, fault.New(c.kind, "test", "test", "it failed") })
 		x.Idempotency = c.repeat

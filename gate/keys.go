@@ -57,12 +57,15 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 	case err != nil:
 		return nil, nil, err
 	case got.Binding != binding:
-		return nil, nil, fault.New(fault.Conflict, op, "idempotency_conflict", "this idempotency key was already used for another call ("+got.ToolID+", call "+got.ToolCallID+")").WithNext("use a new key for new arguments")
+		return nil, nil, fault.New(fault.Conflict, op, "idempotency_conflict",
+			"this idempotency key was already used for another call ("+got.ToolID+", call "+got.ToolCallID+")").
+			WithNext("use a new key for new arguments")
 	case got.Outcome != nil:
 		first = &Response{}
 		return &got, first, json.Unmarshal(got.Outcome, first)
 	case t.Idempotency != Idempotent:
-		return nil, nil, fault.New(fault.Unknown, op, "outcome_unknown", "an earlier call with this key was interrupted, and it is unknown whether it had its effect").
+		return nil, nil, fault.New(fault.Unknown, op, "outcome_unknown",
+			"an earlier call with this key was interrupted, and it is unknown whether it had its effect").
 			WithNext("check whether it had, for example with a list; if not, call with a new key")
 	}
 	return &got, nil, nil

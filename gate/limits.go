@@ -55,7 +55,8 @@ func (p places) take(ctx context.Context, toolID string) (back func(), err error
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-timer.C:
-			err = fault.New(fault.Transport, "gate.Call", "too_many_calls", fmt.Sprintf("all %d concurrent calls that policy allows are in use", cap(c))).WithNext("call again in a few seconds")
+			err = fault.New(fault.Transport, "gate.Call", "too_many_calls", fmt.Sprintf("all %d concurrent calls that policy allows are in use",
+				cap(c))).WithNext("call again in a few seconds")
 		}
 		back()
 		return nil, err

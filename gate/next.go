@@ -11,11 +11,11 @@ import (
 	"slurmgate/fault"
 )
 
-// What to do next is data ([fault.Step]); the gate knows by which face a call came and writes it in that face's words: a command line, a tool
-// call of a chat, or a method and a path.
+// What to do next is data ([fault.Step]); the gate knows by which face a call came and writes it in that face's words: a command line, a
+// tool call of a chat, or a method and a path.
 
-// StepForm is how each face carries out a verb. In Shell and HTTP, {name} is an argument and a part in [brackets] is for arguments that may be
-// missing.
+// StepForm is how each face carries out a verb. In Shell and HTTP, {name} is an argument and a part in [brackets] is for arguments that
+// may be missing.
 type StepForm struct {
 	Verb  string
 	With  string // this form is for steps that have this argument; empty: for any
@@ -32,25 +32,32 @@ func StepForms() []StepForm {
 	const listed = "the list of tools (tools/list)" // a model has it before it calls anything
 	return []StepForm{
 		{Verb: "slurm.job.get", Shell: "get {run_id}", HTTP: "GET /v1/runs/{run_id}", Chat: "slurm_job_get"},
-		{Verb: "slurm.job.collect", With: "wait_seconds", Shell: "wait {run_id}", HTTP: "GET /v1/runs/{run_id}/result?wait_seconds={wait_seconds}", Chat: "slurm_job_collect"},
+		{Verb: "slurm.job.collect", With: "wait_seconds", Shell: "wait {run_id}",
+			HTTP: "GET /v1/runs/{run_id}/result?wait_seconds={wait_seconds}", Chat: "slurm_job_collect"},
 		{Verb: "slurm.job.collect", Shell: "collect {run_id}", HTTP: "GET /v1/runs/{run_id}/result", Chat: "slurm_job_collect"},
 		{Verb: "slurm.job.recollect", Shell: "recollect {run_id}", HTTP: "POST /v1/runs/{run_id}:recollect", Chat: "slurm_job_recollect"},
-		{Verb: "slurm.job.logs", Shell: "logs {run_id}[ --stream {stream}]", HTTP: "GET /v1/runs/{run_id}/logs[?stream={stream}]", Chat: "slurm_job_logs"},
+		{Verb: "slurm.job.logs", Shell: "logs {run_id}[ --stream {stream}]", HTTP: "GET /v1/runs/{run_id}/logs[?stream={stream}]",
+			Chat: "slurm_job_logs"},
 		{Verb: "slurm.job.cancel", Shell: "cancel {run_id}", HTTP: "POST /v1/runs/{run_id}:cancel", Chat: "slurm_job_cancel"},
-		{Verb: "slurm.job.retry", Shell: "retry {run_id}[ --after-attempt {after_attempt}]", HTTP: `POST /v1/runs/{run_id}:retry[ {"after_attempt":{after_attempt}}]`, Chat: "slurm_job_retry"},
+		{Verb: "slurm.job.retry", Shell: "retry {run_id}[ --after-attempt {after_attempt}]",
+			HTTP: `POST /v1/runs/{run_id}:retry[ {"after_attempt":{after_attempt}}]`, Chat: "slurm_job_retry"},
 		{Verb: "slurm.job.adopt", Shell: "adopt {run_id} {job_id}", HTTP: viaRun},
 		{Verb: "slurm.job.absent", Shell: "declare-absent {run_id}", HTTP: viaRun},
 		{Verb: "run.show", Shell: "runs show {run_id}", HTTP: "GET /v1/runs/{run_id}/story", Chat: "slurm_job_get"},
-		{Verb: "run.list", Shell: "runs list[ --state {state}][ --cursor {cursor}]", HTTP: "GET /v1/runs[?state={state}][?cursor={cursor}]", Chat: "run_list"},
+		{Verb: "run.list", Shell: "runs list[ --state {state}][ --cursor {cursor}]", HTTP: "GET /v1/runs[?state={state}][?cursor={cursor}]",
+			Chat: "run_list"},
 		{Verb: "artifact.import", Shell: "artifact import {path}", HTTP: "POST /v1/artifacts", Chat: "artifact_import"},
-		{Verb: "artifact.list", Shell: "artifact list[ --type {type}][ --cursor {cursor}]", HTTP: "GET /v1/artifacts[?type={type}][?cursor={cursor}]", Chat: "artifact_list"},
+		{Verb: "artifact.list", Shell: "artifact list[ --type {type}][ --cursor {cursor}]",
+			HTTP: "GET /v1/artifacts[?type={type}][?cursor={cursor}]", Chat: "artifact_list"},
 		{Verb: "artifact.get", Shell: "artifact get {artifact_id}", HTTP: "GET /v1/artifacts/{artifact_id}", Chat: "artifact_get"},
 		{Verb: "artifact save", Shell: "artifact get {artifact_id} -o {file}", HTTP: "GET /v1/artifacts/{artifact_id}/content"},
 		{Verb: "artifact save preview", Shell: "artifact preview {artifact_id} -o {file}", HTTP: "GET /v1/artifacts/{artifact_id}/preview/image"},
-		{Verb: "artifact.preview.text", Shell: "artifact preview {artifact_id} --as text", HTTP: "GET /v1/artifacts/{artifact_id}/preview", Chat: "artifact_preview_text"},
+		{Verb: "artifact.preview.text", Shell: "artifact preview {artifact_id} --as text", HTTP: "GET /v1/artifacts/{artifact_id}/preview",
+			Chat: "artifact_preview_text"},
 		{Verb: "artifact.preview.table", Shell: "artifact preview {artifact_id} --as table[ --first {first_row}]",
 			HTTP: "GET /v1/artifacts/{artifact_id}/preview/table[?first_row={first_row}]", Chat: "artifact_preview_table"},
-		{Verb: "artifact.preview.image", Shell: "artifact preview {artifact_id} --as image", HTTP: "GET /v1/artifacts/{artifact_id}/preview/image", Chat: "artifact_preview_image"},
+		{Verb: "artifact.preview.image", Shell: "artifact preview {artifact_id} --as image",
+			HTTP: "GET /v1/artifacts/{artifact_id}/preview/image", Chat: "artifact_preview_image"},
 		{Verb: "artifact.verify", With: "all", Shell: "artifact verify --all", HTTP: viaRun},
 		{Verb: "artifact.verify", Shell: "artifact verify {artifact_id}", HTTP: viaRun},
 		{Verb: "tool.list", Shell: "tool list", HTTP: "GET /v1/tools", Chat: listed},
@@ -63,9 +70,11 @@ func StepForms() []StepForm {
 		{Verb: "token.revoke", Shell: "token revoke {token_id}", HTTP: viaRun},
 		{Verb: "event.list", Shell: "events list[ --cursor {cursor}]", HTTP: viaRun},
 		{Verb: "gateway.gc", Shell: "gc[ --workspaces-older-than {workspaces_older_than}]", HTTP: viaRun},
-		{Verb: "image add", Shell: "image add {name} {file}"}, {Verb: "image list", Shell: "image list"}, {Verb: "image verify", Shell: "image verify"},
+		{Verb: "image add", Shell: "image add {name} {file}"}, {Verb: "image list", Shell: "image list"}, {Verb: "image verify",
+			Shell: "image verify"},
 		{Verb: "doctor", Shell: "doctor"}, {Verb: "config check", Shell: "config check"}, {Verb: "serve", Shell: "serve"},
-		{Verb: "tool check", Shell: "tool check {dir}"}, {Verb: "tool init", Shell: "tool init {tool_id} {dir}"}, {Verb: "run", Shell: "run {tool_id}"},
+		{Verb: "tool check", Shell: "tool check {dir}"}, {Verb: "tool init", Shell: "tool init {tool_id} {dir}"},
+		{Verb: "run", Shell: "run {tool_id}"},
 		{Verb: "collect", Shell: "collect {run_id} --to {folder}"}, {Verb: "deny", Shell: "deny {approval_id}"}, {Verb: "help", Shell: "--help"},
 	}
 }

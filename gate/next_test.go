@@ -17,17 +17,23 @@ func TestWords(t *testing.T) {
 		shell, chat, http string
 	}{
 		{fault.Do("slurm.job.get", "run_id", run), "slurmgate get " + run, `slurm_job_get {"run_id":"` + run + `"}`, "GET /v1/runs/" + run},
-		{fault.Do("slurm.job.collect", "run_id", run, "wait_seconds", 30), "slurmgate wait " + run, `slurm_job_collect {"run_id":"` + run + `","wait_seconds":30}`,
+		{fault.Do("slurm.job.collect", "run_id", run, "wait_seconds", 30), "slurmgate wait " + run,
+			`slurm_job_collect {"run_id":"` + run + `","wait_seconds":30}`,
 			"GET /v1/runs/" + run + "/result?wait_seconds=30"},
-		{fault.Do("slurm.job.adopt", "run_id", run), "slurmgate adopt " + run + " JOB_ID", "ask an administrator to run `slurmgate adopt " + run + " JOB_ID`",
+		{fault.Do("slurm.job.adopt", "run_id", run), "slurmgate adopt " + run + " JOB_ID",
+			"ask an administrator to run `slurmgate adopt " + run + " JOB_ID`",
 			`POST /v1/tools/slurm.job.adopt:run with args {"run_id":"` + run + `"}`},
 		{fault.Do("run.list"), "slurmgate runs list", "run_list", "GET /v1/runs"},
-		{fault.Do("run.list", "state", "failed", "cursor", "a b"), "slurmgate runs list --state failed --cursor 'a b'", `run_list {"cursor":"a b","state":"failed"}`,
+		{fault.Do("run.list", "state", "failed", "cursor", "a b"), "slurmgate runs list --state failed --cursor 'a b'",
+			`run_list {"cursor":"a b","state":"failed"}`,
 			"GET /v1/runs?state=failed&cursor=a+b"},
-		{fault.Do("image add", "name", "samtools"), "slurmgate image add samtools FILE", "ask an administrator to run `slurmgate image add samtools FILE`",
+		{fault.Do("image add", "name", "samtools"), "slurmgate image add samtools FILE",
+			"ask an administrator to run `slurmgate image add samtools FILE`",
 			"at the gateway's shell: slurmgate image add samtools FILE"},
-		{fault.Do("tool.show", "tool_id", "seqkit.stats"), "slurmgate tool show seqkit.stats", "the list of tools (tools/list)", "GET /v1/registry"},
-		{fault.Do("seqkit.stats", "reads", "art_X"), "slurmgate run seqkit.stats", `seqkit_stats {"reads":"art_X"}`, `POST /v1/tools/seqkit.stats:run with args {"reads":"art_X"}`},
+		{fault.Do("tool.show", "tool_id", "seqkit.stats"), "slurmgate tool show seqkit.stats", "the list of tools (tools/list)",
+			"GET /v1/registry"},
+		{fault.Do("seqkit.stats", "reads", "art_X"), "slurmgate run seqkit.stats", `seqkit_stats {"reads":"art_X"}`,
+			`POST /v1/tools/seqkit.stats:run with args {"reads":"art_X"}`},
 	} {
 		for by, want := range map[Transport]string{Local: c.shell, MCP: c.chat, Other: c.http} {
 			if got := Words(by, []fault.Step{c.step}); got != want {
@@ -44,18 +50,23 @@ func TestWords(t *testing.T) {
 // An error's body has its steps as data, and its message has them in the words of the face, those of its causes and problems too.
 func TestBodyHasSteps(t *testing.T) {
 	inner := fault.New(fault.NotFound, "op", "run_not_found", "no run run_X").WithSteps(fault.Do("run.list"))
-	problem := fault.Problem{Code: "P-1", Field: "reads", Rule: "an artifact id", Msg: "is a path", Hint: "import the file first", Next: []fault.Step{fault.Do("artifact.import", "path", "x.bam")}}
+	problem := fault.Problem{Code: "P-1", Field: "reads", Rule: "an artifact id", Msg: "is a path", Hint: "import the file first",
+		Next: []fault.Step{fault.Do("artifact.import", "path", "x.bam")}}
 	for _, c := range []struct {
 		err  error
 		by   Transport
 		want string
 		next string
 	}{
-		{fault.Wrap("", "op", "", "looking", inner).WithNext("look again"), Local, "looking: no run run_X. Next: look again; slurmgate runs list", `[{"verb":"run.list","args":{}}]`},
+		{fault.Wrap("", "op", "", "looking", inner).WithNext("look again"), Local,
+			"looking: no run run_X. Next: look again; slurmgate runs list", `[{"verb":"run.list","args":{}}]`},
 		{fmt.Errorf("outer: %w", inner), MCP, "outer: no run run_X. Next: run_list", `[{"verb":"run.list","args":{}}]`},
-		{fault.New(fault.Tool, "op", "c", "ended.").WithNext("correct it").WithSteps(fault.Do("doctor")), Local, "ended. Next: correct it: slurmgate doctor", `[{"verb":"doctor","args":{}}]`},
-		{fault.Invalid("op", "", problem), MCP, `reads: is a path (an artifact id); import the file first: artifact_import {"path":"x.bam"}`, `[{"verb":"artifact.import","args":{"path":"x.bam"}}]`},
-		{fault.Invalid("op", "bad", problem, problem).WithSteps(fault.Do("tool.list")), Local, "", `[{"verb":"tool.list","args":{}},{"verb":"artifact.import","args":{"path":"x.bam"}}]`},
+		{fault.New(fault.Tool, "op", "c", "ended.").WithNext("correct it").WithSteps(fault.Do("doctor")), Local,
+			"ended. Next: correct it: slurmgate doctor", `[{"verb":"doctor","args":{}}]`},
+		{fault.Invalid("op", "", problem), MCP, `reads: is a path (an artifact id); import the file first: artifact_import {"path":"x.bam"}`,
+			`[{"verb":"artifact.import","args":{"path":"x.bam"}}]`},
+		{fault.Invalid("op", "bad", problem, problem).WithSteps(fault.Do("tool.list")), Local, "",
+			`[{"verb":"tool.list","args":{}},{"verb":"artifact.import","args":{"path":"x.bam"}}]`},
 		{fault.New(fault.Tool, "op", "c", "ended"), Local, "ended", "null"},
 	} {
 		body := BodyOf(c.by, c.err)
@@ -63,7 +74,8 @@ func TestBodyHasSteps(t *testing.T) {
 		if c.want != "" && body.Message != c.want || string(next) != c.next {
 			t.Errorf("%q %s, want %q %s", body.Message, next, c.want, c.next)
 		}
-		if problems, _ := body.Details["problems"].([]fault.Problem); len(problems) > 0 && !strings.Contains(problems[0].Hint, "import the file first: ") {
+		if problems, _ := body.Details["problems"].([]fault.Problem); len(problems) > 0 && !strings.Contains(problems[0].Hint,
+			"import the file first: ") {
 			t.Error(problems[0].Hint)
 		}
 	}

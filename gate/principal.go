@@ -51,12 +51,14 @@ func Capabilities() []string {
 
 // Principal is who a call is made for, as an [Authenticator] found out. The zero Principal may do nothing.
 type Principal struct {
-	Name         string            `json:"name"`         // stable, e.g. user:lab, token:ci, oidc:https://issuer#subject; idempotency keys and approvals are its own
-	Method       string            `json:"method"`       // peer, token, oidc or process
-	Capabilities []string          `json:"capabilities"` // [All] for every one
-	Projects     []string          `json:"projects"`     // project ids; [All] for every one. The first is the default
-	Expires      time.Time         `json:"-"`            // when the credentials end; zero: they do not
-	Accounts     map[string]string `json:"accounts"`     // project id, or [All], to the Slurm account its jobs charge; empty: the site's default, and any that policy allows
+	// stable, e.g. user:lab, token:ci, oidc:https://issuer#subject; idempotency keys and approvals are its own
+	Name         string    `json:"name"`
+	Method       string    `json:"method"`       // peer, token, oidc or process
+	Capabilities []string  `json:"capabilities"` // [All] for every one
+	Projects     []string  `json:"projects"`     // project ids; [All] for every one. The first is the default
+	Expires      time.Time `json:"-"`            // when the credentials end; zero: they do not
+	// project id, or [All], to the Slurm account its jobs charge; empty: the site's default, and any that policy allows
+	Accounts map[string]string `json:"accounts"`
 }
 
 // Caller is a principal and the transport of its call.
@@ -69,7 +71,8 @@ type Caller struct {
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no
 // more than whoever started the program.
 func Process() Caller {
-	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Capabilities: []string{All}, Projects: []string{All}}, Transport: Local}
+	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Capabilities: []string{All}, Projects: []string{All}},
+		Transport: Local}
 }
 
 // Authenticator turns what a connection or a request proves into a principal. A caller it does not know is an Auth fault.
@@ -111,10 +114,12 @@ func (p Principal) Project(named, fallback string) (string, error) {
 			id = p.Projects[0]
 		}
 	} else if msg := plan.CheckProject(named); msg != "" {
-		return "", fault.Invalid("gate.Project", "this is not a valid project", fault.Problem{Code: "PROJECT-NAME", Field: "project_id", Rule: "a project's name or id", Msg: msg})
+		return "", fault.Invalid("gate.Project", "this is not a valid project", fault.Problem{Code: "PROJECT-NAME", Field: "project_id",
+			Rule: "a project's name or id", Msg: msg})
 	}
 	if !p.Sees(id) {
-		return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).WithNext("name one of your own projects, or leave the project out")
+		return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).
+			WithNext("name one of your own projects, or leave the project out")
 	}
 	return id, nil
 }

@@ -23,7 +23,8 @@ var secretValue = []struct {
 	anchors []string
 	form    *regexp.Regexp
 }{
-	{"private key", []string{"PRIVATE KEY"}, regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----|$)`)},
+	{"private key", []string{"PRIVATE KEY"}, regexp.MustCompile(
+		`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----|$)`)},
 	{"JSON web token", []string{"eyJ"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)},
 	{"token of this gateway", []string{"sgt_"}, regexp.MustCompile(`\bsgt_[A-Za-z0-9_]{24,}`)},
 	{"AWS key id", []string{"AKIA", "ASIA"}, regexp.MustCompile(`\bA[KS]IA[A-Z0-9]{16}\b`)},
@@ -32,20 +33,27 @@ var secretValue = []struct {
 	{"Slack token", []string{"xox", "xapp-"}, regexp.MustCompile(`\b(xox[abeprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,})`)},
 	{"API key", []string{"sk-", "sk_", "rk_", "pk_"}, regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{20,}|[rsp]k_(live|test)_[A-Za-z0-9]{10,})`)},
 	{"Google key", []string{"AIza", "ya29."}, regexp.MustCompile(`\b(AIza[0-9A-Za-z_-]{35}|ya29\.[0-9A-Za-z_-]{20,})`)},
-	{"package registry token", []string{"npm_", "pypi-", "hf_", "dckr_pat_"}, regexp.MustCompile(`\b(npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|dckr_pat_[A-Za-z0-9_-]{20,})`)},
+	{"package registry token", []string{"npm_", "pypi-", "hf_", "dckr_pat_"},
+		regexp.MustCompile(`\b(npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|dckr_pat_[A-Za-z0-9_-]{20,})`)},
 	{"mail service key", []string{"SG."}, regexp.MustCompile(`\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`)},
 	{"munge credential", []string{"MUNGE:"}, regexp.MustCompile(`MUNGE:[A-Za-z0-9+/=]{20,}:?`)},
-	{"authorization", []string{"earer ", "asic ", "EARER ", "ASIC "}, regexp.MustCompile(`(?i)\b(bearer|basic)\s+([A-Za-z._~+/=-]{0,64}[0-9]){2}[A-Za-z0-9._~+/=-]{6,}`)}, // digits: "basic documentation" is none
+	// digits: "basic documentation" is none
+	{"authorization", []string{"earer ", "asic ", "EARER ", "ASIC "},
+		regexp.MustCompile(`(?i)\b(bearer|basic)\s+([A-Za-z._~+/=-]{0,64}[0-9]){2}[A-Za-z0-9._~+/=-]{6,}`)},
 	{"password in a URL", []string{"://"}, regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@]*:[^\s/@]+@`)},
-	{"assignment of a secret", []string{"=", ":"}, regexp.MustCompile(`(?i)\b[a-z0-9_.-]*(passw(or)?d|passphrase|secret|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|credentials?|(access|auth|refresh|bearer|session|api)[_-]?token)["']?\s*[=:]\s*["']?[^\s"']{4,}`)},
+	{"assignment of a secret", []string{"=", ":"},
+		regexp.MustCompile(`(?i)\b[a-z0-9_.-]*(passw(or)?d|passphrase|secret|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|credentials?|(access|auth|refresh|bearer|session|api)[_-]?token)["']?\s*[=:]\s*["']?[^\s"']{4,}`)},
 }
 
 // secretName finds secrets by the key they stand under, whatever they look like.
-var secretName = [][]string{{"password"}, {"passwd"}, {"pwd"}, {"passphrase"}, {"secret"}, {"secrets"}, {"token"}, {"apikey"}, {"api", "key"}, {"access", "key"},
-	{"account", "key"}, {"private", "key"}, {"secret", "key"}, {"authorization"}, {"credential"}, {"credentials"}, {"cookie"}, {"jwt"}, {"bearer"}}
+var secretName = [][]string{{"password"}, {"passwd"}, {"pwd"}, {"passphrase"}, {"secret"}, {"secrets"}, {"token"}, {"apikey"},
+	{"api", "key"}, {"access", "key"},
+	{"account", "key"}, {"private", "key"}, {"secret", "key"}, {"authorization"}, {"credential"}, {"credentials"}, {"cookie"}, {"jwt"},
+	{"bearer"}}
 
 // aboutSecret are last words of keys that say something about a secret, and hold none: token_id, secret_name.
-var aboutSecret = []string{"id", "ids", "name", "names", "type", "kind", "hash", "count", "limit", "length", "expires", "file", "path", "url", "uri"}
+var aboutSecret = []string{"id", "ids", "name", "names", "type", "kind", "hash", "count", "limit", "length", "expires", "file", "path",
+	"url", "uri"}
 
 // isSecretName reports whether a key's words name a secret: api_key, API-Key, apiKey, userPassword; not max_tokens or token_id.
 func isSecretName(key string) bool {
@@ -98,8 +106,8 @@ func Scrub(s string) string {
 	return s
 }
 
-// ScrubMessage takes secrets out of the message of an error of this program. In "file:line:column: field: message" and in "path: no such file",
-// file, field and path are names of places, however they are called; what is said of them is scrubbed as any text.
+// ScrubMessage takes secrets out of the message of an error of this program. In "file:line:column: field: message" and in "path: no such
+// file", file, field and path are names of places, however they are called; what is said of them is scrubbed as any text.
 func ScrubMessage(message string, problems []fault.Problem) string {
 	const colon = "\x00" // in place of a colon that assigns nothing; no message has one
 	if strings.Contains(message, colon) {
@@ -210,7 +218,8 @@ func redact(raw json.RawMessage, byName bool) (json.RawMessage, []finding, error
 }
 
 // nameStems are parts of every secret's name; a text without any of them need not be taken apart.
-var nameStems = [][]byte{[]byte("pass"), []byte("pwd"), []byte("secret"), []byte("token"), []byte("key"), []byte("authorization"), []byte("credential"), []byte("cookie"), []byte("jwt"), []byte("bearer")}
+var nameStems = [][]byte{[]byte("pass"), []byte("pwd"), []byte("secret"), []byte("token"), []byte("key"), []byte("authorization"),
+	[]byte("credential"), []byte("cookie"), []byte("jwt"), []byte("bearer")}
 
 // suspicious is quick, and true of every document that holds a secret. Canonical JSON escapes nothing that an anchor consists of.
 func suspicious(raw []byte) bool {

@@ -12,10 +12,14 @@ func TestRedactKeepsOwnErrors(t *testing.T) {
 	const sum = "sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
 	for _, p := range []fault.Problem{
 		{Field: "io.inputs[0].checksum_sha256", Msg: "it is not the checksum of the artifact, " + sum},
-		{Field: "args.api_key", Msg: "a number is wanted"}, {Field: "args.access_token", Msg: "it is missing", Rule: "required"}, {Field: "http.client_secret", Msg: "unknown key"},
-		{File: "/data/site/credentials", Line: 12, Column: 3, Field: "gateway.token", Msg: "unknown key"}, {File: "/d/my.secret", Msg: "it cannot be read"},
-		{File: "packs/private_key.tool.yaml", Line: 4, Field: "inputs[0].password", Msg: "expected a string"}, {File: "/d/secret", Line: 1, Column: 814, Msg: "the key \"version\" appears twice"},
-		{Field: "path", Msg: "/data/token/" + sum[7:] + "/secrets is not a regular file"}, {Field: "run_id", Msg: "run_0X8Z4D1X467KV94K4TXG0D9BXT has no job sg-0x8z4d1x467kv94k4txg0d9bxt"},
+		{Field: "args.api_key", Msg: "a number is wanted"}, {Field: "args.access_token", Msg: "it is missing", Rule: "required"},
+		{Field: "http.client_secret", Msg: "unknown key"},
+		{File: "/data/site/credentials", Line: 12, Column: 3, Field: "gateway.token", Msg: "unknown key"}, {File: "/d/my.secret",
+			Msg: "it cannot be read"},
+		{File: "packs/private_key.tool.yaml", Line: 4, Field: "inputs[0].password", Msg: "expected a string"}, {File: "/d/secret", Line: 1,
+			Column: 814, Msg: "the key \"version\" appears twice"},
+		{Field: "path", Msg: "/data/token/" + sum[7:] + "/secrets is not a regular file"},
+		{Field: "run_id", Msg: "run_0X8Z4D1X467KV94K4TXG0D9BXT has no job sg-0x8z4d1x467kv94k4txg0d9bxt"},
 	} {
 		err := fault.Invalid("x", "a rule is broken", p)
 		if got := ScrubMessage(err.Error(), fault.ProblemsOf(err)); got != err.Error() {
@@ -23,7 +27,8 @@ func TestRedactKeepsOwnErrors(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"open /etc/slurmgate/credentials: permission denied", "open /data/my-secret: no such file or directory", "read /d/api_key: is a directory",
+		"open /etc/slurmgate/credentials: permission denied", "open /data/my-secret: no such file or directory",
+		"read /d/api_key: is a directory",
 		"art_183BZJHEYXMKZBB4A0X74BNFSS is not an input; tok_1 has no capability", "cannot read the plan \"/home/a/token.json\"",
 	} {
 		if got := ScrubMessage(text, nil); got != text {
@@ -38,9 +43,12 @@ func TestRedactFindsSecretsInErrors(t *testing.T) {
 		p      fault.Problem
 		secret string
 	}{
-		{fault.Problem{Field: "args.api_key", Msg: "got password: hunter2hunter2"}, "hunter2hunter2"}, {fault.Problem{Field: "args.x", Msg: "got AKIAIOSFODNN7EXAMPLE"}, "AKIAIOSFODNN7EXAMPLE"},
-		{fault.Problem{Field: "args.ghp_abcdefghijklmnopqrstuvwxyz0123456789", Msg: "unknown key"}, "ghp_abc"}, {fault.Problem{Field: "args.a", File: "/d/secret=hunter2hunter2", Msg: "no"}, "hunter2"},
-		{fault.Problem{Field: "secret", Msg: "api_key=hunter2hunter2", Rule: "secret: hunter3hunter3"}, "hunter2"}, {fault.Problem{Field: "a", Msg: "b", Rule: "secret: hunter3hunter3"}, "hunter3"},
+		{fault.Problem{Field: "args.api_key", Msg: "got password: hunter2hunter2"}, "hunter2hunter2"},
+		{fault.Problem{Field: "args.x", Msg: "got AKIAIOSFODNN7EXAMPLE"}, "AKIAIOSFODNN7EXAMPLE"},
+		{fault.Problem{Field: "args.ghp_abcdefghijklmnopqrstuvwxyz0123456789", Msg: "unknown key"}, "ghp_abc"},
+		{fault.Problem{Field: "args.a", File: "/d/secret=hunter2hunter2", Msg: "no"}, "hunter2"},
+		{fault.Problem{Field: "secret", Msg: "api_key=hunter2hunter2", Rule: "secret: hunter3hunter3"}, "hunter2"},
+		{fault.Problem{Field: "a", Msg: "b", Rule: "secret: hunter3hunter3"}, "hunter3"},
 		{fault.Problem{Field: "https://u:hunter2@example.org/x", Msg: "no"}, "hunter2"},
 	} {
 		err := fault.Invalid("x", "a rule is broken", c.p)

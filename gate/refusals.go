@@ -11,9 +11,9 @@ import (
 	"slurmgate/fault"
 )
 
-// Requests of callers nobody knows are recorded too, as looks under a principal that no caller can have. A flood of them must neither fill the disk nor
-// push the records of known callers out of the chain of looks, so of each source, face and error code one record a minute is written for the first
-// and one for all that follow, with their number. Sources beyond a fixed number are counted together.
+// Requests of callers nobody knows are recorded too, as looks under a principal that no caller can have. A flood of them must neither fill
+// the disk nor push the records of known callers out of the chain of looks, so of each source, face and error code one record a minute is
+// written for the first and one for all that follow, with their number. Sources beyond a fixed number are counted together.
 
 // unknownCaller begins the principal of a request that was refused because nobody knows who made it; "@" and the source follow.
 const unknownCaller = "unauthenticated@"
@@ -82,7 +82,8 @@ func (r *refusals) flush(k refusalKey) {
 	}
 	res := known.last
 	body := *res.Error
-	body.Message = fmt.Sprintf("%s (this is the last of %d such requests in a minute, after one that has a record of its own)", body.Message, known.more)
+	body.Message = fmt.Sprintf("%s (this is the last of %d such requests in a minute, after one that has a record of its own)", body.Message,
+		known.more)
 	res.Error = &body
 	r.record(k, &res)
 }
@@ -101,11 +102,12 @@ func (r *refusals) close() {
 	}
 }
 
-// Refuse answers and records a request whose caller nobody knows, or that is not meant for this gateway. It never got as far as a call: its ids
-// are the gateway's own, its tool is "unknown".
+// Refuse answers and records a request whose caller nobody knows, or that is not meant for this gateway. It never got as far as a call:
+// its ids are the gateway's own, its tool is "unknown".
 func (g *Gate) Refuse(from Source, err error) Response {
 	now := g.now().UTC()
-	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Error: BodyOf(from.Transport, err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
+	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Error: BodyOf(from.Transport,
+		err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
 	res.Error = g.registry.concealedError(from.Transport, res.Error)
 	g.seal(&res, Tool{})
 	if g.journal != nil {
@@ -125,7 +127,8 @@ func (g *Gate) recordRefusal(k refusalKey, res *Response) {
 	g.remember(Caller{Principal: Principal{Name: unknownCaller + k.From}, Transport: k.Transport}, Request{}, res, trail{})
 }
 
-// Malformed answers and records a call that a face could not make sense of: of a known caller, and of a known tool where the face knows which.
+// Malformed answers and records a call that a face could not make sense of: of a known caller, and of a known tool where the face knows
+// which.
 func (g *Gate) Malformed(ctx context.Context, who Caller, toolID string, err error) Response {
 	return g.call(ctx, who, Request{ToolID: toolID}, orMalformed(err))
 }

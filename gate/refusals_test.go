@@ -17,7 +17,8 @@ func stranger() error {
 	return fault.New(fault.Auth, "", "unauthenticated", "no credentials in the request")
 }
 
-// A request of somebody nobody knows is recorded as a look, with ids of the gateway's own and a principal and a tool that nobody and nothing can have.
+// A request of somebody nobody knows is recorded as a look, with ids of the gateway's own and a principal and a tool that nobody and
+// nothing can have.
 //
 // proves HTC-08
 func TestRefuse(t *testing.T) {
@@ -33,15 +34,18 @@ func TestRefuse(t *testing.T) {
 	if len(b.calls) != 3 {
 		t.Fatal(len(b.calls))
 	}
-	for i, want := range []Record{{Principal: "unauthenticated@192.0.2.7", ToolID: "unknown", ToolCallID: res.ToolCallID}, {Principal: "process", ToolID: "test.echo"}, {Principal: "process", ToolID: "unknown", ToolCallID: raw.ToolCallID}} {
+	for i, want := range []Record{{Principal: "unauthenticated@192.0.2.7", ToolID: "unknown", ToolCallID: res.ToolCallID},
+		{Principal: "process", ToolID: "test.echo"}, {Principal: "process", ToolID: "unknown", ToolCallID: raw.ToolCallID}} {
 		r := b.calls[i]
-		if r.Chain != Looks || r.OK || r.Principal != want.Principal || r.ToolID != want.ToolID || r.ToolCallID == uuid.Nil.String() || want.ToolCallID != "" && r.ToolCallID != want.ToolCallID || CheckEvent(r.Event) != nil {
+		if r.Chain != Looks || r.OK || r.Principal != want.Principal || r.ToolID != want.ToolID || r.ToolCallID == uuid.Nil.String() ||
+			want.ToolCallID != "" && r.ToolCallID != want.ToolCallID || CheckEvent(r.Event) != nil {
 			t.Errorf("%+v, want %+v", r, want)
 		}
 	}
 }
 
-// A flood of such requests costs two records a minute of each source, and no more than a fixed number of sources are counted apart. None is lost from the count.
+// A flood of such requests costs two records a minute of each source, and no more than a fixed number of sources are counted apart. None
+// is lost from the count.
 func TestFloodOfStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, b := newGate(t, nil, echo)

@@ -68,9 +68,11 @@ type Tool struct {
 	Input           json.RawMessage // JSON Schema of args; an object schema that allows nothing unknown
 	Output          json.RawMessage // JSON Schema of the result of the call
 	RunOutput       json.RawMessage // JSON Schema of the finished run's output, for tools that submit one; may be empty
-	Reveals         []string        // keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says so
-	Handle          Handler
-	DryRun          Handler // shows what Handle would do, without any effect; nil where there is nothing to show
+	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says
+	// so
+	Reveals []string
+	Handle  Handler
+	DryRun  Handler // shows what Handle would do, without any effect; nil where there is nothing to show
 }
 
 // Worker is where a service carries out the calls of a tool.

@@ -88,7 +88,8 @@ func violations(s *jsonschema.Schema, raw []byte, code, at, rule string) ([]faul
 		out = append(out, fault.Problem{Code: code, Field: strings.Join(path, "."), Rule: rule, Msg: violation(v, s, p)})
 	}
 	walk(ve)
-	slices.SortStableFunc(out, func(a, b fault.Problem) int { return strings.Compare(a.Field+"\x00"+a.Msg, b.Field+"\x00"+b.Msg) }) // the library goes through maps
+	// the library goes through maps
+	slices.SortStableFunc(out, func(a, b fault.Problem) int { return strings.Compare(a.Field+"\x00"+a.Msg, b.Field+"\x00"+b.Msg) })
 	return out, nil
 }
 

@@ -56,7 +56,8 @@ func refuse(w http.ResponseWriter, status int, err error) {
 
 func describe(status int, err error) problemDoc {
 	kind := fault.KindOf(err)
-	p := problemDoc{Type: "about:blank", Status: status, Title: string(kind), Code: fault.CodeOf(err), Detail: gate.Text(gate.Other, err), Retryable: kind.Retryable()}
+	p := problemDoc{Type: "about:blank", Status: status, Title: string(kind), Code: fault.CodeOf(err), Detail: gate.Text(gate.Other, err),
+		Retryable: kind.Retryable()}
 	details := gate.BodyOf(gate.Other, err).Details
 	delete(details, "kind") // the title says it
 	if len(details) > 0 {
@@ -73,7 +74,8 @@ func failed(w http.ResponseWriter, res gate.Response) {
 
 func failure(res gate.Response) problemDoc {
 	e := res.Error
-	return problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message, Retryable: e.Retryable, Details: e.Details,
+	return problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message,
+		Retryable: e.Retryable, Details: e.Details,
 		TraceID: res.TraceID, ToolCallID: res.ToolCallID}
 }
 

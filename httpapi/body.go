@@ -32,7 +32,8 @@ func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int
 	body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
 	switch {
 	case isTooLarge(err):
-		return nil, http.StatusRequestEntityTooLarge, fault.New(fault.Validation, op, "body_too_large", "the body is larger than 2 MiB").WithNext("import large data with POST /v1/artifacts and name the artifact")
+		return nil, http.StatusRequestEntityTooLarge, fault.New(fault.Validation, op, "body_too_large", "the body is larger than 2 MiB").
+			WithNext("import large data with POST /v1/artifacts and name the artifact")
 	case err != nil:
 		return nil, http.StatusBadRequest, fault.New(fault.Validation, op, "body_incomplete", "the body was incomplete or too slow")
 	}
@@ -42,11 +43,13 @@ func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int
 func isJSON(req *http.Request) error {
 	const op = "httpapi.body"
 	if enc := req.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return fault.New(fault.Validation, op, "content_encoding", "compressed request bodies are not accepted").WithNext("send the body uncompressed, without Content-Encoding")
+		return fault.New(fault.Validation, op, "content_encoding", "compressed request bodies are not accepted").
+			WithNext("send the body uncompressed, without Content-Encoding")
 	}
 	typ, params, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if cs := params["charset"]; err != nil || typ != "application/json" || cs != "" && !strings.EqualFold(cs, "utf-8") {
-		return fault.New(fault.Validation, op, "content_type", "the Content-Type of the body is not application/json").WithNext("send Content-Type: application/json")
+		return fault.New(fault.Validation, op, "content_type", "the Content-Type of the body is not application/json").
+			WithNext("send Content-Type: application/json")
 	}
 	return nil
 }
@@ -67,11 +70,13 @@ func object(w http.ResponseWriter, req *http.Request, may bool, keys ...string) 
 	}
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(canonical, &doc) != nil || doc == nil {
-		return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-OBJECT", Field: "body", Rule: "a JSON object", Msg: "the body is another kind of value"})
+		return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-OBJECT", Field: "body",
+			Rule: "a JSON object", Msg: "the body is another kind of value"})
 	}
 	for k := range doc {
 		if !has(keys, k) {
-			return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-KEY", Field: oneLine(clip(k)), Rule: "one of " + strings.Join(keys, ", "), Msg: "unknown key"})
+			return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-KEY", Field: oneLine(clip(k)),
+				Rule: "one of " + strings.Join(keys, ", "), Msg: "unknown key"})
 		}
 	}
 	return doc, http.StatusOK, nil
@@ -97,7 +102,8 @@ func has(list []string, s string) bool {
 func unencoded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if enc := req.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-			refuse(w, http.StatusUnsupportedMediaType, fault.New(fault.Validation, "httpapi.body", "content_encoding", "compressed request bodies are not accepted"))
+			refuse(w, http.StatusUnsupportedMediaType, fault.New(fault.Validation, "httpapi.body", "content_encoding",
+				"compressed request bodies are not accepted"))
 			return
 		}
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))

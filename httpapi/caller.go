@@ -64,8 +64,8 @@ func (f *face) malformed(w http.ResponseWriter, req *http.Request, toolID string
 	writeJSON(w, status, "application/problem+json", p)
 }
 
-// sourceOf says where a request came from: the user at the other end of the socket, or an address. The addresses of an IPv6 network of 64 bits are
-// one source, since whoever has one of them has all.
+// sourceOf says where a request came from: the user at the other end of the socket, or an address. The addresses of an IPv6 network of 64
+// bits are one source, since whoever has one of them has all.
 func sourceOf(req *http.Request) string {
 	if uid, isPeer := req.Context().Value(peerKey{}).(int); isPeer {
 		return fmt.Sprint("uid:", uid)
@@ -118,7 +118,8 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	case len(given) == 1:
 		scheme, token, _ := strings.Cut(given[0], " ")
 		if !strings.EqualFold(scheme, "Bearer") || token == "" {
-			return who, fault.New(fault.Auth, "httpapi", "unauthenticated", "the Authorization header is not a bearer token").WithNext("send Authorization: Bearer TOKEN")
+			return who, fault.New(fault.Auth, "httpapi", "unauthenticated", "the Authorization header is not a bearer token").
+				WithNext("send Authorization: Bearer TOKEN")
 		}
 		who.Principal, err = auth.Bearer(req.Context(), token)
 	case len(given) == 0 && isPeer:

@@ -75,7 +75,8 @@ func (f *face) current(req *http.Request) domainDoc {
 	return domainDoc{f.DomainID, f.Version(CallerOf(req.Context()))}
 }
 
-// cached answers from the client's own copy if the catalogue has not changed. What is listed depends on the caller, and so does the version.
+// cached answers from the client's own copy if the catalogue has not changed. What is listed depends on the caller, and so does the
+// version.
 func cached(w http.ResponseWriter, req *http.Request, now domainDoc) bool {
 	tag := `"` + now.DomainID + "@" + now.Version + `"`
 	w.Header().Set("ETag", tag)
@@ -111,8 +112,10 @@ func (f *face) tools(w http.ResponseWriter, req *http.Request) {
 }
 
 func (f *face) describeTool(t gate.Tool) toolDoc {
-	d := toolDoc{ToolID: t.ID, DisplayName: t.Title, Description: t.Description, Capabilities: orEmpty(t.Purposes), TimeoutSec: t.RunTimeoutSec,
-		EgressAllowlist: orEmpty(t.Egress), InputSchemaRef: "/v1/tools/" + t.ID + "/input_schema", OutputSchemaRef: "/v1/tools/" + t.ID + "/output_schema"}
+	d := toolDoc{ToolID: t.ID, DisplayName: t.Title, Description: t.Description, Capabilities: orEmpty(t.Purposes),
+		TimeoutSec:      t.RunTimeoutSec,
+		EgressAllowlist: orEmpty(t.Egress), InputSchemaRef: "/v1/tools/" + t.ID + "/input_schema",
+		OutputSchemaRef: "/v1/tools/" + t.ID + "/output_schema"}
 	if d.TimeoutSec == 0 {
 		d.TimeoutSec = seconds(f.Gate.Timeout(t)) // it makes no run
 	}
@@ -129,7 +132,8 @@ func (f *face) schema(of func(gate.Tool) json.RawMessage) http.HandlerFunc {
 		list := f.offered(req)
 		i := slices.IndexFunc(list, func(t gate.Tool) bool { return t.ID == id })
 		if i < 0 {
-			problem(w, fault.New(fault.NotFound, "httpapi.schema", "tool_not_found", "there is no tool with this id").WithNext("GET /v1/tools lists the tools"))
+			problem(w, fault.New(fault.NotFound, "httpapi.schema", "tool_not_found", "there is no tool with this id").
+				WithNext("GET /v1/tools lists the tools"))
 			return
 		}
 		if !cached(w, req, f.current(req)) {
@@ -206,7 +210,8 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 	id := chi.URLParam(req, "tool_id")
 	doc, status, err := object(w, req, false, "input")
 	if err == nil && doc["input"] == nil {
-		status, err = http.StatusBadRequest, fault.Invalid("httpapi.run", "", fault.Problem{Code: "RUN-INPUT", Field: "input", Rule: "present", Msg: "the body has no input"})
+		status, err = http.StatusBadRequest, fault.Invalid("httpapi.run", "", fault.Problem{Code: "RUN-INPUT", Field: "input", Rule: "present",
+			Msg: "the body has no input"})
 	}
 	if err != nil {
 		res := f.Gate.Malformed(req.Context(), CallerOf(req.Context()), id, err)
@@ -221,7 +226,8 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 		runAnswer(w, out, statusOf(res.Error))
 		return
 	}
-	out := runResponse{OK: true, ToolID: id, ToolRunID: runIn(res.Result, call.ToolCallID), Output: output(res), Meta: runMeta{res.TraceID, res.Timing.DurationMS}}
+	out := runResponse{OK: true, ToolID: id, ToolRunID: runIn(res.Result, call.ToolCallID), Output: output(res), Meta: runMeta{res.TraceID,
+		res.Timing.DurationMS}}
 	runAnswer(w, out, http.StatusOK)
 }
 

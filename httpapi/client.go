@@ -148,5 +148,6 @@ func (c *Client) gone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fault.Wrap(fault.Canceled, "httpapi", "canceled", "given up", ctx.Err())
 	}
-	return fault.Wrap(fault.Transport, "httpapi", "gateway_gone", "the gateway at "+c.path+" stopped during the call", err).WithNext("make the same call again")
+	return fault.Wrap(fault.Transport, "httpapi", "gateway_gone", "the gateway at "+c.path+" stopped during the call", err).
+		WithNext("make the same call again")
 }

@@ -70,7 +70,8 @@ func TestDocumentIsTheEnvelope(t *testing.T) {
 	htc, doc := parsed(t, gate.EnvelopeSchema()), parsed(t, Document)
 	defs := htc["$defs"].(map[string]any)
 	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
-	for def, name := range map[string]string{"request": "ToolCall", "response": "ToolCallResponse", "actor": "Actor", "timing": "Timing", "resources": "Resources", "error": "ToolCallError"} {
+	for def, name := range map[string]string{"request": "ToolCall", "response": "ToolCallResponse", "actor": "Actor", "timing": "Timing",
+		"resources": "Resources", "error": "ToolCallError"} {
 		if d := cmp.Diff(resolved(t, htc, defs[def]), resolved(t, doc, schemas[name])); d != "" {
 			t.Errorf("%s (-htc_v1.json +openapi.json):\n%s", name, d)
 		}
@@ -114,13 +115,15 @@ func TestDocumentIsTheRoutes(t *testing.T) {
 // Every operation that is a call of the gate lists the status of every kind of error, and of a body that cannot be read where it takes one.
 // What other operations answer is checked whenever a test makes a request.
 func TestErrorsAreListed(t *testing.T) {
-	kinds := []fault.Kind{fault.Validation, fault.Auth, fault.Capability, fault.Policy, fault.NotFound, fault.Conflict, fault.Canceled, fault.Tool, fault.Transport, fault.Timeout,
+	kinds := []fault.Kind{fault.Validation, fault.Auth, fault.Capability, fault.Policy, fault.NotFound, fault.Conflict, fault.Canceled,
+		fault.Tool, fault.Transport, fault.Timeout,
 		fault.Unknown, fault.Internal}
 	calls := 0
 	for path, ops := range newContract(t, nil).doc.Paths {
 		for method, op := range ops {
 			var want []int
-			if slices.Contains([]string{"/v1/domain", "/v1/tools", "/v1/registry"}, path) || !strings.HasPrefix(path, "/v1/") || strings.HasSuffix(path, "_schema") {
+			if slices.Contains([]string{"/v1/domain", "/v1/tools", "/v1/registry"}, path) || !strings.HasPrefix(path, "/v1/") ||
+				strings.HasSuffix(path, "_schema") {
 				continue
 			}
 			calls++

@@ -65,7 +65,8 @@ func lastSeen(req *http.Request) (int64, error) {
 	}
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fault.Invalid("httpapi.events", "", fault.Problem{Code: "QUERY", Field: "after", Rule: "the number of an event", Msg: "it is not a number"})
+		return 0, fault.Invalid("httpapi.events", "", fault.Problem{Code: "QUERY", Field: "after", Rule: "the number of an event",
+			Msg: "it is not a number"})
 	}
 	return n, nil
 }

@@ -80,10 +80,12 @@ func Handler(c Config, stopping chan struct{}) http.Handler {
 	r := chi.NewRouter()
 	r.Use(paced, plainPaths)
 	r.NotFound(func(w http.ResponseWriter, req *http.Request) {
-		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path").WithNext("GET /openapi.json lists all paths"))
+		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path").
+			WithNext("GET /openapi.json lists all paths"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
-		refuse(w, http.StatusMethodNotAllowed, fault.New(fault.Validation, "httpapi", "method_not_allowed", req.Method+" is not served at this path"))
+		refuse(w, http.StatusMethodNotAllowed, fault.New(fault.Validation, "httpapi", "method_not_allowed",
+			req.Method+" is not served at this path"))
 	})
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	r.Get("/readyz", f.ready)
@@ -132,7 +134,8 @@ func (f *face) routes(r chi.Router) {
 	if f.Metrics != nil {
 		r.Get("/metrics", func(w http.ResponseWriter, req *http.Request) {
 			if who := CallerOf(req.Context()); !who.Can(gate.CapRead) {
-				problem(w, fault.New(fault.Capability, "httpapi", "capability_denied", "metrics need the capability \"read\", which "+who.Name+" does not have"))
+				problem(w, fault.New(fault.Capability, "httpapi", "capability_denied",
+					"metrics need the capability \"read\", which "+who.Name+" does not have"))
 				return
 			}
 			f.Metrics.ServeHTTP(w, req)

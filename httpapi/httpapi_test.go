@@ -78,7 +78,8 @@ func serve(t *testing.T) (path string, s *Server) {
 	}
 	object := json.RawMessage(`{"type":"object"}`)
 	tool := func(id string, h gate.Handler) gate.Tool {
-		return gate.Tool{ID: id, Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK,
+		return gate.Tool{ID: id, Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent, Determinism: gate.BestEffort,
+			Availability: gate.OfflineOK,
 			Capabilities: []string{gate.CapRead}, Bindings: []gate.Transport{gate.Local, gate.Other}, Input: object, Handle: h}
 	}
 	r, err := gate.NewRegistry(
@@ -89,7 +90,8 @@ func serve(t *testing.T) (path string, s *Server) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(dir, "run", "api.sock")
-	s, err = Listen(path, 0o600, Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Contents: folder(dir), Auth: owner{}}, nil), func() {}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s, err = Listen(path, 0o600, Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Contents: folder(dir), Auth: owner{}}, nil),
+		func() {}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,9 @@ func TestSocketPathIsTaken(t *testing.T) {
 		},
 	}
 	if os.Geteuid() == 0 { // only root can make another user's socket
-		cases["is a socket of another user (uid 12345)"] = func(path string) error { return errors.Join(leaveSocket(path), os.Lchown(path, 12345, 12345)) }
+		cases["is a socket of another user (uid 12345)"] = func(path string) error {
+			return errors.Join(leaveSocket(path), os.Lchown(path, 12345, 12345))
+		}
 	}
 	for want, leave := range cases {
 		for _, name := range []string{"s", ".s"} {
@@ -291,9 +295,11 @@ func TestBadEnvelopes(t *testing.T) {
 	good, _ := json.Marshal(gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{}`)))
 	with := func(old, new string) string { return strings.Replace(string(good), old, new, 1) }
 	for name, body := range map[string]string{
-		"nothing": "", "not JSON": "{", "list": "[]", "null": "null", "trailing": string(good) + "{}", "unknown key": with(`"dry_run"`, `"x":1,"dry_run"`), "duplicate key": with(`"dry_run":false`, `"dry_run":false,"dry_run":true`),
+		"nothing": "", "not JSON": "{", "list": "[]", "null": "null", "trailing": string(good) + "{}", "unknown key": with(`"dry_run"`,
+			`"x":1,"dry_run"`), "duplicate key": with(`"dry_run":false`, `"dry_run":false,"dry_run":true`),
 		"wrong type": with(`"dry_run":false`, `"dry_run":"no"`), "case": with(`"tool_id"`, `"Tool_ID"`), "version": with("htc-1.0", "htc-0.9"),
-		"oversized": with(`"args":{}`, `"args":{"x":"`+strings.Repeat("x", maxRequestBytes)+`"}`), "large": with(`"args":{}`, `"args":{"x":"`+strings.Repeat("x", 3<<19)+`"}`),
+		"oversized": with(`"args":{}`, `"args":{"x":"`+strings.Repeat("x", maxRequestBytes)+`"}`), "large": with(`"args":{}`,
+			`"args":{"x":"`+strings.Repeat("x", 3<<19)+`"}`),
 	} {
 		res, err := c.http.Post("http://gateway/v1/tool-calls", "application/json", strings.NewReader(body))
 		if err != nil {
@@ -303,7 +309,8 @@ func TestBadEnvelopes(t *testing.T) {
 		var out gate.Response
 		err = json.NewDecoder(res.Body).Decode(&out)
 		res.Body.Close()
-		if err != nil || out.OK || out.Error == nil || out.Error.Kind != "validation" || out.Error.Code != "VAL-HTC-001" || res.StatusCode != map[bool]int{false: 400, true: 413}[name == "oversized"] || out.SchemaVersion != gate.SchemaVersion {
+		if err != nil || out.OK || out.Error == nil || out.Error.Kind != "validation" || out.Error.Code != "VAL-HTC-001" ||
+			res.StatusCode != map[bool]int{false: 400, true: 413}[name == "oversized"] || out.SchemaVersion != gate.SchemaVersion {
 			t.Errorf("%s: %d %+v %v", name, res.StatusCode, out.Error, err)
 		}
 	}
@@ -356,7 +363,8 @@ func TestCallers(t *testing.T) {
 	}
 	c := dial(t, path)
 	body, _ := json.Marshal(gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{}`)))
-	for header, status := range map[string]int{"": 200, "Bearer good": 200, "bearer good": 200, "Bearer bad": 401, "Bearer ": 401, "Basic Z29vZA==": 401, "good": 401} {
+	for header, status := range map[string]int{"": 200, "Bearer good": 200, "bearer good": 200, "Bearer bad": 401, "Bearer ": 401,
+		"Basic Z29vZA==": 401, "good": 401} {
 		req, _ := http.NewRequest("POST", "http://gateway/v1/tool-calls", bytes.NewReader(body))
 		req.Header.Set("Content-Type", "application/json")
 		if header != "" {

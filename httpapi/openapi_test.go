@@ -80,7 +80,8 @@ func newContract(t testing.TB, next http.RoundTripper) *contract {
 	}
 	param := regexp.MustCompile(`\\\{[a-z_]+\\\}`)
 	for template := range c.doc.Paths {
-		c.paths = append(c.paths, pathForm{template, regexp.MustCompile("^" + param.ReplaceAllString(regexp.QuoteMeta(template), "[^/:]+") + "$")})
+		c.paths = append(c.paths, pathForm{template, regexp.MustCompile("^" + param.ReplaceAllString(regexp.QuoteMeta(template),
+			"[^/:]+") + "$")})
 	}
 	return c
 }
@@ -89,13 +90,15 @@ func (c *contract) operation(method, path string) (at string, op operation, foun
 	for _, p := range c.paths {
 		if p.form.MatchString(path) {
 			op, found = c.doc.Paths[p.template][strings.ToLower(method)]
-			return "openapi:#/paths/" + strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(p.template) + "/" + strings.ToLower(method), op, found
+			return "openapi:#/paths/" + strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").
+				Replace(p.template) + "/" + strings.ToLower(method), op, found
 		}
 	}
 	return "", op, false
 }
 
-// RoundTrip implements http.RoundTripper. A request that the server accepted must be one the document allows; the answer must be one in any case.
+// RoundTrip implements http.RoundTripper. A request that the server accepted must be one the document allows; the answer must be one in
+// any case.
 func (c *contract) RoundTrip(req *http.Request) (*http.Response, error) {
 	var sent []byte
 	if req.Body != nil {

@@ -36,10 +36,12 @@ type Port struct {
 func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*Port, error) {
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "httpapi.Serve", "http_listen", "cannot listen at http.listen "+c.Listen, err).WithNext("choose a free port of this host")
+		return nil, fault.Wrap(fault.Validation, "httpapi.Serve", "http_listen", "cannot listen at http.listen "+c.Listen, err).
+			WithNext("choose a free port of this host")
 	}
 	p := &Port{addr: l.Addr().String(), endStreams: endStreams, done: make(chan struct{})}
-	p.http = &http.Server{Handler: doors(c, p.addr)(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	p.http = &http.Server{Handler: doors(c, p.addr)(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	go func() {
 		defer close(p.done)
 		if err := p.http.Serve(newPlaces(l, c.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
@@ -135,12 +137,14 @@ func doors(c PortConfig, addr string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if !isOurs(req.Host) {
-				no(w, req, fault.New(fault.Policy, "httpapi", "host_not_allowed", "the name in the Host header is not a name of this gateway").WithNext("add it to http.hosts in the site file"))
+				no(w, req, fault.New(fault.Policy, "httpapi", "host_not_allowed", "the name in the Host header is not a name of this gateway").
+					WithNext("add it to http.hosts in the site file"))
 				return
 			}
 			if origin := req.Header.Get("Origin"); origin != "" && !slices.Contains(c.Origins, origin) {
 				if u, err := url.Parse(origin); err != nil || u.Host == "" || !isOurs(u.Host) {
-					no(w, req, fault.New(fault.Policy, "httpapi", "origin_not_allowed", "pages of this origin may not call this gateway").WithNext("add it to http.origins in the site file"))
+					no(w, req, fault.New(fault.Policy, "httpapi", "origin_not_allowed", "pages of this origin may not call this gateway").
+						WithNext("add it to http.origins in the site file"))
 					return
 				}
 			}

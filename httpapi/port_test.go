@@ -63,11 +63,14 @@ func schemaOf(s string) json.RawMessage { return json.RawMessage(s) }
 
 func (d *desk) tool(id string, effect gate.SideEffect, capability, input string, result any, fail error) gate.Tool {
 	caps := []string{gate.CapGateway, capability}
-	if !strings.HasPrefix(id, "slurm.") && !strings.HasPrefix(id, "run.") && !strings.HasPrefix(id, "artifact.") && !strings.HasPrefix(id, "approval.") {
+	if !strings.HasPrefix(id, "slurm.") && !strings.HasPrefix(id, "run.") && !strings.HasPrefix(id, "artifact.") && !strings.HasPrefix(id,
+		"approval.") {
 		caps = []string{capability}
 	}
-	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: "Title", Description: "About it.", SideEffect: effect, Idempotency: gate.Idempotent, Determinism: gate.BestEffort,
-		Availability: gate.OfflineOK, Capabilities: caps, Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: schemaOf(input), Output: schemaOf(`{}`),
+	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: "Title", Description: "About it.", SideEffect: effect,
+		Idempotency: gate.Idempotent, Determinism: gate.BestEffort,
+		Availability: gate.OfflineOK, Capabilities: caps, Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: schemaOf(input),
+		Output: schemaOf(`{}`),
 		Handle: func(_ context.Context, c gate.Call) (any, error) {
 			d.mu.Lock()
 			d.calls = append(d.calls, c.Request)
@@ -86,16 +89,23 @@ type obj = map[string]any
 func (d *desk) tools() []gate.Tool {
 	now := "2026-11-21T12:00:00Z"
 	steps := []obj{{"verb": "slurm.job.collect", "args": obj{"run_id": runA}}}
-	sub := obj{"run_id": runA, "provenance_run_id": runA, "slurm_job_id": "7", "state": "queued", "phase": "pending", "attempt": 1, "reason": nil, "replayed": false, "poll_after_seconds": 2,
+	sub := obj{"run_id": runA, "provenance_run_id": runA, "slurm_job_id": "7", "state": "queued", "phase": "pending", "attempt": 1,
+		"reason": nil, "replayed": false, "poll_after_seconds": 2,
 		"slurm_script_artifact_id": nil, "log_artifact_id": nil, "equivalent_runs": []string{}, "warnings": []string{}, "next_steps": steps}
-	art := obj{"artifact_id": artA, "project_id": "p", "type": "TSV", "label": "l", "size_bytes": 600_000, "checksum_sha256": sum, "source": "import", "created_at": now}
+	art := obj{"artifact_id": artA, "project_id": "p", "type": "TSV", "label": "l", "size_bytes": 600_000, "checksum_sha256": sum,
+		"source": "import", "created_at": now}
 	imported := obj{"created": true}
 	for k, v := range art {
 		imported[k] = v
 	}
-	get := obj{"provenance_run_id": runA, "target_run_id": runA, "slurm_job_id": "7", "state": "running", "phase": "running", "attempt": 1, "reason": nil, "exit_code": nil, "artifacts_by_role": obj{"r": artA}, "observed_at": now, "poll_after_seconds": 2, "warnings": []string{}, "next_steps": steps}
-	collect := obj{"provenance_run_id": runA, "target_run_id": runA, "ready": false, "state": "running", "attempt": 1, "exit_code": nil, "artifacts_by_role": obj{}, "log_artifact_id": nil, "poll_after_seconds": 2, "warnings": []string{}, "next_steps": steps}
-	approval := obj{"approval_id": "apr_X", "principal": "token:x", "tool_id": "t", "tool_version": "1.0.0", "args_hash": "", "payload": obj{}, "status": "pending", "requested_at": now, "expires_at": now, "uses_left": 1, "answered_by": nil, "answered_at": nil, "reason": nil}
+	get := obj{"provenance_run_id": runA, "target_run_id": runA, "slurm_job_id": "7", "state": "running", "phase": "running", "attempt": 1,
+		"reason": nil, "exit_code": nil, "artifacts_by_role": obj{"r": artA}, "observed_at": now, "poll_after_seconds": 2,
+		"warnings": []string{}, "next_steps": steps}
+	collect := obj{"provenance_run_id": runA, "target_run_id": runA, "ready": false, "state": "running", "attempt": 1, "exit_code": nil,
+		"artifacts_by_role": obj{}, "log_artifact_id": nil, "poll_after_seconds": 2, "warnings": []string{}, "next_steps": steps}
+	approval := obj{"approval_id": "apr_X", "principal": "token:x", "tool_id": "t", "tool_version": "1.0.0", "args_hash": "",
+		"payload": obj{}, "status": "pending", "requested_at": now, "expires_at": now, "uses_left": 1, "answered_by": nil, "answered_at": nil,
+		"reason": nil}
 	slow := d.tool("test.slow", gate.Execute, gate.CapSlurm, `{"type":"object"}`, nil, nil)
 	slow.Handle = func(ctx context.Context, _ gate.Call) (any, error) {
 		select {
@@ -105,11 +115,13 @@ func (d *desk) tools() []gate.Tool {
 		d.effect <- ctx.Err()
 		return sub, nil
 	}
-	echo := d.tool("test.echo", gate.Execute, gate.CapSlurm, `{"type":"object","required":["n"],"additionalProperties":false,"properties":{"n":{"type":"integer"}}}`, nil, nil)
+	echo := d.tool("test.echo", gate.Execute, gate.CapSlurm,
+		`{"type":"object","required":["n"],"additionalProperties":false,"properties":{"n":{"type":"integer"}}}`, nil, nil)
 	echo.Handle = func(_ context.Context, c gate.Call) (any, error) {
 		var a struct{ N int }
 		_ = json.Unmarshal(c.Args, &a)
-		if k, ok := map[int]fault.Kind{1: fault.Internal, 2: fault.Policy, 3: fault.Conflict, 4: fault.Tool, 5: fault.Canceled, 6: fault.Timeout, 7: fault.Transport, 8: fault.Unknown, 9: fault.NotFound, 10: fault.Auth}[a.N]; ok {
+		if k, ok := map[int]fault.Kind{1: fault.Internal, 2: fault.Policy, 3: fault.Conflict, 4: fault.Tool, 5: fault.Canceled,
+			6: fault.Timeout, 7: fault.Transport, 8: fault.Unknown, 9: fault.NotFound, 10: fault.Auth}[a.N]; ok {
 			return nil, fault.New(k, "x", "some_code", "some words")
 		}
 		return sub, nil
@@ -120,23 +132,36 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("slurm.submit", gate.Execute, gate.CapSlurm, `{"type":"object","required":["job_spec"]}`, sub, nil),
 		d.tool("slurm.job.get", gate.Read, gate.CapRead, byRun, get, nil),
 		d.tool("slurm.job.collect", gate.Read, gate.CapRead, byRun, collect, nil),
-		d.tool("slurm.job.recollect", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "succeeded", "phase": "done", "attempt": 1, "reason": "ok", "recollected": true, "next_steps": steps}, nil),
-		d.tool("slurm.job.cancel", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "cancelled", "phase": "done", "executed": "never", "poll_after_seconds": nil, "message": "", "next_steps": steps}, nil),
+		d.tool("slurm.job.recollect", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "succeeded", "phase": "done", "attempt": 1,
+			"reason": "ok", "recollected": true, "next_steps": steps}, nil),
+		d.tool("slurm.job.cancel", gate.Write, gate.CapSlurm, byRun, obj{"run_id": runA, "state": "cancelled", "phase": "done",
+			"executed": "never", "poll_after_seconds": nil, "message": "", "next_steps": steps}, nil),
 		d.tool("slurm.job.retry", gate.Execute, gate.CapSlurm, byRun, sub, nil),
-		d.tool("slurm.job.logs", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "target_run_id": runA, "stream": "log", "state": "running", "text": "x", "final": false}, nil),
-		d.tool("run.list", gate.Read, gate.CapRead, lists, obj{"runs": []obj{{"run_id": runA, "tool_id": "t", "project_id": "p", "state": "queued", "phase": "pending", "created_at": now}}, "cursor": nil, "total": 1, "total_exact": true}, nil),
-		d.tool("run.provenance", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "tool_id": "run.list", "contract_version": "v1", "policy_hash": "p", "params_hash": "h", "params": obj{}, "calls": 1,
+		d.tool("slurm.job.logs", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "target_run_id": runA, "stream": "log",
+			"state": "running", "text": "x", "final": false}, nil),
+		d.tool("run.list", gate.Read, gate.CapRead, lists, obj{"runs": []obj{{"run_id": runA, "tool_id": "t", "project_id": "p",
+			"state": "queued", "phase": "pending", "created_at": now}}, "cursor": nil, "total": 1, "total_exact": true}, nil),
+		d.tool("run.provenance", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "tool_id": "run.list",
+			"contract_version": "v1", "policy_hash": "p", "params_hash": "h", "params": obj{}, "calls": 1,
 			"first_asked_at": now, "last_asked_at": now, "tool_call_ids": []string{}}, nil),
-		d.tool("run.show", gate.Read, gate.CapRead, byRun, obj{"run_id": runA, "tool_id": "t", "state": "queued", "phase": "pending", "next_steps": steps}, nil),
+		d.tool("run.show", gate.Read, gate.CapRead, byRun, obj{"run_id": runA, "tool_id": "t", "state": "queued", "phase": "pending",
+			"next_steps": steps}, nil),
 		d.tool("artifact.import", gate.Write, gate.CapImport, imports, imported, nil),
-		d.tool("artifact.list", gate.Read, gate.CapRead, lists, obj{"artifacts": []obj{art}, "cursor": "c", "total": 2, "total_exact": true}, nil),
+		d.tool("artifact.list", gate.Read, gate.CapRead, lists, obj{"artifacts": []obj{art}, "cursor": "c", "total": 2, "total_exact": true},
+			nil),
 		d.tool("artifact.get", gate.Read, gate.CapRead, byArtifact, art, nil),
-		d.tool("approval.list", gate.Read, gate.CapApprove, `{"type":"object","additionalProperties":false,"properties":{"all":{"type":"boolean"}}}`, obj{"approvals": []obj{approval}, "total": 1}, nil),
-		d.tool("approval.answer", gate.Write, gate.CapApprove, `{"type":"object","additionalProperties":false,"required":["approval_id","approve"],"properties":{"approval_id":{"type":"string"},"approve":{"type":"boolean"},"uses":{"type":"integer"},"expires_in_seconds":{"type":"integer"},"reason":{"type":"string"}}}`, approval, nil),
-		d.tool("artifact.preview.text", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3, "text": "a\tb", "truncated": false, "binary": false}, nil),
-		d.tool("artifact.preview.table", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3, "columns": []obj{{"name": "a", "type": "integer"}}, "columns_total": 1, "header": true,
+		d.tool("approval.list", gate.Read, gate.CapApprove,
+			`{"type":"object","additionalProperties":false,"properties":{"all":{"type":"boolean"}}}`, obj{"approvals": []obj{approval},
+				"total": 1}, nil),
+		d.tool("approval.answer", gate.Write, gate.CapApprove,
+			`{"type":"object","additionalProperties":false,"required":["approval_id","approve"],"properties":{"approval_id":{"type":"string"},"approve":{"type":"boolean"},"uses":{"type":"integer"},"expires_in_seconds":{"type":"integer"},"reason":{"type":"string"}}}`, approval, nil),
+		d.tool("artifact.preview.text", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3,
+			"text": "a\tb", "truncated": false, "binary": false}, nil),
+		d.tool("artifact.preview.table", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "TSV", "size_bytes": 3,
+			"columns": []obj{{"name": "a", "type": "integer"}}, "columns_total": 1, "header": true,
 			"first_row": 0, "rows": [][]string{{"1"}}, "rows_read": 1, "truncated": false, "delimiter": "\t", "warnings": []string{}}, nil),
-		d.tool("artifact.preview.image", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "PNG", "size_bytes": 3, "full_width": 9, "full_height": 9, "mime_type": "image/png", "width": 3, "height": 3, "data_base64": "iVBORw=="}, nil),
+		d.tool("artifact.preview.image", gate.Read, gate.CapRead, byArtifact, obj{"artifact_id": artA, "type": "PNG", "size_bytes": 3,
+			"full_width": 9, "full_height": 9, "mime_type": "image/png", "width": 3, "height": 3, "data_base64": "iVBORw=="}, nil),
 	}
 }
 
@@ -152,7 +177,8 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	stopping := make(chan struct{})
-	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(dir), PublicURL: "https://gw.example.org", Issuers: []string{"https://login.example.org"}, DomainID: "genomics", Version: func(gate.Caller) string { return "1.0.0+abc" },
+	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(dir), PublicURL: "https://gw.example.org",
+		Issuers: []string{"https://login.example.org"}, DomainID: "genomics", Version: func(gate.Caller) string { return "1.0.0+abc" },
 		Events: func(_ context.Context, _ string, after int64) (out []Event, over bool, err error) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -171,7 +197,8 @@ func newDesk(t *testing.T) *desk {
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			writeJSON(w, http.StatusOK, "application/json", CallerOf(req.Context()).Transport)
 		})}, stopping)
-	if d.port, err = Serve(PortConfig{Listen: "127.0.0.1:0", Hosts: []string{"gw.example.org"}, Origins: []string{"https://lab.example.org"}, MaxConnections: 64}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler)); err != nil {
+	if d.port, err = Serve(PortConfig{Listen: "127.0.0.1:0", Hosts: []string{"gw.example.org"}, Origins: []string{"https://lab.example.org"},
+		MaxConnections: 64}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -251,15 +278,20 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/tools/test.echo/input_schema", "", 200}, {"GET /v1/tools/test.echo/output_schema", "", 200}, {"POST /mcp", "{}", 200},
 		{"POST /v1/tools/test.echo:run", `{"input":{"n":0}}`, 200}, {"POST /v1/tool-calls", string(envelope), 200},
 		{"GET /v1/runs", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
-		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200}, {"GET /v1/runs/" + runA + "/story", "", 200},
+		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200},
+		{"GET /v1/runs/" + runA + "/story", "", 200},
 		{"GET /v1/runs/" + runA + "/provenance", "", 200},
 		{"GET /v1/runs/" + runA + "/logs?stream=log&tail_lines=5", "", 200}, {"GET /v1/runs/" + runA + "/events", "", 200},
-		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200}, {"POST /v1/runs/" + runA + ":retry", `{"after_attempt":1,"reason":"the disk is mended"}`, 200},
+		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200},
+		{"POST /v1/runs/" + runA + ":retry", `{"after_attempt":1,"reason":"the disk is mended"}`, 200},
 		{"POST /v1/runs/" + runA + ":recollect", `{"reason":"the filesystem is back"}`, 200},
-		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200}, {"GET /v1/artifacts/" + artA + "/preview?max_lines=2", "", 200},
-		{"GET /v1/artifacts/" + artA + "/preview/table?first_row=0&max_rows=3&delimiter=tab", "", 200}, {"GET /v1/artifacts/" + artA + "/preview/image?max_edge=64", "", 200},
+		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200},
+		{"GET /v1/artifacts/" + artA + "/preview?max_lines=2", "", 200},
+		{"GET /v1/artifacts/" + artA + "/preview/table?first_row=0&max_rows=3&delimiter=tab", "", 200},
+		{"GET /v1/artifacts/" + artA + "/preview/image?max_edge=64", "", 200},
 		{"GET /v1/artifacts/" + artA + "/content", "", 200},
-		{"GET /v1/approvals?all=true", "", 200}, {"POST /v1/approvals/apr_X:answer", `{"approve":true,"uses":2,"expires_in_seconds":60,"reason":"r"}`, 200},
+		{"GET /v1/approvals?all=true", "", 200}, {"POST /v1/approvals/apr_X:answer",
+			`{"approve":true,"uses":2,"expires_in_seconds":60,"reason":"r"}`, 200},
 		{"GET /.well-known/oauth-protected-resource", "", 200}, {"GET /.well-known/oauth-protected-resource/mcp", "", 200},
 	} {
 		if r := d.send(c.what, c.body); r.status != c.status {
@@ -269,17 +301,20 @@ func TestEveryOperation(t *testing.T) {
 	if left := d.unseen(); len(left) > 0 {
 		t.Errorf("in the document, and not tried: %v", left)
 	}
-	if r := d.send("POST /v1/artifacts?label=l&type=TSV", "bytes", "Content-Type: application/octet-stream"); r.status != 201 || r.header.Get("Location") != "/v1/artifacts/"+artA {
+	if r := d.send("POST /v1/artifacts?label=l&type=TSV", "bytes", "Content-Type: application/octet-stream"); r.status != 201 ||
+		r.header.Get("Location") != "/v1/artifacts/"+artA {
 		t.Errorf("an upload: %d %s", r.status, r.body)
 	}
-	if r := d.send("GET /v1/artifacts/"+artA+"/preview/image", "", "Accept: image/png"); r.status != 200 || string(r.body) != "\x89PNG" || r.header.Get("Content-Type") != "image/png" || !strings.Contains(r.header.Get("Content-Security-Policy"), "sandbox") {
+	if r := d.send("GET /v1/artifacts/"+artA+"/preview/image", "", "Accept: image/png"); r.status != 200 || string(r.body) != "\x89PNG" ||
+		r.header.Get("Content-Type") != "image/png" || !strings.Contains(r.header.Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("the picture itself: %d %v %q", r.status, r.header, r.body)
 	}
 	tools := d.send("GET /v1/tools", "").doc(t)
 	if tools["domain_id"] != "genomics" || tools["version"] != "1.0.0+abc" || len(tools["tools"].([]any)) != 3 {
 		t.Error(tools)
 	}
-	if r := d.send("GET /v1/tools", "", `If-None-Match: "genomics@1.0.0+abc"`); r.status != 304 || len(r.body) > 0 || !strings.HasPrefix(r.header.Get("Cache-Control"), "private") {
+	if r := d.send("GET /v1/tools", "", `If-None-Match: "genomics@1.0.0+abc"`); r.status != 304 || len(r.body) > 0 ||
+		!strings.HasPrefix(r.header.Get("Cache-Control"), "private") {
 		t.Error(r.status, r.header)
 	}
 	if r := d.send("POST /mcp", "{}"); string(r.body) != `"mcp"`+"\n" {
@@ -304,7 +339,8 @@ func TestViews(t *testing.T) {
 			t.Errorf("%s: %d %s", what, r.status, r.body)
 		}
 	}
-	if r := d.send("POST /v1/tools/test.denied:run", `{"input":{}}`, look); r.status != 403 || r.doc(t)["error"].(obj)["details"].(obj)["code"] != "capability_denied" {
+	if r := d.send("POST /v1/tools/test.denied:run", `{"input":{}}`, look); r.status != 403 ||
+		r.doc(t)["error"].(obj)["details"].(obj)["code"] != "capability_denied" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
@@ -315,7 +351,8 @@ func TestViews(t *testing.T) {
 func TestRunForm(t *testing.T) {
 	d := newDesk(t)
 	ok := d.send("POST /v1/tools/test.echo:run", `{"input":{"n":0}}`).doc(t)
-	if ok["ok"] != true || ok["tool_id"] != "test.echo" || ok["tool_run_id"] != runA || ok["output"].(obj)["run_id"] != runA || ok["error"] != nil || len(ok["meta"].(obj)["trace_id"].(string)) != 36 {
+	if ok["ok"] != true || ok["tool_id"] != "test.echo" || ok["tool_run_id"] != runA || ok["output"].(obj)["run_id"] != runA ||
+		ok["error"] != nil || len(ok["meta"].(obj)["trace_id"].(string)) != 36 {
 		t.Error(ok)
 	}
 	for body, want := range map[string]struct {
@@ -323,13 +360,17 @@ func TestRunForm(t *testing.T) {
 		code   string
 		again  bool
 	}{
-		`{"n":1}`: {500, "INTERNAL", false}, `{"n":2}`: {403, "VALIDATION_ERROR", false}, `{"n":3}`: {409, "VALIDATION_ERROR", false}, `{"n":4}`: {502, "UPSTREAM_ERROR", false},
-		`{"n":5}`: {409, "INTERNAL", false}, `{"n":6}`: {504, "TIMEOUT", true}, `{"n":7}`: {503, "UPSTREAM_ERROR", true}, `{"n":8}`: {500, "UPSTREAM_ERROR", false}, `{"n":9}`: {404, "NOT_FOUND", false},
-		`{"n":10}`: {401, "VALIDATION_ERROR", false}, `{"n":"x"}`: {400, "VALIDATION_ERROR", false}, `{}`: {400, "VALIDATION_ERROR", false}, `{"n":0,"x":1}`: {400, "VALIDATION_ERROR", false},
+		`{"n":1}`: {500, "INTERNAL", false}, `{"n":2}`: {403, "VALIDATION_ERROR", false}, `{"n":3}`: {409, "VALIDATION_ERROR", false},
+		`{"n":4}`: {502, "UPSTREAM_ERROR", false},
+		`{"n":5}`: {409, "INTERNAL", false}, `{"n":6}`: {504, "TIMEOUT", true}, `{"n":7}`: {503, "UPSTREAM_ERROR", true},
+		`{"n":8}`: {500, "UPSTREAM_ERROR", false}, `{"n":9}`: {404, "NOT_FOUND", false},
+		`{"n":10}`: {401, "VALIDATION_ERROR", false}, `{"n":"x"}`: {400, "VALIDATION_ERROR", false}, `{}`: {400, "VALIDATION_ERROR", false},
+		`{"n":0,"x":1}`: {400, "VALIDATION_ERROR", false},
 	} {
 		r := d.send("POST /v1/tools/test.echo:run", `{"input":`+body+`}`)
 		e, _ := r.doc(t)["error"].(obj)
-		if r.status != want.status || e["code"] != want.code || e["retryable"] != want.again || e["details"].(obj)["kind"] == nil || r.doc(t)["output"] != nil {
+		if r.status != want.status || e["code"] != want.code || e["retryable"] != want.again || e["details"].(obj)["kind"] == nil ||
+			r.doc(t)["output"] != nil {
 			t.Errorf("%s: %d %s", body, r.status, r.body)
 		}
 	}
@@ -338,9 +379,12 @@ func TestRunForm(t *testing.T) {
 		status     int
 		headers    []string
 	}{
-		"no such tool": {"none.such", `{"input":{}}`, 404, nil}, "a name": {"test_echo", `{"input":{}}`, 404, nil}, "no token": {"test.echo", `{"input":{}}`, 401, []string{"Authorization: "}},
-		"no input": {"test.echo", `{}`, 400, nil}, "more": {"test.echo", `{"input":{},"x":1}`, 400, nil}, "twice": {"test.echo", `{"input":{},"input":{"n":0}}`, 400, nil}, "null": {"test.echo", `null`, 400, nil},
-		"text": {"test.echo", `{"input":{}}`, 415, []string{"Content-Type: text/plain"}}, "packed": {"test.echo", `{"input":{}}`, 415, []string{"Content-Encoding: gzip"}},
+		"no such tool": {"none.such", `{"input":{}}`, 404, nil}, "a name": {"test_echo", `{"input":{}}`, 404, nil}, "no token": {"test.echo",
+			`{"input":{}}`, 401, []string{"Authorization: "}},
+		"no input": {"test.echo", `{}`, 400, nil}, "more": {"test.echo", `{"input":{},"x":1}`, 400, nil}, "twice": {"test.echo",
+			`{"input":{},"input":{"n":0}}`, 400, nil}, "null": {"test.echo", `null`, 400, nil},
+		"text": {"test.echo", `{"input":{}}`, 415, []string{"Content-Type: text/plain"}}, "packed": {"test.echo", `{"input":{}}`, 415,
+			[]string{"Content-Encoding: gzip"}},
 	} {
 		r := d.send("POST /v1/tools/"+c.path+":run", c.body, c.headers...)
 		if e, _ := r.doc(t)["error"].(obj); r.status != c.status || e == nil || e["code"] == "INTERNAL" || r.doc(t)["ok"] != false {
@@ -369,47 +413,51 @@ func TestBadRequests(t *testing.T) {
 		"other origin":            {"GET /healthz", "", []string{"Origin: https://evil.example"}, 403, "origin_not_allowed"},
 		"null origin":             {"GET /healthz", "", []string{"Origin: null"}, 403, "origin_not_allowed"},
 		"other origin at mcp":     {"POST /mcp", "{}", []string{"Origin: https://evil.example"}, 403, "origin_not_allowed"},
-		"form":                    {"POST /v1/artifacts", "text=x", []string{"Content-Type: application/x-www-form-urlencoded"}, 415, "content_type"},
-		"no type":                 {"POST /v1/artifacts", "{}", []string{"Content-Type: "}, 415, "content_type"},
-		"charset":                 {"POST /v1/artifacts", "{}", []string{"Content-Type: application/json; charset=latin1"}, 415, "content_type"},
-		"gzip":                    {"POST /v1/artifacts", "\x1f\x8b", []string{"Content-Encoding: gzip"}, 415, "content_encoding"},
-		"gzip at mcp":             {"POST /mcp", "\x1f\x8b", []string{"Content-Encoding: gzip"}, 415, "content_encoding"},
-		"too large":               {"POST /v1/artifacts", big, nil, 413, "body_too_large"},
-		"no JSON":                 {"POST /v1/artifacts", "{", nil, 400, "JSON-SYNTAX"},
-		"a list":                  {"POST /v1/artifacts", "[]", nil, 400, "BODY-OBJECT"},
-		"unknown key":             {"POST /v1/artifacts", `{"file":"x"}`, nil, 400, "BODY-KEY"},
-		"twice":                   {"POST /v1/artifacts", `{"text":"x","text":"y"}`, nil, 400, "JSON-DUPLICATE-KEY"},
-		"id in the body":          {"POST /v1/runs/" + runA + ":cancel", `{"run_id":"` + runA + `"}`, nil, 400, "BODY-KEY"},
-		"no run":                  {"GET /v1/runs/x", "", nil, 400, "ARGS-SCHEMA"},
-		"upload, query unknown":   {"POST /v1/artifacts?path=/etc/passwd", "x", []string{"Content-Type: application/octet-stream"}, 400, "QUERY"},
-		"upload, packed":          {"POST /v1/artifacts", "x", []string{"Content-Type: application/octet-stream", "Content-Encoding: gzip"}, 415, "content_encoding"},
-		"upload, as a form":       {"POST /v1/artifacts", "x", []string{"Content-Type: multipart/form-data; boundary=x"}, 415, "content_type"},
-		"query unknown":           {"GET /v1/runs?x=1", "", nil, 400, "QUERY"},
-		"query twice":             {"GET /v1/runs?limit=1&limit=2", "", nil, 400, "QUERY"},
-		"query no number":         {"GET /v1/runs?limit=many", "", nil, 400, "QUERY"},
-		"query broken":            {"GET /v1/runs?limit=%zz", "", nil, 400, "QUERY"},
-		"limit":                   {"GET /v1/runs?limit=1000", "", nil, 400, "ARGS-SCHEMA"},
-		"after":                   {"GET /v1/runs/" + runA + "/events?after=x", "", nil, 400, "QUERY"},
-		"dots":                    {"GET /v1/artifacts/../runs", "", nil, 404, "no_such_path"},
-		"slash in an id":          {"GET /v1/artifacts/..%2f..%2fetc%2fpasswd/content", "", nil, 404, "no_such_path"},
-		"dots in an id":           {"GET /v1/artifacts/%2e%2e/content", "", nil, 404, "no_such_path"},
-		"double slash":            {"GET //v1//runs", "", nil, 404, "no_such_path"},
-		"slash at the end":        {"GET /v1/runs/", "", nil, 404, "no_such_path"},
-		"NUL":                     {"GET /v1/runs/%00", "", nil, 404, "no_such_path"},
-		"line break":              {"GET /v1/runs/a%0d%0aX:%20y", "", nil, 404, "no_such_path"},
-		"nothing there":           {"GET /admin", "", nil, 404, "no_such_path"},
-		"method":                  {"DELETE /v1/runs", "", nil, 405, "method_not_allowed"},
-		"trace":                   {"TRACE /v1/runs", "", nil, 405, "method_not_allowed"},
+		"form": {"POST /v1/artifacts", "text=x", []string{"Content-Type: application/x-www-form-urlencoded"}, 415,
+			"content_type"},
+		"no type":               {"POST /v1/artifacts", "{}", []string{"Content-Type: "}, 415, "content_type"},
+		"charset":               {"POST /v1/artifacts", "{}", []string{"Content-Type: application/json; charset=latin1"}, 415, "content_type"},
+		"gzip":                  {"POST /v1/artifacts", "\x1f\x8b", []string{"Content-Encoding: gzip"}, 415, "content_encoding"},
+		"gzip at mcp":           {"POST /mcp", "\x1f\x8b", []string{"Content-Encoding: gzip"}, 415, "content_encoding"},
+		"too large":             {"POST /v1/artifacts", big, nil, 413, "body_too_large"},
+		"no JSON":               {"POST /v1/artifacts", "{", nil, 400, "JSON-SYNTAX"},
+		"a list":                {"POST /v1/artifacts", "[]", nil, 400, "BODY-OBJECT"},
+		"unknown key":           {"POST /v1/artifacts", `{"file":"x"}`, nil, 400, "BODY-KEY"},
+		"twice":                 {"POST /v1/artifacts", `{"text":"x","text":"y"}`, nil, 400, "JSON-DUPLICATE-KEY"},
+		"id in the body":        {"POST /v1/runs/" + runA + ":cancel", `{"run_id":"` + runA + `"}`, nil, 400, "BODY-KEY"},
+		"no run":                {"GET /v1/runs/x", "", nil, 400, "ARGS-SCHEMA"},
+		"upload, query unknown": {"POST /v1/artifacts?path=/etc/passwd", "x", []string{"Content-Type: application/octet-stream"}, 400, "QUERY"},
+		"upload, packed": {"POST /v1/artifacts", "x", []string{"Content-Type: application/octet-stream", "Content-Encoding: gzip"}, 415,
+			"content_encoding"},
+		"upload, as a form": {"POST /v1/artifacts", "x", []string{"Content-Type: multipart/form-data; boundary=x"}, 415, "content_type"},
+		"query unknown":     {"GET /v1/runs?x=1", "", nil, 400, "QUERY"},
+		"query twice":       {"GET /v1/runs?limit=1&limit=2", "", nil, 400, "QUERY"},
+		"query no number":   {"GET /v1/runs?limit=many", "", nil, 400, "QUERY"},
+		"query broken":      {"GET /v1/runs?limit=%zz", "", nil, 400, "QUERY"},
+		"limit":             {"GET /v1/runs?limit=1000", "", nil, 400, "ARGS-SCHEMA"},
+		"after":             {"GET /v1/runs/" + runA + "/events?after=x", "", nil, 400, "QUERY"},
+		"dots":              {"GET /v1/artifacts/../runs", "", nil, 404, "no_such_path"},
+		"slash in an id":    {"GET /v1/artifacts/..%2f..%2fetc%2fpasswd/content", "", nil, 404, "no_such_path"},
+		"dots in an id":     {"GET /v1/artifacts/%2e%2e/content", "", nil, 404, "no_such_path"},
+		"double slash":      {"GET //v1//runs", "", nil, 404, "no_such_path"},
+		"slash at the end":  {"GET /v1/runs/", "", nil, 404, "no_such_path"},
+		"NUL":               {"GET /v1/runs/%00", "", nil, 404, "no_such_path"},
+		"line break":        {"GET /v1/runs/a%0d%0aX:%20y", "", nil, 404, "no_such_path"},
+		"nothing there":     {"GET /admin", "", nil, 404, "no_such_path"},
+		"method":            {"DELETE /v1/runs", "", nil, 405, "method_not_allowed"},
+		"trace":             {"TRACE /v1/runs", "", nil, 405, "method_not_allowed"},
 	} {
 		r := d.send(c.what, c.body, c.headers...)
-		if r.status != c.status || !strings.Contains(string(r.body), `"code":"`+c.code+`"`) || r.header.Get("X-Content-Type-Options") != "nosniff" {
+		if r.status != c.status || !strings.Contains(string(r.body), `"code":"`+c.code+`"`) ||
+			r.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %s", name, r.status, r.body)
 		}
 		if strings.Contains(string(r.body), "/root/") || strings.Contains(string(r.body), ".go:") {
 			t.Errorf("%s leaks: %s", name, r.body)
 		}
 	}
-	for _, h := range []string{"Host: gw.example.org", "Host: gw.example.org:8443", "Host: GW.example.org", "Origin: https://lab.example.org", "Origin: http://" + d.port.Addr()} {
+	for _, h := range []string{"Host: gw.example.org", "Host: gw.example.org:8443", "Host: GW.example.org",
+		"Origin: https://lab.example.org", "Origin: http://" + d.port.Addr()} {
 		if r := d.send("GET /healthz", "", h); r.status != 200 {
 			t.Errorf("%s: %d %s", h, r.status, r.body)
 		}
@@ -438,23 +486,29 @@ func (d *desk) raw(t *testing.T, limit time.Duration, write func(net.Conn)) stri
 // What does not keep to HTTP's own rules ends with a status, or with the connection.
 func TestBadConnections(t *testing.T) {
 	d := newDesk(t)
-	head := "Host: localhost:" + d.port.Addr()[strings.LastIndexByte(d.port.Addr(), ':')+1:] + "\r\nAuthorization: Bearer all\r\nConnection: close\r\n"
+	head := "Host: localhost:" + d.port.Addr()[strings.LastIndexByte(d.port.Addr(), ':')+1:] + "\r\nAuthorization: Bearer " +
+		"all\r\nConnection: close\r\n"
 	body := `{"text":"x"}`
 	for name, c := range map[string]struct{ send, want string }{
-		"length too long":        {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 500\r\n\r\n" + body, "400"},
-		"length too short":       {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 5\r\n\r\n" + body, "400"},
-		"two lengths":            {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n" + body, "400"},
-		"length and chunks":      {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
-		"negative length":        {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Length: -1\r\n\r\n", "400"},
-		"huge headers":           {"GET /v1/runs HTTP/1.1\r\n" + head + "X: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", "431"},
-		"many headers":           {"GET /v1/runs HTTP/1.1\r\n" + head + strings.Repeat("X: xxxxxxxxxx\r\n", 10_000) + "\r\n", "431"},
-		"no host":                {"GET /v1/runs HTTP/1.1\r\n\r\n", "400"},
-		"two hosts":              {"GET /v1/runs HTTP/1.1\r\n" + head + "Host: x\r\n\r\n", "400"},
-		"no HTTP":                {"hello\r\n\r\n", "400"},
-		"an absolute target":     {"GET http://evil.example/v1/runs HTTP/1.1\r\n" + head + "\r\n", "403"},
-		"connect":                {"CONNECT evil.example:443 HTTP/1.1\r\n" + head + "\r\n", "40"},
-		"chunks without an end":  {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("100000\r\n"+strings.Repeat("x", 1<<20)+"\r\n", 3), "413"},
-		"a chunk of a huge size": {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", "400"},
+		"length too long": {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 500\r\n\r\n" +
+			body, "400"},
+		"length too short": {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 5\r\n\r\n" +
+			body, "400"},
+		"two lengths": {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n" + body, "400"},
+		"length and chunks": {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: " +
+			"3\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
+		"negative length":    {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Length: -1\r\n\r\n", "400"},
+		"huge headers":       {"GET /v1/runs HTTP/1.1\r\n" + head + "X: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", "431"},
+		"many headers":       {"GET /v1/runs HTTP/1.1\r\n" + head + strings.Repeat("X: xxxxxxxxxx\r\n", 10_000) + "\r\n", "431"},
+		"no host":            {"GET /v1/runs HTTP/1.1\r\n\r\n", "400"},
+		"two hosts":          {"GET /v1/runs HTTP/1.1\r\n" + head + "Host: x\r\n\r\n", "400"},
+		"no HTTP":            {"hello\r\n\r\n", "400"},
+		"an absolute target": {"GET http://evil.example/v1/runs HTTP/1.1\r\n" + head + "\r\n", "403"},
+		"connect":            {"CONNECT evil.example:443 HTTP/1.1\r\n" + head + "\r\n", "40"},
+		"chunks without an end": {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n" + strings.Repeat("100000\r\n"+strings.Repeat("x", 1<<20)+"\r\n", 3), "413"},
+		"a chunk of a huge size": {"POST /v1/artifacts HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\nffffffffffffffffff\r\n", "400"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -602,13 +656,15 @@ func TestEvents(t *testing.T) {
 func TestRanges(t *testing.T) {
 	d := newDesk(t)
 	path := "GET /v1/artifacts/" + artA + "/content"
-	if r := d.send(path, ""); len(r.body) != 600_000 || r.header.Get("Content-Disposition") != "attachment" || !strings.Contains(r.header.Get("Content-Security-Policy"), "sandbox") {
+	if r := d.send(path, ""); len(r.body) != 600_000 || r.header.Get("Content-Disposition") != "attachment" ||
+		!strings.Contains(r.header.Get("Content-Security-Policy"), "sandbox") {
 		t.Error(len(r.body), r.header)
 	}
 	for given, want := range map[string]struct {
 		status int
 		body   string
-	}{"bytes=0-4": {206, "hello"}, "bytes=-6": {206, "hello\n"}, "bytes=599994-": {206, "hello\n"}, "bytes=600000-": {416, ""}, "bytes=5-1": {416, ""}} {
+	}{"bytes=0-4": {206, "hello"}, "bytes=-6": {206, "hello\n"}, "bytes=599994-": {206, "hello\n"}, "bytes=600000-": {416, ""},
+		"bytes=5-1": {416, ""}} {
 		if r := d.send(path, "", "Range: "+given); r.status != want.status || r.status == 206 && string(r.body) != want.body {
 			t.Errorf("%s: %d %.50q", given, r.status, r.body)
 		}
@@ -625,7 +681,8 @@ func TestMetadata(t *testing.T) {
 	if m["resource"] != "https://gw.example.org/mcp" || m["authorization_servers"].([]any)[0] != "https://login.example.org" {
 		t.Error(m)
 	}
-	if h := d.send("POST /mcp", "{}", "Authorization: ").header.Get("WWW-Authenticate"); h != `Bearer resource_metadata="https://gw.example.org/.well-known/oauth-protected-resource/mcp"` {
+	if h := d.send("POST /mcp", "{}", "Authorization: ").
+		header.Get("WWW-Authenticate"); h != `Bearer resource_metadata="https://gw.example.org/.well-known/oauth-protected-resource/mcp"` {
 		t.Error(h)
 	}
 }
@@ -647,7 +704,8 @@ func TestIdempotencyHeader(t *testing.T) {
 	r := d.send("POST /v1/artifacts", `{"text":"x"}`, "Idempotency-Key: k1")
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.calls) == 1 && (d.calls[0].IdempotencyKey == nil || *d.calls[0].IdempotencyKey != "k1") || len(d.calls) == 0 && !strings.Contains(string(r.body), "idempotency_key") {
+	if len(d.calls) == 1 && (d.calls[0].IdempotencyKey == nil || *d.calls[0].IdempotencyKey != "k1") || len(d.calls) == 0 &&
+		!strings.Contains(string(r.body), "idempotency_key") {
 		t.Errorf("%+v %s", d.calls, r.body)
 	}
 }

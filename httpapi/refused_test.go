@@ -50,7 +50,9 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 	book := &notebook{}
 	g := gate.New(gate.Config{Registry: r, Journal: book})
 	stopping := make(chan struct{})
-	p, err := Serve(PortConfig{Listen: "127.0.0.1:0", MaxConnections: 4, Refused: RefuseAtTheDoor(g)}, Handler(Config{Gate: g, Auth: strict{}, MCP: http.NotFoundHandler()}, stopping), func() { close(stopping) }, slog.New(slog.DiscardHandler))
+	p, err := Serve(PortConfig{Listen: "127.0.0.1:0", MaxConnections: 4, Refused: RefuseAtTheDoor(g)},
+		Handler(Config{Gate: g, Auth: strict{}, MCP: http.NotFoundHandler()}, stopping), func() { close(stopping) },
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +107,8 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 			if err := json.Unmarshal(r.Event, &e); err != nil || gate.CheckEvent(r.Event) != nil {
 				t.Error(string(r.Event), err)
 			}
-			found = found || r.Principal == c.principal && r.ToolID == c.tool && e.Transport == c.transport && e.Error.Code == c.code && r.Chain == gate.Looks
+			found = found || r.Principal == c.principal && r.ToolID == c.tool && e.Transport == c.transport && e.Error.Code == c.code &&
+				r.Chain == gate.Looks
 		}
 		if !found {
 			t.Errorf("%+v is not in the record", c)

@@ -69,8 +69,8 @@ func (f *face) look(toolID, id string, query ...string) http.HandlerFunc {
 	}
 }
 
-// act is a verb upon one thing; the body has its other arguments. A verb that can do without them, or that says itself what is missing, takes
-// an empty body.
+// act is a verb upon one thing; the body has its other arguments. A verb that can do without them, or that says itself what is missing,
+// takes an empty body.
 func (f *face) act(toolID, id string, keys ...string) http.HandlerFunc {
 	mayBeEmpty := slices.Contains(keys, "reason") && !slices.Contains(keys, "approve")
 	return func(w http.ResponseWriter, req *http.Request) {
@@ -156,7 +156,8 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 
 // create is POST /v1/artifacts: bytes as they are, or {path or text, label, type, project_id}.
 func (f *face) create(w http.ResponseWriter, req *http.Request) {
-	if typ, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err == nil && typ == uploadType && req.Header.Get("Content-Encoding") == "" {
+	if typ, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err == nil && typ == uploadType &&
+		req.Header.Get("Content-Encoding") == "" {
 		f.upload(w, req)
 		return
 	}
@@ -187,8 +188,8 @@ func created(w http.ResponseWriter, res gate.Response) {
 	writeJSON(w, status, "application/json", res.Result)
 }
 
-// picture is GET …/preview/image: a small picture of a large one, as the tool describes it, or as the picture itself to whom that is what it
-// accepts.
+// picture is GET …/preview/image: a small picture of a large one, as the tool describes it, or as the picture itself to whom that is what
+// it accepts.
 func (f *face) picture(w http.ResponseWriter, req *http.Request) {
 	if typ, _, err := mime.ParseMediaType(req.Header.Get("Accept")); err != nil || typ != pictureType {
 		f.look("artifact.preview.image", "artifact_id", "max_edge")(w, req)

@@ -51,7 +51,8 @@ func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), lo
 		l.Close()
 		return fail(err)
 	}
-	s := &Server{endStreams: endStreams, done: make(chan error, 1), http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
+	s := &Server{endStreams: endStreams, done: make(chan error, 1), http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout,
+		ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ConnContext: peerContext}}
 	go func() { s.done <- s.http.Serve(l) }()
 	return s, nil
@@ -71,7 +72,8 @@ func removeStale(path string) error {
 		kind = fmt.Sprintf("a socket of another user (uid %d)", st.Uid)
 	}
 	if kind != "" {
-		return fault.New(fault.Validation, "httpapi.Listen", "socket_path", fmt.Sprintf("the gateway cannot make its socket: %s is %s", path, kind)).
+		return fault.New(fault.Validation, "httpapi.Listen", "socket_path", fmt.Sprintf("the gateway cannot make its socket: %s is %s", path,
+			kind)).
 			WithNext("set gateway.socket in the site file to a path where nothing else is, or move it away")
 	}
 	c, err := net.Dial("unix", path)
@@ -81,7 +83,8 @@ func removeStale(path string) error {
 		return fault.New(fault.Conflict, "httpapi.Listen", "socket_in_use", "another program serves the socket "+path).
 			WithNext("give each site file a gateway.socket of its own, or stop that program")
 	case !errors.Is(err, syscall.ECONNREFUSED): // for example EAGAIN: somebody listens and is busy
-		return fault.Wrap(fault.Conflict, "httpapi.Listen", "socket_in_use", "it is unknown whether another program serves the socket "+path, err).
+		return fault.Wrap(fault.Conflict, "httpapi.Listen", "socket_in_use", "it is unknown whether another program serves the socket "+path,
+			err).
 			WithNext("stop that program, or set gateway.socket to another path")
 	}
 	if err := os.Remove(path); err != nil {

@@ -23,13 +23,16 @@ func TestStopEndsStreamsOnTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	r, err := gate.NewRegistry(gate.Tool{ID: "slurm.job.get", Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK,
-		Capabilities: []string{gate.CapRead}, Bindings: []gate.Transport{gate.Local}, Input: json.RawMessage(`{"type":"object"}`), Handle: func(context.Context, gate.Call) (any, error) { return map[string]any{}, nil }})
+	r, err := gate.NewRegistry(gate.Tool{ID: "slurm.job.get", Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent,
+		Determinism: gate.BestEffort, Availability: gate.OfflineOK,
+		Capabilities: []string{gate.CapRead}, Bindings: []gate.Transport{gate.Local}, Input: json.RawMessage(`{"type":"object"}`),
+		Handle: func(context.Context, gate.Call) (any, error) { return map[string]any{}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stopping, path := make(chan struct{}), filepath.Join(dir, "s")
-	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: owner{}, Events: func(context.Context, string, int64) ([]Event, bool, error) {
+	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: owner{}, Events: func(context.Context, string, int64) ([]Event, bool,
+		error) {
 		return []Event{{Seq: 1, Type: "run.created"}}, false, nil
 	}}, stopping)
 	s, err := Listen(path, 0o600, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler))

@@ -39,7 +39,8 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 	who.Body = body
 	res := f.Gate.Call(req.Context(), who, f.request(req, "artifact.import", raw))
 	if res.Error != nil && body.stalled {
-		refuse(w, http.StatusRequestTimeout, fault.New(fault.Transport, "httpapi.upload", "upload_stalled", fmt.Sprintf("the upload paused for more than %s; nothing was stored", uploadPause)).WithNext("send the whole body again"))
+		refuse(w, http.StatusRequestTimeout, fault.New(fault.Transport, "httpapi.upload", "upload_stalled",
+			fmt.Sprintf("the upload paused for more than %s; nothing was stored", uploadPause)).WithNext("send the whole body again"))
 		return
 	}
 	if res.Error != nil {

@@ -49,7 +49,8 @@ func paceServer(t *testing.T, read *error) *pipes {
 		t.Fatal(err)
 	}
 	made := func(id string, effect gate.SideEffect, input string, h gate.Handler) gate.Tool {
-		return gate.Tool{ID: id, Version: "1.0.0", SideEffect: effect, Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK, Capabilities: []string{gate.CapGateway},
+		return gate.Tool{ID: id, Version: "1.0.0", SideEffect: effect, Idempotency: gate.Idempotent, Determinism: gate.BestEffort,
+			Availability: gate.OfflineOK, Capabilities: []string{gate.CapGateway},
 			Bindings: []gate.Transport{gate.Other}, Timeout: time.Hour, Input: json.RawMessage(input), Handle: h}
 	}
 	r, err := gate.NewRegistry(
@@ -94,7 +95,8 @@ func TestStalledUpload(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var read error
 			conn := paceServer(t, &read).dial(t)
-			fmt.Fprintf(conn, "POST /v1/artifacts HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", c.bytes)
+			fmt.Fprintf(conn, "POST /v1/artifacts HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\nContent-Type: "+
+				"application/octet-stream\r\nContent-Length: %d\r\n\r\n", c.bytes)
 			last := time.Now()
 			for range c.pieces {
 				time.Sleep(c.between) // in the test's own time
@@ -108,7 +110,8 @@ func TestStalledUpload(t *testing.T) {
 				t.Fatalf("%s: %v", c.name, err)
 			}
 			body, _ := io.ReadAll(res.Body)
-			if res.StatusCode != c.status || !strings.Contains(string(body), c.code) || time.Since(last) != c.pause || errors.Is(read, os.ErrDeadlineExceeded) != (c.code != "") {
+			if res.StatusCode != c.status || !strings.Contains(string(body), c.code) || time.Since(last) != c.pause ||
+				errors.Is(read, os.ErrDeadlineExceeded) != (c.code != "") {
 				t.Errorf("%s: %d %s after %s, read %v", c.name, res.StatusCode, body, time.Since(last), read)
 			}
 		})

@@ -20,12 +20,13 @@ func scanArtifact(row scanner, before ...any) (run.Artifact, error) {
 	return a, err
 }
 
-// addArtifact registers an artifact unless it exists; a removed one is restored. Its id is derived from everything that could differ. Its time
-// is later than that of every other artifact, whatever the clock says, because a listing's snapshot is a time. here says that its bytes come
-// with it, as a payload.
+// addArtifact registers an artifact unless it exists; a removed one is restored. Its id is derived from everything that could differ. Its
+// time is later than that of every other artifact, whatever the clock says, because a listing's snapshot is a time. here says that its
+// bytes come with it, as a payload.
 func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, here bool) (created bool, err error) {
 	if !here && l.stored != nil && !l.stored(a.SHA256) {
-		return false, fault.New(fault.Transport, "ledger.addArtifact", "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").WithNext("store them again")
+		return false, fault.New(fault.Transport, "ledger.addArtifact", "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").
+			WithNext("store them again")
 	}
 	res, err := tx.ExecContext(ctx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at)
  VALUES (?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0)))
@@ -53,7 +54,8 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 			return err
 		}
 		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.added", Data: map[string]any{
-			"artifact_id": a.ID, "project_id": a.ProjectID, "sha256": a.SHA256, "type": a.Type, "label": a.Label, "size_bytes": a.SizeBytes, "source": a.Source}})
+			"artifact_id": a.ID, "project_id": a.ProjectID, "sha256": a.SHA256, "type": a.Type, "label": a.Label, "size_bytes": a.SizeBytes,
+			"source": a.Source}})
 		return err
 	})
 	if err != nil {
@@ -66,14 +68,16 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 // usedEvery is how often a repeated import of an artifact is recorded.
 const usedEvery = time.Hour
 
-// usedAgain records that an artifact was imported again, so that it is not removed for its age, and reports whether the artifact still exists.
+// usedAgain records that an artifact was imported again, so that it is not removed for its age, and reports whether the artifact still
+// exists.
 func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact) (there bool, err error) {
 	now := l.now()
 	if now.Sub(a.CreatedAt) < usedEvery {
 		return true, nil
 	}
 	var used int64
-	if err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(used_at, created_at) FROM artifacts WHERE artifact_id = ?", a.ID).Scan(&used); err != nil {
+	if err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(used_at, created_at) FROM artifacts WHERE artifact_id = ?", a.ID).
+		Scan(&used); err != nil {
 		return false, storage(err)
 	}
 	if now.Sub(time.UnixMicro(used)) < usedEvery {
@@ -94,17 +98,20 @@ func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact) (there bool, err
 // Artifact reads one artifact.
 func (l *Ledger) Artifact(ctx context.Context, id string) (run.Artifact, error) {
 	var removed bool
-	a, err := scanArtifact(l.r.QueryRowContext(ctx, "SELECT a.removed_at IS NOT NULL, "+artifactColumns+" FROM artifacts a WHERE a.artifact_id = ?", id), &removed)
+	a, err := scanArtifact(l.r.QueryRowContext(ctx, "SELECT a.removed_at IS NOT NULL, "+artifactColumns+" FROM artifacts a WHERE "+
+		"a.artifact_id = ?", id), &removed)
 	if err == nil && removed {
 		return run.Artifact{}, removedFault(id)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, fault.New(fault.NotFound, "ledger.Artifact", "artifact_not_found", "there is no artifact "+id).WithSteps(fault.Do("artifact.list"))
+		return a, fault.New(fault.NotFound, "ledger.Artifact", "artifact_not_found", "there is no artifact "+id).
+			WithSteps(fault.Do("artifact.list"))
 	}
 	return a, storage(err)
 }
 
 // removedFault is the fault for an artifact that retention removed.
 func removedFault(id string) error {
-	return fault.New(fault.NotFound, "ledger.Artifact", "artifact_removed", "artifact "+id+" was removed because no run used it").WithNext("import the same file again: it gets the same id")
+	return fault.New(fault.NotFound, "ledger.Artifact", "artifact_removed", "artifact "+id+" was removed because no run used it").
+		WithNext("import the same file again: it gets the same id")
 }

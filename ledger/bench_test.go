@@ -23,8 +23,8 @@ import (
 // seededRuns are in the ledger before anything is measured: its indexes are then larger than a cache, as a gateway's are.
 const seededRuns = 20_000
 
-// BenchmarkRun stores runs as the engine does: the row, the intent with the script, the receipt. It reports, for each run, the processor time of
-// the whole process, pages written to the log and to the database, and commits, each of which is a sync.
+// BenchmarkRun stores runs as the engine does: the row, the intent with the script, the receipt. It reports, for each run, the processor
+// time of the whole process, pages written to the log and to the database, and commits, each of which is a sync.
 //
 //	go test ./ledger -run xxx -bench Run -benchtime 6000x
 func BenchmarkRun(b *testing.B) {
@@ -67,7 +67,8 @@ func benchmarkRun(b *testing.B, seeded string, input run.Artifact, callers int) 
 	for _, f := range []struct {
 		unit string
 		sum  float64
-	}{{"cpu-µs/run", now.cpu - before.cpu}, {"user-µs/run", now.user - before.user}, {"frames/run", frames}, {"checkpointed/run", pages}, {"commits/run", float64(now.commits - before.commits)}} {
+	}{{"cpu-µs/run", now.cpu - before.cpu}, {"user-µs/run", now.user - before.user}, {"frames/run", frames}, {"checkpointed/run", pages},
+		{"commits/run", float64(now.commits - before.commits)}} {
 		b.ReportMetric(f.sum/n, f.unit)
 	}
 	info, err := os.Stat(l.Path() + "-wal")
@@ -106,32 +107,40 @@ func (s *stream) one(ctx context.Context, i int) error {
 	params := json.RawMessage(fmt.Sprintf(`{"i":%d,"slurm":{%s}}`, i, strings.Repeat(`"some":"thing",`, 80)+`"end":0`))
 	policy := json.RawMessage(`{"version":1}`)
 	id := plan.Identity{ToolName: "samtools_flagstat", ContractVersion: "v1", PolicyHash: plan.Hash(policy), ParamsHash: plan.Hash(params)}
-	r := run.Run{ID: id.RunID(), ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1", PackHash: "sha256:none", PolicyHash: id.PolicyHash,
-		ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1, ResultJSON: json.RawMessage(`{"run_id":"` + id.RunID() + `","state":"queued"}` + strings.Repeat(" ", 300))}
+	r := run.Run{ID: id.RunID(), ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1",
+		PackHash: "sha256:none", PolicyHash: id.PolicyHash,
+		ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging,
+		AttemptN: 1, ResultJSON: json.RawMessage(`{"run_id":"` + id.RunID() + `","state":"queued"}` + strings.Repeat(" ", 300))}
 	token := hex(32)
 	sub := run.Submission{Token: token, JobName: run.JobName(r.ID, 1, token), CreatedAt: time.Now()}
 	if _, _, err := s.l.Find(ctx, run.Sought{RunID: r.ID, PlanHashes: []string{r.PlanHash}}); err != nil {
 		return err
 	}
-	v, _, err := s.l.Insert(ctx, run.New{Run: r, Submission: sub, Params: params, Policy: policy, Inputs: []run.Link{{Role: "reads", ArtifactID: s.input.ID, Relpath: "in/reads.txt"}},
-		Event: run.Event{Type: "run.created", Data: map[string]any{"tool_id": r.ToolID, "params_hash": r.ParamsHash, "policy_hash": r.PolicyHash, "plan_hash": r.PlanHash, "actor": r.Actor}}})
+	v, _, err := s.l.Insert(ctx, run.New{Run: r, Submission: sub, Params: params, Policy: policy,
+		Inputs: []run.Link{{Role: "reads", ArtifactID: s.input.ID, Relpath: "in/reads.txt"}},
+		Event: run.Event{Type: "run.created", Data: map[string]any{"tool_id": r.ToolID, "params_hash": r.ParamsHash,
+			"policy_hash": r.PolicyHash, "plan_hash": r.PlanHash, "actor": r.Actor}}})
 	if err != nil {
 		return err
 	}
-	p := payload(fmt.Appendf(nil, "#!/bin/bash\n%s%s%s%s%s", strings.Repeat("# as scripts begin\n", 10), r.ID, token, strings.Repeat(hex(32)+"\n", 40), strings.Repeat("# and as they go on, line after line\n", 150)))
+	p := payload(fmt.Appendf(nil, "#!/bin/bash\n%s%s%s%s%s", strings.Repeat("# as scripts begin\n", 10), r.ID, token,
+		strings.Repeat(hex(32)+"\n", 40), strings.Repeat("# and as they go on, line after line\n", 150)))
 	a := run.Artifact{ProjectID: project, SHA256: p.SHA256, Type: "TEXT", Label: "slurm_script", SizeBytes: int64(len(p.Data)), Source: r.ID}
 	if a.ID, err = plan.ArtifactID(project, p.SHA256, a.Type, a.Label); err != nil {
 		return err
 	}
 	v.Run.ScriptArtifactID, v.Submission.ScriptSHA, v.Run.Phase = a.ID, p.SHA256, run.Submitting
-	v, err = s.l.Apply(ctx, run.Write{Run: v.Run, Submission: &v.Submission, Payloads: []run.Payload{p}, Artifacts: []run.Artifact{a}, Send: &run.Send{Token: token, K: 1, StartedAt: time.Now()}, From: &v,
-		Event: run.Event{Type: "run.intent", Data: map[string]any{"attempt": 1, "job_name": v.Submission.JobName, "script_sha256": p.SHA256, "send": 1}}})
+	v, err = s.l.Apply(ctx, run.Write{Run: v.Run, Submission: &v.Submission, Payloads: []run.Payload{p}, Artifacts: []run.Artifact{a},
+		Send: &run.Send{Token: token, K: 1, StartedAt: time.Now()}, From: &v,
+		Event: run.Event{Type: "run.intent", Data: map[string]any{"attempt": 1, "job_name": v.Submission.JobName, "script_sha256": p.SHA256,
+			"send": 1}}})
 	if err != nil {
 		return err
 	}
 	now, zero, job := time.Now(), 0, fmt.Sprint(i)
 	v.Submission.JobID, v.Run.Phase = job, run.Pending
-	_, err = s.l.Apply(ctx, run.Write{Run: v.Run, Submission: &v.Submission, Send: &run.Send{Token: token, K: 1, StartedAt: now, EndedAt: &now, Outcome: run.SendAccepted, ExitCode: &zero, Text: job}, From: &v,
+	_, err = s.l.Apply(ctx, run.Write{Run: v.Run, Submission: &v.Submission, Send: &run.Send{Token: token, K: 1, StartedAt: now,
+		EndedAt: &now, Outcome: run.SendAccepted, ExitCode: &zero, Text: job}, From: &v,
 		Event: run.Event{Type: "run.receipt", Data: map[string]any{"job_id": job, "cluster": "", "send": 1}}})
 	return err
 }

@@ -91,7 +91,8 @@ func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) erro
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, ok, event, prev_hash, hash) VALUES (?,?,?,?,?,?,?,?,?,?)",
+	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, ok, event, "+
+		"prev_hash, hash) VALUES (?,?,?,?,?,?,?,?,?,?)",
 		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.OK, string(r.Event), h.hash, hash); err != nil {
 		return err
 	}
@@ -101,17 +102,20 @@ func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) erro
 		args = append(args, r.Chain, seq, r.ToolCallID, p.Kind, string(p.JSON), p.SHA256, at)
 	}
 	if n := len(r.Payloads); n > 0 {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO tool_payloads (chain, seq, tool_call_id, kind, payload_redacted, payload_sha256, created_at) VALUES (?,?,?,?,?,?,?)"+strings.Repeat(",(?,?,?,?,?,?,?)", n-1), args...); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO tool_payloads (chain, seq, tool_call_id, kind, payload_redacted, payload_sha256, "+
+			"created_at) VALUES (?,?,?,?,?,?,?)"+strings.Repeat(",(?,?,?,?,?,?,?)", n-1), args...); err != nil {
 			return err
 		}
 	}
 	if p := r.Provenance; p != nil {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO call_runs (chain, seq, run_id, identity) VALUES (?,?,?,?)", r.Chain, seq, p.RunID, string(p.Identity)); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO call_runs (chain, seq, run_id, identity) VALUES (?,?,?,?)", r.Chain, seq, p.RunID,
+			string(p.Identity)); err != nil {
 			return err
 		}
 	}
 	if o := r.Outcome; o != nil {
-		_, err = tx.ExecContext(ctx, "UPDATE idempotency_keys SET outcome = ?, settled_at = ? WHERE principal = ? AND key_hash = ? AND outcome IS NULL", string(o.Response), at, o.Principal, o.KeyHash)
+		_, err = tx.ExecContext(ctx, "UPDATE idempotency_keys SET outcome = ?, settled_at = ? WHERE principal = ? AND key_hash = ? AND "+
+			"outcome IS NULL", string(o.Response), at, o.Principal, o.KeyHash)
 	}
 	return err
 }
@@ -174,7 +178,8 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 		}
 		where, args = append(where, "(at, chain, seq) < (?, ?, ?)"), append(args, at, chain, seq)
 	}
-	p.Calls, err = calls(ctx, tx, "WHERE "+strings.Join(where, " AND ")+fmt.Sprintf(" ORDER BY at DESC, chain DESC, seq DESC LIMIT %d", f.Limit+1), args...)
+	p.Calls, err = calls(ctx, tx, "WHERE "+strings.Join(where, " AND ")+fmt.Sprintf(" ORDER BY at DESC, chain DESC, seq DESC LIMIT %d",
+		f.Limit+1), args...)
 	if err != nil || len(p.Calls) <= f.Limit {
 		return p, err
 	}
@@ -214,10 +219,12 @@ func (l *Ledger) Call(ctx context.Context, toolCallID string) (CallEvent, []Call
 		return CallEvent{}, nil, err
 	}
 	if len(found) == 0 {
-		return CallEvent{}, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).WithNext("records of read-only calls are removed after a while; list the recorded calls").WithSteps(fault.Do("event.list"))
+		return CallEvent{}, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).
+			WithNext("records of read-only calls are removed after a while; list the recorded calls").WithSteps(fault.Do("event.list"))
 	}
 	e := found[0]
-	rows, err := l.r.QueryContext(ctx, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? ORDER BY kind", e.Chain, e.Seq)
+	rows, err := l.r.QueryContext(ctx, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? ORDER "+
+		"BY kind", e.Chain, e.Seq)
 	if err != nil {
 		return e, nil, storage(err)
 	}
@@ -260,7 +267,8 @@ func (l *Ledger) VerifyCalls(ctx context.Context) ([]ChainState, error) {
 }
 
 func chainBroken(chain string, seq int64, msg string) error {
-	return fault.New(fault.Internal, "ledger.VerifyCalls", "call_chain_broken", fmt.Sprintf("the chain of calls %q is broken at record %d: %s", chain, seq, msg)).
+	return fault.New(fault.Internal, "ledger.VerifyCalls", "call_chain_broken",
+		fmt.Sprintf("the chain of calls %q is broken at record %d: %s", chain, seq, msg)).
 		WithNext("the ledger's file was changed by something other than slurmgate; compare it with a backup")
 }
 
@@ -272,7 +280,8 @@ func (l *Ledger) verifyChain(ctx context.Context, chain string) (ChainState, err
 	defer tx.Rollback()
 	var head, horizon int64
 	var headHash, prev string
-	if err := tx.QueryRowContext(ctx, "SELECT seq, hash, horizon_seq, horizon_hash FROM call_chains WHERE chain = ?", chain).Scan(&head, &headHash, &horizon, &prev); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT seq, hash, horizon_seq, horizon_hash FROM call_chains WHERE chain = ?", chain).
+		Scan(&head, &headHash, &horizon, &prev); err != nil {
 		return ChainState{}, storage(err)
 	}
 	s := ChainState{Chain: chain, Dropped: horizon, Head: headHash}
@@ -290,7 +299,8 @@ func (l *Ledger) verifyChain(ctx context.Context, chain string) (ChainState, err
 			return s, chainBroken(chain, horizon, "the history does not record that earlier records were dropped")
 		}
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT seq, at, principal, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq", chain, horizon)
+	rows, err := tx.QueryContext(ctx, "SELECT seq, at, principal, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? "+
+		"ORDER BY seq", chain, horizon)
 	if err != nil {
 		return s, storage(err)
 	}
@@ -359,7 +369,8 @@ func (l *Ledger) dropSome(ctx context.Context, before, keep int64) (n int64, err
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		n = 0
 		var head, horizon int64
-		if err := tx.QueryRowContext(ctx, "SELECT seq, horizon_seq FROM call_chains WHERE chain = ?", gate.Looks).Scan(&head, &horizon); err != nil {
+		if err := tx.QueryRowContext(ctx, "SELECT seq, horizon_seq FROM call_chains WHERE chain = ?", gate.Looks).
+			Scan(&head, &horizon); err != nil {
 			return err
 		}
 		// From the oldest on, as long as each is old enough or beyond the limit: a chain loses its beginning, never its middle.
@@ -370,10 +381,12 @@ func (l *Ledger) dropSome(ctx context.Context, before, keep int64) (n int64, err
 			return err
 		}
 		var hash string
-		if err := tx.QueryRowContext(ctx, "SELECT hash FROM tool_call_events WHERE chain = ? AND seq = ?", gate.Looks, through.Int64).Scan(&hash); err != nil {
+		if err := tx.QueryRowContext(ctx, "SELECT hash FROM tool_call_events WHERE chain = ? AND seq = ?", gate.Looks, through.Int64).
+			Scan(&hash); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET horizon_seq = ?, horizon_hash = ? WHERE chain = ?", through.Int64, hash, gate.Looks); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET horizon_seq = ?, horizon_hash = ? WHERE chain = ?", through.Int64, hash,
+			gate.Looks); err != nil {
 			return err
 		}
 		for _, table := range []string{"tool_payloads", "call_runs", "tool_call_events"} {
@@ -382,7 +395,8 @@ func (l *Ledger) dropSome(ctx context.Context, before, keep int64) (n int64, err
 			}
 		}
 		n = through.Int64 - horizon
-		_, err := l.appendEvent(ctx, tx, "", run.Event{Type: pruned, Data: map[string]any{"chain": gate.Looks, "through": through.Int64, "hash": hash, "calls": n}})
+		_, err := l.appendEvent(ctx, tx, "", run.Event{Type: pruned, Data: map[string]any{"chain": gate.Looks, "through": through.Int64,
+			"hash": hash, "calls": n}})
 		return err
 	})
 	if err != nil {

@@ -18,8 +18,10 @@ func aCall(chain string, n int, at time.Time) gate.Record {
 	payload := json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))
 	sum := sha256.Sum256(payload)
 	hash := hex.EncodeToString(sum[:])
-	return gate.Record{Chain: chain, Principal: "user:lab", ToolCallID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", n), ToolID: "test.tool", OK: n%2 == 0, At: at,
-		Event: json.RawMessage(fmt.Sprintf(`{"args_hash":%q,"ok":%t,"tool_id":"test.tool"}`, hash, n%2 == 0)), Payloads: []gate.Payload{{Kind: "args", JSON: payload, SHA256: hash}}}
+	return gate.Record{Chain: chain, Principal: "user:lab", ToolCallID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", n),
+		ToolID: "test.tool", OK: n%2 == 0, At: at,
+		Event:    json.RawMessage(fmt.Sprintf(`{"args_hash":%q,"ok":%t,"tool_id":"test.tool"}`, hash, n%2 == 0)),
+		Payloads: []gate.Payload{{Kind: "args", JSON: payload, SHA256: hash}}}
 }
 
 // callBook makes a ledger with 20 looks, a minute apart, and 3 effects.
@@ -62,7 +64,8 @@ func TestCallChains(t *testing.T) {
 	if len(all) != 23 || len(seen) != 23 {
 		t.Error(len(all), len(seen))
 	}
-	for f, want := range map[CallFilter]int{{Failed: true}: 11, {Chain: gate.Effects}: 3, {Principal: "nobody"}: 0, {ToolID: "test.tool", Limit: 500}: 23} {
+	for f, want := range map[CallFilter]int{{Failed: true}: 11, {Chain: gate.Effects}: 3, {Principal: "nobody"}: 0,
+		{ToolID: "test.tool", Limit: 500}: 23} {
 		if got, err := l.Calls(t.Context(), f); err != nil || len(got.Calls) != want || got.Total != (Total{int64(want), true}) {
 			t.Errorf("%+v: %d %+v %v", f, len(got.Calls), got.Total, err)
 		}
@@ -87,7 +90,8 @@ func TestDropLooks(t *testing.T) {
 		before  time.Time
 		keep    int64
 		dropped int64
-	}{{long, 100, 0}, {t0.Add(5 * time.Minute), 100, 5}, {t0.Add(5 * time.Minute), 100, 0}, {long, 8, 7}, {t0.Add(time.Hour), 100, 8}, {t0.Add(time.Hour), 0, 0}} {
+	}{{long, 100, 0}, {t0.Add(5 * time.Minute), 100, 5}, {t0.Add(5 * time.Minute), 100, 0}, {long, 8, 7}, {t0.Add(time.Hour), 100, 8},
+		{t0.Add(time.Hour), 0, 0}} {
 		n, err := l.DropLooks(t.Context(), c.before, c.keep)
 		if err != nil || n != c.dropped {
 			t.Errorf("before %s, keep %d: %d dropped, %v", c.before, c.keep, n, err)
@@ -127,14 +131,16 @@ func TestDropManyLooks(t *testing.T) {
 
 // Whatever is changed in the file, the check tells; and the database itself refuses the ordinary ways.
 func TestTamperedCalls(t *testing.T) {
-	for _, q := range []string{"UPDATE tool_call_events SET principal = 'x'", "DELETE FROM tool_call_events", "DELETE FROM tool_call_events WHERE chain = 'effects'", "UPDATE call_chains SET seq = 1", "DELETE FROM call_chains",
+	for _, q := range []string{"UPDATE tool_call_events SET principal = 'x'", "DELETE FROM tool_call_events",
+		"DELETE FROM tool_call_events WHERE chain = 'effects'", "UPDATE call_chains SET seq = 1", "DELETE FROM call_chains",
 		"UPDATE call_chains SET horizon_seq = 2 WHERE chain = 'effects'"} {
 		l := callBook(t)
 		if _, err := l.w.Exec(q); err == nil {
 			t.Errorf("the database lets pass: %s", q)
 		}
 	}
-	unlock := "DROP TRIGGER tool_call_events_fixed; DROP TRIGGER tool_call_events_keep; DROP TRIGGER call_chains_keep; DROP TRIGGER call_chains_grow; PRAGMA foreign_keys = OFF; "
+	unlock := "DROP TRIGGER tool_call_events_fixed; DROP TRIGGER tool_call_events_keep; DROP TRIGGER call_chains_keep; DROP TRIGGER " +
+		"call_chains_grow; PRAGMA foreign_keys = OFF; "
 	for _, q := range []string{
 		"UPDATE tool_call_events SET principal = 'user:other' WHERE chain = 'effects' AND seq = 2",
 		"UPDATE tool_call_events SET event = replace(event, 'true', 'false') WHERE chain = 'effects' AND seq = 1",
@@ -143,9 +149,11 @@ func TestTamperedCalls(t *testing.T) {
 		"DELETE FROM tool_call_events WHERE chain = 'looks' AND seq = 1",
 		"DELETE FROM tool_call_events WHERE chain = 'looks' AND seq = 10",
 		"DELETE FROM tool_call_events WHERE chain = 'effects' AND seq = 3",
-		"DELETE FROM tool_call_events WHERE chain = 'looks' AND seq <= 5; UPDATE call_chains SET horizon_seq = 5, horizon_hash = (SELECT prev_hash FROM tool_call_events WHERE chain = 'looks' AND seq = 6) WHERE chain = 'looks'",
+		"DELETE FROM tool_call_events WHERE chain = 'looks' AND seq <= 5; UPDATE call_chains SET horizon_seq = 5, horizon_hash = (SELECT " +
+			"prev_hash FROM tool_call_events WHERE chain = 'looks' AND seq = 6) WHERE chain = 'looks'",
 		"UPDATE tool_payloads SET payload_redacted = '{}' WHERE chain = 'effects' AND seq = 2",
-		"UPDATE tool_payloads SET payload_redacted = '{\"n\":5}', payload_sha256 = '" + strings.Repeat("0", 64) + "' WHERE chain = 'looks' AND seq = 2",
+		"UPDATE tool_payloads SET payload_redacted = '{\"n\":5}', payload_sha256 = '" + strings.Repeat("0",
+			64) + "' WHERE chain = 'looks' AND seq = 2",
 	} {
 		l := callBook(t)
 		if _, err := l.w.Exec(unlock + q); err != nil {
@@ -172,7 +180,8 @@ func TestRecordIsAllOrNothing(t *testing.T) {
 
 func TestTokenRows(t *testing.T) {
 	l := fresh(t)
-	tok := Token{ID: "tok_AAAAAAAAAAAAAAAA", Name: "bot", SecretSHA256: strings.Repeat("a", 64), Capabilities: []string{"read"}, Projects: []string{"*"}, Accounts: map[string]string{"*": "x"}, CreatedBy: "user:lab", ExpiresAt: t0.Add(time.Hour)}
+	tok := Token{ID: "tok_AAAAAAAAAAAAAAAA", Name: "bot", SecretSHA256: strings.Repeat("a", 64), Capabilities: []string{"read"},
+		Projects: []string{"*"}, Accounts: map[string]string{"*": "x"}, CreatedBy: "user:lab", ExpiresAt: t0.Add(time.Hour)}
 	must(t, l.AddToken(t.Context(), tok))
 	if err := l.AddToken(t.Context(), tok); err == nil {
 		t.Error("twice")
@@ -188,10 +197,12 @@ func TestTokenRows(t *testing.T) {
 	if _, err := l.RevokeToken(t.Context(), "tok_B", "x"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
-	if list, s, err := l.Tokens(t.Context()); err != nil || len(list) != 1 || s.Tokens != 1 || s.Revoked != 1 || s.Expired != 0 || s.State(list[0]) != "revoked" {
+	if list, s, err := l.Tokens(t.Context()); err != nil || len(list) != 1 || s.Tokens != 1 || s.Revoked != 1 || s.Expired != 0 ||
+		s.State(list[0]) != "revoked" {
 		t.Error(list, s, err)
 	}
-	for _, q := range []string{"UPDATE tokens SET expires_at = expires_at + 1", "UPDATE tokens SET revoked_at = NULL", "DELETE FROM tokens", "UPDATE tokens SET capabilities = '[\"*\"]'"} {
+	for _, q := range []string{"UPDATE tokens SET expires_at = expires_at + 1", "UPDATE tokens SET revoked_at = NULL", "DELETE FROM tokens",
+		"UPDATE tokens SET capabilities = '[\"*\"]'"} {
 		if _, err := l.w.Exec(q); err == nil {
 			t.Errorf("the database lets pass: %s", q)
 		}
@@ -205,13 +216,16 @@ func TestIdempotencyRows(t *testing.T) {
 	l := fresh(t)
 	k := gate.Key{Principal: "p", KeyHash: strings.Repeat("1", 64), ToolID: "test.tool", Binding: strings.Repeat("2", 64), ToolCallID: "c"}
 	must(t, l.Begin(t.Context(), &k, ""))
-	must(t, l.Record(t.Context(), []gate.Record{{Chain: gate.Effects, Event: json.RawMessage(`{}`), At: t0, Outcome: &gate.Outcome{Principal: "p", KeyHash: k.KeyHash, Response: json.RawMessage(`{"ok":true}`)}}}))
-	must(t, l.Record(t.Context(), []gate.Record{{Chain: gate.Effects, Event: json.RawMessage(`{}`), At: t0, Outcome: &gate.Outcome{Principal: "p", KeyHash: k.KeyHash, Response: json.RawMessage(`{"ok":false}`)}}}))
+	must(t, l.Record(t.Context(), []gate.Record{{Chain: gate.Effects, Event: json.RawMessage(`{}`), At: t0,
+		Outcome: &gate.Outcome{Principal: "p", KeyHash: k.KeyHash, Response: json.RawMessage(`{"ok":true}`)}}}))
+	must(t, l.Record(t.Context(), []gate.Record{{Chain: gate.Effects, Event: json.RawMessage(`{}`), At: t0,
+		Outcome: &gate.Outcome{Principal: "p", KeyHash: k.KeyHash, Response: json.RawMessage(`{"ok":false}`)}}}))
 	got, err := l.Key(t.Context(), "p", k.KeyHash)
 	if err != nil || string(got.Outcome) != `{"ok":true}` {
 		t.Error(got, err)
 	}
-	for _, q := range []string{"DELETE FROM idempotency_keys", "UPDATE idempotency_keys SET outcome = NULL, settled_at = NULL", "UPDATE idempotency_keys SET outcome = '{}'", "UPDATE idempotency_keys SET binding = key_hash"} {
+	for _, q := range []string{"DELETE FROM idempotency_keys", "UPDATE idempotency_keys SET outcome = NULL, settled_at = NULL",
+		"UPDATE idempotency_keys SET outcome = '{}'", "UPDATE idempotency_keys SET binding = key_hash"} {
 		if _, err := l.w.Exec(q); err == nil {
 			t.Errorf("the database lets pass: %s", q)
 		}

@@ -26,7 +26,8 @@ func (l *Ledger) Counts(ctx context.Context) (map[string]int64, error) {
 
 // EventsAfter lists at most limit events of a run with a number above after, oldest first.
 func (l *Ledger) EventsAfter(ctx context.Context, runID string, after int64, limit int) ([]Entry, error) {
-	return l.entries(ctx, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?", runID, after, limit)
+	return l.entries(ctx, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?", runID,
+		after, limit)
 }
 
 // Total is how many there are in all. Exact is false when there are at least N: the rest was not counted.

@@ -24,8 +24,8 @@ func smallDisk(t *testing.T, bytes int) string {
 	return dir
 }
 
-// thinDisk mounts a filesystem that claims more room than there is behind it, as thinly provisioned disks do. Once exhaust was called, what is
-// written to new blocks is taken into memory and cannot be synced; relieve gives the room back.
+// thinDisk mounts a filesystem that claims more room than there is behind it, as thinly provisioned disks do. Once exhaust was called,
+// what is written to new blocks is taken into memory and cannot be synced; relieve gives the room back.
 func thinDisk(t *testing.T) (dir string, exhaust, relieve func()) {
 	t.Helper()
 	back := smallDisk(t, 48<<20)
@@ -33,7 +33,8 @@ func thinDisk(t *testing.T) (dir string, exhaust, relieve func()) {
 	must(t, os.WriteFile(image, nil, 0o600))
 	must(t, os.Truncate(image, 256<<20))
 	dir = t.TempDir()
-	for _, argv := range [][]string{{"mkfs.ext4", "-q", "-O", "^has_journal", "-E", "nodiscard", image}, {"mount", "-o", "loop,nodiscard", image, dir}} {
+	for _, argv := range [][]string{{"mkfs.ext4", "-q", "-O", "^has_journal", "-E", "nodiscard", image}, {"mount", "-o", "loop,nodiscard",
+		image, dir}} {
 		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v %s", argv, err, out)
 		}

@@ -154,7 +154,8 @@ func (l *Ledger) VerifyEvents(ctx context.Context) (int64, error) {
 		}
 		want, err := eventHash(prev, seq, at, typ, runID, []byte(data))
 		if err != nil || seq != n+1 || before != prev || hash != want {
-			return n, fault.New(fault.Internal, "ledger.VerifyEvents", "event_chain_broken", fmt.Sprintf("the event chain is broken at event %d", n+1))
+			return n, fault.New(fault.Internal, "ledger.VerifyEvents", "event_chain_broken", fmt.Sprintf("the event chain is broken at event %d",
+				n+1))
 		}
 		prev, n = hash, seq
 	}

@@ -105,7 +105,8 @@ func (l *Ledger) commit(changes []*change) error {
 }
 
 // transact carries out the parts of a group and commits. It reports whether a part returned an error, which ended the transaction.
-func (l *Ledger) transact(ctx context.Context, conn *sql.Conn, changes []*change, part func(*change, context.Context, *sql.Conn) error) (refused bool, err error) {
+func (l *Ledger) transact(ctx context.Context, conn *sql.Conn, changes []*change, part func(*change, context.Context, *sql.Conn) error) (
+	refused bool, err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return false, err
 	}

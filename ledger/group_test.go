@@ -12,8 +12,8 @@ import (
 	"slurmgate/run"
 )
 
-// Of changes that share a transaction the refused ones leave nothing and the others everything, in the order they came; what a change does outside
-// the database it does once.
+// Of changes that share a transaction the refused ones leave nothing and the others everything, in the order they came; what a change does
+// outside the database it does once.
 func TestGroupRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	synctest.Test(t, func(t *testing.T) { groupRefused(t, openAt(t, path)) })

@@ -45,7 +45,8 @@ func inPhases(phases []run.Phase) (cond string, args []any) {
 	return "r.phase <> 'done' AND r.phase IN (?" + strings.Repeat(",?", len(phases)-1) + ")", args
 }
 
-// Watched reads what the watcher compares; run.Index has the contract. It reads one column per run, because the driver's cost is per column.
+// Watched reads what the watcher compares; run.Index has the contract. It reads one column per run, because the driver's cost is per
+// column.
 func (l *Ledger) Watched(ctx context.Context, f func(run.Watched), phases ...run.Phase) error {
 	in, args := inPhases(phases)
 	rows, err := l.r.QueryContext(ctx, `SELECT concat_ws(char(31), r.run_id, r.phase, r.cancel_at IS NOT NULL, a.missed_at IS NOT NULL, a.slurm_state, s.job_name, s.job_id, s.cluster, a.slurm_why)
@@ -133,7 +134,8 @@ func (f Filter) conditions() (where string, args []any) {
 	return strings.Join(conds, " AND "), args
 }
 
-// total counts the runs the filter selects: from run_counts, which knows no times; by the index of times alone; else one by one, to a bound.
+// total counts the runs the filter selects: from run_counts, which knows no times; by the index of times alone; else one by one, to a
+// bound.
 func (f Filter) total(ctx context.Context, db queryer) (t Total, err error) {
 	where, args := f.conditions()
 	all := f.State == "" && f.ToolID+f.ProjectID == "" && f.Projects == nil
@@ -220,7 +222,8 @@ func row(text string) (Row, error) {
 	if err != nil {
 		return Row{}, fault.Wrap(fault.Internal, "ledger.List", "ledger_corrupt", "a run of the list cannot be read", err)
 	}
-	return Row{ID: field[0], ToolID: field[1], ProjectID: field[2], State: run.State(field[3]), Phase: run.Phase(field[4]), CreatedAt: time.UnixMicro(created).UTC(),
+	return Row{ID: field[0], ToolID: field[1], ProjectID: field[2], State: run.State(field[3]), Phase: run.Phase(field[4]),
+		CreatedAt:  time.UnixMicro(created).UTC(),
 		FinishedAt: optTime(finished), JobID: field[7], SlurmState: field[8], Reason: text}, nil
 }
 
@@ -256,7 +259,8 @@ func (l *Ledger) Find(ctx context.Context, s run.Sought) (known string, equivale
 	plans, args := among("plan_hash", s.PlanHashes)
 	own, ids := among("run_id", append([]string{s.RunID}, s.Earlier...))
 	args = append(append(append(args, ids...), ids...), s.RunID)
-	found, err := l.strings(brief(ctx), "SELECT run_id FROM runs WHERE "+plans+" AND ("+own+" OR state IN ('queued','running','blocked','succeeded'))"+
+	found, err := l.strings(brief(ctx), "SELECT run_id FROM runs WHERE "+plans+" AND ("+own+
+		" OR state IN ('queued','running','blocked','succeeded'))"+
 		" ORDER BY "+own+" DESC, run_id = ?, created_at DESC, run_id LIMIT 11", args...)
 	if len(found) > 0 && (found[0] == s.RunID || slices.Contains(s.Earlier, found[0])) {
 		return found[0], found[1:], err
@@ -264,8 +268,8 @@ func (l *Ledger) Find(ctx context.Context, s run.Sought) (known string, equivale
 	return "", found[:min(len(found), 10)], err
 }
 
-// PreviousPolicies hands the snapshots to f, by their hashes, of policies that runs were made under when canonical params had their previous
-// form. none tells that there are no such runs.
+// PreviousPolicies hands the snapshots to f, by their hashes, of policies that runs were made under when canonical params had their
+// previous form. none tells that there are no such runs.
 func (l *Ledger) PreviousPolicies(ctx context.Context, f func(hash string, snapshot json.RawMessage) error) (none bool, err error) {
 	rows, err := l.r.QueryContext(ctx, "SELECT policy_hash, snapshot FROM policies WHERE previous = 1 ORDER BY created_at")
 	if err != nil {
@@ -328,7 +332,8 @@ func (l *Ledger) strings(ctx context.Context, q string, args ...any) ([]string, 
 
 // Outputs lists the outputs of a run's current attempt with their artifacts, by role.
 func (l *Ledger) Outputs(ctx context.Context, runID string) ([]run.Output, error) {
-	return l.linked(ctx, `SELECT o.role, o.relpath, `+artifactColumns+` FROM run_outputs o JOIN runs r ON r.run_id = o.run_id AND r.attempt_n = o.attempt_n
+	return l.linked(ctx, `SELECT o.role, o.relpath, `+artifactColumns+
+		` FROM run_outputs o JOIN runs r ON r.run_id = o.run_id AND r.attempt_n = o.attempt_n
  JOIN artifacts a ON a.artifact_id = o.artifact_id WHERE o.run_id = ? ORDER BY o.role`, runID)
 }
 
@@ -358,7 +363,8 @@ func (l *Ledger) linked(ctx context.Context, q, runID string) ([]run.Output, err
 
 // Sends lists the sends of a submission in order.
 func (l *Ledger) Sends(ctx context.Context, token string) ([]run.Send, error) {
-	rows, err := l.r.QueryContext(ctx, "SELECT token, k, started_at, ended_at, outcome, exit_code, text FROM sends WHERE token = ? ORDER BY k", token)
+	rows, err := l.r.QueryContext(ctx, "SELECT token, k, started_at, ended_at, outcome, exit_code, text FROM sends WHERE token = ? ORDER "+
+		"BY k", token)
 	if err != nil {
 		return nil, storage(err)
 	}

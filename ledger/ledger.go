@@ -59,8 +59,8 @@ type Options struct {
 
 const readers = 4
 
-// Open opens or creates the ledger at path and brings its schema up to date. It refuses a path on a network filesystem, a newer schema, and a
-// driver that does not apply synchronous=FULL.
+// Open opens or creates the ledger at path and brings its schema up to date. It refuses a path on a network filesystem, a newer schema,
+// and a driver that does not apply synchronous=FULL.
 func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	const op = "ledger.Open"
 	if o.Now == nil {
@@ -151,8 +151,8 @@ func open(path, mode string, conns int) (*sql.DB, error) {
 	return db, nil
 }
 
-// checkpointPages is how long the log grows, in pages of 4 KiB, before it is copied into the database: twice SQLite's default. Each checkpoint
-// costs two syncs and a write of every changed page, most of them once. The log stays at 9 MB.
+// checkpointPages is how long the log grows, in pages of 4 KiB, before it is copied into the database: twice SQLite's default. Each
+// checkpoint costs two syncs and a write of every changed page, most of them once. The log stays at 9 MB.
 const checkpointPages = 2000
 
 // check sets what the connection string cannot, and reads back the settings that durability and integrity depend on.
@@ -166,7 +166,8 @@ func (l *Ledger) check(ctx context.Context) error {
 			return err
 		}
 		if got != c.want {
-			return fault.New(fault.Internal, "ledger.check", "ledger_not_durable", fmt.Sprintf("SQLite reports %s=%s; %s is required", c.pragma, got, c.want))
+			return fault.New(fault.Internal, "ledger.check", "ledger_not_durable", fmt.Sprintf("SQLite reports %s=%s; %s is required", c.pragma,
+				got, c.want))
 		}
 	}
 	return nil
@@ -182,7 +183,8 @@ func (l *Ledger) migrate(ctx context.Context) error {
 		return err
 	}
 	if have > len(names) {
-		return fault.New(fault.Validation, "ledger.migrate", "ledger_newer", fmt.Sprintf("the ledger has schema %d, which is newer than this slurmgate supports (%d)", have, len(names))).
+		return fault.New(fault.Validation, "ledger.migrate", "ledger_newer",
+			fmt.Sprintf("the ledger has schema %d, which is newer than this slurmgate supports (%d)", have, len(names))).
 			WithNext("install the newer version of this program that wrote it")
 	}
 	for i := have; i < len(names); i++ {
@@ -235,8 +237,8 @@ func (l *Ledger) Close() error {
 	return errors.Join(errs...)
 }
 
-// Integrity runs SQLite's own check, the check of foreign keys and that of the event chain. A run has one event per revision, so a chain that
-// lost its newest events fails too.
+// Integrity runs SQLite's own check, the check of foreign keys and that of the event chain. A run has one event per revision, so a chain
+// that lost its newest events fails too.
 func (l *Ledger) Integrity(ctx context.Context) error {
 	corrupt := func(msg string, err error) error {
 		return fault.Wrap(fault.Internal, "ledger.Integrity", "ledger_corrupt", msg, err)
@@ -247,7 +249,8 @@ func (l *Ledger) Integrity(ctx context.Context) error {
 	}
 	for _, c := range []struct{ q, msg string }{
 		{"SELECT \"table\" FROM pragma_foreign_key_check", "a foreign key has no target"},
-		{"SELECT run_id FROM runs r WHERE rev <> (SELECT count(*) FROM events e WHERE e.run_id = r.run_id)", "a run does not have exactly one event per revision"},
+		{"SELECT run_id FROM runs r WHERE rev <> (SELECT count(*) FROM events e WHERE e.run_id = r.run_id)",
+			"a run does not have exactly one event per revision"},
 	} {
 		found, err := l.strings(ctx, c.q+" LIMIT 1")
 		if err != nil {

@@ -70,10 +70,13 @@ const project = "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY"
 func newRun(i int) run.New {
 	params, policy := json.RawMessage(fmt.Sprintf(`{"i":%d}`, i)), json.RawMessage(`{"version":1}`)
 	id := plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: plan.Hash(policy), ParamsHash: plan.Hash(params)}
-	r := run.Run{ID: id.RunID(), ToolID: "t.x", ToolName: "t_x", ToolVersion: "1.0.0", ContractVersion: "v1", PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(),
-		ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1, Warnings: []string{"w"}, ResultJSON: json.RawMessage(`{}`)}
+	r := run.Run{ID: id.RunID(), ToolID: "t.x", ToolName: "t_x", ToolVersion: "1.0.0", ContractVersion: "v1", PolicyHash: id.PolicyHash,
+		ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(),
+		ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1, Warnings: []string{"w"},
+		ResultJSON: json.RawMessage(`{}`)}
 	token := fmt.Sprintf("%032x", i+1)
-	return run.New{Run: r, Submission: run.Submission{Token: token, JobName: run.JobName(r.ID, 1, fmt.Sprintf("%012x", i+1)), CreatedAt: t0}, Params: params, Policy: policy,
+	return run.New{Run: r, Submission: run.Submission{Token: token, JobName: run.JobName(r.ID, 1, fmt.Sprintf("%012x", i+1)), CreatedAt: t0},
+		Params: params, Policy: policy,
 		Event: run.Event{Type: "run.created", Data: map[string]any{"i": i}}}
 }
 
@@ -110,7 +113,8 @@ func TestOpenAndReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "a b?c#d%3f", "ledger.db")
 	l := openAt(t, path)
 	v := insert(t, l, 1)
-	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "user_version": fmt.Sprint(l.schema), "busy_timeout": "15000"} {
+	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1",
+		"user_version": fmt.Sprint(l.schema), "busy_timeout": "15000"} {
 		var got string
 		must(t, l.w.QueryRow("PRAGMA "+pragma).Scan(&got))
 		if got != want {
@@ -140,8 +144,8 @@ func TestOpenAndReopen(t *testing.T) {
 	}
 }
 
-// Nobody but the gateway's user can read a ledger, whatever the umask of the process and whoever may enter its folder; an older one is taken from
-// others when it is opened.
+// Nobody but the gateway's user can read a ledger, whatever the umask of the process and whoever may enter its folder; an older one is
+// taken from others when it is opened.
 func TestOpenIsPrivate(t *testing.T) {
 	old := unix.Umask(0) // of the whole process; a file another test makes meanwhile may be wider, which none minds
 	defer unix.Umask(old)
@@ -276,7 +280,8 @@ func TestApplyIsCompareAndSwap(t *testing.T) {
 	}
 	sub := v.Submission
 	sub.JobID = "99"
-	_, err := l.Apply(t.Context(), run.Write{Run: v.Run, Submission: &sub, Send: &run.Send{Token: sub.Token, K: 1, StartedAt: t0, Outcome: run.SendAccepted},
+	_, err := l.Apply(t.Context(), run.Write{Run: v.Run, Submission: &sub, Send: &run.Send{Token: sub.Token, K: 1, StartedAt: t0,
+		Outcome: run.SendAccepted},
 		Artifacts: []run.Artifact{artifact(1)}, Event: run.Event{Type: "run.test"}})
 	wantFault(t, err, fault.Conflict, "stale_run")
 	got, err := l.View(t.Context(), v.Run.ID)
@@ -346,11 +351,14 @@ func TestViewRoundTrip(t *testing.T) {
 	v.Run.CancelAt, v.Run.CancelReason, v.Run.Reason, v.Run.Detail, v.Run.ExitCode, v.Run.Warnings = &at, "why", "r", "d", &code, nil
 	v.Run.State, v.Run.Phase = run.Running, run.Collecting
 	v.Run.ScriptArtifactID, v.Run.LogArtifactID = out.ID, out.ID
-	v.Attempt = run.Attempt{RunID: v.Run.ID, N: 1, Token: v.Attempt.Token, ArrayTask: &task, CreatedAt: v.Attempt.CreatedAt, SlurmState: "RUNNING", SlurmWhy: "None", Node: "n1", ObservedAt: &at, StartedAt: &at,
+	v.Attempt = run.Attempt{RunID: v.Run.ID, N: 1, Token: v.Attempt.Token, ArrayTask: &task, CreatedAt: v.Attempt.CreatedAt,
+		SlurmState: "RUNNING", SlurmWhy: "None", Node: "n1", ObservedAt: &at, StartedAt: &at,
 		EndedAt: &at, MissedAt: &at, Ending: run.EndedOK, ExitCode: &code, Usage: json.RawMessage(`{"a":1}`)}
 	v.Submission.JobID, v.Submission.Cluster, v.Submission.SubmittedAt, v.Submission.SLUID, v.Submission.ScriptSHA = "7", "c", &at, "s", "sha"
-	w := run.Write{Run: v.Run, Attempts: []run.Attempt{v.Attempt}, Submission: &v.Submission, Artifacts: []run.Artifact{out}, Outputs: []run.Link{{Role: "report", ArtifactID: out.ID, Relpath: "out/x"}},
-		Send: &run.Send{Token: v.Attempt.Token, K: 1, StartedAt: at, EndedAt: &at, Outcome: run.SendAccepted, ExitCode: &code, Text: "7"}, Event: run.Event{Type: "run.test", Data: map[string]any{"x": 1}}}
+	w := run.Write{Run: v.Run, Attempts: []run.Attempt{v.Attempt}, Submission: &v.Submission, Artifacts: []run.Artifact{out},
+		Outputs: []run.Link{{Role: "report", ArtifactID: out.ID, Relpath: "out/x"}},
+		Send:    &run.Send{Token: v.Attempt.Token, K: 1, StartedAt: at, EndedAt: &at, Outcome: run.SendAccepted, ExitCode: &code, Text: "7"},
+		Event:   run.Event{Type: "run.test", Data: map[string]any{"x": 1}}}
 	got, err := l.Apply(t.Context(), w)
 	must(t, err)
 	v.Run.Rev, v.Run.Warnings, v.Run.UpdatedAt, v.Sends = 2, []string{}, t0, 1
@@ -480,7 +488,8 @@ func TestWriteFrom(t *testing.T) {
 func TestEventHash(t *testing.T) {
 	for _, words := range [][2]string{{"run.intent", "run_0X8Z4D1X467KV94K4TXG0D9BXT"}, {"", ""}, {"a\"b\\c\n", "é\u2028<&>\x01"}} {
 		data := []byte(`{"a":[1,"x"],"b":null}`)
-		body, err := plan.Marshal(map[string]any{"seq": 7, "at": 1_790_000_000_123_456, "type": words[0], "run_id": words[1], "data": json.RawMessage(data)})
+		body, err := plan.Marshal(map[string]any{"seq": 7, "at": 1_790_000_000_123_456, "type": words[0], "run_id": words[1],
+			"data": json.RawMessage(data)})
 		must(t, err)
 		got, err := eventHash(genesis, 7, 1_790_000_000_123_456, words[0], words[1], data)
 		must(t, err)

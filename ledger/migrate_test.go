@@ -45,7 +45,8 @@ func olderLedger(t *testing.T, schema int) (path string, v run.View, input run.A
  attempt_n, warnings, created_at, updated_at, cancel_reason, result_json) VALUES (?,1,?,?,?,?,'',?,?,?,?,'human','queued','pending','','',1,'[]',1,1,'','{}')`,
 		r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PolicyHash, r.ParamsHash, r.PlanHash, r.ProjectID)
 	exec("INSERT INTO submissions VALUES (?,?,'sha',1,'c','77',NULL,'')", s.Token, s.JobName)
-	exec("INSERT INTO attempts (run_id, n, token, created_at, slurm_state, slurm_why, node, ending) VALUES (?,1,?,1,'PENDING','Priority','','')", r.ID, s.Token)
+	exec("INSERT INTO attempts (run_id, n, token, created_at, slurm_state, slurm_why, node, ending) VALUES "+
+		"(?,1,?,1,'PENDING','Priority','','')", r.ID, s.Token)
 	exec("INSERT INTO sends VALUES (?,1,5,NULL,'deferred',1,'busy'), (?,2,7,8,'accepted',0,'77')", s.Token, s.Token)
 	exec("INSERT INTO run_inputs VALUES (?,'reads',?,'in/x')", r.ID, input.ID)
 	hash, err := eventHash(genesis, 1, 1, "run.created", r.ID, []byte("{}"))
@@ -67,7 +68,8 @@ func TestOlderLedgers(t *testing.T) {
 			t.Errorf("schema %d: %+v %v", schema, v, err)
 		}
 		sends, err := l.Sends(t.Context(), old.Submission.Token)
-		if err != nil || len(sends) != 2 || sends[0].Outcome != run.SendDeferred || sends[0].EndedAt != nil || sends[1].Text != "77" || *sends[1].ExitCode != 0 || sends[1].EndedAt.UnixMicro() != 8 {
+		if err != nil || len(sends) != 2 || sends[0].Outcome != run.SendDeferred || sends[0].EndedAt != nil || sends[1].Text != "77" ||
+			*sends[1].ExitCode != 0 || sends[1].EndedAt.UnixMicro() != 8 {
 			t.Errorf("schema %d: %+v %v", schema, sends, err)
 		}
 		in, err := l.Inputs(t.Context(), old.Run.ID)
@@ -76,11 +78,16 @@ func TestOlderLedgers(t *testing.T) {
 		}
 		db := rawDB(t, l)
 		for _, q := range []string{
-			"INSERT INTO sends SELECT * FROM sends", "INSERT INTO sends SELECT token, 3, 1, NULL, 'maybe', NULL, '' FROM sends LIMIT 1", "INSERT INTO sends VALUES ('none',1,1,NULL,'',NULL,'')",
-			"INSERT INTO sends SELECT token, 0, 1, NULL, '', NULL, '' FROM sends LIMIT 1", "INSERT INTO attempts SELECT * FROM attempts", "INSERT INTO attempts (run_id, n, token, array_task, created_at, slurm_state, slurm_why, node, ending) SELECT run_id, 5 + v, token, 1, 1, '', '', '', '' FROM attempts, (SELECT 0 v UNION SELECT 1)",
-			"INSERT INTO attempts (run_id, n, created_at, slurm_state, slurm_why, node, ending) VALUES ('run_none', 1, 1, '', '', '', '')", "INSERT INTO run_inputs SELECT * FROM run_inputs", "INSERT INTO run_inputs SELECT run_id, role, 'art_none', 'in/y' FROM run_inputs",
+			"INSERT INTO sends SELECT * FROM sends", "INSERT INTO sends SELECT token, 3, 1, NULL, 'maybe', NULL, '' FROM sends LIMIT 1",
+			"INSERT INTO sends VALUES ('none',1,1,NULL,'',NULL,'')",
+			"INSERT INTO sends SELECT token, 0, 1, NULL, '', NULL, '' FROM sends LIMIT 1", "INSERT INTO attempts SELECT * FROM attempts",
+			"INSERT INTO attempts (run_id, n, token, array_task, created_at, slurm_state, slurm_why, node, ending) SELECT run_id, 5 + v, token, " +
+				"1, 1, '', '', '', '' FROM attempts, (SELECT 0 v UNION SELECT 1)",
+			"INSERT INTO attempts (run_id, n, created_at, slurm_state, slurm_why, node, ending) VALUES ('run_none', 1, 1, '', '', '', '')",
+			"INSERT INTO run_inputs SELECT * FROM run_inputs", "INSERT INTO run_inputs SELECT run_id, role, 'art_none', 'in/y' FROM run_inputs",
 			"INSERT INTO run_inputs SELECT 'run_none', role, artifact_id, 'in/y' FROM run_inputs", "UPDATE artifacts SET removed_at = 1",
-			"UPDATE runs SET rev = rev + 1, tool_version = '9.9.9'", "UPDATE runs SET detail = 'x'", "DELETE FROM runs", "DELETE FROM artifacts", "DELETE FROM events",
+			"UPDATE runs SET rev = rev + 1, tool_version = '9.9.9'", "UPDATE runs SET detail = 'x'", "DELETE FROM runs", "DELETE FROM artifacts",
+			"DELETE FROM events",
 		} {
 			if _, err := db.Exec(q); err == nil {
 				t.Errorf("schema %d: %s was done", schema, q)
@@ -90,7 +97,8 @@ func TestOlderLedgers(t *testing.T) {
 		id, err := plan.ArtifactID(project, p.SHA256, "TEXT", "slurm_script")
 		must(t, err)
 		apply(t, l, v, func(w *run.Write) {
-			w.Payloads, w.Artifacts = []run.Payload{p}, []run.Artifact{{ID: id, ProjectID: project, SHA256: p.SHA256, Type: "TEXT", Label: "slurm_script", Source: v.Run.ID}}
+			w.Payloads, w.Artifacts = []run.Payload{p}, []run.Artifact{{ID: id, ProjectID: project, SHA256: p.SHA256, Type: "TEXT",
+				Label: "slurm_script", Source: v.Run.ID}}
 		})
 		if _, _, err := l.Insert(t.Context(), newRun(2)); err != nil {
 			t.Error(err)

@@ -10,8 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// A ledger of schema 5, written by the slurmgate of that time on a real cluster, is brought up to date: its runs, chains and links are what they
-// were, a run asked for again is the one that is there, one under way goes on, and new ones are taken.
+// A ledger of schema 5, written by the slurmgate of that time on a real cluster, is brought up to date: its runs, chains and links are
+// what they were, a run asked for again is the one that is there, one under way goes on, and new ones are taken.
 //
 // proves CARD-04 ABI-18
 func TestOlderLedger(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"slurmgate/run"
 )
 
-// A payload is a small document that is in the ledger and not in the store of artifacts: it becomes durable with the transition that refers to
-// it, and needs no file and no sync of its own. Scripts of one gateway differ only near their beginning; so a payload is stored as the parts
-// it shares with a base, at both ends, and the bytes between. Bases have no base themselves, and are few.
+// A payload is a small document that is in the ledger and not in the store of artifacts: it becomes durable with the transition that
+// refers to it, and needs no file and no sync of its own. Scripts of one gateway differ only near their beginning; so a payload is stored
+// as the parts it shares with a base, at both ends, and the bytes between. Bases have no base themselves, and are few.
 
 const (
 	basesMade  = 8       // most bases that one process adds
@@ -68,7 +68,8 @@ type packed struct {
 	middle     []byte
 }
 
-// pack encodes payloads. The first of its kind is stored as a base, in a transaction of its own: a base that nothing refers to does no harm.
+// pack encodes payloads. The first of its kind is stored as a base, in a transaction of its own: a base that nothing refers to does no
+// harm.
 func (l *Ledger) pack(ctx context.Context, payloads []run.Payload) ([]packed, error) {
 	var out []packed
 	for _, p := range payloads {
@@ -142,12 +143,13 @@ func (l *Ledger) recallBases(ctx context.Context) error {
 }
 
 func writePayload(ctx context.Context, tx *sql.Conn, p packed) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO payloads (sha256, base_id, head, middle, tail) VALUES (?,?,?,?,?) ON CONFLICT (sha256) DO NOTHING", p.sum, p.base, p.head, p.middle, p.tail)
+	_, err := tx.ExecContext(ctx, "INSERT INTO payloads (sha256, base_id, head, middle, tail) VALUES (?,?,?,?,?) ON CONFLICT (sha256) DO "+
+		"NOTHING", p.sum, p.base, p.head, p.middle, p.tail)
 	return err
 }
 
-// Payload reads a document by its checksum (64 hex digits). NotFound when the ledger has none; an Internal fault with code ledger_corrupt when
-// its bytes have changed.
+// Payload reads a document by its checksum (64 hex digits). NotFound when the ledger has none; an Internal fault with code ledger_corrupt
+// when its bytes have changed.
 func (l *Ledger) Payload(ctx context.Context, sum string) ([]byte, error) {
 	const op = "ledger.Payload"
 	want, err := hex.DecodeString(sum)
@@ -156,7 +158,8 @@ func (l *Ledger) Payload(ctx context.Context, sum string) ([]byte, error) {
 	}
 	var head, tail int
 	var middle, data []byte
-	err = l.r.QueryRowContext(brief(ctx), "SELECT p.head, p.middle, p.tail, b.data FROM payloads p LEFT JOIN payload_bases b ON b.base_id = p.base_id WHERE p.sha256 = ?", want).
+	err = l.r.QueryRowContext(brief(ctx), "SELECT p.head, p.middle, p.tail, b.data FROM payloads p LEFT JOIN payload_bases b ON b.base_id "+
+		"= p.base_id WHERE p.sha256 = ?", want).
 		Scan(&head, &middle, &tail, &data)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.New(fault.NotFound, op, "payload_not_found", "the ledger has no document with the checksum "+sum)
@@ -207,7 +210,8 @@ type document struct {
 }
 
 func (l *Ledger) unheldPayloads(ctx context.Context, after []byte) ([]document, error) {
-	rows, err := l.r.QueryContext(ctx, "SELECT p.sha256, p.head + length(p.middle) + p.tail FROM payloads p WHERE p.sha256 > ? AND "+unheld+" ORDER BY p.sha256 LIMIT 200", after)
+	rows, err := l.r.QueryContext(ctx, "SELECT p.sha256, p.head + length(p.middle) + p.tail FROM payloads p WHERE p.sha256 > ? AND "+unheld+
+		" ORDER BY p.sha256 LIMIT 200", after)
 	if err != nil {
 		return nil, storage(err)
 	}

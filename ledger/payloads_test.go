@@ -17,7 +17,8 @@ import (
 
 // script is as job scripts are: much alike, with a part of its own near the beginning.
 func script(i int) []byte {
-	return fmt.Appendf(nil, "#!/bin/bash\n%s\nrun=%d token=%032x\n%s", strings.Repeat("# the same beginning\n", 20), i, i*7919, strings.Repeat("the same long end, line after line\n", 200))
+	return fmt.Appendf(nil, "#!/bin/bash\n%s\nrun=%d token=%032x\n%s", strings.Repeat("# the same beginning\n", 20), i, i*7919,
+		strings.Repeat("the same long end, line after line\n", 200))
 }
 
 func payload(data []byte) run.Payload {
@@ -31,7 +32,8 @@ func keep(t testing.TB, l *Ledger, v run.View, data []byte) (run.View, run.Artif
 	p := payload(data)
 	id, err := plan.ArtifactID(project, p.SHA256, "TEXT", "slurm_script")
 	must(t, err)
-	a := run.Artifact{ID: id, ProjectID: project, SHA256: p.SHA256, Type: "TEXT", Label: "slurm_script", SizeBytes: int64(len(data)), Source: v.Run.ID}
+	a := run.Artifact{ID: id, ProjectID: project, SHA256: p.SHA256, Type: "TEXT", Label: "slurm_script", SizeBytes: int64(len(data)),
+		Source: v.Run.ID}
 	return apply(t, l, v, func(w *run.Write) {
 		w.Payloads, w.Artifacts, w.Run.ScriptArtifactID = []run.Payload{p}, []run.Artifact{a}, id
 	}), a
@@ -72,7 +74,8 @@ func TestPayloads(t *testing.T) {
 			t.Errorf("script %d: %v", i, err)
 		}
 	}
-	_, err := l.Apply(t.Context(), run.Write{Run: v.Run, Payloads: []run.Payload{payload(script(99))}, Event: run.Event{Type: "run.test"}}) // of an old revision
+	// of an old revision
+	_, err := l.Apply(t.Context(), run.Write{Run: v.Run, Payloads: []run.Payload{payload(script(99))}, Event: run.Event{Type: "run.test"}})
 	wantFault(t, err, fault.Conflict, "stale_run")
 	_, err = l.Payload(t.Context(), payload(script(99)).SHA256)
 	wantFault(t, err, fault.NotFound, "payload_not_found")
@@ -117,8 +120,10 @@ func TestPayloadsAreKept(t *testing.T) {
 	keep(t, l, insert(t, l, 1), script(1))
 	_, a := keep(t, l, insert(t, l, 2), script(2))
 	db := rawDB(t, l)
-	for _, q := range []string{"DELETE FROM payloads", "UPDATE payloads SET middle = x'00'", "DELETE FROM payload_bases", "UPDATE payload_bases SET data = x'00'",
-		"INSERT INTO payloads SELECT * FROM payloads", "INSERT INTO payloads VALUES (randomblob(32), NULL, 1, x'00', 0)", "INSERT INTO payloads VALUES (randomblob(32), 99, 1, x'00', 0)"} {
+	for _, q := range []string{"DELETE FROM payloads", "UPDATE payloads SET middle = x'00'", "DELETE FROM payload_bases",
+		"UPDATE payload_bases SET data = x'00'",
+		"INSERT INTO payloads SELECT * FROM payloads", "INSERT INTO payloads VALUES (randomblob(32), NULL, 1, x'00', 0)",
+		"INSERT INTO payloads VALUES (randomblob(32), 99, 1, x'00', 0)"} {
 		if _, err := db.Exec(q); err == nil {
 			t.Errorf("%s was done", q)
 		}
@@ -127,8 +132,10 @@ func TestPayloadsAreKept(t *testing.T) {
 		_, err := db.Exec(q)
 		must(t, err)
 	}
-	for _, q := range []string{"UPDATE payloads SET middle = zeroblob(3)", "UPDATE payloads SET head = head + 1", "UPDATE payloads SET head = 1000000, tail = 0",
-		"UPDATE payloads SET tail = 1000000", "UPDATE payloads SET base_id = NULL, head = 0, tail = 0", "UPDATE payload_bases SET data = x''", "UPDATE payload_bases SET data = zeroblob(length(data))"} {
+	for _, q := range []string{"UPDATE payloads SET middle = zeroblob(3)", "UPDATE payloads SET head = head + 1",
+		"UPDATE payloads SET head = 1000000, tail = 0",
+		"UPDATE payloads SET tail = 1000000", "UPDATE payloads SET base_id = NULL, head = 0, tail = 0", "UPDATE payload_bases SET data = x''",
+		"UPDATE payload_bases SET data = zeroblob(length(data))"} {
 		tx, err := db.Begin()
 		must(t, err)
 		_, err = tx.Exec(q)

@@ -22,7 +22,8 @@ func (l *Ledger) GateKey(ctx context.Context) ([]byte, error) {
 
 // Owner is the project of a run or an artifact.
 func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err error) {
-	err = l.r.QueryRowContext(brief(ctx), "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE artifact_id = ?1", id).Scan(&projectID)
+	err = l.r.QueryRowContext(brief(ctx), "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE "+
+		"artifact_id = ?1", id).Scan(&projectID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.New(fault.NotFound, "ledger.Owner", "", id+" does not exist")
 	}
@@ -34,7 +35,8 @@ func (l *Ledger) Key(ctx context.Context, principal, keyHash string) (gate.Key, 
 	k := gate.Key{Principal: principal, KeyHash: keyHash}
 	var outcome sql.NullString
 	var created int64
-	err := l.r.QueryRowContext(brief(ctx), "SELECT tool_id, binding, tool_call_id, approval_id, outcome, created_at FROM idempotency_keys WHERE principal = ? AND key_hash = ?", principal, keyHash).
+	err := l.r.QueryRowContext(brief(ctx), "SELECT tool_id, binding, tool_call_id, approval_id, outcome, created_at FROM idempotency_keys "+
+		"WHERE principal = ? AND key_hash = ?", principal, keyHash).
 		Scan(&k.ToolID, &k.Binding, &k.ToolCallID, &k.ApprovalID, &outcome, &created)
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, fault.New(fault.NotFound, "ledger.Key", "", "this key was never used")
@@ -48,7 +50,8 @@ func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) erro
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		now := micros(l.now())
 		if k != nil {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO idempotency_keys (principal, key_hash, tool_id, binding, tool_call_id, approval_id, created_at) VALUES (?,?,?,?,?,?,?) ON CONFLICT (principal, key_hash) DO UPDATE SET approval_id = excluded.approval_id",
+			if _, err := tx.ExecContext(ctx, "INSERT INTO idempotency_keys (principal, key_hash, tool_id, binding, tool_call_id, approval_id, "+
+				"created_at) VALUES (?,?,?,?,?,?,?) ON CONFLICT (principal, key_hash) DO UPDATE SET approval_id = excluded.approval_id",
 				k.Principal, k.KeyHash, k.ToolID, k.Binding, k.ToolCallID, k.ApprovalID, now); err != nil {
 				return err
 			}
@@ -56,18 +59,21 @@ func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) erro
 		if approvalID == "" {
 			return nil
 		}
-		res, err := tx.ExecContext(ctx, "UPDATE approvals SET uses_left = uses_left - 1 WHERE approval_id = ? AND status = 'approved' AND uses_left > 0 AND expires_at > ?", approvalID, now)
+		res, err := tx.ExecContext(ctx, "UPDATE approvals SET uses_left = uses_left - 1 WHERE approval_id = ? AND status = 'approved' AND "+
+			"uses_left > 0 AND expires_at > ?", approvalID, now)
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, fault.New(fault.Policy, "ledger.Begin", "consent_required", "the approval "+approvalID+" was used up by another call").WithNext("make the same call again: it requests a new approval"))
+			return errors.Join(err, fault.New(fault.Policy, "ledger.Begin", "consent_required",
+				"the approval "+approvalID+" was used up by another call").WithNext("make the same call again: it requests a new approval"))
 		}
 		return nil
 	})
 }
 
-const approvalColumns = "approval_id, principal, tool_id, tool_version, args_hash, payload_redacted, status, requested_at, expires_at, uses_left, answered_by, answered_at, reason"
+const approvalColumns = "approval_id, principal, tool_id, tool_version, args_hash, payload_redacted, status, requested_at, expires_at, " +
+	"uses_left, answered_by, answered_at, reason"
 
 func scanApproval(row scanner) (gate.Approval, error) {
 	var a gate.Approval
@@ -75,8 +81,10 @@ func scanApproval(row scanner) (gate.Approval, error) {
 	var by, reason sql.NullString
 	var answered sql.NullInt64
 	var payload string
-	err := row.Scan(&a.ID, &a.Principal, &a.ToolID, &a.ToolVersion, &a.ArgsHash, &payload, &a.Status, &requested, &expires, &a.UsesLeft, &by, &answered, &reason)
-	a.Payload, a.RequestedAt, a.ExpiresAt, a.AnsweredAt = json.RawMessage(payload), time.UnixMicro(requested).UTC(), time.UnixMicro(expires).UTC(), optTime(answered)
+	err := row.Scan(&a.ID, &a.Principal, &a.ToolID, &a.ToolVersion, &a.ArgsHash, &payload, &a.Status, &requested, &expires, &a.UsesLeft, &by,
+		&answered, &reason)
+	a.Payload, a.RequestedAt, a.ExpiresAt, a.AnsweredAt = json.RawMessage(payload), time.UnixMicro(requested).UTC(), time.UnixMicro(expires).
+		UTC(), optTime(answered)
 	a.AnsweredBy, a.Reason = textOrNil(by), textOrNil(reason)
 	return a, err
 }
@@ -97,7 +105,8 @@ const maxPending = 100
 // Ask finds the live approval request for a payload, or creates it.
 func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err error) {
 	find := func(db queryer) (gate.Approval, error) {
-		return scanApproval(db.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE principal = ? AND binding = ? AND "+live+" ORDER BY requested_at DESC LIMIT 1",
+		return scanApproval(db.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE principal = ? AND binding = ? AND "+live+
+			" ORDER BY requested_at DESC LIMIT 1",
 			q.Principal, q.Binding, micros(l.now())))
 	}
 	if a, err = find(l.r); err == nil || !errors.Is(err, sql.ErrNoRows) {
@@ -109,14 +118,17 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 		}
 		now := l.now()
 		var pending int
-		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE principal = ? AND status = 'pending' AND expires_at > ?", q.Principal, micros(now)).Scan(&pending); err != nil {
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE principal = ? AND status = 'pending' AND expires_at > ?",
+			q.Principal, micros(now)).Scan(&pending); err != nil {
 			return err
 		}
 		if pending >= maxPending {
-			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d of your calls are already waiting for approval", pending)).WithNext("have somebody answer them").WithSteps(fault.Do("approval.list"))
+			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d of your calls are already waiting for approval",
+				pending)).WithNext("have somebody answer them").WithSteps(fault.Do("approval.list"))
 		}
 		id := "apr_" + rand.Text()
-		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, tool_id, tool_version, binding, args_hash, payload_redacted, status, requested_at, expires_at, uses_left) VALUES (?,?,?,?,?,?,?,'pending',?,?,0)",
+		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, tool_id, tool_version, binding, args_hash, "+
+			"payload_redacted, status, requested_at, expires_at, uses_left) VALUES (?,?,?,?,?,?,?,'pending',?,?,0)",
 			id, q.Principal, q.ToolID, q.ToolVersion, q.Binding, q.ArgsHash, string(q.Payload), micros(now), micros(q.Expires)); err != nil {
 			return err
 		}
@@ -130,7 +142,8 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error) {
 	a, err := scanApproval(l.r.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE approval_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).WithSteps(fault.Do("approval.list"))
+		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).
+			WithSteps(fault.Do("approval.list"))
 	}
 	return a, storage(err)
 }
@@ -144,7 +157,8 @@ type ApprovalSnapshot struct {
 	UsesLeft  int64 `json:"uses_left"` // of all; 0 in the list of those that wait, which have none
 }
 
-// Approvals lists approvals, newest first, at most 500: those that wait for an answer, or with all every one. total counts them beyond the 500 too.
+// Approvals lists approvals, newest first, at most 500: those that wait for an answer, or with all every one. total counts them beyond the
+// 500 too.
 func (l *Ledger) Approvals(ctx context.Context, all bool) (out []gate.Approval, total int64, s ApprovalSnapshot, err error) {
 	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // list and numbers are of the same moment
 	if err != nil {
@@ -163,7 +177,8 @@ func (l *Ledger) Approvals(ctx context.Context, all bool) (out []gate.Approval, 
 	} else {
 		s.UsesLeft = 0
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE "+where+" ORDER BY requested_at DESC, approval_id LIMIT 500", args...)
+	rows, err := tx.QueryContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE "+where+" ORDER BY requested_at DESC, approval_id "+
+		"LIMIT 500", args...)
 	if err != nil {
 		return nil, 0, s, storage(err)
 	}
@@ -195,13 +210,15 @@ func (l *Ledger) AnswerApproval(ctx context.Context, id string, w Answer) (gate.
 		status, uses = gate.Approved, w.Uses
 	}
 	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		res, err := tx.ExecContext(ctx, "UPDATE approvals SET status = ?, uses_left = ?, answered_by = ?, answered_at = ?, expires_at = ?, reason = ? WHERE approval_id = ? AND status = 'pending' AND expires_at > ?",
+		res, err := tx.ExecContext(ctx, "UPDATE approvals SET status = ?, uses_left = ?, answered_by = ?, answered_at = ?, expires_at = ?, "+
+			"reason = ? WHERE approval_id = ? AND status = 'pending' AND expires_at > ?",
 			status, uses, w.By, micros(l.now()), micros(w.Expires), optText(w.Reason), id, micros(l.now()))
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered", id+" was already answered or has expired").WithSteps(fault.Do("approval.list", "all", true)))
+			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered",
+				id+" was already answered or has expired").WithSteps(fault.Do("approval.list", "all", true)))
 		}
 		return nil
 	})

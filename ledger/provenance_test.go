@@ -28,7 +28,8 @@ func TestCallRuns(t *testing.T) {
 	}
 	for who, want := range map[string]int64{"": 25, "user:lab": 12, "user:other": 13} {
 		c, err := l.CallRun(t.Context(), id, who)
-		if err != nil || c.Calls != want || c.ToolID != "test.tool" || string(c.Identity) != `{"params":{"n":1}}` || c.Last.Before(c.First) || len(c.CallIDs) != min(20, int(want)) {
+		if err != nil || c.Calls != want || c.ToolID != "test.tool" || string(c.Identity) != `{"params":{"n":1}}` || c.Last.Before(c.First) ||
+			len(c.CallIDs) != min(20, int(want)) {
 			t.Errorf("%q: %+v %v", who, c, err)
 		}
 	}
@@ -57,7 +58,8 @@ func TestTotals(t *testing.T) {
 	check := func(l *Ledger) {
 		t.Helper()
 		runs := dump(t, l, "SELECT project_id, tool_id, state, count(*) FROM runs GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
-		if counts := dump(t, l, "SELECT project_id, tool_id, state, n FROM run_counts WHERE n > 0 ORDER BY 1, 2, 3"); counts != runs || runs == "" {
+		if counts := dump(t, l, "SELECT project_id, tool_id, state, n FROM run_counts WHERE n > 0 ORDER BY 1, 2, 3"); counts != runs ||
+			runs == "" {
 			t.Errorf("counted\n%s\nthere are\n%s", counts, runs)
 		}
 	}

@@ -20,7 +20,8 @@ const unused = `SELECT a.artifact_id FROM artifacts a WHERE a.removed_at IS NULL
 
 // Unused lists imported artifacts that no run refers to and that were not imported since a time, oldest first.
 func (l *Ledger) Unused(ctx context.Context, since time.Time, limit int) ([]retention.Artifact, error) {
-	return unusedOf(l.r.QueryContext(ctx, "SELECT artifact_id, sha256, size_bytes FROM artifacts WHERE artifact_id IN ("+unused+")", micros(since), micros(since), limit))
+	return unusedOf(l.r.QueryContext(ctx, "SELECT artifact_id, sha256, size_bytes FROM artifacts WHERE artifact_id IN ("+unused+")",
+		micros(since), micros(since), limit))
 }
 
 func unusedOf(rows *sql.Rows, err error) ([]retention.Artifact, error) {
@@ -43,13 +44,15 @@ func unusedOf(rows *sql.Rows, err error) ([]retention.Artifact, error) {
 // removed; importing the same bytes again restores the artifact.
 func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (marked []retention.Artifact, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		marked, err = unusedOf(tx.QueryContext(ctx, "UPDATE artifacts SET removed_at = ? WHERE artifact_id IN ("+unused+") RETURNING artifact_id, sha256, size_bytes",
+		marked, err = unusedOf(tx.QueryContext(ctx, "UPDATE artifacts SET removed_at = ? WHERE artifact_id IN ("+unused+
+			") RETURNING artifact_id, sha256, size_bytes",
 			micros(l.now()), micros(since), micros(since), limit))
 		if err != nil {
 			return err
 		}
 		for _, u := range marked {
-			if _, err := l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.removed", Data: map[string]any{"artifact_id": u.ID, "sha256": u.SHA256, "size_bytes": u.SizeBytes, "why": "unused"}}); err != nil {
+			if _, err := l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.removed", Data: map[string]any{"artifact_id": u.ID,
+				"sha256": u.SHA256, "size_bytes": u.SizeBytes, "why": "unused"}}); err != nil {
 				return err
 			}
 		}
@@ -97,7 +100,8 @@ func (l *Ledger) Checksums(ctx context.Context, f func(sha256 string, sizeBytes 
 		size int64
 	}
 	for after := ""; ; {
-		rows, err := l.r.QueryContext(ctx, "SELECT sha256, max(size_bytes) FROM artifacts WHERE removed_at IS NULL AND sha256 > ? GROUP BY sha256 ORDER BY sha256 LIMIT 500", after)
+		rows, err := l.r.QueryContext(ctx, "SELECT sha256, max(size_bytes) FROM artifacts WHERE removed_at IS NULL AND sha256 > ? GROUP BY "+
+			"sha256 ORDER BY sha256 LIMIT 500", after)
 		if err != nil {
 			return storage(err)
 		}
@@ -181,7 +185,8 @@ func (l *Ledger) BeginRemoval(ctx context.Context, w retention.Workspace, before
 		if err := tx.QueryRowContext(ctx, q, w.RunID, w.AttemptN, micros(before)).Scan(&ok); err != nil || !ok {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO workspace_removals VALUES (?,?,?,NULL,0) ON CONFLICT DO NOTHING", w.RunID, w.AttemptN, micros(l.now()))
+		_, err := tx.ExecContext(ctx, "INSERT INTO workspace_removals VALUES (?,?,?,NULL,0) ON CONFLICT DO NOTHING", w.RunID, w.AttemptN,
+			micros(l.now()))
 		return err
 	})
 	return ok && err == nil, err
@@ -190,7 +195,8 @@ func (l *Ledger) BeginRemoval(ctx context.Context, w retention.Workspace, before
 // EndRemoval records that a workspace was removed and how many bytes that freed.
 func (l *Ledger) EndRemoval(ctx context.Context, w retention.Workspace, bytes int64) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		_, err := tx.ExecContext(ctx, "UPDATE workspace_removals SET removed_at = ?, bytes = ? WHERE run_id = ? AND attempt_n = ?", micros(l.now()), bytes, w.RunID, w.AttemptN)
+		_, err := tx.ExecContext(ctx, "UPDATE workspace_removals SET removed_at = ?, bytes = ? WHERE run_id = ? AND attempt_n = ?",
+			micros(l.now()), bytes, w.RunID, w.AttemptN)
 		return err
 	})
 }
@@ -198,6 +204,7 @@ func (l *Ledger) EndRemoval(ctx context.Context, w retention.Workspace, bytes in
 // WorkspaceGone is when the removal of a run's workspace began, since its last attempt; nil when it did not.
 func (l *Ledger) WorkspaceGone(ctx context.Context, runID string) (*time.Time, error) {
 	var at sql.NullInt64
-	err := l.r.QueryRowContext(brief(ctx), "SELECT max(w.begun_at) FROM workspace_removals w JOIN runs r ON r.run_id = w.run_id AND r.attempt_n = w.attempt_n WHERE w.run_id = ?", runID).Scan(&at)
+	err := l.r.QueryRowContext(brief(ctx), "SELECT max(w.begun_at) FROM workspace_removals w JOIN runs r ON r.run_id = w.run_id AND "+
+		"r.attempt_n = w.attempt_n WHERE w.run_id = ?", runID).Scan(&at)
 	return optTime(at), storage(err)
 }

@@ -36,7 +36,8 @@ func scanView(row scanner) (run.View, error) {
 	var exit, aTask, aExit, rFinished, rCancel, aObs, aStart, aEnd, aMiss, sCreated, sSub sql.NullInt64
 	var rCreated, rUpdated, aCreated int64
 	var result, logID, scriptID, token, placement, usage, jobName, scriptSHA, cluster, jobID, sluid sql.NullString
-	err := row.Scan(&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash, &r.PlanHash,
+	err := row.Scan(&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash,
+		&r.PlanHash,
 		&r.ProjectID, &r.Actor, &r.State, &r.Phase, &r.Reason, &r.Detail, &r.AttemptN, &warnings, &exit, &rCreated, &rUpdated, &rFinished,
 		&rCancel, &r.CancelReason, &result, &logID, &scriptID,
 		&token, &aTask, &aCreated, &placement, &a.SlurmState, &a.SlurmWhy, &a.Node, &aObs, &aStart, &aEnd, &aMiss, &a.Ending, &aExit, &usage,
@@ -54,10 +55,12 @@ func scanView(row scanner) (run.View, error) {
 	r.CreatedAt, r.UpdatedAt = time.UnixMicro(rCreated).UTC(), time.UnixMicro(rUpdated).UTC()
 	r.ResultJSON, r.LogArtifactID, r.ScriptArtifactID = raw(result), logID.String, scriptID.String
 	a.RunID, a.N, a.Token, a.ArrayTask, a.CreatedAt = r.ID, r.AttemptN, token.String, optInt(aTask), time.UnixMicro(aCreated).UTC()
-	a.ObservedAt, a.StartedAt, a.EndedAt, a.MissedAt, a.ExitCode, a.Usage = optTime(aObs), optTime(aStart), optTime(aEnd), optTime(aMiss), optInt(aExit), raw(usage)
+	a.ObservedAt, a.StartedAt, a.EndedAt, a.MissedAt, a.ExitCode, a.Usage = optTime(aObs), optTime(aStart), optTime(aEnd), optTime(aMiss),
+		optInt(aExit), raw(usage)
 	if token.Valid {
-		*s = run.Submission{Token: token.String, JobName: jobName.String, ScriptSHA: scriptSHA.String, CreatedAt: time.UnixMicro(sCreated.Int64).UTC(),
-			Cluster: cluster.String, JobID: jobID.String, SubmittedAt: optTime(sSub), SLUID: sluid.String}
+		*s = run.Submission{Token: token.String, JobName: jobName.String, ScriptSHA: scriptSHA.String,
+			CreatedAt: time.UnixMicro(sCreated.Int64).UTC(),
+			Cluster:   cluster.String, JobID: jobID.String, SubmittedAt: optTime(sSub), SLUID: sluid.String}
 	}
 	return v, nil
 }
@@ -150,10 +153,13 @@ func earlier(ctx context.Context, tx *sql.Conn, ids []string) (id string, err er
 // inserted is the view of a run that was just stored.
 func (l *Ledger) inserted(n run.New) run.View {
 	r, now := n.Run, stored(l.now())
-	v := run.View{Attempt: run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: now, Placement: n.Placement}, Submission: n.Submission,
-		Run: run.Run{ID: r.ID, Rev: 1, ToolID: r.ToolID, ToolName: r.ToolName, ToolVersion: r.ToolVersion, ContractVersion: r.ContractVersion, PackHash: r.PackHash,
+	v := run.View{Attempt: run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: now, Placement: n.Placement},
+		Submission: n.Submission,
+		Run: run.Run{ID: r.ID, Rev: 1, ToolID: r.ToolID, ToolName: r.ToolName, ToolVersion: r.ToolVersion, ContractVersion: r.ContractVersion,
+			PackHash:   r.PackHash,
 			PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash, PlanHash: r.PlanHash, ProjectID: r.ProjectID, Actor: r.Actor,
-			State: r.State, Phase: r.Phase, Reason: r.Reason, Detail: r.Detail, AttemptN: 1, Warnings: r.Warnings, CreatedAt: now, UpdatedAt: now, ResultJSON: r.ResultJSON}}
+			State: r.State, Phase: r.Phase, Reason: r.Reason, Detail: r.Detail, AttemptN: 1, Warnings: r.Warnings, CreatedAt: now, UpdatedAt: now,
+			ResultJSON: r.ResultJSON}}
 	if v.Run.Warnings == nil {
 		v.Run.Warnings = []string{}
 	}
@@ -169,7 +175,8 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 		return false, err
 	}
 	if _, known := l.policies.Load(r.PolicyHash); !known {
-		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies (policy_hash, snapshot, created_at) VALUES (?,?,?)", r.PolicyHash, string(n.Policy), now); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies (policy_hash, snapshot, created_at) VALUES (?,?,?)", r.PolicyHash,
+			string(n.Policy), now); err != nil {
 			return false, err
 		}
 	}
@@ -195,7 +202,8 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 	if err := writeSubmission(ctx, tx, n.Submission); err != nil {
 		return false, err
 	}
-	if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now(), Placement: n.Placement}); err != nil {
+	if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now(),
+		Placement: n.Placement}); err != nil {
 		return false, err
 	}
 	for _, in := range n.Inputs {

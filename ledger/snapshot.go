@@ -78,7 +78,8 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPag
 	defer tx.Rollback()
 	where, args := f.conditions()
 	var newest sql.NullInt64
-	if err := tx.QueryRowContext(ctx, "SELECT max(a.created_at), count(*) FROM artifacts a WHERE "+where, args...).Scan(&newest, &p.Snapshot.Count); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT max(a.created_at), count(*) FROM artifacts a WHERE "+where, args...).
+		Scan(&newest, &p.Snapshot.Count); err != nil {
 		return p, storage(err)
 	}
 	if at := optTime(newest); at != nil {
@@ -86,13 +87,16 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPag
 	}
 	if f.Cursor != "" {
 		if p.Snapshot.Count != from.count {
-			return p, fault.New(fault.Conflict, "ledger.Artifacts", "snapshot_changed", fmt.Sprintf("the list had %d artifacts at its first page and has %d now: some were removed, or the filter changed", from.count, p.Snapshot.Count)).
+			return p, fault.New(fault.Conflict, "ledger.Artifacts", "snapshot_changed",
+				fmt.Sprintf("the list had %d artifacts at its first page and has %d now: some were removed, or the filter changed", from.count,
+					p.Snapshot.Count)).
 				WithNext("list again without a cursor")
 		}
 		p.Snapshot.AsOf = time.UnixMicro(from.asOf).UTC()
 		where, args = where+" AND a.created_at < ?", append(args, from.at)
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT "+artifactColumns+" FROM artifacts a WHERE "+where+fmt.Sprintf(" ORDER BY a.created_at DESC LIMIT %d", f.Limit+1), args...)
+	rows, err := tx.QueryContext(ctx, "SELECT "+artifactColumns+" FROM artifacts a WHERE "+where+fmt.Sprintf(
+		" ORDER BY a.created_at DESC LIMIT %d", f.Limit+1), args...)
 	if err != nil {
 		return p, storage(err)
 	}
@@ -125,8 +129,9 @@ func decodePlace(s string) (place, error) {
 		_, err = fmt.Sscanf(string(b), "%d %d %d", &p.at, &p.asOf, &p.count)
 	}
 	if err != nil || p.encode() != s || p.asOf <= 0 || p.at <= 0 || p.at > p.asOf || p.count <= 0 {
-		return place{}, fault.Invalid("ledger.Artifacts", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page",
-			Msg: "it is not a cursor", Hint: "leave the cursor out to start from the beginning"})
+		return place{}, fault.Invalid("ledger.Artifacts", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor",
+			Rule: "a cursor of an earlier page",
+			Msg:  "it is not a cursor", Hint: "leave the cursor out to start from the beginning"})
 	}
 	return p, nil
 }

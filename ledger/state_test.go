@@ -109,9 +109,12 @@ func TestRowsAreKept(t *testing.T) {
 		"DELETE FROM runs", "DELETE FROM events", "DELETE FROM events WHERE seq = 3",
 		"UPDATE events SET type = 'x' WHERE seq = 1", "UPDATE events SET data = data",
 		"UPDATE runs SET detail = 'x'", "UPDATE runs SET rev = rev + 2",
-		"UPDATE runs SET rev = rev + 1, policy_hash = policy_hash || '0'", "UPDATE runs SET rev = rev + 1, run_id = 'run_x' WHERE phase <> 'done'",
-		"UPDATE runs SET rev = rev + 1, tool_version = '2.0.0' WHERE phase <> 'done'", "UPDATE runs SET rev = rev + 1, created_at = 1 WHERE phase <> 'done'",
-		"INSERT INTO runs SELECT * FROM runs", "INSERT INTO attempts (run_id, n, created_at, slurm_state, slurm_why, node, ending) VALUES ('run_none', 1, 1, '', '', '', '')",
+		"UPDATE runs SET rev = rev + 1, policy_hash = policy_hash || '0'",
+		"UPDATE runs SET rev = rev + 1, run_id = 'run_x' WHERE phase <> 'done'",
+		"UPDATE runs SET rev = rev + 1, tool_version = '2.0.0' WHERE phase <> 'done'",
+		"UPDATE runs SET rev = rev + 1, created_at = 1 WHERE phase <> 'done'",
+		"INSERT INTO runs SELECT * FROM runs", "INSERT INTO attempts (run_id, n, created_at, slurm_state, slurm_why, node, ending) VALUES " +
+			"('run_none', 1, 1, '', '', '', '')",
 		"DELETE FROM param_sets", "DELETE FROM policies", "DELETE FROM submissions", "UPDATE sends SET outcome = 'maybe'",
 	} {
 		res, err := db.Exec(q)
@@ -134,14 +137,15 @@ func TestEventChain(t *testing.T) {
 		q     string
 		chain bool // the chain itself breaks; otherwise only Integrity can tell
 	}{
-		"data":     {"UPDATE events SET data = '{\"i\":9}' WHERE seq = 3", true},
-		"type":     {"UPDATE events SET type = 'run.other' WHERE seq = 3", true},
-		"time":     {"UPDATE events SET at = at + 1 WHERE seq = 3", true},
-		"run":      {"UPDATE events SET run_id = 'run_other' WHERE seq = 3", true},
-		"hash":     {"UPDATE events SET hash = prev_hash WHERE seq = 3", true},
-		"missing":  {"DELETE FROM events WHERE seq = 3", true},
-		"first":    {"DELETE FROM events WHERE seq = 1", true},
-		"swapped":  {"UPDATE events SET seq = CASE seq WHEN 2 THEN -3 WHEN 3 THEN -2 ELSE seq END; UPDATE events SET seq = -seq WHERE seq < 0", true},
+		"data":    {"UPDATE events SET data = '{\"i\":9}' WHERE seq = 3", true},
+		"type":    {"UPDATE events SET type = 'run.other' WHERE seq = 3", true},
+		"time":    {"UPDATE events SET at = at + 1 WHERE seq = 3", true},
+		"run":     {"UPDATE events SET run_id = 'run_other' WHERE seq = 3", true},
+		"hash":    {"UPDATE events SET hash = prev_hash WHERE seq = 3", true},
+		"missing": {"DELETE FROM events WHERE seq = 3", true},
+		"first":   {"DELETE FROM events WHERE seq = 1", true},
+		"swapped": {"UPDATE events SET seq = CASE seq WHEN 2 THEN -3 WHEN 3 THEN -2 ELSE seq END; UPDATE events SET seq = -seq WHERE seq < 0",
+			true},
 		"added":    {"INSERT INTO events SELECT 6, at, type, run_id, data, hash, hash FROM events WHERE seq = 5", true},
 		"last cut": {"DELETE FROM events WHERE seq = 5", false},
 	} {
@@ -227,7 +231,8 @@ func artifact(i int) run.Artifact {
 	if err != nil {
 		panic(err)
 	}
-	return run.Artifact{ID: id, ProjectID: project, SHA256: sum, Type: "TEXT", Label: "l", SizeBytes: int64(i), Source: "import", CreatedAt: t0}
+	return run.Artifact{ID: id, ProjectID: project, SHA256: sum, Type: "TEXT", Label: "l", SizeBytes: int64(i), Source: "import",
+		CreatedAt: t0}
 }
 
 // Pages neither lose nor repeat anything, though the clock stands and rows are added meanwhile.
@@ -291,7 +296,8 @@ func TestListRows(t *testing.T) {
 	v = apply(t, l, v, func(w *run.Write) { w.Run.State, w.Run.Phase, w.Run.FinishedAt = run.Cancelled, run.Done, &at })
 	p, err := l.List(t.Context(), Filter{})
 	must(t, err)
-	want := []Row{{ID: v.Run.ID, ToolID: v.Run.ToolID, ProjectID: v.Run.ProjectID, State: run.Cancelled, Phase: run.Done, Reason: v.Run.Reason, JobID: "7", SlurmState: "PENDING",
+	want := []Row{{ID: v.Run.ID, ToolID: v.Run.ToolID, ProjectID: v.Run.ProjectID, State: run.Cancelled, Phase: run.Done,
+		Reason: v.Run.Reason, JobID: "7", SlurmState: "PENDING",
 		CreatedAt: v.Run.CreatedAt, FinishedAt: v.Run.FinishedAt}}
 	if d := cmp.Diff(want, p.Runs); d != "" {
 		t.Error(d)
@@ -307,8 +313,10 @@ func TestFilters(t *testing.T) {
 		want int
 	}{
 		{Filter{}, 2}, {Filter{State: run.Succeeded}, 1}, {Filter{State: run.Failed}, 0}, {Filter{ToolID: "t.x"}, 2}, {Filter{ToolID: "t.y"}, 0},
-		{Filter{ProjectID: project}, 2}, {Filter{Since: new(t0)}, 2}, {Filter{Since: new(t0.Add(1e9))}, 0}, {Filter{Until: new(t0)}, 0}, {Filter{Limit: 100_000}, 2},
-		{Filter{State: run.Succeeded, Since: new(t0)}, 1}, {Filter{Projects: []string{}}, 0}, {Filter{Projects: []string{project, "proj_x"}, State: run.Queued}, 1},
+		{Filter{ProjectID: project}, 2}, {Filter{Since: new(t0)}, 2}, {Filter{Since: new(t0.Add(1e9))}, 0}, {Filter{Until: new(t0)}, 0},
+		{Filter{Limit: 100_000}, 2},
+		{Filter{State: run.Succeeded, Since: new(t0)}, 1}, {Filter{Projects: []string{}}, 0}, {Filter{Projects: []string{project, "proj_x"},
+			State: run.Queued}, 1},
 	} {
 		p, err := l.List(t.Context(), c.f)
 		if err != nil || len(p.Runs) != c.want || p.Total != (Total{int64(c.want), true}) {
@@ -328,7 +336,8 @@ func TestFilters(t *testing.T) {
 	must(t, err)
 	for id, others := range map[string][]string{b.Run.ID: {"run_twin"}, "run_twin": {b.Run.ID}, "run_none": {b.Run.ID, "run_twin"}} {
 		known, got, err := l.Find(t.Context(), run.Sought{RunID: id, PlanHashes: []string{b.Run.PlanHash}})
-		if slices.Sort(got); err != nil || known != strings.Replace(id, "run_none", "", 1) || !slices.Equal(got, slices.Sorted(slices.Values(others))) {
+		if slices.Sort(got); err != nil || known != strings.Replace(id, "run_none", "", 1) || !slices.Equal(got,
+			slices.Sorted(slices.Values(others))) {
 			t.Error(id, got, known, err)
 		}
 	}

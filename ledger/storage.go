@@ -22,7 +22,8 @@ func storage(err error) error {
 		return err
 	}
 	if full(s) {
-		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).WithNext("free space on the disk of gateway.state_dir; nothing was recorded, and the gateway continues by itself when there is space")
+		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).
+			WithNext("free space on the disk of gateway.state_dir; nothing was recorded, and the gateway continues by itself when there is space")
 	}
 	switch s.Code {
 	case sqlite3.ErrBusy, sqlite3.ErrLocked:
@@ -38,7 +39,8 @@ func full(s sqlite3.Error) bool {
 	if s.ExtendedCode == sqlite3.ErrIoErrFsync || s.ExtendedCode == sqlite3.ErrIoErrDirFsync {
 		return false
 	}
-	return s.Code == sqlite3.ErrFull || s.ExtendedCode == sqlite3.ErrIoErrSHMSize || s.SystemErrno == unix.ENOSPC || s.SystemErrno == unix.EDQUOT
+	return s.Code == sqlite3.ErrFull || s.ExtendedCode == sqlite3.ErrIoErrSHMSize || s.SystemErrno == unix.ENOSPC ||
+		s.SystemErrno == unix.EDQUOT
 }
 
 // broken reports whether the disk, or the database on it, can no longer be trusted with further changes.
@@ -59,13 +61,15 @@ func (l *Ledger) watch(err error) {
 	}
 }
 
-// Stopped returns why the ledger no longer accepts changes, a Transport fault with code ledger_stopped; nil while it does. Reading still works.
+// Stopped returns why the ledger no longer accepts changes, a Transport fault with code ledger_stopped; nil while it does. Reading still
+// works.
 func (l *Ledger) Stopped() error {
 	err := l.stopped.Load()
 	if err == nil {
 		return nil
 	}
-	return fault.Wrap(fault.Transport, "ledger", "ledger_stopped", "the disk of the ledger failed: nothing more is recorded or submitted until slurmgate is restarted", *err).
+	return fault.Wrap(fault.Transport, "ledger", "ledger_stopped",
+		"the disk of the ledger failed: nothing more is recorded or submitted until slurmgate is restarted", *err).
 		WithNext("check the disk of gateway.state_dir (dmesg, df), then restart slurmgate")
 }
 

@@ -36,13 +36,15 @@ func (l *Ledger) AddToken(ctx context.Context, t Token) error {
 		docs[i] = string(b)
 	}
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO tokens (token_id, name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?)",
+		_, err := tx.ExecContext(ctx, "INSERT INTO tokens (token_id, name, secret_sha256, capabilities, projects, accounts, created_by, "+
+			"created_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?)",
 			t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2], t.CreatedBy, micros(l.now()), micros(t.ExpiresAt))
 		return err
 	})
 }
 
-const tokenColumns = "token_id, name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, revoked_at, revoked_by"
+const tokenColumns = "token_id, name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, revoked_at, " +
+	"revoked_by"
 
 func scanToken(row scanner) (Token, error) {
 	var t Token
@@ -50,11 +52,14 @@ func scanToken(row scanner) (Token, error) {
 	var created, expires int64
 	var revoked sql.NullInt64
 	var by sql.NullString
-	if err := row.Scan(&t.ID, &t.Name, &t.SecretSHA256, &caps, &projects, &accounts, &t.CreatedBy, &created, &expires, &revoked, &by); err != nil {
+	if err := row.Scan(&t.ID, &t.Name, &t.SecretSHA256, &caps, &projects, &accounts, &t.CreatedBy, &created, &expires, &revoked,
+		&by); err != nil {
 		return t, err
 	}
-	t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.RevokedBy = time.UnixMicro(created).UTC(), time.UnixMicro(expires).UTC(), optTime(revoked), textOrNil(by)
-	return t, errors.Join(json.Unmarshal([]byte(caps), &t.Capabilities), json.Unmarshal([]byte(projects), &t.Projects), json.Unmarshal([]byte(accounts), &t.Accounts))
+	t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.RevokedBy = time.UnixMicro(created).UTC(), time.UnixMicro(expires).
+		UTC(), optTime(revoked), textOrNil(by)
+	return t, errors.Join(json.Unmarshal([]byte(caps), &t.Capabilities), json.Unmarshal([]byte(projects), &t.Projects),
+		json.Unmarshal([]byte(accounts), &t.Accounts))
 }
 
 // Token reads a token.
@@ -118,7 +123,8 @@ func (l *Ledger) RevokeToken(ctx context.Context, id, by string) (Token, error) 
 		return Token{}, err
 	}
 	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		_, err := tx.ExecContext(ctx, "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE token_id = ? AND revoked_at IS NULL", micros(l.now()), by, id)
+		_, err := tx.ExecContext(ctx, "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE token_id = ? AND revoked_at IS NULL",
+			micros(l.now()), by, id)
 		return err
 	})
 	if err != nil {

@@ -46,7 +46,8 @@ func (l *Ledger) Measure(ctx context.Context, used map[string]*run.Usage) error 
 					rss = u.MaxRSSBytes
 				}
 			}
-			if _, err := tx.ExecContext(ctx, "INSERT INTO job_usage VALUES (?,?,?,?,?,?) ON CONFLICT DO NOTHING", token, micros(l.now()), elapsed, cpu, rss, cpus); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO job_usage VALUES (?,?,?,?,?,?) ON CONFLICT DO NOTHING", token, micros(l.now()), elapsed,
+				cpu, rss, cpus); err != nil {
 				return err
 			}
 		}
@@ -58,7 +59,8 @@ func (l *Ledger) Measure(ctx context.Context, used map[string]*run.Usage) error 
 func (l *Ledger) Usage(ctx context.Context, token string) (*run.Usage, error) {
 	var elapsed, rss, cpus sql.NullInt64
 	var cpu sql.NullFloat64
-	err := l.r.QueryRowContext(brief(ctx), "SELECT elapsed_seconds, cpu_seconds, max_rss_bytes, alloc_cpus FROM job_usage WHERE token = ?", token).Scan(&elapsed, &cpu, &rss, &cpus)
+	err := l.r.QueryRowContext(brief(ctx), "SELECT elapsed_seconds, cpu_seconds, max_rss_bytes, alloc_cpus FROM job_usage WHERE token = ?",
+		token).Scan(&elapsed, &cpu, &rss, &cpus)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !elapsed.Valid {
 		return nil, nil
 	}
@@ -87,7 +89,8 @@ func (l *Ledger) Attempts(ctx context.Context, runID string) ([]run.Attempt, err
 		if a.Placement, err = readPlacement(placement); err != nil {
 			return nil, err
 		}
-		a.Token, a.CreatedAt, a.StartedAt, a.EndedAt, a.ExitCode, a.Usage = token.String, time.UnixMicro(created).UTC(), optTime(started), optTime(ended), optInt(exit), raw(usage)
+		a.Token, a.CreatedAt, a.StartedAt, a.EndedAt, a.ExitCode, a.Usage = token.String, time.UnixMicro(created).
+			UTC(), optTime(started), optTime(ended), optInt(exit), raw(usage)
 		out = append(out, a)
 	}
 	return out, storage(rows.Err())

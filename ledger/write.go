@@ -46,7 +46,8 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 			}
 		}
 		for _, o := range w.Outputs {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO run_outputs VALUES (?,?,?,?,?)", w.Run.ID, o.Role, o.ArtifactID, o.Relpath, w.Run.AttemptN); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO run_outputs VALUES (?,?,?,?,?)", w.Run.ID, o.Role, o.ArtifactID, o.Relpath,
+				w.Run.AttemptN); err != nil {
 				return err
 			}
 		}
@@ -67,8 +68,8 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 	return v, err
 }
 
-// after is the view of a run after a write that was based on an earlier view. The revision was compared, and nothing of a run changes without
-// a new revision: what the write does not replace is unchanged.
+// after is the view of a run after a write that was based on an earlier view. The revision was compared, and nothing of a run changes
+// without a new revision: what the write does not replace is unchanged.
 func (l *Ledger) after(w run.Write) run.View {
 	v := run.View{Run: w.Run, Attempt: w.From.Attempt, Submission: w.From.Submission, Sends: w.From.Sends}
 	v.Run.Rev++
@@ -80,7 +81,8 @@ func (l *Ledger) after(w run.Write) run.View {
 	for _, a := range w.Attempts {
 		if a.N == w.Run.AttemptN {
 			v.Attempt = a
-			v.Attempt.ObservedAt, v.Attempt.StartedAt, v.Attempt.EndedAt, v.Attempt.MissedAt = optStored(a.ObservedAt), optStored(a.StartedAt), optStored(a.EndedAt), optStored(a.MissedAt)
+			v.Attempt.ObservedAt, v.Attempt.StartedAt, v.Attempt.EndedAt, v.Attempt.MissedAt = optStored(a.ObservedAt), optStored(a.StartedAt),
+				optStored(a.EndedAt), optStored(a.MissedAt)
 			v.Attempt.CreatedAt = w.From.Attempt.CreatedAt
 		}
 	}
@@ -102,7 +104,8 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 	}
 	res, err := tx.ExecContext(ctx, `UPDATE runs SET rev = rev + 1, state = ?, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
  updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ? WHERE run_id = ? AND rev = ?`,
-		r.State, r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt), r.CancelReason,
+		r.State, r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt),
+		r.CancelReason,
 		optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
 	if err != nil {
 		return err
@@ -125,7 +128,8 @@ func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
  VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (run_id, n) DO UPDATE SET token = excluded.token, array_task = excluded.array_task,
  slurm_state = excluded.slurm_state, slurm_why = excluded.slurm_why, node = excluded.node, observed_at = excluded.observed_at, started_at = excluded.started_at,
  ended_at = excluded.ended_at, missed_at = excluded.missed_at, ending = excluded.ending, exit_code = excluded.exit_code, usage = excluded.usage`,
-		a.RunID, a.N, optText(a.Token), a.ArrayTask, micros(a.CreatedAt), placement, a.SlurmState, a.SlurmWhy, a.Node, optMicros(a.ObservedAt), optMicros(a.StartedAt),
+		a.RunID, a.N, optText(a.Token), a.ArrayTask, micros(a.CreatedAt), placement, a.SlurmState, a.SlurmWhy, a.Node, optMicros(a.ObservedAt),
+		optMicros(a.StartedAt),
 		optMicros(a.EndedAt), optMicros(a.MissedAt), a.Ending, a.ExitCode, optText(string(a.Usage)))
 	return err
 }
@@ -140,7 +144,8 @@ func writeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error 
 // changeSubmission writes a submission; one that is known to exist is found by its key alone.
 func changeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission, known bool) error {
 	if known {
-		res, err := tx.ExecContext(ctx, "UPDATE submissions SET script_sha = ?, cluster = ?, job_id = ?, submitted_at = ?, sluid = ? WHERE token = ?",
+		res, err := tx.ExecContext(ctx, "UPDATE submissions SET script_sha = ?, cluster = ?, job_id = ?, submitted_at = ?, sluid = ? WHERE "+
+			"token = ?",
 			s.ScriptSHA, s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID, s.Token)
 		if err != nil {
 			return err

@@ -100,7 +100,8 @@ func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult
 		}
 	})
 	if running >= b.cfg.Places {
-		return run.SendResult{Outcome: run.SendDeferred, Code: "local_places", Scope: run.ScopePartition, Text: fmt.Sprintf("%d local runs are in progress; policy local.max_running allows %d", running, b.cfg.Places)}
+		return run.SendResult{Outcome: run.SendDeferred, Code: "local_places", Scope: run.ScopePartition,
+			Text: fmt.Sprintf("%d local runs are in progress; policy local.max_running allows %d", running, b.cfg.Places)}
 	}
 	f, err := os.OpenFile(b.file(job, k), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -152,7 +153,8 @@ func (b *Backend) start(job run.JobSpec, r record, lock *os.File) (*exec.Cmd, er
 		return nil, err
 	}
 	res := job.Spec.Resources
-	cmd := exec.Command("/usr/bin/nice", "-n", "10", "/usr/bin/prlimit", "--core=0", fmt.Sprintf("--cpu=%d", (res.TimeLimitSeconds+60)*res.CPUs),
+	cmd := exec.Command("/usr/bin/nice", "-n", "10", "/usr/bin/prlimit", "--core=0", fmt.Sprintf("--cpu=%d",
+		(res.TimeLimitSeconds+60)*res.CPUs),
 		fmt.Sprintf("--data=%d", int64(res.MemMB+dataFloor)<<20), "--", "/bin/bash", filepath.Join(attempt, "ctl", run.ScriptFile))
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "SLURM_JOB_ID=" + r.JobID, "SLURMD_NODENAME=" + host, "SLURM_RESTART_COUNT=0"}
 	cmd.Dir = attempt
@@ -181,7 +183,8 @@ func (b *Backend) Jobs() []run.Job {
 	host, _ := os.Hostname() // for people
 	b.each(func(name string, r record, alive bool) {
 		if alive {
-			out = append(out, run.Job{Cluster: Cluster, ID: r.JobID, Name: jobName(name), State: "RUNNING", Class: run.ClassRunning, Node: host, Submitted: &r.StartedAt, Started: &r.StartedAt})
+			out = append(out, run.Job{Cluster: Cluster, ID: r.JobID, Name: jobName(name), State: "RUNNING", Class: run.ClassRunning, Node: host,
+				Submitted: &r.StartedAt, Started: &r.StartedAt})
 		}
 	})
 	return out

@@ -48,7 +48,8 @@ func (w *world) job(i int, script string) run.JobSpec {
 	w.t.Helper()
 	j := w.spec(i)
 	ctl := filepath.Join(j.RunDir, "a1", "ctl")
-	if err := errors.Join(os.MkdirAll(ctl, 0o700), os.WriteFile(filepath.Join(ctl, run.ScriptFile), []byte("#!/bin/bash\n"+script+"\n"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(ctl, 0o700), os.WriteFile(filepath.Join(ctl, run.ScriptFile), []byte("#!/bin/bash\n"+script+"\n"),
+		0o600)); err != nil {
 		w.t.Fatal(err)
 	}
 	return j
@@ -98,7 +99,8 @@ func TestSend(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 	w.waitEnded(j.RunID)
-	want := fmt.Sprintf("LC_ALL=C\nPATH=/usr/bin:/bin\nPWD=%[1]s\nSHLVL=0\nSLURMD_NODENAME=%[2]s\nSLURM_JOB_ID=%[3]s\nSLURM_RESTART_COUNT=0\n_=/usr/bin/env\n0\n%[4]d\n120\n%[5]d\n%[1]s\n",
+	want := fmt.Sprintf("LC_ALL=C\nPATH=/usr/bin:/bin\nPWD=%[1]s\nSHLVL=0\nSLURMD_NODENAME=%[2]s\nSLURM_JOB_ID=%[3]s\n"+
+		"SLURM_RESTART_COUNT=0\n_=/usr/bin/env\n0\n%[4]d\n120\n%[5]d\n%[1]s\n",
 		filepath.Join(j.RunDir, "a1"), hostname(t), res.JobID, (64+dataFloor)<<10, min(19, niceness(t)+10))
 	if got := strings.ReplaceAll(w.file(j, "seen"), "SHLVL=1", "SHLVL=0"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -148,7 +150,8 @@ func TestPlacesAndCancel(t *testing.T) {
 		ids = append(ids, res.JobID)
 	}
 	third := w.job(3, "true")
-	if res := b.Send(t.Context(), third, 1); res.Outcome != run.SendDeferred || res.Code != "local_places" || !strings.Contains(res.Text, "allows 2") {
+	if res := b.Send(t.Context(), third, 1); res.Outcome != run.SendDeferred || res.Code != "local_places" || !strings.Contains(res.Text,
+		"allows 2") {
 		t.Errorf("%+v", res)
 	}
 	if res, _ := b.Receipt(t.Context(), third, 1); res.Outcome != run.SendNotRun {

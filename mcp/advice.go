@@ -11,8 +11,8 @@ import (
 	"slurmgate/plan"
 )
 
-// Every error tells the model which call to make next, with arguments. The gate's message says what is wrong and names most next steps; this adds what
-// only a chat lacks: a call that fits the tool's schema.
+// Every error tells the model which call to make next, with arguments. The gate's message says what is wrong and names most next steps;
+// this adds what only a chat lacks: a call that fits the tool's schema.
 
 // maxRepeated bounds a caller's argument that is repeated in an example.
 const maxRepeated = 80
@@ -81,7 +81,8 @@ type schemaNode struct {
 	Pattern    string                `json:"pattern"`
 }
 
-// example is the arguments of a call: what the caller gave and nothing is wrong with, and a value for each required argument that is missing or wrong.
+// example is the arguments of a call: what the caller gave and nothing is wrong with, and a value for each required argument that is
+// missing or wrong.
 func example(t gate.Tool, given json.RawMessage, d details) string {
 	var s schemaNode
 	var args map[string]json.RawMessage

@@ -42,22 +42,28 @@ func TestErrorsNameTheNextCall(t *testing.T) {
 		return json.RawMessage(`{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":{` + props + `}}`)
 	}
 	inputs := map[string]json.RawMessage{
-		"seqkit.stats":    object(`"reads"`, `"reads":`+art+`,"kind":{"enum":["fastq","fasta"]},"threads":{"type":"integer","minimum":1,"maximum":8}`),
+		"seqkit.stats": object(`"reads"`, `"reads":`+art+
+			`,"kind":{"enum":["fastq","fasta"]},"threads":{"type":"integer","minimum":1,"maximum":8}`),
 		"slurm.job.get":   object(`"run_id"`, `"run_id":`+run+`,"wait_seconds":{"type":"integer","minimum":0,"maximum":30}`),
 		"slurm.job.retry": object(`"run_id","after_attempt"`, `"run_id":`+run+`,"after_attempt":{"type":"integer","minimum":1}`),
 		"artifact.get":    object(`"artifact_id"`, `"artifact_id":`+art),
-		"artifact.import": object(`"path"`, `"path":{"type":"string"}`), "run.list": object("", `"limit":{"type":"integer"}`), "artifact.list": object("", `"limit":{"type":"integer"}`),
+		"artifact.import": object(`"path"`, `"path":{"type":"string"}`), "run.list": object("", `"limit":{"type":"integer"}`),
+		"artifact.list":  object("", `"limit":{"type":"integer"}`),
 		"slurm.job.logs": object(`"run_id"`, `"run_id":`+run+`,"tail_lines":{"type":"integer"}`), "admin.only": object("", ""),
 	}
 	fails := map[string]error{
-		"slurm.job.get":   fault.New(fault.NotFound, "x", "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list")),
-		"artifact.get":    fault.New(fault.NotFound, "x", "artifact_not_found", "there is no artifact "+artID).WithSteps(fault.Do("artifact.list")),
-		"slurm.job.retry": fault.New(fault.Conflict, "x", "no_retry", "the run has not failed").WithSteps(fault.Do("slurm.job.get", "run_id", runID)),
-		"artifact.import": fault.New(fault.Transport, "x", "too_many_calls", "all 4 concurrent calls are in use").WithNext("call again in a few seconds"),
-		"slurm.job.logs":  fault.New(fault.Policy, "x", "tool_denied", "policy does not allow slurm_job_logs"),
-		"seqkit.stats":    fault.New(fault.Internal, "x", "internal", "the tool crashed").WithNext("the gateway's log has the details"),
-		"artifact.list":   fault.New(fault.Policy, "x", "consent_required", "this call needs a person's approval").WithSteps(fault.Do("approval.answer", "approval_id", "apr_1")),
-		"run.list":        fault.New(fault.Validation, "x", "bad_cursor", "the cursor is not one of this list"),
+		"slurm.job.get": fault.New(fault.NotFound, "x", "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list")),
+		"artifact.get": fault.New(fault.NotFound, "x", "artifact_not_found", "there is no artifact "+artID).
+			WithSteps(fault.Do("artifact.list")),
+		"slurm.job.retry": fault.New(fault.Conflict, "x", "no_retry", "the run has not failed").
+			WithSteps(fault.Do("slurm.job.get", "run_id", runID)),
+		"artifact.import": fault.New(fault.Transport, "x", "too_many_calls", "all 4 concurrent calls are in use").
+			WithNext("call again in a few seconds"),
+		"slurm.job.logs": fault.New(fault.Policy, "x", "tool_denied", "policy does not allow slurm_job_logs"),
+		"seqkit.stats":   fault.New(fault.Internal, "x", "internal", "the tool crashed").WithNext("the gateway's log has the details"),
+		"artifact.list": fault.New(fault.Policy, "x", "consent_required", "this call needs a person's approval").
+			WithSteps(fault.Do("approval.answer", "approval_id", "apr_1")),
+		"run.list": fault.New(fault.Validation, "x", "bad_cursor", "the cursor is not one of this list"),
 	}
 	var tools []gate.Tool
 	for id, input := range inputs {
@@ -81,17 +87,20 @@ func TestErrorsNameTheNextCall(t *testing.T) {
 		{"SeqKit-Stats", `{}`, "there is no tool", `seqkit_stats {"reads":"art_…"}`},
 		{"bwa_mem", `{}`, `there is no tool "bwa_mem"`, "one of the 8 tools of this chat: artifact_get, artifact_import"},
 		{"admin_only", `{}`, `the capability "operate"`, "ask the administrator for a token"},
-		{"seqkit_stats", `{}`, "missing property 'reads'", `Example: seqkit_stats {"reads":"art_…"}. artifact_list {} lists artifacts; artifact_import {"path":"…"}`},
+		{"seqkit_stats", `{}`, "missing property 'reads'",
+			`Example: seqkit_stats {"reads":"art_…"}. artifact_list {} lists artifacts; artifact_import {"path":"…"}`},
 		{"seqkit_stats", `{"reads":"reads.fastq.gz","threads":4}`, "args.reads", `Example: seqkit_stats {"reads":"art_…","threads":4}`},
 		{"seqkit_stats", `{"read":"` + artID + `"}`, `did you mean "reads"?`, `Example: seqkit_stats {"reads":"art_…"}`},
-		{"seqkit_stats", `{"reads":"` + artID + `","sort":true}`, "'sort' not allowed; there are: kind, reads, threads", `Example: seqkit_stats {"reads":"` + artID + `"}`},
+		{"seqkit_stats", `{"reads":"` + artID + `","sort":true}`, "'sort' not allowed; there are: kind, reads, threads",
+			`Example: seqkit_stats {"reads":"` + artID + `"}`},
 		{"seqkit_stats", `{"reads":"` + artID + `","threads":99}`, "args.threads", `Example: seqkit_stats {"reads":"` + artID + `"}`},
 		{"seqkit_stats", `{"reads":"` + artID + `","kind":"bam"}`, "args.kind", `Example: seqkit_stats {"reads":"` + artID + `"}`},
 		{"seqkit_stats", `[]`, "object", `Example: seqkit_stats {"reads":"art_…"}`},
 		{"seqkit_stats", `{"reads":"` + artID + `"}`, "the tool crashed", "tell the user. run_list {}"},
 		{"slurm_job_get", `{"run_id":"7"}`, "args.run_id", `Example: slurm_job_get {"run_id":"run_…"}. run_list {} lists runs.`},
 		{"slurm_job_get", `{"run_id":"` + runID + `"}`, "there is no run " + runID, "Next: run_list"},
-		{"slurm_job_retry", `{"run_id":"` + runID + `"}`, "after_attempt", `Example: slurm_job_retry {"after_attempt":1,"run_id":"` + runID + `"}`},
+		{"slurm_job_retry", `{"run_id":"` + runID + `"}`, "after_attempt", `Example: slurm_job_retry {"after_attempt":1,"run_id":"` + runID +
+			`"}`},
 		{"slurm_job_retry", `{"run_id":"` + runID + `","after_attempt":1}`, "has not failed", `slurm_job_get {"run_id":"` + runID + `"}`},
 		{"artifact_get", `{"artifact_id":"` + artID + `"}`, "there is no artifact " + artID, "Next: artifact_list"},
 		{"artifact_import", `{"path":"/data/a"}`, "all 4 concurrent calls", `safe to repeat: artifact_import {"path":"/data/a"}.`},

@@ -33,10 +33,12 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 		structured = r.replaceText(structured)
 	}
 	shown, structured := picture(t, structured)
-	out := &sdk.CallToolResult{StructuredContent: structured, Content: []sdk.Content{&sdk.TextContent{Text: r.tell(t)}}, Meta: correlation(req, res.TraceID)}
+	out := &sdk.CallToolResult{StructuredContent: structured, Content: []sdk.Content{&sdk.TextContent{Text: r.tell(t)}},
+		Meta: correlation(req, res.TraceID)}
 	if res.ResultRef != nil {
 		out.StructuredContent = nil
-		out.Content = append(out.Content, &sdk.ResourceLink{URI: *res.ResultRef, Name: "result", Description: "The complete result, which is too large for an answer."})
+		out.Content = append(out.Content, &sdk.ResourceLink{URI: *res.ResultRef, Name: "result",
+			Description: "The complete result, which is too large for an answer."})
 	}
 	for _, l := range r.links() {
 		out.Content = append(out.Content, l)
@@ -66,7 +68,8 @@ func refusal(t gate.Tool, req gate.Request, e *gate.ErrorBody) *sdk.CallToolResu
 }
 
 func correlation(req gate.Request, traceID string) sdk.Meta {
-	h := map[string]any{"trace_id": traceID, "tool_call_id": req.ToolCallID, "tool_id": req.ToolID, "tool_version": req.ToolVersion, "actor": req.Actor}
+	h := map[string]any{"trace_id": traceID, "tool_call_id": req.ToolCallID, "tool_id": req.ToolID, "tool_version": req.ToolVersion,
+		"actor": req.Actor}
 	if req.SessionID != nil {
 		h["session_id"] = *req.SessionID
 	}

@@ -155,7 +155,8 @@ func picture(t gate.Tool, structured json.RawMessage) (*sdk.ImageContent, json.R
 	return &sdk.ImageContent{Data: data, MIMEType: p.MIME}, rest
 }
 
-// outputSchema is the schema of a chat's structured content: the registry's schema, for a picture without the bytes that are sent beside it.
+// outputSchema is the schema of a chat's structured content: the registry's schema, for a picture without the bytes that are sent beside
+// it.
 func outputSchema(t gate.Tool) json.RawMessage {
 	if t.ID != pictureTool {
 		return t.Output

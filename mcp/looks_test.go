@@ -17,7 +17,8 @@ import (
 //
 // proves ARC-01
 func TestTablesAreSmall(t *testing.T) {
-	for name, c := range map[string]struct{ columns, rows, cell int }{"long": {4, 2000, 12}, "wide": {256, 20, 9}, "fat": {3, 4, 256}, "wide and fat": {256, 20, 256}, "one fat row": {256, 1, 256}, "small": {3, 4, 5}} {
+	for name, c := range map[string]struct{ columns, rows, cell int }{"long": {4, 2000, 12}, "wide": {256, 20, 9}, "fat": {3, 4, 256},
+		"wide and fat": {256, 20, 256}, "one fat row": {256, 1, 256}, "small": {3, 4, 5}} {
 		var columns []any
 		for i := range c.columns {
 			columns = append(columns, map[string]any{"name": fmt.Sprint("column ", i), "type": "text"})
@@ -31,12 +32,14 @@ func TestTablesAreSmall(t *testing.T) {
 			rows = append(rows, row)
 		}
 		w := newWorld()
-		w.on(tableTool, map[string]any{"artifact_id": artID, "type": "TSV", "size_bytes": 1, "columns": columns, "columns_total": c.columns, "header": true, "first_row": 7, "rows": rows, "rows_read": c.rows + 7,
+		w.on(tableTool, map[string]any{"artifact_id": artID, "type": "TSV", "size_bytes": 1, "columns": columns, "columns_total": c.columns,
+			"header": true, "first_row": 7, "rows": rows, "rows_read": c.rows + 7,
 			"truncated": false, "delimiter": "\t", "warnings": []string{}}, nil)
 		res := call(t, w.session(t), "artifact_preview_table", `{}`) // which checks the size
 		var got table
 		raw, _ := json.Marshal(res.StructuredContent)
-		if err := json.Unmarshal(raw, &got); err != nil || len(got.Rows) == 0 || len(got.Columns) == 0 || len(got.Rows[0]) != len(got.Columns) || got.ColumnsTotal != c.columns {
+		if err := json.Unmarshal(raw, &got); err != nil || len(got.Rows) == 0 || len(got.Columns) == 0 ||
+			len(got.Rows[0]) != len(got.Columns) || got.ColumnsTotal != c.columns {
 			t.Errorf("%s: %v %.300s", name, err, raw)
 		}
 		if whole := len(got.Rows) == c.rows && len(got.Columns) == c.columns && len(got.Rows[0][0]) == c.cell/2*2; got.Truncated == whole {
@@ -56,7 +59,8 @@ func TestPictures(t *testing.T) {
 	i := slices.IndexFunc(w.tools, func(t gate.Tool) bool { return t.ID == pictureTool })
 	w.tools[i].Output = json.RawMessage(`{"type":"object","additionalProperties":false,"required":["artifact_id","data_base64","width"],"properties":{"artifact_id":{"type":"string"},"width":{"type":"integer"},"mime_type":{"type":"string"},"data_base64":{"type":"string"}}}`)
 	png := strings.Repeat("\x89PNG", 4000)
-	w.on(pictureTool, map[string]any{"artifact_id": artID, "width": 3, "mime_type": "image/png", "data_base64": base64.StdEncoding.EncodeToString([]byte(png))}, nil)
+	w.on(pictureTool, map[string]any{"artifact_id": artID, "width": 3, "mime_type": "image/png",
+		"data_base64": base64.StdEncoding.EncodeToString([]byte(png))}, nil)
 	c := w.session(t)
 	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "artifact_preview_image", Arguments: json.RawMessage(`{}`)})
 	if err != nil || len(res.Content) != 2 {

@@ -33,25 +33,34 @@ func prompts() []prompt {
 			if a["inputs"] != "" {
 				in = "Its inputs: " + plain(a["inputs"], 1024) + ". Import paths with artifact_import; use artifact ids unchanged."
 			}
-			return fmt.Sprintf("Run the tool %s on the cluster. %s Call the tool with the artifact ids, tell me the run id, and collect it with slurm_job_collect. If it is not ready after two or three calls, "+
-				"stop and tell me when to ask again. If it succeeded, show me a short preview of each output; if it failed, read slurm_job_logs and explain why.", plain(a["tool"], 128), in)
+			return fmt.Sprintf("Run the tool %s on the cluster. %s Call the tool with the artifact ids, tell me the run id, and collect it with "+
+				"slurm_job_collect. If it is not ready after two or three calls, "+
+				"stop and tell me when to ask again. If it succeeded, show me a short preview of each output; if it failed, read slurm_job_logs and "+
+				"explain why.", plain(a["tool"], 128), in)
 		}},
-		{"check_run", "Check a run", "Report the state of a run and what to do next.", []*sdk.PromptArgument{&run}, func(_ *server, a map[string]string) string {
-			return fmt.Sprintf("Check %s with slurm_job_collect. Tell me its state in two or three sentences, and when to check again. If it is finished, preview its outputs.", a["run_id"])
-		}},
-		{"explain_failure", "Explain a failure", "Find out why a run failed, and whether retrying makes sense.", []*sdk.PromptArgument{&run}, func(_ *server, a map[string]string) string {
-			return fmt.Sprintf("Find out why %s failed: call slurm_job_get, then read slurm_job_logs (stream stderr, then log). Tell me the cause, whether it is in the input, in the parameters or in the "+
-				"cluster, and what to change. Do not retry or submit anything before I say so.", a["run_id"])
-		}},
-		{"find_artifact", "Find an artifact", "Search the artifacts.", []*sdk.PromptArgument{{Name: "what", Title: "What", Description: "description of the artifact", Required: true}}, func(_ *server, a map[string]string) string {
-			return fmt.Sprintf("Search artifact_list for this: %s. Show me what matches, with id, type, label and size; ask me before you fetch more than five pages.", plain(a["what"], 512))
+		{"check_run", "Check a run", "Report the state of a run and what to do next.", []*sdk.PromptArgument{&run},
+			func(_ *server, a map[string]string) string {
+				return fmt.Sprintf("Check %s with slurm_job_collect. Tell me its state in two or three sentences, and when to check again. If it is "+
+					"finished, preview its outputs.", a["run_id"])
+			}},
+		{"explain_failure", "Explain a failure", "Find out why a run failed, and whether retrying makes sense.", []*sdk.PromptArgument{&run},
+			func(_ *server, a map[string]string) string {
+				return fmt.Sprintf("Find out why %s failed: call slurm_job_get, then read slurm_job_logs (stream stderr, then log). Tell me the "+
+					"cause, whether it is in the input, in the parameters or in the "+
+					"cluster, and what to change. Do not retry or submit anything before I say so.", a["run_id"])
+			}},
+		{"find_artifact", "Find an artifact", "Search the artifacts.", []*sdk.PromptArgument{{Name: "what", Title: "What",
+			Description: "description of the artifact", Required: true}}, func(_ *server, a map[string]string) string {
+			return fmt.Sprintf("Search artifact_list for this: %s. Show me what matches, with id, type, label and size; ask me before you fetch "+
+				"more than five pages.", plain(a["what"], 512))
 		}},
 	}
 }
 
 func (s *server) addPrompts(out *sdk.Server) {
 	for _, p := range prompts() {
-		out.AddPrompt(&sdk.Prompt{Name: p.name, Title: p.title, Description: p.description, Arguments: p.arguments}, func(ctx context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		out.AddPrompt(&sdk.Prompt{Name: p.name, Title: p.title, Description: p.description, Arguments: p.arguments}, func(ctx context.Context,
+			r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 			for _, a := range p.arguments {
 				given := strings.TrimSpace(r.Params.Arguments[a.Name])
 				switch {
@@ -63,7 +72,8 @@ func (s *server) addPrompts(out *sdk.Server) {
 					return nil, badArgument(p.name, a.Name, "is not a tool of this gateway")
 				}
 			}
-			return &sdk.GetPromptResult{Description: p.description, Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: p.text(s, r.Params.Arguments)}}}}, nil
+			return &sdk.GetPromptResult{Description: p.description, Messages: []*sdk.PromptMessage{{Role: "user",
+				Content: &sdk.TextContent{Text: p.text(s, r.Params.Arguments)}}}}, nil
 		})
 	}
 }

@@ -79,7 +79,8 @@ func plainLines(s string, limit int) string { return clip(escape(s, true), limit
 // characters in which a text can hide another.
 func escape(s string, lines bool) string {
 	hidden := func(r rune) bool {
-		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029'
+		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == unicode.ReplacementChar ||
+			r == '\u2028' || r == '\u2029'
 	}
 	if !strings.ContainsFunc(s, hidden) {
 		return s

@@ -30,7 +30,8 @@ func (s *server) listArtifacts(ctx context.Context, r *sdk.ListResourcesRequest)
 	}
 	out := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}}
 	for _, a := range page.Artifacts {
-		out.Resources = append(out.Resources, &sdk.Resource{URI: artifactScheme + a.ArtifactID, Name: plain(a.Label, 64), Description: a.Type, Size: a.SizeBytes, MIMEType: mimeOf(a.Type)})
+		out.Resources = append(out.Resources, &sdk.Resource{URI: artifactScheme + a.ArtifactID, Name: plain(a.Label, 64), Description: a.Type,
+			Size: a.SizeBytes, MIMEType: mimeOf(a.Type)})
 	}
 	if page.Cursor != nil {
 		out.NextCursor = *page.Cursor

@@ -72,7 +72,8 @@ func New(cfg Config) *sdk.Server {
 	out := sdk.NewServer(&sdk.Implementation{Name: "slurmgate", Title: "slurmgate: " + cfg.Name, Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions, Logger: cfg.Log, PageSize: 100, CompletionHandler: s.complete, SetCacheable: cacheable,
 		// No list changes while the server runs: a domain is replaced by a restart.
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Prompts: &sdk.PromptCapabilities{}},
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{},
+			Prompts: &sdk.PromptCapabilities{}},
 	})
 	for _, t := range cfg.Gateway.Tools() {
 		if ForChat(t) {
@@ -123,8 +124,8 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// named is the chat's name of a tool that was called by its id: samtools.flagstat is samtools_flagstat. Any other name, and the id of a tool that
-// the caller may not call, is returned as it is.
+// named is the chat's name of a tool that was called by its id: samtools.flagstat is samtools_flagstat. Any other name, and the id of a
+// tool that the caller may not call, is returned as it is.
 func (s *server) named(ctx context.Context, called string) string {
 	t, ok := s.tools[strings.ReplaceAll(called, ".", "_")]
 	if ok && t.ID == called && s.cfg.Gateway.Visible(ctx, t) {

@@ -101,7 +101,8 @@ func messages(in io.Reader, feed io.Writer, answers *lines) error {
 		line, tooLong, err := readLine(r)
 		switch {
 		case tooLong != nil:
-			refuse(answers, tooLong.found(), -32600, fmt.Sprintf("the message is longer than %d bytes. Next: pass less; a file comes in by its path", maxBody))
+			refuse(answers, tooLong.found(), -32600, fmt.Sprintf("the message is longer than %d bytes. Next: pass less; a file comes in by its "+
+				"path", maxBody))
 		case len(bytes.TrimSpace(line)) == 0:
 		default:
 			if code, why := malformed(line); why != "" {

@@ -61,7 +61,8 @@ func TestBadLines(t *testing.T) {
 		line string
 		code int
 	}{
-		"ten megabytes":        {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"artifact_get","arguments":{"x":"` + strings.Repeat("x", 10<<20) + `"}}}`, -32600},
+		"ten megabytes": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"artifact_get","arguments":{"x":"` +
+			strings.Repeat("x", 10<<20) + `"}}}`, -32600},
 		"ten megabytes of {":   {strings.Repeat("{", 10<<20), -32600},
 		"no JSON":              {"hello", -32700},
 		"half":                 {`{"jsonrpc":"2.0"`, -32700},
@@ -125,7 +126,8 @@ func TestLongLines(t *testing.T) {
 				Message string `json:"message"`
 			} `json:"error"`
 		}
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil || string(got.ID) != want && !(want == "null" && got.ID == nil) || got.Error.Code != -32600 || !strings.Contains(got.Error.Message, "Next: ") {
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil || string(got.ID) != want && !(want == "null" && got.ID == nil) ||
+			got.Error.Code != -32600 || !strings.Contains(got.Error.Message, "Next: ") {
 			t.Errorf("%.60s…%s: %s %v", line, line[len(line)-30:], out.Bytes(), err)
 		}
 	}

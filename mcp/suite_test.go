@@ -31,8 +31,8 @@ func (a asked) Call(ctx context.Context, req gate.Request) (gate.Response, error
 	return a.gate.Call(ctx, a.who, req), nil
 }
 
-// overChat is the way through the protocol on standard input and output: an envelope becomes a call of a tool as a client makes it, and what
-// the client is answered becomes an envelope again.
+// overChat is the way through the protocol on standard input and output: an envelope becomes a call of a tool as a client makes it, and
+// what the client is answered becomes an envelope again.
 type overChat struct{ session *sdk.ClientSession }
 
 // Lacks implements conformance.Partial.
@@ -47,7 +47,8 @@ func (overChat) Lacks() map[conformance.Feature]string {
 
 func (o overChat) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
 	now := time.Now().UTC() // when it was, and what it touched, the protocol does not tell
-	out := gate.Response{SchemaVersion: gate.SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID, Timing: gate.Timing{StartedAt: now, EndedAt: now},
+	out := gate.Response{SchemaVersion: gate.SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID,
+		Timing:    gate.Timing{StartedAt: now, EndedAt: now},
 		Resources: gate.Resources{WorkspaceIDs: []string{}, Artifacts: []string{}, Files: []string{}, URLs: []string{}}}
 	h := map[string]any{"trace_id": req.TraceID, "tool_call_id": req.ToolCallID, "actor": req.Actor}
 	if req.SessionID != nil {
@@ -56,9 +57,11 @@ func (o overChat) Call(ctx context.Context, req gate.Request) (gate.Response, er
 	if req.IdempotencyKey != nil {
 		h["idempotency_key"] = *req.IdempotencyKey
 	}
-	res, err := o.session.CallTool(ctx, &sdk.CallToolParams{Name: strings.ReplaceAll(req.ToolID, ".", "_"), Arguments: req.Args, Meta: sdk.Meta{handshakeKey: h}})
+	res, err := o.session.CallTool(ctx, &sdk.CallToolParams{Name: strings.ReplaceAll(req.ToolID, ".", "_"), Arguments: req.Args,
+		Meta: sdk.Meta{handshakeKey: h}})
 	if err != nil && strings.Contains(err.Error(), "unknown tool") { // the protocol's own way to say so
-		out.Error = &gate.ErrorBody{Code: "tool_not_found", Kind: "validation", Message: err.Error(), Details: map[string]any{"kind": "not_found"}}
+		out.Error = &gate.ErrorBody{Code: "tool_not_found", Kind: "validation", Message: err.Error(),
+			Details: map[string]any{"kind": "not_found"}}
 		return out, nil
 	}
 	if err != nil {
@@ -95,8 +98,8 @@ func errorOf(res *sdk.CallToolResult, back map[string]any) (*gate.ErrorBody, err
 	return e, nil
 }
 
-// The suite of the gate, over a chat's protocol. What an envelope can say and a call of a tool cannot is left out, and named above; a line that
-// is no message is the protocol's own affair (TestBadLines).
+// The suite of the gate, over a chat's protocol. What an envelope can say and a call of a tool cannot is left out, and named above; a line
+// that is no message is the protocol's own affair (TestBadLines).
 //
 // proves HTC-06 HTC-12
 func TestConformance(t *testing.T) {
@@ -106,7 +109,8 @@ func TestConformance(t *testing.T) {
 		fromServer, out := io.Pipe()
 		done := make(chan error, 1)
 		go func() { done <- Serve(context.WithoutCancel(t.Context()), s, in, out) }()
-		c, err := sdk.NewClient(&sdk.Implementation{Name: "suite", Version: "1"}, nil).Connect(t.Context(), &sdk.IOTransport{Reader: fromServer, Writer: toServer}, nil)
+		c, err := sdk.NewClient(&sdk.Implementation{Name: "suite", Version: "1"}, nil).
+			Connect(t.Context(), &sdk.IOTransport{Reader: fromServer, Writer: toServer}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,11 +133,14 @@ func TestListOverTheGate(t *testing.T) {
 		x.Bindings, x.Handle = []gate.Transport{by}, handle
 		return x
 	}
-	r, err := gate.NewRegistry(made("test.mine", gate.MCP, gate.CapRead), made("test.other", gate.MCP, gate.CapSlurm), made("test.elsewhere", gate.Other, gate.CapRead), made("artifact.get", gate.MCP, gate.CapGateway, gate.CapRead), made("run.show", gate.MCP, gate.CapGateway, gate.CapRead))
+	r, err := gate.NewRegistry(made("test.mine", gate.MCP, gate.CapRead), made("test.other", gate.MCP, gate.CapSlurm), made("test.elsewhere",
+		gate.Other, gate.CapRead), made("artifact.get", gate.MCP, gate.CapGateway, gate.CapRead), made("run.show", gate.MCP, gate.CapGateway,
+		gate.CapRead))
 	if err != nil {
 		t.Fatal(err)
 	}
-	who := gate.Caller{Principal: gate.Principal{Name: "a", Capabilities: []string{gate.CapGateway, gate.CapRead}, Projects: []string{gate.All}}, Transport: gate.MCP}
+	who := gate.Caller{Principal: gate.Principal{Name: "a", Capabilities: []string{gate.CapGateway, gate.CapRead},
+		Projects: []string{gate.All}}, Transport: gate.MCP}
 	c := connect(t, New(Config{Gateway: asked{gate.New(gate.Config{Registry: r}), who}, Name: "x", Version: "1"}), nil)
 	l, err := c.ListTools(t.Context(), nil)
 	if err != nil {
@@ -159,7 +166,8 @@ func TestListOverTheGate(t *testing.T) {
 	}
 	for _, id := range []string{"test.other", "test.elsewhere"} {
 		_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: id, Arguments: json.RawMessage(`{}`)})
-		if err == nil || !strings.Contains(err.Error(), "there is no tool \""+id+"\". Next: call one of the 2 tools of this chat: artifact_get, test_mine") {
+		if err == nil || !strings.Contains(err.Error(),
+			"there is no tool \""+id+"\". Next: call one of the 2 tools of this chat: artifact_get, test_mine") {
 			t.Errorf("%s: %v", id, err)
 		}
 	}

@@ -23,9 +23,11 @@ func entry(t gate.Tool) *sdk.Tool {
 	closed := false
 	destructive := t.ID == "slurm.job.cancel"
 	out := &sdk.Tool{Name: t.Name(), Title: plain(t.Title, 128), Description: plain(describe(t), maxDescription), InputSchema: t.Input,
-		Annotations: &sdk.ToolAnnotations{Title: plain(t.Title, 128), ReadOnlyHint: t.SideEffect == gate.Read, IdempotentHint: t.Idempotency == "IDEMPOTENT",
+		Annotations: &sdk.ToolAnnotations{Title: plain(t.Title, 128), ReadOnlyHint: t.SideEffect == gate.Read,
+			IdempotentHint:  t.Idempotency == "IDEMPOTENT",
 			DestructiveHint: &destructive, OpenWorldHint: &closed},
-		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion, "side_effect": string(t.SideEffect),
+		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion,
+			"side_effect": string(t.SideEffect),
 			"idempotency": t.Idempotency, "determinism": t.Determinism, "availability": t.Availability, "required_capabilities": t.Capabilities}}}
 	if len(t.Output) > 0 {
 		out.OutputSchema = outputSchema(t)
@@ -38,7 +40,8 @@ func describe(t gate.Tool) string {
 	if t.SideEffect != gate.Execute || t.ID == "slurm.submit" || t.ID == "slurm.job.retry" {
 		return t.Description
 	}
-	return plain(t.Description, maxDescription-200) + "\nRuns as a job on the cluster: the answer has a run id; call slurm_job_collect to find out when it is finished and to get the outputs."
+	return plain(t.Description, maxDescription-200) + "\nRuns as a job on the cluster: the answer has a run id; call slurm_job_collect to " +
+		"find out when it is finished and to get the outputs."
 }
 
 // handshake is what a client may say about a call.
@@ -118,7 +121,8 @@ func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolReque
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	tell := func(seconds int, message string) {
-		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(seconds), Total: float64(a.WaitSeconds), Message: message})
+		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(seconds),
+			Total: float64(a.WaitSeconds), Message: message})
 	}
 	go func() {
 		defer close(done)

@@ -40,13 +40,18 @@ type Sources struct {
 // New creates the metrics of a gateway.
 func New(s Sources) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(),
-		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_slurm_requests_total", Help: "Requests to Slurm, by command and outcome (ok, failed)."}, []string{"command", "outcome"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_bytes_total", Help: "Bytes copied, by direction: stage (inputs into workspaces), collect (outputs into the store)."}, []string{"direction"}),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_tool_calls_total", Help: "Calls that passed the gate or were denied, by tool, transport and outcome (ok, or the error's kind)."}, []string{"tool", "transport", "outcome"}),
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_slurm_requests_total",
+			Help: "Requests to Slurm, by command and outcome (ok, failed)."}, []string{"command", "outcome"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_bytes_total",
+			Help: "Bytes copied, by direction: stage (inputs into workspaces), collect (outputs into the store)."}, []string{"direction"}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_tool_calls_total",
+			Help: "Calls that passed the gate or were denied, by tool, transport and outcome (ok, or the error's kind)."},
+			[]string{"tool", "transport", "outcome"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slurmgate_tool_call_seconds", Help: "Duration of calls, by side effect.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}}, []string{"side_effect"}),
 	}
-	m.registry.MustRegister(m.asked, m.bytes, m.calls, m.took, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{sources: s})
+	m.registry.MustRegister(m.asked, m.bytes, m.calls, m.took, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{sources: s})
 	for _, direction := range []string{"stage", "collect"} {
 		m.bytes.WithLabelValues(direction)
 	}

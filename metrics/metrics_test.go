@@ -42,7 +42,8 @@ func newMetrics(watched func() (time.Time, error)) *Metrics {
 
 func TestState(t *testing.T) {
 	m := newMetrics(func() (time.Time, error) { return time.Unix(990, 0), nil })
-	expect(t, m.page(t), `slurmgate_runs{state="running"} 3`, `slurmgate_runs{state="failed"} 0`, "slurmgate_watch_lag_seconds 10", "slurmgate_slurm_up 1", `slurmgate_bytes_total{direction="stage"} 0`)
+	expect(t, m.page(t), `slurmgate_runs{state="running"} 3`, `slurmgate_runs{state="failed"} 0`, "slurmgate_watch_lag_seconds 10",
+		"slurmgate_slurm_up 1", `slurmgate_bytes_total{direction="stage"} 0`)
 	down := newMetrics(func() (time.Time, error) { return time.Time{}, errors.New("no answer") })
 	if p := down.page(t); strings.Contains(p, "watch_lag_seconds 1") || !strings.Contains(p, "slurmgate_slurm_up 0") {
 		t.Error(p)
@@ -70,7 +71,9 @@ func TestCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := m.page(t)
-	expect(t, page, `slurmgate_tool_calls_total{outcome="ok",tool="a.b",transport="mcp"} 1`, `slurmgate_tool_calls_total{outcome="policy",tool="a.b",transport="other"} 1`, `slurmgate_tool_calls_total{outcome="validation",tool="none",transport="other"} 1`)
+	expect(t, page, `slurmgate_tool_calls_total{outcome="ok",tool="a.b",transport="mcp"} 1`,
+		`slurmgate_tool_calls_total{outcome="policy",tool="a.b",transport="other"} 1`,
+		`slurmgate_tool_calls_total{outcome="validation",tool="none",transport="other"} 1`)
 	if strings.Contains(page, "made.up") {
 		t.Error("callers can make series")
 	}
@@ -129,6 +132,8 @@ func TestParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, r)
-	expect(t, m.page(t), `slurmgate_slurm_requests_total{command="sbatch",outcome="accepted"} 1`, `slurmgate_slurm_requests_total{command="squeue",outcome="failed"} 1`, `slurmgate_slurm_requests_total{command="sacct",outcome="ok"} 1`,
-		`slurmgate_slurm_requests_total{command="scancel",outcome="ok"} 1`, `slurmgate_bytes_total{direction="stage"} 100`, `slurmgate_bytes_total{direction="collect"} 5`)
+	expect(t, m.page(t), `slurmgate_slurm_requests_total{command="sbatch",outcome="accepted"} 1`,
+		`slurmgate_slurm_requests_total{command="squeue",outcome="failed"} 1`, `slurmgate_slurm_requests_total{command="sacct",outcome="ok"} 1`,
+		`slurmgate_slurm_requests_total{command="scancel",outcome="ok"} 1`, `slurmgate_bytes_total{direction="stage"} 100`,
+		`slurmgate_bytes_total{direction="collect"} 5`)
 }

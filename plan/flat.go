@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// flat gives the canonical bytes of an object whose members are plain words, whole numbers, truth values and null. Most of what is recorded is
-// such an object, and needs no encoder and no second look. ok is false for everything else.
+// flat gives the canonical bytes of an object whose members are plain words, whole numbers, truth values and null. Most of what is
+// recorded is such an object, and needs no encoder and no second look. ok is false for everything else.
 func flat(m map[string]any) (canonical []byte, ok bool) {
 	names := make([]string, 0, len(m))
 	size := 2

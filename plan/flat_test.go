@@ -36,9 +36,12 @@ func TestFlat(t *testing.T) {
 		want string // empty: left to the encoder
 	}{
 		{nil, `{}`},
-		{map[string]any{"send": 1, "job_id": "12", "attempt": int64(2), "b": nil, "a": true}, `{"a":true,"attempt":2,"b":null,"job_id":"12","send":1}`},
-		{map[string]any{"a": "ü"}, ""}, {map[string]any{"a": "\""}, ""}, {map[string]any{"a": `\`}, ""}, {map[string]any{"a": "\n"}, ""}, {map[string]any{"ä": 1}, ""}, {map[string]any{"A": 1}, ""},
-		{map[string]any{"a": 1.5}, ""}, {map[string]any{"a": []string{}}, ""}, {map[string]any{"a": 1 << 53}, ""}, {map[string]any{"a": -(1 << 53)}, ""},
+		{map[string]any{"send": 1, "job_id": "12", "attempt": int64(2), "b": nil, "a": true},
+			`{"a":true,"attempt":2,"b":null,"job_id":"12","send":1}`},
+		{map[string]any{"a": "ü"}, ""}, {map[string]any{"a": "\""}, ""}, {map[string]any{"a": `\`}, ""}, {map[string]any{"a": "\n"}, ""},
+		{map[string]any{"ä": 1}, ""}, {map[string]any{"A": 1}, ""},
+		{map[string]any{"a": 1.5}, ""}, {map[string]any{"a": []string{}}, ""}, {map[string]any{"a": 1 << 53}, ""},
+		{map[string]any{"a": -(1 << 53)}, ""},
 	} {
 		got, ok := flat(c.m)
 		if ok != (c.want != "") || ok && string(got) != c.want {

@@ -94,7 +94,8 @@ func syntax(data []byte, d *jsontext.Decoder, err error) error {
 	case strings.Contains(text, "UTF-8"):
 		p.Code, p.Rule, p.Msg, p.Hint = "JSON-UNICODE", "valid UTF-8", "the text contains a byte that is not UTF-8", "save it as UTF-8"
 	case strings.Contains(text, "surrogate"):
-		p.Code, p.Rule, p.Msg, p.Hint = "JSON-UNICODE", "surrogates in pairs", `an unpaired surrogate (\ud800 to \udfff)`, "write the character itself"
+		p.Code, p.Rule, p.Msg, p.Hint = "JSON-UNICODE", "surrogates in pairs", `an unpaired surrogate (\ud800 to \udfff)`,
+			"write the character itself"
 	default:
 		if p.Msg = clip(text); strings.Contains(text, "','") {
 			p.Hint = "remove the comma before a } or ]"

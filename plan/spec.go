@@ -75,7 +75,8 @@ type Command struct {
 	Argv    []string          `json:"argv"`
 	Workdir string            `json:"workdir"`
 	Env     map[string]string `json:"env"`
-	Stdout  *string           `json:"stdout,omitzero"` // the src_relpath of the declared output that receives standard output; absent when none does
+	// the src_relpath of the declared output that receives standard output; absent when none does
+	Stdout *string `json:"stdout,omitzero"`
 }
 
 // IO is what goes in and what comes out.

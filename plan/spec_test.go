@@ -103,7 +103,8 @@ func TestCompleteSpec(t *testing.T) {
 
 // Absent optionals of version 1 are null, a null stdout is absent, lists and maps are never null, workdir is filled.
 func TestFilled(t *testing.T) {
-	s, err := DecodeSpec(edited(t, map[string]any{"resources.gpus": nil, "resources.gpu_type": nil, "placement.qos": nil, "placement.constraint": nil,
+	s, err := DecodeSpec(edited(t, map[string]any{"resources.gpus": nil, "resources.gpu_type": nil, "placement.qos": nil,
+		"placement.constraint":      nil,
 		"execution.command.workdir": nil, "execution.command.env": nil, "execution.command.stdout": nil, "io.inputs": nil}), Rules{})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +113,8 @@ func TestFilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"gpus":null`, `"gpu_type":null`, `"qos":null`, `"constraint":null`, `"env":{}`, `"inputs":[]`, `"workdir":"/work"`} {
+	for _, want := range []string{`"gpus":null`, `"gpu_type":null`, `"qos":null`, `"constraint":null`, `"env":{}`, `"inputs":[]`,
+		`"workdir":"/work"`} {
 		if !bytes.Contains(b, []byte(want)) {
 			t.Errorf("no %s in %s", want, b)
 		}
@@ -195,39 +197,58 @@ func TestRules(t *testing.T) {
 		{"stdout elsewhere", edit{"execution.command.stdout": "out/other"}, "PLAN-STDOUT", "execution.command.stdout"},
 		{"inputs many", edit{"io.inputs": many(1025)}, "PLAN-INPUTS", "io.inputs"},
 		{"input artifact", edit{"io.inputs": []any{in("r", "art_x", hex, "in/x")}}, "PLAN-ARTIFACT", "io.inputs[0].artifact_id"},
-		{"input checksum", edit{"io.inputs": []any{in("r", artA, strings.ToUpper(hex), "in/x")}}, "PLAN-CHECKSUM", "io.inputs[0].checksum_sha256"},
-		{"input twice", edit{"io.inputs": []any{in("a", artA, hex, "in/x"), in("b", artB, hex, "in/x")}}, "PLAN-DEST-DUPLICATE", "io.inputs[1].dest_relpath"},
-		{"file as folder", edit{"io.inputs": []any{in("a", artA, hex, "in/x"), in("b", artB, hex, "in/x/y/z")}}, "PLAN-DEST-DUPLICATE", "io.inputs[1].dest_relpath"},
-		{"folder as file", edit{"io.inputs": []any{in("a", artA, hex, "in/x/y"), in("b", artB, hex, "in/x")}}, "PLAN-DEST-DUPLICATE", "io.inputs[0].dest_relpath"},
+		{"input checksum", edit{"io.inputs": []any{in("r", artA, strings.ToUpper(hex), "in/x")}}, "PLAN-CHECKSUM",
+			"io.inputs[0].checksum_sha256"},
+		{"input twice", edit{"io.inputs": []any{in("a", artA, hex, "in/x"), in("b", artB, hex, "in/x")}}, "PLAN-DEST-DUPLICATE",
+			"io.inputs[1].dest_relpath"},
+		{"file as folder", edit{"io.inputs": []any{in("a", artA, hex, "in/x"), in("b", artB, hex, "in/x/y/z")}}, "PLAN-DEST-DUPLICATE",
+			"io.inputs[1].dest_relpath"},
+		{"folder as file", edit{"io.inputs": []any{in("a", artA, hex, "in/x/y"), in("b", artB, hex, "in/x")}}, "PLAN-DEST-DUPLICATE",
+			"io.inputs[0].dest_relpath"},
 		{"outputs none", edit{"io.outputs": []any{}, "execution.command.stdout": nil}, "PLAN-OUTPUTS", "io.outputs"},
 		{"outputs many", edit{"io.outputs": manyOut(1025), "execution.command.stdout": nil}, "PLAN-OUTPUTS", "io.outputs"},
 		{"output role twice", edit{"io.outputs": []any{good, out("report", "out/x", "TSV", "l")}}, "PLAN-ROLE-DUPLICATE", "io.outputs[1].role"},
-		{"output roles that differ only in case", edit{"io.outputs": []any{good, out("Report", "out/x", "TSV", "l")}}, "PLAN-ROLE-DUPLICATE", "io.outputs[1].role"},
-		{"output roles that differ only in case, long s", edit{"io.outputs": []any{out("stats", "out/flagstat.json", "TSV", "l"), out("\u017ftats", "out/x", "TSV", "l")}}, "PLAN-ROLE-DUPLICATE", "io.outputs[1].role"},
-		{"reserved in another case", edit{"io.outputs": []any{out("Slurm_Script", "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE-RESERVED", "io.outputs[0].role"},
-		{"output path twice", edit{"io.outputs": []any{good, out("z", "out/flagstat.json", "TSV", "l")}}, "PLAN-SRC-DUPLICATE", "io.outputs[1].src_relpath"},
-		{"output below a file", edit{"io.outputs": []any{good, out("z", "out/flagstat.json/x", "TSV", "l")}}, "PLAN-SRC-DUPLICATE", "io.outputs[1].src_relpath"},
+		{"output roles that differ only in case", edit{"io.outputs": []any{good, out("Report", "out/x", "TSV", "l")}}, "PLAN-ROLE-DUPLICATE",
+			"io.outputs[1].role"},
+		{"output roles that differ only in case, long s", edit{"io.outputs": []any{out("stats", "out/flagstat.json", "TSV", "l"),
+			out("\u017ftats", "out/x", "TSV", "l")}}, "PLAN-ROLE-DUPLICATE", "io.outputs[1].role"},
+		{"reserved in another case", edit{"io.outputs": []any{out("Slurm_Script", "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE-RESERVED",
+			"io.outputs[0].role"},
+		{"output path twice", edit{"io.outputs": []any{good, out("z", "out/flagstat.json", "TSV", "l")}}, "PLAN-SRC-DUPLICATE",
+			"io.outputs[1].src_relpath"},
+		{"output below a file", edit{"io.outputs": []any{good, out("z", "out/flagstat.json/x", "TSV", "l")}}, "PLAN-SRC-DUPLICATE",
+			"io.outputs[1].src_relpath"},
 		{"output type", edit{"io.outputs": []any{out("report", "out/flagstat.json", "EXE", "l")}}, "PLAN-TYPE", "io.outputs[0].type"},
-		{"output in", edit{"io.outputs": []any{out("report", "in/x", "TSV", "l")}, "execution.command.stdout": nil}, "PLAN-SRC-PATH", "io.outputs[0].src_relpath"},
+		{"output in", edit{"io.outputs": []any{out("report", "in/x", "TSV", "l")}, "execution.command.stdout": nil}, "PLAN-SRC-PATH",
+			"io.outputs[0].src_relpath"},
 	}
-	for _, image := range []string{"", "samtools:1.19", "samtools", "docker://samtools", "docker://x@sha256:" + hex, "library/x@sha256:" + hex, "instance://x", "/images/x.sif", "x.sif", "sha256:" + hex[1:],
+	for _, image := range []string{"", "samtools:1.19", "samtools", "docker://samtools", "docker://x@sha256:" + hex,
+		"library/x@sha256:" + hex, "instance://x", "/images/x.sif", "x.sif", "sha256:" + hex[1:],
 		"sha256:" + strings.ToUpper(hex), "sha512:" + hex, "Sam@sha256:" + hex, "sha256:" + hex + "\n", " sha256:" + hex, "x@y@sha256:" + hex} {
-		rows = append(rows, row{fmt.Sprintf("image %q", image), edit{"execution.container.image": image}, "PLAN-IMAGE", "execution.container.image"})
+		rows = append(rows, row{fmt.Sprintf("image %q", image), edit{"execution.container.image": image}, "PLAN-IMAGE",
+			"execution.container.image"})
 	}
-	for _, name := range []string{"APPTAINERENV_X", "SINGULARITY_BIND", "SLURM_JOB_ID", "SBATCH_TIMELIMIT", "LD_PRELOAD", "HOME", "UID", "PROMPT_COMMAND"} {
+	for _, name := range []string{"APPTAINERENV_X", "SINGULARITY_BIND", "SLURM_JOB_ID", "SBATCH_TIMELIMIT", "LD_PRELOAD", "HOME", "UID",
+		"PROMPT_COMMAND"} {
 		rows = append(rows, row{"env " + name, edit{"execution.command.env": edit{name: "x"}}, "PLAN-ENV", "execution.command.env." + name})
 	}
-	for _, word := range []string{"", " ", "a ", " a", "a  b", "a\tb", "a\nb", "a\u00a0b", "a\u200bb", "\ufeffa", "a\u2028b", "a\u202eb", "a\x00", long(129)} {
+	for _, word := range []string{"", " ", "a ", " a", "a  b", "a\tb", "a\nb", "a\u00a0b", "a\u200bb", "\ufeffa", "a\u2028b", "a\u202eb",
+		"a\x00", long(129)} {
 		rows = append(rows,
 			row{fmt.Sprintf("input role %.9q", word), edit{"io.inputs": []any{in(word, artA, hex, "in/x")}}, "PLAN-ROLE", "io.inputs[0].role"},
-			row{fmt.Sprintf("output role %.9q", word), edit{"io.outputs": []any{out(word, "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE", "io.outputs[0].role"},
-			row{fmt.Sprintf("label %.9q", word), edit{"io.outputs": []any{out("report", "out/flagstat.json", "TSV", word)}}, "PLAN-LABEL", "io.outputs[0].label"})
+			row{fmt.Sprintf("output role %.9q", word), edit{"io.outputs": []any{out(word, "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE",
+				"io.outputs[0].role"},
+			row{fmt.Sprintf("label %.9q", word), edit{"io.outputs": []any{out("report", "out/flagstat.json", "TSV", word)}}, "PLAN-LABEL",
+				"io.outputs[0].label"})
 	}
 	for _, role := range append(ReservedRoles(), "LOG", "Stdout") {
-		rows = append(rows, row{"reserved " + role, edit{"io.outputs": []any{out(role, "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE-RESERVED", "io.outputs[0].role"})
+		rows = append(rows, row{"reserved " + role, edit{"io.outputs": []any{out(role, "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE-RESERVED",
+			"io.outputs[0].role"})
 	}
-	for _, name := range []string{"", "-p", "--time=99", "a b", "a\nb", "a\n", " a", "a,b", "a=b", "a/b", "a;b", "$(x)", "`x`", "a'b", `a"b`, "a\x00b", "%x", "é", long(65)} {
-		for code, field := range map[string]string{"PLAN-PARTITION": "placement.partition", "PLAN-ACCOUNT": "placement.account", "PLAN-QOS": "placement.qos"} {
+	for _, name := range []string{"", "-p", "--time=99", "a b", "a\nb", "a\n", " a", "a,b", "a=b", "a/b", "a;b", "$(x)", "`x`", "a'b", `a"b`,
+		"a\x00b", "%x", "é", long(65)} {
+		for code, field := range map[string]string{"PLAN-PARTITION": "placement.partition", "PLAN-ACCOUNT": "placement.account",
+			"PLAN-QOS": "placement.qos"} {
 			rows = append(rows, row{fmt.Sprintf("%s %.9q", field, name), edit{field: name}, code, field})
 		}
 	}
@@ -235,10 +256,12 @@ func TestRules(t *testing.T) {
 		rows = append(rows, row{fmt.Sprintf("constraint %.9q", c), edit{"placement.constraint": c}, "PLAN-CONSTRAINT", "placement.constraint"})
 	}
 	for _, p := range badPaths("in") {
-		rows = append(rows, row{fmt.Sprintf("dest %.20q", p), edit{"io.inputs": []any{in("r", artA, hex, p)}}, "PLAN-DEST-PATH", "io.inputs[0].dest_relpath"})
+		rows = append(rows, row{fmt.Sprintf("dest %.20q", p), edit{"io.inputs": []any{in("r", artA, hex, p)}}, "PLAN-DEST-PATH",
+			"io.inputs[0].dest_relpath"})
 	}
 	for _, p := range badPaths("out") {
-		rows = append(rows, row{fmt.Sprintf("src %.20q", p), edit{"io.outputs": []any{out("report", p, "TSV", "l")}, "execution.command.stdout": nil}, "PLAN-SRC-PATH", "io.outputs[0].src_relpath"})
+		rows = append(rows, row{fmt.Sprintf("src %.20q", p), edit{"io.outputs": []any{out("report", p, "TSV", "l")},
+			"execution.command.stdout": nil}, "PLAN-SRC-PATH", "io.outputs[0].src_relpath"})
 	}
 	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
@@ -258,15 +281,19 @@ func TestRules(t *testing.T) {
 
 // badPaths are paths that no folder dir takes.
 func badPaths(dir string) []string {
-	bad := []string{"", dir, dir + "/", "/" + dir + "/x", "//" + dir + "/x", "/etc/passwd", dir + "/../x", dir + "/..", dir + "/x/..", "../" + dir + "/x", "..", dir + "//x", dir + "/./x", "./" + dir + "/x",
-		dir + "/x/", dir + `\x`, dir + `/x\y`, dir + "/a\x00b", dir + "/a\nb", dir + "/a\rb", dir + "/a\x7fb", dir + "/a\u0085b", dir + "/a\u00a0b", dir + "/a\u3000b", dir + "/a\u200bb", dir + "/a\u2060b", dir + "/\ufeffa",
-		dir + "/a\u202eb", dir + "/a\u2028b", dir + "/ a", dir + "/a ", dir + "/a /b", dir + "/a/ b", dir + "/a  b", " " + dir + "/a", dir + "/a\t", dir + "/" + strings.Repeat("x", 256),
+	bad := []string{"", dir, dir + "/", "/" + dir + "/x", "//" + dir + "/x", "/etc/passwd", dir + "/../x", dir + "/..", dir + "/x/..",
+		"../" + dir + "/x", "..", dir + "//x", dir + "/./x", "./" + dir + "/x",
+		dir + "/x/", dir + `\x`, dir + `/x\y`, dir + "/a\x00b", dir + "/a\nb", dir + "/a\rb", dir + "/a\x7fb", dir + "/a\u0085b",
+		dir + "/a\u00a0b", dir + "/a\u3000b", dir + "/a\u200bb", dir + "/a\u2060b", dir + "/\ufeffa",
+		dir + "/a\u202eb", dir + "/a\u2028b", dir + "/ a", dir + "/a ", dir + "/a /b", dir + "/a/ b", dir + "/a  b", " " + dir + "/a",
+		dir + "/a\t", dir + "/" + strings.Repeat("x", 256),
 		dir + "/" + strings.Repeat("x/", 520) + "x", "x/" + dir + "/y", dir + "x/y", strings.ToUpper(dir) + "/y", "~/" + dir, "C:/" + dir}
 	return bad
 }
 
 func TestRelPathAccepts(t *testing.T) {
-	for _, p := range []string{"in/x", "in/a b/c.d", "in/...", "in/..x", "in/x..", "in/-x", "in/é", "in/" + strings.Repeat("x", 255), "in/in/in", "in/a:b,c", "in/$x'\""} {
+	for _, p := range []string{"in/x", "in/a b/c.d", "in/...", "in/..x", "in/x..", "in/-x", "in/é", "in/" + strings.Repeat("x", 255),
+		"in/in/in", "in/a:b,c", "in/$x'\""} {
 		if msg := CheckRelPath(p, "in"); msg != "" {
 			t.Errorf("%q: %s", p, msg)
 		}
@@ -283,7 +310,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	for _, p := range fault.ProblemsOf(err) {
 		got[p.Code] = true
 	}
-	for _, code := range []string{"PLAN-VERSION", "PLAN-TIME-LIMIT", "PLAN-CPUS", "PLAN-MEM", "PLAN-PARTITION", "PLAN-ACCOUNT", "PLAN-KIND", "PLAN-ENGINE", "PLAN-IMAGE", "PLAN-NETWORK", "PLAN-ROOTFS", "PLAN-ARGV", "PLAN-OUTPUTS"} {
+	for _, code := range []string{"PLAN-VERSION", "PLAN-TIME-LIMIT", "PLAN-CPUS", "PLAN-MEM", "PLAN-PARTITION", "PLAN-ACCOUNT", "PLAN-KIND",
+		"PLAN-ENGINE", "PLAN-IMAGE", "PLAN-NETWORK", "PLAN-ROOTFS", "PLAN-ARGV", "PLAN-OUTPUTS"} {
 		if !got[code] {
 			t.Errorf("no %s in %v", code, err)
 		}
@@ -291,7 +319,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 }
 
 func TestDomainTypes(t *testing.T) {
-	doc := edited(t, map[string]any{"io.outputs": []any{map[string]any{"role": "r", "src_relpath": "out/x", "type": "PAF", "label": "l"}}, "execution.command.stdout": nil})
+	doc := edited(t, map[string]any{"io.outputs": []any{map[string]any{"role": "r", "src_relpath": "out/x", "type": "PAF", "label": "l"}},
+		"execution.command.stdout": nil})
 	if _, err := DecodeSpec(doc, Rules{}); fault.CodeOf(err) != "PLAN-TYPE" {
 		t.Error(err)
 	}
@@ -301,7 +330,8 @@ func TestDomainTypes(t *testing.T) {
 }
 
 func paramsOf(s Spec) Params {
-	return Params{ProjectID: "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", Script: "slurm_script_v1", Spec: s, Tool: &ToolExtra{Version: "1.0.0", MaxOutputBytes: 1 << 20, StrictOutputs: true}}
+	return Params{ProjectID: "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", Script: "slurm_script_v1", Spec: s, Tool: &ToolExtra{Version: "1.0.0",
+		MaxOutputBytes: 1 << 20, StrictOutputs: true}}
 }
 
 func canonicalOf(t testing.TB, p Params) string {
@@ -313,8 +343,8 @@ func canonicalOf(t testing.TB, p Params) string {
 	return string(b)
 }
 
-// What is stored and hashed gives the same params back, and the same bytes again: of a plan submitted as it is everything, of a toolpack's plan
-// all but the artifact ids, which its program does not see. proves ABI-09
+// What is stored and hashed gives the same params back, and the same bytes again: of a plan submitted as it is everything, of a toolpack's
+// plan all but the artifact ids, which its program does not see. proves ABI-09
 func TestParamsRoundTrip(t *testing.T) {
 	for _, p := range []Params{paramsOf(mustDecode(t, complete)), {ProjectID: "p", Script: "s", Spec: mustDecode(t, complete)}} {
 		first := canonicalOf(t, p)
@@ -343,7 +373,8 @@ func TestParamsRoundTrip(t *testing.T) {
 func TestIdentityIgnoresOrder(t *testing.T) {
 	var ins, outs []any
 	for i := range 6 {
-		ins = append(ins, map[string]any{"role": fmt.Sprint("r", i%2), "artifact_id": artA, "checksum_sha256": digestA, "dest_relpath": fmt.Sprint("in/", i)})
+		ins = append(ins, map[string]any{"role": fmt.Sprint("r", i%2), "artifact_id": artA, "checksum_sha256": digestA,
+			"dest_relpath": fmt.Sprint("in/", i)})
 		outs = append(outs, map[string]any{"role": fmt.Sprint("o", i), "src_relpath": fmt.Sprint("out/", i), "type": "TSV", "label": "l"})
 	}
 	hashOf := func(changes map[string]any) string {
@@ -373,7 +404,8 @@ func TestIdentityIgnoresOrder(t *testing.T) {
 			t.Error(image)
 		}
 	}
-	for path, value := range map[string]any{"resources.cpus": 3, "placement.qos": nil, "execution.command.argv": []any{"samtools"}, "execution.command.env": map[string]any{"A": "x y"},
+	for path, value := range map[string]any{"resources.cpus": 3, "placement.qos": nil, "execution.command.argv": []any{"samtools"},
+		"execution.command.env":     map[string]any{"A": "x y"},
 		"execution.container.image": "sha256:" + strings.Repeat("b", 64), "io.inputs": ins[1:], "execution.command.stdout": "out/4"} {
 		c := base()
 		c[path] = value
@@ -389,7 +421,8 @@ func TestIDForms(t *testing.T) {
 		good string
 		bad  []string
 	}{
-		{IsRunID, "run_0X8Z4D1X467KV94K4TXG0D9BXT", []string{"", "run_", "run_0x8z4d1x467kv94k4txg0d9bxt", "run_0X8Z4D1X467KV94K4TXG0D9BXT\n", "run_0X8Z4D1X467KV94K4TXG0D9BXI", "proj_0X8Z4D1X467KV94K4TXG0D9BXT", "run_../../../../../../../../etc"}},
+		{IsRunID, "run_0X8Z4D1X467KV94K4TXG0D9BXT", []string{"", "run_", "run_0x8z4d1x467kv94k4txg0d9bxt", "run_0X8Z4D1X467KV94K4TXG0D9BXT\n",
+			"run_0X8Z4D1X467KV94K4TXG0D9BXI", "proj_0X8Z4D1X467KV94K4TXG0D9BXT", "run_../../../../../../../../etc"}},
 		{IsArtifactID, artA, []string{"art_", artA + "0", "run_183BZJHEYXMKZBB4A0X74BNFSS"}},
 		{IsProjectID, ProjectID("demo"), []string{"demo", "proj_"}},
 		{IsSHA256, digestA, []string{digestA[1:], strings.ToUpper(digestA), digestA + "\n"}},

@@ -58,15 +58,18 @@ func check(data []byte, twins bool) error {
 			}
 		case '0':
 			if lit := tok.String(); !safeNumber(lit) {
-				return here(data, d, fault.Problem{Code: "JSON-NUMBER", Rule: "numbers within ±(2^53-1)", Msg: "the number " + clip(lit) + " is too large to be read exactly",
+				return here(data, d, fault.Problem{Code: "JSON-NUMBER", Rule: "numbers within ±(2^53-1)",
+					Msg:  "the number " + clip(lit) + " is too large to be read exactly",
 					Hint: "write a smaller number, or a string where the schema takes one"})
 			} else if vanishes(lit) {
-				return here(data, d, fault.Problem{Code: "JSON-NUMBER", Rule: "numbers other than 0 are not read as 0", Msg: "the number " + clip(lit) + " is so close to 0 that it would become 0",
+				return here(data, d, fault.Problem{Code: "JSON-NUMBER", Rule: "numbers other than 0 are not read as 0",
+					Msg:  "the number " + clip(lit) + " is so close to 0 that it would become 0",
 					Hint: "write 0, or a string where the schema takes one"})
 			}
 		}
 		if len(open) > maxDepth {
-			return here(data, d, fault.Problem{Code: "JSON-DEPTH", Rule: fmt.Sprintf("at most %d levels", maxDepth), Msg: "objects and arrays are nested too deep"})
+			return here(data, d, fault.Problem{Code: "JSON-DEPTH", Rule: fmt.Sprintf("at most %d levels", maxDepth),
+				Msg: "objects and arrays are nested too deep"})
 		}
 		if d.StackDepth() == 0 {
 			// One value; anything but white space behind it is refused.

@@ -27,7 +27,9 @@ func TestStrictDecoding(t *testing.T) {
 		{"case twin", in(`"cpus": 2`, `"cpus": 2, "CPUs": 3`), "JSON-CASE-TWIN", "resources.CPUs"},
 		{"case twin in env", in(`"A": "x y"`, `"A": "x y", "a": "z"`), "JSON-CASE-TWIN", "execution.command.env.a"},
 		{"case twin among many", in(`"A": "x y"`, `"A": "x y", "B_": "", "C_": "", "D_": "", "E_": "", "F_": "", "G_": "", "H_": "", "I_": "", "J_": "", "b_": ""`), "JSON-CASE-TWIN", "execution.command.env.b_"},
-		{"late case twin among many", in(`"A": "x y"`, `"A": "x y", "B_": "", "C_": "", "D_": "", "E_": "", "F_": "", "G_": "", "H_": "", "I_": "", "J_": "", "j_": ""`), "JSON-CASE-TWIN", "execution.command.env.j_"},
+		{"late case twin among many", in(`"A": "x y"`,
+			`"A": "x y", "B_": "", "C_": "", "D_": "", "E_": "", "F_": "", "G_": "", "H_": "", "I_": "", "J_": "", "j_": ""`), "JSON-CASE-TWIN",
+			"execution.command.env.j_"},
 		{"case of a field", in(`"image"`, `"Image"`), "JSON-UNKNOWN-FIELD", "execution.container.Image"},
 		{"unknown field", in(`"version": 1`, `"version": 1, "x": 2`), "JSON-UNKNOWN-FIELD", "x"},
 		{"unknown field, nested", in(`"role": "bam"`, `"role": "bam", "mode": 7`), "JSON-UNKNOWN-FIELD", "io.inputs[1].mode"},
@@ -62,7 +64,8 @@ func TestStrictDecoding(t *testing.T) {
 		{"fraction", in(`"cpus": 2`, `"cpus": 2.5`), "JSON-TYPE", "resources.cpus"},
 		{"number for string", in(`"short"`, `7`), "JSON-TYPE", "placement.partition"},
 		{"string for boolean", in(`"readonly_rootfs": true`, `"readonly_rootfs": "true"`), "JSON-TYPE", "execution.container.readonly_rootfs"},
-		{"object for list", in(`["samtools", "flagstat", "-O", "json", "/work/in/input.bam", "a b\tc\nd", ""]`, `{}`), "JSON-TYPE", "execution.command.argv"},
+		{"object for list", in(`["samtools", "flagstat", "-O", "json", "/work/in/input.bam", "a b\tc\nd", ""]`, `{}`), "JSON-TYPE",
+			"execution.command.argv"},
 		{"null in argv", in(`"flagstat"`, `null`), "JSON-TYPE", "execution.command.argv[1]"},
 		{"null variable", in(`"x y"`, `null`), "JSON-TYPE", "execution.command.env.A"},
 		{"list", `[]`, "JSON-TYPE", ""},
@@ -97,14 +100,18 @@ func TestMarshalTwins(t *testing.T) {
 // An error of decoding says where, what and what to do, in words that stand alone.
 func TestDecodingMessages(t *testing.T) {
 	for _, c := range []struct{ doc, want string }{
-		{"{\n  \"version\": 1,\n  \"version\": 1\n}", `plan.json:3:3: version: the key "version" appears twice (each key once); remove one of the two`},
-		{"{\"é\": 1, \"resources\": {\"cpus\": 1, \"CPUs\": 2}}", `plan.json:1:35: resources.CPUs: the keys "cpus" and "CPUs" differ only in case (keys of one object differ in more than case); rename or remove one of them`},
+		{"{\n  \"version\": 1,\n  \"version\": 1\n}",
+			`plan.json:3:3: version: the key "version" appears twice (each key once); remove one of the two`},
+		{"{\"é\": 1, \"resources\": {\"cpus\": 1, \"CPUs\": 2}}",
+			`plan.json:1:35: resources.CPUs: the keys "cpus" and "CPUs" differ only in case (keys of one object differ in more than case); rename or remove one of them`},
 		{"{\"version\": 1,\n}", `plan.json:1:14: version: invalid character ',' at start of value (valid JSON); remove the comma before a } or ]`},
 		{"{\"version\": 1", "plan.json:1:14: version: the text ends in the middle of a value (valid JSON)"},
 		{" \n", "plan.json:2:1: the text is empty (valid JSON)"},
 		{"{\"version\": 1}\n{}", "plan.json:2:1: text follows the end of the JSON value (one JSON value and nothing after it); remove it"},
-		{"{\"version\":\n 9007199254740993}", "plan.json:1:2: version: the number 9007199254740993 is too large to be read exactly (numbers within ±(2^53-1)); write a smaller number, or a string where the schema takes one"},
-		{"{\"version\": 1,\n \"resources\": {\"cpu\": 1}}", `plan.json:2:16: resources.cpu: there is no field "cpu" here (only the fields time_limit_seconds, cpus, mem_mb, gpus, gpu_type); did you mean "cpus"?`},
+		{"{\"version\":\n 9007199254740993}", "plan.json:1:2: version: the number 9007199254740993 is too large to be read exactly (numbers " +
+			"within ±(2^53-1)); write a smaller number, or a string where the schema takes one"},
+		{"{\"version\": 1,\n \"resources\": {\"cpu\": 1}}",
+			`plan.json:2:16: resources.cpu: there is no field "cpu" here (only the fields time_limit_seconds, cpus, mem_mb, gpus, gpu_type); did you mean "cpus"?`},
 		{"{\"resources\": {\"cpus\":\n \"2\"}}", "plan.json:1:16: resources.cpus: it is a string (an integer)"},
 		{"{\"execution\": {\"command\": {\"argv\": [\"a\",\n null]}}}", "plan.json:2:2: execution.command.argv[1]: it is null (a string)"},
 	} {
@@ -147,7 +154,8 @@ func TestMessagesArePlain(t *testing.T) {
 
 // An independent implementation of RFC 8785 agrees on the bytes wherever both take the document.
 func FuzzCanonicalOracle(f *testing.F) {
-	for _, s := range []string{`{"b":1,"a":[true,null,"\u0041\u00e9\n\u2028"]}`, `1e21`, `1E-7`, `-0`, `0.1`, `123456789012345.6`, `{"\ud83d\ude00":1,"\ufb33":2,"é":3}`, `"\u001f\u007f\/\""`, `[1.0,1e2,5e-324,4.35]`, complete} {
+	for _, s := range []string{`{"b":1,"a":[true,null,"\u0041\u00e9\n\u2028"]}`, `1e21`, `1E-7`, `-0`, `0.1`, `123456789012345.6`,
+		`{"\ud83d\ude00":1,"\ufb33":2,"é":3}`, `"\u001f\u007f\/\""`, `[1.0,1e2,5e-324,4.35]`, complete} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -168,7 +176,8 @@ func FuzzCanonicalOracle(f *testing.F) {
 
 func FuzzDecodeSpec(f *testing.F) {
 	f.Add([]byte(complete))
-	for _, s := range []string{`{}`, `null`, `[]`, `{"version":1,"io":{"inputs":[null]}}`, strings.ReplaceAll(complete, " ", ""), strings.Replace(complete, "in/input.bam", "in/../x", 1)} {
+	for _, s := range []string{`{}`, `null`, `[]`, `{"version":1,"io":{"inputs":[null]}}`, strings.ReplaceAll(complete, " ", ""),
+		strings.Replace(complete, "in/input.bam", "in/../x", 1)} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -207,7 +216,8 @@ func FuzzRelPath(f *testing.F) {
 		if CheckRelPath(p, "in") != "" {
 			return
 		}
-		if path.Clean(p) != p || path.IsAbs(p) || !strings.HasPrefix(p, "in/") || len(p) < 4 || len(p) > MaxRelPath || strings.ContainsAny(p, "\x00\n\r\t\\") || strings.TrimSpace(p) != p {
+		if path.Clean(p) != p || path.IsAbs(p) || !strings.HasPrefix(p, "in/") || len(p) < 4 || len(p) > MaxRelPath || strings.ContainsAny(p,
+			"\x00\n\r\t\\") || strings.TrimSpace(p) != p {
 			t.Errorf("%q passed", p)
 		}
 		for part := range strings.SplitSeq(p, "/") {

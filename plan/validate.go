@@ -48,7 +48,8 @@ func DecodeSpec(data []byte, rules Rules) (Spec, error) {
 	err := s.Validate(rules)
 	if named && rules.Image != nil && imageRef.MatchString(name+"@"+digest) {
 		if msg := rules.Image(name, digest); msg != "" {
-			p := fault.Problem{Code: "PLAN-IMAGE", Field: "execution.container.image", Rule: "the name that images.lock.yaml has for this digest", Msg: msg,
+			p := fault.Problem{Code: "PLAN-IMAGE", Field: "execution.container.image", Rule: "the name that images.lock.yaml has for this digest",
+				Msg:  msg,
 				Hint: "correct the name, or leave it out: the digest alone decides"}
 			err = invalid(append(fault.ProblemsOf(err), p))
 		}
@@ -183,7 +184,8 @@ func (v *validator) execution(e Execution) {
 	}
 	if !imageRef.MatchString(e.Container.Image) {
 		v.add("PLAN-IMAGE", "execution.container.image",
-			"sha256:<64 hex digits> of the SIF file, or name@sha256:<64 hex digits>; no tag, no docker://, no folder", "got "+quoted(e.Container.Image))
+			"sha256:<64 hex digits> of the SIF file, or name@sha256:<64 hex digits>; no tag, no docker://, no folder",
+			"got "+quoted(e.Container.Image))
 	}
 	v.command(e.Command)
 }

@@ -48,13 +48,15 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 			folded = out.Role // an older gateway took roles that differ only in case
 		}
 		if slices.Contains(ReservedRoles(), folded) {
-			v.add("PLAN-ROLE-RESERVED", at+"role", "not one of "+strings.Join(ReservedRoles(), ", ")+", in any case: the gateway makes these", "got "+quoted(out.Role))
+			v.add("PLAN-ROLE-RESERVED", at+"role", "not one of "+strings.Join(ReservedRoles(), ", ")+", in any case: the gateway makes these",
+				"got "+quoted(out.Role))
 		}
 		switch was, twin := roles[folded]; {
 		case twin && was == out.Role:
 			v.add("PLAN-ROLE-DUPLICATE", at+"role", "each output role once", "the role "+quoted(out.Role)+" appears twice")
 		case twin:
-			v.add("PLAN-ROLE-DUPLICATE", at+"role", "output roles differ in more than case", quoted(out.Role)+" and "+quoted(was)+" differ only in case")
+			v.add("PLAN-ROLE-DUPLICATE", at+"role", "output roles differ in more than case",
+				quoted(out.Role)+" and "+quoted(was)+" differ only in case")
 		}
 		roles[folded] = out.Role
 		if msg := CheckRelPath(out.SrcRelpath, "out"); msg != "" {

@@ -8,14 +8,15 @@ import (
 	"slurmgate/plan"
 )
 
-// Where files come from is the site's to say and no part of the policy's hash. A policies.yaml that still says it works, and says that it should
-// not; a snapshot stored with it hashes to what the policy hashes to now.
+// Where files come from is the site's to say and no part of the policy's hash. A policies.yaml that still says it works, and says that it
+// should not; a snapshot stored with it hashes to what the policy hashes to now.
 //
 // proves ARC-03
 func TestMovedKeys(t *testing.T) {
 	for _, c := range []struct{ with, without string }{
 		{"version: 1\nimport: {roots: [/data]}\n", "version: 1\n"},
-		{"version: 1\nimport: {roots: [/data, /more], max_bytes: 10}\nslurm: {max_cpus: 2}\n", "version: 1\nimport: {max_bytes: 10}\nslurm: {max_cpus: 2}\n"},
+		{"version: 1\nimport: {roots: [/data, /more], max_bytes: 10}\nslurm: {max_cpus: 2}\n",
+			"version: 1\nimport: {max_bytes: 10}\nslurm: {max_cpus: 2}\n"},
 	} {
 		old, now := parse(t, c.with), parse(t, c.without)
 		if old.Hash != now.Hash || strings.Contains(string(old.Snapshot), "roots") || plan.Hash(old.Snapshot) != old.Hash {

@@ -50,7 +50,8 @@ func TestHash(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	for in, want := range map[string]string{"a${PART}b": "ashortb", "${PART}${PART}": "shortshort", "${EMPTY}": "", "${LOOP}": "${PART}", "$PART": "$PART", "$": "$",
+	for in, want := range map[string]string{"a${PART}b": "ashortb", "${PART}${PART}": "shortshort", "${EMPTY}": "", "${LOOP}": "${PART}",
+		"$PART": "$PART", "$": "$",
 		"$${PART}": "${PART}", "x$${": "x${", "${NOPE}": "!", "${": "!", "${}": "!", "${A B}": "!", "${PART": "!"} {
 		got, _, err := expand(in, 100, env)
 		if err != nil {
@@ -72,14 +73,16 @@ func TestExpandIsBounded(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	mib := (after.TotalAlloc - before.TotalAlloc) >> 20
 	t.Logf("%d MiB allocated for what would be %d MiB", mib, len(value)*100_000>>20)
-	if fault.CodeOf(err) != "POLICY-SIZE" || !strings.Contains(err.Error(), "the value of B makes the policy too long") || len(fault.ProblemsOf(err)) != 1 || mib > 64 {
+	if fault.CodeOf(err) != "POLICY-SIZE" || !strings.Contains(err.Error(), "the value of B makes the policy too long") ||
+		len(fault.ProblemsOf(err)) != 1 || mib > 64 {
 		t.Errorf("%.300v (%d MiB)", err, mib)
 	}
 }
 
 func TestDefaults(t *testing.T) {
 	p := Defaults()
-	got := fmt.Sprintln(p.ToolAllowlist == nil, p.ImagesAllowlist == nil, p.Slurm.Partitions == nil, p.Slurm.MaxCPUs, p.Slurm.MaxGPUs, p.Slurm.RawPlans.Allowed, p.Import.Roots, p.Import.MaxBytes,
+	got := fmt.Sprintln(p.ToolAllowlist == nil, p.ImagesAllowlist == nil, p.Slurm.Partitions == nil, p.Slurm.MaxCPUs, p.Slurm.MaxGPUs,
+		p.Slurm.RawPlans.Allowed, p.Import.Roots, p.Import.MaxBytes,
 		p.Limits, p.EquivalentRuns, p.Network, p.Retry, p.Concurrency.Global, p.DefaultTimeoutSec, p.Logging.Level)
 	if want := "true true true 256 16 false [] 1099511627776 {16384 200 1099511627776 1048576} submit none {1} 0 900 info\n"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -98,8 +101,10 @@ default_timeout_sec: 60
 egress_allowlist: ["api.example.org:443", "[::1]:80"]
 logging: {level: debug}
 `)
-	got = fmt.Sprintln(*full.ToolAllowlist, full.Slurm.MaxGPUs, full.Slurm.RawPlans.Allowed, full.Import.Roots, full.Import.MaxBytes, full.Limits, full.EquivalentRuns, full.Retry, full.Concurrency, full.DefaultTimeoutSec, full.EgressAllowlist, full.Logging)
-	if want := "[] 0 true [/data/short] 10 {1 2 3 4} reuse {0} {5 map[samtools_flagstat:2]} 60 [api.example.org:443 [::1]:80] {debug}\n"; got != want {
+	got = fmt.Sprintln(*full.ToolAllowlist, full.Slurm.MaxGPUs, full.Slurm.RawPlans.Allowed, full.Import.Roots, full.Import.MaxBytes,
+		full.Limits, full.EquivalentRuns, full.Retry, full.Concurrency, full.DefaultTimeoutSec, full.EgressAllowlist, full.Logging)
+	if want := "[] 0 true [/data/short] 10 {1 2 3 4} reuse {0} {5 map[samtools_flagstat:2]} " +
+		"60 [api.example.org:443 [::1]:80] {debug}\n"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -121,7 +126,9 @@ func TestRefused(t *testing.T) {
 		{"version: 0x1\n", "POLICY-TYPE version:1"},
 		{"version: 1\ncolour: red\n", "POLICY-UNKNOWN-FIELD colour:2"},
 		{"version: 1\ntoolAllowlist: []\n", "POLICY-UNKNOWN-FIELD toolAllowlist:2"},
-		{"version: 1\nslurm:\n  max_cpus: 0\n  max_mem_mb: 1.5\n  partitions_allowlist: [a b, 7, ok, ok]\n", "POLICY-RANGE slurm.max_cpus:3, POLICY-TYPE slurm.max_mem_mb:4, POLICY-SLURM-NAME slurm.partitions_allowlist[0]:5, POLICY-TYPE slurm.partitions_allowlist[1]:5, POLICY-SLURM-NAME slurm.partitions_allowlist[3]:5"},
+		{"version: 1\nslurm:\n  max_cpus: 0\n  max_mem_mb: 1.5\n  partitions_allowlist: [a b, 7, ok, ok]\n",
+			"POLICY-RANGE slurm.max_cpus:3, POLICY-TYPE slurm.max_mem_mb:4, POLICY-SLURM-NAME slurm.partitions_allowlist[0]:5, POLICY-TYPE " +
+				"slurm.partitions_allowlist[1]:5, POLICY-SLURM-NAME slurm.partitions_allowlist[3]:5"},
 		{"version: 1\nslurm: {max_cpus: \"${NUM}\"}\n", "POLICY-TYPE slurm.max_cpus:2"},
 		{"version: 1\nslurm: {accounts_allowlist: [\"${GONE}\"]}\n", "POLICY-ENV-UNDEFINED slurm.accounts_allowlist[0]:2"},
 		{"version: 1\nslurm: {constraints_allowlist: [\"a&b\"]}\n", "POLICY-SLURM-NAME slurm.constraints_allowlist[0]:2"},
@@ -130,15 +137,19 @@ func TestRefused(t *testing.T) {
 		{"version: 1\nslurm: {raw_plans: {entry_programs: {\"x:1\": [a]}}}\n", "POLICY-IMAGE slurm.raw_plans.entry_programs.x:1:2"},
 		{"version: 1\ntool_allowlist: [samtools.flagstat]\n", "POLICY-TOOL-NAME tool_allowlist[0]:2"},
 		{"version: 1\nimages_allowlist: [samtools]\n", "POLICY-IMAGE images_allowlist[0]:2"},
-		{"version: 1\nimport: {roots: [data, /, /a/../b, /a/]}\n", "POLICY-IMPORT-ROOT import.roots[0]:2, POLICY-IMPORT-ROOT import.roots[1]:2, POLICY-IMPORT-ROOT import.roots[2]:2, POLICY-IMPORT-ROOT import.roots[3]:2"},
-		{"version: 1\nimport: {kinds: [path, mail], types_allowlist: [bam]}\n", "POLICY-IMPORT-KIND import.kinds[1]:2, POLICY-TYPE import.types_allowlist[0]:2"},
+		{"version: 1\nimport: {roots: [data, /, /a/../b, /a/]}\n",
+			"POLICY-IMPORT-ROOT import.roots[0]:2, POLICY-IMPORT-ROOT import.roots[1]:2, POLICY-IMPORT-ROOT import.roots[2]:2, " +
+				"POLICY-IMPORT-ROOT import.roots[3]:2"},
+		{"version: 1\nimport: {kinds: [path, mail], types_allowlist: [bam]}\n",
+			"POLICY-IMPORT-KIND import.kinds[1]:2, POLICY-TYPE import.types_allowlist[0]:2"},
 		{"version: 1\nenv: {LD_PRELOAD: x, \"A B\": y, N: 1}\n", "POLICY-ENV env.LD_PRELOAD:2, POLICY-ENV env.A B:2, POLICY-TYPE env.N:2"},
 		{"version: 1\nnetwork: host\n", "POLICY-NETWORK network:2"},
 		{"version: 1\nequivalent_runs: maybe\n", "POLICY-EQUIVALENT-RUNS equivalent_runs:2"},
 		{"version: 1\nretry: {infrastructure_attempts: 11}\n", "POLICY-RANGE retry.infrastructure_attempts:2"},
 		{"version: 1\nconcurrency: {per_tool: {a.b: 1}}\n", "POLICY-TOOL-NAME concurrency.per_tool.a.b:2"},
 		{"version: 1\nlogging: {level: loud}\n", "POLICY-LOG-LEVEL logging.level:2"},
-		{"version: 1\negress_allowlist: [\"h:0\", \"h:70000\", h]\n", "POLICY-EGRESS egress_allowlist[0]:2, POLICY-EGRESS egress_allowlist[1]:2, POLICY-EGRESS egress_allowlist[2]:2"},
+		{"version: 1\negress_allowlist: [\"h:0\", \"h:70000\", h]\n",
+			"POLICY-EGRESS egress_allowlist[0]:2, POLICY-EGRESS egress_allowlist[1]:2, POLICY-EGRESS egress_allowlist[2]:2"},
 	} {
 		_, err := Parse("policies.yaml", []byte(c.text), env)
 		var got []string
@@ -163,7 +174,8 @@ func TestAllowTool(t *testing.T) {
 		t.Error(err)
 	}
 	err := p.AllowTool("x_y")
-	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.Policy || e.Code != "POLICY-TOOL" || !strings.Contains(err.Error(), "tool_allowlist: a_b, c_d") {
+	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.Policy || e.Code != "POLICY-TOOL" || !strings.Contains(err.Error(),
+		"tool_allowlist: a_b, c_d") {
 		t.Error(err)
 	}
 }
@@ -184,7 +196,8 @@ func TestAllowImport(t *testing.T) {
 		{"kinds: []", "text", "BAM", 1, "POLICY-IMPORT-KIND import import.kinds: none"},
 		{"types_allowlist: [BAM, FASTA]", "text", "FASTA", 1, ""}, {"types_allowlist: [BAM]", "text", "", 1, ""},
 		{"types_allowlist: [BAM, VCF]", "text", "TSV", 1, "POLICY-IMPORT-TYPE type import.types_allowlist: BAM, VCF"},
-		{"kinds: [path], types_allowlist: []", "text", "TSV", 1, "POLICY-IMPORT-KIND import import.kinds: path; POLICY-IMPORT-TYPE type import.types_allowlist: none"},
+		{"kinds: [path], types_allowlist: []", "text", "TSV", 1,
+			"POLICY-IMPORT-KIND import import.kinds: path; POLICY-IMPORT-TYPE type import.types_allowlist: none"},
 	} {
 		err := parse(t, "version: 1\nimport: {"+c.policy+"}\n").AllowImport(c.kind, c.typ, c.size)
 		var got []string
@@ -201,7 +214,8 @@ func spec() plan.Spec {
 	gpus, kind, qos, con := 2, "a100", "quick", "x&y|z"
 	return plan.Spec{Version: 1, Resources: plan.Resources{TimeLimitSeconds: 100, CPUs: 4, MemMB: 1000, GPUs: &gpus, GPUType: &kind},
 		Placement: plan.Placement{Partition: "main", Account: "research", QOS: &qos, Constraint: &con},
-		Execution: plan.Execution{Container: plan.Container{Image: "sha256:" + strings.Repeat("a", 64), NetworkMode: "none"}, Command: plan.Command{Argv: []string{"samtools", "view"}, Env: map[string]string{}}}}
+		Execution: plan.Execution{Container: plan.Container{Image: "sha256:" + strings.Repeat("a", 64), NetworkMode: "none"},
+			Command: plan.Command{Argv: []string{"samtools", "view"}, Env: map[string]string{}}}}
 }
 
 // Every rule that forbids a plan is named, with what it allows. proves ARC-06
@@ -224,14 +238,16 @@ func TestAllowPlan(t *testing.T) {
 		{"images_allowlist: [\"" + b + "\"]", "s", "POLICY-IMAGE execution.container.image images_allowlist: " + b},
 		{"images_allowlist: [\"" + a + "\"]", "", ""},
 		{"slurm: {}", "", "POLICY-IMAGE execution.container.image policy allows the images of images.lock.yaml"},
-		{"slurm: {max_cpus: 1, partitions_allowlist: [x]}", "s", "POLICY-PARTITION placement.partition slurm.partitions_allowlist: x; POLICY-CPUS resources.cpus slurm.max_cpus: at most 1"},
+		{"slurm: {max_cpus: 1, partitions_allowlist: [x]}", "s",
+			"POLICY-PARTITION placement.partition slurm.partitions_allowlist: x; POLICY-CPUS resources.cpus slurm.max_cpus: at most 1"},
 	} {
 		err := parse(t, "version: 1\n"+c.policy+"\n").AllowPlan(spec(), false, c.image)
 		var got []string
 		for _, p := range fault.ProblemsOf(err) {
 			got = append(got, p.Code+" "+p.Field+" "+strings.TrimPrefix(p.Rule, "policy "))
 		}
-		if s := strings.Join(got, "; "); s != strings.Replace(c.want, "policy allows", "allows", 1) || err != nil && !fault.Is(err, fault.Policy) {
+		if s := strings.Join(got, "; "); s != strings.Replace(c.want, "policy allows", "allows", 1) || err != nil &&
+			!fault.Is(err, fault.Policy) {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.policy, s, c.want)
 		}
 	}
@@ -239,7 +255,8 @@ func TestAllowPlan(t *testing.T) {
 
 // Raw plans start only what is listed for the image, never a shell, never inline code, never a caller's file. proves ABI-20
 func TestRawPlans(t *testing.T) {
-	open := parse(t, "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {samtools: [samtools, python3, perl, node, Rscript], \"sha256:"+strings.Repeat("a", 64)+"\": [bcftools]}}}\n")
+	open := parse(t, "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {samtools: [samtools, python3, perl, node, Rscript], "+
+		"\"sha256:"+strings.Repeat("a", 64)+"\": [bcftools]}}}\n")
 	if err := Defaults().AllowPlan(spec(), true, "samtools"); fault.CodeOf(err) != "POLICY-RAW-PLAN" {
 		t.Error(err)
 	}
@@ -247,12 +264,18 @@ func TestRawPlans(t *testing.T) {
 		argv string
 		want string
 	}{
-		{"samtools|view", ""}, {"/usr/bin/samtools|view", ""}, {"bcftools|x", ""}, {"python3|/work/in/x.py|--count", ""}, {"perl|/work/in/x.pl|-i", ""},
+		{"samtools|view", ""}, {"/usr/bin/samtools|view", ""}, {"bcftools|x", ""}, {"python3|/work/in/x.py|--count", ""},
+		{"perl|/work/in/x.pl|-i", ""},
 		{"bwa|mem", "argv[0]"}, {"samtools2", "argv[0]"},
-		{"/work/in/samtools", "argv[0]"}, {"/work/../work/in/samtools", "argv[0]"}, {"in/samtools", "argv[0]"}, {"./samtools", "argv[0]"}, {"/proc/self/cwd/in/samtools", "argv[0]"}, {"/tmp/samtools", "argv[0]"},
-		{"sh|-c|ls", "argv[0]"}, {"bash", "argv[0]"}, {"/bin/dash", "argv[0]"}, {"zsh", "argv[0]"}, {"ksh", "argv[0]"}, {"csh", "argv[0]"}, {"tcsh", "argv[0]"}, {"fish", "argv[0]"}, {"busybox|sh", "argv[0]"},
-		{"env|samtools", "argv[0]"}, {"xargs|samtools", "argv[0]"}, {"sudo|samtools", "argv[0]"}, {"awk|1", "argv[0]"}, {"gawk|1", "argv[0]"}, {"bash5.2", "argv[0]"}, {"find|/", "argv[0]"}, {"/lib64/ld-linux-x86-64.so.2|/bin/sh", "argv[0]"},
-		{"python3|-c|x", "argv[1]"}, {"python3|-Ic|x", "argv[1]"}, {"python3|-W|ignore|-c|x", "argv[3]"}, {"perl|-e|x", "argv[1]"}, {"perl|-ne|x", "argv[1]"}, {"node|-e|x", "argv[1]"}, {"node|--eval=x", "argv[1]"}, {"node|--import|data:x", "argv[1]"}, {"Rscript|-e|x", "argv[1]"},
+		{"/work/in/samtools", "argv[0]"}, {"/work/../work/in/samtools", "argv[0]"}, {"in/samtools", "argv[0]"}, {"./samtools", "argv[0]"},
+		{"/proc/self/cwd/in/samtools", "argv[0]"}, {"/tmp/samtools", "argv[0]"},
+		{"sh|-c|ls", "argv[0]"}, {"bash", "argv[0]"}, {"/bin/dash", "argv[0]"}, {"zsh", "argv[0]"}, {"ksh", "argv[0]"}, {"csh", "argv[0]"},
+		{"tcsh", "argv[0]"}, {"fish", "argv[0]"}, {"busybox|sh", "argv[0]"},
+		{"env|samtools", "argv[0]"}, {"xargs|samtools", "argv[0]"}, {"sudo|samtools", "argv[0]"}, {"awk|1", "argv[0]"}, {"gawk|1", "argv[0]"},
+		{"bash5.2", "argv[0]"}, {"find|/", "argv[0]"}, {"/lib64/ld-linux-x86-64.so.2|/bin/sh", "argv[0]"},
+		{"python3|-c|x", "argv[1]"}, {"python3|-Ic|x", "argv[1]"}, {"python3|-W|ignore|-c|x", "argv[3]"}, {"perl|-e|x", "argv[1]"},
+		{"perl|-ne|x", "argv[1]"}, {"node|-e|x", "argv[1]"}, {"node|--eval=x", "argv[1]"}, {"node|--import|data:x", "argv[1]"},
+		{"Rscript|-e|x", "argv[1]"},
 	} {
 		s := spec()
 		s.Execution.Command.Argv = strings.Split(c.argv, "|")
@@ -284,7 +307,8 @@ func TestRawPlans(t *testing.T) {
 
 // Whatever the bytes: a policy with a hash, or problems.
 func FuzzPolicy(f *testing.F) {
-	for _, s := range []string{"version: 1\n", "version: 1\nslurm: {max_cpus: 1}\nimport: {roots: [\"${PART}\"]}\n", "a: &a [*a]", "<<: *x", "? {a: b}\n: c", "!!map {}", "\"\\x00\": 1", "version: 1\nVersion: 1\n", strings.Repeat("[", 3000)} {
+	for _, s := range []string{"version: 1\n", "version: 1\nslurm: {max_cpus: 1}\nimport: {roots: [\"${PART}\"]}\n", "a: &a [*a]", "<<: *x",
+		"? {a: b}\n: c", "!!map {}", "\"\\x00\": 1", "version: 1\nVersion: 1\n", strings.Repeat("[", 3000)} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -1,7 +1,8 @@
-// Package retention removes what is no longer needed: workspaces of finished runs, imported artifacts no run refers to, and bytes nobody owns.
+// Package retention removes what is no longer needed: workspaces of finished runs, imported artifacts no run refers to, and bytes nobody
+// owns.
 //
-// Nouns: a policy says how long each kind is kept; a sweep looks at all kinds once, and removes what is due unless it is a dry run. Whatever
-// the policy says, these rules hold:
+// Nouns: a policy says how long each kind is kept; a sweep looks at all kinds once, and removes what is due unless it is a dry run.
+// Whatever the policy says, these rules hold:
 //
 //   - what a run refers to is never removed: its inputs, outputs, logs and scripts, its row and its history;
 //   - the workspace of an unfinished run is not touched, and a late job of a run whose workspace is gone executes nothing;
@@ -121,15 +122,16 @@ type Parts struct {
 	Now        func() time.Time
 }
 
-// Sweep removes everything that is due, once. What cannot be removed is reported and left for the next sweep; an error means that the ledger
-// or a whole filesystem failed, or that the caller gave up. The report says what was done until then.
+// Sweep removes everything that is due, once. What cannot be removed is reported and left for the next sweep; an error means that the
+// ledger or a whole filesystem failed, or that the caller gave up. The report says what was done until then.
 func (p Parts) Sweep(ctx context.Context, policy Policy, dry bool) (Report, error) {
 	s := &sweep{Parts: p, policy: policy, dry: dry, now: p.Now(), r: Report{DryRun: dry, AsOf: p.Now().UTC(), Kept: []Kept{}}}
 	for _, t := range []*Tally{&s.r.Workspaces, &s.r.Imports, &s.r.Bytes} {
 		t.Named = []string{}
 	}
 	if policy.Imports != nil && *policy.Imports < LeastImports {
-		return s.r, fault.New(fault.Validation, "retention.Sweep", "retention_imports", fmt.Sprintf("imports must be kept for at least %s", LeastImports))
+		return s.r, fault.New(fault.Validation, "retention.Sweep", "retention_imports", fmt.Sprintf("imports must be kept for at least %s",
+			LeastImports))
 	}
 	for _, step := range []func(context.Context) error{s.workspaces, s.imports, s.objects, s.payloads} {
 		if err := step(ctx); err != nil {

@@ -20,8 +20,8 @@ import (
 
 var policy = retention.Policy{Workspaces: days(3), Imports: days(5)}
 
-// Whatever is imported, submitted, finished and retried at the same time, and wherever sweeps are killed: nothing that a run refers to goes, no artifact
-// is left without its bytes, no workspace that is needed is touched, and no emptied attempt is without a claim.
+// Whatever is imported, submitted, finished and retried at the same time, and wherever sweeps are killed: nothing that a run refers to
+// goes, no artifact is left without its bytes, no workspace that is needed is touched, and no emptied attempt is without a claim.
 func TestNothingNeededGoes(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -168,7 +168,8 @@ func (w *world) wind() {
 		w.t.Errorf("the second sweep found more: %+v", last)
 	}
 	must(w.t, filepath.WalkDir(w.dir+"/runs", func(p string, d fs.DirEntry, err error) error {
-		if rel, _ := filepath.Rel(w.dir+"/runs", p); err == nil && rel != ".gateway-id" && (d.IsDir() && strings.Contains(rel, "/") || !d.IsDir() && !strings.HasPrefix(d.Name(), "a")) {
+		if rel, _ := filepath.Rel(w.dir+"/runs", p); err == nil && rel != ".gateway-id" && (d.IsDir() && strings.Contains(rel, "/") ||
+			!d.IsDir() && !strings.HasPrefix(d.Name(), "a")) {
 			w.t.Errorf("%s is left of a workspace", rel)
 		}
 		return err
@@ -189,7 +190,8 @@ func (w *world) wind() {
 	if held != objects || held == 0 {
 		w.t.Errorf("%d objects of %d checksums", objects, held)
 	}
-	w.t.Logf("%d runs, %d imports, %d submits refused since the artifact was removed, %d objects left", len(w.runs), len(w.artifacts), w.refused.Load(), objects)
+	w.t.Logf("%d runs, %d imports, %d submits refused since the artifact was removed, %d objects left", len(w.runs), len(w.artifacts),
+		w.refused.Load(), objects)
 }
 
 // A dry sweep says what the next one does, and does nothing.
@@ -207,7 +209,8 @@ func TestDryRun(t *testing.T) {
 	must(t, w.ledger.Checksums(t.Context(), func(string, int64) error { return nil }))
 	dry, err := w.parts().Sweep(t.Context(), policy, true)
 	must(t, err)
-	if dry.Workspaces.Count != 1 || dry.Workspaces.Named[0] != id || dry.Imports.Count != 1 || dry.Imports.Named[0] != unused.ID || dry.Bytes.Count != 1 || dry.Bytes.Named[0] != orphan || len(dry.Kept) != 0 {
+	if dry.Workspaces.Count != 1 || dry.Workspaces.Named[0] != id || dry.Imports.Count != 1 || dry.Imports.Named[0] != unused.ID ||
+		dry.Bytes.Count != 1 || dry.Bytes.Named[0] != orphan || len(dry.Kept) != 0 {
 		t.Errorf("%+v", dry)
 	}
 	w.check()

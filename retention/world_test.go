@@ -125,8 +125,8 @@ func (w *world) add(content, label string) run.Artifact {
 	return a
 }
 
-// frozen tells whether so much time passed between storing bytes and writing their row that a sweep took them for nobody's. The row is refused,
-// and whoever wrote it begins again.
+// frozen tells whether so much time passed between storing bytes and writing their row that a sweep took them for nobody's. The row is
+// refused, and whoever wrote it begins again.
 func frozen(err error) bool { return fault.CodeOf(err) == "artifact_bytes_missing" }
 
 func (w *world) token() string { return fmt.Sprintf("%032x", w.tokens.Add(1)) }
@@ -137,9 +137,12 @@ func (w *world) submit(a run.Artifact) string {
 	token := w.token()
 	params, policy := json.RawMessage(fmt.Sprintf(`{"token":%q}`, token)), json.RawMessage(`{"version":1}`)
 	id := plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: plan.Hash(policy), ParamsHash: plan.Hash(params)}
-	r := run.Run{ID: id.RunID(), ToolID: "t.x", ToolName: "t_x", ToolVersion: "1.0.0", ContractVersion: "v1", PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(),
-		ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1, Warnings: []string{}, ResultJSON: json.RawMessage(`{}`)}
-	_, _, err := w.ledger.Insert(ctx, run.New{Run: r, Submission: run.Submission{Token: token, JobName: run.JobName(r.ID, 1, token[20:]), CreatedAt: w.now()}, Params: params, Policy: policy,
+	r := run.Run{ID: id.RunID(), ToolID: "t.x", ToolName: "t_x", ToolVersion: "1.0.0", ContractVersion: "v1", PolicyHash: id.PolicyHash,
+		ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(),
+		ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1, Warnings: []string{},
+		ResultJSON: json.RawMessage(`{}`)}
+	_, _, err := w.ledger.Insert(ctx, run.New{Run: r, Submission: run.Submission{Token: token, JobName: run.JobName(r.ID, 1, token[20:]),
+		CreatedAt: w.now()}, Params: params, Policy: policy,
 		Inputs: []run.Link{{Role: "r", ArtifactID: a.ID, Relpath: "in/f"}}, Event: run.Event{Type: "run.created", Data: map[string]any{}}})
 	if fault.CodeOf(err) == "artifact_removed" {
 		w.refused.Add(1)
@@ -163,7 +166,8 @@ func (w *world) submit(a run.Artifact) string {
 func (w *world) stage(id string, n int, token string, a run.Artifact) {
 	in := []plan.Input{{Role: "r", ArtifactID: a.ID, ChecksumSHA256: a.SHA256, DestRelpath: "in/f"}}
 	err := errors.Join(w.shared.StageInputs(context.Background(), id, in, w.store.Open),
-		w.shared.OpenAttempt(context.Background(), id, n, token, run.ControlFile{Name: run.PinnedFile, Data: []byte("pinned\n")}, run.ControlFile{Name: run.ScriptFile, Data: []byte("script\n")}))
+		w.shared.OpenAttempt(context.Background(), id, n, token, run.ControlFile{Name: run.PinnedFile, Data: []byte("pinned\n")},
+			run.ControlFile{Name: run.ScriptFile, Data: []byte("script\n")}))
 	if err != nil {
 		w.t.Errorf("an accepted run cannot be staged: %v", err)
 	}
@@ -188,7 +192,8 @@ func (w *world) finish(id string, r *rand.Rand) {
 	}
 	at, code := w.now(), 1
 	write := run.Write{Run: v.Run, Event: run.Event{Type: "run.over", Data: map[string]any{}}}
-	write.Run.State, write.Run.Phase, write.Run.Reason, write.Run.FinishedAt, write.Run.ExitCode = run.Failed, run.Done, "tool_failed", &at, &code
+	write.Run.State, write.Run.Phase, write.Run.Reason, write.Run.FinishedAt, write.Run.ExitCode = run.Failed, run.Done, "tool_failed", &at,
+		&code
 	a := v.Attempt
 	a.Ending = run.EndedToolFailed
 	if r.IntN(2) == 0 {
@@ -198,7 +203,8 @@ func (w *world) finish(id string, r *rand.Rand) {
 		}
 		out := w.artifact(fmt.Sprint("content ", r.IntN(8)), "out", id) // may be the bytes, and the artifact, of an import
 		log := w.artifact("log of "+a.Token, "log", id)
-		write.Artifacts, write.Outputs = []run.Artifact{out, log}, []run.Link{{Role: "out", ArtifactID: out.ID, Relpath: "out/f"}, {Role: "log", ArtifactID: log.ID}}
+		write.Artifacts, write.Outputs = []run.Artifact{out, log}, []run.Link{{Role: "out", ArtifactID: out.ID, Relpath: "out/f"},
+			{Role: "log", ArtifactID: log.ID}}
 		write.Run.LogArtifactID = log.ID
 	}
 	script, payload := w.payload("script of "+id+strings.Repeat("as long as scripts are\n", 100), "slurm_script", id)
@@ -221,7 +227,8 @@ func (w *world) retry(id string) {
 	r := v.Run
 	r.State, r.Phase, r.AttemptN, r.Reason, r.FinishedAt, r.ExitCode = run.Queued, run.Staging, n, "retry", nil, nil
 	sub := run.Submission{Token: token, JobName: run.JobName(id, n, token[20:]), CreatedAt: w.now()}
-	_, err = w.ledger.Apply(ctx, run.Write{Run: r, Attempts: []run.Attempt{{RunID: id, N: n, Token: token, CreatedAt: w.now()}}, Submission: &sub, Event: run.Event{Type: "run.retry", Data: map[string]any{}}})
+	_, err = w.ledger.Apply(ctx, run.Write{Run: r, Attempts: []run.Attempt{{RunID: id, N: n, Token: token, CreatedAt: w.now()}},
+		Submission: &sub, Event: run.Event{Type: "run.retry", Data: map[string]any{}}})
 	if fault.CodeOf(err) == "stale_run" {
 		return
 	}

@@ -60,8 +60,10 @@ type CollectAnswer struct {
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
 	return SubmitAnswer{
-		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
-		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID), LogArtifactID: opt(v.Run.LogArtifactID),
+		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase,
+		Attempt: v.Run.AttemptN, Reason: reason(v),
+		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID),
+		LogArtifactID:  opt(v.Run.LogArtifactID),
 		EquivalentRuns: orEmpty(equivalent), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v),
 	}
 }
@@ -79,8 +81,10 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, whic
 	if err != nil {
 		return GetAnswer{}, err
 	}
-	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
-		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}, nil
+	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State,
+		Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
+		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v),
+		Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}, nil
 }
 
 // Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
@@ -94,12 +98,15 @@ func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, 
 	if err != nil {
 		return CollectAnswer{}, err
 	}
-	return CollectAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Ready: v.Run.State.Terminal(), State: v.Run.State, Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
-		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}, nil
+	return CollectAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Ready: v.Run.State.Terminal(), State: v.Run.State,
+		Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
+		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings),
+		NextSteps: NextSteps(v)}, nil
 }
 
 // look reads a run with its outputs. params are the canonical params of the look: the run, and the ledger's newest event about it.
-func (e *Engine) look(ctx context.Context, runID string, wait time.Duration) (v View, roles map[string]string, params map[string]any, err error) {
+func (e *Engine) look(ctx context.Context, runID string, wait time.Duration) (v View, roles map[string]string, params map[string]any,
+	err error) {
 	settled := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
 	if v, err = e.waitFor(ctx, runID, wait, settled); err != nil {
 		return v, nil, nil, err

@@ -40,7 +40,8 @@ func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, e
 			now := e.Now()
 			v.Run.CancelAt, v.Run.CancelReason = &now, orElse(why, "cancelled on request")
 			sayCancelling(&v.Run, v.Submission.JobID)
-			v, err = e.apply(ctx, Write{Run: v.Run, From: &v, Event: Event{Type: "run.cancel_asked", Data: map[string]any{"reason": v.Run.CancelReason}}})
+			v, err = e.apply(ctx, Write{Run: v.Run, From: &v, Event: Event{Type: "run.cancel_asked",
+				Data: map[string]any{"reason": v.Run.CancelReason}}})
 		}
 		if err == nil {
 			err = e.carryOutCancel(ctx, v)
@@ -92,7 +93,8 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	case OutputsLate:
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never appeared", exit: v.Attempt.ExitCode})
 	case AheadOfLedger:
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: string(AheadOfLedger), detail: "given up: this gateway never submitted anything; the workspace belongs to an attempt it does not know"})
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: string(AheadOfLedger),
+			detail: "given up: this gateway never submitted anything; the workspace belongs to an attempt it does not know"})
 	}
 	claim, won, err := e.takeClaim(ctx, v)
 	switch {
@@ -102,7 +104,8 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	case won:
 		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: v.Run.CancelReason + " (before the job started; it can never execute)"})
 	case claim.Token != v.Submission.Token:
-		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the claim belongs to another submission, so no job of this one can execute any more", exit: v.Attempt.ExitCode})
+		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the claim belongs to another submission, so no job of this " +
+			"one can execute any more", exit: v.Attempt.ExitCode})
 	case v.Submission.JobID == "":
 		_, err = e.adopt(ctx, v, claim)
 		e.poke()
@@ -131,7 +134,8 @@ func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	case v.Run.State.Terminal():
 		a.Executed, a.Message = "finished", fmt.Sprintf("the run has already ended: %s (%s)", v.Run.State, v.Run.Reason)
 	case v.Run.Phase == Collecting:
-		a.Executed, a.Message = "maybe", "the job has ended; the run ends when its outputs and logs are stored, or is given up if they cannot be read for long"
+		a.Executed, a.Message = "maybe", "the job has ended; the run ends when its outputs and logs are stored, or is given up if they cannot "+
+			"be read for long"
 	case v.Run.Phase == Submitting:
 		a.Executed, a.Message = "maybe", "cancelling: sbatch is still running; the run is cancelled when it has ended"
 	default:

@@ -40,11 +40,17 @@ func TestCancel(t *testing.T) {
 		w.until(id, in(run.InJob))
 	}
 	for name, c := range map[string]setup{
-		"staging":                 {fault: broken("StageInputs"), executed: "never", state: run.Cancelled},
-		"deferred":                {send: kind(deferSend), bring: func(w *world, id string) { w.until(id, in(run.Deferred)) }, executed: "never", state: run.Cancelled, sends: 1},
-		"submitting":              {send: kind(hangs), bring: func(w *world, id string) { w.until(id, in(run.Submitting)) }, executed: "maybe", state: run.Queued, sends: 1},
-		"unconfirmed":             {send: kind(doubtNone), fault: broken("Queue"), bring: func(w *world, id string) { w.until(id, in(run.Unconfirmed)) }, executed: "never", state: run.Cancelled, sends: 1},
-		"unconfirmed, job exists": {send: kind(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) { w.until(id, in(run.Unconfirmed)) }, executed: "never", state: run.Cancelled, sends: 1},
+		"staging": {fault: broken("StageInputs"), executed: "never", state: run.Cancelled},
+		"deferred": {send: kind(deferSend), bring: func(w *world, id string) { w.until(id, in(run.Deferred)) },
+			executed: "never", state: run.Cancelled, sends: 1},
+		"submitting": {send: kind(hangs), bring: func(w *world, id string) { w.until(id, in(run.Submitting)) }, executed: "maybe",
+			state: run.Queued, sends: 1},
+		"unconfirmed": {send: kind(doubtNone), fault: broken("Queue"), bring: func(w *world, id string) {
+			w.until(id, in(run.Unconfirmed))
+		}, executed: "never", state: run.Cancelled, sends: 1},
+		"unconfirmed, job exists": {send: kind(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) {
+			w.until(id, in(run.Unconfirmed))
+		}, executed: "never", state: run.Cancelled, sends: 1},
 		"unconfirmed, job runs": {send: kind(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) {
 			w.until(id, in(run.Unconfirmed))
 			w.with(func() { w.start(w.jobs[0]); w.jobs[0].late = false })
@@ -156,7 +162,8 @@ func TestCancelUnreachable(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		asked := w.count("Cancel")
-		if v := must(w.ledger.View(t.Context(), a.RunID)); !strings.Contains(v.Run.Detail, "could not be cancelled") && !strings.Contains(v.Run.Detail, "does not answer") {
+		if v := must(w.ledger.View(t.Context(), a.RunID)); !strings.Contains(v.Run.Detail, "could not be cancelled") &&
+			!strings.Contains(v.Run.Detail, "does not answer") {
 			t.Errorf("%+v", v.Run)
 		}
 		time.Sleep(10 * time.Minute)
@@ -180,7 +187,8 @@ func TestCancelDuringSend(t *testing.T) {
 		kind   sendKind
 		state  run.State
 		reason string
-	}{"accepted": {accept, run.Cancelled, "cancelled"}, "rejected": {reject, run.Failed, "rejected"}, "deferred": {deferSend, run.Cancelled, "cancelled"}, "not run": {notRun, run.Cancelled, "cancelled"}, "doubt": {doubtJob, run.Cancelled, "cancelled"}} {
+	}{"accepted": {accept, run.Cancelled, "cancelled"}, "rejected": {reject, run.Failed, "rejected"}, "deferred": {deferSend, run.Cancelled,
+		"cancelled"}, "not run": {notRun, run.Cancelled, "cancelled"}, "doubt": {doubtJob, run.Cancelled, "cancelled"}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.send = func(int) sendKind { return c.kind }
@@ -200,7 +208,8 @@ func TestCancelDuringSend(t *testing.T) {
 				v := w.until(a.RunID, done)
 				w.want(v, c.state, c.reason)
 				sends := must(w.ledger.Sends(t.Context(), v.Submission.Token))
-				want := map[sendKind]run.SendOutcome{accept: run.SendAccepted, reject: run.SendRejected, deferSend: run.SendDeferred, notRun: run.SendNotRun, doubtJob: run.SendDoubt}[c.kind]
+				want := map[sendKind]run.SendOutcome{accept: run.SendAccepted, reject: run.SendRejected, deferSend: run.SendDeferred,
+					notRun: run.SendNotRun, doubtJob: run.SendDoubt}[c.kind]
 				if len(sends) != 1 || sends[0].Outcome != want {
 					t.Errorf("%+v", sends)
 				}

@@ -45,7 +45,8 @@ func (e *Engine) collect(ctx context.Context, v View) (again bool, err error) {
 		e.Log.Warn("a job's files cannot be collected", "run_id", v.Run.ID, "err", err)
 		return false, e.note(ctx, v, collectingWaits, e.byItself(v, "the job's files cannot be collected", err))
 	case v.Run.CancelAt != nil && enough:
-		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits, detail: "given up: the job's files cannot be collected: " + fault.Prose(err), exit: v.Attempt.ExitCode})
+		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits,
+			detail: "given up: the job's files cannot be collected: " + fault.Prose(err), exit: v.Attempt.ExitCode})
 	}
 	return false, err
 }
@@ -55,7 +56,8 @@ func (e *Engine) ofFiles(v View, what string, err error) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Next != "" {
 		return err
 	}
-	return fault.Wrap("", "run.ofFiles", fault.CodeOf(err), what, err).WithNext("let the gateway's user read and write below " + e.Stager.RunDir(v.Run.ID) + " again")
+	return fault.Wrap("", "run.ofFiles", fault.CodeOf(err), what, err).
+		WithNext("let the gateway's user read and write below " + e.Stager.RunDir(v.Run.ID) + " again")
 }
 
 // byItself is the detail of a run that waits because of such an error.
@@ -126,7 +128,8 @@ func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 		return nil, err
 	}
 	if v.Submission.JobID != "" && x.Holder.Job != v.Submission.JobID {
-		return nil, fault.New(fault.Validation, "run.readExit", "exit_of_another_job", fmt.Sprintf("the exit file belongs to job %s, not to job %s", x.Holder.Job, v.Submission.JobID))
+		return nil, fault.New(fault.Validation, "run.readExit", "exit_of_another_job",
+			fmt.Sprintf("the exit file belongs to job %s, not to job %s", x.Holder.Job, v.Submission.JobID))
 	}
 	return &x, nil
 }

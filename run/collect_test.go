@@ -82,18 +82,27 @@ func TestOutputsRejected(t *testing.T) {
 			w.manifest(j)
 			replace(a, "end\n", "irregular out/t.tsv\nend\n")
 		}, nil, "OUTPUT-IRREGULAR"},
-		"too big":                                {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.Repeat("x", 1001); w.manifest(j) }, nil, "OUTPUT-SIZE"},
-		"too big together":                       {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.Repeat("x", 990); w.manifest(j) }, nil, "OUTPUT-SIZE"},
+		"too big": {func(w *world, j *job, a *attempt) {
+			a.out["out/t.tsv"] = strings.Repeat("x", 1001)
+			w.manifest(j)
+		}, nil, "OUTPUT-SIZE"},
+		"too big together": {func(w *world, j *job, a *attempt) {
+			a.out["out/t.tsv"] = strings.Repeat("x", 990)
+			w.manifest(j)
+		}, nil, "OUTPUT-SIZE"},
 		"too big to be hashed":                   {func(w *world, j *job, a *attempt) { oversize(w, j, a, 10<<40) }, nil, "OUTPUT-SIZE"},
 		"too big for the limit it was sent with": {func(w *world, j *job, a *attempt) { oversize(w, j, a, 900) }, nil, "OUTPUT-SIZE"},
-		"changed afterwards":                     {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = strings.ToUpper(a.out["out/t.tsv"]) }, nil, "OUTPUT-CHANGED"},
-		"shorter than said":                      {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = "" }, nil, "OUTPUT-CHANGED"},
-		"grown afterwards":                       {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] += "more" }, nil, "artifact_too_large"},
+		"changed afterwards": {func(w *world, j *job, a *attempt) {
+			a.out["out/t.tsv"] = strings.ToUpper(a.out["out/t.tsv"])
+		}, nil, "OUTPUT-CHANGED"},
+		"shorter than said": {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = "" }, nil, "OUTPUT-CHANGED"},
+		"grown afterwards":  {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] += "more" }, nil, "artifact_too_large"},
 		"a symlink by now": {func(w *world, j *job, a *attempt) {
 			a.bad["out/t.tsv"] = fault.New(fault.Tool, "x", "OUTPUT-SYMLINK", "a symlink")
 		}, nil, "OUTPUT-SYMLINK"},
-		"gone by now":        {func(w *world, j *job, a *attempt) { delete(a.out, "out/t.tsv") }, nil, "OUTPUT-MISSING"},
-		"undeclared, strict": {func(w *world, j *job, a *attempt) { a.undeclared = []string{"out/extra"} }, func(p *plan.Params) { p.Tool.StrictOutputs = true }, "OUTPUT-UNDECLARED"},
+		"gone by now": {func(w *world, j *job, a *attempt) { delete(a.out, "out/t.tsv") }, nil, "OUTPUT-MISSING"},
+		"undeclared, strict": {func(w *world, j *job, a *attempt) { a.undeclared = []string{"out/extra"} },
+			func(p *plan.Params) { p.Tool.StrictOutputs = true }, "OUTPUT-UNDECLARED"},
 		"contract broken": {func(w *world, j *job, a *attempt) {
 			w.contracts[packHash] = fault.Invalid("x", "", fault.Problem{Code: "OUTPUT-SCHEMA", Msg: "no"})
 		}, nil, "OUTPUT-SCHEMA"},
@@ -143,7 +152,8 @@ func TestJudgedByItsPack(t *testing.T) {
 
 // Where the ledger does not have the pack, an older gateway's run ends with a warning that says what was not checked.
 func TestNoContract(t *testing.T) {
-	for name, judge := range map[string]error{"not stored": nil, "not usable": fault.New(fault.Validation, "fake", "pack_unreadable", "an unknown keyword")} {
+	for name, judge := range map[string]error{"not stored": nil, "not usable": fault.New(fault.Validation, "fake", "pack_unreadable",
+		"an unknown keyword")} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				if w.contracts[packHash] = judge; judge == nil {
@@ -151,7 +161,8 @@ func TestNoContract(t *testing.T) {
 				}
 				v := ended(t, w, nil, func(j *job, _ *attempt) { w.finish(j) })
 				w.want(v, run.Succeeded, "ok")
-				if len(v.Run.Warnings) != 1 || !strings.Contains(v.Run.Warnings[0], "output schema") || !strings.Contains(string(v.Run.ResultJSON), "output schema") {
+				if len(v.Run.Warnings) != 1 || !strings.Contains(v.Run.Warnings[0], "output schema") || !strings.Contains(string(v.Run.ResultJSON),
+					"output schema") {
 					t.Error(v.Run.Warnings)
 				}
 			})
@@ -182,13 +193,15 @@ func TestContractWaits(t *testing.T) {
 // oversize is a manifest that says an output is too big and has no checksum of it.
 func oversize(w *world, j *job, a *attempt, size int64) {
 	w.manifest(j)
-	a.ctl["manifest"] = regexp.MustCompile(`file \w+ \d+ out/t.tsv`).ReplaceAll(a.ctl["manifest"], fmt.Appendf(nil, "oversize %d out/t.tsv", size))
+	a.ctl["manifest"] = regexp.MustCompile(`file \w+ \d+ out/t.tsv`).ReplaceAll(a.ctl["manifest"], fmt.Appendf(nil, "oversize %d out/t.tsv",
+		size))
 }
 
-// An attempt that Slurm ended after its program, while outputs were hashed, left an exit file and no manifest. It ends with what Slurm says,
-// also when only accounting is left to say it.
+// An attempt that Slurm ended after its program, while outputs were hashed, left an exit file and no manifest. It ends with what Slurm
+// says, also when only accounting is left to say it.
 func TestEndedWithoutManifest(t *testing.T) {
-	for state, reason := range map[string]string{"TIMEOUT": "time_limit", "CANCELLED": "cancelled", "NODE_FAIL": "node_fail", "OUT_OF_MEMORY": "out_of_memory", "PREEMPTED": "preempted", "DEADLINE": "time_limit", "FAILED": "lost"} {
+	for state, reason := range map[string]string{"TIMEOUT": "time_limit", "CANCELLED": "cancelled", "NODE_FAIL": "node_fail",
+		"OUT_OF_MEMORY": "out_of_memory", "PREEMPTED": "preempted", "DEADLINE": "time_limit", "FAILED": "lost"} {
 		for name, forgot := range map[string]bool{"squeue shows it": false, "accounting alone knows it": true} {
 			t.Run(state+"/"+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
@@ -216,7 +229,8 @@ func TestUndeclared(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		v := ended(t, w, nil, func(j *job, a *attempt) { w.finish(j); a.undeclared = []string{"out/extra"} })
 		w.want(v, run.Succeeded, "ok")
-		if len(v.Run.Warnings) != 1 || !strings.Contains(v.Run.Warnings[0], "out/extra") || !strings.Contains(string(v.Run.ResultJSON), "out/extra") {
+		if len(v.Run.Warnings) != 1 || !strings.Contains(v.Run.Warnings[0], "out/extra") || !strings.Contains(string(v.Run.ResultJSON),
+			"out/extra") {
 			t.Error(v.Run.Warnings)
 		}
 	})
@@ -228,7 +242,8 @@ func TestJSONValues(t *testing.T) {
 		doc   string
 		value bool
 	}{
-		"object": {`{"b": 1, "a": [true]}`, true}, "number": {`1.50`, true}, "as deep as fits": {strings.Repeat("[", 60) + strings.Repeat("]", 60), true},
+		"object": {`{"b": 1, "a": [true]}`, true}, "number": {`1.50`, true}, "as deep as fits": {strings.Repeat("[", 60) + strings.Repeat("]",
+			60), true},
 		"too deep": {strings.Repeat("[", 63) + strings.Repeat("]", 63), false}, "too large": {`"` + strings.Repeat("x", 17<<10) + `"`, false},
 		"duplicate key": {`{"a":1,"a":2}`, false}, "big number": {`9007199254740993`, false}, "invalid UTF-8": {"\"\xff\"", false},
 	} {
@@ -258,7 +273,8 @@ func TestManyValues(t *testing.T) {
 		v := ended(t, w, func(p *plan.Params) {
 			p.Tool, p.Spec.IO.Outputs = nil, nil
 			for i := range 100 {
-				p.Spec.IO.Outputs = append(p.Spec.IO.Outputs, plan.Output{Role: fmt.Sprintf("r%03d", i), SrcRelpath: fmt.Sprintf("out/%03d.json", i), Type: "JSON", Label: "l"})
+				p.Spec.IO.Outputs = append(p.Spec.IO.Outputs, plan.Output{Role: fmt.Sprintf("r%03d", i), SrcRelpath: fmt.Sprintf("out/%03d.json", i),
+					Type: "JSON", Label: "l"})
 			}
 		}, func(j *job, a *attempt) {
 			for _, o := range j.spec.Spec.IO.Outputs {
@@ -331,7 +347,8 @@ func TestEndings(t *testing.T) {
 				})
 				w.want(v, c.result, string(c.ending))
 				w.wantOnlyLogs(v.Run.ID)
-				if v.Attempt.Ending != c.ending || v.Attempt.SlurmState != c.state || (v.Run.ExitCode == nil) != (c.exit == nil) || c.exit != nil && *v.Run.ExitCode != *c.exit {
+				if v.Attempt.Ending != c.ending || v.Attempt.SlurmState != c.state || (v.Run.ExitCode == nil) != (c.exit == nil) || c.exit != nil &&
+					*v.Run.ExitCode != *c.exit {
 					t.Errorf("%s %s %v", v.Attempt.Ending, v.Attempt.SlurmState, v.Run.ExitCode)
 				}
 				if v.Run.Detail == "" || strings.Contains(v.Run.Detail, "\x1b") {
@@ -347,8 +364,9 @@ func TestNewAttempts(t *testing.T) {
 	for name, c := range map[string]struct {
 		state, reason string
 		again         bool
-	}{"NODE_FAIL": {"NODE_FAIL", "", true}, "PREEMPTED": {"PREEMPTED", "terminated", true}, "tool": {"FAILED", "tool_failed", false}, "tool, its exit file late": {"FAILED", "late", false},
-		"memory": {"OUT_OF_MEMORY", "killed", false}, "time": {"TIMEOUT", "", false}, "cancelled": {"CANCELLED", "", false}} {
+	}{"NODE_FAIL": {"NODE_FAIL", "", true}, "PREEMPTED": {"PREEMPTED", "terminated", true}, "tool": {"FAILED", "tool_failed", false},
+		"tool, its exit file late": {"FAILED", "late", false},
+		"memory":                   {"OUT_OF_MEMORY", "killed", false}, "time": {"TIMEOUT", "", false}, "cancelled": {"CANCELLED", "", false}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.cfg.Attempts = 2
@@ -443,8 +461,8 @@ func TestOutputsLate(t *testing.T) {
 	}
 }
 
-// Collect is a look: it leaves a run whose outputs are late as it is. Recollect takes it up at once, again for as long as the site waits, and
-// said again does nothing.
+// Collect is a look: it leaves a run whose outputs are late as it is. Recollect takes it up at once, again for as long as the site waits,
+// and said again does nothing.
 func TestRecollect(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Ceiling = time.Hour // the watcher does not come first
@@ -542,7 +560,8 @@ func TestRetry(t *testing.T) {
 		l := w.life()
 		for after, code := range map[int]string{0: "after_attempt_missing", 2: "no_such_attempt"} {
 			_, err := l.engine.Retry(t.Context(), v.Run.ID, after, "")
-			if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != code || len(fault.StepsOf(err)) != 1 || fault.StepsOf(err)[0].Args["after_attempt"] != 1 {
+			if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != code || len(fault.StepsOf(err)) != 1 ||
+				fault.StepsOf(err)[0].Args["after_attempt"] != 1 {
 				t.Error(after, err)
 			}
 		}
@@ -593,7 +612,8 @@ func TestStderrWarnings(t *testing.T) {
 		"a pattern of the pack": {"\x1b[1;31m[WARN]\x1b[0m error 1\n[WARN] error 2\n", run.StderrWarning,
 			[]string{`the reads are broken (2 lines of standard error, the first: "[WARN] error 1")`}},
 		"cut": {strings.Repeat("x", 4000) + " error\n" + "fatal " + strings.Repeat("y", 500), "",
-			[]string{`the program may have reported an error (2 lines of standard error, the first: "` + strings.Repeat("x", 200) + `"…); read its standard error before you rely on the outputs`}},
+			[]string{`the program may have reported an error (2 lines of standard error, the first: "` + strings.Repeat("x",
+				200) + `"…); read its standard error before you rely on the outputs`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

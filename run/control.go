@@ -26,8 +26,11 @@ import (
 //	               file <64 hex> <bytes> out/<path>                      a regular file
 //	               oversize <bytes> out/<path>                           more than the outputs together may have: not hashed
 //	               missing out/<path>                                    nothing there
-//	               irregular out/<path>                                  a link, folder, pipe, a file with another name or one that cannot be read
-//	               end
+//	               irregular out/<path>                                  a link, folder, pipe, a file with another name or one that cannot
+//
+// be read
+//
+//	end
 const (
 	ClaimFile    = "claim"
 	PinnedFile   = "pinned.sha256"
@@ -153,7 +156,8 @@ func ParseExit(data []byte) (Exit, error) {
 	if e.Holder, err = holder(f); err != nil {
 		return Exit{}, err
 	}
-	if e.Code, err = strconv.Atoi(f["code"]); err != nil || e.Code < 0 || e.Code > 255 || e.Reason == "" || (e.Reason == "ok") != (e.Code == 0) {
+	if e.Code, err = strconv.Atoi(f["code"]); err != nil || e.Code < 0 || e.Code > 255 || e.Reason == "" ||
+		(e.Reason == "ok") != (e.Code == 0) {
 		return Exit{}, broken("an exit must have a code 0..255 and a reason, which is ok only for 0")
 	}
 	// Usage is optional: a value that does not parse is dropped.
@@ -233,7 +237,8 @@ func ParseManifest(data []byte) (Manifest, error) {
 func firstLine(data []byte, word string) ([]string, error) {
 	line, _, ok := strings.Cut(string(data), "\n")
 	words := strings.Split(line, " ")
-	if ok = ok && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl); !ok || len(words) < 3 || words[0] != word || words[1] != "1" {
+	if ok = ok && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl); !ok || len(words) < 3 || words[0] != word ||
+		words[1] != "1" {
 		return nil, broken("the first line is \"" + word + " 1 …\"")
 	}
 	return words[2:], nil
@@ -261,5 +266,6 @@ func holder(f map[string]string) (Holder, error) {
 }
 
 func broken(rule string) error {
-	return fault.Invalid("run.control", "a control file has the wrong format", fault.Problem{Code: "CTL-FORMAT", Rule: rule, Msg: "wrong format"})
+	return fault.Invalid("run.control", "a control file has the wrong format", fault.Problem{Code: "CTL-FORMAT", Rule: rule,
+		Msg: "wrong format"})
 }

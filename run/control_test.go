@@ -50,20 +50,21 @@ func TestParseClaim(t *testing.T) {
 func TestParseExit(t *testing.T) {
 	const head = "slurmgate-exit 1 job=12 task=- restart=0 "
 	for data, want := range map[string]*Exit{
-		head + "code=0 reason=ok elapsed=12.50 user=3.1 sys=0.2 maxrss=2048 node=n1\n": {Holder: us, Reason: "ok", Elapsed: 12.5, User: 3.1, Sys: 0.2, MaxRSS: 2048, Node: "n1"},
-		head + "code=255 reason=tool_failed\n":                                         {Holder: us, Code: 255, Reason: "tool_failed"},
-		head + "code=1 reason=x elapsed=much\n":                                        {Holder: us, Code: 1, Reason: "x"},
-		head + "code=0 reason=tool_failed\n":                                           nil,
-		head + "code=3 reason=ok\n":                                                    nil,
-		head + "code=256 reason=x\n":                                                   nil,
-		head + "code=-1 reason=x\n":                                                    nil,
-		head + "code= reason=x\n":                                                      nil,
-		head + "code=1\n":                                                              nil,
-		head + "code=1 reason=\n":                                                      nil,
-		head + "code=1 reason=x":                                                       nil,
-		head + "code=1 reason=x node=\xff\n":                                           nil,
-		"slurmgate-exit 1 code=1 reason=x\n":                                           nil,
-		"slurmgate-claim 1 job=12 task=- restart=0 code=1 reason=x\n":                  nil,
+		head + "code=0 reason=ok elapsed=12.50 user=3.1 sys=0.2 maxrss=2048 node=n1\n": {Holder: us, Reason: "ok", Elapsed: 12.5, User: 3.1,
+			Sys: 0.2, MaxRSS: 2048, Node: "n1"},
+		head + "code=255 reason=tool_failed\n":                        {Holder: us, Code: 255, Reason: "tool_failed"},
+		head + "code=1 reason=x elapsed=much\n":                       {Holder: us, Code: 1, Reason: "x"},
+		head + "code=0 reason=tool_failed\n":                          nil,
+		head + "code=3 reason=ok\n":                                   nil,
+		head + "code=256 reason=x\n":                                  nil,
+		head + "code=-1 reason=x\n":                                   nil,
+		head + "code= reason=x\n":                                     nil,
+		head + "code=1\n":                                             nil,
+		head + "code=1 reason=\n":                                     nil,
+		head + "code=1 reason=x":                                      nil,
+		head + "code=1 reason=x node=\xff\n":                          nil,
+		"slurmgate-exit 1 code=1 reason=x\n":                          nil,
+		"slurmgate-claim 1 job=12 task=- restart=0 code=1 reason=x\n": nil,
 	} {
 		got, err := ParseExit([]byte(data))
 		check(t, data, got, err, want)
@@ -74,12 +75,13 @@ func TestParseManifest(t *testing.T) {
 	const head = "slurmgate-manifest 1 job=12 task=- restart=0\n"
 	for data, want := range map[string]*Manifest{
 		head + "end\n": {Holder: us},
-		head + "file " + sha + " 0 out/a b\nmissing out/b\nirregular out/c/d\nend\n": {us, []ManifestEntry{{"file", sha, 0, "out/a b"}, {"missing", "", 0, "out/b"}, {"irregular", "", 0, "out/c/d"}}},
-		head + "oversize 10995116277760 out/a b\nend\n":                              {us, []ManifestEntry{{"oversize", "", 10 << 40, "out/a b"}}},
-		head + "oversize " + sha + " 1 out/a\nend\n":                                 nil,
-		head + "oversize -1 out/a\nend\n":                                            nil,
-		head + "oversize out/a\nend\n":                                               nil,
-		head + "oversize 1 out/a\nmissing out/a\nend\n":                              nil,
+		head + "file " + sha + " 0 out/a b\nmissing out/b\nirregular out/c/d\nend\n": {us, []ManifestEntry{{"file", sha, 0, "out/a b"},
+			{"missing", "", 0, "out/b"}, {"irregular", "", 0, "out/c/d"}}},
+		head + "oversize 10995116277760 out/a b\nend\n": {us, []ManifestEntry{{"oversize", "", 10 << 40, "out/a b"}}},
+		head + "oversize " + sha + " 1 out/a\nend\n":    nil,
+		head + "oversize -1 out/a\nend\n":               nil,
+		head + "oversize out/a\nend\n":                  nil,
+		head + "oversize 1 out/a\nmissing out/a\nend\n": nil,
 		"":                                       nil,
 		head:                                     nil,
 		head + "file " + sha + " 1 out/a\n":      nil,
@@ -149,7 +151,8 @@ func FuzzControl(f *testing.F) {
 
 // Every phase has its state, and the names of jobs carry the key.
 func TestNames(t *testing.T) {
-	for p, s := range map[Phase]State{Staging: Queued, Deferred: Queued, Submitting: Queued, Unconfirmed: Queued, Pending: Queued, InJob: Running, Completing: Running, Collecting: Running,
+	for p, s := range map[Phase]State{Staging: Queued, Deferred: Queued, Submitting: Queued, Unconfirmed: Queued, Pending: Queued,
+		InJob: Running, Completing: Running, Collecting: Running,
 		NeedsOperator: Blocked, AheadOfLedger: Blocked, OutputsLate: Blocked, Done: ""} {
 		if StateOf(p) != s || s.Terminal() {
 			t.Errorf("%s: %s", p, StateOf(p))
@@ -161,13 +164,16 @@ func TestNames(t *testing.T) {
 	if SendFile(3, "out") != "send.3.out" {
 		t.Error(SendFile(3, "out"))
 	}
-	for state, want := range map[string]Ending{"COMPLETED": EndedOK, "FAILED": EndedToolFailed, "CANCELLED": EndedCancelled, "REVOKED": EndedCancelled, "TIMEOUT": EndedTimeLimit, "DEADLINE": EndedTimeLimit,
-		"OUT_OF_MEMORY": EndedOutOfMemory, "NODE_FAIL": EndedNodeFail, "BOOT_FAIL": EndedBootFail, "LAUNCH_FAILED": EndedBootFail, "PREEMPTED": EndedPreempted} {
+	for state, want := range map[string]Ending{"COMPLETED": EndedOK, "FAILED": EndedToolFailed, "CANCELLED": EndedCancelled,
+		"REVOKED": EndedCancelled, "TIMEOUT": EndedTimeLimit, "DEADLINE": EndedTimeLimit,
+		"OUT_OF_MEMORY": EndedOutOfMemory, "NODE_FAIL": EndedNodeFail, "BOOT_FAIL": EndedBootFail, "LAUNCH_FAILED": EndedBootFail,
+		"PREEMPTED": EndedPreempted} {
 		if got := (Job{State: state}).EndingOf(); got != want {
 			t.Errorf("%s: %s", state, got)
 		}
 	}
-	for _, e := range []Ending{EndedOK, EndedToolFailed, EndedTimeLimit, EndedOutOfMemory, EndedOutputs, EndedContract, EndedImageMismatch, EndedInputMismatch, EndedNoRuntime, EndedControl, EndedRejected, EndedStaging, EndedCancelled} {
+	for _, e := range []Ending{EndedOK, EndedToolFailed, EndedTimeLimit, EndedOutOfMemory, EndedOutputs, EndedContract, EndedImageMismatch,
+		EndedInputMismatch, EndedNoRuntime, EndedControl, EndedRejected, EndedStaging, EndedCancelled} {
 		if e.Infrastructure() {
 			t.Errorf("%s would be tried again", e)
 		}

@@ -132,7 +132,8 @@ func drive(t *testing.T, w *world, o run.Order, ask func(l *life) bool) run.View
 // The same with a cancel that is asked for right away: where the answer is that the program never ran, it
 // never runs, whatever happens afterwards.
 func TestEverySeamCancelled(t *testing.T) {
-	for name, kind := range map[string]sendKind{"accepted": accept, "answer lost": doubtJob, "answer lost, job late": doubtLate, "deferred": deferSend} {
+	for name, kind := range map[string]sendKind{"accepted": accept, "answer lost": doubtJob, "answer lost, job late": doubtLate,
+		"deferred": deferSend} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, h := range harms {
@@ -170,7 +171,8 @@ func TestEverySeamCancelledWaiting(t *testing.T) {
 	}
 }
 
-// harmNth has the nth operation on the ports harmed. It returns whether that operation was reached; an engine that is still alive may set it.
+// harmNth has the nth operation on the ports harmed. It returns whether that operation was reached; an engine that is still alive may set
+// it.
 func harmNth(w *world, n int, o outcome) *atomic.Bool {
 	var reached atomic.Bool
 	w.fault = func(_ string, i int) outcome {

@@ -93,8 +93,10 @@ type Engine struct {
 // NewEngine makes an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
 	return &Engine{
-		Parts: p, cfg: cfg, work: newWorkQueue(), cancels: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)), wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
-		listeners: map[string][]chan View{}, handed: map[string]handed{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, pauses: map[string]*pause{}, asked: map[string]time.Time{}, lateSince: map[string]time.Time{},
+		Parts: p, cfg: cfg, work: newWorkQueue(), cancels: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
+		wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
+		listeners: map[string][]chan View{}, handed: map[string]handed{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{},
+		pauses: map[string]*pause{}, asked: map[string]time.Time{}, lateSince: map[string]time.Time{},
 		limits: newToolRuns(cfg.InFlight),
 	}
 }
@@ -247,5 +249,6 @@ func (e *Engine) allowed(v View, p plan.Params) error {
 
 // job is the part of a JobSpec that names the submission; enough to find receipts by.
 func (e *Engine) job(v View, p plan.Params) JobSpec {
-	return JobSpec{RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, JobName: v.Submission.JobName, Spec: p.Spec, RunDir: e.Stager.RunDir(v.Run.ID)}
+	return JobSpec{RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, JobName: v.Submission.JobName, Spec: p.Spec,
+		RunDir: e.Stager.RunDir(v.Run.ID)}
 }

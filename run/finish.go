@@ -36,13 +36,16 @@ func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
 	r.FinishedAt, r.ExitCode, r.LogArtifactID = &now, d.exit, orElse(d.logID, r.LogArtifactID)
 	r.Warnings = append(r.Warnings[:len(r.Warnings):len(r.Warnings)], d.warnings...)
 	done := View{Run: r, Attempt: old, Submission: v.Submission}
-	result, err := plan.Marshal(resultJSON{SubmitAnswer: e.submitAnswer(done, false, nil), ExitCode: d.exit, Output: orEmptyMap(d.output), FinishedAt: now.UTC()})
+	result, err := plan.Marshal(resultJSON{SubmitAnswer: e.submitAnswer(done, false, nil), ExitCode: d.exit, Output: orEmptyMap(d.output),
+		FinishedAt: now.UTC()})
 	if err != nil {
 		return err
 	}
 	r.ResultJSON = result
-	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old}, Submission: &v.Submission, Send: d.send, Artifacts: d.artifacts, Outputs: d.outputs, From: &v,
-		Event: Event{Type: "run." + string(r.State), Data: map[string]any{"attempt": old.N, "ending": d.ending, "reason": reason, "detail": d.detail, "exit_code": d.exit,
+	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old}, Submission: &v.Submission, Send: d.send, Artifacts: d.artifacts,
+		Outputs: d.outputs, From: &v,
+		Event: Event{Type: "run." + string(r.State), Data: map[string]any{"attempt": old.N, "ending": d.ending, "reason": reason,
+			"detail": d.detail, "exit_code": d.exit,
 			"slurm_state": old.SlurmState, "job_id": v.Submission.JobID, "outputs": d.outputs}}})
 	if err == nil {
 		e.forgetDelay(r.ID)
@@ -63,8 +66,10 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 	r.State, r.Phase, r.AttemptN = Queued, Staging, n
 	r.Reason, r.Detail = "new_attempt", fmt.Sprintf("attempt %d ended as %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
 	r.FinishedAt, r.ExitCode = nil, nil
-	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old, {RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}}, Submission: &sub, Send: d.send, Artifacts: d.artifacts,
-		Event: Event{Type: "run.new_attempt", Data: withPlacement(map[string]any{"attempt": n, "after": d.ending, "detail": d.detail, "outputs": d.outputs}, at)}})
+	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old, {RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}},
+		Submission: &sub, Send: d.send, Artifacts: d.artifacts,
+		Event: Event{Type: "run.new_attempt", Data: withPlacement(map[string]any{"attempt": n, "after": d.ending, "detail": d.detail,
+			"outputs": d.outputs}, at)}})
 	if err == nil {
 		e.forgetDelay(r.ID)
 		e.expectStrays(v, d.ending)

@@ -6,9 +6,9 @@ import (
 	"slurmgate/fault"
 )
 
-// An attempt whose folder disappeared before its run has ended: somebody removed it by hand, or the ledger was restored from a backup older than
-// the removal of the workspace. No job can execute it any more, because nothing is pinned there; but it is unknown whether one did and what it
-// produced. So it is neither absent nor lost, no new attempt is opened automatically, and a person decides.
+// An attempt whose folder disappeared before its run has ended: somebody removed it by hand, or the ledger was restored from a backup
+// older than the removal of the workspace. No job can execute it any more, because nothing is pinned there; but it is unknown whether one
+// did and what it produced. So it is neither absent nor lost, no new attempt is opened automatically, and a person decides.
 
 // WorkspaceGone is the reason of a run that was given up for that reason.
 const WorkspaceGone = "workspace_gone"
@@ -17,10 +17,12 @@ const WorkspaceGone = "workspace_gone"
 func isGone(err error) bool { return fault.CodeOf(err) == "attempt_missing" }
 
 func (e *Engine) folderGone(ctx context.Context, v View) error {
-	return e.block(ctx, v, NeedsOperator, "the attempt's folder is gone, so it is unknown whether it was executed; no job of it can execute any more; restore the newer ledger or cancel the run")
+	return e.block(ctx, v, NeedsOperator, "the attempt's folder is gone, so it is unknown whether it was executed; no job of it can "+
+		"execute any more; restore the newer ledger or cancel the run")
 }
 
 // giveUpGone ends such a run on request.
 func (e *Engine) giveUpGone(ctx context.Context, v View) error {
-	return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: WorkspaceGone, detail: "given up: the attempt's folder is gone, and it is unknown whether it was executed", exit: v.Attempt.ExitCode})
+	return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: WorkspaceGone,
+		detail: "given up: the attempt's folder is gone, and it is unknown whether it was executed", exit: v.Attempt.ExitCode})
 }

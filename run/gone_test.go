@@ -40,7 +40,8 @@ func TestWorkspaceGone(t *testing.T) {
 				if err != nil || v.Run.Phase != run.NeedsOperator || v.Run.AttemptN != 1 || !hasStep(v, "slurm.job.cancel") {
 					t.Fatalf("%s, attempt %d: %s %v", v.Run.Phase, v.Run.AttemptN, v.Run.Detail, err)
 				}
-				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(), "Next: slurm.job.cancel run_id="+a.RunID) {
+				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(),
+					"Next: slurm.job.cancel run_id="+a.RunID) {
 					t.Error(err)
 				}
 				c, err := l.engine.Cancel(t.Context(), a.RunID, "")
@@ -60,7 +61,8 @@ func TestFilesCannotBeRead(t *testing.T) {
 		op     string
 		ended  bool // else Slurm forgets the job
 		reason string
-	}{"exit": {"ReadControl", true, "collecting_waits"}, "output": {"OpenOutput", true, "collecting_waits"}, "store": {"Put", true, "collecting_waits"}, "claim": {"TakeClaim", false, "claim_waits"}} {
+	}{"exit": {"ReadControl", true, "collecting_waits"}, "output": {"OpenOutput", true, "collecting_waits"}, "store": {"Put", true,
+		"collecting_waits"}, "claim": {"TakeClaim", false, "claim_waits"}} {
 		for _, cancel := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " cancel ", cancel), func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
@@ -150,14 +152,16 @@ func TestWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.fault = func(op string, n int) outcome {
 			if op == "OpenAttempt" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "x", "disk_full", "mkdir .a1.0123456789abcdef0123456789abcdef."+strings.ToLower(rand.Text())+": no space left on device")}
+				return outcome{skip: true, err: fault.New(fault.Transport, "x", "disk_full",
+					"mkdir .a1.0123456789abcdef0123456789abcdef."+strings.ToLower(rand.Text())+": no space left on device")}
 			}
 			return outcome{}
 		}
 		a := w.life().submit(order())
 		time.Sleep(time.Hour)
 		v := w.until(a.RunID, in(run.Staging))
-		if n := len(w.events(a.RunID)); n != 2 || v.Run.Reason != "staging_waits" || !regexp.MustCompile(`\.a1\.0123456789abcdef0123456789abcdef\.[a-z2-7]{26}: no space left`).MatchString(v.Run.Detail) {
+		if n := len(w.events(a.RunID)); n != 2 || v.Run.Reason != "staging_waits" ||
+			!regexp.MustCompile(`\.a1\.0123456789abcdef0123456789abcdef\.[a-z2-7]{26}: no space left`).MatchString(v.Run.Detail) {
 			t.Errorf("%d events, %s: %s", n, v.Run.Reason, v.Run.Detail)
 		}
 	})

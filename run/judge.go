@@ -36,9 +36,11 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 			}
 		}
 	case "image_mismatch":
-		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v)}
+		d = verdict{ending: EndedImageMismatch, detail: "the image on the compute node does not have the pinned checksum; nothing ran. The " +
+			"job printed: " + e.tail(ctx, v)}
 	case "input_mismatch":
-		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v)}
+		d = verdict{ending: EndedInputMismatch, detail: "an input on the compute node does not have the pinned checksum; nothing ran. The job " +
+			"printed: " + e.tail(ctx, v)}
 	case "runtime_missing":
 		d = verdict{ending: EndedNoRuntime, detail: "Apptainer was not found on node " + x.Node}
 	case "time_limit":
@@ -55,7 +57,8 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 			d.ending = EndedCancelled
 		} else if slurm == "FAILED" && why == "terminated" {
 			// The script was terminated, and not because of a limit; a program cannot do that. A second start ends with 90: so FAILED.
-			d.ending, d.detail = EndedPreempted, "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or its script was sent TERM"
+			d.ending, d.detail = EndedPreempted, "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or "+
+				"its script was sent TERM"
 		} else if byState == EndedOK || byState == EndedToolFailed {
 			d.ending, d.detail = EndedToolFailed, fmt.Sprintf("the program was killed by a signal (status %d): %s", code, e.tail(ctx, v))
 		}
@@ -96,9 +99,11 @@ func (e *Engine) judgeWithoutExit(ctx context.Context, v View, byState Ending, c
 		return verdict{ending: EndedAbsent, detail: "the gateway has the claim: nothing was executed"}
 	case byState == EndedOK, byState == EndedToolFailed:
 		if never {
-			return verdict{ending: EndedBootFail, detail: "the job ended (" + orElse(v.Attempt.SlurmState, "unknown") + ") before its script took the claim; nothing was executed: " + e.tail(ctx, v)}
+			return verdict{ending: EndedBootFail, detail: "the job ended (" + orElse(v.Attempt.SlurmState,
+				"unknown") + ") before its script took the claim; nothing was executed: " + e.tail(ctx, v)}
 		}
-		return verdict{ending: EndedLost, detail: "the job took the claim but left no exit file; Slurm says " + orElse(v.Attempt.SlurmState, "nothing")}
+		return verdict{ending: EndedLost, detail: "the job took the claim but left no exit file; Slurm says " + orElse(v.Attempt.SlurmState,
+			"nothing")}
 	case byState == EndedOutOfMemory:
 		return verdict{ending: byState, detail: "the job used more memory than the plan's mem_mb"}
 	case byState == EndedCancelled && v.Run.CancelAt == nil:

@@ -2,8 +2,8 @@ package run
 
 import "context"
 
-// A run whose job exited 0 but left no manifest is blocked as outputs_late. Two things end that: the manifest appears, which the workers look
-// for while the watcher runs, and the verb Recollect, which waits for the outputs once more as long as the site allows.
+// A run whose job exited 0 but left no manifest is blocked as outputs_late. Two things end that: the manifest appears, which the workers
+// look for while the watcher runs, and the verb Recollect, which waits for the outputs once more as long as the site allows.
 
 // RecollectAnswer is the state of a run after Recollect.
 type RecollectAnswer struct {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Policy may limit how many runs of a toolpack are in flight (concurrency.per_tool): sent to Slurm, or started on the gateway's own host, and
-// not known to have ended. A run that would be one too many is deferred and sent when another one ends. The numbers are in memory: the ledger
-// has one engine, which counts at start and then with each write. Tools without a limit are not counted.
+// Policy may limit how many runs of a toolpack are in flight (concurrency.per_tool): sent to Slurm, or started on the gateway's own host,
+// and not known to have ended. A run that would be one too many is deferred and sent when another one ends. The numbers are in memory: the
+// ledger has one engine, which counts at start and then with each write. Tools without a limit are not counted.
 
 // ConcurrencyLimit is the reason of a run that waits because as many runs of its tool as policy allows are in flight.
 const ConcurrencyLimit = "concurrency_limit"
@@ -93,8 +93,8 @@ func (t *toolRuns) forget(id string) {
 	}
 }
 
-// reserve takes a place for a run that is about to be sent; release gives it back unless the run is in flight by then. Without a place the run
-// waits, and why says for what.
+// reserve takes a place for a run that is about to be sent; release gives it back unless the run is in flight by then. Without a place the
+// run waits, and why says for what.
 func (e *Engine) reserve(r Run) (release func(), why pause, ok bool) {
 	t := e.limited(r)
 	if t == nil {
@@ -105,7 +105,8 @@ func (e *Engine) reserve(r Run) (release func(), why pause, ok bool) {
 	if f := t.runs[r.ID]; t.flying >= t.most && (f == nil || !f.flying) {
 		t.waiting[r.ID] = r.CreatedAt
 		e.notBefore[r.ID] = e.Now().Add(max(e.cfg.Ceiling, e.cfg.Floor)) // the watcher offers it then, whatever happens
-		return nil, pause{code: ConcurrencyLimit, detail: fmt.Sprintf("policy allows %d runs of %s at a time (concurrency.per_tool.%s), and %d are submitted or running; this run is submitted when one of them ends",
+		return nil, pause{code: ConcurrencyLimit, detail: fmt.Sprintf("policy allows %d runs of %s at a time (concurrency.per_tool.%s), and "+
+			"%d are submitted or running; this run is submitted when one of them ends",
 			t.most, r.ToolID, r.ToolName, t.flying)}, false
 	}
 	f := t.entry(r.ID)
@@ -123,8 +124,8 @@ func (e *Engine) reserve(r Run) (release func(), why pause, ok bool) {
 	}, pause{}, true
 }
 
-// writing notes that a write of a limited tool's run begins; the returned function notes its result. Writes of one run may be noted in another
-// order than they were made: the newest revision counts.
+// writing notes that a write of a limited tool's run begins; the returned function notes its result. Writes of one run may be noted in
+// another order than they were made: the newest revision counts.
 func (e *Engine) writing(r Run) (wrote func(View, error)) {
 	t := e.limited(r)
 	if t == nil {
@@ -168,8 +169,8 @@ func (e *Engine) offerPlaces(t *toolRuns) {
 // unlimited is the staging time of a run without a pack: longer than anything takes.
 const unlimited = 10 * 365 * 24 * time.Hour
 
-// stagingTime is how long staging the run's attempt may take, by the pack it was planned with. A pack that cannot be read does not keep the run
-// from being staged: what depends on the pack is its end.
+// stagingTime is how long staging the run's attempt may take, by the pack it was planned with. A pack that cannot be read does not keep
+// the run from being staged: what depends on the pack is its end.
 func (e *Engine) stagingTime(ctx context.Context, v View) time.Duration {
 	if v.Run.PackHash == "" {
 		return unlimited

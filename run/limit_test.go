@@ -30,8 +30,8 @@ func (w *world) limited(most int) {
 	}
 }
 
-// Policy's limit of a tool's runs is the most that are with Slurm or running, however many are asked for and however many workers there are. The
-// others wait, say for what, and follow by themselves.
+// Policy's limit of a tool's runs is the most that are with Slurm or running, however many are asked for and however many workers there
+// are. The others wait, say for what, and follow by themselves.
 //
 // proves AX-08
 func TestRunsOfOneTool(t *testing.T) {
@@ -44,7 +44,8 @@ func TestRunsOfOneTool(t *testing.T) {
 			ids = append(ids, l.submit(order(placed("lab", "short", nil, i+1))).RunID)
 		}
 		v := w.until(ids[19], in(run.Deferred))
-		const want = "policy allows 2 runs of test.tool at a time (concurrency.per_tool.test_tool), and 2 are submitted or running; this run is submitted when one of them ends"
+		const want = "policy allows 2 runs of test.tool at a time (concurrency.per_tool.test_tool), and 2 are submitted or running; this run " +
+			"is submitted when one of them ends"
 		if v.Run.Reason != run.ConcurrencyLimit || v.Run.Detail != want || v.Sends != 0 {
 			t.Errorf("%s: %s (%d sends)", v.Run.Reason, v.Run.Detail, v.Sends)
 		}
@@ -121,7 +122,8 @@ func TestLimitSurvivesCrashes(t *testing.T) {
 				w.fault = func(_ string, k int) outcome { return outcome{kill: k == n} }
 				l := w.life()
 				var ids []string
-				orders := []run.Order{order(placed("lab", "short", nil, 1)), order(placed("lab", "short", nil, 2)), order(placed("lab", "short", nil, 3))}
+				orders := []run.Order{order(placed("lab", "short", nil, 1)), order(placed("lab", "short", nil, 2)),
+					order(placed("lab", "short", nil, 3))}
 				for _, o := range orders {
 					w.input(o)
 					if a, err := l.engine.Submit(t.Context(), o); err == nil {
@@ -209,7 +211,8 @@ func TestStagingTime(t *testing.T) {
 				if c.state == run.Succeeded {
 					return
 				}
-				const want = "staging took 1m0s; the toolpack's timeoutMs allows 1m0s. Nothing was submitted. Raise timeoutMs, or retry the run when the filesystem is faster"
+				const want = "staging took 1m0s; the toolpack's timeoutMs allows 1m0s. Nothing was submitted. Raise timeoutMs, or retry the run " +
+					"when the filesystem is faster"
 				if v.Run.Detail != want || v.Attempt.Ending != run.EndedTimeLimit || w.count("Send") != 0 {
 					t.Errorf("%s (%s), %d sends", v.Run.Detail, v.Attempt.Ending, w.count("Send"))
 				}

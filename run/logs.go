@@ -13,7 +13,8 @@ import (
 // stderr where the program wrote any. Their roles are the gateway's own (ABI-16).
 func (e *Engine) takeLogs(ctx context.Context, v View, p plan.Params, d *verdict) error {
 	var log bytes.Buffer
-	fmt.Fprintf(&log, "run %s attempt %d job %s node %s\nslurm state %s, ended %s\n", v.Run.ID, v.Attempt.N, v.Submission.JobID, v.Attempt.Node, orElse(v.Attempt.SlurmState, "unknown"), d.ending)
+	fmt.Fprintf(&log, "run %s attempt %d job %s node %s\nslurm state %s, ended %s\n", v.Run.ID, v.Attempt.N, v.Submission.JobID,
+		v.Attempt.Node, orElse(v.Attempt.SlurmState, "unknown"), d.ending)
 	add := func(role string, data []byte) error {
 		sum, size, err := e.Objects.Put(ctx, bytes.NewReader(data), int64(len(data)))
 		if err != nil {
@@ -30,7 +31,8 @@ func (e *Engine) takeLogs(ctx context.Context, v View, p plan.Params, d *verdict
 		}
 		return nil
 	}
-	for _, part := range []struct{ file, title, role string }{{JobLogFile, "job script", ""}, {StderrFile, "standard error", "stderr"}, {StdoutFile, "standard output", "stdout"}} {
+	for _, part := range []struct{ file, title, role string }{{JobLogFile, "job script", ""}, {StderrFile, "standard error", "stderr"},
+		{StdoutFile, "standard output", "stdout"}} {
 		data, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, part.file, e.cfg.LogBytes, true)
 		if fault.Is(err, fault.NotFound) || err == nil && len(data) == 0 {
 			continue

@@ -89,28 +89,31 @@ func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error)
 	a := v.Attempt
 	a.SlurmState, a.MissedAt = "", nil
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, Collecting, "", ""
-	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.collecting", Data: map[string]any{"witness": by}}})
+	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.collecting",
+		Data: map[string]any{"witness": by}}})
 	if err == nil {
 		e.work.add(v.Run.ID)
 	}
 	return err == nil, err
 }
 
-// missed is rule 8: LOST needs two complete queries without the job, far enough apart, and no exit file. The time between them counts from when
-// the first was answered to when the second was started: time that the gateway spent waiting for sacct, or stopped, does not count.
+// missed is rule 8: LOST needs two complete queries without the job, far enough apart, and no exit file. The time between them counts from
+// when the first was answered to when the second was started: time that the gateway spent waiting for sacct, or stopped, does not count.
 func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	e, now, id := c.Engine, c.Now(), v.Submission.JobID
 	if id != "" {
 		c.seek(id)
 	}
 	if j, ok := c.renamed(v); ok {
-		return false, e.note(ctx, v, jobRenamed, fmt.Sprintf("Slurm shows job %s as %q; a job with another name is not followed. Next: scontrol update jobid=%s jobname=%s; or leave it: its files are collected when it has ended",
+		return false, e.note(ctx, v, jobRenamed, fmt.Sprintf("Slurm shows job %s as %q; a job with another name is not followed. Next: "+
+			"scontrol update jobid=%s jobname=%s; or leave it: its files are collected when it has ended",
 			j.ID, j.Name, j.ID, v.Submission.JobName))
 	}
 	if v.Attempt.MissedAt == nil {
 		a := v.Attempt
 		a.MissedAt = &now
-		_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.missed", Data: map[string]any{"job_id": v.Submission.JobID}}})
+		_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.missed",
+			Data: map[string]any{"job_id": v.Submission.JobID}}})
 		return false, err
 	}
 	timeout, err := e.Observer.MessageTimeout(ctx)
@@ -130,9 +133,11 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	case !won && claim.Token != v.Submission.Token:
 		return true, e.foreignClaim(ctx, v)
 	case won:
-		return true, e.finish(ctx, v, verdict{ending: EndedAbsent, detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more", v.Submission.JobID)})
+		return true, e.finish(ctx, v, verdict{ending: EndedAbsent,
+			detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more", v.Submission.JobID)})
 	}
-	d := verdict{ending: EndedLost, detail: fmt.Sprintf("job %s started on node %s; Slurm no longer knows it, and it left no exit file", claim.Holder.Job, claim.Node)}
+	d := verdict{ending: EndedLost, detail: fmt.Sprintf("job %s started on node %s; Slurm no longer knows it, and it left no exit file",
+		claim.Holder.Job, claim.Node)}
 	p, err := e.params(ctx, v)
 	if err != nil {
 		return false, err

@@ -9,8 +9,8 @@ import (
 // LongWait is how long, in seconds, one call may wait for a run.
 const LongWait = 30
 
-// NextSteps gives what can be done next about a run. It follows from the state, the phase and the reason alone; what is recorded of a run names
-// no commands.
+// NextSteps gives what can be done next about a run. It follows from the state, the phase and the reason alone; what is recorded of a run
+// names no commands.
 func NextSteps(v View) []fault.Step {
 	id := v.Run.ID
 	cancel := fault.Do("slurm.job.cancel", "run_id", id)

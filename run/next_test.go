@@ -45,9 +45,11 @@ func TestNextSteps(t *testing.T) {
 // The answers of the verbs that change a run have the next steps of its new state.
 func TestVerbsNameNextSteps(t *testing.T) {
 	v := View{Run: Run{ID: "r", State: Failed, Phase: Done, Reason: "tool_failed", AttemptN: 3}, Submission: Submission{JobID: "7"}}
-	for verb, answer := range map[string]any{"cancel": (&Engine{}).cancelAnswer(v), "recollect": RecollectAnswer{GetState: Outline(v)}, "adopt, absent": Outline(v)} {
+	for verb, answer := range map[string]any{"cancel": (&Engine{}).cancelAnswer(v), "recollect": RecollectAnswer{GetState: Outline(v)},
+		"adopt, absent": Outline(v)} {
 		raw, err := json.Marshal(answer)
-		if err != nil || !strings.Contains(string(raw), `"next_steps":[{"verb":"slurm.job.logs","args":{"run_id":"r"}},{"verb":"slurm.job.retry","args":{"after_attempt":3,"run_id":"r"}}]`) {
+		if err != nil || !strings.Contains(string(raw),
+			`"next_steps":[{"verb":"slurm.job.logs","args":{"run_id":"r"}},{"verb":"slurm.job.retry","args":{"after_attempt":3,"run_id":"r"}}]`) {
 			t.Errorf("%s: %s %v", verb, raw, err)
 		}
 	}

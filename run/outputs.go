@@ -68,14 +68,19 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		entry, ok := seen[out.SrcRelpath]
 		switch {
 		case !ok, entry.Kind == "missing":
-			return reject(EndedOutputs, "OUTPUT-MISSING", fmt.Sprintf("the program exited 0 but did not write %s (role %s)", out.SrcRelpath, out.Role))
+			return reject(EndedOutputs, "OUTPUT-MISSING", fmt.Sprintf("the program exited 0 but did not write %s (role %s)", out.SrcRelpath,
+				out.Role))
 		case entry.Kind == "irregular":
-			return reject(EndedOutputs, "OUTPUT-IRREGULAR", fmt.Sprintf("%s (role %s) is not a plain file: it is a link, a pipe, a folder, a file with a second hard link, or unreadable", out.SrcRelpath, out.Role))
+			return reject(EndedOutputs, "OUTPUT-IRREGULAR",
+				fmt.Sprintf("%s (role %s) is not a plain file: it is a link, a pipe, a folder, a file with a second hard link, or unreadable",
+					out.SrcRelpath, out.Role))
 		case entry.Size > left:
-			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the limit for all outputs together is %d", out.SrcRelpath, out.Role, entry.Size, limit))
+			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the limit for all outputs together is %d",
+				out.SrcRelpath, out.Role, entry.Size, limit))
 		case entry.Kind == "oversize": // by a limit that was raised since the job was sent
-			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes, more than the limit when the job was submitted; a new attempt uses the limit of today",
-				out.SrcRelpath, out.Role, entry.Size))
+			return reject(EndedOutputs, "OUTPUT-SIZE",
+				fmt.Sprintf("%s (role %s) has %d bytes, more than the limit when the job was submitted; a new attempt uses the limit of today",
+					out.SrcRelpath, out.Role, entry.Size))
 		}
 		left -= entry.Size
 		got, err := e.storeOutput(ctx, v, out, entry.Size, contract)
@@ -143,8 +148,8 @@ func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *ve
 	return false, nil
 }
 
-// contract is that of the pack the run was planned with, nil for a plan that was submitted directly. unchecked says why there is none although
-// there should be.
+// contract is that of the pack the run was planned with, nil for a plan that was submitted directly. unchecked says why there is none
+// although there should be.
 func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked string, err error) {
 	if v.Run.PackHash == "" {
 		return nil, "", nil
@@ -153,7 +158,8 @@ func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked st
 	const what = "the outputs were not checked against the tool's output schema: "
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return nil, what + "the run was planned with another version of the pack (" + v.Run.PackHash + "), which this gateway did not store then", nil
+		return nil, what + "the run was planned with another version of the pack (" + v.Run.PackHash + "), which this gateway did not store " +
+			"then", nil
 	case fault.Is(err, fault.Validation):
 		return nil, what + fault.Prose(err), nil
 	}

@@ -8,8 +8,8 @@ import (
 	"slurmgate/plan"
 )
 
-// Back-pressure (rule 5). What keeps Slurm from accepting one run now also applies to others: all of the site, or those of the same account,
-// QOS or partition. They are not sent while the pause lasts, because each failing sbatch would cost the site RPCs, and two minutes
+// Back-pressure (rule 5). What keeps Slurm from accepting one run now also applies to others: all of the site, or those of the same
+// account, QOS or partition. They are not sent while the pause lasts, because each failing sbatch would cost the site RPCs, and two minutes
 // of a send slot where the queue is full. Pauses are in memory: a new gateway finds out with its first send.
 
 // Unreachable is the code of a send that never reached slurmctld; the next answer of the queue ends its pause.
@@ -128,8 +128,8 @@ func (e *Engine) siteWaits() bool {
 	return p != nil && e.Now().Before(p.until)
 }
 
-// Ready returns why new runs wait although they are accepted: a Transport fault with the code of the reason, nil while nothing is known to delay
-// them. The information comes from the last query and the last sends; nothing is queried.
+// Ready returns why new runs wait although they are accepted: a Transport fault with the code of the reason, nil while nothing is known to
+// delay them. The information comes from the last query and the last sends; nothing is queried.
 func (e *Engine) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -48,7 +48,8 @@ func TestPauseScopes(t *testing.T) {
 				}
 				var held run.SubmitAnswer
 				if c.held != nil {
-					if held = l.submit(order(c.held)); held.Phase != run.Deferred || !strings.HasPrefix(*held.Reason, "QOSMaxSubmitJobPerUserLimit") || w.count("Send") != 1 {
+					if held = l.submit(order(c.held)); held.Phase != run.Deferred || !strings.HasPrefix(*held.Reason, "QOSMaxSubmitJobPerUserLimit") ||
+						w.count("Send") != 1 {
 						t.Errorf("held: %+v after %d sends", held, w.count("Send"))
 					}
 					if v := w.until(held.RunID, in(run.Deferred)); v.Sends != 0 {
@@ -100,7 +101,8 @@ func TestPauseCostsOneSend(t *testing.T) {
 	})
 }
 
-// A filesystem that is away, or full, keeps every new run back, and readiness says so: until a run is staged, or none waits for it any more.
+// A filesystem that is away, or full, keeps every new run back, and readiness says so: until a run is staged, or none waits for it any
+// more.
 func TestReadyWithoutDisk(t *testing.T) {
 	for _, code := range []string{"runs_dir_unavailable", "disk_full"} {
 		for _, cancel := range []bool{false, true} {

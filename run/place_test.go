@@ -22,8 +22,8 @@ func siteless() (o run.Order, at plan.Placement) {
 	return o, at
 }
 
-// What a plan leaves to the site is no part of its identity: it resolves onto each attempt, which policy judges and Slurm gets. A new attempt
-// goes where the site sends jobs by then, and charges the account the first one charged.
+// What a plan leaves to the site is no part of its identity: it resolves onto each attempt, which policy judges and Slurm gets. A new
+// attempt goes where the site sends jobs by then, and charges the account the first one charged.
 //
 // proves ABI-07
 func TestPlacementOfEachAttempt(t *testing.T) {
@@ -131,7 +131,8 @@ func earlierRun(t *testing.T, w *world, o run.Order, policyHash string) string {
 	}
 	id := plan.Identity{ToolName: o.ToolName, ContractVersion: o.ContractVersion, PolicyHash: policyHash, ParamsHash: plan.Hash(params)}
 	token := strings.Repeat("e", 32)
-	r := run.Run{ID: id.RunID(), ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion, PolicyHash: policyHash, ParamsHash: id.ParamsHash,
+	r := run.Run{ID: id.RunID(), ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion,
+		PolicyHash: policyHash, ParamsHash: id.ParamsHash,
 		PlanHash: id.PlanHash(), ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1}
 	if _, _, err := w.ledger.Insert(t.Context(), run.New{Run: r, Params: params, Policy: o.Policy, Event: run.Event{Type: "run.created"},
 		Submission: run.Submission{Token: token, JobName: run.JobName(r.ID, 1, token)}}); err != nil {
@@ -140,8 +141,8 @@ func earlierRun(t *testing.T, w *world, o run.Order, policyHash string) string {
 	return r.ID
 }
 
-// A run that was made when the params had their previous form answers the same request today, is carried on from its own params, and retried
-// where it was sent then. The caller's own account was in its identity, and so were the artifacts' ids.
+// A run that was made when the params had their previous form answers the same request today, is carried on from its own params, and
+// retried where it was sent then. The caller's own account was in its identity, and so were the artifacts' ids.
 //
 // proves ABI-18 CARD-04
 func TestEarlierRuns(t *testing.T) {
@@ -149,12 +150,14 @@ func TestEarlierRuns(t *testing.T) {
 		o, _ := siteless()
 		w.input(o)
 		id := earlierRun(t, w, o, "sha256:of-then")
-		w.cfg.Previous, w.cfg.Placement, w.auto = &run.Previous{Policies: []string{"sha256:other", "sha256:of-then"}}, plan.Placement{Partition: "fast", Account: "other"}, true
+		w.cfg.Previous, w.cfg.Placement, w.auto = &run.Previous{Policies: []string{"sha256:other", "sha256:of-then"}},
+			plan.Placement{Partition: "fast", Account: "other"}, true
 		l := w.life()
 		if a := l.submit(o); a.RunID != id || !a.Replayed {
 			t.Errorf("%+v, want %s", a, id)
 		}
-		if p, err := l.engine.Preview(t.Context(), o); err != nil || p.RunID != id || !p.Exists || p.Placement.Partition != "main" || plan.Hash(p.Params) != p.ParamsHash || p.PolicyHash != "sha256:of-then" {
+		if p, err := l.engine.Preview(t.Context(), o); err != nil || p.RunID != id || !p.Exists || p.Placement.Partition != "main" ||
+			plan.Hash(p.Params) != p.ParamsHash || p.PolicyHash != "sha256:of-then" {
 			t.Errorf("%+v %v", p, err)
 		}
 		w.want(w.until(id, done), run.Succeeded, "ok")

@@ -53,8 +53,8 @@ type Images interface {
 	// Verify hashes the image with this digest (64 hex; a cached result for the same inode is enough) and
 	// returns its absolute path. NotFound when the store does not have it.
 	Verify(ctx context.Context, digest string) (path string, err error)
-	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the folders of the site named by binds, the image and the
-	// program.
+	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the folders of the site named by binds, the image and
+	// the program.
 	ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir, attemptDir string) []string
 }
 
@@ -281,8 +281,9 @@ type Index interface {
 	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
 	// Newest is the number of the newest event of any run, 0 when there is none.
 	Newest(ctx context.Context) (int64, error)
-	// Find looks for the run of a request, and lists equivalent ones: runs with one of the plan hashes under another identity that are in flight
-	// or succeeded. known is empty when none of the request's runs is there; of several it is the one made in an earlier form, the newest.
+	// Find looks for the run of a request, and lists equivalent ones: runs with one of the plan hashes under another identity that are in
+	// flight or succeeded. known is empty when none of the request's runs is there; of several it is the one made in an earlier form, the
+	// newest.
 	Find(ctx context.Context, s Sought) (known string, equivalent []string, err error)
 	// Ended reports whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)

@@ -45,11 +45,15 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again
 	e.staged(err)
 	switch {
 	case within.Err() != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.DeadlineExceeded)):
-		return false, e.finish(ctx, v, verdict{ending: EndedTimeLimit, detail: fmt.Sprintf("staging took %s; the toolpack's timeoutMs allows %s. Nothing was submitted. Raise timeoutMs, or retry the run when the filesystem is faster",
-			e.Now().Sub(began).Round(time.Millisecond), most)})
+		return false, e.finish(ctx, v, verdict{ending: EndedTimeLimit,
+			detail: fmt.Sprintf("staging took %s; the toolpack's timeoutMs allows %s. Nothing was submitted. Raise timeoutMs, or retry the run "+
+				"when the filesystem is faster",
+				e.Now().Sub(began).Round(time.Millisecond), most)})
 	case err == nil:
 	case fault.CodeOf(err) == string(AheadOfLedger):
-		return false, e.block(ctx, v, AheadOfLedger, fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; restore the newer ledger or cancel the run", v.Attempt.N))
+		return false, e.block(ctx, v, AheadOfLedger,
+			fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; "+
+				"restore the newer ledger or cancel the run", v.Attempt.N))
 	case fault.KindOf(err).Retryable(), ctx.Err() != nil:
 		return false, e.note(ctx, v, "staging_waits", fault.Prose(err))
 	default:
@@ -81,7 +85,8 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	if script, err = e.Sender.Render(job); err != nil {
 		return job, nil, err
 	}
-	return job, script, e.Stager.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{PinnedFile, e.Sender.Pinned(job)}, ControlFile{ScriptFile, script})
+	return job, script, e.Stager.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{PinnedFile, e.Sender.Pinned(job)},
+		ControlFile{ScriptFile, script})
 }
 
 func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
@@ -160,8 +165,10 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (agai
 	}
 	k := v.Sends + 1
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Queued, Submitting, "", ""
-	v, err = e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Payloads: kept.payloads, Artifacts: kept.artifacts, Send: &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()}, From: &v,
-		Event: Event{Type: "run.intent", Data: map[string]any{"attempt": v.Attempt.N, "job_name": v.Submission.JobName, "script_sha256": v.Submission.ScriptSHA, "send": k}}})
+	v, err = e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Payloads: kept.payloads, Artifacts: kept.artifacts,
+		Send: &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()}, From: &v,
+		Event: Event{Type: "run.intent", Data: map[string]any{"attempt": v.Attempt.N, "job_name": v.Submission.JobName,
+			"script_sha256": v.Submission.ScriptSHA, "send": k}}})
 	if err != nil {
 		return false, err
 	}
@@ -216,7 +223,8 @@ func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res
 		e.forgetDelay(v.Run.ID)
 		e.resume(job.Spec.Placement)
 	case SendRejected:
-		return e.finish(ctx, v, verdict{ending: EndedRejected, reason: "rejected", detail: fmt.Sprintf("Slurm refused the job (%s): %s", res.Code, res.Text), send: send})
+		return e.finish(ctx, v, verdict{ending: EndedRejected, reason: "rejected", detail: fmt.Sprintf("Slurm refused the job (%s): %s",
+			res.Code, res.Text), send: send})
 	case SendDeferred, SendNotRun:
 		e.hold(v.Run.ID, job.Spec.Placement, res)
 		if v.Run.CancelAt != nil {
@@ -225,7 +233,8 @@ func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res
 		w.Run.Phase, w.Run.Reason, w.Run.Detail = Deferred, orElse(res.Code, "sbatch_not_started"), res.Text
 		w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": res.Code, "send": k, "text": res.Text}}
 	default:
-		w.Run.Phase, w.Run.Reason, w.Run.Detail = Unconfirmed, orElse(res.Code, "no_receipt"), orElse(res.Text, "sbatch left no receipt; Slurm will be queried for the job name")
+		w.Run.Phase, w.Run.Reason, w.Run.Detail = Unconfirmed, orElse(res.Code, "no_receipt"),
+			orElse(res.Text, "sbatch left no receipt; Slurm will be queried for the job name")
 		w.Event = Event{Type: "run.unconfirmed", Data: map[string]any{"send": k, "text": res.Text}}
 	}
 	sayCancelling(&w.Run, v.Submission.JobID)

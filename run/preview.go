@@ -64,7 +64,8 @@ func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 	}
 	params := placed(o.Params, Attempt{Placement: o.Placement})
 	p.Placement = params.Spec.Placement
-	first := View{Run: Run{ID: p.RunID, AttemptN: 1}, Attempt: Attempt{RunID: p.RunID, N: 1, Token: previewToken}, Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
+	first := View{Run: Run{ID: p.RunID, AttemptN: 1}, Attempt: Attempt{RunID: p.RunID, N: 1, Token: previewToken},
+		Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
 	script, err := e.Sender.Render(e.fullJob(first, params, image))
 	p.Script = string(script)
 	return p, err

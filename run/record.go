@@ -48,8 +48,8 @@ type Attempt struct {
 	Token     string // its submission; empty until the intent
 	ArrayTask *int   // nil: the submission is a single job
 	CreatedAt time.Time
-	// Placement is where the attempt goes, with what the site adds to what was asked for. Nil where the params name it all: of a plan submitted as
-	// it is, of one for the gateway's own host, and of runs made when the params held the site's defaults.
+	// Placement is where the attempt goes, with what the site adds to what was asked for. Nil where the params name it all: of a plan
+	// submitted as it is, of one for the gateway's own host, and of runs made when the params held the site's defaults.
 	Placement *plan.Placement
 
 	SlurmState string // the last state Slurm reported, in its words
@@ -142,7 +142,9 @@ type Write struct {
 	Artifacts  []Artifact // registered if not there yet
 	Outputs    []Link
 	Event      Event
-	From       *View // the run as it was read at Run.Rev, where the caller has it: what the write leaves alone need not be read again. Only its attempt, submission and sends are looked at
+	// the run as it was read at Run.Rev, where the caller has it: what the write leaves alone need not be read again. Only its attempt,
+	// submission and sends are looked at
+	From *View
 }
 
 // View is a run with its current attempt and submission.

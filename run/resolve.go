@@ -64,7 +64,8 @@ func withJob(v View, id string) View {
 // foreignClaim: the attempt's claim belongs to another submission, or is not a claim at all. No job of this one can execute any
 // more, but it is unknown what did; a person decides.
 func (e *Engine) foreignClaim(ctx context.Context, v View) error {
-	return e.block(ctx, v, NeedsOperator, "the claim in the attempt's folder belongs to another submission; look into the folder before you cancel the run")
+	return e.block(ctx, v, NeedsOperator, "the claim in the attempt's folder belongs to another submission; look into the folder before "+
+		"you cancel the run")
 }
 
 // several: more than one job has the run's name, or the one that has it has another id. Only pending ones

@@ -173,8 +173,8 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// A job that somebody has renamed is neither lost nor absent while Slurm shows it under its id: no new attempt runs beside it. It is collected
-// when it ends, and followed again when it has its name back. Another job that was given the id is no such job.
+// A job that somebody has renamed is neither lost nor absent while Slurm shows it under its id: no new attempt runs beside it. It is
+// collected when it ends, and followed again when it has its name back. Another job that was given the id is no such job.
 func TestRenamedJob(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(w *world, back *bool)
@@ -200,7 +200,8 @@ func TestRenamedJob(t *testing.T) {
 				w.with(func() { back = false })
 				time.Sleep(time.Hour)
 				v := w.until(a.RunID, func(v run.View) bool { return true })
-				if v.Run.Phase != run.InJob || v.Run.Reason != "job_renamed" || !strings.Contains(v.Run.Detail, "scontrol update jobid=100 jobname="+v.Submission.JobName) {
+				if v.Run.Phase != run.InJob || v.Run.Reason != "job_renamed" || !strings.Contains(v.Run.Detail,
+					"scontrol update jobid=100 jobname="+v.Submission.JobName) {
 					t.Fatalf("%s (%s: %s)", v.Run.Phase, v.Run.Reason, v.Run.Detail)
 				}
 				w.with(func() { c.then(w, &back) })
@@ -213,8 +214,8 @@ func TestRenamedJob(t *testing.T) {
 	}
 }
 
-// The time between the two looks is that between squeue's answers: an sacct that takes minutes, or a gateway that was stopped in between, makes
-// none of it.
+// The time between the two looks is that between squeue's answers: an sacct that takes minutes, or a gateway that was stopped in between,
+// makes none of it.
 func TestLostNotBySlowness(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		asked := 0
@@ -481,7 +482,8 @@ func TestUnknownState(t *testing.T) {
 
 // A claim that is not this submission's, or no claim at all, stops the run; the verb it names ends it.
 func TestForeignClaim(t *testing.T) {
-	for _, claim := range []string{"slurmgate-claim 1 job=7 task=- restart=0 token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee node=n1\n", "garbage", "slurmgate-claim 1 void token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n"} {
+	for _, claim := range []string{"slurmgate-claim 1 job=7 task=- restart=0 token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee node=n1\n", "garbage",
+		"slurmgate-claim 1 void token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n"} {
 		t.Run(claim, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.cfg.Attempts = 2
@@ -500,7 +502,8 @@ func TestForeignClaim(t *testing.T) {
 				if !hasStep(v, "slurm.job.cancel") {
 					t.Error(v.Run.Detail)
 				}
-				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(), "Next: slurm.job.cancel run_id="+a.RunID) {
+				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(),
+					"Next: slurm.job.cancel run_id="+a.RunID) {
 					t.Error(err)
 				}
 				if c, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil || c.State != run.Cancelled {

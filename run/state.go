@@ -21,8 +21,9 @@ type Phase string
 
 // The phases, in the order a run passes them.
 const (
-	Staging     Phase = "staging"     // inputs, image and script are being put in place; nothing was submitted
-	Deferred    Phase = "deferred"    // Slurm has no room or does not answer, or policy allows no more runs of the tool; will be sent, nothing was accepted
+	Staging Phase = "staging" // inputs, image and script are being put in place; nothing was submitted
+	// Slurm has no room or does not answer, or policy allows no more runs of the tool; will be sent, nothing was accepted
+	Deferred    Phase = "deferred"
 	Submitting  Phase = "submitting"  // the intent is durable, sbatch may have run
 	Unconfirmed Phase = "unconfirmed" // sbatch ended without a receipt; the resolver finds out
 	Pending     Phase = "pending"     // Slurm has the job

@@ -35,8 +35,8 @@ func looksWrong(line string) bool {
 	return errorWords.MatchString(line) && errorWords.MatchString(harmless.ReplaceAllString(line, ""))
 }
 
-// stderrLines are the lines of the end of standard error, as patterns see them: without colours, each cut at a bound. A carriage return ends
-// a line too: progress is drawn with it.
+// stderrLines are the lines of the end of standard error, as patterns see them: without colours, each cut at a bound. A carriage return
+// ends a line too: progress is drawn with it.
 func stderrLines(data []byte) []string {
 	text := colours.ReplaceAll(data, nil)
 	var out []string
@@ -88,8 +88,8 @@ func (e *Engine) checkStderr(ctx context.Context, v View, c Contract) (failure s
 	return failure, warnings, nil
 }
 
-// judgeStderr says why a run fails by the patterns of its pack, if it does. warnings are the pack's, and one for lines that look like errors
-// and match none of its patterns.
+// judgeStderr says why a run fails by the patterns of its pack, if it does. warnings are the pack's, and one for lines that look like
+// errors and match none of its patterns.
 func judgeStderr(data []byte, c Contract) (failure string, warnings []string) {
 	var failed, wrong found
 	failedBy := ""
@@ -122,7 +122,8 @@ func judgeStderr(data []byte, c Contract) (failure string, warnings []string) {
 		warnings = append(warnings, message+" ("+byMessage[message].String()+")")
 	}
 	if wrong.lines > 0 {
-		warnings = append(warnings, "the program may have reported an error ("+wrong.String()+"); read its standard error before you rely on the outputs")
+		warnings = append(warnings, "the program may have reported an error ("+wrong.String()+"); read its standard error before you rely on "+
+			"the outputs")
 	}
 	return failure, warnings
 }

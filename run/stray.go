@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A job may appear after its attempt has ended: sbatch was in doubt, the gateway took the claim, and only then did the controller show the job
-// it had accepted. Such a job executes nothing, but it would wait in the queue for its turn.
+// A job may appear after its attempt has ended: sbatch was in doubt, the gateway took the claim, and only then did the controller show the
+// job it had accepted. Such a job executes nothing, but it would wait in the queue for its turn.
 
 // strayWatch is how long the watcher still looks for such jobs when no run is open. If a controller shows a job later than
 // that, the next cycle sees it, or the job ends by itself without the claim.

@@ -9,8 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// A job that shows up after its attempt was declared absent, and after nothing else is open, is cancelled, also by the next gateway. Some time
-// later nothing is asked any more.
+// A job that shows up after its attempt was declared absent, and after nothing else is open, is cancelled, also by the next gateway. Some
+// time later nothing is asked any more.
 func TestLateJobIsCancelled(t *testing.T) {
 	for name, restart := range map[string]bool{"same gateway": false, "next gateway": true} {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestLostAfterTwoTimeouts(t *testing.T) {
 	})
 }
 
-// From any moment on the ledger takes nothing more: nothing is sent without its intent (the world watches that), callers are told, and the next
-// gateway, with the disk mended, brings the run to its end without a second execution.
+// From any moment on the ledger takes nothing more: nothing is sent without its intent (the world watches that), callers are told, and the
+// next gateway, with the disk mended, brings the run to its end without a second execution.
 func TestLedgerStops(t *testing.T) {
 	stopped := outcome{skip: true, err: fault.New(fault.Transport, "ledger", "ledger_stopped", "the disk failed")}
 	for n := 1; ; n++ {

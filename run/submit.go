@@ -31,11 +31,12 @@ func (o Order) Identity() (canonical []byte, id plan.Identity, err error) {
 	if err != nil {
 		return nil, plan.Identity{}, err
 	}
-	return canonical, plan.Identity{ToolName: o.ToolName, ContractVersion: o.ContractVersion, PolicyHash: o.PolicyHash, ParamsHash: plan.Hash(canonical)}, nil
+	return canonical, plan.Identity{ToolName: o.ToolName, ContractVersion: o.ContractVersion, PolicyHash: o.PolicyHash,
+		ParamsHash: plan.Hash(canonical)}, nil
 }
 
-// identities lists the identities under which the order's run may be known. A pack that asks for folders of the site has no earlier one: nobody
-// could ask for them then.
+// identities lists the identities under which the order's run may be known. A pack that asks for folders of the site has no earlier one:
+// nobody could ask for them then.
 func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
 	s := Sought{RunID: id.RunID(), PlanHashes: []string{id.PlanHash()}}
 	if e.cfg.Previous == nil || len(o.Params.Tool.Asked()) > 0 {
@@ -89,7 +90,8 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 			return SubmitAnswer{}, err
 		}
 		a := e.submitAnswer(v, true, equivalent)
-		a.Warnings = append(a.Warnings, fmt.Sprintf("this is run %s, made for the same plan under another policy (equivalent_runs: reuse)", v.Run.ID))
+		a.Warnings = append(a.Warnings, fmt.Sprintf("this is run %s, made for the same plan under another policy (equivalent_runs: reuse)",
+			v.Run.ID))
 		return a, nil
 	}
 	// Nothing is recorded for an image that is missing or has the wrong checksum.
@@ -144,7 +146,9 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	for _, in := range o.Params.Spec.IO.Inputs {
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
-	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Placement: o.Placement, Earlier: s.Earlier, Inputs: inputs,
-		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash,
+	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Placement: o.Placement,
+		Earlier: s.Earlier, Inputs: inputs,
+		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
+			"policy_hash": o.PolicyHash, "plan_hash": planHash,
 			"actor": o.Actor}, o.Placement)}})
 }

@@ -24,7 +24,8 @@ func TestHappyPath(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
 		a := l.submit(order())
-		if a.Replayed || a.State != run.Queued || a.Phase != run.Pending || *a.SlurmJobID != "100" || a.SlurmScriptArtifactID == nil || *a.PollAfterSeconds < 1 || a.Warnings == nil || a.EquivalentRuns == nil {
+		if a.Replayed || a.State != run.Queued || a.Phase != run.Pending || *a.SlurmJobID != "100" || a.SlurmScriptArtifactID == nil ||
+			*a.PollAfterSeconds < 1 || a.Warnings == nil || a.EquivalentRuns == nil {
 			t.Errorf("%+v", a)
 		}
 		w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "waiting_in_slurm" && v.Run.Detail == "Priority" })
@@ -33,11 +34,13 @@ func TestHappyPath(t *testing.T) {
 		w.with(func() { w.finish(w.jobs[0]) })
 		v := w.until(a.RunID, done)
 		w.want(v, run.Succeeded, "ok")
-		if *v.Run.ExitCode != 0 || v.Attempt.Ending != run.EndedOK || v.Attempt.Node != "n1" || v.Attempt.Usage == nil || v.Run.FinishedAt == nil {
+		if *v.Run.ExitCode != 0 || v.Attempt.Ending != run.EndedOK || v.Attempt.Node != "n1" || v.Attempt.Usage == nil ||
+			v.Run.FinishedAt == nil {
 			t.Errorf("%+v", v)
 		}
 		got := w.outputs(a.RunID)
-		if got["report"] != `{"role":"report"}` || got["table"] != `{"role":"table"}` || got["stdout"] != "said" || !strings.Contains(got["log"], "ok, code 0") || !strings.HasPrefix(got["slurm_script"], "#!") {
+		if got["report"] != `{"role":"report"}` || got["table"] != `{"role":"table"}` || got["stdout"] != "said" ||
+			!strings.Contains(got["log"], "ok, code 0") || !strings.HasPrefix(got["slurm_script"], "#!") {
 			t.Error(got)
 		}
 		if d := cmp.Diff([]string{"created", "intent", "receipt", "pending", "running", "collecting", "succeeded"}, w.events(a.RunID)); d != "" {
@@ -50,11 +53,13 @@ func TestHappyPath(t *testing.T) {
 				Label string
 			}
 		}
-		if err := json.Unmarshal(v.Run.ResultJSON, &res); err != nil || res.State != "succeeded" || string(res.Output["report"].Value) != `{"role":"report"}` || res.Output["table"].Value != nil || len(res.Output) != 2 {
+		if err := json.Unmarshal(v.Run.ResultJSON, &res); err != nil || res.State != "succeeded" ||
+			string(res.Output["report"].Value) != `{"role":"report"}` || res.Output["table"].Value != nil || len(res.Output) != 2 {
 			t.Errorf("%s %v", v.Run.ResultJSON, err)
 		}
 		c, err := l.engine.Collect(t.Context(), a.RunID, 0, noRun)
-		if err != nil || !c.Ready || *c.ExitCode != 0 || c.PollAfterSeconds != nil || c.ArtifactsByRole["report"] == "" || *c.LogArtifactID != c.ArtifactsByRole["log"] {
+		if err != nil || !c.Ready || *c.ExitCode != 0 || c.PollAfterSeconds != nil || c.ArtifactsByRole["report"] == "" ||
+			*c.LogArtifactID != c.ArtifactsByRole["log"] {
 			t.Errorf("%+v %v", c, err)
 		}
 	})
@@ -157,9 +162,10 @@ func TestSendOutcomes(t *testing.T) {
 		ended  string
 		jobs   int
 	}{
-		"accepted":                {[]sendKind{accept}, run.Pending, "", run.Succeeded, "ok", 1},
-		"rejected":                {[]sendKind{reject}, run.Done, "rejected", run.Failed, "rejected", 0},
-		"deferred, then accepted": {[]sendKind{deferSend, deferSend, accept}, run.Deferred, "QOSMaxSubmitJobPerUserLimit", run.Succeeded, "ok", 1},
+		"accepted": {[]sendKind{accept}, run.Pending, "", run.Succeeded, "ok", 1},
+		"rejected": {[]sendKind{reject}, run.Done, "rejected", run.Failed, "rejected", 0},
+		"deferred, then accepted": {[]sendKind{deferSend, deferSend, accept}, run.Deferred, "QOSMaxSubmitJobPerUserLimit", run.Succeeded, "ok",
+			1},
 		"deferred, then rejected": {[]sendKind{deferSend, reject}, run.Deferred, "QOSMaxSubmitJobPerUserLimit", run.Failed, "rejected", 0},
 		"not run, then accepted":  {[]sendKind{notRun, accept}, run.Deferred, "sbatch_not_started", run.Succeeded, "ok", 1},
 		"doubt, job there":        {[]sendKind{doubtJob}, run.Unconfirmed, "no_receipt", run.Succeeded, "ok", 1},
@@ -294,7 +300,8 @@ func TestGet(t *testing.T) {
 		var last run.GetAnswer
 		for i := range 100 {
 			g, err := l.engine.Get(t.Context(), a.RunID, 0, call)
-			if err != nil || g.State != run.Queued || g.TargetRunID != a.RunID || i > 0 && g.ProvenanceRunID != last.ProvenanceRunID || g.ObservedAt == nil {
+			if err != nil || g.State != run.Queued || g.TargetRunID != a.RunID || i > 0 && g.ProvenanceRunID != last.ProvenanceRunID ||
+				g.ObservedAt == nil {
 				t.Fatalf("%+v %v", g, err)
 			}
 			last = g
@@ -304,7 +311,8 @@ func TestGet(t *testing.T) {
 		}
 		w.with(func() { w.start(w.jobs[0]) })
 		w.until(a.RunID, in(run.InJob))
-		if g, err := l.engine.Get(t.Context(), a.RunID, 0, call); err != nil || g.ProvenanceRunID == last.ProvenanceRunID || !plan.IsRunID(g.ProvenanceRunID) {
+		if g, err := l.engine.Get(t.Context(), a.RunID, 0, call); err != nil || g.ProvenanceRunID == last.ProvenanceRunID ||
+			!plan.IsRunID(g.ProvenanceRunID) {
 			t.Error("the ledger moved, the look's identity did not", err)
 		}
 		start := time.Now()
@@ -313,7 +321,8 @@ func TestGet(t *testing.T) {
 			t.Error(time.Since(start), g, err)
 		}
 		time.AfterFunc(2*time.Second, func() { w.with(func() { w.finish(w.jobs[0]) }) })
-		if g, err = l.engine.Get(t.Context(), a.RunID, 30*time.Second, call); err != nil || g.State != run.Succeeded || g.PollAfterSeconds != nil {
+		if g, err = l.engine.Get(t.Context(), a.RunID, 30*time.Second, call); err != nil || g.State != run.Succeeded ||
+			g.PollAfterSeconds != nil {
 			t.Errorf("%+v %v", g, err)
 		}
 		if _, err := l.engine.Get(t.Context(), "run_none", 0, call); !fault.Is(err, fault.NotFound) {
@@ -339,7 +348,8 @@ func TestLogs(t *testing.T) {
 		w.until(a.RunID, done)
 		w.with(func() { w.attempt(a.RunID, 1).ctl["stdout"] = []byte("changed later") })
 		for stream, want := range map[string]string{"stdout": "said\n", "log": "said\n"} {
-			if g, err = l.engine.Logs(t.Context(), a.RunID, stream, 11, noRun); err != nil || !strings.HasSuffix(want, g.Text) && !strings.HasSuffix(g.Text, want) || !g.Final || len(g.Text) > 11 {
+			if g, err = l.engine.Logs(t.Context(), a.RunID, stream, 11, noRun); err != nil || !strings.HasSuffix(want, g.Text) &&
+				!strings.HasSuffix(g.Text, want) || !g.Final || len(g.Text) > 11 {
 				t.Errorf("%s: %+v %v", stream, g, err)
 			}
 		}

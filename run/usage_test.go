@@ -23,7 +23,8 @@ func TestUsageFromAccounting(t *testing.T) {
 		w.with(func() {
 			for i, j := range w.jobs[:20] {
 				other := j.Submitted.Add(-time.Hour) // the id was used before
-				w.used = append(w.used, run.Usage{JobID: j.ID, Submitted: &other, ElapsedSeconds: 999}, run.Usage{JobID: j.ID, Submitted: j.Submitted, ElapsedSeconds: int64(i), CPUSeconds: 1.5, MaxRSSBytes: 1 << 20, AllocCPUs: 2})
+				w.used = append(w.used, run.Usage{JobID: j.ID, Submitted: &other, ElapsedSeconds: 999}, run.Usage{JobID: j.ID, Submitted: j.Submitted,
+					ElapsedSeconds: int64(i), CPUSeconds: 1.5, MaxRSSBytes: 1 << 20, AllocCPUs: 2})
 			}
 		})
 		time.Sleep(20 * time.Minute)

@@ -25,9 +25,11 @@ func checkAfter(r Run, after int) error {
 	call := fault.Do("slurm.job.retry", "run_id", r.ID, "after_attempt", r.AttemptN)
 	switch {
 	case after == 0:
-		return fault.New(fault.Validation, op, "after_attempt_missing", fmt.Sprintf("the call does not name the attempt it follows (after_attempt); %s is at attempt %d", r.ID, r.AttemptN)).WithSteps(call)
+		return fault.New(fault.Validation, op, "after_attempt_missing",
+			fmt.Sprintf("the call does not name the attempt it follows (after_attempt); %s is at attempt %d", r.ID, r.AttemptN)).WithSteps(call)
 	case after > r.AttemptN:
-		return fault.New(fault.Validation, op, "no_such_attempt", fmt.Sprintf("%s has no attempt %d; its latest is attempt %d", r.ID, after, r.AttemptN)).WithSteps(call)
+		return fault.New(fault.Validation, op, "no_such_attempt", fmt.Sprintf("%s has no attempt %d; its latest is attempt %d", r.ID, after,
+			r.AttemptN)).WithSteps(call)
 	}
 	return nil
 }
@@ -54,9 +56,11 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	case after > 0 && after < v.Run.AttemptN:
 		return e.submitAnswer(v, true, nil), nil
 	case v.Run.State == Succeeded:
-		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_succeeded", "the run succeeded; there is nothing to retry").WithSteps(fault.Do("slurm.job.collect", "run_id", runID))
+		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_succeeded", "the run succeeded; there is nothing to retry").
+			WithSteps(fault.Do("slurm.job.collect", "run_id", runID))
 	case !v.Run.State.Terminal():
-		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait), fault.Do("slurm.job.cancel", "run_id", runID))
+		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
+			WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait), fault.Do("slurm.job.cancel", "run_id", runID))
 	}
 	if err := e.room(); err != nil {
 		return SubmitAnswer{}, err
@@ -74,8 +78,9 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	sub := newSubmission(r.ID, n, e.Now())
 	r.State, r.Phase, r.AttemptN, r.Reason, r.Detail = Queued, Staging, n, "retry", orElse(why, "requested")
 	r.FinishedAt, r.ExitCode, r.CancelAt, r.CancelReason = nil, nil, nil, ""
-	v, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}}, Submission: &sub,
-		Event: Event{Type: "run.retry", Data: withPlacement(map[string]any{"attempt": n, "reason": r.Detail}, at)}})
+	v, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}},
+		Submission: &sub,
+		Event:      Event{Type: "run.retry", Data: withPlacement(map[string]any{"attempt": n, "reason": r.Detail}, at)}})
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
@@ -102,17 +107,21 @@ func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState
 	switch v.Run.Phase {
 	case Unconfirmed, Pending, NeedsOperator:
 	default:
-		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s), so its job is not in doubt", v.Run.State, v.Run.Phase)).
+		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s), so its job is not in doubt",
+			v.Run.State, v.Run.Phase)).
 			WithSteps(fault.Do("run.show", "run_id", runID))
 	}
 	claim, won, err := e.takeClaim(ctx, v)
 	switch {
 	case isGone(err):
-		return GetState{}, fault.Wrap(fault.Conflict, op, WorkspaceGone, "it is unknown whether the attempt was executed; no job of it can execute any more", err).WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
+		return GetState{}, fault.Wrap(fault.Conflict, op, WorkspaceGone,
+			"it is unknown whether the attempt was executed; no job of it can execute any more", err).
+			WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
 	case err != nil:
 		return GetState{}, err
 	case !won && claim.Token != v.Submission.Token:
-		return GetState{}, fault.New(fault.Conflict, op, "claim_of_another", "the claim in the attempt's folder belongs to an unknown submission; no job of this one can execute any more").
+		return GetState{}, fault.New(fault.Conflict, op, "claim_of_another",
+			"the claim in the attempt's folder belongs to an unknown submission; no job of this one can execute any more").
 			WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
 	}
 	if !won {
@@ -120,9 +129,12 @@ func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState
 			return GetState{}, err
 		}
 		e.poke()
-		return GetState{}, fault.New(fault.Conflict, op, "job_executes", fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
+		return GetState{}, fault.New(fault.Conflict, op, "job_executes",
+			fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).
+			WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
 	}
-	if err := e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent", detail: orElse(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"}); err != nil {
+	if err := e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent",
+		detail: orElse(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"}); err != nil {
 		return GetState{}, err
 	}
 	if v.Submission.JobID != "" {
@@ -145,7 +157,8 @@ func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState,
 		return GetState{}, err
 	}
 	if v.Run.Phase != Unconfirmed && v.Run.Phase != NeedsOperator {
-		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).WithSteps(fault.Do("run.show", "run_id", runID))
+		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
+			WithSteps(fault.Do("run.show", "run_id", runID))
 	}
 	c := &cycle{Engine: e, began: e.Now()}
 	jobs, err := e.Observer.Queue(ctx, nil)
@@ -167,7 +180,8 @@ func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState,
 		}
 		return e.state(ctx, runID)
 	}
-	return GetState{}, fault.New(fault.Conflict, op, "job_not_ours", fmt.Sprintf("Slurm has no job %s named %s; a job with another name cannot be adopted", jobID, v.Submission.JobName)).
+	return GetState{}, fault.New(fault.Conflict, op, "job_not_ours",
+		fmt.Sprintf("Slurm has no job %s named %s; a job with another name cannot be adopted", jobID, v.Submission.JobName)).
 		WithNext("look for the job with squeue --name=" + v.Submission.JobName + "; if there is none, declare it absent").
 		WithSteps(fault.Do("slurm.job.absent", "run_id", runID))
 }

@@ -22,7 +22,8 @@ func (w *world) orderOf(t *testing.T, content string, cpus int) run.Order {
 	})
 }
 
-// A run whose pack asks for it gets no job when its input is not a whole file of its type; the reason names the input. A retry checks it again.
+// A run whose pack asks for it gets no job when its input is not a whole file of its type; the reason names the input. A retry checks it
+// again.
 func TestCorruptInput(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asked.verify = true

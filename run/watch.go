@@ -150,7 +150,8 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		return false, nil
 	}
 	adopted := s.JobID == ""
-	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = j.ID, orElse(j.Cluster, s.Cluster), firstTime(s.SubmittedAt, j.Submitted), orElse(s.SLUID, j.SLUID)
+	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = j.ID, orElse(j.Cluster, s.Cluster), firstTime(s.SubmittedAt, j.Submitted),
+		orElse(s.SLUID, j.SLUID)
 	a.SlurmState, a.SlurmWhy, a.Node, a.ObservedAt, a.MissedAt = j.State, j.Why, orElse(j.Node, a.Node), &now, nil
 	a.StartedAt, a.EndedAt = firstTime(a.StartedAt, j.Started), firstTime(a.EndedAt, j.Ended)
 	if j.Class != ClassEnded {
@@ -165,7 +166,8 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	}
 	sayCancelling(&v.Run, j.ID)
 	after, err := c.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &v,
-		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node, "adopted": adopted}}})
+		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node,
+			"adopted": adopted}}})
 	switch {
 	case err != nil:
 		return false, err
@@ -200,7 +202,8 @@ func phaseAfter(now Phase, seen Class) Phase {
 func pick(v View, found []Job) (Job, bool) {
 	var ours []Job
 	for _, j := range found {
-		if v.Submission.JobID == "" || j.ID == v.Submission.JobID && (v.Submission.Cluster == "" || j.Cluster == "" || j.Cluster == v.Submission.Cluster) {
+		if v.Submission.JobID == "" || j.ID == v.Submission.JobID && (v.Submission.Cluster == "" || j.Cluster == "" ||
+			j.Cluster == v.Submission.Cluster) {
 			ours = append(ours, j)
 		}
 	}

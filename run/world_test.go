@@ -115,11 +115,15 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, dir: dir, calls: map[string]int{}, attempts: map[string]*attempt{}, sent: map[string]run.SendResult{}, kinds: map[string]runtest.Kind{}, contracts: map[string]error{packHash: nil}, timeout: 10 * time.Second, held: map[string]bool{}, staged: map[string]int{},
-			cfg: run.Config{Workers: 4, SendsAtOnce: 2, SubmitWait: 5 * time.Second, Floor: time.Second, Ceiling: 10 * time.Second, AbsenceGap: time.Minute, LateOutputs: 20 * time.Second,
+		w := &world{t: t, dir: dir, calls: map[string]int{}, attempts: map[string]*attempt{}, sent: map[string]run.SendResult{},
+			kinds: map[string]runtest.Kind{}, contracts: map[string]error{packHash: nil}, timeout: 10 * time.Second, held: map[string]bool{},
+			staged: map[string]int{},
+			cfg: run.Config{Workers: 4, SendsAtOnce: 2, SubmitWait: 5 * time.Second, Floor: time.Second, Ceiling: 10 * time.Second,
+				AbsenceGap: time.Minute, LateOutputs: 20 * time.Second,
 				OutputBytes: 1 << 20, LogBytes: 4096, Attempts: 1, DeferBackoff: 2 * time.Second}}
 		var err error
-		if w.ledger, err = ledger.Open(context.Background(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw" }}); err != nil {
+		if w.ledger, err = ledger.Open(context.Background(), filepath.Join(dir, "ledger.db"),
+			ledger.Options{NewID: func() string { return "gw" }}); err != nil {
 			t.Fatal(err)
 		}
 		defer w.ledger.Close()
@@ -198,7 +202,8 @@ func (w *world) finish(j *job) {
 }
 
 func (w *world) exitFile(j *job, code int, reason string) {
-	w.attempt(j.spec.RunID, j.spec.N).ctl["exit"] = fmt.Appendf(nil, "slurmgate-exit 1 job=%s task=- restart=0 code=%d reason=%s elapsed=1.5 user=1.0 sys=0.1 node=n1\n", j.ID, code, reason)
+	w.attempt(j.spec.RunID, j.spec.N).ctl["exit"] = fmt.Appendf(nil,
+		"slurmgate-exit 1 job=%s task=- restart=0 code=%d reason=%s elapsed=1.5 user=1.0 sys=0.1 node=n1\n", j.ID, code, reason)
 }
 
 func (w *world) manifest(j *job) {
@@ -240,7 +245,8 @@ func (w *world) life() *life {
 	l := &life{Ledger: w.ledger, w: w}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Stager: l, Control: l, Images: l, Objects: l, Sender: l, Observer: l, Contracts: l, Formats: l,
+	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Stager: l, Control: l, Images: l, Objects: l, Sender: l, Observer: l,
+		Contracts: l, Formats: l,
 		Allowed: w.allowed, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	wait, err := l.engine.Start(ctx)
 	if err != nil {
@@ -559,9 +565,11 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 		}
 		return res, w.held[key]
 	case reject:
-		res = run.SendResult{Outcome: run.SendRejected, Code: "ESLURM_INVALID_PARTITION_NAME", ExitCode: &code, Text: "sbatch: error: Invalid partition name specified"}
+		res = run.SendResult{Outcome: run.SendRejected, Code: "ESLURM_INVALID_PARTITION_NAME", ExitCode: &code,
+			Text: "sbatch: error: Invalid partition name specified"}
 	case deferSend:
-		res = run.SendResult{Outcome: run.SendDeferred, Code: "QOSMaxSubmitJobPerUserLimit", Scope: w.deferred.Scope, ExitCode: &code, Text: "no room"}
+		res = run.SendResult{Outcome: run.SendDeferred, Code: "QOSMaxSubmitJobPerUserLimit", Scope: w.deferred.Scope, ExitCode: &code,
+			Text: "no room"}
 		if w.deferred.Code != "" {
 			res.Code = w.deferred.Code
 		}
@@ -582,7 +590,8 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 
 func (w *world) submit(spec run.JobSpec) *job {
 	now := time.Now()
-	j := &job{spec: spec, stays: w.kinds[spec.Token], Job: run.Job{Cluster: "c1", ID: fmt.Sprint(100 + len(w.jobs)), Name: spec.JobName, State: "PENDING", Class: run.ClassPending, Why: "Priority", Restarts: 0, Submitted: &now}}
+	j := &job{spec: spec, stays: w.kinds[spec.Token], Job: run.Job{Cluster: "c1", ID: fmt.Sprint(100 + len(w.jobs)), Name: spec.JobName,
+		State: "PENDING", Class: run.ClassPending, Why: "Priority", Restarts: 0, Submitted: &now}}
 	w.jobs = append(w.jobs, j)
 	return j
 }
@@ -687,11 +696,15 @@ func order(change ...func(*plan.Params)) run.Order {
 		panic(err)
 	}
 	doc, err := json.Marshal(map[string]any{
-		"version": 1, "resources": map[string]any{"time_limit_seconds": 60, "cpus": 1, "mem_mb": 100}, "placement": map[string]any{"partition": "short", "account": "lab"},
-		"execution": map[string]any{"kind": "container", "container": map[string]any{"engine": "apptainer", "image": "sha256:" + strings.Repeat("a", 64), "network_mode": "none", "readonly_rootfs": true},
+		"version": 1, "resources": map[string]any{"time_limit_seconds": 60, "cpus": 1, "mem_mb": 100},
+		"placement": map[string]any{"partition": "short", "account": "lab"},
+		"execution": map[string]any{"kind": "container", "container": map[string]any{"engine": "apptainer",
+			"image": "sha256:" + strings.Repeat("a", 64), "network_mode": "none", "readonly_rootfs": true},
 			"command": map[string]any{"argv": []string{"tool"}}},
-		"io": map[string]any{"inputs": []any{map[string]any{"role": "bam", "artifact_id": id, "checksum_sha256": sum, "dest_relpath": "in/x.bam"}},
-			"outputs": []any{map[string]any{"role": "report", "src_relpath": "out/report.json", "type": "JSON", "label": "report"}, map[string]any{"role": "table", "src_relpath": "out/t.tsv", "type": "TSV", "label": "table"}}},
+		"io": map[string]any{"inputs": []any{map[string]any{"role": "bam", "artifact_id": id, "checksum_sha256": sum,
+			"dest_relpath": "in/x.bam"}},
+			"outputs": []any{map[string]any{"role": "report", "src_relpath": "out/report.json", "type": "JSON", "label": "report"},
+				map[string]any{"role": "table", "src_relpath": "out/t.tsv", "type": "TSV", "label": "table"}}},
 	})
 	if err != nil {
 		panic(err)
@@ -700,8 +713,10 @@ func order(change ...func(*plan.Params)) run.Order {
 	if err != nil {
 		panic(err)
 	}
-	o := run.Order{ToolID: "test.tool", ToolName: "test_tool", ToolVersion: "1.0.0", ContractVersion: "v1", PackHash: packHash, Pack: json.RawMessage(pack), Policy: json.RawMessage(`{"version":1}`), Actor: "human",
-		Params: plan.Params{ProjectID: project, Script: "slurm_script_v1", Spec: spec, Tool: &plan.ToolExtra{Version: "1.0.0", MaxOutputBytes: 1000}}}
+	o := run.Order{ToolID: "test.tool", ToolName: "test_tool", ToolVersion: "1.0.0", ContractVersion: "v1", PackHash: packHash,
+		Pack: json.RawMessage(pack), Policy: json.RawMessage(`{"version":1}`), Actor: "human",
+		Params: plan.Params{ProjectID: project, Script: "slurm_script_v1", Spec: spec, Tool: &plan.ToolExtra{Version: "1.0.0",
+			MaxOutputBytes: 1000}}}
 	o.PolicyHash = plan.Hash(o.Policy)
 	for _, c := range change {
 		c(&o.Params)
@@ -723,7 +738,8 @@ func (l *life) submit(o run.Order) run.SubmitAnswer {
 // input registers the order's input artifact.
 func (w *world) input(o run.Order) {
 	in := o.Params.Spec.IO.Inputs[0]
-	if _, _, err := w.ledger.AddArtifact(context.Background(), run.Artifact{ID: in.ArtifactID, ProjectID: project, SHA256: in.ChecksumSHA256, Type: "BAM", Label: "reads", SizeBytes: 5, Source: "import"}); err != nil {
+	if _, _, err := w.ledger.AddArtifact(context.Background(), run.Artifact{ID: in.ArtifactID, ProjectID: project, SHA256: in.ChecksumSHA256,
+		Type: "BAM", Label: "reads", SizeBytes: 5, Source: "import"}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -821,5 +837,6 @@ var noRun = lookOf(plan.Identity{})
 
 // hasStep tells whether the run's next steps include a verb, and that no command is recorded with the run.
 func hasStep(v run.View, verb string) bool {
-	return !strings.Contains(v.Run.Detail, "slurmgate ") && slices.ContainsFunc(run.NextSteps(v), func(s fault.Step) bool { return s.Verb == verb })
+	return !strings.Contains(v.Run.Detail, "slurmgate ") && slices.ContainsFunc(run.NextSteps(v),
+		func(s fault.Step) bool { return s.Verb == verb })
 }

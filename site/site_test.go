@@ -56,7 +56,8 @@ func TestDefaults(t *testing.T) {
 		t.Error(diff)
 	}
 	made, err := New(Site{Version: 1, Name: "tiny", Gateway: Gateway{StateDir: "/var/lib/sg"}, DomainDir: "/etc/slurmgate/domains/x",
-		Slurm: Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: Storage{RunsDir: "/shared/runs", ImageStore: "/shared/images"}})
+		Slurm: Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: Storage{RunsDir: "/shared/runs",
+			ImageStore: "/shared/images"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,8 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestEffectiveReadsBack(t *testing.T) {
-	for _, extra := range []string{"", "apptainer:\n  module: {load: [gcc/12, apptainer/1.4]}\n  binds: [{name: soft, version: v1, source: /cvmfs, target: /cvmfs}]\n  no_mount: [sys]\nwatch: {floor_seconds: 90}\n"} {
+	for _, extra := range []string{"", "apptainer:\n  module: {load: [gcc/12, apptainer/1.4]}\n  binds: [{name: soft, version: v1, source: " +
+		"/cvmfs, target: /cvmfs}]\n  no_mount: [sys]\nwatch: {floor_seconds: 90}\n"} {
 		s := parse(t, least+extra)
 		out, err := s.Effective()
 		if err != nil {
@@ -264,14 +266,18 @@ func FuzzParse(f *testing.F) {
 
 // The port: on loopback unless the site says more, with names and origins in their one spelling.
 func TestHTTP(t *testing.T) {
-	good := least + "http: {listen: \"0.0.0.0:8442\", remote: true, hosts: [gw.example.org, \"gw.example.org:8443\"], origins: [\"https://lab.example.org\"]}\n"
+	good := least + "http: {listen: \"0.0.0.0:8442\", remote: true, hosts: [gw.example.org, \"gw.example.org:8443\"], origins: " +
+		"[\"https://lab.example.org\"]}\n"
 	if h := parse(t, good).HTTP; !h.Remote || len(h.Hosts) != 2 || h.MaxConnections != 1024 {
 		t.Error(h)
 	}
 	for text, field := range map[string]string{
-		`listen: "0.0.0.0:80"`: "http.listen", `listen: ":8442"`: "http.listen", `listen: "gw:8442"`: "http.listen", `listen: "127.0.0.1"`: "http.listen", `listen: "127.0.0.1:70000"`: "http.listen",
-		`listen: "[2001:db8::1]:80"`: "http.listen", `hosts: ["*"]`: "http.hosts[0]", `hosts: [GW]`: "http.hosts[0]", `hosts: ["http://x"]`: "http.hosts[0]", `origins: ["*"]`: "http.origins[0]",
-		`origins: ["https://x/"]`: "http.origins[0]", `origins: ["null"]`: "http.origins[0]", `remote: "yes"`: "http.remote", `remote: yes`: "http.remote", `max_connections: 0`: "http.max_connections", `tls: true`: "http.tls",
+		`listen: "0.0.0.0:80"`: "http.listen", `listen: ":8442"`: "http.listen", `listen: "gw:8442"`: "http.listen",
+		`listen: "127.0.0.1"`: "http.listen", `listen: "127.0.0.1:70000"`: "http.listen",
+		`listen: "[2001:db8::1]:80"`: "http.listen", `hosts: ["*"]`: "http.hosts[0]", `hosts: [GW]`: "http.hosts[0]",
+		`hosts: ["http://x"]`: "http.hosts[0]", `origins: ["*"]`: "http.origins[0]",
+		`origins: ["https://x/"]`: "http.origins[0]", `origins: ["null"]`: "http.origins[0]", `remote: "yes"`: "http.remote",
+		`remote: yes`: "http.remote", `max_connections: 0`: "http.max_connections", `tls: true`: "http.tls",
 	} {
 		_, err := Parse("/etc/slurmgate/site.yaml", []byte(least+"http: {"+text+"}\n"))
 		if p := fault.ProblemsOf(err); len(p) != 1 || p[0].Field != field || p[0].Line == 0 {

@@ -72,23 +72,28 @@ func TestParseQueue(t *testing.T) {
 		byName[key] = j
 	}
 	slices.Sort(names)
-	want := []string{"X0=COMPLETED", "X3=FAILED", "XA=FAILED", "XA=FAILED", "XA=FAILED", "XB=PENDING", "XB=PENDING", "XC=CANCELLED", "XF=FAILED", "XL=RUNNING",
+	want := []string{"X0=COMPLETED", "X3=FAILED", "XA=FAILED", "XA=FAILED", "XA=FAILED", "XB=PENDING", "XB=PENDING", "XC=CANCELLED",
+		"XF=FAILED", "XL=RUNNING",
 		"XP=PENDING", "XR=PENDING", "XS=RUNNING", "XT=PENDING"}
 	if d := cmp.Diff(want, names); d != "" {
 		t.Error(d)
 	}
 	for _, want := range []run.Job{
-		{Cluster: "devcluster", ID: "3", Name: recordedName + "X3-a1-aabbccddee03", State: "FAILED", Why: "NonZeroExitCode", Class: run.ClassEnded, Node: "n1",
+		{Cluster: "devcluster", ID: "3", Name: recordedName + "X3-a1-aabbccddee03", State: "FAILED", Why: "NonZeroExitCode",
+			Class: run.ClassEnded, Node: "n1",
 			ExitCode: ptr(3), Submitted: at(1795248044), Started: at(1795248046), Ended: at(1795248046)},
 		{Cluster: "devcluster", ID: "10", Name: recordedName + "XC-a1-aabbccddeecc", State: "CANCELLED", Class: run.ClassEnded, Node: "n1",
 			ExitCode: ptr(0), Signal: 15, Submitted: at(1795248044), Started: at(1795248046), Ended: at(1795248047)},
-		{Cluster: "devcluster", ID: "9", Name: recordedName + "XR-a1-aabbccddeeff", State: "PENDING", Why: "BeginTime", Class: run.ClassPending, Restarts: 1,
+		{Cluster: "devcluster", ID: "9", Name: recordedName + "XR-a1-aabbccddeeff", State: "PENDING", Why: "BeginTime", Class: run.ClassPending,
+			Restarts:  1,
 			Submitted: at(1795248047)},
-		{Cluster: "devcluster", ID: "5", Task: ptr(9), Name: recordedName + "XB-a1-aabbccddeebb", State: "PENDING", Why: "JobHeldUser", Class: run.ClassPending,
+		{Cluster: "devcluster", ID: "5", Task: ptr(9), Name: recordedName + "XB-a1-aabbccddeebb", State: "PENDING", Why: "JobHeldUser",
+			Class:     run.ClassPending,
 			Submitted: at(1795248044)},
 		{Cluster: "devcluster", ID: "12", Name: recordedName + "XS-a1-aabbccddeee1", State: "RUNNING", Class: run.ClassRunning, Node: "n1",
 			Submitted: at(1795248044), Started: at(1795248046)},
-		{Cluster: "devcluster", ID: "13", Name: recordedName + "XF-a1-aabbccddeef0", State: "FAILED", Why: "BadConstraints", Class: run.ClassEnded,
+		{Cluster: "devcluster", ID: "13", Name: recordedName + "XF-a1-aabbccddeef0", State: "FAILED", Why: "BadConstraints",
+			Class:    run.ClassEnded,
 			ExitCode: ptr(0), Signal: 1, Submitted: at(1795248044), Started: at(1795248044), Ended: at(1795248044)},
 	} {
 		if d := cmp.Diff(want, byName[strings.TrimPrefix(want.Name, recordedName)[:2]]); d != "" {
@@ -105,7 +110,8 @@ func TestParseAccounting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Env, "TZ=UTC") || !slices.Contains(args.Env, "SLURM_TIME_FORMAT=%s") {
+	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Env, "TZ=UTC") ||
+		!slices.Contains(args.Env, "SLURM_TIME_FORMAT=%s") {
 		t.Errorf("%q %q", args.Args, args.Env)
 	}
 	states := map[string]int{}
@@ -127,7 +133,8 @@ func TestAccountingOfOlderSlurm(t *testing.T) {
 	r.answer("sacct --helpformat", Output{Stdout: []byte("JobID State Reason NodeList ExitCode Submit Start End Cluster JobName")})
 	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("7|CANCELLED by 1001|None|n1|0:15|100|200|300|c|sg-x|lab|\n", "|", sep))})
 	jobs, err := c.Accounting(t.Context(), time.Now())
-	want := []run.Job{{Cluster: "c", ID: "7", Name: "sg-x", State: "CANCELLED", Class: run.ClassEnded, Restarts: -1, Node: "n1", ExitCode: ptr(0), Signal: 15,
+	want := []run.Job{{Cluster: "c", ID: "7", Name: "sg-x", State: "CANCELLED", Class: run.ClassEnded, Restarts: -1, Node: "n1",
+		ExitCode: ptr(0), Signal: 15,
 		Submitted: at(100), Started: at(200), Ended: at(300)}}
 	if d := cmp.Diff(want, jobs); d != "" || err != nil {
 		t.Error(err, d)
@@ -197,7 +204,8 @@ func TestAccountingDisabled(t *testing.T) {
 
 // The same words mean the same with and without --ctld, which is used from 24.05 on.
 func TestCancelAnswers(t *testing.T) {
-	for version, ctld := range map[string]bool{"slurm 22.05.8": false, "slurm-wlm 23.11.10": false, "slurm 24.02.1": false, "slurm 24.05.0": true, "slurm-wlm 24.11.5": true, "slurm 26.05.5": true} {
+	for version, ctld := range map[string]bool{"slurm 22.05.8": false, "slurm-wlm 23.11.10": false, "slurm 24.02.1": false,
+		"slurm 24.05.0": true, "slurm-wlm 24.11.5": true, "slurm 26.05.5": true} {
 		t.Run(version, func(t *testing.T) { cancelAnswers(t, version, ctld) })
 	}
 	c, r := fakeCLI(t)
@@ -267,9 +275,12 @@ func TestProbe(t *testing.T) {
 	r.answer("scontrol ping", Output{Stdout: []byte("Slurmctld(primary) at login is UP\n")})
 	r.answer("scontrol show", Output{Stdout: []byte(golden(t, "config-24.11.txt"))})
 	p, err := c.Probe(t.Context())
-	want := Probe{Version: "slurm-wlm 24.11.5", Release: [2]int{24, 11}, ExportNIL: true, ControllerUp: true, ControllerText: "Slurmctld(primary) at login is UP",
-		ClusterName: "devcluster", AccountingStorage: "accounting_storage/slurmdbd", MinJobAge: 300 * time.Second, MessageTimeout: 10 * time.Second,
-		KillWait: 10 * time.Second, MaxJobCount: 10000, SlurmctldParameters: "(null)", AccountingEnforced: "associations,limits,qos", EnforcePartLimits: "ALL"}
+	want := Probe{Version: "slurm-wlm 24.11.5", Release: [2]int{24, 11}, ExportNIL: true, ControllerUp: true,
+		ControllerText: "Slurmctld(primary) at login is UP",
+		ClusterName:    "devcluster", AccountingStorage: "accounting_storage/slurmdbd", MinJobAge: 300 * time.Second,
+		MessageTimeout: 10 * time.Second,
+		KillWait:       10 * time.Second, MaxJobCount: 10000, SlurmctldParameters: "(null)", AccountingEnforced: "associations,limits,qos",
+		EnforcePartLimits: "ALL"}
 	if d := cmp.Diff(want, p); d != "" || err != nil {
 		t.Error(err, d)
 	}
@@ -296,7 +307,8 @@ func TestStates(t *testing.T) {
 		state string
 		class run.Class
 	}{
-		"CANCELLED by 1001": {"CANCELLED", run.ClassEnded}, "COMPLETED+": {"COMPLETED", run.ClassEnded}, "NEW_STATE": {"NEW_STATE", run.ClassUnknown}, "running": {"running", run.ClassUnknown},
+		"CANCELLED by 1001": {"CANCELLED", run.ClassEnded}, "COMPLETED+": {"COMPLETED", run.ClassEnded}, "NEW_STATE": {"NEW_STATE",
+			run.ClassUnknown}, "running": {"running", run.ClassUnknown},
 	} {
 		if state, class := stateOf(in); state != want.state || class != want.class {
 			t.Errorf("%s: %s %s", in, state, class)

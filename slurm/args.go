@@ -61,5 +61,6 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 		argv = append(argv, fmt.Sprintf("--gres=gpu:%s%d", kind, *g))
 	}
 	log := controlFile(job, run.JobLogFile)
-	return append(argv, "--chdir="+attemptDir(job), "--output="+log, "--error="+log, "--open-mode=append", controlFile(job, run.ScriptFile)), nil
+	return append(argv, "--chdir="+attemptDir(job), "--output="+log, "--error="+log, "--open-mode=append", controlFile(job, run.ScriptFile)),
+		nil
 }

@@ -33,7 +33,8 @@ func Errors() []Row {
 		{Code: "ESLURM_DEFAULT_PARTITION_NOT_SET", Text: "No partition specified or system default partition", Outcome: no, Tested: false},
 		{Code: "ESLURM_INVALID_ACCOUNT", Text: "Invalid account or account/partition combination specified", Outcome: no, Tested: true},
 		{Code: "ESLURM_INVALID_QOS", Text: "Invalid qos specification", Outcome: no, Tested: true},
-		{Code: "ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP", Text: "User's group not permitted to use this partition", Outcome: no, Tested: true},
+		{Code: "ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP", Text: "User's group not permitted to use this partition", Outcome: no,
+			Tested: true},
 		{Code: "ESLURM_ACCESS_DENIED", Text: "Access/permission denied", Outcome: no, Tested: false},
 		{Code: "ESLURM_USER_ID_MISSING", Text: "Invalid user id", Outcome: no, Tested: false},
 		{Code: "ESLURM_INVALID_TIME_LIMIT", Text: "Requested time limit is invalid (missing or exceeds some limit)", Outcome: no, Tested: true},
@@ -42,7 +43,8 @@ func Errors() []Row {
 		{Code: "ESLURM_INVALID_TASK_MEMORY", Text: "Memory required by task is not available", Outcome: no, Tested: true},
 		{Code: "ESLURM_INVALID_NODE_COUNT", Text: "Node count specification invalid", Outcome: no, Tested: true},
 		{Code: "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", Text: "Requested node configuration is not available", Outcome: no, Tested: true},
-		{Code: "ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE", Text: "Requested partition configuration not available now", Outcome: no, Tested: true},
+		{Code: "ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE", Text: "Requested partition configuration not available now", Outcome: no,
+			Tested: true},
 		{Code: "ESLURM_INVALID_FEATURE", Text: "Invalid feature specification", Outcome: no, Tested: true},
 		{Code: "ESLURM_INVALID_GRES", Text: "Invalid generic resource (gres) specification", Outcome: no, Tested: false},
 		{Code: "ESLURM_INVALID_GRES", Text: "Invalid generic resource (gres) specification", Outcome: no, Tested: true, Own: true},
@@ -50,18 +52,24 @@ func Errors() []Row {
 		{Code: "ESLURM_QOS_THRES", Text: "Requested account has breached requested QOS usage threshold", Outcome: no, Tested: false},
 		{Code: "ESLURM_PATHNAME_TOO_LONG", Text: "Pathname of a file, directory or other parameter too long", Outcome: no, Tested: true},
 		// The detail line before this one decides, see refine; without one it is final.
-		{Code: accountingPolicy, Text: "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", Outcome: no, Tested: true},
+		{Code: accountingPolicy, Text: "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", Outcome: no,
+			Tested: true},
 
 		// Refused now; the same request may pass later.
-		{Code: "EAGAIN", Text: "Resource temporarily unavailable", Outcome: later, Scope: run.ScopeSite, Tested: true}, // MaxJobCount, after 15 tries of sbatch's own (120 s)
+		// MaxJobCount, after 15 tries of sbatch's own (120 s)
+		{Code: "EAGAIN", Text: "Resource temporarily unavailable", Outcome: later, Scope: run.ScopeSite, Tested: true},
 		{Code: "ESLURM_MAX_JOB_COUNT", Text: "MaxJobCount limit reached", Outcome: later, Scope: run.ScopeSite, Tested: false},
-		{Code: "ESLURM_ERROR_ON_DESC_TO_RECORD_COPY", Text: "Unable to create job record, try again", Outcome: later, Scope: run.ScopeSite, Tested: false},
-		{Code: "ESLURM_PARTITION_NOT_AVAIL", Text: "Required partition not available (inactive or drain)", Outcome: later, Scope: run.ScopePartition, Tested: true},
+		{Code: "ESLURM_ERROR_ON_DESC_TO_RECORD_COPY", Text: "Unable to create job record, try again", Outcome: later, Scope: run.ScopeSite,
+			Tested: false},
+		{Code: "ESLURM_PARTITION_NOT_AVAIL", Text: "Required partition not available (inactive or drain)", Outcome: later,
+			Scope: run.ScopePartition, Tested: true},
 		{Code: "ESLURM_PARTITION_DOWN", Text: "Partition in DOWN state", Outcome: later, Scope: run.ScopePartition, Tested: false},
 		{Code: "ESLURM_SUBMISSIONS_DISABLED", Text: "System submissions disabled", Outcome: later, Scope: run.ScopeSite, Tested: false},
 		{Code: "ESLURM_IN_STANDBY_MODE", Text: "Slurm backup controller in standby mode", Outcome: later, Scope: run.ScopeSite, Tested: false},
-		{Code: "ESLURM_IN_STANDBY_USE_BACKUP", Text: "Controller is in standby mode, try a different controller", Outcome: later, Scope: run.ScopeSite, Tested: false},
-		{Code: "SLURMCTLD_COMMUNICATIONS_HARD_DROP", Text: "Rate limit exceeded, please retry later", Outcome: later, Scope: run.ScopeSite, Tested: false},
+		{Code: "ESLURM_IN_STANDBY_USE_BACKUP", Text: "Controller is in standby mode, try a different controller", Outcome: later,
+			Scope: run.ScopeSite, Tested: false},
+		{Code: "SLURMCTLD_COMMUNICATIONS_HARD_DROP", Text: "Rate limit exceeded, please retry later", Outcome: later, Scope: run.ScopeSite,
+			Tested: false},
 
 		// Never sent: sbatch reports this only when it could not connect; whatever was refused before that (standby,
 		// rate limit) had its answer. A failure after connecting has other texts.

@@ -128,9 +128,10 @@ func TestClassify(t *testing.T) {
 		job, cluster   string
 		code           string
 	}{
-		"receipt":                     {"1234\n", "", &zero, run.SendAccepted, "1234", "", ""},
-		"with cluster":                {"1234;emmy\n", "", &zero, run.SendAccepted, "1234", "emmy", ""},
-		"among banners":               {"*** Maintenance on 1 May ***\n1234;emmy\nSee https://wiki\n", "sbatch: lua: charged 3 hours\n", &zero, run.SendAccepted, "1234", "emmy", ""},
+		"receipt":      {"1234\n", "", &zero, run.SendAccepted, "1234", "", ""},
+		"with cluster": {"1234;emmy\n", "", &zero, run.SendAccepted, "1234", "emmy", ""},
+		"among banners": {"*** Maintenance on 1 May ***\n1234;emmy\nSee https://wiki\n", "sbatch: lua: charged 3 hours\n", &zero,
+			run.SendAccepted, "1234", "emmy", ""},
 		"exit status lost":            {"1234\n", "", nil, run.SendAccepted, "1234", "", ""},
 		"receipt, then failure":       {"1234\n", bad + "Invalid qos specification\n", &one, run.SendAccepted, "1234", "", ""},
 		"half a line":                 {"12", "", nil, run.SendDoubt, "", "", ""},
@@ -143,7 +144,8 @@ func TestClassify(t *testing.T) {
 		"receive failure":             {"", bad + "Unable to contact slurm controller (receive failure)\n", &one, run.SendDoubt, "", "", ""},
 		"a plugin's refusal":          {"", "sbatch: error: no jobs today\n" + bad + "Unspecified error\n", &one, run.SendDoubt, "", "", ""},
 		"unknown":                     {"", bad + "Something new\n", &one, run.SendDoubt, "", "", ""},
-		"a known text, but not the verdict": {"", "sbatch: error: Invalid qos specification\n" + bad + "Socket timed out on send/recv operation\n", &one,
+		"a known text, but not the verdict": {"", "sbatch: error: Invalid qos specification\n" + bad + "Socket timed out on send/recv " +
+			"operation\n", &one,
 			run.SendDoubt, "", "", ""},
 		"a known text said by a site's plugin": {"", "Invalid qos specification\n", &one, run.SendDoubt, "", "", ""},
 		"the same by its name":                 {"", "sbatch: error: Invalid qos specification\n", nil, run.SendDoubt, "", "", ""},
@@ -161,7 +163,8 @@ func TestClassify(t *testing.T) {
 func TestErrorTable(t *testing.T) {
 	var texts []string
 	for _, r := range Errors() {
-		if r.Outcome != run.SendRejected && r.Outcome != run.SendDeferred || r.Code == "" || r.Text == "" || strings.TrimLeft(r.Text, " ") != r.Text {
+		if r.Outcome != run.SendRejected && r.Outcome != run.SendDeferred || r.Code == "" || r.Text == "" || strings.TrimLeft(r.Text,
+			" ") != r.Text {
 			t.Errorf("%+v", r)
 		}
 		texts = append(texts, fmt.Sprint(r.Text, r.Own))

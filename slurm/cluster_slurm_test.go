@@ -52,12 +52,14 @@ func TestClusterScriptOracle(t *testing.T) {
 	}
 	for n := range 40 {
 		res := plan.Resources{TimeLimitSeconds: 1 + rnd.IntN(3000), CPUs: 1 + rnd.IntN(8), MemMB: 1 + rnd.IntN(4000)}
-		place := plan.Placement{Partition: "main", Account: *pick("research", "teaching"), QOS: pick("", "normal"), Constraint: pick("", "intel", "intel&avx2", "intel|avx512")}
+		place := plan.Placement{Partition: "main", Account: *pick("research", "teaching"), QOS: pick("", "normal"),
+			Constraint: pick("", "intel", "intel&avx2", "intel|avx512")}
 		switch n % 4 {
 		case 0:
 			place.Partition, res.TimeLimitSeconds = "short", 1+rnd.IntN(300)
 		case 1:
-			place.Partition, res.CPUs, res.MemMB, res.TimeLimitSeconds = "big", 1+rnd.IntN(256), 1+rnd.IntN(plan.MaxMemMB), 1+rnd.IntN(plan.MaxTimeLimitSeconds)
+			place.Partition, res.CPUs, res.MemMB, res.TimeLimitSeconds = "big", 1+rnd.IntN(256), 1+rnd.IntN(plan.MaxMemMB),
+				1+rnd.IntN(plan.MaxTimeLimitSeconds)
 			res.GPUs, res.GPUType, place.Constraint = ptr(1+rnd.IntN(16)), pick("", "a100"), pick("", "amd", "amd&avx512", "intel|avx2")
 		case 2:
 			place.QOS, res.TimeLimitSeconds = pick("quick", "normal"), 1+rnd.IntN(240)
@@ -95,9 +97,10 @@ func TestClusterScriptOracle(t *testing.T) {
 			maps.Copy(want, map[string]string{
 				"JobName": b.job.JobName, "Partition": place.Partition, "Account": place.Account, "Requeue": "0",
 				"TimeLimit": slurmMinutes((res.TimeLimitSeconds + 60 + 59) / 60),
-				"NumNodes":  "1-1", "NumTasks": "1", "CPUs/Task": cpus, "NumCPUs": cpus, "MinCPUsNode": cpus, "MinMemoryNode": memory, "TresPerTask": "cpu=" + cpus,
-				"ReqTRES": "cpu=" + cpus + ",mem=" + memory + ",node=1,billing=" + cpus + gres,
-				"Command": b.ctl(run.ScriptFile), "WorkDir": attemptDir(b.job), "StdOut": b.ctl(run.JobLogFile), "StdErr": b.ctl(run.JobLogFile),
+				"NumNodes":  "1-1", "NumTasks": "1", "CPUs/Task": cpus, "NumCPUs": cpus, "MinCPUsNode": cpus, "MinMemoryNode": memory,
+				"TresPerTask": "cpu=" + cpus,
+				"ReqTRES":     "cpu=" + cpus + ",mem=" + memory + ",node=1,billing=" + cpus + gres,
+				"Command":     b.ctl(run.ScriptFile), "WorkDir": attemptDir(b.job), "StdOut": b.ctl(run.JobLogFile), "StdErr": b.ctl(run.JobLogFile),
 			})
 			if place.QOS != nil {
 				want["QOS"] = *place.QOS
@@ -150,7 +153,8 @@ func TestClusterSendQueueCancel(t *testing.T) {
 		t.Errorf("receipt: %+v", res)
 	}
 	j := b.seen(t, id)
-	if j.Cluster == "" || j.Class != run.ClassPending || j.Restarts != 0 || j.Submitted == nil || time.Since(*j.Submitted) > time.Minute || j.ExitCode != nil || j.Started != nil || j.Ended != nil {
+	if j.Cluster == "" || j.Class != run.ClassPending || j.Restarts != 0 || j.Submitted == nil || time.Since(*j.Submitted) > time.Minute ||
+		j.ExitCode != nil || j.Started != nil || j.Ended != nil {
 		t.Errorf("%+v", j)
 	}
 	must(t, b.Cancel(t.Context(), id, run.JobName(testRun, 1, testToken)))
@@ -172,7 +176,8 @@ func TestClusterSendQueueCancel(t *testing.T) {
 		return len(acct) == 1 && acct[0].Class == run.ClassEnded
 	})
 	a := acct[0]
-	if a.Name != b.job.JobName || a.State != "CANCELLED" || a.Cluster != j.Cluster || !a.Submitted.Equal(*j.Submitted) || a.Ended == nil || a.SLUID == "" || a.Node != "" {
+	if a.Name != b.job.JobName || a.State != "CANCELLED" || a.Cluster != j.Cluster || !a.Submitted.Equal(*j.Submitted) || a.Ended == nil ||
+		a.SLUID == "" || a.Node != "" {
 		t.Errorf("%+v", a)
 	}
 	if _, err := b.Accounting(t.Context(), time.Now().Add(time.Hour)); !fault.Is(err, fault.Transport) {
@@ -355,7 +360,8 @@ func TestClusterForeignJobs(t *testing.T) {
 		defer exec.Command("scancel", other).Run()
 		jobs, err := b.Queue(t.Context(), nil)
 		must(t, err)
-		if !slices.ContainsFunc(jobs, func(j run.Job) bool { return j.ID == id }) || slices.ContainsFunc(jobs, func(j run.Job) bool { return j.ID == other }) {
+		if !slices.ContainsFunc(jobs, func(j run.Job) bool { return j.ID == id }) || slices.ContainsFunc(jobs,
+			func(j run.Job) bool { return j.ID == other }) {
 			t.Errorf("with a job named %q: %+v", name, jobs)
 		}
 	}

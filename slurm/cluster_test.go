@@ -223,11 +223,14 @@ func TestClusterPinnedBytes(t *testing.T) {
 		code   int
 		verify string
 	}{
-		"image changed":             {func(b *bench) { os.WriteFile(b.job.ImagePath, []byte("imagE"), 0o600) }, "image_mismatch", run.ExitImageMismatch, ""},
-		"image gone":                {func(b *bench) { os.Remove(b.job.ImagePath) }, "image_mismatch", run.ExitImageMismatch, ""},
-		"input changed":             {func(b *bench) { os.WriteFile(b.job.RunDir+"/in/input.bam", []byte("inpuT"), 0o600) }, "input_mismatch", run.ExitInputMismatch, ""},
-		"input gone":                {func(b *bench) { os.Remove(b.job.RunDir + "/in/input.bam") }, "input_mismatch", run.ExitInputMismatch, ""},
-		"list changed":              {func(b *bench) { os.WriteFile(b.ctl(run.PinnedFile), nil, 0o600) }, "image_mismatch", run.ExitImageMismatch, ""},
+		"image changed": {func(b *bench) { os.WriteFile(b.job.ImagePath, []byte("imagE"), 0o600) }, "image_mismatch",
+			run.ExitImageMismatch, ""},
+		"image gone": {func(b *bench) { os.Remove(b.job.ImagePath) }, "image_mismatch", run.ExitImageMismatch, ""},
+		"input changed": {func(b *bench) { os.WriteFile(b.job.RunDir+"/in/input.bam", []byte("inpuT"), 0o600) }, "input_mismatch",
+			run.ExitInputMismatch, ""},
+		"input gone": {func(b *bench) { os.Remove(b.job.RunDir + "/in/input.bam") }, "input_mismatch", run.ExitInputMismatch, ""},
+		"list changed": {func(b *bench) { os.WriteFile(b.ctl(run.PinnedFile), nil, 0o600) }, "image_mismatch",
+			run.ExitImageMismatch, ""},
 		"input changed, image only": {func(b *bench) { os.Remove(b.job.RunDir + "/in/input.bam") }, "ok", 0, VerifyImageOnly},
 		"no runtime":                {func(b *bench) { os.Remove(b.job.RunDir + "/apptainer") }, "runtime_missing", run.ExitRuntimeMissing, ""},
 		"out is not a folder": {func(b *bench) { os.Remove(b.ctl("../out")); os.WriteFile(b.ctl("../out"), nil, 0o600) },
@@ -265,7 +268,8 @@ func TestClusterDigestCutShort(t *testing.T) {
 	}{"alone": {false, "ok", 0}, "before the script": {true, "terminated", 143}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, mark+"echo x >out/flagstat.json", func(_ *Config, j *run.JobSpec) { j.Spec.IO.Inputs[0].ChecksumSHA256 = hex.EncodeToString(h.Sum(nil)) })
+			b := newBench(t, mark+"echo x >out/flagstat.json",
+				func(_ *Config, j *run.JobSpec) { j.Spec.IO.Inputs[0].ChecksumSHA256 = hex.EncodeToString(h.Sum(nil)) })
 			input := b.job.RunDir + "/in/input.bam"
 			must(t, os.Truncate(input, 0))
 			must(t, os.Truncate(input, size))
@@ -478,8 +482,10 @@ func TestClusterManifest(t *testing.T) {
 		printf y >two && ln two three && mkfifo pipe && mkdir folder && printf z >'sub dir/through' && ln -s /nowhere dangling && : >empty`,
 		func(_ *Config, j *run.JobSpec) {
 			j.Spec.IO.Outputs = nil
-			for i, p := range []string{"file", "sub dir/it's $(id) é.txt", "link", "way/through", "two", "three", "pipe", "folder", "missing", "no/where", "dangling", "empty"} {
-				j.Spec.IO.Outputs = append(j.Spec.IO.Outputs, plan.Output{Role: fmt.Sprint("r", i), SrcRelpath: "out/" + p, Type: "TEXT", Label: fmt.Sprint("l", i)})
+			for i, p := range []string{"file", "sub dir/it's $(id) é.txt", "link", "way/through", "two", "three", "pipe", "folder", "missing",
+				"no/where", "dangling", "empty"} {
+				j.Spec.IO.Outputs = append(j.Spec.IO.Outputs, plan.Output{Role: fmt.Sprint("r", i), SrcRelpath: "out/" + p, Type: "TEXT",
+					Label: fmt.Sprint("l", i)})
 			}
 		})
 	id := b.send(t, 1)
@@ -493,8 +499,10 @@ func TestClusterManifest(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %d %.8s %s", e.Kind, e.Size, e.SHA256, e.Relpath))
 	}
 	want := []string{
-		"file 5 " + sum("hello")[:8] + " out/file", "file 1 " + sum("x")[:8] + " out/sub dir/it's $(id) é.txt", "irregular 0  out/link", "irregular 0  out/way/through",
-		"irregular 0  out/two", "irregular 0  out/three", "irregular 0  out/pipe", "irregular 0  out/folder", "missing 0  out/missing", "missing 0  out/no/where",
+		"file 5 " + sum("hello")[:8] + " out/file", "file 1 " + sum("x")[:8] + " out/sub dir/it's $(id) é.txt", "irregular 0  out/link",
+		"irregular 0  out/way/through",
+		"irregular 0  out/two", "irregular 0  out/three", "irregular 0  out/pipe", "irregular 0  out/folder", "missing 0  out/missing",
+		"missing 0  out/no/where",
 		"irregular 0  out/dangling", "file 0 " + sum("")[:8] + " out/empty",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -513,12 +521,14 @@ func TestClusterEnvironment(t *testing.T) {
 	t.Setenv("APPTAINER_BIND", "/etc")
 	t.Setenv("APPTAINERENV_SECRET", "secret")
 	value := "$(id)\n'`\"\\ é,\u202e=x"
-	b := newBench(t, "tr '\\0' '\\n' </proc/$$/environ | grep -v '^PWD=\\|^SHLVL=' | sort; umask; pwd; ls /proc/$$/fd >fds; tr '\\n' ' ' <fds; cat", func(_ *Config, j *run.JobSpec) {
+	b := newBench(t, "tr '\\0' '\\n' </proc/$$/environ | grep -v '^PWD=\\|^SHLVL=' | sort; umask; pwd; ls /proc/$$/fd >fds; tr '\\n' ' ' "+
+		"<fds; cat", func(_ *Config, j *run.JobSpec) {
 		j.Spec.Execution.Command.Env = map[string]string{"A": value}
 	})
 	id := b.send(t, 1)
 	b.ended(t, id)
-	want := "'`\"\\ é,\u202e=x\nAPPTAINERENV_A=$(id)\nHOME=" + attemptDir(b.job) + "/tmp\nLC_ALL=C\nPATH=/usr/bin:/bin\n0077\n" + attemptDir(b.job) + "\n0 1 2 "
+	want := "'`\"\\ é,\u202e=x\nAPPTAINERENV_A=$(id)\nHOME=" + attemptDir(b.job) + "/tmp\nLC_ALL=C\nPATH=/usr/bin:/bin\n0077\n" + attemptDir(
+		b.job) + "\n0 1 2 "
 	if got := b.text(run.StdoutFile); got != want {
 		t.Errorf("got  %q\nwant %q\n%s%s", got, want, b.text(run.StderrFile), b.text(run.JobLogFile))
 	}

@@ -46,7 +46,8 @@ func TestClusterSleepingController(t *testing.T) {
 
 // Slurm's own limit is a minute at least.
 func TestClusterBudgetOfTime(t *testing.T) {
-	b := newBench(t, mark+"trap '' TERM; while :; do sleep 1; done", func(c *Config, j *run.JobSpec) { j.Spec.Resources.TimeLimitSeconds = 600 })
+	b := newBench(t, mark+"trap '' TERM; while :; do sleep 1; done",
+		func(c *Config, j *run.JobSpec) { j.Spec.Resources.TimeLimitSeconds = 600 })
 	argv, err := b.Argv(b.job)
 	must(t, err)
 	for i, a := range argv {

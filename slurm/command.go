@@ -61,8 +61,8 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	return out, err
 }
 
-// capped keeps at most limit bytes, or passes them on. Past that a strict one fails the program's write, the other drops. (The buffer is not
-// embedded: io.Copy would find its ReadFrom and go round Write.)
+// capped keeps at most limit bytes, or passes them on. Past that a strict one fails the program's write, the other drops. (The buffer is
+// not embedded: io.Copy would find its ReadFrom and go round Write.)
 type capped struct {
 	kept   bytes.Buffer
 	sink   io.Writer
@@ -110,7 +110,8 @@ func (c *CLI) ask(ctx context.Context, op string, rpcs int, okay func(Output) bo
 }
 
 // askInto is ask with the answer passed on as it comes. What the sink has got by an error is worth nothing.
-func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, okay func(Output) bool, program string, args ...string) (Output, error) {
+func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, okay func(Output) bool, program string,
+	args ...string) (Output, error) {
 	if rpcs > 0 {
 		if err := c.budget.spend(ctx, op, rpcs); err != nil {
 			return Output{}, err

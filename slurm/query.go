@@ -11,7 +11,8 @@ import (
 
 // queueFields are the columns asked of squeue: queueColumns, and the user who ends a record. All are known to every squeue since 20.11.
 var (
-	queueFields  = []string{"JobArrayID", "State", "Reason", "RestartCnt", "NodeList", "exit_code", "SubmitTime", "StartTime", "EndTime", "Cluster", "Name", "UserName"}
+	queueFields = []string{"JobArrayID", "State", "Reason", "RestartCnt", "NodeList", "exit_code", "SubmitTime", "StartTime", "EndTime",
+		"Cluster", "Name", "UserName"}
 	queueColumns = []column{colID, colState, colReason, colRestarts, colNode, colExit, colSubmit, colStart, colEnd, colCluster, colName}
 )
 
@@ -23,7 +24,8 @@ func (c *CLI) Queue(ctx context.Context, sought map[string]bool) ([]run.Job, err
 	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
 	a.sought = sought
 	_, err := c.askInto(ctx, a, op, rpcQueue, clean, "squeue",
-		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
+		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields,
+			":"+sep+",")+":"+sep)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +40,8 @@ var accountingFields = []struct {
 	col  column
 	need bool
 }{
-	{"JobID", colID, true}, {"State", colAccounted, true}, {"Reason", colReason, false}, {"Restarts", colRestarts, false}, {"NodeList", colNode, true},
+	{"JobID", colID, true}, {"State", colAccounted, true}, {"Reason", colReason, false}, {"Restarts", colRestarts, false},
+	{"NodeList", colNode, true},
 	{"ExitCode", colExit, true}, {"Submit", colSubmit, true}, {"Start", colStart, true}, {"End", colEnd, true}, {"Cluster", colCluster, true},
 	{"SLUID", colSLUID, false}, {"JobName", colName, true},
 }

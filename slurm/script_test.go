@@ -26,7 +26,8 @@ var scripts = map[string]struct {
 }{
 	"flagstat": {runtimePath, flagstat("/shared/runs/" + testRun)},
 	"awkward":  {runtimePath, awkward("/shared/runs dir/it's/" + testRun)},
-	"modules": {ScriptConfig{Runtime: Runtime{ModuleInit: "/etc/profile.d/modules.sh", Modules: []string{"gcc/12.2", "apptainer"}}, Verify: VerifyImageOnly, GraceSeconds: 5},
+	"modules": {ScriptConfig{Runtime: Runtime{ModuleInit: "/etc/profile.d/modules.sh", Modules: []string{"gcc/12.2", "apptainer"}},
+		Verify: VerifyImageOnly, GraceSeconds: 5},
 		flagstat("/shared/runs/" + testRun)},
 }
 
@@ -105,12 +106,15 @@ func TestArgv(t *testing.T) {
 		want []string
 	}{
 		{"plain", flagstat("/shared/runs/" + testRun), []string{
-			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M", "--time=20",
+			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M",
+			"--time=20",
 			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research",
 			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
 		{"everything", awkward("/shared/runs/" + testRun), []string{
-			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M", "--time=20",
-			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research", "--qos=quick", "--constraint=intel&avx2", "--gres=gpu:a100:2",
+			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M",
+			"--time=20",
+			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research", "--qos=quick", "--constraint=intel&avx2",
+			"--gres=gpu:a100:2",
 			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
 	} {
 		got, err := renderer(t, runtimePath).Argv(c.job)

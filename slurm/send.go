@@ -102,8 +102,8 @@ func (c *CLI) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendRe
 
 // lock takes the lock of a send, or tells that it is held. It lies on a disk of this machine: network
 // filesystems keep locks of dead clients. All sends share one file, each with a byte of its own, so that nothing is left of a
-// million of them. An open file description holds the lock (F_OFD_SETLK): like one of flock it goes with an inherited descriptor and is free
-// when the last of them is closed.
+// million of them. An open file description holds the lock (F_OFD_SETLK): like one of flock it goes with an inherited descriptor and is
+// free when the last of them is closed.
 func (c *CLI) lock(job run.JobSpec, k int) (f *os.File, held bool, err error) {
 	at, err := lockByte(job.Token, k)
 	if err != nil {
@@ -129,8 +129,8 @@ func (c *CLI) lock(job run.JobSpec, k int) (f *os.File, held bool, err error) {
 	return nil, false, os.NewSyscallError("fcntl", err)
 }
 
-// lockByte is the place of a send's lock: 56 bits of the token, and the send's number. Two sends that had the same would wait for each other,
-// no more.
+// lockByte is the place of a send's lock: 56 bits of the token, and the send's number. Two sends that had the same would wait for each
+// other, no more.
 func lockByte(token string, k int) (int64, error) {
 	n, err := strconv.ParseUint(token[:min(14, len(token))], 16, 56)
 	return int64(n)<<6 | int64(k&63), err
@@ -142,7 +142,8 @@ func (c *CLI) read(job run.JobSpec, k int, exit *int) run.SendResult {
 	for i, stream := range []string{"out", "err"} {
 		data, err := readUpTo(controlFile(job, run.SendFile(k, stream)), 256<<10)
 		if err != nil {
-			return run.SendResult{Outcome: run.SendDoubt, Code: "no_receipt", ExitCode: exit, Text: "what sbatch printed cannot be read: " + err.Error()}
+			return run.SendResult{Outcome: run.SendDoubt, Code: "no_receipt", ExitCode: exit,
+				Text: "what sbatch printed cannot be read: " + err.Error()}
 		}
 		text[i] = string(data)
 	}

@@ -28,10 +28,12 @@ func sender(t *testing.T, lines string) (c *CLI, job run.JobSpec, work string) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(bin, "sbatch"), []byte("#!/bin/bash\nW="+Quote(work)+"\necho started >>$W/starts\n"+lines+"\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, "sbatch"), []byte("#!/bin/bash\nW="+Quote(work)+"\necho started >>$W/starts\n"+lines+"\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewCLI(Config{BinDir: bin, LocksDir: filepath.Join(work, "locks"), User: "lab", Conf: "/etc/slurm/x.conf", Script: runtimePath, Budget: BudgetConfig{RPCPerMinute: 1e6}})
+	c, err := NewCLI(Config{BinDir: bin, LocksDir: filepath.Join(work, "locks"), User: "lab", Conf: "/etc/slurm/x.conf", Script: runtimePath,
+		Budget: BudgetConfig{RPCPerMinute: 1e6}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +60,12 @@ func awaitFile(t *testing.T, path string) {
 func TestSendOnce(t *testing.T) {
 	c, job, work := sender(t, "echo banner; echo 77; echo warning >&2; exit 3")
 	res := c.Send(t.Context(), job, 1)
-	if res.Outcome != run.SendAccepted || res.JobID != "77" || res.ExitCode == nil || *res.ExitCode != 3 || !strings.Contains(res.Text, "warning") {
+	if res.Outcome != run.SendAccepted || res.JobID != "77" || res.ExitCode == nil || *res.ExitCode != 3 || !strings.Contains(res.Text,
+		"warning") {
 		t.Fatalf("%+v", res)
 	}
-	if again := c.Send(t.Context(), job, 1); again.Outcome != run.SendAccepted || again.JobID != "77" || again.ExitCode != nil || starts(work) != 1 {
+	if again := c.Send(t.Context(), job, 1); again.Outcome != run.SendAccepted || again.JobID != "77" || again.ExitCode != nil ||
+		starts(work) != 1 {
 		t.Errorf("%+v, %d starts", again, starts(work))
 	}
 	if got, held := c.Receipt(t.Context(), job, 1); held || got.JobID != "77" {
@@ -196,7 +200,8 @@ func TestSendKilledSbatch(t *testing.T) {
 func TestSendNotRun(t *testing.T) {
 	c, job, work := sender(t, "echo 1")
 	os.Remove(filepath.Join(work, "bin/sbatch"))
-	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendNotRun || res.Code != "sbatch_not_started" || !strings.Contains(res.Text, "no such file") {
+	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendNotRun || res.Code != "sbatch_not_started" || !strings.Contains(res.Text,
+		"no such file") {
 		t.Errorf("%+v", res)
 	}
 	bad := job
@@ -263,7 +268,8 @@ func TestRunnerBounds(t *testing.T) {
 	if err != nil || string(out.Stdout) != "out\n" || out.Stderr != "err\n" || out.Exit != 4 {
 		t.Errorf("%+v %v", out, err)
 	}
-	if out, err := (processes{}).Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", "yes"}, Limit: 1000, Env: []string{"PATH=/usr/bin:/bin"}}); err == nil || len(out.Stdout) != 1000 {
+	if out, err := (processes{}).Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", "yes"}, Limit: 1000,
+		Env: []string{"PATH=/usr/bin:/bin"}}); err == nil || len(out.Stdout) != 1000 {
 		t.Errorf("%d bytes, %v", len(out.Stdout), err)
 	}
 	if _, err := (processes{}).Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", "kill -TERM $$"}, Limit: 1}); err == nil {
@@ -271,7 +277,8 @@ func TestRunnerBounds(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := (processes{}).Run(ctx, Command{Path: "/bin/sleep", Args: []string{"60"}, Limit: 1}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := (processes{}).Run(ctx, Command{Path: "/bin/sleep", Args: []string{"60"}, Limit: 1}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	if _, err := (processes{}).Run(t.Context(), Command{Path: "/nonexistent", Limit: 1}); err == nil {

@@ -34,7 +34,8 @@ func flagstat(runDir string) run.JobSpec {
 				Command: plan.Command{Argv: []string{"samtools", "flagstat", "-O", "json", "/work/in/input.bam"}, Workdir: plan.Workdir,
 					Env: map[string]string{}, Stdout: ptr("out/flagstat.json")}},
 			IO: plan.IO{
-				Inputs:  []plan.Input{{Role: "bam", ArtifactID: "art_183BZJHEYXMKZBB4A0X74BNFSS", ChecksumSHA256: strings.Repeat("5", 64), DestRelpath: "in/input.bam"}},
+				Inputs: []plan.Input{{Role: "bam", ArtifactID: "art_183BZJHEYXMKZBB4A0X74BNFSS", ChecksumSHA256: strings.Repeat("5", 64),
+					DestRelpath: "in/input.bam"}},
 				Outputs: []plan.Output{{Role: "report", SrcRelpath: "out/flagstat.json", Type: "JSON", Label: "flagstat"}},
 			},
 		},
@@ -49,8 +50,10 @@ func awkward(runDir string) run.JobSpec {
 	j.Spec.Execution.Command.Stdout = nil
 	j.Spec.Execution.Command.Env = map[string]string{"B": "x,y z", "A": "$(touch /tmp/pwned)\n'`id`\"\\ \u202e é"}
 	j.ExecArgs = append(j.ExecArgs, "--", "a b", "$HOME", "`id`", "it's", "\n#SBATCH --time=99:00:00\n", "\u202e", "%j", "*", "", "-x")
-	j.Spec.IO.Inputs = append(j.Spec.IO.Inputs, plan.Input{Role: "two", ArtifactID: "art_183BZJHEYXMKZBB4A0X74BNFSS", ChecksumSHA256: strings.Repeat("6", 64), DestRelpath: "in/a b'$(id).fq"})
-	j.Spec.IO.Outputs = append(j.Spec.IO.Outputs, plan.Output{Role: "odd", SrcRelpath: "out/sub dir/it's $(id) é.txt", Type: "TEXT", Label: "odd"})
+	j.Spec.IO.Inputs = append(j.Spec.IO.Inputs, plan.Input{Role: "two", ArtifactID: "art_183BZJHEYXMKZBB4A0X74BNFSS",
+		ChecksumSHA256: strings.Repeat("6", 64), DestRelpath: "in/a b'$(id).fq"})
+	j.Spec.IO.Outputs = append(j.Spec.IO.Outputs, plan.Output{Role: "odd", SrcRelpath: "out/sub dir/it's $(id) é.txt", Type: "TEXT",
+		Label: "odd"})
 	return j
 }
 

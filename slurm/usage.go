@@ -15,12 +15,13 @@ import (
 // suffix; there is no text of anybody's among the fields, so lines can be taken one by one.
 const usageFields = "JobID,Submit,ElapsedRaw,TotalCPU,MaxRSS,AllocCPUS"
 
-// Usage is what ended jobs of this user used, those that were submitted since; run.Observer has the contract. One RPC to slurmdbd whatever the
-// number of jobs.
+// Usage is what ended jobs of this user used, those that were submitted since; run.Observer has the contract. One RPC to slurmdbd whatever
+// the number of jobs.
 func (c *CLI) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
 	const op = "slurm.Usage"
 	out, err := c.ask(ctx, op, rpcAccounting, clean, "sacct",
-		"--duplicates", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+since.UTC().Format("2006-01-02T15:04:05"), "--format="+usageFields)
+		"--duplicates", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+since.UTC().Format("2006-01-02T15:04:05"),
+		"--format="+usageFields)
 	if err != nil {
 		return nil, notKept(op, out, err)
 	}

@@ -29,7 +29,8 @@ func TestParseUsage(t *testing.T) {
 	if d := cmp.Diff(want, list); d != "" {
 		t.Error(d)
 	}
-	for _, bad := range []string{"1|1|1|00:00|", "1|1|1|00:00||1", "1|1|1|00:00||1|\n", "x|1|1|00:00||1\n", "1|1|x|00:00||1\n", "1|1|1|0||1\n", "1|1|1|00:00|5X|1\n", "1|1|1|00:00|-5K|1\n",
+	for _, bad := range []string{"1|1|1|00:00|", "1|1|1|00:00||1", "1|1|1|00:00||1|\n", "x|1|1|00:00||1\n", "1|1|x|00:00||1\n",
+		"1|1|1|0||1\n", "1|1|1|00:00|5X|1\n", "1|1|1|00:00|-5K|1\n",
 		"1|1|1|00:00||\n", "1|1|1|NaN:00||1\n", "1|1|-1|00:00||1\n", "1|1|1|00:00||-1\n", "1|1|1|00:00|NaN|1\n", "1|1|1|00:00|1e300P|1\n"} {
 		if list, err := parseUsage(bad); err == nil {
 			t.Errorf("%q gives %+v", bad, list)
@@ -45,7 +46,8 @@ func TestUsageAsks(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Errorf("%+v %v", list, err)
 	}
-	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Args, "--user=lab") || !slices.Contains(args.Env, "TZ=UTC") {
+	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Args, "--user=lab") ||
+		!slices.Contains(args.Env, "TZ=UTC") {
 		t.Errorf("%q %q", args.Args, args.Env)
 	}
 }

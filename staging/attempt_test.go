@@ -52,7 +52,8 @@ func TestOpenAttemptControlFiles(t *testing.T) {
 			put(t, a+"/ctl/.tmp.script."+randomName(), "of a crash")
 			put(t, a+"/ctl/.tmp.script.sh."+randomName(), "of another file")
 		}
-		must(t, s.OpenAttempt(t.Context(), runA, 1, tokenA, run.ControlFile{Name: "script", Data: []byte(c)}, run.ControlFile{Name: "pinned.sha256", Data: []byte("p" + c)}))
+		must(t, s.OpenAttempt(t.Context(), runA, 1, tokenA, run.ControlFile{Name: "script", Data: []byte(c)},
+			run.ControlFile{Name: "pinned.sha256", Data: []byte("p" + c)}))
 		if got := content(t, a+"/ctl/script") + content(t, a+"/ctl/pinned.sha256"); got != c+"p"+c {
 			t.Errorf("got %.20q, want %.20q", got, c)
 		}

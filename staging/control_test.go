@@ -140,7 +140,8 @@ func TestNewShared(t *testing.T) {
 	}
 	_, err := NewShared(Config{RunsDir: base + "/good", GatewayID: "gw-2"})
 	wantFault(t, err, fault.Conflict, "runs_dir_of_another_gateway")
-	if diff := cmp.Diff([]string{"-rw------- .gateway-id"}, list(t, base+"/good")); diff != "" || content(t, base+"/good/.gateway-id") != "gw-1\n" {
+	if diff := cmp.Diff([]string{"-rw------- .gateway-id"}, list(t, base+"/good")); diff != "" ||
+		content(t, base+"/good/.gateway-id") != "gw-1\n" {
 		t.Error(diff)
 	}
 }

@@ -30,7 +30,8 @@ func fsFault(op, msg string, err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
 		return fault.Wrap(fault.Transport, op, "disk_full", msg, err).WithNext("free space, or raise the quota, of the filesystem of runs_dir")
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), errors.Is(err, errForeign), errors.Is(err, errIrregular):
-		return fault.Wrap(fault.Conflict, op, "workspace_foreign_entry", msg+" : the run's folder contains something that the gateway did not create", err).
+		return fault.Wrap(fault.Conflict, op, "workspace_foreign_entry",
+			msg+" : the run's folder contains something that the gateway did not create", err).
 			WithNext("look into the run's folder below runs_dir and remove what does not belong there")
 	}
 	return fault.Wrap(fault.Transport, op, "filesystem", msg, err)

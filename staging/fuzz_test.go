@@ -14,7 +14,8 @@ import (
 
 // No path, however spelled, opens anything outside out/, and no name reaches a warning raw.
 func FuzzOutputPath(f *testing.F) {
-	for _, s := range []string{"out/x", "out/../../secret", "/etc/passwd", "out/\x00", "out/l/secret", "out/\u202e", "out/a b/", "../out/x", "out/x\n", "out/" + strings.Repeat("a/", 600)} {
+	for _, s := range []string{"out/x", "out/../../secret", "/etc/passwd", "out/\x00", "out/l/secret", "out/\u202e", "out/a b/", "../out/x",
+		"out/x\n", "out/" + strings.Repeat("a/", 600)} {
 		f.Add(s)
 	}
 	dir := f.TempDir()
@@ -29,7 +30,8 @@ func FuzzOutputPath(f *testing.F) {
 		f.Fatal(err)
 	}
 	out := filepath.Join(dir, runA, "a1/out")
-	for _, err := range []error{os.Mkdir(out, 0o700), os.WriteFile(out+"/x", []byte("fine"), 0o600), os.WriteFile(dir+"/secret", []byte("secret"), 0o600), os.Symlink(dir, out+"/l")} {
+	for _, err := range []error{os.Mkdir(out, 0o700), os.WriteFile(out+"/x", []byte("fine"), 0o600), os.WriteFile(dir+"/secret",
+		[]byte("secret"), 0o600), os.Symlink(dir, out+"/l")} {
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -24,8 +24,8 @@ const (
 	firstChunk = 32 << 10 // and of a file that may be small: most are
 )
 
-// StageInputs creates <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and nothing else. Each copy is
-// a reflink where the filesystem supports it (its bytes are then read back and hashed); otherwise the bytes are hashed while they are
+// StageInputs creates <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and nothing else. Each copy
+// is a reflink where the filesystem supports it (its bytes are then read back and hashed); otherwise the bytes are hashed while they are
 // written. A new run folder is filled in place. In an existing one a file gets its name only when it has the input's checksum and is
 // durable; a file that is already there is hashed again, and replaced if it is wrong.
 // The names of in/ and of the run's folder become durable with [Shared.OpenAttempt], which comes before anything is sent.
@@ -189,7 +189,8 @@ func openInput(in plan.Input, open func(string) (*os.File, error)) (*os.File, in
 	}
 	info, err := src.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fault.New(fault.Validation, "staging.StageInputs", "input_irregular", "the bytes of input "+in.DestRelpath+" are not a regular file")
+		err = fault.New(fault.Validation, "staging.StageInputs", "input_irregular",
+			"the bytes of input "+in.DestRelpath+" are not a regular file")
 	}
 	if err != nil {
 		src.Close()

@@ -21,7 +21,8 @@ import (
 func stageWhole(t *testing.T, s *Shared, runID string, o *objects, inputs []plan.Input) {
 	t.Helper()
 	must(t, s.StageInputs(t.Context(), runID, inputs, o.open))
-	must(t, s.OpenAttempt(t.Context(), runID, 1, tokenA, run.ControlFile{Name: "pinned.sha256", Data: []byte("pinned\n")}, run.ControlFile{Name: "script", Data: []byte("script\n")}))
+	must(t, s.OpenAttempt(t.Context(), runID, 1, tokenA, run.ControlFile{Name: "pinned.sha256", Data: []byte("pinned\n")},
+		run.ControlFile{Name: "script", Data: []byte("script\n")}))
 }
 
 // A gateway killed anywhere while it stages leaves what the next one brings to the same end; what was finished stays as it is. The test
@@ -64,12 +65,14 @@ func TestStagingKilled(t *testing.T) {
 		inputs := []plan.Input{o.add(large, "in/a.bam"), o.add("ref", "in/ref/x.fa")}
 		for _, path := range runs {
 			stageWhole(t, s, filepath.Base(path), o, inputs)
-			want := []string{"drwx------ a1", "drwx------ a1/ctl", "-rw------- a1/ctl/pinned.sha256", "-rw------- a1/ctl/script", "-rw------- a1/ctl/token",
+			want := []string{"drwx------ a1", "drwx------ a1/ctl", "-rw------- a1/ctl/pinned.sha256", "-rw------- a1/ctl/script",
+				"-rw------- a1/ctl/token",
 				"drwx------ in", "-r-------- in/a.bam", "drwx------ in/ref", "-r-------- in/ref/x.fa"}
 			if d := cmp.Diff(want, list(t, path)); d != "" {
 				t.Fatalf("kill %d, %s: %s", i, path, d)
 			}
-			if got := content(t, path+"/in/a.bam") + content(t, path+"/in/ref/x.fa") + content(t, path+"/a1/ctl/token") + content(t, path+"/a1/ctl/pinned.sha256") + content(t, path+"/a1/ctl/script"); got != large+"ref"+tokenA+"\npinned\nscript\n" {
+			if got := content(t, path+"/in/a.bam") + content(t, path+"/in/ref/x.fa") + content(t, path+"/a1/ctl/token") + content(t,
+				path+"/a1/ctl/pinned.sha256") + content(t, path+"/a1/ctl/script"); got != large+"ref"+tokenA+"\npinned\nscript\n" {
 				t.Fatalf("kill %d, %s: %d bytes, not those staged", i, path, len(got))
 			}
 		}

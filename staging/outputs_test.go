@@ -141,8 +141,9 @@ func TestOpenBeneath(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	for rel, want := range map[string]error{
-		"d/e/f": nil, "d": nil, ".": nil, "dl/e/f": unix.ELOOP, "dl": unix.ELOOP, "d/e/fl": unix.ELOOP, "root/etc/passwd": unix.ELOOP, "dangling": unix.ELOOP,
-		"none": unix.ENOENT, "none/x": unix.ENOENT, "d/e/f/x": unix.ENOTDIR, "../x": unix.EXDEV, "/etc/passwd": unix.EXDEV,
+		"d/e/f": nil, "d": nil, ".": nil, "dl/e/f": unix.ELOOP, "dl": unix.ELOOP, "d/e/fl": unix.ELOOP, "root/etc/passwd": unix.ELOOP,
+		"dangling": unix.ELOOP,
+		"none":     unix.ENOENT, "none/x": unix.ENOENT, "d/e/f/x": unix.ENOTDIR, "../x": unix.EXDEV, "/etc/passwd": unix.EXDEV,
 	} {
 		for name, open := range map[string]func(int, string, int, uint32) (int, error){"openat2": openat2Beneath, "walk": walkBeneath} {
 			fd, err := open(int(f.Fd()), rel, unix.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -170,7 +171,8 @@ func TestUndeclared(t *testing.T) {
 	out := a + "/out/"
 	outside := t.TempDir()
 	put(t, outside+"/x", "")
-	for _, name := range []string{"declared", "sub/declared", "extra", "sub/extra", "sub/extra2", "new\nline", "bad\xff", "esc\x1b[31m", "rtl\u202e", `q"uote`} {
+	for _, name := range []string{"declared", "sub/declared", "extra", "sub/extra", "sub/extra2", "new\nline", "bad\xff", "esc\x1b[31m",
+		"rtl\u202e", `q"uote`} {
 		put(t, out+name, "")
 	}
 	must(t, os.Mkdir(out+"emptydir", 0o700))
@@ -178,7 +180,8 @@ func TestUndeclared(t *testing.T) {
 	must(t, unix.Mkfifo(out+"pipe", 0o600))
 	declared := []string{"out/declared", "out/sub/declared"}
 	want := []string{
-		`"out/bad\xff"`, `"out/esc\x1b[31m"`, `"out/new\nline"`, `"out/rtl\u202e"`, "out/extra", "out/link", "out/pipe", `out/q"uote`, "out/sub/extra", "out/sub/extra2",
+		`"out/bad\xff"`, `"out/esc\x1b[31m"`, `"out/new\nline"`, `"out/rtl\u202e"`, "out/extra", "out/link", "out/pipe", `out/q"uote`,
+		"out/sub/extra", "out/sub/extra2",
 	}
 	soon(t, func() {
 		got, err := s.Undeclared(t.Context(), runA, 1, declared, 100)

@@ -13,8 +13,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Probe checks that the filesystem of runs_dir does what runs need: a synced file reads back as written, a hard link gives it a second name,
-// and a second link to the same name is refused. It cleans up after itself.
+// Probe checks that the filesystem of runs_dir does what runs need: a synced file reads back as written, a hard link gives it a second
+// name, and a second link to the same name is refused. It cleans up after itself.
 func (s *Shared) Probe(ctx context.Context) error {
 	const op = "staging.Probe"
 	root, err := s.root(ctx, op)
@@ -48,7 +48,8 @@ func (s *Shared) Probe(ctx context.Context) error {
 
 func probeFault(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EMLINK) {
-		return fault.Wrap(fault.Transport, "staging.Probe", "no_hard_links", "the filesystem of runs_dir has no hard links, and claims need them", err).
+		return fault.Wrap(fault.Transport, "staging.Probe", "no_hard_links",
+			"the filesystem of runs_dir has no hard links, and claims need them", err).
 			WithNext("put runs_dir on another filesystem")
 	}
 	return fsFault("staging.Probe", "the filesystem of runs_dir does not support what runs need", err)

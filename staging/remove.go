@@ -32,7 +32,8 @@ func goneFile(token string) []byte { return []byte("slurmgate-removed 1 token=" 
 // which have ended. still is called once nobody can stage the run any more; unless it returns true, nothing happens. A workspace with an
 // attempt that the ledger does not know is a Conflict with code workspace_ahead_of_ledger and is left alone. Called again after it was cut
 // short, it continues. freed is the total size of the removed files.
-func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error) {
+func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64,
+	err error) {
 	const op = "staging.RemoveRun"
 	if err := checkRun(op, runID, 1); err != nil {
 		return 0, err

@@ -34,8 +34,10 @@ func left(t *testing.T, dir string) []string {
 func worked(t *testing.T) (*Shared, string) {
 	t.Helper()
 	s, a1 := opened(t)
-	for name, content := range map[string]string{"ctl/claim": "slurmgate-claim 1 job=5 task=- restart=0 token=" + tokenA + " node=n1\n", "ctl/.claim.5.0": "x", "ctl/exit": "e", "ctl/manifest": "m", "ctl/stdout": "12345",
-		"ctl/script": "s", "ctl/pinned.sha256": "p", "ctl/send.1.out": "5\n", "ctl/send.1.err": "", "ctl/job.log": "l", "out/deep/result": "12345", "tmp/x": "y", "../in/input": "12345"} {
+	for name, content := range map[string]string{"ctl/claim": "slurmgate-claim 1 job=5 task=- restart=0 token=" + tokenA + " node=n1\n",
+		"ctl/.claim.5.0": "x", "ctl/exit": "e", "ctl/manifest": "m", "ctl/stdout": "12345",
+		"ctl/script": "s", "ctl/pinned.sha256": "p", "ctl/send.1.out": "5\n", "ctl/send.1.err": "", "ctl/job.log": "l",
+		"out/deep/result": "12345", "tmp/x": "y", "../in/input": "12345"} {
 		put(t, filepath.Join(a1, name), content)
 	}
 	must(t, os.Chmod(a1+"/out/deep", 0))
@@ -102,7 +104,8 @@ func TestRemoveRunCutShort(t *testing.T) {
 		t.Errorf("%s, %v", b, err)
 	}
 	rest := left(t, runDir)
-	if !slices.ContainsFunc(rest, func(s string) bool { return strings.HasSuffix(s, "/ctl/claim") }) || slices.ContainsFunc(rest, func(s string) bool { return strings.Contains(s, "pinned") }) {
+	if !slices.ContainsFunc(rest, func(s string) bool { return strings.HasSuffix(s, "/ctl/claim") }) || slices.ContainsFunc(rest,
+		func(s string) bool { return strings.Contains(s, "pinned") }) {
 		t.Error(rest)
 	}
 	_, err = s.RemoveRun(t.Context(), runA, map[int]string{1: tokenA}, yes)

@@ -41,7 +41,8 @@ func newTree(inputs []plan.Input) (tree, error) {
 	}
 	for f := range t.files {
 		if t.dirs[f] {
-			problems = append(problems, fault.Problem{Code: "PLAN-DEST-DUPLICATE", Field: "io.inputs", Msg: f + " would have to be both a file and a folder"})
+			problems = append(problems, fault.Problem{Code: "PLAN-DEST-DUPLICATE", Field: "io.inputs",
+				Msg: f + " would have to be both a file and a folder"})
 		}
 	}
 	if problems != nil {

@@ -27,7 +27,8 @@ func TestStarter(t *testing.T) {
 		if err := formatCheck(t, text); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
-		dir := domainDir(t, map[string]string{PacksDir + "/b.tool.yaml": text, ManifestFile: manifestText + "  - {tool_id: lab.count.lines, kind: job_worker}\n"})
+		dir := domainDir(t, map[string]string{PacksDir + "/b.tool.yaml": text,
+			ManifestFile: manifestText + "  - {tool_id: lab.count.lines, kind: job_worker}\n"})
 		if _, err := OpenDomain(dir, AllowMissingImages); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -89,12 +90,17 @@ func formatSchemaOf(t testing.TB) func(text string) error {
 
 // beyondSchema are the rules an editor cannot check: they need the YAML's own text, another file, the domain, or a comparison
 // of two fields. A word alone stands for every case of that code.
-var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY", "PACK-DOCUMENTS", "PACK-DEPTH", "PACK-TIMEOUT", "PACK-TOOL-NAME", "PACK-DEST-DUPLICATE",
-	"PACK-ROLE-DUPLICATE", "PACK-INPUT-PARAM", "PACK-INPUT-DEST", "PACK-STDOUT", "PACK-PROGRAM", "PACK-TEMPLATE", "PACK-CAPS", "PACK-SCHEMA", "PACK-SCHEMA-DRAFT", "PACK-SCHEMA-ID", "PACK-REF",
-	"PACK-TYPE implicit bool", "PACK-TYPE output type", "PACK-TYPE input type", "PACK-TYPE template context", "PACK-TYPE template context date",
-	"PACK-ENV env of the loader", "PACK-ENV variable set and passed through", "PACK-SCHEMA-KEYWORD", "PACK-ROLE role of a docker output as a path",
+var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY", "PACK-DOCUMENTS", "PACK-DEPTH", "PACK-TIMEOUT",
+	"PACK-TOOL-NAME", "PACK-DEST-DUPLICATE",
+	"PACK-ROLE-DUPLICATE", "PACK-INPUT-PARAM", "PACK-INPUT-DEST", "PACK-STDOUT", "PACK-PROGRAM", "PACK-TEMPLATE", "PACK-CAPS", "PACK-SCHEMA",
+	"PACK-SCHEMA-DRAFT", "PACK-SCHEMA-ID", "PACK-REF",
+	"PACK-TYPE implicit bool", "PACK-TYPE output type", "PACK-TYPE input type", "PACK-TYPE template context",
+	"PACK-TYPE template context date",
+	"PACK-ENV env of the loader", "PACK-ENV variable set and passed through", "PACK-SCHEMA-KEYWORD",
+	"PACK-ROLE role of a docker output as a path",
 	"PACK-CHECK", "PACK-CHECK-EXPR",
-	"PACK-STDERR pattern that is none", "PACK-STDERR pattern of every line", "PACK-EXECUTION result is no output", "PACK-EXECUTION no output for the result"}
+	"PACK-STDERR pattern that is none", "PACK-STDERR pattern of every line", "PACK-EXECUTION result is no output",
+	"PACK-EXECUTION no output for the result"}
 
 // The shipped schema agrees with the loader: it accepts what loads, and refuses what the loader refuses, but for the rules
 // only the loader knows. proves LOAD-11

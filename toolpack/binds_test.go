@@ -11,7 +11,8 @@ import (
 	"slurmgate/plan"
 )
 
-// A tool gets a folder of the site only by asking for it by name; name and the site's version are in its params, and nowhere else is a trace.
+// A tool gets a folder of the site only by asking for it by name; name and the site's version are in its params, and nowhere else is a
+// trace.
 //
 // proves ABI-08 ABI-19
 func TestBinds(t *testing.T) {
@@ -55,7 +56,8 @@ func TestBinds(t *testing.T) {
 		t.Error(err)
 	}
 	for _, text := range []string{"binds: ref", "binds: [Ref]", "binds: [a/b]", "binds: [\"\"]", "binds: [ref, ref]"} {
-		if _, found := loadText(map[string]string{"a.tool.yaml": with(t, "container:", text+"\ncontainer:")}); len(found) == 0 || !strings.HasPrefix(found[0].Field, "binds") {
+		if _, found := loadText(map[string]string{"a.tool.yaml": with(t, "container:", text+"\ncontainer:")}); len(found) == 0 ||
+			!strings.HasPrefix(found[0].Field, "binds") {
 			t.Errorf("%s: %v", text, found)
 		}
 	}
@@ -74,7 +76,8 @@ func TestCheckBinds(t *testing.T) {
 	}
 	err := set.CheckBinds(func(name string) bool { return name == "soft" })
 	p := fault.ProblemsOf(err)
-	if len(p) != 1 || p[0].Code != "PACK-BIND" || !strings.HasSuffix(p[0].File, "a.tool.yaml") || p[0].Line == 0 || !strings.Contains(p[0].Msg, `"ref"`) || !strings.Contains(p[0].Hint, "apptainer.binds") {
+	if len(p) != 1 || p[0].Code != "PACK-BIND" || !strings.HasSuffix(p[0].File, "a.tool.yaml") || p[0].Line == 0 ||
+		!strings.Contains(p[0].Msg, `"ref"`) || !strings.Contains(p[0].Hint, "apptainer.binds") {
 		t.Errorf("%+v", p)
 	}
 }

@@ -137,7 +137,8 @@ func TestSchemaBombs(t *testing.T) {
 		loads, holds         bool
 	}{
 		{"doubling", double, `{}`, true, false},
-		{"doubling with a default", `{"properties":{"a":{"default":{},"$ref":"#/$defs/x"}},"$defs":{"x":` + strings.ReplaceAll(double, "#/$defs/", "#/$defs/x/$defs/") + `}}`, `{}`, false, false},
+		{"doubling with a default", `{"properties":{"a":{"default":{},"$ref":"#/$defs/x"}},"$defs":{"x":` + strings.ReplaceAll(double,
+			"#/$defs/", "#/$defs/x/$defs/") + `}}`, `{}`, false, false},
 		{"doubling by depth", tree, repeat(`{"l":`, 50) + `{"r":1}` + repeat(`}`, 50), true, false},
 		{"recursion that ends", `{"properties":{"a":{"$ref":"#"}}}`, repeat(`{"a":`, 60) + `{}` + repeat(`}`, 60), true, true},
 		{"itself", `{"$ref":"#"}`, `{}`, false, false},
@@ -154,13 +155,15 @@ func TestSchemaBombs(t *testing.T) {
 		}(), ",") + `}}`, `{"x1":1}`, true, true},
 		{"backtracking, had it any", `{"properties":{"a":{"pattern":"^(a+)+$"}}}`, `{"a":"` + repeat("a", 60_000) + `!"}`, true, false},
 		{"nested repetition", `{"properties":{"a":{"pattern":"((a{0,30}){0,30}b)*"}}}`, `{}`, true, true},
-		{"huge repetition", `{"properties":{"a":{"pattern":"[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}"}}}`, `{}`, false, false},
+		{"huge repetition", `{"properties":{"a":{"pattern":"[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}"}}}`, `{}`,
+			false, false},
 		{"repetition beyond RE2", `{"properties":{"a":{"pattern":"(a{1000}){1000}"}}}`, `{}`, false, false},
 		{"long pattern", `{"properties":{"a":{"pattern":"` + repeat("a", 1001) + `"}}}`, `{}`, false, false},
 		{"pattern as a name", `{"patternProperties":{"` + repeat("[a-z]{900}", 8) + `":true}}`, `{}`, false, false},
 		{"look-behind", `{"properties":{"a":{"pattern":"(?<=x)y"}}}`, `{}`, false, false},
 		{"back-reference", `{"properties":{"a":{"pattern":"(a)\\1"}}}`, `{}`, false, false},
-		{"large enum", `{"properties":{"a":{"enum":[` + strings.TrimSuffix(repeat("1,", 1), ",") + repeat(`,"`+repeat("x", 100)+`"`, 1) + `]}}}`, `{"a":1}`, true, true},
+		{"large enum", `{"properties":{"a":{"enum":[` + strings.TrimSuffix(repeat("1,", 1), ",") + repeat(`,"`+repeat("x", 100)+`"`,
+			1) + `]}}}`, `{"a":1}`, true, true},
 		{"dynamic reference", `{"$dynamicRef":"#x"}`, `{}`, false, false},
 		{"over the network", `{"$ref":"http://127.0.0.1:1/x.json"}`, `{}`, false, false},
 		{"a file of the host", `{"$ref":"file:///etc/passwd"}`, `{}`, false, false},
@@ -168,7 +171,8 @@ func TestSchemaBombs(t *testing.T) {
 		{"metaschema over the network", `{"properties":{"a":{"$ref":"https://json-schema.org/draft/2020-12/schema"}}}`, `{}`, false, false},
 	} {
 		within(t, c.name, func() {
-			set, found := loadText(map[string]string{"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {$ref: s.json}"), "s.json": c.schema})
+			set, found := loadText(map[string]string{"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {$ref: s.json}"),
+				"s.json": c.schema})
 			if (set != nil) != c.loads {
 				t.Errorf("%s: loads %v, %v", c.name, set != nil, found)
 			}
@@ -185,7 +189,8 @@ func TestSchemaBombs(t *testing.T) {
 
 // A caller's arguments against a schema that invites trouble: given up, not endured.
 func TestArgumentBombs(t *testing.T) {
-	p := packOf(t, "    free: {type: string}\n", "    free: {type: string}\n    tree: {$ref: \"#/$defs/n\"}\n  $defs: {n: {oneOf: [{properties: {l: {$ref: \"#/$defs/n\"}}}, {required: [r], properties: {l: {$ref: \"#/$defs/n\"}}}]}}\n")
+	p := packOf(t, "    free: {type: string}\n", "    free: {type: string}\n    tree: {$ref: \"#/$defs/n\"}\n  $defs: {n: {oneOf: "+
+		"[{properties: {l: {$ref: \"#/$defs/n\"}}}, {required: [r], properties: {l: {$ref: \"#/$defs/n\"}}}]}}\n")
 	for name, args := range map[string]string{
 		"depth":     `{"data":"` + artifact + `","tree":` + repeat(`{"l":`, 55) + `{"r":1}` + repeat(`}`, 55) + `}`,
 		"too deep":  `{"data":"` + artifact + `","tree":` + repeat(`{"l":`, 5000) + `1` + repeat(`}`, 5000) + `}`,
@@ -225,7 +230,8 @@ func TestOddDomains(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := OpenDomain(dir)
-	if n := len(fault.ProblemsOf(err)); n != 4 || strings.ContainsAny(strings.NewReplacer("\n  ", "", "\nNext: ", "").Replace(err.Error()), "\x1b\a\n") {
+	if n := len(fault.ProblemsOf(err)); n != 4 || strings.ContainsAny(strings.NewReplacer("\n  ", "", "\nNext: ", "").
+		Replace(err.Error()), "\x1b\a\n") {
 		t.Errorf("%d problems: %q", n, err)
 	}
 	for _, name := range []string{ManifestFile, PolicyFileName, LockFile, PacksDir + "/a.tool.yaml"} {
@@ -239,7 +245,8 @@ func TestOddDomains(t *testing.T) {
 			}
 		})
 	}
-	dir = domainDir(t, map[string]string{PacksDir + "/a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {$ref: s.json}"), PacksDir + "/s.json": "{}"})
+	dir = domainDir(t, map[string]string{PacksDir + "/a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {$ref: s.json}"),
+		PacksDir + "/s.json": "{}"})
 	if err := os.Truncate(filepath.Join(dir, PacksDir, "s.json"), 100<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +277,8 @@ func TestManyBrokenPacks(t *testing.T) {
 		t.Errorf("%d problems, %d MiB", len(found), mib)
 	}
 	err := broken("op", "dom", found)
-	if !strings.Contains(err.Error(), "rules are broken in dom; stopped after 200 problems in the first 1 of 10000 toolpacks") || !strings.Contains(err.Error(), "correct these, then check again") {
+	if !strings.Contains(err.Error(), "rules are broken in dom; stopped after 200 problems in the first 1 of 10000 toolpacks") ||
+		!strings.Contains(err.Error(), "correct these, then check again") {
 		t.Errorf("%.300v", err)
 	}
 }
@@ -295,7 +303,8 @@ func TestLinkedPacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, found := loadAll(os.DirFS(dir), dir, PacksDir, []string{"TEXT", "JSON"}, options{})
-		if refused := len(found) == 1 && found[0].Code == "PACK-LINK" && found[0].File == filepath.Join(dir, c.link); refused != c.refused || !refused && found != nil {
+		if refused := len(found) == 1 && found[0].Code == "PACK-LINK" && found[0].File == filepath.Join(dir, c.link); refused != c.refused ||
+			!refused && found != nil {
 			t.Errorf("%s: %v", name, found)
 		}
 	}

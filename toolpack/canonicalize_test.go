@@ -51,8 +51,10 @@ func TestCanonicalize(t *testing.T) {
 	stdout := "out/count.json"
 	want := Canonical{
 		Spec: plan.Spec{Version: 1, Resources: plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 100},
-			Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: "sha256:" + strings.Repeat("ab", 32), NetworkMode: "none", ReadonlyRootfs: true},
-				Command: plan.Command{Argv: []string{"count", "--mode=a", "-n", "7", "/work/in/data"}, Workdir: "/work", Env: map[string]string{}, Stdout: &stdout}},
+			Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: "sha256:" + strings.Repeat("ab",
+				32), NetworkMode: "none", ReadonlyRootfs: true},
+				Command: plan.Command{Argv: []string{"count", "--mode=a", "-n", "7", "/work/in/data"}, Workdir: "/work", Env: map[string]string{},
+					Stdout: &stdout}},
 			IO: plan.IO{Inputs: []plan.Input{{Role: "data", ArtifactID: artifact, ChecksumSHA256: strings.Repeat("cd", 32), DestRelpath: "in/data"}},
 				Outputs: []plan.Output{{Role: "count", SrcRelpath: "out/count.json", Type: "JSON", Label: "the count"}}}},
 		Extra:        plan.ToolExtra{Version: "1.2.3", MaxOutputBytes: 2000},
@@ -96,7 +98,8 @@ func TestArguments(t *testing.T) {
 
 // A value is one element, whatever it contains; an author's enum may hold an option. proves ABI-20
 func TestOneElement(t *testing.T) {
-	p := packOf(t, `"--mode={{ params.mode }}", -n, "{{params.n}}"`, `"{{ params.text }}", "{{ params.mode }}", "a{{params.n}}b{{ params.n }}"`)
+	p := packOf(t, `"--mode={{ params.mode }}", -n, "{{params.n}}"`,
+		`"{{ params.text }}", "{{ params.mode }}", "a{{params.n}}b{{ params.n }}"`)
 	c, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`","text":"a b\n'\"$x {{ params.n }}","mode":"-b","n":-0}`), testEnv())
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +113,8 @@ func TestOneElement(t *testing.T) {
 func TestSameRun(t *testing.T) {
 	p := packOf(t)
 	first := ""
-	for _, args := range []string{`{"data":"` + artifact + `"}`, `{"n":3,"data":"` + artifact + `"}`, `{"mode":"a","n":3.0,"data":"` + artifact + `"}`, `{"n":0.3e1,"data":"art_\u0031` + artifact[5:] + `"}`} {
+	for _, args := range []string{`{"data":"` + artifact + `"}`, `{"n":3,"data":"` + artifact + `"}`,
+		`{"mode":"a","n":3.0,"data":"` + artifact + `"}`, `{"n":0.3e1,"data":"art_\u0031` + artifact[5:] + `"}`} {
 		c, err := p.Canonicalize(json.RawMessage(args), testEnv())
 		if err != nil {
 			t.Fatal(args, err)
@@ -130,10 +134,12 @@ func TestSameRun(t *testing.T) {
 
 func TestLimitsAndPlacement(t *testing.T) {
 	args := json.RawMessage(`{"data":"` + artifact + `"}`)
-	if _, err := packOf(t, "maxInputBytes: 1000", "maxInputBytes: 599").Canonicalize(args, testEnv()); fault.CodeOf(err) != "ARGS-INPUT-BYTES" {
+	if _, err := packOf(t, "maxInputBytes: 1000", "maxInputBytes: 599").
+		Canonicalize(args, testEnv()); fault.CodeOf(err) != "ARGS-INPUT-BYTES" {
 		t.Error(err)
 	}
-	if _, err := packOf(t, "image: counter", "image: unknown").Canonicalize(args, testEnv()); fault.CodeOf(err) != "image_not_locked" || !strings.Contains(err.Error(), "image add name=unknown") {
+	if _, err := packOf(t, "image: counter", "image: unknown").Canonicalize(args, testEnv()); fault.CodeOf(err) != "image_not_locked" ||
+		!strings.Contains(err.Error(), "image add name=unknown") {
 		t.Error(err)
 	}
 	c, err := packOf(t, "container:", "placement: {partition: p1, account: a1, constraint: \"x&y\"}\ncontainer:").Canonicalize(args, testEnv())
@@ -149,11 +155,13 @@ func TestLimitsAndPlacement(t *testing.T) {
 
 // What loads and cannot run yet says so.
 func TestComesLater(t *testing.T) {
-	const exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
+	const exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: " +
+		"out/count.json\n"
 	for name, edit := range map[string][]string{
 		"http": {exec, "execution: {kind: http, url: \"http://h/x\"}\n"},
 	} {
-		if _, err := packOf(t, edit...).Canonicalize(json.RawMessage(`{}`), testEnv()); fault.CodeOf(err) != "not_supported_yet" || !fault.Is(err, fault.Validation) {
+		if _, err := packOf(t, edit...).Canonicalize(json.RawMessage(`{}`), testEnv()); fault.CodeOf(err) != "not_supported_yet" ||
+			!fault.Is(err, fault.Validation) {
 			t.Error(name, err)
 		}
 	}
@@ -164,7 +172,8 @@ func TestPassthrough(t *testing.T) {
 	t.Setenv("LANG", "xx")
 	p := packOf(t, "container:", "env: {passthrough: [LANG], set: {TZ: UTC}}\ncontainer:")
 	args, env := json.RawMessage(`{"data":"`+artifact+`"}`), testEnv()
-	if _, err := p.Canonicalize(args, env); !fault.Is(err, fault.Policy) || !strings.Contains(err.Error(), "needs LANG, and the policy does not set it (policy env: none)") {
+	if _, err := p.Canonicalize(args, env); !fault.Is(err, fault.Policy) || !strings.Contains(err.Error(),
+		"needs LANG, and the policy does not set it (policy env: none)") {
 		t.Error(err)
 	}
 	env.Passthrough = map[string]string{"LANG": "C.UTF-8", "TZ": "CET", "OTHER": "x"}
@@ -180,7 +189,9 @@ func TestPassthrough(t *testing.T) {
 // A docker plan has names instead of paths and nothing about Slurm; a hybrid tool is one or the other, as policy picks, and
 // the plan says which. proves ABI-06 ABI-13 ABI-15
 func TestDockerPlans(t *testing.T) {
-	docker := []string{"planKind: slurm", "planKind: docker", "destRelpath: in/data", "destName: some data.txt", ", srcRelpath: out/count.json", "", "  stdout: out/count.json\n", "  stdout: out/count\n", "/work/in/data]", "\"{{ inputs.data }}\", \"{{ outputs.count }}\"]"}
+	docker := []string{"planKind: slurm", "planKind: docker", "destRelpath: in/data", "destName: some data.txt",
+		", srcRelpath: out/count.json", "", "  stdout: out/count.json\n", "  stdout: out/count\n", "/work/in/data]",
+		"\"{{ inputs.data }}\", \"{{ outputs.count }}\"]"}
 	args := json.RawMessage(`{"data":"` + artifact + `"}`)
 	params := func(p *Pack, env Env) (Canonical, string) {
 		t.Helper()
@@ -208,7 +219,8 @@ func TestDockerPlans(t *testing.T) {
 		`"inputs":[{"checksum_sha256":"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd","dest_name":"some data.txt","role":"data"}],` +
 		`"outputs":[{"label":"the count","role":"count","src_relpath":"out/count","type":"JSON"}],"resources":{"cpus":1,"gpu_type":null,"gpus":null,"mem_mb":100,"time_limit_seconds":60},"script_version":"slurm_script_v1","spec_version":1},` +
 		`"project_id":"proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY","tool":{"max_output_bytes":2000,"strict_outputs":false,"version":"1.2.3"}}`
-	if d := cmp.Diff(want, raw); d != "" || !c.Spec.Local() || c.InputBytes != 600 || !slices.Equal(c.InputsToLink, []Link{{"data", artifact}}) {
+	if d := cmp.Diff(want, raw); d != "" || !c.Spec.Local() || c.InputBytes != 600 || !slices.Equal(c.InputsToLink,
+		[]Link{{"data", artifact}}) {
 		t.Error(d, c)
 	}
 	hybrid := packOf(t, "planKind: slurm", "planKind: hybrid")
@@ -228,8 +240,12 @@ func TestDockerPlans(t *testing.T) {
 	if c, raw := params(hybrid, testEnv()); c.Spec.Local() || strings.Contains(raw, "docker") {
 		t.Error(raw)
 	}
-	for name, edit := range map[string][]string{"twice": {"inputs: [", "inputs: [{role: other, param: text, types: [TEXT], destName: some data.txt}, "}, "blank": {"some data.txt", "\"some  data\""}, "folder": {"some data.txt", "a/b"}, "up": {"some data.txt", "\"..\""}, "none": {", destName: some data.txt", ""}, "path": {"destName: some data.txt", "destName: x, destRelpath: in/x"}} {
-		if _, found := loadText(map[string]string{"a.tool.yaml": with(t, append(slices.Clone(docker), edit...)...)}); len(found) == 0 || !strings.HasPrefix(found[0].Field, "inputs") {
+	for name, edit := range map[string][]string{"twice": {"inputs: [",
+		"inputs: [{role: other, param: text, types: [TEXT], destName: some data.txt}, "}, "blank": {"some data.txt", "\"some  data\""},
+		"folder": {"some data.txt", "a/b"}, "up": {"some data.txt", "\"..\""}, "none": {", destName: some data.txt", ""},
+		"path": {"destName: some data.txt", "destName: x, destRelpath: in/x"}} {
+		if _, found := loadText(map[string]string{"a.tool.yaml": with(t, append(slices.Clone(docker), edit...)...)}); len(found) == 0 ||
+			!strings.HasPrefix(found[0].Field, "inputs") {
 			t.Errorf("%s: %v", name, found)
 		}
 	}
@@ -278,8 +294,9 @@ func TestCheckOutput(t *testing.T) {
 // What a run is judged by is read back from the definition that the ledger keeps, and judges the same.
 func TestReadContract(t *testing.T) {
 	set, found := loadText(map[string]string{
-		"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [count], properties: {count: {$ref: \"s/all.json#/$defs/n\"}}}"),
-		"s/all.json":  `{"$defs":{"n":{"type":"integer"}}}`,
+		"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {type: object, required: [count], properties: {count: {$ref: "+
+			"\"s/all.json#/$defs/n\"}}}"),
+		"s/all.json": `{"$defs":{"n":{"type":"integer"}}}`,
 	})
 	if found != nil {
 		t.Fatal(found)
@@ -302,7 +319,8 @@ func TestReadContract(t *testing.T) {
 			t.Errorf("%s: %v, of the pack itself: %v", text, got, want)
 		}
 	}
-	for _, text := range []string{``, `7`, `{}`, `{"outputSchema":7}`, `{"outputSchema":{"type":"nonsense"}}`, `{"outputSchema":{"$ref":"https://example.org/x"}}`} {
+	for _, text := range []string{``, `7`, `{}`, `{"outputSchema":7}`, `{"outputSchema":{"type":"nonsense"}}`,
+		`{"outputSchema":{"$ref":"https://example.org/x"}}`} {
 		if _, err := ReadContract(json.RawMessage(text)); !fault.Is(err, fault.Validation) {
 			t.Errorf("%s: %v", text, err)
 		}

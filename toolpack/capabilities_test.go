@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A pack says what it is for; what it says is in its definition, and in no run's identity. A pack that says nothing has the definition it had before.
+// A pack says what it is for; what it says is in its definition, and in no run's identity. A pack that says nothing has the definition it
+// had before.
 //
 // proves AX-03
 func TestCapabilities(t *testing.T) {
@@ -19,7 +20,8 @@ func TestCapabilities(t *testing.T) {
 	}
 	for _, p := range []*Pack{packOf(t), packOf(t, "deterministic:", "capabilities: []\ndeterministic:")} {
 		raw, err := p.Definition()
-		if err != nil || bytes.Contains(raw, []byte("capabilities")) || len(p.Capabilities()) != 0 || p.Hash() != packOf(t).Hash() || p.Hash() == asked.Hash() {
+		if err != nil || bytes.Contains(raw, []byte("capabilities")) || len(p.Capabilities()) != 0 || p.Hash() != packOf(t).
+			Hash() || p.Hash() == asked.Hash() {
 			t.Errorf("%s %v", raw, err)
 		}
 	}
@@ -42,7 +44,8 @@ func TestCapabilities(t *testing.T) {
 	for i := range 33 {
 		many = append(many, fmt.Sprint("c", i))
 	}
-	for _, text := range []string{"text.count", "[Text]", "[9a]", "[\"\"]", "[a b]", "[a, a]", "[" + strings.Repeat("a", 65) + "]", "[" + strings.Join(many, ", ") + "]", "{a: b}", "[1]"} {
+	for _, text := range []string{"text.count", "[Text]", "[9a]", "[\"\"]", "[a b]", "[a, a]", "[" + strings.Repeat("a", 65) + "]",
+		"[" + strings.Join(many, ", ") + "]", "{a: b}", "[1]"} {
 		_, found := loadText(map[string]string{"a.tool.yaml": with(t, "deterministic:", "capabilities: "+text+"\ndeterministic:")})
 		if len(found) == 0 || !strings.HasPrefix(found[0].Field, "capabilities") {
 			t.Errorf("%s: %v", text, found)

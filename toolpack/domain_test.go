@@ -17,7 +17,9 @@ import (
 
 const (
 	manifestText = "domain_id: demo\nversion: 1.0.0\ntools:\n  - {tool_id: demo.count, kind: job_worker}\n"
-	lockText     = "version: 1\nimages:\n  - name: counter\n    digest: sha256:0000000000000000000000000000000000000000000000000000000000000000\n    arch: amd64\n    size_bytes: 9\n    source: a file\n    added_at: 2026-01-02T03:04:05Z\n"
+	lockText     = "version: 1\nimages:\n  - name: counter\n    digest: " +
+		"sha256:0000000000000000000000000000000000000000000000000000000000000000\n    arch: amd64\n    size_bytes: 9\n    source: a file\n    " +
+		"added_at: 2026-01-02T03:04:05Z\n"
 )
 
 func domainDir(t testing.TB, change map[string]string) string {
@@ -43,7 +45,8 @@ func TestDomain(t *testing.T) {
 	}
 	file, pol := d.Policy()
 	img, ok := d.Lock().Lookup("counter")
-	got := fmt.Sprint(d.ID(), " ", d.Version(), " ", filepath.Base(file), " ", string(pol), len(d.Packs().List()), " ", img.Arch, " ", img.AddedAt, ok, " ", d.Lock().NameOf(img.Digest), " ", d.Tools()[0].TimeoutSec, " ", d.Tools()[0].Kind)
+	got := fmt.Sprint(d.ID(), " ", d.Version(), " ", filepath.Base(file), " ", string(pol), len(d.Packs().List()), " ", img.Arch, " ",
+		img.AddedAt, ok, " ", d.Lock().NameOf(img.Digest), " ", d.Tools()[0].TimeoutSec, " ", d.Tools()[0].Kind)
 	if want := "demo 1.0.0 policies.yaml version: 1\n1 amd64 2026-01-02 03:04:05 +0000 UTC true counter 60 job_worker"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -61,10 +64,12 @@ func TestDomain(t *testing.T) {
 //
 // proves AX-09
 func TestManifestEntries(t *testing.T) {
-	pack := strings.Replace(base[:strings.Index(base, "container:")], "id: demo.count", "id: demo.ask", 1) + "execution: {kind: http, url: \"http://h/x\"}\n"
+	pack := strings.Replace(base[:strings.Index(base, "container:")], "id: demo.count", "id: demo.ask",
+		1) + "execution: {kind: http, url: \"http://h/x\"}\n"
 	for text, want := range map[string]ManifestTool{
 		`{tool_id: demo.ask, kind: service_worker, timeout_sec: 90, transport: {type: http, base_url: "https://h:9000", endpoint: /ask}, egress_allowlist: ["api.example.org:443", "[::1]:80"]}`: {
-			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 90, Transport: &Transport{"http", "https://h:9000", "/ask"}, EgressAllowlist: []string{"api.example.org:443", "[::1]:80"}},
+			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 90, Transport: &Transport{"http", "https://h:9000", "/ask"},
+			EgressAllowlist: []string{"api.example.org:443", "[::1]:80"}},
 		`{tool_id: demo.ask, kind: service_worker, transport: {type: http, base_url: "http://h"}}`: {
 			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 60, Transport: &Transport{"http", "http://h", "/run"}},
 	} {
@@ -119,30 +124,52 @@ func TestDomainFailsClosed(t *testing.T) {
 		{"no manifest", map[string]string{ManifestFile: ""}, "manifest.yaml:0 DOMAIN-FILE , toolpacks/a.tool.yaml:1 PACK-UNLISTED id"},
 		{"no policy", map[string]string{PolicyFileName: ""}, "policies.yaml:0 DOMAIN-FILE "},
 		{"no lock", map[string]string{LockFile: ""}, "images.lock.yaml:0 DOMAIN-FILE "},
-		{"image not locked", map[string]string{LockFile: "version: 1\nimages: []\n"}, "toolpacks/a.tool.yaml:23 PACK-IMAGE-MISSING container.image"},
-		{"unlisted pack", map[string]string{ManifestFile: "domain_id: demo\nversion: 1.0.0\ntools: []\n"}, "toolpacks/a.tool.yaml:1 PACK-UNLISTED id"},
-		{"listed and missing", tool("{tool_id: demo.count, kind: job_worker}\n  - {tool_id: gone.tool, kind: job_worker}"), "manifest.yaml:5 MANIFEST-TOOL-MISSING tools[1].tool_id"},
-		{"listed twice", tool("{tool_id: demo.count, kind: job_worker}\n  - {tool_id: demo.count, kind: job_worker}"), "manifest.yaml:5 MANIFEST-DUPLICATE-TOOL tools[1].tool_id"},
+		{"image not locked", map[string]string{LockFile: "version: 1\nimages: []\n"},
+			"toolpacks/a.tool.yaml:23 PACK-IMAGE-MISSING container.image"},
+		{"unlisted pack", map[string]string{ManifestFile: "domain_id: demo\nversion: 1.0.0\ntools: []\n"},
+			"toolpacks/a.tool.yaml:1 PACK-UNLISTED id"},
+		{"listed and missing", tool("{tool_id: demo.count, kind: job_worker}\n  - {tool_id: gone.tool, kind: job_worker}"),
+			"manifest.yaml:5 MANIFEST-TOOL-MISSING tools[1].tool_id"},
+		{"listed twice", tool("{tool_id: demo.count, kind: job_worker}\n  - {tool_id: demo.count, kind: job_worker}"),
+			"manifest.yaml:5 MANIFEST-DUPLICATE-TOOL tools[1].tool_id"},
 		{"kind unknown", tool("{tool_id: demo.count, kind: cron}"), "manifest.yaml:4 MANIFEST-KIND tools[0].kind"},
-		{"kind does not fit", tool("{tool_id: demo.count, kind: service_worker, transport: {type: http, base_url: \"http://h:1\"}}"), "manifest.yaml:4 MANIFEST-KIND tools[0].kind"},
-		{"transport of a job", tool("{tool_id: demo.count, kind: job_worker, transport: {type: http, base_url: \"http://h:1\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport"},
-		{"timeout too short", tool("{tool_id: demo.count, kind: job_worker, timeout_sec: 59}"), "manifest.yaml:4 MANIFEST-TIMEOUT tools[0].timeout_sec"},
-		{"timeout the runs do not have", tool("{tool_id: demo.count, kind: job_worker, timeout_sec: 61}"), "manifest.yaml:4 MANIFEST-TIMEOUT tools[0].timeout_sec"},
-		{"egress", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:1\"}, egress_allowlist: [example.org]}"), "manifest.yaml:4 MANIFEST-EGRESS tools[0].egress_allowlist[0]"},
-		{"egress of a job", tool("{tool_id: demo.count, kind: job_worker, egress_allowlist: [\"example.org:443\"]}"), "manifest.yaml:4 MANIFEST-EGRESS tools[0].egress_allowlist"},
-		{"no host", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://:80\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.base_url"},
-		{"no such port", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:65536\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.base_url"},
-		{"other transport", tool("{tool_id: demo.count, kind: hybrid, transport: {type: grpc, base_url: \"http://h:1\"}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.type"},
-		{"no path", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:1\", endpoint: run}}"), "manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.endpoint"},
+		{"kind does not fit", tool("{tool_id: demo.count, kind: service_worker, transport: {type: http, base_url: \"http://h:1\"}}"),
+			"manifest.yaml:4 MANIFEST-KIND tools[0].kind"},
+		{"transport of a job", tool("{tool_id: demo.count, kind: job_worker, transport: {type: http, base_url: \"http://h:1\"}}"),
+			"manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport"},
+		{"timeout too short", tool("{tool_id: demo.count, kind: job_worker, timeout_sec: 59}"),
+			"manifest.yaml:4 MANIFEST-TIMEOUT tools[0].timeout_sec"},
+		{"timeout the runs do not have", tool("{tool_id: demo.count, kind: job_worker, timeout_sec: 61}"),
+			"manifest.yaml:4 MANIFEST-TIMEOUT tools[0].timeout_sec"},
+		{"egress", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:1\"}, egress_allowlist: " +
+			"[example.org]}"), "manifest.yaml:4 MANIFEST-EGRESS tools[0].egress_allowlist[0]"},
+		{"egress of a job", tool("{tool_id: demo.count, kind: job_worker, egress_allowlist: [\"example.org:443\"]}"),
+			"manifest.yaml:4 MANIFEST-EGRESS tools[0].egress_allowlist"},
+		{"no host", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://:80\"}}"),
+			"manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.base_url"},
+		{"no such port", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:65536\"}}"),
+			"manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.base_url"},
+		{"other transport", tool("{tool_id: demo.count, kind: hybrid, transport: {type: grpc, base_url: \"http://h:1\"}}"),
+			"manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.type"},
+		{"no path", tool("{tool_id: demo.count, kind: hybrid, transport: {type: http, base_url: \"http://h:1\", endpoint: run}}"),
+			"manifest.yaml:4 MANIFEST-TRANSPORT tools[0].transport.endpoint"},
 		{"unknown key", tool("{tool_id: demo.count, kind: job_worker, colour: red}"), "manifest.yaml:4 MANIFEST-UNKNOWN-FIELD tools[0].colour"},
-		{"domain id", map[string]string{ManifestFile: strings.Replace(manifestText, "demo\n", "De Mo\n", 1)}, "manifest.yaml:1 MANIFEST-DOMAIN-ID domain_id"},
-		{"domain version", map[string]string{ManifestFile: strings.Replace(manifestText, "1.0.0", "1.0", 1)}, "manifest.yaml:2 MANIFEST-TYPE version"},
-		{"known type again", map[string]string{ManifestFile: manifestText + "artifact_types: [BAM]\n"}, "manifest.yaml:5 MANIFEST-TYPE artifact_types[0]"},
-		{"lock digest", map[string]string{LockFile: strings.Replace(lockText, "sha256:0", "sha256:x", 1)}, "images.lock.yaml:4 LOCK-DIGEST images[0].digest"},
-		{"lock twice", map[string]string{LockFile: lockText + strings.TrimPrefix(lockText, "version: 1\nimages:\n")}, "images.lock.yaml:9 LOCK-DUPLICATE-NAME images[1].name"},
-		{"lock version", map[string]string{LockFile: strings.Replace(lockText, "version: 1", "version: 2", 1)}, "images.lock.yaml:1 LOCK-RANGE version"},
-		{"lock time", map[string]string{LockFile: strings.Replace(lockText, "2026-01-02T03:04:05Z", "today", 1)}, "images.lock.yaml:8 LOCK-TIME images[0].added_at"},
-		{"everything at once", map[string]string{LockFile: "version: 2\nimages: []\n", ManifestFile: strings.Replace(manifestText, "1.0.0", "x", 1), PacksDir + "/a.tool.yaml": with(t, "1.2.3", "one")},
+		{"domain id", map[string]string{ManifestFile: strings.Replace(manifestText, "demo\n", "De Mo\n", 1)},
+			"manifest.yaml:1 MANIFEST-DOMAIN-ID domain_id"},
+		{"domain version", map[string]string{ManifestFile: strings.Replace(manifestText, "1.0.0", "1.0", 1)},
+			"manifest.yaml:2 MANIFEST-TYPE version"},
+		{"known type again", map[string]string{ManifestFile: manifestText + "artifact_types: [BAM]\n"},
+			"manifest.yaml:5 MANIFEST-TYPE artifact_types[0]"},
+		{"lock digest", map[string]string{LockFile: strings.Replace(lockText, "sha256:0", "sha256:x", 1)},
+			"images.lock.yaml:4 LOCK-DIGEST images[0].digest"},
+		{"lock twice", map[string]string{LockFile: lockText + strings.TrimPrefix(lockText, "version: 1\nimages:\n")},
+			"images.lock.yaml:9 LOCK-DUPLICATE-NAME images[1].name"},
+		{"lock version", map[string]string{LockFile: strings.Replace(lockText, "version: 1", "version: 2", 1)},
+			"images.lock.yaml:1 LOCK-RANGE version"},
+		{"lock time", map[string]string{LockFile: strings.Replace(lockText, "2026-01-02T03:04:05Z", "today", 1)},
+			"images.lock.yaml:8 LOCK-TIME images[0].added_at"},
+		{"everything at once", map[string]string{LockFile: "version: 2\nimages: []\n", ManifestFile: strings.Replace(manifestText, "1.0.0", "x",
+			1), PacksDir + "/a.tool.yaml": with(t, "1.2.3", "one")},
 			"images.lock.yaml:1 LOCK-RANGE version, manifest.yaml:2 MANIFEST-VERSION version, toolpacks/a.tool.yaml:2 PACK-VERSION version"},
 	} {
 		dir := domainDir(t, c.change)
@@ -274,7 +301,8 @@ func TestFlagstatOutput(t *testing.T) {
 func TestLockCheckName(t *testing.T) {
 	a, b := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
 	l := Lock{images: []LockedImage{{Name: "one", Digest: a}, {Name: "two", Digest: b}, {Name: "uno", Digest: a}}}
-	for _, c := range []struct{ name, digest, want string }{{"one", a, ""}, {"uno", a, ""}, {"two", b, ""}, {"two", a, `"two" is another image; this digest is "one"`},
+	for _, c := range []struct{ name, digest, want string }{{"one", a, ""}, {"uno", a, ""}, {"two", b, ""},
+		{"two", a, `"two" is another image; this digest is "one"`},
 		{"one", "sha256:" + strings.Repeat("c", 64), `"one" is another image: ` + a}, {"three", a, `images.lock.yaml has no image "three"`}} {
 		if got := l.CheckName(c.name, c.digest); got != c.want {
 			t.Errorf("%s %s: %q", c.name, c.digest, got)

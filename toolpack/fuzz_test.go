@@ -13,12 +13,14 @@ import (
 // Whatever stands in a toolpack and its schema: it loads or is refused, and what loads canonicalises or refuses.
 func FuzzLoad(f *testing.F) {
 	linked := with(f, "outputSchema: {type: object}", "outputSchema: {$ref: s.json}")
-	for _, pack := range []string{base, linked, "", "a: &a [*a]", "a: &a [1]\nb: [*a, *a]", "<<: {a: 1}", "--- {}\n---\n", "? [a]\n: b", "!!binary x", strings.Repeat("[", 5000), "a: \"\\ud800\"", "%YAML 1.2\n---\na: 1"} {
+	for _, pack := range []string{base, linked, "", "a: &a [*a]", "a: &a [1]\nb: [*a, *a]", "<<: {a: 1}", "--- {}\n---\n", "? [a]\n: b",
+		"!!binary x", strings.Repeat("[", 5000), "a: \"\\ud800\"", "%YAML 1.2\n---\na: 1"} {
 		f.Add([]byte(pack), []byte(`{"type":"object"}`), []byte(`{"data":"`+artifact+`"}`))
 	}
 	f.Add([]byte(linked), []byte(`{"$ref":"#/allOf/0","allOf":[{"$ref":"#"}]}`), []byte(`{"n":1e400}`))
 	f.Add([]byte(linked), []byte(`{"$ref":"s.json#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`), []byte(`[]`))
-	for _, element := range []string{"{{ params.n + 1 }}", "{% for x in params.mode %}{{ x }}{% endfor %}", "{{ params.free | default('x') }}", "{% include 'x' %}", "{{ 'a' * 999999999 }}"} {
+	for _, element := range []string{"{{ params.n + 1 }}", "{% for x in params.mode %}{{ x }}{% endfor %}",
+		"{{ params.free | default('x') }}", "{% include 'x' %}", "{{ 'a' * 999999999 }}"} {
 		f.Add([]byte(with(f, "\"{{params.n}}\"", "\""+element+"\"")), []byte(`{}`), []byte(`{"data":"`+artifact+`"}`))
 	}
 	f.Add([]byte(with(f, baseExec, "execution: {kind: python, module: \"a:b\"}\n")), []byte(`{}`), []byte(`{"data":"`+artifact+`"}`))
@@ -52,7 +54,8 @@ func FuzzLoad(f *testing.F) {
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(manifestText), []byte(lockText))
 	f.Fuzz(func(t *testing.T, manifest, lock []byte) {
-		fsys := fstest.MapFS{ManifestFile: {Data: manifest, Mode: 0o644}, LockFile: {Data: lock, Mode: 0o644}, PolicyFileName: {Data: []byte("version: 1"), Mode: 0o644},
+		fsys := fstest.MapFS{ManifestFile: {Data: manifest, Mode: 0o644}, LockFile: {Data: lock, Mode: 0o644},
+			PolicyFileName:            {Data: []byte("version: 1"), Mode: 0o644},
 			PacksDir + "/a.tool.yaml": {Data: []byte(base), Mode: 0o644}}
 		if d, found := openDomain(fsys, "dom", func(string, []byte) error { return nil }, options{}); (d == nil) != (len(found) > 0) {
 			t.Fatal("neither opened nor refused", found)
@@ -65,8 +68,10 @@ func BenchmarkLoad1000(b *testing.B) {
 	fsys := fstest.MapFS{"shared.json": {Data: []byte(`{"$defs":{"id":{"type":"string","pattern":"^art_"}}}`), Mode: 0o644}}
 	for i := range 1000 {
 		id := fmt.Sprintf("demo.count%d", i)
-		fsys[id+packSuffix] = &fstest.MapFile{Data: []byte(with(b, "demo.count", id, "outputSchema: {type: object}", fmt.Sprintf("outputSchema: {$ref: s/%d.json}", i))), Mode: 0o644}
-		fsys[fmt.Sprintf("s/%d.json", i)] = &fstest.MapFile{Data: []byte(`{"type":"object","properties":{"a":{"$ref":"../shared.json#/$defs/id"}}}`), Mode: 0o644}
+		fsys[id+packSuffix] = &fstest.MapFile{Data: []byte(with(b, "demo.count", id, "outputSchema: {type: object}",
+			fmt.Sprintf("outputSchema: {$ref: s/%d.json}", i))), Mode: 0o644}
+		fsys[fmt.Sprintf("s/%d.json", i)] = &fstest.MapFile{Data: []byte(
+			`{"type":"object","properties":{"a":{"$ref":"../shared.json#/$defs/id"}}}`), Mode: 0o644}
 	}
 	for b.Loop() {
 		if _, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{}); found != nil {

@@ -22,11 +22,11 @@ const goldenFile = "testdata/runs.golden"
 // goldenArgs are the arguments of the golden runs, besides one artifact for each input.
 var goldenArgs = map[string]map[string]any{"qrencode.label": {"text": "sample 7"}, "seqkit.head": {"count": 5}}
 
-// The run id of every shipped pack, and of a plan submitted as it is, under a fixed policy, with fixed arguments and checksums. The file says what
-// identity is: from now on no change of the gateway changes the id of a pack or plan that did not change. Nobody regenerates an id that is
-// there: -update only adds what is new and drops packs and versions that no longer ship. When this test fails, the program computes another
-// identity, and every run people made before would be made again: change the program back, or raise the version of a pack whose runs are meant
-// to be others.
+// The run id of every shipped pack, and of a plan submitted as it is, under a fixed policy, with fixed arguments and checksums. The file
+// says what identity is: from now on no change of the gateway changes the id of a pack or plan that did not change. Nobody regenerates an
+// id that is there: -update only adds what is new and drops packs and versions that no longer ship. When this test fails, the program
+// computes another identity, and every run people made before would be made again: change the program back, or raise the version of a pack
+// whose runs are meant to be others.
 //
 // proves ABI-06 ABI-07 ABI-08 ABI-09 ABI-19
 func TestGoldenRunIDs(t *testing.T) {
@@ -71,7 +71,8 @@ func TestGoldenRunIDs(t *testing.T) {
 		case !known:
 			t.Errorf("%s is new, or its version is: run go test ./toolpack -run TestGoldenRunIDs -update, and commit %s", what, goldenFile)
 		case was != now[what]:
-			t.Errorf("the identity of %s changed: its runs would all be made anew. Change the program back, or raise the version of the pack.\nwas %s\nis  %s", what, was, now[what])
+			t.Errorf("the identity of %s changed: its runs would all be made anew. Change the program back, or raise the version of the "+
+				"pack.\nwas %s\nis  %s", what, was, now[what])
 		}
 	}
 	if *update && !t.Failed() {
@@ -91,8 +92,8 @@ func TestGoldenRunIDs(t *testing.T) {
 	}
 }
 
-// The same bytes under another name are the same run for a tool that never sees the name, and another one for a python, node or php tool, whose
-// arguments name its inputs. Both link the artifacts they were called with.
+// The same bytes under another name are the same run for a tool that never sees the name, and another one for a python, node or php tool,
+// whose arguments name its inputs. Both link the artifacts they were called with.
 //
 // proves ABI-07 ABI-08 ABI-11
 func TestNameOfAnInput(t *testing.T) {

@@ -86,9 +86,10 @@ type ruleCase struct {
 
 func ruleCases() []ruleCase {
 	const (
-		exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
-		in   = "inputs: [{role: data, param: data, types: [TEXT], destRelpath: in/data}]"
-		out  = "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]"
+		exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: " +
+			"out/count.json\n"
+		in  = "inputs: [{role: data, param: data, types: [TEXT], destRelpath: in/data}]"
+		out = "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]"
 	)
 	checked := func(more string) string { return strings.Replace(out, "count.json}", "count.json, "+more+"}", 1) }
 	cmd := func(c string) []string { return []string{exec, "execution: {kind: cli, cmd: " + c + "}\n"} }
@@ -104,7 +105,8 @@ func ruleCases() []ruleCase {
 		{"implicit bool", []string{"deterministic: true", "deterministic: True"}, "PACK-TYPE", "deterministic", 7},
 		{"yes is no bool", []string{"deterministic: true", "deterministic: yes"}, "PACK-TYPE", "deterministic", 7},
 		{"octal", []string{"timeoutMs: 60000", "timeoutMs: 060000"}, "PACK-TYPE", "timeoutMs", 8},
-		{"depth", []string{"{type: object}", "{const: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "}"}, "PACK-DEPTH", "outputSchema.const" + strings.Repeat("[0]", 46), 20},
+		{"depth", []string{"{type: object}", "{const: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "}"}, "PACK-DEPTH",
+			"outputSchema.const" + strings.Repeat("[0]", 46), 20},
 		// LOAD-02, LOAD-03
 		{"no id", []string{"id: demo.count\n", ""}, "PACK-REQUIRED", "id", 1},
 		{"no version", []string{"version: 1.2.3\n", ""}, "PACK-REQUIRED", "version", 1},
@@ -133,17 +135,27 @@ func ruleCases() []ruleCase {
 		{"no bytes", []string{out, checked("minBytes: 0")}, "PACK-RANGE", "declaredOutputs[0].minBytes", 22},
 		{"another way to verify", []string{"inputs: [{", "inputs: [{verify: quick, "}, "PACK-VERIFY", "inputs[0].verify", 21},
 		{"rows of a JSON output", []string{out, checked("minRows: 2")}, "PACK-CHECK", "declaredOutputs[0].minRows", 22},
-		{"checks of a table", []string{out, strings.Replace(checked(`checks: [{expr: value.a, message: x}]`), "JSON", "TSV", 1)}, "PACK-CHECK", "declaredOutputs[0].checks", 22},
-		{"expression that is none", []string{out, checked(`checks: [{expr: "value.a >", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},
-		{"expression of something else", []string{out, checked(`checks: [{expr: "params.a > 1", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},
-		{"expression that ends its block", []string{out, checked(`checks: [{expr: "value.a %}{% if 1", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},
-		{"expression without value", []string{out, checked(`checks: [{expr: "1 > 0", message: x}]`)}, "PACK-CHECK-EXPR", "declaredOutputs[0].checks[0].expr", 22},
-		{"check without message", []string{out, checked(`checks: [{expr: value.a}]`)}, "PACK-REQUIRED", "declaredOutputs[0].checks[0].message", 22},
-		{"unknown field of a check", []string{out, checked(`checks: [{expr: value.a, message: x, colour: red}]`)}, "PACK-UNKNOWN-FIELD", "declaredOutputs[0].checks[0].colour", 22},
-		{"pattern that is none", []string{out, out + "\nstderr: [{pattern: '(', is: failure, message: x}]"}, "PACK-STDERR", "stderr[0].pattern", 23},
-		{"pattern of every line", []string{out, out + "\nstderr: [{pattern: 'a*', is: failure, message: x}]"}, "PACK-STDERR", "stderr[0].pattern", 23},
+		{"checks of a table", []string{out, strings.Replace(checked(`checks: [{expr: value.a, message: x}]`), "JSON", "TSV", 1)}, "PACK-CHECK",
+			"declaredOutputs[0].checks", 22},
+		{"expression that is none", []string{out, checked(`checks: [{expr: "value.a >", message: x}]`)}, "PACK-CHECK-EXPR",
+			"declaredOutputs[0].checks[0].expr", 22},
+		{"expression of something else", []string{out, checked(`checks: [{expr: "params.a > 1", message: x}]`)}, "PACK-CHECK-EXPR",
+			"declaredOutputs[0].checks[0].expr", 22},
+		{"expression that ends its block", []string{out, checked(`checks: [{expr: "value.a %}{% if 1", message: x}]`)}, "PACK-CHECK-EXPR",
+			"declaredOutputs[0].checks[0].expr", 22},
+		{"expression without value", []string{out, checked(`checks: [{expr: "1 > 0", message: x}]`)}, "PACK-CHECK-EXPR",
+			"declaredOutputs[0].checks[0].expr", 22},
+		{"check without message", []string{out, checked(`checks: [{expr: value.a}]`)}, "PACK-REQUIRED", "declaredOutputs[0].checks[0].message",
+			22},
+		{"unknown field of a check", []string{out, checked(`checks: [{expr: value.a, message: x, colour: red}]`)}, "PACK-UNKNOWN-FIELD",
+			"declaredOutputs[0].checks[0].colour", 22},
+		{"pattern that is none", []string{out, out + "\nstderr: [{pattern: '(', is: failure, message: x}]"}, "PACK-STDERR", "stderr[0].pattern",
+			23},
+		{"pattern of every line", []string{out, out + "\nstderr: [{pattern: 'a*', is: failure, message: x}]"}, "PACK-STDERR",
+			"stderr[0].pattern", 23},
 		{"pattern of another meaning", []string{out, out + "\nstderr: [{pattern: a, is: fatal, message: x}]"}, "PACK-STDERR", "stderr[0].is", 23},
-		{"pattern without message", []string{out, out + "\nstderr: [{pattern: a, is: failure, message: ''}]"}, "PACK-TEXT", "stderr[0].message", 23},
+		{"pattern without message", []string{out, out + "\nstderr: [{pattern: a, is: failure, message: ''}]"}, "PACK-TEXT", "stderr[0].message",
+			23},
 		// ABI-02, ABI-03, ABI-04
 		{"abi v2", []string{"abiVersion: v1", "abiVersion: v2"}, "PACK-ABI-VERSION", "abiVersion", 3},
 		{"no abi", []string{"abiVersion: v1\n", ""}, "PACK-REQUIRED", "abiVersion", 1},
@@ -157,45 +169,69 @@ func ruleCases() []ruleCase {
 		{"output role", []string{"role: count", `role: " count"`}, "PACK-ROLE", "declaredOutputs[0].role", 22},
 		{"reserved role", []string{"role: count", "role: log"}, "PACK-ROLE-RESERVED", "declaredOutputs[0].role", 22},
 		{"reserved role in capitals", []string{"role: count", "role: LOG"}, "PACK-ROLE-RESERVED", "declaredOutputs[0].role", 22},
-		{"output roles that differ only in case", []string{out, "declaredOutputs:\n  - {role: count, type: JSON, label: c, srcRelpath: out/count.json}\n  - {role: Count, type: JSON, label: c, srcRelpath: out/b}"},
+		{"output roles that differ only in case", []string{out,
+			"declaredOutputs:\n  - {role: count, type: JSON, label: c, srcRelpath: out/count.json}\n  - {role: Count, type: JSON, label: c, " +
+				"srcRelpath: out/b}"},
 			"PACK-ROLE-DUPLICATE", "declaredOutputs[1].role", 24},
-		{"input roles that differ only in case", []string{in, "inputs:\n  - {role: data, param: data, types: [TEXT], destRelpath: in/data}\n  - {role: Data, param: free, types: [TEXT], destRelpath: in/b}", "[data]", "[data, free]"},
+		{"input roles that differ only in case", []string{in, "inputs:\n  - {role: data, param: data, types: [TEXT], destRelpath: in/data}\n  " +
+			"- {role: Data, param: free, types: [TEXT], destRelpath: in/b}", "[data]", "[data, free]"},
 			"PACK-ROLE-DUPLICATE", "inputs[1].role", 23},
-		{"role of the arguments in another case", []string{exec, "execution: {kind: python, script: s.py}\n", "role: data", "role: Args"}, "PACK-ROLE-DUPLICATE", "inputs[0].role", 21},
+		{"role of the arguments in another case", []string{exec, "execution: {kind: python, script: s.py}\n", "role: data", "role: Args"},
+			"PACK-ROLE-DUPLICATE", "inputs[0].role", 21},
 		{"reserved role stdout", []string{"role: count", "role: stdout"}, "PACK-ROLE-RESERVED", "declaredOutputs[0].role", 22},
 		{"output type", []string{"type: JSON", "type: SOUP"}, "PACK-TYPE", "declaredOutputs[0].type", 22},
 		{"output label", []string{"label: the count", `label: "the  count"`}, "PACK-LABEL", "declaredOutputs[0].label", 22},
 		{"output path", []string{"srcRelpath: out/count.json", "srcRelpath: out/../x"}, "PACK-SRC-PATH", "declaredOutputs[0].srcRelpath", 22},
 		{"input role", []string{"role: data", `role: "a  b"`}, "PACK-ROLE", "inputs[0].role", 21},
 		{"input path", []string{"in/data}", "/etc/passwd}"}, "PACK-DEST-PATH", "inputs[0].destRelpath", 21},
-		{"input path twice", []string{in, "inputs:\n  - {role: data, param: data, types: [TEXT], destRelpath: in/data}\n  - {role: b, param: free, types: [TEXT], destRelpath: in/data}", "[data]", "[data, free]"}, "PACK-DEST-DUPLICATE", "inputs[1].destRelpath", 23},
-		{"input role twice", []string{in, "inputs:\n  - {role: data, param: data, types: [TEXT], destRelpath: in/data}\n  - {role: data, param: free, types: [TEXT], destRelpath: in/b}", "[data]", "[data, free]"}, "PACK-ROLE-DUPLICATE", "inputs[1].role", 23},
+		{"input path twice", []string{in, "inputs:\n  - {role: data, param: data, types: [TEXT], destRelpath: in/data}\n  - {role: b, param: " +
+			"free, types: [TEXT], destRelpath: in/data}", "[data]", "[data, free]"}, "PACK-DEST-DUPLICATE", "inputs[1].destRelpath", 23},
+		{"input role twice", []string{in, "inputs:\n  - {role: data, param: data, types: [TEXT], destRelpath: in/data}\n  - {role: data, " +
+			"param: free, types: [TEXT], destRelpath: in/b}", "[data]", "[data, free]"}, "PACK-ROLE-DUPLICATE", "inputs[1].role", 23},
 		{"input type", []string{"types: [TEXT]", "types: [SOUP]"}, "PACK-TYPE", "inputs[0].types[0]", 21},
 		{"input without types", []string{"types: [TEXT]", "types: []"}, "PACK-TYPE", "inputs[0].types", 21},
 		{"input param unknown", []string{"param: data", "param: date"}, "PACK-INPUT-PARAM", "inputs[0].param", 21},
 		{"input param no string", []string{"data: {type: string}", "data: {type: integer}"}, "PACK-INPUT-PARAM", "inputs[0].param", 21},
 		{"input param optional", []string{"  required: [data]\n", ""}, "PACK-INPUT-PARAM", "inputs[0].param", 20},
 		{"stdout is no output", []string{"stdout: out/count.json", "stdout: out/other"}, "PACK-STDOUT", "execution.stdout", 28},
-		{"output path with a pattern", []string{"srcRelpath: out/count.json", "srcRelpath: out/*.json", "stdout: out/count.json", "stdout: out/*.json"}, "PACK-SRC-PATH", "declaredOutputs[0].srcRelpath", 22},
-		{"role of a docker output as a path", []string{"planKind: slurm", "planKind: docker", ", srcRelpath: out/count.json", "", "destRelpath: in/data", "destName: data", "role: count", "role: a/b", "  stdout: out/count.json\n", ""},
+		{"output path with a pattern", []string{"srcRelpath: out/count.json", "srcRelpath: out/*.json", "stdout: out/count.json",
+			"stdout: out/*.json"}, "PACK-SRC-PATH", "declaredOutputs[0].srcRelpath", 22},
+		{"role of a docker output as a path", []string{"planKind: slurm", "planKind: docker", ", srcRelpath: out/count.json", "",
+			"destRelpath: in/data", "destName: data", "role: count", "role: a/b", "  stdout: out/count.json\n", ""},
 			"PACK-ROLE", "declaredOutputs[0].role", 22},
 		// What no call, or no finished run, can satisfy.
-		{"minimum above maximum", []string{"  required: [data]\n", "  required: [data]\n  $defs: {n: {type: integer, minimum: 3, maximum: 2}}\n"}, "PACK-SCHEMA", "inputSchema.$defs.n.minimum", 13},
-		{"maximum not above exclusive minimum", []string{"  required: [data]\n", "  required: [data]\n  $defs: {n: {exclusiveMinimum: 2, maximum: 2.0}}\n"}, "PACK-SCHEMA", "inputSchema.$defs.n.exclusiveMinimum", 13},
-		{"minLength above maxLength", []string{"  required: [data]\n", "  required: [data]\n  $defs: {n: {minLength: 3, maxLength: 2}}\n"}, "PACK-SCHEMA", "inputSchema.$defs.n.minLength", 13},
-		{"minItems above maxItems", []string{"outputSchema: {type: object}", "outputSchema: {type: object, $defs: {n: {minItems: 3, maxItems: 2}}}"}, "PACK-SCHEMA", "outputSchema.$defs.n.minItems", 20},
-		{"empty enum", []string{"  required: [data]\n", "  required: [data]\n  $defs: {n: {enum: []}}\n"}, "PACK-SCHEMA", "inputSchema.$defs.n.enum", 13},
-		{"misspelt keyword", []string{"data: {type: string}", "data: {type: string, maxLenght: 5}"}, "PACK-SCHEMA-KEYWORD", "inputSchema.properties.data.maxLenght", 14},
-		{"unknown keyword", []string{"data: {type: string}", "data: {type: string, colour: red}"}, "PACK-SCHEMA-KEYWORD", "inputSchema.properties.data.colour", 14},
-		{"keyword of another draft", []string{"outputSchema: {type: object}", "outputSchema: {type: object, dependencies: {a: [b]}}"}, "PACK-SCHEMA-KEYWORD", "outputSchema.dependencies", 20},
-		{"required argument that is not declared", []string{"  required: [data]\n", "  required: [data, dta]\n"}, "PACK-SCHEMA", "inputSchema.required", 12},
-		{"required output that is not declared", []string{"outputSchema: {type: object}", "outputSchema: {type: object, required: [counts]}"}, "PACK-SCHEMA", "outputSchema.required", 20},
-		{"output without a place in a closed schema", []string{"outputSchema: {type: object}", "outputSchema: {type: object, additionalProperties: false}"}, "PACK-SCHEMA", "declaredOutputs[0].role", 22},
-		{"template that always fails", []string{exec, "execution: {kind: cli, cmd: [count, \"{{ params.n // 0 }}\"]}\n"}, "PACK-TEMPLATE", "execution.cmd[1]", 25},
-		{"template that prints a truth value", []string{exec, "execution: {kind: cli, cmd: [count, \"{{ params.n > 0 }}\"]}\n"}, "PACK-TEMPLATE", "execution.cmd[1]", 25},
-		{"variable whose template always fails", []string{"container:", "env: {set: {A: \"{{ [] | first }}\"}}\ncontainer:"}, "PACK-TEMPLATE", "env.set.A", 23},
-		{"two words as a program", []string{exec, "execution: {kind: cli, cmd: [\"samtools flagstat\", x]}\n"}, "PACK-PROGRAM", "execution.cmd[0]", 25},
-		{"variable set and passed through", []string{"container:", "env: {passthrough: [TZ], set: {TZ: UTC}}\ncontainer:"}, "PACK-ENV", "env.set.TZ", 23},
+		{"minimum above maximum", []string{"  required: [data]\n",
+			"  required: [data]\n  $defs: {n: {type: integer, minimum: 3, maximum: 2}}\n"}, "PACK-SCHEMA", "inputSchema.$defs.n.minimum", 13},
+		{"maximum not above exclusive minimum", []string{"  required: [data]\n",
+			"  required: [data]\n  $defs: {n: {exclusiveMinimum: 2, maximum: 2.0}}\n"}, "PACK-SCHEMA", "inputSchema.$defs.n.exclusiveMinimum", 13},
+		{"minLength above maxLength", []string{"  required: [data]\n", "  required: [data]\n  $defs: {n: {minLength: 3, maxLength: 2}}\n"},
+			"PACK-SCHEMA", "inputSchema.$defs.n.minLength", 13},
+		{"minItems above maxItems", []string{"outputSchema: {type: object}",
+			"outputSchema: {type: object, $defs: {n: {minItems: 3, maxItems: 2}}}"}, "PACK-SCHEMA", "outputSchema.$defs.n.minItems", 20},
+		{"empty enum", []string{"  required: [data]\n", "  required: [data]\n  $defs: {n: {enum: []}}\n"}, "PACK-SCHEMA",
+			"inputSchema.$defs.n.enum", 13},
+		{"misspelt keyword", []string{"data: {type: string}", "data: {type: string, maxLenght: 5}"}, "PACK-SCHEMA-KEYWORD",
+			"inputSchema.properties.data.maxLenght", 14},
+		{"unknown keyword", []string{"data: {type: string}", "data: {type: string, colour: red}"}, "PACK-SCHEMA-KEYWORD",
+			"inputSchema.properties.data.colour", 14},
+		{"keyword of another draft", []string{"outputSchema: {type: object}", "outputSchema: {type: object, dependencies: {a: [b]}}"},
+			"PACK-SCHEMA-KEYWORD", "outputSchema.dependencies", 20},
+		{"required argument that is not declared", []string{"  required: [data]\n", "  required: [data, dta]\n"}, "PACK-SCHEMA",
+			"inputSchema.required", 12},
+		{"required output that is not declared", []string{"outputSchema: {type: object}", "outputSchema: {type: object, required: [counts]}"},
+			"PACK-SCHEMA", "outputSchema.required", 20},
+		{"output without a place in a closed schema", []string{"outputSchema: {type: object}",
+			"outputSchema: {type: object, additionalProperties: false}"}, "PACK-SCHEMA", "declaredOutputs[0].role", 22},
+		{"template that always fails", []string{exec, "execution: {kind: cli, cmd: [count, \"{{ params.n // 0 }}\"]}\n"}, "PACK-TEMPLATE",
+			"execution.cmd[1]", 25},
+		{"template that prints a truth value", []string{exec, "execution: {kind: cli, cmd: [count, \"{{ params.n > 0 }}\"]}\n"},
+			"PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"variable whose template always fails", []string{"container:", "env: {set: {A: \"{{ [] | first }}\"}}\ncontainer:"}, "PACK-TEMPLATE",
+			"env.set.A", 23},
+		{"two words as a program", []string{exec, "execution: {kind: cli, cmd: [\"samtools flagstat\", x]}\n"}, "PACK-PROGRAM",
+			"execution.cmd[0]", 25},
+		{"variable set and passed through", []string{"container:", "env: {passthrough: [TZ], set: {TZ: UTC}}\ncontainer:"}, "PACK-ENV",
+			"env.set.TZ", 23},
 		// container, resources, placement
 		{"no container", []string{"container: {image: counter}\n", ""}, "PACK-REQUIRED", "container", 1},
 		{"image by URL", []string{"image: counter", `image: "docker://x"`}, "PACK-IMAGE", "container.image", 23},
@@ -221,8 +257,10 @@ func ruleCases() []ruleCase {
 		{"php neither", []string{exec, "execution: {kind: php}\n"}, "PACK-EXECUTION", "execution", 25},
 		{"http without url", []string{exec, "execution: {kind: http}\n"}, "PACK-REQUIRED", "execution.url", 25},
 		{"http url", []string{exec, "execution: {kind: http, url: \"file:///etc/passwd\"}\n"}, "PACK-EXECUTION", "execution.url", 25},
-		{"http header", []string{exec, "execution: {kind: http, url: \"http://h/x\", headers: {A: 1}}\n"}, "PACK-TYPE", "execution.headers.A", 25},
-		{"http header name", []string{exec, "execution: {kind: http, url: \"http://h/x\", headers: {\"a b\": x}}\n"}, "PACK-EXECUTION", "execution.headers.a b", 25},
+		{"http header", []string{exec, "execution: {kind: http, url: \"http://h/x\", headers: {A: 1}}\n"}, "PACK-TYPE", "execution.headers.A",
+			25},
+		{"http header name", []string{exec, "execution: {kind: http, url: \"http://h/x\", headers: {\"a b\": x}}\n"}, "PACK-EXECUTION",
+			"execution.headers.a b", 25},
 		// ABI-20
 		{"shell", cmd("[sh, -c, ls]"), "PACK-PROGRAM", "execution.cmd[0]", 25},
 		{"shell by path", cmd("[/usr/bin/bash, -c, ls]"), "PACK-PROGRAM", "execution.cmd[0]", 25},
@@ -249,12 +287,15 @@ func ruleCases() []ruleCase {
 		{"template of no output", cmd(`[count, "{{ outputs.reads }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
 		{"template of no resource", cmd(`[count, "{{ resources.gpus }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
 		{"optional in a condition", cmd(`[count, "{% if params.free %}x{% endif %}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
-		{"free text by way of a filter into an interpreter", cmd(`[python3, "{{ params.text | upper }}"]`), "PACK-TEMPLATE", "execution.cmd[1]", 25},
+		{"free text by way of a filter into an interpreter", cmd(`[python3, "{{ params.text | upper }}"]`), "PACK-TEMPLATE", "execution.cmd[1]",
+			25},
 		{"free text into mlr", cmd(`[mlr, put, "{{ params.text }}"]`), "PACK-TEMPLATE", "execution.cmd[2]", 25},
 		{"program by condition", cmd(`["{% if params.n > 1 %}a{% else %}b{% endif %}"]`), "PACK-PROGRAM", "execution.cmd[0]", 25},
 		{"template in env", []string{"container:", "env: {set: {A: \"{{ params.zzz }}\"}}\ncontainer:"}, "PACK-TEMPLATE", "env.set.A", 23},
-		{"free text that decides what code is loaded", []string{"container:", "env: {set: {PYTHONPATH: \"{{ params.text }}\"}}\ncontainer:"}, "PACK-TEMPLATE", "env.set.PYTHONPATH", 23},
-		{"context with a name that is taken", []string{"container:", "templating: {engine: jinja2, context: {params: {}}}\ncontainer:"}, "PACK-TEMPLATING", "templating.context", 23},
+		{"free text that decides what code is loaded", []string{"container:", "env: {set: {PYTHONPATH: \"{{ params.text }}\"}}\ncontainer:"},
+			"PACK-TEMPLATE", "env.set.PYTHONPATH", 23},
+		{"context with a name that is taken", []string{"container:", "templating: {engine: jinja2, context: {params: {}}}\ncontainer:"},
+			"PACK-TEMPLATING", "templating.context", 23},
 		{"template in stdout", []string{"stdout: out/count.json", "stdout: \"out/{{ params.mode }}\""}, "PACK-TEMPLATE", "execution.stdout", 28},
 		{"template in a label", []string{"label: the count", `label: "{{ params.text }}"`}, "PACK-TEMPLATE", "declaredOutputs[0].label", 22},
 		// python, node, php
@@ -263,37 +304,52 @@ func ruleCases() []ruleCase {
 		{"node module outside", []string{exec, "execution: {kind: node, module: a/../../b}\n"}, "PACK-EXECUTION", "execution.module", 25},
 		{"node option for a module", []string{exec, "execution: {kind: node, module: --eval}\n"}, "PACK-EXECUTION", "execution.module", 25},
 		{"php script outside", []string{exec, "execution: {kind: php, php: /etc/x.php}\n"}, "PACK-EXECUTION", "execution.php", 25},
-		{"result is no output", []string{exec, "execution: {kind: python, script: s.py, result: out/other.json}\n"}, "PACK-EXECUTION", "execution.result", 25},
-		{"no output for the result", []string{exec, "execution: {kind: python, script: s.py}\n", "type: JSON", "type: TSV"}, "PACK-EXECUTION", "execution.result", 25},
+		{"result is no output", []string{exec, "execution: {kind: python, script: s.py, result: out/other.json}\n"}, "PACK-EXECUTION",
+			"execution.result", 25},
+		{"no output for the result", []string{exec, "execution: {kind: python, script: s.py}\n", "type: JSON", "type: TSV"}, "PACK-EXECUTION",
+			"execution.result", 25},
 		{"result of a cli pack", []string{"  stdout: out/count.json", "  result: out/count.json"}, "PACK-EXECUTION", "execution.result", 28},
-		{"role of the arguments", []string{exec, "execution: {kind: python, script: s.py}\n", "role: data", "role: args"}, "PACK-ROLE-DUPLICATE", "inputs[0].role", 21},
-		{"place of the arguments", []string{exec, "execution: {kind: python, script: s.py}\n", "in/data", "in/args.json"}, "PACK-INPUT-DEST", "inputs[0].destRelpath", 21},
-		{"template in a script's name", []string{exec, "execution: {kind: python, script: \"{{ params.mode }}.py\"}\n"}, "PACK-TEMPLATE", "execution.script", 25},
-		{"template in a path", []string{"destRelpath: in/data", `destRelpath: "in/{{ params.n }}"`}, "PACK-TEMPLATE", "inputs[0].destRelpath", 21},
+		{"role of the arguments", []string{exec, "execution: {kind: python, script: s.py}\n", "role: data", "role: args"},
+			"PACK-ROLE-DUPLICATE", "inputs[0].role", 21},
+		{"place of the arguments", []string{exec, "execution: {kind: python, script: s.py}\n", "in/data", "in/args.json"}, "PACK-INPUT-DEST",
+			"inputs[0].destRelpath", 21},
+		{"template in a script's name", []string{exec, "execution: {kind: python, script: \"{{ params.mode }}.py\"}\n"}, "PACK-TEMPLATE",
+			"execution.script", 25},
+		{"template in a path", []string{"destRelpath: in/data", `destRelpath: "in/{{ params.n }}"`}, "PACK-TEMPLATE", "inputs[0].destRelpath",
+			21},
 		// LOAD-07, LOAD-08, LOAD-09
 		{"caps key", []string{"container:", "caps: {gpu: true}\ncontainer:"}, "PACK-UNKNOWN-FIELD", "caps.gpu", 23},
 		{"caps network", []string{"container:", "caps: {network: [ftp]}\ncontainer:"}, "PACK-CAPS", "caps.network[0]", 23},
 		{"caps that no job has", []string{"container:", "caps: {network: [https]}\ncontainer:"}, "PACK-CAPS", "caps.network", 23},
-		{"caps to write inputs", []string{"container:", "caps: {filesystem: {write: [out/x, in]}}\ncontainer:"}, "PACK-CAPS", "caps.filesystem.write[1]", 23},
+		{"caps to write inputs", []string{"container:", "caps: {filesystem: {write: [out/x, in]}}\ncontainer:"}, "PACK-CAPS",
+			"caps.filesystem.write[1]", 23},
 		{"caps path", []string{"container:", "caps: {filesystem: {read: [/etc]}}\ncontainer:"}, "PACK-CAPS", "caps.filesystem.read[0]", 23},
-		{"caps path out", []string{"container:", "caps: {filesystem: {write: [out/../../x]}}\ncontainer:"}, "PACK-CAPS", "caps.filesystem.write[0]", 23},
-		{"caps filesystem key", []string{"container:", "caps: {filesystem: {exec: [in]}}\ncontainer:"}, "PACK-UNKNOWN-FIELD", "caps.filesystem.exec", 23},
+		{"caps path out", []string{"container:", "caps: {filesystem: {write: [out/../../x]}}\ncontainer:"}, "PACK-CAPS",
+			"caps.filesystem.write[0]", 23},
+		{"caps filesystem key", []string{"container:", "caps: {filesystem: {exec: [in]}}\ncontainer:"}, "PACK-UNKNOWN-FIELD",
+			"caps.filesystem.exec", 23},
 		{"caps subprocess", []string{"container:", "caps: {subprocess: maybe}\ncontainer:"}, "PACK-TYPE", "caps.subprocess", 23},
 		{"env name", []string{"container:", "env: {set: {path: x}}\ncontainer:"}, "PACK-ENV", "env.set.path", 23},
 		{"env passthrough name", []string{"container:", "env: {passthrough: [1A]}\ncontainer:"}, "PACK-ENV", "env.passthrough[0]", 23},
 		{"env of the loader", []string{"container:", "env: {set: {LD_PRELOAD: x}}\ncontainer:"}, "PACK-ENV", "env.set.LD_PRELOAD", 23},
 		{"env value", []string{"container:", "env: {set: {A: 1}}\ncontainer:"}, "PACK-TYPE", "env.set.A", 23},
 		{"template engine", []string{"container:", "templating: {engine: erb}\ncontainer:"}, "PACK-TEMPLATING", "templating.engine", 23},
-		{"template context", []string{"container:", "templating: {engine: jinja2, context: {a: .nan}}\ncontainer:"}, "PACK-TYPE", "templating.context.a", 23},
-		{"template context date", []string{"container:", "templating: {engine: jinja2, context: {a: 2026-01-01}}\ncontainer:"}, "PACK-TYPE", "templating.context.a", 23},
+		{"template context", []string{"container:", "templating: {engine: jinja2, context: {a: .nan}}\ncontainer:"}, "PACK-TYPE",
+			"templating.context.a", 23},
+		{"template context date", []string{"container:", "templating: {engine: jinja2, context: {a: 2026-01-01}}\ncontainer:"}, "PACK-TYPE",
+			"templating.context.a", 23},
 		// schemas
-		{"schema against its metaschema", []string{"data: {type: string}", "data: {type: strong}"}, "PACK-SCHEMA", "inputSchema.properties.data.type", 14},
+		{"schema against its metaschema", []string{"data: {type: string}", "data: {type: strong}"}, "PACK-SCHEMA",
+			"inputSchema.properties.data.type", 14},
 		{"input schema is no object", []string{"  type: object\n  required", "  required"}, "PACK-SCHEMA", "inputSchema", 10},
-		{"schema draft", []string{"  type: object\n  required", "  type: object\n  $schema: http://json-schema.org/draft-07/schema#\n  required"}, "PACK-SCHEMA-DRAFT", "inputSchema.$schema", 12},
+		{"schema draft", []string{"  type: object\n  required",
+			"  type: object\n  $schema: http://json-schema.org/draft-07/schema#\n  required"}, "PACK-SCHEMA-DRAFT", "inputSchema.$schema", 12},
 		{"schema id", []string{"{type: object}", "{type: object, $id: \"http://h/x\"}"}, "PACK-SCHEMA-ID", "outputSchema.$id", 20},
-		{"schema regexp", []string{"data: {type: string}", `data: {type: string, pattern: "(?=x)"}`}, "PACK-SCHEMA", "inputSchema.properties.data.pattern", 14},
+		{"schema regexp", []string{"data: {type: string}", `data: {type: string, pattern: "(?=x)"}`}, "PACK-SCHEMA",
+			"inputSchema.properties.data.pattern", 14},
 		{"default against its schema", []string{"default: 3", "default: x"}, "PACK-SCHEMA", "inputSchema.properties.n.default", 16},
-		{"ref over the network", []string{"{type: object}", "{$ref: \"https://json-schema.org/draft/2020-12/schema\"}"}, "PACK-REF", "outputSchema.$ref", 20},
+		{"ref over the network", []string{"{type: object}", "{$ref: \"https://json-schema.org/draft/2020-12/schema\"}"}, "PACK-REF",
+			"outputSchema.$ref", 20},
 		{"ref outside", []string{"{type: object}", "{$ref: ../../etc/x.json}"}, "PACK-REF", "outputSchema.$ref", 20},
 		{"ref absolute", []string{"{type: object}", "{$ref: /etc/x.json}"}, "PACK-REF", "outputSchema.$ref", 20},
 		{"ref to nothing", []string{"{type: object}", "{$ref: x.json}"}, "PACK-REF", "outputSchema.$ref", 20},
@@ -335,28 +391,34 @@ func goodPacks(t testing.TB) map[string]string {
 	const exec = baseExec
 	out := map[string]string{}
 	for name, edit := range map[string][]string{
-		"python module":  {exec, "execution: {kind: python, module: \"pkg.mod:main\"}\n"},
-		"python script":  {exec, "execution: {kind: python, script: tools/run.py}\n"},
-		"node script":    {exec, "execution: {kind: node, script: run.js}\n"},
-		"node module":    {exec, "execution: {kind: node, module: thing}\n"},
-		"node node":      {exec, "execution: {kind: node, node: run.js}\n"},
-		"php":            {exec, "execution: {kind: php, php: run.php}\n"},
-		"http":           {exec, "execution: {kind: http, url: \"https://h:1/x\", method: PUT, headers: {X-A: b}}\n", "container: {image: counter}\n", ""},
-		"docker":         {"planKind: slurm", "planKind: docker", "destRelpath: in/data", "destName: data", ", srcRelpath: out/count.json", "", "  stdout: out/count.json\n", ""},
-		"hybrid":         {"planKind: slurm", "planKind: hybrid"},
-		"caps":           {"container:", "caps: {network: [], filesystem: {read: [in, /work/in, ./x], write: [/work/out]}, subprocess: false}\ncontainer:"},
-		"env":            {"container:", "env: {passthrough: [LANG], set: {A_1: \"1\"}}\ncontainer:"},
-		"templating":     {"container:", "templating: {engine: jinja2, context: {a: [1, {b: null}]}}\ncontainer:"},
-		"template":       {exec, "execution: {kind: cli, cmd: [count, \"{% if params.flag is defined and params.flag %}-v{% endif %}\", \"{{ params.free | default('x') }}\", \"{{ resources.cpus * 2 }}\", \"{{ inputs.data }}\", \"{{ outputs['count'] }}\"]}\n"},
-		"context":        {exec, "templating: {engine: jinja2, context: {presets: {a: [1], b: [2]}}}\nexecution: {kind: cli, cmd: [count, \"{% for x in presets[params.mode] %}{{ x }}{% endfor %}\"]}\n"},
-		"env template":   {"container:", "env: {set: {THREADS: \"{{ resources.cpus }}\", PYTHONHASHSEED: \"{{ params.n }}\"}}\ncontainer:"},
-		"node scoped":    {exec, "execution: {kind: node, module: \"@lab/x:main\"}\n"},
-		"result":         {exec, "execution: {kind: python, script: a/b.py, result: out/count.json}\n"},
-		"tool name":      {"version: 1.2.3", "toolName: demo_count\nversion: 1.2.3"},
-		"static awk":     {exec, "execution: {kind: cli, cmd: [awk, \"{n++} END {print n}\", /work/in/data]}\n"},
-		"listed to awk":  {exec, "execution: {kind: cli, cmd: [awk, -v, \"m={{ params.mode }}\", \"{print m}\"]}\n"},
-		"braces":         {exec, "execution: {kind: cli, cmd: [count, \"{a} }} {\"]}\n"},
-		"params by $ref": {"n: {type: integer, default: 3}", "n: {$ref: \"#/$defs/n\", default: 3}", "  properties:", "  $defs: {n: {type: integer}}\n  properties:"},
+		"python module": {exec, "execution: {kind: python, module: \"pkg.mod:main\"}\n"},
+		"python script": {exec, "execution: {kind: python, script: tools/run.py}\n"},
+		"node script":   {exec, "execution: {kind: node, script: run.js}\n"},
+		"node module":   {exec, "execution: {kind: node, module: thing}\n"},
+		"node node":     {exec, "execution: {kind: node, node: run.js}\n"},
+		"php":           {exec, "execution: {kind: php, php: run.php}\n"},
+		"http": {exec, "execution: {kind: http, url: \"https://h:1/x\", method: PUT, headers: {X-A: b}}\n",
+			"container: {image: counter}\n", ""},
+		"docker": {"planKind: slurm", "planKind: docker", "destRelpath: in/data", "destName: data", ", srcRelpath: out/count.json", "",
+			"  stdout: out/count.json\n", ""},
+		"hybrid": {"planKind: slurm", "planKind: hybrid"},
+		"caps": {"container:", "caps: {network: [], filesystem: {read: [in, /work/in, ./x], write: [/work/out]}, subprocess: " +
+			"false}\ncontainer:"},
+		"env":        {"container:", "env: {passthrough: [LANG], set: {A_1: \"1\"}}\ncontainer:"},
+		"templating": {"container:", "templating: {engine: jinja2, context: {a: [1, {b: null}]}}\ncontainer:"},
+		"template": {exec, "execution: {kind: cli, cmd: [count, \"{% if params.flag is defined and params.flag %}-v{% endif %}\", \"{{ " +
+			"params.free | default('x') }}\", \"{{ resources.cpus * 2 }}\", \"{{ inputs.data }}\", \"{{ outputs['count'] }}\"]}\n"},
+		"context": {exec, "templating: {engine: jinja2, context: {presets: {a: [1], b: [2]}}}\nexecution: {kind: cli, cmd: [count, " +
+			"\"{% for x in presets[params.mode] %}{{ x }}{% endfor %}\"]}\n"},
+		"env template":  {"container:", "env: {set: {THREADS: \"{{ resources.cpus }}\", PYTHONHASHSEED: \"{{ params.n }}\"}}\ncontainer:"},
+		"node scoped":   {exec, "execution: {kind: node, module: \"@lab/x:main\"}\n"},
+		"result":        {exec, "execution: {kind: python, script: a/b.py, result: out/count.json}\n"},
+		"tool name":     {"version: 1.2.3", "toolName: demo_count\nversion: 1.2.3"},
+		"static awk":    {exec, "execution: {kind: cli, cmd: [awk, \"{n++} END {print n}\", /work/in/data]}\n"},
+		"listed to awk": {exec, "execution: {kind: cli, cmd: [awk, -v, \"m={{ params.mode }}\", \"{print m}\"]}\n"},
+		"braces":        {exec, "execution: {kind: cli, cmd: [count, \"{a} }} {\"]}\n"},
+		"params by $ref": {"n: {type: integer, default: 3}", "n: {$ref: \"#/$defs/n\", default: 3}", "  properties:",
+			"  $defs: {n: {type: integer}}\n  properties:"},
 	} {
 		out[name] = with(t, edit...)
 	}
@@ -378,8 +440,10 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		rel, _ := filepath.Rel(dir, p.File)
 		got = append(got, fmt.Sprintf("%s:%d %s %s", rel, p.Line, p.Code, p.Field))
 	}
-	want := []string{"a.tool.yaml:1 PACK-YAML ", "b.tool.yaml:2 PACK-VERSION version", "b.tool.yaml:24 PACK-SNAKE-CASE resources.mem_mb", "sub/a.tool.yaml:1 PACK-ID id"}
-	for _, f := range []string{"version", "abiVersion", "contractVersion", "planKind", "deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema", "declaredOutputs", "execution", "container", "resources"} {
+	want := []string{"a.tool.yaml:1 PACK-YAML ", "b.tool.yaml:2 PACK-VERSION version", "b.tool.yaml:24 PACK-SNAKE-CASE resources.mem_mb",
+		"sub/a.tool.yaml:1 PACK-ID id"}
+	for _, f := range []string{"version", "abiVersion", "contractVersion", "planKind", "deterministic", "timeoutMs", "limits", "inputSchema",
+		"outputSchema", "declaredOutputs", "execution", "container", "resources"} {
 		want = append(want, "sub/a.tool.yaml:1 PACK-REQUIRED "+f)
 	}
 	slices.Sort(got)
@@ -397,7 +461,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 // proves LOAD-01 LOAD-06
 func TestWalk(t *testing.T) {
 	named := func(id string) string { return with(t, "demo.count", id) }
-	set, found := loadText(map[string]string{"z.tool.yaml": named("a.b"), "a/b/c.tool.yaml": named("c.d"), "m.tool.yaml": named("b.c.d"), "notes.yaml": "not: [a pack", "x.tool.yaml.bak": "{"})
+	set, found := loadText(map[string]string{"z.tool.yaml": named("a.b"), "a/b/c.tool.yaml": named("c.d"), "m.tool.yaml": named("b.c.d"),
+		"notes.yaml": "not: [a pack", "x.tool.yaml.bak": "{"})
 	if found != nil {
 		t.Fatal(found)
 	}
@@ -415,7 +480,8 @@ func TestWalk(t *testing.T) {
 		t.Error(err)
 	}
 	_, found = loadText(map[string]string{"a.tool.yaml": base, "b.tool.yaml": base})
-	if len(found) != 1 || found[0].Code != "PACK-DUPLICATE-ID" || found[0].File != "dom/b.tool.yaml" || !strings.Contains(found[0].Msg, "dom/a.tool.yaml") {
+	if len(found) != 1 || found[0].Code != "PACK-DUPLICATE-ID" || found[0].File != "dom/b.tool.yaml" || !strings.Contains(found[0].Msg,
+		"dom/a.tool.yaml") {
 		t.Error(found)
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "absent")); !fault.Is(err, fault.NotFound) {
@@ -475,7 +541,8 @@ func TestOddFiles(t *testing.T) {
 	for _, p := range fault.ProblemsOf(err) {
 		got = append(got, filepath.Base(p.File)+" "+p.Code)
 	}
-	if d := cmp.Diff([]string{"folder PACK-LINK", "link.tool.yaml PACK-LINK", "pipe.tool.yaml PACK-FILE", "vast.tool.yaml PACK-FILE"}, got); d != "" {
+	if d := cmp.Diff([]string{"folder PACK-LINK", "link.tool.yaml PACK-LINK", "pipe.tool.yaml PACK-FILE", "vast.tool.yaml PACK-FILE"},
+		got); d != "" {
 		t.Error(d)
 	}
 }
@@ -498,14 +565,16 @@ func TestHash(t *testing.T) {
 			t.Fatal("the hash varies")
 		}
 	}
-	same := "# a comment\n" + with(t, "limits: {maxInputBytes: 1000, maxOutputBytes: 2000}", "limits:\n  maxOutputBytes: 2000\n  maxInputBytes: 1000", "deterministic: true\n", "", "execution:", "deterministic: true\nexecution:")
+	same := "# a comment\n" + with(t, "limits: {maxInputBytes: 1000, maxOutputBytes: 2000}",
+		"limits:\n  maxOutputBytes: 2000\n  maxInputBytes: 1000", "deterministic: true\n", "", "execution:", "deterministic: true\nexecution:")
 	if hash(map[string]string{"other/name.tool.yaml": same}) != first {
 		t.Error("layout changes the hash")
 	}
 	if hash(map[string]string{"a.tool.yaml": linked, "s/o.json": `{ "type":"object" }`}) != first {
 		t.Error("a schema in a file of its own changes the hash")
 	}
-	for name, text := range map[string]string{"version": with(t, "1.2.3", "1.2.4"), "cmd": with(t, "-n", "-m"), "limit": with(t, "2000", "2001")} {
+	for name, text := range map[string]string{"version": with(t, "1.2.3", "1.2.4"), "cmd": with(t, "-n", "-m"), "limit": with(t, "2000",
+		"2001")} {
 		if hash(map[string]string{"a.tool.yaml": text}) == first {
 			t.Errorf("%s does not change the hash", name)
 		}

@@ -49,7 +49,8 @@ type schemaSource struct {
 }
 
 var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description",
-	"capabilities", "deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs", "stderr",
+	"capabilities", "deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs",
+	"stderr",
 	"container", "resources", "placement", "execution", "caps", "env", "templating", "binds"}
 
 // read reads the fields of the file and records each broken rule that concerns a single field.
@@ -115,7 +116,8 @@ const maxCapabilities = 32
 
 // capabilities are part of no run's identity: they only describe the tool.
 func (d *draft) capabilities(v yamldoc.Value) {
-	d.def.Capabilities = v.Words("CAPABILITY", "a lower-case letter, then lower-case letters, digits, _ . -, at most 64 characters, e.g. alignment.summary", capability.MatchString)
+	d.def.Capabilities = v.Words("CAPABILITY", "a lower-case letter, then lower-case letters, digits, _ . -, at most 64 characters, e.g. "+
+		"alignment.summary", capability.MatchString)
 	if len(d.def.Capabilities) > maxCapabilities {
 		v.Fail("CAPABILITY", fmt.Sprintf("at most %d capabilities", maxCapabilities), fmt.Sprintf("there are %d", len(d.def.Capabilities)), "")
 	}

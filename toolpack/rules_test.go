@@ -24,12 +24,14 @@ stderr:
 
 // What a pack asks is part of its hash, and judges the same when it is read back from the ledger.
 func TestOutputRules(t *testing.T) {
-	plainPack, checked := packOf(t), packOf(t, "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]", checkedOutput)
+	plainPack, checked := packOf(t), packOf(t, "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]",
+		checkedOutput)
 	if plainPack.Hash() == checked.Hash() {
 		t.Error("checks do not change the pack_hash")
 	}
 	def, err := plainPack.Definition()
-	if err != nil || strings.Contains(string(def), "checks") || strings.Contains(string(def), "stderr") || strings.Contains(string(def), "minRows") {
+	if err != nil || strings.Contains(string(def), "checks") || strings.Contains(string(def), "stderr") || strings.Contains(string(def),
+		"minRows") {
 		t.Errorf("fields that are not used are in the definition: %s, %v", def, err)
 	}
 	if def, err = checked.Definition(); err != nil {
@@ -53,12 +55,14 @@ func TestOutputRules(t *testing.T) {
 			`{`:              "not valid JSON",
 		} {
 			err := c.CheckValue("count", json.RawMessage(doc))
-			if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || fault.CodeOf(err) != "OUTPUT-EXPR" || !fault.Is(err, fault.Tool)) {
+			if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || fault.CodeOf(err) != "OUTPUT-EXPR" ||
+				!fault.Is(err, fault.Tool)) {
 				t.Errorf("%s: %s: %v", name, doc, err)
 			}
 		}
 		for line, want := range map[string]string{
-			"[ERRO] x": "failure the reads are broken", "fine": " ", "Warn: late": "warning look at it", "too late": "failure never said of a warning",
+			"[ERRO] x": "failure the reads are broken", "fine": " ", "Warn: late": "warning look at it",
+			"too late": "failure never said of a warning",
 		} {
 			is, message := c.Stderr(line)
 			if is+" "+message != want {

@@ -39,7 +39,8 @@ func TestRefChain(t *testing.T) {
 		t.Error(d)
 	}
 	for text, ok := range map[string]bool{
-		`{}`: true, `{"a":[1,[2,[]]]}`: true, `{"a":[1,"x"]}`: false, `{"a":1}`: false, `{"self":{"a":[1]}}`: true, `{"self":{"a":2}}`: false, `{"data":{"$ref":"not a reference"}}`: true,
+		`{}`: true, `{"a":[1,[2,[]]]}`: true, `{"a":[1,"x"]}`: false, `{"a":1}`: false, `{"self":{"a":[1]}}`: true, `{"self":{"a":2}}`: false,
+		`{"data":{"$ref":"not a reference"}}`: true,
 	} {
 		if err := p.Contract().CheckOutput(json.RawMessage(text)); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
@@ -65,7 +66,8 @@ func TestRefToPart(t *testing.T) {
 // A broken schema file is named with its own line. proves LOAD-10 LOAD-11
 func TestBrokenSchemaFiles(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"metaschema":    {"{\n \"type\": \"object\",\n \"properties\": {\n  \"a\": {\"type\": \"strong\"}\n }\n}", "PACK-SCHEMA dom/s/o.json:4 properties.a.type"},
+		"metaschema": {"{\n \"type\": \"object\",\n \"properties\": {\n  \"a\": {\"type\": \"strong\"}\n }\n}",
+			"PACK-SCHEMA dom/s/o.json:4 properties.a.type"},
 		"no JSON":       {"{\n \"type\": object\n}", "PACK-SCHEMA-JSON dom/s/o.json:2 type"},
 		"duplicate key": {"{\n \"type\": \"object\",\n \"type\": \"object\"\n}", "PACK-SCHEMA-JSON dom/s/o.json:3 type"},
 		"trailing data": {"{}\n{}", "PACK-SCHEMA-JSON dom/s/o.json:2 "},
@@ -74,9 +76,11 @@ func TestBrokenSchemaFiles(t *testing.T) {
 		"protocol ref":  {"{\n \"items\": {\n  \"$ref\": \"//h/x.json\"}}", "PACK-REF dom/s/o.json:3 items.$ref"},
 		"escape":        {"{\n \"items\": {\n  \"$ref\": \"../../x.json\"}}", "PACK-REF dom/s/o.json:3 items.$ref"},
 		"anchor":        {"{\n \"items\": {\n  \"$anchor\": \"a\"}}", "PACK-SCHEMA-ID dom/s/o.json:3 items.$anchor"},
-		"depth":         {strings.Repeat(`{"not":`, 80) + "true" + strings.Repeat("}", 80), "PACK-SCHEMA-JSON dom/s/o.json:1 " + strings.TrimPrefix(strings.Repeat(".not", 64), ".")},
+		"depth": {strings.Repeat(`{"not":`, 80) + "true" + strings.Repeat("}", 80),
+			"PACK-SCHEMA-JSON dom/s/o.json:1 " + strings.TrimPrefix(strings.Repeat(".not", 64), ".")},
 	} {
-		_, found := loadText(map[string]string{"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {$ref: s/o.json}"), "s/o.json": c.text})
+		_, found := loadText(map[string]string{"a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {$ref: s/o.json}"),
+			"s/o.json": c.text})
 		got := ""
 		for _, p := range found {
 			if got = fmt.Sprintf("%s %s:%d %s", p.Code, p.File, p.Line, p.Field); p.File == "dom/s/o.json" {
@@ -91,7 +95,8 @@ func TestBrokenSchemaFiles(t *testing.T) {
 
 // An argument nobody declared is refused, unless the schema says that it takes more.
 func TestClosedByDefault(t *testing.T) {
-	for more, want := range map[string]bool{"": false, "  additionalProperties: {type: integer}\n": true, "  patternProperties: {\"^z\": true}\n": true} {
+	for more, want := range map[string]bool{"": false, "  additionalProperties: {type: integer}\n": true,
+		"  patternProperties: {\"^z\": true}\n": true} {
 		set, found := loadText(map[string]string{"a.tool.yaml": with(t, "  type: object\n", "  type: object\n"+more)})
 		if found != nil {
 			t.Fatal(found)

@@ -11,7 +11,8 @@ import (
 	"slurmgate/plan"
 )
 
-const baseExec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: out/count.json\n"
+const baseExec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: " +
+	"out/count.json\n"
 
 // Templates see arguments, paths, resources and the pack's context; each element is one argument. proves LOAD-09 ABI-20
 func TestTemplates(t *testing.T) {
@@ -24,8 +25,9 @@ execution: {kind: cli, cmd: [count, "{{ inputs.data }}", "{{ outputs.count }}", 
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plan.Command{Argv: []string{"count", "/work/in/data", "/work/out/count.json", "34133", "42", "--flag", "none", "x yx"}, Workdir: "/work",
-		Env: map[string]string{"OMP_NUM_THREADS": "1", "NOTE": "second", "PLAIN": "a {b}"}}
+	want := plan.Command{Argv: []string{"count", "/work/in/data", "/work/out/count.json", "34133", "42", "--flag", "none", "x yx"},
+		Workdir: "/work",
+		Env:     map[string]string{"OMP_NUM_THREADS": "1", "NOTE": "second", "PLAIN": "a {b}"}}
 	if d := cmp.Diff(want, c.Spec.Execution.Command); d != "" {
 		t.Error(d)
 	}
@@ -50,7 +52,8 @@ func TestTemplateArguments(t *testing.T) {
 		{"{{ ['a', 'b'][params.n] }}", `"n":2`, "ARGS-TEMPLATE execution.cmd[1]"},
 		{"{{ params.n > 5 if params.n > 5 else 'x' }}", `"n":6`, "ARGS-TEMPLATE execution.cmd[1]"},
 	} {
-		_, err := packOf(t, baseExec, "execution: {kind: cli, cmd: [count, \""+c.element+"\"]}\n").Canonicalize(json.RawMessage(`{"data":"`+artifact+`",`+c.args+`}`), testEnv())
+		_, err := packOf(t, baseExec, "execution: {kind: cli, cmd: [count, \""+c.element+"\"]}\n").
+			Canonicalize(json.RawMessage(`{"data":"`+artifact+`",`+c.args+`}`), testEnv())
 		got := ""
 		for _, p := range fault.ProblemsOf(err) {
 			got += p.Code + " " + p.Field
@@ -64,13 +67,15 @@ func TestTemplateArguments(t *testing.T) {
 // A python, node or php pack is a plan whose arguments are a pinned input. proves ABI-06 ABI-11 ABI-19 LOAD-05
 func TestRunnerPlans(t *testing.T) {
 	for execution, argv := range map[string]string{
-		`{kind: python, module: "pkg.mod:main"}`:                 "python3 -B -s /opt/slurmgate/run.py pkg.mod:main /work/in/args.json /work/out/count.json",
+		`{kind: python, module: "pkg.mod:main"}`: "python3 -B -s /opt/slurmgate/run.py pkg.mod:main /work/in/args.json " +
+			"/work/out/count.json",
 		`{kind: python, script: a/b.py, result: out/count.json}`: "python3 -B -s /opt/tool/a/b.py /work/in/args.json /work/out/count.json",
-		`{kind: node, module: "lib/x.mjs:run"}`:                  "node /opt/slurmgate/run.mjs lib/x.mjs:run /work/in/args.json /work/out/count.json",
-		`{kind: node, script: x.js}`:                             "node /opt/tool/x.js /work/in/args.json /work/out/count.json",
-		`{kind: node, node: x.js}`:                               "node /opt/tool/x.js /work/in/args.json /work/out/count.json",
-		`{kind: php, php: x.php}`:                                "php /opt/tool/x.php /work/in/args.json /work/out/count.json",
-		`{kind: php, script: x.php}`:                             "php /opt/tool/x.php /work/in/args.json /work/out/count.json",
+		`{kind: node, module: "lib/x.mjs:run"}`: "node /opt/slurmgate/run.mjs lib/x.mjs:run /work/in/args.json " +
+			"/work/out/count.json",
+		`{kind: node, script: x.js}`: "node /opt/tool/x.js /work/in/args.json /work/out/count.json",
+		`{kind: node, node: x.js}`:   "node /opt/tool/x.js /work/in/args.json /work/out/count.json",
+		`{kind: php, php: x.php}`:    "php /opt/tool/x.php /work/in/args.json /work/out/count.json",
+		`{kind: php, script: x.php}`: "php /opt/tool/x.php /work/in/args.json /work/out/count.json",
 	} {
 		p := packOf(t, baseExec, "execution: "+execution+"\n")
 		call := func(args string) Canonical {
@@ -88,13 +93,15 @@ func TestRunnerPlans(t *testing.T) {
 			t.Fatalf("%+v", c)
 		}
 		m, in := c.Made[0], c.Spec.IO.Inputs[0]
-		if id, err := plan.ArtifactID("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", m.SHA256, "JSON", "arguments"); err != nil || m.ID != id || "sha256:"+m.SHA256 != plan.Hash(m.Bytes) {
+		if id, err := plan.ArtifactID("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", m.SHA256, "JSON", "arguments"); err != nil || m.ID != id ||
+			"sha256:"+m.SHA256 != plan.Hash(m.Bytes) {
 			t.Errorf("%+v", m)
 		}
 		if d := cmp.Diff(plan.Input{Role: "args", ArtifactID: m.ID, ChecksumSHA256: m.SHA256, DestRelpath: "in/args.json"}, in); d != "" {
 			t.Error(d)
 		}
-		const want = `{"args":{"data":"` + artifact + `","mode":"a","n":5,"text":"; rm -rf / {{ x }}"},"inputs":{"data":{"artifact_id":"` + artifact + `","checksum_sha256":"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd","label":"","path":"/work/in/data","type":"TEXT"}},` +
+		const want = `{"args":{"data":"` + artifact + `","mode":"a","n":5,"text":"; rm -rf / {{ x }}"},"inputs":{"data":{"artifact_id":"` +
+			artifact + `","checksum_sha256":"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd","label":"","path":"/work/in/data","type":"TEXT"}},` +
 			`"outputs":{"count":{"label":"the count","path":"/work/out/count.json","type":"JSON"}},"resources":{"cpus":1,"memMb":100,"timeLimitSeconds":60},"result":"/work/out/count.json","tool_id":"demo.count","tool_version":"1.2.3"}`
 		if d := cmp.Diff(want, string(m.Bytes)); d != "" {
 			t.Error(d)

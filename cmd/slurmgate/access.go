@@ -18,7 +18,8 @@ import (
 func openAccess(s *site.Site, l *ledger.Ledger) (*access.Access, error) {
 	c, problems := readAccess(s)
 	if problems != nil {
-		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).WithNext("find the lines to correct").WithSteps(fault.Do("config check"))
+		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).
+			WithNext("find the lines to correct").WithSteps(fault.Do("config check"))
 	}
 	c.Tokens = findToken{l}
 	return access.New(c), nil
@@ -56,7 +57,8 @@ func readAccess(s *site.Site) (access.Config, []fault.Problem) {
 		}
 		for _, a := range o.Algorithms {
 			if !slices.Contains(access.Algorithms(), a) {
-				problems = append(problems, fault.Problem{Code: "SITE-ALGORITHM", Field: field + ".algorithms", Rule: strings.Join(access.Algorithms(), ", "), Msg: "got " + strconv.Quote(a)})
+				problems = append(problems, fault.Problem{Code: "SITE-ALGORITHM", Field: field + ".algorithms",
+					Rule: strings.Join(access.Algorithms(), ", "), Msg: "got " + strconv.Quote(a)})
 			}
 		}
 		issuer := access.Issuer{URL: o.Issuer, Audience: o.Audience, Algorithms: o.Algorithms}

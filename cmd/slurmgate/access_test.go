@@ -26,13 +26,15 @@ func TestAccessIsChecked(t *testing.T) {
       projects: ["*"]
 `, 1)
 	broken := good
-	for old, with := range map[string]string{"[gateway, read]\n      projects: [demo]": "[gateway, raed]\n      projects: [' a']", "user: daemon": "user: no-such-user",
+	for old, with := range map[string]string{"[gateway, read]\n      projects: [demo]": "[gateway, raed]\n      projects: [' a']",
+		"user: daemon":       "user: no-such-user",
 		"account: research}": "account: --uid=0}", "\nsite: mycluster": "\nsite: My cluster"} {
 		broken = strings.Replace(broken, old, with, 1)
 	}
 	file := filepath.Join(t.TempDir(), "site.yaml")
 	for content, want := range map[string][]string{good: nil,
-		broken: {": site: ", ": access.peers[0].capabilities: got \"raed\"", ": access.peers[0].projects: ", ": access.peers[0].accounts", ": access.peers[1].user: "}} {
+		broken: {": site: ", ": access.peers[0].capabilities: got \"raed\"", ": access.peers[0].projects: ", ": access.peers[0].accounts",
+			": access.peers[1].user: "}} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

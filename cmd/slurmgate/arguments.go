@@ -40,7 +40,8 @@ func (c runCmd) args(ctx context.Context, a *app, s *session, tool toolDoc) (map
 	for name, value := range c.Input {
 		in, ok := findInput(tool, name)
 		if !ok {
-			return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-INPUT", Field: "--input " + name, Rule: "an input of the tool: " + inputNames(tool), Msg: tool.ToolID + " has no such input"})
+			return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-INPUT", Field: "--input " + name,
+				Rule: "an input of the tool: " + inputNames(tool), Msg: tool.ToolID + " has no such input"})
 		}
 		if err := once(args, "--input "+name, in.Param); err != nil {
 			return nil, err
@@ -71,7 +72,8 @@ func (c runCmd) args(ctx context.Context, a *app, s *session, tool toolDoc) (map
 // once refuses a second value of an argument, for example of an input that is named both by its role and by its parameter.
 func once(args map[string]any, field, param string) error {
 	if _, twice := args[param]; twice {
-		return fault.Invalid("run", "", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument", Msg: param + " already has a value"})
+		return fault.Invalid("run", "", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument",
+			Msg: param + " already has a value"})
 	}
 	return nil
 }

@@ -49,7 +49,8 @@ func TestToolInit(t *testing.T) {
 		if code != 0 || !strings.Contains(out, line) || !strings.Contains(out, "slurmgate tool check "+dir) {
 			t.Fatal(code, out, said)
 		}
-		if code, _, said := verb(t, "tool", "check", dir); code != 2 || strings.Count(said, "\n  ") != 1 || !strings.Contains(said, "listed in manifest.yaml") {
+		if code, _, said := verb(t, "tool", "check", dir); code != 2 || strings.Count(said, "\n  ") != 1 || !strings.Contains(said,
+			"listed in manifest.yaml") {
 			t.Error(code, said)
 		}
 		edit(t, filepath.Join(dir, "manifest.yaml"), "tools:\n", "tools:\n"+line)
@@ -67,7 +68,8 @@ func TestToolInit(t *testing.T) {
 	if code, out, said := verb(t, "tool", "check", plainDir); code != 0 {
 		t.Error(code, out, said)
 	}
-	for _, bad := range [][]string{{"tool", "init", "Lab.x", plainDir}, {"tool", "init", "lab.x", plainDir, "--kind", "bash"}, {"tool", "init", "lab.x", plainDir + "/gone"}, {"tool", "runner", "php"}} {
+	for _, bad := range [][]string{{"tool", "init", "Lab.x", plainDir}, {"tool", "init", "lab.x", plainDir, "--kind", "bash"},
+		{"tool", "init", "lab.x", plainDir + "/gone"}, {"tool", "runner", "php"}} {
 		if code, out, _ := verb(t, bad...); code != 2 && code != 3 || out != "" {
 			t.Error(bad, code, out)
 		}
@@ -79,7 +81,8 @@ func TestDomainCheck(t *testing.T) {
 	dir := copyDomain(t, "examples")
 	code, out, said := verb(t, "domain", "check", dir, "--json")
 	var good domainAnswer
-	if err := json.Unmarshal([]byte(out), &good); code != 0 || err != nil || good.DomainID != "examples" || len(good.Tools) != 13 || len(good.Warnings) != 0 || len(good.Missing) != 7 {
+	if err := json.Unmarshal([]byte(out), &good); code != 0 || err != nil || good.DomainID != "examples" || len(good.Tools) != 13 ||
+		len(good.Warnings) != 0 || len(good.Missing) != 7 {
 		t.Fatal(code, out, said, err)
 	}
 	edit(t, filepath.Join(dir, "policies.yaml"), "max_cpus: 8", "max_cpus: 1\n  gpus: 3")
@@ -124,9 +127,11 @@ func TestDomainCheck(t *testing.T) {
 func TestDomainWarnings(t *testing.T) {
 	dir := copyDomain(t, "examples")
 	edit(t, filepath.Join(dir, "policies.yaml"), "max_cpus: 8", "max_cpus: 1")
-	edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\ntool_allowlist: [samtools_sort, samtools_index]\nimages_allowlist: [\"sha256:"+strings.Repeat("1", 64)+"\"]\n")
+	edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n",
+		"version: 1\ntool_allowlist: [samtools_sort, samtools_index]\nimages_allowlist: [\"sha256:"+strings.Repeat("1", 64)+"\"]\n")
 	code, out, said := verb(t, "domain", "check", dir)
-	for _, want := range []string{"samtools.sort: policy denies every call: resources.cpus: 2 is more than is allowed (policy slurm.max_cpus: at most 1)", "zip.bundle: policy does not allow it (tool_allowlist)", "images_allowlist has sha256:111"} {
+	for _, want := range []string{"samtools.sort: policy denies every call: resources.cpus: 2 is more than is allowed (policy " +
+		"slurm.max_cpus: at most 1)", "zip.bundle: policy does not allow it (tool_allowlist)", "images_allowlist has sha256:111"} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%d: %s is missing in\n%s%s", code, want, out, said)
 		}
@@ -143,13 +148,14 @@ func TestToolSchema(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &doc); code != 0 || err != nil || doc["$schema"] == nil {
 		t.Error(code, err)
 	}
-	if code, out, said := verb(t, "tool", "runner", "python"); code != 0 || !strings.Contains(out, "import json") || !strings.Contains(said, "/opt/slurmgate/run.py") {
+	if code, out, said := verb(t, "tool", "runner", "python"); code != 0 || !strings.Contains(out, "import json") || !strings.Contains(said,
+		"/opt/slurmgate/run.py") {
 		t.Error(code, out, said)
 	}
 }
 
-// A pack with the id, or only the tool name, of one of the gateway's own operations is refused by every check, with the place, as the gateway
-// itself would refuse to start. proves LOAD-06
+// A pack with the id, or only the tool name, of one of the gateway's own operations is refused by every check, with the place, as the
+// gateway itself would refuse to start. proves LOAD-06
 func TestPackNamedLikeAnOperation(t *testing.T) {
 	for _, id := range []string{"slurm.submit", "artifact.preview.text", "run.list", "tool.show", "token.create"} {
 		dir := copyDomain(t, "genomics")
@@ -158,7 +164,8 @@ func TestPackNamedLikeAnOperation(t *testing.T) {
 		edit(t, filepath.Join(dir, "manifest.yaml"), "seqkit.stats", id)
 		for _, args := range [][]string{{"tool", "check", dir}, {"tool", "check", filepath.Dir(pack)}, {"domain", "check", dir}} {
 			code, out, said := verb(t, args...)
-			if code != 2 || out != "" || !strings.Contains(said, "seqkit.stats.tool.yaml:") || !strings.Contains(said, "is the name of the operation "+id) {
+			if code != 2 || out != "" || !strings.Contains(said, "seqkit.stats.tool.yaml:") || !strings.Contains(said,
+				"is the name of the operation "+id) {
 				t.Errorf("%v: %d %s %s", args, code, out, said)
 			}
 		}
@@ -168,8 +175,8 @@ func TestPackNamedLikeAnOperation(t *testing.T) {
 	}
 }
 
-// A policy that names a tool or a type the domain does not have is refused by the checks and at the start alike, with place and the name that was
-// probably meant; what is merely of no use is a warning.
+// A policy that names a tool or a type the domain does not have is refused by the checks and at the start alike, with place and the name
+// that was probably meant; what is merely of no use is a warning.
 func TestPolicyNamesWhatIsThere(t *testing.T) {
 	for _, c := range []struct{ add, place, want string }{
 		{"tool_allowlist: [samtools_flagstat, samtools_flagstats]\n", "tool_allowlist[1]", `did you mean "samtools_flagstat"?`},
@@ -181,7 +188,8 @@ func TestPolicyNamesWhatIsThere(t *testing.T) {
 		edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\n"+c.add)
 		for _, args := range [][]string{{"tool", "check", dir}, {"domain", "check", dir}} {
 			code, _, said := verb(t, args...)
-			if code != 2 || !strings.Contains(said, "policies.yaml:5:") || !strings.Contains(said, c.place+": there is no tool") || !strings.Contains(said, c.want) {
+			if code != 2 || !strings.Contains(said, "policies.yaml:5:") || !strings.Contains(said, c.place+": there is no tool") ||
+				!strings.Contains(said, c.want) {
 				t.Errorf("%v %s: %d %s", args, c.add, code, said)
 			}
 		}
@@ -191,12 +199,14 @@ func TestPolicyNamesWhatIsThere(t *testing.T) {
 	}
 	dir := copyDomain(t, "genomics")
 	edit(t, filepath.Join(dir, "policies.yaml"), "import:\n", "import:\n  types_allowlist: [BAM, FASTQGZ]\n")
-	if code, _, said := verb(t, "domain", "check", dir); code != 2 || !strings.Contains(said, `import.types_allowlist[1]: there is no type "FASTQGZ"`) || !strings.Contains(said, `did you mean "FASTQ_GZ"?`) {
+	if code, _, said := verb(t, "domain", "check", dir); code != 2 || !strings.Contains(said,
+		`import.types_allowlist[1]: there is no type "FASTQGZ"`) || !strings.Contains(said, `did you mean "FASTQ_GZ"?`) {
 		t.Error(code, said)
 	}
 	dir = copyDomain(t, "genomics")
 	edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\nenv: {LANG: C}\n")
-	if code, out, said := verb(t, "domain", "check", dir); code != 0 || !strings.Contains(out, "warning: policy: env has LANG, but no toolpack uses it") {
+	if code, out, said := verb(t, "domain", "check", dir); code != 0 || !strings.Contains(out,
+		"warning: policy: env has LANG, but no toolpack uses it") {
 		t.Error(code, out, said)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"slurmgate/site"
 )
 
-// The ledger in testdata/before was written on a real cluster by the slurmgate whose canonical params held the site's defaults and every artifact
-// id, and whose policies held the import roots. Its site had default_qos normal; it has runs under three policies, of which the second differs
-// from the first in import.roots alone.
+// The ledger in testdata/before was written on a real cluster by the slurmgate whose canonical params held the site's defaults and every
+// artifact id, and whose policies held the import roots. Its site had default_qos normal; it has runs under three policies, of which the
+// second differs from the first in import.roots alone.
 
 const (
 	beforeBAM   = "art_6YNEFY4WY6337RE16CQBDZT8J0"
@@ -68,7 +68,8 @@ func (g *gateway) ask(t *testing.T, tool string, args any, dry bool) (a answerOf
 	}
 	req := gate.NewRequest(x.ID, x.Version, raw)
 	req.DryRun = dry
-	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "user:lab", Method: gate.ByPeer, Projects: []string{plan.ProjectID("demo")},
+	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "user:lab", Method: gate.ByPeer,
+		Projects:     []string{plan.ProjectID("demo")},
 		Capabilities: []string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm, gate.CapOperate}}}
 	res := g.gate.Call(t.Context(), who, req)
 	if !res.OK {
@@ -148,7 +149,8 @@ func TestRunsMadeBeforeReplay(t *testing.T) {
 				}
 			}
 			// The third policy was another one; its run is equivalent.
-			if a := g.ask(t, "seqkit.stats", map[string]any{"reads": beforeReads}, false); !slices.Equal(a.Equivalent, []string{"run_2GEN5BNDGC714K0K9N2DPH3YJD"}) {
+			if a := g.ask(t, "seqkit.stats", map[string]any{"reads": beforeReads}, false); !slices.Equal(a.Equivalent,
+				[]string{"run_2GEN5BNDGC714K0K9N2DPH3YJD"}) {
 				t.Errorf("equivalent runs %v", a.Equivalent)
 			}
 			if now := g.runIDs(t); !slices.Equal(was, now) {

@@ -25,15 +25,19 @@ func shelfDomain(t *testing.T, change map[string][2]string) string {
 	if err := os.CopyFS(dir, os.DirFS("../../domains/genomics")); err != nil {
 		t.Fatal(err)
 	}
-	service := "  - {tool_id: test.ask, kind: service_worker, timeout_sec: 90, egress_allowlist: [\"api.example.org:443\"], transport: {type: http, base_url: \"http://h:9000\", endpoint: /ask}}\n"
-	pack := "id: test.ask\nversion: 1.0.0\nabiVersion: v1\ncontractVersion: v1\nplanKind: slurm\ndeterministic: false\ntimeoutMs: 1001\nlimits: {maxInputBytes: 1, maxOutputBytes: 1}\n" +
-		"inputSchema: {type: object, additionalProperties: false}\noutputSchema: {type: object}\ndeclaredOutputs: [{role: answer, type: JSON, label: answer, srcRelpath: out/a.json}]\n" +
+	service := "  - {tool_id: test.ask, kind: service_worker, timeout_sec: 90, egress_allowlist: [\"api.example.org:443\"], transport: " +
+		"{type: http, base_url: \"http://h:9000\", endpoint: /ask}}\n"
+	pack := "id: test.ask\nversion: 1.0.0\nabiVersion: v1\ncontractVersion: v1\nplanKind: slurm\ndeterministic: false\ntimeoutMs: " +
+		"1001\nlimits: {maxInputBytes: 1, maxOutputBytes: 1}\n" +
+		"inputSchema: {type: object, additionalProperties: false}\noutputSchema: {type: object}\ndeclaredOutputs: [{role: answer, type: JSON, " +
+		"label: answer, srcRelpath: out/a.json}]\n" +
 		"execution: {kind: http, url: \"http://h/x\"}\n"
 	if err := os.WriteFile(filepath.Join(dir, "toolpacks", "test.ask.tool.yaml"), []byte(pack), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	edit(t, filepath.Join(dir, "manifest.yaml"), "tools:\n", "tools:\n"+service)
-	lock := "version: 1\nimages:\n  - {name: samtools, digest: \"sha256:" + strings.Repeat("0", 64) + "\", arch: amd64, size_bytes: 9, source: a file, added_at: 2026-01-02T03:04:05Z}\n"
+	lock := "version: 1\nimages:\n  - {name: samtools, digest: \"sha256:" + strings.Repeat("0",
+		64) + "\", arch: amd64, size_bytes: 9, source: a file, added_at: 2026-01-02T03:04:05Z}\n"
 	if err := os.WriteFile(filepath.Join(dir, "images.lock.yaml"), []byte(lock), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +137,8 @@ func TestCatalogue(t *testing.T) {
 			if err := json.Unmarshal(want, &wanted); err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(wanted, schema); d != "" || res.Header().Get("Content-Type") != "application/schema+json" || res.Header().Get("ETag") == "" {
+			if d := cmp.Diff(wanted, schema); d != "" || res.Header().Get("Content-Type") != "application/schema+json" || res.Header().
+				Get("ETag") == "" {
 				t.Errorf("%s: %s %v", ref, d, res.Header())
 			}
 			c := jsonschema.NewCompiler()
@@ -151,7 +156,8 @@ func TestCatalogue(t *testing.T) {
 		if job && (len(x.Egress) > 0 || x.Type != "" || len(x.Capabilities) == 0) {
 			t.Errorf("a job: %+v", x)
 		}
-		if !job && (!slices.Equal(x.Egress, []string{"api.example.org:443", "b.example.org:443"}) || x.Type != "http" || x.Endpoint != "/ask" || x.Capabilities == nil || len(x.Capabilities) > 0) {
+		if !job && (!slices.Equal(x.Egress, []string{"api.example.org:443", "b.example.org:443"}) || x.Type != "http" || x.Endpoint != "/ask" ||
+			x.Capabilities == nil || len(x.Capabilities) > 0) {
 			t.Errorf("a service: %+v", x)
 		}
 		want := map[string]int64{"minimap2.map": 3600, "samtools.flagstat": 900, "seqkit.stats": 900, "test.ask": 90}
@@ -196,8 +202,8 @@ func TestRefusedToolsAreNotOffered(t *testing.T) {
 	}
 }
 
-// The version, and with it the ETag, changes with everything that a list depends on: the packs, the manifest, the images, the policy, and what the
-// caller may call. It does not change otherwise.
+// The version, and with it the ETag, changes with everything that a list depends on: the packs, the manifest, the images, the policy, and
+// what the caller may call. It does not change otherwise.
 //
 // proves AX-03
 func TestCatalogueVersion(t *testing.T) {

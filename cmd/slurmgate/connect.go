@@ -69,7 +69,9 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 	ownKey(&req, idempotencyOf(toolID))
 	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
 		if s.dryRun {
-			return fault.New(fault.Validation, "dry run", "args_too_large", fmt.Sprintf("the arguments have %d bytes; more than %d would need an artifact, which a dry run cannot create", len(raw), gate.MaxInline)).
+			return fault.New(fault.Validation, "dry run", "args_too_large",
+				fmt.Sprintf("the arguments have %d bytes; more than %d would need an artifact, which a dry run cannot create", len(raw),
+					gate.MaxInline)).
 				WithNext("the same without --dry-run, or a dry run of a part of it")
 		}
 		if req, err = s.byReference(ctx, req); err != nil {
@@ -82,7 +84,8 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 	})
 	switch {
 	case fault.CodeOf(err) == "gateway_gone" && req.IdempotencyKey != nil && s.key == nil: // another command would have another key
-		return fault.Wrap(fault.Unknown, toolID, "outcome_unknown", "it is unknown whether "+toolID+" was carried out", err).WithNext("look whether it was, before you repeat it")
+		return fault.Wrap(fault.Unknown, toolID, "outcome_unknown", "it is unknown whether "+toolID+" was carried out", err).
+			WithNext("look whether it was, before you repeat it")
 	case err != nil:
 		return err
 	}
@@ -95,7 +98,8 @@ func (s *session) callTool(ctx context.Context, toolID, version string, args, re
 // shortText is the longest text that is sent in the call itself: JSON may write a byte as six.
 const shortText = gate.MaxInline / 8
 
-// importStream imports what r contains, up to the size that policy allows: a short text in the call itself, anything else as a stream beside it.
+// importStream imports what r contains, up to the size that policy allows: a short text in the call itself, anything else as a stream
+// beside it.
 func (s *session) importStream(ctx context.Context, r io.Reader, args importArgs, result *importAnswer) error {
 	head, err := io.ReadAll(io.LimitReader(r, shortText))
 	switch {
@@ -115,7 +119,8 @@ func (s *session) importStream(ctx context.Context, r io.Reader, args importArgs
 	// Once: what was read cannot be read again for another gateway.
 	res, err := s.way().Upload(ctx, io.MultiReader(bytes.NewReader(head), r), args.Label, args.Type, args.ProjectID)
 	if err != nil {
-		return fault.Wrap(fault.KindOf(err), "artifact.import", fault.CodeOf(err), "standard input was not imported, and nothing of it was stored", err).WithNext("run the command again")
+		return fault.Wrap(fault.KindOf(err), "artifact.import", fault.CodeOf(err),
+			"standard input was not imported, and nothing of it was stored", err).WithNext("run the command again")
 	}
 	return decode(res, result)
 }
@@ -174,7 +179,8 @@ func (s *session) verified(ctx context.Context, o artifactDoc, w io.Writer) erro
 		return err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != o.ChecksumSHA256 {
-		return fault.New(fault.Internal, "verified", "artifact_corrupt", fmt.Sprintf("the received bytes of %s have checksum %s, but %s is recorded", o.ArtifactID, got, o.ChecksumSHA256)).
+		return fault.New(fault.Internal, "verified", "artifact_corrupt",
+			fmt.Sprintf("the received bytes of %s have checksum %s, but %s is recorded", o.ArtifactID, got, o.ChecksumSHA256)).
 			WithNext("check whether the stored bytes are damaged").WithSteps(fault.Do("artifact.verify", "artifact_id", o.ArtifactID))
 	}
 	return nil

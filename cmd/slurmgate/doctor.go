@@ -46,7 +46,8 @@ type doctorArgs struct {
 func (c doctorCmd) Run(ctx context.Context, a *app) error {
 	d := &doctor{say: a.say}
 	tool := builtin("site.doctor", "Check the site", "Checks the site end to end, including compute nodes.", gate.Execute,
-		object("site", prop("site", pathSchema), prop("no_jobs", `{"type":"boolean"}`)), handler(func(ctx context.Context, _ gate.Call, args doctorArgs) (any, error) {
+		object("site", prop("site", pathSchema), prop("no_jobs", `{"type":"boolean"}`)), handler(func(ctx context.Context, _ gate.Call,
+			args doctorArgs) (any, error) {
 			d.examine(ctx, args)
 			return d.answer, nil
 		}))
@@ -164,14 +165,16 @@ func slurmFiles(s *site.Site) error {
 		}
 	}
 	if missing != nil {
-		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).WithNext("set slurm.bin_dir to the folder with Slurm's commands")
+		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).
+			WithNext("set slurm.bin_dir to the folder with Slurm's commands")
 	}
 	if s.Slurm.Conf == "" {
 		return nil
 	}
 	f, err := os.Open(s.Slurm.Conf)
 	if err != nil {
-		return fault.Wrap(fault.Validation, "doctor", "", "slurm.conf cannot be read", err).WithNext("set slurm.conf to the file that Slurm's commands use here, or remove the setting")
+		return fault.Wrap(fault.Validation, "doctor", "", "slurm.conf cannot be read", err).
+			WithNext("set slurm.conf to the file that Slurm's commands use here, or remove the setting")
 	}
 	return f.Close()
 }
@@ -231,7 +234,8 @@ func (d *doctor) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
 		return false
 	}
 	if s.Slurm.Cluster != "" && p.ClusterName != s.Slurm.Cluster {
-		d.add("fail", "cluster name", fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster), "set slurm.cluster, or use the right site file")
+		d.add("fail", "cluster name", fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster),
+			"set slurm.cluster, or use the right site file")
 	} else {
 		d.add("ok", "cluster name", p.ClusterName, "")
 	}
@@ -240,18 +244,22 @@ func (d *doctor) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
 	}
 	cycle := 3 * time.Duration(s.Watch.CeilingSeconds) * time.Second
 	if p.MinJobAge < cycle {
-		d.add("warn", "MinJobAge", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then relies on exit files and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
+		d.add("warn", "MinJobAge", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then "+
+			"relies on exit files and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
 	} else {
 		d.add("ok", "MinJobAge", p.MinJobAge.String(), "")
 	}
-	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm no longer knows is given up after %s", p.MessageTimeout, max(absenceGap, 2*p.MessageTimeout)), "")
+	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm no longer knows is given up after %s", p.MessageTimeout,
+		max(absenceGap, 2*p.MessageTimeout)), "")
 	if !p.GraceFitsInKillWait {
-		d.add("warn", "KillWait", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds), "lower slurm.grace_seconds, so that a killed job still leaves its exit file")
+		d.add("warn", "KillWait", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds),
+			"lower slurm.grace_seconds, so that a killed job still leaves its exit file")
 	} else {
 		d.add("ok", "KillWait", p.KillWait.String(), "")
 	}
 	if p.RateLimited {
-		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the gateway's budget is "+fmt.Sprint(s.Budget.RPCPerMinute)+" a minute", "")
+		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the gateway's budget is "+fmt.Sprint(
+			s.Budget.RPCPerMinute)+" a minute", "")
 	}
 	d.accounting(ctx, s, cli, p)
 	_, err = cli.Queue(ctx, nil)

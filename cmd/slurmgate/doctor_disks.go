@@ -17,7 +17,8 @@ import (
 
 // disks checks what the gateway itself writes to, and reports whether the checks of Slurm can use it.
 func (d *doctor) disks(ctx context.Context, s *site.Site) bool {
-	if !d.check("state folder", s.Gateway.StateDir, ownedFolder(s.Gateway.StateDir, 0), "create gateway.state_dir, owned by this user, with mode 0700") {
+	if !d.check("state folder", s.Gateway.StateDir, ownedFolder(s.Gateway.StateDir, 0),
+		"create gateway.state_dir, owned by this user, with mode 0700") {
 		return false
 	}
 	name, network, err := staging.Filesystem(s.Gateway.StateDir)
@@ -30,7 +31,8 @@ func (d *doctor) disks(ctx context.Context, s *site.Site) bool {
 		d.add("ok", "ledger disk", s.Gateway.StateDir+" on "+name, "")
 		d.sync(s.Gateway.StateDir, name)
 	}
-	if !d.check("runs folder", s.Storage.RunsDir, ownedFolder(s.Storage.RunsDir, unix.S_ISVTX), "create storage.runs_dir, owned by this user, with mode 0700") {
+	if !d.check("runs folder", s.Storage.RunsDir, ownedFolder(s.Storage.RunsDir, unix.S_ISVTX),
+		"create storage.runs_dir, owned by this user, with mode 0700") {
 		return false
 	}
 	name, _, err = staging.Filesystem(s.Storage.RunsDir)
@@ -38,7 +40,8 @@ func (d *doctor) disks(ctx context.Context, s *site.Site) bool {
 	err = roomFor(s)
 	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), err, "")
 	err = linkProbe(s.Storage.RunsDir)
-	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err, "claims need hard links: choose another filesystem for storage.runs_dir")
+	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err,
+		"claims need hard links: choose another filesystem for storage.runs_dir")
 	return true
 }
 
@@ -61,8 +64,8 @@ func ownedFolder(dir string, allow uint32) error {
 	return nil
 }
 
-// sync times what the ledger depends on. No program can prove that a disk keeps what it says it has written, but a sync that is faster than any
-// disk was not passed on.
+// sync times what the ledger depends on. No program can prove that a disk keeps what it says it has written, but a sync that is faster
+// than any disk was not passed on.
 func (d *doctor) sync(dir, filesystem string) {
 	each, err := syncTime(dir)
 	switch {
@@ -71,7 +74,8 @@ func (d *doctor) sync(dir, filesystem string) {
 	case filesystem == "tmpfs" || filesystem == "ramfs":
 		d.add("warn", "ledger sync", dir+" is in memory: the ledger does not survive a restart of this host", "set gateway.state_dir to a disk")
 	case each < 15*time.Microsecond:
-		d.add("warn", "ledger sync", fmt.Sprintf("a synced write takes %s, which is faster than a disk: syncs may be ignored", each), "check whether the hypervisor or disk controller ignores flushes")
+		d.add("warn", "ledger sync", fmt.Sprintf("a synced write takes %s, which is faster than a disk: syncs may be ignored", each),
+			"check whether the hypervisor or disk controller ignores flushes")
 	default:
 		d.add("ok", "ledger sync", fmt.Sprintf("a synced write takes %s", each), "")
 	}

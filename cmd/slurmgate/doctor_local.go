@@ -25,7 +25,8 @@ func (d *doctor) local(ctx context.Context, s *site.Site, p *policy.Policy) {
 		}
 	}
 	const next = "docker plans run on this host: install what is missing, or remove local from policies.yaml"
-	if !d.check("local runs", fmt.Sprintf("%d at a time, %d CPUs, %d MiB, %d s", p.Local.MaxRunning, p.Local.MaxCPUs, p.Local.MaxMemMB, p.Local.MaxTimeLimitSeconds), errors.Join(missing...), next) || s.Apptainer.Module != nil {
+	if !d.check("local runs", fmt.Sprintf("%d at a time, %d CPUs, %d MiB, %d s", p.Local.MaxRunning, p.Local.MaxCPUs, p.Local.MaxMemMB,
+		p.Local.MaxTimeLimitSeconds), errors.Join(missing...), next) || s.Apptainer.Module != nil {
 		return
 	}
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)

@@ -97,7 +97,8 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	}
 	defer cli.Cancel(context.WithoutCancel(ctx), id, name)
 	if kept, err := cli.JobName(ctx, id); err == nil && kept != name {
-		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+kept, "a job-submit plugin rewrites names; exempt slurmgate's jobs, because it finds them by name")
+		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+kept,
+			"a job-submit plugin rewrites names; exempt slurmgate's jobs, because it finds them by name")
 	}
 	d.say("waiting for probe job %s", id)
 	saw, text := waitForProbe(ctx, out, func() bool { return probeEnded(ctx, cli, name) })
@@ -106,7 +107,8 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	case exclude != "":
 		return "", false
 	case probeEnded(ctx, cli, name):
-		d.add("fail", what, "job "+id+" ended, but its output does not appear in "+dir+": "+firstLine(text), "storage.runs_dir must be the same folder on login and compute nodes")
+		d.add("fail", what, "job "+id+" ended, but its output does not appear in "+dir+": "+firstLine(text),
+			"storage.runs_dir must be the same folder on login and compute nodes")
 		return "", false
 	default:
 		d.add("fail", what, "job "+id+" did not start within 90 s", "check whether the queue is full: squeue -j "+id)
@@ -130,19 +132,25 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 			d.add("fail", check, node+": "+bad, next)
 		}
 	}
-	report(v["token"] == token, "shared filesystem", "sees the gateway's files", "reads "+v["token"], "storage.runs_dir must be the same folder on login and compute nodes")
-	report(v["claim"] != "" && (exclude == "" && v["claim"] == id || exclude != "" && v["claim"] != id), "claim by link", "the first link wins ("+v["claim"]+")", "the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir across all nodes")
+	report(v["token"] == token, "shared filesystem", "sees the gateway's files", "reads "+v["token"],
+		"storage.runs_dir must be the same folder on login and compute nodes")
+	report(v["claim"] != "" && (exclude == "" && v["claim"] == id || exclude != "" && v["claim"] != id), "claim by link",
+		"the first link wins ("+v["claim"]+")", "the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir across all nodes")
 	if v["env"] == "0" {
 		d.add("ok", "job environment", node+": only Slurm's variables", "")
 	} else {
-		d.add("warn", "job environment", node+": "+v["env"]+" variables other than Slurm's reach jobs (but not containers)", "look for a prolog or a PAM module that sets them")
+		d.add("warn", "job environment", node+": "+v["env"]+" variables other than Slurm's reach jobs (but not containers)",
+			"look for a prolog or a PAM module that sets them")
 	}
 	if len(s.Apptainer.Binds) > 0 {
-		report(v["bind"] == "", "binds", "all folders of apptainer.binds exist", "has no folder "+v["bind"], "correct apptainer.binds, or mount the folder on that node: without it no container starts there")
+		report(v["bind"] == "", "binds", "all folders of apptainer.binds exist", "has no folder "+v["bind"],
+			"correct apptainer.binds, or mount the folder on that node: without it no container starts there")
 	}
-	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "apptainer", v["apptainer"], v["apptainer"], "set apptainer.path or apptainer.module")
+	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "apptainer", v["apptainer"], v["apptainer"],
+		"set apptainer.path or apptainer.module")
 	if _, tried := v["container"]; image && tried {
-		report(v["container"] == "ok", "container", "starts without a network", v["container"], "run the command of the job script by hand on that node")
+		report(v["container"] == "ok", "container", "starts without a network", v["container"],
+			"run the command of the job script by hand on that node")
 	}
 	return node, true
 }
@@ -158,7 +166,8 @@ func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
 	return false
 }
 
-// waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network filesystem may take to show a file.
+// waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network filesystem may take to show a
+// file.
 func waitForProbe(ctx context.Context, path string, ended func() bool) (bool, string) {
 	text := ""
 	deadline, ask := time.Now().Add(90*time.Second), time.Now().Add(5*time.Second)

@@ -74,17 +74,20 @@ func (g *gateway) late(t *testing.T, b belongings, n int) string {
 	id := plan.Identity{ToolName: "samtools_flagstat", ContractVersion: "v1", PolicyHash: g.policy.Hash, ParamsHash: plan.Hash(params)}
 	runID, token := id.RunID(), fmt.Sprintf("%032x", 1000+n)
 	_, _, err := g.ledger.Insert(t.Context(), run.New{Params: params, Policy: g.policy.Snapshot,
-		Run: run.Run{ID: runID, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1", PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash,
-			PlanHash: id.PlanHash(), ProjectID: b.project, Actor: "human", State: run.Blocked, Phase: run.OutputsLate, Reason: "outputs_late", AttemptN: 1, ResultJSON: json.RawMessage(`{}`)},
-		Submission: run.Submission{Token: token, JobName: run.JobName(runID, 1, token), CreatedAt: time.Now()}, Event: run.Event{Type: "run.created", Data: map[string]any{}}})
+		Run: run.Run{ID: runID, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1",
+			PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash,
+			PlanHash: id.PlanHash(), ProjectID: b.project, Actor: "human", State: run.Blocked, Phase: run.OutputsLate, Reason: "outputs_late",
+			AttemptN: 1, ResultJSON: json.RawMessage(`{}`)},
+		Submission: run.Submission{Token: token, JobName: run.JobName(runID, 1, token), CreatedAt: time.Now()},
+		Event:      run.Event{Type: "run.created", Data: map[string]any{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return runID
 }
 
-// What each tool declares is held against what the ledger saw: a READ tool, called with every set of its arguments, changes no table but the records
-// of calls; a WRITE tool changes one. A tool without a case fails.
+// What each tool declares is held against what the ledger saw: a READ tool, called with every set of its arguments, changes no table but
+// the records of calls; a WRITE tool changes one. A tool without a case fails.
 //
 // proves HTC-12
 func TestEffectsAreAsDeclared(t *testing.T) {
@@ -93,18 +96,22 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 	b := g.fill(t, "own")
 	late := b
 	late.run = g.late(t, b, 1)
-	token := ledger.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "t", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x", ExpiresAt: time.Now().Add(time.Hour)}
+	token := ledger.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "t", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x",
+		ExpiresAt: time.Now().Add(time.Hour)}
 	if err := g.ledger.AddToken(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := g.ledger.Ask(t.Context(), gate.Question{Principal: "token:chat", ToolID: "x.y", ToolVersion: "1.0.0", Binding: strings.Repeat("1", 64), ArgsHash: strings.Repeat("2", 64),
+	asked, err := g.ledger.Ask(t.Context(), gate.Question{Principal: "token:chat", ToolID: "x.y", ToolVersion: "1.0.0",
+		Binding: strings.Repeat("1", 64), ArgsHash: strings.Repeat("2", 64),
 		Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	changes := map[string]map[string]any{
-		"artifact.import": {"text": "new", "label": "new"}, "token.create": {"name": "a", "capabilities": []string{"read"}, "projects": []string{"own"}, "expires_in_seconds": 3600},
-		"token.revoke": {"token_id": token.ID}, "approval.answer": {"approval_id": asked.ID, "approve": true}, recollectToolID: {"run_id": late.run},
+		"artifact.import": {"text": "new", "label": "new"}, "token.create": {"name": "a", "capabilities": []string{"read"},
+			"projects": []string{"own"}, "expires_in_seconds": 3600},
+		"token.revoke": {"token_id": token.ID}, "approval.answer": {"approval_id": asked.ID, "approve": true},
+		recollectToolID: {"run_id": late.run},
 	}
 	// These act on Slurm, a shared filesystem or a container; e2e drives them against the real ones. event.record
 	// writes a record of a call, which is in none of the tables compared.

@@ -17,7 +17,8 @@ import (
 
 // openMetrics creates the metrics; the engine's parts are counted from then on.
 func (g *gateway) openMetrics() {
-	g.metrics = metrics.New(metrics.Sources{Runs: g.ledgerCounts, Watched: func() (time.Time, error) { return g.engine.Watched() }, Now: time.Now})
+	g.metrics = metrics.New(metrics.Sources{Runs: g.ledgerCounts, Watched: func() (time.Time, error) { return g.engine.Watched() },
+		Now: time.Now})
 }
 
 func (g *gateway) ledgerCounts(ctx context.Context) (map[string]int64, error) {
@@ -44,7 +45,8 @@ func (g *gateway) serve() (err error) {
 		if u, err := url.Parse(h.PublicURL); err == nil && u.Host != "" {
 			hosts = append(slices.Clone(hosts), strings.ToLower(u.Host))
 		}
-		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins, MaxConnections: h.MaxConnections, Refused: httpapi.RefuseAtTheDoor(g.gate)}, face, endStreams, g.log)
+		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins, MaxConnections: h.MaxConnections,
+			Refused: httpapi.RefuseAtTheDoor(g.gate)}, face, endStreams, g.log)
 	}
 	return err
 }
@@ -70,7 +72,8 @@ func (g *gateway) eventsAfter(ctx context.Context, runID string, after int64) (e
 	return events, v.Run.State.Terminal() && len(list) < eventsAtOnce, err
 }
 
-// ready reports what the gateway cannot do at the moment. Reads and replays still work, and new submissions too unless the ledger's disk failed.
+// ready reports what the gateway cannot do at the moment. Reads and replays still work, and new submissions too unless the ledger's disk
+// failed.
 func (g *gateway) ready(context.Context) error {
 	if err := g.ledger.Stopped(); err != nil {
 		return err

@@ -57,7 +57,8 @@ func TestTook(t *testing.T) {
 		t.Error(got)
 	}
 	for _, typ := range []string{"run.new_attempt", "run.retry"} {
-		s.Events = []ledger.Entry{{Type: "run.created", At: at(0)}, {Type: "run.retry", At: at(2)}, {Type: typ, At: at(11)}, {Type: "run.succeeded", At: end}}
+		s.Events = []ledger.Entry{{Type: "run.created", At: at(0)}, {Type: "run.retry", At: at(2)}, {Type: typ, At: at(11)},
+			{Type: "run.succeeded", At: end}}
 		if got := took(s); got != "  in 1m0s" {
 			t.Error(typ, got)
 		}

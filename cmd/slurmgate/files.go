@@ -87,7 +87,8 @@ func openFile(op, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.New(fault.NotFound, op, "file_not_found", fmt.Sprintf("there is no file %q", path)).WithNext("check the spelling of the path")
+		return nil, fault.New(fault.NotFound, op, "file_not_found", fmt.Sprintf("there is no file %q", path)).
+			WithNext("check the spelling of the path")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
 		return nil, refuse(fault.Validation, "is a socket or a device, not a regular file")
 	case errors.Is(err, fs.ErrPermission):

@@ -53,14 +53,16 @@ func TestNoRegularFile(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	conf := writeSite(t, shellSite(t))
-	for path, want := range map[string]string{fifo: "a named pipe", socket: "a socket or a device", "/dev/zero": "a device", "/dev/tty": "device", dir: "a folder"} {
+	for path, want := range map[string]string{fifo: "a named pipe", socket: "a socket or a device", "/dev/zero": "a device",
+		"/dev/tty": "device", dir: "a folder"} {
 		if code, _, said := verb(t, "submit", path); code != 2 || !strings.Contains(said, path) || !strings.Contains(said, want) {
 			t.Errorf("submit: %d %s", code, said)
 		}
 		if code, _, said := verb(t, "--site", path, "runs", "list"); code != 2 || !strings.Contains(said, path) {
 			t.Errorf("--site: %d %s", code, said)
 		}
-		if code, _, said := verb(t, "--site", conf, "image", "add", "x", path); code == 0 || !strings.Contains(said, path) || !strings.Contains(said, "not a regular file") {
+		if code, _, said := verb(t, "--site", conf, "image", "add", "x", path); code == 0 || !strings.Contains(said, path) ||
+			!strings.Contains(said, "not a regular file") {
 			t.Errorf("image add: %d %s", code, said)
 		}
 		if path == dir {
@@ -84,10 +86,12 @@ func TestNamesThatAreNoText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"tool", "check", bad}, {"submit", bad}, {"artifact", "import", bad}, {"run", "a.b", "-i", "reads=" + bad}, {"run", "a.b", "-p", "x=\xff"}, {"--site", bad, "config", "check"},
+		{"tool", "check", bad}, {"submit", bad}, {"artifact", "import", bad}, {"run", "a.b", "-i", "reads=" + bad},
+		{"run", "a.b", "-p", "x=\xff"}, {"--site", bad, "config", "check"},
 		{"artifact", "import", "x", "--label", "\xff"}, {"wait", "run_\xff"}, {"\xff"},
 	} {
-		if code, _, said := verb(t, args...); code != 2 || !strings.Contains(said, `\x`) || !strings.Contains(said, "is not valid UTF-8") || !strings.Contains(said, "rename") {
+		if code, _, said := verb(t, args...); code != 2 || !strings.Contains(said, `\x`) || !strings.Contains(said, "is not valid UTF-8") ||
+			!strings.Contains(said, "rename") {
 			t.Errorf("%q: %d %s", args, code, said)
 		}
 		if code, out, _ := verb(t, append([]string{"--json"}, args...)...); code != 2 || !strings.Contains(out, `"not_utf8"`) {
@@ -98,8 +102,10 @@ func TestNamesThatAreNoText(t *testing.T) {
 	if err := os.WriteFile(control, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"submit", control}, {"artifact", "import", control}, {"tool", "check", control}, {"image", "add", "x", control}, {"--site", control, "config", "show"}, {"wait", "run_1", "--to", control}} {
-		if code, _, said := verb(t, args...); code != 2 || !strings.Contains(said, `a\nb" contains control characters`) || !strings.Contains(said, "rename") {
+	for _, args := range [][]string{{"submit", control}, {"artifact", "import", control}, {"tool", "check", control},
+		{"image", "add", "x", control}, {"--site", control, "config", "show"}, {"wait", "run_1", "--to", control}} {
+		if code, _, said := verb(t, args...); code != 2 || !strings.Contains(said, `a\nb" contains control characters`) ||
+			!strings.Contains(said, "rename") {
 			t.Errorf("%q: %d %s", args, code, said)
 		}
 	}
@@ -115,7 +121,8 @@ func TestNamesThatAreNoText(t *testing.T) {
 func TestSignalsEndReading(t *testing.T) {
 	s := shellSite(t)
 	g := tableGateway(t)
-	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.gate, Auth: g.access, Log: g.log}, nil), func() {}, g.log)
+	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.gate, Auth: g.access, Log: g.log}, nil),
+		func() {}, g.log)
 	if err != nil {
 		t.Fatal(err)
 	}

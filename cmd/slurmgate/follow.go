@@ -76,7 +76,8 @@ func (a *app) await(ctx context.Context, s *session, runID string, f follow) err
 		}
 		if f.timeout > 0 && time.Since(started) >= f.timeout {
 			p.end()
-			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase, f.timeout)).WithSteps(waitStep(runID))
+			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase,
+				f.timeout)).WithSteps(waitStep(runID))
 		}
 	}
 }

@@ -24,13 +24,16 @@ func (g *gateway) openGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	registry.Conceal(map[string]string{g.site.Gateway.StateDir: "[state_dir]", g.site.Gateway.ArtifactDir: "[artifact_dir]", g.site.Storage.RunsDir: "[runs_dir]",
+	registry.Conceal(map[string]string{g.site.Gateway.StateDir: "[state_dir]", g.site.Gateway.ArtifactDir: "[artifact_dir]",
+		g.site.Storage.RunsDir:    "[runs_dir]",
 		g.site.Storage.ImageStore: "[image_store]", g.site.DomainDir: "[domain_dir]"})
 	key, err := g.ledger.GateKey(ctx)
 	if err != nil {
 		return err
 	}
-	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy, g.runLimits()}, Together: g.policy.Concurrency.Global, Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger, Owners: g.ledger, Supposer: g,
+	g.gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.policy, g.runLimits()}, Together: g.policy.Concurrency.Global,
+		Journal: g.metrics.Journal(g.ledger, func(id string) bool { _, err := registry.Find(id); return err == nil }), Promises: g.ledger,
+		Owners: g.ledger, Supposer: g,
 		Artifacts: kept{g.ledger, g.store}, Key: key, Log: g.log})
 	g.catalogue, err = g.hashCatalogue()
 	return err
@@ -38,7 +41,8 @@ func (g *gateway) openGate(ctx context.Context) error {
 
 // operations are the gateway's own tools: everything in the registry that is not made of a toolpack.
 func (g *gateway) operations() []gate.Tool {
-	return slices.Concat(g.lifecycleTools(), g.artifactTools(), g.runTools(), g.previewTools(), g.retentionTools(), g.catalogTools(), g.tokenTools(), g.approvalTools(),
+	return slices.Concat(g.lifecycleTools(), g.artifactTools(), g.runTools(), g.previewTools(), g.retentionTools(), g.catalogTools(),
+		g.tokenTools(), g.approvalTools(),
 		g.eventTools())
 }
 
@@ -74,7 +78,8 @@ func (p rulesOf) Rules(toolName string) gate.Rules {
 		r.Together = p.Concurrency.PerTool[toolName]
 	}
 	if p.NeedsConsent(toolName) {
-		r.Consent = &gate.ConsentRule{Ask: time.Duration(p.Consent.RequestExpiresSecs) * time.Second, Answer: time.Duration(p.Consent.ApprovalExpiresSecs) * time.Second}
+		r.Consent = &gate.ConsentRule{Ask: time.Duration(p.Consent.RequestExpiresSecs) * time.Second,
+			Answer: time.Duration(p.Consent.ApprovalExpiresSecs) * time.Second}
 	}
 	return r
 }
@@ -91,7 +96,8 @@ func (k kept) Read(ctx context.Context, artifactID string, limit int64) ([]byte,
 		return nil, err
 	}
 	if a.SizeBytes > limit {
-		return nil, fault.New(fault.Validation, "args_ref", "args_too_large", fmt.Sprintf("%s has %d bytes; the limit for arguments is %d", artifactID, a.SizeBytes, limit))
+		return nil, fault.New(fault.Validation, "args_ref", "args_too_large", fmt.Sprintf("%s has %d bytes; the limit for arguments is %d",
+			artifactID, a.SizeBytes, limit))
 	}
 	f, err := k.store.Open(a.SHA256)
 	if err != nil {

@@ -71,8 +71,8 @@ type gateway struct {
 	wait   func()
 }
 
-// openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it. level is
-// that of log, which policy sets; nil for a log of the caller's own level.
+// openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it. level
+// is that of log, which policy sets; nil for a log of the caller's own level.
 func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slog.LevelVar) (g *gateway, err error) {
 	g = &gateway{site: s, log: log, pictures: artifact.NewPictures()}
 	defer func() {
@@ -82,7 +82,8 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 		}
 	}()
 	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); err != nil {
-		return g, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot create gateway.state_dir", err).WithNext("create it as an admin, owned by this user")
+		return g, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot create gateway.state_dir", err).
+			WithNext("create it as an admin, owned by this user")
 	}
 	if err := ownFolder(s.Gateway.StateDir); err != nil {
 		return g, err
@@ -108,7 +109,8 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	if err = g.domain.Packs().CheckBinds(offers(s)); err != nil {
 		return g, err
 	}
-	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-" + uuid.NewString() }}); err != nil {
+	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
+		NewID: func() string { return "gw-" + uuid.NewString() }}); err != nil {
 		return g, err
 	}
 	if g.store, err = artifact.Open(s.Gateway.ArtifactDir); err != nil {
@@ -116,7 +118,8 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	}
 	g.ledger.CheckBytes(g.store.Has)
 	g.store.Consult(g.ledger)
-	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log), MaxBytes: g.policy.Import.MaxBytes, Types: g.domain.Types(),
+	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log),
+		MaxBytes: g.policy.Import.MaxBytes, Types: g.domain.Types(),
 		Full: s.Import.FullCheck, Own: []string{s.Gateway.StateDir, s.Gateway.ArtifactDir, s.Storage.RunsDir}}); err != nil {
 		return g, err
 	}
@@ -139,8 +142,8 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	return g, g.serve()
 }
 
-// ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even root
-// becomes the gateway of somebody else's ledger, because its files, and its jobs, would then be root's.
+// ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even
+// root becomes the gateway of somebody else's ledger, because its files, and its jobs, would then be root's.
 func ownFolder(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -150,21 +153,25 @@ func ownFolder(dir string) error {
 		if st.Mode&0o022 == 0 {
 			return nil
 		}
-		return fault.New(fault.Validation, "openGateway", "state_dir", fmt.Sprintf("gateway.state_dir %s has mode %04o: other users can write to it", dir, st.Mode&0o7777)).
+		return fault.New(fault.Validation, "openGateway", "state_dir",
+			fmt.Sprintf("gateway.state_dir %s has mode %04o: other users can write to it", dir, st.Mode&0o7777)).
 			WithNext("chmod 700 " + dir)
 	}
 	owner := fmt.Sprint("uid ", st.Uid)
 	if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
 		owner = u.Username
 	}
-	return fault.New(fault.Auth, "openGateway", "not_this_user", fmt.Sprintf("no gateway that you may use is running, and only %[2]s, the owner of gateway.state_dir %[1]s, can start one", dir, owner)).
+	return fault.New(fault.Auth, "openGateway", "not_this_user",
+		fmt.Sprintf("no gateway that you may use is running, and only %[2]s, the owner of gateway.state_dir %[1]s, can start one", dir, owner)).
 		WithNext("run slurmgate as " + owner)
 }
 
 // staged are the phases in which a run depends on its workspace.
-var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing, run.Collecting, run.NeedsOperator, run.AheadOfLedger, run.OutputsLate}
+var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing, run.Collecting,
+	run.NeedsOperator, run.AheadOfLedger, run.OutputsLate}
 
-// openShared opens runs_dir. While workspaces must exist in it, it is not created again: an unmounted filesystem looks like an empty folder.
+// openShared opens runs_dir. While workspaces must exist in it, it is not created again: an unmounted filesystem looks like an empty
+// folder.
 func (g *gateway) openShared(ctx context.Context) (*staging.Shared, error) {
 	dir := g.site.Storage.RunsDir
 	open, err := g.ledger.Waiting(ctx, "", 1, staged...)
@@ -173,7 +180,8 @@ func (g *gateway) openShared(ctx context.Context) (*staging.Shared, error) {
 	}
 	if len(open) == 0 {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot create storage.runs_dir", err).WithNext("mount its filesystem, or create it, owned by the gateway's user, mode 0700")
+			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot create storage.runs_dir", err).
+				WithNext("mount its filesystem, or create it, owned by the gateway's user, mode 0700")
 		}
 	}
 	return staging.NewShared(staging.Config{RunsDir: dir, GatewayID: g.ledger.ID(), Marked: len(open) > 0})
@@ -197,7 +205,8 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	if s.Apptainer.Verify == slurm.VerifyImageOnly {
 		warnings = append(warnings, "this site verifies only the image on the compute node, not the inputs (apptainer.verify: image_only)")
 	}
-	here, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: p.Local.MaxRunning, Scripts: g.slurm, Log: g.log,
+	here, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: p.Local.MaxRunning, Scripts: g.slurm,
+		Log:   g.log,
 		Ended: func(runID string) { g.engine.Ended(context.Background(), runID) }})
 	if err != nil {
 		return err
@@ -214,8 +223,10 @@ func (g *gateway) openEngine(ctx context.Context) error {
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 		Placement: siteDefaults(s), Previous: previous, InFlight: g.runLimits(),
-	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store, Sender: both, Observer: both,
-		Contracts: newContracts(g.domain.Packs(), g.ledger.Pack), Formats: formats{}, Room: func() error { return roomFor(s) }, Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
+	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store,
+		Sender: both, Observer: both,
+		Contracts: newContracts(g.domain.Packs(), g.ledger.Pack), Formats: formats{}, Room: func() error { return roomFor(s) },
+		Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
 	return nil
 }
 
@@ -286,8 +297,8 @@ func existing(roots []string, log *slog.Logger) []string {
 // finishWork waits until everything accepted has been sent to Slurm, deferred, or ended. When ctx ends, the next gateway does the rest.
 func (g *gateway) finishWork(ctx context.Context) error { return g.engine.Settled(ctx) }
 
-// close refuses new calls, waits a limited time for calls in progress, and releases the lock last. Interrupted staging starts again with the next
-// gateway; an sbatch continues and leaves its receipt.
+// close refuses new calls, waits a limited time for calls in progress, and releases the lock last. Interrupted staging starts again with
+// the next gateway; an sbatch continues and leaves its receipt.
 func (g *gateway) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()

@@ -45,8 +45,8 @@ func (l *link) ours() *gateway {
 	return l.own
 }
 
-// retry makes a call again when the gateway went away, with the next one: a shell that was the gateway has ended, and another is it now, or this
-// process becomes it. Every call is safe to repeat: what is not idempotent carries a key, see [ownKey].
+// retry makes a call again when the gateway went away, with the next one: a shell that was the gateway has ended, and another is it now,
+// or this process becomes it. Every call is safe to repeat: what is not idempotent carries a key, see [ownKey].
 func (l *link) retry(ctx context.Context, call func(*httpapi.Client) error) error {
 	for range 20 {
 		c := l.way()
@@ -63,8 +63,8 @@ func (l *link) retry(ctx context.Context, call func(*httpapi.Client) error) erro
 	return call(l.way())
 }
 
-// reopen replaces a client whose gateway is gone, unless another call has done so already. It tells whether there is another gateway now: there is
-// none after this process was the gateway itself, or has closed the link.
+// reopen replaces a client whose gateway is gone, unless another call has done so already. It tells whether there is another gateway now:
+// there is none after this process was the gateway itself, or has closed the link.
 func (l *link) reopen(ctx context.Context, gone *httpapi.Client) (again bool, err error) {
 	select {
 	case l.turn <- struct{}{}:

@@ -97,8 +97,10 @@ func (m *mortal) open(ctx context.Context) (*httpapi.Client, *gateway, error) {
 }
 
 func countingTool(id string, n *atomic.Int64, each func(int64)) gate.Tool {
-	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: id, Description: "Counts.", SideEffect: gate.Execute, Idempotency: gate.NonIdempotent, Determinism: gate.BestEffort,
-		Availability: gate.OfflineOK, Capabilities: []string{gate.CapSlurm}, Bindings: []gate.Transport{gate.Other, gate.MCP}, Input: object("n", prop("n", `{"type":"integer"}`)),
+	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: id, Description: "Counts.", SideEffect: gate.Execute,
+		Idempotency: gate.NonIdempotent, Determinism: gate.BestEffort,
+		Availability: gate.OfflineOK, Capabilities: []string{gate.CapSlurm}, Bindings: []gate.Transport{gate.Other, gate.MCP},
+		Input: object("n", prop("n", `{"type":"integer"}`)),
 		Handle: func(context.Context, gate.Call) (any, error) {
 			k := n.Add(1)
 			each(k)
@@ -106,8 +108,8 @@ func countingTool(id string, n *atomic.Int64, each func(int64)) gate.Tool {
 		}}
 }
 
-// The gateway dies again and again under a chat's calls, in the middle of a call and between two. Each call is answered once, with its own answer, and has
-// its effect once, though the tool is not idempotent.
+// The gateway dies again and again under a chat's calls, in the middle of a call and between two. Each call is answered once, with its own
+// answer, and has its effect once, though the tool is not idempotent.
 func TestChatAcrossGateways(t *testing.T) {
 	const calls = 60
 	var effects atomic.Int64
@@ -213,7 +215,8 @@ func TestClosedLink(t *testing.T) {
 	s.close(t.Context(), &app{})
 	m.die()
 	err = s.call(t.Context(), "token.create", map[string]int{"n": 1}, nil)
-	if !fault.Is(err, fault.Unknown) || fault.CodeOf(err) != "outcome_unknown" || m.lives.Load() != 1 || !strings.Contains(err.Error(), "token.create") {
+	if !fault.Is(err, fault.Unknown) || fault.CodeOf(err) != "outcome_unknown" || m.lives.Load() != 1 || !strings.Contains(err.Error(),
+		"token.create") {
 		t.Error(err, m.lives.Load())
 	}
 }

@@ -42,25 +42,28 @@ func (g *gateway) recorded(t *testing.T, admin gate.Caller) {
 }
 
 func everything(name string, projects ...string) gate.Caller {
-	return gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: name, Method: gate.ByPeer, Projects: projects, Capabilities: []string{gate.All}}}
+	return gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: name, Method: gate.ByPeer, Projects: projects,
+		Capabilities: []string{gate.All}}}
 }
 
 type look struct {
 	Run string `json:"provenance_run_id"`
 }
 
-// A look's provenance_run_id can be looked up: its tool, its canonical params with the snapshot, who may know when it was asked; by whoever asked
-// and by an admin. To others it is not there, and every verb that takes a run says what such an id is.
+// A look's provenance_run_id can be looked up: its tool, its canonical params with the snapshot, who may know when it was asked; by
+// whoever asked and by an admin. To others it is not there, and every verb that takes a run says what such an id is.
 //
 // proves ARC-11
 func TestProvenanceIsFound(t *testing.T) {
 	g := tableGateway(t)
 	admin := everything("user:boss", gate.All)
 	b := g.fill(t, "own")
-	reader := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:reader", Method: gate.ByToken, Projects: []string{b.project}, Capabilities: []string{gate.CapGateway, gate.CapRead}}}
+	reader := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:reader", Method: gate.ByToken,
+		Projects: []string{b.project}, Capabilities: []string{gate.CapGateway, gate.CapRead}}}
 	other := reader
 	other.Name = "token:other"
-	for tool, args := range map[string]map[string]any{"artifact.list": {"type": "BAM"}, "run.list": {}, "slurm.job.get": {"run_id": b.run}, "artifact.get": {"artifact_id": b.artifact}, "tool.list": {}, "run.diff": {"a": b.run, "b": b.run}} {
+	for tool, args := range map[string]map[string]any{"artifact.list": {"type": "BAM"}, "run.list": {}, "slurm.job.get": {"run_id": b.run},
+		"artifact.get": {"artifact_id": b.artifact}, "tool.list": {}, "run.diff": {"a": b.run, "b": b.run}} {
 		var first, again look
 		g.says(t, reader, tool, args, "", &first)
 		res := g.says(t, reader, tool, args, "", &again)
@@ -72,7 +75,8 @@ func TestProvenanceIsFound(t *testing.T) {
 			var found callRun
 			g.says(t, who, "run.provenance", map[string]any{"run_id": first.Run}, "", &found)
 			d := identityDoc{strings.ReplaceAll(tool, ".", "_"), found.ContractVersion, found.PolicyHash, found.Params}
-			if found.RunID != first.Run || found.ToolID != tool || d.runID() != first.Run || found.Calls != 2 || found.ToolCallIDs[0] != res.ToolCallID || found.FirstAskedAt.After(found.LastAskedAt) {
+			if found.RunID != first.Run || found.ToolID != tool || d.runID() != first.Run || found.Calls != 2 ||
+				found.ToolCallIDs[0] != res.ToolCallID || found.FirstAskedAt.After(found.LastAskedAt) {
 				t.Errorf("%s for %s: %+v", tool, name, found)
 			}
 			for _, verb := range []string{"slurm.job.get", "slurm.job.collect", "slurm.job.logs", "slurm.job.cancel", "run.show"} {
@@ -97,8 +101,8 @@ func TestProvenanceIsFound(t *testing.T) {
 	g.says(t, admin, "run.provenance", map[string]any{"run_id": "run_" + strings.Repeat("7", 26)}, "run_not_found", nil)
 }
 
-// Answers about tokens, approvals and calls have a snapshot: asked again about the same state they are the same run, and another as soon as, and only
-// when, the answer is another; also when it is the time that changes it.
+// Answers about tokens, approvals and calls have a snapshot: asked again about the same state they are the same run, and another as soon
+// as, and only when, the answer is another; also when it is the time that changes it.
 //
 // proves ARC-11
 func TestSnapshotsOfAccess(t *testing.T) {
@@ -115,8 +119,10 @@ func TestSnapshotsOfAccess(t *testing.T) {
 		}
 		return l.Run
 	}
-	expired := ledger.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "old", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x", ExpiresAt: time.Now().Add(-time.Hour)}
-	question := gate.Question{Principal: "token:chat", ToolID: "x.y", ToolVersion: "1.0.0", Binding: strings.Repeat("1", 64), ArgsHash: strings.Repeat("2", 64), Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)}
+	expired := ledger.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "old", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x",
+		ExpiresAt: time.Now().Add(-time.Hour)}
+	question := gate.Question{Principal: "token:chat", ToolID: "x.y", ToolVersion: "1.0.0", Binding: strings.Repeat("1", 64),
+		ArgsHash: strings.Repeat("2", 64), Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)}
 	var asked gate.Approval
 	var created tokenCreated
 	for _, step := range []struct {
@@ -127,7 +133,8 @@ func TestSnapshotsOfAccess(t *testing.T) {
 		{"nothing", func() error { return nil }, ""},
 		{"a look", func() error { ask("run.list", nil); return nil }, ""},
 		{"a token", func() error {
-			g.says(t, admin, "token.create", map[string]any{"name": "a", "capabilities": []string{"read"}, "projects": []string{"p"}, "expires_in_seconds": 3600}, "", &created)
+			g.says(t, admin, "token.create", map[string]any{"name": "a", "capabilities": []string{"read"}, "projects": []string{"p"},
+				"expires_in_seconds": 3600}, "", &created)
 			return nil
 		}, "tokens"},
 		{"an expired token", func() error { return g.ledger.AddToken(t.Context(), expired) }, "tokens"},
@@ -147,7 +154,8 @@ func TestSnapshotsOfAccess(t *testing.T) {
 		{"a use", func() error { return g.ledger.Begin(t.Context(), nil, asked.ID) }, "all"},
 	} {
 		state := func() map[string]string {
-			return map[string]string{"tokens": ask("token.list", nil), "approvals": ask("approval.list", nil), "all": ask("approval.list", map[string]any{"all": true})}
+			return map[string]string{"tokens": ask("token.list", nil), "approvals": ask("approval.list", nil), "all": ask("approval.list",
+				map[string]any{"all": true})}
 		}
 		before := state()
 		if err := step.do(); err != nil {

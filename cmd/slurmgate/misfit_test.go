@@ -23,7 +23,8 @@ func siteFile(t *testing.T, domain, more string) (file, store string) {
 	t.Helper()
 	dir := t.TempDir()
 	file, store = filepath.Join(dir, "site.yaml"), filepath.Join(dir, "images")
-	text := fmt.Sprintf("version: 1\nsite: x\ngateway: {state_dir: %s/state%s}\ndomain_dir: %s\nslurm: {default_partition: a, default_account: b}\nstorage: {runs_dir: %s/runs, image_store: %s}\n", dir, more, domain, dir, store)
+	text := fmt.Sprintf("version: 1\nsite: x\ngateway: {state_dir: %s/state%s}\ndomain_dir: %s\nslurm: {default_partition: a, "+
+		"default_account: b}\nstorage: {runs_dir: %s/runs, image_store: %s}\n", dir, more, domain, dir, store)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +52,12 @@ func TestLockAgainstStore(t *testing.T) {
 	if err := os.WriteFile(lock, []byte(bad), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, said := verb(t, "--site", file, "domain", "check", domain); code != 2 || !strings.Contains(said, "images[0].size_bytes: samtools has ") || !strings.Contains(said, "the lock says 1") {
+	if code, _, said := verb(t, "--site", file, "domain", "check", domain); code != 2 || !strings.Contains(said,
+		"images[0].size_bytes: samtools has ") || !strings.Contains(said, "the lock says 1") {
 		t.Error(code, said)
 	}
-	if code, out, said := verb(t, "--site", file, "config", "check"); code != 0 || !strings.Contains(out, "warning: ") || !strings.Contains(out, "images[0].size_bytes") {
+	if code, out, said := verb(t, "--site", file, "config", "check"); code != 0 || !strings.Contains(out, "warning: ") ||
+		!strings.Contains(out, "images[0].size_bytes") {
 		t.Error(code, out, said)
 	}
 	if _, out, said := verb(t, "--site", file, "image", "list"); !strings.Contains(out, "not as images.lock.yaml says") {
@@ -73,18 +76,21 @@ func TestLockAgainstStore(t *testing.T) {
 func TestProjectNames(t *testing.T) {
 	all := gate.Principal{Projects: []string{gate.All}}
 	id := plan.ProjectID("x")
-	for _, name := range []string{"demo", "a b", "Ünï", "proj", "projects", id, strings.Repeat("a", 128), "", " a", "a ", "a  b", "a\nb", "proj_", "proj_demo", strings.ToLower(id), strings.Repeat("é", 65), "*"} {
+	for _, name := range []string{"demo", "a b", "Ünï", "proj", "projects", id, strings.Repeat("a", 128), "", " a", "a ", "a  b", "a\nb",
+		"proj_", "proj_demo", strings.ToLower(id), strings.Repeat("é", 65), "*"} {
 		ok := plan.CheckProject(name) == ""
 		if _, err := all.Project(name, "default"); (err == nil) != (ok || name == "") {
 			t.Errorf("call: %q %v", name, err)
 		}
-		if g, err := access.NewGrant([]string{"read"}, []string{name}, nil); (err == nil) != (ok || name == "*") || err == nil && ok && g.Projects[0] != plan.ProjectOf(name) {
+		if g, err := access.NewGrant([]string{"read"}, []string{name}, nil); (err == nil) != (ok || name == "*") || err == nil && ok &&
+			g.Projects[0] != plan.ProjectOf(name) {
 			t.Errorf("token, peer: %q %v", name, err)
 		}
 		if _, err := access.NewGrant([]string{"read"}, []string{"*"}, map[string]string{name: "acct"}); (err == nil) != (ok || name == "*") {
 			t.Errorf("account: %q %v", name, err)
 		}
-		s := site.Site{Version: 1, Name: "x", Gateway: site.Gateway{StateDir: "/state", DefaultProject: name}, DomainDir: "/d", Slurm: site.Slurm{DefaultPartition: "a", DefaultAccount: "b"},
+		s := site.Site{Version: 1, Name: "x", Gateway: site.Gateway{StateDir: "/state", DefaultProject: name}, DomainDir: "/d",
+			Slurm:   site.Slurm{DefaultPartition: "a", DefaultAccount: "b"},
 			Storage: site.Storage{RunsDir: "/runs", ImageStore: "/images"}}
 		if _, err := site.New(s); (err == nil) != (ok || name == "") { // empty: the default
 			t.Errorf("default project: %q %v", name, err)
@@ -113,11 +119,13 @@ func TestRawPlanNamesItsImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := g.gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "me", Capabilities: []string{gate.All}, Projects: []string{gate.All}}}, gate.NewRequest(x.ID, x.Version, args))
+	res := g.gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "me",
+		Capabilities: []string{gate.All}, Projects: []string{gate.All}}}, gate.NewRequest(x.ID, x.Version, args))
 	if res.OK || !strings.Contains(fmt.Sprint(res.Error), `images.lock.yaml has no image "samtools"`) {
 		t.Errorf("%+v", res.Error)
 	}
-	spec := []byte(strings.Replace(string(args[len(`{"job_spec":`):len(args)-1]), `"outputs":[]`, `"outputs":[{"role":"r","src_relpath":"out/x","type":"TEXT","label":"x"}]`, 1))
+	spec := []byte(strings.Replace(string(args[len(`{"job_spec":`):len(args)-1]), `"outputs":[]`,
+		`"outputs":[{"role":"r","src_relpath":"out/x","type":"TEXT","label":"x"}]`, 1))
 	for msg, want := range map[string]string{"": "", `"samtools" is another image`: "PLAN-IMAGE"} {
 		_, err := plan.DecodeSpec(spec, plan.Rules{Image: func(string, string) string { return msg }})
 		if err == nil && want != "" || err != nil && (want == "" || fault.CodeOf(err) != want) {
@@ -128,7 +136,8 @@ func TestRawPlanNamesItsImage(t *testing.T) {
 
 func writeTestSIF(t *testing.T, path string) {
 	t.Helper()
-	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys, runtime.GOARCH), sif.OptObjectAlignment(4096))
+	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys,
+		runtime.GOARCH), sif.OptObjectAlignment(4096))
 	if err != nil {
 		t.Fatal(err)
 	}

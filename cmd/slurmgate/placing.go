@@ -41,7 +41,8 @@ func offers(s *site.Site) func(string) bool {
 func bindWarnings(binds []plan.Bind) []string {
 	var out []string
 	for _, b := range binds {
-		out = append(out, fmt.Sprintf("this run reads the site's folder %s, version %s; its content is not verified (apptainer.binds)", b.Name, b.Version))
+		out = append(out, fmt.Sprintf("this run reads the site's folder %s, version %s; its content is not verified (apptainer.binds)", b.Name,
+			b.Version))
 	}
 	return out
 }
@@ -51,10 +52,12 @@ func sameBinds(s *site.Site, binds []plan.Bind) error {
 	for _, b := range binds {
 		switch v, ok := s.BindVersion(b.Name); {
 		case !ok:
-			return fault.New(fault.Policy, "sameBinds", "bind_not_offered", "the run reads the site's folder "+b.Name+", and this site no longer offers it").
+			return fault.New(fault.Policy, "sameBinds", "bind_not_offered",
+				"the run reads the site's folder "+b.Name+", and this site no longer offers it").
 				WithNext("add it to apptainer.binds in the site file again, or call the tool again without it")
 		case v != b.Version:
-			return fault.New(fault.Policy, "sameBinds", "bind_changed", fmt.Sprintf("the run reads version %s of the site's folder %s, which now has version %s", b.Version, b.Name, v)).
+			return fault.New(fault.Policy, "sameBinds", "bind_changed",
+				fmt.Sprintf("the run reads version %s of the site's folder %s, which now has version %s", b.Version, b.Name, v)).
 				WithNext("call the tool again: that is a new run, with the current version")
 		}
 	}

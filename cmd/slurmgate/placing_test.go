@@ -13,8 +13,8 @@ import (
 	"slurmgate/site"
 )
 
-// A pack's plan holds what the pack asks for. The site's defaults and the caller's own account are added to what runs and what policy judges, and
-// change no identity; a dry run shows both.
+// A pack's plan holds what the pack asks for. The site's defaults and the caller's own account are added to what runs and what policy
+// judges, and change no identity; a dry run shows both.
 //
 // proves ABI-07 ARC-06
 func TestPlacementIsTheSites(t *testing.T) {
@@ -35,7 +35,8 @@ func TestPlacementIsTheSites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			call := gate.Call{Args: []byte(`{"bam":"` + beforeBAM + `"}`), Caller: gate.Caller{Principal: gate.Principal{Projects: []string{plan.ProjectID("demo")}}}}
+			call := gate.Call{Args: []byte(`{"bam":"` + beforeBAM + `"}`),
+				Caller: gate.Caller{Principal: gate.Principal{Projects: []string{plan.ProjectID("demo")}}}}
 			o, _, err := g.packOrder(t.Context(), call, p)
 			if c.denied != "" {
 				if fault.CodeOf(err) != c.denied {
@@ -50,7 +51,8 @@ func TestPlacementIsTheSites(t *testing.T) {
 				t.Errorf("asked for %+v, placed %+v", o.Params.Spec.Placement, o.Placement)
 			}
 			shown, err := g.engine.Preview(t.Context(), o)
-			if err != nil || shown.Placement.Partition != c.partition || !strings.Contains(string(shown.Params), `"partition":null`) || shown.Script != "partition "+c.partition+" account "+c.account {
+			if err != nil || shown.Placement.Partition != c.partition || !strings.Contains(string(shown.Params), `"partition":null`) ||
+				shown.Script != "partition "+c.partition+" account "+c.account {
 				t.Errorf("%+v %v", shown, err)
 			}
 			if name != "allowed" {
@@ -119,7 +121,8 @@ func TestConfigCheckLooksAtTheDomain(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := withDomain(&site.Site{DomainDir: dir})
-	if len(got) != 2 || !strings.Contains(got[0], "import.roots belongs in the site file") || !strings.Contains(got[1], "samtools.flagstat.tool.yaml") || !strings.Contains(got[1], `"ref"`) {
+	if len(got) != 2 || !strings.Contains(got[0], "import.roots belongs in the site file") || !strings.Contains(got[1],
+		"samtools.flagstat.tool.yaml") || !strings.Contains(got[1], `"ref"`) {
 		t.Errorf("%q", got)
 	}
 	s := &site.Site{DomainDir: dir, Apptainer: site.Apptainer{Binds: []site.Bind{{Name: "ref", Version: "1"}}}}

@@ -21,7 +21,8 @@ import (
 //
 // proves AX-08
 func TestPolicyReachesTheGate(t *testing.T) {
-	p, err := policy.Parse("p", []byte("version: 1\nconcurrency: {global: 7, per_tool: {samtools_flagstat: 2, slurm_submit: 3}}\ndefault_timeout_sec: 30\negress_allowlist: [\"api.example.org:443\"]\n"+
+	p, err := policy.Parse("p", []byte("version: 1\nconcurrency: {global: 7, per_tool: {samtools_flagstat: 2, slurm_submit: "+
+		"3}}\ndefault_timeout_sec: 30\negress_allowlist: [\"api.example.org:443\"]\n"+
 		"consent: {tools: [slurm_submit], request_expires_seconds: 120, approval_expires_seconds: 60}\nlogging: {level: warn}\n"), os.LookupEnv)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,8 @@ func TestPolicyReachesTheGate(t *testing.T) {
 	if got := r.Rules("samtools_flagstat"); got.Together != 0 || got.Timeout != 30*time.Second || got.Consent != nil {
 		t.Errorf("%+v", got)
 	}
-	if got := r.Rules("slurm_submit"); got.Together != 3 || got.Consent == nil || *got.Consent != (gate.ConsentRule{Ask: 2 * time.Minute, Answer: time.Minute}) {
+	if got := r.Rules("slurm_submit"); got.Together != 3 || got.Consent == nil || *got.Consent != (gate.ConsentRule{Ask: 2 * time.Minute,
+		Answer: time.Minute}) {
 		t.Errorf("%+v", got)
 	}
 	if got := g.runLimits(); len(got) != 1 || got["samtools_flagstat"] != 2 { // the engine bounds these, run.TestRunsOfOneTool
@@ -53,7 +55,8 @@ func TestCharged(t *testing.T) {
 	for _, c := range []struct {
 		accounts      map[string]string
 		project, want string
-	}{{nil, b.project, ""}, {map[string]string{b.project: "a"}, b.project, "a"}, {map[string]string{"*": "b"}, b.project, "b"}, {map[string]string{"*": "b", b.project: "a"}, b.project, "a"}, {map[string]string{b.project: "a"}, "proj_x", ""}} {
+	}{{nil, b.project, ""}, {map[string]string{b.project: "a"}, b.project, "a"}, {map[string]string{"*": "b"}, b.project, "b"},
+		{map[string]string{"*": "b", b.project: "a"}, b.project, "a"}, {map[string]string{b.project: "a"}, "proj_x", ""}} {
 		who := gate.Principal{Accounts: c.accounts}
 		if got := who.Account(c.project); got != c.want {
 			t.Errorf("%v: %q", c, got)
@@ -64,7 +67,8 @@ func TestCharged(t *testing.T) {
 func TestChargedAccount(t *testing.T) {
 	c := gate.Call{Caller: gate.Caller{Principal: gate.Principal{Accounts: map[string]string{"*": "mine"}}}}
 	for account, code := range map[string]string{"mine": "", "other": "account_denied"} {
-		if err := charged(c, "proj_x", plan.Spec{Placement: plan.Placement{Partition: "main", Account: account}}); fault.CodeOf(err) != code && (err != nil || code != "") {
+		if err := charged(c, "proj_x", plan.Spec{Placement: plan.Placement{Partition: "main", Account: account}}); fault.CodeOf(err) != code &&
+			(err != nil || code != "") {
 			t.Errorf("%s: %v", account, err)
 		}
 	}
@@ -109,7 +113,8 @@ func TestLoggingLevelAtStart(t *testing.T) {
 		if err := os.CopyFS(dir, os.DirFS("testdata/before/domain")); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte("version: 1\ntool_allowlist: []\nlogging: {level: "+level+"}\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte("version: 1\ntool_allowlist: []\nlogging: {level: "+level+"}\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		s := &site.Site{DomainDir: dir, Gateway: site.Gateway{StateDir: t.TempDir()}}
@@ -141,7 +146,8 @@ func TestDefaultTimeout(t *testing.T) {
 		}
 	}
 	var left time.Duration
-	x := builtin("config.show", "Show", "Shows.", gate.Read, object(""), handler(func(ctx context.Context, _ gate.Call, _ struct{}) (any, error) {
+	x := builtin("config.show", "Show", "Shows.", gate.Read, object(""), handler(func(ctx context.Context, _ gate.Call, _ struct{}) (any,
+		error) {
 		until, _ := ctx.Deadline()
 		left = time.Until(until)
 		return nil, nil
@@ -152,7 +158,8 @@ func TestDefaultTimeout(t *testing.T) {
 	}
 	timed := gate.New(gate.Config{Registry: r, Policy: rulesOf{Policy: g.policy}, Log: g.log})
 	defer timed.Close()
-	if res := timed.Call(t.Context(), gate.Process(), gate.NewRequest(x.ID, x.Version, json.RawMessage("{}"))); res.Error != nil || left <= 0 || left > time.Hour || left < 50*time.Minute {
+	if res := timed.Call(t.Context(), gate.Process(), gate.NewRequest(x.ID, x.Version, json.RawMessage("{}"))); res.Error != nil ||
+		left <= 0 || left > time.Hour || left < 50*time.Minute {
 		t.Errorf("%+v: %s left of an hour", res.Error, left)
 	}
 }

@@ -21,11 +21,13 @@ type identityDoc struct {
 }
 
 func (d identityDoc) runID() string {
-	return plan.Identity{ToolName: d.ToolName, ContractVersion: d.ContractVersion, PolicyHash: d.PolicyHash, ParamsHash: plan.Hash(d.Params)}.RunID()
+	return plan.Identity{ToolName: d.ToolName, ContractVersion: d.ContractVersion, PolicyHash: d.PolicyHash,
+		ParamsHash: plan.Hash(d.Params)}.RunID()
 }
 
-// provenance is the run id of a read-only call (ARC-11): the same call under the same policy with the same canonical params. The params name what the
-// answer depends on: an artifact's id, which always means the same bytes, or the snapshot of a list. The identity is recorded with the call of ctx.
+// provenance is the run id of a read-only call (ARC-11): the same call under the same policy with the same canonical params. The params
+// name what the answer depends on: an artifact's id, which always means the same bytes, or the snapshot of a list. The identity is
+// recorded with the call of ctx.
 func (g *gateway) provenance(ctx context.Context, toolID string, params any) (string, error) {
 	canonical, err := plan.Marshal(params)
 	if err != nil {
@@ -74,8 +76,8 @@ type stateAnswer struct {
 	run.GetState
 }
 
-// tokensAsked, approvalsAsked and callsAsked say which run an answer about tokens, approvals or recorded calls is, and of which state of the
-// ledger: the numbers change exactly when the answer does. A question asked again about the same state is the same run.
+// tokensAsked, approvalsAsked and callsAsked say which run an answer about tokens, approvals or recorded calls is, and of which state of
+// the ledger: the numbers change exactly when the answer does. A question asked again about the same state is the same run.
 type tokensAsked struct {
 	ProvenanceRunID string                `json:"provenance_run_id"`
 	Snapshot        *ledger.TokenSnapshot `json:"snapshot"` // null for an answer about one token, which needs none

@@ -25,18 +25,20 @@ import (
 	"slurmgate/toolpack"
 )
 
-// tableGateway is a gateway with the shipped domain, a real ledger and a real store, but no Slurm: enough for every tool to decide whether it
-// will do something.
+// tableGateway is a gateway with the shipped domain, a real ledger and a real store, but no Slurm: enough for every tool to decide whether
+// it will do something.
 func tableGateway(t *testing.T) *gateway {
 	t.Helper()
-	return gatewayOver(t, t.TempDir(), "../../domains/genomics", "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {x: [samtools]}}}\n")
+	return gatewayOver(t, t.TempDir(), "../../domains/genomics",
+		"version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {x: [samtools]}}}\n")
 }
 
 // gatewayOver is such a gateway with another domain, another policy, and the ledger that lies in dir, if one does.
 func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*site.Site)) *gateway {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	made := site.Site{Version: 1, Name: "table", Gateway: site.Gateway{StateDir: dir}, DomainDir: "/x", Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research"},
+	made := site.Site{Version: 1, Name: "table", Gateway: site.Gateway{StateDir: dir}, DomainDir: "/x",
+		Slurm:   site.Slurm{DefaultPartition: "main", DefaultAccount: "research"},
 		Storage: site.Storage{RunsDir: "/shared/runs", ImageStore: "/shared/images"}}
 	for _, f := range edit {
 		f(&made)
@@ -54,7 +56,8 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	if g.policy, err = policy.Parse(file, []byte(policyText), os.LookupEnv); err != nil {
 		t.Fatal(err)
 	}
-	if g.ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-table" }}); err != nil {
+	if g.ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"),
+		ledger.Options{NewID: func() string { return "gw-table" }}); err != nil {
 		t.Fatal(err)
 	}
 	if g.store, err = artifact.Open(filepath.Join(dir, "artifacts")); err != nil {
@@ -69,7 +72,8 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	}
 	g.access = access.New(access.Config{Tokens: findToken{g.ledger}})
 	g.engine = run.NewEngine(run.Config{Placement: siteDefaults(s), Previous: previous, SubmitWait: time.Nanosecond},
-		run.Parts{Store: g.ledger, Index: g.ledger, Stager: noStager{}, Images: anyImage{}, Sender: noSender{}, Objects: g.store, Log: log, Now: time.Now})
+		run.Parts{Store: g.ledger, Index: g.ledger, Stager: noStager{}, Images: anyImage{}, Sender: noSender{}, Objects: g.store, Log: log,
+			Now: time.Now})
 	if err := g.openGate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +147,8 @@ func TestRegistryIsComplete(t *testing.T) {
 		if x.SideEffect == gate.Read && slices.Contains(x.Capabilities, gate.CapSlurm) {
 			t.Errorf("%s reads, and asks for the right to submit", x.ID)
 		}
-		if deciding := slices.Contains(x.Capabilities, gate.CapAdmin) || slices.Contains(x.Capabilities, gate.CapApprove); deciding && x.Reachable(gate.MCP) {
+		if deciding := slices.Contains(x.Capabilities, gate.CapAdmin) || slices.Contains(x.Capabilities, gate.CapApprove); deciding &&
+			x.Reachable(gate.MCP) {
 			t.Errorf("%s decides over others and can be reached from a chat", x.ID)
 		}
 		var in struct {
@@ -177,10 +182,13 @@ func (g *gateway) fill(t *testing.T, name string) belongings {
 	params, token := json.RawMessage(`{"project":"`+name+`"}`), fmt.Sprintf("%032x", len(name))
 	id := plan.Identity{ToolName: "samtools_flagstat", ContractVersion: "v1", PolicyHash: g.policy.Hash, ParamsHash: plan.Hash(params)}
 	b.run = id.RunID()
-	_, _, err = g.ledger.Insert(t.Context(), run.New{Params: params, Policy: g.policy.Snapshot, Inputs: []run.Link{{Role: "bam", ArtifactID: a.ID, Relpath: "in/x"}},
-		Run: run.Run{ID: b.run, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1", PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: b.project,
+	_, _, err = g.ledger.Insert(t.Context(), run.New{Params: params, Policy: g.policy.Snapshot,
+		Inputs: []run.Link{{Role: "bam", ArtifactID: a.ID, Relpath: "in/x"}},
+		Run: run.Run{ID: b.run, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1",
+			PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: b.project,
 			Actor: "human", State: run.Blocked, Phase: run.NeedsOperator, Reason: "table", AttemptN: 1, ResultJSON: json.RawMessage(`{}`)},
-		Submission: run.Submission{Token: token, JobName: run.JobName(b.run, 1, token), CreatedAt: time.Now()}, Event: run.Event{Type: "run.created", Data: map[string]any{}}})
+		Submission: run.Submission{Token: token, JobName: run.JobName(b.run, 1, token), CreatedAt: time.Now()},
+		Event:      run.Event{Type: "run.created", Data: map[string]any{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,10 +218,13 @@ func (s schemaDoc) value(name string, b belongings) any {
 	case name == "project_id", name == "project":
 		return b.name
 	case name == "job_spec":
-		return map[string]any{"version": 1, "resources": map[string]any{"time_limit_seconds": 60, "cpus": 1, "mem_mb": 64}, "placement": map[string]any{"partition": "main", "account": "research"},
-			"execution": map[string]any{"kind": "container", "container": map[string]any{"engine": "apptainer", "image": "sha256:" + strings.Repeat("0", 64), "network_mode": "none", "readonly_rootfs": true},
+		return map[string]any{"version": 1, "resources": map[string]any{"time_limit_seconds": 60, "cpus": 1, "mem_mb": 64},
+			"placement": map[string]any{"partition": "main", "account": "research"},
+			"execution": map[string]any{"kind": "container", "container": map[string]any{"engine": "apptainer",
+				"image": "sha256:" + strings.Repeat("0", 64), "network_mode": "none", "readonly_rootfs": true},
 				"command": map[string]any{"argv": []string{"samtools"}, "env": map[string]string{}}},
-			"io": map[string]any{"inputs": []any{map[string]any{"role": "bam", "artifact_id": b.artifact, "checksum_sha256": strings.Repeat("0", 64), "dest_relpath": "in/x"}}, "outputs": []any{}}}
+			"io": map[string]any{"inputs": []any{map[string]any{"role": "bam", "artifact_id": b.artifact, "checksum_sha256": strings.Repeat("0",
+				64), "dest_relpath": "in/x"}}, "outputs": []any{}}}
 	case s.Const != nil:
 		return s.Const
 	case len(s.Enum) > 0:
@@ -354,7 +365,8 @@ func TestAnotherProjectDoesNotExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ask(x, map[string]any{}, false)
-		if !strings.Contains(got, own.run) && !strings.Contains(got, own.artifact) || strings.Contains(got, theirs.run) || strings.Contains(got, theirs.artifact) {
+		if !strings.Contains(got, own.run) && !strings.Contains(got, own.artifact) || strings.Contains(got, theirs.run) || strings.Contains(got,
+			theirs.artifact) {
 			t.Errorf("%s: %s", id, got)
 		}
 	}

@@ -21,7 +21,8 @@ func TestRunWithRolesThatDifferOnlyInCase(t *testing.T) {
 	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.FinishedAt, v.Run.ExitCode = run.Succeeded, run.Done, "ok", &now, &code
 	v.Run.ResultJSON = json.RawMessage(`{"output":{"LOG":{"artifact_id":"` + b.artifact + `"}}}`)
 	v.Attempt.Ending, v.Attempt.EndedAt, v.Attempt.ExitCode = run.EndedOK, &now, &code
-	w := run.Write{Run: v.Run, Attempts: []run.Attempt{v.Attempt}, Outputs: []run.Link{{Role: "LOG", ArtifactID: b.artifact, Relpath: "out/x"}, {Role: "log", ArtifactID: b.artifact}}, Event: run.Event{Type: "run.succeeded"}}
+	w := run.Write{Run: v.Run, Attempts: []run.Attempt{v.Attempt}, Outputs: []run.Link{{Role: "LOG", ArtifactID: b.artifact,
+		Relpath: "out/x"}, {Role: "log", ArtifactID: b.artifact}}, Event: run.Event{Type: "run.succeeded"}}
 	if _, err := g.ledger.Apply(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,8 @@ func TestRunWithRolesThatDifferOnlyInCase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res := g.gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "me", Capabilities: []string{gate.All}, Projects: []string{gate.All}}},
+		res := g.gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "me",
+			Capabilities: []string{gate.All}, Projects: []string{gate.All}}},
 			gate.NewRequest(id, x.Version, json.RawMessage(`{"run_id":"`+b.run+`"}`)))
 		if !res.OK {
 			t.Errorf("%s: %+v", id, res.Error)

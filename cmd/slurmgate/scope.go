@@ -23,8 +23,8 @@ func (g *gateway) listed(c gate.Call, named string) ([]string, error) {
 	return []string{id}, err
 }
 
-// inputProject is the project of the first artifact among a tool's arguments, or the caller's own if there is none. Looking up the inputs checks
-// that all are of one project.
+// inputProject is the project of the first artifact among a tool's arguments, or the caller's own if there is none. Looking up the inputs
+// checks that all are of one project.
 func (g *gateway) inputProject(ctx context.Context, c gate.Call) (string, error) {
 	var args map[string]any
 	if err := json.Unmarshal(c.Args, &args); err != nil {
@@ -65,6 +65,7 @@ func charged(c gate.Call, project string, spec plan.Spec) error {
 	if own == "" || own == spec.Placement.Account || spec.Local() { // runs on this host charge no Slurm account
 		return nil
 	}
-	return &fault.Error{Op: "charged", Kind: fault.Policy, Code: "account_denied", Msg: "your jobs of this project must charge the Slurm account " + own + ", not " + spec.Placement.Account,
+	return &fault.Error{Op: "charged", Kind: fault.Policy, Code: "account_denied",
+		Msg:  "your jobs of this project must charge the Slurm account " + own + ", not " + spec.Placement.Account,
 		Next: "set placement.account to " + own + ", or ask the administrator"}
 }

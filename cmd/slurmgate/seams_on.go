@@ -22,7 +22,10 @@ import (
 // <port>.<method>[.<event type or file name>].before and .after. Three environment variables control them:
 //
 //	SLURMGATE_CHAOS_KILL=<seam>[#n]    the process kills itself with SIGKILL the n-th time it passes there
-//	SLURMGATE_CHAOS_FAIL=<place>[#n]   a place without .before and .after: the n-th call has its effect, and its caller gets a Transport fault
+//	SLURMGATE_CHAOS_FAIL=<place>[#n]   a place without .before and .after: the n-th call has its effect, and its caller gets a Transport
+//
+// fault
+//
 //	SLURMGATE_CHAOS_LIST=FILE          each seam passed is appended to the file, one a line
 //
 // No other build has this file.

@@ -25,7 +25,8 @@ func (serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	a.say("slurmgate serves %s: domain %s %s, ledger %s, socket %s (pid %d)", s.Name, g.domain.ID(), g.domain.Version(), g.ledger.Path(), s.Gateway.Socket, os.Getpid())
+	a.say("slurmgate serves %s: domain %s %s, ledger %s, socket %s (pid %d)", s.Name, g.domain.ID(), g.domain.Version(), g.ledger.Path(),
+		s.Gateway.Socket, os.Getpid())
 	if g.port != nil {
 		a.say("HTTP and MCP at http://%s, the latter at /mcp; every request needs a bearer token", g.port.Addr())
 	}

@@ -24,9 +24,9 @@ import (
 	"slurmgate/toolpack"
 )
 
-// image and doctor work on a site's files in the shell's own process: there may be no gateway yet, or none that starts. They pass a gate of that
-// process, under the site's policy, and leave a record in the site's ledger: through the gateway where one runs, else by opening the ledger
-// under its lock. An effect that cannot be recorded is not made.
+// image and doctor work on a site's files in the shell's own process: there may be no gateway yet, or none that starts. They pass a gate
+// of that process, under the site's policy, and leave a record in the site's ledger: through the gateway where one runs, else by opening
+// the ledger under its lock. An effect that cannot be recorded is not made.
 
 // shellTools are the tools whose calls are recorded this way. config, tool check, tool init and domain check are for files that may
 // belong to no site, and leave no record.
@@ -140,7 +140,8 @@ func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record) err
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fault.Wrap(fault.Validation, "record", "state_dir", "cannot make gateway.state_dir", err).WithNext("make it as an admin and give it to this user")
+		return fault.Wrap(fault.Validation, "record", "state_dir", "cannot make gateway.state_dir", err).
+			WithNext("make it as an admin and give it to this user")
 	}
 	if err := ownFolder(dir); err != nil {
 		return err
@@ -150,7 +151,8 @@ func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record) err
 		return err
 	}
 	defer lock.Release()
-	l, err := ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem, NewID: func() string { return "gw-" + uuid.NewString() }})
+	l, err := ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
+		NewID: func() string { return "gw-" + uuid.NewString() }})
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,8 @@ func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gat
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	cmd.WaitDelay = lockPatience
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fault.Wrap(fault.Transport, "record", "not_recorded", fmt.Sprintf("uid %d, who owns gateway.state_dir, cannot write the record: %s", uid, strings.TrimSpace(string(out))), err)
+		return fault.Wrap(fault.Transport, "record", "not_recorded",
+			fmt.Sprintf("uid %d, who owns gateway.state_dir, cannot write the record: %s", uid, strings.TrimSpace(string(out))), err)
 	}
 	return nil
 }

@@ -25,8 +25,10 @@ func shellSite(t *testing.T) *site.Site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s, err := site.New(site.Site{Version: 1, Name: "shell", Gateway: site.Gateway{StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}, DomainDir: copyDomain(t, "genomics"),
-		Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: site.Storage{RunsDir: filepath.Join(dir, "runs"), ImageStore: filepath.Join(dir, "images")}})
+	s, err := site.New(site.Site{Version: 1, Name: "shell", Gateway: site.Gateway{StateDir: filepath.Join(dir, "state"),
+		Socket: filepath.Join(dir, "s")}, DomainDir: copyDomain(t, "genomics"),
+		Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: site.Storage{RunsDir: filepath.Join(dir, "runs"),
+			ImageStore: filepath.Join(dir, "images")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +37,13 @@ func shellSite(t *testing.T) *site.Site {
 
 // addImage stands for image add: an effect, which counts.
 func addImage(n *int) gate.Tool {
-	return builtin("image.add", "Add an image", "Adds.", gate.Write, object("name", prop("name", `{"type":"string"}`)), handler(func(context.Context, gate.Call, struct {
-		Name string `json:"name"`
-	}) (any, error) {
-		*n++
-		return map[string]int{"n": *n}, nil
-	}))
+	return builtin("image.add", "Add an image", "Adds.", gate.Write, object("name", prop("name", `{"type":"string"}`)),
+		handler(func(context.Context, gate.Call, struct {
+			Name string `json:"name"`
+		}) (any, error) {
+			*n++
+			return map[string]int{"n": *n}, nil
+		}))
 }
 
 func onSite(t *testing.T, s *site.Site, n *int) error {
@@ -63,8 +66,8 @@ func wantRecord(t *testing.T, calls []ledger.CallEvent, principal string) {
 	t.Errorf("no record of image.add by %s among %d", principal, len(calls))
 }
 
-// A verb that changes a site in the shell's own process is recorded in the site's ledger: by the shell where no gateway runs, and through the
-// gateway where one does, as the caller the gateway knows. Where it cannot be recorded nothing is done.
+// A verb that changes a site in the shell's own process is recorded in the site's ledger: by the shell where no gateway runs, and through
+// the gateway where one does, as the caller the gateway knows. Where it cannot be recorded nothing is done.
 //
 // proves HTC-06 HTC-08
 func TestShellCallsAreRecorded(t *testing.T) {
@@ -76,7 +79,8 @@ func TestShellCallsAreRecorded(t *testing.T) {
 	if err := onSite(t, s, &n); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	l, err := ledger.Open(t.Context(), filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-other" }})
+	l, err := ledger.Open(t.Context(), filepath.Join(s.Gateway.StateDir, "ledger.db"),
+		ledger.Options{NewID: func() string { return "gw-other" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +92,8 @@ func TestShellCallsAreRecorded(t *testing.T) {
 	l.Close()
 
 	g := tableGateway(t)
-	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.gate, Auth: g.access}, nil), func() {}, slog.New(slog.DiscardHandler))
+	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.gate, Auth: g.access}, nil), func() {},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +164,8 @@ func TestForgedShellRecords(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if r, err := (shellRecord{Chain: gate.Looks, Event: json.RawMessage(shell)}).record("user:x"); err != nil || r.Principal != "user:x" || r.ToolID != "image.list" {
+	if r, err := (shellRecord{Chain: gate.Looks, Event: json.RawMessage(shell)}).record("user:x"); err != nil || r.Principal != "user:x" ||
+		r.ToolID != "image.list" {
 		t.Error(r, err)
 	}
 }

@@ -29,7 +29,8 @@ func TestSnapshotsOfTheStore(t *testing.T) {
 		g.says(t, admin, gcToolID, map[string]any{"dry_run": true}, "", &sweep)
 		g.says(t, admin, "artifact.verify", map[string]any{"artifact_id": b.artifact}, "", &one)
 		g.says(t, admin, "artifact.verify", map[string]any{"all": true}, "", &all)
-		if one.Snapshot.Checked != 1 || all.Snapshot.Checked != all.Checked || one.Snapshot.BytesRead != one.BytesRead || sweep.Snapshot.LedgerSeq == 0 {
+		if one.Snapshot.Checked != 1 || all.Snapshot.Checked != all.Checked || one.Snapshot.BytesRead != one.BytesRead ||
+			sweep.Snapshot.LedgerSeq == 0 {
 			t.Errorf("%+v %+v %+v", sweep.Snapshot, one.Snapshot, all.Snapshot)
 		}
 		return map[string]string{"gc": sweep.ProvenanceRunID, "one": one.ProvenanceRunID, "all": all.ProvenanceRunID}

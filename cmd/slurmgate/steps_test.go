@@ -70,7 +70,8 @@ func TestStepForms(t *testing.T) {
 				t.Errorf("%s takes no %s", f.Verb, m[1])
 			}
 		}
-		if chat, err := registry.Find(strings.ReplaceAll(f.Chat, "_", ".")); strings.Contains(f.Chat, "_") && (err != nil || !mcp.ForChat(chat) || !chat.Reachable(gate.MCP)) {
+		if chat, err := registry.Find(strings.ReplaceAll(f.Chat, "_", ".")); strings.Contains(f.Chat, "_") &&
+			(err != nil || !mcp.ForChat(chat) || !chat.Reachable(gate.MCP)) {
 			t.Errorf("a chat has no %s", f.Chat)
 		}
 		if f.HTTP != "" && !tool.Reachable(gate.Other) {

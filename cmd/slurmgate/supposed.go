@@ -10,8 +10,9 @@ import (
 	"slurmgate/run"
 )
 
-// A dry run of an import stores nothing, and the dry run of a tool that takes the file as an input follows as a separate call. In between, the
-// gateway remembers what the import would have created: for the calling principal only, for a limited time, in memory. Only dry runs see it.
+// A dry run of an import stores nothing, and the dry run of a tool that takes the file as an input follows as a separate call. In between,
+// the gateway remembers what the import would have created: for the calling principal only, for a limited time, in memory. Only dry runs
+// see it.
 
 const (
 	supposeTime = 10 * time.Minute

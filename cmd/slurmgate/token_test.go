@@ -23,7 +23,8 @@ func (g *gateway) calls(t *testing.T, who gate.Principal, tool, args string, key
 // A token grants no more than its maker has, and no longer than the maker's own credentials last.
 func TestTokenWithinItsMaker(t *testing.T) {
 	g := tableGateway(t)
-	maker := gate.Principal{Name: "token:ops", Method: gate.ByToken, Capabilities: []string{"gateway", "read", "admin"}, Projects: []string{plan.ProjectID("demo")},
+	maker := gate.Principal{Name: "token:ops", Method: gate.ByToken, Capabilities: []string{"gateway", "read", "admin"},
+		Projects: []string{plan.ProjectID("demo")},
 		Accounts: map[string]string{plan.ProjectID("demo"): "research"}, Expires: time.Now().Add(time.Hour)}
 	for args, code := range map[string]string{
 		`"capabilities":["read"],"projects":["demo"],"expires_in_seconds":3000`:                          "",
@@ -41,7 +42,8 @@ func TestTokenWithinItsMaker(t *testing.T) {
 		}
 	}
 	maker.Expires = time.Time{}
-	if res := g.calls(t, maker, "token.create", `{"name":"x","capabilities":["read"],"projects":["demo"],"expires_in_seconds":7200}`, ""); !res.OK {
+	if res := g.calls(t, maker, "token.create", `{"name":"x","capabilities":["read"],"projects":["demo"],"expires_in_seconds":7200}`,
+		""); !res.OK {
 		t.Error(res.Error)
 	}
 }
@@ -58,7 +60,8 @@ func TestTokenUnderOneKey(t *testing.T) {
 			t.Fatal(res.Error, err)
 		}
 	}
-	if !strings.HasPrefix(first.Token, "sgt_") || first.Note != "" || again.TokenID != first.TokenID || again.Token != gate.Redacted || !strings.Contains(again.Note, "revoke") {
+	if !strings.HasPrefix(first.Token, "sgt_") || first.Note != "" || again.TokenID != first.TokenID || again.Token != gate.Redacted ||
+		!strings.Contains(again.Note, "revoke") {
 		t.Errorf("%+v, then %+v", first, again)
 	}
 	if list, _, err := g.ledger.Tokens(t.Context()); err != nil || len(list) != 1 {
@@ -75,7 +78,8 @@ func TestTokenUnderOneKey(t *testing.T) {
 // The same answer to an approval again is no conflict; another one is.
 func TestApprovalAnsweredAgain(t *testing.T) {
 	g := tableGateway(t)
-	a, err := g.ledger.Ask(t.Context(), gate.Question{Principal: "token:bot", ToolID: "slurm.submit", ToolVersion: "1.0.0", Binding: strings.Repeat("0", 64), ArgsHash: strings.Repeat("0", 64),
+	a, err := g.ledger.Ask(t.Context(), gate.Question{Principal: "token:bot", ToolID: "slurm.submit", ToolVersion: "1.0.0",
+		Binding: strings.Repeat("0", 64), ArgsHash: strings.Repeat("0", 64),
 		Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)

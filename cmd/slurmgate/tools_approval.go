@@ -34,7 +34,8 @@ type approvalAnswerArgs struct {
 
 func (g *gateway) approvalTools() []gate.Tool {
 	idSchema := `{"type":"string","pattern":"^apr_[A-Z2-7]{26}$"}`
-	list := builtin("approval.list", "List approvals", "Lists the calls that are waiting for a person's approval; with all=true also those answered or expired.", gate.Read,
+	list := builtin("approval.list", "List approvals", "Lists the calls that are waiting for a person's approval; with all=true also those "+
+		"answered or expired.", gate.Read,
 		object("", prop("all", `{"type":"boolean"}`)), handler(func(ctx context.Context, c gate.Call, a approvalListArgs) (any, error) {
 			found, total, snapshot, err := g.ledger.Approvals(ctx, a.All)
 			if err != nil {
@@ -43,24 +44,29 @@ func (g *gateway) approvalTools() []gate.Tool {
 			prov, err := g.about(ctx, "approval.list", c, snapshot)
 			return approvalList{approvalsAsked{prov, &snapshot}, total, found}, err
 		}))
-	answer := builtin("approval.answer", "Answer a request for approval", "Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these arguments, for the given number of calls and time.", gate.Write,
-		object("approval_id approve", prop("approval_id", idSchema), prop("approve", `{"type":"boolean"}`), prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"number of calls allowed; default 1"}`),
+	answer := builtin("approval.answer", "Answer a request for approval",
+		"Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these arguments, for the "+
+			"given number of calls and time.", gate.Write,
+		object("approval_id approve", prop("approval_id", idSchema), prop("approve", `{"type":"boolean"}`),
+			prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"number of calls allowed; default 1"}`),
 			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":2592000,"description":"how long the approval is valid; default: set by policy"}`), prop("reason", `{"type":"string","maxLength":512}`)),
 		handler(g.answerApproval))
 	return []gate.Tool{list, answer}
 }
 
-// answerApproval records a person's decision. Nobody may approve their own request, except a person of this host identified by the kernel: at
-// the shell, requesting and approving are two commands that somebody types.
+// answerApproval records a person's decision. Nobody may approve their own request, except a person of this host identified by the kernel:
+// at the shell, requesting and approving are two commands that somebody types.
 func (g *gateway) answerApproval(ctx context.Context, c gate.Call, a approvalAnswerArgs) (any, error) {
 	was, err := g.ledger.Approval(ctx, a.ApprovalID)
 	if err != nil {
 		return nil, err
 	}
 	if was.Principal == c.Caller.Name && a.Approve && c.Caller.Method != gate.ByPeer {
-		return nil, fault.New(fault.Policy, "approval.answer", "consent_self", "you requested this call yourself; somebody else has to approve it")
+		return nil, fault.New(fault.Policy, "approval.answer", "consent_self",
+			"you requested this call yourself; somebody else has to approve it")
 	}
-	if wanted := map[bool]string{true: gate.Approved, false: gate.Denied}[a.Approve]; was.Status == wanted && was.AnsweredBy != nil && *was.AnsweredBy == c.Caller.Name {
+	if wanted := map[bool]string{true: gate.Approved, false: gate.Denied}[a.Approve]; was.Status == wanted && was.AnsweredBy != nil &&
+		*was.AnsweredBy == c.Caller.Name {
 		prov, err := g.about(ctx, "approval.answer", c, nil) // the same answer again
 		return approvalAnswered{approvalsAsked{ProvenanceRunID: prov}, was}, err
 	}
@@ -68,7 +74,8 @@ func (g *gateway) answerApproval(ctx context.Context, c gate.Call, a approvalAns
 	if a.ExpiresInSeconds > 0 {
 		expires = time.Duration(a.ExpiresInSeconds) * time.Second
 	}
-	answered, err := g.ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Name, Reason: a.Reason, Uses: max(1, a.Uses), Expires: time.Now().Add(expires)})
+	answered, err := g.ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Name, Reason: a.Reason,
+		Uses: max(1, a.Uses), Expires: time.Now().Add(expires)})
 	if err != nil {
 		return nil, err
 	}

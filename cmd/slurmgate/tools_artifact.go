@@ -30,7 +30,8 @@ type artifactDoc struct {
 }
 
 func docOf(a run.Artifact) artifactDoc {
-	return artifactDoc{ArtifactID: a.ID, ProjectID: a.ProjectID, Type: a.Type, Label: a.Label, SizeBytes: a.SizeBytes, ChecksumSHA256: a.SHA256, Source: a.Source, CreatedAt: a.CreatedAt}
+	return artifactDoc{ArtifactID: a.ID, ProjectID: a.ProjectID, Type: a.Type, Label: a.Label, SizeBytes: a.SizeBytes,
+		ChecksumSHA256: a.SHA256, Source: a.Source, CreatedAt: a.CreatedAt}
 }
 
 func linkedDocs(list []run.Output) []artifactDoc {
@@ -48,14 +49,20 @@ const artifactIDSchema = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26
 func (g *gateway) artifactTools() []gate.Tool {
 	typ := `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"artifact type; detected from the content by default"}`
 	tools := []gate.Tool{
-		builtin("artifact.import", "Import an artifact", "Imports a file (below one of the import roots) or a text as an immutable artifact and returns its artifact_id. Importing the same bytes with the same label again returns the same artifact.", gate.Write,
-			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":32768}`), prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
-				prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)), handler(g.importArtifact)),
+		builtin("artifact.import", "Import an artifact", "Imports a file (below one of the import roots) or a text as an immutable artifact "+
+			"and returns its artifact_id. Importing the same bytes with the same label again returns the same artifact.", gate.Write,
+			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":32768}`),
+				prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
+				prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)),
+			handler(g.importArtifact)),
 		g.artifactListTool(),
 		g.artifactVerifyTool(),
-		builtin("artifact.get", "Show an artifact", "Returns the metadata of an artifact: type, label, size, checksum.", gate.Read, object("artifact_id", prop("artifact_id", artifactIDSchema)), handler(g.getArtifact)),
-		builtin("artifact.preview.text", "Preview an artifact", "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)), handler(g.preview)),
+		builtin("artifact.get", "Show an artifact", "Returns the metadata of an artifact: type, label, size, checksum.", gate.Read,
+			object("artifact_id", prop("artifact_id", artifactIDSchema)), handler(g.getArtifact)),
+		builtin("artifact.preview.text", "Preview an artifact",
+			"Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.", gate.Read,
+			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)),
+			handler(g.preview)),
 	}
 	for i := range tools {
 		if tools[i].ID == "artifact.import" {
@@ -94,12 +101,14 @@ func (g *gateway) importArtifact(ctx context.Context, c gate.Call, a importArgs)
 }
 
 // bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
-func (g *gateway) bringIn(ctx context.Context, c gate.Call, a importArgs, importer *artifact.Importer) (doc run.Artifact, prov string, err error) {
+func (g *gateway) bringIn(ctx context.Context, c gate.Call, a importArgs, importer *artifact.Importer) (doc run.Artifact, prov string,
+	err error) {
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
 	var given []string
-	for name, is := range map[string]bool{"path": a.Path != nil, "text": a.Text != nil, "upload": a.Upload, "bytes beside the call": c.Caller.Body != nil && !a.Upload} {
+	for name, is := range map[string]bool{"path": a.Path != nil, "text": a.Text != nil, "upload": a.Upload,
+		"bytes beside the call": c.Caller.Body != nil && !a.Upload} {
 		if is {
 			given = append(given, name)
 		}

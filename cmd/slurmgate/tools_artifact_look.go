@@ -40,10 +40,13 @@ type listParams struct {
 const listLimit = 50 // page size when the call gives none
 
 func (g *gateway) artifactListTool() gate.Tool {
-	return builtin("artifact.list", "List artifacts", "Lists artifacts, newest first, from one snapshot: those created up to as_of_created_at (default: now). Pages fetched with cursor are from the same snapshot; artifact_count is the number on all pages.", gate.Read,
+	return builtin("artifact.list", "List artifacts",
+		"Lists artifacts, newest first, from one snapshot: those created up to as_of_created_at (default: now). Pages fetched with cursor are "+
+			"from the same snapshot; artifact_count is the number on all pages.", gate.Read,
 		object("", prop("project_id", projectSchema), prop("type", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$"}`),
 			prop("as_of_created_at", `{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$","description":"only artifacts created up to this time (UTC); use the value of an earlier answer to get the same list again"}`),
-			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listArtifacts))
+			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)),
+		handler(g.listArtifacts))
 }
 
 func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactListArgs) (_ any, err error) {
@@ -53,7 +56,8 @@ func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactList
 	}
 	if a.AsOf != nil {
 		if a.Cursor != "" {
-			return nil, fault.Invalid("artifact.list", "", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at", Rule: "not together with a cursor, which has its own", Msg: "cursor and as_of_created_at are both given"})
+			return nil, fault.Invalid("artifact.list", "", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at",
+				Rule: "not together with a cursor, which has its own", Msg: "cursor and as_of_created_at are both given"})
 		}
 		f.AsOf = *a.AsOf
 	}
@@ -74,7 +78,8 @@ func (g *gateway) listArtifacts(ctx context.Context, c gate.Call, a artifactList
 	for _, x := range page.Artifacts {
 		out.Artifacts = append(out.Artifacts, docOf(x))
 	}
-	out.ProvenanceRunID, err = g.provenance(ctx, "artifact.list", listParams{f.Projects, f.Type, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit})
+	out.ProvenanceRunID, err = g.provenance(ctx, "artifact.list", listParams{f.Projects, f.Type, out.AsOf, out.ArtifactCount, f.Cursor,
+		f.Limit})
 	return out, err
 }
 

@@ -62,8 +62,10 @@ type verifyParams struct {
 }
 
 func (g *gateway) artifactVerifyTool() gate.Tool {
-	t := builtin("artifact.verify", "Verify artifacts", "Hashes the stored bytes of one artifact, or of all you can see, and compares them with their checksums. Reads every byte.", gate.Read,
-		object("", prop("artifact_id", artifactIDSchema), prop("all", `{"type":"boolean"}`), prop("project_id", projectSchema)), handler(g.verifyArtifacts))
+	t := builtin("artifact.verify", "Verify artifacts", "Hashes the stored bytes of one artifact, or of all you can see, and compares them "+
+		"with their checksums. Reads every byte.", gate.Read,
+		object("", prop("artifact_id", artifactIDSchema), prop("all", `{"type":"boolean"}`), prop("project_id", projectSchema)),
+		handler(g.verifyArtifacts))
 	t.Timeout = verifyLimit
 	return t
 }
@@ -71,18 +73,21 @@ func (g *gateway) artifactVerifyTool() gate.Tool {
 func (g *gateway) verifyArtifacts(ctx context.Context, c gate.Call, a verifyArgs) (any, error) {
 	switch {
 	case a.All == (a.ArtifactID != ""), a.ProjectID != "" && !a.All:
-		return nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args", Rule: "either artifact_id, or all=true with an optional project_id", Msg: "neither or both are given"})
+		return nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
+			Rule: "either artifact_id, or all=true with an optional project_id", Msg: "neither or both are given"})
 	case a.ArtifactID != "":
 		return g.verifyOne(ctx, a.ArtifactID)
 	case !c.Caller.Can(gate.CapOperate):
-		return nil, fault.New(fault.Capability, "artifact.verify", "capability_denied", "verifying all artifacts needs the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
+		return nil, fault.New(fault.Capability, "artifact.verify", "capability_denied",
+			"verifying all artifacts needs the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
 	}
 	projects, err := g.listed(c, a.ProjectID)
 	if err != nil {
 		return nil, err
 	}
 	if !g.verifying.TryLock() {
-		return nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "another call is already verifying all artifacts").WithNext("wait until it has finished")
+		return nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "another call is already verifying all artifacts").
+			WithNext("wait until it has finished")
 	}
 	defer g.verifying.Unlock()
 	return g.verifyAll(ctx, projects)

@@ -85,7 +85,8 @@ func (g *gateway) hashCatalogue() (string, error) {
 		entries = append(entries, httpapi.EntryOf(g.gate, t))
 		workers[t.ID] = t.Worker
 	}
-	doc, err := plan.Marshal(map[string]any{"domain": g.domain.CatalogVersion(), "policy": g.policy.Hash, "tools": entries, "workers": workers})
+	doc, err := plan.Marshal(map[string]any{"domain": g.domain.CatalogVersion(), "policy": g.policy.Hash, "tools": entries,
+		"workers": workers})
 	return plan.Hash(doc), err
 }
 
@@ -133,7 +134,8 @@ func (g *gateway) showTool(ctx context.Context, c gate.Call, a toolArgs) (any, e
 	if err != nil {
 		return nil, err
 	}
-	d := toolDoc{ProvenanceRunID: prov, toolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input,
+	d := toolDoc{ProvenanceRunID: prov, toolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism,
+		InputSchema:  t.Input,
 		OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []packInput{}, Outputs: []packOutput{}}
 	if p, err := g.domain.Packs().Get(t.ID); err == nil {
 		for _, in := range p.Inputs() {

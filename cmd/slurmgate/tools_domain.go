@@ -62,7 +62,8 @@ type domainAnswer struct {
 }
 
 func domainCheckTool() gate.Tool {
-	return builtin("domain.check", "Check a domain", "Checks a domain package (manifest, policy, toolpacks, image lock) and whether its parts fit together. Reports all problems at once.", gate.Read,
+	return builtin("domain.check", "Check a domain", "Checks a domain package (manifest, policy, toolpacks, image lock) and whether its "+
+		"parts fit together. Reports all problems at once.", gate.Read,
 		object("dir", prop("dir", pathSchema), prop("site", pathSchema)), handler(func(_ context.Context, _ gate.Call, a checkArgs) (any, error) {
 			d, p, err := readDomain(a.Dir, toolpack.AllowMissingImages)
 			if err != nil {
@@ -72,7 +73,8 @@ func domainCheckTool() gate.Tool {
 			if err != nil {
 				return nil, err
 			}
-			out := domainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []domainTool{}, Missing: []string{}, Warnings: append(fits(d, p), unstored...)}
+			out := domainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []domainTool{},
+				Missing: []string{}, Warnings: append(fits(d, p), unstored...)}
 			for _, t := range d.Packs().List() {
 				out.Tools = append(out.Tools, domainTool{t.ID(), t.Version(), t.PlanKind(), t.ExecutionKind(), t.Image(), t.Hash()})
 				if _, ok := d.Lock().Lookup(t.Image()); t.Image() != "" && !ok && !contains(out.Missing, t.Image()) {
@@ -83,8 +85,8 @@ func domainCheckTool() gate.Tool {
 		}))
 }
 
-// checkLock compares the domain's image lock with the store of the site it belongs to. What the lock says wrongly is refused; an image that is not
-// stored yet is a warning.
+// checkLock compares the domain's image lock with the store of the site it belongs to. What the lock says wrongly is refused; an image
+// that is not stored yet is a warning.
 func checkLock(a checkArgs) (warnings []string, err error) {
 	if a.Site == "" {
 		return nil, nil
@@ -151,7 +153,8 @@ func fits(d *toolpack.Domain, p *policy.Policy) []string {
 		}
 		for _, why := range fault.ProblemsOf(err) {
 			// Partition and account may come from the site; a missing image is reported elsewhere.
-			if why.Code == "POLICY-IMAGE" && !locked || slices.Contains([]string{"placement.partition", "placement.account"}, why.Field) && strings.Contains(why.Msg, toolpack.FromSite) {
+			if why.Code == "POLICY-IMAGE" && !locked || slices.Contains([]string{"placement.partition", "placement.account"}, why.Field) &&
+				strings.Contains(why.Msg, toolpack.FromSite) {
 				continue
 			}
 			out = append(out, fmt.Sprintf("%s: policy denies every call: %s", t.ID(), why))
@@ -225,7 +228,8 @@ type initAnswer struct {
 // initTool writes a first pack, never over an existing file.
 func initTool() gate.Tool {
 	return builtin("tool.init", "Start a toolpack", "Writes a first toolpack that loads without changes.", gate.Write,
-		object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), prop("kind", `{"type":"string","maxLength":16}`), prop("dir", pathSchema)),
+		object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), prop("kind", `{"type":"string","maxLength":16}`),
+			prop("dir", pathSchema)),
 		handler(func(_ context.Context, _ gate.Call, a initArgs) (any, error) {
 			text, err := toolpack.Starter(a.ToolID, a.Kind)
 			if err != nil {
@@ -248,7 +252,8 @@ func writeNew(file, text string) error {
 	case errors.Is(err, fs.ErrExist):
 		return fault.New(fault.Conflict, "tool.init", "file_exists", file+" already exists").WithNext("choose another id, or move the file away")
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.Wrap(fault.NotFound, "tool.init", "no_folder", "the folder of "+file+" does not exist", err).WithNext("create it, or name the folder of a domain")
+		return fault.Wrap(fault.NotFound, "tool.init", "no_folder", "the folder of "+file+" does not exist", err).
+			WithNext("create it, or name the folder of a domain")
 	case err != nil:
 		return fault.Wrap(fault.Transport, "tool.init", "", "cannot write "+file, err)
 	}
@@ -290,7 +295,8 @@ func schemaTool() gate.Tool {
 }
 
 func runnerTool() gate.Tool {
-	return builtin("tool.runner", "Runner of a kind", "Returns the program that calls the function of a python or node toolpack; it belongs into the toolpack's image.", gate.Read,
+	return builtin("tool.runner", "Runner of a kind", "Returns the program that calls the function of a python or node toolpack; it "+
+		"belongs into the toolpack's image.", gate.Read,
 		object("kind", prop("kind", `{"type":"string","maxLength":16}`)), handler(func(_ context.Context, _ gate.Call, a initArgs) (any, error) {
 			text, path, err := toolpack.Runner(a.Kind)
 			return textAnswer{text, path}, err

@@ -46,10 +46,14 @@ func (g *gateway) eventTools() []gate.Tool {
 	text := `{"type":"string","maxLength":256}`
 	return []gate.Tool{
 		g.recordTool(),
-		builtin("event.list", "List calls", "Lists the recorded tool calls, newest first: who called what, over which transport, and the outcome.", gate.Read,
-			object("", prop("tool_id", text), prop("principal", text), prop("provenance_run_id", runIDSchema), prop("chain", `{"enum":["effects","looks"]}`), prop("failed", `{"type":"boolean"}`), prop("cursor", text),
-				prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(func(ctx context.Context, c gate.Call, a eventListArgs) (any, error) {
-				p, err := g.ledger.Calls(ctx, ledger.CallFilter{RunID: a.RunID, ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain, Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
+		builtin("event.list", "List calls", "Lists the recorded tool calls, newest first: who called what, over which transport, and the "+
+			"outcome.", gate.Read,
+			object("", prop("tool_id", text), prop("principal", text), prop("provenance_run_id", runIDSchema),
+				prop("chain", `{"enum":["effects","looks"]}`), prop("failed", `{"type":"boolean"}`), prop("cursor", text),
+				prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(func(ctx context.Context, c gate.Call, a eventListArgs) (any,
+				error) {
+				p, err := g.ledger.Calls(ctx, ledger.CallFilter{RunID: a.RunID, ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain,
+					Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
 				if err != nil {
 					return nil, err
 				}
@@ -65,7 +69,8 @@ func (g *gateway) eventTools() []gate.Tool {
 				return out, err
 			})),
 		builtin("event.show", "Show a call", "Returns one recorded call with its redacted arguments and result.", gate.Read,
-			object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), handler(func(ctx context.Context, c gate.Call, a eventShowArgs) (any, error) {
+			object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)),
+			handler(func(ctx context.Context, c gate.Call, a eventShowArgs) (any, error) {
 				e, payloads, err := g.ledger.Call(ctx, a.ToolCallID)
 				if err != nil {
 					return nil, err
@@ -74,17 +79,18 @@ func (g *gateway) eventTools() []gate.Tool {
 				prov, err := g.about(ctx, "event.show", c, snapshot)
 				return eventStory{callsAsked{prov, snapshot}, e, payloads}, err
 			})),
-		builtin("event.verify", "Verify the records", "Checks the hash chains of all recorded calls and of the history of runs.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
-			chains, err := g.ledger.VerifyCalls(ctx)
-			if err != nil {
-				return nil, err
-			}
-			n, err := g.ledger.VerifyEvents(ctx)
-			if err != nil {
-				return nil, err
-			}
-			prov, err := g.about(ctx, "event.verify", c, map[string]any{"chains": chains, "history": n})
-			return eventsVerified{prov, true, chains, n}, err
-		})),
+		builtin("event.verify", "Verify the records", "Checks the hash chains of all recorded calls and of the history of runs.", gate.Read,
+			object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
+				chains, err := g.ledger.VerifyCalls(ctx)
+				if err != nil {
+					return nil, err
+				}
+				n, err := g.ledger.VerifyEvents(ctx)
+				if err != nil {
+					return nil, err
+				}
+				prov, err := g.about(ctx, "event.verify", c, map[string]any{"chains": chains, "history": n})
+				return eventsVerified{prov, true, chains, n}, err
+			})),
 	}
 }

@@ -74,7 +74,8 @@ func lockMisfits(s *site.Site) ([]fault.Problem, error) {
 	return lock.Against(file, stored), err
 }
 
-// withDomain says what the site file and its domain have to agree on and do not. A domain that cannot be read is doctor's and domain check's to report.
+// withDomain says what the site file and its domain have to agree on and do not. A domain that cannot be read is doctor's and domain
+// check's to report.
 func withDomain(s *site.Site) []string {
 	d, p, err := readDomain(s.DomainDir, toolpack.AllowMissingImages)
 	if err != nil {
@@ -101,7 +102,8 @@ type checkAnswer struct {
 
 // checkTool checks a domain if the folder has a manifest, else the toolpacks below it.
 func checkTool() gate.Tool {
-	return builtin("tool.check", "Check toolpacks", "Checks a folder of toolpacks or a domain. Reports all problems at once.", gate.Read, object("dir", prop("dir", pathSchema)),
+	return builtin("tool.check", "Check toolpacks", "Checks a folder of toolpacks or a domain. Reports all problems at once.", gate.Read,
+		object("dir", prop("dir", pathSchema)),
 		handler(func(_ context.Context, _ gate.Call, a checkArgs) (any, error) {
 			out := checkAnswer{Dir: a.Dir, Tools: []string{}, Missing: []string{}}
 			if _, err := os.Stat(filepath.Join(a.Dir, "manifest.yaml")); err != nil {
@@ -181,8 +183,10 @@ type imageAddAnswer struct {
 }
 
 func imageAddTool() gate.Tool {
-	t := builtin("image.add", "Add an image", "Checks a SIF file, copies it into the image store and records its name and digest in images.lock.yaml.", gate.Write,
-		object("site name file", prop("site", pathSchema), prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("file", pathSchema), prop("replace", `{"type":"boolean"}`)),
+	t := builtin("image.add", "Add an image", "Checks a SIF file, copies it into the image store and records its name and digest in "+
+		"images.lock.yaml.", gate.Write,
+		object("site name file", prop("site", pathSchema), prop("name", `{"type":"string","minLength":1,"maxLength":128}`),
+			prop("file", pathSchema), prop("replace", `{"type":"boolean"}`)),
 		handler(func(ctx context.Context, _ gate.Call, a imageAddArgs) (any, error) {
 			s, err := site.Load(a.Site)
 			if err != nil {
@@ -205,7 +209,8 @@ func imageAddTool() gate.Tool {
 			}
 			lock := filepath.Join(s.DomainDir, apptainer.LockFile)
 			doc := imageDoc{a.Name, img.Ref(), img.Arch, img.SizeBytes, filepath.Base(a.File), "stored"}
-			changed, err := apptainer.Record(lock, apptainer.Named{Name: a.Name, Digest: doc.Digest, Arch: doc.Arch, SizeBytes: doc.SizeBytes, Source: doc.Source, AddedAt: time.Now()}, a.Replace)
+			changed, err := apptainer.Record(lock, apptainer.Named{Name: a.Name, Digest: doc.Digest, Arch: doc.Arch, SizeBytes: doc.SizeBytes,
+				Source: doc.Source, AddedAt: time.Now()}, a.Replace)
 			return imageAddAnswer{doc, changed, lock}, err
 		}))
 	t.Timeout = time.Hour // a large image is hashed and copied while the call is open
@@ -249,7 +254,8 @@ type imageListAnswer struct {
 
 // imageListTool lists the named images and those that are only in the store; with hash it reads every byte.
 func imageListTool(id string) gate.Tool {
-	t := builtin(id, "Images", "Lists the named images and those in the image store.", gate.Read, object("site", prop("site", pathSchema), prop("hash", `{"type":"boolean"}`)),
+	t := builtin(id, "Images", "Lists the named images and those in the image store.", gate.Read, object("site", prop("site", pathSchema),
+		prop("hash", `{"type":"boolean"}`)),
 		handler(func(ctx context.Context, _ gate.Call, a imageListArgs) (any, error) {
 			s, err := site.Load(a.Site)
 			if err != nil {

@@ -22,8 +22,9 @@ func (g *gateway) packTools() []gate.Tool {
 		listed[m.ToolID] = m
 	}
 	for _, p := range g.domain.Packs().List() {
-		t := gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(), Description: p.Description(),
-			SideEffect: gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
+		t := gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(),
+			Description: p.Description(),
+			SideEffect:  gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
 			Capabilities: []string{gate.CapSlurm}, Purposes: p.Capabilities(), Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other},
 			RunTimeoutSec: listed[p.ID()].TimeoutSec, Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
 			Handle: g.packHandler(p), DryRun: g.packRehearsal(p)}
@@ -53,7 +54,8 @@ func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 			return toolpack.ArtifactInfo{}, err
 		}
 		if a.ProjectID != project {
-			return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "tool", "artifact_not_found", "there is no artifact "+id+" in the project of the other inputs")
+			return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "tool", "artifact_not_found",
+				"there is no artifact "+id+" in the project of the other inputs")
 		}
 		return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
 	}
@@ -71,14 +73,15 @@ func (g *gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		return run.Order{}, nil, err
 	}
 	binds := canonical.Extra.Binds
-	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(), PackHash: p.Hash(), Pack: definition,
+	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
+		PackHash: p.Hash(), Pack: definition,
 		Params: canonical.Params(project, slurm.ScriptVersion), Placement: at, Warnings: bindWarnings(binds),
 		PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind}
 	return order, canonical.Made, charged(c, project, spec)
 }
 
-// place adds to a pack's plan what it leaves to the site and to the caller: that is what runs, and what policy judges. at is nil for a plan that
-// runs on the gateway's own host.
+// place adds to a pack's plan what it leaves to the site and to the caller: that is what runs, and what policy judges. at is nil for a
+// plan that runs on the gateway's own host.
 func (g *gateway) place(c gate.Call, project string, spec plan.Spec) (placed plan.Spec, at *plan.Placement) {
 	if spec.Local() {
 		return spec, nil
@@ -140,7 +143,8 @@ func (g *gateway) keep(ctx context.Context, tool, project string, made []toolpac
 		if err != nil {
 			return err
 		}
-		doc := run.Artifact{ID: m.ID, ProjectID: project, SHA256: sum, Type: m.Type, Label: m.Label, SizeBytes: size, Source: "arguments of " + tool}
+		doc := run.Artifact{ID: m.ID, ProjectID: project, SHA256: sum, Type: m.Type, Label: m.Label, SizeBytes: size,
+			Source: "arguments of " + tool}
 		if _, _, err := g.ledger.AddArtifact(ctx, doc); err != nil {
 			return err
 		}

@@ -18,11 +18,17 @@ const (
 // previewTools are the previews of tables and pictures.
 func (g *gateway) previewTools() []gate.Tool {
 	return []gate.Tool{
-		builtin("artifact.preview.table", "Preview a table", "Returns rows of a comma- or tab-separated artifact, with column names and types guessed from the rows read. Rows and bytes are limited.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to skip; the header does not count"}`),
-				prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`), prop("delimiter", `{"enum":["comma","tab"],"description":"detected from the type and the first line by default"}`)), handler(g.previewTable)),
+		builtin("artifact.preview.table", "Preview a table", "Returns rows of a comma- or tab-separated artifact, with column names and types "+
+			"guessed from the rows read. Rows and bytes are limited.", gate.Read,
+			object("artifact_id", prop("artifact_id", artifactIDSchema),
+				prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to skip; the header does not count"}`),
+				prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`),
+				prop("delimiter", `{"enum":["comma","tab"],"description":"detected from the type and the first line by default"}`)),
+			handler(g.previewTable)),
 		builtin("artifact.preview.image", "Preview a picture", "Returns a PNG artifact as a small PNG in base64, without metadata.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"maximum length of the longer side in pixels"}`)), handler(g.previewImage)),
+			object("artifact_id", prop("artifact_id", artifactIDSchema),
+				prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"maximum length of the longer side in pixels"}`)),
+			handler(g.previewImage)),
 	}
 }
 
@@ -60,11 +66,13 @@ func (g *gateway) previewTable(ctx context.Context, c gate.Call, a tableArgs) (a
 	if a.Delimiter == "" {
 		a.Delimiter = map[string]string{"CSV": "comma", "TSV": "tab", "VCF": "tab"}[x.Type]
 	}
-	q := artifact.TableQuery{Delimiter: map[string]rune{"comma": ',', "tab": '\t'}[a.Delimiter], FirstRow: a.FirstRow, MaxRows: int(g.policy.Limits.PreviewLines), MaxBytes: int(g.policy.Limits.PreviewBytes)}
+	q := artifact.TableQuery{Delimiter: map[string]rune{"comma": ',', "tab": '\t'}[a.Delimiter], FirstRow: a.FirstRow,
+		MaxRows: int(g.policy.Limits.PreviewLines), MaxBytes: int(g.policy.Limits.PreviewBytes)}
 	if a.MaxRows > 0 {
 		q.MaxRows = min(q.MaxRows, a.MaxRows)
 	}
-	prov, err := g.provenance(ctx, "artifact.preview.table", map[string]any{"artifact_id": x.ID, "first_row": q.FirstRow, "max_rows": q.MaxRows, "delimiter": a.Delimiter})
+	prov, err := g.provenance(ctx, "artifact.preview.table", map[string]any{"artifact_id": x.ID, "first_row": q.FirstRow,
+		"max_rows": q.MaxRows, "delimiter": a.Delimiter})
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +120,7 @@ func (g *gateway) previewImage(ctx context.Context, _ gate.Call, a imageArgs) (a
 	if err != nil {
 		return nil, err
 	}
-	return imageAnswer{ProvenanceRunID: prov, ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, FullWidth: p.FullWidth, FullHeight: p.FullHeight,
-		MimeType: "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)}, nil
+	return imageAnswer{ProvenanceRunID: prov, ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, FullWidth: p.FullWidth,
+		FullHeight: p.FullHeight,
+		MimeType:   "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)}, nil
 }

@@ -30,20 +30,24 @@ type callRun struct {
 }
 
 func (g *gateway) provenanceTool() gate.Tool {
-	return builtin(provenanceToolID, "Look up a provenance_run_id", "Returns which call answered with this provenance_run_id: its tool, canonical parameters and snapshot, and when it was made. "+
-		"Works as long as the record of the call is retained.", gate.Read, object("run_id", prop("run_id", runIDSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
-		r, err := g.callRun(ctx, c, a.RunID)
-		if fault.Is(err, fault.NotFound) {
-			if _, job := g.ledger.View(ctx, a.RunID); job == nil {
-				return nil, fault.New(fault.NotFound, provenanceToolID, "run_is_a_job", a.RunID+" is the run of a job").WithSteps(fault.Do("run.show", "run_id", a.RunID))
+	return builtin(provenanceToolID, "Look up a provenance_run_id",
+		"Returns which call answered with this provenance_run_id: its tool, canonical parameters and snapshot, and when it was made. "+
+			"Works as long as the record of the call is retained.", gate.Read, object("run_id", prop("run_id", runIDSchema)),
+		handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+			r, err := g.callRun(ctx, c, a.RunID)
+			if fault.Is(err, fault.NotFound) {
+				if _, job := g.ledger.View(ctx, a.RunID); job == nil {
+					return nil, fault.New(fault.NotFound, provenanceToolID, "run_is_a_job", a.RunID+" is the run of a job").
+						WithSteps(fault.Do("run.show", "run_id", a.RunID))
+				}
 			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		r.ProvenanceRunID, err = g.provenance(ctx, provenanceToolID, map[string]any{"run_id": r.RunID, "calls": r.Calls, "last_asked_at": r.LastAskedAt})
-		return r, err
-	}))
+			if err != nil {
+				return nil, err
+			}
+			r.ProvenanceRunID, err = g.provenance(ctx, provenanceToolID, map[string]any{"run_id": r.RunID, "calls": r.Calls,
+				"last_asked_at": r.LastAskedAt})
+			return r, err
+		}))
 }
 
 // callRun finds the recorded calls that are a run. An admin sees everybody's, as in the list of calls; others see their own.
@@ -62,9 +66,11 @@ func (g *gateway) callRun(ctx context.Context, c gate.Call, runID string) (callR
 func callRunOf(r ledger.CallRun) (callRun, error) {
 	var d identityDoc
 	if err := plan.Decode(r.Identity, &d); err != nil || d.runID() != r.RunID {
-		return callRun{}, fault.Wrap(fault.Internal, provenanceToolID, "call_record_changed", "the record of "+r.RunID+" does not have that id: somebody changed the ledger's file", err).WithNext("compare with a backup")
+		return callRun{}, fault.Wrap(fault.Internal, provenanceToolID, "call_record_changed",
+			"the record of "+r.RunID+" does not have that id: somebody changed the ledger's file", err).WithNext("compare with a backup")
 	}
-	return callRun{RunID: r.RunID, ToolID: r.ToolID, ContractVersion: d.ContractVersion, PolicyHash: d.PolicyHash, ParamsHash: plan.Hash(d.Params), Params: d.Params,
+	return callRun{RunID: r.RunID, ToolID: r.ToolID, ContractVersion: d.ContractVersion, PolicyHash: d.PolicyHash,
+		ParamsHash: plan.Hash(d.Params), Params: d.Params,
 		Calls: r.Calls, FirstAskedAt: r.First, LastAskedAt: r.Last, ToolCallIDs: r.CallIDs}, nil
 }
 
@@ -85,7 +91,9 @@ func (g *gateway) explained(next gate.Handler) gate.Handler {
 		if len(params) > most {
 			params = params[:most] + "…"
 		}
-		return nil, fault.New(fault.NotFound, "run", "run_is_a_call", fmt.Sprintf("%s is not a job but a call of %s with %s, asked %d times, first %s, last %s", r.RunID, r.ToolID, params, r.Calls,
-			r.FirstAskedAt.Format(time.RFC3339), r.LastAskedAt.Format(time.RFC3339))).WithNext("call " + r.ToolID + " again to see its answer as of now")
+		return nil, fault.New(fault.NotFound, "run", "run_is_a_call",
+			fmt.Sprintf("%s is not a job but a call of %s with %s, asked %d times, first %s, last %s", r.RunID, r.ToolID, params, r.Calls,
+				r.FirstAskedAt.Format(time.RFC3339), r.LastAskedAt.Format(time.RFC3339))).
+			WithNext("call " + r.ToolID + " again to see its answer as of now")
 	}
 }

@@ -35,7 +35,8 @@ func (shellRecorded) Unchanged() bool { return true }
 
 // recordTool takes the record of a call from a shell. Only an administrator's shell has it: who may add images may also have added one.
 func (g *gateway) recordTool() gate.Tool {
-	return builtin("event.record", "Record a call", "Record a call of image or doctor that a shell carried out in its own process, as the caller's. Without an event it only tells whether the caller may.", gate.Write,
+	return builtin("event.record", "Record a call", "Record a call of image or doctor that a shell carried out in its own process, as the "+
+		"caller's. Without an event it only tells whether the caller may.", gate.Write,
 		object("", prop("chain", `{"enum":["effects","looks"]}`), prop("event", `{"type":"object"}`),
 			prop("payloads", `{"type":"array","maxItems":2,"items":{"type":"object","additionalProperties":false,"required":["kind","payload"],"properties":{"kind":{"enum":["args","result"]},"payload":{}}}}`)),
 		handler(g.recordShell))
@@ -56,7 +57,8 @@ func (g *gateway) recordShell(ctx context.Context, c gate.Call, a shellRecord) (
 // record checks what a shell sent: an event of one of the shell's tools, and payloads that have its hashes.
 func (a shellRecord) record(principal string) (gate.Record, error) {
 	bad := func(field, msg string) error {
-		return fault.Invalid("event.record", "", fault.Problem{Code: "SHELL-RECORD", Field: field, Rule: "the record of a call of image or doctor", Msg: msg})
+		return fault.Invalid("event.record", "", fault.Problem{Code: "SHELL-RECORD", Field: field,
+			Rule: "the record of a call of image or doctor", Msg: msg})
 	}
 	if err := gate.CheckEvent(a.Event); err != nil {
 		return gate.Record{}, err

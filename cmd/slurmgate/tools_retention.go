@@ -13,7 +13,9 @@ const gcToolID = "gateway.gc"
 
 // retentionTools maintain what the gateway stores. Chats cannot call them: they cost as much as the whole store is large.
 func (g *gateway) retentionTools() []gate.Tool {
-	gc := builtin(gcToolID, "Remove what is no longer needed", "Removes workspaces of finished runs, imports that no run used, and bytes that no artifact refers to, according to the site's retention settings. What a run refers to is never removed.", gate.Write,
+	gc := builtin(gcToolID, "Remove what is no longer needed",
+		"Removes workspaces of finished runs, imports that no run used, and bytes that no artifact refers to, according to the site's "+
+			"retention settings. What a run refers to is never removed.", gate.Write,
 		object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
 			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)), handler(g.gc))
 	gc.Determinism = gate.NonDeterministic
@@ -73,8 +75,10 @@ func (g *gateway) gc(ctx context.Context, _ gate.Call, a gcArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	snapshot := gcSnapshot{seq, g.site.Retention.WorkspaceDays, g.site.Retention.ImportDays, foundOf(r.Workspaces), foundOf(r.Imports), foundOf(r.Bytes), len(r.Kept)}
-	prov, err := g.provenance(ctx, gcToolID, map[string]any{"snapshot": snapshot, "dry_run": a.DryRun, "workspaces_older_than_seconds": a.Workspaces})
+	snapshot := gcSnapshot{seq, g.site.Retention.WorkspaceDays, g.site.Retention.ImportDays, foundOf(r.Workspaces), foundOf(r.Imports),
+		foundOf(r.Bytes), len(r.Kept)}
+	prov, err := g.provenance(ctx, gcToolID, map[string]any{"snapshot": snapshot, "dry_run": a.DryRun,
+		"workspaces_older_than_seconds": a.Workspaces})
 	return gcAnswer{prov, snapshot, r}, err
 }
 

@@ -37,14 +37,16 @@ func object(required string, properties ...string) json.RawMessage {
 	if required != "" {
 		req = `["` + strings.ReplaceAll(required, " ", `","`) + `"]`
 	}
-	return json.RawMessage(`{"type":"object","additionalProperties":false,"required":` + req + `,"properties":{` + strings.Join(properties, ",") + `}}`)
+	return json.RawMessage(`{"type":"object","additionalProperties":false,"required":` + req + `,"properties":{` + strings.Join(properties,
+		",") + `}}`)
 }
 
 func prop(name, schema string) string { return `"` + name + `":` + schema }
 
 // builtin fills what all gateway operations have in common.
 func builtin(id, title, description string, effect gate.SideEffect, input json.RawMessage, h gate.Handler) gate.Tool {
-	return gate.Tool{ID: id, Version: builtinVersion, ContractVersion: builtinContract, Title: title, Description: description, SideEffect: effect,
+	return gate.Tool{ID: id, Version: builtinVersion, ContractVersion: builtinContract, Title: title, Description: description,
+		SideEffect:  effect,
 		Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK, Capabilities: needs(id, effect),
 		Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: input, Handle: h}
 }
@@ -76,21 +78,27 @@ type adoptArgs struct {
 
 func (g *gateway) lifecycleTools() []gate.Tool {
 	return []gate.Tool{
-		builtin(submitToolID, "Submit a plan", "Submits a complete plan (SlurmJobSpec v1) as one Slurm job. Submitting the same plan again returns the same run and creates no second job.", gate.Execute,
+		builtin(submitToolID, "Submit a plan", "Submits a complete plan (SlurmJobSpec v1) as one Slurm job. Submitting the same plan again "+
+			"returns the same run and creates no second job.", gate.Execute,
 			object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), handler(g.submit)),
-		builtin("slurm.job.get", "Show a run", "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.", gate.Read,
-			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+		builtin("slurm.job.get", "Show a run", "Returns the state of a run. \"Not ready\" is a normal answer: call again after "+
+			"poll_after_seconds, or set wait_seconds.", gate.Read,
+			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call,
+				a runArgs) (any, error) {
 				r, err := g.engine.Get(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.identify("slurm.job.get", nil))
 				r.Reason = g.told(c, r.Reason)
 				return r, err
 			})),
-		builtin("slurm.job.collect", "Collect a run", "Returns whether a run is finished and its artifacts by role. The gateway collects the outputs itself when the job ends; this call changes nothing.", gate.Read,
-			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+		builtin("slurm.job.collect", "Collect a run", "Returns whether a run is finished and its artifacts by role. The gateway collects the "+
+			"outputs itself when the job ends; this call changes nothing.", gate.Read,
+			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call,
+				a runArgs) (any, error) {
 				return g.engine.Collect(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.identify("slurm.job.collect", nil))
 			})),
 		builtin(recollectToolID, "Collect late outputs again", "Collects the outputs of a run that is blocked as outputs_late again, now. "+
 			"The gateway does this itself when the manifest appears. A run in any other phase is left unchanged.", gate.Write,
-			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)),
+			handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				prov, err := g.asked(ctx, recollectToolID, a)
 				if err != nil {
 					return nil, err
@@ -98,8 +106,10 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				r, err := g.engine.Recollect(ctx, a.RunID, a.Reason)
 				return recollectAnswer{prov, r}, err
 			})),
-		builtin("slurm.job.cancel", "Cancel a run", "Cancels a run. If the job has not started this takes effect immediately; otherwise the run is \"cancelling\" until Slurm has stopped the job. A finished run is left unchanged.", gate.Write,
-			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+		builtin("slurm.job.cancel", "Cancel a run", "Cancels a run. If the job has not started this takes effect immediately; otherwise the "+
+			"run is \"cancelling\" until Slurm has stopped the job. A finished run is left unchanged.", gate.Write,
+			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)),
+			handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				prov, err := g.asked(ctx, "slurm.job.cancel", a)
 				if err != nil {
 					return nil, err
@@ -107,11 +117,15 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				r, err := g.engine.Cancel(ctx, a.RunID, a.Reason)
 				return cancelAnswer{prov, r}, err
 			})),
-		builtin("slurm.job.retry", "Retry a run", "Open a new attempt of a run that failed or was cancelled; nothing else repeats a tool's own failure. after_attempt is the attempt it follows, "+
+		builtin("slurm.job.retry", "Retry a run", "Open a new attempt of a run that failed or was cancelled; nothing else repeats a tool's "+
+			"own failure. after_attempt is the attempt it follows, "+
 			"as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.", gate.Execute,
-			object("run_id", prop("run_id", runIDSchema), prop("after_attempt", afterSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(g.retryRun)),
-		builtin("slurm.job.absent", "Declare a job absent", "Settle a run whose job cannot be found: from now on no job of this attempt can execute.", gate.Write,
-			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)), handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
+			object("run_id", prop("run_id", runIDSchema), prop("after_attempt", afterSchema), prop("reason", `{"type":"string","maxLength":512}`)),
+			handler(g.retryRun)),
+		builtin("slurm.job.absent", "Declare a job absent", "Settle a run whose job cannot be found: from now on no job of this attempt can "+
+			"execute.", gate.Write,
+			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)),
+			handler(func(ctx context.Context, c gate.Call, a runArgs) (any, error) {
 				prov, err := g.asked(ctx, "slurm.job.absent", a)
 				if err != nil {
 					return nil, err
@@ -120,7 +134,8 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				return stateAnswer{prov, r}, err
 			})),
 		builtin("slurm.job.adopt", "Adopt a job", "Assigns a Slurm job with the run's job name to a run in doubt.", gate.Write,
-			object("run_id job_id", prop("run_id", runIDSchema), prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)), handler(func(ctx context.Context, c gate.Call, a adoptArgs) (any, error) {
+			object("run_id job_id", prop("run_id", runIDSchema), prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)),
+			handler(func(ctx context.Context, c gate.Call, a adoptArgs) (any, error) {
 				prov, err := g.asked(ctx, "slurm.job.adopt", runArgs{RunID: a.RunID, Reason: a.JobID})
 				if err != nil {
 					return nil, err
@@ -129,7 +144,8 @@ func (g *gateway) lifecycleTools() []gate.Tool {
 				return stateAnswer{prov, r}, err
 			})),
 		builtin("slurm.job.logs", "Read a run's log", "Returns the end of a run's log, standard output or standard error.", gate.Read,
-			object("run_id", prop("run_id", runIDSchema), prop("stream", `{"enum":["stdout","stderr","log"]}`), prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)), handler(g.logs)),
+			object("run_id", prop("run_id", runIDSchema), prop("stream", `{"enum":["stdout","stderr","log"]}`),
+				prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)), handler(g.logs)),
 	}
 }
 
@@ -158,7 +174,8 @@ func (g *gateway) planOrder(ctx context.Context, c gate.Call, a submitArgs) (run
 		return run.Order{}, err
 	}
 	return run.Order{ToolID: submitToolID, ToolName: "slurm_submit", ToolVersion: builtinVersion, ContractVersion: builtinContract,
-		Params: plan.Params{ProjectID: project, Script: slurm.ScriptVersion, Spec: spec}, PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot, Actor: c.Request.Actor.Kind}, nil
+		Params: plan.Params{ProjectID: project, Script: slurm.ScriptVersion, Spec: spec}, PolicyHash: g.policy.Hash, Policy: g.policy.Snapshot,
+		Actor: c.Request.Actor.Kind}, nil
 }
 
 func (g *gateway) submit(ctx context.Context, c gate.Call, a submitArgs) (any, error) {
@@ -208,12 +225,14 @@ func (g *gateway) checkInputs(ctx context.Context, c gate.Call, project string, 
 		field := fmt.Sprintf("io.inputs[%d].", i)
 		switch {
 		case fault.Is(err, fault.NotFound):
-			problems = append(problems, fault.Problem{Code: "PLAN-ARTIFACT-UNKNOWN", Field: field + "artifact_id", Rule: "an artifact of the run's project", Msg: "there is no " + in.ArtifactID,
+			problems = append(problems, fault.Problem{Code: "PLAN-ARTIFACT-UNKNOWN", Field: field + "artifact_id",
+				Rule: "an artifact of the run's project", Msg: "there is no " + in.ArtifactID,
 				Next: []fault.Step{fault.Do("artifact.import")}})
 		case err != nil:
 			return err
 		case a.SHA256 != in.ChecksumSHA256:
-			problems = append(problems, fault.Problem{Code: "PLAN-CHECKSUM", Field: field + "checksum_sha256", Rule: "the artifact's own checksum", Msg: "the artifact has " + a.SHA256})
+			problems = append(problems, fault.Problem{Code: "PLAN-CHECKSUM", Field: field + "checksum_sha256", Rule: "the artifact's own checksum",
+				Msg: "the artifact has " + a.SHA256})
 		}
 	}
 	if len(problems) == 0 {

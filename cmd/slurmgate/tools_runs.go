@@ -18,12 +18,17 @@ const timeSchema = `{"type":"string","format":"date-time","maxLength":40,"descri
 func (g *gateway) runTools() []gate.Tool {
 	return []gate.Tool{
 		g.provenanceTool(),
-		builtin("run.list", "List runs", "Lists runs, newest first.", gate.Read, object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
-			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("since", timeSchema), prop("until", timeSchema),
-			prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(g.listRuns)),
-		builtin("run.show", "Show a run", "Returns everything about a run: identity, plan, policy, inputs, attempts, sends, events, outputs, resource usage.", gate.Read,
+		builtin("run.list", "List runs", "Lists runs, newest first.", gate.Read,
+			object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
+				prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("since", timeSchema),
+				prop("until", timeSchema),
+				prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)),
+			handler(g.listRuns)),
+		builtin("run.show", "Show a run", "Returns everything about a run: identity, plan, policy, inputs, attempts, sends, events, outputs, "+
+			"resource usage.", gate.Read,
 			object("run_id", prop("run_id", runIDSchema)), handler(g.showRun)),
-		builtin("run.diff", "Compare two runs", "Returns why two runs are not the same run: which parts of their identities differ, and where.", gate.Read,
+		builtin("run.diff", "Compare two runs", "Returns why two runs are not the same run: which parts of their identities differ, and where.",
+			gate.Read,
 			object("a b", prop("a", runIDSchema), prop("b", runIDSchema)), handler(g.diffRuns)),
 	}
 }
@@ -91,7 +96,8 @@ func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any,
 		}
 	}
 	out := runList{listed: listedOf(page.Total), Runs: []runRow{}}
-	if out.ProvenanceRunID, err = g.provenance(ctx, "run.list", runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq}); err != nil {
+	if out.ProvenanceRunID, err = g.provenance(ctx, "run.list", runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor,
+		a.Limit, page.Seq}); err != nil {
 		return nil, err
 	}
 	if page.Cursor != "" {
@@ -171,7 +177,8 @@ func (g *gateway) attempts(ctx context.Context, runID string, spec plan.Spec) ([
 		if a.Placement == nil && !spec.Local() { // the params name it all
 			a.Placement = &spec.Placement
 		}
-		d := attemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, ExitCode: a.ExitCode, StartedAt: a.StartedAt, EndedAt: a.EndedAt}
+		d := attemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, ExitCode: a.ExitCode,
+			StartedAt: a.StartedAt, EndedAt: a.EndedAt}
 		used, err := g.ledger.Usage(ctx, a.Token)
 		if err != nil {
 			return nil, err
@@ -234,7 +241,8 @@ func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, err
 			measured++
 		}
 	}
-	s.ProvenanceRunID, err = g.provenance(ctx, "run.show", map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone})
+	s.ProvenanceRunID, err = g.provenance(ctx, "run.show", map[string]any{"run_id": a.RunID, "ledger_seq": seq,
+		"attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone})
 	return s, err
 }
 
@@ -251,7 +259,8 @@ func (g *gateway) settledStory(ctx context.Context, runID string) (s runStory, s
 			return s, seq, nil
 		}
 	}
-	return s, seq, fault.New(fault.Transport, "run.show", "run_changing", "the run changes faster than it can be read").WithSteps(fault.Do("run.show", "run_id", runID))
+	return s, seq, fault.New(fault.Transport, "run.show", "run_changing", "the run changes faster than it can be read").
+		WithSteps(fault.Do("run.show", "run_id", runID))
 }
 
 func (g *gateway) story(ctx context.Context, runID string) (runStory, error) {
@@ -259,10 +268,14 @@ func (g *gateway) story(ctx context.Context, runID string) (runStory, error) {
 	if err != nil {
 		return runStory{}, err
 	}
-	s := runStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion, ProjectID: v.Run.ProjectID,
-		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase, Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail),
-		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster, SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
-		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt, FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings,
+	s := runStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion,
+		ProjectID:  v.Run.ProjectID,
+		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase,
+		Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail),
+		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster,
+		SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
+		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt,
+		FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings,
 		Sends: []sendDoc{}, NextSteps: run.NextSteps(v)}
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
@@ -338,7 +351,8 @@ func (g *gateway) diffRuns(ctx context.Context, _ gate.Call, args diffArgs) (any
 		return nil, err
 	}
 	out := runDiff{Parts: []partDiff{}, Changes: []plan.Change{}}
-	if out.ProvenanceRunID, err = g.provenance(ctx, "run.diff", args); err != nil { // identities never change, so there is no snapshot boundary
+	// identities never change, so there is no snapshot boundary
+	if out.ProvenanceRunID, err = g.provenance(ctx, "run.diff", args); err != nil {
 		return nil, err
 	}
 	for _, p := range []partDiff{{"tool", a.Run.ToolName, b.Run.ToolName}, {"contract_version", a.Run.ContractVersion, b.Run.ContractVersion},

@@ -10,7 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// needs returns the capabilities that an operation of the gateway needs: "gateway", which marks it as one (AX-01), and one for what it does.
+// needs returns the capabilities that an operation of the gateway needs: "gateway", which marks it as one (AX-01), and one for what it
+// does.
 func needs(id string, effect gate.SideEffect) []string {
 	what := gate.CapSlurm
 	switch {

@@ -28,7 +28,8 @@ type tokenDoc struct {
 }
 
 func tokenDocOf(t ledger.Token, state string) tokenDoc {
-	return tokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy, t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.RevokedBy}
+	return tokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy, t.CreatedAt,
+		t.ExpiresAt, t.RevokedAt, t.RevokedBy}
 }
 
 type tokenCreateArgs struct {
@@ -65,33 +66,37 @@ const maxTokenSeconds = 366 * 24 * 3600
 func (g *gateway) tokenTools() []gate.Tool {
 	idSchema := `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`
 	words := `{"type":"array","minItems":1,"maxItems":64,"items":{"type":"string","minLength":1,"maxLength":128}}`
-	create := builtin("token.create", "Create a token", "Creates a bearer token for a program or a person with the given capabilities, projects and lifetime. The token itself is returned only once; the gateway stores only its hash.", gate.Write,
-		object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`), prop("capabilities", words), prop("projects", words),
+	create := builtin("token.create", "Create a token", "Creates a bearer token for a program or a person with the given capabilities, "+
+		"projects and lifetime. The token itself is returned only once; the gateway stores only its hash.", gate.Write,
+		object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`),
+			prop("capabilities", words), prop("projects", words),
 			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
 			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)), handler(g.createToken))
 	create.Reveals = []string{"token"}
 	return []gate.Tool{create,
-		builtin("token.list", "List tokens", "Lists the bearer tokens of this gateway, without their secrets.", gate.Read, object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
-			list, snapshot, err := g.ledger.Tokens(ctx)
-			if err != nil {
-				return nil, err
-			}
-			out := tokenList{Total: snapshot.Tokens, Tokens: []tokenDoc{}}
-			for _, t := range list {
-				out.Tokens = append(out.Tokens, tokenDocOf(t, snapshot.State(t)))
-			}
-			out.Snapshot = &snapshot
-			out.ProvenanceRunID, err = g.about(ctx, "token.list", c, snapshot)
-			return out, err
-		})),
-		builtin("token.revoke", "Revoke a token", "Revokes a bearer token permanently, effective immediately.", gate.Write, object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a tokenArgs) (any, error) {
-			t, err := g.ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
-			if err != nil {
-				return nil, err
-			}
-			prov, err := g.about(ctx, "token.revoke", c, nil)
-			return tokenAnswer{tokensAsked{ProvenanceRunID: prov}, tokenDocOf(t, "revoked")}, err
-		})),
+		builtin("token.list", "List tokens", "Lists the bearer tokens of this gateway, without their secrets.", gate.Read, object(""),
+			handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
+				list, snapshot, err := g.ledger.Tokens(ctx)
+				if err != nil {
+					return nil, err
+				}
+				out := tokenList{Total: snapshot.Tokens, Tokens: []tokenDoc{}}
+				for _, t := range list {
+					out.Tokens = append(out.Tokens, tokenDocOf(t, snapshot.State(t)))
+				}
+				out.Snapshot = &snapshot
+				out.ProvenanceRunID, err = g.about(ctx, "token.list", c, snapshot)
+				return out, err
+			})),
+		builtin("token.revoke", "Revoke a token", "Revokes a bearer token permanently, effective immediately.", gate.Write,
+			object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a tokenArgs) (any, error) {
+				t, err := g.ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
+				if err != nil {
+					return nil, err
+				}
+				prov, err := g.about(ctx, "token.revoke", c, nil)
+				return tokenAnswer{tokensAsked{ProvenanceRunID: prov}, tokenDocOf(t, "revoked")}, err
+			})),
 	}
 }
 
@@ -106,7 +111,8 @@ func (g *gateway) createToken(ctx context.Context, c gate.Call, a tokenCreateArg
 	}
 	expires := time.Now().Add(time.Duration(min(a.ExpiresInSeconds, maxTokenSeconds)) * time.Second)
 	if end := c.Caller.Expires; !end.IsZero() && expires.After(end) {
-		return nil, fault.New(fault.Capability, "token.create", "lifetime_denied", "the token would outlive the credentials of "+c.Caller.Name+", which end at "+end.UTC().Format(time.RFC3339)).
+		return nil, fault.New(fault.Capability, "token.create", "lifetime_denied", "the token would outlive the credentials of "+c.Caller.Name+
+			", which end at "+end.UTC().Format(time.RFC3339)).
 			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))
 	}
 	t, text := access.NewToken(a.Name, grant, c.Caller.Name, expires)

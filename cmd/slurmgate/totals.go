@@ -49,5 +49,6 @@ func (g *gateway) noSuchTool(ctx context.Context, id string, projects []string) 
 			msg += "; did you mean " + t.ID + "?"
 		}
 	}
-	return fault.New(fault.NotFound, "run.list", "tool_not_found", fmt.Sprintf("%s (%d runs of other tools)", msg, other.Total.N)).WithSteps(fault.Do("tool.list"))
+	return fault.New(fault.NotFound, "run.list", "tool_not_found", fmt.Sprintf("%s (%d runs of other tools)", msg, other.Total.N)).
+		WithSteps(fault.Do("tool.list"))
 }

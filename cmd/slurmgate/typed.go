@@ -13,7 +13,8 @@ import (
 
 // jsonTypes are the types a schema can name, with what a person types for each.
 var jsonTypes = []struct{ name, rule string }{
-	{"integer", "an integer within ±(2^53-1)"}, {"number", "a number as in JSON, within ±(2^53-1)"}, {"boolean", "true or false"}, {"string", "text"},
+	{"integer", "an integer within ±(2^53-1)"}, {"number", "a number as in JSON, within ±(2^53-1)"}, {"boolean", "true or false"},
+	{"string", "text"},
 	{"array", "a JSON array, for example [1,2]"}, {"object", `a JSON object, for example {"a":1}`}, {"null", "null"},
 }
 
@@ -44,7 +45,8 @@ func typed(schema []byte, name, value string) (any, error) {
 			rules = append(rules, t.rule)
 		}
 	}
-	return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: strings.Join(rules, ", or "), Msg: msg})
+	return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: strings.Join(rules, ", or "),
+		Msg: msg})
 }
 
 // isOneOf reports whether a JSON value has one of the types.
@@ -92,7 +94,8 @@ func schemaTypes(schema []byte, name string) []string {
 	return nil
 }
 
-// typesOf are the types that a schema allows, all of them if it does not restrict them. It looks at *most schemas: references may form a circle.
+// typesOf are the types that a schema allows, all of them if it does not restrict them. It looks at *most schemas: references may form a
+// circle.
 func typesOf(root map[string]any, schema any, most *int) (types []string) {
 	for _, t := range jsonTypes {
 		types = append(types, t.name)

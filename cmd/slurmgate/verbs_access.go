@@ -34,7 +34,8 @@ func (c tokenCreateCmd) Run(ctx context.Context, a *app) error {
 			c.Project = []string{s.site.Gateway.DefaultProject}
 		}
 		var t tokenCreated
-		if err := s.call(ctx, "token.create", tokenCreateArgs{c.Name, c.Capability, c.Project, c.Account, int64(c.Expires / time.Second)}, &t); err != nil {
+		if err := s.call(ctx, "token.create", tokenCreateArgs{c.Name, c.Capability, c.Project, c.Account, int64(c.Expires / time.Second)},
+			&t); err != nil {
 			return err
 		}
 		if t.Note != "" { // the gateway died after it had made the token, before its text came
@@ -43,7 +44,8 @@ func (c tokenCreateCmd) Run(ctx context.Context, a *app) error {
 		}
 		return a.show(t, func(w io.Writer) {
 			fmt.Fprintf(w, "%s\n", t.Token)
-			a.say("token %s for %s, valid until %s: store it now, it is not shown again. Next: Authorization: Bearer sgt_…", t.TokenID, t.Principal, t.ExpiresAt.Local().Format(time.RFC3339))
+			a.say("token %s for %s, valid until %s: store it now, it is not shown again. Next: Authorization: Bearer sgt_…", t.TokenID,
+				t.Principal, t.ExpiresAt.Local().Format(time.RFC3339))
 		})
 	})
 }
@@ -65,7 +67,8 @@ func (tokenListCmd) Run(ctx context.Context, a *app) error {
 			}
 			var rows [][]string
 			for _, t := range l.Tokens {
-				rows = append(rows, []string{t.TokenID, t.Name, t.State, strings.Join(t.Capabilities, ","), strings.Join(t.Projects, ","), t.ExpiresAt.Local().Format("2006-01-02 15:04"), t.CreatedBy})
+				rows = append(rows, []string{t.TokenID, t.Name, t.State, strings.Join(t.Capabilities, ","), strings.Join(t.Projects, ","),
+					t.ExpiresAt.Local().Format("2006-01-02 15:04"), t.CreatedBy})
 			}
 			table(w, "token|name|state|capabilities|projects|expires|made by", rows)
 			footer(w, len(l.Tokens), listed{l.Total, true}, "tokens")
@@ -101,8 +104,10 @@ func (c approvals) Run(ctx context.Context, a *app) error {
 		}
 		return a.show(l, func(w io.Writer) {
 			for _, p := range l.Approvals {
-				fmt.Fprintf(w, "%s  %s  %s requests %s %s\n  requested %s, expires %s, uses left %d\n  %s\n", p.ID, p.Status, p.Principal, p.ToolID, p.ToolVersion,
-					p.RequestedAt.Local().Format(time.DateTime), p.ExpiresAt.Local().Format(time.DateTime), p.UsesLeft, a.printable(clipLine(string(p.Payload), 400)))
+				fmt.Fprintf(w, "%s  %s  %s requests %s %s\n  requested %s, expires %s, uses left %d\n  %s\n", p.ID, p.Status, p.Principal, p.ToolID,
+					p.ToolVersion,
+					p.RequestedAt.Local().Format(time.DateTime), p.ExpiresAt.Local().Format(time.DateTime), p.UsesLeft,
+					a.printable(clipLine(string(p.Payload), 400)))
 			}
 			if len(l.Approvals) == 0 {
 				fmt.Fprintln(w, "no calls are waiting for approval")
@@ -229,7 +234,8 @@ type eventDoc struct {
 func (c eventsListCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		var l eventList
-		if err := s.call(ctx, "event.list", eventListArgs{RunID: c.Provenance, ToolID: c.Tool, Principal: c.Principal, Chain: c.Chain, Failed: c.Failed, Cursor: c.Cursor, Limit: c.Limit}, &l); err != nil {
+		if err := s.call(ctx, "event.list", eventListArgs{RunID: c.Provenance, ToolID: c.Tool, Principal: c.Principal, Chain: c.Chain,
+			Failed: c.Failed, Cursor: c.Cursor, Limit: c.Limit}, &l); err != nil {
 			return err
 		}
 		return a.show(l, func(w io.Writer) {
@@ -243,7 +249,8 @@ func (c eventsListCmd) Run(ctx context.Context, a *app) error {
 				if d.Error != nil {
 					how = d.Error.Code
 				}
-				rows = append(rows, []string{fmt.Sprintf("%s/%d", e.Chain, e.Seq), e.At.Local().Format(time.DateTime), e.Principal, d.Transport, d.ToolID, how, d.ToolCallID})
+				rows = append(rows, []string{fmt.Sprintf("%s/%d", e.Chain, e.Seq), e.At.Local().Format(time.DateTime), e.Principal, d.Transport,
+					d.ToolID, how, d.ToolCallID})
 			}
 			table(w, "record|at|principal|by|tool|outcome|call", rows)
 			footer(w, len(l.Events), l.listed, "calls")
@@ -266,7 +273,8 @@ func (c eventsShowCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		return a.show(e, func(w io.Writer) {
-			fmt.Fprintf(w, "record     %s/%d\nat         %s\nprincipal  %s\nhash       %s\n", e.Chain, e.Seq, e.At.Local().Format(time.RFC3339Nano), e.Principal, e.Hash)
+			fmt.Fprintf(w, "record     %s/%d\nat         %s\nprincipal  %s\nhash       %s\n", e.Chain, e.Seq, e.At.Local().
+				Format(time.RFC3339Nano), e.Principal, e.Hash)
 			fmt.Fprintf(w, "event      %s\n", a.printable(string(e.Event)))
 			for _, p := range e.Payloads {
 				fmt.Fprintf(w, "%-10s %s\n           sha256:%s\n", p.Kind, a.printable(string(p.Payload)), p.SHA256)

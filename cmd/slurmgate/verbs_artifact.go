@@ -55,7 +55,8 @@ func (c artifactImportCmd) Run(ctx context.Context, a *app) error {
 }
 
 func printArtifact(w io.Writer, d artifactDoc) {
-	fmt.Fprintf(w, "artifact  %s\ntype      %s\nlabel     %s\nsize      %d bytes\nchecksum  sha256:%s\nsource    %s\n", d.ArtifactID, d.Type, d.Label, d.SizeBytes, d.ChecksumSHA256, d.Source)
+	fmt.Fprintf(w, "artifact  %s\ntype      %s\nlabel     %s\nsize      %d bytes\nchecksum  sha256:%s\nsource    %s\n", d.ArtifactID, d.Type,
+		d.Label, d.SizeBytes, d.ChecksumSHA256, d.Source)
 }
 
 type artifactListCmd struct {
@@ -71,13 +72,15 @@ type artifactListCmd struct {
 func (c artifactListCmd) Run(ctx context.Context, a *app) error {
 	return a.with(ctx, func(s *session) error {
 		var l artifactList
-		if err := s.call(ctx, "artifact.list", artifactListArgs{Type: c.Type, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor, AsOf: c.AsOf}, &l); err != nil {
+		if err := s.call(ctx, "artifact.list", artifactListArgs{Type: c.Type, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor,
+			AsOf: c.AsOf}, &l); err != nil {
 			return err
 		}
 		return a.show(l, func(w io.Writer) {
 			var rows [][]string
 			for _, d := range l.Artifacts {
-				rows = append(rows, []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 40), d.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(d.Source, 34)})
+				rows = append(rows, []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 40), d.CreatedAt.Local().
+					Format("2006-01-02 15:04:05"), clipLine(d.Source, 34)})
 			}
 			table(w, "artifact|type|size|label|created|source", rows)
 			footer(w, len(l.Artifacts), l.listed, "artifacts")
@@ -171,7 +174,8 @@ func (c artifactVerifyCmd) Run(ctx context.Context, a *app) error {
 			fmt.Fprintln(w, "Next: for ledger_corrupt (a job script in the ledger) restore a backup of ledger.db")
 		}
 		if slices.ContainsFunc(v.Damaged, func(d damage) bool { return !inLedger(d) }) {
-			fmt.Fprintln(w, "Next: remove objects/<first two digits>/<checksum> below gateway.artifact_dir, then import the same file again; restore an output of a run from a backup")
+			fmt.Fprintln(w, "Next: remove objects/<first two digits>/<checksum> below gateway.artifact_dir, then import the same file again; "+
+				"restore an output of a run from a backup")
 		}
 	})
 	if err == nil && v.DamagedCount > 0 {

@@ -87,7 +87,8 @@ func (c artifactPreviewCmd) previewAs(ctx context.Context, a *app, s *session) (
 	switch as {
 	case "table":
 		var t tableAnswer
-		if err := s.call(ctx, "artifact.preview.table", tableArgs{ArtifactID: c.ArtifactID, FirstRow: c.First, MaxRows: c.Lines}, &t); err != nil {
+		if err := s.call(ctx, "artifact.preview.table", tableArgs{ArtifactID: c.ArtifactID, FirstRow: c.First, MaxRows: c.Lines},
+			&t); err != nil {
 			return true, err
 		}
 		return true, a.show(t, func(w io.Writer) { a.printTable(w, t) })
@@ -120,7 +121,8 @@ func (a *app) printTable(w io.Writer, t tableAnswer) {
 	}
 	if t.Truncated {
 		a.say("… more of %s follows", bytesText(t.SizeBytes))
-		a.say("Next: %s", gate.Words(gate.Local, []fault.Step{fault.Do("artifact.preview.table", "artifact_id", t.ArtifactID, "first_row", t.FirstRow+int64(len(t.Rows)))}))
+		a.say("Next: %s", gate.Words(gate.Local, []fault.Step{fault.Do("artifact.preview.table", "artifact_id", t.ArtifactID, "first_row",
+			t.FirstRow+int64(len(t.Rows)))}))
 	}
 }
 

@@ -49,8 +49,8 @@ func (c runCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// importFile imports a file. If the content alone does not show one of the wanted types but the tool takes only one type, that type is used:
-// naming the file as this input says so.
+// importFile imports a file. If the content alone does not show one of the wanted types but the tool takes only one type, that type is
+// used: naming the file as this input says so.
 func (a *app) importFile(ctx context.Context, s *session, path string, _ []string) (importAnswer, error) {
 	abs, err := absolute(path)
 	if err != nil {

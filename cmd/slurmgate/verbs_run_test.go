@@ -10,7 +10,8 @@ import (
 // An argument has one value: a second one is refused, whether it comes under the same name or under an input's other one.
 func TestArgumentsOnce(t *testing.T) {
 	for line, want := range map[string]string{
-		"-p a=1 -p b=x=y --input r=f": "", "-p a= -p b=,;": "", "-p a=1 --param=a=2": "a is given twice", "--input r=f -i r=f": "r is given twice", "-p a": `expected "<key>=<value>"`,
+		"-p a=1 -p b=x=y --input r=f": "", "-p a= -p b=,;": "", "-p a=1 --param=a=2": "a is given twice",
+		"--input r=f -i r=f": "r is given twice", "-p a": `expected "<key>=<value>"`,
 	} {
 		var c struct {
 			Run runCmd `cmd:""`

@@ -57,7 +57,8 @@ func (c runsListCmd) Run(ctx context.Context, a *app) error {
 			}
 			var rows [][]string
 			for _, r := range l.Runs {
-				rows = append(rows, []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.SlurmJobID), r.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(r.Reason, 40)})
+				rows = append(rows, []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.SlurmJobID), r.CreatedAt.Local().
+					Format("2006-01-02 15:04:05"), clipLine(r.Reason, 40)})
 			}
 			table(w, "run|tool|state|phase|job|created|reason", rows)
 			footer(w, len(l.Runs), l.listed, "runs")
@@ -101,8 +102,10 @@ func (a *app) showCall(ctx context.Context, s *session, runID string) error {
 		return err
 	}
 	return a.show(r, func(w io.Writer) {
-		fmt.Fprintf(w, "run        %s\ncall of    %s (contract %s)\npolicy     %s\nparams     %s\n", r.RunID, r.ToolID, r.ContractVersion, r.PolicyHash, a.printable(string(r.Params)))
-		fmt.Fprintf(w, "asked      %d times, first %s, last %s\n", r.Calls, r.FirstAskedAt.Local().Format(time.DateTime), r.LastAskedAt.Local().Format(time.DateTime))
+		fmt.Fprintf(w, "run        %s\ncall of    %s (contract %s)\npolicy     %s\nparams     %s\n", r.RunID, r.ToolID, r.ContractVersion,
+			r.PolicyHash, a.printable(string(r.Params)))
+		fmt.Fprintf(w, "asked      %d times, first %s, last %s\n", r.Calls, r.FirstAskedAt.Local().Format(time.DateTime), r.LastAskedAt.Local().
+			Format(time.DateTime))
 		for _, id := range r.ToolCallIDs {
 			fmt.Fprintf(w, "call       %s\n", id)
 		}
@@ -129,7 +132,8 @@ func (a *app) printStory(w io.Writer, r runStory) {
 	if p, err := plan.DecodeParams(r.Params); err == nil {
 		x := p.Spec.Resources
 		line("command", "%q", p.Spec.Execution.Command.Argv)
-		line("requested", "%d CPUs, %d MiB, %s%s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second, placeText(", ", p.Spec.Placement))
+		line("requested", "%d CPUs, %d MiB, %s%s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second,
+			placeText(", ", p.Spec.Placement))
 	}
 	line("job", "%s  %s  attempt %d  node %s  slurm %s", orDash(r.SlurmJobID), r.JobName, r.Attempt, orDash(r.Node), orDash(r.SlurmState))
 	if r.ExitCode != nil {
@@ -225,7 +229,8 @@ func when(flag, s string, now time.Time) (time.Time, error) {
 		}
 	}
 	if err != nil || ago < 0 {
-		return time.Time{}, fault.Invalid("runs", "", fault.Problem{Code: "TIME", Field: flag, Rule: "a time such as 2026-11-21 or 2026-11-21T08:00:00Z, or how long ago, such as 90m, 12h or 7d", Msg: fmt.Sprintf("got %q", s)})
+		return time.Time{}, fault.Invalid("runs", "", fault.Problem{Code: "TIME", Field: flag,
+			Rule: "a time such as 2026-11-21 or 2026-11-21T08:00:00Z, or how long ago, such as 90m, 12h or 7d", Msg: fmt.Sprintf("got %q", s)})
 	}
 	return now.Add(-ago), nil
 }
@@ -251,7 +256,8 @@ func (c runsDiffCmd) Run(ctx context.Context, a *app) error {
 				fmt.Fprintf(w, "%-17s %s → %s\n", p.Part, p.A, p.B)
 			}
 			for _, x := range r.Changes {
-				fmt.Fprintf(w, "  %s: %s → %s\n", a.printable(x.Path), clipLine(a.printable(orElse(string(x.A), "(absent)")), 60), clipLine(a.printable(orElse(string(x.B), "(absent)")), 60))
+				fmt.Fprintf(w, "  %s: %s → %s\n", a.printable(x.Path), clipLine(a.printable(orElse(string(x.A), "(absent)")), 60),
+					clipLine(a.printable(orElse(string(x.B), "(absent)")), 60))
 			}
 			if r.More {
 				fmt.Fprintln(w, "  … and more; --json shows all of it")

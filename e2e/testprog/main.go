@@ -192,7 +192,8 @@ func writeReport(name string) error {
 	if err != nil {
 		return err
 	}
-	r := report{Argv: os.Args, UID: os.Getuid(), Dir: dir, Env: map[string]string{}, Inputs: map[string]string{}, Writes: map[string]string{}, Dial: map[string]string{}, Sees: map[string]bool{}}
+	r := report{Argv: os.Args, UID: os.Getuid(), Dir: dir, Env: map[string]string{}, Inputs: map[string]string{},
+		Writes: map[string]string{}, Dial: map[string]string{}, Sees: map[string]bool{}}
 	for _, kv := range os.Environ() {
 		k, v, _ := strings.Cut(kv, "=")
 		r.Env[k] = v
@@ -208,7 +209,8 @@ func writeReport(name string) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range []string{"/", "/bin", "/etc", "/usr", "/plain", "/work", "/work/in", "/work/meta", "/work/out", "/tmp", "/var/tmp", "/proc", "/sys"} {
+	for _, d := range []string{"/", "/bin", "/etc", "/usr", "/plain", "/work", "/work/in", "/work/meta", "/work/out", "/tmp", "/var/tmp",
+		"/proc", "/sys"} {
 		r.Writes[d] = reason(os.WriteFile(filepath.Join(d, "written"), []byte("x"), 0o644))
 	}
 	_ = os.Remove("/work/out/written") // not an output
@@ -230,7 +232,8 @@ func writeReport(name string) error {
 		}
 		r.Dial[a] = reason(err)
 	}
-	for _, p := range []string{"/shared", "/home/lab", "/etc/slurm", "/etc/munge", "/run/munge", "/work/ctl", "/work/../ctl", "/usr/bin/sbatch", "/ref", "/other"} {
+	for _, p := range []string{"/shared", "/home/lab", "/etc/slurm", "/etc/munge", "/run/munge", "/work/ctl", "/work/../ctl",
+		"/usr/bin/sbatch", "/ref", "/other"} {
 		_, err := os.Stat(p)
 		r.Sees[p] = err == nil
 	}

@@ -31,7 +31,8 @@ func keys(t *testing.T, w *World) {
 	w.want(w.call(b, request("test.execute", `{"n":2}`, withKey("k"))), "", "")
 	// The outcome is the first one's though it was a failure for good; what may be tried again stays open.
 	for _, kind := range []string{"tool", "conflict", "validation"} {
-		one, two := w.call(a, request("test.fails", `{"text":"`+kind+`"}`, withKey(kind))), w.call(a, request("test.fails", `{"text":"`+kind+`"}`, withKey(kind)))
+		one, two := w.call(a, request("test.fails", `{"text":"`+kind+`"}`, withKey(kind))),
+			w.call(a, request("test.fails", `{"text":"`+kind+`"}`, withKey(kind)))
 		if one.Error.Message != two.Error.Message || two.Error.Code != "test_"+kind {
 			t.Errorf("%s: %+v, then %+v", kind, one.Error, two.Error)
 		}
@@ -54,7 +55,8 @@ func keys(t *testing.T, w *World) {
 	w.want(w.call(a, request("test.execute", `{"n":7}`, withKey("fresh"))), "", "")
 	// A secret that was revealed once is not kept to be revealed again.
 	w.want(w.call(a, request("test.reveal", `{}`, withKey("r"))), "", "")
-	if again := w.call(a, request("test.reveal", `{}`, withKey("r"))); !strings.Contains(string(again.Result), `"token":"`+gate.Redacted+`"`) || !strings.Contains(string(again.Result), "revoke what was made") || w.count("test.reveal") != 1 {
+	if again := w.call(a, request("test.reveal", `{}`, withKey("r"))); !strings.Contains(string(again.Result),
+		`"token":"`+gate.Redacted+`"`) || !strings.Contains(string(again.Result), "revoke what was made") || w.count("test.reveal") != 1 {
 		t.Errorf("%s", again.Result)
 	}
 }

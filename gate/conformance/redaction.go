@@ -30,7 +30,10 @@ func secrets(t *testing.T, w *World) {
 			w.want(note(w.call(e, request(tool, `{`+quote(s.Text)+`:1}`))), "validation", "secret_in_args")
 		}
 		if can(e, ArgsRef) {
-			w.want(note(w.call(e, request("test.write", `{}`, func(r *gate.Request) { r.ArgsRef = ptr("artifact://" + w.artifact(mine, `{"text":`+quote(s.Text)+`}`)) }))), "validation", "secret_in_args")
+			w.want(note(w.call(e, request("test.write", `{}`, func(r *gate.Request) {
+				r.ArgsRef = ptr("artifact://" + w.artifact(mine,
+					`{"text":`+quote(s.Text)+`}`))
+			}))), "validation", "secret_in_args")
 		}
 		// Where a secret does not keep a call from being made, it does not stay either.
 		w.valid(note(w.call(e, request("test.read", `{"n":`+fmt.Sprint(i)+`}`, func(r *gate.Request) {
@@ -49,7 +52,8 @@ func secrets(t *testing.T, w *World) {
 	for _, key := range []string{"password", "dbPassword", "API-Key", "client_secret", "authorization", "accessToken"} {
 		w.want(note(w.call(e, request("test.execute", `{"list":[{`+quote(key)+`:"tuesday afternoon"}]}`))), "validation", "secret_in_args")
 	}
-	w.want(note(w.call(e, request("test.execute", `{"text":"the tokens of a sentence; a keyboard; max_tokens: 5; AKIAVLGRSTKDEEELIKKAQGSR"}`))), "", "")
+	w.want(note(w.call(e, request("test.execute",
+		`{"text":"the tokens of a sentence; a keyboard; max_tokens: 5; AKIAVLGRSTKDEEELIKKAQGSR"}`))), "", "")
 	w.want(note(w.call(e, request("test.leaks", `{}`))), "", "")
 	w.want(note(w.call(e, request("test.panic", `{}`))), "tool", "internal")
 	revealed := w.call(e, request("test.reveal", `{}`))

@@ -17,8 +17,10 @@ func Run(t *testing.T, by gate.Transport, open Open) {
 		name string
 		test func(*testing.T, *World)
 	}{
-		{"Envelope", envelope}, {"NoEnvelope", noEnvelope}, {"DeniedByDefault", deniedByDefault}, {"Registry", registry}, {"Sizes", sizes}, {"Keys", keys}, {"OneKeyManyCalls", oneKeyManyCalls},
-		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets}, {"Projects", projects}, {"DryRun", dryRun}, {"NextSteps", nextSteps}, {"Limits", limits},
+		{"Envelope", envelope}, {"NoEnvelope", noEnvelope}, {"DeniedByDefault", deniedByDefault}, {"Registry", registry}, {"Sizes", sizes},
+		{"Keys", keys}, {"OneKeyManyCalls", oneKeyManyCalls},
+		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets},
+		{"Projects", projects}, {"DryRun", dryRun}, {"NextSteps", nextSteps}, {"Limits", limits},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, NewWorld(t, by, open)) })
 	}
@@ -59,7 +61,8 @@ func envelope(t *testing.T, w *World) {
 	w.want(w.call(e, request("test.shape", `{}`)), "tool", "output_schema")
 	w.want(w.call(e, request("test.panic", `{}`)), "tool", "internal")
 	for _, kind := range []string{"transport", "conflict", "not_found", "tool"} {
-		if res := w.call(e, request("test.fails", `{"text":"`+kind+`"}`)); res.OK || res.Error.Code != "test_"+kind || res.Error.Details["kind"] != kind {
+		if res := w.call(e, request("test.fails", `{"text":"`+kind+`"}`)); res.OK || res.Error.Code != "test_"+kind ||
+			res.Error.Details["kind"] != kind {
 			t.Errorf("%s: %+v", kind, res.Error)
 		}
 	}
@@ -83,14 +86,26 @@ func noEnvelope(t *testing.T, w *World) {
 		return strings.Replace(string(good), old, new, 1)
 	}
 	bodies := map[string]string{
-		"nothing": "", "not JSON": "{", "list": "[]", "null": "null", "trailing": string(good) + "{}", "unknown key": with(`"dry_run"`, `"x":1,"dry_run"`), "duplicate key": with(`"dry_run":false`, `"dry_run":false,"dry_run":true`),
-		"case twin": with(`"dry_run"`, `"Dry_run":true,"dry_run"`), "wrong type": with(`"dry_run":false`, `"dry_run":"no"`), "key in capitals": with(`"tool_id"`, `"Tool_ID"`), "version": with("htc-1.0", "htc-0.9"),
-		"no dry_run": with(`,"dry_run":false`, ``), "args not an object": with(`"args":{}`, `"args":[]`), "args null": with(`"args":{}`, `"args":null`), "no args": with(`"args":{},`, ``),
-		"tool version": with(`"1.2.3"`, `"1.2"`), "tool version with suffix": with(`"1.2.3"`, `"1.2.3-rc1"`), "no actor": with(`"actor":{"kind":"human"},`, ``), "actor kind": with(`"human"`, `"root"`), "actor's other key": with(`"human"`, `"human","x":1`),
-		"empty key": with(`"dry_run"`, `"idempotency_key":"","dry_run"`), "long key": with(`"dry_run"`, `"idempotency_key":"`+strings.Repeat("k", 257)+`","dry_run"`), "args_ref": with(`"dry_run"`, `"args_ref":"http://example.org/x","dry_run"`),
-		"null args_ref": with(`"dry_run"`, `"args_ref":null,"dry_run"`), "long args_ref": with(`"dry_run"`, `"args_ref":"artifact://`+strings.Repeat("a", 2048)+`","dry_run"`), "call id": strings.Replace(string(good), `"tool_call_id":"`, `"tool_call_id":"urn:uuid:`, 1),
-		"trace id": strings.Replace(string(good), `"trace_id":"`, `"trace_id":"x`, 1), "deep": with(`"args":{}`, `"args":{"list":`+strings.Repeat("[", 100)+strings.Repeat("]", 100)+`}`), "big number": with(`"args":{}`, `"args":{"n":9007199254740993}`),
-		"lone surrogate": with(`"args":{}`, `"args":{"text":"\ud800"}`), "huge": with(`"args":{}`, `"args":{"text":"`+strings.Repeat("x", 2<<20)+`"}`),
+		"nothing": "", "not JSON": "{", "list": "[]", "null": "null", "trailing": string(good) + "{}", "unknown key": with(`"dry_run"`,
+			`"x":1,"dry_run"`), "duplicate key": with(`"dry_run":false`, `"dry_run":false,"dry_run":true`),
+		"case twin": with(`"dry_run"`, `"Dry_run":true,"dry_run"`), "wrong type": with(`"dry_run":false`, `"dry_run":"no"`),
+		"key in capitals": with(`"tool_id"`, `"Tool_ID"`), "version": with("htc-1.0", "htc-0.9"),
+		"no dry_run": with(`,"dry_run":false`, ``), "args not an object": with(`"args":{}`, `"args":[]`), "args null": with(`"args":{}`,
+			`"args":null`), "no args": with(`"args":{},`, ``),
+		"tool version": with(`"1.2.3"`, `"1.2"`), "tool version with suffix": with(`"1.2.3"`, `"1.2.3-rc1"`),
+		"no actor": with(`"actor":{"kind":"human"},`, ``), "actor kind": with(`"human"`, `"root"`), "actor's other key": with(`"human"`,
+			`"human","x":1`),
+		"empty key": with(`"dry_run"`, `"idempotency_key":"","dry_run"`), "long key": with(`"dry_run"`,
+			`"idempotency_key":"`+strings.Repeat("k", 257)+`","dry_run"`), "args_ref": with(`"dry_run"`,
+			`"args_ref":"http://example.org/x","dry_run"`),
+		"null args_ref": with(`"dry_run"`, `"args_ref":null,"dry_run"`), "long args_ref": with(`"dry_run"`,
+			`"args_ref":"artifact://`+strings.Repeat("a", 2048)+`","dry_run"`), "call id": strings.Replace(string(good), `"tool_call_id":"`,
+			`"tool_call_id":"urn:uuid:`, 1),
+		"trace id": strings.Replace(string(good), `"trace_id":"`, `"trace_id":"x`, 1), "deep": with(`"args":{}`,
+			`"args":{"list":`+strings.Repeat("[", 100)+strings.Repeat("]", 100)+`}`), "big number": with(`"args":{}`,
+			`"args":{"n":9007199254740993}`),
+		"lone surrogate": with(`"args":{}`, `"args":{"text":"\ud800"}`), "huge": with(`"args":{}`, `"args":{"text":"`+strings.Repeat("x",
+			2<<20)+`"}`),
 	}
 	for name, body := range bodies {
 		res, err := raw.CallRaw(t.Context(), []byte(body))
@@ -110,7 +125,8 @@ func noEnvelope(t *testing.T, w *World) {
 
 func deniedByDefault(t *testing.T, w *World) {
 	all := gate.Capabilities()
-	for tool, needs := range map[string][]string{"test.read": {gate.CapRead}, "test.write": w.own(gate.CapImport), "test.execute": {gate.CapSlurm}, "test.admin": w.own(gate.CapAdmin)} {
+	for tool, needs := range map[string][]string{"test.read": {gate.CapRead}, "test.write": w.own(gate.CapImport),
+		"test.execute": {gate.CapSlurm}, "test.admin": w.own(gate.CapAdmin)} {
 		for _, missing := range needs {
 			rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })
 			w.want(w.call(w.as(principal("p", rest...)), request(tool, `{}`)), "capability", "capability_denied")
@@ -126,7 +142,8 @@ func deniedByDefault(t *testing.T, w *World) {
 
 func registry(t *testing.T, w *World) {
 	e := w.as(everyone("a"))
-	for tool, code := range map[string]string{"test.none": "tool_not_found", "test_read": "tool_not_found", "TEST.READ": "tool_not_found", "test.elsewhere": "tool_not_found"} {
+	for tool, code := range map[string]string{"test.none": "tool_not_found", "test_read": "tool_not_found", "TEST.READ": "tool_not_found",
+		"test.elsewhere": "tool_not_found"} {
 		if tool != "test_read" || can(e, ToolIDs) {
 			w.want(w.call(e, request(tool, `{}`)), "validation", code)
 		}
@@ -158,7 +175,8 @@ func sizes(t *testing.T, w *World) {
 	}
 	large := w.call(e, request("test.large", fmt.Sprintf(`{"n":%d}`, gate.MaxInline)))
 	w.want(large, "", "")
-	if large.ResultRef == nil || !strings.HasPrefix(*large.ResultRef, "artifact://art_") || string(large.Result) != "null" && large.Result != nil {
+	if large.ResultRef == nil || !strings.HasPrefix(*large.ResultRef, "artifact://art_") || string(large.Result) != "null" &&
+		large.Result != nil {
 		t.Fatalf("%+v", large)
 	}
 	// It is the caller's alone, not its project's.
@@ -198,9 +216,12 @@ func oneEventForEachCall(t *testing.T, w *World) {
 		req   gate.Request
 		chain string
 	}{
-		{e, request("test.read", `{"n":1}`), gate.Looks}, {e, request("test.write", `{"n":1}`), gate.Effects}, {e, request("test.execute", `{"n":1}`, withKey("key 1")), gate.Effects}, {weak, request("test.execute", `{"n":1}`), gate.Looks},
-		{e, request("nothing", `{}`), gate.Looks}, {e, request("test.read", `{"x":1}`), gate.Looks}, {e, request("test.asked", `{}`), gate.Looks}, {e, request("test.fails", `{"text":"tool"}`), gate.Effects}, {e, request("test.panic", `{}`), gate.Effects},
-		{e, request("test.execute", `{"n":1}`, withKey("key 1")), gate.Looks}, {e, request("test.slow", `{}`), gate.Looks}, {e, request("test.denied", `{}`), gate.Looks},
+		{e, request("test.read", `{"n":1}`), gate.Looks}, {e, request("test.write", `{"n":1}`), gate.Effects},
+		{e, request("test.execute", `{"n":1}`, withKey("key 1")), gate.Effects}, {weak, request("test.execute", `{"n":1}`), gate.Looks},
+		{e, request("nothing", `{}`), gate.Looks}, {e, request("test.read", `{"x":1}`), gate.Looks}, {e, request("test.asked", `{}`),
+			gate.Looks}, {e, request("test.fails", `{"text":"tool"}`), gate.Effects}, {e, request("test.panic", `{}`), gate.Effects},
+		{e, request("test.execute", `{"n":1}`, withKey("key 1")), gate.Looks}, {e, request("test.slow", `{}`), gate.Looks},
+		{e, request("test.denied", `{}`), gate.Looks},
 	}
 	if can(e, DryRun) {
 		dry := calls[0]
@@ -232,7 +253,8 @@ func oneEventForEachCall(t *testing.T, w *World) {
 			t.Fatal(err)
 		}
 		i, known := byCall[e.ToolCallID]
-		if !known || e.ToolID != calls[i].req.ToolID || r.Chain != calls[i].chain || e.Transport != w.Transport || r.Principal != "a" && r.Principal != "weak" {
+		if !known || e.ToolID != calls[i].req.ToolID || r.Chain != calls[i].chain || e.Transport != w.Transport || r.Principal != "a" &&
+			r.Principal != "weak" {
 			t.Errorf("%s of %s: %s", r.Chain, r.Principal, r.Event)
 			continue
 		}
@@ -259,7 +281,8 @@ func projects(t *testing.T, w *World) {
 	e := w.as(everyone("a"))
 	own, foreign := w.artifact(mine, `{}`), w.artifact(theirs, `{}`)
 	gone := "art_00000000000000000000000000"
-	for _, shape := range []string{`{"artifact_id":"%s"}`, `{"text":"%s"}`, `{"text":"artifact://%s"}`, `{"list":[["%s"]]}`, `{"list":[{"k":"%s"}]}`, `{"list":[{"%s":1}]}`} {
+	for _, shape := range []string{`{"artifact_id":"%s"}`, `{"text":"%s"}`, `{"text":"artifact://%s"}`, `{"list":[["%s"]]}`,
+		`{"list":[{"k":"%s"}]}`, `{"list":[{"%s":1}]}`} {
 		w.want(w.call(e, request("test.read", fmt.Sprintf(shape, own))), "", "")
 		a, b := w.call(e, request("test.read", fmt.Sprintf(shape, foreign))), w.call(e, request("test.read", fmt.Sprintf(shape, gone)))
 		w.want(a, "validation", "artifact_not_found")
@@ -291,7 +314,8 @@ func dryRun(t *testing.T, w *World) {
 		res := w.call(e, request(tool, `{"n":1}`, dry, withKey("k")))
 		w.want(res, "", "")
 		var r gate.Rehearsal
-		if err := json.Unmarshal(res.Result, &r); err != nil || !r.DryRun || r.ToolID != tool || string(r.Args) != `{"n":1}` || string(r.Would) != would || r.ConsentRequired != (tool == "test.asked") {
+		if err := json.Unmarshal(res.Result, &r); err != nil || !r.DryRun || r.ToolID != tool || string(r.Args) != `{"n":1}` ||
+			string(r.Would) != would || r.ConsentRequired != (tool == "test.asked") {
 			t.Errorf("%s: %s %v", tool, res.Result, err)
 		}
 		if w.count(tool) != 0 {
@@ -316,7 +340,8 @@ func nextSteps(t *testing.T, w *World) {
 		gate.MCP:   {"Next: run_list", "the list of tools", "ask an administrator to run `slurmgate approve apr_"},
 		gate.Other: {"Next: GET /v1/runs", "GET /v1/registry", "POST /v1/approvals/apr_"},
 	}[w.Transport]
-	for i, req := range []gate.Request{request("test.read", `{"run_id":"run_00000000000000000000000000"}`), request("test.read", `{"x":1}`), request("test.asked", `{}`)} {
+	for i, req := range []gate.Request{request("test.read", `{"run_id":"run_00000000000000000000000000"}`), request("test.read", `{"x":1}`),
+		request("test.asked", `{}`)} {
 		if res := w.call(e, req); res.Error == nil || !strings.Contains(res.Error.Message, words[i]) {
 			t.Errorf("no %q in %+v", words[i], res.Error)
 		}

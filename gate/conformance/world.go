@@ -130,7 +130,8 @@ func NewWorld(t *testing.T, by gate.Transport, open Open) *World {
 	w := &World{T: t, Transport: by, Log: &logBook{}, open: open, release: make(chan struct{})}
 	dir := t.TempDir()
 	var err error
-	w.Ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-test" }, Now: w.now})
+	w.Ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-test" },
+		Now: w.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,22 +209,33 @@ func (w *World) tools() []gate.Tool {
 		return map[string]any{"serial": w.count(c.Request.ToolID)}, nil
 	}
 	list := map[string]fixture{
-		"test.read":    {effect: gate.Read, caps: []string{gate.CapRead}, handle: echo},
-		"test.write":   {effect: gate.Write, caps: w.own(gate.CapImport), handle: serial, dryRun: func(context.Context, gate.Call) (any, error) { return map[string]any{"would": "write"}, nil }},
+		"test.read": {effect: gate.Read, caps: []string{gate.CapRead}, handle: echo},
+		"test.write": {effect: gate.Write, caps: w.own(gate.CapImport), handle: serial, dryRun: func(context.Context, gate.Call) (any,
+			error) {
+			return map[string]any{"would": "write"}, nil
+		}},
 		"test.execute": {effect: gate.Execute, caps: []string{gate.CapSlurm}, handle: serial},
 		"test.once":    {effect: gate.Execute, repeat: gate.NonIdempotent, caps: []string{gate.CapSlurm}, handle: serial},
 		"test.admin":   {effect: gate.Read, caps: w.own(gate.CapAdmin), handle: echo},
 		"test.denied":  {effect: gate.Read, caps: []string{gate.CapRead}, handle: echo},
 		"test.asked":   {effect: gate.Execute, caps: []string{gate.CapSlurm}, handle: serial},
 		"test.shape":   {effect: gate.Read, caps: []string{gate.CapRead}, output: `{"type":"object","required":["promised"]}`, handle: echo},
-		"test.reveal":  {effect: gate.Write, repeat: gate.NonIdempotent, caps: []string{gate.CapSlurm}, reveals: []string{"token"}, handle: func(context.Context, gate.Call) (any, error) { return map[string]any{"token": Revealed}, nil }},
+		"test.reveal": {effect: gate.Write, repeat: gate.NonIdempotent, caps: []string{gate.CapSlurm}, reveals: []string{"token"},
+			handle: func(context.Context, gate.Call) (any, error) { return map[string]any{"token": Revealed}, nil }},
 		"test.large": {effect: gate.Read, caps: []string{gate.CapRead}, handle: func(_ context.Context, c gate.Call) (any, error) {
 			var a struct{ N int }
 			err := json.Unmarshal(c.Args, &a)
 			return map[string]any{"data": strings.Repeat("x", a.N)}, err // not under a name that a face quotes a part of
 		}},
-		"test.slow":  {effect: gate.Read, caps: []string{gate.CapRead}, handle: func(ctx context.Context, _ gate.Call) (any, error) { <-ctx.Done(); return nil, ctx.Err() }},
-		"test.panic": {effect: gate.Write, caps: []string{gate.CapSlurm}, handle: func(context.Context, gate.Call) (any, error) { panic("broken: password=" + Revealed) }},
+		"test.slow": {effect: gate.Read, caps: []string{gate.CapRead}, handle: func(ctx context.Context, _ gate.Call) (any,
+			error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
+		"test.panic": {effect: gate.Write, caps: []string{gate.CapSlurm}, handle: func(context.Context, gate.Call) (any,
+			error) {
+			panic("broken: password=" + Revealed)
+		}},
 		"test.fails": {effect: gate.Execute, caps: []string{gate.CapSlurm}, handle: func(_ context.Context, c gate.Call) (any, error) {
 			var a struct{ Text string }
 			if err := json.Unmarshal(c.Args, &a); err != nil {
@@ -247,8 +259,10 @@ func (w *World) tools() []gate.Tool {
 	var out []gate.Tool
 	for id, f := range list {
 		n, _ := w.reached.LoadOrStore(id, new(atomic.Int64))
-		t := gate.Tool{ID: id, Version: "1.2.3", ContractVersion: "v1", Title: id, Description: "a tool of the conformance suite", SideEffect: f.effect, Idempotency: f.repeat, Determinism: gate.BestEffort,
-			Availability: gate.OfflineOK, Capabilities: f.caps, Bindings: []gate.Transport{w.Transport}, Input: json.RawMessage(anything), Reveals: f.reveals, DryRun: f.dryRun,
+		t := gate.Tool{ID: id, Version: "1.2.3", ContractVersion: "v1", Title: id, Description: "a tool of the conformance suite",
+			SideEffect: f.effect, Idempotency: f.repeat, Determinism: gate.BestEffort,
+			Availability: gate.OfflineOK, Capabilities: f.caps, Bindings: []gate.Transport{w.Transport}, Input: json.RawMessage(anything),
+			Reveals: f.reveals, DryRun: f.dryRun,
 			Handle: func(ctx context.Context, c gate.Call) (any, error) {
 				n.(*atomic.Int64).Add(1)
 				return f.handle(ctx, c)
@@ -332,7 +346,8 @@ func (w *World) records() []ledger.CallEvent {
 
 // answer is a person's word on a question.
 func (w *World) answer(id string, approve bool, uses int, good time.Duration) error {
-	_, err := w.Ledger.AnswerApproval(w.T.Context(), id, ledger.Answer{Approve: approve, By: "user:boss", Uses: uses, Expires: w.now().Add(good)})
+	_, err := w.Ledger.AnswerApproval(w.T.Context(), id, ledger.Answer{Approve: approve, By: "user:boss", Uses: uses, Expires: w.now().
+		Add(good)})
 	return err
 }
 
@@ -360,5 +375,6 @@ func (w *World) gateWith(j gate.Journal) *gate.Gate {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	return gate.New(gate.Config{Registry: registry, Policy: rules{}, Journal: j, Promises: w.Ledger, Owners: w.Ledger, Artifacts: w, Key: key, Log: slog.New(slog.NewTextHandler(w.Log, nil)), Now: w.now})
+	return gate.New(gate.Config{Registry: registry, Policy: rules{}, Journal: j, Promises: w.Ledger, Owners: w.Ledger, Artifacts: w,
+		Key: key, Log: slog.New(slog.NewTextHandler(w.Log, nil)), Now: w.now})
 }

@@ -50,28 +50,38 @@ func fixtureTools() []fixture {
 	add("test_simple_text", "Says a text.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return words("This is a simple text response for testing.")
 	})
-	add("test_image_content", "Shows an image.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return says(image()) })
+	add("test_image_content", "Shows an image.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult,
+		error) {
+		return says(image())
+	})
 	add("test_audio_content", "Plays a sound.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return says(&sdk.AudioContent{Data: bytesOf(silence), MIMEType: "audio/wav"})
 	})
 	add("test_embedded_resource", "Embeds a resource.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return says(embedded("test://embedded-resource", "This is an embedded resource content."))
 	})
-	add("test_multiple_content_types", "Says, shows and embeds.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		return says(&sdk.TextContent{Text: "Multiple content types test:"}, image(), &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "test://mixed-content-resource", MIMEType: "application/json", Text: `{"test":"data"}`}})
+	add("test_multiple_content_types", "Says, shows and embeds.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult,
+		error) {
+		return says(&sdk.TextContent{Text: "Multiple content types test:"}, image(),
+			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "test://mixed-content-resource", MIMEType: "application/json",
+				Text: `{"test":"data"}`}})
 	})
 	add("test_error_handling", "Fails.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "This tool intentionally returns an error for testing"}}}, nil
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "This tool intentionally returns an error for " +
+			"testing"}}}, nil
 	})
 	add("test_tool_with_progress", "Reports progress.", "", withProgress)
 	add("test_tool_with_logging", "Logs as it goes.", "", withLogging)
 	add("test_logging_tool", "Logs, if the client asked for it.", "", withLogging)
-	add("test_streaming_elicitation", "Answers without asking anything.", "", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		return words("nothing was asked on this stream")
-	})
+	add("test_streaming_elicitation", "Answers without asking anything.", "",
+		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return words("nothing was asked on this stream")
+		})
 	add("test_missing_capability", "Needs a client that can sample.", "", missingCapability)
-	add("json_schema_2020_12_tool", "Has a schema with the vocabulary of 2020-12.", schema2020, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return words("ok") })
-	add("test_x_mcp_header", "Mirrors an argument in a header.", `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}}}`,
+	add("json_schema_2020_12_tool", "Has a schema with the vocabulary of 2020-12.", schema2020,
+		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return words("ok") })
+	add("test_x_mcp_header", "Mirrors an argument in a header.",
+		`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}}}`,
 		func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return words("%s", r.Params.Arguments)
 		})
@@ -117,15 +127,19 @@ func missingCapability(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallTool
 func question(kind string) sdk.InputRequest {
 	switch kind {
 	case "sampling":
-		return &sdk.CreateMessageParams{Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: "What is the capital of France?"}}}, MaxTokens: 100}
+		return &sdk.CreateMessageParams{Messages: []*sdk.SamplingMessage{{Role: "user",
+			Content: &sdk.TextContent{Text: "What is the capital of France?"}}}, MaxTokens: 100}
 	case "roots":
 		return &sdk.ListRootsParams{}
 	case "confirm":
-		return &sdk.ElicitParams{Message: "Please confirm", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}`)}
+		return &sdk.ElicitParams{Message: "Please confirm",
+			RequestedSchema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}`)}
 	case "color":
-		return &sdk.ElicitParams{Message: "Which colour?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}`)}
+		return &sdk.ElicitParams{Message: "Which colour?",
+			RequestedSchema: json.RawMessage(`{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}`)}
 	}
-	return &sdk.ElicitParams{Message: "What is your name?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)}
+	return &sdk.ElicitParams{Message: "What is your name?",
+		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)}
 }
 
 func ask(state string, questions sdk.InputRequestMap) (*sdk.CallToolResult, error) {
@@ -228,7 +242,8 @@ func asking() []fixture {
 		if name != "" && hasGreeting && hasRoots {
 			return words("%s %s, %d roots", greeting, name, roots)
 		}
-		return ask("several", sdk.InputRequestMap{"user_name": question("name"), "greeting": question("sampling"), "client_roots": question("roots")})
+		return ask("several", sdk.InputRequestMap{"user_name": question("name"), "greeting": question("sampling"),
+			"client_roots": question("roots")})
 	})
 	add("multi_round", func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		if r.Params.RequestState == "" {

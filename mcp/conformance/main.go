@@ -54,7 +54,8 @@ func command(ctx context.Context) error {
 	g := gate.New(gate.Config{Registry: registry})
 	chat := mcp.New(mcp.Config{Gateway: behind{g}, Name: "conformance", Version: "1.0.0", Log: log})
 	for _, f := range fixtures {
-		chat.AddTool(&sdk.Tool{Name: f.tool.Name(), Title: f.tool.Title, Description: f.tool.Description, InputSchema: f.tool.Input}, f.through(g))
+		chat.AddTool(&sdk.Tool{Name: f.tool.Name(), Title: f.tool.Title, Description: f.tool.Description, InputSchema: f.tool.Input},
+			f.through(g))
 	}
 	addResources(chat)
 	addPrompts(chat)
@@ -62,7 +63,8 @@ func command(ctx context.Context) error {
 		return mcp.Serve(ctx, chat, os.Stdin, os.Stdout)
 	}
 	stopping := make(chan struct{})
-	face := httpapi.Handler(httpapi.Config{Gate: g, Auth: holder(orElse(*token)), DomainID: "conformance", Version: func(gate.Caller) string { return "1.0.0" }, MCP: mcp.Handler(chat, log), Log: log}, stopping)
+	face := httpapi.Handler(httpapi.Config{Gate: g, Auth: holder(orElse(*token)), DomainID: "conformance",
+		Version: func(gate.Caller) string { return "1.0.0" }, MCP: mcp.Handler(chat, log), Log: log}, stopping)
 	if *token == "" {
 		face = letIn(face)
 	}
@@ -191,8 +193,10 @@ func toolOf(name, description, input string) gate.Tool {
 	if input == "" {
 		input = `{"type":"object"}`
 	}
-	return gate.Tool{ID: strings.ReplaceAll(name, "_", "."), Version: "1.0.0", ContractVersion: "v1", Title: name, Description: description, SideEffect: gate.Read, Idempotency: gate.Idempotent,
-		Determinism: gate.BestEffort, Availability: gate.OfflineOK, Capabilities: []string{gate.CapRead}, Bindings: []gate.Transport{gate.MCP}, Input: json.RawMessage(input), Output: json.RawMessage(`{"type":"object"}`)}
+	return gate.Tool{ID: strings.ReplaceAll(name, "_", "."), Version: "1.0.0", ContractVersion: "v1", Title: name, Description: description,
+		SideEffect: gate.Read, Idempotency: gate.Idempotent,
+		Determinism: gate.BestEffort, Availability: gate.OfflineOK, Capabilities: []string{gate.CapRead}, Bindings: []gate.Transport{gate.MCP},
+		Input: json.RawMessage(input), Output: json.RawMessage(`{"type":"object"}`)}
 }
 
 // artifactTools are three operations with the product's names and one artifact behind them.
@@ -204,7 +208,8 @@ func artifactTools() []gate.Tool {
 		t.Capabilities = []string{gate.CapGateway, gate.CapRead}
 		t.Handle = func(_ context.Context, c gate.Call) (any, error) {
 			if input != "" && !strings.Contains(string(c.Args), id) {
-				return nil, fault.New(fault.NotFound, "conformance", "artifact_not_found", "there is no such artifact").WithNext("artifact_list shows what there is")
+				return nil, fault.New(fault.NotFound, "conformance", "artifact_not_found", "there is no such artifact").
+					WithNext("artifact_list shows what there is")
 			}
 			return result, nil
 		}
@@ -212,5 +217,6 @@ func artifactTools() []gate.Tool {
 	}
 	one := `{"type":"object","additionalProperties":false,"required":["artifact_id"],"properties":{"artifact_id":{"type":"string","maxLength":64},"max_lines":{"type":"integer"}}}`
 	return []gate.Tool{make("artifact_list", "", map[string]any{"artifacts": []any{doc}, "cursor": nil}), make("artifact_get", one, doc),
-		make("artifact_preview_text", one, map[string]any{"artifact_id": id, "type": "TEXT", "size_bytes": 6, "text": "hello\n", "truncated": false, "binary": false})}
+		make("artifact_preview_text", one, map[string]any{"artifact_id": id, "type": "TEXT", "size_bytes": 6, "text": "hello\n",
+			"truncated": false, "binary": false})}
 }

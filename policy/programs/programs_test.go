@@ -4,7 +4,8 @@ import "testing"
 
 func TestTables(t *testing.T) {
 	for name, want := range map[string]string{
-		"bash": "starts", "bash-5.2": "starts", "ksh93": "starts", "busybox": "starts", "ld-linux-x86-64.so.2": "starts", "ld-musl-x86_64.so.1": "starts", "python3.11": "interprets", "perl5.36": "interprets", "Rscript": "interprets",
+		"bash": "starts", "bash-5.2": "starts", "ksh93": "starts", "busybox": "starts", "ld-linux-x86-64.so.2": "starts",
+		"ld-musl-x86_64.so.1": "starts", "python3.11": "interprets", "perl5.36": "interprets", "Rscript": "interprets",
 		"gawk": "codes", "find": "codes", "samtools": "", "minimap2": "", "seqkit": "", "bwa-mem2": "", "": "",
 	} {
 		got := ""

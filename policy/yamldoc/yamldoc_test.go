@@ -99,7 +99,8 @@ func TestBombs(t *testing.T) {
 	for c := 'b'; c <= 'z'; c++ {
 		aliases += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
-	for name, text := range map[string]string{"aliases": aliases, "depth": strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "deeper": strings.Repeat("[", 500000), "block depth": strings.Repeat("- ", 5000) + "x",
+	for name, text := range map[string]string{"aliases": aliases, "depth": strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
+		"deeper": strings.Repeat("[", 500000), "block depth": strings.Repeat("- ", 5000) + "x",
 		"size": strings.Repeat("x", MaxBytes+1), "wide": "a: [" + strings.Repeat("&a x,", 100000) + "]"} {
 		start := cpuTime(t)
 		got := read(text, Snake, func(v Value) { v.JSON() })

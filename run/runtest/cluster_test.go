@@ -25,11 +25,16 @@ import (
 // The real transport and the real workspace, on a login node of the dev cluster. The fake of package run's tests is held to the same suite
 // (run.TestFakeConformance).
 func TestClusterConformance(t *testing.T) {
-	// Written before anything runs beside it: a process started meanwhile would have it open, and the kernel executes no file that is open for writing.
+	// Written before anything runs beside it: a process started meanwhile would have it open, and the kernel executes no file that is open
+	// for writing.
 	dir := t.TempDir()
-	must(t, os.WriteFile(dir+"/sbatch", []byte("#!/bin/bash\nwhile [[ -e ${0%/*}/hold ]]; do sleep 0.05; done\nexec /usr/bin/sbatch \"$@\"\n"), 0o700))
+	must(t, os.WriteFile(dir+"/sbatch", []byte("#!/bin/bash\nwhile [[ -e ${0%/*}/hold ]]; do sleep 0.05; done\n"+
+		"exec /usr/bin/sbatch \"$@\"\n"), 0o700))
 	must(t, os.WriteFile(dir+"/apptainer", []byte("#!/bin/bash\nexec \"$@\"\n"), 0o700))
-	runtest.Slurm(t, func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, func(t *testing.T) *runtest.Transport { return open(t, dir) })
+	runtest.Slurm(t, func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, func(t *testing.T) *runtest.Transport {
+		return open(t,
+			dir)
+	})
 }
 
 // site is a transport and the folder its jobs work in.
@@ -55,7 +60,8 @@ func open(t *testing.T, programs string) *runtest.Transport {
 
 	s := site{image: filepath.Join(root, "image.sif")}
 	must(t, os.WriteFile(s.image, []byte("image"), 0o600))
-	s.CLI, err = slurm.NewCLI(slurm.Config{BinDir: bin, LocksDir: filepath.Join(bin, "locks"), User: me.Username, Budget: slurm.BudgetConfig{RPCPerMinute: 1e6, SendsInFlight: 100},
+	s.CLI, err = slurm.NewCLI(slurm.Config{BinDir: bin, LocksDir: filepath.Join(bin, "locks"), User: me.Username,
+		Budget: slurm.BudgetConfig{RPCPerMinute: 1e6, SendsInFlight: 100},
 		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: filepath.Join(root, "apptainer")}, GraceSeconds: 2}})
 	must(t, err)
 	s.Shared, err = staging.NewShared(staging.Config{RunsDir: runs, GatewayID: "gw-suite"})
@@ -111,15 +117,18 @@ func (s site) prepare(t *testing.T, place plan.Placement, program string) run.Jo
 	id := plan.Identity{ToolName: "suite", ParamsHash: token}.RunID()
 	sum := sha256.Sum256([]byte("image"))
 	spec := plan.Spec{Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 50}, Placement: place,
-		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: "sha256:" + hex.EncodeToString(sum[:]), NetworkMode: "none", ReadonlyRootfs: true},
+		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer",
+			Image: "sha256:" + hex.EncodeToString(sum[:]), NetworkMode: "none", ReadonlyRootfs: true},
 			Command: plan.Command{Argv: []string{"bash"}}},
 		IO: plan.IO{Outputs: []plan.Output{{Role: "mark", SrcRelpath: "out/mark", Type: "TEXT", Label: "mark"}}}}
 	spec.Fill()
-	job := run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), Spec: spec, RunDir: s.RunDir(id), ImagePath: s.image, ExecArgs: []string{"/bin/bash", "-c", program}, MaxOutputBytes: 1 << 30}
+	job := run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), Spec: spec, RunDir: s.RunDir(id),
+		ImagePath: s.image, ExecArgs: []string{"/bin/bash", "-c", program}, MaxOutputBytes: 1 << 30}
 	must(t, s.StageInputs(t.Context(), id, nil, nil))
 	script, err := s.Render(job)
 	must(t, err)
-	must(t, s.OpenAttempt(t.Context(), id, 1, token, run.ControlFile{Name: run.PinnedFile, Data: s.Pinned(job)}, run.ControlFile{Name: run.ScriptFile, Data: script}))
+	must(t, s.OpenAttempt(t.Context(), id, 1, token, run.ControlFile{Name: run.PinnedFile, Data: s.Pinned(job)},
+		run.ControlFile{Name: run.ScriptFile, Data: script}))
 	return job
 }
 

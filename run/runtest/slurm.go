@@ -45,8 +45,10 @@ type Transport struct {
 // Slurm is the suite. open makes a transport for one test.
 func Slurm(t *testing.T, test func(t *testing.T, f func(*testing.T)), open func(t *testing.T) *Transport) {
 	for name, f := range map[string]func(*testing.T, *Transport){
-		"accepted": accepted, "sent once": sentOnce, "never sent": neverSent, "rejected": rejected, "deferred": deferred, "caller gives up": givenUp,
-		"cancel": cancelled, "cancel a running job": cancelledRunning, "end": ended, "void claim": voidClaim, "claim of a job": jobsClaim, "two sends of one attempt": twoSends,
+		"accepted": accepted, "sent once": sentOnce, "never sent": neverSent, "rejected": rejected, "deferred": deferred,
+		"caller gives up": givenUp,
+		"cancel":          cancelled, "cancel a running job": cancelledRunning, "end": ended, "void claim": voidClaim,
+		"claim of a job": jobsClaim, "two sends of one attempt": twoSends,
 		"patience": patience,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +122,8 @@ func accepted(t *testing.T, x *Transport) {
 		t.Errorf("the receipt says %+v", res)
 	}
 	j := x.one(t, job)
-	if j.ID != id || j.Class != run.ClassPending || j.State != "PENDING" || j.Submitted == nil || j.Started != nil || j.Ended != nil || j.ExitCode != nil || j.Cluster == "" {
+	if j.ID != id || j.Class != run.ClassPending || j.State != "PENDING" || j.Submitted == nil || j.Started != nil || j.Ended != nil ||
+		j.ExitCode != nil || j.Cluster == "" {
 		t.Errorf("%+v", j)
 	}
 	if x.Executions(job) != 0 {
@@ -159,7 +162,8 @@ func deferred(t *testing.T, x *Transport) {
 func refused(t *testing.T, x *Transport, k Kind, want run.SendOutcome, scope run.Scope) {
 	job := x.Job(t, k)
 	res := x.Send(t.Context(), job, 1)
-	if res.Outcome != want || res.Scope != scope || res.Code == "" || res.Text == "" || res.JobID != "" || res.ExitCode == nil || *res.ExitCode == 0 {
+	if res.Outcome != want || res.Scope != scope || res.Code == "" || res.Text == "" || res.JobID != "" || res.ExitCode == nil ||
+		*res.ExitCode == 0 {
 		t.Errorf("%+v", res)
 	}
 	if again := x.receipt(t, job, 1); again.Outcome != want || again.Code != res.Code || again.Scope != scope {
@@ -262,7 +266,8 @@ func ended(t *testing.T, x *Transport) {
 	job := x.Job(t, Runs)
 	id := x.sent(t, job, 1)
 	j := x.class(t, job, run.ClassEnded)
-	if j.ID != id || j.State != "COMPLETED" || j.EndingOf() != run.EndedOK || j.ExitCode == nil || *j.ExitCode != 0 || j.Started == nil || j.Ended == nil || j.Node == "" || x.Executions(job) != 1 {
+	if j.ID != id || j.State != "COMPLETED" || j.EndingOf() != run.EndedOK || j.ExitCode == nil || *j.ExitCode != 0 || j.Started == nil ||
+		j.Ended == nil || j.Node == "" || x.Executions(job) != 1 {
 		t.Errorf("%+v, executed %d times", j, x.Executions(job))
 	}
 	if e := x.exit(t, job); e.Code != 0 || e.Reason != "ok" || e.Holder.Job != id || e.Node != j.Node {
@@ -287,7 +292,8 @@ func voidClaim(t *testing.T, x *Transport) {
 		}
 	}
 	x.sent(t, job, 1)
-	if j := x.class(t, job, run.ClassEnded); j.State != "FAILED" || j.ExitCode == nil || *j.ExitCode != run.ExitClaimNotOurs || x.Executions(job) != 0 {
+	if j := x.class(t, job, run.ClassEnded); j.State != "FAILED" || j.ExitCode == nil || *j.ExitCode != run.ExitClaimNotOurs ||
+		x.Executions(job) != 0 {
 		t.Errorf("%+v, executed %d times", j, x.Executions(job))
 	}
 	if _, err := x.ReadControl(t.Context(), job.RunID, job.N, run.ExitFile, 4096, false); !fault.Is(err, fault.NotFound) {

@@ -15,10 +15,12 @@ var names = Names{Objects: []string{"params", "inputs", "outputs", "resources"},
 
 func vars() map[string]any {
 	return map[string]any{
-		"params": map[string]any{"n": 7, "f": 0.25, "big": 1e21, "text": "a b", "evil": "{{ 1 }}{% for %}", "flag": true, "off": false, "list": []any{"x", "y", "z"}, "nums": []any{3, 1, 2, 3},
+		"params": map[string]any{"n": 7, "f": 0.25, "big": 1e21, "text": "a b", "evil": "{{ 1 }}{% for %}", "flag": true, "off": false,
+			"list": []any{"x", "y", "z"}, "nums": []any{3, 1, 2, 3},
 			"nested": []any{[]any{1, 2}, []any{3}}, "empty": "", "nil": nil, "map": map[string]any{"k": "v"}, "dashed-name": "d"},
-		"inputs": map[string]any{"reads": "/work/in/r.fq"}, "outputs": map[string]any{"report": "/work/out/r.json"}, "resources": map[string]any{"cpus": 4},
-		"settings": map[string]any{"preset": map[string]any{"a b": "-x sr"}, "limit": 10}, "words": []any{"one", "two"},
+		"inputs": map[string]any{"reads": "/work/in/r.fq"}, "outputs": map[string]any{"report": "/work/out/r.json"},
+		"resources": map[string]any{"cpus": 4},
+		"settings":  map[string]any{"preset": map[string]any{"a b": "-x sr"}, "limit": 10}, "words": []any{"one", "two"},
 	}
 }
 
@@ -36,29 +38,35 @@ func render(source string) (string, error) {
 func TestRender(t *testing.T) {
 	for source, want := range map[string]string{
 		"plain {text} }} %} #}": "plain {text} }} %} #}",
-		"{{ params.n }}":        "7", "{{params.n}}": "7", "a{{ params.n }}b{{ params.n }}": "a7b7", "{{ params.f }}": "0.25", "{{ params.text }}": "a b",
-		"{{ params.evil }}": "{{ 1 }}{% for %}", "{{ params['n'] }}": "7", "{{ params['dashed-name'] }}": "d", "{{ params.map.k }}{{ params.map['k'] }}": "vv",
+		"{{ params.n }}":        "7", "{{params.n}}": "7", "a{{ params.n }}b{{ params.n }}": "a7b7", "{{ params.f }}": "0.25",
+		"{{ params.text }}": "a b",
+		"{{ params.evil }}": "{{ 1 }}{% for %}", "{{ params['n'] }}": "7", "{{ params['dashed-name'] }}": "d",
+		"{{ params.map.k }}{{ params.map['k'] }}":   "vv",
 		"{{ params.list[0] }}{{ params.list[-1] }}": "xz", "{{ settings.preset['a b'] }}": "-x sr", "{{ inputs.reads }}": "/work/in/r.fq",
-		"{{ params.n + 1 }} {{ params.n - 10 }} {{ params.n * 3 }} {{ params.n // 2 }} {{ params.n % 4 }} {{ -7 // 2 }} {{ -7 % 4 }} {{ 2 ** 10 }}":        "8 -3 21 3 3 -4 1 1024",
-		"{{ params.f * 3 }} {{ 7 / 2 }} {{ 1 + 2 * 3 }} {{ (1 + 2) * 3 }}":                                                                                 "0.75 3.5 7 9",
-		"{{ params.text ~ '-' ~ params.n }} {{ 'a' + 'b' }}":                                                                                               "a b-7 ab",
-		"{{ 'yes' if params.flag else 'no' }} {{ 'yes' if params.off else 'no' }}{{ 'x' if params.off }}":                                                  "yes no",
-		"{{ 'y' if params.n > 5 and not params.off else 'n' }}{{ 'y' if params.n >= 8 or params.empty else 'n' }}":                                         "yn",
-		"{{ 'y' if params.n + 1 > 3 + 4 else 'n' }}{{ 'y' if 'x' in params.list else 'n' }}{{ 'y' if 'q' not in params.list else 'n' }}":                   "yyy",
-		"{{ 'y' if params.text == 'a b' else 'n' }}{{ 'y' if params.n != 7 else 'n' }}{{ 'y' if 'a' < 'b' else 'n' }}":                                     "yny",
-		"{{ params.nothing | default('none') }} {{ params.n | default(1) }} {{ params.empty | default('e', true) }} {{ params.nothing | d(2) + 1 }}":       "none 7 e 3",
-		"{{ 'y' if params.nothing is defined else 'n' }}{{ 'y' if params.n is defined else 'n' }}{{ 'y' if params.nothing is undefined else 'n' }}":        "nyy",
-		"{{ 'y' if params.nil is none else 'n' }}{{ 'y' if params.n is odd else 'n' }}{{ 'y' if params.n is not even else 'n' }}":                          "yyy",
-		"{{ 'y' if params.n is number else 'n' }}{{ 'y' if params.text is string else 'n' }}{{ 'y' if params.map is mapping else 'n' }}":                   "yyy",
-		"{{ params.list | join(',') }} {{ params.list | length }} {{ params.list | first }} {{ params.list | last }}":                                      "x,y,z 3 x z",
-		"{{ params.nums | sort | unique | join('-') }} {{ params.nums | min }} {{ params.nums | max }}":                                                    "1-2-3 1 3",
-		"{{ params.text | upper | lower | replace(' ', '_') }} {{ ' a ' | trim }}.":                                                                        "a_b a.",
-		"{{ '12' | int + 1 }} {{ 2.7 | int }} {{ '0.5' | float }} {{ -3 | abs }} {{ 7 | string ~ 'x' }}":                                                   "13 2 0.5 3 7x",
-		"{% if params.flag %}on{% else %}off{% endif %}":                                                                                                   "on",
-		"{% if params.off %}a{% elif params.n == 7 %}b{% else %}c{% endif %}":                                                                              "b",
-		"{% if params.off %}a{% elif params.n == 8 %}b{% else %}c{% endif %}":                                                                              "c",
-		"{% for x in params.list %}{{ loop.index }}{{ x }}{% if not loop.last %},{% endif %}{% endfor %}":                                                  "1x,2y,3z",
-		"{% for a in params.nested %}{{ loop.index0 }}:{% for b in a %}{{ b }}.{{ loop.first and 'f' or 'l' }}{% endfor %}/{{ loop.length }} {% endfor %}": "0:1.f2.l/2 1:3.f/2 ",
+		"{{ params.n + 1 }} {{ params.n - 10 }} {{ params.n * 3 }} {{ params.n // 2 }} {{ params.n % 4 }} {{ -7 // 2 }} {{ -7 % 4 }} {{ 2 ** " +
+			"10 }}": "8 -3 21 3 3 -4 1 1024",
+		"{{ params.f * 3 }} {{ 7 / 2 }} {{ 1 + 2 * 3 }} {{ (1 + 2) * 3 }}":                                                               "0.75 3.5 7 9",
+		"{{ params.text ~ '-' ~ params.n }} {{ 'a' + 'b' }}":                                                                             "a b-7 ab",
+		"{{ 'yes' if params.flag else 'no' }} {{ 'yes' if params.off else 'no' }}{{ 'x' if params.off }}":                                "yes no",
+		"{{ 'y' if params.n > 5 and not params.off else 'n' }}{{ 'y' if params.n >= 8 or params.empty else 'n' }}":                       "yn",
+		"{{ 'y' if params.n + 1 > 3 + 4 else 'n' }}{{ 'y' if 'x' in params.list else 'n' }}{{ 'y' if 'q' not in params.list else 'n' }}": "yyy",
+		"{{ 'y' if params.text == 'a b' else 'n' }}{{ 'y' if params.n != 7 else 'n' }}{{ 'y' if 'a' < 'b' else 'n' }}":                   "yny",
+		"{{ params.nothing | default('none') }} {{ params.n | default(1) }} {{ params.empty | default('e', true) }} {{ params.nothing | d(2) " +
+			"+ 1 }}": "none 7 e 3",
+		"{{ 'y' if params.nothing is defined else 'n' }}{{ 'y' if params.n is defined else 'n' }}{{ 'y' if params.nothing is undefined else " +
+			"'n' }}": "nyy",
+		"{{ 'y' if params.nil is none else 'n' }}{{ 'y' if params.n is odd else 'n' }}{{ 'y' if params.n is not even else 'n' }}":        "yyy",
+		"{{ 'y' if params.n is number else 'n' }}{{ 'y' if params.text is string else 'n' }}{{ 'y' if params.map is mapping else 'n' }}": "yyy",
+		"{{ params.list | join(',') }} {{ params.list | length }} {{ params.list | first }} {{ params.list | last }}":                    "x,y,z 3 x z",
+		"{{ params.nums | sort | unique | join('-') }} {{ params.nums | min }} {{ params.nums | max }}":                                  "1-2-3 1 3",
+		"{{ params.text | upper | lower | replace(' ', '_') }} {{ ' a ' | trim }}.":                                                      "a_b a.",
+		"{{ '12' | int + 1 }} {{ 2.7 | int }} {{ '0.5' | float }} {{ -3 | abs }} {{ 7 | string ~ 'x' }}":                                 "13 2 0.5 3 7x",
+		"{% if params.flag %}on{% else %}off{% endif %}":                                                                                 "on",
+		"{% if params.off %}a{% elif params.n == 7 %}b{% else %}c{% endif %}":                                                            "b",
+		"{% if params.off %}a{% elif params.n == 8 %}b{% else %}c{% endif %}":                                                            "c",
+		"{% for x in params.list %}{{ loop.index }}{{ x }}{% if not loop.last %},{% endif %}{% endfor %}":                                "1x,2y,3z",
+		"{% for a in params.nested %}{{ loop.index0 }}:{% for b in a %}{{ b }}.{{ loop.first and 'f' or 'l' }}{% endfor %}/{{ loop.length }} " +
+			"{% endfor %}": "0:1.f2.l/2 1:3.f/2 ",
 		"{# a comment #}x{#- y -#} z":                    "xz",
 		"a  {{- params.n -}}  b":                         "a7b",
 		"x\n{{ params.n }}\n":                            "x\n7\n", // Jinja2 with keep_trailing_newline
@@ -208,9 +216,12 @@ func TestBounded(t *testing.T) {
 	for _, source := range []string{
 		nest(3, ""), nest(30, ""), nest(2, "{{ settings.long | upper | length }}"),
 		"{{ settings.long ~ settings.long }}", "{{ settings.many | join(settings.long) }}", "{{ settings.long | replace('x', settings.long) }}",
-		"{% for w in words %}{{ w }}{% endfor %}", nest(1, "{{ settings.long }}"), nest(1, "{{ 'y' if settings.many == settings.many else 'n' }}"),
-		nest(1, "{{ settings.many | unique | join }}"), nest(1, "{{ settings.many | sort | join }}"), nest(1, "{{ (settings.many + settings.many) | length }}"),
-		"{{ " + strings.Repeat("settings.long ~ ", 400) + "'' }}", nest(2, "{{ 'q' in settings.long }}"), nest(2, "{{ settings.long == settings.long }}"),
+		"{% for w in words %}{{ w }}{% endfor %}", nest(1, "{{ settings.long }}"),
+		nest(1, "{{ 'y' if settings.many == settings.many else 'n' }}"),
+		nest(1, "{{ settings.many | unique | join }}"), nest(1, "{{ settings.many | sort | join }}"),
+		nest(1, "{{ (settings.many + settings.many) | length }}"),
+		"{{ " + strings.Repeat("settings.long ~ ", 400) + "'' }}", nest(2, "{{ 'q' in settings.long }}"),
+		nest(2, "{{ settings.long == settings.long }}"),
 	} {
 		tpl, err := Parse(source, names)
 		if err != nil {
@@ -238,15 +249,18 @@ func cpuTime(t testing.TB) time.Duration {
 }
 
 func TestUses(t *testing.T) {
-	tpl, err := Parse("{{ params.a }}{{ params.b | default('x') }}{{ 'y' if params['c'] is defined and params.d else params.a ~ inputs.reads }}{% for x in params.e %}{{ x }}{% endfor %}", names)
+	tpl, err := Parse("{{ params.a }}{{ params.b | default('x') }}{{ 'y' if params['c'] is defined and params.d else params.a ~ "+
+		"inputs.reads }}{% for x in params.e %}{{ x }}{% endfor %}", names)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Use{{"params", "a", true, false}, {"params", "b", false, true}, {"params", "c", false, true}, {"params", "d", false, false}, {"params", "a", false, false}, {"inputs", "reads", false, false}, {"params", "e", false, false}}
+	want := []Use{{"params", "a", true, false}, {"params", "b", false, true}, {"params", "c", false, true}, {"params", "d", false, false},
+		{"params", "a", false, false}, {"inputs", "reads", false, false}, {"params", "e", false, false}}
 	if d := cmp.Diff(want, tpl.Uses()); d != "" {
 		t.Error(d)
 	}
-	for source, begins := range map[string]bool{"x": true, "--a={{ params.a }}": true, "{{ params.a }}": false, " {{- params.a }}": false, "{# c #}{{ params.a }}": false, "{% if params.a %}x{% endif %}": false} {
+	for source, begins := range map[string]bool{"x": true, "--a={{ params.a }}": true, "{{ params.a }}": false, " {{- params.a }}": false,
+		"{# c #}{{ params.a }}": false, "{% if params.a %}x{% endif %}": false} {
 		if tpl, err := Parse(source, names); err != nil || tpl.Begins() != begins {
 			t.Errorf("%s begins with its own text: %v, %v", source, !begins, err)
 		}
@@ -274,8 +288,10 @@ func TestConcurrent(t *testing.T) {
 
 // Whatever stands in a template: it is refused, or it renders within bounds or is refused, always the same.
 func FuzzTemplate(f *testing.F) {
-	for _, s := range []string{"{{ params.n }}", "{% for x in params.list %}{{ loop.index }}{% endfor %}", "{% if params.flag %}a{% elif 1 %}b{% else %}c{% endif %}", "{{ params.list | join(',') | upper }}",
-		"{{ 'a' if params.n is odd else 2 ** 3 }}", "{#- c -#}", "{{ params['a b'] ~ 1.5e3 }}", "{{ -1 // 2 % 3 }}", "{{ params.x | default(", "{% raw %}", "{{ (1, 2,) }}", "{{ {1: 2} }}", "{{ a[1:2:3] }}", "{%- if", "{{ 0x1f + 0b1 + 0o7 }}", "{{ \"\\u0000\\\"\" }}"} {
+	for _, s := range []string{"{{ params.n }}", "{% for x in params.list %}{{ loop.index }}{% endfor %}",
+		"{% if params.flag %}a{% elif 1 %}b{% else %}c{% endif %}", "{{ params.list | join(',') | upper }}",
+		"{{ 'a' if params.n is odd else 2 ** 3 }}", "{#- c -#}", "{{ params['a b'] ~ 1.5e3 }}", "{{ -1 // 2 % 3 }}", "{{ params.x | default(",
+		"{% raw %}", "{{ (1, 2,) }}", "{{ {1: 2} }}", "{{ a[1:2:3] }}", "{%- if", "{{ 0x1f + 0b1 + 0o7 }}", "{{ \"\\u0000\\\"\" }}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
