@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test lint chaos bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz clean
+.PHONY: build demo test lint chaos bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -44,6 +44,10 @@ openapi-client:
 # What HTTP and MCP cost beside a bare handler and the SDK's echo tool, and 500 clients on a ledger of 100,000 runs; on a cluster of its own.
 bench-faces:
 	@go run ./bench faces
+
+# How many lines and tokens of Go each package of the product gained or lost since the commit FROM.
+lines:
+	@go run ./scripts/lines $(FROM) $(TO)
 
 # The Debian root and the clusters of scripts/devcluster remain; `scripts/devcluster purge` removes them.
 clean:

@@ -58,6 +58,7 @@ var arrows = map[string][]string{
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
 	"scripts/images/mksif": {},
+	"scripts/lines":        {},
 	"scripts/reads":        {},
 	"scripts/testsum":      {},
 }
