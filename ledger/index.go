@@ -15,9 +15,18 @@ import (
 	"slurmgate/run"
 )
 
+// Index has the queries of one site's engine: it sees the runs of that site alone.
+type Index struct {
+	*Ledger
+	site string
+}
+
+// Index returns the queries of a site's engine.
+func (l *Ledger) Index(site string) Index { return Index{l, site} }
+
 // Waiting lists the ids of runs in one of the phases, oldest first; run.Index has the contract. Terminal runs are never in it.
-func (l *Ledger) Waiting(ctx context.Context, after string, limit int, phases ...run.Phase) ([]string, error) {
-	in, args := inPhases(phases)
+func (l Index) Waiting(ctx context.Context, after string, limit int, phases ...run.Phase) ([]string, error) {
+	in, args := l.inPhases(phases)
 	q := "SELECT r.run_id FROM runs r WHERE " + in
 	if after != "" {
 		q += " AND (r.created_at, r.run_id) > (SELECT created_at, run_id FROM runs WHERE run_id = ?)"
@@ -32,23 +41,24 @@ func (l *Ledger) Waiting(ctx context.Context, after string, limit int, phases ..
 }
 
 // OfTool lists the ids of a toolpack's runs in one of the phases; run.Index has the contract.
-func (l *Ledger) OfTool(ctx context.Context, toolName string, phases ...run.Phase) ([]string, error) {
-	in, args := inPhases(phases)
+func (l Index) OfTool(ctx context.Context, toolName string, phases ...run.Phase) ([]string, error) {
+	in, args := l.inPhases(phases)
 	return l.strings(ctx, "SELECT r.run_id FROM runs r WHERE "+in+" AND r.tool_name = ? AND r.pack_hash <> ''", append(args, toolName)...)
 }
 
 // inPhases is the condition of the partial index runs_open.
-func inPhases(phases []run.Phase) (cond string, args []any) {
+func (l Index) inPhases(phases []run.Phase) (cond string, args []any) {
+	args = append(args, l.site)
 	for _, p := range phases {
 		args = append(args, p)
 	}
-	return "r.phase <> 'done' AND r.phase IN (?" + strings.Repeat(",?", len(phases)-1) + ")", args
+	return "r.site = ? AND r.phase <> 'done' AND r.phase IN (?" + strings.Repeat(",?", len(phases)-1) + ")", args
 }
 
 // Watched reads what the watcher compares; run.Index has the contract. It reads one column per run, because the driver's cost is per
 // column.
-func (l *Ledger) Watched(ctx context.Context, f func(run.Watched), phases ...run.Phase) error {
-	in, args := inPhases(phases)
+func (l Index) Watched(ctx context.Context, f func(run.Watched), phases ...run.Phase) error {
+	in, args := l.inPhases(phases)
 	rows, err := l.r.QueryContext(ctx, `SELECT concat_ws(char(31), r.run_id, r.phase, r.cancel_at IS NOT NULL, a.missed_at IS NOT NULL, a.slurm_state, s.job_name, s.job_id, s.cluster, a.slurm_why)
  FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n JOIN submissions s ON s.token = a.token WHERE `+in, args...)
 	if err != nil {
@@ -90,6 +100,7 @@ type Filter struct {
 // Row is a run as a list shows it.
 type Row struct {
 	ID, ToolID, ProjectID string
+	Site                  string
 	State                 run.State
 	Phase                 run.Phase
 	Reason                string
@@ -204,27 +215,27 @@ func (l *Ledger) List(ctx context.Context, f Filter) (Page, error) {
 }
 
 // rowQuery returns a run of a list as one column, see Watched.
-const rowQuery = `SELECT concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.state, r.phase, r.created_at, coalesce(r.finished_at, ''), coalesce(s.job_id, ''), a.slurm_state, r.reason)
+const rowQuery = `SELECT concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.site, r.state, r.phase, r.created_at, coalesce(r.finished_at, ''), coalesce(s.job_id, ''), a.slurm_state, r.reason)
  FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token `
 
 // row splits such a column. The reason comes last and may contain anything.
 func row(text string) (Row, error) {
-	var field [9]string
+	var field [10]string
 	for i := range field {
 		field[i], text, _ = strings.Cut(text, "\x1f")
 	}
-	created, err := strconv.ParseInt(field[5], 10, 64)
+	created, err := strconv.ParseInt(field[6], 10, 64)
 	var finished sql.NullInt64
-	if err == nil && field[6] != "" {
+	if err == nil && field[7] != "" {
 		finished.Valid = true
-		finished.Int64, err = strconv.ParseInt(field[6], 10, 64)
+		finished.Int64, err = strconv.ParseInt(field[7], 10, 64)
 	}
 	if err != nil {
 		return Row{}, fault.Wrap(fault.Internal, "ledger.List", "ledger_corrupt", "a run of the list cannot be read", err)
 	}
-	return Row{ID: field[0], ToolID: field[1], ProjectID: field[2], State: run.State(field[3]), Phase: run.Phase(field[4]),
-		CreatedAt:  time.UnixMicro(created).UTC(),
-		FinishedAt: optTime(finished), JobID: field[7], SlurmState: field[8], Reason: text}, nil
+	return Row{ID: field[0], ToolID: field[1], ProjectID: field[2], Site: field[3], State: run.State(field[4]),
+		Phase: run.Phase(field[5]), CreatedAt: time.UnixMicro(created).UTC(), FinishedAt: optTime(finished), JobID: field[8],
+		SlurmState: field[9], Reason: text}, nil
 }
 
 // among is the condition that a column has one of the values; with no values it is never true.
@@ -306,10 +317,11 @@ func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
 }
 
 // Voided is when the newest attempt since then ended as absent, or as cancelled after a send; run.Index has the contract.
-func (l *Ledger) Voided(ctx context.Context, since time.Time) (*time.Time, error) {
+func (l Index) Voided(ctx context.Context, since time.Time) (*time.Time, error) {
 	var at sql.NullInt64
 	err := l.r.QueryRowContext(brief(ctx), `SELECT max(ended_at) FROM attempts a WHERE ended_at >= ? AND ending IN ('absent','cancelled')
- AND EXISTS (SELECT 1 FROM sends k WHERE k.token = a.token)`, micros(since)).Scan(&at)
+ AND EXISTS (SELECT 1 FROM sends k WHERE k.token = a.token) AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = a.run_id AND r.site = ?)`,
+		micros(since), l.site).Scan(&at)
 	return optTime(at), storage(err)
 }
 

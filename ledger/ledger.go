@@ -55,6 +55,9 @@ type Options struct {
 	Now func() time.Time
 	// NewID returns the gateway's id when the database is new.
 	NewID func() string
+	// FirstSite and LocalSite are the sites of runs that an earlier slurmgate made, which knew one site and the gateway's own host. Empty:
+	// such runs keep no site until the ledger is opened with them.
+	FirstSite, LocalSite string
 }
 
 const readers = 4
@@ -90,6 +93,9 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	}
 	if err == nil {
 		err = l.migrate(ctx)
+	}
+	if err == nil && o.FirstSite != "" {
+		err = l.fillSites(ctx, o.FirstSite, o.LocalSite)
 	}
 	if err == nil {
 		l.r, err = open(path, "ro", readers)

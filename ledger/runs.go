@@ -15,11 +15,11 @@ import (
 
 var (
 	_ run.Store = (*Ledger)(nil)
-	_ run.Index = (*Ledger)(nil)
+	_ run.Index = Index{}
 )
 
 const viewColumns = `r.run_id, r.rev, r.tool_id, r.tool_name, r.tool_version, r.contract_version, r.pack_hash, r.policy_hash, r.params_hash, r.plan_hash,
- r.project_id, r.actor, r.state, r.phase, r.reason, r.detail, r.attempt_n, r.warnings, r.exit_code, r.created_at, r.updated_at, r.finished_at,
+ r.project_id, r.site, r.actor, r.state, r.phase, r.reason, r.detail, r.attempt_n, r.warnings, r.exit_code, r.created_at, r.updated_at, r.finished_at,
  r.cancel_at, r.cancel_reason, r.result_json, r.log_artifact_id, r.script_artifact_id,
  a.token, a.array_task, a.created_at, a.placement, a.slurm_state, a.slurm_why, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
  s.job_name, s.script_sha, s.created_at, s.cluster, s.job_id, s.submitted_at, s.sluid,
@@ -38,7 +38,8 @@ func scanView(row scanner) (run.View, error) {
 	var result, logID, scriptID, token, placement, usage, jobName, scriptSHA, cluster, jobID, sluid sql.NullString
 	err := row.Scan(&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash,
 		&r.PlanHash,
-		&r.ProjectID, &r.Actor, &r.State, &r.Phase, &r.Reason, &r.Detail, &r.AttemptN, &warnings, &exit, &rCreated, &rUpdated, &rFinished,
+		&r.ProjectID, &r.Site, &r.Actor, &r.State, &r.Phase, &r.Reason, &r.Detail, &r.AttemptN, &warnings, &exit, &rCreated, &rUpdated,
+		&rFinished,
 		&rCancel, &r.CancelReason, &result, &logID, &scriptID,
 		&token, &aTask, &aCreated, &placement, &a.SlurmState, &a.SlurmWhy, &a.Node, &aObs, &aStart, &aEnd, &aMiss, &a.Ending, &aExit, &usage,
 		&jobName, &scriptSHA, &sCreated, &cluster, &jobID, &sSub, &sluid, &v.Sends)
@@ -157,7 +158,7 @@ func (l *Ledger) inserted(n run.New) run.View {
 		Submission: n.Submission,
 		Run: run.Run{ID: r.ID, Rev: 1, ToolID: r.ToolID, ToolName: r.ToolName, ToolVersion: r.ToolVersion, ContractVersion: r.ContractVersion,
 			PackHash:   r.PackHash,
-			PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash, PlanHash: r.PlanHash, ProjectID: r.ProjectID, Actor: r.Actor,
+			PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash, PlanHash: r.PlanHash, ProjectID: r.ProjectID, Site: r.Site, Actor: r.Actor,
 			State: r.State, Phase: r.Phase, Reason: r.Reason, Detail: r.Detail, AttemptN: 1, Warnings: r.Warnings, CreatedAt: now, UpdatedAt: now,
 			ResultJSON: r.ResultJSON}}
 	if v.Run.Warnings == nil {
@@ -189,10 +190,10 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 		return false, err
 	}
 	res, err := tx.ExecContext(ctx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
- project_id, actor, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
- VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?) ON CONFLICT (run_id) DO NOTHING`,
+ project_id, site, actor, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
+ VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?) ON CONFLICT (run_id) DO NOTHING`,
 		r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PackHash, r.PolicyHash, r.ParamsHash, r.PlanHash,
-		r.ProjectID, r.Actor, r.State, r.Phase, r.Reason, r.Detail, warnings, now, now, optText(string(r.ResultJSON)))
+		r.ProjectID, r.Site, r.Actor, r.State, r.Phase, r.Reason, r.Detail, warnings, now, now, optText(string(r.ResultJSON)))
 	if err != nil {
 		return false, err
 	}

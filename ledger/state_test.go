@@ -323,11 +323,11 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%+v: %d of %+v, %v", c.f, len(p.Runs), p.Total, err)
 		}
 	}
-	open, err := l.Waiting(t.Context(), "", 0, run.Staging, run.Done)
+	open, err := l.Index("").Waiting(t.Context(), "", 0, run.Staging, run.Done)
 	if err != nil || !slices.Equal(open, []string{b.Run.ID}) {
 		t.Error(open, err)
 	}
-	if open, err = l.Waiting(t.Context(), "", 0, run.Pending); err != nil || len(open) != 0 {
+	if open, err = l.Index("").Waiting(t.Context(), "", 0, run.Pending); err != nil || len(open) != 0 {
 		t.Error(open, err)
 	}
 	twin := newRun(2)

@@ -10,10 +10,10 @@ import (
 )
 
 // Unmeasured lists attempts whose usage is not recorded; run.Index has the contract.
-func (l *Ledger) Unmeasured(ctx context.Context, since, until time.Time, limit int) ([]run.Unmeasured, error) {
+func (l Index) Unmeasured(ctx context.Context, since, until time.Time, limit int) ([]run.Unmeasured, error) {
 	rows, err := l.r.QueryContext(brief(ctx), `SELECT a.token, s.job_id, s.submitted_at, s.created_at, a.ended_at FROM attempts a JOIN submissions s ON s.token = a.token
  WHERE a.ended_at BETWEEN ? AND ? AND a.ending <> '' AND a.started_at IS NOT NULL AND s.job_id <> '' AND NOT EXISTS (SELECT 1 FROM job_usage u WHERE u.token = a.token)
- ORDER BY a.ended_at LIMIT ?`, micros(since), micros(until), limit)
+ AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = a.run_id AND r.site = ?) ORDER BY a.ended_at LIMIT ?`, micros(since), micros(until), l.site, limit)
 	if err != nil {
 		return nil, storage(err)
 	}

@@ -12,6 +12,7 @@ import (
 type SubmitAnswer struct {
 	RunID                 string       `json:"run_id"`
 	ProvenanceRunID       string       `json:"provenance_run_id"`
+	Site                  string       `json:"site"`
 	SlurmJobID            *string      `json:"slurm_job_id"`
 	State                 State        `json:"state"`
 	Phase                 Phase        `json:"phase"`
@@ -30,6 +31,7 @@ type SubmitAnswer struct {
 type GetAnswer struct {
 	ProvenanceRunID  string            `json:"provenance_run_id"`
 	TargetRunID      string            `json:"target_run_id"`
+	Site             string            `json:"site"`
 	SlurmJobID       *string           `json:"slurm_job_id"`
 	State            State             `json:"state"`
 	Phase            Phase             `json:"phase"`
@@ -60,7 +62,7 @@ type CollectAnswer struct {
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
 	return SubmitAnswer{
-		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase,
+		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, Site: v.Run.Site, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase,
 		Attempt: v.Run.AttemptN, Reason: reason(v),
 		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID),
 		LogArtifactID:  opt(v.Run.LogArtifactID),
@@ -81,7 +83,7 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, whic
 	if err != nil {
 		return GetAnswer{}, err
 	}
-	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State,
+	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Site: v.Run.Site, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State,
 		Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
 		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v),
 		Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}, nil

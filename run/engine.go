@@ -25,7 +25,7 @@ type Config struct {
 	Attempts     int            // at most, counting the first; more than one only after an infrastructure ending
 	ReuseAcross  bool           // answer with an equivalent run made under another policy
 	Warnings     []string       // added to each run's answer, e.g. that only the image is verified
-	Site         string         // named in messages
+	Site         string         // the runs of this site are the engine's, and no others
 	Placement    plan.Placement // the site's defaults: where jobs go that ask for nothing
 	Previous     *Previous      // nil: the ledger has no run of a previous form
 	DeferBackoff time.Duration  // first wait after back-pressure, doubled up to Ceiling

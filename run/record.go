@@ -20,6 +20,7 @@ type Run struct {
 	ParamsHash      string
 	PlanHash        string
 	ProjectID       string
+	Site            string // where it executes; never changes
 	Actor           string
 
 	State      State

@@ -132,7 +132,8 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	runID, planHash := s.RunID, id.PlanHash()
 	r := Run{
 		ID: runID, ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion, PackHash: o.PackHash,
-		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: planHash, ProjectID: o.Params.ProjectID, Actor: o.Actor,
+		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: planHash, ProjectID: o.Params.ProjectID,
+		Site: e.cfg.Site, Actor: o.Actor,
 		State: Queued, Phase: Staging, AttemptN: 1, Warnings: slices.Concat(e.cfg.Warnings, o.Warnings), CreatedAt: e.Now(), UpdatedAt: e.Now(),
 	}
 	sub := newSubmission(runID, 1, e.Now())

@@ -232,7 +232,7 @@ func (w *world) moveOn() {
 // life is one gateway process: an engine, and every port of it. When it dies nothing it does has an effect
 // any more.
 type life struct {
-	*ledger.Ledger
+	ledger.Index
 	w      *world
 	engine *run.Engine
 	dead   atomic.Bool
@@ -242,7 +242,7 @@ type life struct {
 
 func (w *world) life() *life {
 	w.t.Helper()
-	l := &life{Ledger: w.ledger, w: w}
+	l := &life{Index: w.ledger.Index(w.cfg.Site), w: w}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Stager: l, Control: l, Images: l, Objects: l, Sender: l, Observer: l,

@@ -110,7 +110,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 		return g, err
 	}
 	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
-		NewID: func() string { return "gw-" + uuid.NewString() }}); err != nil {
+		NewID: func() string { return "gw-" + uuid.NewString() }, FirstSite: s.Name, LocalSite: s.Name}); err != nil {
 		return g, err
 	}
 	if g.store, err = artifact.Open(s.Gateway.ArtifactDir); err != nil {
@@ -174,7 +174,7 @@ var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pend
 // folder.
 func (g *gateway) openShared(ctx context.Context) (*staging.Shared, error) {
 	dir := g.site.Storage.RunsDir
-	open, err := g.ledger.Waiting(ctx, "", 1, staged...)
+	open, err := g.ledger.Index(g.site.Name).Waiting(ctx, "", 1, staged...)
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +223,9 @@ func (g *gateway) openEngine(ctx context.Context) error {
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 		Placement: siteDefaults(s), Previous: previous, InFlight: g.runLimits(),
-	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger, Stager: shared, Control: shared, Images: images, Objects: g.store,
-		Sender: both, Observer: both,
+	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger.Index(s.Name), Stager: shared, Control: shared, Images: images,
+		Objects: g.store,
+		Sender:  both, Observer: both,
 		Contracts: newContracts(g.domain.Packs(), g.ledger.Pack), Formats: formats{}, Room: func() error { return roomFor(s) },
 		Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
 	return nil

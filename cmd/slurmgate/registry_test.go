@@ -72,7 +72,8 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	}
 	g.access = access.New(access.Config{Tokens: findToken{g.ledger}})
 	g.engine = run.NewEngine(run.Config{Placement: siteDefaults(s), Previous: previous, SubmitWait: time.Nanosecond},
-		run.Parts{Store: g.ledger, Index: g.ledger, Stager: noStager{}, Images: anyImage{}, Sender: noSender{}, Objects: g.store, Log: log,
+		run.Parts{Store: g.ledger, Index: g.ledger.Index(""), Stager: noStager{}, Images: anyImage{}, Sender: noSender{}, Objects: g.store,
+			Log: log,
 			Now: time.Now})
 	if err := g.openGate(t.Context()); err != nil {
 		t.Fatal(err)

@@ -38,6 +38,7 @@ type runRow struct {
 	RunID      string     `json:"run_id"`
 	ToolID     string     `json:"tool_id"`
 	ProjectID  string     `json:"project_id"`
+	Site       string     `json:"site"`
 	State      run.State  `json:"state"`
 	Phase      run.Phase  `json:"phase"`
 	Reason     string     `json:"reason"`
@@ -104,7 +105,7 @@ func (g *gateway) listRuns(ctx context.Context, c gate.Call, a listArgs) (_ any,
 		out.Cursor = &page.Cursor
 	}
 	for _, r := range page.Runs {
-		out.Runs = append(out.Runs, runRow{r.ID, r.ToolID, r.ProjectID, r.State, r.Phase, r.Reason, r.JobID, r.CreatedAt, r.FinishedAt})
+		out.Runs = append(out.Runs, runRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.State, r.Phase, r.Reason, r.JobID, r.CreatedAt, r.FinishedAt})
 	}
 	return out, nil
 }
@@ -117,6 +118,7 @@ type runStory struct {
 	ToolVersion     string          `json:"tool_version"`
 	ContractVersion string          `json:"contract_version"`
 	ProjectID       string          `json:"project_id"`
+	Site            string          `json:"site"`
 	PolicyHash      string          `json:"policy_hash"`
 	ParamsHash      string          `json:"params_hash"`
 	PlanHash        string          `json:"plan_hash"`
@@ -269,7 +271,7 @@ func (g *gateway) story(ctx context.Context, runID string) (runStory, error) {
 		return runStory{}, err
 	}
 	s := runStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion,
-		ProjectID:  v.Run.ProjectID,
+		ProjectID: v.Run.ProjectID, Site: v.Run.Site,
 		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase,
 		Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail),
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster,

@@ -57,10 +57,10 @@ func (c runsListCmd) Run(ctx context.Context, a *app) error {
 			}
 			var rows [][]string
 			for _, r := range l.Runs {
-				rows = append(rows, []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.SlurmJobID), r.CreatedAt.Local().
-					Format("2006-01-02 15:04:05"), clipLine(r.Reason, 40)})
+				rows = append(rows, []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.Site), orDash(r.SlurmJobID),
+					r.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(r.Reason, 40)})
 			}
-			table(w, "run|tool|state|phase|job|created|reason", rows)
+			table(w, "run|tool|state|phase|site|job|created|reason", rows)
 			footer(w, len(l.Runs), l.listed, "runs")
 			if l.Cursor != nil {
 				printNext(w, fault.Do("run.list", "cursor", *l.Cursor))
@@ -126,6 +126,7 @@ func (a *app) printStory(w io.Writer, r runStory) {
 		line("reason", "%s", r.Reason)
 	}
 	line("project", "%s", r.ProjectID)
+	line("site", "%s", orDash(r.Site))
 	line("policy", "%s", r.PolicyHash)
 	line("params", "%s", r.ParamsHash)
 	line("image", "%s", r.Image)

@@ -1,0 +1,113 @@
+package ledger
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"slurmgate/run"
+)
+
+func onSite(t *testing.T, l *Ledger, i int, site string) run.View {
+	t.Helper()
+	n := newRun(i)
+	n.Run.Site = site
+	v, created, err := l.Insert(t.Context(), n)
+	if err != nil || !created || v.Run.Site != site {
+		t.Fatal(v.Run.Site, created, err)
+	}
+	return v
+}
+
+// A site's engine sees the runs of its site and no others, whatever it asks for.
+//
+// proves SITE-07
+func TestIndexOfASite(t *testing.T) {
+	l := fresh(t)
+	ctx := t.Context()
+	runs := map[string]run.View{"a": onSite(t, l, 1, "a"), "b": onSite(t, l, 2, "b")}
+	for site, v := range runs {
+		ids, err := l.Index(site).Waiting(ctx, "", 0, run.Staging)
+		if err != nil || !slices.Equal(ids, []string{v.Run.ID}) {
+			t.Errorf("%s waits: %v %v", site, ids, err)
+		}
+		var watched []string
+		must(t, l.Index(site).Watched(ctx, func(w run.Watched) { watched = append(watched, w.RunID) }, run.Staging))
+		if !slices.Equal(watched, []string{v.Run.ID}) {
+			t.Errorf("%s watches %v", site, watched)
+		}
+	}
+	// b's attempt starts, is sent and ends as cancelled.
+	apply(t, l, runs["b"], func(w *run.Write) {
+		s := runs["b"].Submission
+		s.JobID = "7"
+		w.Submission, w.Send = &s, &run.Send{Token: s.Token, K: 1, StartedAt: t0}
+		w.Run.State, w.Run.Phase, w.Run.FinishedAt = run.Cancelled, run.Done, &t0
+		w.Attempts = []run.Attempt{{RunID: w.Run.ID, N: 1, Token: s.Token, CreatedAt: t0, StartedAt: &t0, EndedAt: &t0,
+			Ending: run.EndedCancelled}}
+	})
+	for site, want := range map[string]int{"a": 0, "b": 1} {
+		at, err := l.Index(site).Voided(ctx, t0.Add(-time.Hour))
+		must(t, err)
+		list, err := l.Index(site).Unmeasured(ctx, t0.Add(-time.Hour), t0.Add(time.Hour), 10)
+		must(t, err)
+		if (at != nil) != (want == 1) || len(list) != want {
+			t.Errorf("%s: voided %v, not measured %v", site, at, list)
+		}
+	}
+	page, err := l.List(ctx, Filter{})
+	if err != nil || len(page.Runs) != 2 || page.Runs[0].Site+page.Runs[1].Site != "ba" && page.Runs[0].Site+page.Runs[1].Site != "ab" {
+		t.Errorf("%+v %v", page.Runs, err)
+	}
+	if open, err := l.OpenSites(ctx); err != nil || !slices.Equal(open, []string{"a"}) {
+		t.Error(open, err)
+	}
+}
+
+// Opening an earlier ledger gives its runs their site: once, without a revision or an event, and for good.
+//
+// proves CARD-04 SITE-07
+func TestSitesOfAnOlderLedger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	unpack(t, "testdata/schema5.db.gz", path)
+	l := openAt(t, path)
+	db := rawDB(t, l)
+	docker := newRun(1)
+	docker.Params = []byte(`{"docker":{},"project_id":"p"}`)
+	done, _, err := l.Insert(t.Context(), docker)
+	must(t, err)
+	finish(t, l, done)
+	head := func(l *Ledger) (n int64) {
+		n, err := l.VerifyEvents(t.Context())
+		must(t, err)
+		return n
+	}
+	before := head(l)
+	if open, err := l.OpenSites(t.Context()); err != nil || !slices.Equal(open, []string{""}) {
+		t.Error(open, err)
+	}
+	must(t, l.Close())
+	for _, first := range []string{"one", "other"} { // the second opening has nothing to fill in
+		l, err = Open(t.Context(), path, Options{FirstSite: first, LocalSite: "local"})
+		must(t, err)
+		for id, want := range map[string]string{done.Run.ID: "local", "run_0K99S2VJSSGEFTMQJ31S4C1RGP": "one",
+			"run_457DMR0G9QB0TMGHA8RYTSP7NP": "one"} {
+			v, err := l.View(t.Context(), id)
+			if err != nil || v.Run.Site != want {
+				t.Errorf("%s is on %q: %v", id, v.Run.Site, err)
+			}
+		}
+		must(t, l.Integrity(t.Context()))
+		if after := head(l); after != before {
+			t.Errorf("%d events, %d before", after, before)
+		}
+		must(t, l.Close())
+	}
+	for _, q := range []string{"UPDATE runs SET site = 'x'", "UPDATE runs SET site = ''",
+		"UPDATE runs SET site = 'x', rev = rev + 1 WHERE phase <> 'done'"} {
+		if _, err := db.Exec(q); err == nil {
+			t.Errorf("%s was done", q)
+		}
+	}
+}
