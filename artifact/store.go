@@ -202,6 +202,20 @@ func (s *Store) folder(name string) (dir *os.File, named bool, err error) {
 	return dir, false, err
 }
 
+// Reader is [Store.Open] with the number of bytes.
+func (s *Store) Reader(_ context.Context, sha256 string) (io.ReadCloser, int64, error) {
+	f, err := s.Open(sha256)
+	if err != nil {
+		return nil, 0, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, fsFault("artifact.Reader", "the object cannot be examined", err)
+	}
+	return f, st.Size(), nil
+}
+
 // Open opens an object, or a payload, for reading. NotFound when there is neither.
 func (s *Store) Open(sha256 string) (*os.File, error) {
 	f, err := s.object(sha256)

@@ -89,9 +89,10 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 		Budget: slurm.BudgetConfig{RPCPerMinute: r.rpcPerMinute, SendsInFlight: workers}}); err != nil {
 		return g, err
 	}
-	g.parts = run.Parts{Store: g.ledger, Index: g.ledger.Index(""), Stager: g.staging, Control: g.staging, Images: images, Objects: g.store,
-		Sender: g.cli, Observer: g.cli,
-		Contracts: noContracts{}, Formats: noFormats{}, Log: slog.New(slog.NewTextHandler(g.log, nil)), Now: time.Now}
+	g.parts = run.Parts{Store: g.ledger, Index: g.ledger.Index(""), Renderer: g.cli, Submitter: g.cli, Queue: g.cli, Accounting: g.cli,
+		Canceller: g.cli,
+		Workspace: g.staging, Images: images, Objects: g.store, Contracts: noContracts{}, Formats: noFormats{},
+		Log: slog.New(slog.NewTextHandler(g.log, nil)), Now: time.Now}
 	g.rates = r
 	g.engine = g.newEngine()
 	return g, nil

@@ -77,7 +77,7 @@ func (m *measurement) status(ctx context.Context, g *rig) error {
 		if err != nil {
 			return err
 		}
-		c, err := timed(func() error { _, err := g.cli.Queue(ctx, nil); return err })
+		c, err := timed(func() error { _, err := g.cli.Jobs(ctx, nil); return err })
 		if err != nil {
 			return err
 		}

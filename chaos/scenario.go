@@ -59,7 +59,7 @@ var scenarios = []scenario{
 		{"sacct", "nothing", 7 * time.Second}}, end: []string{endOK}},
 	{name: "completing", work: 3 * time.Second, flags: []mischief{{"squeue", "completing", 4 * time.Second}}, end: []string{endOK}},
 	{name: "retry", exit: 7, retry: true, end: []string{endTool}},
-	{name: "staging_waits", fail: "Stager.StageInputs", end: []string{endOK}},
+	{name: "staging_waits", fail: "Workspace.StageInputs", end: []string{endOK}},
 	{name: "foreign", foreign: true, end: []string{endCancelled}},
 }
 

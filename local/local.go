@@ -39,19 +39,12 @@ const (
 	dataFloor   = 256            // MiB a program needs besides the plan's memory: the script, Apptainer
 )
 
-// Scripts are the job scripts, the same as for Slurm.
-type Scripts interface {
-	Render(run.JobSpec) ([]byte, error)
-	Pinned(run.JobSpec) []byte
-}
-
 // Config is what a backend needs.
 type Config struct {
-	Dir     string // of the records, on a local disk, mode 0700
-	Places  int    // how many may run at one time
-	Scripts Scripts
-	Ended   func(runID string) // told when a process of this gateway has ended; may be nil
-	Log     *slog.Logger
+	Dir    string             // of the records, on a local disk, mode 0700
+	Places int                // how many may run at one time
+	Ended  func(runID string) // called when a process of this gateway has ended; may be nil
+	Log    *slog.Logger
 }
 
 // Backend starts local runs. It is safe for concurrent use.
@@ -82,12 +75,6 @@ func New(c Config) (*Backend, error) {
 	})
 	return b, nil
 }
-
-// Render returns the job script.
-func (b *Backend) Render(job run.JobSpec) ([]byte, error) { return b.cfg.Scripts.Render(job) }
-
-// Pinned returns the list of pinned files.
-func (b *Backend) Pinned(job run.JobSpec) []byte { return b.cfg.Scripts.Pinned(job) }
 
 // Send starts the k-th send of a job, unless all places are taken. It does not wait for the end.
 func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult {
@@ -142,8 +129,7 @@ func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult
 // start starts the script: its own session, an empty environment, the lock as an open descriptor, lower priority, limits on
 // CPU time and memory. Its own time limit is in the script.
 func (b *Backend) start(job run.JobSpec, r record, lock *os.File) (*exec.Cmd, error) {
-	attempt := filepath.Join(job.RunDir, "a"+strconv.Itoa(job.N))
-	log, err := os.OpenFile(filepath.Join(attempt, "ctl", run.JobLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(job.ControlPath(run.JobLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -155,9 +141,9 @@ func (b *Backend) start(job run.JobSpec, r record, lock *os.File) (*exec.Cmd, er
 	res := job.Spec.Resources
 	cmd := exec.Command("/usr/bin/nice", "-n", "10", "/usr/bin/prlimit", "--core=0", fmt.Sprintf("--cpu=%d",
 		(res.TimeLimitSeconds+60)*res.CPUs),
-		fmt.Sprintf("--data=%d", int64(res.MemMB+dataFloor)<<20), "--", "/bin/bash", filepath.Join(attempt, "ctl", run.ScriptFile))
+		fmt.Sprintf("--data=%d", int64(res.MemMB+dataFloor)<<20), "--", "/bin/bash", job.ControlPath(run.ScriptFile))
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "SLURM_JOB_ID=" + r.JobID, "SLURMD_NODENAME=" + host, "SLURM_RESTART_COUNT=0"}
-	cmd.Dir = attempt
+	cmd.Dir = job.AttemptDir()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -177,8 +163,17 @@ func (b *Backend) Receipt(_ context.Context, job run.JobSpec, k int) (res run.Se
 	return run.SendResult{Outcome: run.SendAccepted, JobID: r.JobID, Cluster: Cluster}, false
 }
 
+var (
+	_ run.Submitter = (*Backend)(nil)
+	_ run.Queue     = (*Backend)(nil)
+	_ run.Canceller = (*Backend)(nil)
+)
+
+// MessageTimeout is none: nobody has to be waited for.
+func (b *Backend) MessageTimeout(context.Context) (time.Duration, error) { return 0, nil }
+
 // Jobs are the processes that are there.
-func (b *Backend) Jobs() []run.Job {
+func (b *Backend) Jobs(context.Context, map[string]bool) ([]run.Job, error) {
 	var out []run.Job
 	host, _ := os.Hostname() // for people
 	b.each(func(name string, r record, alive bool) {
@@ -187,12 +182,12 @@ func (b *Backend) Jobs() []run.Job {
 				Submitted: &r.StartedAt, Started: &r.StartedAt})
 		}
 	})
-	return out
+	return out, nil
 }
 
 // Cancel asks the process of the job to end; one that is gone is no error. The lock tells that the session is still the one of
 // the record.
-func (b *Backend) Cancel(jobID, name string) error {
+func (b *Backend) Cancel(_ context.Context, jobID, name string) error {
 	var err error
 	b.each(func(file string, r record, alive bool) {
 		if alive && r.JobID == jobID && jobName(file) == name && r.PID > 1 {

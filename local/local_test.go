@@ -67,10 +67,19 @@ func (w *world) waitEnded(id string) {
 	}
 }
 
+func (w *world) jobs(b *Backend) []run.Job {
+	w.t.Helper()
+	jobs, err := b.Jobs(w.t.Context(), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return jobs
+}
+
 // empty waits until nobody has a lock: a child of an ended script may have it a moment longer.
 func (w *world) empty(b *Backend) {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); len(b.Jobs()) > 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); len(w.jobs(b)) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatal("processes are left")
 		}
@@ -158,13 +167,13 @@ func TestPlacesAndCancel(t *testing.T) {
 		t.Errorf("a deferred send left %+v", res)
 	}
 	other := w.backend(2) // the next gateway
-	jobs := other.Jobs()
+	jobs := w.jobs(other)
 	if len(jobs) != 2 || jobs[0].Class != run.ClassRunning || jobs[0].Cluster != Cluster || jobs[0].Started == nil {
 		t.Fatalf("%+v", jobs)
 	}
 	first := w.spec(1)
 	for _, wrong := range [][2]string{{ids[0], "another"}, {ids[1], first.JobName}, {"1", first.JobName}} {
-		if err := other.Cancel(wrong[0], wrong[1]); err != nil || len(other.Jobs()) != 2 {
+		if err := other.Cancel(t.Context(), wrong[0], wrong[1]); err != nil || len(w.jobs(other)) != 2 {
 			t.Error(wrong, err)
 		}
 	}
@@ -178,7 +187,7 @@ func TestPlacesAndCancel(t *testing.T) {
 				t.Fatal("it does not start")
 			}
 		}
-		if err := other.Cancel(ids[i], j.JobName); err != nil {
+		if err := other.Cancel(t.Context(), ids[i], j.JobName); err != nil {
 			t.Fatal(err)
 		}
 		w.waitEnded(j.RunID)
@@ -187,7 +196,7 @@ func TestPlacesAndCancel(t *testing.T) {
 		}
 	}
 	w.empty(b)
-	if err := b.Cancel(ids[0], first.JobName); err != nil {
+	if err := b.Cancel(t.Context(), ids[0], first.JobName); err != nil {
 		t.Error(err)
 	}
 	if res := b.Send(t.Context(), third, 2); res.Outcome != run.SendAccepted {

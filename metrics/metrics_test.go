@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -85,22 +83,22 @@ func TestCalls(t *testing.T) {
 
 // parts are outside systems that do next to nothing.
 type parts struct {
-	run.Sender
-	run.Observer
-	run.Stager
-	run.Control
+	run.Submitter
+	run.Queue
+	run.Accounting
+	run.Canceller
+	run.Workspace
 	fail error
-	file string
 }
 
 func (p parts) Send(context.Context, run.JobSpec, int) run.SendResult {
 	return run.SendResult{Outcome: run.SendAccepted}
 }
-func (p parts) Queue(context.Context, map[string]bool) ([]run.Job, error) { return nil, p.fail }
-func (p parts) Accounting(context.Context, time.Time) ([]run.Job, error)  { return nil, nil }
-func (p parts) Cancel(context.Context, string, string) error              { return nil }
-func (p parts) StageInputs(_ context.Context, _ string, _ []plan.Input, open func(string) (*os.File, error)) error {
-	f, err := open("x")
+func (p parts) Jobs(context.Context, map[string]bool) ([]run.Job, error) { return nil, p.fail }
+func (p parts) Records(context.Context, time.Time) ([]run.Job, error)    { return nil, nil }
+func (p parts) Cancel(context.Context, string, string) error             { return nil }
+func (p parts) StageInputs(ctx context.Context, _ string, _ []plan.Input, open run.Opener) error {
+	f, _, err := open(ctx, "x")
 	if err == nil {
 		f.Close()
 	}
@@ -112,22 +110,22 @@ func (p parts) OpenOutput(context.Context, string, int, string) (io.ReadCloser, 
 
 func TestParts(t *testing.T) {
 	m := newMetrics(func() (time.Time, error) { return time.Time{}, nil })
-	p := parts{fail: errors.New("no"), file: filepath.Join(t.TempDir(), "f")}
-	if err := os.WriteFile(p.file, make([]byte, 100), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w := m.Wrap(run.Parts{Sender: p, Observer: p, Stager: p, Control: p})
+	p := parts{fail: errors.New("no")}
+	w := m.Wrap(run.Parts{Submitter: p, Queue: p, Accounting: p, Canceller: p, Workspace: p})
 	ctx := t.Context()
-	w.Sender.Send(ctx, run.JobSpec{}, 1)
-	if _, err := w.Observer.Queue(ctx, nil); err == nil {
+	w.Submitter.Send(ctx, run.JobSpec{}, 1)
+	if _, err := w.Queue.Jobs(ctx, nil); err == nil {
 		t.Error("an error is lost")
 	}
-	_, _ = w.Observer.Accounting(ctx, time.Time{})
-	_ = w.Observer.Cancel(ctx, "1", "n")
-	if err := w.Stager.StageInputs(ctx, "r", nil, func(string) (*os.File, error) { return os.Open(p.file) }); err != nil {
+	_, _ = w.Accounting.Records(ctx, time.Time{})
+	_ = w.Canceller.Cancel(ctx, "1", "n")
+	open := func(context.Context, string) (io.ReadCloser, int64, error) {
+		return io.NopCloser(strings.NewReader("")), 100, nil
+	}
+	if err := w.Workspace.StageInputs(ctx, "r", nil, open); err != nil {
 		t.Fatal(err)
 	}
-	r, _, err := w.Control.OpenOutput(ctx, "r", 1, "out/x")
+	r, _, err := w.Workspace.OpenOutput(ctx, "r", 1, "out/x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"io"
-	"os"
 	"time"
 
 	"slurmgate/plan"
@@ -12,10 +11,11 @@ import (
 
 // Wrap puts counters around the parts that reach Slurm and copy bytes.
 func (m *Metrics) Wrap(p run.Parts) run.Parts {
-	p.Sender = sender{p.Sender, m}
-	p.Observer = observer{p.Observer, m}
-	p.Stager = stager{p.Stager, m}
-	p.Control = control{p.Control, m}
+	p.Submitter = submitter{p.Submitter, m}
+	p.Queue = queue{p.Queue, m}
+	p.Accounting = accounting{p.Accounting, m}
+	p.Canceller = canceller{p.Canceller, m}
+	p.Workspace = workspace{p.Workspace, m}
 	return p
 }
 
@@ -27,75 +27,72 @@ func (m *Metrics) ask(command string, err error) {
 	m.asked.WithLabelValues(command, outcome).Inc()
 }
 
-type sender struct {
-	run.Sender
+type submitter struct {
+	run.Submitter
 	m *Metrics
 }
 
-// Send implements run.Sender.
-func (s sender) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
-	r := s.Sender.Send(ctx, job, k)
+func (s submitter) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
+	r := s.Submitter.Send(ctx, job, k)
 	s.m.asked.WithLabelValues("sbatch", string(r.Outcome)).Inc()
 	return r
 }
 
-type observer struct {
-	run.Observer
+type queue struct {
+	run.Queue
 	m *Metrics
 }
 
-// Queue implements run.Observer.
-func (o observer) Queue(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
-	jobs, err := o.Observer.Queue(ctx, sought)
-	o.m.ask("squeue", err)
+func (q queue) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
+	jobs, err := q.Queue.Jobs(ctx, sought)
+	q.m.ask("squeue", err)
 	return jobs, err
 }
 
-// Accounting implements run.Observer.
-func (o observer) Accounting(ctx context.Context, since time.Time) ([]run.Job, error) {
-	jobs, err := o.Observer.Accounting(ctx, since)
-	o.m.ask("sacct", err)
+type accounting struct {
+	run.Accounting
+	m *Metrics
+}
+
+func (a accounting) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
+	jobs, err := a.Accounting.Records(ctx, since)
+	a.m.ask("sacct", err)
 	return jobs, err
 }
 
-// Cancel implements run.Observer.
-func (o observer) Cancel(ctx context.Context, jobID, name string) error {
-	err := o.Observer.Cancel(ctx, jobID, name)
-	o.m.ask("scancel", err)
+type canceller struct {
+	run.Canceller
+	m *Metrics
+}
+
+func (c canceller) Cancel(ctx context.Context, jobID, name string) error {
+	err := c.Canceller.Cancel(ctx, jobID, name)
+	c.m.ask("scancel", err)
 	return err
 }
 
-type stager struct {
-	run.Stager
+type workspace struct {
+	run.Workspace
 	m *Metrics
 }
 
-// StageInputs implements run.Stager. An input counts with its full size when it is opened for copying, even if it is then
-// reflinked, which copies no bytes.
-func (s stager) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error {
-	return s.Stager.StageInputs(ctx, runID, inputs, func(sum string) (*os.File, error) {
-		f, err := open(sum)
+// StageInputs counts an input with its full size when it is opened for copying, even if it is then reflinked, which copies no bytes.
+func (w workspace) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
+	return w.Workspace.StageInputs(ctx, runID, inputs, func(ctx context.Context, sum string) (io.ReadCloser, int64, error) {
+		r, size, err := open(ctx, sum)
 		if err == nil {
-			if st, err := f.Stat(); err == nil {
-				s.m.bytes.WithLabelValues("stage").Add(float64(st.Size()))
-			}
+			w.m.bytes.WithLabelValues("stage").Add(float64(size))
 		}
-		return f, err
+		return r, size, err
 	})
 }
 
-type control struct {
-	run.Control
-	m *Metrics
-}
-
-// OpenOutput implements run.Control.
-func (c control) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
-	r, size, err := c.Control.OpenOutput(ctx, runID, n, srcRelpath)
+func (w workspace) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
+	r, size, err := w.Workspace.OpenOutput(ctx, runID, n, srcRelpath)
 	if err != nil {
 		return r, size, err
 	}
-	return counted{r, c.m}, size, nil
+	return counted{r, w.m}, size, nil
 }
 
 type counted struct {

@@ -165,7 +165,7 @@ func (w *world) submit(a run.Artifact) string {
 // stage puts a workspace in place, as the engine does.
 func (w *world) stage(id string, n int, token string, a run.Artifact) {
 	in := []plan.Input{{Role: "r", ArtifactID: a.ID, ChecksumSHA256: a.SHA256, DestRelpath: "in/f"}}
-	err := errors.Join(w.shared.StageInputs(context.Background(), id, in, w.store.Open),
+	err := errors.Join(w.shared.StageInputs(context.Background(), id, in, w.store.Reader),
 		w.shared.OpenAttempt(context.Background(), id, n, token, run.ControlFile{Name: run.PinnedFile, Data: []byte("pinned\n")},
 			run.ControlFile{Name: run.ScriptFile, Data: []byte("script\n")}))
 	if err != nil {

@@ -50,7 +50,7 @@ func (e *Engine) askToCancel(ctx context.Context, key string) {
 		return
 	}
 	if again {
-		timeout, err := e.Observer.MessageTimeout(ctx)
+		timeout, err := e.Queue.MessageTimeout(ctx)
 		if err != nil || e.Now().Sub(last) < 2*timeout {
 			return
 		}
@@ -58,7 +58,7 @@ func (e *Engine) askToCancel(ctx context.Context, key string) {
 	e.mu.Lock()
 	e.asked[key] = e.Now()
 	e.mu.Unlock()
-	if err := e.Observer.Cancel(ctx, id, name); err != nil && ctx.Err() == nil {
+	if err := e.Canceller.Cancel(ctx, id, name); err != nil && ctx.Err() == nil {
 		e.Log.Warn("scancel failed; it is retried while the job exists", "job_id", id, "job_name", name, "err", err)
 		e.sayNotCancelled(ctx, name, "job "+id+" could not be cancelled; the gateway retries while the job exists: "+err.Error())
 	}

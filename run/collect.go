@@ -57,7 +57,7 @@ func (e *Engine) ofFiles(v View, what string, err error) error {
 		return err
 	}
 	return fault.Wrap("", "run.ofFiles", fault.CodeOf(err), what, err).
-		WithNext("let the gateway's user read and write below " + e.Stager.RunDir(v.Run.ID) + " again")
+		WithNext("let the gateway's user read and write below " + e.Workspace.RunDir(v.Run.ID) + " again")
 }
 
 // byItself is the detail of a run that waits because of such an error.
@@ -119,7 +119,7 @@ func (e *Engine) collectOnce(ctx context.Context, v View) (again bool, err error
 
 // readExit reads the exit file if the job's own execution wrote it. NotFound while there is none.
 func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
-	data, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, ExitFile, maxControlBytes, false)
+	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ExitFile, maxControlBytes, false)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (e *Engine) waitedEnough(v View) bool {
 }
 
 func (e *Engine) readClaim(ctx context.Context, v View) (Claim, error) {
-	data, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, ClaimFile, maxControlBytes, false)
+	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ClaimFile, maxControlBytes, false)
 	if err != nil {
 		return Claim{}, err
 	}
@@ -179,7 +179,7 @@ func usage(x Exit) json.RawMessage {
 // tail is the end of the program's output, or else of the script's; bounded, on one line, printable.
 func (e *Engine) tail(ctx context.Context, v View) string {
 	for _, name := range []string{StderrFile, JobLogFile} {
-		b, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, name, maxTailInDetail, true)
+		b, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, name, maxTailInDetail, true)
 		if s := strings.TrimSpace(string(b)); err == nil && s != "" {
 			q := strconv.QuoteToGraphic(strings.ToValidUTF8(s, "?"))
 			return strings.ReplaceAll(q[1:len(q)-1], `\n`, " / ")

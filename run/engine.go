@@ -39,17 +39,19 @@ type Previous struct {
 
 // Parts are the outside systems the engine works through.
 type Parts struct {
-	Store     Store
-	Index     Index
-	Stager    Stager
-	Control   Control
-	Images    Images
-	Objects   Objects
-	Sender    Sender
-	Observer  Observer
-	Contracts Contracts
-	Formats   Formats
-	Room      func() error // a fault while the disks have no room for another run; nil: not asked
+	Store      Store
+	Index      Index
+	Renderer   Renderer
+	Submitter  Submitter
+	Queue      Queue
+	Accounting Accounting
+	Canceller  Canceller
+	Workspace  Workspace
+	Images     Images
+	Objects    Objects
+	Contracts  Contracts
+	Formats    Formats
+	Room       func() error // a fault while the disks have no room for another run; nil: not asked
 	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
 	// send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil: not asked.
 	Allowed func(toolID string, p plan.Params) error
@@ -250,5 +252,5 @@ func (e *Engine) allowed(v View, p plan.Params) error {
 // job is the part of a JobSpec that names the submission; enough to find receipts by.
 func (e *Engine) job(v View, p plan.Params) JobSpec {
 	return JobSpec{RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, JobName: v.Submission.JobName, Spec: p.Spec,
-		RunDir: e.Stager.RunDir(v.Run.ID)}
+		RunDir: e.Workspace.RunDir(v.Run.ID)}
 }

@@ -47,7 +47,7 @@ func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {
 
 // lookForLate collects again once the manifest can be read. That costs one small read per run, at most once per ceiling of the watcher.
 func (e *Engine) lookForLate(ctx context.Context, v View) error {
-	if _, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false); err != nil {
+	if _, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false); err != nil {
 		e.holdBack(v.Run.ID, e.cfg.Ceiling) // not there yet, or the filesystem is still unavailable: the run already says so
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -33,7 +34,7 @@ func (e *Engine) takeLogs(ctx context.Context, v View, p plan.Params, d *verdict
 	}
 	for _, part := range []struct{ file, title, role string }{{JobLogFile, "job script", ""}, {StderrFile, "standard error", "stderr"},
 		{StdoutFile, "standard output", "stdout"}} {
-		data, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, part.file, e.cfg.LogBytes, true)
+		data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, part.file, e.cfg.LogBytes, true)
 		if fault.Is(err, fault.NotFound) || err == nil && len(data) == 0 {
 			continue
 		}
@@ -79,7 +80,7 @@ func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, wh
 		data, err = e.storedTail(ctx, runID, stream, limit)
 	default:
 		file := map[string]string{"stdout": StdoutFile, "stderr": StderrFile, "log": JobLogFile}[stream]
-		data, err = e.Control.ReadControl(ctx, runID, v.Attempt.N, file, limit, true)
+		data, err = e.Workspace.ReadControl(ctx, runID, v.Attempt.N, file, limit, true)
 		if fault.Is(err, fault.NotFound) {
 			data, err = nil, nil
 		}
@@ -103,18 +104,15 @@ func (e *Engine) storedTail(ctx context.Context, runID, role string, limit int64
 		if o.Role != role {
 			continue
 		}
-		f, err := e.Objects.Open(o.Artifact.SHA256)
+		r, size, err := e.Objects.Reader(ctx, o.Artifact.SHA256)
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
-		from := max(0, o.Artifact.SizeBytes-limit)
-		b := make([]byte, o.Artifact.SizeBytes-from)
-		n, err := f.ReadAt(b, from)
-		if int64(n) == o.Artifact.SizeBytes-from {
-			err = nil
+		defer r.Close()
+		if _, err := io.CopyN(io.Discard, r, max(0, size-limit)); err != nil {
+			return nil, err
 		}
-		return b[:n], err
+		return io.ReadAll(r)
 	}
 	return nil, nil
 }

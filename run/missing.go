@@ -44,7 +44,7 @@ func (c *cycle) missing(ctx context.Context, gone []string) error {
 			since = a.since
 		}
 	}
-	accounted, err := c.Observer.Accounting(ctx, since.Add(-time.Hour))
+	accounted, err := c.Accounting.Records(ctx, since.Add(-time.Hour))
 	none := fault.Is(err, fault.NotFound) // no accounting here: only the exit file and the claim
 	if err != nil && !none {
 		return err
@@ -62,7 +62,7 @@ func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
 	if x.Code != 0 {
 		return true
 	}
-	_, err := c.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false)
+	_, err := c.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false)
 	return !fault.Is(err, fault.NotFound)
 }
 
@@ -116,7 +116,7 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 			Data: map[string]any{"job_id": v.Submission.JobID}}})
 		return false, err
 	}
-	timeout, err := e.Observer.MessageTimeout(ctx)
+	timeout, err := e.Queue.MessageTimeout(ctx)
 	if err != nil || c.began.Sub(*v.Attempt.MissedAt) < max(e.cfg.AbsenceGap, 2*timeout) {
 		return false, err
 	}

@@ -19,7 +19,7 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = ending, reason, detail, nil, nil, nil
 		return false, nil
 	}
-	data, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false)
+	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false)
 	if fault.Is(err, fault.NotFound) {
 		if e.mayCome(v) {
 			return true, e.note(ctx, v, "outputs_late", "the job has ended, but its manifest is not visible yet")
@@ -124,7 +124,7 @@ func (e *Engine) outputLimit(p plan.Params) int64 {
 
 // checkContract checks the outputs against the tool's schema and looks for undeclared files.
 func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string, contract Contract) (bool, error) {
-	extra, err := e.Control.Undeclared(ctx, v.Run.ID, v.Attempt.N, declared, maxUndeclared)
+	extra, err := e.Workspace.Undeclared(ctx, v.Run.ID, v.Attempt.N, declared, maxUndeclared)
 	if err != nil {
 		return false, err
 	}
@@ -177,7 +177,7 @@ type storedOutput struct {
 
 // storeOutput copies one output into the store and checks it against its type on the way.
 func (e *Engine) storeOutput(ctx context.Context, v View, out plan.Output, want int64, c Contract) (got storedOutput, err error) {
-	f, _, err := e.Control.OpenOutput(ctx, v.Run.ID, v.Attempt.N, out.SrcRelpath)
+	f, _, err := e.Workspace.OpenOutput(ctx, v.Run.ID, v.Attempt.N, out.SrcRelpath)
 	if err != nil {
 		return got, err
 	}

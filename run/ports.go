@@ -3,38 +3,71 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
-	"os"
+	"path"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
-// Attempt folders are addressed by run and number; resolved paths never leave the packages that own them,
-// except in JobSpec, which becomes the script.
+// The ports: what a site is to the lifecycle. Each has a conformance suite in run/runtest, which every implementation passes, the fake of
+// this package's tests included. They name runs, attempts and control files, never files of this host, so that a site may be elsewhere:
+// resolved paths appear only in [JobSpec], as jobs see them. Every error has a fault kind.
 
-// Stager puts a run's files in place on the filesystem that jobs see. Every method is idempotent: a crash
-// and a second call lead to the same bytes.
-type Stager interface {
-	// StageInputs creates <runs_dir>/<run_id>/in and fills it with private, verified copies. Checksums are computed from
-	// the bytes written. A Transport fault may be retried, a Validation fault never.
-	StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error
+// Renderer turns a job into its script and its list of pinned files. It is pure: the same JobSpec gives the same bytes.
+type Renderer interface {
+	Render(JobSpec) (script, pinned []byte, err error)
+}
+
+// Submitter sends jobs.
+type Submitter interface {
+	// Send starts sbatch once as its own helper and waits for it. When ctx ends first, Send returns SendDoubt and
+	// sbatch continues: nobody kills it. It never starts a second sbatch.
+	Send(ctx context.Context, job JobSpec, k int) SendResult
+	// Receipt reads what an earlier send left. Held: its sbatch is still running. When sbatch has ended the
+	// result is what its files prove, SendDoubt when they prove nothing.
+	Receipt(ctx context.Context, job JobSpec, k int) (res SendResult, held bool)
+}
+
+// Queue shows what Slurm knows now about all our jobs.
+type Queue interface {
+	// Jobs is one complete, error-free answer about this user's jobs, including terminal ones that Slurm still
+	// remembers. An incomplete answer is an error. Jobs whose names are not a gateway's are left out, except
+	// those with the ids in sought: jobs of ours that somebody may have renamed.
+	Jobs(ctx context.Context, sought map[string]bool) ([]Job, error)
+	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs.
+	MessageTimeout(ctx context.Context) (time.Duration, error)
+}
+
+// Accounting shows what Slurm recorded about our jobs. A site without it answers with a NotFound fault, as [NoAccounting] does: that is no
+// answer, which is not "none".
+type Accounting interface {
+	// Records is one complete answer about this user's jobs since a time.
+	Records(ctx context.Context, since time.Time) ([]Job, error)
+	// Usage is what this user's ended jobs submitted since a time used, in one query.
+	Usage(ctx context.Context, since time.Time) ([]Usage, error)
+}
+
+// Canceller cancels jobs.
+type Canceller interface {
+	// Cancel asks Slurm to cancel the job that has both this id and this name. A job that is already gone is no error.
+	Cancel(ctx context.Context, jobID, name string) error
+}
+
+// Workspace has the files of runs, on the filesystem that jobs see. Attempt folders are addressed by run and number. What a call writes is
+// durable when it returns. Where the folder of an attempt is missing, the fault is NotFound with code attempt_missing; a filesystem that is
+// away is a Transport fault.
+type Workspace interface {
+	// StageInputs creates <runs_dir>/<run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and
+	// nothing else. Checksums are computed from the bytes written. Calling it again, after a crash too, leads to the same bytes. A
+	// Transport fault may be retried, a Validation fault never.
+	StageInputs(ctx context.Context, runID string, inputs []plan.Input, open Opener) error
 	// OpenAttempt creates <run_id>/a<n>/ctl, marked with token, with the control files in it, in one exclusive step: all of
 	// it is durable and read back when it returns. Called again with the same token it succeeds and rewrites the files.
 	// A folder with another token, or none, is a Conflict fault with code workspace_ahead_of_ledger.
 	OpenAttempt(ctx context.Context, runID string, n int, token string, files ...ControlFile) error
-	// RunDir is the absolute path of a run's folder as jobs see it.
-	RunDir(runID string) string
-}
-
-// ControlFile is a control file that the gateway writes for the job.
-type ControlFile struct {
-	Name string
-	Data []byte
-}
-
-// Control reads what the job left, and takes the claim for the gateway.
-type Control interface {
 	// ReadControl reads at most limit bytes of a control file (the last ones when tail is set), looking past
 	// a network filesystem's caches. NotFound when it does not exist.
 	ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
@@ -46,24 +79,42 @@ type Control interface {
 	OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error)
 	// Undeclared lists at most limit files below out/ that are not among declared.
 	Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error)
+	// RemoveRun removes a finished run's files and leaves a file in place of each attempt's folder, so that no job of the run can start.
+	// attempts are the tokens of all of them by number: a run with an attempt that is not among them is left as it is, as a Conflict
+	// fault. still is asked once nothing else is under way; false: nothing is removed.
+	RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error)
+	// RunSize adds up the bytes of a run's files; 0 when it has none.
+	RunSize(ctx context.Context, runID string) (int64, error)
+	// RunDir is the absolute path of a run's folder as jobs see it.
+	RunDir(runID string) string
+}
+
+// Opener opens the bytes with a checksum, and says how many they are. NotFound when there are none. The reader may be a file of this host
+// ([os.File]), which a workspace here can copy without reading it.
+type Opener func(ctx context.Context, sha256 string) (r io.ReadCloser, size int64, err error)
+
+// ControlFile is a control file that the gateway writes for the job.
+type ControlFile struct {
+	Name string
+	Data []byte
 }
 
 // Images is the store of pinned images.
 type Images interface {
-	// Verify hashes the image with this digest (64 hex; a cached result for the same inode is enough) and
-	// returns its absolute path. NotFound when the store does not have it.
+	// Verify hashes the image with this digest (64 hex; a cached result for the same state of the file is enough), where the image is, and
+	// returns its absolute path as jobs see it. NotFound when the store does not have it.
 	Verify(ctx context.Context, digest string) (path string, err error)
 	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the folders of the site named by binds, the image and
 	// the program.
 	ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir, attemptDir string) []string
 }
 
-// Objects is the content-addressed store.
+// Objects is the gateway's content-addressed store.
 type Objects interface {
 	// Put stores at most limit bytes of r and returns checksum and size. If r is longer, that is a Policy fault and nothing is stored.
 	Put(ctx context.Context, r io.Reader, limit int64) (sha256 string, size int64, err error)
-	// Open opens the object for reading. NotFound when it does not exist.
-	Open(sha256 string) (*os.File, error)
+	// Reader is an [Opener].
+	Reader(ctx context.Context, sha256 string) (r io.ReadCloser, size int64, err error)
 }
 
 // JobSpec is everything the job script is made of.
@@ -80,18 +131,27 @@ type JobSpec struct {
 	MaxOutputBytes int64 // all outputs together; what exceeds it is not hashed
 }
 
-// Sender renders and sends jobs.
-type Sender interface {
-	// Render returns the job script; the same JobSpec gives the same bytes.
-	Render(JobSpec) ([]byte, error)
-	// Pinned returns the content of pinned.sha256 for the job.
-	Pinned(JobSpec) []byte
-	// Send starts sbatch once as its own helper and waits for it. When ctx ends first, Send returns SendDoubt and
-	// sbatch continues: nobody kills it. It never starts a second sbatch.
-	Send(ctx context.Context, job JobSpec, k int) SendResult
-	// Receipt reads what an earlier send left. Held: its sbatch is still running. When sbatch has ended the
-	// result is what its files prove, SendDoubt when they prove nothing.
-	Receipt(ctx context.Context, job JobSpec, k int) (res SendResult, held bool)
+// AttemptDir is the absolute path of the attempt's folder.
+func (j JobSpec) AttemptDir() string { return path.Join(j.RunDir, fmt.Sprintf("a%d", j.N)) }
+
+// ControlPath is the absolute path of one of the attempt's control files.
+func (j JobSpec) ControlPath(name string) string { return path.Join(j.AttemptDir(), "ctl", name) }
+
+// NoAccounting is the [Accounting] of a site that has none.
+type NoAccounting struct{}
+
+// AccountingDisabled is the code of the fault.
+const AccountingDisabled = "accounting_disabled"
+
+// Records has no answer.
+func (NoAccounting) Records(context.Context, time.Time) ([]Job, error) {
+	return nil, fault.New(fault.NotFound, "run.NoAccounting", AccountingDisabled, "this site has no accounting")
+}
+
+// Usage has no answer.
+func (n NoAccounting) Usage(ctx context.Context, since time.Time) ([]Usage, error) {
+	_, err := n.Records(ctx, since)
+	return nil, err
 }
 
 // SendResult is what a send proved.
@@ -116,23 +176,6 @@ const (
 	ScopeAccount   Scope = "account"   // of the same account
 	ScopeSite      Scope = "site"      // all
 )
-
-// Observer queries Slurm about all our jobs at once.
-type Observer interface {
-	// Queue is one complete, error-free answer of squeue about this user's jobs, including terminal ones that Slurm still
-	// remembers. An incomplete answer is an error. Jobs whose names are not a gateway's are left out, except
-	// those with the ids in sought: jobs of ours that somebody may have renamed.
-	Queue(ctx context.Context, sought map[string]bool) ([]Job, error)
-	// Accounting is one complete answer of sacct about this user's jobs since a time. Without accounting it is a NotFound fault: no
-	// answer, which is not "none".
-	Accounting(ctx context.Context, since time.Time) ([]Job, error)
-	// Usage is what this user's ended jobs submitted since a time used, in one query. Without accounting it is a NotFound fault.
-	Usage(ctx context.Context, since time.Time) ([]Usage, error)
-	// Cancel asks Slurm to cancel the job that has both this id and this name. A job that is already gone is no error.
-	Cancel(ctx context.Context, jobID, name string) error
-	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs.
-	MessageTimeout(ctx context.Context) (time.Duration, error)
-}
 
 // Job is one record of Slurm's about one job.
 type Job struct {

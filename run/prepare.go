@@ -75,24 +75,25 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	if err != nil {
 		return job, nil, err
 	}
-	if err := e.Stager.StageInputs(ctx, v.Run.ID, p.Spec.IO.Inputs, e.Objects.Open); err != nil {
+	if err := e.Workspace.StageInputs(ctx, v.Run.ID, p.Spec.IO.Inputs, e.Objects.Reader); err != nil {
 		return job, nil, err
 	}
 	if err := e.verifyInputs(ctx, v, p); err != nil {
 		return job, nil, err
 	}
 	job = e.fullJob(v, p, image)
-	if script, err = e.Sender.Render(job); err != nil {
+	script, pinned, err := e.Renderer.Render(job)
+	if err != nil {
 		return job, nil, err
 	}
-	return job, script, e.Stager.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{PinnedFile, e.Sender.Pinned(job)},
+	return job, script, e.Workspace.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{PinnedFile, pinned},
 		ControlFile{ScriptFile, script})
 }
 
 func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
 	job := e.job(v, p)
 	job.ImagePath, job.MaxOutputBytes = image, e.outputLimit(p)
-	job.ExecArgs = e.Images.ExecArgs(p.Spec, p.Tool.Asked(), image, job.RunDir, fmt.Sprintf("%s/a%d", job.RunDir, v.Attempt.N))
+	job.ExecArgs = e.Images.ExecArgs(p.Spec, p.Tool.Asked(), image, job.RunDir, job.AttemptDir())
 	return job
 }
 
@@ -172,7 +173,7 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (agai
 	if err != nil {
 		return false, err
 	}
-	res := e.Sender.Send(ctx, job, k)
+	res := e.Submitter.Send(ctx, job, k)
 	if res.Outcome == SendAccepted {
 		free() // the next sbatch does not wait for this receipt's commit; a refusal may delay the next one
 	}
@@ -186,7 +187,7 @@ func (e *Engine) recoverSend(ctx context.Context, v View) (again bool, err error
 		return false, err
 	}
 	job := e.job(v, p)
-	res, held := e.Sender.Receipt(ctx, job, v.Sends)
+	res, held := e.Submitter.Receipt(ctx, job, v.Sends)
 	if held {
 		e.retryLater(v.Run.ID)
 		return false, nil

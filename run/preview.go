@@ -66,7 +66,7 @@ func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 	p.Placement = params.Spec.Placement
 	first := View{Run: Run{ID: p.RunID, AttemptN: 1}, Attempt: Attempt{RunID: p.RunID, N: 1, Token: previewToken},
 		Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
-	script, err := e.Sender.Render(e.fullJob(first, params, image))
+	script, _, err := e.Renderer.Render(e.fullJob(first, params, image))
 	p.Script = string(script)
 	return p, err
 }

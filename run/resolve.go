@@ -16,7 +16,7 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 		return false, err
 	}
 	job := e.job(v, p)
-	res, held := e.Sender.Receipt(ctx, job, v.Sends)
+	res, held := e.Submitter.Receipt(ctx, job, v.Sends)
 	if held {
 		return false, nil // its sbatch may still succeed
 	}
@@ -125,7 +125,7 @@ func (e *Engine) noneExecuted(ctx context.Context, v View, detail string) (bool,
 // takeClaim tries to take the claim for the gateway. won is true when this attempt can never execute (now, or
 // since an earlier call); otherwise the claim names the job that has it. One that cannot be read has no token.
 func (e *Engine) takeClaim(ctx context.Context, v View) (c Claim, won bool, err error) {
-	data, err := e.Control.TakeClaim(ctx, v.Run.ID, v.Attempt.N, VoidClaim(v.Submission.Token))
+	data, err := e.Workspace.TakeClaim(ctx, v.Run.ID, v.Attempt.N, VoidClaim(v.Submission.Token))
 	switch {
 	case isGone(err), ctx.Err() != nil:
 		return Claim{}, false, err

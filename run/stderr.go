@@ -77,7 +77,7 @@ func quoted(line string) string {
 
 // checkStderr looks through the end of what a program wrote to standard error.
 func (e *Engine) checkStderr(ctx context.Context, v View, c Contract) (failure string, warnings []string, err error) {
-	data, err := e.Control.ReadControl(ctx, v.Run.ID, v.Attempt.N, StderrFile, maxStderrChecked, true)
+	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, StderrFile, maxStderrChecked, true)
 	if fault.Is(err, fault.NotFound) {
 		return "", nil, nil
 	}

@@ -26,7 +26,7 @@ func transport(w *world) *runtest.Transport {
 	l := w.life()
 	w.auto, w.deferred.Scope = true, run.ScopeQOS
 	n := 0
-	return &runtest.Transport{Sender: l, Observer: l, Control: l,
+	return &runtest.Transport{Submitter: l, Queue: l, Canceller: l, Workspace: l,
 		Job: func(t *testing.T, k runtest.Kind) run.JobSpec {
 			n++
 			token := fmt.Sprintf("%032x", n)

@@ -34,7 +34,7 @@ func (e *Engine) measure(ctx context.Context) {
 			since = u.CreatedAt
 		}
 	}
-	used, err := e.Observer.Usage(ctx, since.Add(-time.Hour))
+	used, err := e.Accounting.Usage(ctx, since.Add(-time.Hour))
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		e.unmeasured(err)
 		return

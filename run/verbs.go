@@ -161,12 +161,12 @@ func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState,
 			WithSteps(fault.Do("run.show", "run_id", runID))
 	}
 	c := &cycle{Engine: e, began: e.Now()}
-	jobs, err := e.Observer.Queue(ctx, nil)
+	jobs, err := e.Queue.Jobs(ctx, nil)
 	if err != nil {
 		return GetState{}, err
 	}
 	if index(jobs).named(v.Submission.JobName) == nil {
-		if more, err := e.Observer.Accounting(ctx, v.Submission.CreatedAt.Add(-time.Hour)); err == nil {
+		if more, err := e.Accounting.Records(ctx, v.Submission.CreatedAt.Add(-time.Hour)); err == nil {
 			jobs = append(jobs, more...)
 		}
 	}

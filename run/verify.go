@@ -57,7 +57,7 @@ func (e *Engine) verifyInputs(ctx context.Context, v View, p plan.Params) error 
 
 // verifyInput says what is wrong with the bytes of an artifact.
 func (e *Engine) verifyInput(ctx context.Context, a Artifact) (wrong, err error) {
-	f, err := e.Objects.Open(a.SHA256)
+	f, _, err := e.Objects.Reader(ctx, a.SHA256)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	rows := e.readWatched(ctx)
 	defer rows.end()
 	began, sought := e.Now(), e.takeSought()
-	jobs, err := e.Observer.Queue(ctx, sought)
+	jobs, err := e.Queue.Jobs(ctx, sought)
 	e.mu.Lock()
 	if e.cycleErr = err; err == nil {
 		e.cycleAt = e.Now()

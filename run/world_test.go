@@ -245,9 +245,9 @@ func (w *world) life() *life {
 	l := &life{Index: w.ledger.Index(w.cfg.Site), w: w}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Stager: l, Control: l, Images: l, Objects: l, Sender: l, Observer: l,
-		Contracts: l, Formats: l,
-		Allowed: w.allowed, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Renderer: l, Submitter: l, Queue: l, Accounting: l, Canceller: l,
+		Workspace: l,
+		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	wait, err := l.engine.Start(ctx)
 	if err != nil {
 		w.t.Fatal(err)
@@ -301,9 +301,9 @@ func (l *life) Apply(ctx context.Context, wr run.Write) (v run.View, err error) 
 	return v, err
 }
 
-func (l *life) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(string) (*os.File, error)) error {
+func (l *life) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
 	for _, in := range inputs {
-		f, err := open(in.ChecksumSHA256)
+		f, _, err := open(ctx, in.ChecksumSHA256)
 		if err != nil {
 			return err
 		}
@@ -397,6 +397,22 @@ func (l *life) Undeclared(_ context.Context, runID string, n int, _ []string, _ 
 	return list, err
 }
 
+func (l *life) RemoveRun(_ context.Context, runID string, attempts map[int]string, still func() (bool, error)) (int64, error) {
+	if ok, err := still(); !ok || err != nil {
+		return 0, err
+	}
+	return 0, l.do("RemoveRun", func() error {
+		for n := range attempts {
+			delete(l.w.attempts, fmt.Sprintf("%s/%d", runID, n))
+		}
+		return nil
+	})
+}
+
+func (l *life) RunSize(context.Context, string) (int64, error) {
+	return 0, l.do("RunSize", func() error { return nil })
+}
+
 func (l *life) Verify(context.Context, string) (string, error) {
 	return "/images/x.sif", l.do("Verify", func() error { return nil })
 }
@@ -420,8 +436,10 @@ func (l *life) Put(_ context.Context, r io.Reader, limit int64) (sum string, siz
 	return sum, size, err
 }
 
-// Open opens an object: run.Objects.
-func (l *life) Open(sum string) (*os.File, error) { return os.Open(filepath.Join(l.w.dir, sum)) }
+func (l *life) Reader(_ context.Context, sum string) (io.ReadCloser, int64, error) {
+	b, err := os.ReadFile(filepath.Join(l.w.dir, sum))
+	return io.NopCloser(bytes.NewReader(b)), int64(len(b)), err
+}
 
 // Contract is what runs of the test's pack are judged by.
 func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error) {
@@ -486,14 +504,11 @@ func (c *formatCheck) Finish() error {
 func (c *formatCheck) Lines() int64 { return int64(bytes.Count(c.Bytes(), []byte("\n"))) }
 func (c *formatCheck) Close() error { return nil }
 
-func (l *life) Render(j run.JobSpec) ([]byte, error) {
+func (l *life) Render(j run.JobSpec) (script, pinned []byte, err error) {
 	if err := j.Spec.Validate(plan.Rules{Local: true, Stored: true}); err != nil { // as the real one
-		return nil, err
+		return nil, nil, err
 	}
-	return []byte("#!/bin/bash\n" + j.JobName + "\n"), nil
-}
-func (l *life) Pinned(j run.JobSpec) []byte {
-	return []byte(j.Spec.ImageDigest() + "  " + j.ImagePath + "\n")
+	return []byte("#!/bin/bash\n" + j.JobName + "\n"), []byte(j.Spec.ImageDigest() + "  " + j.ImagePath + "\n"), nil
 }
 
 func (l *life) Send(ctx context.Context, spec run.JobSpec, k int) (res run.SendResult) {
@@ -610,7 +625,7 @@ func (l *life) Receipt(_ context.Context, spec run.JobSpec, k int) (res run.Send
 	return res, held
 }
 
-func (l *life) Queue(_ context.Context, sought map[string]bool) (list []run.Job, err error) {
+func (l *life) Jobs(_ context.Context, sought map[string]bool) (list []run.Job, err error) {
 	err = l.do("Queue", func() error {
 		if l.w.auto {
 			l.w.moveOn()
@@ -629,10 +644,11 @@ func (l *life) Queue(_ context.Context, sought map[string]bool) (list []run.Job,
 	return list, err
 }
 
-func (l *life) Accounting(context.Context, time.Time) (list []run.Job, err error) {
+func (l *life) Records(ctx context.Context, since time.Time) (list []run.Job, err error) {
 	err = l.do("Accounting", func() error {
 		if l.w.accounting == nil {
-			return fault.New(fault.NotFound, "fake", "accounting_disabled", "none here")
+			_, err := run.NoAccounting{}.Records(ctx, since)
+			return err
 		}
 		list, err = l.w.accounting()
 		return err
@@ -663,10 +679,11 @@ func (l *life) Cancel(_ context.Context, id, name string) error {
 	})
 }
 
-func (l *life) Usage(context.Context, time.Time) (list []run.Usage, err error) {
+func (l *life) Usage(ctx context.Context, since time.Time) (list []run.Usage, err error) {
 	err = l.do("Usage", func() error {
 		if l.w.accounting == nil {
-			return fault.New(fault.NotFound, "fake", "accounting_disabled", "none here")
+			_, err := run.NoAccounting{}.Usage(ctx, since)
+			return err
 		}
 		list = l.w.used
 		return nil

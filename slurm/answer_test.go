@@ -106,7 +106,7 @@ func TestParseAccounting(t *testing.T) {
 	c, r := fakeCLI(t)
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
 	r.answer("sacct --dup", Output{Stdout: []byte(golden(t, "sacct-24.11.txt"))})
-	jobs, err := c.Accounting(t.Context(), time.Date(2026, 11, 21, 7, 0, 0, 0, time.FixedZone("", 3600)))
+	jobs, err := c.Records(t.Context(), time.Date(2026, 11, 21, 7, 0, 0, 0, time.FixedZone("", 3600)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestAccountingOfOlderSlurm(t *testing.T) {
 	c, r := fakeCLI(t)
 	r.answer("sacct --helpformat", Output{Stdout: []byte("JobID State Reason NodeList ExitCode Submit Start End Cluster JobName")})
 	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("7|CANCELLED by 1001|None|n1|0:15|100|200|300|c|sg-x|lab|\n", "|", sep))})
-	jobs, err := c.Accounting(t.Context(), time.Now())
+	jobs, err := c.Records(t.Context(), time.Now())
 	want := []run.Job{{Cluster: "c", ID: "7", Name: "sg-x", State: "CANCELLED", Class: run.ClassEnded, Restarts: -1, Node: "n1",
 		ExitCode: ptr(0), Signal: 15,
 		Submitted: at(100), Started: at(200), Ended: at(300)}}
@@ -140,7 +140,7 @@ func TestAccountingOfOlderSlurm(t *testing.T) {
 		t.Error(err, d)
 	}
 	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("7|CANCELLED|None|n1|0:0|100|200|300|c|sg-x|lab|\n", "|", sep))})
-	if jobs, err := c.Accounting(t.Context(), time.Now()); err != nil || len(jobs) != 1 || !jobs[0].Closed {
+	if jobs, err := c.Records(t.Context(), time.Now()); err != nil || len(jobs) != 1 || !jobs[0].Closed {
 		t.Error("cancelled by nobody, so lost by the controller:", jobs, err)
 	}
 	if n := r.count("sacct --helpformat"); n != 1 {
@@ -174,17 +174,17 @@ func TestHalfAnswers(t *testing.T) {
 	} {
 		c, r := fakeCLI(t)
 		r.answer("squeue", out)
-		if jobs, err := c.Queue(t.Context(), nil); !fault.Is(err, fault.Transport) || jobs != nil {
+		if jobs, err := c.Jobs(t.Context(), nil); !fault.Is(err, fault.Transport) || jobs != nil {
 			t.Errorf("%s: %d jobs, %v", name, len(jobs), err)
 		}
 	}
 	c, r := fakeCLI(t)
 	r.answer("squeue", Output{Stderr: "squeue: a site's greeting\n"})
-	if jobs, err := c.Queue(t.Context(), nil); err != nil || jobs == nil || len(jobs) != 0 {
+	if jobs, err := c.Jobs(t.Context(), nil); err != nil || jobs == nil || len(jobs) != 0 {
 		t.Errorf("an empty queue: %v %v", jobs, err)
 	}
 	r.fail = errors.New("killed")
-	if _, err := c.Queue(t.Context(), nil); !fault.Is(err, fault.Transport) {
+	if _, err := c.Jobs(t.Context(), nil); !fault.Is(err, fault.Transport) {
 		t.Error(err)
 	}
 }
@@ -193,11 +193,11 @@ func TestAccountingDisabled(t *testing.T) {
 	c, r := fakeCLI(t)
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
 	r.answer("sacct --dup", Output{Stderr: "Slurm accounting storage is disabled\n", Exit: 1})
-	if _, err := c.Accounting(t.Context(), time.Now()); !fault.Is(err, fault.NotFound) || fault.CodeOf(err) != AccountingDisabled {
+	if _, err := c.Records(t.Context(), time.Now()); !fault.Is(err, fault.NotFound) || fault.CodeOf(err) != run.AccountingDisabled {
 		t.Error(err)
 	}
 	r.answer("sacct --dup", Output{Stderr: "sacct: error: Problem talking to the database: Connection refused\n", Exit: 1})
-	if _, err := c.Accounting(t.Context(), time.Now()); !fault.Is(err, fault.Transport) {
+	if _, err := c.Records(t.Context(), time.Now()); !fault.Is(err, fault.Transport) {
 		t.Error(err)
 	}
 }

@@ -2,20 +2,11 @@ package slurm
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 
 	"slurmgate/fault"
 	"slurmgate/run"
 )
-
-// attemptDir is the absolute path of the attempt's folder.
-func attemptDir(job run.JobSpec) string { return filepath.Join(job.RunDir, fmt.Sprintf("a%d", job.N)) }
-
-// controlFile is the absolute path of one of the attempt's control files.
-func controlFile(job run.JobSpec, name string) string {
-	return filepath.Join(attemptDir(job), "ctl", name)
-}
 
 // minutes is the time asked of Slurm: the program's own limit and the allowance for hashing, rounded up to
 // Slurm's unit. sbatch would round up too, but reads 0 as "no limit".
@@ -60,7 +51,7 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 		}
 		argv = append(argv, fmt.Sprintf("--gres=gpu:%s%d", kind, *g))
 	}
-	log := controlFile(job, run.JobLogFile)
-	return append(argv, "--chdir="+attemptDir(job), "--output="+log, "--error="+log, "--open-mode=append", controlFile(job, run.ScriptFile)),
+	log := job.ControlPath(run.JobLogFile)
+	return append(argv, "--chdir="+job.AttemptDir(), "--output="+log, "--error="+log, "--open-mode=append", job.ControlPath(run.ScriptFile)),
 		nil
 }

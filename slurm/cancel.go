@@ -13,7 +13,7 @@ var (
 	jobName = regexp.MustCompile(`^sg-[A-Za-z0-9_-]{1,200}$`)
 )
 
-// Cancel asks Slurm to cancel the job that has both this id and this name; run.Observer has the contract. A job of that id with
+// Cancel asks Slurm to cancel the job that has both this id and this name; run.Canceller has the contract. A job of that id with
 // another name is never cancelled: from Slurm 24.05 on slurmctld compares the names itself (--ctld: one RPC), before that scancel reads
 // the job first (three).
 func (c *CLI) Cancel(ctx context.Context, id, name string) error {

@@ -32,8 +32,11 @@ type CLI struct {
 }
 
 var (
-	_ run.Sender   = (*CLI)(nil)
-	_ run.Observer = (*CLI)(nil)
+	_ run.Renderer   = (*Renderer)(nil)
+	_ run.Submitter  = (*CLI)(nil)
+	_ run.Queue      = (*CLI)(nil)
+	_ run.Accounting = (*CLI)(nil)
+	_ run.Canceller  = (*CLI)(nil)
 )
 
 // NewCLI makes the transport; every rule the configuration breaks is reported at once. The folder for locks is

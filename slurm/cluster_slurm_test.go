@@ -100,7 +100,7 @@ func TestClusterScriptOracle(t *testing.T) {
 				"NumNodes":  "1-1", "NumTasks": "1", "CPUs/Task": cpus, "NumCPUs": cpus, "MinCPUsNode": cpus, "MinMemoryNode": memory,
 				"TresPerTask": "cpu=" + cpus,
 				"ReqTRES":     "cpu=" + cpus + ",mem=" + memory + ",node=1,billing=" + cpus + gres,
-				"Command":     b.ctl(run.ScriptFile), "WorkDir": attemptDir(b.job), "StdOut": b.ctl(run.JobLogFile), "StdErr": b.ctl(run.JobLogFile),
+				"Command":     b.ctl(run.ScriptFile), "WorkDir": b.job.AttemptDir(), "StdOut": b.ctl(run.JobLogFile), "StdErr": b.ctl(run.JobLogFile),
 			})
 			if place.QOS != nil {
 				want["QOS"] = *place.QOS
@@ -170,7 +170,7 @@ func TestClusterSendQueueCancel(t *testing.T) {
 
 	var acct []run.Job
 	until(t, 20*time.Second, "accounting record", func() bool {
-		jobs, err := b.Accounting(t.Context(), time.Now().Add(-time.Hour))
+		jobs, err := b.Records(t.Context(), time.Now().Add(-time.Hour))
 		must(t, err)
 		acct = slices.DeleteFunc(jobs, func(j run.Job) bool { return j.ID != id })
 		return len(acct) == 1 && acct[0].Class == run.ClassEnded
@@ -180,7 +180,7 @@ func TestClusterSendQueueCancel(t *testing.T) {
 		a.SLUID == "" || a.Node != "" {
 		t.Errorf("%+v", a)
 	}
-	if _, err := b.Accounting(t.Context(), time.Now().Add(time.Hour)); !fault.Is(err, fault.Transport) {
+	if _, err := b.Records(t.Context(), time.Now().Add(time.Hour)); !fault.Is(err, fault.Transport) {
 		t.Errorf("sacct refuses to look into the future, the answer is %v", err)
 	}
 }
@@ -259,7 +259,7 @@ func TestClusterRejectedJobIsShown(t *testing.T) {
 	if res := b.Send(t.Context(), b.job, 1); res.Outcome != run.SendRejected {
 		t.Fatalf("%+v", res)
 	}
-	jobs, err := b.Queue(t.Context(), nil)
+	jobs, err := b.Jobs(t.Context(), nil)
 	must(t, err)
 	for _, j := range jobs {
 		if j.Name == b.job.JobName && (j.Class != run.ClassEnded || j.Why != "BadConstraints" || j.Node != "") {
@@ -299,12 +299,12 @@ func TestClusterSendOutlivesItsContext(t *testing.T) {
 // sdiag is the judge: one Queue is at most two RPCs to slurmctld.
 func TestClusterQueueRPCs(t *testing.T) {
 	b := newBench(t, "true")
-	_, err := b.Queue(t.Context(), nil)
+	_, err := b.Jobs(t.Context(), nil)
 	must(t, err)
 	before := rpcs(t)
 	const n = 5
 	for range n {
-		_, err := b.Queue(t.Context(), nil)
+		_, err := b.Jobs(t.Context(), nil)
 		must(t, err)
 	}
 	spent := rpcs(t) - before
@@ -358,7 +358,7 @@ func TestClusterForeignJobs(t *testing.T) {
 	for _, name := range []string{"a\nb", "x\x1fy|z", "sg", "é", "\n"} {
 		other := sbatch(t, "--parsable", "--hold", "--job-name="+name, b.ctl(run.ScriptFile))
 		defer exec.Command("scancel", other).Run()
-		jobs, err := b.Queue(t.Context(), nil)
+		jobs, err := b.Jobs(t.Context(), nil)
 		must(t, err)
 		if !slices.ContainsFunc(jobs, func(j run.Job) bool { return j.ID == id }) || slices.ContainsFunc(jobs,
 			func(j run.Job) bool { return j.ID == other }) {

@@ -68,10 +68,10 @@ func newBench(t *testing.T, program string, change ...func(*Config, *run.JobSpec
 	c, err := NewCLI(cfg)
 	must(t, err)
 	b := &bench{CLI: c, job: job}
-	script, err := c.Render(job)
+	script, pinned, err := c.Render(job)
 	must(t, err)
 	must(t, os.WriteFile(b.ctl(run.ScriptFile), script, 0o600))
-	must(t, os.WriteFile(b.ctl(run.PinnedFile), c.Pinned(job), 0o600))
+	must(t, os.WriteFile(b.ctl(run.PinnedFile), pinned, 0o600))
 	return b
 }
 
@@ -87,7 +87,7 @@ func sum(s string) string {
 	return hex.EncodeToString(h[:])
 }
 
-func (b *bench) ctl(name string) string { return controlFile(b.job, name) }
+func (b *bench) ctl(name string) string { return b.job.ControlPath(name) }
 
 // text is a control file's content, "" when it is not there.
 func (b *bench) text(name string) string {
@@ -139,7 +139,7 @@ func (b *bench) ended(t *testing.T, id string) (job run.Job) {
 
 func (b *bench) seen(t *testing.T, id string) run.Job {
 	t.Helper()
-	jobs, err := b.Queue(t.Context(), nil)
+	jobs, err := b.Jobs(t.Context(), nil)
 	must(t, err)
 	for _, j := range jobs {
 		if j.ID == id {
@@ -329,7 +329,7 @@ func parent(t *testing.T, pid int) int {
 const mark = "echo ran >>ran; "
 
 func (b *bench) marks() int {
-	data, _ := os.ReadFile(filepath.Join(attemptDir(b.job), "ran"))
+	data, _ := os.ReadFile(filepath.Join(b.job.AttemptDir(), "ran"))
 	return strings.Count(string(data), "ran")
 }
 
@@ -527,8 +527,8 @@ func TestClusterEnvironment(t *testing.T) {
 	})
 	id := b.send(t, 1)
 	b.ended(t, id)
-	want := "'`\"\\ é,\u202e=x\nAPPTAINERENV_A=$(id)\nHOME=" + attemptDir(b.job) + "/tmp\nLC_ALL=C\nPATH=/usr/bin:/bin\n0077\n" + attemptDir(
-		b.job) + "\n0 1 2 "
+	want := "'`\"\\ é,\u202e=x\nAPPTAINERENV_A=$(id)\nHOME=" + b.job.AttemptDir() + "/tmp\nLC_ALL=C\nPATH=/usr/bin:/bin\n0077\n" +
+		b.job.AttemptDir() + "\n0 1 2 "
 	if got := b.text(run.StdoutFile); got != want {
 		t.Errorf("got  %q\nwant %q\n%s%s", got, want, b.text(run.StderrFile), b.text(run.JobLogFile))
 	}

@@ -32,7 +32,7 @@ func TestClusterSleepingController(t *testing.T) {
 	if res := b.Send(t.Context(), b.job, 1); res.Outcome != run.SendDoubt || res.Code != "send_held" {
 		t.Fatalf("%+v", res)
 	}
-	if jobs, err := b.Queue(t.Context(), nil); !fault.Is(err, fault.Transport) {
+	if jobs, err := b.Jobs(t.Context(), nil); !fault.Is(err, fault.Transport) {
 		t.Errorf("%v %v", jobs, err)
 	}
 	if err := b.Cancel(t.Context(), "1", b.job.JobName); !fault.Is(err, fault.Transport) {

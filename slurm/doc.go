@@ -6,5 +6,5 @@
 // it proves. An answer is everything one query printed: it is used whole or not at all. The budget is
 // what an admin allows the gateway in RPCs.
 //
-// [CLI] does all of it through Slurm's own commands and implements run.Sender and run.Observer.
+// [CLI] does all of it through Slurm's own commands and implements run.Submitter, Queue, Accounting and Canceller.
 package slurm

@@ -62,7 +62,7 @@ func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 	return p, nil
 }
 
-// MessageTimeout is slurm.conf's; run.Observer has the contract. It is asked for once.
+// MessageTimeout is slurm.conf's; run.Queue has the contract. It is asked for once.
 func (c *CLI) MessageTimeout(ctx context.Context) (time.Duration, error) {
 	c.timeoutMu.Lock()
 	defer c.timeoutMu.Unlock()

@@ -16,10 +16,10 @@ var (
 	queueColumns = []column{colID, colState, colReason, colRestarts, colNode, colExit, colSubmit, colStart, colEnd, colCluster, colName}
 )
 
-// Queue is one full answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Observer has the
+// Jobs is one full answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Queue has the
 // contract. It costs slurmctld two RPCs (jobs of this user, partitions) whatever the number of jobs: --local saves the
 // one about federations, and without --all jobs in hidden partitions would be missing.
-func (c *CLI) Queue(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
+func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
 	const op = "slurm.Queue"
 	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
 	a.sought = sought
@@ -46,9 +46,9 @@ var accountingFields = []struct {
 	{"SLUID", colSLUID, false}, {"JobName", colName, true},
 }
 
-// Accounting is one full answer of sacct; run.Observer has the contract. Every record of a reused or requeued
+// Records is one full answer of sacct; run.Accounting has the contract. Every record of a reused or requeued
 // id is in it (--duplicates). A job that was never eligible to start, as a held one, is not.
-func (c *CLI) Accounting(ctx context.Context, since time.Time) ([]run.Job, error) {
+func (c *CLI) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
 	const op = "slurm.Accounting"
 	names, cols, err := c.accountingColumns(ctx)
 	if err != nil {
@@ -67,13 +67,10 @@ func (c *CLI) Accounting(ctx context.Context, since time.Time) ([]run.Job, error
 // notKept tells a cluster without accounting from accounting that does not answer.
 func notKept(op string, out Output, err error) error {
 	if strings.Contains(out.Stderr, "accounting storage is disabled") {
-		return fault.New(fault.NotFound, op, AccountingDisabled, "this cluster has no accounting")
+		return fault.New(fault.NotFound, op, run.AccountingDisabled, "this cluster has no accounting")
 	}
 	return err
 }
-
-// AccountingDisabled is the code of the NotFound fault of a cluster without accounting.
-const AccountingDisabled = "accounting_disabled"
 
 // accountingColumns finds out once which of the columns this sacct knows. It asks sacct alone, no daemon.
 func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []column, err error) {

@@ -52,35 +52,36 @@ type scriptValues struct {
 	GPUs                             bool
 }
 
-// Render returns the job script; the same job gives the same bytes.
-func (r *Renderer) Render(job run.JobSpec) ([]byte, error) {
+// Render returns the job script and the list of pinned files (formats: run/control.go); run.Renderer has the contract.
+func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	sent, err := r.sent(job)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(job.ExecArgs) == 0 || plainPath(job.ImagePath) != "" {
-		return nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the image's path and the runtime's arguments")
+		return nil, nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the image's path and the runtime's arguments")
 	}
-	cmd, pinned := job.Spec.Execution.Command, sha256.Sum256(r.Pinned(job))
+	pinned = pinnedList(job)
+	cmd, sum := job.Spec.Execution.Command, sha256.Sum256(pinned)
 	v := scriptValues{
-		Version: ScriptVersion, RunID: job.RunID, N: job.N, Image: job.Spec.ImageDigest(), Ctl: controlFile(job, ""), Sent: sent,
+		Version: ScriptVersion, RunID: job.RunID, N: job.N, Image: job.Spec.ImageDigest(), Ctl: job.ControlPath(""), Sent: sent,
 		Limit: job.Spec.Resources.TimeLimitSeconds, Grace: r.cfg.GraceSeconds,
-		Run: Quote(job.RunDir), Attempt: Quote(attemptDir(job)), Token: Quote(job.Token),
-		Stdout:     Quote(controlFile(job, run.StdoutFile)),
-		PinnedFile: run.PinnedFile, PinnedSHA256: hex.EncodeToString(pinned[:]),
+		Run: Quote(job.RunDir), Attempt: Quote(job.AttemptDir()), Token: Quote(job.Token),
+		Stdout:     Quote(job.ControlPath(run.StdoutFile)),
+		PinnedFile: run.PinnedFile, PinnedSHA256: hex.EncodeToString(sum[:]),
 		Apptainer: Quote(r.cfg.Runtime.Path), ModuleInit: Quote(r.cfg.Runtime.ModuleInit), Modules: r.cfg.Runtime.Modules,
 		VerifyInputs: r.cfg.Verify == VerifyAll, GPUs: job.Spec.Resources.GPUs != nil,
 		MaxOutputBytes: job.MaxOutputBytes,
 	}
 	if job.MaxOutputBytes < 1 {
-		return nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the limit of the outputs' size")
+		return nil, nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the limit of the outputs' size")
 	}
 	if cmd.Stdout != nil {
-		v.Stdout, v.StdoutDeclared = Quote(filepath.Join(attemptDir(job), *cmd.Stdout)), true
+		v.Stdout, v.StdoutDeclared = Quote(filepath.Join(job.AttemptDir(), *cmd.Stdout)), true
 	}
 	for _, a := range job.ExecArgs {
 		if strings.Contains(a, "\x00") {
-			return nil, fault.New(fault.Validation, "slurm.Render", "nul", "a NUL cannot be passed to a program")
+			return nil, nil, fault.New(fault.Validation, "slurm.Render", "nul", "a NUL cannot be passed to a program")
 		}
 		v.Program = append(v.Program, Quote(a))
 	}
@@ -94,13 +95,13 @@ func (r *Renderer) Render(job run.JobSpec) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(len(scriptText) + 4<<10)
 	if err := scriptTemplate.Execute(&b, v); err != nil {
-		return nil, fault.Wrap(fault.Internal, "slurm.Render", "template", "the script's template cannot be rendered", err)
+		return nil, nil, fault.Wrap(fault.Internal, "slurm.Render", "template", "the script's template cannot be rendered", err)
 	}
-	return b.Bytes(), nil
+	return b.Bytes(), pinned, nil
 }
 
-// Pinned returns the content of pinned.sha256: the image, then the inputs (format: run/control.go).
-func (r *Renderer) Pinned(job run.JobSpec) []byte {
+// pinnedList is the content of pinned.sha256: the image, then the inputs.
+func pinnedList(job run.JobSpec) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s\n", job.Spec.ImageDigest(), job.ImagePath)
 	for _, in := range job.Spec.IO.Inputs {
@@ -109,7 +110,6 @@ func (r *Renderer) Pinned(job run.JobSpec) []byte {
 	return b.Bytes()
 }
 
-// comment shows the command line as comment lines of a readable width.
 // sent is what the script's comment says of how it was started.
 func (r *Renderer) sent(job run.JobSpec) (string, error) {
 	if job.Spec.Local() {
@@ -119,6 +119,7 @@ func (r *Renderer) sent(job run.JobSpec) (string, error) {
 	return comment(argv), err
 }
 
+// comment shows the command line as comment lines of a readable width.
 func comment(argv []string) string {
 	var b strings.Builder
 	line := "#   sbatch"

@@ -35,7 +35,7 @@ func TestScriptGolden(t *testing.T) {
 	for name, c := range scripts {
 		t.Run(name, func(t *testing.T) {
 			r := renderer(t, c.cfg)
-			got, err := r.Render(c.job)
+			got, _, err := r.Render(c.job)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestScriptGolden(t *testing.T) {
 			if d := cmp.Diff(string(want), string(got)); d != "" {
 				t.Errorf("%s differs from what is rendered (go test -update writes it):\n%s", file, d)
 			}
-			again, _ := r.Render(c.job)
+			again, _, _ := r.Render(c.job)
 			if !bytes.Equal(got, again) {
 				t.Error("the same job gives other bytes")
 			}
@@ -63,7 +63,7 @@ func TestScriptGolden(t *testing.T) {
 // A script that shellcheck has nothing to say about, whatever is filled in. Shellcheck is required, not optional.
 func TestScriptShellcheck(t *testing.T) {
 	for name, c := range scripts {
-		script, err := renderer(t, c.cfg).Render(c.job)
+		script, _, err := renderer(t, c.cfg).Render(c.job)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestScriptShellcheck(t *testing.T) {
 // No line may look like a directive: sbatch would obey it. What is filled in cannot start a line.
 func TestScriptHasNoDirectives(t *testing.T) {
 	for name, c := range scripts {
-		script, _ := renderer(t, c.cfg).Render(c.job)
+		script, _, _ := renderer(t, c.cfg).Render(c.job)
 		for line := range strings.Lines(string(script)) {
 			if strings.HasPrefix(line, "#SBATCH") || strings.HasPrefix(line, "#PBS") || strings.HasPrefix(line, "#BSUB") {
 				t.Errorf("%s: %s", name, line)
@@ -93,8 +93,8 @@ func TestScriptHasNoDirectives(t *testing.T) {
 func TestPinned(t *testing.T) {
 	job := flagstat("/shared/runs/" + testRun)
 	want := testImage + "  /shared/images/" + testImage + ".sif\n" + strings.Repeat("5", 64) + "  in/input.bam\n"
-	if got := string(renderer(t, runtimePath).Pinned(job)); got != want {
-		t.Errorf("got %q", got)
+	if _, got, err := renderer(t, runtimePath).Render(job); err != nil || string(got) != want {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestMinutes(t *testing.T) {
 // The plan of a toolpack is read back from params that do not name artifacts; what is pinned is their bytes.
 func TestRenderWithoutArtifactIDs(t *testing.T) {
 	job := flagstat("/shared/runs/" + testRun)
-	named, err := renderer(t, runtimePath).Render(job)
+	named, _, err := renderer(t, runtimePath).Render(job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestRenderWithoutArtifactIDs(t *testing.T) {
 	for i := range job.Spec.IO.Inputs {
 		job.Spec.IO.Inputs[i].ArtifactID = ""
 	}
-	if got, err := renderer(t, runtimePath).Render(job); err != nil || !bytes.Equal(got, named) {
+	if got, _, err := renderer(t, runtimePath).Render(job); err != nil || !bytes.Equal(got, named) {
 		t.Errorf("%v\n%s", err, got)
 	}
 }
@@ -170,7 +170,7 @@ func TestRenderRefuses(t *testing.T) {
 	} {
 		job := flagstat("/shared/runs/" + testRun)
 		change(&job)
-		if script, err := renderer(t, runtimePath).Render(job); err == nil {
+		if script, _, err := renderer(t, runtimePath).Render(job); err == nil {
 			t.Errorf("%s: rendered\n%s", name, script)
 		}
 	}

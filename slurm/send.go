@@ -16,7 +16,7 @@ import (
 	"slurmgate/run"
 )
 
-// Send starts sbatch for the k-th send of the job and waits for it; run.Sender has the contract.
+// Send starts sbatch for the k-th send of the job and waits for it; run.Submitter has the contract.
 //
 // What makes it safe to die at any point: the lock is taken first and goes to sbatch as an open descriptor,
 // so that it is free only when no sbatch of this send is left; the two files are made exclusively, so that a
@@ -64,7 +64,7 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec.Cmd, run.SendResult) {
 	var files [2]*os.File
 	for i, stream := range []string{"out", "err"} {
-		f, err := os.OpenFile(controlFile(job, run.SendFile(k, stream)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err := os.OpenFile(job.ControlPath(run.SendFile(k, stream)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, os.ErrExist) {
 			return nil, c.read(job, k, nil) // sent before
 		}
@@ -86,7 +86,7 @@ func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec
 	return cmd, run.SendResult{}
 }
 
-// Receipt looks at what an earlier send left; run.Sender has the contract. A send may look held for a moment after its
+// Receipt looks at what an earlier send left; run.Submitter has the contract. A send may look held for a moment after its
 // sbatch ended: a child this process forked meanwhile has the descriptor until its exec.
 func (c *CLI) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
 	lock, held, err := c.lock(job, k)
@@ -140,7 +140,7 @@ func lockByte(token string, k int) (int64, error) {
 func (c *CLI) read(job run.JobSpec, k int, exit *int) run.SendResult {
 	var text [2]string
 	for i, stream := range []string{"out", "err"} {
-		data, err := readUpTo(controlFile(job, run.SendFile(k, stream)), 256<<10)
+		data, err := readUpTo(job.ControlPath(run.SendFile(k, stream)), 256<<10)
 		if err != nil {
 			return run.SendResult{Outcome: run.SendDoubt, Code: "no_receipt", ExitCode: exit,
 				Text: "what sbatch printed cannot be read: " + err.Error()}

@@ -23,7 +23,7 @@ func sender(t *testing.T, lines string) (c *CLI, job run.JobSpec, work string) {
 	work = t.TempDir()
 	bin := filepath.Join(work, "bin")
 	job = flagstat(filepath.Join(work, testRun))
-	for _, d := range []string{bin, controlFile(job, "")} {
+	for _, d := range []string{bin, job.ControlPath("")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestSendNotRun(t *testing.T) {
 	if res := c.Send(t.Context(), bad, 2); res.Outcome != run.SendNotRun {
 		t.Errorf("%+v", res)
 	}
-	os.RemoveAll(controlFile(job, ""))
+	os.RemoveAll(job.ControlPath(""))
 	if res := c.Send(t.Context(), job, 3); res.Outcome != run.SendNotRun || res.Code != "control_unwritable" {
 		t.Errorf("%+v", res)
 	}

@@ -15,8 +15,8 @@ import (
 // suffix; there is no text of anybody's among the fields, so lines can be taken one by one.
 const usageFields = "JobID,Submit,ElapsedRaw,TotalCPU,MaxRSS,AllocCPUS"
 
-// Usage is what ended jobs of this user used, those that were submitted since; run.Observer has the contract. One RPC to slurmdbd whatever
-// the number of jobs.
+// Usage is what ended jobs of this user used, those that were submitted since; run.Accounting has the contract. One RPC to slurmdbd
+// whatever the number of jobs.
 func (c *CLI) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
 	const op = "slurm.Usage"
 	out, err := c.ask(ctx, op, rpcAccounting, clean, "sacct",

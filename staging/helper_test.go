@@ -1,10 +1,12 @@
 package staging
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -63,13 +65,15 @@ func (o *objects) add(content, dest string) plan.Input {
 	return plan.Input{Role: "r", ChecksumSHA256: name, DestRelpath: dest}
 }
 
-func (o *objects) open(sum string) (*os.File, error) {
+func (o *objects) open(_ context.Context, sum string) (io.ReadCloser, int64, error) {
 	o.opens++
 	f, err := os.Open(filepath.Join(o.dir, sum))
 	if err != nil {
-		return nil, fault.Wrap(fault.NotFound, "test", "artifact_bytes_missing", "", err)
+		return nil, 0, fault.Wrap(fault.NotFound, "test", "artifact_bytes_missing", "", err)
 	}
-	return f, nil
+	st, err := f.Stat()
+	must(o.t, err)
+	return f, st.Size(), nil
 }
 
 func must(t *testing.T, err error) {

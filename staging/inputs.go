@@ -16,6 +16,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/run"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 //
 // A full disk is a Transport fault with code disk_full; an object whose bytes do not match the checksum is a
 // Validation fault with code input_checksum; neither leaves a part of the file behind.
-func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(sha256 string) (*os.File, error)) error {
+func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
 	const op = "staging.StageInputs"
 	if err := checkRun(op, runID, 1); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 }
 
 // fillNew fills a run folder that nobody else has seen yet: nothing has to be searched for or replaced.
-func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open func(string) (*os.File, error)) error {
+func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
 	if err := unix.Mkdirat(runDir.fd, "in", 0o700); err != nil {
 		return &os.PathError{Op: "mkdir", Path: "in", Err: err}
 	}
@@ -111,8 +112,8 @@ func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open
 // syncedAtOnce bounds how many files are open before they are synced.
 const syncedAtOnce = 16
 
-func stageNew(ctx context.Context, runDir dir, w *written, in plan.Input, open func(string) (*os.File, error)) error {
-	src, _, err := openInput(in, open)
+func stageNew(ctx context.Context, runDir dir, w *written, in plan.Input, open run.Opener) error {
+	src, _, err := openInput(ctx, in, open)
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (t tree) syncDirs(runDir dir) error {
 }
 
 // fill brings in/ into the state that the tree describes.
-func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open func(string) (*os.File, error)) error {
+func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
 	if err := runDir.removeAll(stageDir); err != nil { // a crash may have left half-copied files
 		return err
 	}
@@ -181,26 +182,17 @@ func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open fu
 	return t.syncDirs(runDir)
 }
 
-// openInput opens the bytes of an input and returns their size.
-func openInput(in plan.Input, open func(string) (*os.File, error)) (*os.File, int64, error) {
-	src, err := open(in.ChecksumSHA256)
+// openInput opens the bytes of an input.
+func openInput(ctx context.Context, in plan.Input, open run.Opener) (src io.ReadCloser, size int64, err error) {
+	src, size, err = open(ctx, in.ChecksumSHA256)
 	if err != nil {
 		return nil, 0, fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
 	}
-	info, err := src.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fault.New(fault.Validation, "staging.StageInputs", "input_irregular",
-			"the bytes of input "+in.DestRelpath+" are not a regular file")
-	}
-	if err != nil {
-		src.Close()
-		return nil, 0, err
-	}
-	return src, info.Size(), nil
+	return src, size, nil
 }
 
-func stageOne(ctx context.Context, runDir, stage dir, in plan.Input, open func(string) (*os.File, error)) error {
-	src, size, err := openInput(in, open)
+func stageOne(ctx context.Context, runDir, stage dir, in plan.Input, open run.Opener) error {
+	src, size, err := openInput(ctx, in, open)
 	if err != nil {
 		return err
 	}
@@ -258,10 +250,11 @@ func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64)
 	return true, f.Sync() // the call that wrote it may not have synced it
 }
 
-// copyVerified makes dst a copy of src that has the input's checksum.
-func copyVerified(ctx context.Context, dst file, src *os.File, in plan.Input) (err error) {
+// copyVerified makes dst a copy of src that has the input's checksum. A source that is a file of this host is reflinked where the
+// filesystem can do that; any other is read.
+func copyVerified(ctx context.Context, dst file, src io.Reader, in plan.Input) (err error) {
 	var got string
-	if cloneErr := unix.IoctlFileClone(dst.fd, int(src.Fd())); cloneErr == nil {
+	if f, here := src.(*os.File); here && unix.IoctlFileClone(dst.fd, int(f.Fd())) == nil {
 		got, err = copyHash(ctx, io.Discard, dst)
 	} else {
 		got, err = copyHash(ctx, dst, src)

@@ -2,6 +2,7 @@ package staging
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -219,8 +220,9 @@ func TestStageInputsConcurrently(t *testing.T) {
 	errs := make(chan error)
 	for range 20 {
 		go func() {
-			errs <- s.StageInputs(t.Context(), runA, []plan.Input{in}, func(sum string) (*os.File, error) {
-				return os.Open(filepath.Join(o.dir, sum))
+			errs <- s.StageInputs(t.Context(), runA, []plan.Input{in}, func(_ context.Context, sum string) (io.ReadCloser, int64, error) {
+				f, err := os.Open(filepath.Join(o.dir, sum))
+				return f, 1 << 20, err
 			})
 		}()
 	}

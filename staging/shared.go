@@ -27,10 +27,7 @@ import (
 	"slurmgate/run"
 )
 
-var (
-	_ run.Stager  = (*Shared)(nil)
-	_ run.Control = (*Shared)(nil)
-)
+var _ run.Workspace = (*Shared)(nil)
 
 // Config describes the shared folder.
 type Config struct {
@@ -41,7 +38,7 @@ type Config struct {
 	JobUID         *int   // owner of what jobs write; nil: our own user
 }
 
-// Shared manages workspaces below one folder. It is safe for concurrent use and implements [run.Stager] and [run.Control].
+// Shared manages workspaces below one folder. It is safe for concurrent use and implements [run.Workspace].
 type Shared struct {
 	cfg    Config
 	jobUID int

@@ -7,27 +7,21 @@ import (
 	"slurmgate/local"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/slurm"
 )
 
 // backends combines Slurm and the gateway's own host: a plan says which of the two it is for.
 type backends struct {
-	run.Sender
-	run.Observer
+	*slurm.CLI
 	local *local.Backend
 }
 
-func (b backends) of(job run.JobSpec) run.Sender {
+func (b backends) of(job run.JobSpec) run.Submitter {
 	if job.Spec.Local() {
 		return b.local
 	}
-	return b.Sender
+	return b.CLI
 }
-
-// Render returns the job script.
-func (b backends) Render(job run.JobSpec) ([]byte, error) { return b.of(job).Render(job) }
-
-// Pinned returns the list of pinned files.
-func (b backends) Pinned(job run.JobSpec) []byte { return b.of(job).Pinned(job) }
 
 // Send submits a job to the backend that its plan names.
 func (b backends) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
@@ -39,23 +33,28 @@ func (b backends) Receipt(ctx context.Context, job run.JobSpec, k int) (run.Send
 	return b.of(job).Receipt(ctx, job, k)
 }
 
-// Queue is Slurm's complete answer together with the local runs.
-func (b backends) Queue(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
-	jobs, err := b.Observer.Queue(ctx, sought)
+// Jobs is Slurm's complete answer together with the local runs.
+func (b backends) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
+	jobs, err := b.CLI.Jobs(ctx, sought)
 	if err != nil {
 		return nil, err
 	}
-	return append(jobs, b.local.Jobs()...), nil
+	here, err := b.local.Jobs(ctx, sought)
+	return append(jobs, here...), err
 }
 
 // Cancel calls both: only one has a job with this id and name.
 func (b backends) Cancel(ctx context.Context, jobID, name string) error {
-	for _, j := range b.local.Jobs() {
+	here, err := b.local.Jobs(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, j := range here {
 		if j.ID == jobID && j.Name == name {
-			return b.local.Cancel(jobID, name)
+			return b.local.Cancel(ctx, jobID, name)
 		}
 	}
-	return b.Observer.Cancel(ctx, jobID, name)
+	return b.CLI.Cancel(ctx, jobID, name)
 }
 
 // allowOrder checks with policy whether a plan made by a tool is allowed, wherever it is to run.

@@ -262,13 +262,13 @@ func (d *doctor) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
 			s.Budget.RPCPerMinute)+" a minute", "")
 	}
 	d.accounting(ctx, s, cli, p)
-	_, err = cli.Queue(ctx, nil)
+	_, err = cli.Jobs(ctx, nil)
 	d.check("squeue", "answers completely", err, "run squeue by hand to see the error")
 	return true
 }
 
 func (d *doctor) accounting(ctx context.Context, s *site.Site, cli *slurm.CLI, p slurm.Probe) {
-	_, err := cli.Accounting(ctx, time.Now().Add(-time.Hour))
+	_, err := cli.Records(ctx, time.Now().Add(-time.Hour))
 	switch {
 	case err == nil:
 		d.add("ok", "accounting", p.AccountingStorage, "")

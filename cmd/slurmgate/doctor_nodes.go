@@ -157,7 +157,7 @@ func (d *doctor) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 
 // probeEnded asks Slurm whether the probe has ended; no answer means no.
 func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
-	jobs, err := cli.Queue(ctx, nil)
+	jobs, err := cli.Jobs(ctx, nil)
 	for _, j := range jobs {
 		if err == nil && j.Name == name && j.Class == run.ClassEnded {
 			return true

@@ -205,8 +205,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	if s.Apptainer.Verify == slurm.VerifyImageOnly {
 		warnings = append(warnings, "this site verifies only the image on the compute node, not the inputs (apptainer.verify: image_only)")
 	}
-	here, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: p.Local.MaxRunning, Scripts: g.slurm,
-		Log:   g.log,
+	here, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: p.Local.MaxRunning, Log: g.log,
 		Ended: func(runID string) { g.engine.Ended(context.Background(), runID) }})
 	if err != nil {
 		return err
@@ -215,7 +214,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	both := backends{g.slurm, observer(s, g.slurm), here}
+	both := backends{g.slurm, here}
 	g.engine = run.NewEngine(run.Config{
 		Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
 		Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
@@ -223,32 +222,21 @@ func (g *gateway) openEngine(ctx context.Context) error {
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 		Placement: siteDefaults(s), Previous: previous, InFlight: g.runLimits(),
-	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger.Index(s.Name), Stager: shared, Control: shared, Images: images,
-		Objects: g.store,
-		Sender:  both, Observer: both,
+	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger.Index(s.Name), Renderer: g.slurm, Submitter: both, Queue: both,
+		Accounting: accounting(s, g.slurm),
+		Canceller:  both, Workspace: shared, Images: images, Objects: g.store,
 		Contracts: newContracts(g.domain.Packs(), g.ledger.Pack), Formats: formats{}, Room: func() error { return roomFor(s) },
 		Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
 	return nil
 }
 
-// observer does not use sacct if the site has no accounting.
-func observer(s *site.Site, cli *slurm.CLI) run.Observer {
+// accounting is none if the site has no sacct or does not want it asked.
+func accounting(s *site.Site, cli *slurm.CLI) run.Accounting {
 	_, err := os.Stat(filepath.Join(s.Slurm.BinDir, "sacct"))
 	if s.Slurm.Accounting == "none" || s.Slurm.Accounting == "auto" && errors.Is(err, os.ErrNotExist) {
-		return withoutAccounting{cli}
+		return run.NoAccounting{}
 	}
 	return cli
-}
-
-// withoutAccounting is for a site that has only exit files and claims.
-type withoutAccounting struct{ *slurm.CLI }
-
-func (withoutAccounting) Accounting(context.Context, time.Time) ([]run.Job, error) {
-	return nil, fault.New(fault.NotFound, "Accounting", slurm.AccountingDisabled, "this site has no accounting")
-}
-
-func (withoutAccounting) Usage(context.Context, time.Time) ([]run.Usage, error) {
-	return nil, fault.New(fault.NotFound, "Usage", slurm.AccountingDisabled, "this site has no accounting")
 }
 
 func openImages(s *site.Site) (apptainer.Images, error) {

@@ -72,9 +72,10 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	}
 	g.access = access.New(access.Config{Tokens: findToken{g.ledger}})
 	g.engine = run.NewEngine(run.Config{Placement: siteDefaults(s), Previous: previous, SubmitWait: time.Nanosecond},
-		run.Parts{Store: g.ledger, Index: g.ledger.Index(""), Stager: noStager{}, Images: anyImage{}, Sender: noSender{}, Objects: g.store,
-			Log: log,
-			Now: time.Now})
+		run.Parts{Store: g.ledger, Index: g.ledger.Index(""), Workspace: noWorkspace{}, Images: anyImage{}, Renderer: placement{},
+			Objects: g.store,
+			Log:     log,
+			Now:     time.Now})
 	if err := g.openGate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,17 +98,17 @@ func (anyImage) ExecArgs(spec plan.Spec, binds []plan.Bind, _, _, _ string) []st
 	return append([]string{fmt.Sprint(binds)}, spec.Execution.Command.Argv...)
 }
 
-// noSender renders as much of a job as a test looks at.
-type noSender struct{ run.Sender }
+// placement renders as much of a job as a test looks at.
+type placement struct{}
 
-func (noSender) Render(j run.JobSpec) ([]byte, error) {
-	return []byte("partition " + j.Spec.Placement.Partition + " account " + j.Spec.Placement.Account), nil
+func (placement) Render(j run.JobSpec) (script, pinned []byte, err error) {
+	return []byte("partition " + j.Spec.Placement.Partition + " account " + j.Spec.Placement.Account), nil, nil
 }
 
-// noStager names a folder and does nothing.
-type noStager struct{ run.Stager }
+// noWorkspace names a folder and does nothing.
+type noWorkspace struct{ run.Workspace }
 
-func (noStager) RunDir(id string) string { return "/shared/runs/" + id }
+func (noWorkspace) RunDir(id string) string { return "/shared/runs/" + id }
 
 // Every tool says all that the faces and an auditor need, and the gateway's own operations are marked as such.
 //

@@ -38,9 +38,10 @@ func seams(p run.Parts) run.Parts {
 		}
 		c.list = f
 	}
-	p.Store, p.Stager, p.Control = seamStore{p.Store, c}, seamStager{p.Stager, c}, seamControl{p.Control, c}
+	p.Store, p.Workspace = seamStore{p.Store, c}, seamWorkspace{p.Workspace, c}
 	p.Images, p.Objects = seamImages{p.Images, c}, seamObjects{p.Objects, c}
-	p.Sender, p.Observer = seamSender{p.Sender, c}, seamObserver{p.Observer, c}
+	p.Submitter, p.Queue, p.Accounting, p.Canceller = seamSubmitter{p.Submitter, c}, seamQueue{p.Queue, c}, seamAccounting{p.Accounting, c},
+		seamCanceller{p.Canceller, c}
 	return p
 }
 
@@ -123,43 +124,38 @@ func (s seamStore) Apply(ctx context.Context, w run.Write) (v run.View, err erro
 	return v, err
 }
 
-type seamStager struct {
-	run.Stager
+type seamWorkspace struct {
+	run.Workspace
 	c *chaos
 }
 
-func (s seamStager) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open func(string) (*os.File, error)) error {
-	return s.c.around("Stager.StageInputs", func() error { return s.Stager.StageInputs(ctx, runID, inputs, open) })
+func (s seamWorkspace) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
+	return s.c.around("Workspace.StageInputs", func() error { return s.Workspace.StageInputs(ctx, runID, inputs, open) })
 }
 
-func (s seamStager) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
-	return s.c.around("Stager.OpenAttempt", func() error { return s.Stager.OpenAttempt(ctx, runID, n, token, files...) })
+func (s seamWorkspace) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
+	return s.c.around("Workspace.OpenAttempt", func() error { return s.Workspace.OpenAttempt(ctx, runID, n, token, files...) })
 }
 
-type seamControl struct {
-	run.Control
-	c *chaos
-}
-
-func (s seamControl) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
-	err = s.c.around("Control.ReadControl."+name, func() (err error) {
-		data, err = s.Control.ReadControl(ctx, runID, n, name, limit, tail)
+func (s seamWorkspace) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
+	err = s.c.around("Workspace.ReadControl."+name, func() (err error) {
+		data, err = s.Workspace.ReadControl(ctx, runID, n, name, limit, tail)
 		return err
 	})
 	return data, err
 }
 
-func (s seamControl) TakeClaim(ctx context.Context, runID string, n int, content []byte) (got []byte, err error) {
-	err = s.c.around("Control.TakeClaim", func() (err error) {
-		got, err = s.Control.TakeClaim(ctx, runID, n, content)
+func (s seamWorkspace) TakeClaim(ctx context.Context, runID string, n int, content []byte) (got []byte, err error) {
+	err = s.c.around("Workspace.TakeClaim", func() (err error) {
+		got, err = s.Workspace.TakeClaim(ctx, runID, n, content)
 		return err
 	})
 	return got, err
 }
 
-func (s seamControl) OpenOutput(ctx context.Context, runID string, n int, rel string) (f io.ReadCloser, size int64, err error) {
-	err = s.c.around("Control.OpenOutput", func() (err error) {
-		f, size, err = s.Control.OpenOutput(ctx, runID, n, rel)
+func (s seamWorkspace) OpenOutput(ctx context.Context, runID string, n int, rel string) (f io.ReadCloser, size int64, err error) {
+	err = s.c.around("Workspace.OpenOutput", func() (err error) {
+		f, size, err = s.Workspace.OpenOutput(ctx, runID, n, rel)
 		return err
 	})
 	if err != nil && f != nil {
@@ -195,14 +191,14 @@ func (s seamObjects) Put(ctx context.Context, r io.Reader, limit int64) (sum str
 	return sum, size, err
 }
 
-type seamSender struct {
-	run.Sender
+type seamSubmitter struct {
+	run.Submitter
 	c *chaos
 }
 
 // Send has no error to return: its result is dropped instead.
-func (s seamSender) Send(ctx context.Context, job run.JobSpec, k int) (res run.SendResult) {
-	err := s.c.around("Sender.Send", func() error { res = s.Sender.Send(ctx, job, k); return nil })
+func (s seamSubmitter) Send(ctx context.Context, job run.JobSpec, k int) (res run.SendResult) {
+	err := s.c.around("Submitter.Send", func() error { res = s.Submitter.Send(ctx, job, k); return nil })
 	if err != nil {
 		return run.SendResult{Outcome: run.SendDoubt, Text: err.Error()}
 	}
@@ -210,35 +206,45 @@ func (s seamSender) Send(ctx context.Context, job run.JobSpec, k int) (res run.S
 }
 
 // Receipt, when it fails, reports that it does not know whether an sbatch is still running.
-func (s seamSender) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
-	err := s.c.around("Sender.Receipt", func() error { res, held = s.Sender.Receipt(ctx, job, k); return nil })
+func (s seamSubmitter) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
+	err := s.c.around("Submitter.Receipt", func() error { res, held = s.Submitter.Receipt(ctx, job, k); return nil })
 	if err != nil {
 		return run.SendResult{Outcome: run.SendDoubt, Text: err.Error()}, true
 	}
 	return res, held
 }
 
-type seamObserver struct {
-	run.Observer
+type seamQueue struct {
+	run.Queue
 	c *chaos
 }
 
-func (s seamObserver) Queue(ctx context.Context, sought map[string]bool) (jobs []run.Job, err error) {
-	err = s.c.around("Observer.Queue", func() (err error) {
-		jobs, err = s.Observer.Queue(ctx, sought)
+func (s seamQueue) Jobs(ctx context.Context, sought map[string]bool) (jobs []run.Job, err error) {
+	err = s.c.around("Queue.Jobs", func() (err error) {
+		jobs, err = s.Queue.Jobs(ctx, sought)
 		return err
 	})
 	return jobs, err
 }
 
-func (s seamObserver) Accounting(ctx context.Context, since time.Time) (jobs []run.Job, err error) {
-	err = s.c.around("Observer.Accounting", func() (err error) {
-		jobs, err = s.Observer.Accounting(ctx, since)
+type seamAccounting struct {
+	run.Accounting
+	c *chaos
+}
+
+func (s seamAccounting) Records(ctx context.Context, since time.Time) (jobs []run.Job, err error) {
+	err = s.c.around("Accounting.Records", func() (err error) {
+		jobs, err = s.Accounting.Records(ctx, since)
 		return err
 	})
 	return jobs, err
 }
 
-func (s seamObserver) Cancel(ctx context.Context, jobID, name string) error {
-	return s.c.around("Observer.Cancel", func() error { return s.Observer.Cancel(ctx, jobID, name) })
+type seamCanceller struct {
+	run.Canceller
+	c *chaos
+}
+
+func (s seamCanceller) Cancel(ctx context.Context, jobID, name string) error {
+	return s.c.around("Canceller.Cancel", func() error { return s.Canceller.Cancel(ctx, jobID, name) })
 }

@@ -234,7 +234,7 @@ func (g *gateway) showRun(ctx context.Context, c gate.Call, a runArgs) (any, err
 		return nil, err
 	}
 	if c.Caller.Transport == gate.Local { // only a shell on this host gets a path of this host
-		s.Workspace = g.engine.Stager.RunDir(a.RunID)
+		s.Workspace = g.engine.Workspace.RunDir(a.RunID)
 	}
 	s.Detail = *g.told(c, &s.Detail)
 	measured := 0 // accounting reports usage later, which is not an event of the run

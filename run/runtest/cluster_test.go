@@ -67,7 +67,7 @@ func open(t *testing.T, programs string) *runtest.Transport {
 	s.Shared, err = staging.NewShared(staging.Config{RunsDir: runs, GatewayID: "gw-suite"})
 	must(t, err)
 	hold := filepath.Join(bin, "hold")
-	return &runtest.Transport{Sender: s.CLI, Observer: s.CLI, Control: s.Shared, Job: s.job,
+	return &runtest.Transport{Submitter: s.CLI, Queue: s.CLI, Canceller: s.CLI, Workspace: s.Shared, Job: s.job,
 		Slow: func(t *testing.T) func() {
 			must(t, os.WriteFile(hold, nil, 0o600))
 			return func() { must(t, os.Remove(hold)) }
@@ -125,9 +125,9 @@ func (s site) prepare(t *testing.T, place plan.Placement, program string) run.Jo
 	job := run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), Spec: spec, RunDir: s.RunDir(id),
 		ImagePath: s.image, ExecArgs: []string{"/bin/bash", "-c", program}, MaxOutputBytes: 1 << 30}
 	must(t, s.StageInputs(t.Context(), id, nil, nil))
-	script, err := s.Render(job)
+	script, pinned, err := s.Render(job)
 	must(t, err)
-	must(t, s.OpenAttempt(t.Context(), id, 1, token, run.ControlFile{Name: run.PinnedFile, Data: s.Pinned(job)},
+	must(t, s.OpenAttempt(t.Context(), id, 1, token, run.ControlFile{Name: run.PinnedFile, Data: pinned},
 		run.ControlFile{Name: run.ScriptFile, Data: script}))
 	return job
 }

@@ -1,7 +1,7 @@
 // Package runtest is what every Slurm transport does, the real one and the fake that the tests of package run use: one suite for both,
 // so that the fake promises nothing that Slurm does not keep.
 //
-// Nouns: a transport is a run.Sender and a run.Observer with one Slurm behind them, and the run.Control of the workspaces its jobs
+// Nouns: a transport is a run.Submitter, run.Queue and run.Canceller with one Slurm behind them, and the run.Workspace its jobs
 // work in; a kind says what becomes of a job that is sent.
 package runtest
 
@@ -29,9 +29,10 @@ const (
 
 // Transport is what the suite needs of one.
 type Transport struct {
-	run.Sender
-	run.Observer
-	run.Control
+	run.Submitter
+	run.Queue
+	run.Canceller
+	run.Workspace
 	// Job makes an attempt that nobody has sent, its workspace and script in place.
 	Job func(t *testing.T, k Kind) run.JobSpec
 	// Slow makes every sbatch from now on take until release is called.
@@ -60,7 +61,7 @@ func Slurm(t *testing.T, test func(t *testing.T, f func(*testing.T)), open func(
 // named is what the queue shows of the job's name.
 func (x *Transport) named(t *testing.T, job run.JobSpec) []run.Job {
 	t.Helper()
-	jobs, err := x.Queue(t.Context(), nil)
+	jobs, err := x.Jobs(t.Context(), nil)
 	if err != nil {
 		t.Fatalf("squeue: %v", err)
 	}
