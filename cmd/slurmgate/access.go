@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/user"
@@ -24,6 +25,9 @@ func openAccess(s *site.Site, l *ledger.Ledger) (*access.Access, error) {
 	c.Tokens = findToken{l}
 	return access.New(c), nil
 }
+
+// loadSite reads a site file and checks its access section too.
+func loadSite(file string) (*site.Site, error) { return site.Load(file, checkAccess) }
 
 // checkAccess adds the problems of the access section to those of the rest of the site file.
 func checkAccess(s *site.Site) []fault.Problem {
@@ -94,4 +98,12 @@ func socketMode(s *site.Site) os.FileMode {
 		return 0o666
 	}
 	return 0o600
+}
+
+// findToken looks up tokens in the ledger for package access.
+type findToken struct{ ledger *ledger.Ledger }
+
+func (f findToken) Token(ctx context.Context, id string) (access.Token, error) {
+	t, err := f.ledger.Token(ctx, id)
+	return access.Token(t), err
 }

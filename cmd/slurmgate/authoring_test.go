@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmgate/app"
 	"slurmgate/toolpack"
 )
 
@@ -80,7 +81,7 @@ func TestToolInit(t *testing.T) {
 func TestDomainCheck(t *testing.T) {
 	dir := copyDomain(t, "examples")
 	code, out, said := verb(t, "domain", "check", dir, "--json")
-	var good domainAnswer
+	var good app.DomainAnswer
 	if err := json.Unmarshal([]byte(out), &good); code != 0 || err != nil || good.DomainID != "examples" || len(good.Tools) != 13 ||
 		len(good.Warnings) != 0 || len(good.Missing) != 7 {
 		t.Fatal(code, out, said, err)
@@ -170,7 +171,7 @@ func TestPackNamedLikeAnOperation(t *testing.T) {
 			}
 		}
 	}
-	if ids := operationIDs(); len(ids) < 20 {
+	if ids := app.OperationIDs(); len(ids) < 20 {
 		t.Errorf("only %d operations: %v", len(ids), ids)
 	}
 }
@@ -193,7 +194,7 @@ func TestPolicyNamesWhatIsThere(t *testing.T) {
 				t.Errorf("%v %s: %d %s", args, c.add, code, said)
 			}
 		}
-		if _, _, err := readDomain(dir); err == nil {
+		if _, _, err := app.ReadDomain(dir); err == nil {
 			t.Error("the gateway starts with it")
 		}
 	}

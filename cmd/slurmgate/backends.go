@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 
-	"slurmgate/fault"
 	"slurmgate/local"
-	"slurmgate/plan"
 	"slurmgate/run"
 	"slurmgate/slurm"
 )
@@ -55,19 +53,4 @@ func (b backends) Cancel(ctx context.Context, jobID, name string) error {
 		}
 	}
 	return b.CLI.Cancel(ctx, jobID, name)
-}
-
-// allowOrder checks with policy whether a plan made by a tool is allowed, wherever it is to run.
-func (g *gateway) allowOrder(spec plan.Spec, tool, image string, inputBytes int64) error {
-	if spec.Local() {
-		return g.policy.AllowLocal(spec, tool, image, inputBytes)
-	}
-	return g.policy.AllowPlan(spec, false, image)
-}
-
-// pickLocal decides where a hybrid tool runs: here if policy has room for it, else in Slurm.
-func (g *gateway) pickLocal(tool, image string) func(plan.Spec, int64) bool {
-	return func(spec plan.Spec, inputBytes int64) bool {
-		return !fault.Is(g.policy.AllowLocal(spec, tool, image, inputBytes), fault.Policy)
-	}
 }

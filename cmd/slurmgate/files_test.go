@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"slurmgate/access"
 	"slurmgate/httpapi"
 	"slurmgate/site"
 )
@@ -120,9 +121,10 @@ func TestNamesThatAreNoText(t *testing.T) {
 // A verb that reads standard input, also while it uploads, ends at the first signal, with the exit status of an interruption.
 func TestSignalsEndReading(t *testing.T) {
 	s := shellSite(t)
-	g := tableGateway(t)
-	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.gate, Auth: g.access, Log: g.log}, nil),
-		func() {}, g.log)
+	g := operations(t)
+	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: access.New(access.Config{}),
+		Log: g.Log}, nil),
+		func() {}, g.Log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,27 +8,26 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"slurmgate/access"
+	"slurmgate/app"
 	"slurmgate/apptainer"
 	"slurmgate/artifact"
+	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/ledger"
 	"slurmgate/local"
 	"slurmgate/metrics"
-	"slurmgate/policy"
 	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm"
 	"slurmgate/staging"
-	"slurmgate/toolpack"
 )
 
 // How long this program waits.
@@ -39,30 +38,15 @@ const (
 	deferBackoff = 5 * time.Second
 	drainTime    = 45 * time.Second
 	lockPatience = 5 * time.Second
-	freshTime    = 20 * time.Second
 )
 
 // gateway has all parts of one gateway.
 type gateway struct {
-	site      *site.Site
-	domain    *toolpack.Domain
-	policy    *policy.Policy
-	ledger    *ledger.Ledger
-	store     *artifact.Store
-	importer  *artifact.Importer
-	pictures  *artifact.Pictures
-	shared    *staging.Shared
-	sweeping  sync.Mutex // held by the running gc
-	slurm     *slurm.CLI
-	engine    *run.Engine
-	metrics   *metrics.Metrics
-	gate      *gate.Gate
-	catalogue string // hash of all that lists of tools show
-	access    *access.Access
-	log       *slog.Logger
-
-	supposed  supposed
-	verifying sync.Mutex // held while all artifacts are verified
+	app     app.Gateway
+	shared  *staging.Shared
+	slurm   *slurm.CLI
+	metrics *metrics.Metrics
+	access  *access.Access
 
 	lock   *ledger.Lock
 	server *httpapi.Server
@@ -74,10 +58,11 @@ type gateway struct {
 // openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it. level
 // is that of log, which policy sets; nil for a log of the caller's own level.
 func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slog.LevelVar) (g *gateway, err error) {
-	g = &gateway{site: s, log: log, pictures: artifact.NewPictures()}
+	g = &gateway{app: app.Gateway{Site: s, Log: log, Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
+	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	defer func() {
 		if err != nil {
-			g.close()
+			g.Close()
 			g = nil
 		}
 	}()
@@ -91,35 +76,35 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	if g.lock, err = ledger.TakeLock(filepath.Join(s.Gateway.StateDir, "gateway.lock")); err != nil {
 		return g, err
 	}
-	if g.domain, g.policy, err = readDomain(s.DomainDir); err != nil {
+	if g.app.Domain, g.app.Policy, err = app.ReadDomain(s.DomainDir); err != nil {
 		return g, err
 	}
-	setLevel(log, level, g.policy)
-	for _, misfit := range fits(g.domain, g.policy) {
+	setLevel(log, level, g.app.Policy)
+	for _, misfit := range app.Fits(g.app.Domain, g.app.Policy) {
 		log.Warn("domain and policy do not fit", "what", misfit)
 	}
-	misfits, err := lockMisfits(s)
+	misfits, err := siteImages{}.Misfits(s)
 	if err != nil {
 		return g, err
 	}
 	for _, p := range misfits {
 		log.Warn("images.lock.yaml and the image store do not agree", "what", p.String())
 	}
-	g.policy.Import.Roots = importRoots(s, g.policy)
-	if err = g.domain.Packs().CheckBinds(offers(s)); err != nil {
+	g.app.Policy.Import.Roots = app.ImportRoots(s, g.app.Policy)
+	if err = g.app.Domain.Packs().CheckBinds(app.Offers(s)); err != nil {
 		return g, err
 	}
-	if g.ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
+	if g.app.Ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
 		NewID: func() string { return "gw-" + uuid.NewString() }, FirstSite: s.Name, LocalSite: s.Name}); err != nil {
 		return g, err
 	}
-	if g.store, err = artifact.Open(s.Gateway.ArtifactDir); err != nil {
+	if g.app.Store, err = artifact.Open(s.Gateway.ArtifactDir); err != nil {
 		return g, err
 	}
-	g.ledger.CheckBytes(g.store.Has)
-	g.store.Consult(g.ledger)
-	if g.importer, err = artifact.NewImporter(g.store, artifact.ImportPolicy{Roots: existing(g.policy.Import.Roots, log),
-		MaxBytes: g.policy.Import.MaxBytes, Types: g.domain.Types(),
+	g.app.Ledger.CheckBytes(g.app.Store.Has)
+	g.app.Store.Consult(g.app.Ledger)
+	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: existing(g.app.Policy.Import.Roots, log),
+		MaxBytes: g.app.Policy.Import.MaxBytes, Types: g.app.Domain.Types(),
 		Full: s.Import.FullCheck, Own: []string{s.Gateway.StateDir, s.Gateway.ArtifactDir, s.Storage.RunsDir}}); err != nil {
 		return g, err
 	}
@@ -127,18 +112,18 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	if err = g.openEngine(ctx); err != nil {
 		return g, err
 	}
-	if g.access, err = openAccess(s, g.ledger); err != nil {
+	if g.access, err = openAccess(s, g.app.Ledger); err != nil {
 		return g, err
 	}
-	if err = g.openGate(ctx); err != nil {
+	if err = g.app.OpenGate(ctx); err != nil {
 		return g, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	g.stop = stop
-	if g.wait, err = g.engine.Start(running); err != nil {
+	if g.wait, err = g.app.Engine.Start(running); err != nil {
 		return g, err
 	}
-	go g.tend(running)
+	go g.app.Tend(running)
 	return g, g.serve()
 }
 
@@ -173,8 +158,8 @@ var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pend
 // openShared opens runs_dir. While workspaces must exist in it, it is not created again: an unmounted filesystem looks like an empty
 // folder.
 func (g *gateway) openShared(ctx context.Context) (*staging.Shared, error) {
-	dir := g.site.Storage.RunsDir
-	open, err := g.ledger.Index(g.site.Name).Waiting(ctx, "", 1, staged...)
+	dir := g.app.Site.Storage.RunsDir
+	open, err := g.app.Ledger.Index(g.app.Site.Name).Waiting(ctx, "", 1, staged...)
 	if err != nil {
 		return nil, err
 	}
@@ -184,16 +169,16 @@ func (g *gateway) openShared(ctx context.Context) (*staging.Shared, error) {
 				WithNext("mount its filesystem, or create it, owned by the gateway's user, mode 0700")
 		}
 	}
-	return staging.NewShared(staging.Config{RunsDir: dir, GatewayID: g.ledger.ID(), Marked: len(open) > 0})
+	return staging.NewShared(staging.Config{RunsDir: dir, GatewayID: g.app.Ledger.ID(), Marked: len(open) > 0})
 }
 
 func (g *gateway) openEngine(ctx context.Context) error {
-	s, p := g.site, g.policy
+	s, p := g.app.Site, g.app.Policy
 	shared, err := g.openShared(ctx)
 	if err != nil {
 		return err
 	}
-	g.shared = shared
+	g.shared, g.app.Workspaces = shared, shared
 	images, err := openImages(s)
 	if err != nil {
 		return err
@@ -205,28 +190,28 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	if s.Apptainer.Verify == slurm.VerifyImageOnly {
 		warnings = append(warnings, "this site verifies only the image on the compute node, not the inputs (apptainer.verify: image_only)")
 	}
-	here, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: p.Local.MaxRunning, Log: g.log,
-		Ended: func(runID string) { g.engine.Ended(context.Background(), runID) }})
+	here, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: p.Local.MaxRunning, Log: g.app.Log,
+		Ended: func(runID string) { g.app.Engine.Ended(context.Background(), runID) }})
 	if err != nil {
 		return err
 	}
-	previous, err := g.previous(ctx)
+	previous, err := g.app.Previous(ctx)
 	if err != nil {
 		return err
 	}
 	both := backends{g.slurm, here}
-	g.engine = run.NewEngine(run.Config{
+	g.app.Engine = run.NewEngine(run.Config{
 		Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
 		Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
 		AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
-		Placement: siteDefaults(s), Previous: previous, InFlight: g.runLimits(),
-	}, g.metrics.Wrap(seams(run.Parts{Store: g.ledger, Index: g.ledger.Index(s.Name), Renderer: g.slurm, Submitter: both, Queue: both,
+		Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
+	}, g.metrics.Wrap(seams(run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Renderer: g.slurm, Submitter: both, Queue: both,
 		Accounting: accounting(s, g.slurm),
-		Canceller:  both, Workspace: shared, Images: images, Objects: g.store,
-		Contracts: newContracts(g.domain.Packs(), g.ledger.Pack), Formats: formats{}, Room: func() error { return roomFor(s) },
-		Allowed: g.stillAllowed, Log: g.log, Now: time.Now})))
+		Canceller:  both, Workspace: shared, Images: images, Objects: g.app.Store,
+		Contracts: newContracts(g.app.Domain.Packs(), g.app.Ledger.Pack), Formats: formats{}, Room: func() error { return doctor.Room(s) },
+		Allowed: g.app.StillAllowed, Log: g.app.Log, Now: time.Now})))
 	return nil
 }
 
@@ -283,12 +268,15 @@ func existing(roots []string, log *slog.Logger) []string {
 	return out
 }
 
-// finishWork waits until everything accepted has been sent to Slurm, deferred, or ended. When ctx ends, the next gateway does the rest.
-func (g *gateway) finishWork(ctx context.Context) error { return g.engine.Settled(ctx) }
+// FinishWork waits until everything accepted has been sent to Slurm, deferred, or ended. When ctx ends, the next gateway does the rest.
+func (g *gateway) FinishWork(ctx context.Context) error { return g.app.Engine.Settled(ctx) }
 
-// close refuses new calls, waits a limited time for calls in progress, and releases the lock last. Interrupted staging starts again with
+// CaughtUp waits until Slurm has been asked since the gateway was opened.
+func (g *gateway) CaughtUp(ctx context.Context) error { return g.app.Engine.CaughtUp(ctx) }
+
+// Close refuses new calls, waits a limited time for calls in progress, and releases the lock last. Interrupted staging starts again with
 // the next gateway; an sbatch continues and leaves its receipt.
-func (g *gateway) close() {
+func (g *gateway) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	var errs []error
@@ -298,11 +286,11 @@ func (g *gateway) close() {
 	if g.server != nil {
 		errs = append(errs, g.server.Shutdown(ctx))
 	}
-	if g.gate != nil {
-		g.gate.Close()
+	if g.app.Gate != nil {
+		g.app.Gate.Close()
 	}
 	if g.wait != nil {
-		_ = g.finishWork(ctx) // being interrupted is no failure
+		_ = g.FinishWork(ctx) // being interrupted is no failure
 	}
 	if g.stop != nil {
 		g.stop()
@@ -310,16 +298,16 @@ func (g *gateway) close() {
 	if g.wait != nil {
 		g.wait()
 	}
-	if g.store != nil {
-		errs = append(errs, g.store.Close())
+	if g.app.Store != nil {
+		errs = append(errs, g.app.Store.Close())
 	}
-	if g.ledger != nil {
-		errs = append(errs, g.ledger.Close())
+	if g.app.Ledger != nil {
+		errs = append(errs, g.app.Ledger.Close())
 	}
 	if g.lock != nil {
 		errs = append(errs, g.lock.Release())
 	}
 	if err := errors.Join(errs...); err != nil {
-		g.log.Error("the gateway did not close cleanly", "err", err)
+		g.app.Log.Error("the gateway did not close cleanly", "err", err)
 	}
 }

@@ -6,69 +6,55 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
-	"slices"
+	"slurmgate/app"
+	"slurmgate/cli"
+	"slurmgate/doctor"
+	"slurmgate/site"
 	"syscall"
-
-	"github.com/alecthomas/kong"
-
-	"slurmgate/fault"
 )
 
 const about = "Turns a pinned tool, pinned inputs and declared outputs into exactly one Slurm job, and collects the outputs."
 
-// cli is the command line; the fields are the verbs.
-type cli struct {
-	Site    string `help:"Site file." env:"SLURMGATE_SITE" default:"/etc/slurmgate/site.yaml" placeholder:"FILE" type:"path"`
-	JSON    bool   `name:"json" help:"Print one JSON object on standard output: the result, or {\"error\": …}."`
-	Verbose bool   `short:"v" help:"Log what the gateway does to standard error."`
+// commands is the command line; the fields are the verbs.
+type commands struct {
+	cli.Options `embed:""`
 
-	Run      runCmd       `cmd:"" help:"Run a tool: import its input files and submit it; with --wait, wait and show the outputs. The exit status is 6 if the run failed or was cancelled, also without --wait."`
-	Submit   submitCmd    `cmd:"" help:"Submit a complete plan (SlurmJobSpec v1), if policy allows it. The exit status is 6 if the run failed or was cancelled, also without --wait."`
-	Get      getCmd       `cmd:"" help:"Show the state of a run."`
-	Wait     waitCmd      `cmd:"" help:"Wait for a run to finish."`
-	Collect  collectCmd   `cmd:"" help:"Show whether a run is finished and list its outputs; with --to, copy them."`
-	Again    recollectCmd `cmd:"" name:"recollect" help:"Retry collecting the outputs of a run that is blocked as outputs_late."`
-	Logs     logsCmd      `cmd:"" help:"Print the end of a run's log."`
-	Cancel   cancelCmd    `cmd:"" help:"Cancel a run. Takes effect immediately if the job has not started."`
-	Retry    retryCmd     `cmd:"" help:"Start a new attempt of a run that failed or was cancelled. The exit status is 6 if the attempt fails at once, also without --wait."`
-	Adopt    adoptCmd     `cmd:"" help:"Assign a Slurm job with the run's job name to a run in doubt."`
-	Declare  absentCmd    `cmd:"" name:"declare-absent" help:"End an attempt whose job cannot be found: no job of this attempt can execute any more."`
-	Clear    cancelAll    `cmd:"" name:"cancel-all" help:"Cancel all unfinished runs."`
-	Runs     runsCmd      `cmd:"" help:"List runs, show everything about one, or compare two."`
-	Artifact artifactCmd  `cmd:"" help:"Import, list, preview, fetch and verify artifacts."`
-	Tool     toolCmd      `cmd:"" help:"List and show tools; write and check toolpacks."`
-	Domain   domainCmd    `cmd:"" help:"Check a domain package."`
-	Image    imageCmd     `cmd:"" help:"Add, list and verify images."`
-	GC       gcCmd        `cmd:"" name:"gc" help:"Remove what is no longer needed, according to the site's retention settings."`
-	Serve    serveCmd     `cmd:"" help:"Run the gateway: watch runs and serve the socket until stopped."`
-	MCP      mcpCmd       `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
-	Doctor   doctorCmd    `cmd:"" help:"Check the site end to end."`
-	Config   configCmd    `cmd:"" help:"Check or show the site file."`
-	Version  versionCmd   `cmd:"" help:"Print the version."`
+	Run      cli.Run           `cmd:"" help:"Run a tool: import its input files and submit it; with --wait, wait and show the outputs. The exit status is 6 if the run failed or was cancelled, also without --wait."`
+	Submit   cli.Submit        `cmd:"" help:"Submit a complete plan (SlurmJobSpec v1), if policy allows it. The exit status is 6 if the run failed or was cancelled, also without --wait."`
+	Get      cli.Get           `cmd:"" help:"Show the state of a run."`
+	Wait     cli.Wait          `cmd:"" help:"Wait for a run to finish."`
+	Collect  cli.Collect       `cmd:"" help:"Show whether a run is finished and list its outputs; with --to, copy them."`
+	Again    cli.Recollect     `cmd:"" name:"recollect" help:"Retry collecting the outputs of a run that is blocked as outputs_late."`
+	Logs     cli.Logs          `cmd:"" help:"Print the end of a run's log."`
+	Cancel   cli.Cancel        `cmd:"" help:"Cancel a run. Takes effect immediately if the job has not started."`
+	Retry    cli.Retry         `cmd:"" help:"Start a new attempt of a run that failed or was cancelled. The exit status is 6 if the attempt fails at once, also without --wait."`
+	Adopt    cli.Adopt         `cmd:"" help:"Assign a Slurm job with the run's job name to a run in doubt."`
+	Declare  cli.DeclareAbsent `cmd:"" name:"declare-absent" help:"End an attempt whose job cannot be found: no job of this attempt can execute any more."`
+	Clear    cli.CancelAll     `cmd:"" name:"cancel-all" help:"Cancel all unfinished runs."`
+	Runs     cli.Runs          `cmd:"" help:"List runs, show everything about one, or compare two."`
+	Artifact cli.Artifact      `cmd:"" help:"Import, list, preview, fetch and verify artifacts."`
+	Tool     cli.Tool          `cmd:"" help:"List and show tools; write and check toolpacks."`
+	Domain   cli.Domain        `cmd:"" help:"Check a domain package."`
+	Image    cli.Image         `cmd:"" help:"Add, list and verify images."`
+	GC       cli.GC            `cmd:"" name:"gc" help:"Remove what is no longer needed, according to the site's retention settings."`
+	Serve    serveCmd          `cmd:"" help:"Run the gateway: watch runs and serve the socket until stopped."`
+	MCP      mcpCmd            `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
+	Doctor   cli.Doctor        `cmd:"" help:"Check the site end to end."`
+	Config   cli.Config        `cmd:"" help:"Check or show the site file."`
+	Version  cli.Version       `cmd:"" help:"Print the version."`
 
-	Token    tokenCmd         `cmd:"" help:"Create, list and revoke bearer tokens for programs and people."`
-	Approve  approveCmd       `cmd:"" help:"Approve a call that needs a person's approval."`
-	Deny     denyCmd          `cmd:"" help:"Deny a call that needs a person's approval."`
-	Asked    approvals        `cmd:"" name:"approvals" help:"List the calls that are waiting for approval."`
-	Events   eventsCmd        `cmd:"" help:"List, show and verify the records of all calls."`
-	Complete completeCmd      `cmd:"" name:"completion" help:"Print the completion script of a shell."`
-	Records  recordCallsCmd   `cmd:"" name:"record-calls" hidden:"" help:"Write the records on standard input, as the ledger's owner; root's image and doctor start it."`
-	Words    completeWordsCmd `cmd:"" name:"complete-words" hidden:"" help:"Print what may follow some words; used by the completion scripts."`
-}
-
-// app is what a verb works with.
-type app struct {
-	cli *cli
-	out io.Writer // results
-	err io.Writer // progress and errors
-	tty bool      // err is a terminal
-	log *slog.Logger
+	Token    cli.Token         `cmd:"" help:"Create, list and revoke bearer tokens for programs and people."`
+	Approve  cli.Approve       `cmd:"" help:"Approve a call that needs a person's approval."`
+	Deny     cli.Deny          `cmd:"" help:"Deny a call that needs a person's approval."`
+	Asked    cli.Approvals     `cmd:"" name:"approvals" help:"List the calls that are waiting for approval."`
+	Events   cli.Events        `cmd:"" help:"List, show and verify the records of all calls."`
+	Complete cli.Completion    `cmd:"" name:"completion" help:"Print the completion script of a shell."`
+	Records  recordCallsCmd    `cmd:"" name:"record-calls" hidden:"" help:"Write the records on standard input, as the ledger's owner; root's image and doctor start it."`
+	Words    cli.CompleteWords `cmd:"" name:"complete-words" hidden:"" help:"Print what may follow some words; used by the completion scripts."`
 }
 
 func main() {
@@ -78,54 +64,23 @@ func main() {
 	os.Exit(realMain(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// realMain runs one command line and returns the exit status: 0, or that of the error's kind.
+// realMain runs one command line and returns the exit status.
 func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var c cli
-	exited := -1
-	parser, err := kong.New(&c, kong.Name("slurmgate"), kong.Description(about), kong.UsageOnError(), kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { exited = code }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
-	if err != nil {
-		fmt.Fprintln(stderr, "slurmgate:", err)
-		return fault.Internal.ExitCode()
-	}
-	a := &app{cli: &c, out: stdout, err: stderr, tty: isTerminal(stderr)}
-	if err := checkWords(args); err != nil {
-		c.JSON = slices.Contains(args, "--json")
-		return a.fail(err)
-	}
-	kctx, err := parser.Parse(args)
-	if exited >= 0 {
-		return exited // --help
-	}
-	if err != nil {
-		c.JSON = c.JSON || slices.Contains(args, "--json")
-		return a.fail(fault.Wrap(fault.Validation, "slurmgate", "usage", "", err).WithSteps(fault.Do("help")))
-	}
-	level := slog.LevelError
-	if c.Verbose {
-		level = slog.LevelInfo
-	}
-	a.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	if err := checkPaths(kctx); err != nil {
-		return a.fail(err)
-	}
-	kctx.BindTo(ctx, (*context.Context)(nil))
-	kctx.Bind(parser)
-	if err := kctx.Run(a); err != nil {
-		return a.fail(err)
-	}
-	return 0
+	var c commands
+	return cli.Main(ctx, about, &c, &c.Options, ports(), args, stdout, stderr)
 }
 
-type versionCmd struct{}
-
-func (versionCmd) Run(a *app) error {
-	return a.show(map[string]string{"version": version()}, func(w io.Writer) { fmt.Fprintln(w, "slurmgate", version()) })
-}
-
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
+// ports are what the verbs use of the rest of the program.
+func ports() cli.Ports {
+	files := app.Files{LoadSite: loadSite, Images: siteImages{}}
+	return cli.Ports{Files: files, SiteGate: siteGate,
+		Open: func(ctx context.Context, s *site.Site, log *slog.Logger) (cli.Gateway, error) {
+			g, err := openGateway(ctx, s, log, nil)
+			if err != nil {
+				return nil, err
+			}
+			return g, nil
+		},
+		Examine: doctor.Config{LoadSite: loadSite, OpenSlurm: openSlurm, Images: siteImages{}, AbsenceGap: absenceGap}.Examine,
 	}
-	return "(devel)"
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/google/uuid"
 
 	"slurmgate/access"
+	"slurmgate/app"
+	"slurmgate/cli"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
@@ -28,36 +30,10 @@ import (
 // of that process, under the site's policy, and leave a record in the site's ledger: through the gateway where one runs, else by opening
 // the ledger under its lock. An effect that cannot be recorded is not made.
 
-// shellTools are the tools whose calls are recorded this way. config, tool check, tool init and domain check are for files that may
-// belong to no site, and leave no record.
-func shellTools() []string { return []string{"image.add", "image.list", "image.verify", "site.doctor"} }
-
-// onSite carries out a tool of a site in this process.
-func (a *app) onSite(ctx context.Context, s *site.Site, t gate.Tool, args, result any) error {
-	g, who, err := a.siteGate(ctx, s, t)
-	switch {
-	case err != nil && t.SideEffect != gate.Read:
-		return err
-	case err != nil: // a look at files that the user can read without slurmgate
-		a.say("this look is not recorded: %v", err)
-		return a.local(ctx, t, args, result)
-	}
-	defer g.Close()
-	return through(ctx, g, who, t, args, result)
-}
-
-func through(ctx context.Context, g *gate.Gate, who gate.Caller, t gate.Tool, args, result any) error {
-	raw, err := json.Marshal(args)
-	if err != nil {
-		return err
-	}
-	return decode(g.Call(ctx, who, gate.NewRequest(t.ID, t.Version, raw)), result)
-}
-
 // siteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
-func (a *app) siteGate(ctx context.Context, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error) {
+func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error) {
 	var who gate.Caller
-	_, p, err := readDomain(s.DomainDir, toolpack.AllowMissingImages)
+	_, p, err := app.ReadDomain(s.DomainDir, toolpack.AllowMissingImages)
 	if err != nil {
 		return nil, who, err
 	}
@@ -73,20 +49,20 @@ func (a *app) siteGate(ctx context.Context, s *site.Site, t gate.Tool) (*gate.Ga
 	if err := j.Record(ctx, nil); err != nil {
 		return nil, who, fault.Wrap("", t.ID, "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
 	}
-	return gate.New(gate.Config{Registry: r, Policy: rulesOf{Policy: p}, Journal: j, Log: a.log}), who, nil
+	return gate.New(gate.Config{Registry: r, Policy: app.Rules(p), Journal: j, Log: a.Log}), who, nil
 }
 
 // siteJournal writes records into the ledger of a site.
 type siteJournal struct {
-	app  *app
-	site *site.Site
+	shell *cli.Shell
+	site  *site.Site
 }
 
 // Record implements gate.Journal. Without records it finds out whether they could be written.
 func (j siteJournal) Record(ctx context.Context, records []gate.Record) error {
 	patience := time.Now().Add(lockPatience)
 	for {
-		c, err := j.app.dial(ctx, j.site.Gateway.Socket)
+		c, err := j.shell.Dial(ctx, j.site.Gateway.Socket)
 		if err == nil {
 			return j.send(ctx, c, records)
 		}
@@ -104,9 +80,9 @@ func (j siteJournal) send(ctx context.Context, c *httpapi.Client, records []gate
 		records = []gate.Record{{}} // the gateway is asked for its leave, and records nothing
 	}
 	for _, r := range records {
-		args := shellRecord{Chain: r.Chain, Event: r.Event}
+		args := app.ShellRecord{Chain: r.Chain, Event: r.Event}
 		for _, p := range r.Payloads {
-			args.Payloads = append(args.Payloads, shellPayload{p.Kind, p.JSON})
+			args.Payloads = append(args.Payloads, app.ShellPayload{Kind: p.Kind, Payload: p.JSON})
 		}
 		raw, err := json.Marshal(args)
 		if err == nil && len(raw) > gate.MaxInline { // the event has their hashes
@@ -116,7 +92,7 @@ func (j siteJournal) send(ctx context.Context, c *httpapi.Client, records []gate
 		if err != nil {
 			return err
 		}
-		req := gate.NewRequest("event.record", builtinVersion, raw)
+		req := gate.NewRequest("event.record", app.BuiltinVersion, raw)
 		if r.ToolCallID != "" {
 			req.IdempotencyKey = &r.ToolCallID
 		}
@@ -170,7 +146,7 @@ func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gat
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, "record-calls", "--site", j.app.cli.Site)
+	cmd := exec.CommandContext(ctx, self, "record-calls", "--site", j.shell.Site)
 	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{}, bytes.NewReader(in)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	cmd.WaitDelay = lockPatience
@@ -184,13 +160,13 @@ func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gat
 type recordCallsCmd struct{}
 
 // Run writes the records on standard input as the ledger's owner; root's shell starts it.
-func (recordCallsCmd) Run(ctx context.Context, a *app) error {
-	s, err := site.Load(a.cli.Site)
+func (recordCallsCmd) Run(ctx context.Context, a *cli.Shell) error {
+	s, err := site.Load(a.Site)
 	if err != nil {
 		return err
 	}
 	var records []gate.Record
-	if err := json.NewDecoder(standardInput(ctx)).Decode(&records); err != nil {
+	if err := json.NewDecoder(cli.StandardInput(ctx)).Decode(&records); err != nil {
 		return fault.Wrap(fault.Validation, "record-calls", "usage", "standard input has no records", err)
 	}
 	return siteJournal{a, s}.recordAlone(ctx, records)

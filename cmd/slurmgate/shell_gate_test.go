@@ -10,11 +10,15 @@ import (
 	"testing"
 
 	"slurmgate/access"
+	"slurmgate/app"
+	"slurmgate/artifact"
+	"slurmgate/cli"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/ledger"
 	"slurmgate/site"
+	"slurmgate/toolpack"
 )
 
 // shellSite is a site with a domain, without a gateway.
@@ -37,20 +41,29 @@ func shellSite(t *testing.T) *site.Site {
 
 // addImage stands for image add: an effect, which counts.
 func addImage(n *int) gate.Tool {
-	return builtin("image.add", "Add an image", "Adds.", gate.Write, object("name", prop("name", `{"type":"string"}`)),
-		handler(func(context.Context, gate.Call, struct {
-			Name string `json:"name"`
-		}) (any, error) {
+	return gate.Tool{ID: "image.add", Version: app.BuiltinVersion, ContractVersion: "v1", Title: "Add an image", Description: "Adds.",
+		SideEffect: gate.Write, Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK,
+		Capabilities: []string{gate.CapGateway, gate.CapSlurm}, Bindings: []gate.Transport{gate.Local},
+		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"name":{"type":"string"}}}`),
+		Handle: func(context.Context, gate.Call) (any, error) {
 			*n++
 			return map[string]int{"n": *n}, nil
-		}))
+		}}
 }
 
 func onSite(t *testing.T, s *site.Site, n *int) error {
 	t.Helper()
-	a := &app{cli: &cli{}, err: &strings.Builder{}, log: slog.New(slog.DiscardHandler)}
-	var r map[string]int
-	return a.onSite(t.Context(), s, addImage(n), map[string]string{"name": "x"}, &r)
+	a := &cli.Shell{Options: &cli.Options{}, Err: &strings.Builder{}, Log: slog.New(slog.DiscardHandler)}
+	g, who, err := siteGate(t.Context(), a, s, addImage(n))
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	res := g.Call(t.Context(), who, gate.NewRequest("image.add", app.BuiltinVersion, json.RawMessage(`{"name":"x"}`)))
+	if res.Error != nil {
+		return res.Error.Fault()
+	}
+	return nil
 }
 
 func wantRecord(t *testing.T, calls []ledger.CallEvent, principal string) {
@@ -91,8 +104,9 @@ func TestShellCallsAreRecorded(t *testing.T) {
 	wantRecord(t, page.Calls, me.Name)
 	l.Close()
 
-	g := tableGateway(t)
-	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.gate, Auth: g.access}, nil), func() {},
+	g := operations(t)
+	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: access.New(access.Config{})},
+		nil), func() {},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -100,11 +114,11 @@ func TestShellCallsAreRecorded(t *testing.T) {
 	if err := onSite(t, s, &n); err != nil || n != 2 {
 		t.Error(n, err)
 	}
-	if page, err = g.ledger.Calls(t.Context(), ledger.CallFilter{}); err != nil {
+	if page, err = g.Ledger.Calls(t.Context(), ledger.CallFilter{}); err != nil {
 		t.Fatal(err)
 	}
 	wantRecord(t, page.Calls, me.Name)
-	if _, err := g.ledger.VerifyCalls(t.Context()); err != nil {
+	if _, err := g.Ledger.VerifyCalls(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := server.Shutdown(t.Context()); err != nil {
@@ -135,37 +149,32 @@ func TestShellCallsPassPolicy(t *testing.T) {
 	}
 }
 
-// The gateway takes records of the shell's own tools only, with payloads that are the event's.
-func TestForgedShellRecords(t *testing.T) {
-	g := tableGateway(t)
-	boss := gate.Process().Principal
-	res := g.calls(t, boss, "event.list", `{}`, "")
-	if !res.OK {
-		t.Fatal(res.Error)
+// operations are the gateway's own, over a ledger of their own and without an engine.
+func operations(t *testing.T) *app.Gateway {
+	t.Helper()
+	s, dir := shellSite(t), t.TempDir()
+	g := &app.Gateway{Site: s, Log: slog.New(slog.DiscardHandler), Entry: func(*gate.Gate, gate.Tool) any { return nil }}
+	var err error
+	if g.Domain, g.Policy, err = app.ReadDomain(s.DomainDir, toolpack.AllowMissingImages); err != nil {
+		t.Fatal(err)
 	}
-	g.gate.Close() // its record is written
-	page, err := g.ledger.Calls(t.Context(), ledger.CallFilter{})
-	if err != nil || len(page.Calls) != 1 {
-		t.Fatal(page.Calls, err)
+	if g.Ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"),
+		ledger.Options{NewID: func() string { return "gw-own" }}); err != nil {
+		t.Fatal(err)
 	}
-	real := string(page.Calls[0].Event)
-	shell := strings.Replace(real, "event.list", "image.list", 1)
-	for name, args := range map[string]string{
-		"another tool":      `{"chain":"looks","event":` + real + `}`,
-		"no event":          `{"chain":"looks","event":{"type":"tool_call"}}`,
-		"a look as effect":  `{"chain":"effects","event":` + shell + `}`,
-		"another's payload": `{"chain":"looks","event":` + shell + `,"payloads":[{"kind":"args","payload":{"x":1}}]}`,
-	} {
-		var a shellRecord
-		if err := json.Unmarshal([]byte(args), &a); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.record("user:x"); !fault.Is(err, fault.Validation) {
-			t.Errorf("%s: %v", name, err)
-		}
+	if g.Store, err = artifact.Open(filepath.Join(dir, "artifacts")); err != nil {
+		t.Fatal(err)
 	}
-	if r, err := (shellRecord{Chain: gate.Looks, Event: json.RawMessage(shell)}).record("user:x"); err != nil || r.Principal != "user:x" ||
-		r.ToolID != "image.list" {
-		t.Error(r, err)
+	if g.Importer, err = artifact.NewImporter(g.Store, artifact.ImportPolicy{MaxBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
 	}
+	if err := g.OpenGate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		g.Gate.Close()
+		g.Store.Close()
+		g.Ledger.Close()
+	})
+	return g
 }

@@ -20,7 +20,7 @@ import (
 //
 // proves HTC-06
 func TestStepForms(t *testing.T) {
-	registry := tableGateway(t).gate.Registry()
+	registry := operations(t).Gate.Registry()
 	name := regexp.MustCompile(`\{([a-z_]+)\}`)
 	for _, f := range gate.StepForms() {
 		args := map[string]any{}
@@ -41,7 +41,7 @@ func TestStepForms(t *testing.T) {
 			if slices.Equal(line, []string{"--help"}) {
 				continue
 			}
-			var c cli
+			var c commands
 			parser, err := kong.New(&c, kong.Name("slurmgate"), kong.Exit(func(int) {}), kong.Writers(io.Discard, io.Discard))
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,42 @@
+// Package app has the gateway's own operations: the tools of the registry that are not made of a toolpack, and the tools of toolpacks over
+// the lifecycle. Each is called through the gate only.
+package app
+
+import (
+	"log/slog"
+	"sync"
+
+	"slurmgate/artifact"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/policy"
+	"slurmgate/retention"
+	"slurmgate/run"
+	"slurmgate/site"
+	"slurmgate/toolpack"
+)
+
+// Gateway is what the operations work on. The command fills it in while it opens the parts, then calls [Gateway.OpenGate].
+type Gateway struct {
+	Site       *site.Site
+	Domain     *toolpack.Domain
+	Policy     *policy.Policy
+	Ledger     *ledger.Ledger
+	Store      *artifact.Store
+	Importer   *artifact.Importer
+	Pictures   *artifact.Pictures
+	Workspaces retention.Workspaces
+	Engine     *run.Engine
+	Log        *slog.Logger
+
+	Script  string                                                               // version of the job script that plans are for
+	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
+	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one
+
+	Gate *gate.Gate // set by OpenGate
+
+	catalogue string     // hash of all that lists of tools show
+	sweeping  sync.Mutex // held by the running gc
+	verifying sync.Mutex // held while all artifacts are verified
+	supposed  supposed
+}

@@ -1,0 +1,285 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+)
+
+// shelfDomain is the genomics domain with a tool behind a service, and with its files changed: name → from, to.
+func shelfDomain(t *testing.T, change map[string][2]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../domains/genomics")); err != nil {
+		t.Fatal(err)
+	}
+	service := "  - {tool_id: test.ask, kind: service_worker, timeout_sec: 90, egress_allowlist: [\"api.example.org:443\"], transport: " +
+		"{type: http, base_url: \"http://h:9000\", endpoint: /ask}}\n"
+	pack := "id: test.ask\nversion: 1.0.0\nabiVersion: v1\ncontractVersion: v1\nplanKind: slurm\ndeterministic: false\ntimeoutMs: " +
+		"1001\nlimits: {maxInputBytes: 1, maxOutputBytes: 1}\n" +
+		"inputSchema: {type: object, additionalProperties: false}\noutputSchema: {type: object}\ndeclaredOutputs: [{role: answer, type: JSON, " +
+		"label: answer, srcRelpath: out/a.json}]\n" +
+		"execution: {kind: http, url: \"http://h/x\"}\n"
+	if err := os.WriteFile(filepath.Join(dir, "toolpacks", "test.ask.tool.yaml"), []byte(pack), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(dir, "manifest.yaml"), "tools:\n", "tools:\n"+service)
+	lock := "version: 1\nimages:\n  - {name: samtools, digest: \"sha256:" + strings.Repeat("0",
+		64) + "\", arch: amd64, size_bytes: 9, source: a file, added_at: 2026-01-02T03:04:05Z}\n"
+	if err := os.WriteFile(filepath.Join(dir, "images.lock.yaml"), []byte(lock), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range change {
+		edit(t, filepath.Join(dir, name), c[0], c[1])
+	}
+	return dir
+}
+
+func edit(t *testing.T, file, old, with string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(data), old) {
+		t.Fatalf("%s has no %q: %v", file, old, err)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// visitor asks the HTTP interface of a gateway as a caller.
+type visitor struct {
+	t *testing.T
+	h http.Handler
+}
+
+func (v visitor) get(path string, into any) *httptest.ResponseRecorder {
+	v.t.Helper()
+	req := httptest.NewRequest(http.MethodGet, path, nil)
+	req.Header.Set("Authorization", "Bearer x")
+	res := httptest.NewRecorder()
+	v.h.ServeHTTP(res, req)
+	if into != nil {
+		if err := json.Unmarshal(res.Body.Bytes(), into); err != nil || res.Code != http.StatusOK {
+			v.t.Fatalf("%s: %d %s", path, res.Code, res.Body)
+		}
+	}
+	return res
+}
+
+// shelf is what /v1/tools lists.
+type shelf struct {
+	Version string
+	Total   int
+	Tools   []struct {
+		ToolID       string   `json:"tool_id"`
+		Capabilities []string `json:"capabilities"`
+		TimeoutSec   int64    `json:"timeout_sec"`
+		Egress       []string `json:"egress_allowlist"`
+		Type         string   `json:"transport_type"`
+		Endpoint     string   `json:"transport_endpoint"`
+		Input        string   `json:"input_schema_ref"`
+		Output       string   `json:"output_schema_ref"`
+	}
+}
+
+func (s shelf) ids() (ids []string) {
+	for _, t := range s.Tools {
+		ids = append(ids, t.ToolID)
+	}
+	return ids
+}
+
+// guest is who everybody is: somebody with these capabilities.
+type guest []string
+
+func (c guest) Peer(int) (gate.Principal, error) { return c.Bearer(context.Background(), "") }
+
+func (c guest) Bearer(context.Context, string) (gate.Principal, error) {
+	return gate.Principal{Name: "token:guest", Method: gate.ByToken, Projects: []string{gate.All}, Capabilities: c}, nil
+}
+
+// visit is a gateway over a domain and a policy, visited by somebody with these capabilities.
+func visit(t *testing.T, domain, policyText string, capabilities ...string) (*Gateway, visitor) {
+	t.Helper()
+	g := gatewayOver(t, t.TempDir(), domain, policyText)
+	return g, visitor{t, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: guest(capabilities), DomainID: g.Domain.ID(),
+		Version: g.CatalogVersion}, nil)}
+}
+
+const shelfPolicy = "version: 1\negress_allowlist: [\"b.example.org:443\"]\n"
+
+// The catalogue says of each tool what it is for, how long its runs may take and where its schemas are; the schemas are those of its
+// arguments and of its finished run's output.
+//
+// proves AX-03 AX-09
+func TestCatalogue(t *testing.T) {
+	g, v := visit(t, shelfDomain(t, nil), shelfPolicy, gate.All)
+	var got shelf
+	v.get("/v1/tools", &got)
+	if want := []string{"minimap2.map", "samtools.flagstat", "seqkit.stats", "test.ask"}; !slices.Equal(got.ids(), want) || got.Total != 4 {
+		t.Fatal(got)
+	}
+	for _, x := range got.Tools {
+		tool, err := g.Gate.Registry().Find(x.ToolID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pack, err := g.Domain.Packs().Get(x.ToolID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ref, want := range map[string]json.RawMessage{x.Input: pack.InputSchema(), x.Output: pack.OutputSchema()} {
+			var schema any
+			res := v.get(ref, &schema)
+			var wanted any
+			if err := json.Unmarshal(want, &wanted); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(wanted, schema); d != "" || res.Header().Get("Content-Type") != "application/schema+json" || res.Header().
+				Get("ETag") == "" {
+				t.Errorf("%s: %s %v", ref, d, res.Header())
+			}
+			c := jsonschema.NewCompiler()
+			if err := c.AddResource("schema.json", schema); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Compile("schema.json"); err != nil {
+				t.Errorf("%s: %v", ref, err)
+			}
+		}
+		if string(tool.Output) == string(tool.Result()) {
+			t.Errorf("%s: the output is the submit's", x.ToolID)
+		}
+		job := x.ToolID != "test.ask"
+		if job && (len(x.Egress) > 0 || x.Type != "" || len(x.Capabilities) == 0) {
+			t.Errorf("a job: %+v", x)
+		}
+		if !job && (!slices.Equal(x.Egress, []string{"api.example.org:443", "b.example.org:443"}) || x.Type != "http" || x.Endpoint != "/ask" ||
+			x.Capabilities == nil || len(x.Capabilities) > 0) {
+			t.Errorf("a service: %+v", x)
+		}
+		want := map[string]int64{"minimap2.map": 3600, "samtools.flagstat": 900, "seqkit.stats": 900, "test.ask": 90}
+		if x.TimeoutSec != want[x.ToolID] {
+			t.Errorf("%s: %d s", x.ToolID, x.TimeoutSec)
+		}
+	}
+	for _, path := range []string{"/v1/tools/no.such/input_schema", "/v1/tools/seqkit_stats/output_schema"} {
+		if res := v.get(path, nil); res.Code != http.StatusNotFound || !strings.Contains(res.Body.String(), "tool_not_found") {
+			t.Errorf("%s: %d %s", path, res.Code, res.Body)
+		}
+	}
+	var answer struct{ Properties map[string]any }
+	if v.get("/v1/tools/slurm.job.get/output_schema", &answer); answer.Properties["target_run_id"] == nil {
+		t.Error("an operation's output is its answer")
+	}
+}
+
+// A tool that policy refuses, or that the caller may not call, is offered nowhere.
+//
+// proves AX-03
+func TestRefusedToolsAreNotOffered(t *testing.T) {
+	domain := shelfDomain(t, nil)
+	g, v := visit(t, domain, "version: 1\ntool_allowlist: [samtools_flagstat, tool_list, tool_show]\n", gate.All)
+	var got shelf
+	if v.get("/v1/tools", &got); !slices.Equal(got.ids(), []string{"samtools.flagstat"}) {
+		t.Error(got.ids())
+	}
+	if res := v.get("/v1/tools/seqkit.stats/input_schema", nil); res.Code != http.StatusNotFound {
+		t.Error(res.Code, res.Body)
+	}
+	boss := everything("user:boss", gate.All)
+	var list ToolList
+	g.says(t, boss, "tool.list", map[string]any{}, "", &list)
+	if list.Total != 1 || list.Tools[0].ToolID != "samtools.flagstat" || list.Version != g.CatalogVersion(boss) {
+		t.Errorf("%+v", list)
+	}
+	g.says(t, boss, "tool.show", map[string]any{"tool_id": "seqkit.stats"}, "POLICY-TOOL", nil)
+	_, v = visit(t, domain, shelfPolicy, gate.CapRead, gate.CapGateway)
+	if v.get("/v1/tools", &got); got.Total != 0 {
+		t.Error(got.ids())
+	}
+}
+
+// The version, and with it the ETag, changes with everything that a list depends on: the packs, the manifest, the images, the policy, and
+// what the caller may call. It does not change otherwise.
+//
+// proves AX-03
+func TestCatalogueVersion(t *testing.T) {
+	seen := map[string]string{}
+	look := func(name, policyText string, change map[string][2]string, capabilities ...string) string {
+		t.Helper()
+		_, v := visit(t, shelfDomain(t, change), policyText, capabilities...)
+		var doc shelf
+		tag := ""
+		for _, path := range []string{"/v1/domain", "/v1/tools", "/v1/registry", "/v1/tools/test.ask/input_schema"} {
+			into := any(&doc)
+			if strings.HasSuffix(path, "_schema") {
+				into = nil
+			}
+			res := v.get(path, into)
+			if res.Code == http.StatusNotFound {
+				continue // for who may not call it
+			}
+			tag = res.Header().Get("ETag")
+			if tag != `"genomics@`+doc.Version+`"` || !strings.HasPrefix(doc.Version, "1.2.0+") && name != "the version" {
+				t.Errorf("%s: %s %s: %s", name, path, tag, doc.Version)
+			}
+			req := httptest.NewRequest(http.MethodGet, path, nil)
+			req.Header.Set("Authorization", "Bearer x")
+			req.Header.Set("If-None-Match", tag)
+			again := httptest.NewRecorder()
+			if v.h.ServeHTTP(again, req); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+				t.Errorf("%s again: %d", path, again.Code)
+			}
+		}
+		return tag
+	}
+	first := look("nothing", shelfPolicy, nil, gate.All)
+	if look("nothing", shelfPolicy, nil, gate.All) != first {
+		t.Error("the version changes with nothing")
+	}
+	seen[first] = "nothing"
+	for _, c := range []struct {
+		name, policy string
+		change       map[string][2]string
+		caps         []string
+	}{
+		{"a pack", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"Read statistics", "Statistics"}}, nil},
+		{"a pack's capability", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"reads.statistics, ", ""}}, nil},
+		{"a pack's timeout", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"timeoutMs: 900000", "timeoutMs: 901000"}}, nil},
+		{"the version", "", map[string][2]string{"manifest.yaml": {"version: 1.2.0", "version: 1.3.0"}}, nil},
+		{"a timeout of the manifest", "", map[string][2]string{"manifest.yaml": {"timeout_sec: 90", "timeout_sec: 91"}}, nil},
+		{"an endpoint", "", map[string][2]string{"manifest.yaml": {"endpoint: /ask", "endpoint: /run"}}, nil},
+		{"an egress list of the manifest", "", map[string][2]string{"manifest.yaml": {"api.example.org", "c.example.org"}}, nil},
+		{"an image", "", map[string][2]string{"images.lock.yaml": {"sha256:0", "sha256:1"}}, nil},
+		{"a refused tool", shelfPolicy + "tool_allowlist: [test_ask]\n", nil, nil},
+		{"the policy's egress list", "version: 1\n", nil, nil},
+		{"the default timeout", shelfPolicy + "default_timeout_sec: 60\n", nil, nil},
+		{"a caller that may call less", "", nil, []string{gate.CapGateway, gate.CapRead}},
+		{"a caller that may call other tools", "", nil, []string{gate.CapSlurm}},
+	} {
+		if c.policy == "" {
+			c.policy = shelfPolicy
+		}
+		if c.caps == nil {
+			c.caps = []string{gate.All}
+		}
+		v := look(c.name, c.policy, c.change, c.caps...)
+		if other, dup := seen[v]; dup {
+			t.Errorf("%s and %s have the version %s", c.name, other, v)
+		}
+		seen[v] = c.name
+	}
+}

@@ -1,0 +1,150 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"slurmgate/artifact"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/policy"
+	"slurmgate/run"
+)
+
+// OpenGate opens the gate with the gateway's tools.
+func (g *Gateway) OpenGate(ctx context.Context) error {
+	tools := append(g.operations(), g.packTools()...)
+	registry, err := gate.NewRegistry(g.described(tools)...)
+	if err != nil {
+		return err
+	}
+	registry.Conceal(map[string]string{g.Site.Gateway.StateDir: "[state_dir]", g.Site.Gateway.ArtifactDir: "[artifact_dir]",
+		g.Site.Storage.RunsDir:    "[runs_dir]",
+		g.Site.Storage.ImageStore: "[image_store]", g.Site.DomainDir: "[domain_dir]"})
+	key, err := g.Ledger.GateKey(ctx)
+	if err != nil {
+		return err
+	}
+	journal := gate.Journal(g.Ledger)
+	if g.Journal != nil {
+		journal = g.Journal(g.Ledger, func(id string) bool { _, err := registry.Find(id); return err == nil })
+	}
+	g.Gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
+		Journal: journal, Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: kept{g.Ledger, g.Store}, Key: key, Log: g.Log})
+	g.catalogue, err = g.hashCatalogue()
+	return err
+}
+
+// operations are the gateway's own tools: everything in the registry that is not made of a toolpack.
+func (g *Gateway) operations() []gate.Tool {
+	return slices.Concat(g.lifecycleTools(), g.artifactTools(), g.runTools(), g.previewTools(), g.retentionTools(), g.catalogTools(),
+		g.tokenTools(), g.approvalTools(),
+		g.eventTools())
+}
+
+// OperationIDs are the ids no toolpack may have.
+func OperationIDs() (ids []string) {
+	for _, t := range new(Gateway).operations() {
+		ids = append(ids, t.ID)
+	}
+	return append(ids, shellTools()...)
+}
+
+// RunLimits are the limits of concurrency.per_tool that bound runs, by tool name: those of toolpacks. The engine enforces them.
+func (g *Gateway) RunLimits() map[string]int {
+	limits := map[string]int{}
+	for _, p := range g.Domain.Packs().List() {
+		if n := g.Policy.Concurrency.PerTool[p.ToolName()]; n > 0 {
+			limits[p.ToolName()] = n
+		}
+	}
+	return limits
+}
+
+// Rules is a policy as a gate asks it that limits no runs.
+func Rules(p *policy.Policy) gate.Policy { return rulesOf{Policy: p} }
+
+// rulesOf is the policy as the gate asks it.
+type rulesOf struct {
+	*policy.Policy
+	runs map[string]int // limits that bound runs, not calls
+}
+
+// Rules returns the limits of a tool's calls.
+func (p rulesOf) Rules(toolName string) gate.Rules {
+	r := gate.Rules{Timeout: time.Duration(p.DefaultTimeoutSec) * time.Second}
+	if p.runs[toolName] == 0 {
+		r.Together = p.Concurrency.PerTool[toolName]
+	}
+	if p.NeedsConsent(toolName) {
+		r.Consent = &gate.ConsentRule{Ask: time.Duration(p.Consent.RequestExpiresSecs) * time.Second,
+			Answer: time.Duration(p.Consent.ApprovalExpiresSecs) * time.Second}
+	}
+	return r
+}
+
+// kept gives the gate access to artifacts, for what is too large for an envelope.
+type kept struct {
+	ledger *ledger.Ledger
+	store  *artifact.Store
+}
+
+func (k kept) Read(ctx context.Context, artifactID string, limit int64) ([]byte, error) {
+	a, err := k.ledger.Artifact(ctx, artifactID)
+	if err != nil {
+		return nil, err
+	}
+	if a.SizeBytes > limit {
+		return nil, fault.New(fault.Validation, "args_ref", "args_too_large", fmt.Sprintf("%s has %d bytes; the limit for arguments is %d",
+			artifactID, a.SizeBytes, limit))
+	}
+	f, err := k.store.Open(a.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1))
+}
+
+// resultSource marks artifacts that contain an answer too large for an envelope, and nothing else.
+const resultSource = "result"
+
+func (k kept) Keep(ctx context.Context, projectID, label string, data []byte) (string, error) {
+	sum, size, err := k.store.Put(ctx, bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return "", err
+	}
+	a := run.Artifact{ProjectID: projectID, SHA256: sum, Type: "JSON", Label: label, SizeBytes: size, Source: resultSource}
+	if a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label); err != nil {
+		return "", err
+	}
+	stored, _, err := k.ledger.AddArtifact(ctx, a)
+	return stored.ID, err
+}
+
+// Tend drops old records of looks from time to time.
+func (g *Gateway) Tend(ctx context.Context) {
+	every := time.NewTicker(time.Hour)
+	defer every.Stop()
+	for {
+		a := g.Site.Audit
+		n, err := g.Ledger.DropLooks(ctx, time.Now().AddDate(0, 0, -a.LookDays), int64(a.Looks))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			g.Log.Error("old records of looks could not be dropped", "err", err)
+		case n > 0:
+			g.Log.Info("old records of looks dropped", "calls", n)
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

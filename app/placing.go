@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/policy"
+	"slurmgate/run"
+	"slurmgate/site"
+)
+
+// What a site decides about runs and their identity does not contain: where jobs go by default, where files come from, which folders
+// tools may ask for.
+
+// SiteDefaults is where a job goes that asks for nothing.
+func SiteDefaults(s *site.Site) plan.Placement {
+	p := plan.Placement{Partition: s.Slurm.DefaultPartition, Account: s.Slurm.DefaultAccount}
+	if q := s.Slurm.DefaultQOS; q != "" {
+		p.QOS = &q
+	}
+	return p
+}
+
+// ImportRoots are the folders that files may come from: the site's, or those of an older policies.yaml where the site file has none.
+func ImportRoots(s *site.Site, p *policy.Policy) []string {
+	if len(s.Import.Roots) > 0 {
+		return s.Import.Roots
+	}
+	return p.Import.Roots
+}
+
+// Offers reports whether the site has a bind of a name.
+func Offers(s *site.Site) func(string) bool {
+	return func(name string) bool { _, ok := s.BindVersion(name); return ok }
+}
+
+// bindWarnings says what a run saw that nothing verifies.
+func bindWarnings(binds []plan.Bind) []string {
+	var out []string
+	for _, b := range binds {
+		out = append(out, fmt.Sprintf("this run reads the site's folder %s, version %s; its content is not verified (apptainer.binds)", b.Name,
+			b.Version))
+	}
+	return out
+}
+
+// sameBinds refuses a run whose folders the site no longer has as they are in its identity.
+func sameBinds(s *site.Site, binds []plan.Bind) error {
+	for _, b := range binds {
+		switch v, ok := s.BindVersion(b.Name); {
+		case !ok:
+			return fault.New(fault.Policy, "sameBinds", "bind_not_offered",
+				"the run reads the site's folder "+b.Name+", and this site no longer offers it").
+				WithNext("add it to apptainer.binds in the site file again, or call the tool again without it")
+		case v != b.Version:
+			return fault.New(fault.Policy, "sameBinds", "bind_changed",
+				fmt.Sprintf("the run reads version %s of the site's folder %s, which now has version %s", b.Version, b.Name, v)).
+				WithNext("call the tool again: that is a new run, with the current version")
+		}
+	}
+	return nil
+}
+
+// Previous is what it takes to find runs made when canonical params had their previous form; nil on a ledger without any.
+func (g *Gateway) Previous(ctx context.Context) (*run.Previous, error) {
+	var p run.Previous
+	none, err := g.Ledger.PreviousPolicies(ctx, func(hash string, snapshot json.RawMessage) error {
+		now, err := policy.HashNow(snapshot)
+		if now == g.Policy.Hash {
+			p.Policies = append(p.Policies, hash)
+		}
+		return err
+	})
+	if err != nil || none {
+		return nil, err
+	}
+	return &p, nil
+}

@@ -1,0 +1,374 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/artifact"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/policy"
+	"slurmgate/run"
+	"slurmgate/site"
+	"slurmgate/toolpack"
+)
+
+// tableGateway is a gateway with the shipped domain, a real ledger and a real store, but no Slurm: enough for every tool to decide whether
+// it will do something.
+func tableGateway(t *testing.T) *Gateway {
+	t.Helper()
+	return gatewayOver(t, t.TempDir(), "../domains/genomics",
+		"version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {x: [samtools]}}}\n")
+}
+
+// gatewayOver is such a gateway with another domain, another policy, and the ledger that lies in dir, if one does.
+func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*site.Site)) *Gateway {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	made := site.Site{Version: 1, Name: "table", Gateway: site.Gateway{StateDir: dir}, DomainDir: "/x",
+		Slurm:   site.Slurm{DefaultPartition: "main", DefaultAccount: "research"},
+		Storage: site.Storage{RunsDir: "/shared/runs", ImageStore: "/shared/images"}}
+	for _, f := range edit {
+		f(&made)
+	}
+	s, err := site.New(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{Site: s, Log: log, Script: "slurm_script_v1",
+		Entry: func(from *gate.Gate, tool gate.Tool) any { return httpapi.EntryOf(from, tool) }}
+	if g.Domain, err = toolpack.OpenDomain(domain, toolpack.AllowMissingImages); err != nil {
+		t.Fatal(err)
+	}
+	file, _ := g.Domain.Policy()
+	if g.Policy, err = policy.Parse(file, []byte(policyText), os.LookupEnv); err != nil {
+		t.Fatal(err)
+	}
+	if g.Ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"),
+		ledger.Options{NewID: func() string { return "gw-table" }}); err != nil {
+		t.Fatal(err)
+	}
+	if g.Store, err = artifact.Open(filepath.Join(dir, "artifacts")); err != nil {
+		t.Fatal(err)
+	}
+	if g.Importer, err = artifact.NewImporter(g.Store, artifact.ImportPolicy{MaxBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	previous, err := g.Previous(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Engine = run.NewEngine(run.Config{Placement: SiteDefaults(s), Previous: previous, SubmitWait: time.Nanosecond},
+		run.Parts{Store: g.Ledger, Index: g.Ledger.Index(""), Workspace: noWorkspace{}, Images: anyImage{}, Renderer: placement{},
+			Objects: g.Store,
+			Log:     log,
+			Now:     time.Now})
+	if err := g.OpenGate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		g.Gate.Close()
+		g.Store.Close()
+		g.Ledger.Close()
+	})
+	return g
+}
+
+// anyImage has every image.
+type anyImage struct{}
+
+func (anyImage) Verify(_ context.Context, digest string) (string, error) {
+	return "/shared/images/" + digest, nil
+}
+
+func (anyImage) ExecArgs(spec plan.Spec, binds []plan.Bind, _, _, _ string) []string {
+	return append([]string{fmt.Sprint(binds)}, spec.Execution.Command.Argv...)
+}
+
+// placement renders as much of a job as a test looks at.
+type placement struct{}
+
+func (placement) Render(j run.JobSpec) (script, pinned []byte, err error) {
+	return []byte("partition " + j.Spec.Placement.Partition + " account " + j.Spec.Placement.Account), nil, nil
+}
+
+// noWorkspace names a folder and does nothing.
+type noWorkspace struct{ run.Workspace }
+
+func (noWorkspace) RunDir(id string) string { return "/shared/runs/" + id }
+
+// Every tool says all that the faces and an auditor need, and the gateway's own operations are marked as such.
+//
+// proves HTC-05 AX-01
+func TestRegistryIsComplete(t *testing.T) {
+	g := tableGateway(t)
+	packs := map[string]bool{}
+	for _, p := range g.Domain.Packs().List() {
+		packs[p.ID()] = true
+	}
+	if len(packs) == 0 {
+		t.Fatal("no packs")
+	}
+	for _, x := range g.Gate.Registry().List() {
+		own := slices.Contains(x.Capabilities, gate.CapGateway)
+		switch {
+		case own == packs[x.ID]:
+			t.Errorf("%s: capability gateway %t, a toolpack's %t", x.ID, own, packs[x.ID])
+		case !own && (x.SideEffect != gate.Execute || len(x.RunOutput) == 0):
+			t.Errorf("%s is a toolpack's: %s, %d bytes of output schema", x.ID, x.SideEffect, len(x.RunOutput))
+		case own && len(x.Capabilities) != 2:
+			t.Errorf("%s: %v, want gateway and what it does", x.ID, x.Capabilities)
+		}
+		for _, c := range x.Capabilities {
+			if !slices.Contains(gate.Capabilities(), c) {
+				t.Errorf("%s asks for %q, which nobody can be given", x.ID, c)
+			}
+		}
+		if len(x.Output) == 0 {
+			t.Errorf("%s says nothing of the form of its answer: add it to shapes", x.ID)
+		}
+		if x.Title == "" || x.Description == "" {
+			t.Errorf("%s has no words", x.ID)
+		}
+		if x.SideEffect == gate.Execute && x.DryRun == nil {
+			t.Errorf("%s executes and cannot be rehearsed", x.ID)
+		}
+		if x.SideEffect == gate.Read && slices.Contains(x.Capabilities, gate.CapSlurm) {
+			t.Errorf("%s reads, and asks for the right to submit", x.ID)
+		}
+		if deciding := slices.Contains(x.Capabilities, gate.CapAdmin) || slices.Contains(x.Capabilities, gate.CapApprove); deciding &&
+			x.Reachable(gate.MCP) {
+			t.Errorf("%s decides over others and can be reached from a chat", x.ID)
+		}
+		var in struct {
+			Type                 string
+			AdditionalProperties *bool
+		}
+		if err := json.Unmarshal(x.Input, &in); err != nil || in.Type != "object" || in.AdditionalProperties == nil || *in.AdditionalProperties {
+			t.Errorf("%s takes arguments nobody has named: %s", x.ID, x.Input)
+		}
+	}
+}
+
+// belongings are the things of one project.
+type belongings struct{ project, name, run, artifact string }
+
+func (g *Gateway) fill(t *testing.T, name string) belongings {
+	t.Helper()
+	b := belongings{project: plan.ProjectID(name), name: name}
+	sum, size, err := g.Store.Put(t.Context(), strings.NewReader("of "+name+"\n"), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := run.Artifact{ProjectID: b.project, SHA256: sum, Type: "BAM", Label: "of " + name, SizeBytes: size, Source: "import"}
+	if a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := g.Ledger.AddArtifact(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	b.artifact = a.ID
+	params, token := json.RawMessage(`{"project":"`+name+`"}`), fmt.Sprintf("%032x", len(name))
+	id := plan.Identity{ToolName: "samtools_flagstat", ContractVersion: "v1", PolicyHash: g.Policy.Hash, ParamsHash: plan.Hash(params)}
+	b.run = id.RunID()
+	_, _, err = g.Ledger.Insert(t.Context(), run.New{Params: params, Policy: g.Policy.Snapshot,
+		Inputs: []run.Link{{Role: "bam", ArtifactID: a.ID, Relpath: "in/x"}},
+		Run: run.Run{ID: b.run, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1",
+			PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: b.project,
+			Actor: "human", State: run.Blocked, Phase: run.NeedsOperator, Reason: "table", AttemptN: 1, ResultJSON: json.RawMessage(`{}`)},
+		Submission: run.Submission{Token: token, JobName: run.JobName(b.run, 1, token), CreatedAt: time.Now()},
+		Event:      run.Event{Type: "run.created", Data: map[string]any{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// schemaDoc is as much of an input schema as values can be made from.
+type schemaDoc struct {
+	Type       any
+	Pattern    string
+	Enum       []any
+	Const      any
+	Minimum    *float64
+	MinItems   int
+	Required   []string
+	Properties map[string]schemaDoc
+	Items      *schemaDoc
+}
+
+// value makes a value of a schema about the given things.
+func (s schemaDoc) value(name string, b belongings) any {
+	switch {
+	case strings.Contains(s.Pattern, "run_"), strings.HasPrefix(name, "run_id"), name == "run_id":
+		return b.run
+	case strings.Contains(s.Pattern, "art_"), strings.Contains(name, "artifact"):
+		return b.artifact
+	case name == "project_id", name == "project":
+		return b.name
+	case name == "job_spec":
+		return map[string]any{"version": 1, "resources": map[string]any{"time_limit_seconds": 60, "cpus": 1, "mem_mb": 64},
+			"placement": map[string]any{"partition": "main", "account": "research"},
+			"execution": map[string]any{"kind": "container", "container": map[string]any{"engine": "apptainer",
+				"image": "sha256:" + strings.Repeat("0", 64), "network_mode": "none", "readonly_rootfs": true},
+				"command": map[string]any{"argv": []string{"samtools"}, "env": map[string]string{}}},
+			"io": map[string]any{"inputs": []any{map[string]any{"role": "bam", "artifact_id": b.artifact, "checksum_sha256": strings.Repeat("0",
+				64), "dest_relpath": "in/x"}}, "outputs": []any{}}}
+	case s.Const != nil:
+		return s.Const
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	}
+	switch s.Type {
+	case "integer", "number":
+		if s.Minimum != nil {
+			return *s.Minimum
+		}
+		return 1
+	case "boolean":
+		return true
+	case "array":
+		if s.Items != nil {
+			return []any{s.Items.value(name, b)}
+		}
+		return []any{}
+	case "object":
+		out := map[string]any{}
+		for k, p := range s.Properties {
+			out[k] = p.value(k, b)
+		}
+		return out
+	}
+	switch {
+	case name == "cursor":
+		return nil
+	case strings.HasSuffix(name, "_id") && s.Pattern != "":
+		return strings.Map(func(r rune) rune { return r }, "apr_"+strings.Repeat("A", 26))
+	}
+	return "x"
+}
+
+// argsOf gives sets of arguments of a tool: the required ones, then with each optional one, then with all.
+func (g *Gateway) argsOf(t *testing.T, x gate.Tool, b belongings) (out []map[string]any) {
+	t.Helper()
+	var s schemaDoc
+	if err := json.Unmarshal(x.Input, &s); err != nil {
+		t.Fatal(err)
+	}
+	least := map[string]any{}
+	for _, k := range s.Required {
+		least[k] = s.Properties[k].value(k, b)
+	}
+	if p, err := g.Domain.Packs().Get(x.ID); err == nil {
+		for _, in := range p.Inputs() {
+			least[in.Param] = b.artifact
+		}
+	}
+	with := func(names ...string) {
+		args := map[string]any{}
+		for k, v := range least {
+			args[k] = v
+		}
+		for _, k := range names {
+			if v := s.Properties[k].value(k, b); v != nil {
+				args[k] = v
+			}
+		}
+		out = append(out, args)
+	}
+	var optional []string
+	for k := range s.Properties {
+		if !slices.Contains(s.Required, k) {
+			optional = append(optional, k)
+		}
+	}
+	slices.Sort(optional)
+	with()
+	for _, k := range optional {
+		with(k)
+	}
+	with(optional...)
+	return out
+}
+
+var volatile = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|"(tool_call_id|trace_id)":"[^"]*"|"duration_ms":[0-9]+`)
+
+// What belongs to another project does not exist: over every tool of the registry with every argument, an answer about another's run,
+// artifact or project is, but for the id asked with, the answer about things that never were; and no list shows any of it.
+func TestAnotherProjectDoesNotExist(t *testing.T) {
+	g := tableGateway(t)
+	theirs, own := g.fill(t, "theirs"), g.fill(t, "own")
+	never := belongings{plan.ProjectID("never"), "never", "run_" + strings.Repeat("7", 26), "art_" + strings.Repeat("7", 26)}
+	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:x", Method: gate.ByToken, Projects: []string{own.project},
+		Capabilities: []string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm, gate.CapOperate}}}
+	ask := func(x gate.Tool, args map[string]any, dry bool) string {
+		raw, err := json.Marshal(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := gate.NewRequest(x.ID, x.Version, raw)
+		req.DryRun = dry
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		res, err := json.Marshal(g.Gate.Call(ctx, who, req))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return volatile.ReplaceAllString(string(res), "…")
+	}
+	normal := func(s string, b belongings) string {
+		return strings.NewReplacer(b.run, "RUN", b.artifact, "ARTIFACT", b.project, "PROJECT", `project `+b.name, "project NAME").Replace(s)
+	}
+	calls := 0
+	for _, x := range g.Gate.Registry().List() {
+		if strings.HasPrefix(x.ID, "token.") || strings.HasPrefix(x.ID, "approval.") || strings.HasPrefix(x.ID, "event.") {
+			if got := ask(x, g.argsOf(t, x, theirs)[0], false); !strings.Contains(got, "capability_denied") {
+				t.Errorf("%s without its capability: %s", x.ID, got)
+			}
+			continue
+		}
+		foreign, nothing := g.argsOf(t, x, theirs), g.argsOf(t, x, never)
+		for i := range foreign {
+			for _, dry := range []bool{false, true} {
+				calls++
+				ask(x, nothing[i], dry) // what the caller itself may make by it is there now for both
+				a, b := ask(x, foreign[i], dry), ask(x, nothing[i], dry)
+				if normal(a, theirs) != normal(b, never) {
+					t.Errorf("%s %v: another's\n%s\nis not as nothing\n%s", x.ID, foreign[i], a, b)
+				}
+				for _, word := range []string{"of theirs", theirs.project} {
+					if strings.Contains(a, word) && !strings.Contains(fmt.Sprint(foreign[i]), word) {
+						t.Errorf("%s %v tells %q: %s", x.ID, foreign[i], word, a)
+					}
+				}
+			}
+		}
+	}
+	if calls < 60 {
+		t.Errorf("only %d calls: does the table see the tools?", calls)
+	}
+	// The table sees what there is to see.
+	for _, id := range []string{"run.list", "artifact.list"} {
+		x, err := g.Gate.Registry().Find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ask(x, map[string]any{}, false)
+		if !strings.Contains(got, own.run) && !strings.Contains(got, own.artifact) || strings.Contains(got, theirs.run) || strings.Contains(got,
+			theirs.artifact) {
+			t.Errorf("%s: %s", id, got)
+		}
+	}
+}

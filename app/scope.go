@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// projectOf is the project of a call: the one it names, else the caller's own default. Other callers' projects do not exist for it.
+func (g *Gateway) projectOf(c gate.Call, named string) (string, error) {
+	return c.Caller.Project(named, g.Site.Gateway.DefaultProject)
+}
+
+// projectsListed narrows a list to what the caller may see: the project it names, else its own projects. nil means every project.
+func (g *Gateway) projectsListed(c gate.Call, named string) ([]string, error) {
+	if named == "" {
+		return c.Caller.Filter(), nil
+	}
+	id, err := g.projectOf(c, named)
+	return []string{id}, err
+}
+
+// inputProject is the project of the first artifact among a tool's arguments, or the caller's own if there is none. Looking up the inputs
+// checks that all are of one project.
+func (g *Gateway) inputProject(ctx context.Context, c gate.Call) (string, error) {
+	var args map[string]any
+	if err := json.Unmarshal(c.Args, &args); err != nil {
+		return "", err
+	}
+	if id := firstArtifact(args); id != "" {
+		a, err := g.artifactFor(ctx, c, id)
+		return a.ProjectID, err
+	}
+	return g.projectOf(c, "")
+}
+
+func firstArtifact(v any) string {
+	switch v := v.(type) {
+	case string:
+		if plan.IsArtifactID(v) {
+			return v
+		}
+	case []any:
+		for _, x := range v {
+			if id := firstArtifact(x); id != "" {
+				return id
+			}
+		}
+	case map[string]any:
+		for _, x := range v {
+			if id := firstArtifact(x); id != "" {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// charged refuses a plan that charges another Slurm account than the caller's for the project.
+func charged(c gate.Call, project string, spec plan.Spec) error {
+	own := c.Caller.Account(project)
+	if own == "" || own == spec.Placement.Account || spec.Local() { // runs on this host charge no Slurm account
+		return nil
+	}
+	return &fault.Error{Op: "charged", Kind: fault.Policy, Code: "account_denied",
+		Msg:  "your jobs of this project must charge the Slurm account " + own + ", not " + spec.Placement.Account,
+		Next: "set placement.account to " + own + ", or ask the administrator"}
+}

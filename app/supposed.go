@@ -1,0 +1,94 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/run"
+)
+
+// A dry run of an import stores nothing, and the dry run of a tool that takes the file as an input follows as a separate call. In between,
+// the gateway remembers what the import would have created: for the calling principal only, for a limited time, in memory. Only dry runs
+// see it.
+
+const (
+	supposeTime = 10 * time.Minute
+	supposeMost = 4096 // for all principals together; beyond that the oldest are dropped
+)
+
+type supposed struct {
+	mu    sync.Mutex
+	known map[[2]string]supposition // by principal and artifact id
+}
+
+type supposition struct {
+	artifact run.Artifact
+	at       time.Time
+}
+
+// add remembers an artifact for a principal.
+func (s *supposed) add(principal string, a run.Artifact, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known = map[[2]string]supposition{}
+	}
+	var oldest [2]string
+	for k, v := range s.known {
+		if now.Sub(v.at) > supposeTime {
+			delete(s.known, k)
+		} else if first, ok := s.known[oldest]; !ok || v.at.Before(first.at) {
+			oldest = k
+		}
+	}
+	if len(s.known) >= supposeMost {
+		delete(s.known, oldest)
+	}
+	s.known[[2]string{principal, a.ID}] = supposition{a, now}
+}
+
+// find returns the remembered artifact.
+func (s *supposed) find(principal, id string, now time.Time) (run.Artifact, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.known[[2]string{principal, id}]
+	return v.artifact, ok && now.Sub(v.at) <= supposeTime
+}
+
+// Supposed implements gate.Supposer.
+func (g *Gateway) Supposed(who gate.Principal, id string) (projectID string, ok bool) {
+	a, ok := g.supposed.find(who.Name, id, time.Now())
+	return a.ProjectID, ok
+}
+
+// artifactFor reads an artifact for a call. A dry run also finds what an earlier dry run of an import would have created.
+func (g *Gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.Artifact, error) {
+	a, err := g.Ledger.Artifact(ctx, id)
+	if c.Request.DryRun && fault.Is(err, fault.NotFound) {
+		if s, ok := g.supposed.find(c.Caller.Name, id, time.Now()); ok {
+			return s, nil
+		}
+	}
+	return a, err
+}
+
+// rehearseImport returns what an import would create, and stores nothing.
+func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs) (any, error) {
+	doc, prov, err := g.bringIn(ctx, c, a, g.Importer.Rehearsal())
+	if err != nil {
+		return nil, err
+	}
+	stored, err := g.Ledger.Artifact(ctx, doc.ID)
+	switch {
+	case err == nil:
+		return ImportAnswer{prov, docOf(stored), false}, nil
+	case !fault.Is(err, fault.NotFound):
+		return nil, err
+	}
+	doc.CreatedAt = time.Now().UTC()
+	g.supposed.add(c.Caller.Name, doc, doc.CreatedAt)
+	return ImportAnswer{prov, docOf(doc), true}, nil
+}

@@ -1,0 +1,99 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+func (g *Gateway) calls(t *testing.T, who gate.Principal, tool, args string, key string) gate.Response {
+	t.Helper()
+	req := gate.NewRequest(tool, BuiltinVersion, json.RawMessage(args))
+	if key != "" {
+		req.IdempotencyKey = &key
+	}
+	return g.Gate.Call(t.Context(), gate.Caller{Principal: who, Transport: gate.Local}, req)
+}
+
+// A token grants no more than its maker has, and no longer than the maker's own credentials last.
+func TestTokenWithinItsMaker(t *testing.T) {
+	g := tableGateway(t)
+	maker := gate.Principal{Name: "token:ops", Method: gate.ByToken, Capabilities: []string{"gateway", "read", "admin"},
+		Projects: []string{plan.ProjectID("demo")},
+		Accounts: map[string]string{plan.ProjectID("demo"): "research"}, Expires: time.Now().Add(time.Hour)}
+	for args, code := range map[string]string{
+		`"capabilities":["read"],"projects":["demo"],"expires_in_seconds":3000`:                          "",
+		`"capabilities":["read"],"projects":["demo"],"expires_in_seconds":7200`:                          "lifetime_denied",
+		`"capabilities":["slurm"],"projects":["demo"],"expires_in_seconds":60`:                           "capability_denied",
+		`"capabilities":["read"],"projects":["other"],"expires_in_seconds":60`:                           "project_not_found",
+		`"capabilities":["read"],"projects":["demo"],"accounts":{"demo":"boss"},"expires_in_seconds":60`: "account_denied",
+	} {
+		res := g.calls(t, maker, "token.create", `{"name":"x",`+args+`}`, "")
+		if got := fmt.Sprint(res.Error); (code == "") != res.OK || !strings.Contains(got, code) && code != "" {
+			t.Errorf("%s: %s %s", args, got, res.Result)
+		}
+		if code == "" && !strings.Contains(string(res.Result), `"accounts":{"`+plan.ProjectID("demo")+`":"research"}`) {
+			t.Errorf("the maker's account is not the token's: %s", res.Result)
+		}
+	}
+	maker.Expires = time.Time{}
+	if res := g.calls(t, maker, "token.create", `{"name":"x","capabilities":["read"],"projects":["demo"],"expires_in_seconds":7200}`,
+		""); !res.OK {
+		t.Error(res.Error)
+	}
+}
+
+// The same call under the same key makes no second token, and its answer says that the text is gone and what to do.
+func TestTokenUnderOneKey(t *testing.T) {
+	g := tableGateway(t)
+	boss := gate.Process().Principal
+	const args = `{"name":"x","capabilities":["read"],"projects":["demo"],"expires_in_seconds":600}`
+	var first, again TokenCreated
+	for _, out := range []*TokenCreated{&first, &again} {
+		res := g.calls(t, boss, "token.create", args, "k")
+		if err := json.Unmarshal(res.Result, out); err != nil || !res.OK {
+			t.Fatal(res.Error, err)
+		}
+	}
+	if !strings.HasPrefix(first.Token, "sgt_") || first.Note != "" || again.TokenID != first.TokenID || again.Token != gate.Redacted ||
+		!strings.Contains(again.Note, "revoke") {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	if list, _, err := g.Ledger.Tokens(t.Context()); err != nil || len(list) != 1 {
+		t.Error(list, err)
+	}
+	if t.Failed() {
+		return
+	}
+	if res := g.calls(t, boss, "event.list", `{}`, ""); strings.Contains(string(res.Result), first.Token[21:]) {
+		t.Error("the secret is in the record")
+	}
+}
+
+// The same answer to an approval again is no conflict; another one is.
+func TestApprovalAnsweredAgain(t *testing.T) {
+	g := tableGateway(t)
+	a, err := g.Ledger.Ask(t.Context(), gate.Question{Principal: "token:bot", ToolID: "slurm.submit", ToolVersion: "1.0.0",
+		Binding: strings.Repeat("0", 64), ArgsHash: strings.Repeat("0", 64),
+		Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	boss, other := gate.Process().Principal, gate.Process().Principal
+	other.Name = "user:other"
+	for _, c := range []struct {
+		who     gate.Principal
+		approve bool
+		code    string
+	}{{boss, true, ""}, {boss, true, ""}, {boss, false, "approval_answered"}, {other, true, "approval_answered"}} {
+		res := g.calls(t, c.who, "approval.answer", fmt.Sprintf(`{"approval_id":%q,"approve":%t}`, a.ID, c.approve), "")
+		if res.OK != (c.code == "") || !res.OK && res.Error.Code != c.code {
+			t.Errorf("%+v: %+v", c, res.Error)
+		}
+	}
+}

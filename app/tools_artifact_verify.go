@@ -1,0 +1,187 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/run"
+)
+
+const (
+	verifyPage  = 500 // artifacts per query of the ledger
+	maxDamaged  = 100 // artifacts named in an answer
+	verifyLimit = 24 * time.Hour
+)
+
+type VerifyArgs struct {
+	ArtifactID string `json:"artifact_id,omitzero"`
+	All        bool   `json:"all,omitzero"`
+	ProjectID  string `json:"project_id,omitzero"`
+}
+
+// Damage is an artifact whose bytes have changed or are missing.
+type Damage struct {
+	ArtifactDoc
+	Code    string `json:"code"` // artifact_corrupt, artifact_bytes_missing, or why the bytes could not be read
+	Message string `json:"message"`
+}
+
+// Verified is the result of hashing the bytes of artifacts again.
+type Verified struct {
+	ProvenanceRunID string     `json:"provenance_run_id"`
+	Snapshot        bytesFound `json:"snapshot"`
+	AsOf            *time.Time `json:"as_of_created_at"`
+	ArtifactCount   int64      `json:"artifact_count"`
+	Checked         int        `json:"checked"`       // artifacts
+	Objects         int        `json:"objects"`       // distinct contents among them; each is read once
+	BytesRead       int64      `json:"bytes_read"`    // of those that are intact
+	DamagedCount    int        `json:"damaged_count"` // total number; damaged lists the first 100
+	Damaged         []Damage   `json:"damaged"`
+}
+
+// bytesFound is the state of the store that an answer is about: what was read, and what was found.
+type bytesFound struct {
+	ArtifactsSHA256 string `json:"artifacts_sha256"` // of a line for each artifact: its id, its checksum, and the code of its damage
+	Checked         int    `json:"checked"`
+	Objects         int    `json:"objects"`
+	BytesRead       int64  `json:"bytes_read"`
+}
+
+// verifyParams are the canonical params of a verification.
+type verifyParams struct {
+	ArtifactID string     `json:"artifact_id,omitzero"`
+	Projects   []string   `json:"projects,omitzero"` // of all artifacts
+	Snapshot   bytesFound `json:"snapshot"`
+}
+
+func (g *Gateway) artifactVerifyTool() gate.Tool {
+	t := builtin("artifact.verify", "Verify artifacts", "Hashes the stored bytes of one artifact, or of all you can see, and compares them "+
+		"with their checksums. Reads every byte.", gate.Read,
+		object("", prop("artifact_id", artifactIDSchema), prop("all", `{"type":"boolean"}`), prop("project_id", projectSchema)),
+		handler(g.verifyArtifacts))
+	t.Timeout = verifyLimit
+	return t
+}
+
+func (g *Gateway) verifyArtifacts(ctx context.Context, c gate.Call, a VerifyArgs) (any, error) {
+	switch {
+	case a.All == (a.ArtifactID != ""), a.ProjectID != "" && !a.All:
+		return nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
+			Rule: "either artifact_id, or all=true with an optional project_id", Msg: "neither or both are given"})
+	case a.ArtifactID != "":
+		return g.verifyOne(ctx, a.ArtifactID)
+	case !c.Caller.Can(gate.CapOperate):
+		return nil, fault.New(fault.Capability, "artifact.verify", "capability_denied",
+			"verifying all artifacts needs the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
+	}
+	projects, err := g.projectsListed(c, a.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	if !g.verifying.TryLock() {
+		return nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "another call is already verifying all artifacts").
+			WithNext("wait until it has finished")
+	}
+	defer g.verifying.Unlock()
+	return g.verifyAll(ctx, projects)
+}
+
+func (g *Gateway) verifyOne(ctx context.Context, id string) (any, error) {
+	x, err := g.Ledger.Artifact(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := newVerifier(g)
+	if err := v.check(ctx, x); err != nil {
+		return nil, err
+	}
+	v.out.AsOf, v.out.ArtifactCount = &x.CreatedAt, 1
+	return v.answer(ctx, verifyParams{ArtifactID: id})
+}
+
+// verifyAll goes through the artifacts of one snapshot, newest first. Artifacts that retention removes meanwhile are skipped.
+func (g *Gateway) verifyAll(ctx context.Context, projects []string) (any, error) {
+	v := newVerifier(g)
+	f := ledger.ArtifactFilter{Projects: projects, Limit: verifyPage}
+	for first := true; ; first = false {
+		page, err := g.Ledger.Artifacts(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if first {
+			v.out.ArtifactCount = page.Snapshot.Count
+			if at := page.Snapshot.AsOf; !at.IsZero() {
+				v.out.AsOf = &at
+			}
+		}
+		for _, x := range page.Artifacts {
+			if err := v.check(ctx, x); err != nil {
+				return nil, err
+			}
+			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: a cursor is only valid as long as nothing is removed
+		}
+		if len(page.Artifacts) < verifyPage {
+			return v.answer(ctx, verifyParams{Projects: projects})
+		}
+	}
+}
+
+// verifier collects the findings.
+type verifier struct {
+	g     *Gateway
+	known map[string]error // checksum → its finding
+	seen  hash.Hash        // of bytesFound.ArtifactsSHA256
+	out   Verified
+}
+
+func newVerifier(g *Gateway) *verifier {
+	return &verifier{g: g, known: map[string]error{}, seen: sha256.New()}
+}
+
+// check verifies one artifact. It returns an error only if the caller gave up.
+func (v *verifier) check(ctx context.Context, x run.Artifact) error {
+	found, seen := v.known[x.SHA256]
+	if !seen {
+		found = v.g.Store.Verify(ctx, x.SHA256)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		v.known[x.SHA256] = found
+		v.out.Objects++
+		if found == nil {
+			v.out.BytesRead += x.SizeBytes
+		}
+	}
+	fmt.Fprintln(v.seen, x.ID, x.SHA256, fault.CodeOf(found))
+	v.out.Checked++
+	if found == nil {
+		return nil
+	}
+	if _, err := v.g.Ledger.Artifact(ctx, x.ID); fault.Is(err, fault.NotFound) {
+		return nil // removed since it was listed
+	}
+	v.out.DamagedCount++
+	if len(v.out.Damaged) < maxDamaged {
+		v.out.Damaged = append(v.out.Damaged, Damage{docOf(x), fault.CodeOf(found), found.Error()})
+	}
+	return nil
+}
+
+// answer completes the answer with its snapshot and the run it is.
+func (v *verifier) answer(ctx context.Context, p verifyParams) (Verified, error) {
+	if v.out.Damaged == nil {
+		v.out.Damaged = []Damage{}
+	}
+	p.Snapshot = bytesFound{hex.EncodeToString(v.seen.Sum(nil)), v.out.Checked, v.out.Objects, v.out.BytesRead}
+	v.out.Snapshot = p.Snapshot
+	var err error
+	v.out.ProvenanceRunID, err = v.g.provenance(ctx, "artifact.verify", p)
+	return v.out, err
+}

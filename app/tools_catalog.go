@@ -1,0 +1,160 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// catalogTools show the tools.
+func (g *Gateway) catalogTools() []gate.Tool {
+	return []gate.Tool{
+		builtin("tool.list", "List tools", "The tools of this gateway that you may call.", gate.Read,
+			object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), handler(g.listTools)),
+		builtin("tool.show", "Show a tool", "A tool's contract: what goes in, what comes out.", gate.Read,
+			object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), handler(g.showTool))}
+}
+
+type ToolRow struct {
+	ToolID      string   `json:"tool_id"`
+	Version     string   `json:"tool_version"`
+	DisplayName string   `json:"display_name"`
+	Description string   `json:"description"`
+	SideEffect  string   `json:"side_effect"`
+	Purposes    []string `json:"capabilities"` // what the tool is for
+	Caps        []string `json:"required_capabilities"`
+}
+
+type ToolDoc struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+	ToolRow
+	ContractVersion string          `json:"contract_version"`
+	Determinism     string          `json:"determinism"`
+	InputSchema     json.RawMessage `json:"input_schema"`
+	OutputSchema    json.RawMessage `json:"output_schema"`     // of the answer to the call
+	RunOutputSchema json.RawMessage `json:"run_output_schema"` // of result_json.output of the finished run
+	Inputs          []PackInput     `json:"inputs"`
+	Outputs         []PackOutput    `json:"outputs"`
+	Image           *string         `json:"image"`
+}
+
+type PackInput struct {
+	Role  string   `json:"role"`
+	Param string   `json:"param"`
+	Types []string `json:"types"`
+}
+
+type PackOutput struct {
+	Role  string `json:"role"`
+	Type  string `json:"type"`
+	Label string `json:"label"`
+}
+
+type ToolArgs struct {
+	ToolID string `json:"tool_id,omitzero"`
+	All    bool   `json:"all,omitzero"`
+}
+
+type ToolList struct {
+	ProvenanceRunID string    `json:"provenance_run_id"`
+	DomainID        string    `json:"domain_id"`
+	Version         string    `json:"version"`
+	Total           int       `json:"total"`
+	Tools           []ToolRow `json:"tools"`
+}
+
+// catalogParams are the canonical params of a call that lists or shows tools: they change only with the catalogue that the caller sees.
+type catalogParams struct {
+	DomainID string `json:"domain_id"`
+	Version  string `json:"version"`
+	All      bool   `json:"all"`
+	ToolID   string `json:"tool_id"`
+}
+
+// hashCatalogue hashes everything that lists of tools show: the domain's files, the policy, and all that the registry says.
+func (g *Gateway) hashCatalogue() (string, error) {
+	var entries []any
+	workers := map[string]*gate.Worker{}
+	for _, t := range g.Gate.Registry().List() {
+		entries = append(entries, g.Entry(g.Gate, t))
+		workers[t.ID] = t.Worker
+	}
+	doc, err := plan.Marshal(map[string]any{"domain": g.Domain.CatalogVersion(), "policy": g.Policy.Hash, "tools": entries,
+		"workers": workers})
+	return plan.Hash(doc), err
+}
+
+// CatalogVersion is the version of the catalogue as a caller sees it (AX-03): the manifest's, with a hash of the whole catalogue and of
+// which tools the caller may call, e.g. 1.0.0+3f9a0c51d2e4.
+func (g *Gateway) CatalogVersion(who gate.Caller) string {
+	sum := sha256.New()
+	io.WriteString(sum, g.catalogue)
+	for _, t := range g.Gate.Offered(who) {
+		io.WriteString(sum, "\n"+t.ID)
+	}
+	return g.Domain.Version() + "+" + hex.EncodeToString(sum.Sum(nil))[:12]
+}
+
+func (g *Gateway) catalogLook(ctx context.Context, c gate.Call, toolID string, a ToolArgs) (string, error) {
+	return g.provenance(ctx, toolID, catalogParams{g.Domain.ID(), g.CatalogVersion(c.Caller), a.All, a.ToolID})
+}
+
+func rowOf(t gate.Tool) ToolRow {
+	return ToolRow{t.ID, t.Version, t.Title, t.Description, string(t.SideEffect), append([]string{}, t.Purposes...), t.Capabilities}
+}
+
+// listTools lists the tools that the caller may call.
+func (g *Gateway) listTools(ctx context.Context, c gate.Call, a ToolArgs) (any, error) {
+	prov, err := g.catalogLook(ctx, c, "tool.list", a)
+	if err != nil {
+		return nil, err
+	}
+	out := ToolList{ProvenanceRunID: prov, DomainID: g.Domain.ID(), Version: g.CatalogVersion(c.Caller), Tools: []ToolRow{}}
+	for _, t := range g.Gate.Offered(c.Caller) {
+		if a.All || !contains(t.Capabilities, "gateway") {
+			out.Tools = append(out.Tools, rowOf(t))
+		}
+	}
+	out.Total = len(out.Tools)
+	return out, nil
+}
+
+func (g *Gateway) showTool(ctx context.Context, c gate.Call, a ToolArgs) (any, error) {
+	t, err := g.Gate.Offer(c.Caller, a.ToolID)
+	if err != nil {
+		return nil, err
+	}
+	prov, err := g.catalogLook(ctx, c, "tool.show", a)
+	if err != nil {
+		return nil, err
+	}
+	d := ToolDoc{ProvenanceRunID: prov, ToolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism,
+		InputSchema:  t.Input,
+		OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []PackInput{}, Outputs: []PackOutput{}}
+	if p, err := g.Domain.Packs().Get(t.ID); err == nil {
+		for _, in := range p.Inputs() {
+			d.Inputs = append(d.Inputs, PackInput{in.Role, in.Param, in.Types})
+		}
+		for _, o := range p.Outputs() {
+			d.Outputs = append(d.Outputs, PackOutput{o.Role, o.Type, o.Label})
+		}
+		if img := p.Image(); img != "" {
+			digest, _ := g.Domain.Lock().Digest(img)
+			ref := img + "@" + digest
+			d.Image = &ref
+		}
+	}
+	return d, nil
+}
+
+func orNull(b json.RawMessage) json.RawMessage {
+	if len(b) == 0 {
+		return json.RawMessage("null")
+	}
+	return b
+}

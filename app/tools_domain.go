@@ -1,0 +1,233 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/policy"
+	"slurmgate/site"
+	"slurmgate/toolpack"
+)
+
+// The verbs for authors of domains. Like those of tools_local.go they work only on files.
+
+// ReadDomain opens a domain with its policy and reports the problems of both together.
+func ReadDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *policy.Policy, err error) {
+	own := OperationIDs()
+	d, err = toolpack.OpenDomainAnd(dir, func(file string, data []byte) error {
+		p, err = policy.Parse(file, data, os.LookupEnv)
+		return err
+	}, append(options, toolpack.Taken(own))...)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := policy.Known{Types: d.Types()}
+	for _, id := range own {
+		known.Tools = append(known.Tools, strings.ReplaceAll(id, ".", "_"))
+	}
+	for _, t := range d.Packs().List() {
+		known.Tools = append(known.Tools, t.ToolName())
+	}
+	return d, p, p.CheckNames(known)
+}
+
+type DomainTool struct {
+	ToolID    string `json:"tool_id"`
+	Version   string `json:"tool_version"`
+	PlanKind  string `json:"plan_kind"`
+	Execution string `json:"execution_kind"`
+	Image     string `json:"image"`
+	PackHash  string `json:"pack_hash"`
+}
+
+type DomainAnswer struct {
+	Dir        string       `json:"dir"`
+	DomainID   string       `json:"domain_id"`
+	Version    string       `json:"version"` // with a hash of manifest, toolpacks and image lock
+	PolicyHash string       `json:"policy_hash"`
+	Tools      []DomainTool `json:"tools"`
+	Missing    []string     `json:"missing_images"`
+	Warnings   []string     `json:"warnings"`
+}
+
+func (f Files) domainCheck() gate.Tool {
+	return builtin("domain.check", "Check a domain", "Checks a domain package (manifest, policy, toolpacks, image lock) and whether its "+
+		"parts fit together. Reports all problems at once.", gate.Read,
+		object("dir", prop("dir", pathSchema), prop("site", pathSchema)), handler(func(_ context.Context, _ gate.Call, a CheckArgs) (any, error) {
+			d, p, err := ReadDomain(a.Dir, toolpack.AllowMissingImages)
+			if err != nil {
+				return nil, err
+			}
+			unstored, err := f.checkLock(a)
+			if err != nil {
+				return nil, err
+			}
+			out := DomainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []DomainTool{},
+				Missing: []string{}, Warnings: append(Fits(d, p), unstored...)}
+			for _, t := range d.Packs().List() {
+				out.Tools = append(out.Tools, DomainTool{t.ID(), t.Version(), t.PlanKind(), t.ExecutionKind(), t.Image(), t.Hash()})
+				if _, ok := d.Lock().Lookup(t.Image()); t.Image() != "" && !ok && !contains(out.Missing, t.Image()) {
+					out.Missing = append(out.Missing, t.Image())
+				}
+			}
+			return out, nil
+		}))
+}
+
+// checkLock compares the domain's image lock with the store of the site it belongs to. What the lock says wrongly is refused; an image
+// that is not stored yet is a warning.
+func (f Files) checkLock(a CheckArgs) (warnings []string, err error) {
+	if a.Site == "" {
+		return nil, nil
+	}
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return nil, err
+	}
+	misfits, err := f.Images.Misfits(s)
+	var wrong []fault.Problem
+	for _, p := range misfits {
+		if p.Code == codeNotStored {
+			warnings = append(warnings, p.String())
+		} else {
+			wrong = append(wrong, p)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, fault.Invalid("domain.check", toolpack.LockFile+" is not right about the images in "+s.Storage.ImageStore, wrong...)
+	}
+	return warnings, err
+}
+
+// Fits lists where a domain and its policy do not fit together. None of it breaks a rule: the tool loads, but calls of it are denied.
+func Fits(d *toolpack.Domain, p *policy.Policy) []string {
+	out := append([]string{}, p.Notes()...)
+	for _, t := range d.Packs().List() {
+		if err := p.AllowTool(t.ToolName()); err != nil {
+			out = append(out, t.ID()+": policy does not allow it (tool_allowlist)")
+		}
+		for _, name := range t.Passthrough() {
+			if _, ok := p.Env[name]; !ok {
+				out = append(out, t.ID()+": the tool needs the variable "+name+" (env.passthrough), but policy does not set it in env")
+			}
+		}
+		image, locked := d.Lock().Digest(t.Image())
+		if !locked {
+			image = "sha256:" + strings.Repeat("0", 64)
+		}
+		if t.Image() == "" {
+			continue // it does not run in Slurm
+		}
+		outline := t.Outline(image)
+		err := p.AllowPlan(outline, false, t.Image())
+		if t.PlanKind() == toolpack.KindDocker {
+			outline.Placement = plan.LocalPlacement()
+			err = p.AllowLocal(outline, t.ToolName(), t.Image(), -1)
+		}
+		for _, why := range fault.ProblemsOf(err) {
+			// Partition and account may come from the site; a missing image is reported elsewhere.
+			if why.Code == "POLICY-IMAGE" && !locked || slices.Contains([]string{"placement.partition", "placement.account"}, why.Field) &&
+				strings.Contains(why.Msg, toolpack.FromSite) {
+				continue
+			}
+			out = append(out, fmt.Sprintf("%s: policy denies every call: %s", t.ID(), why))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		if !slices.ContainsFunc(d.Packs().List(), func(t *toolpack.Pack) bool { return slices.Contains(t.Passthrough(), name) }) {
+			out = append(out, "policy: env has "+name+", but no toolpack uses it (env.passthrough)")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Slurm.RawPlans.EntryPrograms)) {
+		if _, ok := d.Lock().Lookup(key); !ok && d.Lock().NameOf(key) == "" {
+			out = append(out, "policy: slurm.raw_plans.entry_programs names "+key+", which is not in images.lock.yaml")
+		}
+	}
+	if p.ImagesAllowlist != nil {
+		for _, digest := range *p.ImagesAllowlist {
+			if d.Lock().NameOf(digest) == "" {
+				out = append(out, "policy: images_allowlist has "+digest+", which is not in images.lock.yaml")
+			}
+		}
+	}
+	return out
+}
+
+type InitArgs struct {
+	ToolID string `json:"tool_id"`
+	Kind   string `json:"kind"`
+	Dir    string `json:"dir"`
+}
+
+type InitAnswer struct {
+	File     string `json:"file"`
+	Manifest string `json:"manifest_line"` // to add to the domain's tools; empty outside a domain
+	Image    string `json:"image"`
+}
+
+// initTool writes a first pack, never over an existing file.
+func initTool() gate.Tool {
+	return builtin("tool.init", "Start a toolpack", "Writes a first toolpack that loads without changes.", gate.Write,
+		object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), prop("kind", `{"type":"string","maxLength":16}`),
+			prop("dir", pathSchema)),
+		handler(func(_ context.Context, _ gate.Call, a InitArgs) (any, error) {
+			text, err := toolpack.Starter(a.ToolID, a.Kind)
+			if err != nil {
+				return nil, err
+			}
+			out := InitAnswer{File: filepath.Join(a.Dir, a.ToolID+".tool.yaml")}
+			out.Image, _, _ = strings.Cut(a.ToolID, ".")
+			if _, err := os.Stat(filepath.Join(a.Dir, toolpack.ManifestFile)); err == nil {
+				out.File = filepath.Join(a.Dir, toolpack.PacksDir, a.ToolID+".tool.yaml")
+				out.Manifest = "  - {tool_id: " + a.ToolID + ", kind: job_worker}"
+			}
+			return out, writeNew(out.File, text)
+		}))
+}
+
+// writeNew writes a file that does not exist yet.
+func writeNew(file, text string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fault.New(fault.Conflict, "tool.init", "file_exists", file+" already exists").WithNext("choose another id, or move the file away")
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.Wrap(fault.NotFound, "tool.init", "no_folder", "the folder of "+file+" does not exist", err).
+			WithNext("create it, or name the folder of a domain")
+	case err != nil:
+		return fault.Wrap(fault.Transport, "tool.init", "", "cannot write "+file, err)
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+type TextAnswer struct {
+	Text string `json:"text"`
+	Path string `json:"path"` // in an image; empty for the schema
+}
+
+func schemaTool() gate.Tool {
+	return builtin("tool.schema", "Schema of toolpacks", "Returns the JSON Schema of *.tool.yaml, for editors.", gate.Read, object(""),
+		handler(func(context.Context, gate.Call, struct{}) (any, error) {
+			return TextAnswer{Text: toolpack.FormatSchema()}, nil
+		}))
+}
+
+func runnerTool() gate.Tool {
+	return builtin("tool.runner", "Runner of a kind", "Returns the program that calls the function of a python or node toolpack; it "+
+		"belongs into the toolpack's image.", gate.Read,
+		object("kind", prop("kind", `{"type":"string","maxLength":16}`)), handler(func(_ context.Context, _ gate.Call, a InitArgs) (any, error) {
+			text, path, err := toolpack.Runner(a.Kind)
+			return TextAnswer{text, path}, err
+		}))
+}

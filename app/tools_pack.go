@@ -1,0 +1,167 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/toolpack"
+)
+
+// packTools makes one tool of each toolpack.
+func (g *Gateway) packTools() []gate.Tool {
+	var out []gate.Tool
+	Listed := map[string]toolpack.ManifestTool{}
+	for _, m := range g.Domain.Tools() {
+		Listed[m.ToolID] = m
+	}
+	for _, p := range g.Domain.Packs().List() {
+		t := gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(),
+			Description: p.Description(),
+			SideEffect:  gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
+			Capabilities: []string{gate.CapSlurm}, Purposes: p.Capabilities(), Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other},
+			RunTimeoutSec: Listed[p.ID()].TimeoutSec, Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
+			Handle: g.packHandler(p), DryRun: g.packRehearsal(p)}
+		if p.Deterministic() {
+			t.Determinism = gate.Deterministic
+		}
+		if w := Listed[p.ID()].Transport; w != nil { // a job has no network
+			t.Worker = &gate.Worker{Type: w.Type, Endpoint: w.Endpoint}
+			t.Egress = slices.Concat(g.Policy.EgressAllowlist, Listed[p.ID()].EgressAllowlist)
+			slices.Sort(t.Egress)
+			t.Egress = slices.Compact(t.Egress)
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// packOrder turns a call of a pack into a canonical plan and has policy check it. The run belongs to the project of its inputs.
+func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) (run.Order, []toolpack.Made, error) {
+	project, err := g.inputProject(ctx, c)
+	if err != nil {
+		return run.Order{}, nil, err
+	}
+	look := func(id string) (toolpack.ArtifactInfo, error) {
+		a, err := g.artifactFor(ctx, c, id)
+		if err != nil {
+			return toolpack.ArtifactInfo{}, err
+		}
+		if a.ProjectID != project {
+			return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "tool", "artifact_not_found",
+				"there is no artifact "+id+" in the project of the other inputs")
+		}
+		return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
+	}
+	canonical, err := p.Canonicalize(c.Args, toolpack.Env{Image: g.Domain.Lock().Digest, Artifact: look, Bind: g.Site.BindVersion,
+		Project: func() string { return project }, Passthrough: g.Policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())})
+	if err != nil {
+		return run.Order{}, nil, err
+	}
+	spec, at := g.place(c, project, canonical.Spec)
+	if err := g.allowOrder(spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
+		return run.Order{}, nil, err
+	}
+	definition, err := p.Definition()
+	if err != nil {
+		return run.Order{}, nil, err
+	}
+	binds := canonical.Extra.Binds
+	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
+		PackHash: p.Hash(), Pack: definition,
+		Params: canonical.Params(project, g.Script), Placement: at, Warnings: bindWarnings(binds),
+		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind}
+	return order, canonical.Made, charged(c, project, spec)
+}
+
+// place adds to a pack's plan what it leaves to the site and to the caller: that is what runs, and what policy judges. at is nil for a
+// plan that runs on the gateway's own host.
+func (g *Gateway) place(c gate.Call, project string, spec plan.Spec) (placed plan.Spec, at *plan.Placement) {
+	if spec.Local() {
+		return spec, nil
+	}
+	site := SiteDefaults(g.Site)
+	if own := c.Caller.Account(project); own != "" {
+		site.Account = own
+	}
+	spec.Placement = spec.Placement.Resolve(site)
+	return spec, &spec.Placement
+}
+
+// packHandler submits the plan of a call.
+func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
+	return func(ctx context.Context, c gate.Call) (any, error) {
+		order, made, err := g.packOrder(ctx, c, p)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.keep(ctx, p.ID(), order.Params.ProjectID, made); err != nil {
+			return nil, err
+		}
+		r, err := g.Engine.Submit(ctx, order)
+		r.Reason = g.told(c, r.Reason)
+		return r, err
+	}
+}
+
+// packRehearsal returns the plan of a call and the job script, without submitting.
+func (g *Gateway) packRehearsal(p *toolpack.Pack) gate.Handler {
+	return func(ctx context.Context, c gate.Call) (any, error) {
+		order, _, err := g.packOrder(ctx, c, p)
+		if err != nil {
+			return nil, err
+		}
+		return g.Engine.Preview(ctx, order)
+	}
+}
+
+// StillAllowed checks policy again before a run executes: an earlier policy may have admitted it.
+func (g *Gateway) StillAllowed(toolID string, p plan.Params) error {
+	tool := strings.ReplaceAll(toolID, ".", "_")
+	if err := g.Policy.AllowTool(tool); err != nil {
+		return err
+	}
+	if err := sameBinds(g.Site, p.Tool.Asked()); err != nil {
+		return err
+	}
+	if image := g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image); p.Spec.Local() {
+		return g.Policy.AllowLocal(p.Spec, tool, image, -1)
+	}
+	return g.Policy.AllowPlan(p.Spec, p.Tool == nil, g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image))
+}
+
+// keep stores the artifacts that a call itself creates before the run that has them as inputs.
+func (g *Gateway) keep(ctx context.Context, tool, project string, made []toolpack.Made) error {
+	for _, m := range made {
+		sum, size, err := g.Store.Put(ctx, bytes.NewReader(m.Bytes), int64(len(m.Bytes)))
+		if err != nil {
+			return err
+		}
+		doc := run.Artifact{ID: m.ID, ProjectID: project, SHA256: sum, Type: m.Type, Label: m.Label, SizeBytes: size,
+			Source: "arguments of " + tool}
+		if _, _, err := g.Ledger.AddArtifact(ctx, doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allowOrder checks with policy whether a plan made by a tool is allowed, wherever it is to run.
+func (g *Gateway) allowOrder(spec plan.Spec, tool, image string, inputBytes int64) error {
+	if spec.Local() {
+		return g.Policy.AllowLocal(spec, tool, image, inputBytes)
+	}
+	return g.Policy.AllowPlan(spec, false, image)
+}
+
+// pickLocal decides where a hybrid tool runs: here if policy has room for it, else in Slurm.
+func (g *Gateway) pickLocal(tool, image string) func(plan.Spec, int64) bool {
+	return func(spec plan.Spec, inputBytes int64) bool {
+		return !fault.Is(g.Policy.AllowLocal(spec, tool, image, inputBytes), fault.Policy)
+	}
+}

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/retention"
+)
+
+const gcToolID = "gateway.gc"
+
+// retentionTools maintain what the gateway stores. Chats cannot call them: they cost as much as the whole store is large.
+func (g *Gateway) retentionTools() []gate.Tool {
+	gc := builtin(gcToolID, "Remove what is no longer needed",
+		"Removes workspaces of finished runs, imports that no run used, and bytes that no artifact refers to, according to the site's "+
+			"retention settings. What a run refers to is never removed.", gate.Write,
+		object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
+			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)), handler(g.gc))
+	gc.Determinism = gate.NonDeterministic
+	tools := []gate.Tool{gc}
+	for i := range tools {
+		tools[i].Timeout = 12 * time.Hour
+		tools[i].Capabilities = []string{gate.CapGateway, gate.CapAdmin} // they see every project
+		tools[i].Bindings = []gate.Transport{gate.Local, gate.Other}
+	}
+	return tools
+}
+
+type GCArgs struct {
+	DryRun     bool   `json:"dry_run,omitzero"`
+	Workspaces *int64 `json:"workspaces_older_than_seconds,omitzero"`
+}
+
+type GCAnswer struct {
+	ProvenanceRunID string     `json:"provenance_run_id"`
+	Snapshot        gcSnapshot `json:"snapshot"`
+	retention.Report
+}
+
+// gcSnapshot is the state a sweep met: the ledger up to its newest event, the settings, and what was due by then.
+type gcSnapshot struct {
+	LedgerSeq     int64   `json:"ledger_seq"`
+	WorkspaceDays int     `json:"workspace_days"` // 0: for ever
+	ImportDays    int     `json:"import_days"`    // likewise
+	Workspaces    gcFound `json:"workspaces"`
+	Imports       gcFound `json:"imports"`
+	Objects       gcFound `json:"objects"` // that no artifact has
+	Kept          int     `json:"kept"`    // due, but could not be removed
+}
+
+type gcFound struct {
+	Count int64 `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
+func foundOf(t retention.Tally) gcFound { return gcFound{t.Count, t.Bytes} }
+
+// gc sweeps once. Only one runs at a time: a second one would only interfere.
+func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (any, error) {
+	if !g.sweeping.TryLock() {
+		return nil, fault.New(fault.Conflict, gcToolID, "gc_running", "another gc is already running").WithNext("wait until it has finished")
+	}
+	defer g.sweeping.Unlock()
+	policy := retention.Policy{Workspaces: keepDays(g.Site.Retention.WorkspaceDays), Imports: keepDays(g.Site.Retention.ImportDays)}
+	if a.Workspaces != nil {
+		policy.Workspaces = new(time.Duration(*a.Workspaces) * time.Second)
+	}
+	seq, err := g.Ledger.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := retention.Parts{Ledger: g.Ledger, Workspaces: g.Workspaces, Store: g.Store, Now: time.Now}.Sweep(ctx, policy, a.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	snapshot := gcSnapshot{seq, g.Site.Retention.WorkspaceDays, g.Site.Retention.ImportDays, foundOf(r.Workspaces), foundOf(r.Imports),
+		foundOf(r.Bytes), len(r.Kept)}
+	prov, err := g.provenance(ctx, gcToolID, map[string]any{"snapshot": snapshot, "dry_run": a.DryRun,
+		"workspaces_older_than_seconds": a.Workspaces})
+	return GCAnswer{prov, snapshot, r}, err
+}
+
+// rehearseGC is gc as a dry run.
+func (g *Gateway) rehearseGC(ctx context.Context, c gate.Call, a GCArgs) (any, error) {
+	a.DryRun = true
+	return g.gc(ctx, c, a)
+}
+
+// keepDays is how long things are kept; nil means for ever.
+func keepDays(n int) *time.Duration {
+	if n == 0 {
+		return nil
+	}
+	return new(time.Duration(n) * 24 * time.Hour)
+}

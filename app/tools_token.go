@@ -1,0 +1,128 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slurmgate/access"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+)
+
+// TokenDoc is a bearer token without its secret.
+type TokenDoc struct {
+	TokenID      string            `json:"token_id"`
+	Name         string            `json:"name"`
+	Principal    string            `json:"principal"`
+	Capabilities []string          `json:"capabilities"`
+	Projects     []string          `json:"projects"`
+	Accounts     map[string]string `json:"accounts"`
+	State        string            `json:"state"` // valid, expired, revoked
+	CreatedBy    string            `json:"created_by"`
+	CreatedAt    time.Time         `json:"created_at"`
+	ExpiresAt    time.Time         `json:"expires_at"`
+	RevokedAt    *time.Time        `json:"revoked_at"`
+	RevokedBy    *string           `json:"revoked_by"`
+}
+
+func tokenDocOf(t ledger.Token, state string) TokenDoc {
+	return TokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy, t.CreatedAt,
+		t.ExpiresAt, t.RevokedAt, t.RevokedBy}
+}
+
+type TokenCreateArgs struct {
+	Name             string            `json:"name"`
+	Capabilities     []string          `json:"capabilities"`
+	Projects         []string          `json:"projects"`
+	Accounts         map[string]string `json:"accounts,omitzero"`
+	ExpiresInSeconds int64             `json:"expires_in_seconds"`
+}
+
+type TokenAnswer struct {
+	tokensAsked
+	TokenDoc
+}
+
+type TokenCreated struct {
+	TokenAnswer
+	Token string `json:"token"`         // shown this once; "[redacted]" in the answer to a repeated call
+	Note  string `json:"note,omitzero"` // of a repeated call: see [gate.Tool.Reveals]
+}
+
+type TokenArgs struct {
+	TokenID string `json:"token_id"`
+}
+
+type TokenList struct {
+	tokensAsked
+	Total  int64      `json:"total"`
+	Tokens []TokenDoc `json:"tokens"`
+}
+
+const maxTokenSeconds = 366 * 24 * 3600
+
+func (g *Gateway) tokenTools() []gate.Tool {
+	idSchema := `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`
+	words := `{"type":"array","minItems":1,"maxItems":64,"items":{"type":"string","minLength":1,"maxLength":128}}`
+	create := builtin("token.create", "Create a token", "Creates a bearer token for a program or a person with the given capabilities, "+
+		"projects and lifetime. The token itself is returned only once; the gateway stores only its hash.", gate.Write,
+		object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`),
+			prop("capabilities", words), prop("projects", words),
+			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
+			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)), handler(g.createToken))
+	create.Reveals = []string{"token"}
+	return []gate.Tool{create,
+		builtin("token.list", "List tokens", "Lists the bearer tokens of this gateway, without their secrets.", gate.Read, object(""),
+			handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
+				list, snapshot, err := g.Ledger.Tokens(ctx)
+				if err != nil {
+					return nil, err
+				}
+				out := TokenList{Total: snapshot.Tokens, Tokens: []TokenDoc{}}
+				for _, t := range list {
+					out.Tokens = append(out.Tokens, tokenDocOf(t, snapshot.State(t)))
+				}
+				out.Snapshot = &snapshot
+				out.ProvenanceRunID, err = g.about(ctx, "token.list", c, snapshot)
+				return out, err
+			})),
+		builtin("token.revoke", "Revoke a token", "Revokes a bearer token permanently, effective immediately.", gate.Write,
+			object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a TokenArgs) (any, error) {
+				t, err := g.Ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
+				if err != nil {
+					return nil, err
+				}
+				prov, err := g.about(ctx, "token.revoke", c, nil)
+				return TokenAnswer{tokensAsked{ProvenanceRunID: prov}, tokenDocOf(t, "revoked")}, err
+			})),
+	}
+}
+
+// createToken grants no more than its caller has, and for no longer.
+func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArgs) (any, error) {
+	grant, err := access.NewGrant(a.Capabilities, a.Projects, a.Accounts)
+	if err == nil {
+		grant, err = grant.Within(c.Caller.Principal)
+	}
+	if err != nil {
+		return nil, err
+	}
+	expires := time.Now().Add(time.Duration(min(a.ExpiresInSeconds, maxTokenSeconds)) * time.Second)
+	if end := c.Caller.Expires; !end.IsZero() && expires.After(end) {
+		return nil, fault.New(fault.Capability, "token.create", "lifetime_denied", "the token would outlive the credentials of "+c.Caller.Name+
+			", which end at "+end.UTC().Format(time.RFC3339)).
+			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))
+	}
+	t, text := access.NewToken(a.Name, grant, c.Caller.Name, expires)
+	if err := g.Ledger.AddToken(ctx, ledger.Token(t)); err != nil {
+		return nil, err
+	}
+	stored, err := g.Ledger.Token(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	prov, err := g.about(ctx, "token.create", c, map[string]any{"token_id": stored.ID})
+	return TokenCreated{TokenAnswer: TokenAnswer{tokensAsked{ProvenanceRunID: prov}, tokenDocOf(stored, "valid")}, Token: text}, err
+}

@@ -1,0 +1,37 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/ledger"
+)
+
+// Listed is how many there are in all, on every page.
+type Listed struct {
+	Total      int64 `json:"total"`
+	TotalExact bool  `json:"total_exact"` // false: at least total; the rest was not counted
+}
+
+func listedOf(t ledger.Total) Listed { return Listed{t.N, t.Exact} }
+
+// noSuchTool refuses a filter by a tool that is not there and has no runs: the id is misspelt.
+func (g *Gateway) noSuchTool(ctx context.Context, id string, projects []string) error {
+	if _, err := g.Gate.Registry().Find(id); err == nil {
+		return nil
+	}
+	other, err := g.Ledger.List(ctx, ledger.Filter{Projects: projects, Limit: 1})
+	if err != nil {
+		return err
+	}
+	msg := fmt.Sprintf("no tool %q", id)
+	for _, t := range g.Gate.Registry().List() {
+		if t.Name() == strings.ReplaceAll(id, ".", "_") {
+			msg += "; did you mean " + t.ID + "?"
+		}
+	}
+	return fault.New(fault.NotFound, "run.list", "tool_not_found", fmt.Sprintf("%s (%d runs of other tools)", msg, other.Total.N)).
+		WithSteps(fault.Do("tool.list"))
+}

@@ -1,0 +1,109 @@
+// Package cli has the verbs of the shell and what they print. Every verb is a call of a registered tool through the gate.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+
+	"github.com/alecthomas/kong"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/site"
+)
+
+// Options are what every verb has.
+type Options struct {
+	Site    string `help:"Site file." env:"SLURMGATE_SITE" default:"/etc/slurmgate/site.yaml" placeholder:"FILE" type:"path"`
+	JSON    bool   `name:"json" help:"Print one JSON object on standard output: the result, or {\"error\": …}."`
+	Verbose bool   `short:"v" help:"Log what the gateway does to standard error."`
+}
+
+// Gateway is a gateway that this process is.
+type Gateway interface {
+	// FinishWork waits until everything accepted has been sent to Slurm, deferred, or ended.
+	FinishWork(ctx context.Context) error
+	// CaughtUp waits until Slurm has been asked since the gateway was opened.
+	CaughtUp(ctx context.Context) error
+	Close()
+}
+
+// Ports are what the verbs need from the rest of the program.
+type Ports struct {
+	Files app.Files
+	// Open makes this process the gateway of a site. A fault with code gateway_running: another process is.
+	Open func(ctx context.Context, s *site.Site, log *slog.Logger) (Gateway, error)
+	// SiteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
+	SiteGate func(ctx context.Context, a *Shell, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error)
+	// Examine checks a site. unrecorded is why the call is not recorded and therefore starts no job.
+	Examine func(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(format string, args ...any)) app.DoctorAnswer
+}
+
+// Shell is what a verb works with.
+type Shell struct {
+	*Options
+	Ports
+	Out io.Writer // results
+	Err io.Writer // progress and errors
+	Log *slog.Logger
+	tty bool // Err is a terminal
+}
+
+// Main runs one command line and returns the exit status: 0, or that of the error's kind. verbs is the struct whose fields are the verbs,
+// and options is in it.
+func Main(ctx context.Context, about string, verbs any, options *Options, ports Ports, args []string, stdout, stderr io.Writer) int {
+	exited := -1
+	parser, err := kong.New(verbs, kong.Name("slurmgate"), kong.Description(about), kong.UsageOnError(), kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exited = code }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+	if err != nil {
+		fmt.Fprintln(stderr, "slurmgate:", err)
+		return fault.Internal.ExitCode()
+	}
+	a := &Shell{Options: options, Ports: ports, Out: stdout, Err: stderr, tty: isTerminal(stderr)}
+	if err := checkWords(args); err != nil {
+		a.JSON = slices.Contains(args, "--json")
+		return a.fail(err)
+	}
+	kctx, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited // --help
+	}
+	if err != nil {
+		a.JSON = a.JSON || slices.Contains(args, "--json")
+		return a.fail(fault.Wrap(fault.Validation, "slurmgate", "usage", "", err).WithSteps(fault.Do("help")))
+	}
+	level := slog.LevelError
+	if a.Verbose {
+		level = slog.LevelInfo
+	}
+	a.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	if err := checkPaths(kctx); err != nil {
+		return a.fail(err)
+	}
+	kctx.BindTo(ctx, (*context.Context)(nil))
+	kctx.Bind(parser)
+	if err := kctx.Run(a); err != nil {
+		return a.fail(err)
+	}
+	return 0
+}
+
+// Version is the verb that prints the version.
+type Version struct{}
+
+// Run prints it.
+func (Version) Run(a *Shell) error {
+	return a.show(map[string]string{"version": version()}, func(w io.Writer) { fmt.Fprintln(w, "slurmgate", version()) })
+}
+
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		return b.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/site"
+)
+
+// Session is what a verb reaches the gateway through.
+type Session struct {
+	app  *Shell
+	site *site.Site
+	*link
+
+	dryRun bool    // of the tool called next
+	key    *string // its idempotency key
+}
+
+// effect sets how the next tool call is made: as a dry run, or with an idempotency key.
+func (s *Session) effect(o effectOptions) {
+	s.dryRun, s.key = o.DryRun, nil
+	if o.Key != "" {
+		s.key = &o.Key
+	}
+}
+
+// effectOptions are the options of verbs that change something.
+type effectOptions struct {
+	DryRun bool   `help:"Show what would be done (plan, run id and job script) and change nothing."`
+	Key    string `name:"idempotency-key" help:"The same command with the same key does its work once, whatever happens in between." placeholder:"KEY"`
+}
+
+// Dial reaches the gateway at a socket. A token in the environment makes the calls the token's: for programs that should do less than
+// their user may.
+func (a *Shell) Dial(ctx context.Context, socket string) (*httpapi.Client, error) {
+	c, err := httpapi.Dial(ctx, socket)
+	if err == nil {
+		c.Bear(os.Getenv("SLURMGATE_TOKEN"))
+	}
+	return c, err
+}
+
+// call carries out one of the gateway's operations and decodes its result.
+func (s *Session) call(ctx context.Context, toolID string, args, result any) error {
+	return s.callTool(ctx, toolID, app.BuiltinVersion, args, result)
+}
+
+// callTool makes one tool call and decodes its result.
+func (s *Session) callTool(ctx context.Context, toolID, version string, args, result any) error {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	var res gate.Response
+	req := gate.NewRequest(toolID, version, raw)
+	req.DryRun, req.IdempotencyKey = s.dryRun, s.key
+	ownKey(&req, app.IdempotencyOf(toolID))
+	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
+		if s.dryRun {
+			return fault.New(fault.Validation, "dry run", "args_too_large",
+				fmt.Sprintf("the arguments have %d bytes; more than %d would need an artifact, which a dry run cannot create", len(raw),
+					gate.MaxInline)).
+				WithNext("the same without --dry-run, or a dry run of a part of it")
+		}
+		if req, err = s.byReference(ctx, req); err != nil {
+			return err
+		}
+	}
+	err = s.retry(ctx, func(c *httpapi.Client) (err error) {
+		res, err = c.Call(ctx, req)
+		return err
+	})
+	switch {
+	case fault.CodeOf(err) == "gateway_gone" && req.IdempotencyKey != nil && s.key == nil: // another command would have another key
+		return fault.Wrap(fault.Unknown, toolID, "outcome_unknown", "it is unknown whether "+toolID+" was carried out", err).
+			WithNext("look whether it was, before you repeat it")
+	case err != nil:
+		return err
+	}
+	if res.ResultRef != nil {
+		return s.referred(ctx, *res.ResultRef, result)
+	}
+	return decode(res, result)
+}
+
+// shortText is the longest text that is sent in the call itself: JSON may write a byte as six.
+const shortText = gate.MaxInline / 8
+
+// importStream imports what r contains, up to the size that policy allows: a short text in the call itself, anything else as a stream
+// beside it.
+func (s *Session) importStream(ctx context.Context, r io.Reader, args app.ImportArgs, result *app.ImportAnswer) error {
+	head, err := io.ReadAll(io.LimitReader(r, shortText))
+	switch {
+	case fault.Is(err, fault.Canceled):
+		return err
+	case err != nil:
+		return fault.Wrap(fault.Validation, "artifact.import", "input_unreadable", "standard input cannot be read", err)
+	}
+	if len(head) < shortText && utf8.Valid(head) && !bytes.ContainsRune(head, 0) {
+		text := string(head)
+		args.Text = &text
+		return s.call(ctx, "artifact.import", args, result)
+	}
+	if args.Label == "" {
+		args.Label = "stdin"
+	}
+	// Once: what was read cannot be read again for another gateway.
+	res, err := s.way().Upload(ctx, io.MultiReader(bytes.NewReader(head), r), args.Label, args.Type, args.ProjectID)
+	if err != nil {
+		return fault.Wrap(fault.KindOf(err), "artifact.import", fault.CodeOf(err),
+			"standard input was not imported, and nothing of it was stored", err).WithNext("run the command again")
+	}
+	return decode(res, result)
+}
+
+// byReference puts arguments that are too large for an envelope into an artifact.
+func (s *Session) byReference(ctx context.Context, req gate.Request) (gate.Request, error) {
+	var a app.ArtifactDoc
+	if err := s.upload(ctx, bytes.NewReader(req.Args), "arguments of "+req.ToolID, "JSON", "", &a); err != nil {
+		return req, err
+	}
+	ref := "artifact://" + a.ArtifactID
+	req.Args, req.ArgsRef = json.RawMessage("{}"), &ref
+	return req, nil
+}
+
+// upload imports bytes from this process.
+func (s *Session) upload(ctx context.Context, r io.ReadSeeker, label, typ, project string, result any) error {
+	var res gate.Response
+	err := s.retry(ctx, func(c *httpapi.Client) (err error) {
+		if _, err = r.Seek(0, io.SeekStart); err == nil {
+			res, err = c.Upload(ctx, r, label, typ, project)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return decode(res, result)
+}
+
+// referred reads a result that is too large for an envelope.
+func (s *Session) referred(ctx context.Context, ref string, result any) error {
+	var b bytes.Buffer
+	if err := s.content(ctx, strings.TrimPrefix(ref, "artifact://"), &b); err != nil {
+		return err
+	}
+	return json.Unmarshal(b.Bytes(), result)
+}
+
+// content copies an artifact's bytes to w.
+func (s *Session) content(ctx context.Context, artifactID string, w io.Writer) error {
+	n := &countingWriter{w: w}
+	return s.retry(ctx, func(c *httpapi.Client) error {
+		err := c.Content(ctx, artifactID, n)
+		if err != nil && n.written {
+			return fault.Wrap(fault.Transport, "content", "content_cut_off", "only part of "+artifactID+" arrived", err).WithNext("fetch it again")
+		}
+		return err
+	})
+}
+
+// copyChecked copies an artifact's bytes to w and fails if they do not match the checksum.
+func (s *Session) copyChecked(ctx context.Context, o app.ArtifactDoc, w io.Writer) error {
+	h := sha256.New()
+	if err := s.content(ctx, o.ArtifactID, io.MultiWriter(w, h)); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != o.ChecksumSHA256 {
+		return fault.New(fault.Internal, "verified", "artifact_corrupt",
+			fmt.Sprintf("the received bytes of %s have checksum %s, but %s is recorded", o.ArtifactID, got, o.ChecksumSHA256)).
+			WithNext("check whether the stored bytes are damaged").WithSteps(fault.Do("artifact.verify", "artifact_id", o.ArtifactID))
+	}
+	return nil
+}
+
+type countingWriter struct {
+	w       io.Writer
+	written bool
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	c.written = c.written || len(p) > 0
+	return c.w.Write(p)
+}
+
+func decode(res gate.Response, result any) error {
+	if res.Error != nil {
+		return callError{res.Error.Fault(), res.Error}
+	}
+	return json.Unmarshal(res.Result, result)
+}
+
+// With connects, runs f and closes.
+func (a *Shell) With(ctx context.Context, f func(*Session) error) error {
+	s, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { s.close(ctx, a) }()
+	return f(s)
+}

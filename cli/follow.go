@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// follow says how far a verb follows a run that it has submitted or found.
+type follow struct {
+	wait    bool
+	timeout time.Duration // 0: no limit
+	to      string        // folder for the outputs, "" for none
+}
+
+const pollSeconds = 1 // length of one wait, shorter if the run ends: how often progress is shown
+
+// follow reports a submit, and waits if requested.
+func (a *Shell) follow(ctx context.Context, s *Session, r run.SubmitAnswer, f follow) error {
+	what := "submitted"
+	switch {
+	case r.Replayed:
+		what = "replayed (no new job)"
+	case r.State == run.Failed:
+		what = "failed"
+	}
+	if !f.wait {
+		err := a.show(r, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s\nstate   %s (%s)\njob     %s\n", what, r.RunID, r.State, r.Phase, text(r.SlurmJobID))
+			if r.Reason != nil && r.State != run.Succeeded {
+				fmt.Fprintf(w, "reason  %s\n", *r.Reason)
+			}
+			for _, e := range r.EquivalentRuns {
+				fmt.Fprintf(w, "same    %s (the same plan under another policy)\n", e)
+			}
+			printWarnings(w, r.Warnings)
+			printNext(w, r.NextSteps...)
+		})
+		if err == nil && r.State.Terminal() && r.State != run.Succeeded {
+			return quietFailure{fault.Tool}
+		}
+		return err
+	}
+	a.Say("%s  %s  job %s", what, r.RunID, text(r.SlurmJobID))
+	return a.await(ctx, s, r.RunID, f)
+}
+
+// await shows a run's progress until it has ended, then its outputs.
+func (a *Shell) await(ctx context.Context, s *Session, runID string, f follow) error {
+	started := time.Now()
+	p := progress{app: a}
+	for wait := 0; ; wait = pollSeconds {
+		var g run.GetAnswer
+		err := s.call(ctx, "slurm.job.get", app.RunArgs{RunID: runID, WaitSeconds: wait}, &g)
+		if err != nil {
+			p.end()
+			if ctx.Err() != nil {
+				return fault.New(fault.Canceled, "wait", "canceled", "stopped waiting; the run continues in Slurm").WithSteps(waitStep(runID))
+			}
+			return err
+		}
+		p.show(g, time.Since(started))
+		if g.State.Terminal() || g.State == run.Blocked {
+			p.end()
+			return a.ended(ctx, s, runID, g, f)
+		}
+		if f.timeout > 0 && time.Since(started) >= f.timeout {
+			p.end()
+			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase,
+				f.timeout)).WithSteps(waitStep(runID))
+		}
+	}
+}
+
+// waited is the result of a verb that waited: the run and its outputs.
+type waited struct {
+	run.GetAnswer
+	Outputs []app.ArtifactDoc `json:"outputs"`
+}
+
+func (a *Shell) ended(ctx context.Context, s *Session, runID string, g run.GetAnswer, f follow) error {
+	var story app.RunStory
+	if err := s.call(ctx, "run.show", app.RunArgs{RunID: runID}, &story); err != nil {
+		return err
+	}
+	if f.to != "" {
+		if err := a.fetch(ctx, s, runID, f.to); err != nil {
+			return err
+		}
+	}
+	err := a.show(waited{g, story.Outputs}, func(w io.Writer) { a.printEnd(ctx, s, w, g, story, f.to) })
+	switch {
+	case err != nil:
+		return err
+	case g.State == run.Blocked:
+		return quietFailure{fault.Timeout}
+	case g.State != run.Succeeded:
+		return quietFailure{fault.Tool}
+	}
+	return nil
+}
+
+func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.GetAnswer, story app.RunStory, to string) {
+	fmt.Fprintf(w, "%s  %s%s\n", g.TargetRunID, g.State, took(story))
+	if g.Reason != nil && g.State != run.Succeeded {
+		fmt.Fprintf(w, "reason  %s\n", a.printable(*g.Reason))
+	}
+	var rows [][]string
+	for _, o := range story.Outputs {
+		if o.Relpath != "" {
+			rows = append(rows, []string{o.Role, o.Type, bytesText(o.SizeBytes), "sha256:" + o.ChecksumSHA256[:16] + "…", o.ArtifactID})
+		}
+	}
+	if len(rows) > 0 {
+		table(w, "role|type|size|checksum|artifact", rows)
+	}
+	for _, o := range story.Outputs {
+		if o.Relpath == "" {
+			continue
+		}
+		var p app.PreviewAnswer
+		if err := s.call(ctx, "artifact.preview.text", app.ArtifactArgs{ArtifactID: o.ArtifactID, MaxLines: 8}, &p); err == nil && !p.Binary {
+			fmt.Fprintf(w, "--- %s\n%s", o.Role, a.printable(clipLines(p.Text, 160)))
+			if !strings.HasSuffix(p.Text, "\n") {
+				fmt.Fprintln(w)
+			}
+			if p.Truncated {
+				fmt.Fprintln(w, "…")
+			}
+		}
+	}
+	printWarnings(w, g.Warnings)
+	switch {
+	case g.State != run.Succeeded:
+		printNext(w, g.NextSteps...)
+	case to == "":
+		printNext(w, fault.Do("collect", "run_id", g.TargetRunID))
+	}
+}
+
+// took is the time of the last attempt, from when it was asked for.
+func took(s app.RunStory) string {
+	if s.FinishedAt == nil {
+		return ""
+	}
+	since := s.CreatedAt
+	for _, e := range s.Events {
+		if e.Type == "run.retry" || e.Type == "run.new_attempt" {
+			since = e.At
+		}
+	}
+	return fmt.Sprintf("  in %s", s.FinishedAt.Sub(since).Round(100*time.Millisecond))
+}
+
+// save writes one artifact to a new file; an incomplete file is removed.
+func save(ctx context.Context, s *Session, o app.ArtifactDoc, name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, os.ErrExist) {
+		return fault.New(fault.Conflict, "save", "target_exists", name+" already exists").WithNext("name another folder or file, or remove it")
+	}
+	if err != nil {
+		return fault.Wrap(fault.Validation, "save", "target_unwritable", "cannot write the file", err)
+	}
+	if err := errors.Join(s.copyChecked(ctx, o, f), f.Close()); err != nil {
+		_ = os.Remove(name) // it is incomplete
+		return fault.Wrap("", "save", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
+	}
+	return nil
+}
+
+// progress shows the state of a run: one rewritten line on a terminal, a line per change elsewhere.
+type progress struct {
+	app  *Shell
+	last string
+}
+
+func (p *progress) show(g run.GetAnswer, d time.Duration) {
+	line := fmt.Sprintf("%s  %s", g.Phase, g.TargetRunID)
+	if g.SlurmJobID != nil {
+		line += "  job " + *g.SlurmJobID
+	}
+	if g.Reason != nil && !g.State.Terminal() {
+		line += "  " + clipLine(*g.Reason, 80)
+	}
+	if p.app.tty {
+		fmt.Fprintf(p.app.Err, "\r\x1b[K%s  %s", line, d.Round(time.Second))
+	} else if line != p.last {
+		p.app.Say("%s", line)
+	}
+	p.last = line
+}
+
+func (p *progress) end() {
+	if p.app.tty && p.last != "" {
+		fmt.Fprint(p.app.Err, "\r\x1b[K")
+	}
+}
+
+// printable makes a job's text safe for the terminal.
+func (a *Shell) printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r == '\n' || r == '\t' || strconv.IsGraphic(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, "\\x%02x", r)
+		}
+	}
+	return b.String()
+}
+
+func clipLine(s string, n int) string {
+	s = strings.ReplaceAll(s, "\n", " ")
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+func clipLines(s string, n int) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = clipLine(lines[i], n)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

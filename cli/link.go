@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/site"
+)
+
+// How long the shell waits.
+const (
+	lockPatience = 5 * time.Second  // for a gateway that is starting or stopping
+	freshTime    = 20 * time.Second // for Slurm's first answer
+)
+
+// link is a connection to the gateway: to the process that holds the ledger, or to the gateway that this process has become. Several calls
+// may be under way at once; when the gateway goes away, one of them finds the next gateway for all.
+type link struct {
+	open func(ctx context.Context) (*httpapi.Client, Gateway, error) // finds the gateway, or becomes it
+
+	turn   chan struct{} // held while client, own and closed are read or changed
+	client *httpapi.Client
+	own    Gateway // nil when another process is the gateway
+	closed bool
+}
+
+// newLink opens a link.
+func newLink(ctx context.Context, open func(ctx context.Context) (*httpapi.Client, Gateway, error)) (*link, error) {
+	l := &link{open: open, turn: make(chan struct{}, 1)}
+	var err error
+	l.client, l.own, err = open(ctx)
+	return l, err
+}
+
+// way is the client of the gateway as it is now.
+func (l *link) way() *httpapi.Client {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	return l.client
+}
+
+// ours is the gateway that this process is; nil when another process is.
+func (l *link) ours() Gateway {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	return l.own
+}
+
+// retry makes a call again when the gateway went away, with the next one: a shell that was the gateway has ended, and another is it now,
+// or this process becomes it. Every call is safe to repeat: what is not idempotent carries a key, see [ownKey].
+func (l *link) retry(ctx context.Context, call func(*httpapi.Client) error) error {
+	for range 20 {
+		c := l.way()
+		err := call(c)
+		if fault.CodeOf(err) != "gateway_gone" || ctx.Err() != nil {
+			return err
+		}
+		if again, failed := l.reopen(ctx, c); failed != nil {
+			return failed
+		} else if !again {
+			return err
+		}
+	}
+	return call(l.way())
+}
+
+// reopen replaces a client whose gateway is gone, unless another call has done so already. It tells whether there is another gateway now:
+// there is none after this process was the gateway itself, or has closed the link.
+func (l *link) reopen(ctx context.Context, gone *httpapi.Client) (again bool, err error) {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, nil
+	}
+	defer func() { <-l.turn }()
+	switch {
+	case l.client != gone:
+		return true, nil
+	case l.own != nil || l.closed:
+		return false, nil
+	}
+	c, own, err := l.open(ctx)
+	if err != nil {
+		return false, err
+	}
+	l.client, l.own = c, own
+	return true, nil
+}
+
+// ownKey gives a call that is not idempotent by itself an idempotency key before its first try, so that the same call can be sent again.
+func ownKey(req *gate.Request, idempotency string) {
+	if req.IdempotencyKey == nil && !req.DryRun && idempotency != gate.Idempotent {
+		key := "client-" + uuid.NewString()
+		req.IdempotencyKey = &key
+	}
+}
+
+// connect finds the gateway, or becomes it.
+func (a *Shell) connect(ctx context.Context) (*Session, error) {
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLink(ctx, func(ctx context.Context) (*httpapi.Client, Gateway, error) { return a.reach(ctx, s) })
+	if err != nil {
+		return nil, err
+	}
+	return &Session{app: a, site: s, link: l}, nil
+}
+
+// reach finds the gateway of a site, or becomes it.
+func (a *Shell) reach(ctx context.Context, s *site.Site) (*httpapi.Client, Gateway, error) {
+	patience := time.Now().Add(lockPatience)
+	for {
+		if c, err := a.Dial(ctx, s.Gateway.Socket); err == nil {
+			return c, nil, nil
+		}
+		g, err := a.Open(ctx, s, a.Log)
+		if err == nil {
+			c, err := a.Dial(ctx, s.Gateway.Socket)
+			if err != nil {
+				g.Close()
+				return nil, nil, err
+			}
+			return c, g, nil
+		}
+		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {
+			return nil, nil, err
+		}
+		time.Sleep(50 * time.Millisecond) // the holder is starting or stopping
+	}
+}
+
+// close ends the session. A process that is the gateway first finishes what it has taken on, however long the copying takes; an interrupt
+// leaves it to the next gateway.
+func (s *Session) close(ctx context.Context, a *Shell) {
+	s.turn <- struct{}{}
+	s.closed = true // a call that is still under way opens no other gateway
+	own := s.own
+	<-s.turn
+	if own == nil {
+		return
+	}
+	soon, stop := context.WithTimeout(ctx, 2*time.Second)
+	defer stop()
+	if own.FinishWork(soon) != nil && ctx.Err() == nil {
+		a.Say("finishing what was taken on (inputs are being copied); Ctrl-C leaves it to the next slurmgate, or to slurmgate serve")
+		if own.FinishWork(ctx) != nil {
+			a.Say("left; the next slurmgate takes it up")
+		}
+	}
+	own.Close()
+}
+
+// fresh waits until Slurm has been asked, when this process is the gateway: a look by a shell that has just opened the ledger should not
+// show yesterday.
+func (s *Session) fresh(ctx context.Context) error {
+	own := s.ours()
+	if own == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, freshTime)
+	defer stop()
+	return own.CaughtUp(ctx)
+}

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
+	"slurmgate/ledger"
+	"slurmgate/mcp"
+)
+
+// anyone lets every token in as one principal.
+type anyone struct{}
+
+func (anyone) Peer(int) (gate.Principal, error) {
+	return gate.Principal{}, fault.New(fault.Auth, "", "", "no peers here")
+}
+
+func (anyone) Bearer(context.Context, string) (gate.Principal, error) {
+	return gate.Principal{Name: "token:chat", Method: gate.ByToken, Capabilities: []string{gate.All}, Projects: []string{gate.All}}, nil
+}
+
+// mortal is a gateway whose socket dies with everything that is under way on it, and is served again by whoever looks for the gateway next.
+type mortal struct {
+	t      *testing.T
+	path   string
+	face   http.Handler
+	mu     sync.Mutex
+	server *http.Server
+	lives  atomic.Int64
+}
+
+func newMortal(t *testing.T, tools ...gate.Tool) *mortal {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-test" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := gate.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gate.New(gate.Config{Registry: r, Journal: l, Promises: l, Owners: l, Log: slog.New(slog.DiscardHandler)})
+	m := &mortal{t: t, path: filepath.Join(dir, "s"), face: httpapi.Handler(httpapi.Config{Gate: g, Auth: anyone{}}, nil)}
+	t.Cleanup(func() { m.die(); g.Close(); l.Close() })
+	return m
+}
+
+// die ends the server and every connection to it.
+func (m *mortal) die() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.server != nil {
+		m.server.Close()
+		m.server = nil
+	}
+}
+
+// open is what a link finds: the server, started anew when it is dead.
+func (m *mortal) open(ctx context.Context) (*httpapi.Client, Gateway, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.server == nil {
+		os.Remove(m.path)
+		l, err := net.Listen("unix", m.path)
+		if err != nil {
+			return nil, nil, err
+		}
+		m.server = &http.Server{Handler: m.face}
+		go m.server.Serve(l)
+		m.lives.Add(1)
+	}
+	c, err := httpapi.Dial(ctx, m.path)
+	if err == nil {
+		c.Bear("x")
+	}
+	return c, nil, err
+}
+
+func countingTool(id string, n *atomic.Int64, each func(int64)) gate.Tool {
+	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: id, Description: "Counts.", SideEffect: gate.Execute,
+		Idempotency: gate.NonIdempotent, Determinism: gate.BestEffort,
+		Availability: gate.OfflineOK, Capabilities: []string{gate.CapSlurm}, Bindings: []gate.Transport{gate.Other, gate.MCP},
+		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer"}}}`),
+		Handle: func(context.Context, gate.Call) (any, error) {
+			k := n.Add(1)
+			each(k)
+			return map[string]any{"serial": k}, nil
+		}}
+}
+
+// The gateway dies again and again under a chat's calls, in the middle of a call and between two. Each call is answered once, with its own
+// answer, and has its effect once, though the tool is not idempotent.
+func TestChatAcrossGateways(t *testing.T) {
+	const calls = 60
+	var effects atomic.Int64
+	var m *mortal
+	m = newMortal(t, countingTool("test.count", &effects, func(n int64) {
+		if n%7 == 0 {
+			m.die() // this call's answer is lost, and those of all others under way
+		}
+	}))
+	l, err := newLink(t.Context(), m.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tools []gate.Tool
+	err = l.retry(t.Context(), func(c *httpapi.Client) error {
+		reg, err := c.Registry(t.Context())
+		tools = reg.Tools
+		return err
+	})
+	if err != nil || len(tools) != 1 {
+		t.Fatal(tools, err)
+	}
+	chat := mcp.New(mcp.Config{Gateway: &Chat{link: l, tools: tools}, Name: "d", Version: "1"})
+	in, feed := io.Pipe()
+	answers, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- mcp.Serve(t.Context(), chat, in, out); out.Close() }()
+	go func() {
+		fmt.Fprintln(feed, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+		fmt.Fprintln(feed, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		for i := range calls {
+			fmt.Fprintf(feed, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"test_count","arguments":{"n":%d}}}`+"\n", i+1, i)
+		}
+		feed.Close()
+	}()
+	seen, serials := map[int]int{}, map[string]bool{}
+	for s := bufio.NewScanner(answers); s.Scan(); {
+		var a struct {
+			ID     int
+			Result struct {
+				IsError           bool
+				StructuredContent struct{ Serial int64 }
+				Content           json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(s.Bytes(), &a); err != nil || a.Result.IsError {
+			t.Errorf("%s: %v", s.Bytes(), err)
+		}
+		seen[a.ID]++
+		if a.ID > 0 {
+			serials[fmt.Sprint(a.Result.StructuredContent.Serial)] = true
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for i := range calls + 1 {
+		if seen[i] != 1 {
+			t.Errorf("call %d was answered %d times", i, seen[i])
+		}
+	}
+	if effects.Load() != calls || len(serials) != calls || m.lives.Load() < 2 {
+		t.Errorf("%d effects and %d different answers of %d calls, %d lives", effects.Load(), len(serials), calls, m.lives.Load())
+	}
+}
+
+// A shell's call of a tool that is not idempotent is sent again under the key of its first try. Two commands are two calls.
+func TestShellSendsAgain(t *testing.T) {
+	var effects atomic.Int64
+	var m *mortal
+	create := countingTool("token.create", &effects, func(n int64) {
+		if n == 1 {
+			m.die()
+		}
+	})
+	create.Version = app.BuiltinVersion
+	m = newMortal(t, create)
+	l, err := newLink(t.Context(), m.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Session{link: l}
+	for want := range int64(2) {
+		var got struct{ Serial int64 }
+		if err := s.call(t.Context(), "token.create", map[string]int{"n": 1}, &got); err != nil || got.Serial != want+1 {
+			t.Error(got, err)
+		}
+	}
+	if effects.Load() != 2 || m.lives.Load() != 2 {
+		t.Error(effects.Load(), m.lives.Load())
+	}
+}
+
+// A call that finds no gateway any more, and one after the end of the session, say so; neither opens another gateway.
+func TestClosedLink(t *testing.T) {
+	var effects atomic.Int64
+	m := newMortal(t, countingTool("token.create", &effects, func(int64) {}))
+	l, err := newLink(t.Context(), m.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Session{link: l}
+	s.close(t.Context(), &Shell{})
+	m.die()
+	err = s.call(t.Context(), "token.create", map[string]int{"n": 1}, nil)
+	if !fault.Is(err, fault.Unknown) || fault.CodeOf(err) != "outcome_unknown" || m.lives.Load() != 1 || !strings.Contains(err.Error(),
+		"token.create") {
+		t.Error(err, m.lives.Load())
+	}
+}

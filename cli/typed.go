@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// jsonTypes are the types a schema can name, with what a person types for each.
+var jsonTypes = []struct{ name, rule string }{
+	{"integer", "an integer within ±(2^53-1)"}, {"number", "a number as in JSON, within ±(2^53-1)"}, {"boolean", "true or false"},
+	{"string", "text"},
+	{"array", "a JSON array, for example [1,2]"}, {"object", `a JSON object, for example {"a":1}`}, {"null", "null"},
+}
+
+// typed reads a parameter as the tool's schema declares it: a string as it is typed, anything else as JSON. Where the schema allows strings
+// beside other types, JSON of another allowed type, or a string in quotes, is read as JSON; any other text is the string.
+func typed(schema []byte, name, value string) (any, error) {
+	types := schemaTypes(schema, name)
+	text := slices.Contains(types, "string")
+	if len(types) == 0 || text && len(types) == 1 {
+		return value, nil
+	}
+	raw, err := plan.Canonical([]byte(value))
+	found := fault.ProblemsOf(err)
+	notJSON := err != nil && (len(found) == 0 || found[0].Code == "JSON-SYNTAX" || found[0].Code == "JSON-TRAILING")
+	switch {
+	case err == nil && isOneOf(raw, types):
+		return json.RawMessage(raw), nil
+	case text && (err == nil || notJSON):
+		return value, nil
+	}
+	msg := "got " + strconv.Quote(value)
+	if err != nil && !notJSON {
+		msg = found[0].Msg
+	}
+	var rules []string
+	for _, t := range jsonTypes {
+		if slices.Contains(types, t.name) {
+			rules = append(rules, t.rule)
+		}
+	}
+	return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: strings.Join(rules, ", or "),
+		Msg: msg})
+}
+
+// isOneOf reports whether a JSON value has one of the types.
+func isOneOf(raw []byte, types []string) bool {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return false
+	}
+	if n, ok := v.(float64); ok && n == math.Trunc(n) && slices.Contains(types, "integer") {
+		return true
+	}
+	return slices.Contains(types, typeOf(v))
+}
+
+func typeOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case float64:
+		return "number"
+	case string:
+		return "string"
+	case []any:
+		return "array"
+	}
+	return "object"
+}
+
+// schemaTypes are the types that a schema allows for a property; none if it has no such property.
+func schemaTypes(schema []byte, name string) []string {
+	var root map[string]any
+	if json.Unmarshal(schema, &root) != nil {
+		return nil
+	}
+	most := 1000
+	properties, _ := root["properties"].(map[string]any)
+	if p, ok := properties[name]; ok {
+		return typesOf(root, p, &most)
+	}
+	if more, ok := root["additionalProperties"].(map[string]any); ok {
+		return typesOf(root, more, &most)
+	}
+	return nil
+}
+
+// typesOf are the types that a schema allows, all of them if it does not restrict them. It looks at *most schemas: references may form a
+// circle.
+func typesOf(root map[string]any, schema any, most *int) (types []string) {
+	for _, t := range jsonTypes {
+		types = append(types, t.name)
+	}
+	s, ok := schema.(map[string]any)
+	if *most--; !ok || *most < 0 {
+		return types
+	}
+	only := func(allowed []string) {
+		types = slices.DeleteFunc(types, func(t string) bool { return !slices.Contains(allowed, t) })
+	}
+	switch t := s["type"].(type) {
+	case string:
+		only([]string{t})
+	case []any:
+		only(texts(t))
+	}
+	if c, ok := s["const"]; ok {
+		only(withIntegers(c))
+	}
+	if list, ok := s["enum"].([]any); ok {
+		only(withIntegers(list...))
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		only(typesOf(root, referred(root, ref), most))
+	}
+	for _, word := range []string{"anyOf", "oneOf"} {
+		if list, ok := s[word].([]any); ok {
+			var any []string
+			for _, one := range list {
+				any = append(any, typesOf(root, one, most)...)
+			}
+			only(any)
+		}
+	}
+	if list, ok := s["allOf"].([]any); ok {
+		for _, one := range list {
+			only(typesOf(root, one, most))
+		}
+	}
+	return types
+}
+
+func texts(list []any) (out []string) {
+	for _, v := range list {
+		if s, ok := v.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// withIntegers are the types of values; a number also allows integers.
+func withIntegers(values ...any) (out []string) {
+	for _, v := range values {
+		out = append(out, typeOf(v))
+		if typeOf(v) == "number" {
+			out = append(out, "integer")
+		}
+	}
+	return out
+}
+
+// referred is the schema a reference within the document names; nil allows everything.
+func referred(root map[string]any, ref string) any {
+	path, ok := strings.CutPrefix(ref, "#/")
+	if !ok {
+		return nil
+	}
+	var at any = root
+	for part := range strings.SplitSeq(path, "/") {
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		m, _ := at.(map[string]any)
+		at = m[part]
+	}
+	return at
+}

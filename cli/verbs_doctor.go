@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+)
+
+type Doctor struct {
+	NoJobs bool `help:"Do not submit probe jobs; compute nodes are then not checked."`
+}
+
+// Run checks the site and prints the findings. A site whose record cannot be written is checked too, but no job is started there.
+func (c Doctor) Run(ctx context.Context, a *Shell) error {
+	var r app.DoctorAnswer
+	err := a.examine(ctx, app.DoctorArgs{Site: a.Site, NoJobs: c.NoJobs}, &r)
+	if err != nil {
+		return err
+	}
+	err = a.show(r, func(w io.Writer) {
+		for _, f := range r.Findings {
+			fmt.Fprintf(w, "%-5s %-22s %s\n", f.Status, f.Check, f.Detail)
+			if f.Next != "" {
+				fmt.Fprintf(w, "%29sNext: %s\n", "", f.Next)
+			}
+		}
+		fmt.Fprintf(w, "%d checks, %d failed, %d warnings\n", len(r.Findings), r.Failed, r.Warned)
+	})
+	if err == nil && r.Failed > 0 {
+		return quietFailure{fault.Internal}
+	}
+	return err
+}
+
+// examine makes the call through the site's gate. Without a site file there is none, and nothing to start a job on.
+func (a *Shell) examine(ctx context.Context, args app.DoctorArgs, r *app.DoctorAnswer) error {
+	var unrecorded error
+	tool := app.DoctorTool(func(ctx context.Context, args app.DoctorArgs) app.DoctorAnswer {
+		return a.Examine(ctx, args, unrecorded, a.Say)
+	})
+	s, err := a.Files.LoadSite(args.Site)
+	if err != nil {
+		return alone(ctx, tool, args, r)
+	}
+	g, who, err := a.SiteGate(ctx, a, s, tool)
+	if err != nil {
+		args.NoJobs, unrecorded = true, err
+		return alone(ctx, tool, args, r)
+	}
+	defer g.Close()
+	return through(ctx, g, who, tool, args, r)
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/site"
+)
+
+// siteOf is the site file that was given, if it is there and serves the domain in dir; else empty.
+func (a *Shell) siteOf(dir string) string {
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return ""
+	}
+	one, err := os.Stat(s.DomainDir)
+	if err != nil {
+		return ""
+	}
+	if other, err := os.Stat(dir); err != nil || !os.SameFile(one, other) {
+		return ""
+	}
+	return a.Site
+}
+
+type Domain struct {
+	Check domainCheckCmd `cmd:"" help:"Check a domain package and whether its policy, tools and images fit together."`
+}
+
+type domainCheckCmd struct {
+	Dir string `arg:"" help:"Folder of a domain." type:"path"`
+}
+
+// Run checks a domain.
+func (c domainCheckCmd) Run(ctx context.Context, a *Shell) error {
+	var r app.DomainAnswer
+	if err := a.local(ctx, "domain.check", app.CheckArgs{Dir: c.Dir, Site: a.siteOf(c.Dir)}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w io.Writer) {
+		fmt.Fprintf(w, "domain %s %s, policy %s\n", r.DomainID, r.Version, r.PolicyHash)
+		var rows [][]string
+		for _, t := range r.Tools {
+			rows = append(rows, []string{t.ToolID, t.Version, t.PlanKind, t.Execution, orDash(t.Image), t.PackHash[:19]})
+		}
+		table(w, "tool|version|plan|runs|image|pack hash", rows)
+		for _, s := range r.Warnings {
+			fmt.Fprintf(w, "warning: %s\n", s)
+		}
+		for _, m := range r.Missing {
+			printNext(w, fault.Do("image add", "name", m))
+		}
+		if len(r.Missing) == 0 {
+			fmt.Fprintln(w, "no mistakes")
+		}
+	})
+}
+
+type toolInitCmd struct {
+	Tool string `arg:"" help:"Tool id, e.g. samtools.flagstat."`
+	Dir  string `arg:"" optional:"" default:"." help:"Folder of a domain, or any folder." type:"path"`
+	Kind string `help:"Kind of execution: cli, python, node or php." default:"cli"`
+}
+
+// Run writes a first toolpack.
+func (c toolInitCmd) Run(ctx context.Context, a *Shell) error {
+	var r app.InitAnswer
+	if err := a.local(ctx, "tool.init", app.InitArgs{ToolID: c.Tool, Kind: c.Kind, Dir: c.Dir}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w io.Writer) {
+		fmt.Fprintf(w, "wrote %s\n", r.File)
+		if r.Manifest != "" {
+			fmt.Fprintf(w, "add this line to the tools in %s, and raise its version:\n%s\n", filepath.Join(c.Dir, "manifest.yaml"), r.Manifest)
+		}
+		printNext(w, fault.Do("tool check", "dir", c.Dir))
+	})
+}
+
+type toolSchemaCmd struct{}
+
+// Run prints the JSON Schema of the format, as one JSON document with or without --json.
+func (toolSchemaCmd) Run(ctx context.Context, a *Shell) error {
+	var r app.TextAnswer
+	if err := a.local(ctx, "tool.schema", struct{}{}, &r); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(a.Out, r.Text)
+	return err
+}
+
+type toolRunnerCmd struct {
+	Kind string `arg:"" help:"python or node."`
+}
+
+// Run prints a runner.
+func (c toolRunnerCmd) Run(ctx context.Context, a *Shell) error {
+	var r app.TextAnswer
+	if err := a.local(ctx, "tool.runner", map[string]string{"kind": c.Kind}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w io.Writer) {
+		fmt.Fprint(w, r.Text)
+		a.Say("put it into the image as %s", r.Path)
+	})
+}

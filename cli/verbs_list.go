@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+)
+
+type Tool struct {
+	List  toolListCmd  `cmd:"" default:"withargs" help:"List the tools."`
+	Show  toolShowCmd  `cmd:"" help:"Show a tool's contract."`
+	Check toolCheckCmd `cmd:"" help:"Check a folder of toolpacks, or a whole domain, and report all problems."`
+
+	Init   toolInitCmd   `cmd:"" help:"Write a first toolpack that loads without changes."`
+	Schema toolSchemaCmd `cmd:"" help:"Print the JSON Schema of *.tool.yaml, for editors."`
+	Runner toolRunnerCmd `cmd:"" help:"Print the program that calls the function of a python or node toolpack in its image."`
+}
+
+type toolListCmd struct {
+	All bool `help:"Also list the gateway's own operations."`
+}
+
+// Run lists tools.
+func (c toolListCmd) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var l app.ToolList
+		if err := s.call(ctx, "tool.list", app.ToolArgs{All: c.All}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			var rows [][]string
+			for _, t := range l.Tools {
+				rows = append(rows, []string{t.ToolID, t.Version, clipLine(t.Description, 90)})
+			}
+			table(w, "tool|version|what it does", rows)
+			footer(w, len(l.Tools), exactly(int64(l.Total)), "tools")
+			fmt.Fprintf(w, "domain %s %s\n", l.DomainID, l.Version)
+			printNext(w, fault.Do("tool.show"))
+		})
+	})
+}
+
+type toolShowCmd struct {
+	Tool string `arg:"" help:"Tool id."`
+}
+
+// Run shows a tool.
+func (c toolShowCmd) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var d app.ToolDoc
+		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: c.Tool}, &d); err != nil {
+			return err
+		}
+		return a.show(d, func(w io.Writer) {
+			fmt.Fprintf(w, "%s %s (contract %s)\n%s\n", d.ToolID, d.Version, d.ContractVersion, d.Description)
+			example := "slurmgate run " + d.ToolID
+			for _, in := range d.Inputs {
+				fmt.Fprintf(w, "input   %s: %s\n", in.Param, strings.Join(in.Types, " or "))
+				example += " --input " + in.Param + "=FILE"
+			}
+			for _, o := range d.Outputs {
+				fmt.Fprintf(w, "output  %s: %s, %q\n", o.Role, o.Type, o.Label)
+			}
+			if d.Image != nil {
+				fmt.Fprintf(w, "image   %s\n", *d.Image)
+			}
+			var schema any
+			if json.Unmarshal(d.InputSchema, &schema) == nil {
+				pretty, _ := json.MarshalIndent(schema, "", "  ") // it is valid JSON
+				fmt.Fprintf(w, "arguments (JSON Schema):\n%s\n", pretty)
+			}
+			if len(d.Inputs) > 0 {
+				fmt.Fprintf(w, "Next: %s --wait\n", example)
+			}
+		})
+	})
+}

@@ -1,0 +1,302 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+type Run struct {
+	Tool    string        `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
+	Input   named         `short:"i" help:"An input: its parameter or role, with a file or an artifact id." placeholder:"NAME=FILE|art_…"`
+	Param   named         `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true, [1,2] or null." placeholder:"NAME=VALUE"`
+	Wait    bool          `help:"Wait until the run has ended and show the outputs."`
+	Timeout time.Duration `help:"With --wait: stop waiting after this time (the run continues)." placeholder:"DURATION"`
+	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
+	effectOptions
+}
+
+// Run imports the inputs that are given as files, calls the tool, and follows the run if requested.
+func (c Run) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var tool app.ToolDoc
+		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: c.Tool}, &tool); err != nil {
+			return err
+		}
+		s.effect(effectOptions{DryRun: c.DryRun}) // for the imports; a key is only for the call of the tool
+		args, err := c.args(ctx, a, s, tool)
+		if err != nil {
+			return err
+		}
+		s.effect(c.effectOptions)
+		if c.DryRun {
+			return a.rehearse(ctx, s, tool.ToolID, tool.Version, args)
+		}
+		var answer run.SubmitAnswer
+		if err := s.callTool(ctx, tool.ToolID, tool.Version, args, &answer); err != nil {
+			return err
+		}
+		s.effect(effectOptions{})
+		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})
+	})
+}
+
+// importFile imports a file. If the content alone does not show one of the wanted types but the tool takes only one type, that type is
+// used: naming the file as this input says so.
+func (a *Shell) importFile(ctx context.Context, s *Session, path string, _ []string) (app.ImportAnswer, error) {
+	abs, err := absolute(path)
+	if err != nil {
+		return app.ImportAnswer{}, err
+	}
+	var got app.ImportAnswer
+	word, args := "imported", app.ImportArgs{Path: &abs}
+	if s.dryRun {
+		word = "would import"
+		var r gate.Rehearsal
+		if err = s.call(ctx, "artifact.import", args, &r); err == nil {
+			err = json.Unmarshal(r.Would, &got)
+		}
+	} else {
+		err = s.call(ctx, "artifact.import", args, &got)
+	}
+	if err != nil {
+		return got, err
+	}
+	if !got.Created {
+		word = "already imported"
+	}
+	a.Say("%s  %s  %s  %s (%s)", word, got.ArtifactID, got.Type, path, bytesText(got.SizeBytes))
+	return got, nil
+}
+
+// Say prints a line of progress for people; with --json standard output is reserved for the result.
+func (a *Shell) Say(format string, args ...any) {
+	fmt.Fprintf(a.Err, format+"\n", args...)
+}
+
+type Submit struct {
+	Plan    string        `arg:"" help:"File with the plan as JSON, or - for standard input."`
+	Project string        `help:"Project name or id." placeholder:"NAME"`
+	Wait    bool          `help:"Wait until the run has ended and show the outputs."`
+	Timeout time.Duration `help:"With --wait: stop waiting after this time (the run continues)." placeholder:"DURATION"`
+	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
+	effectOptions
+}
+
+// Run submits a plan unchanged.
+func (c Submit) Run(ctx context.Context, a *Shell) error {
+	data, err := readPlan(ctx, c.Plan)
+	if err != nil {
+		return err
+	}
+	// The gate applies the same rules; checked here, the problems have a place in the file.
+	if err := plan.Decode(data, &plan.Spec{}); err != nil {
+		return plan.InFile(err, c.Plan, data)
+	}
+	return a.With(ctx, func(s *Session) error {
+		s.effect(c.effectOptions)
+		args := app.SubmitArgs{ProjectID: c.Project, JobSpec: data}
+		if c.DryRun {
+			return a.rehearse(ctx, s, "slurm.submit", app.BuiltinVersion, args)
+		}
+		var answer run.SubmitAnswer
+		if err := s.call(ctx, "slurm.submit", args, &answer); err != nil {
+			return err
+		}
+		s.effect(effectOptions{})
+		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})
+	})
+}
+
+func readPlan(ctx context.Context, name string) ([]byte, error) {
+	r := io.Reader(nil)
+	if name == "-" {
+		r = StandardInput(ctx)
+	} else {
+		f, err := openFile("submit", name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r = f
+	}
+	data, err := io.ReadAll(io.LimitReader(r, plan.MaxDocumentBytes+1))
+	if err != nil && fault.KindOf(err) != fault.Canceled {
+		err = fault.Wrap(fault.Transport, "submit", "plan_unreadable", "cannot read the plan "+strconv.Quote(name), err)
+	}
+	return data, err
+}
+
+type Get struct {
+	RunID string `arg:"" name:"run" help:"Run id."`
+	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
+}
+
+// Run shows the state once.
+func (c Get) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		if err := s.fresh(ctx); err != nil {
+			a.Log.Warn("Slurm could not be queried", "err", err)
+		}
+		var g run.GetAnswer
+		if err := s.call(ctx, "slurm.job.get", app.RunArgs{RunID: c.RunID, WaitSeconds: c.Wait}, &g); err != nil {
+			return err
+		}
+		return a.show(g, func(w io.Writer) { printGet(w, g) })
+	})
+}
+
+func printGet(w io.Writer, g run.GetAnswer) {
+	fmt.Fprintf(w, "run     %s\nstate   %s (%s)\n", g.TargetRunID, g.State, g.Phase)
+	if g.Reason != nil && g.State != run.Succeeded {
+		fmt.Fprintf(w, "reason  %s\n", *g.Reason)
+	}
+	fmt.Fprintf(w, "job     %s\n", text(g.SlurmJobID))
+	if g.ExitCode != nil {
+		fmt.Fprintf(w, "exit    %d\n", *g.ExitCode)
+	}
+	if g.ObservedAt != nil {
+		fmt.Fprintf(w, "seen    %s\n", g.ObservedAt.Format(time.RFC3339))
+	}
+	for _, role := range sorted(g.ArtifactsByRole) {
+		fmt.Fprintf(w, "output  %s  %s\n", g.ArtifactsByRole[role], role)
+	}
+	printWarnings(w, g.Warnings)
+	printNext(w, g.NextSteps...)
+}
+
+// printNext prints what to do next, if there is anything.
+func printNext(w io.Writer, steps ...fault.Step) {
+	if len(steps) > 0 {
+		fmt.Fprintf(w, "Next: %s\n", gate.Words(gate.Local, steps))
+	}
+}
+
+func waitStep(runID string) fault.Step {
+	return fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", run.LongWait)
+}
+
+func printWarnings(w io.Writer, list []string) {
+	for _, s := range list {
+		fmt.Fprintf(w, "warning %s\n", s)
+	}
+}
+
+type Wait struct {
+	RunID   string        `arg:"" name:"run" help:"Run id."`
+	Timeout time.Duration `help:"Stop waiting after this time (the run continues)." placeholder:"DURATION"`
+	To      string        `help:"Copy the outputs into this folder." type:"path" placeholder:"DIR"`
+}
+
+// Run waits until the run has ended.
+func (c Wait) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		return a.await(ctx, s, c.RunID, follow{true, c.Timeout, c.To})
+	})
+}
+
+type Collect struct {
+	RunID string `arg:"" name:"run" help:"Run id."`
+	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
+	To    string `help:"Copy the outputs into this folder." type:"path" placeholder:"DIR"`
+}
+
+// Run reports, and copies.
+func (c Collect) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		if err := s.fresh(ctx); err != nil {
+			a.Log.Warn("Slurm could not be queried", "err", err)
+		}
+		var r run.CollectAnswer
+		if err := s.call(ctx, "slurm.job.collect", app.RunArgs{RunID: c.RunID, WaitSeconds: c.Wait}, &r); err != nil {
+			return err
+		}
+		if c.To != "" && r.Ready {
+			if err := a.fetch(ctx, s, c.RunID, c.To); err != nil {
+				return err
+			}
+		}
+		if err := a.show(r, func(w io.Writer) { printCollect(w, r) }); err != nil {
+			return err
+		}
+		return failedRun(r)
+	})
+}
+
+func printCollect(w io.Writer, r run.CollectAnswer) {
+	if !r.Ready {
+		fmt.Fprintf(w, "not ready: %s is %s\n", r.TargetRunID, r.State)
+		printNext(w, r.NextSteps...)
+		return
+	}
+	fmt.Fprintf(w, "%s  %s\n", r.TargetRunID, r.State)
+	for _, role := range sorted(r.ArtifactsByRole) {
+		fmt.Fprintf(w, "  %s  %s\n", r.ArtifactsByRole[role], role)
+	}
+	printWarnings(w, r.Warnings)
+	if r.State != run.Succeeded {
+		printNext(w, r.NextSteps...)
+	}
+}
+
+// failedRun is the exit status of a verb that waited for a run's end.
+func failedRun(r run.CollectAnswer) error {
+	if r.Ready && r.State != run.Succeeded {
+		return quietFailure{fault.Tool}
+	}
+	return nil
+}
+
+type Logs struct {
+	RunID  string `arg:"" name:"run" help:"Run id."`
+	Stream string `help:"log (everything), stdout or stderr." enum:"log,stdout,stderr" default:"log"`
+	Tail   int    `help:"Number of lines from the end." default:"200"`
+}
+
+// Run prints the end of a stream.
+func (c Logs) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var l run.LogsAnswer
+		if err := s.call(ctx, "slurm.job.logs", app.RunArgs{RunID: c.RunID, Stream: c.Stream, TailLines: c.Tail}, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			switch {
+			case l.Text != "":
+				io.WriteString(w, a.printable(l.Text))
+			case l.Final:
+				a.Say("the %s of this run is empty", l.Stream)
+			default:
+				a.Say("nothing yet; the run is %s", l.State)
+			}
+		})
+	})
+}
+
+type Cancel struct {
+	RunID  string `arg:"" name:"run" help:"Run id."`
+	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
+}
+
+// Run cancels.
+func (c Cancel) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var r app.CancelAnswer
+		if err := s.call(ctx, "slurm.job.cancel", app.RunArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s\n%s\n", r.RunID, r.State, r.Message)
+			printNext(w, r.NextSteps...)
+		})
+	})
+}

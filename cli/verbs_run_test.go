@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"slurmgate/app"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// An argument has one value: a second one is refused, whether it comes under the same name or under an input's other one.
+func TestArgumentsOnce(t *testing.T) {
+	for line, want := range map[string]string{
+		"-p a=1 -p b=x=y --input r=f": "", "-p a= -p b=,;": "", "-p a=1 --param=a=2": "a is given twice",
+		"--input r=f -i r=f": "r is given twice", "-p a": `expected "<key>=<value>"`,
+	} {
+		var c struct {
+			Run Run `cmd:""`
+		}
+		p, err := kong.New(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Parse(append([]string{"run", "a.tool"}, strings.Fields(line)...))
+		switch {
+		case want == "" && (err != nil || c.Run.Param["b"] != "x=y" && c.Run.Param["b"] != ",;"):
+			t.Errorf("%s: %v %v", line, c.Run.Param, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	id := "art_183BZJHEYXMKZBB4A0X74BNFSS"
+	tool := app.ToolDoc{Inputs: []app.PackInput{{Role: "reads", Param: "fastq"}}}
+	for _, c := range []Run{{Input: named{"reads": id, "fastq": id}}, {Input: named{"reads": id}, Param: named{"fastq": id}}} {
+		if args, err := c.args(t.Context(), nil, nil, tool); err == nil || !strings.Contains(err.Error(), "fastq already has a value") {
+			t.Errorf("%v %v", args, err)
+		}
+	}
+}

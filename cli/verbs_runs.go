@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+type Runs struct {
+	List runsListCmd `cmd:"" default:"withargs" help:"List runs, newest first."`
+	Show runsShowCmd `cmd:"" help:"Show everything about a run."`
+	Diff runsDiffCmd `cmd:"" help:"Show why two runs are not the same run."`
+}
+
+type runsListCmd struct {
+	State   string `help:"Only runs in this state." enum:",queued,running,blocked,succeeded,failed,cancelled" default:"" placeholder:"STATE"`
+	Tool    string `help:"Only runs of this tool." placeholder:"ID"`
+	Project string `help:"Only runs of this project (name or id)." placeholder:"NAME"`
+	Since   string `help:"Only runs created since this time: 2026-11-21, 2026-11-21T08:00:00Z, or how long ago: 90m, 12h, 7d." placeholder:"TIME"`
+	Until   string `help:"Only runs created before this time, in the same format." placeholder:"TIME"`
+	Limit   int    `help:"Maximum number to list (1 to 200)." default:"20"`
+	Cursor  string `help:"Continue after an earlier page." placeholder:"CURSOR"`
+}
+
+// Run lists runs.
+func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
+	args := app.RunListArgs{State: run.State(c.State), ToolID: c.Tool, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor}
+	var err error
+	if args.Since, err = when("--since", c.Since, time.Now()); err != nil {
+		return err
+	}
+	if args.Until, err = when("--until", c.Until, time.Now()); err != nil {
+		return err
+	}
+	return a.With(ctx, func(s *Session) error {
+		var l app.RunList
+		if err := s.call(ctx, "run.list", args, &l); err != nil {
+			return err
+		}
+		return a.show(l, func(w io.Writer) {
+			if len(l.Runs) == 0 && (args != app.RunListArgs{Limit: args.Limit}) {
+				fmt.Fprintln(w, "no runs match")
+				printNext(w, fault.Do("run.list"))
+				return
+			}
+			if len(l.Runs) == 0 {
+				fmt.Fprintln(w, "no runs")
+				printNext(w, fault.Do("tool.list"), fault.Do("run"))
+				return
+			}
+			var rows [][]string
+			for _, r := range l.Runs {
+				rows = append(rows, []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.Site), orDash(r.SlurmJobID),
+					r.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(r.Reason, 40)})
+			}
+			table(w, "run|tool|state|phase|site|job|created|reason", rows)
+			footer(w, len(l.Runs), l.Listed, "runs")
+			if l.Cursor != nil {
+				printNext(w, fault.Do("run.list", "cursor", *l.Cursor))
+			}
+		})
+	})
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+type runsShowCmd struct {
+	RunID string `arg:"" name:"run" help:"Run id."`
+}
+
+// Run shows one run.
+func (c runsShowCmd) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var r app.RunStory
+		err := s.call(ctx, "run.show", app.RunArgs{RunID: c.RunID}, &r)
+		if fault.CodeOf(err) == "run_is_a_call" {
+			return a.showCall(ctx, s, c.RunID)
+		}
+		if err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) { a.printStory(w, r) })
+	})
+}
+
+// showCall shows what a run is that is nothing but a call.
+func (a *Shell) showCall(ctx context.Context, s *Session, runID string) error {
+	var r app.CallRun
+	if err := s.call(ctx, "run.provenance", app.RunArgs{RunID: runID}, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w io.Writer) {
+		fmt.Fprintf(w, "run        %s\ncall of    %s (contract %s)\npolicy     %s\nparams     %s\n", r.RunID, r.ToolID, r.ContractVersion,
+			r.PolicyHash, a.printable(string(r.Params)))
+		fmt.Fprintf(w, "asked      %d times, first %s, last %s\n", r.Calls, r.FirstAskedAt.Local().Format(time.DateTime), r.LastAskedAt.Local().
+			Format(time.DateTime))
+		for _, id := range r.ToolCallIDs {
+			fmt.Fprintf(w, "call       %s\n", id)
+		}
+	})
+}
+
+func (a *Shell) printStory(w io.Writer, r app.RunStory) {
+	line := func(k, format string, v ...any) {
+		fmt.Fprintf(w, "%-10s %s\n", k, a.printable(fmt.Sprintf(format, v...)))
+	}
+	line("run", "%s", r.RunID)
+	line("tool", "%s %s (contract %s)", r.ToolID, r.ToolVersion, r.ContractVersion)
+	line("state", "%s (%s)", r.State, r.Phase)
+	switch {
+	case r.Detail != "":
+		line("reason", "%s: %s", r.Reason, r.Detail)
+	case r.Reason != "" && r.Reason != "ok":
+		line("reason", "%s", r.Reason)
+	}
+	line("project", "%s", r.ProjectID)
+	line("site", "%s", orDash(r.Site))
+	line("policy", "%s", r.PolicyHash)
+	line("params", "%s", r.ParamsHash)
+	line("image", "%s", r.Image)
+	if p, err := plan.DecodeParams(r.Params); err == nil {
+		x := p.Spec.Resources
+		line("command", "%q", p.Spec.Execution.Command.Argv)
+		line("requested", "%d CPUs, %d MiB, %s%s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second,
+			placeText(", ", p.Spec.Placement))
+	}
+	line("job", "%s  %s  attempt %d  node %s  slurm %s", orDash(r.SlurmJobID), r.JobName, r.Attempt, orDash(r.Node), orDash(r.SlurmState))
+	if r.ExitCode != nil {
+		line("exit", "%d", *r.ExitCode)
+	}
+	for _, t := range r.Attempts {
+		where := ""
+		if t.Placement != nil {
+			where = placeText("  ", *t.Placement)
+		}
+		line("attempt", "%d  %s%s  %s", t.Attempt, orElse(string(t.Ending), "open"), where, usedText(t))
+	}
+	if r.WorkspaceGone != nil {
+		line("workspace", "removed by gc on %s; the run's artifacts still exist", r.WorkspaceGone.Local().Format("2006-01-02"))
+	} else {
+		line("workspace", "%s", r.Workspace)
+	}
+	for _, in := range r.Inputs {
+		line("input", "%s  %s  %s → %s", in.Role, in.Type, in.ArtifactID, in.Relpath)
+	}
+	for _, o := range r.Outputs {
+		line("output", "%s  %s  %s  %s", o.Role, o.Type, o.ArtifactID, bytesText(o.SizeBytes))
+	}
+	for _, k := range r.Sends {
+		line("send", "%d  %s  %s  %s", k.Send, k.StartedAt.Local().Format(time.TimeOnly), k.Outcome, clipLine(k.Text, 100))
+	}
+	for _, e := range r.Events {
+		line("event", "%d  %s  %s  %s", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, clipLine(string(e.Data), 110))
+	}
+	printWarnings(w, r.Warnings)
+	printNext(w, r.NextSteps...)
+}
+
+// placeText names a placement; what is left to somebody else is left out.
+func placeText(before string, p plan.Placement) string {
+	if p == plan.LocalPlacement() {
+		return before + "on the gateway's own host"
+	}
+	var parts []string
+	add := func(what, value string) {
+		if value != "" {
+			parts = append(parts, what+" "+value)
+		}
+	}
+	add("partition", p.Partition)
+	add("account", p.Account)
+	if p.QOS != nil {
+		add("QOS", *p.QOS)
+	}
+	if p.Constraint != nil {
+		add("constraint", *p.Constraint)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return before + strings.Join(parts, ", ")
+}
+
+// usedText is what an attempt's job used, in one line.
+func usedText(t app.AttemptDoc) string {
+	if t.ElapsedSeconds == nil {
+		return "nothing measured"
+	}
+	text := fmt.Sprintf("%s elapsed, %s CPU", secondsText(*t.ElapsedSeconds), secondsText(*t.CPUSeconds))
+	if t.CPUEfficiency != nil {
+		text += fmt.Sprintf(" (%.0f %% of its CPUs)", 100**t.CPUEfficiency)
+	}
+	if t.MaxRSSBytes != nil {
+		text += fmt.Sprintf(", %s memory (%.0f %% of the requested)", bytesText(*t.MaxRSSBytes), 100**t.MemEfficiency)
+	}
+	return text + ", by " + map[string]string{"job": "the job's own record", "accounting": "Slurm's accounting"}[t.Source]
+}
+
+func secondsText(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(10 * time.Millisecond).String()
+}
+
+// when reads a time as people write it: a day, a time, or how long ago.
+func when(flag, s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	ago, err := time.ParseDuration(s)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		var n float64
+		if n, err = strconv.ParseFloat(days, 64); err == nil && n < 36500 {
+			ago = time.Duration(n * 24 * float64(time.Hour))
+		}
+	}
+	if err != nil || ago < 0 {
+		return time.Time{}, fault.Invalid("runs", "", fault.Problem{Code: "TIME", Field: flag,
+			Rule: "a time such as 2026-11-21 or 2026-11-21T08:00:00Z, or how long ago, such as 90m, 12h or 7d", Msg: fmt.Sprintf("got %q", s)})
+	}
+	return now.Add(-ago), nil
+}
+
+type runsDiffCmd struct {
+	A string `arg:"" help:"Run id."`
+	B string `arg:"" help:"Another run id."`
+}
+
+// Run compares.
+func (c runsDiffCmd) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var r app.RunDiff
+		if err := s.call(ctx, "run.diff", app.DiffArgs{A: c.A, B: c.B}, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			if r.Same {
+				fmt.Fprintln(w, "the same run")
+				return
+			}
+			for _, p := range r.Parts {
+				fmt.Fprintf(w, "%-17s %s → %s\n", p.Part, p.A, p.B)
+			}
+			for _, x := range r.Changes {
+				fmt.Fprintf(w, "  %s: %s → %s\n", a.printable(x.Path), clipLine(a.printable(orElse(string(x.A), "(absent)")), 60),
+					clipLine(a.printable(orElse(string(x.B), "(absent)")), 60))
+			}
+			if r.More {
+				fmt.Fprintln(w, "  … and more; --json shows all of it")
+			}
+		})
+	})
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/apptainer"
+	"slurmgate/fault"
+	"slurmgate/site"
+)
+
+// siteImages gives the operations the image store of a site.
+type siteImages struct{}
+
+// Misfits implements [app.Images].
+func (siteImages) Misfits(s *site.Site) ([]fault.Problem, error) {
+	file := filepath.Join(s.DomainDir, apptainer.LockFile)
+	if st, err := os.Stat(s.Storage.ImageStore); err != nil || !st.IsDir() {
+		return nil, nil
+	}
+	lock, err := apptainer.ReadLock(file)
+	if err != nil {
+		return nil, err
+	}
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := store.List()
+	return lock.Against(file, stored), err
+}
+
+func listImages(ctx context.Context, store *apptainer.Store, lock apptainer.Lock, hash bool) (app.ImageListAnswer, error) {
+	stored, err := store.List()
+	if err != nil {
+		return app.ImageListAnswer{}, err
+	}
+	out := app.ImageListAnswer{Images: []app.ImageDoc{}}
+	left := map[string]apptainer.Image{}
+	for _, i := range stored {
+		left[i.Ref()] = i
+	}
+	add := func(d app.ImageDoc, there bool) {
+		d.State = "stored"
+		have := left[d.Digest]
+		switch {
+		case !there:
+			d.State = "missing from the store"
+			out.Bad++
+		case have.Bad != "":
+			d.State = have.Bad
+			out.Bad++
+		case have.Arch != d.Arch || have.SizeBytes != d.SizeBytes:
+			d.State = "not as images.lock.yaml says"
+			out.Bad++
+		case hash:
+			d.State = "ok"
+			if _, err := store.Verify(ctx, strings.TrimPrefix(d.Digest, "sha256:")); err != nil {
+				d.State = fault.CodeOf(err)
+				out.Bad++
+			}
+		}
+		out.Images = append(out.Images, d)
+	}
+	seen := map[string]bool{}
+	for _, n := range lock.Images {
+		_, there := left[n.Digest]
+		seen[n.Digest] = true
+		add(app.ImageDoc{Name: n.Name, Digest: n.Digest, Arch: n.Arch, SizeBytes: n.SizeBytes, Source: n.Source}, there)
+	}
+	for _, i := range stored {
+		if !seen[i.Ref()] {
+			add(app.ImageDoc{Digest: i.Ref(), Arch: i.Arch, SizeBytes: i.SizeBytes}, true)
+		}
+	}
+	out.Total = len(out.Images)
+	return out, nil
+}
+
+// Add implements [app.Images].
+func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (app.ImageAddAnswer, error) {
+	if err := os.MkdirAll(s.Storage.ImageStore, 0o755); err != nil {
+		return app.ImageAddAnswer{}, fault.Wrap(fault.Transport, "image.add", "IMAGE-STORE-PATH", "cannot create storage.image_store", err)
+	}
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if err != nil {
+		return app.ImageAddAnswer{}, err
+	}
+	img, err := store.Add(ctx, a.File)
+	if err != nil {
+		return app.ImageAddAnswer{}, err
+	}
+	lock := filepath.Join(s.DomainDir, apptainer.LockFile)
+	doc := app.ImageDoc{Name: a.Name, Digest: img.Ref(), Arch: img.Arch, SizeBytes: img.SizeBytes, Source: filepath.Base(a.File),
+		State: "stored"}
+	changed, err := apptainer.Record(lock, apptainer.Named{Name: a.Name, Digest: doc.Digest, Arch: doc.Arch, SizeBytes: doc.SizeBytes,
+		Source: doc.Source, AddedAt: time.Now()}, a.Replace)
+	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock}, err
+}
+
+// List implements [app.Images].
+func (siteImages) List(ctx context.Context, s *site.Site, hash bool) (app.ImageListAnswer, error) {
+	lock, err := apptainer.ReadLock(filepath.Join(s.DomainDir, apptainer.LockFile))
+	if err != nil {
+		return app.ImageListAnswer{}, err
+	}
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if err != nil {
+		return app.ImageListAnswer{}, err
+	}
+	return listImages(ctx, store, lock, hash)
+}

@@ -1,0 +1,234 @@
+// Package doctor checks a site end to end: its files, its disks, Slurm, and compute nodes.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/apptainer"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/site"
+	"slurmgate/slurm"
+	"slurmgate/toolpack"
+)
+
+// Config is what the checks need from the gateway's own wiring.
+type Config struct {
+	LoadSite   func(file string) (*site.Site, error)
+	OpenSlurm  func(*site.Site) (*slurm.CLI, error)
+	Images     app.Images
+	AbsenceGap time.Duration // least time before the gateway gives up a job unknown to Slurm
+}
+
+// Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say shows progress.
+func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(string, ...any)) app.DoctorAnswer {
+	d := &checks{Config: c, say: say, unrecorded: unrecorded}
+	d.examine(ctx, args)
+	return d.answer
+}
+
+// checks collects findings; the checks are independent, so that one failure does not hide the next.
+type checks struct {
+	Config
+	answer app.DoctorAnswer
+	say    func(string, ...any)
+
+	unrecorded error // why this call is not recorded, and therefore starts no job
+}
+
+// sayUnrecorded reports that the call leaves no record, unless a check that failed has reported the cause already.
+func (d *checks) sayUnrecorded() {
+	if d.unrecorded != nil && d.answer.Failed == 0 {
+		d.add("warn", "record", "no probe job was started, because this call of doctor cannot be recorded: "+d.unrecorded.Error(), "")
+	}
+}
+
+func (d *checks) add(status, check, detail, next string) {
+	switch status {
+	case "fail":
+		d.answer.Failed++
+	case "warn":
+		d.answer.Warned++
+	}
+	d.answer.Findings = append(d.answer.Findings, app.Finding{Check: check, Status: status, Detail: detail, Next: next})
+}
+
+// command is a step at this shell.
+func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s}) }
+
+// check adds ok with detail, or fail with the error; an empty next is replaced by the error's own next step.
+func (d *checks) check(name, detail string, err error, next string) bool {
+	if err != nil {
+		text := gate.Text(gate.Local, err)
+		if e, ok := errors.AsType[*fault.Error](err); ok && (e.Next != "" || len(e.Steps) > 0) {
+			advice := fault.Advice(e.Next, e.Steps, func(s []fault.Step) string { return gate.Words(gate.Local, s) })
+			text = strings.TrimSuffix(text, ". Next: "+advice)
+			next = cmp.Or(next, advice)
+		}
+		d.add("fail", name, text, next)
+		return false
+	}
+	d.add("ok", name, detail, "")
+	return true
+}
+
+func (d *checks) examine(ctx context.Context, args app.DoctorArgs) {
+	s, err := d.LoadSite(args.Site)
+	if !d.check("site file", args.Site, err, command(fault.Do("config check"))) {
+		return
+	}
+	d.answer.Site = s.Name
+	defer d.sayUnrecorded()
+	images := d.domain(ctx, s)
+	if !d.disks(ctx, s) || !d.check("slurm commands", s.Slurm.BinDir, slurmFiles(s), "") {
+		return
+	}
+	cli, err := d.OpenSlurm(s)
+	if err != nil {
+		d.check("slurm commands", "", err, "")
+		return
+	}
+	if d.slurm(ctx, s, cli) && !args.NoJobs {
+		d.nodes(ctx, s, cli, images)
+	}
+}
+
+// slurmFiles checks that the programs and files that the site file names exist on this machine.
+func slurmFiles(s *site.Site) error {
+	need := []string{"sbatch", "squeue", "scancel", "scontrol"}
+	if s.Slurm.Accounting != "none" {
+		need = append(need, "sacct")
+	}
+	var missing []string
+	for _, name := range need {
+		if st, err := os.Stat(filepath.Join(s.Slurm.BinDir, name)); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
+			missing = append(missing, name)
+		}
+	}
+	if missing != nil {
+		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).
+			WithNext("set slurm.bin_dir to the folder with Slurm's commands")
+	}
+	if s.Slurm.Conf == "" {
+		return nil
+	}
+	f, err := os.Open(s.Slurm.Conf)
+	if err != nil {
+		return fault.Wrap(fault.Validation, "doctor", "", "slurm.conf cannot be read", err).
+			WithNext("set slurm.conf to the file that Slurm's commands use here, or remove the setting")
+	}
+	return f.Close()
+}
+
+// domain returns the path of one image to try on the nodes, "" if there is none.
+func (d *checks) domain(ctx context.Context, s *site.Site) string {
+	dom, pol, err := app.ReadDomain(s.DomainDir, toolpack.AllowMissingImages)
+	if !d.check("domain", s.DomainDir, err, command(fault.Do("tool check", "dir", s.DomainDir))) {
+		return ""
+	}
+	file, _ := dom.Policy()
+	d.add("ok", "policy", file, "")
+	for _, root := range app.ImportRoots(s, pol) {
+		if st, err := os.Stat(root); err != nil || !st.IsDir() {
+			d.add("warn", "import root", root+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots")
+		}
+	}
+	for _, misfit := range app.Fits(dom, pol) {
+		d.add("warn", "domain and policy", misfit, "correct "+file+" or the toolpack")
+	}
+	if err := dom.Packs().CheckBinds(app.Offers(s)); err != nil {
+		d.check("binds of tools", "", err, "add the folder to apptainer.binds")
+	}
+	d.local(ctx, s, pol)
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if !d.check("image store", s.Storage.ImageStore, err, command(fault.Do("image add"))) {
+		return ""
+	}
+	misfits, err := d.Images.Misfits(s)
+	if d.check("image lock", dom.LockPath(), err, "correct it, or take it away and add the images again") {
+		for _, p := range misfits {
+			d.add("warn", "image lock", p.String(), p.Hint)
+		}
+	}
+	image := ""
+	for _, p := range dom.Packs().List() {
+		name := p.Image()
+		if name == "" {
+			continue
+		}
+		locked, ok := dom.Lock().Lookup(name)
+		if !ok {
+			d.add("fail", "image "+name, "no image of this name", command(fault.Do("image add", "name", name)))
+			continue
+		}
+		path, err := store.Verify(ctx, strings.TrimPrefix(locked.Digest, "sha256:"))
+		if d.check("image "+name, locked.Digest, err, command(fault.Do("image add", "name", name))) {
+			image = path
+		}
+	}
+	return image
+}
+
+func (d *checks) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
+	p, err := cli.Probe(ctx)
+	if !d.check("slurm controller", p.Version+"; "+firstLine(p.ControllerText), err, "scontrol ping") {
+		return false
+	}
+	if s.Slurm.Cluster != "" && p.ClusterName != s.Slurm.Cluster {
+		d.add("fail", "cluster name", fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster),
+			"set slurm.cluster, or use the right site file")
+	} else {
+		d.add("ok", "cluster name", p.ClusterName, "")
+	}
+	if !p.ExportNIL {
+		d.add("fail", "sbatch --export=NIL", p.Version+" does not support it", "upgrade to Slurm 20.11 or newer")
+	}
+	cycle := 3 * time.Duration(s.Watch.CeilingSeconds) * time.Second
+	if p.MinJobAge < cycle {
+		d.add("warn", "MinJobAge", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then "+
+			"relies on exit files and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
+	} else {
+		d.add("ok", "MinJobAge", p.MinJobAge.String(), "")
+	}
+	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm no longer knows is given up after %s", p.MessageTimeout,
+		max(d.AbsenceGap, 2*p.MessageTimeout)), "")
+	if !p.GraceFitsInKillWait {
+		d.add("warn", "KillWait", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds),
+			"lower slurm.grace_seconds, so that a killed job still leaves its exit file")
+	} else {
+		d.add("ok", "KillWait", p.KillWait.String(), "")
+	}
+	if p.RateLimited {
+		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the gateway's budget is "+fmt.Sprint(
+			s.Budget.RPCPerMinute)+" a minute", "")
+	}
+	d.accounting(ctx, s, cli, p)
+	_, err = cli.Jobs(ctx, nil)
+	d.check("squeue", "answers completely", err, "run squeue by hand to see the error")
+	return true
+}
+
+func (d *checks) accounting(ctx context.Context, s *site.Site, cli *slurm.CLI, p slurm.Probe) {
+	_, err := cli.Records(ctx, time.Now().Add(-time.Hour))
+	switch {
+	case err == nil:
+		d.add("ok", "accounting", p.AccountingStorage, "")
+	case s.Slurm.Accounting == "required":
+		d.add("fail", "accounting", err.Error(), "start slurmdbd, or set slurm.accounting to auto")
+	default:
+		d.add("warn", "accounting", "sacct does not answer: "+err.Error()+"; the gateway relies on exit files", "")
+	}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

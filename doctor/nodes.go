@@ -1,0 +1,186 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slurmgate/run"
+	"slurmgate/site"
+	"slurmgate/slurm"
+)
+
+// nodeScript checks a node: does it see what the gateway wrote, is a link made there exclusive, does Apptainer run there without a network.
+const nodeScript = `#!/bin/bash
+umask 077
+export LC_ALL=C PATH=/usr/bin:/bin
+cd -- "$1" || exit 1
+echo "node=${SLURMD_NODENAME:-$HOSTNAME}"
+echo "token=$(cat -- token 2>&1)"
+echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|OLDPWD=|SHLVL=|_=|LC_ALL=|TMPDIR=|HOSTNAME=|ENVIRONMENT=|CUDA_|GPU_|ROCR_|HYDRA_|I_MPI_|OMPI_MCA_|PRTE_MCA_)')"
+echo "$SLURM_JOB_ID" >".claim.$SLURM_JOB_ID" && sync ".claim.$SLURM_JOB_ID"; ln -T ".claim.$SLURM_JOB_ID" claim 2>/dev/null
+echo "claim=$(cat -- claim)"
+echo "limits=$(ulimit -Sl)"
+for bind in %s; do [[ -d $bind ]] || echo "bind=$bind"; done
+%s
+if [[ -x $apptainer ]]; then
+  echo "apptainer=$("$apptainer" --version 2>&1 | head -1)"
+  if [[ -n %s ]]; then
+    out=$(env -i PATH="$PATH" HOME="$1" "$apptainer" --quiet exec --containall --no-eval --no-home --home /tmp --net --network none --no-mount hostfs,bind-paths,home,cwd --pwd / %s /proc/self/nothing 2>&1)
+    # The image may hold no program we know. That the program is what was not found shows that the container was set up.
+    case $out in *"no such file"* | *"permission denied"*) echo "container=ok" ;; *) echo "container=${out//$'\n'/ }" ;; esac
+  fi
+else
+  echo "apptainer=missing ${apptainer}"
+fi
+echo end
+`
+
+// nodes sends one probe job and then another to a different node, and compares the results.
+func (d *checks) nodes(ctx context.Context, s *site.Site, cli *slurm.CLI, image string) {
+	dir, err := os.MkdirTemp(s.Storage.RunsDir, ".doctor-")
+	if err != nil {
+		d.add("fail", "probe folder", err.Error(), "")
+		return
+	}
+	defer os.RemoveAll(dir)
+	token := rand.Text()
+	find := "apptainer=" + slurm.Quote(s.Apptainer.Path)
+	if m := s.Apptainer.Module; m != nil {
+		find = "source " + slurm.Quote(m.Init) + " && module load"
+		for _, l := range m.Load {
+			find += " " + slurm.Quote(l)
+		}
+		find += "\napptainer=$(type -P apptainer)"
+	}
+	binds := ""
+	for _, b := range s.Apptainer.Binds {
+		binds += slurm.Quote(b.Source) + " "
+	}
+	script := fmt.Sprintf(nodeScript, binds, find, slurm.Quote(image), slurm.Quote(image))
+	script = strings.Replace(script, "\ncd --", "\nset -- "+slurm.Quote(dir)+"\ncd --", 1)
+	for name, text := range map[string]string{"token": token, "probe.sh": script} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			d.add("fail", "probe folder", err.Error(), "")
+			return
+		}
+	}
+	first, saw := d.node(ctx, s, cli, dir, token, "", image != "")
+	if !saw {
+		return
+	}
+	d.say("sending a second probe job to a node other than %s", first)
+	if _, saw = d.node(ctx, s, cli, dir, token, first, image != ""); !saw {
+		d.add("warn", "second node", "no other node ran the probe job, so links between two nodes were not tested", "")
+	}
+}
+
+// node sends one probe, reads its findings, and returns the node it ran on.
+func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, token, exclude string, image bool) (string, bool) {
+	what := "probe job"
+	if exclude != "" {
+		what = "second probe job"
+	}
+	name := "sg-doctor-" + strings.ToLower(rand.Text()[:12])
+	out := filepath.Join(dir, name+".out")
+	id, err := cli.SubmitProbe(ctx, slurm.NodeProbe{Name: name, Dir: dir, Script: filepath.Join(dir, "probe.sh"), Output: out,
+		Partition: s.Slurm.DefaultPartition, Account: s.Slurm.DefaultAccount, QOS: s.Slurm.DefaultQOS, Exclude: exclude})
+	if err != nil {
+		if exclude == "" {
+			d.add("fail", what, err.Error(), "check slurm.default_partition, default_account and default_qos")
+		}
+		return "", false
+	}
+	defer cli.Cancel(context.WithoutCancel(ctx), id, name)
+	if kept, err := cli.JobName(ctx, id); err == nil && kept != name {
+		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+kept,
+			"a job-submit plugin rewrites names; exempt slurmgate's jobs, because it finds them by name")
+	}
+	d.say("waiting for probe job %s", id)
+	saw, text := waitForProbe(ctx, out, func() bool { return probeEnded(ctx, cli, name) })
+	switch {
+	case saw:
+	case exclude != "":
+		return "", false
+	case probeEnded(ctx, cli, name):
+		d.add("fail", what, "job "+id+" ended, but its output does not appear in "+dir+": "+firstLine(text),
+			"storage.runs_dir must be the same folder on login and compute nodes")
+		return "", false
+	default:
+		d.add("fail", what, "job "+id+" did not start within 90 s", "check whether the queue is full: squeue -j "+id)
+		return "", false
+	}
+	v := map[string]string{}
+	for _, line := range strings.Split(text, "\n") {
+		k, val, ok := strings.Cut(line, "=")
+		if ok && k == "bind" && v[k] != "" {
+			val = v[k] + ", " + val
+		}
+		if ok {
+			v[k] = val
+		}
+	}
+	node := v["node"]
+	report := func(ok bool, check, good, bad, next string) {
+		if ok {
+			d.add("ok", check, node+": "+good, "")
+		} else {
+			d.add("fail", check, node+": "+bad, next)
+		}
+	}
+	report(v["token"] == token, "shared filesystem", "sees the gateway's files", "reads "+v["token"],
+		"storage.runs_dir must be the same folder on login and compute nodes")
+	report(v["claim"] != "" && (exclude == "" && v["claim"] == id || exclude != "" && v["claim"] != id), "claim by link",
+		"the first link wins ("+v["claim"]+")", "the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir across all nodes")
+	if v["env"] == "0" {
+		d.add("ok", "job environment", node+": only Slurm's variables", "")
+	} else {
+		d.add("warn", "job environment", node+": "+v["env"]+" variables other than Slurm's reach jobs (but not containers)",
+			"look for a prolog or a PAM module that sets them")
+	}
+	if len(s.Apptainer.Binds) > 0 {
+		report(v["bind"] == "", "binds", "all folders of apptainer.binds exist", "has no folder "+v["bind"],
+			"correct apptainer.binds, or mount the folder on that node: without it no container starts there")
+	}
+	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "apptainer", v["apptainer"], v["apptainer"],
+		"set apptainer.path or apptainer.module")
+	if _, tried := v["container"]; image && tried {
+		report(v["container"] == "ok", "container", "starts without a network", v["container"],
+			"run the command of the job script by hand on that node")
+	}
+	return node, true
+}
+
+// probeEnded asks Slurm whether the probe has ended; no answer means no.
+func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
+	jobs, err := cli.Jobs(ctx, nil)
+	for _, j := range jobs {
+		if err == nil && j.Name == name && j.Class == run.ClassEnded {
+			return true
+		}
+	}
+	return false
+}
+
+// waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network filesystem may take to show a
+// file.
+func waitForProbe(ctx context.Context, path string, ended func() bool) (bool, string) {
+	text := ""
+	deadline, ask := time.Now().Add(90*time.Second), time.Now().Add(5*time.Second)
+	for over := false; time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
+		data, _ := os.ReadFile(path) // usually the file does not exist yet
+		if text = string(data); strings.HasSuffix(text, "\nend\n") {
+			return true, text
+		}
+		if now := time.Now(); !over && now.After(ask) {
+			if ask = now.Add(5 * time.Second); ended() {
+				over, deadline = true, now.Add(15*time.Second)
+			}
+		}
+	}
+	return false, text
+}
