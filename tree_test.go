@@ -56,8 +56,11 @@ var arrows = map[string][]string{
 	"cli":    {"app", "fault", "gate", "httpapi", "plan", "retention", "run", "site"},
 	"doctor": {"app", "apptainer", "fault", "gate", "policy", "run", "site", "slurm", "staging", "toolpack"},
 	// The one place that knows all others.
-	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "cli", "doctor", "fault", "gate", "httpapi", "ledger", "local", "mcp",
+	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
+		"local", "mcp",
 		"metrics", "plan", "policy", "run", "site", "slurm", "staging", "toolpack"},
+	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
+	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
@@ -394,6 +397,28 @@ func TestReadersReachNothing(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The lifecycle reaches files, processes and networks through its ports only, so that a site may be elsewhere.
+func TestLifecycleOpensNothing(t *testing.T) {
+	for _, p := range goList(t, "./run") {
+		for _, i := range p.Imports {
+			if slices.Contains([]string{"os", "os/exec", "io/fs", "path/filepath", "syscall", "net", "net/http"}, i) ||
+				strings.HasPrefix(i, "golang.org/x/sys/") {
+				t.Errorf("run imports %s: what a site does belongs behind a port", i)
+			}
+		}
+	}
+}
+
+// The places where a gateway is made to die are in the build for the crash campaign, and in no other.
+func TestProductHasNoSeams(t *testing.T) {
+	has := func(args ...string) bool {
+		return slices.ContainsFunc(goList(t, append(args, "-deps", "./cmd/slurmgate")...), func(p pkg) bool { return p.name() == "chaos/seams" })
+	}
+	if has() || !has("-tags=chaos") {
+		t.Error("chaos/seams is in the product, or not in the build with the tag chaos")
 	}
 }
 

@@ -207,7 +207,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 		Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
-	}, g.metrics.Wrap(seams(run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Renderer: g.slurm, Submitter: both, Queue: both,
+	}, g.metrics.Wrap(inject(run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Renderer: g.slurm, Submitter: both, Queue: both,
 		Accounting: accounting(s, g.slurm),
 		Canceller:  both, Workspace: shared, Images: images, Objects: g.app.Store,
 		Contracts: newContracts(g.app.Domain.Packs(), g.app.Ledger.Pack), Formats: formats{}, Room: func() error { return doctor.Room(s) },

@@ -1,0 +1,7 @@
+//go:build chaos
+
+package main
+
+import "slurmgate/chaos/seams"
+
+var inject = seams.Wrap
