@@ -111,7 +111,7 @@ func (g Grant) principal(name, method string) gate.Principal {
 // Access identifies the principals of a gateway. It implements gate.Authenticator.
 type Access struct {
 	peers   map[int]gate.Principal
-	tokens  Tokens
+	tokens  gate.Tokens
 	issuers []*issuer
 	now     func() time.Time
 }
@@ -121,7 +121,7 @@ var _ gate.Authenticator = (*Access)(nil)
 // Config says who may use a gateway.
 type Config struct {
 	Peers   map[int]Grant // by user id; the gateway's own user and root need none
-	Tokens  Tokens        // nil: this gateway makes none
+	Tokens  gate.Tokens   // nil: this gateway makes none
 	Issuers []Issuer
 	Client  *http.Client     // asks the issuers for their keys; one of its own when nil
 	Now     func() time.Time // time.Now when nil

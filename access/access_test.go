@@ -16,9 +16,9 @@ import (
 )
 
 // shelf keeps tokens.
-type shelf map[string]Token
+type shelf map[string]gate.Token
 
-func (s shelf) Token(_ context.Context, id string) (Token, error) {
+func (s shelf) Token(_ context.Context, id string) (gate.Token, error) {
 	t, ok := s[id]
 	if !ok {
 		return t, fault.New(fault.NotFound, "shelf", "token_not_found", "there is none")

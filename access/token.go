@@ -17,36 +17,15 @@ import (
 // A bearer token reads sgt_<16 characters>_<52 characters>: its id (tok_<the 16>) and its secret, 260 random bits in base32. Of
 // the secret only the SHA-256 is kept: with so many random bits no slower hash is needed.
 
-// Token is a bearer token as it is kept.
-type Token struct {
-	ID           string // tok_…
-	Name         string // the principal is token:<name>
-	SecretSHA256 string // 64 hex
-	Capabilities []string
-	Projects     []string
-	Accounts     map[string]string
-	CreatedBy    string
-	CreatedAt    time.Time
-	ExpiresAt    time.Time
-	RevokedAt    *time.Time
-	RevokedBy    *string
-}
-
-// Tokens looks tokens up.
-type Tokens interface {
-	// Token reads a token by id. NotFound when there is none.
-	Token(ctx context.Context, id string) (Token, error)
-}
-
 var tokenForm = regexp.MustCompile(`^sgt_([A-Z2-7]{16})_([A-Z2-7]{52})$`)
 
 // TokenPrincipal is the name of the principal that tokens of a name stand for.
 func TokenPrincipal(name string) string { return "token:" + name }
 
 // NewToken makes a token and its text, which is shown once.
-func NewToken(name string, g Grant, by string, expires time.Time) (t Token, text string) {
+func NewToken(name string, g Grant, by string, expires time.Time) (t gate.Token, text string) {
 	id, secret := rand.Text()[:16], rand.Text()+rand.Text()
-	return Token{ID: "tok_" + id, Name: name, SecretSHA256: digest(secret), Capabilities: g.Capabilities, Projects: g.Projects,
+	return gate.Token{ID: "tok_" + id, Name: name, SecretSHA256: digest(secret), Capabilities: g.Capabilities, Projects: g.Projects,
 			Accounts: g.Accounts, CreatedBy: by, ExpiresAt: expires},
 		"sgt_" + id + "_" + secret
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -96,7 +95,7 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 	b := g.fill(t, "own")
 	late := b
 	late.run = g.late(t, b, 1)
-	token := ledger.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "t", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x",
+	token := gate.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "t", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x",
 		ExpiresAt: time.Now().Add(time.Hour)}
 	if err := g.Ledger.AddToken(t.Context(), token); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 )
 
@@ -119,7 +118,7 @@ func TestSnapshotsOfAccess(t *testing.T) {
 		}
 		return l.Run
 	}
-	expired := ledger.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "old", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x",
+	expired := gate.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "old", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x",
 		ExpiresAt: time.Now().Add(-time.Hour)}
 	question := gate.Question{Principal: "token:chat", ToolID: "x.y", ToolVersion: "1.0.0", Binding: strings.Repeat("1", 64),
 		ArgsHash: strings.Repeat("2", 64), Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)}

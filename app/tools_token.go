@@ -8,7 +8,6 @@ import (
 	"slurmgate/access"
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/ledger"
 )
 
 // TokenDoc is a bearer token without its secret.
@@ -27,7 +26,7 @@ type TokenDoc struct {
 	RevokedBy    *string           `json:"revoked_by"`
 }
 
-func tokenDocOf(t ledger.Token, state string) TokenDoc {
+func tokenDocOf(t gate.Token, state string) TokenDoc {
 	return TokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy, t.CreatedAt,
 		t.ExpiresAt, t.RevokedAt, t.RevokedBy}
 }
@@ -116,7 +115,7 @@ func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArg
 			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))
 	}
 	t, text := access.NewToken(a.Name, grant, c.Caller.Name, expires)
-	if err := g.Ledger.AddToken(ctx, ledger.Token(t)); err != nil {
+	if err := g.Ledger.AddToken(ctx, t); err != nil {
 		return nil, err
 	}
 	stored, err := g.Ledger.Token(ctx, t.ID)

@@ -114,6 +114,27 @@ const (
 	Denied   = "denied"
 )
 
+// Token is a bearer token without its secret, of which only the hash is stored.
+type Token struct {
+	ID           string // tok_…
+	Name         string // the principal is token:<name>
+	SecretSHA256 string // 64 hex
+	Capabilities []string
+	Projects     []string // ids, or [All]
+	Accounts     map[string]string
+	CreatedBy    string
+	CreatedAt    time.Time
+	ExpiresAt    time.Time
+	RevokedAt    *time.Time
+	RevokedBy    *string
+}
+
+// Tokens looks tokens up.
+type Tokens interface {
+	// Token reads a token by id. NotFound when there is none.
+	Token(ctx context.Context, id string) (Token, error)
+}
+
 // Promises keeps what binds calls to each other: idempotency keys and approvals.
 type Promises interface {
 	// Key finds a key of a principal; NotFound when it was never used.

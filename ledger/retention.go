@@ -20,33 +20,21 @@ const unused = `SELECT a.artifact_id FROM artifacts a WHERE a.removed_at IS NULL
 
 // Unused lists imported artifacts that no run refers to and that were not imported since a time, oldest first.
 func (l *Ledger) Unused(ctx context.Context, since time.Time, limit int) ([]retention.Artifact, error) {
-	return unusedOf(l.r.QueryContext(ctx, "SELECT artifact_id, sha256, size_bytes FROM artifacts WHERE artifact_id IN ("+unused+")",
-		micros(since), micros(since), limit))
+	return list(ctx, l.r, scanUnused, "SELECT artifact_id, sha256, size_bytes FROM artifacts WHERE artifact_id IN ("+unused+")",
+		micros(since), micros(since), limit)
 }
 
-func unusedOf(rows *sql.Rows, err error) ([]retention.Artifact, error) {
-	if err != nil {
-		return nil, storage(err)
-	}
-	defer rows.Close()
-	var out []retention.Artifact
-	for rows.Next() {
-		var u retention.Artifact
-		if err := rows.Scan(&u.ID, &u.SHA256, &u.SizeBytes); err != nil {
-			return nil, storage(err)
-		}
-		out = append(out, u)
-	}
-	return out, storage(rows.Err())
+func scanUnused(row scanner) (u retention.Artifact, err error) {
+	err = row.Scan(&u.ID, &u.SHA256, &u.SizeBytes)
+	return u, err
 }
 
 // MarkUnused marks at most limit of those as removed, with an event for each. From then on no run can refer to them, and their bytes may be
 // removed; importing the same bytes again restores the artifact.
 func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (marked []retention.Artifact, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		marked, err = unusedOf(tx.QueryContext(ctx, "UPDATE artifacts SET removed_at = ? WHERE artifact_id IN ("+unused+
-			") RETURNING artifact_id, sha256, size_bytes",
-			micros(l.now()), micros(since), micros(since), limit))
+		marked, err = list(ctx, tx, scanUnused, "UPDATE artifacts SET removed_at = ? WHERE artifact_id IN ("+unused+
+			") RETURNING artifact_id, sha256, size_bytes", micros(l.now()), micros(since), micros(since), limit)
 		if err != nil {
 			return err
 		}
@@ -58,10 +46,7 @@ func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (ma
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return marked, nil
+	return marked, err
 }
 
 // Holds reports whether an artifact has these bytes.
@@ -70,7 +55,7 @@ func (l *Ledger) Holds(ctx context.Context, sha256 string) (bool, error) {
 }
 
 func holds(ctx context.Context, q queryer, sha256 string) (held bool, err error) {
-	err = q.QueryRowContext(brief(ctx), "SELECT EXISTS (SELECT 1 FROM artifacts WHERE sha256 = ? AND removed_at IS NULL)", sha256).Scan(&held)
+	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM artifacts WHERE sha256 = ? AND removed_at IS NULL)", sha256).Scan(&held)
 	return held, storage(err)
 }
 
@@ -95,83 +80,43 @@ func (l *Ledger) CheckBytes(stored func(sha256 string) bool) { l.stored = stored
 
 // Checksums calls f with the checksum of every artifact, in order, once each, until f fails. No connection is held while f runs.
 func (l *Ledger) Checksums(ctx context.Context, f func(sha256 string, sizeBytes int64) error) error {
-	type object struct {
-		sum  string
-		size int64
-	}
 	for after := ""; ; {
-		rows, err := l.r.QueryContext(ctx, "SELECT sha256, max(size_bytes) FROM artifacts WHERE removed_at IS NULL AND sha256 > ? GROUP BY "+
-			"sha256 ORDER BY sha256 LIMIT 500", after)
-		if err != nil {
-			return storage(err)
+		objects, err := list(ctx, l.r, func(row scanner) (o retention.Artifact, err error) {
+			err = row.Scan(&o.SHA256, &o.SizeBytes)
+			return o, err
+		}, "SELECT sha256, max(size_bytes) FROM artifacts WHERE removed_at IS NULL AND sha256 > ? GROUP BY sha256 ORDER BY sha256 LIMIT 500",
+			after)
+		if err != nil || len(objects) == 0 {
+			return err
 		}
-		var page []object
-		for rows.Next() {
-			var o object
-			if err = rows.Scan(&o.sum, &o.size); err != nil {
-				break
-			}
-			page = append(page, o)
-		}
-		if rows.Close(); err != nil || rows.Err() != nil {
-			return storage(orError(err, rows.Err()))
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		for _, o := range page {
-			if err := f(o.sum, o.size); err != nil {
+		for _, o := range objects {
+			if err := f(o.SHA256, o.SizeBytes); err != nil {
 				return err
 			}
+			after = o.SHA256
 		}
-		after = page[len(page)-1].sum
 	}
-}
-
-func orError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // Workspaces lists runs that finished before a time and whose workspace was not removed since their last attempt, oldest first, those after
 // the given one.
 func (l *Ledger) Workspaces(ctx context.Context, before time.Time, after retention.Workspace, limit int) ([]retention.Workspace, error) {
-	rows, err := l.r.QueryContext(ctx, `SELECT r.run_id, r.attempt_n, r.finished_at FROM runs r
+	out, err := list(ctx, l.r, func(row scanner) (w retention.Workspace, err error) {
+		err = row.Scan(&w.RunID, &w.AttemptN, into{&w.FinishedAt})
+		return w, err
+	}, `SELECT r.run_id, r.attempt_n, r.finished_at FROM runs r
  LEFT JOIN workspace_removals w ON w.run_id = r.run_id AND w.attempt_n = r.attempt_n
  WHERE r.phase = 'done' AND r.finished_at < ? AND w.removed_at IS NULL AND (r.finished_at, r.run_id) > (?, ?) ORDER BY r.finished_at, r.run_id LIMIT ?`,
 		micros(before), micros(after.FinishedAt), after.RunID, limit)
-	if err != nil {
-		return nil, storage(err)
-	}
-	defer rows.Close()
-	var out []retention.Workspace
-	for rows.Next() {
-		var w retention.Workspace
-		var at int64
-		if err := rows.Scan(&w.RunID, &w.AttemptN, &at); err != nil {
-			return nil, storage(err)
-		}
-		w.FinishedAt = time.UnixMicro(at).UTC()
-		out = append(out, w)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, storage(err)
-	}
 	for i := range out {
-		if out[i].Tokens, err = l.tokens(ctx, out[i].RunID); err != nil {
+		attempts, err := l.Attempts(ctx, out[i].RunID)
+		if err != nil {
 			return nil, err
 		}
-	}
-	return out, nil
-}
-
-func (l *Ledger) tokens(ctx context.Context, runID string) (map[int]string, error) {
-	attempts, err := l.Attempts(ctx, runID)
-	out := map[int]string{}
-	for _, a := range attempts {
-		out[a.N] = a.Token
+		out[i].Tokens = map[int]string{}
+		for _, a := range attempts {
+			out[i].Tokens[a.N] = a.Token
+		}
 	}
 	return out, err
 }
@@ -194,17 +139,13 @@ func (l *Ledger) BeginRemoval(ctx context.Context, w retention.Workspace, before
 
 // EndRemoval records that a workspace was removed and how many bytes that freed.
 func (l *Ledger) EndRemoval(ctx context.Context, w retention.Workspace, bytes int64) error {
-	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		_, err := tx.ExecContext(ctx, "UPDATE workspace_removals SET removed_at = ?, bytes = ? WHERE run_id = ? AND attempt_n = ?",
-			micros(l.now()), bytes, w.RunID, w.AttemptN)
-		return err
-	})
+	return l.write(ctx, "UPDATE workspace_removals SET removed_at = ?, bytes = ? WHERE run_id = ? AND attempt_n = ?", micros(l.now()), bytes,
+		w.RunID, w.AttemptN)
 }
 
 // WorkspaceGone is when the removal of a run's workspace began, since its last attempt; nil when it did not.
-func (l *Ledger) WorkspaceGone(ctx context.Context, runID string) (*time.Time, error) {
-	var at sql.NullInt64
-	err := l.r.QueryRowContext(brief(ctx), "SELECT max(w.begun_at) FROM workspace_removals w JOIN runs r ON r.run_id = w.run_id AND "+
-		"r.attempt_n = w.attempt_n WHERE w.run_id = ?", runID).Scan(&at)
-	return optTime(at), storage(err)
+func (l *Ledger) WorkspaceGone(ctx context.Context, runID string) (at *time.Time, err error) {
+	err = l.one(ctx, "SELECT max(w.begun_at) FROM workspace_removals w JOIN runs r ON r.run_id = w.run_id AND "+
+		"r.attempt_n = w.attempt_n WHERE w.run_id = ?", runID).Scan(into{&at})
+	return at, storage(err)
 }

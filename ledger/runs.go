@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"time"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -27,50 +26,21 @@ const viewColumns = `r.run_id, r.rev, r.tool_id, r.tool_name, r.tool_version, r.
 
 const viewFrom = ` FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token `
 
-type scanner interface{ Scan(...any) error }
-
-func scanView(row scanner) (run.View, error) {
-	var v run.View
+func scanView(row scanner) (v run.View, err error) {
 	r, a, s := &v.Run, &v.Attempt, &v.Submission
-	var warnings string
-	var exit, aTask, aExit, rFinished, rCancel, aObs, aStart, aEnd, aMiss, sCreated, sSub sql.NullInt64
-	var rCreated, rUpdated, aCreated int64
-	var result, logID, scriptID, token, placement, usage, jobName, scriptSHA, cluster, jobID, sluid sql.NullString
-	err := row.Scan(&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash,
-		&r.PlanHash,
-		&r.ProjectID, &r.Site, &r.Actor, &r.State, &r.Phase, &r.Reason, &r.Detail, &r.AttemptN, &warnings, &exit, &rCreated, &rUpdated,
-		&rFinished,
-		&rCancel, &r.CancelReason, &result, &logID, &scriptID,
-		&token, &aTask, &aCreated, &placement, &a.SlurmState, &a.SlurmWhy, &a.Node, &aObs, &aStart, &aEnd, &aMiss, &a.Ending, &aExit, &usage,
-		&jobName, &scriptSHA, &sCreated, &cluster, &jobID, &sSub, &sluid, &v.Sends)
-	if err != nil {
-		return run.View{}, err
+	err = row.Scan(&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash,
+		&r.PlanHash, &r.ProjectID, &r.Site, &r.Actor, &r.State, &r.Phase, &r.Reason, &r.Detail, &r.AttemptN, into{&r.Warnings}, &r.ExitCode,
+		into{&r.CreatedAt}, into{&r.UpdatedAt}, into{&r.FinishedAt}, into{&r.CancelAt}, &r.CancelReason, into{&r.ResultJSON},
+		into{&r.LogArtifactID}, into{&r.ScriptArtifactID},
+		into{&a.Token}, &a.ArrayTask, into{&a.CreatedAt}, into{&a.Placement}, &a.SlurmState, &a.SlurmWhy, &a.Node, into{&a.ObservedAt},
+		into{&a.StartedAt}, into{&a.EndedAt}, into{&a.MissedAt}, &a.Ending, &a.ExitCode, into{&a.Usage},
+		into{&s.JobName}, into{&s.ScriptSHA}, into{&s.CreatedAt}, into{&s.Cluster}, into{&s.JobID}, into{&s.SubmittedAt}, into{&s.SLUID},
+		&v.Sends)
+	a.RunID, a.N, s.Token = r.ID, r.AttemptN, a.Token
+	if s.Token == "" {
+		*s = run.Submission{}
 	}
-	if err := json.Unmarshal([]byte(warnings), &r.Warnings); err != nil {
-		return run.View{}, err
-	}
-	if a.Placement, err = readPlacement(placement); err != nil {
-		return run.View{}, err
-	}
-	r.ExitCode, r.FinishedAt, r.CancelAt = optInt(exit), optTime(rFinished), optTime(rCancel)
-	r.CreatedAt, r.UpdatedAt = time.UnixMicro(rCreated).UTC(), time.UnixMicro(rUpdated).UTC()
-	r.ResultJSON, r.LogArtifactID, r.ScriptArtifactID = raw(result), logID.String, scriptID.String
-	a.RunID, a.N, a.Token, a.ArrayTask, a.CreatedAt = r.ID, r.AttemptN, token.String, optInt(aTask), time.UnixMicro(aCreated).UTC()
-	a.ObservedAt, a.StartedAt, a.EndedAt, a.MissedAt, a.ExitCode, a.Usage = optTime(aObs), optTime(aStart), optTime(aEnd), optTime(aMiss),
-		optInt(aExit), raw(usage)
-	if token.Valid {
-		*s = run.Submission{Token: token.String, JobName: jobName.String, ScriptSHA: scriptSHA.String,
-			CreatedAt: time.UnixMicro(sCreated.Int64).UTC(),
-			Cluster:   cluster.String, JobID: jobID.String, SubmittedAt: optTime(sSub), SLUID: sluid.String}
-	}
-	return v, nil
-}
-
-func raw(s sql.NullString) json.RawMessage {
-	if !s.Valid {
-		return nil
-	}
-	return json.RawMessage(s.String)
+	return v, err
 }
 
 // placementText is the column of an attempt's placement.
@@ -80,18 +50,6 @@ func placementText(p *plan.Placement) (sql.NullString, error) {
 	}
 	b, err := plan.Marshal(*p)
 	return sql.NullString{String: string(b), Valid: true}, err
-}
-
-func readPlacement(s sql.NullString) (*plan.Placement, error) {
-	if !s.Valid {
-		return nil, nil
-	}
-	p := &plan.Placement{}
-	return p, plan.Decode([]byte(s.String), p)
-}
-
-type queryer interface {
-	QueryRowContext(context.Context, string, ...any) *sql.Row
 }
 
 func view(ctx context.Context, q queryer, runID string) (run.View, error) {
@@ -104,11 +62,8 @@ func view(ctx context.Context, q queryer, runID string) (run.View, error) {
 
 // View reads a run with its current attempt and submission.
 func (l *Ledger) View(ctx context.Context, runID string) (run.View, error) {
-	return view(brief(ctx), l.r, runID)
+	return view(context.WithoutCancel(ctx), l.r, runID) // see [Ledger.one]
 }
-
-// brief is for reading a row or two: with a context that can be cancelled, the driver starts a goroutine for each query.
-func brief(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // Insert stores a new run, or returns the existing one (promise 2: a replay never resubmits). The writer serialises concurrent
 // callers.
@@ -129,13 +84,7 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 		v, err = view(ctx, tx, there)
 		return err
 	})
-	if created = created && err == nil; created {
-		l.policies.Store(n.Run.PolicyHash, true)
-		if len(n.Pack) > 0 {
-			l.packs.Store(n.Run.PackHash, true)
-		}
-	}
-	return v, created, err
+	return v, created && err == nil, err
 }
 
 // earlier finds the run that a request has in an earlier form, the newest of several; empty when there is none.
@@ -153,14 +102,10 @@ func earlier(ctx context.Context, tx *sql.Conn, ids []string) (id string, err er
 
 // inserted is the view of a run that was just stored.
 func (l *Ledger) inserted(n run.New) run.View {
-	r, now := n.Run, stored(l.now())
-	v := run.View{Attempt: run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: now, Placement: n.Placement},
-		Submission: n.Submission,
-		Run: run.Run{ID: r.ID, Rev: 1, ToolID: r.ToolID, ToolName: r.ToolName, ToolVersion: r.ToolVersion, ContractVersion: r.ContractVersion,
-			PackHash:   r.PackHash,
-			PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash, PlanHash: r.PlanHash, ProjectID: r.ProjectID, Site: r.Site, Actor: r.Actor,
-			State: r.State, Phase: r.Phase, Reason: r.Reason, Detail: r.Detail, AttemptN: 1, Warnings: r.Warnings, CreatedAt: now, UpdatedAt: now,
-			ResultJSON: r.ResultJSON}}
+	now := stored(l.now())
+	v := run.View{Run: n.Run, Submission: n.Submission,
+		Attempt: run.Attempt{RunID: n.Run.ID, N: 1, Token: n.Submission.Token, CreatedAt: now, Placement: n.Placement}}
+	v.Run.Rev, v.Run.AttemptN, v.Run.CreatedAt, v.Run.UpdatedAt = 1, 1, now, now
 	if v.Run.Warnings == nil {
 		v.Run.Warnings = []string{}
 	}
@@ -175,29 +120,25 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 	if err != nil {
 		return false, err
 	}
-	if _, known := l.policies.Load(r.PolicyHash); !known {
-		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO policies (policy_hash, snapshot, created_at) VALUES (?,?,?)", r.PolicyHash,
-			string(n.Policy), now); err != nil {
+	for _, doc := range []struct {
+		into, hash string
+		canonical  json.RawMessage
+	}{{"policies (policy_hash, snapshot, created_at)", r.PolicyHash, n.Policy}, {"packs", r.PackHash, n.Pack},
+		{"param_sets", r.ParamsHash, n.Params}} {
+		if len(doc.canonical) == 0 {
+			continue // a raw plan has no pack
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO "+doc.into+" VALUES (?,?,?)", doc.hash, string(doc.canonical),
+			now); err != nil {
 			return false, err
 		}
 	}
-	if _, known := l.packs.Load(r.PackHash); !known && len(n.Pack) > 0 {
-		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO packs VALUES (?,?,?)", r.PackHash, string(n.Pack), now); err != nil {
-			return false, err
-		}
-	}
-	if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO param_sets VALUES (?,?,?)", r.ParamsHash, string(n.Params), now); err != nil {
-		return false, err
-	}
-	res, err := tx.ExecContext(ctx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
+	rows, err := update(ctx, tx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
  project_id, site, actor, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
  VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?) ON CONFLICT (run_id) DO NOTHING`,
 		r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PackHash, r.PolicyHash, r.ParamsHash, r.PlanHash,
 		r.ProjectID, r.Site, r.Actor, r.State, r.Phase, r.Reason, r.Detail, warnings, now, now, optText(string(r.ResultJSON)))
-	if err != nil {
-		return false, err
-	}
-	if rows, err := res.RowsAffected(); err != nil || rows == 0 {
+	if err != nil || rows == 0 {
 		return false, err
 	}
 	if err := writeSubmission(ctx, tx, n.Submission); err != nil {
@@ -238,7 +179,7 @@ func (l *Ledger) Pack(ctx context.Context, packHash string) (json.RawMessage, er
 // document reads canonical JSON that is stored under its hash.
 func (l *Ledger) document(ctx context.Context, what, q, hash string) (json.RawMessage, error) {
 	var s string
-	err := l.r.QueryRowContext(brief(ctx), q, hash).Scan(&s)
+	err := l.one(ctx, q, hash).Scan(&s)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.New(fault.NotFound, "ledger.document", what+"_not_found", "the ledger has no "+what+" "+hash)
 	}

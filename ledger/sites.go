@@ -1,9 +1,6 @@
 package ledger
 
-import (
-	"context"
-	"database/sql"
-)
+import "context"
 
 // fillSites gives every run of an earlier slurmgate its site, in one transaction: docker runs, which the key of their canonical params
 // tells, were made on the gateway's own host, all others on the one cluster there was. It is no revision of a run, so the history and its
@@ -13,14 +10,11 @@ func (l *Ledger) fillSites(ctx context.Context, first, local string) error {
 	if err := l.w.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM runs WHERE site = '')").Scan(&siteless); err != nil || !siteless {
 		return err
 	}
-	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		_, err := tx.ExecContext(ctx, `UPDATE runs SET site = CASE WHEN EXISTS (SELECT 1 FROM param_sets p WHERE p.params_hash = runs.params_hash
+	return l.write(ctx, `UPDATE runs SET site = CASE WHEN EXISTS (SELECT 1 FROM param_sets p WHERE p.params_hash = runs.params_hash
  AND p.params GLOB '{"docker":*') THEN ? ELSE ? END WHERE site = ''`, local, first)
-		return err
-	})
 }
 
 // OpenSites lists the sites that have runs which are not over.
 func (l *Ledger) OpenSites(ctx context.Context) ([]string, error) {
-	return l.strings(ctx, "SELECT DISTINCT site FROM runs WHERE phase <> 'done' ORDER BY site")
+	return list(ctx, l.r, column[string], "SELECT DISTINCT site FROM runs WHERE phase <> 'done' ORDER BY site")
 }

