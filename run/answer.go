@@ -130,13 +130,11 @@ func (e *Engine) look(ctx context.Context, runID string, wait time.Duration) (v 
 
 // observedAt is when Slurm last answered about the run.
 func (e *Engine) observedAt(v View) *time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	at := v.Attempt.ObservedAt
 	watched := v.Run.Phase == Pending || v.Run.Phase == InJob || v.Run.Phase == Completing
-	if watched && !e.cycleAt.IsZero() && (at == nil || e.cycleAt.After(*at)) {
-		t := e.cycleAt.UTC()
-		at = &t
+	if last, _ := e.watcher.answered(); watched && !last.IsZero() && (at == nil || last.After(*at)) {
+		last = last.UTC()
+		at = &last
 	}
 	return at
 }

@@ -2,18 +2,39 @@ package run
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"time"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
-// Back-pressure (rule 5). What keeps Slurm from accepting one run now also applies to others: all of the site, or those of the same
-// account, QOS or partition. They are not sent while the pause lasts, because each failing sbatch would cost the site RPCs, and two minutes
-// of a send slot where the queue is full. Pauses are in memory: a new gateway finds out with its first send.
-
 // Unreachable is the code of a send that never reached slurmctld; the next answer of the queue ends its pause.
 const Unreachable = "slurm_unreachable"
+
+// backPressure knows which runs must wait, and until when (rule 5). What keeps Slurm from accepting one run also applies to others: all of
+// the site, or those of the same account, QOS or partition. They are not sent while the pause lasts, because each failing sbatch would cost
+// the site RPCs, and two minutes of a send slot where the queue is full. All of it is in memory: a new gateway finds out with its first
+// send.
+//
+// A run that a pause holds is due no later than the pause ends; a run without an entry in notBefore is due.
+type backPressure struct {
+	now            func() time.Time
+	log            *slog.Logger
+	first, longest time.Duration // of a wait
+	resumed        func()        // called, under mu, when a pause ends early: runs that it held are due
+
+	mu        sync.Mutex
+	notBefore map[string]time.Time     // by run: when it is due
+	waits     map[string]time.Duration // by run that waits for a reason of its own: the current back-off
+	pauses    map[string]*pause        // of sends, by what they concern
+}
+
+func newBackPressure(cfg Config, now func() time.Time, log *slog.Logger, resumed func()) *backPressure {
+	return &backPressure{now: now, log: log, first: cfg.DeferBackoff, longest: max(cfg.Ceiling, cfg.DeferBackoff), resumed: resumed,
+		notBefore: map[string]time.Time{}, waits: map[string]time.Duration{}, pauses: map[string]*pause{}}
+}
 
 // pause is a time without sends of one kind.
 type pause struct {
@@ -22,6 +43,8 @@ type pause struct {
 	code, detail string        // the reason of the send that began it
 	held         []string      // runs that wait for its end
 }
+
+var allScopes = []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS}
 
 // pauseKey names what a send to the place is part of, in the scope.
 func pauseKey(s Scope, at plan.Placement) string {
@@ -39,125 +62,182 @@ func pauseKey(s Scope, at plan.Placement) string {
 	return "site"
 }
 
-// hold delays a run whose send was deferred or not run, and all others to which the reason applies.
-func (e *Engine) hold(id string, at plan.Placement, res SendResult) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// refused delays a run whose send was deferred or not run, and all others to which the reason applies.
+func (b *backPressure) refused(id string, at plan.Placement, res SendResult) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if res.Scope == ScopeRun {
-		e.waits[id] = e.longer(e.waits[id])
-		e.notBefore[id] = e.Now().Add(e.waits[id])
+		b.waits[id] = b.longer(b.waits[id])
+		b.notBefore[id] = b.now().Add(b.waits[id])
 		return
 	}
 	key := pauseKey(res.Scope, at)
-	p := e.pauses[key]
+	p := b.pauses[key]
 	if p == nil {
 		p = &pause{}
-		e.pauses[key] = p
+		b.pauses[key] = p
 	}
 	// Sends that were in flight when the pause began say nothing new.
-	if now := e.Now(); !now.Before(p.until) {
-		p.wait = e.longer(p.wait)
+	if now := b.now(); !now.Before(p.until) {
+		p.wait = b.longer(p.wait)
 		p.until, p.code, p.detail, p.held = now.Add(p.wait), orElse(res.Code, "sbatch_not_started"), res.Text, nil
-		e.Log.Warn("sends are paused", "what", key, "for", p.wait, "reason", p.code)
+		b.log.Warn("sends are paused", "what", key, "for", p.wait, "reason", p.code)
 	}
-	e.keepBack(p, id)
+	b.hold(p, id)
 }
 
-// longer is the next wait after one of d: doubled, between the first and the ceiling.
-func (e *Engine) longer(d time.Duration) time.Duration {
-	return min(max(e.cfg.DeferBackoff, 2*d), max(e.cfg.Ceiling, e.cfg.DeferBackoff))
+// longer is the next wait after one of d.
+func (b *backPressure) longer(d time.Duration) time.Duration {
+	return min(max(b.first, 2*d), b.longest)
 }
 
-// keepBack makes the run wait for the end of the pause. Under e.mu.
-func (e *Engine) keepBack(p *pause, id string) {
+// hold makes the run wait for the end of the pause. Under mu.
+func (b *backPressure) hold(p *pause, id string) {
 	p.held = append(p.held, id)
-	e.notBefore[id] = p.until
+	b.notBefore[id] = p.until
 }
 
-// paused reports whether sends to the place are paused, and if so makes the run wait until they are not.
-func (e *Engine) paused(id string, at plan.Placement) (pause, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS} {
-		if p := e.pauses[pauseKey(s, at)]; p != nil && e.Now().Before(p.until) {
-			e.keepBack(p, id)
+// holdIfPaused makes the run wait for the end of the pause that sends to the place are under, if there is one.
+func (b *backPressure) holdIfPaused(id string, at plan.Placement) (why pause, held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range allScopes {
+		if p := b.current(s, at); p != nil {
+			b.hold(p, id)
 			return *p, true
 		}
 	}
 	return pause{}, false
 }
 
-// resume ends all pauses that an accepted send to the place disproves.
-func (e *Engine) resume(at plan.Placement) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS} {
-		e.end(pauseKey(s, at))
+// current is the pause that lasts now. Under mu.
+func (b *backPressure) current(s Scope, at plan.Placement) *pause {
+	if p := b.pauses[pauseKey(s, at)]; p != nil && b.now().Before(p.until) {
+		return p
+	}
+	return nil
+}
+
+// sitePause is the pause of all sends, nil if there is none.
+func (b *backPressure) sitePause() *pause {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.current(ScopeSite, plan.Placement{}); p != nil {
+		c := *p
+		return &c
+	}
+	return nil
+}
+
+// accepted ends all pauses that an accepted send to the place disproves.
+func (b *backPressure) accepted(at plan.Placement) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range allScopes {
+		b.end(pauseKey(s, at))
 	}
 }
 
 // reached ends the pause of a site that could not be reached: its queue answers.
-func (e *Engine) reached() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]; p != nil && p.code == Unreachable {
-		e.end(pauseKey(ScopeSite, plan.Placement{}))
+func (b *backPressure) reached() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	site := pauseKey(ScopeSite, plan.Placement{})
+	if p := b.pauses[site]; p != nil && p.code == Unreachable {
+		b.end(site)
 	}
 }
 
-// end ends a pause; the runs that waited for it are due. Under e.mu.
-func (e *Engine) end(key string) {
-	p := e.pauses[key]
+// end ends a pause; the runs that waited for it are due. Under mu.
+func (b *backPressure) end(key string) {
+	p := b.pauses[key]
 	if p == nil {
 		return
 	}
-	delete(e.pauses, key)
+	delete(b.pauses, key)
 	for _, id := range p.held {
-		delete(e.notBefore, id)
+		delete(b.notBefore, id)
 	}
 	if len(p.held) > 0 {
-		e.poke()
+		b.resumed()
 	}
 }
 
-// siteWaits reports whether nothing at all may be sent now.
-func (e *Engine) siteWaits() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]
-	return p != nil && e.Now().Before(p.until)
+// delay makes a run wait for a time.
+func (b *backPressure) delay(id string, d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.notBefore[id] = b.now().Add(d)
+}
+
+// hurry makes a run due.
+func (b *backPressure) hurry(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.notBefore, id)
+}
+
+// forget drops what is known of a run that has moved on.
+func (b *backPressure) forget(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waits, id)
+	delete(b.notBefore, id)
+}
+
+// due reports whether nothing delays the run any more.
+func (b *backPressure) due(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.now().Before(b.notBefore[id])
 }
 
 // Ready returns why new runs wait although they are accepted: a Transport fault with the code of the reason, nil while nothing is known to
 // delay them. The information comes from the last query and the last sends; nothing is queried.
 func (e *Engine) Ready() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if p := e.pauses[pauseKey(ScopeSite, plan.Placement{})]; p != nil && e.Now().Before(p.until) {
-		return fault.New(fault.Transport, "run.Ready", p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
+	const op = "run.Ready"
+	if p := e.pressure.sitePause(); p != nil {
+		return fault.New(fault.Transport, op, p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
 			WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
 	}
-	if e.cycleErr != nil {
-		return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be queried", e.cycleErr).
+	if _, err := e.watcher.answered(); err != nil {
+		return fault.Wrap(fault.Transport, op, Unreachable, "Slurm could not be queried", err).
 			WithNext("the gateway retries; check Slurm").WithSteps(fault.Do("doctor"))
 	}
-	if e.diskErr != nil && e.Now().Sub(e.diskAt) < 2*e.cfg.Ceiling { // a run that waits for it is tried again sooner
-		return fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(e.diskErr), "the last new run could not be staged", e.diskErr)
+	if err := e.disk.failure(); err != nil {
+		return fault.Wrap(fault.Transport, op, fault.CodeOf(err), "the last new run could not be staged", err)
 	}
 	return nil
 }
 
-// staged records the result of the last staging for [Engine.Ready]: a filesystem that is unavailable or full delays every run.
-func (e *Engine) staged(err error) {
-	code := fault.CodeOf(err)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case err == nil:
-		e.diskErr = nil
-	case code == "runs_dir_unavailable" || code == "disk_full":
-		e.diskErr, e.diskAt = err, e.Now()
+// diskHealth remembers the last staging that failed because the filesystem was unavailable or full, which delays every run. A run that
+// waits for it is staged again before twice the watcher's ceiling has passed; without one, nothing is known.
+type diskHealth struct {
+	now   func() time.Time
+	fresh time.Duration // how long a failure counts
+
+	mu  sync.Mutex
+	err error
+	at  time.Time
+}
+
+// staged records the result of a staging.
+func (d *diskHealth) staged(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if code := fault.CodeOf(err); err == nil || code == "runs_dir_unavailable" || code == "disk_full" {
+		d.err, d.at = err, d.now()
 	}
+}
+
+// failure is what the last staging failed with, nil where that says nothing about the next one.
+func (d *diskHealth) failure() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.now().Sub(d.at) >= d.fresh {
+		return nil
+	}
+	return d.err
 }
 
 // putOff makes a run wait that was not sent because of a pause. Its staged files remain; no send was begun.
@@ -171,40 +251,8 @@ func (e *Engine) putOff(ctx context.Context, v View, why pause, kept kept) error
 	return err
 }
 
-// retryLater puts a run back after the watcher's floor.
-func (e *Engine) retryLater(id string) { e.holdBack(id, e.cfg.Floor) }
-
-// holdBack delays a run for a time.
-func (e *Engine) holdBack(id string, d time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.notBefore[id] = e.Now().Add(d)
-}
-
-// forgetDelay removes the run's delay: it has moved on.
-func (e *Engine) forgetDelay(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.waits, id)
-	delete(e.notBefore, id)
-	delete(e.lateSince, id)
-}
-
-// hurry makes a run due immediately.
-func (e *Engine) hurry(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.notBefore, id)
-}
-
-// due reports whether nothing delays the run any more.
-func (e *Engine) due(id string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	at, ok := e.notBefore[id]
-	if !ok || e.Now().Before(at) {
-		return !ok
-	}
-	delete(e.notBefore, id)
-	return true
+// forget drops the delays of a run that has moved on.
+func (e *Engine) forget(id string) {
+	e.pressure.forget(id)
+	e.late.forget(id)
 }

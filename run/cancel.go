@@ -84,11 +84,11 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; no job was accepted"})
 	case Submitting, Collecting:
 		// The worker that has the run, or takes it up now, sees the wish.
-		e.hurry(v.Run.ID)
+		e.pressure.hurry(v.Run.ID)
 		e.work.add(v.Run.ID)
 		return nil
 	case InJob, Completing:
-		e.cancelJob(v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(v.Submission.JobID, v.Submission.JobName)
 		return nil
 	case OutputsLate:
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never appeared", exit: v.Attempt.ExitCode})
@@ -108,12 +108,12 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 			"one can execute any more", exit: v.Attempt.ExitCode})
 	case v.Submission.JobID == "":
 		_, err = e.adopt(ctx, v, claim)
-		e.poke()
+		e.watcher.poke()
 		return err
 	}
 	// What is over is over, whatever Slurm says: its job would only wait for its turn.
 	if err == nil && v.Submission.JobID != "" {
-		e.cancelJob(v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(v.Submission.JobID, v.Submission.JobName)
 	}
 	return err
 }

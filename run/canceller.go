@@ -2,13 +2,11 @@ package run
 
 import (
 	"context"
-	"strings"
+	"log/slog"
+	"maps"
+	"sync"
 	"time"
 )
-
-// Separate workers ask Slurm to cancel jobs, so that neither the watcher nor a caller waits for it. Each job is asked
-// about once, and again only if it still exists after a deadline: the watcher sees that and calls cancelJob again. What a gateway has
-// not asked when it ends is left to the next one's watcher.
 
 const (
 	cancelsAtOnce = 2           // few, so that the watcher's own query waits for little of the RPC budget
@@ -16,55 +14,79 @@ const (
 	askedKept     = time.Hour   // longer than any deadline
 )
 
-// cancelJob has Slurm asked to cancel the job with this id and name, unless it was asked lately or is about to be.
-func (e *Engine) cancelJob(id, name string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	key := id + " " + name
-	if last, ok := e.asked[key]; ok && e.Now().Sub(last) < askAgainAfter || e.cancels.working(key) {
-		return
-	}
-	e.cancels.add(key)
+// namedJob is a job as scancel is called for it: with both, because a controller can reuse an id.
+type namedJob struct{ id, name string }
+
+// canceller asks Slurm to cancel jobs, with workers of its own, so that neither the watcher nor a caller waits for scancel. It asks about
+// each job once, and again only if the job still exists after a deadline: the watcher sees that and calls cancel again. What a gateway
+// has not asked when it ends is left to the next one's watcher.
+//
+// A job is in the queue or being asked about at most once; asked has every job since the last request about it, for askedKept.
+type canceller struct {
+	slurm  Canceller
+	queue  Queue // for Slurm's MessageTimeout
+	log    *slog.Logger
+	now    func() time.Time
+	silent func() error                                      // why the last query of Slurm failed, nil if it did not
+	waits  func(ctx context.Context, jobName, detail string) // records why Slurm does not stop a job yet
+	poke   func()                                            // has the watcher look soon
+
+	jobs  *workQueue[namedJob]
+	mu    sync.Mutex
+	asked map[namedJob]time.Time // when last
 }
 
-// canceller asks Slurm about one job after another.
-func (e *Engine) canceller(ctx context.Context) {
-	for {
-		key, ok := e.cancels.take(ctx)
-		if !ok {
-			return
-		}
-		e.askToCancel(ctx, key)
-		e.cancels.done(key)
+// cancel has Slurm asked to cancel the job with this id and name, unless it was asked lately or is about to be.
+func (c *canceller) cancel(id, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := namedJob{id, name}
+	if last, ok := c.asked[j]; ok && c.now().Sub(last) < askAgainAfter || c.jobs.working(j) {
+		return
+	}
+	c.jobs.add(j)
+}
+
+// ask asks Slurm about one job.
+func (c *canceller) ask(ctx context.Context, j namedJob) {
+	if c.silent() != nil { // the watcher offers what is still there when Slurm answers again
+		c.waits(ctx, j.name, "Slurm does not answer; job "+j.id+" will be cancelled when it does")
+		return
+	}
+	if !c.begin(ctx, j) {
+		return
+	}
+	if err := c.slurm.Cancel(ctx, j.id, j.name); err != nil && ctx.Err() == nil {
+		c.log.Warn("scancel failed; it is retried while the job exists", "job_id", j.id, "job_name", j.name, "err", err)
+		c.waits(ctx, j.name, "job "+j.id+" could not be cancelled; the gateway retries while the job exists: "+err.Error())
+	}
+	if c.jobs.empty() {
+		c.poke()
 	}
 }
 
-func (e *Engine) askToCancel(ctx context.Context, key string) {
-	id, name, _ := strings.Cut(key, " ")
-	e.mu.Lock()
-	last, again := e.asked[key]
-	silent := e.cycleErr
-	e.mu.Unlock()
-	if silent != nil { // the watcher offers what is still there when Slurm answers again
-		e.sayNotCancelled(ctx, name, "Slurm does not answer; job "+id+" will be cancelled when it does")
-		return
-	}
+// begin notes a request about the job; false if Slurm may still be at the last one.
+func (c *canceller) begin(ctx context.Context, j namedJob) bool {
+	c.mu.Lock()
+	last, again := c.asked[j]
+	c.mu.Unlock()
 	if again {
-		timeout, err := e.Queue.MessageTimeout(ctx)
-		if err != nil || e.Now().Sub(last) < 2*timeout {
-			return
+		timeout, err := c.queue.MessageTimeout(ctx)
+		if err != nil || c.now().Sub(last) < 2*timeout {
+			return false
 		}
 	}
-	e.mu.Lock()
-	e.asked[key] = e.Now()
-	e.mu.Unlock()
-	if err := e.Canceller.Cancel(ctx, id, name); err != nil && ctx.Err() == nil {
-		e.Log.Warn("scancel failed; it is retried while the job exists", "job_id", id, "job_name", name, "err", err)
-		e.sayNotCancelled(ctx, name, "job "+id+" could not be cancelled; the gateway retries while the job exists: "+err.Error())
-	}
-	if e.cancels.empty() {
-		e.poke()
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[j] = c.now()
+	return true
+}
+
+// forgetOld drops requests so old that the job is gone or may be asked about again.
+func (c *canceller) forgetOld() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.asked, func(_ namedJob, at time.Time) bool { return c.now().Sub(at) > askedKept })
 }
 
 // sayNotCancelled puts into a run that is cancelling why Slurm does not stop its job yet.
@@ -75,16 +97,5 @@ func (e *Engine) sayNotCancelled(ctx context.Context, jobName, detail string) {
 	}
 	if err != nil && !stale(err) && ctx.Err() == nil {
 		e.Log.Warn("cannot record why a job is not cancelled yet", "job_name", jobName, "err", err)
-	}
-}
-
-// forgetAsked drops what was asked so long ago that the job is gone or may be asked about again.
-func (e *Engine) forgetAsked() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for key, at := range e.asked {
-		if e.Now().Sub(at) > askedKept {
-			delete(e.asked, key)
-		}
 	}
 }

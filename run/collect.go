@@ -32,7 +32,7 @@ const collectingWaits = "collecting_waits"
 // collect judges an ended job and registers its outputs. It is repeated until it commits; nothing is
 // registered before that. The run's reason says what prevents it; a cancel gives the run up.
 func (e *Engine) collect(ctx context.Context, v View) (again bool, err error) {
-	if !e.due(v.Run.ID) {
+	if !e.pressure.due(v.Run.ID) {
 		return false, nil
 	}
 	again, err = e.collectOnce(ctx, v)
@@ -97,7 +97,7 @@ func (e *Engine) collectOnce(ctx context.Context, v View) (again bool, err error
 			return false, e.foreignClaim(ctx, v)
 		case !claim.Void && claim.Holder.Job != v.Submission.JobID:
 			_, err := e.adopt(ctx, v, claim)
-			e.poke()
+			e.watcher.poke()
 			return false, err
 		}
 	}
@@ -144,17 +144,8 @@ func (e *Engine) mayCome(v View) bool {
 	return !e.waitedEnough(v)
 }
 
-// waitedEnough reports whether the gateway has waited for the run's files as long as the site allows, since the first call.
-func (e *Engine) waitedEnough(v View) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	since, ok := e.lateSince[v.Run.ID]
-	if !ok {
-		since = e.Now()
-		e.lateSince[v.Run.ID] = since
-	}
-	return e.Now().Sub(since) >= e.cfg.LateOutputs
-}
+// waitedEnough reports whether the gateway has waited for the run's files as long as the site allows.
+func (e *Engine) waitedEnough(v View) bool { return e.late.waited(v.Run.ID) >= e.cfg.LateOutputs }
 
 func (e *Engine) readClaim(ctx context.Context, v View) (Claim, error) {
 	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ClaimFile, maxControlBytes, false)

@@ -62,25 +62,6 @@ type cycle struct {
 	sought map[string]bool // ids queried regardless of their names
 }
 
-// seek makes the next query include a job by its id.
-func (c *cycle) seek(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Engine.sought == nil {
-		c.Engine.sought = map[string]bool{}
-	}
-	c.Engine.sought[id] = true
-}
-
-// takeSought returns the ids to query and clears them.
-func (e *Engine) takeSought() map[string]bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	ids := e.sought
-	e.sought = nil
-	return ids
-}
-
 // reading is the ledger's open runs on their way to the comparison. They are read while Slurm prepares its answer: what changes
 // meanwhile is younger than the query, and left for the next cycle (see fresh).
 type reading struct {

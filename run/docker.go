@@ -41,7 +41,7 @@ func (e *Engine) Ended(ctx context.Context, runID string) {
 		return
 	}
 	if _, err := e.readExit(ctx, v); err != nil {
-		e.poke()
+		e.watcher.poke()
 		return
 	}
 	_, err = e.witnessed(ctx, v, "exit_file")

@@ -63,44 +63,29 @@ type Parts struct {
 // use. Nothing moves until [Engine.Start] is called.
 type Engine struct {
 	Parts
-	cfg     Config
-	work    *workQueue
-	cancels *workQueue    // jobs that Slurm is to be asked to cancel, see cancelJob
-	sends   chan struct{} // a place for each sbatch under way
-	wake    chan struct{} // asks the watcher for a cycle soon
-	first   chan struct{} // closed after the first cycle
-
-	offered   map[Phase]string // the watcher's: the last run offered to the workers, where more wait
-	measureAt time.Time        // the watcher's: when accounting may be asked again what jobs used
-
-	mu        sync.Mutex
-	listeners map[string][]chan View   // of those who wait for a run, see listen
-	handed    map[string]handed        // runs just stored, see hand
-	cycleAt   time.Time                // last full answer of Slurm
-	cycleErr  error                    // why the last query failed, nil when it did not
-	notBefore map[string]time.Time     // deferred runs: when to try again
-	waits     map[string]time.Duration // their current back-off
-	pauses    map[string]*pause        // of sends, by what they concern
-	lateSince map[string]time.Time     // collecting runs whose files do not show yet
-	limits    map[string]*toolRuns     // runs in flight, by the name of each limited tool; the map itself never changes
-
-	asked map[string]time.Time // jobs that Slurm was asked to cancel, and when last
-
-	diskErr    error           // what kept the last run from being staged, where it keeps all others too
-	diskAt     time.Time       // when it did
-	sought     map[string]bool // ids of jobs missed under their names, for the next question
-	strayUntil time.Time       // until when jobs of ended attempts are looked for
+	cfg      Config
+	work     *workQueue[string] // runs that a worker can move on
+	sends    chan struct{}      // a place for each sbatch under way
+	pressure *backPressure
+	limits   *limiter
+	waiters  *waiters
+	watcher  *watcher
+	cancels  *canceller
+	late     *lateFiles
+	disk     *diskHealth
 }
 
 // NewEngine makes an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
-	return &Engine{
-		Parts: p, cfg: cfg, work: newWorkQueue(), cancels: newWorkQueue(), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
-		wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
-		listeners: map[string][]chan View{}, handed: map[string]handed{}, notBefore: map[string]time.Time{}, waits: map[string]time.Duration{},
-		pauses: map[string]*pause{}, asked: map[string]time.Time{}, lateSince: map[string]time.Time{},
-		limits: newToolRuns(cfg.InFlight),
-	}
+	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
+		waiters: newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, first: map[string]time.Time{}},
+		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
+	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.poke)
+	e.limits = newLimiter(cfg, e.pressure, e.work.add)
+	e.cancels = &canceller{slurm: p.Canceller, queue: p.Queue, log: p.Log, now: p.Now,
+		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.sayNotCancelled, poke: e.watcher.poke,
+		jobs: newWorkQueue[namedJob](), asked: map[namedJob]time.Time{}}
+	return e
 }
 
 // Start takes up every unfinished run of the ledger, and works and watches until ctx ends. The returned
@@ -114,15 +99,15 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 	if err := e.recallStrays(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.countFlights(ctx); err != nil {
+	if err := e.limits.count(ctx, e.Index); err != nil {
 		return nil, err
 	}
 	var wg sync.WaitGroup
 	for range max(1, e.cfg.Workers) {
-		wg.Go(func() { e.worker(ctx) })
+		wg.Go(func() { e.work.each(ctx, e.advance) })
 	}
 	for range cancelsAtOnce {
-		wg.Go(func() { e.canceller(ctx) })
+		wg.Go(func() { e.cancels.jobs.each(ctx, e.cancels.ask) })
 	}
 	wg.Go(func() { e.watch(ctx) })
 	for _, id := range open {
@@ -130,7 +115,7 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 	}
 	return func() {
 		e.work.close()
-		e.cancels.close()
+		e.cancels.jobs.close()
 		wg.Wait()
 	}, nil
 }
@@ -139,7 +124,7 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 // is that of the query.
 func (e *Engine) CaughtUp(ctx context.Context) error {
 	select {
-	case <-e.first:
+	case <-e.watcher.first:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -156,24 +141,13 @@ func (e *Engine) Settled(ctx context.Context) error {
 	if err := e.work.idle(ctx); err != nil {
 		return err
 	}
-	return e.cancels.idle(ctx)
-}
-
-func (e *Engine) worker(ctx context.Context) {
-	for {
-		id, ok := e.work.take(ctx)
-		if !ok {
-			return
-		}
-		e.advance(ctx, id)
-		e.work.done(id)
-	}
+	return e.cancels.jobs.idle(ctx)
 }
 
 // advance moves one run as far as it goes without waiting for Slurm. Errors are recorded in the run where
 // they belong to it and logged where they do not; the run stays in its phase and is taken up again.
 func (e *Engine) advance(ctx context.Context, id string) {
-	h, fresh := e.taken(id)
+	h, fresh := e.waiters.take(id)
 	for ; ctx.Err() == nil; fresh = false {
 		v, err := h.view, error(nil)
 		if !fresh {
@@ -202,7 +176,7 @@ func (e *Engine) advance(ctx context.Context, id string) {
 				continue // someone else moved it; look again
 			}
 			e.Log.Warn("a run could not be moved on", "run_id", id, "phase", v.Run.Phase, "err", err)
-			e.retryLater(id)
+			e.pressure.delay(id, e.cfg.Floor)
 			return
 		}
 		if !again {
@@ -213,21 +187,14 @@ func (e *Engine) advance(ctx context.Context, id string) {
 
 // apply writes a transition and tells those who wait for the run.
 func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
-	wrote := e.writing(w.Run)
+	wrote := e.limits.writing(w.Run)
 	v, err := e.Store.Apply(ctx, w)
 	wrote(v, err)
 	if err == nil {
-		e.announce(v)
+		e.waiters.announce(v)
 		e.Log.Info(w.Event.Type, "run_id", w.Run.ID, "phase", w.Run.Phase, "reason", w.Run.Reason)
 	}
 	return v, err
-}
-
-func (e *Engine) poke() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
 }
 
 func newToken() string {

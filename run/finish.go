@@ -48,7 +48,7 @@ func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
 			"detail": d.detail, "exit_code": d.exit,
 			"slurm_state": old.SlurmState, "job_id": v.Submission.JobID, "outputs": d.outputs}}})
 	if err == nil {
-		e.forgetDelay(r.ID)
+		e.forget(r.ID)
 		e.expectStrays(v, d.ending)
 	}
 	return err
@@ -71,7 +71,7 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 		Event: Event{Type: "run.new_attempt", Data: withPlacement(map[string]any{"attempt": n, "after": d.ending, "detail": d.detail,
 			"outputs": d.outputs}, at)}})
 	if err == nil {
-		e.forgetDelay(r.ID)
+		e.forget(r.ID)
 		e.expectStrays(v, d.ending)
 		e.work.add(r.ID)
 	}

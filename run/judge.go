@@ -19,8 +19,8 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never 
 	d := verdict{exit: &code}
 	why := x.Reason
 	if why != "ok" && !x.stopped() && e.stoppedBySlurm(v) {
-		// TERM goes to every process of the job: what the script waited for may have been killed by it before the script knew. An image whose
-		// checksum was interrupted is not a wrong image.
+		// TERM goes to every process of the job: what the script waited for may have been killed by it before the script knew. An image
+		// whose checksum was interrupted is not a wrong image.
 		if !x.ofProgram() {
 			d.exit = nil
 		}

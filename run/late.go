@@ -1,9 +1,39 @@
 package run
 
-import "context"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // A run whose job exited 0 but left no manifest is blocked as outputs_late. Two things end that: the manifest appears, which the workers
 // look for while the watcher runs, and the verb Recollect, which waits for the outputs once more as long as the site allows.
+
+// lateFiles knows since when each run's files have been missing or unreadable. An entry is made by the first call of waited and lasts
+// until the run moves on; a new gateway starts to count anew.
+type lateFiles struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	first map[string]time.Time
+}
+
+// waited is how long the run's files have been waited for, counting from the first call.
+func (l *lateFiles) waited(id string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if _, ok := l.first[id]; !ok {
+		l.first[id] = now
+	}
+	return now.Sub(l.first[id])
+}
+
+func (l *lateFiles) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.first, id)
+}
 
 // RecollectAnswer is the state of a run after Recollect.
 type RecollectAnswer struct {
@@ -40,7 +70,7 @@ func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {
 	if _, err := e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.collecting", Data: map[string]any{"witness": why}}}); err != nil {
 		return err
 	}
-	e.forgetDelay(v.Run.ID)
+	e.forget(v.Run.ID)
 	e.work.add(v.Run.ID)
 	return nil
 }
@@ -48,7 +78,7 @@ func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {
 // lookForLate collects again once the manifest can be read. That costs one small read per run, at most once per ceiling of the watcher.
 func (e *Engine) lookForLate(ctx context.Context, v View) error {
 	if _, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false); err != nil {
-		e.holdBack(v.Run.ID, e.cfg.Ceiling) // not there yet, or the filesystem is still unavailable: the run already says so
+		e.pressure.delay(v.Run.ID, e.cfg.Ceiling) // not there yet, or the filesystem is still unavailable: the run already says so
 		return nil
 	}
 	return e.collectAgain(ctx, v, "the manifest appeared")

@@ -102,7 +102,7 @@ func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error)
 func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	e, now, id := c.Engine, c.Now(), v.Submission.JobID
 	if id != "" {
-		c.seek(id)
+		c.watcher.seek(id)
 	}
 	if j, ok := c.renamed(v); ok {
 		return false, e.note(ctx, v, jobRenamed, fmt.Sprintf("Slurm shows job %s as %q; a job with another name is not followed. Next: "+

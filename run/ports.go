@@ -104,8 +104,8 @@ type Images interface {
 	// Verify hashes the image with this digest (64 hex; a cached result for the same state of the file is enough), where the image is, and
 	// returns its absolute path as jobs see it. NotFound when the store does not have it.
 	Verify(ctx context.Context, digest string) (path string, err error)
-	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the folders of the site named by binds, the image and
-	// the program.
+	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the folders of the site named by binds, the image
+	// and the program.
 	ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir, attemptDir string) []string
 }
 
@@ -252,8 +252,8 @@ func (j Job) EndingOf() Ending {
 
 // Contracts has what runs are held to.
 type Contracts interface {
-	// Contract returns the contract of the pack with this pack_hash: the one the run was planned with, whether or not it is loaded. NotFound
-	// if the pack is neither in the ledger (an older gateway did not store it) nor loaded, Validation if this version
+	// Contract returns the contract of the pack with this pack_hash: the one the run was planned with, whether or not it is loaded.
+	// NotFound if the pack is neither in the ledger (an older gateway did not store it) nor loaded, Validation if this version
 	// cannot use it.
 	Contract(ctx context.Context, packHash string) (Contract, error)
 }

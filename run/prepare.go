@@ -20,7 +20,7 @@ func (e *Engine) prepare(ctx context.Context, v View, canonical []byte) (again b
 	if v.Run.CancelAt != nil {
 		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled before anything was submitted"})
 	}
-	if !e.due(v.Run.ID) {
+	if !e.pressure.due(v.Run.ID) {
 		return false, nil
 	}
 	var p plan.Params
@@ -42,7 +42,7 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again
 	defer stop()
 	began := e.Now()
 	job, script, err := e.stage(within, v, p)
-	e.staged(err)
+	e.disk.staged(err)
 	switch {
 	case within.Err() != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.DeadlineExceeded)):
 		return false, e.finish(ctx, v, verdict{ending: EndedTimeLimit,
@@ -64,6 +64,22 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) (again
 		return false, err
 	}
 	return e.send(ctx, v, job, kept)
+}
+
+// unlimited is the staging time of a run without a pack: longer than anything takes.
+const unlimited = 10 * 365 * 24 * time.Hour
+
+// stagingTime is how long staging the run's attempt may take, by the pack it was planned with. A pack that cannot be read does not keep
+// the run from being staged: what depends on the pack is its end.
+func (e *Engine) stagingTime(ctx context.Context, v View) time.Duration {
+	if v.Run.PackHash == "" {
+		return unlimited
+	}
+	c, err := e.Contracts.Contract(ctx, v.Run.PackHash)
+	if err != nil || c.Timeout() <= 0 {
+		return unlimited
+	}
+	return min(c.Timeout(), unlimited)
 }
 
 // stage puts image, inputs, attempt folder and script in place.
@@ -127,7 +143,7 @@ func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 	if v.Run.CancelAt != nil {
 		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; no job was accepted"})
 	}
-	if !e.due(v.Run.ID) {
+	if !e.pressure.due(v.Run.ID) {
 		return false, nil
 	}
 	p, err := e.params(ctx, v)
@@ -146,10 +162,10 @@ func (e *Engine) resend(ctx context.Context, v View) (again bool, err error) {
 // send is the window that this program exists for: the intent is durable before sbatch starts, the receipt
 // after it has ended, and the resolver settles what lies between.
 func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (again bool, err error) {
-	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok {
+	if why, ok := e.pressure.holdIfPaused(v.Run.ID, job.Spec.Placement); ok {
 		return false, e.putOff(ctx, v, why, kept)
 	}
-	release, why, ok := e.reserve(v.Run)
+	release, why, ok := e.limits.reserve(v.Run)
 	if !ok {
 		return false, e.putOff(ctx, v, why, kept)
 	}
@@ -161,7 +177,7 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, kept kept) (agai
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	if why, ok := e.paused(v.Run.ID, job.Spec.Placement); ok { // since it started to wait for its slot
+	if why, ok := e.pressure.holdIfPaused(v.Run.ID, job.Spec.Placement); ok { // since it started to wait for its slot
 		return false, e.putOff(ctx, v, why, kept)
 	}
 	k := v.Sends + 1
@@ -189,7 +205,7 @@ func (e *Engine) recoverSend(ctx context.Context, v View) (again bool, err error
 	job := e.job(v, p)
 	res, held := e.Submitter.Receipt(ctx, job, v.Sends)
 	if held {
-		e.retryLater(v.Run.ID)
+		e.pressure.delay(v.Run.ID, e.cfg.Floor)
 		return false, nil
 	}
 	return false, e.settleSend(ctx, v, job, v.Sends, res)
@@ -221,13 +237,13 @@ func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res
 		w.Submission = &v.Submission
 		w.Run.Phase, w.Run.Reason, w.Run.Detail = Pending, "", ""
 		w.Event = Event{Type: "run.receipt", Data: map[string]any{"job_id": res.JobID, "cluster": res.Cluster, "send": k}}
-		e.forgetDelay(v.Run.ID)
-		e.resume(job.Spec.Placement)
+		e.forget(v.Run.ID)
+		e.pressure.accepted(job.Spec.Placement)
 	case SendRejected:
 		return e.finish(ctx, v, verdict{ending: EndedRejected, reason: "rejected", detail: fmt.Sprintf("Slurm refused the job (%s): %s",
 			res.Code, res.Text), send: send})
 	case SendDeferred, SendNotRun:
-		e.hold(v.Run.ID, job.Spec.Placement, res)
+		e.pressure.refused(v.Run.ID, job.Spec.Placement, res)
 		if v.Run.CancelAt != nil {
 			return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; no job was accepted", send: send})
 		}
@@ -240,7 +256,7 @@ func (e *Engine) settleOnce(ctx context.Context, v View, job JobSpec, k int, res
 	}
 	sayCancelling(&w.Run, v.Submission.JobID)
 	settled, err := e.apply(ctx, w)
-	e.poke()
+	e.watcher.poke()
 	if err == nil && settled.Run.CancelAt != nil {
 		return e.carryOutCancel(ctx, settled) // requested while sbatch ran
 	}
@@ -254,7 +270,7 @@ func unnamed(detail string) string { return temporary.ReplaceAllLiteralString(de
 
 // note records what a run waits for, once per reason.
 func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
-	e.retryLater(v.Run.ID)
+	e.pressure.delay(v.Run.ID, e.cfg.Floor)
 	if v.Run.Reason == why && unnamed(v.Run.Detail) == unnamed(detail) || ctx.Err() != nil {
 		return nil
 	}

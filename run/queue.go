@@ -6,25 +6,25 @@ import (
 	"sync"
 )
 
-// workQueue is a set of run ids in order of arrival. An id is worked on by one worker at a time; added
-// again meanwhile, it is worked on once more.
-type workQueue struct {
+// workQueue is a set of ids in order of arrival. An id is worked on by one worker at a time; added again meanwhile, it is worked on once
+// more.
+type workQueue[K comparable] struct {
 	mu      sync.Mutex
 	work    *sync.Cond // signalled when there may be something to take
 	rest    *sync.Cond // signalled when nothing is left
-	order   []string
-	waiting map[string]bool
-	busy    map[string]bool
+	order   []K
+	waiting map[K]bool
+	busy    map[K]bool
 	closed  bool
 }
 
-func newWorkQueue() *workQueue {
-	q := &workQueue{waiting: map[string]bool{}, busy: map[string]bool{}}
+func newWorkQueue[K comparable]() *workQueue[K] {
+	q := &workQueue[K]{waiting: map[K]bool{}, busy: map[K]bool{}}
 	q.work, q.rest = sync.NewCond(&q.mu), sync.NewCond(&q.mu)
 	return q
 }
 
-func (q *workQueue) add(id string) {
+func (q *workQueue[K]) add(id K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.waiting[id] {
@@ -36,13 +36,13 @@ func (q *workQueue) add(id string) {
 }
 
 // take waits for an id that no worker has. It returns false when ctx ends or the queue is closed.
-func (q *workQueue) take(ctx context.Context) (string, bool) {
+func (q *workQueue[K]) take(ctx context.Context) (id K, ok bool) {
 	defer q.endWith(ctx, q.work)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
 		if q.closed || ctx.Err() != nil {
-			return "", false
+			return id, false
 		}
 		for i, id := range q.order {
 			if !q.busy[id] {
@@ -60,12 +60,24 @@ func (q *workQueue) take(ctx context.Context) (string, bool) {
 	}
 }
 
+// each works on one id after another until ctx ends or the queue is closed.
+func (q *workQueue[K]) each(ctx context.Context, work func(context.Context, K)) {
+	for {
+		id, ok := q.take(ctx)
+		if !ok {
+			return
+		}
+		work(ctx, id)
+		q.done(id)
+	}
+}
+
 // endWith wakes those that wait for the condition when ctx ends.
-func (q *workQueue) endWith(ctx context.Context, c *sync.Cond) (stop func() bool) {
+func (q *workQueue[K]) endWith(ctx context.Context, c *sync.Cond) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { q.mu.Lock(); c.Broadcast(); q.mu.Unlock() })
 }
 
-func (q *workQueue) done(id string) {
+func (q *workQueue[K]) done(id K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.busy, id)
@@ -78,21 +90,21 @@ func (q *workQueue) done(id string) {
 }
 
 // working reports whether the id waits or is being worked on.
-func (q *workQueue) working(id string) bool {
+func (q *workQueue[K]) working(id K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting[id] || q.busy[id]
 }
 
 // empty reports whether no id waits to be taken.
-func (q *workQueue) empty() bool {
+func (q *workQueue[K]) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.order) == 0
 }
 
 // idle waits until the queue is empty and no worker is busy.
-func (q *workQueue) idle(ctx context.Context) error {
+func (q *workQueue[K]) idle(ctx context.Context) error {
 	defer q.endWith(ctx, q.rest)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +117,7 @@ func (q *workQueue) idle(ctx context.Context) error {
 	return nil
 }
 
-func (q *workQueue) close() {
+func (q *workQueue[K]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true

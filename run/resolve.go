@@ -76,7 +76,7 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 		var keep string
 		for _, j := range found {
 			if j.Class == ClassPending && keep != "" {
-				c.cancelJob(j.ID, j.Name)
+				c.cancels.cancel(j.ID, j.Name)
 				continue
 			}
 			if j.Class != ClassEnded {

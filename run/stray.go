@@ -18,19 +18,10 @@ func (e *Engine) expectStrays(v View, ending Ending) {
 	if v.Sends == 0 || ending != EndedAbsent && ending != EndedCancelled {
 		return
 	}
-	e.mu.Lock()
-	e.strayUntil = e.Now().Add(strayWatch)
-	e.mu.Unlock()
+	e.watcher.expectStrays(e.Now().Add(strayWatch))
 	if v.Submission.JobID == "" { // otherwise Slurm is asked to cancel it anyway
-		e.poke()
+		e.watcher.poke()
 	}
-}
-
-// strays reports whether there is reason to query Slurm although no run is open.
-func (e *Engine) strays() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.Now().Before(e.strayUntil)
 }
 
 // recallStrays restores what an earlier gateway expected.
@@ -40,9 +31,7 @@ func (e *Engine) recallStrays(ctx context.Context) error {
 	if err != nil || last == nil {
 		return err
 	}
-	e.mu.Lock()
-	e.strayUntil = last.Add(strayWatch)
-	e.mu.Unlock()
+	e.watcher.expectStrays(last.Add(strayWatch))
 	return nil
 }
 
@@ -58,6 +47,6 @@ func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 			continue
 		}
 		e.Log.Info("a late job of an ended attempt is cancelled", "job_name", j.Name, "job_id", j.ID)
-		e.cancelJob(j.ID, j.Name)
+		e.cancels.cancel(j.ID, j.Name)
 	}
 }

@@ -108,11 +108,11 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	if !created {
 		return e.submitAnswer(v, true, equivalent), nil
 	}
-	changes, stop := e.listen(v.Run.ID)
+	changes, stop := e.waiters.listen(v.Run.ID)
 	defer stop()
-	e.hand(v, canonical)
+	e.waiters.hand(v, canonical)
 	e.work.add(v.Run.ID)
-	e.poke()
+	e.watcher.poke()
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Spec) })
 	if err != nil {
 		return SubmitAnswer{}, err

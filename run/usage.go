@@ -19,10 +19,10 @@ const (
 // measure queries accounting once for all attempts that have ended since it last answered.
 func (e *Engine) measure(ctx context.Context) {
 	now := e.Now()
-	if now.Before(e.measureAt) {
+	if now.Before(e.watcher.measureAt) {
 		return
 	}
-	e.measureAt = now.Add(usageEvery)
+	e.watcher.measureAt = now.Add(usageEvery)
 	list, err := e.Index.Unmeasured(ctx, now.Add(-usageWindow), now.Add(-usageAfter), usageAtOnce)
 	if err != nil || len(list) == 0 {
 		e.unmeasured(err)

@@ -84,7 +84,7 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	e.forgetDelay(r.ID)
+	e.forget(r.ID)
 	e.work.add(r.ID)
 	v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
 	return e.submitAnswer(v, false, nil), err
@@ -128,7 +128,7 @@ func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState
 		if _, err := e.adopt(ctx, v, claim); err != nil {
 			return GetState{}, err
 		}
-		e.poke()
+		e.watcher.poke()
 		return GetState{}, fault.New(fault.Conflict, op, "job_executes",
 			fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).
 			WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
@@ -138,7 +138,7 @@ func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState
 		return GetState{}, err
 	}
 	if v.Submission.JobID != "" {
-		e.cancelJob(v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(v.Submission.JobID, v.Submission.JobName)
 	}
 	return e.state(ctx, runID)
 }

@@ -3,41 +3,81 @@ package run
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
-// Whoever changes a run passes its new state to those that wait for it: waiting reads nothing.
+// waiters are those who wait for a run. Whoever changes a run announces its new state, so that waiting reads nothing.
+//
+// A channel holds at most one state, the newest that was announced and not received; announce never waits.
+type waiters struct {
+	mu     sync.Mutex
+	byRun  map[string][]chan View
+	handed map[string]handed // runs just stored, for the worker that takes them up
+}
+
+func newWaiters() *waiters {
+	return &waiters{byRun: map[string][]chan View{}, handed: map[string]handed{}}
+}
 
 // listen delivers each change of a run from now on; of several that were not received yet, only the last. The caller calls stop.
-func (e *Engine) listen(id string) (changes <-chan View, stop func()) {
+func (w *waiters) listen(id string) (changes <-chan View, stop func()) {
 	c := make(chan View, 1)
-	e.mu.Lock()
-	e.listeners[id] = append(e.listeners[id], c)
-	e.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byRun[id] = append(w.byRun[id], c)
 	return c, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		left := slices.DeleteFunc(e.listeners[id], func(o chan View) bool { return o == c })
-		if e.listeners[id] = left; len(left) == 0 {
-			delete(e.listeners, id)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		left := slices.DeleteFunc(w.byRun[id], func(o chan View) bool { return o == c })
+		if w.byRun[id] = left; len(left) == 0 {
+			delete(w.byRun, id)
 		}
 	}
 }
 
 // announce passes the new state to those that wait for the run.
-func (e *Engine) announce(v View) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, c := range e.listeners[v.Run.ID] {
+func (w *waiters) announce(v View) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.byRun[v.Run.ID] {
+		newest := v
 		select {
-		case newer := <-c: // not received yet
-			if newer.Run.Rev > v.Run.Rev { // two transitions may come here in either order
-				v = newer
+		case last := <-c: // not received yet
+			if last.Run.Rev > v.Run.Rev { // two transitions may come here in either order
+				newest = last
 			}
 		default:
 		}
-		c <- v
+		c <- newest
 	}
+}
+
+// handed is what a submit knows of the run it has just stored: the row as it was written and the canonical params, which the worker would
+// read back otherwise. It is no more than a copy: a row that has changed meanwhile refuses the first write.
+type handed struct {
+	view   View
+	params []byte
+}
+
+// handedAtOnce bounds the copies in memory; runs beyond that are read.
+const handedAtOnce = 256
+
+func (w *waiters) hand(v View, canonical []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.handed) < handedAtOnce {
+		w.handed[v.Run.ID] = handed{v, canonical}
+	}
+}
+
+// take returns and removes what was handed over for the run.
+func (w *waiters) take(id string) (handed, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h, ok := w.handed[id]
+	delete(w.handed, id)
+	return h, ok
 }
 
 // waitFor returns when done is true for the run, or when d has passed.
@@ -46,7 +86,7 @@ func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done f
 	if err != nil || done(v) || d <= 0 {
 		return v, err
 	}
-	changes, stop := e.listen(id)
+	changes, stop := e.waiters.listen(id)
 	defer stop()
 	if v, err = e.Store.View(ctx, id); err != nil { // changes before the listening began
 		return v, err

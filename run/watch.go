@@ -17,7 +17,7 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-e.wake:
+		case <-e.watcher.wake:
 			timer.Stop()
 			pause = e.cfg.Floor
 			// One floor after the wake-up: a job needs a moment to appear, and wake-ups come in bursts.
@@ -31,7 +31,7 @@ func (e *Engine) watch(ctx context.Context) {
 		e.takeUp(ctx)
 		moved, err := e.Cycle(ctx)
 		if n == 0 {
-			close(e.first)
+			close(e.watcher.first)
 		}
 		e.measure(ctx)
 		switch {
@@ -50,22 +50,22 @@ func (e *Engine) watch(ctx context.Context) {
 func (e *Engine) takeUp(ctx context.Context) {
 	// Separately: a thousand runs that wait for room do not hold up one that is to be collected.
 	for _, p := range []Phase{Collecting, Submitting, Staging, OutputsLate, Deferred} {
-		if p == Deferred && e.siteWaits() {
+		if p == Deferred && e.pressure.sitePause() != nil {
 			return
 		}
-		ids, err := e.Index.Waiting(ctx, e.offered[p], offeredAtOnce, p)
+		ids, err := e.Index.Waiting(ctx, e.watcher.offered[p], offeredAtOnce, p)
 		if err != nil {
 			e.Log.Error("cannot read the ledger", "err", err)
 			return
 		}
 		for _, id := range ids {
-			if e.due(id) {
+			if e.pressure.due(id) {
 				e.work.add(id)
 			}
 		}
 		// The next cycle continues after these: a thousand waiting runs do not hold up the rest either.
-		if e.offered[p] = ""; len(ids) == offeredAtOnce {
-			e.offered[p] = ids[offeredAtOnce-1]
+		if e.watcher.offered[p] = ""; len(ids) == offeredAtOnce {
+			e.watcher.offered[p] = ids[offeredAtOnce-1]
 		}
 	}
 }
@@ -79,7 +79,7 @@ var watchedPhases = []Phase{Unconfirmed, Pending, InJob, Completing}
 // nothing to watch it queries nothing. A failed query changes nothing: it is not an observation.
 func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	any, err := e.Index.Waiting(ctx, "", 1, watchedPhases...)
-	if err != nil || len(any) == 0 && !e.strays() {
+	if err != nil || len(any) == 0 && !e.watcher.expectsStrays() {
 		return false, err
 	}
 	asked, err := e.Index.Newest(ctx)
@@ -88,23 +88,19 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	}
 	rows := e.readWatched(ctx)
 	defer rows.end()
-	began, sought := e.Now(), e.takeSought()
+	began, sought := e.Now(), e.watcher.takeSought()
 	jobs, err := e.Queue.Jobs(ctx, sought)
-	e.mu.Lock()
-	if e.cycleErr = err; err == nil {
-		e.cycleAt = e.Now()
-	}
-	e.mu.Unlock()
+	e.watcher.note(err)
 	if err != nil {
 		return false, err
 	}
-	e.reached()
+	e.pressure.reached()
 	c := &cycle{Engine: e, seen: index(jobs), asked: asked, began: began, sought: sought}
 	differ, missing, err := c.compare(rows)
 	if err != nil {
 		return false, err
 	}
-	e.forgetAsked()
+	e.cancels.forgetOld()
 	c.each(ctx, differ, func(v View) (bool, error) { return c.observe(ctx, v, c.seen.named(v.Submission.JobName)) })
 	err = c.missing(ctx, missing)
 	e.cancelStrays(ctx, c.seen)
@@ -137,7 +133,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		return c.several(ctx, v, found)
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
-		c.cancelJob(j.ID, j.Name)
+		c.cancels.cancel(j.ID, j.Name)
 	}
 	now := c.Now()
 	phase := phaseAfter(v.Run.Phase, j.Class)
@@ -227,11 +223,7 @@ func pick(v View, found []Job) (Job, bool) {
 func before(a, b *time.Time) bool { return a != nil && b != nil && a.Before(*b) }
 
 // Watched returns when Slurm last answered completely, and why it does not answer now (nil if it does).
-func (e *Engine) Watched() (at time.Time, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cycleAt, e.cycleErr
-}
+func (e *Engine) Watched() (at time.Time, err error) { return e.watcher.answered() }
 
 func firstTime(a, b *time.Time) *time.Time {
 	if a != nil {

@@ -1,0 +1,389 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// clock is a time that only the test moves.
+type clock struct{ t time.Time }
+
+func newClock() *clock                { return &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+func (c *clock) now() time.Time       { return c.t }
+func (c *clock) pass(d time.Duration) { c.t = c.t.Add(d) }
+
+func place(account, partition, qos string) plan.Placement {
+	at := plan.Placement{Account: account, Partition: partition}
+	if qos != "" {
+		at.QOS = &qos
+	}
+	return at
+}
+
+func testPressure(c *clock) (b *backPressure, resumed *int) {
+	n := 0
+	cfg := Config{DeferBackoff: 2 * time.Second, Ceiling: 10 * time.Second}
+	return newBackPressure(cfg, c.now, slog.New(slog.DiscardHandler), func() { n++ }), &n
+}
+
+// A wait grows from the first one to the ceiling, for a run of its own as for a pause; a refusal that was on its way when the pause began
+// does not lengthen it.
+func TestBackPressureGrows(t *testing.T) {
+	for _, scope := range []Scope{ScopeRun, ScopeSite, ScopePartition, ScopeAccount, ScopeQOS} {
+		c := newClock()
+		b, _ := testPressure(c)
+		at := place("lab", "short", "")
+		for _, want := range []time.Duration{2, 4, 8, 10, 10} {
+			b.refused("r", at, SendResult{Scope: scope})
+			if scope != ScopeRun {
+				b.refused("other", at, SendResult{Scope: scope})
+			}
+			if c.pass(want*time.Second - 1); b.due("r") {
+				t.Errorf("%q: due before %d s have passed", scope, want)
+			}
+			if c.pass(1); !b.due("r") {
+				t.Errorf("%q: not due after %d s", scope, want)
+			}
+		}
+		b.forget("r")
+		b.accepted(at)
+		b.refused("r", at, SendResult{Scope: scope})
+		if c.pass(2 * time.Second); !b.due("r") {
+			t.Errorf("%q: a run that had moved on waits as long as before", scope)
+		}
+	}
+}
+
+// A pause holds the sends it concerns and no others.
+func TestBackPressureScopes(t *testing.T) {
+	at := place("lab", "short", "high")
+	for scope, c := range map[Scope]struct{ held, free []plan.Placement }{
+		ScopeRun:       {nil, []plan.Placement{at}},
+		ScopePartition: {[]plan.Placement{place("x", "short", "")}, []plan.Placement{place("lab", "long", "high")}},
+		ScopeAccount:   {[]plan.Placement{place("lab", "long", "")}, []plan.Placement{place("x", "short", "high")}},
+		ScopeQOS: {[]plan.Placement{place("lab", "long", "high")}, []plan.Placement{place("lab", "short", ""),
+			place("x", "short", "high")}},
+		ScopeSite: {[]plan.Placement{place("x", "long", "")}, nil},
+	} {
+		b, _ := testPressure(newClock())
+		b.refused("first", at, SendResult{Scope: scope, Code: "NoRoom", Text: "full"})
+		for i, p := range append(c.held, c.free...) {
+			id := fmt.Sprint(i)
+			why, held := b.holdIfPaused(id, p)
+			if want := i < len(c.held); held != want || held == b.due(id) || held && (why.code != "NoRoom" || why.detail != "full") {
+				t.Errorf("%q: %+v is held: %v (%s), due: %v", scope, p, held, why.code, b.due(id))
+			}
+		}
+		if (b.sitePause() != nil) != (scope == ScopeSite) {
+			t.Errorf("%q: %+v", scope, b.sitePause())
+		}
+	}
+}
+
+// An accepted send ends the pauses that it disproves, an answer of the queue only that of a site that could not be reached. The runs that
+// they held are due, and somebody is told.
+func TestBackPressureEnds(t *testing.T) {
+	at := place("lab", "short", "")
+	for _, c := range []struct {
+		scope  Scope
+		code   string
+		end    func(*backPressure)
+		really bool
+	}{
+		{ScopeSite, "EAGAIN", func(b *backPressure) { b.accepted(place("x", "y", "")) }, true},
+		{ScopePartition, "X", func(b *backPressure) { b.accepted(place("x", "short", "")) }, true},
+		{ScopePartition, "X", func(b *backPressure) { b.accepted(place("lab", "long", "")) }, false},
+		{ScopeQOS, "X", func(b *backPressure) { b.accepted(place("lab", "long", "")) }, true},
+		{ScopeSite, Unreachable, (*backPressure).reached, true},
+		{ScopeSite, "EAGAIN", (*backPressure).reached, false},
+		{ScopeAccount, Unreachable, (*backPressure).reached, false},
+	} {
+		b, resumed := testPressure(newClock())
+		b.refused("r", at, SendResult{Scope: c.scope, Code: c.code})
+		if c.end(b); b.due("r") != c.really || (*resumed == 1) != c.really {
+			t.Errorf("%q %s: due %v, resumed %d times", c.scope, c.code, b.due("r"), *resumed)
+		}
+	}
+	b, resumed := testPressure(newClock())
+	if b.accepted(at); *resumed != 0 {
+		t.Error("resumed without a pause")
+	}
+}
+
+// Whether a run is due is a question without an effect.
+func TestDueChangesNothing(t *testing.T) {
+	c := newClock()
+	b, _ := testPressure(c)
+	b.delay("r", time.Second)
+	for range 2 {
+		if b.due("r") || !b.due("another") {
+			t.Error("due early, or late")
+		}
+	}
+	c.pass(time.Second)
+	for range 2 {
+		if !b.due("r") {
+			t.Error("not due after its delay")
+		}
+	}
+	b.delay("r", time.Hour)
+	if b.hurry("r"); !b.due("r") {
+		t.Error("not due although hurried")
+	}
+}
+
+// The count of runs in flight follows the newest revision, in whichever order writes are noted, and a place is offered to the run that was
+// created first.
+func TestLimiterCounts(t *testing.T) {
+	c := newClock()
+	b, _ := testPressure(c)
+	var offered []string
+	l := newLimiter(Config{InFlight: map[string]int{"tool": 1}, Ceiling: 10 * time.Second}, b,
+		func(id string) { offered = append(offered, id) })
+	row := func(id string, rev int64, p Phase) Run {
+		return Run{ID: id, Rev: rev, ToolName: "tool", PackHash: "h", Phase: p, CreatedAt: c.now().Add(-time.Duration(id[0]) * time.Minute)}
+	}
+	release, _, ok := l.reserve(row("a", 1, Staging))
+	if !ok {
+		t.Fatal("no place for the first run")
+	}
+	for _, id := range []string{"b", "d", "c"} {
+		if _, why, ok := l.reserve(row(id, 1, Staging)); ok || why.code != ConcurrencyLimit || b.due(id) {
+			t.Errorf("%s has a place too, or does not wait", id)
+		}
+	}
+	intent := l.writing(row("a", 1, Submitting))
+	receipt := l.writing(row("a", 2, Pending))
+	over := l.writing(row("a", 3, Done))
+	over(View{Run: row("a", 4, Done)}, nil)
+	receipt(View{Run: row("a", 3, Pending)}, nil)
+	intent(View{Run: row("a", 2, Submitting)}, nil)
+	release()
+	if tool := l.tools["tool"]; tool.flying != 0 || len(tool.runs) != 0 || !slices.Equal(offered, []string{"d"}) || !b.due("d") {
+		t.Errorf("%d in flight, %d entries, offered %v", tool.flying, len(tool.runs), offered)
+	}
+	// A place that nothing was written with goes on.
+	release, _, _ = l.reserve(row("d", 1, Staging))
+	if release(); !slices.Equal(offered, []string{"d", "c"}) {
+		t.Errorf("offered %v", offered)
+	}
+	// A failed write changes nothing.
+	l.writing(row("c", 1, Submitting))(View{}, errors.New("no"))
+	if _, _, ok := l.reserve(Run{ID: "raw", ToolName: "tool"}); !ok || len(l.tools["tool"].runs) != 0 {
+		t.Error("a plan submitted as it is waits for a tool's place, or an entry is left")
+	}
+}
+
+// Of several changes a listener receives the newest, in whichever order they are announced, and every listener its own.
+func TestWaiters(t *testing.T) {
+	w := newWaiters()
+	at := func(rev int64) View { return View{Run: Run{ID: "r", Rev: rev}} }
+	early, stopEarly := w.listen("r")
+	for _, rev := range []int64{2, 4, 3} {
+		w.announce(at(rev))
+	}
+	late, stopLate := w.listen("r")
+	w.announce(at(1))
+	w.announce(View{Run: Run{ID: "another", Rev: 9}})
+	if a, b := (<-early).Run.Rev, (<-late).Run.Rev; a != 4 || b != 1 {
+		t.Errorf("revisions %d and %d", a, b)
+	}
+	stopEarly()
+	w.announce(at(5))
+	if v := <-late; v.Run.Rev != 5 || len(early) != 0 {
+		t.Errorf("revision %d; %d for one that stopped", v.Run.Rev, len(early))
+	}
+	if stopLate(); len(w.byRun) != 0 {
+		t.Error("an entry without a listener is left")
+	}
+}
+
+// What is handed over is taken once.
+func TestHandedOnce(t *testing.T) {
+	w := newWaiters()
+	for i := range handedAtOnce + 1 {
+		w.hand(View{Run: Run{ID: fmt.Sprint(i)}}, []byte("{}"))
+	}
+	if _, ok := w.take(fmt.Sprint(handedAtOnce)); ok || len(w.handed) != handedAtOnce {
+		t.Errorf("%d copies", len(w.handed))
+	}
+	if h, ok := w.take("0"); !ok || h.view.Run.ID != "0" || string(h.params) != "{}" {
+		t.Errorf("%+v", h)
+	}
+	if _, ok := w.take("0"); ok {
+		t.Error("taken twice")
+	}
+}
+
+// A failed query is not an observation: the time of the last answer stays. What is sought is in one query.
+func TestWatcher(t *testing.T) {
+	c := newClock()
+	w := newWatcher(c.now)
+	w.note(nil)
+	first := c.now()
+	c.pass(time.Minute)
+	w.note(errors.New("no answer"))
+	if at, err := w.answered(); !at.Equal(first) || err == nil {
+		t.Errorf("%s, %v", at, err)
+	}
+	w.note(nil)
+	if at, err := w.answered(); !at.Equal(c.now()) || err != nil {
+		t.Errorf("%s, %v", at, err)
+	}
+	w.seek("7")
+	w.seek("7")
+	w.seek("8")
+	if ids := w.takeSought(); len(ids) != 2 || !ids["7"] || len(w.takeSought()) != 0 {
+		t.Errorf("%v", ids)
+	}
+	w.expectStrays(c.now().Add(time.Minute))
+	c.pass(time.Minute - 1)
+	if !w.expectsStrays() {
+		t.Error("looked for too short a time")
+	}
+	if c.pass(1); w.expectsStrays() {
+		t.Error("looked for too long")
+	}
+	w.poke()
+	w.poke()
+	if len(w.wake) != 1 {
+		t.Error("two wake-ups are more than one")
+	}
+}
+
+// scancels is a Slurm that notes what it is asked to cancel.
+type scancels struct {
+	Queue
+	asked []string
+	fails error
+}
+
+func (s *scancels) MessageTimeout(context.Context) (time.Duration, error) {
+	return 40 * time.Second, nil
+}
+
+func (s *scancels) Cancel(_ context.Context, id, name string) error {
+	s.asked = append(s.asked, id+" "+name)
+	return s.fails
+}
+// Slurm is asked about a job once, and again only after the deadline; not at all while it does not answer.
+func TestCanceller(t *testing.T) {
+	c, slurm := newClock(), &scancels{}
+	var silent error
+	var said []string
+	k := &canceller{slurm: slurm, queue: slurm, log: slog.New(slog.DiscardHandler), now: c.now, silent: func() error { return silent },
+		waits: func(_ context.Context, name, detail string) { said = append(said, detail) }, poke: func() {},
+		jobs: newWorkQueue[namedJob](), asked: map[namedJob]time.Time{}}
+	work := func() {
+		for !k.jobs.empty() {
+			j, _ := k.jobs.take(t.Context())
+			k.ask(t.Context(), j)
+			k.jobs.done(j)
+		}
+	}
+	want := func(asked, words int) {
+		t.Helper()
+		work()
+		if len(slurm.asked) != asked || len(said) != words {
+			t.Fatalf("asked %q, said %q", slurm.asked, said)
+		}
+	}
+	k.cancel("7", "sg-a")
+	k.cancel("7", "sg-a")
+	k.cancel("7", "sg-b") // the same id under another name is another job
+	want(2, 0)
+	c.pass(askAgainAfter - 1)
+	k.cancel("7", "sg-a")
+	want(2, 0)
+	c.pass(1)
+	k.cancel("7", "sg-a") // twice MessageTimeout has not passed
+	want(2, 0)
+	c.pass(20 * time.Second)
+	slurm.fails = fault.New(fault.Transport, "x", "x", "scancel: timed out")
+	k.cancel("7", "sg-a")
+	want(3, 1)
+	silent = errors.New("no answer")
+	k.cancel("8", "sg-c")
+	want(3, 2)
+	if silent = nil; len(k.asked) != 2 {
+		t.Errorf("a job counts as asked about that was not: %v", k.asked)
+	}
+	c.pass(askedKept + 1)
+	if k.forgetOld(); len(k.asked) != 0 {
+		t.Errorf("%v", k.asked)
+	}
+}
+
+// Files are late from the first time that somebody misses them, until the run moves on.
+func TestLateFiles(t *testing.T) {
+	c := newClock()
+	l := &lateFiles{now: c.now, first: map[string]time.Time{}}
+	if d := l.waited("r"); d != 0 {
+		t.Error(d)
+	}
+	if c.pass(time.Minute); l.waited("r") != time.Minute || l.waited("s") != 0 {
+		t.Error(l.waited("r"), l.waited("s"))
+	}
+	if l.forget("r"); l.waited("r") != 0 {
+		t.Error(l.waited("r"))
+	}
+}
+
+// Only a filesystem that is away or full counts, until a run is staged or nobody has tried for long.
+func TestDiskHealth(t *testing.T) {
+	c := newClock()
+	d := &diskHealth{now: c.now, fresh: time.Minute}
+	full := fault.New(fault.Transport, "x", "disk_full", "full")
+	for _, s := range []struct {
+		staged error
+		passed time.Duration
+		want   error
+	}{{fault.New(fault.Validation, "x", "input_corrupt", ""), 0, nil}, {full, 0, full}, {fault.New(fault.Policy, "x", "x", ""), 0, full},
+		{full, time.Minute - 1, full}, {full, time.Minute, nil}, {full, 0, full}, {nil, 0, nil}} {
+		d.staged(s.staged)
+		if c.pass(s.passed); d.failure() != s.want {
+			t.Errorf("%v after %s: %v", s.staged, s.passed, d.failure())
+		}
+	}
+}
+
+// A queue gives each id to one worker at a time, in order of arrival, and once more if it is added meanwhile.
+func TestWorkQueue(t *testing.T) {
+	q := newWorkQueue[string]()
+	for _, id := range []string{"a", "b", "a"} {
+		q.add(id)
+	}
+	first, _ := q.take(t.Context())
+	q.add("a")
+	second, _ := q.take(t.Context())
+	if first != "a" || second != "b" || !q.working("a") || !q.working("b") || q.working("c") || q.empty() {
+		t.Errorf("%s, %s", first, second)
+	}
+	q.done("b")
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if id, ok := q.take(ended); ok {
+		t.Errorf("%s is worked on twice at a time", id)
+	}
+	q.done("a")
+	var wg sync.WaitGroup
+	var again []string
+	wg.Go(func() { q.each(t.Context(), func(_ context.Context, id string) { again = append(again, id) }) })
+	if err := q.idle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	q.close()
+	wg.Wait()
+	if q.add("late"); !slices.Equal(again, []string{"a"}) || !q.empty() {
+		t.Errorf("%v", again)
+	}
+}

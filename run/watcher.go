@@ -1,0 +1,84 @@
+package run
+
+import (
+	"sync"
+	"time"
+)
+
+// watcher is what the engine's watching loop remembers from one cycle to the next, see [Engine.watch].
+//
+// at is the time of the last complete answer and failed why the last query brought none: a failed query never changes at. An id that is
+// sought is in the next query, whatever happens to this one.
+type watcher struct {
+	now   func() time.Time
+	wake  chan struct{} // asks for a cycle soon
+	first chan struct{} // closed after the first cycle
+
+	// Of the loop alone.
+	offered   map[Phase]string // the last run offered to the workers, where more wait
+	measureAt time.Time        // when accounting may be asked again what jobs used
+
+	mu         sync.Mutex
+	at         time.Time
+	failed     error
+	sought     map[string]bool // ids of jobs missed under their names
+	strayUntil time.Time       // until when jobs of ended attempts are looked for
+}
+
+func newWatcher(now func() time.Time) *watcher {
+	return &watcher{now: now, wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{}, sought: map[string]bool{}}
+}
+
+// poke asks for a cycle soon.
+func (w *watcher) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// note records how a query ended.
+func (w *watcher) note(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed = err; err == nil {
+		w.at = w.now()
+	}
+}
+
+// answered is when Slurm last answered completely, and why the last query failed, nil when it did not.
+func (w *watcher) answered() (at time.Time, failed error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at, w.failed
+}
+
+// seek makes the next query include a job by its id.
+func (w *watcher) seek(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sought[id] = true
+}
+
+// takeSought returns the ids to query and clears them.
+func (w *watcher) takeSought() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := w.sought
+	w.sought = map[string]bool{}
+	return ids
+}
+
+// expectStrays makes the watcher query Slurm until then, although no run may be open.
+func (w *watcher) expectStrays(until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.strayUntil = until
+}
+
+// expectsStrays reports whether there is reason to query Slurm although no run is open.
+func (w *watcher) expectsStrays() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now().Before(w.strayUntil)
+}
