@@ -64,12 +64,12 @@ func TestCharged(t *testing.T) {
 func TestChargedAccount(t *testing.T) {
 	c := gate.Call{Caller: gate.Caller{Principal: gate.Principal{Accounts: map[string]string{"*": "mine"}}}}
 	for account, code := range map[string]string{"mine": "", "other": "account_denied"} {
-		if err := charged(c, "proj_x", plan.Spec{Placement: plan.Placement{Partition: "main", Account: account}}); fault.CodeOf(err) != code &&
+		if err := charged(c, "proj_x", plan.Placement{Partition: "main", Account: account}); fault.CodeOf(err) != code &&
 			(err != nil || code != "") {
 			t.Errorf("%s: %v", account, err)
 		}
 	}
-	if err := charged(gate.Call{}, "proj_x", plan.Spec{Placement: plan.Placement{Partition: "main", Account: "any"}}); err != nil {
+	if err := charged(gate.Call{}, "proj_x", plan.Placement{Partition: "main", Account: "any"}); err != nil {
 		t.Error(err)
 	}
 }

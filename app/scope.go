@@ -60,12 +60,12 @@ func firstArtifact(v any) string {
 }
 
 // charged refuses a plan that charges another Slurm account than the caller's for the project.
-func charged(c gate.Call, project string, spec plan.Spec) error {
+func charged(c gate.Call, project string, at plan.Placement) error {
 	own := c.Caller.Account(project)
-	if own == "" || own == spec.Placement.Account || spec.Local() { // runs on this host charge no Slurm account
+	if own == "" || own == at.Account {
 		return nil
 	}
 	return &fault.Error{Op: "charged", Kind: fault.Policy, Code: "account_denied",
-		Msg:  "your jobs of this project must charge the Slurm account " + own + ", not " + spec.Placement.Account,
+		Msg:  "your jobs of this project must charge the Slurm account " + own + ", not " + at.Account,
 		Next: "set placement.account to " + own + ", or ask the administrator"}
 }

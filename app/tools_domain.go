@@ -13,7 +13,6 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/site"
 	"slurmgate/toolpack"
@@ -131,7 +130,6 @@ func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 		outline := t.Outline(image)
 		err := p.AllowPlan(outline, false, t.Image())
 		if t.PlanKind() == toolpack.KindDocker {
-			outline.Placement = plan.LocalPlacement()
 			err = p.AllowLocal(outline, t.ToolName(), t.Image(), -1)
 		}
 		for _, why := range fault.ProblemsOf(err) {

@@ -63,8 +63,15 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	if err != nil {
 		return run.Order{}, nil, err
 	}
-	spec, at := g.place(c, project, canonical.Spec)
-	if err := g.allowOrder(spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
+	spec, at := canonical.Spec, (*plan.Placement)(nil)
+	if !canonical.Docker {
+		spec.Placement = g.place(c, project, spec.Placement)
+		at = &spec.Placement
+		if err := charged(c, project, *at); err != nil {
+			return run.Order{}, nil, err
+		}
+	}
+	if err := g.allowOrder(canonical.Docker, spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
 		return run.Order{}, nil, err
 	}
 	definition, err := p.Definition()
@@ -76,21 +83,16 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		PackHash: p.Hash(), Pack: definition,
 		Params: canonical.Params(project, g.Script), Placement: at, Warnings: bindWarnings(binds),
 		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind}
-	return order, canonical.Made, charged(c, project, spec)
+	return order, canonical.Made, nil
 }
 
-// place adds to a pack's plan what it leaves to the site and to the caller: that is what runs, and what policy judges. at is nil for a
-// plan that runs on the gateway's own host.
-func (g *Gateway) place(c gate.Call, project string, spec plan.Spec) (placed plan.Spec, at *plan.Placement) {
-	if spec.Local() {
-		return spec, nil
-	}
+// place adds to a pack's placement what it leaves to the site and to the caller: that is where the run goes, and what policy judges.
+func (g *Gateway) place(c gate.Call, project string, asked plan.Placement) plan.Placement {
 	site := SiteDefaults(g.Site)
 	if own := c.Caller.Account(project); own != "" {
 		site.Account = own
 	}
-	spec.Placement = spec.Placement.Resolve(site)
-	return spec, &spec.Placement
+	return asked.Resolve(site)
 }
 
 // packHandler submits the plan of a call.
@@ -129,7 +131,7 @@ func (g *Gateway) StillAllowed(toolID string, p plan.Params) error {
 	if err := sameBinds(g.Site, p.Tool.Asked()); err != nil {
 		return err
 	}
-	if image := g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image); p.Spec.Local() {
+	if image := g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image); p.Docker {
 		return g.Policy.AllowLocal(p.Spec, tool, image, -1)
 	}
 	return g.Policy.AllowPlan(p.Spec, p.Tool == nil, g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image))
@@ -152,8 +154,8 @@ func (g *Gateway) keep(ctx context.Context, tool, project string, made []toolpac
 }
 
 // allowOrder checks with policy whether a plan made by a tool is allowed, wherever it is to run.
-func (g *Gateway) allowOrder(spec plan.Spec, tool, image string, inputBytes int64) error {
-	if spec.Local() {
+func (g *Gateway) allowOrder(docker bool, spec plan.Spec, tool, image string, inputBytes int64) error {
+	if docker {
 		return g.Policy.AllowLocal(spec, tool, image, inputBytes)
 	}
 	return g.Policy.AllowPlan(spec, false, image)

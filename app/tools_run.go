@@ -166,7 +166,7 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 	if err != nil {
 		return run.Order{}, err
 	}
-	if err := charged(c, project, spec); err != nil {
+	if err := charged(c, project, spec.Placement); err != nil {
 		return run.Order{}, err
 	}
 	if err := g.checkInputs(ctx, c, project, spec); err != nil {

@@ -169,15 +169,15 @@ type AttemptDoc struct {
 	Source         string          `json:"usage_source"`   // accounting, job or empty
 }
 
-func (g *Gateway) attempts(ctx context.Context, runID string, spec plan.Spec) ([]AttemptDoc, error) {
+func (g *Gateway) attempts(ctx context.Context, runID string, p plan.Params) ([]AttemptDoc, error) {
 	list, err := g.Ledger.Attempts(ctx, runID)
 	if err != nil {
 		return nil, err
 	}
 	out := []AttemptDoc{}
 	for _, a := range list {
-		if a.Placement == nil && !spec.Local() { // the params name it all
-			a.Placement = &spec.Placement
+		if a.Placement == nil && !p.Docker { // the params name it all
+			a.Placement = &p.Spec.Placement
 		}
 		d := AttemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, ExitCode: a.ExitCode,
 			StartedAt: a.StartedAt, EndedAt: a.EndedAt}
@@ -185,7 +185,7 @@ func (g *Gateway) attempts(ctx context.Context, runID string, spec plan.Spec) ([
 		if err != nil {
 			return nil, err
 		}
-		d.use(used, a.Usage, spec.Resources)
+		d.use(used, a.Usage, p.Spec.Resources)
 		out = append(out, d)
 	}
 	return out, nil
@@ -297,7 +297,7 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		s.Image = name + "@" + s.Image
 	}
 	s.Binds = append([]plan.Bind{}, p.Tool.Asked()...)
-	if s.Attempts, err = g.attempts(ctx, v.Run.ID, p.Spec); err != nil {
+	if s.Attempts, err = g.attempts(ctx, v.Run.ID, p); err != nil {
 		return s, err
 	}
 	inputs, err := g.Ledger.Inputs(ctx, v.Run.ID)

@@ -171,14 +171,14 @@ func (a *Shell) printStory(w io.Writer, r app.RunStory) {
 
 // placeText names a placement; what is left to somebody else is left out.
 func placeText(before string, p plan.Placement) string {
-	if p == plan.LocalPlacement() {
-		return before + "on the gateway's own host"
-	}
 	var parts []string
 	add := func(what, value string) {
 		if value != "" {
 			parts = append(parts, what+" "+value)
 		}
+	}
+	if p.Site != nil {
+		add("site", *p.Site)
 	}
 	add("partition", p.Partition)
 	add("account", p.Account)

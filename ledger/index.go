@@ -4,7 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"slices"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -172,16 +173,53 @@ func scanRow(row scanner) (r Row, err error) {
 
 // Find looks for the run of a request and for equivalent ones, newest first, at most ten; run.Index has the contract.
 func (l *Ledger) Find(ctx context.Context, s run.Sought) (known string, equivalent []string, err error) {
-	plans, args := among("plan_hash", s.PlanHashes)
-	own, ids := among("run_id", append([]string{s.RunID}, s.Earlier...))
-	args = append(append(append(args, ids...), ids...), s.RunID)
-	found, err := list(context.WithoutCancel(ctx), l.r, column[string], "SELECT run_id FROM runs WHERE "+plans+" AND ("+own+
-		" OR state IN ('queued','running','blocked','succeeded'))"+
-		" ORDER BY "+own+" DESC, run_id = ?, created_at DESC, run_id LIMIT 11", args...)
-	if len(found) > 0 && (found[0] == s.RunID || slices.Contains(s.Earlier, found[0])) {
+	q := sought(s)
+	found, err := list(context.WithoutCancel(ctx), l.r, column[string], "SELECT iif("+q.own+", '+', '-') || run_id FROM runs WHERE "+q.plans+
+		" AND ("+q.own+
+		" OR state IN ('queued','running','blocked','succeeded'))"+q.order+" LIMIT 11", q.args...)
+	isKnown := len(found) > 0 && found[0][0] == '+'
+	for i := range found {
+		found[i] = found[i][1:]
+	}
+	if isKnown {
 		return found[0], found[1:], err
 	}
 	return "", found[:min(len(found), 10)], err
+}
+
+// known finds the run of a request within a transaction; empty when there is none.
+func known(ctx context.Context, tx *sql.Conn, s run.Sought) (id string, err error) {
+	q := sought(s)
+	err = tx.QueryRowContext(ctx, "SELECT run_id FROM runs WHERE "+q.plans+" AND "+q.own+q.order+" LIMIT 1", q.args...).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return id, err
+}
+
+// soughtQuery is what [run.Sought] is in SQL.
+type soughtQuery struct {
+	plans string // the plan of a row is that of the request
+	own   string // the row is the request's run
+	order string // the run first that the request is known by
+	args  []any
+}
+
+func sought(s run.Sought) soughtQuery {
+	q := soughtQuery{args: []any{s.RunID, s.Site, s.PolicyHash}}
+	list := func(values []string) string {
+		var marks []string
+		for _, v := range values {
+			q.args = append(q.args, v)
+			marks = append(marks, fmt.Sprintf("?%d", len(q.args)))
+		}
+		return "(" + strings.Join(marks, ",") + ")"
+	}
+	q.plans = "plan_hash IN " + list(s.PlanHashes)
+	earlier := "run_id IN " + list(s.Earlier)
+	q.own = "(run_id = ?1 OR (?2 = '' OR site = ?2) AND (plan_hash = ?4 AND policy_hash = ?3 OR " + earlier + "))"
+	q.order = " ORDER BY " + q.own + " DESC, " + earlier + " DESC, run_id = ?1 DESC, created_at DESC, run_id"
+	return q
 }
 
 // PreviousPolicies hands the snapshots to f, by their hashes, of policies that runs were made under when canonical params had their

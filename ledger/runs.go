@@ -68,8 +68,11 @@ func (l *Ledger) View(ctx context.Context, runID string) (run.View, error) {
 // Insert stores a new run, or returns the existing one (promise 2: a replay never resubmits). The writer serialises concurrent
 // callers.
 func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created bool, err error) {
+	if len(n.Sought.PlanHashes) == 0 {
+		n.Sought = run.Sought{RunID: n.Run.ID, PlanHashes: []string{n.Run.PlanHash}, PolicyHash: n.Run.PolicyHash}
+	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		there, err := earlier(ctx, tx, n.Earlier)
+		there, err := known(ctx, tx, n.Sought)
 		if created = false; err == nil && there == "" {
 			there = n.Run.ID
 			created, err = l.insert(ctx, tx, n)
@@ -85,19 +88,6 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 		return err
 	})
 	return v, created && err == nil, err
-}
-
-// earlier finds the run that a request has in an earlier form, the newest of several; empty when there is none.
-func earlier(ctx context.Context, tx *sql.Conn, ids []string) (id string, err error) {
-	if len(ids) == 0 {
-		return "", nil
-	}
-	cond, args := among("run_id", ids)
-	err = tx.QueryRowContext(ctx, "SELECT run_id FROM runs WHERE "+cond+" ORDER BY created_at DESC, run_id LIMIT 1", args...).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	return id, err
 }
 
 // inserted is the view of a run that was just stored.

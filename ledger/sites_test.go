@@ -111,3 +111,53 @@ func TestSitesOfAnOlderLedger(t *testing.T) {
 		}
 	}
 }
+
+// A request that names a site is known by the run that policy placed there, and one that names none by a run on any site; a run on another
+// site than the named one is only equivalent. The transaction that inserts a run goes by the same rule.
+//
+// proves SITE-07 ABI-18
+func TestFindBySite(t *testing.T) {
+	ctx := t.Context()
+	const policy = "sha256:p"
+	request := func(id, site string, earlier ...string) run.Sought {
+		return run.Sought{RunID: id, Earlier: earlier, PlanHashes: []string{"sha256:plan"}, PolicyHash: policy, Site: site}
+	}
+	made := func(i int, id, site, policyHash string) run.New {
+		n := newRun(i)
+		n.Run.ID, n.Run.Site, n.Run.PolicyHash, n.Run.PlanHash, n.Sought = id, site, policyHash, "sha256:plan", request(id, "")
+		n.Sought.PolicyHash = policyHash
+		return n
+	}
+	for name, x := range map[string]struct {
+		there      [][3]string // id, site, policy
+		want       run.Sought
+		known      string
+		equivalent []string
+	}{
+		"named, placed there":        {[][3]string{{"run_any", "a", policy}}, request("run_on_a", "a"), "run_any", nil},
+		"named, placed elsewhere":    {[][3]string{{"run_any", "b", policy}}, request("run_on_a", "a"), "", []string{"run_any"}},
+		"named, named before":        {[][3]string{{"run_on_a", "a", policy}}, request("run_on_a", "a"), "run_on_a", nil},
+		"not named, named before":    {[][3]string{{"run_on_b", "b", policy}}, request("run_any", ""), "run_on_b", nil},
+		"not named, another policy":  {[][3]string{{"run_on_b", "b", "sha256:q"}}, request("run_any", ""), "", []string{"run_on_b"}},
+		"named, of an earlier form":  {[][3]string{{"run_old", "a", "sha256:q"}}, request("run_on_a", "a", "run_old"), "run_old", nil},
+		"earlier form, another site": {[][3]string{{"run_old", "b", "sha256:q"}}, request("run_on_a", "a", "run_old"), "", []string{"run_old"}},
+		"not named, two on two sites": {[][3]string{{"run_on_b", "b", policy}, {"run_any", "a", "sha256:q"}}, request("run_any", ""), "run_any",
+			[]string{"run_on_b"}},
+	} {
+		l := fresh(t)
+		for i, r := range x.there {
+			_, _, err := l.Insert(ctx, made(i, r[0], r[1], r[2]))
+			must(t, err)
+		}
+		known, equivalent, err := l.Find(ctx, x.want)
+		if err != nil || known != x.known || !slices.Equal(equivalent, x.equivalent) && len(equivalent)+len(x.equivalent) > 0 {
+			t.Errorf("%s: known %q, equivalent %v: %v", name, known, equivalent, err)
+		}
+		n := made(7, x.want.RunID, x.want.Site, policy)
+		n.Sought = x.want
+		v, created, err := l.Insert(ctx, n)
+		if want := x.known; err != nil || created != (want == "") || !created && v.Run.ID != want {
+			t.Errorf("%s: inserted %v, %s: %v", name, created, v.Run.ID, err)
+		}
+	}
+}

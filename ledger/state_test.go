@@ -331,11 +331,12 @@ func TestFilters(t *testing.T) {
 		t.Error(open, err)
 	}
 	twin := newRun(2)
-	twin.Run.ID, twin.Submission.Token, twin.Submission.JobName = "run_twin", strings.Repeat("f", 32), "sg-o"
+	twin.Run.ID, twin.Run.PolicyHash, twin.Submission.Token, twin.Submission.JobName = "run_twin", "sha256:other", strings.Repeat("f", 32),
+		"sg-o"
 	_, _, err = l.Insert(t.Context(), twin)
 	must(t, err)
 	for id, others := range map[string][]string{b.Run.ID: {"run_twin"}, "run_twin": {b.Run.ID}, "run_none": {b.Run.ID, "run_twin"}} {
-		known, got, err := l.Find(t.Context(), run.Sought{RunID: id, PlanHashes: []string{b.Run.PlanHash}})
+		known, got, err := l.Find(t.Context(), run.Sought{RunID: id, PlanHashes: []string{b.Run.PlanHash}, PolicyHash: "sha256:of " + id})
 		if slices.Sort(got); err != nil || known != strings.Replace(id, "run_none", "", 1) || !slices.Equal(got,
 			slices.Sorted(slices.Values(others))) {
 			t.Error(id, got, known, err)

@@ -40,7 +40,7 @@ func (w *world) backend(places int) *Backend {
 func (w *world) spec(i int) run.JobSpec {
 	id, token := fmt.Sprintf("run_%026d", i), strings.Repeat(fmt.Sprint(i), 32)
 	return run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), RunDir: filepath.Join(w.runs, id),
-		Spec: plan.Spec{Placement: plan.LocalPlacement(), Resources: plan.Resources{CPUs: 1, MemMB: 64, TimeLimitSeconds: 60}}}
+		Spec: plan.Spec{Resources: plan.Resources{CPUs: 1, MemMB: 64, TimeLimitSeconds: 60}}}
 }
 
 // job makes a run whose script is given.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"math/big"
@@ -20,6 +21,7 @@ type Identity struct {
 	ContractVersion string
 	PolicyHash      string
 	ParamsHash      string
+	AnySiteHash     string // of the params without the site that the caller named; empty: none was named
 }
 
 // RunID is "run_" and the first 16 bytes of the identity's SHA-256 in base32.
@@ -27,9 +29,9 @@ func (i Identity) RunID() string {
 	return id("run_", "tool="+i.ToolName+"|contract="+i.ContractVersion+"|policy="+i.PolicyHash+"|params="+i.ParamsHash+"|")
 }
 
-// PlanHash is the identity without the policy: equal for the same request under two policies.
+// PlanHash is the identity without policy and site: equal for the same request under two policies, or on two sites.
 func (i Identity) PlanHash() string {
-	return Hash([]byte("tool=" + i.ToolName + "|contract=" + i.ContractVersion + "|params=" + i.ParamsHash + "|"))
+	return Hash([]byte("tool=" + i.ToolName + "|contract=" + i.ContractVersion + "|params=" + cmp.Or(i.AnySiteHash, i.ParamsHash) + "|"))
 }
 
 // ProjectID derives the id of a project from its name.

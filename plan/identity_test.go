@@ -17,7 +17,7 @@ func TestIdentityVectors(t *testing.T) {
 	}
 	policy := canon(`{"version":1,"tool_allowlist":["slurm_submit"],"slurm":{"partitions_allowlist":["short"]}}`)
 	params := canon(`{"project_id":"proj_01HZZZZZZZZZZZZZZZZZZZZZZZ","slurm":{"spec_version":1,"slurm_script_version":"slurm_script_v1","resources":{"time_limit_seconds":900,"cpus":1,"mem_mb":2048,"gpus":null,"gpu_type":null}}}`)
-	id := Identity{"slurm_submit", "v1", policy, params}
+	id := Identity{ToolName: "slurm_submit", ContractVersion: "v1", PolicyHash: policy, ParamsHash: params}
 	art, err := ArtifactID("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03", "TEXT",
 		"greeting")
 	if err != nil {
@@ -62,5 +62,40 @@ func TestHelixMCPPlanHasItsRunID(t *testing.T) {
 		if got, want := id.RunID(), "run_4892C8PXMRCH3ZCVXQYKTVJ9DG"; got != want {
 			t.Errorf("run id %s, want %s\n%s", got, want, params)
 		}
+	}
+}
+
+// The site is part of the identity only where the caller names one, and the plan's hash never has it.
+//
+// proves SITE-07
+func TestSiteInTheIdentity(t *testing.T) {
+	p := Params{ProjectID: "proj_x", Script: "slurm_script_v1", Spec: Spec{Version: 1, IO: IO{Inputs: []Input{}, Outputs: []Output{}}}}
+	canonical := func(p Params) string {
+		t.Helper()
+		b, err := p.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	named, site := p, "alpha"
+	named.Spec.Placement.Site = &site
+	if plain := canonical(p); strings.Contains(plain, "site") || canonical(named.AnySite()) != plain || p.Site() != "" {
+		t.Error(plain)
+	}
+	if bytes := canonical(named); !strings.Contains(bytes, `"qos":null,"site":"alpha"}`) || named.Site() != "alpha" {
+		t.Error(bytes)
+	}
+	back, err := DecodeParams([]byte(canonical(named)))
+	if err != nil || back.Site() != "alpha" {
+		t.Error(back.Spec.Placement, err)
+	}
+	a := Identity{"t", "v1", "p", "named", "plain"}
+	b := Identity{"t", "v1", "p", "plain", ""}
+	if a.PlanHash() != b.PlanHash() || a.RunID() == b.RunID() {
+		t.Error(a.PlanHash(), b.PlanHash())
+	}
+	if old, err := named.Previous(Placement{Partition: "p", Site: &site}); err != nil || strings.Contains(string(old), "alpha") {
+		t.Error(string(old), err)
 	}
 }

@@ -30,18 +30,19 @@ func (x *ToolExtra) Asked() []Bind {
 type Params struct {
 	ProjectID string
 	Script    string     // slurm_script_version
-	Spec      Spec       // of a docker plan: with the placement [LocalPlacement] and inputs below in/
+	Spec      Spec       // of a docker plan: with no placement, and inputs below in/
 	Tool      *ToolExtra // nil for a plan submitted as it is
+	Docker    bool       // a docker plan, which runs on the gateway's own host; false: a plan for Slurm
 }
 
-// LocalPlacement is the placement of what runs on the gateway's own host. No partition of a cluster can be meant: it is set by
-// the canonical params' kind alone, never by a caller.
-func LocalPlacement() Placement { return Placement{Partition: localPlace, Account: localPlace} }
+// Site is the site that the caller named, empty where policy picks one. A docker plan names none: it can only run in one place.
+func (p Params) Site() string { return orBlank(p.Spec.Placement.Site) }
 
-const localPlace = "local@gateway" // no Slurm name
-
-// Local reports whether the plan runs on the gateway's own host.
-func (s Spec) Local() bool { return s.Placement.Partition == localPlace }
+// AnySite returns the params of the same request without the site. Every site's run of the request has their plan_hash.
+func (p Params) AnySite() Params {
+	p.Spec.Placement.Site = nil
+	return p
+}
 
 // dockerParams is a docker plan: an input has a name in in/, and there is nothing about Slurm.
 type dockerParams struct {
@@ -69,7 +70,7 @@ func dockerInputs(in []Input) []dockerInput {
 }
 
 func (d *dockerParams) spec() Spec {
-	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Placement: LocalPlacement(), Execution: d.Execution,
+	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Execution: d.Execution,
 		IO: IO{Inputs: []Input{}, Outputs: d.Outputs}}
 	for _, in := range d.Inputs {
 		s.IO.Inputs = append(s.IO.Inputs, Input{in.Role, in.ArtifactID, in.ChecksumSHA256, "in/" + in.DestName})
@@ -92,14 +93,15 @@ type askedPlacement struct {
 	Account    *string `json:"account"`
 	QOS        *string `json:"qos"`
 	Constraint *string `json:"constraint"`
+	Site       *string `json:"site,omitzero"` // absent, not null, where the caller named none: a further site changes no identity
 }
 
 func asked(p Placement) askedPlacement {
-	return askedPlacement{orNil(p.Partition), orNil(p.Account), p.QOS, p.Constraint}
+	return askedPlacement{orNil(p.Partition), orNil(p.Account), p.QOS, p.Constraint, p.Site}
 }
 
 func (a askedPlacement) placement() Placement {
-	return Placement{orBlank(a.Partition), orBlank(a.Account), a.QOS, a.Constraint}
+	return Placement{orBlank(a.Partition), orBlank(a.Account), a.QOS, a.Constraint, a.Site}
 }
 
 type wireParams struct {
@@ -122,7 +124,7 @@ func (p Params) Canonical() ([]byte, error) {
 			inputs[i] = in
 		}
 	}
-	if s.Local() {
+	if p.Docker {
 		w.Docker = &dockerParams{s.Version, p.Script, s.Resources, s.Execution, dockerInputs(inputs), s.IO.Outputs}
 	} else {
 		w.Slurm = &slurmParams{s.Version, p.Script, s.Resources, asked(s.Placement), s.Execution, IO{inputs, s.IO.Outputs}}
@@ -141,10 +143,11 @@ func DecodeParams(canonical []byte) (Params, error) {
 	case (w.Slurm == nil) == (w.Docker == nil):
 		return Params{}, bad("PARAMS-KIND", "", "either slurm or docker", "both or neither are given")
 	case w.Docker != nil:
-		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool}, nil
+		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool, true}, nil
 	}
 	s := w.Slurm
-	return Params{w.ProjectID, s.ScriptVersion, Spec{s.SpecVersion, s.Resources, s.Placement.placement(), s.Execution, s.IO}, w.Tool}, nil
+	return Params{w.ProjectID, s.ScriptVersion, Spec{s.SpecVersion, s.Resources, s.Placement.placement(), s.Execution, s.IO}, w.Tool, false},
+		nil
 }
 
 func orNil(s string) *string {

@@ -48,7 +48,8 @@ func (p Params) Previous(placed Placement) ([]byte, error) {
 	s, w := p.Spec, previousParams{ProjectID: p.ProjectID, Tool: p.Tool}
 	e, c := s.Execution, s.Execution.Command
 	x := previousExecution{e.Kind, e.Container, previousCommand{c.Argv, c.Workdir, c.Env, c.Stdout}}
-	if s.Local() {
+	placed.Site = nil // there was one
+	if p.Docker {
 		w.Docker = &previousDocker{s.Version, p.Script, s.Resources, x, dockerInputs(s.IO.Inputs), s.IO.Outputs}
 	} else {
 		w.Slurm = &previousSlurm{s.Version, p.Script, s.Resources, placed, x, s.IO}

@@ -254,6 +254,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, c := range []string{"", "-C", "a b", "a&", "|a", "a&&b", "a\n", "[a*2]", "a,b", "(a)", "--time=1", long(257)} {
 		rows = append(rows, row{fmt.Sprintf("constraint %.9q", c), edit{"placement.constraint": c}, "PLAN-CONSTRAINT", "placement.constraint"})
+		rows = append(rows, row{fmt.Sprintf("site %.9q", c), edit{"placement.site": c}, "PLAN-SITE", "placement.site"})
 	}
 	for _, p := range badPaths("in") {
 		rows = append(rows, row{fmt.Sprintf("dest %.20q", p), edit{"io.inputs": []any{in("r", artA, hex, p)}}, "PLAN-DEST-PATH",

@@ -27,7 +27,8 @@ const (
 // Rules is what a gateway adds to the fixed rules of a plan.
 type Rules struct {
 	Types []string // artifact types allowed for outputs; [Types] when nil
-	Local bool     // the plan may be one for the gateway's own host
+	// Docker: the plan runs on the gateway's own host, so it has no placement.
+	Docker bool
 
 	// Image reports why a name is not that of the image with a digest (sha256:<64 hex>), "" if it is; nil: names are not checked.
 	Image func(name, digest string) string
@@ -90,7 +91,7 @@ func (s *Spec) Fill() {
 
 // Validate checks every rule of the schema and reports all that are broken.
 func (s Spec) Validate(rules Rules) error {
-	v := validator{types: rules.Types, local: rules.Local, asked: rules.Asked, stored: rules.Stored}
+	v := validator{types: rules.Types, docker: rules.Docker, asked: rules.Asked, stored: rules.Stored}
 	if v.types == nil {
 		v.types = Types()
 	}
@@ -115,7 +116,7 @@ func invalid(problems []fault.Problem) error {
 
 type validator struct {
 	types    []string
-	local    bool
+	docker   bool
 	asked    bool
 	stored   bool
 	problems []fault.Problem
@@ -149,7 +150,10 @@ func (v *validator) resources(r Resources) {
 }
 
 func (v *validator) placement(p Placement) {
-	if p == LocalPlacement() && v.local {
+	if v.docker {
+		if p != (Placement{}) {
+			v.add("PLAN-PLACEMENT", "placement", "none in a docker plan", "a placement is given")
+		}
 		return
 	}
 	name := func(code, field, s string) {
@@ -164,6 +168,9 @@ func (v *validator) placement(p Placement) {
 	name("PLAN-ACCOUNT", "placement.account", p.Account)
 	if p.QOS != nil {
 		name("PLAN-QOS", "placement.qos", *p.QOS)
+	}
+	if p.Site != nil && !IsSiteName(*p.Site) {
+		v.add("PLAN-SITE", "placement.site", SiteNameRule, "got "+quoted(*p.Site))
 	}
 	if c := p.Constraint; c != nil && (len(*c) > 256 || !constraint.MatchString(*c)) {
 		v.add("PLAN-CONSTRAINT", "placement.constraint", "feature names joined by & or |, at most 256 bytes", "got "+quoted(*c))

@@ -115,6 +115,14 @@ func IsRunID(s string) bool { return runID.MatchString(s) }
 // IsSHA256 reports whether s is 64 lower-case hex digits.
 func IsSHA256(s string) bool { return hex64.MatchString(s) }
 
+// SiteNameRule says what [IsSiteName] accepts.
+const SiteNameRule = "lower-case letters, digits and . _ -, at most 64"
+
+var siteName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// IsSiteName reports whether s can be the name of a site.
+func IsSiteName(s string) bool { return siteName.MatchString(s) }
+
 // IsSlurmName reports whether s can be a partition, account or QOS.
 func IsSlurmName(s string) bool { return slurmName.MatchString(s) }
 

@@ -14,6 +14,7 @@ import (
 type Known struct {
 	Tools []string // names of its tools (the id with _ for .): the domain's and its own
 	Types []string // artifact types of the domain
+	Sites []string // of the site file; nil: not known, so not checked
 }
 
 // CheckNames refuses a policy that names a tool or a type the gateway does not have: a misspelt name in a list protects nothing, and
@@ -40,6 +41,10 @@ func (p *Policy) CheckNames(known Known) error {
 		}
 	}
 	list("tool_allowlist", "tool", p.ToolAllowlist, known.Tools)
+	if known.Sites != nil {
+		list("sites.allowlist", "site", p.Sites.Allowlist, known.Sites)
+		list("sites.prefer", "site", &p.Sites.Prefer, known.Sites)
+	}
 	list("local.tools_allowlist", "tool", p.Local.Tools, known.Tools)
 	list("import.types_allowlist", "type", p.Import.Types, known.Types)
 	list("consent.tools", "tool", &p.Consent.Tools, known.Tools)
@@ -50,6 +55,6 @@ func (p *Policy) CheckNames(known Known) error {
 		return nil
 	}
 	return &fault.Error{Op: "policy.CheckNames", Kind: fault.Validation, Code: found[0].Code, Problems: found,
-		Msg:  "the policy " + p.file + " names tools or types that the domain does not have",
+		Msg:  "the policy " + p.file + " names what this gateway does not have",
 		Next: "correct the named lines; the gateway does not start until then"}
 }

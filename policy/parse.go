@@ -56,7 +56,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 			"use long variables less often")
 	}
 	p := &Policy{file: file, doc: r}
-	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "local", "import", "limits", "env", "equivalent_runs",
+	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "sites", "local", "import", "limits", "env", "equivalent_runs",
 		"retry", "network", "concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
@@ -146,7 +146,7 @@ func (p *Policy) read(o yamldoc.Object) {
 	p.ToolAllowlist = listed(o.Opt("tool_allowlist"), "TOOL-NAME", toolNames, toolName.MatchString)
 	p.ImagesAllowlist = listed(o.Opt("images_allowlist"), "IMAGE", "sha256:<64 hex digits>", digest.MatchString)
 	p.Slurm.read(o.Opt("slurm"))
-
+	p.Sites.read(o.Opt("sites"))
 	p.Local.read(o.Opt("local"))
 
 	imp := o.Opt("import").Object("roots", "max_bytes", "kinds", "types_allowlist")

@@ -23,6 +23,7 @@ type Policy struct {
 	ImagesAllowlist *[]string `json:"images_allowlist"` // sha256:<64 hex>; absent: the images of images.lock.yaml
 
 	Slurm  Slurm  `json:"slurm"`
+	Sites  Sites  `json:"sites"`
 	Import Import `json:"import"`
 	Local  Local  `json:"local"`
 	Limits Limits `json:"limits"`

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
 )
 
 // Docker plans run on the gateway's own host. Their lifecycle is that of every run; these are the two differences.
@@ -25,8 +24,8 @@ func (e *Engine) again(ctx context.Context, v View, equivalent []string) (Submit
 }
 
 // sentOrOver is what a submit waits for: the job was sent, or the docker run has ended.
-func sentOrOver(v View, spec plan.Spec) bool {
-	if spec.Local() {
+func sentOrOver(v View, docker bool) bool {
+	if docker {
 		return v.Run.State.Terminal() || v.Run.State == Blocked || v.Run.Phase == Deferred
 	}
 	return v.Run.Phase != Staging && v.Run.Phase != Submitting

@@ -14,7 +14,7 @@ func TestDockerReplay(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto = true
 		o := order()
-		o.Params.Spec.Placement = plan.LocalPlacement()
+		o.Params.Spec.Placement, o.Params.Docker = plan.Placement{}, true
 		canonical, id, err := o.Identity()
 		if err != nil || !strings.Contains(string(canonical), `"docker":{`) {
 			t.Fatal(string(canonical), err)
@@ -32,7 +32,7 @@ func TestDockerReplay(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T, w *world) {
 		o := order()
-		o.Params.Spec.Placement = plan.LocalPlacement()
+		o.Params.Spec.Placement, o.Params.Docker = plan.Placement{}, true
 		l := w.life()
 		a := l.submit(o)
 		w.until(a.RunID, in(run.Pending))

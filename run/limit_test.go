@@ -252,7 +252,7 @@ func TestLimitOfLocalRuns(t *testing.T) {
 		w.limited(1)
 		w.auto = false
 		local := order()
-		local.Params.Spec.Placement = plan.LocalPlacement()
+		local.Params.Spec.Placement, local.Params.Docker = plan.Placement{}, true
 		l := w.life()
 		here := l.submit(local)
 		w.until(here.RunID, in(run.Pending))

@@ -301,8 +301,8 @@ type FormatCheck interface {
 
 // Store is the ledger as the lifecycle uses it.
 type Store interface {
-	// Insert stores a new run with its first attempt, inputs and params, all in one transaction. When the run, or one of New.Earlier,
-	// exists already it is returned and created is false; nothing is changed.
+	// Insert stores a new run with its first attempt, inputs and params, all in one transaction. When there is a run that [Index.Find] would
+	// call known, it is returned and created is false; nothing is changed.
 	Insert(ctx context.Context, n New) (v View, created bool, err error)
 	// View reads a run. NotFound when there is none.
 	View(ctx context.Context, runID string) (View, error)
@@ -325,8 +325,9 @@ type Index interface {
 	// Newest is the number of the newest event of any run, 0 when there is none.
 	Newest(ctx context.Context) (int64, error)
 	// Find looks for the run of a request, and lists equivalent ones: runs with one of the plan hashes under another identity that are in
-	// flight or succeeded. known is empty when none of the request's runs is there; of several it is the one made in an earlier form, the
-	// newest.
+	// flight or succeeded. known is empty when none of the request's runs is there. A request that names a site is known by a run of its own
+	// id, and by one on that site that was made without naming it; a request that names none by a run on any site. Of several known runs it
+	// is the one made in an earlier form, then the one of the request's own id, then the newest.
 	Find(ctx context.Context, s Sought) (known string, equivalent []string, err error)
 	// Ended reports whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)
@@ -373,7 +374,7 @@ type New struct {
 	Policy     json.RawMessage // canonical policy snapshot
 	Pack       json.RawMessage // canonical definition of the pack, whose hash is Run.PackHash; empty for a plan submitted as it is
 	Placement  *plan.Placement // of the first attempt
-	Earlier    []string        // ids the same request had in earlier forms
+	Sought     Sought          // what the same request may be known by
 	Inputs     []Link
 	Event      Event
 }
@@ -382,5 +383,7 @@ type New struct {
 type Sought struct {
 	RunID      string   // the present one
 	Earlier    []string // those it had in earlier forms
-	PlanHashes []string // of all of them
+	PlanHashes []string // of all of them, the present one first
+	PolicyHash string
+	Site       string // that the caller named; empty: any
 }

@@ -31,14 +31,21 @@ func (o Order) Identity() (canonical []byte, id plan.Identity, err error) {
 	if err != nil {
 		return nil, plan.Identity{}, err
 	}
-	return canonical, plan.Identity{ToolName: o.ToolName, ContractVersion: o.ContractVersion, PolicyHash: o.PolicyHash,
-		ParamsHash: plan.Hash(canonical)}, nil
+	id = plan.Identity{ToolName: o.ToolName, ContractVersion: o.ContractVersion, PolicyHash: o.PolicyHash, ParamsHash: plan.Hash(canonical)}
+	if o.Params.Site() != "" {
+		anySite, err := o.Params.AnySite().Canonical()
+		if err != nil {
+			return nil, plan.Identity{}, err
+		}
+		id.AnySiteHash = plan.Hash(anySite)
+	}
+	return canonical, id, nil
 }
 
 // identities lists the identities under which the order's run may be known. A pack that asks for folders of the site has no earlier one:
 // nobody could ask for them then.
 func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
-	s := Sought{RunID: id.RunID(), PlanHashes: []string{id.PlanHash()}}
+	s := Sought{RunID: id.RunID(), PlanHashes: []string{id.PlanHash()}, PolicyHash: o.PolicyHash, Site: o.Params.Site()}
 	if e.cfg.Previous == nil || len(o.Params.Tool.Asked()) > 0 {
 		return s, nil
 	}
@@ -50,7 +57,7 @@ func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
 	if err != nil {
 		return s, err
 	}
-	id.ParamsHash = plan.Hash(previous)
+	id.ParamsHash, id.AnySiteHash = plan.Hash(previous), ""
 	s.PlanHashes = append(s.PlanHashes, id.PlanHash())
 	for _, id.PolicyHash = range e.cfg.Previous.Policies {
 		s.Earlier = append(s.Earlier, id.RunID())
@@ -79,15 +86,21 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 		if err != nil {
 			return SubmitAnswer{}, err
 		}
-		if o.Params.Spec.Local() {
+		if o.Params.Docker {
 			return e.again(ctx, v, equivalent)
 		}
 		return e.submitAnswer(v, true, equivalent), nil
 	}
-	if e.cfg.ReuseAcross && len(equivalent) > 0 && !o.Params.Spec.Local() {
-		v, err := e.Store.View(ctx, equivalent[0])
+	for _, id := range equivalent {
+		if !e.cfg.ReuseAcross || o.Params.Docker {
+			break
+		}
+		v, err := e.Store.View(ctx, id)
 		if err != nil {
 			return SubmitAnswer{}, err
+		}
+		if o.Params.Site() != "" && v.Run.Site != o.Params.Site() {
+			continue
 		}
 		a := e.submitAnswer(v, true, equivalent)
 		a.Warnings = append(a.Warnings, fmt.Sprintf("this is run %s, made for the same plan under another policy (equivalent_runs: reuse)",
@@ -113,7 +126,7 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	e.waiters.hand(v, canonical)
 	e.work.add(v.Run.ID)
 	e.watcher.poke()
-	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Spec) })
+	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) })
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
@@ -148,7 +161,7 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
 	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Placement: o.Placement,
-		Earlier: s.Earlier, Inputs: inputs,
+		Sought: s, Inputs: inputs,
 		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
 			"policy_hash": o.PolicyHash, "plan_hash": planHash,
 			"actor": o.Actor}, o.Placement)}})

@@ -505,7 +505,7 @@ func (c *formatCheck) Lines() int64 { return int64(bytes.Count(c.Bytes(), []byte
 func (c *formatCheck) Close() error { return nil }
 
 func (l *life) Render(j run.JobSpec) (script, pinned []byte, err error) {
-	if err := j.Spec.Validate(plan.Rules{Local: true, Stored: true}); err != nil { // as the real one
+	if err := j.Spec.Validate(plan.Rules{Docker: j.Spec.Placement == (plan.Placement{}), Stored: true}); err != nil { // as the real one
 		return nil, nil, err
 	}
 	return []byte("#!/bin/bash\n" + j.JobName + "\n"), []byte(j.Spec.ImageDigest() + "  " + j.ImagePath + "\n"), nil

@@ -23,7 +23,6 @@ const (
 // commas, and treat backslashes as escapes.
 var (
 	plainPath  = regexp.MustCompile(`^(/[A-Za-z0-9_.+@~=-]+)+$`)
-	siteName   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 	moduleName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+/-]{0,127}$`)
 )
 
@@ -44,8 +43,8 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	case s.Version != version:
 		c.add("SITE-VERSION", "version", fmt.Sprintf("must be %d", version), fmt.Sprintf("version %d is not supported", s.Version), "")
 	}
-	if !siteName.MatchString(s.Name) {
-		c.value("SITE-NAME", "site", s.Name, "lower-case letters, digits and . _ -, at most 64", "")
+	if !plan.IsSiteName(s.Name) {
+		c.value("SITE-NAME", "site", s.Name, plan.SiteNameRule, "")
 	}
 	c.gateway(s.Gateway)
 	c.path("domain_dir", s.DomainDir, true)
@@ -164,7 +163,7 @@ func (c *checker) bindName(field string, b Bind) {
 	case b.Name == "":
 		c.add("SITE-MISSING", field+".name", name, "the name is missing",
 			"give the folder a name, and list that name under binds in each toolpack that reads the folder: no other sees it")
-	case !siteName.MatchString(b.Name):
+	case !plan.IsSiteName(b.Name):
 		c.value("SITE-BIND-NAME", field+".name", b.Name, name, "")
 	}
 	switch {

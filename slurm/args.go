@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -18,13 +17,10 @@ func (r *Renderer) minutes(limitSeconds int) int {
 // #SBATCH line, and on the command line every option wins over SBATCH_ variables, which the environment of a
 // send does not have anyway. What is not set here is the site's default, and no plan can set it.
 func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
-	if err := checkJob(job); err != nil {
+	if err := r.checkJob(job); err != nil {
 		return nil, err
 	}
 	s := job.Spec
-	if s.Local() {
-		return nil, fault.New(fault.Internal, "slurm.Argv", "job_spec", "a docker plan cannot be a Slurm job")
-	}
 	argv := []string{
 		"--parsable",
 		"--export=" + r.cfg.Export, // nothing of the gateway's environment reaches the job

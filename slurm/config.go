@@ -32,6 +32,7 @@ type ScriptConfig struct {
 	GraceSeconds           int    // between TERM and KILL at the program's own limit; default 10, less than Slurm's KillWait
 	VerifyAllowanceSeconds int    // added to the program's limit for hashing, before and after; default 300
 	Export                 string // "NIL" (default) or "NONE", for a Slurm that does not know NIL
+	Local                  bool   // the scripts are of docker plans, which run on the gateway's own host without Slurm
 }
 
 // Runtime says how a compute node finds Apptainer: an absolute path, or modules to load.

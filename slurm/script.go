@@ -112,8 +112,8 @@ func pinnedList(job run.JobSpec) []byte {
 
 // sent is what the script's comment says of how it was started.
 func (r *Renderer) sent(job run.JobSpec) (string, error) {
-	if job.Spec.Local() {
-		return "#   nothing: it runs on the gateway's own host, without Slurm", checkJob(job)
+	if r.cfg.Local {
+		return "#   nothing: it runs on the gateway's own host, without Slurm", r.checkJob(job)
 	}
 	argv, err := r.Argv(job)
 	return comment(argv), err
@@ -136,7 +136,7 @@ func comment(argv []string) string {
 
 // checkJob makes sure that what goes unquoted into names, comments and options is what it must be. The plan was
 // validated long ago; here its words are checked once more where they become Slurm's.
-func checkJob(job run.JobSpec) error {
+func (r *Renderer) checkJob(job run.JobSpec) error {
 	bad := func(what string) error {
 		return fault.New(fault.Internal, "slurm.checkJob", "job_spec", "the job cannot be rendered: "+what)
 	}
@@ -151,7 +151,7 @@ func checkJob(job run.JobSpec) error {
 	case !plan.IsSHA256(lastHex(s.Execution.Container.Image)):
 		return bad("image digest")
 	}
-	return s.Validate(plan.Rules{Types: declaredTypes(s), Local: true, Stored: true})
+	return s.Validate(plan.Rules{Types: declaredTypes(s), Docker: r.cfg.Local, Stored: true})
 }
 
 // declaredTypes takes the artifact types as they are: which exist is the domain's business.

@@ -37,7 +37,8 @@ type Env struct {
 
 // Canonical is a call turned into a plan.
 type Canonical struct {
-	Spec         plan.Spec // filled, valid; its placement is what the pack asks for
+	Spec         plan.Spec // filled, valid; its placement is what the pack asks for, none of a docker plan
+	Docker       bool      // it runs on the gateway's own host
 	Extra        plan.ToolExtra
 	InputsToLink []Link // sorted by role, then artifact id
 	Made         []Made // artifacts the plan names, to be stored before it is submitted
@@ -52,7 +53,7 @@ type Link struct {
 
 // Params are the canonical params of the run; params_hash covers them.
 func (c Canonical) Params(projectID, scriptVersion string) plan.Params {
-	return plan.Params{ProjectID: projectID, Script: scriptVersion, Spec: c.Spec, Tool: &c.Extra}
+	return plan.Params{ProjectID: projectID, Script: scriptVersion, Spec: c.Spec, Tool: &c.Extra, Docker: c.Docker}
 }
 
 // Canonicalize turns arguments into a plan (ABI-06). Every argument that breaks a rule is reported, in one
@@ -111,10 +112,10 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	}
 	slices.SortFunc(c.InputsToLink, compareLinks)
 	if p.def.PlanKind == KindDocker || p.def.PlanKind == KindHybrid && env.Local != nil && env.Local(c.Spec, c.InputBytes) {
-		c.Spec.Placement = plan.LocalPlacement()
+		c.Docker, c.Spec.Placement = true, plan.Placement{}
 	}
 	c.Spec.Fill()
-	if err := c.Spec.Validate(plan.Rules{Types: p.types, Local: true, Asked: true}); err != nil {
+	if err := c.Spec.Validate(plan.Rules{Types: p.types, Docker: c.Docker, Asked: true}); err != nil {
 		return Canonical{}, err
 	}
 	return c, p.verify(op, c)

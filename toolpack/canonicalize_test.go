@@ -219,7 +219,7 @@ func TestDockerPlans(t *testing.T) {
 		`"inputs":[{"checksum_sha256":"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd","dest_name":"some data.txt","role":"data"}],` +
 		`"outputs":[{"label":"the count","role":"count","src_relpath":"out/count","type":"JSON"}],"resources":{"cpus":1,"gpu_type":null,"gpus":null,"mem_mb":100,"time_limit_seconds":60},"script_version":"slurm_script_v1","spec_version":1},` +
 		`"project_id":"proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY","tool":{"max_output_bytes":2000,"strict_outputs":false,"version":"1.2.3"}}`
-	if d := cmp.Diff(want, raw); d != "" || !c.Spec.Local() || c.InputBytes != 600 || !slices.Equal(c.InputsToLink,
+	if d := cmp.Diff(want, raw); d != "" || !c.Docker || c.InputBytes != 600 || !slices.Equal(c.InputsToLink,
 		[]Link{{"data", artifact}}) {
 		t.Error(d, c)
 	}
@@ -233,11 +233,11 @@ func TestDockerPlans(t *testing.T) {
 			return local
 		}
 		c, raw := params(hybrid, env)
-		if c.Spec.Local() != local || strings.Contains(raw, `"docker"`) != local || strings.Contains(raw, `"slurm"`) == local {
+		if c.Docker != local || strings.Contains(raw, `"docker"`) != local || strings.Contains(raw, `"slurm"`) == local {
 			t.Error(raw)
 		}
 	}
-	if c, raw := params(hybrid, testEnv()); c.Spec.Local() || strings.Contains(raw, "docker") {
+	if c, raw := params(hybrid, testEnv()); c.Docker || strings.Contains(raw, "docker") {
 		t.Error(raw)
 	}
 	for name, edit := range map[string][]string{"twice": {"inputs: [",

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slurmgate/local"
+	"slurmgate/plan"
 	"slurmgate/run"
 	"slurmgate/slurm"
 )
@@ -11,11 +12,20 @@ import (
 // backends combines Slurm and the gateway's own host: a plan says which of the two it is for.
 type backends struct {
 	*slurm.CLI
-	local *local.Backend
+	local   *local.Backend
+	scripts *slurm.Renderer // of docker plans
+}
+
+// Render returns the script and the pinned files of a job.
+func (b backends) Render(job run.JobSpec) (script, pinned []byte, err error) {
+	if job.Spec.Placement == (plan.Placement{}) {
+		return b.scripts.Render(job)
+	}
+	return b.CLI.Render(job)
 }
 
 func (b backends) of(job run.JobSpec) run.Submitter {
-	if job.Spec.Local() {
+	if job.Spec.Placement == (plan.Placement{}) {
 		return b.local
 	}
 	return b.CLI

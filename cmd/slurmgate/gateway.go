@@ -199,7 +199,13 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	both := backends{g.slurm, here}
+	docker := scriptConfig(s)
+	docker.Local = true
+	scripts, err := slurm.NewRenderer(docker)
+	if err != nil {
+		return err
+	}
+	both := backends{g.slurm, here, scripts}
 	g.app.Engine = run.NewEngine(run.Config{
 		Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
 		Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
@@ -207,7 +213,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 		OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 		Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 		Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
-	}, g.metrics.Wrap(inject(run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Renderer: g.slurm, Submitter: both, Queue: both,
+	}, g.metrics.Wrap(inject(run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Renderer: both, Submitter: both, Queue: both,
 		Accounting: accounting(s, g.slurm),
 		Canceller:  both, Workspace: shared, Images: images, Objects: g.app.Store,
 		Contracts: newContracts(g.app.Domain.Packs(), g.app.Ledger.Pack), Formats: formats{}, Room: func() error { return doctor.Room(s) },
@@ -237,18 +243,23 @@ func openImages(s *site.Site) (apptainer.Images, error) {
 	return apptainer.Images{Store: store, Runtime: rt}, err
 }
 
+func scriptConfig(s *site.Site) slurm.ScriptConfig {
+	c := slurm.ScriptConfig{Runtime: slurm.Runtime{Path: s.Apptainer.Path}, Verify: s.Apptainer.Verify, GraceSeconds: s.Slurm.GraceSeconds,
+		VerifyAllowanceSeconds: s.Slurm.VerifyAllowanceSeconds}
+	if m := s.Apptainer.Module; m != nil {
+		c.Runtime = slurm.Runtime{ModuleInit: m.Init, Modules: m.Load}
+	}
+	return c
+}
+
 func openSlurm(s *site.Site) (*slurm.CLI, error) {
 	me, err := user.Current()
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "openSlurm", "", "the user of this process has no name", err)
 	}
 	c := slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, User: me.Username, LocksDir: filepath.Join(s.Gateway.StateDir, "locks"),
-		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: s.Apptainer.Path}, Verify: s.Apptainer.Verify, GraceSeconds: s.Slurm.GraceSeconds,
-			VerifyAllowanceSeconds: s.Slurm.VerifyAllowanceSeconds},
+		Script: scriptConfig(s),
 		Budget: slurm.BudgetConfig{RPCPerMinute: s.Budget.RPCPerMinute, SendsInFlight: s.Budget.SendsInFlight}}
-	if m := s.Apptainer.Module; m != nil {
-		c.Script.Runtime = slurm.Runtime{ModuleInit: m.Init, Modules: m.Load}
-	}
 	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Internal, "openSlurm", "locks_dir", "cannot create the folder of locks", err)
 	}
