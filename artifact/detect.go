@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -26,7 +27,7 @@ func Detect(head []byte, name string, own ...string) string {
 	}
 	ext := strings.ToLower(filepath.Ext(name))
 	for _, f := range formats {
-		if !startsWithAny(head, f.magics) {
+		if !slices.ContainsFunc(f.magics, func(m string) bool { return bytes.HasPrefix(head, []byte(m)) }) {
 			continue
 		}
 		if f.typ == "H5AD" && ext != ".h5ad" {
@@ -49,7 +50,7 @@ func detectGzip(head []byte, own []string) string {
 	if err != nil {
 		return "UNKNOWN"
 	}
-	blocked := isBGZF(zr.Extra)
+	blocked := bgzfSize(zr.Extra) > 0
 	// The head may end within the stream: what came out before the error counts.
 	inner, _ := io.ReadAll(io.LimitReader(zr, HeadBytes))
 	switch {

@@ -1,40 +1,41 @@
 package artifact
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 )
 
 // format is what every file of a type has. Detection and checks share it.
 type format struct {
 	typ    string
-	magics []string      // the file begins with one of these; for a VCF file this may be after inflating
-	names  []string      // endings of file names that claim the type
-	walk   func() walker // of the file's bytes; for a type that ends in _GZ of what they inflate to
-	empty  bool          // a file of no bytes is one
+	magics []string // the file begins with one of these; for a VCF file this may be after inflating
+	names  []string // endings of file names that claim the type
+	check  rule     // of the file's bytes; for a type that ends in _GZ of what they inflate to
+	empty  bool     // a file of no bytes is one
 }
 
-// A walker follows a file's structure as its bytes pass, in bounded memory. The first error says what is wrong and ends the walk.
-type walker interface {
-	write(p []byte) error
-	end() error // no bytes are left
-}
+// A rule follows a file's structure in bounded memory and says what is wrong with it. It need not read to the end. An error of the reader
+// other than io.EOF may be returned in any form: whoever made the reader knows it.
+type rule func(r *bufio.Reader) error
 
 // formats are the types that bytes can prove or disprove. A type that ends in _GZ is gzip besides. For the others – TEXT, TSV, CSV, MD,
 // HTML, LOG, UNKNOWN and a domain's own – there is no rule that every file satisfies, so nothing is checked.
 var formats = []format{
-	{typ: "BAM", names: []string{".bam"}, walk: func() walker { return &bamWalk{} }},
+	{typ: "BAM", names: []string{".bam"}, check: checkBAM},
 	{typ: "BAI", magics: []string{"BAI\x01"}, names: []string{".bai"}},
 	{typ: "VCF", magics: []string{magicVCF}, names: []string{".vcf", ".vcf.gz"}},
-	{typ: "FASTQ", walk: func() walker { return &fastqWalk{} }, empty: true},
-	{typ: "FASTQ_GZ", names: []string{".fastq.gz", ".fq.gz"}, walk: func() walker { return &fastqWalk{} }},
-	{typ: "ZIP", magics: []string{"PK\x03\x04", "PK\x05\x06"}, names: []string{".zip"}, walk: newZipEnd}, // the second is an empty archive
-	{typ: "PNG", magics: []string{"\x89PNG\r\n\x1a\n"}, names: []string{".png"}, walk: func() walker { return &pngWalk{} }},
-	{typ: "PDF", magics: []string{"%PDF-"}, names: []string{".pdf"}, walk: newPDFEnd},
-	{typ: "H5AD", magics: []string{magicHDF5}, names: []string{".h5ad"}, walk: func() walker { return &hdf5Walk{} }},
-	{typ: "JSON", walk: func() walker { return &jsonWalk{} }},
+	{typ: "FASTQ", check: checkFASTQ, empty: true},
+	{typ: "FASTQ_GZ", names: []string{".fastq.gz", ".fq.gz"}, check: checkFASTQ},
+	{typ: "ZIP", magics: []string{"PK\x03\x04", "PK\x05\x06"}, names: []string{".zip"}, check: checkZIP}, // the second is an empty archive
+	{typ: "PNG", magics: []string{"\x89PNG\r\n\x1a\n"}, names: []string{".png"}, check: checkPNG},
+	{typ: "PDF", magics: []string{"%PDF-"}, names: []string{".pdf"}, check: checkPDF},
+	{typ: "H5AD", magics: []string{magicHDF5}, names: []string{".h5ad"}, check: checkHDF5},
+	{typ: "JSON", check: checkJSON},
 }
 
 const (
@@ -83,149 +84,139 @@ const MaxInflated = 64 << 20
 
 // Checker holds the bytes of a file against its type while they pass through Write, in bounded memory. Close it.
 type Checker struct {
-	typ   string
-	opt   Checks
-	head  []byte // the first bytes, until it is known what to look for
-	ready bool
-	parts []walker
-	lines *lines
-	inner *inflater
-	err   error
+	*follower
+	lines lines
 }
-
-// headNeeded is enough to see a magic number and a gzip header with its extra field.
-const headNeeded = 512
 
 // NewChecker checks a file against a type.
-func NewChecker(typ string, opt Checks) *Checker { return &Checker{typ: typ, opt: opt} }
-
-// Write takes the next bytes. It never fails: what is wrong is what Finish says.
-func (c *Checker) Write(p []byte) (int, error) {
-	n := len(p)
-	if !c.ready {
-		take := min(n, headNeeded-len(c.head))
-		c.head = append(c.head, p[:take]...)
-		if p = p[take:]; len(c.head) == headNeeded {
-			c.begin()
+func NewChecker(typ string, opt Checks) *Checker {
+	c := &Checker{}
+	c.follower = follow(func(r *bufio.Reader) error {
+		var w io.Writer
+		if opt.Rows {
+			w = &c.lines
 		}
-	}
-	if c.ready {
-		c.pass(p)
-	}
-	return n, nil
-}
-
-// begin looks at the head, chooses what follows the rest, and passes the head on.
-func (c *Checker) begin() {
-	c.ready = true
-	f := formatOf(c.typ)
-	packed := strings.HasPrefix(string(c.head), magicGzip)
-	wantGzip := strings.HasSuffix(c.typ, suffixGz) || c.typ == typeGzip
-	if c.opt.Rows {
-		c.lines = &lines{}
-	}
-	switch {
-	case len(c.head) == 0 && !f.empty && (wantGzip || f.magics != nil || f.walk != nil):
-		c.err = errors.New("it is empty")
-		return
-	case wantGzip && !packed:
-		c.err = errors.New("its first bytes are not gzip's")
-		return
-	case wantGzip, packed && c.typ == "VCF":
-		c.inflate(f)
-	default:
-		if f.magics != nil && !startsWithAny(c.head, f.magics) {
-			c.err = fmt.Errorf("its first bytes are not %s's", c.typ)
-			return
-		}
-		if f.walk != nil {
-			c.parts = append(c.parts, f.walk())
-		}
-		if c.lines != nil {
-			c.parts = append(c.parts, c.lines)
-		}
-		if c.opt.Blocks && c.typ == "BAM" {
-			c.inner = newInflater(nil, true, nil)
-			c.parts = append(c.parts, c.inner)
-		}
-	}
-	head := c.head
-	c.head = nil
-	c.pass(head)
-}
-
-func (c *Checker) inflate(f format) {
-	if isBGZF(gzipExtra(c.head)) {
-		c.parts = append(c.parts, &bgzfWalk{})
-	}
-	if !c.opt.Full && c.opt.Size > MaxInflated {
-		return
-	}
-	var parts []walker
-	if f.walk != nil {
-		parts = append(parts, f.walk())
-	}
-	if c.lines != nil {
-		parts = append(parts, c.lines)
-	}
-	c.inner = newInflater(f.magics, c.opt.Full, parts)
-	c.parts = append(c.parts, c.inner)
-}
-
-func (c *Checker) pass(p []byte) {
-	for _, part := range c.parts {
-		if c.err == nil && len(p) > 0 {
-			c.err = part.write(p)
-		}
-	}
-}
-
-// Finish says what is wrong with the file, whose bytes have all been written; nil when nothing was found.
-func (c *Checker) Finish() error {
-	if !c.ready {
-		c.begin()
-	}
-	for _, part := range c.parts {
-		if c.err == nil {
-			c.err = part.end()
-		}
-	}
-	return c.err
+		return check(r, typ, opt, w)
+	})
+	return c
 }
 
 // Lines is how many lines the file has, of a gzip file the inflated ones. The last line need not have an end. It is known after a Finish
 // without an error, if it was asked for.
-func (c *Checker) Lines() int64 {
-	if c.lines == nil {
-		return 0
-	}
-	return c.lines.n
+func (c *Checker) Lines() int64 { return c.lines.n }
+
+// bufferSize is that of every reader a rule gets. A BGZF block's header, at most 12 bytes and 64 KiB, fits, and so does the head for
+// [Detect].
+const bufferSize = HeadBytes + 64
+
+// follower applies a rule, in a goroutine of its own, to the bytes that are written to it.
+type follower struct {
+	w       *io.PipeWriter
+	verdict func() error // waits
+}
+
+var errStopped = errors.New("stopped")
+
+func follow(check rule) *follower {
+	r, w := io.Pipe()
+	result := make(chan error, 1)
+	go func() {
+		err := check(bufio.NewReaderSize(r, bufferSize))
+		r.CloseWithError(errStopped) // a writer does not wait for a rule that has ended
+		result <- err
+	}()
+	return &follower{w, sync.OnceValue(func() error { return <-result })}
+}
+
+// Write takes the next bytes. It never fails: what is wrong is what Finish says.
+func (f *follower) Write(p []byte) (int, error) {
+	_, _ = f.w.Write(p)
+	return len(p), nil
+}
+
+// Finish says what is wrong with the file, whose bytes have all been written; nil when nothing was found.
+func (f *follower) Finish() error {
+	f.w.Close()
+	return f.verdict()
 }
 
 // Close ends the check, whether or not all bytes were written. It never fails.
-func (c *Checker) Close() error {
-	if c.inner != nil {
-		c.inner.stop()
-	}
+func (f *follower) Close() error {
+	f.w.CloseWithError(errStopped)
+	_ = f.verdict()
 	return nil
 }
 
-func startsWithAny(b []byte, magics []string) bool {
-	for _, m := range magics {
-		if bytes.HasPrefix(b, []byte(m)) {
+// check holds a file against a type. What it contains, inflated where the type says so, is copied to text, which may be nil.
+func check(r *bufio.Reader, typ string, opt Checks, text io.Writer) error {
+	f := formatOf(typ)
+	head, _ := r.Peek(12)
+	packed := strings.HasPrefix(string(head), magicGzip)
+	wantGzip := strings.HasSuffix(typ, suffixGz) || typ == typeGzip
+	switch {
+	case len(head) == 0 && !f.empty && (wantGzip || f.magics != nil || f.check != nil):
+		return errors.New("it is empty")
+	case wantGzip && !packed:
+		return errors.New("its first bytes are not gzip's")
+	case wantGzip, packed && typ == "VCF":
+		blocks := rule(nil)
+		if bgzfSize(gzipExtra(r)) > 0 {
+			blocks = checkBGZF
+		}
+		if !opt.Full && opt.Size > MaxInflated {
+			return apply(blocks, r, nil)
+		}
+		return inflated(r, blocks, opt.Full, leastInflated, func(r *bufio.Reader) error {
+			if !startsWithAny(r, f.magics) {
+				return errors.New("what it inflates to does not begin as it should")
+			}
+			return apply(f.check, r, text)
+		})
+	case typ == "BAM" && opt.Blocks:
+		return inflated(r, checkBAM, true, leastInflated, func(*bufio.Reader) error { return nil })
+	case !startsWithAny(r, f.magics):
+		return fmt.Errorf("its first bytes are not %s's", typ)
+	}
+	return apply(f.check, r, text)
+}
+
+// apply applies a rule, if there is one, and copies what it reads and the rest to text.
+func apply(check rule, r *bufio.Reader, text io.Writer) error {
+	if text != nil {
+		r = bufio.NewReaderSize(io.TeeReader(r, text), bufferSize)
+	}
+	if check != nil {
+		if err := check(r); err != nil {
+			return err
+		}
+	}
+	if text == nil {
+		return nil
+	}
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+// startsWithAny reports whether what r reads next is one of the words; any text if there are none.
+func startsWithAny(r *bufio.Reader, words []string) bool {
+	for _, word := range words {
+		if b, _ := r.Peek(len(word)); string(b) == word {
 			return true
 		}
 	}
-	return false
+	return words == nil
 }
 
-// lines counts lines.
+// lines counts the lines that are written to it.
 type lines struct {
 	n    int64
 	open bool // the last line has no end so far
 }
 
-func (l *lines) write(p []byte) error {
+func (l *lines) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	l.n += int64(bytes.Count(p, []byte("\n")))
 	if l.open {
 		l.n--
@@ -233,7 +224,5 @@ func (l *lines) write(p []byte) error {
 	if l.open = p[len(p)-1] != '\n'; l.open {
 		l.n++
 	}
-	return nil
+	return len(p), nil
 }
-
-func (l *lines) end() error { return nil }

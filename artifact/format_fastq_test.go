@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"math/rand/v2"
@@ -79,23 +80,21 @@ func TestFASTQMemory(t *testing.T) {
 	letters, quality := []byte(noise(64<<10)), []byte(strings.Repeat("I", 64<<10))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	w := &fastqWalk{}
+	check := NewChecker("FASTQ", Checks{})
 	for _, part := range []struct {
 		piece  []byte
 		pieces int
 	}{{[]byte("@r\n"), 1}, {letters, 1000}, {[]byte("\n+\n"), 1}, {quality, 1000}} {
 		for range part.pieces {
-			if err := w.write(part.piece); err != nil {
-				t.Fatal(err)
-			}
+			check.Write(part.piece)
 		}
 	}
-	if err := w.end(); err != nil {
+	if err := check.Finish(); err != nil {
 		t.Error(err)
 	}
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
-		t.Errorf("%d bytes allocated for a record of %d", n, w.bases+w.quals)
+		t.Errorf("%d bytes allocated for a record of %d", n, 2000*len(letters))
 	}
 }
 
@@ -203,9 +202,9 @@ func BenchmarkFASTQ(b *testing.B) {
 	var spent [2]time.Duration
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		for i, parts := range [][]walker{nil, {&fastqWalk{}}} {
+		for i, check := range []rule{nothing, checkFASTQ} {
 			began := time.Now()
-			if err := inflateAll(bytes.NewReader(packed), nil, true, parts, leastInflated); err != nil {
+			if err := inflated(bufio.NewReader(bytes.NewReader(packed)), nil, true, leastInflated, check); err != nil {
 				b.Fatal(err)
 			}
 			spent[i] += time.Since(began)

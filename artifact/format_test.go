@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bufio"
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
@@ -12,6 +13,7 @@ import (
 	"image/png"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -132,9 +134,12 @@ func TestChecker(t *testing.T) {
 		{"JSON", "JSON", `{"a": [1, -2.5e+3, "é\u00e9\n", true, null], "b": {}}` + "\n", "", false},
 		{"JSON cut", "JSON", `{"a": [1, 2]`, "does not end", false},
 		{"two JSON values", "JSON", `{} {}`, "byte 4", false},
-		{"JSON of Python", "JSON", `{"a": NaN}`, `byte 7 does not belong there: "N"`, false},
-		{"JSON too deep", "JSON", strings.Repeat("[", maxJSONDepth+1), "nested", false},
+		{"JSON of Python", "JSON", `{"a": NaN}`, "byte 7 does not belong there: invalid character 'N'", false},
+		{"JSON too deep", "JSON", strings.Repeat("[", 10_001), "exceeded max depth", false},
 		{"JSON of nothing", "JSON", "", "it is empty", false},
+		{"JSON in another encoding", "JSON", "[\"\xe9\"]", "not UTF-8", false},
+		{"JSON with half a surrogate pair", "JSON", `["\ud83d"]`, "", false},
+		{"JSON with a name twice", "JSON", `{"a": 1, "a": 2}`, "", false},
 		{"text", "TEXT", "\xff\x00", "", false},
 		{"a type without rule", "UNKNOWN", "", "", false},
 	} {
@@ -155,6 +160,23 @@ func TestChecker(t *testing.T) {
 	}
 }
 
+// A value that would have to be held in memory is refused before it is.
+func TestCheckerJSONMemory(t *testing.T) {
+	c := NewChecker("JSON", Checks{})
+	defer c.Close()
+	piece := bytes.Repeat([]byte("x"), 1<<20)
+	c.Write([]byte(`["`))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 1 << 10 {
+		c.Write(piece)
+	}
+	runtime.ReadMemStats(&after)
+	if err := c.Finish(); err != errJSONToken || after.TotalAlloc-before.TotalAlloc > 8*maxJSONToken {
+		t.Errorf("%v after %d bytes", err, after.TotalAlloc-before.TotalAlloc)
+	}
+}
+
 // Lines are those of the inflated text, and the last one needs no end.
 func TestCheckerLines(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "a": 1, "a\n": 1, "a\n\nb": 3, strings.Repeat("x\n", 100_000): 100_000} {
@@ -169,16 +191,18 @@ func TestCheckerLines(t *testing.T) {
 	}
 }
 
+func nothing(*bufio.Reader) error { return nil }
+
 // A small file that inflates to very much is not inflated to its end: an import lets it pass, a full check refuses it.
 func TestCheckerBomb(t *testing.T) {
 	bomb := gz(strings.Repeat("\x00", 4<<20))
-	if err := inflateAll(bytes.NewReader(bomb), nil, false, nil, 1<<20); err != nil {
+	if err := inflated(bufio.NewReader(bytes.NewReader(bomb)), nil, false, 1<<20, nothing); err != nil {
 		t.Error(err)
 	}
-	if err := inflateAll(bytes.NewReader(bomb), nil, true, nil, 1<<20); err != errBomb {
+	if err := inflated(bufio.NewReader(bytes.NewReader(bomb)), nil, true, 1<<20, nothing); err != errBomb {
 		t.Error(err)
 	}
-	if err := inflateAll(bytes.NewReader(bomb), nil, true, nil, 8<<20); err != nil {
+	if err := inflated(bufio.NewReader(bytes.NewReader(bomb)), nil, true, 8<<20, nothing); err != nil {
 		t.Error(err)
 	}
 }

@@ -161,12 +161,12 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 	}
 	name := filepath.Base(path)
 	look := im.inspect(name, "path", before.Size)
-	defer look.close()
+	defer look.Close()
 	sum, size, err := im.put(ctx, io.TeeReader(f, look), im.maxBytes, func(size int64) error {
 		if err := unchanged(f, before, size, path); err != nil {
 			return err
 		}
-		return look.finish()
+		return look.Finish()
 	})
 	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
 		err = changed(path)
@@ -189,8 +189,8 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 			Msg: "it is not valid UTF-8", Hint: "import it as a file"})
 	}
 	look := im.inspect("", "text", int64(len(text)))
-	defer look.close()
-	sum, size, err := im.put(ctx, io.TeeReader(strings.NewReader(text), look), int64(len(text)), func(int64) error { return look.finish() })
+	defer look.Close()
+	sum, size, err := im.put(ctx, io.TeeReader(strings.NewReader(text), look), int64(len(text)), func(int64) error { return look.Finish() })
 	if err != nil {
 		return Imported{}, err
 	}
