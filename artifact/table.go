@@ -117,7 +117,7 @@ type records struct {
 }
 
 func newRecords(r io.Reader, delimiter rune) *records {
-	in := &records{lines: bufio.NewReaderSize(r, 64<<10)}
+	in := &records{lines: bufio.NewReaderSize(r, maxTableLine)}
 	if b, _ := in.lines.Peek(3); bytes.Equal(b, []byte("\ufeff")) {
 		_, _ = in.lines.Discard(3)
 	}
@@ -137,23 +137,16 @@ func (in *records) comment() (string, bool) {
 	return line, err == nil
 }
 
-// line reads a line without its line end; a line longer than maxTableLine bytes is an error.
+// line reads a line without its line end; a line longer than the reader's buffer is an error.
 func (in *records) line() (string, error) {
-	var b []byte
-	for {
-		part, err := in.lines.ReadSlice('\n')
-		if len(b)+len(part) > maxTableLine {
-			return "", errLongLine
-		}
-		b = append(b, part...)
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil && len(b) == 0 {
-			return "", err
-		}
-		return strings.TrimRight(string(b), "\r\n"), nil
+	b, err := in.lines.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return "", errLongLine
+	case err != nil && len(b) == 0:
+		return "", err
 	}
+	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
 var errLongLine = errors.New("a line is longer than 1 MiB")

@@ -1,13 +1,11 @@
 package artifact
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"math"
-	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // tableReader builds one preview.
@@ -15,9 +13,9 @@ type tableReader struct {
 	q      TableQuery
 	in     *records
 	table  Table
-	kinds  []kind
-	width  int // of the widest row read
-	left   int // bytes that may still be shown
+	kinds  []string // of the columns
+	width  int      // of the widest row read
+	left   int      // bytes that may still be shown
 	ended  bool
 	uneven bool
 }
@@ -51,7 +49,7 @@ func (t *tableReader) read() error {
 		t.width = len(first)
 		t.row(first)
 	}
-	for t.wants() {
+	for len(t.table.Rows) < t.q.MaxRows && !t.table.Truncated || t.table.RowsRead < typedRows {
 		rec, err := t.in.next()
 		switch {
 		case err == io.EOF:
@@ -68,12 +66,6 @@ func (t *tableReader) read() error {
 	return nil
 }
 
-// wants reports whether another row must be read, to be shown or to guess types.
-func (t *tableReader) wants() bool {
-	shown := int64(len(t.table.Rows)) >= int64(t.q.MaxRows) || t.table.Truncated
-	return !shown || t.table.RowsRead < typedRows
-}
-
 func (t *tableReader) header(names []string) {
 	t.table.Header, t.width = true, len(names)
 	for _, n := range names[:min(len(names), maxColumns)] {
@@ -87,11 +79,12 @@ func (t *tableReader) row(rec []string) {
 	t.table.RowsRead++
 	t.uneven = t.uneven || t.width > 0 && len(rec) != t.width
 	t.width = max(t.width, len(rec))
-	for len(t.kinds) < min(len(rec), maxColumns) {
-		t.kinds = append(t.kinds, 0)
-	}
-	for i, cell := range rec[:min(len(rec), maxColumns)] {
-		t.kinds[i] |= kindOf(cell)
+	rec = rec[:min(len(rec), maxColumns)]
+	for i, cell := range rec {
+		if i == len(t.kinds) {
+			t.kinds = append(t.kinds, "empty")
+		}
+		t.kinds[i] = both(t.kinds[i], kindOf(cell))
 	}
 	if n < t.q.FirstRow || t.table.Truncated {
 		return
@@ -101,15 +94,15 @@ func (t *tableReader) row(rec []string) {
 		return
 	}
 	need := 0
-	for _, cell := range rec[:min(len(rec), maxColumns)] {
+	for _, cell := range rec {
 		need += min(len(cell), maxCell) + 1
 	}
 	if need > t.left {
 		t.table.Truncated = true
 		return
 	}
-	row := make([]string, 0, min(len(rec), maxColumns))
-	for _, cell := range rec[:min(len(rec), maxColumns)] {
+	row := make([]string, 0, len(rec))
+	for _, cell := range rec {
 		row = append(row, t.show(cell))
 	}
 	t.table.Rows = append(t.table.Rows, row)
@@ -141,7 +134,7 @@ func (t *tableReader) finish() Table {
 	for i := range t.table.Columns {
 		t.table.Columns[i].Type = "empty"
 		if i < len(t.kinds) {
-			t.table.Columns[i].Type = t.kinds[i].name()
+			t.table.Columns[i].Type = t.kinds[i]
 		}
 	}
 	t.table.ColumnsTotal = t.width
@@ -154,62 +147,41 @@ func (t *tableReader) finish() Table {
 	return t.table
 }
 
-// kind is the set of kinds seen in the cells of a column.
-type kind uint8
-
-const (
-	isInteger kind = 1 << iota
-	isNumber
-	isBoolean
-	isDate
-	isWords
-)
-
-var (
-	// An integer of at most 15 digits, so that reading it as a float loses no digit. A leading zero makes it an identifier.
-	integer = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]{0,14})$`)
-	number  = regexp.MustCompile(`^[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?$`)
-	padded  = regexp.MustCompile(`^[+-]?0[0-9]`)
-	date    = regexp.MustCompile(`^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([T ][0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?$`)
-)
-
-// kindOf returns the kind of a cell, 0 if the cell is empty or a missing value.
-func kindOf(cell string) kind {
-	if len(cell) > 64 {
-		return isWords
-	}
+// kindOf is the type of a cell: empty also for a missing value. A number with a leading zero is an identifier, and an integer has at most
+// 15 digits, so that reading it as a float loses none.
+func kindOf(cell string) string {
 	cell = strings.TrimSpace(cell)
 	switch strings.ToLower(cell) {
 	case "", ".", "-", "na", "n/a", "nan", "null", "none":
-		return 0
+		return "empty"
 	case "true", "false":
-		return isBoolean
+		return "boolean"
 	}
-	switch {
-	case integer.MatchString(cell):
-		return isInteger
-	case number.MatchString(cell) && !padded.MatchString(cell):
-		if f, err := strconv.ParseFloat(cell, 64); err == nil && !math.IsInf(f, 0) {
-			return isNumber
+	digits := strings.TrimLeft(cell, "+-")
+	padded := len(digits) > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9'
+	if _, err := strconv.ParseFloat(cell, 64); err == nil && !padded && !strings.ContainsAny(digits, "xXiI_") {
+		if len(digits) <= 15 && strings.Trim(digits, "0123456789") == "" {
+			return "integer"
 		}
-	case date.MatchString(cell):
-		return isDate
+		return "number"
 	}
-	return isWords
+	for _, layout := range []string{time.DateOnly, time.RFC3339, time.DateTime, "2006-01-02T15:04:05"} {
+		if _, err := time.Parse(layout, cell); err == nil {
+			return "date"
+		}
+	}
+	return "text"
 }
 
-func (k kind) name() string {
-	switch k {
-	case 0:
-		return "empty"
-	case isInteger:
-		return "integer"
-	case isNumber, isNumber | isInteger:
+// both is the type of a column with cells of two types.
+func both(a, b string) string {
+	switch {
+	case a == b, b == "empty":
+		return a
+	case a == "empty":
+		return b
+	case a+b == "integernumber", a+b == "numberinteger":
 		return "number"
-	case isBoolean:
-		return "boolean"
-	case isDate:
-		return "date"
 	}
 	return "text"
 }
@@ -219,7 +191,7 @@ func isHeader(rec []string) bool {
 	seen := map[string]bool{}
 	for _, cell := range rec {
 		cell = strings.TrimSpace(cell)
-		if cell == "" || seen[cell] || kindOf(cell) != isWords || len(cell) > maxCell || bytes.ContainsAny([]byte(cell), "\n\r") {
+		if cell == "" || seen[cell] || kindOf(cell) != "text" || len(cell) > maxCell || strings.ContainsAny(cell, "\n\r") {
 			return false
 		}
 		seen[cell] = true
