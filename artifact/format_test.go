@@ -317,7 +317,7 @@ func longRead(n int) string {
 	return "@long\n" + noise(n/2) + "\n+\n" + strings.Repeat("I", n/2) + "\n"
 }
 
-func FuzzJSONWalk(f *testing.F) {
+func FuzzJSON(f *testing.F) {
 	for _, s := range []string{`{"a":[1,-0.5e-7,"x\u12aF\\",true,false,null]}`, `[]`, ` 0 `, `-`, `01`, `1.`, `"\x80"`, "\"\xed\xa0\x80\"",
 		`[1,]`, `{"a" 1}`, `{,}`, `]`, `nul`, "\"\n\""} {
 		f.Add([]byte(s), uint8(3))

@@ -105,15 +105,17 @@ func TestBadLines(t *testing.T) {
 
 // A request that is too long is answered under its own id, wherever that stands: a client would wait for ever for another.
 func TestLongLines(t *testing.T) {
-	long := `"params":{"name":"artifact_get","arguments":{"id":7,"x":"` + strings.Repeat(`\"}],{"id":`, 1<<18) + `"}}`
+	long := `"params":{"name":"artifact_get","arguments":{"id":7,"x":"` + strings.Repeat(`\"}],{\"id\":`, 1<<18) + `"}}`
 	for line, want := range map[string]string{
-		`{"jsonrpc":"2.0","id":5,"method":"tools/call",` + long + `}`:                         "5",
-		`{"method":"tools/call",` + long + `,"jsonrpc":"2.0", "id" : "a\"b" }`:                `"a\"b"`,
-		`{"method":"tools/call",` + long + `,"jsonrpc":"2.0","id":{"a":1}}`:                   "null",
-		`{"method":"tools/call",` + long + `,"jsonrpc":"2.0","id":tru}`:                       "null",
-		`{"method":"tools/call",` + long + `,"id":"` + strings.Repeat("x", 200) + `"}`:        "null",
-		`{"method":"tools/call",` + long + `}`:                                                "null",
-		`{"method":"tools/call",` + strings.Repeat(" ", maxBody) + `"id":-12,"jsonrpc":"2.0"`: "-12",
+		`{"jsonrpc":"2.0","id":5,"method":"tools/call",` + long + `}`:                          "5",
+		`{"method":"tools/call",` + long + `,"jsonrpc":"2.0", "id" : "a\"b" }`:                 `"a\"b"`,
+		`{"method":"tools/call",` + long + `,"jsonrpc":"2.0","id":{"a":1}}`:                    "null",
+		`{"method":"tools/call",` + long + `,"jsonrpc":"2.0","id":tru}`:                        "null",
+		`{"method":"tools/call",` + long + `,"id":"` + strings.Repeat("x", 200) + `"}`:         `"` + strings.Repeat("x", 200) + `"`,
+		`{"method":"tools/call",` + long + `}`:                                                 "null",
+		`{"method":"tools/call",` + strings.Repeat(" ", maxBody) + `"id":-12,"jsonrpc":"2.0"}`: "-12",
+		`{"method":"tools/call",` + strings.Repeat(" ", maxBody) + `"id":1,"jsonrpc":"2.0"`:    "null", // cut
+		`{"method":"tools/call",` + strings.Repeat(" ", maxLine) + `"id":1,"jsonrpc":"2.0"}`:   "null", // too long for that
 	} {
 		var out bytes.Buffer
 		if err := Serve(t.Context(), newWorld().server(), strings.NewReader(line+"\n"), &out); err != nil {
@@ -133,33 +135,6 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-func FuzzIDFinder(f *testing.F) {
-	for _, s := range []string{initialize, "[]", `{"a":[{"id":1}],"id" : "x"}`, `{"id":1,"id":"\\"}`, `{"id":{}}`, "{"} {
-		f.Add([]byte(s), 3)
-	}
-	f.Fuzz(func(t *testing.T, line []byte, cut int) {
-		var whole, parts idFinder
-		whole.read(line)
-		cut = max(0, min(cut, len(line)))
-		parts.read(line[:cut])
-		parts.read(line[cut:])
-		got := whole.found()
-		if !bytes.Equal(got, parts.found()) {
-			t.Errorf("%s, and in two parts %s", got, parts.found())
-		}
-		var m map[string]json.RawMessage
-		if json.Unmarshal(line, &m) != nil || bytes.Contains(line, []byte(`\u`)) {
-			return // a name may be written in another way: then there is no id
-		}
-		if string(got) != "null" && !bytes.Equal(got, m["id"]) {
-			t.Errorf("%s, want %s", got, m["id"])
-		}
-		if id := m["id"]; len(id) > 0 && len(id) <= maxID && isID(id) && string(got) == "null" {
-			t.Errorf("not found: %s", id)
-		}
-	})
-}
-
 // A client that writes everything at once and closes gets every answer.
 func TestPiped(t *testing.T) {
 	w := newWorld()
@@ -177,13 +152,14 @@ func TestPiped(t *testing.T) {
 	}
 }
 
-func FuzzMalformed(f *testing.F) {
-	for _, s := range []string{initialize, "[]", "1", `{"jsonrpc":"2.0","id":[],"method":"x"}`, ""} {
+// A line is either a message or refused with a code and a reason.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{initialize, "[]", "1", `{"jsonrpc":"2.0","id":[],"method":"x"}`, `{"jsonrpc":"2.0","id":null,"error":{}}`, ""} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		if code, why := malformed(line); (code == 0) != (why == "") {
-			t.Error(code, why)
+		if m, bad := decode(line); (m == nil) != (bad != nil) || bad != nil && (bad.Code == 0 || bad.Message == "") {
+			t.Errorf("%q: %v %v", line, m, bad)
 		}
 	})
 }
