@@ -134,14 +134,11 @@ func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 	return &x, nil
 }
 
-// mayCome reports whether a missing file may only be late: for a limited time after the job's end.
+// mayCome reports whether a missing file may only be late, for a limited time after the job's end: where Slurm's state says nothing
+// without it.
 func (e *Engine) mayCome(v View) bool {
-	switch v.Attempt.SlurmState {
-	case "", "COMPLETED", "FAILED":
-	default:
-		return false // Slurm's state is enough
-	}
-	return !e.waitedEnough(v)
+	ending, _ := endingOf("(claimed)", v.Attempt.SlurmState, false)
+	return ending == EndedLost && !e.waitedEnough(v)
 }
 
 // waitedEnough reports whether the gateway has waited for the run's files as long as the site allows.

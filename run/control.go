@@ -171,11 +171,6 @@ func ParseExit(data []byte) (Exit, error) {
 // stopped reports whether the program was ended from outside, so that Slurm knows the reason.
 func (x Exit) stopped() bool { return x.Reason == "terminated" || x.Reason == "killed" }
 
-// ofProgram reports whether the code is the program's, not the script's own.
-func (x Exit) ofProgram() bool {
-	return x.Reason == "tool_failed" || x.Reason == "time_limit" || x.Reason == "runtime_failed"
-}
-
 // ParseManifest reads a manifest. One without its closing line is refused, and one that names a path twice.
 func ParseManifest(data []byte) (Manifest, error) {
 	words, err := firstLine(data, "slurmgate-manifest")

@@ -164,14 +164,6 @@ func TestNames(t *testing.T) {
 	if SendFile(3, "out") != "send.3.out" {
 		t.Error(SendFile(3, "out"))
 	}
-	for state, want := range map[string]Ending{"COMPLETED": EndedOK, "FAILED": EndedToolFailed, "CANCELLED": EndedCancelled,
-		"REVOKED": EndedCancelled, "TIMEOUT": EndedTimeLimit, "DEADLINE": EndedTimeLimit,
-		"OUT_OF_MEMORY": EndedOutOfMemory, "NODE_FAIL": EndedNodeFail, "BOOT_FAIL": EndedBootFail, "LAUNCH_FAILED": EndedBootFail,
-		"PREEMPTED": EndedPreempted} {
-		if got := (Job{State: state}).EndingOf(); got != want {
-			t.Errorf("%s: %s", state, got)
-		}
-	}
 	for _, e := range []Ending{EndedOK, EndedToolFailed, EndedTimeLimit, EndedOutOfMemory, EndedOutputs, EndedContract, EndedImageMismatch,
 		EndedInputMismatch, EndedNoRuntime, EndedControl, EndedRejected, EndedStaging, EndedCancelled} {
 		if e.Infrastructure() {

@@ -275,6 +275,7 @@ func (s *scancels) Cancel(_ context.Context, id, name string) error {
 	s.asked = append(s.asked, id+" "+name)
 	return s.fails
 }
+
 // Slurm is asked about a job once, and again only after the deadline; not at all while it does not answer.
 func TestCanceller(t *testing.T) {
 	c, slurm := newClock(), &scancels{}

@@ -228,28 +228,6 @@ const (
 	ClassUnknown    Class = "unknown" // a state this version does not know: reported, never guessed
 )
 
-// EndingOf is the ending that a terminal Slurm state alone implies; COMPLETED gives EndedOK, FAILED EndedToolFailed. The exit
-// file is consulted too.
-func (j Job) EndingOf() Ending {
-	switch j.State {
-	case "COMPLETED":
-		return EndedOK
-	case "CANCELLED", "REVOKED":
-		return EndedCancelled
-	case "TIMEOUT", "DEADLINE":
-		return EndedTimeLimit
-	case "OUT_OF_MEMORY":
-		return EndedOutOfMemory
-	case "NODE_FAIL":
-		return EndedNodeFail
-	case "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL":
-		return EndedBootFail
-	case "PREEMPTED":
-		return EndedPreempted
-	}
-	return EndedToolFailed
-}
-
 // Contracts has what runs are held to.
 type Contracts interface {
 	// Contract returns the contract of the pack with this pack_hash: the one the run was planned with, whether or not it is loaded.

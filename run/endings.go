@@ -1,0 +1,159 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// How an attempt ended is a table: what its exit file says, against what Slurm says. Success needs both (promise 4); a tool's failure needs
+// the exit file, because Slurm cannot tell a tool's status from the script's.
+//
+// A row is a reason in the exit file, or, in brackets, how an attempt without one is known: its job has the claim; no job had it, and the
+// gateway has it now; the gateway had it before; slurmctld refused the job and stored a record of it. own is the row's ending, exit whether
+// the exit file's code is the program's. A column is Slurm's state; "gone" is a job that Slurm no longer knows, "gone+cancel" one that
+// was to be cancelled. A cell is own, or slurm for the ending that the state alone implies, or an ending of its own.
+//
+// TERM goes to every process of a job that Slurm stops, so what the script waited for may have been killed before the script knew: an image
+// whose checksum was interrupted is not a wrong image. A script that was terminated in a job that FAILED was stopped through Slurm, and not
+// because of a limit: a program cannot do that, and a second start ends with 90.
+const endingTable = `
+reason              own                 exit  gone  gone+cancel  COMPLETED  FAILED     CANCELLED  TIMEOUT     OUT_OF_MEMORY  NODE_FAIL  BOOT_FAIL  PREEMPTED  other
+(slurm)             -                   -     -     cancelled    -          -          cancelled  time_limit  out_of_memory  node_fail  boot_fail  preempted  -
+ok                  ok                  yes   own   own          own        lost       slurm      slurm       slurm          slurm      slurm      slurm      lost
+tool_failed         tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          own        own        slurm      own
+time_limit          time_limit          yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+runtime_failed      runtime_missing     yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+image_mismatch      image_mismatch      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+input_mismatch      input_mismatch      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+runtime_missing     runtime_missing     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+control_unwritable  control_unwritable  no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+terminated          tool_failed         yes   own   slurm        own        preempted  slurm      slurm       slurm          slurm      slurm      slurm      own
+killed              tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
+other               tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
+(claimed)           lost                no    own   own          own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
+(unclaimed)         boot_fail           no    own   own          own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
+(void)              absent              no    own   own          own        own        own        own         own            own        own        own        own
+(refused)           rejected            no    own   own          own        own        own        own         own            own        own        own        own
+`
+
+// sameState are Slurm's states that the table has under another name.
+var sameState = map[string]string{"": "gone", "REVOKED": "CANCELLED", "DEADLINE": "TIMEOUT", "LAUNCH_FAILED": "BOOT_FAIL",
+	"RECONFIG_FAIL": "BOOT_FAIL"}
+
+// endingRow is a row of endingTable.
+type endingRow struct {
+	own      Ending
+	ofScript bool              // the exit code is the script's, not the program's
+	cells    map[string]string // by column
+}
+
+// endings is endingTable by reason.
+var endings = func() map[string]endingRow {
+	table := map[string]endingRow{}
+	lines := strings.Split(strings.TrimSpace(endingTable), "\n")
+	columns := strings.Fields(lines[0])[3:]
+	for _, line := range lines[1:] {
+		words := strings.Fields(line)
+		row := endingRow{Ending(words[1]), words[2] == "no", map[string]string{}}
+		for i, cell := range words[3:] {
+			row.cells[columns[i]] = cell
+		}
+		table[words[0]] = row
+	}
+	return table
+}()
+
+// endingOf looks up how an attempt ended; bySlurm: Slurm's state alone decided it.
+func endingOf(reason, state string, cancelAsked bool) (ending Ending, bySlurm bool) {
+	row, column := endings[reason], orElse(sameState[state], state)
+	switch {
+	case column == "gone" && cancelAsked:
+		column = "gone+cancel"
+	case row.cells[column] == "":
+		column = "other"
+	}
+	switch cell := row.cells[column]; cell {
+	case "own":
+		return row.own, false
+	case "slurm":
+		return Ending(endings["(slurm)"].cells[column]), true
+	default:
+		return Ending(cell), false
+	}
+}
+
+// judge decides how the job ended. x is nil if there is no exit file; then the claim shows who executed, and never means that no job had it
+// and the gateway has it now.
+func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never bool) verdict {
+	reason := "(claimed)"
+	switch {
+	case x != nil:
+		if reason = x.Reason; endings[reason].own == "" || reason[0] == '(' { // a word that this version does not know
+			reason = "other"
+		}
+	case v.Attempt.SlurmWhy == "BadConstraints":
+		reason = "(refused)"
+	case never:
+		reason = "(unclaimed)"
+	case claim.Void:
+		reason = "(void)"
+	}
+	ending, bySlurm := endingOf(reason, v.Attempt.SlurmState, v.Run.CancelAt != nil)
+	d := verdict{ending: ending}
+	if x != nil && !endings[reason].ofScript {
+		d.exit = &x.Code
+	}
+	switch says := "Slurm says " + v.Attempt.SlurmState; {
+	case ending == EndedOutOfMemory:
+		d.detail = "the job used more memory than the plan's mem_mb"
+	case ending == EndedCancelled && v.Run.CancelAt == nil:
+		d.detail = "the job was cancelled in Slurm, not through slurmgate"
+	case ending == EndedCancelled:
+		d.detail = v.Run.CancelReason
+	case reason == "ok" && ending != EndedOK:
+		d.detail = "the program exited 0, but Slurm says that the job ended " + v.Attempt.SlurmState
+	case bySlurm && x == nil:
+		d.detail = says + " " + v.Attempt.SlurmWhy
+	case bySlurm:
+		d.detail = says
+	default:
+		d.detail = e.explain(ctx, v, x, reason, ending)
+	}
+	return d
+}
+
+// explain says what a row's own ending means.
+func (e *Engine) explain(ctx context.Context, v View, x *Exit, reason string, ending Ending) string {
+	switch reason {
+	case "ok":
+		return ""
+	case "image_mismatch":
+		return "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v)
+	case "input_mismatch":
+		return "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v)
+	case "runtime_missing":
+		return "Apptainer was not found on node " + x.Node
+	case "runtime_failed":
+		return "Apptainer could not start the program: " + e.tail(ctx, v)
+	case "control_unwritable":
+		return "the job could not write its control files on node " + x.Node + "; nothing ran"
+	case "time_limit":
+		return "the program reached the plan's time limit"
+	case "tool_failed":
+		return fmt.Sprintf("the program exited with status %d: %s", x.Code, e.tail(ctx, v))
+	case "(claimed)":
+		return "the job took the claim but left no exit file; Slurm says " + orElse(v.Attempt.SlurmState, "nothing")
+	case "(unclaimed)":
+		return "the job ended (" + orElse(v.Attempt.SlurmState, "unknown") + ") before its script took the claim; nothing was executed: " +
+			e.tail(ctx, v)
+	case "(void)":
+		return "the gateway has the claim: nothing was executed"
+	case "(refused)":
+		return "Slurm refused the job: its constraints cannot be met (BadConstraints)"
+	}
+	if ending == EndedPreempted {
+		return "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or its script was sent TERM"
+	}
+	return fmt.Sprintf("the program was killed by a signal (status %d): %s", x.Code, e.tail(ctx, v))
+}

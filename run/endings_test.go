@@ -1,0 +1,128 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// emptyWorkspace has an attempt that left no file.
+type emptyWorkspace struct{ Workspace }
+
+func (emptyWorkspace) ReadControl(context.Context, string, int, string, int64, bool) ([]byte, error) {
+	return nil, fault.New(fault.NotFound, "x", "control_missing", "no file")
+}
+
+// Every way in which the job script and Slurm can say that a job ended, words that this version does not know included.
+var (
+	exitReasons = []string{"ok", "image_mismatch", "input_mismatch", "runtime_missing", "time_limit", "control_unwritable", "runtime_failed",
+		"tool_failed", "terminated", "killed", "a word of a later script"}
+	endStates = []string{"", "COMPLETED", "FAILED", "CANCELLED", "REVOKED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL",
+		"LAUNCH_FAILED", "RECONFIG_FAIL", "PREEMPTED", "A_LATER_STATE"}
+	withoutExit = []string{"no exit file", "no exit file, claim of the gateway", "no exit file, never claimed", "no exit file, refused"}
+)
+
+// ended judges an attempt that ended so.
+func ended(reason, state string, cancelled bool) verdict {
+	e := &Engine{Parts: Parts{Workspace: emptyWorkspace{}}}
+	v := View{Attempt: Attempt{SlurmState: state, SlurmWhy: "None"}}
+	if cancelled {
+		v.Run.CancelAt, v.Run.CancelReason = &time.Time{}, "enough"
+	}
+	var x *Exit
+	var claim Claim
+	never := false
+	switch reason {
+	case "no exit file":
+	case "no exit file, claim of the gateway":
+		claim.Void = true
+	case "no exit file, never claimed":
+		claim.Void, never = true, true
+	case "no exit file, refused":
+		v.Attempt.SlurmWhy = "BadConstraints"
+	case "ok":
+		x = &Exit{Reason: reason, Node: "n1"}
+	default:
+		x = &Exit{Reason: strings.TrimPrefix(reason, "exit file: "), Code: 7, Node: "n1"}
+	}
+	return e.judge(context.Background(), v, x, claim, never)
+}
+
+// Every cell of the table is an ending, and says that success needs both witnesses; a word of an exit file cannot pass for a row that has
+// none.
+func TestEndingTable(t *testing.T) {
+	all := map[Ending]bool{"-": true}
+	for _, e := range []Ending{EndedOK, EndedToolFailed, EndedTimeLimit, EndedOutOfMemory, EndedImageMismatch, EndedInputMismatch,
+		EndedNoRuntime, EndedControl, EndedRejected, EndedCancelled, EndedNodeFail, EndedBootFail, EndedPreempted, EndedLost, EndedAbsent} {
+		all[e] = true
+	}
+	for reason, row := range endings {
+		if len(row.cells) != 11 || !all[row.own] {
+			t.Errorf("%s: %d columns, own ending %s", reason, len(row.cells), row.own)
+		}
+		for column, cell := range row.cells {
+			if cell == "slurm" {
+				cell = endings["(slurm)"].cells[column]
+			}
+			if cell != "own" && !all[Ending(cell)] || cell == "-" && reason != "(slurm)" {
+				t.Errorf("%s, %s: %q", reason, column, cell)
+			}
+			if reason != "(slurm)" && cell == string(EndedOK) || (cell == "own" && row.own == EndedOK) != (reason == "ok" && (column == "gone" ||
+				column == "gone+cancel" || column == "COMPLETED")) {
+				t.Errorf("%s, %s is a success", reason, column)
+			}
+		}
+	}
+	for _, reason := range exitReasons[:len(exitReasons)-1] {
+		if _, ok := endings[reason]; !ok {
+			t.Errorf("no row for %s", reason)
+		}
+	}
+	for _, state := range endStates[:len(endStates)-1] {
+		if _, ok := endings["ok"].cells[orElse(sameState[state], state)]; !ok {
+			t.Errorf("no column for %q", state)
+		}
+	}
+	for _, reason := range []string{"(void)", "(slurm)", "(refused)", "other"} {
+		if d := ended("exit file: "+reason, "COMPLETED", false); d.ending != EndedToolFailed {
+			t.Errorf("an exit file with the reason %s: %s", reason, d.ending)
+		}
+	}
+}
+
+// How an attempt ended, for every exit reason and every state of Slurm's. The golden file was written by the program that decided it in
+// code; only REVOKED, which is now CANCELLED throughout, and the exit code of unknown reasons differ.
+func TestEndings(t *testing.T) {
+	var got strings.Builder
+	for _, reason := range append(exitReasons, withoutExit...) {
+		for _, state := range endStates {
+			for _, cancelled := range []bool{false, true} {
+				d := ended(reason, state, cancelled)
+				exit := "-"
+				if d.exit != nil {
+					exit = fmt.Sprint(*d.exit)
+				}
+				if d.ending == "" || d.detail == "" && d.ending != EndedOK {
+					t.Errorf("%s, %s, cancelled %v: %+v", reason, state, cancelled, d)
+				}
+				fmt.Fprintf(&got, "%s | %s | cancelled %v | %s | exit %s | %s\n", reason, state, cancelled, d.ending, exit, d.detail)
+			}
+		}
+	}
+	const golden = "testdata/endings.golden"
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := strings.Split(string(want), "\n")
+	for i, line := range strings.Split(got.String(), "\n") {
+		if i >= len(was) || line != was[i] {
+			t.Fatalf("line %d:\n%s\nwas\n%s", i+1, line, was[min(i, len(was)-1)])
+		}
+	}
+}
