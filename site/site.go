@@ -1,5 +1,5 @@
-// Package site is the configuration of one site: one strict YAML file, written by the site's admin, that
-// describes one cluster and the gateway's folders.
+// Package site is the configuration of one gateway: one strict YAML file, written by the admin, that describes the gateway's folders and
+// one cluster. Where there are several clusters, each has a file of its own, which the site file names.
 //
 // [Load] reads it, fills the defaults and checks everything; all problems come in one Validation fault, with
 // line, field, rule and hint. The file site-configs/template.yaml explains every field for an admin.
@@ -22,24 +22,28 @@ import (
 // Site is the site file. Lists and texts that were left out are empty; everything that has a default is
 // filled.
 type Site struct {
-	Version   int       `yaml:"version"`    // of this format: 1
-	Name      string    `yaml:"site"`       // name of the cluster in messages and records: lower-case letters, digits and . _ -
-	Gateway   Gateway   `yaml:"gateway"`    // the gateway's own folders
-	DomainDir string    `yaml:"domain_dir"` // folder of the domain package, relative to that of the site file; Parse makes it absolute
-	Slurm     Slurm     `yaml:"slurm"`      // how Slurm is reached and what jobs ask for by default
-	Storage   Storage   `yaml:"storage"`    // folders on the filesystem the compute nodes share
-	Apptainer Apptainer `yaml:"apptainer"`  // how containers are run
-	Import    Import    `yaml:"import"`     // where files may come from
-	Watch     Watch     `yaml:"watch"`      // how often Slurm is asked
-	Budget    Budget    `yaml:"budget"`     // limits on the load on the login node and on Slurm's controller
-	Access    Access    `yaml:"access"`     // who may use the gateway
-	Retention Retention `yaml:"retention"`  // how long files that are no longer needed are kept
-	Audit     Audit     `yaml:"audit"`      // how long records of calls are kept
-	HTTP      HTTP      `yaml:"http"`       // the port for programs and chats
+	Version   int       `yaml:"version"`         // of this format: 1
+	Name      string    `yaml:"site"`            // name of the cluster: lower-case letters, digits and . _ -, not "local"
+	Sites     []string  `yaml:"sites,omitempty"` // files that describe a cluster each, relative to the site file's folder; none: it is here
+	Gateway   Gateway   `yaml:"gateway"`         // the gateway's own folders
+	DomainDir string    `yaml:"domain_dir"`      // folder of the domain package, relative to that of the site file; Parse makes it absolute
+	Slurm     Slurm     `yaml:"slurm"`           // how Slurm is reached and what jobs ask for by default
+	Storage   Storage   `yaml:"storage"`         // folders on the filesystem the compute nodes share
+	Apptainer Apptainer `yaml:"apptainer"`       // how containers are run
+	Import    Import    `yaml:"import"`          // where files may come from
+	Watch     Watch     `yaml:"watch"`           // how often Slurm is asked
+	Budget    Budget    `yaml:"budget"`          // limits on the load on the login node and on Slurm's controller
+	Access    Access    `yaml:"access"`          // who may use the gateway
+	Retention Retention `yaml:"retention"`       // how long files that are no longer needed are kept
+	Audit     Audit     `yaml:"audit"`           // how long records of calls are kept
+	HTTP      HTTP      `yaml:"http"`            // the port for programs and chats
 
 	file string           // the file it was read from; empty for one made in Go
 	at   map[string]place // field → where its value is, for the fields that were given
 	base string           // folder DomainDir is relative to
+
+	clusters []*Site // of Sites, each with the gateway's part of this one
+	cluster  bool    // this is one of them
 }
 
 // Gateway is what belongs to the gateway alone. Compute nodes need not see any of it.
@@ -193,11 +197,19 @@ type Check func(*Site) []fault.Problem
 // Load reads, fills and checks the site file at path. A missing file is a NotFound fault; one that breaks a rule of this
 // package or of more is a Validation fault.
 func Load(path string, more ...Check) (*Site, error) {
-	const op = "site.Load"
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, op, "", "cannot resolve "+path, err)
+		return nil, fault.Wrap(fault.Internal, "site.Load", "", "cannot resolve "+path, err)
 	}
+	data, err := read(abs)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(abs, data, more...)
+}
+
+func read(abs string) ([]byte, error) {
+	const op = "site.Load"
 	f, err := os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not to wait for a pipe's other end
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, op, "SITE-FILE", "there is no site file "+abs).
@@ -214,7 +226,7 @@ func Load(path string, more ...Check) (*Site, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file "+abs, err).WithNext(readable)
 	}
-	return Parse(abs, data, more...)
+	return data, nil
 }
 
 const readable = "name a file that this user may read, with --site or SLURMGATE_SITE"
@@ -238,8 +250,9 @@ func Parse(file string, data []byte, more ...Check) (*Site, error) {
 			d.problems = append(d.problems, p)
 		}
 	}
-	if len(d.problems) > 0 {
-		return nil, refused(file, d.problems)
+	problems := append(d.problems, s.readClusters()...)
+	if len(problems) > 0 {
+		return nil, refused(file, problems)
 	}
 	return s, nil
 }
@@ -261,12 +274,13 @@ func New(s Site) (*Site, error) {
 	return &s, nil
 }
 
-// Effective prints the effective site, defaults included. Reading it back gives the same site.
+// Effective prints the effective file, defaults included. Reading it back gives the same site.
 func (s *Site) Effective() ([]byte, error) {
 	var buf bytes.Buffer
+	var doc yaml.Node
 	e := yaml.NewEncoder(&buf)
 	e.SetIndent(2)
-	if err := errors.Join(e.Encode(s), e.Close()); err != nil {
+	if err := errors.Join(doc.Encode(s), e.Encode(s.ownPart(&doc)), e.Close()); err != nil {
 		return nil, fault.Wrap(fault.Internal, "site.Effective", "", "cannot print the site", err)
 	}
 	return buf.Bytes(), nil

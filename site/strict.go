@@ -144,6 +144,9 @@ func (d *decoder) value(field string, n *yaml.Node, v reflect.Value) {
 
 func (d *decoder) mapping(field string, n *yaml.Node, v reflect.Value) {
 	known, order := keysOf(v.Type())
+	if field == "" {
+		known, order = d.site.topKeys()
+	}
 	seen := map[string]int{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]

@@ -43,26 +43,35 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	case s.Version != version:
 		c.add("SITE-VERSION", "version", fmt.Sprintf("must be %d", version), fmt.Sprintf("version %d is not supported", s.Version), "")
 	}
-	if !plan.IsSiteName(s.Name) {
-		c.value("SITE-NAME", "site", s.Name, plan.SiteNameRule, "")
+	hasCluster := len(s.Sites) == 0
+	if hasCluster {
+		c.name(s.Name)
 	}
-	c.gateway(s.Gateway)
-	c.path("domain_dir", s.DomainDir, true)
-	c.slurm(s.Slurm)
-	c.plain("storage.runs_dir", s.Storage.RunsDir)
-	c.plain("storage.image_store", s.Storage.ImageStore)
-	c.bounds("storage.max_output_bytes", s.Storage.MaxOutputBytes, 1, maxSafeInteger)
-	c.bounds("storage.reserve_mb", int64(s.Storage.ReserveMB), 0, 1<<20)
-	c.apptainer(s.Apptainer)
-	for i, root := range s.Import.Roots {
-		c.path(fmt.Sprintf("import.roots[%d]", i), root, true)
+	if !s.cluster {
+		c.gateway(s.Gateway)
+		c.path("domain_dir", s.DomainDir, true)
+	}
+	if hasCluster {
+		c.slurm(s.Slurm)
+		c.storage(s.Storage)
+		c.apptainer(s.Apptainer)
+	}
+	if !s.cluster {
+		for i, root := range s.Import.Roots {
+			c.path(fmt.Sprintf("import.roots[%d]", i), root, true)
+		}
 	}
 	c.apart()
-	c.bounds("watch.floor_seconds", int64(s.Watch.FloorSeconds), 1, 3600)
-	c.bounds("watch.ceiling_seconds", int64(s.Watch.CeilingSeconds), int64(max(1, s.Watch.FloorSeconds)), 3600)
-	c.bounds("budget.rpc_per_minute", int64(s.Budget.RPCPerMinute), 1, 6000)
-	c.bounds("budget.sends_in_flight", int64(s.Budget.SendsInFlight), 1, 64)
-	c.bounds("budget.staging_workers", int64(s.Budget.StagingWorkers), 1, 64)
+	if hasCluster {
+		c.bounds("watch.floor_seconds", int64(s.Watch.FloorSeconds), 1, 3600)
+		c.bounds("watch.ceiling_seconds", int64(s.Watch.CeilingSeconds), int64(max(1, s.Watch.FloorSeconds)), 3600)
+		c.bounds("budget.rpc_per_minute", int64(s.Budget.RPCPerMinute), 1, 6000)
+		c.bounds("budget.sends_in_flight", int64(s.Budget.SendsInFlight), 1, 64)
+		c.bounds("budget.staging_workers", int64(s.Budget.StagingWorkers), 1, 64)
+	}
+	if s.cluster {
+		return c.problems
+	}
 	c.access(s.Access)
 	c.bounds("retention.workspace_days", int64(s.Retention.WorkspaceDays), 0, 36500)
 	c.bounds("retention.import_days", int64(s.Retention.ImportDays), 0, 36500)
@@ -78,6 +87,22 @@ func (s *Site) check(more ...Check) []fault.Problem {
 		}
 	}
 	return c.problems
+}
+
+func (c *checker) name(name string) {
+	switch {
+	case !plan.IsSiteName(name):
+		c.value("SITE-NAME", "site", name, plan.SiteNameRule, "")
+	case name == Local:
+		c.add("SITE-NAME", "site", "not "+Local, Local+" is the gateway's own host", "choose another name")
+	}
+}
+
+func (c *checker) storage(s Storage) {
+	c.plain("storage.runs_dir", s.RunsDir)
+	c.plain("storage.image_store", s.ImageStore)
+	c.bounds("storage.max_output_bytes", s.MaxOutputBytes, 1, maxSafeInteger)
+	c.bounds("storage.reserve_mb", int64(s.ReserveMB), 0, 1<<20)
 }
 
 func (c *checker) gateway(g Gateway) {
@@ -182,6 +207,9 @@ func (c *checker) apart() {
 	runs, images := place{"storage.runs_dir", s.Storage.RunsDir}, place{"storage.image_store", s.Storage.ImageStore}
 	state, artifacts := place{"gateway.state_dir", s.Gateway.StateDir}, place{"gateway.artifact_dir", s.Gateway.ArtifactDir}
 	apart := func(a, b place) {
+		if _, here := c.site.at[a.field]; !here {
+			a, b = b, a // gateway.state_dir is in another file than the cluster's folders
+		}
 		if a.path != "" && b.path != "" && (within(a.path, b.path) || within(b.path, a.path)) {
 			c.add("SITE-PATH-OVERLAP", a.field, "not inside "+b.field+", nor around it",
 				fmt.Sprintf("%s overlaps with %s, which is %s", a.path, b.path, b.field), "choose separate folders")
