@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -347,8 +348,15 @@ func bareServers() (bare, echo string, stop func(), err error) {
 
 // importReads creates the artifact that the one real run works on.
 func (o *office) importReads(ctx context.Context, id *string) error {
-	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label=reads&type=FASTQ_GZ",
-		strings.NewReader("\x1f\x8b\x08\x00 no real reads"))
+	var reads bytes.Buffer
+	packed := gzip.NewWriter(&reads)
+	if _, err := io.WriteString(packed, "@read1\nACGT\n+\nIIII\n"); err != nil {
+		return err
+	}
+	if err := packed.Close(); err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label=reads&type=FASTQ_GZ", &reads)
 	if err != nil {
 		return err
 	}
