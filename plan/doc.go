@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"slurmgate/fault"
+)
+
+// Doc is a JSON document that was read once: its canonical bytes (RFC 8785) and its value. Neither is ever changed.
+type Doc struct {
+	Bytes []byte
+	Value any // map[string]any, []any, string, float64, bool or nil
+}
+
+// Read reads a document that [Check] accepts.
+func Read(data []byte) (Doc, error) { return read(data, true) }
+
+func read(data []byte, twins bool) (Doc, error) {
+	v, err := parse(data, twins, true)
+	if err != nil {
+		return Doc{}, err
+	}
+	canonical, _ := appendCanonical(make([]byte, 0, len(data)), v, 0) // a document that was read can be written
+	return Doc{canonical, v}, nil
+}
+
+// Of is the document of a Go value. Unlike one from outside, it may have keys that differ only in case.
+func Of(v any) (Doc, error) {
+	raw, err := json.Marshal(v, json.FormatNilSliceAsNull(false), json.FormatNilMapAsNull(false))
+	if err != nil {
+		return Doc{}, fault.Wrap(fault.Internal, "plan.Marshal", "", "cannot encode", err)
+	}
+	return read(raw, false)
+}
+
+// Into decodes the document, which is known to be sound, refusing unknown fields and null for a string.
+func (d Doc) Into(v any) error {
+	if err := json.Unmarshal(d.Bytes, v, strict); err != nil {
+		return semantic(d.Bytes, err)
+	}
+	return nil
+}
+
+// Canonical returns the RFC 8785 bytes of a JSON document that [Check] accepts.
+func Canonical(data []byte) ([]byte, error) {
+	d, err := Read(data)
+	return d.Bytes, err
+}
+
+// Marshal returns the RFC 8785 bytes of a Go value.
+func Marshal(v any) ([]byte, error) {
+	if m, ok := v.(map[string]any); ok { // most of what is recorded: it needs no encoder and no second look
+		if b, ok := appendCanonical(nil, m, 0); ok && len(b) <= MaxDocumentBytes {
+			return b, nil
+		}
+	}
+	d, err := Of(v)
+	return d.Bytes, err
+}
+
+// appendCanonical appends a value of which the types are those of [Doc], or integers. ok is false for everything else, and for what
+// [Check] would refuse.
+func appendCanonical(b []byte, v any, depth int) (_ []byte, ok bool) {
+	if depth > maxDepth {
+		return b, false
+	}
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...), true
+	case bool:
+		return strconv.AppendBool(b, v), true
+	case string:
+		b, err := jsontext.AppendQuote(b, v)
+		return b, err == nil
+	case float64:
+		return appendFloat(b, v)
+	case int:
+		return appendFloat(b, float64(v))
+	case int64:
+		return appendFloat(b, float64(v))
+	case []any:
+		b = append(b, '[')
+		for i, item := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, ok = appendCanonical(b, item, depth+1); !ok {
+				return b, false
+			}
+		}
+		return append(b, ']'), true
+	case map[string]any:
+		names := make([]string, 0, len(v))
+		for name := range v {
+			names = append(names, name)
+		}
+		slices.SortFunc(names, compareUTF16)
+		b = append(b, '{')
+		for i, name := range names {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, ok = appendCanonical(b, name, depth); !ok {
+				return b, false
+			}
+			if b, ok = appendCanonical(append(b, ':'), v[name], depth+1); !ok {
+				return b, false
+			}
+		}
+		return append(b, '}'), true
+	}
+	return b, false
+}
+
+func appendFloat(b []byte, f float64) ([]byte, bool) {
+	switch {
+	case !(math.Abs(f) <= maxSafeInteger):
+		return b, false
+	case f == math.Trunc(f):
+		return strconv.AppendInt(b, int64(f), 10), true // -0 is 0
+	}
+	return append(b, jsontext.Float(f).String()...), true
+}
+
+// compareUTF16 is the order of names in canonical JSON. It is that of their bytes but where one name has a rune beyond U+FFFF.
+func compareUTF16(a, b string) int {
+	if strings.IndexFunc(a+b, func(r rune) bool { return r > 0xFFFF }) < 0 {
+		return strings.Compare(a, b)
+	}
+	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
+}

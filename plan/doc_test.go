@@ -1,0 +1,84 @@
+package plan
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"testing"
+)
+
+// What is written directly is what reading the encoder's text gives, or is left to the encoder.
+func FuzzMarshal(f *testing.F) {
+	f.Add("run_id", "run_00XYZ", "send", int64(1), 0.5)
+	f.Add("é", "a\"b", "b", int64(math.MaxInt64), -0.0)
+	f.Add("", "line\nline", "", int64(-(1 << 53)), 1e-7)
+	f.Add("a", "<&>", "a.b", int64(1<<53-1), 1e21)
+	f.Add("Z", "x\x7f\xff", "a", int64(0), math.Inf(1))
+	f.Add("\U0001F600", "\u2028", "\uFFFD", int64(0), 4.9e-324)
+	f.Fuzz(func(t *testing.T, name, text, other string, n int64, x float64) {
+		m := map[string]any{name: text, other: n, "yes": true, "none": nil, "n": int(n), "list": []any{x, map[string]any{name: other}}}
+		raw, err := json.Marshal(m)
+		if err != nil {
+			return
+		}
+		got, ok := appendCanonical(nil, m, 0)
+		if !ok {
+			return
+		}
+		want, err := read(raw, false)
+		if err != nil || string(got) != string(want.Bytes) {
+			t.Fatalf("%s, want %s (%v)", got, want.Bytes, err)
+		}
+	})
+}
+
+func TestMarshal(t *testing.T) {
+	for _, c := range []struct {
+		m    map[string]any
+		want string // empty: refused
+	}{
+		{nil, `{}`},
+		{map[string]any{"send": 1, "job_id": "12", "attempt": int64(2), "b": nil, "a": true},
+			`{"a":true,"attempt":2,"b":null,"job_id":"12","send":1}`},
+		{map[string]any{"a": "ü", "B": "\"\\\n"}, `{"B":"\"\\\n","a":"ü"}`},
+		{map[string]any{"\uFFFD": 1, "\U0001F600": 2}, "{\"\U0001F600\":2,\"\uFFFD\":1}"},
+		{map[string]any{"a": 1.5, "b": []string{}, "c": []any(nil)}, `{"a":1.5,"b":[],"c":[]}`},
+		{map[string]any{"a": 1 << 53}, ""}, {map[string]any{"a": -(1 << 53)}, ""}, {map[string]any{"a": math.NaN()}, ""},
+		{map[string]any{"a": "\xff"}, ""}, {map[string]any{"a": string(make([]byte, MaxDocumentBytes))}, ""},
+	} {
+		got, err := Marshal(c.m)
+		if (err == nil) != (c.want != "") || string(got) != c.want {
+			t.Errorf("%.80v: %.80s %v", c.m, got, err)
+		}
+	}
+}
+
+// A document that was read has its value beside its bytes, and is decoded without another look.
+func TestDoc(t *testing.T) {
+	d, err := Read([]byte(` {"n": 1e0, "list": [true, null, "x", []], "o": {}} `))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"list":[true,null,"x",[]],"n":1,"o":{}}`; string(d.Bytes) != want {
+		t.Errorf("%s", d.Bytes)
+	}
+	value := map[string]any{"list": []any{true, nil, "x", []any(nil)}, "n": 1.0, "o": map[string]any{}}
+	if !reflect.DeepEqual(d.Value, value) {
+		t.Errorf("%#v", d.Value)
+	}
+	var a struct {
+		N    int            `json:"n"`
+		List []any          `json:"list"`
+		O    map[string]any `json:"o"`
+	}
+	if err := d.Into(&a); err != nil || a.N != 1 || len(a.List) != 4 {
+		t.Errorf("%+v %v", a, err)
+	}
+	if err := d.Into(&struct{}{}); err == nil {
+		t.Error("an unknown field was accepted")
+	}
+	same, err := Of(a)
+	if err != nil || string(same.Bytes) != string(d.Bytes) || !reflect.DeepEqual(same.Value, value) {
+		t.Errorf("%s %v", same.Bytes, err)
+	}
+}
