@@ -54,7 +54,7 @@ func builtin(id, title, description string, effect gate.SideEffect, input json.R
 func handler[A any](f func(ctx context.Context, c gate.Call, a A) (any, error)) gate.Handler {
 	return func(ctx context.Context, c gate.Call) (any, error) {
 		var a A
-		if err := plan.Decode(c.Args, &a); err != nil {
+		if err := c.Into(&a); err != nil {
 			return nil, err
 		}
 		return f(ctx, c, a)

@@ -19,13 +19,9 @@ const MaxInline = 32 << 10
 const refPrefix = "artifact://"
 
 // arguments returns the canonical arguments of a request: those in it, or those of the artifact it names.
-func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.RawMessage, error) {
-	args, err := plan.Canonical(req.Args)
-	if err != nil {
-		return nil, err
-	}
+func (g *Gate) arguments(ctx context.Context, who Caller, req Request, given plan.Doc) (plan.Doc, error) {
 	if req.ArgsRef == nil {
-		if len(args) > MaxInline {
+		if len(given.Bytes) > MaxInline {
 			next := "import them as a JSON artifact and name it in args_ref"
 			switch who.Transport {
 			case MCP:
@@ -33,39 +29,39 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request) (json.Raw
 			case Other:
 				next += " of an envelope (POST /v1/tool-calls)"
 			}
-			return nil, fault.New(fault.Validation, "gate.Call", "args_too_large",
-				fmt.Sprintf("the arguments have %d bytes; an envelope holds at most %d", len(args), MaxInline)).WithNext(next)
+			return plan.Doc{}, fault.New(fault.Validation, "gate.Call", "args_too_large",
+				fmt.Sprintf("the arguments have %d bytes; an envelope holds at most %d", len(given.Bytes), MaxInline)).WithNext(next)
 		}
-		return args, nil
+		return given, nil
 	}
-	if string(args) != "{}" {
-		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty if args_ref is given",
+	if string(given.Bytes) != "{}" {
+		return plan.Doc{}, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty if args_ref is given",
 			Msg: "both are given"})
 	}
 	return g.referred(ctx, who, *req.ArgsRef)
 }
 
-func (g *Gate) referred(ctx context.Context, who Caller, ref string) (json.RawMessage, error) {
+func (g *Gate) referred(ctx context.Context, who Caller, ref string) (plan.Doc, error) {
 	id := strings.TrimPrefix(strings.TrimPrefix(ref, "artifact:"), "//")
 	if !plan.IsArtifactID(id) {
-		return nil, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…",
+		return plan.Doc{}, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…",
 			Msg: "it has another form"})
 	}
 	if g.artifacts == nil || g.owners == nil {
-		return nil, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool does not accept arguments by reference").
+		return plan.Doc{}, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool does not accept arguments by reference").
 			WithNext("pass args")
 	}
 	if project, err := g.owners.Owner(ctx, id); fault.Is(err, fault.NotFound) || err == nil && !who.Sees(project) {
-		return nil, notThere(id)
+		return plan.Doc{}, notThere(id)
 	} else if err != nil {
-		return nil, err
+		return plan.Doc{}, err
 	}
 	raw, err := g.artifacts.Read(ctx, id, plan.MaxDocumentBytes)
 	if err != nil {
-		return nil, err
+		return plan.Doc{}, err
 	}
-	args, err := plan.Canonical(raw)
-	if err == nil && args[0] != '{' {
+	args, err := plan.Read(raw)
+	if _, object := args.Value.(map[string]any); err == nil && !object {
 		err = fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object",
 			Msg: "it contains another kind of value"})
 	}
@@ -74,23 +70,23 @@ func (g *Gate) referred(ctx context.Context, who Caller, ref string) (json.RawMe
 
 // noSecrets refuses arguments that contain a secret: they would become part of the plan, the job's script and the ledger. The value is not
 // repeated.
-func noSecrets(args json.RawMessage) error {
-	_, found, err := redact(args, true)
+func noSecrets(args document) (document, error) {
+	clean, found, err := redact(args, true)
 	if err != nil || len(found) == 0 {
-		return err
+		return clean, err
 	}
 	var problems []fault.Problem
 	for _, f := range found {
 		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+Scrub(f.at), "."),
 			Rule: "no secret in an argument", Msg: "this looks like a secret (" + f.what + ")"})
 	}
-	return fault.Invalid("gate.Call", "the arguments contain what looks like a secret; nothing was done and nothing was recorded of it",
+	return args, fault.Invalid("gate.Call", "the arguments contain what looks like a secret; nothing was done and nothing was recorded of it",
 		problems...).
 		WithNext("call without it: arguments are recorded, and a tool's job has no network to use a secret with")
 }
 
 // checkArgs checks arguments against the tool's schema and reports every violation.
-func (e entry) checkArgs(args json.RawMessage) error {
+func (e entry) checkArgs(args any) error {
 	found, err := violations(e.schema, args, "ARGS-SCHEMA", "args", "the tool's input schema")
 	if err != nil || len(found) == 0 {
 		return err

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 
 // consent checks whether somebody has approved exactly this payload, if policy requires that (HTC-07). It returns the approval to be used
 // up, "" if none is needed. If there is none it creates a request; a person answers it, never over the transport of the call.
-func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMessage, binding string) (approvalID string, err error) {
+func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args document, binding string) (approvalID string, err error) {
 	rule := g.rules(t).Consent
 	if rule == nil {
 		return "", nil
@@ -20,12 +19,12 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args json.RawMes
 	if g.promises == nil {
 		return "", fault.New(fault.Policy, op, "consent_denied", "policy requires an approval, which cannot be requested here")
 	}
-	payload, hash, err := clean(args)
+	args, _, err = redact(args, true)
 	if err != nil {
 		return "", err
 	}
-	a, err := g.promises.Ask(ctx, Question{Principal: who.Name, ToolID: t.ID, ToolVersion: t.Version, Binding: binding, ArgsHash: hash,
-		Payload: payload, Expires: g.now().Add(rule.Ask)})
+	a, err := g.promises.Ask(ctx, Question{Principal: who.Name, ToolID: t.ID, ToolVersion: t.Version, Binding: binding, ArgsHash: args.hash(),
+		Payload: args.Bytes, Expires: g.now().Add(rule.Ask)})
 	if err != nil {
 		return "", err
 	}

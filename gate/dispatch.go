@@ -30,12 +30,12 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	timeout := g.timeout(e.tool)
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
-	if t.args, err = g.understood(ctx, who, e, req); err != nil {
+	if t.args, err = g.understood(ctx, who, e, req, t.given); err != nil {
 		return nil, timedOut(ctx, err, req.ToolID, timeout)
 	}
-	res.Resources = touched(t.args)
+	res.Resources = touched(t.args.Bytes)
 	if req.DryRun && e.tool.SideEffect != Read {
-		result, err = g.rehearse(ctx, who, e.tool, req, t.args)
+		result, err = g.rehearse(ctx, who, e.tool, req, t.args.Doc)
 	} else {
 		result, err = g.perform(ctx, who, e.tool, req, t)
 	}
@@ -75,31 +75,30 @@ func (g *Gate) timeout(t Tool) time.Duration {
 }
 
 // understood returns the arguments: canonical, without secrets, valid for the tool, and about things the caller can see.
-func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request) (json.RawMessage, error) {
-	args, err := g.arguments(ctx, who, req)
-	if err != nil {
-		return nil, err
+func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request, given plan.Doc) (args document, err error) {
+	if args.Doc, err = g.arguments(ctx, who, req, given); err != nil {
+		return document{}, err
 	}
-	if err := noSecrets(args); err != nil {
+	if args, err = noSecrets(args); err != nil {
 		return args, err
 	}
-	if err := e.checkArgs(args); err != nil {
+	if err := e.checkArgs(args.Value); err != nil {
 		return args, err
 	}
-	return args, g.scope(ctx, who, args, req.DryRun && e.tool.SideEffect != Read)
+	return args, g.scope(ctx, who, args.Value, req.DryRun && e.tool.SideEffect != Read)
 }
 
 // rehearse returns what a call would do. It neither needs an approval nor binds a key, and reports whether the call would need an approval.
-func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args json.RawMessage) (any, error) {
+func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args plan.Doc) (any, error) {
 	back, err := g.places.take(ctx, t.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer back()
-	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args,
+	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args.Bytes,
 		ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
 	if t.DryRun != nil {
-		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Request: req, Args: args})
+		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Request: req, Args: args.Bytes, Value: args.Value})
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +123,7 @@ type Rehearsal struct {
 
 // within shortens a dry run's answer to at most n bytes: an answer too large for an envelope would become an artifact, and a dry run
 // creates none. The largest parts are removed first.
-func (d Rehearsal) within(n int) (json.RawMessage, error) {
+func (d Rehearsal) within(n int) (plan.Doc, error) {
 	var would map[string]json.RawMessage
 	_ = json.Unmarshal(d.Would, &would) // it may be something else, which is then removed as a whole
 	null := json.RawMessage("null")
@@ -139,7 +138,7 @@ func (d Rehearsal) within(n int) (json.RawMessage, error) {
 			name, size = "would", len(d.Would)
 		}
 		if size <= len(null) {
-			return nil, fault.New(fault.Internal, "gate.Call", "result_too_large", "the result of the dry run is too large for an answer")
+			return plan.Doc{}, fault.New(fault.Internal, "gate.Call", "result_too_large", "the result of the dry run is too large for an answer")
 		}
 		d.LeftOut = append(d.LeftOut, name)
 		switch key, in := strings.CutPrefix(name, "would."); {
@@ -153,12 +152,12 @@ func (d Rehearsal) within(n int) (json.RawMessage, error) {
 		if would != nil {
 			raw, err := json.Marshal(would)
 			if err != nil {
-				return nil, err
+				return plan.Doc{}, err
 			}
 			d.Would = raw
 		}
-		if raw, err := plan.Marshal(d); err != nil || len(raw) <= n {
-			return raw, err
+		if doc, err := plan.Of(d); err != nil || len(doc.Bytes) <= n {
+			return doc, err
 		}
 	}
 }
@@ -169,7 +168,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		return nil, fault.New(fault.Validation, "gate.Call", "body_unbound", "an upload cannot have an idempotency key or an approval").
 			WithNext("send it without a key: the same bytes become the same artifact anyway")
 	}
-	binding := g.binding(t, tr.args)
+	binding := g.binding(t, tr.args.Bytes)
 	approved := false
 	if req.IdempotencyKey != nil {
 		if g.promises == nil {
@@ -216,7 +215,8 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 	}
 	tr.effect = t.SideEffect != Read
-	result, err := guard(context.WithValue(ctx, provenanceKey{}, tr), g.log, t.Handle, Call{Caller: who, Request: req, Args: tr.args})
+	result, err := guard(context.WithValue(ctx, provenanceKey{}, tr), g.log, t.Handle, Call{Caller: who, Request: req, Args: tr.args.Bytes,
+		Value: tr.args.Value})
 	if u, ok := result.(Unchanged); ok && err == nil && u.Unchanged() {
 		tr.effect = false
 	}

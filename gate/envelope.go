@@ -31,6 +31,34 @@ type Request struct {
 	DryRun         bool            `json:"dry_run"`
 }
 
+// document is the request as the schema sees it.
+func (r Request) document(args any) map[string]any {
+	actor := map[string]any{"kind": r.Actor.Kind}
+	doc := map[string]any{"schema_version": r.SchemaVersion, "tool_call_id": r.ToolCallID, "trace_id": r.TraceID, "actor": actor,
+		"tool_id": r.ToolID, "tool_version": r.ToolVersion, "args": args, "dry_run": r.DryRun}
+	addTexts(doc, map[string]*string{"session_id": r.SessionID, "args_ref": r.ArgsRef, "idempotency_key": r.IdempotencyKey})
+	addTexts(actor, map[string]*string{"agent_id": r.Actor.AgentID, "model_id": r.Actor.ModelID})
+	return doc
+}
+
+// addTexts adds the members that are there.
+func addTexts(doc map[string]any, members map[string]*string) {
+	for name, text := range members {
+		if text != nil {
+			doc[name] = *text
+		}
+	}
+}
+
+// texts is a list of strings as the schema sees it.
+func texts(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
+
 // Actor is the caller as it describes itself.
 type Actor struct {
 	Kind    string  `json:"kind"` // human, agent or system
@@ -51,6 +79,21 @@ type Response struct {
 	Resources     Resources       `json:"resources"`
 }
 
+// document is the response as the schema sees it. Of a result it shows whether there is one: what it holds is for the tool's own schema.
+func (r Response) document() map[string]any {
+	doc := map[string]any{"schema_version": r.SchemaVersion, "tool_call_id": r.ToolCallID, "trace_id": r.TraceID, "ok": r.OK,
+		"result": nil, "result_ref": nil, "error": nil, "timing": r.Timing.document(), "resources": r.Resources.document()}
+	if len(r.Result) > 0 && string(r.Result) != "null" {
+		doc["result"] = true
+	}
+	if e := r.Error; e != nil {
+		doc["error"] = map[string]any{"code": e.Code, "kind": e.Kind, "message": e.Message, "retryable": e.Retryable,
+			"details": map[string]any{}}
+	}
+	addTexts(doc, map[string]*string{"result_ref": r.ResultRef})
+	return doc
+}
+
 // ErrorBody is the error, null if there is none.
 type ErrorBody struct {
 	Code      string         `json:"code"`
@@ -67,12 +110,22 @@ type Timing struct {
 	DurationMS int64     `json:"duration_ms"`
 }
 
+func (t Timing) document() map[string]any {
+	return map[string]any{"started_at": t.StartedAt.Format(time.RFC3339Nano), "ended_at": t.EndedAt.Format(time.RFC3339Nano),
+		"duration_ms": t.DurationMS}
+}
+
 // Resources are the runs and artifacts that a call touched.
 type Resources struct {
 	WorkspaceIDs []string `json:"workspace_ids"`
 	Artifacts    []string `json:"artifacts"`
 	Files        []string `json:"files"`
 	URLs         []string `json:"urls"`
+}
+
+func (r Resources) document() map[string]any {
+	return map[string]any{"workspace_ids": texts(r.WorkspaceIDs), "artifacts": texts(r.Artifacts), "files": texts(r.Files),
+		"urls": texts(r.URLs)}
 }
 
 // envelopeKind maps our kinds to the eight of the envelope; the precise kind stays in details.kind.

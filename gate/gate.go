@@ -93,26 +93,33 @@ func NewRequest(toolID, version string, args json.RawMessage) Request {
 // Call is the one way to a tool: envelope, registry, capability, policy, arguments, whose things they name, idempotency, consent,
 // limits, handler, answer, record. It always answers; a handler that panics is an internal error of this call alone.
 func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
-	if err := g.check(req); err != nil {
-		return g.call(ctx, who, Request{ToolCallID: req.ToolCallID, TraceID: req.TraceID}, err) // nothing else in it is used
+	if len(req.Args) == 0 {
+		req.Args = json.RawMessage("null") // said, not guessed
 	}
-	return g.call(ctx, who, req, nil)
+	args, err := plan.Read(req.Args)
+	if err == nil {
+		err = g.registry.envelopes.checkRequest(req.document(args.Value))
+	}
+	if err != nil {
+		return g.refuse(ctx, who, req, err)
+	}
+	return g.call(ctx, who, req, args, nil)
 }
 
 // CallRaw is Call for the bytes of an envelope as they came. What is none is answered and recorded too (HTC-01).
 func (g *Gate) CallRaw(ctx context.Context, who Caller, body []byte) Response {
-	err := plan.Check(body)
+	doc, err := plan.Read(body)
 	if err == nil {
-		err = g.registry.envelopes.checkRequest(body)
+		err = g.registry.envelopes.checkRequest(doc.Value)
 	}
 	var req Request
 	if err == nil {
-		err = plan.Decode(body, &req)
+		err = doc.Into(&req)
 	}
 	if err != nil {
 		return g.RefuseRaw(ctx, who, body, err)
 	}
-	return g.call(ctx, who, req, nil)
+	return g.call(ctx, who, req, plan.Doc{Bytes: req.Args, Value: doc.Value.(map[string]any)["args"]}, nil)
 }
 
 // RefuseRaw answers and records what is no envelope, where the face itself found that out. Of body only ids are taken, where it has any.
@@ -124,7 +131,12 @@ func (g *Gate) RefuseRaw(ctx context.Context, who Caller, body []byte, err error
 	if len(body) <= plan.MaxDocumentBytes {
 		_ = json.Unmarshal(body, &ids) // it may be anything
 	}
-	return g.call(ctx, who, Request{ToolCallID: ids.ToolCallID, TraceID: ids.TraceID}, noEnvelope(err))
+	return g.refuse(ctx, who, Request{ToolCallID: ids.ToolCallID, TraceID: ids.TraceID}, err)
+}
+
+// refuse answers and records what is no envelope; only its ids are used.
+func (g *Gate) refuse(ctx context.Context, who Caller, req Request, err error) Response {
+	return g.call(ctx, who, Request{ToolCallID: req.ToolCallID, TraceID: req.TraceID}, plan.Doc{}, noEnvelope(err))
 }
 
 // noEnvelope gives an error the code for invalid envelopes.
@@ -141,29 +153,11 @@ func unlessProblems(err error) error {
 	return err
 }
 
-// check holds a request made in this process against the schema.
-func (g *Gate) check(req Request) error {
-	if len(req.Args) == 0 {
-		req.Args = json.RawMessage("null") // said, not guessed
-	}
-	if err := plan.Check(req.Args); err != nil {
-		return noEnvelope(err)
-	}
-	raw, err := json.Marshal(req)
-	if err == nil {
-		err = g.registry.envelopes.checkRequest(raw)
-	}
-	if err != nil {
-		return noEnvelope(err)
-	}
-	return nil
-}
-
-// call carries out a call whose envelope is good, or answers what is wrong with it.
-func (g *Gate) call(ctx context.Context, who Caller, req Request, err error) Response {
+// call carries out a call whose envelope is good, or answers what is wrong with it. args are the request's.
+func (g *Gate) call(ctx context.Context, who Caller, req Request, args plan.Doc, err error) Response {
 	res := Response{SchemaVersion: SchemaVersion, ToolCallID: idOr(req.ToolCallID), TraceID: idOr(req.TraceID), Resources: touched()}
 	res.Timing.StartedAt = g.now().UTC()
-	var t trail
+	t := trail{given: args}
 	admitted := g.journal == nil
 	if !admitted {
 		full := g.journal.admit(ctx)
@@ -212,18 +206,20 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	const op = "gate.Call"
 	t.final = true
 	if first, again := result.(*Response); again { // what an idempotency key stands for
-		res.Result, res.ResultRef, res.Error, res.Resources = first.Result, first.ResultRef, first.Error, first.Resources
-		if first.OK && len(t.tool.Reveals) > 0 {
-			res.Result = noted(first.Result)
+		res.ResultRef, res.Error, res.Resources = first.ResultRef, first.Error, first.Resources
+		doc, err := plan.Of(first.Result)
+		if t.result.Doc = doc; first.OK && len(t.tool.Reveals) > 0 {
+			t.result.Doc = noted(doc)
 		}
-		return nil
+		res.Result = t.result.Bytes
+		return err
 	}
-	raw, err := plan.Marshal(result)
+	doc, err := plan.Of(result)
 	if err != nil {
 		return fault.Wrap(fault.Internal, op, "result_not_json", "the tool's answer cannot be encoded", err)
 	}
 	if e, err := g.registry.find(t.tool.ID); err == nil && e.output != nil && !(req.DryRun && t.tool.SideEffect != Read) {
-		if found, err := violations(e.output, raw, "RESULT-SCHEMA", "result", "the tool's output schema"); err != nil || len(found) > 0 {
+		if found, err := violations(e.output, doc.Value, "RESULT-SCHEMA", "result", "the tool's output schema"); err != nil || len(found) > 0 {
 			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems",
 				fmt.Sprint(found))
 			return &fault.Error{Op: op, Kind: fault.Internal, Code: "output_schema",
@@ -232,24 +228,24 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 		}
 	}
 	rehearsal, dry := result.(Rehearsal)
-	if dry && len(raw) > MaxInline*7/8 { // room for what redaction may add
-		if raw, err = rehearsal.within(MaxInline * 7 / 8); err != nil {
+	if dry && len(doc.Bytes) > MaxInline*7/8 { // room for what redaction may add
+		if doc, err = rehearsal.within(MaxInline * 7 / 8); err != nil {
 			return err
 		}
 	}
+	t.result.Doc = doc
 	if len(t.tool.Reveals) == 0 {
-		if raw, _, err = redact(raw, false); err != nil {
+		if t.result, _, err = redact(t.result, false); err != nil {
 			return err
 		}
 	}
-	res.Result, res.Resources = raw, touched(t.args, raw)
-	if len(raw) <= MaxInline {
+	res.Result, res.Resources = t.result.Bytes, touched(t.args.Bytes, t.result.Bytes)
+	if len(res.Result) <= MaxInline {
 		return nil
 	}
 	if dry {
 		return fault.New(fault.Internal, op, "result_too_large", "the result of the dry run is too large for an answer")
 	}
-	t.result = raw
 	return g.refer(ctx, who, res, t.tool)
 }
 
@@ -273,18 +269,13 @@ func (g *Gate) seal(res *Response, t Tool) {
 	if res.Error != nil {
 		problems, _ := res.Error.Details["problems"].([]fault.Problem)
 		res.Error.Message = ScrubMessage(res.Error.Message, problems)
-		if raw, err := plan.Marshal(res.Error.Details); err == nil {
-			if clean, found, err := redact(raw, false); err == nil && len(found) > 0 {
-				res.Error.Details = map[string]any{}
-				_ = json.Unmarshal(clean, &res.Error.Details) // it was JSON just now
+		if doc, err := plan.Of(res.Error.Details); err == nil {
+			if clean, found, err := redact(document{Doc: doc}, false); err == nil && len(found) > 0 {
+				res.Error.Details = clean.Value.(map[string]any)
 			}
 		}
 	}
-	raw, err := json.Marshal(res)
-	var found []fault.Problem
-	if err == nil {
-		found, err = violations(g.registry.envelopes.response, raw, badEnvelope, "", "the envelope, gate/schema/htc_v1.json")
-	}
+	found, err := violations(g.registry.envelopes.response, res.document(), badEnvelope, "", "the envelope, gate/schema/htc_v1.json")
 	if err != nil || len(found) > 0 {
 		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "problems", fmt.Sprint(found), "err", err)
 		res.OK, res.Result, res.ResultRef = false, nil, nil
@@ -297,9 +288,6 @@ func (g *Gate) seal(res *Response, t Tool) {
 // the caller gets that error in place of the tool's answer, because nobody could prove the answer later.
 func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 	r, err := g.record(who, req, *res, t)
-	if err == nil {
-		err = g.checkEvent(r.Event)
-	}
 	if err != nil {
 		g.log.Error("the record of a call breaks its schema; a bare one is written", "tool_call_id", res.ToolCallID, "err", err)
 		r, err = g.bareRecord(who, *res, t)
@@ -323,14 +311,6 @@ func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 	res.OK, res.Result, res.ResultRef = false, nil, nil
 	res.Error = BodyOf(who.Transport, fault.Wrap(fault.Unknown, "gate.Call", "not_recorded",
 		"the call was carried out, but its record could not be written", err).WithNext(next))
-}
-
-func (g *Gate) checkEvent(raw []byte) error {
-	found, err := violations(g.registry.envelopes.event, raw, badEnvelope, "", "the event, gate/schema/htc_v1.json")
-	if err == nil && len(found) > 0 {
-		err = fault.Invalid("gate.Call", "the event is none", found...)
-	}
-	return err
 }
 
 // idOr returns the given UUID, or a new one if it is not a UUID.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // picky is a journal that refuses the records of one principal, and every record while it is full.
@@ -147,7 +148,8 @@ func TestBareRecord(t *testing.T) {
 	who := Process()
 	who.Transport = Local
 	req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))
-	res := g.call(t.Context(), who, withActor(req, "neither"), nil) // as no face could send it
+	res := g.call(t.Context(), who, withActor(req, "neither"),
+		plan.Doc{Bytes: req.Args, Value: map[string]any{"n": 1.0}}, nil) // as no face could send it
 	g.Close()
 	if !res.OK || len(p.calls) != 1 || p.calls[0].Chain != Effects || CheckEvent(p.calls[0].Event) != nil {
 		t.Errorf("%+v, %d records", res.Error, len(p.calls))

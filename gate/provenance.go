@@ -3,6 +3,8 @@ package gate
 import (
 	"context"
 	"encoding/json"
+
+	"slurmgate/plan"
 )
 
 // Provenance is the run that a call is (ARC-11): the identity its answer's provenance_run_id is made of.
@@ -26,7 +28,11 @@ func (t trail) noted() *Provenance {
 	if t.provenance == nil {
 		return nil
 	}
-	if _, found, err := redact(t.provenance.Identity, true); err != nil || len(found) > 0 {
+	identity, err := plan.Read(t.provenance.Identity)
+	if err != nil {
+		return nil
+	}
+	if _, found, err := redact(document{Doc: identity}, true); err != nil || len(found) > 0 {
 		return nil
 	}
 	return t.provenance

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -157,9 +156,11 @@ func (r *redactor) walk(at string, v any) any {
 			return Scrub(v)
 		}
 	case []any:
+		out := make([]any, len(v))
 		for i := range v {
-			v[i] = r.walk(fmt.Sprintf("%s[%d]", at, i), v[i])
+			out[i] = r.walk(fmt.Sprintf("%s[%d]", at, i), v[i])
 		}
+		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key, value := range v {
@@ -198,23 +199,26 @@ func holdsText(v any) bool {
 	return false
 }
 
-// redact takes the secrets out of canonical JSON; the result is canonical again. What holds none is given back as it is.
-func redact(raw json.RawMessage, byName bool) (json.RawMessage, []finding, error) {
-	if !suspicious(raw) {
-		return raw, nil, nil
-	}
-	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return nil, nil, err
+// document is JSON in a call.
+type document struct {
+	plan.Doc
+	harmless bool // it holds no secret, neither by form nor by name
+}
+
+// redact takes the secrets out of a document. One that holds none is given back as it is.
+func redact(d document, byName bool) (document, []finding, error) {
+	if d.harmless = d.harmless || !suspicious(d.Bytes); d.harmless {
+		return d, nil, nil
 	}
 	r := redactor{byName: byName}
-	v = r.walk("", v)
+	v := r.walk("", d.Value)
 	if len(r.found) == 0 {
-		return raw, nil, nil
+		d.harmless = byName
+		return d, nil, nil
 	}
 	slices.SortFunc(r.found, func(a, b finding) int { return strings.Compare(a.at, b.at) })
-	out, err := plan.Marshal(v)
-	return out, r.found, err
+	doc, err := plan.Of(v)
+	return document{Doc: doc}, r.found, err
 }
 
 // nameStems are parts of every secret's name; a text without any of them need not be taken apart.

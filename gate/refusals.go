@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // Requests of callers nobody knows are recorded too, as looks under a principal that no caller can have. A flood of them must neither fill
@@ -130,7 +131,7 @@ func (g *Gate) recordRefusal(k refusalKey, res *Response) {
 // Malformed answers and records a call that a face could not make sense of: of a known caller, and of a known tool where the face knows
 // which.
 func (g *Gate) Malformed(ctx context.Context, who Caller, toolID string, err error) Response {
-	return g.call(ctx, who, Request{ToolID: toolID}, orMalformed(err))
+	return g.call(ctx, who, Request{ToolID: toolID}, plan.Doc{}, orMalformed(err))
 }
 
 func orMalformed(err error) error {

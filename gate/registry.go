@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // SideEffect is what a tool does to the world.
@@ -100,7 +101,11 @@ type Call struct {
 	Caller  Caller
 	Request Request
 	Args    json.RawMessage // canonical JSON
+	Value   any             // what Args say, as [plan.Doc] has it
 }
+
+// Into decodes the arguments, refusing unknown keys.
+func (c Call) Into(v any) error { return plan.Doc{Bytes: c.Args}.Into(v) }
 
 // Name is the tool's name where dots are not allowed (MCP, run identity).
 func (t Tool) Name() string { return strings.ReplaceAll(t.ID, ".", "_") }

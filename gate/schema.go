@@ -58,12 +58,8 @@ func compileEnvelopes() (envelopes, error) {
 }
 
 // violations lists what a document breaks, nil for nothing. at stands before each field.
-func violations(s *jsonschema.Schema, raw []byte, code, at, rule string) ([]fault.Problem, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return []fault.Problem{{Code: code, Field: at, Rule: "JSON", Msg: err.Error()}}, nil
-	}
-	err = s.Validate(doc)
+func violations(s *jsonschema.Schema, doc any, code, at, rule string) ([]fault.Problem, error) {
+	err := s.Validate(doc)
 	if err == nil {
 		return nil, nil
 	}
@@ -113,9 +109,9 @@ func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.P
 	return v.ErrorKind.LocalizedString(p)
 }
 
-// checkRequest holds the bytes of a request against the schema.
-func (e envelopes) checkRequest(raw []byte) error {
-	found, err := violations(e.request, raw, badEnvelope, "", "the envelope, gate/schema/htc_v1.json")
+// checkRequest holds a request against the schema.
+func (e envelopes) checkRequest(doc any) error {
+	found, err := violations(e.request, doc, badEnvelope, "", "the envelope, gate/schema/htc_v1.json")
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -137,7 +133,11 @@ func check(raw []byte, which func(envelopes) *jsonschema.Schema) error {
 	if err != nil {
 		return err
 	}
-	found, err := violations(which(e), raw, badEnvelope, "", "gate/schema/htc_v1.json")
+	doc, err := plan.Read(raw)
+	if err != nil {
+		return err
+	}
+	found, err := violations(which(e), doc.Value, badEnvelope, "", "gate/schema/htc_v1.json")
 	if err == nil && len(found) > 0 {
 		err = fault.Invalid("gate.Check", "", found...)
 	}

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -15,14 +14,11 @@ import (
 // handler lists it narrows itself, by [Principal.Filter].
 //
 // To a dry run that exists too which a dry run has supposed for the same principal.
-func (g *Gate) scope(ctx context.Context, who Caller, args json.RawMessage, dry bool) error {
+func (g *Gate) scope(ctx context.Context, who Caller, args any, dry bool) error {
 	if slices.Contains(who.Projects, All) || g.owners == nil {
 		return nil
 	}
-	var doc map[string]any
-	if err := json.Unmarshal(args, &doc); err != nil {
-		return fault.Wrap(fault.Internal, "gate.scope", "", "arguments", err)
-	}
+	doc, _ := args.(map[string]any)
 	if p, ok := doc["project_id"].(string); ok {
 		if _, err := who.Project(p, ""); err != nil {
 			return err

@@ -18,7 +18,11 @@ func writeJSON(w http.ResponseWriter, status int, typ string, v any) {
 		h.Set("Cache-Control", "no-store")
 	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the peer is gone if this fails
+	if raw, ok := v.(json.RawMessage); ok {
+		_, _ = w.Write(append(raw[:len(raw):len(raw)], '\n')) // the peer is gone if this fails
+		return
+	}
+	_ = json.NewEncoder(w).Encode(v) // the same
 }
 
 // answer writes an envelope with the status of its error.

@@ -40,10 +40,18 @@ type CallPayload struct {
 	Payload json.RawMessage `json:"payload_redacted"`
 }
 
-// callHash chains one call to the one before it.
+// callHash chains one call to the one before it: SHA-256(prev + canonical {at, chain, event, principal, seq}). The event is canonical.
 func callHash(prev, chain string, seq, at int64, principal string, event []byte) (string, error) {
-	body, err := plan.Marshal(map[string]any{"chain": chain, "seq": seq, "at": at, "principal": principal, "event": json.RawMessage(event)})
-	return plan.Hash(append([]byte(prev), body...)), err
+	b := fmt.Appendf(nil, `%s{"at":%d,"chain":`, prev, at)
+	b, err := appendWord(b, chain)
+	if err != nil {
+		return "", err
+	}
+	b = append(append(append(b, `,"event":`...), event...), `,"principal":`...)
+	if b, err = appendWord(b, principal); err != nil {
+		return "", err
+	}
+	return plan.Hash(fmt.Appendf(b, `,"seq":%d}`, seq)), nil
 }
 
 // Record appends calls to their chains and settles idempotency keys in one transaction.
