@@ -28,8 +28,3 @@ var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_.+@~=-]+)+$`)
 
 // plainRule is plainPath in words.
 const plainRule = "an absolute path of letters, digits and _ . + @ ~ = - without a / at its end"
-
-var (
-	imageName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`) // the name part of name@sha256:… in a plan
-	lockRef   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-)

@@ -82,13 +82,13 @@ func TestArchitectures(t *testing.T) {
 		}
 	}
 	size := int64(len(data))
-	lock := Lock{Images: []Named{{Name: "good", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size},
+	locked := []Named{{Name: "good", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size},
 		{Name: "small", Digest: "sha256:" + digest, Arch: runtime.GOARCH, SizeBytes: size - 1},
 		{Name: "arch", Digest: "sha256:" + digest, Arch: "vax", SizeBytes: size}, {Name: "bad", Digest: "sha256:" + badDigest,
 			Arch: runtime.GOARCH, SizeBytes: size},
-		{Name: "gone", Digest: "sha256:" + strings.Repeat("0", 64), Arch: runtime.GOARCH, SizeBytes: size}}}
+		{Name: "gone", Digest: "sha256:" + strings.Repeat("0", 64), Arch: runtime.GOARCH, SizeBytes: size}}
 	var got []string
-	for _, p := range lock.Against("f", list) {
+	for _, p := range Misfits("f", locked, list) {
 		got = append(got, p.Code+" "+p.Field)
 	}
 	want := []string{"IMAGE-LOCK images[1].size_bytes", "IMAGE-LOCK images[2].arch", "IMAGE-LOCK images[3].digest",

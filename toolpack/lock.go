@@ -16,12 +16,12 @@ const LockFile = "images.lock.yaml"
 
 // LockedImage is one entry of images.lock.yaml.
 type LockedImage struct {
-	Name      string    // as toolpacks write it
-	Digest    string    // sha256:<64 hex> of the SIF file
-	Arch      string    // as the SIF header names it, e.g. amd64
-	SizeBytes int64     //
-	Source    string    // where the file came from, for readers
-	AddedAt   time.Time // UTC
+	Name      string    `yaml:"name"`       // as toolpacks write it
+	Digest    string    `yaml:"digest"`     // sha256:<64 hex> of the SIF file
+	Arch      string    `yaml:"arch"`       // as the SIF header names it, e.g. amd64
+	SizeBytes int64     `yaml:"size_bytes"` // of the SIF file
+	Source    string    `yaml:"source"`     // where the file came from, for readers
+	AddedAt   time.Time `yaml:"added_at"`   // UTC
 }
 
 // Lock is images.lock.yaml. It is immutable.
@@ -87,11 +87,15 @@ func (l Lock) List() []LockedImage { return slices.Clone(l.images) }
 
 // Lookup returns the entry of a name.
 func (l Lock) Lookup(name string) (LockedImage, bool) {
-	i, ok := slices.BinarySearchFunc(l.images, name, func(img LockedImage, name string) int { return strings.Compare(img.Name, name) })
+	i, ok := l.find(name)
 	if !ok {
 		return LockedImage{}, false
 	}
 	return l.images[i], true
+}
+
+func (l Lock) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(l.images, name, func(img LockedImage, name string) int { return strings.Compare(img.Name, name) })
 }
 
 // Digest returns the digest a name is pinned to.

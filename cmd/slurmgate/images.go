@@ -11,6 +11,7 @@ import (
 	"slurmgate/apptainer"
 	"slurmgate/fault"
 	"slurmgate/site"
+	"slurmgate/toolpack"
 )
 
 // siteImages gives the operations the image store of a site.
@@ -18,11 +19,11 @@ type siteImages struct{}
 
 // Misfits implements [app.Images].
 func (siteImages) Misfits(s *site.Site) ([]fault.Problem, error) {
-	file := filepath.Join(s.DomainDir, apptainer.LockFile)
+	file := filepath.Join(s.DomainDir, toolpack.LockFile)
 	if st, err := os.Stat(s.Storage.ImageStore); err != nil || !st.IsDir() {
 		return nil, nil
 	}
-	lock, err := apptainer.ReadLock(file)
+	lock, err := toolpack.ReadLock(file)
 	if err != nil {
 		return nil, err
 	}
@@ -31,10 +32,14 @@ func (siteImages) Misfits(s *site.Site) ([]fault.Problem, error) {
 		return nil, err
 	}
 	stored, err := store.List()
-	return lock.Against(file, stored), err
+	var locked []apptainer.Named
+	for _, i := range lock.List() {
+		locked = append(locked, apptainer.Named{Name: i.Name, Digest: i.Digest, Arch: i.Arch, SizeBytes: i.SizeBytes})
+	}
+	return apptainer.Misfits(file, locked, stored), err
 }
 
-func listImages(ctx context.Context, store *apptainer.Store, lock apptainer.Lock, hash bool) (app.ImageListAnswer, error) {
+func listImages(ctx context.Context, store *apptainer.Store, lock toolpack.Lock, hash bool) (app.ImageListAnswer, error) {
 	stored, err := store.List()
 	if err != nil {
 		return app.ImageListAnswer{}, err
@@ -67,7 +72,7 @@ func listImages(ctx context.Context, store *apptainer.Store, lock apptainer.Lock
 		out.Images = append(out.Images, d)
 	}
 	seen := map[string]bool{}
-	for _, n := range lock.Images {
+	for _, n := range lock.List() {
 		_, there := left[n.Digest]
 		seen[n.Digest] = true
 		add(app.ImageDoc{Name: n.Name, Digest: n.Digest, Arch: n.Arch, SizeBytes: n.SizeBytes, Source: n.Source}, there)
@@ -94,17 +99,17 @@ func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (ap
 	if err != nil {
 		return app.ImageAddAnswer{}, err
 	}
-	lock := filepath.Join(s.DomainDir, apptainer.LockFile)
+	lock := filepath.Join(s.DomainDir, toolpack.LockFile)
 	doc := app.ImageDoc{Name: a.Name, Digest: img.Ref(), Arch: img.Arch, SizeBytes: img.SizeBytes, Source: filepath.Base(a.File),
 		State: "stored"}
-	changed, err := apptainer.Record(lock, apptainer.Named{Name: a.Name, Digest: doc.Digest, Arch: doc.Arch, SizeBytes: doc.SizeBytes,
+	changed, err := toolpack.Record(lock, toolpack.LockedImage{Name: a.Name, Digest: doc.Digest, Arch: doc.Arch, SizeBytes: doc.SizeBytes,
 		Source: doc.Source, AddedAt: time.Now()}, a.Replace)
 	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock}, err
 }
 
 // List implements [app.Images].
 func (siteImages) List(ctx context.Context, s *site.Site, hash bool) (app.ImageListAnswer, error) {
-	lock, err := apptainer.ReadLock(filepath.Join(s.DomainDir, apptainer.LockFile))
+	lock, err := toolpack.ReadLock(filepath.Join(s.DomainDir, toolpack.LockFile))
 	if err != nil {
 		return app.ImageListAnswer{}, err
 	}

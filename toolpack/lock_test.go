@@ -1,4 +1,4 @@
-package apptainer
+package toolpack
 
 import (
 	"fmt"
@@ -16,17 +16,17 @@ import (
 
 var lockTime = time.Date(2026, 11, 21, 7, 0, 0, 999, time.FixedZone("", 3600))
 
-func named(name, digit string) Named {
-	return Named{Name: name, Digest: "sha256:" + strings.Repeat(digit, 64), Arch: "amd64", SizeBytes: 4096, Source: "from: a \"file\"\n",
+func locked(name, digit string) LockedImage {
+	return LockedImage{Name: name, Digest: "sha256:" + strings.Repeat(digit, 64), Arch: "amd64", SizeBytes: 4096, Source: "from: a\n\"file\"",
 		AddedAt: lockTime}
 }
 
 func TestLockRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LockFile)
-	if l, err := ReadLock(path); err != nil || l.Version != 1 || l.Images != nil {
+	if l, err := ReadLock(path); err != nil || len(l.List()) > 0 {
 		t.Fatalf("a missing file reads as %v, %v", l, err)
 	}
-	for _, n := range []Named{named("seqkit", "b"), named("minimap2", "c"), named("samtools", "a")} {
+	for _, n := range []LockedImage{locked("seqkit", "b"), locked("minimap2", "c"), locked("samtools", "a")} {
 		if changed, err := Record(path, n, false); err != nil || !changed {
 			t.Fatalf("%v, %v", changed, err)
 		}
@@ -35,15 +35,15 @@ func TestLockRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Lock{Version: 1, Images: []Named{named("minimap2", "c"), named("samtools", "a"), named("seqkit", "b")}}
-	for i := range want.Images {
-		want.Images[i].AddedAt = lockTime.UTC().Truncate(time.Second)
+	want := []LockedImage{locked("minimap2", "c"), locked("samtools", "a"), locked("seqkit", "b")}
+	for i := range want {
+		want[i].AddedAt = lockTime.UTC().Truncate(time.Second)
 	}
-	if diff := cmp.Diff(want, l); diff != "" {
+	if diff := cmp.Diff(want, l.List()); diff != "" {
 		t.Error(diff)
 	}
-	if n, ok := l.Find("samtools"); !ok || n.Digest != named("", "a").Digest {
-		t.Errorf("Find: %v, %v", n, ok)
+	if n, ok := l.Lookup("samtools"); !ok || n.Digest != locked("", "a").Digest {
+		t.Errorf("Lookup: %v, %v", n, ok)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -55,22 +55,24 @@ func TestLockRoundTrip(t *testing.T) {
 			t.Errorf("%q is not in\n%s", text, data)
 		}
 	}
-	if diff := cmp.Diff([]string{LockFile}, names(t, filepath.Dir(path))); diff != "" {
-		t.Error(diff)
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
 	}
 
 	// The same again changes nothing; another digest needs replace.
-	again := named("samtools", "a")
+	again := locked("samtools", "a")
 	again.Source = "elsewhere"
 	if changed, err := Record(path, again, true); err != nil || changed {
 		t.Errorf("%v, %v", changed, err)
 	}
-	_, err = Record(path, named("samtools", "d"), false)
-	wantFault(t, err, fault.Conflict, "IMAGE-NAME-TAKEN")
-	if changed, err := Record(path, named("samtools", "d"), true); err != nil || !changed {
+	_, err = Record(path, locked("samtools", "d"), false)
+	if !fault.Is(err, fault.Conflict) || fault.CodeOf(err) != "IMAGE-NAME-TAKEN" {
+		t.Error(err)
+	}
+	if changed, err := Record(path, locked("samtools", "d"), true); err != nil || !changed {
 		t.Errorf("%v, %v", changed, err)
 	}
-	if l, err = ReadLock(path); err != nil || len(l.Images) != 3 || l.Images[1].Digest != named("", "d").Digest {
+	if l, err = ReadLock(path); err != nil || len(l.List()) != 3 || l.List()[1].Digest != locked("", "d").Digest {
 		t.Errorf("%v, %v", l, err)
 	}
 }
@@ -80,23 +82,25 @@ func TestConcurrentRecordsAllStay(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
-			if _, err := Record(path, named(fmt.Sprintf("tool%d", i), "a"), false); err != nil {
+			if _, err := Record(path, locked(fmt.Sprintf("tool%d", i), "a"), false); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	if l, err := ReadLock(path); err != nil || len(l.Images) != 10 {
-		t.Errorf("%d images, %v", len(l.Images), err)
+	if l, err := ReadLock(path); err != nil || len(l.List()) != 10 {
+		t.Errorf("%d images, %v", len(l.List()), err)
 	}
 }
 
 func TestLockRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LockFile)
-	for _, n := range []Named{named("Upper", "a"), named("", "a"), named("a b", "a"), {Name: "x", Digest: "latest", Arch: "amd64",
+	for _, n := range []LockedImage{locked("Upper", "a"), locked("", "a"), locked("a b", "a"), {Name: "x", Digest: "latest", Arch: "amd64",
 		SizeBytes: 1}} {
 		_, err := Record(path, n, false)
-		wantFault(t, err, fault.Validation, "IMAGE-NAME")
+		if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != "IMAGE-NAME" {
+			t.Error(err)
+		}
 	}
 	entry := "\n  - {name: a, digest: sha256:" + strings.Repeat("a", 64) + ", arch: amd64, size_bytes: 1, source: s, added_at: " +
 		"2026-11-21T07:00:00Z}"
@@ -109,7 +113,8 @@ func TestLockRefuses(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadLock(path); !fault.Is(err, fault.Validation) || fault.CodeOf(err) != "IMAGE-LOCK" {
+		if _, err := ReadLock(path); !fault.Is(err, fault.Validation) || !strings.HasPrefix(fault.CodeOf(err), "LOCK-") ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
