@@ -3,8 +3,8 @@ package toolpack
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -57,35 +57,8 @@ func (m *meter) count(any) error {
 
 // metered copies a schema with the meter in every subschema. An author's own formats are annotations (2020-12), so nothing is lost.
 func metered(tree any) any {
-	o, ok := tree.(map[string]any)
-	if !ok {
-		return tree
-	}
-	out := maps.Clone(o)
-	out["format"] = meterFormat
-	for _, k := range schemaWords {
-		if c, ok := o[k]; ok {
-			out[k] = metered(c)
-		}
-	}
-	for _, k := range schemaLists {
-		if list, ok := o[k].([]any); ok {
-			copied := make([]any, len(list))
-			for i, c := range list {
-				copied[i] = metered(c)
-			}
-			out[k] = copied
-		}
-	}
-	for _, k := range schemaMaps {
-		if m, ok := o[k].(map[string]any); ok {
-			copied := make(map[string]any, len(m))
-			for name, c := range m {
-				copied[name] = metered(c)
-			}
-			out[k] = copied
-		}
-	}
+	out := copied(tree)
+	visit(out, "", func(o map[string]any, _ string) { o["format"] = meterFormat })
 	return out
 }
 
@@ -105,11 +78,28 @@ func (c *contract) validate(schema *jsonschema.Schema, instance any) (err error)
 	return schema.Validate(instance)
 }
 
-// inPlace are the keywords that apply a subschema to the same place of the instance.
-var (
-	inPlaceWords = []string{"not", "if", "then", "else"}
-	inPlaceLists = []string{"allOf", "anyOf", "oneOf"}
-)
+// inPlace lists the pointers of the schemas that o, which is at p, applies to the same place of the instance.
+func inPlace(o map[string]any, p string) (out []string) {
+	if ref, ok := o["$ref"].(string); ok {
+		out = append(out, strings.TrimPrefix(ref, "#"))
+	}
+	for _, k := range []string{"not", "if", "then", "else"} {
+		if _, ok := o[k]; ok {
+			out = append(out, p+"/"+k)
+		}
+	}
+	for _, k := range []string{"allOf", "anyOf", "oneOf"} {
+		list, _ := o[k].([]any)
+		for i := range list {
+			out = append(out, fmt.Sprintf("%s/%s/%d", p, k, i))
+		}
+	}
+	more, _ := o["dependentSchemas"].(map[string]any)
+	for _, name := range sortedKeys(more) {
+		out = append(out, p+"/dependentSchemas/"+escape(name))
+	}
+	return out
+}
 
 // circle finds a schema that applies itself to the same place, and so never ends. It returns the pointer of one schema in
 // the cycle. The tree is a bundle, so all its references begin with #/.
@@ -122,49 +112,15 @@ func circle(tree any) (ptr string, found bool) {
 			ptr = p
 			return true
 		}
-		if state[p] == done {
-			return false
-		}
-		o, ok := tree.(map[string]any)
-		if p != "" {
-			var here any
-			if here, ok = at(tree, p); ok {
-				o, ok = here.(map[string]any)
-			}
-		}
-		if !ok {
+		here, _ := at(tree, p)
+		o, ok := here.(map[string]any)
+		if state[p] == done || !ok {
 			return false
 		}
 		state[p] = open
 		defer func() { state[p] = done }()
-		if ref, ok := o["$ref"].(string); ok && closes(strings.TrimPrefix(ref, "#"), depth+1) {
-			return true
-		}
-		for _, k := range inPlaceWords {
-			if _, ok := o[k]; ok && closes(p+"/"+k, depth+1) {
-				return true
-			}
-		}
-		for _, k := range inPlaceLists {
-			list, _ := o[k].([]any)
-			for i := range list {
-				if closes(fmt.Sprintf("%s/%s/%d", p, k, i), depth+1) {
-					return true
-				}
-			}
-		}
-		more, _ := o["dependentSchemas"].(map[string]any)
-		for _, name := range sortedKeys(more) {
-			if closes(p+"/dependentSchemas/"+escape(name), depth+1) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(inPlace(o, p), func(next string) bool { return closes(next, depth+1) })
 	}
-	visit(tree, "", func(_ map[string]any, p string) {
-		if !found {
-			found = closes(p, 0)
-		}
-	})
+	visit(tree, "", func(_ map[string]any, p string) { found = found || closes(p, 0) })
 	return ptr, found
 }

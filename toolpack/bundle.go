@@ -62,43 +62,18 @@ var notWord = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
 // rewrite copies a schema of d and turns its references into pointers within the bundle.
 func (b *bundler) rewrite(tree any, d *schemaDoc) any {
-	o, ok := tree.(map[string]any)
-	if !ok {
-		return tree
-	}
-	out := maps.Clone(o)
-	delete(out, "$schema")
-	if ref, ok := o["$ref"].(string); ok {
+	out := copied(tree)
+	visit(out, "", func(o map[string]any, _ string) {
+		delete(o, "$schema")
+		ref, ok := o["$ref"].(string)
+		if !ok {
+			return
+		}
 		to, ptr, _ := b.files.resolve(d, ref)
-		if to == b.root {
-			out["$ref"] = "#" + ptr
-		} else {
-			out["$ref"] = "#/$defs/" + b.name(to) + ptr
+		if o["$ref"] = "#" + ptr; to != b.root {
+			o["$ref"] = "#/$defs/" + b.name(to) + ptr
 		}
-	}
-	for _, k := range schemaWords {
-		if c, ok := o[k]; ok {
-			out[k] = b.rewrite(c, d)
-		}
-	}
-	for _, k := range schemaLists {
-		if list, ok := o[k].([]any); ok {
-			copied := make([]any, len(list))
-			for i, c := range list {
-				copied[i] = b.rewrite(c, d)
-			}
-			out[k] = copied
-		}
-	}
-	for _, k := range schemaMaps {
-		if m, ok := o[k].(map[string]any); ok {
-			copied := map[string]any{}
-			for _, name := range sortedKeys(m) {
-				copied[name] = b.rewrite(m[name], d)
-			}
-			out[k] = copied
-		}
-	}
+	})
 	return out
 }
 

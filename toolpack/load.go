@@ -8,11 +8,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"slurmgate/fault"
@@ -25,7 +23,6 @@ const (
 	maxPacks   = 10000
 
 	maxProblems = 200 // of toolpacks in one report; reading stops there
-	batch       = 64  // files read before the problems are counted
 )
 
 // codeStopped is the code of the problem that reports that not every toolpack was read.
@@ -166,70 +163,38 @@ func (l *loader) refuseLink(rel string) {
 		"put the files themselves here, or bind-mount the folder")
 }
 
-// loaded is a pack that was read, with the problems found so far.
-type loaded struct {
-	pack     *Pack
-	draft    *draft
-	problems []fault.Problem // of its schemas
-}
-
-// files reads the packs, several at a time, and adds them in the order of the walk, until there are too many problems for
-// one report.
+// files reads the packs until there are too many problems for one report.
 func (l *loader) files(rels []string) {
-	for done := 0; done < len(rels); {
-		some := rels[done:min(done+batch, len(rels))]
-		for _, o := range l.batch(some) {
-			l.add(o)
-			if done++; len(l.problems) > maxProblems {
-				l.problems = l.problems[:maxProblems:maxProblems]
-				l.note(codeStopped, path.Dir(rels[0]), "",
-					fmt.Sprintf("stopped after %d problems in the first %d of %d toolpacks", maxProblems, done, len(rels)),
-					"correct these, then check again")
-				return
-			}
+	for i, rel := range rels {
+		if l.read(rel); len(l.problems) > maxProblems {
+			l.problems = l.problems[:maxProblems:maxProblems]
+			l.note(codeStopped, path.Dir(rels[0]), "",
+				fmt.Sprintf("stopped after %d problems in the first %d of %d toolpacks", maxProblems, i+1, len(rels)),
+				"correct these, then check again")
+			return
 		}
 	}
 }
 
-func (l *loader) batch(rels []string) []loaded {
-	read := make([]loaded, len(rels))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(rels)) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(rels) {
-					return
-				}
-				read[i] = l.read(rels[i])
-			}
-		})
-	}
-	wg.Wait()
-	return read
-}
-
-// read reads one file and applies every rule that needs no other pack.
-func (l *loader) read(rel string) loaded {
+// read reads a pack and adds it, broken or not.
+func (l *loader) read(rel string) {
 	data, msg := readFile(l.schemas.fsys, rel)
 	if msg != "" {
-		return loaded{problems: []fault.Problem{{Code: "PACK-FILE", File: l.schemas.name(rel),
-			Rule: fmt.Sprintf("a regular file of at most %d bytes", yamldoc.MaxBytes), Msg: msg}}}
+		l.note("PACK-FILE", rel, fmt.Sprintf("a regular file of at most %d bytes", yamldoc.MaxBytes), msg, "")
+		return
 	}
 	d := &draft{Reader: &yamldoc.Reader{File: l.schemas.name(rel), Prefix: "PACK", Case: yamldoc.Camel}, rel: rel}
 	d.read(data)
-	p := &Pack{file: l.schemas.name(rel), types: l.types}
-	o := loaded{pack: p, draft: d}
-	var more []fault.Problem
-	if d.in.doc != nil {
-		p.in, more = l.schemas.contract(d, d.in)
-		o.problems = append(o.problems, more...)
+	p := &Pack{file: d.File, types: l.types}
+	contractOf := func(src schemaSource) (c contract) {
+		if src.doc != nil {
+			var more []fault.Problem
+			c, more = l.schemas.contract(d, src)
+			l.problems = append(l.problems, more...)
+		}
+		return c
 	}
-	if d.out.doc != nil {
-		p.out, more = l.schemas.contract(d, d.out)
-		o.problems = append(o.problems, more...)
-	}
+	p.in, p.out = contractOf(d.in), contractOf(d.out)
 	d.check(p.in, p.out, l.types)
 	p.def, p.cmd, p.envs, p.context = d.def, d.cmd, d.envs, d.context
 	p.idAt.line, p.idAt.column = d.Place("id")
@@ -244,31 +209,29 @@ func (l *loader) read(rel string) loaded {
 		p.rules, _ = readRules(p.def) // every part was parsed before, so this cannot fail
 		p.canonical = sync.OnceValues(func() ([]byte, error) { return plan.Marshal(p.def) })
 	}
-	return o
+	l.name(p, d)
+	l.problems = append(l.problems, d.Problems()...)
+	l.set.packs = append(l.set.packs, p)
 }
 
-// add adds a pack, and reports a name that is already in use.
-func (l *loader) add(o loaded) {
-	l.problems = append(l.problems, o.problems...)
-	if o.pack == nil {
+// name reports a name that is already in use.
+func (l *loader) name(p *Pack, d *draft) {
+	id := p.def.ID
+	if id == "" {
 		return
 	}
-	id := o.pack.def.ID
 	name := toolName(id)
-	if own, ok := l.taken[name]; id != "" && ok {
-		o.draft.Add("TOOL-NAME", "id", "no id or name of the gateway's own operations",
+	switch own, twin := l.taken[name], l.byName[name]; {
+	case own != "":
+		d.Add("TOOL-NAME", "id", "no id or name of the gateway's own operations",
 			`"`+clip(name)+`" is the name of the operation `+own, "choose another id")
-	} else if twin := l.byName[name]; id != "" && twin != nil {
-		code, rule := "DUPLICATE-ID", "each id once"
-		if twin.ID() != id {
-			code, rule = "TOOL-NAME", "each tool name once"
-		}
-		o.draft.Add(code, "id", rule, twin.file+" already has it", "choose another id")
-	} else if id != "" {
-		l.byName[name] = o.pack
+	case twin != nil && twin.ID() == id:
+		d.Add("DUPLICATE-ID", "id", "each id once", twin.file+" already has it", "choose another id")
+	case twin != nil:
+		d.Add("TOOL-NAME", "id", "each tool name once", twin.file+" already has it", "choose another id")
+	default:
+		l.byName[name] = p
 	}
-	l.problems = append(l.problems, o.draft.Problems()...)
-	l.set.packs = append(l.set.packs, o.pack)
 }
 
 func hashOf(v any) (string, error) {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -28,8 +30,7 @@ var metaschema = sync.OnceValue(func() *jsonschema.Schema {
 // schemaFiles reads the schema files of one domain, each once, and checks them.
 type schemaFiles struct {
 	fsys fs.FS
-	base string     // how messages name the domain's folder
-	mu   sync.Mutex // packs are read several at a time
+	base string // how messages name the domain's folder
 	docs map[string]*schemaDoc
 }
 
@@ -45,8 +46,6 @@ type schemaDoc struct {
 
 // file reads a schema file. A file that cannot be used has problems and no tree.
 func (s *schemaFiles) file(rel string) *schemaDoc {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if d, ok := s.docs[rel]; ok {
 		return d
 	}
@@ -73,13 +72,6 @@ func (s *schemaFiles) file(rel string) *schemaDoc {
 	d.tree = tree
 	d.problems = append(d.problems, s.check(d)...)
 	return d
-}
-
-// known returns a file that was asked for before.
-func (s *schemaFiles) known(rel string) *schemaDoc {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.docs[rel]
 }
 
 // name is how messages name a file; characters that are unfit for a terminal are escaped.
@@ -109,17 +101,17 @@ func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) f
 func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 	var out []fault.Problem
 	visit(d.tree, "", func(o map[string]any, ptr string) {
-		const rule = "a regular expression (RE2) of bounded size"
-		if re, ok := o["pattern"].(string); ok {
+		pattern := func(re, ptr string) {
 			if msg := checkPattern(re); msg != "" {
-				out = append(out, s.problem(d, "SCHEMA", ptr+"/pattern", rule, msg, ""))
+				out = append(out, s.problem(d, "SCHEMA", ptr, "a regular expression (RE2) of bounded size", msg, ""))
 			}
+		}
+		if re, ok := o["pattern"].(string); ok {
+			pattern(re, ptr+"/pattern")
 		}
 		by, _ := o["patternProperties"].(map[string]any)
 		for _, re := range sortedKeys(by) {
-			if msg := checkPattern(re); msg != "" {
-				out = append(out, s.problem(d, "SCHEMA", ptr+"/patternProperties/"+escape(re), rule, msg, ""))
-			}
+			pattern(re, ptr+"/patternProperties/"+escape(re))
 		}
 	})
 	if len(out) > 0 {
@@ -186,6 +178,25 @@ func visit(tree any, ptr string, f func(o map[string]any, ptr string)) {
 	}
 }
 
+// copied is a copy of decoded JSON.
+func copied(tree any) any {
+	switch t := tree.(type) {
+	case map[string]any:
+		out := maps.Clone(t)
+		for k, v := range out {
+			out[k] = copied(v)
+		}
+		return out
+	case []any:
+		out := slices.Clone(t)
+		for i, v := range out {
+			out[i] = copied(v)
+		}
+		return out
+	}
+	return tree
+}
+
 // resolve follows a reference in d. msg says why it cannot be followed.
 func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg string) {
 	file, frag, _ := strings.Cut(ref, "#")
@@ -237,7 +248,7 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 				out = append(out, s.problem(d, "REF", ptr+"/$ref", rule, msg, ""))
 			}
 			if to == nil {
-				if f := s.known(path.Join(path.Dir(d.rel), ref)); f != nil {
+				if f := s.docs[path.Join(path.Dir(d.rel), ref)]; f != nil {
 					out = append(out, f.problems...)
 				}
 				return
