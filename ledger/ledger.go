@@ -35,7 +35,7 @@ type Ledger struct {
 	now    func() time.Time
 	schema int
 	group  group // changes waiting for the writer
-	bases  bases // what payloads are encoded against
+	base   base  // what payloads are encoded against
 
 	stored func(sha256 string) bool // whether the store has the bytes; nil: not checked
 
@@ -100,7 +100,7 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 		err = l.identify(ctx, o.NewID)
 	}
 	if err == nil {
-		err = l.recallBases(ctx)
+		err = l.recallBase(ctx)
 	}
 	if err != nil {
 		l.Close()
@@ -113,21 +113,17 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 // older one: it contains every project's arguments, and the key of approvals. SQLite gives the files beside it the same mode.
 func private(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fault.Wrap(fault.Internal, "ledger.private", "ledger_unwritable", "", err)
+	if err == nil {
+		err = f.Close()
 	}
-	f.Close()
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
-		info, err := os.Stat(name)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
+		info, absent := os.Stat(name)
+		if err == nil && absent == nil && info.Mode().Perm()&0o077 != 0 {
 			err = os.Chmod(name, info.Mode().Perm()&0o700)
 		}
-		if err != nil {
-			return fault.Wrap(fault.Internal, "ledger.private", "ledger_unwritable", "cannot remove the permissions of other users", err)
-		}
+	}
+	if err != nil {
+		return fault.Wrap(fault.Internal, "ledger.private", "ledger_unwritable", "cannot make the ledger's files private", err)
 	}
 	return nil
 }

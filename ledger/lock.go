@@ -33,16 +33,12 @@ func TakeLock(path string) (*Lock, error) {
 	}
 	host, _ := os.Hostname()
 	text := fmt.Sprintf("pid %d on %s since %s\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
-	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil && !errors.Is(err, unix.ENOSPC) { // the content is only for messages
+	_, err = f.WriteAt([]byte(text), 0)
+	if err := errors.Join(f.Truncate(int64(len(text))), err); err != nil && !errors.Is(err, unix.ENOSPC) { // it is only for messages
 		f.Close()
 		return nil, fault.Wrap(fault.Internal, "ledger.TakeLock", "lock_unwritable", "cannot write the gateway lock", err)
 	}
 	return &Lock{f}, nil
-}
-
-func writeAt(f *os.File, s string) error {
-	_, err := f.WriteAt([]byte(s), 0)
-	return err
 }
 
 // Release releases the lock.

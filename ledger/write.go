@@ -12,11 +12,15 @@ import (
 // Apply carries out one transition: compare-and-swap on the revision, the new values, the event.
 func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 	var v run.View
-	payloads, err := l.pack(ctx, w.Payloads)
-	if err != nil {
-		return v, err
+	var payloads []packed
+	for _, p := range w.Payloads {
+		small, err := l.pack(ctx, p)
+		if err != nil {
+			return v, err
+		}
+		payloads = append(payloads, small)
 	}
-	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		// Payloads, artifacts and submission come first: rows below refer to them.
 		for _, p := range payloads {
 			if err := writePayload(ctx, tx, p); err != nil {
