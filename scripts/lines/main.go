@@ -25,6 +25,7 @@ var rows = map[string]string{
 	"cmd":           "cmd app cli",
 	"app":           "cmd app cli",
 	"cli":           "cmd app cli",
+	"doctor":        "cmd app cli",
 }
 
 // besides are folders that are not part of the product.
