@@ -259,18 +259,18 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 	guarded := map[string][]string{ // "package.Type.Method" → functions of app and cmd/slurmgate
 		"run.Engine.Submit":  {"submit", "packHandler"},
 		"run.Engine.Preview": {"rehearseSubmit", "packRehearsal"},
-		"run.Engine.Get":     {"lifecycleTools"},
-		"run.Engine.Collect": {"lifecycleTools"},
-		"run.Engine.Cancel":  {"lifecycleTools"},
+		"run.Engine.Get":     {"getRun"},
+		"run.Engine.Collect": {"collectRun"},
+		"run.Engine.Cancel":  {"cancel"},
 		"run.Engine.Logs":    {"logs"},
 		"run.Engine.Retry":   {"retryRun"},
 
-		"run.Engine.Recollect": {"lifecycleTools"},
+		"run.Engine.Recollect": {"recollect"},
 
-		"run.Engine.Adopt": {"lifecycleTools"},
+		"run.Engine.Adopt": {"adopt"},
 		"run.Engine.Ended": {"openEngine"}, // a process of the local backend ended; no call
 
-		"run.Engine.DeclareAbsent": {"lifecycleTools"},
+		"run.Engine.DeclareAbsent": {"declareAbsent"},
 
 		"retention.Parts.Sweep":        {"gc"},
 		"artifact.Importer.ImportFile": {"bringIn"},
@@ -279,13 +279,13 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"artifact.Importer.ImportStream": {"bringIn"},
 
 		"ledger.Ledger.AddToken":       {"createToken"},
-		"ledger.Ledger.RevokeToken":    {"tokenTools"},
+		"ledger.Ledger.RevokeToken":    {"revokeToken"},
 		"ledger.Ledger.AnswerApproval": {"answerApproval"},
 		"ledger.Ledger.DropLooks":      {"Tend"},
 		"ledger.Ledger.Record":         {"recordAlone", "recordShell"}, // of calls a shell made, behind a gate of its own
 
-		"gate.Tool.Handle": {"described"}, // where it is wrapped
-		"gate.Tool.DryRun": {"described"}, // where it is set
+		"gate.Tool.Handle": {},
+		"gate.Tool.DryRun": {},
 	}
 	type use struct {
 		pkg, fn, what, where string

@@ -28,6 +28,7 @@ type Gateway struct {
 	Workspaces retention.Workspaces
 	Engine     *run.Engine
 	Log        *slog.Logger
+	Host       Host // what the operations on files need; a gateway needs none of it
 
 	Script  string                                                               // version of the job script that plans are for
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
@@ -35,7 +36,7 @@ type Gateway struct {
 
 	Gate *gate.Gate // set by OpenGate
 
-	catalogue string     // hash of all that lists of tools show
+	offered   string     // hash of all that lists of tools show
 	sweeping  sync.Mutex // held by the running gc
 	verifying sync.Mutex // held while all artifacts are verified
 	supposed  supposed

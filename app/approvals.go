@@ -9,6 +9,12 @@ import (
 	"slurmgate/ledger"
 )
 
+// approvalsAsked begins an answer about approvals.
+type approvalsAsked struct {
+	CallRunID
+	Snapshot *ledger.ApprovalSnapshot `json:"snapshot"` // null for an answer about one approval, which needs none
+}
+
 type ApprovalListArgs struct {
 	All bool `json:"all,omitzero"`
 }
@@ -32,53 +38,56 @@ type ApprovalAnswerArgs struct {
 	Reason           string `json:"reason,omitzero"`
 }
 
-func (g *Gateway) approvalTools() []gate.Tool {
-	idSchema := `{"type":"string","pattern":"^apr_[A-Z2-7]{26}$"}`
-	list := builtin("approval.list", "List approvals", "Lists the calls that are waiting for a person's approval; with all=true also those "+
-		"answered or expired.", gate.Read,
-		object("", prop("all", `{"type":"boolean"}`)), handler(func(ctx context.Context, c gate.Call, a ApprovalListArgs) (any, error) {
-			found, total, snapshot, err := g.Ledger.Approvals(ctx, a.All)
-			if err != nil {
-				return nil, err
-			}
-			prov, err := g.about(ctx, "approval.list", c, snapshot)
-			return ApprovalList{approvalsAsked{prov, &snapshot}, total, found}, err
-		}))
-	answer := builtin("approval.answer", "Answer a request for approval",
-		"Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these arguments, for the "+
-			"given number of calls and time.", gate.Write,
-		object("approval_id approve", prop("approval_id", idSchema), prop("approve", `{"type":"boolean"}`),
+// approvals are the operations on approvals.
+func (g *Gateway) approvals() []Operation {
+	return []Operation{{
+		ID: "approval.list", Title: "List approvals", Verb: "approvals",
+		Description: "Lists the calls that are waiting for a person's approval; with all=true also those answered or expired.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
+		Input: object("", prop("all", yesNo)),
+		Does:  look(g, g.listApprovals),
+	}, {
+		ID: "approval.answer", Title: "Answer a request for approval", Verb: "approve",
+		Description: "Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these " +
+			"arguments, for the given number of calls and time.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
+		Input: object("approval_id approve", prop("approval_id", `{"type":"string","pattern":"^apr_[A-Z2-7]{26}$"}`), prop("approve", yesNo),
 			prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"number of calls allowed; default 1"}`),
-			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":2592000,"description":"how long the approval is valid; default: set by policy"}`), prop("reason", `{"type":"string","maxLength":512}`)),
-		handler(g.answerApproval))
-	return []gate.Tool{list, answer}
+			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":2592000,"description":"how long the approval is valid; default: set by policy"}`),
+			prop("reason", reasonSchema)),
+		Does: look(g, g.answerApproval),
+	}}
+}
+
+func (g *Gateway) listApprovals(ctx context.Context, c gate.Call, a ApprovalListArgs) (out ApprovalList, params any, err error) {
+	found, total, snapshot, err := g.Ledger.Approvals(ctx, a.All)
+	return ApprovalList{approvalsAsked{Snapshot: &snapshot}, total, found}, asOf(c, snapshot), err
 }
 
 // answerApproval records a person's decision. Nobody may approve their own request, except a person of this host identified by the kernel:
 // at the shell, requesting and approving are two commands that somebody types.
-func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAnswerArgs) (any, error) {
+func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAnswerArgs) (out approvalAnswered,
+	params any, err error) {
 	was, err := g.Ledger.Approval(ctx, a.ApprovalID)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	if was.Principal == c.Caller.Name && a.Approve && c.Caller.Method != gate.ByPeer {
-		return nil, fault.New(fault.Policy, "approval.answer", "consent_self",
+		return out, nil, fault.New(fault.Policy, "approval.answer", "consent_self",
 			"you requested this call yourself; somebody else has to approve it")
 	}
 	if wanted := map[bool]string{true: gate.Approved, false: gate.Denied}[a.Approve]; was.Status == wanted && was.AnsweredBy != nil &&
 		*was.AnsweredBy == c.Caller.Name {
-		prov, err := g.about(ctx, "approval.answer", c, nil) // the same answer again
-		return approvalAnswered{approvalsAsked{ProvenanceRunID: prov}, was}, err
+		out.Approval = was
+		return out, asOf(c, nil), nil // the same answer again
 	}
 	expires := time.Duration(g.Policy.Consent.ApprovalExpiresSecs) * time.Second
 	if a.ExpiresInSeconds > 0 {
 		expires = time.Duration(a.ExpiresInSeconds) * time.Second
 	}
-	answered, err := g.Ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Name, Reason: a.Reason,
+	out.Approval, err = g.Ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Name, Reason: a.Reason,
 		Uses: max(1, a.Uses), Expires: time.Now().Add(expires)})
-	if err != nil {
-		return nil, err
-	}
-	prov, err := g.about(ctx, "approval.answer", c, nil) // an approval is answered once
-	return approvalAnswered{approvalsAsked{ProvenanceRunID: prov}, answered}, err
+	return out, asOf(c, nil), err // an approval is answered once
 }

@@ -10,6 +10,7 @@ import (
 	"slurmgate/artifact"
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/run"
@@ -44,33 +45,49 @@ func linkedDocs(list []run.Output) []ArtifactDoc {
 	return out
 }
 
-const artifactIDSchema = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$","description":"an artifact id, art_…"}`
-
-func (g *Gateway) artifactTools() []gate.Tool {
+// artifacts are the operations on artifacts, but for the previews of tables and pictures.
+func (g *Gateway) artifacts() []Operation {
 	typ := `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"artifact type; detected from the content by default"}`
-	tools := []gate.Tool{
-		builtin("artifact.import", "Import an artifact", "Imports a file (below one of the import roots) or a text as an immutable artifact "+
-			"and returns its artifact_id. Importing the same bytes with the same label again returns the same artifact.", gate.Write,
-			object("", prop("path", `{"type":"string","minLength":1,"maxLength":4096}`), prop("text", `{"type":"string","maxLength":32768}`),
-				prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
-				prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)),
-			handler(g.importArtifact)),
-		g.artifactListTool(),
-		g.artifactVerifyTool(),
-		builtin("artifact.get", "Show an artifact", "Returns the metadata of an artifact: type, label, size, checksum.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema)), handler(g.getArtifact)),
-		builtin("artifact.preview.text", "Preview an artifact",
-			"Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema), prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)),
-			handler(g.preview)),
-	}
-	for i := range tools {
-		if tools[i].ID == "artifact.import" {
-			tools[i].Timeout = 6 * time.Hour // a large file is hashed and copied while the call is open
-		}
-	}
-	return tools
+	return []Operation{{
+		ID: "artifact.import", Title: "Import an artifact", Verb: "artifact import",
+		Description: "Imports a file (below one of the import roots) or a text as an immutable artifact and returns its artifact_id. " +
+			"Importing the same bytes with the same label again returns the same artifact.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
+		Limit: 6 * time.Hour, // a large file is hashed and copied while the call is open
+		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
+			prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
+			prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)),
+		Does:   look(g, g.importArtifact),
+		DryRun: look(g, g.rehearseImport),
+	}, {
+		ID: "artifact.list", Title: "List artifacts", Verb: "artifact list",
+		Description: "Lists artifacts, newest first, from one snapshot: those created up to as_of_created_at (default: now). Pages fetched " +
+			"with cursor are from the same snapshot; artifact_count is the number on all pages.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("", prop("project_id", projectSchema), prop("type", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$"}`),
+			prop("as_of_created_at", asOfSchema), prop("cursor", cursorSchema), prop("limit", limitSchema)),
+		Does: look(g, g.listArtifacts),
+	}, {
+		ID: "artifact.verify", Title: "Verify artifacts", Verb: "artifact verify",
+		Description: "Hashes the stored bytes of one artifact, or of all you can see, and compares them with their checksums. Reads every byte.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Limit: 24 * time.Hour,
+		Input: object("", prop("artifact_id", artifactSchema), prop("all", yesNo), prop("project_id", projectSchema)),
+		Does:  look(g, g.verify),
+	}, {
+		ID: "artifact.get", Title: "Show an artifact", Verb: "artifact get",
+		Description: "Returns the metadata of an artifact: type, label, size, checksum.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("artifact_id", prop("artifact_id", artifactSchema)),
+		Does:  look(g, g.getArtifact),
+	}}
 }
+
+const asOfSchema = `{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$","description":"only artifacts created up to this time (UTC); use the value of an earlier answer to get the same list again"}`
 
 type ImportArgs struct {
 	Path      *string `json:"path,omitzero"`
@@ -82,7 +99,7 @@ type ImportArgs struct {
 }
 
 type ImportAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
+	CallRunID
 	ArtifactDoc
 	Created bool `json:"created"` // false: it existed already
 }
@@ -91,17 +108,17 @@ type ImportAnswer struct {
 func (a ImportAnswer) Unchanged() bool { return !a.Created }
 
 // importArtifact imports an artifact and stores it.
-func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs) (any, error) {
-	doc, prov, err := g.bringIn(ctx, c, a, g.Importer)
-	if err != nil {
-		return nil, err
+func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
+	doc, err := g.bringIn(ctx, c, a, g.Importer)
+	if err == nil {
+		doc, out.Created, err = g.Ledger.AddArtifact(ctx, doc)
 	}
-	stored, created, err := g.Ledger.AddArtifact(ctx, doc)
-	return ImportAnswer{prov, docOf(stored), created}, err
+	out.ArtifactDoc = docOf(doc)
+	return out, map[string]any{"artifact_id": doc.ID}, err
 }
 
 // bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
-func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, importer *artifact.Importer) (doc run.Artifact, prov string,
+func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, importer *artifact.Importer) (doc run.Artifact,
 	err error) {
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
@@ -116,17 +133,17 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	slices.Sort(given)
 	switch {
 	case len(given) == 0:
-		return doc, "", invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload", "none is given")
+		return doc, invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload", "none is given")
 	case len(given) > 1:
-		return doc, "", invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload", strings.Join(given, " and ")+" are given")
+		return doc, invalid("IMPORT-SOURCE", "args", "exactly one of path, text and upload", strings.Join(given, " and ")+" are given")
 	case a.Upload != (c.Caller.Body != nil):
-		return doc, "", invalid("IMPORT-SOURCE", "args", "upload and a request body, both or neither", strings.Join(given, "")+" is given alone")
+		return doc, invalid("IMPORT-SOURCE", "args", "upload and a request body, both or neither", strings.Join(given, "")+" is given alone")
 	}
 	if msg := plan.CheckWord(a.Label); a.Label != "" && msg != "" {
-		return doc, "", invalid("IMPORT-LABEL", "label", "no leading, trailing or repeated spaces, no control characters, at most 128 bytes", msg)
+		return doc, invalid("IMPORT-LABEL", "label", "no leading, trailing or repeated spaces, no control characters, at most 128 bytes", msg)
 	}
-	if a.Type != "" && !contains(g.Domain.Types(), a.Type) {
-		return doc, "", invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))
+	if a.Type != "" && !slices.Contains(g.Domain.Types(), a.Type) {
+		return doc, invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))
 	}
 	way := policy.ImportText
 	switch {
@@ -136,11 +153,11 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 		way = policy.ImportUpload
 	}
 	if err := g.Policy.AllowImport(way, a.Type, -1); err != nil {
-		return doc, "", err
+		return doc, err
 	}
 	project, err := g.projectOf(c, a.ProjectID)
 	if err != nil {
-		return doc, "", err
+		return doc, err
 	}
 	var in artifact.Imported
 	importer = importer.As(a.Type)
@@ -153,7 +170,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 		in, err = importer.ImportStream(ctx, c.Caller.Body, a.Label)
 	}
 	if err != nil {
-		return doc, "", err
+		return doc, err
 	}
 	if a.Label == "" {
 		a.Label = in.Label
@@ -162,23 +179,11 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 		a.Type = in.Type
 	}
 	if err := g.Policy.AllowImport(way, a.Type, in.SizeBytes); err != nil {
-		return doc, "", err
+		return doc, err
 	}
 	doc = run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import"}
-	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil {
-		return doc, "", err
-	}
-	prov, err = g.provenance(ctx, "artifact.import", map[string]any{"artifact_id": doc.ID})
-	return doc, prov, err
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
+	doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label)
+	return doc, err
 }
 
 type ArtifactArgs struct {
@@ -186,34 +191,74 @@ type ArtifactArgs struct {
 	MaxLines   int    `json:"max_lines,omitzero"`
 }
 
-type PreviewAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	ArtifactID      string `json:"artifact_id"`
-	Type            string `json:"type"`
-	SizeBytes       int64  `json:"size_bytes"`
-	Text            string `json:"text,omitzero"`
-	Truncated       bool   `json:"truncated"`
-	Binary          bool   `json:"binary"`
+type ArtifactListArgs struct {
+	ProjectID string     `json:"project_id,omitzero"`
+	Type      string     `json:"type,omitzero"`
+	AsOf      *time.Time `json:"as_of_created_at,omitzero"`
+	Cursor    string     `json:"cursor,omitzero"`
+	Limit     int        `json:"limit,omitzero"`
 }
 
-func (g *Gateway) preview(ctx context.Context, c gate.Call, a ArtifactArgs) (any, error) {
+// ArtifactList is one page of a snapshot (ARC-05).
+type ArtifactList struct {
+	CallRunID
+	AsOf          *time.Time `json:"as_of_created_at"` // null when there are no artifacts
+	ArtifactCount int64      `json:"artifact_count"`   // of all pages
+	Listed
+	Artifacts []ArtifactDoc `json:"artifacts"`
+	Cursor    *string       `json:"cursor"`
+}
+
+// listParams are the canonical params of a list: the filter, the snapshot, and the page.
+type listParams struct {
+	Projects []string   `json:"project_ids"` // null: every one
+	Type     string     `json:"type"`
+	AsOf     *time.Time `json:"as_of_created_at"`
+	Count    int64      `json:"artifact_count"`
+	Cursor   string     `json:"cursor"`
+	Limit    int        `json:"limit"`
+}
+
+const listLimit = 50 // page size when the call gives none
+
+func (g *Gateway) listArtifacts(ctx context.Context, c gate.Call, a ArtifactListArgs) (out ArtifactList, params any, err error) {
+	f := ledger.ArtifactFilter{Type: a.Type, Cursor: a.Cursor, Limit: a.Limit}
+	if f.Limit == 0 {
+		f.Limit = listLimit
+	}
+	if a.AsOf != nil {
+		if a.Cursor != "" {
+			return out, nil, fault.Invalid("artifact.list", "", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at",
+				Rule: "not together with a cursor, which has its own", Msg: "cursor and as_of_created_at are both given"})
+		}
+		f.AsOf = *a.AsOf
+	}
+	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
+		return out, nil, err
+	}
+	page, err := g.Ledger.Artifacts(ctx, f)
+	if err != nil {
+		return out, nil, err
+	}
+	out = ArtifactList{ArtifactCount: page.Snapshot.Count, Listed: Listed{page.Snapshot.Count, true}, Artifacts: []ArtifactDoc{},
+		Cursor: cursorOf(page.Cursor)}
+	if at := page.Snapshot.AsOf; !at.IsZero() {
+		out.AsOf = &at
+	}
+	for _, x := range page.Artifacts {
+		out.Artifacts = append(out.Artifacts, docOf(x))
+	}
+	return out, listParams{f.Projects, f.Type, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit}, nil
+}
+
+// ArtifactLook is an artifact's metadata as the answer to a call.
+type ArtifactLook struct {
+	CallRunID
+	ArtifactDoc
+}
+
+func (g *Gateway) getArtifact(ctx context.Context, _ gate.Call, a ArtifactArgs) (out ArtifactLook, params any, err error) {
 	x, err := g.Ledger.Artifact(ctx, a.ArtifactID)
-	if err != nil {
-		return nil, err
-	}
-	f, err := g.Store.Open(x.SHA256)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	lines := int(g.Policy.Limits.PreviewLines)
-	if a.MaxLines > 0 {
-		lines = min(lines, a.MaxLines)
-	}
-	prov, err := g.provenance(ctx, "artifact.preview.text", map[string]any{"artifact_id": x.ID, "max_lines": lines})
-	if err != nil {
-		return nil, err
-	}
-	p, err := artifact.PreviewText(f, x.SizeBytes, int(g.Policy.Limits.PreviewBytes), lines)
-	return PreviewAnswer{prov, x.ID, x.Type, x.SizeBytes, g.Gate.Registry().Hide(c.Caller.Transport, p.Text), p.Truncated, p.Binary}, err
+	out.ArtifactDoc = docOf(x)
+	return out, map[string]any{"artifact_id": x.ID}, err
 }

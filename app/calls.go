@@ -12,11 +12,9 @@ import (
 	"slurmgate/plan"
 )
 
-const provenanceToolID = "run.provenance"
-
 // CallRun is what a provenance_run_id means when it is not a job's run: a call, and the state it was answered from.
 type CallRun struct {
-	ProvenanceRunID string          `json:"provenance_run_id"` // of this look
+	CallRunID
 	RunID           string          `json:"run_id"`
 	ToolID          string          `json:"tool_id"`
 	ContractVersion string          `json:"contract_version"`
@@ -29,28 +27,18 @@ type CallRun struct {
 	ToolCallIDs     []string        `json:"tool_call_ids"` // the newest 20
 }
 
-func (g *Gateway) provenanceTool() gate.Tool {
-	return builtin(provenanceToolID, "Look up a provenance_run_id",
-		"Returns which call answered with this provenance_run_id: its tool, canonical parameters and snapshot, and when it was made. "+
-			"Works as long as the record of the call is retained.", gate.Read, object("run_id", prop("run_id", runIDSchema)),
-		handler(func(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
-			r, err := g.callRun(ctx, c, a.RunID)
-			if fault.Is(err, fault.NotFound) {
-				if _, job := g.Ledger.View(ctx, a.RunID); job == nil {
-					return nil, fault.New(fault.NotFound, provenanceToolID, "run_is_a_job", a.RunID+" is the run of a job").
-						WithSteps(fault.Do("run.show", "run_id", a.RunID))
-				}
-			}
-			if err != nil {
-				return nil, err
-			}
-			r.ProvenanceRunID, err = g.provenance(ctx, provenanceToolID, map[string]any{"run_id": r.RunID, "calls": r.Calls,
-				"last_asked_at": r.LastAskedAt})
-			return r, err
-		}))
+func (g *Gateway) lookUpCall(ctx context.Context, c gate.Call, a RunArgs) (r CallRun, params any, err error) {
+	r, err = g.callRun(ctx, c, a.RunID)
+	if fault.Is(err, fault.NotFound) {
+		if _, job := g.Ledger.View(ctx, a.RunID); job == nil {
+			err = fault.New(fault.NotFound, "run.provenance", "run_is_a_job", a.RunID+" is the run of a job").
+				WithSteps(fault.Do("run.show", "run_id", a.RunID))
+		}
+	}
+	return r, map[string]any{"run_id": r.RunID, "calls": r.Calls, "last_asked_at": r.LastAskedAt}, err
 }
 
-// CallRun finds the recorded calls that are a run. An admin sees everybody's, as in the list of calls; others see their own.
+// callRun finds the recorded calls that are a run. An admin sees everybody's, as in the list of calls; others see their own.
 func (g *Gateway) callRun(ctx context.Context, c gate.Call, runID string) (CallRun, error) {
 	whose := c.Caller.Name
 	if c.Caller.Can(gate.CapAdmin) {
@@ -66,7 +54,7 @@ func (g *Gateway) callRun(ctx context.Context, c gate.Call, runID string) (CallR
 func callRunOf(r ledger.CallRun) (CallRun, error) {
 	var d identityDoc
 	if err := plan.Decode(r.Identity, &d); err != nil || d.runID() != r.RunID {
-		return CallRun{}, fault.Wrap(fault.Internal, provenanceToolID, "call_record_changed",
+		return CallRun{}, fault.Wrap(fault.Internal, "run.provenance", "call_record_changed",
 			"the record of "+r.RunID+" does not have that id: somebody changed the ledger's file", err).WithNext("compare with a backup")
 	}
 	return CallRun{RunID: r.RunID, ToolID: r.ToolID, ContractVersion: d.ContractVersion, PolicyHash: d.PolicyHash,
@@ -74,9 +62,10 @@ func callRunOf(r ledger.CallRun) (CallRun, error) {
 		Calls: r.Calls, FirstAskedAt: r.First, LastAskedAt: r.Last, ToolCallIDs: r.CallIDs}, nil
 }
 
-// explained wraps a tool that takes a run: an id that is a call's is explained, where others answer that there is no such run.
-func (g *Gateway) explained(next gate.Handler) gate.Handler {
-	return func(ctx context.Context, c gate.Call) (any, error) {
+// ofRun is work that takes a run: an id that is a call's is explained, where others answer that there is no such run.
+func ofRun(g *Gateway, w work) work {
+	next := w.handle
+	w.handle = func(ctx context.Context, c gate.Call) (any, error) {
 		result, err := next(ctx, c)
 		var a RunArgs
 		if !fault.Is(err, fault.NotFound) || fault.CodeOf(err) != "run_not_found" || json.Unmarshal(c.Args, &a) != nil {
@@ -96,4 +85,5 @@ func (g *Gateway) explained(next gate.Handler) gate.Handler {
 				r.FirstAskedAt.Format(time.RFC3339), r.LastAskedAt.Format(time.RFC3339))).
 			WithNext("call " + r.ToolID + " again to see its answer as of now")
 	}
+	return w
 }

@@ -6,18 +6,29 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"slices"
 
 	"slurmgate/gate"
 	"slurmgate/plan"
 )
 
-// catalogTools show the tools.
-func (g *Gateway) catalogTools() []gate.Tool {
-	return []gate.Tool{
-		builtin("tool.list", "List tools", "The tools of this gateway that you may call.", gate.Read,
-			object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), handler(g.listTools)),
-		builtin("tool.show", "Show a tool", "A tool's contract: what goes in, what comes out.", gate.Read,
-			object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), handler(g.showTool))}
+// catalogue are the operations that show the tools.
+func (g *Gateway) catalogue() []Operation {
+	return []Operation{{
+		ID: "tool.list", Title: "List tools", Verb: "tool list",
+		Description: "The tools of this gateway that you may call.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)),
+		Does:  look(g, g.listTools),
+	}, {
+		ID: "tool.show", Title: "Show a tool", Verb: "tool show",
+		Description: "A tool's contract: what goes in, what comes out.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)),
+		Does:  look(g, g.showTool),
+	}}
 }
 
 type ToolRow struct {
@@ -31,7 +42,7 @@ type ToolRow struct {
 }
 
 type ToolDoc struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
+	CallRunID
 	ToolRow
 	ContractVersion string          `json:"contract_version"`
 	Determinism     string          `json:"determinism"`
@@ -61,11 +72,11 @@ type ToolArgs struct {
 }
 
 type ToolList struct {
-	ProvenanceRunID string    `json:"provenance_run_id"`
-	DomainID        string    `json:"domain_id"`
-	Version         string    `json:"version"`
-	Total           int       `json:"total"`
-	Tools           []ToolRow `json:"tools"`
+	CallRunID
+	DomainID string    `json:"domain_id"`
+	Version  string    `json:"version"`
+	Total    int       `json:"total"`
+	Tools    []ToolRow `json:"tools"`
 }
 
 // catalogParams are the canonical params of a call that lists or shows tools: they change only with the catalogue that the caller sees.
@@ -93,15 +104,15 @@ func (g *Gateway) hashCatalogue() (string, error) {
 // which tools the caller may call, e.g. 1.0.0+3f9a0c51d2e4.
 func (g *Gateway) CatalogVersion(who gate.Caller) string {
 	sum := sha256.New()
-	io.WriteString(sum, g.catalogue)
+	io.WriteString(sum, g.offered)
 	for _, t := range g.Gate.Offered(who) {
 		io.WriteString(sum, "\n"+t.ID)
 	}
 	return g.Domain.Version() + "+" + hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
-func (g *Gateway) catalogLook(ctx context.Context, c gate.Call, toolID string, a ToolArgs) (string, error) {
-	return g.provenance(ctx, toolID, catalogParams{g.Domain.ID(), g.CatalogVersion(c.Caller), a.All, a.ToolID})
+func (g *Gateway) catalogueOf(c gate.Call, a ToolArgs) catalogParams {
+	return catalogParams{g.Domain.ID(), g.CatalogVersion(c.Caller), a.All, a.ToolID}
 }
 
 func rowOf(t gate.Tool) ToolRow {
@@ -109,31 +120,24 @@ func rowOf(t gate.Tool) ToolRow {
 }
 
 // listTools lists the tools that the caller may call.
-func (g *Gateway) listTools(ctx context.Context, c gate.Call, a ToolArgs) (any, error) {
-	prov, err := g.catalogLook(ctx, c, "tool.list", a)
-	if err != nil {
-		return nil, err
-	}
-	out := ToolList{ProvenanceRunID: prov, DomainID: g.Domain.ID(), Version: g.CatalogVersion(c.Caller), Tools: []ToolRow{}}
+func (g *Gateway) listTools(_ context.Context, c gate.Call, a ToolArgs) (ToolList, any, error) {
+	params := g.catalogueOf(c, a)
+	out := ToolList{DomainID: params.DomainID, Version: params.Version, Tools: []ToolRow{}}
 	for _, t := range g.Gate.Offered(c.Caller) {
-		if a.All || !contains(t.Capabilities, "gateway") {
+		if a.All || !slices.Contains(t.Capabilities, gate.CapGateway) {
 			out.Tools = append(out.Tools, rowOf(t))
 		}
 	}
 	out.Total = len(out.Tools)
-	return out, nil
+	return out, params, nil
 }
 
-func (g *Gateway) showTool(ctx context.Context, c gate.Call, a ToolArgs) (any, error) {
+func (g *Gateway) showTool(_ context.Context, c gate.Call, a ToolArgs) (ToolDoc, any, error) {
 	t, err := g.Gate.Offer(c.Caller, a.ToolID)
 	if err != nil {
-		return nil, err
+		return ToolDoc{}, nil, err
 	}
-	prov, err := g.catalogLook(ctx, c, "tool.show", a)
-	if err != nil {
-		return nil, err
-	}
-	d := ToolDoc{ProvenanceRunID: prov, ToolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism,
+	d := ToolDoc{ToolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism,
 		InputSchema:  t.Input,
 		OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []PackInput{}, Outputs: []PackOutput{}}
 	if p, err := g.Domain.Packs().Get(t.ID); err == nil {
@@ -149,7 +153,7 @@ func (g *Gateway) showTool(ctx context.Context, c gate.Call, a ToolArgs) (any, e
 			d.Image = &ref
 		}
 	}
-	return d, nil
+	return d, g.catalogueOf(c, a), nil
 }
 
 func orNull(b json.RawMessage) json.RawMessage {

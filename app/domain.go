@@ -59,33 +59,26 @@ type DomainAnswer struct {
 	Warnings   []string     `json:"warnings"`
 }
 
-func (f Files) domainCheck() gate.Tool {
-	return builtin("domain.check", "Check a domain", "Checks a domain package (manifest, policy, toolpacks, image lock) and whether its "+
-		"parts fit together. Reports all problems at once.", gate.Read,
-		object("dir", prop("dir", pathSchema), prop("site", pathSchema)), handler(func(_ context.Context, _ gate.Call, a CheckArgs) (any, error) {
-			d, p, err := ReadDomain(a.Dir, toolpack.AllowMissingImages)
-			if err != nil {
-				return nil, err
-			}
-			unstored, err := f.checkLock(a)
-			if err != nil {
-				return nil, err
-			}
-			out := DomainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []DomainTool{},
-				Missing: []string{}, Warnings: append(Fits(d, p), unstored...)}
-			for _, t := range d.Packs().List() {
-				out.Tools = append(out.Tools, DomainTool{t.ID(), t.Version(), t.PlanKind(), t.ExecutionKind(), t.Image(), t.Hash()})
-				if _, ok := d.Lock().Lookup(t.Image()); t.Image() != "" && !ok && !contains(out.Missing, t.Image()) {
-					out.Missing = append(out.Missing, t.Image())
-				}
-			}
-			return out, nil
-		}))
+func (h Host) checkDomain(_ context.Context, _ gate.Call, a CheckArgs) (out DomainAnswer, err error) {
+	d, p, err := ReadDomain(a.Dir, toolpack.AllowMissingImages)
+	if err != nil {
+		return out, err
+	}
+	unstored, err := h.checkLock(a)
+	if err != nil {
+		return out, err
+	}
+	out = DomainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []DomainTool{},
+		Missing: missingImages(d), Warnings: append(Fits(d, p), unstored...)}
+	for _, t := range d.Packs().List() {
+		out.Tools = append(out.Tools, DomainTool{t.ID(), t.Version(), t.PlanKind(), t.ExecutionKind(), t.Image(), t.Hash()})
+	}
+	return out, nil
 }
 
 // checkLock compares the domain's image lock with the store of the site it belongs to. What the lock says wrongly is refused; an image
 // that is not stored yet is a warning.
-func (f Files) checkLock(a CheckArgs) (warnings []string, err error) {
+func (h Host) checkLock(a CheckArgs) (warnings []string, err error) {
 	if a.Site == "" {
 		return nil, nil
 	}
@@ -93,7 +86,7 @@ func (f Files) checkLock(a CheckArgs) (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	misfits, err := f.Images.Misfits(s)
+	misfits, err := h.Images.Misfits(s)
 	var wrong []fault.Problem
 	for _, p := range misfits {
 		if p.Code == codeNotStored {
@@ -173,24 +166,19 @@ type InitAnswer struct {
 	Image    string `json:"image"`
 }
 
-// initTool writes a first pack, never over an existing file.
-func initTool() gate.Tool {
-	return builtin("tool.init", "Start a toolpack", "Writes a first toolpack that loads without changes.", gate.Write,
-		object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), prop("kind", `{"type":"string","maxLength":16}`),
-			prop("dir", pathSchema)),
-		handler(func(_ context.Context, _ gate.Call, a InitArgs) (any, error) {
-			text, err := toolpack.Starter(a.ToolID, a.Kind)
-			if err != nil {
-				return nil, err
-			}
-			out := InitAnswer{File: filepath.Join(a.Dir, a.ToolID+".tool.yaml")}
-			out.Image, _, _ = strings.Cut(a.ToolID, ".")
-			if _, err := os.Stat(filepath.Join(a.Dir, toolpack.ManifestFile)); err == nil {
-				out.File = filepath.Join(a.Dir, toolpack.PacksDir, a.ToolID+".tool.yaml")
-				out.Manifest = "  - {tool_id: " + a.ToolID + ", kind: job_worker}"
-			}
-			return out, writeNew(out.File, text)
-		}))
+// startTool writes a first pack, never over an existing file.
+func startTool(_ context.Context, _ gate.Call, a InitArgs) (out InitAnswer, err error) {
+	text, err := toolpack.Starter(a.ToolID, a.Kind)
+	if err != nil {
+		return out, err
+	}
+	out.File = filepath.Join(a.Dir, a.ToolID+".tool.yaml")
+	out.Image, _, _ = strings.Cut(a.ToolID, ".")
+	if _, err := os.Stat(filepath.Join(a.Dir, toolpack.ManifestFile)); err == nil {
+		out.File = filepath.Join(a.Dir, toolpack.PacksDir, a.ToolID+".tool.yaml")
+		out.Manifest = "  - {tool_id: " + a.ToolID + ", kind: job_worker}"
+	}
+	return out, writeNew(out.File, text)
 }
 
 // writeNew writes a file that does not exist yet.
@@ -212,20 +200,4 @@ func writeNew(file, text string) error {
 type TextAnswer struct {
 	Text string `json:"text"`
 	Path string `json:"path"` // in an image; empty for the schema
-}
-
-func schemaTool() gate.Tool {
-	return builtin("tool.schema", "Schema of toolpacks", "Returns the JSON Schema of *.tool.yaml, for editors.", gate.Read, object(""),
-		handler(func(context.Context, gate.Call, struct{}) (any, error) {
-			return TextAnswer{Text: toolpack.FormatSchema()}, nil
-		}))
-}
-
-func runnerTool() gate.Tool {
-	return builtin("tool.runner", "Runner of a kind", "Returns the program that calls the function of a python or node toolpack; it "+
-		"belongs into the toolpack's image.", gate.Read,
-		object("kind", prop("kind", `{"type":"string","maxLength":16}`)), handler(func(_ context.Context, _ gate.Call, a InitArgs) (any, error) {
-			text, path, err := toolpack.Runner(a.Kind)
-			return TextAnswer{text, path}, err
-		}))
 }

@@ -110,11 +110,12 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 		"artifact.import": {"text": "new", "label": "new"}, "token.create": {"name": "a", "capabilities": []string{"read"},
 			"projects": []string{"own"}, "expires_in_seconds": 3600},
 		"token.revoke": {"token_id": token.ID}, "approval.answer": {"approval_id": asked.ID, "approve": true},
-		recollectToolID: {"run_id": late.run},
+		"slurm.job.recollect": {"run_id": late.run},
 	}
 	// These act on Slurm, a shared filesystem or a container; e2e drives them against the real ones. event.record
 	// writes a record of a call, which is in none of the tables compared.
-	elsewhere := []string{submitToolID, "slurm.job.cancel", "slurm.job.retry", "slurm.job.absent", "slurm.job.adopt", gcToolID, "event.record"}
+	elsewhere := []string{"slurm.submit", "slurm.job.cancel", "slurm.job.retry", "slurm.job.absent", "slurm.job.adopt", "gateway.gc",
+		"event.record"}
 	for _, p := range g.Domain.Packs().List() {
 		elsewhere = append(elsewhere, p.ID())
 	}

@@ -7,6 +7,19 @@ import (
 	"slurmgate/ledger"
 )
 
+// callsAsked begins an answer about recorded calls.
+type callsAsked struct {
+	CallRunID
+	Snapshot callSnapshot `json:"snapshot"`
+}
+
+// callSnapshot is the newest and the oldest record that an answer covers, by hash. Records are chained and never change.
+type callSnapshot struct {
+	Newest string `json:"newest"` // empty: none
+	Oldest string `json:"oldest"`
+	Total  int64  `json:"total"` // as the answer says
+}
+
 type EventListArgs struct {
 	RunID     string `json:"provenance_run_id,omitzero"`
 	ToolID    string `json:"tool_id,omitzero"`
@@ -35,62 +48,69 @@ type EventStory struct {
 }
 
 type EventsVerified struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-
+	CallRunID
 	OK      bool                `json:"ok"` // always true: a failed check is an error
 	Calls   []ledger.ChainState `json:"calls"`
 	History int64               `json:"history"` // events of runs and artifacts, checked too
 }
 
-func (g *Gateway) eventTools() []gate.Tool {
-	text := `{"type":"string","maxLength":256}`
-	return []gate.Tool{
-		g.recordTool(),
-		builtin("event.list", "List calls", "Lists the recorded tool calls, newest first: who called what, over which transport, and the "+
-			"outcome.", gate.Read,
-			object("", prop("tool_id", text), prop("principal", text), prop("provenance_run_id", runIDSchema),
-				prop("chain", `{"enum":["effects","looks"]}`), prop("failed", `{"type":"boolean"}`), prop("cursor", text),
-				prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)), handler(func(ctx context.Context, c gate.Call, a EventListArgs) (any,
-				error) {
-				p, err := g.Ledger.Calls(ctx, ledger.CallFilter{RunID: a.RunID, ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain,
-					Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
-				if err != nil {
-					return nil, err
-				}
-				out := EventList{Listed: listedOf(p.Total), Events: p.Calls}
-				if p.Cursor != "" {
-					out.Cursor = &p.Cursor
-				}
-				out.Snapshot.Total = p.Total.N
-				if n := len(p.Calls); n > 0 {
-					out.Snapshot.Newest, out.Snapshot.Oldest = p.Calls[0].Hash, p.Calls[n-1].Hash
-				}
-				out.ProvenanceRunID, err = g.about(ctx, "event.list", c, out.Snapshot)
-				return out, err
-			})),
-		builtin("event.show", "Show a call", "Returns one recorded call with its redacted arguments and result.", gate.Read,
-			object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)),
-			handler(func(ctx context.Context, c gate.Call, a EventShowArgs) (any, error) {
-				e, payloads, err := g.Ledger.Call(ctx, a.ToolCallID)
-				if err != nil {
-					return nil, err
-				}
-				snapshot := callSnapshot{e.Hash, e.Hash, 1} // a caller may use an id again; this is the newest record of it
-				prov, err := g.about(ctx, "event.show", c, snapshot)
-				return EventStory{callsAsked{prov, snapshot}, e, payloads}, err
-			})),
-		builtin("event.verify", "Verify the records", "Checks the hash chains of all recorded calls and of the history of runs.", gate.Read,
-			object(""), handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
-				chains, err := g.Ledger.VerifyCalls(ctx)
-				if err != nil {
-					return nil, err
-				}
-				n, err := g.Ledger.VerifyEvents(ctx)
-				if err != nil {
-					return nil, err
-				}
-				prov, err := g.about(ctx, "event.verify", c, map[string]any{"chains": chains, "history": n})
-				return EventsVerified{prov, true, chains, n}, err
-			})),
+// events are the operations on the records of calls.
+func (g *Gateway) events() []Operation {
+	return []Operation{{
+		ID: "event.record", Title: "Record a call",
+		Description: "Record a call of image or doctor that a shell carried out in its own process, as the caller's. Without an event it only " +
+			"tells whether the caller may.",
+		Effect: gate.Write, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort,
+		Capability: gate.CapAdmin, Needs: Ledger, Faces: shellOnly, // who may add images may also have added one
+		Input: object("", prop("chain", `{"enum":["effects","looks"]}`), prop("event", `{"type":"object"}`),
+			prop("payloads", `{"type":"array","maxItems":2,"items":{"type":"object","additionalProperties":false,"required":["kind","payload"],"properties":{"kind":{"enum":["args","result"]},"payload":{}}}}`)),
+		Does: look(g, g.recordShell),
+	}, {
+		ID: "event.list", Title: "List calls", Verb: "events list",
+		Description: "Lists the recorded tool calls, newest first: who called what, over which transport, and the outcome.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Input: object("", prop("tool_id", cursorSchema), prop("principal", cursorSchema), prop("provenance_run_id", runIDSchema),
+			prop("chain", `{"enum":["effects","looks"]}`), prop("failed", yesNo), prop("cursor", cursorSchema), prop("limit", limitSchema)),
+		Does: look(g, g.listCalls),
+	}, {
+		ID: "event.show", Title: "Show a call", Verb: "events show",
+		Description: "Returns one recorded call with its redacted arguments and result.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Input: object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)),
+		Does:  look(g, g.showCall),
+	}, {
+		ID: "event.verify", Title: "Verify the records", Verb: "events verify",
+		Description: "Checks the hash chains of all recorded calls and of the history of runs.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Input: object(""),
+		Does:  look(g, g.verifyCalls),
+	}}
+}
+
+func (g *Gateway) listCalls(ctx context.Context, c gate.Call, a EventListArgs) (out EventList, params any, err error) {
+	p, err := g.Ledger.Calls(ctx, ledger.CallFilter{RunID: a.RunID, ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain,
+		Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
+	out = EventList{Listed: listedOf(p.Total), Events: p.Calls, Cursor: cursorOf(p.Cursor)}
+	out.Snapshot.Total = p.Total.N
+	if n := len(p.Calls); n > 0 {
+		out.Snapshot.Newest, out.Snapshot.Oldest = p.Calls[0].Hash, p.Calls[n-1].Hash
 	}
+	return out, asOf(c, out.Snapshot), err
+}
+
+func (g *Gateway) showCall(ctx context.Context, c gate.Call, a EventShowArgs) (out EventStory, params any, err error) {
+	e, payloads, err := g.Ledger.Call(ctx, a.ToolCallID)
+	snapshot := callSnapshot{e.Hash, e.Hash, 1} // a caller may use an id again; this is the newest record of it
+	return EventStory{callsAsked{Snapshot: snapshot}, e, payloads}, asOf(c, snapshot), err
+}
+
+func (g *Gateway) verifyCalls(ctx context.Context, c gate.Call, _ struct{}) (out EventsVerified, params any, err error) {
+	out.OK = true
+	if out.Calls, err = g.Ledger.VerifyCalls(ctx); err == nil {
+		out.History, err = g.Ledger.VerifyEvents(ctx)
+	}
+	return out, asOf(c, map[string]any{"chains": out.Calls, "history": out.History}), err
 }

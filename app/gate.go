@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"slurmgate/artifact"
@@ -19,8 +18,13 @@ import (
 
 // OpenGate opens the gate with the gateway's tools.
 func (g *Gateway) OpenGate(ctx context.Context) error {
-	tools := append(g.operations(), g.packTools()...)
-	registry, err := gate.NewRegistry(g.described(tools)...)
+	tools := g.packTools()
+	for _, o := range g.Operations() {
+		if o.Needs == Ledger || o.Needs == Engine {
+			tools = append(tools, o.Tool())
+		}
+	}
+	registry, err := gate.NewRegistry(tools...)
 	if err != nil {
 		return err
 	}
@@ -37,23 +41,8 @@ func (g *Gateway) OpenGate(ctx context.Context) error {
 	}
 	g.Gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
 		Journal: journal, Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: kept{g.Ledger, g.Store}, Key: key, Log: g.Log})
-	g.catalogue, err = g.hashCatalogue()
+	g.offered, err = g.hashCatalogue()
 	return err
-}
-
-// operations are the gateway's own tools: everything in the registry that is not made of a toolpack.
-func (g *Gateway) operations() []gate.Tool {
-	return slices.Concat(g.lifecycleTools(), g.artifactTools(), g.runTools(), g.previewTools(), g.retentionTools(), g.catalogTools(),
-		g.tokenTools(), g.approvalTools(),
-		g.eventTools())
-}
-
-// OperationIDs are the ids no toolpack may have.
-func OperationIDs() (ids []string) {
-	for _, t := range new(Gateway).operations() {
-		ids = append(ids, t.ID)
-	}
-	return append(ids, shellTools()...)
 }
 
 // RunLimits are the limits of concurrency.per_tool that bound runs, by tool name: those of toolpacks. The engine enforces them.

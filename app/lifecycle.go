@@ -13,53 +13,10 @@ import (
 	"slurmgate/run"
 )
 
-const (
-	BuiltinVersion  = "1.0.0"
-	builtinContract = "v1"
-	submitToolID    = "slurm.submit"
-	recollectToolID = "slurm.job.recollect"
-	maxWaitSeconds  = 30
-	maxTailBytes    = 256 << 10
-)
+const maxTailBytes = 256 << 10
 
-const (
-	runIDSchema = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`
-	waitSchema  = `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the run to finish"}`
-	// Left out, the error tells the latest attempt; so the schema does not require it.
-	afterSchema   = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that failed or was cancelled; the new attempt follows it"}`
-	projectSchema = `{"type":"string","minLength":1,"maxLength":128,"description":"project id (proj_…) or name; the site's default project when absent"}`
-)
-
-// object writes a strict object schema.
-func object(required string, properties ...string) json.RawMessage {
-	req := "[]"
-	if required != "" {
-		req = `["` + strings.ReplaceAll(required, " ", `","`) + `"]`
-	}
-	return json.RawMessage(`{"type":"object","additionalProperties":false,"required":` + req + `,"properties":{` + strings.Join(properties,
-		",") + `}}`)
-}
-
-func prop(name, schema string) string { return `"` + name + `":` + schema }
-
-// builtin fills what all gateway operations have in common.
-func builtin(id, title, description string, effect gate.SideEffect, input json.RawMessage, h gate.Handler) gate.Tool {
-	return gate.Tool{ID: id, Version: BuiltinVersion, ContractVersion: builtinContract, Title: title, Description: description,
-		SideEffect:  effect,
-		Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK, Capabilities: needs(id, effect),
-		Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: input, Handle: h}
-}
-
-// handler decodes a call's arguments, which satisfy the tool's schema, into A.
-func handler[A any](f func(ctx context.Context, c gate.Call, a A) (any, error)) gate.Handler {
-	return func(ctx context.Context, c gate.Call) (any, error) {
-		var a A
-		if err := c.Into(&a); err != nil {
-			return nil, err
-		}
-		return f(ctx, c, a)
-	}
-}
+// Left out, the error tells the latest attempt; so the schema does not require it.
+const afterSchema = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that failed or was cancelled; the new attempt follows it"}`
 
 type RunArgs struct {
 	RunID       string `json:"run_id"`
@@ -70,82 +27,145 @@ type RunArgs struct {
 	TailLines   int    `json:"tail_lines,omitzero"`
 }
 
+func (a RunArgs) wait() time.Duration { return time.Duration(a.WaitSeconds) * time.Second }
+
 type AdoptArgs struct {
 	RunID string `json:"run_id"`
 	JobID string `json:"job_id"`
 }
 
-func (g *Gateway) lifecycleTools() []gate.Tool {
-	return []gate.Tool{
-		builtin(submitToolID, "Submit a plan", "Submits a complete plan (SlurmJobSpec v1) as one Slurm job. Submitting the same plan again "+
-			"returns the same run and creates no second job.", gate.Execute,
-			object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), handler(g.submit)),
-		builtin("slurm.job.get", "Show a run", "Returns the state of a run. \"Not ready\" is a normal answer: call again after "+
-			"poll_after_seconds, or set wait_seconds.", gate.Read,
-			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call,
-				a RunArgs) (any, error) {
-				r, err := g.Engine.Get(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.identify("slurm.job.get", nil))
-				r.Reason = g.told(c, r.Reason)
-				return r, err
-			})),
-		builtin("slurm.job.collect", "Collect a run", "Returns whether a run is finished and its artifacts by role. The gateway collects the "+
-			"outputs itself when the job ends; this call changes nothing.", gate.Read,
-			object("run_id", prop("run_id", runIDSchema), prop("wait_seconds", waitSchema)), handler(func(ctx context.Context, c gate.Call,
-				a RunArgs) (any, error) {
-				return g.Engine.Collect(ctx, a.RunID, time.Duration(a.WaitSeconds)*time.Second, g.identify("slurm.job.collect", nil))
-			})),
-		builtin(recollectToolID, "Collect late outputs again", "Collects the outputs of a run that is blocked as outputs_late again, now. "+
-			"The gateway does this itself when the manifest appears. A run in any other phase is left unchanged.", gate.Write,
-			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)),
-			handler(func(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
-				prov, err := g.asked(ctx, recollectToolID, a)
-				if err != nil {
-					return nil, err
-				}
-				r, err := g.Engine.Recollect(ctx, a.RunID, a.Reason)
-				return RecollectAnswer{prov, r}, err
-			})),
-		builtin("slurm.job.cancel", "Cancel a run", "Cancels a run. If the job has not started this takes effect immediately; otherwise the "+
-			"run is \"cancelling\" until Slurm has stopped the job. A finished run is left unchanged.", gate.Write,
-			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)),
-			handler(func(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
-				prov, err := g.asked(ctx, "slurm.job.cancel", a)
-				if err != nil {
-					return nil, err
-				}
-				r, err := g.Engine.Cancel(ctx, a.RunID, a.Reason)
-				return CancelAnswer{prov, r}, err
-			})),
-		builtin("slurm.job.retry", "Retry a run", "Open a new attempt of a run that failed or was cancelled; nothing else repeats a tool's "+
-			"own failure. after_attempt is the attempt it follows, "+
-			"as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.", gate.Execute,
-			object("run_id", prop("run_id", runIDSchema), prop("after_attempt", afterSchema), prop("reason", `{"type":"string","maxLength":512}`)),
-			handler(g.retryRun)),
-		builtin("slurm.job.absent", "Declare a job absent", "Settle a run whose job cannot be found: from now on no job of this attempt can "+
-			"execute.", gate.Write,
-			object("run_id", prop("run_id", runIDSchema), prop("reason", `{"type":"string","maxLength":512}`)),
-			handler(func(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
-				prov, err := g.asked(ctx, "slurm.job.absent", a)
-				if err != nil {
-					return nil, err
-				}
-				r, err := g.Engine.DeclareAbsent(ctx, a.RunID, a.Reason)
-				return StateAnswer{prov, r}, err
-			})),
-		builtin("slurm.job.adopt", "Adopt a job", "Assigns a Slurm job with the run's job name to a run in doubt.", gate.Write,
-			object("run_id job_id", prop("run_id", runIDSchema), prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)),
-			handler(func(ctx context.Context, c gate.Call, a AdoptArgs) (any, error) {
-				prov, err := g.asked(ctx, "slurm.job.adopt", RunArgs{RunID: a.RunID, Reason: a.JobID})
-				if err != nil {
-					return nil, err
-				}
-				r, err := g.Engine.Adopt(ctx, a.RunID, a.JobID)
-				return StateAnswer{prov, r}, err
-			})),
-		builtin("slurm.job.logs", "Read a run's log", "Returns the end of a run's log, standard output or standard error.", gate.Read,
-			object("run_id", prop("run_id", runIDSchema), prop("stream", `{"enum":["stdout","stderr","log"]}`),
-				prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)), handler(g.logs)),
+// lifecycle are the operations on one run.
+func (g *Gateway) lifecycle() []Operation {
+	runID, reason, wait := prop("run_id", runIDSchema), prop("reason", reasonSchema), prop("wait_seconds", waitSchema)
+	return []Operation{{
+		ID: "slurm.submit", Title: "Submit a plan", Verb: "submit",
+		Description: "Submits a complete plan (SlurmJobSpec v1) as one Slurm job. Submitting the same plan again returns the same run and " +
+			"creates no second job.",
+		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Input:  object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)),
+		Does:   does(g.submit),
+		DryRun: does(g.rehearseSubmit),
+	}, {
+		ID: "slurm.job.get", Title: "Show a run", Verb: "get",
+		Description: "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Input: object("run_id", runID, wait),
+		Does:  ofRun(g, does(g.getRun)),
+	}, {
+		ID: "slurm.job.collect", Title: "Collect a run", Verb: "collect",
+		Description: "Returns whether a run is finished and its artifacts by role. The gateway collects the outputs itself when the job " +
+			"ends; this call changes nothing.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Input: object("run_id", runID, wait),
+		Does:  ofRun(g, does(g.collectRun)),
+	}, {
+		ID: "slurm.job.recollect", Title: "Collect late outputs again", Verb: "recollect",
+		Description: "Collects the outputs of a run that is blocked as outputs_late again, now. The gateway does this itself when the " +
+			"manifest appears. A run in any other phase is left unchanged.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Input:  object("run_id", runID, reason),
+		Does:   ofRun(g, look(g, g.recollect)),
+		DryRun: does(g.rehearseVerb),
+	}, {
+		ID: "slurm.job.cancel", Title: "Cancel a run", Verb: "cancel",
+		Description: "Cancels a run. If the job has not started this takes effect immediately; otherwise the run is \"cancelling\" until " +
+			"Slurm has stopped the job. A finished run is left unchanged.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Input:  object("run_id", runID, reason),
+		Does:   ofRun(g, look(g, g.cancel)),
+		DryRun: does(g.rehearseVerb),
+	}, {
+		ID: "slurm.job.retry", Title: "Retry a run", Verb: "retry",
+		Description: "Open a new attempt of a run that failed or was cancelled; nothing else repeats a tool's own failure. after_attempt is " +
+			"the attempt it follows, as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.",
+		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Input:  object("run_id", runID, prop("after_attempt", afterSchema), reason),
+		Does:   ofRun(g, does(g.retryRun)),
+		DryRun: does(g.rehearseVerb),
+	}, {
+		ID: "slurm.job.absent", Title: "Declare a job absent", Verb: "declare-absent",
+		Description: "Settle a run whose job cannot be found: from now on no job of this attempt can execute.",
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
+		Input:  object("run_id", runID, reason),
+		Does:   ofRun(g, look(g, g.declareAbsent)),
+		DryRun: does(g.rehearseVerb),
+	}, {
+		ID: "slurm.job.adopt", Title: "Adopt a job", Verb: "adopt",
+		Description: "Assigns a Slurm job with the run's job name to a run in doubt.",
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
+		Input: object("run_id job_id", runID, prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)),
+		Does:  ofRun(g, look(g, g.adopt)),
+	}, {
+		ID: "slurm.job.logs", Title: "Read a run's log", Verb: "logs",
+		Description: "Returns the end of a run's log, standard output or standard error.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Input: object("run_id", runID, prop("stream", `{"enum":["stdout","stderr","log"]}`),
+			prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)),
+		Does: ofRun(g, does(g.logs)),
+	}}
+}
+
+func (g *Gateway) getRun(ctx context.Context, c gate.Call, a RunArgs) (run.GetAnswer, error) {
+	r, err := g.Engine.Get(ctx, a.RunID, a.wait(), g.identify(c, nil))
+	r.Reason = g.hide(c, r.Reason)
+	return r, err
+}
+
+func (g *Gateway) collectRun(ctx context.Context, c gate.Call, a RunArgs) (run.CollectAnswer, error) {
+	return g.Engine.Collect(ctx, a.RunID, a.wait(), g.identify(c, nil))
+}
+
+// CancelAnswer, RecollectAnswer and StateAnswer are the answers of verbs about a run, with the run id of the call.
+type CancelAnswer struct {
+	CallRunID
+	run.CancelAnswer
+}
+
+type RecollectAnswer struct {
+	CallRunID
+	run.RecollectAnswer
+}
+
+type StateAnswer struct {
+	CallRunID
+	run.GetState
+}
+
+func (g *Gateway) recollect(ctx context.Context, _ gate.Call, a RunArgs) (out RecollectAnswer, at any, err error) {
+	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
+		out.RecollectAnswer, err = g.Engine.Recollect(ctx, a.RunID, a.Reason)
 	}
+	return out, at, err
+}
+
+func (g *Gateway) cancel(ctx context.Context, _ gate.Call, a RunArgs) (out CancelAnswer, at any, err error) {
+	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
+		out.CancelAnswer, err = g.Engine.Cancel(ctx, a.RunID, a.Reason)
+	}
+	return out, at, err
+}
+
+func (g *Gateway) declareAbsent(ctx context.Context, _ gate.Call, a RunArgs) (out StateAnswer, at any, err error) {
+	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
+		out.GetState, err = g.Engine.DeclareAbsent(ctx, a.RunID, a.Reason)
+	}
+	return out, at, err
+}
+
+func (g *Gateway) adopt(ctx context.Context, _ gate.Call, a AdoptArgs) (out StateAnswer, at any, err error) {
+	if at, err = g.atNewest(ctx, a.RunID, a.JobID); err == nil {
+		out.GetState, err = g.Engine.Adopt(ctx, a.RunID, a.JobID)
+	}
+	return out, at, err
 }
 
 type SubmitArgs struct {
@@ -172,23 +192,23 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 	if err := g.checkInputs(ctx, c, project, spec); err != nil {
 		return run.Order{}, err
 	}
-	return run.Order{ToolID: submitToolID, ToolName: "slurm_submit", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
+	return run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
 		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec}, PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot,
 		Actor: c.Request.Actor.Kind}, nil
 }
 
-func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (any, error) {
+func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (run.SubmitAnswer, error) {
 	order, err := g.planOrder(ctx, c, a)
 	if err != nil {
-		return nil, err
+		return run.SubmitAnswer{}, err
 	}
 	r, err := g.Engine.Submit(ctx, order)
-	r.Reason = g.told(c, r.Reason)
+	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }
 
-// told returns what a run waits for, or how it ended, without the gateway's folders where the caller is a chat.
-func (g *Gateway) told(c gate.Call, reason *string) *string {
+// hide returns what a run waits for, or how it ended, without the gateway's folders where the caller is a chat.
+func (g *Gateway) hide(c gate.Call, reason *string) *string {
 	if reason == nil {
 		return nil
 	}
@@ -196,16 +216,16 @@ func (g *Gateway) told(c gate.Call, reason *string) *string {
 	return &s
 }
 
-func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
+func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RunArgs) (run.SubmitAnswer, error) {
 	r, err := g.Engine.Retry(ctx, a.RunID, a.After, a.Reason)
-	r.Reason = g.told(c, r.Reason)
+	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }
 
-func (g *Gateway) rehearseSubmit(ctx context.Context, c gate.Call, a SubmitArgs) (any, error) {
+func (g *Gateway) rehearseSubmit(ctx context.Context, c gate.Call, a SubmitArgs) (run.Preview, error) {
 	order, err := g.planOrder(ctx, c, a)
 	if err != nil {
-		return nil, err
+		return run.Preview{}, err
 	}
 	return g.Engine.Preview(ctx, order)
 }
@@ -249,16 +269,16 @@ func (g *Gateway) artifactOf(ctx context.Context, c gate.Call, project, id strin
 	return a, err
 }
 
-func (g *Gateway) logs(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
+func (g *Gateway) logs(ctx context.Context, c gate.Call, a RunArgs) (run.LogsAnswer, error) {
 	if a.Stream == "" {
 		a.Stream = "log"
 	}
 	if a.TailLines == 0 {
 		a.TailLines = 200
 	}
-	answer, err := g.Engine.Logs(ctx, a.RunID, a.Stream, maxTailBytes, g.identify("slurm.job.logs", map[string]any{"tail_lines": a.TailLines}))
+	answer, err := g.Engine.Logs(ctx, a.RunID, a.Stream, maxTailBytes, g.identify(c, map[string]any{"tail_lines": a.TailLines}))
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	lines := strings.SplitAfter(answer.Text, "\n")
 	if n := len(lines); n > 0 && lines[n-1] == "" {

@@ -45,7 +45,7 @@ func everything(name string, projects ...string) gate.Caller {
 		Capabilities: []string{gate.All}}}
 }
 
-type look struct {
+type lookAnswer struct {
 	Run string `json:"provenance_run_id"`
 }
 
@@ -63,7 +63,7 @@ func TestProvenanceIsFound(t *testing.T) {
 	other.Name = "token:other"
 	for tool, args := range map[string]map[string]any{"artifact.list": {"type": "BAM"}, "run.list": {}, "slurm.job.get": {"run_id": b.run},
 		"artifact.get": {"artifact_id": b.artifact}, "tool.list": {}, "run.diff": {"a": b.run, "b": b.run}} {
-		var first, again look
+		var first, again lookAnswer
 		g.says(t, reader, tool, args, "", &first)
 		res := g.says(t, reader, tool, args, "", &again)
 		if first != again {
@@ -111,7 +111,7 @@ func TestSnapshotsOfAccess(t *testing.T) {
 		if args == nil {
 			args = map[string]any{}
 		}
-		var l look
+		var l lookAnswer
 		g.says(t, admin, tool, args, "", &l)
 		if !plan.IsRunID(l.Run) {
 			t.Errorf("%s: %q", tool, l.Run)

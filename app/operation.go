@@ -1,112 +1,153 @@
 package app
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"slurmgate/gate"
-	"slurmgate/run"
 )
 
-// needs returns the capabilities that an operation of the gateway needs: "gateway", which marks it as one (AX-01), and one for what it
-// does.
-func needs(id string, effect gate.SideEffect) []string {
-	what := gate.CapSlurm
-	switch {
-	case strings.HasPrefix(id, "token."), strings.HasPrefix(id, "event."):
-		what = gate.CapAdmin
-	case strings.HasPrefix(id, "approval."):
-		what = gate.CapApprove
-	case effect == gate.Read:
-		what = gate.CapRead
-	case strings.HasPrefix(id, "artifact."):
-		what = gate.CapImport
-	case slices.Contains([]string{"slurm.job.absent", "slurm.job.adopt"}, id):
-		what = gate.CapOperate
-	}
-	return []string{gate.CapGateway, what}
+// Operation is a tool of the gateway's own. Its literal says everything about it.
+type Operation struct {
+	ID          string
+	Title       string
+	Description string
+	Effect      gate.SideEffect
+	Repeat      string // what the same call again does, e.g. [gate.Idempotent]
+	Outcome     string // whether the same call gives the same answer, e.g. [gate.BestEffort]
+	Capability  string // that the caller must have beside [gate.CapGateway]
+	Needs       Needs
+	Faces       []gate.Transport
+	Verb        string        // of the shell that makes the call and prints the answer, e.g. "runs list"; empty: none
+	Limit       time.Duration // of a call; 0: policy's default_timeout_sec
+	Input       json.RawMessage
+	Reveals     []string // see [gate.Tool]
+	Does        work
+	DryRun      work // without any effect; zero: there is nothing to show
 }
 
-// shapes are the schemas of the operations' answers, derived from the answers' types.
-func shapes() map[string]json.RawMessage {
-	return map[string]json.RawMessage{
-		submitToolID:             gate.SchemaOf[run.SubmitAnswer](),
-		"slurm.job.get":          gate.SchemaOf[run.GetAnswer](),
-		"slurm.job.collect":      gate.SchemaOf[run.CollectAnswer](),
-		"slurm.job.cancel":       gate.SchemaOf[CancelAnswer](),
-		recollectToolID:          gate.SchemaOf[RecollectAnswer](),
-		"slurm.job.retry":        gate.SchemaOf[run.SubmitAnswer](),
-		"slurm.job.absent":       gate.SchemaOf[StateAnswer](),
-		"slurm.job.adopt":        gate.SchemaOf[StateAnswer](),
-		"slurm.job.logs":         gate.SchemaOf[run.LogsAnswer](),
-		"run.list":               gate.SchemaOf[RunList](),
-		"run.show":               gate.SchemaOf[RunStory](),
-		"run.diff":               gate.SchemaOf[RunDiff](),
-		provenanceToolID:         gate.SchemaOf[CallRun](),
-		"artifact.import":        gate.SchemaOf[ImportAnswer](),
-		"artifact.list":          gate.SchemaOf[ArtifactList](),
-		"artifact.get":           gate.SchemaOf[ArtifactLook](),
-		"artifact.verify":        gate.SchemaOf[Verified](),
-		"artifact.preview.table": gate.SchemaOf[TableAnswer](),
-		"artifact.preview.image": gate.SchemaOf[ImageAnswer](),
-		gcToolID:                 gate.SchemaOf[GCAnswer](),
-		"artifact.preview.text":  gate.SchemaOf[PreviewAnswer](),
-		"tool.list":              gate.SchemaOf[ToolList](),
-		"tool.show":              gate.SchemaOf[ToolDoc](),
-		"token.create":           gate.SchemaOf[TokenCreated](),
-		"token.list":             gate.SchemaOf[TokenList](),
-		"token.revoke":           gate.SchemaOf[TokenAnswer](),
-		"approval.list":          gate.SchemaOf[ApprovalList](),
-		"approval.answer":        gate.SchemaOf[approvalAnswered](),
-		"event.record":           gate.SchemaOf[shellRecorded](),
-		"event.list":             gate.SchemaOf[EventList](),
-		"event.show":             gate.SchemaOf[EventStory](),
-		"event.verify":           gate.SchemaOf[EventsVerified](),
-	}
+// Needs is what must be open for an operation.
+type Needs string
+
+// From little to much: each includes those before it.
+const (
+	Files  Needs = "files"  // nothing: it works on the caller's files, in the shell's process, and leaves no record
+	Site   Needs = "site"   // a site's files: it works in the shell's process, under the site's policy, and is recorded in its ledger
+	Ledger Needs = "ledger" // the gateway, with its ledger and store
+	Engine Needs = "engine" // the gateway and a site's engine
+)
+
+// The faces an operation may have.
+var (
+	everywhere = []gate.Transport{gate.Local, gate.MCP, gate.Other}
+	noChat     = []gate.Transport{gate.Local, gate.Other} // what decides over others is no chat's
+	shellOnly  = []gate.Transport{gate.Local}
+)
+
+// BuiltinVersion is the version of every operation.
+const (
+	BuiltinVersion  = "1.0.0"
+	builtinContract = "v1"
+)
+
+// Tool is the operation as the registry has it.
+func (o Operation) Tool() gate.Tool {
+	return gate.Tool{ID: o.ID, Version: BuiltinVersion, ContractVersion: builtinContract, Title: o.Title, Description: o.Description,
+		SideEffect: o.Effect, Idempotency: o.Repeat, Determinism: o.Outcome, Availability: gate.OfflineOK,
+		Capabilities: []string{gate.CapGateway, o.Capability}, Bindings: o.Faces, Timeout: o.Limit, Input: o.Input, Output: o.Does.answer(),
+		Reveals: o.Reveals, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }
 
-// IdempotencyOf says what a repeated call of a tool does: nothing more, but for those named here. A tool of the domain finds its run.
-func IdempotencyOf(toolID string) string {
-	switch toolID {
-	case "token.create":
-		return gate.NonIdempotent
-	case "event.record":
-		return gate.IdempotentWithKey
-	}
-	return gate.Idempotent
+// Operations are all of them. Those that need more than files work only with what their gateway has open.
+func (g *Gateway) Operations() []Operation {
+	return slices.Concat(g.lifecycle(), g.runs(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(), g.events(),
+		g.retention(), g.Host.files(), g.Host.images())
 }
 
-// described adds what is said of the operations beside what they do: the schemas of their answers, what a repeated call does, and that
-// those which decide over others are no chat's.
-func (g *Gateway) described(tools []gate.Tool) []gate.Tool {
-	known := shapes()
-	for i := range tools {
-		t := &tools[i]
-		if t.Output == nil {
-			t.Output = known[t.ID]
-		}
-		switch t.ID {
-		case "artifact.import":
-			t.DryRun = handler(g.rehearseImport)
-		case submitToolID:
-			t.DryRun = handler(g.rehearseSubmit)
-		case "slurm.job.cancel", "slurm.job.absent", "slurm.job.retry", recollectToolID:
-			t.DryRun = handler(g.rehearseVerb)
-		case gcToolID:
-			t.DryRun = handler(g.rehearseGC)
-		}
-		t.Idempotency = IdempotencyOf(t.ID)
-		if t.ID != provenanceToolID && bytes.Contains(t.Input, []byte(`"run_id":`+runIDSchema)) {
-			t.Handle = g.explained(t.Handle)
-		}
-		if slices.Contains(t.Capabilities, gate.CapAdmin) || slices.Contains(t.Capabilities, gate.CapApprove) {
-			t.Bindings = []gate.Transport{gate.Local, gate.Other}
-		}
-		if t.ID == "event.record" {
-			t.Bindings = []gate.Transport{gate.Local}
+// Find is the operation with an id; ok is false if there is none.
+func (g *Gateway) Find(id string) (o Operation, ok bool) {
+	list := g.Operations()
+	i := slices.IndexFunc(list, func(o Operation) bool { return o.ID == id })
+	if i < 0 {
+		return o, false
+	}
+	return list[i], true
+}
+
+// OperationIDs are the ids no toolpack may have.
+func OperationIDs() (ids []string) {
+	for _, o := range new(Gateway).Operations() {
+		if o.Needs != Files {
+			ids = append(ids, o.ID)
 		}
 	}
-	return tools
+	return ids
 }
+
+// work carries out calls and knows the schema of its answers.
+type work struct {
+	handle gate.Handler
+	answer func() json.RawMessage
+}
+
+// does makes work of a function: its arguments are decoded from what satisfies the operation's input schema, and the schema of its answer
+// is that of its type.
+func does[A, R any](f func(ctx context.Context, c gate.Call, a A) (R, error)) work {
+	handle := func(ctx context.Context, c gate.Call) (any, error) {
+		var a A
+		if err := c.Into(&a); err != nil {
+			return nil, err
+		}
+		r, err := f(ctx, c, a)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
+	return work{handle, gate.SchemaOf[R]}
+}
+
+// look makes work of a function that also gives what its answer depends on. The call is a run with these params, and the answer says which.
+func look[A, R any, P interface {
+	*R
+	isRun(id string)
+}](g *Gateway, f func(ctx context.Context, c gate.Call, a A) (r R, params any, err error)) work {
+	return does(func(ctx context.Context, c gate.Call, a A) (R, error) {
+		r, params, err := f(ctx, c, a)
+		if err != nil {
+			return r, err
+		}
+		id, err := g.provenance(ctx, c, params)
+		P(&r).isRun(id)
+		return r, err
+	})
+}
+
+// object writes a strict object schema.
+func object(required string, properties ...string) json.RawMessage {
+	req := "[]"
+	if required != "" {
+		req = `["` + strings.ReplaceAll(required, " ", `","`) + `"]`
+	}
+	return json.RawMessage(`{"type":"object","additionalProperties":false,"required":` + req + `,"properties":{` + strings.Join(properties,
+		",") + `}}`)
+}
+
+func prop(name, schema string) string { return `"` + name + `":` + schema }
+
+// Schemas of arguments that several operations have.
+const (
+	runIDSchema    = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`
+	waitSchema     = `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the run to finish"}`
+	projectSchema  = `{"type":"string","minLength":1,"maxLength":128,"description":"project id (proj_…) or name; the site's default project when absent"}`
+	artifactSchema = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$","description":"an artifact id, art_…"}`
+	timeSchema     = `{"type":"string","format":"date-time","maxLength":40,"description":"RFC 3339, e.g. 2026-11-21T08:00:00Z"}`
+	reasonSchema   = `{"type":"string","maxLength":512}`
+	cursorSchema   = `{"type":"string","maxLength":256}`
+	limitSchema    = `{"type":"integer","minimum":1,"maximum":200}`
+	pathSchema     = `{"type":"string","minLength":1,"maxLength":4096}`
+	yesNo          = `{"type":"boolean"}`
+)

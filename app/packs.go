@@ -106,7 +106,7 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 			return nil, err
 		}
 		r, err := g.Engine.Submit(ctx, order)
-		r.Reason = g.told(c, r.Reason)
+		r.Reason = g.hide(c, r.Reason)
 		return r, err
 	}
 }

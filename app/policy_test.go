@@ -86,12 +86,13 @@ func TestDefaultTimeout(t *testing.T) {
 		}
 	}
 	var left time.Duration
-	x := builtin("config.show", "Show", "Shows.", gate.Read, object(""), handler(func(ctx context.Context, _ gate.Call, _ struct{}) (any,
-		error) {
-		until, _ := ctx.Deadline()
-		left = time.Until(until)
-		return nil, nil
-	}))
+	x := Operation{ID: "config.show", Title: "Show", Description: "Shows.", Effect: gate.Read, Repeat: gate.Idempotent,
+		Outcome: gate.BestEffort, Capability: gate.CapRead, Faces: shellOnly, Input: object(""),
+		Does: does(func(ctx context.Context, _ gate.Call, _ struct{}) (struct{}, error) {
+			until, _ := ctx.Deadline()
+			left = time.Until(until)
+			return struct{}{}, nil
+		})}.Tool()
 	r, err := gate.NewRegistry(x)
 	if err != nil {
 		t.Fatal(err)

@@ -15,21 +15,36 @@ const (
 	pictureBytes = 20 << 10 // of a picture in an answer; encoded, it fits into an envelope
 )
 
-// previewTools are the previews of tables and pictures.
-func (g *Gateway) previewTools() []gate.Tool {
-	return []gate.Tool{
-		builtin("artifact.preview.table", "Preview a table", "Returns rows of a comma- or tab-separated artifact, with column names and types "+
-			"guessed from the rows read. Rows and bytes are limited.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema),
-				prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to skip; the header does not count"}`),
-				prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`),
-				prop("delimiter", `{"enum":["comma","tab"],"description":"detected from the type and the first line by default"}`)),
-			handler(g.previewTable)),
-		builtin("artifact.preview.image", "Preview a picture", "Returns a PNG artifact as a small PNG in base64, without metadata.", gate.Read,
-			object("artifact_id", prop("artifact_id", artifactIDSchema),
-				prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"maximum length of the longer side in pixels"}`)),
-			handler(g.previewImage)),
-	}
+// previews are the operations that show a part of an artifact.
+func (g *Gateway) previews() []Operation {
+	id := prop("artifact_id", artifactSchema)
+	return []Operation{{
+		ID: "artifact.preview.text", Title: "Preview an artifact", Verb: "artifact preview",
+		Description: "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("artifact_id", id, prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)),
+		Does:  look(g, g.previewText),
+	}, {
+		ID: "artifact.preview.table", Title: "Preview a table", Verb: "artifact preview",
+		Description: "Returns rows of a comma- or tab-separated artifact, with column names and types guessed from the rows read. Rows and " +
+			"bytes are limited.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("artifact_id", id,
+			prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to skip; the header does not count"}`),
+			prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`),
+			prop("delimiter", `{"enum":["comma","tab"],"description":"detected from the type and the first line by default"}`)),
+		Does: look(g, g.previewTable),
+	}, {
+		ID: "artifact.preview.image", Title: "Preview a picture", Verb: "artifact preview",
+		Description: "Returns a PNG artifact as a small PNG in base64, without metadata.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("artifact_id", id,
+			prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"maximum length of the longer side in pixels"}`)),
+		Does: look(g, g.previewImage),
+	}}
 }
 
 // opened returns an artifact and its bytes.
@@ -50,39 +65,32 @@ type TableArgs struct {
 }
 
 type TableAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	ArtifactID      string `json:"artifact_id"`
-	Type            string `json:"type"`
-	SizeBytes       int64  `json:"size_bytes"`
+	CallRunID
+	ArtifactID string `json:"artifact_id"`
+	Type       string `json:"type"`
+	SizeBytes  int64  `json:"size_bytes"`
 	artifact.Table
 }
 
-func (g *Gateway) previewTable(ctx context.Context, c gate.Call, a TableArgs) (any, error) {
+func (g *Gateway) previewTable(ctx context.Context, c gate.Call, a TableArgs) (out TableAnswer, params any, err error) {
 	x, f, err := g.opened(ctx, a.ArtifactID)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	defer f.Close()
 	if a.Delimiter == "" {
 		a.Delimiter = map[string]string{"CSV": "comma", "TSV": "tab", "VCF": "tab"}[x.Type]
 	}
 	q := artifact.TableQuery{Delimiter: map[string]rune{"comma": ',', "tab": '\t'}[a.Delimiter], FirstRow: a.FirstRow,
-		MaxRows: int(g.Policy.Limits.PreviewLines), MaxBytes: int(g.Policy.Limits.PreviewBytes)}
-	if a.MaxRows > 0 {
-		q.MaxRows = min(q.MaxRows, a.MaxRows)
-	}
-	prov, err := g.provenance(ctx, "artifact.preview.table", map[string]any{"artifact_id": x.ID, "first_row": q.FirstRow,
-		"max_rows": q.MaxRows, "delimiter": a.Delimiter})
-	if err != nil {
-		return nil, err
-	}
+		MaxRows: atMost(a.MaxRows, g.Policy.Limits.PreviewLines), MaxBytes: int(g.Policy.Limits.PreviewBytes)}
 	t, err := artifact.PreviewTable(f, x.SizeBytes, q)
 	for _, row := range t.Rows {
 		for i := range row {
 			row[i] = g.Gate.Registry().Hide(c.Caller.Transport, row[i])
 		}
 	}
-	return TableAnswer{prov, x.ID, x.Type, x.SizeBytes, t}, err
+	return TableAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, Table: t}, map[string]any{"artifact_id": x.ID,
+		"first_row": q.FirstRow, "max_rows": q.MaxRows, "delimiter": a.Delimiter}, err
 }
 
 type ImageArgs struct {
@@ -91,36 +99,59 @@ type ImageArgs struct {
 }
 
 type ImageAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	ArtifactID      string `json:"artifact_id"`
-	Type            string `json:"type"`
-	SizeBytes       int64  `json:"size_bytes"`
-	FullWidth       int    `json:"full_width"`
-	FullHeight      int    `json:"full_height"`
-	MimeType        string `json:"mime_type"` // of data_base64
-	Width           int    `json:"width"`
-	Height          int    `json:"height"`
-	Data            string `json:"data_base64"`
+	CallRunID
+	ArtifactID string `json:"artifact_id"`
+	Type       string `json:"type"`
+	SizeBytes  int64  `json:"size_bytes"`
+	FullWidth  int    `json:"full_width"`
+	FullHeight int    `json:"full_height"`
+	MimeType   string `json:"mime_type"` // of data_base64
+	Width      int    `json:"width"`
+	Height     int    `json:"height"`
+	Data       string `json:"data_base64"`
 }
 
-func (g *Gateway) previewImage(ctx context.Context, _ gate.Call, a ImageArgs) (any, error) {
+func (g *Gateway) previewImage(ctx context.Context, _ gate.Call, a ImageArgs) (out ImageAnswer, params any, err error) {
 	x, f, err := g.opened(ctx, a.ArtifactID)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	defer f.Close()
 	if a.MaxEdge == 0 {
 		a.MaxEdge = pictureEdge
 	}
-	prov, err := g.provenance(ctx, "artifact.preview.image", map[string]any{"artifact_id": x.ID, "max_edge": a.MaxEdge})
-	if err != nil {
-		return nil, err
-	}
 	p, err := g.Pictures.PreviewImage(ctx, f, x.SizeBytes, a.MaxEdge, min(pictureBytes, int(g.Policy.Limits.PreviewBytes)))
-	if err != nil {
-		return nil, err
+	return ImageAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, FullWidth: p.FullWidth, FullHeight: p.FullHeight,
+			MimeType: "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)},
+		map[string]any{"artifact_id": x.ID, "max_edge": a.MaxEdge}, err
+}
+
+// atMost is what a call asks for, within policy's limit; 0 asks for as much as that.
+func atMost(asked int, limit int64) int {
+	if asked > 0 {
+		return min(asked, int(limit))
 	}
-	return ImageAnswer{ProvenanceRunID: prov, ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, FullWidth: p.FullWidth,
-		FullHeight: p.FullHeight,
-		MimeType:   "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)}, nil
+	return int(limit)
+}
+
+type PreviewAnswer struct {
+	CallRunID
+	ArtifactID string `json:"artifact_id"`
+	Type       string `json:"type"`
+	SizeBytes  int64  `json:"size_bytes"`
+	Text       string `json:"text,omitzero"`
+	Truncated  bool   `json:"truncated"`
+	Binary     bool   `json:"binary"`
+}
+
+func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) (out PreviewAnswer, params any, err error) {
+	x, f, err := g.opened(ctx, a.ArtifactID)
+	if err != nil {
+		return out, nil, err
+	}
+	defer f.Close()
+	lines := atMost(a.MaxLines, g.Policy.Limits.PreviewLines)
+	p, err := artifact.PreviewText(f, x.SizeBytes, int(g.Policy.Limits.PreviewBytes), lines)
+	return PreviewAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, Text: g.Gate.Registry().Hide(c.Caller.Transport, p.Text),
+		Truncated: p.Truncated, Binary: p.Binary}, map[string]any{"artifact_id": x.ID, "max_lines": lines}, err
 }

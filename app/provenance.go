@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -25,15 +24,22 @@ func (d identityDoc) runID() string {
 		ParamsHash: plan.Hash(d.Params)}.RunID()
 }
 
-// provenance is the run id of a read-only call (ARC-11): the same call under the same policy with the same canonical params. The params
-// name what the answer depends on: an artifact's id, which always means the same bytes, or the snapshot of a list. The identity is
+// CallRunID begins an answer: the run that the call itself is (ARC-11).
+type CallRunID struct {
+	ProvenanceRunID string `json:"provenance_run_id"`
+}
+
+func (r *CallRunID) isRun(id string) { r.ProvenanceRunID = id }
+
+// provenance is the run id of a call that makes no run (ARC-11): the same call under the same policy with the same canonical params. The
+// params name what the answer depends on: an artifact's id, which always means the same bytes, or the snapshot of a list. The identity is
 // recorded with the call of ctx.
-func (g *Gateway) provenance(ctx context.Context, toolID string, params any) (string, error) {
+func (g *Gateway) provenance(ctx context.Context, c gate.Call, params any) (string, error) {
 	canonical, err := plan.Marshal(params)
 	if err != nil {
 		return "", err
 	}
-	doc := identityDoc{strings.ReplaceAll(toolID, ".", "_"), builtinContract, g.Policy.Hash, canonical}
+	doc := identityDoc{strings.ReplaceAll(c.Request.ToolID, ".", "_"), builtinContract, g.Policy.Hash, canonical}
 	identity, err := plan.Marshal(doc)
 	if err != nil {
 		return "", err
@@ -43,64 +49,20 @@ func (g *Gateway) provenance(ctx context.Context, toolID string, params any) (st
 	return id, nil
 }
 
-// identify is provenance as the engine asks for it. more is what the call adds to the params of the look.
-func (g *Gateway) identify(toolID string, more map[string]any) run.Identify {
+// identify is provenance as the engine asks for it. more is what the call adds to the params.
+func (g *Gateway) identify(c gate.Call, more map[string]any) run.Identify {
 	return func(ctx context.Context, params map[string]any) (string, error) {
 		maps.Copy(params, more)
-		return g.provenance(ctx, toolID, params)
+		return g.provenance(ctx, c, params)
 	}
 }
 
-// asked is the run id of a verb's call about a run in its current state, up to its newest event.
-func (g *Gateway) asked(ctx context.Context, toolID string, a RunArgs) (string, error) {
-	seq, err := g.Ledger.Seq(ctx, a.RunID)
-	if err != nil {
-		return "", err
-	}
-	return g.provenance(ctx, toolID, map[string]any{"run_id": a.RunID, "with": a.Reason, "ledger_seq": seq})
+// atNewest are the params of a call about a run in its current state, up to its newest event.
+func (g *Gateway) atNewest(ctx context.Context, runID, with string) (any, error) {
+	seq, err := g.Ledger.Seq(ctx, runID)
+	return map[string]any{"run_id": runID, "with": with, "ledger_seq": seq}, err
 }
 
-// CancelAnswer and stateAnswer are the answers of verbs about a run, with the run id of the call.
-type CancelAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	run.CancelAnswer
-}
-
-type RecollectAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	run.RecollectAnswer
-}
-
-type StateAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	run.GetState
-}
-
-// tokensAsked, approvalsAsked and callsAsked say which run an answer about tokens, approvals or recorded calls is, and of which state of
-// the ledger: the numbers change exactly when the answer does. A question asked again about the same state is the same run.
-type tokensAsked struct {
-	ProvenanceRunID string                `json:"provenance_run_id"`
-	Snapshot        *ledger.TokenSnapshot `json:"snapshot"` // null for an answer about one token, which needs none
-}
-
-type approvalsAsked struct {
-	ProvenanceRunID string                   `json:"provenance_run_id"`
-	Snapshot        *ledger.ApprovalSnapshot `json:"snapshot"` // null for an answer about one approval, which needs none
-}
-
-type callsAsked struct {
-	ProvenanceRunID string       `json:"provenance_run_id"`
-	Snapshot        callSnapshot `json:"snapshot"`
-}
-
-// callSnapshot is the newest and the oldest record that an answer covers, by hash. Records are chained and never change.
-type callSnapshot struct {
-	Newest string `json:"newest"` // empty: none
-	Oldest string `json:"oldest"`
-	Total  int64  `json:"total"` // as the answer says
-}
-
-// about is the run of a call whose params are its arguments and a snapshot.
-func (g *Gateway) about(ctx context.Context, toolID string, c gate.Call, snapshot any) (string, error) {
-	return g.provenance(ctx, toolID, map[string]any{"args": c.Args, "snapshot": snapshot})
-}
+// asOf are the params of a call about tokens, approvals or recorded calls: its arguments, and the state of the ledger in numbers that
+// change exactly when the answer does.
+func asOf(c gate.Call, snapshot any) any { return map[string]any{"args": c.Args, "snapshot": snapshot} }

@@ -15,7 +15,7 @@ import (
 func TestRawPlanNamesItsImage(t *testing.T) {
 	g := tableGateway(t)
 	b := g.fill(t, "own")
-	x, err := g.Gate.Registry().Find(submitToolID)
+	x, err := g.Gate.Registry().Find("slurm.submit")
 	if err != nil {
 		t.Fatal(err)
 	}

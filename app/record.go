@@ -5,17 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
 )
-
-// shellTools are the tools that a shell carries out in its own process and records in the site's ledger. config, tool check, tool init and
-// domain check are for files that may belong to no site, and leave no record.
-func shellTools() []string { return []string{"image.add", "image.list", "image.verify", "site.doctor"} }
 
 // ShellRecord is the record of a call that a shell made in its own process, see [app.onSite].
 type ShellRecord struct {
@@ -30,32 +25,26 @@ type ShellPayload struct {
 }
 
 type shellRecorded struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	Recorded        int    `json:"recorded"`
+	CallRunID
+	Recorded int `json:"recorded"`
 }
 
 // Unchanged makes the call of event.record itself a look: what it records has a record of its own.
 func (shellRecorded) Unchanged() bool { return true }
 
-// recordTool takes the record of a call from a shell. Only an administrator's shell has it: who may add images may also have added one.
-func (g *Gateway) recordTool() gate.Tool {
-	return builtin("event.record", "Record a call", "Record a call of image or doctor that a shell carried out in its own process, as the "+
-		"caller's. Without an event it only tells whether the caller may.", gate.Write,
-		object("", prop("chain", `{"enum":["effects","looks"]}`), prop("event", `{"type":"object"}`),
-			prop("payloads", `{"type":"array","maxItems":2,"items":{"type":"object","additionalProperties":false,"required":["kind","payload"],"properties":{"kind":{"enum":["args","result"]},"payload":{}}}}`)),
-		handler(g.recordShell))
-}
-
-func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (any, error) {
-	prov, err := g.provenance(ctx, "event.record", map[string]any{"args": c.Args})
-	if err != nil || len(a.Event) == 0 {
-		return shellRecorded{ProvenanceRunID: prov}, err
+// recordShell takes the record of a call from a shell.
+func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (out shellRecorded, params any, err error) {
+	if len(a.Event) > 0 {
+		r, err := a.record(c.Caller.Name)
+		if err == nil {
+			err = g.Ledger.Record(ctx, []gate.Record{r})
+		}
+		if err != nil {
+			return out, nil, err
+		}
+		out.Recorded = 1
 	}
-	r, err := a.record(c.Caller.Name)
-	if err == nil {
-		err = g.Ledger.Record(ctx, []gate.Record{r})
-	}
-	return shellRecorded{prov, 1}, err
+	return out, map[string]any{"args": c.Args}, nil
 }
 
 // record checks what a shell sent: an event of one of the shell's tools, and payloads that have its hashes.
@@ -79,7 +68,7 @@ func (a ShellRecord) record(principal string) (gate.Record, error) {
 	if err := json.Unmarshal(a.Event, &e); err != nil {
 		return gate.Record{}, err
 	}
-	if !slices.Contains(shellTools(), e.ToolID) || e.Transport != gate.Local {
+	if !isShells(e.ToolID) || e.Transport != gate.Local {
 		return gate.Record{}, bad("event.tool_id", "no call of a shell's own")
 	}
 	if a.Chain == "" || a.Chain == gate.Effects && e.SideEffect == gate.Read {
@@ -100,4 +89,10 @@ func (a ShellRecord) record(principal string) (gate.Record, error) {
 		r.Payloads = append(r.Payloads, gate.Payload{Kind: p.Kind, JSON: doc, SHA256: hash})
 	}
 	return r, err
+}
+
+// isShells reports whether a tool's calls are carried out and recorded by a shell.
+func isShells(id string) bool {
+	o, ok := new(Gateway).Find(id)
+	return ok && o.Needs == Site
 }

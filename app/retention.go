@@ -9,23 +9,20 @@ import (
 	"slurmgate/retention"
 )
 
-const gcToolID = "gateway.gc"
-
-// retentionTools maintain what the gateway stores. Chats cannot call them: they cost as much as the whole store is large.
-func (g *Gateway) retentionTools() []gate.Tool {
-	gc := builtin(gcToolID, "Remove what is no longer needed",
-		"Removes workspaces of finished runs, imports that no run used, and bytes that no artifact refers to, according to the site's "+
-			"retention settings. What a run refers to is never removed.", gate.Write,
-		object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
-			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)), handler(g.gc))
-	gc.Determinism = gate.NonDeterministic
-	tools := []gate.Tool{gc}
-	for i := range tools {
-		tools[i].Timeout = 12 * time.Hour
-		tools[i].Capabilities = []string{gate.CapGateway, gate.CapAdmin} // they see every project
-		tools[i].Bindings = []gate.Transport{gate.Local, gate.Other}
-	}
-	return tools
+// retention are the operations that maintain what the gateway stores. They cost as much as the whole store is large and see every project.
+func (g *Gateway) retention() []Operation {
+	return []Operation{{
+		ID: "gateway.gc", Title: "Remove what is no longer needed", Verb: "gc",
+		Description: "Removes workspaces of finished runs, imports that no run used, and bytes that no artifact refers to, according to the " +
+			"site's retention settings. What a run refers to is never removed.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic,
+		Capability: gate.CapAdmin, Needs: Engine, Faces: noChat,
+		Limit: 12 * time.Hour,
+		Input: object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
+			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)),
+		Does:   look(g, g.gc),
+		DryRun: look(g, g.rehearseGC),
+	}}
 }
 
 type GCArgs struct {
@@ -34,8 +31,8 @@ type GCArgs struct {
 }
 
 type GCAnswer struct {
-	ProvenanceRunID string     `json:"provenance_run_id"`
-	Snapshot        gcSnapshot `json:"snapshot"`
+	CallRunID
+	Snapshot gcSnapshot `json:"snapshot"`
 	retention.Report
 }
 
@@ -58,9 +55,10 @@ type gcFound struct {
 func foundOf(t retention.Tally) gcFound { return gcFound{t.Count, t.Bytes} }
 
 // gc sweeps once. Only one runs at a time: a second one would only interfere.
-func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (any, error) {
+func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (out GCAnswer, params any, err error) {
 	if !g.sweeping.TryLock() {
-		return nil, fault.New(fault.Conflict, gcToolID, "gc_running", "another gc is already running").WithNext("wait until it has finished")
+		return out, nil, fault.New(fault.Conflict, "gateway.gc", "gc_running", "another gc is already running").
+			WithNext("wait until it has finished")
 	}
 	defer g.sweeping.Unlock()
 	policy := retention.Policy{Workspaces: keepDays(g.Site.Retention.WorkspaceDays), Imports: keepDays(g.Site.Retention.ImportDays)}
@@ -69,21 +67,20 @@ func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (any, error) {
 	}
 	seq, err := g.Ledger.Newest(ctx)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	r, err := retention.Parts{Ledger: g.Ledger, Workspaces: g.Workspaces, Store: g.Store, Now: time.Now}.Sweep(ctx, policy, a.DryRun)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	snapshot := gcSnapshot{seq, g.Site.Retention.WorkspaceDays, g.Site.Retention.ImportDays, foundOf(r.Workspaces), foundOf(r.Imports),
 		foundOf(r.Bytes), len(r.Kept)}
-	prov, err := g.provenance(ctx, gcToolID, map[string]any{"snapshot": snapshot, "dry_run": a.DryRun,
-		"workspaces_older_than_seconds": a.Workspaces})
-	return GCAnswer{prov, snapshot, r}, err
+	return GCAnswer{Snapshot: snapshot, Report: r}, map[string]any{"snapshot": snapshot, "dry_run": a.DryRun,
+		"workspaces_older_than_seconds": a.Workspaces}, nil
 }
 
 // rehearseGC is gc as a dry run.
-func (g *Gateway) rehearseGC(ctx context.Context, c gate.Call, a GCArgs) (any, error) {
+func (g *Gateway) rehearseGC(ctx context.Context, c gate.Call, a GCArgs) (GCAnswer, any, error) {
 	a.DryRun = true
 	return g.gc(ctx, c, a)
 }

@@ -12,25 +12,40 @@ import (
 	"slurmgate/run"
 )
 
-const timeSchema = `{"type":"string","format":"date-time","maxLength":40,"description":"RFC 3339, e.g. 2026-11-21T08:00:00Z"}`
-
-// runTools read runs from the ledger.
-func (g *Gateway) runTools() []gate.Tool {
-	return []gate.Tool{
-		g.provenanceTool(),
-		builtin("run.list", "List runs", "Lists runs, newest first.", gate.Read,
-			object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
-				prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("since", timeSchema),
-				prop("until", timeSchema),
-				prop("cursor", `{"type":"string","maxLength":256}`), prop("limit", `{"type":"integer","minimum":1,"maximum":200}`)),
-			handler(g.listRuns)),
-		builtin("run.show", "Show a run", "Returns everything about a run: identity, plan, policy, inputs, attempts, sends, events, outputs, "+
-			"resource usage.", gate.Read,
-			object("run_id", prop("run_id", runIDSchema)), handler(g.showRun)),
-		builtin("run.diff", "Compare two runs", "Returns why two runs are not the same run: which parts of their identities differ, and where.",
-			gate.Read,
-			object("a b", prop("a", runIDSchema), prop("b", runIDSchema)), handler(g.diffRuns)),
-	}
+// runs are the operations that read runs from the ledger.
+func (g *Gateway) runs() []Operation {
+	return []Operation{{
+		ID: "run.provenance", Title: "Look up a provenance_run_id", Verb: "runs show",
+		Description: "Returns which call answered with this provenance_run_id: its tool, canonical parameters and snapshot, and when it was " +
+			"made. Works as long as the record of the call is retained.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("run_id", prop("run_id", runIDSchema)),
+		Does:  look(g, g.lookUpCall),
+	}, {
+		ID: "run.list", Title: "List runs", Verb: "runs list",
+		Description: "Lists runs, newest first.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
+			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("since", timeSchema),
+			prop("until", timeSchema), prop("cursor", cursorSchema), prop("limit", limitSchema)),
+		Does: look(g, g.listRuns),
+	}, {
+		ID: "run.show", Title: "Show a run", Verb: "runs show",
+		Description: "Returns everything about a run: identity, plan, policy, inputs, attempts, sends, events, outputs, resource usage.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Input: object("run_id", prop("run_id", runIDSchema)),
+		Does:  ofRun(g, look(g, g.showRun)),
+	}, {
+		ID: "run.diff", Title: "Compare two runs", Verb: "runs diff",
+		Description: "Returns why two runs are not the same run: which parts of their identities differ, and where.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("a b", prop("a", runIDSchema), prop("b", runIDSchema)),
+		Does:  look(g, g.diffRuns),
+	}}
 }
 
 // RunRow is one run in a list.
@@ -58,7 +73,7 @@ type RunListArgs struct {
 }
 
 type RunList struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
+	CallRunID
 	Listed
 	Runs   []RunRow `json:"runs"`
 	Cursor *string  `json:"cursor"`
@@ -76,10 +91,10 @@ type runListParams struct {
 	Seq      int64      `json:"ledger_seq"`
 }
 
-func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (_ any, err error) {
+func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out RunList, params any, err error) {
 	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Cursor: a.Cursor, Limit: a.Limit}
 	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	if !a.Since.IsZero() {
 		f.Since = &a.Since
@@ -89,30 +104,23 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (_ a
 	}
 	page, err := g.Ledger.List(ctx, f)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	if page.Total.N == 0 && a.ToolID != "" {
 		if err := g.noSuchTool(ctx, a.ToolID, f.Projects); err != nil {
-			return nil, err
+			return out, nil, err
 		}
 	}
-	out := RunList{Listed: listedOf(page.Total), Runs: []RunRow{}}
-	if out.ProvenanceRunID, err = g.provenance(ctx, "run.list", runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor,
-		a.Limit, page.Seq}); err != nil {
-		return nil, err
-	}
-	if page.Cursor != "" {
-		out.Cursor = &page.Cursor
-	}
+	out = RunList{Listed: listedOf(page.Total), Runs: []RunRow{}, Cursor: cursorOf(page.Cursor)}
 	for _, r := range page.Runs {
 		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.State, r.Phase, r.Reason, r.JobID, r.CreatedAt, r.FinishedAt})
 	}
-	return out, nil
+	return out, runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq}, nil
 }
 
 // RunStory is everything the ledger knows about a run.
 type RunStory struct {
-	ProvenanceRunID string          `json:"provenance_run_id"` // of this call; the run itself is run_id
+	CallRunID                       // of this call; the run itself is run_id
 	RunID           string          `json:"run_id"`
 	ToolID          string          `json:"tool_id"`
 	ToolVersion     string          `json:"tool_version"`
@@ -228,24 +236,22 @@ type SendDoc struct {
 	Text      string          `json:"text"`
 }
 
-func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
+func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory, any, error) {
 	s, seq, err := g.settledStory(ctx, a.RunID)
 	if err != nil {
-		return nil, err
+		return s, nil, err
 	}
 	if c.Caller.Transport == gate.Local { // only a shell on this host gets a path of this host
 		s.Workspace = g.Engine.Workspace.RunDir(a.RunID)
 	}
-	s.Detail = *g.told(c, &s.Detail)
+	s.Detail = *g.hide(c, &s.Detail)
 	measured := 0 // accounting reports usage later, which is not an event of the run
 	for _, at := range s.Attempts {
 		if at.Source == "accounting" {
 			measured++
 		}
 	}
-	s.ProvenanceRunID, err = g.provenance(ctx, "run.show", map[string]any{"run_id": a.RunID, "ledger_seq": seq,
-		"attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone})
-	return s, err
+	return s, map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone}, nil
 }
 
 // settledStory is the story of a run at one event. It takes several queries, so it is read again if the run changed in between.
@@ -327,8 +333,7 @@ type DiffArgs struct {
 
 // RunDiff says why two runs are not the same.
 type RunDiff struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-
+	CallRunID
 	Same    bool          `json:"same"`
 	Parts   []PartDiff    `json:"parts"`   // the parts of the identity that differ
 	Changes []plan.Change `json:"changes"` // where params and policies differ; paths begin with params or policy
@@ -343,20 +348,16 @@ type PartDiff struct {
 
 const maxChanges = 100
 
-func (g *Gateway) diffRuns(ctx context.Context, _ gate.Call, args DiffArgs) (any, error) {
+func (g *Gateway) diffRuns(ctx context.Context, _ gate.Call, args DiffArgs) (out RunDiff, params any, err error) {
 	a, err := g.Ledger.View(ctx, args.A)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	b, err := g.Ledger.View(ctx, args.B)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
-	out := RunDiff{Parts: []PartDiff{}, Changes: []plan.Change{}}
-	// identities never change, so there is no snapshot boundary
-	if out.ProvenanceRunID, err = g.provenance(ctx, "run.diff", args); err != nil {
-		return nil, err
-	}
+	out = RunDiff{Parts: []PartDiff{}, Changes: []plan.Change{}}
 	for _, p := range []PartDiff{{"tool", a.Run.ToolName, b.Run.ToolName}, {"contract_version", a.Run.ContractVersion, b.Run.ContractVersion},
 		{"policy", a.Run.PolicyHash, b.Run.PolicyHash}, {"params", a.Run.ParamsHash, b.Run.ParamsHash}} {
 		if p.A != p.B {
@@ -374,15 +375,15 @@ func (g *Gateway) diffRuns(ctx context.Context, _ gate.Call, args DiffArgs) (any
 		}
 		x, err := doc.read(ctx, doc.a)
 		if err != nil {
-			return nil, err
+			return out, nil, err
 		}
 		y, err := doc.read(ctx, doc.b)
 		if err != nil {
-			return nil, err
+			return out, nil, err
 		}
 		changes, err := plan.Diff(x, y, maxChanges+1)
 		if err != nil {
-			return nil, err
+			return out, nil, err
 		}
 		for _, c := range changes {
 			c.Path = doc.name + "." + c.Path
@@ -392,5 +393,5 @@ func (g *Gateway) diffRuns(ctx context.Context, _ gate.Call, args DiffArgs) (any
 	if out.More = len(out.Changes) > maxChanges; out.More {
 		out.Changes = out.Changes[:maxChanges]
 	}
-	return out, nil
+	return out, args, nil // identities never change, so the params need no snapshot
 }

@@ -26,7 +26,7 @@ func TestSnapshotsOfTheStore(t *testing.T) {
 		}
 		var sweep GCAnswer
 		var one, all Verified
-		g.says(t, admin, gcToolID, map[string]any{"dry_run": true}, "", &sweep)
+		g.says(t, admin, "gateway.gc", map[string]any{"dry_run": true}, "", &sweep)
 		g.says(t, admin, "artifact.verify", map[string]any{"artifact_id": b.artifact}, "", &one)
 		g.says(t, admin, "artifact.verify", map[string]any{"all": true}, "", &all)
 		if one.Snapshot.Checked != 1 || all.Snapshot.Checked != all.Checked || one.Snapshot.BytesRead != one.BytesRead ||

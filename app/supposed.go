@@ -76,19 +76,19 @@ func (g *Gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.
 }
 
 // rehearseImport returns what an import would create, and stores nothing.
-func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs) (any, error) {
-	doc, prov, err := g.bringIn(ctx, c, a, g.Importer.Rehearsal())
+func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
+	doc, err := g.bringIn(ctx, c, a, g.Importer.Rehearsal())
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	stored, err := g.Ledger.Artifact(ctx, doc.ID)
 	switch {
 	case err == nil:
-		return ImportAnswer{prov, docOf(stored), false}, nil
-	case !fault.Is(err, fault.NotFound):
-		return nil, err
+		doc = stored
+	case fault.Is(err, fault.NotFound):
+		doc.CreatedAt, out.Created, err = time.Now().UTC(), true, nil
+		g.supposed.add(c.Caller.Name, doc, doc.CreatedAt)
 	}
-	doc.CreatedAt = time.Now().UTC()
-	g.supposed.add(c.Caller.Name, doc, doc.CreatedAt)
-	return ImportAnswer{prov, docOf(doc), true}, nil
+	out.ArtifactDoc = docOf(doc)
+	return out, map[string]any{"artifact_id": doc.ID}, err
 }

@@ -8,6 +8,7 @@ import (
 	"slurmgate/access"
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/ledger"
 )
 
 // TokenDoc is a bearer token without its secret.
@@ -50,6 +51,12 @@ type TokenCreated struct {
 	Note  string `json:"note,omitzero"` // of a repeated call: see [gate.Tool.Reveals]
 }
 
+// tokensAsked begins an answer about tokens.
+type tokensAsked struct {
+	CallRunID
+	Snapshot *ledger.TokenSnapshot `json:"snapshot"` // null for an answer about one token, which needs none
+}
+
 type TokenArgs struct {
 	TokenID string `json:"token_id"`
 }
@@ -62,66 +69,74 @@ type TokenList struct {
 
 const maxTokenSeconds = 366 * 24 * 3600
 
-func (g *Gateway) tokenTools() []gate.Tool {
-	idSchema := `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`
+// tokens are the operations on bearer tokens.
+func (g *Gateway) tokens() []Operation {
 	words := `{"type":"array","minItems":1,"maxItems":64,"items":{"type":"string","minLength":1,"maxLength":128}}`
-	create := builtin("token.create", "Create a token", "Creates a bearer token for a program or a person with the given capabilities, "+
-		"projects and lifetime. The token itself is returned only once; the gateway stores only its hash.", gate.Write,
-		object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`),
+	return []Operation{{
+		ID: "token.create", Title: "Create a token", Verb: "token create",
+		Description: "Creates a bearer token for a program or a person with the given capabilities, projects and lifetime. The token itself " +
+			"is returned only once; the gateway stores only its hash.",
+		Effect: gate.Write, Repeat: gate.NonIdempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Input: object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`),
 			prop("capabilities", words), prop("projects", words),
 			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
-			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)), handler(g.createToken))
-	create.Reveals = []string{"token"}
-	return []gate.Tool{create,
-		builtin("token.list", "List tokens", "Lists the bearer tokens of this gateway, without their secrets.", gate.Read, object(""),
-			handler(func(ctx context.Context, c gate.Call, _ struct{}) (any, error) {
-				list, snapshot, err := g.Ledger.Tokens(ctx)
-				if err != nil {
-					return nil, err
-				}
-				out := TokenList{Total: snapshot.Tokens, Tokens: []TokenDoc{}}
-				for _, t := range list {
-					out.Tokens = append(out.Tokens, tokenDocOf(t, snapshot.State(t)))
-				}
-				out.Snapshot = &snapshot
-				out.ProvenanceRunID, err = g.about(ctx, "token.list", c, snapshot)
-				return out, err
-			})),
-		builtin("token.revoke", "Revoke a token", "Revokes a bearer token permanently, effective immediately.", gate.Write,
-			object("token_id", prop("token_id", idSchema)), handler(func(ctx context.Context, c gate.Call, a TokenArgs) (any, error) {
-				t, err := g.Ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
-				if err != nil {
-					return nil, err
-				}
-				prov, err := g.about(ctx, "token.revoke", c, nil)
-				return TokenAnswer{tokensAsked{ProvenanceRunID: prov}, tokenDocOf(t, "revoked")}, err
-			})),
+			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)),
+		Reveals: []string{"token"},
+		Does:    look(g, g.createToken),
+	}, {
+		ID: "token.list", Title: "List tokens", Verb: "token list",
+		Description: "Lists the bearer tokens of this gateway, without their secrets.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Input: object(""),
+		Does:  look(g, g.listTokens),
+	}, {
+		ID: "token.revoke", Title: "Revoke a token", Verb: "token revoke",
+		Description: "Revokes a bearer token permanently, effective immediately.",
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Input: object("token_id", prop("token_id", `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`)),
+		Does:  look(g, g.revokeToken),
+	}}
+}
+
+func (g *Gateway) listTokens(ctx context.Context, c gate.Call, _ struct{}) (out TokenList, params any, err error) {
+	list, snapshot, err := g.Ledger.Tokens(ctx)
+	out = TokenList{tokensAsked: tokensAsked{Snapshot: &snapshot}, Total: snapshot.Tokens, Tokens: []TokenDoc{}}
+	for _, t := range list {
+		out.Tokens = append(out.Tokens, tokenDocOf(t, snapshot.State(t)))
 	}
+	return out, asOf(c, snapshot), err
+}
+
+func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenArgs) (out TokenAnswer, params any, err error) {
+	t, err := g.Ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
+	out.TokenDoc = tokenDocOf(t, "revoked")
+	return out, asOf(c, nil), err
 }
 
 // createToken grants no more than its caller has, and for no longer.
-func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArgs) (any, error) {
+func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArgs) (out TokenCreated, params any, err error) {
 	grant, err := access.NewGrant(a.Capabilities, a.Projects, a.Accounts)
 	if err == nil {
 		grant, err = grant.Within(c.Caller.Principal)
 	}
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	expires := time.Now().Add(time.Duration(min(a.ExpiresInSeconds, maxTokenSeconds)) * time.Second)
 	if end := c.Caller.Expires; !end.IsZero() && expires.After(end) {
-		return nil, fault.New(fault.Capability, "token.create", "lifetime_denied", "the token would outlive the credentials of "+c.Caller.Name+
-			", which end at "+end.UTC().Format(time.RFC3339)).
+		return out, nil, fault.New(fault.Capability, "token.create", "lifetime_denied",
+			"the token would outlive the credentials of "+c.Caller.Name+
+				", which end at "+end.UTC().Format(time.RFC3339)).
 			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))
 	}
 	t, text := access.NewToken(a.Name, grant, c.Caller.Name, expires)
 	if err := g.Ledger.AddToken(ctx, t); err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	stored, err := g.Ledger.Token(ctx, t.ID)
-	if err != nil {
-		return nil, err
-	}
-	prov, err := g.about(ctx, "token.create", c, map[string]any{"token_id": stored.ID})
-	return TokenCreated{TokenAnswer: TokenAnswer{tokensAsked{ProvenanceRunID: prov}, tokenDocOf(stored, "valid")}, Token: text}, err
+	out.TokenDoc, out.Token = tokenDocOf(stored, "valid"), text
+	return out, asOf(c, map[string]any{"token_id": stored.ID}), err
 }

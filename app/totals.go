@@ -15,6 +15,13 @@ type Listed struct {
 	TotalExact bool  `json:"total_exact"` // false: at least total; the rest was not counted
 }
 
+func cursorOf(c string) *string {
+	if c == "" {
+		return nil
+	}
+	return &c
+}
+
 func listedOf(t ledger.Total) Listed { return Listed{t.N, t.Exact} }
 
 // noSuchTool refuses a filter by a tool that is not there and has no runs: the id is misspelt.

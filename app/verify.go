@@ -15,9 +15,8 @@ import (
 )
 
 const (
-	verifyPage  = 500 // artifacts per query of the ledger
-	maxDamaged  = 100 // artifacts named in an answer
-	verifyLimit = 24 * time.Hour
+	verifyPage = 500 // artifacts per query of the ledger
+	maxDamaged = 100 // artifacts named in an answer
 )
 
 type VerifyArgs struct {
@@ -35,15 +34,15 @@ type Damage struct {
 
 // Verified is the result of hashing the bytes of artifacts again.
 type Verified struct {
-	ProvenanceRunID string     `json:"provenance_run_id"`
-	Snapshot        bytesFound `json:"snapshot"`
-	AsOf            *time.Time `json:"as_of_created_at"`
-	ArtifactCount   int64      `json:"artifact_count"`
-	Checked         int        `json:"checked"`       // artifacts
-	Objects         int        `json:"objects"`       // distinct contents among them; each is read once
-	BytesRead       int64      `json:"bytes_read"`    // of those that are intact
-	DamagedCount    int        `json:"damaged_count"` // total number; damaged lists the first 100
-	Damaged         []Damage   `json:"damaged"`
+	CallRunID
+	Snapshot      bytesFound `json:"snapshot"`
+	AsOf          *time.Time `json:"as_of_created_at"`
+	ArtifactCount int64      `json:"artifact_count"`
+	Checked       int        `json:"checked"`       // artifacts
+	Objects       int        `json:"objects"`       // distinct contents among them; each is read once
+	BytesRead     int64      `json:"bytes_read"`    // of those that are intact
+	DamagedCount  int        `json:"damaged_count"` // total number; damaged lists the first 100
+	Damaged       []Damage   `json:"damaged"`
 }
 
 // bytesFound is the state of the store that an answer is about: what was read, and what was found.
@@ -61,59 +60,50 @@ type verifyParams struct {
 	Snapshot   bytesFound `json:"snapshot"`
 }
 
-func (g *Gateway) artifactVerifyTool() gate.Tool {
-	t := builtin("artifact.verify", "Verify artifacts", "Hashes the stored bytes of one artifact, or of all you can see, and compares them "+
-		"with their checksums. Reads every byte.", gate.Read,
-		object("", prop("artifact_id", artifactIDSchema), prop("all", `{"type":"boolean"}`), prop("project_id", projectSchema)),
-		handler(g.verifyArtifacts))
-	t.Timeout = verifyLimit
-	return t
-}
-
-func (g *Gateway) verifyArtifacts(ctx context.Context, c gate.Call, a VerifyArgs) (any, error) {
+func (g *Gateway) verify(ctx context.Context, c gate.Call, a VerifyArgs) (out Verified, params any, err error) {
 	switch {
 	case a.All == (a.ArtifactID != ""), a.ProjectID != "" && !a.All:
-		return nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
+		return out, nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
 			Rule: "either artifact_id, or all=true with an optional project_id", Msg: "neither or both are given"})
 	case a.ArtifactID != "":
 		return g.verifyOne(ctx, a.ArtifactID)
 	case !c.Caller.Can(gate.CapOperate):
-		return nil, fault.New(fault.Capability, "artifact.verify", "capability_denied",
+		return out, nil, fault.New(fault.Capability, "artifact.verify", "capability_denied",
 			"verifying all artifacts needs the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
 	}
 	projects, err := g.projectsListed(c, a.ProjectID)
 	if err != nil {
-		return nil, err
+		return out, nil, err
 	}
 	if !g.verifying.TryLock() {
-		return nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "another call is already verifying all artifacts").
+		return out, nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "another call is already verifying all artifacts").
 			WithNext("wait until it has finished")
 	}
 	defer g.verifying.Unlock()
 	return g.verifyAll(ctx, projects)
 }
 
-func (g *Gateway) verifyOne(ctx context.Context, id string) (any, error) {
-	x, err := g.Ledger.Artifact(ctx, id)
-	if err != nil {
-		return nil, err
-	}
+func (g *Gateway) verifyOne(ctx context.Context, id string) (Verified, any, error) {
 	v := newVerifier(g)
-	if err := v.check(ctx, x); err != nil {
-		return nil, err
+	x, err := g.Ledger.Artifact(ctx, id)
+	if err == nil {
+		err = v.check(ctx, x)
+	}
+	if err != nil {
+		return v.out, nil, err
 	}
 	v.out.AsOf, v.out.ArtifactCount = &x.CreatedAt, 1
-	return v.answer(ctx, verifyParams{ArtifactID: id})
+	return v.answer(verifyParams{ArtifactID: id})
 }
 
 // verifyAll goes through the artifacts of one snapshot, newest first. Artifacts that retention removes meanwhile are skipped.
-func (g *Gateway) verifyAll(ctx context.Context, projects []string) (any, error) {
+func (g *Gateway) verifyAll(ctx context.Context, projects []string) (Verified, any, error) {
 	v := newVerifier(g)
 	f := ledger.ArtifactFilter{Projects: projects, Limit: verifyPage}
 	for first := true; ; first = false {
 		page, err := g.Ledger.Artifacts(ctx, f)
 		if err != nil {
-			return nil, err
+			return v.out, nil, err
 		}
 		if first {
 			v.out.ArtifactCount = page.Snapshot.Count
@@ -123,12 +113,12 @@ func (g *Gateway) verifyAll(ctx context.Context, projects []string) (any, error)
 		}
 		for _, x := range page.Artifacts {
 			if err := v.check(ctx, x); err != nil {
-				return nil, err
+				return v.out, nil, err
 			}
 			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: a cursor is only valid as long as nothing is removed
 		}
 		if len(page.Artifacts) < verifyPage {
-			return v.answer(ctx, verifyParams{Projects: projects})
+			return v.answer(verifyParams{Projects: projects})
 		}
 	}
 }
@@ -142,7 +132,7 @@ type verifier struct {
 }
 
 func newVerifier(g *Gateway) *verifier {
-	return &verifier{g: g, known: map[string]error{}, seen: sha256.New()}
+	return &verifier{g: g, known: map[string]error{}, seen: sha256.New(), out: Verified{Damaged: []Damage{}}}
 }
 
 // check verifies one artifact. It returns an error only if the caller gave up.
@@ -174,14 +164,9 @@ func (v *verifier) check(ctx context.Context, x run.Artifact) error {
 	return nil
 }
 
-// answer completes the answer with its snapshot and the run it is.
-func (v *verifier) answer(ctx context.Context, p verifyParams) (Verified, error) {
-	if v.out.Damaged == nil {
-		v.out.Damaged = []Damage{}
-	}
+// answer completes the answer with its snapshot.
+func (v *verifier) answer(p verifyParams) (Verified, any, error) {
 	p.Snapshot = bytesFound{hex.EncodeToString(v.seen.Sum(nil)), v.out.Checked, v.out.Objects, v.out.BytesRead}
 	v.out.Snapshot = p.Snapshot
-	var err error
-	v.out.ProvenanceRunID, err = v.g.provenance(ctx, "artifact.verify", p)
-	return v.out, err
+	return v.out, p, nil
 }

@@ -35,7 +35,7 @@ type Gateway interface {
 
 // Ports are what the verbs need from the rest of the program.
 type Ports struct {
-	Files app.Files
+	Host app.Host // without Examine
 	// Open makes this process the gateway of a site. A fault with code gateway_running: another process is.
 	Open func(ctx context.Context, s *site.Site, log *slog.Logger) (Gateway, error)
 	// SiteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -67,7 +68,8 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 	var res gate.Response
 	req := gate.NewRequest(toolID, version, raw)
 	req.DryRun, req.IdempotencyKey = s.dryRun, s.key
-	ownKey(&req, app.IdempotencyOf(toolID))
+	o, _ := new(app.Gateway).Find(toolID) // a toolpack's tool finds its run
+	ownKey(&req, cmp.Or(o.Repeat, gate.Idempotent))
 	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
 		if s.dryRun {
 			return fault.New(fault.Validation, "dry run", "args_too_large",

@@ -3,30 +3,21 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
-	"slurmgate/fault"
+	"slurmgate/app"
 	"slurmgate/gate"
 	"slurmgate/site"
 )
 
-// file finds a tool that works only on files.
-func (a *Shell) file(id string) (gate.Tool, error) {
-	tools := a.Files.Tools()
-	i := slices.IndexFunc(tools, func(t gate.Tool) bool { return t.ID == id })
-	if i < 0 {
-		return gate.Tool{}, fault.New(fault.Internal, "file", "", "no tool "+id)
-	}
-	return tools[i], nil
+// operation finds one of the operations that need no gateway.
+func (a *Shell) operation(id string) gate.Tool {
+	o, _ := (&app.Gateway{Host: a.Host}).Find(id)
+	return o.Tool()
 }
 
-// local runs a tool that needs no gateway, through a gate of its own.
+// local runs an operation that needs no gateway, through a gate of its own.
 func (a *Shell) local(ctx context.Context, id string, args, result any) error {
-	t, err := a.file(id)
-	if err != nil {
-		return err
-	}
-	return alone(ctx, t, args, result)
+	return alone(ctx, a.operation(id), args, result)
 }
 
 func alone(ctx context.Context, t gate.Tool, args, result any) error {
@@ -39,10 +30,7 @@ func alone(ctx context.Context, t gate.Tool, args, result any) error {
 
 // onSite carries out a tool of a site in this process.
 func (a *Shell) onSite(ctx context.Context, s *site.Site, id string, args, result any) error {
-	t, err := a.file(id)
-	if err != nil {
-		return err
-	}
+	t := a.operation(id)
 	g, who, err := a.SiteGate(ctx, a, s, t)
 	switch {
 	case err != nil && t.SideEffect != gate.Read:

@@ -38,10 +38,11 @@ func (c Doctor) Run(ctx context.Context, a *Shell) error {
 // examine makes the call through the site's gate. Without a site file there is none, and nothing to start a job on.
 func (a *Shell) examine(ctx context.Context, args app.DoctorArgs, r *app.DoctorAnswer) error {
 	var unrecorded error
-	tool := app.DoctorTool(func(ctx context.Context, args app.DoctorArgs) app.DoctorAnswer {
+	a.Host.Examine = func(ctx context.Context, args app.DoctorArgs) app.DoctorAnswer {
 		return a.Examine(ctx, args, unrecorded, a.Say)
-	})
-	s, err := a.Files.LoadSite(args.Site)
+	}
+	tool := a.operation("site.doctor")
+	s, err := a.Host.LoadSite(args.Site)
 	if err != nil {
 		return alone(ctx, tool, args, r)
 	}

@@ -72,8 +72,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 
 // ports are what the verbs use of the rest of the program.
 func ports() cli.Ports {
-	files := app.Files{LoadSite: loadSite, Images: siteImages{}}
-	return cli.Ports{Files: files, SiteGate: siteGate,
+	return cli.Ports{Host: app.Host{LoadSite: loadSite, Images: siteImages{}}, SiteGate: siteGate,
 		Open: func(ctx context.Context, s *site.Site, log *slog.Logger) (cli.Gateway, error) {
 			g, err := openGateway(ctx, s, log, nil)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/mcp"
@@ -79,6 +80,39 @@ func TestStepForms(t *testing.T) {
 		}
 		if f.Chat == "" && mcp.ForChat(tool) && tool.Reachable(gate.MCP) {
 			t.Errorf("a chat has %s", f.Verb)
+		}
+	}
+}
+
+// Each operation's verb is one of the command line, and each verb is an operation's or one of those that are more, or less, than a call.
+//
+// proves HTC-06
+func TestVerbsAreOperations(t *testing.T) {
+	var c commands
+	parser, err := kong.New(&c, kong.Name("slurmgate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbs := map[string]bool{}
+	for _, leaf := range parser.Model.Leaves(false) {
+		verbs[strings.TrimPrefix(leaf.FullPath(), "slurmgate ")] = false
+	}
+	for _, v := range []string{"run", "wait", "cancel-all", "deny", "serve", "mcp", "version", "completion", "complete-words",
+		"record-calls"} {
+		if _, ok := verbs[v]; !ok {
+			t.Errorf("no verb %s", v)
+		}
+		verbs[v] = true
+	}
+	for _, o := range new(app.Gateway).Operations() {
+		if _, ok := verbs[o.Verb]; o.Verb != "" && !ok {
+			t.Errorf("%s: there is no verb %q", o.ID, o.Verb)
+		}
+		verbs[o.Verb] = true
+	}
+	for v, called := range verbs {
+		if !called {
+			t.Errorf("slurmgate %s calls no operation", v)
 		}
 	}
 }

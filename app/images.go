@@ -1,0 +1,136 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/site"
+	"slurmgate/toolpack"
+)
+
+// Images is the image store of a site, with the image lock of its domain.
+type Images interface {
+	// Misfits says where lock and store do not agree; nothing while the store is not there yet.
+	Misfits(s *site.Site) ([]fault.Problem, error)
+	// Add checks a SIF file, copies it into the store and records it in the lock.
+	Add(ctx context.Context, s *site.Site, a ImageAddArgs) (ImageAddAnswer, error)
+	// List lists the named images and those that are only in the store; with hash it reads every byte.
+	List(ctx context.Context, s *site.Site, hash bool) (ImageListAnswer, error)
+}
+
+// images are the operations on a site's files. They work in the shell's process: there may be no gateway yet, or none that starts.
+func (h Host) images() []Operation {
+	at, hash := prop("site", pathSchema), prop("hash", yesNo)
+	return []Operation{{
+		ID: "image.add", Title: "Add an image", Verb: "image add",
+		Description: "Checks a SIF file, copies it into the image store and records its name and digest in images.lock.yaml.",
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
+		Limit: time.Hour, // a large image is hashed and copied while the call is open
+		Input: object("site name file", at, prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("file", pathSchema),
+			prop("replace", yesNo)),
+		Does: does(h.addImage),
+	}, {
+		ID: "image.list", Title: "Images", Verb: "image list",
+		Description: "Lists the named images and those in the image store.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
+		Limit: 6 * time.Hour,
+		Input: object("site", at, hash),
+		Does:  does(h.listImages),
+	}, {
+		ID: "image.verify", Title: "Images", Verb: "image verify",
+		Description: "Lists the named images and those in the image store.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
+		Limit: 6 * time.Hour, // every byte of every image
+		Input: object("site", at, hash),
+		Does:  does(h.listImages),
+	}, {
+		ID: "site.doctor", Title: "Check the site", Verb: "doctor",
+		Description: "Checks the site end to end, including compute nodes.",
+		Effect:      gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
+		Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
+		Limit: 10 * time.Minute,
+		Input: object("site", at, prop("no_jobs", yesNo)),
+		Does: does(func(ctx context.Context, _ gate.Call, a DoctorArgs) (DoctorAnswer, error) {
+			return h.Examine(ctx, a), nil
+		}),
+	}}
+}
+
+func (h Host) addImage(ctx context.Context, _ gate.Call, a ImageAddArgs) (ImageAddAnswer, error) {
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return ImageAddAnswer{}, err
+	}
+	// A broken domain is not added to; missing images are what this operation is for.
+	if _, _, err := ReadDomain(s.DomainDir, toolpack.AllowMissingImages); err != nil {
+		return ImageAddAnswer{}, err
+	}
+	return h.Images.Add(ctx, s, a)
+}
+
+// listImages lists the named images and those that are only in the store; with hash it reads every byte.
+func (h Host) listImages(ctx context.Context, _ gate.Call, a ImageListArgs) (ImageListAnswer, error) {
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return ImageListAnswer{}, err
+	}
+	return h.Images.List(ctx, s, a.Hash)
+}
+
+type ImageAddArgs struct {
+	Site    string `json:"site"`
+	Name    string `json:"name"`
+	File    string `json:"file"`
+	Replace bool   `json:"replace,omitzero"`
+}
+
+type ImageDoc struct {
+	Name      string `json:"name"`
+	Digest    string `json:"digest"`
+	Arch      string `json:"arch"`
+	SizeBytes int64  `json:"size_bytes"`
+	Source    string `json:"source"`
+	State     string `json:"state"` // stored, missing, ok, or what is wrong
+}
+
+type ImageAddAnswer struct {
+	ImageDoc
+	Changed bool   `json:"changed"` // false: the name already had this digest
+	Lock    string `json:"lock_file"`
+}
+
+type ImageListArgs struct {
+	Site string `json:"site"`
+	Hash bool   `json:"hash,omitzero"`
+}
+
+type ImageListAnswer struct {
+	Total  int        `json:"total"`
+	Images []ImageDoc `json:"images"`
+	Bad    int        `json:"bad"`
+}
+
+// Finding is the result of one check.
+type Finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, warn, fail
+	Detail string `json:"detail"`
+	Next   string `json:"next,omitempty"`
+}
+
+type DoctorAnswer struct {
+	Site     string    `json:"site"`
+	Findings []Finding `json:"findings"`
+	Failed   int       `json:"failed"`
+	Warned   int       `json:"warned"`
+}
+
+type DoctorArgs struct {
+	Site   string `json:"site"`
+	NoJobs bool   `json:"no_jobs,omitzero"`
+}
