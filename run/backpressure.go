@@ -241,13 +241,14 @@ func (d *diskHealth) failure() error {
 }
 
 // putOff makes a run wait that was not sent because of a pause. Its staged files remain; no send was begun.
-func (e *Engine) putOff(ctx context.Context, v View, why pause, kept kept) error {
+func (e *Engine) putOff(ctx context.Context, v View, why pause, w Write) error {
 	if v.Run.Phase == Deferred && v.Run.Reason == why.code {
 		return nil
 	}
-	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Queued, Deferred, why.code, why.detail
-	_, err := e.apply(ctx, Write{Run: v.Run, Submission: &v.Submission, Payloads: kept.payloads, Artifacts: kept.artifacts,
-		Event: Event{Type: "run.deferred", Data: map[string]any{"code": why.code, "send": v.Sends, "text": why.detail, "sent": false}}})
+	v.Run.enter(Deferred, why.code, why.detail)
+	w.Run, w.Submission = v.Run, &v.Submission
+	w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": why.code, "send": v.Sends, "text": why.detail, "sent": false}}
+	_, err := e.apply(ctx, w)
 	return err
 }
 

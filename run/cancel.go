@@ -75,13 +75,15 @@ func sayCancelling(r *Run, jobID string) {
 	}
 }
 
+// beforeJob is what a cancel means in the phases in which Slurm has no job, and none is on its way.
+var beforeJob = map[Phase]string{Staging: "cancelled before anything was submitted",
+	Deferred: "cancelled while it waited for Slurm; no job was accepted"}
+
 func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	switch v.Run.Phase {
-	case Staging:
+	case Staging, Deferred:
 		// A worker may be at it: this write makes its next one stale, and without the intent nothing is sent.
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled before anything was submitted"})
-	case Deferred:
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "cancelled while it waited for Slurm; no job was accepted"})
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: beforeJob[v.Run.Phase]})
 	case Submitting, Collecting:
 		// The worker that has the run, or takes it up now, sees the wish.
 		e.pressure.hurry(v.Run.ID)

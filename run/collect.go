@@ -31,24 +31,21 @@ const collectingWaits = "collecting_waits"
 
 // collect judges an ended job and registers its outputs. It is repeated until it commits; nothing is
 // registered before that. The run's reason says what prevents it; a cancel gives the run up.
-func (e *Engine) collect(ctx context.Context, v View) (again bool, err error) {
-	if !e.pressure.due(v.Run.ID) {
-		return false, nil
-	}
-	again, err = e.collectOnce(ctx, v)
+func (e *Engine) collect(ctx context.Context, v View) error {
+	err := e.collectOnce(ctx, v)
 	if err == nil || stale(err) || ctx.Err() != nil {
-		return again, err
+		return err
 	}
 	enough := e.waitedEnough(v)
 	switch {
 	case v.Run.Reason != collectingWaits:
 		e.Log.Warn("a job's files cannot be collected", "run_id", v.Run.ID, "err", err)
-		return false, e.note(ctx, v, collectingWaits, e.byItself(v, "the job's files cannot be collected", err))
+		return e.note(ctx, v, collectingWaits, e.byItself(v, "the job's files cannot be collected", err))
 	case v.Run.CancelAt != nil && enough:
-		return false, e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits,
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits,
 			detail: "given up: the job's files cannot be collected: " + fault.Prose(err), exit: v.Attempt.ExitCode})
 	}
-	return false, err
+	return err
 }
 
 // ofFiles adds a next step to an error about a run's files, if it has none.
@@ -66,17 +63,17 @@ func (e *Engine) byItself(v View, what string, err error) string {
 }
 
 // collectOnce is one round of collect.
-func (e *Engine) collectOnce(ctx context.Context, v View) (again bool, err error) {
+func (e *Engine) collectOnce(ctx context.Context, v View) error {
 	p, err := e.params(ctx, v)
 	if err != nil {
-		return false, err
+		return err
 	}
 	exit, err := e.readExit(ctx, v)
 	if fault.Is(err, fault.NotFound) && e.mayCome(v) {
-		return false, e.note(ctx, v, "outputs_late", "the job has ended, but its exit file is not visible yet")
+		return e.note(ctx, v, string(OutputsLate), "the job has ended, but its exit file is not visible yet")
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Validation) {
-		return false, err // the filesystem, not the job
+		return err // the filesystem, not the job
 	}
 	var claim Claim
 	never := false
@@ -88,17 +85,17 @@ func (e *Engine) collectOnce(ctx context.Context, v View) (again bool, err error
 		}
 		switch {
 		case isGone(err) && v.Run.CancelAt != nil:
-			return false, e.giveUpGone(ctx, v)
+			return e.giveUpGone(ctx, v)
 		case isGone(err):
-			return false, e.folderGone(ctx, v)
+			return e.folderGone(ctx, v)
 		case err != nil && !fault.Is(err, fault.Validation):
-			return false, err
+			return err
 		case claim.Token != v.Submission.Token:
-			return false, e.foreignClaim(ctx, v)
+			return e.foreignClaim(ctx, v)
 		case !claim.Void && claim.Holder.Job != v.Submission.JobID:
 			_, err := e.adopt(ctx, v, claim)
 			e.watcher.poke()
-			return false, err
+			return err
 		}
 	}
 	d := e.judge(ctx, v, exit, claim, never)
@@ -107,19 +104,24 @@ func (e *Engine) collectOnce(ctx context.Context, v View) (again bool, err error
 		v.Attempt.Node = orElse(v.Attempt.Node, exit.Node)
 	}
 	if d.ending == EndedOK {
-		if again, err := e.takeOutputs(ctx, v, p, exit.Holder, &d); err != nil || again {
-			return false, err
+		if later, err := e.takeOutputs(ctx, v, p, exit.Holder, &d); err != nil || later {
+			return err
 		}
 	}
 	if err := e.takeLogs(ctx, v, p, &d); err != nil {
-		return false, err
+		return err
 	}
-	return false, e.finish(ctx, v, d)
+	return e.finish(ctx, v, d)
+}
+
+// readControl reads a whole control file of the current attempt. NotFound while there is none.
+func (e *Engine) readControl(ctx context.Context, v View, name string) ([]byte, error) {
+	return e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, name, maxControlBytes, false)
 }
 
 // readExit reads the exit file if the job's own execution wrote it. NotFound while there is none.
 func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
-	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ExitFile, maxControlBytes, false)
+	data, err := e.readControl(ctx, v, ExitFile)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +147,7 @@ func (e *Engine) mayCome(v View) bool {
 func (e *Engine) waitedEnough(v View) bool { return e.late.waited(v.Run.ID) >= e.cfg.LateOutputs }
 
 func (e *Engine) readClaim(ctx context.Context, v View) (Claim, error) {
-	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ClaimFile, maxControlBytes, false)
+	data, err := e.readControl(ctx, v, ClaimFile)
 	if err != nil {
 		return Claim{}, err
 	}

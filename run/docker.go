@@ -8,9 +8,9 @@ import (
 
 // Docker plans run on the gateway's own host. Their lifecycle is that of every run; these are the two differences.
 
-// again answers a repeated call of a docker plan. Only a run that succeeded is returned as it is (ABI-17); an unfinished one is
+// repeatDocker answers a repeated call of a docker plan. Only a run that succeeded is returned as it is (ABI-17); an unfinished one is
 // waited for, since the same attempt must not execute twice; one that failed or was cancelled is executed again.
-func (e *Engine) again(ctx context.Context, v View, equivalent []string) (SubmitAnswer, error) {
+func (e *Engine) repeatDocker(ctx context.Context, v View, equivalent []string) (SubmitAnswer, error) {
 	over := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
 	replayed := true
 	if v.Run.State == Failed || v.Run.State == Cancelled {

@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"regexp"
 	"sync"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -144,45 +146,56 @@ func (e *Engine) Settled(ctx context.Context) error {
 	return e.cancels.jobs.idle(ctx)
 }
 
-// advance moves one run as far as it goes without waiting for Slurm. Errors are recorded in the run where
-// they belong to it and logged where they do not; the run stays in its phase and is taken up again.
+// advance moves one run as far as it goes without waiting for Slurm. Errors are recorded in the run where they belong to it and logged
+// where they do not; the run stays in its phase and is taken up again.
 func (e *Engine) advance(ctx context.Context, id string) {
-	h, fresh := e.waiters.take(id)
-	for ; ctx.Err() == nil; fresh = false {
-		v, err := h.view, error(nil)
-		if !fresh {
-			h = handed{}
-			v, err = e.Store.View(ctx, id)
-		}
-		if err != nil {
-			e.Log.Error("cannot read a run", "run_id", id, "err", err)
-			return
-		}
-		var again bool
-		switch v.Run.Phase {
-		case Staging:
-			again, err = e.prepare(ctx, v, h.params)
-		case Deferred:
-			again, err = e.resend(ctx, v)
-		case Submitting:
-			again, err = e.recoverSend(ctx, v)
-		case Collecting:
-			again, err = e.collect(ctx, v)
-		case OutputsLate:
-			err = e.lookForLate(ctx, v)
-		}
-		if err != nil && ctx.Err() == nil {
-			if stale(err) {
-				continue // someone else moved it; look again
+	h, ok := e.waiters.take(id)
+	for ctx.Err() == nil {
+		var err error
+		if !ok {
+			if h.view, err = e.Store.View(ctx, id); err != nil {
+				e.Log.Error("cannot read a run", "run_id", id, "err", err)
+				return
 			}
-			e.Log.Warn("a run could not be moved on", "run_id", id, "phase", v.Run.Phase, "err", err)
+		}
+		err = e.step(ctx, h.view, h.params)
+		switch h, ok = (handed{view: h.view}), false; {
+		case err == nil, ctx.Err() != nil:
+			return
+		case !stale(err): // if stale, somebody else moved it: look again
+			e.Log.Warn("a run could not be moved on", "run_id", id, "phase", h.view.Run.Phase, "err", err)
 			e.pressure.delay(id, e.cfg.Floor)
 			return
 		}
-		if !again {
-			return
-		}
 	}
+}
+
+// step does what the run's phase asks of the gateway; in a phase without a step the run waits for Slurm or for a person. canonical are the
+// run's params if the caller has them.
+func (e *Engine) step(ctx context.Context, v View, canonical []byte) error {
+	if detail := beforeJob[v.Run.Phase]; detail != "" && v.Run.CancelAt != nil {
+		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: detail})
+	}
+	if !e.pressure.due(v.Run.ID) {
+		return nil
+	}
+	switch v.Run.Phase {
+	case Staging:
+		p, err := e.decodeParams(ctx, v, canonical)
+		if err != nil {
+			return err
+		}
+		return e.stageAndSend(ctx, v, p)
+	case Deferred:
+		return e.resend(ctx, v)
+	case Submitting:
+		return e.recoverSend(ctx, v)
+	case Collecting:
+		return e.collect(ctx, v)
+	case OutputsLate:
+		return e.lookForLate(ctx, v)
+	}
+	return nil
 }
 
 // apply writes a transition and tells those who wait for the run.
@@ -195,6 +208,38 @@ func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
 		e.Log.Info(w.Event.Type, "run_id", w.Run.ID, "phase", w.Run.Phase, "reason", w.Run.Reason)
 	}
 	return v, err
+}
+
+// temporary matches the name of a temporary file or folder, which differs at each try.
+var temporary = regexp.MustCompile(`[a-z2-7]{26}`)
+
+func unnamed(detail string) string { return temporary.ReplaceAllLiteralString(detail, "…") }
+
+// note records what a run waits for, once per reason.
+func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
+	e.pressure.delay(v.Run.ID, e.cfg.Floor)
+	if v.Run.Reason == why && unnamed(v.Run.Detail) == unnamed(detail) || ctx.Err() != nil {
+		return nil
+	}
+	v.Run.Reason, v.Run.Detail = why, detail
+	_, err := e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.waits", Data: map[string]any{"reason": why, "detail": detail}}})
+	return err
+}
+
+// block stops a run until a verb resolves it.
+func (e *Engine) block(ctx context.Context, v View, phase Phase, detail string) error {
+	v.Run.enter(phase, string(phase), detail)
+	_, err := e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.blocked", Data: map[string]any{"phase": phase, "detail": detail}}})
+	return err
+}
+
+func stale(err error) bool { return fault.CodeOf(err) == "stale_run" }
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
 }
 
 func newToken() string {

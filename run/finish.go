@@ -60,22 +60,32 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 	if err != nil {
 		return err
 	}
-	r, at := v.Run, e.nextPlacement(v, asked)
-	n := r.AttemptN + 1
-	sub := newSubmission(r.ID, n, e.Now())
-	r.State, r.Phase, r.AttemptN = Queued, Staging, n
-	r.Reason, r.Detail = "new_attempt", fmt.Sprintf("attempt %d ended as %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
-	r.FinishedAt, r.ExitCode = nil, nil
-	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old, {RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}},
-		Submission: &sub, Send: d.send, Artifacts: d.artifacts,
-		Event: Event{Type: "run.new_attempt", Data: withPlacement(map[string]any{"attempt": n, "after": d.ending, "detail": d.detail,
-			"outputs": d.outputs}, at)}})
+	detail := fmt.Sprintf("attempt %d ended as %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
+	_, err = e.openAttempt(ctx, v, "new_attempt", detail, e.nextPlacement(v, asked), Write{Attempts: []Attempt{old}, Send: d.send,
+		Artifacts: d.artifacts, Event: Event{Type: "run.new_attempt", Data: map[string]any{"after": d.ending, "detail": d.detail,
+			"outputs": d.outputs}}})
 	if err == nil {
-		e.forget(r.ID)
 		e.expectStrays(v, d.ending)
-		e.work.add(r.ID)
 	}
 	return err
+}
+
+// openAttempt completes w to the transition that opens the next attempt of a run.
+func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string, at *plan.Placement, w Write) (View, error) {
+	r, n := v.Run, v.Run.AttemptN+1
+	sub := newSubmission(r.ID, n, e.Now())
+	r.enter(Staging, reason, detail)
+	r.AttemptN, r.FinishedAt, r.ExitCode = n, nil, nil
+	data := withPlacement(w.Event.Data.(map[string]any), at)
+	data["attempt"] = n
+	w.Run, w.Submission = r, &sub
+	w.Attempts = append(w.Attempts, Attempt{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at})
+	v, err := e.apply(ctx, w)
+	if err == nil {
+		e.forget(r.ID)
+		e.work.add(r.ID)
+	}
+	return v, err
 }
 
 func stateAfter(ending Ending, cancelAsked bool) State {

@@ -66,7 +66,7 @@ func (e *Engine) Recollect(ctx context.Context, runID, why string) (a RecollectA
 }
 
 func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {
-	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, Collecting, "", ""
+	v.Run.enter(Collecting, "", "")
 	if _, err := e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.collecting", Data: map[string]any{"witness": why}}}); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {
 
 // lookForLate collects again once the manifest can be read. That costs one small read per run, at most once per ceiling of the watcher.
 func (e *Engine) lookForLate(ctx context.Context, v View) error {
-	if _, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false); err != nil {
+	if _, err := e.readControl(ctx, v, ManifestFile); err != nil {
 		e.pressure.delay(v.Run.ID, e.cfg.Ceiling) // not there yet, or the filesystem is still unavailable: the run already says so
 		return nil
 	}

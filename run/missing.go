@@ -62,7 +62,7 @@ func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
 	if x.Code != 0 {
 		return true
 	}
-	_, err := c.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false)
+	_, err := c.readControl(ctx, v, ManifestFile)
 	return !fault.Is(err, fault.NotFound)
 }
 
@@ -88,7 +88,7 @@ func (c *cycle) settleAbsent(ctx context.Context, v View, found []Job, stopped b
 func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error) {
 	a := v.Attempt
 	a.SlurmState, a.MissedAt = "", nil
-	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, Collecting, "", ""
+	v.Run.enter(Collecting, "", "")
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.collecting",
 		Data: map[string]any{"witness": by}}})
 	if err == nil {

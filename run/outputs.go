@@ -19,7 +19,7 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = ending, reason, detail, nil, nil, nil
 		return false, nil
 	}
-	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxControlBytes, false)
+	data, err := e.readControl(ctx, v, ManifestFile)
 	if fault.Is(err, fault.NotFound) {
 		if e.mayCome(v) {
 			return true, e.note(ctx, v, "outputs_late", "the job has ended, but its manifest is not visible yet")

@@ -279,8 +279,8 @@ type FormatCheck interface {
 
 // Store is the ledger as the lifecycle uses it.
 type Store interface {
-	// Insert stores a new run with its first attempt, inputs and params, all in one transaction. When there is a run that [Index.Find] would
-	// call known, it is returned and created is false; nothing is changed.
+	// Insert stores a new run with its first attempt, inputs and params, all in one transaction. When there is a run that [Index.Find]
+	// would call known, it is returned and created is false; nothing is changed.
 	Insert(ctx context.Context, n New) (v View, created bool, err error)
 	// View reads a run. NotFound when there is none.
 	View(ctx context.Context, runID string) (View, error)
@@ -303,9 +303,9 @@ type Index interface {
 	// Newest is the number of the newest event of any run, 0 when there is none.
 	Newest(ctx context.Context) (int64, error)
 	// Find looks for the run of a request, and lists equivalent ones: runs with one of the plan hashes under another identity that are in
-	// flight or succeeded. known is empty when none of the request's runs is there. A request that names a site is known by a run of its own
-	// id, and by one on that site that was made without naming it; a request that names none by a run on any site. Of several known runs it
-	// is the one made in an earlier form, then the one of the request's own id, then the newest.
+	// flight or succeeded. known is empty when none of the request's runs is there. A request that names a site is known by a run of its
+	// own id, and by one on that site that was made without naming it; a request that names none by a run on any site. Of several known
+	// runs it is the one made in an earlier form, then the one of the request's own id, then the newest.
 	Find(ctx context.Context, s Sought) (known string, equivalent []string, err error)
 	// Ended reports whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)

@@ -43,7 +43,7 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	v.Submission.JobID = c.Holder.Job
 	a := v.Attempt
 	a.SlurmState, a.SlurmWhy, a.Node, a.StartedAt, a.EndedAt, a.MissedAt = "", "", c.Node, orTime(a.StartedAt, now), nil, nil
-	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = Running, InJob, "", ""
+	v.Run.enter(InJob, "", "")
 	sayCancelling(&v.Run, c.Holder.Job)
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &v.Submission,
 		Event: Event{Type: "run.adopted", Data: map[string]any{"job_id": c.Holder.Job, "by": "claim", "node": c.Node}}})

@@ -51,6 +51,11 @@ func StateOf(p Phase) State {
 	return ""
 }
 
+// enter puts the run into a phase, with the reason why it is there.
+func (r *Run) enter(p Phase, reason, detail string) {
+	r.State, r.Phase, r.Reason, r.Detail = StateOf(p), p, reason, detail
+}
+
 // Ending is how an attempt ended.
 type Ending string
 

@@ -87,7 +87,7 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 			return SubmitAnswer{}, err
 		}
 		if o.Params.Docker {
-			return e.again(ctx, v, equivalent)
+			return e.repeatDocker(ctx, v, equivalent)
 		}
 		return e.submitAnswer(v, true, equivalent), nil
 	}

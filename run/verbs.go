@@ -73,19 +73,12 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	if err := e.allowed(v, placed(p, Attempt{Placement: at})); err != nil {
 		return SubmitAnswer{}, err
 	}
-	r := v.Run
-	n := r.AttemptN + 1
-	sub := newSubmission(r.ID, n, e.Now())
-	r.State, r.Phase, r.AttemptN, r.Reason, r.Detail = Queued, Staging, n, "retry", orElse(why, "requested")
-	r.FinishedAt, r.ExitCode, r.CancelAt, r.CancelReason = nil, nil, nil, ""
-	v, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at}},
-		Submission: &sub,
-		Event:      Event{Type: "run.retry", Data: withPlacement(map[string]any{"attempt": n, "reason": r.Detail}, at)}})
-	if err != nil {
+	why = orElse(why, "requested")
+	v.Run.CancelAt, v.Run.CancelReason = nil, ""
+	w := Write{Event: Event{Type: "run.retry", Data: map[string]any{"reason": why}}}
+	if _, err = e.openAttempt(ctx, v, "retry", why, at, w); err != nil {
 		return SubmitAnswer{}, err
 	}
-	e.forget(r.ID)
-	e.work.add(r.ID)
 	v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
 	return e.submitAnswer(v, false, nil), err
 }

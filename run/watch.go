@@ -153,7 +153,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	if j.Class != ClassEnded {
 		a.EndedAt = nil // squeue shows the expected end of a running job
 	}
-	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail = StateOf(phase), phase, "", ""
+	v.Run.enter(phase, "", "")
 	if phase == Pending && j.Why != "" && j.Why != "None" {
 		v.Run.Reason, v.Run.Detail = "waiting_in_slurm", j.Why
 	}

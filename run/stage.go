@@ -1,0 +1,99 @@
+package run
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// stageAndSend takes a run from staging through the intent and one send. After a crash before the intent everything is repeated from the
+// start; every step gives the same bytes.
+func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error {
+	most := e.stagingTime(ctx, v)
+	within, stop := context.WithTimeout(ctx, most)
+	defer stop()
+	began := e.Now()
+	job, script, err := e.stage(within, v, p)
+	e.disk.staged(err)
+	switch {
+	case within.Err() != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.DeadlineExceeded)):
+		return e.finish(ctx, v, verdict{ending: EndedTimeLimit,
+			detail: fmt.Sprintf("staging took %s; the toolpack's timeoutMs allows %s. Nothing was submitted. Raise timeoutMs, or retry the run "+
+				"when the filesystem is faster", e.Now().Sub(began).Round(time.Millisecond), most)})
+	case fault.CodeOf(err) == string(AheadOfLedger):
+		return e.block(ctx, v, AheadOfLedger,
+			fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; "+
+				"restore the newer ledger or cancel the run", v.Attempt.N))
+	case err != nil && (fault.KindOf(err).Retryable() || ctx.Err() != nil):
+		return e.note(ctx, v, stagingWaits, fault.Prose(err))
+	case err != nil:
+		return e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
+	}
+	// The script becomes an artifact, so that an admin reads exactly what was sent. Its bytes go into the ledger with the intent.
+	digest := sha256.Sum256(script)
+	sum := hex.EncodeToString(digest[:])
+	a, err := e.artifact(v, sum, int64(len(script)), "TEXT", "slurm_script")
+	if err != nil {
+		return err
+	}
+	v.Run.ScriptArtifactID, v.Submission.ScriptSHA = a.ID, sum
+	return e.send(ctx, v, job, Write{Payloads: []Payload{{sum, script}}, Artifacts: []Artifact{a}})
+}
+
+// unlimited is the staging time of a run without a pack: longer than anything takes.
+const unlimited = 10 * 365 * 24 * time.Hour
+
+// stagingTime is how long staging the run's attempt may take, by the pack it was planned with. A pack that cannot be read does not keep
+// the run from being staged: what depends on the pack is its end.
+func (e *Engine) stagingTime(ctx context.Context, v View) time.Duration {
+	if v.Run.PackHash == "" {
+		return unlimited
+	}
+	c, err := e.Contracts.Contract(ctx, v.Run.PackHash)
+	if err != nil || c.Timeout() <= 0 {
+		return unlimited
+	}
+	return min(c.Timeout(), unlimited)
+}
+
+// stage puts image, inputs, attempt folder and script in place.
+func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec, script []byte, err error) {
+	if err := e.allowed(v, p); err != nil {
+		return job, nil, err
+	}
+	image, err := e.Images.Verify(ctx, p.Spec.ImageDigest())
+	if err != nil {
+		return job, nil, err
+	}
+	if err := e.Workspace.StageInputs(ctx, v.Run.ID, p.Spec.IO.Inputs, e.Objects.Reader); err != nil {
+		return job, nil, err
+	}
+	if err := e.verifyInputs(ctx, v, p); err != nil {
+		return job, nil, err
+	}
+	job = e.fullJob(v, p, image)
+	script, pinned, err := e.Renderer.Render(job)
+	if err != nil {
+		return job, nil, err
+	}
+	return job, script, e.Workspace.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{PinnedFile, pinned},
+		ControlFile{ScriptFile, script})
+}
+
+func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
+	job := e.job(v, p)
+	job.ImagePath, job.MaxOutputBytes = image, e.outputLimit(p)
+	job.ExecArgs = e.Images.ExecArgs(p.Spec, p.Tool.Asked(), image, job.RunDir, job.AttemptDir())
+	return job
+}
+
+func (e *Engine) artifact(v View, sum string, size int64, typ, label string) (Artifact, error) {
+	id, err := plan.ArtifactID(v.Run.ProjectID, sum, typ, label)
+	return Artifact{ID: id, ProjectID: v.Run.ProjectID, SHA256: sum, Type: typ, Label: label, SizeBytes: size, Source: v.Run.ID}, err
+}
