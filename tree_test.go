@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"policy/yamldoc":  {"fault", "plan"},
 	"policy":          {"fault", "plan", "policy/programs", "policy/yamldoc"},
 	"run":             {"fault", "plan"},
-	"run/runtest":     {"fault", "run"},
+	"run/runtest":     {"fault", "plan", "run"},
 	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc", "toolpack/jinja"},
 	"toolpack/jinja":  {"plan"},
 	"gate":            {"fault", "plan"},

@@ -16,6 +16,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 // ended brings a run to its end: the job started, then f did something to it.
@@ -98,10 +99,10 @@ func TestOutputsRejected(t *testing.T) {
 		"shorter than said": {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] = "" }, nil, "OUTPUT-CHANGED"},
 		"grown afterwards":  {func(w *world, j *job, a *attempt) { a.out["out/t.tsv"] += "more" }, nil, "artifact_too_large"},
 		"a symlink by now": {func(w *world, j *job, a *attempt) {
-			a.bad["out/t.tsv"] = fault.New(fault.Tool, "x", "OUTPUT-SYMLINK", "a symlink")
+			a.odd["out/t.tsv"] = runtest.Symlink
 		}, nil, "OUTPUT-SYMLINK"},
 		"gone by now": {func(w *world, j *job, a *attempt) { delete(a.out, "out/t.tsv") }, nil, "OUTPUT-MISSING"},
-		"undeclared, strict": {func(w *world, j *job, a *attempt) { a.undeclared = []string{"out/extra"} },
+		"undeclared, strict": {func(w *world, j *job, a *attempt) { a.out["out/extra"] = "x" },
 			func(p *plan.Params) { p.Tool.StrictOutputs = true }, "OUTPUT-UNDECLARED"},
 		"contract broken": {func(w *world, j *job, a *attempt) {
 			w.contracts[packHash] = fault.Invalid("x", "", fault.Problem{Code: "OUTPUT-SCHEMA", Msg: "no"})
@@ -227,7 +228,7 @@ func TestEndedWithoutManifest(t *testing.T) {
 // Undeclared files are named in a warning and not collected.
 func TestUndeclared(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		v := ended(t, w, nil, func(j *job, a *attempt) { w.finish(j); a.undeclared = []string{"out/extra"} })
+		v := ended(t, w, nil, func(j *job, a *attempt) { w.finish(j); a.out["out/extra"] = "x" })
 		w.want(v, run.Succeeded, "ok")
 		if len(v.Run.Warnings) != 1 || !strings.Contains(v.Run.Warnings[0], "out/extra") || !strings.Contains(string(v.Run.ResultJSON),
 			"out/extra") {

@@ -89,6 +89,17 @@ type Workspace interface {
 	RunDir(runID string) string
 }
 
+// Codes of the Tool faults about a declared output that is rejected.
+const (
+	OutputMissing    = "OUTPUT-MISSING"    // nothing there (yet: a network filesystem may show it later)
+	OutputSymlink    = "OUTPUT-SYMLINK"    // it, or a folder on the way, is a symlink
+	OutputIrregular  = "OUTPUT-IRREGULAR"  // a folder, pipe, socket or device
+	OutputHardlink   = "OUTPUT-HARDLINK"   // the file has another name too
+	OutputOwner      = "OUTPUT-OWNER"      // it belongs to another user than the job's
+	OutputUnreadable = "OUTPUT-UNREADABLE" // the gateway may not read it
+	OutputSize       = "OUTPUT-SIZE"       // larger than the limit
+)
+
 // Opener opens the bytes with a checksum, and says how many they are. NotFound when there are none. The reader may be a file of this host
 // ([os.File]), which a workspace here can copy without reading it.
 type Opener func(ctx context.Context, sha256 string) (r io.ReadCloser, size int64, err error)

@@ -275,7 +275,7 @@ func TestWorkspaceAheadOfLedger(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.attempts[id.RunID()+"/1"] = &attempt{token: "another", ctl: map[string][]byte{}}
+		w.attempts[id.RunID()+"/1"] = newAttempt("another")
 		l := w.life()
 		a := l.submit(o)
 		if a.State != run.Blocked || a.Phase != run.AheadOfLedger || len(a.NextSteps) != 1 || a.NextSteps[0].Verb != "slurm.job.cancel" {

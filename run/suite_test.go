@@ -10,23 +10,82 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// The fake of these tests, held to the suite that the real transport is held to (slurm.TestClusterConformance).
+// The fake of these tests, held to the suites that the real things are held to: Slurm and the gateway's own host in run/runtest, the
+// renderer in slurm, the shared filesystem in staging, the image store in apptainer.
 func TestFakeConformance(t *testing.T) {
 	var w *world
-	runtest.Slurm(t, func(t *testing.T, f func(*testing.T)) {
+	inBubble := func(t *testing.T, f func(*testing.T)) {
 		bubble(t, func(t *testing.T, world *world) {
 			w = world
 			f(t)
 		})
-	}, func(*testing.T) *runtest.Transport { return transport(w) })
+	}
+	jobs := runtest.Setup{Test: inBubble, Open: func(*testing.T) *runtest.Transport { return transport(w) }}
+	t.Run("submitter", func(t *testing.T) { runtest.Submitter(t, jobs) })
+	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
+	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
+	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
+	t.Run("no accounting", func(t *testing.T) {
+		runtest.NoAccounting(t, run.NoAccounting{})
+		inBubble(t, func(t *testing.T) { runtest.NoAccounting(t, &life{w: w}) })
+	})
+	t.Run("workspace", func(t *testing.T) {
+		runtest.Workspace(t, inBubble, func(*testing.T) *runtest.Files { return files(w) })
+	})
+	t.Run("images", func(t *testing.T) {
+		runtest.Images(t, inBubble, func(*testing.T) *runtest.Store {
+			return &runtest.Store{Images: &life{w: w},
+				Put: func(t *testing.T) string {
+					digest := fmt.Sprintf("%064x", len(w.images))
+					w.with(func() { w.images[digest] = true })
+					return digest
+				},
+				Damage: func(t *testing.T, digest string) { w.with(func() { w.images[digest] = false }) }}
+		})
+	})
+	t.Run("renderer", func(t *testing.T) {
+		token := fmt.Sprintf("%032x", 1)
+		id := plan.Identity{ToolName: "suite", ParamsHash: token}.RunID()
+		runtest.Renderer(t, &life{}, run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), Spec: order().Params.Spec,
+			RunDir: "/runs/" + id, ImagePath: "/images/x.sif", ExecArgs: []string{"exec"}, MaxOutputBytes: 1})
+	})
+}
+
+// files is the fake's shared filesystem without a gateway.
+func files(w *world) *runtest.Files {
+	again := func(*testing.T) run.Workspace { return &life{w: w} }
+	return &runtest.Files{Workspace: again(nil), Again: again,
+		Foreign: func(*testing.T) run.Workspace { return &life{w: w, foreign: true} },
+		Leave: func(_ *testing.T, runID, path string, e runtest.Entry) {
+			w.with(func() { w.leave(runID, path, e) })
+		},
+		Read: func(_ *testing.T, runID, path string) (data string, ok bool) {
+			w.with(func() { data, ok = w.read(runID, path) })
+			return data, ok
+		},
+		Claim: func(_ *testing.T, runID string, n int, mine string) (got string) {
+			w.with(func() { got = string(w.attempt(runID, n).claim([]byte(mine))) })
+			return got
+		}}
 }
 
 // transport is the fake without a gateway: time passes by looking at the queue.
 func transport(w *world) *runtest.Transport {
 	l := w.life()
 	w.auto, w.deferred.Scope = true, run.ScopeQOS
+	// Accounting has every job that has ended.
+	w.accounting = func() (list []run.Job, err error) {
+		w.used = nil
+		for _, j := range w.jobs {
+			if j.Class == run.ClassEnded {
+				list = append(list, j.Job)
+				w.used = append(w.used, run.Usage{JobID: j.ID, Submitted: j.Submitted, AllocCPUs: 1})
+			}
+		}
+		return list, nil
+	}
 	n := 0
-	return &runtest.Transport{Submitter: l, Queue: l, Canceller: l, Workspace: l,
+	return &runtest.Transport{Submitter: l, Queue: l, Accounting: l, Canceller: l, Workspace: l, Room: run.ScopeQOS,
 		Job: func(t *testing.T, k runtest.Kind) run.JobSpec {
 			n++
 			token := fmt.Sprintf("%032x", n)

@@ -39,14 +39,15 @@ type world struct {
 	// allowed is what policy says at the boundary; nil: everything
 	allowed func(toolID string, p plan.Params) error
 
-	mu       sync.Mutex
-	calls    map[string]int // by operation
-	seen     int            // operations altogether
-	jobs     []*job
-	attempts map[string]*attempt       // "<run_id>/<n>"
-	sent     map[string]run.SendResult // "<token>/<k>": what its files prove
-	held     map[string]bool           // its sbatch is still there
-	staged   map[string]int            // inputs staged, by run
+	mu     sync.Mutex
+	calls  map[string]int // by operation
+	seen   int            // operations altogether
+	jobs   []*job
+	sent   map[string]run.SendResult // "<token>/<k>": what its files prove
+	held   map[string]bool           // its sbatch is still there
+	staged map[string]int            // inputs staged, by run
+	shared
+	images map[string]bool // by digest; false: the stored bytes are others
 
 	// What a test sets.
 	fault      func(op string, n int) outcome // asked at each operation; n counts them
@@ -99,15 +100,6 @@ type job struct {
 	foreign bool
 }
 
-type attempt struct {
-	token      string
-	ctl        map[string][]byte
-	out        map[string]string
-	bad        map[string]error // what OpenOutput says of a path
-	undeclared []string
-	executions int
-}
-
 var errDead = fault.New(fault.Transport, "world", "dead", "this gateway is dead")
 
 // bubble runs a test with its own world and its own time.
@@ -115,7 +107,8 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, dir: dir, calls: map[string]int{}, attempts: map[string]*attempt{}, sent: map[string]run.SendResult{},
+		w := &world{t: t, dir: dir, calls: map[string]int{}, shared: newShared(), images: map[string]bool{strings.Repeat("a", 64): true},
+			sent:  map[string]run.SendResult{},
 			kinds: map[string]runtest.Kind{}, contracts: map[string]error{packHash: nil}, timeout: 10 * time.Second, held: map[string]bool{},
 			staged: map[string]int{},
 			cfg: run.Config{Workers: 4, SendsAtOnce: 2, SubmitWait: 5 * time.Second, Floor: time.Second, Ceiling: 10 * time.Second,
@@ -155,10 +148,6 @@ func (w *world) store(b []byte) string {
 		w.t.Error(err)
 	}
 	return hash(b)
-}
-
-func (w *world) attempt(runID string, n int) *attempt {
-	return w.attempts[fmt.Sprintf("%s/%d", runID, n)]
 }
 
 // the job script, as far as it matters here
@@ -233,11 +222,12 @@ func (w *world) moveOn() {
 // any more.
 type life struct {
 	ledger.Index
-	w      *world
-	engine *run.Engine
-	dead   atomic.Bool
-	cancel context.CancelFunc
-	wait   func()
+	w       *world
+	engine  *run.Engine
+	dead    atomic.Bool
+	foreign bool // its jobs run as another user
+	cancel  context.CancelFunc
+	wait    func()
 }
 
 func (w *world) life() *life {
@@ -301,20 +291,6 @@ func (l *life) Apply(ctx context.Context, wr run.Write) (v run.View, err error) 
 	return v, err
 }
 
-func (l *life) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
-	for _, in := range inputs {
-		f, _, err := open(ctx, in.ChecksumSHA256)
-		if err != nil {
-			return err
-		}
-		f.Close()
-	}
-	if err := l.w.copy(ctx); err != nil {
-		return err
-	}
-	return l.do("StageInputs", func() error { l.w.staged[runID]++; return nil })
-}
-
 // copy takes the time that copying takes.
 func (w *world) copy(ctx context.Context) error {
 	var takes time.Duration
@@ -327,98 +303,6 @@ func (w *world) copy(ctx context.Context) error {
 	case <-ctx.Done():
 		return fault.Wrap("", "world", "", "stopped while copying", ctx.Err())
 	}
-}
-
-func (l *life) OpenAttempt(_ context.Context, runID string, n int, token string, files ...run.ControlFile) error {
-	return l.do("OpenAttempt", func() error {
-		a := l.w.attempt(runID, n)
-		if a == nil {
-			a = &attempt{token: token, ctl: map[string][]byte{}, out: map[string]string{}, bad: map[string]error{}}
-			l.w.attempts[fmt.Sprintf("%s/%d", runID, n)] = a
-		} else if a.token != token {
-			return fault.New(fault.Conflict, "fake", "workspace_ahead_of_ledger", "another token")
-		}
-		for _, f := range files {
-			a.ctl[f.Name] = f.Data
-		}
-		return nil
-	})
-}
-
-func (l *life) RunDir(runID string) string { return "/runs/" + runID }
-
-func (l *life) ReadControl(_ context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
-	err = l.do("ReadControl", func() error {
-		a := l.w.attempt(runID, n)
-		if a == nil || a.ctl[name] == nil {
-			return fault.New(fault.NotFound, "fake", "control_missing", name)
-		}
-		if data = a.ctl[name]; int64(len(data)) > limit && tail {
-			data = data[int64(len(data))-limit:]
-		}
-		return nil
-	})
-	return data, err
-}
-
-func (l *life) TakeClaim(_ context.Context, runID string, n int, content []byte) (data []byte, err error) {
-	err = l.do("TakeClaim", func() error {
-		a := l.w.attempt(runID, n)
-		if a == nil {
-			return fault.New(fault.NotFound, "fake", "attempt_missing", "no attempt")
-		}
-		if a.ctl["claim"] == nil {
-			a.ctl["claim"] = content
-		}
-		data = a.ctl["claim"]
-		return nil
-	})
-	return data, err
-}
-
-func (l *life) OpenOutput(_ context.Context, runID string, n int, path string) (r io.ReadCloser, size int64, err error) {
-	err = l.do("OpenOutput", func() error {
-		a := l.w.attempt(runID, n)
-		if err := a.bad[path]; err != nil {
-			return err
-		}
-		s, ok := a.out[path]
-		if !ok {
-			return fault.New(fault.Tool, "fake", "OUTPUT-MISSING", path)
-		}
-		r, size = io.NopCloser(strings.NewReader(s)), int64(len(s))
-		return nil
-	})
-	return r, size, err
-}
-
-func (l *life) Undeclared(_ context.Context, runID string, n int, _ []string, _ int) (list []string, err error) {
-	err = l.do("Undeclared", func() error { list = l.w.attempt(runID, n).undeclared; return nil })
-	return list, err
-}
-
-func (l *life) RemoveRun(_ context.Context, runID string, attempts map[int]string, still func() (bool, error)) (int64, error) {
-	if ok, err := still(); !ok || err != nil {
-		return 0, err
-	}
-	return 0, l.do("RemoveRun", func() error {
-		for n := range attempts {
-			delete(l.w.attempts, fmt.Sprintf("%s/%d", runID, n))
-		}
-		return nil
-	})
-}
-
-func (l *life) RunSize(context.Context, string) (int64, error) {
-	return 0, l.do("RunSize", func() error { return nil })
-}
-
-func (l *life) Verify(context.Context, string) (string, error) {
-	return "/images/x.sif", l.do("Verify", func() error { return nil })
-}
-
-func (l *life) ExecArgs(s plan.Spec, _ []plan.Bind, image, _, _ string) []string {
-	return append([]string{"exec", image}, s.Execution.Command.Argv...)
 }
 
 func (l *life) Put(_ context.Context, r io.Reader, limit int64) (sum string, size int64, err error) {
@@ -508,7 +392,11 @@ func (l *life) Render(j run.JobSpec) (script, pinned []byte, err error) {
 	if err := j.Spec.Validate(plan.Rules{Docker: j.Spec.Placement == (plan.Placement{}), Stored: true}); err != nil { // as the real one
 		return nil, nil, err
 	}
-	return []byte("#!/bin/bash\n" + j.JobName + "\n"), []byte(j.Spec.ImageDigest() + "  " + j.ImagePath + "\n"), nil
+	pinned = []byte(j.Spec.ImageDigest() + "  " + j.ImagePath + "\n")
+	for _, in := range j.Spec.IO.Inputs {
+		pinned = append(pinned, in.ChecksumSHA256+"  "+in.DestRelpath+"\n"...)
+	}
+	return []byte("#!/bin/bash\n" + j.JobName + "\n"), pinned, nil
 }
 
 func (l *life) Send(ctx context.Context, spec run.JobSpec, k int) (res run.SendResult) {

@@ -12,17 +12,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
-)
-
-// Codes of the Tool faults about a declared output that is rejected.
-const (
-	OutputMissing    = "OUTPUT-MISSING"    // nothing there (yet: a network filesystem may show it later)
-	OutputSymlink    = "OUTPUT-SYMLINK"    // it, or a folder on the way, is a symlink
-	OutputIrregular  = "OUTPUT-IRREGULAR"  // a folder, pipe, socket or device
-	OutputHardlink   = "OUTPUT-HARDLINK"   // the file has another name too
-	OutputOwner      = "OUTPUT-OWNER"      // it belongs to another user than the job's
-	OutputUnreadable = "OUTPUT-UNREADABLE" // the gateway may not read it
-	OutputSize       = "OUTPUT-SIZE"       // larger than Config.MaxOutputBytes
+	"slurmgate/run"
 )
 
 // OpenOutput opens a declared output and returns its size in bytes. Every check is made on the descriptor that is returned: a regular file
@@ -89,13 +79,13 @@ func outputFault(op, code, rel, why string) error {
 func openFault(op, rel string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return outputFault(op, OutputMissing, rel, "does not exist")
+		return outputFault(op, run.OutputMissing, rel, "does not exist")
 	case errors.Is(err, unix.ELOOP):
-		return outputFault(op, OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
+		return outputFault(op, run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
-		return outputFault(op, OutputIrregular, rel, "is a socket or device, not a regular file")
+		return outputFault(op, run.OutputIrregular, rel, "is a socket or device, not a regular file")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return outputFault(op, OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
+		return outputFault(op, run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
 	}
 	return fsFault(op, "declared output "+rel+" cannot be opened", err)
 }
@@ -108,15 +98,13 @@ func (s *Shared) acceptable(f *os.File, rel string) (int64, error) {
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return 0, outputFault(op, OutputIrregular, rel, "is "+kindName(st.Mode)+", not a regular file")
+		return 0, outputFault(op, run.OutputIrregular, rel, "is "+kindName(st.Mode)+", not a regular file")
 	case st.Nlink > 1:
-		return 0, outputFault(op, OutputHardlink, rel, fmt.Sprintf("has %d hard links; a collected file must have exactly one", st.Nlink))
+		return 0, outputFault(op, run.OutputHardlink, rel, fmt.Sprintf("has %d hard links; a collected file must have exactly one", st.Nlink))
 	case st.Nlink == 0:
-		return 0, outputFault(op, OutputMissing, rel, "was removed while it was opened")
+		return 0, outputFault(op, run.OutputMissing, rel, "was removed while it was opened")
 	case int(st.Uid) != s.jobUID:
-		return 0, outputFault(op, OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", st.Uid, s.jobUID))
-	case s.cfg.MaxOutputBytes > 0 && st.Size > s.cfg.MaxOutputBytes:
-		return 0, outputFault(op, OutputSize, rel, fmt.Sprintf("has %d bytes; the limit is %d", st.Size, s.cfg.MaxOutputBytes))
+		return 0, outputFault(op, run.OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", st.Uid, s.jobUID))
 	}
 	return st.Size, nil
 }

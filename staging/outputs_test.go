@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/run"
 )
 
 func TestOpenOutput(t *testing.T) {
@@ -34,11 +35,9 @@ func TestOpenOutput(t *testing.T) {
 // Nothing but a file of the job's own, written in place, is collected; opening never waits.
 func TestOpenOutputRefuses(t *testing.T) {
 	s, a := opened(t)
-	s.cfg.MaxOutputBytes = 10
 	outside := t.TempDir()
 	put(t, outside+"/secret", "secret")
 	out := a + "/out/"
-	put(t, out+"big", "more than ten")
 	put(t, out+"folder/x", "x")
 	put(t, out+"two", "x")
 	must(t, os.Link(out+"two", out+"names"))
@@ -55,11 +54,11 @@ func TestOpenOutputRefuses(t *testing.T) {
 	defer l.Close()
 	must(t, os.Rename(short+"/s", out+"socket"))
 	for rel, code := range map[string]string{
-		"out/none": OutputMissing, "out/none/deeper": OutputMissing, "out/two/x": OutputMissing,
-		"out/big": OutputSize, "out/folder": OutputIrregular, "out/two": OutputHardlink, "out/hardlink": OutputHardlink,
-		"out/symlink": OutputSymlink, "out/inner": OutputSymlink, "out/dangling": OutputSymlink,
-		"out/linkdir/secret": OutputSymlink, "out/innerdir/x": OutputSymlink,
-		"out/pipe": OutputIrregular, "out/socket": OutputIrregular,
+		"out/none": run.OutputMissing, "out/none/deeper": run.OutputMissing, "out/two/x": run.OutputMissing,
+		"out/folder": run.OutputIrregular, "out/two": run.OutputHardlink, "out/hardlink": run.OutputHardlink,
+		"out/symlink": run.OutputSymlink, "out/inner": run.OutputSymlink, "out/dangling": run.OutputSymlink,
+		"out/linkdir/secret": run.OutputSymlink, "out/innerdir/x": run.OutputSymlink,
+		"out/pipe": run.OutputIrregular, "out/socket": run.OutputIrregular,
 	} {
 		soon(t, func() {
 			_, _, err := s.OpenOutput(t.Context(), runA, 1, rel)
@@ -76,13 +75,13 @@ func TestOpenOutputRefuses(t *testing.T) {
 	strict, err := NewShared(Config{RunsDir: s.cfg.RunsDir, GatewayID: "gw-1", JobUID: &other})
 	must(t, err)
 	_, _, err = strict.OpenOutput(t.Context(), runA, 1, "out/folder/x")
-	wantFault(t, err, fault.Tool, OutputOwner)
+	wantFault(t, err, fault.Tool, run.OutputOwner)
 }
 
 // Root may read everything, so the errno is given by hand.
 func TestOpenOutputUnreadable(t *testing.T) {
 	err := openFault("op", "out/x", &os.PathError{Op: "open", Path: "x", Err: unix.EACCES})
-	wantFault(t, err, fault.Tool, OutputUnreadable)
+	wantFault(t, err, fault.Tool, run.OutputUnreadable)
 	wantFault(t, openFault("op", "out/x", unix.EIO), fault.Transport, "filesystem")
 }
 

@@ -31,11 +31,10 @@ var _ run.Workspace = (*Shared)(nil)
 
 // Config describes the shared folder.
 type Config struct {
-	RunsDir        string // absolute; an existing folder of ours, not writable by others, the same path on every node
-	GatewayID      string // the id in the ledger
-	Marked         bool   // workspaces exist already, so a folder without the mark is the wrong one
-	MaxOutputBytes int64  // larger outputs are refused when opened; 0: no limit here
-	JobUID         *int   // owner of what jobs write; nil: our own user
+	RunsDir   string // absolute; an existing folder of ours, not writable by others, the same path on every node
+	GatewayID string // the id in the ledger
+	Marked    bool   // workspaces exist already, so a folder without the mark is the wrong one
+	JobUID    *int   // owner of what jobs write; nil: our own user
 }
 
 // Shared manages workspaces below one folder. It is safe for concurrent use and implements [run.Workspace].

@@ -1,0 +1,201 @@
+package runtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// Submitter is the suite of [run.Submitter], and of what a job does with its claim.
+func Submitter(t *testing.T, s Setup) {
+	tests{
+		{"accepted", true, accepted}, {"sent once", false, sentOnce}, {"never sent", false, neverSent}, {"rejected", true, rejected},
+		{"deferred", false, deferred}, {"caller gives up", true, givenUp}, {"end", false, ended}, {"void claim", false, voidClaim},
+		{"claim of a job", false, jobsClaim}, {"two sends of one attempt", false, twoSends},
+	}.run(t, s)
+}
+
+// A job that was accepted is in the queue, once, under the name and the id that the receipt has.
+func accepted(t *testing.T, x *Transport) {
+	job := x.Job(t, Waits)
+	if n := len(x.named(t, job)); n != 0 {
+		t.Fatalf("%d jobs before anything was sent", n)
+	}
+	id := x.sent(t, job, 1)
+	if res := x.receipt(t, job, 1); res.Outcome != run.SendAccepted || res.JobID != id {
+		t.Errorf("the receipt says %+v", res)
+	}
+	if j := x.one(t, job); j.ID != id || j.Cluster == "" {
+		t.Errorf("%+v", j)
+	}
+	if x.Executions(job) != 0 {
+		t.Error("it was started")
+	}
+}
+
+// A second Send of one number, by whomever, starts no sbatch and says what the first proved.
+func sentOnce(t *testing.T, x *Transport) {
+	job := x.Job(t, Waits)
+	id := x.sent(t, job, 1)
+	if res := x.Send(t.Context(), job, 1); res.Outcome != run.SendAccepted || res.JobID != id {
+		t.Errorf("%+v", res)
+	}
+	if res := x.receipt(t, job, 1); res.Outcome != run.SendAccepted || res.JobID != id {
+		t.Errorf("the receipt says %+v", res)
+	}
+	x.one(t, job)
+}
+
+// A send that was never begun proves nothing, or that nothing was started.
+func neverSent(t *testing.T, x *Transport) {
+	job := x.Job(t, Waits)
+	want := run.SendDoubt
+	if !x.queued {
+		want = run.SendNotRun
+	}
+	if res, held := x.Receipt(t.Context(), job, 1); held || res.Outcome != want || res.JobID != "" {
+		t.Errorf("%+v %v", res, held)
+	}
+}
+
+// A refusal for good has Slurm's name of the reason, then and later, and no job that could run.
+func rejected(t *testing.T, x *Transport) {
+	refused(t, x, Wrong, run.SendRejected, run.ScopeRun)
+}
+
+// Without room the reason says whom it concerns besides.
+func deferred(t *testing.T, x *Transport) {
+	refused(t, x, NoRoom, run.SendDeferred, x.Room)
+}
+
+func refused(t *testing.T, x *Transport, k Kind, want run.SendOutcome, scope run.Scope) {
+	job := x.Job(t, k)
+	res := x.Send(t.Context(), job, 1)
+	if res.Outcome != want || res.Scope != scope || res.Code == "" || res.Text == "" || res.JobID != "" ||
+		x.queued && (res.ExitCode == nil || *res.ExitCode == 0) {
+		t.Errorf("%+v", res)
+	}
+	switch again := x.receipt(t, job, 1); {
+	case !x.queued && again.Outcome == run.SendNotRun: // there was no sbatch to leave anything
+	case again.Outcome != want || again.Code != res.Code || again.Scope != scope:
+		t.Errorf("the receipt says otherwise: %+v", again)
+	}
+	for _, j := range x.named(t, job) {
+		if j.Class != run.ClassEnded {
+			t.Errorf("there is a job: %+v", j)
+		}
+	}
+}
+
+// Whoever stops waiting leaves sbatch alone: it is held, then its receipt tells. Meanwhile the send cannot be begun again.
+func givenUp(t *testing.T, x *Transport) {
+	job := x.Job(t, Waits)
+	release := x.Slow(t)
+	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer stop()
+	if res := x.Send(ctx, job, 1); res.Outcome != run.SendDoubt || res.Code != "send_held" {
+		t.Errorf("%+v", res)
+	}
+	if res, held := x.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
+		t.Errorf("%+v %v", res, held)
+	}
+	if res := x.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || res.Code != "send_held" {
+		t.Errorf("begun again: %+v", res)
+	}
+	release()
+	res := x.receipt(t, job, 1)
+	if res.Outcome != run.SendAccepted {
+		t.Fatalf("%+v", res)
+	}
+	if j := x.one(t, job); j.ID != res.JobID {
+		t.Errorf("%+v", j)
+	}
+	if err := x.Cancel(t.Context(), res.JobID, job.JobName); err != nil {
+		t.Error(err)
+	}
+}
+
+// A job that ended well has the claim, an exit file and a manifest, all from one execution.
+func ended(t *testing.T, x *Transport) {
+	job := x.Job(t, Runs)
+	id := x.sent(t, job, 1)
+	x.over(t, job)
+	if n := x.Executions(job); n != 1 {
+		t.Errorf("executed %d times", n)
+	}
+	e := x.exit(t, job)
+	if e.Code != 0 || e.Reason != "ok" || e.Holder.Job != id || e.Node == "" {
+		t.Errorf("%+v", e)
+	}
+	data, err := x.ReadControl(t.Context(), job.RunID, job.N, run.ManifestFile, 1<<20, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := run.ParseManifest(data); err != nil || m.Holder != e.Holder {
+		t.Errorf("%+v %v", m, err)
+	}
+}
+
+// Behind the gateway's claim nothing executes, however late the job comes.
+func voidClaim(t *testing.T, x *Transport) {
+	job := x.Job(t, Runs)
+	void := run.VoidClaim(job.Token)
+	for range 2 {
+		if got, err := x.TakeClaim(t.Context(), job.RunID, job.N, void); err != nil || string(got) != string(void) {
+			t.Fatalf("%q %v", got, err)
+		}
+	}
+	x.sent(t, job, 1)
+	j := x.over(t, job)
+	if x.Executions(job) != 0 || x.queued && (j.State != "FAILED" || j.ExitCode == nil || *j.ExitCode != run.ExitClaimNotOurs) {
+		t.Errorf("%+v, executed %d times", j, x.Executions(job))
+	}
+	if _, err := x.ReadControl(t.Context(), job.RunID, job.N, run.ExitFile, 4096, false); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an exit file of a job that did not execute: %v", err)
+	}
+}
+
+// Once a job has the claim nobody else gets it, and it names the job.
+func jobsClaim(t *testing.T, x *Transport) {
+	job := x.Job(t, Runs)
+	id := x.sent(t, job, 1)
+	x.over(t, job)
+	got, err := x.TakeClaim(t.Context(), job.RunID, job.N, run.VoidClaim(job.Token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := run.ParseClaim(got); err != nil || c.Void || c.Holder.Job != id || c.Token != job.Token || c.Node == "" {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+// Of two jobs of one attempt one executes.
+func twoSends(t *testing.T, x *Transport) {
+	job := x.Job(t, Runs)
+	ids := []string{x.sent(t, job, 1), x.sent(t, job, 2)}
+	if ids[0] == ids[1] {
+		t.Errorf("both jobs have the id %s", ids[0])
+	}
+	x.Until(t, "end of both jobs", func() bool {
+		list := x.named(t, job)
+		for _, j := range list {
+			if j.Class != run.ClassEnded {
+				return false
+			}
+		}
+		return len(list) == 2 || !x.queued
+	})
+	codes := map[int]int{}
+	for _, j := range x.named(t, job) {
+		if j.ExitCode == nil || j.ID != ids[0] && j.ID != ids[1] {
+			t.Fatalf("%+v", j)
+		}
+		codes[*j.ExitCode]++
+	}
+	if x.Executions(job) != 1 || x.queued && (codes[0] != 1 || codes[run.ExitClaimNotOurs] != 1) {
+		t.Errorf("executed %d times; exit codes %v", x.Executions(job), codes)
+	}
+}

@@ -1,0 +1,177 @@
+// Package runtest is what every implementation of the ports of package run does, real or fake: one suite for each port, so that the fake of
+// package run's tests promises nothing that a site does not keep, and a new transport or workspace is right once it passes.
+//
+//	Renderer    renderer.go
+//	Submitter   submitter.go      these four need jobs that run: a [Transport]
+//	Queue       queue.go
+//	Accounting  accounting.go
+//	Canceller   canceller.go
+//	Workspace   workspace.go
+//	Images      images.go
+package runtest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"slurmgate/run"
+)
+
+// Kind is what becomes of a job once it is sent.
+type Kind string
+
+// The kinds.
+const (
+	Waits  Kind = "waits"  // accepted, and never started; where there is no queue it is started, and not over until it is cancelled
+	Runs   Kind = "runs"   // started, and soon over with exit status 0
+	Sleeps Kind = "sleeps" // started, and not over until it is cancelled
+	Wrong  Kind = "wrong"  // never accepted, because of what it asks for
+	NoRoom Kind = "noroom" // not accepted now, because of how many there are
+)
+
+// Transport is what the suites need of something that runs jobs.
+type Transport struct {
+	run.Submitter
+	run.Queue
+	run.Accounting
+	run.Canceller
+	run.Workspace
+	// Job makes an attempt that nobody has sent, its workspace and script in place.
+	Job func(t *testing.T, k Kind) run.JobSpec
+	// Slow makes every sbatch from now on take until release is called. Not needed where there is no queue.
+	Slow func(t *testing.T) (release func())
+	// Until lets time pass until ok, and fails the test when that does not happen.
+	Until func(t *testing.T, what string, ok func() bool)
+	// Executions is how often the program of the job was started.
+	Executions func(run.JobSpec) int
+	// Room is what a refusal for lack of room applies to.
+	Room run.Scope
+
+	queued bool
+}
+
+// Setup says how transports are made for tests.
+type Setup struct {
+	// Test runs one test, for instance in a bubble with its own time.
+	Test func(t *testing.T, f func(*testing.T))
+	// Open makes a transport for one test.
+	Open func(t *testing.T) *Transport
+	// Direct: there is no queue. Jobs are processes that start at once or not at all, and are shown while they run; a send has no sbatch.
+	Direct bool
+}
+
+// tests are those of one port.
+type tests []struct {
+	name   string
+	queued bool // only where there is a queue
+	f      func(*testing.T, *Transport)
+}
+
+func (list tests) run(t *testing.T, s Setup) {
+	for _, c := range list {
+		if c.queued && s.Direct {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			s.Test(t, func(t *testing.T) {
+				x := s.Open(t)
+				x.queued = !s.Direct
+				c.f(t, x)
+			})
+		})
+	}
+}
+
+// named is what the queue shows of the job's name.
+func (x *Transport) named(t *testing.T, job run.JobSpec) []run.Job {
+	t.Helper()
+	jobs, err := x.Jobs(t.Context(), nil)
+	if err != nil {
+		t.Fatalf("squeue: %v", err)
+	}
+	return slices.DeleteFunc(jobs, func(j run.Job) bool { return j.Name != job.JobName })
+}
+
+// one is the only job of that name.
+func (x *Transport) one(t *testing.T, job run.JobSpec) run.Job {
+	t.Helper()
+	list := x.named(t, job)
+	if len(list) != 1 {
+		t.Fatalf("%d jobs have the name %s", len(list), job.JobName)
+	}
+	return list[0]
+}
+
+// sent sends the job, which must be accepted, and sees to it that it does not stay.
+func (x *Transport) sent(t *testing.T, job run.JobSpec, k int) string {
+	t.Helper()
+	res := x.Send(t.Context(), job, k)
+	if res.Outcome != run.SendAccepted || res.JobID == "" || x.queued && (res.ExitCode == nil || *res.ExitCode != 0) || res.Code != "" {
+		t.Fatalf("send %d: %+v", k, res)
+	}
+	t.Cleanup(func() {
+		if err := x.Cancel(context.Background(), res.JobID, job.JobName); err != nil {
+			t.Errorf("scancel: %v", err)
+		}
+	})
+	return res.JobID
+}
+
+// receipt is what a send left, once its sbatch is gone.
+func (x *Transport) receipt(t *testing.T, job run.JobSpec, k int) (res run.SendResult) {
+	t.Helper()
+	x.Until(t, "end of sbatch", func() bool {
+		var held bool
+		if res, held = x.Receipt(t.Context(), job, k); held && res.Outcome != run.SendDoubt {
+			t.Fatalf("a send that is not over says %+v", res)
+		}
+		return !held
+	})
+	return res
+}
+
+// started waits until the job runs.
+func (x *Transport) started(t *testing.T, job run.JobSpec) (j run.Job) {
+	t.Helper()
+	x.Until(t, "start of the job", func() bool { j = x.one(t, job); return j.Class == run.ClassRunning })
+	return j
+}
+
+// over waits until the job has ended. Without a queue nothing of it is shown then.
+func (x *Transport) over(t *testing.T, job run.JobSpec) (j run.Job) {
+	t.Helper()
+	x.Until(t, "end of the job", func() bool {
+		list := x.named(t, job)
+		if len(list) == 1 {
+			j = list[0]
+		}
+		return len(list) == 0 && !x.queued || len(list) == 1 && j.Class == run.ClassEnded
+	})
+	return j
+}
+
+// alive fails the test unless the job waits or runs.
+func (x *Transport) alive(t *testing.T, job run.JobSpec) {
+	t.Helper()
+	want := run.ClassPending
+	if !x.queued {
+		want = run.ClassRunning
+	}
+	if j := x.one(t, job); j.Class != want {
+		t.Errorf("%+v, want a job that is %s", j, want)
+	}
+}
+
+func (x *Transport) exit(t *testing.T, job run.JobSpec) run.Exit {
+	t.Helper()
+	data, err := x.ReadControl(t.Context(), job.RunID, job.N, run.ExitFile, 4096, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := run.ParseExit(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
