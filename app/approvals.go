@@ -43,16 +43,14 @@ func (g *Gateway) approvals() []Operation {
 	return []Operation{{
 		ID: "approval.list", Title: "List approvals", Verb: "approvals",
 		Description: "Lists the calls that are waiting for a person's approval; with all=true also those answered or expired.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
 		Input: object("", prop("all", yesNo)),
 		Does:  look(g, g.listApprovals),
 	}, {
 		ID: "approval.answer", Title: "Answer a request for approval", Verb: "approve",
 		Description: "Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these " +
 			"arguments, for the given number of calls and time.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
 		Input: object("approval_id approve", prop("approval_id", `{"type":"string","pattern":"^apr_[A-Z2-7]{26}$"}`), prop("approve", yesNo),
 			prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"number of calls allowed; default 1"}`),
 			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":2592000,"description":"how long the approval is valid; default: set by policy"}`),

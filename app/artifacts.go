@@ -52,8 +52,7 @@ func (g *Gateway) artifacts() []Operation {
 		ID: "artifact.import", Title: "Import an artifact", Verb: "artifact import",
 		Description: "Imports a file (below one of the import roots) or a text as an immutable artifact and returns its artifact_id. " +
 			"Importing the same bytes with the same label again returns the same artifact.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
 		Limit: 6 * time.Hour, // a large file is hashed and copied while the call is open
 		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
 			prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
@@ -64,24 +63,21 @@ func (g *Gateway) artifacts() []Operation {
 		ID: "artifact.list", Title: "List artifacts", Verb: "artifact list",
 		Description: "Lists artifacts, newest first, from one snapshot: those created up to as_of_created_at (default: now). Pages fetched " +
 			"with cursor are from the same snapshot; artifact_count is the number on all pages.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("", prop("project_id", projectSchema), prop("type", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$"}`),
 			prop("as_of_created_at", asOfSchema), prop("cursor", cursorSchema), prop("limit", limitSchema)),
 		Does: look(g, g.listArtifacts),
 	}, {
 		ID: "artifact.verify", Title: "Verify artifacts", Verb: "artifact verify",
 		Description: "Hashes the stored bytes of one artifact, or of all you can see, and compares them with their checksums. Reads every byte.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Limit: 24 * time.Hour,
 		Input: object("", prop("artifact_id", artifactSchema), prop("all", yesNo), prop("project_id", projectSchema)),
 		Does:  look(g, g.verify),
 	}, {
 		ID: "artifact.get", Title: "Show an artifact", Verb: "artifact get",
 		Description: "Returns the metadata of an artifact: type, label, size, checksum.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("artifact_id", prop("artifact_id", artifactSchema)),
 		Does:  look(g, g.getArtifact),
 	}}

@@ -17,15 +17,13 @@ func (g *Gateway) catalogue() []Operation {
 	return []Operation{{
 		ID: "tool.list", Title: "List tools", Verb: "tool list",
 		Description: "The tools of this gateway that you may call.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)),
 		Does:  look(g, g.listTools),
 	}, {
 		ID: "tool.show", Title: "Show a tool", Verb: "tool show",
 		Description: "A tool's contract: what goes in, what comes out.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)),
 		Does:  look(g, g.showTool),
 	}}

@@ -26,8 +26,7 @@ func (h Host) images() []Operation {
 	return []Operation{{
 		ID: "image.add", Title: "Add an image", Verb: "image add",
 		Description: "Checks a SIF file, copies it into the image store and records its name and digest in images.lock.yaml.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: time.Hour, // a large image is hashed and copied while the call is open
 		Input: object("site name file", at, prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("file", pathSchema),
 			prop("replace", yesNo)),
@@ -35,24 +34,21 @@ func (h Host) images() []Operation {
 	}, {
 		ID: "image.list", Title: "Images", Verb: "image list",
 		Description: "Lists the named images and those in the image store.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour,
 		Input: object("site", at, hash),
 		Does:  does(h.listImages),
 	}, {
 		ID: "image.verify", Title: "Images", Verb: "image verify",
 		Description: "Lists the named images and those in the image store.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour, // every byte of every image
 		Input: object("site", at, hash),
 		Does:  does(h.listImages),
 	}, {
 		ID: "site.doctor", Title: "Check the site", Verb: "doctor",
 		Description: "Checks the site end to end, including compute nodes.",
-		Effect:      gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort,
-		Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: 10 * time.Minute,
 		Input: object("site", at, prop("no_jobs", yesNo)),
 		Does: does(func(ctx context.Context, _ gate.Call, a DoctorArgs) (DoctorAnswer, error) {

@@ -2,13 +2,16 @@ package cli
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmgate/app"
 	"slurmgate/fault"
+	"slurmgate/gate"
 )
 
 type Artifact struct {
@@ -71,27 +74,16 @@ type artifactListCmd struct {
 
 // Run lists artifacts.
 func (c artifactListCmd) Run(ctx context.Context, a *Shell) error {
-	return a.With(ctx, func(s *Session) error {
-		var l app.ArtifactList
-		if err := s.call(ctx, "artifact.list", app.ArtifactListArgs{Type: c.Type, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor,
-			AsOf: c.AsOf}, &l); err != nil {
-			return err
-		}
-		return a.show(l, func(w io.Writer) {
-			var rows [][]string
-			for _, d := range l.Artifacts {
-				rows = append(rows, []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 40), d.CreatedAt.Local().
-					Format("2006-01-02 15:04:05"), clipLine(d.Source, 34)})
-			}
-			table(w, "artifact|type|size|label|created|source", rows)
-			footer(w, len(l.Artifacts), l.Listed, "artifacts")
-			if l.AsOf != nil {
-				fmt.Fprintf(w, "as of %s\n", l.AsOf.Format(time.RFC3339Nano))
-			}
-			if l.Cursor != nil {
-				printNext(w, fault.Do("artifact.list", "cursor", *l.Cursor))
-			}
+	return ask(ctx, a, "artifact.list", app.ArtifactListArgs{Type: c.Type, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor,
+		AsOf: c.AsOf}, func(w io.Writer, l app.ArtifactList) {
+		list(w, "artifact|type|size|label|created|source", l.Artifacts, func(d app.ArtifactDoc) []string {
+			return []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 40), dateTime(d.CreatedAt), clipLine(d.Source, 34)}
 		})
+		footer(w, len(l.Artifacts), l.Listed, "artifacts")
+		if l.AsOf != nil {
+			fmt.Fprintf(w, "as of %s\n", l.AsOf.Format(time.RFC3339Nano))
+		}
+		nextPage(w, l.Cursor, fault.Do("artifact.list", "cursor", text(l.Cursor)))
 	})
 }
 
@@ -128,18 +120,30 @@ type artifactPreviewCmd struct {
 	Output     string `short:"o" help:"For a picture: save it here. An existing file is not overwritten." placeholder:"FILE"`
 }
 
-// Run previews.
+// Run previews an artifact according to its type, or as the caller requests.
 func (c artifactPreviewCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
-		if done, err := c.previewAs(ctx, a, s); done || err != nil {
-			return err
+		if c.As == "auto" {
+			var d app.ArtifactLook
+			if err := s.call(ctx, "artifact.get", app.ArtifactArgs{ArtifactID: c.ArtifactID}, &d); err != nil {
+				return err
+			}
+			c.As = map[string]string{"TSV": "table", "CSV": "table", "PNG": "image"}[d.Type]
 		}
-		var p app.PreviewAnswer
-		if err := s.call(ctx, "artifact.preview.text", app.ArtifactArgs{ArtifactID: c.ArtifactID, MaxLines: c.Lines}, &p); err != nil {
-			return err
+		switch c.As {
+		case "table":
+			args := app.TableArgs{ArtifactID: c.ArtifactID, FirstRow: c.First, MaxRows: c.Lines}
+			return ask(ctx, a, "artifact.preview.table", args, a.printTable)
+		case "image":
+			var p app.ImageAnswer
+			if err := s.call(ctx, "artifact.preview.image", app.ImageArgs{ArtifactID: c.ArtifactID, MaxEdge: c.Edge}, &p); err != nil {
+				return err
+			}
+			return a.showPicture(p, c.Output)
 		}
-		return a.show(p, func(w io.Writer) {
-			io.WriteString(w, a.printable(p.Text))
+		args := app.ArtifactArgs{ArtifactID: c.ArtifactID, MaxLines: c.Lines}
+		return ask(ctx, a, "artifact.preview.text", args, func(w io.Writer, p app.PreviewAnswer) {
+			io.WriteString(w, printable(p.Text))
 			if p.Truncated {
 				a.Say("… more of %s follows", bytesText(p.SizeBytes))
 			}
@@ -155,14 +159,8 @@ type artifactVerifyCmd struct {
 
 // Run verifies. Damage gives the exit status of a failed tool.
 func (c artifactVerifyCmd) Run(ctx context.Context, a *Shell) error {
-	var v app.Verified
-	err := a.With(ctx, func(s *Session) error {
-		return s.call(ctx, "artifact.verify", app.VerifyArgs{ArtifactID: c.ArtifactID, All: c.All, ProjectID: c.Project}, &v)
-	})
-	if err != nil {
-		return err
-	}
-	err = a.show(v, func(w io.Writer) {
+	args := app.VerifyArgs{ArtifactID: c.ArtifactID, All: c.All, ProjectID: c.Project}
+	v, err := answer(ctx, a, "artifact.verify", args, func(w io.Writer, v app.Verified) {
 		for _, d := range v.Damaged {
 			fmt.Fprintf(w, "%s  %s  %s  %s  sha256:%s\n", d.Code, d.ArtifactID, d.Type, clipLine(d.Label, 40), d.ChecksumSHA256)
 		}
@@ -183,4 +181,47 @@ func (c artifactVerifyCmd) Run(ctx context.Context, a *Shell) error {
 		return quietFailure{fault.Tool}
 	}
 	return err
+}
+
+func (a *Shell) printTable(w io.Writer, t app.TableAnswer) {
+	var names, types []string
+	for _, c := range t.Columns {
+		names, types = append(names, strings.ReplaceAll(clipLine(c.Name, 30), "|", "/")), append(types, c.Type)
+	}
+	rows := [][]string{types}
+	for _, r := range t.Rows {
+		var row []string
+		for _, cell := range r {
+			row = append(row, clipLine(cell, 40))
+		}
+		rows = append(rows, row)
+	}
+	table(w, strings.Join(names, "|"), rows)
+	for _, warning := range t.Warnings {
+		a.Say("%s", printable(warning))
+	}
+	if t.Truncated {
+		a.Say("… more of %s follows", bytesText(t.SizeBytes))
+		a.Say("Next: %s", gate.Words(gate.Local, []fault.Step{fault.Do("artifact.preview.table", "artifact_id", t.ArtifactID, "first_row",
+			t.FirstRow+int64(len(t.Rows)))}))
+	}
+}
+
+// showPicture saves a picture, or describes it.
+func (a *Shell) showPicture(p app.ImageAnswer, to string) error {
+	if to != "" {
+		data, err := base64.StdEncoding.DecodeString(p.Data)
+		if err != nil {
+			return fault.Wrap(fault.Internal, "preview", "", "the picture cannot be read", err)
+		}
+		if err := newFile(to, func(w io.Writer) error { _, err := w.Write(data); return err }); err != nil {
+			return err
+		}
+	}
+	return a.show(p, func(w io.Writer) {
+		fmt.Fprintf(w, "PNG picture of %d × %d pixels, shown as %d × %d\n", p.FullWidth, p.FullHeight, p.Width, p.Height)
+		if to == "" {
+			printNext(w, fault.Do("artifact save preview", "artifact_id", p.ArtifactID), fault.Do("artifact save", "artifact_id", p.ArtifactID))
+		}
+	})
 }

@@ -52,6 +52,8 @@ type Shell struct {
 	Err io.Writer // progress and errors
 	Log *slog.Logger
 	tty bool // Err is a terminal
+
+	session *Session // nil: not connected
 }
 
 // Main runs one command line and returns the exit status: 0, or that of the error's kind. verbs is the struct whose fields are the verbs,

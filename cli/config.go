@@ -9,6 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
+// Config are the verbs on the site file.
 type Config struct {
 	Check configCheckCmd `cmd:"" help:"Check the site file and report every mistake."`
 	Show  configShowCmd  `cmd:"" help:"Print the effective site file with all defaults."`
@@ -18,14 +19,8 @@ type configCheckCmd struct{}
 
 // Run checks.
 func (configCheckCmd) Run(ctx context.Context, a *Shell) error {
-	var r app.ConfigAnswer
-	if err := a.local(ctx, "config.check", app.ConfigArgs{File: a.Site}, &r); err != nil {
-		return err
-	}
-	return a.show(r, func(w io.Writer) {
-		for _, text := range r.Warnings {
-			fmt.Fprintf(w, "warning: %s\n", text)
-		}
+	return ask(ctx, a, "config.check", app.ConfigArgs{File: a.Site}, func(w io.Writer, r app.ConfigAnswer) {
+		printLines(w, "warning: ", r.Warnings)
 		fmt.Fprintf(w, "%s is a valid site file for %s\n", r.File, r.Site)
 		printNext(w, fault.Do("doctor"))
 	})
@@ -35,9 +30,5 @@ type configShowCmd struct{}
 
 // Run prints.
 func (configShowCmd) Run(ctx context.Context, a *Shell) error {
-	var r app.ConfigAnswer
-	if err := a.local(ctx, "config.show", app.ConfigArgs{File: a.Site}, &r); err != nil {
-		return err
-	}
-	return a.show(r, func(w io.Writer) { fmt.Fprint(w, r.Effective) })
+	return ask(ctx, a, "config.show", app.ConfigArgs{File: a.Site}, func(w io.Writer, r app.ConfigAnswer) { fmt.Fprint(w, r.Effective) })
 }

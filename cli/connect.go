@@ -68,8 +68,7 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 	var res gate.Response
 	req := gate.NewRequest(toolID, version, raw)
 	req.DryRun, req.IdempotencyKey = s.dryRun, s.key
-	o, _ := new(app.Gateway).Find(toolID) // a toolpack's tool finds its run
-	ownKey(&req, cmp.Or(o.Repeat, gate.Idempotent))
+	ownKey(&req, cmp.Or(operation(app.Host{}, toolID).Repeat, gate.Idempotent)) // a toolpack's tool finds its run
 	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
 		if s.dryRun {
 			return fault.New(fault.Validation, "dry run", "args_too_large",
@@ -206,12 +205,17 @@ func decode(res gate.Response, result any) error {
 	return json.Unmarshal(res.Result, result)
 }
 
-// With connects, runs f and closes.
-func (a *Shell) With(ctx context.Context, f func(*Session) error) error {
-	s, err := a.connect(ctx)
-	if err != nil {
+// With connects, runs f and closes. Within f it runs on the same session.
+func (a *Shell) With(ctx context.Context, f func(*Session) error) (err error) {
+	if a.session != nil {
+		return f(a.session)
+	}
+	if a.session, err = a.connect(ctx); err != nil {
 		return err
 	}
-	defer func() { s.close(ctx, a) }()
-	return f(s)
+	defer func() {
+		a.session.close(ctx, a)
+		a.session = nil
+	}()
+	return f(a.session)
 }

@@ -41,7 +41,7 @@ func (a *Shell) examine(ctx context.Context, args app.DoctorArgs, r *app.DoctorA
 	a.Host.Examine = func(ctx context.Context, args app.DoctorArgs) app.DoctorAnswer {
 		return a.Examine(ctx, args, unrecorded, a.Say)
 	}
-	tool := a.operation("site.doctor")
+	tool := operation(a.Host, "site.doctor").Tool()
 	s, err := a.Host.LoadSite(args.Site)
 	if err != nil {
 		return alone(ctx, tool, args, r)

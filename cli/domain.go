@@ -38,20 +38,12 @@ type domainCheckCmd struct {
 
 // Run checks a domain.
 func (c domainCheckCmd) Run(ctx context.Context, a *Shell) error {
-	var r app.DomainAnswer
-	if err := a.local(ctx, "domain.check", app.CheckArgs{Dir: c.Dir, Site: a.siteOf(c.Dir)}, &r); err != nil {
-		return err
-	}
-	return a.show(r, func(w io.Writer) {
+	return ask(ctx, a, "domain.check", app.CheckArgs{Dir: c.Dir, Site: a.siteOf(c.Dir)}, func(w io.Writer, r app.DomainAnswer) {
 		fmt.Fprintf(w, "domain %s %s, policy %s\n", r.DomainID, r.Version, r.PolicyHash)
-		var rows [][]string
-		for _, t := range r.Tools {
-			rows = append(rows, []string{t.ToolID, t.Version, t.PlanKind, t.Execution, orDash(t.Image), t.PackHash[:19]})
-		}
-		table(w, "tool|version|plan|runs|image|pack hash", rows)
-		for _, s := range r.Warnings {
-			fmt.Fprintf(w, "warning: %s\n", s)
-		}
+		list(w, "tool|version|plan|runs|image|pack hash", r.Tools, func(t app.DomainTool) []string {
+			return []string{t.ToolID, t.Version, t.PlanKind, t.Execution, orDash(t.Image), t.PackHash[:19]}
+		})
+		printLines(w, "warning: ", r.Warnings)
 		for _, m := range r.Missing {
 			printNext(w, fault.Do("image add", "name", m))
 		}
@@ -69,11 +61,7 @@ type toolInitCmd struct {
 
 // Run writes a first toolpack.
 func (c toolInitCmd) Run(ctx context.Context, a *Shell) error {
-	var r app.InitAnswer
-	if err := a.local(ctx, "tool.init", app.InitArgs{ToolID: c.Tool, Kind: c.Kind, Dir: c.Dir}, &r); err != nil {
-		return err
-	}
-	return a.show(r, func(w io.Writer) {
+	return ask(ctx, a, "tool.init", app.InitArgs{ToolID: c.Tool, Kind: c.Kind, Dir: c.Dir}, func(w io.Writer, r app.InitAnswer) {
 		fmt.Fprintf(w, "wrote %s\n", r.File)
 		if r.Manifest != "" {
 			fmt.Fprintf(w, "add this line to the tools in %s, and raise its version:\n%s\n", filepath.Join(c.Dir, "manifest.yaml"), r.Manifest)
@@ -87,7 +75,7 @@ type toolSchemaCmd struct{}
 // Run prints the JSON Schema of the format, as one JSON document with or without --json.
 func (toolSchemaCmd) Run(ctx context.Context, a *Shell) error {
 	var r app.TextAnswer
-	if err := a.local(ctx, "tool.schema", struct{}{}, &r); err != nil {
+	if err := a.here(ctx, "tool.schema", struct{}{}, &r); err != nil {
 		return err
 	}
 	_, err := fmt.Fprint(a.Out, r.Text)
@@ -100,11 +88,7 @@ type toolRunnerCmd struct {
 
 // Run prints a runner.
 func (c toolRunnerCmd) Run(ctx context.Context, a *Shell) error {
-	var r app.TextAnswer
-	if err := a.local(ctx, "tool.runner", map[string]string{"kind": c.Kind}, &r); err != nil {
-		return err
-	}
-	return a.show(r, func(w io.Writer) {
+	return ask(ctx, a, "tool.runner", map[string]string{"kind": c.Kind}, func(w io.Writer, r app.TextAnswer) {
 		fmt.Fprint(w, r.Text)
 		a.Say("put it into the image as %s", r.Path)
 	})

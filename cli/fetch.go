@@ -19,7 +19,7 @@ func (a *Shell) fetch(ctx context.Context, s *Session, runID, dir string) (err e
 	if err := s.call(ctx, "run.show", app.RunArgs{RunID: runID}, &story); err != nil {
 		return err
 	}
-	outputs := slices.DeleteFunc(story.Outputs, func(o app.ArtifactDoc) bool { return o.Relpath == "" })
+	outputs := declared(story)
 	names := targets(dir, outputs)
 	for _, name := range names {
 		if _, err := os.Lstat(name); err == nil {
@@ -88,4 +88,9 @@ func makeFolders(dir string) (made []string, err error) {
 		}
 	}
 	return nil, err
+}
+
+// declared are the outputs that the plan declares; the others are the gateway's own.
+func declared(story app.RunStory) []app.ArtifactDoc {
+	return slices.DeleteFunc(slices.Clone(story.Outputs), func(o app.ArtifactDoc) bool { return o.Relpath == "" })
 }

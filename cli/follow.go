@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +42,7 @@ func (a *Shell) follow(ctx context.Context, s *Session, r run.SubmitAnswer, f fo
 			for _, e := range r.EquivalentRuns {
 				fmt.Fprintf(w, "same    %s (the same plan under another policy)\n", e)
 			}
-			printWarnings(w, r.Warnings)
+			printLines(w, "warning ", r.Warnings)
 			printNext(w, r.NextSteps...)
 		})
 		if err == nil && r.State.Terminal() && r.State != run.Succeeded {
@@ -59,7 +57,7 @@ func (a *Shell) follow(ctx context.Context, s *Session, r run.SubmitAnswer, f fo
 // await shows a run's progress until it has ended, then its outputs.
 func (a *Shell) await(ctx context.Context, s *Session, runID string, f follow) error {
 	started := time.Now()
-	p := progress{app: a}
+	p := progress{shell: a}
 	for wait := 0; ; wait = pollSeconds {
 		var g run.GetAnswer
 		err := s.call(ctx, "slurm.job.get", app.RunArgs{RunID: runID, WaitSeconds: wait}, &g)
@@ -114,24 +112,18 @@ func (a *Shell) ended(ctx context.Context, s *Session, runID string, g run.GetAn
 func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.GetAnswer, story app.RunStory, to string) {
 	fmt.Fprintf(w, "%s  %s%s\n", g.TargetRunID, g.State, took(story))
 	if g.Reason != nil && g.State != run.Succeeded {
-		fmt.Fprintf(w, "reason  %s\n", a.printable(*g.Reason))
+		fmt.Fprintf(w, "reason  %s\n", printable(*g.Reason))
 	}
-	var rows [][]string
-	for _, o := range story.Outputs {
-		if o.Relpath != "" {
-			rows = append(rows, []string{o.Role, o.Type, bytesText(o.SizeBytes), "sha256:" + o.ChecksumSHA256[:16] + "…", o.ArtifactID})
-		}
+	outputs := declared(story)
+	if len(outputs) > 0 {
+		list(w, "role|type|size|checksum|artifact", outputs, func(o app.ArtifactDoc) []string {
+			return []string{o.Role, o.Type, bytesText(o.SizeBytes), "sha256:" + o.ChecksumSHA256[:16] + "…", o.ArtifactID}
+		})
 	}
-	if len(rows) > 0 {
-		table(w, "role|type|size|checksum|artifact", rows)
-	}
-	for _, o := range story.Outputs {
-		if o.Relpath == "" {
-			continue
-		}
+	for _, o := range outputs {
 		var p app.PreviewAnswer
 		if err := s.call(ctx, "artifact.preview.text", app.ArtifactArgs{ArtifactID: o.ArtifactID, MaxLines: 8}, &p); err == nil && !p.Binary {
-			fmt.Fprintf(w, "--- %s\n%s", o.Role, a.printable(clipLines(p.Text, 160)))
+			fmt.Fprintf(w, "--- %s\n%s", o.Role, printable(clipLines(p.Text, 160)))
 			if !strings.HasSuffix(p.Text, "\n") {
 				fmt.Fprintln(w)
 			}
@@ -140,7 +132,7 @@ func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.Get
 			}
 		}
 	}
-	printWarnings(w, g.Warnings)
+	printLines(w, "warning ", g.Warnings)
 	switch {
 	case g.State != run.Succeeded:
 		printNext(w, g.NextSteps...)
@@ -163,8 +155,19 @@ func took(s app.RunStory) string {
 	return fmt.Sprintf("  in %s", s.FinishedAt.Sub(since).Round(100*time.Millisecond))
 }
 
-// save writes one artifact to a new file; an incomplete file is removed.
+// save writes one artifact to a new file.
 func save(ctx context.Context, s *Session, o app.ArtifactDoc, name string) error {
+	return newFile(name, func(w io.Writer) error {
+		err := s.copyChecked(ctx, o, w)
+		if err != nil {
+			err = fault.Wrap("", "save", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
+		}
+		return err
+	})
+}
+
+// newFile writes a file that is not there yet; an incomplete file is removed.
+func newFile(name string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, os.ErrExist) {
 		return fault.New(fault.Conflict, "save", "target_exists", name+" already exists").WithNext("name another folder or file, or remove it")
@@ -172,17 +175,20 @@ func save(ctx context.Context, s *Session, o app.ArtifactDoc, name string) error
 	if err != nil {
 		return fault.Wrap(fault.Validation, "save", "target_unwritable", "cannot write the file", err)
 	}
-	if err := errors.Join(s.copyChecked(ctx, o, f), f.Close()); err != nil {
-		_ = os.Remove(name) // it is incomplete
-		return fault.Wrap("", "save", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
+	err = write(f)
+	if closed := f.Close(); err == nil && closed != nil {
+		err = fault.Wrap(fault.Transport, "save", "target_unwritable", "cannot write the file", closed)
 	}
-	return nil
+	if err != nil {
+		_ = os.Remove(name) // it is incomplete
+	}
+	return err
 }
 
 // progress shows the state of a run: one rewritten line on a terminal, a line per change elsewhere.
 type progress struct {
-	app  *Shell
-	last string
+	shell *Shell
+	last  string
 }
 
 func (p *progress) show(g run.GetAnswer, d time.Duration) {
@@ -193,22 +199,22 @@ func (p *progress) show(g run.GetAnswer, d time.Duration) {
 	if g.Reason != nil && !g.State.Terminal() {
 		line += "  " + clipLine(*g.Reason, 80)
 	}
-	if p.app.tty {
-		fmt.Fprintf(p.app.Err, "\r\x1b[K%s  %s", line, d.Round(time.Second))
+	if p.shell.tty {
+		fmt.Fprintf(p.shell.Err, "\r\x1b[K%s  %s", line, d.Round(time.Second))
 	} else if line != p.last {
-		p.app.Say("%s", line)
+		p.shell.Say("%s", line)
 	}
 	p.last = line
 }
 
 func (p *progress) end() {
-	if p.app.tty && p.last != "" {
-		fmt.Fprint(p.app.Err, "\r\x1b[K")
+	if p.shell.tty && p.last != "" {
+		fmt.Fprint(p.shell.Err, "\r\x1b[K")
 	}
 }
 
 // printable makes a job's text safe for the terminal.
-func (a *Shell) printable(s string) string {
+func printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		if r == '\n' || r == '\t' || strconv.IsGraphic(r) {
@@ -235,5 +241,3 @@ func clipLines(s string, n int) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -8,7 +8,6 @@ import (
 
 	"slurmgate/app"
 	"slurmgate/fault"
-	"slurmgate/site"
 )
 
 type toolCheckCmd struct {
@@ -17,11 +16,7 @@ type toolCheckCmd struct {
 
 // Run checks a folder.
 func (c toolCheckCmd) Run(ctx context.Context, a *Shell) error {
-	var r app.CheckAnswer
-	if err := a.local(ctx, "tool.check", app.CheckArgs{Dir: c.Dir}, &r); err != nil {
-		return err
-	}
-	return a.show(r, func(w io.Writer) {
+	return ask(ctx, a, "tool.check", app.CheckArgs{Dir: c.Dir}, func(w io.Writer, r app.CheckAnswer) {
 		if len(r.Tools) == 0 {
 			fmt.Fprintf(w, "no tools: %s has no file whose name ends in .tool.yaml\n", r.Dir)
 			printNext(w, fault.Do("tool init", "dir", r.Dir))
@@ -48,15 +43,8 @@ type imageAddCmd struct {
 
 // Run adds an image.
 func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
-	s, err := site.Load(a.Site)
-	if err != nil {
-		return err
-	}
-	var r app.ImageAddAnswer
-	if err := a.onSite(ctx, s, "image.add", app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Replace: c.Replace}, &r); err != nil {
-		return err
-	}
-	return a.show(r, func(w io.Writer) {
+	args := app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Replace: c.Replace}
+	return ask(ctx, a, "image.add", args, func(w io.Writer, r app.ImageAddAnswer) {
 		fmt.Fprintf(w, "%s  %s  %s  %s\n", r.Name, r.Digest, r.Arch, bytesText(r.SizeBytes))
 		if r.Changed {
 			fmt.Fprintf(w, "recorded in %s. A gateway that is running uses it after a restart.\n", r.Lock)
@@ -78,21 +66,11 @@ func (imageVerifyCmd) Run(ctx context.Context, a *Shell) error {
 	return a.images(ctx, "image.verify", true)
 }
 
-func (a *Shell) images(ctx context.Context, tool string, hash bool) error {
-	s, err := site.Load(a.Site)
-	if err != nil {
-		return err
-	}
-	var r app.ImageListAnswer
-	if err := a.onSite(ctx, s, tool, app.ImageListArgs{Site: a.Site, Hash: hash}, &r); err != nil {
-		return err
-	}
-	err = a.show(r, func(w io.Writer) {
-		var rows [][]string
-		for _, d := range r.Images {
-			rows = append(rows, []string{orDash(d.Name), d.Digest, d.Arch, bytesText(d.SizeBytes), d.State})
-		}
-		table(w, "name|digest|arch|size|state", rows)
+func (a *Shell) images(ctx context.Context, id string, hash bool) error {
+	r, err := answer(ctx, a, id, app.ImageListArgs{Site: a.Site, Hash: hash}, func(w io.Writer, r app.ImageListAnswer) {
+		list(w, "name|digest|arch|size|state", r.Images, func(d app.ImageDoc) []string {
+			return []string{orDash(d.Name), d.Digest, d.Arch, bytesText(d.SizeBytes), d.State}
+		})
 		footer(w, len(r.Images), exactly(int64(r.Total)), "images")
 		if r.Bad > 0 {
 			fmt.Fprintln(w, "repair an image from the original file")

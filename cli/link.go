@@ -159,12 +159,14 @@ func (s *Session) close(ctx context.Context, a *Shell) {
 
 // fresh waits until Slurm has been asked, when this process is the gateway: a look by a shell that has just opened the ledger should not
 // show yesterday.
-func (s *Session) fresh(ctx context.Context) error {
+func (s *Session) fresh(ctx context.Context) {
 	own := s.ours()
 	if own == nil {
-		return nil
+		return
 	}
 	ctx, stop := context.WithTimeout(ctx, freshTime)
 	defer stop()
-	return own.CaughtUp(ctx)
+	if err := own.CaughtUp(ctx); err != nil {
+		s.app.Log.Warn("Slurm could not be queried", "err", err)
+	}
 }

@@ -9,15 +9,32 @@ import (
 	"slurmgate/site"
 )
 
-// operation finds one of the operations that need no gateway.
-func (a *Shell) operation(id string) gate.Tool {
-	o, _ := (&app.Gateway{Host: a.Host}).Find(id)
-	return o.Tool()
+// operation finds one of the gateway's own operations; zero if there is none with the id.
+func operation(h app.Host, id string) app.Operation {
+	o, _ := (&app.Gateway{Host: h}).Find(id)
+	return o
 }
 
-// local runs an operation that needs no gateway, through a gate of its own.
-func (a *Shell) local(ctx context.Context, id string, args, result any) error {
-	return alone(ctx, a.operation(id), args, result)
+// here carries out an operation on files in this process: through a gate of its own, or through the site's for one on a site's files.
+func (a *Shell) here(ctx context.Context, id string, args, result any) error {
+	o := operation(a.Host, id)
+	if o.Needs == app.Files {
+		return alone(ctx, o.Tool(), args, result)
+	}
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return err
+	}
+	g, who, err := a.SiteGate(ctx, a, s, o.Tool())
+	switch {
+	case err != nil && o.Effect != gate.Read:
+		return err
+	case err != nil: // a look at files that the user can read without slurmgate
+		a.Say("this look is not recorded: %v", err)
+		return alone(ctx, o.Tool(), args, result)
+	}
+	defer g.Close()
+	return through(ctx, g, who, o.Tool(), args, result)
 }
 
 func alone(ctx context.Context, t gate.Tool, args, result any) error {
@@ -26,21 +43,6 @@ func alone(ctx context.Context, t gate.Tool, args, result any) error {
 		return err
 	}
 	return through(ctx, gate.New(gate.Config{Registry: r}), gate.Process(), t, args, result)
-}
-
-// onSite carries out a tool of a site in this process.
-func (a *Shell) onSite(ctx context.Context, s *site.Site, id string, args, result any) error {
-	t := a.operation(id)
-	g, who, err := a.SiteGate(ctx, a, s, t)
-	switch {
-	case err != nil && t.SideEffect != gate.Read:
-		return err
-	case err != nil: // a look at files that the user can read without slurmgate
-		a.Say("this look is not recorded: %v", err)
-		return alone(ctx, t, args, result)
-	}
-	defer g.Close()
-	return through(ctx, g, who, t, args, result)
 }
 
 func through(ctx context.Context, g *gate.Gate, who gate.Caller, t gate.Tool, args, result any) error {

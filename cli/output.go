@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,6 +85,48 @@ func asBody(err error) *gate.ErrorBody {
 	return gate.BodyOf(gate.Local, err)
 }
 
+// nothing is the arguments of an operation that takes none.
+var nothing = struct{}{}
+
+// ask calls an operation and prints its answer: as JSON, or as text for people.
+func ask[R any](ctx context.Context, a *Shell, id string, args any, text func(w io.Writer, r R)) error {
+	_, err := answer(ctx, a, id, args, text)
+	return err
+}
+
+// answer is ask, and returns the answer too.
+func answer[R any](ctx context.Context, a *Shell, id string, args any, text func(w io.Writer, r R)) (r R, err error) {
+	if need := operation(a.Host, id).Needs; need == app.Files || need == app.Site {
+		err = a.here(ctx, id, args, &r)
+	} else {
+		err = a.With(ctx, func(s *Session) error { return s.call(ctx, id, args, &r) })
+	}
+	if err == nil {
+		err = a.show(r, func(w io.Writer) { text(w, r) })
+	}
+	return r, err
+}
+
+// list prints a line for each item, nothing for those without a row.
+func list[T any](w io.Writer, heading string, items []T, row func(T) []string) {
+	var rows [][]string
+	for _, item := range items {
+		if r := row(item); r != nil {
+			rows = append(rows, r)
+		}
+	}
+	table(w, heading, rows)
+}
+
+// nextPage prints the step that continues a list, if there is more.
+func nextPage(w io.Writer, cursor *string, step fault.Step) {
+	if cursor != nil {
+		printNext(w, step)
+	}
+}
+
+func dateTime(t time.Time) string { return t.Local().Format(time.DateTime) }
+
 // table prints rows under a heading, aligned.
 func table(w io.Writer, heading string, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -129,3 +173,10 @@ func footer(w io.Writer, shown int, of app.Listed, what string) {
 }
 
 func exactly(n int64) app.Listed { return app.Listed{Total: n, TotalExact: true} }
+
+// printLines prints each text on a line of its own, after a word.
+func printLines(w io.Writer, before string, texts []string) {
+	for _, s := range texts {
+		fmt.Fprintf(w, "%s%s\n", before, s)
+	}
+}

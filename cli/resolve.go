@@ -45,18 +45,12 @@ type Recollect struct {
 
 // Run collects late outputs again.
 func (c Recollect) Run(ctx context.Context, a *Shell) error {
-	return a.With(ctx, func(s *Session) error {
-		var r app.RecollectAnswer
-		if err := s.call(ctx, "slurm.job.recollect", app.RunArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
-			return err
+	args := app.RunArgs{RunID: c.RunID, Reason: c.Reason}
+	return ask(ctx, a, "slurm.job.recollect", args, func(w io.Writer, r app.RecollectAnswer) {
+		if !r.Recollected {
+			fmt.Fprintln(w, "the outputs of this run are not late; nothing was done")
 		}
-		return a.show(r, func(w io.Writer) {
-			if !r.Recollected {
-				fmt.Fprintln(w, "the outputs of this run are not late; nothing was done")
-			}
-			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason)
-			printNext(w, r.NextSteps...)
-		})
+		printState(w, r.GetState)
 	})
 }
 
@@ -67,7 +61,7 @@ type Adopt struct {
 
 // Run adopts.
 func (c Adopt) Run(ctx context.Context, a *Shell) error {
-	return a.resolve(ctx, "slurm.job.adopt", app.AdoptArgs{RunID: c.RunID, JobID: c.JobID})
+	return ask(ctx, a, "slurm.job.adopt", app.AdoptArgs{RunID: c.RunID, JobID: c.JobID}, printResolved)
 }
 
 type DeclareAbsent struct {
@@ -77,20 +71,14 @@ type DeclareAbsent struct {
 
 // Run declares absent.
 func (c DeclareAbsent) Run(ctx context.Context, a *Shell) error {
-	return a.resolve(ctx, "slurm.job.absent", app.RunArgs{RunID: c.RunID, Reason: c.Reason})
+	return ask(ctx, a, "slurm.job.absent", app.RunArgs{RunID: c.RunID, Reason: c.Reason}, printResolved)
 }
 
-func (a *Shell) resolve(ctx context.Context, tool string, args any) error {
-	return a.With(ctx, func(s *Session) error {
-		var r app.StateAnswer
-		if err := s.call(ctx, tool, args, &r); err != nil {
-			return err
-		}
-		return a.show(r, func(w io.Writer) {
-			fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason)
-			printNext(w, r.NextSteps...)
-		})
-	})
+func printResolved(w io.Writer, r app.StateAnswer) { printState(w, r.GetState) }
+
+func printState(w io.Writer, r run.GetState) {
+	fmt.Fprintf(w, "%s  %s (%s)  attempt %d  %s\n", r.RunID, r.State, r.Phase, r.Attempt, r.Reason)
+	printNext(w, r.NextSteps...)
 }
 
 type CancelAll struct {

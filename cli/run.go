@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"slurmgate/app"
@@ -144,14 +147,8 @@ type Get struct {
 // Run shows the state once.
 func (c Get) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
-		if err := s.fresh(ctx); err != nil {
-			a.Log.Warn("Slurm could not be queried", "err", err)
-		}
-		var g run.GetAnswer
-		if err := s.call(ctx, "slurm.job.get", app.RunArgs{RunID: c.RunID, WaitSeconds: c.Wait}, &g); err != nil {
-			return err
-		}
-		return a.show(g, func(w io.Writer) { printGet(w, g) })
+		s.fresh(ctx)
+		return ask(ctx, a, "slurm.job.get", app.RunArgs{RunID: c.RunID, WaitSeconds: c.Wait}, printGet)
 	})
 }
 
@@ -167,10 +164,10 @@ func printGet(w io.Writer, g run.GetAnswer) {
 	if g.ObservedAt != nil {
 		fmt.Fprintf(w, "seen    %s\n", g.ObservedAt.Format(time.RFC3339))
 	}
-	for _, role := range sorted(g.ArtifactsByRole) {
+	for _, role := range slices.Sorted(maps.Keys(g.ArtifactsByRole)) {
 		fmt.Fprintf(w, "output  %s  %s\n", g.ArtifactsByRole[role], role)
 	}
-	printWarnings(w, g.Warnings)
+	printLines(w, "warning ", g.Warnings)
 	printNext(w, g.NextSteps...)
 }
 
@@ -183,12 +180,6 @@ func printNext(w io.Writer, steps ...fault.Step) {
 
 func waitStep(runID string) fault.Step {
 	return fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", run.LongWait)
-}
-
-func printWarnings(w io.Writer, list []string) {
-	for _, s := range list {
-		fmt.Fprintf(w, "warning %s\n", s)
-	}
 }
 
 type Wait struct {
@@ -213,9 +204,7 @@ type Collect struct {
 // Run reports, and copies.
 func (c Collect) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
-		if err := s.fresh(ctx); err != nil {
-			a.Log.Warn("Slurm could not be queried", "err", err)
-		}
+		s.fresh(ctx)
 		var r run.CollectAnswer
 		if err := s.call(ctx, "slurm.job.collect", app.RunArgs{RunID: c.RunID, WaitSeconds: c.Wait}, &r); err != nil {
 			return err
@@ -228,7 +217,10 @@ func (c Collect) Run(ctx context.Context, a *Shell) error {
 		if err := a.show(r, func(w io.Writer) { printCollect(w, r) }); err != nil {
 			return err
 		}
-		return failedRun(r)
+		if r.Ready && r.State != run.Succeeded {
+			return quietFailure{fault.Tool}
+		}
+		return nil
 	})
 }
 
@@ -239,21 +231,13 @@ func printCollect(w io.Writer, r run.CollectAnswer) {
 		return
 	}
 	fmt.Fprintf(w, "%s  %s\n", r.TargetRunID, r.State)
-	for _, role := range sorted(r.ArtifactsByRole) {
+	for _, role := range slices.Sorted(maps.Keys(r.ArtifactsByRole)) {
 		fmt.Fprintf(w, "  %s  %s\n", r.ArtifactsByRole[role], role)
 	}
-	printWarnings(w, r.Warnings)
+	printLines(w, "warning ", r.Warnings)
 	if r.State != run.Succeeded {
 		printNext(w, r.NextSteps...)
 	}
-}
-
-// failedRun is the exit status of a verb that waited for a run's end.
-func failedRun(r run.CollectAnswer) error {
-	if r.Ready && r.State != run.Succeeded {
-		return quietFailure{fault.Tool}
-	}
-	return nil
 }
 
 type Logs struct {
@@ -264,21 +248,16 @@ type Logs struct {
 
 // Run prints the end of a stream.
 func (c Logs) Run(ctx context.Context, a *Shell) error {
-	return a.With(ctx, func(s *Session) error {
-		var l run.LogsAnswer
-		if err := s.call(ctx, "slurm.job.logs", app.RunArgs{RunID: c.RunID, Stream: c.Stream, TailLines: c.Tail}, &l); err != nil {
-			return err
+	args := app.RunArgs{RunID: c.RunID, Stream: c.Stream, TailLines: c.Tail}
+	return ask(ctx, a, "slurm.job.logs", args, func(w io.Writer, l run.LogsAnswer) {
+		switch {
+		case l.Text != "":
+			io.WriteString(w, printable(l.Text))
+		case l.Final:
+			a.Say("the %s of this run is empty", l.Stream)
+		default:
+			a.Say("nothing yet; the run is %s", l.State)
 		}
-		return a.show(l, func(w io.Writer) {
-			switch {
-			case l.Text != "":
-				io.WriteString(w, a.printable(l.Text))
-			case l.Final:
-				a.Say("the %s of this run is empty", l.Stream)
-			default:
-				a.Say("nothing yet; the run is %s", l.State)
-			}
-		})
 	})
 }
 
@@ -289,14 +268,45 @@ type Cancel struct {
 
 // Run cancels.
 func (c Cancel) Run(ctx context.Context, a *Shell) error {
-	return a.With(ctx, func(s *Session) error {
-		var r app.CancelAnswer
-		if err := s.call(ctx, "slurm.job.cancel", app.RunArgs{RunID: c.RunID, Reason: c.Reason}, &r); err != nil {
-			return err
+	args := app.RunArgs{RunID: c.RunID, Reason: c.Reason}
+	return ask(ctx, a, "slurm.job.cancel", args, func(w io.Writer, r app.CancelAnswer) {
+		fmt.Fprintf(w, "%s  %s\n%s\n", r.RunID, r.State, r.Message)
+		printNext(w, r.NextSteps...)
+	})
+}
+
+// rehearse shows what a call would do.
+func (a *Shell) rehearse(ctx context.Context, s *Session, toolID, version string, args any) error {
+	var r gate.Rehearsal
+	if err := s.callTool(ctx, toolID, version, args, &r); err != nil {
+		return err
+	}
+	return a.show(r, func(w io.Writer) {
+		var p run.Preview
+		if json.Unmarshal(r.Would, &p) != nil || p.RunID == "" {
+			fmt.Fprintf(w, "%s would be called with %s\n", r.ToolID, r.Args)
+			return
 		}
-		return a.show(r, func(w io.Writer) {
-			fmt.Fprintf(w, "%s  %s\n%s\n", r.RunID, r.State, r.Message)
-			printNext(w, r.NextSteps...)
-		})
+		what := "would be created"
+		if p.Exists {
+			what = fmt.Sprintf("already exists (%s)", *p.State)
+		}
+		fmt.Fprintf(w, "run      %s  %s\npolicy   %s\nparams   %s\n", p.RunID, what, p.PolicyHash, p.ParamsHash)
+		if place := placeText("", p.Placement); place != "" {
+			fmt.Fprintf(w, "place    %s\n", place)
+		}
+		if r.ConsentRequired {
+			fmt.Fprintln(w, "consent  a person's approval would be needed")
+		}
+		if doc := pretty(p.Params); doc != "" {
+			fmt.Fprintln(w, doc)
+		}
+		if p.Script != "" {
+			fmt.Fprintf(w, "--- job script (a real attempt has its token instead of the zeros)\n%s", printable(p.Script))
+		}
+		if len(r.LeftOut) > 0 {
+			a.Say("left out because it is too large for a dry run: %s", strings.Join(r.LeftOut, ", "))
+		}
+		a.Say("nothing was changed. Next: the same without --dry-run")
 	})
 }

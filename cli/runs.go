@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -40,82 +42,53 @@ func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
 	if args.Until, err = when("--until", c.Until, time.Now()); err != nil {
 		return err
 	}
-	return a.With(ctx, func(s *Session) error {
-		var l app.RunList
-		if err := s.call(ctx, "run.list", args, &l); err != nil {
-			return err
+	return ask(ctx, a, "run.list", args, func(w io.Writer, l app.RunList) {
+		if len(l.Runs) == 0 && (args != app.RunListArgs{Limit: args.Limit}) {
+			fmt.Fprintln(w, "no runs match")
+			printNext(w, fault.Do("run.list"))
+			return
 		}
-		return a.show(l, func(w io.Writer) {
-			if len(l.Runs) == 0 && (args != app.RunListArgs{Limit: args.Limit}) {
-				fmt.Fprintln(w, "no runs match")
-				printNext(w, fault.Do("run.list"))
-				return
-			}
-			if len(l.Runs) == 0 {
-				fmt.Fprintln(w, "no runs")
-				printNext(w, fault.Do("tool.list"), fault.Do("run"))
-				return
-			}
-			var rows [][]string
-			for _, r := range l.Runs {
-				rows = append(rows, []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.Site), orDash(r.SlurmJobID),
-					r.CreatedAt.Local().Format("2006-01-02 15:04:05"), clipLine(r.Reason, 40)})
-			}
-			table(w, "run|tool|state|phase|site|job|created|reason", rows)
-			footer(w, len(l.Runs), l.Listed, "runs")
-			if l.Cursor != nil {
-				printNext(w, fault.Do("run.list", "cursor", *l.Cursor))
-			}
+		if len(l.Runs) == 0 {
+			fmt.Fprintln(w, "no runs")
+			printNext(w, fault.Do("tool.list"), fault.Do("run"))
+			return
+		}
+		list(w, "run|tool|state|phase|site|job|created|reason", l.Runs, func(r app.RunRow) []string {
+			return []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.Site), orDash(r.SlurmJobID), dateTime(r.CreatedAt),
+				clipLine(r.Reason, 40)}
 		})
+		footer(w, len(l.Runs), l.Listed, "runs")
+		nextPage(w, l.Cursor, fault.Do("run.list", "cursor", text(l.Cursor)))
 	})
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func orDash(s string) string { return cmp.Or(s, "-") }
 
 type runsShowCmd struct {
 	RunID string `arg:"" name:"run" help:"Run id."`
 }
 
-// Run shows one run.
+// Run shows one run. One that is nothing but a call is shown as that.
 func (c runsShowCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
-		var r app.RunStory
-		err := s.call(ctx, "run.show", app.RunArgs{RunID: c.RunID}, &r)
+		err := ask(ctx, a, "run.show", app.RunArgs{RunID: c.RunID}, printStory)
 		if fault.CodeOf(err) == "run_is_a_call" {
-			return a.showCall(ctx, s, c.RunID)
+			err = ask(ctx, a, "run.provenance", app.RunArgs{RunID: c.RunID}, printCall)
 		}
-		if err != nil {
-			return err
-		}
-		return a.show(r, func(w io.Writer) { a.printStory(w, r) })
-	})
-}
-
-// showCall shows what a run is that is nothing but a call.
-func (a *Shell) showCall(ctx context.Context, s *Session, runID string) error {
-	var r app.CallRun
-	if err := s.call(ctx, "run.provenance", app.RunArgs{RunID: runID}, &r); err != nil {
 		return err
-	}
-	return a.show(r, func(w io.Writer) {
-		fmt.Fprintf(w, "run        %s\ncall of    %s (contract %s)\npolicy     %s\nparams     %s\n", r.RunID, r.ToolID, r.ContractVersion,
-			r.PolicyHash, a.printable(string(r.Params)))
-		fmt.Fprintf(w, "asked      %d times, first %s, last %s\n", r.Calls, r.FirstAskedAt.Local().Format(time.DateTime), r.LastAskedAt.Local().
-			Format(time.DateTime))
-		for _, id := range r.ToolCallIDs {
-			fmt.Fprintf(w, "call       %s\n", id)
-		}
 	})
 }
 
-func (a *Shell) printStory(w io.Writer, r app.RunStory) {
+func printCall(w io.Writer, r app.CallRun) {
+	fmt.Fprintf(w, "run        %s\ncall of    %s (contract %s)\npolicy     %s\nparams     %s\n", r.RunID, r.ToolID, r.ContractVersion,
+		r.PolicyHash, printable(string(r.Params)))
+	fmt.Fprintf(w, "asked      %d times, first %s, last %s\n", r.Calls, dateTime(r.FirstAskedAt), dateTime(r.LastAskedAt))
+	printLines(w, "call       ", r.ToolCallIDs)
+}
+
+func printStory(w io.Writer, r app.RunStory) {
 	line := func(k, format string, v ...any) {
-		fmt.Fprintf(w, "%-10s %s\n", k, a.printable(fmt.Sprintf(format, v...)))
+		fmt.Fprintf(w, "%-10s %s\n", k, printable(fmt.Sprintf(format, v...)))
 	}
 	line("run", "%s", r.RunID)
 	line("tool", "%s %s (contract %s)", r.ToolID, r.ToolVersion, r.ContractVersion)
@@ -146,7 +119,7 @@ func (a *Shell) printStory(w io.Writer, r app.RunStory) {
 		if t.Placement != nil {
 			where = placeText("  ", *t.Placement)
 		}
-		line("attempt", "%d  %s%s  %s", t.Attempt, orElse(string(t.Ending), "open"), where, usedText(t))
+		line("attempt", "%d  %s%s  %s", t.Attempt, cmp.Or(string(t.Ending), "open"), where, usedText(t))
 	}
 	if r.WorkspaceGone != nil {
 		line("workspace", "removed by gc on %s; the run's artifacts still exist", r.WorkspaceGone.Local().Format("2006-01-02"))
@@ -165,7 +138,7 @@ func (a *Shell) printStory(w io.Writer, r app.RunStory) {
 	for _, e := range r.Events {
 		line("event", "%d  %s  %s  %s", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, clipLine(string(e.Data), 110))
 	}
-	printWarnings(w, r.Warnings)
+	printLines(w, "warning ", r.Warnings)
 	printNext(w, r.NextSteps...)
 }
 
@@ -244,33 +217,20 @@ type runsDiffCmd struct {
 
 // Run compares.
 func (c runsDiffCmd) Run(ctx context.Context, a *Shell) error {
-	return a.With(ctx, func(s *Session) error {
-		var r app.RunDiff
-		if err := s.call(ctx, "run.diff", app.DiffArgs{A: c.A, B: c.B}, &r); err != nil {
-			return err
+	return ask(ctx, a, "run.diff", app.DiffArgs{A: c.A, B: c.B}, func(w io.Writer, r app.RunDiff) {
+		if r.Same {
+			fmt.Fprintln(w, "the same run")
+			return
 		}
-		return a.show(r, func(w io.Writer) {
-			if r.Same {
-				fmt.Fprintln(w, "the same run")
-				return
-			}
-			for _, p := range r.Parts {
-				fmt.Fprintf(w, "%-17s %s → %s\n", p.Part, p.A, p.B)
-			}
-			for _, x := range r.Changes {
-				fmt.Fprintf(w, "  %s: %s → %s\n", a.printable(x.Path), clipLine(a.printable(orElse(string(x.A), "(absent)")), 60),
-					clipLine(a.printable(orElse(string(x.B), "(absent)")), 60))
-			}
-			if r.More {
-				fmt.Fprintln(w, "  … and more; --json shows all of it")
-			}
-		})
+		for _, p := range r.Parts {
+			fmt.Fprintf(w, "%-17s %s → %s\n", p.Part, p.A, p.B)
+		}
+		value := func(v json.RawMessage) string { return clipLine(printable(cmp.Or(string(v), "(absent)")), 60) }
+		for _, x := range r.Changes {
+			fmt.Fprintf(w, "  %s: %s → %s\n", printable(x.Path), value(x.A), value(x.B))
+		}
+		if r.More {
+			fmt.Fprintln(w, "  … and more; --json shows all of it")
+		}
 	})
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

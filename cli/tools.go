@@ -27,21 +27,13 @@ type toolListCmd struct {
 
 // Run lists tools.
 func (c toolListCmd) Run(ctx context.Context, a *Shell) error {
-	return a.With(ctx, func(s *Session) error {
-		var l app.ToolList
-		if err := s.call(ctx, "tool.list", app.ToolArgs{All: c.All}, &l); err != nil {
-			return err
-		}
-		return a.show(l, func(w io.Writer) {
-			var rows [][]string
-			for _, t := range l.Tools {
-				rows = append(rows, []string{t.ToolID, t.Version, clipLine(t.Description, 90)})
-			}
-			table(w, "tool|version|what it does", rows)
-			footer(w, len(l.Tools), exactly(int64(l.Total)), "tools")
-			fmt.Fprintf(w, "domain %s %s\n", l.DomainID, l.Version)
-			printNext(w, fault.Do("tool.show"))
+	return ask(ctx, a, "tool.list", app.ToolArgs{All: c.All}, func(w io.Writer, l app.ToolList) {
+		list(w, "tool|version|what it does", l.Tools, func(t app.ToolRow) []string {
+			return []string{t.ToolID, t.Version, clipLine(t.Description, 90)}
 		})
+		footer(w, len(l.Tools), exactly(int64(l.Total)), "tools")
+		fmt.Fprintf(w, "domain %s %s\n", l.DomainID, l.Version)
+		printNext(w, fault.Do("tool.show"))
 	})
 }
 
@@ -51,32 +43,34 @@ type toolShowCmd struct {
 
 // Run shows a tool.
 func (c toolShowCmd) Run(ctx context.Context, a *Shell) error {
-	return a.With(ctx, func(s *Session) error {
-		var d app.ToolDoc
-		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: c.Tool}, &d); err != nil {
-			return err
+	return ask(ctx, a, "tool.show", app.ToolArgs{ToolID: c.Tool}, func(w io.Writer, d app.ToolDoc) {
+		fmt.Fprintf(w, "%s %s (contract %s)\n%s\n", d.ToolID, d.Version, d.ContractVersion, d.Description)
+		example := "slurmgate run " + d.ToolID
+		for _, in := range d.Inputs {
+			fmt.Fprintf(w, "input   %s: %s\n", in.Param, strings.Join(in.Types, " or "))
+			example += " --input " + in.Param + "=FILE"
 		}
-		return a.show(d, func(w io.Writer) {
-			fmt.Fprintf(w, "%s %s (contract %s)\n%s\n", d.ToolID, d.Version, d.ContractVersion, d.Description)
-			example := "slurmgate run " + d.ToolID
-			for _, in := range d.Inputs {
-				fmt.Fprintf(w, "input   %s: %s\n", in.Param, strings.Join(in.Types, " or "))
-				example += " --input " + in.Param + "=FILE"
-			}
-			for _, o := range d.Outputs {
-				fmt.Fprintf(w, "output  %s: %s, %q\n", o.Role, o.Type, o.Label)
-			}
-			if d.Image != nil {
-				fmt.Fprintf(w, "image   %s\n", *d.Image)
-			}
-			var schema any
-			if json.Unmarshal(d.InputSchema, &schema) == nil {
-				pretty, _ := json.MarshalIndent(schema, "", "  ") // it is valid JSON
-				fmt.Fprintf(w, "arguments (JSON Schema):\n%s\n", pretty)
-			}
-			if len(d.Inputs) > 0 {
-				fmt.Fprintf(w, "Next: %s --wait\n", example)
-			}
-		})
+		for _, o := range d.Outputs {
+			fmt.Fprintf(w, "output  %s: %s, %q\n", o.Role, o.Type, o.Label)
+		}
+		if d.Image != nil {
+			fmt.Fprintf(w, "image   %s\n", *d.Image)
+		}
+		if schema := pretty(d.InputSchema); schema != "" {
+			fmt.Fprintf(w, "arguments (JSON Schema):\n%s\n", schema)
+		}
+		if len(d.Inputs) > 0 {
+			fmt.Fprintf(w, "Next: %s --wait\n", example)
+		}
 	})
+}
+
+// pretty is JSON over several lines, with the keys in order; empty if it is no JSON.
+func pretty(doc json.RawMessage) string {
+	var v any
+	if json.Unmarshal(doc, &v) != nil {
+		return ""
+	}
+	out, _ := json.MarshalIndent(v, "", "  ") // it is valid JSON
+	return string(out)
 }
