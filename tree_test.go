@@ -40,12 +40,13 @@ var arrows = map[string][]string{
 	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
 	"site":             {"fault", "plan"},
 	"retention":        {"fault"},
+	"files":            {}, // how the outside systems treat files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":    {"fault", "gate", "plan", "retention", "run"},
-	"artifact":  {"fault", "plan"},
+	"artifact":  {"fault", "files", "plan"},
 	"slurm":     {"fault", "plan", "run"},
-	"apptainer": {"fault", "plan", "run"},
-	"staging":   {"fault", "plan", "run"},
+	"apptainer": {"fault", "files", "plan", "run"},
+	"staging":   {"fault", "files", "plan", "run"},
 	"local":     {"fault", "run"},
 	// Faces over the gate.
 	"httpapi": {"fault", "gate", "plan"},

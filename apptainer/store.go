@@ -2,12 +2,8 @@ package apptainer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 	"slurmgate/plan"
 )
 
@@ -88,8 +85,7 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 	defer os.Remove(tmp.Name()) // after the rename there is nothing of this name
 	defer tmp.Close()
 
-	sum := sha256.New()
-	n, err := copyContext(ctx, io.MultiWriter(tmp, sum), src)
+	sum, n, err := files.CopyHash(ctx, tmp, src, 0)
 	if err != nil {
 		return Image{}, copyFault(op, err)
 	}
@@ -97,7 +93,7 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	img := Image{Digest: digestOf(sum), Arch: arch, SizeBytes: n}
+	img := Image{Digest: sum, Arch: arch, SizeBytes: n}
 	if _, err := s.Verify(ctx, img.Digest); err == nil {
 		return img, nil
 	}
@@ -173,30 +169,6 @@ func openRegular(path string) (*os.File, int64, error) {
 	return f, st.Size(), nil
 }
 
-// copyContext copies all of r to w and stops early when ctx ends.
-func copyContext(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
-	buf := make([]byte, 1<<20)
-	var n int64
-	for {
-		if err := ctx.Err(); err != nil {
-			return n, err
-		}
-		k, err := r.Read(buf)
-		if k > 0 {
-			if _, werr := w.Write(buf[:k]); werr != nil {
-				return n, werr
-			}
-			n += int64(k)
-		}
-		if err == io.EOF {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
-	}
-}
-
 func copyFault(op string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -206,8 +178,6 @@ func copyFault(op string, err error) error {
 	}
 	return fault.Wrap(fault.Transport, op, "IMAGE-IO", "the image could not be read or copied", err)
 }
-
-func digestOf(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 func syncDir(dir string) error {
 	d, err := os.Open(dir)

@@ -2,7 +2,6 @@ package apptainer
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 	"slurmgate/plan"
 )
 
@@ -67,15 +67,15 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 		return "", s.broken(op, err)
 	}
 	start := time.Now()
-	sum := sha256.New()
-	if _, err := copyContext(ctx, sum, f); err != nil {
+	got, _, err := files.CopyHash(ctx, io.Discard, f, 0)
+	if err != nil {
 		return "", copyFault(op, err)
 	}
 	after, err := stampOf(f)
 	if err != nil {
 		return "", s.broken(op, err)
 	}
-	if got := digestOf(sum); got != digest {
+	if got != digest {
 		v.good = stamp{}
 		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST",
 			fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", path, digest, got)).

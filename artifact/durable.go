@@ -1,20 +1,11 @@
 package artifact
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
-)
-
-const (
-	chunkSize  = 1 << 20  // how much is copied or hashed between two checks of the context
-	firstChunk = 32 << 10 // and of a file that may be small: most are
 )
 
 // dropStale removes temporary files that nobody has locked.
@@ -46,35 +37,4 @@ func (s *Store) sync(folder string) error {
 	}
 	defer d.Close()
 	return d.Sync()
-}
-
-// copyHash copies all of src to dst and returns the SHA-256 in hex and the number of bytes.
-func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, int64, error) {
-	h := sha256.New()
-	var size int64
-	first := int64(firstChunk)
-	if l, ok := src.(*io.LimitedReader); ok {
-		first = max(1, min(l.N, first))
-	}
-	buf := make([]byte, first)
-	for {
-		if err := ctx.Err(); err != nil {
-			return "", 0, err
-		}
-		n, err := src.Read(buf)
-		size += int64(n)
-		h.Write(buf[:n])
-		if _, werr := dst.Write(buf[:n]); werr != nil {
-			return "", 0, werr
-		}
-		if n == len(buf) && n < chunkSize {
-			buf = make([]byte, chunkSize)
-		}
-		if err == io.EOF {
-			return hex.EncodeToString(h.Sum(nil)), size, nil
-		}
-		if err != nil {
-			return "", 0, err
-		}
-	}
 }

@@ -282,9 +282,9 @@ func TestImportFormat(t *testing.T) {
 		"the text is not a whole JSON file") {
 		t.Error(err)
 	}
-	before := len(files(t, dir))
+	before := len(listed(t, dir))
 	_, err := im.As("JSON").ImportText(t.Context(), "{ ")
-	if after := len(files(t, dir)); err == nil || after != before {
+	if after := len(listed(t, dir)); err == nil || after != before {
 		t.Errorf("%v; %d objects, %d before", err, after, before)
 	}
 }

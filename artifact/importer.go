@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 )
 
 // Codes of what the import boundary refuses.
@@ -269,12 +270,16 @@ func (im *Importer) open(root importRoot, rel string) (*os.File, error) {
 		return nil, err
 	}
 	defer unix.Close(slash)
-	folder, err := openBeneath(slash, root.resolved[1:], unix.O_DIRECTORY)
+	folder, err := files.OpenBeneath(slash, root.resolved[1:], unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer folder.Close()
-	return openBeneath(int(folder.Fd()), rel, 0)
+	defer unix.Close(folder)
+	fd, err := files.OpenBeneath(folder, rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), rel), nil
 }
 
 func (im *Importer) openFault(path string, err error) error {

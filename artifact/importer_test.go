@@ -107,7 +107,7 @@ func TestImportFileRefuses(t *testing.T) {
 			}
 		})
 	}
-	if got := files(t, storeDir); got != nil {
+	if got := listed(t, storeDir); got != nil {
 		t.Error("stored:", got)
 	}
 }
@@ -252,7 +252,7 @@ func TestImportFileChanged(t *testing.T) {
 			ctx := &hook{Context: t.Context(), at: 2, do: func() { must(t, change(root+"/f")) }}
 			_, err := im.ImportFile(ctx, root+"/f")
 			wantFault(t, err, fault.Validation, "import_changed")
-			if got := files(t, storeDir); got != nil {
+			if got := listed(t, storeDir); got != nil {
 				t.Error("kept:", got)
 			}
 		})

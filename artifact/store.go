@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 	"slurmgate/plan"
 )
 
@@ -121,7 +122,7 @@ func take(ctx context.Context, w io.Writer, r io.Reader, limit int64, check func
 	if bound < math.MaxInt64 {
 		bound++
 	}
-	sum, size, err = copyHash(ctx, w, io.LimitReader(r, bound))
+	sum, size, err = files.CopyHash(ctx, w, io.LimitReader(r, bound), limit)
 	switch {
 	case err != nil:
 		return "", 0, fsFault(op, "the bytes cannot be stored", err)
@@ -297,7 +298,7 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 		return err
 	}
 	defer f.Close()
-	got, _, err := copyHash(ctx, io.Discard, f)
+	got, _, err := files.CopyHash(ctx, io.Discard, f, 0)
 	if err != nil {
 		return fsFault(op, "the object cannot be read", err)
 	}

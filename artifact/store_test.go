@@ -50,8 +50,8 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// files lists the regular files of the store.
-func files(t *testing.T, dir string) []string {
+// listed lists the regular files of the store.
+func listed(t *testing.T, dir string) []string {
 	t.Helper()
 	var got []string
 	must(t, filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
@@ -76,7 +76,7 @@ func TestStore(t *testing.T) {
 			t.Fatal(got, size, err)
 		}
 	}
-	if diff := cmp.Diff([]string{"-r-------- objects/58/" + sum}, files(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"-r-------- objects/58/" + sum}, listed(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	f, err := s.Open(sum)
@@ -111,7 +111,7 @@ func TestStoreRefuses(t *testing.T) {
 	cancel()
 	_, _, err = s.Put(ctx, strings.NewReader("1"), 1)
 	wantFault(t, err, fault.Canceled, "canceled")
-	if got := files(t, dir); got != nil {
+	if got := listed(t, dir); got != nil {
 		t.Error("left behind:", got)
 	}
 	absent := strings.Repeat("0", 64)
@@ -165,7 +165,7 @@ func TestStoreStaleTemp(t *testing.T) {
 	again, err := Open(dir)
 	must(t, err)
 	defer again.Close()
-	if got := files(t, dir); len(got) != 1 || strings.Contains(got[0], "crashed") {
+	if got := listed(t, dir); len(got) != 1 || strings.Contains(got[0], "crashed") {
 		t.Error(got)
 	}
 	_, err = pw.Write([]byte("bytes"))
@@ -192,7 +192,7 @@ func TestStoreConcurrentPut(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := files(t, dir); len(got) != 4 {
+	if got := listed(t, dir); len(got) != 4 {
 		t.Error(got)
 	}
 }
@@ -206,7 +206,7 @@ func TestStoreDiskFull(t *testing.T) {
 		_, _, err = s.Put(t.Context(), bytes.NewReader(make([]byte, 2<<20)), 10<<20)
 		wantFault(t, err, fault.Transport, "disk_full")
 	}
-	if got := files(t, dir); got != nil {
+	if got := listed(t, dir); got != nil {
 		t.Error("left behind:", got)
 	}
 	_, _, err = s.Put(t.Context(), strings.NewReader("small"), 10)
@@ -283,7 +283,7 @@ func TestPayloads(t *testing.T) {
 		wantFault(t, call(sumOf([]byte("nowhere"))), fault.NotFound, "artifact_bytes_missing")
 		wantFault(t, call("../x"), fault.Validation, "checksum")
 	}
-	if s.Has(there) || !s.Has(here) || len(files(t, dir)) != 1 {
-		t.Error("a payload became an object:", files(t, dir))
+	if s.Has(there) || !s.Has(here) || len(listed(t, dir)) != 1 {
+		t.Error("a payload became an object:", listed(t, dir))
 	}
 }

@@ -24,7 +24,7 @@ func TestImportStream(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	before := files(t, dir)
+	before := listed(t, dir)
 	if len(before) != 3 {
 		t.Errorf("%d objects of three contents", len(before))
 	}
@@ -49,7 +49,7 @@ func TestImportStream(t *testing.T) {
 		if fault.KindOf(err) != c.kind || fault.CodeOf(err) != c.code {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, f := range files(t, dir) {
+		for _, f := range listed(t, dir) {
 			if strings.Contains(f, "tmp/") {
 				t.Errorf("%s left %s", name, f)
 			}

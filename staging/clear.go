@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"slurmgate/files"
 )
 
 // A job may leave things that resist removal: folders without permissions, a hundred thousand nested folders, millions of files in one
@@ -82,7 +84,7 @@ func (c clearing) empty(d dir, depth int) error {
 
 // someNames lists at most limit names of the folder, as it is now.
 func (d dir) someNames(limit int) ([]string, error) {
-	fd, err := openBeneath(d.fd, ".", openDirFlags, 0)
+	fd, err := files.OpenBeneath(d.fd, ".", openDirFlags, 0)
 	if err != nil {
 		return nil, err
 	}

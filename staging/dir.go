@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"slurmgate/files"
 )
 
 // dir is an open folder. Paths are resolved below its descriptor and never through a symlink; methods
@@ -38,7 +40,7 @@ func (d dir) sync() error {
 
 // sub opens a folder below this one.
 func (d dir) sub(rel string) (dir, error) {
-	fd, err := openBeneath(d.fd, rel, openDirFlags, 0)
+	fd, err := files.OpenBeneath(d.fd, rel, openDirFlags, 0)
 	if err != nil {
 		return dir{}, err
 	}
@@ -47,7 +49,7 @@ func (d dir) sub(rel string) (dir, error) {
 
 // open opens a file below this folder without waiting for a pipe's other end.
 func (d dir) open(rel string) (*os.File, error) {
-	fd, err := openBeneath(d.fd, rel, readFlags, 0)
+	fd, err := files.OpenBeneath(d.fd, rel, readFlags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +135,7 @@ func (d dir) unlink(name string) error {
 
 // names lists the folder, sorted. It opens the folder anew, which makes a network filesystem bypass its cache of missing names.
 func (d dir) names() ([]string, error) {
-	fd, err := openBeneath(d.fd, ".", openDirFlags, 0)
+	fd, err := files.OpenBeneath(d.fd, ".", openDirFlags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +158,7 @@ func (d dir) names() ([]string, error) {
 
 // listing opens the folder anew, to be listed in batches.
 func (d dir) listing() (*os.File, error) {
-	fd, err := openBeneath(d.fd, ".", openDirFlags, 0)
+	fd, err := files.OpenBeneath(d.fd, ".", openDirFlags, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"slurmgate/files"
 )
 
 // file is an open file of ours: a bare descriptor, like dir.
@@ -18,7 +20,7 @@ type file struct {
 // create creates a file for reading and writing. A umask can only remove permissions, and a file its owner cannot read fails when it is
 // read back.
 func (d dir) create(name string, mode uint32) (file, error) {
-	fd, err := openBeneath(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, mode)
+	fd, err := files.OpenBeneath(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, mode)
 	return file{fd, name}, err
 }
 
@@ -161,7 +163,7 @@ func (d dir) write(name string, data []byte) error {
 
 // read reads at most limit bytes of a regular file, the last ones when tail is set.
 func (d dir) read(name string, limit int64, tail bool) ([]byte, error) {
-	fd, err := openBeneath(d.fd, name, readFlags, 0)
+	fd, err := files.OpenBeneath(d.fd, name, readFlags, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package staging
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -15,15 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
 
-const (
-	stageDir   = ".stage"
-	chunkSize  = 1 << 20  // how much is copied or hashed between two checks of the context
-	firstChunk = 32 << 10 // and of a file that may be small: most are
-)
+const stageDir = ".stage"
 
 // StageInputs creates <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and nothing else. Each copy
 // is a reflink where the filesystem supports it (its bytes are then read back and hashed); otherwise the bytes are hashed while they are
@@ -113,7 +108,7 @@ func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open
 const syncedAtOnce = 16
 
 func stageNew(ctx context.Context, runDir dir, w *written, in plan.Input, open run.Opener) error {
-	src, _, err := openInput(ctx, in, open)
+	src, size, err := openInput(ctx, in, open)
 	if err != nil {
 		return err
 	}
@@ -128,7 +123,7 @@ func stageNew(ctx context.Context, runDir dir, w *written, in plan.Input, open r
 	if err != nil {
 		return err
 	}
-	if err := copyVerified(ctx, dst, src, in); err != nil {
+	if err := copyVerified(ctx, dst, src, size, in); err != nil {
 		dst.close() // the error that matters is the first
 		parent.unlink(name)
 		return err
@@ -211,7 +206,7 @@ func stageOne(ctx context.Context, runDir, stage dir, in plan.Input, open run.Op
 	if err != nil {
 		return err
 	}
-	if err = copyVerified(ctx, dst, src, in); err == nil {
+	if err = copyVerified(ctx, dst, src, size, in); err == nil {
 		err = dst.sync()
 	}
 	if cerr := dst.close(); err == nil {
@@ -238,7 +233,7 @@ func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64)
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || int(st.Uid) != os.Geteuid() || st.Size != size {
 		return false, nil
 	}
-	got, err := copyHash(ctx, io.Discard, f)
+	got, _, err := files.CopyHash(ctx, io.Discard, f, size)
 	if err != nil || got != sum {
 		return false, err
 	}
@@ -252,12 +247,12 @@ func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64)
 
 // copyVerified makes dst a copy of src that has the input's checksum. A source that is a file of this host is reflinked where the
 // filesystem can do that; any other is read.
-func copyVerified(ctx context.Context, dst file, src io.Reader, in plan.Input) (err error) {
+func copyVerified(ctx context.Context, dst file, src io.Reader, size int64, in plan.Input) (err error) {
 	var got string
 	if f, here := src.(*os.File); here && unix.IoctlFileClone(dst.fd, int(f.Fd())) == nil {
-		got, err = copyHash(ctx, io.Discard, dst)
+		got, _, err = files.CopyHash(ctx, io.Discard, dst, size)
 	} else {
-		got, err = copyHash(ctx, dst, src)
+		got, _, err = files.CopyHash(ctx, dst, src, size)
 	}
 	if err != nil {
 		return err
@@ -268,43 +263,6 @@ func copyVerified(ctx context.Context, dst file, src io.Reader, in plan.Input) (
 			WithNext("repair the artifact store, then retry the run").WithSteps(fault.Do("artifact.verify", "all", true))
 	}
 	return nil
-}
-
-// copyHash copies all of src to dst and returns the SHA-256 of the bytes in hex.
-func copyHash(ctx context.Context, dst io.Writer, src io.Reader) (string, error) {
-	h := sha256.New()
-	buf := make([]byte, firstBuffer(src))
-	for {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		n, err := src.Read(buf)
-		if n > 0 {
-			h.Write(buf[:n])
-			if _, werr := dst.Write(buf[:n]); werr != nil {
-				return "", werr
-			}
-		}
-		if n == len(buf) && n >= firstChunk && n < chunkSize {
-			buf = make([]byte, chunkSize)
-		}
-		if err == io.EOF {
-			return hex.EncodeToString(h.Sum(nil)), nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-}
-
-// firstBuffer is how much to read first: all of a small file.
-func firstBuffer(src io.Reader) int64 {
-	if f, ok := src.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Size() < firstChunk {
-			return info.Size() + 1
-		}
-	}
-	return firstChunk
 }
 
 // clip shortens untrusted text for a message.

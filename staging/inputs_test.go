@@ -175,7 +175,7 @@ func TestStageInputsSymlinkedRun(t *testing.T) {
 func TestStageInputsCancelledMidway(t *testing.T) {
 	s, dir := newShared(t)
 	o := newObjects(t)
-	in := o.add(strings.Repeat("x", 3*chunkSize), "in/big")
+	in := o.add(strings.Repeat("x", 3<<20), "in/big")
 	ctx := &countdown{Context: t.Context(), left: 4}
 	wantFault(t, s.StageInputs(ctx, runA, []plan.Input{in}, o.open), fault.Canceled, "canceled")
 	if diff := cmp.Diff([]string{"drwx------ in"}, list(t, filepath.Join(dir, runA))); diff != "" {

@@ -128,43 +128,6 @@ func TestOpenOutputSwapped(t *testing.T) {
 	}
 }
 
-// The kernel's way and the step-by-step way of opening agree.
-func TestOpenBeneath(t *testing.T) {
-	base := t.TempDir()
-	put(t, base+"/d/e/f", "x")
-	must(t, os.Symlink("d", base+"/dl"))
-	must(t, os.Symlink("f", base+"/d/e/fl"))
-	must(t, os.Symlink("/", base+"/root"))
-	must(t, os.Symlink("gone", base+"/dangling"))
-	f, err := os.Open(base)
-	must(t, err)
-	defer f.Close()
-	for rel, want := range map[string]error{
-		"d/e/f": nil, "d": nil, ".": nil, "dl/e/f": unix.ELOOP, "dl": unix.ELOOP, "d/e/fl": unix.ELOOP, "root/etc/passwd": unix.ELOOP,
-		"dangling": unix.ELOOP,
-		"none":     unix.ENOENT, "none/x": unix.ENOENT, "d/e/f/x": unix.ENOTDIR, "../x": unix.EXDEV, "/etc/passwd": unix.EXDEV,
-	} {
-		for name, open := range map[string]func(int, string, int, uint32) (int, error){"openat2": openat2Beneath, "walk": walkBeneath} {
-			fd, err := open(int(f.Fd()), rel, unix.O_RDONLY|unix.O_NONBLOCK, 0)
-			if err == nil {
-				unix.Close(fd)
-			}
-			if name == "openat2" && (err == unix.ENOSYS || err == unix.EPERM) {
-				t.Log("this kernel has no openat2: only the step-by-step way is checked")
-				continue
-			}
-			if err != want {
-				t.Errorf("%s %s: %v, want %v", name, rel, err, want)
-			}
-			if fd, err := open(int(f.Fd()), rel, unix.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
-				unix.Close(fd)
-			} else if want == unix.ELOOP && err != unix.ELOOP {
-				t.Errorf("%s %s as a folder: %v, want ELOOP", name, rel, err)
-			}
-		}
-	}
-}
-
 func TestUndeclared(t *testing.T) {
 	s, a := opened(t)
 	out := a + "/out/"

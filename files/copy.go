@@ -1,0 +1,43 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+)
+
+const (
+	smallChunk = 32 << 10 // the first chunk; most files are not larger
+	chunk      = 1 << 20  // how much is copied between two checks of the context
+)
+
+// CopyHash copies all of src to dst and returns the SHA-256 of the bytes in hex, and how many they were. about is how many to expect, for
+// the buffer; 0: unknown.
+func CopyHash(ctx context.Context, dst io.Writer, src io.Reader, about int64) (sum string, size int64, err error) {
+	h := sha256.New()
+	if about == 0 {
+		about = smallChunk
+	}
+	buf := make([]byte, min(about, smallChunk-1)+1)
+	for {
+		if err := ctx.Err(); err != nil {
+			return "", size, err
+		}
+		n, err := src.Read(buf)
+		size += int64(n)
+		h.Write(buf[:n]) // never fails
+		if _, err := dst.Write(buf[:n]); err != nil {
+			return "", size, err
+		}
+		if n == len(buf) && n < chunk {
+			buf = make([]byte, chunk)
+		}
+		if err == io.EOF {
+			return hex.EncodeToString(h.Sum(nil)), size, nil
+		}
+		if err != nil {
+			return "", size, err
+		}
+	}
+}
