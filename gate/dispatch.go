@@ -90,7 +90,7 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request,
 
 // rehearse returns what a call would do. It neither needs an approval nor binds a key, and reports whether the call would need an approval.
 func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args plan.Doc) (any, error) {
-	back, err := g.places.take(ctx, t.ID)
+	back, err := g.limiter.take(ctx, t.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 			return nil, err
 		}
 	}
-	back, err := g.places.take(ctx, t.ID)
+	back, err := g.limiter.take(ctx, t.ID)
 	if err != nil {
 		tr.key = nil
 		return nil, err

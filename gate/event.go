@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -120,14 +119,10 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 			return r, err
 		}
 	}
-	found, err := violations(g.registry.envelopes.event, e, badEnvelope, "", "the event, gate/schema/htc_v1.json")
-	if err == nil && len(found) > 0 {
-		err = fault.Invalid("gate.Call", "the event violates its schema", found...)
+	if err = misfit(g.registry.envelopes.event, e, "the event"); err != nil {
+		return r, err
 	}
-	if err == nil {
-		r.Event, err = plan.Marshal(e)
-	}
-	if err != nil {
+	if r.Event, err = plan.Marshal(e); err != nil {
 		return r, err
 	}
 	if t.key != nil && t.final {

@@ -36,7 +36,7 @@ type Config struct {
 type Gate struct {
 	registry  *Registry
 	policy    Policy
-	places    places
+	limiter   limiter
 	journal   *journal // nil: nothing is recorded
 	refusals  *refusals
 	promises  Promises
@@ -53,9 +53,8 @@ const defaultTimeout = 2 * time.Minute
 
 // New returns a gate. Close a gate with a journal when it is no longer used.
 func New(c Config) *Gate {
-	g := &Gate{registry: c.Registry, policy: c.Policy, places: newPlaces(c.Together, c.Registry, c.Policy), promises: c.Promises,
-		flights: flights{open: map[[2]string]chan struct{}{}}, owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key,
-		log: c.Log, now: c.Now}
+	g := &Gate{registry: c.Registry, policy: c.Policy, limiter: newLimiter(c.Together, c.Registry, c.Policy), promises: c.Promises,
+		owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key, log: c.Log, now: c.Now}
 	if g.now == nil {
 		g.now = time.Now
 	}
@@ -98,7 +97,7 @@ func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
 	}
 	args, err := plan.Read(req.Args)
 	if err == nil {
-		err = g.registry.envelopes.checkRequest(req.document(args.Value))
+		err = misfit(g.registry.envelopes.request, req.document(args.Value), "the request")
 	}
 	if err != nil {
 		return g.refuse(ctx, who, req, err)
@@ -110,7 +109,7 @@ func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
 func (g *Gate) CallRaw(ctx context.Context, who Caller, body []byte) Response {
 	doc, err := plan.Read(body)
 	if err == nil {
-		err = g.registry.envelopes.checkRequest(doc.Value)
+		err = misfit(g.registry.envelopes.request, doc.Value, "the request")
 	}
 	var req Request
 	if err == nil {
@@ -141,16 +140,12 @@ func (g *Gate) refuse(ctx context.Context, who Caller, req Request, err error) R
 
 // noEnvelope gives an error the code for invalid envelopes.
 func noEnvelope(err error) error {
-	return &fault.Error{Op: "gate.Call", Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)",
-		Problems: fault.ProblemsOf(err), Err: unlessProblems(err)}
-}
-
-// unlessProblems leaves the cause away where the problems say it all.
-func unlessProblems(err error) error {
-	if len(fault.ProblemsOf(err)) > 0 {
-		return nil
+	e := &fault.Error{Op: "gate.Call", Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)",
+		Problems: fault.ProblemsOf(err)}
+	if len(e.Problems) == 0 { // they say it all
+		e.Err = err
 	}
-	return err
+	return e
 }
 
 // call carries out a call whose envelope is good, or answers what is wrong with it. args are the request's.
@@ -219,12 +214,11 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 		return fault.Wrap(fault.Internal, op, "result_not_json", "the tool's answer cannot be encoded", err)
 	}
 	if e, err := g.registry.find(t.tool.ID); err == nil && e.output != nil && !(req.DryRun && t.tool.SideEffect != Read) {
-		if found, err := violations(e.output, doc.Value, "RESULT-SCHEMA", "result", "the tool's output schema"); err != nil || len(found) > 0 {
+		if found := violations(e.output, doc.Value, "RESULT-SCHEMA", "result", "the tool's output schema"); len(found) > 0 {
 			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems",
 				fmt.Sprint(found))
-			return &fault.Error{Op: op, Kind: fault.Internal, Code: "output_schema",
-				Msg: "the tool's answer violates its own output schema, which is a bug in slurmgate", Err: err,
-				Next: "the gateway's log has the details"}
+			return fault.New(fault.Internal, op, "output_schema", "the tool's answer violates its own output schema, which is a bug in slurmgate").
+				WithNext("the gateway's log has the details")
 		}
 	}
 	rehearsal, dry := result.(Rehearsal)
@@ -275,9 +269,8 @@ func (g *Gate) seal(res *Response, t Tool) {
 			}
 		}
 	}
-	found, err := violations(g.registry.envelopes.response, res.document(), badEnvelope, "", "the envelope, gate/schema/htc_v1.json")
-	if err != nil || len(found) > 0 {
-		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "problems", fmt.Sprint(found), "err", err)
+	if err := misfit(g.registry.envelopes.response, res.document(), "the response"); err != nil {
+		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "err", err)
 		res.OK, res.Result, res.ResultRef = false, nil, nil
 		res.Error = BodyOf(Other, fault.New(fault.Internal, "gate.Call", "response_schema",
 			"the answer violates the envelope's schema, which is a bug in slurmgate").WithNext("the gateway's log has the details"))

@@ -53,12 +53,10 @@ func (j *journal) admit(ctx context.Context) error {
 		return nil
 	default:
 	}
-	timer := time.NewTimer(journalWait)
-	defer timer.Stop()
 	select {
 	case j.room <- struct{}{}:
 		return nil
-	case <-timer.C:
+	case <-time.After(journalWait):
 	case <-ctx.Done():
 	}
 	return fault.New(fault.Transport, "gate.Call", "journal_full", "calls are refused because they cannot be recorded").
@@ -116,43 +114,21 @@ func (j *journal) write() {
 // gather takes what is there; while nobody waits for it, a little longer. With records behind it returns after a while even
 // with nothing. open is false when no more will come.
 func (j *journal) gather(behind bool) (batch []kept, open bool) {
-	var wait <-chan time.Time
+	var enough <-chan time.Time
 	if behind {
-		timer := time.NewTimer(retryPause)
-		defer timer.Stop()
-		wait = timer.C
+		enough = time.After(retryPause)
 	}
-	for len(batch) < maxBatch {
+	for waited := false; len(batch) < maxBatch && !(waited && len(j.in) == 0); {
 		select {
 		case k, ok := <-j.in:
 			if !ok {
 				return batch, false
 			}
-			if batch = append(batch, k); k.done != nil {
-				return j.rest(batch)
+			batch, waited = append(batch, k), waited || k.done != nil
+			if enough == nil {
+				enough = time.After(linger)
 			}
-			if wait == nil {
-				timer := time.NewTimer(linger)
-				defer timer.Stop()
-				wait = timer.C
-			}
-		case <-wait:
-			return batch, true
-		}
-	}
-	return batch, true
-}
-
-// rest adds what is there already.
-func (j *journal) rest(batch []kept) ([]kept, bool) {
-	for len(batch) < maxBatch {
-		select {
-		case k, ok := <-j.in:
-			if !ok {
-				return batch, false
-			}
-			batch = append(batch, k)
-		default:
+		case <-enough:
 			return batch, true
 		}
 	}

@@ -16,31 +16,21 @@ import (
 
 // flights prevents concurrent calls with the same key: the second waits and finds the first one's outcome. One
 // gateway owns the ledger, so its memory is enough.
-type flights struct {
-	mu   sync.Mutex
-	open map[[2]string]chan struct{}
-}
+type flights struct{ open sync.Map } // [2]string → chan struct{}
 
 // enter waits until no call with the key is in progress. The caller calls leave.
 func (f *flights) enter(ctx context.Context, principal, key string) (leave func(), err error) {
-	k := [2]string{principal, key}
+	k, mine := [2]string{principal, key}, make(chan struct{})
 	for {
-		f.mu.Lock()
-		other, busy := f.open[k]
+		other, busy := f.open.LoadOrStore(k, mine)
 		if !busy {
-			mine := make(chan struct{})
-			f.open[k] = mine
-			f.mu.Unlock()
 			return func() {
-				f.mu.Lock()
-				delete(f.open, k)
-				f.mu.Unlock()
+				f.open.Delete(k)
 				close(mine)
 			}, nil
 		}
-		f.mu.Unlock()
 		select {
-		case <-other:
+		case <-other.(chan struct{}):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -8,17 +8,17 @@ import (
 	"slurmgate/fault"
 )
 
-// places limits concurrent calls (AX-08), in total and per tool. A call that gets no slot
+// limiter bounds concurrent calls (AX-08), in total and per tool. A call that gets no slot
 // waits a little and is then refused.
-type places struct {
+type limiter struct {
 	all  chan struct{}            // nil: no limit
 	tool map[string]chan struct{} // by tool id
 }
 
-const placeWait = 5 * time.Second
+const limiterWait = 5 * time.Second
 
-func newPlaces(together int, r *Registry, p Policy) places {
-	out := places{tool: map[string]chan struct{}{}}
+func newLimiter(together int, r *Registry, p Policy) limiter {
+	out := limiter{tool: map[string]chan struct{}{}}
 	if together > 0 {
 		out.all = make(chan struct{}, together)
 	}
@@ -35,31 +35,29 @@ func newPlaces(together int, r *Registry, p Policy) places {
 
 // take acquires a slot; the caller releases it. The tool's own slot comes first, so that calls waiting for one tool take
 // no slot from the others.
-func (p places) take(ctx context.Context, toolID string) (back func(), err error) {
-	timer := time.NewTimer(placeWait)
-	defer timer.Stop()
-	var held []chan struct{}
-	back = func() {
-		for _, c := range held {
+func (l limiter) take(ctx context.Context, toolID string) (release func(), err error) {
+	timeout := time.After(limiterWait)
+	var slots []chan struct{}
+	release = func() {
+		for _, c := range slots {
 			<-c
 		}
 	}
-	for _, c := range []chan struct{}{p.tool[toolID], p.all} {
+	for _, c := range []chan struct{}{l.tool[toolID], l.all} {
 		if c == nil {
 			continue
 		}
 		select {
 		case c <- struct{}{}:
-			held = append(held, c)
-			continue
+			slots = append(slots, c)
 		case <-ctx.Done():
-			err = ctx.Err()
-		case <-timer.C:
-			err = fault.New(fault.Transport, "gate.Call", "too_many_calls", fmt.Sprintf("all %d concurrent calls that policy allows are in use",
-				cap(c))).WithNext("call again in a few seconds")
+			release()
+			return nil, ctx.Err()
+		case <-timeout:
+			release()
+			return nil, fault.New(fault.Transport, "gate.Call", "too_many_calls",
+				fmt.Sprintf("all %d concurrent calls that policy allows are in use", cap(c))).WithNext("call again in a few seconds")
 		}
-		back()
-		return nil, err
 	}
-	return back, nil
+	return release, nil
 }

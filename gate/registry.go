@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -193,25 +192,12 @@ func (t Tool) incomplete() string {
 	return ""
 }
 
-// compile makes a schema of JSON; nothing is loaded from elsewhere.
 func compile(what string, raw json.RawMessage) (*jsonschema.Schema, error) {
-	const op = "gate.NewRegistry"
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	s, err := compileAll(raw, "")
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "tool_schema", "the "+what+" is not JSON", err)
+		return nil, fault.Wrap(fault.Validation, "gate.NewRegistry", "tool_schema", "the "+what+" is not valid", err)
 	}
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(jsonschema.SchemeURLLoader{})
-	if err := c.AddResource("tool:schema", doc); err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "tool_schema", "the "+what+" cannot be used", err)
-	}
-	s, err := c.Compile("tool:schema")
-	if err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "tool_schema", "the "+what+" is not valid", err)
-	}
-	return s, nil
+	return s[0], nil
 }
 
 // List returns all tools in order of id.

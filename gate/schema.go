@@ -32,42 +32,48 @@ const badEnvelope = "VAL-HTC-001"
 // envelopes checks what goes in and out against the schema.
 type envelopes struct{ request, response, event *jsonschema.Schema }
 
-func compileEnvelopes() (envelopes, error) {
-	const url = "urn:slurmgate:schema:htc_v1"
-	var e envelopes
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(htcV1))
+func compileEnvelopes() (e envelopes, err error) {
+	s, err := compileAll(htcV1, "#/$defs/request", "#/$defs/response", "#/$defs/tool_call_event")
 	if err != nil {
 		return e, err
+	}
+	return envelopes{s[0], s[1], s[2]}, nil
+}
+
+// compileAll makes schemas of the named parts of a document; nothing is loaded from elsewhere.
+func compileAll(raw []byte, parts ...string) (out []*jsonschema.Schema, err error) {
+	const url = "urn:slurmgate:schema"
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("it is not JSON: %w", err)
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
-	c.UseLoader(jsonschema.SchemeURLLoader{}) // nothing is loaded from elsewhere
+	c.UseLoader(jsonschema.SchemeURLLoader{})
 	if err := c.AddResource(url, doc); err != nil {
-		return e, err
+		return nil, err
 	}
-	for _, p := range []struct {
-		name string
-		s    **jsonschema.Schema
-	}{{"request", &e.request}, {"response", &e.response}, {"tool_call_event", &e.event}} {
-		if *p.s, err = c.Compile(url + "#/$defs/" + p.name); err != nil {
-			return e, err
+	for _, part := range parts {
+		s, err := c.Compile(url + part)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, s)
 	}
-	return e, nil
+	return out, nil
 }
 
 // violations lists what a document breaks, nil for nothing. at stands before each field.
-func violations(s *jsonschema.Schema, doc any, code, at, rule string) ([]fault.Problem, error) {
+func violations(s *jsonschema.Schema, doc any, code, at, rule string) (out []fault.Problem) {
 	err := s.Validate(doc)
 	if err == nil {
-		return nil, nil
+		return nil
 	}
 	ve, ok := err.(*jsonschema.ValidationError)
 	if !ok {
-		return nil, err
+		return []fault.Problem{{Code: code, Field: at, Rule: rule, Msg: err.Error()}}
 	}
-	var out []fault.Problem
 	p := message.NewPrinter(language.English)
 	var walk func(*jsonschema.ValidationError)
 	walk = func(v *jsonschema.ValidationError) {
@@ -86,7 +92,7 @@ func violations(s *jsonschema.Schema, doc any, code, at, rule string) ([]fault.P
 	walk(ve)
 	// the library goes through maps
 	slices.SortStableFunc(out, func(a, b fault.Problem) int { return strings.Compare(a.Field+"\x00"+a.Msg, b.Field+"\x00"+b.Msg) })
-	return out, nil
+	return out
 }
 
 // violation says what is wrong without repeating the value: the caller knows it, and the record must not.
@@ -109,26 +115,25 @@ func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.P
 	return v.ErrorKind.LocalizedString(p)
 }
 
-// checkRequest holds a request against the schema.
-func (e envelopes) checkRequest(doc any) error {
-	found, err := violations(e.request, doc, badEnvelope, "", "the envelope, gate/schema/htc_v1.json")
-	if err != nil || len(found) == 0 {
-		return err
+// misfit is a fault for what a document breaks of a schema of the envelope.
+func misfit(s *jsonschema.Schema, doc any, what string) error {
+	if found := violations(s, doc, badEnvelope, "", "the envelope, gate/schema/htc_v1.json"); len(found) > 0 {
+		return fault.Invalid("gate.Call", what+" violates its schema", found...)
 	}
-	return fault.Invalid("gate.Call", "the request is not a valid envelope", found...)
+	return nil
 }
 
 // CheckResponse holds the bytes of a response against the schema; for tests of faces.
 func CheckResponse(raw []byte) error {
-	return check(raw, func(e envelopes) *jsonschema.Schema { return e.response })
+	return check(raw, func(e envelopes) *jsonschema.Schema { return e.response }, "the response")
 }
 
 // CheckEvent holds the bytes of a ToolCallEvent against the schema.
 func CheckEvent(raw []byte) error {
-	return check(raw, func(e envelopes) *jsonschema.Schema { return e.event })
+	return check(raw, func(e envelopes) *jsonschema.Schema { return e.event }, "the event")
 }
 
-func check(raw []byte, which func(envelopes) *jsonschema.Schema) error {
+func check(raw []byte, which func(envelopes) *jsonschema.Schema, what string) error {
 	e, err := compileEnvelopes()
 	if err != nil {
 		return err
@@ -137,9 +142,5 @@ func check(raw []byte, which func(envelopes) *jsonschema.Schema) error {
 	if err != nil {
 		return err
 	}
-	found, err := violations(which(e), doc.Value, badEnvelope, "", "gate/schema/htc_v1.json")
-	if err == nil && len(found) > 0 {
-		err = fault.Invalid("gate.Check", "", found...)
-	}
-	return err
+	return misfit(which(e), doc.Value, what)
 }
