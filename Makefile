@@ -6,8 +6,13 @@ TIME ?= 1m
 # SQLite uses fdatasync for its log only when this macro is defined. With fsync each commit writes the file's inode too.
 export CGO_CFLAGS ?= -O2 -g -DHAVE_FDATASYNC=1
 
+# What slurmgate version prints. A release sets VERSION.
+VERSION ?= $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+BIN ?= build/slurmgate
+
 build:
-	go build -trimpath -o build/slurmgate ./cmd/slurmgate
+	go build -trimpath -ldflags "-X main.release=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN) ./cmd/slurmgate
 
 demo:
 	@scripts/demo

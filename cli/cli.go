@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 
 	"github.com/alecthomas/kong"
@@ -35,7 +34,8 @@ type Gateway interface {
 
 // Ports are what the verbs need from the rest of the program.
 type Ports struct {
-	Host app.Host // without Examine
+	Build Build
+	Host  app.Host // without Examine
 	// Open makes this process the gateway of a site. A fault with code gateway_running: another process is.
 	Open func(ctx context.Context, s *site.Site, log *slog.Logger) (Gateway, error)
 	// SiteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
@@ -93,19 +93,4 @@ func Main(ctx context.Context, about string, verbs any, options *Options, ports 
 		return a.fail(err)
 	}
 	return 0
-}
-
-// Version is the verb that prints the version.
-type Version struct{}
-
-// Run prints it.
-func (Version) Run(a *Shell) error {
-	return a.show(map[string]string{"version": version()}, func(w io.Writer) { fmt.Fprintln(w, "slurmgate", version()) })
-}
-
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "(devel)"
 }

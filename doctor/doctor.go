@@ -22,6 +22,7 @@ import (
 
 // Config is what the checks need from the gateway's own wiring.
 type Config struct {
+	Version    string // of this program
 	LoadSite   func(file string) (*site.Site, error)
 	OpenSlurm  func(*site.Site) (*slurm.CLI, error)
 	Images     app.Images
@@ -31,6 +32,7 @@ type Config struct {
 // Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say shows progress.
 func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(string, ...any)) app.DoctorAnswer {
 	d := &checks{Config: c, say: say, unrecorded: unrecorded}
+	d.add("ok", "slurmgate", c.Version, "")
 	d.examine(ctx, args)
 	return d.answer
 }

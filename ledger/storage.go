@@ -74,3 +74,9 @@ func (l *Ledger) Stopped() error {
 func kindOf(err error) fault.Kind { return fault.KindOf(storage(err)) }
 
 func codeOf(err error) string { return strings.ToLower(fault.CodeOf(storage(err))) }
+
+// SQLiteVersion is the version of SQLite in this program.
+func SQLiteVersion() string {
+	v, _, _ := sqlite3.Version()
+	return v
+}

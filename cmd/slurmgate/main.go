@@ -72,7 +72,8 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 
 // ports are what the verbs use of the rest of the program.
 func ports() cli.Ports {
-	return cli.Ports{Host: app.Host{LoadSite: loadSite, Images: siteImages{}}, SiteGate: siteGate,
+	build := built()
+	return cli.Ports{Build: build, Host: app.Host{LoadSite: loadSite, Images: siteImages{}}, SiteGate: siteGate,
 		Open: func(ctx context.Context, s *site.Site, log *slog.Logger) (cli.Gateway, error) {
 			g, err := openGateway(ctx, s, log, nil)
 			if err != nil {
@@ -80,6 +81,7 @@ func ports() cli.Ports {
 			}
 			return g, nil
 		},
-		Examine: doctor.Config{LoadSite: loadSite, OpenSlurm: openSlurm, Images: siteImages{}, AbsenceGap: absenceGap}.Examine,
+		Examine: doctor.Config{Version: build.Version, LoadSite: loadSite, OpenSlurm: openSlurm, Images: siteImages{},
+			AbsenceGap: absenceGap}.Examine,
 	}
 }
