@@ -38,16 +38,15 @@ func statusOf(e *gate.ErrorBody) int { return e.Fault().Kind.HTTPStatus() }
 
 // problemDoc is an error as RFC 9457 has it.
 type problemDoc struct {
-	Type        string         `json:"type"`
-	Status      int            `json:"status"`
-	Title       string         `json:"title"` // the kind
-	Code        string         `json:"code"`
-	Detail      string         `json:"detail"`
-	Retryable   bool           `json:"retryable"`
-	Details     map[string]any `json:"details,omitempty"`
-	TraceID     string         `json:"trace_id,omitempty"`
-	ToolCallID  string         `json:"tool_call_id,omitempty"`
-	contentType string
+	Type       string         `json:"type"`
+	Status     int            `json:"status"`
+	Title      string         `json:"title"` // the kind
+	Code       string         `json:"code"`
+	Detail     string         `json:"detail"`
+	Retryable  bool           `json:"retryable"`
+	Details    map[string]any `json:"details,omitempty"`
+	TraceID    string         `json:"trace_id,omitempty"`
+	ToolCallID string         `json:"tool_call_id,omitempty"`
 }
 
 // problem answers what did not become a call.
@@ -59,15 +58,15 @@ func refuse(w http.ResponseWriter, status int, err error) {
 }
 
 func describe(status int, err error) problemDoc {
-	kind := fault.KindOf(err)
-	p := problemDoc{Type: "about:blank", Status: status, Title: string(kind), Code: fault.CodeOf(err), Detail: gate.Text(gate.Other, err),
-		Retryable: kind.Retryable()}
-	details := gate.BodyOf(gate.Other, err).Details
-	delete(details, "kind") // the title says it
-	if len(details) > 0 {
-		p.Details = details
-	}
+	p := documentOf(gate.BodyOf(gate.Other, err))
+	p.Status = status
+	delete(p.Details, "kind") // the title says it
 	return p
+}
+
+func documentOf(e *gate.ErrorBody) problemDoc {
+	return problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message,
+		Retryable: e.Retryable, Details: e.Details}
 }
 
 // failed answers a call that the gate or the tool refused.
@@ -77,10 +76,9 @@ func failed(w http.ResponseWriter, res gate.Response) {
 }
 
 func failure(res gate.Response) problemDoc {
-	e := res.Error
-	return problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message,
-		Retryable: e.Retryable, Details: e.Details,
-		TraceID: res.TraceID, ToolCallID: res.ToolCallID}
+	p := documentOf(res.Error)
+	p.TraceID, p.ToolCallID = res.TraceID, res.ToolCallID
+	return p
 }
 
 // The codes a program meets at :run (AX-06).

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,14 +43,21 @@ func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int
 
 func isJSON(req *http.Request) error {
 	const op = "httpapi.body"
-	if enc := req.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return fault.New(fault.Validation, op, "content_encoding", "compressed request bodies are not accepted").
-			WithNext("send the body uncompressed, without Content-Encoding")
+	if err := uncompressed(req); err != nil {
+		return err
 	}
 	typ, params, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if cs := params["charset"]; err != nil || typ != "application/json" || cs != "" && !strings.EqualFold(cs, "utf-8") {
 		return fault.New(fault.Validation, op, "content_type", "the Content-Type of the body is not application/json").
 			WithNext("send Content-Type: application/json")
+	}
+	return nil
+}
+
+func uncompressed(req *http.Request) error {
+	if enc := req.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return fault.New(fault.Validation, "httpapi.body", "content_encoding", "compressed request bodies are not accepted").
+			WithNext("send the body uncompressed, without Content-Encoding")
 	}
 	return nil
 }
@@ -74,7 +82,7 @@ func object(w http.ResponseWriter, req *http.Request, may bool, keys ...string) 
 			Rule: "a JSON object", Msg: "the body is another kind of value"})
 	}
 	for k := range doc {
-		if !has(keys, k) {
+		if !slices.Contains(keys, k) {
 			return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-KEY", Field: oneLine(clip(k)),
 				Rule: "one of " + strings.Join(keys, ", "), Msg: "unknown key"})
 		}
@@ -89,21 +97,11 @@ func clip(s string) string {
 	return s
 }
 
-func has(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
-
-// unencoded refuses packed bodies where somebody else reads them.
+// unencoded refuses compressed bodies where somebody else reads them.
 func unencoded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if enc := req.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-			refuse(w, http.StatusUnsupportedMediaType, fault.New(fault.Validation, "httpapi.body", "content_encoding",
-				"compressed request bodies are not accepted"))
+		if err := uncompressed(req); err != nil {
+			refuse(w, http.StatusUnsupportedMediaType, err)
 			return
 		}
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))

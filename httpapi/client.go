@@ -28,11 +28,23 @@ func (c *Client) As(face gate.Transport) *Client {
 	return &other
 }
 
-func (c *Client) do(h *http.Request) (*http.Response, error) {
+// send makes a request of the gateway. The body's type is empty where there is no body.
+func (c *Client) send(ctx context.Context, method, path, typ string, body io.Reader) (*http.Response, error) {
+	h, err := http.NewRequestWithContext(ctx, method, "http://gateway"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if typ != "" {
+		h.Header.Set("Content-Type", typ)
+	}
 	if c.face != "" {
 		h.Header.Set(FaceHeader, string(c.face))
 	}
-	return c.http.Do(h)
+	res, err := c.http.Do(h)
+	if err != nil {
+		return nil, c.gone(ctx, err)
+	}
+	return res, nil
 }
 
 // Registry is what a gateway serves to a caller.
@@ -44,13 +56,9 @@ type Registry struct {
 
 // Registry reads the registry, as far as the caller sees it.
 func (c *Client) Registry(ctx context.Context) (Registry, error) {
-	h, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://gateway/v1/registry", nil)
+	res, err := c.send(ctx, http.MethodGet, "/v1/registry", "", nil)
 	if err != nil {
 		return Registry{}, err
-	}
-	res, err := c.do(h)
-	if err != nil {
-		return Registry{}, c.gone(ctx, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -92,14 +100,9 @@ func (c *Client) Call(ctx context.Context, req gate.Request) (gate.Response, err
 	if err != nil {
 		return out, err
 	}
-	h, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/v1/tool-calls", bytes.NewReader(body))
+	res, err := c.send(ctx, http.MethodPost, "/v1/tool-calls", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return out, err
-	}
-	h.Header.Set("Content-Type", "application/json")
-	res, err := c.do(h)
-	if err != nil {
-		return out, c.gone(ctx, err)
 	}
 	defer res.Body.Close()
 	if res.Header.Get("Content-Type") == "application/problem+json" {
@@ -113,13 +116,9 @@ func (c *Client) Call(ctx context.Context, req gate.Request) (gate.Response, err
 
 // Content copies an artifact's bytes to w.
 func (c *Client) Content(ctx context.Context, artifactID string, w io.Writer) error {
-	h, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://gateway/v1/artifacts/"+artifactID+"/content", nil)
+	res, err := c.send(ctx, http.MethodGet, "/v1/artifacts/"+artifactID+"/content", "", nil)
 	if err != nil {
 		return err
-	}
-	res, err := c.do(h)
-	if err != nil {
-		return c.gone(ctx, err)
 	}
 	defer res.Body.Close()
 	switch {

@@ -40,70 +40,71 @@ func (f *face) call(w http.ResponseWriter, req *http.Request, toolID string, arg
 	return res, true
 }
 
-// list is a GET of a collection: the query's words are the operation's arguments.
-func (f *face) list(toolID string, query ...string) http.HandlerFunc {
+// A reader makes arguments of a request. The status goes with the error.
+type reader func(w http.ResponseWriter, req *http.Request) (args map[string]json.RawMessage, status int, err error)
+
+// query reads the words of the query.
+func query(words ...string) reader {
+	return func(_ http.ResponseWriter, req *http.Request) (map[string]json.RawMessage, int, error) {
+		args, err := arguments(req.URL, words)
+		return args, http.StatusBadRequest, err
+	}
+}
+
+// body reads a JSON object with these keys; with mayBeEmpty also an empty body.
+func body(mayBeEmpty bool, keys ...string) reader {
+	return func(w http.ResponseWriter, req *http.Request) (map[string]json.RawMessage, int, error) {
+		return object(w, req, mayBeEmpty, keys...)
+	}
+}
+
+// operation serves one of the gateway's operations. id is the argument that the path has; empty: none.
+func (f *face) operation(toolID, id string, read reader, write func(http.ResponseWriter, gate.Response)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
-		args, err := arguments(req.URL, query)
+		args, status, err := read(w, req)
 		if err != nil {
-			f.malformed(w, req, toolID, http.StatusBadRequest, err)
+			f.malformed(w, req, toolID, status, err)
 			return
 		}
+		if id != "" {
+			args[id] = text(chi.URLParam(req, id))
+		}
 		if res, ok := f.call(w, req, toolID, args); ok {
-			writeJSON(w, http.StatusOK, "application/json", output(res))
+			write(w, res)
 		}
 	}
 }
 
+func writeOutput(w http.ResponseWriter, res gate.Response) {
+	writeJSON(w, http.StatusOK, "application/json", output(res))
+}
+
+// list is a GET of a collection.
+func (f *face) list(toolID string, words ...string) http.HandlerFunc {
+	return f.operation(toolID, "", query(words...), writeOutput)
+}
+
 // look is a GET of one thing, named by the path.
-func (f *face) look(toolID, id string, query ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		args, err := arguments(req.URL, query)
-		if err != nil {
-			f.malformed(w, req, toolID, http.StatusBadRequest, err)
-			return
-		}
-		args[id] = text(chi.URLParam(req, id))
-		if res, ok := f.call(w, req, toolID, args); ok {
-			writeJSON(w, http.StatusOK, "application/json", output(res))
-		}
-	}
+func (f *face) look(toolID, id string, words ...string) http.HandlerFunc {
+	return f.operation(toolID, id, query(words...), writeOutput)
 }
 
 // act is a verb upon one thing; the body has its other arguments. A verb that can do without them, or that says itself what is missing,
 // takes an empty body.
 func (f *face) act(toolID, id string, keys ...string) http.HandlerFunc {
 	mayBeEmpty := slices.Contains(keys, "reason") && !slices.Contains(keys, "approve")
-	return func(w http.ResponseWriter, req *http.Request) {
-		args, status, err := object(w, req, mayBeEmpty, keys...)
-		if err != nil {
-			f.malformed(w, req, toolID, status, err)
-			return
-		}
-		args[id] = text(chi.URLParam(req, id))
-		if res, ok := f.call(w, req, toolID, args); ok {
-			writeJSON(w, http.StatusOK, "application/json", output(res))
-		}
-	}
+	return f.operation(toolID, id, body(mayBeEmpty, keys...), writeOutput)
 }
 
-// submit is POST /v1/runs: a whole plan.
-func (f *face) submit(w http.ResponseWriter, req *http.Request) {
-	args, status, err := object(w, req, false, "project_id", "job_spec")
-	if err != nil {
-		f.malformed(w, req, "slurm.submit", status, err)
-		return
-	}
-	res, ok := f.call(w, req, "slurm.submit", args)
-	if !ok {
-		return
-	}
+// submitted answers a submit: 202 for a new run, 200 for one that was there.
+func submitted(w http.ResponseWriter, res gate.Response) {
 	var a struct {
 		RunID    string `json:"run_id"`
 		Replayed bool   `json:"replayed"`
 	}
 	_ = json.Unmarshal(res.Result, &a) // the gate has checked it
 	w.Header().Set("Location", "/v1/runs/"+a.RunID)
-	status = http.StatusAccepted
+	status := http.StatusAccepted
 	if a.Replayed {
 		status = http.StatusOK
 	}
@@ -130,7 +131,7 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 	args := map[string]json.RawMessage{}
 	for name, given := range values {
 		switch {
-		case !has(known, name):
+		case !slices.Contains(known, name):
 			return nil, bad(name, "one of "+strings.Join(known, ", "), "unknown parameter")
 		case len(given) != 1:
 			return nil, bad(name, "at most once", "it is given several times")
@@ -161,16 +162,7 @@ func (f *face) create(w http.ResponseWriter, req *http.Request) {
 		f.upload(w, req)
 		return
 	}
-	args, status, err := object(w, req, false, "path", "text", "label", "type", "project_id")
-	if err != nil {
-		f.malformed(w, req, "artifact.import", status, err)
-		return
-	}
-	res, ok := f.call(w, req, "artifact.import", args)
-	if !ok {
-		return
-	}
-	created(w, res)
+	f.operation("artifact.import", "", body(false, "path", "text", "label", "type", "project_id"), created)(w, req)
 }
 
 // created answers an import: 201 for a new artifact, 200 for one that was there.
@@ -195,16 +187,10 @@ func (f *face) picture(w http.ResponseWriter, req *http.Request) {
 		f.look("artifact.preview.image", "artifact_id", "max_edge")(w, req)
 		return
 	}
-	args, err := arguments(req.URL, []string{"max_edge"})
-	if err != nil {
-		f.malformed(w, req, "artifact.preview.image", http.StatusBadRequest, err)
-		return
-	}
-	args["artifact_id"] = text(chi.URLParam(req, "artifact_id"))
-	res, ok := f.call(w, req, "artifact.preview.image", args)
-	if !ok {
-		return
-	}
+	f.operation("artifact.preview.image", "artifact_id", query("max_edge"), writePicture)(w, req)
+}
+
+func writePicture(w http.ResponseWriter, res gate.Response) {
 	var p struct {
 		Data []byte `json:"data_base64"`
 	}
@@ -213,12 +199,17 @@ func (f *face) picture(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	h := w.Header()
-	h.Set("Content-Type", pictureType)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	harmless(h, pictureType)
 	h.Set("Cache-Control", "private, max-age=3600")
 	h.Set("Vary", "Accept, Authorization")
 	_, _ = w.Write(p.Data) // the peer is gone if this fails
+}
+
+// harmless keeps a browser from running what somebody made.
+func harmless(h http.Header, typ string) {
+	h.Set("Content-Type", typ)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 }
 
 const pictureType = "image/png"
@@ -244,9 +235,7 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 	}
 	defer file.Close()
 	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream") // whatever it is, a browser must not run it
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	harmless(h, "application/octet-stream")
 	h.Set("Content-Disposition", "attachment")
 	h.Set("ETag", `"sha256:`+a.SHA256+`"`)
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")

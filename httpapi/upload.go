@@ -73,14 +73,9 @@ func (c *Client) Upload(ctx context.Context, r io.Reader, label, typ, project st
 			q.Set(name, v)
 		}
 	}
-	h, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/v1/artifacts?"+q.Encode(), r)
+	res, err := c.send(ctx, http.MethodPost, "/v1/artifacts?"+q.Encode(), uploadType, r)
 	if err != nil {
 		return gate.Response{}, err
-	}
-	h.Header.Set("Content-Type", uploadType)
-	res, err := c.do(h)
-	if err != nil {
-		return gate.Response{}, c.gone(ctx, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxRequestBytes))
