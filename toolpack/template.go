@@ -209,7 +209,7 @@ func (p *Pack) optionLike(t *jinja.Template, rendered string, values map[string]
 	if !strings.HasPrefix(rendered, "-") || t.Begins() {
 		return ""
 	}
-	if u, ok := t.First(); ok && u.Object == objParams && !p.in.props[u.Name].free() && values[u.Name] != "" {
+	if u := t.First(); u != nil && u.Object == objParams && !p.in.props[u.Name].free() && values[u.Name] != "" {
 		return ""
 	}
 	for _, u := range t.Uses() {

@@ -35,9 +35,10 @@ const (
 // Template is a parsed template. It is immutable and safe for concurrent use.
 type Template struct {
 	source string
-	nodes  []nodes.Node // nil for a text without any template syntax
+	run    step // nil for a text without any template syntax
 	uses   []Use
-	check  checker
+	begins bool
+	first  *Use
 }
 
 // Use is a reference to a member of one of the [Names.Objects], e.g. params.threads.
@@ -75,11 +76,22 @@ func Parse(source string, names Names) (t *Template, err error) {
 	if err != nil {
 		return nil, plain(err)
 	}
-	c := checker{names: names, known: slices.Concat(names.Objects, names.Values)}
-	if err := c.nodes(tree); err != nil {
-		return nil, err
+	c := compiler{names: names, known: slices.Concat(names.Objects, names.Values)}
+	t.run = c.nodes(tree)
+	if t.uses = c.uses; len(tree) > 0 {
+		switch n := tree[0].(type) {
+		case *nodes.Data:
+			t.begins = strings.TrimSpace(n.Data.Val) != ""
+		case *nodes.Output:
+			if u, ok := c.member(n.Expression); ok && n.Condition == nil {
+				u.Bare = true
+				t.first = &u
+			}
+		}
 	}
-	t.nodes, t.uses, t.check = tree, c.uses, c
+	if c.err != nil {
+		return nil, c.err
+	}
 	return t, nil
 }
 
@@ -88,7 +100,7 @@ func HasSyntax(s string) bool {
 	return strings.Contains(s, "{{") || strings.Contains(s, "{%") || strings.Contains(s, "{#")
 }
 
-// tooDeep bounds the recursion of parser and checker by what opens a level.
+// tooDeep bounds the recursion of parser and compiler by what opens a level.
 func tooDeep(source string) bool {
 	depth, blocks := 0, strings.Count(source, "{%")
 	for _, c := range source {
@@ -133,31 +145,13 @@ func plain(err error) error {
 }
 
 // Literal reports whether the template is plain text.
-func (t *Template) Literal() bool { return t.nodes == nil }
-
-// Source is the template as it was written.
-func (t *Template) Source() string { return t.source }
+func (t *Template) Literal() bool { return t.run == nil }
 
 // Begins reports whether a rendering always begins with text of the template itself.
-func (t *Template) Begins() bool {
-	if t.nodes == nil {
-		return true
-	}
-	d, ok := t.nodes[0].(*nodes.Data)
-	return ok && strings.TrimSpace(d.Data.Val) != ""
-}
+func (t *Template) Begins() bool { return t.Literal() || t.begins }
 
-// First is the reference a rendering begins with, if the template begins with {{ OBJECT.NAME }}.
-func (t *Template) First() (Use, bool) {
-	if len(t.nodes) > 0 {
-		if o, ok := t.nodes[0].(*nodes.Output); ok && o.Condition == nil {
-			u, ok := t.check.member(o.Expression)
-			u.Bare = ok
-			return u, ok
-		}
-	}
-	return Use{}, false
-}
+// First is the reference a rendering begins with, if the template begins with {{ OBJECT.NAME }}; else nil.
+func (t *Template) First() *Use { return t.first }
 
 // Uses lists the references to members of objects, once for each way a member is used.
 func (t *Template) Uses() []Use { return slices.Clone(t.uses) }

@@ -130,6 +130,7 @@ func TestParseRefuses(t *testing.T) {
 		"{{ params.text[0:1] }}":                              "getslice",
 		"{{ params.n":                                         "}}",
 		"{{ }}":                                               "",
+		"{{ in [] }}":                                         "not supported",
 		"{{ params.n }}{{":                                    "",
 		"{% if %}x{% endif %}":                                "",
 		"{% if params.n %}x":                                  "EOF",
