@@ -242,6 +242,20 @@ func TestClusterIsolation(t *testing.T) {
 	}
 }
 
+// lostEnv are the variables that Apptainer's interpreter keeps for itself, changes or drops, measured on 1.4.5.
+var lostEnv = []string{
+	"EUID", "GID", "HOME", "UID", // of the user, always
+	"APPEND_PATH", "PREPEND_PATH", // consumed: they change PATH
+	"PROMPT_COMMAND",                                    // gets more text added
+	"__apptainer_cmd__", "__exported_env__", "e", "key", // its own
+}
+
+// passesEnv reports whether a variable of this name reaches the program with its value unchanged. Values do
+// not matter: with --no-eval any text arrives as it is.
+func passesEnv(name string) bool {
+	return !slices.Contains(lostEnv, name) && !strings.HasPrefix(name, "APPTAINER") && !strings.HasPrefix(name, "SINGULARITY")
+}
+
 func TestClusterEnvironmentArrivesUnchanged(t *testing.T) {
 	b := newBench(t)
 	env := map[string]string{
@@ -253,8 +267,8 @@ func TestClusterEnvironmentArrivesUnchanged(t *testing.T) {
 	var names []string
 	for k := range env {
 		names = append(names, k)
-		if !PassesEnv(k) {
-			t.Errorf("%s passes, PassesEnv denies it", k)
+		if !passesEnv(k) {
+			t.Errorf("%s passes, passesEnv denies it", k)
 		}
 	}
 	if diff := cmp.Diff(env, b.report(t, env, names...).Values); diff != "" {
@@ -264,7 +278,7 @@ func TestClusterEnvironmentArrivesUnchanged(t *testing.T) {
 		cmd, stdout, _ := b.start(t, map[string]string{name: "/bin:v al"}, "report", name)
 		var r report
 		if err := cmd.Wait(); err == nil && json.Unmarshal(stdout.Bytes(), &r) == nil && r.Values[name] == "/bin:v al" {
-			t.Logf("%s passes with this Apptainer, though PassesEnv denies it", name)
+			t.Logf("%s passes with this Apptainer, though passesEnv denies it", name)
 		}
 	}
 }

@@ -129,17 +129,3 @@ func (r *Runtime) ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir,
 	args = append(args, imagePath)
 	return append(args, spec.Execution.Command.Argv...)
 }
-
-// lostEnv are the variables that Apptainer's interpreter keeps for itself, changes or drops, measured on 1.4.5.
-var lostEnv = []string{
-	"EUID", "GID", "HOME", "UID", // of the user, always
-	"APPEND_PATH", "PREPEND_PATH", // consumed: they change PATH
-	"PROMPT_COMMAND",                                    // gets more text added
-	"__apptainer_cmd__", "__exported_env__", "e", "key", // its own
-}
-
-// PassesEnv reports whether a variable of this name reaches the program with its value unchanged. Values do
-// not matter: with --no-eval any text arrives as it is.
-func PassesEnv(name string) bool {
-	return !slices.Contains(lostEnv, name) && !strings.HasPrefix(name, "APPTAINER") && !strings.HasPrefix(name, "SINGULARITY")
-}

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -101,6 +102,7 @@ var (
 	projectID  = regexp.MustCompile(`^proj_[0-9A-HJKMNP-TV-Z]{26}$`)
 	runID      = regexp.MustCompile(`^run_[0-9A-HJKMNP-TV-Z]{26}$`)
 	typeName   = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,31}$`)
+	hostPort   = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:]+\]):([0-9]{1,5})$`)
 )
 
 // IsArtifactID reports whether s has the form of an artifact id.
@@ -131,6 +133,18 @@ func IsTypeName(s string) bool { return typeName.MatchString(s) }
 
 // IsEnvName reports whether s can be the name of an environment variable of a program.
 func IsEnvName(s string) bool { return envName.MatchString(s) }
+
+// IsHostPort reports whether s is host:port.
+func IsHostPort(s string) bool {
+	m := hostPort.FindStringSubmatch(s)
+	return m != nil && IsPort(m[2])
+}
+
+// IsPort reports whether s is the number of a port.
+func IsPort(s string) bool {
+	port, err := strconv.Atoi(s)
+	return err == nil && port >= 1 && port <= 65535
+}
 
 // Types are the artifact types every gateway knows; a domain's manifest may add more.
 func Types() []string {

@@ -6,7 +6,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"slurmgate/fault"
@@ -84,8 +83,6 @@ func firstProblem(err error) string {
 	return err.Error()
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-
 // maxExpanded bounds the texts of a policy in bytes, all together: a short file may name a long variable many times.
 const maxExpanded = yamldoc.MaxBytes
 
@@ -118,7 +115,7 @@ func expand(s string, most int, env func(string) (string, bool)) (text, tooLong 
 			continue
 		}
 		name, rest, ok := strings.Cut(s[i+2:], "}")
-		if !ok || !envName.MatchString(name) {
+		if !ok || !plan.IsEnvName(name) {
 			return "", "", errors.New("${ must be followed by a variable name and }")
 		}
 		value, ok := env(name)
@@ -138,7 +135,6 @@ var (
 	imageKey = regexp.MustCompile(`^([a-z0-9][a-z0-9._-]{0,127}|sha256:[0-9a-f]{64})$`)
 	program  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
 	feature  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	hostPort = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:]+\]):([0-9]{1,5})$`)
 )
 
 func (p *Policy) read(o yamldoc.Object) {
@@ -166,7 +162,7 @@ func (p *Policy) read(o yamldoc.Object) {
 	}
 	p.Env = map[string]string{}
 	for _, e := range o.Opt("env").Entries() {
-		if !envName.MatchString(e.Key) || programs.ChangesCode(e.Key) {
+		if !plan.IsEnvName(e.Key) || programs.ChangesCode(e.Key) {
 			e.Fail("ENV", "names of variables, none that decides which code a program loads",
 				`a policy cannot set the variable "`+clip(e.Key)+`"`, "remove it")
 		}
@@ -187,7 +183,7 @@ func (p *Policy) read(o yamldoc.Object) {
 	}
 	p.Consent.read(o.Opt("consent"))
 	p.DefaultTimeoutSec = number(o.Opt("default_timeout_sec"), 1, plan.MaxTimeLimitSeconds, defaultTimeout)
-	p.EgressAllowlist = append([]string{}, o.Opt("egress_allowlist").Words("EGRESS", "host:port", isHostPort)...)
+	p.EgressAllowlist = append([]string{}, o.Opt("egress_allowlist").Words("EGRESS", "host:port", plan.IsHostPort)...)
 	p.Logging.Level = word(o.Opt("logging").Object("level").Opt("level"), "LOG-LEVEL", "info", "debug", "warn", "error")
 }
 
@@ -258,15 +254,6 @@ func word(v yamldoc.Value, code string, words ...string) string {
 
 func isRoot(s string) bool {
 	return path.IsAbs(s) && path.Clean(s) == s && s != "/" && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f })
-}
-
-func isHostPort(s string) bool {
-	m := hostPort.FindStringSubmatch(s)
-	if m == nil {
-		return false
-	}
-	port, err := strconv.Atoi(m[2])
-	return err == nil && port >= 1 && port <= 65535
 }
 
 // shown lists allowed values for a message.

@@ -61,7 +61,6 @@ type Transport struct {
 
 var (
 	domainID = regexp.MustCompile(`^[a-z][a-z0-9]*([._-][a-z0-9]+)*$`)
-	hostPort = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:]+\]):([0-9]{1,5})$`)
 	endpoint = regexp.MustCompile(`^/[A-Za-z0-9._~/-]{0,254}$`)
 )
 
@@ -84,7 +83,7 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 			ToolID:          e.Need("tool_id").Match(packID, "TOOL-ID", "the id of a toolpack"),
 			Kind:            e.Need("kind").OneOf("KIND", JobWorker, ServiceWorker, Hybrid),
 			TimeoutSec:      e.Opt("timeout_sec").Int(1, 30*24*3600),
-			EgressAllowlist: e.Opt("egress_allowlist").Words("EGRESS", "host:port", isHostPort),
+			EgressAllowlist: e.Opt("egress_allowlist").Words("EGRESS", "host:port", plan.IsHostPort),
 		}
 		if seen[t.ToolID] && t.ToolID != "" {
 			e.Opt("tool_id").Fail("DUPLICATE-TOOL", "each tool once",
@@ -125,22 +124,8 @@ func readTransport(e yamldoc.Object, kind string) *Transport {
 
 func isBaseURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && isPort(u.Port()) &&
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && (u.Port() == "" || plan.IsPort(u.Port())) &&
 		u.User == nil && u.RawQuery == "" && u.Fragment == ""
-}
-
-func isHostPort(s string) bool {
-	m := hostPort.FindStringSubmatch(s)
-	if m == nil {
-		return false
-	}
-	return isPort(m[2])
-}
-
-// isPort takes an empty text, too: the scheme's own port.
-func isPort(s string) bool {
-	port, err := strconv.Atoi(s)
-	return s == "" || err == nil && port >= 1 && port <= 65535
 }
 
 // match compares packs and manifest: both must list exactly the same tools, of kinds that fit.
