@@ -80,9 +80,7 @@ func newBench(t *testing.T) *bench {
 	if err := os.WriteFile(filepath.Join(b.runDir, "in/data"), []byte("input"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if b.images.Runtime, err = NewRuntime(Config{Binds: []Bind{{"ref", b.cover, "/ref"}}}); err != nil {
-		t.Fatal(err)
-	}
+	b.images.Runtime = NewRuntime(Config{Binds: []Bind{{"ref", b.cover, "/ref"}}})
 	if b.images.Store, err = OpenStore(filepath.Join(dir, "images")); err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,10 @@
 package apptainer
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -43,50 +41,16 @@ type Runtime struct {
 // neverMounted is what apptainer.conf of a site may mount into every container and a plan did not ask for.
 var neverMounted = []string{"hostfs", "bind-paths", "home", "cwd"}
 
-// ownTargets are the places in the container that are not a site's to bind over, with all below them.
-var ownTargets = []string{"/work", "/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/.singularity.d"}
-
-// NewRuntime checks the site's settings and reports all problems in one Validation fault.
-func NewRuntime(c Config) (*Runtime, error) {
-	var problems []fault.Problem
-	bad := func(code, field, rule, msg string) {
-		problems = append(problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
-	}
-	r := &Runtime{noMount: strings.Join(neverMounted, ","), binds: map[string]string{}}
-	for i, b := range c.Binds {
-		field := fmt.Sprintf("apptainer.binds[%d]", i)
-		for _, p := range []struct{ name, path string }{{"source", b.Source}, {"target", b.Target}} {
-			if !plainPath.MatchString(p.path) || filepath.Clean(p.path) != p.path {
-				bad("BIND-PATH", field+"."+p.name, plainRule, fmt.Sprintf("got %q", p.path))
-			}
-		}
-		if slices.ContainsFunc(ownTargets, func(own string) bool { return b.Target == own || strings.HasPrefix(b.Target, own+"/") }) {
-			bad("BIND-TARGET", field+".target", "not in "+strings.Join(ownTargets, ", "), fmt.Sprintf("got %q", b.Target))
-		}
-		if _, dup := r.binds[b.Name]; dup || b.Name == "" {
-			bad("BIND-NAME", field+".name", "a name, each once", fmt.Sprintf("got %q", b.Name))
-		}
+// NewRuntime makes the writer of exec lines for a site; package site has checked the settings.
+func NewRuntime(c Config) *Runtime {
+	r := &Runtime{noMount: strings.Join(slices.Concat(neverMounted, c.NoMount), ","), binds: map[string]string{}, gpuFlag: "--nv"}
+	for _, b := range c.Binds {
 		r.binds[b.Name] = b.Source + ":" + b.Target + ":ro"
 	}
-	for i, word := range c.NoMount {
-		if word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz-") != "" && !plainPath.MatchString(word) {
-			bad("NO-MOUNT", fmt.Sprintf("apptainer.no_mount[%d]", i), "a word of apptainer.conf such as sys, or a plain absolute path",
-				fmt.Sprintf("got %q", word))
-		}
-		r.noMount += "," + word
-	}
-	switch c.GPU {
-	case "", NVIDIA:
-		r.gpuFlag = "--nv"
-	case AMD:
+	if c.GPU == AMD {
 		r.gpuFlag = "--rocm"
-	default:
-		bad("GPU-MAKER", "apptainer.gpu", "nvidia or amd", fmt.Sprintf("got %q", c.GPU))
 	}
-	if problems != nil {
-		return nil, fault.Invalid("apptainer.NewRuntime", "the site's container settings cannot be used", problems...)
-	}
-	return r, nil
+	return r
 }
 
 // ExecArgs returns the arguments after "apptainer" for a plan: options, the image and the program. The paths are absolute and

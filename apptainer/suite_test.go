@@ -11,10 +11,7 @@ import (
 // The image store and the exec line, held to the suite of all image stores.
 func TestImagesConformance(t *testing.T) {
 	runtest.Images(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Store {
-		rt, err := NewRuntime(Config{Binds: []Bind{{Name: "refs", Source: "/shared/refs", Target: "/refs"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := NewRuntime(Config{Binds: []Bind{{Name: "refs", Source: "/shared/refs", Target: "/refs"}}})
 		s, n := openStore(t), 0
 		return &runtest.Store{Images: Images{s, rt},
 			Put: func(t *testing.T) string {

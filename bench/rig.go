@@ -125,8 +125,7 @@ func (g *rig) openImages(ctx context.Context) (apptainer.Images, error) {
 		}
 	}
 	g.image = img.Ref()
-	rt, err := apptainer.NewRuntime(apptainer.Config{})
-	return apptainer.Images{Store: store, Runtime: rt}, err
+	return apptainer.Images{Store: store, Runtime: apptainer.NewRuntime(apptainer.Config{})}, nil
 }
 
 // addInput stores the one input of every run.

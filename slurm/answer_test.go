@@ -279,8 +279,7 @@ func TestProbe(t *testing.T) {
 		ControllerText: "Slurmctld(primary) at login is UP",
 		ClusterName:    "devcluster", AccountingStorage: "accounting_storage/slurmdbd", MinJobAge: 300 * time.Second,
 		MessageTimeout: 10 * time.Second,
-		KillWait:       10 * time.Second, MaxJobCount: 10000, SlurmctldParameters: "(null)", AccountingEnforced: "associations,limits,qos",
-		EnforcePartLimits: "ALL"}
+		KillWait:       10 * time.Second, SlurmctldParameters: "(null)"}
 	if d := cmp.Diff(want, p); d != "" || err != nil {
 		t.Error(err, d)
 	}

@@ -23,9 +23,9 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 	s := job.Spec
 	argv := []string{
 		"--parsable",
-		"--export=" + r.cfg.Export, // nothing of the gateway's environment reaches the job
-		"--propagate=NONE",         // nor its limits
-		"--no-requeue",             // a second start would find the claim taken
+		"--export=NIL",     // nothing of the gateway's environment reaches the job
+		"--propagate=NONE", // nor its limits
+		"--no-requeue",     // a second start would find the claim taken
 		"--nodes=1", "--ntasks=1",
 		"--cpus-per-task=" + strconv.Itoa(s.Resources.CPUs),
 		"--mem=" + strconv.Itoa(s.Resources.MemMB) + "M",

@@ -31,31 +31,24 @@ func (c *CLI) Cancel(ctx context.Context, id, name string) error {
 		_, err = c.ask(ctx, op, rpcCancel, cancelled, "scancel", "--name="+name, id)
 	}
 	if err != nil {
-		c.forgetScancel() // it may be another version by now
+		c.scancel.forget() // it may be another version by now
 	}
 	return err
 }
 
 // cancelsByName reports whether scancel can leave the comparison of names to slurmctld. It finds out once; no daemon is asked.
 func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
-	c.scancelMu.Lock()
-	defer c.scancelMu.Unlock()
-	if c.scancel == [2]int{} {
+	r, err := c.scancel.get(func() (r [2]int, err error) {
 		out, err := c.ask(ctx, "slurm.Cancel", 0, clean, "scancel", "--version")
 		if err != nil {
-			return false, err
+			return r, err
 		}
-		if c.scancel, err = release(strings.TrimSpace(string(out.Stdout))); err != nil {
-			return false, fault.Wrap(fault.Transport, "slurm.Cancel", "version", "the version of scancel cannot be read", err)
+		if r, err = release(strings.TrimSpace(string(out.Stdout))); err != nil {
+			err = fault.Wrap(fault.Transport, "slurm.Cancel", "version", "the version of scancel cannot be read", err)
 		}
-	}
-	return c.scancel[0] > 24 || c.scancel[0] == 24 && c.scancel[1] >= 5, nil
-}
-
-func (c *CLI) forgetScancel() {
-	c.scancelMu.Lock()
-	defer c.scancelMu.Unlock()
-	c.scancel = [2]int{}
+		return r, err
+	})
+	return r[0] > 24 || r[0] == 24 && r[1] >= 5, err
 }
 
 // nothingToCancel are the complaints of scancel, on its standard error, about a job that is over, or that is not the one meant.

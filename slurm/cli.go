@@ -21,14 +21,34 @@ type CLI struct {
 
 	queued atomic.Int64 // jobs to expect in the next answer of squeue
 
-	fieldsMu sync.Mutex
-	fields   []string // the columns asked of sacct, once known
+	fields  known[[]string]      // the columns that sacct has
+	scancel known[[2]int]        // the release of scancel
+	timeout known[time.Duration] // MessageTimeout
+}
 
-	scancelMu sync.Mutex
-	scancel   [2]int // release of scancel, once known
+// known is what is asked of Slurm once.
+type known[T any] struct {
+	mu    sync.Mutex
+	value *T
+}
 
-	timeoutMu sync.Mutex
-	timeout   time.Duration // MessageTimeout, once known
+// get asks unless the answer is known.
+func (k *known[T]) get(ask func() (T, error)) (v T, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.value != nil {
+		return *k.value, nil
+	}
+	if v, err = ask(); err == nil {
+		k.value = &v
+	}
+	return v, err
+}
+
+func (k *known[T]) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.value = nil
 }
 
 var (
@@ -39,17 +59,9 @@ var (
 	_ run.Canceller  = (*CLI)(nil)
 )
 
-// NewCLI makes the transport; every rule the configuration breaks is reported at once. The folder for locks is
-// made when it is missing. Nothing is asked of Slurm.
+// NewCLI makes the transport and the folder for its locks. Nothing is asked of Slurm.
 func NewCLI(c Config) (*CLI, error) {
 	c = c.withDefaults()
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	r, err := NewRenderer(c.Script)
-	if err != nil {
-		return nil, err
-	}
 	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the lock folder %s cannot be created", c.LocksDir), err)
 	}
@@ -57,5 +69,5 @@ func NewCLI(c Config) (*CLI, error) {
 	if err != nil {
 		home = "/"
 	}
-	return &CLI{Renderer: r, cfg: c, home: home, runner: processes{}, budget: newBudget(c.Budget)}, nil
+	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: newBudget(c.Budget)}, nil
 }

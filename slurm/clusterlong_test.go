@@ -19,7 +19,7 @@ const waitForRelease = true
 // gives up, and what it says then leaves doubt; queries fail and do not come back empty.
 func TestClusterSleepingController(t *testing.T) {
 	b := newBench(t, "true", func(c *Config, j *run.JobSpec) {
-		j.Spec.Placement.Partition, c.QueryTimeout = "big", 30*time.Second
+		j.Spec.Placement.Partition = "big"
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -93,6 +93,12 @@ func (b *capped) take(p []byte) (int, error) {
 	return b.kept.Write(p)
 }
 
+// Bounds of one query.
+const (
+	queryTime     = time.Minute
+	maxQueryBytes = 64 << 20
+)
+
 // environ is everything Slurm's programs find in their environment: no SBATCH_ or SLURM_ variable of the
 // gateway's caller changes what is asked.
 func (c *CLI) environ(more ...string) []string {
@@ -117,10 +123,10 @@ func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, 
 			return Output{}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.QueryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{
-		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: c.cfg.MaxQueryBytes, Sink: sink,
+		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: maxQueryBytes, Sink: sink,
 		// Times as seconds since 1970, whatever the site's or the node's taste.
 		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s"),
 	})

@@ -21,17 +21,9 @@ type Probe struct {
 	MinJobAge           time.Duration
 	MessageTimeout      time.Duration
 	KillWait            time.Duration
-	MaxJobCount         int
 	SlurmctldParameters string
-	AccountingEnforced  string // AccountingStorageEnforce
-	EnforcePartLimits   string
 	RateLimited         bool // rl_enable: slurmctld itself limits each user's RPCs
 	GraceFitsInKillWait bool // the script can still leave an exit file when a program ignores SIGTERM
-}
-
-// HasAccounting reports whether sacct can answer.
-func (p Probe) HasAccounting() bool {
-	return p.AccountingStorage != "" && p.AccountingStorage != "(null)" && !strings.HasSuffix(p.AccountingStorage, "/none")
 }
 
 // Probe asks Slurm about itself, for doctor and for choosing the site's settings. With the controller down it
@@ -64,29 +56,24 @@ func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 
 // MessageTimeout is slurm.conf's; run.Queue has the contract. It is asked for once.
 func (c *CLI) MessageTimeout(ctx context.Context) (time.Duration, error) {
-	c.timeoutMu.Lock()
-	defer c.timeoutMu.Unlock()
-	if c.timeout == 0 {
+	return c.timeout.get(func() (d time.Duration, err error) {
 		out, err := c.ask(ctx, "slurm.MessageTimeout", rpcConfig, clean, "scontrol", "show", "config")
 		if err != nil {
 			return 0, err
 		}
-		if c.timeout = seconds(configValues(string(out.Stdout))["MessageTimeout"]); c.timeout == 0 {
-			return 0, fault.New(fault.Transport, "slurm.MessageTimeout", "config_unreadable", "scontrol show config does not show MessageTimeout")
+		if d = seconds(configValues(string(out.Stdout))["MessageTimeout"]); d == 0 {
+			err = fault.New(fault.Transport, "slurm.MessageTimeout", "config_unreadable", "scontrol show config does not show MessageTimeout")
 		}
-	}
-	return c.timeout, nil
+		return d, err
+	})
 }
 
 func (p *Probe) read(v map[string]string) {
 	p.ClusterName = v["ClusterName"]
 	p.AccountingStorage = v["AccountingStorageType"]
-	p.AccountingEnforced = v["AccountingStorageEnforce"]
-	p.EnforcePartLimits = v["EnforcePartLimits"]
 	p.SlurmctldParameters = v["SlurmctldParameters"]
 	p.RateLimited = strings.Contains(p.SlurmctldParameters, "rl_enable")
 	p.MinJobAge, p.MessageTimeout, p.KillWait = seconds(v["MinJobAge"]), seconds(v["MessageTimeout"]), seconds(v["KillWait"])
-	p.MaxJobCount, _ = strconv.Atoi(v["MaxJobCount"])
 }
 
 // configValues reads "Key = value" lines of scontrol show config.

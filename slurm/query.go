@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,25 +75,16 @@ func notKept(op string, out Output, err error) error {
 
 // accountingColumns finds out once which of the columns this sacct knows. It asks sacct alone, no daemon.
 func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []column, err error) {
-	c.fieldsMu.Lock()
-	defer c.fieldsMu.Unlock()
-	if c.fields == nil {
+	known, err := c.fields.get(func() ([]string, error) {
 		out, err := c.ask(ctx, "slurm.Accounting", 0, clean, "sacct", "--helpformat")
-		if err != nil {
-			return nil, nil, err
-		}
-		c.fields = strings.Fields(string(out.Stdout))
-	}
-	known := map[string]bool{}
-	for _, f := range c.fields {
-		known[f] = true
-	}
+		return strings.Fields(string(out.Stdout)), err
+	})
 	for _, f := range accountingFields {
-		if f.need || known[f.name] {
+		if f.need || slices.Contains(known, f.name) {
 			names, cols = append(names, f.name), append(cols, f.col)
 		}
 	}
-	return names, cols, nil
+	return names, cols, err
 }
 
 func parsed(op, program string, a *answer) ([]run.Job, error) {

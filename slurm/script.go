@@ -30,27 +30,7 @@ var scriptTemplate = template.Must(template.New("script").Option("missingkey=err
 type Renderer struct{ cfg ScriptConfig }
 
 // NewRenderer makes a renderer; fields left zero get their defaults.
-func NewRenderer(c ScriptConfig) (*Renderer, error) {
-	c = Config{Script: c}.withDefaults().Script
-	if err := refusal(c.problems()); err != nil {
-		return nil, err
-	}
-	return &Renderer{cfg: c}, nil
-}
-
-// scriptValues is what the template is filled with. All but the header's plain words are quoted here, by Quote.
-type scriptValues struct {
-	Version, RunID, Image, Ctl, Sent string // in comments
-	N, Limit, Grace                  int
-	Run, Attempt, Token, Stdout      string
-	PinnedFile, PinnedSHA256         string
-	Program, Env, Outputs            []string
-	Apptainer, ModuleInit            string
-	Modules                          []string
-	StdoutDeclared, VerifyInputs     bool
-	MaxOutputBytes                   int64
-	GPUs                             bool
-}
+func NewRenderer(c ScriptConfig) *Renderer { return &Renderer{cfg: c.withDefaults()} }
 
 // Render returns the job script and the list of pinned files (formats: run/control.go); run.Renderer has the contract.
 func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
@@ -61,36 +41,36 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	if len(job.ExecArgs) == 0 || plainPath(job.ImagePath) != "" {
 		return nil, nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the image's path and the runtime's arguments")
 	}
-	pinned = pinnedList(job)
-	cmd, sum := job.Spec.Execution.Command, sha256.Sum256(pinned)
-	v := scriptValues{
-		Version: ScriptVersion, RunID: job.RunID, N: job.N, Image: job.Spec.ImageDigest(), Ctl: job.ControlPath(""), Sent: sent,
-		Limit: job.Spec.Resources.TimeLimitSeconds, Grace: r.cfg.GraceSeconds,
-		Run: Quote(job.RunDir), Attempt: Quote(job.AttemptDir()), Token: Quote(job.Token),
-		Stdout:     Quote(job.ControlPath(run.StdoutFile)),
-		PinnedFile: run.PinnedFile, PinnedSHA256: hex.EncodeToString(sum[:]),
-		Apptainer: Quote(r.cfg.Runtime.Path), ModuleInit: Quote(r.cfg.Runtime.ModuleInit), Modules: r.cfg.Runtime.Modules,
-		VerifyInputs: r.cfg.Verify == VerifyAll, GPUs: job.Spec.Resources.GPUs != nil,
-		MaxOutputBytes: job.MaxOutputBytes,
-	}
 	if job.MaxOutputBytes < 1 {
 		return nil, nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the limit of the outputs' size")
 	}
+	cmd := job.Spec.Execution.Command
+	stdout := job.ControlPath(run.StdoutFile)
 	if cmd.Stdout != nil {
-		v.Stdout, v.StdoutDeclared = Quote(filepath.Join(job.AttemptDir(), *cmd.Stdout)), true
+		stdout = filepath.Join(job.AttemptDir(), *cmd.Stdout)
 	}
-	for _, a := range job.ExecArgs {
-		if strings.Contains(a, "\x00") {
-			return nil, nil, fault.New(fault.Validation, "slurm.Render", "nul", "a NUL cannot be passed to a program")
-		}
-		v.Program = append(v.Program, Quote(a))
-	}
+	var environment, outputs []string
 	for name, value := range cmd.Env {
-		v.Env = append(v.Env, Quote("APPTAINERENV_"+name+"="+value))
+		environment = append(environment, "APPTAINERENV_"+name+"="+value)
 	}
-	slices.Sort(v.Env)
+	slices.Sort(environment)
 	for _, o := range job.Spec.IO.Outputs {
-		v.Outputs = append(v.Outputs, Quote(o.SrcRelpath))
+		outputs = append(outputs, o.SrcRelpath)
+	}
+	if slices.ContainsFunc(job.ExecArgs, func(a string) bool { return strings.Contains(a, "\x00") }) {
+		return nil, nil, fault.New(fault.Validation, "slurm.Render", "nul", "a NUL cannot be passed to a program")
+	}
+	pinned = pinnedList(job)
+	sum := sha256.Sum256(pinned)
+	// All but the plain words of the header is quoted.
+	v := map[string]any{
+		"Version": ScriptVersion, "RunID": job.RunID, "N": job.N, "Image": job.Spec.ImageDigest(), "Ctl": job.ControlPath(""), "Sent": sent,
+		"Limit": job.Spec.Resources.TimeLimitSeconds, "Grace": r.cfg.GraceSeconds, "MaxOutputBytes": job.MaxOutputBytes,
+		"Run": Quote(job.RunDir), "Attempt": Quote(job.AttemptDir()), "Token": Quote(job.Token), "Stdout": Quote(stdout),
+		"PinnedFile": run.PinnedFile, "PinnedSHA256": hex.EncodeToString(sum[:]),
+		"Program": quoted(job.ExecArgs), "Env": quoted(environment), "Outputs": quoted(outputs),
+		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
+		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify == VerifyAll, "GPUs": job.Spec.Resources.GPUs != nil,
 	}
 	var b bytes.Buffer
 	b.Grow(len(scriptText) + 4<<10)
@@ -98,6 +78,13 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		return nil, nil, fault.Wrap(fault.Internal, "slurm.Render", "template", "the script's template cannot be rendered", err)
 	}
 	return b.Bytes(), pinned, nil
+}
+
+func quoted(words []string) (list []string) {
+	for _, w := range words {
+		list = append(list, Quote(w))
+	}
+	return list
 }
 
 // pinnedList is the content of pinned.sha256: the image, then the inputs.

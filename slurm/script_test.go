@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -173,12 +172,5 @@ func TestRenderRefuses(t *testing.T) {
 		if script, _, err := renderer(t, runtimePath).Render(job); err == nil {
 			t.Errorf("%s: rendered\n%s", name, script)
 		}
-	}
-}
-
-func TestConfigReportsEverything(t *testing.T) {
-	_, err := NewCLI(Config{BinDir: "bin", LocksDir: "", User: "a b", Script: ScriptConfig{Verify: "some", GraceSeconds: -1}})
-	if n := len(fault.ProblemsOf(err)); n != 6 {
-		t.Errorf("%d problems: %v", n, err)
 	}
 }

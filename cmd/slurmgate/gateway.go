@@ -201,11 +201,7 @@ func (g *gateway) openEngine(ctx context.Context) error {
 	}
 	docker := scriptConfig(s)
 	docker.Local = true
-	scripts, err := slurm.NewRenderer(docker)
-	if err != nil {
-		return err
-	}
-	both := backends{g.slurm, here, scripts}
+	both := backends{g.slurm, here, slurm.NewRenderer(docker)}
 	g.app.Engine = run.NewEngine(run.Config{
 		Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
 		Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
@@ -239,8 +235,7 @@ func openImages(s *site.Site) (apptainer.Images, error) {
 	for _, b := range s.Apptainer.Binds {
 		c.Binds = append(c.Binds, apptainer.Bind{Name: b.Name, Source: b.Source, Target: b.Target})
 	}
-	rt, err := apptainer.NewRuntime(c)
-	return apptainer.Images{Store: store, Runtime: rt}, err
+	return apptainer.Images{Store: store, Runtime: apptainer.NewRuntime(c)}, nil
 }
 
 func scriptConfig(s *site.Site) slurm.ScriptConfig {
@@ -260,9 +255,6 @@ func openSlurm(s *site.Site) (*slurm.CLI, error) {
 	c := slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, User: me.Username, LocksDir: filepath.Join(s.Gateway.StateDir, "locks"),
 		Script: scriptConfig(s),
 		Budget: slurm.BudgetConfig{RPCPerMinute: s.Budget.RPCPerMinute, SendsInFlight: s.Budget.SendsInFlight}}
-	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Internal, "openSlurm", "locks_dir", "cannot create the folder of locks", err)
-	}
 	return slurm.NewCLI(c)
 }
 

@@ -34,9 +34,7 @@ func openHost(t *testing.T, runtime string) *runtest.Transport {
 	root := t.TempDir()
 	must(t, os.Chmod(root, 0o700))
 	s := openSite(t, root)
-	var err error
-	s.renderer, err = slurm.NewRenderer(slurm.ScriptConfig{Runtime: slurm.Runtime{Path: runtime}, GraceSeconds: 2, Local: true})
-	must(t, err)
+	s.renderer = slurm.NewRenderer(slurm.ScriptConfig{Runtime: slurm.Runtime{Path: runtime}, GraceSeconds: 2, Local: true})
 	b, err := local.New(local.Config{Dir: filepath.Join(root, "local"), Places: places, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	job := func(t *testing.T, k runtest.Kind) run.JobSpec {
