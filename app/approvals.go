@@ -66,8 +66,7 @@ func (g *Gateway) listApprovals(ctx context.Context, c gate.Call, a ApprovalList
 
 // answerApproval records a person's decision. Nobody may approve their own request, except a person of this host identified by the kernel:
 // at the shell, requesting and approving are two commands that somebody types.
-func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAnswerArgs) (out approvalAnswered,
-	params any, err error) {
+func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAnswerArgs) (out approvalAnswered, params any, err error) {
 	was, err := g.Ledger.Approval(ctx, a.ApprovalID)
 	if err != nil {
 		return out, nil, err

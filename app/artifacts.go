@@ -114,8 +114,7 @@ func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs)
 }
 
 // bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
-func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, importer *artifact.Importer) (doc run.Artifact,
-	err error) {
+func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, importer *artifact.Importer) (doc run.Artifact, err error) {
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}

@@ -135,8 +135,7 @@ func (g *Gateway) showTool(_ context.Context, c gate.Call, a ToolArgs) (ToolDoc,
 	if err != nil {
 		return ToolDoc{}, nil, err
 	}
-	d := ToolDoc{ToolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism,
-		InputSchema:  t.Input,
+	d := ToolDoc{ToolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input,
 		OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []PackInput{}, Outputs: []PackOutput{}}
 	if p, err := g.Domain.Packs().Get(t.ID); err == nil {
 		for _, in := range p.Inputs() {

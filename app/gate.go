@@ -29,8 +29,7 @@ func (g *Gateway) OpenGate(ctx context.Context) error {
 		return err
 	}
 	registry.Conceal(map[string]string{g.Site.Gateway.StateDir: "[state_dir]", g.Site.Gateway.ArtifactDir: "[artifact_dir]",
-		g.Site.Storage.RunsDir:    "[runs_dir]",
-		g.Site.Storage.ImageStore: "[image_store]", g.Site.DomainDir: "[domain_dir]"})
+		g.Site.Storage.RunsDir: "[runs_dir]", g.Site.Storage.ImageStore: "[image_store]", g.Site.DomainDir: "[domain_dir]"})
 	key, err := g.Ledger.GateKey(ctx)
 	if err != nil {
 		return err

@@ -236,8 +236,7 @@ func (g *Gateway) checkInputs(ctx context.Context, c gate.Call, project string, 
 		switch {
 		case fault.Is(err, fault.NotFound):
 			problems = append(problems, fault.Problem{Code: "PLAN-ARTIFACT-UNKNOWN", Field: field + "artifact_id",
-				Rule: "an artifact of the run's project", Msg: "there is no " + in.ArtifactID,
-				Next: []fault.Step{fault.Do("artifact.import")}})
+				Rule: "an artifact of the run's project", Msg: "there is no " + in.ArtifactID, Next: []fault.Step{fault.Do("artifact.import")}})
 		case err != nil:
 			return err
 		case a.SHA256 != in.ChecksumSHA256:

@@ -80,8 +80,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	}
 	binds := canonical.Extra.Binds
 	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
-		PackHash: p.Hash(), Pack: definition,
-		Params: canonical.Params(project, g.Script), Placement: at, Warnings: bindWarnings(binds),
+		PackHash: p.Hash(), Pack: definition, Params: canonical.Params(project, g.Script), Placement: at, Warnings: bindWarnings(binds),
 		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind}
 	return order, canonical.Made, nil
 }
