@@ -1,20 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
-
-	"slurmgate/fault"
 )
 
 type Completion struct {
 	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 }
 
-// The scripts call the program itself, so they stay correct when a verb is added. A first line ":files" stands for file names.
+// The scripts ask the program itself, which knows its verbs and options from kong: nothing to keep up to date, and no library for it. A
+// first line ":files" stands for file names.
 var completionScripts = map[string]string{
 	"bash": `# slurmgate completion for bash. In ~/.bashrc: source <(slurmgate completion bash)
 _slurmgate() {
@@ -76,45 +76,33 @@ func (c CompleteWords) Run(a *Shell, model *kong.Kong) error {
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
 	}
-	for _, w := range nextWords(model.Model.Node, words) {
-		if _, err := fmt.Fprintln(a.Out, w); err != nil {
-			return fault.Wrap(fault.Internal, "complete-words", "", "cannot write", err)
-		}
-	}
+	printLines(a.Out, "", nextWords(model, words))
 	return nil
 }
 
-// files stands for file names.
-const files = ":files"
-
-// nextWords follows the words to their verb and lists what may come next.
-func nextWords(node *kong.Node, words []string) []string {
+// nextWords lists what may come next: kong follows the words before the one that is being typed.
+func nextWords(k *kong.Kong, words []string) []string {
 	typed := ""
 	if n := len(words); n > 0 {
 		words, typed = words[:n-1], words[n-1]
 	}
-	flags := slices.Clone(node.Flags)
-	var pending *kong.Flag // an option whose value comes next
-	position := 0
-	for _, w := range words {
-		switch {
-		case pending != nil:
-			pending = nil
-		case strings.HasPrefix(w, "-") && w != "-":
-			if f := flagOf(flags, w); f != nil && !strings.Contains(w, "=") && !f.IsBool() && !f.IsCounter() {
-				pending = f
-			}
-		default:
-			if child := childOf(node, w); child != nil {
-				node, position = child, 0
-				flags = append(flags, child.Flags...)
-			} else {
-				position++
-			}
+	at, err := kong.Trace(k, words)
+	if err != nil {
+		return nil
+	}
+	node, flags, position := cmp.Or(at.Selected(), k.Model.Node), at.Flags(), 0
+	if p := node.Parent; p != nil && p.DefaultCmd == node && !slices.Contains(words, node.Name) {
+		node = p // kong chose the default by itself
+	}
+	for _, p := range at.Path {
+		if p.Positional != nil {
+			position++
 		}
 	}
-	if pending != nil {
-		return valuesOf(pending.Value)
+	if n := len(words); n > 0 && !strings.Contains(words[n-1], "=") {
+		if f := flagOf(flags, words[n-1]); f != nil && !f.IsBool() && !f.IsCounter() {
+			return valuesOf(f.Value)
+		}
 	}
 	if name, _, given := strings.Cut(typed, "="); given && strings.HasPrefix(typed, "--") {
 		var out []string
@@ -160,15 +148,6 @@ func optionsOf(node *kong.Node, flags []*kong.Flag, typed string) (out []string)
 	return slices.Compact(out)
 }
 
-func childOf(node *kong.Node, name string) *kong.Node {
-	for _, c := range node.Children {
-		if c.Name == name || slices.Contains(c.Aliases, name) {
-			return c
-		}
-	}
-	return nil
-}
-
 func flagOf(flags []*kong.Flag, word string) *kong.Flag {
 	name, _, _ := strings.Cut(word, "=")
 	for _, f := range flags {
@@ -183,13 +162,9 @@ func flagOf(flags []*kong.Flag, word string) *kong.Flag {
 func valuesOf(v *kong.Value) (out []string) {
 	switch {
 	case v.Enum != "":
-		for w := range strings.SplitSeq(v.Enum, ",") {
-			if w != "" {
-				out = append(out, w)
-			}
-		}
+		out = slices.DeleteFunc(strings.Split(v.Enum, ","), func(w string) bool { return w == "" })
 	case v.Tag != nil && v.Tag.Type == "path", slices.Contains([]string{"plan", "file", "dir", "input"}, v.Name):
-		out = []string{files}
+		out = []string{":files"} // names of files
 	}
 	return out
 }
