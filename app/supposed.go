@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 
 const (
 	supposeTime = 10 * time.Minute
-	supposeMost = 4096 // for all principals together; beyond that the oldest are dropped
+	supposeMost = 4096 // for all principals together; beyond that all are forgotten
 )
 
 type supposed struct {
@@ -33,19 +34,9 @@ type supposition struct {
 func (s *supposed) add(principal string, a run.Artifact, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil {
+	maps.DeleteFunc(s.known, func(_ [2]string, v supposition) bool { return now.Sub(v.at) > supposeTime })
+	if s.known == nil || len(s.known) >= supposeMost {
 		s.known = map[[2]string]supposition{}
-	}
-	var oldest [2]string
-	for k, v := range s.known {
-		if now.Sub(v.at) > supposeTime {
-			delete(s.known, k)
-		} else if first, ok := s.known[oldest]; !ok || v.at.Before(first.at) {
-			oldest = k
-		}
-	}
-	if len(s.known) >= supposeMost {
-		delete(s.known, oldest)
 	}
 	s.known[[2]string{principal, a.ID}] = supposition{a, now}
 }

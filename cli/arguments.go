@@ -49,7 +49,7 @@ func (c Run) args(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc) (
 		}
 		id := value
 		if !plan.IsArtifactID(value) {
-			got, err := a.importFile(ctx, s, value, in.Types)
+			got, err := a.importFile(ctx, s, value)
 			if err != nil {
 				return nil, err
 			}

@@ -26,22 +26,8 @@ type Session struct {
 	site *site.Site
 	*link
 
-	dryRun bool    // of the tool called next
-	key    *string // its idempotency key
-}
-
-// effect sets how the next tool call is made: as a dry run, or with an idempotency key.
-func (s *Session) effect(o effectOptions) {
-	s.dryRun, s.key = o.DryRun, nil
-	if o.Key != "" {
-		s.key = &o.Key
-	}
-}
-
-// effectOptions are the options of verbs that change something.
-type effectOptions struct {
-	DryRun bool   `help:"Show what would be done (plan, run id and job script) and change nothing."`
-	Key    string `name:"idempotency-key" help:"The same command with the same key does its work once, whatever happens in between." placeholder:"KEY"`
+	dryRun bool   // of the next calls
+	key    string // their idempotency key; empty: none
 }
 
 // Dial reaches the gateway at a socket. A token in the environment makes the calls the token's: for programs that should do less than
@@ -67,7 +53,9 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 	}
 	var res gate.Response
 	req := gate.NewRequest(toolID, version, raw)
-	req.DryRun, req.IdempotencyKey = s.dryRun, s.key
+	if req.DryRun = s.dryRun; s.key != "" {
+		req.IdempotencyKey = &s.key
+	}
 	ownKey(&req, cmp.Or(operation(app.Host{}, toolID).Repeat, gate.Idempotent)) // a toolpack's tool finds its run
 	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
 		if s.dryRun {
@@ -85,16 +73,20 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 		return err
 	})
 	switch {
-	case fault.CodeOf(err) == "gateway_gone" && req.IdempotencyKey != nil && s.key == nil: // another command would have another key
+	case fault.CodeOf(err) == "gateway_gone" && req.IdempotencyKey != nil && s.key == "": // another command would have another key
 		return fault.Wrap(fault.Unknown, toolID, "outcome_unknown", "it is unknown whether "+toolID+" was carried out", err).
 			WithNext("look whether it was, before you repeat it")
 	case err != nil:
 		return err
 	}
-	if res.ResultRef != nil {
-		return s.referred(ctx, *res.ResultRef, result)
+	if res.ResultRef == nil {
+		return decode(res, result)
 	}
-	return decode(res, result)
+	var b bytes.Buffer // too large for an envelope
+	if err := s.content(ctx, strings.TrimPrefix(*res.ResultRef, "artifact://"), &b); err != nil {
+		return err
+	}
+	return json.Unmarshal(b.Bytes(), result)
 }
 
 // shortText is the longest text that is sent in the call itself: JSON may write a byte as six.
@@ -130,36 +122,16 @@ func (s *Session) importStream(ctx context.Context, r io.Reader, args app.Import
 // byReference puts arguments that are too large for an envelope into an artifact.
 func (s *Session) byReference(ctx context.Context, req gate.Request) (gate.Request, error) {
 	var a app.ArtifactDoc
-	if err := s.upload(ctx, bytes.NewReader(req.Args), "arguments of "+req.ToolID, "JSON", "", &a); err != nil {
-		return req, err
-	}
-	ref := "artifact://" + a.ArtifactID
-	req.Args, req.ArgsRef = json.RawMessage("{}"), &ref
-	return req, nil
-}
-
-// upload imports bytes from this process.
-func (s *Session) upload(ctx context.Context, r io.ReadSeeker, label, typ, project string, result any) error {
-	var res gate.Response
-	err := s.retry(ctx, func(c *httpapi.Client) (err error) {
-		if _, err = r.Seek(0, io.SeekStart); err == nil {
-			res, err = c.Upload(ctx, r, label, typ, project)
+	err := s.retry(ctx, func(c *httpapi.Client) error {
+		res, err := c.Upload(ctx, bytes.NewReader(req.Args), "arguments of "+req.ToolID, "JSON", "")
+		if err == nil {
+			err = decode(res, &a)
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return decode(res, result)
-}
-
-// referred reads a result that is too large for an envelope.
-func (s *Session) referred(ctx context.Context, ref string, result any) error {
-	var b bytes.Buffer
-	if err := s.content(ctx, strings.TrimPrefix(ref, "artifact://"), &b); err != nil {
-		return err
-	}
-	return json.Unmarshal(b.Bytes(), result)
+	ref := "artifact://" + a.ArtifactID
+	req.Args, req.ArgsRef = json.RawMessage("{}"), &ref
+	return req, err
 }
 
 // content copies an artifact's bytes to w.

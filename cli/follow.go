@@ -15,17 +15,10 @@ import (
 	"slurmgate/run"
 )
 
-// follow says how far a verb follows a run that it has submitted or found.
-type follow struct {
-	wait    bool
-	timeout time.Duration // 0: no limit
-	to      string        // folder for the outputs, "" for none
-}
-
 const pollSeconds = 1 // length of one wait, shorter if the run ends: how often progress is shown
 
 // follow reports a submit, and waits if requested.
-func (a *Shell) follow(ctx context.Context, s *Session, r run.SubmitAnswer, f follow) error {
+func (a *Shell) follow(ctx context.Context, s *Session, r run.SubmitAnswer, o submitOptions) error {
 	what := "submitted"
 	switch {
 	case r.Replayed:
@@ -33,7 +26,7 @@ func (a *Shell) follow(ctx context.Context, s *Session, r run.SubmitAnswer, f fo
 	case r.State == run.Failed:
 		what = "failed"
 	}
-	if !f.wait {
+	if !o.Wait && o.To == "" {
 		err := a.show(r, func(w io.Writer) {
 			fmt.Fprintf(w, "%s  %s\nstate   %s (%s)\njob     %s\n", what, r.RunID, r.State, r.Phase, text(r.SlurmJobID))
 			if r.Reason != nil && r.State != run.Succeeded {
@@ -51,11 +44,11 @@ func (a *Shell) follow(ctx context.Context, s *Session, r run.SubmitAnswer, f fo
 		return err
 	}
 	a.Say("%s  %s  job %s", what, r.RunID, text(r.SlurmJobID))
-	return a.await(ctx, s, r.RunID, f)
+	return a.await(ctx, s, r.RunID, o)
 }
 
 // await shows a run's progress until it has ended, then its outputs.
-func (a *Shell) await(ctx context.Context, s *Session, runID string, f follow) error {
+func (a *Shell) await(ctx context.Context, s *Session, runID string, o submitOptions) error {
 	started := time.Now()
 	p := progress{shell: a}
 	for wait := 0; ; wait = pollSeconds {
@@ -71,12 +64,12 @@ func (a *Shell) await(ctx context.Context, s *Session, runID string, f follow) e
 		p.show(g, time.Since(started))
 		if g.State.Terminal() || g.State == run.Blocked {
 			p.end()
-			return a.ended(ctx, s, runID, g, f)
+			return a.ended(ctx, s, runID, g, o.To)
 		}
-		if f.timeout > 0 && time.Since(started) >= f.timeout {
+		if o.Timeout > 0 && time.Since(started) >= o.Timeout {
 			p.end()
 			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase,
-				f.timeout)).WithSteps(waitStep(runID))
+				o.Timeout)).WithSteps(waitStep(runID))
 		}
 	}
 }
@@ -87,17 +80,17 @@ type waited struct {
 	Outputs []app.ArtifactDoc `json:"outputs"`
 }
 
-func (a *Shell) ended(ctx context.Context, s *Session, runID string, g run.GetAnswer, f follow) error {
+func (a *Shell) ended(ctx context.Context, s *Session, runID string, g run.GetAnswer, to string) error {
 	var story app.RunStory
 	if err := s.call(ctx, "run.show", app.RunArgs{RunID: runID}, &story); err != nil {
 		return err
 	}
-	if f.to != "" {
-		if err := a.fetch(ctx, s, runID, f.to); err != nil {
+	if to != "" {
+		if err := a.fetch(ctx, s, runID, to); err != nil {
 			return err
 		}
 	}
-	err := a.show(waited{g, story.Outputs}, func(w io.Writer) { a.printEnd(ctx, s, w, g, story, f.to) })
+	err := a.show(waited{g, story.Outputs}, func(w io.Writer) { a.printEnd(ctx, s, w, g, story, to) })
 	switch {
 	case err != nil:
 		return err

@@ -28,13 +28,8 @@ func (c Retry) Run(ctx context.Context, a *Shell) error {
 			}
 			c.After = now.Attempt
 		}
-		var r run.SubmitAnswer
-		s.effect(effectOptions{Key: c.Key})
-		if err := s.call(ctx, "slurm.job.retry", app.RunArgs{RunID: c.RunID, After: c.After, Reason: c.Reason}, &r); err != nil {
-			return err
-		}
-		s.effect(effectOptions{})
-		return a.follow(ctx, s, r, follow{wait: c.Wait})
+		args := app.RunArgs{RunID: c.RunID, After: c.After, Reason: c.Reason}
+		return submitOptions{Wait: c.Wait, Key: c.Key}.submit(ctx, a, s, "slurm.job.retry", app.BuiltinVersion, args)
 	})
 }
 
@@ -126,9 +121,7 @@ func (c CancelAll) Run(ctx context.Context, a *Shell) error {
 			out.Cancelled = append(out.Cancelled, got)
 		}
 		err := a.show(out, func(w io.Writer) {
-			for _, id := range out.Would {
-				fmt.Fprintln(w, id)
-			}
+			printLines(w, "", out.Would)
 			for _, r := range out.Cancelled {
 				fmt.Fprintf(w, "%s  %s  %s\n", r.RunID, r.State, r.Message)
 			}

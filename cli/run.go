@@ -18,14 +18,35 @@ import (
 	"slurmgate/run"
 )
 
-type Run struct {
-	Tool    string        `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
-	Input   named         `short:"i" help:"An input: its parameter or role, with a file or an artifact id." placeholder:"NAME=FILE|art_…"`
-	Param   named         `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true, [1,2] or null." placeholder:"NAME=VALUE"`
+// submitOptions are what verbs have that submit a run: how it is sent, and how far it is followed.
+type submitOptions struct {
 	Wait    bool          `help:"Wait until the run has ended and show the outputs."`
 	Timeout time.Duration `help:"With --wait: stop waiting after this time (the run continues)." placeholder:"DURATION"`
 	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
-	effectOptions
+	DryRun  bool          `help:"Show what would be done (plan, run id and job script) and change nothing."`
+	Key     string        `name:"idempotency-key" help:"The same command with the same key does its work once, whatever happens in between." placeholder:"KEY"`
+}
+
+// submit calls a tool that submits a run, and follows the run if requested.
+func (o submitOptions) submit(ctx context.Context, a *Shell, s *Session, toolID, version string, args any) error {
+	s.dryRun, s.key = o.DryRun, o.Key
+	if o.DryRun {
+		return a.rehearse(ctx, s, toolID, version, args)
+	}
+	var answer run.SubmitAnswer
+	if err := s.callTool(ctx, toolID, version, args, &answer); err != nil {
+		return err
+	}
+	s.key = ""
+	return a.follow(ctx, s, answer, o)
+}
+
+// Run is the verb that runs a tool.
+type Run struct {
+	Tool  string `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
+	Input named  `short:"i" help:"An input: its parameter or role, with a file or an artifact id." placeholder:"NAME=FILE|art_…"`
+	Param named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true, [1,2] or null." placeholder:"NAME=VALUE"`
+	submitOptions
 }
 
 // Run imports the inputs that are given as files, calls the tool, and follows the run if requested.
@@ -35,27 +56,17 @@ func (c Run) Run(ctx context.Context, a *Shell) error {
 		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: c.Tool}, &tool); err != nil {
 			return err
 		}
-		s.effect(effectOptions{DryRun: c.DryRun}) // for the imports; a key is only for the call of the tool
+		s.dryRun = c.DryRun // for the imports; a key is only for the call of the tool
 		args, err := c.args(ctx, a, s, tool)
 		if err != nil {
 			return err
 		}
-		s.effect(c.effectOptions)
-		if c.DryRun {
-			return a.rehearse(ctx, s, tool.ToolID, tool.Version, args)
-		}
-		var answer run.SubmitAnswer
-		if err := s.callTool(ctx, tool.ToolID, tool.Version, args, &answer); err != nil {
-			return err
-		}
-		s.effect(effectOptions{})
-		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})
+		return c.submit(ctx, a, s, tool.ToolID, tool.Version, args)
 	})
 }
 
-// importFile imports a file. If the content alone does not show one of the wanted types but the tool takes only one type, that type is
-// used: naming the file as this input says so.
-func (a *Shell) importFile(ctx context.Context, s *Session, path string, _ []string) (app.ImportAnswer, error) {
+// importFile imports a file.
+func (a *Shell) importFile(ctx context.Context, s *Session, path string) (app.ImportAnswer, error) {
 	abs, err := absolute(path)
 	if err != nil {
 		return app.ImportAnswer{}, err
@@ -87,12 +98,9 @@ func (a *Shell) Say(format string, args ...any) {
 }
 
 type Submit struct {
-	Plan    string        `arg:"" help:"File with the plan as JSON, or - for standard input."`
-	Project string        `help:"Project name or id." placeholder:"NAME"`
-	Wait    bool          `help:"Wait until the run has ended and show the outputs."`
-	Timeout time.Duration `help:"With --wait: stop waiting after this time (the run continues)." placeholder:"DURATION"`
-	To      string        `help:"With --wait: copy the outputs into this folder." type:"path" placeholder:"DIR"`
-	effectOptions
+	Plan    string `arg:"" help:"File with the plan as JSON, or - for standard input."`
+	Project string `help:"Project name or id." placeholder:"NAME"`
+	submitOptions
 }
 
 // Run submits a plan unchanged.
@@ -106,17 +114,7 @@ func (c Submit) Run(ctx context.Context, a *Shell) error {
 		return plan.InFile(err, c.Plan, data)
 	}
 	return a.With(ctx, func(s *Session) error {
-		s.effect(c.effectOptions)
-		args := app.SubmitArgs{ProjectID: c.Project, JobSpec: data}
-		if c.DryRun {
-			return a.rehearse(ctx, s, "slurm.submit", app.BuiltinVersion, args)
-		}
-		var answer run.SubmitAnswer
-		if err := s.call(ctx, "slurm.submit", args, &answer); err != nil {
-			return err
-		}
-		s.effect(effectOptions{})
-		return a.follow(ctx, s, answer, follow{c.Wait || c.To != "", c.Timeout, c.To})
+		return c.submit(ctx, a, s, "slurm.submit", app.BuiltinVersion, app.SubmitArgs{ProjectID: c.Project, JobSpec: data})
 	})
 }
 
@@ -191,7 +189,7 @@ type Wait struct {
 // Run waits until the run has ended.
 func (c Wait) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
-		return a.await(ctx, s, c.RunID, follow{true, c.Timeout, c.To})
+		return a.await(ctx, s, c.RunID, submitOptions{Timeout: c.Timeout, To: c.To})
 	})
 }
 
