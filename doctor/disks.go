@@ -22,13 +22,11 @@ func (d *checks) disks(ctx context.Context, s *site.Site) bool {
 		return false
 	}
 	name, network, err := staging.Filesystem(s.Gateway.StateDir)
-	switch {
-	case err != nil:
-		d.add("fail", "ledger disk", err.Error(), "")
-	case network:
-		d.add("fail", "ledger disk", s.Gateway.StateDir+" is on "+name+", a network filesystem", "set gateway.state_dir to a local disk")
-	default:
-		d.add("ok", "ledger disk", s.Gateway.StateDir+" on "+name, "")
+	if err == nil && network {
+		err = fault.New(fault.Validation, "doctor", "", s.Gateway.StateDir+" is on "+name+", a network filesystem").
+			WithNext("set gateway.state_dir to a local disk")
+	}
+	if d.check("ledger disk", s.Gateway.StateDir+" on "+name, err, "") {
 		d.sync(s.Gateway.StateDir, name)
 	}
 	if !d.check("runs folder", s.Storage.RunsDir, ownedFolder(s.Storage.RunsDir, unix.S_ISVTX),

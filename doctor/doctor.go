@@ -63,6 +63,14 @@ func (d *checks) add(status, check, detail, next string) {
 	d.answer.Findings = append(d.answer.Findings, app.Finding{Check: check, Status: status, Detail: detail, Next: next})
 }
 
+// verdict adds ok with what is good, or another status with what is wrong and what to do.
+func (d *checks) verdict(ok bool, check, good, status, wrong, next string) {
+	if ok {
+		status, wrong, next = "ok", good, ""
+	}
+	d.add(status, check, wrong, next)
+}
+
 // command is a step at this shell.
 func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s}) }
 
@@ -184,30 +192,21 @@ func (d *checks) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
 	if !d.check("slurm controller", p.Version+"; "+firstLine(p.ControllerText), err, "scontrol ping") {
 		return false
 	}
-	if s.Slurm.Cluster != "" && p.ClusterName != s.Slurm.Cluster {
-		d.add("fail", "cluster name", fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster),
-			"set slurm.cluster, or use the right site file")
-	} else {
-		d.add("ok", "cluster name", p.ClusterName, "")
-	}
+	d.verdict(s.Slurm.Cluster == "" || p.ClusterName == s.Slurm.Cluster, "cluster name", p.ClusterName,
+		"fail", fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster),
+		"set slurm.cluster, or use the right site file")
 	if !p.ExportNIL {
 		d.add("fail", "sbatch --export=NIL", p.Version+" does not support it", "upgrade to Slurm 20.11 or newer")
 	}
 	cycle := 3 * time.Duration(s.Watch.CeilingSeconds) * time.Second
-	if p.MinJobAge < cycle {
-		d.add("warn", "MinJobAge", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then "+
-			"relies on exit files and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
-	} else {
-		d.add("ok", "MinJobAge", p.MinJobAge.String(), "")
-	}
+	d.verdict(p.MinJobAge >= cycle, "MinJobAge", p.MinJobAge.String(),
+		"warn", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then relies on exit files "+
+			"and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
 	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm no longer knows is given up after %s", p.MessageTimeout,
 		max(d.AbsenceGap, 2*p.MessageTimeout)), "")
-	if !p.GraceFitsInKillWait {
-		d.add("warn", "KillWait", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds),
-			"lower slurm.grace_seconds, so that a killed job still leaves its exit file")
-	} else {
-		d.add("ok", "KillWait", p.KillWait.String(), "")
-	}
+	d.verdict(p.GraceFitsInKillWait, "KillWait", p.KillWait.String(),
+		"warn", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds),
+		"lower slurm.grace_seconds, so that a killed job still leaves its exit file")
 	if p.RateLimited {
 		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the gateway's budget is "+fmt.Sprint(
 			s.Budget.RPCPerMinute)+" a minute", "")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,33 +116,26 @@ func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 		return "", false
 	}
 	v := map[string]string{}
-	for _, line := range strings.Split(text, "\n") {
-		k, val, ok := strings.Cut(line, "=")
-		if ok && k == "bind" && v[k] != "" {
-			val = v[k] + ", " + val
+	for line := range strings.SplitSeq(text, "\n") {
+		k, value, ok := strings.Cut(line, "=")
+		if k == "bind" && v[k] != "" {
+			value = v[k] + ", " + value
 		}
 		if ok {
-			v[k] = val
+			v[k] = value
 		}
 	}
 	node := v["node"]
 	report := func(ok bool, check, good, bad, next string) {
-		if ok {
-			d.add("ok", check, node+": "+good, "")
-		} else {
-			d.add("fail", check, node+": "+bad, next)
-		}
+		d.verdict(ok, check, node+": "+good, "fail", node+": "+bad, next)
 	}
 	report(v["token"] == token, "shared filesystem", "sees the gateway's files", "reads "+v["token"],
 		"storage.runs_dir must be the same folder on login and compute nodes")
 	report(v["claim"] != "" && (exclude == "" && v["claim"] == id || exclude != "" && v["claim"] != id), "claim by link",
 		"the first link wins ("+v["claim"]+")", "the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir across all nodes")
-	if v["env"] == "0" {
-		d.add("ok", "job environment", node+": only Slurm's variables", "")
-	} else {
-		d.add("warn", "job environment", node+": "+v["env"]+" variables other than Slurm's reach jobs (but not containers)",
-			"look for a prolog or a PAM module that sets them")
-	}
+	d.verdict(v["env"] == "0", "job environment", node+": only Slurm's variables",
+		"warn", node+": "+v["env"]+" variables other than Slurm's reach jobs (but not containers)",
+		"look for a prolog or a PAM module that sets them")
 	if len(s.Apptainer.Binds) > 0 {
 		report(v["bind"] == "", "binds", "all folders of apptainer.binds exist", "has no folder "+v["bind"],
 			"correct apptainer.binds, or mount the folder on that node: without it no container starts there")
@@ -158,12 +152,7 @@ func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 // probeEnded asks Slurm whether the probe has ended; no answer means no.
 func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
 	jobs, err := cli.Jobs(ctx, nil)
-	for _, j := range jobs {
-		if err == nil && j.Name == name && j.Class == run.ClassEnded {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(jobs, func(j run.Job) bool { return j.Name == name && j.Class == run.ClassEnded })
 }
 
 // waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network filesystem may take to show a
