@@ -114,23 +114,32 @@ func (a *Shell) connect(ctx context.Context) (*Session, error) {
 }
 
 // reach finds the gateway of a site, or becomes it.
-func (a *Shell) reach(ctx context.Context, s *site.Site) (*httpapi.Client, Gateway, error) {
+func (a *Shell) reach(ctx context.Context, s *site.Site) (c *httpapi.Client, own Gateway, err error) {
+	c, err = a.Reach(ctx, s.Gateway.Socket, func() (err error) {
+		own, err = a.Open(ctx, s, a.Log)
+		return err
+	})
+	if own == nil || err != nil {
+		return c, nil, err
+	}
+	if c, err = a.Dial(ctx, s.Gateway.Socket); err != nil {
+		own.Close()
+	}
+	return c, own, err
+}
+
+// Reach dials the gateway at a socket. Where there is none it does something else and returns no client; that is tried again while another
+// process starts or stops being the gateway.
+func (a *Shell) Reach(ctx context.Context, socket string, instead func() error) (*httpapi.Client, error) {
 	patience := time.Now().Add(lockPatience)
 	for {
-		if c, err := a.Dial(ctx, s.Gateway.Socket); err == nil {
-			return c, nil, nil
-		}
-		g, err := a.Open(ctx, s, a.Log)
+		c, err := a.Dial(ctx, socket)
 		if err == nil {
-			c, err := a.Dial(ctx, s.Gateway.Socket)
-			if err != nil {
-				g.Close()
-				return nil, nil, err
-			}
-			return c, g, nil
+			return c, nil
 		}
+		err = instead()
 		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		time.Sleep(50 * time.Millisecond) // the holder is starting or stopping
 	}

@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
 	"time"
-
-	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
 	"slurmgate/access"
 	"slurmgate/app"
@@ -37,7 +33,6 @@ const (
 	lateOutputs  = 90 * time.Second // a network filesystem may show a file with a delay
 	deferBackoff = 5 * time.Second
 	drainTime    = 45 * time.Second
-	lockPatience = 5 * time.Second
 )
 
 // gateway has all parts of one gateway.
@@ -66,14 +61,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 			g = nil
 		}
 	}()
-	if err := os.MkdirAll(s.Gateway.StateDir, 0o700); err != nil {
-		return g, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot create gateway.state_dir", err).
-			WithNext("create it as an admin, owned by this user")
-	}
-	if err := ownFolder(s.Gateway.StateDir); err != nil {
-		return g, err
-	}
-	if g.lock, err = ledger.TakeLock(filepath.Join(s.Gateway.StateDir, "gateway.lock")); err != nil {
+	if g.lock, err = lockState(s.Gateway.StateDir); err != nil {
 		return g, err
 	}
 	if g.app.Domain, g.app.Policy, err = app.ReadDomain(s.DomainDir); err != nil {
@@ -94,8 +82,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	if err = g.app.Domain.Packs().CheckBinds(app.Offers(s)); err != nil {
 		return g, err
 	}
-	if g.app.Ledger, err = ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
-		NewID: func() string { return "gw-" + uuid.NewString() }, FirstSite: s.Name, LocalSite: s.Name}); err != nil {
+	if g.app.Ledger, err = openLedger(ctx, s); err != nil {
 		return g, err
 	}
 	if g.app.Store, err = artifact.Open(s.Gateway.ArtifactDir); err != nil {
@@ -125,30 +112,6 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	}
 	go g.app.Tend(running)
 	return g, g.serve()
-}
-
-// ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even
-// root becomes the gateway of somebody else's ledger, because its files, and its jobs, would then be root's.
-func ownFolder(dir string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return nil // other problems are reported when it is used
-	}
-	if int(st.Uid) == os.Geteuid() {
-		if st.Mode&0o022 == 0 {
-			return nil
-		}
-		return fault.New(fault.Validation, "openGateway", "state_dir",
-			fmt.Sprintf("gateway.state_dir %s has mode %04o: other users can write to it", dir, st.Mode&0o7777)).
-			WithNext("chmod 700 " + dir)
-	}
-	owner := fmt.Sprint("uid ", st.Uid)
-	if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
-		owner = u.Username
-	}
-	return fault.New(fault.Auth, "openGateway", "not_this_user",
-		fmt.Sprintf("no gateway that you may use is running, and only %[2]s, the owner of gateway.state_dir %[1]s, can start one", dir, owner)).
-		WithNext("run slurmgate as " + owner)
 }
 
 // staged are the phases in which a run depends on its workspace.

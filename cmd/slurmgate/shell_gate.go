@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/google/uuid"
 
 	"slurmgate/access"
 	"slurmgate/app"
@@ -20,9 +17,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
-	"slurmgate/ledger"
 	"slurmgate/site"
-	"slurmgate/staging"
 	"slurmgate/toolpack"
 )
 
@@ -60,18 +55,11 @@ type siteJournal struct {
 
 // Record implements gate.Journal. Without records it finds out whether they could be written.
 func (j siteJournal) Record(ctx context.Context, records []gate.Record) error {
-	patience := time.Now().Add(lockPatience)
-	for {
-		c, err := j.shell.Dial(ctx, j.site.Gateway.Socket)
-		if err == nil {
-			return j.send(ctx, c, records)
-		}
-		err = j.recordAlone(ctx, records)
-		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond) // the holder is starting or stopping
+	c, err := j.shell.Reach(ctx, j.site.Gateway.Socket, func() error { return j.recordAlone(ctx, records) })
+	if c == nil || err != nil {
+		return err
 	}
+	return j.send(ctx, c, records)
 }
 
 // send has the gateway write the records, as those of the user at this end of its socket.
@@ -115,20 +103,12 @@ func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record) err
 			return j.asOwner(ctx, owner.Uid, owner.Gid, records)
 		}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fault.Wrap(fault.Validation, "record", "state_dir", "cannot make gateway.state_dir", err).
-			WithNext("make it as an admin and give it to this user")
-	}
-	if err := ownFolder(dir); err != nil {
-		return err
-	}
-	lock, err := ledger.TakeLock(filepath.Join(dir, "gateway.lock"))
+	lock, err := lockState(dir)
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
-	l, err := ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
-		NewID: func() string { return "gw-" + uuid.NewString() }})
+	l, err := openLedger(ctx, j.site)
 	if err != nil {
 		return err
 	}
@@ -149,7 +129,7 @@ func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gat
 	cmd := exec.CommandContext(ctx, self, "record-calls", "--site", j.shell.Site)
 	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{}, bytes.NewReader(in)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
-	cmd.WaitDelay = lockPatience
+	cmd.WaitDelay = 5 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fault.Wrap(fault.Transport, "record", "not_recorded",
 			fmt.Sprintf("uid %d, who owns gateway.state_dir, cannot write the record: %s", uid, strings.TrimSpace(string(out))), err)

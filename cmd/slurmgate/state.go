@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/ledger"
+	"slurmgate/site"
+	"slurmgate/staging"
+)
+
+// lockState creates the state folder if need be and takes the gateway's lock: one process at a time has the ledger open.
+func lockState(dir string) (*ledger.Lock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot create gateway.state_dir", err).
+			WithNext("create it as an admin, owned by this user")
+	}
+	if err := ownFolder(dir); err != nil {
+		return nil, err
+	}
+	return ledger.TakeLock(filepath.Join(dir, "gateway.lock"))
+}
+
+// openLedger opens the ledger of a site, whose lock the caller has.
+func openLedger(ctx context.Context, s *site.Site) (*ledger.Ledger, error) {
+	return ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
+		NewID: func() string { return "gw-" + uuid.NewString() }, FirstSite: s.Name, LocalSite: s.Name})
+}
+
+// ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even
+// root becomes the gateway of somebody else's ledger, because its files, and its jobs, would then be root's.
+func ownFolder(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return nil // other problems are reported when it is used
+	}
+	if int(st.Uid) == os.Geteuid() {
+		if st.Mode&0o022 == 0 {
+			return nil
+		}
+		return fault.New(fault.Validation, "openGateway", "state_dir",
+			fmt.Sprintf("gateway.state_dir %s has mode %04o: other users can write to it", dir, st.Mode&0o7777)).
+			WithNext("chmod 700 " + dir)
+	}
+	owner := fmt.Sprint("uid ", st.Uid)
+	if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
+		owner = u.Username
+	}
+	return fault.New(fault.Auth, "openGateway", "not_this_user",
+		fmt.Sprintf("no gateway that you may use is running, and only %[2]s, the owner of gateway.state_dir %[1]s, can start one", dir, owner)).
+		WithNext("run slurmgate as " + owner)
+}
