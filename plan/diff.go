@@ -3,9 +3,11 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Change is one place in which two JSON documents differ. A side that has nothing there is nil.
@@ -15,102 +17,47 @@ type Change struct {
 	B    json.RawMessage `json:"b"`
 }
 
-// Diff lists where two documents differ, in order of their paths, at most limit places. Objects are compared by member and
+// Diff lists where two canonical documents differ, in order of their paths, at most limit places. Objects are compared by member and
 // lists by position; of what only one side has, the outermost value is listed.
 func Diff(a, b json.RawMessage, limit int) ([]Change, error) {
+	if !json.Valid(a) || !json.Valid(b) {
+		return nil, errors.New("a document to compare is not JSON")
+	}
 	d := differ{limit: limit}
-	x, err := d.read(a)
-	if err != nil {
-		return nil, err
-	}
-	y, err := d.read(b)
-	if err != nil {
-		return nil, err
-	}
-	d.compare("", x, y)
-	return d.found, d.err
+	d.compare("", a, b)
+	return d.found, nil
 }
 
 type differ struct {
 	found []Change
 	limit int
-	err   error
 }
 
-// read keeps numbers as they are written.
-func (d *differ) read(doc json.RawMessage) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(doc))
-	dec.UseNumber()
-	err = dec.Decode(&v)
-	return v, err
-}
-
-// nothing is what a side has where it has no member.
-type nothing struct{}
-
-func (d *differ) compare(path string, a, b any) {
-	if len(d.found) >= d.limit {
+func (d *differ) compare(path string, a, b json.RawMessage) {
+	if len(d.found) >= d.limit || bytes.Equal(a, b) {
 		return
 	}
-	switch x := a.(type) {
-	case map[string]any:
-		if y, ok := b.(map[string]any); ok {
-			names := map[string]bool{}
-			for _, m := range []map[string]any{x, y} {
-				for name := range m {
-					names[name] = true
-				}
-			}
-			for _, name := range slices.Sorted(maps.Keys(names)) {
-				d.compare(join(path, name), member(x, name), member(y, name))
-			}
-			return
+	var x, y map[string]json.RawMessage
+	var l, m []json.RawMessage
+	switch {
+	case both(a, b, &x, &y) && x != nil && y != nil:
+		names := maps.Clone(x)
+		maps.Copy(names, y)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			d.compare(strings.TrimPrefix(path+"."+name, "."), x[name], y[name])
 		}
-	case []any:
-		if y, ok := b.([]any); ok {
-			for i := range max(len(x), len(y)) {
-				d.compare(fmt.Sprintf("%s[%d]", path, i), element(x, i), element(y, i))
-			}
-			return
+	case both(a, b, &l, &m) && l != nil && m != nil:
+		n := max(len(l), len(m))
+		l, m = append(l, make([]json.RawMessage, n-len(l))...), append(m, make([]json.RawMessage, n-len(m))...)
+		for i := range l {
+			d.compare(fmt.Sprintf("%s[%d]", path, i), l[i], m[i])
 		}
 	default:
-		if a == b {
-			return
-		}
+		d.found = append(d.found, Change{path, a, b})
 	}
-	c := Change{Path: path}
-	c.A, c.B = d.text(a), d.text(b)
-	d.found = append(d.found, c)
 }
 
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-func member(m map[string]any, name string) any {
-	if v, ok := m[name]; ok {
-		return v
-	}
-	return nothing{}
-}
-
-func element(list []any, i int) any {
-	if i < len(list) {
-		return list[i]
-	}
-	return nothing{}
-}
-
-func (d *differ) text(v any) json.RawMessage {
-	if _, none := v.(nothing); none {
-		return nil
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		d.err = err
-	}
-	return b
+// both decodes two values of one kind; false where either is of another kind, or absent.
+func both(a, b json.RawMessage, x, y any) bool {
+	return json.Unmarshal(a, x) == nil && json.Unmarshal(b, y) == nil
 }

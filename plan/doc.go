@@ -43,7 +43,7 @@ func Of(v any) (Doc, error) {
 // Into decodes the document, which is known to be sound, refusing unknown fields and null for a string.
 func (d Doc) Into(v any) error {
 	if err := json.Unmarshal(d.Bytes, v, strict); err != nil {
-		return semantic(d.Bytes, err)
+		return semantic(err)
 	}
 	return nil
 }

@@ -3,8 +3,8 @@ package plan
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
-	"math/big"
 	"strings"
 )
 
@@ -82,13 +82,7 @@ func id(prefix, text string) string {
 
 // base32c writes 16 bytes as a big-endian number in Crockford's alphabet: 26 characters.
 func base32c(b []byte) string {
-	const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	n := new(big.Int).SetBytes(b)
-	var out [26]byte
-	base, digit := big.NewInt(32), new(big.Int)
-	for i := len(out) - 1; i >= 0; i-- {
-		n.DivMod(n, base, digit)
-		out[i] = alphabet[digit.Int64()]
-	}
-	return string(out[:])
+	return crockford.EncodeToString(append(make([]byte, 4), b...))[6:] // 20 bytes are 32 characters; the first 6 are of the zeros
 }
+
+var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ")

@@ -1,6 +1,9 @@
 package plan
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // ToolExtra is what a toolpack adds to the canonical params: what else decides how its runs are judged, and what they see besides the
 // plan. A field added after version 1 is absent from the bytes when the pack does not use it.
@@ -115,21 +118,24 @@ type wireParams struct {
 // bytes are what the program sees. What a template or a runner's arguments show of an artifact is in argv, in env or in an input of its
 // own.
 func (p Params) Canonical() ([]byte, error) {
-	s, w := p.Spec, wireParams{ProjectID: p.ProjectID, Tool: p.Tool}
-	inputs := s.IO.Inputs
+	inputs := p.Spec.IO.Inputs
 	if p.Tool != nil {
-		inputs = make([]Input, len(s.IO.Inputs))
-		for i, in := range s.IO.Inputs {
-			in.ArtifactID = ""
-			inputs[i] = in
+		inputs = slices.Clone(inputs)
+		for i := range inputs {
+			inputs[i].ArtifactID = ""
 		}
 	}
+	return Marshal(p.wire(inputs))
+}
+
+func (p Params) wire(inputs []Input) wireParams {
+	s, w := p.Spec, wireParams{ProjectID: p.ProjectID, Tool: p.Tool}
 	if p.Docker {
 		w.Docker = &dockerParams{s.Version, p.Script, s.Resources, s.Execution, dockerInputs(inputs), s.IO.Outputs}
 	} else {
 		w.Slurm = &slurmParams{s.Version, p.Script, s.Resources, asked(s.Placement), s.Execution, IO{inputs, s.IO.Outputs}}
 	}
-	return Marshal(w)
+	return w
 }
 
 // DecodeParams reads canonical params back, those written in the previous form too; everything downstream of a submit executes from these

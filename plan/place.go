@@ -105,7 +105,7 @@ func syntax(data []byte, d *jsontext.Decoder, err error) error {
 }
 
 // semantic says why valid JSON does not fit a Go type.
-func semantic(data []byte, err error) error {
+func semantic(err error) error {
 	p := fault.Problem{Code: "JSON-TYPE", Rule: "the schema's types", Msg: "the value has another type"}
 	var sem *json.SemanticError
 	if !errors.As(err, &sem) {
@@ -125,41 +125,21 @@ func semantic(data []byte, err error) error {
 	if sem.GoType != nil {
 		p.Rule = goKind(sem.GoType)
 	}
-	switch got := valueAt(data, string(sem.JSONPointer)); got.Kind() {
+	switch sem.JSONKind {
 	case '{':
 		p.Msg = "it is an object"
 	case '[':
 		p.Msg = "it is an array"
 	case '"':
 		p.Msg = "it is a string"
-	case 'n':
+	case 'n', 0: // [noNull] gives no kind
 		p.Msg = "it is null"
 	case 't', 'f':
-		p.Msg = "it is " + string(got)
+		p.Msg = "it is " + sem.JSONKind.String()
 	case '0':
-		p.Msg = "it is the number " + clip(string(got))
+		p.Msg = "it is the number " + clip(string(sem.JSONValue))
 	}
 	return fault.Invalid("plan.Decode", "", p)
-}
-
-// valueAt is the value a JSON pointer names; the document is valid.
-func valueAt(data []byte, pointer string) jsontext.Value {
-	d := jsontext.NewDecoder(bytes.NewReader(data))
-	for string(d.StackPointer()) != pointer {
-		before := d.InputOffset()
-		if _, err := d.ReadToken(); err != nil {
-			return nil
-		}
-		if kind, _ := d.StackIndex(d.StackDepth()); string(d.StackPointer()) == pointer && kind != '{' {
-			d = jsontext.NewDecoder(bytes.NewReader(data[before+int64(gap(data[before:])):])) // an element of an array was just read
-			break
-		}
-	}
-	v, err := d.ReadValue()
-	if err != nil {
-		return nil
-	}
-	return v
 }
 
 func fieldsOf(t reflect.Type) (names []string) {
