@@ -26,7 +26,7 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 	var r result
 	_ = json.Unmarshal(structured, &r) // what cannot be decoded is left out
 	if t.ID == tableTool {
-		r.table = &table{}
+		r.table = &table{cell: 256}
 		_ = json.Unmarshal(structured, r.table)
 	}
 	if r.quote() {

@@ -45,19 +45,12 @@ func tail(s string, n int) string {
 
 // replaceText puts the shortened text into the structured content.
 func (r *result) replaceText(structured json.RawMessage) json.RawMessage {
-	var doc map[string]any
-	if json.Unmarshal(structured, &doc) != nil {
-		return structured
-	}
-	doc["text"] = *r.Text
-	if _, has := doc["truncated"]; has && r.cut {
-		doc["truncated"] = true
-	}
-	b, err := json.Marshal(doc)
-	if err != nil {
-		return structured
-	}
-	return b
+	return edited(structured, func(doc map[string]any) {
+		doc["text"] = *r.Text
+		if _, has := doc["truncated"]; has && r.cut {
+			doc["truncated"] = true
+		}
+	})
 }
 
 // quoteText sets a program's text apart. A fence in the text cannot end it.
