@@ -25,19 +25,18 @@ type bound struct {
 	value    int
 }
 
+var bounds = map[string]bound{
+	"artifact.list":         {"limit", chatRows},
+	"run.list":              {"limit", chatRows},
+	"slurm.job.logs":        {"tail_lines", chatLines},
+	"artifact.preview.text": {"max_lines", chatLines},
+	tableTool:               {"max_rows", chatTableRows},
+}
+
 // shorten sets the limit of a call that has one; the other arguments are unchanged.
 func shorten(toolID string, req *gate.Request) *bound {
-	var b *bound
-	switch toolID {
-	case "artifact.list", "run.list":
-		b = &bound{"limit", chatRows}
-	case "slurm.job.logs":
-		b = &bound{"tail_lines", chatLines}
-	case "artifact.preview.text":
-		b = &bound{"max_lines", chatLines}
-	case tableTool:
-		b = &bound{"max_rows", chatTableRows}
-	default:
+	b, ok := bounds[toolID]
+	if !ok {
 		return nil
 	}
 	var args map[string]json.RawMessage
@@ -53,7 +52,7 @@ func shorten(toolID string, req *gate.Request) *bound {
 		b.value = min(b.value, n)
 	}
 	b.put(req, args)
-	return b
+	return &b
 }
 
 // less halves the limit; false if it cannot be smaller, or the call has none.

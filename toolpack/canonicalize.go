@@ -99,14 +99,8 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	extra := plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes,
 		StrictOutputs: p.def.StrictOutputs, Binds: binds}
 	c := Canonical{Made: made, InputBytes: total(seen, made), Extra: extra}
-	c.Spec = plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(), Placement: p.def.Placement.plan(),
-		Execution: plan.Execution{Kind: "container",
-			Container: plan.Container{Engine: "apptainer", Image: digest, NetworkMode: "none", ReadonlyRootfs: true},
-			Command:   plan.Command{Argv: argv, Env: vars, Stdout: clone(p.def.Execution.Stdout)}},
-		IO: plan.IO{Inputs: inputs}}
-	for _, o := range p.def.Outputs {
-		c.Spec.IO.Outputs = append(c.Spec.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label})
-	}
+	c.Spec = p.def.spec(digest, plan.Command{Argv: argv, Env: vars, Stdout: clone(p.def.Execution.Stdout)})
+	c.Spec.IO.Inputs = inputs
 	for _, in := range inputs {
 		c.InputsToLink = append(c.InputsToLink, Link{in.Role, in.ArtifactID})
 	}
@@ -134,15 +128,11 @@ func total(seen map[string]ArtifactInfo, made []Made) (bytes int64) {
 
 // supported refuses a pack that loads but cannot be turned into a plan yet.
 func (p *Pack) supported(op string) error {
-	later := func(what string) error {
-		return fault.New(fault.Validation, op, "not_supported_yet", p.def.ID+": "+what+" is not supported yet").
-			WithNext("use a pack with planKind slurm and execution.kind cli")
+	if p.def.Execution.Kind != "http" {
+		return nil
 	}
-	switch {
-	case p.def.Execution.Kind == "http":
-		return later("execution.kind http")
-	}
-	return nil
+	return fault.New(fault.Validation, op, "not_supported_yet", p.def.ID+": execution.kind http is not supported yet").
+		WithNext("use a pack with planKind slurm and execution.kind cli")
 }
 
 // passthrough adds the variables the pack asks for; those of env.set take precedence.
@@ -178,10 +168,20 @@ const FromSite = "of-the-site"
 
 // Outline is the part of every plan of the pack that no argument changes. It serves to check the policy in advance.
 func (p *Pack) Outline(image string) plan.Spec {
-	return plan.Spec{Version: plan.SpecVersion, Resources: p.def.Resources.plan(),
-		Placement: p.def.Placement.plan().Resolve(plan.Placement{Partition: FromSite, Account: FromSite}),
-		Execution: plan.Execution{Kind: "container",
+	s := p.def.spec(image, plan.Command{})
+	s.Placement = s.Placement.Resolve(plan.Placement{Partition: FromSite, Account: FromSite})
+	return s
+}
+
+// spec is what every plan of the pack has, with the command of one.
+func (f definition) spec(image string, command plan.Command) plan.Spec {
+	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.plan(),
+		Execution: plan.Execution{Kind: "container", Command: command,
 			Container: plan.Container{Engine: "apptainer", Image: image, NetworkMode: "none", ReadonlyRootfs: true}}}
+	for _, o := range f.Outputs {
+		s.IO.Outputs = append(s.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label})
+	}
+	return s
 }
 
 // verify checks the result against the ABI: inputs as linked (ABI-11), outputs as declared (ABI-14).

@@ -134,20 +134,14 @@ func (d *draft) checkCommand(in contract, inputs map[string]bool) {
 // reports violations at their place in the toolpack.
 func (d *draft) checkPlan(types []string) {
 	f := d.def
-	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.plan()}
-	image := "sha256:" + strings.Repeat("0", 64)
-	s.Execution = plan.Execution{Kind: "container",
-		Container: plan.Container{Engine: "apptainer", Image: image, NetworkMode: "none", ReadonlyRootfs: true},
-		Command:   plan.Command{Argv: f.Execution.Cmd, Workdir: plan.Workdir, Env: f.Env.Set, Stdout: f.Execution.Stdout}}
+	s := f.spec("sha256:"+strings.Repeat("0", 64),
+		plan.Command{Argv: f.Execution.Cmd, Workdir: plan.Workdir, Env: f.Env.Set, Stdout: f.Execution.Stdout})
 	if len(f.Execution.Cmd) == 0 {
 		s.Execution.Command.Argv = []string{"program"}
 	}
 	for _, in := range f.Inputs {
 		s.IO.Inputs = append(s.IO.Inputs, plan.Input{Role: in.Role, ArtifactID: "art_" + strings.Repeat("0", 26),
 			ChecksumSHA256: strings.Repeat("0", 64), DestRelpath: in.DestRelpath})
-	}
-	for _, o := range f.Outputs {
-		s.IO.Outputs = append(s.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label})
 	}
 	e, ok := errors.AsType[*fault.Error](s.Validate(plan.Rules{Types: types, Asked: true}))
 	if !ok {
