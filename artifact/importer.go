@@ -161,21 +161,29 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", im.maxBytes), fmt.Sprintf("%s has %d bytes", path, before.Size), "")
 	}
 	name := filepath.Base(path)
-	look := im.inspect(name, "path", before.Size)
-	defer look.Close()
-	sum, size, err := im.put(ctx, io.TeeReader(f, look), im.maxBytes, func(size int64) error {
-		if err := unchanged(f, before, size, path); err != nil {
-			return err
-		}
-		return look.Finish()
+	got, err := im.take(ctx, f, im.inspect(name, "path", before.Size), im.maxBytes, labelOf(name), func(size int64) error {
+		return unchanged(f, before, size, path)
 	})
 	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
 		err = changed(path)
 	}
+	return got, err
+}
+
+// take stores what a reader gives, unless check or the inspector refuses it.
+func (im *Importer) take(ctx context.Context, r io.Reader, look *inspector, limit int64, label string, check func(size int64) error) (
+	Imported, error) {
+	defer look.Close()
+	sum, size, err := im.put(ctx, io.TeeReader(r, look), limit, func(size int64) error {
+		if err := check(size); err != nil {
+			return err
+		}
+		return look.Finish()
+	})
 	if err != nil {
 		return Imported{}, err
 	}
-	return Imported{SHA256: sum, SizeBytes: size, Type: look.typ, Label: labelOf(name)}, nil
+	return Imported{SHA256: sum, SizeBytes: size, Type: look.typ, Label: label}, nil
 }
 
 // ImportText stores a text of at most MaxText bytes of valid UTF-8.
@@ -189,13 +197,19 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 		return Imported{}, fault.Invalid(op, "", fault.Problem{Code: ImportText, Field: "text", Rule: "valid UTF-8",
 			Msg: "it is not valid UTF-8", Hint: "import it as a file"})
 	}
-	look := im.inspect("", "text", int64(len(text)))
-	defer look.Close()
-	sum, size, err := im.put(ctx, io.TeeReader(strings.NewReader(text), look), int64(len(text)), func(int64) error { return look.Finish() })
-	if err != nil {
-		return Imported{}, err
-	}
-	return Imported{SHA256: sum, SizeBytes: size, Type: look.typ, Label: "text"}, nil
+	size := int64(len(text))
+	return im.take(ctx, strings.NewReader(text), im.inspect("", "text", size), size, "text", func(int64) error { return nil })
+}
+
+// ImportStream stores an upload, with the same size limit as a file. name is only a hint for the type; no file of that name is opened.
+func (im *Importer) ImportStream(ctx context.Context, r io.Reader, name string) (Imported, error) {
+	return im.take(ctx, r, im.inspect(name, "upload", 0), im.maxBytes, "upload", func(size int64) error {
+		if size > 0 {
+			return nil
+		}
+		return fault.Invalid("artifact.ImportStream", "", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte",
+			Msg: "the upload is empty"})
+	})
 }
 
 // locate finds the root a path lies below. Nothing of the filesystem is looked at.

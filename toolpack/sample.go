@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"slurmgate/toolpack/jinja"
 )
 
@@ -16,13 +14,12 @@ const (
 	maxFailing = 10 // templates of one pack
 )
 
-// samples are sets of arguments that a caller could give: listed values, defaults, bounds and a few short strings, each
-// accepted by its own schema if such a value was found. The first set leaves out the optional arguments, the others have
-// all.
+// samples are sets of arguments to try: listed values, defaults, bounds and a few short strings. The first set leaves out the optional
+// arguments, the others have all.
 func (c contract) samples() []map[string]any {
 	values := map[string][]any{}
 	for name, p := range c.props {
-		values[name] = p.candidates(c, c.schema.Properties[name])
+		values[name] = p.candidates()
 	}
 	out := make([]map[string]any, 0, maxSamples)
 	for i := range maxSamples {
@@ -37,9 +34,8 @@ func (c contract) samples() []map[string]any {
 	return out
 }
 
-// candidates are sample values of one property. If the schema accepts none of them, as with a pattern, they are returned
-// anyway: a template that fails with all of them is refused wrongly only if it depends on that pattern.
-func (p property) candidates(c contract, schema *jsonschema.Schema) []any {
+// candidates are values to try for a property. Some its schema may refuse: then a template that fails with all others passes.
+func (p property) candidates() []any {
 	var list []any
 	if p.hasDefault {
 		list = append(list, p.def)
@@ -64,16 +60,7 @@ func (p property) candidates(c contract, schema *jsonschema.Schema) []any {
 			list = append(list, map[string]any{})
 		}
 	}
-	var fit []any
-	for _, v := range list {
-		if schema == nil || c.validate(schema, v) == nil {
-			fit = append(fit, v)
-		}
-	}
-	if len(fit) == 0 {
-		return list
-	}
-	return fit
+	return list
 }
 
 func (p property) kinds() []string {
