@@ -27,37 +27,34 @@ type SubmitAnswer struct {
 	NextSteps             []fault.Step `json:"next_steps"`
 }
 
-// GetAnswer is the answer to a get.
-type GetAnswer struct {
+// RunAnswer is what the answers of looks at a run have in common.
+type RunAnswer struct {
 	ProvenanceRunID  string            `json:"provenance_run_id"`
 	TargetRunID      string            `json:"target_run_id"`
-	Site             string            `json:"site"`
-	SlurmJobID       *string           `json:"slurm_job_id"`
 	State            State             `json:"state"`
-	Phase            Phase             `json:"phase"`
 	Attempt          int               `json:"attempt"` // the latest; a retry names it
-	Reason           *string           `json:"reason"`
 	ExitCode         *int              `json:"exit_code"`
 	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
-	ObservedAt       *time.Time        `json:"observed_at"`
 	PollAfterSeconds *int              `json:"poll_after_seconds"`
 	Warnings         []string          `json:"warnings"`
 	NextSteps        []fault.Step      `json:"next_steps"`
 }
 
+// GetAnswer is the answer to a get.
+type GetAnswer struct {
+	RunAnswer
+	Site       string     `json:"site"` // where it goes
+	SlurmJobID *string    `json:"slurm_job_id"`
+	Phase      Phase      `json:"phase"`
+	Reason     *string    `json:"reason"`
+	ObservedAt *time.Time `json:"observed_at"`
+}
+
 // CollectAnswer is the answer to a collect; ready means that the run is finished.
 type CollectAnswer struct {
-	ProvenanceRunID  string            `json:"provenance_run_id"`
-	TargetRunID      string            `json:"target_run_id"`
-	Ready            bool              `json:"ready"`
-	State            State             `json:"state"`
-	Attempt          int               `json:"attempt"` // the latest; a retry names it
-	ExitCode         *int              `json:"exit_code"`
-	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
-	LogArtifactID    *string           `json:"log_artifact_id"`
-	PollAfterSeconds *int              `json:"poll_after_seconds"`
-	Warnings         []string          `json:"warnings"`
-	NextSteps        []fault.Step      `json:"next_steps"`
+	RunAnswer
+	Ready         bool    `json:"ready"`
+	LogArtifactID *string `json:"log_artifact_id"`
 }
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
@@ -75,57 +72,51 @@ type Identify func(ctx context.Context, params map[string]any) (runID string, er
 
 // Get reads a run from the ledger; it never queries Slurm. It waits up to wait for the run to finish.
 func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
-	v, roles, params, err := e.look(ctx, runID, wait)
+	v, a, err := e.look(ctx, runID, wait, which)
 	if err != nil {
 		return GetAnswer{}, err
 	}
-	prov, err := which(ctx, params)
-	if err != nil {
-		return GetAnswer{}, err
-	}
-	return GetAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Site: v.Run.Site, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State,
-		Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
-		ExitCode: v.Run.ExitCode, ArtifactsByRole: roles, ObservedAt: e.observedAt(v), PollAfterSeconds: e.pollAfter(v),
-		Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}, nil
+	return GetAnswer{RunAnswer: a, Site: v.Run.Site, SlurmJobID: opt(v.Submission.JobID), Phase: v.Run.Phase, Reason: reason(v),
+		ObservedAt: e.observedAt(v)}, nil
 }
 
 // Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
 // [Engine.Recollect] is the verb for a run whose outputs are late. It waits up to wait for the run to finish.
 func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
-	v, roles, params, err := e.look(ctx, runID, wait)
+	v, a, err := e.look(ctx, runID, wait, which)
 	if err != nil {
 		return CollectAnswer{}, err
 	}
-	prov, err := which(ctx, params)
-	if err != nil {
-		return CollectAnswer{}, err
-	}
-	return CollectAnswer{ProvenanceRunID: prov, TargetRunID: v.Run.ID, Ready: v.Run.State.Terminal(), State: v.Run.State,
-		Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
-		ArtifactsByRole: roles, LogArtifactID: opt(v.Run.LogArtifactID), PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings),
-		NextSteps: NextSteps(v)}, nil
+	return CollectAnswer{RunAnswer: a, Ready: v.Run.State.Terminal(), LogArtifactID: opt(v.Run.LogArtifactID)}, nil
 }
 
-// look reads a run with its outputs. params are the canonical params of the look: the run, and the ledger's newest event about it.
-func (e *Engine) look(ctx context.Context, runID string, wait time.Duration) (v View, roles map[string]string, params map[string]any,
-	err error) {
-	settled := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
-	if v, err = e.waitFor(ctx, runID, wait, settled); err != nil {
+// look is a look at a run. Its identity is made of the run and the ledger's newest event about it.
+func (e *Engine) look(ctx context.Context, runID string, wait time.Duration, which Identify) (View, RunAnswer, error) {
+	v, outputs, params, err := e.read(ctx, runID, wait)
+	if err != nil {
+		return v, RunAnswer{}, err
+	}
+	a := RunAnswer{TargetRunID: v.Run.ID, State: v.Run.State, Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
+		ArtifactsByRole: map[string]string{}, PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}
+	for _, o := range outputs {
+		a.ArtifactsByRole[o.Role] = o.ArtifactID
+	}
+	a.ProvenanceRunID, err = which(ctx, params)
+	return v, a, err
+}
+
+// read reads a run with its outputs. params are the canonical params of the look.
+func (e *Engine) read(ctx context.Context, runID string, wait time.Duration) (v View, outputs []Output, params map[string]any, err error) {
+	v, err = e.waitFor(ctx, runID, wait, func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked })
+	if err != nil {
 		return v, nil, nil, err
 	}
 	seq, err := e.Index.Seq(ctx, runID)
 	if err != nil {
 		return v, nil, nil, err
 	}
-	outputs, err := e.Index.Outputs(ctx, runID)
-	if err != nil {
-		return v, nil, nil, err
-	}
-	roles = map[string]string{}
-	for _, o := range outputs {
-		roles[o.Role] = o.ArtifactID
-	}
-	return v, roles, map[string]any{"run_id": runID, "ledger_seq": seq}, nil
+	outputs, err = e.Index.Outputs(ctx, runID)
+	return v, outputs, map[string]any{"run_id": runID, "ledger_seq": seq}, err
 }
 
 // observedAt is when Slurm last answered about the run.

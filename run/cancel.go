@@ -28,35 +28,32 @@ const Cancelling = "cancelling"
 // Cancel records the request to cancel and carries it out as far as possible. Before the job has started it takes effect
 // immediately, with or without a job id: the gateway takes the claim. A finished run is left unchanged.
 func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
-	for range 20 {
-		v, err := e.Store.View(ctx, runID)
-		if err != nil {
-			return CancelAnswer{}, err
-		}
-		if v.Run.State.Terminal() {
-			return e.cancelAnswer(v), nil
-		}
-		if v.Run.CancelAt == nil {
-			now := e.Now()
-			v.Run.CancelAt, v.Run.CancelReason = &now, orElse(why, "cancelled on request")
-			sayCancelling(&v.Run, v.Submission.JobID)
-			v, err = e.apply(ctx, Write{Run: v.Run, From: &v, Event: Event{Type: "run.cancel_asked",
-				Data: map[string]any{"reason": v.Run.CancelReason}}})
-		}
-		if err == nil {
-			err = e.carryOutCancel(ctx, v)
-		}
-		if stale(err) {
-			continue
-		}
-		if err != nil {
-			return CancelAnswer{}, err
-		}
+	v, err := unlessStale(func() (View, error) { return e.requestCancel(ctx, runID, why) })
+	if err == nil && !v.Run.State.Terminal() {
 		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
-		return e.cancelAnswer(v), err
 	}
-	return CancelAnswer{}, fault.New(fault.Transport, "run.Cancel", "busy", "the cancel is recorded, but the run keeps changing").
-		WithNext("check the run").WithSteps(fault.Do("slurm.job.get", "run_id", runID))
+	if err != nil {
+		return CancelAnswer{}, err
+	}
+	return e.cancelAnswer(v), nil
+}
+
+func (e *Engine) requestCancel(ctx context.Context, runID, why string) (View, error) {
+	v, err := e.Store.View(ctx, runID)
+	if err != nil || v.Run.State.Terminal() {
+		return v, err
+	}
+	if v.Run.CancelAt == nil {
+		now := e.Now()
+		v.Run.CancelAt, v.Run.CancelReason = &now, orElse(why, "cancelled on request")
+		sayCancelling(&v.Run, v.Submission.JobID)
+		v, err = e.apply(ctx, Write{Run: v.Run, From: &v, Event: Event{Type: "run.cancel_asked",
+			Data: map[string]any{"reason": v.Run.CancelReason}}})
+		if err != nil {
+			return v, err
+		}
+	}
+	return v, e.carryOutCancel(ctx, v)
 }
 
 // sayCancelling makes cancelling the reason of a run in a phase that a cancel ends. Of one whose job is over it says nothing: what the job
@@ -98,19 +95,19 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: string(AheadOfLedger),
 			detail: "given up: this gateway never submitted anything; the workspace belongs to an attempt it does not know"})
 	}
-	claim, won, err := e.takeClaim(ctx, v)
+	claim, who, err := e.takeClaim(ctx, v)
 	switch {
-	case isGone(err):
-		err = e.giveUpGone(ctx, v)
 	case err != nil:
-	case won:
+		return err
+	case who == folderMissing:
+		err = e.giveUpGone(ctx, v)
+	case who == heldByGateway:
 		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: v.Run.CancelReason + " (before the job started; it can never execute)"})
-	case claim.Token != v.Submission.Token:
+	case who == heldByOther:
 		err = e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the claim belongs to another submission, so no job of this " +
 			"one can execute any more", exit: v.Attempt.ExitCode})
 	case v.Submission.JobID == "":
-		_, err = e.adopt(ctx, v, claim)
-		e.watcher.poke()
+		_, err := e.adopt(ctx, v, claim)
 		return err
 	}
 	// What is over is over, whatever Slurm says: its job would only wait for its turn.

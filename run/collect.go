@@ -75,30 +75,34 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Validation) {
 		return err // the filesystem, not the job
 	}
-	var claim Claim
-	never := false
+	reason := ""
 	if exit == nil {
 		// The job we know left no exit file: the claim shows whether it executed, or a second job of its name, or none.
-		claim, err = e.readClaim(ctx, v)
-		if never = fault.Is(err, fault.NotFound); never {
-			claim, never, err = e.takeClaim(ctx, v) // none did, and now none ever will
+		reason = jobClaimed
+		claim, who, err := e.readClaim(ctx, v)
+		if who == heldByGateway {
+			reason = gatewayClaimed
+		}
+		if who == heldByNobody {
+			if claim, who, err = e.takeClaim(ctx, v); who == heldByGateway {
+				reason = neverClaimed // none executed, and now none ever will
+			}
 		}
 		switch {
-		case isGone(err) && v.Run.CancelAt != nil:
-			return e.giveUpGone(ctx, v)
-		case isGone(err):
-			return e.folderGone(ctx, v)
-		case err != nil && !fault.Is(err, fault.Validation):
+		case err != nil:
 			return err
-		case claim.Token != v.Submission.Token:
+		case who == folderMissing && v.Run.CancelAt != nil:
+			return e.giveUpGone(ctx, v)
+		case who == folderMissing:
+			return e.folderGone(ctx, v)
+		case who == heldByOther:
 			return e.foreignClaim(ctx, v)
-		case !claim.Void && claim.Holder.Job != v.Submission.JobID:
+		case who == heldByJob && claim.Holder.Job != v.Submission.JobID:
 			_, err := e.adopt(ctx, v, claim)
-			e.watcher.poke()
 			return err
 		}
 	}
-	d := e.judge(ctx, v, exit, claim, never)
+	d := e.judge(ctx, v, exit, reason)
 	if exit != nil {
 		v.Attempt.Usage = usage(*exit)
 		v.Attempt.Node = orElse(v.Attempt.Node, exit.Node)
@@ -139,20 +143,12 @@ func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 // mayCome reports whether a missing file may only be late, for a limited time after the job's end: where Slurm's state says nothing
 // without it.
 func (e *Engine) mayCome(v View) bool {
-	ending, _ := endingOf("(claimed)", v.Attempt.SlurmState, false)
+	ending, _ := endingOf(jobClaimed, v.Attempt.SlurmState, false)
 	return ending == EndedLost && !e.waitedEnough(v)
 }
 
 // waitedEnough reports whether the gateway has waited for the run's files as long as the site allows.
 func (e *Engine) waitedEnough(v View) bool { return e.late.waited(v.Run.ID) >= e.cfg.LateOutputs }
-
-func (e *Engine) readClaim(ctx context.Context, v View) (Claim, error) {
-	data, err := e.readControl(ctx, v, ClaimFile)
-	if err != nil {
-		return Claim{}, err
-	}
-	return ParseClaim(data)
-}
 
 func usage(x Exit) json.RawMessage {
 	doc := map[string]any{"elapsed_seconds": x.Elapsed, "user_seconds": x.User, "system_seconds": x.Sys, "max_rss_kib": nil, "node": x.Node}

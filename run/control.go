@@ -1,9 +1,8 @@
 package run
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -26,11 +25,8 @@ import (
 //	               file <64 hex> <bytes> out/<path>                      a regular file
 //	               oversize <bytes> out/<path>                           more than the outputs together may have: not hashed
 //	               missing out/<path>                                    nothing there
-//	               irregular out/<path>                                  a link, folder, pipe, a file with another name or one that cannot
-//
-// be read
-//
-//	end
+//	               irregular out/<path>                                  a link, folder, pipe, a file with another name, or unreadable
+//	               end
 const (
 	ClaimFile    = "claim"
 	PinnedFile   = "pinned.sha256"
@@ -117,24 +113,16 @@ type Manifest struct {
 
 // ParseClaim reads a claim file.
 func ParseClaim(data []byte) (Claim, error) {
-	words, err := firstLine(data, "slurmgate-claim")
+	f, err := header(data, "slurmgate-claim")
 	if err != nil {
 		return Claim{}, err
 	}
-	var c Claim
-	if len(words) > 0 && words[0] == "void" {
-		c.Void = true
-		words = words[1:]
-	}
-	f, err := fields(words)
-	if err != nil {
-		return Claim{}, err
-	}
-	c.Token, c.Node = f["token"], f["node"]
+	_, void := f["void"]
+	c := Claim{Void: void, Token: f["token"], Node: f["node"]}
 	if c.Token == "" {
 		return Claim{}, broken("a claim must have a token")
 	}
-	if !c.Void {
+	if !void {
 		if c.Holder, err = holder(f); err != nil {
 			return Claim{}, err
 		}
@@ -144,11 +132,7 @@ func ParseClaim(data []byte) (Claim, error) {
 
 // ParseExit reads an exit file.
 func ParseExit(data []byte) (Exit, error) {
-	words, err := firstLine(data, "slurmgate-exit")
-	if err != nil {
-		return Exit{}, err
-	}
-	f, err := fields(words)
+	f, err := header(data, "slurmgate-exit")
 	if err != nil {
 		return Exit{}, err
 	}
@@ -173,11 +157,7 @@ func (x Exit) stopped() bool { return x.Reason == "terminated" || x.Reason == "k
 
 // ParseManifest reads a manifest. One without its closing line is refused, and one that names a path twice.
 func ParseManifest(data []byte) (Manifest, error) {
-	words, err := firstLine(data, "slurmgate-manifest")
-	if err != nil {
-		return Manifest{}, err
-	}
-	f, err := fields(words)
+	f, err := header(data, "slurmgate-manifest")
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -185,65 +165,60 @@ func ParseManifest(data []byte) (Manifest, error) {
 	if m.Holder, err = holder(f); err != nil {
 		return Manifest{}, err
 	}
-	sc := bufio.NewScanner(bytes.NewReader(data))
-	sc.Buffer(nil, 4<<10)
-	sc.Scan() // the first line, read above
-	ended, seen := false, map[string]bool{}
-	for sc.Scan() {
-		line := sc.Text()
-		if ended {
-			return Manifest{}, broken("nothing may follow the end line")
-		}
-		if line == "end" {
-			ended = true
-			continue
-		}
-		kind, rest, _ := strings.Cut(line, " ")
-		e := ManifestEntry{Kind: kind, Relpath: rest}
-		switch kind {
-		case "missing", "irregular":
-		case "file", "oversize":
-			if kind == "file" {
-				e.SHA256, rest, _ = strings.Cut(rest, " ")
-			}
-			size, path, _ := strings.Cut(rest, " ")
-			e.Relpath = path
-			if e.Size, err = strconv.ParseInt(size, 10, 64); err != nil || e.Size < 0 || kind == "file" && !plan.IsSHA256(e.SHA256) {
-				return Manifest{}, broken("a file line must have a checksum and a size, an oversize line a size")
-			}
-		default:
-			return Manifest{}, broken("a line must be file, oversize, missing, irregular or end")
-		}
-		if msg := plan.CheckRelPath(e.Relpath, "out"); msg != "" {
-			return Manifest{}, broken("a path must be below out/")
-		}
-		if seen[e.Relpath] {
+	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")[1:]
+	end := len(lines) - 1
+	if end < 0 || slices.Index(lines, "end") != end {
+		return Manifest{}, broken("the last line must be the end line")
+	}
+	seen := map[string]bool{}
+	for _, line := range lines[:end] {
+		e, err := manifestEntry(line)
+		switch {
+		case err != nil:
+			return Manifest{}, err
+		case seen[e.Relpath]:
 			return Manifest{}, broken("each path may appear only once")
 		}
 		seen[e.Relpath] = true
 		m.Entries = append(m.Entries, e)
 	}
-	if !ended || sc.Err() != nil {
-		return Manifest{}, broken("the last line must be the end line")
-	}
 	return m, nil
 }
 
-func firstLine(data []byte, word string) ([]string, error) {
-	line, _, ok := strings.Cut(string(data), "\n")
-	words := strings.Split(line, " ")
-	if ok = ok && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl); !ok || len(words) < 3 || words[0] != word ||
-		words[1] != "1" {
-		return nil, broken("the first line is \"" + word + " 1 …\"")
+func manifestEntry(line string) (e ManifestEntry, err error) {
+	e.Kind, e.Relpath, _ = strings.Cut(line, " ")
+	if e.Kind == "file" {
+		e.SHA256, e.Relpath, _ = strings.Cut(e.Relpath, " ")
 	}
-	return words[2:], nil
+	switch e.Kind {
+	case "missing", "irregular":
+	case "file", "oversize":
+		var size string
+		size, e.Relpath, _ = strings.Cut(e.Relpath, " ")
+		if e.Size, err = strconv.ParseInt(size, 10, 64); err != nil || e.Size < 0 || e.Kind == "file" && !plan.IsSHA256(e.SHA256) {
+			return e, broken("a file line must have a checksum and a size, an oversize line a size")
+		}
+	default:
+		return e, broken("a line must be file, oversize, missing, irregular or end")
+	}
+	if len(line) > 4<<10 || plan.CheckRelPath(e.Relpath, "out") != "" {
+		return e, broken("a path must be below out/")
+	}
+	return e, nil
 }
 
-func fields(words []string) (map[string]string, error) {
+// header reads the first line of a control file: its word, the version 1, and fields key=value; void may be a field without a value.
+func header(data []byte, word string) (map[string]string, error) {
+	line, _, whole := strings.Cut(string(data), "\n")
+	rest, ok := strings.CutPrefix(line, word+" 1 ")
+	if !whole || !ok || !utf8.ValidString(line) || strings.ContainsFunc(line, unicode.IsControl) {
+		return nil, broken("the first line is \"" + word + " 1 …\"")
+	}
 	f := map[string]string{}
-	for _, w := range words {
+	for i, w := range strings.Split(rest, " ") {
 		k, v, ok := strings.Cut(w, "=")
-		if _, dup := f[k]; !ok || dup {
+		_, twice := f[k]
+		if void := i == 0 && w == "void" && word == "slurmgate-claim"; void == ok || k == "void" && !void || twice {
 			return nil, broken("each field must be key=value and appear only once")
 		}
 		f[k] = v

@@ -83,21 +83,23 @@ func endingOf(reason, state string, cancelAsked bool) (ending Ending, bySlurm bo
 	}
 }
 
-// judge decides how the job ended. x is nil if there is no exit file; then the claim shows who executed, and never means that no job had it
-// and the gateway has it now.
-func (e *Engine) judge(ctx context.Context, v View, x *Exit, claim Claim, never bool) verdict {
-	reason := "(claimed)"
+// The rows of attempts without an exit file.
+const (
+	jobClaimed     = "(claimed)"
+	neverClaimed   = "(unclaimed)"
+	gatewayClaimed = "(void)"
+	jobRefused     = "(refused)"
+)
+
+// judge decides how the job ended: by its exit file x, or by the row of an attempt that has none.
+func (e *Engine) judge(ctx context.Context, v View, x *Exit, reason string) verdict {
 	switch {
+	case x == nil && v.Attempt.SlurmWhy == "BadConstraints":
+		reason = jobRefused
 	case x != nil:
 		if reason = x.Reason; endings[reason].own == "" || reason[0] == '(' { // a word that this version does not know
 			reason = "other"
 		}
-	case v.Attempt.SlurmWhy == "BadConstraints":
-		reason = "(refused)"
-	case never:
-		reason = "(unclaimed)"
-	case claim.Void:
-		reason = "(void)"
 	}
 	ending, bySlurm := endingOf(reason, v.Attempt.SlurmState, v.Run.CancelAt != nil)
 	d := verdict{ending: ending}
@@ -142,14 +144,14 @@ func (e *Engine) explain(ctx context.Context, v View, x *Exit, reason string, en
 		return "the program reached the plan's time limit"
 	case "tool_failed":
 		return fmt.Sprintf("the program exited with status %d: %s", x.Code, e.tail(ctx, v))
-	case "(claimed)":
+	case jobClaimed:
 		return "the job took the claim but left no exit file; Slurm says " + orElse(v.Attempt.SlurmState, "nothing")
-	case "(unclaimed)":
+	case neverClaimed:
 		return "the job ended (" + orElse(v.Attempt.SlurmState, "unknown") + ") before its script took the claim; nothing was executed: " +
 			e.tail(ctx, v)
-	case "(void)":
+	case gatewayClaimed:
 		return "the gateway has the claim: nothing was executed"
-	case "(refused)":
+	case jobRefused:
 		return "Slurm refused the job: its constraints cannot be met (BadConstraints)"
 	}
 	if ending == EndedPreempted {

@@ -35,22 +35,22 @@ func ended(reason, state string, cancelled bool) verdict {
 		v.Run.CancelAt, v.Run.CancelReason = &time.Time{}, "enough"
 	}
 	var x *Exit
-	var claim Claim
-	never := false
+	without := ""
 	switch reason {
 	case "no exit file":
+		without = jobClaimed
 	case "no exit file, claim of the gateway":
-		claim.Void = true
+		without = gatewayClaimed
 	case "no exit file, never claimed":
-		claim.Void, never = true, true
+		without = neverClaimed
 	case "no exit file, refused":
-		v.Attempt.SlurmWhy = "BadConstraints"
+		without, v.Attempt.SlurmWhy = jobClaimed, "BadConstraints"
 	case "ok":
 		x = &Exit{Reason: reason, Node: "n1"}
 	default:
 		x = &Exit{Reason: strings.TrimPrefix(reason, "exit file: "), Code: 7, Node: "n1"}
 	}
-	return e.judge(context.Background(), v, x, claim, never)
+	return e.judge(context.Background(), v, x, without)
 }
 
 // Every cell of the table is an ending, and says that success needs both witnesses; a word of an exit file cannot pass for a row that has

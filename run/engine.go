@@ -79,6 +79,12 @@ type Engine struct {
 
 // NewEngine makes an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
+	if p.Room == nil {
+		p.Room = func() error { return nil }
+	}
+	if p.Allowed == nil {
+		p.Allowed = func(string, plan.Params) error { return nil }
+	}
 	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
 		waiters: newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, first: map[string]time.Time{}},
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
@@ -254,12 +260,7 @@ func newSubmission(runID string, n int, now time.Time) Submission {
 }
 
 // allowed asks policy again.
-func (e *Engine) allowed(v View, p plan.Params) error {
-	if e.Allowed == nil {
-		return nil
-	}
-	return e.Allowed(v.Run.ToolID, p)
-}
+func (e *Engine) allowed(v View, p plan.Params) error { return e.Allowed(v.Run.ToolID, p) }
 
 // job is the part of a JobSpec that names the submission; enough to find receipts by.
 func (e *Engine) job(v View, p plan.Params) JobSpec {

@@ -1,10 +1,6 @@
 package run
 
-import (
-	"context"
-
-	"slurmgate/fault"
-)
+import "context"
 
 // An attempt whose folder disappeared before its run has ended: somebody removed it by hand, or the ledger was restored from a backup
 // older than the removal of the workspace. No job can execute it any more, because nothing is pinned there; but it is unknown whether one
@@ -12,9 +8,6 @@ import (
 
 // WorkspaceGone is the reason of a run that was given up for that reason.
 const WorkspaceGone = "workspace_gone"
-
-// isGone reports whether the error says that an attempt has no folder.
-func isGone(err error) bool { return fault.CodeOf(err) == "attempt_missing" }
 
 func (e *Engine) folderGone(ctx context.Context, v View) error {
 	return e.block(ctx, v, NeedsOperator, "the attempt's folder is gone, so it is unknown whether it was executed; no job of it can "+

@@ -46,23 +46,21 @@ func (a RecollectAnswer) Unchanged() bool { return !a.Recollected }
 
 // Recollect collects the outputs of a run again after they were late. A run in any other phase is left unchanged.
 func (e *Engine) Recollect(ctx context.Context, runID, why string) (a RecollectAnswer, err error) {
-	err = unlessStale(func() error {
+	v, err := unlessStale(func() (View, error) {
 		v, err := e.Store.View(ctx, runID)
-		if err != nil || v.Run.Phase != OutputsLate {
-			return err
+		if a.Recollected = err == nil && v.Run.Phase == OutputsLate; a.Recollected {
+			err = e.collectAgain(ctx, v, orElse(why, "requested"))
 		}
-		a.Recollected = true
-		return e.collectAgain(ctx, v, orElse(why, "requested"))
+		return v, err
 	})
+	if err == nil && a.Recollected {
+		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Collecting })
+	}
 	if err != nil {
 		return RecollectAnswer{}, err
 	}
-	v, err := e.Store.View(ctx, runID)
-	if a.Recollected && err == nil {
-		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Collecting })
-	}
 	a.GetState = Outline(v)
-	return a, err
+	return a, nil
 }
 
 func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -69,20 +70,18 @@ type LogsAnswer struct {
 
 // Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace.
 func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, which Identify) (LogsAnswer, error) {
-	v, roles, params, err := e.look(ctx, runID, 0)
+	v, outputs, params, err := e.read(ctx, runID, 0)
 	if err != nil {
 		return LogsAnswer{}, err
 	}
 	a := LogsAnswer{TargetRunID: runID, Stream: stream, State: v.Run.State, Final: v.Run.State.Terminal()}
 	var data []byte
-	switch _, has := roles[stream]; {
-	case has:
-		data, err = e.storedTail(ctx, runID, stream, limit)
-	default:
+	if i := slices.IndexFunc(outputs, func(o Output) bool { return o.Role == stream }); i >= 0 {
+		data, err = e.storedTail(ctx, outputs[i].Artifact.SHA256, limit)
+	} else {
 		file := map[string]string{"stdout": StdoutFile, "stderr": StderrFile, "log": JobLogFile}[stream]
-		data, err = e.Workspace.ReadControl(ctx, runID, v.Attempt.N, file, limit, true)
-		if fault.Is(err, fault.NotFound) {
-			data, err = nil, nil
+		if data, err = e.Workspace.ReadControl(ctx, runID, v.Attempt.N, file, limit, true); fault.Is(err, fault.NotFound) {
+			err = nil
 		}
 	}
 	if err != nil {
@@ -95,24 +94,14 @@ func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, wh
 	return a, err
 }
 
-func (e *Engine) storedTail(ctx context.Context, runID, role string, limit int64) ([]byte, error) {
-	outputs, err := e.Index.Outputs(ctx, runID)
+func (e *Engine) storedTail(ctx context.Context, sha256 string, limit int64) ([]byte, error) {
+	r, size, err := e.Objects.Reader(ctx, sha256)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range outputs {
-		if o.Role != role {
-			continue
-		}
-		r, size, err := e.Objects.Reader(ctx, o.Artifact.SHA256)
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		if _, err := io.CopyN(io.Discard, r, max(0, size-limit)); err != nil {
-			return nil, err
-		}
-		return io.ReadAll(r)
+	defer r.Close()
+	if _, err := io.CopyN(io.Discard, r, max(0, size-limit)); err != nil {
+		return nil, err
 	}
-	return nil, nil
+	return io.ReadAll(r)
 }

@@ -124,15 +124,15 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 		return false, nil // the last query did not include this id; the next one does
 	}
 	// The claim shows whether a job executed it.
-	claim, won, err := e.takeClaim(ctx, v)
+	claim, who, err := e.takeClaim(ctx, v)
 	switch {
-	case isGone(err):
-		return true, e.folderGone(ctx, v)
 	case err != nil:
 		return false, err
-	case !won && claim.Token != v.Submission.Token:
+	case who == folderMissing:
+		return true, e.folderGone(ctx, v)
+	case who == heldByOther:
 		return true, e.foreignClaim(ctx, v)
-	case won:
+	case who == heldByGateway:
 		return true, e.finish(ctx, v, verdict{ending: EndedAbsent,
 			detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more", v.Submission.JobID)})
 	}
@@ -157,7 +157,7 @@ func (c *cycle) renamed(v View) (Job, bool) {
 	if c.seen == nil || v.Submission.JobID == "" {
 		return Job{}, false
 	}
-	for _, j := range c.seen.notOurs() {
+	for _, j := range c.seen.other {
 		s := v.Submission
 		if j.ID == s.JobID && j.Class != ClassEnded && (s.Cluster == "" || j.Cluster == "" || s.Cluster == j.Cluster) &&
 			s.SubmittedAt != nil && j.Submitted != nil && s.SubmittedAt.Equal(*j.Submitted) {

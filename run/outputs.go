@@ -16,13 +16,13 @@ import (
 // another round (later), or turn the verdict into a failure.
 func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Holder, d *verdict) (later bool, err error) {
 	reject := func(ending Ending, reason, detail string) (bool, error) {
-		d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = ending, reason, detail, nil, nil, nil
+		d.reject(ending, reason, detail)
 		return false, nil
 	}
 	data, err := e.readControl(ctx, v, ManifestFile)
 	if fault.Is(err, fault.NotFound) {
 		if e.mayCome(v) {
-			return true, e.note(ctx, v, "outputs_late", "the job has ended, but its manifest is not visible yet")
+			return true, e.note(ctx, v, string(OutputsLate), "the job has ended, but its manifest is not visible yet")
 		}
 		if v.Run.CancelAt != nil {
 			return reject(EndedCancelled, "", "given up: the outputs never appeared")
@@ -89,7 +89,7 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		case fault.Is(err, fault.Transport), ctx.Err() != nil:
 			return true, err
 		case e.mayCome(v):
-			return true, e.note(ctx, v, "outputs_late", fmt.Sprintf("%s does not have the manifest's checksum yet", out.SrcRelpath))
+			return true, e.note(ctx, v, string(OutputsLate), fmt.Sprintf("%s does not have the manifest's checksum yet", out.SrcRelpath))
 		case err != nil:
 			return reject(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s (role %s): %v", out.SrcRelpath, out.Role, err))
 		default:
@@ -111,7 +111,12 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		}
 		d.output[out.Role] = doc
 	}
-	return e.checkContract(ctx, v, p, d, declared, contract)
+	return false, e.checkContract(ctx, v, p, d, declared, contract)
+}
+
+// reject turns a success into a failure: no output is registered.
+func (d *verdict) reject(ending Ending, reason, detail string) {
+	d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = ending, reason, detail, nil, nil, nil
 }
 
 // outputLimit is what the outputs of a run may have together, in bytes.
@@ -123,29 +128,27 @@ func (e *Engine) outputLimit(p plan.Params) int64 {
 }
 
 // checkContract checks the outputs against the tool's schema and looks for undeclared files.
-func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string, contract Contract) (bool, error) {
+func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string, contract Contract) error {
 	extra, err := e.Workspace.Undeclared(ctx, v.Run.ID, v.Attempt.N, declared, maxUndeclared)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if len(extra) > 0 {
 		msg := "files in out/ that the tool does not declare were not collected: " + strings.Join(extra, ", ")
 		if p.Tool != nil && p.Tool.StrictOutputs {
-			d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = EndedOutputs, "OUTPUT-UNDECLARED", msg, nil, nil, nil
-			return false, nil
+			d.reject(EndedOutputs, "OUTPUT-UNDECLARED", msg)
+			return nil
 		}
 		d.warnings = append(d.warnings, msg)
 	}
 	doc, err := plan.Marshal(d.output)
-	if err != nil {
-		return false, err
+	if err != nil || contract == nil {
+		return err
 	}
-	if contract != nil {
-		if err := contract.CheckOutput(doc); err != nil {
-			d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = EndedContract, fault.CodeOf(err), fault.Prose(err), nil, nil, nil
-		}
+	if err := contract.CheckOutput(doc); err != nil {
+		d.reject(EndedContract, fault.CodeOf(err), fault.Prose(err))
 	}
-	return false, nil
+	return nil
 }
 
 // contract is that of the pack the run was planned with, nil for a plan that was submitted directly. unchecked says why there is none

@@ -35,9 +35,6 @@ func orEnding(v View) Ending {
 
 // adopt takes over the job that the claim names: it has started, whatever Slurm showed so far.
 func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
-	if c.Token != v.Submission.Token {
-		return true, e.foreignClaim(ctx, v)
-	}
 	now := e.Now()
 	v = withJob(v, c.Holder.Job)
 	v.Submission.JobID = c.Holder.Job
@@ -47,6 +44,7 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	sayCancelling(&v.Run, c.Holder.Job)
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &v.Submission,
 		Event: Event{Type: "run.adopted", Data: map[string]any{"job_id": c.Holder.Job, "by": "claim", "node": c.Node}}})
+	e.watcher.poke()
 	return err == nil, err
 }
 
@@ -71,8 +69,8 @@ func (e *Engine) foreignClaim(ctx context.Context, v View) error {
 // several: more than one job has the run's name, or the one that has it has another id. Only pending ones
 // are cancelled; the job that holds the claim is the execution.
 func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) {
-	claim, err := c.readClaim(ctx, v)
-	if fault.Is(err, fault.NotFound) {
+	claim, who, err := c.readClaim(ctx, v)
+	if who == heldByNobody {
 		var keep string
 		for _, j := range found {
 			if j.Class == ClassPending && keep != "" {
@@ -88,13 +86,12 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 		}
 		return c.noneExecuted(ctx, v, fmt.Sprintf("%d jobs of the attempt ended, and none took the claim", len(found)))
 	}
-	if err != nil {
-		return false, err
-	}
 	switch {
-	case claim.Token != v.Submission.Token:
+	case err != nil:
+		return false, err
+	case who == heldByOther:
 		return true, c.foreignClaim(ctx, v)
-	case claim.Void:
+	case who == heldByGateway:
 		return true, c.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway has the claim: nothing was executed"})
 	}
 	for _, j := range found {
@@ -110,30 +107,64 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 
 // noneExecuted ends an attempt by taking its claim, unless a job has it.
 func (e *Engine) noneExecuted(ctx context.Context, v View, detail string) (bool, error) {
-	claim, won, err := e.takeClaim(ctx, v)
+	claim, who, err := e.takeClaim(ctx, v)
 	switch {
-	case isGone(err):
-		return true, e.folderGone(ctx, v)
 	case err != nil:
 		return false, err
-	case won:
+	case who == folderMissing:
+		return true, e.folderGone(ctx, v)
+	case who == heldByOther:
+		return true, e.foreignClaim(ctx, v)
+	case who == heldByGateway:
 		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: detail + "; the gateway took the claim, so none can execute"})
 	}
 	return e.adopt(ctx, v, claim)
 }
 
-// takeClaim tries to take the claim for the gateway. won is true when this attempt can never execute (now, or
-// since an earlier call); otherwise the claim names the job that has it. One that cannot be read has no token.
-func (e *Engine) takeClaim(ctx context.Context, v View) (c Claim, won bool, err error) {
+// claimHolder is who has the claim of an attempt.
+type claimHolder int
+
+const (
+	heldByJob     claimHolder = iota // the claim names it
+	heldByGateway                    // no job can execute the attempt, now or later
+	heldByOther                      // another submission, or the file is no claim
+	heldByNobody
+	folderMissing // the attempt has no folder
+)
+
+// takeClaim takes the claim for the gateway, unless somebody has it already.
+func (e *Engine) takeClaim(ctx context.Context, v View) (Claim, claimHolder, error) {
 	data, err := e.Workspace.TakeClaim(ctx, v.Run.ID, v.Attempt.N, VoidClaim(v.Submission.Token))
 	switch {
-	case isGone(err), ctx.Err() != nil:
-		return Claim{}, false, err
+	case fault.CodeOf(err) == "attempt_missing":
+		return Claim{}, folderMissing, nil
+	case ctx.Err() != nil:
+		return Claim{}, heldByOther, err
 	case err != nil:
-		return Claim{}, false, e.ofFiles(v, "the holder of the claim cannot be determined", err)
+		return Claim{}, heldByOther, e.ofFiles(v, "the holder of the claim cannot be determined", err)
 	}
-	if c, err = ParseClaim(data); err != nil {
-		return Claim{}, false, nil
+	return holderOf(v, data)
+}
+
+// readClaim is takeClaim without taking it.
+func (e *Engine) readClaim(ctx context.Context, v View) (Claim, claimHolder, error) {
+	data, err := e.readControl(ctx, v, ClaimFile)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return Claim{}, heldByNobody, nil
+	case err != nil:
+		return Claim{}, heldByOther, err
 	}
-	return c, c.Void && c.Token == v.Submission.Token, nil
+	return holderOf(v, data)
+}
+
+func holderOf(v View, data []byte) (Claim, claimHolder, error) {
+	c, err := ParseClaim(data)
+	switch {
+	case err != nil || c.Token != v.Submission.Token:
+		return Claim{}, heldByOther, nil
+	case c.Void:
+		return c, heldByGateway, nil
+	}
+	return c, heldByJob, nil
 }

@@ -111,7 +111,7 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil {
 		return SubmitAnswer{}, err
 	}
-	if err := e.room(); err != nil {
+	if err := e.Room(); err != nil {
 		return SubmitAnswer{}, err
 	}
 	v, created, err := e.insert(ctx, o, sought, id, canonical)
@@ -131,14 +131,6 @@ func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 		return SubmitAnswer{}, err
 	}
 	return e.submitAnswer(v, false, equivalent), nil
-}
-
-// room refuses new runs while a disk is nearly full: the rest is for runs that have begun.
-func (e *Engine) room() error {
-	if e.Room == nil {
-		return nil
-	}
-	return e.Room()
 }
 
 func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity, canonical []byte) (View, bool, error) {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -14,9 +15,8 @@ import (
 // Retry opens the attempt that follows attempt after, of a run that failed or was cancelled. If that attempt is already open, the answer is
 // the run as it is: a repeated call does nothing more. A run that succeeded, or that is not over, is a Conflict; an attempt the run
 // never had, or none (0), is a Validation fault that names the latest one.
-func (e *Engine) Retry(ctx context.Context, runID string, after int, why string) (a SubmitAnswer, err error) {
-	err = unlessStale(func() error { a, err = e.retry(ctx, runID, after, why); return err })
-	return a, err
+func (e *Engine) Retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
+	return unlessStale(func() (SubmitAnswer, error) { return e.retry(ctx, runID, after, why) })
 }
 
 // checkAfter compares the attempt that a retry names with the latest one.
@@ -35,13 +35,35 @@ func checkAfter(r Run, after int) error {
 }
 
 // unlessStale repeats a verb on the run's new state if the run changed in between.
-func unlessStale(verb func() error) error {
+func unlessStale[T any](verb func() (T, error)) (T, error) {
 	for range 20 {
-		if err := verb(); !stale(err) {
-			return err
+		if t, err := verb(); !stale(err) {
+			return t, err
 		}
 	}
-	return fault.New(fault.Transport, "run.verb", "busy", "the run keeps changing").WithNext("repeat the call")
+	var none T
+	return none, fault.New(fault.Transport, "run.verb", "busy", "the run keeps changing").WithNext("repeat the call")
+}
+
+// inDoubt carries out a verb for a run in one of the phases in which its job is in doubt, and returns what became of the run.
+func (e *Engine) inDoubt(ctx context.Context, op, runID string, verb func(View) error, phases ...Phase) (GetState, error) {
+	return unlessStale(func() (GetState, error) {
+		v, err := e.Store.View(ctx, runID)
+		if err == nil && !slices.Contains(phases, v.Run.Phase) {
+			err = fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s), so its job is not in doubt", v.Run.State,
+				v.Run.Phase)).WithSteps(fault.Do("run.show", "run_id", runID))
+		}
+		if err == nil {
+			err = verb(v)
+		}
+		if err == nil {
+			v, err = e.Store.View(ctx, runID)
+		}
+		if err != nil {
+			return GetState{}, err
+		}
+		return Outline(v), nil
+	})
 }
 
 func (e *Engine) retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
@@ -62,7 +84,7 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
 			WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait), fault.Do("slurm.job.cancel", "run_id", runID))
 	}
-	if err := e.room(); err != nil {
+	if err := e.Room(); err != nil {
 		return SubmitAnswer{}, err
 	}
 	p, err := e.storedParams(ctx, v)
@@ -86,97 +108,64 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 // DeclareAbsent settles a run whose job cannot be found: the gateway takes the claim, so that no job of the
 // attempt can execute from now on. If a job already has the claim, the run belongs to that job, and the answer is
 // a Conflict that names it.
-func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (s GetState, err error) {
-	err = unlessStale(func() error { s, err = e.declareAbsent(ctx, runID, why); return err })
-	return s, err
-}
-
-func (e *Engine) declareAbsent(ctx context.Context, runID, why string) (GetState, error) {
+func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState, error) {
 	const op = "run.DeclareAbsent"
-	v, err := e.Store.View(ctx, runID)
-	if err != nil {
-		return GetState{}, err
-	}
-	switch v.Run.Phase {
-	case Unconfirmed, Pending, NeedsOperator:
-	default:
-		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s), so its job is not in doubt",
-			v.Run.State, v.Run.Phase)).
-			WithSteps(fault.Do("run.show", "run_id", runID))
-	}
-	claim, won, err := e.takeClaim(ctx, v)
-	switch {
-	case isGone(err):
-		return GetState{}, fault.Wrap(fault.Conflict, op, WorkspaceGone,
-			"it is unknown whether the attempt was executed; no job of it can execute any more", err).
-			WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
-	case err != nil:
-		return GetState{}, err
-	case !won && claim.Token != v.Submission.Token:
-		return GetState{}, fault.New(fault.Conflict, op, "claim_of_another",
-			"the claim in the attempt's folder belongs to an unknown submission; no job of this one can execute any more").
-			WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
-	}
-	if !won {
-		if _, err := e.adopt(ctx, v, claim); err != nil {
-			return GetState{}, err
+	return e.inDoubt(ctx, op, runID, func(v View) error {
+		claim, who, err := e.takeClaim(ctx, v)
+		switch {
+		case err != nil:
+			return err
+		case who == folderMissing:
+			return fault.New(fault.Conflict, op, WorkspaceGone, "the attempt's folder is gone: it is unknown whether the attempt was executed; "+
+				"no job of it can execute any more").WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
+		case who == heldByOther:
+			return fault.New(fault.Conflict, op, "claim_of_another",
+				"the claim in the attempt's folder belongs to an unknown submission; no job of this one can execute any more").
+				WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
+		case who == heldByJob:
+			if _, err := e.adopt(ctx, v, claim); err != nil {
+				return err
+			}
+			return fault.New(fault.Conflict, op, "job_executes",
+				fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).
+				WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
 		}
-		e.watcher.poke()
-		return GetState{}, fault.New(fault.Conflict, op, "job_executes",
-			fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).
-			WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
-	}
-	if err := e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent",
-		detail: orElse(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"}); err != nil {
-		return GetState{}, err
-	}
-	if v.Submission.JobID != "" {
-		e.cancels.cancel(v.Submission.JobID, v.Submission.JobName)
-	}
-	return e.state(ctx, runID)
+		err = e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent",
+			detail: orElse(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"})
+		if err == nil && v.Submission.JobID != "" {
+			e.cancels.cancel(v.Submission.JobID, v.Submission.JobName)
+		}
+		return err
+	}, Unconfirmed, Pending, NeedsOperator)
 }
 
 // Adopt assigns a job that a person has found to a run in doubt. Slurm must know that id under the run's own
 // job name; any other job is refused.
-func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (s GetState, err error) {
-	err = unlessStale(func() error { s, err = e.adoptNamed(ctx, runID, jobID); return err })
-	return s, err
-}
-
-func (e *Engine) adoptNamed(ctx context.Context, runID, jobID string) (GetState, error) {
+func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
 	const op = "run.Adopt"
-	v, err := e.Store.View(ctx, runID)
-	if err != nil {
-		return GetState{}, err
-	}
-	if v.Run.Phase != Unconfirmed && v.Run.Phase != NeedsOperator {
-		return GetState{}, fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
-			WithSteps(fault.Do("run.show", "run_id", runID))
-	}
-	c := &cycle{Engine: e, began: e.Now()}
-	jobs, err := e.Queue.Jobs(ctx, nil)
-	if err != nil {
-		return GetState{}, err
-	}
-	if index(jobs).named(v.Submission.JobName) == nil {
-		if more, err := e.Accounting.Records(ctx, v.Submission.CreatedAt.Add(-time.Hour)); err == nil {
-			jobs = append(jobs, more...)
+	return e.inDoubt(ctx, op, runID, func(v View) error {
+		name := v.Submission.JobName
+		jobs, err := e.Queue.Jobs(ctx, nil)
+		if err != nil {
+			return err
 		}
-	}
-	for _, j := range index(jobs).named(v.Submission.JobName) {
-		if j.ID != jobID {
-			continue
+		found := index(jobs).named(name)
+		if found == nil {
+			if records, err := e.Accounting.Records(ctx, v.Submission.CreatedAt.Add(-time.Hour)); err == nil {
+				found = index(records).named(name)
+			}
+		}
+		i := slices.IndexFunc(found, func(j Job) bool { return j.ID == jobID })
+		if i < 0 {
+			return fault.New(fault.Conflict, op, "job_not_ours",
+				fmt.Sprintf("Slurm has no job %s named %s; a job with another name cannot be adopted", jobID, name)).
+				WithNext("look for the job with squeue --name=" + name + "; if there is none, declare it absent").
+				WithSteps(fault.Do("slurm.job.absent", "run_id", runID))
 		}
 		v.Run.State, v.Run.Phase = Queued, Unconfirmed
-		if _, err := c.observe(ctx, withJob(v, j.ID), []Job{j}); err != nil {
-			return GetState{}, err
-		}
-		return e.state(ctx, runID)
-	}
-	return GetState{}, fault.New(fault.Conflict, op, "job_not_ours",
-		fmt.Sprintf("Slurm has no job %s named %s; a job with another name cannot be adopted", jobID, v.Submission.JobName)).
-		WithNext("look for the job with squeue --name=" + v.Submission.JobName + "; if there is none, declare it absent").
-		WithSteps(fault.Do("slurm.job.absent", "run_id", runID))
+		_, err = (&cycle{Engine: e, began: e.Now()}).observe(ctx, withJob(v, jobID), found[i:i+1])
+		return err
+	}, Unconfirmed, NeedsOperator)
 }
 
 // GetState is the state of a run after a verb.
@@ -192,9 +181,4 @@ type GetState struct {
 // Outline gives the state of a run and what can be done next.
 func Outline(v View) GetState {
 	return GetState{v.Run.ID, v.Run.State, v.Run.Phase, v.Run.AttemptN, v.Run.Reason, NextSteps(v)}
-}
-
-func (e *Engine) state(ctx context.Context, runID string) (GetState, error) {
-	v, err := e.Store.View(ctx, runID)
-	return Outline(v), err
 }

@@ -70,6 +70,8 @@ func (e *Engine) takeUp(ctx context.Context) {
 	}
 }
 
+// offeredAtOnce is a page of runs that wait. To list 10,000 in each cycle takes 20 ms, a page 1.4 ms, and each run offered costs a worker
+// 80 µs of reading before it finds that it waits on (BenchmarkTuningWaiting, BenchmarkTuningReads).
 const offeredAtOnce = 1000
 
 // watchedPhases are those in which Slurm may know more about a run than the ledger.
