@@ -28,9 +28,6 @@ var tokenForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // somebody opened this attempt, and the ledger does not know about it.
 func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
 	const op = "staging.OpenAttempt"
-	if err := checkRun(op, runID, n); err != nil {
-		return err
-	}
 	if !tokenForm.MatchString(token) {
 		return fault.New(fault.Validation, op, "token", "a token is 32 lower-case hex digits")
 	}
@@ -40,7 +37,7 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 				fmt.Sprintf("%q is not the name of a control file that the gateway writes", clip(f.Name, 80)))
 		}
 	}
-	root, err := s.root(ctx, op)
+	root, err := s.root(ctx, op, runID, n)
 	if err != nil {
 		return err
 	}
@@ -70,7 +67,7 @@ func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error
 			err = moveExclusive(runDir, temp, name)
 		}
 		if err == nil {
-			return readBack(runDir, name, files)
+			return eachControl(runDir, name, files, holds)
 		}
 	}
 	// What counts is what the folder holds now: it may have existed before, another call with the same token may have been first, and
@@ -81,35 +78,20 @@ func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error
 	case verdict != nil:
 		return verdict
 	case ours:
-		return errors.Join(rest, replaceAll(runDir, name, files[1:]))
+		return errors.Join(rest, eachControl(runDir, name, files[1:], writeControl))
 	}
 	return errors.Join(err, rest, fmt.Errorf("%s did not appear", name))
 }
 
-// readBack checks that the files of an attempt hold what was written to them.
-func readBack(runDir dir, name string, files []run.ControlFile) error {
+// eachControl does something with every control file of an attempt folder.
+func eachControl(runDir dir, name string, files []run.ControlFile, do func(ctl dir, f run.ControlFile) error) error {
 	ctl, err := runDir.sub(name + "/ctl")
 	if err != nil {
 		return err
 	}
 	defer ctl.close()
 	for _, f := range files {
-		if err := holds(ctl, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// replaceAll writes control files into an attempt folder that an earlier call made.
-func replaceAll(runDir dir, name string, files []run.ControlFile) error {
-	ctl, err := runDir.sub(name + "/ctl")
-	if err != nil {
-		return err
-	}
-	defer ctl.close()
-	for _, f := range files {
-		if err := writeControl(ctl, f); err != nil {
+		if err := do(ctl, f); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"slurmgate/files"
 )
 
 // A job may leave things that resist removal: folders without permissions, a hundred thousand nested folders, millions of files in one
@@ -84,11 +82,10 @@ func (c clearing) empty(d dir, depth int) error {
 
 // someNames lists at most limit names of the folder, as it is now.
 func (d dir) someNames(limit int) ([]string, error) {
-	fd, err := files.OpenBeneath(d.fd, ".", openDirFlags, 0)
+	f, err := d.listing()
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), ".")
 	defer f.Close()
 	names, err := f.Readdirnames(limit)
 	if err == io.EOF {

@@ -21,25 +21,10 @@ var controlName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // control opens an attempt's ctl folder.
 func (s *Shared) control(ctx context.Context, op, runID string, n int, name string) (dir, error) {
-	if err := checkRun(op, runID, n); err != nil {
-		return dir{}, err
-	}
 	if !controlName.MatchString(name) {
 		return dir{}, fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%q is not the name of a control file", clip(name, 80)))
 	}
-	root, err := s.root(ctx, op)
-	if err != nil {
-		return dir{}, err
-	}
-	defer root.close()
-	ctl, err := root.sub(runID + "/" + attemptName(n) + "/ctl")
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) { // a removed attempt is a file
-		return dir{}, fault.Wrap(fault.NotFound, op, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
-	}
-	if err != nil {
-		return dir{}, fsFault(op, "the control folder cannot be opened", err)
-	}
-	return ctl, nil
+	return s.attempt(ctx, op, runID, n, "ctl")
 }
 
 // writeControl writes a control file of mode 0600, replacing an earlier one: temp, fsync, rename, fsync of the folder, read back.
@@ -97,10 +82,7 @@ func (s *Shared) ReadControl(ctx context.Context, runID string, n int, name stri
 	if errors.Is(err, unix.ENOENT) {
 		return nil, fault.Wrap(fault.NotFound, op, "control_missing", fmt.Sprintf("attempt %d of %s has no %s", n, runID, name), err)
 	}
-	if err != nil {
-		return nil, fsFault(op, "control file "+name+" cannot be read", err)
-	}
-	return data, nil
+	return data, fsFault(op, "control file "+name+" cannot be read", err)
 }
 
 // TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds afterwards. The link decides:
@@ -117,8 +99,5 @@ func (s *Shared) TakeClaim(ctx context.Context, runID string, n int, content []b
 	}
 	defer ctl.close()
 	got, err := ctl.linked(".claim.gateway."+randomName(), run.ClaimFile, content, maxClaim)
-	if err != nil {
-		return nil, fsFault(op, "the claim cannot be taken or read", err)
-	}
-	return got, nil
+	return got, fsFault(op, "the claim cannot be taken or read", err)
 }

@@ -135,25 +135,14 @@ func (d dir) unlink(name string) error {
 
 // names lists the folder, sorted. It opens the folder anew, which makes a network filesystem bypass its cache of missing names.
 func (d dir) names() ([]string, error) {
-	fd, err := files.OpenBeneath(d.fd, ".", openDirFlags, 0)
+	f, err := d.listing()
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
-	var names []string
-	for buf := make([]byte, 4<<10); ; {
-		n, err := unix.ReadDirent(fd, buf)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return nil, &os.PathError{Op: "readdir", Path: ".", Err: err}
-		case n <= 0:
-			slices.Sort(names)
-			return names, nil
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
 }
 
 // listing opens the folder anew, to be listed in batches.

@@ -3,12 +3,10 @@ package staging
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
 )
 
 var (
@@ -40,16 +38,6 @@ func fsFault(op, msg string, err error) error {
 func isFault(err error) bool {
 	_, ok := errors.AsType[*fault.Error](err)
 	return ok
-}
-
-func checkRun(op, runID string, n int) error {
-	switch {
-	case !plan.IsRunID(runID):
-		return fault.New(fault.Validation, op, "run_id", fmt.Sprintf("%q is not a run id", runID))
-	case n < 1:
-		return fault.New(fault.Validation, op, "attempt_number", fmt.Sprintf("attempts are numbered from 1, got %d", n))
-	}
-	return nil
 }
 
 func done(ctx context.Context, op string) error {

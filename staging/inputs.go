@@ -2,6 +2,7 @@ package staging
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -30,9 +31,6 @@ const stageDir = ".stage"
 // Validation fault with code input_checksum; neither leaves a part of the file behind.
 func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
 	const op = "staging.StageInputs"
-	if err := checkRun(op, runID, 1); err != nil {
-		return err
-	}
 	tree, err := newTree(inputs)
 	if err != nil {
 		return err
@@ -42,7 +40,7 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 		return err
 	}
 	defer unlock()
-	root, err := s.root(ctx, op)
+	root, err := s.root(ctx, op, runID, 1)
 	if err != nil {
 		return err
 	}
@@ -57,96 +55,36 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 	} else {
 		err = tree.fill(ctx, runDir, inputs, open)
 	}
-	if err != nil {
-		return fsFault(op, "the inputs of "+runID+" cannot be staged", err)
-	}
-	return nil
+	return fsFault(op, "the inputs of "+runID+" cannot be staged", err)
 }
 
 // fillNew fills a run folder that nobody else has seen yet: nothing has to be searched for or replaced.
 func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
-	if err := unix.Mkdirat(runDir.fd, "in", 0o700); err != nil {
-		return &os.PathError{Op: "mkdir", Path: "in", Err: err}
-	}
-	for _, d := range slices.Sorted(maps.Keys(t.dirs)) { // parents first
-		if d == "in" {
-			continue
-		}
-		made, err := runDir.mkdirs(d)
-		if err != nil {
-			return err
-		}
-		made.close()
+	if err := t.mkdirs(runDir); err != nil {
+		return err
 	}
 	var w written
 	defer func() { w.close() }()
 	for _, in := range inputs {
-		if err := stageNew(ctx, runDir, &w, in, open); err != nil {
-			return err
-		}
-		if len(w) == syncedAtOnce {
-			if err := w.sync(); err != nil {
-				return err
+		err := withInput(ctx, runDir, in, open, func(parent dir, name string, src io.Reader, size int64) error {
+			dst, err := copyInput(ctx, parent, name, src, size, in)
+			if err == nil {
+				w = append(w, dst)
 			}
+			return err
+		})
+		if err == nil && len(w) == syncedAtOnce {
+			err = w.sync()
 		}
-	}
-	if len(t.dirs) == 1 { // in/ alone, as in most runs
-		sub, err := runDir.sub("in")
 		if err != nil {
 			return err
 		}
-		defer sub.close()
-		return w.sync(sub)
 	}
-	if err := w.sync(); err != nil {
-		return err
-	}
-	return t.syncDirs(runDir)
+	return t.sync(runDir, &w)
 }
 
 // syncedAtOnce bounds how many files are open before they are synced.
 const syncedAtOnce = 16
-
-func stageNew(ctx context.Context, runDir dir, w *written, in plan.Input, open run.Opener) error {
-	src, size, err := openInput(ctx, in, open)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	parent, err := runDir.sub(path.Dir(in.DestRelpath))
-	if err != nil {
-		return err
-	}
-	defer parent.close()
-	name := path.Base(in.DestRelpath)
-	dst, err := parent.create(name, 0o400)
-	if err != nil {
-		return err
-	}
-	if err := copyVerified(ctx, dst, src, size, in); err != nil {
-		dst.close() // the error that matters is the first
-		parent.unlink(name)
-		return err
-	}
-	*w = append(*w, dst)
-	return nil
-}
-
-// syncDirs makes the names in in/ durable.
-func (t tree) syncDirs(runDir dir) error {
-	for d := range t.dirs {
-		sub, err := runDir.sub(d)
-		if err != nil {
-			return err
-		}
-		err = sub.sync()
-		sub.close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // fill brings in/ into the state that the tree describes.
 func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
@@ -156,12 +94,8 @@ func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open ru
 	if err := t.prune(runDir, "in"); err != nil {
 		return err
 	}
-	for _, d := range slices.Sorted(maps.Keys(t.dirs)) { // parents first
-		made, err := runDir.mkdirs(d)
-		if err != nil {
-			return err
-		}
-		made.close()
+	if err := t.mkdirs(runDir); err != nil {
+		return err
 	}
 	stage, err := runDir.mkdir(stageDir)
 	if err != nil {
@@ -170,26 +104,61 @@ func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open ru
 	defer runDir.removeAll(stageDir)
 	defer stage.close()
 	for _, in := range inputs {
-		if err := stageOne(ctx, runDir, stage, in, open); err != nil {
+		err := withInput(ctx, runDir, in, open, func(parent dir, name string, src io.Reader, size int64) error {
+			if ok, err := alreadyThere(ctx, parent, name, in.ChecksumSHA256, size); ok || err != nil {
+				return err
+			}
+			temp := randomName()
+			dst, err := copyInput(ctx, stage, temp, src, size, in)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(dst.Sync(), dst.Close()); err != nil {
+				return err
+			}
+			return stage.rename(temp, parent, name)
+		})
+		if err != nil {
 			return err
 		}
 	}
-	return t.syncDirs(runDir)
+	return t.sync(runDir, &written{})
 }
 
-// openInput opens the bytes of an input.
-func openInput(ctx context.Context, in plan.Input, open run.Opener) (src io.ReadCloser, size int64, err error) {
-	src, size, err = open(ctx, in.ChecksumSHA256)
-	if err != nil {
-		return nil, 0, fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
+// mkdirs makes the folders of the tree.
+func (t tree) mkdirs(runDir dir) error {
+	for _, d := range slices.Sorted(maps.Keys(t.dirs)) { // parents first
+		made, err := runDir.mkdirs(d)
+		if err != nil {
+			return err
+		}
+		made.close()
 	}
-	return src, size, nil
+	return nil
 }
 
-func stageOne(ctx context.Context, runDir, stage dir, in plan.Input, open run.Opener) error {
-	src, size, err := openInput(ctx, in, open)
+// sync makes new files durable, and the names in in/.
+func (t tree) sync(runDir dir, w *written) error {
+	for d := range t.dirs {
+		sub, err := runDir.sub(d)
+		if err != nil {
+			return err
+		}
+		err = w.sync(sub)
+		sub.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withInput opens the bytes of an input, and the folder they belong in.
+func withInput(ctx context.Context, runDir dir, in plan.Input, open run.Opener,
+	put func(parent dir, name string, src io.Reader, size int64) error) error {
+	src, size, err := open(ctx, in.ChecksumSHA256)
 	if err != nil {
-		return err
+		return fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
 	}
 	defer src.Close()
 	parent, err := runDir.sub(path.Dir(in.DestRelpath))
@@ -197,26 +166,21 @@ func stageOne(ctx context.Context, runDir, stage dir, in plan.Input, open run.Op
 		return err
 	}
 	defer parent.close()
-	name := path.Base(in.DestRelpath)
-	if ok, err := alreadyThere(ctx, parent, name, in.ChecksumSHA256, size); ok || err != nil {
-		return err
-	}
-	temp := randomName()
-	dst, err := stage.create(temp, 0o400)
+	return put(parent, path.Base(in.DestRelpath), src, size)
+}
+
+// copyInput makes a copy that has the input's checksum; nothing is left of another.
+func copyInput(ctx context.Context, at dir, name string, src io.Reader, size int64, in plan.Input) (*os.File, error) {
+	dst, err := at.create(name, 0o400)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err = copyVerified(ctx, dst, src, size, in); err == nil {
-		err = dst.sync()
+	if err := copyVerified(ctx, dst, src, size, in); err != nil {
+		dst.Close() // the error that matters is the first
+		at.unlink(name)
+		return nil, err
 	}
-	if cerr := dst.close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		stage.unlink(temp) // the error that matters is the first
-		return err
-	}
-	return stage.rename(temp, parent, name)
+	return dst, nil
 }
 
 // alreadyThere reports whether an earlier call staged the file: it is ours, has no other name, and its bytes match the checksum.
@@ -247,9 +211,9 @@ func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64)
 
 // copyVerified makes dst a copy of src that has the input's checksum. A source that is a file of this host is reflinked where the
 // filesystem can do that; any other is read.
-func copyVerified(ctx context.Context, dst file, src io.Reader, size int64, in plan.Input) (err error) {
+func copyVerified(ctx context.Context, dst *os.File, src io.Reader, size int64, in plan.Input) (err error) {
 	var got string
-	if f, here := src.(*os.File); here && unix.IoctlFileClone(dst.fd, int(f.Fd())) == nil {
+	if f, here := src.(*os.File); here && unix.IoctlFileClone(int(dst.Fd()), int(f.Fd())) == nil {
 		got, _, err = files.CopyHash(ctx, io.Discard, dst, size)
 	} else {
 		got, _, err = files.CopyHash(ctx, dst, src, size)

@@ -20,13 +20,10 @@ import (
 // above. Opening never blocks, not even on a pipe.
 func (s *Shared) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
 	const op = "staging.OpenOutput"
-	if err := checkRun(op, runID, n); err != nil {
-		return nil, 0, err
-	}
 	if msg := plan.CheckRelPath(srcRelpath, "out"); msg != "" {
 		return nil, 0, fault.Invalid(op, "", fault.Problem{Code: "PLAN-SRC-PATH", Field: "src_relpath", Msg: msg})
 	}
-	root, err := s.root(ctx, op)
+	root, err := s.root(ctx, op, runID, n)
 	if err != nil {
 		return nil, 0, err
 	}

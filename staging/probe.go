@@ -17,7 +17,7 @@ import (
 // name, and a second link to the same name is refused. It cleans up after itself.
 func (s *Shared) Probe(ctx context.Context) error {
 	const op = "staging.Probe"
-	root, err := s.root(ctx, op)
+	root, err := s.runsDir(ctx, op)
 	if err != nil {
 		return err
 	}

@@ -35,15 +35,12 @@ func goneFile(token string) []byte { return []byte("slurmgate-removed 1 token=" 
 func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64,
 	err error) {
 	const op = "staging.RemoveRun"
-	if err := checkRun(op, runID, 1); err != nil {
-		return 0, err
-	}
 	unlock, err := s.lock(ctx, runID)
 	if err != nil {
 		return 0, err
 	}
 	defer unlock()
-	root, err := s.root(ctx, op)
+	root, err := s.root(ctx, op, runID, 1)
 	if err != nil {
 		return 0, err
 	}
@@ -239,10 +236,7 @@ func (d dir) size(name string, depth int) (int64, error) {
 // RunSize adds up the bytes of a run's files; 0 when it has none.
 func (s *Shared) RunSize(ctx context.Context, runID string) (int64, error) {
 	const op = "staging.RunSize"
-	if err := checkRun(op, runID, 1); err != nil {
-		return 0, err
-	}
-	root, err := s.root(ctx, op)
+	root, err := s.root(ctx, op, runID, 1)
 	if err != nil {
 		return 0, err
 	}

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -125,9 +126,34 @@ func (s *Shared) checkID(content []byte) error {
 		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
 }
 
-// root opens runs_dir for one call. The mark is read every time: an unmounted filesystem would otherwise look like a folder in which no run
+// root opens runs_dir for a call about an attempt.
+func (s *Shared) root(ctx context.Context, op, runID string, n int) (dir, error) {
+	switch {
+	case !plan.IsRunID(runID):
+		return dir{}, fault.New(fault.Validation, op, "run_id", fmt.Sprintf("%q is not a run id", runID))
+	case n < 1:
+		return dir{}, fault.New(fault.Validation, op, "attempt_number", fmt.Sprintf("attempts are numbered from 1, got %d", n))
+	}
+	return s.runsDir(ctx, op)
+}
+
+// attempt opens the folder of an attempt, or one in it.
+func (s *Shared) attempt(ctx context.Context, op, runID string, n int, rel string) (dir, error) {
+	root, err := s.root(ctx, op, runID, n)
+	if err != nil {
+		return dir{}, err
+	}
+	defer root.close()
+	a, err := root.sub(path.Join(runID, attemptName(n), rel))
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) { // a removed attempt is a file
+		return dir{}, fault.Wrap(fault.NotFound, op, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
+	}
+	return a, fsFault(op, "the attempt's folder cannot be opened", err)
+}
+
+// runsDir opens runs_dir. The mark is read every time: an unmounted filesystem would otherwise look like a folder in which no run
 // has left anything. The problem may go away, so it is a Transport fault, code runs_dir_unavailable.
-func (s *Shared) root(ctx context.Context, op string) (dir, error) {
+func (s *Shared) runsDir(ctx context.Context, op string) (dir, error) {
 	if err := done(ctx, op); err != nil {
 		return dir{}, err
 	}

@@ -19,34 +19,29 @@ type tree struct {
 
 func newTree(inputs []plan.Input) (tree, error) {
 	t := tree{files: map[string]bool{}, dirs: map[string]bool{"in": true}}
-	var problems []fault.Problem
-	for i, in := range inputs {
-		bad := func(code, field, msg string) {
-			problems = append(problems, fault.Problem{Code: code, Field: fmt.Sprintf("io.inputs[%d].%s", i, field), Msg: msg})
-		}
-		if msg := plan.CheckRelPath(in.DestRelpath, "in"); msg != "" {
-			bad("PLAN-DEST-PATH", "dest_relpath", msg)
-			continue
-		}
-		if t.files[in.DestRelpath] {
-			bad("PLAN-DEST-DUPLICATE", "dest_relpath", "it appears twice")
-		}
-		if !plan.IsSHA256(in.ChecksumSHA256) {
-			bad("PLAN-CHECKSUM", "checksum_sha256", "it is not 64 lower-case hex digits")
+	bad := func(code string, in plan.Input, msg string) (tree, error) {
+		return t, fault.Invalid("staging.StageInputs", "the inputs cannot be staged",
+			fault.Problem{Code: code, Field: "io.inputs", Msg: fmt.Sprintf("%q: %s", clip(in.DestRelpath, 80), msg)})
+	}
+	for _, in := range inputs {
+		msg := plan.CheckRelPath(in.DestRelpath, "in")
+		switch {
+		case msg != "":
+			return bad("PLAN-DEST-PATH", in, msg)
+		case t.files[in.DestRelpath]:
+			return bad("PLAN-DEST-DUPLICATE", in, "it appears twice")
+		case !plan.IsSHA256(in.ChecksumSHA256):
+			return bad("PLAN-CHECKSUM", in, "the checksum is not 64 lower-case hex digits")
 		}
 		t.files[in.DestRelpath] = true
 		for d := path.Dir(in.DestRelpath); d != "."; d = path.Dir(d) {
 			t.dirs[d] = true
 		}
 	}
-	for f := range t.files {
-		if t.dirs[f] {
-			problems = append(problems, fault.Problem{Code: "PLAN-DEST-DUPLICATE", Field: "io.inputs",
-				Msg: f + " would have to be both a file and a folder"})
+	for _, in := range inputs {
+		if t.dirs[in.DestRelpath] {
+			return bad("PLAN-DEST-DUPLICATE", in, "it would have to be both a file and a folder")
 		}
-	}
-	if problems != nil {
-		return t, fault.Invalid("staging.StageInputs", "the inputs cannot be staged", problems...)
 	}
 	return t, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -28,20 +27,9 @@ const (
 // with a trailing slash: whether its content is declared is unknown. Names that a plan could not use are quoted; long ones are cut.
 func (s *Shared) Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error) {
 	const op = "staging.Undeclared"
-	if err := checkRun(op, runID, n); err != nil {
-		return nil, err
-	}
-	root, err := s.root(ctx, op)
+	a, err := s.attempt(ctx, op, runID, n, "")
 	if err != nil {
 		return nil, err
-	}
-	defer root.close()
-	a, err := root.sub(runID + "/" + attemptName(n))
-	if errors.Is(err, unix.ENOENT) {
-		return nil, fault.Wrap(fault.NotFound, op, "attempt_missing", "attempt "+attemptName(n)+" of "+runID+" has no folder", err)
-	}
-	if err != nil {
-		return nil, fsFault(op, "the attempt's folder cannot be opened", err)
 	}
 	defer a.close()
 	w := walk{ctx: ctx, limit: limit, left: walkEntries, until: time.Now().Add(walkTime), declared: map[string]bool{}}
