@@ -83,18 +83,11 @@ func object(w http.ResponseWriter, req *http.Request, may bool, keys ...string) 
 	}
 	for k := range doc {
 		if !slices.Contains(keys, k) {
-			return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-KEY", Field: oneLine(clip(k)),
+			return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-KEY", Field: fault.Clip(k),
 				Rule: "one of " + strings.Join(keys, ", "), Msg: "unknown key"})
 		}
 	}
 	return doc, http.StatusOK, nil
-}
-
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
 }
 
 // unencoded refuses compressed bodies where somebody else reads them.

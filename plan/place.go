@@ -37,7 +37,7 @@ func Position(data []byte, field string) (line, column int) {
 		if _, err := d.ReadToken(); err != nil {
 			return lineAndColumn(data, at)
 		}
-		path := dotted(string(d.StackPointer()))
+		path := Dotted(string(d.StackPointer()))
 		if len(path) <= best || path != "" && field != path && !strings.HasPrefix(field, path+".") && !strings.HasPrefix(field, path+"[") {
 			continue
 		}
@@ -83,7 +83,7 @@ func syntax(data []byte, d *jsontext.Decoder, err error) error {
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		offset, why = e.ByteOffset, e.Err
 		if e.JSONPointer != "" {
-			p.Field = dotted(string(e.JSONPointer))
+			p.Field = Dotted(string(e.JSONPointer))
 		}
 	}
 	text := strings.TrimPrefix(why.Error(), "jsontext: ")
@@ -111,7 +111,7 @@ func semantic(err error) error {
 	if !errors.As(err, &sem) {
 		return fault.Invalid("plan.Decode", "", p)
 	}
-	p.Field = dotted(string(sem.JSONPointer))
+	p.Field = Dotted(string(sem.JSONPointer))
 	if errors.Is(err, json.ErrUnknownName) {
 		name := p.Field[strings.LastIndexByte(p.Field, '.')+1:]
 		p.Code, p.Rule, p.Msg = "JSON-UNKNOWN-FIELD", "only the fields of the schema", `there is no field "`+name+`" here`
@@ -175,4 +175,4 @@ func goKind(t reflect.Type) string {
 	return "an object"
 }
 
-func pointer(d *jsontext.Decoder) string { return dotted(string(d.StackPointer())) }
+func pointer(d *jsontext.Decoder) string { return Dotted(string(d.StackPointer())) }

@@ -202,8 +202,8 @@ var noNull = json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *string) error {
 	return errors.ErrUnsupported // not null: decode as usual
 })
 
-// dotted turns a JSON pointer into the spelling used in messages: /io/inputs/0/role → io.inputs[0].role.
-func dotted(ptr string) string {
+// Dotted turns a JSON pointer into the spelling used in messages: /io/inputs/0/role → io.inputs[0].role.
+func Dotted(ptr string) string {
 	if ptr == "" {
 		return ""
 	}
@@ -224,15 +224,7 @@ func dotted(ptr string) string {
 
 var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// clip makes foreign text safe and short enough for a message.
-func clip(s string) string {
-	q := strconv.QuoteToGraphic(s)
-	q = q[1 : len(q)-1]
-	if len(q) > 80 {
-		q = strings.ToValidUTF8(q[:77], "") + "..."
-	}
-	return q
-}
+func clip(s string) string { return fault.Clip(s) }
 
 func bad(code, field, rule, msg string) *fault.Error {
 	return fault.Invalid("plan.Decode", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -225,7 +226,7 @@ func (v *validator) command(c Command) {
 	if len(c.Env) > maxEnv {
 		v.add("PLAN-ENV", is+"env", fmt.Sprintf("at most %d variables", maxEnv), fmt.Sprintf("%d variables", len(c.Env)))
 	}
-	for _, name := range sortedKeys(c.Env) {
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		v.env(is+"env."+clip(name), name, c.Env[name])
 	}
 }
@@ -267,12 +268,3 @@ func checkText(s string) string {
 }
 
 func quoted(s string) string { return `"` + clip(s) + `"` }
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}

@@ -186,7 +186,7 @@ func (d *decision) raw(r RawPlans, e plan.Execution, imageName string) {
 		return
 	}
 	d.entry(r, e, imageName)
-	for _, name := range sortedKeys(e.Command.Env) {
+	for _, name := range slices.Sorted(maps.Keys(e.Command.Env)) {
 		if programs.ChangesCode(name) {
 			d.add("POLICY-ENV", "execution.command.env."+clip(name),
 				"a raw plan may not set a variable that decides which code a program loads", name)
@@ -239,13 +239,4 @@ func bare(image string) string {
 	return image
 }
 
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
-
-// clip makes foreign text safe and short enough for a message.
-func clip(s string) string {
-	if len(s) > 80 {
-		s = strings.ToValidUTF8(s[:77], "") + "..."
-	}
-	q := strconv.QuoteToGraphic(s)
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-}
+func clip(s string) string { return fault.Clip(s) }

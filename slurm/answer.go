@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -124,7 +125,7 @@ func (a *answer) record(body []byte) {
 		a.fields, rest = append(a.fields, field), after
 	}
 	if len(a.fields) < len(a.cols) {
-		a.err = fmt.Errorf("a record has %d fields, not %d: %q", len(a.fields), len(a.cols), clip(string(body)))
+		a.err = fmt.Errorf("a record has %d fields, not %d: %s", len(a.fields), len(a.cols), fault.Clip(string(body)))
 		return
 	}
 	if !bytes.HasPrefix(a.fields[len(a.fields)-1], []byte(namePrefix)) && (len(a.sought) == 0 || !a.sought[string(a.fields[0])]) {
@@ -132,7 +133,7 @@ func (a *answer) record(body []byte) {
 	}
 	job, err := a.job()
 	if err != nil {
-		a.err = fmt.Errorf("%w in %q", err, clip(string(bytes.Join(a.fields, []byte("|")))))
+		a.err = fmt.Errorf("%w in %s", err, fault.Clip(string(bytes.Join(a.fields, []byte("|")))))
 		return
 	}
 	a.jobs = append(a.jobs, job)
@@ -269,11 +270,4 @@ func parseTime(s string) (*time.Time, error) {
 	}
 	t := time.Unix(sec, 0).UTC()
 	return &t, nil
-}
-
-func clip(s string) string {
-	if len(s) > 200 {
-		return strings.ToValidUTF8(s[:200], "") + "…"
-	}
-	return s
 }

@@ -41,12 +41,12 @@ func parseUsage(text string) ([]run.Usage, error) {
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
 		if len(f) != 6 {
-			return nil, fmt.Errorf("a record has %d fields, not 6: %q", len(f), clip(line))
+			return nil, fmt.Errorf("a record has %d fields, not 6: %s", len(f), fault.Clip(line))
 		}
 		id, step, isStep := strings.Cut(f[0], ".")
 		rss, err := parseBytes(f[4])
 		if err != nil {
-			return nil, fmt.Errorf("%w in %q", err, clip(line))
+			return nil, fmt.Errorf("%w in %s", err, fault.Clip(line))
 		}
 		if isStep {
 			if n := len(list); step != "extern" && n > 0 && list[n-1].JobID == id && rss > 0 {
@@ -56,7 +56,7 @@ func parseUsage(text string) ([]run.Usage, error) {
 		}
 		u, err := parseJobUsage(id, f)
 		if err != nil {
-			return nil, fmt.Errorf("%w in %q", err, clip(line))
+			return nil, fmt.Errorf("%w in %s", err, fault.Clip(line))
 		}
 		list = append(list, u)
 	}

@@ -84,7 +84,7 @@ func (s *schemaFiles) name(rel string) string {
 
 // problem makes a problem at a place of the document.
 func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) fault.Problem {
-	p := fault.Problem{Code: "PACK-" + code, Field: dotted(ptr), Rule: rule, Msg: msg, Hint: hint, File: s.name(d.rel)}
+	p := fault.Problem{Code: "PACK-" + code, Field: plan.Dotted(ptr), Rule: rule, Msg: msg, Hint: hint, File: s.name(d.rel)}
 	if d.pack == nil {
 		p.Line, p.Column = plan.Position(d.raw, p.Field)
 		return p

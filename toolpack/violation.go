@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/text/message"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 const maxViolations = 50
@@ -96,7 +96,7 @@ func alternatives(of []violation) []violation {
 func problems(prefix string, err error) []fault.Problem {
 	var out []fault.Problem
 	for _, v := range violations(err) {
-		out = append(out, fault.Problem{Code: prefix + "-" + v.code, Field: dotted(v.ptr), Rule: v.rule, Msg: v.msg})
+		out = append(out, fault.Problem{Code: prefix + "-" + v.code, Field: plan.Dotted(v.ptr), Rule: v.rule, Msg: v.msg})
 	}
 	return out
 }
@@ -108,31 +108,4 @@ func firstProblem(err error) string {
 	return clip(err.Error())
 }
 
-// dotted turns a JSON pointer into the spelling of messages: /a/0/b → a[0].b.
-func dotted(ptr string) string {
-	if ptr == "" {
-		return ""
-	}
-	var b strings.Builder
-	for part := range strings.SplitSeq(ptr[1:], "/") {
-		part = pointerUnescape.Replace(part)
-		if _, err := strconv.Atoi(part); err == nil && b.Len() > 0 {
-			b.WriteString("[" + part + "]")
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('.')
-		}
-		b.WriteString(clip(part))
-	}
-	return b.String()
-}
-
-// clip makes foreign text safe and short enough for a message.
-func clip(s string) string {
-	if len(s) > 200 {
-		s = strings.ToValidUTF8(s[:197], "") + "..."
-	}
-	q := strconv.QuoteToGraphic(s)
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-}
+func clip(s string) string { return fault.Clip(s) }

@@ -229,11 +229,4 @@ func join(path, key string) string {
 	return path + "." + clip(key)
 }
 
-// clip makes foreign text safe and short enough for a message.
-func clip(s string) string {
-	if len(s) > 120 {
-		s = strings.ToValidUTF8(s[:117], "") + "..."
-	}
-	q := strconv.QuoteToGraphic(s)
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-}
+func clip(s string) string { return fault.Clip(s) }

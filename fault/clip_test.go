@@ -1,0 +1,16 @@
+package fault
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestClip(t *testing.T) {
+	for in, want := range map[string]string{"": "", `a "b" é`: `a "b" é`, "a\nb\x00\xff": `a\nb\x00\xff`,
+		strings.Repeat("é", 100): strings.Repeat("é", 48) + "…", strings.Repeat("a", 100): strings.Repeat("a", 100)} {
+		if got := Clip(in); got != want || !utf8.ValidString(got) {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
