@@ -10,7 +10,6 @@ import (
 	"slurmgate/gate"
 	"slurmgate/ledger"
 	"slurmgate/policy"
-	"slurmgate/retention"
 	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/toolpack"
@@ -18,17 +17,16 @@ import (
 
 // Gateway is what the operations work on. The command fills it in while it opens the parts, then calls [Gateway.OpenGate].
 type Gateway struct {
-	Site       *site.Site
-	Domain     *toolpack.Domain
-	Policy     *policy.Policy
-	Ledger     *ledger.Ledger
-	Store      *artifact.Store
-	Importer   *artifact.Importer
-	Pictures   *artifact.Pictures
-	Workspaces retention.Workspaces
-	Engine     *run.Engine
-	Log        *slog.Logger
-	Host       Host // what the operations on files need; a gateway needs none of it
+	Site     *site.Site
+	Domain   *toolpack.Domain
+	Policy   *policy.Policy
+	Ledger   *ledger.Ledger
+	Store    *artifact.Store
+	Importer *artifact.Importer
+	Pictures *artifact.Pictures
+	Sites    *run.Sites
+	Log      *slog.Logger
+	Host     Host // what the operations on files need; a gateway needs none of it
 
 	Script  string                                                               // version of the job script that plans are for
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing

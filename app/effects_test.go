@@ -73,8 +73,9 @@ func (g *Gateway) late(t *testing.T, b belongings, n int) string {
 	id := plan.Identity{ToolName: "samtools_flagstat", ContractVersion: "v1", PolicyHash: g.Policy.Hash, ParamsHash: plan.Hash(params)}
 	runID, token := id.RunID(), fmt.Sprintf("%032x", 1000+n)
 	_, _, err := g.Ledger.Insert(t.Context(), run.New{Params: params, Policy: g.Policy.Snapshot,
-		Run: run.Run{ID: runID, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1",
-			PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash,
+		Run: run.Run{ID: runID, Site: g.Site.Name, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0",
+			ContractVersion: "v1",
+			PolicyHash:      id.PolicyHash, ParamsHash: id.ParamsHash,
 			PlanHash: id.PlanHash(), ProjectID: b.project, Actor: "human", State: run.Blocked, Phase: run.OutputsLate, Reason: "outputs_late",
 			AttemptN: 1, ResultJSON: json.RawMessage(`{}`)},
 		Submission: run.Submission{Token: token, JobName: run.JobName(runID, 1, token), CreatedAt: time.Now()},

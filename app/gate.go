@@ -28,8 +28,12 @@ func (g *Gateway) OpenGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	registry.Conceal(map[string]string{g.Site.Gateway.StateDir: "[state_dir]", g.Site.Gateway.ArtifactDir: "[artifact_dir]",
-		g.Site.Storage.RunsDir: "[runs_dir]", g.Site.Storage.ImageStore: "[image_store]", g.Site.DomainDir: "[domain_dir]"})
+	folders := map[string]string{g.Site.Gateway.StateDir: "[state_dir]", g.Site.Gateway.ArtifactDir: "[artifact_dir]",
+		g.Site.DomainDir: "[domain_dir]"}
+	for _, s := range g.Site.Clusters() {
+		folders[s.Storage.RunsDir], folders[s.Storage.ImageStore] = "[runs_dir]", "[image_store]"
+	}
+	registry.Conceal(folders)
 	key, err := g.Ledger.GateKey(ctx)
 	if err != nil {
 		return err

@@ -106,13 +106,13 @@ func (g *Gateway) lifecycle() []Operation {
 }
 
 func (g *Gateway) getRun(ctx context.Context, c gate.Call, a RunArgs) (run.GetAnswer, error) {
-	r, err := g.Engine.Get(ctx, a.RunID, a.wait(), g.identify(c, nil))
+	r, err := g.Sites.Get(ctx, a.RunID, a.wait(), g.identify(c, nil))
 	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }
 
 func (g *Gateway) collectRun(ctx context.Context, c gate.Call, a RunArgs) (run.CollectAnswer, error) {
-	return g.Engine.Collect(ctx, a.RunID, a.wait(), g.identify(c, nil))
+	return g.Sites.Collect(ctx, a.RunID, a.wait(), g.identify(c, nil))
 }
 
 // CancelAnswer, RecollectAnswer and StateAnswer are the answers of verbs about a run, with the run id of the call.
@@ -133,28 +133,28 @@ type StateAnswer struct {
 
 func (g *Gateway) recollect(ctx context.Context, _ gate.Call, a RunArgs) (out RecollectAnswer, at any, err error) {
 	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
-		out.RecollectAnswer, err = g.Engine.Recollect(ctx, a.RunID, a.Reason)
+		out.RecollectAnswer, err = g.Sites.Recollect(ctx, a.RunID, a.Reason)
 	}
 	return out, at, err
 }
 
 func (g *Gateway) cancel(ctx context.Context, _ gate.Call, a RunArgs) (out CancelAnswer, at any, err error) {
 	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
-		out.CancelAnswer, err = g.Engine.Cancel(ctx, a.RunID, a.Reason)
+		out.CancelAnswer, err = g.Sites.Cancel(ctx, a.RunID, a.Reason)
 	}
 	return out, at, err
 }
 
 func (g *Gateway) declareAbsent(ctx context.Context, _ gate.Call, a RunArgs) (out StateAnswer, at any, err error) {
 	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
-		out.GetState, err = g.Engine.DeclareAbsent(ctx, a.RunID, a.Reason)
+		out.GetState, err = g.Sites.DeclareAbsent(ctx, a.RunID, a.Reason)
 	}
 	return out, at, err
 }
 
 func (g *Gateway) adopt(ctx context.Context, _ gate.Call, a AdoptArgs) (out StateAnswer, at any, err error) {
 	if at, err = g.atNewest(ctx, a.RunID, a.JobID); err == nil {
-		out.GetState, err = g.Engine.Adopt(ctx, a.RunID, a.JobID)
+		out.GetState, err = g.Sites.Adopt(ctx, a.RunID, a.JobID)
 	}
 	return out, at, err
 }
@@ -167,6 +167,10 @@ type SubmitArgs struct {
 // planOrder accepts a plan unchanged: strictly decoded, allowed by policy, with known inputs.
 func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run.Order, error) {
 	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.Domain.Types(), Image: g.Domain.Lock().CheckName})
+	if err != nil {
+		return run.Order{}, err
+	}
+	s, err := g.cluster(plan.Params{Spec: spec}.Site())
 	if err != nil {
 		return run.Order{}, err
 	}
@@ -184,8 +188,8 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 		return run.Order{}, err
 	}
 	return run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
-		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec}, PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot,
-		Actor: c.Request.Actor.Kind}, nil
+		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec}, Site: s.Name, PolicyHash: g.Policy.Hash,
+		Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind}, nil
 }
 
 func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (run.SubmitAnswer, error) {
@@ -193,7 +197,7 @@ func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (run.Su
 	if err != nil {
 		return run.SubmitAnswer{}, err
 	}
-	r, err := g.Engine.Submit(ctx, order)
+	r, err := g.Sites.Submit(ctx, order)
 	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }
@@ -208,7 +212,7 @@ func (g *Gateway) hide(c gate.Call, reason *string) *string {
 }
 
 func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RunArgs) (run.SubmitAnswer, error) {
-	r, err := g.Engine.Retry(ctx, a.RunID, a.After, a.Reason)
+	r, err := g.Sites.Retry(ctx, a.RunID, a.After, a.Reason)
 	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }
@@ -218,7 +222,7 @@ func (g *Gateway) rehearseSubmit(ctx context.Context, c gate.Call, a SubmitArgs)
 	if err != nil {
 		return run.Preview{}, err
 	}
-	return g.Engine.Preview(ctx, order)
+	return g.Sites.Preview(ctx, order)
 }
 
 // rehearseVerb returns the current state of the run that a verb would change.
@@ -266,7 +270,7 @@ func (g *Gateway) logs(ctx context.Context, c gate.Call, a RunArgs) (run.LogsAns
 	if a.TailLines == 0 {
 		a.TailLines = 200
 	}
-	answer, err := g.Engine.Logs(ctx, a.RunID, a.Stream, maxTailBytes, g.identify(c, map[string]any{"tail_lines": a.TailLines}))
+	answer, err := g.Sites.Logs(ctx, a.RunID, a.Stream, maxTailBytes, g.identify(c, map[string]any{"tail_lines": a.TailLines}))
 	if err != nil {
 		return answer, err
 	}

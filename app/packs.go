@@ -10,6 +10,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/site"
 	"slurmgate/toolpack"
 )
 
@@ -21,11 +22,12 @@ func (g *Gateway) packTools() []gate.Tool {
 		Listed[m.ToolID] = m
 	}
 	for _, p := range g.Domain.Packs().List() {
+		input, _ := g.inputOf(p)
 		t := gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(),
 			Description: p.Description(),
 			SideEffect:  gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
 			Capabilities: []string{gate.CapSlurm}, Purposes: p.Capabilities(), Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other},
-			RunTimeoutSec: Listed[p.ID()].TimeoutSec, Input: p.InputSchema(), Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
+			RunTimeoutSec: Listed[p.ID()].TimeoutSec, Input: input, Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
 			Handle: g.packHandler(p), DryRun: g.packRehearsal(p)}
 		if p.Deterministic() {
 			t.Determinism = gate.Deterministic
@@ -58,18 +60,38 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		}
 		return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
 	}
-	canonical, err := p.Canonicalize(c.Args, toolpack.Env{Image: g.Domain.Lock().Digest, Artifact: look, Bind: g.Site.BindVersion,
-		Project: func() string { return project }, Passthrough: g.Policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())})
+	args, named := c.Args, ""
+	if _, offered := g.inputOf(p); offered {
+		if args, named, err = takeSite(c.Args); err != nil {
+			return run.Order{}, nil, err
+		}
+	}
+	env, s, err := g.packEnv(p, named)
 	if err != nil {
 		return run.Order{}, nil, err
 	}
-	spec, at := canonical.Spec, (*plan.Placement)(nil)
-	if !canonical.Docker {
-		spec.Placement = g.place(c, project, spec.Placement)
-		at = &spec.Placement
-		if err := charged(c, project, *at); err != nil {
-			return run.Order{}, nil, err
+	env.Artifact, env.Project = look, func() string { return project }
+	canonical, err := p.Canonicalize(args, env)
+	if err != nil {
+		return run.Order{}, nil, err
+	}
+	var at *plan.Placement
+	if canonical.Docker {
+		s = g.Site.LocalSite()
+		err = sameBinds(s, canonical.Extra.Binds)
+	} else {
+		if named != "" {
+			canonical.Spec.Placement.Site = &named
 		}
+		at = new(g.place(c, s, project, canonical.Spec.Placement))
+		err = charged(c, project, *at)
+	}
+	if err != nil {
+		return run.Order{}, nil, err
+	}
+	spec := canonical.Spec
+	if at != nil {
+		spec.Placement = *at
 	}
 	if err := g.allowOrder(canonical.Docker, spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
 		return run.Order{}, nil, err
@@ -80,18 +102,19 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	}
 	binds := canonical.Extra.Binds
 	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
-		PackHash: p.Hash(), Pack: definition, Params: canonical.Params(project, g.Script), Placement: at, Warnings: bindWarnings(binds),
+		PackHash: p.Hash(), Pack: definition,
+		Params: canonical.Params(project, g.Script), Site: s.Name, Placement: at, Warnings: bindWarnings(binds),
 		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind}
 	return order, canonical.Made, nil
 }
 
 // place adds to a pack's placement what it leaves to the site and to the caller: that is where the run goes, and what policy judges.
-func (g *Gateway) place(c gate.Call, project string, asked plan.Placement) plan.Placement {
-	site := SiteDefaults(g.Site)
+func (g *Gateway) place(c gate.Call, s *site.Site, project string, asked plan.Placement) plan.Placement {
+	defaults := SiteDefaults(s)
 	if own := c.Caller.Account(project); own != "" {
-		site.Account = own
+		defaults.Account = own
 	}
-	return asked.Resolve(site)
+	return asked.Resolve(defaults)
 }
 
 // packHandler submits the plan of a call.
@@ -104,7 +127,7 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 		if err := g.keep(ctx, p.ID(), order.Params.ProjectID, made); err != nil {
 			return nil, err
 		}
-		r, err := g.Engine.Submit(ctx, order)
+		r, err := g.Sites.Submit(ctx, order)
 		r.Reason = g.hide(c, r.Reason)
 		return r, err
 	}
@@ -117,21 +140,24 @@ func (g *Gateway) packRehearsal(p *toolpack.Pack) gate.Handler {
 		if err != nil {
 			return nil, err
 		}
-		return g.Engine.Preview(ctx, order)
+		return g.Sites.Preview(ctx, order)
 	}
 }
 
 // StillAllowed checks policy again before a run executes: an earlier policy may have admitted it.
-func (g *Gateway) StillAllowed(toolID string, p plan.Params) error {
+func (g *Gateway) StillAllowed(s *site.Site, toolID string, p plan.Params) error {
 	tool := strings.ReplaceAll(toolID, ".", "_")
 	if err := g.Policy.AllowTool(tool); err != nil {
 		return err
 	}
-	if err := sameBinds(g.Site, p.Tool.Asked()); err != nil {
+	if err := sameBinds(s, p.Tool.Asked()); err != nil {
 		return err
 	}
 	if image := g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image); p.Docker {
 		return g.Policy.AllowLocal(p.Spec, tool, image, -1)
+	}
+	if err := g.Policy.AllowSite(s.Name); err != nil {
+		return err
 	}
 	return g.Policy.AllowPlan(p.Spec, p.Tool == nil, g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image))
 }

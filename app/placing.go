@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -32,9 +33,11 @@ func ImportRoots(s *site.Site, p *policy.Policy) []string {
 	return p.Import.Roots
 }
 
-// Offers reports whether the site has a bind of a name.
+// Offers reports whether a site has a bind of a name.
 func Offers(s *site.Site) func(string) bool {
-	return func(name string) bool { _, ok := s.BindVersion(name); return ok }
+	return func(name string) bool {
+		return slices.ContainsFunc(s.Clusters(), func(c *site.Site) bool { _, ok := c.BindVersion(name); return ok })
+	}
 }
 
 // bindWarnings says what a run saw that nothing verifies.

@@ -50,7 +50,7 @@ func TestPlacementIsTheSites(t *testing.T) {
 			if o.Params.Spec.Placement != (plan.Placement{}) || o.Placement.Partition != c.partition || o.Placement.Account != c.account {
 				t.Errorf("asked for %+v, placed %+v", o.Params.Spec.Placement, o.Placement)
 			}
-			shown, err := g.Engine.Preview(t.Context(), o)
+			shown, err := g.Sites.Preview(t.Context(), o)
 			if err != nil || shown.Placement.Partition != c.partition || !strings.Contains(string(shown.Params), `"partition":null`) ||
 				shown.Script != "partition "+c.partition+" account "+c.account {
 				t.Errorf("%+v %v", shown, err)
@@ -84,7 +84,7 @@ func TestSameBinds(t *testing.T) {
 	}
 	g := tableGateway(t)
 	p := plan.Params{Tool: &plan.ToolExtra{Binds: []plan.Bind{{Name: "ref", Version: "1"}}}}
-	if err := g.StillAllowed("samtools.flagstat", p); fault.CodeOf(err) != "bind_not_offered" {
+	if err := g.StillAllowed(g.Site, "samtools.flagstat", p); fault.CodeOf(err) != "bind_not_offered" {
 		t.Error(err)
 	}
 	if w := bindWarnings(p.Tool.Binds); len(w) != 1 || !strings.Contains(w[0], "ref, version 1") {

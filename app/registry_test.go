@@ -70,11 +70,19 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Engine = run.NewEngine(run.Config{Placement: SiteDefaults(s), Previous: previous, SubmitWait: time.Nanosecond},
-		run.Parts{Store: g.Ledger, Index: g.Ledger.Index(""), Workspace: noWorkspace{}, Images: anyImage{}, Renderer: placement{},
-			Objects: g.Store,
-			Log:     log,
-			Now:     time.Now})
+	var sites []run.Site
+	for _, c := range append(s.Clusters(), s.LocalSite()) {
+		cfg := run.Config{Site: c.Name, Placement: SiteDefaults(c), Previous: previous, SubmitWait: time.Nanosecond}
+		sites = append(sites, run.Site{Config: cfg,
+			Parts: run.Parts{Store: g.Ledger, Index: g.Ledger.Index(c.Name), Objects: g.Store, Log: log, Now: time.Now},
+			Open: func(context.Context) (run.Parts, error) {
+				return run.Parts{Workspace: noWorkspace{}, Images: anyImage{}, Renderer: placement{}}, nil
+			}})
+	}
+	g.Sites = run.NewSites(sites...)
+	if away := g.Sites.Open(t.Context()); len(away) > 0 {
+		t.Fatal(away)
+	}
 	if err := g.OpenGate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +193,9 @@ func (g *Gateway) fill(t *testing.T, name string) belongings {
 	b.run = id.RunID()
 	_, _, err = g.Ledger.Insert(t.Context(), run.New{Params: params, Policy: g.Policy.Snapshot,
 		Inputs: []run.Link{{Role: "bam", ArtifactID: a.ID, Relpath: "in/x"}},
-		Run: run.Run{ID: b.run, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0", ContractVersion: "v1",
-			PolicyHash: id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: b.project,
+		Run: run.Run{ID: b.run, Site: g.Site.Name, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0",
+			ContractVersion: "v1",
+			PolicyHash:      id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: b.project,
 			Actor: "human", State: run.Blocked, Phase: run.NeedsOperator, Reason: "table", AttemptN: 1, ResultJSON: json.RawMessage(`{}`)},
 		Submission: run.Submission{Token: token, JobName: run.JobName(b.run, 1, token), CreatedAt: time.Now()},
 		Event:      run.Event{Type: "run.created", Data: map[string]any{}}})

@@ -68,7 +68,7 @@ func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (out GCAnswer, 
 	if err != nil {
 		return out, nil, err
 	}
-	r, err := retention.Parts{Ledger: g.Ledger, Workspaces: g.Workspaces, Store: g.Store, Now: time.Now}.Sweep(ctx, policy, a.DryRun)
+	r, err := retention.Parts{Ledger: g.Ledger, Workspaces: g.Sites, Store: g.Store, Now: time.Now}.Sweep(ctx, policy, a.DryRun)
 	if err != nil {
 		return out, nil, err
 	}

@@ -238,7 +238,7 @@ func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory
 		return s, nil, err
 	}
 	if c.Caller.Transport == gate.Local { // only a shell on this host gets a path of this host
-		s.Workspace = g.Engine.Workspace.RunDir(a.RunID)
+		s.Workspace = g.Sites.RunDir(s.Site, a.RunID)
 	}
 	s.Detail = *g.hide(c, &s.Detail)
 	measured := 0 // accounting reports usage later, which is not an event of the run

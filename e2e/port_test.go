@@ -144,8 +144,8 @@ func TestPort(t *testing.T) {
 	c.expect(c.say("slurm_job_collect", tree{"run_id": run.ToolRunID}, nil), "is succeeded")
 	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "num_seqs")
 	if status, b := p.send("GET", "/metrics", ""); status != 200 || !bytes.Contains(b, []byte(`slurmgate_runs{state="succeeded"} 1`)) ||
-		!bytes.Contains(b, []byte(`slurmgate_slurm_requests_total{command="sbatch",outcome="accepted"} 1`)) ||
-		!bytes.Contains(b, []byte(`slurmgate_bytes_total{direction="collect"}`)) || !bytes.Contains(b,
+		!bytes.Contains(b, []byte(`slurmgate_slurm_requests_total{command="sbatch",outcome="accepted",site="e2e"} 1`)) ||
+		!bytes.Contains(b, []byte(`slurmgate_bytes_total{direction="collect",site="e2e"}`)) || !bytes.Contains(b,
 		[]byte(`tool="seqkit.stats",transport="other"`)) {
 		t.Errorf("%d %s", status, b)
 	}

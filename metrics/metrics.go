@@ -32,8 +32,10 @@ type Metrics struct {
 type Sources struct {
 	// Runs counts the runs in each state.
 	Runs func(ctx context.Context) (map[string]int64, error)
-	// Watched says when Slurm last answered in full, and why it does not answer now.
-	Watched func() (time.Time, error)
+	// Sites are the names of the clusters.
+	Sites []string
+	// Watched says when a cluster's Slurm last answered in full, and why it does not answer now.
+	Watched func(site string) (time.Time, error)
 	Now     func() time.Time
 }
 
@@ -41,9 +43,10 @@ type Sources struct {
 func New(s Sources) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_slurm_requests_total",
-			Help: "Requests to Slurm, by command and outcome (ok, failed)."}, []string{"command", "outcome"}),
+			Help: "Requests to Slurm, by site, command and outcome (ok, failed)."}, []string{"site", "command", "outcome"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_bytes_total",
-			Help: "Bytes copied, by direction: stage (inputs into workspaces), collect (outputs into the store)."}, []string{"direction"}),
+			Help: "Bytes copied, by site and direction: stage (inputs into workspaces), collect (outputs into the store)."},
+			[]string{"site", "direction"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_tool_calls_total",
 			Help: "Calls that passed the gate or were denied, by tool, transport and outcome (ok, or the error's kind)."},
 			[]string{"tool", "transport", "outcome"}),
@@ -52,8 +55,9 @@ func New(s Sources) *Metrics {
 	}
 	m.registry.MustRegister(m.asked, m.bytes, m.calls, m.took, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{sources: s})
-	for _, direction := range []string{"stage", "collect"} {
-		m.bytes.WithLabelValues(direction)
+	for _, site := range s.Sites {
+		m.bytes.WithLabelValues(site, "stage")
+		m.bytes.WithLabelValues(site, "collect")
 	}
 	return m
 }
@@ -121,8 +125,8 @@ const countEvery = 5 * time.Second
 
 var (
 	runsDesc = prometheus.NewDesc("slurmgate_runs", "Runs in the ledger, by state.", []string{"state"}, nil)
-	lagDesc  = prometheus.NewDesc("slurmgate_watch_lag_seconds", "Age of Slurm's last complete answer.", nil, nil)
-	upDesc   = prometheus.NewDesc("slurmgate_slurm_up", "1 if Slurm answered the last request, else 0.", nil, nil)
+	lagDesc  = prometheus.NewDesc("slurmgate_watch_lag_seconds", "Age of the last complete answer of a site's Slurm.", []string{"site"}, nil)
+	upDesc   = prometheus.NewDesc("slurmgate_slurm_up", "1 if the site's Slurm answered the last request, else 0.", []string{"site"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -137,14 +141,16 @@ func (s *state) Collect(c chan<- prometheus.Metric) {
 	for state, n := range s.count() {
 		c <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, float64(n), state)
 	}
-	at, err := s.sources.Watched()
-	up := 1.0
-	if err != nil {
-		up = 0
-	}
-	c <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up)
-	if !at.IsZero() {
-		c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, s.sources.Now().Sub(at).Seconds())
+	for _, site := range s.sources.Sites {
+		at, err := s.sources.Watched(site)
+		up := 1.0
+		if err != nil {
+			up = 0
+		}
+		c <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up, site)
+		if !at.IsZero() {
+			c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, s.sources.Now().Sub(at).Seconds(), site)
+		}
 	}
 }
 

@@ -34,16 +34,17 @@ func expect(t *testing.T, page string, lines ...string) {
 func newMetrics(watched func() (time.Time, error)) *Metrics {
 	return New(Sources{Runs: func(context.Context) (map[string]int64, error) {
 		return map[string]int64{"running": 3, "failed": 0}, nil
-	}, Watched: watched,
+	}, Sites: []string{"alpha"}, Watched: func(string) (time.Time, error) { return watched() },
 		Now: func() time.Time { return time.Unix(1000, 0) }})
 }
 
 func TestState(t *testing.T) {
 	m := newMetrics(func() (time.Time, error) { return time.Unix(990, 0), nil })
-	expect(t, m.page(t), `slurmgate_runs{state="running"} 3`, `slurmgate_runs{state="failed"} 0`, "slurmgate_watch_lag_seconds 10",
-		"slurmgate_slurm_up 1", `slurmgate_bytes_total{direction="stage"} 0`)
+	expect(t, m.page(t), `slurmgate_runs{state="running"} 3`, `slurmgate_runs{state="failed"} 0`,
+		`slurmgate_watch_lag_seconds{site="alpha"} 10`,
+		`slurmgate_slurm_up{site="alpha"} 1`, `slurmgate_bytes_total{direction="stage",site="alpha"} 0`)
 	down := newMetrics(func() (time.Time, error) { return time.Time{}, errors.New("no answer") })
-	if p := down.page(t); strings.Contains(p, "watch_lag_seconds 1") || !strings.Contains(p, "slurmgate_slurm_up 0") {
+	if p := down.page(t); strings.Contains(p, "watch_lag_seconds{") || !strings.Contains(p, `slurmgate_slurm_up{site="alpha"} 0`) {
 		t.Error(p)
 	}
 }
@@ -111,7 +112,7 @@ func (p parts) OpenOutput(context.Context, string, int, string) (io.ReadCloser, 
 func TestParts(t *testing.T) {
 	m := newMetrics(func() (time.Time, error) { return time.Time{}, nil })
 	p := parts{fail: errors.New("no")}
-	w := m.Wrap(run.Parts{Submitter: p, Queue: p, Accounting: p, Canceller: p, Workspace: p})
+	w := m.Wrap("alpha", run.Parts{Submitter: p, Queue: p, Accounting: p, Canceller: p, Workspace: p})
 	ctx := t.Context()
 	w.Submitter.Send(ctx, run.JobSpec{}, 1)
 	if _, err := w.Queue.Jobs(ctx, nil); err == nil {
@@ -130,8 +131,10 @@ func TestParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, r)
-	expect(t, m.page(t), `slurmgate_slurm_requests_total{command="sbatch",outcome="accepted"} 1`,
-		`slurmgate_slurm_requests_total{command="squeue",outcome="failed"} 1`, `slurmgate_slurm_requests_total{command="sacct",outcome="ok"} 1`,
-		`slurmgate_slurm_requests_total{command="scancel",outcome="ok"} 1`, `slurmgate_bytes_total{direction="stage"} 100`,
-		`slurmgate_bytes_total{direction="collect"} 5`)
+	expect(t, m.page(t), `slurmgate_slurm_requests_total{command="sbatch",outcome="accepted",site="alpha"} 1`,
+		`slurmgate_slurm_requests_total{command="squeue",outcome="failed",site="alpha"} 1`,
+		`slurmgate_slurm_requests_total{command="sacct",outcome="ok",site="alpha"} 1`,
+		`slurmgate_slurm_requests_total{command="scancel",outcome="ok",site="alpha"} 1`,
+		`slurmgate_bytes_total{direction="stage",site="alpha"} 100`,
+		`slurmgate_bytes_total{direction="collect",site="alpha"} 5`)
 }

@@ -9,38 +9,45 @@ import (
 	"slurmgate/run"
 )
 
-// Wrap puts counters around the parts that reach Slurm and copy bytes.
-func (m *Metrics) Wrap(p run.Parts) run.Parts {
-	p.Submitter = submitter{p.Submitter, m}
-	p.Queue = queue{p.Queue, m}
-	p.Accounting = accounting{p.Accounting, m}
-	p.Canceller = canceller{p.Canceller, m}
-	p.Workspace = workspace{p.Workspace, m}
+// Wrap puts counters around the parts of a site that reach Slurm and copy bytes.
+func (m *Metrics) Wrap(name string, p run.Parts) run.Parts {
+	s := counters{m, name}
+	p.Submitter = submitter{p.Submitter, s}
+	p.Queue = queue{p.Queue, s}
+	p.Accounting = accounting{p.Accounting, s}
+	p.Canceller = canceller{p.Canceller, s}
+	p.Workspace = workspace{p.Workspace, s}
 	return p
 }
 
-func (m *Metrics) ask(command string, err error) {
+// counters are those of a site.
+type counters struct {
+	*Metrics
+	site string
+}
+
+func (m counters) ask(command string, err error) {
 	outcome := "ok"
 	if err != nil {
 		outcome = "failed"
 	}
-	m.asked.WithLabelValues(command, outcome).Inc()
+	m.asked.WithLabelValues(m.site, command, outcome).Inc()
 }
 
 type submitter struct {
 	run.Submitter
-	m *Metrics
+	m counters
 }
 
 func (s submitter) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	r := s.Submitter.Send(ctx, job, k)
-	s.m.asked.WithLabelValues("sbatch", string(r.Outcome)).Inc()
+	s.m.asked.WithLabelValues(s.m.site, "sbatch", string(r.Outcome)).Inc()
 	return r
 }
 
 type queue struct {
 	run.Queue
-	m *Metrics
+	m counters
 }
 
 func (q queue) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
@@ -51,7 +58,7 @@ func (q queue) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, err
 
 type accounting struct {
 	run.Accounting
-	m *Metrics
+	m counters
 }
 
 func (a accounting) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
@@ -62,7 +69,7 @@ func (a accounting) Records(ctx context.Context, since time.Time) ([]run.Job, er
 
 type canceller struct {
 	run.Canceller
-	m *Metrics
+	m counters
 }
 
 func (c canceller) Cancel(ctx context.Context, jobID, name string) error {
@@ -73,7 +80,7 @@ func (c canceller) Cancel(ctx context.Context, jobID, name string) error {
 
 type workspace struct {
 	run.Workspace
-	m *Metrics
+	m counters
 }
 
 // StageInputs counts an input with its full size when it is opened for copying, even if it is then reflinked, which copies no bytes.
@@ -81,7 +88,7 @@ func (w workspace) StageInputs(ctx context.Context, runID string, inputs []plan.
 	return w.Workspace.StageInputs(ctx, runID, inputs, func(ctx context.Context, sum string) (io.ReadCloser, int64, error) {
 		r, size, err := open(ctx, sum)
 		if err == nil {
-			w.m.bytes.WithLabelValues("stage").Add(float64(size))
+			w.m.bytes.WithLabelValues(w.m.site, "stage").Add(float64(size))
 		}
 		return r, size, err
 	})
@@ -97,12 +104,12 @@ func (w workspace) OpenOutput(ctx context.Context, runID string, n int, srcRelpa
 
 type counted struct {
 	io.ReadCloser
-	m *Metrics
+	m counters
 }
 
 // Read implements io.Reader.
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
-	c.m.bytes.WithLabelValues("collect").Add(float64(n))
+	c.m.bytes.WithLabelValues(c.m.site, "collect").Add(float64(n))
 	return n, err
 }

@@ -59,13 +59,10 @@ func TestSitesOfAPolicy(t *testing.T) {
 		}
 	}
 	p := sitesPolicy(t, "sites: {allowlist: [a, b], prefer: [b]}")
-	if err := p.CheckNames(Known{Sites: []string{"a", "b"}}); err != nil {
+	if err := p.CheckSites([]string{"a", "b"}); err != nil {
 		t.Error(err)
 	}
-	if err := p.CheckNames(Known{}); err != nil {
-		t.Error("not known, and checked:", err)
-	}
-	if err := p.CheckNames(Known{Sites: []string{"a"}}); len(fault.ProblemsOf(err)) != 2 || fault.CodeOf(err) != "POLICY-UNKNOWN-SITE" {
+	if err := p.CheckSites([]string{"a"}); len(fault.ProblemsOf(err)) != 2 || fault.CodeOf(err) != "POLICY-UNKNOWN-SITE" {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -63,8 +64,19 @@ func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) Submit
 		Attempt: v.Run.AttemptN, Reason: reason(v),
 		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID),
 		LogArtifactID:  opt(v.Run.LogArtifactID),
-		EquivalentRuns: orEmpty(equivalent), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v),
+		EquivalentRuns: orEmpty(equivalent), Warnings: e.warnings(v), NextSteps: NextSteps(v),
 	}
+}
+
+// warnings are those of the run, and that its site is away as long as that matters to it.
+func (e *Engine) warnings(v View) []string {
+	if e.away == nil || v.Run.State.Terminal() {
+		return orEmpty(v.Run.Warnings)
+	}
+	if err := e.away(); err != nil {
+		return append(slices.Clone(v.Run.Warnings), fault.Prose(err))
+	}
+	return orEmpty(v.Run.Warnings)
 }
 
 // Identify returns the run id of a read-only call (ARC-11), from its canonical params: the same call on the same ledger is the same run.
@@ -72,7 +84,15 @@ type Identify func(ctx context.Context, params map[string]any) (runID string, er
 
 // Get reads a run from the ledger; it never queries Slurm. It waits up to wait for the run to finish.
 func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
-	v, a, err := e.look(ctx, runID, wait, which)
+	v, err := e.Store.View(ctx, runID)
+	if err != nil {
+		return GetAnswer{}, err
+	}
+	return e.get(ctx, v, wait, which)
+}
+
+func (e *Engine) get(ctx context.Context, v View, wait time.Duration, which Identify) (GetAnswer, error) {
+	v, a, err := e.look(ctx, v, wait, which)
 	if err != nil {
 		return GetAnswer{}, err
 	}
@@ -83,7 +103,15 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, whic
 // Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
 // [Engine.Recollect] is the verb for a run whose outputs are late. It waits up to wait for the run to finish.
 func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
-	v, a, err := e.look(ctx, runID, wait, which)
+	v, err := e.Store.View(ctx, runID)
+	if err != nil {
+		return CollectAnswer{}, err
+	}
+	return e.collected(ctx, v, wait, which)
+}
+
+func (e *Engine) collected(ctx context.Context, v View, wait time.Duration, which Identify) (CollectAnswer, error) {
+	v, a, err := e.look(ctx, v, wait, which)
 	if err != nil {
 		return CollectAnswer{}, err
 	}
@@ -91,13 +119,13 @@ func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, 
 }
 
 // look is a look at a run. Its identity is made of the run and the ledger's newest event about it.
-func (e *Engine) look(ctx context.Context, runID string, wait time.Duration, which Identify) (View, RunAnswer, error) {
-	v, outputs, params, err := e.read(ctx, runID, wait)
+func (e *Engine) look(ctx context.Context, v View, wait time.Duration, which Identify) (View, RunAnswer, error) {
+	v, outputs, params, err := e.read(ctx, v, wait)
 	if err != nil {
 		return v, RunAnswer{}, err
 	}
 	a := RunAnswer{TargetRunID: v.Run.ID, State: v.Run.State, Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
-		ArtifactsByRole: map[string]string{}, PollAfterSeconds: e.pollAfter(v), Warnings: orEmpty(v.Run.Warnings), NextSteps: NextSteps(v)}
+		ArtifactsByRole: map[string]string{}, PollAfterSeconds: e.pollAfter(v), Warnings: e.warnings(v), NextSteps: NextSteps(v)}
 	for _, o := range outputs {
 		a.ArtifactsByRole[o.Role] = o.ArtifactID
 	}
@@ -105,12 +133,15 @@ func (e *Engine) look(ctx context.Context, runID string, wait time.Duration, whi
 	return v, a, err
 }
 
-// read reads a run with its outputs. params are the canonical params of the look.
-func (e *Engine) read(ctx context.Context, runID string, wait time.Duration) (v View, outputs []Output, params map[string]any, err error) {
-	v, err = e.waitFor(ctx, runID, wait, func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked })
-	if err != nil {
-		return v, nil, nil, err
+// read waits for a run to finish and reads its outputs. params are the canonical params of the look.
+func (e *Engine) read(ctx context.Context, seen View, wait time.Duration) (v View, outputs []Output, params map[string]any, err error) {
+	settled := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
+	if v = seen; !settled(v) && wait > 0 {
+		if v, err = e.waitFor(ctx, v.Run.ID, wait, settled); err != nil {
+			return v, nil, nil, err
+		}
 	}
+	runID := v.Run.ID
 	seq, err := e.Index.Seq(ctx, runID)
 	if err != nil {
 		return v, nil, nil, err

@@ -61,7 +61,7 @@ type Parts struct {
 	Now     func() time.Time
 }
 
-// Engine moves runs through their lifecycle. One engine per ledger; all methods are safe for concurrent
+// Engine moves the runs of one site through their lifecycle. One engine per site and ledger; all methods are safe for concurrent
 // use. Nothing moves until [Engine.Start] is called.
 type Engine struct {
 	Parts
@@ -74,6 +74,7 @@ type Engine struct {
 	watcher  *watcher
 	cancels  *canceller
 	late     *lateFiles
+	away     func() error // why the site is not open; nil: it is
 	disk     *diskHealth
 }
 

@@ -19,7 +19,7 @@ func (p Phase) inFlight() bool { return slices.Contains(inFlight, p) }
 // limiter holds the runs of each toolpack in flight to what policy allows (concurrency.per_tool). In flight is what was sent to Slurm, or
 // started on the gateway's own host, and is not known to have ended. A run that would be one too many waits and is sent when another one
 // ends. The numbers are in memory, because to count in the ledger costs each send 2.6 ms at 10,000 runs (BenchmarkTuningReads): the
-// engine counts at start and then with each write. Tools without a limit are not counted.
+// gateway counts at start and then with each write. Tools without a limit are not counted.
 //
 // flying is the number of runs whose newest known revision is in flight, or for which a place is reserved; it never exceeds most but for
 // what was in flight at the start.
@@ -27,25 +27,36 @@ type limiter struct {
 	again    time.Duration // after which a waiting run is offered, whatever happens
 	pressure *backPressure
 	offer    func(runID string) // gives a run to the workers
+	*inFlightRuns
+}
 
+// inFlightRuns are the runs of the limited tools. The engines of several sites share them.
+type inFlightRuns struct {
 	mu    sync.Mutex
 	tools map[string]*toolRuns // by tool name; the map itself never changes
 }
 
 func newLimiter(cfg Config, pressure *backPressure, offer func(string)) *limiter {
-	l := &limiter{again: max(cfg.Ceiling, cfg.Floor), pressure: pressure, offer: offer, tools: map[string]*toolRuns{}}
+	l := &limiter{again: max(cfg.Ceiling, cfg.Floor), pressure: pressure, offer: offer,
+		inFlightRuns: &inFlightRuns{tools: map[string]*toolRuns{}}}
 	for name, most := range cfg.InFlight {
-		l.tools[name] = &toolRuns{most: most, runs: map[string]*flight{}, waiting: map[string]time.Time{}}
+		l.tools[name] = &toolRuns{most: most, runs: map[string]*flight{}, waiting: map[string]waiting{}}
 	}
 	return l
 }
 
-// toolRuns are the runs of one limited tool. Under limiter.mu.
+// toolRuns are the runs of one limited tool. Under inFlightRuns.mu.
 type toolRuns struct {
 	most    int
 	flying  int
-	runs    map[string]*flight   // those in flight, and those being written
-	waiting map[string]time.Time // runs that wait for a place, and when they were created
+	runs    map[string]*flight // those in flight, and those being written
+	waiting map[string]waiting // runs that wait for a place
+}
+
+// waiting is a run that waits for a place.
+type waiting struct {
+	since time.Time // it was created
+	of    *limiter  // of its site
 }
 
 // flight is what is known of a run at its newest revision.
@@ -110,7 +121,7 @@ func (l *limiter) reserve(r Run) (release func(), why pause, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f := t.runs[r.ID]; t.flying >= t.most && (f == nil || !f.flying) {
-		t.waiting[r.ID] = r.CreatedAt
+		t.waiting[r.ID] = waiting{r.CreatedAt, l}
 		l.pressure.delay(r.ID, l.again)
 		return nil, pause{code: ConcurrencyLimit, detail: fmt.Sprintf("policy allows %d runs of %s at a time (concurrency.per_tool.%s), and "+
 			"%d are submitted or running; this run is submitted when one of them ends", t.most, r.ToolID, r.ToolName, t.flying)}, false
@@ -161,13 +172,14 @@ func (l *limiter) writing(r Run) (wrote func(View, error)) {
 func (l *limiter) offerPlaces(t *toolRuns) {
 	for free := t.most - t.flying; free > 0 && len(t.waiting) > 0; free-- {
 		first := ""
-		for id, at := range t.waiting {
-			if first == "" || at.Before(t.waiting[first]) || at.Equal(t.waiting[first]) && id < first {
+		for id, w := range t.waiting {
+			if than := t.waiting[first].since; first == "" || w.since.Before(than) || w.since.Equal(than) && id < first {
 				first = id
 			}
 		}
+		site := t.waiting[first].of
 		delete(t.waiting, first)
-		l.pressure.hurry(first)
-		l.offer(first)
+		site.pressure.hurry(first)
+		site.offer(first)
 	}
 }

@@ -70,7 +70,11 @@ type LogsAnswer struct {
 
 // Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace.
 func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, which Identify) (LogsAnswer, error) {
-	v, outputs, params, err := e.read(ctx, runID, 0)
+	v, err := e.Store.View(ctx, runID)
+	if err != nil {
+		return LogsAnswer{}, err
+	}
+	v, outputs, params, err := e.read(ctx, v, 0)
 	if err != nil {
 		return LogsAnswer{}, err
 	}

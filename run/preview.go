@@ -12,6 +12,7 @@ import (
 // its place; everything else is as it would be sent.
 type Preview struct {
 	RunID          string          `json:"run_id"`
+	Site           string          `json:"site"` // where the job is, or would go
 	ParamsHash     string          `json:"params_hash"`
 	PolicyHash     string          `json:"policy_hash"`
 	PlanHash       string          `json:"plan_hash"`
@@ -31,28 +32,22 @@ var previewToken = strings.Repeat("0", 32)
 
 // Preview returns what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
 func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
-	canonical, id, err := o.Identity()
+	f, err := e.find(ctx, o)
 	if err != nil {
 		return Preview{}, err
 	}
-	p := Preview{RunID: id.RunID(), ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(), Params: canonical}
-	sought, err := e.identities(o, id)
-	if err != nil {
-		return p, err
-	}
-	known, equivalent, err := e.Index.Find(ctx, sought)
-	if err != nil {
-		return p, err
-	}
-	p.EquivalentRuns = orEmpty(equivalent)
-	if p.Exists = known != ""; p.Exists {
-		p.RunID = known
-		v, err := e.Store.View(ctx, p.RunID)
-		if err != nil {
-			return p, err
-		}
-		p.State, p.PolicyHash, p.ParamsHash, p.PlanHash = &v.Run.State, v.Run.PolicyHash, v.Run.ParamsHash, v.Run.PlanHash
+	return e.preview(ctx, o, f)
+}
+
+func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error) {
+	id := f.id
+	p := Preview{RunID: id.RunID(), Site: e.cfg.Site, ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(),
+		Params: f.canonical, EquivalentRuns: orEmpty(f.equivalent)}
+	if p.Exists = f.view != nil; p.Exists {
+		v := f.view
+		p.RunID, p.State, p.PolicyHash, p.ParamsHash, p.PlanHash = v.Run.ID, &v.Run.State, v.Run.PolicyHash, v.Run.ParamsHash, v.Run.PlanHash
 		if v.Run.ParamsHash != id.ParamsHash { // made in an earlier form
+			var err error
 			if p.Params, err = e.Store.Params(ctx, v.Run.ParamsHash); err != nil {
 				return p, err
 			}

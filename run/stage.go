@@ -31,7 +31,11 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 			fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; "+
 				"restore the newer ledger or cancel the run", v.Attempt.N))
 	case err != nil && (fault.KindOf(err).Retryable() || ctx.Err() != nil):
-		return e.note(ctx, v, stagingWaits, fault.Prose(err))
+		why := stagingWaits
+		if fault.CodeOf(err) == SiteAway {
+			why = SiteAway
+		}
+		return e.note(ctx, v, why, fault.Prose(err))
 	case err != nil:
 		return e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
 	}

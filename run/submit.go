@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -20,6 +21,7 @@ type Order struct {
 	Params          plan.Params     // as asked; its inputs name the artifacts
 	Placement       *plan.Placement // where the first attempt goes; nil when the params name it all
 	Warnings        []string        // of the run
+	Site            string          // where the run goes if there is none yet; empty: the first site
 	PolicyHash      string
 	Policy          json.RawMessage // canonical snapshot
 	Actor           string
@@ -69,68 +71,94 @@ func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
 // in (ABI-18). A new run is staged and sent by the engine; Submit waits a few seconds for that and then
 // answers with what is known.
 func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
-	canonical, id, err := o.Identity()
+	f, err := e.find(ctx, o)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	sought, err := e.identities(o, id)
-	if err != nil {
-		return SubmitAnswer{}, err
+	return e.submit(ctx, o, f)
+}
+
+// lookup is what the ledger knows of an order.
+type lookup struct {
+	canonical  []byte
+	id         plan.Identity
+	sought     Sought
+	view       *View // of the order's run; nil: there is none
+	equivalent []string
+}
+
+func (e *Engine) find(ctx context.Context, o Order) (f lookup, err error) {
+	if f.canonical, f.id, err = o.Identity(); err != nil {
+		return f, err
 	}
-	known, equivalent, err := e.Index.Find(ctx, sought)
-	if err != nil {
-		return SubmitAnswer{}, err
+	if f.sought, err = e.identities(o, f.id); err != nil {
+		return f, err
 	}
-	if known != "" {
-		v, err := e.Store.View(ctx, known)
-		if err != nil {
-			return SubmitAnswer{}, err
-		}
-		if o.Params.Docker {
-			return e.repeatDocker(ctx, v, equivalent)
-		}
-		return e.submitAnswer(v, true, equivalent), nil
+	known, equivalent, err := e.Index.Find(ctx, f.sought)
+	f.equivalent = equivalent
+	if err != nil || known == "" {
+		return f, err
+	}
+	v, err := e.Store.View(ctx, known)
+	f.view = &v
+	return f, err
+}
+
+// reusable finds a run of the same plan made under another policy, where policy reuses those; nil if there is none. One on another site
+// than the caller named is another run.
+func (e *Engine) reusable(ctx context.Context, o Order, equivalent []string) (*View, error) {
+	if !e.cfg.ReuseAcross || o.Params.Docker {
+		return nil, nil
 	}
 	for _, id := range equivalent {
-		if !e.cfg.ReuseAcross || o.Params.Docker {
-			break
-		}
 		v, err := e.Store.View(ctx, id)
+		if err != nil || o.Params.Site() == "" || v.Run.Site == o.Params.Site() {
+			return &v, err
+		}
+	}
+	return nil, nil
+}
+
+func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, error) {
+	switch {
+	case f.view != nil && o.Params.Docker:
+		return e.repeatDocker(ctx, *f.view, f.equivalent)
+	case f.view != nil:
+		return e.submitAnswer(*f.view, true, f.equivalent), nil
+	}
+	if v, err := e.reusable(ctx, o, f.equivalent); v != nil || err != nil {
 		if err != nil {
 			return SubmitAnswer{}, err
 		}
-		if o.Params.Site() != "" && v.Run.Site != o.Params.Site() {
-			continue
-		}
-		a := e.submitAnswer(v, true, equivalent)
+		a := e.submitAnswer(*v, true, f.equivalent)
 		a.Warnings = append(a.Warnings, fmt.Sprintf("this is run %s, made for the same plan under another policy (equivalent_runs: reuse)",
 			v.Run.ID))
 		return a, nil
 	}
-	// Nothing is recorded for an image that is missing or has the wrong checksum.
-	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil {
+	// Nothing is recorded for an image that is missing or has the wrong checksum. A site that is away shows neither: its runs wait for it.
+	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil && fault.CodeOf(err) != SiteAway {
 		return SubmitAnswer{}, err
 	}
 	if err := e.Room(); err != nil {
 		return SubmitAnswer{}, err
 	}
-	v, created, err := e.insert(ctx, o, sought, id, canonical)
+	v, created, err := e.insert(ctx, o, f.sought, f.id, f.canonical)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
 	if !created {
-		return e.submitAnswer(v, true, equivalent), nil
+		return e.submitAnswer(v, true, f.equivalent), nil
 	}
 	changes, stop := e.waiters.listen(v.Run.ID)
 	defer stop()
-	e.waiters.hand(v, canonical)
+	e.waiters.hand(v, f.canonical)
 	e.work.add(v.Run.ID)
 	e.watcher.poke()
-	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) })
+	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) || v.Run.Reason == SiteAway })
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	return e.submitAnswer(v, false, equivalent), nil
+	return e.submitAnswer(v, false, f.equivalent), nil
 }
 
 func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity, canonical []byte) (View, bool, error) {

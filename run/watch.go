@@ -48,6 +48,9 @@ func (e *Engine) watch(ctx context.Context) {
 
 // takeUp gives the workers the runs that waited for time: deferred sends, interrupted staging and collecting, late outputs.
 func (e *Engine) takeUp(ctx context.Context) {
+	if e.away != nil && e.away() != nil {
+		return // all of them wait for the site, see resume
+	}
 	// Separately: a thousand runs that wait for room do not hold up one that is to be collected.
 	for _, p := range []Phase{Collecting, Submitting, Staging, OutputsLate, Deferred} {
 		if p == Deferred && e.pressure.sitePause() != nil {

@@ -36,6 +36,7 @@ type world struct {
 	dir    string
 	ledger *ledger.Ledger
 	cfg    run.Config
+	twins  []*world // further clusters under the same ledger
 	// allowed is what policy says at the boundary; nil: everything
 	allowed func(toolID string, p plan.Params) error
 
@@ -131,6 +132,9 @@ func (w *world) check() {
 	w.t.Helper()
 	if err := w.ledger.Integrity(context.Background()); err != nil {
 		w.t.Error(err)
+	}
+	for _, t := range w.twins {
+		t.check()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

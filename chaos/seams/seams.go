@@ -26,14 +26,7 @@ import (
 
 // Wrap puts seams around all parts that have side effects.
 func Wrap(p run.Parts) run.Parts {
-	s := &seams{kill: parseTrigger("SLURMGATE_CHAOS_KILL"), fail: parseTrigger("SLURMGATE_CHAOS_FAIL")}
-	if name := os.Getenv("SLURMGATE_CHAOS_LIST"); name != "" {
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			panic(err)
-		}
-		s.list = f
-	}
+	s := ofProcess()
 	p.Store = store{p.Store, s}
 	p.Submitter = submitter{p.Submitter, s}
 	p.Queue = queue{p.Queue, s}
@@ -44,6 +37,19 @@ func Wrap(p run.Parts) run.Parts {
 	p.Objects = objects{p.Objects, s}
 	return p
 }
+
+// ofProcess are the seams of this process, which all its engines pass.
+var ofProcess = sync.OnceValue(func() *seams {
+	s := &seams{kill: parseTrigger("SLURMGATE_CHAOS_KILL"), fail: parseTrigger("SLURMGATE_CHAOS_FAIL")}
+	if name := os.Getenv("SLURMGATE_CHAOS_LIST"); name != "" {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			panic(err)
+		}
+		s.list = f
+	}
+	return s
+})
 
 // trigger fires once, at the n-th pass.
 type trigger struct {

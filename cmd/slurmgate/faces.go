@@ -17,8 +17,8 @@ import (
 
 // openMetrics creates the metrics; the engine's parts are counted from then on.
 func (g *gateway) openMetrics() {
-	g.metrics = metrics.New(metrics.Sources{Runs: g.ledgerCounts, Watched: func() (time.Time, error) { return g.app.Engine.Watched() },
-		Now: time.Now})
+	g.metrics = metrics.New(metrics.Sources{Runs: g.ledgerCounts, Sites: g.app.Site.Names(),
+		Watched: func(site string) (time.Time, error) { return g.app.Sites.Watched(site) }, Now: time.Now})
 	g.app.Journal = g.metrics.Journal
 }
 
@@ -79,7 +79,7 @@ func (g *gateway) ready(context.Context) error {
 	if err := g.app.Ledger.Stopped(); err != nil {
 		return err
 	}
-	return g.app.Engine.Ready()
+	return g.app.Sites.Ready()
 }
 
 // chatGate is the gate for chats over HTTP: the HTTP server has identified the caller.

@@ -23,7 +23,7 @@ func (serveCmd) Run(ctx context.Context, a *cli.Shell) error {
 	if err != nil {
 		return err
 	}
-	a.Say("slurmgate %s serves %s: domain %s %s, ledger %s, socket %s (pid %d)", a.Build.Version, s.Name, g.app.Domain.ID(),
+	a.Say("slurmgate %s serves %s: domain %s %s, ledger %s, socket %s (pid %d)", a.Build.Version, s.Title(), g.app.Domain.ID(),
 		g.app.Domain.Version(), g.app.Ledger.Path(), s.Gateway.Socket, os.Getpid())
 	if g.port != nil {
 		a.Say("HTTP and MCP at http://%s, the latter at /mcp; every request needs a bearer token", g.port.Addr())

@@ -31,7 +31,7 @@ func lockState(dir string) (*ledger.Lock, error) {
 // openLedger opens the ledger of a site, whose lock the caller has.
 func openLedger(ctx context.Context, s *site.Site) (*ledger.Ledger, error) {
 	return ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
-		NewID: func() string { return "gw-" + uuid.NewString() }, FirstSite: s.Name, LocalSite: s.Name})
+		NewID: func() string { return "gw-" + uuid.NewString() }, FirstSite: s.Names()[0], LocalSite: site.Local})
 }
 
 // ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"encoding/json"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/site"
+	"slurmgate/toolpack"
+)
+
+// several reports whether a caller has a choice between clusters.
+func (g *Gateway) several() bool { return len(g.Site.Clusters()) > 1 }
+
+// cluster is where a new run goes: the cluster that the caller names, or the one that policy picks.
+func (g *Gateway) cluster(named string) (*site.Site, error) {
+	if named == "" {
+		name, err := g.Policy.PickSite(g.Site.Names(), func(name string) bool { return g.Sites.Away(name) != nil })
+		return g.Site.Cluster(name), err
+	}
+	s := g.Site.Cluster(named)
+	switch {
+	case s != nil:
+		return s, g.Policy.AllowSite(named)
+	case named == site.Local:
+		return nil, badSite("POLICY-LOCAL", "a docker plan", site.Local+" is the gateway's own host, and this is a plan for Slurm",
+			"name one of the sites "+g.Site.Title()+", or none")
+	}
+	hint := plan.DidYouMean(named, g.Site.Names())
+	if hint == "" {
+		hint = "name one of them, or none"
+	}
+	return nil, badSite("SITE-UNKNOWN", "a site of this gateway: "+g.Site.Title(), `there is no site "`+named+`"`, hint)
+}
+
+func badSite(code, rule, msg, hint string) error {
+	return fault.Invalid("site", "the run cannot go to the site that was named",
+		fault.Problem{Code: code, Field: "site", Rule: rule, Msg: msg, Hint: hint})
+}
+
+// siteArgument is the argument of a toolpack's tool that names a site.
+const siteArgument = "site"
+
+// inputOf is the input schema of a pack's tool: where there is a choice of clusters with an argument that names one, which the pack itself
+// knows nothing of. A pack that has an argument of this name keeps its own.
+func (g *Gateway) inputOf(p *toolpack.Pack) (schema json.RawMessage, offersSite bool) {
+	schema = p.InputSchema()
+	var doc map[string]any
+	if !g.several() || json.Unmarshal(schema, &doc) != nil {
+		return schema, false
+	}
+	properties, _ := doc["properties"].(map[string]any)
+	if _, own := properties[siteArgument]; own || properties == nil {
+		return schema, false
+	}
+	properties[siteArgument] = map[string]any{"type": "string", "maxLength": 64,
+		"description": "the site to run on: " + strings.Join(g.Sites.Names(), ", ") + "; if absent, policy picks one"}
+	with, err := json.Marshal(doc)
+	if err != nil {
+		return schema, false
+	}
+	return with, true
+}
+
+// takeSite takes that argument out of a call's arguments.
+func takeSite(args json.RawMessage) (rest json.RawMessage, named string, err error) {
+	var doc map[string]json.RawMessage
+	if err := json.Unmarshal(args, &doc); err != nil {
+		return nil, "", err
+	}
+	if raw, given := doc[siteArgument]; given {
+		if err := json.Unmarshal(raw, &named); err != nil {
+			return nil, "", err
+		}
+		delete(doc, siteArgument)
+	}
+	rest, err = plan.Marshal(doc)
+	return rest, named, err
+}
+
+// env is what a call of a pack is turned into a plan with, on the cluster of the call.
+func (g *Gateway) packEnv(p *toolpack.Pack, named string) (env toolpack.Env, s *site.Site, err error) {
+	env = toolpack.Env{Image: g.Domain.Lock().Digest, Passthrough: g.Policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())}
+	switch {
+	case p.PlanKind() == toolpack.KindDocker:
+		s = g.Site.LocalSite()
+		if named != "" && named != site.Local {
+			err = badSite("POLICY-LOCAL", site.Local+", or none", "the tool makes docker plans, which run on the gateway's own host only",
+				"leave the site out")
+		}
+	case p.PlanKind() == toolpack.KindHybrid && named == site.Local:
+		s, env.Local = g.Site.LocalSite(), func(plan.Spec, int64) bool { return true } // policy has its say on the plan
+	default:
+		if named != "" {
+			env.Local = nil
+		}
+		s, err = g.cluster(named)
+	}
+	if err == nil {
+		env.Bind = s.BindVersion
+	}
+	return env, s, err
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/user"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/apptainer"
+	"slurmgate/doctor"
+	"slurmgate/fault"
+	"slurmgate/local"
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/site"
+	"slurmgate/slurm"
+	"slurmgate/staging"
+)
+
+// staged are the phases in which a run depends on its workspace.
+var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing, run.Collecting,
+	run.NeedsOperator, run.AheadOfLedger, run.OutputsLate}
+
+// openSites opens every site of the gateway: each cluster, and this host. A site that cannot be opened delays nothing of the others, and
+// is tried again; but with no cluster at all there is no gateway.
+func (g *gateway) openSites(ctx context.Context) error {
+	previous, err := g.app.Previous(ctx)
+	if err != nil {
+		return err
+	}
+	var sites []run.Site
+	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
+	for _, s := range g.app.Site.Clusters() {
+		x := g.site(s, previous)
+		x.Open = func(ctx context.Context) (run.Parts, error) { return g.openCluster(ctx, s, folders) }
+		sites = append(sites, x)
+	}
+	host := g.site(g.app.Site.LocalSite(), previous)
+	host.Config.Placement = plan.Placement{}
+	host.Open = func(ctx context.Context) (run.Parts, error) { return g.openHost(ctx, folders) }
+	g.app.Sites = run.NewSites(append(sites, host)...)
+	away := g.app.Sites.Open(ctx, g.app.Site.Names()...)
+	for _, name := range g.app.Site.Names() {
+		if away[name] == nil {
+			return nil
+		}
+	}
+	return away[g.app.Site.Names()[0]]
+}
+
+// site is a site as its engine sees it before it is open.
+func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
+	p := g.app.Policy
+	var warnings []string
+	if s.Apptainer.Verify == slurm.VerifyImageOnly {
+		warnings = append(warnings, "this site verifies only the image on the compute node, not the inputs (apptainer.verify: image_only)")
+	}
+	return run.Site{
+		Config: run.Config{
+			Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
+			Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
+			AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
+			OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
+			Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
+			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
+		},
+		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
+			Contracts: newContracts(g.app.Domain.Packs(), g.app.Ledger.Pack), Formats: formats{}, Room: func() error { return doctor.Room(s) },
+			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Log: g.app.Log, Now: time.Now},
+		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },
+	}
+}
+
+// openCluster opens the ports of a cluster.
+func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *workspaces) (p run.Parts, err error) {
+	misfits, err := siteImages{}.Misfits(s)
+	if err != nil {
+		return p, err
+	}
+	for _, m := range misfits {
+		g.app.Log.Warn("images.lock.yaml and the image store do not agree", "site", s.Name, "what", m.String())
+	}
+	if p.Workspace, err = folders.open(ctx, s); err != nil {
+		return p, err
+	}
+	if p.Images, err = openImages(s); err != nil {
+		return p, err
+	}
+	cli, err := openSlurm(s)
+	p.Renderer, p.Submitter, p.Queue, p.Canceller, p.Accounting = cli, cli, cli, cli, accounting(s, cli)
+	return p, err
+}
+
+// openHost opens the ports of this host: processes in place of jobs, with the folders of the first cluster.
+func (g *gateway) openHost(ctx context.Context, folders *workspaces) (p run.Parts, err error) {
+	s := g.app.Site.LocalSite()
+	if p.Workspace, err = folders.open(ctx, s); err != nil {
+		return p, err
+	}
+	if p.Images, err = openImages(s); err != nil {
+		return p, err
+	}
+	script := scriptConfig(s)
+	script.Local = true
+	p.Renderer = slurm.NewRenderer(script)
+	host, err := local.New(local.Config{Dir: filepath.Join(s.Gateway.StateDir, "local"), Places: g.app.Policy.Local.MaxRunning, Log: g.app.Log,
+		Ended: func(runID string) { g.app.Sites.Ended(context.Background(), runID) }})
+	p.Submitter, p.Queue, p.Canceller, p.Accounting = host, host, host, run.NoAccounting{}
+	return p, err
+}
+
+// workspaces opens each runs_dir once: this host uses that of the first cluster.
+type workspaces struct {
+	*gateway
+	mu    sync.Mutex
+	byDir map[string]*workspace
+}
+
+type workspace struct {
+	mu     sync.Mutex // held while the folder is being opened
+	shared *staging.Shared
+}
+
+// open opens the runs_dir of a site. While workspaces must exist in it, it is not created again: an unmounted filesystem looks like an
+// empty folder.
+func (w *workspaces) open(ctx context.Context, s *site.Site) (*staging.Shared, error) {
+	dir := s.Storage.RunsDir
+	w.mu.Lock()
+	one := w.byDir[dir]
+	if one == nil {
+		one = &workspace{}
+		w.byDir[dir] = one
+	}
+	w.mu.Unlock()
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if one.shared != nil {
+		return one.shared, nil
+	}
+	used := false
+	for _, name := range append(w.app.Site.Names(), site.Local) {
+		if c := w.app.Site.Cluster(name); c != nil && c.Storage.RunsDir != dir {
+			continue
+		}
+		open, err := w.app.Ledger.Index(name).Waiting(ctx, "", 1, staged...)
+		if err != nil {
+			return nil, err
+		}
+		used = used || len(open) > 0
+	}
+	if !used {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot create storage.runs_dir", err).
+				WithNext("mount its filesystem, or create it, owned by the gateway's user, mode 0700")
+		}
+	}
+	var err error
+	one.shared, err = staging.NewShared(staging.Config{RunsDir: dir, GatewayID: w.app.Ledger.ID(), Marked: used})
+	return one.shared, err
+}
+
+// accounting is none if the site has no sacct or does not want it asked.
+func accounting(s *site.Site, cli *slurm.CLI) run.Accounting {
+	_, err := os.Stat(filepath.Join(s.Slurm.BinDir, "sacct"))
+	if s.Slurm.Accounting == "none" || s.Slurm.Accounting == "auto" && errors.Is(err, os.ErrNotExist) {
+		return run.NoAccounting{}
+	}
+	return cli
+}
+
+func openImages(s *site.Site) (apptainer.Images, error) {
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if err != nil {
+		return apptainer.Images{}, err
+	}
+	c := apptainer.Config{NoMount: s.Apptainer.NoMount, GPU: apptainer.GPU(s.Apptainer.GPU)}
+	for _, b := range s.Apptainer.Binds {
+		c.Binds = append(c.Binds, apptainer.Bind{Name: b.Name, Source: b.Source, Target: b.Target})
+	}
+	return apptainer.Images{Store: store, Runtime: apptainer.NewRuntime(c)}, nil
+}
+
+func scriptConfig(s *site.Site) slurm.ScriptConfig {
+	c := slurm.ScriptConfig{Runtime: slurm.Runtime{Path: s.Apptainer.Path}, Verify: s.Apptainer.Verify, GraceSeconds: s.Slurm.GraceSeconds,
+		VerifyAllowanceSeconds: s.Slurm.VerifyAllowanceSeconds}
+	if m := s.Apptainer.Module; m != nil {
+		c.Runtime = slurm.Runtime{ModuleInit: m.Init, Modules: m.Load}
+	}
+	return c
+}
+
+func openSlurm(s *site.Site) (*slurm.CLI, error) {
+	me, err := user.Current()
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, "openSlurm", "", "the user of this process has no name", err)
+	}
+	c := slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, User: me.Username, LocksDir: filepath.Join(s.Gateway.StateDir, "locks"),
+		Script: scriptConfig(s),
+		Budget: slurm.BudgetConfig{RPCPerMinute: s.Budget.RPCPerMinute, SendsInFlight: s.Budget.SendsInFlight}}
+	return slurm.NewCLI(c)
+}

@@ -1,0 +1,171 @@
+package run
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// SiteAway is the code of a site that could not be opened: its folders or its Slurm commands are not there.
+const SiteAway = "site_away"
+
+// opening are the ports of a site before and after it was opened. Before, every call is a Transport fault with code [SiteAway] and has no
+// effect, so runs of the site wait as they do when its filesystem or its Slurm is away for a while.
+//
+// parts is set once, and then why no longer counts.
+type opening struct {
+	parts atomic.Pointer[Parts]
+	why   atomic.Pointer[fault.Error] // of the last try; nil before the first has failed
+	site  string
+}
+
+// opened returns the site's ports.
+func (o *opening) opened() (*Parts, error) {
+	if p := o.parts.Load(); p != nil {
+		return p, nil
+	}
+	e := fault.New(fault.Transport, "run.opening", SiteAway, "the site "+o.site+" is away: it has not been opened yet")
+	if why := o.why.Load(); why != nil {
+		e.Msg, e.Next, e.Steps = "the site "+o.site+" is away: "+why.Msg, why.Next, why.Steps
+		if why.Err != nil {
+			e.Msg += ": " + why.Err.Error()
+		}
+	}
+	if e.Next == "" {
+		e.Next = "the gateway tries again by itself"
+	}
+	return nil, e
+}
+
+// via calls a port of the site.
+func via[T any](o *opening, call func(*Parts) (T, error)) (T, error) {
+	p, err := o.opened()
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return call(p)
+}
+
+// away says why the site could not be opened, nil once it is open.
+func (o *opening) away() error {
+	_, err := o.opened()
+	return err
+}
+
+func (o *opening) Render(j JobSpec) (script, pinned []byte, err error) {
+	p, err := o.opened()
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.Renderer.Render(j)
+}
+
+func (o *opening) Send(ctx context.Context, j JobSpec, k int) SendResult {
+	p, err := o.opened()
+	if err != nil {
+		return SendResult{Outcome: SendNotRun, Code: SiteAway, Scope: ScopeSite, Text: fault.Prose(err)}
+	}
+	return p.Submitter.Send(ctx, j, k)
+}
+
+// Receipt of a site that is away may be written at any time: it counts as one whose sbatch still runs.
+func (o *opening) Receipt(ctx context.Context, j JobSpec, k int) (res SendResult, held bool) {
+	p, err := o.opened()
+	if err != nil {
+		return SendResult{Outcome: SendDoubt, Code: SiteAway, Text: fault.Prose(err)}, true
+	}
+	return p.Submitter.Receipt(ctx, j, k)
+}
+
+func (o *opening) Jobs(ctx context.Context, sought map[string]bool) ([]Job, error) {
+	return via(o, func(p *Parts) ([]Job, error) { return p.Queue.Jobs(ctx, sought) })
+}
+
+func (o *opening) MessageTimeout(ctx context.Context) (time.Duration, error) {
+	return via(o, func(p *Parts) (time.Duration, error) { return p.Queue.MessageTimeout(ctx) })
+}
+
+func (o *opening) Records(ctx context.Context, since time.Time) ([]Job, error) {
+	return via(o, func(p *Parts) ([]Job, error) { return p.Accounting.Records(ctx, since) })
+}
+
+func (o *opening) Usage(ctx context.Context, since time.Time) ([]Usage, error) {
+	return via(o, func(p *Parts) ([]Usage, error) { return p.Accounting.Usage(ctx, since) })
+}
+
+func (o *opening) Cancel(ctx context.Context, jobID, name string) error {
+	p, err := o.opened()
+	if err != nil {
+		return err
+	}
+	return p.Canceller.Cancel(ctx, jobID, name)
+}
+
+func (o *opening) Verify(ctx context.Context, digest string) (string, error) {
+	return via(o, func(p *Parts) (string, error) { return p.Images.Verify(ctx, digest) })
+}
+
+// ExecArgs are asked only after Verify.
+func (o *opening) ExecArgs(spec plan.Spec, binds []plan.Bind, image, runDir, attemptDir string) []string {
+	if p := o.parts.Load(); p != nil {
+		return p.Images.ExecArgs(spec, binds, image, runDir, attemptDir)
+	}
+	return nil
+}
+
+func (o *opening) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open Opener) error {
+	p, err := o.opened()
+	if err != nil {
+		return err
+	}
+	return p.Workspace.StageInputs(ctx, runID, inputs, open)
+}
+
+func (o *opening) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...ControlFile) error {
+	p, err := o.opened()
+	if err != nil {
+		return err
+	}
+	return p.Workspace.OpenAttempt(ctx, runID, n, token, files...)
+}
+
+func (o *opening) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
+	return via(o, func(p *Parts) ([]byte, error) { return p.Workspace.ReadControl(ctx, runID, n, name, limit, tail) })
+}
+
+func (o *opening) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
+	return via(o, func(p *Parts) ([]byte, error) { return p.Workspace.TakeClaim(ctx, runID, n, content) })
+}
+
+func (o *opening) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
+	p, err := o.opened()
+	if err != nil {
+		return nil, 0, err
+	}
+	return p.Workspace.OpenOutput(ctx, runID, n, srcRelpath)
+}
+
+func (o *opening) Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error) {
+	return via(o, func(p *Parts) ([]string, error) { return p.Workspace.Undeclared(ctx, runID, n, declared, limit) })
+}
+
+func (o *opening) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (int64, error) {
+	return via(o, func(p *Parts) (int64, error) { return p.Workspace.RemoveRun(ctx, runID, attempts, still) })
+}
+
+func (o *opening) RunSize(ctx context.Context, runID string) (int64, error) {
+	return via(o, func(p *Parts) (int64, error) { return p.Workspace.RunSize(ctx, runID) })
+}
+
+// RunDir is empty while the site is away: nothing that names the folder is called then.
+func (o *opening) RunDir(runID string) string {
+	if p := o.parts.Load(); p != nil {
+		return p.Workspace.RunDir(runID)
+	}
+	return ""
+}

@@ -1,0 +1,423 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// Site is what a gateway says about one of its sites.
+type Site struct {
+	Config Config // Config.Site is its name
+	Parts  Parts  // what all sites share: Store, Index, Objects, Contracts and so on. Open brings the rest
+	// Open returns the site's ports: Renderer, Submitter, Queue, Accounting, Canceller, Workspace and Images. It is called again while it
+	// fails.
+	Open func(ctx context.Context) (Parts, error)
+	Wrap func(Parts) Parts // around all parts, the ports too; nil: nothing
+}
+
+// Sites are the sites of one gateway, each with an engine of its own: watcher, budget, pauses and workers. What a call is about says which
+// engine carries it out, so nothing of one site waits for another. Only the limits on a tool's runs in flight hold for all of them
+// together. All methods are safe for concurrent use.
+type Sites struct {
+	store Store
+	log   *slog.Logger
+	retry time.Duration
+	order []*member // as configured
+	named map[string]*member
+}
+
+type member struct {
+	*Engine
+	name    string
+	open    func(ctx context.Context) (Parts, error)
+	opening *opening
+	trying  sync.Mutex // held while the site is being opened
+}
+
+// retryOpening is the time between two tries to open a site that is away.
+const retryOpening = 15 * time.Second
+
+// NewSites makes the engines of the sites, which are not open yet. There is at least one.
+func NewSites(sites ...Site) *Sites {
+	s := &Sites{store: sites[0].Parts.Store, log: sites[0].Parts.Log, retry: retryOpening, named: map[string]*member{}}
+	for _, x := range sites {
+		o := &opening{site: x.Config.Site}
+		p := x.Parts
+		p.Renderer, p.Submitter, p.Queue, p.Accounting, p.Canceller, p.Workspace, p.Images = o, o, o, o, o, o, o
+		if x.Wrap != nil {
+			p = x.Wrap(p)
+		}
+		p.Log = p.Log.With("site", x.Config.Site)
+		m := &member{Engine: NewEngine(x.Config, p), name: x.Config.Site, open: x.Open, opening: o}
+		m.away = o.away
+		if len(s.order) > 0 {
+			m.limits.inFlightRuns = s.order[0].limits.inFlightRuns
+		}
+		s.order, s.named[m.name] = append(s.order, m), m
+	}
+	return s
+}
+
+// Open opens all sites at once, and returns what keeps those closed that could not be opened, by name. As soon as one of the sites that are
+// needed is open, the others get a few seconds more. [Sites.Start] goes on trying.
+func (s *Sites) Open(ctx context.Context, needed ...string) map[string]error {
+	const patience = 5 * time.Second
+	opened := make(chan *member, len(s.order))
+	for _, m := range s.order {
+		go func() {
+			m.tryOpen(ctx)
+			opened <- m
+		}()
+	}
+	var late <-chan time.Time
+	for range s.order {
+		select {
+		case m := <-opened:
+			if late == nil && m.opening.away() == nil && slices.Contains(needed, m.name) {
+				late = time.After(patience)
+			}
+			continue
+		case <-late:
+		case <-ctx.Done():
+		}
+		break
+	}
+	away := map[string]error{}
+	for _, m := range s.order {
+		if err := m.opening.away(); err != nil {
+			away[m.name] = err
+		}
+	}
+	return away
+}
+
+// tryOpen opens the site, unless that is under way: a try may hang for as long as a filesystem does.
+func (m *member) tryOpen(ctx context.Context) {
+	if !m.trying.TryLock() {
+		return
+	}
+	defer m.trying.Unlock()
+	p, err := m.open(ctx)
+	if err == nil {
+		m.opening.parts.Store(&p)
+		return
+	}
+	if e, ok := errors.AsType[*fault.Error](err); ok {
+		m.opening.why.Store(e)
+	} else {
+		m.opening.why.Store(&fault.Error{Kind: fault.Transport, Msg: err.Error()})
+	}
+}
+
+// Start starts the engine of every site, those of sites that are away too; they take up their runs when the site is open. The returned
+// function waits for what is under way.
+func (s *Sites) Start(ctx context.Context) (wait func(), err error) {
+	for _, m := range s.order { // before any run is sent
+		if err := m.limits.count(ctx, m.Index); err != nil {
+			return nil, err
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var waits []func()
+	wait = func() {
+		for _, w := range waits {
+			w()
+		}
+	}
+	for _, m := range s.order {
+		w, err := m.Engine.Start(ctx)
+		if err != nil {
+			stop()
+			wait()
+			return nil, err
+		}
+		waits = append(waits, w)
+	}
+	var keepers sync.WaitGroup
+	for _, m := range s.order {
+		if m.opening.away() != nil {
+			keepers.Go(func() { s.keepOpening(ctx, m) })
+		}
+	}
+	waits = append(waits, func() { stop(); keepers.Wait() })
+	return wait, nil
+}
+
+// keepOpening opens a site as soon as that works.
+func (s *Sites) keepOpening(ctx context.Context, m *member) {
+	every := time.NewTicker(s.retry)
+	defer every.Stop()
+	said := ""
+	for err := m.opening.away(); err != nil; err = m.opening.away() {
+		if text := err.Error(); text != said {
+			s.log.Warn("a site is away; its runs wait", "site", m.name, "err", err)
+			said = text
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
+		}
+		tried := make(chan struct{})
+		go func() { m.tryOpen(ctx); close(tried) }()
+		select {
+		case <-tried:
+		case <-ctx.Done():
+			return
+		}
+	}
+	s.log.Info("a site that was away is open", "site", m.name)
+	m.resume(ctx)
+}
+
+// resume takes up the runs of a site that was away.
+func (e *Engine) resume(ctx context.Context) {
+	ids, err := e.Index.Waiting(ctx, "", 0, Staging, Submitting, Collecting, Deferred)
+	if err != nil {
+		e.Log.Error("cannot read the ledger", "err", err)
+	}
+	for _, id := range ids {
+		e.pressure.hurry(id)
+		e.work.add(id)
+	}
+	e.watcher.poke()
+}
+
+// Names are the names of the sites.
+func (s *Sites) Names() (names []string) {
+	for _, m := range s.order {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// at finds the engine of a site by its name.
+func (s *Sites) at(name string) (*member, error) {
+	if m := s.named[name]; m != nil {
+		return m, nil
+	}
+	return nil, fault.New(fault.Conflict, "run.Sites", "site_removed",
+		"the run is on the site "+name+", which the site file no longer has; its sites are "+strings.Join(s.Names(), ", ")).
+		WithNext("add the site to the site file again, and restart the gateway")
+}
+
+// of finds the engine of a run.
+func (s *Sites) of(ctx context.Context, runID string) (*member, error) {
+	v, err := s.store.View(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	return s.at(v.Run.Site)
+}
+
+// reader is an engine that can say what the ledger knows of a run: that of its site, or any if the site file no longer has the site.
+func (s *Sites) reader(v View) *member {
+	if m := s.named[v.Run.Site]; m != nil {
+		return m
+	}
+	return s.order[0]
+}
+
+// Away says why the site cannot take runs to their end now: it could not be opened, or its Slurm does not answer; nil while nothing is
+// known.
+func (s *Sites) Away(name string) error {
+	m := s.named[name]
+	if m == nil {
+		return nil
+	}
+	if err := m.opening.away(); err != nil {
+		return err
+	}
+	return m.Ready()
+}
+
+// Ready says which sites delay their runs, and why; a Transport fault with the code of the first. Nil while nothing is known.
+func (s *Sites) Ready() error {
+	var first error
+	var others []string
+	for _, m := range s.order {
+		switch err := s.Away(m.name); {
+		case err == nil:
+		case first == nil:
+			first = err
+			if len(s.order) > 2 { // more than a cluster and the gateway's own host
+				first = fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(err), "site "+m.name, err)
+			}
+		default:
+			others = append(others, "site "+m.name+": "+fault.Prose(err))
+		}
+	}
+	if len(others) == 0 {
+		return first
+	}
+	return fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(first), strings.Join(others, "; "), first)
+}
+
+// Watched is when each site's Slurm last answered completely, and why it does not answer now.
+func (s *Sites) Watched(site string) (at time.Time, err error) {
+	if m := s.named[site]; m != nil {
+		if at, err = m.Engine.Watched(); err == nil {
+			err = m.opening.away()
+		}
+	}
+	return at, err
+}
+
+// together calls f for every site at the same time, and joins the errors.
+func (s *Sites) together(f func(*member) error) error {
+	errs := make([]error, len(s.order))
+	var wg sync.WaitGroup
+	for i, m := range s.order {
+		wg.Go(func() { errs[i] = f(m) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CaughtUp is [Engine.CaughtUp] of all sites.
+func (s *Sites) CaughtUp(ctx context.Context) error {
+	return s.together(func(m *member) error { return m.CaughtUp(ctx) })
+}
+
+// Settled is [Engine.Settled] of all sites.
+func (s *Sites) Settled(ctx context.Context) error {
+	return s.together(func(m *member) error { return m.Settled(ctx) })
+}
+
+// Submit is [Engine.Submit] on the site of the run, if there is one, and else on Order.Site.
+func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
+	m, f, err := s.find(ctx, o)
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
+	return m.submit(ctx, o, f)
+}
+
+// Preview is [Engine.Preview] on the site that a submit would choose.
+func (s *Sites) Preview(ctx context.Context, o Order) (Preview, error) {
+	m, f, err := s.find(ctx, o)
+	if err != nil {
+		return Preview{}, err
+	}
+	return m.preview(ctx, o, f)
+}
+
+func (s *Sites) find(ctx context.Context, o Order) (*member, lookup, error) {
+	m := s.order[0]
+	if o.Site != "" {
+		var err error
+		if m, err = s.at(o.Site); err != nil {
+			return nil, lookup{}, err
+		}
+	}
+	f, err := m.find(ctx, o)
+	if f.view != nil {
+		m = s.reader(*f.view)
+	}
+	return m, f, err
+}
+
+// Get is [Engine.Get] on the run's site.
+func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
+	v, err := s.store.View(ctx, runID)
+	if err != nil {
+		return GetAnswer{}, err
+	}
+	return s.reader(v).get(ctx, v, wait, which)
+}
+
+// Collect is [Engine.Collect] on the run's site.
+func (s *Sites) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
+	v, err := s.store.View(ctx, runID)
+	if err != nil {
+		return CollectAnswer{}, err
+	}
+	return s.reader(v).collected(ctx, v, wait, which)
+}
+
+// on calls a verb on the run's site.
+func on[T any](ctx context.Context, s *Sites, runID string, verb func(*Engine) (T, error)) (T, error) {
+	m, err := s.of(ctx, runID)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return verb(m.Engine)
+}
+
+// Cancel is [Engine.Cancel] on the run's site.
+func (s *Sites) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (CancelAnswer, error) { return e.Cancel(ctx, runID, why) })
+}
+
+// Retry is [Engine.Retry] on the run's site: a run stays on its site.
+func (s *Sites) Retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (SubmitAnswer, error) { return e.Retry(ctx, runID, after, why) })
+}
+
+// Logs is [Engine.Logs] on the run's site.
+func (s *Sites) Logs(ctx context.Context, runID, stream string, limit int64, which Identify) (LogsAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (LogsAnswer, error) { return e.Logs(ctx, runID, stream, limit, which) })
+}
+
+// Recollect is [Engine.Recollect] on the run's site.
+func (s *Sites) Recollect(ctx context.Context, runID, why string) (RecollectAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (RecollectAnswer, error) { return e.Recollect(ctx, runID, why) })
+}
+
+// DeclareAbsent is [Engine.DeclareAbsent] on the run's site.
+func (s *Sites) DeclareAbsent(ctx context.Context, runID, why string) (GetState, error) {
+	return on(ctx, s, runID, func(e *Engine) (GetState, error) { return e.DeclareAbsent(ctx, runID, why) })
+}
+
+// Adopt is [Engine.Adopt] on the run's site.
+func (s *Sites) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
+	return on(ctx, s, runID, func(e *Engine) (GetState, error) { return e.Adopt(ctx, runID, jobID) })
+}
+
+// Ended is [Engine.Ended] on the run's site.
+func (s *Sites) Ended(ctx context.Context, runID string) {
+	if m, err := s.of(ctx, runID); err == nil {
+		m.Engine.Ended(ctx, runID)
+	}
+}
+
+// RemoveRun is [Workspace.RemoveRun] on the run's site. Of several sites, one whose files are away keeps nothing from being removed on the
+// others.
+func (s *Sites) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error) {
+	freed, err = on(ctx, s, runID, func(e *Engine) (int64, error) { return e.Workspace.RemoveRun(ctx, runID, attempts, still) })
+	return freed, s.alone(err)
+}
+
+// RunSize is [Workspace.RunSize] on the run's site.
+func (s *Sites) RunSize(ctx context.Context, runID string) (int64, error) {
+	n, err := on(ctx, s, runID, func(e *Engine) (int64, error) { return e.Workspace.RunSize(ctx, runID) })
+	return n, s.alone(err)
+}
+
+func (s *Sites) alone(err error) error {
+	if fault.CodeOf(err) == "runs_dir_unavailable" && len(s.order) > 2 {
+		return fault.Wrap(fault.Transport, "run.Sites", SiteAway, "the files of the run's site are away", err)
+	}
+	return err
+}
+
+// RunDir is [Workspace.RunDir] on the run's site; empty while the site is away.
+func (s *Sites) RunDir(site, runID string) string {
+	if m := s.named[site]; m != nil {
+		return m.Workspace.RunDir(runID)
+	}
+	return ""
+}
