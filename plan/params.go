@@ -118,31 +118,36 @@ type wireParams struct {
 // bytes are what the program sees. What a template or a runner's arguments show of an artifact is in argv, in env or in an input of its
 // own.
 func (p Params) Canonical() ([]byte, error) {
-	inputs := p.Spec.IO.Inputs
-	if p.Tool != nil {
-		inputs = slices.Clone(inputs)
-		for i := range inputs {
-			inputs[i].ArtifactID = ""
-		}
-	}
-	return Marshal(p.wire(inputs))
+	return Marshal(p.Stored().wire())
 }
 
-func (p Params) wire(inputs []Input) wireParams {
+func (p Params) wire() wireParams {
 	s, w := p.Spec, wireParams{ProjectID: p.ProjectID, Tool: p.Tool}
 	if p.Docker {
-		w.Docker = &dockerParams{s.Version, p.Script, s.Resources, s.Execution, dockerInputs(inputs), s.IO.Outputs}
+		w.Docker = &dockerParams{s.Version, p.Script, s.Resources, s.Execution, dockerInputs(s.IO.Inputs), s.IO.Outputs}
 	} else {
-		w.Slurm = &slurmParams{s.Version, p.Script, s.Resources, asked(s.Placement), s.Execution, IO{inputs, s.IO.Outputs}}
+		w.Slurm = &slurmParams{s.Version, p.Script, s.Resources, asked(s.Placement), s.Execution, s.IO}
 	}
 	return w
 }
 
-// DecodeParams reads canonical params back, those written in the previous form too; everything downstream of a submit executes from these
-// bytes.
+// Stored is what the canonical params say: what [DecodeParams] makes of them.
+func (p Params) Stored() Params {
+	if p.Tool == nil {
+		return p
+	}
+	p.Spec.IO.Inputs = slices.Clone(p.Spec.IO.Inputs)
+	for i := range p.Spec.IO.Inputs {
+		p.Spec.IO.Inputs[i].ArtifactID = ""
+	}
+	return p
+}
+
+// DecodeParams reads canonical params back, those written in the previous form too. Everything downstream of a submit executes from these
+// bytes, or from the [Params.Stored] that they were written from.
 func DecodeParams(canonical []byte) (Params, error) {
 	var w wireParams
-	if err := Decode(canonical, &w); err != nil {
+	if err := (Doc{Bytes: canonical}).Into(&w); err != nil {
 		return Params{}, err
 	}
 	switch {

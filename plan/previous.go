@@ -4,7 +4,7 @@ package plan
 // no QOS or constraint), the artifact_id of every input, and a null stdout. A run made then is found by the identity it has, so a submit
 // looks that identity up before the present one. Nothing is stored in this form any more.
 func (p Params) Previous(placed Placement) ([]byte, error) {
-	d, err := Of(p.wire(p.Spec.IO.Inputs))
+	d, err := Of(p.wire())
 	if err != nil {
 		return nil, err
 	}

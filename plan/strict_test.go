@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -192,6 +193,9 @@ func FuzzDecodeSpec(f *testing.F) {
 		back, err := DecodeParams([]byte(first))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if stored := paramsOf(s).Stored(); !reflect.DeepEqual(back, stored) {
+			t.Errorf("%+v\n%+v", back, stored)
 		}
 		if again := canonicalOf(t, back); again != first {
 			t.Errorf("%s\n%s", first, again)

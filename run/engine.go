@@ -177,9 +177,9 @@ func (e *Engine) advance(ctx context.Context, id string) {
 	}
 }
 
-// step does what the run's phase asks of the gateway; in a phase without a step the run waits for Slurm or for a person. canonical are the
-// run's params if the caller has them.
-func (e *Engine) step(ctx context.Context, v View, canonical []byte) error {
+// step does what the run's phase asks of the gateway; in a phase without a step the run waits for Slurm or for a person. p are the run's
+// stored params if the caller has them.
+func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
 	if detail := beforeJob[v.Run.Phase]; detail != "" && v.Run.CancelAt != nil {
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: detail})
 	}
@@ -188,7 +188,10 @@ func (e *Engine) step(ctx context.Context, v View, canonical []byte) error {
 	}
 	switch v.Run.Phase {
 	case Staging:
-		p, err := e.decodeParams(ctx, v, canonical)
+		if p != nil {
+			return e.stageAndSend(ctx, v, placed(*p, v.Attempt))
+		}
+		p, err := e.params(ctx, v)
 		if err != nil {
 			return err
 		}

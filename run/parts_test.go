@@ -211,12 +211,12 @@ func TestWaiters(t *testing.T) {
 func TestHandedOnce(t *testing.T) {
 	w := newWaiters()
 	for i := range handedAtOnce + 1 {
-		w.hand(View{Run: Run{ID: fmt.Sprint(i)}}, []byte("{}"))
+		w.hand(View{Run: Run{ID: fmt.Sprint(i)}}, plan.Params{ProjectID: fmt.Sprint(i)})
 	}
 	if _, ok := w.take(fmt.Sprint(handedAtOnce)); ok || len(w.handed) != handedAtOnce {
 		t.Errorf("%d copies", len(w.handed))
 	}
-	if h, ok := w.take("0"); !ok || h.view.Run.ID != "0" || string(h.params) != "{}" {
+	if h, ok := w.take("0"); !ok || h.view.Run.ID != "0" || h.params.ProjectID != "0" {
 		t.Errorf("%+v", h)
 	}
 	if _, ok := w.take("0"); ok {

@@ -39,16 +39,7 @@ func (e *Engine) storedParams(ctx context.Context, v View) (plan.Params, error) 
 
 // params reads back what the current attempt executes: the canonical params, placed.
 func (e *Engine) params(ctx context.Context, v View) (plan.Params, error) {
-	return e.decodeParams(ctx, v, nil)
-}
-
-// decodeParams is params without reading the ledger, if canonical is not nil.
-func (e *Engine) decodeParams(ctx context.Context, v View, canonical []byte) (p plan.Params, err error) {
-	if canonical != nil {
-		p, err = plan.DecodeParams(canonical)
-	} else {
-		p, err = e.storedParams(ctx, v)
-	}
+	p, err := e.storedParams(ctx, v)
 	return placed(p, v.Attempt), err
 }
 

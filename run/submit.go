@@ -151,7 +151,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	}
 	changes, stop := e.waiters.listen(v.Run.ID)
 	defer stop()
-	e.waiters.hand(v, f.canonical)
+	e.waiters.hand(v, o.Params.Stored())
 	e.work.add(v.Run.ID)
 	e.watcher.poke()
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) || v.Run.Reason == SiteAway })

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"slurmgate/plan"
 )
 
 // waiters are those who wait for a run. Whoever changes a run announces its new state, so that waiting reads nothing.
@@ -53,22 +55,22 @@ func (w *waiters) announce(v View) {
 	}
 }
 
-// handed is what a submit knows of the run it has just stored: the row as it was written and the canonical params, which the worker would
+// handed is what a submit knows of the run it has just stored: the row as it was written and the stored params, which the worker would
 // read back otherwise, in 80 µs (BenchmarkTuningReads). It is no more than a copy: a row that has changed meanwhile refuses the first
 // write.
 type handed struct {
 	view   View
-	params []byte
+	params *plan.Params
 }
 
 // handedAtOnce bounds the copies in memory; runs beyond that are read.
 const handedAtOnce = 256
 
-func (w *waiters) hand(v View, canonical []byte) {
+func (w *waiters) hand(v View, p plan.Params) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.handed) < handedAtOnce {
-		w.handed[v.Run.ID] = handed{v, canonical}
+		w.handed[v.Run.ID] = handed{v, &p}
 	}
 }
 

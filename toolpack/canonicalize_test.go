@@ -199,11 +199,15 @@ func TestDockerPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical()
+		asked := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1")
+		raw, err := asked.Canonical()
 		if err != nil {
 			t.Fatal(err)
 		}
 		back, err := plan.DecodeParams(raw)
+		if diff := cmp.Diff(asked.Stored(), back); diff != "" { // a submit passes on the one, a restart reads the other
+			t.Error(diff)
+		}
 		for i := range back.Spec.IO.Inputs { // the params of a toolpack's run do not name artifacts
 			back.Spec.IO.Inputs[i].ArtifactID = c.Spec.IO.Inputs[i].ArtifactID
 		}
