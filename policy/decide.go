@@ -65,10 +65,7 @@ func (p *Policy) AllowPlan(spec plan.Spec, raw bool, imageName string) error {
 	var d decision
 	d.placement(p.Slurm, spec.Placement)
 	d.resources(p.Slurm, spec.Resources)
-	d.image(p, spec.Execution.Container.Image, imageName)
-	if mode := spec.Execution.Container.NetworkMode; mode != p.Network {
-		d.add("POLICY-NETWORK", "execution.container.network_mode", "policy network: "+p.Network, mode)
-	}
+	d.container(p, spec.Execution.Container, imageName)
 	if raw {
 		d.raw(p.Slurm.RawPlans, spec.Execution, imageName)
 	}
@@ -89,26 +86,18 @@ func (p *Policy) AllowLocal(spec plan.Spec, tool, imageName string, inputBytes i
 			Hint: "set the tool's planKind to slurm or hybrid to run it as a job"}})
 	}
 	var d decision
-	most := func(code, field, key string, limit, got int64) {
-		if got > limit {
-			d.above(code, field, "policy local."+key, limit, got)
-		}
-	}
 	if l.Tools != nil && !slices.Contains(*l.Tools, tool) {
 		d.add("POLICY-LOCAL-TOOL", "tool", "policy local.tools_allowlist: "+shown(*l.Tools), tool)
 	}
-	most("POLICY-CPUS", "resources.cpus", "max_cpus", int64(l.MaxCPUs), int64(spec.Resources.CPUs))
-	most("POLICY-MEM", "resources.mem_mb", "max_mem_mb", int64(l.MaxMemMB), int64(spec.Resources.MemMB))
-	most("POLICY-TIME-LIMIT", "resources.time_limit_seconds", "max_time_limit_seconds",
-		int64(l.MaxTimeLimitSeconds), int64(spec.Resources.TimeLimitSeconds))
-	most("POLICY-INPUT-BYTES", "inputs", "max_input_bytes", l.MaxInputBytes, inputBytes)
+	d.most("POLICY-CPUS", "resources.cpus", "policy local.max_cpus", l.MaxCPUs, spec.Resources.CPUs)
+	d.most("POLICY-MEM", "resources.mem_mb", "policy local.max_mem_mb", l.MaxMemMB, spec.Resources.MemMB)
+	d.most("POLICY-TIME-LIMIT", "resources.time_limit_seconds", "policy local.max_time_limit_seconds", l.MaxTimeLimitSeconds,
+		spec.Resources.TimeLimitSeconds)
+	d.most("POLICY-INPUT-BYTES", "inputs", "policy local.max_input_bytes", int(l.MaxInputBytes), int(inputBytes))
 	if spec.Resources.GPUs != nil {
 		d.add("POLICY-GPUS", "resources.gpus", "policy local: no GPU", strconv.Itoa(*spec.Resources.GPUs))
 	}
-	d.image(p, spec.Execution.Container.Image, imageName)
-	if mode := spec.Execution.Container.NetworkMode; mode != p.Network {
-		d.add("POLICY-NETWORK", "execution.container.network_mode", "policy network: "+p.Network, mode)
-	}
+	d.container(p, spec.Execution.Container, imageName)
 	if len(d) == 0 {
 		return nil
 	}
@@ -126,9 +115,11 @@ func (d *decision) add(code, field, rule, got string) {
 	*d = append(*d, fault.Problem{Code: code, Field: field, Rule: rule, Msg: `"` + clip(got) + `" is not allowed`})
 }
 
-func (d *decision) above(code, field, rule string, limit, got int64) {
-	*d = append(*d, fault.Problem{Code: code, Field: field, Rule: fmt.Sprintf("%s: at most %d", rule, limit),
-		Msg: fmt.Sprintf("%d is more than is allowed", got)})
+func (d *decision) most(code, field, rule string, limit, got int) {
+	if got > limit {
+		*d = append(*d, fault.Problem{Code: code, Field: field, Rule: fmt.Sprintf("%s: at most %d", rule, limit),
+			Msg: fmt.Sprintf("%d is more than is allowed", got)})
+	}
 }
 
 func (d *decision) listed(code, field, key string, list *[]string, got string) {
@@ -151,16 +142,12 @@ func (d *decision) placement(s Slurm, p plan.Placement) {
 }
 
 func (d *decision) resources(s Slurm, r plan.Resources) {
-	most := func(code, field, key string, limit, got int) {
-		if got > limit {
-			d.above(code, field, "policy slurm."+key, int64(limit), int64(got))
-		}
-	}
-	most("POLICY-CPUS", "resources.cpus", "max_cpus", s.MaxCPUs, r.CPUs)
-	most("POLICY-MEM", "resources.mem_mb", "max_mem_mb", s.MaxMemMB, r.MemMB)
-	most("POLICY-TIME-LIMIT", "resources.time_limit_seconds", "max_time_limit_seconds", s.MaxTimeLimitSeconds, r.TimeLimitSeconds)
+	d.most("POLICY-CPUS", "resources.cpus", "policy slurm.max_cpus", s.MaxCPUs, r.CPUs)
+	d.most("POLICY-MEM", "resources.mem_mb", "policy slurm.max_mem_mb", s.MaxMemMB, r.MemMB)
+	d.most("POLICY-TIME-LIMIT", "resources.time_limit_seconds", "policy slurm.max_time_limit_seconds", s.MaxTimeLimitSeconds,
+		r.TimeLimitSeconds)
 	if r.GPUs != nil {
-		most("POLICY-GPUS", "resources.gpus", "max_gpus", s.MaxGPUs, *r.GPUs)
+		d.most("POLICY-GPUS", "resources.gpus", "policy slurm.max_gpus", s.MaxGPUs, *r.GPUs)
 		kind := ""
 		if r.GPUType != nil {
 			kind = *r.GPUType
@@ -169,13 +156,16 @@ func (d *decision) resources(s Slurm, r plan.Resources) {
 	}
 }
 
-func (d *decision) image(p *Policy, image, name string) {
-	dig := bare(image)
+func (d *decision) container(p *Policy, c plan.Container, name string) {
+	dig := bare(c.Image)
 	switch {
 	case p.ImagesAllowlist != nil && !slices.Contains(*p.ImagesAllowlist, dig):
 		d.add("POLICY-IMAGE", "execution.container.image", "policy images_allowlist: "+shown(*p.ImagesAllowlist), dig)
 	case p.ImagesAllowlist == nil && name == "":
 		d.add("POLICY-IMAGE", "execution.container.image", "policy allows the images of images.lock.yaml", dig)
+	}
+	if c.NetworkMode != p.Network {
+		d.add("POLICY-NETWORK", "execution.container.network_mode", "policy network: "+p.Network, c.NetworkMode)
 	}
 }
 
