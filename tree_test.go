@@ -38,7 +38,7 @@ var arrows = map[string][]string{
 	"access":          {"fault", "gate", "plan"},
 	// What tests of several packages share: a suite, and no part of the product.
 	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
-	"site":             {"fault", "plan"},
+	"site":             {"fault", "plan", "policy/yamldoc"},
 	"retention":        {"fault"},
 	"files":            {}, // how the outside systems treat files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.

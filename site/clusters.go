@@ -82,16 +82,8 @@ func (s *Site) readClusters() (problems []fault.Problem) {
 		}
 		c := *s // the gateway's part
 		c.cluster, c.file, c.at, c.Sites, c.clusters, c.Version = true, file, map[string]place{}, nil, nil, 0
-		d := decoder{site: &c, bad: map[string]bool{}}
-		if !d.read(data) {
-			c.fill()
-			for _, p := range c.check() {
-				if !d.reported(p.Field) {
-					d.problems = append(d.problems, p)
-				}
-			}
-		}
-		problems = append(problems, d.problems...)
+		found, _ := c.parse(data)
+		problems = append(problems, found...)
 		for _, other := range s.clusters {
 			if other.Name == c.Name {
 				add(&c, "SITE-NAME", "site", "a name of its own", fmt.Sprintf("%s is also the name of %s", c.Name, other.file), "")

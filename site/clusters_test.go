@@ -88,7 +88,7 @@ func TestProblemsOfSeveralFiles(t *testing.T) {
 		"a cluster in the site file": {mainPart + "slurm: {default_partition: main}\nbudget: {rpc_per_minute: 5}\n", alpha, beta,
 			[]string{"site.yaml:5 SITE-CLUSTER slurm", "site.yaml:6 SITE-CLUSTER budget"}},
 		"the gateway in a cluster's file": {mainPart, alpha + "gateway: {state_dir: /x}\n", beta + "audit: {looks: 2000}\n",
-			[]string{"a.yaml:5 SITE-UNKNOWN-KEY gateway", "b.yaml:5 SITE-UNKNOWN-KEY audit"}},
+			[]string{"a.yaml:5 SITE-UNKNOWN-FIELD gateway", "b.yaml:5 SITE-UNKNOWN-FIELD audit"}},
 		"each file has its own": {mainPart + "audit: {looks: 1}\n", strings.Replace(alpha, "alpha", "Alpha", 1),
 			beta + "watch: {floor_seconds: x}\n",
 			[]string{"site.yaml:5 SITE-RANGE audit.looks", "a.yaml:2 SITE-NAME site", "b.yaml:5 SITE-TYPE watch.floor_seconds"}},
@@ -100,7 +100,7 @@ func TestProblemsOfSeveralFiles(t *testing.T) {
 		"runs in state_dir": {mainPart, alpha, strings.Replace(beta, "/shared/beta", "/var/lib/sg/runs", 1),
 			[]string{"b.yaml:4 SITE-PATH-OVERLAP storage.runs_dir"}},
 		"an empty file":   {mainPart, alpha, "", []string{"b.yaml:1 SITE-YAML "}},
-		"files of a file": {mainPart, alpha, beta + "sites: [c.yaml]\n", []string{"b.yaml:5 SITE-UNKNOWN-KEY sites"}},
+		"files of a file": {mainPart, alpha, beta + "sites: [c.yaml]\n", []string{"b.yaml:5 SITE-UNKNOWN-FIELD sites"}},
 	} {
 		_, err := several(t, x.main, x.a, x.b)
 		var got []string

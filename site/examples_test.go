@@ -3,7 +3,9 @@ package site
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +55,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	if err != nil || !strings.Contains(text, "\n# sites: [") {
 		t.Error("the template does not show sites", err)
 	}
-	for _, field := range Fields() {
+	for _, field := range fields() {
 		one := strings.ReplaceAll(field, "[]", "[0]")
 		if _, inSeveral := several.at[one]; inSeveral && strings.HasPrefix(one, "sites") {
 			continue
@@ -63,7 +65,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 			t.Errorf("the template does not show %s", field)
 		}
 	}
-	if got, want := len(Fields()), 66; got < want {
+	if got, want := len(fields()), 66; got < want {
 		t.Errorf("%d fields found, at least %d expected: is the list complete?", got, want)
 	}
 	// What it calls defaults are the defaults.
@@ -76,4 +78,28 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	if diff := cmp.Diff(made, live, ignorePrivate); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// fields lists the path of every field of the site file, sections included, e.g. apptainer.binds[].source.
+func fields() []string {
+	var list []string
+	var walk func(at string, t reflect.Type)
+	walk = func(at string, t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer:
+			walk(at, t.Elem())
+		case reflect.Slice:
+			walk(at+"[]", t.Elem())
+		case reflect.Struct:
+			known, order := keysOf(t)
+			for _, name := range order {
+				path := strings.TrimPrefix(at+"."+name, ".")
+				list = append(list, path)
+				walk(path, t.Field(known[name]).Type)
+			}
+		}
+	}
+	walk("", reflect.TypeFor[Site]())
+	slices.Sort(list)
+	return list
 }

@@ -239,18 +239,10 @@ func Parse(file string, data []byte, more ...Check) (*Site, error) {
 		return nil, fault.Wrap(fault.Internal, "site.Parse", "", "cannot resolve "+file, err)
 	}
 	s.base = filepath.Dir(abs)
-	d := decoder{site: s, bad: map[string]bool{}}
-	if fatal := d.read(data); fatal {
-		return nil, refused(file, d.problems)
+	problems, fatal := s.parse(data, more...)
+	if !fatal {
+		problems = append(problems, s.readClusters()...)
 	}
-	s.fill()
-	// A value of the wrong type is already reported; problems of the default in its place mean nothing.
-	for _, p := range s.check(more...) {
-		if !d.reported(p.Field) {
-			d.problems = append(d.problems, p)
-		}
-	}
-	problems := append(d.problems, s.readClusters()...)
 	if len(problems) > 0 {
 		return nil, refused(file, problems)
 	}

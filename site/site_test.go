@@ -136,9 +136,9 @@ budget: {rpc_per_minute: 100000, sends_in_flight: -1}
 		got = append(got, fmt.Sprintf("%d %s %s", p.Line, p.Code, p.Field))
 	}
 	want := strings.Split(strings.TrimSpace(`
-6 SITE-UNKNOWN-KEY gateway.colour
+6 SITE-UNKNOWN-FIELD gateway.colour
 9 SITE-DUPLICATE-KEY domain_dir
-12 SITE-ALIAS slurm.bin_dir
+12 SITE-ANCHOR slurm.bin_dir
 13 SITE-ALIAS slurm.conf
 18 SITE-TYPE slurm.verify_allowance_seconds
 21 SITE-TYPE storage.max_output_bytes
@@ -155,7 +155,7 @@ budget: {rpc_per_minute: 100000, sends_in_flight: -1}
 16 SITE-VALUE slurm.accounting
 17 SITE-RANGE slurm.grace_seconds
 20 SITE-PATH storage.runs_dir
-20 SITE-MISSING storage.image_store
+19 SITE-MISSING storage.image_store
 23 SITE-APPTAINER apptainer.path
 24 SITE-MISSING apptainer.module.load
 25 SITE-VALUE apptainer.verify
@@ -187,11 +187,11 @@ func TestRefusedAsAWhole(t *testing.T) {
 		"a list":        {"- version: 1\n", "SITE-TYPE"},
 		"a word":        {"version\n", "SITE-TYPE"},
 		"broken":        {"version: 1\n  site: [\n", "SITE-YAML"},
-		"two documents": {least + "---\n" + least, "SITE-YAML"},
+		"two documents": {least + "---\n" + least, "SITE-DOCUMENTS"},
 		"broken second": {least + "---\n{[\n", "SITE-YAML"},
-		"merge":         {least + "<<: {version: 1}\n", "SITE-UNKNOWN-KEY"},
-		"case twin":     {least + "Site: x\n", "SITE-UNKNOWN-KEY"},
-		"tag":           {strings.Replace(least, "tiny", "!!binary dGlueQ==", 1), "SITE-TYPE"},
+		"merge":         {least + "<<: {version: 1}\n", "SITE-MERGE-KEY"},
+		"case twin":     {least + "Site: x\n", "SITE-UNKNOWN-FIELD"},
+		"tag":           {strings.Replace(least, "tiny", "!!binary dGlueQ==", 1), "SITE-TAG"},
 		"number":        {strings.Replace(least, "tiny", "12", 1), "SITE-TYPE"},
 		"control":       {strings.Replace(least, "/var/lib/sg", `"/var/\nlib"`, 1), "SITE-PATH"},
 		"huge":          {least + strings.Repeat("# x\n", maxFile/4), "SITE-SIZE"},

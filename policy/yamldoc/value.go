@@ -37,6 +37,9 @@ func (v Value) Peek(key string) string {
 // Path is the value's place, e.g. inputs[0].role.
 func (v Value) Path() string { return v.path }
 
+// Place is the value's line and column, those of its key where it has one; 0 when it is absent.
+func (v Value) Place() (line, column int) { return v.at.line, v.at.column }
+
 // Fail records a problem with this value.
 func (v Value) Fail(code, rule, msg, hint string) { v.r.add(code, v.path, rule, msg, hint, v.at) }
 
