@@ -92,9 +92,9 @@ func (s *Spec) Fill() {
 
 // Validate checks every rule of the schema and reports all that are broken.
 func (s Spec) Validate(rules Rules) error {
-	v := validator{types: rules.Types, docker: rules.Docker, asked: rules.Asked, stored: rules.Stored}
-	if v.types == nil {
-		v.types = Types()
+	v := validator{Rules: rules}
+	if v.Types == nil {
+		v.Types = Types()
 	}
 	if s.Version != SpecVersion {
 		v.add("PLAN-VERSION", "version", fmt.Sprintf("must be %d", SpecVersion), fmt.Sprintf("got %d", s.Version))
@@ -116,15 +116,32 @@ func invalid(problems []fault.Problem) error {
 }
 
 type validator struct {
-	types    []string
-	docker   bool
-	asked    bool
-	stored   bool
+	Rules
 	problems []fault.Problem
 }
 
 func (v *validator) add(code, field, rule, msg string) {
 	v.problems = append(v.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
+}
+
+// form reports a value that has not the form of its rule.
+func (v *validator) form(ok bool, code, field, rule, value string) {
+	if !ok {
+		v.add(code, field, rule, "got "+quoted(value))
+	}
+}
+
+// sound reports what a check found wrong, if anything.
+func (v *validator) sound(msg, code, field, rule string) {
+	if msg != "" {
+		v.add(code, field, rule, msg)
+	}
+}
+
+func (v *validator) most(code, field string, n, high int, what string) {
+	if n > high {
+		v.add(code, field, fmt.Sprintf("at most %d %s", high, what), fmt.Sprintf("%d %s", n, what))
+	}
 }
 
 func (v *validator) bounds(code, field string, n, high int) {
@@ -140,10 +157,9 @@ func (v *validator) resources(r Resources) {
 	if r.GPUs != nil {
 		v.bounds("PLAN-GPUS", "resources.gpus", *r.GPUs, MaxGPUs)
 	}
-	if r.GPUType != nil {
-		if len(*r.GPUType) > maxGPUType || !slurmName.MatchString(*r.GPUType) {
-			v.add("PLAN-GPU-TYPE", "resources.gpu_type", "a GRES type: letters, digits, _ . + -, at most 64", "got "+clip(*r.GPUType))
-		}
+	if t := r.GPUType; t != nil {
+		v.form(len(*t) <= maxGPUType && slurmName.MatchString(*t), "PLAN-GPU-TYPE", "resources.gpu_type",
+			"a GRES type: letters, digits, _ . + -, at most 64", *t)
 		if r.GPUs == nil {
 			v.add("PLAN-GPU-TYPE", "resources.gpu_type", "only together with gpus", "gpus is null")
 		}
@@ -151,81 +167,69 @@ func (v *validator) resources(r Resources) {
 }
 
 func (v *validator) placement(p Placement) {
-	if v.docker {
+	if v.Docker {
 		if p != (Placement{}) {
 			v.add("PLAN-PLACEMENT", "placement", "none in a docker plan", "a placement is given")
 		}
 		return
 	}
 	name := func(code, field, s string) {
-		if s == "" && v.asked {
-			return
-		}
-		if !slurmName.MatchString(s) {
-			v.add(code, field, "a Slurm name: starts with a letter or digit, then letters, digits, _ . + -, at most 64", "got "+quoted(s))
-		}
+		v.form(s == "" && v.Asked || slurmName.MatchString(s), code, field,
+			"a Slurm name: starts with a letter or digit, then letters, digits, _ . + -, at most 64", s)
 	}
 	name("PLAN-PARTITION", "placement.partition", p.Partition)
 	name("PLAN-ACCOUNT", "placement.account", p.Account)
 	if p.QOS != nil {
 		name("PLAN-QOS", "placement.qos", *p.QOS)
 	}
-	if p.Site != nil && !IsSiteName(*p.Site) {
-		v.add("PLAN-SITE", "placement.site", SiteNameRule, "got "+quoted(*p.Site))
+	if p.Site != nil {
+		v.form(IsSiteName(*p.Site), "PLAN-SITE", "placement.site", SiteNameRule, *p.Site)
 	}
-	if c := p.Constraint; c != nil && (len(*c) > 256 || !constraint.MatchString(*c)) {
-		v.add("PLAN-CONSTRAINT", "placement.constraint", "feature names joined by & or |, at most 256 bytes", "got "+quoted(*c))
+	if c := p.Constraint; c != nil {
+		v.form(len(*c) <= 256 && constraint.MatchString(*c), "PLAN-CONSTRAINT", "placement.constraint",
+			"feature names joined by & or |, at most 256 bytes", *c)
 	}
 }
 
 func (v *validator) execution(e Execution) {
-	is := func(code, field, got, want string) {
-		if got != want {
-			v.add(code, field, fmt.Sprintf("must be %q", want), "got "+quoted(got))
-		}
+	for _, c := range [][4]string{
+		{"PLAN-KIND", "kind", e.Kind, "container"},
+		{"PLAN-ENGINE", "container.engine", e.Container.Engine, "apptainer"},
+		{"PLAN-NETWORK", "container.network_mode", e.Container.NetworkMode, "none"},
+		{"PLAN-WORKDIR", "command.workdir", e.Command.Workdir, Workdir},
+	} {
+		v.form(c[2] == c[3], c[0], "execution."+c[1], `must be "`+c[3]+`"`, c[2])
 	}
-	is("PLAN-KIND", "execution.kind", e.Kind, "container")
-	is("PLAN-ENGINE", "execution.container.engine", e.Container.Engine, "apptainer")
-	is("PLAN-NETWORK", "execution.container.network_mode", e.Container.NetworkMode, "none")
 	if !e.Container.ReadonlyRootfs {
 		v.add("PLAN-ROOTFS", "execution.container.readonly_rootfs", "must be true", "got false")
 	}
-	if !imageRef.MatchString(e.Container.Image) {
-		v.add("PLAN-IMAGE", "execution.container.image",
-			"sha256:<64 hex digits> of the SIF file, or name@sha256:<64 hex digits>; no tag, no docker://, no folder",
-			"got "+quoted(e.Container.Image))
-	}
+	v.form(imageRef.MatchString(e.Container.Image), "PLAN-IMAGE", "execution.container.image",
+		"sha256:<64 hex digits> of the SIF file, or name@sha256:<64 hex digits>; no tag, no docker://, no folder", e.Container.Image)
 	v.command(e.Command)
 }
 
+// textRule is what [checkText] holds a value to.
+const textRule = "UTF-8 text without control characters except tab and newline"
+
 func (v *validator) command(c Command) {
-	is := "execution.command."
-	total := 0
-	switch {
-	case len(c.Argv) == 0:
-		v.add("PLAN-ARGV", is+"argv", fmt.Sprintf("1 to %d elements", maxArgv), "it is empty")
-	case len(c.Argv) > maxArgv:
-		v.add("PLAN-ARGV", is+"argv", fmt.Sprintf("1 to %d elements", maxArgv), fmt.Sprintf("it has %d", len(c.Argv)))
+	const is = "execution.command."
+	switch n := len(c.Argv); {
+	case n == 0, n > maxArgv:
+		v.add("PLAN-ARGV", is+"argv", fmt.Sprintf("1 to %d elements", maxArgv), fmt.Sprintf("%d elements", n))
 	default:
-		if a := c.Argv[0]; a == "" || strings.HasPrefix(a, "-") || strings.Contains(a, "://") {
-			v.add("PLAN-ARGV", is+"argv[0]", "the program: not empty, no leading -, no URL", "got "+quoted(a))
-		}
+		a := c.Argv[0]
+		v.form(a != "" && !strings.HasPrefix(a, "-") && !strings.Contains(a, "://"), "PLAN-ARGV", is+"argv[0]",
+			"the program: not empty, no leading -, no URL", a)
 	}
+	total := 0
 	for i, a := range c.Argv {
 		total += len(a)
 		if msg := checkText(a); msg != "" {
-			v.add("PLAN-ARGV", fmt.Sprintf("%sargv[%d]", is, i), "UTF-8 text without control characters except tab and newline", msg)
+			v.add("PLAN-ARGV", fmt.Sprintf("%sargv[%d]", is, i), textRule, msg)
 		}
 	}
-	if total > maxArgvBytes {
-		v.add("PLAN-ARGV", is+"argv", fmt.Sprintf("at most %d bytes together", maxArgvBytes), fmt.Sprintf("%d bytes", total))
-	}
-	if c.Workdir != Workdir {
-		v.add("PLAN-WORKDIR", is+"workdir", fmt.Sprintf("must be %q", Workdir), "got "+quoted(c.Workdir))
-	}
-	if len(c.Env) > maxEnv {
-		v.add("PLAN-ENV", is+"env", fmt.Sprintf("at most %d variables", maxEnv), fmt.Sprintf("%d variables", len(c.Env)))
-	}
+	v.most("PLAN-ARGV", is+"argv", total, maxArgvBytes, "bytes together")
+	v.most("PLAN-ENV", is+"env", len(c.Env), maxEnv, "variables")
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		v.env(is+"env."+clip(name), name, c.Env[name])
 	}
@@ -246,12 +250,8 @@ func (v *validator) env(field, name, value string) {
 		"key", "e", "__exported_env__", "__apptainer_cmd__"}, name) {
 		v.add("PLAN-ENV", field, "no name that the container runtime uses itself", "the container runtime sets "+name+" itself")
 	}
-	if len(value) > maxEnvValue {
-		v.add("PLAN-ENV", field, fmt.Sprintf("at most %d bytes", maxEnvValue), fmt.Sprintf("%d bytes", len(value)))
-	}
-	if msg := checkText(value); msg != "" {
-		v.add("PLAN-ENV", field, "UTF-8 text without control characters except tab and newline", msg)
-	}
+	v.most("PLAN-ENV", field, len(value), maxEnvValue, "bytes")
+	v.sound(checkText(value), "PLAN-ENV", field, textRule)
 }
 
 // checkText reports what is wrong with a value that reaches a program; "" if nothing.

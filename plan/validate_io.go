@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// wordRule is what [CheckWord] holds a word to.
+const wordRule = "whitespace-strict, at most 128 bytes"
+
 func (v *validator) inputs(inputs []Input) {
 	if len(inputs) > maxFiles {
 		v.add("PLAN-INPUTS", "io.inputs", fmt.Sprintf("at most %d", maxFiles), fmt.Sprintf("%d inputs are too many", len(inputs)))
@@ -14,18 +17,11 @@ func (v *validator) inputs(inputs []Input) {
 	var dests []string
 	for i, in := range inputs {
 		at := fmt.Sprintf("io.inputs[%d].", i)
-		if msg := CheckWord(in.Role); msg != "" {
-			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
-		}
-		if !artifactID.MatchString(in.ArtifactID) && (in.ArtifactID != "" || !v.stored) {
-			v.add("PLAN-ARTIFACT", at+"artifact_id", "art_ and 26 characters of base32", "got "+quoted(in.ArtifactID))
-		}
-		if !hex64.MatchString(in.ChecksumSHA256) {
-			v.add("PLAN-CHECKSUM", at+"checksum_sha256", "64 lower-case hex digits", "got "+quoted(in.ChecksumSHA256))
-		}
-		if msg := CheckRelPath(in.DestRelpath, "in"); msg != "" {
-			v.add("PLAN-DEST-PATH", at+"dest_relpath", "a whitespace-strict, safe relative path below in/", msg)
-		}
+		v.sound(CheckWord(in.Role), "PLAN-ROLE", at+"role", wordRule)
+		v.form(IsArtifactID(in.ArtifactID) || in.ArtifactID == "" && v.Stored, "PLAN-ARTIFACT", at+"artifact_id",
+			"art_ and 26 characters of base32", in.ArtifactID)
+		v.form(IsSHA256(in.ChecksumSHA256), "PLAN-CHECKSUM", at+"checksum_sha256", "64 lower-case hex digits", in.ChecksumSHA256)
+		v.sound(CheckRelPath(in.DestRelpath, "in"), "PLAN-DEST-PATH", at+"dest_relpath", "a whitespace-strict, safe relative path below in/")
 		dests = append(dests, in.DestRelpath)
 	}
 	v.distinct("PLAN-DEST-DUPLICATE", "io.inputs", "dest_relpath", dests)
@@ -37,20 +33,17 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 		return
 	}
 	var srcs []string
+	types := "one of " + strings.Join(v.Types, " ")
+	reserved := "not one of " + strings.Join(ReservedRoles(), ", ") + ", in any case: the gateway makes these"
 	roles := map[string]string{} // by their folded form
 	for i, out := range outputs {
 		at := fmt.Sprintf("io.outputs[%d].", i)
-		if msg := CheckWord(out.Role); msg != "" {
-			v.add("PLAN-ROLE", at+"role", "whitespace-strict, at most 128 bytes", msg)
-		}
+		v.sound(CheckWord(out.Role), "PLAN-ROLE", at+"role", wordRule)
 		folded := FoldRole(out.Role)
-		if v.stored {
+		if v.Stored {
 			folded = out.Role // an older gateway took roles that differ only in case
 		}
-		if slices.Contains(ReservedRoles(), folded) {
-			v.add("PLAN-ROLE-RESERVED", at+"role", "not one of "+strings.Join(ReservedRoles(), ", ")+", in any case: the gateway makes these",
-				"got "+quoted(out.Role))
-		}
+		v.form(!slices.Contains(ReservedRoles(), folded), "PLAN-ROLE-RESERVED", at+"role", reserved, out.Role)
 		switch was, twin := roles[folded]; {
 		case twin && was == out.Role:
 			v.add("PLAN-ROLE-DUPLICATE", at+"role", "each output role once", "the role "+quoted(out.Role)+" appears twice")
@@ -59,20 +52,14 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 				quoted(out.Role)+" and "+quoted(was)+" differ only in case")
 		}
 		roles[folded] = out.Role
-		if msg := CheckRelPath(out.SrcRelpath, "out"); msg != "" {
-			v.add("PLAN-SRC-PATH", at+"src_relpath", "a whitespace-strict, safe relative path below out/", msg)
-		}
-		if !slices.Contains(v.types, out.Type) {
-			v.add("PLAN-TYPE", at+"type", "one of "+strings.Join(v.types, " "), "got "+quoted(out.Type))
-		}
-		if msg := CheckWord(out.Label); msg != "" {
-			v.add("PLAN-LABEL", at+"label", "whitespace-strict, at most 128 bytes", msg)
-		}
+		v.sound(CheckRelPath(out.SrcRelpath, "out"), "PLAN-SRC-PATH", at+"src_relpath", "a whitespace-strict, safe relative path below out/")
+		v.form(slices.Contains(v.Types, out.Type), "PLAN-TYPE", at+"type", types, out.Type)
+		v.sound(CheckWord(out.Label), "PLAN-LABEL", at+"label", wordRule)
 		srcs = append(srcs, out.SrcRelpath)
 	}
 	v.distinct("PLAN-SRC-DUPLICATE", "io.outputs", "src_relpath", srcs)
-	if stdout != nil && !slices.Contains(srcs, *stdout) {
-		v.add("PLAN-STDOUT", "execution.command.stdout", "the src_relpath of a declared output", "got "+quoted(*stdout))
+	if stdout != nil {
+		v.form(slices.Contains(srcs, *stdout), "PLAN-STDOUT", "execution.command.stdout", "the src_relpath of a declared output", *stdout)
 	}
 }
 
