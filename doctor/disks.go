@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,11 +23,10 @@ func (d *checks) disks(ctx context.Context, s *site.Site) bool {
 		return false
 	}
 	name, network, err := staging.Filesystem(s.Gateway.StateDir)
-	if err == nil && network {
-		err = fault.New(fault.Validation, "doctor", "", s.Gateway.StateDir+" is on "+name+", a network filesystem").
-			WithNext("set gateway.state_dir to a local disk")
-	}
-	if d.check("ledger disk", s.Gateway.StateDir+" on "+name, err, "") {
+	if err != nil {
+		d.check("ledger disk", "", err, "")
+	} else if d.verdict(!network, "fail", "ledger disk", s.Gateway.StateDir+" on "+name,
+		s.Gateway.StateDir+" is on "+name+", a network filesystem", "set gateway.state_dir to a local disk") {
 		d.sync(s.Gateway.StateDir, name)
 	}
 	if !d.check("runs folder", s.Storage.RunsDir, ownedFolder(s.Storage.RunsDir, unix.S_ISVTX),
@@ -35,10 +35,8 @@ func (d *checks) disks(ctx context.Context, s *site.Site) bool {
 	}
 	name, _, err = staging.Filesystem(s.Storage.RunsDir)
 	d.check("runs disk", s.Storage.RunsDir+" on "+name, err, "")
-	err = Room(s)
-	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), err, "")
-	err = linkProbe(s.Storage.RunsDir)
-	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, err,
+	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), Room(s), "")
+	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, linkProbe(s.Storage.RunsDir),
 		"claims need hard links: choose another filesystem for storage.runs_dir")
 	return true
 }
@@ -67,15 +65,13 @@ func ownedFolder(dir string, allow uint32) error {
 func (d *checks) sync(dir, filesystem string) {
 	each, err := syncTime(dir)
 	switch {
-	case err != nil:
-		d.add("fail", "ledger sync", err.Error(), "put gateway.state_dir on a disk that can be synced")
 	case filesystem == "tmpfs" || filesystem == "ramfs":
 		d.add("warn", "ledger sync", dir+" is in memory: the ledger does not survive a restart of this host", "set gateway.state_dir to a disk")
-	case each < 15*time.Microsecond:
+	case err == nil && each < 15*time.Microsecond:
 		d.add("warn", "ledger sync", fmt.Sprintf("a synced write takes %s, which is faster than a disk: syncs may be ignored", each),
 			"check whether the hypervisor or disk controller ignores flushes")
 	default:
-		d.add("ok", "ledger sync", fmt.Sprintf("a synced write takes %s", each), "")
+		d.check("ledger sync", fmt.Sprintf("a synced write takes %s", each), err, "put gateway.state_dir on a disk that can be synced")
 	}
 }
 
@@ -109,18 +105,15 @@ func linkProbe(dir string) error {
 		return err
 	}
 	defer os.RemoveAll(temp)
-	for _, n := range []string{"a", "b"} {
-		if err := os.WriteFile(filepath.Join(temp, n), []byte(n), 0o600); err != nil {
-			return err
-		}
-	}
-	if err := os.Link(filepath.Join(temp, "a"), filepath.Join(temp, "claim")); err != nil {
+	at := func(name string) string { return filepath.Join(temp, name) }
+	err = errors.Join(os.WriteFile(at("a"), []byte("a"), 0o600), os.WriteFile(at("b"), []byte("b"), 0o600), os.Link(at("a"), at("claim")))
+	if err != nil {
 		return err
 	}
-	if err := os.Link(filepath.Join(temp, "b"), filepath.Join(temp, "claim")); err == nil {
+	if os.Link(at("b"), at("claim")) == nil {
 		return fault.New(fault.Internal, "doctor", "", "a second link replaced the first")
 	}
-	got, err := os.ReadFile(filepath.Join(temp, "claim"))
+	got, err := os.ReadFile(at("claim"))
 	if err == nil && string(got) != "a" {
 		err = fault.New(fault.Internal, "doctor", "", "the claim does not contain the winner's content")
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,14 +64,6 @@ func (d *checks) add(status, check, detail, next string) {
 	d.answer.Findings = append(d.answer.Findings, app.Finding{Check: check, Status: status, Detail: detail, Next: next})
 }
 
-// verdict adds ok with what is good, or another status with what is wrong and what to do.
-func (d *checks) verdict(ok bool, check, good, status, wrong, next string) {
-	if ok {
-		status, wrong, next = "ok", good, ""
-	}
-	d.add(status, check, wrong, next)
-}
-
 // command is a step at this shell.
 func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s}) }
 
@@ -90,6 +83,15 @@ func (d *checks) check(name, detail string, err error, next string) bool {
 	return true
 }
 
+// verdict adds ok with good, or the other status with bad and its next step.
+func (d *checks) verdict(ok bool, otherwise, name, good, bad, next string) bool {
+	if ok {
+		otherwise, bad, next = "ok", good, ""
+	}
+	d.add(otherwise, name, bad, next)
+	return ok
+}
+
 func (d *checks) examine(ctx context.Context, args app.DoctorArgs) {
 	s, err := d.LoadSite(args.Site)
 	if !d.check("site file", args.Site, err, command(fault.Do("config check"))) {
@@ -104,9 +106,7 @@ func (d *checks) examine(ctx context.Context, args app.DoctorArgs) {
 	cli, err := d.OpenSlurm(s)
 	if err != nil {
 		d.check("slurm commands", "", err, "")
-		return
-	}
-	if d.slurm(ctx, s, cli) && !args.NoJobs {
+	} else if d.slurm(ctx, s, cli) && !args.NoJobs {
 		d.nodes(ctx, s, cli, images)
 	}
 }
@@ -117,13 +117,11 @@ func slurmFiles(s *site.Site) error {
 	if s.Slurm.Accounting != "none" {
 		need = append(need, "sacct")
 	}
-	var missing []string
-	for _, name := range need {
-		if st, err := os.Stat(filepath.Join(s.Slurm.BinDir, name)); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
-			missing = append(missing, name)
-		}
-	}
-	if missing != nil {
+	missing := slices.DeleteFunc(need, func(name string) bool {
+		st, err := os.Stat(filepath.Join(s.Slurm.BinDir, name))
+		return err == nil && !st.IsDir() && st.Mode()&0o111 != 0
+	})
+	if len(missing) > 0 {
 		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).
 			WithNext("set slurm.bin_dir to the folder with Slurm's commands")
 	}
@@ -168,19 +166,18 @@ func (d *checks) domain(ctx context.Context, s *site.Site) string {
 			d.add("warn", "image lock", p.String(), p.Hint)
 		}
 	}
-	image := ""
+	image, seen := "", map[string]bool{"": true}
 	for _, p := range dom.Packs().List() {
 		name := p.Image()
-		if name == "" {
+		if seen[name] {
 			continue
 		}
+		seen[name] = true
 		locked, ok := dom.Lock().Lookup(name)
+		add := command(fault.Do("image add", "name", name))
 		if !ok {
-			d.add("fail", "image "+name, "no image of this name", command(fault.Do("image add", "name", name)))
-			continue
-		}
-		path, err := store.Verify(ctx, strings.TrimPrefix(locked.Digest, "sha256:"))
-		if d.check("image "+name, locked.Digest, err, command(fault.Do("image add", "name", name))) {
+			d.add("fail", "image "+name, "no image of this name", add)
+		} else if path, err := store.Verify(ctx, strings.TrimPrefix(locked.Digest, "sha256:")); d.check("image "+name, locked.Digest, err, add) {
 			image = path
 		}
 	}
@@ -192,41 +189,34 @@ func (d *checks) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
 	if !d.check("slurm controller", p.Version+"; "+firstLine(p.ControllerText), err, "scontrol ping") {
 		return false
 	}
-	d.verdict(s.Slurm.Cluster == "" || p.ClusterName == s.Slurm.Cluster, "cluster name", p.ClusterName,
-		"fail", fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster),
+	cycle := 3 * time.Duration(s.Watch.CeilingSeconds) * time.Second
+	d.verdict(s.Slurm.Cluster == "" || p.ClusterName == s.Slurm.Cluster, "fail", "cluster name", p.ClusterName,
+		fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster),
 		"set slurm.cluster, or use the right site file")
 	if !p.ExportNIL {
 		d.add("fail", "sbatch --export=NIL", p.Version+" does not support it", "upgrade to Slurm 20.11 or newer")
 	}
-	cycle := 3 * time.Duration(s.Watch.CeilingSeconds) * time.Second
-	d.verdict(p.MinJobAge >= cycle, "MinJobAge", p.MinJobAge.String(),
-		"warn", fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then relies on exit files "+
-			"and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
+	d.verdict(p.MinJobAge >= cycle, "warn", "MinJobAge", p.MinJobAge.String(),
+		fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then "+
+			"relies on exit files and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
 	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm no longer knows is given up after %s", p.MessageTimeout,
 		max(d.AbsenceGap, 2*p.MessageTimeout)), "")
-	d.verdict(p.GraceFitsInKillWait, "KillWait", p.KillWait.String(),
-		"warn", fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds),
+	d.verdict(p.GraceFitsInKillWait, "warn", "KillWait", p.KillWait.String(),
+		fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds),
 		"lower slurm.grace_seconds, so that a killed job still leaves its exit file")
 	if p.RateLimited {
-		d.add("ok", "rate limit", "slurmctld limits RPCs itself ("+p.SlurmctldParameters+"); the gateway's budget is "+fmt.Sprint(
-			s.Budget.RPCPerMinute)+" a minute", "")
+		d.add("ok", "rate limit", fmt.Sprintf("slurmctld limits RPCs itself (%s); the gateway's budget is %d a minute", p.SlurmctldParameters,
+			s.Budget.RPCPerMinute), "")
 	}
-	d.accounting(ctx, s, cli, p)
+	_, err = cli.Records(ctx, time.Now().Add(-time.Hour))
+	if err == nil || s.Slurm.Accounting == "required" {
+		d.check("accounting", p.AccountingStorage, err, "start slurmdbd, or set slurm.accounting to auto")
+	} else {
+		d.add("warn", "accounting", "sacct does not answer: "+err.Error()+"; the gateway relies on exit files", "")
+	}
 	_, err = cli.Jobs(ctx, nil)
 	d.check("squeue", "answers completely", err, "run squeue by hand to see the error")
 	return true
-}
-
-func (d *checks) accounting(ctx context.Context, s *site.Site, cli *slurm.CLI, p slurm.Probe) {
-	_, err := cli.Records(ctx, time.Now().Add(-time.Hour))
-	switch {
-	case err == nil:
-		d.add("ok", "accounting", p.AccountingStorage, "")
-	case s.Slurm.Accounting == "required":
-		d.add("fail", "accounting", err.Error(), "start slurmdbd, or set slurm.accounting to auto")
-	default:
-		d.add("warn", "accounting", "sacct does not answer: "+err.Error()+"; the gateway relies on exit files", "")
-	}
 }
 
 func firstLine(s string) string {

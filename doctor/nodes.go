@@ -3,10 +3,10 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,19 +19,19 @@ import (
 const nodeScript = `#!/bin/bash
 umask 077
 export LC_ALL=C PATH=/usr/bin:/bin
+set -- %[1]s
 cd -- "$1" || exit 1
 echo "node=${SLURMD_NODENAME:-$HOSTNAME}"
 echo "token=$(cat -- token 2>&1)"
 echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|OLDPWD=|SHLVL=|_=|LC_ALL=|TMPDIR=|HOSTNAME=|ENVIRONMENT=|CUDA_|GPU_|ROCR_|HYDRA_|I_MPI_|OMPI_MCA_|PRTE_MCA_)')"
 echo "$SLURM_JOB_ID" >".claim.$SLURM_JOB_ID" && sync ".claim.$SLURM_JOB_ID"; ln -T ".claim.$SLURM_JOB_ID" claim 2>/dev/null
 echo "claim=$(cat -- claim)"
-echo "limits=$(ulimit -Sl)"
-for bind in %s; do [[ -d $bind ]] || echo "bind=$bind"; done
-%s
+for bind in %[2]s; do [[ -d $bind ]] || echo "bind=$bind"; done
+%[3]s
 if [[ -x $apptainer ]]; then
   echo "apptainer=$("$apptainer" --version 2>&1 | head -1)"
-  if [[ -n %s ]]; then
-    out=$(env -i PATH="$PATH" HOME="$1" "$apptainer" --quiet exec --containall --no-eval --no-home --home /tmp --net --network none --no-mount hostfs,bind-paths,home,cwd --pwd / %s /proc/self/nothing 2>&1)
+  if [[ -n %[4]s ]]; then
+    out=$(env -i PATH="$PATH" HOME="$1" "$apptainer" --quiet exec --containall --no-eval --no-home --home /tmp --net --network none --no-mount hostfs,bind-paths,home,cwd --pwd / %[4]s /proc/self/nothing 2>&1)
     # The image may hold no program we know. That the program is what was not found shows that the container was set up.
     case $out in *"no such file"* | *"permission denied"*) echo "container=ok" ;; *) echo "container=${out//$'\n'/ }" ;; esac
   fi
@@ -45,11 +45,28 @@ echo end
 func (d *checks) nodes(ctx context.Context, s *site.Site, cli *slurm.CLI, image string) {
 	dir, err := os.MkdirTemp(s.Storage.RunsDir, ".doctor-")
 	if err != nil {
-		d.add("fail", "probe folder", err.Error(), "")
+		d.check("probe folder", "", err, "")
 		return
 	}
 	defer os.RemoveAll(dir)
 	token := rand.Text()
+	err = errors.Join(os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600),
+		os.WriteFile(filepath.Join(dir, "probe.sh"), []byte(probeScript(s, dir, image)), 0o600))
+	if err != nil {
+		d.check("probe folder", "", err, "")
+		return
+	}
+	first, saw := d.node(ctx, s, cli, dir, token, "", image != "")
+	if !saw {
+		return
+	}
+	d.say("sending a second probe job to a node other than %s", first)
+	if _, saw = d.node(ctx, s, cli, dir, token, first, image != ""); !saw {
+		d.add("warn", "second node", "no other node ran the probe job, so links between two nodes were not tested", "")
+	}
+}
+
+func probeScript(s *site.Site, dir, image string) string {
 	find := "apptainer=" + slurm.Quote(s.Apptainer.Path)
 	if m := s.Apptainer.Module; m != nil {
 		find = "source " + slurm.Quote(m.Init) + " && module load"
@@ -62,22 +79,7 @@ func (d *checks) nodes(ctx context.Context, s *site.Site, cli *slurm.CLI, image 
 	for _, b := range s.Apptainer.Binds {
 		binds += slurm.Quote(b.Source) + " "
 	}
-	script := fmt.Sprintf(nodeScript, binds, find, slurm.Quote(image), slurm.Quote(image))
-	script = strings.Replace(script, "\ncd --", "\nset -- "+slurm.Quote(dir)+"\ncd --", 1)
-	for name, text := range map[string]string{"token": token, "probe.sh": script} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			d.add("fail", "probe folder", err.Error(), "")
-			return
-		}
-	}
-	first, saw := d.node(ctx, s, cli, dir, token, "", image != "")
-	if !saw {
-		return
-	}
-	d.say("sending a second probe job to a node other than %s", first)
-	if _, saw = d.node(ctx, s, cli, dir, token, first, image != ""); !saw {
-		d.add("warn", "second node", "no other node ran the probe job, so links between two nodes were not tested", "")
-	}
+	return fmt.Sprintf(nodeScript, slurm.Quote(dir), binds, find, slurm.Quote(image))
 }
 
 // node sends one probe, reads its findings, and returns the node it ran on.
@@ -117,33 +119,30 @@ func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	}
 	v := map[string]string{}
 	for line := range strings.SplitSeq(text, "\n") {
-		k, value, ok := strings.Cut(line, "=")
+		k, val, _ := strings.Cut(line, "=")
 		if k == "bind" && v[k] != "" {
-			value = v[k] + ", " + value
+			val = v[k] + ", " + val
 		}
-		if ok {
-			v[k] = value
-		}
+		v[k] = val
 	}
 	node := v["node"]
-	report := func(ok bool, check, good, bad, next string) {
-		d.verdict(ok, check, node+": "+good, "fail", node+": "+bad, next)
+	report := func(ok bool, otherwise, check, good, bad, next string) {
+		d.verdict(ok, otherwise, check, node+": "+good, node+": "+bad, next)
 	}
-	report(v["token"] == token, "shared filesystem", "sees the gateway's files", "reads "+v["token"],
+	report(v["token"] == token, "fail", "shared filesystem", "sees the gateway's files", "reads "+v["token"],
 		"storage.runs_dir must be the same folder on login and compute nodes")
-	report(v["claim"] != "" && (exclude == "" && v["claim"] == id || exclude != "" && v["claim"] != id), "claim by link",
-		"the first link wins ("+v["claim"]+")", "the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir across all nodes")
-	d.verdict(v["env"] == "0", "job environment", node+": only Slurm's variables",
-		"warn", node+": "+v["env"]+" variables other than Slurm's reach jobs (but not containers)",
-		"look for a prolog or a PAM module that sets them")
+	report(v["claim"] != "" && (v["claim"] == id) == (exclude == ""), "fail", "claim by link", "the first link wins ("+v["claim"]+")",
+		"the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir across all nodes")
+	report(v["env"] == "0", "warn", "job environment", "only Slurm's variables",
+		v["env"]+" variables other than Slurm's reach jobs (but not containers)", "look for a prolog or a PAM module that sets them")
 	if len(s.Apptainer.Binds) > 0 {
-		report(v["bind"] == "", "binds", "all folders of apptainer.binds exist", "has no folder "+v["bind"],
+		report(v["bind"] == "", "fail", "binds", "all folders of apptainer.binds exist", "has no folder "+v["bind"],
 			"correct apptainer.binds, or mount the folder on that node: without it no container starts there")
 	}
-	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "apptainer", v["apptainer"], v["apptainer"],
+	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "fail", "apptainer", v["apptainer"], v["apptainer"],
 		"set apptainer.path or apptainer.module")
 	if _, tried := v["container"]; image && tried {
-		report(v["container"] == "ok", "container", "starts without a network", v["container"],
+		report(v["container"] == "ok", "fail", "container", "starts without a network", v["container"],
 			"run the command of the job script by hand on that node")
 	}
 	return node, true
@@ -152,7 +151,12 @@ func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 // probeEnded asks Slurm whether the probe has ended; no answer means no.
 func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
 	jobs, err := cli.Jobs(ctx, nil)
-	return err == nil && slices.ContainsFunc(jobs, func(j run.Job) bool { return j.Name == name && j.Class == run.ClassEnded })
+	for _, j := range jobs {
+		if err == nil && j.Name == name && j.Class == run.ClassEnded {
+			return true
+		}
+	}
+	return false
 }
 
 // waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network filesystem may take to show a
