@@ -49,36 +49,32 @@ type problemDoc struct {
 	ToolCallID string         `json:"tool_call_id,omitempty"`
 }
 
+const problemType = "application/problem+json"
+
+func writeProblem(w http.ResponseWriter, p problemDoc) { writeJSON(w, p.Status, problemType, p) }
+
 // problem answers what did not become a call.
 func problem(w http.ResponseWriter, err error) { refuse(w, fault.KindOf(err).HTTPStatus(), err) }
 
 // refuse is problem with a status of HTTP's own.
 func refuse(w http.ResponseWriter, status int, err error) {
-	writeJSON(w, status, "application/problem+json", describe(status, err))
+	writeProblem(w, describe(gate.Other, status, err))
 }
 
-func describe(status int, err error) problemDoc {
-	p := documentOf(gate.BodyOf(gate.Other, err))
+func describe(by gate.Transport, status int, err error) problemDoc {
+	p := failure(gate.Response{Error: gate.BodyOf(by, err)})
 	p.Status = status
 	delete(p.Details, "kind") // the title says it
 	return p
 }
 
-func documentOf(e *gate.ErrorBody) problemDoc {
-	return problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message,
-		Retryable: e.Retryable, Details: e.Details}
-}
-
 // failed answers a call that the gate or the tool refused.
-func failed(w http.ResponseWriter, res gate.Response) {
-	p := failure(res)
-	writeJSON(w, p.Status, "application/problem+json", p)
-}
+func failed(w http.ResponseWriter, res gate.Response) { writeProblem(w, failure(res)) }
 
 func failure(res gate.Response) problemDoc {
-	p := documentOf(res.Error)
-	p.TraceID, p.ToolCallID = res.TraceID, res.ToolCallID
-	return p
+	e := res.Error
+	return problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message,
+		Retryable: e.Retryable, Details: e.Details, TraceID: res.TraceID, ToolCallID: res.ToolCallID}
 }
 
 // The codes a program meets at :run (AX-06).

@@ -61,7 +61,7 @@ func (f *face) unheard(w http.ResponseWriter, req *http.Request, res gate.Respon
 func (f *face) malformed(w http.ResponseWriter, req *http.Request, toolID string, status int, err error) {
 	p := failure(f.Gate.Malformed(req.Context(), CallerOf(req.Context()), toolID, err))
 	p.Status = status
-	writeJSON(w, status, "application/problem+json", p)
+	writeProblem(w, p)
 }
 
 // sourceOf says where a request came from: the user at the other end of the socket, or an address. The addresses of an IPv6 network of 64

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"slurmgate/fault"
@@ -19,6 +20,8 @@ type Client struct {
 	http *http.Client
 	path string
 	face gate.Transport // what the calls are recorded as; empty: the shell's
+
+	token string // of the calls; empty: they are the user's own
 }
 
 // As returns a client whose calls are recorded as those of another face on this host.
@@ -28,23 +31,60 @@ func (c *Client) As(face gate.Transport) *Client {
 	return &other
 }
 
-// send makes a request of the gateway. The body's type is empty where there is no body.
-func (c *Client) send(ctx context.Context, method, path, typ string, body io.Reader) (*http.Response, error) {
+// Bear makes the client's calls those of a token, with its rights instead of the user's own. An empty token changes nothing.
+func (c *Client) Bear(token string) { c.token = token }
+
+// exchange makes a request of the gateway. The body's type is empty where there is no body. What the gateway refused with a problem
+// document is returned as the envelope has errors.
+func (c *Client) exchange(ctx context.Context, method, path, typ string, body io.Reader) (*http.Response, *gate.ErrorBody, error) {
 	h, err := http.NewRequestWithContext(ctx, method, "http://gateway"+path, body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if typ != "" {
-		h.Header.Set("Content-Type", typ)
+	for name, value := range map[string]string{"Content-Type": typ, FaceHeader: string(c.face)} {
+		if value != "" {
+			h.Header.Set(name, value)
+		}
 	}
-	if c.face != "" {
-		h.Header.Set(FaceHeader, string(c.face))
+	if c.token != "" {
+		h.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	res, err := c.http.Do(h)
 	if err != nil {
-		return nil, c.gone(ctx, err)
+		return nil, nil, c.gone(ctx, err)
 	}
-	return res, nil
+	if res.Header.Get("Content-Type") != problemType {
+		return res, nil, nil
+	}
+	defer res.Body.Close()
+	var p problemDoc
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxRequestBytes)).Decode(&p); err != nil {
+		return nil, nil, fault.Wrap(fault.Internal, "httpapi", "", "the gateway's answer cannot be read", err)
+	}
+	e := &gate.ErrorBody{Code: p.Code, Kind: p.Title, Message: p.Detail, Retryable: p.Retryable, Details: p.Details}
+	if e.Details == nil {
+		e.Details = map[string]any{}
+	}
+	if e.Details["kind"] == nil {
+		e.Details["kind"] = p.Title
+	}
+	return nil, e, nil
+}
+
+// read makes a request and decodes its answer. What the gateway refused with a problem document is an error.
+func (c *Client) read(ctx context.Context, method, path, typ string, body io.Reader, answer any) error {
+	res, refused, err := c.exchange(ctx, method, path, typ, body)
+	switch {
+	case err != nil:
+		return err
+	case refused != nil:
+		return refused.Fault()
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(answer); err != nil {
+		return c.gone(ctx, err)
+	}
+	return nil
 }
 
 // Registry is what a gateway serves to a caller.
@@ -56,17 +96,9 @@ type Registry struct {
 
 // Registry reads the registry, as far as the caller sees it.
 func (c *Client) Registry(ctx context.Context) (Registry, error) {
-	res, err := c.send(ctx, http.MethodGet, "/v1/registry", "", nil)
-	if err != nil {
-		return Registry{}, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return Registry{}, readProblem(res.Body)
-	}
 	var doc registryDoc
-	if err := json.NewDecoder(res.Body).Decode(&doc); err != nil {
-		return Registry{}, c.gone(ctx, err)
+	if err := c.read(ctx, http.MethodGet, "/v1/registry", "", nil, &doc); err != nil {
+		return Registry{}, err
 	}
 	out := Registry{DomainID: doc.DomainID, Version: doc.Version}
 	for _, e := range doc.Tools {
@@ -97,50 +129,47 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 func (c *Client) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
 	var out gate.Response
 	body, err := json.Marshal(req)
-	if err != nil {
-		return out, err
+	if err == nil {
+		err = c.read(ctx, http.MethodPost, "/v1/tool-calls", "application/json", bytes.NewReader(body), &out)
 	}
-	res, err := c.send(ctx, http.MethodPost, "/v1/tool-calls", "application/json", bytes.NewReader(body))
-	if err != nil {
-		return out, err
-	}
-	defer res.Body.Close()
-	if res.Header.Get("Content-Type") == "application/problem+json" {
-		return out, readProblem(res.Body)
-	}
-	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
-		return out, c.gone(ctx, err)
-	}
-	return out, nil
+	return out, err
 }
 
 // Content copies an artifact's bytes to w.
 func (c *Client) Content(ctx context.Context, artifactID string, w io.Writer) error {
-	res, err := c.send(ctx, http.MethodGet, "/v1/artifacts/"+artifactID+"/content", "", nil)
-	if err != nil {
+	res, refused, err := c.exchange(ctx, http.MethodGet, "/v1/artifacts/"+artifactID+"/content", "", nil)
+	switch {
+	case err != nil:
 		return err
+	case refused != nil:
+		return refused.Fault()
 	}
 	defer res.Body.Close()
-	switch {
-	case res.StatusCode == http.StatusOK:
-		_, err := io.Copy(w, res.Body)
-		return err
-	case res.Header.Get("Content-Type") == "application/problem+json":
-		return readProblem(res.Body)
-	}
-	var env gate.Response
-	if err := json.NewDecoder(res.Body).Decode(&env); err != nil || env.Error == nil {
+	if res.StatusCode != http.StatusOK {
 		return fault.New(fault.Internal, "httpapi.Content", "", fmt.Sprintf("the gateway answered %d", res.StatusCode))
 	}
-	return env.Error.Fault()
+	_, err = io.Copy(w, res.Body)
+	return err
 }
 
-func readProblem(r io.Reader) error {
-	var p struct{ Title, Code, Detail string }
-	if err := json.NewDecoder(r).Decode(&p); err != nil {
-		return fault.Wrap(fault.Internal, "httpapi", "", "the gateway's answer cannot be read", err)
+// Upload imports what r gives as an artifact; empty words are left to the gateway.
+func (c *Client) Upload(ctx context.Context, r io.Reader, label, typ, project string) (gate.Response, error) {
+	q := url.Values{}
+	for name, v := range map[string]string{"label": label, "type": typ, "project_id": project} {
+		if v != "" {
+			q.Set(name, v)
+		}
 	}
-	return fault.New(fault.Kind(p.Title), "httpapi", p.Code, p.Detail)
+	res, refused, err := c.exchange(ctx, http.MethodPost, "/v1/artifacts?"+q.Encode(), uploadType, r)
+	if err != nil || refused != nil {
+		return gate.Response{Error: refused}, err
+	}
+	defer res.Body.Close()
+	result, err := io.ReadAll(io.LimitReader(res.Body, maxRequestBytes))
+	if err != nil {
+		return gate.Response{}, c.gone(ctx, err)
+	}
+	return gate.Response{OK: true, Result: result}, nil
 }
 
 func (c *Client) gone(ctx context.Context, err error) error {

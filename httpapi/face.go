@@ -150,11 +150,11 @@ func (f *face) routes(r chi.Router) {
 func (f *face) ready(w http.ResponseWriter, req *http.Request) {
 	if f.Ready != nil {
 		if err := f.Ready(req.Context()); err != nil {
-			p := describe(http.StatusServiceUnavailable, err)
+			by := gate.Other
 			if _, isPeer := req.Context().Value(peerKey{}).(int); isPeer {
-				p.Detail = gate.Text(gate.Local, err)
+				by = gate.Local
 			}
-			writeJSON(w, p.Status, "application/problem+json", p)
+			writeProblem(w, describe(by, http.StatusServiceUnavailable, err))
 			return
 		}
 	}

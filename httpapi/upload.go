@@ -1,18 +1,15 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"time"
 
 	"slurmgate/fault"
-	"slurmgate/gate"
 )
 
 // uploadPause is how long a client may take for the next piece of an upload.
@@ -63,43 +60,4 @@ func (p *pacedBody) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	p.stalled = p.stalled || errors.Is(err, os.ErrDeadlineExceeded)
 	return n, err
-}
-
-// Upload imports what r gives as an artifact; empty words are left to the gateway.
-func (c *Client) Upload(ctx context.Context, r io.Reader, label, typ, project string) (gate.Response, error) {
-	q := url.Values{}
-	for name, v := range map[string]string{"label": label, "type": typ, "project_id": project} {
-		if v != "" {
-			q.Set(name, v)
-		}
-	}
-	res, err := c.send(ctx, http.MethodPost, "/v1/artifacts?"+q.Encode(), uploadType, r)
-	if err != nil {
-		return gate.Response{}, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxRequestBytes))
-	switch {
-	case err != nil:
-		return gate.Response{}, c.gone(ctx, err)
-	case res.StatusCode < 300:
-		return gate.Response{OK: true, Result: body}, nil
-	}
-	var p problemDoc
-	if err := json.Unmarshal(body, &p); err != nil {
-		return gate.Response{}, fault.Wrap(fault.Internal, "httpapi.Upload", "", "the gateway's answer cannot be read", err)
-	}
-	return gate.Response{TraceID: p.TraceID, ToolCallID: p.ToolCallID, Error: p.body()}, nil
-}
-
-// body is the error as the envelope has it.
-func (p problemDoc) body() *gate.ErrorBody {
-	details := p.Details
-	if details == nil {
-		details = map[string]any{}
-	}
-	if details["kind"] == nil {
-		details["kind"] = p.Title
-	}
-	return &gate.ErrorBody{Code: p.Code, Kind: p.Title, Message: p.Detail, Retryable: p.Retryable, Details: details}
 }
