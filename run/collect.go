@@ -32,16 +32,16 @@ const collectingWaits = "collecting_waits"
 // collect judges an ended job and registers its outputs. It is repeated until it commits; nothing is
 // registered before that. The run's reason says what prevents it; a cancel gives the run up.
 func (e *Engine) collect(ctx context.Context, v View) error {
+	e.late.begin(v.Run.ID)
 	err := e.collectOnce(ctx, v)
 	if err == nil || stale(err) || ctx.Err() != nil {
 		return err
 	}
-	enough := e.waitedEnough(v)
 	switch {
 	case v.Run.Reason != collectingWaits:
 		e.Log.Warn("a job's files cannot be collected", "run_id", v.Run.ID, "err", err)
 		return e.note(ctx, v, collectingWaits, e.byItself(v, "the job's files cannot be collected", err))
-	case v.Run.CancelAt != nil && enough:
+	case v.Run.CancelAt != nil && e.waitedEnough(v):
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits,
 			detail: "given up: the job's files cannot be collected: " + fault.Prose(err), exit: v.Attempt.ExitCode})
 	}
@@ -94,9 +94,9 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 		case who == folderMissing && v.Run.CancelAt != nil:
 			return e.giveUpGone(ctx, v)
 		case who == folderMissing:
-			return e.folderGone(ctx, v)
+			return e.blockFolderGone(ctx, v)
 		case who == heldByOther:
-			return e.foreignClaim(ctx, v)
+			return e.blockForeignClaim(ctx, v)
 		case who == heldByJob && claim.Holder.Job != v.Submission.JobID:
 			_, err := e.adopt(ctx, v, claim)
 			return err

@@ -43,6 +43,6 @@ func (e *Engine) Ended(ctx context.Context, runID string) {
 		e.watcher.poke()
 		return
 	}
-	_, err = e.witnessed(ctx, v, "exit_file")
+	_, err = e.startCollecting(ctx, v, "exit_file")
 	e.complain(ctx, v, err)
 }

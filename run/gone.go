@@ -9,7 +9,7 @@ import "context"
 // WorkspaceGone is the reason of a run that was given up for that reason.
 const WorkspaceGone = "workspace_gone"
 
-func (e *Engine) folderGone(ctx context.Context, v View) error {
+func (e *Engine) blockFolderGone(ctx context.Context, v View) error {
 	return e.block(ctx, v, NeedsOperator, "the attempt's folder is gone, so it is unknown whether it was executed; no job of it can "+
 		"execute any more; restore the newer ledger or cancel the run")
 }

@@ -9,30 +9,35 @@ import (
 // A run whose job exited 0 but left no manifest is blocked as outputs_late. Two things end that: the manifest appears, which the workers
 // look for while the watcher runs, and the verb Recollect, which waits for the outputs once more as long as the site allows.
 
-// lateFiles knows since when each run's files have been missing or unreadable. An entry is made by the first call of waited and lasts
-// until the run moves on; a new gateway starts to count anew.
+// lateFiles knows since when the gateway has been waiting for each run's files. An entry lasts from the first attempt to collect until
+// the run moves on; a new gateway starts to count anew.
 type lateFiles struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	first map[string]time.Time
+	since map[string]time.Time
 }
 
-// waited is how long the run's files have been waited for, counting from the first call.
+// begin starts to count, unless that was done before.
+func (l *lateFiles) begin(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.since[id]; !ok {
+		l.since[id] = l.now()
+	}
+}
+
+// waited is how long the run's files have been waited for.
 func (l *lateFiles) waited(id string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
-	if _, ok := l.first[id]; !ok {
-		l.first[id] = now
-	}
-	return now.Sub(l.first[id])
+	return l.now().Sub(l.since[id])
 }
 
 func (l *lateFiles) forget(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.first, id)
+	delete(l.since, id)
 }
 
 // RecollectAnswer is the state of a run after Recollect.

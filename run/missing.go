@@ -16,9 +16,9 @@ type absent struct {
 	stopped bool      // it has an exit file, but only Slurm knows why the program, or the script behind it, was stopped
 }
 
-// missing handles runs that a complete answer of squeue does not show. First witness: the exit file. Second:
+// settleMissing handles runs that a complete answer of squeue does not show. First witness: the exit file. Second:
 // accounting, queried once for all. Without either: the resolver, or rule 8.
-func (c *cycle) missing(ctx context.Context, gone []string) error {
+func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	var mu sync.Mutex
 	rest := map[string]absent{}
 	c.each(ctx, gone, func(v View) (bool, error) {
@@ -26,7 +26,7 @@ func (c *cycle) missing(ctx context.Context, gone []string) error {
 		if v.Run.Phase != Unconfirmed {
 			x, err := c.readExit(ctx, v)
 			if err == nil && !x.stopped() && c.described(ctx, v, x) {
-				return c.witnessed(ctx, v, "exit_file")
+				return c.startCollecting(ctx, v, "exit_file")
 			}
 			stopped = err == nil
 		}
@@ -52,7 +52,7 @@ func (c *cycle) missing(ctx context.Context, gone []string) error {
 	byName := index(accounted)
 	gone = slices.DeleteFunc(gone, func(id string) bool { _, ok := rest[id]; return !ok })
 	c.each(ctx, gone, func(v View) (bool, error) {
-		return c.settleAbsent(ctx, v, byName.named(v.Submission.JobName), rest[v.Run.ID].stopped)
+		return c.settleGone(ctx, v, byName.named(v.Submission.JobName), rest[v.Run.ID].stopped)
 	})
 	return nil
 }
@@ -66,26 +66,26 @@ func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
 	return !fault.Is(err, fault.NotFound)
 }
 
-// settleAbsent continues with accounting as the only remaining source; found is what it knows. A record it closed because the
+// settleGone continues with accounting as the only remaining source; found is what it knows. A record it closed because the
 // controller had lost the job proves nothing: the job may still run.
-func (c *cycle) settleAbsent(ctx context.Context, v View, found []Job, stopped bool) (moved bool, err error) {
+func (c *cycle) settleGone(ctx context.Context, v View, found []Job, stopped bool) (moved bool, err error) {
 	found = slices.DeleteFunc(slices.Clone(found), func(j Job) bool { return j.Closed })
 	switch j, one := pick(v, found); {
 	case one && j.Class == ClassEnded:
 		return c.observe(ctx, v, found)
 	case stopped:
-		return c.witnessed(ctx, v, "exit_file")
+		return c.startCollecting(ctx, v, "exit_file")
 	case v.Run.Phase == Unconfirmed && len(found) > 0:
 		return c.observe(ctx, v, found)
 	case v.Run.Phase == Unconfirmed:
 		return c.resolve(ctx, v)
 	}
 	// Accounting may be stale and still say RUNNING; it must not outweigh the job's absence from the controller for ever.
-	return c.missed(ctx, v)
+	return c.countAbsence(ctx, v)
 }
 
-// witnessed moves a run with an exit file to collection, with Slurm's own state left unknown.
-func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error) {
+// startCollecting moves a run with an exit file to collection, with Slurm's own state left unknown.
+func (e *Engine) startCollecting(ctx context.Context, v View, by string) (bool, error) {
 	a := v.Attempt
 	a.SlurmState, a.MissedAt = "", nil
 	v.Run.enter(Collecting, "", "")
@@ -97,9 +97,10 @@ func (e *Engine) witnessed(ctx context.Context, v View, by string) (bool, error)
 	return err == nil, err
 }
 
-// missed is rule 8: LOST needs two complete queries without the job, far enough apart, and no exit file. The time between them counts from
-// when the first was answered to when the second was started: time that the gateway spent waiting for sacct, or stopped, does not count.
-func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
+// countAbsence is rule 8: LOST needs two complete queries without the job, far enough apart, and no exit file. The time between them
+// counts from when the first was answered to when the second was started: time that the gateway spent waiting for sacct, or stopped, does
+// not count.
+func (c *cycle) countAbsence(ctx context.Context, v View) (bool, error) {
 	e, now, id := c.Engine, c.Now(), v.Submission.JobID
 	if id != "" {
 		c.watcher.seek(id)
@@ -129,9 +130,9 @@ func (c *cycle) missed(ctx context.Context, v View) (bool, error) {
 	case err != nil:
 		return false, err
 	case who == folderMissing:
-		return true, e.folderGone(ctx, v)
+		return true, e.blockFolderGone(ctx, v)
 	case who == heldByOther:
-		return true, e.foreignClaim(ctx, v)
+		return true, e.blockForeignClaim(ctx, v)
 	case who == heldByGateway:
 		return true, e.finish(ctx, v, verdict{ending: EndedAbsent,
 			detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more", v.Submission.JobID)})

@@ -324,17 +324,18 @@ func TestCanceller(t *testing.T) {
 	}
 }
 
-// Files are late from the first time that somebody misses them, until the run moves on.
+// Files are waited for from the first attempt to collect, until the run moves on.
 func TestLateFiles(t *testing.T) {
 	c := newClock()
-	l := &lateFiles{now: c.now, first: map[string]time.Time{}}
-	if d := l.waited("r"); d != 0 {
-		t.Error(d)
-	}
-	if c.pass(time.Minute); l.waited("r") != time.Minute || l.waited("s") != 0 {
+	l := &lateFiles{now: c.now, since: map[string]time.Time{}}
+	l.begin("r")
+	c.pass(time.Minute)
+	l.begin("r")
+	if l.begin("s"); l.waited("r") != time.Minute || l.waited("s") != 0 {
 		t.Error(l.waited("r"), l.waited("s"))
 	}
-	if l.forget("r"); l.waited("r") != 0 {
+	l.forget("r")
+	if l.begin("r"); l.waited("r") != 0 {
 		t.Error(l.waited("r"))
 	}
 }

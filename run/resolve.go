@@ -23,7 +23,7 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	if res.Outcome != SendDoubt {
 		return true, e.settleSend(ctx, v, job, v.Sends, res)
 	}
-	return e.noneExecuted(ctx, v, "sbatch left no receipt and Slurm shows no such job")
+	return e.makeAbsent(ctx, v, "sbatch left no receipt and Slurm shows no such job")
 }
 
 func orEnding(v View) Ending {
@@ -59,16 +59,16 @@ func withJob(v View, id string) View {
 	return v
 }
 
-// foreignClaim: the attempt's claim belongs to another submission, or is not a claim at all. No job of this one can execute any
+// blockForeignClaim: the attempt's claim belongs to another submission, or is not a claim at all. No job of this one can execute any
 // more, but it is unknown what did; a person decides.
-func (e *Engine) foreignClaim(ctx context.Context, v View) error {
+func (e *Engine) blockForeignClaim(ctx context.Context, v View) error {
 	return e.block(ctx, v, NeedsOperator, "the claim in the attempt's folder belongs to another submission; look into the folder before "+
 		"you cancel the run")
 }
 
-// several: more than one job has the run's name, or the one that has it has another id. Only pending ones
+// chooseAmong: more than one job has the run's name, or the one that has it has another id. Only pending ones
 // are cancelled; the job that holds the claim is the execution.
-func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) {
+func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, error) {
 	claim, who, err := c.readClaim(ctx, v)
 	if who == heldByNobody {
 		var keep string
@@ -84,13 +84,13 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 		if keep != "" {
 			return false, nil // the next cycle sees fewer of them
 		}
-		return c.noneExecuted(ctx, v, fmt.Sprintf("%d jobs of the attempt ended, and none took the claim", len(found)))
+		return c.makeAbsent(ctx, v, fmt.Sprintf("%d jobs of the attempt ended, and none took the claim", len(found)))
 	}
 	switch {
 	case err != nil:
 		return false, err
 	case who == heldByOther:
-		return true, c.foreignClaim(ctx, v)
+		return true, c.blockForeignClaim(ctx, v)
 	case who == heldByGateway:
 		return true, c.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway has the claim: nothing was executed"})
 	}
@@ -100,21 +100,21 @@ func (c *cycle) several(ctx context.Context, v View, found []Job) (bool, error) 
 		}
 	}
 	if v.Submission.JobID == claim.Holder.Job {
-		return c.missed(ctx, v)
+		return c.countAbsence(ctx, v)
 	}
 	return c.adopt(ctx, v, claim)
 }
 
-// noneExecuted ends an attempt by taking its claim, unless a job has it.
-func (e *Engine) noneExecuted(ctx context.Context, v View, detail string) (bool, error) {
+// makeAbsent ends an attempt by taking its claim, unless a job has it.
+func (e *Engine) makeAbsent(ctx context.Context, v View, detail string) (bool, error) {
 	claim, who, err := e.takeClaim(ctx, v)
 	switch {
 	case err != nil:
 		return false, err
 	case who == folderMissing:
-		return true, e.folderGone(ctx, v)
+		return true, e.blockFolderGone(ctx, v)
 	case who == heldByOther:
-		return true, e.foreignClaim(ctx, v)
+		return true, e.blockForeignClaim(ctx, v)
 	case who == heldByGateway:
 		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: detail + "; the gateway took the claim, so none can execute"})
 	}

@@ -107,7 +107,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	}
 	e.cancels.forgetOld()
 	c.each(ctx, differ, func(v View) (bool, error) { return c.observe(ctx, v, c.seen.named(v.Submission.JobName)) })
-	err = c.missing(ctx, missing)
+	err = c.settleMissing(ctx, missing)
 	e.cancelStrays(ctx, c.seen)
 	return c.moved.Load(), err
 }
@@ -135,7 +135,7 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
 	j, ok := pick(v, found)
 	if !ok {
-		return c.several(ctx, v, found)
+		return c.chooseAmong(ctx, v, found)
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
 		c.cancels.cancel(j.ID, j.Name)
