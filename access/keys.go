@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,11 +60,9 @@ func newIssuer(i Issuer, client *http.Client, now func() time.Time) *issuer {
 func (i *issuer) key(ctx context.Context, id, algorithm string) (jose.JSONWebKey, error) {
 	key, found, fetch := i.known(id, algorithm)
 	if !found && fetch != nil {
-		enough := time.NewTimer(keysWait)
-		defer enough.Stop()
 		select {
 		case <-fetch:
-		case <-enough.C:
+		case <-time.After(keysWait):
 			return key, i.unreachable(errors.New("it has not answered for " + keysWait.String()))
 		case <-ctx.Done():
 			return key, i.unreachable(ctx.Err())
@@ -92,7 +91,10 @@ func (i *issuer) known(id, algorithm string) (key jose.JSONWebKey, found bool, f
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.now()
-	if key, found = i.find(id, algorithm); found && now.Sub(i.fetched) < keysFresh {
+	if k := slices.IndexFunc(i.keys, func(k jose.JSONWebKey) bool { return k.KeyID == id && fits(k, algorithm) }); k >= 0 {
+		key, found = i.keys[k], true
+	}
+	if found && now.Sub(i.fetched) < keysFresh {
 		return key, true, nil
 	}
 	if i.fetching == nil && (i.tried.IsZero() || now.Sub(i.tried) >= keysPause) {
@@ -115,15 +117,6 @@ func (i *issuer) refresh(began time.Time) {
 	}
 	close(i.fetching)
 	i.fetching = nil
-}
-
-func (i *issuer) find(id, algorithm string) (jose.JSONWebKey, bool) {
-	for _, k := range i.keys {
-		if k.KeyID == id && fits(k, algorithm) {
-			return k, true
-		}
-	}
-	return jose.JSONWebKey{}, false
 }
 
 // fetch reads the provider's configuration and its keys.
@@ -176,12 +169,9 @@ func (i *issuer) get(ctx context.Context, url string, v any) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %d", url, res.StatusCode)
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxKeyBody+1))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, res.Body, maxKeyBody))
 	if err != nil {
 		return err
-	}
-	if len(body) > maxKeyBody {
-		return fmt.Errorf("%s answers with more than %d bytes", url, maxKeyBody)
 	}
 	return json.Unmarshal(body, v)
 }

@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -59,20 +58,6 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// claims are the claims of an access token.
-type claims struct {
-	jwt.Claims
-	all map[string]any
-}
-
-// UnmarshalJSON keeps all claims, for the grants.
-func (c *claims) UnmarshalJSON(b []byte) error {
-	if err := json.Unmarshal(b, &c.Claims); err != nil {
-		return err
-	}
-	return json.Unmarshal(b, &c.all)
-}
-
 // accessToken finds the principal of an OpenID provider's access token.
 func (a *Access) accessToken(ctx context.Context, text string) (gate.Principal, error) {
 	if len(a.issuers) == 0 || len(text) > maxTokenBytes {
@@ -106,8 +91,9 @@ func (i *issuer) principal(ctx context.Context, token *jwt.JSONWebToken, now tim
 	if err != nil {
 		return gate.Principal{}, err
 	}
-	var c claims
-	if err := token.Claims(key, &c); err != nil {
+	var c jwt.Claims
+	var all map[string]any
+	if err := token.Claims(key, &c, &all); err != nil {
 		return gate.Principal{}, unknownToken()
 	}
 	if c.Expiry == nil || c.Subject == "" || len(c.Subject) > 256 {
@@ -124,7 +110,7 @@ func (i *issuer) principal(ctx context.Context, token *jwt.JSONWebToken, now tim
 	}
 	grant := Grant{Accounts: map[string]string{}}
 	for _, g := range i.Grants {
-		if !has(c.all[g.Claim], g.Claim, g.Value) {
+		if !has(all[g.Claim], g.Claim, g.Value) {
 			continue
 		}
 		grant.Capabilities = append(grant.Capabilities, g.Capabilities...)

@@ -43,7 +43,7 @@ func (g *Gateway) OpenGate(ctx context.Context) error {
 		journal = g.Journal(g.Ledger, func(id string) bool { _, err := registry.Find(id); return err == nil })
 	}
 	g.Gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
-		Journal: journal, Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: kept{g.Ledger, g.Store}, Key: key, Log: g.Log})
+		Journal: journal, Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g.Ledger, g.Store}, Key: key, Log: g.Log})
 	g.offered, err = g.hashCatalogue()
 	return err
 }
@@ -81,13 +81,13 @@ func (p rulesOf) Rules(toolName string) gate.Rules {
 	return r
 }
 
-// kept gives the gate access to artifacts, for what is too large for an envelope.
-type kept struct {
+// artifacts gives the gate access to artifacts, for what is too large for an envelope.
+type artifacts struct {
 	ledger *ledger.Ledger
 	store  *artifact.Store
 }
 
-func (k kept) Read(ctx context.Context, artifactID string, limit int64) ([]byte, error) {
+func (k artifacts) Read(ctx context.Context, artifactID string, limit int64) ([]byte, error) {
 	a, err := k.ledger.Artifact(ctx, artifactID)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (k kept) Read(ctx context.Context, artifactID string, limit int64) ([]byte,
 // resultSource marks artifacts that contain an answer too large for an envelope, and nothing else.
 const resultSource = "result"
 
-func (k kept) Keep(ctx context.Context, projectID, label string, data []byte) (string, error) {
+func (k artifacts) Keep(ctx context.Context, projectID, label string, data []byte) (string, error) {
 	sum, size, err := k.store.Put(ctx, bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return "", err

@@ -151,7 +151,7 @@ func (c *cluster) quiet(ctx context.Context) error {
 // until repeats a script on the login node until it succeeds.
 func (c *cluster) until(ctx context.Context, limit time.Duration, script string) error {
 	var last result
-	began, told := time.Now(), 10*time.Second
+	began, next := time.Now(), 10*time.Second
 	for end := began.Add(limit); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
 		probing, stop := context.WithTimeout(ctx, 20*time.Second)
 		r, err := c.run(probing, "root", nil, "bash", "-c", script)
@@ -160,9 +160,9 @@ func (c *cluster) until(ctx context.Context, limit time.Duration, script string)
 			return nil
 		}
 		last = r
-		if waited := time.Since(began); waited > told {
+		if waited := time.Since(began); waited > next {
 			fmt.Printf("        waiting for the cluster: %s\n", strings.TrimSpace(r.stdout+r.stderr))
-			told += 15 * time.Second
+			next += 15 * time.Second
 		}
 	}
 	return fmt.Errorf("the cluster does not recover: %s%s", last.stdout, last.stderr)

@@ -99,8 +99,8 @@ func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 		return "", false
 	}
 	defer cli.Cancel(context.WithoutCancel(ctx), id, name)
-	if kept, err := cli.JobName(ctx, id); err == nil && kept != name {
-		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+kept,
+	if got, err := cli.JobName(ctx, id); err == nil && got != name {
+		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+got,
 			"a job-submit plugin rewrites names; exempt slurmgate's jobs, because it finds them by name")
 	}
 	d.say("waiting for probe job %s", id)

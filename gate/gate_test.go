@@ -426,7 +426,7 @@ func TestFullJournal(t *testing.T) {
 		g := New(Config{Registry: r, Journal: s, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		defer g.Close()
 		wantError(t, call(g, "test.echo", `{"n":1}`), "transport", "not_recorded")
-		for range maxUnkept - 1 {
+		for range maxQueued - 1 {
 			if res := call(g, "test.look", `{"n":1}`); !res.OK {
 				t.Fatal(res.Error)
 			}
@@ -448,8 +448,8 @@ func TestFullJournal(t *testing.T) {
 		for _, c := range s.calls {
 			seen[c.ToolCallID] = true
 		}
-		if len(s.calls) != maxUnkept+1 || len(seen) != len(s.calls) {
-			t.Errorf("%d records of %d calls", len(s.calls), maxUnkept+1)
+		if len(s.calls) != maxQueued+1 || len(seen) != len(s.calls) {
+			t.Errorf("%d records of %d calls", len(s.calls), maxQueued+1)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 
 const (
 	linger      = 50 * time.Millisecond
-	maxUnkept   = 4096            // records waiting
+	maxQueued   = 4096            // records waiting
 	maxBatch    = 64              // records in one transaction: a submit that comes meanwhile waits for them
 	journalWait = 2 * time.Second // for room
 	retryPause  = time.Second
@@ -28,20 +28,20 @@ type journal struct {
 	store Journal
 	log   *slog.Logger
 	room  chan struct{} // a token for each record that waits
-	in    chan kept
+	in    chan queued
 	done  chan struct{} // closed when the writer has ended
 
 	mu     sync.RWMutex
 	closed bool
 }
 
-type kept struct {
+type queued struct {
 	record Record
 	done   chan error // gets the outcome; nil: nobody waits
 }
 
 func newJournal(store Journal, log *slog.Logger) *journal {
-	j := &journal{store: store, log: log, room: make(chan struct{}, maxUnkept), in: make(chan kept, maxUnkept), done: make(chan struct{})}
+	j := &journal{store: store, log: log, room: make(chan struct{}, maxQueued), in: make(chan queued, maxQueued), done: make(chan struct{})}
 	go j.write()
 	return j
 }
@@ -65,7 +65,7 @@ func (j *journal) admit(ctx context.Context) error {
 
 // keep hands a record over; with wait it returns when the record is durable, or could not be made so.
 func (j *journal) keep(r Record, wait bool) error {
-	k := kept{record: r}
+	k := queued{record: r}
 	if wait {
 		k.done = make(chan error, 1)
 	}
@@ -96,9 +96,9 @@ func (j *journal) close() {
 
 func (j *journal) write() {
 	defer close(j.done)
-	var behind []kept // could not be written yet; nobody waits for them any more
+	var behind []queued // could not be written yet; nobody waits for them any more
 	for open := true; open; {
-		var batch []kept
+		var batch []queued
 		batch, open = j.gather(len(behind) > 0)
 		behind = j.commit(append(behind, batch...))
 	}
@@ -113,7 +113,7 @@ func (j *journal) write() {
 
 // gather takes what is there; while nobody waits for it, a little longer. With records behind it returns after a while even
 // with nothing. open is false when no more will come.
-func (j *journal) gather(behind bool) (batch []kept, open bool) {
+func (j *journal) gather(behind bool) (batch []queued, open bool) {
 	var enough <-chan time.Time
 	if behind {
 		enough = time.After(retryPause)
@@ -137,7 +137,7 @@ func (j *journal) gather(behind bool) (batch []kept, open bool) {
 
 // commit writes records, answers those who wait for them, and returns the records that could not be written yet. A refused record must not
 // hold up the others: then each is written alone, and one that is refused alone is dropped, with an error to whoever waits for it.
-func (j *journal) commit(batch []kept) (behind []kept) {
+func (j *journal) commit(batch []queued) (behind []queued) {
 	if len(batch) == 0 {
 		return nil
 	}

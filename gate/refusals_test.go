@@ -80,7 +80,7 @@ func TestFloodOfStrangers(t *testing.T) {
 // While the journal is full, strangers get no room in it.
 func TestStrangersAndAFullJournal(t *testing.T) {
 	g, b := newGate(t, nil, echo)
-	for range maxUnkept {
+	for range maxQueued {
 		g.journal.room <- struct{}{}
 	}
 	start := time.Now()
@@ -88,7 +88,7 @@ func TestStrangersAndAFullJournal(t *testing.T) {
 	if d := time.Since(start); d > journalWait/2 {
 		t.Error("it waited", d)
 	}
-	for range maxUnkept {
+	for range maxQueued {
 		<-g.journal.room
 	}
 	g.Close()

@@ -44,7 +44,7 @@ func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	go func() {
 		defer close(p.done)
-		if err := p.http.Serve(newPlaces(l, c.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := p.http.Serve(newConnLimiter(l, c.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the port is no longer served", "err", err)
 		}
 	}()
@@ -65,38 +65,38 @@ func (p *Port) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// places bounds open connections: a further one is accepted when one has ended.
-type places struct {
+// connLimiter bounds open connections: a further one is accepted when one has ended.
+type connLimiter struct {
 	net.Listener
 	free   chan struct{}
 	closed chan struct{}
 	close  func()
 }
 
-func newPlaces(l net.Listener, n int) *places {
+func newConnLimiter(l net.Listener, n int) *connLimiter {
 	closed := make(chan struct{})
-	return &places{Listener: l, free: make(chan struct{}, max(1, n)), closed: closed, close: sync.OnceFunc(func() { close(closed) })}
+	return &connLimiter{Listener: l, free: make(chan struct{}, max(1, n)), closed: closed, close: sync.OnceFunc(func() { close(closed) })}
 }
 
 // Close implements net.Listener.
-func (p *places) Close() error {
-	p.close()
-	return p.Listener.Close()
+func (l *connLimiter) Close() error {
+	l.close()
+	return l.Listener.Close()
 }
 
 // Accept implements net.Listener.
-func (p *places) Accept() (net.Conn, error) {
+func (l *connLimiter) Accept() (net.Conn, error) {
 	select {
-	case p.free <- struct{}{}:
-	case <-p.closed:
+	case l.free <- struct{}{}:
+	case <-l.closed:
 		return nil, net.ErrClosed
 	}
-	c, err := p.Listener.Accept()
+	c, err := l.Listener.Accept()
 	if err != nil {
-		<-p.free
+		<-l.free
 		return nil, err
 	}
-	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-p.free })}, nil
+	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.free })}, nil
 }
 
 type placed struct {

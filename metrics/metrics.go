@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,7 +53,7 @@ func New(s Sources) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}}, []string{"side_effect"}),
 	}
 	m.registry.MustRegister(m.asked, m.bytes, m.calls, m.took, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{sources: s})
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), state{s})
 	for _, site := range s.Sites {
 		m.bytes.WithLabelValues(site, "stage")
 		m.bytes.WithLabelValues(site, "collect")
@@ -112,16 +111,10 @@ func (j journal) Record(ctx context.Context, records []gate.Record) error {
 	return nil
 }
 
-// state collects the values read at each scrape; runs are counted at most every few seconds.
-type state struct {
-	sources Sources
+// state collects the values read at each scrape.
+type state struct{ sources Sources }
 
-	mu   sync.Mutex
-	at   time.Time
-	runs map[string]int64
-}
-
-const countEvery = 5 * time.Second
+const countWait = 5 * time.Second
 
 var (
 	runsDesc = prometheus.NewDesc("slurmgate_runs", "Runs in the ledger, by state.", []string{"state"}, nil)
@@ -130,16 +123,23 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (s *state) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runsDesc, lagDesc, upDesc} {
-		c <- d
-	}
+func (s state) Describe(c chan<- *prometheus.Desc) {
+	c <- runsDesc
+	c <- lagDesc
+	c <- upDesc
 }
 
 // Collect implements prometheus.Collector.
-func (s *state) Collect(c chan<- prometheus.Metric) {
-	for state, n := range s.count() {
-		c <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, float64(n), state)
+func (s state) Collect(c chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), countWait)
+	defer stop()
+	if runs, err := s.sources.Runs(ctx); err == nil { // the ledger has these numbers, see its run_counts
+		for state, n := range runs {
+			gauge(runsDesc, float64(n), state)
+		}
 	}
 	for _, site := range s.sources.Sites {
 		at, err := s.sources.Watched(site)
@@ -147,22 +147,9 @@ func (s *state) Collect(c chan<- prometheus.Metric) {
 		if err != nil {
 			up = 0
 		}
-		c <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up, site)
+		gauge(upDesc, up, site)
 		if !at.IsZero() {
-			c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, s.sources.Now().Sub(at).Seconds(), site)
+			gauge(lagDesc, s.sources.Now().Sub(at).Seconds(), site)
 		}
 	}
-}
-
-func (s *state) count() map[string]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := s.sources.Now(); s.runs == nil || now.Sub(s.at) > countEvery {
-		ctx, stop := context.WithTimeout(context.Background(), countEvery)
-		defer stop()
-		if runs, err := s.sources.Runs(ctx); err == nil {
-			s.runs, s.at = runs, now
-		}
-	}
-	return s.runs
 }

@@ -98,8 +98,8 @@ func (t *Tally) add(name string, bytes int64) {
 	}
 }
 
-// Kept is something that was due but could not be removed.
-type Kept struct {
+// Skipped is something that was due but could not be removed.
+type Skipped struct {
 	Name string `json:"name"`
 	Why  string `json:"why"`
 }
@@ -111,7 +111,7 @@ type Report struct {
 	Workspaces Tally     `json:"workspaces"`
 	Imports    Tally     `json:"imports"`
 	Bytes      Tally     `json:"bytes"` // objects of the store, and documents in the ledger, that no artifact has
-	Kept       []Kept    `json:"kept"`
+	Kept       []Skipped `json:"kept"`
 }
 
 // Parts are what a sweep works with.
@@ -125,7 +125,7 @@ type Parts struct {
 // Sweep removes everything that is due, once. What cannot be removed is reported and left for the next sweep; an error means that the
 // ledger or a whole filesystem failed, or that the caller gave up. The report says what was done until then.
 func (p Parts) Sweep(ctx context.Context, policy Policy, dry bool) (Report, error) {
-	s := &sweep{Parts: p, policy: policy, dry: dry, now: p.Now(), r: Report{DryRun: dry, AsOf: p.Now().UTC(), Kept: []Kept{}}}
+	s := &sweep{Parts: p, policy: policy, dry: dry, now: p.Now(), r: Report{DryRun: dry, AsOf: p.Now().UTC(), Kept: []Skipped{}}}
 	for _, t := range []*Tally{&s.r.Workspaces, &s.r.Imports, &s.r.Bytes} {
 		t.Named = []string{}
 	}

@@ -26,11 +26,9 @@ func (s *sweep) due(keep *time.Duration, t *Tally) (before time.Time, any bool) 
 	return before, true
 }
 
-func (s *sweep) kept(name string, err error) { s.keptFor(name, err.Error()) }
-
-func (s *sweep) keptFor(name, why string) {
+func (s *sweep) skip(name, why string) {
 	if len(s.r.Kept) < namedMost {
-		s.r.Kept = append(s.r.Kept, Kept{name, why})
+		s.r.Kept = append(s.r.Kept, Skipped{name, why})
 	}
 }
 
@@ -77,10 +75,10 @@ func (s *sweep) workspace(ctx context.Context, w Workspace, before time.Time) er
 	case err != nil && !s.here(ctx, err):
 		return err
 	case err != nil:
-		s.kept(w.RunID, err)
+		s.skip(w.RunID, err.Error())
 		return nil
 	case !begun:
-		s.keptFor(w.RunID, "the run was retried")
+		s.skip(w.RunID, "the run was retried")
 		return nil
 	}
 	if err := s.Ledger.EndRemoval(ctx, w, freed); err != nil {
@@ -146,11 +144,11 @@ func (s *sweep) object(ctx context.Context, sum string, size int64) error {
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		s.kept(sum, err)
+		s.skip(sum, err.Error())
 	case gone:
 		s.r.Bytes.add(sum, size)
 	case !held:
-		s.keptFor(sum, "it was stored again during the sweep; the next sweep checks it")
+		s.skip(sum, "it was stored again during the sweep; the next sweep checks it")
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ var receipt = regexp.MustCompile(`(?m)^[0-9]+(;[^ ;\n]+)?$`)
 // One receipt line among whatever else a site prints is an accepted job, whatever the exit status. Without one
 // a known text on standard error decides, unless sbatch claims success. All else is doubt.
 func Classify(stdout, stderr string, exit *int) run.SendResult {
-	res := run.SendResult{Outcome: run.SendDoubt, ExitCode: exit, Text: said(stdout, stderr)}
+	res := run.SendResult{Outcome: run.SendDoubt, ExitCode: exit, Text: complaint(stdout, stderr)}
 	found := receipt.FindAllString(whole(stdout), -1)
 	switch {
 	case len(found) == 1:
@@ -156,27 +156,27 @@ func errorMessages(stderr string) []string {
 }
 
 func (r Row) fits(messages []string) bool {
-	said := ""
+	text := ""
 	if r.Own {
 		if len(messages) > 0 {
-			said = messages[len(messages)-1]
+			text = messages[len(messages)-1]
 		}
 	} else {
 		for _, m := range messages {
 			if answer, ok := strings.CutPrefix(m, failed); ok {
-				said = answer
+				text = answer
 			}
 		}
 	}
-	same := said == r.Text || strings.HasSuffix(r.Text, " ") && strings.HasPrefix(said, r.Text)
+	same := text == r.Text || strings.HasSuffix(r.Text, " ") && strings.HasPrefix(text, r.Text)
 	return same && (r.With == "" || slices.Contains(messages, r.With))
 }
 
 // whole cuts off a last line that is not complete: half a job id is another job's id.
 func whole(s string) string { return s[:strings.LastIndexByte(s, '\n')+1] }
 
-// said joins what sbatch printed, for people and for the ledger.
-func said(stdout, stderr string) string {
+// complaint joins what sbatch printed, for people and for the ledger.
+func complaint(stdout, stderr string) string {
 	const limit = 4 << 10
 	s := strings.TrimSpace(strings.TrimSpace(stderr) + "\n" + strings.TrimSpace(stdout))
 	if len(s) > limit {

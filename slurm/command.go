@@ -47,7 +47,7 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	stdout, stderr := &capped{limit: c.Limit, strict: true, sink: c.Sink}, &capped{limit: 64 << 10}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err := cmd.Run()
-	out := Output{Stdout: stdout.kept.Bytes(), Stderr: stderr.kept.String()}
+	out := Output{Stdout: stdout.buf.Bytes(), Stderr: stderr.buf.String()}
 	ended, _ := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
@@ -64,7 +64,7 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 // capped keeps at most limit bytes, or passes them on. Past that a strict one fails the program's write, the other drops. (The buffer is
 // not embedded: io.Copy would find its ReadFrom and go round Write.)
 type capped struct {
-	kept   bytes.Buffer
+	buf    bytes.Buffer
 	sink   io.Writer
 	passed int64
 	limit  int64
@@ -90,7 +90,7 @@ func (b *capped) take(p []byte) (int, error) {
 	if b.sink != nil {
 		return b.sink.Write(p)
 	}
-	return b.kept.Write(p)
+	return b.buf.Write(p)
 }
 
 // Bounds of one query.
