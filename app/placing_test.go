@@ -35,7 +35,7 @@ func TestPlacementIsTheSites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			call := gate.Call{Args: []byte(`{"bam":"` + beforeBAM + `"}`),
+			call := gate.Call{Args: []byte(`{"bam":"` + beforeBAM + `"}`), Value: map[string]any{"bam": beforeBAM},
 				Caller: gate.Caller{Principal: gate.Principal{Projects: []string{plan.ProjectID("demo")}}}}
 			o, _, err := g.packOrder(t.Context(), call, p)
 			if c.denied != "" {

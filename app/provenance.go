@@ -40,7 +40,8 @@ func (g *Gateway) provenance(ctx context.Context, c gate.Call, params any) (stri
 		return "", err
 	}
 	doc := identityDoc{strings.ReplaceAll(c.Request.ToolID, ".", "_"), builtinContract, g.Policy.Hash, canonical}
-	identity, err := plan.Marshal(doc)
+	identity, err := plan.Marshal(map[string]any{"tool_name": doc.ToolName, "contract_version": doc.ContractVersion,
+		"policy_hash": doc.PolicyHash, "params": params})
 	if err != nil {
 		return "", err
 	}
@@ -65,4 +66,6 @@ func (g *Gateway) atNewest(ctx context.Context, runID, with string) (any, error)
 
 // asOf are the params of a call about tokens, approvals or recorded calls: its arguments, and the state of the ledger in numbers that
 // change exactly when the answer does.
-func asOf(c gate.Call, snapshot any) any { return map[string]any{"args": c.Args, "snapshot": snapshot} }
+func asOf(c gate.Call, snapshot any) any {
+	return map[string]any{"args": c.Value, "snapshot": snapshot}
+}

@@ -44,7 +44,7 @@ func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (
 		}
 		out.Recorded = 1
 	}
-	return out, map[string]any{"args": c.Args}, nil
+	return out, map[string]any{"args": c.Value}, nil
 }
 
 // record checks what a shell sent: an event of one of the shell's tools, and payloads that have its hashes.

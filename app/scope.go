@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -26,11 +25,7 @@ func (g *Gateway) projectsListed(c gate.Call, named string) ([]string, error) {
 // inputProject is the project of the first artifact among a tool's arguments, or the caller's own if there is none. Looking up the inputs
 // checks that all are of one project.
 func (g *Gateway) inputProject(ctx context.Context, c gate.Call) (string, error) {
-	var args map[string]any
-	if err := json.Unmarshal(c.Args, &args); err != nil {
-		return "", err
-	}
-	if id := firstArtifact(args); id != "" {
+	if id := firstArtifact(c.Value); id != "" {
 		a, err := g.artifactFor(ctx, c, id)
 		return a.ProjectID, err
 	}

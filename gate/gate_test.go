@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -338,6 +339,45 @@ func TestRegistry(t *testing.T) {
 		if _, err := NewRegistry(c.tools...); fault.CodeOf(err) != c.code {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The arguments are read once: a handler gets them canonical and as the value that the schema was checked with. A call is cheap enough to
+// be made for every look.
+func TestReadOnce(t *testing.T) {
+	r, err := NewRegistry(tool("test.echo", func(_ context.Context, c Call) (any, error) {
+		again, err := plan.Read(c.Args)
+		if err != nil || !reflect.DeepEqual(again.Value, c.Value) {
+			t.Errorf("%s is not %v (%v)", c.Args, c.Value, err)
+		}
+		var a struct{ N int }
+		if err := c.Into(&a); err == nil {
+			t.Error("a key in another case was accepted")
+		}
+		return c.Value, nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(Config{Registry: r})
+	req := NewRequest("test.echo", "1.2.3", json.RawMessage(` {"n": 1e0} `))
+	raw, err := json.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, res := range []Response{g.Call(t.Context(), Process(), req), g.CallRaw(t.Context(), Process(), raw)} {
+		if !res.OK || string(res.Result) != `{"n":1}` {
+			t.Errorf("%s %+v", res.Result, res.Error)
+		}
+	}
+	const most = 340 // it took 373 when the arguments were read seven times
+	quiet, err := NewRegistry(tool("test.echo", echo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g = New(Config{Registry: quiet})
+	if n := testing.AllocsPerRun(100, func() { g.Call(t.Context(), Process(), req) }); n > most {
+		t.Errorf("%v allocations a call, at most %d", n, most)
 	}
 }
 

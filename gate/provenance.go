@@ -28,6 +28,9 @@ func (t trail) noted() *Provenance {
 	if t.provenance == nil {
 		return nil
 	}
+	if !suspicious(t.provenance.Identity) {
+		return t.provenance
+	}
 	identity, err := plan.Read(t.provenance.Identity)
 	if err != nil {
 		return nil

@@ -146,7 +146,9 @@ func (e *Engine) read(ctx context.Context, seen View, wait time.Duration) (v Vie
 	if err != nil {
 		return v, nil, nil, err
 	}
-	outputs, err = e.Index.Outputs(ctx, runID)
+	if v.Run.State.Terminal() { // a run's end and its outputs are one write
+		outputs, err = e.Index.Outputs(ctx, runID)
+	}
 	return v, outputs, map[string]any{"run_id": runID, "ledger_seq": seq}, err
 }
 
