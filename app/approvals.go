@@ -44,8 +44,7 @@ func (g *Gateway) approvals() []Operation {
 		ID: "approval.list", Title: "List approvals", Verb: "approvals",
 		Description: "Lists the calls that are waiting for a person's approval; with all=true also those answered or expired.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
-		Input: object("", prop("all", yesNo)),
-		Does:  look(g, g.listApprovals),
+		Input: object("", prop("all", yesNo)), Does: look(g, g.listApprovals),
 	}, {
 		ID: "approval.answer", Title: "Answer a request for approval", Verb: "approve",
 		Description: "Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these " +

@@ -57,8 +57,7 @@ func (g *Gateway) artifacts() []Operation {
 		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
 			prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
 			prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)),
-		Does:   look(g, g.importArtifact),
-		DryRun: look(g, g.rehearseImport),
+		Does: look(g, g.importArtifact), DryRun: look(g, g.rehearseImport),
 	}, {
 		ID: "artifact.list", Title: "List artifacts", Verb: "artifact list",
 		Description: "Lists artifacts, newest first, from one snapshot: those created up to as_of_created_at (default: now). Pages fetched " +
@@ -72,14 +71,12 @@ func (g *Gateway) artifacts() []Operation {
 		Description: "Hashes the stored bytes of one artifact, or of all you can see, and compares them with their checksums. Reads every byte.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Limit: 24 * time.Hour,
-		Input: object("", prop("artifact_id", artifactSchema), prop("all", yesNo), prop("project_id", projectSchema)),
-		Does:  look(g, g.verify),
+		Input: object("", prop("artifact_id", artifactSchema), prop("all", yesNo), prop("project_id", projectSchema)), Does: look(g, g.verify),
 	}, {
 		ID: "artifact.get", Title: "Show an artifact", Verb: "artifact get",
 		Description: "Returns the metadata of an artifact: type, label, size, checksum.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("artifact_id", prop("artifact_id", artifactSchema)),
-		Does:  look(g, g.getArtifact),
+		Input: object("artifact_id", prop("artifact_id", artifactSchema)), Does: look(g, g.getArtifact),
 	}}
 }
 

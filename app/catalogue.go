@@ -18,14 +18,12 @@ func (g *Gateway) catalogue() []Operation {
 		ID: "tool.list", Title: "List tools", Verb: "tool list",
 		Description: "The tools of this gateway that you may call.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)),
-		Does:  look(g, g.listTools),
+		Input: object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), Does: look(g, g.listTools),
 	}, {
 		ID: "tool.show", Title: "Show a tool", Verb: "tool show",
 		Description: "A tool's contract: what goes in, what comes out.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)),
-		Does:  look(g, g.showTool),
+		Input: object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), Does: look(g, g.showTool),
 	}}
 }
 

@@ -61,8 +61,8 @@ type EventsVerified struct {
 func (g *Gateway) events() []Operation {
 	return []Operation{{
 		ID: "event.record", Title: "Record a call",
-		Description: "Record a call of image or doctor that a shell carried out in its own process, as the caller's. Without an event it only " +
-			"tells whether the caller may.",
+		Description: "Records a call of image or doctor that a shell carried out in its own process, as the caller's. Without an event it only " +
+			"checks whether the caller may.",
 		Effect: gate.Write, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: shellOnly,
 		Input: object("", prop("chain", `{"enum":["effects","looks"]}`), prop("event", `{"type":"object"}`),
 			prop("payloads", `{"type":"array","maxItems":2,"items":{"type":"object","additionalProperties":false,"required":["kind","payload"],"properties":{"kind":{"enum":["args","result"]},"payload":{}}}}`)),
@@ -78,14 +78,12 @@ func (g *Gateway) events() []Operation {
 		ID: "event.show", Title: "Show a call", Verb: "events show",
 		Description: "Returns one recorded call with its redacted arguments and result.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Input: object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)),
-		Does:  look(g, g.showCall),
+		Input: object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), Does: look(g, g.showCall),
 	}, {
 		ID: "event.verify", Title: "Verify the records", Verb: "events verify",
 		Description: "Checks the hash chains of all recorded calls and of the history of runs.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Input: object(""),
-		Does:  look(g, g.verifyCalls),
+		Input: object(""), Does: look(g, g.verifyCalls),
 	}}
 }
 

@@ -29,47 +29,40 @@ func (h Host) files() []Operation {
 		ID: "config.check", Title: "Site file", Verb: "config check",
 		Description: "Checks the site file and returns the effective one.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("file", prop("file", pathSchema)),
-		Does:  does(h.config),
+		Input: object("file", prop("file", pathSchema)), Does: does(h.config),
 	}, {
 		ID: "config.show", Title: "Site file", Verb: "config show",
 		Description: "Checks the site file and returns the effective one.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("file", prop("file", pathSchema)),
-		Does:  does(h.config),
+		Input: object("file", prop("file", pathSchema)), Does: does(h.config),
 	}, {
 		ID: "tool.check", Title: "Check toolpacks", Verb: "tool check",
 		Description: "Checks a folder of toolpacks or a domain. Reports all problems at once.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("dir", dir),
-		Does:  does(checkTools),
+		Input: object("dir", dir), Does: does(checkTools),
 	}, {
 		ID: "domain.check", Title: "Check a domain", Verb: "domain check",
 		Description: "Checks a domain package (manifest, policy, toolpacks, image lock) and whether its parts fit together. Reports all " +
 			"problems at once.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("dir", dir, prop("site", pathSchema)),
-		Does:  does(h.checkDomain),
+		Input: object("dir", dir, prop("site", pathSchema)), Does: does(h.checkDomain),
 	}, {
 		ID: "tool.init", Title: "Start a toolpack", Verb: "tool init",
 		Description: "Writes a first toolpack that loads without changes.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Files, Faces: shellOnly,
-		Input: object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), kind, dir),
-		Does:  does(startTool),
+		Input: object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), kind, dir), Does: does(startTool),
 	}, {
 		ID: "tool.schema", Title: "Schema of toolpacks", Verb: "tool schema",
 		Description: "Returns the JSON Schema of *.tool.yaml, for editors.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object(""),
-		Does: does(func(context.Context, gate.Call, struct{}) (TextAnswer, error) {
+		Input: object(""), Does: does(func(context.Context, gate.Call, struct{}) (TextAnswer, error) {
 			return TextAnswer{Text: toolpack.FormatSchema()}, nil
 		}),
 	}, {
 		ID: "tool.runner", Title: "Runner of a kind", Verb: "tool runner",
 		Description: "Returns the program that calls the function of a python or node toolpack; it belongs into the toolpack's image.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("kind", kind),
-		Does: does(func(_ context.Context, _ gate.Call, a InitArgs) (TextAnswer, error) {
+		Input: object("kind", kind), Does: does(func(_ context.Context, _ gate.Call, a InitArgs) (TextAnswer, error) {
 			text, path, err := toolpack.Runner(a.Kind)
 			return TextAnswer{text, path}, err
 		}),

@@ -36,15 +36,13 @@ func (h Host) images() []Operation {
 		Description: "Lists the named images and those in the image store.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour,
-		Input: object("site", at, hash),
-		Does:  does(h.listImages),
+		Input: object("site", at, hash), Does: does(h.listImages),
 	}, {
 		ID: "image.verify", Title: "Images", Verb: "image verify",
 		Description: "Lists the named images and those in the image store.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour, // every byte of every image
-		Input: object("site", at, hash),
-		Does:  does(h.listImages),
+		Input: object("site", at, hash), Does: does(h.listImages),
 	}, {
 		ID: "site.doctor", Title: "Check the site", Verb: "doctor",
 		Description: "Checks the site end to end, including compute nodes.",

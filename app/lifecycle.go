@@ -15,7 +15,7 @@ import (
 
 const maxTailBytes = 256 << 10
 
-// Left out, the error tells the latest attempt; so the schema does not require it.
+// If it is missing, the error names the latest attempt; so the schema does not require it.
 const afterSchema = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that failed or was cancelled; the new attempt follows it"}`
 
 type RunArgs struct {
@@ -42,59 +42,48 @@ func (g *Gateway) lifecycle() []Operation {
 		Description: "Submits a complete plan (SlurmJobSpec v1) as one Slurm job. Submitting the same plan again returns the same run and " +
 			"creates no second job.",
 		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input:  object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)),
-		Does:   does(g.submit),
+		Input: object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), Does: does(g.submit),
 		DryRun: does(g.rehearseSubmit),
 	}, {
 		ID: "slurm.job.get", Title: "Show a run", Verb: "get",
 		Description: "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, wait),
-		Does:  ofRun(g, does(g.getRun)),
+		Input: object("run_id", runID, wait), Does: ofRun(g, does(g.getRun)),
 	}, {
 		ID: "slurm.job.collect", Title: "Collect a run", Verb: "collect",
 		Description: "Returns whether a run is finished and its artifacts by role. The gateway collects the outputs itself when the job " +
 			"ends; this call changes nothing.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, wait),
-		Does:  ofRun(g, does(g.collectRun)),
+		Input: object("run_id", runID, wait), Does: ofRun(g, does(g.collectRun)),
 	}, {
 		ID: "slurm.job.recollect", Title: "Collect late outputs again", Verb: "recollect",
 		Description: "Collects the outputs of a run that is blocked as outputs_late again, now. The gateway does this itself when the " +
 			"manifest appears. A run in any other phase is left unchanged.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input:  object("run_id", runID, reason),
-		Does:   ofRun(g, look(g, g.recollect)),
-		DryRun: does(g.rehearseVerb),
+		Input: object("run_id", runID, reason), Does: ofRun(g, look(g, g.recollect)), DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.cancel", Title: "Cancel a run", Verb: "cancel",
 		Description: "Cancels a run. If the job has not started this takes effect immediately; otherwise the run is \"cancelling\" until " +
 			"Slurm has stopped the job. A finished run is left unchanged.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input:  object("run_id", runID, reason),
-		Does:   ofRun(g, look(g, g.cancel)),
-		DryRun: does(g.rehearseVerb),
+		Input: object("run_id", runID, reason), Does: ofRun(g, look(g, g.cancel)), DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.retry", Title: "Retry a run", Verb: "retry",
-		Description: "Open a new attempt of a run that failed or was cancelled; nothing else repeats a tool's own failure. after_attempt is " +
+		Description: "Opens a new attempt of a run that failed or was cancelled; nothing else repeats a tool's own failure. after_attempt is " +
 			"the attempt it follows, as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.",
 		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input:  object("run_id", runID, prop("after_attempt", afterSchema), reason),
-		Does:   ofRun(g, does(g.retryRun)),
+		Input: object("run_id", runID, prop("after_attempt", afterSchema), reason), Does: ofRun(g, does(g.retryRun)),
 		DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.absent", Title: "Declare a job absent", Verb: "declare-absent",
-		Description: "Settle a run whose job cannot be found: from now on no job of this attempt can execute.",
+		Description: "Ends the attempt of a run whose job cannot be found: from then on no job of this attempt can execute.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
-		Input:  object("run_id", runID, reason),
-		Does:   ofRun(g, look(g, g.declareAbsent)),
-		DryRun: does(g.rehearseVerb),
+		Input: object("run_id", runID, reason), Does: ofRun(g, look(g, g.declareAbsent)), DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.adopt", Title: "Adopt a job", Verb: "adopt",
 		Description: "Assigns a Slurm job with the run's job name to a run in doubt.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
-		Input: object("run_id job_id", runID, prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)),
-		Does:  ofRun(g, look(g, g.adopt)),
+		Input: object("run_id job_id", runID, prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)), Does: ofRun(g, look(g, g.adopt)),
 	}, {
 		ID: "slurm.job.logs", Title: "Read a run's log", Verb: "logs",
 		Description: "Returns the end of a run's log, standard output or standard error.",

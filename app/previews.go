@@ -22,8 +22,7 @@ func (g *Gateway) previews() []Operation {
 		ID: "artifact.preview.text", Title: "Preview an artifact", Verb: "artifact preview",
 		Description: "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("artifact_id", id, prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)),
-		Does:  look(g, g.previewText),
+		Input: object("artifact_id", id, prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)), Does: look(g, g.previewText),
 	}, {
 		ID: "artifact.preview.table", Title: "Preview a table", Verb: "artifact preview",
 		Description: "Returns rows of a comma- or tab-separated artifact, with column names and types guessed from the rows read. Rows and " +

@@ -19,8 +19,7 @@ func (g *Gateway) retention() []Operation {
 		Limit: 12 * time.Hour,
 		Input: object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
 			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)),
-		Does:   look(g, g.gc),
-		DryRun: look(g, g.rehearseGC),
+		Does: look(g, g.gc), DryRun: look(g, g.rehearseGC),
 	}}
 }
 

@@ -19,8 +19,7 @@ func (g *Gateway) runs() []Operation {
 		Description: "Returns which call answered with this provenance_run_id: its tool, canonical parameters and snapshot, and when it was " +
 			"made. Works as long as the record of the call is retained.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("run_id", prop("run_id", runIDSchema)),
-		Does:  look(g, g.lookUpCall),
+		Input: object("run_id", prop("run_id", runIDSchema)), Does: look(g, g.lookUpCall),
 	}, {
 		ID: "run.list", Title: "List runs", Verb: "runs list",
 		Description: "Lists runs, newest first.",
@@ -33,14 +32,12 @@ func (g *Gateway) runs() []Operation {
 		ID: "run.show", Title: "Show a run", Verb: "runs show",
 		Description: "Returns everything about a run: identity, plan, policy, inputs, attempts, sends, events, outputs, resource usage.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", prop("run_id", runIDSchema)),
-		Does:  ofRun(g, look(g, g.showRun)),
+		Input: object("run_id", prop("run_id", runIDSchema)), Does: ofRun(g, look(g, g.showRun)),
 	}, {
 		ID: "run.diff", Title: "Compare two runs", Verb: "runs diff",
 		Description: "Returns why two runs are not the same run: which parts of their identities differ, and where.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("a b", prop("a", runIDSchema), prop("b", runIDSchema)),
-		Does:  look(g, g.diffRuns),
+		Input: object("a b", prop("a", runIDSchema), prop("b", runIDSchema)), Does: look(g, g.diffRuns),
 	}}
 }
 

@@ -87,14 +87,12 @@ func (g *Gateway) tokens() []Operation {
 		ID: "token.list", Title: "List tokens", Verb: "token list",
 		Description: "Lists the bearer tokens of this gateway, without their secrets.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Input: object(""),
-		Does:  look(g, g.listTokens),
+		Input: object(""), Does: look(g, g.listTokens),
 	}, {
 		ID: "token.revoke", Title: "Revoke a token", Verb: "token revoke",
 		Description: "Revokes a bearer token permanently, effective immediately.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Input: object("token_id", prop("token_id", `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`)),
-		Does:  look(g, g.revokeToken),
+		Input: object("token_id", prop("token_id", `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`)), Does: look(g, g.revokeToken),
 	}}
 }
 

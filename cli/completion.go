@@ -14,7 +14,7 @@ type Completion struct {
 }
 
 // The scripts ask the program itself, which knows its verbs and options from kong: nothing to keep up to date, and no library for it. A
-// first line ":files" stands for file names.
+// first line ":files" means file names.
 var completionScripts = map[string]string{
 	"bash": `# slurmgate completion for bash. In ~/.bashrc: source <(slurmgate completion bash)
 _slurmgate() {

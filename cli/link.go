@@ -19,7 +19,7 @@ const (
 )
 
 // link is a connection to the gateway: to the process that holds the ledger, or to the gateway that this process has become. Several calls
-// may be under way at once; when the gateway goes away, one of them finds the next gateway for all.
+// may run at once; when the gateway goes away, one of them finds the next gateway for all.
 type link struct {
 	open func(ctx context.Context) (*httpapi.Client, Gateway, error) // finds the gateway, or becomes it
 
@@ -69,7 +69,7 @@ func (l *link) retry(ctx context.Context, call func(*httpapi.Client) error) erro
 	return call(l.way())
 }
 
-// reopen replaces a client whose gateway is gone, unless another call has done so already. It tells whether there is another gateway now:
+// reopen replaces a client whose gateway is gone, unless another call has done so already. It reports whether there is another gateway now:
 // there is none after this process was the gateway itself, or has closed the link.
 func (l *link) reopen(ctx context.Context, gone *httpapi.Client) (again bool, err error) {
 	select {
@@ -149,7 +149,7 @@ func (a *Shell) Reach(ctx context.Context, socket string, instead func() error) 
 // leaves it to the next gateway.
 func (s *Session) close(ctx context.Context, a *Shell) {
 	s.turn <- struct{}{}
-	s.closed = true // a call that is still under way opens no other gateway
+	s.closed = true // a call that is still running opens no other gateway
 	own := s.own
 	<-s.turn
 	if own == nil {

@@ -12,7 +12,7 @@ import (
 
 type Retry struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
-	Reason string `help:"Why; kept with the run." placeholder:"TEXT"`
+	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 	After  int    `name:"after-attempt" help:"The attempt that the new one follows; the latest when absent. The same command with the same number does its work once." placeholder:"N"`
 	Wait   bool   `help:"Wait for the end and show the outputs."`
 	Key    string `name:"idempotency-key" help:"The same command with the same key opens one new attempt, whatever happens in between." placeholder:"KEY"`

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"sync"
 
 	"slurmgate/artifact"
 	"slurmgate/fault"
@@ -11,31 +10,16 @@ import (
 	"slurmgate/toolpack"
 )
 
-// maxContracts bounds how many contracts of packs that are no longer loaded are cached.
-const maxContracts = 64
-
-// contracts returns the contract that a finished run is judged by: that of the pack it was planned with, either loaded or from the ledger.
+// contracts finds the contract that a finished run is judged by: that of the pack it was planned with, either loaded or from the ledger.
 type contracts struct {
 	packs  *toolpack.Set
 	stored func(ctx context.Context, packHash string) (json.RawMessage, error)
-
-	mu   sync.Mutex
-	read map[string]*toolpack.Contract // contracts of packs that are not loaded, by pack_hash
 }
 
-func newContracts(packs *toolpack.Set, stored func(context.Context, string) (json.RawMessage, error)) *contracts {
-	return &contracts{packs: packs, stored: stored, read: map[string]*toolpack.Contract{}}
-}
-
-// Contract returns the contract of the pack with the hash: [run.Contracts].
-func (c *contracts) Contract(ctx context.Context, packHash string) (run.Contract, error) {
+// Contract implements [run.Contracts].
+func (c contracts) Contract(ctx context.Context, packHash string) (run.Contract, error) {
 	if p, ok := c.packs.ByHash(packHash); ok {
 		return p.Contract(), nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known := c.read[packHash]; known != nil {
-		return known, nil
 	}
 	definition, err := c.stored(ctx, packHash)
 	if err != nil {
@@ -45,10 +29,6 @@ func (c *contracts) Contract(ctx context.Context, packHash string) (run.Contract
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, "contracts", "pack_unreadable", "the pack "+packHash+" in the ledger cannot be read", err)
 	}
-	if len(c.read) >= maxContracts {
-		clear(c.read)
-	}
-	c.read[packHash] = contract
 	return contract, nil
 }
 

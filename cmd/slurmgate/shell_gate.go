@@ -65,7 +65,7 @@ func (j siteJournal) Record(ctx context.Context, records []gate.Record) error {
 // send has the gateway write the records, as those of the user at this end of its socket.
 func (j siteJournal) send(ctx context.Context, c *httpapi.Client, records []gate.Record) error {
 	if len(records) == 0 {
-		records = []gate.Record{{}} // the gateway is asked for its leave, and records nothing
+		records = []gate.Record{{}} // the gateway checks whether this user may record, and records nothing
 	}
 	for _, r := range records {
 		args := app.ShellRecord{Chain: r.Chain, Event: r.Event}

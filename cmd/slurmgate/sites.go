@@ -69,7 +69,7 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
-			Contracts: newContracts(g.app.Domain.Packs(), g.app.Ledger.Pack), Formats: formats{}, Room: func() error { return doctor.Room(s) },
+			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: func() error { return doctor.Room(s) },
 			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Log: g.app.Log, Now: time.Now},
 		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },
 	}
