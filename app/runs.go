@@ -276,8 +276,7 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster,
 		SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
 		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt,
-		FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings,
-		Sends: []SendDoc{}, NextSteps: run.NextSteps(v)}
+		FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings, Sends: []SendDoc{}, NextSteps: run.NextSteps(v)}
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
 	}

@@ -107,56 +107,36 @@ func typesOf(root map[string]any, schema any, most *int) (types []string) {
 	only := func(allowed []string) {
 		types = slices.DeleteFunc(types, func(t string) bool { return !slices.Contains(allowed, t) })
 	}
-	switch t := s["type"].(type) {
-	case string:
-		only([]string{t})
-	case []any:
-		only(texts(t))
-	}
-	if c, ok := s["const"]; ok {
-		only(withIntegers(c))
-	}
-	if list, ok := s["enum"].([]any); ok {
-		only(withIntegers(list...))
-	}
-	if ref, ok := s["$ref"].(string); ok {
-		only(typesOf(root, referred(root, ref), most))
-	}
-	for _, word := range []string{"anyOf", "oneOf"} {
-		if list, ok := s[word].([]any); ok {
-			var any []string
-			for _, one := range list {
-				any = append(any, typesOf(root, one, most)...)
-			}
-			only(any)
+	for word, v := range s {
+		list, isList := v.([]any)
+		if !isList || word == "const" {
+			list = []any{v}
 		}
-	}
-	if list, ok := s["allOf"].([]any); ok {
+		var allowed []string
 		for _, one := range list {
-			only(typesOf(root, one, most))
+			switch word {
+			case "type":
+				name, _ := one.(string)
+				allowed = append(allowed, name)
+			case "const", "enum":
+				allowed = append(allowed, typeOf(one))
+				if typeOf(one) == "number" { // it may be an integer
+					allowed = append(allowed, "integer")
+				}
+			case "anyOf", "oneOf":
+				allowed = append(allowed, typesOf(root, one, most)...)
+			case "allOf":
+				only(typesOf(root, one, most))
+			case "$ref":
+				ref, _ := one.(string)
+				allowed = append(allowed, typesOf(root, referred(root, ref), most)...)
+			}
+		}
+		if allowed != nil {
+			only(allowed)
 		}
 	}
 	return types
-}
-
-func texts(list []any) (out []string) {
-	for _, v := range list {
-		if s, ok := v.(string); ok {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// withIntegers are the types of values; a number also allows integers.
-func withIntegers(values ...any) (out []string) {
-	for _, v := range values {
-		out = append(out, typeOf(v))
-		if typeOf(v) == "number" {
-			out = append(out, "integer")
-		}
-	}
-	return out
 }
 
 // referred is the schema a reference within the document names; nil allows everything.
