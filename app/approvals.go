@@ -15,10 +15,12 @@ type approvalsAsked struct {
 	Snapshot *ledger.ApprovalSnapshot `json:"snapshot"` // null for an answer about one approval, which needs none
 }
 
+// ApprovalListArgs are the arguments of approval.list.
 type ApprovalListArgs struct {
 	All bool `json:"all,omitzero"`
 }
 
+// ApprovalList is the answer of approval.list.
 type ApprovalList struct {
 	approvalsAsked
 	Total     int64           `json:"total"` // the list shows the newest 500
@@ -30,6 +32,7 @@ type approvalAnswered struct {
 	gate.Approval
 }
 
+// ApprovalAnswerArgs are the arguments of approval.answer.
 type ApprovalAnswerArgs struct {
 	ApprovalID       string `json:"approval_id"`
 	Approve          bool   `json:"approve"`

@@ -82,6 +82,7 @@ func (g *Gateway) artifacts() []Operation {
 
 const asOfSchema = `{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$","description":"only artifacts created up to this time (UTC); use the value of an earlier answer to get the same list again"}`
 
+// ImportArgs are the arguments of artifact.import.
 type ImportArgs struct {
 	Path      *string `json:"path,omitzero"`
 	Text      *string `json:"text,omitzero"`
@@ -91,6 +92,7 @@ type ImportArgs struct {
 	ProjectID string  `json:"project_id,omitzero"`
 }
 
+// ImportAnswer is the answer of artifact.import.
 type ImportAnswer struct {
 	CallRunID
 	ArtifactDoc
@@ -178,11 +180,13 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	return doc, err
 }
 
+// ArtifactArgs are the arguments of operations on one artifact.
 type ArtifactArgs struct {
 	ArtifactID string `json:"artifact_id,omitzero"`
 	MaxLines   int    `json:"max_lines,omitzero"`
 }
 
+// ArtifactListArgs are the arguments of artifact.list.
 type ArtifactListArgs struct {
 	ProjectID string     `json:"project_id,omitzero"`
 	Type      string     `json:"type,omitzero"`

@@ -27,6 +27,7 @@ func (g *Gateway) catalogue() []Operation {
 	}}
 }
 
+// ToolRow is a tool in a list.
 type ToolRow struct {
 	ToolID      string   `json:"tool_id"`
 	Version     string   `json:"tool_version"`
@@ -37,6 +38,7 @@ type ToolRow struct {
 	Caps        []string `json:"required_capabilities"`
 }
 
+// ToolDoc is a tool with its contract.
 type ToolDoc struct {
 	CallRunID
 	ToolRow
@@ -50,23 +52,27 @@ type ToolDoc struct {
 	Image           *string         `json:"image"`
 }
 
+// PackInput is an input of a toolpack.
 type PackInput struct {
 	Role  string   `json:"role"`
 	Param string   `json:"param"`
 	Types []string `json:"types"`
 }
 
+// PackOutput is an output that a toolpack declares.
 type PackOutput struct {
 	Role  string `json:"role"`
 	Type  string `json:"type"`
 	Label string `json:"label"`
 }
 
+// ToolArgs are the arguments of tool.list and tool.show.
 type ToolArgs struct {
 	ToolID string `json:"tool_id,omitzero"`
 	All    bool   `json:"all,omitzero"`
 }
 
+// ToolList is the answer of tool.list.
 type ToolList struct {
 	CallRunID
 	DomainID string    `json:"domain_id"`

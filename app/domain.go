@@ -40,6 +40,7 @@ func ReadDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *
 	return d, p, p.CheckNames(known)
 }
 
+// DomainTool is a tool of a domain.
 type DomainTool struct {
 	ToolID    string `json:"tool_id"`
 	Version   string `json:"tool_version"`
@@ -49,6 +50,7 @@ type DomainTool struct {
 	PackHash  string `json:"pack_hash"`
 }
 
+// DomainAnswer is the answer of domain.check.
 type DomainAnswer struct {
 	Dir        string       `json:"dir"`
 	DomainID   string       `json:"domain_id"`
@@ -154,12 +156,14 @@ func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 	return out
 }
 
+// InitArgs are the arguments of tool.init and tool.runner.
 type InitArgs struct {
 	ToolID string `json:"tool_id"`
 	Kind   string `json:"kind"`
 	Dir    string `json:"dir"`
 }
 
+// InitAnswer is the answer of tool.init.
 type InitAnswer struct {
 	File     string `json:"file"`
 	Manifest string `json:"manifest_line"` // to add to the domain's tools; empty outside a domain
@@ -197,6 +201,7 @@ func writeNew(file, text string) error {
 	return errors.Join(err, f.Close())
 }
 
+// TextAnswer is the answer of tool.schema and tool.runner.
 type TextAnswer struct {
 	Text string `json:"text"`
 	Path string `json:"path"` // in an image; empty for the schema

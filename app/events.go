@@ -23,6 +23,7 @@ type callSnapshot struct {
 // CallEvent is a recorded call.
 type CallEvent = ledger.CallEvent
 
+// EventListArgs are the arguments of event.list.
 type EventListArgs struct {
 	RunID     string `json:"provenance_run_id,omitzero"`
 	ToolID    string `json:"tool_id,omitzero"`
@@ -33,6 +34,7 @@ type EventListArgs struct {
 	Limit     int    `json:"limit,omitzero"`
 }
 
+// EventList is one page of the recorded calls.
 type EventList struct {
 	callsAsked
 	Listed
@@ -40,16 +42,19 @@ type EventList struct {
 	Cursor *string            `json:"cursor"`
 }
 
+// EventShowArgs are the arguments of event.show.
 type EventShowArgs struct {
 	ToolCallID string `json:"tool_call_id"`
 }
 
+// EventStory is a recorded call with its redacted arguments and result.
 type EventStory struct {
 	callsAsked
 	ledger.CallEvent
 	Payloads []ledger.CallPayload `json:"payloads"`
 }
 
+// EventsVerified is the answer of event.verify.
 type EventsVerified struct {
 	CallRunID
 	OK      bool                `json:"ok"` // always true: a failed check is an error

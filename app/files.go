@@ -69,10 +69,12 @@ func (h Host) files() []Operation {
 	}}
 }
 
+// ConfigArgs are the arguments of config.check and config.show.
 type ConfigArgs struct {
 	File string `json:"file"`
 }
 
+// ConfigAnswer is the answer of config.check and config.show.
 type ConfigAnswer struct {
 	File      string   `json:"file"`
 	Site      string   `json:"site"`
@@ -114,11 +116,13 @@ func withDomain(s *site.Site) []string {
 	return out
 }
 
+// CheckArgs are the arguments of tool.check and domain.check.
 type CheckArgs struct {
 	Dir  string `json:"dir"`
 	Site string `json:"site,omitzero"` // of domain.check: its image store is compared with the domain's lock
 }
 
+// CheckAnswer is the answer of tool.check.
 type CheckAnswer struct {
 	Dir     string   `json:"dir"`
 	Domain  string   `json:"domain_id"` // empty for a plain folder of packs

@@ -16,16 +16,33 @@ import (
 	"slurmgate/run"
 )
 
+// NewGate makes a gate of the tools: the gateway's, or that of a shell's process for an operation on files.
+func NewGate(c gate.Config, tools ...gate.Tool) (_ *gate.Gate, err error) {
+	if c.Registry, err = gate.NewRegistry(tools...); err != nil {
+		return nil, err
+	}
+	return gate.New(c), nil
+}
+
 // OpenGate opens the gate with the gateway's tools.
-func (g *Gateway) OpenGate(ctx context.Context) error {
+func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	tools := g.packTools()
 	for _, o := range g.Operations() {
 		if o.Needs == Ledger || o.Needs == Engine {
 			tools = append(tools, o.Tool())
 		}
 	}
-	registry, err := gate.NewRegistry(tools...)
+	key, err := g.Ledger.GateKey(ctx)
 	if err != nil {
+		return err
+	}
+	journal := gate.Journal(g.Ledger)
+	if g.Journal != nil {
+		journal = g.Journal(g.Ledger, func(id string) bool { _, err := g.Gate.Registry().Find(id); return err == nil })
+	}
+	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global, Journal: journal,
+		Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g.Ledger, g.Store}, Key: key, Log: g.Log},
+		tools...); err != nil {
 		return err
 	}
 	folders := map[string]string{g.Site.Gateway.StateDir: "[state_dir]", g.Site.Gateway.ArtifactDir: "[artifact_dir]",
@@ -33,17 +50,7 @@ func (g *Gateway) OpenGate(ctx context.Context) error {
 	for _, s := range g.Site.Clusters() {
 		folders[s.Storage.RunsDir], folders[s.Storage.ImageStore] = "[runs_dir]", "[image_store]"
 	}
-	registry.Conceal(folders)
-	key, err := g.Ledger.GateKey(ctx)
-	if err != nil {
-		return err
-	}
-	journal := gate.Journal(g.Ledger)
-	if g.Journal != nil {
-		journal = g.Journal(g.Ledger, func(id string) bool { _, err := registry.Find(id); return err == nil })
-	}
-	g.Gate = gate.New(gate.Config{Registry: registry, Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
-		Journal: journal, Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g.Ledger, g.Store}, Key: key, Log: g.Log})
+	g.Gate.Registry().Conceal(folders)
 	g.offered, err = g.hashCatalogue()
 	return err
 }
@@ -87,6 +94,7 @@ type artifacts struct {
 	store  *artifact.Store
 }
 
+// Read implements [gate.Artifacts].
 func (k artifacts) Read(ctx context.Context, artifactID string, limit int64) ([]byte, error) {
 	a, err := k.ledger.Artifact(ctx, artifactID)
 	if err != nil {
@@ -107,6 +115,7 @@ func (k artifacts) Read(ctx context.Context, artifactID string, limit int64) ([]
 // resultSource marks artifacts that contain an answer too large for an envelope, and nothing else.
 const resultSource = "result"
 
+// Keep implements [gate.Artifacts].
 func (k artifacts) Keep(ctx context.Context, projectID, label string, data []byte) (string, error) {
 	sum, size, err := k.store.Put(ctx, bytes.NewReader(data), int64(len(data)))
 	if err != nil {

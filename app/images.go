@@ -76,6 +76,7 @@ func (h Host) listImages(ctx context.Context, _ gate.Call, a ImageListArgs) (Ima
 	return h.Images.List(ctx, s, a.Hash)
 }
 
+// ImageAddArgs are the arguments of image.add.
 type ImageAddArgs struct {
 	Site    string `json:"site"`
 	Name    string `json:"name"`
@@ -83,6 +84,7 @@ type ImageAddArgs struct {
 	Replace bool   `json:"replace,omitzero"`
 }
 
+// ImageDoc is an image: named by the lock, in the store, or both.
 type ImageDoc struct {
 	Name      string `json:"name"`
 	Digest    string `json:"digest"`
@@ -92,17 +94,20 @@ type ImageDoc struct {
 	State     string `json:"state"` // stored, missing, ok, or what is wrong
 }
 
+// ImageAddAnswer is the answer of image.add.
 type ImageAddAnswer struct {
 	ImageDoc
 	Changed bool   `json:"changed"` // false: the name already had this digest
 	Lock    string `json:"lock_file"`
 }
 
+// ImageListArgs are the arguments of image.list and image.verify.
 type ImageListArgs struct {
 	Site string `json:"site"`
 	Hash bool   `json:"hash,omitzero"`
 }
 
+// ImageListAnswer is the answer of image.list and image.verify.
 type ImageListAnswer struct {
 	Total  int        `json:"total"`
 	Images []ImageDoc `json:"images"`
@@ -117,6 +122,7 @@ type Finding struct {
 	Next   string `json:"next,omitempty"`
 }
 
+// DoctorAnswer is the answer of site.doctor.
 type DoctorAnswer struct {
 	Site     string    `json:"site"`
 	Findings []Finding `json:"findings"`
@@ -124,6 +130,7 @@ type DoctorAnswer struct {
 	Warned   int       `json:"warned"`
 }
 
+// DoctorArgs are the arguments of site.doctor.
 type DoctorArgs struct {
 	Site   string `json:"site"`
 	NoJobs bool   `json:"no_jobs,omitzero"`

@@ -18,6 +18,7 @@ const maxTailBytes = 256 << 10
 // If it is missing, the error names the latest attempt; so the schema does not require it.
 const afterSchema = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that failed or was cancelled; the new attempt follows it"}`
 
+// RunArgs are the arguments of operations on one run.
 type RunArgs struct {
 	RunID       string `json:"run_id"`
 	WaitSeconds int    `json:"wait_seconds,omitzero"`
@@ -29,6 +30,7 @@ type RunArgs struct {
 
 func (a RunArgs) wait() time.Duration { return time.Duration(a.WaitSeconds) * time.Second }
 
+// AdoptArgs are the arguments of slurm.job.adopt.
 type AdoptArgs struct {
 	RunID string `json:"run_id"`
 	JobID string `json:"job_id"`
@@ -104,17 +106,19 @@ func (g *Gateway) collectRun(ctx context.Context, c gate.Call, a RunArgs) (run.C
 	return g.Sites.Collect(ctx, a.RunID, a.wait(), g.identify(c, nil))
 }
 
-// CancelAnswer, RecollectAnswer and StateAnswer are the answers of verbs about a run, with the run id of the call.
+// CancelAnswer is the answer of slurm.job.cancel.
 type CancelAnswer struct {
 	CallRunID
 	run.CancelAnswer
 }
 
+// RecollectAnswer is the answer of slurm.job.recollect.
 type RecollectAnswer struct {
 	CallRunID
 	run.RecollectAnswer
 }
 
+// StateAnswer is the answer of slurm.job.adopt and slurm.job.absent.
 type StateAnswer struct {
 	CallRunID
 	run.GetState
@@ -148,6 +152,7 @@ func (g *Gateway) adopt(ctx context.Context, _ gate.Call, a AdoptArgs) (out Stat
 	return out, at, err
 }
 
+// SubmitArgs are the arguments of slurm.submit.
 type SubmitArgs struct {
 	ProjectID string          `json:"project_id,omitzero"`
 	JobSpec   json.RawMessage `json:"job_spec"`

@@ -53,6 +53,7 @@ func (g *Gateway) opened(ctx context.Context, id string) (run.Artifact, *os.File
 	return x, f, err
 }
 
+// TableArgs are the arguments of artifact.preview.table.
 type TableArgs struct {
 	ArtifactID string `json:"artifact_id"`
 	FirstRow   int64  `json:"first_row,omitzero"`
@@ -60,6 +61,7 @@ type TableArgs struct {
 	Delimiter  string `json:"delimiter,omitzero"`
 }
 
+// TableAnswer is the answer of artifact.preview.table.
 type TableAnswer struct {
 	CallRunID
 	ArtifactID string `json:"artifact_id"`
@@ -89,11 +91,13 @@ func (g *Gateway) previewTable(ctx context.Context, c gate.Call, a TableArgs) (o
 		"first_row": q.FirstRow, "max_rows": q.MaxRows, "delimiter": a.Delimiter}, err
 }
 
+// ImageArgs are the arguments of artifact.preview.image.
 type ImageArgs struct {
 	ArtifactID string `json:"artifact_id"`
 	MaxEdge    int    `json:"max_edge,omitzero"`
 }
 
+// ImageAnswer is the answer of artifact.preview.image.
 type ImageAnswer struct {
 	CallRunID
 	ArtifactID string `json:"artifact_id"`
@@ -130,6 +134,7 @@ func atMost(asked int, limit int64) int {
 	return int(limit)
 }
 
+// PreviewAnswer is the answer of artifact.preview.text.
 type PreviewAnswer struct {
 	CallRunID
 	ArtifactID string `json:"artifact_id"`

@@ -19,6 +19,7 @@ type ShellRecord struct {
 	Payloads []ShellPayload  `json:"payloads,omitzero"`
 }
 
+// ShellPayload is the arguments or the result of such a call.
 type ShellPayload struct {
 	Kind    string          `json:"kind"`
 	Payload json.RawMessage `json:"payload"`

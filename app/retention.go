@@ -23,11 +23,13 @@ func (g *Gateway) retention() []Operation {
 	}}
 }
 
+// GCArgs are the arguments of gateway.gc.
 type GCArgs struct {
 	DryRun     bool   `json:"dry_run,omitzero"`
 	Workspaces *int64 `json:"workspaces_older_than_seconds,omitzero"`
 }
 
+// GCAnswer is the answer of gateway.gc.
 type GCAnswer struct {
 	CallRunID
 	Snapshot gcSnapshot `json:"snapshot"`

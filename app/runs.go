@@ -55,6 +55,7 @@ type RunRow struct {
 	FinishedAt *time.Time `json:"finished_at"`
 }
 
+// RunListArgs are the arguments of run.list.
 type RunListArgs struct {
 	State     run.State `json:"state,omitzero"`
 	ToolID    string    `json:"tool_id,omitzero"`
@@ -65,6 +66,7 @@ type RunListArgs struct {
 	Limit     int       `json:"limit,omitzero"`
 }
 
+// RunList is one page of runs.
 type RunList struct {
 	CallRunID
 	Listed
@@ -221,6 +223,7 @@ func (d *AttemptDoc) use(accounted *run.Usage, own json.RawMessage, asked plan.R
 	}
 }
 
+// SendDoc is one start of sbatch.
 type SendDoc struct {
 	Send      int             `json:"send"`
 	StartedAt time.Time       `json:"started_at"`
@@ -318,6 +321,7 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 	return s, err
 }
 
+// DiffArgs are the arguments of run.diff: two run ids.
 type DiffArgs struct {
 	A string `json:"a"`
 	B string `json:"b"`
@@ -332,6 +336,7 @@ type RunDiff struct {
 	More    bool          `json:"more"`    // not all changes are listed
 }
 
+// PartDiff is a part of the identity in which two runs differ.
 type PartDiff struct {
 	Part string `json:"part"` // tool, contract_version, policy, params
 	A    string `json:"a"`

@@ -32,6 +32,7 @@ func tokenDocOf(t gate.Token, state string) TokenDoc {
 		t.ExpiresAt, t.RevokedAt, t.RevokedBy}
 }
 
+// TokenCreateArgs are the arguments of token.create.
 type TokenCreateArgs struct {
 	Name             string            `json:"name"`
 	Capabilities     []string          `json:"capabilities"`
@@ -40,11 +41,13 @@ type TokenCreateArgs struct {
 	ExpiresInSeconds int64             `json:"expires_in_seconds"`
 }
 
+// TokenAnswer is an answer about one token.
 type TokenAnswer struct {
 	tokensAsked
 	TokenDoc
 }
 
+// TokenCreated is the answer of token.create.
 type TokenCreated struct {
 	TokenAnswer
 	Token string `json:"token"`         // shown this once; "[redacted]" in the answer to a repeated call
@@ -57,10 +60,12 @@ type tokensAsked struct {
 	Snapshot *ledger.TokenSnapshot `json:"snapshot"` // null for an answer about one token, which needs none
 }
 
+// TokenArgs are the arguments of operations on one token.
 type TokenArgs struct {
 	TokenID string `json:"token_id"`
 }
 
+// TokenList is the answer of token.list.
 type TokenList struct {
 	tokensAsked
 	Total  int64      `json:"total"`

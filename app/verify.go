@@ -19,6 +19,7 @@ const (
 	maxDamaged = 100 // artifacts named in an answer
 )
 
+// VerifyArgs are the arguments of artifact.verify.
 type VerifyArgs struct {
 	ArtifactID string `json:"artifact_id,omitzero"`
 	All        bool   `json:"all,omitzero"`

@@ -14,6 +14,7 @@ import (
 	"slurmgate/gate"
 )
 
+// Artifact are the verbs on artifacts.
 type Artifact struct {
 	Import  artifactImportCmd  `cmd:"" help:"Import a file, or standard input with -."`
 	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`

@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// Completion is the verb that prints the completion script of a shell.
 type Completion struct {
 	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 }
@@ -66,6 +67,7 @@ func (c Completion) Run(a *Shell) error {
 	return err
 }
 
+// CompleteWords is the verb that those scripts call.
 type CompleteWords struct {
 	Words []string `arg:"" optional:"" passthrough:"" help:"The words so far; the last one is being typed."`
 }

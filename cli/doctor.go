@@ -9,6 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
+// Doctor is the verb that checks the site.
 type Doctor struct {
 	NoJobs bool `help:"Do not submit probe jobs; compute nodes are then not checked."`
 }

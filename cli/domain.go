@@ -28,6 +28,7 @@ func (a *Shell) siteOf(dir string) string {
 	return a.Site
 }
 
+// Domain are the verbs on a domain package.
 type Domain struct {
 	Check domainCheckCmd `cmd:"" help:"Check a domain package and whether its policy, tools and images fit together."`
 }

@@ -14,11 +14,7 @@ import (
 )
 
 // fetch copies a run's declared outputs into a folder: all of them or, after an error, none. It never overwrites a file.
-func (a *Shell) fetch(ctx context.Context, s *Session, runID, dir string) (err error) {
-	var story app.RunStory
-	if err := s.call(ctx, "run.show", app.RunArgs{RunID: runID}, &story); err != nil {
-		return err
-	}
+func (a *Shell) fetch(ctx context.Context, s *Session, story app.RunStory, dir string) (err error) {
 	outputs := declared(story)
 	names := targets(dir, outputs)
 	for _, name := range names {

@@ -86,7 +86,7 @@ func (a *Shell) ended(ctx context.Context, s *Session, runID string, g run.GetAn
 		return err
 	}
 	if to != "" {
-		if err := a.fetch(ctx, s, runID, to); err != nil {
+		if err := a.fetch(ctx, s, story, to); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slurmgate/retention"
 )
 
+// GC is the verb that removes what is no longer needed.
 type GC struct {
 	DryRun     bool           `help:"Show what would be removed, and remove nothing."`
 	Workspaces *time.Duration `name:"workspaces-older-than" help:"Remove workspaces of runs that finished at least this long ago, instead of retention.workspace_days (0s: of all finished runs)." placeholder:"DURATION"`

@@ -29,6 +29,7 @@ func (c toolCheckCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
+// Image are the verbs on images.
 type Image struct {
 	Add    imageAddCmd    `cmd:"" help:"Check a SIF file, copy it into the image store and record its name."`
 	List   imageListCmd   `cmd:"" help:"List the named images and those in the store."`

@@ -38,11 +38,11 @@ func (a *Shell) here(ctx context.Context, id string, args, result any) error {
 }
 
 func alone(ctx context.Context, t gate.Tool, args, result any) error {
-	r, err := gate.NewRegistry(t)
+	g, err := app.NewGate(gate.Config{}, t)
 	if err != nil {
 		return err
 	}
-	return through(ctx, gate.New(gate.Config{Registry: r}), gate.Process(), t, args, result)
+	return through(ctx, g, gate.Process(), t, args, result)
 }
 
 func through(ctx context.Context, g *gate.Gate, who gate.Caller, t gate.Tool, args, result any) error {

@@ -10,6 +10,7 @@ import (
 	"slurmgate/run"
 )
 
+// Retry is the verb that opens a new attempt of a run.
 type Retry struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
@@ -33,6 +34,7 @@ func (c Retry) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
+// Recollect is the verb that collects late outputs again.
 type Recollect struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
@@ -49,6 +51,7 @@ func (c Recollect) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
+// Adopt is the verb that assigns a job to a run in doubt.
 type Adopt struct {
 	RunID string `arg:"" name:"run" help:"Run id."`
 	JobID string `arg:"" name:"job" help:"Slurm job id; the job must have the run's job name."`
@@ -59,6 +62,7 @@ func (c Adopt) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "slurm.job.adopt", app.AdoptArgs{RunID: c.RunID, JobID: c.JobID}, printResolved)
 }
 
+// DeclareAbsent is the verb that ends an attempt whose job cannot be found.
 type DeclareAbsent struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
@@ -76,6 +80,7 @@ func printState(w io.Writer, r run.GetState) {
 	printNext(w, r.NextSteps...)
 }
 
+// CancelAll is the verb that cancels all unfinished runs.
 type CancelAll struct {
 	Tool    string `help:"Only runs of this tool." placeholder:"ID"`
 	Project string `help:"Only runs of this project (name or id)." placeholder:"NAME"`

@@ -97,6 +97,7 @@ func (a *Shell) Say(format string, args ...any) {
 	fmt.Fprintf(a.Err, format+"\n", args...)
 }
 
+// Submit is the verb that submits a plan.
 type Submit struct {
 	Plan    string `arg:"" help:"File with the plan as JSON, or - for standard input."`
 	Project string `help:"Project name or id." placeholder:"NAME"`
@@ -137,6 +138,7 @@ func readPlan(ctx context.Context, name string) ([]byte, error) {
 	return data, err
 }
 
+// Get is the verb that shows the state of a run.
 type Get struct {
 	RunID string `arg:"" name:"run" help:"Run id."`
 	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
@@ -180,6 +182,7 @@ func waitStep(runID string) fault.Step {
 	return fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", run.LongWait)
 }
 
+// Wait is the verb that waits for a run.
 type Wait struct {
 	RunID   string        `arg:"" name:"run" help:"Run id."`
 	Timeout time.Duration `help:"Stop waiting after this time (the run continues)." placeholder:"DURATION"`
@@ -193,6 +196,7 @@ func (c Wait) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
+// Collect is the verb that lists and copies the outputs of a run.
 type Collect struct {
 	RunID string `arg:"" name:"run" help:"Run id."`
 	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
@@ -208,7 +212,12 @@ func (c Collect) Run(ctx context.Context, a *Shell) error {
 			return err
 		}
 		if c.To != "" && r.Ready {
-			if err := a.fetch(ctx, s, c.RunID, c.To); err != nil {
+			var story app.RunStory
+			err := s.call(ctx, "run.show", app.RunArgs{RunID: c.RunID}, &story)
+			if err == nil {
+				err = a.fetch(ctx, s, story, c.To)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -238,6 +247,7 @@ func printCollect(w io.Writer, r run.CollectAnswer) {
 	}
 }
 
+// Logs is the verb that prints the end of a run's log.
 type Logs struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
 	Stream string `help:"log (everything), stdout or stderr." enum:"log,stdout,stderr" default:"log"`
@@ -259,6 +269,7 @@ func (c Logs) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
+// Cancel is the verb that cancels a run.
 type Cancel struct {
 	RunID  string `arg:"" name:"run" help:"Run id."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`

@@ -16,6 +16,7 @@ import (
 	"slurmgate/run"
 )
 
+// Runs are the verbs on the runs of the ledger.
 type Runs struct {
 	List runsListCmd `cmd:"" default:"withargs" help:"List runs, newest first."`
 	Show runsShowCmd `cmd:"" help:"Show everything about a run."`

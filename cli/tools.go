@@ -11,6 +11,7 @@ import (
 	"slurmgate/fault"
 )
 
+// Tool are the verbs on tools and toolpacks.
 type Tool struct {
 	List  toolListCmd  `cmd:"" default:"withargs" help:"List the tools."`
 	Show  toolShowCmd  `cmd:"" help:"Show a tool's contract."`

@@ -32,10 +32,6 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 	if err != nil {
 		return nil, who, err
 	}
-	r, err := gate.NewRegistry(t)
-	if err != nil {
-		return nil, who, err
-	}
 	if who.Principal, err = access.New(access.Config{}).Peer(os.Geteuid()); err != nil {
 		return nil, who, err
 	}
@@ -44,7 +40,8 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 	if err := j.Record(ctx, nil); err != nil {
 		return nil, who, fault.Wrap("", t.ID, "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
 	}
-	return gate.New(gate.Config{Registry: r, Policy: app.Rules(p), Journal: j, Log: a.Log}), who, nil
+	g, err := app.NewGate(gate.Config{Policy: app.Rules(p), Journal: j, Log: a.Log}, t)
+	return g, who, err
 }
 
 // siteJournal writes records into the ledger of a site.
