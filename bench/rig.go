@@ -85,8 +85,8 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 		return g, err
 	}
 	if g.cli, err = slurm.NewCLI(slurm.Config{BinDir: filepath.Join(dir, "bin"), LocksDir: filepath.Join(dir, "locks"), User: user,
-		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: "/usr/bin/apptainer"}},
-		Budget: slurm.BudgetConfig{RPCPerMinute: r.rpcPerMinute, SendsInFlight: workers}}); err != nil {
+		Script:       slurm.ScriptConfig{Runtime: slurm.Runtime{Path: "/usr/bin/apptainer"}},
+		RPCPerMinute: r.rpcPerMinute}); err != nil {
 		return g, err
 	}
 	g.parts = run.Parts{Store: g.ledger, Index: g.ledger.Index(""), Renderer: g.cli, Submitter: g.cli, Queue: g.cli, Accounting: g.cli,

@@ -275,7 +275,7 @@ func TestProbe(t *testing.T) {
 	r.answer("scontrol ping", Output{Stdout: []byte("Slurmctld(primary) at login is UP\n")})
 	r.answer("scontrol show", Output{Stdout: []byte(golden(t, "config-24.11.txt"))})
 	p, err := c.Probe(t.Context())
-	want := Probe{Version: "slurm-wlm 24.11.5", Release: [2]int{24, 11}, ExportNIL: true, ControllerUp: true,
+	want := Probe{Version: "slurm-wlm 24.11.5", Release: [2]int{24, 11}, ExportNIL: true,
 		ControllerText: "Slurmctld(primary) at login is UP",
 		ClusterName:    "devcluster", AccountingStorage: "accounting_storage/slurmdbd", MinJobAge: 300 * time.Second,
 		MessageTimeout: 10 * time.Second,
@@ -290,7 +290,7 @@ func TestProbe(t *testing.T) {
 	}
 	r.answer("scontrol show", Output{Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n", Exit: 1})
 	r.answer("scontrol ping", Output{Stdout: []byte("Slurmctld(primary) at login is DOWN\n"), Exit: 1})
-	if p, err := c.Probe(t.Context()); err == nil || p.ControllerUp || p.Version == "" {
+	if p, err := c.Probe(t.Context()); err == nil || !strings.Contains(p.ControllerText, "DOWN") || p.Version == "" {
 		t.Errorf("%+v %v", p, err)
 	}
 }
@@ -376,7 +376,7 @@ func (r *fakeRunner) Run(_ context.Context, c Command) (Output, error) {
 
 func fakeCLI(t *testing.T) (*CLI, *fakeRunner) {
 	t.Helper()
-	c, err := NewCLI(Config{LocksDir: t.TempDir(), User: "lab", Script: runtimePath, Budget: BudgetConfig{RPCPerMinute: 1e6}})
+	c, err := NewCLI(Config{LocksDir: t.TempDir(), User: "lab", Script: runtimePath, RPCPerMinute: 1e6})
 	if err != nil {
 		t.Fatal(err)
 	}

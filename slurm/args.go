@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"slurmgate/run"
@@ -13,6 +14,13 @@ func (r *Renderer) minutes(limitSeconds int) int {
 	return (limitSeconds + r.cfg.VerifyAllowanceSeconds + 59) / 60
 }
 
+// fixed are the options of every sbatch.
+var fixed = []string{"--parsable",
+	"--export=NIL",     // nothing of the gateway's environment reaches the job
+	"--propagate=NONE", // nor its limits
+	"--no-requeue",     // a second start would find the claim taken
+	"--nodes=1", "--ntasks=1"}
+
 // Argv returns the arguments of sbatch for the job, script last. They are complete: the script holds no
 // #SBATCH line, and on the command line every option wins over SBATCH_ variables, which the environment of a
 // send does not have anyway. What is not set here is the site's default, and no plan can set it.
@@ -21,19 +29,14 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 		return nil, err
 	}
 	s := job.Spec
-	argv := []string{
-		"--parsable",
-		"--export=NIL",     // nothing of the gateway's environment reaches the job
-		"--propagate=NONE", // nor its limits
-		"--no-requeue",     // a second start would find the claim taken
-		"--nodes=1", "--ntasks=1",
-		"--cpus-per-task=" + strconv.Itoa(s.Resources.CPUs),
-		"--mem=" + strconv.Itoa(s.Resources.MemMB) + "M",
-		"--time=" + strconv.Itoa(r.minutes(s.Resources.TimeLimitSeconds)),
-		"--job-name=" + job.JobName,
-		"--partition=" + s.Placement.Partition,
-		"--account=" + s.Placement.Account,
-	}
+	argv := append(slices.Clone(fixed),
+		"--cpus-per-task="+strconv.Itoa(s.Resources.CPUs),
+		"--mem="+strconv.Itoa(s.Resources.MemMB)+"M",
+		"--time="+strconv.Itoa(r.minutes(s.Resources.TimeLimitSeconds)),
+		"--job-name="+job.JobName,
+		"--partition="+s.Placement.Partition,
+		"--account="+s.Placement.Account,
+	)
 	if s.Placement.QOS != nil {
 		argv = append(argv, "--qos="+*s.Placement.QOS)
 	}

@@ -177,10 +177,5 @@ func whole(s string) string { return s[:strings.LastIndexByte(s, '\n')+1] }
 
 // complaint joins what sbatch printed, for people and for the ledger.
 func complaint(stdout, stderr string) string {
-	const limit = 4 << 10
-	s := strings.TrimSpace(strings.TrimSpace(stderr) + "\n" + strings.TrimSpace(stdout))
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + " …"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return cut(strings.TrimSpace(strings.TrimSpace(stderr)+"\n"+strings.TrimSpace(stdout)), 4<<10)
 }

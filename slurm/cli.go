@@ -17,7 +17,7 @@ type CLI struct {
 	cfg    Config
 	home   string // HOME of sbatch and the queries
 	runner Runner
-	budget *budget
+	budget budget
 
 	queued atomic.Int64 // jobs to expect in the next answer of squeue
 
@@ -69,5 +69,5 @@ func NewCLI(c Config) (*CLI, error) {
 	if err != nil {
 		home = "/"
 	}
-	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: newBudget(c.Budget)}, nil
+	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: newBudget(c.RPCPerMinute)}, nil
 }

@@ -61,7 +61,7 @@ func newBench(t *testing.T, program string, change ...func(*Config, *run.JobSpec
 	job.Spec.Resources = plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 50}
 	job.Spec.Execution.Command.Stdout = nil
 	cfg := Config{LocksDir: filepath.Join(t.TempDir(), "locks"), User: me.Username,
-		Script: ScriptConfig{Runtime: Runtime{Path: runtime}, GraceSeconds: 2}, Budget: BudgetConfig{RPCPerMinute: 1e6, SendsInFlight: 100}}
+		Script: ScriptConfig{Runtime: Runtime{Path: runtime}, GraceSeconds: 2}, RPCPerMinute: 1e6}
 	for _, f := range change {
 		f(&cfg, &job)
 	}

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,13 +151,13 @@ func complains(stderr string) bool {
 }
 
 func oneLine(s string) string {
-	const limit = 500
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+	return cmp.Or(cut(strings.Join(strings.Fields(s), " "), 500), "nothing on standard error")
+}
+
+// cut is what a program printed, as text of at most limit bytes.
+func cut(s string, limit int) string {
 	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "") + " …"
 	}
-	if s == "" {
-		return "nothing on standard error"
-	}
-	return s
+	return strings.ToValidUTF8(s, "\uFFFD")
 }

@@ -15,7 +15,8 @@ type Config struct {
 	User     string // whose jobs are asked about: the user sbatch submits as; required
 
 	Script ScriptConfig
-	Budget BudgetConfig
+
+	RPCPerMinute int // to slurmctld and slurmdbd together, on average; default 60
 }
 
 // ScriptConfig is what a site says about its compute nodes and about what is asked of Slurm for each job.
@@ -43,7 +44,7 @@ const (
 func (c Config) withDefaults() Config {
 	c.Script = c.Script.withDefaults()
 	c.BinDir = cmp.Or(c.BinDir, "/usr/bin")
-	c.Budget = BudgetConfig{cmp.Or(c.Budget.RPCPerMinute, 60), cmp.Or(c.Budget.SendsInFlight, 4)}
+	c.RPCPerMinute = cmp.Or(c.RPCPerMinute, 60)
 	return c
 }
 

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"slurmgate/fault"
@@ -23,10 +24,8 @@ type NodeProbe struct {
 // may be sent twice without harm, so a plain query's rules do. It returns the job id.
 func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err error) {
 	const op = "slurm.SubmitProbe"
-	args := []string{"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1",
-		"--mem=100M", "--time=1",
-		"--job-name=" + p.Name, "--partition=" + p.Partition, "--account=" + p.Account, "--chdir=" + p.Dir, "--output=" + p.Output,
-		"--error=" + p.Output}
+	args := append(slices.Clone(fixed), "--mem=100M", "--time=1", "--job-name="+p.Name, "--partition="+p.Partition,
+		"--account="+p.Account, "--chdir="+p.Dir, "--output="+p.Output, "--error="+p.Output)
 	if p.QOS != "" {
 		args = append(args, "--qos="+p.QOS)
 	}

@@ -14,7 +14,6 @@ type Probe struct {
 	Version             string // of sbatch, e.g. "slurm-wlm 24.11.5"
 	Release             [2]int // 24, 11
 	ExportNIL           bool   // sbatch knows --export=NIL (documented since 20.11)
-	ControllerUp        bool
 	ControllerText      string // what scontrol ping printed
 	ClusterName         string
 	AccountingStorage   string // e.g. accounting_storage/slurmdbd
@@ -45,7 +44,6 @@ func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 		return p, err
 	}
 	p.ControllerText = strings.TrimSpace(string(out.Stdout))
-	p.ControllerUp = strings.Contains(p.ControllerText, " is UP")
 	if out, err = c.ask(ctx, op, rpcConfig, clean, "scontrol", "show", "config"); err != nil {
 		return p, err
 	}

@@ -26,29 +26,23 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	if err != nil {
 		return notRun("job_spec", run.ScopeRun, err)
 	}
-	done, err := c.budget.send(ctx)
-	if err != nil {
+	if err := c.budget.spend(ctx, "slurm.Send", rpcSend); err != nil {
 		return notRun("rpc_budget", run.ScopeRun, err)
 	}
 	lock, held, err := c.lock(job, k)
 	switch {
 	case err != nil:
-		done()
 		return notRun("locks_dir", run.ScopeSite, err)
 	case held:
-		done()
 		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "an sbatch of this send is still running"}
 	}
 	started, result := c.start(job, k, argv, lock)
+	lock.Close() // sbatch has its own
 	if started == nil {
-		lock.Close()
-		done()
 		return result
 	}
-	lock.Close() // sbatch has its own
 	ended := make(chan run.SendResult, 1)
 	go func() {
-		defer done()
 		err := started.Wait()
 		ended <- c.read(job, k, exitStatus(started, err))
 	}()

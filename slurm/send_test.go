@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -33,7 +34,7 @@ func sender(t *testing.T, lines string) (c *CLI, job run.JobSpec, work string) {
 		t.Fatal(err)
 	}
 	c, err := NewCLI(Config{BinDir: bin, LocksDir: filepath.Join(work, "locks"), User: "lab", Conf: "/etc/slurm/x.conf", Script: runtimePath,
-		Budget: BudgetConfig{RPCPerMinute: 1e6}})
+		RPCPerMinute: 1e6})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func TestSendTooMuchText(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(BudgetConfig{RPCPerMinute: 60, SendsInFlight: 1})
+		b := newBudget(60)
 		start, n := time.Now(), 0
 		for time.Since(start) < 10*time.Minute {
 			if err := b.spend(t.Context(), "test", rpcQueue); err != nil {
@@ -242,21 +243,12 @@ func TestBudget(t *testing.T) {
 		if n < 600 || n > 600+22 {
 			t.Errorf("%d RPCs in ten minutes", n)
 		}
-		done, err := b.send(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := b.send(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a second send: %v", err)
+		if err := b.spend(ctx, "test", rpcQueue); !fault.Is(err, fault.Transport) {
+			t.Errorf("an RPC beyond the budget: %v", err)
 		}
-		done()
-		if done, err = b.send(t.Context()); err != nil {
-			t.Error(err)
-		}
-		done()
-		small := newBudget(BudgetConfig{RPCPerMinute: 1, SendsInFlight: 1})
+		small := newBudget(1)
 		if err := small.spend(t.Context(), "test", rpcCancel); err != nil {
 			t.Errorf("the dearest command never fits: %v", err)
 		}

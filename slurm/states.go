@@ -11,38 +11,24 @@ import (
 //
 // A job with a flag has not ended. REQUEUED and the like wait for a new start (it will find the claim taken);
 // sacct shows REQUEUED for the record of the start that was given up, which is not the job's end either.
-var states = map[string]run.Class{
-	"PENDING":       run.ClassPending,
-	"REQUEUED":      run.ClassPending,
-	"REQUEUE_FED":   run.ClassPending,
-	"REQUEUE_HOLD":  run.ClassPending,
-	"RESV_DEL_HOLD": run.ClassPending,
-	"SPECIAL_EXIT":  run.ClassPending, // requeued and held after a special exit code
+var states = classes(map[run.Class]string{
+	// SPECIAL_EXIT: requeued and held after a special exit code; EXPEDITING: requeued with priority
+	run.ClassPending: "PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT EXPEDITING",
+	// STOPPED: by SIGSTOP, keeps its CPUs; CONFIGURING, POWER_UP_NODE: nodes boot
+	run.ClassRunning:    "RUNNING SUSPENDED STOPPED SIGNALING RESIZING CONFIGURING POWER_UP_NODE",
+	run.ClassCompleting: "COMPLETING STAGE_OUT",
+	run.ClassEnded: "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY REVOKED LAUNCH_FAILED " +
+		"RECONFIG_FAIL",
+})
 
-	"RUNNING":       run.ClassRunning,
-	"SUSPENDED":     run.ClassRunning,
-	"STOPPED":       run.ClassRunning, // SIGSTOP; keeps its CPUs
-	"SIGNALING":     run.ClassRunning,
-	"RESIZING":      run.ClassRunning,
-	"CONFIGURING":   run.ClassRunning, // nodes boot
-	"POWER_UP_NODE": run.ClassRunning,
-	"EXPEDITING":    run.ClassPending, // requeued with priority
-
-	"COMPLETING": run.ClassCompleting,
-	"STAGE_OUT":  run.ClassCompleting,
-
-	"COMPLETED":     run.ClassEnded,
-	"CANCELLED":     run.ClassEnded,
-	"FAILED":        run.ClassEnded,
-	"TIMEOUT":       run.ClassEnded,
-	"NODE_FAIL":     run.ClassEnded,
-	"PREEMPTED":     run.ClassEnded,
-	"BOOT_FAIL":     run.ClassEnded,
-	"DEADLINE":      run.ClassEnded,
-	"OUT_OF_MEMORY": run.ClassEnded,
-	"REVOKED":       run.ClassEnded,
-	"LAUNCH_FAILED": run.ClassEnded,
-	"RECONFIG_FAIL": run.ClassEnded,
+func classes(states map[run.Class]string) map[string]run.Class {
+	of := map[string]run.Class{}
+	for class, words := range states {
+		for _, state := range strings.Fields(words) {
+			of[state] = class
+		}
+	}
+	return of
 }
 
 // stateOf reads a state as squeue and sacct print it: "CANCELLED by 1001" and a cut "COMPLETED+" lose

@@ -99,8 +99,7 @@ func parseBytes(s string) (int64, error) {
 }
 
 // parseCPUTime reads [days-][hours:]minutes:seconds[.milliseconds] (sacct(1), TotalCPU).
-func parseCPUTime(s string) (float64, error) {
-	bad := fmt.Errorf("no CPU time")
+func parseCPUTime(s string) (sum float64, err error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -108,21 +107,19 @@ func parseCPUTime(s string) (float64, error) {
 	if !ok {
 		days, rest = "0", s
 	}
-	d, err := strconv.Atoi(days)
 	parts := strings.Split(rest, ":")
-	if err != nil || d < 0 || d > 100_000 || len(parts) < 2 || len(parts) > 3 {
-		return 0, bad
+	if len(parts) == 2 {
+		parts = append([]string{"0"}, parts...)
 	}
-	sum := float64(d) * 86400
-	for i, p := range parts {
-		n, err := strconv.ParseFloat(p, 64)
+	if len(parts) != 3 {
+		return 0, fmt.Errorf("no CPU time")
+	}
+	for i, unit := range []float64{86400, 3600, 60, 1} {
+		n, err := strconv.ParseFloat(append([]string{days}, parts...)[i], 64)
 		if err != nil || !(n >= 0 && n < 1e6) {
-			return 0, bad
+			return 0, fmt.Errorf("no CPU time")
 		}
-		for range len(parts) - 1 - i {
-			n *= 60
-		}
-		sum += n
+		sum += n * unit
 	}
 	return sum, nil
 }

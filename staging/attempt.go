@@ -34,7 +34,7 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 	for _, f := range files {
 		if !controlName.MatchString(f.Name) || f.Name == run.ClaimFile || f.Name == tokenFile {
 			return fault.New(fault.Validation, op, "control_name",
-				fmt.Sprintf("%q is not the name of a control file that the gateway writes", clip(f.Name, 80)))
+				fmt.Sprintf("%.80q is not the name of a control file that the gateway writes", f.Name))
 		}
 	}
 	root, err := s.root(ctx, op, runID, n)
@@ -120,7 +120,7 @@ func carries(runDir dir, name, token string) (bool, error) {
 		return true, nil
 	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, errIrregular):
 		return false, fault.Wrap(fault.Conflict, "staging.OpenAttempt", "workspace_ahead_of_ledger",
-			fmt.Sprintf("%s exists with token %q, but the ledger has %q", name, clip(strings.TrimSpace(string(got)), 40), token), err).
+			fmt.Sprintf("%s exists with token %.40q, but the ledger has %q", name, bytes.TrimSpace(got), token), err).
 			WithNext("find out which ledger opened this attempt: was a backup restored, or does a second gateway run? Nothing is sent until then")
 	}
 	return false, err

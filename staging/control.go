@@ -22,7 +22,7 @@ var controlName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 // control opens an attempt's ctl folder.
 func (s *Shared) control(ctx context.Context, op, runID string, n int, name string) (dir, error) {
 	if !controlName.MatchString(name) {
-		return dir{}, fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%q is not the name of a control file", clip(name, 80)))
+		return dir{}, fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%.80q is not the name of a control file", name))
 	}
 	return s.attempt(ctx, op, runID, n, "ctl")
 }

@@ -91,15 +91,14 @@ func (d dir) mkdirNew(name string) (sub dir, made bool, err error) {
 	return sub, made, nil
 }
 
-// mkdirs creates every folder of rel and opens the last one; "." reopens this folder.
+// mkdirs creates every folder of rel and opens the last one.
 func (d dir) mkdirs(rel string) (dir, error) {
-	at, err := d.sub(".")
-	if err != nil || rel == "." {
-		return at, err
-	}
+	at := d
 	for part := range strings.SplitSeq(rel, "/") {
 		next, err := at.mkdir(part)
-		at.close()
+		if at != d {
+			at.close()
+		}
 		if err != nil {
 			return dir{}, err
 		}

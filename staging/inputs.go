@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -223,16 +222,8 @@ func copyVerified(ctx context.Context, dst *os.File, src io.Reader, size int64, 
 	}
 	if got != in.ChecksumSHA256 {
 		return fault.New(fault.Validation, "staging.StageInputs", "input_checksum",
-			fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, clip(got, 64), in.ChecksumSHA256)).
+			fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, got, in.ChecksumSHA256)).
 			WithNext("repair the artifact store, then retry the run").WithSteps(fault.Do("artifact.verify", "all", true))
 	}
 	return nil
-}
-
-// clip shortens untrusted text for a message.
-func clip(s string, n int) string {
-	if len(s) > n {
-		s = s[:n] + "…"
-	}
-	return strings.ToValidUTF8(s, "?")
 }

@@ -122,7 +122,7 @@ func (s *Shared) checkID(content []byte) error {
 		return nil
 	}
 	return fault.New(fault.Conflict, "staging.NewShared", "runs_dir_of_another_gateway",
-		fmt.Sprintf("%s belongs to gateway %q; this gateway is %q", s.cfg.RunsDir, clip(got, 80), s.cfg.GatewayID)).
+		fmt.Sprintf("%s belongs to gateway %.80q; this gateway is %q", s.cfg.RunsDir, got, s.cfg.GatewayID)).
 		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
 }
 

@@ -21,7 +21,7 @@ func newTree(inputs []plan.Input) (tree, error) {
 	t := tree{files: map[string]bool{}, dirs: map[string]bool{"in": true}}
 	bad := func(code string, in plan.Input, msg string) (tree, error) {
 		return t, fault.Invalid("staging.StageInputs", "the inputs cannot be staged",
-			fault.Problem{Code: code, Field: "io.inputs", Msg: fmt.Sprintf("%q: %s", clip(in.DestRelpath, 80), msg)})
+			fault.Problem{Code: code, Field: "io.inputs", Msg: fmt.Sprintf("%.80q: %s", in.DestRelpath, msg)})
 	}
 	for _, in := range inputs {
 		msg := plan.CheckRelPath(in.DestRelpath, "in")

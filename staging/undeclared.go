@@ -124,5 +124,9 @@ func printable(rel string) string {
 	if len(rel) <= nameBytes && (plain == "out" || plan.CheckRelPath(plain, "out") == "") {
 		return rel
 	}
-	return clip(strconv.QuoteToASCII(rel), nameBytes)
+	q := strconv.QuoteToASCII(rel)
+	if len(q) > nameBytes {
+		q = q[:nameBytes] + "…"
+	}
+	return q
 }

@@ -199,7 +199,7 @@ func openSlurm(s *site.Site) (*slurm.CLI, error) {
 		return nil, fault.Wrap(fault.Internal, "openSlurm", "", "the user of this process has no name", err)
 	}
 	c := slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, User: me.Username, LocksDir: filepath.Join(s.Gateway.StateDir, "locks"),
-		Script: scriptConfig(s),
-		Budget: slurm.BudgetConfig{RPCPerMinute: s.Budget.RPCPerMinute, SendsInFlight: s.Budget.SendsInFlight}}
+		Script:       scriptConfig(s),
+		RPCPerMinute: s.Budget.RPCPerMinute}
 	return slurm.NewCLI(c)
 }

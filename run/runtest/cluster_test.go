@@ -47,8 +47,8 @@ func openCluster(t *testing.T, programs string) *runtest.Transport {
 	me, err := user.Current()
 	must(t, err)
 	cli, err := slurm.NewCLI(slurm.Config{BinDir: bin, LocksDir: filepath.Join(bin, "locks"), User: me.Username,
-		Budget: slurm.BudgetConfig{RPCPerMinute: 1e6, SendsInFlight: 100},
-		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: filepath.Join(root, "apptainer")}, GraceSeconds: 2}})
+		RPCPerMinute: 1e6,
+		Script:       slurm.ScriptConfig{Runtime: slurm.Runtime{Path: filepath.Join(root, "apptainer")}, GraceSeconds: 2}})
 	must(t, err)
 	s.renderer = cli.Renderer
 	hold := filepath.Join(bin, "hold")
