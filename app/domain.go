@@ -23,7 +23,7 @@ import (
 // ReadDomain opens a domain with its policy and reports the problems of both together.
 func ReadDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *policy.Policy, err error) {
 	own := OperationIDs()
-	d, err = toolpack.OpenDomainAnd(dir, func(file string, data []byte) error {
+	d, err = toolpack.OpenDomain(dir, func(file string, data []byte) error {
 		p, err = policy.Parse(file, data, os.LookupEnv)
 		return err
 	}, append(options, toolpack.Taken(own))...)

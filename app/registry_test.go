@@ -49,7 +49,7 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	}
 	g := &Gateway{Site: s, Log: log, Script: "slurm_script_v1",
 		Entry: func(from *gate.Gate, tool gate.Tool) any { return httpapi.EntryOf(from, tool) }}
-	if g.Domain, err = toolpack.OpenDomain(domain, toolpack.AllowMissingImages); err != nil {
+	if g.Domain, err = toolpack.OpenDomain(domain, func(string, []byte) error { return nil }, toolpack.AllowMissingImages); err != nil {
 		t.Fatal(err)
 	}
 	file, _ := g.Domain.Policy()

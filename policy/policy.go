@@ -122,12 +122,3 @@ type Concurrency struct {
 type Logging struct {
 	Level string `json:"level"` // debug, info (the default), warn, error
 }
-
-// Defaults is the policy of a document with nothing but its version.
-func Defaults() *Policy {
-	p, err := Parse("defaults", []byte("version: 1\n"), func(string) (string, bool) { return "", false })
-	if err != nil {
-		panic(err) // a constant that does not parse is a bug of this package
-	}
-	return p
-}

@@ -27,6 +27,15 @@ func parse(t testing.TB, text string) *Policy {
 	return p
 }
 
+// defaults is the policy of a document with nothing but its version.
+func defaults() *Policy {
+	p, err := Parse("defaults", []byte("version: 1\n"), env)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 const vector = "sha256:a18ff4a4f48b3eb517a3294efe36835d5b783e7a2fe68985091bfff88643023d"
 
 // The hash is that of the expanded document as given, however it is written. proves ABI-07 ARC-03
@@ -41,10 +50,10 @@ func TestHash(t *testing.T) {
 			t.Errorf("%s: %s %s", name, p.Hash, p.Snapshot)
 		}
 	}
-	if d := Defaults(); string(d.Snapshot) != `{"version":1}` || d.Hash != plan.Hash([]byte(`{"version":1}`)) {
+	if d := defaults(); string(d.Snapshot) != `{"version":1}` || d.Hash != plan.Hash([]byte(`{"version":1}`)) {
 		t.Error(d.Hash)
 	}
-	if parse(t, "version: 1\nlimits: {log_bytes: 1048576}\n").Hash == Defaults().Hash {
+	if parse(t, "version: 1\nlimits: {log_bytes: 1048576}\n").Hash == defaults().Hash {
 		t.Error("a value that equals the default is still part of the document")
 	}
 }
@@ -80,7 +89,7 @@ func TestExpandIsBounded(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	p := Defaults()
+	p := defaults()
 	got := fmt.Sprintln(p.ToolAllowlist == nil, p.ImagesAllowlist == nil, p.Slurm.Partitions == nil, p.Slurm.MaxCPUs, p.Slurm.MaxGPUs,
 		p.Slurm.RawPlans.Allowed, p.Import.Roots, p.Import.MaxBytes,
 		p.Limits, p.EquivalentRuns, p.Network, p.Retry, p.Concurrency.Global, p.DefaultTimeoutSec, p.Logging.Level)
@@ -166,7 +175,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestAllowTool(t *testing.T) {
-	if err := Defaults().AllowTool("anything"); err != nil {
+	if err := defaults().AllowTool("anything"); err != nil {
 		t.Error(err)
 	}
 	p := parse(t, "version: 1\ntool_allowlist: [a_b, c_d]\n")
@@ -220,7 +229,7 @@ func spec() plan.Spec {
 
 // Every rule that forbids a plan is named, with what it allows. proves ARC-06
 func TestAllowPlan(t *testing.T) {
-	if err := Defaults().AllowPlan(spec(), false, "samtools"); err != nil {
+	if err := defaults().AllowPlan(spec(), false, "samtools"); err != nil {
 		t.Error(err)
 	}
 	a, b := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
@@ -257,7 +266,7 @@ func TestAllowPlan(t *testing.T) {
 func TestRawPlans(t *testing.T) {
 	open := parse(t, "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {samtools: [samtools, python3, perl, node, Rscript], "+
 		"\"sha256:"+strings.Repeat("a", 64)+"\": [bcftools]}}}\n")
-	if err := Defaults().AllowPlan(spec(), true, "samtools"); fault.CodeOf(err) != "POLICY-RAW-PLAN" {
+	if err := defaults().AllowPlan(spec(), true, "samtools"); fault.CodeOf(err) != "POLICY-RAW-PLAN" {
 		t.Error(err)
 	}
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ func TestStarter(t *testing.T) {
 		}
 		dir := domainDir(t, map[string]string{PacksDir + "/b.tool.yaml": text,
 			ManifestFile: manifestText + "  - {tool_id: lab.count.lines, kind: job_worker}\n"})
-		if _, err := OpenDomain(dir, AllowMissingImages); err != nil {
+		if _, err := openDir(dir, AllowMissingImages); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

@@ -229,7 +229,7 @@ func TestOddDomains(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, PacksDir, "latin\xe9.tool.yaml"), []byte(base), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err := OpenDomain(dir)
+	_, err := openDir(dir)
 	if n := len(fault.ProblemsOf(err)); n != 4 || strings.ContainsAny(strings.NewReplacer("\n  ", "", "\nNext: ", "").
 		Replace(err.Error()), "\x1b\a\n") {
 		t.Errorf("%d problems: %q", n, err)
@@ -240,7 +240,7 @@ func TestOddDomains(t *testing.T) {
 			t.Fatal(err)
 		}
 		within(t, name, func() {
-			if _, err := OpenDomain(dir); !strings.Contains(err.Error(), "larger than") {
+			if _, err := openDir(dir); !strings.Contains(err.Error(), "larger than") {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -250,7 +250,7 @@ func TestOddDomains(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, PacksDir, "s.json"), 100<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenDomain(dir); fault.CodeOf(err) != "PACK-REF" {
+	if _, err := openDir(dir); fault.CodeOf(err) != "PACK-REF" {
 		t.Error(err)
 	}
 }

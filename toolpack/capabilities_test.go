@@ -52,7 +52,7 @@ func TestCapabilities(t *testing.T) {
 		}
 	}
 	for _, d := range []string{"../domains/genomics", "../domains/examples"} {
-		domain, err := OpenDomain(d, AllowMissingImages)
+		domain, err := openDir(d, AllowMissingImages)
 		if err != nil {
 			t.Fatal(err)
 		}

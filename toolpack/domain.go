@@ -60,13 +60,8 @@ func chosen(list []Option) (o options) {
 }
 
 // OpenDomain reads a domain package. It fails closed (ABI-01): if anything in it breaks a rule, it returns no domain and one
-// Validation fault that reports every broken rule of every file. The policy is read here and parsed by the caller.
-func OpenDomain(dir string, list ...Option) (*Domain, error) {
-	return OpenDomainAnd(dir, func(string, []byte) error { return nil }, list...)
-}
-
-// OpenDomainAnd is [OpenDomain] that also parses the policy: the problems parse finds in the file are in the same report.
-func OpenDomainAnd(dir string, parse func(file string, data []byte) error, list ...Option) (*Domain, error) {
+// Validation fault that reports every broken rule of every file. parse reads the policy: the problems it finds are in the same report.
+func OpenDomain(dir string, parse func(file string, data []byte) error, list ...Option) (*Domain, error) {
 	const op = "toolpack.OpenDomain"
 	root, err := openRoot(dir)
 	if err != nil {

@@ -39,7 +39,7 @@ func domainDir(t testing.TB, change map[string]string) string {
 
 func TestDomain(t *testing.T) {
 	dir := domainDir(t, nil)
-	d, err := OpenDomain(dir)
+	d, err := openDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +50,11 @@ func TestDomain(t *testing.T) {
 	if want := "demo 1.0.0 policies.yaml version: 1\n1 amd64 2026-01-02 03:04:05 +0000 UTC true counter 60 job_worker"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	again, err := OpenDomain(dir)
+	again, err := openDir(dir)
 	if err != nil || again.CatalogVersion() != d.CatalogVersion() {
 		t.Error("the catalogue's version varies", err)
 	}
-	other, err := OpenDomain(domainDir(t, map[string]string{PacksDir + "/a.tool.yaml": with(t, "Counts.", "Counts words.")}))
+	other, err := openDir(domainDir(t, map[string]string{PacksDir + "/a.tool.yaml": with(t, "Counts.", "Counts words.")}))
 	if err != nil || other.CatalogVersion() == d.CatalogVersion() {
 		t.Error("a change of a pack does not show in the catalogue's version", err)
 	}
@@ -73,7 +73,7 @@ func TestManifestEntries(t *testing.T) {
 		`{tool_id: demo.ask, kind: service_worker, transport: {type: http, base_url: "http://h"}}`: {
 			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 60, Transport: &Transport{"http", "http://h", "/run"}},
 	} {
-		d, err := OpenDomain(domainDir(t, map[string]string{ManifestFile: manifestText + "  - " + text + "\n", PacksDir + "/b.tool.yaml": pack}))
+		d, err := openDir(domainDir(t, map[string]string{ManifestFile: manifestText + "  - " + text + "\n", PacksDir + "/b.tool.yaml": pack}))
 		if err != nil {
 			t.Fatal(text, err)
 		}
@@ -90,7 +90,7 @@ func TestManifestEntries(t *testing.T) {
 func TestCatalogVersion(t *testing.T) {
 	version := func(change map[string]string) string {
 		t.Helper()
-		d, err := OpenDomain(domainDir(t, change))
+		d, err := openDir(domainDir(t, change))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestDomainFailsClosed(t *testing.T) {
 			"images.lock.yaml:1 LOCK-RANGE version, manifest.yaml:2 MANIFEST-VERSION version, toolpacks/a.tool.yaml:2 PACK-VERSION version"},
 	} {
 		dir := domainDir(t, c.change)
-		_, err := OpenDomain(dir)
+		_, err := openDir(dir)
 		var got []string
 		for _, p := range fault.ProblemsOf(err) {
 			rel, _ := filepath.Rel(dir, p.File)
@@ -188,20 +188,20 @@ func TestDomainFailsClosed(t *testing.T) {
 // The verb that adds images opens a domain that lacks them; everybody else is told which to add.
 func TestMissingImages(t *testing.T) {
 	dir := domainDir(t, map[string]string{LockFile: "version: 1\nimages: []\n"})
-	if _, err := OpenDomain(dir); !strings.Contains(err.Error(), "image add name=counter") {
+	if _, err := openDir(dir); !strings.Contains(err.Error(), "image add name=counter") {
 		t.Error(err)
 	}
-	if _, err := OpenDomain(dir, AllowMissingImages); err != nil {
+	if _, err := openDir(dir, AllowMissingImages); err != nil {
 		t.Error(err)
 	}
-	if _, err := OpenDomain(filepath.Join(dir, "gone")); !fault.Is(err, fault.NotFound) {
+	if _, err := openDir(filepath.Join(dir, "gone")); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
 }
 
 func genomics(t testing.TB) *Domain {
 	t.Helper()
-	d, err := OpenDomain("../domains/genomics", AllowMissingImages)
+	d, err := openDir("../domains/genomics", AllowMissingImages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestShippedDomains(t *testing.T) {
 		t.Fatal(dirs, err)
 	}
 	for _, dir := range dirs {
-		d, err := OpenDomainAnd(dir, func(file string, data []byte) error {
+		d, err := OpenDomain(dir, func(file string, data []byte) error {
 			_, err := policy.Parse(file, data, func(string) (string, bool) { return "", false })
 			return err
 		}, AllowMissingImages)
@@ -308,4 +308,9 @@ func TestLockCheckName(t *testing.T) {
 			t.Errorf("%s %s: %q", c.name, c.digest, got)
 		}
 	}
+}
+
+// openDir opens a domain whose policy nobody reads.
+func openDir(dir string, list ...Option) (*Domain, error) {
+	return OpenDomain(dir, func(string, []byte) error { return nil }, list...)
 }

@@ -49,7 +49,7 @@ func TestGoldenRunIDs(t *testing.T) {
 		t.Fatal(dirs, err)
 	}
 	for _, dir := range dirs {
-		d, err := OpenDomain(dir, AllowMissingImages)
+		d, err := openDir(dir, AllowMissingImages)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestGoldenRunIDs(t *testing.T) {
 func TestNameOfAnInput(t *testing.T) {
 	kinds := map[string]int{}
 	for _, dir := range []string{"../domains/examples", "../domains/genomics"} {
-		d, err := OpenDomain(dir, AllowMissingImages)
+		d, err := openDir(dir, AllowMissingImages)
 		if err != nil {
 			t.Fatal(err)
 		}
