@@ -107,8 +107,7 @@ func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 // same reports whether the one job with the run's name is unchanged since the watcher last recorded it. Otherwise observe decides.
 func (w *Watched) same(j *Job) bool {
 	return w.SlurmState == j.State && w.SlurmWhy == j.Why && w.JobID == j.ID && !w.Missed && !w.CancelAsked && phaseAfter(w.Phase,
-		j.Class) == w.Phase &&
-		(w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster)
+		j.Class) == w.Phase && (w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster)
 }
 
 // each calls a function for every run, several at a time, so that their changes share the ledger's transactions. A run that has

@@ -2,7 +2,7 @@ package run
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -119,43 +119,42 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, reason string) verd
 		d.detail = says + " " + v.Attempt.SlurmWhy
 	case bySlurm:
 		d.detail = says
+	case ending == EndedPreempted:
+		d.detail = "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or its script was sent TERM"
 	default:
-		d.detail = e.explain(ctx, v, x, reason, ending)
+		d.detail = e.explain(ctx, v, x, reason)
 	}
 	return d
 }
 
-// explain says what a row's own ending means.
-func (e *Engine) explain(ctx context.Context, v View, x *Exit, reason string, ending Ending) string {
-	switch reason {
-	case "ok":
-		return ""
-	case "image_mismatch":
-		return "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v)
-	case "input_mismatch":
-		return "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: " + e.tail(ctx, v)
-	case "runtime_missing":
-		return "Apptainer was not found on node " + x.Node
-	case "runtime_failed":
-		return "Apptainer could not start the program: " + e.tail(ctx, v)
-	case "control_unwritable":
-		return "the job could not write its control files on node " + x.Node + "; nothing ran"
-	case "time_limit":
-		return "the program reached the plan's time limit"
-	case "tool_failed":
-		return fmt.Sprintf("the program exited with status %d: %s", x.Code, e.tail(ctx, v))
-	case jobClaimed:
-		return "the job took the claim but left no exit file; Slurm says " + orElse(v.Attempt.SlurmState, "nothing")
-	case neverClaimed:
-		return "the job ended (" + orElse(v.Attempt.SlurmState, "unknown") + ") before its script took the claim; nothing was executed: " +
-			e.tail(ctx, v)
-	case gatewayClaimed:
-		return "the gateway has the claim: nothing was executed"
-	case jobRefused:
-		return "Slurm refused the job: its constraints cannot be met (BadConstraints)"
+// explanations say what each row's own ending means. {tail} is the end of what the job printed, {node} where it ran, {code} its exit code,
+// {says} and {state} what Slurm says of it.
+var explanations = map[string]string{
+	"ok":                 "",
+	"tool_failed":        "the program exited with status {code}: {tail}",
+	"time_limit":         "the program reached the plan's time limit",
+	"runtime_failed":     "Apptainer could not start the program: {tail}",
+	"image_mismatch":     "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
+	"input_mismatch":     "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
+	"runtime_missing":    "Apptainer was not found on node {node}",
+	"control_unwritable": "the job could not write its control files on node {node}; nothing ran",
+	"terminated":         "the program was killed by a signal (status {code}): {tail}",
+	"killed":             "the program was killed by a signal (status {code}): {tail}",
+	"other":              "the program was killed by a signal (status {code}): {tail}",
+	jobClaimed:           "the job took the claim but left no exit file; Slurm says {says}",
+	neverClaimed:         "the job ended ({state}) before its script took the claim; nothing was executed: {tail}",
+	gatewayClaimed:       "the gateway has the claim: nothing was executed",
+	jobRefused:           "Slurm refused the job: its constraints cannot be met (BadConstraints)",
+}
+
+func (e *Engine) explain(ctx context.Context, v View, x *Exit, reason string) string {
+	text := explanations[reason]
+	fill := []string{"{says}", orElse(v.Attempt.SlurmState, "nothing"), "{state}", orElse(v.Attempt.SlurmState, "unknown")}
+	if x != nil {
+		fill = append(fill, "{node}", x.Node, "{code}", strconv.Itoa(x.Code))
 	}
-	if ending == EndedPreempted {
-		return "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or its script was sent TERM"
+	if strings.Contains(text, "{tail}") {
+		fill = append(fill, "{tail}", e.tail(ctx, v))
 	}
-	return fmt.Sprintf("the program was killed by a signal (status %d): %s", x.Code, e.tail(ctx, v))
+	return strings.NewReplacer(fill...).Replace(text)
 }

@@ -78,6 +78,11 @@ func TestEndingTable(t *testing.T) {
 			}
 		}
 	}
+	for reason := range endings {
+		if _, ok := explanations[reason]; !ok && reason != "(slurm)" {
+			t.Errorf("%s is not explained", reason)
+		}
+	}
 	for _, reason := range exitReasons[:len(exitReasons)-1] {
 		if _, ok := endings[reason]; !ok {
 			t.Errorf("no row for %s", reason)

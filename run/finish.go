@@ -45,8 +45,7 @@ func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
 	_, err = e.apply(ctx, Write{Run: r, Attempts: []Attempt{old}, Submission: &v.Submission, Send: d.send, Artifacts: d.artifacts,
 		Outputs: d.outputs, From: &v,
 		Event: Event{Type: "run." + string(r.State), Data: map[string]any{"attempt": old.N, "ending": d.ending, "reason": reason,
-			"detail": d.detail, "exit_code": d.exit,
-			"slurm_state": old.SlurmState, "job_id": v.Submission.JobID, "outputs": d.outputs}}})
+			"detail": d.detail, "exit_code": d.exit, "slurm_state": old.SlurmState, "job_id": v.Submission.JobID, "outputs": d.outputs}}})
 	if err == nil {
 		e.forget(r.ID)
 		e.expectStrays(v, d.ending)

@@ -183,6 +183,5 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Placement: o.Placement,
 		Sought: s, Inputs: inputs,
 		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
-			"policy_hash": o.PolicyHash, "plan_hash": planHash,
-			"actor": o.Actor}, o.Placement)}})
+			"policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor}, o.Placement)}})
 }
