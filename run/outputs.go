@@ -15,36 +15,10 @@ import (
 // takeOutputs checks every declared output against the manifest and stores the bytes. It may ask for
 // another round (later), or turn the verdict into a failure.
 func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Holder, d *verdict) (later bool, err error) {
-	reject := func(ending Ending, reason, detail string) (bool, error) {
-		d.reject(ending, reason, detail)
-		return false, nil
+	listed, later, err := e.takeManifest(ctx, v, job, d)
+	if err != nil || later || d.ending != EndedOK {
+		return later, err
 	}
-	data, err := e.readControl(ctx, v, ManifestFile)
-	if fault.Is(err, fault.NotFound) {
-		if e.mayCome(v) {
-			return true, e.note(ctx, v, string(OutputsLate), "the job has ended, but its manifest is not visible yet")
-		}
-		if v.Run.CancelAt != nil {
-			return reject(EndedCancelled, "", "given up: the outputs never appeared")
-		}
-		return true, e.block(ctx, v, OutputsLate, "the job exited 0, but its manifest is not visible on the shared filesystem. "+
-			"The run continues by itself when the manifest appears")
-	}
-	if err != nil {
-		return false, err
-	}
-	m, err := ParseManifest(data)
-	if err == nil && m.Holder != job {
-		err = broken("the manifest and the exit file must be from the same execution")
-	}
-	if err != nil {
-		return reject(EndedOutputs, "OUTPUT-MANIFEST", fault.Prose(err))
-	}
-	seen := map[string]ManifestEntry{}
-	for _, entry := range m.Entries {
-		seen[entry.Relpath] = entry
-	}
-	limit := e.outputLimit(p)
 	contract, unchecked, err := e.contract(ctx, v)
 	if err != nil {
 		return false, err
@@ -54,49 +28,28 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 	case err != nil:
 		return false, err
 	case failure != "":
-		return reject(EndedContract, "STDERR-FAILURE", failure)
+		d.reject(EndedContract, "STDERR-FAILURE", failure)
+		return false, nil
 	}
 	d.warnings = append(d.warnings, warnings...)
 	if unchecked != "" {
 		d.warnings = append(d.warnings, unchecked)
 	}
 	d.output = map[string]outputDoc{}
+	limit := e.outputLimit(p)
 	left, values := limit, maxValuesBytes
 	var declared []string
 	for _, out := range p.Spec.IO.Outputs {
 		declared = append(declared, out.SrcRelpath)
-		entry, ok := seen[out.SrcRelpath]
-		switch {
-		case !ok, entry.Kind == "missing":
-			return reject(EndedOutputs, "OUTPUT-MISSING", fmt.Sprintf("the program exited 0 but did not write %s (role %s)", out.SrcRelpath,
-				out.Role))
-		case entry.Kind == "irregular":
-			return reject(EndedOutputs, "OUTPUT-IRREGULAR",
-				fmt.Sprintf("%s (role %s) is not a plain file: it is a link, a pipe, a folder, a file with a second hard link, or unreadable",
-					out.SrcRelpath, out.Role))
-		case entry.Size > left:
-			return reject(EndedOutputs, "OUTPUT-SIZE", fmt.Sprintf("%s (role %s) has %d bytes; the limit for all outputs together is %d",
-				out.SrcRelpath, out.Role, entry.Size, limit))
-		case entry.Kind == "oversize": // by a limit that was raised since the job was sent
-			return reject(EndedOutputs, "OUTPUT-SIZE",
-				fmt.Sprintf("%s (role %s) has %d bytes, more than the limit when the job was submitted; a new attempt uses the limit of today",
-					out.SrcRelpath, out.Role, entry.Size))
+		entry := listed[out.SrcRelpath]
+		if reason, detail := refuseEntry(out, entry, left, limit); reason != "" {
+			d.reject(EndedOutputs, reason, detail)
+			return false, nil
 		}
 		left -= entry.Size
-		got, err := e.storeOutput(ctx, v, out, entry.Size, contract)
-		switch {
-		case err == nil && got.sum == entry.SHA256 && got.size == entry.Size:
-		case fault.Is(err, fault.Transport), ctx.Err() != nil:
-			return true, err
-		case e.mayCome(v):
-			return true, e.note(ctx, v, string(OutputsLate), fmt.Sprintf("%s does not have the manifest's checksum yet", out.SrcRelpath))
-		case err != nil:
-			return reject(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s (role %s): %v", out.SrcRelpath, out.Role, err))
-		default:
-			return reject(EndedOutputs, "OUTPUT-CHANGED", fmt.Sprintf("%s (role %s) does not match the job's manifest", out.SrcRelpath, out.Role))
-		}
-		if code, what := got.broken(out, contract); code != "" {
-			return reject(EndedContract, code, fmt.Sprintf("%s (role %s) %s", out.SrcRelpath, out.Role, what))
+		got, later, err := e.takeOutput(ctx, v, out, entry, contract, d)
+		if err != nil || later || d.ending != EndedOK {
+			return later, err
 		}
 		a, err := e.artifact(v, got.sum, got.size, out.Type, out.Label)
 		if err != nil {
@@ -112,6 +65,75 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		d.output[out.Role] = doc
 	}
 	return false, e.checkContract(ctx, v, p, d, declared, contract)
+}
+
+// takeManifest reads what the job says of its outputs, by path. Without a manifest the run waits for it.
+func (e *Engine) takeManifest(ctx context.Context, v View, job Holder, d *verdict) (list map[string]ManifestEntry, later bool, err error) {
+	data, err := e.readControl(ctx, v, ManifestFile)
+	switch late := fault.Is(err, fault.NotFound); {
+	case late && e.mayCome(v):
+		return nil, true, e.note(ctx, v, string(OutputsLate), "the job has ended, but its manifest is not visible yet")
+	case late && v.Run.CancelAt != nil:
+		d.reject(EndedCancelled, "", "given up: the outputs never appeared")
+		return nil, false, nil
+	case late:
+		return nil, true, e.block(ctx, v, OutputsLate, "the job exited 0, but its manifest is not visible on the shared filesystem. "+
+			"The run continues by itself when the manifest appears")
+	case err != nil:
+		return nil, false, err
+	}
+	m, err := ParseManifest(data)
+	if err == nil && m.Holder != job {
+		err = broken("the manifest and the exit file must be from the same execution")
+	}
+	if err != nil {
+		d.reject(EndedOutputs, "OUTPUT-MANIFEST", fault.Prose(err))
+		return nil, false, nil
+	}
+	list = map[string]ManifestEntry{}
+	for _, entry := range m.Entries {
+		list[entry.Relpath] = entry
+	}
+	return list, false, nil
+}
+
+// refuseEntry says why an output cannot be taken, by its entry in the manifest; no reason if it can.
+func refuseEntry(out plan.Output, entry ManifestEntry, left, limit int64) (reason, detail string) {
+	name := fmt.Sprintf("%s (role %s)", out.SrcRelpath, out.Role)
+	switch {
+	case entry.Kind == "", entry.Kind == "missing":
+		return OutputMissing, "the program exited 0 but did not write " + name
+	case entry.Kind == "irregular":
+		return OutputIrregular, name + " is not a plain file: it is a link, a pipe, a folder, a file with a second hard link, or unreadable"
+	case entry.Size > left:
+		return OutputSize, fmt.Sprintf("%s has %d bytes; the limit for all outputs together is %d", name, entry.Size, limit)
+	case entry.Kind == "oversize": // by a limit that was raised since the job was sent
+		return OutputSize, fmt.Sprintf("%s has %d bytes, more than the limit when the job was submitted; a new attempt uses the limit of today",
+			name, entry.Size)
+	}
+	return "", ""
+}
+
+// takeOutput stores one output, if its bytes are what the manifest says and the contract asks for.
+func (e *Engine) takeOutput(ctx context.Context, v View, out plan.Output, entry ManifestEntry, contract Contract, d *verdict) (
+	got storedOutput, later bool, err error) {
+	name := fmt.Sprintf("%s (role %s)", out.SrcRelpath, out.Role)
+	got, err = e.storeOutput(ctx, v, out, entry.Size, contract)
+	switch {
+	case err == nil && got.sum == entry.SHA256 && got.size == entry.Size:
+		if code, what := got.broken(out, contract); code != "" {
+			d.reject(EndedContract, code, name+" "+what)
+		}
+	case fault.Is(err, fault.Transport), ctx.Err() != nil:
+		return got, true, err
+	case e.mayCome(v):
+		return got, true, e.note(ctx, v, string(OutputsLate), out.SrcRelpath+" does not have the manifest's checksum yet")
+	case err != nil:
+		d.reject(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s: %v", name, err))
+	default:
+		d.reject(EndedOutputs, "OUTPUT-CHANGED", name+" does not match the job's manifest")
+	}
+	return got, false, nil
 }
 
 // reject turns a success into a failure: no output is registered.
