@@ -7,10 +7,8 @@ import (
 	"io"
 	"time"
 
-	"slurmgate/artifact"
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/run"
@@ -41,7 +39,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 		journal = g.Journal(g.Ledger, func(id string) bool { _, err := g.Gate.Registry().Find(id); return err == nil })
 	}
 	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global, Journal: journal,
-		Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g.Ledger, g.Store}, Key: key, Log: g.Log},
+		Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g}, Key: key, Log: g.Log},
 		tools...); err != nil {
 		return err
 	}
@@ -89,44 +87,38 @@ func (p rulesOf) Rules(toolName string) gate.Rules {
 }
 
 // artifacts gives the gate access to artifacts, for what is too large for an envelope.
-type artifacts struct {
-	ledger *ledger.Ledger
-	store  *artifact.Store
-}
+type artifacts struct{ *Gateway }
 
 // Read implements [gate.Artifacts].
 func (k artifacts) Read(ctx context.Context, artifactID string, limit int64) ([]byte, error) {
-	a, err := k.ledger.Artifact(ctx, artifactID)
-	if err != nil {
-		return nil, err
-	}
-	if a.SizeBytes > limit {
-		return nil, fault.New(fault.Validation, "args_ref", "args_too_large", fmt.Sprintf("%s has %d bytes; the limit for arguments is %d",
-			artifactID, a.SizeBytes, limit))
-	}
-	f, err := k.store.Open(a.SHA256)
+	a, f, err := k.opened(ctx, artifactID)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if a.SizeBytes > limit {
+		return nil, fault.New(fault.Validation, "args_ref", "args_too_large",
+			fmt.Sprintf("%s has %d bytes; the limit for arguments is %d", artifactID, a.SizeBytes, limit))
+	}
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// resultSource marks artifacts that contain an answer too large for an envelope, and nothing else.
-const resultSource = "result"
-
 // Keep implements [gate.Artifacts].
 func (k artifacts) Keep(ctx context.Context, projectID, label string, data []byte) (string, error) {
-	sum, size, err := k.store.Put(ctx, bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		return "", err
+	a, err := k.addBytes(ctx, run.Artifact{ProjectID: projectID, Type: "JSON", Label: label, Source: "result"}, data)
+	return a.ID, err
+}
+
+// addBytes stores what the gateway itself made as an artifact.
+func (g *Gateway) addBytes(ctx context.Context, a run.Artifact, data []byte) (stored run.Artifact, err error) {
+	if a.SHA256, a.SizeBytes, err = g.Store.Put(ctx, bytes.NewReader(data), int64(len(data))); err != nil {
+		return a, err
 	}
-	a := run.Artifact{ProjectID: projectID, SHA256: sum, Type: "JSON", Label: label, SizeBytes: size, Source: resultSource}
 	if a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label); err != nil {
-		return "", err
+		return a, err
 	}
-	stored, _, err := k.ledger.AddArtifact(ctx, a)
-	return stored.ID, err
+	stored, _, err = g.Ledger.AddArtifact(ctx, a)
+	return stored, err
 }
 
 // Tend drops old records of looks from time to time.

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -165,13 +164,8 @@ func (g *Gateway) StillAllowed(s *site.Site, toolID string, p plan.Params) error
 // keep stores the artifacts that a call itself creates before the run that has them as inputs.
 func (g *Gateway) keep(ctx context.Context, tool, project string, made []toolpack.Made) error {
 	for _, m := range made {
-		sum, size, err := g.Store.Put(ctx, bytes.NewReader(m.Bytes), int64(len(m.Bytes)))
-		if err != nil {
-			return err
-		}
-		doc := run.Artifact{ID: m.ID, ProjectID: project, SHA256: sum, Type: m.Type, Label: m.Label, SizeBytes: size,
-			Source: "arguments of " + tool}
-		if _, _, err := g.Ledger.AddArtifact(ctx, doc); err != nil {
+		a := run.Artifact{ProjectID: project, Type: m.Type, Label: m.Label, Source: "arguments of " + tool}
+		if _, err := g.addBytes(ctx, a, m.Bytes); err != nil {
 			return err
 		}
 	}
