@@ -18,7 +18,7 @@ func writeJSON(w http.ResponseWriter, status int, typ string, v any) {
 		h.Set("Cache-Control", "no-store")
 	}
 	w.WriteHeader(status)
-	if raw, ok := v.(json.RawMessage); ok {
+	if raw, ok := v.(json.RawMessage); ok && len(raw) > 0 { // canonical already
 		_, _ = w.Write(append(raw[:len(raw):len(raw)], '\n')) // the peer is gone if this fails
 		return
 	}

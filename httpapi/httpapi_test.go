@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -377,6 +378,20 @@ func TestCallers(t *testing.T) {
 		res.Body.Close()
 		if res.StatusCode != status || (status == 401) != (res.Header.Get("WWW-Authenticate") != "") {
 			t.Errorf("%q: %d %v", header, res.StatusCode, res.Header)
+		}
+	}
+}
+
+// A tool's result is canonical JSON and goes out as it is; none is null.
+func TestWriteJSON(t *testing.T) {
+	for _, c := range []struct {
+		v    any
+		want string
+	}{{json.RawMessage(`{"a":"<b>"}`), `{"a":"<b>"}` + "\n"}, {json.RawMessage(nil), "null\n"}, {map[string]int{"n": 1}, `{"n":1}` + "\n"}} {
+		w := httptest.NewRecorder()
+		writeJSON(w, 200, "application/json", c.v)
+		if w.Body.String() != c.want {
+			t.Errorf("%q, want %q", w.Body, c.want)
 		}
 	}
 }
