@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test lint chaos bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines clean
+.PHONY: build demo test lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -30,6 +30,10 @@ fuzz:
 # The crash campaign, on a cluster of its own: N cases of the seed SEED. Needs root; about four seconds a case.
 chaos:
 	@go run ./chaos -n $(N) -seed $(SEED)
+
+# A ledger with runs in flight, of the program of commit FROM, is taken over by this program; on a real cluster.
+takeover:
+	@TAKEOVER_FROM=$(FROM) go test -tags takeover -count=1 -run 'TestTakeover$$' ./e2e
 
 # How many RPCs the gateway costs Slurm, and what it costs beside Slurm's own commands; on a cluster of its own.
 bench-rpc:

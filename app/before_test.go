@@ -28,6 +28,12 @@ const (
 func beforeGateway(t *testing.T, policyText string) *Gateway {
 	t.Helper()
 	dir := t.TempDir()
+	unpackBefore(t, dir)
+	return gatewayOver(t, dir, "testdata/before/domain", policyText, func(s *site.Site) { s.Slurm.DefaultQOS = "normal" })
+}
+
+func unpackBefore(t *testing.T, dir string) {
+	t.Helper()
 	f, err := os.Open("testdata/before/schema7.db.gz")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +50,6 @@ func beforeGateway(t *testing.T, policyText string) *Gateway {
 	if err := os.WriteFile(filepath.Join(dir, "ledger.db"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return gatewayOver(t, dir, "testdata/before/domain", policyText, func(s *site.Site) { s.Slurm.DefaultQOS = "normal" })
 }
 
 // answerOf is what a call that submits, or would, says of its run.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,7 +92,17 @@ func (h Host) config(_ context.Context, _ gate.Call, a ConfigArgs) (out ConfigAn
 	if err != nil {
 		return out, err
 	}
-	out = ConfigAnswer{a.File, s.Name, string(eff), withDomain(s)}
+	for _, c := range s.Clusters() {
+		if c == s {
+			break // the site file describes it
+		}
+		part, err := c.Effective()
+		if err != nil {
+			return out, err
+		}
+		eff = fmt.Appendf(eff, "\n# %s\n%s", c.File(), part)
+	}
+	out = ConfigAnswer{a.File, s.Title(), string(eff), withDomain(s)}
 	misfits, err := h.Images.Misfits(s)
 	if err != nil {
 		out.Warnings = append(out.Warnings, err.Error())
@@ -110,6 +121,9 @@ func withDomain(s *site.Site) []string {
 		return []string{}
 	}
 	out := append([]string{}, p.Notes()...)
+	for _, why := range fault.ProblemsOf(p.CheckSites(s.Names())) {
+		out = append(out, "slurmgate serve will not start: "+why.String())
+	}
 	for _, why := range fault.ProblemsOf(d.Packs().CheckBinds(Offers(s))) {
 		out = append(out, "slurmgate serve will not start: "+why.String())
 	}

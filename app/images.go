@@ -48,7 +48,7 @@ func (h Host) images() []Operation {
 		Description: "Checks the site end to end, including compute nodes.",
 		Effect:      gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: 10 * time.Minute,
-		Input: object("site", at, prop("no_jobs", yesNo)),
+		Input: object("site", at, prop("no_jobs", yesNo), prop("cluster", `{"type":"string","maxLength":64}`)),
 		Does: does(func(ctx context.Context, _ gate.Call, a DoctorArgs) (DoctorAnswer, error) {
 			return h.Examine(ctx, a), nil
 		}),
@@ -86,6 +86,7 @@ type ImageAddArgs struct {
 
 // ImageDoc is an image: named by the lock, in the store, or both.
 type ImageDoc struct {
+	Site      string `json:"site,omitempty"` // whose store it is, where there are several
 	Name      string `json:"name"`
 	Digest    string `json:"digest"`
 	Arch      string `json:"arch"`
@@ -116,6 +117,7 @@ type ImageListAnswer struct {
 
 // Finding is the result of one check.
 type Finding struct {
+	Site   string `json:"site,omitempty"` // the cluster, where there are several
 	Check  string `json:"check"`
 	Status string `json:"status"` // ok, warn, fail
 	Detail string `json:"detail"`
@@ -132,6 +134,7 @@ type DoctorAnswer struct {
 
 // DoctorArgs are the arguments of site.doctor.
 type DoctorArgs struct {
-	Site   string `json:"site"`
-	NoJobs bool   `json:"no_jobs,omitzero"`
+	Site    string `json:"site"`
+	NoJobs  bool   `json:"no_jobs,omitzero"`
+	Cluster string `json:"cluster,omitzero"` // only this cluster; empty: all
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,18 +12,24 @@ import (
 
 // Doctor is the verb that checks the site.
 type Doctor struct {
-	NoJobs bool `help:"Do not submit probe jobs; compute nodes are then not checked."`
+	NoJobs   bool   `help:"Do not submit probe jobs; compute nodes are then not checked."`
+	SiteName string `help:"Check only this cluster; by default all of the site file." placeholder:"NAME"`
 }
 
 // Run checks the site and prints the findings. A site whose record cannot be written is checked too, but no job is started there.
 func (c Doctor) Run(ctx context.Context, a *Shell) error {
 	var r app.DoctorAnswer
-	err := a.examine(ctx, app.DoctorArgs{Site: a.Site, NoJobs: c.NoJobs}, &r)
+	err := a.examine(ctx, app.DoctorArgs{Site: a.Site, NoJobs: c.NoJobs, Cluster: c.SiteName}, &r)
 	if err != nil {
 		return err
 	}
 	err = a.show(r, func(w io.Writer) {
+		of := ""
 		for _, f := range r.Findings {
+			if f.Site != of {
+				of = f.Site
+				fmt.Fprintf(w, "%s\n", cmp.Or(of, "all sites"))
+			}
 			fmt.Fprintf(w, "%-5s %-22s %s\n", f.Status, f.Check, f.Detail)
 			if f.Next != "" {
 				fmt.Fprintf(w, "%29sNext: %s\n", "", f.Next)

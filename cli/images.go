@@ -70,6 +70,9 @@ func (imageVerifyCmd) Run(ctx context.Context, a *Shell) error {
 func (a *Shell) images(ctx context.Context, id string, hash bool) error {
 	r, err := answer(ctx, a, id, app.ImageListArgs{Site: a.Site, Hash: hash}, func(w io.Writer, r app.ImageListAnswer) {
 		list(w, "name|digest|arch|size|state", r.Images, func(d app.ImageDoc) []string {
+			if d.Site != "" {
+				d.State = d.Site + ": " + d.State
+			}
 			return []string{orDash(d.Name), d.Digest, d.Arch, bytesText(d.SizeBytes), d.State}
 		})
 		footer(w, len(r.Images), exactly(int64(r.Total)), "images")

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,8 +15,8 @@ import (
 	"slurmgate/staging"
 )
 
-// disks checks what the gateway itself writes to, and reports whether the checks of Slurm can use it.
-func (d *checks) disks(ctx context.Context, s *site.Site) bool {
+// state checks the gateway's own disk, and reports whether it can be used.
+func (d *checks) state(s *site.Site) bool {
 	if !d.check("state folder", s.Gateway.StateDir, ownedFolder(s.Gateway.StateDir, 0),
 		"create gateway.state_dir, owned by this user, with mode 0700") {
 		return false
@@ -29,11 +28,16 @@ func (d *checks) disks(ctx context.Context, s *site.Site) bool {
 		s.Gateway.StateDir+" is on "+name+", a network filesystem", "set gateway.state_dir to a local disk") {
 		d.sync(s.Gateway.StateDir, name)
 	}
+	return true
+}
+
+// disks checks what the gateway writes to for the cluster, and reports whether the checks of Slurm can use it.
+func (d *checks) disks(s *site.Site) bool {
 	if !d.check("runs folder", s.Storage.RunsDir, ownedFolder(s.Storage.RunsDir, unix.S_ISVTX),
 		"create storage.runs_dir, owned by this user, with mode 0700") {
 		return false
 	}
-	name, _, err = staging.Filesystem(s.Storage.RunsDir)
+	name, _, err := staging.Filesystem(s.Storage.RunsDir)
 	d.check("runs disk", s.Storage.RunsDir+" on "+name, err, "")
 	d.check("free space", fmt.Sprintf("each disk has more than storage.reserve_mb (%d MiB)", s.Storage.ReserveMB), Room(s), "")
 	d.check("hard links", "link(2) is exclusive in "+s.Storage.RunsDir, linkProbe(s.Storage.RunsDir),

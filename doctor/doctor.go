@@ -44,6 +44,8 @@ type checks struct {
 	answer app.DoctorAnswer
 	say    func(string, ...any)
 
+	of string // the cluster that is checked, where there are several
+
 	unrecorded error // why this call is not recorded, and therefore starts no job
 }
 
@@ -61,7 +63,7 @@ func (d *checks) add(status, check, detail, next string) {
 	case "warn":
 		d.answer.Warned++
 	}
-	d.answer.Findings = append(d.answer.Findings, app.Finding{Check: check, Status: status, Detail: detail, Next: next})
+	d.answer.Findings = append(d.answer.Findings, app.Finding{Site: d.of, Check: check, Status: status, Detail: detail, Next: next})
 }
 
 // command is a step at this shell.
@@ -97,10 +99,33 @@ func (d *checks) examine(ctx context.Context, args app.DoctorArgs) {
 	if !d.check("site file", args.Site, err, command(fault.Do("config check"))) {
 		return
 	}
-	d.answer.Site = s.Name
+	d.answer.Site = s.Title()
 	defer d.sayUnrecorded()
-	images := d.domain(ctx, s)
-	if !d.disks(ctx, s) || !d.check("slurm commands", s.Slurm.BinDir, slurmFiles(s), "") {
+	clusters := s.Clusters()
+	if args.Cluster != "" {
+		if s.Cluster(args.Cluster) == nil {
+			d.check("site", "", fault.New(fault.Validation, "doctor", "", "there is no site "+args.Cluster+"; the sites are "+s.Title()), "")
+			return
+		}
+		clusters = []*site.Site{s.Cluster(args.Cluster)}
+	}
+	dom := d.domain(ctx, s)
+	if !d.state(s) {
+		return
+	}
+	for _, c := range clusters {
+		if len(s.Clusters()) > 1 {
+			d.of = c.Name
+		}
+		d.cluster(ctx, c, dom, args)
+	}
+	d.of = ""
+}
+
+// cluster checks one cluster; what it needs of another does not matter.
+func (d *checks) cluster(ctx context.Context, s *site.Site, dom *toolpack.Domain, args app.DoctorArgs) {
+	images := d.images(ctx, s, dom)
+	if !d.disks(s) || !d.check("slurm commands", s.Slurm.BinDir, slurmFiles(s), "") {
 		return
 	}
 	cli, err := d.OpenSlurm(s)
@@ -136,11 +161,11 @@ func slurmFiles(s *site.Site) error {
 	return f.Close()
 }
 
-// domain returns the path of one image to try on the nodes, "" if there is none.
-func (d *checks) domain(ctx context.Context, s *site.Site) string {
+// domain checks the domain; nil if it cannot be read.
+func (d *checks) domain(ctx context.Context, s *site.Site) *toolpack.Domain {
 	dom, pol, err := app.ReadDomain(s.DomainDir, toolpack.AllowMissingImages)
 	if !d.check("domain", s.DomainDir, err, command(fault.Do("tool check", "dir", s.DomainDir))) {
-		return ""
+		return nil
 	}
 	file, _ := dom.Policy()
 	d.add("ok", "policy", file, "")
@@ -155,7 +180,18 @@ func (d *checks) domain(ctx context.Context, s *site.Site) string {
 	if err := dom.Packs().CheckBinds(app.Offers(s)); err != nil {
 		d.check("binds of tools", "", err, "add the folder to apptainer.binds")
 	}
-	d.local(ctx, s, pol)
+	if err := pol.CheckSites(s.Names()); err != nil {
+		d.check("sites of the policy", "", err, "")
+	}
+	d.local(ctx, s.LocalSite(), pol)
+	return dom
+}
+
+// images returns the path of one image to try on the nodes, "" if there is none.
+func (d *checks) images(ctx context.Context, s *site.Site, dom *toolpack.Domain) string {
+	if dom == nil {
+		return ""
+	}
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)
 	if !d.check("image store", s.Storage.ImageStore, err, command(fault.Do("image add"))) {
 		return ""

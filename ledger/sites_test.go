@@ -161,3 +161,50 @@ func TestFindBySite(t *testing.T) {
 		}
 	}
 }
+
+// A ledger of the program before this schema, as a SIGKILL of its gateway left it, with runs in flight (`make takeover` makes one and goes
+// on with the jobs): each engine finds the runs of its site in their phases, and the chains are the old program's.
+//
+// proves CARD-04 ABI-18 SITE-07
+func TestRunsInFlightTakenOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	unpack(t, "testdata/schema12.db.gz", path)
+	l, err := Open(t.Context(), path, Options{FirstSite: "e2e", LocalSite: "local"})
+	must(t, err)
+	defer l.Close()
+	must(t, l.Integrity(t.Context()))
+	if n, err := l.VerifyEvents(t.Context()); err != nil || n != 23 {
+		t.Error(n, err)
+	}
+	chains, err := l.VerifyCalls(t.Context())
+	must(t, err)
+	for _, c := range chains {
+		if c.Chain == "effects" && c.Head != "sha256:15939e05e7d5fb4d2989c42b5ae3a5b238ac5d8ff768c54a563ab90c2a5f8a5d" {
+			t.Errorf("%+v", c)
+		}
+	}
+	for site, phases := range map[string]map[run.Phase][]string{
+		"local": {run.InJob: {"run_03ETAXF788B33YWQ6FQ6TW232E"}},
+		"e2e": {run.InJob: {"run_4CRKY9SJHVARW7XP827YR01Q63"}, run.Pending: {"run_70T5F2BD294E7V80BSBRMS7V1Y"},
+			run.Deferred: {"run_4H8QD4ZY75Y0SJZFJ8HDB48566", "run_0VMJNJ0AMT7XYPPYG1H7Z7ED10"}},
+	} {
+		for _, phase := range []run.Phase{run.InJob, run.Pending, run.Deferred} {
+			ids, err := l.Index(site).Waiting(t.Context(), "", 0, phase)
+			if err != nil || !slices.Equal(ids, phases[phase]) {
+				t.Errorf("%s on %s: %v %v", phase, site, ids, err)
+			}
+			for _, id := range ids {
+				v, err := l.View(t.Context(), id)
+				must(t, err)
+				again := newRun(1)
+				again.Run.ID = id
+				if got, created, err := l.Insert(t.Context(), again); err != nil || created || got.Submission.Token != v.Submission.Token {
+					t.Errorf("asked for again: %v %v", created, err)
+				}
+			}
+		}
+	}
+	if v, err := l.View(t.Context(), "run_3KTQJDFRYAYWS12DYFQ5FS7ZAR"); err != nil || v.Run.Site != "e2e" || v.Run.State != run.Succeeded {
+		t.Error(v.Run, err)
+	}
+}

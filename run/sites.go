@@ -92,7 +92,9 @@ func (s *Sites) Open(ctx context.Context, needed ...string) map[string]error {
 	away := map[string]error{}
 	for _, m := range s.order {
 		if err := m.opening.away(); err != nil {
-			away[m.name] = err
+			if away[m.name] = err; m.opening.why.Load() != nil {
+				away[m.name] = m.opening.why.Load()
+			}
 		}
 	}
 	return away

@@ -168,7 +168,8 @@ func TestSiteAway(t *testing.T) {
 			return fault.New(fault.Transport, "test", "runs_dir_unavailable", "runs_dir is not mounted").WithNext("mount it")
 		}
 		s, away := gateway(t, a.site("a", open), b.site("b", closed))
-		if fault.CodeOf(away["b"]) != run.SiteAway || away["a"] != nil || fault.CodeOf(s.Away("b")) != run.SiteAway || s.Away("a") != nil {
+		if fault.CodeOf(away["b"]) != "runs_dir_unavailable" || away["a"] != nil || fault.CodeOf(s.Away("b")) != run.SiteAway ||
+			s.Away("a") != nil {
 			t.Error(away)
 		}
 		if err := s.Ready(); fault.CodeOf(err) != run.SiteAway || !strings.Contains(err.Error(), "runs_dir is not mounted") {

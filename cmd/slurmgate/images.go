@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,28 @@ import (
 // siteImages gives the operations the image store of a site.
 type siteImages struct{}
 
+// stores are the clusters of a site, one for each image store.
+func stores(s *site.Site) (list []*site.Site) {
+	for _, c := range s.Clusters() {
+		if !slices.ContainsFunc(list, func(o *site.Site) bool { return o.Storage.ImageStore == c.Storage.ImageStore }) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // Misfits implements [app.Images].
-func (siteImages) Misfits(s *site.Site) ([]fault.Problem, error) {
+func (siteImages) Misfits(s *site.Site) (all []fault.Problem, err error) {
+	for _, c := range stores(s) {
+		found, err := misfits(c)
+		if all = append(all, found...); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func misfits(s *site.Site) ([]fault.Problem, error) {
 	file := filepath.Join(s.DomainDir, toolpack.LockFile)
 	if st, err := os.Stat(s.Storage.ImageStore); err != nil || !st.IsDir() {
 		return nil, nil
@@ -86,18 +107,14 @@ func listImages(ctx context.Context, store *apptainer.Store, lock toolpack.Lock,
 	return out, nil
 }
 
-// Add implements [app.Images].
+// Add implements [app.Images]. The image is copied into every store before its name is recorded.
 func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (app.ImageAddAnswer, error) {
-	if err := os.MkdirAll(s.Storage.ImageStore, 0o755); err != nil {
-		return app.ImageAddAnswer{}, fault.Wrap(fault.Transport, "image.add", "IMAGE-STORE-PATH", "cannot create storage.image_store", err)
-	}
-	store, err := apptainer.OpenStore(s.Storage.ImageStore)
-	if err != nil {
-		return app.ImageAddAnswer{}, err
-	}
-	img, err := store.Add(ctx, a.File)
-	if err != nil {
-		return app.ImageAddAnswer{}, err
+	var img apptainer.Image
+	for _, c := range stores(s) {
+		var err error
+		if img, err = storeImage(ctx, c, a.File); err != nil {
+			return app.ImageAddAnswer{}, err
+		}
 	}
 	lock := filepath.Join(s.DomainDir, toolpack.LockFile)
 	doc := app.ImageDoc{Name: a.Name, Digest: img.Ref(), Arch: img.Arch, SizeBytes: img.SizeBytes, Source: filepath.Base(a.File),
@@ -107,15 +124,40 @@ func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (ap
 	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock}, err
 }
 
+func storeImage(ctx context.Context, s *site.Site, file string) (apptainer.Image, error) {
+	if err := os.MkdirAll(s.Storage.ImageStore, 0o755); err != nil {
+		return apptainer.Image{}, fault.Wrap(fault.Transport, "image.add", "IMAGE-STORE-PATH", "cannot create storage.image_store", err)
+	}
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if err != nil {
+		return apptainer.Image{}, err
+	}
+	return store.Add(ctx, file)
+}
+
 // List implements [app.Images].
 func (siteImages) List(ctx context.Context, s *site.Site, hash bool) (app.ImageListAnswer, error) {
 	lock, err := toolpack.ReadLock(filepath.Join(s.DomainDir, toolpack.LockFile))
 	if err != nil {
 		return app.ImageListAnswer{}, err
 	}
-	store, err := apptainer.OpenStore(s.Storage.ImageStore)
-	if err != nil {
-		return app.ImageListAnswer{}, err
+	all, list := app.ImageListAnswer{Images: []app.ImageDoc{}}, stores(s)
+	for _, c := range list {
+		store, err := apptainer.OpenStore(c.Storage.ImageStore)
+		if err != nil {
+			return all, err
+		}
+		one, err := listImages(ctx, store, lock, hash)
+		if err != nil {
+			return all, err
+		}
+		for _, doc := range one.Images {
+			if len(list) > 1 {
+				doc.Site = c.Name
+			}
+			all.Images = append(all.Images, doc)
+		}
+		all.Total, all.Bad = all.Total+one.Total, all.Bad+one.Bad
 	}
-	return listImages(ctx, store, lock, hash)
+	return all, nil
 }

@@ -77,11 +77,11 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 
 // openCluster opens the ports of a cluster.
 func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *workspaces) (p run.Parts, err error) {
-	misfits, err := siteImages{}.Misfits(s)
+	found, err := misfits(s)
 	if err != nil {
 		return p, err
 	}
-	for _, m := range misfits {
+	for _, m := range found {
 		g.app.Log.Warn("images.lock.yaml and the image store do not agree", "site", s.Name, "what", m.String())
 	}
 	if p.Workspace, err = folders.open(ctx, s); err != nil {

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// twoClusters makes a site file for the cluster of these tests, "first", and for a second one beside it, and returns what runs a command on
+// the second one's login node.
+func twoClusters(t *testing.T) (s *site, second func(argv ...string)) {
+	t.Helper()
+	name := world.cluster + "-b"
+	must(t, command("scripts/devcluster", "--name", name, "up", "--beside", world.cluster))
+	t.Cleanup(func() { must(t, command("scripts/devcluster", "--name", name, "down")) })
+	s = newSite(t, "probing")
+	text := s.text()
+	cluster := func(of string, edits ...string) {
+		part := "version: 1\nsite: " + of + "\n" + text[strings.Index(text, "slurm:\n"):strings.Index(text, "import:\n")] +
+			text[strings.Index(text, "watch:\n"):]
+		part = strings.NewReplacer(append(edits, s.dir+"/runs", s.dir+"/runs-"+of)...).Replace(part)
+		must(t, os.WriteFile(filepath.Join(host(s.dir), of+".yaml"), []byte(part), 0o644))
+	}
+	cluster("first")
+	cluster("second", "slurm:\n", "slurm:\n  conf: /etc/slurm-beside/slurm.conf\n", "rpc_per_minute: 6000", "rpc_per_minute: 120")
+	main := strings.Replace(text[:strings.Index(text, "slurm:\n")], "site: e2e\n", "sites: [first.yaml, second.yaml]\n", 1) +
+		text[strings.Index(text, "import:\n"):strings.Index(text, "watch:\n")]
+	must(t, os.WriteFile(filepath.Join(host(s.dir), "site.yaml"), []byte(main), 0o644))
+	must(t, giveToLab(host(s.dir)))
+	return s, func(argv ...string) {
+		t.Helper()
+		must(t, command(append([]string{"scripts/devcluster", "--name", name, "exec", "--"}, argv...)...))
+	}
+}
+
+// accounted counts the jobs of a run on each of the two clusters.
+func accounted(t *testing.T, s *site, runID string) (first, second int) {
+	t.Helper()
+	name := s.story(runID).JobName
+	const line = `SLURM_CONF=$2 sacct -nX -S now-1hour --name "$1" -o JobID | grep -c . || true`
+	for conf, n := range map[string]*int{"/etc/slurm/slurm.conf": &first, "/etc/slurm-beside/slurm.conf": &second} {
+		if _, err := fmt.Sscan(shell(t, "lab", line, name, conf), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return first, second
+}
+
+type sited struct {
+	submitted
+	Site string `json:"site"`
+}
+
+// One gateway serves two clusters side by side: runs go where their callers say or policy picks, and stay there; while the second cluster's
+// slurmctld is stopped the first one's runs take no longer than ever, and what waits goes on by itself; a restart loses nothing of either.
+//
+// proves SITE-07 ABI-18
+func TestTwoClusters(t *testing.T) {
+	s, second := twoClusters(t)
+	d := s.serve()
+	submit := func(site, word string) sited {
+		t.Helper()
+		doc := probePlan("write", "out/result", word)
+		if site != "" {
+			s.set(doc, "placement.site", site)
+		}
+		var a sited
+		s.ok(&a, "submit", s.plan(doc))
+		return a
+	}
+	succeeds := func(a sited, on string) {
+		t.Helper()
+		if l := s.wait(a.RunID); l.State != "succeeded" || a.Site != on {
+			t.Fatalf("on %s: %+v", a.Site, l)
+		}
+		n, m := accounted(t, s, a.RunID)
+		if want := map[string][2]int{"first": {1, 0}, "second": {0, 1}}[on]; [2]int{n, m} != want {
+			t.Errorf("%s has %d jobs on the first cluster and %d on the second", a.RunID, n, m)
+		}
+	}
+
+	unnamed, named := submit("", "unnamed"), submit("second", "named")
+	succeeds(unnamed, "first")
+	succeeds(named, "second")
+	for _, x := range []struct {
+		site, word string
+		is         sited
+	}{{"", "unnamed", unnamed}, {"first", "unnamed", unnamed}, {"second", "named", named}, {"", "named", named}} {
+		if a := submit(x.site, x.word); a.RunID != x.is.RunID || !a.Replayed || a.Site != x.is.Site {
+			t.Errorf("%+v, want %s", a, x.is.RunID)
+		}
+	}
+	other := submit("second", "unnamed")
+	if other.RunID == unnamed.RunID || !slices.Equal(other.EquivalentRuns, []string{unnamed.RunID}) {
+		t.Errorf("%+v", other)
+	}
+	succeeds(other, "second")
+	bad := s.fails(2, "submit", s.plan(s.set(probePlan("write", "out/result", "x"), "placement.site", "thrid")))
+	if len(bad.Details.Problems) != 1 || !strings.Contains(bad.Details.Problems[0].Rule, "first, second") {
+		t.Errorf("%+v", bad)
+	}
+
+	// The second cluster's controller stops.
+	took := func(word string) time.Duration {
+		t.Helper()
+		began := time.Now()
+		succeeds(submit("first", word), "first")
+		return time.Since(began)
+	}
+	usual := took("before")
+	second("devd", "stop", "slurmctld")
+	waits := submit("second", "waits")
+	if l := s.phase(waits.RunID, "deferred"); !strings.Contains(l.why(), "slurm_unreachable") {
+		t.Errorf("%+v %s", l, l.why())
+	}
+	if during := took("during"); during > 2*usual+5*time.Second {
+		t.Errorf("a run of the first cluster took %s while the second was away, %s before", during, usual)
+	}
+
+	// Both clusters have runs in flight when the gateway is restarted, and the second's controller is still away.
+	inFlight := submit("first", "in flight")
+	d.signal("TERM")
+	d.ended(t)
+	d = s.serve()
+	if during := took("restarted"); during > 2*usual+5*time.Second {
+		t.Errorf("a run of the first cluster took %s after the restart", during)
+	}
+	second("devd", "start", "slurmctld")
+	succeeds(inFlight, "first")
+	succeeds(waits, "second")
+
+	// Policy picks the other one.
+	d.signal("TERM")
+	d.ended(t)
+	s.replace("domain/policies.yaml", "version: 1\n", "version: 1\nsites: {prefer: [second, first]}\n")
+	s.serve()
+	succeeds(submit("", "by policy"), "second")
+	for _, line := range []string{"first", "second"} {
+		if r := s.cli("runs", "list"); !strings.Contains(string(r.stdout), "  "+line+"  ") {
+			t.Error(r)
+		}
+	}
+	if r := s.cli("events", "verify"); r.code != 0 {
+		t.Error(r)
+	}
+}
