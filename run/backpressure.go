@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -190,54 +189,6 @@ func (b *backPressure) due(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.now().Before(b.notBefore[id])
-}
-
-// Ready returns why new runs wait although they are accepted: a Transport fault with the code of the reason, nil while nothing is known to
-// delay them. The information comes from the last query and the last sends; nothing is queried.
-func (e *Engine) Ready() error {
-	const op = "run.Ready"
-	if p := e.pressure.sitePause(); p != nil {
-		return fault.New(fault.Transport, op, p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
-			WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
-	}
-	if _, err := e.watcher.answered(); err != nil {
-		return fault.Wrap(fault.Transport, op, Unreachable, "Slurm could not be queried", err).
-			WithNext("the gateway retries; check Slurm").WithSteps(fault.Do("doctor"))
-	}
-	if err := e.disk.failure(); err != nil {
-		return fault.Wrap(fault.Transport, op, fault.CodeOf(err), "the last new run could not be staged", err)
-	}
-	return nil
-}
-
-// diskHealth remembers the last staging that failed because the filesystem was unavailable or full, which delays every run. A run that
-// waits for it is staged again before twice the watcher's ceiling has passed; without one, nothing is known.
-type diskHealth struct {
-	now   func() time.Time
-	fresh time.Duration // how long a failure counts
-
-	mu  sync.Mutex
-	err error
-	at  time.Time
-}
-
-// staged records the result of a staging.
-func (d *diskHealth) staged(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if code := fault.CodeOf(err); err == nil || code == "runs_dir_unavailable" || code == "disk_full" {
-		d.err, d.at = err, d.now()
-	}
-}
-
-// failure is what the last staging failed with, nil where that says nothing about the next one.
-func (d *diskHealth) failure() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.now().Sub(d.at) >= d.fresh {
-		return nil
-	}
-	return d.err
 }
 
 // putOff makes a run wait that was not sent because of a pause. Its staged files remain; no send was begun.

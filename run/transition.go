@@ -1,0 +1,52 @@
+package run
+
+import (
+	"context"
+	"regexp"
+
+	"slurmgate/fault"
+)
+
+// apply writes a transition and tells those who wait for the run.
+func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
+	wrote := e.limits.writing(w.Run)
+	v, err := e.Store.Apply(ctx, w)
+	wrote(v, err)
+	if err == nil {
+		e.waiters.announce(v)
+		e.Log.Info(w.Event.Type, "run_id", w.Run.ID, "phase", w.Run.Phase, "reason", w.Run.Reason)
+	}
+	return v, err
+}
+
+// temporary matches the name of a temporary file or folder, which differs at each try.
+var temporary = regexp.MustCompile(`[a-z2-7]{26}`)
+
+func unnamed(detail string) string { return temporary.ReplaceAllLiteralString(detail, "…") }
+
+// note records what a run waits for, once per reason.
+func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
+	e.pressure.delay(v.Run.ID, e.cfg.Floor)
+	if v.Run.Reason == why && unnamed(v.Run.Detail) == unnamed(detail) || ctx.Err() != nil {
+		return nil
+	}
+	v.Run.Reason, v.Run.Detail = why, detail
+	_, err := e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.waits", Data: map[string]any{"reason": why, "detail": detail}}})
+	return err
+}
+
+// block stops a run until a verb resolves it.
+func (e *Engine) block(ctx context.Context, v View, phase Phase, detail string) error {
+	v.Run.enter(phase, string(phase), detail)
+	_, err := e.apply(ctx, Write{Run: v.Run, Event: Event{Type: "run.blocked", Data: map[string]any{"phase": phase, "detail": detail}}})
+	return err
+}
+
+func stale(err error) bool { return fault.CodeOf(err) == "stale_run" }
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
