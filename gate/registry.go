@@ -49,30 +49,34 @@ const (
 // Tool is one entry of the registry (HTC-05): identity, contract and the function that does it. MCP's tools/list and HTTP's
 // /v1/tools are made of nothing else.
 type Tool struct {
-	ID              string // dotted, e.g. slurm.job.get
-	Version         string // semantic version, MAJOR.MINOR.PATCH
-	ContractVersion string // e.g. v1
-	Title           string
-	Description     string
-	SideEffect      SideEffect
-	Idempotency     string
-	Determinism     string
-	Availability    string
-	Capabilities    []string        // what a caller must have, every one
-	Purposes        []string        // what the tool is for, in the words of its pack, e.g. alignment.summary; may be empty
-	Bindings        []Transport     // the ways it can be reached by; by others there is no such tool
-	Timeout         time.Duration   // of the call; 0: the gate's default
-	RunTimeoutSec   int64           // of the run that a call submits, in seconds without its time in the queue; 0 for tools that submit none
-	Worker          *Worker         // the service that carries out the calls; nil for jobs and operations
-	Egress          []string        // host:port the tool talks to; metadata
-	Input           json.RawMessage // JSON Schema of args; an object schema that allows nothing unknown
-	Output          json.RawMessage // JSON Schema of the result of the call
-	RunOutput       json.RawMessage // JSON Schema of the finished run's output, for tools that submit one; may be empty
+	ID              string     `json:"tool_id"`          // dotted, e.g. slurm.job.get
+	Version         string     `json:"tool_version"`     // semantic version, MAJOR.MINOR.PATCH
+	ContractVersion string     `json:"contract_version"` // e.g. v1
+	Title           string     `json:"display_name"`
+	Description     string     `json:"description"`
+	SideEffect      SideEffect `json:"side_effect"`
+	Idempotency     string     `json:"idempotency"`
+	Determinism     string     `json:"determinism"`
+	Availability    string     `json:"availability"`
+	Capabilities    []string   `json:"required_capabilities"` // what a caller must have, every one
+	// what the tool is for, in the words of its pack, e.g. alignment.summary; may be empty
+	Purposes []string    `json:"capabilities"`
+	Bindings []Transport `json:"transport_bindings"` // the ways it can be reached by; by others there is no such tool
+	Egress   []string    `json:"egress_allowlist"`   // host:port the tool talks to; metadata
+	// JSON Schemas: of args, an object schema that allows nothing unknown; of the result of the call; of the finished run's output, for tools
+	// that submit one, may be empty
+	Input     json.RawMessage `json:"input_schema"`
+	Output    json.RawMessage `json:"output_schema"`
+	RunOutput json.RawMessage `json:"run_output_schema"`
+
+	Timeout       time.Duration `json:"-"` // of the call; 0: the gate's default
+	RunTimeoutSec int64         `json:"-"` // of the run that a call submits, without its time in the queue; 0 for tools that submit none
+	Worker        *Worker       `json:"-"` // the service that carries out the calls; nil for jobs and operations
 	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says
 	// so
-	Reveals []string
-	Handle  Handler
-	DryRun  Handler // shows what Handle would do, without any effect; nil where there is nothing to show
+	Reveals []string `json:"-"`
+	Handle  Handler  `json:"-"`
+	DryRun  Handler  `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
 }
 
 // Worker is where a service carries out the calls of a tool.

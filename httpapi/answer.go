@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -27,14 +29,15 @@ func writeJSON(w http.ResponseWriter, status int, typ string, v any) {
 
 // answer writes an envelope with the status of its error.
 func answer(w http.ResponseWriter, res gate.Response) {
-	status := http.StatusOK
-	if res.Error != nil {
-		status = statusOf(res.Error)
-	}
-	writeJSON(w, status, "application/json", res)
+	writeJSON(w, statusOf(res), "application/json", res)
 }
 
-func statusOf(e *gate.ErrorBody) int { return e.Fault().Kind.HTTPStatus() }
+func statusOf(res gate.Response) int {
+	if res.Error == nil {
+		return http.StatusOK
+	}
+	return res.Error.Fault().Kind.HTTPStatus()
+}
 
 // problemDoc is an error as RFC 9457 has it.
 type problemDoc struct {
@@ -73,7 +76,7 @@ func failed(w http.ResponseWriter, res gate.Response) { writeProblem(w, failure(
 
 func failure(res gate.Response) problemDoc {
 	e := res.Error
-	return problemDoc{Type: "about:blank", Status: statusOf(e), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message,
+	return problemDoc{Type: "about:blank", Status: statusOf(res), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message,
 		Retryable: e.Retryable, Details: e.Details, TraceID: res.TraceID, ToolCallID: res.ToolCallID}
 }
 
@@ -123,21 +126,33 @@ type runMeta struct {
 	DurationMS int64  `json:"duration_ms"`
 }
 
-// runRefusal is the answer to a call that failed.
-func runRefusal(toolID, callID, traceID string, e *gate.ErrorBody) runResponse {
-	kind := e.Fault().Kind
-	details := map[string]any{"kind": string(kind), "code": e.Code}
-	for k, v := range e.Details {
-		if k != "kind" && k != "code" {
-			details[k] = v
+// writeRun answers :run with a call's response.
+func writeRun(w http.ResponseWriter, toolID string, status int, res gate.Response) {
+	out := runResponse{OK: res.Error == nil, ToolID: toolID, Meta: runMeta{res.TraceID, res.Timing.DurationMS}}
+	if e := res.Error; e != nil {
+		kind, details := e.Fault().Kind, map[string]any{}
+		maps.Copy(details, e.Details)
+		details["kind"], details["code"] = string(kind), e.Code
+		out.ToolRunID = res.ToolCallID
+		out.Error = &runError{Code: axCode(kind), Message: e.Message, Retryable: e.Retryable, Details: details}
+	} else {
+		var r struct {
+			RunID  string `json:"run_id"`
+			Target string `json:"target_run_id"`
 		}
+		_ = json.Unmarshal(res.Result, &r) // not every result is an object
+		out.ToolRunID, out.Output = cmp.Or(r.RunID, r.Target, res.ToolCallID), output(res)
 	}
-	return runResponse{ToolID: toolID, ToolRunID: callID, Meta: runMeta{TraceID: traceID},
-		Error: &runError{Code: axCode(kind), Message: e.Message, Retryable: e.Retryable, Details: details}}
+	writeJSON(w, status, "application/json", out)
 }
 
-func runAnswer(w http.ResponseWriter, r runResponse, status int) {
-	writeJSON(w, status, "application/json", r)
+// output is the result, or where it is to be had when it is too large to be sent along.
+func output(res gate.Response) json.RawMessage {
+	if res.ResultRef == nil {
+		return res.Result
+	}
+	b, _ := json.Marshal(map[string]string{"result_ref": *res.ResultRef}) // a text can be encoded
+	return b
 }
 
 // isTooLarge reports whether a body was cut off by its limit.

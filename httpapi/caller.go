@@ -51,7 +51,7 @@ func (f *face) unheard(w http.ResponseWriter, req *http.Request, res gate.Respon
 		answer(w, res)
 	case strings.HasPrefix(req.URL.Path, "/v1/tools/") && strings.HasSuffix(req.URL.Path, ":run"):
 		id := strings.TrimSuffix(strings.TrimPrefix(req.URL.Path, "/v1/tools/"), ":run")
-		runAnswer(w, runRefusal(id, res.ToolCallID, res.TraceID, res.Error), statusOf(res.Error))
+		writeRun(w, id, statusOf(res), res)
 	default:
 		failed(w, res)
 	}

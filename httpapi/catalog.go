@@ -41,24 +41,9 @@ type toolsDoc struct {
 
 // Entry is all that the registry says of a tool (HTC-05).
 type Entry struct {
-	ToolID          string          `json:"tool_id"`
-	ToolVersion     string          `json:"tool_version"`
-	ContractVersion string          `json:"contract_version"`
-	DisplayName     string          `json:"display_name"`
-	Description     string          `json:"description"`
-	SideEffect      string          `json:"side_effect"`
-	Idempotency     string          `json:"idempotency"`
-	Determinism     string          `json:"determinism"`
-	Availability    string          `json:"availability"`
-	Purposes        []string        `json:"capabilities"` // what it is for
-	Capabilities    []string        `json:"required_capabilities"`
-	Bindings        []string        `json:"transport_bindings"`
-	TimeoutSec      int64           `json:"timeout_sec"`     // of the call
-	RunTimeoutSec   *int64          `json:"run_timeout_sec"` // of the run, without its time in the queue; null for tools that make no run
-	EgressAllowlist []string        `json:"egress_allowlist"`
-	Input           json.RawMessage `json:"input_schema"`
-	Output          json.RawMessage `json:"output_schema"`
-	RunOutput       json.RawMessage `json:"run_output_schema"` // of the finished run's output; null for tools that make no run
+	gate.Tool
+	TimeoutSec    int64  `json:"timeout_sec"`     // of the call
+	RunTimeoutSec *int64 `json:"run_timeout_sec"` // of the run, without its time in the queue; null for tools that make no run
 }
 
 type registryDoc struct {
@@ -70,45 +55,37 @@ type registryDoc struct {
 // offered are the tools that the caller may call by the transport it came by; others do not exist for it.
 func (f *face) offered(req *http.Request) []gate.Tool { return f.Gate.Offered(CallerOf(req.Context())) }
 
-// current names the domain and the version of the catalogue as the caller sees it.
-func (f *face) current(req *http.Request) domainDoc {
-	return domainDoc{f.DomainID, f.Version(CallerOf(req.Context()))}
-}
-
-// cached answers from the client's own copy if the catalogue has not changed. What is listed depends on the caller, and so does the
+// listed answers a part of the catalogue, or that the client's own copy is current. What is listed depends on the caller, and so does the
 // version.
-func cached(w http.ResponseWriter, req *http.Request, now domainDoc) bool {
+func (f *face) listed(w http.ResponseWriter, req *http.Request, typ string, part func(now domainDoc) any) {
+	now := domainDoc{f.DomainID, f.Version(CallerOf(req.Context()))}
 	tag := `"` + now.DomainID + "@" + now.Version + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "private, no-cache")
 	w.Header().Set("Vary", "Authorization")
 	if req.Header.Get("If-None-Match") == tag {
 		w.WriteHeader(http.StatusNotModified)
-		return true
+		return
 	}
-	return false
+	writeJSON(w, http.StatusOK, typ, part(now))
 }
 
 func (f *face) domain(w http.ResponseWriter, req *http.Request) {
-	if now := f.current(req); !cached(w, req, now) {
-		writeJSON(w, http.StatusOK, "application/json", now)
-	}
+	f.listed(w, req, "application/json", func(now domainDoc) any { return now })
 }
 
 // tools lists the domain's tools. The gateway's own operations are in /v1/registry.
 func (f *face) tools(w http.ResponseWriter, req *http.Request) {
-	now := f.current(req)
-	if cached(w, req, now) {
-		return
-	}
-	doc := toolsDoc{now, 0, []toolDoc{}}
-	for _, t := range f.offered(req) {
-		if !slices.Contains(t.Capabilities, gate.CapGateway) {
-			doc.Tools = append(doc.Tools, f.describeTool(t))
+	f.listed(w, req, "application/json", func(now domainDoc) any {
+		doc := toolsDoc{now, 0, []toolDoc{}}
+		for _, t := range f.offered(req) {
+			if !slices.Contains(t.Capabilities, gate.CapGateway) {
+				doc.Tools = append(doc.Tools, f.describeTool(t))
+			}
 		}
-	}
-	doc.Total = len(doc.Tools)
-	writeJSON(w, http.StatusOK, "application/json", doc)
+		doc.Total = len(doc.Tools)
+		return doc
+	})
 }
 
 func (f *face) describeTool(t gate.Tool) toolDoc {
@@ -136,54 +113,42 @@ func (f *face) schema(of func(gate.Tool) json.RawMessage) http.HandlerFunc {
 				WithNext("GET /v1/tools lists the tools"))
 			return
 		}
-		if !cached(w, req, f.current(req)) {
-			writeJSON(w, http.StatusOK, "application/schema+json", of(list[i]))
-		}
+		f.listed(w, req, "application/schema+json", func(domainDoc) any { return of(list[i]) })
 	}
 }
 
 func (f *face) registry(w http.ResponseWriter, req *http.Request) {
-	now := f.current(req)
-	if cached(w, req, now) {
-		return
-	}
-	doc := registryDoc{now, 0, []Entry{}}
-	for _, t := range f.offered(req) {
-		doc.Tools = append(doc.Tools, EntryOf(f.Gate, t))
-	}
-	doc.Total = len(doc.Tools)
-	writeJSON(w, http.StatusOK, "application/json", doc)
+	f.listed(w, req, "application/json", func(now domainDoc) any {
+		list := f.offered(req)
+		doc := registryDoc{now, len(list), []Entry{}}
+		for _, t := range list {
+			doc.Tools = append(doc.Tools, EntryOf(f.Gate, t))
+		}
+		return doc
+	})
 }
 
 // EntryOf is the registry's entry of a tool.
 func EntryOf(g *gate.Gate, t gate.Tool) Entry {
-	e := Entry{ToolID: t.ID, ToolVersion: t.Version, ContractVersion: t.ContractVersion, DisplayName: t.Title, Description: t.Description,
-		SideEffect: string(t.SideEffect), Idempotency: t.Idempotency, Determinism: t.Determinism, Availability: t.Availability,
-		Purposes: orEmpty(t.Purposes), Capabilities: t.Capabilities, Bindings: []string{}, TimeoutSec: seconds(g.Timeout(t)),
-		EgressAllowlist: orEmpty(t.Egress), Input: orNull(t.Input), Output: orNull(t.Output), RunOutput: orNull(t.RunOutput)}
+	e := Entry{Tool: t, TimeoutSec: seconds(g.Timeout(t))}
+	e.Purposes, e.Egress, e.Bindings = orEmpty(t.Purposes), orEmpty(t.Egress), orEmpty(t.Bindings)
 	if t.RunTimeoutSec > 0 {
 		e.RunTimeoutSec = &t.RunTimeoutSec
-	}
-	for _, b := range t.Bindings {
-		e.Bindings = append(e.Bindings, string(b))
 	}
 	return e
 }
 
-// Tool is the registry's entry again, without its handler.
-func (e Entry) Tool() gate.Tool {
-	t := gate.Tool{ID: e.ToolID, Version: e.ToolVersion, ContractVersion: e.ContractVersion, Title: e.DisplayName, Description: e.Description,
-		SideEffect: gate.SideEffect(e.SideEffect), Idempotency: e.Idempotency, Determinism: e.Determinism, Availability: e.Availability,
-		Purposes: e.Purposes, Capabilities: e.Capabilities, Timeout: time.Duration(e.TimeoutSec) * time.Second, Egress: e.EgressAllowlist,
-		Input: e.Input, Output: e.Output}
-	if string(e.Output) == "null" {
-		t.Output = nil
-	}
+// tool is the entry's tool, without its handler.
+func (e Entry) tool() gate.Tool {
+	t := e.Tool
+	t.Timeout = time.Duration(e.TimeoutSec) * time.Second
 	if e.RunTimeoutSec != nil {
 		t.RunTimeoutSec = *e.RunTimeoutSec
 	}
-	for _, b := range e.Bindings {
-		t.Bindings = append(t.Bindings, gate.Transport(b))
+	for _, schema := range []*json.RawMessage{&t.Output, &t.RunOutput} {
+		if string(*schema) == "null" {
+			*schema = nil
+		}
 	}
 	return t
 }
@@ -191,18 +156,11 @@ func (e Entry) Tool() gate.Tool {
 // seconds rounds up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-func orEmpty(s []string) []string {
-	if s == nil {
-		return []string{}
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	return s
-}
-
-func orNull(b json.RawMessage) json.RawMessage {
-	if len(b) == 0 {
-		return json.RawMessage("null")
-	}
-	return b
+	return list
 }
 
 // run is POST /v1/tools/{tool_id}:run {input} (AX-04).
@@ -214,48 +172,11 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 			Msg: "the body has no input"})
 	}
 	if err != nil {
-		res := f.Gate.Malformed(req.Context(), CallerOf(req.Context()), id, err)
-		runAnswer(w, runRefusal(id, res.ToolCallID, res.TraceID, res.Error), status)
+		writeRun(w, id, status, f.Gate.Malformed(req.Context(), CallerOf(req.Context()), id, err))
 		return
 	}
-	call := f.request(req, id, doc["input"])
-	res := f.Gate.Call(f.effect(req, id), CallerOf(req.Context()), call)
-	if res.Error != nil {
-		out := runRefusal(id, call.ToolCallID, call.TraceID, res.Error)
-		out.Meta.DurationMS = res.Timing.DurationMS
-		runAnswer(w, out, statusOf(res.Error))
-		return
-	}
-	out := runResponse{OK: true, ToolID: id, ToolRunID: runIn(res.Result, call.ToolCallID), Output: output(res), Meta: runMeta{res.TraceID,
-		res.Timing.DurationMS}}
-	runAnswer(w, out, http.StatusOK)
-}
-
-// output is the result, or where it is to be had when it is too large to be sent along.
-func output(res gate.Response) json.RawMessage {
-	if res.ResultRef == nil {
-		return res.Result
-	}
-	b, err := json.Marshal(map[string]string{"result_ref": *res.ResultRef})
-	if err != nil {
-		return json.RawMessage("null")
-	}
-	return b
-}
-
-func runIn(result json.RawMessage, otherwise string) string {
-	var r struct {
-		RunID  string `json:"run_id"`
-		Target string `json:"target_run_id"`
-	}
-	_ = json.Unmarshal(result, &r) // not every result is an object
-	switch {
-	case r.RunID != "":
-		return r.RunID
-	case r.Target != "":
-		return r.Target
-	}
-	return otherwise
+	res := f.Gate.Call(f.effect(req, id), CallerOf(req.Context()), f.request(req, id, doc["input"]))
+	writeRun(w, id, statusOf(res), res)
 }
 
 // toolCall is POST /v1/tool-calls: the raw envelope.

@@ -102,7 +102,7 @@ func (c *Client) Registry(ctx context.Context) (Registry, error) {
 	}
 	out := Registry{DomainID: doc.DomainID, Version: doc.Version}
 	for _, e := range doc.Tools {
-		out.Tools = append(out.Tools, e.Tool())
+		out.Tools = append(out.Tools, e.tool())
 	}
 	return out, nil
 }

@@ -41,10 +41,7 @@ func (f *face) events(w http.ResponseWriter, req *http.Request) {
 			problem(w, err)
 			return
 		}
-		if list == nil {
-			list = []Event{}
-		}
-		writeJSON(w, http.StatusOK, "application/json", map[string]any{"run_id": id, "events": list, "over": over})
+		writeJSON(w, http.StatusOK, "application/json", map[string]any{"run_id": id, "events": orEmpty(list), "over": over})
 		return
 	}
 	f.stream(w, req, id, after)

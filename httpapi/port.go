@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,45 +22,16 @@ type PortConfig struct {
 	Refused func(*http.Request, error) // hears of each request that is not meant for this gateway; may be nil
 }
 
-// Port serves the face on TCP. It speaks HTTP without TLS, so it is for loopback, or for behind something that does.
-type Port struct {
-	http       *http.Server
-	addr       string
-	endStreams func()
-	done       chan struct{} // closed when nothing is accepted any more
-}
-
-// Serve listens and serves h. endStreams ends the face's event streams; it is called at each shutdown.
-func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*Port, error) {
+// Serve serves h on TCP, without TLS: for loopback, or for behind something that has it. endStreams ends the face's event streams; it is
+// called at each shutdown.
+func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*Server, error) {
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, "httpapi.Serve", "http_listen", "cannot listen at http.listen "+c.Listen, err).
 			WithNext("choose a free port of this host")
 	}
-	p := &Port{addr: l.Addr().String(), endStreams: endStreams, done: make(chan struct{})}
-	p.http = &http.Server{Handler: doors(c, p.addr)(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
-	go func() {
-		defer close(p.done)
-		if err := p.http.Serve(newConnLimiter(l, c.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("the port is no longer served", "err", err)
-		}
-	}()
-	return p, nil
-}
-
-// Addr is where the port listens, host:port.
-func (p *Port) Addr() string { return p.addr }
-
-// Shutdown refuses new requests, ends streams, and waits for the requests in progress until ctx ends.
-func (p *Port) Shutdown(ctx context.Context) error {
-	p.endStreams()
-	err := p.http.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, p.http.Close())
-	}
-	<-p.done
-	return err
+	return start(newConnLimiter(l, c.MaxConnections), &http.Server{Handler: doors(c, l.Addr().String())(h), ReadHeaderTimeout: headerTime,
+		IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes}, endStreams, log), nil
 }
 
 // connLimiter bounds open connections: a further one is accepted when one has ended.

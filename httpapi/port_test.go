@@ -46,7 +46,7 @@ func (tokens) Bearer(_ context.Context, token string) (gate.Principal, error) {
 // desk is a port over a real gate with tools that answer as the gateway's do.
 type desk struct {
 	t      testing.TB
-	port   *Port
+	port   *Server
 	client *http.Client
 	*contract
 	mu     sync.Mutex

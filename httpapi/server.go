@@ -18,11 +18,38 @@ import (
 // readTimeout bounds a request on the socket, whose peers are on this host.
 const readTimeout = 30 * time.Second
 
-// Server serves the face on a unix socket.
+// Server serves the face on a unix socket, or on a port.
 type Server struct {
 	http       *http.Server
+	addr       string
 	endStreams func()
-	done       chan error
+	done       chan struct{} // closed when nothing is accepted any more
+}
+
+func start(l net.Listener, h *http.Server, endStreams func(), log *slog.Logger) *Server {
+	s := &Server{http: h, addr: l.Addr().String(), endStreams: endStreams, done: make(chan struct{})}
+	h.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	go func() {
+		defer close(s.done)
+		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("the gateway is no longer served at an address", "address", s.addr, "err", err)
+		}
+	}()
+	return s
+}
+
+// Addr is where a port listens, host:port.
+func (s *Server) Addr() string { return s.addr }
+
+// Shutdown refuses new requests, ends streams, and waits for the requests in progress until ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.endStreams()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	<-s.done
+	return err
 }
 
 // Listen serves h on the socket at path with the file mode: 0600, or 0666 where the site lets other users of this host in. Who
@@ -51,11 +78,8 @@ func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), lo
 		l.Close()
 		return fail(err)
 	}
-	s := &Server{endStreams: endStreams, done: make(chan error, 1), http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout,
-		ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ConnContext: peerContext}}
-	go func() { s.done <- s.http.Serve(l) }()
-	return s, nil
+	return start(l, &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
+		ConnContext: peerContext}, endStreams, log), nil
 }
 
 // removeStale removes the socket of a dead gateway of this user. Anything else at path stays and is an error.
@@ -108,12 +132,4 @@ func kindOf(m os.FileMode) string {
 		return "a device"
 	}
 	return ""
-}
-
-// Shutdown stops taking calls, ends streams, and waits for the calls under way.
-func (s *Server) Shutdown(ctx context.Context) error {
-	s.endStreams()
-	err := s.http.Shutdown(ctx)
-	<-s.done
-	return err
 }

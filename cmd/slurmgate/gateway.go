@@ -35,7 +35,7 @@ type gateway struct {
 
 	lock   *ledger.Lock
 	server *httpapi.Server
-	port   *httpapi.Port // nil if the site has none
+	port   *httpapi.Server // nil if the site has none
 	stop   context.CancelFunc
 	wait   func()
 }
