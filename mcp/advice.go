@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -118,19 +119,15 @@ func (d details) blames(name string) bool {
 
 // sample is a value that shows the form of an argument.
 func (s schemaNode) sample() any {
-	switch {
-	case len(s.Examples) > 0:
-		return s.Examples[0]
-	case s.Const != nil:
-		return s.Const
-	case len(s.Enum) > 0:
-		return s.Enum[0]
-	case s.Default != nil:
-		return s.Default
-	case strings.HasPrefix(s.Pattern, "^run_"):
-		return "run_…"
-	case strings.HasPrefix(s.Pattern, "^art_"):
-		return "art_…"
+	for _, v := range slices.Concat(s.Examples, []any{s.Const}, s.Enum, []any{s.Default}) {
+		if v != nil {
+			return v
+		}
+	}
+	for _, id := range []string{"run_", "art_"} {
+		if strings.HasPrefix(s.Pattern, "^"+id) {
+			return id + "…"
+		}
 	}
 	switch s.Type {
 	case "integer", "number":
@@ -168,21 +165,14 @@ func whereIDs(example string) string {
 }
 
 // noSuchTool is the message of a call of a tool that does not exist, for a caller who may call the named ones.
-func noSuchTool(called string, tools []gate.Tool) string {
-	var names []string
-	for _, t := range tools {
-		names = append(names, t.Name())
-	}
+func noSuchTool(called string, tools map[string]gate.Tool) string {
+	names := slices.Sorted(maps.Keys(tools))
 	what := "unknown tool: there is no tool with this name"
 	if gate.Sayable(called) {
 		what = "unknown tool: there is no tool \"" + called + "\""
 	}
-	near := plan.Nearest(strings.ReplaceAll(called, ".", "_"), names)
-	for _, t := range tools {
-		if t.Name() == near {
-			return what + "; did you mean " + near + "? Next: " + whereIDs(near+" "+example(t, nil, details{}))
-		}
+	if near := plan.Nearest(strings.ReplaceAll(called, ".", "_"), names); near != "" {
+		return what + "; did you mean " + near + "? Next: " + whereIDs(near+" "+example(tools[near], nil, details{}))
 	}
-	slices.Sort(names)
 	return fmt.Sprintf("%s. Next: call one of the %d tools of this chat: %s", what, len(names), strings.Join(names, ", "))
 }

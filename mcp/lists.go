@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -108,11 +109,4 @@ func (r *result) links() []*sdk.ResourceLink {
 	return out
 }
 
-func sorted(m map[string]string) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -3,11 +3,13 @@ package mcp
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/gate"
+	"slurmgate/plan"
 )
 
 // prompt is one of the common flows, offered to the person at the chat.
@@ -17,13 +19,8 @@ type prompt struct {
 	text                     func(s *server, a map[string]string) string
 }
 
-var (
-	runIDForm = regexp.MustCompile(`^run_[0-9A-HJKMNP-TV-Z]{26}$`)
-	argRun    = sdk.PromptArgument{Name: "run_id", Title: "Run", Description: "the run's id, run_…", Required: true}
-)
-
 func prompts() []prompt {
-	run := argRun
+	run := &sdk.PromptArgument{Name: "run_id", Title: "Run", Description: "the run's id, run_…", Required: true}
 	return []prompt{
 		{"run_tool", "Run a tool", "Import inputs, run a tool on the cluster, and report the results.", []*sdk.PromptArgument{
 			{Name: "tool", Title: "Tool", Description: "name of the tool", Required: true},
@@ -38,12 +35,12 @@ func prompts() []prompt {
 				"stop and tell me when to ask again. If it succeeded, show me a short preview of each output; if it failed, read slurm_job_logs and "+
 				"explain why.", plain(a["tool"], 128), in)
 		}},
-		{"check_run", "Check a run", "Report the state of a run and what to do next.", []*sdk.PromptArgument{&run},
+		{"check_run", "Check a run", "Report the state of a run and what to do next.", []*sdk.PromptArgument{run},
 			func(_ *server, a map[string]string) string {
 				return fmt.Sprintf("Check %s with slurm_job_collect. Tell me its state in two or three sentences, and when to check again. If it is "+
 					"finished, preview its outputs.", a["run_id"])
 			}},
-		{"explain_failure", "Explain a failure", "Find out why a run failed, and whether retrying makes sense.", []*sdk.PromptArgument{&run},
+		{"explain_failure", "Explain a failure", "Find out why a run failed, and whether retrying makes sense.", []*sdk.PromptArgument{run},
 			func(_ *server, a map[string]string) string {
 				return fmt.Sprintf("Find out why %s failed: call slurm_job_get, then read slurm_job_logs (stream stderr, then log). Tell me the "+
 					"cause, whether it is in the input, in the parameters or in the "+
@@ -66,9 +63,9 @@ func (s *server) addPrompts(out *sdk.Server) {
 				switch {
 				case a.Required && given == "":
 					return nil, badArgument(p.name, a.Name, "is needed")
-				case a.Name == "run_id" && !runIDForm.MatchString(given):
+				case a.Name == "run_id" && !plan.IsRunID(given):
 					return nil, badArgument(p.name, a.Name, "is not a run id (run_ and 26 characters)")
-				case a.Name == "tool" && !s.has(ctx, given):
+				case a.Name == "tool" && !slices.Contains(s.domainTools(ctx), given):
 					return nil, badArgument(p.name, a.Name, "is not a tool of this gateway")
 				}
 			}
@@ -78,15 +75,11 @@ func (s *server) addPrompts(out *sdk.Server) {
 	}
 }
 
-func (s *server) has(ctx context.Context, name string) bool {
-	return slices.Contains(s.domainTools(ctx), name)
-}
-
 // domainTools are the names of the domain's own tools that the caller sees.
 func (s *server) domainTools(ctx context.Context) []string {
 	var out []string
-	for name, t := range s.tools {
-		if !slices.Contains(t.Capabilities, "gateway") && s.cfg.Gateway.Visible(ctx, t) {
+	for name, t := range s.visible(ctx) {
+		if !slices.Contains(t.Capabilities, gate.CapGateway) {
 			out = append(out, name)
 		}
 	}
@@ -99,31 +92,22 @@ const completions = 50
 // complete offers values while a person types: tools for a prompt, recent runs, artifacts.
 func (s *server) complete(ctx context.Context, r *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
 	var all []string
-	switch {
-	case r.Params.Argument.Name == "tool":
+	var page struct {
+		Runs      []runRow   `json:"runs"`
+		Artifacts []artifact `json:"artifacts"`
+	}
+	if name := r.Params.Argument.Name; name == "tool" {
 		all = s.domainTools(ctx)
-	case r.Params.Argument.Name == "run_id":
-		var page struct {
-			Runs []struct {
-				RunID string `json:"run_id"`
-			} `json:"runs"`
-		}
-		if err := s.call(ctx, "run.list", map[string]any{"limit": completions}, &page); err != nil {
+	} else if list := map[string]string{"run_id": "run.list", "artifact_id": "artifact.list"}[name]; list != "" {
+		if err := s.call(ctx, list, map[string]any{"limit": completions}, &page); err != nil {
 			return nil, protocolError(err)
 		}
-		for _, x := range page.Runs {
-			all = append(all, x.RunID)
-		}
-	case r.Params.Argument.Name == "artifact_id":
-		var page struct {
-			Artifacts []artifact `json:"artifacts"`
-		}
-		if err := s.call(ctx, "artifact.list", map[string]any{"limit": completions}, &page); err != nil {
-			return nil, protocolError(err)
-		}
-		for _, x := range page.Artifacts {
-			all = append(all, x.ArtifactID)
-		}
+	}
+	for _, x := range page.Runs {
+		all = append(all, x.RunID)
+	}
+	for _, x := range page.Artifacts {
+		all = append(all, x.ArtifactID)
 	}
 	out := sdk.CompletionResultDetails{Values: []string{}}
 	for _, v := range all {

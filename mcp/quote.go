@@ -14,22 +14,19 @@ func (r *result) quote() bool {
 	if r.Text == nil {
 		return false
 	}
-	s := escape(*r.Text, true)
-	// JSON doubles line breaks, tabs and quotes; an answer counts bytes of JSON.
-	for limit := maxQuoted; ; limit -= 100 {
-		cut := s
-		if r.Stream != "" {
-			cut = tail(s, limit)
-		} else {
-			cut = clip(s, limit)
-		}
-		if b, err := json.Marshal(cut); err != nil || len(b) <= maxQuoted+100 || limit <= 300 {
-			r.cut = cut != s
-			changed := cut != *r.Text
-			r.Text = &cut
-			return changed
-		}
+	s, shorter := escape(*r.Text, true), clip
+	if r.Stream != "" {
+		shorter = tail
 	}
+	// JSON doubles line breaks, tabs and quotes; an answer counts bytes of JSON.
+	cut, limit := shorter(s, maxQuoted), maxQuoted
+	for b, _ := json.Marshal(cut); len(b) > maxQuoted+100 && limit > 300; b, _ = json.Marshal(cut) {
+		limit -= 100
+		cut = shorter(s, limit)
+	}
+	changed := cut != *r.Text
+	r.cut, r.Text = cut != s, &cut
+	return changed
 }
 
 func tail(s string, n int) string {
@@ -81,11 +78,9 @@ func escape(s string, lines bool) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
-		case r == '\n' && lines, r == '\t':
-			b.WriteRune(r)
-		case r == '\n':
+		case r == '\n' && !lines:
 			b.WriteByte(' ')
-		case hidden(r):
+		case hidden(r) && r != '\n' && r != '\t':
 			fmt.Fprintf(&b, "<U+%04X>", r)
 		default:
 			b.WriteRune(r)

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -156,13 +157,10 @@ func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 	return protocolError(e)
 }
 
-// visible returns the tools that the caller may call in a chat.
-func (s *server) visible(ctx context.Context) (out []gate.Tool) {
-	for _, t := range s.tools {
-		if s.cfg.Gateway.Visible(ctx, t) {
-			out = append(out, t)
-		}
-	}
+// visible returns the tools that the caller may call in a chat, by name.
+func (s *server) visible(ctx context.Context) map[string]gate.Tool {
+	out := maps.Clone(s.tools)
+	maps.DeleteFunc(out, func(_ string, t gate.Tool) bool { return !s.cfg.Gateway.Visible(ctx, t) })
 	return out
 }
 
@@ -172,13 +170,7 @@ func (s *server) call(ctx context.Context, toolID string, args, result any) erro
 	if err != nil {
 		return err
 	}
-	version := ""
-	for _, t := range s.cfg.Gateway.Tools() {
-		if t.ID == toolID {
-			version = t.Version
-		}
-	}
-	req := gate.NewRequest(toolID, version, raw)
+	req := gate.NewRequest(toolID, s.tools[strings.ReplaceAll(toolID, ".", "_")].Version, raw)
 	req.Actor = gate.Actor{Kind: "agent"}
 	res, err := s.cfg.Gateway.Call(ctx, req)
 	if err != nil {

@@ -87,12 +87,11 @@ func (r *result) tell(t gate.Tool) string {
 	default:
 		fmt.Fprintf(&b, "%s is done.", t.Name())
 	}
-	for i, w := range r.Warnings {
-		if i == 5 {
-			fmt.Fprintf(&b, "\n… and %d more warnings", len(r.Warnings)-i)
-			break
-		}
+	for _, w := range r.Warnings[:min(len(r.Warnings), 5)] {
 		b.WriteString("\nWarning: " + plain(w, 200))
+	}
+	if more := len(r.Warnings) - 5; more > 0 {
+		fmt.Fprintf(&b, "\n… and %d more warnings", more)
 	}
 	return b.String()
 }
@@ -117,12 +116,11 @@ func (r *result) looked(b *strings.Builder) {
 	if r.Roles != nil && len(*r.Roles) > 0 && r.over() {
 		b.WriteString(" Artifacts:")
 		roles := sorted(*r.Roles)
-		for i, role := range roles {
-			if i == 16 {
-				fmt.Fprintf(b, " and %d more;", len(roles)-i)
-				break
-			}
+		for _, role := range roles[:min(len(roles), 16)] {
 			fmt.Fprintf(b, " %s %s;", role, (*r.Roles)[role])
+		}
+		if more := len(roles) - 16; more > 0 {
+			fmt.Fprintf(b, " and %d more;", more)
 		}
 		b.WriteString(" no others.")
 	}
@@ -206,18 +204,14 @@ func (r *result) previewed(b *strings.Builder) {
 }
 
 func (r *result) imported(b *strings.Builder) {
-	was := "Imported"
-	if !*r.Created {
-		was = "Already imported"
+	was, takes := "Already imported", r.Type
+	if *r.Created {
+		was = "Imported"
 	}
-	fmt.Fprintf(b, "%s: %s, %s. Next: call a tool that takes %s with this artifact id.", was, r.ArtifactID, r.what(), orAny(r.Type))
-}
-
-func orAny(typ string) string {
-	if typ == "" || typ == "UNKNOWN" {
-		return "it"
+	if takes == "" || takes == "UNKNOWN" {
+		takes = "it"
 	}
-	return typ
+	fmt.Fprintf(b, "%s: %s, %s. Next: call a tool that takes %s with this artifact id.", was, r.ArtifactID, r.what(), takes)
 }
 
 func (r *result) what() string {

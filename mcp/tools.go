@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -44,15 +45,6 @@ func describe(t gate.Tool) string {
 		"find out when it is finished and to get the outputs."
 }
 
-// handshake is what a client may say about a call.
-type handshake struct {
-	TraceID        string      `json:"trace_id"`
-	ToolCallID     string      `json:"tool_call_id"`
-	SessionID      *string     `json:"session_id"`
-	Actor          *gate.Actor `json:"actor"`
-	IdempotencyKey *string     `json:"idempotency_key"`
-}
-
 // request makes the envelope of a call. What the client leaves out is filled in: new ids, and an unknown agent.
 func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
 	args := r.Params.Arguments
@@ -61,21 +53,11 @@ func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
 	}
 	req := gate.NewRequest(t.ID, t.Version, args)
 	req.Actor = gate.Actor{Kind: "agent"}
-	var h handshake
 	said, err := json.Marshal(r.Params.Meta[handshakeKey])
-	if err != nil || json.Unmarshal(said, &h) != nil {
-		return req
+	if h := req; err == nil && json.Unmarshal(said, &h) == nil { // of the envelope a client says who calls, and the ids
+		req.TraceID, req.ToolCallID = cmp.Or(h.TraceID, req.TraceID), cmp.Or(h.ToolCallID, req.ToolCallID)
+		req.Actor, req.SessionID, req.IdempotencyKey = h.Actor, h.SessionID, h.IdempotencyKey
 	}
-	if h.TraceID != "" {
-		req.TraceID = h.TraceID
-	}
-	if h.ToolCallID != "" {
-		req.ToolCallID = h.ToolCallID
-	}
-	if h.Actor != nil {
-		req.Actor = *h.Actor
-	}
-	req.SessionID, req.IdempotencyKey = h.SessionID, h.IdempotencyKey
 	return req
 }
 
