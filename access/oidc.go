@@ -70,11 +70,8 @@ func (a *Access) accessToken(ctx context.Context, text string) (gate.Principal, 
 		}
 	}
 	token, err := jwt.ParseSigned(text, algorithms)
-	if err != nil || len(token.Headers) != 1 {
-		return gate.Principal{}, unknownToken()
-	}
 	var unproven jwt.Claims
-	if err := token.UnsafeClaimsWithoutVerification(&unproven); err != nil {
+	if err != nil || len(token.Headers) != 1 || token.UnsafeClaimsWithoutVerification(&unproven) != nil {
 		return gate.Principal{}, unknownToken()
 	}
 	for _, i := range a.issuers {
@@ -92,20 +89,15 @@ func (i *issuer) principal(ctx context.Context, token *jwt.JSONWebToken, now tim
 		return gate.Principal{}, err
 	}
 	var c jwt.Claims
-	var all map[string]any
-	if err := token.Claims(key, &c, &all); err != nil {
+	var all map[string]any // for the grants
+	if token.Claims(key, &c, &all) != nil || c.Expiry == nil || c.Subject == "" || len(c.Subject) > 256 {
 		return gate.Principal{}, unknownToken()
 	}
-	if c.Expiry == nil || c.Subject == "" || len(c.Subject) > 256 {
-		return gate.Principal{}, unknownToken()
-	}
-	if !now.Before(c.Expiry.Time().Add(leeway)) {
+	expected := jwt.Expected{Issuer: i.URL, AnyAudience: jwt.Audience{i.Audience}, Time: now}
+	switch expires := c.Expiry.Time(); {
+	case !now.Before(expires.Add(leeway)):
 		return gate.Principal{}, expired()
-	}
-	if c.Expiry.Time().After(now.Add(maxLifetime)) {
-		return gate.Principal{}, unknownToken()
-	}
-	if err := c.ValidateWithLeeway(jwt.Expected{Issuer: i.URL, AnyAudience: jwt.Audience{i.Audience}, Time: now}, leeway); err != nil {
+	case expires.After(now.Add(maxLifetime)), c.ValidateWithLeeway(expected, leeway) != nil:
 		return gate.Principal{}, unknownToken()
 	}
 	grant := Grant{Accounts: map[string]string{}}
