@@ -49,12 +49,12 @@ var arrows = map[string][]string{
 	"staging":   {"fault", "files", "plan", "run"},
 	"local":     {"fault", "run"},
 	// Faces over the gate.
-	"httpapi": {"fault", "gate", "plan"},
+	"httpapi": {"fault", "files", "gate", "plan"},
 	"mcp":     {"fault", "gate", "plan"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app":    {"access", "artifact", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "site", "toolpack"},
-	"cli":    {"app", "fault", "gate", "httpapi", "plan", "retention", "run", "site"},
+	"cli":    {"app", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site"},
 	"doctor": {"app", "apptainer", "fault", "gate", "policy", "run", "site", "slurm", "staging", "toolpack"},
 	// The one place that knows all others.
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",

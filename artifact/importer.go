@@ -156,7 +156,7 @@ func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, erro
 	}
 	switch {
 	case before.Mode&unix.S_IFMT != unix.S_IFREG:
-		return Imported{}, denied(ImportKind, "only a regular file", path+" is "+fileKind(before.Mode)+", not a regular file", "name a file")
+		return Imported{}, denied(ImportKind, "only a regular file", path+" is "+files.Kind(before.Mode)+", not a regular file", "name a file")
 	case before.Size > im.maxBytes:
 		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", im.maxBytes), fmt.Sprintf("%s has %d bytes", path, before.Size), "")
 	}
@@ -238,16 +238,6 @@ func (im *Importer) locate(path string) (importRoot, string, error) {
 		allowed, hint = "none", "ask the administrator to add a root"
 	}
 	return importRoot{}, "", denied(ImportRoot, "below an allowed root ("+allowed+")", fmt.Sprintf("%.200q is not below one", path), hint)
-}
-
-func fileKind(mode uint32) string {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return "a folder"
-	case unix.S_IFIFO:
-		return "a named pipe"
-	}
-	return "a device"
 }
 
 func badName(path string) string {

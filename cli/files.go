@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 )
 
 // Words and files that a user names on the command line.
@@ -96,25 +97,16 @@ func openFile(op, path string) (*os.File, error) {
 	case err != nil:
 		return nil, fault.Wrap(fault.Transport, op, "file_unreadable", fmt.Sprintf("%q cannot be opened", path), err)
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = refuse(fault.Validation, "is "+kindOf(info.Mode())+", not a regular file")
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = refuse(fault.Validation, "is "+files.Kind(st.Mode)+", not a regular file")
 	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
-}
-
-func kindOf(m os.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "a folder"
-	case m&os.ModeNamedPipe != 0:
-		return "a named pipe"
-	}
-	return "a device"
 }
 
 // StandardInput is standard input until ctx ends. A read that is waiting then returns an error.

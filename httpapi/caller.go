@@ -92,26 +92,14 @@ func RefuseAtTheDoor(g *gate.Gate) func(*http.Request, error) {
 // what they are. It is believed of peers only, and gives no right.
 const FaceHeader = "Slurmgate-Face"
 
-// asMCP marks the calls of a request as a chat's.
-func asMCP(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		who := CallerOf(req.Context())
-		who.Transport = gate.MCP
-		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), callerKey{}, who)))
-	})
-}
-
 func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	uid, isPeer := req.Context().Value(peerKey{}).(int)
 	who := gate.Caller{Transport: gate.Other}
-	if req.URL.Path == "/mcp" {
+	switch {
+	case req.URL.Path == "/mcp", isPeer && req.Header.Get(FaceHeader) == string(gate.MCP):
 		who.Transport = gate.MCP
-	}
-	if isPeer && who.Transport != gate.MCP {
+	case isPeer:
 		who.Transport = gate.Local
-		if req.Header.Get(FaceHeader) == string(gate.MCP) {
-			who.Transport = gate.MCP
-		}
 	}
 	var err error
 	switch given := req.Header.Values("Authorization"); {

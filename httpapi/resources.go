@@ -96,18 +96,25 @@ func (f *face) act(toolID, id string, keys ...string) http.HandlerFunc {
 	return f.operation(toolID, id, body(mayBeEmpty, keys...), writeOutput)
 }
 
-// submitted answers a submit: 202 for a new run, 200 for one that was there.
-func submitted(w http.ResponseWriter, res gate.Response) {
+// made answers what a call made or found: 202 for a new run, 201 for a new artifact, 200 for what was there.
+func made(w http.ResponseWriter, res gate.Response) {
 	var a struct {
-		RunID    string `json:"run_id"`
-		Replayed bool   `json:"replayed"`
+		RunID      string `json:"run_id"`
+		Replayed   bool   `json:"replayed"`
+		ArtifactID string `json:"artifact_id"`
+		Created    bool   `json:"created"`
 	}
 	_ = json.Unmarshal(res.Result, &a) // the gate has checked it
-	w.Header().Set("Location", "/v1/runs/"+a.RunID)
-	status := http.StatusAccepted
-	if a.Replayed {
-		status = http.StatusOK
+	at, status := "/v1/artifacts/"+a.ArtifactID, http.StatusOK
+	switch {
+	case a.Created:
+		status = http.StatusCreated
+	case a.RunID != "":
+		if at = "/v1/runs/" + a.RunID; !a.Replayed {
+			status = http.StatusAccepted
+		}
 	}
+	w.Header().Set("Location", at)
 	writeJSON(w, status, "application/json", res.Result)
 }
 
@@ -159,22 +166,7 @@ func (f *face) create(w http.ResponseWriter, req *http.Request) {
 		f.upload(w, req)
 		return
 	}
-	f.operation("artifact.import", "", body(false, "path", "text", "label", "type", "project_id"), created)(w, req)
-}
-
-// created answers an import: 201 for a new artifact, 200 for one that was there.
-func created(w http.ResponseWriter, res gate.Response) {
-	var a struct {
-		ArtifactID string `json:"artifact_id"`
-		Created    bool   `json:"created"`
-	}
-	_ = json.Unmarshal(res.Result, &a) // the gate has checked it
-	w.Header().Set("Location", "/v1/artifacts/"+a.ArtifactID)
-	status := http.StatusOK
-	if a.Created {
-		status = http.StatusCreated
-	}
-	writeJSON(w, status, "application/json", res.Result)
+	f.operation("artifact.import", "", body(false, "path", "text", "label", "type", "project_id"), made)(w, req)
 }
 
 // picture is GET …/preview/image: a small picture of a large one, as the tool describes it, or as the picture itself to whom that is what

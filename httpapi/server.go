@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"slurmgate/fault"
+	"slurmgate/files"
 )
 
 // readTimeout bounds a request on the socket, whose peers are on this host.
@@ -84,20 +86,19 @@ func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), lo
 
 // removeStale removes the socket of a dead gateway of this user. Anything else at path stays and is an error.
 func removeStale(path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
+	var st unix.Stat_t
+	switch err := unix.Lstat(path, &st); {
+	case errors.Is(err, os.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot examine "+path+", the place of the gateway's socket", err)
 	}
-	kind := kindOf(info.Mode())
-	if st, ok := info.Sys().(*syscall.Stat_t); kind == "" && ok && int(st.Uid) != os.Geteuid() {
-		kind = fmt.Sprintf("a socket of another user (uid %d)", st.Uid)
+	kind, isSocket := files.Kind(st.Mode), st.Mode&unix.S_IFMT == unix.S_IFSOCK
+	if isSocket {
+		kind += fmt.Sprintf(" of another user (uid %d)", st.Uid)
 	}
-	if kind != "" {
-		return fault.New(fault.Validation, "httpapi.Listen", "socket_path", fmt.Sprintf("the gateway cannot make its socket: %s is %s", path,
-			kind)).
+	if !isSocket || int(st.Uid) != os.Geteuid() {
+		return fault.New(fault.Validation, "httpapi.Listen", "socket_path", "the gateway cannot make its socket: "+path+" is "+kind).
 			WithNext("set gateway.socket in the site file to a path where nothing else is, or move it away")
 	}
 	c, err := net.Dial("unix", path)
@@ -106,30 +107,12 @@ func removeStale(path string) error {
 		c.Close()
 		return fault.New(fault.Conflict, "httpapi.Listen", "socket_in_use", "another program serves the socket "+path).
 			WithNext("give each site file a gateway.socket of its own, or stop that program")
-	case !errors.Is(err, syscall.ECONNREFUSED): // for example EAGAIN: somebody listens and is busy
+	case !errors.Is(err, unix.ECONNREFUSED): // for example EAGAIN: somebody listens and is busy
 		return fault.Wrap(fault.Conflict, "httpapi.Listen", "socket_in_use", "it is unknown whether another program serves the socket "+path,
-			err).
-			WithNext("stop that program, or set gateway.socket to another path")
+			err).WithNext("stop that program, or set gateway.socket to another path")
 	}
 	if err := os.Remove(path); err != nil {
 		return fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot remove the socket of a dead gateway, "+path, err)
 	}
 	return nil
-}
-
-// kindOf names what is no socket, "" for a socket.
-func kindOf(m os.FileMode) string {
-	switch {
-	case m.IsRegular():
-		return "a file"
-	case m.IsDir():
-		return "a folder"
-	case m&os.ModeSymlink != 0:
-		return "a symbolic link"
-	case m&os.ModeNamedPipe != 0:
-		return "a named pipe"
-	case m&os.ModeSocket == 0:
-		return "a device"
-	}
-	return ""
 }

@@ -44,7 +44,7 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 		failed(w, res)
 		return
 	}
-	created(w, res)
+	made(w, res)
 }
 
 // pacedBody gives a client so much time for each piece of a body, however long the body is.

@@ -73,8 +73,7 @@ func dockerInputs(in []Input) []dockerInput {
 }
 
 func (d *dockerParams) spec() Spec {
-	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Execution: d.Execution,
-		IO: IO{Inputs: []Input{}, Outputs: d.Outputs}}
+	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Execution: d.Execution, IO: IO{Inputs: []Input{}, Outputs: d.Outputs}}
 	for _, in := range d.Inputs {
 		s.IO.Inputs = append(s.IO.Inputs, Input{in.Role, in.ArtifactID, in.ChecksumSHA256, "in/" + in.DestName})
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -95,7 +96,7 @@ func (s *Shared) acceptable(f *os.File, rel string) (int64, error) {
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return 0, outputFault(op, run.OutputIrregular, rel, "is "+kindName(st.Mode)+", not a regular file")
+		return 0, outputFault(op, run.OutputIrregular, rel, "is "+files.Kind(st.Mode)+", not a regular file")
 	case st.Nlink > 1:
 		return 0, outputFault(op, run.OutputHardlink, rel, fmt.Sprintf("has %d hard links; a collected file must have exactly one", st.Nlink))
 	case st.Nlink == 0:
@@ -104,18 +105,4 @@ func (s *Shared) acceptable(f *os.File, rel string) (int64, error) {
 		return 0, outputFault(op, run.OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", st.Uid, s.jobUID))
 	}
 	return st.Size, nil
-}
-
-func kindName(mode uint32) string {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return "a folder"
-	case unix.S_IFIFO:
-		return "a pipe"
-	case unix.S_IFSOCK:
-		return "a socket"
-	case unix.S_IFLNK:
-		return "a symlink"
-	}
-	return "a device"
 }
