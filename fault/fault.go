@@ -6,8 +6,10 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -116,9 +118,6 @@ func Wrap(kind Kind, op, code, msg string, err error) *Error {
 	return &Error{Op: op, Kind: kind, Code: code, Msg: msg, Err: err}
 }
 
-// asError returns the first *Error of a chain.
-func asError(err error) (*Error, bool) { return errors.AsType[*Error](err) }
-
 // WithNext sets plain advice, which names no command, and returns the error.
 func (e *Error) WithNext(next string) *Error {
 	e.Next = next
@@ -138,39 +137,37 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
+// chain yields the *Errors of a chain, the outermost first.
+func chain(err error) iter.Seq[*Error] {
+	return func(yield func(*Error) bool) {
+		for e, ok := errors.AsType[*Error](err); ok && yield(e); {
+			e, ok = errors.AsType[*Error](e.Err)
+		}
+	}
+}
+
 // CodeOf returns the stable code of the outermost *Error that has one: its own, its first problem's, or
 // its kind.
 func CodeOf(err error) string {
-	for err != nil {
-		e, ok := errors.AsType[*Error](err)
-		if !ok {
-			break
-		}
-		if e.Code != "" {
+	for e := range chain(err) {
+		switch {
+		case e.Code != "":
 			return e.Code
-		}
-		if len(e.Problems) > 0 {
+		case len(e.Problems) > 0:
 			return e.Problems[0].Code
-		}
-		if e.Err == nil {
+		case e.Err == nil:
 			return string(e.Kind)
 		}
-		err = e.Err
 	}
 	return string(Internal)
 }
 
 // ProblemsOf returns the problems of the first *Error in the chain that has any.
 func ProblemsOf(err error) []Problem {
-	for err != nil {
-		e, ok := errors.AsType[*Error](err)
-		if !ok {
-			return nil
-		}
+	for e := range chain(err) {
 		if len(e.Problems) > 0 {
 			return e.Problems
 		}
-		err = e.Err
 	}
 	return nil
 }
@@ -178,51 +175,18 @@ func ProblemsOf(err error) []Problem {
 // Is reports whether the error has the kind.
 func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
 
-// ExitCode is the exit status of the command line for a kind.
-func (k Kind) ExitCode() int {
-	switch k {
-	case Validation:
-		return 2
-	case NotFound:
-		return 3
-	case Auth, Capability, Policy:
-		return 4
-	case Conflict:
-		return 5
-	case Tool, Canceled:
-		return 6
-	case Timeout:
-		return 7
-	case Transport:
-		return 8
-	case Unknown:
-		return 9
-	}
-	return 1
+// statuses are the exit status of the command line and the HTTP status of each kind. An unknown outcome is a 500, because clients and
+// proxies repeat a 503 by themselves.
+var statuses = map[Kind]struct{ exit, http int }{
+	Internal: {1, 500}, Validation: {2, 400}, NotFound: {3, 404}, Auth: {4, 401}, Capability: {4, 403}, Policy: {4, 403}, Conflict: {5, 409},
+	Tool: {6, 502}, Canceled: {6, 409}, Timeout: {7, 504}, Transport: {8, 503}, Unknown: {9, 500},
 }
 
-// HTTPStatus is the HTTP status for a kind. An unknown outcome is a 500, because clients and proxies repeat a 503 by themselves.
-func (k Kind) HTTPStatus() int {
-	switch k {
-	case Validation:
-		return 400
-	case Auth:
-		return 401
-	case Capability, Policy:
-		return 403
-	case NotFound:
-		return 404
-	case Conflict, Canceled:
-		return 409
-	case Tool:
-		return 502
-	case Transport:
-		return 503
-	case Timeout:
-		return 504
-	}
-	return 500
-}
+// ExitCode is the exit status of the command line for a kind; an unknown kind is [Internal].
+func (k Kind) ExitCode() int { return cmp.Or(statuses[k].exit, statuses[Internal].exit) }
+
+// HTTPStatus is the HTTP status for a kind; an unknown kind is [Internal].
+func (k Kind) HTTPStatus() int { return cmp.Or(statuses[k].http, statuses[Internal].http) }
 
 // Retryable reports whether the same call may succeed later without a change. An unknown outcome is not retryable: the first call may
 // have had its effect.

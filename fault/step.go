@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,14 +51,9 @@ func StepsOf(err error) (out []Step) {
 		}
 	}
 	var problems []Problem
-	for err != nil {
-		e, ok := asError(err)
-		if !ok {
-			break
-		}
+	for e := range chain(err) {
 		add(e.Steps)
 		problems = append(problems, e.Problems...)
-		err = e.Err
 	}
 	for _, p := range problems {
 		add(p.Next)
@@ -68,7 +64,7 @@ func StepsOf(err error) (out []Step) {
 // Text gives an error's whole text: messages and causes, problems on lines of their own, and what to do next. words renders a list of
 // steps; it is never called without one.
 func Text(err error, words func([]Step) string) string {
-	e, ok := asError(err)
+	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		return err.Error()
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -41,17 +40,9 @@ type CallPayload struct {
 }
 
 // callHash chains one call to the one before it: SHA-256(prev + canonical {at, chain, event, principal, seq}). The event is canonical.
-func callHash(prev, chain string, seq, at int64, principal string, event []byte) (string, error) {
-	b := fmt.Appendf(nil, `%s{"at":%d,"chain":`, prev, at)
-	b, err := appendWord(b, chain)
-	if err != nil {
-		return "", err
-	}
-	b = append(append(append(b, `,"event":`...), event...), `,"principal":`...)
-	if b, err = appendWord(b, principal); err != nil {
-		return "", err
-	}
-	return plan.Hash(fmt.Appendf(b, `,"seq":%d}`, seq)), nil
+func callHash(prev, chain string, seq, at int64, principal string, event []byte) string {
+	return plan.Hash(fmt.Appendf(nil, `%s{"at":%d,"chain":%s,"event":%s,"principal":%s,"seq":%d}`, prev, at, word(chain), event,
+		word(principal), seq))
 }
 
 // Record appends calls to their chains and settles idempotency keys in one transaction.
@@ -91,23 +82,16 @@ type chainHead struct {
 // record appends one record to the chain and moves the head.
 func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) error {
 	seq, at := h.seq+1, micros(r.At)
-	hash, err := callHash(h.hash, r.Chain, seq, at, r.Principal, r.Event)
-	if err != nil {
-		return err
-	}
+	hash := callHash(h.hash, r.Chain, seq, at, r.Principal, r.Event)
 	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, ok, event, "+
 		"prev_hash, hash) VALUES (?,?,?,?,?,?,?,?,?,?)",
 		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.OK, string(r.Event), h.hash, hash); err != nil {
 		return err
 	}
 	h.seq, h.hash = seq, hash
-	var args []any
 	for _, p := range r.Payloads {
-		args = append(args, r.Chain, seq, r.ToolCallID, p.Kind, string(p.JSON), p.SHA256, at)
-	}
-	if n := len(r.Payloads); n > 0 {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO tool_payloads (chain, seq, tool_call_id, kind, payload_redacted, payload_sha256, "+
-			"created_at) VALUES (?,?,?,?,?,?,?)"+strings.Repeat(",(?,?,?,?,?,?,?)", n-1), args...); err != nil {
+			"created_at) VALUES (?,?,?,?,?,?,?)", r.Chain, seq, r.ToolCallID, p.Kind, string(p.JSON), p.SHA256, at); err != nil {
 			return err
 		}
 	}
@@ -118,10 +102,11 @@ func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) erro
 		}
 	}
 	if o := r.Outcome; o != nil {
-		_, err = tx.ExecContext(ctx, "UPDATE idempotency_keys SET outcome = ?, settled_at = ? WHERE principal = ? AND key_hash = ? AND "+
+		_, err := tx.ExecContext(ctx, "UPDATE idempotency_keys SET outcome = ?, settled_at = ? WHERE principal = ? AND key_hash = ? AND "+
 			"outcome IS NULL", string(o.Response), at, o.Principal, o.KeyHash)
+		return err
 	}
-	return err
+	return nil
 }
 
 // CallFilter selects calls. Empty fields select all.
@@ -262,8 +247,7 @@ func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 		next++
-		want, err := callHash(prev, s.Chain, seq, at, principal, []byte(event))
-		if err != nil || seq != next || before != prev || hash != want {
+		if seq != next || before != prev || hash != callHash(prev, s.Chain, seq, at, principal, []byte(event)) {
 			return chainBroken(s.Chain, next, "the record is missing or was changed")
 		}
 		prev = hash

@@ -49,8 +49,7 @@ func olderLedger(t *testing.T, schema int) (path string, v run.View, input run.A
 		"(?,1,?,1,'PENDING','Priority','','')", r.ID, s.Token)
 	exec("INSERT INTO sends VALUES (?,1,5,NULL,'deferred',1,'busy'), (?,2,7,8,'accepted',0,'77')", s.Token, s.Token)
 	exec("INSERT INTO run_inputs VALUES (?,'reads',?,'in/x')", r.ID, input.ID)
-	hash, err := eventHash(genesis, 1, 1, "run.created", r.ID, []byte("{}"))
-	must(t, err)
+	hash := eventHash(genesis, 1, 1, "run.created", r.ID, []byte("{}"))
 	exec("INSERT INTO events VALUES (1,1,'run.created',?,'{}',?,?)", r.ID, genesis, hash)
 	return path, run.View{Run: r, Submission: s}, input
 }
