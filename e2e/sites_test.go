@@ -144,6 +144,17 @@ func TestTwoClusters(t *testing.T) {
 			t.Error(r)
 		}
 	}
+	// What is about the site file is about both clusters.
+	for line, wants := range map[string][]string{"doctor --no-jobs": {"\nfirst\n", "\nsecond\n", "runs-second"},
+		"config check": {"first, second"},
+		"config show":  {"site: first\n", "site: second\n"}, "image list": {"probe  sha256:"}, "gc --dry-run": {"workspaces"}} {
+		r := s.cli(strings.Fields(line)...)
+		for _, want := range wants {
+			if r.code != 0 || !strings.Contains("\n"+string(r.stdout), want) {
+				t.Errorf("%q is not in %v", want, r)
+			}
+		}
+	}
 	if r := s.cli("events", "verify"); r.code != 0 {
 		t.Error(r)
 	}
