@@ -85,7 +85,8 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 		return g, err
 	}
 	if g.cli, err = slurm.NewCLI(slurm.Config{BinDir: filepath.Join(dir, "bin"), LocksDir: filepath.Join(dir, "locks"), User: user,
-		Script:       slurm.ScriptConfig{Runtime: slurm.Runtime{Path: "/usr/bin/apptainer"}},
+		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: "/usr/bin/apptainer"}, Verify: slurm.VerifyAll, GraceSeconds: 10,
+			VerifyAllowanceSeconds: 300},
 		RPCPerMinute: r.rpcPerMinute}); err != nil {
 		return g, err
 	}

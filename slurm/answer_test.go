@@ -376,7 +376,7 @@ func (r *fakeRunner) Run(_ context.Context, c Command) (Output, error) {
 
 func fakeCLI(t *testing.T) (*CLI, *fakeRunner) {
 	t.Helper()
-	c, err := NewCLI(Config{LocksDir: t.TempDir(), User: "lab", Script: runtimePath, RPCPerMinute: 1e6})
+	c, err := NewCLI(Config{BinDir: "/usr/bin", LocksDir: t.TempDir(), User: "lab", Script: runtimePath, RPCPerMinute: 1e6})
 	if err != nil {
 		t.Fatal(err)
 	}

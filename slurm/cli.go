@@ -61,7 +61,6 @@ var (
 
 // NewCLI makes the transport and the folder for its locks. Nothing is asked of Slurm.
 func NewCLI(c Config) (*CLI, error) {
-	c = c.withDefaults()
 	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the lock folder %s cannot be created", c.LocksDir), err)
 	}

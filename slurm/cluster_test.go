@@ -60,8 +60,9 @@ func newBench(t *testing.T, program string, change ...func(*Config, *run.JobSpec
 	job.Spec.IO.Inputs[0].ChecksumSHA256 = sum("input")
 	job.Spec.Resources = plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 50}
 	job.Spec.Execution.Command.Stdout = nil
-	cfg := Config{LocksDir: filepath.Join(t.TempDir(), "locks"), User: me.Username,
-		Script: ScriptConfig{Runtime: Runtime{Path: runtime}, GraceSeconds: 2}, RPCPerMinute: 1e6}
+	cfg := Config{BinDir: "/usr/bin", LocksDir: filepath.Join(t.TempDir(), "locks"), User: me.Username,
+		RPCPerMinute: 1e6,
+		Script:       ScriptConfig{Runtime: Runtime{Path: runtime}, Verify: VerifyAll, GraceSeconds: 2, VerifyAllowanceSeconds: 300}}
 	for _, f := range change {
 		f(&cfg, &job)
 	}

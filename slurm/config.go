@@ -1,30 +1,29 @@
 package slurm
 
 import (
-	"cmp"
 	"path/filepath"
 	"strings"
 	"unicode"
 )
 
-// Config is what a site says about its Slurm; package site has checked it. NewCLI fills the fields left zero with the defaults named here.
+// Config is what a site says about its Slurm; package site has checked it and knows the defaults. Every field is required but Conf.
 type Config struct {
-	BinDir   string // folder of sbatch, squeue, sacct, scancel, scontrol; default /usr/bin
+	BinDir   string // folder of sbatch, squeue, sacct, scancel, scontrol
 	Conf     string // SLURM_CONF for all of them; empty: Slurm's own default
-	LocksDir string // folder on a disk of this machine alone, for the locks of sends; required
-	User     string // whose jobs are asked about: the user sbatch submits as; required
+	LocksDir string // folder on a disk of this machine alone, for the locks of sends
+	User     string // whose jobs are asked about: the user sbatch submits as
 
 	Script ScriptConfig
 
-	RPCPerMinute int // to slurmctld and slurmdbd together, on average; default 60
+	RPCPerMinute int // to slurmctld and slurmdbd together, on average
 }
 
 // ScriptConfig is what a site says about its compute nodes and about what is asked of Slurm for each job.
 type ScriptConfig struct {
 	Runtime                Runtime
-	Verify                 string // "all" (default): image and inputs; "image_only"
-	GraceSeconds           int    // between TERM and KILL at the program's own limit; default 10, less than Slurm's KillWait
-	VerifyAllowanceSeconds int    // added to the program's limit for hashing, before and after; default 300
+	Verify                 string // "all": image and inputs; "image_only"
+	GraceSeconds           int    // between TERM and KILL at the program's own limit, less than Slurm's KillWait
+	VerifyAllowanceSeconds int    // added to the program's limit for hashing, before and after
 	Local                  bool   // the scripts are of docker plans, which run on the gateway's own host without Slurm
 }
 
@@ -40,20 +39,6 @@ const (
 	VerifyAll       = "all"
 	VerifyImageOnly = "image_only"
 )
-
-func (c Config) withDefaults() Config {
-	c.Script = c.Script.withDefaults()
-	c.BinDir = cmp.Or(c.BinDir, "/usr/bin")
-	c.RPCPerMinute = cmp.Or(c.RPCPerMinute, 60)
-	return c
-}
-
-func (c ScriptConfig) withDefaults() ScriptConfig {
-	c.Verify = cmp.Or(c.Verify, VerifyAll)
-	c.GraceSeconds = cmp.Or(c.GraceSeconds, 10)
-	c.VerifyAllowanceSeconds = cmp.Or(c.VerifyAllowanceSeconds, 300)
-	return c
-}
 
 // plainPath says what keeps a path from being given to Slurm and to the script as it is, "" when nothing. Slurm
 // expands % in the paths of logs, drops \ there, and cuts lines at newlines.

@@ -30,7 +30,7 @@ var scriptTemplate = template.Must(template.New("script").Option("missingkey=err
 type Renderer struct{ cfg ScriptConfig }
 
 // NewRenderer makes a renderer; fields left zero get their defaults.
-func NewRenderer(c ScriptConfig) *Renderer { return &Renderer{cfg: c.withDefaults()} }
+func NewRenderer(c ScriptConfig) *Renderer { return &Renderer{cfg: c} }
 
 // Render returns the job script and the list of pinned files (formats: run/control.go); run.Renderer has the contract.
 func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {

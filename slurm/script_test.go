@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-var runtimePath = ScriptConfig{Runtime: Runtime{Path: "/usr/bin/apptainer"}}
+var runtimePath = ScriptConfig{Runtime: Runtime{Path: "/usr/bin/apptainer"}, Verify: VerifyAll, GraceSeconds: 10,
+	VerifyAllowanceSeconds: 300}
 
 var scripts = map[string]struct {
 	cfg ScriptConfig
@@ -26,7 +27,7 @@ var scripts = map[string]struct {
 	"flagstat": {runtimePath, flagstat("/shared/runs/" + testRun)},
 	"awkward":  {runtimePath, awkward("/shared/runs dir/it's/" + testRun)},
 	"modules": {ScriptConfig{Runtime: Runtime{ModuleInit: "/etc/profile.d/modules.sh", Modules: []string{"gcc/12.2", "apptainer"}},
-		Verify: VerifyImageOnly, GraceSeconds: 5},
+		Verify: VerifyImageOnly, GraceSeconds: 5, VerifyAllowanceSeconds: 300},
 		flagstat("/shared/runs/" + testRun)},
 }
 
@@ -127,7 +128,7 @@ func TestArgv(t *testing.T) {
 }
 
 func TestMinutes(t *testing.T) {
-	r := renderer(t, ScriptConfig{Runtime: runtimePath.Runtime, VerifyAllowanceSeconds: 30})
+	r := renderer(t, ScriptConfig{Runtime: runtimePath.Runtime, Verify: VerifyAll, GraceSeconds: 10, VerifyAllowanceSeconds: 30})
 	for limit, want := range map[int]int{1: 1, 30: 1, 31: 2, 90: 2, 91: 3, 604800: 10081} {
 		if got := r.minutes(limit); got != want {
 			t.Errorf("%d s: %d minutes, want %d", limit, got, want)

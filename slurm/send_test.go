@@ -131,7 +131,8 @@ func TestSendLeavesSbatchAlone(t *testing.T) {
 		t.Errorf("%+v, %d starts", res, starts(work))
 	}
 	// Another gateway, with another lock folder's view of the same files, starts nothing either.
-	other, err := NewCLI(Config{BinDir: c.cfg.BinDir, LocksDir: filepath.Join(work, "other"), User: "lab", Script: runtimePath})
+	other, err := NewCLI(Config{BinDir: c.cfg.BinDir, LocksDir: filepath.Join(work, "other"), User: "lab", Script: runtimePath,
+		RPCPerMinute: 60})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,8 @@ func TestSendLeavesSbatchAlone(t *testing.T) {
 // TestSendOutlivesTheGateway kills a process that waits in Send, as a crash would, and reads the receipt afterwards.
 func TestSendOutlivesTheGateway(t *testing.T) {
 	if w := os.Getenv("SLURMGATE_SEND_FROM"); w != "" { // the gateway to be killed
-		c, err := NewCLI(Config{BinDir: filepath.Join(w, "bin"), LocksDir: filepath.Join(w, "locks"), User: "lab", Script: runtimePath})
+		c, err := NewCLI(Config{BinDir: filepath.Join(w, "bin"), LocksDir: filepath.Join(w, "locks"), User: "lab", Script: runtimePath,
+			RPCPerMinute: 60})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,8 @@ func openCluster(t *testing.T, programs string) *runtest.Transport {
 	must(t, err)
 	cli, err := slurm.NewCLI(slurm.Config{BinDir: bin, LocksDir: filepath.Join(bin, "locks"), User: me.Username,
 		RPCPerMinute: 1e6,
-		Script:       slurm.ScriptConfig{Runtime: slurm.Runtime{Path: filepath.Join(root, "apptainer")}, GraceSeconds: 2}})
+		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: filepath.Join(root, "apptainer")}, Verify: slurm.VerifyAll, GraceSeconds: 2,
+			VerifyAllowanceSeconds: 300}})
 	must(t, err)
 	s.renderer = cli.Renderer
 	hold := filepath.Join(bin, "hold")

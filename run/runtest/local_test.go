@@ -34,7 +34,8 @@ func openHost(t *testing.T, runtime string) *runtest.Transport {
 	root := t.TempDir()
 	must(t, os.Chmod(root, 0o700))
 	s := openSite(t, root)
-	s.renderer = slurm.NewRenderer(slurm.ScriptConfig{Runtime: slurm.Runtime{Path: runtime}, GraceSeconds: 2, Local: true})
+	s.renderer = slurm.NewRenderer(slurm.ScriptConfig{Runtime: slurm.Runtime{Path: runtime}, Verify: slurm.VerifyAll, GraceSeconds: 2,
+		VerifyAllowanceSeconds: 300, Local: true})
 	b, err := local.New(local.Config{Dir: filepath.Join(root, "local"), Places: places, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	job := func(t *testing.T, k runtest.Kind) run.JobSpec {
