@@ -19,7 +19,7 @@ func TestEachImageOnce(t *testing.T) {
 	s := &site.Site{DomainDir: filepath.Join("..", "domains", "examples")}
 	s.Storage.ImageStore = t.TempDir()
 	d := &checks{Config: Config{Images: noMisfits{}}}
-	d.domain(t.Context(), s)
+	d.images(t.Context(), s, d.domain(t.Context(), s))
 	found := map[string]int{}
 	for _, f := range d.answer.Findings {
 		if strings.HasPrefix(f.Check, "image ") {
