@@ -1,0 +1,164 @@
+package run
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// What a call is about says which engine carries it out.
+
+// at finds the engine of a site by its name.
+func (s *Sites) at(name string) (*member, error) {
+	if m := s.named[name]; m != nil {
+		return m, nil
+	}
+	return nil, fault.New(fault.Conflict, "run.Sites", "site_removed",
+		"the run is on the site "+name+", which the site file no longer has; its sites are "+strings.Join(s.Names(), ", ")).
+		WithNext("add the site to the site file again, and restart the gateway")
+}
+
+// of finds the engine of a run.
+func (s *Sites) of(ctx context.Context, runID string) (*member, error) {
+	v, err := s.store.View(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	return s.at(v.Run.Site)
+}
+
+// reader is an engine that can say what the ledger knows of a run: that of its site, or any if the site file no longer has the site.
+func (s *Sites) reader(v View) *member {
+	if m := s.named[v.Run.Site]; m != nil {
+		return m
+	}
+	return s.order[0]
+}
+
+// Submit is [Engine.Submit] on the site of the run, if there is one, and else on Order.Site.
+func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
+	m, f, err := s.find(ctx, o)
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
+	return m.submit(ctx, o, f)
+}
+
+// Preview is [Engine.Preview] on the site that a submit would choose.
+func (s *Sites) Preview(ctx context.Context, o Order) (Preview, error) {
+	m, f, err := s.find(ctx, o)
+	if err != nil {
+		return Preview{}, err
+	}
+	return m.preview(ctx, o, f)
+}
+
+func (s *Sites) find(ctx context.Context, o Order) (*member, lookup, error) {
+	m := s.order[0]
+	if o.Site != "" {
+		var err error
+		if m, err = s.at(o.Site); err != nil {
+			return nil, lookup{}, err
+		}
+	}
+	f, err := m.find(ctx, o)
+	if f.view != nil {
+		m = s.reader(*f.view)
+	}
+	return m, f, err
+}
+
+// Get is [Engine.Get] on the run's site.
+func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
+	v, err := s.store.View(ctx, runID)
+	if err != nil {
+		return GetAnswer{}, err
+	}
+	return s.reader(v).get(ctx, v, wait, which)
+}
+
+// Collect is [Engine.Collect] on the run's site.
+func (s *Sites) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
+	v, err := s.store.View(ctx, runID)
+	if err != nil {
+		return CollectAnswer{}, err
+	}
+	return s.reader(v).collected(ctx, v, wait, which)
+}
+
+// on calls a verb on the run's site.
+func on[T any](ctx context.Context, s *Sites, runID string, verb func(*Engine) (T, error)) (T, error) {
+	m, err := s.of(ctx, runID)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return verb(m.Engine)
+}
+
+// Cancel is [Engine.Cancel] on the run's site.
+func (s *Sites) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (CancelAnswer, error) { return e.Cancel(ctx, runID, why) })
+}
+
+// Retry is [Engine.Retry] on the run's site: a run stays on its site.
+func (s *Sites) Retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (SubmitAnswer, error) { return e.Retry(ctx, runID, after, why) })
+}
+
+// Logs is [Engine.Logs] on the run's site.
+func (s *Sites) Logs(ctx context.Context, runID, stream string, limit int64, which Identify) (LogsAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (LogsAnswer, error) { return e.Logs(ctx, runID, stream, limit, which) })
+}
+
+// Recollect is [Engine.Recollect] on the run's site.
+func (s *Sites) Recollect(ctx context.Context, runID, why string) (RecollectAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (RecollectAnswer, error) { return e.Recollect(ctx, runID, why) })
+}
+
+// DeclareAbsent is [Engine.DeclareAbsent] on the run's site.
+func (s *Sites) DeclareAbsent(ctx context.Context, runID, why string) (GetState, error) {
+	return on(ctx, s, runID, func(e *Engine) (GetState, error) { return e.DeclareAbsent(ctx, runID, why) })
+}
+
+// Adopt is [Engine.Adopt] on the run's site.
+func (s *Sites) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
+	return on(ctx, s, runID, func(e *Engine) (GetState, error) { return e.Adopt(ctx, runID, jobID) })
+}
+
+// Ended is [Engine.Ended] on the run's site.
+func (s *Sites) Ended(ctx context.Context, runID string) {
+	if m, err := s.of(ctx, runID); err == nil {
+		m.Engine.Ended(ctx, runID)
+	}
+}
+
+// RemoveRun is [Workspace.RemoveRun] on the run's site. Of several sites, one whose files are away keeps nothing from being removed on the
+// others.
+func (s *Sites) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error) {
+	freed, err = on(ctx, s, runID, func(e *Engine) (int64, error) { return e.Workspace.RemoveRun(ctx, runID, attempts, still) })
+	return freed, s.alone(err)
+}
+
+// RunSize is [Workspace.RunSize] on the run's site.
+func (s *Sites) RunSize(ctx context.Context, runID string) (int64, error) {
+	n, err := on(ctx, s, runID, func(e *Engine) (int64, error) { return e.Workspace.RunSize(ctx, runID) })
+	return n, s.alone(err)
+}
+
+func (s *Sites) alone(err error) error {
+	if fault.CodeOf(err) == "runs_dir_unavailable" && len(s.order) > 2 {
+		return fault.Wrap(fault.Transport, "run.Sites", SiteAway, "the files of the run's site are away", err)
+	}
+	return err
+}
+
+// RunDir is [Workspace.RunDir] on the run's site; empty while the site is away.
+func (s *Sites) RunDir(site, runID string) string {
+	if m := s.named[site]; m != nil {
+		return m.Workspace.RunDir(runID)
+	}
+	return ""
+}
