@@ -115,11 +115,13 @@ const maxJSONToken = 64 << 20
 var errJSONToken = fmt.Errorf("it contains a string or number of more than %d bytes", maxJSONToken)
 
 // checkJSON reads one JSON value in UTF-8 (RFC 8259). Names that appear twice in an object are not noticed.
-func checkJSON(r *bufio.Reader) error {
-	in := &limited{r: transform.NewReader(r, encoding.UTF8Validator), left: maxJSONToken}
+func checkJSON(r *bufio.Reader) error { return jsonWithin(r, maxJSONToken) }
+
+func jsonWithin(r *bufio.Reader, token int) error {
+	in := &limited{r: transform.NewReader(r, encoding.UTF8Validator)}
 	d := jsontext.NewDecoder(in, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) // lone surrogates are escaped UTF-16
 	for n := 0; ; n++ {
-		in.left = maxJSONToken
+		in.left = token
 		over := n > 0 && d.StackDepth() == 0
 		_, err := d.ReadToken()
 		var bad *jsontext.SyntacticError
