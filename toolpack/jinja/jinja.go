@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -117,12 +118,19 @@ func tooDeep(source string) bool {
 	return blocks > 4*maxDepth
 }
 
+// brokenNumber is a number, a dot and a character beyond ASCII, after the begin of an expression and outside its strings.
+var brokenNumber = regexp.MustCompile(`\{[{%](?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^'"])*?\p{Nd}\.[^\x00-\x7f]`)
+
 func read(source string) ([]nodes.Node, error) {
 	cfg := config.New()
 	cfg.KeepTrailingNewline = true
 	// The lexer turns \r into \n; an argument is what its author wrote.
 	if strings.Contains(source, "\r") {
 		return nil, errors.New("the template contains a carriage return")
+	}
+	// The lexer steps back by the width of that character, and may read the same text for ever.
+	if brokenNumber.MatchString(source) {
+		return nil, errors.New("in a template a number is followed by a dot and a character beyond ASCII; write the text in quotes: {{ '…' }}")
 	}
 	p := parser.NewParser("template", tokens.LexAll(source, cfg), cfg, nothing{}, statements{})
 	tree, err := p.Parse()

@@ -61,10 +61,11 @@ func TestRender(t *testing.T) {
 		"{{ params.nums | sort | unique | join('-') }} {{ params.nums | min }} {{ params.nums | max }}":                                  "1-2-3 1 3",
 		"{{ params.text | upper | lower | replace(' ', '_') }} {{ ' a ' | trim }}.":                                                      "a_b a.",
 		"{{ '12' | int + 1 }} {{ 2.7 | int }} {{ '0.5' | float }} {{ -3 | abs }} {{ 7 | string ~ 'x' }}":                                 "13 2 0.5 3 7x",
-		"{% if params.flag %}on{% else %}off{% endif %}":                                                                                 "on",
-		"{% if params.off %}a{% elif params.n == 7 %}b{% else %}c{% endif %}":                                                            "b",
-		"{% if params.off %}a{% elif params.n == 8 %}b{% else %}c{% endif %}":                                                            "c",
-		"{% for x in params.list %}{{ loop.index }}{{ x }}{% if not loop.last %},{% endif %}{% endfor %}":                                "1x,2y,3z",
+		"{{ '1.µ' ~ \"2.é\" }}":                                                                           "1.µ2.é",
+		"{% if params.flag %}on{% else %}off{% endif %}":                                                  "on",
+		"{% if params.off %}a{% elif params.n == 7 %}b{% else %}c{% endif %}":                             "b",
+		"{% if params.off %}a{% elif params.n == 8 %}b{% else %}c{% endif %}":                             "c",
+		"{% for x in params.list %}{{ loop.index }}{{ x }}{% if not loop.last %},{% endif %}{% endfor %}": "1x,2y,3z",
 		"{% for a in params.nested %}{{ loop.index0 }}:{% for b in a %}{{ b }}.{{ loop.first and 'f' or 'l' }}{% endfor %}/{{ loop.length }} " +
 			"{% endfor %}": "0:1.f2.l/2 1:3.f/2 ",
 		"{# a comment #}x{#- y -#} z":                    "xz",
@@ -147,6 +148,7 @@ func TestParseRefuses(t *testing.T) {
 		"{{ 1 }}" + strings.Repeat("{% if 1 %}", 500):                               "deeper",
 		"{{ 1 }}" + strings.Repeat("x", MaxSource):                                  "longer",
 		"{{ 1 }}\r\n": "carriage return",
+		"{{#0.岸81.#0": "in quotes", "{% if ٣.é %}": "in quotes", "{{ '1.5' ~ 1.µ }}": "in quotes",
 	} {
 		_, err := Parse(source, names)
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
