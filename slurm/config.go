@@ -21,7 +21,7 @@ type Config struct {
 // ScriptConfig is what a site says about its compute nodes and about what is asked of Slurm for each job.
 type ScriptConfig struct {
 	Runtime                Runtime
-	Verify                 string // "all": image and inputs; "image_only"
+	Verify                 string // VerifyImageOnly: the image alone; anything else: image and inputs
 	GraceSeconds           int    // between TERM and KILL at the program's own limit, less than Slurm's KillWait
 	VerifyAllowanceSeconds int    // added to the program's limit for hashing, before and after
 	Local                  bool   // the scripts are of docker plans, which run on the gateway's own host without Slurm

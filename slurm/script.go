@@ -70,7 +70,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"PinnedFile": run.PinnedFile, "PinnedSHA256": hex.EncodeToString(sum[:]),
 		"Program": quoted(job.ExecArgs), "Env": quoted(environment), "Outputs": quoted(outputs),
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
-		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify == VerifyAll, "GPUs": job.Spec.Resources.GPUs != nil,
+		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
 	}
 	var b bytes.Buffer
 	b.Grow(len(scriptText) + 4<<10)

@@ -24,22 +24,9 @@ import (
 	"slurmgate/run"
 )
 
-// Wrap puts seams around all parts that have side effects.
-func Wrap(p run.Parts) run.Parts {
-	s := ofProcess()
-	p.Store = store{p.Store, s}
-	p.Submitter = submitter{p.Submitter, s}
-	p.Queue = queue{p.Queue, s}
-	p.Accounting = accounting{p.Accounting, s}
-	p.Canceller = canceller{p.Canceller, s}
-	p.Workspace = workspace{p.Workspace, s}
-	p.Images = images{p.Images, s}
-	p.Objects = objects{p.Objects, s}
-	return p
-}
-
-// ofProcess are the seams of this process, which all its engines pass.
-var ofProcess = sync.OnceValue(func() *seams {
+// FromEnvironment reads what the seams of this process shall do. The function puts them around all parts that have side effects; several
+// engines pass the same seams.
+func FromEnvironment() func(run.Parts) run.Parts {
 	s := &seams{kill: parseTrigger("SLURMGATE_CHAOS_KILL"), fail: parseTrigger("SLURMGATE_CHAOS_FAIL")}
 	if name := os.Getenv("SLURMGATE_CHAOS_LIST"); name != "" {
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -48,8 +35,18 @@ var ofProcess = sync.OnceValue(func() *seams {
 		}
 		s.list = f
 	}
-	return s
-})
+	return func(p run.Parts) run.Parts {
+		p.Store = store{p.Store, s}
+		p.Submitter = submitter{p.Submitter, s}
+		p.Queue = queue{p.Queue, s}
+		p.Accounting = accounting{p.Accounting, s}
+		p.Canceller = canceller{p.Canceller, s}
+		p.Workspace = workspace{p.Workspace, s}
+		p.Images = images{p.Images, s}
+		p.Objects = objects{p.Objects, s}
+		return p
+	}
+}
 
 // trigger fires once, at the n-th pass.
 type trigger struct {

@@ -39,7 +39,7 @@ func (s *site) ReadControl(_ context.Context, _ string, _ int, name string, _ in
 }
 
 func wrapped(s *site) run.Parts {
-	return Wrap(run.Parts{Store: s, Submitter: s, Canceller: s, Workspace: s})
+	return FromEnvironment()(run.Parts{Store: s, Submitter: s, Canceller: s, Workspace: s})
 }
 
 // Seams are named after the port, and what the call is about; without a trigger every call has the effect and the answer it had.

@@ -4,4 +4,4 @@ package main
 
 import "slurmgate/chaos/seams"
 
-var inject = seams.Wrap
+var inject = seams.FromEnvironment()
