@@ -90,7 +90,7 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 		RPCPerMinute: r.rpcPerMinute}); err != nil {
 		return g, err
 	}
-	g.parts = run.Parts{Store: g.ledger, Index: g.ledger.Index(""), Renderer: g.cli, Submitter: g.cli, Queue: g.cli, Accounting: g.cli,
+	g.parts = run.Parts{Store: g.ledger, Index: g.ledger.Index("bench"), Renderer: g.cli, Submitter: g.cli, Queue: g.cli, Accounting: g.cli,
 		Canceller: g.cli,
 		Workspace: g.staging, Images: images, Objects: g.store, Contracts: noContracts{}, Formats: noFormats{},
 		Log: slog.New(slog.NewTextHandler(g.log, nil)), Now: time.Now}
