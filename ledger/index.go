@@ -1,11 +1,14 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -156,19 +159,47 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 		if p.Total, err = f.total(ctx, tx); err != nil {
 			return err
 		}
-		p.Runs, err = list(ctx, tx, scanRow, `SELECT r.run_id, r.tool_id, r.project_id, r.site, r.state, r.phase, r.created_at, r.finished_at, s.job_id, a.slurm_state, r.reason
- FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token WHERE `+w.String()+
-			" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(w.args, limit+1)...)
-		return err
+		var packed string
+		err = tx.QueryRowContext(ctx, pageQuery+w.String()+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?)",
+			append(w.args, limit+1)...).Scan(&packed)
+		if err != nil || packed == "" {
+			return err
+		}
+		for line := range strings.SplitSeq(packed, "\x1e") {
+			r, err := unpackRow(line)
+			if err != nil {
+				return err
+			}
+			p.Runs = append(p.Runs, r)
+		}
+		slices.SortFunc(p.Runs, func(a, b Row) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID)) })
+		return nil // group_concat promises no order
 	})
 	p.Runs, p.Cursor = page(p.Runs, limit, func(r Row) []any { return []any{micros(r.CreatedAt), r.ID} })
 	return p, err
 }
 
-func scanRow(row scanner) (r Row, err error) {
-	err = row.Scan(&r.ID, &r.ToolID, &r.ProjectID, &r.Site, &r.State, &r.Phase, into{&r.CreatedAt}, into{&r.FinishedAt}, into{&r.JobID},
-		&r.SlurmState, &r.Reason)
-	return r, err
+// pageQuery makes one text of a page, because the driver's cost is per row and column: of 10,000 runs in pages of 500 it takes 30 ms of
+// CPU instead of 50 (BenchmarkTuningList).
+const pageQuery = `SELECT coalesce(group_concat(line, char(30)), '') FROM (SELECT
+ concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.site, r.state, r.phase, r.created_at, coalesce(r.finished_at, 0), coalesce(s.job_id, ''),
+ a.slurm_state, replace(r.reason, char(30), ' ')) AS line
+ FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token WHERE `
+
+// unpackRow reads one run of a page. The reason comes last and may contain anything.
+func unpackRow(line string) (Row, error) {
+	var field [10]string
+	for i := range field {
+		field[i], line, _ = strings.Cut(line, "\x1f")
+	}
+	created, err1 := strconv.ParseInt(field[6], 10, 64)
+	finished, err2 := strconv.ParseInt(field[7], 10, 64)
+	r := Row{ID: field[0], ToolID: field[1], ProjectID: field[2], Site: field[3], State: run.State(field[4]), Phase: run.Phase(field[5]),
+		CreatedAt: time.UnixMicro(created).UTC(), JobID: field[8], SlurmState: field[9], Reason: line}
+	if finished != 0 {
+		r.FinishedAt = new(time.UnixMicro(finished).UTC())
+	}
+	return r, errors.Join(err1, err2)
 }
 
 // Find looks for the run of a request and for equivalent ones, newest first, at most ten; run.Index has the contract.

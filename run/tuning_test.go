@@ -133,3 +133,24 @@ func BenchmarkTuningReads(b *testing.B) {
 		}
 	})
 }
+
+// What a list of all runs costs, in pages of 500.
+func BenchmarkTuningList(b *testing.B) {
+	l, _ := seeded(b, run.Pending)
+	for b.Loop() {
+		runs := 0
+		for f := (ledger.Filter{Limit: 500}); ; {
+			page, err := l.List(b.Context(), f)
+			if err != nil {
+				b.Fatal(err)
+			}
+			runs += len(page.Runs)
+			if f.Cursor = page.Cursor; f.Cursor == "" {
+				break
+			}
+		}
+		if runs != tuned {
+			b.Fatal(runs)
+		}
+	}
+}
