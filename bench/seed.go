@@ -69,7 +69,8 @@ func (g *rig) seedOne(ctx context.Context, i int) (run.View, error) {
 	now, token := time.Now(), hex.EncodeToString(random[:])
 	r := run.Run{ID: id.RunID(), ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion,
 		PackHash:   o.PackHash,
-		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: o.Params.ProjectID, Site: "bench", Actor: o.Actor,
+		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: o.Params.ProjectID, Site: "bench",
+		Actor: o.Actor,
 		State: run.Queued, Phase: run.Staging, AttemptN: 1, CreatedAt: now, UpdatedAt: now}
 	if r.ResultJSON, err = json.Marshal(run.SubmitAnswer{RunID: r.ID, ProvenanceRunID: r.ID, State: r.State, Phase: r.Phase,
 		EquivalentRuns: []string{}, Warnings: []string{}}); err != nil {

@@ -62,7 +62,7 @@ type reading struct {
 	stop context.CancelFunc
 }
 
-// Runs are handed over rowsTogether at a time, which makes a cycle at 10,000 runs 27 ms long instead of 35 (BenchmarkTuningCycle); readAhead
+// Runs are handed over rowsTogether at a time, which makes a cycle of 10,000 runs 27 ms long, not 35 (BenchmarkTuningCycle); readAhead
 // times as many are read before there is something to compare with.
 const (
 	rowsTogether = 256
