@@ -245,7 +245,7 @@ func (s *Sites) Watched(site string) (at time.Time, err error) {
 	return at, err
 }
 
-// together calls f for every site at the same time, and joins the errors.
+// together calls f for every site at the same time. The error is that of the first site in the order of the site file that has one.
 func (s *Sites) together(f func(*member) error) error {
 	errs := make([]error, len(s.order))
 	var wg sync.WaitGroup
