@@ -21,17 +21,16 @@ import (
 	"slurmgate/plan"
 )
 
-// Grant is the rights of a principal.
+// Grant is what the site file or a token gives: rights, and the accounts that jobs charge.
 type Grant struct {
-	Capabilities []string
-	Projects     []string          // project ids, or "*"
-	Accounts     map[string]string // project id or "*" → Slurm account
+	gate.Grant
+	Accounts map[string]string // project id or "*" → Slurm account
 }
 
 // NewGrant checks a grant as it is configured: known capabilities, projects by name or id, accounts by project name or id.
 // It reports every mistake.
 func NewGrant(capabilities, projects []string, accounts map[string]string) (Grant, error) {
-	g := Grant{Capabilities: capabilities, Accounts: map[string]string{}}
+	g := Grant{Grant: gate.Grant{Capabilities: capabilities}, Accounts: map[string]string{}}
 	var problems []fault.Problem
 	for _, c := range capabilities {
 		if c != gate.All && !slices.Contains(gate.Capabilities(), c) {
@@ -64,25 +63,19 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 	return g, nil
 }
 
-// Everything is the grant of the gateway's own user.
-func Everything() Grant {
-	return Grant{Capabilities: []string{gate.All}, Projects: []string{gate.All}}
-}
-
-// Within limits the grant to the rights of its giver: capabilities, projects, Slurm accounts. If the giver's jobs of a project
-// must charge an account, so must the grant's; another account is refused.
+// Within limits the grant to the rights of its giver, pair by pair, and to its Slurm accounts. If the giver's jobs of a project must charge
+// an account, so must the grant's; another account is refused.
 func (g Grant) Within(giver gate.Principal) (Grant, error) {
 	const op = "access.Within"
-	for _, c := range g.Capabilities {
-		if !giver.Can(c) {
-			return g, fault.New(fault.Capability, op, "capability_denied",
-				giver.Name+" cannot grant the capability "+c+", which it does not have").WithNext("leave it out")
-		}
-	}
-	all := slices.Contains(giver.Projects, gate.All)
 	for _, p := range g.Projects {
-		if !all && !slices.Contains(giver.Projects, p) {
+		if !giver.Sees(p) {
 			return g, fault.New(fault.NotFound, op, "project_not_found", "there is no project "+p).WithNext("name your own projects")
+		}
+		for _, c := range g.Capabilities {
+			if !giver.Rights.Can(c, p) {
+				return g, fault.New(fault.Capability, op, "capability_denied", fmt.Sprintf("%s cannot grant the capability %s on project %s, "+
+					"because it does not have it there", giver.Name, c, p)).WithNext("leave it out")
+			}
 		}
 	}
 	accounts := map[string]string{}
@@ -103,9 +96,36 @@ func (g Grant) Within(giver gate.Principal) (Grant, error) {
 	return g, nil
 }
 
-// principal makes a principal of the grant.
-func (g Grant) principal(name, method string) gate.Principal {
-	return gate.Principal{Name: name, Method: method, Capabilities: g.Capabilities, Projects: g.Projects, Accounts: g.Accounts}
+// principal has the rights of every one of the grants. A grant's accounts are for its own projects. Where several grants name an account of
+// one project the first one counts, those that allow jobs before others.
+func principal(name, method string, grants ...Grant) gate.Principal {
+	p := gate.Principal{Name: name, Method: method, Accounts: map[string]string{}}
+	for _, jobs := range []bool{true, false} {
+		for _, g := range grants {
+			if gate.RightsOf(g.Capabilities, []string{gate.All}).Can(gate.CapSlurm, gate.All) == jobs {
+				g.charge(p.Accounts)
+			}
+		}
+	}
+	for _, g := range grants {
+		p.Rights = append(p.Rights, g.Grant)
+	}
+	return p
+}
+
+// charge adds the accounts of the grant's projects that have none yet.
+func (g Grant) charge(accounts map[string]string) {
+	for project, account := range g.Accounts {
+		projects := []string{project}
+		if project == gate.All {
+			projects = slices.DeleteFunc(slices.Clone(g.Projects), func(id string) bool { return g.Accounts[id] != "" && id != gate.All })
+		}
+		for _, id := range projects {
+			if _, earlier := accounts[id]; !earlier {
+				accounts[id] = account
+			}
+		}
+	}
 }
 
 // Access identifies the principals of a gateway. It implements gate.Authenticator.
@@ -120,8 +140,8 @@ var _ gate.Authenticator = (*Access)(nil)
 
 // Config says who may use a gateway.
 type Config struct {
-	Peers   map[int]Grant // by user id; the gateway's own user and root need none
-	Tokens  gate.Tokens   // nil: this gateway makes none
+	Peers   map[int][]Grant // by user id; the gateway's own user and root need none
+	Tokens  gate.Tokens     // nil: this gateway makes none
 	Issuers []Issuer
 	Client  *http.Client     // asks the issuers for their keys; one of its own when nil
 	Now     func() time.Time // time.Now when nil
@@ -136,11 +156,11 @@ func New(c Config) *Access {
 	for _, i := range c.Issuers {
 		a.issuers = append(a.issuers, newIssuer(i, c.Client, c.Now))
 	}
-	for uid, g := range c.Peers {
-		a.peers[uid] = g.principal(peerName(uid), gate.ByPeer)
+	for uid, grants := range c.Peers {
+		a.peers[uid] = principal(peerName(uid), gate.ByPeer, grants...)
 	}
 	for _, uid := range []int{os.Geteuid(), 0} {
-		a.peers[uid] = Everything().principal(peerName(uid), gate.ByPeer)
+		a.peers[uid] = gate.Principal{Name: peerName(uid), Method: gate.ByPeer, Rights: gate.Everything()}
 	}
 	return a
 }

@@ -38,15 +38,15 @@ func TestPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := New(Config{Peers: map[int]Grant{12345: g, 0: g}})
+	a := New(Config{Peers: map[int][]Grant{12345: {g}, 0: {g}}})
 	p, err := a.Peer(12345)
 	demo := plan.ProjectID("demo")
-	if want := (gate.Principal{Name: "user:#12345", Method: gate.ByPeer, Capabilities: []string{"gateway", "read"}, Projects: []string{demo},
+	if want := (gate.Principal{Name: "user:#12345", Method: gate.ByPeer, Rights: gate.RightsOf([]string{"gateway", "read"}, []string{demo}),
 		Accounts: map[string]string{demo: "research"}}); err != nil || !cmp.Equal(want, p) {
 		t.Error(cmp.Diff(want, p), err)
 	}
 	for _, uid := range []int{0, os.Geteuid()} { // no grant takes anything from them
-		if p, err := a.Peer(uid); err != nil || !p.Can(gate.CapAdmin) || !p.Sees("proj_x") || !strings.HasPrefix(p.Name, "user:") {
+		if p, err := a.Peer(uid); err != nil || !p.Can(gate.CapAdmin, gate.All) || !p.Sees("proj_x") || !strings.HasPrefix(p.Name, "user:") {
 			t.Error(uid, p, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("%+v of %s", tok, text)
 	}
 	p, err := a.Bearer(t.Context(), text)
-	if err != nil || p.Name != "token:bot" || p.Method != gate.ByToken || !p.Can(gate.CapRead) || p.Can(gate.CapSlurm) ||
+	if err != nil || p.Name != "token:bot" || p.Method != gate.ByToken || !p.CanSomewhere(gate.CapRead) || p.CanSomewhere(gate.CapSlurm) ||
 		!p.Sees(plan.ProjectID("demo")) || p.Sees(plan.ProjectID("other")) {
 		t.Error(p, err)
 	}

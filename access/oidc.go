@@ -100,20 +100,13 @@ func (i *issuer) principal(ctx context.Context, token *jwt.JSONWebToken, now tim
 	case expires.After(now.Add(maxLifetime)), c.ValidateWithLeeway(expected, leeway) != nil:
 		return gate.Principal{}, unknownToken()
 	}
-	grant := Grant{Accounts: map[string]string{}}
+	var grants []Grant
 	for _, g := range i.Grants {
-		if !has(all[g.Claim], g.Claim, g.Value) {
-			continue
-		}
-		grant.Capabilities = append(grant.Capabilities, g.Capabilities...)
-		grant.Projects = append(grant.Projects, g.Projects...)
-		for p, account := range g.Accounts {
-			if _, earlier := grant.Accounts[p]; !earlier {
-				grant.Accounts[p] = account
-			}
+		if has(all[g.Claim], g.Claim, g.Value) {
+			grants = append(grants, g.Grant)
 		}
 	}
-	p := grant.principal(fmt.Sprintf("oidc:%s#%s", i.URL, c.Subject), gate.ByOIDC)
+	p := principal(fmt.Sprintf("oidc:%s#%s", i.URL, c.Subject), gate.ByOIDC, grants...)
 	p.Expires = c.Expiry.Time()
 	return p, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -110,9 +111,13 @@ func (p *provider) access(t *testing.T, now *time.Time, algorithms ...string) *A
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := NewGrant([]string{gate.CapImport}, []string{"own"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return New(Config{Now: func() time.Time { return *now }, Issuers: []Issuer{{URL: p.URL, Audience: audience, Algorithms: algorithms,
 		Grants: []ClaimGrant{{"groups", "lab", lab}, {"scope", "submit", submit},
-			{"sub", "alice", Grant{Capabilities: []string{gate.CapImport}}}}}}})
+			{"sub", "alice", own}}}}})
 }
 
 func (p *provider) claims(change ...func(map[string]any)) map[string]any {
@@ -129,13 +134,15 @@ func set(name string, v any) func(map[string]any) { return func(c map[string]any
 func TestAccessToken(t *testing.T) {
 	p, now := newProvider(t), noon
 	a := p.access(t, &now, "RS256", "ES256")
+	demo, extra := plan.ProjectID("demo"), plan.ProjectID("extra")
 	for alg, key := range map[jose.SignatureAlgorithm]any{jose.RS256: p.rsa, jose.ES256: p.ec} {
 		kid := map[jose.SignatureAlgorithm]string{jose.RS256: "r", jose.ES256: "e"}[alg]
 		got, err := a.Bearer(t.Context(), p.token(t, alg, kid, key, p.claims()))
-		if err != nil || got.Name != "oidc:"+p.URL+"#alice" || got.Method != gate.ByOIDC || !got.Can(gate.CapRead) || !got.Can(gate.CapSlurm) ||
-			!got.Can(gate.CapImport) || got.Can(gate.CapAdmin) ||
-			!got.Sees(plan.ProjectID("demo")) || !got.Sees(plan.ProjectID("extra")) || got.Sees(plan.ProjectID("x")) ||
-			got.Account(plan.ProjectID("demo")) != "research" {
+		if err != nil || got.Name != "oidc:"+p.URL+"#alice" || got.Method != gate.ByOIDC || !got.Can(gate.CapRead, demo) ||
+			!got.Can(gate.CapSlurm, extra) ||
+			!got.Can(gate.CapImport, plan.ProjectID("own")) || got.CanSomewhere(gate.CapAdmin) ||
+			!got.Sees(demo) || !got.Sees(extra) || got.Sees(plan.ProjectID("x")) ||
+			got.Account(demo) != "research" {
 			t.Errorf("%s: %+v %v", alg, got, err)
 		}
 	}
@@ -145,15 +152,33 @@ func TestAccessToken(t *testing.T) {
 	// Known, and with nothing: the gate denies it.
 	got, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims(set("sub", "bob"), set("groups", "none"),
 		set("scope", "submitted"))))
-	if err != nil || len(got.Capabilities)+len(got.Projects) != 0 {
+	if err != nil || len(got.Rights) != 0 {
 		t.Error(got, err)
 	}
 	if got, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims(set("aud", []string{"x", audience}),
-		set("groups", "lab")))); err != nil || !got.Can(gate.CapRead) {
+		set("groups", "lab")))); err != nil || !got.Can(gate.CapRead, demo) {
 		t.Error(got, err)
 	}
 	if u := a.Issuers(); len(u) != 1 || u[0] != p.URL {
 		t.Error(u)
+	}
+}
+
+// Two grants give what each of them says: read on one project and submit on another are not submit on both.
+func TestGrantsDoNotMultiply(t *testing.T) {
+	p, now := newProvider(t), noon
+	got, err := p.access(t, &now, "RS256").Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, project := range []string{"demo", "extra", "own"} {
+		for _, capability := range gate.Capabilities() {
+			want := slices.Contains(map[string][]string{"demo": {gate.CapGateway, gate.CapRead}, "extra": {gate.CapSlurm},
+				"own": {gate.CapImport}}[project], capability)
+			if got.Can(capability, plan.ProjectID(project)) != want || got.Can(capability, gate.All) {
+				t.Errorf("%s on %s: %t", capability, project, !want)
+			}
+		}
 	}
 }
 

@@ -65,7 +65,7 @@ func TestStalledIssuer(t *testing.T) {
 		if n.keys, err = json.Marshal(set); err != nil {
 			t.Fatal(err)
 		}
-		grants := []ClaimGrant{{"sub", "alice", Grant{Capabilities: []string{gate.CapRead}}}}
+		grants := []ClaimGrant{{"sub", "alice", Grant{Grant: gate.Grant{Capabilities: []string{gate.CapRead}}}}}
 		a := New(Config{Client: &http.Client{Transport: n}, Issuers: []Issuer{{URL: "https://slow", Audience: audience,
 			Algorithms: []string{"RS256"}, Grants: grants},
 			{URL: "https://good", Audience: audience, Algorithms: []string{"RS256"}, Grants: grants}}})

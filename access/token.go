@@ -53,7 +53,7 @@ func (a *Access) token(ctx context.Context, text string) (gate.Principal, error)
 	case !a.now().Before(t.ExpiresAt):
 		return gate.Principal{}, expired()
 	}
-	p := Grant{t.Capabilities, t.Projects, t.Accounts}.principal(TokenPrincipal(t.Name), gate.ByToken)
+	p := principal(TokenPrincipal(t.Name), gate.ByToken, Grant{gate.Grant{Capabilities: t.Capabilities, Projects: t.Projects}, t.Accounts})
 	p.Expires = t.ExpiresAt
 	return p, nil
 }

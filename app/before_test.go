@@ -74,8 +74,8 @@ func (g *Gateway) ask(t *testing.T, tool string, args any, dry bool) (a answerOf
 	req := gate.NewRequest(x.ID, x.Version, raw)
 	req.DryRun = dry
 	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "user:lab", Method: gate.ByPeer,
-		Projects:     []string{plan.ProjectID("demo")},
-		Capabilities: []string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm, gate.CapOperate}}}
+		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm, gate.CapOperate},
+			[]string{plan.ProjectID("demo")})}}
 	res := g.Gate.Call(t.Context(), who, req)
 	if !res.OK {
 		out, _ := json.Marshal(res)

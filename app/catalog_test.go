@@ -107,7 +107,7 @@ type guest []string
 func (c guest) Peer(int) (gate.Principal, error) { return c.Bearer(context.Background(), "") }
 
 func (c guest) Bearer(context.Context, string) (gate.Principal, error) {
-	return gate.Principal{Name: "token:guest", Method: gate.ByToken, Projects: []string{gate.All}, Capabilities: c}, nil
+	return gate.Principal{Name: "token:guest", Method: gate.ByToken, Rights: gate.RightsOf(c, []string{gate.All})}, nil
 }
 
 // visit is a gateway over a domain and a policy, visited by somebody with these capabilities.

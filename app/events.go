@@ -68,26 +68,30 @@ func (g *Gateway) events() []Operation {
 		ID: "event.record", Title: "Record a call",
 		Description: "Records a call of image or doctor that a shell carried out in its own process, as the caller's. Without an event it only " +
 			"checks whether the caller may.",
-		Effect: gate.Write, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: shellOnly,
+		Effect: gate.Write, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: shellOnly,
 		Input: object("", prop("chain", `{"enum":["effects","looks"]}`), prop("event", `{"type":"object"}`),
 			prop("payloads", `{"type":"array","maxItems":2,"items":{"type":"object","additionalProperties":false,"required":["kind","payload"],"properties":{"kind":{"enum":["args","result"]},"payload":{}}}}`)),
 		Does: look(g, g.recordShell),
 	}, {
 		ID: "event.list", Title: "List calls", Verb: "events list",
 		Description: "Lists the recorded tool calls, newest first: who called what, over which transport, and the outcome.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat,
 		Input: object("", prop("tool_id", cursorSchema), prop("principal", cursorSchema), prop("provenance_run_id", runIDSchema),
 			prop("chain", `{"enum":["effects","looks"]}`), prop("failed", yesNo), prop("cursor", cursorSchema), prop("limit", limitSchema)),
 		Does: look(g, g.listCalls),
 	}, {
 		ID: "event.show", Title: "Show a call", Verb: "events show",
 		Description: "Returns one recorded call with its redacted arguments and result.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat,
 		Input: object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), Does: look(g, g.showCall),
 	}, {
 		ID: "event.verify", Title: "Verify the records", Verb: "events verify",
 		Description: "Checks the hash chains of all recorded calls and of the history of runs.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat,
 		Input: object(""), Does: look(g, g.verifyCalls),
 	}}
 }

@@ -41,8 +41,8 @@ func (g *Gateway) recorded(t *testing.T, admin gate.Caller) {
 }
 
 func everything(name string, projects ...string) gate.Caller {
-	return gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: name, Method: gate.ByPeer, Projects: projects,
-		Capabilities: []string{gate.All}}}
+	return gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: name, Method: gate.ByPeer,
+		Rights: gate.RightsOf([]string{gate.All}, projects)}}
 }
 
 type lookAnswer struct {
@@ -58,7 +58,7 @@ func TestProvenanceIsFound(t *testing.T) {
 	admin := everything("user:boss", gate.All)
 	b := g.fill(t, "own")
 	reader := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:reader", Method: gate.ByToken,
-		Projects: []string{b.project}, Capabilities: []string{gate.CapGateway, gate.CapRead}}}
+		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead}, []string{b.project})}}
 	other := reader
 	other.Name = "token:other"
 	for tool, args := range map[string]map[string]any{"artifact.list": {"type": "BAM"}, "run.list": {}, "slurm.job.get": {"run_id": b.run},

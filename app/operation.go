@@ -18,7 +18,8 @@ type Operation struct {
 	Effect      gate.SideEffect
 	Repeat      string // what the same call again does, e.g. [gate.Idempotent]
 	Outcome     string // whether the same call gives the same answer, e.g. [gate.BestEffort]
-	Capability  string // that the caller must have beside [gate.CapGateway]
+	Capability  string // that the caller must have beside [gate.CapGateway], on the project that the call is about
+	SiteWide    bool   // the call is about no project but about all: the caller must have them on project [gate.All]
 	Needs       Needs
 	Faces       []gate.Transport
 	Verb        string        // of the shell that makes the call and prints the answer, e.g. "runs list"; empty: none
@@ -57,7 +58,8 @@ const (
 func (o Operation) Tool() gate.Tool {
 	return gate.Tool{ID: o.ID, Version: BuiltinVersion, ContractVersion: builtinContract, Title: o.Title, Description: o.Description,
 		SideEffect: o.Effect, Idempotency: o.Repeat, Determinism: o.Outcome, Availability: gate.OfflineOK,
-		Capabilities: []string{gate.CapGateway, o.Capability}, Bindings: o.Faces, Timeout: o.Limit, Input: o.Input, Output: o.Does.answer(),
+		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Input: o.Input,
+		Output:  o.Does.answer(),
 		Reveals: o.Reveals, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }
 

@@ -36,7 +36,7 @@ func TestPlacementIsTheSites(t *testing.T) {
 				t.Fatal(err)
 			}
 			call := gate.Call{Args: []byte(`{"bam":"` + beforeBAM + `"}`), Value: map[string]any{"bam": beforeBAM},
-				Caller: gate.Caller{Principal: gate.Principal{Projects: []string{plan.ProjectID("demo")}}}}
+				Caller: gate.Caller{Principal: gate.Principal{Rights: gate.RightsOf([]string{gate.CapSlurm}, []string{plan.ProjectID("demo")})}}}
 			o, _, err := g.packOrder(t.Context(), call, p)
 			if c.denied != "" {
 				if fault.CodeOf(err) != c.denied {

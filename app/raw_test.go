@@ -26,7 +26,7 @@ func TestRawPlanNamesItsImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := g.Gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "me",
-		Capabilities: []string{gate.All}, Projects: []string{gate.All}}}, gate.NewRequest(x.ID, x.Version, args))
+		Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}}, gate.NewRequest(x.ID, x.Version, args))
 	if res.OK || !strings.Contains(fmt.Sprint(res.Error), `images.lock.yaml has no image "samtools"`) {
 		t.Errorf("%+v", res.Error)
 	}

@@ -320,8 +320,8 @@ func TestAnotherProjectDoesNotExist(t *testing.T) {
 	g := tableGateway(t)
 	theirs, own := g.fill(t, "theirs"), g.fill(t, "own")
 	never := belongings{plan.ProjectID("never"), "never", "run_" + strings.Repeat("7", 26), "art_" + strings.Repeat("7", 26)}
-	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:x", Method: gate.ByToken, Projects: []string{own.project},
-		Capabilities: []string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm, gate.CapOperate}}}
+	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:x", Method: gate.ByToken,
+		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm, gate.CapOperate}, []string{own.project})}}
 	ask := func(x gate.Tool, args map[string]any, dry bool) string {
 		raw, err := json.Marshal(args)
 		if err != nil {

@@ -15,7 +15,8 @@ func (g *Gateway) retention() []Operation {
 		ID: "gateway.gc", Title: "Remove what is no longer needed", Verb: "gc",
 		Description: "Removes workspaces of finished runs, imports that no run used, and bytes that no artifact refers to, according to the " +
 			"site's retention settings. What a run refers to is never removed.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, Needs: Engine, Faces: noChat,
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, SiteWide: true, Needs: Engine,
+		Faces: noChat,
 		Limit: 12 * time.Hour,
 		Input: object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
 			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)),

@@ -32,7 +32,7 @@ func TestRunWithRolesThatDifferOnlyInCase(t *testing.T) {
 			t.Fatal(err)
 		}
 		res := g.Gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "me",
-			Capabilities: []string{gate.All}, Projects: []string{gate.All}}},
+			Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}},
 			gate.NewRequest(id, x.Version, json.RawMessage(`{"run_id":"`+b.run+`"}`)))
 		if !res.OK {
 			t.Errorf("%s: %+v", id, res.Error)

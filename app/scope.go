@@ -8,15 +8,16 @@ import (
 	"slurmgate/plan"
 )
 
-// projectOf is the project of a call: the one it names, else the caller's own default. Other callers' projects do not exist for it.
+// projectOf is the project of a call: the one it names, else the caller's own default. The caller has the tool's capabilities there.
 func (g *Gateway) projectOf(c gate.Call, named string) (string, error) {
-	return c.Caller.Project(named, g.Site.Gateway.DefaultProject)
+	return c.Project(named, g.Site.Gateway.DefaultProject)
 }
 
-// projectsListed narrows a list to what the caller may see: the project it names, else its own projects. nil means every project.
+// projectsListed narrows a list to what the caller may list: the project it names, else every one where it has the tool's capabilities.
+// nil means every project.
 func (g *Gateway) projectsListed(c gate.Call, named string) ([]string, error) {
 	if named == "" {
-		return c.Caller.Filter(), nil
+		return c.Projects(), nil
 	}
 	id, err := g.projectOf(c, named)
 	return []string{id}, err

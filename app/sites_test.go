@@ -63,7 +63,8 @@ func TestSiteArgument(t *testing.T) {
 		{`{"bam":"` + b + `","site":"gamma"}`, "", "", "SITE-UNKNOWN"},
 		{`{"bam":"` + b + `","site":"local"}`, "", "", "POLICY-LOCAL"},
 	} {
-		call := gate.Call{Args: []byte(x.args), Caller: gate.Caller{Principal: gate.Principal{Projects: []string{plan.ProjectID("demo")}}}}
+		call := gate.Call{Args: []byte(x.args), Caller: gate.Caller{Principal: gate.Principal{Rights: gate.RightsOf([]string{gate.CapSlurm},
+			[]string{plan.ProjectID("demo")})}}}
 		o, _, err := g.packOrder(t.Context(), call, p)
 		if (err != nil) != (x.code != "") || err != nil && fault.CodeOf(err) != x.code {
 			t.Errorf("%s: %v", x.args, err)

@@ -23,14 +23,16 @@ func (g *Gateway) calls(t *testing.T, who gate.Principal, tool, args string, key
 // A token grants no more than its maker has, and no longer than the maker's own credentials last.
 func TestTokenWithinItsMaker(t *testing.T) {
 	g := tableGateway(t)
-	maker := gate.Principal{Name: "token:ops", Method: gate.ByToken, Capabilities: []string{"gateway", "read", "admin"},
-		Projects: []string{plan.ProjectID("demo")},
+	demo := []string{plan.ProjectID("demo")}
+	maker := gate.Principal{Name: "token:ops", Method: gate.ByToken,
+		Rights: gate.Rights{{Capabilities: []string{"gateway", "admin"}, Projects: []string{gate.All}}, {Capabilities: []string{"read"},
+			Projects: demo}},
 		Accounts: map[string]string{plan.ProjectID("demo"): "research"}, Expires: time.Now().Add(time.Hour)}
 	for args, code := range map[string]string{
 		`"capabilities":["read"],"projects":["demo"],"expires_in_seconds":3000`:                          "",
 		`"capabilities":["read"],"projects":["demo"],"expires_in_seconds":7200`:                          "lifetime_denied",
 		`"capabilities":["slurm"],"projects":["demo"],"expires_in_seconds":60`:                           "capability_denied",
-		`"capabilities":["read"],"projects":["other"],"expires_in_seconds":60`:                           "project_not_found",
+		`"capabilities":["read"],"projects":["other"],"expires_in_seconds":60`:                           "capability_denied",
 		`"capabilities":["read"],"projects":["demo"],"accounts":{"demo":"boss"},"expires_in_seconds":60`: "account_denied",
 	} {
 		res := g.calls(t, maker, "token.create", `{"name":"x",`+args+`}`, "")

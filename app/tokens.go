@@ -81,7 +81,8 @@ func (g *Gateway) tokens() []Operation {
 		ID: "token.create", Title: "Create a token", Verb: "token create",
 		Description: "Creates a bearer token for a program or a person with the given capabilities, projects and lifetime. The token itself " +
 			"is returned only once; the gateway stores only its hash.",
-		Effect: gate.Write, Repeat: gate.NonIdempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Effect: gate.Write, Repeat: gate.NonIdempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat,
 		Input: object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`),
 			prop("capabilities", words), prop("projects", words),
 			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
@@ -91,12 +92,14 @@ func (g *Gateway) tokens() []Operation {
 	}, {
 		ID: "token.list", Title: "List tokens", Verb: "token list",
 		Description: "Lists the bearer tokens of this gateway, without their secrets.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat,
 		Input: object(""), Does: look(g, g.listTokens),
 	}, {
 		ID: "token.revoke", Title: "Revoke a token", Verb: "token revoke",
 		Description: "Revokes a bearer token permanently, effective immediately.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat,
 		Input: object("token_id", prop("token_id", `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`)), Does: look(g, g.revokeToken),
 	}}
 }

@@ -23,7 +23,7 @@ type Token struct {
 
 type tokenCreateCmd struct {
 	Name       string            `arg:"" help:"Name of the principal, e.g. lab-assistant; tokens with the same name are the same principal."`
-	Capability []string          `help:"Capabilities: gateway, read, import, slurm, operate, approve, admin, or *." default:"gateway,read" placeholder:"NAME,…"`
+	Capability []string          `help:"Capabilities: gateway, read, import, slurm, operate, approve, admin, metrics, or *." default:"gateway,read" placeholder:"NAME,…"`
 	Project    []string          `help:"Projects it can see: names or ids, or *. Default: the caller's default project." placeholder:"NAME,…"`
 	Account    map[string]string `help:"Slurm account that jobs of a project charge." mapsep:"," placeholder:"PROJECT=ACCOUNT"`
 	Expires    time.Duration     `help:"Lifetime, at most 366 days." default:"720h" placeholder:"DURATION"`

@@ -32,7 +32,7 @@ func (anyone) Peer(int) (gate.Principal, error) {
 }
 
 func (anyone) Bearer(context.Context, string) (gate.Principal, error) {
-	return gate.Principal{Name: "token:chat", Method: gate.ByToken, Capabilities: []string{gate.All}, Projects: []string{gate.All}}, nil
+	return gate.Principal{Name: "token:chat", Method: gate.ByToken, Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}, nil
 }
 
 // mortal is a gateway whose socket dies with everything that is under way on it, and is served again by whoever looks for the gateway next.

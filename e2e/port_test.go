@@ -143,7 +143,16 @@ func TestPort(t *testing.T) {
 	c := &chat{t: t, session: session}
 	c.expect(c.say("slurm_job_collect", tree{"run_id": run.ToolRunID}, nil), "is succeeded")
 	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "num_seqs")
-	if status, b := p.send("GET", "/metrics", ""); status != 200 || !bytes.Contains(b, []byte(`slurmgate_runs{state="succeeded"} 1`)) ||
+	if status, b := p.send("GET", "/metrics", ""); status != 403 || !bytes.Contains(b, []byte("capability_denied")) {
+		t.Errorf("a token of one project reads the metrics of the site: %d %s", status, b)
+	}
+	var scraper struct {
+		Token string `json:"token"`
+	}
+	s.ok(&scraper, "token", "create", "prometheus", "--capability", "metrics", "--project", "*")
+	figures := *p
+	figures.token = scraper.Token
+	if status, b := figures.send("GET", "/metrics", ""); status != 200 || !bytes.Contains(b, []byte(`slurmgate_runs{state="succeeded"} 1`)) ||
 		!bytes.Contains(b, []byte(`slurmgate_slurm_requests_total{command="sbatch",outcome="accepted",site="e2e"} 1`)) ||
 		!bytes.Contains(b, []byte(`slurmgate_bytes_total{direction="collect",site="e2e"}`)) || !bytes.Contains(b,
 		[]byte(`tool="seqkit.stats",transport="other"`)) {

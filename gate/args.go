@@ -51,7 +51,7 @@ func (g *Gate) referred(ctx context.Context, who Caller, ref string) (plan.Doc, 
 		return plan.Doc{}, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool does not accept arguments by reference").
 			WithNext("pass args")
 	}
-	if project, err := g.owners.Owner(ctx, id); fault.Is(err, fault.NotFound) || err == nil && !who.Sees(project) {
+	if project, err := g.owners.Owner(ctx, id); fault.Is(err, fault.NotFound) || err == nil && !who.Can(CapRead, project) {
 		return plan.Doc{}, notThere(id)
 	} else if err != nil {
 		return plan.Doc{}, err

@@ -42,14 +42,24 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	return result, timedOut(ctx, err, req.ToolID, timeout)
 }
 
-// allowed denies by default: it checks every capability that the tool needs, then policy.
+// allowed denies by default: it checks every capability that the tool needs, then policy. On which project the caller needs them
+// is checked once the arguments are known, by [Gate.scope] and by the handler.
 func (g *Gate) allowed(who Caller, t Tool) error {
+	if t.SiteWide && !who.CanAll(t.Capabilities, All) {
+		return who.lacks(t.Capabilities, All, t.ID)
+	}
 	for _, c := range t.Capabilities {
-		if !who.Can(c) {
+		if !who.CanSomewhere(c) {
 			return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the capability %q, which %s does not have",
 				t.ID, c, orText(who.Name, "an unknown caller"))).
 				WithNext("ask the administrator for a token or a grant with this capability")
 		}
+	}
+	if !who.CanSomewhere(t.Capabilities...) {
+		return fault.New(fault.Capability, "gate.Call", "capability_denied",
+			fmt.Sprintf("%s needs the capabilities %s on one project; %s has them on "+
+				"different ones", t.ID, strings.Join(t.Capabilities, ", "), orText(who.Name, "an unknown caller"))).
+			WithNext("ask the administrator for a grant that has them together")
 	}
 	if g.policy == nil {
 		return nil
@@ -85,7 +95,7 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request,
 	if err := e.checkArgs(args.Value); err != nil {
 		return args, err
 	}
-	return args, g.scope(ctx, who, args.Value, req.DryRun && e.tool.SideEffect != Read)
+	return args, g.scope(ctx, who, e.tool, args.Value, req.DryRun && e.tool.SideEffect != Read)
 }
 
 // rehearse returns what a call would do. It neither needs an approval nor binds a key, and reports whether the call would need an approval.
@@ -98,7 +108,8 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args.Bytes,
 		ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
 	if t.DryRun != nil {
-		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Request: req, Args: args.Bytes, Value: args.Value})
+		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Needs: t.Capabilities, Request: req, Args: args.Bytes,
+			Value: args.Value})
 		if err != nil {
 			return nil, err
 		}
@@ -215,8 +226,8 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 	}
 	tr.effect = t.SideEffect != Read
-	result, err := guard(context.WithValue(ctx, provenanceKey{}, tr), g.log, t.Handle, Call{Caller: who, Request: req, Args: tr.args.Bytes,
-		Value: tr.args.Value})
+	result, err := guard(context.WithValue(ctx, provenanceKey{}, tr), g.log, t.Handle, Call{Caller: who, Needs: t.Capabilities, Request: req,
+		Args: tr.args.Bytes, Value: tr.args.Value})
 	if u, ok := result.(Unchanged); ok && err == nil && u.Unchanged() {
 		tr.effect = false
 	}

@@ -672,7 +672,7 @@ func TestSupposedScope(t *testing.T) {
 			false}, {"a", "other", "test.write", id, true, false},
 		{"a", "mine", "test.read", id, true, false}, {"a", "mine", "test.write", "art_00000000000000000000000000", true, false},
 	} {
-		who := Caller{Principal: Principal{Name: c.principal, Capabilities: []string{All}, Projects: []string{plan.ProjectID(c.project)}},
+		who := Caller{Principal: Principal{Name: c.principal, Rights: RightsOf([]string{All}, []string{plan.ProjectID(c.project)})},
 			Transport: Local}
 		req := NewRequest(c.tool, "1.0.0", json.RawMessage(`{"deep":[{"in":"`+c.id+`"}]}`))
 		req.DryRun = c.dry

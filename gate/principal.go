@@ -3,11 +3,7 @@ package gate
 import (
 	"context"
 	"io"
-	"slices"
 	"time"
-
-	"slurmgate/fault"
-	"slurmgate/plan"
 )
 
 // Transport is the way a call came (HTC-08). A tool is reachable by the transports it is bound to.
@@ -40,23 +36,23 @@ const (
 	CapImport  = "import"  // import artifacts
 	CapSlurm   = "slurm"   // submit, cancel and retry jobs
 	CapOperate = "operate" // settle runs in doubt
-	CapAdmin   = "admin"   // tokens, and the record of all calls
+	CapAdmin   = "admin"   // tokens, and the record of all calls; for the whole site only
 	CapApprove = "approve" // answer approval requests
+	CapMetrics = "metrics" // read the metrics; for the whole site only
 )
 
 // Capabilities lists all of them.
 func Capabilities() []string {
-	return []string{CapGateway, CapRead, CapImport, CapSlurm, CapOperate, CapAdmin, CapApprove}
+	return []string{CapGateway, CapRead, CapImport, CapSlurm, CapOperate, CapAdmin, CapApprove, CapMetrics}
 }
 
 // Principal is who a call is made for, as an [Authenticator] found out. The zero Principal may do nothing.
 type Principal struct {
 	// stable, e.g. user:lab, token:ci, oidc:https://issuer#subject; idempotency keys and approvals are its own
-	Name         string    `json:"name"`
-	Method       string    `json:"method"`       // peer, token, oidc or process
-	Capabilities []string  `json:"capabilities"` // [All] for every one
-	Projects     []string  `json:"projects"`     // project ids; [All] for every one. The first is the default
-	Expires      time.Time `json:"-"`            // when the credentials end; zero: they do not
+	Name    string    `json:"name"`
+	Method  string    `json:"method"` // peer, token, oidc or process
+	Rights  Rights    `json:"rights"`
+	Expires time.Time `json:"-"` // when the credentials end; zero: they do not
 	// project id, or [All], to the Slurm account its jobs charge; empty: the site's default, and any that policy allows
 	Accounts map[string]string `json:"accounts"`
 }
@@ -71,8 +67,7 @@ type Caller struct {
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no
 // more than whoever started the program.
 func Process() Caller {
-	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Capabilities: []string{All}, Projects: []string{All}},
-		Transport: Local}
+	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Rights: Everything()}, Transport: Local}
 }
 
 // Authenticator turns what a connection or a request proves into a principal. A caller it does not know is an Auth fault.
@@ -81,47 +76,6 @@ type Authenticator interface {
 	Peer(uid int) (Principal, error)
 	// Bearer is the principal of an access token: one of this gateway's own, or an OpenID provider's.
 	Bearer(ctx context.Context, token string) (Principal, error)
-}
-
-// Can reports whether the principal has a capability.
-func (p Principal) Can(capability string) bool {
-	return slices.Contains(p.Capabilities, All) || slices.Contains(p.Capabilities, capability)
-}
-
-// Sees reports whether the principal can see what belongs to the project.
-func (p Principal) Sees(projectID string) bool {
-	return slices.Contains(p.Projects, All) || slices.Contains(p.Projects, projectID) || p.Name != "" && projectID == p.Own()
-}
-
-// Own is the project of what is the principal's alone: answers too large for an envelope. They may be about any project the principal
-// sees, or about none, so they must not lie in one that others see.
-func (p Principal) Own() string { return plan.ProjectID("answers to " + p.Name) }
-
-// Filter returns the projects a list is narrowed to; nil for every one.
-func (p Principal) Filter() []string {
-	if slices.Contains(p.Projects, All) {
-		return nil
-	}
-	return append([]string{}, p.Projects...)
-}
-
-// Project resolves the project a call names: an id, a name, or nothing, which stands for fallback (a name) where the principal
-// sees that, else for its first. Another's project is NotFound.
-func (p Principal) Project(named, fallback string) (string, error) {
-	id := plan.ProjectOf(named)
-	if named == "" {
-		if id = plan.ProjectOf(fallback); !p.Sees(id) && len(p.Projects) > 0 {
-			id = p.Projects[0]
-		}
-	} else if msg := plan.CheckProject(named); msg != "" {
-		return "", fault.Invalid("gate.Project", "this is not a valid project", fault.Problem{Code: "PROJECT-NAME", Field: "project_id",
-			Rule: "a project's name or id", Msg: msg})
-	}
-	if !p.Sees(id) {
-		return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).
-			WithNext("name one of your own projects, or leave the project out")
-	}
-	return id, nil
 }
 
 // Account is the Slurm account the principal's jobs of a project charge; empty when nothing is said.

@@ -58,7 +58,8 @@ type Tool struct {
 	Idempotency     string     `json:"idempotency"`
 	Determinism     string     `json:"determinism"`
 	Availability    string     `json:"availability"`
-	Capabilities    []string   `json:"required_capabilities"` // what a caller must have, every one
+	Capabilities    []string   `json:"required_capabilities"` // what a caller must have, every one, on the project that the call is about
+	SiteWide        bool       `json:"-"`                     // the call is about no project but about all: it needs them on project [All]
 	// what the tool is for, in the words of its pack, e.g. alignment.summary; may be empty
 	Purposes []string    `json:"capabilities"`
 	Bindings []Transport `json:"transport_bindings"` // the ways it can be reached by; by others there is no such tool
@@ -102,6 +103,7 @@ type Handler func(ctx context.Context, c Call) (any, error)
 // Call is what a handler is given.
 type Call struct {
 	Caller  Caller
+	Needs   []string // the tool's capabilities
 	Request Request
 	Args    json.RawMessage // canonical JSON
 	Value   any             // what Args say, as [plan.Doc] has it

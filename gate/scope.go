@@ -2,47 +2,54 @@ package gate
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
-// scope refuses arguments that name a run or an artifact of a project the caller does not see, wherever in them the name stands: to
-// the caller there is no such thing, and the words are those for a thing that never was. It also refuses such a project. What a
-// handler lists it narrows itself, by [Principal.Filter].
+// scope refuses arguments that name a run or an artifact of a project on which the caller does not have what the tool needs, wherever in
+// them the name stands. To a caller without any right there, there is no such thing, and the words are those for a thing that never was. It
+// also refuses such a project. What a handler lists it narrows itself, by [Call.Projects].
 //
 // To a dry run that exists too which a dry run has supposed for the same principal.
-func (g *Gate) scope(ctx context.Context, who Caller, args any, dry bool) error {
-	if slices.Contains(who.Projects, All) || g.owners == nil {
+func (g *Gate) scope(ctx context.Context, who Caller, t Tool, args any, dry bool) error {
+	if g.owners == nil || who.CanAll(t.Capabilities, All) {
 		return nil
 	}
 	doc, _ := args.(map[string]any)
 	if p, ok := doc["project_id"].(string); ok {
-		if _, err := who.Project(p, ""); err != nil {
+		if _, err := who.Project(t.Capabilities, p, ""); err != nil {
 			return err
 		}
 	}
-	return g.visible(ctx, who, doc, dry && g.supposer != nil)
+	return look{g, who, t, dry && g.supposer != nil}.all(ctx, doc)
 }
 
-func (g *Gate) visible(ctx context.Context, who Caller, v any, dry bool) error {
+// look goes through the arguments of a call.
+type look struct {
+	*Gate
+	who  Caller
+	tool Tool
+	dry  bool
+}
+
+func (l look) all(ctx context.Context, v any) error {
 	switch v := v.(type) {
 	case string:
-		return g.visibleID(ctx, who, v, dry)
+		return l.one(ctx, v)
 	case []any:
 		for _, x := range v {
-			if err := g.visible(ctx, who, x, dry); err != nil {
+			if err := l.all(ctx, x); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for k, x := range v {
-			if err := g.visibleID(ctx, who, k, dry); err != nil {
+			if err := l.one(ctx, k); err != nil {
 				return err
 			}
-			if err := g.visible(ctx, who, x, dry); err != nil {
+			if err := l.all(ctx, x); err != nil {
 				return err
 			}
 		}
@@ -50,26 +57,29 @@ func (g *Gate) visible(ctx context.Context, who Caller, v any, dry bool) error {
 	return nil
 }
 
-func (g *Gate) visibleID(ctx context.Context, who Caller, s string, dry bool) error {
+func (l look) one(ctx context.Context, s string) error {
 	id := strings.TrimPrefix(strings.TrimPrefix(s, "artifact:"), "//")
 	if !plan.IsRunID(id) && !plan.IsArtifactID(id) {
 		return nil
 	}
-	project, err := g.owners.Owner(ctx, id)
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	project, err := l.owners.Owner(ctx, id)
+	switch {
+	case err != nil && !fault.Is(err, fault.NotFound):
 		return err
-	}
-	if err == nil && who.Sees(project) {
+	case err == nil && l.who.CanAll(l.tool.Capabilities, project):
 		return nil
+	case err == nil && l.who.Sees(project):
+		return l.who.lacks(l.tool.Capabilities, project, l.tool.ID)
 	}
-	if fault.Is(err, fault.NotFound) && plan.IsRunID(id) {
-		asked, err := g.owners.Asked(ctx, who.Name, id)
+	// What does not exist and what is another's take the same way from here, so that time does not tell them apart.
+	if plan.IsRunID(id) {
+		asked, err := l.owners.Asked(ctx, l.who.Name, id)
 		if err != nil || asked {
 			return err
 		}
 	}
-	if dry && fault.Is(err, fault.NotFound) {
-		if project, ok := g.supposer.Supposed(who.Principal, id); ok && who.Sees(project) {
+	if l.dry {
+		if project, ok := l.supposer.Supposed(l.who.Principal, id); ok && l.who.CanAll(l.tool.Capabilities, project) {
 			return nil
 		}
 	}

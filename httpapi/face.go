@@ -133,9 +133,9 @@ func (f *face) routes(r chi.Router) {
 
 	if f.Metrics != nil {
 		r.Get("/metrics", func(w http.ResponseWriter, req *http.Request) {
-			if who := CallerOf(req.Context()); !who.Can(gate.CapRead) {
+			if who := CallerOf(req.Context()); !who.Can(gate.CapMetrics, gate.All) {
 				problem(w, fault.New(fault.Capability, "httpapi", "capability_denied",
-					"metrics need the capability \"read\", which "+who.Name+" does not have"))
+					"metrics need the capability \"metrics\" for the whole site (project *), which "+who.Name+" does not have"))
 				return
 			}
 			f.Metrics.ServeHTTP(w, req)

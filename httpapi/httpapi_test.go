@@ -48,7 +48,7 @@ func (owner) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	if token != "good" {
 		return gate.Principal{}, fault.New(fault.Auth, "owner", "unauthenticated", "not a token")
 	}
-	return gate.Principal{Name: "token:good", Method: gate.ByToken, Capabilities: []string{gate.CapRead}, Projects: []string{gate.All}}, nil
+	return gate.Principal{Name: "token:good", Method: gate.ByToken, Rights: gate.RightsOf([]string{gate.CapRead}, []string{gate.All})}, nil
 }
 
 // serve starts the face with three tools and returns its socket.

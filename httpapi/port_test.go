@@ -26,7 +26,7 @@ const (
 	artA = "art_45G7QPW5RFS0CCAGQR83T82KBN"
 )
 
-// tokens know three callers: one with every right, one that may only look, and one nobody knows.
+// tokens know callers by what they may do, and one nobody knows.
 type tokens struct{}
 
 func (tokens) Peer(int) (gate.Principal, error) {
@@ -36,9 +36,13 @@ func (tokens) Peer(int) (gate.Principal, error) {
 func (tokens) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	switch token {
 	case "all":
-		return gate.Principal{Name: "token:all", Capabilities: []string{gate.All}, Projects: []string{gate.All}}, nil
+		return gate.Principal{Name: "token:all", Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}, nil
 	case "look":
-		return gate.Principal{Name: "token:look", Capabilities: []string{gate.CapGateway, gate.CapRead}, Projects: []string{gate.All}}, nil
+		return gate.Principal{Name: "token:look", Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead}, []string{gate.All})}, nil
+	case "figures":
+		return gate.Principal{Name: "token:figures", Rights: gate.RightsOf([]string{gate.CapMetrics}, []string{gate.All})}, nil
+	case "all-of-one":
+		return gate.Principal{Name: "token:one", Rights: gate.RightsOf([]string{gate.All}, []string{"proj_x"})}, nil
 	}
 	return gate.Principal{}, fault.New(fault.Auth, "x", "unauthenticated", "the access token is not valid here")
 }
@@ -342,6 +346,20 @@ func TestViews(t *testing.T) {
 	if r := d.send("POST /v1/tools/test.denied:run", `{"input":{}}`, look); r.status != 403 ||
 		r.doc(t)["error"].(obj)["details"].(obj)["code"] != "capability_denied" {
 		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+// The metrics count what happens in every project, so reading everything, or doing anything in one project, is not enough to see them.
+func TestMetricsAreASiteWideRight(t *testing.T) {
+	d := newDesk(t)
+	for token, status := range map[string]int{"figures": 200, "all": 200, "look": 403, "all-of-one": 403} {
+		r := d.send("GET /metrics", "", "Authorization: Bearer "+token)
+		if r.status != status || status == 403 && r.doc(t)["code"] != "capability_denied" {
+			t.Errorf("%s: %d %s", token, r.status, r.body)
+		}
+	}
+	if r := d.send("GET /v1/runs", "", "Authorization: Bearer figures"); r.status != 403 {
+		t.Errorf("a token for metrics lists runs: %d %s", r.status, r.body)
 	}
 }
 

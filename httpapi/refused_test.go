@@ -24,7 +24,7 @@ func (strict) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	if token != "good" {
 		return gate.Principal{}, fault.New(fault.Auth, "", "unauthenticated", "not valid here")
 	}
-	return gate.Principal{Name: "token:good", Capabilities: []string{gate.All}, Projects: []string{gate.All}}, nil
+	return gate.Principal{Name: "token:good", Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}, nil
 }
 
 type notebook struct {

@@ -26,7 +26,7 @@ func (s strict) Visible(_ context.Context, t gate.Tool) bool {
 }
 
 func (s strict) Call(ctx context.Context, req gate.Request) (res gate.Response, err error) {
-	who := gate.Caller{Principal: gate.Principal{Name: "chat", Capabilities: s.caps}, Transport: gate.MCP}
+	who := gate.Caller{Principal: gate.Principal{Name: "chat", Rights: gate.RightsOf(s.caps, []string{gate.All})}, Transport: gate.MCP}
 	raw, err := json.Marshal(s.gate.Call(ctx, who, req))
 	if err != nil {
 		return res, err

@@ -139,8 +139,8 @@ func TestListOverTheGate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who := gate.Caller{Principal: gate.Principal{Name: "a", Capabilities: []string{gate.CapGateway, gate.CapRead},
-		Projects: []string{gate.All}}, Transport: gate.MCP}
+	who := gate.Caller{Principal: gate.Principal{Name: "a", Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead},
+		[]string{gate.All})}, Transport: gate.MCP}
 	c := connect(t, New(Config{Gateway: asked{gate.New(gate.Config{Registry: r}), who}, Name: "x", Version: "1"}), nil)
 	l, err := c.ListTools(t.Context(), nil)
 	if err != nil {

@@ -13,10 +13,11 @@ type Access struct {
 	OIDC  []OIDC `yaml:"oidc"`  // OpenID providers whose access tokens are accepted
 }
 
-// Peer is a user of this host.
+// Peer gives a user of this host its capabilities on its projects. A user with several entries has what each gives; where two name an
+// account of one project, the first one counts.
 type Peer struct {
 	User         string    `yaml:"user"`         // login name
-	Capabilities []string  `yaml:"capabilities"` // gateway, read, import, slurm, operate, admin, approve, or *
+	Capabilities []string  `yaml:"capabilities"` // gateway, read, import, slurm, operate, admin, approve, metrics, or *
 	Projects     []string  `yaml:"projects"`     // names or ids, or *
 	Accounts     []Account `yaml:"accounts"`     // Slurm accounts of the projects' jobs
 }
@@ -58,16 +59,11 @@ const (
 var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]{0,31}\$?$`)
 
 func (c *checker) access(a Access) {
-	seen := map[string]bool{}
 	for i, p := range a.Peers {
 		field := fmt.Sprintf("access.peers[%d]", i)
 		if !userName.MatchString(p.User) {
 			c.value("SITE-USER", field+".user", p.User, "a login name of this host", "")
 		}
-		if seen[p.User] && p.User != "" {
-			c.value("SITE-USER", field+".user", p.User, "each user once", "")
-		}
-		seen[p.User] = true
 		c.accounts(field, p.Accounts)
 	}
 	for i, o := range a.OIDC {

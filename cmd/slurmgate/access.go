@@ -35,7 +35,7 @@ func checkAccess(s *site.Site) []fault.Problem {
 }
 
 func readAccess(s *site.Site) (access.Config, []fault.Problem) {
-	c := access.Config{Peers: map[int]access.Grant{}}
+	c := access.Config{Peers: map[int][]access.Grant{}}
 	var problems []fault.Problem
 	bad := func(field string, err error) {
 		for _, p := range fault.ProblemsOf(err) {
@@ -51,7 +51,7 @@ func readAccess(s *site.Site) (access.Config, []fault.Problem) {
 		}
 		g, err := access.NewGrant(p.Capabilities, p.Projects, accountsOf(p.Accounts))
 		bad(field, err)
-		c.Peers[uid] = g
+		c.Peers[uid] = append(c.Peers[uid], g)
 	}
 	for i, o := range s.Access.OIDC {
 		field := fmt.Sprintf("access.oidc[%d]", i)

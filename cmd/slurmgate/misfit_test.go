@@ -72,12 +72,12 @@ func TestLockAgainstStore(t *testing.T) {
 
 // One rule says what a project may be called; every face and file goes by it.
 func TestProjectNames(t *testing.T) {
-	all := gate.Principal{Projects: []string{gate.All}}
+	all := gate.Principal{Rights: gate.Everything()}
 	id := plan.ProjectID("x")
 	for _, name := range []string{"demo", "a b", "Ünï", "proj", "projects", id, strings.Repeat("a", 128), "", " a", "a ", "a  b", "a\nb",
 		"proj_", "proj_demo", strings.ToLower(id), strings.Repeat("é", 65), "*"} {
 		ok := plan.CheckProject(name) == ""
-		if _, err := all.Project(name, "default"); (err == nil) != (ok || name == "") {
+		if _, err := all.Project(nil, name, "default"); (err == nil) != (ok || name == "") {
 			t.Errorf("call: %q %v", name, err)
 		}
 		if g, err := access.NewGrant([]string{"read"}, []string{name}, nil); (err == nil) != (ok || name == "*") || err == nil && ok &&
@@ -98,7 +98,7 @@ func TestProjectNames(t *testing.T) {
 			t.Errorf("account of a peer: %q %v", name, err)
 		}
 	}
-	if got, err := all.Project("", id); err != nil || got != id {
+	if got, err := all.Project(nil, "", id); err != nil || got != id {
 		t.Errorf("a default project given by its id is another: %s %v", got, err)
 	}
 }

@@ -297,11 +297,28 @@ func projects(t *testing.T, w *World) {
 	}
 	w.want(w.call(e, request("test.read", `{"project_id":"mine"}`)), "", "")
 	anybody := everyone("root")
-	anybody.Projects = []string{gate.All}
+	anybody.Rights = gate.Everything()
 	w.want(w.call(w.as(anybody), request("test.read", `{"artifact_id":"`+foreign+`"}`)), "", "")
 	none := everyone("none")
-	none.Projects = nil
-	w.want(w.call(w.as(none), request("test.read", `{"artifact_id":"`+own+`"}`)), "validation", "artifact_not_found")
+	none.Rights = gate.RightsOf([]string{gate.All}, nil)
+	for _, id := range []string{own, gone} { // a grant without projects gives nothing, and tells nothing
+		w.want(w.call(w.as(none), request("test.read", `{"artifact_id":"`+id+`"}`)), "capability", "capability_denied")
+	}
+	// A capability counts on the project it was granted for, and the rest of the rights on another do not help.
+	pairs := gate.Principal{Name: "pairs", Method: gate.ByToken, Rights: gate.Rights{
+		{Capabilities: []string{gate.CapGateway, gate.CapRead}, Projects: []string{mine}},
+		{Capabilities: []string{gate.CapSlurm}, Projects: []string{theirs}}}}
+	e = w.as(pairs)
+	for _, x := range []struct{ tool, id, project, code string }{{"test.read", own, mine, ""}, {"test.read", foreign, theirs,
+		"capability_denied"},
+		{"test.execute", own, mine, "capability_denied"}, {"test.execute", foreign, theirs, ""}} {
+		kind := ""
+		if x.code != "" {
+			kind = "capability"
+		}
+		w.want(w.call(e, request(x.tool, `{"artifact_id":"`+x.id+`"}`)), kind, x.code)
+		w.want(w.call(e, request(x.tool, `{"project_id":"`+x.project+`"}`)), kind, x.code)
+	}
 }
 
 func dryRun(t *testing.T, w *World) {

@@ -291,7 +291,7 @@ func (w *World) own(capability string) []string {
 
 // principal makes one with capabilities, in the project mine.
 func principal(name string, capabilities ...string) gate.Principal {
-	return gate.Principal{Name: name, Method: gate.ByToken, Capabilities: capabilities, Projects: []string{mine}}
+	return gate.Principal{Name: name, Method: gate.ByToken, Rights: gate.RightsOf(capabilities, []string{mine})}
 }
 
 // everyone may do everything, in the project mine.

@@ -109,7 +109,7 @@ func (h holder) Bearer(_ context.Context, token string) (gate.Principal, error) 
 	if token != string(h) {
 		return gate.Principal{}, fault.New(fault.Auth, "conformance", "unauthenticated", "the access token is not valid here")
 	}
-	return gate.Principal{Name: "token:suite", Method: gate.ByToken, Capabilities: []string{gate.All}, Projects: []string{gate.All}}, nil
+	return gate.Principal{Name: "token:suite", Method: gate.ByToken, Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}, nil
 }
 
 // behind is the gate as the face reaches it.

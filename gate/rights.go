@@ -1,0 +1,146 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// Rights are pairs of a capability and a project. A grant stands for the pairs of each of its capabilities with each of its projects;
+// what one grant has and what another has never combine.
+type Rights []Grant
+
+// Grant gives each of its capabilities on each of its projects.
+type Grant struct {
+	Capabilities []string `json:"capabilities"` // [All] for every one
+	Projects     []string `json:"projects"`     // ids; [All] for every one, and for the site as a whole
+}
+
+// Everything is every capability on every project.
+func Everything() Rights { return RightsOf([]string{All}, []string{All}) }
+
+// RightsOf are those of one grant.
+func RightsOf(capabilities, projects []string) Rights { return Rights{{capabilities, projects}} }
+
+func (g Grant) gives(capability string) bool {
+	return slices.Contains(g.Capabilities, All) || slices.Contains(g.Capabilities, capability)
+}
+
+func (g Grant) covers(projectID string) bool {
+	return slices.Contains(g.Projects, All) || slices.Contains(g.Projects, projectID)
+}
+
+// Can reports whether the rights have a capability on a project; with project [All]: on every one, and for the site as a whole.
+func (r Rights) Can(capability, projectID string) bool {
+	return slices.ContainsFunc(r, func(g Grant) bool { return g.covers(projectID) && g.gives(capability) })
+}
+
+// Can reports whether the principal has a capability on a project; with project [All]: on every one, and for the site as a whole. A
+// principal that can read at all can read its own project too.
+func (p Principal) Can(capability, projectID string) bool {
+	if p.Rights.Can(capability, projectID) {
+		return true
+	}
+	return (capability == CapRead || capability == CapGateway) && p.owns(projectID) && p.CanSomewhere(capability)
+}
+
+// CanAll reports whether the principal has every one of the capabilities on a project; without any, whether it sees the project.
+func (p Principal) CanAll(capabilities []string, projectID string) bool {
+	for _, c := range capabilities {
+		if !p.Can(c, projectID) {
+			return false
+		}
+	}
+	return len(capabilities) > 0 || p.Sees(projectID)
+}
+
+// CanSomewhere reports whether there is a project on which the principal has every one of the capabilities.
+func (p Principal) CanSomewhere(capabilities ...string) bool {
+	for _, g := range p.Rights {
+		if slices.ContainsFunc(g.Projects, func(id string) bool {
+			return !slices.ContainsFunc(capabilities, func(c string) bool { return !p.Rights.Can(c, id) })
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// Sees reports whether the principal has any right on the project. To others the project does not exist.
+func (p Principal) Sees(projectID string) bool {
+	return slices.ContainsFunc(p.Rights, func(g Grant) bool { return len(g.Capabilities) > 0 && g.covers(projectID) }) || p.owns(projectID)
+}
+
+// Own is the project of what is the principal's alone: answers too large for an envelope. They may be about any project the principal
+// sees, or about none, so they must not lie in one that others see.
+func (p Principal) Own() string { return plan.ProjectID("answers to " + p.Name) }
+
+func (p Principal) owns(projectID string) bool { return p.Name != "" && projectID == p.Own() }
+
+// Projects are those on which the principal has every one of the capabilities, in the order of its grants; nil for every project.
+func (p Principal) Projects(capabilities []string) []string {
+	if p.CanAll(capabilities, All) {
+		return nil
+	}
+	out := []string{}
+	for _, g := range p.Rights {
+		for _, id := range g.Projects {
+			if id != All && !slices.Contains(out, id) && p.CanAll(capabilities, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}
+
+// Project resolves the project that a call names, which needs the capabilities there: an id, a name, or nothing. Nothing stands for
+// fallback (a name) where the principal has them, else for its first project where it has them. A project that the principal does not see
+// is NotFound.
+func (p Principal) Project(capabilities []string, named, fallback string) (string, error) {
+	id := plan.ProjectOf(named)
+	if named == "" {
+		id = plan.ProjectOf(fallback)
+		if list := p.Projects(capabilities); len(list) > 0 && !p.CanAll(capabilities, id) {
+			id = list[0]
+		}
+	} else if msg := plan.CheckProject(named); msg != "" {
+		return "", fault.Invalid("gate.Project", "this is not a valid project", fault.Problem{Code: "PROJECT-NAME", Field: "project_id",
+			Rule: "a project's name or id", Msg: msg})
+	}
+	switch {
+	case p.CanAll(capabilities, id):
+		return id, nil
+	case p.Sees(id) && named != "":
+		return "", p.lacks(capabilities, id, "this call")
+	}
+	return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).
+		WithNext("name one of your own projects, or leave the project out")
+}
+
+// lacks is the error for a principal that sees the project and does not have every capability there.
+func (p Principal) lacks(capabilities []string, projectID, what string) error {
+	var missing []string
+	for _, c := range capabilities {
+		if !p.Can(c, projectID) {
+			missing = append(missing, fmt.Sprintf("%q", c))
+		}
+	}
+	where := "on project " + projectID
+	if projectID == All {
+		where = "for the whole site (project *)"
+	}
+	return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the capability %s %s, which %s does not have",
+		what, strings.Join(missing, " and "), where, orText(p.Name, "an unknown caller"))).
+		WithNext("ask the administrator for a token or a grant with this capability")
+}
+
+// Project is the project of a call: the one it names, else the caller's default. The caller has the tool's capabilities there.
+func (c Call) Project(named, fallback string) (string, error) {
+	return c.Caller.Project(c.Needs, named, fallback)
+}
+
+// Projects are those a list is narrowed to: where the caller has the tool's capabilities. nil is every project.
+func (c Call) Projects() []string { return c.Caller.Projects(c.Needs) }
