@@ -134,6 +134,7 @@ type Access struct {
 	tokens  gate.Tokens
 	issuers []*issuer
 	now     func() time.Time
+	ids     identities
 }
 
 var _ gate.Authenticator = (*Access)(nil)
@@ -167,10 +168,18 @@ func New(c Config) *Access {
 
 // peerName is user:NAME, or user:#UID for an id without a name.
 func peerName(uid int) string {
-	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
-		return "user:" + u.Username
+	if name, err := nameOf(uid); err == nil {
+		return "user:" + name
 	}
 	return "user:#" + strconv.Itoa(uid)
+}
+
+func nameOf(uid int) (string, error) {
+	u, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		return "", err
+	}
+	return u.Username, nil
 }
 
 // Peer is the principal of a user of this host.

@@ -72,7 +72,7 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tok, text := NewToken("bot", g, "user:lab", now.Add(time.Hour))
+	tok, text := NewToken("bot", g, gate.Principal{Name: "user:lab"}, now.Add(time.Hour))
 	s[tok.ID] = tok
 	if strings.Contains(fmt.Sprintf("%+v", tok), text[21:]) || len(tok.SecretSHA256) != 64 || !tokenForm.MatchString(text) ||
 		gate.Scrub("x "+text+" y") != "x "+gate.Redacted+" y" {
@@ -83,7 +83,7 @@ func TestTokens(t *testing.T) {
 		!p.Sees(plan.ProjectID("demo")) || p.Sees(plan.ProjectID("other")) {
 		t.Error(p, err)
 	}
-	other, otherText := NewToken("other", g, "user:lab", now.Add(time.Hour))
+	other, otherText := NewToken("other", g, gate.Principal{Name: "user:lab"}, now.Add(time.Hour))
 	_ = other // never kept
 	for what, bad := range map[string]string{"another's secret": text[:21] + otherText[21:], "unknown": otherText,
 		"short": text[:len(text)-1], "long": text + "A", "lower case": strings.ToLower(text), "empty": "", "id only": text[:20],

@@ -19,14 +19,14 @@ import (
 
 var tokenForm = regexp.MustCompile(`^sgt_([A-Z2-7]{16})_([A-Z2-7]{52})$`)
 
-// TokenPrincipal is the name of the principal that tokens of a name stand for.
+// TokenPrincipal is how lists show the principal that a token of this name is.
 func TokenPrincipal(name string) string { return "token:" + name }
 
 // NewToken makes a token and its text, which is shown once.
-func NewToken(name string, g Grant, by string, expires time.Time) (t gate.Token, text string) {
+func NewToken(name string, g Grant, by gate.Principal, expires time.Time) (t gate.Token, text string) {
 	id, secret := rand.Text()[:16], rand.Text()+rand.Text()
 	return gate.Token{ID: "tok_" + id, Name: name, SecretSHA256: digest(secret), Capabilities: g.Capabilities, Projects: g.Projects,
-			Accounts: g.Accounts, CreatedBy: by, ExpiresAt: expires},
+			Accounts: g.Accounts, CreatedBy: by.Name, MadeBy: by.ID, ExpiresAt: expires},
 		"sgt_" + id + "_" + secret
 }
 
@@ -54,7 +54,7 @@ func (a *Access) token(ctx context.Context, text string) (gate.Principal, error)
 		return gate.Principal{}, expired()
 	}
 	p := principal(TokenPrincipal(t.Name), gate.ByToken, Grant{gate.Grant{Capabilities: t.Capabilities, Projects: t.Projects}, t.Accounts})
-	p.Expires = t.ExpiresAt
+	p.ID, p.Former, p.Expires = t.PrincipalID, t.Former, t.ExpiresAt
 	return p, nil
 }
 

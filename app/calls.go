@@ -40,9 +40,9 @@ func (g *Gateway) lookUpCall(ctx context.Context, c gate.Call, a RunArgs) (r Cal
 
 // callRun finds the recorded calls that are a run. An admin sees everybody's, as in the list of calls; others see their own.
 func (g *Gateway) callRun(ctx context.Context, c gate.Call, runID string) (CallRun, error) {
-	whose := c.Caller.Name
+	whose := &c.Caller.Principal
 	if c.Caller.Can(gate.CapAdmin, gate.All) {
-		whose = ""
+		whose = nil
 	}
 	found, err := g.Ledger.CallRun(ctx, runID, whose)
 	if err != nil {

@@ -51,7 +51,7 @@ func (s *supposed) find(principal, id string, now time.Time) (run.Artifact, bool
 
 // Supposed implements gate.Supposer.
 func (g *Gateway) Supposed(who gate.Principal, id string) (projectID string, ok bool) {
-	a, ok := g.supposed.find(who.Name, id, time.Now())
+	a, ok := g.supposed.find(who.Key(), id, time.Now())
 	return a.ProjectID, ok
 }
 
@@ -59,7 +59,7 @@ func (g *Gateway) Supposed(who gate.Principal, id string) (projectID string, ok 
 func (g *Gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.Artifact, error) {
 	a, err := g.Ledger.Artifact(ctx, id)
 	if c.Request.DryRun && fault.Is(err, fault.NotFound) {
-		if s, ok := g.supposed.find(c.Caller.Name, id, time.Now()); ok {
+		if s, ok := g.supposed.find(c.Caller.Key(), id, time.Now()); ok {
 			return s, nil
 		}
 	}
@@ -78,7 +78,7 @@ func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs)
 		doc = stored
 	case fault.Is(err, fault.NotFound):
 		doc.CreatedAt, out.Created, err = time.Now().UTC(), true, nil
-		g.supposed.add(c.Caller.Name, doc, doc.CreatedAt)
+		g.supposed.add(c.Caller.Key(), doc, doc.CreatedAt)
 	}
 	out.ArtifactDoc = docOf(doc)
 	return out, map[string]any{"artifact_id": doc.ID}, err

@@ -135,7 +135,7 @@ func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArg
 				", which end at "+end.UTC().Format(time.RFC3339)).
 			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))
 	}
-	t, text := access.NewToken(a.Name, grant, c.Caller.Name, expires)
+	t, text := access.NewToken(a.Name, grant, c.Caller.Principal, expires)
 	if err := g.Ledger.AddToken(ctx, t); err != nil {
 		return out, nil, err
 	}

@@ -187,7 +187,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 				WithNext("leave the key out")
 		}
 		key := g.keyHash(*req.IdempotencyKey)
-		leave, err := g.flights.enter(ctx, who.Name, key)
+		leave, err := g.flights.enter(ctx, who.Key(), key)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +198,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 		approved = k != nil && k.ApprovalID != "" // the gateway died after the approval was used up for this call
 		if k == nil {
-			k = &Key{Principal: who.Name, KeyHash: key, ToolID: t.ID, Binding: binding, ToolCallID: req.ToolCallID}
+			k = &Key{Principal: who.Key(), KeyHash: key, ToolID: t.ID, Binding: binding, ToolCallID: req.ToolCallID}
 		}
 		tr.key = k
 	}

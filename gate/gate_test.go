@@ -645,7 +645,7 @@ func (o ownerless) Owner(_ context.Context, id string) (string, error) {
 	return "", fault.New(fault.NotFound, "x", "artifact_not_found", "there is no artifact "+id)
 }
 
-func (ownerless) Asked(context.Context, string, string) (bool, error) { return false, nil }
+func (ownerless) Asked(context.Context, Principal, string) (bool, error) { return false, nil }
 
 func (o ownerless) Supposed(who Principal, id string) (string, bool) {
 	return o.project, id == o.id && who.Name == o.principal

@@ -40,7 +40,7 @@ func (f *flights) enter(ctx context.Context, principal, key string) (leave func(
 // known looks up a key. For a settled key it returns the outcome, for an open one that may be used the key.
 func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding string) (k *Key, first *Response, err error) {
 	const op = "gate.Call"
-	got, err := g.promises.Key(ctx, who.Name, keyHash)
+	got, err := g.promises.Key(ctx, who.Principal, keyHash)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return nil, nil, nil

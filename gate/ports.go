@@ -35,16 +35,17 @@ const (
 
 // Record is one call as it is kept.
 type Record struct {
-	Chain      string
-	Principal  string
-	ToolCallID string
-	ToolID     string
-	OK         bool
-	At         time.Time
-	Event      json.RawMessage // the ToolCallEvent, canonical
-	Payloads   []Payload
-	Outcome    *Outcome    // what an idempotency key now stands for
-	Provenance *Provenance // the run that the call is; nil for one that failed, and for one that has no identity of its own
+	Chain       string
+	Principal   string // name
+	PrincipalID string // "" for a caller who is not known
+	ToolCallID  string
+	ToolID      string
+	OK          bool
+	At          time.Time
+	Event       json.RawMessage // the ToolCallEvent, canonical
+	Payloads    []Payload
+	Outcome     *Outcome    // what an idempotency key now stands for
+	Provenance  *Provenance // the run that the call is; nil for one that failed, and for one that has no identity of its own
 }
 
 // Payload is what went in or out, redacted (HTC-09).
@@ -69,7 +70,7 @@ type Journal interface {
 
 // Key is an idempotency key as it is known.
 type Key struct {
-	Principal  string
+	Principal  string // key of the principal, see [Principal.Key]
 	KeyHash    string
 	ToolID     string
 	Binding    string // of the first call, see [Gate.binding]
@@ -117,12 +118,15 @@ const (
 // Token is a bearer token without its secret, of which only the hash is stored.
 type Token struct {
 	ID           string // tok_…
-	Name         string // the principal is token:<name>
+	Name         string // the principal is shown as token:<name>
 	SecretSHA256 string // 64 hex
 	Capabilities []string
 	Projects     []string // ids, or [All]
 	Accounts     map[string]string
-	CreatedBy    string
+	PrincipalID  string // prn_…, of this token alone
+	Former       string // see [Identity]
+	CreatedBy    string // name
+	MadeBy       string // id of the principal that created it, "" for a token older than ids
 	CreatedAt    time.Time
 	ExpiresAt    time.Time
 	RevokedAt    *time.Time
@@ -138,7 +142,7 @@ type Tokens interface {
 // Promises keeps what binds calls to each other: idempotency keys and approvals.
 type Promises interface {
 	// Key finds a key of a principal; NotFound when it was never used.
-	Key(ctx context.Context, principal, keyHash string) (Key, error)
+	Key(ctx context.Context, who Principal, keyHash string) (Key, error)
 	// Ask finds the live question about the same payload by the same principal, or asks it: never two.
 	Ask(ctx context.Context, q Question) (Approval, error)
 	// Begin binds the key (nil: none) and uses the approval up by one ("": none), both or neither, before the tool is reached. A
@@ -152,7 +156,7 @@ type Owners interface {
 	// Owner is the project of a run or an artifact. NotFound when there is no such thing.
 	Owner(ctx context.Context, id string) (projectID string, err error)
 	// Asked reports whether a recorded call of the principal is the run.
-	Asked(ctx context.Context, principal, runID string) (bool, error)
+	Asked(ctx context.Context, who Principal, runID string) (bool, error)
 }
 
 // Supposer knows what dry runs have supposed: an import that was only rehearsed leaves nothing, and yet the next rehearsal is about it.

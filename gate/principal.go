@@ -48,9 +48,10 @@ func Capabilities() []string {
 
 // Principal is who a call is made for, as an [Authenticator] found out. The zero Principal may do nothing.
 type Principal struct {
-	// stable, e.g. user:lab, token:ci, oidc:https://issuer#subject; idempotency keys and approvals are its own
-	Name    string    `json:"name"`
-	Method  string    `json:"method"` // peer, token, oidc or process
+	ID      string    `json:"principal_id"` // prn_…, see [Identity]; "" where no ledger gives one
+	Name    string    `json:"name"`         // for people, e.g. user:lab, token:ci, oidc:https://issuer#subject; others may have the same
+	Former  string    `json:"-"`            // see [Identity]
+	Method  string    `json:"method"`       // peer, token, oidc or process
 	Rights  Rights    `json:"rights"`
 	Expires time.Time `json:"-"` // when the credentials end; zero: they do not
 	// project id, or [All], to the Slurm account its jobs charge; empty: the site's default, and any that policy allows
@@ -76,6 +77,17 @@ type Authenticator interface {
 	Peer(uid int) (Principal, error)
 	// Bearer is the principal of an access token: one of this gateway's own, or an OpenID provider's.
 	Bearer(ctx context.Context, token string) (Principal, error)
+}
+
+// Key is what a principal's own things are bound to: its id, or its name where no ledger gives ids.
+func (p Principal) Key() string { return orText(p.ID, p.Name) }
+
+// Formerly is the name under which an older ledger has what is bound to the principal's id now; "" where nothing is this principal's.
+func (p Principal) Formerly() string {
+	if p.ID == "" {
+		return p.Name
+	}
+	return p.Former
 }
 
 // Account is the Slurm account the principal's jobs of a project charge; empty when nothing is said.

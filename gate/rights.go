@@ -75,10 +75,14 @@ func (p Principal) Sees(projectID string) bool {
 }
 
 // Own is the project of what is the principal's alone: answers too large for an envelope. They may be about any project the principal
-// sees, or about none, so they must not lie in one that others see.
-func (p Principal) Own() string { return plan.ProjectID("answers to " + p.Name) }
+// sees, or about none, so they must not lie in one that others see. No project's name gives this id: a name does not begin with a space.
+func (p Principal) Own() string { return plan.ProjectID(" answers to " + p.Key()) }
 
-func (p Principal) owns(projectID string) bool { return p.Name != "" && projectID == p.Own() }
+// owns reports whether a project is the principal's own, now or in a ledger older than ids.
+func (p Principal) owns(projectID string) bool {
+	former := p.Formerly()
+	return p.Key() != "" && projectID == p.Own() || former != "" && projectID == plan.ProjectID("answers to "+former)
+}
 
 // Projects are those on which the principal has every one of the capabilities, in the order of its grants; nil for every project.
 func (p Principal) Projects(capabilities []string) []string {

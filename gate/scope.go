@@ -73,7 +73,7 @@ func (l look) one(ctx context.Context, s string) error {
 	}
 	// What does not exist and what is another's take the same way from here, so that time does not tell them apart.
 	if plan.IsRunID(id) {
-		asked, err := l.owners.Asked(ctx, l.who.Name, id)
+		asked, err := l.owners.Asked(ctx, l.who.Principal, id)
 		if err != nil || asked {
 			return err
 		}

@@ -27,8 +27,9 @@ type CallEvent struct {
 	Chain     string          `json:"chain"` // effects or looks
 	Seq       int64           `json:"seq"`
 	At        time.Time       `json:"at"`
-	Principal string          `json:"principal"`
-	Event     json.RawMessage `json:"event"` // the ToolCallEvent
+	Principal string          `json:"principal"`    // name
+	By        string          `json:"principal_id"` // "" for a caller who was not known, and in records older than ids
+	Event     json.RawMessage `json:"event"`        // the ToolCallEvent
 	Hash      string          `json:"hash"`
 }
 
@@ -39,10 +40,14 @@ type CallPayload struct {
 	Payload json.RawMessage `json:"payload_redacted"`
 }
 
-// callHash chains one call to the one before it: SHA-256(prev + canonical {at, chain, event, principal, seq}). The event is canonical.
-func callHash(prev, chain string, seq, at int64, principal string, event []byte) string {
-	return plan.Hash(fmt.Appendf(nil, `%s{"at":%d,"chain":%s,"event":%s,"principal":%s,"seq":%d}`, prev, at, word(chain), event,
-		word(principal), seq))
+// callHash chains one call to the one before it: SHA-256(prev + canonical {at, chain, event, principal, principal_id, seq}), without
+// principal_id where there is none. The event is canonical.
+func callHash(prev, chain string, seq, at int64, principal, by string, event []byte) string {
+	if by != "" {
+		by = `"principal_id":` + word(by) + ","
+	}
+	return plan.Hash(fmt.Appendf(nil, `%s{"at":%d,"chain":%s,"event":%s,"principal":%s,%s"seq":%d}`, prev, at, word(chain), event,
+		word(principal), by, seq))
 }
 
 // Record appends calls to their chains and settles idempotency keys in one transaction.
@@ -82,10 +87,10 @@ type chainHead struct {
 // record appends one record to the chain and moves the head.
 func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) error {
 	seq, at := h.seq+1, micros(r.At)
-	hash := callHash(h.hash, r.Chain, seq, at, r.Principal, r.Event)
-	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, ok, event, "+
-		"prev_hash, hash) VALUES (?,?,?,?,?,?,?,?,?,?)",
-		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.OK, string(r.Event), h.hash, hash); err != nil {
+	hash := callHash(h.hash, r.Chain, seq, at, r.Principal, r.PrincipalID, r.Event)
+	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, "+
+		"principal_id, ok, event, prev_hash, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.PrincipalID, r.OK, string(r.Event), h.hash, hash); err != nil {
 		return err
 	}
 	h.seq, h.hash = seq, hash
@@ -113,7 +118,7 @@ func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) erro
 type CallFilter struct {
 	RunID     string // those that are this run, see [CallRun]
 	ToolID    string
-	Principal string
+	Principal string // name or id
 	Chain     string
 	Failed    bool   // only those that were not ok
 	Cursor    string // from the page before
@@ -131,7 +136,9 @@ type CallPage struct {
 func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error) {
 	var w where
 	w.is("tool_id", f.ToolID)
-	w.is("principal", f.Principal)
+	if f.Principal != "" {
+		w.add("? IN (principal, principal_id)", f.Principal)
+	}
 	w.is("chain", f.Chain)
 	if f.RunID != "" {
 		w.add("(chain, seq) IN (SELECT chain, seq FROM call_runs WHERE run_id = ?)", f.RunID)
@@ -165,10 +172,10 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 	return p, err
 }
 
-const callQuery = "SELECT chain, seq, at, principal, event, hash FROM tool_call_events WHERE "
+const callQuery = "SELECT chain, seq, at, principal, principal_id, event, hash FROM tool_call_events WHERE "
 
 func scanCall(row scanner) (e CallEvent, err error) {
-	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, into{&e.Event}, &e.Hash)
+	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, &e.By, into{&e.Event}, &e.Hash)
 	return e, err
 }
 
@@ -242,18 +249,18 @@ func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
 	next := s.Dropped
 	err := each(ctx, tx, func(row scanner) error {
 		var seq, at int64
-		var principal, event, before, hash string
-		if err := row.Scan(&seq, &at, &principal, &event, &before, &hash); err != nil {
+		var principal, by, event, before, hash string
+		if err := row.Scan(&seq, &at, &principal, &by, &event, &before, &hash); err != nil {
 			return err
 		}
 		next++
-		if seq != next || before != prev || hash != callHash(prev, s.Chain, seq, at, principal, []byte(event)) {
+		if seq != next || before != prev || hash != callHash(prev, s.Chain, seq, at, principal, by, []byte(event)) {
 			return chainBroken(s.Chain, next, "the record is missing or was changed")
 		}
 		prev = hash
 		s.Kept++
 		return nil
-	}, "SELECT seq, at, principal, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq", s.Chain, s.Dropped)
+	}, "SELECT seq, at, principal, principal_id, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq", s.Chain, s.Dropped)
 	if err == nil && (next != head || prev != s.Head) {
 		return chainBroken(s.Chain, next+1, "the newest records are missing")
 	}

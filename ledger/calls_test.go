@@ -18,7 +18,11 @@ func aCall(chain string, n int, at time.Time) gate.Record {
 	payload := json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))
 	sum := sha256.Sum256(payload)
 	hash := hex.EncodeToString(sum[:])
-	return gate.Record{Chain: chain, Principal: "user:lab", ToolCallID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", n),
+	by := ""
+	if n >= 100 {
+		by = "prn_lab" // those before are as an older program wrote them
+	}
+	return gate.Record{Chain: chain, Principal: "user:lab", PrincipalID: by, ToolCallID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", n),
 		ToolID: "test.tool", OK: n%2 == 0, At: at,
 		Event:    json.RawMessage(fmt.Sprintf(`{"args_hash":%q,"ok":%t,"tool_id":"test.tool"}`, hash, n%2 == 0)),
 		Payloads: []gate.Payload{{Kind: "args", JSON: payload, SHA256: hash}}}
@@ -143,6 +147,9 @@ func TestTamperedCalls(t *testing.T) {
 		"call_chains_grow; PRAGMA foreign_keys = OFF; "
 	for _, q := range []string{
 		"UPDATE tool_call_events SET principal = 'user:other' WHERE chain = 'effects' AND seq = 2",
+		"UPDATE tool_call_events SET principal_id = 'prn_other' WHERE chain = 'effects' AND seq = 2",
+		"UPDATE tool_call_events SET principal_id = '' WHERE chain = 'effects' AND seq = 2",
+		"UPDATE tool_call_events SET principal_id = 'prn_lab' WHERE chain = 'looks' AND seq = 2",
 		"UPDATE tool_call_events SET event = replace(event, 'true', 'false') WHERE chain = 'effects' AND seq = 1",
 		"UPDATE tool_call_events SET at = at + 1 WHERE chain = 'looks' AND seq = 20",
 		"UPDATE tool_call_events SET hash = prev_hash WHERE chain = 'looks' AND seq = 3",
@@ -220,7 +227,7 @@ func TestIdempotencyRows(t *testing.T) {
 		Outcome: &gate.Outcome{Principal: "p", KeyHash: k.KeyHash, Response: json.RawMessage(`{"ok":true}`)}}}))
 	must(t, l.Record(t.Context(), []gate.Record{{Chain: gate.Effects, Event: json.RawMessage(`{}`), At: t0,
 		Outcome: &gate.Outcome{Principal: "p", KeyHash: k.KeyHash, Response: json.RawMessage(`{"ok":false}`)}}}))
-	got, err := l.Key(t.Context(), "p", k.KeyHash)
+	got, err := l.Key(t.Context(), gate.Principal{ID: "p"}, k.KeyHash)
 	if err != nil || string(got.Outcome) != `{"ok":true}` {
 		t.Error(got, err)
 	}
@@ -230,7 +237,7 @@ func TestIdempotencyRows(t *testing.T) {
 			t.Errorf("the database lets pass: %s", q)
 		}
 	}
-	if _, err := l.Key(t.Context(), "q", k.KeyHash); !fault.Is(err, fault.NotFound) {
+	if _, err := l.Key(t.Context(), gate.Principal{ID: "q"}, k.KeyHash); !fault.Is(err, fault.NotFound) {
 		t.Error("a key is its principal's own:", err)
 	}
 }

@@ -30,11 +30,11 @@ func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err er
 }
 
 // Key finds an idempotency key.
-func (l *Ledger) Key(ctx context.Context, principal, keyHash string) (gate.Key, error) {
-	k := gate.Key{Principal: principal, KeyHash: keyHash}
-	err := l.one(ctx, "SELECT tool_id, binding, tool_call_id, approval_id, outcome, created_at FROM idempotency_keys "+
-		"WHERE principal = ? AND key_hash = ?", principal, keyHash).
-		Scan(&k.ToolID, &k.Binding, &k.ToolCallID, &k.ApprovalID, into{&k.Outcome}, into{&k.CreatedAt})
+func (l *Ledger) Key(ctx context.Context, who gate.Principal, keyHash string) (gate.Key, error) {
+	k := gate.Key{KeyHash: keyHash}
+	err := l.one(ctx, "SELECT principal, tool_id, binding, tool_call_id, approval_id, outcome, created_at FROM idempotency_keys "+
+		"WHERE principal IN (?, ?) AND key_hash = ? ORDER BY created_at DESC LIMIT 1", who.Key(), who.Formerly(), keyHash).
+		Scan(&k.Principal, &k.ToolID, &k.Binding, &k.ToolCallID, &k.ApprovalID, into{&k.Outcome}, into{&k.CreatedAt})
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, fault.New(fault.NotFound, "ledger.Key", "", "this key was never used")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/gate"
 )
 
 // CallRun is a run that is nothing but a call: what was asked, and how often.
@@ -26,19 +27,25 @@ const maxCallIDs = 20
 // callRuns joins the runs that are calls with their records.
 const callRuns = " FROM call_runs r JOIN tool_call_events e ON e.chain = r.chain AND e.seq = r.seq WHERE r.run_id = ?1 "
 
+// whose is the condition of a principal's own records: ?2 is its key, ?3 the name that records older than ids have for it.
+const whose = "AND (e.principal_id = ?2 OR e.principal_id = '' AND e.principal = ?3)"
+
 // Asked reports whether a recorded call of the principal is the run; gate.Owners has the contract.
-func (l *Ledger) Asked(ctx context.Context, principal, runID string) (asked bool, err error) {
-	err = l.one(ctx, "SELECT EXISTS (SELECT 1"+callRuns+"AND e.principal = ?2)", runID, principal).Scan(&asked)
+func (l *Ledger) Asked(ctx context.Context, who gate.Principal, runID string) (asked bool, err error) {
+	err = l.one(ctx, "SELECT EXISTS (SELECT 1"+callRuns+whose+")", runID, who.Key(), who.Formerly()).Scan(&asked)
 	return asked, storage(err)
 }
 
-// CallRun finds the recorded calls that are the run: those of one principal, or with "" everybody's. NotFound when no record of one is
+// CallRun finds the recorded calls that are the run: those of one principal, or with nil everybody's. NotFound when no record of one is
 // left.
-func (l *Ledger) CallRun(ctx context.Context, runID, principal string) (CallRun, error) {
-	const which = callRuns + "AND ?2 IN ('', e.principal)"
+func (l *Ledger) CallRun(ctx context.Context, runID string, who *gate.Principal) (CallRun, error) {
+	which, args := callRuns, []any{runID}
+	if who != nil {
+		which, args = which+whose, append(args, who.Key(), who.Formerly())
+	}
 	c := CallRun{RunID: runID}
 	err := l.snapshot(ctx, func(tx *sql.Tx) error { // count and ids are of the same moment
-		err := tx.QueryRowContext(ctx, "SELECT count(*), min(e.at), max(e.at), max(r.identity), max(e.tool_id)"+which, runID, principal).
+		err := tx.QueryRowContext(ctx, "SELECT count(*), min(e.at), max(e.at), max(r.identity), max(e.tool_id)"+which, args...).
 			Scan(&c.Calls, into{&c.First}, into{&c.Last}, into{&c.Identity}, into{&c.ToolID})
 		if err == nil && c.Calls == 0 {
 			err = fault.New(fault.NotFound, "ledger.CallRun", "run_not_found", "there is no run "+runID)
@@ -47,7 +54,7 @@ func (l *Ledger) CallRun(ctx context.Context, runID, principal string) (CallRun,
 			return err
 		}
 		c.CallIDs, err = list(ctx, tx, column[string], fmt.Sprintf("SELECT e.tool_call_id%s ORDER BY e.at DESC, e.chain, e.seq DESC LIMIT %d",
-			which, maxCallIDs), runID, principal)
+			which, maxCallIDs), args...)
 		return err
 	})
 	return c, err

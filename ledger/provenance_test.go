@@ -27,26 +27,30 @@ func TestCallRuns(t *testing.T) {
 		must(t, l.Record(t.Context(), []gate.Record{r}))
 	}
 	for who, want := range map[string]int64{"": 25, "user:lab": 12, "user:other": 13} {
-		c, err := l.CallRun(t.Context(), id, who)
+		whose := &gate.Principal{ID: "prn_x", Former: who}
+		if who == "" {
+			whose = nil
+		}
+		c, err := l.CallRun(t.Context(), id, whose)
 		if err != nil || c.Calls != want || c.ToolID != "test.tool" || string(c.Identity) != `{"params":{"n":1}}` || c.Last.Before(c.First) ||
 			len(c.CallIDs) != min(20, int(want)) {
 			t.Errorf("%q: %+v %v", who, c, err)
 		}
 	}
 	for who, want := range map[string]bool{"user:lab": true, "user:other": true, "user:third": false} {
-		if asked, err := l.Asked(t.Context(), who, id); err != nil || asked != want {
+		if asked, err := l.Asked(t.Context(), gate.Principal{Name: who}, id); err != nil || asked != want {
 			t.Error(who, asked, err)
 		}
 	}
 	if p, err := l.Calls(t.Context(), CallFilter{RunID: id, Limit: 10}); err != nil || len(p.Calls) != 10 || p.Total != (Total{25, true}) {
 		t.Errorf("%+v %v", p.Total, err)
 	}
-	if _, err := l.CallRun(t.Context(), id, "user:third"); !fault.Is(err, fault.NotFound) {
+	if _, err := l.CallRun(t.Context(), id, &gate.Principal{ID: "prn_3", Name: "user:lab", Former: "user:third"}); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
 	_, err := l.DropLooks(t.Context(), t0.Add(24*time.Minute), 1000)
 	must(t, err)
-	if c, err := l.CallRun(t.Context(), id, ""); err != nil || c.Calls != 1 {
+	if c, err := l.CallRun(t.Context(), id, nil); err != nil || c.Calls != 1 {
 		t.Errorf("after the others were dropped: %+v %v", c, err)
 	}
 	_, err = l.VerifyCalls(t.Context())

@@ -21,23 +21,34 @@ func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
 		}
 		docs[i] = string(b)
 	}
-	return l.write(ctx, "INSERT INTO tokens (token_id, name, secret_sha256, capabilities, projects, accounts, created_by, created_at, "+
-		"expires_at) VALUES (?,?,?,?,?,?,?,?,?)", t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2], t.CreatedBy, micros(l.now()),
-		micros(t.ExpiresAt))
+	now := micros(l.now())
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO tokens (token_id, name, secret_sha256, capabilities, projects, accounts, created_by, "+
+			"created_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?)", t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2], t.CreatedBy, now,
+			micros(t.ExpiresAt)); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO principals (method, subject, name, made_by, first_seen) VALUES ('token', ?, ?, ?, ?)", t.ID,
+			"token:"+t.Name, optText(t.MadeBy), now)
+		return err
+	})
 }
 
-const tokenColumns = "token_id, name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, revoked_at, " +
-	"revoked_by"
+const tokenColumns = "token_id, tokens.name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, revoked_at, " +
+	"revoked_by, principal_id, coalesce(former, ''), coalesce(made_by, '')"
+
+// tokenRows joins each token with the principal that it is.
+const tokenRows = " FROM tokens JOIN principals ON method = 'token' AND subject = token_id "
 
 func scanToken(row scanner) (t gate.Token, err error) {
 	err = row.Scan(&t.ID, &t.Name, &t.SecretSHA256, into{&t.Capabilities}, into{&t.Projects}, into{&t.Accounts}, &t.CreatedBy,
-		into{&t.CreatedAt}, into{&t.ExpiresAt}, into{&t.RevokedAt}, into{&t.RevokedBy})
+		into{&t.CreatedAt}, into{&t.ExpiresAt}, into{&t.RevokedAt}, into{&t.RevokedBy}, &t.PrincipalID, &t.Former, &t.MadeBy)
 	return t, err
 }
 
 // Token reads a token; gate.Tokens has the contract.
 func (l *Ledger) Token(ctx context.Context, id string) (gate.Token, error) {
-	t, err := scanToken(l.one(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE token_id = ?", id))
+	t, err := scanToken(l.one(ctx, "SELECT "+tokenColumns+tokenRows+"WHERE token_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return t, fault.New(fault.NotFound, "ledger.Token", "token_not_found", "there is no token "+id).WithSteps(fault.Do("token.list"))
 	}
@@ -68,7 +79,7 @@ func (s TokenSnapshot) State(t gate.Token) string {
 // Tokens lists tokens, newest first.
 func (l *Ledger) Tokens(ctx context.Context) (out []gate.Token, s TokenSnapshot, err error) {
 	s.at = l.now()
-	out, err = list(ctx, l.r, scanToken, "SELECT "+tokenColumns+" FROM tokens ORDER BY created_at DESC, token_id")
+	out, err = list(ctx, l.r, scanToken, "SELECT "+tokenColumns+tokenRows+"ORDER BY created_at DESC, token_id")
 	for _, t := range out {
 		s.Tokens++
 		switch s.State(t) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/user"
@@ -15,14 +16,18 @@ import (
 )
 
 // openAccess reads from the site file who may call.
-func openAccess(s *site.Site, l *ledger.Ledger) (*access.Access, error) {
+func openAccess(ctx context.Context, s *site.Site, l *ledger.Ledger) (*access.Access, error) {
 	c, problems := readAccess(s)
 	if problems != nil {
 		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).
 			WithNext("find the lines to correct").WithSteps(fault.Do("config check"))
 	}
 	c.Tokens = l
-	return access.New(c), nil
+	a := access.New(c)
+	if err := a.Enroll(ctx, l); err != nil {
+		return nil, err
+	}
+	return a, l.CloseNames(ctx)
 }
 
 // loadSite reads a site file and checks its access section too.

@@ -89,7 +89,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	if err = g.openSites(ctx); err != nil {
 		return g, err
 	}
-	if g.access, err = openAccess(s, g.app.Ledger); err != nil {
+	if g.access, err = openAccess(ctx, s, g.app.Ledger); err != nil {
 		return g, err
 	}
 	if err = g.app.OpenGate(ctx); err != nil {
