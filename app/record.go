@@ -76,7 +76,8 @@ func (a ShellRecord) record(who gate.Principal) (gate.Record, error) {
 		return gate.Record{}, bad("chain", "a look is not an effect")
 	}
 	event, err := plan.Canonical(a.Event)
-	r := gate.Record{Chain: a.Chain, Principal: who.Name, PrincipalID: who.ID, ToolCallID: e.ToolCallID, ToolID: e.ToolID, OK: e.OK, At: time.Now(), Event: event}
+	r := gate.Record{Chain: a.Chain, Principal: who.Name, PrincipalID: who.ID, ToolCallID: e.ToolCallID, ToolID: e.ToolID, OK: e.OK,
+		At: time.Now(), Event: event}
 	for _, p := range a.Payloads {
 		doc, err := plan.Canonical(p.Payload)
 		if err != nil {

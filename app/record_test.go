@@ -39,7 +39,8 @@ func TestForgedShellRecords(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if r, err := (ShellRecord{Chain: gate.Looks, Event: json.RawMessage(shell)}).record(gate.Principal{Name: "user:x", ID: "prn_x"}); err != nil || r.Principal != "user:x" || r.PrincipalID != "prn_x" ||
+	if r, err := (ShellRecord{Chain: gate.Looks, Event: json.RawMessage(shell)}).
+		record(gate.Principal{Name: "user:x", ID: "prn_x"}); err != nil || r.Principal != "user:x" || r.PrincipalID != "prn_x" ||
 		r.ToolID != "image.list" {
 		t.Error(r, err)
 	}

@@ -74,7 +74,8 @@ func addNew(ids *[]string, id string) {
 // record makes what is kept of a call: its ToolCallEvent (HTC-08), and who the principal was beside it. Everything a caller wrote is
 // redacted in it.
 func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record, err error) {
-	r = Record{Chain: Looks, Principal: who.Name, PrincipalID: who.ID, ToolCallID: res.ToolCallID, ToolID: orText(Scrub(req.ToolID), unknownTool), OK: res.OK,
+	r = Record{Chain: Looks, Principal: who.Name, PrincipalID: who.ID, ToolCallID: res.ToolCallID, ToolID: orText(Scrub(req.ToolID),
+		unknownTool), OK: res.OK,
 		At: res.Timing.EndedAt}
 	if t.effect {
 		r.Chain = Effects

@@ -260,7 +260,8 @@ func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
 		prev = hash
 		s.Kept++
 		return nil
-	}, "SELECT seq, at, principal, principal_id, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq", s.Chain, s.Dropped)
+	}, "SELECT seq, at, principal, principal_id, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq",
+		s.Chain, s.Dropped)
 	if err == nil && (next != head || prev != s.Head) {
 		return chainBroken(s.Chain, next+1, "the newest records are missing")
 	}

@@ -45,7 +45,8 @@ func TestCallRuns(t *testing.T) {
 	if p, err := l.Calls(t.Context(), CallFilter{RunID: id, Limit: 10}); err != nil || len(p.Calls) != 10 || p.Total != (Total{25, true}) {
 		t.Errorf("%+v %v", p.Total, err)
 	}
-	if _, err := l.CallRun(t.Context(), id, &gate.Principal{ID: "prn_3", Name: "user:lab", Former: "user:third"}); !fault.Is(err, fault.NotFound) {
+	if _, err := l.CallRun(t.Context(), id, &gate.Principal{ID: "prn_3", Name: "user:lab", Former: "user:third"}); !fault.Is(err,
+		fault.NotFound) {
 		t.Error(err)
 	}
 	_, err := l.DropLooks(t.Context(), t0.Add(24*time.Minute), 1000)

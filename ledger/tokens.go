@@ -34,7 +34,8 @@ func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
 	})
 }
 
-const tokenColumns = "token_id, tokens.name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, revoked_at, " +
+const tokenColumns = "token_id, tokens.name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, " +
+	"revoked_at, " +
 	"revoked_by, principal_id, coalesce(former, ''), coalesce(made_by, '')"
 
 // tokenRows joins each token with the principal that it is.
