@@ -209,6 +209,7 @@ func (g *Gateway) fill(t *testing.T, name string) belongings {
 type schemaDoc struct {
 	Type       any
 	Pattern    string
+	Format     string
 	Enum       []any
 	Const      any
 	Minimum    *float64
@@ -235,6 +236,12 @@ func (s schemaDoc) value(name string, b belongings) any {
 				"command": map[string]any{"argv": []string{"samtools"}, "env": map[string]string{}}},
 			"io": map[string]any{"inputs": []any{map[string]any{"role": "bam", "artifact_id": b.artifact, "checksum_sha256": strings.Repeat("0",
 				64), "dest_relpath": "in/x"}}, "outputs": []any{}}}
+	case strings.HasPrefix(s.Pattern, "^[A-Z]"):
+		return "BAM"
+	case name == "job_id":
+		return "1"
+	case strings.HasPrefix(s.Pattern, "^[0-9]{4}"), s.Format == "date-time":
+		return "2026-11-21T08:00:00Z"
 	case s.Const != nil:
 		return s.Const
 	case len(s.Enum) > 0:
