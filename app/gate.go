@@ -12,6 +12,7 @@ import (
 	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/run"
+	"slurmgate/site"
 )
 
 // NewGate makes a gate of the tools: the gateway's, or that of a shell's process for an operation on files.
@@ -38,7 +39,8 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	if g.Journal != nil {
 		journal = g.Journal(g.Ledger, func(id string) bool { _, err := g.Gate.Registry().Find(id); return err == nil })
 	}
-	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global, Journal: journal,
+	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
+		Limits: gateLimits(g.Site.Limits), Journal: journal,
 		Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g}, Key: key, Log: g.Log},
 		tools...); err != nil {
 		return err
@@ -51,6 +53,10 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	g.Gate.Registry().Conceal(folders)
 	g.offered, err = g.hashCatalogue()
 	return err
+}
+
+func gateLimits(l site.Limits) gate.Limits {
+	return gate.Limits{Calls: l.Calls, CallsPerCaller: l.CallsPerCaller, WaitsPerCaller: l.WaitsPerCaller}
 }
 
 // RunLimits are the limits of concurrency.per_tool that bound runs, by tool name: those of toolpacks. The engine enforces them.

@@ -94,6 +94,7 @@ type Error struct {
 	Msg      string    // one sentence for people
 	Next     string    // plain advice, for people; it names no command
 	Steps    []Step    // what to do next, as data
+	Retry    int       // seconds after which the same call may succeed; 0: nothing is known
 	Problems []Problem // broken rules, for Validation and Policy
 	Err      error     // the cause
 }
@@ -122,6 +123,22 @@ func Wrap(kind Kind, op, code, msg string, err error) *Error {
 func (e *Error) WithNext(next string) *Error {
 	e.Next = next
 	return e
+}
+
+// WithRetry sets after how many seconds the same call may succeed, and returns the error.
+func (e *Error) WithRetry(seconds int) *Error {
+	e.Retry = seconds
+	return e
+}
+
+// RetryOf is when the same call may succeed, in seconds: of the first *Error in the chain that says so; 0: nothing is known.
+func RetryOf(err error) int {
+	for e := range chain(err) {
+		if e.Retry > 0 {
+			return e.Retry
+		}
+	}
+	return 0
 }
 
 // Invalid returns a Validation error with one or more problems.

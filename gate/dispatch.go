@@ -100,11 +100,11 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request,
 
 // rehearse returns what a call would do. It neither needs an approval nor binds a key, and reports whether the call would need an approval.
 func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args plan.Doc) (any, error) {
-	back, err := g.limiter.take(ctx, t.ID)
+	held, err := g.limiter.take(ctx, who.Key(), t.ID)
 	if err != nil {
 		return nil, err
 	}
-	defer back()
+	defer held.release()
 	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args.Bytes,
 		ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
 	if t.DryRun != nil {
@@ -187,7 +187,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 				WithNext("leave the key out")
 		}
 		key := g.keyHash(*req.IdempotencyKey)
-		leave, err := g.flights.enter(ctx, who.Key(), key)
+		leave, err := g.flights.enter(ctx, who, key, &g.limiter.waits)
 		if err != nil {
 			return nil, err
 		}
@@ -210,12 +210,13 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 			return nil, err
 		}
 	}
-	back, err := g.limiter.take(ctx, t.ID)
+	held, err := g.limiter.take(ctx, who.Key(), t.ID)
 	if err != nil {
 		tr.key = nil
 		return nil, err
 	}
-	defer back()
+	defer held.release()
+	tr.slot = held
 	if tr.key != nil || approval != "" {
 		if tr.key != nil && !approved {
 			tr.key.ApprovalID = approval

@@ -151,6 +151,9 @@ func BodyOf(by Transport, err error) *ErrorBody {
 	if steps := fault.StepsOf(err); len(steps) > 0 {
 		details["next"] = steps
 	}
+	if s := fault.RetryOf(err); s > 0 {
+		details["retry_after_seconds"] = s
+	}
 	return &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: Text(by, err), Retryable: kind.Retryable(), Details: details}
 }
 

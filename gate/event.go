@@ -28,6 +28,7 @@ type trail struct {
 	leave  func()   // ends the flight of the key, once the outcome is kept
 	result document // of a tool that answered, also where it went into an artifact
 
+	slot       *slot       // what the call holds while its tool works; nil: nothing
 	provenance *Provenance // the run that the call is, where the handler said so
 }
 

@@ -21,7 +21,8 @@ import (
 type Config struct {
 	Registry  *Registry
 	Policy    Policy
-	Together  int // concurrent calls; 0: no limit
+	Together  int    // concurrent calls that policy allows; 0: no limit
+	Limits    Limits // of concurrent calls
 	Journal   Journal
 	Promises  Promises
 	Owners    Owners
@@ -36,7 +37,7 @@ type Config struct {
 type Gate struct {
 	registry  *Registry
 	policy    Policy
-	limiter   limiter
+	limiter   *limiter
 	journal   *journal // nil: nothing is recorded
 	refusals  *refusals
 	promises  Promises
@@ -53,7 +54,7 @@ const defaultTimeout = 2 * time.Minute
 
 // New returns a gate. Close a gate with a journal when it is no longer used.
 func New(c Config) *Gate {
-	g := &Gate{registry: c.Registry, policy: c.Policy, limiter: newLimiter(c.Together, c.Registry, c.Policy), promises: c.Promises,
+	g := &Gate{registry: c.Registry, policy: c.Policy, limiter: newLimiter(c.Together, c.Limits, c.Registry, c.Policy), promises: c.Promises,
 		owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key, log: c.Log, now: c.Now}
 	if g.now == nil {
 		g.now = time.Now
@@ -285,9 +286,7 @@ func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 		g.log.Error("the record of a call breaks its schema; a bare one is written", "tool_call_id", res.ToolCallID, "err", err)
 		r, err = g.bareRecord(who, *res, t)
 	}
-	if err != nil {
-		<-g.journal.room
-	} else {
+	if err == nil {
 		err = g.journal.keep(r, t.effect || r.Outcome != nil)
 	}
 	if err == nil || !t.effect {

@@ -27,7 +27,7 @@ const (
 type journal struct {
 	store Journal
 	log   *slog.Logger
-	room  chan struct{} // a token for each record that waits
+	room  chan struct{} // a token for each record that waits, up to maxQueued
 	in    chan queued
 	done  chan struct{} // closed when the writer has ended
 
@@ -37,24 +37,26 @@ type journal struct {
 
 type queued struct {
 	record Record
+	inRoom bool       // it has a token
 	done   chan error // gets the outcome; nil: nobody waits
 }
 
 func newJournal(store Journal, log *slog.Logger) *journal {
-	j := &journal{store: store, log: log, room: make(chan struct{}, maxQueued), in: make(chan queued, maxQueued), done: make(chan struct{})}
+	j := &journal{store: store, log: log, room: make(chan struct{}, maxQueued), in: make(chan queued, 2*maxQueued), done: make(chan struct{})}
 	go j.write()
 	return j
 }
 
-// admit takes room for one record, before the call is carried out: a call that could not be recorded is not made.
+// admit waits for room, before the call is carried out: while the ledger takes no records, no calls are made. Nothing is held for the call,
+// which may take long; its record comes in however many there are by then. So there are never more records than maxQueued and the calls
+// that are carried out at one time.
 func (j *journal) admit(ctx context.Context) error {
-	select {
-	case j.room <- struct{}{}:
+	if j.hasRoom() {
 		return nil
-	default:
 	}
 	select {
 	case j.room <- struct{}{}:
+		<-j.room
 		return nil
 	case <-time.After(journalWait):
 	case <-ctx.Done():
@@ -62,6 +64,8 @@ func (j *journal) admit(ctx context.Context) error {
 	return fault.New(fault.Transport, "gate.Call", "journal_full", "calls are refused because they cannot be recorded").
 		WithNext("check the gateway's log and whether the disk of gateway.state_dir is full")
 }
+
+func (j *journal) hasRoom() bool { return len(j.room) < cap(j.room) }
 
 // keep hands a record over; with wait it returns when the record is durable, or could not be made so.
 func (j *journal) keep(r Record, wait bool) error {
@@ -75,7 +79,12 @@ func (j *journal) keep(r Record, wait bool) error {
 		<-j.done // the records before this one come first
 		return j.store.Record(context.Background(), []Record{r})
 	}
-	j.in <- k // there is room: admit took it
+	select {
+	case j.room <- struct{}{}:
+		k.inRoom = true
+	default: // the room was taken after the call was admitted
+	}
+	j.in <- k
 	j.mu.RUnlock()
 	if !wait {
 		return nil
@@ -166,7 +175,7 @@ func (j *journal) commit(batch []queued) (behind []queued) {
 		}
 		if err != nil && !dropped {
 			behind = append(behind, batch[i])
-		} else {
+		} else if batch[i].inRoom {
 			<-j.room
 		}
 	}

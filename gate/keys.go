@@ -19,8 +19,8 @@ import (
 type flights struct{ open sync.Map } // [2]string → chan struct{}
 
 // enter waits until no call with the key is in progress. The caller calls leave.
-func (f *flights) enter(ctx context.Context, principal, key string) (leave func(), err error) {
-	k, mine := [2]string{principal, key}, make(chan struct{})
+func (f *flights) enter(ctx context.Context, who Caller, key string, waits *counter) (leave func(), err error) {
+	k, mine := [2]string{who.Key(), key}, make(chan struct{})
 	for {
 		other, busy := f.open.LoadOrStore(k, mine)
 		if !busy {
@@ -29,10 +29,17 @@ func (f *flights) enter(ctx context.Context, principal, key string) (leave func(
 				close(mine)
 			}, nil
 		}
+		if !waits.add(who.Key()) {
+			return nil, fault.New(fault.Transport, "gate.Call", "too_many_waits", "too many of your calls are waiting already").
+				WithNext("repeat the call when some of them have ended").WithRetry(retryIn)
+		}
 		select {
 		case <-other.(chan struct{}):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			err = ctx.Err()
+		}
+		if waits.remove(who.Key()); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -3,61 +3,260 @@ package gate
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"slurmgate/fault"
 )
 
-// limiter bounds concurrent calls (AX-08), in total and per tool. A call that gets no slot
-// waits a little and is then refused.
-type limiter struct {
-	all  chan struct{}            // nil: no limit
-	tool map[string]chan struct{} // by tool id
+// Limits bound what callers do at the same time. 0 is no bound.
+type Limits struct {
+	Calls          int // calls carried out, of all callers
+	CallsPerCaller int // calls carried out, of one caller
+	WaitsPerCaller int // calls of one caller that wait, for a run or for another call with the same idempotency key
 }
 
-const limiterWait = 5 * time.Second
+const (
+	limiterWait   = 5 * time.Second // in the queue; then the call is refused
+	retakeWait    = 5 * time.Second // in the queue after a wait; then the call answers without a slot
+	maxCallsQueue = 1024            // calls of one caller in the queue
+	retryIn       = 2               // seconds
+	minShared     = 4               // of so many slots one caller gets at most three quarters
+	codeManyCalls = "too_many_calls"
+)
 
-func newLimiter(together int, r *Registry, p Policy) limiter {
-	out := limiter{tool: map[string]chan struct{}{}}
-	if together > 0 {
-		out.all = make(chan struct{}, together)
+// limiter bounds concurrent calls (AX-08): of a tool, of a caller, and in total. A call that waits for something else gives its slots back
+// meanwhile.
+type limiter struct {
+	all   *turns
+	tool  map[string]*turns // by tool id: the tools that policy limits
+	waits counter
+}
+
+func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
+	n := together
+	if n == 0 || limits.Calls > 0 && limits.Calls < n {
+		n = limits.Calls
 	}
+	out := &limiter{all: newTurns(n, limits.CallsPerCaller), tool: map[string]*turns{}, waits: counter{most: limits.WaitsPerCaller}}
 	if p == nil {
 		return out
 	}
 	for _, t := range r.List() {
 		if n := p.Rules(t.Name()).Together; n > 0 {
-			out.tool[t.ID] = make(chan struct{}, n)
+			out.tool[t.ID] = newTurns(n, 0)
 		}
 	}
 	return out
 }
 
-// take acquires a slot; the caller releases it. The tool's own slot comes first, so that calls waiting for one tool take
-// no slot from the others.
-func (l limiter) take(ctx context.Context, toolID string) (release func(), err error) {
-	timeout := time.After(limiterWait)
-	var slots []chan struct{}
-	release = func() {
-		for _, c := range slots {
-			<-c
-		}
-	}
-	for _, c := range []chan struct{}{l.tool[toolID], l.all} {
-		if c == nil {
+// slot is what a call holds while it is carried out.
+type slot struct {
+	limiter *limiter
+	caller  string
+	taken   []*turns
+	toolID  string
+}
+
+// take waits for a slot; the caller releases it. The tool's own slot comes first, so that calls waiting for one tool take no slot from the
+// others.
+func (l *limiter) take(ctx context.Context, caller, toolID string) (*slot, error) {
+	s := &slot{limiter: l, caller: caller, toolID: toolID}
+	return s, s.take(ctx, limiterWait)
+}
+
+func (s *slot) take(ctx context.Context, patience time.Duration) error {
+	for _, t := range []*turns{s.limiter.tool[s.toolID], s.limiter.all} {
+		if t == nil {
 			continue
 		}
-		select {
-		case c <- struct{}{}:
-			slots = append(slots, c)
-		case <-ctx.Done():
-			release()
-			return nil, ctx.Err()
-		case <-timeout:
-			release()
-			return nil, fault.New(fault.Transport, "gate.Call", "too_many_calls",
-				fmt.Sprintf("all %d concurrent calls that policy allows are in use", cap(c))).WithNext("call again in a few seconds")
+		if err := t.take(ctx, s.caller, patience); err != nil {
+			s.release()
+			return err
+		}
+		s.taken = append(s.taken, t)
+	}
+	return nil
+}
+
+func (s *slot) release() {
+	for _, t := range s.taken {
+		t.release(s.caller)
+	}
+	s.taken = s.taken[:0]
+}
+
+// wait gives the slot back until resume is called. ok is false if the caller has too many calls that wait.
+func (s *slot) wait(ctx context.Context) (resume func(), ok bool) {
+	if !s.limiter.waits.add(s.caller) {
+		return nil, false
+	}
+	s.release()
+	return func() {
+		s.limiter.waits.remove(s.caller)
+		_ = s.take(ctx, retakeWait) // what is known is an answer, and the wait was not in vain
+	}, true
+}
+
+// Wait is called by a handler before it waits: until resume is called the call holds no slot. ok is false if its caller has as many waiting
+// calls as the limits allow. Outside of a call it does nothing.
+func Wait(ctx context.Context) (resume func(), ok bool) {
+	t, _ := ctx.Value(provenanceKey{}).(*trail)
+	if t == nil || t.slot == nil {
+		return func() {}, true
+	}
+	return t.slot.wait(ctx)
+}
+
+// Enter waits for a slot for work of a caller that is no call: a list of tools. The caller calls leave.
+func (g *Gate) Enter(ctx context.Context, who Caller) (leave func(), err error) {
+	s, err := g.limiter.take(ctx, who.Key(), "")
+	return s.release, err
+}
+
+// turns hands out slots. Callers that queue get them in turn, so that a thousand calls of one delay another's first call by one.
+type turns struct {
+	n     int // slots
+	share int // of one caller, at most
+
+	mu      sync.Mutex
+	used    int
+	callers map[string]*queue
+	order   []*queue // those with calls that wait; the next turn is the first's
+}
+
+// queue is one caller's calls.
+type queue struct {
+	used  int
+	calls []chan struct{} // closed when a slot is the call's
+}
+
+// newTurns makes n slots, of which one caller gets at most share; 0 is no bound.
+func newTurns(n, share int) *turns {
+	t := &turns{n: n, share: share, callers: map[string]*queue{}}
+	if n == 0 {
+		t.n = math.MaxInt
+	} else if n >= minShared && (share == 0 || share > n-n/4) {
+		t.share = n - n/4
+	}
+	if t.share == 0 {
+		t.share = t.n
+	}
+	return t
+}
+
+func (t *turns) take(ctx context.Context, caller string, patience time.Duration) error {
+	t.mu.Lock()
+	q := t.callers[caller]
+	if q == nil {
+		q = &queue{}
+		t.callers[caller] = q
+	}
+	if t.used < t.n && q.used < t.share {
+		t.used++
+		q.used++
+		t.mu.Unlock()
+		return nil
+	}
+	if len(q.calls) >= maxCallsQueue {
+		t.mu.Unlock()
+		return t.refusal("and too many are queued")
+	}
+	mine := make(chan struct{})
+	if q.calls = append(q.calls, mine); len(q.calls) == 1 {
+		t.order = append(t.order, q)
+	}
+	t.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = t.refusal("and none ended within " + patience.String())
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := slices.Index(q.calls, mine)
+	if at < 0 { // granted in the meantime
+		return nil
+	}
+	if q.calls = slices.Delete(q.calls, at, at+1); len(q.calls) == 0 {
+		t.order = slices.DeleteFunc(t.order, func(o *queue) bool { return o == q })
+		t.forget(caller, q)
+	}
+	return err
+}
+
+func (t *turns) refusal(why string) error {
+	return fault.New(fault.Transport, "gate.Call", codeManyCalls,
+		fmt.Sprintf("all %d concurrent calls that you may have are in use, %s", min(t.n, t.share), why)).
+		WithNext("call again in a few seconds").WithRetry(retryIn)
+}
+
+func (t *turns) release(caller string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used--
+	q := t.callers[caller]
+	q.used--
+	t.grant()
+	t.forget(caller, q)
+}
+
+// grant gives free slots to the callers whose turn it is.
+func (t *turns) grant() {
+	for t.used < t.n {
+		at := slices.IndexFunc(t.order, func(q *queue) bool { return q.used < t.share })
+		if at < 0 {
+			return
+		}
+		q := t.order[at]
+		close(q.calls[0])
+		q.calls = q.calls[1:]
+		q.used++
+		t.used++
+		if t.order = slices.Delete(t.order, at, at+1); len(q.calls) > 0 {
+			t.order = append(t.order, q)
 		}
 	}
-	return release, nil
+}
+
+func (t *turns) forget(caller string, q *queue) {
+	if q.used == 0 && len(q.calls) == 0 {
+		delete(t.callers, caller)
+	}
+}
+
+// counter counts for each caller, up to most; 0 is no bound.
+type counter struct {
+	most int
+	mu   sync.Mutex
+	now  map[string]int
+}
+
+func (c *counter) add(caller string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.most > 0 && c.now[caller] >= c.most {
+		return false
+	}
+	if c.now == nil {
+		c.now = map[string]int{}
+	}
+	c.now[caller]++
+	return true
+}
+
+func (c *counter) remove(caller string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now[caller]--; c.now[caller] == 0 {
+		delete(c.now, caller)
+	}
 }

@@ -79,7 +79,7 @@ type Authenticator interface {
 	Bearer(ctx context.Context, token string) (Principal, error)
 }
 
-// Key is what a principal's own things are bound to: its id, or its name where no ledger gives ids.
+// Key is what a principal's own things are bound to, and what limits count by: its id, or its name where no ledger gives ids.
 func (p Principal) Key() string { return orText(p.ID, p.Name) }
 
 // Formerly is the name under which an older ledger has what is bound to the principal's id now; "" where nothing is this principal's.

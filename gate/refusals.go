@@ -119,9 +119,7 @@ func (g *Gate) Refuse(from Source, err error) Response {
 
 // recordRefusal writes one record, if there is room for it: records of known callers come first.
 func (g *Gate) recordRefusal(k refusalKey, res *Response) {
-	select {
-	case g.journal.room <- struct{}{}:
-	default:
+	if !g.journal.hasRoom() {
 		g.log.Error("a refused request is not recorded: the journal is full", "from", k.From, "code", k.code)
 		return
 	}

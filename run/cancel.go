@@ -30,7 +30,7 @@ const Cancelling = "cancelling"
 func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
 	v, err := unlessStale(func() (View, error) { return e.requestCancel(ctx, runID, why) })
 	if err == nil && !v.Run.State.Terminal() {
-		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
+		v, err = e.settle(ctx, runID, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
 	}
 	if err != nil {
 		return CancelAnswer{}, err

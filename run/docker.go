@@ -19,7 +19,7 @@ func (e *Engine) repeatDocker(ctx context.Context, v View, equivalent []string) 
 		}
 		replayed = false
 	}
-	v, err := e.waitFor(ctx, v.Run.ID, e.cfg.SubmitWait, over)
+	v, err := e.settle(ctx, v.Run.ID, over)
 	return e.submitAnswer(v, replayed, equivalent), err
 }
 
@@ -35,7 +35,7 @@ func sentOrOver(v View, docker bool) bool {
 // the watcher finds that the process is gone.
 func (e *Engine) Ended(ctx context.Context, runID string) {
 	// It may have ended before its receipt was recorded.
-	v, err := e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Submitting })
+	v, err := e.settle(ctx, runID, func(v View) bool { return v.Run.Phase != Submitting })
 	if err != nil || v.Run.Phase != Pending && v.Run.Phase != InJob {
 		return
 	}

@@ -55,8 +55,11 @@ type Parts struct {
 	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
 	// send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil: not asked.
 	Allowed func(toolID string, p plan.Params) error
-	Log     *slog.Logger
-	Now     func() time.Time
+	// Waits is called before a call waits for a run: until resume is called, the call holds nothing that others need. ok is false if its
+	// caller has too many calls that wait; nil: nothing is held and nobody counts.
+	Waits func(ctx context.Context) (resume func(), ok bool)
+	Log   *slog.Logger
+	Now   func() time.Time
 }
 
 // Engine moves the runs of one site through their lifecycle. One engine per site and ledger; all methods are safe for concurrent
@@ -83,6 +86,9 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	}
 	if p.Allowed == nil {
 		p.Allowed = func(string, plan.Params) error { return nil }
+	}
+	if p.Waits == nil {
+		p.Waits = func(context.Context) (func(), bool) { return func() {}, true }
 	}
 	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
 		waiters: newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},

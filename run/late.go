@@ -59,7 +59,7 @@ func (e *Engine) Recollect(ctx context.Context, runID, why string) (a RecollectA
 		return v, err
 	})
 	if err == nil && a.Recollected {
-		v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Collecting })
+		v, err = e.settle(ctx, runID, func(v View) bool { return v.Run.Phase != Collecting })
 	}
 	if err != nil {
 		return RecollectAnswer{}, err

@@ -155,7 +155,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	e.work.add(v.Run.ID)
 	e.watcher.poke()
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) || v.Run.Reason == SiteAway })
-	if err != nil {
+	if err != nil && fault.CodeOf(err) != tooManyWaits { // the run is stored: a caller who may not wait gets what is known
 		return SubmitAnswer{}, err
 	}
 	return e.submitAnswer(v, false, f.equivalent), nil

@@ -101,7 +101,7 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	if _, err = e.openAttempt(ctx, v, "retry", why, at, w); err != nil {
 		return SubmitAnswer{}, err
 	}
-	v, err = e.waitFor(ctx, runID, e.cfg.SubmitWait, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
+	v, err = e.settle(ctx, runID, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
 	return e.submitAnswer(v, false, nil), err
 }
 

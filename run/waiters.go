@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -97,18 +98,42 @@ func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done f
 	return e.wait(ctx, v, changes, d, done)
 }
 
-// wait continues from a known state of the run, with a listener that was started before that state was read.
+// wait continues from a known state of the run, with a listener that was started before that state was read. The call gives back what it
+// holds meanwhile. If its caller has too many calls that wait, it does not wait: the error is a Transport fault with code too_many_waits.
 func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.Duration, done func(View) bool) (View, error) {
+	if done(v) {
+		return v, nil
+	}
+	resume, ok := e.Waits(ctx)
+	if !ok {
+		return v, fault.New(fault.Transport, "run.wait", tooManyWaits, "too many of your calls wait for runs already").
+			WithNext("repeat the call without wait_seconds, or when some of them have ended").WithRetry(LongWait)
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for !done(v) {
+	for late := false; !done(v) && !late; {
 		select {
 		case v = <-changes:
 		case <-timer.C:
-			return e.Store.View(ctx, v.Run.ID)
+			late = true
 		case <-ctx.Done():
+			resume()
 			return v, nil // the caller gave up waiting; what is known is still an answer
 		}
 	}
-	return v, nil
+	if resume(); done(v) {
+		return v, nil
+	}
+	return e.Store.View(ctx, v.Run.ID)
+}
+
+const tooManyWaits = "too_many_waits"
+
+// settle waits a few seconds for what an effect leads to. The effect has taken place: a caller who may not wait gets what is known.
+func (e *Engine) settle(ctx context.Context, id string, done func(View) bool) (View, error) {
+	v, err := e.waitFor(ctx, id, e.cfg.SubmitWait, done)
+	if fault.CodeOf(err) == tooManyWaits {
+		err = nil
+	}
+	return v, err
 }

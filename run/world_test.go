@@ -39,6 +39,7 @@ type world struct {
 	twins  []*world // further clusters under the same ledger
 	// allowed is what policy says at the boundary; nil: everything
 	allowed func(toolID string, p plan.Params) error
+	waits   func(context.Context) (resume func(), ok bool) // nil: every call may wait
 
 	mu     sync.Mutex
 	calls  map[string]int // by operation
@@ -241,7 +242,8 @@ func (w *world) life() *life {
 	l.cancel = cancel
 	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Renderer: l, Submitter: l, Queue: l, Accounting: l, Canceller: l,
 		Workspace: l,
-		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Waits: w.waits,
+		Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	wait, err := l.engine.Start(ctx)
 	if err != nil {
 		w.t.Fatal(err)

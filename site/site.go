@@ -37,6 +37,7 @@ type Site struct {
 	Retention Retention `yaml:"retention"`       // how long files that are no longer needed are kept
 	Audit     Audit     `yaml:"audit"`           // how long records of calls are kept
 	HTTP      HTTP      `yaml:"http"`            // the port for programs and chats
+	Limits    Limits    `yaml:"limits"`          // what callers may do at the same time
 
 	file string           // the file it was read from; empty for one made in Go
 	at   map[string]place // field → where its value is, for the fields that were given
@@ -173,6 +174,9 @@ func (s *Site) fill() {
 		}
 	}
 	number("http.max_connections", &s.HTTP.MaxConnections, defaultConnections)
+	for _, l := range s.Limits.fields() {
+		number("limits."+l.name, l.value, l.def)
+	}
 	if d := s.DomainDir; d != "" && !filepath.IsAbs(d) && s.base != "" {
 		s.DomainDir = filepath.Join(s.base, d)
 	}

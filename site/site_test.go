@@ -51,6 +51,7 @@ func TestDefaults(t *testing.T) {
 		Retention: Retention{WorkspaceDays: 30},
 		Audit:     Audit{30, 200_000},
 		HTTP:      HTTP{MaxConnections: 1024},
+		Limits:    Limits{Calls: 256, CallsPerCaller: 64, WaitsPerCaller: 512},
 	}
 	if diff := cmp.Diff(want, parse(t, least), ignorePrivate); diff != "" {
 		t.Error(diff)

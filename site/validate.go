@@ -78,6 +78,7 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	c.bounds("audit.look_days", int64(s.Audit.LookDays), 1, 3650)
 	c.bounds("audit.looks", int64(s.Audit.Looks), 1000, 10_000_000)
 	c.http(s.HTTP)
+	c.limits(s.Limits)
 	for _, check := range more {
 		for _, p := range check(s) {
 			if slices.ContainsFunc(c.problems, func(own fault.Problem) bool { return strings.HasPrefix(own.Field, p.Field) }) {

@@ -13,6 +13,7 @@ import (
 	"slurmgate/apptainer"
 	"slurmgate/doctor"
 	"slurmgate/fault"
+	"slurmgate/gate"
 	"slurmgate/local"
 	"slurmgate/plan"
 	"slurmgate/run"
@@ -70,7 +71,8 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
 			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: func() error { return doctor.Room(s) },
-			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Log: g.app.Log, Now: time.Now},
+			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Waits: gate.Wait,
+			Log: g.app.Log, Now: time.Now},
 		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },
 	}
 }

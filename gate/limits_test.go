@@ -1,0 +1,239 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// limited makes a gate with a tool that waits for a run, test.wait, one that works until release is closed, test.work, and one that answers
+// at once, test.echo.
+func limited(t *testing.T, c Config) (g *Gate, release chan struct{}) {
+	t.Helper()
+	release = make(chan struct{})
+	waits := tool("test.wait", func(ctx context.Context, c Call) (any, error) {
+		resume, ok := Wait(ctx)
+		if !ok {
+			return nil, fault.New(fault.Transport, "test", "too_many_waits", "too many waits")
+		}
+		<-release
+		resume()
+		return c.Args, nil
+	})
+	waits.SideEffect = Read
+	works := tool("test.work", func(_ context.Context, c Call) (any, error) { <-release; return c.Args, nil })
+	r, err := NewRegistry(tool("test.echo", echo), waits, works)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Registry = r
+	g = New(c)
+	t.Cleanup(g.Close)
+	return g, release
+}
+
+func calls(g *Gate, n int, who, tool string) chan Response {
+	answers := make(chan Response, n)
+	for range n {
+		go func() { answers <- callAs(g, who, NewRequest(tool, "1.2.3", json.RawMessage(`{"n":1}`))) }()
+	}
+	return answers
+}
+
+// A call that waits holds no place in the journal and no slot: twice as many waits as the journal has places delay nobody.
+func TestWaitsHoldNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		g, release := limited(t, Config{Journal: b, Together: 4})
+		var answers []chan Response
+		for range 2 * maxQueued / 512 {
+			answers = append(answers, calls(g, 512, "a", "test.wait"))
+			synctest.Wait()
+		}
+		if len(g.journal.room) != 0 || g.limiter.all.used != 0 {
+			t.Errorf("%d places in the journal and %d slots are held", len(g.journal.room), g.limiter.all.used)
+		}
+		start := time.Now()
+		for _, who := range []string{"a", "b"} {
+			if res := <-calls(g, 1, who, "test.echo"); !res.OK {
+				t.Error(res.Error)
+			}
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Error("the calls took", d)
+		}
+		close(release)
+		for _, some := range answers {
+			for range 512 {
+				if res := <-some; !res.OK {
+					t.Fatal(res.Error)
+				}
+			}
+		}
+		g.Close()
+		if len(b.calls) != 2*maxQueued+2 {
+			t.Error(len(b.calls), "records")
+		}
+	})
+}
+
+// A caller has so many calls that wait; one more is refused at once, and others wait all the same.
+func TestWaitsPerCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, release := limited(t, Config{Limits: Limits{WaitsPerCaller: 3}})
+		a := calls(g, 4, "a", "test.wait")
+		b := calls(g, 3, "b", "test.wait")
+		synctest.Wait()
+		if len(a) != 1 || len(b) != 0 {
+			t.Fatalf("%d and %d calls are over", len(a), len(b))
+		}
+		wantError(t, <-a, "transport", "too_many_waits")
+		close(release)
+		for range 3 {
+			if res := <-a; !res.OK {
+				t.Error(res.Error)
+			}
+			if res := <-b; !res.OK {
+				t.Error(res.Error)
+			}
+		}
+		synctest.Wait()
+		if len(g.limiter.waits.now) != 0 || len(g.limiter.all.callers) != 0 {
+			t.Error("callers without calls are still counted")
+		}
+	})
+}
+
+// Calls that wait for another one with the same idempotency key are waits.
+func TestWaitsForAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f flights
+		who, waits := Process(), counter{most: 2}
+		leave, err := f.enter(t.Context(), who, "key", &waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			go func() {
+				leave, err := f.enter(t.Context(), who, "key", &waits)
+				if err != nil {
+					t.Error(err)
+				}
+				leave()
+			}()
+		}
+		synctest.Wait()
+		if _, err := f.enter(t.Context(), who, "key", &waits); fault.CodeOf(err) != "too_many_waits" || fault.RetryOf(err) == 0 {
+			t.Error(err)
+		}
+		leave()
+		synctest.Wait()
+		if len(waits.now) != 0 {
+			t.Error(waits.now)
+		}
+	})
+}
+
+// One caller cannot hold every slot, neither of all tools nor of one; what it has in the queue is bounded, and refused with advice.
+func TestSlotsPerCaller(t *testing.T) {
+	for name, c := range map[string]Config{
+		"site":   {Limits: Limits{Calls: 100, CallsPerCaller: 6}},
+		"policy": {Together: 8},
+		"tool":   {Policy: eight{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, release := limited(t, c)
+				a := calls(g, maxCallsQueue+6+1, "a", "test.work")
+				synctest.Wait()
+				if len(a) != 1 {
+					t.Fatal(len(a), "calls are over, want the one beyond the queue")
+				}
+				res := <-a
+				wantError(t, res, "transport", "too_many_calls")
+				if s, _ := res.Error.Details["retry_after_seconds"].(int); !res.Error.Retryable || s == 0 {
+					t.Errorf("%+v", res.Error)
+				}
+				b := calls(g, 1, "b", "test.work")
+				synctest.Wait()
+				close(release)
+				if res := <-b; !res.OK {
+					t.Error(res.Error)
+				}
+				for range maxCallsQueue + 6 {
+					<-a
+				}
+			})
+		})
+	}
+}
+
+// eight lets each tool have eight calls at a time.
+type eight struct{ denyAll }
+
+func (eight) AllowTool(string) error { return nil }
+
+func (eight) Rules(string) Rules { return Rules{Together: 8} }
+
+// Callers that queue get slots in turn: a caller with one call waits for one call of each other, however many those have.
+func TestCallersInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []string
+		turns := newTurns(1, 0)
+		ask := func(who string) {
+			if turns.take(t.Context(), who, time.Hour) == nil {
+				order = append(order, who) // one at a time
+				turns.release(who)
+			}
+		}
+		if err := turns.take(t.Context(), "first", 0); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 8 {
+			go ask("greedy")
+			synctest.Wait()
+			if i == 5 {
+				go ask("late")
+				synctest.Wait()
+			}
+		}
+		turns.release("first")
+		synctest.Wait()
+		if len(order) != 9 || order[1] != "late" {
+			t.Error(order)
+		}
+	})
+}
+
+// A call that gave up in the queue leaves nothing behind, at whatever moment.
+func TestGivingUpInTheQueue(t *testing.T) {
+	turns := newTurns(2, 0)
+	var took atomic.Int64
+	for i := range 200 {
+		ctx, stop := context.WithTimeout(t.Context(), time.Duration(i%7)*time.Microsecond)
+		done := make(chan struct{})
+		for j := range 8 {
+			go func() {
+				who := fmt.Sprint(j % 3)
+				if turns.take(ctx, who, time.Hour) == nil {
+					took.Add(1)
+					turns.release(who)
+				}
+				done <- struct{}{}
+			}()
+		}
+		for range 8 {
+			<-done
+		}
+		stop()
+	}
+	if turns.used != 0 || len(turns.callers) != 0 || len(turns.order) != 0 || took.Load() == 0 {
+		t.Errorf("%d used, %d callers, %d in order, %d took", turns.used, len(turns.callers), len(turns.order), took.Load())
+	}
+}

@@ -1,0 +1,66 @@
+package run_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// A caller with too many calls that wait: a look that asks for another wait is refused, with advice; an effect has its effect and is answered
+// at once with what is known.
+func TestRefusedWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.waits = func(context.Context) (func(), bool) { return nil, false }
+		l := w.life()
+		start := time.Now()
+		a := l.submit(order())
+		if a.RunID == "" || a.Replayed || time.Since(start) != 0 {
+			t.Errorf("%+v after %s", a, time.Since(start))
+		}
+		if _, err := l.engine.Get(t.Context(), a.RunID, time.Minute, noRun); fault.CodeOf(err) != "too_many_waits" || fault.RetryOf(err) == 0 ||
+			!fault.KindOf(err).Retryable() {
+			t.Error(err)
+		}
+		if _, err := l.engine.Get(t.Context(), a.RunID, 0, noRun); err != nil {
+			t.Error(err)
+		}
+		if _, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil {
+			t.Error(err)
+		}
+		w.until(a.RunID, done)
+		if _, err := l.engine.Collect(t.Context(), a.RunID, time.Minute, noRun); err != nil {
+			t.Error("a run that is over needs no wait:", err)
+		}
+		if b, err := l.engine.Retry(t.Context(), a.RunID, 1, ""); err != nil || b.State == run.Cancelled {
+			t.Errorf("%+v %v", b, err)
+		}
+	})
+}
+
+// Every wait ends with a resume: after the run's change, after the time, and when the client leaves.
+func TestWaitsResume(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var waiting, waited atomic.Int64
+		w.waits = func(context.Context) (func(), bool) {
+			waiting.Add(1)
+			return func() { waiting.Add(-1); waited.Add(1) }, true
+		}
+		l := w.life()
+		a := l.submit(order())
+		before := waited.Load()
+		gone, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		for _, ctx := range []context.Context{t.Context(), gone} {
+			if _, err := l.engine.Get(ctx, a.RunID, 5*time.Second, noRun); err != nil {
+				t.Error(err)
+			}
+		}
+		if before == 0 || waited.Load() != before+2 || waiting.Load() != 0 {
+			t.Error(before, waited.Load(), waiting.Load())
+		}
+	})
+}
