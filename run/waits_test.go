@@ -10,8 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// A caller with too many calls that wait: a look that asks for another wait is refused, with advice; an effect has its effect and is answered
-// at once with what is known.
+// A caller with too many calls that wait: a look that asks for another wait is refused, with advice; an effect has its effect and is
+// answered at once with what is known.
 func TestRefusedWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.waits = func(context.Context) (func(), bool) { return nil, false }
