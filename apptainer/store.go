@@ -60,9 +60,6 @@ func OpenStore(dir string) (*Store, error) {
 	return &Store{dir: dir, settle: 2 * time.Second, verdicts: map[string]*verdict{}}, nil
 }
 
-// Dir is the folder of the store.
-func (s *Store) Dir() string { return s.dir }
-
 func (s *Store) path(digest string) string { return filepath.Join(s.dir, digest+".sif") }
 
 // Add checks the SIF file at path and copies it into the store. What is checked is the copy, so a source that

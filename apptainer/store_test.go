@@ -63,7 +63,7 @@ func TestArchitectures(t *testing.T) {
 	}
 	bad := patchedArch(t, func(_ string, d []byte) string {
 		sum := sha256.Sum256(d)
-		p := filepath.Join(s.Dir(), hex.EncodeToString(sum[:])+".sif")
+		p := filepath.Join(s.dir, hex.EncodeToString(sum[:])+".sif")
 		if err := os.WriteFile(p, d, 0o444); err != nil {
 			t.Fatal(err)
 		}
@@ -165,13 +165,13 @@ func TestAddAndVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stored != filepath.Join(s.Dir(), digest+".sif") || sha(t, stored) != digest {
+	if stored != filepath.Join(s.dir, digest+".sif") || sha(t, stored) != digest {
 		t.Errorf("stored as %s with digest %s", stored, sha(t, stored))
 	}
 	if st, err = os.Stat(stored); err != nil || st.Mode() != 0o444 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
-	if err := os.WriteFile(filepath.Join(s.Dir(), "README"), []byte("x"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, "README"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.List()
@@ -251,7 +251,7 @@ func TestAddRefuses(t *testing.T) {
 			s := openStore(t)
 			_, err := s.Add(t.Context(), c.path)
 			wantFault(t, err, c.kind, c.code)
-			if left := names(t, s.Dir()); left != nil {
+			if left := names(t, s.dir); left != nil {
 				t.Errorf("left behind: %v", left)
 			}
 		})
@@ -267,7 +267,7 @@ func TestAddGivenUpLeavesNothing(t *testing.T) {
 	if !fault.Is(err, fault.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if left := names(t, s.Dir()); left != nil {
+	if left := names(t, s.dir); left != nil {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -365,7 +365,7 @@ func TestConcurrentAdd(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if diff := cmp.Diff([]string{digest + ".sif"}, names(t, s.Dir())); diff != "" {
+	if diff := cmp.Diff([]string{digest + ".sif"}, names(t, s.dir)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -82,15 +82,7 @@ func (e *Engine) warnings(v View) []string {
 // Identify returns the run id of a read-only call (ARC-11), from its canonical params: the same call on the same ledger is the same run.
 type Identify func(ctx context.Context, params map[string]any) (runID string, err error)
 
-// Get reads a run from the ledger; it never queries Slurm. It waits up to wait for the run to finish.
-func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
-	v, err := e.Store.View(ctx, runID)
-	if err != nil {
-		return GetAnswer{}, err
-	}
-	return e.get(ctx, v, wait, which)
-}
-
+// get is a look at a run, after up to wait for its end. It never queries Slurm.
 func (e *Engine) get(ctx context.Context, v View, wait time.Duration, which Identify) (GetAnswer, error) {
 	v, a, err := e.look(ctx, v, wait, which)
 	if err != nil {
@@ -100,16 +92,8 @@ func (e *Engine) get(ctx context.Context, v View, wait time.Duration, which Iden
 		ObservedAt: e.observedAt(v)}, nil
 }
 
-// Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
-// [Engine.Recollect] is the verb for a run whose outputs are late. It waits up to wait for the run to finish.
-func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
-	v, err := e.Store.View(ctx, runID)
-	if err != nil {
-		return CollectAnswer{}, err
-	}
-	return e.collected(ctx, v, wait, which)
-}
-
+// collected says whether a run is finished, after up to wait for its end, and lists its artifacts. It changes nothing: the gateway collects
+// by itself when a job ends, and [Engine.Recollect] is the verb for a run whose outputs are late.
 func (e *Engine) collected(ctx context.Context, v View, wait time.Duration, which Identify) (CollectAnswer, error) {
 	v, a, err := e.look(ctx, v, wait, which)
 	if err != nil {

@@ -30,15 +30,7 @@ func (a SubmitAnswer) Unchanged() bool { return a.Replayed }
 // previewToken replaces the token that only a real attempt has.
 var previewToken = strings.Repeat("0", 32)
 
-// Preview returns what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
-func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
-	f, err := e.find(ctx, o)
-	if err != nil {
-		return Preview{}, err
-	}
-	return e.preview(ctx, o, f)
-}
-
+// preview is what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
 func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error) {
 	id := f.id
 	p := Preview{RunID: id.RunID(), Site: e.cfg.Site, ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(),

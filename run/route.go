@@ -46,7 +46,7 @@ func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	return m.submit(ctx, o, f)
 }
 
-// Preview is [Engine.Preview] on the site that a submit would choose.
+// Preview returns what [Sites.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
 func (s *Sites) Preview(ctx context.Context, o Order) (Preview, error) {
 	m, f, err := s.find(ctx, o)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Sites) find(ctx context.Context, o Order) (*member, lookup, error) {
 	return m, f, err
 }
 
-// Get is [Engine.Get] on the run's site.
+// Get reads a run from the ledger, after up to wait for its end.
 func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
 	v, err := s.store.View(ctx, runID)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration, which
 	return s.reader(v).get(ctx, v, wait, which)
 }
 
-// Collect is [Engine.Collect] on the run's site.
+// Collect returns whether a run is finished, after up to wait for its end, and its artifacts. It changes nothing.
 func (s *Sites) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
 	v, err := s.store.View(ctx, runID)
 	if err != nil {

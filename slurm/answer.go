@@ -66,13 +66,6 @@ func newAnswer(user string, cols []column, about int) *answer {
 	return &answer{cols: cols, end: []byte(sep + user + sep + "\n"), jobs: make([]run.Job, 0, about), words: map[string]string{}}
 }
 
-// parseAnswer reads a whole answer.
-func parseAnswer(text, user string, cols []column) ([]run.Job, error) {
-	a := newAnswer(user, cols, 0)
-	a.Write([]byte(text))
-	return a.whole()
-}
-
 // Write takes the next part of the answer. It never fails: who prints is not to blame.
 func (a *answer) Write(p []byte) (int, error) {
 	n := len(p)

@@ -384,3 +384,10 @@ func fakeCLI(t *testing.T) (*CLI, *fakeRunner) {
 	c.runner = r
 	return c, r
 }
+
+// parseAnswer reads a whole answer.
+func parseAnswer(text, user string, cols []column) ([]run.Job, error) {
+	a := newAnswer(user, cols, 0)
+	a.Write([]byte(text))
+	return a.whole()
+}

@@ -225,14 +225,6 @@ func TestRunsDirGone(t *testing.T) {
 	must(t, err)
 }
 
-func TestProbe(t *testing.T) {
-	s, dir := newShared(t)
-	must(t, s.Probe(t.Context()))
-	if got := list(t, dir); len(got) != 1 {
-		t.Error("left behind:", got)
-	}
-}
-
 func TestFilesystem(t *testing.T) {
 	for path, want := range map[string]string{"/proc": "0x9fa0", "/": ""} {
 		name, network, err := Filesystem(path)

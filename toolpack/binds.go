@@ -24,9 +24,6 @@ func (d *draft) binds(v yamldoc.Value) {
 	}
 }
 
-// Binds lists the names of the site folders that the tool asks for, sorted.
-func (p *Pack) Binds() []string { return slices.Clone(p.def.Binds) }
-
 // CheckBinds reports the packs that ask for a folder the site does not offer; the gateway does not start with them.
 func (s *Set) CheckBinds(offered func(name string) bool) error {
 	var found []fault.Problem

@@ -156,12 +156,6 @@ func (d *Domain) Version() string { return d.manifest.Version }
 // CatalogVersion is the version with a hash of manifest, packs and image lock as build metadata, e.g. 1.0.0+3f9a0c51d2e4.
 func (d *Domain) CatalogVersion() string { return d.manifest.Version + "+" + d.catalog }
 
-// Description is the manifest's description.
-func (d *Domain) Description() string { return d.manifest.Description }
-
-// Dir is the folder the domain was opened from.
-func (d *Domain) Dir() string { return d.dir }
-
 // Packs are the domain's toolpacks.
 func (d *Domain) Packs() *Set { return d.packs }
 

@@ -179,12 +179,6 @@ func milliseconds(n int64) time.Duration {
 // timeoutSec is the timeout in seconds, rounded up.
 func (p *Pack) timeoutSec() int64 { return (p.def.TimeoutMs + 999) / 1000 }
 
-// MaxInputBytes is the limit for all inputs together.
-func (p *Pack) MaxInputBytes() int64 { return p.def.Limits.MaxInputBytes }
-
-// MaxOutputBytes is the limit for all outputs together.
-func (p *Pack) MaxOutputBytes() int64 { return p.def.Limits.MaxOutputBytes }
-
 // Image is the name that images.lock.yaml maps to a digest; empty for a pack that does not run in a container.
 func (p *Pack) Image() string { return p.def.Image }
 
@@ -199,9 +193,6 @@ func (p *Pack) OutputSchema() json.RawMessage { return slices.Clone(p.out.raw) }
 
 // Hash is the pack_hash: it covers the normalised pack with its resolved schemas, but not layout or comments.
 func (p *Pack) Hash() string { return p.hash }
-
-// File is where the pack was read from.
-func (p *Pack) File() string { return p.file }
 
 // InputInfo is one artifact the tool takes.
 type InputInfo struct {

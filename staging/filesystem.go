@@ -1,59 +1,12 @@
 package staging
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"slurmgate/fault"
 )
-
-// Probe checks that the filesystem of runs_dir does what runs need: a synced file reads back as written, a hard link gives it a second
-// name, and a second link to the same name is refused. It cleans up after itself.
-func (s *Shared) Probe(ctx context.Context) error {
-	const op = "staging.Probe"
-	root, err := s.runsDir(ctx, op)
-	if err != nil {
-		return err
-	}
-	defer root.close()
-	temp, other, link := ".probe."+randomName(), ".probe."+randomName(), ".probe."+randomName()
-	defer func() {
-		for _, name := range []string{temp, other, link} {
-			root.unlink(name) // the result is already known
-		}
-	}()
-	first, second := []byte("first "+temp+"\n"), []byte("second "+other+"\n")
-	got, err := root.linked(temp, link, first, 1<<10)
-	if err == nil && !bytes.Equal(got, first) {
-		err = errors.New("a file does not read back as it was written")
-	}
-	if err != nil {
-		return probeFault(err)
-	}
-	got, err = root.linked(other, link, second, 1<<10)
-	if err == nil && !bytes.Equal(got, first) {
-		err = errors.New("a hard link replaced an existing name")
-	}
-	if err != nil {
-		return probeFault(err)
-	}
-	return nil
-}
-
-func probeFault(err error) error {
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EMLINK) {
-		return fault.Wrap(fault.Transport, "staging.Probe", "no_hard_links",
-			"the filesystem of runs_dir has no hard links, and claims need them", err).
-			WithNext("put runs_dir on another filesystem")
-	}
-	return fsFault("staging.Probe", "the filesystem of runs_dir does not support what runs need", err)
-}
 
 // filesystems names the types by the magic number of statfs(2); network is true where other machines may share the filesystem. That
 // includes fuse, behind which anything may be.
