@@ -10,6 +10,7 @@ import (
 
 	"slurmgate/gate"
 	"slurmgate/plan"
+	"slurmgate/toolpack"
 )
 
 // catalogue are the operations that show the tools.
@@ -42,29 +43,18 @@ type ToolRow struct {
 type ToolDoc struct {
 	CallRunID
 	ToolRow
-	ContractVersion string          `json:"contract_version"`
-	Determinism     string          `json:"determinism"`
-	InputSchema     json.RawMessage `json:"input_schema"`
-	OutputSchema    json.RawMessage `json:"output_schema"`     // of the answer to the call
-	RunOutputSchema json.RawMessage `json:"run_output_schema"` // of result_json.output of the finished run
-	Inputs          []PackInput     `json:"inputs"`
-	Outputs         []PackOutput    `json:"outputs"`
-	Image           *string         `json:"image"`
+	ContractVersion string                `json:"contract_version"`
+	Determinism     string                `json:"determinism"`
+	InputSchema     json.RawMessage       `json:"input_schema"`
+	OutputSchema    json.RawMessage       `json:"output_schema"`     // of the answer to the call
+	RunOutputSchema json.RawMessage       `json:"run_output_schema"` // of result_json.output of the finished run
+	Inputs          []PackInput           `json:"inputs"`
+	Outputs         []toolpack.OutputInfo `json:"outputs"`
+	Image           *string               `json:"image"`
 }
 
 // PackInput is an input of a toolpack.
-type PackInput struct {
-	Role  string   `json:"role"`
-	Param string   `json:"param"`
-	Types []string `json:"types"`
-}
-
-// PackOutput is an output that a toolpack declares.
-type PackOutput struct {
-	Role  string `json:"role"`
-	Type  string `json:"type"`
-	Label string `json:"label"`
-}
+type PackInput = toolpack.InputInfo
 
 // ToolArgs are the arguments of tool.list and tool.show.
 type ToolArgs struct {
@@ -140,14 +130,9 @@ func (g *Gateway) showTool(_ context.Context, c gate.Call, a ToolArgs) (ToolDoc,
 		return ToolDoc{}, nil, err
 	}
 	d := ToolDoc{ToolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input,
-		OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []PackInput{}, Outputs: []PackOutput{}}
+		OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []PackInput{}, Outputs: []toolpack.OutputInfo{}}
 	if p, err := g.Domain.Packs().Get(t.ID); err == nil {
-		for _, in := range p.Inputs() {
-			d.Inputs = append(d.Inputs, PackInput{in.Role, in.Param, in.Types})
-		}
-		for _, o := range p.Outputs() {
-			d.Outputs = append(d.Outputs, PackOutput{o.Role, o.Type, o.Label})
-		}
+		d.Inputs, d.Outputs = p.Inputs(), p.Outputs()
 		if img := p.Image(); img != "" {
 			digest, _ := g.Domain.Lock().Digest(img)
 			ref := img + "@" + digest

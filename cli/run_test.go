@@ -1,9 +1,10 @@
 package cli
 
 import (
-	"slurmgate/app"
 	"strings"
 	"testing"
+
+	"slurmgate/app"
 
 	"github.com/alecthomas/kong"
 )

@@ -3,7 +3,6 @@ package toolpack
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"slurmgate/fault"
@@ -37,18 +36,11 @@ type Env struct {
 
 // Canonical is a call turned into a plan.
 type Canonical struct {
-	Spec         plan.Spec // filled, valid; its placement is what the pack asks for, none of a docker plan
-	Docker       bool      // it runs on the gateway's own host
-	Extra        plan.ToolExtra
-	InputsToLink []Link // sorted by role, then artifact id
-	Made         []Made // artifacts the plan names, to be stored before it is submitted
-	InputBytes   int64  // of all inputs together
-}
-
-// Link ties an artifact to a role of the run.
-type Link struct {
-	Role       string
-	ArtifactID string
+	Spec       plan.Spec // filled, valid; its placement is what the pack asks for, none of a docker plan. Its inputs are the run's
+	Docker     bool      // it runs on the gateway's own host
+	Extra      plan.ToolExtra
+	Made       []Made // artifacts the plan names, to be stored before it is submitted
+	InputBytes int64  // of all inputs together
 }
 
 // Params are the canonical params of the run; params_hash covers them.
@@ -101,10 +93,6 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	c := Canonical{Made: made, InputBytes: total(seen, made), Extra: extra}
 	c.Spec = p.def.spec(digest, plan.Command{Argv: argv, Env: vars, Stdout: clone(p.def.Execution.Stdout)})
 	c.Spec.IO.Inputs = inputs
-	for _, in := range inputs {
-		c.InputsToLink = append(c.InputsToLink, Link{in.Role, in.ArtifactID})
-	}
-	slices.SortFunc(c.InputsToLink, compareLinks)
 	if p.def.PlanKind == KindDocker || p.def.PlanKind == KindHybrid && env.Local != nil && env.Local(c.Spec, c.InputBytes) {
 		c.Docker, c.Spec.Placement = true, plan.Placement{}
 	}
@@ -112,7 +100,7 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	if err := c.Spec.Validate(plan.Rules{Types: p.types, Docker: c.Docker, Asked: true}); err != nil {
 		return Canonical{}, err
 	}
-	return c, p.verify(op, c)
+	return c, nil
 }
 
 // total is the size of all inputs together.
@@ -159,10 +147,6 @@ func (p *Pack) passthrough(op string, vars, given map[string]string) error {
 	return nil
 }
 
-func compareLinks(a, b Link) int {
-	return strings.Compare(a.Role+"\x00"+a.ArtifactID, b.Role+"\x00"+b.ArtifactID)
-}
-
 // FromSite stands for a partition or account in a [Pack.Outline] that the pack leaves to the site.
 const FromSite = "of-the-site"
 
@@ -182,28 +166,4 @@ func (f definition) spec(image string, command plan.Command) plan.Spec {
 		s.IO.Outputs = append(s.IO.Outputs, plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label})
 	}
 	return s
-}
-
-// verify checks the result against the ABI: inputs as linked (ABI-11), outputs as declared (ABI-14).
-func (p *Pack) verify(op string, c Canonical) error {
-	var links []Link
-	for _, in := range c.Spec.IO.Inputs {
-		links = append(links, Link{in.Role, in.ArtifactID})
-	}
-	slices.SortFunc(links, compareLinks)
-	if !slices.Equal(links, slices.SortedFunc(slices.Values(c.InputsToLink), compareLinks)) {
-		return fault.New(fault.Internal, op, "ABI-INPUTS", p.def.ID+": the plan's inputs are not the inputs to link")
-	}
-	declared := map[plan.Output]bool{}
-	for _, o := range p.def.Outputs {
-		declared[plan.Output{Role: o.Role, SrcRelpath: o.SrcRelpath, Type: o.Type, Label: o.Label}] = true
-	}
-	same := len(c.Spec.IO.Outputs) == len(declared)
-	for _, o := range c.Spec.IO.Outputs {
-		same = same && declared[o]
-	}
-	if !same {
-		return fault.New(fault.Internal, op, "ABI-OUTPUTS", p.def.ID+": the plan's outputs are not the declared outputs")
-	}
-	return nil
 }

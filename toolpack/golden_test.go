@@ -107,13 +107,13 @@ func TestNameOfAnInput(t *testing.T) {
 			if len(p.Inputs()) == 0 {
 				continue
 			}
-			params := func(id, label string) (string, []Link) {
+			params := func(id, label string) (string, []plan.Input) {
 				c := goldenCall(t, p, id, label)
 				b, err := c.Params(plan.ProjectID("demo"), "slurm_script_v1").Canonical()
 				if err != nil {
 					t.Fatal(err)
 				}
-				return string(b), c.InputsToLink
+				return string(b), c.Spec.IO.Inputs
 			}
 			one, links := params("art_", "sample")
 			two, others := params("art_7", "other")

@@ -196,9 +196,9 @@ func (p *Pack) Hash() string { return p.hash }
 
 // InputInfo is one artifact the tool takes.
 type InputInfo struct {
-	Role  string
-	Param string   // the argument that carries the artifact_id
-	Types []string // artifact types accepted
+	Role  string   `json:"role"`
+	Param string   `json:"param"` // the argument that carries the artifact_id
+	Types []string `json:"types"` // artifact types accepted
 }
 
 // Inputs lists the artifacts the tool takes, in the order of the pack.
@@ -211,7 +211,11 @@ func (p *Pack) Inputs() []InputInfo {
 }
 
 // OutputInfo is one output the tool declares.
-type OutputInfo struct{ Role, Type, Label string }
+type OutputInfo struct {
+	Role  string `json:"role"`
+	Type  string `json:"type"`
+	Label string `json:"label"`
+}
 
 // Outputs lists the declared outputs, in the order of the pack.
 func (p *Pack) Outputs() []OutputInfo {
