@@ -189,6 +189,14 @@ func ProblemsOf(err error) []Problem {
 	return nil
 }
 
+// First is the first broken rule that an error reports, or else its text.
+func First(err error) string {
+	if p := ProblemsOf(err); len(p) > 0 {
+		return p[0].String()
+	}
+	return Clip(err.Error())
+}
+
 // Is reports whether the error has the kind.
 func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
 

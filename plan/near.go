@@ -21,7 +21,7 @@ func Nearest(word string, known []string) (nearest string) {
 		least = 3
 	}
 	for _, k := range known {
-		if n := edits(fold(word), fold(k)); n < least {
+		if n := edits(Fold(word), Fold(k)); n < least {
 			nearest, least = k, n
 		}
 	}
@@ -30,7 +30,8 @@ func Nearest(word string, known []string) (nearest string) {
 
 var separators = strings.NewReplacer("_", "", "-", "")
 
-func fold(s string) string { return strings.ToLower(separators.Replace(s)) }
+// Fold is what two spellings of one name have in common.
+func Fold(s string) string { return strings.ToLower(separators.Replace(s)) }
 
 // edits counts the letters to insert, remove, replace or swap with their neighbour to turn a into b.
 func edits(a, b string) int {

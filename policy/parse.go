@@ -38,20 +38,22 @@ const (
 func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, error) {
 	r := &yamldoc.Reader{File: file, Prefix: "POLICY"}
 	doc := r.Parse(data)
-	left, long := maxExpanded, ""
+	left := maxExpanded
+	var long error
 	doc.Rewrite("ENV-UNDEFINED", "${NAME} names a variable that is set; $${ is a literal ${", func(s string) (string, error) {
-		if long != "" {
+		if long != nil {
 			return s, nil // the document is refused anyway
 		}
-		out, tooLong, err := expand(s, left, env)
-		if long = tooLong; long != "" {
+		out, err := expand(s, left, env)
+		if errors.As(err, new(tooLong)) {
+			long = err
 			return s, nil
 		}
 		left -= len(out)
 		return out, err
 	})
-	if long != "" {
-		r.Add("SIZE", "", fmt.Sprintf("at most %d bytes of text, with the values of variables", maxExpanded), long,
+	if long != nil {
+		r.Add("SIZE", "", fmt.Sprintf("at most %d bytes of text, with the values of variables", maxExpanded), long.Error(),
 			"use long variables less often")
 	}
 	p := &Policy{file: file, doc: r}
@@ -65,7 +67,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 			p.Snapshot, err = plan.Canonical(raw)
 		}
 		if err != nil {
-			r.Add("JSON", "", "a document that is also I-JSON", firstProblem(err), "")
+			r.Add("JSON", "", "a document that is also I-JSON", fault.First(err), "")
 		}
 		p.Hash = plan.Hash(p.Snapshot)
 	}
@@ -76,57 +78,43 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	return p, nil
 }
 
-func firstProblem(err error) string {
-	if p := fault.ProblemsOf(err); len(p) > 0 {
-		return p[0].String()
-	}
-	return err.Error()
-}
-
 // maxExpanded bounds the texts of a policy in bytes, all together: a short file may name a long variable many times.
 const maxExpanded = yamldoc.MaxBytes
 
-// expand replaces each ${NAME} by its value, which is not expanded again. $${ stands for ${. The result has at most most
-// bytes and is never built beyond that; tooLong says what would make it longer.
-func expand(s string, most int, env func(string) (string, bool)) (text, tooLong string, err error) {
+// tooLong is the error about a text that is longer than it may be.
+type tooLong string
+
+func (t tooLong) Error() string { return string(t) + " makes the policy too long" }
+
+var variable = regexp.MustCompile(`\$\$\{|\$\{([^}]*)\}?`)
+
+// expand replaces each ${NAME} by its value, which is not expanded again. $${ stands for ${. A result of more than most bytes is never built:
+// the error is then [tooLong].
+func expand(s string, most int, env func(string) (string, bool)) (string, error) {
 	var b strings.Builder
-	add := func(parts ...string) bool {
-		for _, part := range parts {
-			if b.Len()+len(part) > most {
-				return false
+	done := 0
+	for _, at := range variable.FindAllStringSubmatchIndex(s, -1) {
+		value, what := "${", "an escaped ${"
+		if at[2] >= 0 {
+			name, known := s[at[2]:at[3]], false
+			if at[1] == at[3] || !plan.IsEnvName(name) {
+				return "", errors.New("${ must be followed by a variable name and }")
 			}
-			b.WriteString(part)
+			if value, known = env(name); !known {
+				return "", fmt.Errorf("the environment variable %s is not set", name)
+			}
+			what = "the value of " + name
 		}
-		return true
+		if b.Len()+at[0]-done+len(value) > most {
+			return "", tooLong(what)
+		}
+		b.WriteString(s[done:at[0]] + value)
+		done = at[1]
 	}
-	for {
-		i := strings.Index(s, "${")
-		if i < 0 {
-			if !add(s) {
-				return "", "the values of variables make the policy too long", nil
-			}
-			return b.String(), "", nil
-		}
-		if i > 0 && s[i-1] == '$' {
-			if !add(s[:i-1], "${") {
-				return "", "the values of variables make the policy too long", nil
-			}
-			s = s[i+2:]
-			continue
-		}
-		name, rest, ok := strings.Cut(s[i+2:], "}")
-		if !ok || !plan.IsEnvName(name) {
-			return "", "", errors.New("${ must be followed by a variable name and }")
-		}
-		value, ok := env(name)
-		if !ok {
-			return "", "", fmt.Errorf("the environment variable %s is not set", name)
-		}
-		if !add(s[:i], value) {
-			return "", "the value of " + name + " makes the policy too long", nil
-		}
-		s = rest
+	if b.Len()+len(s)-done > most {
+		return "", tooLong("the text with the values of variables")
 	}
+	return b.String() + s[done:], nil
 }
 
 var (

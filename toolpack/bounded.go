@@ -3,6 +3,7 @@ package toolpack
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func inPlace(o map[string]any, p string) (out []string) {
 		}
 	}
 	more, _ := o["dependentSchemas"].(map[string]any)
-	for _, name := range sortedKeys(more) {
+	for _, name := range slices.Sorted(maps.Keys(more)) {
 		out = append(out, p+"/dependentSchemas/"+escape(name))
 	}
 	return out

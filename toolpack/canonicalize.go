@@ -3,6 +3,8 @@ package toolpack
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"slurmgate/fault"
@@ -129,7 +131,7 @@ func (p *Pack) passthrough(op string, vars, given map[string]string) error {
 	for i, name := range p.def.Env.Passthrough {
 		value, ok := given[name]
 		if _, set := vars[name]; !ok && !set {
-			allowed := strings.Join(sortedKeys(given), ", ")
+			allowed := strings.Join(slices.Sorted(maps.Keys(given)), ", ")
 			if allowed == "" {
 				allowed = "none"
 			}

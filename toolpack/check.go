@@ -3,6 +3,7 @@ package toolpack
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -66,7 +67,7 @@ func (d *draft) checkRequired(in, out contract) {
 		for _, name := range in.needs {
 			if _, ok := in.props[name]; !ok {
 				d.Add("SCHEMA", "inputSchema.required", "properties that inputSchema declares",
-					`inputSchema has no property "`+clip(name)+`"`, plan.DidYouMean(name, sortedKeys(in.props)))
+					`inputSchema has no property "`+clip(name)+`"`, plan.DidYouMean(name, slices.Sorted(maps.Keys(in.props))))
 			}
 		}
 	}

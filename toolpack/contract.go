@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 )
@@ -64,7 +67,7 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 		raw, err = plan.Canonical(raw)
 	}
 	if err != nil {
-		return contract{}, firstProblem(err)
+		return contract{}, fault.First(err)
 	}
 	if at, ok := circle(tree); ok {
 		return contract{}, "the schema refers to itself endlessly at #" + clip(at)
@@ -87,7 +90,7 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 	if out.schema, err = c.Compile(url); err != nil {
 		return contract{}, clip(strings.ReplaceAll(err.Error(), url, ""))
 	}
-	for _, name := range sortedKeys(out.props) {
+	for _, name := range slices.Sorted(maps.Keys(out.props)) {
 		if p := out.props[name]; p.hasDefault {
 			if err := out.validate(out.schema.Properties[name], p.def); err != nil {
 				out.badDefaults = append(out.badDefaults, name)

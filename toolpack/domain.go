@@ -133,7 +133,7 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 		Lock     []LockedImage `json:"lock"`
 	}{d.manifest, d.packs.Hash(), d.lock.List()})
 	if err != nil {
-		return nil, []fault.Problem{{Code: "DOMAIN-HASH", Rule: "canonical JSON", Msg: firstProblem(err), File: name(ManifestFile)}}
+		return nil, []fault.Problem{{Code: "DOMAIN-HASH", Rule: "canonical JSON", Msg: fault.First(err), File: name(ManifestFile)}}
 	}
 	d.catalog = strings.TrimPrefix(hash, "sha256:")[:12]
 	return d, nil

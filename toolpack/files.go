@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 
 	"slurmgate/policy/yamldoc"
 )
@@ -34,13 +33,4 @@ func readFile(fsys fs.FS, rel string) (data []byte, msg string) {
 		return nil, "it cannot be read: " + clip(err.Error())
 	}
 	return b.Bytes(), ""
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

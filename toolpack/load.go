@@ -204,7 +204,7 @@ func (l *loader) read(rel string) {
 		p.def.InputSchema, p.def.OutputSchema = p.in.raw, p.out.raw
 		var err error
 		if p.hash, err = hashOf(p.def); err != nil {
-			d.Add("HASH", "", "canonical JSON of bounded size", firstProblem(err), "")
+			d.Add("HASH", "", "canonical JSON of bounded size", fault.First(err), "")
 		}
 		p.rules, _ = readRules(p.def) // every part was parsed before, so this cannot fail
 		p.canonical = sync.OnceValues(func() ([]byte, error) { return plan.Marshal(p.def) })

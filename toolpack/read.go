@@ -3,12 +3,14 @@ package toolpack
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 	"slurmgate/toolpack/jinja"
@@ -310,9 +312,9 @@ func (d *draft) templating(v yamldoc.Value) {
 		raw, err = plan.Canonical(raw)
 	}
 	if err != nil && len(d.Problems()) == n {
-		c.Fail("TEMPLATING", "a mapping of JSON values", firstProblem(err), "")
+		c.Fail("TEMPLATING", "a mapping of JSON values", fault.First(err), "")
 	}
-	for _, name := range sortedKeys(tree) {
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		if slices.Contains(objects, name) || name == "loop" {
 			c.Fail("TEMPLATING", "not "+strings.Join(objects, ", ")+" or loop",
 				`the name "`+name+`" already has a meaning in templates`, "rename it")

@@ -91,7 +91,7 @@ func checkCondition(expr string) string {
 	return ""
 }
 
-func parseCondition(expr string) (*jinja.Condition, error) {
+func parseCondition(expr string) (*jinja.Template, error) {
 	return jinja.ParseCondition(expr, jinja.Names{Values: []string{objValue}})
 }
 
@@ -138,14 +138,14 @@ func checkLinePattern(pattern string) string {
 type rules struct {
 	inputs     map[string]input
 	outputs    map[string]output
-	conditions map[string][]*jinja.Condition
+	conditions map[string][]*jinja.Template
 	stderr     []*regexp.Regexp
 	stderrOf   []stderrRule // the rule of each pattern
 }
 
 // readRules makes the rules of a definition ready for use. msg says what this version cannot use.
 func readRules(def definition) (r rules, msg string) {
-	r = rules{inputs: map[string]input{}, outputs: map[string]output{}, conditions: map[string][]*jinja.Condition{}, stderrOf: def.Stderr}
+	r = rules{inputs: map[string]input{}, outputs: map[string]output{}, conditions: map[string][]*jinja.Template{}, stderrOf: def.Stderr}
 	for _, in := range def.Inputs {
 		r.inputs[in.Role] = in
 	}

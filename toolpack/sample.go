@@ -3,6 +3,8 @@ package toolpack
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"slurmgate/toolpack/jinja"
@@ -104,7 +106,7 @@ func (d *draft) checkRendering(in contract) {
 	for i, t := range d.cmd {
 		try(fmt.Sprintf("execution.cmd[%d]", i), t)
 	}
-	for _, name := range sortedKeys(d.envs) {
+	for _, name := range slices.Sorted(maps.Keys(d.envs)) {
 		try("env.set."+name, d.envs[name])
 	}
 }

@@ -110,7 +110,7 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 			pattern(re, ptr+"/pattern")
 		}
 		by, _ := o["patternProperties"].(map[string]any)
-		for _, re := range sortedKeys(by) {
+		for _, re := range slices.Sorted(maps.Keys(by)) {
 			pattern(re, ptr+"/patternProperties/"+escape(re))
 		}
 	})
@@ -134,7 +134,7 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 					"the keyword "+k+" is not supported", "remove it"))
 			}
 		}
-		for _, k := range sortedKeys(o) {
+		for _, k := range slices.Sorted(maps.Keys(o)) {
 			if msg, hint := unknownKeyword(k); msg != "" {
 				out = append(out, s.problem(d, "SCHEMA-KEYWORD", ptr+"/"+escape(k), "keywords of JSON Schema 2020-12", msg, hint))
 			}
@@ -172,7 +172,7 @@ func visit(tree any, ptr string, f func(o map[string]any, ptr string)) {
 	}
 	for _, k := range schemaMaps {
 		m, _ := o[k].(map[string]any)
-		for _, name := range sortedKeys(m) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
 			visit(m[name], ptr+"/"+k+"/"+escape(name), f)
 		}
 	}
@@ -270,7 +270,7 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 	for _, name := range c.badDefaults {
 		ptr := ""
 		if tree, _ := root.tree.(map[string]any); properties(tree)[name].hasDefault { // otherwise it is in a file the pack refers to
-			ptr = "/properties/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name) + "/default"
+			ptr = "/properties/" + escape(name) + "/default"
 		}
 		out = append(out, s.problem(root, "SCHEMA", ptr, "a schema this gateway can use",
 			"the default of "+clip(name)+" violates its own schema", "correct the default or the schema"))

@@ -3,6 +3,7 @@ package toolpack
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,13 +27,9 @@ var (
 	allocated = []string{"cpus", "memMb", "timeLimitSeconds"}
 )
 
-func (d *draft) names() jinja.Names {
-	return jinja.Names{Objects: objects, Values: sortedKeys(d.context)}
-}
-
 // template reads a field that may be a template. Text without template syntax is used as it is.
 func (d *draft) template(s, field string) *jinja.Template {
-	t, err := jinja.Parse(s, d.names())
+	t, err := jinja.Parse(s, jinja.Names{Objects: objects, Values: slices.Sorted(maps.Keys(d.context))})
 	if err != nil {
 		d.Add("TEMPLATE", field, "a template with if, for, and expressions of "+strings.Join(objects, ", ")+" and templating.context",
 			clip(err.Error()), "")
@@ -113,7 +110,7 @@ func (p property) free() bool {
 
 // checkEnv applies the rules of templates in env.set.
 func (d *draft) checkEnv(in contract, inputs map[string]bool) {
-	for _, name := range sortedKeys(d.envs) {
+	for _, name := range slices.Sorted(maps.Keys(d.envs)) {
 		takesCode := ""
 		if programs.ChangesCode(name) {
 			takesCode = "a variable that decides which code a program loads may only contain numbers and values listed by enum"
@@ -194,7 +191,7 @@ func (p *Pack) render(op string, values map[string]any) (argv []string, env map[
 		}
 	}
 	env = map[string]string{}
-	for _, name := range sortedKeys(p.envs) {
+	for _, name := range slices.Sorted(maps.Keys(p.envs)) {
 		env[name] = one("env.set."+name, p.envs[name])
 	}
 	if len(found) > 0 {

@@ -101,11 +101,4 @@ func problems(prefix string, err error) []fault.Problem {
 	return out
 }
 
-func firstProblem(err error) string {
-	if p := fault.ProblemsOf(err); len(p) > 0 {
-		return p[0].String()
-	}
-	return clip(err.Error())
-}
-
 func clip(s string) string { return fault.Clip(s) }

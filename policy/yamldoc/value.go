@@ -208,7 +208,7 @@ func (v Value) Object(known ...string) Object {
 			o.fields[e.Key] = e.Value
 			continue
 		}
-		i := slices.IndexFunc(known, func(k string) bool { return folded(k) == folded(e.Key) })
+		i := slices.IndexFunc(known, func(k string) bool { return plan.Fold(k) == plan.Fold(e.Key) })
 		switch {
 		case i < 0:
 			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "there is no such field", plan.DidYouMean(e.Key, known))
@@ -223,13 +223,6 @@ func (v Value) Object(known ...string) Object {
 	}
 	return o
 }
-
-// folded is what two spellings of one name have in common.
-func folded(s string) string {
-	return strings.ToLower(separators.Replace(s))
-}
-
-var separators = strings.NewReplacer("_", "", "-", "")
 
 // Opt returns a field that may be absent.
 func (o Object) Opt(name string) Value {
