@@ -25,7 +25,6 @@ type campaigner struct {
 	done    int
 	total   int
 	counts  map[string]int
-	failed  []string
 	reached map[string]int             // deaths by seam
 	failing map[string]bool            // failing calls that were drawn
 	passed  map[string]map[string]bool // place → scenarios that passed it
