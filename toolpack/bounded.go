@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -79,49 +80,34 @@ func (c *contract) validate(schema *jsonschema.Schema, instance any) (err error)
 	return schema.Validate(instance)
 }
 
-// inPlace lists the pointers of the schemas that o, which is at p, applies to the same place of the instance.
-func inPlace(o map[string]any, p string) (out []string) {
-	if ref, ok := o["$ref"].(string); ok {
-		out = append(out, strings.TrimPrefix(ref, "#"))
-	}
-	for _, k := range []string{"not", "if", "then", "else"} {
-		if _, ok := o[k]; ok {
-			out = append(out, p+"/"+k)
-		}
-	}
-	for _, k := range []string{"allOf", "anyOf", "oneOf"} {
-		list, _ := o[k].([]any)
-		for i := range list {
-			out = append(out, fmt.Sprintf("%s/%s/%d", p, k, i))
-		}
-	}
-	more, _ := o["dependentSchemas"].(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(more)) {
-		out = append(out, p+"/dependentSchemas/"+escape(name))
-	}
-	return out
+// inPlace lists the schemas that s applies to the same place of the instance.
+func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
+	one := []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else}
+	return slices.Concat(one, s.AllOf, s.AnyOf, s.OneOf, slices.Collect(maps.Values(s.DependentSchemas)))
 }
 
-// circle finds a schema that applies itself to the same place, and so never ends. It returns the pointer of one schema in
-// the cycle. The tree is a bundle, so all its references begin with #/.
-func circle(tree any) (ptr string, found bool) {
+// circle finds a schema that applies itself to the same place, and so never ends. It returns where one schema of the cycle is in the
+// file, empty if there is none.
+func circle(c *jsonschema.Compiler, file string, tree any) (at string) {
 	const open, done = 1, 2
-	state := map[string]int{}
-	var closes func(p string, depth int) bool
-	closes = func(p string, depth int) bool {
-		if state[p] == open || depth > 20_000 {
-			ptr = p
-			return true
-		}
-		here, _ := at(tree, p)
-		o, ok := here.(map[string]any)
-		if state[p] == done || !ok {
+	state := map[*jsonschema.Schema]int{}
+	var closes func(s *jsonschema.Schema) bool
+	closes = func(s *jsonschema.Schema) bool {
+		if s == nil || state[s] == done {
 			return false
 		}
-		state[p] = open
-		defer func() { state[p] = done }()
-		return slices.ContainsFunc(inPlace(o, p), func(next string) bool { return closes(next, depth+1) })
+		if state[s] == open {
+			at, _ = url.PathUnescape(strings.TrimPrefix(s.Location, file))
+			return true
+		}
+		state[s] = open
+		defer func() { state[s] = done }()
+		return slices.ContainsFunc(inPlace(s), closes)
 	}
-	visit(tree, "", func(_ map[string]any, p string) { found = found || closes(p, 0) })
-	return ptr, found
+	visit(tree, "", func(_ map[string]any, ptr string) {
+		if s, err := c.Compile(file + "#" + strings.ReplaceAll(ptr, "%", "%25")); err == nil && at == "" {
+			closes(s)
+		}
+	})
+	return at
 }

@@ -3,9 +3,10 @@ package toolpack
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
+	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -69,27 +70,24 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 	if err != nil {
 		return contract{}, fault.First(err)
 	}
-	if at, ok := circle(tree); ok {
-		return contract{}, "the schema refers to itself endlessly at #" + clip(at)
-	}
-	const url = "pack:///schema.json"
-	out := contract{raw: raw, props: properties(tree), mu: &sync.Mutex{}, meter: &meter{}}
-	for _, name := range list(tree["required"]) {
-		out.needs = append(out.needs, fmt.Sprint(name))
-	}
-	_, patterns := tree["patternProperties"]
-	out.closed = tree["additionalProperties"] == false && !patterns
+	const file = "pack:///schema.json"
+	out := contract{raw: raw, mu: &sync.Mutex{}, meter: &meter{}}
 	c := jsonschema.NewCompiler()
 	c.RegisterFormat(&jsonschema.Format{Name: meterFormat, Validate: out.meter.count})
 	c.AssertFormat()
 	c.UseLoader(noLoader{})
 	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(url, metered(tree)); err != nil {
+	if err := c.AddResource(file, metered(tree)); err != nil {
 		return contract{}, clip(err.Error())
 	}
-	if out.schema, err = c.Compile(url); err != nil {
-		return contract{}, clip(strings.ReplaceAll(err.Error(), url, ""))
+	if out.schema, err = c.Compile(file); err != nil {
+		return contract{}, clip(strings.ReplaceAll(err.Error(), file, ""))
 	}
+	if at := circle(c, file, tree); at != "" {
+		return contract{}, "the schema refers to itself endlessly at " + clip(at)
+	}
+	out.props, out.needs = properties(out.schema), out.schema.Required
+	out.closed = out.schema.AdditionalProperties == false && out.schema.PatternProperties == nil
 	for _, name := range slices.Sorted(maps.Keys(out.props)) {
 		if p := out.props[name]; p.hasDefault {
 			if err := out.validate(out.schema.Properties[name], p.def); err != nil {
@@ -107,63 +105,39 @@ func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("references to other documents are not followed here")
 }
 
-func list(v any) []any {
-	l, _ := v.([]any)
-	return l
-}
-
-func properties(tree map[string]any) map[string]property {
+func properties(s *jsonschema.Schema) map[string]property {
 	out := map[string]property{}
-	props, _ := tree["properties"].(map[string]any)
-	required := list(tree["required"])
-	for name, v := range props {
-		var p property
+	for name, of := range s.Properties {
+		p := property{required: slices.Contains(s.Required, name)}
 		for range 16 {
-			o, ok := v.(map[string]any)
-			if !ok {
+			if of == nil {
 				break
 			}
-			p.learn(o)
-			ref, ok := o["$ref"].(string)
-			if !ok {
-				break
-			}
-			v, _ = at(tree, strings.TrimPrefix(ref, "#"))
-		}
-		for _, r := range required {
-			p.required = p.required || r == name
+			p.learn(of)
+			of = of.Ref
 		}
 		out[name] = p
 	}
 	return out
 }
 
-func (p *property) learn(o map[string]any) {
-	switch t := o["type"].(type) {
-	case string:
-		p.types = []string{t}
-	case []any:
-		p.types = nil
-		for _, e := range t {
-			if s, ok := e.(string); ok {
-				p.types = append(p.types, s)
-			}
+func (p *property) learn(s *jsonschema.Schema) {
+	if s.Types != nil {
+		p.types = s.Types.ToStrings()
+	}
+	if s.Enum != nil {
+		p.listed, p.values = true, append(p.values, s.Enum.Values...)
+	}
+	if s.Const != nil {
+		p.listed, p.values = true, append(p.values, *s.Const)
+	}
+	for _, edge := range []*big.Rat{s.Minimum, s.Maximum} {
+		if edge != nil {
+			n, _ := edge.Float64()
+			p.edges = append(p.edges, json.Number(strconv.FormatFloat(n, 'g', -1, 64)))
 		}
 	}
-	_, enum := o["enum"]
-	_, constant := o["const"]
-	p.listed = p.listed || enum || constant
-	if list, ok := o["enum"].([]any); ok {
-		p.values = append(p.values, list...)
-	}
-	for _, k := range []string{"const", "minimum", "maximum"} {
-		if v, ok := o[k]; ok && k == "const" {
-			p.values = append(p.values, v)
-		} else if ok {
-			p.edges = append(p.edges, v)
-		}
-	}
-	if d, ok := o["default"]; ok && !p.hasDefault {
-		p.hasDefault, p.def = true, d
+	if s.Default != nil && !p.hasDefault {
+		p.hasDefault, p.def = true, *s.Default
 	}
 }

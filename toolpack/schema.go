@@ -268,9 +268,9 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 		out = append(out, s.problem(root, "SCHEMA", "", "a schema this gateway can use", err, ""))
 	}
 	for _, name := range c.badDefaults {
-		ptr := ""
-		if tree, _ := root.tree.(map[string]any); properties(tree)[name].hasDefault { // otherwise it is in a file the pack refers to
-			ptr = "/properties/" + escape(name) + "/default"
+		ptr := "/properties/" + escape(name) + "/default"
+		if _, here := at(root.tree, path.Dir(ptr)); !here { // it is in a file the pack refers to
+			ptr = ""
 		}
 		out = append(out, s.problem(root, "SCHEMA", ptr, "a schema this gateway can use",
 			"the default of "+clip(name)+" violates its own schema", "correct the default or the schema"))
