@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -79,7 +80,7 @@ func (b *backPressure) refused(id string, at plan.Placement, res SendResult) {
 	// Sends that were in flight when the pause began say nothing new.
 	if now := b.now(); !now.Before(p.until) {
 		p.wait = b.longer(p.wait)
-		p.until, p.code, p.detail, p.held = now.Add(p.wait), orElse(res.Code, "sbatch_not_started"), res.Text, nil
+		p.until, p.code, p.detail, p.held = now.Add(p.wait), cmp.Or(res.Code, "sbatch_not_started"), res.Text, nil
 		b.log.Warn("sends are paused", "what", key, "for", p.wait, "reason", p.code)
 	}
 	b.hold(p, id)

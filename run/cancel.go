@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -45,7 +46,7 @@ func (e *Engine) requestCancel(ctx context.Context, runID, why string) (View, er
 	}
 	if v.Run.CancelAt == nil {
 		now := e.Now()
-		v.Run.CancelAt, v.Run.CancelReason = &now, orElse(why, "cancelled on request")
+		v.Run.CancelAt, v.Run.CancelReason = &now, cmp.Or(why, "cancelled on request")
 		sayCancelling(&v.Run, v.Submission.JobID)
 		v, err = e.apply(ctx, Write{Run: v.Run, From: &v, Event: Event{Type: "run.cancel_asked",
 			Data: map[string]any{"reason": v.Run.CancelReason}}})

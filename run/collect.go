@@ -1,13 +1,13 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -105,14 +105,14 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 	d := e.judge(ctx, v, exit, reason)
 	if exit != nil {
 		v.Attempt.Usage = usage(*exit)
-		v.Attempt.Node = orElse(v.Attempt.Node, exit.Node)
+		v.Attempt.Node = cmp.Or(v.Attempt.Node, exit.Node)
 	}
 	if d.ending == EndedOK {
 		if later, err := e.takeOutputs(ctx, v, p, exit.Holder, &d); err != nil || later {
 			return err
 		}
 	}
-	if err := e.takeLogs(ctx, v, p, &d); err != nil {
+	if err := e.takeLogs(ctx, v, &d); err != nil {
 		return err
 	}
 	return e.finish(ctx, v, d)
@@ -172,11 +172,4 @@ func (e *Engine) tail(ctx context.Context, v View) string {
 		}
 	}
 	return "it printed nothing"
-}
-
-func orTime(t *time.Time, other time.Time) *time.Time {
-	if t != nil {
-		return t
-	}
-	return &other
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ var endings = func() map[string]endingRow {
 
 // endingOf looks up how an attempt ended; bySlurm: Slurm's state alone decided it.
 func endingOf(reason, state string, cancelAsked bool) (ending Ending, bySlurm bool) {
-	row, column := endings[reason], orElse(sameState[state], state)
+	row, column := endings[reason], cmp.Or(sameState[state], state)
 	switch {
 	case column == "gone" && cancelAsked:
 		column = "gone+cancel"
@@ -149,7 +150,7 @@ var explanations = map[string]string{
 
 func (e *Engine) explain(ctx context.Context, v View, x *Exit, reason string) string {
 	text := explanations[reason]
-	fill := []string{"{says}", orElse(v.Attempt.SlurmState, "nothing"), "{state}", orElse(v.Attempt.SlurmState, "unknown")}
+	fill := []string{"{says}", cmp.Or(v.Attempt.SlurmState, "nothing"), "{state}", cmp.Or(v.Attempt.SlurmState, "unknown")}
 	if x != nil {
 		fill = append(fill, "{node}", x.Node, "{code}", strconv.Itoa(x.Code))
 	}

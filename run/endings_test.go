@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -89,7 +90,7 @@ func TestEndingTable(t *testing.T) {
 		}
 	}
 	for _, state := range endStates[:len(endStates)-1] {
-		if _, ok := endings["ok"].cells[orElse(sameState[state], state)]; !ok {
+		if _, ok := endings["ok"].cells[cmp.Or(sameState[state], state)]; !ok {
 			t.Errorf("no column for %q", state)
 		}
 	}

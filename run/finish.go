@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -25,18 +26,18 @@ type verdict struct {
 // one; everything else ends the run. Either is one transaction.
 func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
 	now := e.Now()
-	reason := orElse(d.reason, string(d.ending))
+	reason := cmp.Or(d.reason, string(d.ending))
 	old := v.Attempt
-	old.Ending, old.EndedAt, old.ExitCode = d.ending, orTime(old.EndedAt, now), d.exit
+	old.Ending, old.EndedAt, old.ExitCode = d.ending, cmp.Or(old.EndedAt, &now), d.exit
 	if d.ending.Infrastructure() && v.Run.CancelAt == nil && v.Attempt.N < e.cfg.Attempts {
 		return e.newAttempt(ctx, v, old, d, reason)
 	}
 	r := v.Run
 	r.State, r.Phase, r.Reason, r.Detail = stateAfter(d.ending, r.CancelAt != nil), Done, reason, d.detail
-	r.FinishedAt, r.ExitCode, r.LogArtifactID = &now, d.exit, orElse(d.logID, r.LogArtifactID)
+	r.FinishedAt, r.ExitCode, r.LogArtifactID = &now, d.exit, cmp.Or(d.logID, r.LogArtifactID)
 	r.Warnings = append(r.Warnings[:len(r.Warnings):len(r.Warnings)], d.warnings...)
 	done := View{Run: r, Attempt: old, Submission: v.Submission}
-	result, err := plan.Marshal(resultJSON{SubmitAnswer: e.submitAnswer(done, false, nil), ExitCode: d.exit, Output: orEmptyMap(d.output),
+	result, err := plan.Marshal(resultJSON{SubmitAnswer: e.submitAnswer(done, false, nil), ExitCode: d.exit, Output: d.output,
 		FinishedAt: now.UTC()})
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 		return err
 	}
 	detail := fmt.Sprintf("attempt %d ended as %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
-	_, err = e.openAttempt(ctx, v, "new_attempt", detail, e.nextPlacement(v, asked), Write{Attempts: []Attempt{old}, Send: d.send,
+	err = e.openAttempt(ctx, v, "new_attempt", detail, e.nextPlacement(v, asked), Write{Attempts: []Attempt{old}, Send: d.send,
 		Artifacts: d.artifacts, Event: Event{Type: "run.new_attempt", Data: map[string]any{"after": d.ending, "detail": d.detail,
 			"outputs": d.outputs}}})
 	if err == nil {
@@ -70,7 +71,7 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 }
 
 // openAttempt completes w to the transition that opens the next attempt of a run.
-func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string, at *plan.Placement, w Write) (View, error) {
+func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string, at *plan.Placement, w Write) error {
 	r, n := v.Run, v.Run.AttemptN+1
 	sub := newSubmission(r.ID, n, e.Now())
 	r.enter(Staging, reason, detail)
@@ -79,12 +80,12 @@ func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string,
 	data["attempt"] = n
 	w.Run, w.Submission = r, &sub
 	w.Attempts = append(w.Attempts, Attempt{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at})
-	v, err := e.apply(ctx, w)
+	_, err := e.apply(ctx, w)
 	if err == nil {
 		e.forget(r.ID)
 		e.work.add(r.ID)
 	}
-	return v, err
+	return err
 }
 
 func stateAfter(ending Ending, cancelAsked bool) State {
@@ -95,11 +96,4 @@ func stateAfter(ending Ending, cancelAsked bool) State {
 		return Cancelled
 	}
 	return Failed
-}
-
-func orEmptyMap(m map[string]outputDoc) map[string]outputDoc {
-	if m == nil {
-		return map[string]outputDoc{}
-	}
-	return m
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -54,7 +55,7 @@ func (e *Engine) Recollect(ctx context.Context, runID, why string) (a RecollectA
 	v, err := unlessStale(func() (View, error) {
 		v, err := e.Store.View(ctx, runID)
 		if a.Recollected = err == nil && v.Run.Phase == OutputsLate; a.Recollected {
-			err = e.collectAgain(ctx, v, orElse(why, "requested"))
+			err = e.collectAgain(ctx, v, cmp.Or(why, "requested"))
 		}
 		return v, err
 	})

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,10 +14,10 @@ import (
 
 // takeLogs creates the log artifacts of an ended attempt: log (everything, with headings), and stdout and
 // stderr where the program wrote any. Their roles are the gateway's own (ABI-16).
-func (e *Engine) takeLogs(ctx context.Context, v View, p plan.Params, d *verdict) error {
+func (e *Engine) takeLogs(ctx context.Context, v View, d *verdict) error {
 	var log bytes.Buffer
 	fmt.Fprintf(&log, "run %s attempt %d job %s node %s\nslurm state %s, ended %s\n", v.Run.ID, v.Attempt.N, v.Submission.JobID,
-		v.Attempt.Node, orElse(v.Attempt.SlurmState, "unknown"), d.ending)
+		v.Attempt.Node, cmp.Or(v.Attempt.SlurmState, "unknown"), d.ending)
 	add := func(role string, data []byte) error {
 		sum, size, err := e.Objects.Put(ctx, bytes.NewReader(data), int64(len(data)))
 		if err != nil {

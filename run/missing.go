@@ -139,11 +139,7 @@ func (c *cycle) countAbsence(ctx context.Context, v View) (bool, error) {
 	}
 	d := verdict{ending: EndedLost, detail: fmt.Sprintf("job %s started on node %s; Slurm no longer knows it, and it left no exit file",
 		claim.Holder.Job, claim.Node)}
-	p, err := e.params(ctx, v)
-	if err != nil {
-		return false, err
-	}
-	if err := e.takeLogs(ctx, v, p, &d); err != nil {
+	if err := e.takeLogs(ctx, v, &d); err != nil {
 		return false, err
 	}
 	return true, e.finish(ctx, v, d)

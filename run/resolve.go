@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -39,7 +40,7 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	v = withJob(v, c.Holder.Job)
 	v.Submission.JobID = c.Holder.Job
 	a := v.Attempt
-	a.SlurmState, a.SlurmWhy, a.Node, a.StartedAt, a.EndedAt, a.MissedAt = "", "", c.Node, orTime(a.StartedAt, now), nil, nil
+	a.SlurmState, a.SlurmWhy, a.Node, a.StartedAt, a.EndedAt, a.MissedAt = "", "", c.Node, cmp.Or(a.StartedAt, &now), nil, nil
 	v.Run.enter(InJob, "", "")
 	sayCancelling(&v.Run, c.Holder.Job)
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &v.Submission,

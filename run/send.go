@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -128,11 +129,11 @@ func (e *Engine) recordOutcome(ctx context.Context, v View, job JobSpec, k int, 
 		if v.Run.CancelAt != nil {
 			return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: beforeJob[Deferred], send: send})
 		}
-		w.Run.enter(Deferred, orElse(res.Code, "sbatch_not_started"), res.Text)
+		w.Run.enter(Deferred, cmp.Or(res.Code, "sbatch_not_started"), res.Text)
 		w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": res.Code, "send": k, "text": res.Text}}
 	default:
-		w.Run.enter(Unconfirmed, orElse(res.Code, "no_receipt"),
-			orElse(res.Text, "sbatch left no receipt; Slurm will be queried for the job name"))
+		w.Run.enter(Unconfirmed, cmp.Or(res.Code, "no_receipt"),
+			cmp.Or(res.Text, "sbatch left no receipt; Slurm will be queried for the job name"))
 		w.Event = Event{Type: "run.unconfirmed", Data: map[string]any{"send": k, "text": res.Text}}
 	}
 	sayCancelling(&w.Run, v.Submission.JobID)

@@ -43,10 +43,3 @@ func (e *Engine) block(ctx context.Context, v View, phase Phase, detail string) 
 }
 
 func stale(err error) bool { return fault.CodeOf(err) == "stale_run" }
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}

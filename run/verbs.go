@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -95,10 +96,10 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	if err := e.allowed(v, placed(p, Attempt{Placement: at})); err != nil {
 		return SubmitAnswer{}, err
 	}
-	why = orElse(why, "requested")
+	why = cmp.Or(why, "requested")
 	v.Run.CancelAt, v.Run.CancelReason = nil, ""
 	w := Write{Event: Event{Type: "run.retry", Data: map[string]any{"reason": why}}}
-	if _, err = e.openAttempt(ctx, v, "retry", why, at, w); err != nil {
+	if err = e.openAttempt(ctx, v, "retry", why, at, w); err != nil {
 		return SubmitAnswer{}, err
 	}
 	v, err = e.settle(ctx, runID, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
@@ -131,7 +132,7 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 				WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
 		}
 		err = e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent",
-			detail: orElse(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"})
+			detail: cmp.Or(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"})
 		if err == nil && v.Submission.JobID != "" {
 			e.cancels.cancel(v.Submission.JobID, v.Submission.JobName)
 		}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -151,10 +152,10 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		return false, nil
 	}
 	adopted := s.JobID == ""
-	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = j.ID, orElse(j.Cluster, s.Cluster), firstTime(s.SubmittedAt, j.Submitted),
-		orElse(s.SLUID, j.SLUID)
-	a.SlurmState, a.SlurmWhy, a.Node, a.ObservedAt, a.MissedAt = j.State, j.Why, orElse(j.Node, a.Node), &now, nil
-	a.StartedAt, a.EndedAt = firstTime(a.StartedAt, j.Started), firstTime(a.EndedAt, j.Ended)
+	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = j.ID, cmp.Or(j.Cluster, s.Cluster), cmp.Or(s.SubmittedAt, j.Submitted),
+		cmp.Or(s.SLUID, j.SLUID)
+	a.SlurmState, a.SlurmWhy, a.Node, a.ObservedAt, a.MissedAt = j.State, j.Why, cmp.Or(j.Node, a.Node), &now, nil
+	a.StartedAt, a.EndedAt = cmp.Or(a.StartedAt, j.Started), cmp.Or(a.EndedAt, j.Ended)
 	if j.Class != ClassEnded {
 		a.EndedAt = nil // squeue shows the expected end of a running job
 	}
@@ -180,23 +181,15 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	return true, nil
 }
 
-// phaseAfter is the phase of a run whose job is seen in a state of that class.
+// phases are those of runs whose job is in a state of each class.
+var phases = map[Class]Phase{ClassPending: Pending, ClassRunning: InJob, ClassCompleting: Completing, ClassEnded: Collecting}
+
+// phaseAfter is the phase of a run whose job is seen in a state of that class. A job in an unknown state certainly exists.
 func phaseAfter(now Phase, seen Class) Phase {
-	switch seen {
-	case ClassPending:
+	if seen == ClassUnknown && now == Unconfirmed {
 		return Pending
-	case ClassRunning:
-		return InJob
-	case ClassCompleting:
-		return Completing
-	case ClassEnded:
-		return Collecting
-	case ClassUnknown:
-		if now == Unconfirmed {
-			return Pending // it certainly exists
-		}
 	}
-	return now
+	return cmp.Or(phases[seen], now)
 }
 
 // pick finds the one job that is the run's.
@@ -229,10 +222,3 @@ func before(a, b *time.Time) bool { return a != nil && b != nil && a.Before(*b) 
 
 // Watched returns when Slurm last answered completely, and why it does not answer now (nil if it does).
 func (e *Engine) Watched() (at time.Time, err error) { return e.watcher.answered() }
-
-func firstTime(a, b *time.Time) *time.Time {
-	if a != nil {
-		return a
-	}
-	return b
-}
