@@ -88,8 +88,8 @@ func (t tooLong) Error() string { return string(t) + " makes the policy too long
 
 var variable = regexp.MustCompile(`\$\$\{|\$\{([^}]*)\}?`)
 
-// expand replaces each ${NAME} by its value, which is not expanded again. $${ stands for ${. A result of more than most bytes is never built:
-// the error is then [tooLong].
+// expand replaces each ${NAME} by its value, which is not expanded again. $${ stands for ${. A result of more than most bytes is never
+// built: the error is then [tooLong].
 func expand(s string, most int, env func(string) (string, bool)) (string, error) {
 	var b strings.Builder
 	done := 0

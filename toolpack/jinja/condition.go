@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// ParseCondition reads an expression, such as value.reads > 0, whose template [Template.Holds]. The error is one line that says what is wrong.
+// ParseCondition reads an expression, such as value.reads > 0, whose template [Template.Holds]. The error is one line that says what is
+// wrong.
 func ParseCondition(source string, names Names) (*Template, error) {
 	for _, s := range []string{"{{", "}}", "{%", "%}", "{#", "#}"} {
 		if strings.Contains(source, s) {
