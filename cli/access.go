@@ -22,7 +22,7 @@ type Token struct {
 }
 
 type tokenCreateCmd struct {
-	Name       string            `arg:"" help:"Name of the principal, e.g. lab-assistant; tokens with the same name are the same principal."`
+	Name       string            `arg:"" help:"Name for lists and records, e.g. lab-assistant. Each token is a principal of its own, also beside others of the same name."`
 	Capability []string          `help:"Capabilities: gateway, read, import, slurm, operate, approve, admin, metrics, or *." default:"gateway,read" placeholder:"NAME,…"`
 	Project    []string          `help:"Projects it can see: names or ids, or *. Default: the caller's default project." placeholder:"NAME,…"`
 	Account    map[string]string `help:"Slurm account that jobs of a project charge." mapsep:"," placeholder:"PROJECT=ACCOUNT"`

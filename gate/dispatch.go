@@ -181,7 +181,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 	}
 	binding := g.binding(t, tr.args.Bytes)
 	approved := false
-	if req.IdempotencyKey != nil {
+	if req.IdempotencyKey != nil && t.SideEffect != Read {
 		if g.promises == nil {
 			return nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "this tool does not support idempotency keys").
 				WithNext("leave the key out")
@@ -198,7 +198,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 		approved = k != nil && k.ApprovalID != "" // the gateway died after the approval was used up for this call
 		if k == nil {
-			k = &Key{Principal: who.Key(), KeyHash: key, ToolID: t.ID, Binding: binding, ToolCallID: req.ToolCallID}
+			k = &Key{Principal: who.Key(), KeyHash: key, ToolID: t.ID, Binding: binding, Rights: who.standing(), ToolCallID: req.ToolCallID}
 		}
 		tr.key = k
 	}

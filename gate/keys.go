@@ -8,8 +8,12 @@ import (
 	"slurmgate/fault"
 )
 
-// Idempotency keys (HTC-10). A key belongs to a principal, stands for one payload, and never expires. What counts is the first final
-// outcome: a call that failed in a way that may be tried again leaves the key bound and open.
+// Idempotency keys (HTC-10). A key belongs to a principal, is bound to one payload, and never expires. What counts is the first final
+// outcome: a call that failed in a way that may be tried again leaves the key bound and open. A call that only reads needs no key: it is
+// answered anew each time, and a key given with it is recorded but bound to nothing.
+//
+// Each repeated call passes the gate like the first one. In addition, the principal must have every right that it had then, because the
+// outcome may say what only those rights let it see.
 //
 // A gateway that dies between binding a key and settling it leaves it open too. A tool that is idempotent by itself – a submit finds
 // its run – is then simply carried out again; for another it is unknown whether it had its effect, and the answer says so.
@@ -53,9 +57,12 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, err
+	case !who.has(got.Rights): // first: to those with fewer rights, the answer does not depend on what the key is bound to
+		return nil, nil, fault.New(fault.Capability, op, "idempotency_rights",
+			"this idempotency key was used with rights that the caller no longer has").
+			WithNext("use a new key, or ask the administrator for the rights of the first call")
 	case got.Binding != binding:
-		return nil, nil, fault.New(fault.Conflict, op, "idempotency_conflict",
-			"this idempotency key was already used for another call ("+got.ToolID+", call "+got.ToolCallID+")").
+		return nil, nil, fault.New(fault.Conflict, op, "idempotency_conflict", "this idempotency key was already used for another call").
 			WithNext("use a new key for new arguments")
 	case got.Outcome != nil:
 		first = &Response{}

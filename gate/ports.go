@@ -74,6 +74,7 @@ type Key struct {
 	KeyHash    string
 	ToolID     string
 	Binding    string // of the first call, see [Gate.binding]
+	Rights     string // what the principal could do then, see [Principal.standing]; "" for a key older than that
 	ToolCallID string // of the first call
 	ApprovalID string // the approval that its first call used up, "" for none
 	Outcome    json.RawMessage

@@ -10,6 +10,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/plan"
 )
 
 // GateKey is the secret that binds keys and approvals to payloads on this ledger.
@@ -32,9 +33,10 @@ func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err er
 // Key finds an idempotency key.
 func (l *Ledger) Key(ctx context.Context, who gate.Principal, keyHash string) (gate.Key, error) {
 	k := gate.Key{KeyHash: keyHash}
-	err := l.one(ctx, "SELECT principal, tool_id, binding, tool_call_id, approval_id, outcome, created_at FROM idempotency_keys "+
-		"WHERE principal IN (?, ?) AND key_hash = ? ORDER BY created_at DESC LIMIT 1", who.Key(), who.Formerly(), keyHash).
-		Scan(&k.Principal, &k.ToolID, &k.Binding, &k.ToolCallID, &k.ApprovalID, into{&k.Outcome}, into{&k.CreatedAt})
+	err := l.one(ctx, "SELECT principal, tool_id, binding, coalesce(rights, ''), tool_call_id, approval_id, outcome, created_at "+
+		"FROM idempotency_keys LEFT JOIN key_rights USING (rights_hash) WHERE principal IN (?, ?) AND key_hash = ? ORDER BY created_at DESC "+
+		"LIMIT 1", who.Key(), who.Formerly(), keyHash).
+		Scan(&k.Principal, &k.ToolID, &k.Binding, &k.Rights, &k.ToolCallID, &k.ApprovalID, into{&k.Outcome}, into{&k.CreatedAt})
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, fault.New(fault.NotFound, "ledger.Key", "", "this key was never used")
 	}
@@ -46,9 +48,13 @@ func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) erro
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		now := micros(l.now())
 		if k != nil {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO idempotency_keys (principal, key_hash, tool_id, binding, tool_call_id, approval_id, "+
-				"created_at) VALUES (?,?,?,?,?,?,?) ON CONFLICT (principal, key_hash) DO UPDATE SET approval_id = excluded.approval_id",
-				k.Principal, k.KeyHash, k.ToolID, k.Binding, k.ToolCallID, k.ApprovalID, now); err != nil {
+			hash := plan.Hash([]byte(k.Rights))
+			if _, err := tx.ExecContext(ctx, "INSERT INTO key_rights VALUES (?, ?) ON CONFLICT DO NOTHING", hash, k.Rights); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, "INSERT INTO idempotency_keys (principal, key_hash, tool_id, binding, rights_hash, tool_call_id, "+
+				"approval_id, created_at) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (principal, key_hash) DO UPDATE SET approval_id = excluded.approval_id",
+				k.Principal, k.KeyHash, k.ToolID, k.Binding, hash, k.ToolCallID, k.ApprovalID, now); err != nil {
 				return err
 			}
 		}

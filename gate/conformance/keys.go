@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +59,84 @@ func keys(t *testing.T, w *World) {
 	if again := w.call(a, request("test.reveal", `{}`, withKey("r"))); !strings.Contains(string(again.Result),
 		`"token":"`+gate.Redacted+`"`) || !strings.Contains(string(again.Result), "revoke what was made") || w.count("test.reveal") != 1 {
 		t.Errorf("%s", again.Result)
+	}
+}
+
+// keysAndRights: a stored answer is given to nobody with fewer rights than the first caller had, and a key says nothing to them.
+func keysAndRights(t *testing.T, w *World) {
+	wide := gate.Principal{ID: "prn_1", Name: "token:ci", Method: gate.ByToken, Accounts: map[string]string{theirs: "research"},
+		Rights: gate.Rights{{Capabilities: []string{gate.All}, Projects: []string{mine, theirs}}}}
+	first := w.call(w.as(wide), request("test.execute", `{"n":1}`, withKey("k")))
+	w.want(first, "", "")
+	w.want(w.call(w.as(wide), request("test.once", `{"n":1}`, withKey("once"))), "", "")
+	with := func(change func(*gate.Principal)) Entry {
+		p := wide
+		change(&p)
+		return w.as(p)
+	}
+	for name, e := range map[string]Entry{
+		"a project less": with(func(p *gate.Principal) { p.Rights = gate.RightsOf([]string{gate.All}, []string{mine}) }),
+		"a capability less": with(func(p *gate.Principal) {
+			p.Rights = gate.RightsOf([]string{gate.CapGateway, gate.CapSlurm}, []string{mine, theirs})
+		}),
+		"other pairs": with(func(p *gate.Principal) {
+			p.Rights = gate.Rights{{Capabilities: []string{gate.All}, Projects: []string{mine}},
+				{Capabilities: []string{gate.CapRead}, Projects: []string{theirs}}}
+		}),
+		"bound to an account": with(func(p *gate.Principal) { p.Accounts = map[string]string{mine: "research", theirs: "research"} }),
+	} {
+		// The right arguments and others get the same answer, so that a key tells nobody what it was used for.
+		for _, r := range []gate.Request{request("test.execute", `{"n":1}`, withKey("k")), request("test.execute", `{"n":2}`, withKey("k")),
+			request("test.once", `{"n":1}`, withKey("k")), request("test.once", `{"n":1}`, withKey("once"))} {
+			res := w.call(e, r)
+			w.want(res, "capability", "idempotency_rights")
+			if strings.Contains(res.Error.Message, "test.") || len(res.Result) > 0 && string(res.Result) != "null" {
+				t.Errorf("%s: %+v", name, res)
+			}
+		}
+	}
+	// As many rights, or more, are enough; so are more accounts.
+	for name, e := range map[string]Entry{"the same": w.as(wide), "more": with(func(p *gate.Principal) {
+		p.Rights, p.Accounts = gate.Everything(), nil
+	})} {
+		if again := w.call(e, request("test.execute", `{"n":1}`, withKey("k"))); string(again.Result) != string(first.Result) {
+			t.Errorf("%s: %+v %s", name, again.Error, again.Result)
+		}
+	}
+	// A conflict does not say what the key was used for.
+	conflict := w.call(w.as(wide), request("test.execute", `{"n":2}`, withKey("once")))
+	w.want(conflict, "validation", "idempotency_conflict")
+	if strings.Contains(conflict.Error.Message, "test.once") {
+		t.Errorf("%s", conflict.Error.Message)
+	}
+	// Another principal of the same name has keys of its own, whatever its rights.
+	namesake := with(func(p *gate.Principal) { p.ID = "prn_2" })
+	if res := w.call(namesake, request("test.execute", `{"n":1}`, withKey("k"))); !res.OK || string(res.Result) == string(first.Result) {
+		t.Errorf("%+v %s", res.Error, res.Result)
+	}
+	if n := w.count("test.execute"); n != 2 {
+		t.Errorf("reached %d times", n)
+	}
+}
+
+// readsNeedNoKeys: a key on a call that only reads binds nothing, and the call is answered anew.
+func readsNeedNoKeys(t *testing.T, w *World) {
+	e := w.as(everyone("a"))
+	for n := range 3 {
+		res := w.call(e, request("test.read", fmt.Sprintf(`{"n":%d}`, n), withKey("k")))
+		w.want(res, "", "")
+		if string(res.Result) != fmt.Sprintf(`{"args":{"n":%d}}`, n) {
+			t.Errorf("%d: %s", n, res.Result)
+		}
+	}
+	w.want(w.call(e, request("test.execute", `{"n":1}`, withKey("k"))), "", "")
+	if n := w.count("test.read"); n != 3 {
+		t.Errorf("reached %d times", n)
+	}
+	for _, r := range w.records() {
+		if !strings.Contains(string(r.Event), `"idempotency_key":"k"`) {
+			t.Errorf("the key is not in the record: %s", r.Event)
+		}
 	}
 }
 

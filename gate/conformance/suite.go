@@ -18,7 +18,7 @@ func Run(t *testing.T, by gate.Transport, open Open) {
 		test func(*testing.T, *World)
 	}{
 		{"Envelope", envelope}, {"NoEnvelope", noEnvelope}, {"DeniedByDefault", deniedByDefault}, {"Registry", registry}, {"Sizes", sizes},
-		{"Keys", keys}, {"OneKeyManyCalls", oneKeyManyCalls},
+		{"Keys", keys}, {"KeysAndRights", keysAndRights}, {"ReadsNeedNoKeys", readsNeedNoKeys}, {"OneKeyManyCalls", oneKeyManyCalls},
 		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets},
 		{"Projects", projects}, {"DryRun", dryRun}, {"NextSteps", nextSteps}, {"Limits", limits},
 	} {
