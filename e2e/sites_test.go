@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,9 @@ func twoClusters(t *testing.T) (s *site, second func(argv ...string)) {
 		must(t, os.WriteFile(filepath.Join(host(s.dir), of+".yaml"), []byte(part), 0o644))
 	}
 	cluster("first")
-	cluster("second", "slurm:\n", "slurm:\n  conf: /etc/slurm-beside/slurm.conf\n", "rpc_per_minute: 6000", "rpc_per_minute: 120")
+	shell(t, "lab", `ln -s /usr/bin "$1/bin-second"`, s.dir)
+	cluster("second", "slurm:\n", "slurm:\n  conf: /etc/slurm-beside/slurm.conf\n  bin_dir: "+s.dir+"/bin-second\n",
+		"rpc_per_minute: 6000", "rpc_per_minute: 120")
 	main := strings.Replace(text[:strings.Index(text, "slurm:\n")], "site: e2e\n", "sites: [first.yaml, second.yaml]\n", 1) +
 		text[strings.Index(text, "import:\n"):strings.Index(text, "watch:\n")]
 	must(t, os.WriteFile(filepath.Join(host(s.dir), "site.yaml"), []byte(main), 0o644))
@@ -48,6 +51,26 @@ func accounted(t *testing.T, s *site, runID string) (first, second int) {
 		}
 	}
 	return first, second
+}
+
+// asked is what the two slurmctlds have counted of the gateway's user: requests to submit, and all.
+func asked(t *testing.T) (submits, all [2]int) {
+	t.Helper()
+	for i, conf := range []string{"/etc/slurm/slurm.conf", "/etc/slurm-beside/slurm.conf"} {
+		types, users, _ := strings.Cut(shell(t, "root", "SLURM_CONF=$1 sdiag", conf), "statistics by user")
+		for _, of := range []struct {
+			text, name string
+			n          *int
+		}{{types, "REQUEST_SUBMIT_BATCH_JOB", &submits[i]}, {users, "lab", &all[i]}} {
+			m := regexp.MustCompile(`(?m)^\s*` + of.name + `\s*\(\s*\d+\)\s*count:(\d+)`).FindStringSubmatch(of.text)
+			if m == nil {
+				t.Fatalf("sdiag with %s does not count %s", conf, of.name)
+			}
+			_, err := fmt.Sscan(m[1], of.n)
+			must(t, err)
+		}
+	}
+	return submits, all
 }
 
 type sited struct {
@@ -103,6 +126,63 @@ func TestTwoClusters(t *testing.T) {
 	if len(bad.Details.Problems) != 1 || !strings.Contains(bad.Details.Problems[0].Rule, "first, second") {
 		t.Errorf("%+v", bad)
 	}
+
+	// Each cluster is asked for its own runs alone: what is sent to the first costs the second nothing but its own cycles.
+	running := func(site, word string) sited {
+		t.Helper()
+		var a sited
+		s.ok(&a, "submit", s.plan(s.set(probePlan("await", "out/"+word, "out/result"), "placement.site", site)))
+		until(t, time.Minute, "start of "+a.RunID, func() bool {
+			_, err := os.Lstat(host(s.dir) + "/runs-" + site + "/" + a.RunID + "/a1/out/started")
+			return err == nil
+		})
+		return a
+	}
+	release := func(site, word string, a sited) {
+		t.Helper()
+		shell(t, "lab", `touch "$1/$2/a1/out/$3"`, s.dir+"/runs-"+site, a.RunID, word)
+		succeeds(a, site)
+	}
+	onFirst, onSecond := running("first", "go"), running("second", "go")
+	submits, all := asked(t)
+	began := time.Now()
+	for n := range 6 {
+		succeeds(submit("first", fmt.Sprint("counted ", n)), "first")
+	}
+	cycles := int(time.Since(began)/time.Second) + 1 // one a second at most
+	submitsAfter, allAfter := asked(t)
+	if got := [2]int{submitsAfter[0] - submits[0], submitsAfter[1] - submits[1]}; got != [2]int{6, 0} {
+		t.Errorf("six runs of the first cluster: %v requests to submit", got)
+	}
+	if n := allAfter[1] - all[1]; n < 1 || n > 2*cycles {
+		t.Errorf("%d requests to the second slurmctld in %d cycles", n, cycles)
+	}
+
+	// The gateway is killed while jobs run on both.
+	d.signal("KILL")
+	d.ended(t)
+	d = s.serve()
+	release("first", "go", onFirst)
+	release("second", "go", onSecond)
+
+	// Slurm's commands and the workspaces of the second cluster are missing when the gateway starts.
+	onSecond = running("second", "again")
+	d.signal("TERM")
+	d.ended(t)
+	away := []string{s.dir + "/bin-second", s.dir + "/runs-second"}
+	for _, folder := range away {
+		shell(t, "lab", `mv "$1" "$1.away"`, folder)
+	}
+	d = s.serve()
+	succeeds(submit("first", "beside a broken one"), "first")
+	var l looked
+	if s.ok(&l, "get", onSecond.RunID); l.State != "queued" && l.State != "running" || len(l.Warnings) == 0 {
+		t.Errorf("%+v", l)
+	}
+	for _, folder := range away {
+		shell(t, "lab", `mv "$1.away" "$1"`, folder)
+	}
+	release("second", "again", onSecond)
 
 	// The second cluster's controller stops.
 	took := func(word string) time.Duration {

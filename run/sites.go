@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"slurmgate/fault"
@@ -44,6 +45,9 @@ type member struct {
 // retryOpening is the time between two tries to open a site that is away.
 const retryOpening = 15 * time.Second
 
+// patience is how long the slower sites are waited for when another is ready.
+const patience = 5 * time.Second
+
 // NewSites makes the engines of the sites, which are not open yet. There is at least one.
 func NewSites(sites ...Site) *Sites {
 	s := &Sites{store: sites[0].Parts.Store, log: sites[0].Parts.Log, retry: retryOpening, named: map[string]*member{}}
@@ -68,7 +72,6 @@ func NewSites(sites ...Site) *Sites {
 // Open opens all sites at once, and returns what keeps those closed that could not be opened, by name. As soon as one of the sites that are
 // needed is open, the others get a few seconds more. [Sites.Start] goes on trying.
 func (s *Sites) Open(ctx context.Context, needed ...string) map[string]error {
-	const patience = 5 * time.Second
 	opened := make(chan *member, len(s.order))
 	for _, m := range s.order {
 		go func() {
@@ -261,9 +264,19 @@ func (s *Sites) together(f func(*member) error) error {
 	return nil
 }
 
-// CaughtUp is [Engine.CaughtUp] of all sites.
+// CaughtUp is [Engine.CaughtUp] of all sites. Once a cluster and the gateway's own host have caught up, the others get a few seconds more:
+// a controller that hangs delays no look at the runs of another.
 func (s *Sites) CaughtUp(ctx context.Context) error {
-	return s.together(func(m *member) error { return m.CaughtUp(ctx) })
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var ready atomic.Int32
+	return s.together(func(m *member) error {
+		err := m.CaughtUp(ctx)
+		if err == nil && ready.Add(1) == 2 {
+			time.AfterFunc(patience, stop)
+		}
+		return err
+	})
 }
 
 // Settled is [Engine.Settled] of all sites.

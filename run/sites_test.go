@@ -247,6 +247,49 @@ func TestSlurmOfOneSiteDown(t *testing.T) {
 	})
 }
 
+// hanging is a controller that answers after a minute.
+type hanging struct{ run.Queue }
+
+func (q hanging) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
+	time.Sleep(time.Minute)
+	return q.Queue.Jobs(ctx, sought)
+}
+
+// A site whose controller hangs holds up a fresh look for a few seconds, not for as long as the caller has patience; alone beside the
+// gateway's own host it is waited for.
+//
+// proves SITE-07
+func TestOneSiteHangs(t *testing.T) {
+	for _, clusters := range []int{1, 2} {
+		bubble(t, func(t *testing.T, host *world) {
+			hangs, other := host.twin(), host.twin()
+			sites := []run.Site{host.site("host", open), hangs.site("hangs", open), other.site("other", open)}[:clusters+1]
+			first := run.NewSites(sites...)
+			ctx, stop := context.WithCancel(t.Context())
+			first.Open(ctx, "host")
+			wait, err := first.Start(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hangs.until(submit(t, first, hangs, on("hangs", false)).RunID, in(run.Pending))
+			stop()
+			wait()
+
+			sites[1].Wrap = func(p run.Parts) run.Parts {
+				p.Queue = hanging{p.Queue}
+				return p
+			}
+			s, _ := gateway(t, sites...)
+			began := time.Now()
+			err = s.CaughtUp(t.Context())
+			took := time.Since(began)
+			if waited := err == nil && took >= time.Minute; waited != (clusters == 1) || took > 10*time.Second != waited {
+				t.Errorf("with %d clusters: %s, %v", clusters, took, err)
+			}
+		})
+	}
+}
+
 // A tool's limit holds for all sites together, and a place that becomes free on one site is used on the other.
 //
 // proves SITE-07
