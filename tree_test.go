@@ -282,7 +282,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"ledger.Ledger.AddToken":       {"createToken"},
 		"ledger.Ledger.RevokeToken":    {"revokeToken"},
 		"ledger.Ledger.AnswerApproval": {"answerApproval"},
-		"ledger.Ledger.DropLooks":      {"Tend"},
+		"ledger.Ledger.DropCalls":      {"Tend"},
 		"ledger.Ledger.Record":         {"recordAlone", "recordShell"}, // of calls a shell made, behind a gate of its own
 
 		"gate.Tool.Handle": {},

@@ -29,6 +29,7 @@ type EventListArgs struct {
 	ToolID    string `json:"tool_id,omitzero"`
 	Principal string `json:"principal,omitzero"`
 	Chain     string `json:"chain,omitzero"`
+	Outcome   string `json:"outcome,omitzero"`
 	Failed    bool   `json:"failed,omitzero"`
 	Cursor    string `json:"cursor,omitzero"`
 	Limit     int    `json:"limit,omitzero"`
@@ -52,6 +53,7 @@ type EventStory struct {
 	callsAsked
 	ledger.CallEvent
 	Payloads []ledger.CallPayload `json:"payloads"`
+	Others   []string             `json:"others"` // records of later calls with the same id, e.g. looks/12
 }
 
 // EventsVerified is the answer of event.verify.
@@ -70,7 +72,7 @@ func (g *Gateway) events() []Operation {
 			"checks whether the caller may.",
 		Effect: gate.Write, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
 		Faces: shellOnly,
-		Input: object("", prop("chain", `{"enum":["effects","looks"]}`), prop("event", `{"type":"object"}`),
+		Input: object("", prop("chain", `{"enum":["effects","looks","refused"]}`), prop("event", `{"type":"object"}`),
 			prop("payloads", `{"type":"array","maxItems":2,"items":{"type":"object","additionalProperties":false,"required":["kind","payload"],"properties":{"kind":{"enum":["args","result"]},"payload":{}}}}`)),
 		Does: look(g, g.recordShell),
 	}, {
@@ -79,14 +81,18 @@ func (g *Gateway) events() []Operation {
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
 		Faces: noChat,
 		Input: object("", prop("tool_id", cursorSchema), prop("principal", cursorSchema), prop("provenance_run_id", runIDSchema),
-			prop("chain", `{"enum":["effects","looks"]}`), prop("failed", yesNo), prop("cursor", cursorSchema), prop("limit", limitSchema)),
+			prop("chain", `{"enum":["effects","looks","refused"]}`), prop("outcome", cursorSchema), prop("failed", yesNo),
+			prop("cursor", cursorSchema), prop("limit", limitSchema)),
 		Does: look(g, g.listCalls),
 	}, {
 		ID: "event.show", Title: "Show a call", Verb: "events show",
-		Description: "Returns one recorded call with its redacted arguments and result.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Description: "Returns one recorded call with its redacted arguments and result. Of several calls with one id it is the first, and " +
+			"others names the records of the rest.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
 		Faces: noChat,
-		Input: object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), Does: look(g, g.showCall),
+		Input: object("tool_call_id", prop("tool_call_id",
+			`{"type":"string","pattern":"^([0-9a-fA-F-]{36}|(effects|looks|refused)/[0-9]{1,18})$","description":"the id of the call, or its record, such as looks/12"}`)),
+		Does: look(g, g.showCall),
 	}, {
 		ID: "event.verify", Title: "Verify the records", Verb: "events verify",
 		Description: "Checks the hash chains of all recorded calls and of the history of runs.",
@@ -98,7 +104,8 @@ func (g *Gateway) events() []Operation {
 
 func (g *Gateway) listCalls(ctx context.Context, c gate.Call, a EventListArgs) (out EventList, params any, err error) {
 	p, err := g.Ledger.Calls(ctx, ledger.CallFilter{RunID: a.RunID, ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain,
-		Failed: a.Failed, Cursor: a.Cursor, Limit: a.Limit})
+		Outcome: a.Outcome,
+		Failed:  a.Failed, Cursor: a.Cursor, Limit: a.Limit})
 	out = EventList{Listed: listedOf(p.Total), Events: p.Calls, Cursor: cursorOf(p.Cursor)}
 	out.Snapshot.Total = p.Total.N
 	if n := len(p.Calls); n > 0 {
@@ -108,9 +115,9 @@ func (g *Gateway) listCalls(ctx context.Context, c gate.Call, a EventListArgs) (
 }
 
 func (g *Gateway) showCall(ctx context.Context, c gate.Call, a EventShowArgs) (out EventStory, params any, err error) {
-	e, payloads, err := g.Ledger.Call(ctx, a.ToolCallID)
-	snapshot := callSnapshot{e.Hash, e.Hash, 1} // a caller may use an id again; this is the newest record of it
-	return EventStory{callsAsked{Snapshot: snapshot}, e, payloads}, asOf(c, snapshot), err
+	e, payloads, others, err := g.Ledger.Call(ctx, a.ToolCallID)
+	snapshot := callSnapshot{e.Hash, e.Hash, 1 + int64(len(others))}
+	return EventStory{callsAsked{Snapshot: snapshot}, e, payloads, append([]string{}, others...)}, asOf(c, snapshot), err
 }
 
 func (g *Gateway) verifyCalls(ctx context.Context, c gate.Call, _ struct{}) (out EventsVerified, params any, err error) {

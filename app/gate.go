@@ -9,6 +9,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/run"
@@ -127,18 +128,24 @@ func (g *Gateway) addBytes(ctx context.Context, a run.Artifact, data []byte) (st
 	return stored, err
 }
 
-// Tend drops old records of looks from time to time.
+// Tend drops old records of calls that changed nothing, often enough that a flood of calls cannot fill the disk.
 func (g *Gateway) Tend(ctx context.Context) {
-	every := time.NewTicker(time.Hour)
+	every := time.NewTicker(time.Minute)
 	defer every.Stop()
 	for {
 		a := g.Site.Audit
-		n, err := g.Ledger.DropLooks(ctx, time.Now().AddDate(0, 0, -a.LookDays), int64(a.Looks))
-		switch {
-		case err != nil && ctx.Err() == nil:
-			g.Log.Error("old records of looks could not be dropped", "err", err)
-		case n > 0:
-			g.Log.Info("old records of looks dropped", "calls", n)
+		for _, c := range []struct {
+			chain            string
+			days, number, mb int
+		}{{gate.Looks, a.LookDays, a.Looks, a.LookMB}, {gate.Refused, a.RefusedDays, a.Refused, a.RefusedMB}} {
+			n, err := g.Ledger.DropCalls(ctx, c.chain, ledger.CallLimits{Since: time.Now().AddDate(0, 0, -c.days), Keep: int64(c.number),
+				Bytes: int64(c.mb) << 20})
+			switch {
+			case err != nil && ctx.Err() == nil:
+				g.Log.Error("old records of calls could not be dropped", "chain", c.chain, "err", err)
+			case n > 0:
+				g.Log.Info("old records of calls dropped", "chain", c.chain, "records", n)
+			}
 		}
 		select {
 		case <-every.C:

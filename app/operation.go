@@ -80,7 +80,8 @@ func (g *Gateway) Find(id string) (o Operation, ok bool) {
 }
 
 // OperationIDs are the ids no toolpack may have.
-func OperationIDs() (ids []string) {
+func OperationIDs() []string {
+	ids := gate.ReservedIDs()
 	for _, o := range new(Gateway).Operations() {
 		if o.Needs != Files {
 			ids = append(ids, o.ID)

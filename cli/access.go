@@ -152,7 +152,8 @@ type eventsListCmd struct {
 	Tool       string `help:"Only calls of this tool." placeholder:"ID"`
 	Principal  string `help:"Only calls of this principal." placeholder:"NAME"`
 	Provenance string `name:"run" help:"Only calls that answered with this provenance_run_id." placeholder:"RUN"`
-	Chain      string `help:"Only effects, or only looks." enum:",effects,looks" default:"" placeholder:"CHAIN"`
+	Chain      string `help:"Only effects, only looks, or only refused calls." enum:",effects,looks,refused" default:"" placeholder:"CHAIN"`
+	Outcome    string `help:"Only calls with this outcome: the code of their error, such as unauthenticated." placeholder:"CODE"`
 	Failed     bool   `help:"Only calls that were refused or failed."`
 	Limit      int    `help:"Maximum number to list (1 to 200)." default:"20"`
 	Cursor     string `help:"Continue after an earlier page." placeholder:"CURSOR"`
@@ -161,8 +162,8 @@ type eventsListCmd struct {
 // Run lists calls.
 func (c eventsListCmd) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "event.list", app.EventListArgs{RunID: c.Provenance, ToolID: c.Tool, Principal: c.Principal, Chain: c.Chain,
-		Failed: c.Failed, Cursor: c.Cursor, Limit: c.Limit}, func(w io.Writer, l app.EventList) {
-		list(w, "record|at|principal|by|tool|outcome|call", l.Events, func(e app.CallEvent) []string {
+		Outcome: c.Outcome, Failed: c.Failed, Cursor: c.Cursor, Limit: c.Limit}, func(w io.Writer, l app.EventList) {
+		list(w, "record|at|calls|principal|by|tool|outcome|call", l.Events, func(e app.CallEvent) []string {
 			var d struct {
 				ToolCallID string                `json:"tool_call_id"`
 				ToolID     string                `json:"tool_id"`
@@ -172,7 +173,7 @@ func (c eventsListCmd) Run(ctx context.Context, a *Shell) error {
 			if json.Unmarshal(e.Event, &d) != nil {
 				return nil
 			}
-			return []string{fmt.Sprintf("%s/%d", e.Chain, e.Seq), dateTime(e.At), e.Principal, d.Transport, d.ToolID,
+			return []string{e.Name(), dateTime(e.At), fmt.Sprint(e.Count), e.Principal, d.Transport, d.ToolID,
 				cmp.Or(d.Error.Code, "ok"), d.ToolCallID}
 		})
 		footer(w, len(l.Events), l.Listed, "calls")
@@ -181,14 +182,20 @@ func (c eventsListCmd) Run(ctx context.Context, a *Shell) error {
 }
 
 type eventsShowCmd struct {
-	ID string `arg:"" name:"call" help:"Id of the call, a UUID."`
+	ID string `arg:"" name:"call" help:"Id of the call, a UUID, or its record, such as looks/12."`
 }
 
 // Run shows a call.
 func (c eventsShowCmd) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "event.show", app.EventShowArgs{ToolCallID: c.ID}, func(w io.Writer, e app.EventStory) {
-		fmt.Fprintf(w, "record     %s/%d\nat         %s\nprincipal  %s\nhash       %s\n", e.Chain, e.Seq,
-			e.At.Local().Format(time.RFC3339Nano), e.Principal, e.Hash)
+		fmt.Fprintf(w, "record     %s\nat         %s\nprincipal  %s\nhash       %s\n", e.Name(), e.At.Local().Format(time.RFC3339Nano),
+			e.Principal, e.Hash)
+		if e.Count > 1 {
+			fmt.Fprintf(w, "calls      %d refused ones; the event is that of the last\n", e.Count)
+		}
+		if len(e.Others) > 0 {
+			fmt.Fprintf(w, "others     %s: calls made later with the same id\n", strings.Join(e.Others, " "))
+		}
 		fmt.Fprintf(w, "event      %s\n", printable(string(e.Event)))
 		for _, p := range e.Payloads {
 			fmt.Fprintf(w, "%-10s %s\n           sha256:%s\n", p.Kind, printable(string(p.Payload)), p.SHA256)

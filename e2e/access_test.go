@@ -427,7 +427,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	for _, want := range []string{"effects slurm.submit", "looks slurm.job.get run_not_found", "effects slurm.job.retry run_succeeded",
+	for _, want := range []string{"effects slurm.submit", "refused slurm.job.get run_not_found", "effects slurm.job.retry run_succeeded",
 		"looks run.show"} {
 		if seen[want] != 1 {
 			t.Errorf("%q is recorded %d times: %v", want, seen[want], seen)
@@ -444,7 +444,7 @@ func TestEvents(t *testing.T) {
 		OK    bool
 		Calls []struct{ Kept int }
 	}
-	if s.ok(&v, "events", "verify"); !v.OK || len(v.Calls) != 2 || v.Calls[0].Kept != 2 {
+	if s.ok(&v, "events", "verify"); !v.OK || len(v.Calls) != 3 || v.Calls[0].Kept != 2 {
 		t.Errorf("%+v", v)
 	}
 }

@@ -35,7 +35,7 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	}
 	res.Resources = touched(t.args.Bytes)
 	if req.DryRun && e.tool.SideEffect != Read {
-		result, err = g.rehearse(ctx, who, e.tool, req, t.args.Doc)
+		result, err = g.rehearse(ctx, who, e.tool, req, t.args.Doc, t)
 	} else {
 		result, err = g.perform(ctx, who, e.tool, req, t)
 	}
@@ -99,7 +99,7 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request,
 }
 
 // rehearse returns what a call would do. It neither needs an approval nor binds a key, and reports whether the call would need an approval.
-func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args plan.Doc) (any, error) {
+func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args plan.Doc, tr *trail) (any, error) {
 	held, err := g.limiter.take(ctx, who.Key(), t.ID)
 	if err != nil {
 		return nil, err
@@ -108,6 +108,7 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args.Bytes,
 		ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
 	if t.DryRun != nil {
+		tr.reached = true
 		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Needs: t.Capabilities, Request: req, Args: args.Bytes,
 			Value: args.Value})
 		if err != nil {
@@ -226,7 +227,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 			return nil, err
 		}
 	}
-	tr.effect = t.SideEffect != Read
+	tr.reached, tr.effect = true, t.SideEffect != Read
 	result, err := guard(context.WithValue(ctx, provenanceKey{}, tr), g.log, t.Handle, Call{Caller: who, Needs: t.Capabilities, Request: req,
 		Args: tr.args.Bytes, Value: tr.args.Value})
 	if u, ok := result.(Unchanged); ok && err == nil && u.Unchanged() {

@@ -11,22 +11,32 @@ import (
 
 	"github.com/google/uuid"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
-// unknownTool is the tool id in the record of a call that names none, or none that may be repeated. No tool has it: an id has a dot.
-const unknownTool = "unknown"
+// The tool ids in records of calls that reached no tool. No tool can have them.
+const (
+	InvalidCall = "gateway.invalid" // what is no envelope, or not meant for this gateway
+	LoginCall   = "gateway.login"   // a caller who could not be identified
+	UnknownTool = "gateway.unknown" // an envelope that names a tool in a way that cannot be repeated
+)
+
+// ReservedIDs are the ids that no tool can have.
+func ReservedIDs() []string { return []string{InvalidCall, LoginCall, UnknownTool} }
 
 // trail collects what is known about a call in progress, for its record.
 type trail struct {
-	tool   Tool     // zero while none is found
-	given  plan.Doc // the arguments as they came
-	args   document // those that the tool gets
-	effect bool     // a tool that may change something was called
-	key    *Key     // the idempotency key bound to this call
-	final  bool     // the outcome is recorded under the key for ever
-	leave  func()   // ends the flight of the key, once the outcome is kept
-	result document // of a tool that answered, also where it went into an artifact
+	tool    Tool     // zero while none is found
+	given   plan.Doc // the arguments as they came
+	args    document // those that the tool gets
+	instead string   // the tool id of the record of what is no call; "" for calls
+	reached bool     // the tool was called
+	effect  bool     // a tool that may change something was called
+	key     *Key     // the idempotency key bound to this call
+	final   bool     // the outcome is recorded under the key for ever
+	leave   func()   // ends the flight of the key, once the outcome is kept
+	result  document // of a tool that answered, also where it went into an artifact
 
 	slot       *slot       // what the call holds while its tool works; nil: nothing
 	provenance *Provenance // the run that the call is, where the handler said so
@@ -35,6 +45,40 @@ type trail struct {
 // repeatable reports whether the same call may be made again after an error: always while the tool was not reached, then only if a
 // repeat does nothing more.
 func (t trail) repeatable() bool { return !t.effect || t.tool.Idempotency == Idempotent }
+
+// recordedID is the tool id for the record of a call.
+func (t trail) recordedID(req Request) string {
+	switch id := Scrub(req.ToolID); {
+	case t.instead != "":
+		return t.instead
+	case t.tool.ID != "":
+		return id
+	case !sayable.MatchString(id), slices.Contains(ReservedIDs(), id):
+		return UnknownTool
+	default:
+		return id
+	}
+}
+
+// chainOf is the chain of a call's record.
+func chainOf(res Response, t trail) string {
+	switch {
+	case t.effect:
+		return Effects
+	case res.Error == nil:
+		return Looks
+	case !t.reached:
+		return Refused
+	}
+	switch fault.Kind(res.Error.Kind) {
+	case fault.Auth, fault.Capability, fault.Policy:
+		return Refused
+	}
+	if said, _ := res.Error.Details["kind"].(string); said == string(fault.NotFound) {
+		return Refused // another's thing is answered like none
+	}
+	return Looks
+}
 
 const (
 	maxTouched = 64 // ids named in resources; a list of more is in the result anyway
@@ -75,18 +119,12 @@ func addNew(ids *[]string, id string) {
 // record makes what is kept of a call: its ToolCallEvent (HTC-08), and who the principal was beside it. Everything a caller wrote is
 // redacted in it.
 func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record, err error) {
-	r = Record{Chain: Looks, Principal: who.Name, PrincipalID: who.ID, ToolCallID: res.ToolCallID, ToolID: orText(Scrub(req.ToolID),
-		unknownTool), OK: res.OK,
+	r = Record{Chain: chainOf(res, t), Principal: who.Name, PrincipalID: who.ID, ToolCallID: res.ToolCallID, ToolID: t.recordedID(req),
+		OK: res.OK,
 		At: res.Timing.EndedAt}
-	if t.effect {
-		r.Chain = Effects
-	}
 	effect, idempotency := t.tool.SideEffect, t.tool.Idempotency
 	if t.tool.ID == "" { // nothing is known of it, and nothing was done
 		effect, idempotency = Read, Idempotent
-		if !sayable.MatchString(r.ToolID) {
-			r.ToolID = unknownTool
-		}
 	}
 	actor := map[string]any{"kind": orText(req.Actor.Kind, "agent"), "agent_id": nil, "model_id": nil}
 	e := map[string]any{"type": "tool_call", "trace_id": res.TraceID, "tool_call_id": res.ToolCallID, "tool_id": r.ToolID,
@@ -147,8 +185,11 @@ func (g *Gate) bareRecord(who Caller, res Response, t trail) (Record, error) {
 	if res.Error != nil {
 		res.Error = &ErrorBody{Code: res.Error.Code, Kind: res.Error.Kind, Retryable: res.Error.Retryable}
 	}
-	return g.record(who, Request{ToolID: t.tool.ID}, res, trail{tool: t.tool, effect: t.effect})
+	return g.record(who, Request{ToolID: t.tool.ID}, res, trail{tool: t.tool, effect: t.effect, reached: t.reached, instead: t.instead})
 }
+
+// maxRefusedArgs bounds the arguments in the record of a refused call, in bytes: of larger ones it has the hash.
+const maxRefusedArgs = 4 << 10
 
 // keep adds a payload, redacted, and gives its hash. What is too large for an envelope is in an artifact already; of that the hash
 // will do.
@@ -157,7 +198,7 @@ func (r *Record) keep(kind string, d document) (hash string, err error) {
 		return "", err
 	}
 	hash = d.hash()
-	if len(d.Bytes) <= MaxInline {
+	if len(d.Bytes) <= MaxInline && (r.Chain != Refused || len(d.Bytes) <= maxRefusedArgs) {
 		r.Payloads = append(r.Payloads, Payload{kind, d.Bytes, hash})
 	}
 	return hash, nil

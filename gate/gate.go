@@ -69,7 +69,7 @@ func New(c Config) *Gate {
 	if c.Journal != nil {
 		g.journal = newJournal(c.Journal, g.log)
 	}
-	g.refusals = newRefusals(g.recordRefusal)
+	g.refusals = newRefusals(g.now, g.recordRefused)
 	return g
 }
 
@@ -101,7 +101,7 @@ func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
 		err = misfit(g.registry.envelopes.request, req.document(args.Value), "the request")
 	}
 	if err != nil {
-		return g.refuse(ctx, who, req, err)
+		return g.Invalid(ctx, who, err)
 	}
 	return g.call(ctx, who, req, args, nil)
 }
@@ -117,26 +117,14 @@ func (g *Gate) CallRaw(ctx context.Context, who Caller, body []byte) Response {
 		err = doc.Into(&req)
 	}
 	if err != nil {
-		return g.RefuseRaw(ctx, who, body, err)
+		return g.Invalid(ctx, who, err)
 	}
 	return g.call(ctx, who, req, plan.Doc{Bytes: req.Args, Value: doc.Value.(map[string]any)["args"]}, nil)
 }
 
-// RefuseRaw answers and records what is no envelope, where the face itself found that out. Of body only ids are taken, where it has any.
-func (g *Gate) RefuseRaw(ctx context.Context, who Caller, body []byte, err error) Response {
-	var ids struct {
-		ToolCallID string `json:"tool_call_id"`
-		TraceID    string `json:"trace_id"`
-	}
-	if len(body) <= plan.MaxDocumentBytes {
-		_ = json.Unmarshal(body, &ids) // it may be anything
-	}
-	return g.refuse(ctx, who, Request{ToolCallID: ids.ToolCallID, TraceID: ids.TraceID}, err)
-}
-
-// refuse answers and records what is no envelope; only its ids are used.
-func (g *Gate) refuse(ctx context.Context, who Caller, req Request, err error) Response {
-	return g.call(ctx, who, Request{ToolCallID: req.ToolCallID, TraceID: req.TraceID}, plan.Doc{}, noEnvelope(err))
+// Invalid answers and records what is no envelope. Nothing of it is used, also none of its ids: they could be those of another's call.
+func (g *Gate) Invalid(ctx context.Context, who Caller, err error) Response {
+	return g.call(ctx, who, Request{}, plan.Doc{}, noEnvelope(err))
 }
 
 // noEnvelope gives an error the code for invalid envelopes.
@@ -154,6 +142,9 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, args plan.Doc,
 	res := Response{SchemaVersion: SchemaVersion, ToolCallID: idOr(req.ToolCallID), TraceID: idOr(req.TraceID), Resources: touched()}
 	res.Timing.StartedAt = g.now().UTC()
 	t := trail{given: args}
+	if req.ToolID == "" {
+		t.instead = InvalidCall
+	}
 	admitted := g.journal == nil
 	if !admitted {
 		full := g.journal.admit(ctx)
@@ -175,7 +166,9 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, args plan.Doc,
 	res.Timing.EndedAt = g.now().UTC()
 	res.Timing.DurationMS = max(0, res.Timing.EndedAt.Sub(res.Timing.StartedAt).Milliseconds())
 	g.seal(&res, t.tool)
-	if g.journal != nil && admitted {
+	switch {
+	case g.journal == nil || !admitted:
+	case !g.tooMany(who, req, res, t):
 		g.remember(who, req, &res, t)
 	}
 	if t.leave != nil {
@@ -202,6 +195,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	const op = "gate.Call"
 	t.final = true
 	if first, again := result.(*Response); again { // what an idempotency key stands for
+		t.reached = true // by the first call
 		res.ResultRef, res.Error, res.Resources = first.ResultRef, first.Error, first.Resources
 		doc, err := plan.Of(first.Result)
 		if t.result.Doc = doc; first.OK && len(t.tool.Reveals) > 0 {

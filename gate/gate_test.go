@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 			res := g.Call(t.Context(), Process(), req)
 			wantError(t, res, c.kind, c.code)
 			g.Close()
-			if len(b.calls) != 1 || b.calls[0].OK || b.calls[0].Chain != Looks {
+			if len(b.calls) != 1 || b.calls[0].OK || b.calls[0].Chain != Refused {
 				t.Error("not recorded")
 			}
 		})

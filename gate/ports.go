@@ -27,10 +27,11 @@ type ConsentRule struct {
 	Answer time.Duration // an answer, unless it says otherwise
 }
 
-// The chains of records. What may have changed something is kept for ever, looks for a while.
+// The chains of records. What may have changed something is kept for ever, the others for a while, each with limits of its own.
 const (
 	Effects = "effects" // a tool that writes or executes was reached, and did not say that there was nothing to do
-	Looks   = "looks"   // everything else: reads, dry runs, what was refused, what was done already
+	Looks   = "looks"   // everything else: reads, dry runs, what was done already
+	Refused = "refused" // what was refused before a tool was reached or by its rights, and callers who could not be identified
 )
 
 // Record is one call as it is kept.
@@ -42,6 +43,7 @@ type Record struct {
 	ToolID      string
 	OK          bool
 	At          time.Time
+	Count       int64           // of the refused calls it stands for; 0 and 1: one
 	Event       json.RawMessage // the ToolCallEvent, canonical
 	Payloads    []Payload
 	Outcome     *Outcome    // what an idempotency key now stands for

@@ -12,99 +12,218 @@ import (
 	"slurmgate/plan"
 )
 
-// Requests of callers nobody knows are recorded too, as looks under a principal that no caller can have. A flood of them must neither fill
-// the disk nor push the records of known callers out of the chain of looks, so of each source, face and error code one record a minute is
-// written for the first and one for all that follow, with their number. Sources beyond a fixed number are counted together.
+// Refused calls and callers who could not be identified are recorded in a chain of their own. A flood of them must neither fill the disk
+// nor push the records of others out of that chain, so each source gets only so many records and the rest are counted:
+//
+//   - a caller without known credentials is his address or user id: the first request with an error code has a record, those that
+//     follow are one record with their number at the end of a window;
+//   - a known principal has a record for each refused call while his allowance lasts, then one for each tool and error code and window.
+//
+// A window is a minute; while a source keeps going, each is twice as long as the one before, up to a quarter of an hour. Sources beyond a
+// fixed number are counted together.
 
-// unknownCaller begins the principal of a request that was refused because nobody knows who made it; "@" and the source follow.
+// unknownCaller begins the principal of a request whose caller could not be identified; "@" and the source follow.
 const unknownCaller = "unauthenticated@"
 
 const (
-	refusalPause = time.Minute
-	maxRefusals  = 64 // counted apart at a time
-	elsewhere    = "elsewhere"
+	refusalPause   = time.Minute
+	refusalLongest = 15 * time.Minute
+	maxRefusals    = 64  // counted apart at a time, of callers who could not be identified and of those who could
+	maxOwnRefusals = 8   // of them one principal's, by tool and code
+	allowance      = 100 // refused calls of a principal that have a record of their own in a row,
+	allowanceEvery = 2 * time.Minute
+	elsewhere      = "elsewhere"
 )
 
-// Source is where a request of an unknown caller came from.
+// Source is where a request of a caller who could not be identified came from.
 type Source struct {
 	Transport Transport
 	From      string // "uid:1001", or an address
 }
 
+// refusalKey is what is counted together.
 type refusalKey struct {
-	Source
-	code string
+	principal string // as in the record
+	transport Transport
+	toolID    string // "" for several
+	code      string
+	known     bool // the principal is one
+}
+
+// refused is one such call: what its record is made of.
+type refused struct {
+	who Caller
+	req Request
+	res Response
+	t   trail
 }
 
 type refusal struct {
-	more int // since the first was recorded
-	last Response
-	end  *time.Timer
+	more   int64 // not recorded yet
+	last   refused
+	window time.Duration
+	end    *time.Timer
+}
+
+// spare is what a principal has left of his allowance.
+type spare struct {
+	left int
+	at   time.Time // of the last refill
 }
 
 // refusals counts what is refused.
 type refusals struct {
 	mu     sync.Mutex
 	open   map[refusalKey]*refusal
-	record func(refusalKey, *Response)
+	spares map[string]*spare
+	now    func() time.Time
+	record func(r refused, count int64) bool // false: there is no room
 }
 
-func newRefusals(record func(refusalKey, *Response)) *refusals {
-	return &refusals{open: map[refusalKey]*refusal{}, record: record}
+func newRefusals(now func() time.Time, record func(refused, int64) bool) *refusals {
+	return &refusals{open: map[refusalKey]*refusal{}, spares: map[string]*spare{}, now: now, record: record}
 }
 
-// add records a refusal, or counts it.
-func (r *refusals) add(k refusalKey, res *Response) {
+// own takes one of the records that a principal may have for himself; false when there are none left.
+func (r *refusals) own(key string) bool {
 	r.mu.Lock()
-	known := r.open[k]
-	if known == nil && len(r.open) >= maxRefusals {
-		k.From = elsewhere
-		known = r.open[k]
+	defer r.mu.Unlock()
+	now := r.now()
+	s := r.spares[key]
+	if s == nil {
+		if len(r.spares) >= 16*maxRefusals {
+			r.forget(now)
+		}
+		s = &spare{allowance, now}
+		r.spares[key] = s
 	}
-	if known != nil {
-		known.more++
-		known.last = *res
+	if n := int(now.Sub(s.at) / allowanceEvery); n > 0 {
+		s.left, s.at = min(allowance, s.left+n), s.at.Add(time.Duration(n)*allowanceEvery)
+	}
+	s.left--
+	if s.left >= 0 {
+		return true
+	}
+	s.left = 0
+	return false
+}
+
+// forget drops what is full again.
+func (r *refusals) forget(now time.Time) {
+	for key, s := range r.spares {
+		if now.Sub(s.at) >= time.Duration(allowance-s.left)*allowanceEvery {
+			delete(r.spares, key)
+		}
+	}
+}
+
+// add counts a refused call, or records it where it is the first of a caller who could not be identified.
+func (r *refusals) add(k refusalKey, c refused) {
+	r.mu.Lock()
+	k = r.room(k)
+	if one := r.open[k]; one != nil {
+		one.more++
+		one.last = c
 		r.mu.Unlock()
 		return
 	}
-	r.open[k] = &refusal{end: time.AfterFunc(refusalPause, func() { r.flush(k) })}
-	r.mu.Unlock()
-	r.record(k, res)
-}
-
-// flush records how many there were after the first.
-func (r *refusals) flush(k refusalKey) {
-	r.mu.Lock()
-	known := r.open[k]
-	delete(r.open, k)
-	r.mu.Unlock()
-	if known == nil || known.more == 0 {
-		return
+	one := &refusal{window: refusalPause}
+	one.end = time.AfterFunc(one.window, func() { r.flush(k) })
+	if k.known {
+		one.more, one.last = 1, c
 	}
-	res := known.last
-	body := *res.Error
-	body.Message = fmt.Sprintf("%s (this is the last of %d such requests in a minute, after one that has a record of its own)", body.Message,
-		known.more)
-	res.Error = &body
-	r.record(k, &res)
+	r.open[k] = one
+	r.mu.Unlock()
+	if !k.known && !r.record(c, 1) {
+		r.mu.Lock()
+		one.more++
+		one.last = c
+		r.mu.Unlock()
+	}
 }
 
-// close records what is counted.
+// room returns the key to count under: a wider one where there is no room for another.
+func (r *refusals) room(k refusalKey) refusalKey {
+	if r.open[k] != nil {
+		return k
+	}
+	all, his := 0, 0
+	for other := range r.open {
+		if other.known == k.known {
+			all++
+		}
+		if other.principal == k.principal {
+			his++
+		}
+	}
+	if his >= maxOwnRefusals {
+		k.toolID, k.code = "", ""
+	}
+	if all >= maxRefusals {
+		return refusalKey{principal: elsewhere, known: k.known}
+	}
+	return k
+}
+
+// flush records how many there were since the last record. What there is no room for is counted on; then done is false.
+func (r *refusals) flush(k refusalKey) (done bool) {
+	r.mu.Lock()
+	one := r.open[k]
+	if one == nil {
+		r.mu.Unlock()
+		return true
+	}
+	n, c := one.more, one.last
+	if n == 0 { // it is over
+		delete(r.open, k)
+		r.mu.Unlock()
+		return true
+	}
+	one.more, one.window = 0, min(2*one.window, refusalLongest)
+	one.end.Reset(one.window)
+	r.mu.Unlock()
+	if k.principal == elsewhere {
+		c.who.Name = elsewhere
+		if !k.known {
+			c.who.Name = unknownCaller + elsewhere
+		}
+	}
+	body := *c.res.Error
+	body.Message = fmt.Sprintf("%s (the last of %d refused calls that this record counts)", body.Message, n)
+	c.res.Error = &body
+	if r.record(c, n) {
+		return true
+	}
+	r.mu.Lock()
+	one.more += n
+	r.mu.Unlock()
+	return false
+}
+
+// close records what is counted, if there is room within [journalWait].
 func (r *refusals) close() {
 	r.mu.Lock()
 	var keys []refusalKey
-	for k, known := range r.open {
-		known.end.Stop()
+	for k, one := range r.open {
+		one.end.Stop()
 		keys = append(keys, k)
 	}
 	r.mu.Unlock()
+	until := time.Now().Add(journalWait)
 	for _, k := range keys {
-		r.flush(k)
+		for !r.flush(k) && time.Now().Before(until) {
+			time.Sleep(linger)
+		}
 	}
+	r.mu.Lock()
+	for _, one := range r.open {
+		one.end.Stop()
+	}
+	r.mu.Unlock()
 }
 
-// Refuse answers and records a request whose caller nobody knows, or that is not meant for this gateway. It never got as far as a call:
-// its ids are the gateway's own, its tool is "unknown".
+// Refuse answers and records a request whose caller could not be identified, or that is not meant for this gateway. It never got as far as
+// a call: its ids are the gateway's own, its tool is one that no tool can be.
 func (g *Gate) Refuse(from Source, err error) Response {
 	now := g.now().UTC()
 	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Error: BodyOf(from.Transport,
@@ -112,18 +231,42 @@ func (g *Gate) Refuse(from Source, err error) Response {
 	res.Error = g.registry.concealedError(from.Transport, res.Error)
 	g.seal(&res, Tool{})
 	if g.journal != nil {
-		g.refusals.add(refusalKey{from, res.Error.Code}, &res)
+		c := refused{Caller{Principal: Principal{Name: unknownCaller + from.From}, Transport: from.Transport}, Request{}, res,
+			trail{instead: InvalidCall}}
+		if fault.Is(err, fault.Auth) {
+			c.t.instead = LoginCall
+		}
+		g.refusals.add(refusalKey{principal: c.who.Name, transport: from.Transport, code: res.Error.Code}, c)
 	}
 	return res
 }
 
-// recordRefusal writes one record, if there is room for it: records of known callers come first.
-func (g *Gate) recordRefusal(k refusalKey, res *Response) {
-	if !g.journal.hasRoom() {
-		g.log.Error("a refused request is not recorded: the journal is full", "from", k.From, "code", k.code)
-		return
+// tooMany reports whether the call is one of so many refused ones of its caller that it is only counted.
+func (g *Gate) tooMany(who Caller, req Request, res Response, t trail) bool {
+	if chainOf(res, t) != Refused || t.key != nil && t.final || g.refusals.own(who.Key()) {
+		return false
 	}
-	g.remember(Caller{Principal: Principal{Name: unknownCaller + k.From}, Transport: k.Transport}, Request{}, res, trail{})
+	who.Body = nil
+	c := refused{who, Request{ToolID: req.ToolID, Actor: req.Actor}, res, trail{tool: t.tool, instead: t.instead}}
+	g.refusals.add(refusalKey{who.Key(), who.Transport, t.recordedID(req), res.Error.Code, true}, c)
+	return true
+}
+
+// recordRefused writes one record for a number of refused calls, if there is room for it: records of other calls come first.
+func (g *Gate) recordRefused(c refused, count int64) bool {
+	if !g.journal.hasRoom() {
+		return false
+	}
+	r, err := g.record(c.who, c.req, c.res, c.t)
+	if err != nil {
+		g.log.Error("the record of a refused call breaks its schema; a bare one is written", "err", err)
+		r, err = g.bareRecord(c.who, c.res, c.t)
+	}
+	if err != nil {
+		return true // it would fail again
+	}
+	r.Count = count
+	return g.journal.keep(r, false) == nil
 }
 
 // Malformed answers and records a call that a face could not make sense of: of a known caller, and of a known tool where the face knows

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ func stranger() error {
 	return fault.New(fault.Auth, "", "unauthenticated", "no credentials in the request")
 }
 
-// A request of somebody nobody knows is recorded as a look, with ids of the gateway's own and a principal and a tool that nobody and
-// nothing can have.
+// A request of a caller who could not be identified is recorded as refused, with ids of the gateway's own and a principal and a tool that
+// nobody and nothing can have. So is what is no envelope.
 //
 // proves HTC-08
 func TestRefuse(t *testing.T) {
@@ -30,14 +31,19 @@ func TestRefuse(t *testing.T) {
 	}
 	g.Malformed(t.Context(), Process(), "test.echo", fault.Invalid("", "", fault.Problem{Code: "QUERY", Field: "x", Msg: "unknown"}))
 	raw := g.CallRaw(t.Context(), Process(), []byte("not JSON"))
+	g.CallRaw(t.Context(), Process(), envelope(t, "no such tool"))
+	g.CallRaw(t.Context(), Process(), envelope(t, LoginCall))
+	g.Refuse(Source{Other, "192.0.2.7"}, fault.New(fault.Validation, "", "host", "not this host"))
 	g.Close()
-	if len(b.calls) != 3 {
+	if len(b.calls) != 6 {
 		t.Fatal(len(b.calls))
 	}
-	for i, want := range []Record{{Principal: "unauthenticated@192.0.2.7", ToolID: "unknown", ToolCallID: res.ToolCallID},
-		{Principal: "process", ToolID: "test.echo"}, {Principal: "process", ToolID: "unknown", ToolCallID: raw.ToolCallID}} {
+	for i, want := range []Record{{Principal: "unauthenticated@192.0.2.7", ToolID: LoginCall, ToolCallID: res.ToolCallID},
+		{Principal: "process", ToolID: "test.echo"}, {Principal: "process", ToolID: InvalidCall, ToolCallID: raw.ToolCallID},
+		{Principal: "process", ToolID: InvalidCall}, {Principal: "process", ToolID: UnknownTool},
+		{Principal: "unauthenticated@192.0.2.7", ToolID: InvalidCall}} {
 		r := b.calls[i]
-		if r.Chain != Looks || r.OK || r.Principal != want.Principal || r.ToolID != want.ToolID || r.ToolCallID == uuid.Nil.String() ||
+		if r.Chain != Refused || r.OK || r.Principal != want.Principal || r.ToolID != want.ToolID || r.ToolCallID == uuid.Nil.String() ||
 			want.ToolCallID != "" && r.ToolCallID != want.ToolCallID || CheckEvent(r.Event) != nil {
 			t.Errorf("%+v, want %+v", r, want)
 		}
@@ -57,18 +63,16 @@ func TestFloodOfStrangers(t *testing.T) {
 		}
 		time.Sleep(refusalPause + time.Second)
 		synctest.Wait()
-		g.Refuse(Source{Other, "192.0.2.1"}, stranger()) // a minute later it begins anew
+		g.Refuse(Source{Other, "192.0.2.1"}, stranger())
 		g.Close()
 		if n := len(b.calls); n > 2*(maxRefusals+1)+1 {
 			t.Error(n, "records")
 		}
 		counted := 0
 		for _, r := range b.calls {
-			var n int
-			if at := strings.Index(string(r.Event), "the last of "); at < 0 {
-				counted++
-			} else if _, err := fmt.Sscanf(string(r.Event[at:]), "the last of %d", &n); err == nil {
-				counted += n
+			counted += int(r.Count)
+			if r.Count > 1 && !strings.Contains(string(r.Event), fmt.Sprint("the last of ", r.Count)) {
+				t.Errorf("%s", r.Event)
 			}
 		}
 		if counted != each*sources+1 || !slices.ContainsFunc(b.calls, func(r Record) bool { return r.Principal == "unauthenticated@elsewhere" }) {
@@ -77,7 +81,7 @@ func TestFloodOfStrangers(t *testing.T) {
 	})
 }
 
-// While the journal is full, strangers get no room in it.
+// While the journal is full, callers who could not be identified get no room in it and wait for none; they are counted.
 func TestStrangersAndAFullJournal(t *testing.T) {
 	g, b := newGate(t, nil, echo)
 	for range maxQueued {
@@ -92,7 +96,113 @@ func TestStrangersAndAFullJournal(t *testing.T) {
 		<-g.journal.room
 	}
 	g.Close()
-	if len(b.calls) != 0 {
-		t.Error(len(b.calls))
+	if len(b.calls) != 1 || b.calls[0].Count != 1 {
+		t.Errorf("%+v", b.calls)
+	}
+}
+
+// envelope is a valid one for a tool.
+func envelope(t *testing.T, toolID string) []byte {
+	t.Helper()
+	b, err := json.Marshal(NewRequest(toolID, "1.2.3", json.RawMessage("{}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// What is no envelope cannot choose the ids of its record, and nothing of it is in the record.
+//
+// proves HTC-08
+func TestInvalidCallsChooseNoIDs(t *testing.T) {
+	g, b := newGate(t, nil, echo)
+	good := g.CallRaw(t.Context(), Process(), envelope(t, "test.echo"))
+	body := fmt.Sprintf(`{"tool_call_id":%q,"trace_id":%q,"tool_id":"test.echo","unknown":1}`, good.ToolCallID, good.TraceID)
+	bad := g.CallRaw(t.Context(), Process(), []byte(body))
+	g.Close()
+	if bad.OK || bad.ToolCallID == good.ToolCallID || bad.TraceID == good.TraceID || uuid.Validate(bad.ToolCallID) != nil {
+		t.Errorf("%+v", bad)
+	}
+	if r := b.calls[1]; r.ToolCallID != bad.ToolCallID || r.ToolID != InvalidCall || strings.Contains(string(r.Event), good.ToolCallID) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// No tool can have the id of a record that is about none.
+func TestReservedIDs(t *testing.T) {
+	for _, id := range ReservedIDs() {
+		if _, err := NewRegistry(tool(id, echo)); fault.CodeOf(err) != "tool_reserved" {
+			t.Error(id, err)
+		}
+	}
+}
+
+// A principal whose calls are refused again and again has some records of his own, and then a few with numbers; another's refused call has
+// its own meanwhile. No refusal is lost from the count, and those that follow later have records of their own again.
+//
+// proves HTC-08
+func TestFloodOfRefusedCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, b := newGate(t, nil, echo)
+		ask := func(name, tool string) {
+			who := Caller{Principal: Principal{Name: name, Method: ByToken}, Transport: Local}
+			if res := g.Call(t.Context(), who, NewRequest(tool, "1.2.3", json.RawMessage("{}"))); res.OK {
+				t.Fatal(res)
+			}
+		}
+		const flood = 20_000
+		for i := range flood {
+			ask("token:hostile", []string{"test.echo", fmt.Sprint("no.such", i)}[i%2])
+		}
+		ask("token:honest", "test.echo")
+		time.Sleep(24 * time.Hour)
+		ask("token:hostile", "test.echo")
+		g.Close()
+		records, counted := map[string]int{}, map[string]int64{}
+		for _, r := range b.calls {
+			records[r.Principal]++
+			counted[r.Principal] += max(1, r.Count)
+			if err := CheckEvent(r.Event); err != nil || r.Chain != Refused {
+				t.Error(r.Chain, err)
+			}
+		}
+		if n := records["token:hostile"]; n > allowance+maxOwnRefusals+2 || counted["token:hostile"] != flood+1 {
+			t.Error(n, "records stand for", counted["token:hostile"])
+		}
+		if records["token:honest"] != 1 {
+			t.Error(records)
+		}
+	})
+}
+
+// A flood without an end costs a source a hundred records a day, whoever it is.
+func TestFloodWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, b := newGate(t, nil, echo)
+		const seconds = 24 * 60 * 60
+		for range seconds / 10 {
+			g.Refuse(Source{Other, "192.0.2.7"}, stranger())
+			time.Sleep(10 * time.Second)
+		}
+		g.Close()
+		counted := int64(0)
+		for _, r := range b.calls {
+			counted += r.Count
+		}
+		if len(b.calls) > 110 || counted != seconds/10 {
+			t.Error(len(b.calls), "records stand for", counted)
+		}
+	})
+}
+
+// What is refused is recorded with its arguments only while they are small: the records of a chain that others fill are bounded.
+func TestRefusedArgumentsAreBounded(t *testing.T) {
+	g, b := newGate(t, nil, echo)
+	for _, n := range []int{10, 2 * maxRefusedArgs} {
+		g.Call(t.Context(), Process(), NewRequest("test.echo", "1.2.3", json.RawMessage(fmt.Sprintf(`{"text":%q,"x":1}`, strings.Repeat("a", n)))))
+	}
+	g.Close()
+	if len(b.calls) != 2 || len(b.calls[1].Payloads) != 0 || b.calls[1].Chain != Refused {
+		t.Errorf("%+v", b.calls)
 	}
 }

@@ -155,6 +155,9 @@ func (r *Registry) add(t Tool) error {
 	if msg := t.incomplete(); msg != "" {
 		return fault.New(fault.Internal, op, "tool_definition", fmt.Sprintf("tool %q: %s", t.ID, msg))
 	}
+	if slices.Contains(ReservedIDs(), t.ID) {
+		return fault.New(fault.Validation, op, "tool_reserved", "the tool id "+t.ID+" is reserved for records of calls that reach no tool")
+	}
 	if other, dup := r.byName[t.Name()]; dup {
 		return fault.New(fault.Validation, op, "tool_name_twice", fmt.Sprintf("the tools %s and %s have one name, %s", other, t.ID, t.Name()))
 	}

@@ -184,7 +184,7 @@ func (f *face) toolCall(w http.ResponseWriter, req *http.Request) {
 	body, status, err := readBody(w, req)
 	who := CallerOf(req.Context())
 	if err != nil {
-		writeJSON(w, status, "application/json", f.Gate.RefuseRaw(req.Context(), who, nil, err))
+		writeJSON(w, status, "application/json", f.Gate.Invalid(req.Context(), who, err))
 		return
 	}
 	var which struct {

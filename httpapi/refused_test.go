@@ -59,9 +59,9 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 	type sent struct{ what, body, token, host, principal, tool, transport, code string }
 	const nobody = "unauthenticated@127.0.0.1"
 	cases := []sent{
-		{"GET /v1/runs", "", "", "", nobody, "unknown", "other", "unauthenticated"},
-		{"POST /mcp", "{}", "bad", "", nobody, "unknown", "mcp", "unauthenticated"},
-		{"GET /v1/runs", "", "good", "evil.example", nobody, "unknown", "other", "host_not_allowed"},
+		{"GET /v1/runs", "", "", "", nobody, gate.LoginCall, "other", "unauthenticated"},
+		{"POST /mcp", "{}", "bad", "", nobody, gate.LoginCall, "mcp", "unauthenticated"},
+		{"GET /v1/runs", "", "good", "evil.example", nobody, gate.InvalidCall, "other", "host_not_allowed"},
 		{"GET /v1/runs?x=1", "", "good", "", "token:good", "run.list", "other", "QUERY"},
 		{"GET /v1/runs/run_x?x=1", "", "good", "", "token:good", "slurm.job.get", "other", "QUERY"},
 		{"GET /v1/runs/run_x/events?x=1", "", "good", "", "token:good", "slurm.job.get", "other", "QUERY"},
@@ -69,7 +69,7 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 		{"POST /v1/runs/run_x:cancel", `{"x":1}`, "good", "", "token:good", "slurm.job.cancel", "other", "BODY-KEY"},
 		{"POST /v1/artifacts", `{"x":1}`, "good", "", "token:good", "artifact.import", "other", "BODY-KEY"},
 		{"POST /v1/tools/test.echo:run", `{}`, "good", "", "token:good", "test.echo", "other", "RUN-INPUT"},
-		{"POST /v1/tool-calls", `{}`, "good", "", "token:good", "unknown", "other", "VAL-HTC-001"},
+		{"POST /v1/tool-calls", `{}`, "good", "", "token:good", gate.InvalidCall, "other", "VAL-HTC-001"},
 	}
 	for _, c := range cases {
 		method, path, _ := strings.Cut(c.what, " ")
@@ -108,7 +108,7 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 				t.Error(string(r.Event), err)
 			}
 			found = found || r.Principal == c.principal && r.ToolID == c.tool && e.Transport == c.transport && e.Error.Code == c.code &&
-				r.Chain == gate.Looks
+				r.Chain == gate.Refused
 		}
 		if !found {
 			t.Errorf("%+v is not in the record", c)

@@ -8,12 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
-	"slurmgate/run"
 )
 
 var (
@@ -24,12 +24,13 @@ var (
 
 // CallEvent is one recorded tool call.
 type CallEvent struct {
-	Chain     string          `json:"chain"` // effects or looks
+	Chain     string          `json:"chain"` // effects, looks or refused
 	Seq       int64           `json:"seq"`
 	At        time.Time       `json:"at"`
 	Principal string          `json:"principal"`    // name
 	By        string          `json:"principal_id"` // "" for a caller who was not known, and in records older than ids
-	Event     json.RawMessage `json:"event"`        // the ToolCallEvent
+	Count     int64           `json:"count"`        // of the refused calls it stands for; else 1
+	Event     json.RawMessage `json:"event"`        // the ToolCallEvent; of the last of them
 	Hash      string          `json:"hash"`
 }
 
@@ -40,13 +41,17 @@ type CallPayload struct {
 	Payload json.RawMessage `json:"payload_redacted"`
 }
 
-// callHash chains one call to the one before it: SHA-256(prev + canonical {at, chain, event, principal, principal_id, seq}), without
-// principal_id where there is none. The event is canonical.
-func callHash(prev, chain string, seq, at int64, principal, by string, event []byte) string {
+// callHash chains one call to the one before it: SHA-256(prev + canonical {at, chain, count, event, principal, principal_id, seq}), without
+// a count of 1, and without principal_id where there is none. The event is canonical.
+func callHash(prev, chain string, seq, at, count int64, principal, by string, event []byte) string {
+	many := ""
+	if count != 1 {
+		many = fmt.Sprintf(`"count":%d,`, count)
+	}
 	if by != "" {
 		by = `"principal_id":` + word(by) + ","
 	}
-	return plan.Hash(fmt.Appendf(nil, `%s{"at":%d,"chain":%s,"event":%s,"principal":%s,%s"seq":%d}`, prev, at, word(chain), event,
+	return plan.Hash(fmt.Appendf(nil, `%s{"at":%d,"chain":%s,%s"event":%s,"principal":%s,%s"seq":%d}`, prev, at, word(chain), many, event,
 		word(principal), by, seq))
 }
 
@@ -70,7 +75,8 @@ func (l *Ledger) Record(ctx context.Context, records []gate.Record) error {
 			}
 		}
 		for chain, h := range heads {
-			if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET seq = ?, hash = ? WHERE chain = ?", h.seq, h.hash, chain); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET seq = ?, hash = ?, bytes = bytes + ? WHERE chain = ?", h.seq, h.hash,
+				h.bytes, chain); err != nil {
 				return err
 			}
 		}
@@ -80,21 +86,24 @@ func (l *Ledger) Record(ctx context.Context, records []gate.Record) error {
 
 // chainHead is the newest record of a chain.
 type chainHead struct {
-	seq  int64
-	hash string
+	seq   int64
+	hash  string
+	bytes int64 // added in this transaction
 }
 
 // record appends one record to the chain and moves the head.
 func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) error {
 	seq, at := h.seq+1, micros(r.At)
-	hash := callHash(h.hash, r.Chain, seq, at, r.Principal, r.PrincipalID, r.Event)
+	count := max(1, r.Count)
+	hash := callHash(h.hash, r.Chain, seq, at, count, r.Principal, r.PrincipalID, r.Event)
 	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, "+
-		"principal_id, ok, event, prev_hash, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.PrincipalID, r.OK, string(r.Event), h.hash, hash); err != nil {
+		"principal_id, ok, event, prev_hash, hash, count) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.PrincipalID, r.OK, string(r.Event), h.hash, hash, count); err != nil {
 		return err
 	}
-	h.seq, h.hash = seq, hash
+	h.seq, h.hash, h.bytes = seq, hash, h.bytes+int64(len(r.Event))
 	for _, p := range r.Payloads {
+		h.bytes += int64(len(p.JSON))
 		if _, err := tx.ExecContext(ctx, "INSERT INTO tool_payloads (chain, seq, tool_call_id, kind, payload_redacted, payload_sha256, "+
 			"created_at) VALUES (?,?,?,?,?,?,?)", r.Chain, seq, r.ToolCallID, p.Kind, string(p.JSON), p.SHA256, at); err != nil {
 			return err
@@ -120,6 +129,7 @@ type CallFilter struct {
 	ToolID    string
 	Principal string // name or id
 	Chain     string
+	Outcome   string // the code of their error
 	Failed    bool   // only those that were not ok
 	Cursor    string // from the page before
 	Limit     int    // 1..500, 50 when 0
@@ -146,9 +156,12 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 	if f.Failed {
 		w.add("ok = 0")
 	}
+	if f.Outcome != "" {
+		w.add("ok = 0 AND json_extract(event, '$.error.code') = ?", f.Outcome)
+	}
 	limit := pageLimit(f.Limit)
 	err = l.snapshot(ctx, func(tx *sql.Tx) (err error) { // page and total are of the same moment
-		if f.RunID+f.ToolID+f.Principal == "" && !f.Failed {
+		if f.RunID+f.ToolID+f.Principal+f.Outcome == "" && !f.Failed {
 			p.Total.Exact = true
 			err = tx.QueryRowContext(ctx, "SELECT sum(seq - horizon_seq) FROM call_chains WHERE ? IN ('', chain)", f.Chain).Scan(&p.Total.N)
 		} else {
@@ -172,28 +185,46 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 	return p, err
 }
 
-const callQuery = "SELECT chain, seq, at, principal, principal_id, event, hash FROM tool_call_events WHERE "
+const callQuery = "SELECT chain, seq, at, principal, principal_id, count, event, hash FROM tool_call_events WHERE "
 
 func scanCall(row scanner) (e CallEvent, err error) {
-	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, &e.By, into{&e.Event}, &e.Hash)
+	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, &e.By, &e.Count, into{&e.Event}, &e.Hash)
 	return e, err
 }
 
-// Call returns the newest record of a tool call with its input and output. NotFound when there is no record.
-func (l *Ledger) Call(ctx context.Context, toolCallID string) (CallEvent, []CallPayload, error) {
-	e, err := scanCall(l.r.QueryRowContext(ctx, callQuery+"tool_call_id = ? ORDER BY at DESC LIMIT 1", toolCallID))
-	if errors.Is(err, sql.ErrNoRows) {
-		return e, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+toolCallID).
-			WithNext("records of read-only calls are removed after a while; list the recorded calls").WithSteps(fault.Do("event.list"))
+// Name is the record's place, e.g. looks/12. It is never another record's.
+func (e CallEvent) Name() string { return fmt.Sprintf("%s/%d", e.Chain, e.Seq) }
+
+// maxSame bounds the records of one id that are named.
+const maxSame = 20
+
+// Call returns a record with its input and output, by its name or by the id of the call. Callers choose ids and may choose one again: the
+// first record of an id is the answer, so that no later call can hide it, and same names the others, oldest first. NotFound when there is
+// none.
+func (l *Ledger) Call(ctx context.Context, call string) (e CallEvent, payloads []CallPayload, same []string, err error) {
+	w := where{}
+	if chain, seq, named := strings.Cut(call, "/"); named {
+		w.add("chain = ? AND seq = CAST(? AS INTEGER)", chain, seq)
+	} else {
+		w.add("tool_call_id = ?", call)
 	}
+	found, err := list(ctx, l.r, scanCall, callQuery+w.String()+" ORDER BY at, chain, seq LIMIT ?", append(w.args, maxSame+1)...)
 	if err != nil {
-		return e, nil, storage(err)
+		return e, nil, nil, err
 	}
-	payloads, err := list(ctx, l.r, func(row scanner) (p CallPayload, err error) {
+	if len(found) == 0 {
+		return e, nil, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+call).
+			WithNext("records of calls that changed nothing are removed after a while; list the recorded calls").WithSteps(fault.Do("event.list"))
+	}
+	e = found[0]
+	for _, other := range found[1:] {
+		same = append(same, other.Name())
+	}
+	payloads, err = list(ctx, l.r, func(row scanner) (p CallPayload, err error) {
 		err = row.Scan(&p.Kind, &p.SHA256, into{&p.Payload})
 		return p, err
 	}, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? ORDER BY kind", e.Chain, e.Seq)
-	return e, payloads, err
+	return e, payloads, same, err
 }
 
 // ChainState is the result of checking one chain of calls.
@@ -206,10 +237,10 @@ type ChainState struct {
 
 const pruned = "tool_calls.pruned"
 
-// VerifyCalls checks both chains of calls: each record against its predecessor, the newest against the head, the oldest against what the
+// VerifyCalls checks every chain of calls: each record against its predecessor, the newest against the head, the oldest against what the
 // history says was dropped, and each payload against its hash and its event. A mismatch is an Internal fault.
 func (l *Ledger) VerifyCalls(ctx context.Context) (out []ChainState, err error) {
-	for _, chain := range []string{gate.Effects, gate.Looks} {
+	for _, chain := range []string{gate.Effects, gate.Looks, gate.Refused} {
 		s := ChainState{Chain: chain}
 		if err := l.snapshot(ctx, func(tx *sql.Tx) error { return s.verify(ctx, tx) }); err != nil {
 			return nil, err
@@ -238,7 +269,8 @@ func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
 			Through int64
 			Hash    string
 		}
-		err := tx.QueryRowContext(ctx, "SELECT data FROM events WHERE type = ? ORDER BY seq DESC LIMIT 1", pruned).Scan(into{&said})
+		err := tx.QueryRowContext(ctx, "SELECT data FROM events WHERE type = ? AND json_extract(data, '$.chain') = ? ORDER BY seq DESC LIMIT 1",
+			pruned, s.Chain).Scan(into{&said})
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -248,20 +280,20 @@ func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
 	}
 	next := s.Dropped
 	err := each(ctx, tx, func(row scanner) error {
-		var seq, at int64
+		var seq, at, count int64
 		var principal, by, event, before, hash string
-		if err := row.Scan(&seq, &at, &principal, &by, &event, &before, &hash); err != nil {
+		if err := row.Scan(&seq, &at, &count, &principal, &by, &event, &before, &hash); err != nil {
 			return err
 		}
 		next++
-		if seq != next || before != prev || hash != callHash(prev, s.Chain, seq, at, principal, by, []byte(event)) {
+		if seq != next || before != prev || hash != callHash(prev, s.Chain, seq, at, count, principal, by, []byte(event)) {
 			return chainBroken(s.Chain, next, "the record is missing or was changed")
 		}
 		prev = hash
 		s.Kept++
 		return nil
-	}, "SELECT seq, at, principal, principal_id, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq",
-		s.Chain, s.Dropped)
+	}, "SELECT seq, at, count, principal, principal_id, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? "+
+		"ORDER BY seq", s.Chain, s.Dropped)
 	if err == nil && (next != head || prev != s.Head) {
 		return chainBroken(s.Chain, next+1, "the newest records are missing")
 	}
@@ -282,55 +314,4 @@ func (l *Ledger) verifyPayloads(ctx context.Context) error {
 		return nil
 	}, `SELECT p.chain, p.seq, p.payload_redacted, p.payload_sha256, coalesce(json_extract(e.event, '$.' || p.kind || '_hash'), '')
  FROM tool_payloads p JOIN tool_call_events e ON e.chain = p.chain AND e.seq = p.seq`)
-}
-
-// dropAtOnce bounds one transaction of [Ledger.DropLooks].
-const dropAtOnce = 2000
-
-// DropLooks drops the oldest records of looks: those made before a time, and those beyond the newest keep. The history records the last one
-// dropped and its hash, so that the rest can still be verified. It returns how many were dropped.
-func (l *Ledger) DropLooks(ctx context.Context, before time.Time, keep int64) (dropped int64, err error) {
-	for {
-		n, err := l.dropSome(ctx, micros(before), keep)
-		dropped += n
-		if err != nil || n < dropAtOnce {
-			return dropped, err
-		}
-	}
-}
-
-func (l *Ledger) dropSome(ctx context.Context, before, keep int64) (n int64, err error) {
-	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		n = 0
-		var head, horizon int64
-		if err := tx.QueryRowContext(ctx, "SELECT seq, horizon_seq FROM call_chains WHERE chain = ?", gate.Looks).
-			Scan(&head, &horizon); err != nil {
-			return err
-		}
-		// From the oldest on, as long as each is old enough or beyond the limit: a chain loses its beginning, never its middle.
-		var through sql.NullInt64
-		if err := tx.QueryRowContext(ctx, `SELECT max(seq) FROM (SELECT seq FROM tool_call_events WHERE chain = ?1 AND seq > ?2 AND seq <= ?2 + ?3
- AND seq < coalesce((SELECT min(seq) FROM tool_call_events WHERE chain = ?1 AND seq > ?2 AND seq <= ?2 + ?3 AND at >= ?4 AND seq > ?5), ?2 + ?3 + 1))`,
-			gate.Looks, horizon, dropAtOnce, before, head-keep).Scan(&through); err != nil || !through.Valid {
-			return err
-		}
-		var hash string
-		if err := tx.QueryRowContext(ctx, `UPDATE call_chains SET horizon_seq = e.seq, horizon_hash = e.hash FROM tool_call_events e
- WHERE call_chains.chain = ?1 AND e.chain = ?1 AND e.seq = ?2 RETURNING horizon_hash`, gate.Looks, through.Int64).Scan(&hash); err != nil {
-			return err
-		}
-		for _, table := range []string{"tool_payloads", "call_runs", "tool_call_events"} {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE chain = ? AND seq <= ?", gate.Looks, through.Int64); err != nil {
-				return err
-			}
-		}
-		n = through.Int64 - horizon
-		_, err := l.appendEvent(ctx, tx, "", run.Event{Type: pruned, Data: map[string]any{"chain": gate.Looks, "through": through.Int64,
-			"hash": hash, "calls": n}})
-		return err
-	})
-	if err != nil {
-		n = 0
-	}
-	return n, err
 }

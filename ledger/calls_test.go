@@ -43,7 +43,7 @@ func callBook(t *testing.T) *Ledger {
 func TestCallChains(t *testing.T) {
 	l := callBook(t)
 	states, err := l.VerifyCalls(t.Context())
-	if err != nil || len(states) != 2 || states[0].Kept != 3 || states[1].Kept != 20 || states[0].Head == states[1].Head {
+	if err != nil || len(states) != 3 || states[0].Kept != 3 || states[1].Kept != 20 || states[0].Head == states[1].Head {
 		t.Fatal(states, err)
 	}
 	var all []CallEvent
@@ -74,11 +74,11 @@ func TestCallChains(t *testing.T) {
 			t.Errorf("%+v: %d %+v %v", f, len(got.Calls), got.Total, err)
 		}
 	}
-	e, payloads, err := l.Call(t.Context(), "00000007-0000-4000-8000-000000000000")
+	e, payloads, _, err := l.Call(t.Context(), "00000007-0000-4000-8000-000000000000")
 	if err != nil || e.Seq != 8 || len(payloads) != 1 || string(payloads[0].Payload) != `{"n":7}` {
 		t.Error(e, payloads, err)
 	}
-	if _, _, err := l.Call(t.Context(), "none"); !fault.Is(err, fault.NotFound) {
+	if _, _, _, err := l.Call(t.Context(), "none"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
 	if _, err := l.Calls(t.Context(), CallFilter{Cursor: "xx"}); !fault.Is(err, fault.Validation) {
@@ -96,7 +96,7 @@ func TestDropLooks(t *testing.T) {
 		dropped int64
 	}{{long, 100, 0}, {t0.Add(5 * time.Minute), 100, 5}, {t0.Add(5 * time.Minute), 100, 0}, {long, 8, 7}, {t0.Add(time.Hour), 100, 8},
 		{t0.Add(time.Hour), 0, 0}} {
-		n, err := l.DropLooks(t.Context(), c.before, c.keep)
+		n, err := l.DropCalls(t.Context(), gate.Looks, CallLimits{c.before, c.keep, 1 << 40})
 		if err != nil || n != c.dropped {
 			t.Errorf("before %s, keep %d: %d dropped, %v", c.before, c.keep, n, err)
 		}
@@ -125,10 +125,62 @@ func TestDropManyLooks(t *testing.T) {
 		batch = append(batch, aCall(gate.Looks, n, t0))
 	}
 	must(t, l.Record(t.Context(), batch))
-	if n, err := l.DropLooks(t.Context(), t0.Add(-time.Hour), 5); err != nil || n != 2*dropAtOnce+5 {
+	if n, err := l.DropCalls(t.Context(), gate.Looks, CallLimits{t0.Add(-time.Hour), 5, 1 << 40}); err != nil || n != 2*dropAtOnce+5 {
 		t.Error(n, err)
 	}
 	if _, err := l.VerifyCalls(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// However many looks there are, they push no refused call out; and each chain keeps its own limits, bytes among them.
+//
+// proves HTC-08
+func TestLooksDoNotWashRefusedCallsOut(t *testing.T) {
+	l := fresh(t)
+	refused := aCall(gate.Refused, 1, t0)
+	refused.Count = 40
+	must(t, l.Record(t.Context(), []gate.Record{refused}))
+	var flood []gate.Record
+	for n := range 500 {
+		flood = append(flood, aCall(gate.Looks, 1000+n, t0.Add(time.Hour)))
+	}
+	must(t, l.Record(t.Context(), flood))
+	for _, chain := range []string{gate.Looks, gate.Refused} {
+		if _, err := l.DropCalls(t.Context(), chain, CallLimits{t0.Add(-time.Hour), 10, 1 << 40}); err != nil {
+			t.Error(err)
+		}
+	}
+	page, err := l.Calls(t.Context(), CallFilter{Chain: gate.Refused})
+	if err != nil || len(page.Calls) != 1 || page.Calls[0].Count != 40 || (page.Total != Total{1, true}) {
+		t.Error(page, err)
+	}
+	var bytes int64
+	must(t, l.r.QueryRow("SELECT bytes FROM call_chains WHERE chain = 'looks'").Scan(&bytes))
+	if n, err := l.DropCalls(t.Context(), gate.Looks, CallLimits{t0, 1000, bytes / 2}); err != nil || n != 5 {
+		t.Error(n, err, "of 10 records of one size the older half goes")
+	}
+	if n, err := l.DropCalls(t.Context(), gate.Effects, CallLimits{t0.Add(time.Hour), 0, 0}); err != nil || n != 0 {
+		t.Error(n, err)
+	}
+	must(t, l.Integrity(t.Context()))
+}
+
+// A call that uses another call's id hides nothing of it, whoever makes it.
+func TestSameCallID(t *testing.T) {
+	l := callBook(t)
+	shadow := aCall(gate.Looks, 100, t0.Add(time.Hour)) // the id of effects/1
+	shadow.Principal = "token:other"
+	must(t, l.Record(t.Context(), []gate.Record{shadow}))
+	e, payloads, others, err := l.Call(t.Context(), shadow.ToolCallID)
+	if err != nil || e.Name() != "effects/1" || e.Principal != "user:lab" || len(payloads) != 1 || len(others) != 1 ||
+		others[0] != "looks/21" {
+		t.Error(e, payloads, others, err)
+	}
+	if e, _, _, err := l.Call(t.Context(), "looks/21"); err != nil || e.Principal != "token:other" {
+		t.Error(e, err)
+	}
+	if _, _, _, err := l.Call(t.Context(), "looks/9999"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
 }
@@ -152,6 +204,7 @@ func TestTamperedCalls(t *testing.T) {
 		"UPDATE tool_call_events SET principal_id = 'prn_lab' WHERE chain = 'looks' AND seq = 2",
 		"UPDATE tool_call_events SET event = replace(event, 'true', 'false') WHERE chain = 'effects' AND seq = 1",
 		"UPDATE tool_call_events SET at = at + 1 WHERE chain = 'looks' AND seq = 20",
+		"UPDATE tool_call_events SET count = 7 WHERE chain = 'looks' AND seq = 4",
 		"UPDATE tool_call_events SET hash = prev_hash WHERE chain = 'looks' AND seq = 3",
 		"DELETE FROM tool_call_events WHERE chain = 'looks' AND seq = 1",
 		"DELETE FROM tool_call_events WHERE chain = 'looks' AND seq = 10",

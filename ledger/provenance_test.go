@@ -49,7 +49,7 @@ func TestCallRuns(t *testing.T) {
 		fault.NotFound) {
 		t.Error(err)
 	}
-	_, err := l.DropLooks(t.Context(), t0.Add(24*time.Minute), 1000)
+	_, err := l.DropCalls(t.Context(), gate.Looks, CallLimits{t0.Add(24 * time.Minute), 1000, 1 << 40})
 	must(t, err)
 	if c, err := l.CallRun(t.Context(), id, nil); err != nil || c.Calls != 1 {
 		t.Errorf("after the others were dropped: %+v %v", c, err)

@@ -45,15 +45,23 @@ type Claim struct {
 	Accounts     []Account `yaml:"accounts"`
 }
 
-// Audit says how long records of calls that changed nothing are kept. All other records are kept forever.
+// Audit says how long records of calls that changed nothing are kept: until the first of three limits. All other records are kept forever.
 type Audit struct {
-	LookDays int `yaml:"look_days"` // 1..3650; default 30
-	Looks    int `yaml:"looks"`     // how many of the newest, 1000..10000000; default 200000
+	LookDays    int `yaml:"look_days"`    // 1..3650; default 30
+	Looks       int `yaml:"looks"`        // how many of the newest, 1000..10000000; default 200000
+	LookMB      int `yaml:"look_mb"`      // MiB of them, 1..1000000; default 2048
+	RefusedDays int `yaml:"refused_days"` // of refused calls and failed logins, 1..3650; default 90
+	Refused     int `yaml:"refused"`      // how many of the newest, 1000..10000000; default 200000
+	RefusedMB   int `yaml:"refused_mb"`   // MiB of them, 1..1000000; default 1024
 }
 
 const (
-	defaultLookDays = 30
-	defaultLooks    = 200_000
+	defaultLookDays    = 30
+	defaultLooks       = 200_000
+	defaultLookMB      = 2048
+	defaultRefusedDays = 90
+	defaultRefused     = 200_000
+	defaultRefusedMB   = 1024
 )
 
 var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]{0,31}\$?$`)

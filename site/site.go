@@ -168,6 +168,10 @@ func (s *Site) fill() {
 	number("retention.workspace_days", &s.Retention.WorkspaceDays, defaultWorkspaceDays)
 	number("audit.look_days", &s.Audit.LookDays, defaultLookDays)
 	number("audit.looks", &s.Audit.Looks, defaultLooks)
+	number("audit.look_mb", &s.Audit.LookMB, defaultLookMB)
+	number("audit.refused_days", &s.Audit.RefusedDays, defaultRefusedDays)
+	number("audit.refused", &s.Audit.Refused, defaultRefused)
+	number("audit.refused_mb", &s.Audit.RefusedMB, defaultRefusedMB)
 	for i := range s.Access.OIDC {
 		if o := &s.Access.OIDC[i]; o.Algorithms == nil {
 			o.Algorithms = []string{"RS256", "ES256"}

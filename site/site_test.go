@@ -49,7 +49,7 @@ func TestDefaults(t *testing.T) {
 		Watch:     Watch{2, 60},
 		Budget:    Budget{60, 2, 2},
 		Retention: Retention{WorkspaceDays: 30},
-		Audit:     Audit{30, 200_000},
+		Audit:     Audit{30, 200_000, 2048, 90, 200_000, 1024},
 		HTTP:      HTTP{MaxConnections: 1024},
 		Limits:    Limits{Calls: 256, CallsPerCaller: 64, WaitsPerCaller: 512},
 	}

@@ -77,6 +77,10 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	c.bounds("retention.import_days", int64(s.Retention.ImportDays), 0, 36500)
 	c.bounds("audit.look_days", int64(s.Audit.LookDays), 1, 3650)
 	c.bounds("audit.looks", int64(s.Audit.Looks), 1000, 10_000_000)
+	c.bounds("audit.look_mb", int64(s.Audit.LookMB), 1, 1_000_000)
+	c.bounds("audit.refused_days", int64(s.Audit.RefusedDays), 1, 3650)
+	c.bounds("audit.refused", int64(s.Audit.Refused), 1000, 10_000_000)
+	c.bounds("audit.refused_mb", int64(s.Audit.RefusedMB), 1, 1_000_000)
 	c.http(s.HTTP)
 	c.limits(s.Limits)
 	for _, check := range more {
