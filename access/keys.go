@@ -50,6 +50,9 @@ func newIssuer(i Issuer, client *http.Client, now func() time.Time) *issuer {
 	if client == nil {
 		client = &http.Client{}
 	}
+	if len(i.Types) == 0 {
+		i.Types = []string{typeAccess}
+	}
 	own := *client
 	own.Timeout = keysWait
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("redirects are not followed") }
@@ -185,7 +188,7 @@ func fits(k jose.JSONWebKey, algorithm string) bool {
 	case *rsa.PublicKey:
 		return (strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")) && key.N.BitLen() >= 2048
 	case *ecdsa.PublicKey:
-		return strings.HasPrefix(algorithm, "ES")
+		return key.Curve.Params().BitSize == map[string]int{"ES256": 256, "ES384": 384, "ES512": 521}[algorithm]
 	case ed25519.PublicKey:
 		return algorithm == "EdDSA"
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 
 	"slurmgate/gate"
 )
@@ -20,6 +19,7 @@ type Issuer struct {
 	URL        string   // the iss of its tokens, exactly; its configuration is found below it
 	Audience   string   // what aud must name: this gateway
 	Algorithms []string // of signatures; only asymmetric ones can be listed, see [Algorithms]
+	Types      []string // that its access tokens have, see [Types]; at+jwt when empty
 	Grants     []ClaimGrant
 }
 
@@ -45,6 +45,8 @@ const (
 func CheckIssuerURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
+	case len(s) > maxName:
+		return fmt.Sprintf("it is longer than %d bytes", maxName)
 	case err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(s, "?# "): // a space ends it in the ledger
 		return "it is not a plain URL"
 	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
@@ -69,58 +71,65 @@ func (a *Access) accessToken(ctx context.Context, text string) (gate.Principal, 
 			algorithms = append(algorithms, jose.SignatureAlgorithm(alg))
 		}
 	}
-	token, err := jwt.ParseSigned(text, algorithms)
-	var unproven jwt.Claims
-	if err != nil || len(token.Headers) != 1 || token.UnsafeClaimsWithoutVerification(&unproven) != nil {
+	token, err := jose.ParseSignedCompact(text, algorithms)
+	if err != nil || len(token.Signatures) != 1 {
+		return gate.Principal{}, unknownToken()
+	}
+	header := token.Signatures[0].Protected
+	unproven, err := readClaims(token.UnsafePayloadWithoutVerification())
+	_, critical := header.ExtraHeaders["crit"]
+	if _, unencoded := header.ExtraHeaders["b64"]; err != nil || critical || unencoded {
 		return gate.Principal{}, unknownToken()
 	}
 	for _, i := range a.issuers {
-		if i.URL == unproven.Issuer && slices.Contains(i.Algorithms, token.Headers[0].Algorithm) {
-			return i.principal(ctx, token, a.now(), &a.ids)
+		if i.URL == unproven.issuer && slices.Contains(i.Algorithms, header.Algorithm) {
+			return i.principal(ctx, token, unproven, a.now(), &a.ids)
 		}
 	}
 	return gate.Principal{}, unknownToken()
 }
 
-// principal verifies the signature and the claims.
-func (i *issuer) principal(ctx context.Context, token *jwt.JSONWebToken, now time.Time, ids *identities) (gate.Principal, error) {
-	key, err := i.key(ctx, token.Headers[0].KeyID, token.Headers[0].Algorithm)
+// principal verifies the signature of a token that says these claims, and then the claims.
+func (i *issuer) principal(ctx context.Context, token *jose.JSONWebSignature, c claims, now time.Time, ids *identities) (gate.Principal,
+	error) {
+	header := token.Signatures[0].Protected
+	key, err := i.key(ctx, header.KeyID, header.Algorithm)
 	if err != nil {
 		return gate.Principal{}, err
 	}
-	var c jwt.Claims
-	var all map[string]any // for the grants
-	if token.Claims(key, &c, &all) != nil || c.Expiry == nil || c.Subject == "" || len(c.Subject) > 256 {
+	if _, err := token.Verify(key); err != nil {
 		return gate.Principal{}, unknownToken()
 	}
-	expected := jwt.Expected{Issuer: i.URL, AnyAudience: jwt.Audience{i.Audience}, Time: now}
-	switch expires := c.Expiry.Time(); {
-	case !now.Before(expires.Add(leeway)):
+	switch {
+	case !now.Before(c.expires.Add(leeway)):
 		return gate.Principal{}, expired()
-	case expires.After(now.Add(maxLifetime)), c.ValidateWithLeeway(expected, leeway) != nil:
+	case !c.valid(i.Audience, now):
 		return gate.Principal{}, unknownToken()
+	}
+	if err := i.ofType(header, c); err != nil {
+		return gate.Principal{}, err
 	}
 	var grants []Grant
 	for _, g := range i.Grants {
-		if has(all[g.Claim], g.Claim, g.Value) {
+		if has(c.all[g.Claim], g.Claim, g.Value) {
 			grants = append(grants, g.Grant)
 		}
 	}
-	p := principal(fmt.Sprintf("oidc:%s#%s", i.URL, c.Subject), gate.ByOIDC, grants...)
-	p.Expires = c.Expiry.Time()
+	p := principal(fmt.Sprintf("oidc:%s#%s", i.URL, c.subject), gate.ByOIDC, grants...)
+	p.Expires = c.expires
 	if len(p.Rights) == 0 {
 		return p, nil // it can leave nothing behind that would need an id
 	}
-	known, err := ids.subject(ctx, gate.Identity{Method: gate.ByOIDC, Subject: i.URL + " " + c.Subject, Name: p.Name, Former: p.Name})
+	known, err := ids.subject(ctx, gate.Identity{Method: gate.ByOIDC, Subject: i.URL + " " + c.subject, Name: p.Name, Former: p.Name})
 	p.ID, p.Former = known.ID, known.Former
 	return p, err
 }
 
-// has reports whether a claim is a value, or has it in its list. scope is words (RFC 8693).
+// has reports whether a claim is a value, or has it in its list. scope is words with single spaces between them (RFC 6749).
 func has(claim any, name, value string) bool {
 	switch v := claim.(type) {
 	case string:
-		return v == value || name == "scope" && slices.Contains(strings.Fields(v), value)
+		return v == value || name == "scope" && slices.Contains(strings.Split(v, " "), value)
 	case []any:
 		return slices.Contains(v, any(value))
 	}

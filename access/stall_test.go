@@ -70,7 +70,8 @@ func TestStalledIssuer(t *testing.T) {
 			Algorithms: []string{"RS256"}, Grants: grants},
 			{URL: "https://good", Audience: audience, Algorithms: []string{"RS256"}, Grants: grants}}})
 		token := func(issuer, kid string) string {
-			signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
+			signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: kid}},
+				(&jose.SignerOptions{}).WithType("at+jwt"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,6 +33,7 @@ type OIDC struct {
 	Issuer     string   `yaml:"issuer"`     // URL, as its tokens have it in iss
 	Audience   string   `yaml:"audience"`   // what its tokens must name in aud: this gateway
 	Algorithms []string `yaml:"algorithms"` // of signatures; default RS256, ES256
+	Types      []string `yaml:"types"`      // of its access tokens (typ): at+jwt, JWT; default at+jwt
 	Grants     []Claim  `yaml:"grants"`     // who of its users may do what
 }
 

@@ -173,8 +173,12 @@ func (s *Site) fill() {
 	number("audit.refused", &s.Audit.Refused, defaultRefused)
 	number("audit.refused_mb", &s.Audit.RefusedMB, defaultRefusedMB)
 	for i := range s.Access.OIDC {
-		if o := &s.Access.OIDC[i]; o.Algorithms == nil {
+		o := &s.Access.OIDC[i]
+		if o.Algorithms == nil {
 			o.Algorithms = []string{"RS256", "ES256"}
+		}
+		if o.Types == nil {
+			o.Types = []string{"at+jwt"}
 		}
 	}
 	number("http.max_connections", &s.HTTP.MaxConnections, defaultConnections)

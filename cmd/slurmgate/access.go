@@ -69,7 +69,13 @@ func readAccess(s *site.Site) (access.Config, []fault.Problem) {
 					Rule: strings.Join(access.Algorithms(), ", "), Msg: "got " + strconv.Quote(a)})
 			}
 		}
-		issuer := access.Issuer{URL: o.Issuer, Audience: o.Audience, Algorithms: o.Algorithms}
+		for _, typ := range o.Types {
+			if !slices.Contains(access.Types(), typ) {
+				problems = append(problems, fault.Problem{Code: "SITE-TOKEN-TYPE", Field: field + ".types",
+					Rule: strings.Join(access.Types(), ", "), Msg: "got " + strconv.Quote(typ)})
+			}
+		}
+		issuer := access.Issuer{URL: o.Issuer, Audience: o.Audience, Algorithms: o.Algorithms, Types: o.Types}
 		for k, w := range o.Grants {
 			g, err := access.NewGrant(w.Capabilities, w.Projects, accountsOf(w.Accounts))
 			bad(fmt.Sprintf("%s.grants[%d]", field, k), err)

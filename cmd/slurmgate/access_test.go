@@ -24,17 +24,19 @@ func TestAccessIsChecked(t *testing.T) {
     - user: daemon
       capabilities: ["*"]
       projects: ["*"]
+    - {user: root, capabilities: [gateway, slurm], projects: [extra]}
 `, 1)
+	good = strings.Replace(good, "\n  oidc: []\n", "\n  oidc: [{issuer: https://login.example.org, audience: x, types: [at+jwt, JWT]}]\n", 1)
 	broken := good
 	for old, with := range map[string]string{"[gateway, read]\n      projects: [demo]": "[gateway, raed]\n      projects: [' a']",
 		"user: daemon":       "user: no-such-user",
-		"account: research}": "account: --uid=0}", "\nsite: mycluster": "\nsite: My cluster"} {
+		"account: research}": "account: --uid=0}", "types: [at+jwt, JWT]": "types: [id_token]", "\nsite: mycluster": "\nsite: My cluster"} {
 		broken = strings.Replace(broken, old, with, 1)
 	}
 	file := filepath.Join(t.TempDir(), "site.yaml")
 	for content, want := range map[string][]string{good: nil,
 		broken: {": site: ", ": access.peers[0].capabilities: got \"raed\"", ": access.peers[0].projects: ", ": access.peers[0].accounts",
-			": access.peers[1].user: "}} {
+			": access.peers[1].user: ", ": access.oidc[0].types: got \"id_token\""}} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
