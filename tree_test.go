@@ -34,7 +34,9 @@ var arrows = map[string][]string{
 	"run/runtest":     {"fault", "plan", "run"},
 	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc", "toolpack/jinja"},
 	"toolpack/jinja":  {"plan"},
-	"gate":            {"fault", "plan"},
+	"gate":            {"fault", "plan", "secrets"},
+	"secrets":         {}, // texts alone
+	"secrets/corpus":  {}, // of tests
 	"access":          {"fault", "gate", "plan"},
 	// What tests of several packages share: a suite, and no part of the product.
 	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
@@ -98,7 +100,7 @@ var libraries = map[string]string{
 	"github.com/sylabs/sif/v2":                 "reading and writing SIF (CARD-07)",
 	"go.yaml.in/yaml/v3":                       "YAML with line numbers",
 	"golang.org/x/sys":                         "openat2, statfs, flock and locks of open files",
-	"golang.org/x/text":                        "the language of schema messages",
+	"golang.org/x/text":                        "the language of schema messages; normal forms of names of passwords",
 	"golang.org/x/time":                        "the RPC budget",
 }
 

@@ -70,14 +70,14 @@ func (g *Gate) referred(ctx context.Context, who Caller, ref string) (plan.Doc, 
 
 // noSecrets refuses arguments that contain a secret: they would become part of the plan, the job's script and the ledger. The value is not
 // repeated.
-func noSecrets(args document) (document, error) {
-	clean, found, err := redact(args, true)
+func (g *Gate) noSecrets(args document) (document, error) {
+	clean, found, err := g.redact(args, true)
 	if err != nil || len(found) == 0 {
 		return clean, err
 	}
 	var problems []fault.Problem
 	for _, f := range found {
-		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+Scrub(f.at), "."),
+		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+g.secrets.Redact(f.at), "."),
 			Rule: "no secret in an argument", Msg: "this looks like a secret (" + f.what + ")"})
 	}
 	return args, fault.Invalid("gate.Call", "the arguments contain what looks like a secret; nothing was done and nothing was recorded of it",

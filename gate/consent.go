@@ -19,7 +19,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args document, b
 	if g.promises == nil {
 		return "", fault.New(fault.Policy, op, "consent_denied", "policy requires an approval, which cannot be requested here")
 	}
-	args, _, err = redact(args, true)
+	args, _, err = g.redact(args, true)
 	if err != nil {
 		return "", err
 	}

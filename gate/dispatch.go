@@ -89,7 +89,7 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request,
 	if args.Doc, err = g.arguments(ctx, who, req, given); err != nil {
 		return document{}, err
 	}
-	if args, err = noSecrets(args); err != nil {
+	if args, err = g.noSecrets(args); err != nil {
 		return args, err
 	}
 	if err := e.checkArgs(args.Value); err != nil {

@@ -131,10 +131,10 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 		"tool_version": orText(t.tool.Version, "0.0.0"), "transport": orText(string(who.Transport), string(Other)),
 		"side_effect": string(effect), "idempotency": idempotency, "actor": actor, "ok": res.OK, "timing": res.Timing.document(),
 		"event_id": uuid.NewString(), "timestamp": res.Timing.EndedAt.Format(time.RFC3339Nano)}
-	addTexts(e, map[string]*string{"idempotency_key": scrubbed(req.IdempotencyKey), "session_id": scrubbed(req.SessionID),
+	addTexts(e, map[string]*string{"idempotency_key": g.scrubbed(req.IdempotencyKey), "session_id": g.scrubbed(req.SessionID),
 		"args_ref": argsRef(req.ArgsRef), "result_ref": res.ResultRef})
 	if req.Actor.Kind != "" {
-		addTexts(actor, map[string]*string{"agent_id": scrubbed(req.Actor.AgentID), "model_id": scrubbed(req.Actor.ModelID)})
+		addTexts(actor, map[string]*string{"agent_id": g.scrubbed(req.Actor.AgentID), "model_id": g.scrubbed(req.Actor.ModelID)})
 	}
 	if len(t.tool.Capabilities) > 0 {
 		e["capability_ids"] = texts(t.tool.Capabilities)
@@ -146,16 +146,16 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 		e["error"] = map[string]any{"code": x.Code, "kind": x.Kind, "message": x.Message, "retryable": x.Retryable}
 	}
 	if len(t.args.Bytes) > 0 {
-		if e["args_hash"], err = r.keep("args", t.args); err != nil {
+		if e["args_hash"], err = g.keep(&r, "args", t.args); err != nil {
 			return r, err
 		}
 	}
 	if res.OK {
-		r.Provenance = t.noted()
+		r.Provenance = g.noted(t)
 	}
 	result := t.result.concealed(t.tool.Reveals)
 	if res.OK && result.Value != nil {
-		if e["result_hash"], err = r.keep("result", result); err != nil {
+		if e["result_hash"], err = g.keep(&r, "result", result); err != nil {
 			return r, err
 		}
 	}
@@ -193,8 +193,8 @@ const maxRefusedArgs = 4 << 10
 
 // keep adds a payload, redacted, and gives its hash. What is too large for an envelope is in an artifact already; of that the hash
 // will do.
-func (r *Record) keep(kind string, d document) (hash string, err error) {
-	if d, _, err = redact(d, true); err != nil {
+func (g *Gate) keep(r *Record, kind string, d document) (hash string, err error) {
+	if d, _, err = g.redact(d, true); err != nil {
 		return "", err
 	}
 	hash = d.hash()
@@ -252,11 +252,11 @@ func argsRef(s *string) *string {
 }
 
 // scrubbed gives a caller's text without secrets, no longer than the event's schema allows: what stands for a secret may be longer than it.
-func scrubbed(s *string) *string {
+func (g *Gate) scrubbed(s *string) *string {
 	if s == nil || *s == "" {
 		return nil
 	}
-	out := Scrub(*s)
+	out := g.secrets.Redact(*s)
 	if r := []rune(out); len(r) > maxTextID {
 		out = string(r[:maxTextID])
 	}

@@ -14,6 +14,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/secrets"
 )
 
 // Config is what a gate is made of. Parts may be nil: tools that work only on files have no policy and
@@ -29,6 +30,7 @@ type Config struct {
 	Supposer  Supposer
 	Artifacts Artifacts
 	Key       []byte           // of this ledger, for binding keys and approvals to payloads; random when empty
+	Secrets   *secrets.Scanner // with the site's own patterns; secrets.Default when nil
 	Log       *slog.Logger     // slog's default when nil
 	Now       func() time.Time // time.Now when nil
 }
@@ -46,6 +48,7 @@ type Gate struct {
 	supposer  Supposer
 	artifacts Artifacts
 	key       []byte
+	secrets   *secrets.Scanner
 	log       *slog.Logger
 	now       func() time.Time
 }
@@ -55,7 +58,10 @@ const defaultTimeout = 2 * time.Minute
 // New returns a gate. Close a gate with a journal when it is no longer used.
 func New(c Config) *Gate {
 	g := &Gate{registry: c.Registry, policy: c.Policy, limiter: newLimiter(c.Together, c.Limits, c.Registry, c.Policy), promises: c.Promises,
-		owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key, log: c.Log, now: c.Now}
+		owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key, secrets: c.Secrets, log: c.Log, now: c.Now}
+	if g.secrets == nil {
+		g.secrets = secrets.Default()
+	}
 	if g.now == nil {
 		g.now = time.Now
 	}
@@ -224,7 +230,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	}
 	t.result.Doc = doc
 	if len(t.tool.Reveals) == 0 {
-		if t.result, _, err = redact(t.result, false); err != nil {
+		if t.result, _, err = g.redact(t.result, false); err != nil {
 			return err
 		}
 	}
@@ -257,9 +263,9 @@ func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) err
 func (g *Gate) seal(res *Response, t Tool) {
 	if res.Error != nil {
 		problems, _ := res.Error.Details["problems"].([]fault.Problem)
-		res.Error.Message = ScrubMessage(res.Error.Message, problems)
+		res.Error.Message = scrubMessage(g.secrets, res.Error.Message, problems)
 		if doc, err := plan.Of(res.Error.Details); err == nil {
-			if clean, found, err := redact(document{Doc: doc}, false); err == nil && len(found) > 0 {
+			if clean, found, err := g.redact(document{Doc: doc}, false); err == nil && len(found) > 0 {
 				res.Error.Details = clean.Value.(map[string]any)
 			}
 		}

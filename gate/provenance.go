@@ -24,18 +24,18 @@ func Note(ctx context.Context, p Provenance) {
 }
 
 // noted is the provenance as it may be recorded: nil for a call that has none, and for one whose identity holds what looks like a secret.
-func (t trail) noted() *Provenance {
+func (g *Gate) noted(t trail) *Provenance {
 	if t.provenance == nil {
 		return nil
 	}
-	if !suspicious(t.provenance.Identity) {
+	if !g.secrets.Suspicious(t.provenance.Identity) {
 		return t.provenance
 	}
 	identity, err := plan.Read(t.provenance.Identity)
 	if err != nil {
 		return nil
 	}
-	if _, found, err := redact(document{Doc: identity}, true); err != nil || len(found) > 0 {
+	if _, found, err := g.redact(document{Doc: identity}, true); err != nil || len(found) > 0 {
 		return nil
 	}
 	return t.provenance

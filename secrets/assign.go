@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -39,17 +40,26 @@ func assigned(text string, from, to int) (s Span, ok bool) {
 		return s, false
 	case how == sentence:
 		return value, strength == Strong && (quoted || secretive(v))
-	case strength == Weak || how == blank:
+	case strength <= Weak || how == blank:
 		name := text[from:to]
 		if name == "PASS" || name == "Pass" && how != equals {
 			return s, false
 		}
 		return value, plausible(v) || quoted && secretive(v) && len(v) >= 6
 	case path(v): // PWD=/home/a, credentials: /etc/x; a password seldom is one
-		return value, !strings.HasSuffix(strings.ToUpper(text[from:to]), "PWD") && !strings.Contains(strings.ToLower(text[from:to]), "credential") &&
+		return value, !strings.HasSuffix(strings.ToUpper(text[from:to]), "PWD") && !strings.Contains(strings.ToLower(text[from:to]),
+			"credential") &&
 			!strings.Contains(strings.ToLower(text[from:to]), "key")
 	}
 	return value, true
+}
+
+// Assigned reports whether a value under a key, which [Name] knows, looks like a secret.
+func Assigned(key, value string) bool {
+	if len(value) < 4 || placeholder(value) || looksLikeType(value) {
+		return false
+	}
+	return Name(key) == Strong && !path(value) && !strings.ContainsRune(value, ' ') || plausible(value)
 }
 
 // looksLikeType reports whether a value is a word about types rather than a value of one.
@@ -63,12 +73,10 @@ func looksLikeType(v string) bool {
 
 // ours reports whether the name is that of the claim token in the gateway's own job scripts and claims. It opens nothing.
 func ours(text string, from int) bool {
-	if !strings.HasPrefix(text[from:], "token=") {
-		return false
-	}
-	before := text[max(0, from-64):from]
-	return strings.HasSuffix(before, "ctl=$attempt/ctl\n") || strings.Contains(before, "slurmgate-claim 1 ") || strings.Contains(before, " restart=")
+	return claimToken.MatchString(text[from:min(len(text), from+64)]) && (from == 0 || text[from-1] == ' ' || text[from-1] == '\n')
 }
+
+var claimToken = regexp.MustCompile(`^token=[0-9a-f]{32}(?:\s|$)`)
 
 // identifierAround widens a stem to the identifier it is part of.
 func identifierAround(text string, from, to int) (int, int) {
@@ -161,7 +169,8 @@ func pairValue(after string) int {
 }
 
 // verbs join a name and a value in a sentence.
-var verbs = []string{"is", "was", "ist", "lautet", "war", "es", "est", "era", "é", "è", "är", "er", "on", "jest", "to", "je", "это", "есть", "olarak",
+var verbs = []string{"is", "was", "ist", "lautet", "war", "es", "est", "era", "é", "è", "är", "er", "on", "jest", "to", "je", "это",
+	"есть", "olarak",
 	"είναι", "là", "adalah", "=", "->", "→", "|"}
 
 // verb finds the value after a verb, at most five words on.
@@ -203,7 +212,8 @@ func valueAt(text string, at int, how joint, phrase bool) (from, to int, quoted 
 	i = skipMarks(text[:limit], i, " \t")
 	i = skipEscapes(text[:limit], i)
 	if how == colon || how == equals { // a block of YAML
-		if b := strings.TrimLeft(text[i:limit], "|>-+"); len(b) < limit-i && strings.HasPrefix(b, "\n") && len(strings.TrimLeft(b[1:], " ")) < len(b)-1 {
+		if b := strings.TrimLeft(text[i:limit], "|>-+"); len(b) < limit-i && strings.HasPrefix(b, "\n") &&
+			len(strings.TrimLeft(b[1:], " ")) < len(b)-1 {
 			i = limit - len(strings.TrimLeft(b[1:], " "))
 		}
 		i = skipMarks(text[:limit], i, " \t:=>")

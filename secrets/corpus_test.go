@@ -104,7 +104,8 @@ func BenchmarkRedactLog(b *testing.B) {
 	s := secrets.Default()
 	var log strings.Builder
 	for i := 0; log.Len() < 64<<10; i++ {
-		fmt.Fprintf(&log, "[2026-11-22T12:%02d:%02d] INFO  read %d of sample_%d: mapped 98.%d%%, key chr%d:%d-%d\n", i/60%60, i%60, i*1000, i%9, i%100, i%23, i*7, i*9)
+		fmt.Fprintf(&log, "[2026-11-22T12:%02d:%02d] INFO  read %d of sample_%d: mapped 98.%d%%, key chr%d:%d-%d\n", i/60%60, i%60, i*1000, i%9,
+			i%100, i%23, i*7, i*9)
 	}
 	text := log.String()
 	b.SetBytes(int64(len(text)))

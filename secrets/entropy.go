@@ -69,7 +69,8 @@ func random(s string) bool {
 		return false
 	}
 	k := kindsOf(s)
-	return k.upper >= 4 && k.lower >= 4 && k.digit >= 1 && k.other <= len(s)/8 && k.distinct >= 20 && s[0] != '/' && !strings.HasSuffix(s, "=") &&
+	return k.upper >= 4 && k.lower >= 4 && k.digit >= 1 && k.other <= len(s)/8 && k.distinct >= 20 && s[0] != '/' && !strings.HasSuffix(s,
+		"=") &&
 		2*k.changes >= len(s)
 }
 
@@ -112,11 +113,12 @@ func placeholder(s string) bool {
 		"hidden", "masked":
 		return true
 	}
-	if strings.Trim(s, "*xX.•-_#?") == "" {
+	if len(s) > 2 && strings.Trim(s, "*xX.•-_#?") == "" {
 		return true
 	}
 	first, last := s[0], s[len(s)-1]
-	return first == '<' && last == '>' || first == '$' && !strings.HasPrefix(s, "$2") && variable.MatchString(s) || first == '%' && last == '%' ||
+	return first == '<' && last == '>' || first == '$' && !strings.HasPrefix(s, "$2") && variable.MatchString(s) || first == '%' &&
+		last == '%' ||
 		strings.HasPrefix(s, "{{")
 }
 

@@ -14,7 +14,8 @@ type Strength int
 // The strengths.
 const (
 	NoName Strength = iota
-	Weak            // token, secret, cookie: its value is one where it looks like one
+	Faint           // pass, psk: words with other uses
+	Weak            // token, secret, cookie: in a text its value is one where it looks like one
 	Strong          // password, api_key: whatever its value looks like
 )
 
@@ -28,17 +29,21 @@ var passwords = []string{
 	"пароль", "пароля", "парола", "лозинка", "лозинку", "κωδικός πρόσβασης", "συνθηματικό", // ru uk bg sr el
 	"密码", "密碼", "口令", "暗証番号", "パスワード", "パスフレーズ", "비밀번호", "암호", // zh ja ko
 	"कूटशब्द", "पासवर्ड", "পাসওয়ার্ড", "கடவுச்சொல்", "รหัสผ่าน", "mật khẩu", "kata sandi", "katasandi", "nywila", // hi bn ta th vi id sw
-	"كلمة المرور", "كلمة السر", "رمز عبور", "گذرواژه", "پاسورڈ", "סיסמה", "סיסמא", "pasahitz", "cyfrinair", "pasfhocal", // ar fa ur he eu cy ga
+	// ar fa ur he eu cy ga
+	"كلمة المرور", "كلمة السر", "رمز عبور", "گذرواژه", "پاسورڈ", "סיסמה", "סיסמא", "pasahitz", "cyfrinair", "pasfhocal",
 	"գաղտնաբառ", "პაროლი", "құпиясөз", "fjalëkalim", "fjalekalim", // hy ka kk sq
 }
 
 // short are those of them that are parts of other words too: they count as whole words only.
-var short = []string{"pwd", "mdp", "senha", "parola", "parolă", "sifre", "şifre", "heslo", "hasło", "haslo", "geslo", "jelszó", "jelszo", "parool", "nywila",
+var short = []string{"pwd", "mdp", "senha", "parola", "parolă", "sifre", "şifre", "heslo", "hasło", "haslo", "geslo", "jelszó", "jelszo",
+	"parool", "nywila",
 	"암호", "口令"}
 
 // strongNames are other names whose value is a secret whatever it looks like, word by word: apiKey, API-Key and api_key are one.
-var strongNames = [][]string{{"api", "key"}, {"apikey"}, {"access", "key"}, {"account", "key"}, {"private", "key"}, {"secret", "key"}, {"secret", "access"},
-	{"auth", "key"}, {"encryption", "key"}, {"decryption", "key"}, {"signing", "key"}, {"master", "key"}, {"session", "key"}, {"shared", "key"},
+var strongNames = [][]string{{"api", "key"}, {"apikey"}, {"access", "key"}, {"account", "key"}, {"private", "key"}, {"secret", "key"},
+	{"secret", "access"},
+	{"auth", "key"}, {"encryption", "key"}, {"decryption", "key"}, {"signing", "key"}, {"master", "key"}, {"session", "key"},
+	{"shared", "key"},
 	{"hmac", "key"}, {"deploy", "key"}, {"webhook", "secret"}, {"service", "key"}, {"app", "key"}, {"consumer", "key"}, {"consumer", "secret"},
 	{"storage", "key"}, {"subscription", "key"}, {"instrumentation", "key"}, {"aes", "key"}, {"license", "key"}, {"client", "secret"},
 	{"app", "secret"}, {"secret", "token"}, {"access", "token"}, {"auth", "token"}, {"refresh", "token"}, {"bearer", "token"},
@@ -48,11 +53,14 @@ var strongNames = [][]string{{"api", "key"}, {"apikey"}, {"access", "key"}, {"ac
 	{"shared", "secret"}, {"otp", "secret"}, {"totp", "secret"}, {"pin", "code"}, {"credential"}, {"credentials"}, {"passwrd"}, {"userpw"}}
 
 // weakNames are names that have other uses too.
-var weakNames = [][]string{{"secret"}, {"secrets"}, {"token"}, {"authorization"}, {"cookie"}, {"jwt"}, {"bearer"}, {"pass"}, {"pw"}, {"authtoken"},
-	{"accesstoken"}, {"clientsecret"}, {"secretkey"}, {"privatekey"}, {"accesskey"}, {"passw"}, {"passwds"}, {"clave"}, {"sas"}, {"psk"}}
+var weakNames = [][]string{{"secret"}, {"secrets"}, {"token"}, {"authorization"}, {"cookie"}, {"jwt"}, {"bearer"}, {"authtoken"},
+	{"accesstoken"}, {"clientsecret"}, {"secretkey"}, {"privatekey"}, {"accesskey"}, {"passwds"}}
+
+var faintNames = [][]string{{"pass"}, {"pw"}, {"passw"}, {"clave"}, {"sas"}, {"psk"}}
 
 // about are last words of keys that say something about a secret and hold none: token_id, secret_name.
-var about = []string{"id", "ids", "name", "names", "type", "kind", "hash", "count", "limit", "length", "expires", "expiry", "file", "path", "url",
+var about = []string{"id", "ids", "name", "names", "type", "kind", "hash", "count", "limit", "length", "expires", "expiry", "file",
+	"path", "url",
 	"uri", "endpoint", "policy", "field", "prompt", "hint", "version", "size", "ttl", "algorithm", "manager", "store", "reset", "env"}
 
 // Name reports whether a key names a secret: api_key, API-Key, apiKey, userPassword, Passwort; not max_tokens or token_id.
@@ -76,6 +84,9 @@ func Name(key string) Strength {
 	}
 	if contains(parts, weakNames) {
 		return Weak
+	}
+	if contains(parts, faintNames) {
+		return Faint
 	}
 	return NoName
 }
@@ -171,7 +182,8 @@ func stems() (out []string) {
 			}
 		}
 	}
-	for _, s := range []string{"pass", "pwd", "secret", "token", "key", "authorization", "credential", "cookie", "jwt", "bearer", "mnemonic", "phrase",
+	for _, s := range []string{"pass", "pwd", "secret", "token", "key", "authorization", "credential", "cookie", "jwt", "bearer", "mnemonic",
+		"phrase",
 		"rootpw", "userpw", "bindpw", "masterauth", "sessionid", "sessid", "clave", "code", "answer", "_pw", "psk", "pw:", "pw="} {
 		add(s)
 	}

@@ -2,8 +2,8 @@ package secrets
 
 import "strings"
 
-// pem finds the private key whose header or footer has the words "PRIVATE KEY" at a place: from its first line to its last, and where one of
-// them is missing to where its lines of base64 end. Newlines may be written as \n.
+// pem finds the private key whose header or footer has the words "PRIVATE KEY" at a place: from its first line to its last, and where one
+// of them is missing to where its lines of base64 end. Newlines may be written as \n.
 func pem(text string, at int) (s Span, ok bool) {
 	s.Rule = "private key"
 	line := strings.LastIndex(text[max(0, at-64):at], "-----")

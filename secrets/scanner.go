@@ -1,5 +1,5 @@
-// Package secrets finds passwords, tokens and keys in texts: by the rules of gitleaks, which are embedded as data, by some of its own, by the
-// names of what is assigned, by a site's own patterns, and by their randomness. It knows nothing else of the program.
+// Package secrets finds passwords, tokens and keys in texts: by the rules of gitleaks, which are embedded as data, by some of its own, by
+// the names of what is assigned, by a site's own patterns, and by their randomness. It knows nothing else of the program.
 //
 // Secrets are found with the text around them, so a text must never be cut before it is searched: see [Scanner.Part].
 package secrets
@@ -203,7 +203,8 @@ func (s *Scanner) run(text string, from, to, depth int, out []Span) []Span {
 	if depth > 2 || !worthDecoding(text[from:to]) {
 		return out
 	}
-	alone := (from == 0 || strings.IndexByte(" \t\r\n\"'`=,;(>", text[from-1]) >= 0) && (to == len(text) || strings.IndexByte(" \t\r\n\"'`,;)<", text[to]) >= 0)
+	alone := (from == 0 || strings.IndexByte(" \t\r\n\"'`=,;(>", text[from-1]) >= 0) &&
+		(to == len(text) || strings.IndexByte(" \t\r\n\"'`,;)<", text[to]) >= 0)
 	if inner := decoded(text[from:to]); inner != "" {
 		if len(s.find(inner, depth+1)) > 0 {
 			out = append(out, Span{from, to, "secret in base64"})

@@ -1,5 +1,5 @@
-// Package corpus makes texts to measure the search for secrets with: planted secrets of many kinds, and what laboratories write that is none.
-// All are generated, so that nothing in this repository looks like a secret. It is for tests.
+// Package corpus makes texts to measure the search for secrets with: planted secrets of many kinds, and what laboratories write that is
+// none. All are generated, so that nothing in this repository looks like a secret. It is for tests.
 package corpus
 
 import (
@@ -50,7 +50,8 @@ func (r source) bytes(n int) []byte {
 
 // password is one that a person has chosen.
 func (r source) password() string {
-	return r.one("Sommer", "hunter", "Trustno", "qwertz", "Banane", "dragon") + r.of(digits, 4) + r.one("!", "#", "x", "$k", "") + r.of(low36, 3)
+	return r.one("Sommer", "hunter", "Trustno", "qwertz", "Banane", "dragon") + r.of(digits, 4) + r.one("!", "#", "x", "$k",
+		"") + r.of(low36, 3)
 }
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -128,7 +129,8 @@ func Planted(seed uint64) (out []Secret) {
 	in("WireGuard", "[Interface]\nPrivateKey = %s", r.of(std64, 43)+"=")
 	// URLs.
 	p := r.password()
-	for _, scheme := range []string{"https", "ssh", "git+https", "postgres", "postgresql+psycopg2", "mysql", "mongodb+srv", "amqp", "redis", "s3", "ftp", "smb", "ldaps"} {
+	for _, scheme := range []string{"https", "ssh", "git+https", "postgres", "postgresql+psycopg2", "mysql", "mongodb+srv", "amqp", "redis",
+		"s3", "ftp", "smb", "ldaps"} {
 		in(scheme+" URL", scheme+"://lab:%s@host.example.org:8443/path", r.password())
 	}
 	in("URL with @ in the password", "https://lab:p@%s@host.example.org/path", p)
@@ -197,9 +199,12 @@ func Planted(seed uint64) (out []Secret) {
 	whole("apr1", "$apr1$"+r.of(alnum, 8)+"$"+r.of(alnum+"./", 22))
 	in("LDAP hash", "userPassword: {SSHA}%s", r.of(std64, 32))
 	// In other languages.
-	for _, name := range []string{"Passwort", "Kennwort", "mot de passe", "motdepasse", "Contraseña", "contrasena", "senha", "palavra-passe", "wachtwoord", "lösenord",
-		"LÖSENORD", "losenord", "adgangskode", "passord", "salasana", "hasło", "haslo", "heslo", "parola", "şifre", "sifre", "пароль", "ПАРОЛЬ", "Пароль", "密码", "密碼",
-		"口令", "パスワード", "비밀번호", "कूटशब्द", "jelszó", "κωδικός πρόσβασης", "كلمة المرور", "סיסמה", "mật khẩu", "kata sandi", "รหัสผ่าน", "lozinka"} {
+	for _, name := range []string{"Passwort", "Kennwort", "mot de passe", "motdepasse", "Contraseña", "contrasena", "senha", "palavra-passe",
+		"wachtwoord", "lösenord",
+		"LÖSENORD", "losenord", "adgangskode", "passord", "salasana", "hasło", "haslo", "heslo", "parola", "şifre", "sifre", "пароль", "ПАРОЛЬ",
+		"Пароль", "密码", "密碼",
+		"口令", "パスワード", "비밀번호", "कूटशब्द", "jelszó", "κωδικός πρόσβασης", "كلمة المرور", "סיסמה", "mật khẩu", "kata sandi", "รหัสผ่าน",
+		"lozinka"} {
 		in(name, name+": %s", r.password())
 	}
 	in("密码：", "密码：%s", r.password())
