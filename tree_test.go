@@ -24,17 +24,18 @@ const module = "slurmgate"
 
 // arrows says which of our packages each package may import, outside its tests. A new package needs a line here.
 var arrows = map[string][]string{
-	"fault": {},
+	"visible": {}, // what of others' text people and models may see
+	"fault":   {"visible"},
 	// The core knows no outside system.
-	"plan":            {"fault"},
+	"plan":            {"fault", "visible"},
 	"policy/programs": {},
 	"policy/yamldoc":  {"fault", "plan"},
 	"policy":          {"fault", "plan", "policy/programs", "policy/yamldoc"},
-	"run":             {"fault", "plan"},
+	"run":             {"fault", "plan", "visible"},
 	"run/runtest":     {"fault", "plan", "run"},
 	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc", "toolpack/jinja"},
 	"toolpack/jinja":  {"plan"},
-	"gate":            {"fault", "plan", "secrets"},
+	"gate":            {"fault", "plan", "secrets", "visible"},
 	"secrets":         {}, // texts alone
 	"secrets/corpus":  {}, // of tests
 	"access":          {"fault", "gate", "plan"},
@@ -45,23 +46,23 @@ var arrows = map[string][]string{
 	"files":            {}, // how the outside systems treat files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":    {"fault", "gate", "plan", "retention", "run"},
-	"artifact":  {"fault", "files", "plan"},
+	"artifact":  {"fault", "files", "plan", "visible"},
 	"slurm":     {"fault", "plan", "run"},
 	"apptainer": {"fault", "files", "plan", "run"},
-	"staging":   {"fault", "files", "plan", "run"},
+	"staging":   {"fault", "files", "plan", "run", "visible"},
 	"local":     {"fault", "run"},
 	// Faces over the gate.
-	"httpapi": {"fault", "files", "gate", "plan"},
-	"mcp":     {"fault", "gate", "plan"},
+	"httpapi": {"fault", "files", "gate", "plan", "visible"},
+	"mcp":     {"fault", "gate", "plan", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app":    {"access", "artifact", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "site", "toolpack"},
-	"cli":    {"app", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site"},
+	"cli":    {"app", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "policy", "run", "site", "slurm", "staging", "toolpack"},
 	// The one place that knows all others.
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
 		"local", "mcp",
-		"metrics", "plan", "policy", "run", "site", "slurm", "staging", "toolpack"},
+		"metrics", "plan", "policy", "run", "site", "slurm", "staging", "toolpack", "visible"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"slurmgate/fault"
+	"slurmgate/visible"
 )
 
 // Preview shows the beginning of a file, within bounds.
@@ -89,23 +90,12 @@ func quote(buf []byte, maxBytes, maxLines int) Preview {
 	return p
 }
 
-// next returns the visible form of the first rune and its length in bytes.
+// next returns the visible form of the first character and its length in bytes.
 func next(b []byte) (string, int) {
 	if bytes.HasPrefix(b, []byte("\r\n")) {
 		return "\n", 2
 	}
-	r, n := utf8.DecodeRune(b)
-	switch {
-	case r == utf8.RuneError && n == 1:
-		return fmt.Sprintf(`\x%02x`, b[0]), 1
-	case r == '\n', r == '\t', !hidden(r):
-		return string(b[:n]), n
-	case r < utf8.RuneSelf:
-		return fmt.Sprintf(`\x%02x`, r), n
-	case r > 0xffff:
-		return fmt.Sprintf(`\U%08x`, r), n
-	}
-	return fmt.Sprintf(`\u%04x`, r), n
+	return visible.Next(b)
 }
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"slurmgate/visible"
 )
 
 func TestPreviewText(t *testing.T) {
@@ -67,7 +69,7 @@ func FuzzPreviewText(f *testing.F) {
 			t.Error("not UTF-8")
 		case len(p.Text) > max(maxBytes, 0):
 			t.Error("too long")
-		case strings.ContainsFunc(p.Text, func(r rune) bool { return r != '\n' && r != '\t' && hidden(r) }):
+		case strings.ContainsFunc(p.Text, func(r rune) bool { return r != '\n' && r != '\t' && visible.Hidden(r) }):
 			t.Error("a hidden character")
 		case !p.Binary && (lines != p.Lines || lines > max(maxLines, 0)):
 			t.Errorf("%d lines, %d said, %d allowed", lines, p.Lines, maxLines)

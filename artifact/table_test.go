@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmgate/fault"
+	"slurmgate/visible"
 )
 
 func table(t *testing.T, text string, q TableQuery) Table {
@@ -117,7 +118,7 @@ func FuzzPreviewTable(f *testing.F) {
 		total := 0
 		for _, r := range got.Rows {
 			for _, cell := range r {
-				if total += len(cell); !utf8.ValidString(cell) || len(cell) > maxCell+len("…") || strings.ContainsFunc(cell, hidden) {
+				if total += len(cell); !utf8.ValidString(cell) || len(cell) > maxCell+len("…") || strings.ContainsFunc(cell, visible.Hidden) {
 					t.Errorf("cell %q", cell)
 				}
 			}

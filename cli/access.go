@@ -91,7 +91,7 @@ func (c Approvals) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "approval.list", app.ApprovalListArgs{All: c.All}, func(w io.Writer, l app.ApprovalList) {
 		for _, p := range l.Approvals {
 			fmt.Fprintf(w, "%s  %s  %s requests %s %s\n  requested %s, expires %s, uses left %d\n  %s\n", p.ID, p.Status, p.Principal, p.ToolID,
-				p.ToolVersion, dateTime(p.RequestedAt), dateTime(p.ExpiresAt), p.UsesLeft, printable(clipLine(string(p.Payload), 400)))
+				p.ToolVersion, dateTime(p.RequestedAt), dateTime(p.ExpiresAt), p.UsesLeft, clipLine(string(p.Payload), 400))
 		}
 		if len(l.Approvals) == 0 {
 			fmt.Fprintln(w, "no calls are waiting for approval")
@@ -196,9 +196,9 @@ func (c eventsShowCmd) Run(ctx context.Context, a *Shell) error {
 		if len(e.Others) > 0 {
 			fmt.Fprintf(w, "others     %s: calls made later with the same id\n", strings.Join(e.Others, " "))
 		}
-		fmt.Fprintf(w, "event      %s\n", printable(string(e.Event)))
+		fmt.Fprintf(w, "event      %s\n", e.Event)
 		for _, p := range e.Payloads {
-			fmt.Fprintf(w, "%-10s %s\n           sha256:%s\n", p.Kind, printable(string(p.Payload)), p.SHA256)
+			fmt.Fprintf(w, "%-10s %s\n           sha256:%s\n", p.Kind, string(p.Payload), p.SHA256)
 		}
 	})
 }

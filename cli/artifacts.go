@@ -144,7 +144,7 @@ func (c artifactPreviewCmd) Run(ctx context.Context, a *Shell) error {
 		}
 		args := app.ArtifactArgs{ArtifactID: c.ArtifactID, MaxLines: c.Lines}
 		return ask(ctx, a, "artifact.preview.text", args, func(w io.Writer, p app.PreviewAnswer) {
-			io.WriteString(w, printable(p.Text))
+			io.WriteString(w, p.Text)
 			if p.Truncated {
 				a.Say("… more of %s follows", bytesText(p.SizeBytes))
 			}
@@ -199,7 +199,7 @@ func (a *Shell) printTable(w io.Writer, t app.TableAnswer) {
 	}
 	table(w, strings.Join(names, "|"), rows)
 	for _, warning := range t.Warnings {
-		a.Say("%s", printable(warning))
+		a.Say("%s", warning)
 	}
 	if t.Truncated {
 		a.Say("… more of %s follows", bytesText(t.SizeBytes))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -105,7 +104,7 @@ func (a *Shell) ended(ctx context.Context, s *Session, runID string, g run.GetAn
 func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.GetAnswer, story app.RunStory, to string) {
 	fmt.Fprintf(w, "%s  %s%s\n", g.TargetRunID, g.State, took(story))
 	if g.Reason != nil && g.State != run.Succeeded {
-		fmt.Fprintf(w, "reason  %s\n", printable(*g.Reason))
+		fmt.Fprintf(w, "reason  %s\n", *g.Reason)
 	}
 	outputs := declared(story)
 	if len(outputs) > 0 {
@@ -116,7 +115,7 @@ func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.Get
 	for _, o := range outputs {
 		var p app.PreviewAnswer
 		if err := s.call(ctx, "artifact.preview.text", app.ArtifactArgs{ArtifactID: o.ArtifactID, MaxLines: 8}, &p); err == nil && !p.Binary {
-			fmt.Fprintf(w, "--- %s\n%s", o.Role, printable(clipLines(p.Text, 160)))
+			fmt.Fprintf(w, "--- %s\n%s", o.Role, clipLines(p.Text, 160))
 			if !strings.HasSuffix(p.Text, "\n") {
 				fmt.Fprintln(w)
 			}
@@ -204,19 +203,6 @@ func (p *progress) end() {
 	if p.shell.tty && p.last != "" {
 		fmt.Fprint(p.shell.Err, "\r\x1b[K")
 	}
-}
-
-// printable makes a job's text safe for the terminal.
-func printable(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r == '\n' || r == '\t' || strconv.IsGraphic(r) {
-			b.WriteRune(r)
-		} else {
-			fmt.Fprintf(&b, "\\x%02x", r)
-		}
-	}
-	return b.String()
 }
 
 func clipLine(s string, n int) string {

@@ -59,7 +59,7 @@ func printSwept(w io.Writer, r retention.Report, next fault.Step) {
 		}
 	}
 	for _, k := range r.Kept {
-		fmt.Fprintf(w, "kept  %s  %s\n", k.Name, printable(clipLine(k.Why, 160)))
+		fmt.Fprintf(w, "kept  %s  %s\n", k.Name, clipLine(k.Why, 160))
 	}
 	if r.DryRun && r.Workspaces.Count+r.Imports.Count+r.Bytes.Count > 0 {
 		printNext(w, next)

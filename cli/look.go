@@ -124,7 +124,7 @@ func (c Logs) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "slurm.job.logs", args, func(w io.Writer, l run.LogsAnswer) {
 		switch {
 		case l.Text != "":
-			io.WriteString(w, printable(l.Text))
+			io.WriteString(w, l.Text)
 		case l.Final:
 			a.Say("the %s of this run is empty", l.Stream)
 		default:

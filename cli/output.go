@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/visible"
 )
 
 func isTerminal(w io.Writer) bool {
@@ -27,16 +29,23 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// show prints a result: as JSON, or as text for people.
+// show prints a result: as JSON, or as text for people. Neither has a character that a terminal hides or obeys.
 func (a *Shell) show(v any, text func(io.Writer)) error {
 	if !a.JSON {
-		text(a.Out)
-		return nil
+		var b strings.Builder
+		text(&b)
+		_, err := io.WriteString(a.Out, visible.Text(b.String()))
+		return err
 	}
-	e := json.NewEncoder(a.Out)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := a.Out.Write(visible.JSON(b.Bytes()))
+	return err
 }
 
 // quietFailure is an error that was already reported: only its exit status is left.
@@ -54,7 +63,7 @@ func (a *Shell) fail(err error) int {
 		body.Message = scrubbed(err, body.Message)
 		_ = a.show(map[string]any{"error": body}, nil) // nothing else can be done
 	} else {
-		fmt.Fprintln(a.Err, "slurmgate:", scrubbed(err, gate.Text(gate.Local, err)))
+		fmt.Fprintln(a.Err, "slurmgate:", visible.Text(scrubbed(err, gate.Text(gate.Local, err))))
 	}
 	return fault.KindOf(err).ExitCode()
 }

@@ -14,6 +14,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/visible"
 )
 
 // submitOptions are what verbs have that submit a run: how it is sent, and how far it is followed.
@@ -92,7 +93,7 @@ func (a *Shell) importFile(ctx context.Context, s *Session, path string) (app.Im
 
 // Say prints a line of progress for people; with --json standard output is reserved for the result.
 func (a *Shell) Say(format string, args ...any) {
-	fmt.Fprintf(a.Err, format+"\n", args...)
+	io.WriteString(a.Err, visible.Text(fmt.Sprintf(format+"\n", args...)))
 }
 
 // Submit is the verb that submits a plan.
@@ -189,7 +190,7 @@ func (a *Shell) rehearse(ctx context.Context, s *Session, toolID, version string
 			fmt.Fprintln(w, doc)
 		}
 		if p.Script != "" {
-			fmt.Fprintf(w, "--- job script (a real attempt has its token instead of the zeros)\n%s", printable(p.Script))
+			fmt.Fprintf(w, "--- job script (a real attempt has its token instead of the zeros)\n%s", p.Script)
 		}
 		if len(r.LeftOut) > 0 {
 			a.Say("left out because it is too large for a dry run: %s", strings.Join(r.LeftOut, ", "))

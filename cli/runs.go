@@ -82,14 +82,14 @@ func (c runsShowCmd) Run(ctx context.Context, a *Shell) error {
 
 func printCall(w io.Writer, r app.CallRun) {
 	fmt.Fprintf(w, "run        %s\ncall of    %s (contract %s)\npolicy     %s\nparams     %s\n", r.RunID, r.ToolID, r.ContractVersion,
-		r.PolicyHash, printable(string(r.Params)))
+		r.PolicyHash, string(r.Params))
 	fmt.Fprintf(w, "asked      %d times, first %s, last %s\n", r.Calls, dateTime(r.FirstAskedAt), dateTime(r.LastAskedAt))
 	printLines(w, "call       ", r.ToolCallIDs)
 }
 
 func printStory(w io.Writer, r app.RunStory) {
 	line := func(k, format string, v ...any) {
-		fmt.Fprintf(w, "%-10s %s\n", k, printable(fmt.Sprintf(format, v...)))
+		fmt.Fprintf(w, "%-10s %s\n", k, fmt.Sprintf(format, v...))
 	}
 	line("run", "%s", r.RunID)
 	line("tool", "%s %s (contract %s)", r.ToolID, r.ToolVersion, r.ContractVersion)
@@ -226,9 +226,9 @@ func (c runsDiffCmd) Run(ctx context.Context, a *Shell) error {
 		for _, p := range r.Parts {
 			fmt.Fprintf(w, "%-17s %s → %s\n", p.Part, p.A, p.B)
 		}
-		value := func(v json.RawMessage) string { return clipLine(printable(cmp.Or(string(v), "(absent)")), 60) }
+		value := func(v json.RawMessage) string { return clipLine(cmp.Or(string(v), "(absent)"), 60) }
 		for _, x := range r.Changes {
-			fmt.Fprintf(w, "  %s: %s → %s\n", printable(x.Path), value(x.A), value(x.B))
+			fmt.Fprintf(w, "  %s: %s → %s\n", x.Path, value(x.A), value(x.B))
 		}
 		if r.More {
 			fmt.Fprintln(w, "  … and more; --json shows all of it")

@@ -3,6 +3,8 @@ package fault
 import (
 	"strconv"
 	"strings"
+
+	"slurmgate/visible"
 )
 
 const clipBytes = 100 // at most, with the mark of the cut
@@ -13,5 +15,5 @@ func Clip(s string) string {
 		s = strings.ToValidUTF8(s[:clipBytes-3], "") + "…"
 	}
 	q := strconv.QuoteToGraphic(s)
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+	return visible.Text(strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`))
 }

@@ -15,6 +15,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/secrets"
+	"slurmgate/visible"
 )
 
 // Config is what a gate is made of. Parts may be nil: tools that work only on files have no policy and
@@ -263,7 +264,7 @@ func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) err
 func (g *Gate) seal(res *Response, t Tool) {
 	if res.Error != nil {
 		problems, _ := res.Error.Details["problems"].([]fault.Problem)
-		res.Error.Message = scrubMessage(g.secrets, res.Error.Message, problems)
+		res.Error.Message = visible.Text(scrubMessage(g.secrets, res.Error.Message, problems))
 		if doc, err := plan.Of(res.Error.Details); err == nil {
 			if clean, found, err := g.redact(document{Doc: doc}, false); err == nil && len(found) > 0 {
 				res.Error.Details = clean.Value.(map[string]any)

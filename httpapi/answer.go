@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,8 +11,10 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/visible"
 )
 
+// writeJSON writes a document. Hidden characters are in it as escapes: a program reads them, a terminal does not.
 func writeJSON(w http.ResponseWriter, status int, typ string, v any) {
 	h := w.Header()
 	h.Set("Content-Type", typ)
@@ -21,10 +24,13 @@ func writeJSON(w http.ResponseWriter, status int, typ string, v any) {
 	}
 	w.WriteHeader(status)
 	if raw, ok := v.(json.RawMessage); ok && len(raw) > 0 { // canonical already
-		_, _ = w.Write(append(raw[:len(raw):len(raw)], '\n')) // the peer is gone if this fails
+		clean := visible.JSON(raw)
+		_, _ = w.Write(append(clean[:len(clean):len(clean)], '\n')) // the peer is gone if this fails
 		return
 	}
-	_ = json.NewEncoder(w).Encode(v) // the same
+	var b bytes.Buffer
+	_ = json.NewEncoder(&b).Encode(v)       // every answer can be encoded
+	_, _ = w.Write(visible.JSON(b.Bytes())) // as above
 }
 
 // answer writes an envelope with the status of its error.

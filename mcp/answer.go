@@ -7,6 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"slurmgate/gate"
+	"slurmgate/visible"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // answer is the answer to a successful call.
 func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResult {
-	structured := res.Result
+	structured := json.RawMessage(visible.Strings(res.Result))
 	var r result
 	_ = json.Unmarshal(structured, &r) // what cannot be decoded is left out
 	if t.ID == tableTool {

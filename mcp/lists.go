@@ -64,7 +64,7 @@ func (r *result) started(b *strings.Builder) {
 		at := clip(strings.Replace(plain(x.CreatedAt, 40), "T", " ", 1), len("2006-01-02 15:04"))
 		fmt.Fprintf(b, "\n%s  %s  %s  %s", x.RunID, at, plain(x.ToolID, 64), (&result{State: x.State, Phase: x.Phase}).where())
 		if x.Reason != "" && x.State != "succeeded" {
-			b.WriteString(", " + plain(x.Reason, 48))
+			b.WriteString(", " + because(x.Reason, 48))
 		}
 	}
 	if r.Cursor != nil {

@@ -259,7 +259,7 @@ func TestTexts(t *testing.T) {
 		{"samtools.flagstat", with(submitted("queued", 2), "slurm_job_id", nil, "phase", "staging"), []string{"Accepted as",
 			"will be submitted to Slurm"}},
 		{"samtools.flagstat", with(submitted("queued", 2), "equivalent_runs", []string{"run_X"}, "warnings",
-			[]string{"only the image is checked"}), []string{"made before under another policy: run_X", "Warning: only the image"}},
+			[]string{"only the image is checked"}), []string{"made before under another policy: run_X", "Warning: \"only the image"}},
 		{"slurm.job.get", look, []string{"is running.", "Not ready yet, which is normal", "in 7 s"}},
 		{"slurm.job.get", with(look, "state", "queued", "phase", "deferred", "reason", "slurm_unreachable: no answer"),
 			[]string{"queued (deferred), slurm_unreachable"}},
@@ -367,7 +367,7 @@ func TestAnswersAreSmall(t *testing.T) {
 	log := call(t, c, "slurm_job_logs", `{}`)
 	doc := log.StructuredContent.(map[string]any)
 	for _, s := range []string{textOf(log), doc["text"].(string)} {
-		if !strings.Contains(s, "the last<U+001B>[31m line<U+202E><U+E0041>") || strings.ContainsAny(s, "\x1b\u202e\U000e0041") {
+		if !strings.Contains(s, "the last\\x1b[31m line\\u202e\\U000e0041") || strings.ContainsAny(s, "\x1b\u202e\U000e0041") {
 			t.Errorf("not escaped: %q", s)
 		}
 	}

@@ -2,9 +2,9 @@ package mcp
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
-	"unicode"
+
+	"slurmgate/visible"
 )
 
 // Texts written by others: programs, authors of tools, people who named a file. They are cut, made printable and set apart.
@@ -14,7 +14,7 @@ func (r *result) quote() bool {
 	if r.Text == nil {
 		return false
 	}
-	s, shorter := escape(*r.Text, true), clip
+	s, shorter := visible.Text(*r.Text), clip
 	if r.Stream != "" {
 		shorter = tail
 	}
@@ -59,32 +59,25 @@ func quoteText(b *strings.Builder, text *string) {
 	b.WriteString("\n```\n" + strings.ReplaceAll(strings.TrimRight(*text, "\n"), "```", "'''") + "\n```")
 }
 
-// plain makes somebody else's text safe to show: no control characters, no invisible ones, bounded.
-func plain(s string, limit int) string { return clip(escape(s, false), limit) }
+// plain makes somebody else's text safe to show: on one line, without hidden characters, bounded.
+func plain(s string, limit int) string { return clip(visible.Line(s), limit) }
 
 // plainLines is plain that preserves line breaks.
-func plainLines(s string, limit int) string { return clip(escape(s, true), limit) }
+func plainLines(s string, limit int) string { return clip(visible.Text(s), limit) }
 
-// escape makes invisible characters visible: control characters, those that change the direction of text, and the tag
-// characters in which a text can hide another.
-func escape(s string, lines bool) string {
-	hidden := func(r rune) bool {
-		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == unicode.ReplacementChar ||
-			r == '\u2028' || r == '\u2029'
+// cited is plain in quotation marks that the text cannot close.
+func cited(s string, limit int) string {
+	return `"` + strings.ReplaceAll(plain(s, limit), `"`, "'") + `"`
+}
+
+// because is a run's reason: a word of ours, and what a program or Slurm said, cited.
+func because(reason string, limit int) string {
+	word, said, more := strings.Cut(reason, ": ")
+	if strings.ContainsFunc(word, func(c rune) bool { return c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') }) {
+		return cited(reason, limit)
 	}
-	if !strings.ContainsFunc(s, hidden) {
-		return s
+	if more {
+		return clip(word, limit) + ": " + cited(said, max(0, limit-len(word)))
 	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n' && !lines:
-			b.WriteByte(' ')
-		case hidden(r) && r != '\n' && r != '\t':
-			fmt.Fprintf(&b, "<U+%04X>", r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
+	return clip(word, limit)
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ func (v *validator) inputs(inputs []Input) {
 		v.form(IsArtifactID(in.ArtifactID) || in.ArtifactID == "" && v.Stored, "PLAN-ARTIFACT", at+"artifact_id",
 			"art_ and 26 characters of base32", in.ArtifactID)
 		v.form(IsSHA256(in.ChecksumSHA256), "PLAN-CHECKSUM", at+"checksum_sha256", "64 lower-case hex digits", in.ChecksumSHA256)
-		v.sound(CheckRelPath(in.DestRelpath, "in"), "PLAN-DEST-PATH", at+"dest_relpath", "a whitespace-strict, safe relative path below in/")
+		v.sound(cmp.Or(CheckRelPath(in.DestRelpath, "in"), checkShown(in.DestRelpath)), "PLAN-DEST-PATH", at+"dest_relpath",
+			"a whitespace-strict, safe relative path below in/")
 		dests = append(dests, in.DestRelpath)
 	}
 	v.distinct("PLAN-DEST-DUPLICATE", "io.inputs", "dest_relpath", dests)
@@ -52,7 +54,8 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 				quoted(out.Role)+" and "+quoted(was)+" differ only in case")
 		}
 		roles[folded] = out.Role
-		v.sound(CheckRelPath(out.SrcRelpath, "out"), "PLAN-SRC-PATH", at+"src_relpath", "a whitespace-strict, safe relative path below out/")
+		v.sound(cmp.Or(CheckRelPath(out.SrcRelpath, "out"), checkShown(out.SrcRelpath)), "PLAN-SRC-PATH", at+"src_relpath",
+			"a whitespace-strict, safe relative path below out/")
 		v.form(slices.Contains(v.Types, out.Type), "PLAN-TYPE", at+"type", types, out.Type)
 		v.sound(CheckWord(out.Label), "PLAN-LABEL", at+"label", wordRule)
 		srcs = append(srcs, out.SrcRelpath)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"slurmgate/visible"
 )
 
 // Limits of the words in a plan, in bytes.
@@ -25,7 +27,16 @@ func CheckWord(s string) string {
 	case len(s) > MaxWord:
 		return fmt.Sprintf("it is longer than %d bytes", MaxWord)
 	}
-	return checkBlanks(s)
+	return checkShown(s)
+}
+
+// checkShown is checkBlanks, and refuses every other character that a reader does not see.
+func checkShown(s string) string {
+	msg := checkBlanks(s)
+	if msg == "" && strings.ContainsFunc(s, visible.Hidden) {
+		msg = "it contains an invisible character"
+	}
+	return msg
 }
 
 func checkBlanks(s string) string {

@@ -1,5 +1,7 @@
 package run
 
+import "slurmgate/visible"
+
 // State is what a caller sees first.
 type State string
 
@@ -53,7 +55,7 @@ func StateOf(p Phase) State {
 
 // enter puts the run into a phase, with the reason why it is there.
 func (r *Run) enter(p Phase, reason, detail string) {
-	r.State, r.Phase, r.Reason, r.Detail = StateOf(p), p, reason, detail
+	r.State, r.Phase, r.Reason, r.Detail = StateOf(p), p, reason, visible.Text(detail)
 }
 
 // Ending is how an attempt ended.

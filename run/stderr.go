@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/visible"
 )
 
 // Bounds of what is looked at of standard error.
@@ -68,7 +69,7 @@ func (f *found) String() string {
 // quoted makes a line printable and short.
 func quoted(line string) string {
 	short := strings.ToValidUTF8(line[:min(len(line), maxStderrQuoted)], "")
-	q := strconv.QuoteToGraphic(short)
+	q := visible.Text(strconv.QuoteToGraphic(short))
 	if short != line {
 		q += "…"
 	}

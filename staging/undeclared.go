@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/plan"
+	"slurmgate/visible"
 )
 
 // Bounds of the walk through out/.
@@ -122,7 +123,7 @@ func (w *walk) entry(parent dir, name, rel string, depth int) {
 func printable(rel string) string {
 	plain := strings.TrimSuffix(rel, "/")
 	if len(rel) <= nameBytes && (plain == "out" || plan.CheckRelPath(plain, "out") == "") {
-		return rel
+		return visible.Line(rel)
 	}
 	q := strconv.QuoteToASCII(rel)
 	if len(q) > nameBytes {

@@ -8,6 +8,7 @@ import (
 
 	"slurmgate/cli"
 	"slurmgate/policy"
+	"slurmgate/visible"
 )
 
 type serveCmd struct{}
@@ -37,7 +38,7 @@ func (serveCmd) Run(ctx context.Context, a *cli.Shell) error {
 // newLog is the gateway's log, and its level: info until policy says otherwise.
 func newLog(w io.Writer) (*slog.Logger, *slog.LevelVar) {
 	var level slog.LevelVar
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: &level})), &level
+	return slog.New(slog.NewTextHandler(visible.Writer(w), &slog.HandlerOptions{Level: &level})), &level
 }
 
 // setLevel makes the log as detailed as policy says (logging.level), if it has a level to set.
