@@ -81,7 +81,7 @@ func (g *Gateway) previewTable(ctx context.Context, c gate.Call, a TableArgs) (o
 	}
 	q := artifact.TableQuery{Delimiter: map[string]rune{"comma": ',', "tab": '\t'}[a.Delimiter], FirstRow: a.FirstRow,
 		MaxRows: atMost(a.MaxRows, g.Policy.Limits.PreviewLines), MaxBytes: int(g.Policy.Limits.PreviewBytes)}
-	t, err := artifact.PreviewTable(f, x.SizeBytes, q)
+	t, err := artifact.PreviewTable(ctx, f, x.SizeBytes, q)
 	for _, row := range t.Rows {
 		for i := range row {
 			row[i] = g.Gate.Registry().Hide(c.Caller.Transport, row[i])

@@ -7,10 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/text/encoding"
-	"golang.org/x/text/transform"
 )
 
 // tail reads to the end and returns the last n bytes, or all if there are fewer.
@@ -107,54 +103,4 @@ func checkHDF5(r *bufio.Reader) error {
 		err = fmt.Errorf("it is cut short: it has %d bytes, and its superblock says %d", size, end)
 	}
 	return err
-}
-
-// maxJSONToken bounds a string or number of a JSON file, in bytes: it is held in memory.
-const maxJSONToken = 64 << 20
-
-var errJSONToken = fmt.Errorf("it contains a string or number of more than %d bytes", maxJSONToken)
-
-// checkJSON reads one JSON value in UTF-8 (RFC 8259). Names that appear twice in an object are not noticed.
-func checkJSON(r *bufio.Reader) error { return jsonWithin(r, maxJSONToken) }
-
-func jsonWithin(r *bufio.Reader, token int) error {
-	in := &limited{r: transform.NewReader(r, encoding.UTF8Validator)}
-	d := jsontext.NewDecoder(in, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) // lone surrogates are escaped UTF-16
-	for n := 0; ; n++ {
-		in.left = token
-		over := n > 0 && d.StackDepth() == 0
-		_, err := d.ReadToken()
-		var bad *jsontext.SyntacticError
-		switch {
-		case err == io.EOF && over:
-			return nil
-		case errors.Is(err, errJSONToken):
-			return errJSONToken
-		case errors.Is(err, encoding.ErrInvalidUTF8):
-			return errors.New("it is not UTF-8")
-		case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF):
-			return errors.New("it is cut short: the JSON value does not end")
-		case errors.As(err, &bad):
-			return fmt.Errorf("byte %d does not belong there: %w", bad.ByteOffset+1, bad.Err)
-		case err != nil:
-			return err
-		case over:
-			return fmt.Errorf("byte %d does not belong there: a second value", d.InputOffset())
-		}
-	}
-}
-
-// limited reads so many bytes.
-type limited struct {
-	r    io.Reader
-	left int
-}
-
-func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, errJSONToken
-	}
-	n, err := l.r.Read(p[:min(len(p), l.left)])
-	l.left -= n
-	return n, err
 }

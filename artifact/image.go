@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/png"
 	"io"
+	"runtime/debug"
 
 	"slurmgate/fault"
 )
@@ -16,6 +17,7 @@ const (
 	maxImageBytes  = 32 << 20 // of the file
 	maxImagePoints = 10 << 20 // width × height
 	maxImageEdge   = 20_000
+	manyPoints     = 1 << 20 // of a picture whose memory is given back at once
 	leastEdge      = 16 // a smaller picture shows nothing
 )
 
@@ -47,7 +49,11 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 	if size > maxImageBytes {
 		return refuse("PREVIEW-IMAGE-SIZE", fmt.Sprintf("it has %d bytes", size))
 	}
+	f = during(ctx, f)
 	c, err := png.DecodeConfig(io.NewSectionReader(f, 0, size))
+	if ctx.Err() != nil {
+		return Picture{}, fsFault(op, "the picture was not drawn", ctx.Err())
+	}
 	if err != nil {
 		return refuse("PREVIEW-IMAGE", "it is not a readable PNG: "+err.Error())
 	}
@@ -60,7 +66,13 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 	case <-ctx.Done():
 		return Picture{}, fsFault(op, "the picture was not drawn", ctx.Err())
 	}
+	if int64(c.Width)*int64(c.Height) > manyPoints {
+		defer debug.FreeOSMemory() // the runtime would hold on to it for minutes
+	}
 	full, err := png.Decode(io.NewSectionReader(f, 0, size))
+	if ctx.Err() != nil {
+		return Picture{}, fsFault(op, "the picture was not drawn", ctx.Err())
+	}
 	if err != nil {
 		return refuse("PREVIEW-IMAGE", "it is broken: "+err.Error())
 	}
@@ -71,10 +83,10 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 		out.BytesPerSample = 2
 	}
 	for edge = min(max(edge, leastEdge), max(b.Dx(), b.Dy(), 1)); ; edge = edge * 3 / 4 {
+		small := shrink(ctx, full, edge)
 		if err := ctx.Err(); err != nil {
 			return Picture{}, fsFault(op, "the picture was not drawn", err)
 		}
-		small := shrink(full, edge)
 		var buf bytes.Buffer
 		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&buf, small); err != nil {
 			return Picture{}, fault.Wrap(fault.Internal, op, "png", "the picture cannot be written", err)
@@ -91,8 +103,9 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 	}
 }
 
-// shrink draws m so that neither side has more than edge points; each new point is the mean of those it stands for.
-func shrink(m image.Image, edge int) *image.NRGBA {
+// shrink draws m so that neither side has more than edge points; each new point is the mean of those it stands for. When ctx ends, the rest
+// stays empty.
+func shrink(ctx context.Context, m image.Image, edge int) *image.NRGBA {
 	b := m.Bounds()
 	w, h := b.Dx(), b.Dy()
 	if long := max(w, h); long > edge {
@@ -100,6 +113,9 @@ func shrink(m image.Image, edge int) *image.NRGBA {
 	}
 	out := image.NewNRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
+		if ctx.Err() != nil {
+			break
+		}
 		y0, y1 := b.Min.Y+y*b.Dy()/h, b.Min.Y+max((y+1)*b.Dy()/h, y*b.Dy()/h+1)
 		for x := range w {
 			x0, x1 := b.Min.X+x*b.Dx()/w, b.Min.X+max((x+1)*b.Dx()/w, x*b.Dx()/w+1)

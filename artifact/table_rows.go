@@ -21,72 +21,87 @@ type tableReader struct {
 }
 
 func (t *tableReader) read() error {
-	var comment string
+	var comment []string
 	for {
-		line, ok := t.in.comment()
-		if !ok {
+		line, err := t.in.comment()
+		if err != nil && err != io.EOF {
+			return t.stopped(err)
+		}
+		if line == nil {
 			break
 		}
 		comment = line
 	}
-	first, err := t.in.next()
-	if err == io.EOF {
-		t.ended = true
-		return nil
-	}
+	rec, err := t.in.next()
 	if err != nil {
-		return notTable(err.Error())
+		return t.stopped(err)
 	}
-	first = append([]string(nil), first...)
-	names := strings.Split(strings.TrimPrefix(comment, "#"), string(t.q.Delimiter))
+	first := rec.cells()
+	if len(comment) > 0 {
+		comment[0] = strings.TrimPrefix(comment[0], "#")
+	}
 	switch {
-	case comment != "" && len(names) == len(first) && len(names) > 1:
-		t.header(names)
-		t.row(first)
+	case len(comment) == len(first) && len(comment) > 1:
+		t.header(comment, rec.width)
+		t.row(rec)
 	case isHeader(first):
-		t.header(first)
+		t.header(first, rec.width)
 	default:
-		t.width = len(first)
-		t.row(first)
+		t.width = rec.width
+		t.row(rec)
 	}
 	for len(t.table.Rows) < t.q.MaxRows && !t.table.Truncated || t.table.RowsRead < typedRows {
 		rec, err := t.in.next()
-		switch {
-		case err == io.EOF:
-			t.ended = true
-			return nil
-		case err != nil:
-			t.table.Warnings = append(t.table.Warnings, fmt.Sprintf("row %d cannot be read: %v", t.table.RowsRead, err))
-			return nil
+		if err != nil {
+			return t.stopped(err)
 		}
 		t.row(rec)
 	}
-	_, err = t.in.lines.Peek(1)
-	t.ended = err == io.EOF
+	_, err = t.in.in.Peek(1)
+	t.ended = err == io.EOF && !t.in.more
 	return nil
 }
 
-func (t *tableReader) header(names []string) {
-	t.table.Header, t.width = true, len(names)
-	for _, n := range names[:min(len(names), maxColumns)] {
+// stopped ends the table at its end, or where no more may be read; another error is of the file or of the caller.
+func (t *tableReader) stopped(err error) error {
+	switch err {
+	case io.EOF:
+		t.ended = true
+		return nil
+	case errScanned:
+		t.table.Warnings = append(t.table.Warnings, fmt.Sprintf("only the first %d bytes were read", int64(maxTableScan)))
+		return nil
+	}
+	return fsFault("artifact.PreviewTable", "the artifact cannot be read", err)
+}
+
+func (t *tableReader) header(names []string, width int) {
+	t.table.Header, t.width = true, width
+	for _, n := range names {
 		t.table.Columns = append(t.table.Columns, Column{Name: t.show(strings.TrimSpace(n))})
 	}
 }
 
-// row counts a row, records the kinds of its cells, and shows it if it was requested.
-func (t *tableReader) row(rec []string) {
+// row counts a row, records the kinds of its cells if it is one of the first or is shown, and shows it if it was requested.
+func (t *tableReader) row(rec *tableRecord) {
 	n := t.table.RowsRead
 	t.table.RowsRead++
-	t.uneven = t.uneven || t.width > 0 && len(rec) != t.width
-	t.width = max(t.width, len(rec))
-	rec = rec[:min(len(rec), maxColumns)]
-	for i, cell := range rec {
+	t.uneven = t.uneven || t.width > 0 && rec.width != t.width
+	t.width = max(t.width, rec.width)
+	wanted := n >= t.q.FirstRow && !t.table.Truncated
+	if !wanted && n >= typedRows {
+		return
+	}
+	cells := rec.cells()
+	for i, cell := range cells {
 		if i == len(t.kinds) {
 			t.kinds = append(t.kinds, "empty")
 		}
-		t.kinds[i] = both(t.kinds[i], kindOf(cell))
+		if t.kinds[i] != "text" {
+			t.kinds[i] = both(t.kinds[i], kindOf(cell))
+		}
 	}
-	if n < t.q.FirstRow || t.table.Truncated {
+	if !wanted {
 		return
 	}
 	if len(t.table.Rows) >= t.q.MaxRows {
@@ -94,15 +109,15 @@ func (t *tableReader) row(rec []string) {
 		return
 	}
 	need := 0
-	for _, cell := range rec {
+	for _, cell := range cells {
 		need += min(len(cell), maxCell) + 1
 	}
 	if need > t.left {
 		t.table.Truncated = true
 		return
 	}
-	row := make([]string, 0, len(rec))
-	for _, cell := range rec {
+	row := make([]string, 0, len(cells))
+	for _, cell := range cells {
 		row = append(row, t.show(cell))
 	}
 	t.table.Rows = append(t.table.Rows, row)

@@ -1,0 +1,21 @@
+package artifact
+
+import (
+	"context"
+	"io"
+)
+
+// during is f until ctx ends: whatever is made of its bytes ends with its caller.
+func during(ctx context.Context, f io.ReaderAt) io.ReaderAt { return readerDuring{ctx, f} }
+
+type readerDuring struct {
+	ctx context.Context
+	f   io.ReaderAt
+}
+
+func (r readerDuring) ReadAt(p []byte, at int64) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.f.ReadAt(p, at)
+}
