@@ -70,7 +70,7 @@ func (g *Gateway) artifacts() []Operation {
 		ID: "artifact.verify", Title: "Verify artifacts", Verb: "artifact verify",
 		Description: "Hashes the stored bytes of one artifact, or of all you can see, and compares them with their checksums. Reads every byte.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Limit: 24 * time.Hour,
+		Limit: 24 * time.Hour, Work: gate.Hash,
 		Input: object("", prop("artifact_id", artifactSchema), prop("all", yesNo), prop("project_id", projectSchema)), Does: look(g, g.verify),
 	}, {
 		ID: "artifact.get", Title: "Show an artifact", Verb: "artifact get",

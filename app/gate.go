@@ -57,7 +57,8 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 }
 
 func gateLimits(l site.Limits) gate.Limits {
-	return gate.Limits{Calls: l.Calls, CallsPerCaller: l.CallsPerCaller, WaitsPerCaller: l.WaitsPerCaller}
+	return gate.Limits{Calls: l.Calls, CallsPerCaller: l.CallsPerCaller, WaitsPerCaller: l.WaitsPerCaller, Previews: l.Previews,
+		PreviewsPerCaller: l.PreviewsPerCaller, Hashes: l.Hashes, HashesPerCaller: l.HashesPerCaller}
 }
 
 // RunLimits are the limits of concurrency.per_tool that bound runs, by tool name: those of toolpacks. The engine enforces them.

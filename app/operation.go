@@ -24,6 +24,7 @@ type Operation struct {
 	Faces       []gate.Transport
 	Verb        string        // of the shell that makes the call and prints the answer, e.g. "runs list"; empty: none
 	Limit       time.Duration // of a call; 0: policy's default_timeout_sec
+	Work        gate.Work     // what its calls share a limit for; empty: nothing
 	Input       json.RawMessage
 	Reveals     []string // see [gate.Tool]
 	Does        work
@@ -58,7 +59,7 @@ const (
 func (o Operation) Tool() gate.Tool {
 	return gate.Tool{ID: o.ID, Version: BuiltinVersion, ContractVersion: builtinContract, Title: o.Title, Description: o.Description,
 		SideEffect: o.Effect, Idempotency: o.Repeat, Determinism: o.Outcome, Availability: gate.OfflineOK,
-		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Input: o.Input,
+		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Work: o.Work, Input: o.Input,
 		Output:  o.Does.answer(),
 		Reveals: o.Reveals, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }

@@ -80,6 +80,9 @@ func TestChargedAccount(t *testing.T) {
 func TestDefaultTimeout(t *testing.T) {
 	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\ndefault_timeout_sec: 3600\n")
 	own := map[string]time.Duration{"artifact.import": 6 * time.Hour, "artifact.verify": 24 * time.Hour, "gateway.gc": 12 * time.Hour}
+	for _, id := range []string{"artifact.preview.text", "artifact.preview.table", "artifact.preview.image", "slurm.job.logs"} {
+		own[id] = 10 * time.Second
+	}
 	for _, x := range g.Gate.Registry().List() {
 		if x.Timeout != own[x.ID] {
 			t.Errorf("%s has %s of its own, docs/access.md says %s", x.ID, x.Timeout, own[x.ID])

@@ -11,13 +11,18 @@ import (
 
 // tail reads to the end and returns the last n bytes, or all if there are fewer.
 func tail(r io.Reader, n int) ([]byte, error) {
-	var b []byte
+	b := make([]byte, 0, 2*n)
 	for {
-		got, err := io.ReadAll(io.LimitReader(r, int64(n)))
-		b = append(b, got...)
-		b = b[max(0, len(b)-n):]
-		if err != nil || len(got) < n {
-			return b, err
+		if len(b) == cap(b) {
+			b = b[:copy(b, b[n:])]
+		}
+		got, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+got]
+		if err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return b[max(0, len(b)-n):], err
 		}
 	}
 }

@@ -18,7 +18,7 @@ const (
 	maxImagePoints = 10 << 20 // width × height
 	maxImageEdge   = 20_000
 	manyPoints     = 1 << 20 // of a picture whose memory is given back at once
-	leastEdge      = 16 // a smaller picture shows nothing
+	leastEdge      = 16      // a smaller picture shows nothing
 )
 
 // Pictures makes thumbnails, one at a time. The zero value is not usable; see [NewPictures].

@@ -66,19 +66,21 @@ func (r *tableRecord) end() {
 	}
 }
 
-// comment reads a line that begins with #, if one is next.
-func (in *records) comment() (cells []string, err error) {
-	if b, err := in.in.Peek(1); err != nil || b[0] != '#' {
-		return nil, nil
-	}
+// comments reads the lines that begin with # and returns the cells of the last one.
+func (in *records) comments() (cells []string, err error) {
 	quotes := in.quotes
 	defer func() { in.quotes = quotes }()
 	in.quotes = false
-	rec, err := in.next()
-	if err != nil {
-		return nil, err
+	var last tableRecord
+	for {
+		if b, err := in.in.Peek(1); err != nil || b[0] != '#' {
+			return last.cells(), nil // next returns the error
+		}
+		if _, err := in.next(); err != nil {
+			return nil, err
+		}
+		last, in.rec = in.rec, last
 	}
-	return rec.cells(), nil
 }
 
 // The parts of a record that a byte can be in.

@@ -21,16 +21,9 @@ type tableReader struct {
 }
 
 func (t *tableReader) read() error {
-	var comment []string
-	for {
-		line, err := t.in.comment()
-		if err != nil && err != io.EOF {
-			return t.stopped(err)
-		}
-		if line == nil {
-			break
-		}
-		comment = line
+	comment, err := t.in.comments()
+	if err != nil {
+		return t.stopped(err)
 	}
 	rec, err := t.in.next()
 	if err != nil {

@@ -16,7 +16,19 @@ type Limits struct {
 	Calls          int // calls carried out, of all callers
 	CallsPerCaller int // calls carried out, of one caller
 	WaitsPerCaller int // calls of one caller that wait, for a run or for another call with the same idempotency key
+
+	Previews, PreviewsPerCaller int // of these calls, those of tools whose work is [Preview]
+	Hashes, HashesPerCaller     int // and those whose work is [Hash]
 }
+
+// Work is what calls of several tools do that costs more than others, and share a limit for.
+type Work string
+
+// The kinds of such work, on bytes that somebody else made.
+const (
+	Preview Work = "preview" // reads a part of a file and shows it
+	Hash    Work = "hash"    // reads all of a file
+)
 
 const (
 	limiterWait   = 5 * time.Second // in the queue; then the call is refused
@@ -31,7 +43,7 @@ const (
 // meanwhile.
 type limiter struct {
 	all   *turns
-	tool  map[string]*turns // by tool id: the tools that policy limits
+	tool  map[string][]*turns // by tool id: its own limit, where policy has one, that of its work, and all
 	waits counter
 }
 
@@ -40,15 +52,19 @@ func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
 	if n == 0 || limits.Calls > 0 && limits.Calls < n {
 		n = limits.Calls
 	}
-	out := &limiter{all: newTurns(n, limits.CallsPerCaller), tool: map[string]*turns{}, waits: counter{most: limits.WaitsPerCaller}}
-	if p == nil {
-		return out
-	}
+	out := &limiter{all: newTurns(n, limits.CallsPerCaller), tool: map[string][]*turns{}, waits: counter{most: limits.WaitsPerCaller}}
+	work := map[Work]*turns{Preview: newTurns(limits.Previews, limits.PreviewsPerCaller), Hash: newTurns(limits.Hashes,
+		limits.HashesPerCaller)}
 	for _, t := range r.List() {
-		if n := p.Rules(t.Name()).Together; n > 0 {
-			out.tool[t.ID] = newTurns(n, 0)
+		if p != nil && p.Rules(t.Name()).Together > 0 {
+			out.tool[t.ID] = append(out.tool[t.ID], newTurns(p.Rules(t.Name()).Together, 0))
 		}
+		if w := work[t.Work]; w != nil {
+			out.tool[t.ID] = append(out.tool[t.ID], w)
+		}
+		out.tool[t.ID] = append(out.tool[t.ID], out.all)
 	}
+	out.tool[""] = []*turns{out.all}
 	return out
 }
 
@@ -68,10 +84,7 @@ func (l *limiter) take(ctx context.Context, caller, toolID string) (*slot, error
 }
 
 func (s *slot) take(ctx context.Context, patience time.Duration) error {
-	for _, t := range []*turns{s.limiter.tool[s.toolID], s.limiter.all} {
-		if t == nil {
-			continue
-		}
+	for _, t := range s.limiter.tool[s.toolID] {
 		if err := t.take(ctx, s.caller, patience); err != nil {
 			s.release()
 			return err

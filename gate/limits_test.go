@@ -237,3 +237,54 @@ func TestGivingUpInTheQueue(t *testing.T) {
 		t.Errorf("%d used, %d callers, %d in order, %d took", turns.used, len(turns.callers), len(turns.order), took.Load())
 	}
 }
+
+// Previews have a limit of their own, in total and per caller, which several tools share: one caller's previews delay neither another's nor
+// any other call, and an end of the client's gives the slot back.
+func TestPreviewsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var at, most atomic.Int64
+		reads := func(ctx context.Context, c Call) (any, error) {
+			most.Store(max(most.Load(), at.Add(1)))
+			defer at.Add(-1)
+			select {
+			case <-release:
+				return c.Args, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		text, table := tool("test.text", reads), tool("test.table", reads)
+		text.Work, table.Work = Preview, Preview
+		r, err := NewRegistry(tool("test.echo", echo), text, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := New(Config{Registry: r, Limits: Limits{Previews: 4, PreviewsPerCaller: 2}})
+		defer g.Close()
+		mine := []chan Response{calls(g, 20, "a", "test.text"), calls(g, 20, "a", "test.table")}
+		synctest.Wait()
+		if at.Load() != 2 {
+			t.Errorf("%d previews of one caller at once", at.Load())
+		}
+		if res := <-calls(g, 1, "a", "test.echo"); res.Error != nil {
+			t.Errorf("another call of the caller: %+v", res.Error)
+		}
+		other, third := calls(g, 1, "b", "test.table"), calls(g, 5, "c", "test.text")
+		synctest.Wait()
+		if at.Load() != 4 {
+			t.Errorf("%d previews at once, with three callers", at.Load())
+		}
+		close(release)
+		for _, answers := range append(mine, other, third) {
+			for range cap(answers) {
+				if res := <-answers; res.Error != nil {
+					t.Errorf("%+v", res.Error)
+				}
+			}
+		}
+		if most.Load() != 4 {
+			t.Errorf("%d previews at once", most.Load())
+		}
+	})
+}

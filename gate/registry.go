@@ -71,6 +71,7 @@ type Tool struct {
 	RunOutput json.RawMessage `json:"run_output_schema"`
 
 	Timeout       time.Duration `json:"-"` // of the call; 0: the gate's default
+	Work          Work          `json:"-"` // a limit that it shares with other tools; empty: none
 	RunTimeoutSec int64         `json:"-"` // of the run that a call submits, without its time in the queue; 0 for tools that submit none
 	Worker        *Worker       `json:"-"` // the service that carries out the calls; nil for jobs and operations
 	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says

@@ -5,6 +5,12 @@ type Limits struct {
 	Calls          int `yaml:"calls"`            // 1..65536 calls carried out at once; default 256
 	CallsPerCaller int `yaml:"calls_per_caller"` // 1..65536 of these for one caller; default 64
 	WaitsPerCaller int `yaml:"waits_per_caller"` // 1..65536 calls of one caller that wait for a run; default 512
+
+	Previews          int `yaml:"previews"`            // 1..1024 previews and logs read at once; default 8
+	PreviewsPerCaller int `yaml:"previews_per_caller"` // 1..1024 of these for one caller; default 2
+	PreviewSeconds    int `yaml:"preview_seconds"`     // 1..600 s that one may take; default 10
+	Hashes            int `yaml:"hashes"`              // 1..1024 calls of artifact.verify at once; default 4
+	HashesPerCaller   int `yaml:"hashes_per_caller"`   // 1..1024 of these for one caller; default 1
 }
 
 // limit is a field of Limits: where it is, its default, and the values it may have.
@@ -20,6 +26,11 @@ func (l *Limits) fields() []limit {
 		{"calls", &l.Calls, 256, 1, most},
 		{"calls_per_caller", &l.CallsPerCaller, 64, 1, most},
 		{"waits_per_caller", &l.WaitsPerCaller, 512, 1, most},
+		{"previews", &l.Previews, 8, 1, 1024},
+		{"previews_per_caller", &l.PreviewsPerCaller, 2, 1, 1024},
+		{"preview_seconds", &l.PreviewSeconds, 10, 1, 600},
+		{"hashes", &l.Hashes, 4, 1, 1024},
+		{"hashes_per_caller", &l.HashesPerCaller, 1, 1, 1024},
 	}
 }
 

@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 		Retention: Retention{WorkspaceDays: 30},
 		Audit:     Audit{30, 200_000, 2048, 90, 200_000, 1024},
 		HTTP:      HTTP{MaxConnections: 1024},
-		Limits:    Limits{Calls: 256, CallsPerCaller: 64, WaitsPerCaller: 512},
+		Limits:    Limits{256, 64, 512, 8, 2, 10, 4, 1},
 	}
 	if diff := cmp.Diff(want, parse(t, least), ignorePrivate); diff != "" {
 		t.Error(diff)
