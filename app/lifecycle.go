@@ -89,7 +89,8 @@ func (g *Gateway) lifecycle() []Operation {
 	}, {
 		ID: "slurm.job.logs", Title: "Read a run's log", Verb: "logs",
 		Description: "Returns the end of a run's log, standard output or standard error.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere, Work: gate.Preview, Limit: g.previewTime(),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Work: gate.Preview, Limit: g.previewTime(),
 		Input: object("run_id", runID, prop("stream", `{"enum":["stdout","stderr","log"]}`),
 			prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)),
 		Does: ofRun(g, does(g.logs)),

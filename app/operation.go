@@ -59,7 +59,8 @@ const (
 func (o Operation) Tool() gate.Tool {
 	return gate.Tool{ID: o.ID, Version: BuiltinVersion, ContractVersion: builtinContract, Title: o.Title, Description: o.Description,
 		SideEffect: o.Effect, Idempotency: o.Repeat, Determinism: o.Outcome, Availability: gate.OfflineOK,
-		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Work: o.Work, Input: o.Input,
+		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Work: o.Work,
+		Input:   o.Input,
 		Output:  o.Does.answer(),
 		Reveals: o.Reveals, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }

@@ -23,13 +23,15 @@ func (g *Gateway) previews() []Operation {
 	return []Operation{{
 		ID: "artifact.preview.text", Title: "Preview an artifact", Verb: "artifact preview",
 		Description: "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere, Work: gate.Preview, Limit: limit,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Work: gate.Preview, Limit: limit,
 		Input: object("artifact_id", id, prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)), Does: look(g, g.previewText),
 	}, {
 		ID: "artifact.preview.table", Title: "Preview a table", Verb: "artifact preview",
 		Description: "Returns rows of a comma- or tab-separated artifact, with column names and types guessed from the rows read. Rows and " +
 			"bytes are limited.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere, Work: gate.Preview, Limit: limit,
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Work: gate.Preview, Limit: limit,
 		Input: object("artifact_id", id,
 			prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to skip; the header does not count"}`),
 			prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`),
@@ -38,7 +40,8 @@ func (g *Gateway) previews() []Operation {
 	}, {
 		ID: "artifact.preview.image", Title: "Preview a picture", Verb: "artifact preview",
 		Description: "Returns a PNG artifact as a small PNG in base64, without metadata.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere, Work: gate.Preview, Limit: limit,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Work: gate.Preview, Limit: limit,
 		Input: object("artifact_id", id,
 			prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"maximum length of the longer side in pixels"}`)),
 		Does: look(g, g.previewImage),

@@ -47,7 +47,8 @@ func allocated(f func()) uint64 {
 const hostileSize = 1 << 40 // bytes of a hostile file
 
 // hostileTexts are files that cost a reader of whole lines, cells or records much memory.
-var hostileTexts = map[string]string{"commas": ",", "tabs": "\t", "quotes": `"`, "open quotes": `",` + "\n", "one line": "x", "no lines": "\n",
+var hostileTexts = map[string]string{"commas": ",", "tabs": "\t", "quotes": `"`, "open quotes": `",` + "\n", "one line": "x",
+	"no lines": "\n",
 	"comments": "#\n", "a cell a line": "\"\"\n", "returns": "\r", "numbers": "1,2\n", "wide": strings.Repeat("1,", 1000) + "\n",
 	"dates": "2026-11-21,2026-11-21T00:00:00\n", "escapes": "\x1b\u202e,", "broken UTF-8": "a,\xff\xfe b\n", "headers": "a,b,c\n"}
 
@@ -171,7 +172,8 @@ func TestHostilePictures(t *testing.T) {
 // What detects a type and what checks a file hold nothing of it, whatever the file is.
 func TestChecksOfHostileFiles(t *testing.T) {
 	bomb := gz(strings.Repeat("\x00", 64<<20))
-	files := map[string]string{"bomb": string(bomb), "bomb in a bomb": string(gz(string(bomb))), "members": strings.Repeat(string(gz("")), 1<<16),
+	files := map[string]string{"bomb": string(bomb), "bomb in a bomb": string(gz(string(bomb))), "members": strings.Repeat(string(gz("")),
+		1<<16),
 		"brackets": strings.Repeat("[", 8<<20), "a string": `"` + strings.Repeat("x", 8<<20), "BGZF": strings.Repeat(bgzfEnd, 1<<17),
 		"a name in gzip": "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\xff" + strings.Repeat("n", 8<<20),
 		"FASTQ":          "@" + strings.Repeat("A", 8<<20), "names in a zip": strings.Repeat("PK\x03\x04"+strings.Repeat("n", 60), 1<<17),

@@ -43,9 +43,9 @@ type Table struct {
 	Warnings     []string   `json:"warnings"`
 }
 
-// PreviewTable shows rows of a CSV or tab-separated file of size bytes, in constant memory, until ctx ends. Lines that begin with # before the header are comments; the last of
-// them is the header if it has as many columns as the first row, as in VCF. Control characters in cells are made visible. A binary file, or
-// a text without the delimiter, is a Validation fault.
+// PreviewTable shows rows of a CSV or tab-separated file of size bytes, in constant memory, until ctx ends. Lines that begin with # before
+// the header are comments; the last of them is the header if it has as many columns as the first row, as in VCF. Control characters in
+// cells are made visible. A binary file, or a text without the delimiter, is a Validation fault.
 func PreviewTable(ctx context.Context, f io.ReaderAt, size int64, q TableQuery) (Table, error) {
 	const op = "artifact.PreviewTable"
 	head := make([]byte, min(size, HeadBytes))

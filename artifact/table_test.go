@@ -100,7 +100,8 @@ func TestNoTable(t *testing.T) {
 
 // A record is read as package csv reads it, however its quotes are.
 func FuzzRecords(f *testing.F) {
-	for _, s := range []string{"a,b\n1,2\n", "\"a\"\"b\",c\r\n\r\n\"x\ny\",\r\n", "\"a\"x,b\n", "a\rb,\r\n", "\"\"", "\"\"\rx", ",,\n,", "\"a\r\nb\"\n"} {
+	for _, s := range []string{"a,b\n1,2\n", "\"a\"\"b\",c\r\n\r\n\"x\ny\",\r\n", "\"a\"x,b\n", "a\rb,\r\n", "\"\"", "\"\"\rx", ",,\n,",
+		"\"a\r\nb\"\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -134,7 +135,8 @@ func FuzzPreviewTable(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, first int64, rows, limit int) {
 		rows, limit = rows%1000, limit%10_000
-		got, err := PreviewTable(t.Context(), bytes.NewReader(data), int64(len(data)), TableQuery{FirstRow: first, MaxRows: rows, MaxBytes: limit})
+		got, err := PreviewTable(t.Context(), bytes.NewReader(data), int64(len(data)), TableQuery{FirstRow: first, MaxRows: rows,
+			MaxBytes: limit})
 		if err != nil {
 			if !fault.Is(err, fault.Validation) {
 				t.Fatal(err)
