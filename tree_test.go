@@ -280,6 +280,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"artifact.Importer.ImportFile": {"bringIn"},
 		"artifact.Importer.ImportText": {"bringIn"},
 
+		"artifact.Importer.ImportHanded": {"bringIn"},
 		"artifact.Importer.ImportStream": {"bringIn"},
 
 		"ledger.Ledger.AddToken":       {"createToken"},

@@ -14,6 +14,7 @@ import (
 	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/run"
+	"slurmgate/site"
 )
 
 // ArtifactDoc is an artifact as every face shows it: metadata, no path.
@@ -50,8 +51,9 @@ func (g *Gateway) artifacts() []Operation {
 	typ := `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"artifact type; detected from the content by default"}`
 	return []Operation{{
 		ID: "artifact.import", Title: "Import an artifact", Verb: "artifact import",
-		Description: "Imports a file (below one of the import roots) or a text as an immutable artifact and returns its artifact_id. " +
-			"Importing the same bytes with the same label again returns the same artifact.",
+		Description: "Imports a file or a text as an immutable artifact and returns its artifact_id. path names a file on the gateway's " +
+			"host: one that you can read yourself if you are a user there, else one below an import root of the project. Other files are " +
+			"uploaded. Importing the same bytes with the same label again returns the same artifact.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
 		Limit: 6 * time.Hour, // a large file is hashed and copied while the call is open
 		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
@@ -141,6 +143,12 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	}
 	way := policy.ImportText
 	switch {
+	case a.Path != nil && c.Caller.File != nil:
+		way = policy.ImportHanded
+	case a.Path != nil && c.Caller.Method == gate.ByPeer:
+		return doc, fault.Invalid("artifact.import", "", fault.Problem{Code: "IMPORT-HANDED", Field: "path",
+			Rule: "a user of this host opens the file himself", Msg: "the call names a path and has no open file with it",
+			Hint: "let slurmgate's own command or chat open the file, or upload it", Next: []fault.Step{fault.Do("artifact.import", "text", "…")}})
 	case a.Path != nil:
 		way = policy.ImportPath
 	case a.Upload:
@@ -153,11 +161,14 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	if err != nil {
 		return doc, err
 	}
+	scope := artifact.Scope{Project: project, Every: c.Projects() == nil}
 	var in artifact.Imported
 	importer = importer.As(a.Type)
 	switch {
+	case a.Path != nil && c.Caller.File != nil:
+		in, err = importer.ImportHanded(ctx, c.Caller.File, *a.Path, g.Site.Import.Local == site.LocalRoots, scope)
 	case a.Path != nil:
-		in, err = importer.ImportFile(ctx, *a.Path)
+		in, err = importer.ImportFile(ctx, *a.Path, scope)
 	case a.Text != nil:
 		in, err = importer.ImportText(ctx, *a.Text)
 	default:

@@ -103,6 +103,9 @@ func (h Host) config(_ context.Context, _ gate.Call, a ConfigArgs) (out ConfigAn
 		eff = fmt.Appendf(eff, "\n# %s\n%s", c.File(), part)
 	}
 	out = ConfigAnswer{a.File, s.Title(), string(eff), withDomain(s)}
+	for _, note := range s.Notes() {
+		out.Warnings = append(out.Warnings, note.String())
+	}
 	misfits, err := h.Images.Misfits(s)
 	if err != nil {
 		out.Warnings = append(out.Warnings, err.Error())

@@ -26,11 +26,15 @@ func SiteDefaults(s *site.Site) plan.Placement {
 }
 
 // ImportRoots are the folders that files may come from: the site's, or those of an older policies.yaml where the site file has none.
-func ImportRoots(s *site.Site, p *policy.Policy) []string {
+func ImportRoots(s *site.Site, p *policy.Policy) []site.Root {
 	if len(s.Import.Roots) > 0 {
 		return s.Import.Roots
 	}
-	return p.Import.Roots
+	var older []site.Root
+	for _, folder := range p.Import.Roots {
+		older = append(older, site.Root{Path: folder})
+	}
+	return older
 }
 
 // Offers reports whether a site has a bind of a name.

@@ -98,10 +98,10 @@ func TestImportRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ImportRoots(&site.Site{}, p); len(got) != 1 || got[0] != "/old" {
+	if got := ImportRoots(&site.Site{}, p); len(got) != 1 || got[0].Path != "/old" || got[0].Projects != nil {
 		t.Error(got)
 	}
-	if got := ImportRoots(&site.Site{Import: site.Import{Roots: []string{"/new"}}}, p); len(got) != 1 || got[0] != "/new" {
+	if got := ImportRoots(&site.Site{Import: site.Import{Roots: []site.Root{{Path: "/new"}}}}, p); len(got) != 1 || got[0].Path != "/new" {
 		t.Error(got)
 	}
 }

@@ -266,11 +266,13 @@ func TestImportFormat(t *testing.T) {
 	} {
 		put(t, root+"/"+c.file, c.content)
 		for way, do := range map[string]func(*Importer) (Imported, error){
-			"path": func(im *Importer) (Imported, error) { return im.ImportFile(t.Context(), root+"/"+c.file) },
+			"path": func(im *Importer) (Imported, error) { return im.ImportFile(t.Context(), root+"/"+c.file, inP) },
 			"upload": func(im *Importer) (Imported, error) {
 				return im.ImportStream(t.Context(), strings.NewReader(c.content), c.file)
 			},
-			"rehearsal": func(im *Importer) (Imported, error) { return im.Rehearsal().ImportFile(t.Context(), root+"/"+c.file) },
+			"rehearsal": func(im *Importer) (Imported, error) {
+				return im.Rehearsal().ImportFile(t.Context(), root+"/"+c.file, inP)
+			},
 		} {
 			got, err := do(im.As(c.as))
 			if fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
@@ -278,7 +280,7 @@ func TestImportFormat(t *testing.T) {
 				t.Errorf("%s as %q by %s: %+v, %v", c.file, c.as, way, got, err)
 			}
 		}
-		if got, err := im.As("UNKNOWN").ImportFile(t.Context(), root+"/"+c.file); err != nil || got.Type != "UNKNOWN" {
+		if got, err := im.As("UNKNOWN").ImportFile(t.Context(), root+"/"+c.file, inP); err != nil || got.Type != "UNKNOWN" {
 			t.Errorf("%s as it is: %+v, %v", c.file, got, err)
 		}
 	}
@@ -298,10 +300,10 @@ func TestImportFull(t *testing.T) {
 	im, root, _ := newImporter(t, 100<<20)
 	large := stored(longRead(MaxInflated + 1<<20))
 	put(t, root+"/r.fastq.gz", large[:len(large)-1])
-	_, err := im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz")
+	_, err := im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz", inP)
 	must(t, err)
 	im.full = true
-	if _, err = im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz"); fault.CodeOf(err) != ImportFormat ||
+	if _, err = im.As("FASTQ_GZ").ImportFile(t.Context(), root+"/r.fastq.gz", inP); fault.CodeOf(err) != ImportFormat ||
 		!strings.Contains(err.Error(), "cut short") {
 		t.Error(err)
 	}

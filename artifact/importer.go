@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +23,8 @@ import (
 const (
 	ImportPath    = "IMPORT-PATH"    // not an absolute path in its plain spelling
 	ImportName    = "IMPORT-NAME"    // not UTF-8, or with control characters
-	ImportRoot    = "IMPORT-ROOT"    // below none of the allowed roots
+	ImportRoot    = "IMPORT-ROOT"    // below none of the roots of the project
+	ImportHanded  = "IMPORT-HANDED"  // not an open file that can be taken over
 	ImportOwn     = "IMPORT-OWN"     // in a folder of the gateway
 	ImportSymlink = "IMPORT-SYMLINK" // it, or a folder on the way, is a symlink
 	ImportKind    = "IMPORT-KIND"    // not a regular file
@@ -37,7 +39,7 @@ const MaxText = 1 << 20
 
 // ImportPolicy says what may be imported.
 type ImportPolicy struct {
-	Roots    []string // absolute folders; none: no file may be imported, text may
+	Roots    []Root   // none: no file may be imported by its path
 	MaxBytes int64    // of one file, text or stream
 	Types    []string // artifact types of the domain in addition to those every gateway knows, to be detected by content
 
@@ -53,16 +55,12 @@ type Importer struct {
 	store    *Store
 	put      func(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error)
 	roots    []importRoot // longest name first
-	names    []string     // as configured
 	maxBytes int64
 	types    []string
 	own      []string
 	full     bool
 	as       string // the type callers say; empty: it is detected
 }
-
-// importRoot is one spelling of an allowed root and the folder it stood for when the importer was made.
-type importRoot struct{ name, resolved string }
 
 // Imported is what an import stored. Label is a suggestion that satisfies the rule for labels.
 type Imported struct {
@@ -74,29 +72,29 @@ type Imported struct {
 
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
-	im := &Importer{store: store, put: store.put, names: slices.Clone(p.Roots), maxBytes: p.MaxBytes, types: slices.Clone(p.Types),
+	im := &Importer{store: store, put: store.put, maxBytes: p.MaxBytes, types: slices.Clone(p.Types),
 		own: slices.Clone(p.Own), full: p.Full}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
 		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d",
 			p.MaxBytes)})
 	}
-	for i, name := range p.Roots {
-		resolved, msg := resolveRoot(name)
+	for i, root := range p.Roots {
+		resolved, msg := resolveRoot(root.Folder)
 		if msg != "" {
 			problems = append(problems, fault.Problem{Code: ImportRoot, Field: fmt.Sprintf("roots[%d]", i),
 				Rule: "an existing absolute folder other than /", Msg: msg})
 			continue
 		}
-		im.roots = append(im.roots, importRoot{name, resolved})
-		if resolved != name {
-			im.roots = append(im.roots, importRoot{resolved, resolved})
+		im.roots = append(im.roots, importRoot{root, resolved})
+		if resolved != root.Folder {
+			im.roots = append(im.roots, importRoot{Root{resolved, root.Projects}, resolved})
 		}
 	}
 	if problems != nil {
 		return nil, fault.Invalid("artifact.NewImporter", "the import policy cannot be used", problems...)
 	}
-	slices.SortStableFunc(im.roots, func(a, b importRoot) int { return len(b.name) - len(a.name) })
+	slices.SortStableFunc(im.roots, func(a, b importRoot) int { return len(b.Folder) - len(a.Folder) })
 	return im, nil
 }
 
@@ -108,60 +106,51 @@ func (im *Importer) Rehearsal() *Importer {
 	return &dry
 }
 
-func resolveRoot(name string) (resolved, msg string) {
-	if !filepath.IsAbs(name) || filepath.Clean(name) != name {
-		return "", fmt.Sprintf("%q is not a clean absolute path", name)
-	}
-	resolved, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return "", err.Error()
-	}
-	info, err := os.Stat(resolved)
-	switch {
-	case err != nil:
-		return "", err.Error()
-	case !info.IsDir():
-		return "", name + " is not a folder"
-	case resolved == "/":
-		return "", "/ cannot be a root: it is the whole filesystem"
-	}
-	return resolved, ""
-}
-
-// ImportFile stores the bytes of a file. The path must be absolute, in its plain spelling, below an
-// allowed root, and free of symlinks below it; the file must be regular and at most MaxBytes large. All this
-// is asked of the descriptor whose bytes are then read, and a file that changes meanwhile is a
-// Validation fault with code import_changed.
+// ImportFile stores the bytes of a file that the gateway opens. The path must be absolute, in its plain spelling, below a root that scope
+// may read, and free of symlinks below it; the file must be regular and at most MaxBytes large. All this is asked of the descriptor whose
+// bytes are then read, and a file that changes meanwhile is a Validation fault with code import_changed.
 //
-// A file with several names is taken like any other: with fs.protected_hardlinks, the default, only those
-// can give a file another name who own it or may read and write it.
-func (im *Importer) ImportFile(ctx context.Context, path string) (Imported, error) {
-	const op = "artifact.ImportFile"
-	root, rel, err := im.locate(path)
+// A file with several names is taken like any other: with fs.protected_hardlinks, the default, only those can give a file another name who
+// own it or may read and write it.
+func (im *Importer) ImportFile(ctx context.Context, path string, scope Scope) (Imported, error) {
+	root, rel, err := im.locate(path, scope)
 	if err != nil {
 		return Imported{}, err
 	}
 	if im.isOwn(filepath.Join(root.resolved, rel)) {
-		return Imported{}, denied(ImportOwn, "outside the gateway's own folders", path+" is inside one",
-			"a run's files are already artifacts: use their art_ ids")
+		return Imported{}, ownFault(path)
 	}
-	f, err := im.open(root, rel)
+	f, err := open(root, rel)
 	if err != nil {
 		return Imported{}, im.openFault(path, err)
 	}
 	defer f.Close()
-	var before unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &before); err != nil {
-		return Imported{}, fsFault(op, "the file cannot be examined", err)
+	before, err := im.regular(f, path)
+	if err != nil {
+		return Imported{}, err
 	}
+	return im.copy(ctx, f, path, before)
+}
+
+// regular examines an open file: it must be a regular one of an allowed size.
+func (im *Importer) regular(f *os.File, path string) (st unix.Stat_t, err error) {
+	err = unix.Fstat(int(f.Fd()), &st)
 	switch {
-	case before.Mode&unix.S_IFMT != unix.S_IFREG:
-		return Imported{}, denied(ImportKind, "only a regular file", path+" is "+files.Kind(before.Mode)+", not a regular file", "name a file")
-	case before.Size > im.maxBytes:
-		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", im.maxBytes), fmt.Sprintf("%s has %d bytes", path, before.Size), "")
+	case err != nil:
+		return st, fsFault("artifact.ImportFile", "the file cannot be examined", err)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return st, denied(ImportKind, "only a regular file", path+" is "+files.Kind(st.Mode)+", not a regular file", "name a file")
+	case st.Size > im.maxBytes:
+		return st, denied(ImportSize, fmt.Sprintf("at most %d bytes", im.maxBytes), fmt.Sprintf("%s has %d bytes", path, st.Size), "")
 	}
+	return st, nil
+}
+
+// copy stores the bytes of an open file that was examined before. It reads by offset: whoever handed the file over may move its position.
+func (im *Importer) copy(ctx context.Context, f *os.File, path string, before unix.Stat_t) (Imported, error) {
 	name := filepath.Base(path)
-	got, err := im.take(ctx, f, im.inspect(name, "path", before.Size), im.maxBytes, labelOf(name), func(size int64) error {
+	r := io.NewSectionReader(f, 0, math.MaxInt64)
+	got, err := im.take(ctx, r, im.inspect(name, "path", before.Size), im.maxBytes, labelOf(name), func(size int64) error {
 		return unchanged(f, before, size, path)
 	})
 	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
@@ -212,34 +201,6 @@ func (im *Importer) ImportStream(ctx context.Context, r io.Reader, name string) 
 	})
 }
 
-// locate finds the root a path lies below. Nothing of the filesystem is looked at.
-func (im *Importer) locate(path string) (importRoot, string, error) {
-	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
-		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportPath, Field: "path",
-			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path),
-			Hint: "give a path on the gateway's host"})
-	}
-	if msg := badName(path); msg != "" {
-		return importRoot{}, "", fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportName, Field: "path",
-			Rule: "UTF-8 without control characters",
-			Msg:  fmt.Sprintf("the file name %.200q %s", path, msg), Hint: "rename the file, or the folder it is in"})
-	}
-	for _, r := range im.roots {
-		if rel, ok := strings.CutPrefix(path, r.name+"/"); ok {
-			return r, rel, nil
-		}
-		if path == r.name {
-			return importRoot{}, "", denied(ImportKind, "only a regular file", path+" is a folder", "name a file in it")
-		}
-	}
-	hint := "put the file below one of them, or ask the administrator to add a root"
-	allowed := strings.Join(im.names, ", ")
-	if allowed == "" {
-		allowed, hint = "none", "ask the administrator to add a root"
-	}
-	return importRoot{}, "", denied(ImportRoot, "below an allowed root ("+allowed+")", fmt.Sprintf("%.200q is not below one", path), hint)
-}
-
 func badName(path string) string {
 	switch {
 	case !utf8.ValidString(path):
@@ -248,42 +209,6 @@ func badName(path string) string {
 		return "contains control characters"
 	}
 	return ""
-}
-
-// isOwn says whether a path is, or lies in, a folder of the gateway, by whatever name: a filesystem may be mounted in two places. It is
-// asked before anything else of the path, so that the answer does not tell which workspaces there are.
-func (im *Importer) isOwn(path string) bool {
-	var own []os.FileInfo
-	for _, name := range im.own {
-		if info, err := os.Stat(name); err == nil {
-			own = append(own, info)
-		}
-	}
-	for ; path != "/"; path = filepath.Dir(path) {
-		info, err := os.Stat(path)
-		if err == nil && slices.ContainsFunc(own, func(o os.FileInfo) bool { return os.SameFile(o, info) }) {
-			return true
-		}
-	}
-	return false
-}
-
-func (im *Importer) open(root importRoot, rel string) (*os.File, error) {
-	slash, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(slash)
-	folder, err := files.OpenBeneath(slash, root.resolved[1:], unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(folder)
-	fd, err := files.OpenBeneath(folder, rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), rel), nil
 }
 
 func (im *Importer) openFault(path string, err error) error {
@@ -301,9 +226,9 @@ func (im *Importer) openFault(path string, err error) error {
 	return fsFault("artifact.ImportFile", "the file cannot be opened", err)
 }
 
-func denied(code, rule, msg, hint string) error {
+func denied(code, rule, msg, hint string, next ...fault.Step) error {
 	return &fault.Error{Op: "artifact.Import", Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule,
-		Msg: msg, Hint: hint}}}
+		Msg: msg, Hint: hint, Next: next}}}
 }
 
 func changed(path string) error {

@@ -14,11 +14,21 @@ import (
 	"slurmgate/fault"
 )
 
+// rootsOf are roots of the project [inP] imports into.
+func rootsOf(folders ...string) (roots []Root) {
+	for _, f := range folders {
+		roots = append(roots, Root{f, []string{inP.Project}})
+	}
+	return roots
+}
+
+var inP = Scope{Project: "proj_P"}
+
 func newImporter(t *testing.T, maxBytes int64) (im *Importer, root, storeDir string) {
 	t.Helper()
 	s, dir := newStore(t)
 	root = t.TempDir()
-	im, err := NewImporter(s, ImportPolicy{Roots: []string{root}, MaxBytes: maxBytes})
+	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(root), MaxBytes: maxBytes})
 	must(t, err)
 	return im, root, dir
 }
@@ -35,14 +45,14 @@ func TestImportFile(t *testing.T) {
 	must(t, os.Link(root+"/deep/er/greeting.txt", root+"/other name.txt"))
 	const sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
 	for path, label := range map[string]string{"/deep/er/greeting.txt": "greeting.txt", "/other name.txt": "other name.txt"} {
-		got, err := im.ImportFile(t.Context(), root+path)
+		got, err := im.ImportFile(t.Context(), root+path, inP)
 		if want := (Imported{sum, 6, "TEXT", label}); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", path, got, err)
 		}
 	}
 	must(t, im.store.Verify(t.Context(), sum))
 	put(t, root+"/exact", strings.Repeat("x", 100))
-	_, err := im.ImportFile(t.Context(), root+"/exact")
+	_, err := im.ImportFile(t.Context(), root+"/exact", inP)
 	must(t, err)
 }
 
@@ -98,7 +108,7 @@ func TestImportFileRefuses(t *testing.T) {
 		root + "/d/\xff":           {fault.Validation, ImportName},
 	} {
 		soon(t, func() {
-			_, err := im.ImportFile(t.Context(), path)
+			_, err := im.ImportFile(t.Context(), path, inP)
 			if err == nil || fault.KindOf(err) != want.kind || fault.CodeOf(err) != want.code {
 				t.Errorf("%q: %v (%s), want %s", path, err, fault.CodeOf(err), want.code)
 			}
@@ -136,32 +146,32 @@ func TestImportRoots(t *testing.T) {
 	put(t, base+"/real/f", "right")
 	put(t, other+"/f", "wrong")
 	must(t, os.Symlink("real", base+"/root"))
-	im, err := NewImporter(s, ImportPolicy{Roots: []string{base + "/root"}, MaxBytes: 100})
+	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(base + "/root"), MaxBytes: 100})
 	must(t, err)
 	for _, path := range []string{base + "/root/f", base + "/real/f"} {
-		_, err := im.ImportFile(t.Context(), path)
+		_, err := im.ImportFile(t.Context(), path, inP)
 		must(t, err)
 	}
 	must(t, os.Remove(base+"/root"))
 	must(t, os.Symlink(other, base+"/root"))
-	got, err := im.ImportFile(t.Context(), base+"/root/f")
+	got, err := im.ImportFile(t.Context(), base+"/root/f", inP)
 	if err != nil || got.SHA256 != sumOf([]byte("right")) {
 		t.Error(got, err)
 	}
 	must(t, os.Rename(base+"/real", base+"/moved"))
 	must(t, os.Symlink(other, base+"/real"))
-	_, err = im.ImportFile(t.Context(), base+"/root/f")
+	_, err = im.ImportFile(t.Context(), base+"/root/f", inP)
 	wantFault(t, err, fault.Policy, ImportSymlink)
 
 	for _, roots := range [][]string{{"relative"}, {base + "/none"}, {base + "/moved/f"}, {"/"}, {base + "/"}, {""}} {
-		_, err := NewImporter(s, ImportPolicy{Roots: roots, MaxBytes: 1})
+		_, err := NewImporter(s, ImportPolicy{Roots: rootsOf(roots...), MaxBytes: 1})
 		wantFault(t, err, fault.Validation, ImportRoot)
 	}
 	_, err = NewImporter(s, ImportPolicy{})
 	wantFault(t, err, fault.Validation, ImportSize)
 	none, err := NewImporter(s, ImportPolicy{MaxBytes: 1})
 	must(t, err)
-	_, err = none.ImportFile(t.Context(), base+"/moved/f")
+	_, err = none.ImportFile(t.Context(), base+"/moved/f", inP)
 	wantFault(t, err, fault.Policy, ImportRoot)
 }
 
@@ -175,7 +185,7 @@ func TestImportOwnFolders(t *testing.T) {
 	put(t, base+"/runs/run_1/a1/out/report.json", "{}")
 	put(t, base+"/runs2/f", "beside it, with its name as prefix")
 	must(t, os.Symlink(base+"/runs", base+"/link"))
-	im, err := NewImporter(s, ImportPolicy{Roots: []string{base, base + "/runs/run_1", base + "/link", storeDir}, MaxBytes: 100,
+	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(base, base+"/runs/run_1", base+"/link", storeDir), MaxBytes: 100,
 		Own: []string{storeDir, base + "/link", base + "/later"}})
 	must(t, err)
 	put(t, base+"/later/ledger.db", "made by the gateway after the importer")
@@ -183,11 +193,11 @@ func TestImportOwnFolders(t *testing.T) {
 		base + "/link/run_1/a1/out/report.json",
 		base + "/later/ledger.db", storeDir + "/objects/x"} {
 		for _, im := range []*Importer{im, im.Rehearsal()} {
-			_, err := im.ImportFile(t.Context(), path)
+			_, err := im.ImportFile(t.Context(), path, inP)
 			wantFault(t, err, fault.Policy, ImportOwn)
 		}
 	}
-	_, err = im.ImportFile(t.Context(), base+"/runs2/f")
+	_, err = im.ImportFile(t.Context(), base+"/runs2/f", inP)
 	must(t, err)
 }
 
@@ -215,7 +225,7 @@ func TestImportFileSwapped(t *testing.T) {
 	}()
 	defer func() { close(stop); <-stopped }()
 	for until := time.Now().Add(300 * time.Millisecond); time.Now().Before(until); {
-		got, err := im.ImportFile(t.Context(), root+"/d/f")
+		got, err := im.ImportFile(t.Context(), root+"/d/f", inP)
 		if got.SHA256 == secret {
 			t.Fatal("a symlink was followed")
 		}
@@ -250,7 +260,7 @@ func TestImportFileChanged(t *testing.T) {
 			past := time.Now().Add(-time.Hour) // so that a change now shows whatever the clock's grain
 			must(t, os.Chtimes(root+"/f", past, past))
 			ctx := &hook{Context: t.Context(), at: 2, do: func() { must(t, change(root+"/f")) }}
-			_, err := im.ImportFile(ctx, root+"/f")
+			_, err := im.ImportFile(ctx, root+"/f", inP)
 			wantFault(t, err, fault.Validation, "import_changed")
 			if got := listed(t, storeDir); got != nil {
 				t.Error("kept:", got)
@@ -285,7 +295,7 @@ func TestRehearsal(t *testing.T) {
 	if err := os.WriteFile(file, []byte("a\tb\n1\t2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	im, err := NewImporter(store, ImportPolicy{Roots: []string{folder}, MaxBytes: 64})
+	im, err := NewImporter(store, ImportPolicy{Roots: rootsOf(folder), MaxBytes: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +306,7 @@ func TestRehearsal(t *testing.T) {
 				errs[i] = fault.CodeOf(err)
 			}
 		}
-		got, err := im.ImportFile(t.Context(), file)
+		got, err := im.ImportFile(t.Context(), file, inP)
 		note(0, got, err)
 		got, err = im.ImportText(t.Context(), "some words")
 		note(1, got, err)

@@ -46,7 +46,7 @@ func FuzzImportPath(f *testing.F) {
 			f.Fatal(err)
 		}
 	}
-	im, err := NewImporter(s, ImportPolicy{Roots: []string{root}, MaxBytes: 100})
+	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(root), MaxBytes: 100})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func FuzzImportPath(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, rel string) {
-		got, err := im.ImportFile(t.Context(), root+"/"+rel)
+		got, err := im.ImportFile(t.Context(), root+"/"+rel, inP)
 		if err == nil && got.SHA256 != sumOf([]byte("fine")) {
 			t.Errorf("%q imported %+v", rel, got)
 		}

@@ -24,7 +24,7 @@ type Artifact struct {
 }
 
 type artifactImportCmd struct {
-	File    string `arg:"" help:"File below one of the policy's import roots, or - for standard input."`
+	File    string `arg:"" help:"File that you can read, or - for standard input."`
 	Label   string `help:"Label. Default: the file's name." placeholder:"TEXT"`
 	Type    string `help:"Type. Default: detected from the content." placeholder:"TYPE"`
 	Project string `help:"Project name or id." placeholder:"NAME"`
@@ -43,7 +43,7 @@ func (c artifactImportCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) (err error) {
 		var r app.ImportAnswer
 		if args.Path != nil {
-			err = s.call(ctx, "artifact.import", args, &r)
+			err = s.importPath(ctx, args, &r)
 		} else {
 			err = s.importStream(ctx, StandardInput(ctx), args, &r)
 		}

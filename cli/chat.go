@@ -29,13 +29,21 @@ func (c *Chat) Tools() []gate.Tool { return slices.Clone(c.tools) }
 // Visible implements mcp.Gateway.
 func (c *Chat) Visible(context.Context, gate.Tool) bool { return true }
 
-// Call implements mcp.Gateway. When the gateway goes away the call is sent again to the next one, under the same key where it needs one.
+// Call implements mcp.Gateway. The file of an import is opened here, as the chat's user. When the gateway goes away the call is sent again
+// to the next one, under the same key where it needs one.
 func (c *Chat) Call(ctx context.Context, req gate.Request) (res gate.Response, err error) {
 	if i := slices.IndexFunc(c.tools, func(t gate.Tool) bool { return t.ID == req.ToolID }); i >= 0 {
 		ownKey(&req, c.tools[i].Idempotency)
 	}
+	req, file, err := handOverIn(req)
+	if err != nil {
+		return res, err
+	}
+	if file != nil {
+		defer file.Close()
+	}
 	err = c.link.retry(ctx, func(to *httpapi.Client) (err error) {
-		res, err = to.As(gate.MCP).Call(ctx, req)
+		res, err = to.As(gate.MCP).CallWith(ctx, req, file)
 		return err
 	})
 	return res, err

@@ -26,16 +26,20 @@ type Session struct {
 	site *site.Site
 	*link
 
-	dryRun bool   // of the next calls
-	key    string // their idempotency key; empty: none
+	dryRun bool     // of the next calls
+	key    string   // their idempotency key; empty: none
+	file   *os.File // handed over with them; nil: none
 }
+
+// tokenVariable holds the token of the calls.
+const tokenVariable = "SLURMGATE_TOKEN"
 
 // Dial reaches the gateway at a socket. A token in the environment makes the calls the token's: for programs that should do less than
 // their user may.
 func (a *Shell) Dial(ctx context.Context, socket string) (*httpapi.Client, error) {
 	c, err := httpapi.Dial(ctx, socket)
 	if err == nil {
-		c.Bear(os.Getenv("SLURMGATE_TOKEN"))
+		c.Bear(os.Getenv(tokenVariable))
 	}
 	return c, err
 }
@@ -69,7 +73,7 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 		}
 	}
 	err = s.retry(ctx, func(c *httpapi.Client) (err error) {
-		res, err = c.Call(ctx, req)
+		res, err = c.CallWith(ctx, req, s.file)
 		return err
 	})
 	switch {

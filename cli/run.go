@@ -75,11 +75,11 @@ func (a *Shell) importFile(ctx context.Context, s *Session, path string) (app.Im
 	if s.dryRun {
 		word = "would import"
 		var r gate.Rehearsal
-		if err = s.call(ctx, "artifact.import", args, &r); err == nil {
+		if err = s.importPath(ctx, args, &r); err == nil {
 			err = json.Unmarshal(r.Would, &got)
 		}
 	} else {
-		err = s.call(ctx, "artifact.import", args, &got)
+		err = s.importPath(ctx, args, &got)
 	}
 	if err != nil {
 		return got, err

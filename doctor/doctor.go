@@ -170,8 +170,11 @@ func (d *checks) domain(ctx context.Context, s *site.Site) *toolpack.Domain {
 	file, _ := dom.Policy()
 	d.add("ok", "policy", file, "")
 	for _, root := range app.ImportRoots(s, pol) {
-		if st, err := os.Stat(root); err != nil || !st.IsDir() {
-			d.add("warn", "import root", root+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots")
+		if st, err := os.Stat(root.Path); err != nil || !st.IsDir() {
+			d.add("warn", "import root", root.Path+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots")
+		}
+		if root.Projects == nil {
+			d.add("warn", "import root", site.PlainRoot(root.Path), fmt.Sprintf("write {path: %s, projects: [NAME]} in import.roots", root.Path))
 		}
 	}
 	for _, misfit := range app.Fits(dom, pol) {

@@ -152,18 +152,24 @@ func TestScriptArtifact(t *testing.T) {
 	}
 }
 
-// A policy whose roots are around the gateway's own folders does not let in what other projects have there.
+// Roots around the gateway's own folders do not let in what other projects have there: not to a token, not to the gateway's own user.
 //
 // proves ARC-02
 func TestImportOwnFolders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "genomics")
-	s.replace("site.yaml", "roots: [", "roots: ["+s.dir+", ")
-	s.serve()
+	s.replace("site.yaml", "roots: [", "roots: [{path: "+s.dir+", projects: [demo]}, ")
+	p := s.openPort(t)
 	var l looked
 	s.ok(&l, "run", "samtools.flagstat", "--input", "bam="+data("aln.bam"), "--wait")
 	attempt := s.dir + "/runs/" + l.RunID + "/a1"
 	for _, path := range []string{attempt + "/ctl/token", attempt + "/out/flagstat.json", attempt + "/out/none", s.dir + "/runs/.gateway-id"} {
+		if status, body := p.send("POST", "/v1/artifacts", fmt.Sprintf(`{"path":%q}`, path)); !strings.Contains(string(body), "IMPORT-OWN") {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+		if strings.HasSuffix(path, "none") {
+			continue
+		}
 		if f := s.fails(4, "artifact", "import", path); f.Code != "IMPORT-OWN" {
 			t.Errorf("%s: %+v", path, f)
 		}
@@ -171,64 +177,139 @@ func TestImportOwnFolders(t *testing.T) {
 	s.ok(nil, "artifact", "import", s.file("mine.txt", "x"))
 }
 
-// What the policy does not let in stays out.
+// What the site does not let in stays out: of what a token names, and of what a user of the host hands over.
 //
 // proves ARC-02 ARC-06
 func TestImportBoundary(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
-	s.serve()
+	p := s.openPort(t)
 	files := s.dir + "/files"
 	s.file("real.txt", "x")
 	shell(t, "root", `cd "$1"; ln -s real.txt link; ln -s /etc/passwd passwd; mkdir sub; echo y >sub/file; ln -s sub subs; mkfifo fifo; mkfifo ../fifo-outside
 		echo secret >secret; chmod 600 secret; chmod 755 . sub; mknod zero c 1 5; chmod 666 fifo zero; truncate -s 1048577 big`, files)
-	tests := []struct {
-		path string
-		exit int
-		code string
+	for _, tt := range []struct {
+		path, code string
+		handed     string // the code for the user whom the gateway runs as; empty: it may come in
+		exit       int
 	}{
-		{"/etc/passwd", 4, "IMPORT-ROOT"},
-		{s.dir + "/site.yaml", 4, "IMPORT-ROOT"},
-		{files, 4, "IMPORT-KIND"},
-		{files + "/sub", 4, "IMPORT-KIND"},
-		{files + "/link", 4, "IMPORT-SYMLINK"},
-		{files + "/passwd", 4, "IMPORT-SYMLINK"},
-		{files + "/subs/file", 4, "IMPORT-SYMLINK"},
-		{files + "/fifo", 4, "IMPORT-KIND"},
-		{s.dir + "/fifo-outside", 4, "IMPORT-ROOT"},
-		{files + "/zero", 4, "IMPORT-KIND"},
-		{files + "/secret", 4, "IMPORT-ACCESS"},
-		{files + "/big", 4, "IMPORT-SIZE"},
-		{files + "/nothing", 3, "import_missing"},
-		{files + "-other/x", 4, "IMPORT-ROOT"},
-		{"/proc/self/environ", 4, "IMPORT-ROOT"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.path[max(0, strings.LastIndex(tt.path, "/")):], func(t *testing.T) {
-			t.Parallel()
-			s := s.as(t)
-			for _, args := range [][]string{{"artifact", "import", tt.path}, {"artifact", "import",
-				files + "/../files" + strings.TrimPrefix(tt.path, files)}} {
-				if !strings.HasPrefix(tt.path, files+"/") && strings.Contains(args[2], "..") {
-					continue
-				}
-				start := time.Now()
-				if f := s.fails(tt.exit, args...); f.Code != tt.code {
-					t.Errorf("%v: %+v", args, f)
-				}
-				if d := time.Since(start); d > 20*time.Second {
-					t.Errorf("it took %v", d)
-				}
-			}
-		})
-	}
-	t.Cleanup(func() {
-		var page artifactPage
-		s.ok(&page, "artifact", "list")
-		if slices.ContainsFunc(page.Artifacts, func(a artifactRow) bool { return a.Source == "import" }) {
-			t.Errorf("something came in: %+v", page)
+		{"/etc/passwd", "IMPORT-ROOT", "", 0},
+		{s.dir + "/site.yaml", "IMPORT-ROOT", "", 0},
+		{files, "IMPORT-KIND", "file_unreadable", 2},
+		{files + "/sub", "IMPORT-KIND", "file_unreadable", 2},
+		{files + "/link", "IMPORT-SYMLINK", "", 0},
+		{files + "/passwd", "IMPORT-SYMLINK", "", 0},
+		{files + "/subs/file", "IMPORT-SYMLINK", "", 0},
+		{files + "/fifo", "IMPORT-KIND", "file_unreadable", 2},
+		{s.dir + "/fifo-outside", "IMPORT-ROOT", "file_unreadable", 2},
+		{files + "/zero", "IMPORT-KIND", "file_unreadable", 2},
+		{files + "/secret", "IMPORT-ACCESS", "file_unreadable", 2},
+		{files + "/big", "IMPORT-SIZE", "IMPORT-SIZE", 4},
+		{files + "/nothing", "import_missing", "file_not_found", 3},
+		{files + "-other/x", "IMPORT-ROOT", "file_not_found", 3},
+		{"/proc/self/environ", "IMPORT-ROOT", "IMPORT-HANDED", 4},
+	} {
+		start := time.Now()
+		if status, body := p.send("POST", "/v1/artifacts", fmt.Sprintf(`{"path":%q}`, tt.path)); status < 300 ||
+			!strings.Contains(string(body), `"`+tt.code+`"`) {
+			t.Errorf("%s: %d %s", tt.path, status, body)
 		}
-	})
+		if tt.handed != "" {
+			if f := s.fails(tt.exit, "artifact", "import", tt.path); f.Code != tt.handed {
+				t.Errorf("%s: %+v", tt.path, f)
+			}
+		}
+		if d := time.Since(start); d > 20*time.Second {
+			t.Errorf("it took %v", d)
+		}
+	}
+	var page artifactPage
+	s.ok(&page, "artifact", "list")
+	if slices.ContainsFunc(page.Artifacts, func(a artifactRow) bool { return a.Source == "import" }) {
+		t.Errorf("something came in: %+v", page)
+	}
+}
+
+// A user of the host imports what he can read himself, wherever it is, and nothing that only the gateway's user can read; a token imports
+// from the roots of its project. One shell that is the gateway itself does the same.
+func TestImportWithOnesOwnRights(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	peer := "    - {user: %s, capabilities: [gateway, read, import], projects: [%s]}\n"
+	s.replace("site.yaml", "domain_dir:", "  socket: "+s.dir+"/gw.sock\naccess:\n  peers:\n"+fmt.Sprintf(peer, "alice", "hers")+
+		fmt.Sprintf(peer, "bob", "his")+"domain_dir:")
+	s.replace("site.yaml", "roots: [", "roots: [{path: "+s.dir+"/hers, projects: [hers]}, "+s.dir+"/old, ")
+	shell(t, "root", `cd "$1"; mkdir hers old files/private; echo lab >hers/lab; echo alice >hers/alice; chown alice hers/alice; echo old >old/f
+		mkdir home; echo mine >home/f; echo swapped >home/g; chown -R alice home; chmod 700 home
+		chown lab hers/lab old/f; chmod 600 hers/* home/f; chmod 755 hers old`, s.dir)
+	s.serve()
+	as := func(user string, path string, env ...string) result {
+		return s.user(user, env, "artifact", "import", path)
+	}
+	var a artifactRow
+	as("alice", s.dir+"/hers/alice").object(t, &a)
+	as("alice", s.dir+"/home/f").object(t, &a) // a folder that the gateway's user cannot enter
+	for _, c := range [][2]string{{"alice", "/hers/lab"}, {"bob", "/hers/alice"}, {"bob", "/hers/lab"}, {"bob", "/home/f"},
+		{"bob", "/home/none"}} {
+		if f := as(c[0], s.dir+c[1]).failure(t, 2); f.Code != "file_unreadable" {
+			t.Errorf("%v: %+v", c, f)
+		}
+	}
+	// Without slurmgate's help: a path alone, which the gateway would have to open.
+	ask := func(user, path, token string) string {
+		head := "X-None: 1"
+		if token != "" {
+			head = "Authorization: Bearer " + token
+		}
+		return shell(t, user, `perl -MIO::Socket::UNIX -e '($to, $head, $body) = @ARGV; $c = IO::Socket::UNIX->new(Peer => $to) or die;
+			print $c "POST /v1/artifacts HTTP/1.0\r\nHost: g\r\nContent-Type: application/json\r\n$head\r\nContent-Length: ", length $body, "\r\n\r\n$body";
+			print <$c>' "$@"`, s.dir+"/gw.sock", head, fmt.Sprintf(`{"path":%q}`, s.dir+path))
+	}
+	for _, path := range []string{"/hers/lab", "/hers/alice", "/home/f"} {
+		if got := ask("alice", path, ""); !strings.Contains(got, "IMPORT-HANDED") {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	token := func(name string, more ...string) string {
+		var made tokenAnswer
+		s.ok(&made, append([]string{"token", "create", name, "--capability", "gateway,read,import"}, more...)...)
+		return made.Token
+	}
+	hers, his, every := token("hers", "--project", "hers"), token("his", "--project", "his"), token("every", "--project", "*")
+	for _, c := range []struct{ token, path, want string }{
+		{hers, "/hers/lab", `"artifact_id"`}, {his, "/hers/lab", "IMPORT-ROOT"}, {his, "/hers/none", "IMPORT-ROOT"},
+		{every, "/hers/lab", `"artifact_id"`},
+		{hers, "/old/f", "IMPORT-ROOT"}, {every, "/old/f", `"artifact_id"`}, {hers, "/home/f", "IMPORT-ROOT"},
+	} {
+		if got := ask("bob", c.path, c.token); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.path, got, c.want)
+		}
+	}
+	// A chat of a user on the host is his own process too.
+	say := func(user, path string) string {
+		return shell(t, user, `export SLURMGATE_SITE=$1; { echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t"}}}'
+			echo '{"jsonrpc":"2.0","method":"notifications/initialized"}'
+			echo "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"artifact_import\",\"arguments\":{\"path\":\"$3\"}}}"; } | "$2" mcp`,
+			s.dir+"/site.yaml", world.dir+"/slurmgate", s.dir+path)
+	}
+	if got := say("alice", "/home/g"); !strings.Contains(got, "Imported: ") {
+		t.Error(got)
+	}
+	if got := say("bob", "/hers/lab"); strings.Contains(got, "Imported: ") || !strings.Contains(got, "not readable for you") {
+		t.Error(got)
+	}
+}
+
+// A shell that is the gateway itself imports as its user, and where the site wants its roots, only from there.
+func TestImportByTheShellAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.ok(nil, "artifact", "import", "/etc/hostname")
+	s.replace("site.yaml", "import:\n", "import:\n  local: roots\n")
+	s.ok(nil, "artifact", "import", s.file("f", "in a root"))
+	if f := s.fails(4, "artifact", "import", "/etc/hostname"); f.Code != "IMPORT-ROOT" {
+		t.Errorf("%+v", f)
+	}
 }
 
 // zeros never ends.

@@ -179,7 +179,7 @@ func (c *chat) talk(s *site, partition string) {
 	// Mistakes of a model are answered so that it can mend them.
 	c.expect(c.say("seqkit_stats", tree{"reads": "art_00000000000000000000000000"}, nil), "error: ", "not_found")
 	c.expect(c.say("seqkit_stats", tree{"fastq": in.ArtifactID}, nil), "error: ARGS-SCHEMA", "fastq")
-	c.expect(c.say("artifact_import", tree{"path": "/etc/passwd"}, nil), "error: ", "policy")
+	c.expect(c.say("artifact_import", tree{"path": s.dir + "/runs/.gateway-id"}, nil), "error: ", "own folders")
 	c.expect(c.say("slurm_job_collect", tree{"run_id": "latest"}, nil), "error: ARGS-SCHEMA")
 }
 

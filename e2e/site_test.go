@@ -59,7 +59,7 @@ storage:
 apptainer:
   path: %s
 import:
-  roots: [%s/files, %s/data]
+  roots: [{path: %s/files, projects: [demo]}, {path: %s/data, projects: ["*"]}]
 watch:
   floor_seconds: 1
   ceiling_seconds: 5

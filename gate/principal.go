@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"io"
+	"os"
 	"time"
 )
 
@@ -63,6 +64,7 @@ type Caller struct {
 	Principal
 	Transport Transport
 	Body      io.Reader // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
+	File      *os.File  // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
 }
 
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no

@@ -23,9 +23,9 @@ type callerKey struct{}
 
 // peerContext notes the peer of a connection to a unix socket.
 func peerContext(ctx context.Context, c net.Conn) context.Context {
-	if u, ok := c.(*net.UnixConn); ok {
-		if uid, err := peer(u); err == nil {
-			return context.WithValue(ctx, peerKey{}, uid)
+	if u, ok := c.(*handConn); ok {
+		if uid, err := peer(u.UnixConn); err == nil {
+			return context.WithValue(context.WithValue(ctx, connKey{}, u), peerKey{}, uid)
 		}
 	}
 	return ctx

@@ -181,8 +181,12 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 
 // toolCall is POST /v1/tool-calls: the raw envelope.
 func (f *face) toolCall(w http.ResponseWriter, req *http.Request) {
-	body, status, err := readBody(w, req)
+	body, file, status, err := readHanded(w, req)
 	who := CallerOf(req.Context())
+	if file != nil {
+		defer file.Close()
+		who.File = file
+	}
 	if err != nil {
 		writeJSON(w, status, "application/json", f.Gate.Invalid(req.Context(), who, err))
 		return

@@ -22,6 +22,8 @@ type Client struct {
 	face gate.Transport // what the calls are recorded as; empty: the shell's
 
 	token string // of the calls; empty: they are the user's own
+
+	hand func(body io.Reader) io.Reader // the body's reader when a file goes with it; nil: none does
 }
 
 // As returns a client whose calls are recorded as those of another face on this host.
@@ -40,6 +42,11 @@ func (c *Client) exchange(ctx context.Context, method, path, typ string, body io
 	h, err := http.NewRequestWithContext(ctx, method, "http://gateway"+path, body)
 	if err != nil {
 		return nil, nil, err
+	}
+	if c.hand != nil && h.Body != nil {
+		h.Body, h.GetBody = io.NopCloser(c.hand(body)), nil
+		h.Header.Set(handedHeader, "1")
+		h.Header.Set("Expect", "100-continue")
 	}
 	for name, value := range map[string]string{"Content-Type": typ, FaceHeader: string(c.face)} {
 		if value != "" {

@@ -86,6 +86,13 @@ func serve(t *testing.T) (path string, s *Server) {
 	r, err := gate.NewRegistry(
 		tool("test.echo", func(_ context.Context, c gate.Call) (any, error) { return c.Args, nil }),
 		tool("test.slow", func(ctx context.Context, c gate.Call) (any, error) { <-ctx.Done(); return nil, ctx.Err() }),
+		tool("test.file", func(_ context.Context, c gate.Call) (any, error) {
+			if c.Caller.File == nil {
+				return nil, fault.New(fault.Validation, "x", "no_file", "there is none")
+			}
+			b, err := io.ReadAll(c.Caller.File)
+			return map[string]string{"text": string(b)}, err
+		}),
 		tool("artifact.get", artifacts))
 	if err != nil {
 		t.Fatal(err)

@@ -80,8 +80,9 @@ func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), lo
 		l.Close()
 		return fail(err)
 	}
-	return start(l, &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, MaxHeaderBytes: 64 << 10,
-		ConnContext: peerContext}, endStreams, log), nil
+	return start(handListener{l.(*net.UnixListener)}, &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
+		MaxHeaderBytes: 64 << 10,
+		ConnContext:    peerContext}, endStreams, log), nil
 }
 
 // removeStale removes the socket of a dead gateway of this user. Anything else at path stays and is an error.

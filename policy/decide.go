@@ -26,6 +26,7 @@ func (p *Policy) AllowTool(name string) error {
 // The ways in which data from outside becomes an artifact.
 const (
 	ImportPath   = "path"   // a file of the gateway's host
+	ImportHanded = "handed" // such a file, opened by its caller: the kind path, and no root is needed
 	ImportText   = "text"   // text in the call
 	ImportUpload = "upload" // a stream
 )
@@ -37,10 +38,14 @@ func ImportKinds() []string { return []string{ImportPath, ImportText, ImportUplo
 // not known yet. A denial is a Policy fault.
 func (p *Policy) AllowImport(kind, typ string, size int64) error {
 	var d decision
+	handed := kind == ImportHanded
+	if handed {
+		kind = ImportPath
+	}
 	if l := p.Import.Kinds; l != nil && !slices.Contains(*l, kind) {
 		d.add("POLICY-IMPORT-KIND", "import", "policy import.kinds: "+shown(*l), kind)
 	}
-	if kind == ImportPath && len(p.Import.Roots) == 0 {
+	if kind == ImportPath && !handed && len(p.Import.Roots) == 0 {
 		d = append(d, fault.Problem{Code: "POLICY-IMPORT-ROOT", Field: "path", Rule: "import.roots in the site file: none",
 			Msg: "this site does not allow imports by path", Hint: "give text, or upload the file"})
 	}

@@ -42,9 +42,10 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	text := string(data)
 	text = strings.Replace(text, "  path: /usr/bin/apptainer\n", "", 1)
 	text = strings.Replace(text, "  binds: []\n", "", 1)
+	text = strings.Replace(text, "  roots: []\n", "", 1)
 	text = strings.Replace(text, "  peers: []\n", "", 1)
 	text = strings.Replace(text, "  oidc: []\n", "", 1)
-	text = regexp.MustCompile(`(?m)^  # ((?:module|binds|peers|oidc):\n)((?:  #   .*\n)+)`).ReplaceAllStringFunc(text, func(s string) string {
+	text = regexp.MustCompile(`(?m)^  # ((?:module|binds|roots|peers|oidc):\n)((?:  #   .*\n)+)`).ReplaceAllStringFunc(text, func(s string) string {
 		return strings.ReplaceAll(s, "  # ", "  ")
 	})
 	other, err := Parse(examples+"/template.yaml", []byte(text))

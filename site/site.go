@@ -104,14 +104,6 @@ type Bind struct {
 	Target  string `yaml:"target"`  // absolute and plain, in the container
 }
 
-// Import says which files may be imported and how they are checked.
-type Import struct {
-	// Roots are absolute folders, never /. If empty, those of policies.yaml in an older domain apply, else nothing is imported by path.
-	Roots []string `yaml:"roots"`
-
-	FullCheck bool `yaml:"full_check"` // inflate gzip files of any size to compare their checksums; default false: those up to 64 MiB
-}
-
 // Watch bounds the time between two queries of Slurm.
 type Watch struct {
 	FloorSeconds   int `yaml:"floor_seconds"`   // 1..3600, while something happens; default 2
@@ -157,6 +149,7 @@ func (s *Site) fill() {
 	} else {
 		text("apptainer.path", &s.Apptainer.Path, "/usr/bin/apptainer")
 	}
+	text("import.local", &s.Import.Local, LocalOwn)
 	text("apptainer.verify", &s.Apptainer.Verify, "all")
 	text("apptainer.network_isolation", &s.Apptainer.NetworkIsolation, "required")
 	text("apptainer.gpu", &s.Apptainer.GPU, "nvidia")

@@ -50,6 +50,10 @@ func (s *Site) put(v yamldoc.Value, to reflect.Value) {
 	s.at[v.Path()] = at
 	switch to.Kind() {
 	case reflect.Struct:
+		if root, ok := to.Addr().Interface().(*Root); ok && v.IsText() {
+			root.Path = v.Text()
+			return
+		}
 		known, order := keysOf(to.Type())
 		if v.Path() == "" {
 			known, order = s.topKeys()

@@ -57,9 +57,7 @@ func (s *Site) check(more ...Check) []fault.Problem {
 		c.apptainer(s.Apptainer)
 	}
 	if !s.cluster {
-		for i, root := range s.Import.Roots {
-			c.path(fmt.Sprintf("import.roots[%d]", i), root, true)
-		}
+		c.imports(s.Import)
 	}
 	c.apart()
 	if hasCluster {

@@ -64,7 +64,11 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	if err = g.app.Policy.CheckSites(s.Names()); err != nil {
 		return g, err
 	}
-	g.app.Policy.Import.Roots = app.ImportRoots(s, g.app.Policy)
+	roots := app.ImportRoots(s, g.app.Policy)
+	g.app.Policy.Import.Roots = nil
+	for _, r := range roots {
+		g.app.Policy.Import.Roots = append(g.app.Policy.Import.Roots, r.Path)
+	}
 	if err = g.app.Domain.Packs().CheckBinds(app.Offers(s)); err != nil {
 		return g, err
 	}
@@ -80,7 +84,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	for _, c := range s.Clusters() {
 		own = append(own, c.Storage.RunsDir)
 	}
-	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: existing(g.app.Policy.Import.Roots, log),
+	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: existing(roots, log),
 		MaxBytes: g.app.Policy.Import.MaxBytes, Types: g.app.Domain.Types(),
 		Full: s.Import.FullCheck, Own: own}); err != nil {
 		return g, err
@@ -105,14 +109,17 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 }
 
 // existing drops import roots that are not there: an unmounted filesystem is no reason not to start.
-func existing(roots []string, log *slog.Logger) []string {
-	var out []string
+func existing(roots []site.Root, log *slog.Logger) []artifact.Root {
+	var out []artifact.Root
 	for _, r := range roots {
-		if st, err := os.Stat(r); err == nil && st.IsDir() {
-			out = append(out, r)
-		} else {
-			log.Warn("an import root is not a folder here; nothing is imported from it", "root", r)
+		if st, err := os.Stat(r.Path); err != nil || !st.IsDir() {
+			log.Warn("an import root is not a folder here; nothing is imported from it", "root", r.Path)
+			continue
 		}
+		if r.Projects == nil {
+			log.Warn("an import root has no projects", "what", site.PlainRoot(r.Path))
+		}
+		out = append(out, artifact.Root{Folder: r.Path, Projects: r.ProjectIDs()})
 	}
 	return out
 }

@@ -34,6 +34,9 @@ func (v Value) Peek(key string) string {
 	return ""
 }
 
+// IsText reports whether the value is a string, a number or the like: neither a mapping nor a list.
+func (v Value) IsText() bool { return v.n != nil && v.n.Kind == yaml.ScalarNode }
+
 // Path is the value's place, e.g. inputs[0].role.
 func (v Value) Path() string { return v.path }
 
