@@ -84,13 +84,13 @@ type slurmParams struct {
 	SpecVersion   int            `json:"spec_version"`
 	ScriptVersion string         `json:"slurm_script_version"`
 	Resources     Resources      `json:"resources"`
-	Placement     askedPlacement `json:"placement"`
+	Placement     AskedPlacement `json:"placement"`
 	Execution     Execution      `json:"execution"`
 	IO            IO             `json:"io"`
 }
 
-// askedPlacement is a placement as it was asked for: null is what nobody asked for.
-type askedPlacement struct {
+// AskedPlacement is a placement as it was asked for: null is what nobody asked for.
+type AskedPlacement struct {
 	Partition  *string `json:"partition"`
 	Account    *string `json:"account"`
 	QOS        *string `json:"qos"`
@@ -98,11 +98,12 @@ type askedPlacement struct {
 	Site       *string `json:"site,omitzero"` // absent, not null, where the caller named none: a further site changes no identity
 }
 
-func asked(p Placement) askedPlacement {
-	return askedPlacement{orNil(p.Partition), orNil(p.Account), p.QOS, p.Constraint, p.Site}
+func asked(p Placement) AskedPlacement {
+	return AskedPlacement{orNil(p.Partition), orNil(p.Account), p.QOS, p.Constraint, p.Site}
 }
 
-func (a askedPlacement) placement() Placement {
+// Placement is the placement with what nobody asked for left empty.
+func (a AskedPlacement) Placement() Placement {
 	return Placement{orBlank(a.Partition), orBlank(a.Account), a.QOS, a.Constraint, a.Site}
 }
 
@@ -156,7 +157,7 @@ func DecodeParams(canonical []byte) (Params, error) {
 		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool, true}, nil
 	}
 	s := w.Slurm
-	return Params{w.ProjectID, s.ScriptVersion, Spec{s.SpecVersion, s.Resources, s.Placement.placement(), s.Execution, s.IO}, w.Tool, false},
+	return Params{w.ProjectID, s.ScriptVersion, Spec{s.SpecVersion, s.Resources, s.Placement.Placement(), s.Execution, s.IO}, w.Tool, false},
 		nil
 }
 

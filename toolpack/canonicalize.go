@@ -161,7 +161,7 @@ func (p *Pack) Outline(image string) plan.Spec {
 
 // spec is what every plan of the pack has, with the command of one.
 func (f definition) spec(image string, command plan.Command) plan.Spec {
-	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.plan(),
+	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.Placement(),
 		Execution: plan.Execution{Kind: "container", Command: command,
 			Container: plan.Container{Engine: "apptainer", Image: image, NetworkMode: "none", ReadonlyRootfs: true}}}
 	for _, o := range f.Outputs {

@@ -178,19 +178,6 @@ func (r resources) plan() plan.Resources {
 	return plan.Resources{TimeLimitSeconds: r.TimeLimitSeconds, CPUs: r.CPUs, MemMB: r.MemMB, GPUs: clone(r.GPUs), GPUType: clone(r.GPUType)}
 }
 
-// plan is the placement as the pack asks for it; the site decides what it leaves out.
-func (p placement) plan() plan.Placement {
-	var out plan.Placement
-	if p.Partition != nil {
-		out.Partition = *p.Partition
-	}
-	if p.Account != nil {
-		out.Account = *p.Account
-	}
-	out.QOS, out.Constraint = clone(p.QOS), clone(p.Constraint)
-	return out
-}
-
 func clone[T any](p *T) *T {
 	if p == nil {
 		return nil

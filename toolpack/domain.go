@@ -63,9 +63,9 @@ func chosen(list []Option) (o options) {
 // Validation fault that reports every broken rule of every file. parse reads the policy: the problems it finds are in the same report.
 func OpenDomain(dir string, parse func(file string, data []byte) error, list ...Option) (*Domain, error) {
 	const op = "toolpack.OpenDomain"
-	root, err := openRoot(dir)
+	root, err := openRoot(op, dir)
 	if err != nil {
-		return nil, noFolder(op, dir, err)
+		return nil, err
 	}
 	defer root.Close()
 	d, found := openDomain(root.FS(), dir, parse, chosen(list))

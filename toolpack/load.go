@@ -37,9 +37,9 @@ type Set struct {
 // Load reads every *.tool.yaml below dir. Schemas may be anywhere below dir. If any pack breaks a rule, Load returns no
 // set and one Validation fault that reports every broken rule.
 func Load(dir string, list ...Option) (*Set, error) {
-	root, err := openRoot(dir)
+	root, err := openRoot("toolpack.Load", dir)
 	if err != nil {
-		return nil, noFolder("toolpack.Load", dir, err)
+		return nil, err
 	}
 	defer root.Close()
 	set, _, found := loadAll(root.FS(), dir, ".", plan.Types(), chosen(list))
@@ -50,27 +50,20 @@ func Load(dir string, list ...Option) (*Set, error) {
 }
 
 // openRoot opens a folder. It looks first: opening a named pipe waits for its other end.
-func openRoot(dir string) (*os.Root, error) {
-	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		err = &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.OpenRoot(dir)
-}
-
-func noFolder(op, dir string, err error) error {
+func openRoot(op, dir string) (root *os.Root, err error) {
 	kind := fault.Transport
-	info, serr := os.Stat(dir)
-	switch {
+	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		kind = fault.NotFound
-	case serr == nil && !info.IsDir():
+	case err == nil && !info.IsDir():
 		kind = fault.Validation
 	}
-	return fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).
+	if kind == fault.Validation {
+		err = &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+	} else if root, err = os.OpenRoot(dir); err == nil {
+		return root, nil
+	}
+	return nil, fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).
 		WithNext("give the path of a domain package's folder")
 }
 

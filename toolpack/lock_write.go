@@ -22,9 +22,9 @@ const lockHeader = "# Written by `slurmgate image add NAME FILE.sif`. Toolpacks 
 func ReadLock(path string) (Lock, error) {
 	const op = "toolpack.ReadLock"
 	dir, name := filepath.Split(path)
-	root, err := openRoot(filepath.Clean(dir))
+	root, err := openRoot(op, filepath.Clean(dir))
 	if err != nil {
-		return Lock{}, noFolder(op, dir, err)
+		return Lock{}, err
 	}
 	defer root.Close()
 	if _, err := root.Lstat(name); errors.Is(err, fs.ErrNotExist) {

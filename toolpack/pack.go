@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/plan"
 	"slurmgate/toolpack/jinja"
 )
 
@@ -43,31 +44,31 @@ type place struct{ line, column int }
 
 // definition is the normal form of a toolpack file; pack_hash covers its canonical JSON.
 type definition struct {
-	ID              string          `json:"id"`
-	Version         string          `json:"version"`
-	ABIVersion      string          `json:"abiVersion"`
-	ContractVersion string          `json:"contractVersion"`
-	PlanKind        string          `json:"planKind"`
-	DisplayName     string          `json:"displayName"`
-	Description     string          `json:"description"`
-	Capabilities    []string        `json:"capabilities,omitempty"`
-	Deterministic   bool            `json:"deterministic"`
-	TimeoutMs       int64           `json:"timeoutMs"`
-	Limits          limits          `json:"limits"`
-	InputSchema     json.RawMessage `json:"inputSchema"`
-	OutputSchema    json.RawMessage `json:"outputSchema"`
-	Inputs          []input         `json:"inputs"`
-	Outputs         []output        `json:"declaredOutputs"`
-	StrictOutputs   bool            `json:"strictOutputs"`
-	Stderr          []stderrRule    `json:"stderr,omitzero"`
-	Image           string          `json:"image"`
-	Resources       resources       `json:"resources"`
-	Placement       placement       `json:"placement"`
-	Execution       execution       `json:"execution"`
-	Caps            caps            `json:"caps"`
-	Env             environment     `json:"env"`
-	Templating      templating      `json:"templating"`
-	Binds           []string        `json:"binds,omitempty"`
+	ID              string              `json:"id"`
+	Version         string              `json:"version"`
+	ABIVersion      string              `json:"abiVersion"`
+	ContractVersion string              `json:"contractVersion"`
+	PlanKind        string              `json:"planKind"`
+	DisplayName     string              `json:"displayName"`
+	Description     string              `json:"description"`
+	Capabilities    []string            `json:"capabilities,omitempty"`
+	Deterministic   bool                `json:"deterministic"`
+	TimeoutMs       int64               `json:"timeoutMs"`
+	Limits          limits              `json:"limits"`
+	InputSchema     json.RawMessage     `json:"inputSchema"`
+	OutputSchema    json.RawMessage     `json:"outputSchema"`
+	Inputs          []input             `json:"inputs"`
+	Outputs         []output            `json:"declaredOutputs"`
+	StrictOutputs   bool                `json:"strictOutputs"`
+	Stderr          []stderrRule        `json:"stderr,omitzero"`
+	Image           string              `json:"image"`
+	Resources       resources           `json:"resources"`
+	Placement       plan.AskedPlacement `json:"placement"`
+	Execution       execution           `json:"execution"`
+	Caps            caps                `json:"caps"`
+	Env             environment         `json:"env"`
+	Templating      templating          `json:"templating"`
+	Binds           []string            `json:"binds,omitempty"`
 }
 
 type limits struct {
@@ -100,13 +101,6 @@ type resources struct {
 	TimeLimitSeconds int     `json:"timeLimitSeconds"`
 	GPUs             *int    `json:"gpus"`
 	GPUType          *string `json:"gpuType"`
-}
-
-type placement struct {
-	Partition  *string `json:"partition"`
-	Account    *string `json:"account"`
-	QOS        *string `json:"qos"`
-	Constraint *string `json:"constraint"`
 }
 
 type execution struct {

@@ -227,8 +227,8 @@ func (d *draft) place(o yamldoc.Object) {
 		d.def.Resources.GPUs = &n
 	}
 	p := o.Opt("placement").Object("partition", "account", "qos", "constraint")
-	d.def.Placement = placement{optText(p.Opt("partition")), optText(p.Opt("account")),
-		optText(p.Opt("qos")), optText(p.Opt("constraint"))}
+	d.def.Placement = plan.AskedPlacement{Partition: optText(p.Opt("partition")), Account: optText(p.Opt("account")),
+		QOS: optText(p.Opt("qos")), Constraint: optText(p.Opt("constraint"))}
 }
 
 func optText(v yamldoc.Value) *string {
