@@ -33,7 +33,7 @@ type Rules struct {
 
 	// Image reports why a name is not that of the image with a digest (sha256:<64 hex>), "" if it is; nil: names are not checked.
 	Image func(name, digest string) string
-	// Stored: the plan was read back from canonical params, where a toolpack's inputs have no artifact_id.
+	// Stored: the plan was read back from canonical params, where a toolpack's inputs have no artifact_id. Its types are those of its time.
 	Stored bool
 	Asked  bool // the placement is as asked: partition and account may be left to the site
 }

@@ -56,7 +56,7 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 		roles[folded] = out.Role
 		v.sound(cmp.Or(CheckRelPath(out.SrcRelpath, "out"), checkShown(out.SrcRelpath)), "PLAN-SRC-PATH", at+"src_relpath",
 			"a whitespace-strict, safe relative path below out/")
-		v.form(slices.Contains(v.Types, out.Type), "PLAN-TYPE", at+"type", types, out.Type)
+		v.form(v.Stored || slices.Contains(v.Types, out.Type), "PLAN-TYPE", at+"type", types, out.Type)
 		v.sound(CheckWord(out.Label), "PLAN-LABEL", at+"label", wordRule)
 		srcs = append(srcs, out.SrcRelpath)
 	}
