@@ -150,22 +150,19 @@ type CheckAnswer struct {
 // checkTools checks a domain if the folder has a manifest, else the toolpacks below it.
 func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error) {
 	out := CheckAnswer{Dir: a.Dir, Tools: []string{}, Missing: []string{}}
+	var packs *toolpack.Set
 	if _, err := os.Stat(filepath.Join(a.Dir, toolpack.ManifestFile)); err != nil {
-		set, err := toolpack.Load(a.Dir, toolpack.Taken(OperationIDs()))
+		if packs, err = toolpack.Load(a.Dir, toolpack.Taken(OperationIDs())); err != nil {
+			return out, err
+		}
+	} else {
+		d, _, err := ReadDomain(a.Dir, toolpack.AllowMissingImages)
 		if err != nil {
 			return out, err
 		}
-		for _, p := range set.List() {
-			out.Tools = append(out.Tools, p.ID())
-		}
-		return out, nil
+		packs, out.Domain, out.Missing = d.Packs(), d.ID(), missingImages(d)
 	}
-	d, _, err := ReadDomain(a.Dir, toolpack.AllowMissingImages)
-	if err != nil {
-		return out, err
-	}
-	out.Domain, out.Missing = d.ID(), missingImages(d)
-	for _, p := range d.Packs().List() {
+	for _, p := range packs.List() {
 		out.Tools = append(out.Tools, p.ID())
 	}
 	return out, nil

@@ -1,6 +1,10 @@
 package run
 
-import "slurmgate/visible"
+import (
+	"slices"
+
+	"slurmgate/visible"
+)
 
 // State is what a caller sees first.
 type State string
@@ -40,18 +44,11 @@ const (
 	Done Phase = "done"
 )
 
+var states = map[Phase]State{Staging: Queued, Deferred: Queued, Submitting: Queued, Unconfirmed: Queued, Pending: Queued,
+	InJob: Running, Completing: Running, Collecting: Running, NeedsOperator: Blocked, AheadOfLedger: Blocked, OutputsLate: Blocked}
+
 // StateOf is the state that each phase belongs to; Done belongs to the three terminal states.
-func StateOf(p Phase) State {
-	switch p {
-	case Staging, Deferred, Submitting, Unconfirmed, Pending:
-		return Queued
-	case InJob, Completing, Collecting:
-		return Running
-	case NeedsOperator, AheadOfLedger, OutputsLate:
-		return Blocked
-	}
-	return ""
-}
+func StateOf(p Phase) State { return states[p] }
 
 // enter puts the run into a phase, with the reason why it is there.
 func (r *Run) enter(p Phase, reason, detail string) {
@@ -86,9 +83,5 @@ const (
 
 // Infrastructure reports whether the tool did not cause the ending, so that policy may allow a new attempt.
 func (e Ending) Infrastructure() bool {
-	switch e {
-	case EndedNodeFail, EndedBootFail, EndedPreempted, EndedLost, EndedAbsent:
-		return true
-	}
-	return false
+	return slices.Contains([]Ending{EndedNodeFail, EndedBootFail, EndedPreempted, EndedLost, EndedAbsent}, e)
 }
