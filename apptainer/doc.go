@@ -8,8 +8,6 @@
 package apptainer
 
 import (
-	"regexp"
-
 	"slurmgate/run"
 )
 
@@ -20,11 +18,3 @@ type Images struct {
 }
 
 var _ run.Images = Images{}
-
-// plainPath is the form of every path that ends up in a bind option: Apptainer splits binds at ":" and ","
-// and takes "\" for an escape. Blanks, quotes and "%" are refused as well, so that the same folder can stand
-// in any option of Slurm.
-var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_.+@~=-]+)+$`)
-
-// plainRule is plainPath in words.
-const plainRule = "an absolute path of letters, digits and _ . + @ ~ = - without a / at its end"

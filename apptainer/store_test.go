@@ -370,13 +370,6 @@ func TestConcurrentAdd(t *testing.T) {
 	}
 }
 
-func TestOpenStoreRefusesPathsThatSplitOptions(t *testing.T) {
-	for _, dir := range []string{"", "relative", "/", "/a:b", "/a,b", `/a\b`, "/a b", "/a%j", "/a\nb", "/a/../b", "/a/", "/a'b"} {
-		_, err := OpenStore(dir)
-		wantFault(t, err, fault.Validation, "IMAGE-STORE-PATH")
-	}
-}
-
 func FuzzCheckSIF(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "seed.sif")
 	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys,

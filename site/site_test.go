@@ -290,3 +290,13 @@ func TestHTTP(t *testing.T) {
 		parse(t, least+"http: {"+text+"}\n")
 	}
 }
+
+// A path that is part of an option of Slurm or Apptainer cannot split it or be expanded.
+func TestPathsThatSplitOptions(t *testing.T) {
+	for _, dir := range []string{"", "relative", "/", "/a:b", "/a,b", `/a\b`, "/a b", "/a%j", "/a\nb", "/a/../b", "/a/", "/a'b"} {
+		c := checker{site: &Site{}}
+		if c.plain("storage.image_store", dir); len(c.problems) != 1 {
+			t.Errorf("%q: %v", dir, c.problems)
+		}
+	}
+}
