@@ -66,11 +66,8 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
-// Journal counts what passes through the gate's journal, which records every call, denied ones too. A nil m returns next unchanged.
+// Journal counts what passes through the gate's journal, which records every call, denied ones too.
 func (m *Metrics) Journal(next gate.Journal, known func(toolID string) bool) gate.Journal {
-	if m == nil {
-		return next
-	}
 	return journal{next, m, known}
 }
 

@@ -76,10 +76,6 @@ func TestCalls(t *testing.T) {
 	if strings.Contains(page, "made.up") {
 		t.Error("callers can make series")
 	}
-	var none *Metrics
-	if none.Journal(d, nil) != gate.Journal(d) {
-		t.Error("without figures the journal is as it was")
-	}
 }
 
 // parts are outside systems that do next to nothing.

@@ -62,11 +62,8 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
 		p.Moved = withoutMoved(tree)
-		raw, err := yamldoc.EncodeJSON(tree)
-		if err == nil {
-			p.Snapshot, err = plan.Canonical(raw)
-		}
-		if err != nil {
+		var err error
+		if p.Snapshot, err = yamldoc.Canonical(tree); err != nil {
 			r.Add("JSON", "", "a document that is also I-JSON", fault.First(err), "")
 		}
 		p.Hash = plan.Hash(p.Snapshot)

@@ -3,7 +3,7 @@
 //
 // [Parse] reads the bytes of a policies.yaml; the package itself touches no file and no environment. The hash
 // covers the expanded document as it was given, without the defaults filled in here, so that a default changed
-// by a newer gateway does not change the identity of runs, and without the keys that belong in the site file ([Policy.Moved]).
+// by a newer gateway does not change the identity of runs, and without the key that belongs in the site file ([Policy.Moved]).
 //
 // Nouns: policy, snapshot, policy_hash, rule.
 package policy
@@ -46,11 +46,11 @@ type Policy struct {
 
 	// Hash is the policy_hash: "sha256:" and the hex SHA-256 of Snapshot.
 	Hash string `json:"-"`
-	// Snapshot is the canonical JSON of the expanded document, without the keys in Moved.
+	// Snapshot is the canonical JSON of the expanded document, without import.roots.
 	Snapshot json.RawMessage `json:"-"`
-	// Moved names the keys of the document that belong in the site file now. They work as long as the site file does not have them, and
-	// are not part of the hash.
-	Moved []string `json:"-"`
+	// Moved: the document has import.roots, which belongs in the site file now. It works as long as the site file does not have it, and is
+	// not part of the hash.
+	Moved bool `json:"-"`
 
 	file string          // it was read from
 	doc  *yamldoc.Reader // of the file, for the places of its fields

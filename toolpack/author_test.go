@@ -76,7 +76,7 @@ func formatSchemaOf(t testing.TB) func(text string) error {
 	}
 	return func(text string) error {
 		r := &yamldoc.Reader{File: "x", Prefix: "X"}
-		raw, err := yamldoc.EncodeJSON(r.Parse([]byte(text)).JSON())
+		raw, err := yamldoc.Canonical(r.Parse([]byte(text)).JSON())
 		if err != nil {
 			t.Fatal(err)
 		}

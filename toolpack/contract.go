@@ -13,7 +13,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 )
 
@@ -63,10 +62,7 @@ func compile(tree map[string]any, isInput bool) (contract, string) {
 			tree["additionalProperties"] = false
 		}
 	}
-	raw, err := yamldoc.EncodeJSON(tree)
-	if err == nil {
-		raw, err = plan.Canonical(raw)
-	}
+	raw, err := yamldoc.Canonical(tree)
 	if err != nil {
 		return contract{}, fault.First(err)
 	}

@@ -307,10 +307,7 @@ func (d *draft) templating(v yamldoc.Value) {
 	if !isMap && len(d.Problems()) == n {
 		c.Fail("TEMPLATING", "a mapping of JSON values", "it is not a mapping", "")
 	}
-	raw, err := yamldoc.EncodeJSON(tree)
-	if err == nil {
-		raw, err = plan.Canonical(raw)
-	}
+	raw, err := yamldoc.Canonical(tree)
 	if err != nil && len(d.Problems()) == n {
 		c.Fail("TEMPLATING", "a mapping of JSON values", fault.First(err), "")
 	}

@@ -32,6 +32,7 @@ func (p *Pack) Contract() *Contract {
 // version cannot use is a Validation fault.
 func ReadContract(stored json.RawMessage) (*Contract, error) {
 	const op = "toolpack.ReadContract"
+	unreadable := func(msg string) error { return fault.New(fault.Validation, op, "pack_unreadable", msg) }
 	var def definition
 	if err := json.Unmarshal(stored, &def); err != nil {
 		return nil, fault.Wrap(fault.Validation, op, "pack_unreadable", "the stored definition of the pack is not valid JSON", err)
@@ -39,16 +40,15 @@ func ReadContract(stored json.RawMessage) (*Contract, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(def.OutputSchema))
 	tree, ok := doc.(map[string]any)
 	if err != nil || !ok {
-		return nil, fault.New(fault.Validation, op, "pack_unreadable", "the stored definition of "+clip(def.ID)+" has no output schema")
+		return nil, unreadable("the stored definition of " + clip(def.ID) + " has no output schema")
 	}
 	out, msg := compile(tree, false)
 	if msg != "" {
-		return nil, fault.New(fault.Validation, op, "pack_unreadable",
-			"this version cannot use the stored output schema of "+clip(def.ID)+": "+msg)
+		return nil, unreadable("this version cannot use the stored output schema of " + clip(def.ID) + ": " + msg)
 	}
 	ready, msg := readRules(def)
 	if msg != "" {
-		return nil, fault.New(fault.Validation, op, "pack_unreadable", "this version cannot use "+clip(def.ID)+" as it is stored: "+msg)
+		return nil, unreadable("this version cannot use " + clip(def.ID) + " as it is stored: " + msg)
 	}
 	return &Contract{id: def.ID, timeout: milliseconds(def.TimeoutMs), out: out, rules: ready}, nil
 }

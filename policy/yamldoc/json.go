@@ -1,9 +1,10 @@
 package yamldoc
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
+
+	"slurmgate/plan"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -49,15 +50,13 @@ func (v Value) JSON() any {
 	return nil
 }
 
-// EncodeJSON writes the result of [Value.JSON].
-func EncodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+// Canonical returns the canonical JSON of a result of [Value.JSON].
+func Canonical(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
 		return nil, err
 	}
-	return bytes.TrimSpace(b.Bytes()), nil
+	return plan.Canonical(raw)
 }
 
 // Rewrite replaces every string value (not the keys) by the result of f. If f fails, the problem is recorded with the given
