@@ -15,14 +15,14 @@ import (
 
 // check applies the rules that relate fields to each other. It checks what could be read; a field that already has a
 // problem is not checked again.
-func (d *draft) check(in, out contract, types []string) {
+func (d *draft) check() {
 	if d.unread {
 		return // another ABI version, or not YAML
 	}
 	if d.def.Execution.runs() {
 		d.checkRunner()
 	}
-	d.checkPlan(types)
+	d.checkPlan()
 	if ms := int64(d.def.Resources.TimeLimitSeconds) * 1000; d.def.TimeoutMs > 0 && d.def.TimeoutMs < ms {
 		d.Add("TIMEOUT", "timeoutMs", fmt.Sprintf("at least resources.timeLimitSeconds, %d ms", ms),
 			fmt.Sprintf("%d ms is less than resources.timeLimitSeconds", d.def.TimeoutMs), "raise it, or lower the time limit")
@@ -31,8 +31,8 @@ func (d *draft) check(in, out contract, types []string) {
 	for i, f := range d.def.Inputs {
 		at := fmt.Sprintf("inputs[%d].", i)
 		for j, t := range f.Types {
-			if !slices.Contains(types, t) {
-				d.Add("TYPE", fmt.Sprintf("%stypes[%d]", at, j), "one of "+strings.Join(types, " "), `there is no artifact type "`+clip(t)+`"`,
+			if !slices.Contains(d.types, t) {
+				d.Add("TYPE", fmt.Sprintf("%stypes[%d]", at, j), "one of "+strings.Join(d.types, " "), `there is no artifact type "`+clip(t)+`"`,
 					"correct it, or add the type to artifact_types in the domain's manifest")
 			}
 		}
@@ -48,52 +48,52 @@ func (d *draft) check(in, out contract, types []string) {
 				`"`+clip(f.Role)+`" and "`+clip(was)+`" differ only in case`, "rename one of them")
 		}
 		params[f.Param], roles[plan.FoldRole(f.Role)] = true, f.Role
-		if in.schema != nil && f.Param != "" {
-			d.checkInput(at+"param", f.Param, in)
+		if d.in.schema != nil && f.Param != "" {
+			d.checkInput(at+"param", f.Param)
 		}
 	}
 	if len(d.cmd) > 0 {
-		d.checkCommand(in, params)
+		d.checkCommand(params)
 	}
-	d.checkEnv(in, params)
-	d.checkRequired(in, out)
-	d.checkRendering(in)
+	d.checkEnv(params)
+	d.checkRequired()
+	d.checkRendering()
 }
 
 // checkRequired refuses schemas that no call, or no finished run, can satisfy: a closed top level that requires a property it
 // does not declare, and an output schema that requires an undeclared role or does not allow a declared one.
-func (d *draft) checkRequired(in, out contract) {
-	if in.schema != nil && in.closed {
-		for _, name := range in.needs {
-			if _, ok := in.props[name]; !ok {
+func (d *draft) checkRequired() {
+	if d.in.schema != nil && d.in.closed {
+		for _, name := range d.in.needs {
+			if _, ok := d.in.props[name]; !ok {
 				d.Add("SCHEMA", "inputSchema.required", "properties that inputSchema declares",
-					`inputSchema has no property "`+clip(name)+`"`, plan.DidYouMean(name, slices.Sorted(maps.Keys(in.props))))
+					`inputSchema has no property "`+clip(name)+`"`, plan.DidYouMean(name, slices.Sorted(maps.Keys(d.in.props))))
 			}
 		}
 	}
-	if out.schema == nil {
+	if d.out.schema == nil {
 		return
 	}
 	var roles []string
 	for _, o := range d.def.Outputs {
 		roles = append(roles, o.Role)
 	}
-	for _, name := range out.needs {
+	for _, name := range d.out.needs {
 		if !slices.Contains(roles, name) {
 			d.Add("SCHEMA", "outputSchema.required", "roles of declaredOutputs, the only members of a finished run",
 				`there is no output "`+clip(name)+`"`, plan.DidYouMean(name, roles))
 		}
 	}
 	for i, role := range roles {
-		if _, ok := out.props[role]; out.closed && !ok {
+		if _, ok := d.out.props[role]; d.out.closed && !ok {
 			d.Add("SCHEMA", fmt.Sprintf("declaredOutputs[%d].role", i), "a property that outputSchema allows",
 				`outputSchema does not allow "`+clip(role)+`"`, "declare it there, or remove additionalProperties: false")
 		}
 	}
 }
 
-func (d *draft) checkInput(field, param string, in contract) {
-	p, ok := in.props[param]
+func (d *draft) checkInput(field, param string) {
+	p, ok := d.in.props[param]
 	switch {
 	case !ok:
 		d.Add("INPUT-PARAM", field, "a property at the top level of inputSchema", `inputSchema has no property "`+clip(param)+`"`, "")
@@ -105,7 +105,7 @@ func (d *draft) checkInput(field, param string, in contract) {
 }
 
 // checkCommand checks the program and what callers may put into its arguments (ABI-20).
-func (d *draft) checkCommand(in contract, inputs map[string]bool) {
+func (d *draft) checkCommand(inputs map[string]bool) {
 	const field = "execution.cmd[0]"
 	program := d.def.Execution.Cmd[0]
 	name := programs.Base(program)
@@ -127,13 +127,13 @@ func (d *draft) checkCommand(in contract, inputs map[string]bool) {
 		takesCode = "an interpreter may only be given numbers and values listed by enum"
 	}
 	for i, t := range d.cmd {
-		d.checkTemplate(fmt.Sprintf("execution.cmd[%d]", i), t, in, inputs, takesCode)
+		d.checkTemplate(fmt.Sprintf("execution.cmd[%d]", i), t, inputs, takesCode)
 	}
 }
 
 // checkPlan applies the plan's own rules to the fields that become a plan: it validates a sample plan made of them, and
 // reports violations at their place in the toolpack.
-func (d *draft) checkPlan(types []string) {
+func (d *draft) checkPlan() {
 	f := d.def
 	s := f.spec("sha256:"+strings.Repeat("0", 64),
 		plan.Command{Argv: f.Execution.Cmd, Workdir: plan.Workdir, Env: f.Env.Set, Stdout: f.Execution.Stdout})
@@ -144,7 +144,7 @@ func (d *draft) checkPlan(types []string) {
 		s.IO.Inputs = append(s.IO.Inputs, plan.Input{Role: in.Role, ArtifactID: "art_" + strings.Repeat("0", 26),
 			ChecksumSHA256: strings.Repeat("0", 64), DestRelpath: in.DestRelpath})
 	}
-	e, ok := errors.AsType[*fault.Error](s.Validate(plan.Rules{Types: types, Asked: true}))
+	e, ok := errors.AsType[*fault.Error](s.Validate(plan.Rules{Types: d.types, Asked: true}))
 	if !ok {
 		return
 	}

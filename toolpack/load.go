@@ -176,20 +176,19 @@ func (l *loader) read(rel string) {
 		l.note("PACK-FILE", rel, fmt.Sprintf("a regular file of at most %d bytes", yamldoc.MaxBytes), msg, "")
 		return
 	}
-	d := &draft{Reader: &yamldoc.Reader{File: l.schemas.name(rel), Prefix: "PACK", Case: yamldoc.Camel}, rel: rel}
+	p := &Pack{file: l.schemas.name(rel), types: l.types}
+	d := &draft{Reader: &yamldoc.Reader{File: p.file, Prefix: "PACK", Case: yamldoc.Camel}, Pack: p, rel: rel}
 	d.read(data)
-	p := &Pack{file: d.File, types: l.types}
-	contractOf := func(src schemaSource) (c contract) {
-		if src.doc != nil {
+	contractOf := func(field string) (c contract) {
+		if doc := d.documents[field]; doc != nil {
 			var more []fault.Problem
-			c, more = l.schemas.contract(d, src)
+			c, more = l.schemas.contract(d, field, doc)
 			l.problems = append(l.problems, more...)
 		}
 		return c
 	}
-	p.in, p.out = contractOf(d.in), contractOf(d.out)
-	d.check(p.in, p.out, l.types)
-	p.def, p.cmd, p.envs, p.context = d.def, d.cmd, d.envs, d.context
+	p.in, p.out = contractOf("inputSchema"), contractOf("outputSchema")
+	d.check()
 	p.idAt.line, p.idAt.column = d.Place("id")
 	p.imageAt.line, p.imageAt.column = d.Place("container.image")
 	p.bindsAt.line, p.bindsAt.column = d.Place("binds")

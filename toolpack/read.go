@@ -35,19 +35,10 @@ var (
 // draft is a toolpack file that is being read.
 type draft struct {
 	*yamldoc.Reader
-	rel     string // path in the domain folder
-	def     definition
-	in, out schemaSource
-	cmd     []*jinja.Template
-	envs    map[string]*jinja.Template // env.set
-	context map[string]any             // templating.context
-	unread  bool                       // the fields were not read
-}
-
-// schemaSource is an inputSchema or outputSchema as it is in the file.
-type schemaSource struct {
-	field string
-	doc   any // nil when absent or unusable
+	*Pack                    // as far as it was read
+	rel       string         // path in the domain folder
+	documents map[string]any // inputSchema and outputSchema as they are in the file, where they are usable
+	unread    bool           // the fields were not read
 }
 
 var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description",
@@ -141,16 +132,16 @@ func prose(v yamldoc.Value, most int) string {
 }
 
 func (d *draft) schemas(o yamldoc.Object) {
-	d.in.field, d.out.field = "inputSchema", "outputSchema"
-	for _, s := range []*schemaSource{&d.in, &d.out} {
-		if v := o.Need(s.field); v.Exists() {
-			n := len(d.Problems())
-			if s.doc = v.JSON(); len(d.Problems()) > n {
-				s.doc = nil
-			}
-			if s.doc == nil && len(d.Problems()) == n {
-				v.Fail("SCHEMA", "a JSON Schema, or {$ref: FILE.json}", "the schema is empty", "")
-			}
+	d.documents = map[string]any{}
+	for _, field := range []string{"inputSchema", "outputSchema"} {
+		v, n := o.Need(field), len(d.Problems())
+		doc := v.JSON()
+		switch {
+		case !v.Exists() || len(d.Problems()) > n:
+		case doc == nil:
+			v.Fail("SCHEMA", "a JSON Schema, or {$ref: FILE.json}", "the schema is empty", "")
+		default:
+			d.documents[field] = doc
 		}
 	}
 }

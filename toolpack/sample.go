@@ -73,11 +73,10 @@ func (p property) kinds() []string {
 }
 
 // checkRendering refuses a template that fails with any arguments.
-func (d *draft) checkRendering(in contract) {
-	if in.schema == nil || len(d.Problems()) > 0 {
+func (d *draft) checkRendering() {
+	if d.in.schema == nil || len(d.Problems()) > 0 {
 		return // the problems found so far say more
 	}
-	p := &Pack{def: d.def, context: d.context, in: in}
 	var scopes []map[string]any
 	failing := 0
 	try := func(field string, t *jinja.Template) {
@@ -85,8 +84,8 @@ func (d *draft) checkRendering(in contract) {
 			return
 		}
 		if scopes == nil {
-			for _, values := range in.samples() {
-				scopes = append(scopes, p.scope(values))
+			for _, values := range d.in.samples() {
+				scopes = append(scopes, d.scope(values))
 			}
 		}
 		var first error

@@ -230,8 +230,8 @@ func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg
 
 // contract checks a schema with everything it refers to and makes it ready for use. Problems of the pack itself
 // and of files are returned; the contract is usable when there are none.
-func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault.Problem) {
-	root := &schemaDoc{rel: pack.rel, pack: pack, field: src.field, tree: src.doc}
+func (s *schemaFiles) contract(pack *draft, field string, doc any) (contract, []fault.Problem) {
+	root := &schemaDoc{rel: pack.rel, pack: pack, field: field, tree: doc}
 	out := s.check(root)
 	seen, queue := map[*schemaDoc]bool{root: true}, []*schemaDoc{root}
 	for len(queue) > 0 && len(out) == 0 {
@@ -263,7 +263,7 @@ func (s *schemaFiles) contract(pack *draft, src schemaSource) (contract, []fault
 	if len(out) > 0 {
 		return contract{}, out
 	}
-	c, err := compile(s.bundle(root), src.field == "inputSchema")
+	c, err := compile(s.bundle(root), field == "inputSchema")
 	if err != "" {
 		out = append(out, s.problem(root, "SCHEMA", "", "a schema this gateway can use", err, ""))
 	}

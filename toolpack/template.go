@@ -47,7 +47,7 @@ func (d *draft) noTemplate(s, field string) {
 
 // checkTemplate checks that everything a template uses exists. takesCode is the rule for places where free text would become
 // code, "" elsewhere.
-func (d *draft) checkTemplate(at string, t *jinja.Template, in contract, inputs map[string]bool, takesCode string) {
+func (d *draft) checkTemplate(at string, t *jinja.Template, inputs map[string]bool, takesCode string) {
 	if t == nil {
 		return
 	}
@@ -67,16 +67,16 @@ func (d *draft) checkTemplate(at string, t *jinja.Template, in contract, inputs 
 				d.Add("TEMPLATE", at, "one of resources."+strings.Join(allocated, ", resources."), `there is no "resources.`+clip(u.Name)+`"`, "")
 			}
 		case objParams:
-			if in.schema != nil {
+			if d.in.schema != nil {
 				guarded := slices.ContainsFunc(uses, func(o jinja.Use) bool { return o.Object == objParams && o.Name == u.Name && o.Guarded })
-				d.checkParam(at, u, in, inputs, takesCode, guarded)
+				d.checkParam(at, u, inputs, takesCode, guarded)
 			}
 		}
 	}
 }
 
-func (d *draft) checkParam(at string, u jinja.Use, in contract, inputs map[string]bool, takesCode string, guarded bool) {
-	p, ok := in.props[u.Name]
+func (d *draft) checkParam(at string, u jinja.Use, inputs map[string]bool, takesCode string, guarded bool) {
+	p, ok := d.in.props[u.Name]
 	name := `"` + clip(u.Name) + `"`
 	switch {
 	case !ok:
@@ -109,13 +109,13 @@ func (p property) free() bool {
 }
 
 // checkEnv applies the rules of templates in env.set.
-func (d *draft) checkEnv(in contract, inputs map[string]bool) {
+func (d *draft) checkEnv(inputs map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.envs)) {
 		takesCode := ""
 		if programs.ChangesCode(name) {
 			takesCode = "a variable that decides which code a program loads may only contain numbers and values listed by enum"
 		}
-		d.checkTemplate("env.set."+name, d.envs[name], in, inputs, takesCode)
+		d.checkTemplate("env.set."+name, d.envs[name], inputs, takesCode)
 	}
 }
 
