@@ -78,24 +78,6 @@ func (l *Ledger) Unheld(ctx context.Context, sha256 string, remove func() error)
 // CheckBytes makes the ledger refuse artifacts whose bytes are not stored. It is called once, before the ledger is used.
 func (l *Ledger) CheckBytes(stored func(sha256 string) bool) { l.stored = stored }
 
-// Checksums calls f with the checksum of every artifact, in order, once each, until f fails. No connection is held while f runs.
-func (l *Ledger) Checksums(ctx context.Context, f func(sha256 string, sizeBytes int64) error) error {
-	for after := ""; ; {
-		objects, err := list(ctx, l.r, scanObject, "SELECT sha256, max(size_bytes) FROM artifacts WHERE removed_at IS NULL AND sha256 > ? "+
-			"GROUP BY sha256 ORDER BY sha256 LIMIT 500",
-			after)
-		if err != nil || len(objects) == 0 {
-			return err
-		}
-		for _, o := range objects {
-			if err := f(o.SHA256, o.SizeBytes); err != nil {
-				return err
-			}
-			after = o.SHA256
-		}
-	}
-}
-
 func scanObject(row scanner) (o retention.Artifact, err error) {
 	err = row.Scan(&o.SHA256, &o.SizeBytes)
 	return o, err

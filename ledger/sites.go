@@ -13,8 +13,3 @@ func (l *Ledger) fillSites(ctx context.Context, first, local string) error {
 	return l.write(ctx, `UPDATE runs SET site = CASE WHEN EXISTS (SELECT 1 FROM param_sets p WHERE p.params_hash = runs.params_hash
  AND p.params GLOB '{"docker":*') THEN ? ELSE ? END WHERE site = ''`, local, first)
 }
-
-// OpenSites lists the sites that have runs which are not over.
-func (l *Ledger) OpenSites(ctx context.Context) ([]string, error) {
-	return list(ctx, l.r, column[string], "SELECT DISTINCT site FROM runs WHERE phase <> 'done' ORDER BY site")
-}

@@ -175,12 +175,11 @@ func (w *world) wind() {
 		return err
 	}))
 	held, objects := 0, 0
-	must(w.t, w.ledger.Checksums(context.Background(), func(sum string, _ int64) error {
+	for _, sum := range w.checksums() {
 		if _, err := w.ledger.Payload(context.Background(), sum); err != nil {
 			held++
 		}
-		return nil
-	}))
+	}
 	must(w.t, filepath.WalkDir(w.dir+"/artifacts/objects", func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			objects++
@@ -206,7 +205,6 @@ func TestDryRun(t *testing.T) {
 	young := w.add("young", "c")
 	w.pass(10 * 24 * time.Hour)
 	w.add("young", "c") // imported again
-	must(t, w.ledger.Checksums(t.Context(), func(string, int64) error { return nil }))
 	dry, err := w.parts().Sweep(t.Context(), policy, true)
 	must(t, err)
 	if dry.Workspaces.Count != 1 || dry.Workspaces.Named[0] != id || dry.Imports.Count != 1 || dry.Imports.Named[0] != unused.ID ||

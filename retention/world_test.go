@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,13 +250,31 @@ func (w *world) parts() retention.Parts {
 	return retention.Parts{Ledger: w.ledger, Workspaces: w.shared, Store: w.store, Now: w.now}
 }
 
+// checksums are those of all artifacts that are not removed, each once.
+func (w *world) checksums() []string {
+	w.t.Helper()
+	sums := map[string]bool{}
+	for f := (ledger.ArtifactFilter{Limit: 500}); ; {
+		page, err := w.ledger.Artifacts(context.Background(), f)
+		must(w.t, err)
+		for _, a := range page.Artifacts {
+			sums[a.SHA256] = true
+		}
+		if f.Cursor = page.Cursor; f.Cursor == "" {
+			return slices.Collect(maps.Keys(sums))
+		}
+	}
+}
+
 // check holds the world against what must always be so.
 func (w *world) check() {
 	w.t.Helper()
 	ctx := context.Background()
 	must(w.t, w.ledger.Integrity(ctx))
 	// Every artifact that is not removed has its bytes.
-	must(w.t, w.ledger.Checksums(ctx, func(sum string, _ int64) error { return w.store.Verify(ctx, sum) }))
+	for _, sum := range w.checksums() {
+		must(w.t, w.store.Verify(ctx, sum))
+	}
 	for id := range w.runs {
 		v, err := w.ledger.View(ctx, id)
 		must(w.t, err)
