@@ -44,8 +44,8 @@ const (
 	tempPrefix = ".adding-"
 )
 
-// OpenStore opens the store in dir and makes the folder where it is missing. Its path becomes part of options of Apptainer and Slurm: package
-// site has checked that it is plain.
+// OpenStore opens the store in dir and makes the folder where it is missing. Its path becomes part of options of Apptainer and Slurm:
+// package site has checked that it is plain.
 func OpenStore(dir string) (*Store, error) {
 	const op = "apptainer.OpenStore"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
