@@ -161,7 +161,7 @@ func New(c Config) *Access {
 		a.peers[uid] = principal(peerName(uid), gate.ByPeer, grants...)
 	}
 	for _, uid := range []int{os.Geteuid(), 0} {
-		a.peers[uid] = gate.Principal{Name: peerName(uid), Method: gate.ByPeer, Rights: gate.Everything()}
+		a.peers[uid] = gate.Principal{Name: peerName(uid), Method: gate.ByPeer, Rights: gate.Everything(), Owner: true}
 	}
 	return a
 }

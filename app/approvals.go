@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -62,23 +64,27 @@ func (g *Gateway) approvals() []Operation {
 }
 
 func (g *Gateway) listApprovals(ctx context.Context, c gate.Call, a ApprovalListArgs) (out ApprovalList, params any, err error) {
-	found, total, snapshot, err := g.Ledger.Approvals(ctx, a.All)
+	found, total, snapshot, err := g.Ledger.Approvals(ctx, c.Projects(), a.All)
 	return ApprovalList{approvalsAsked{Snapshot: &snapshot}, total, found}, asOf(c, snapshot), err
 }
 
-// answerApproval records a person's decision. Nobody may approve their own request, except a person of this host identified by the kernel:
-// at the shell, requesting and approving are two commands that somebody types.
+// answerApproval records a person's decision. A decision that was made already is confirmed to the one who made it.
 func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAnswerArgs) (out approvalAnswered, params any, err error) {
 	was, err := g.Ledger.Approval(ctx, a.ApprovalID)
+	if err == nil && !c.Caller.CanAll(c.Needs, cmp.Or(was.Covers.ProjectID, gate.All)) {
+		err = ledger.NoApproval(a.ApprovalID)
+	}
+	if err == nil && a.Approve && was.Status == gate.Pending {
+		err = g.unchanged(was)
+	}
+	if err == nil && a.Approve {
+		err = g.mayApprove(ctx, c.Caller.Principal, was)
+	}
 	if err != nil {
 		return out, nil, err
 	}
-	if was.Principal == c.Caller.Name && a.Approve && c.Caller.Method != gate.ByPeer {
-		return out, nil, fault.New(fault.Policy, "approval.answer", "consent_self",
-			"you requested this call yourself; somebody else has to approve it")
-	}
-	if wanted := map[bool]string{true: gate.Approved, false: gate.Denied}[a.Approve]; was.Status == wanted && was.AnsweredBy != nil &&
-		*was.AnsweredBy == c.Caller.Name {
+	if wanted := map[bool]string{true: gate.Approved, false: gate.Denied}[a.Approve]; was.Status == wanted && was.AnsweredByID != nil &&
+		*was.AnsweredByID == c.Caller.Key() {
 		out.Approval = was
 		return out, asOf(c, nil), nil // the same answer again
 	}
@@ -86,7 +92,71 @@ func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAns
 	if a.ExpiresInSeconds > 0 {
 		expires = time.Duration(a.ExpiresInSeconds) * time.Second
 	}
-	out.Approval, err = g.Ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Name, Reason: a.Reason,
+	out.Approval, err = g.Ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Principal, Reason: a.Reason,
 		Uses: max(1, a.Uses), Expires: time.Now().Add(expires)})
 	return out, asOf(c, nil), err // an approval is answered once
+}
+
+// unchanged refuses an approval of a call that would do something else by now: of another version of the tool, or with another image. The
+// account, the partition and the site depend on who asks, and are compared when the call is repeated.
+func (g *Gateway) unchanged(was gate.Approval) error {
+	now, is := was.Covers, was.ToolVersion
+	if t, err := g.Gate.Registry().Find(was.ToolID); err == nil {
+		is, now.ContractVersion = t.Version, t.ContractVersion
+	}
+	if p, err := g.Domain.Packs().Get(was.ToolID); err == nil {
+		now.PackHash = p.Hash()
+		now.ImageDigest, _ = g.Domain.Lock().Digest(p.Image())
+		now.Image = g.Domain.Lock().NameOf(now.ImageDigest)
+	}
+	if is == was.ToolVersion && now == was.Covers {
+		return nil
+	}
+	return fault.New(fault.Conflict, "approval.answer", "approval_void",
+		was.ToolID+" has changed since this approval was requested: "+was.Changes(is, now)).
+		WithNext("whoever requested it must make the call again, which requests a new approval")
+}
+
+// mayApprove refuses an approval by the one who asks, whether in person or through tokens: nobody can create a token that approves what he
+// could not approve himself. A principal and those who created it, directly or through other tokens, count as one. So two tokens with a
+// creator in common cannot approve for each other, and nobody approves what his own token asks. A person who is not among those behind the
+// request can, and so can the gateway's own user and root, who may do everything.
+func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Approval) error {
+	const op = "approval.answer"
+	asking, err := g.Ledger.Identity(ctx, was.PrincipalID)
+	if err == nil && asking.Method == gate.ByToken {
+		t, err := g.Ledger.Token(ctx, asking.Subject)
+		if err != nil {
+			return err
+		}
+		if t.RevokedAt != nil || !time.Now().Before(t.ExpiresAt) {
+			return fault.New(fault.Policy, op, "requester_gone", "the token that requested this call, "+t.ID+", was revoked or has expired").
+				WithNext("deny the request, or let it expire")
+		}
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if by.Owner {
+		return nil
+	}
+	behind, err := g.Ledger.Line(ctx, was.PrincipalID)
+	if err != nil {
+		return err
+	}
+	mine := []string{by.Key(), by.Formerly()}
+	if by.Method == gate.ByToken {
+		if mine, err = g.Ledger.Line(ctx, by.Key()); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(mine, func(who string) bool { return who != "" && slices.Contains(behind, who) }) {
+		return nil
+	}
+	if by.Key() == was.PrincipalID {
+		return fault.New(fault.Policy, op, "consent_self", "you requested this call yourself; somebody else has to approve it")
+	}
+	return fault.New(fault.Policy, op, "consent_self",
+		"this call was requested by "+was.Principal+", and the same person is behind that principal and your credentials").
+		WithNext("have another person approve it; a token cannot approve for a token that has the same creator")
 }

@@ -101,7 +101,7 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 	if err := g.Ledger.AddToken(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := g.Ledger.Ask(t.Context(), gate.Question{Principal: "token:chat", ToolID: "x.y", ToolVersion: "1.0.0",
+	asked, err := g.Ledger.Ask(t.Context(), gate.Question{Who: gate.Principal{Name: "token:chat"}, ToolID: "x.y", ToolVersion: "1.0.0",
 		Binding: strings.Repeat("1", 64), ArgsHash: strings.Repeat("2", 64),
 		Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)})
 	if err != nil {

@@ -29,7 +29,11 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	tools := g.packTools()
 	for _, o := range g.Operations() {
 		if o.Needs == Ledger || o.Needs == Engine {
-			tools = append(tools, o.Tool())
+			t := o.Tool()
+			if t.Covers = o.Covers; t.Covers == nil {
+				t.Covers = func(ctx context.Context, c gate.Call) (gate.Coverage, error) { return g.coversProject(ctx, c, o) }
+			}
+			tools = append(tools, t)
 		}
 	}
 	key, err := g.Ledger.GateKey(ctx)

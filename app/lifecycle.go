@@ -45,7 +45,7 @@ func (g *Gateway) lifecycle() []Operation {
 			"creates no second job.",
 		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Input: object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), Does: does(g.submit),
-		DryRun: does(g.rehearseSubmit),
+		DryRun: does(g.rehearseSubmit), Covers: g.coversSubmit,
 	}, {
 		ID: "slurm.job.get", Title: "Show a run", Verb: "get",
 		Description: "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.",
@@ -75,7 +75,7 @@ func (g *Gateway) lifecycle() []Operation {
 			"the attempt it follows, as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.",
 		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Input: object("run_id", runID, prop("after_attempt", afterSchema), reason), Does: ofRun(g, does(g.retryRun)),
-		DryRun: does(g.rehearseVerb),
+		DryRun: does(g.rehearseVerb), Covers: g.coversRetry,
 	}, {
 		ID: "slurm.job.absent", Title: "Declare a job absent", Verb: "declare-absent",
 		Description: "Ends the attempt of a run whose job cannot be found: from then on no job of this attempt can execute.",

@@ -120,7 +120,7 @@ func TestSnapshotsOfAccess(t *testing.T) {
 	}
 	expired := gate.Token{ID: "tok_" + strings.Repeat("B", 16), Name: "old", SecretSHA256: strings.Repeat("0", 64), CreatedBy: "x",
 		ExpiresAt: time.Now().Add(-time.Hour)}
-	question := gate.Question{Principal: "token:chat", ToolID: "x.y", ToolVersion: "1.0.0", Binding: strings.Repeat("1", 64),
+	question := gate.Question{Who: gate.Principal{Name: "token:chat"}, ToolID: "x.y", ToolVersion: "1.0.0", Binding: strings.Repeat("1", 64),
 		ArgsHash: strings.Repeat("2", 64), Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)}
 	var asked gate.Approval
 	var created TokenCreated

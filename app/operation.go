@@ -28,7 +28,8 @@ type Operation struct {
 	Input       json.RawMessage
 	Reveals     []string // see [gate.Tool]
 	Does        work
-	DryRun      work // without any effect; zero: there is nothing to show
+	DryRun      work                                                    // without any effect; zero: there is nothing to show
+	Covers      func(context.Context, gate.Call) (gate.Coverage, error) // see [gate.Tool]; nil: the project that the arguments name
 }
 
 // Needs is what must be open for an operation.

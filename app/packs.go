@@ -27,7 +27,13 @@ func (g *Gateway) packTools() []gate.Tool {
 			SideEffect:  gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
 			Capabilities: []string{gate.CapSlurm}, Purposes: p.Capabilities(), Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other},
 			RunTimeoutSec: Listed[p.ID()].TimeoutSec, Input: input, Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
-			Handle: g.packHandler(p), DryRun: g.packRehearsal(p)}
+			Handle: g.packHandler(p), DryRun: g.packRehearsal(p), Covers: func(ctx context.Context, c gate.Call) (gate.Coverage, error) {
+				order, _, err := g.packOrder(ctx, c, p)
+				if err != nil {
+					return gate.Coverage{}, err
+				}
+				return g.coversOrder(order)
+			}}
 		if p.Deterministic() {
 			t.Determinism = gate.Deterministic
 		}

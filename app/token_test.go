@@ -80,14 +80,15 @@ func TestTokenUnderOneKey(t *testing.T) {
 // The same answer to an approval again is no conflict; another one is.
 func TestApprovalAnsweredAgain(t *testing.T) {
 	g := tableGateway(t)
-	a, err := g.Ledger.Ask(t.Context(), gate.Question{Principal: "token:bot", ToolID: "slurm.submit", ToolVersion: "1.0.0",
+	a, err := g.Ledger.Ask(t.Context(), gate.Question{Who: gate.Principal{Name: "token:bot"}, Covers: gate.Coverage{ContractVersion: "v1"},
+		ToolID: "slurm.submit", ToolVersion: "1.0.0",
 		Binding: strings.Repeat("0", 64), ArgsHash: strings.Repeat("0", 64),
 		Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	boss, other := gate.Process().Principal, gate.Process().Principal
-	other.Name = "user:other"
+	boss.ID, other.ID = "prn_boss", "prn_other"
 	for _, c := range []struct {
 		who     gate.Principal
 		approve bool

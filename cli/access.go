@@ -90,8 +90,7 @@ type Approvals struct {
 func (c Approvals) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "approval.list", app.ApprovalListArgs{All: c.All}, func(w io.Writer, l app.ApprovalList) {
 		for _, p := range l.Approvals {
-			fmt.Fprintf(w, "%s  %s  %s requests %s %s\n  requested %s, expires %s, uses left %d\n  %s\n", p.ID, p.Status, p.Principal, p.ToolID,
-				p.ToolVersion, dateTime(p.RequestedAt), dateTime(p.ExpiresAt), p.UsesLeft, clipLine(string(p.Payload), 400))
+			printApproval(w, p)
 		}
 		if len(l.Approvals) == 0 {
 			fmt.Fprintln(w, "no calls are waiting for approval")
@@ -103,6 +102,42 @@ func (c Approvals) Run(ctx context.Context, a *Shell) error {
 			printNext(w, fault.Do("approval.answer"), fault.Do("deny"))
 		}
 	})
+}
+
+// printApproval shows all that an approval is bound to.
+func printApproval(w io.Writer, p gate.Approval) {
+	fmt.Fprintf(w, "%s  %s  %s requests %s %s\n  requested %s, expires %s, uses left %d\n", p.ID, p.Status, p.Principal, p.ToolID,
+		p.ToolVersion, dateTime(p.RequestedAt), dateTime(p.ExpiresAt), p.UsesLeft)
+	line := func(name, text string) { fmt.Fprintf(w, "  %-10s %s\n", name, text) }
+	by := p.Principal + " (" + p.PrincipalID + ")"
+	if p.MadeBy != nil {
+		by += ", a token made by " + *p.MadeBy
+	}
+	line("asked by", by)
+	c := p.Covers
+	line("project", cmp.Or(c.ProjectID, "none: the call concerns the whole site"))
+	if c.Resources != nil {
+		var where []string
+		for _, x := range [][2]string{{"site", c.Site}, {"partition", c.Partition}, {"account", c.Account}, {"QOS", c.QOS},
+			{"constraint", c.Constraint}} {
+			if x[1] != "" {
+				where = append(where, x[0]+" "+x[1])
+			}
+		}
+		line("job", strings.Join(where, ", "))
+		line("image", strings.TrimSpace(c.Image+" "+c.ImageDigest))
+		gpus := ""
+		if c.Resources.GPUs != nil {
+			gpus = fmt.Sprintf(", %d GPUs", *c.Resources.GPUs)
+		}
+		line("resources", fmt.Sprintf("%d CPUs, %d MiB%s, %s", c.Resources.CPUs, c.Resources.MemMB, gpus,
+			time.Duration(c.Resources.TimeLimitSeconds)*time.Second))
+	}
+	line("contract", c.ContractVersion)
+	line("arguments", clipLine(string(p.Payload), 400))
+	if p.Replaces != nil {
+		line("replaces", *p.Replaces+", which covered something else and is void")
+	}
 }
 
 // Approve is the verb that approves a call.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmgate/gate"
 	"slurmgate/gate/conformance"
 )
 
@@ -159,12 +160,18 @@ func TestConsent(t *testing.T) {
 	var list struct {
 		Approvals []struct {
 			ID      string `json:"approval_id"`
+			By      string `json:"principal_id"`
+			Covers  gate.Coverage
 			Payload json.RawMessage
 			Status  string
 		}
 	}
 	s.ok(&list, "approvals")
 	if len(list.Approvals) != 1 || list.Approvals[0].ID != id(asked) || string(list.Approvals[0].Payload) == "" {
+		t.Fatalf("%+v", list)
+	}
+	if c := list.Approvals[0].Covers; !strings.HasPrefix(list.Approvals[0].By, "prn_") || c.Account != "research" || c.Partition == "" ||
+		c.Site == "" || c.Image == "" || !strings.HasPrefix(c.ImageDigest, "sha256:") || c.ProjectID == "" || c.Resources == nil {
 		t.Errorf("%+v", list)
 	}
 	var page runPage
@@ -193,6 +200,12 @@ func TestConsent(t *testing.T) {
 	env := []string{"SLURMGATE_TOKEN=" + tok.Token}
 	f := s.user("lab", env, word("three")...).failure(t, 4)
 	if f := s.user("lab", env, "approve", id(f)).failure(t, 4); f.Code != "consent_self" {
+		t.Errorf("%+v", f)
+	}
+	// Nor does another token of the same maker.
+	var helper tokenAnswer
+	s.ok(&helper, "token", "create", "helper", "--capability", "gateway,read,approve", "--project", "demo")
+	if f := s.user("lab", []string{"SLURMGATE_TOKEN=" + helper.Token}, "approve", id(f)).failure(t, 4); f.Code != "consent_self" {
 		t.Errorf("%+v", f)
 	}
 }

@@ -2,15 +2,55 @@ package gate
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
-// consent checks whether somebody has approved exactly this payload, if policy requires that (HTC-07). It returns the approval to be used
-// up, "" if none is needed. If there is none it creates a request; a person answers it, never over the transport of the call.
-func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args document, binding string) (approvalID string, err error) {
+// Coverage is what an approval covers beyond the arguments of a call. The person who approves is shown all of it, and the approval is
+// bound to it: a call that would do something else by now needs another approval.
+type Coverage struct {
+	ContractVersion string          `json:"contract_version"` // of the tool
+	ProjectID       string          `json:"project_id"`       // "" for a call that concerns the whole site
+	Site            string          `json:"site,omitzero"`    // where the job goes; this and the rest only of a call that starts one
+	Partition       string          `json:"partition,omitzero"`
+	Account         string          `json:"account,omitzero"` // that the job charges
+	QOS             string          `json:"qos,omitzero"`
+	Constraint      string          `json:"constraint,omitzero"`
+	Image           string          `json:"image,omitzero"` // name, where images.lock has one
+	ImageDigest     string          `json:"image_digest,omitzero"`
+	Resources       *plan.Resources `json:"resources,omitzero"`
+	PackHash        string          `json:"pack_hash,omitzero"`   // of the toolpack's definition
+	ParamsHash      string          `json:"params_hash,omitzero"` // of all that the program sees
+}
+
+// Changes says what is not as it was when the approval was requested.
+func (a Approval) Changes(toolVersion string, later Coverage) string {
+	c, out := a.Covers, []string{}
+	for _, x := range []struct{ what, was, is string }{
+		{"version", a.ToolVersion, toolVersion}, {"project", c.ProjectID, later.ProjectID}, {"site", c.Site, later.Site},
+		{"partition", c.Partition, later.Partition},
+		{"account", c.Account, later.Account}, {"QOS", c.QOS, later.QOS}, {"constraint", c.Constraint, later.Constraint},
+		{"image", c.Image, later.Image}, {"image digest", c.ImageDigest, later.ImageDigest},
+		{"contract version", c.ContractVersion, later.ContractVersion}, {"toolpack", c.PackHash, later.PackHash},
+	} {
+		if x.was != x.is {
+			out = append(out, fmt.Sprintf("%s %s instead of %s", x.what, orText(x.is, "(none)"), orText(x.was, "(none)")))
+		}
+	}
+	return orText(strings.Join(out, ", "), "another job")
+}
+
+// consent checks whether somebody has approved exactly this call, if policy requires that (HTC-07): the arguments, and all that
+// [Coverage] has. It returns the approval to be used up, "" if none is needed. If there is none it creates a request; a person answers
+// it, never over the transport of the call. used is the approval that an interrupted call with the same key used up.
+func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, args document, used string) (approvalID string, err error) {
 	rule := g.rules(t).Consent
 	if rule == nil {
 		return "", nil
@@ -19,12 +59,30 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args document, b
 	if g.promises == nil {
 		return "", fault.New(fault.Policy, op, "consent_denied", "policy requires an approval, which cannot be requested here")
 	}
+	covers := Coverage{}
+	if t.Covers != nil {
+		found, err := guard(ctx, g.log, func(ctx context.Context, c Call) (any, error) { return t.Covers(ctx, c) }, c)
+		if err != nil {
+			return "", err
+		}
+		covers = found.(Coverage)
+	}
+	covers.ContractVersion = t.ContractVersion
+	binding, err := g.approvalBinding(t, args, covers)
+	if err != nil {
+		return "", err
+	}
+	if used != "" {
+		if a, err := g.promises.Approval(ctx, used); err != nil || a.Binding == binding {
+			return "", err
+		}
+	}
 	args, _, err = g.redact(args, true)
 	if err != nil {
 		return "", err
 	}
-	a, err := g.promises.Ask(ctx, Question{Principal: who.Name, ToolID: t.ID, ToolVersion: t.Version, Binding: binding, ArgsHash: args.hash(),
-		Payload: args.Bytes, Expires: g.now().Add(rule.Ask)})
+	a, err := g.promises.Ask(ctx, Question{Who: who.Principal, ToolID: t.ID, ToolVersion: t.Version, Covers: covers, Binding: binding,
+		ArgsHash: args.hash(), Payload: args.Bytes, Expires: g.now().Add(rule.Ask)})
 	if err != nil {
 		return "", err
 	}
@@ -35,11 +93,34 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, args document, b
 		return "", fault.New(fault.Policy, op, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
 			WithNext("change the call, or talk to the person who denied it")
 	}
-	return "", fault.New(fault.Policy, op, "consent_required",
-		fmt.Sprintf("this call of %s needs a person's approval; it was requested as %s, which expires at %s", t.ID, a.ID, a.ExpiresAt.UTC().
-			Format(time.RFC3339))).
+	return "", fault.New(fault.Policy, op, "consent_required", g.asked(ctx, t, a)).
 		WithNext("repeat the call once somebody with the capability approve has approved it").
 		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
+}
+
+// asked says that a call waits for an approval, and why an earlier one is not good for it.
+func (g *Gate) asked(ctx context.Context, t Tool, a Approval) string {
+	expires := a.ExpiresAt.UTC().Format(time.RFC3339)
+	if a.Replaces != nil {
+		if before, err := g.promises.Approval(ctx, *a.Replaces); err == nil {
+			was := before.Changes(a.ToolVersion, a.Covers)
+			return fmt.Sprintf("this call of %s is not what %s was about: it would now have %s; a new approval was requested as %s, which "+
+				"expires at %s",
+				t.ID, before.ID, was, a.ID, expires)
+		}
+	}
+	return fmt.Sprintf("this call of %s needs a person's approval; it was requested as %s, which expires at %s", t.ID, a.ID, expires)
+}
+
+// approvalBinding identifies what an approval covers without revealing it.
+func (g *Gate) approvalBinding(t Tool, args document, covers Coverage) (string, error) {
+	doc, err := plan.Marshal(covers)
+	if err != nil {
+		return "", err
+	}
+	m := hmac.New(sha256.New, g.key)
+	fmt.Fprintf(m, "approval|payload=%s|covers=%s", g.binding(t, args.Bytes), doc)
+	return hex.EncodeToString(m.Sum(nil)), nil
 }
 
 func because(reason *string) string {

@@ -181,7 +181,8 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 			WithNext("send it without a key: the same bytes become the same artifact anyway")
 	}
 	binding := g.binding(t, tr.args.Bytes)
-	approved := false
+	call := Call{Caller: who, Needs: t.Capabilities, Request: req, Args: tr.args.Bytes, Value: tr.args.Value}
+	used := "" // the approval that this very call used up, before the gateway died
 	if req.IdempotencyKey != nil && t.SideEffect != Read {
 		if g.promises == nil {
 			return nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "this tool does not support idempotency keys").
@@ -197,19 +198,17 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		if err != nil || first != nil {
 			return first, err
 		}
-		approved = k != nil && k.ApprovalID != "" // the gateway died after the approval was used up for this call
-		if k == nil {
+		if k != nil {
+			used = k.ApprovalID
+		} else {
 			k = &Key{Principal: who.Key(), KeyHash: key, ToolID: t.ID, Binding: binding, Rights: who.standing(), ToolCallID: req.ToolCallID}
 		}
 		tr.key = k
 	}
-	approval := ""
-	if !approved {
-		var err error
-		if approval, err = g.consent(ctx, who, t, tr.args, binding); err != nil {
-			tr.key = nil
-			return nil, err
-		}
+	approval, err := g.consent(ctx, who, t, call, tr.args, used)
+	if err != nil {
+		tr.key = nil
+		return nil, err
 	}
 	held, err := g.limiter.take(ctx, who.Key(), t.ID)
 	if err != nil {
@@ -219,8 +218,8 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 	defer held.release()
 	tr.slot = held
 	if tr.key != nil || approval != "" {
-		if tr.key != nil && !approved {
-			tr.key.ApprovalID = approval
+		if tr.key != nil {
+			tr.key.ApprovalID = orText(approval, used)
 		}
 		if err := g.promises.Begin(ctx, tr.key, approval); err != nil {
 			tr.key = nil
@@ -228,8 +227,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 	}
 	tr.reached, tr.effect = true, t.SideEffect != Read
-	result, err := guard(context.WithValue(ctx, provenanceKey{}, tr), g.log, t.Handle, Call{Caller: who, Needs: t.Capabilities, Request: req,
-		Args: tr.args.Bytes, Value: tr.args.Value})
+	result, err := guard(context.WithValue(ctx, provenanceKey{}, tr), g.log, t.Handle, call)
 	if u, ok := result.(Unchanged); ok && err == nil && u.Unchanged() {
 		tr.effect = false
 	}

@@ -85,10 +85,11 @@ type Key struct {
 
 // Question asks for somebody's consent to one call.
 type Question struct {
-	Principal   string
+	Who         Principal
 	ToolID      string
 	ToolVersion string
-	Binding     string
+	Covers      Coverage
+	Binding     string // of tool, arguments and coverage
 	ArgsHash    string
 	Payload     json.RawMessage // the arguments, redacted
 	Expires     time.Time
@@ -96,19 +97,25 @@ type Question struct {
 
 // Approval is a question and what became of it.
 type Approval struct {
-	ID          string          `json:"approval_id"` // apr_…
-	Principal   string          `json:"principal"`
-	ToolID      string          `json:"tool_id"`
-	ToolVersion string          `json:"tool_version"`
-	ArgsHash    string          `json:"args_hash"`
-	Payload     json.RawMessage `json:"payload"`
-	Status      string          `json:"status"` // pending, approved, denied; expired and used up are told by the next two
-	RequestedAt time.Time       `json:"requested_at"`
-	ExpiresAt   time.Time       `json:"expires_at"`
-	UsesLeft    int             `json:"uses_left"`
-	AnsweredBy  *string         `json:"answered_by"`
-	AnsweredAt  *time.Time      `json:"answered_at"`
-	Reason      *string         `json:"reason"`
+	ID           string          `json:"approval_id"` // apr_…
+	Principal    string          `json:"principal"`   // who asks, by name
+	PrincipalID  string          `json:"principal_id"`
+	MadeBy       *string         `json:"made_by"` // who created the token that asks, by name; null for other principals
+	ToolID       string          `json:"tool_id"`
+	ToolVersion  string          `json:"tool_version"`
+	Covers       Coverage        `json:"covers"`
+	Binding      string          `json:"-"`
+	ArgsHash     string          `json:"args_hash"`
+	Payload      json.RawMessage `json:"payload"`
+	Replaces     *string         `json:"replaces"` // an earlier request of the same call, which covered something else and is void
+	Status       string          `json:"status"`   // pending, approved, denied; expired and used up are told by the next two
+	RequestedAt  time.Time       `json:"requested_at"`
+	ExpiresAt    time.Time       `json:"expires_at"`
+	UsesLeft     int             `json:"uses_left"`
+	AnsweredBy   *string         `json:"answered_by"`
+	AnsweredByID *string         `json:"answered_by_id"`
+	AnsweredAt   *time.Time      `json:"answered_at"`
+	Reason       *string         `json:"reason"`
 }
 
 // The states of an approval.
@@ -146,8 +153,11 @@ type Tokens interface {
 type Promises interface {
 	// Key finds a key of a principal; NotFound when it was never used.
 	Key(ctx context.Context, who Principal, keyHash string) (Key, error)
-	// Ask finds the live question about the same payload by the same principal, or asks it: never two.
+	// Ask finds the live question about the same binding by the same principal, or asks it: never two. A new one makes void what the
+	// principal asked, or was granted, for the same tool and arguments with another binding.
 	Ask(ctx context.Context, q Question) (Approval, error)
+	// Approval reads an approval. NotFound when there is none.
+	Approval(ctx context.Context, id string) (Approval, error)
 	// Begin binds the key (nil: none) and uses the approval up by one ("": none), both or neither, before the tool is reached. A
 	// key that is bound already stays as it is. An approval that is used up or expired meanwhile is a Policy fault with code
 	// consent_required.

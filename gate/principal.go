@@ -52,6 +52,7 @@ type Principal struct {
 	ID      string    `json:"principal_id"` // prn_…, see [Identity]; "" where no ledger gives one
 	Name    string    `json:"name"`         // for people, e.g. user:lab, token:ci, oidc:https://issuer#subject; others may have the same
 	Former  string    `json:"-"`            // see [Identity]
+	Owner   bool      `json:"-"`            // the gateway's own user, or root
 	Method  string    `json:"method"`       // peer, token, oidc or process
 	Rights  Rights    `json:"rights"`
 	Expires time.Time `json:"-"` // when the credentials end; zero: they do not
@@ -70,7 +71,7 @@ type Caller struct {
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no
 // more than whoever started the program.
 func Process() Caller {
-	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Rights: Everything()}, Transport: Local}
+	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Rights: Everything(), Owner: true}, Transport: Local}
 }
 
 // Authenticator turns what a connection or a request proves into a principal. A caller it does not know is an Auth fault.

@@ -78,7 +78,9 @@ type Tool struct {
 	// so
 	Reveals []string `json:"-"`
 	Handle  Handler  `json:"-"`
-	DryRun  Handler  `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
+	// Covers says what an approval of the call covers beyond its arguments; nil where they say it all
+	Covers func(ctx context.Context, c Call) (Coverage, error) `json:"-"`
+	DryRun Handler                                             `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
 }
 
 // Worker is where a service carries out the calls of a tool.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 )
 
@@ -62,4 +64,35 @@ func (l *Ledger) CloseNames(ctx context.Context) error {
 		return storage(err)
 	}
 	return l.write(ctx, "DELETE FROM former_names WHERE method = 'peer'")
+}
+
+// Identity reads a principal. NotFound when there is none.
+func (l *Ledger) Identity(ctx context.Context, id string) (gate.Identity, error) {
+	i, err := scanIdentity(l.one(ctx, "SELECT "+principalColumns+" FROM principals WHERE principal_id = ?", id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return i, fault.New(fault.NotFound, "ledger.Identity", "principal_not_found", "there is no principal "+id)
+	}
+	return i, storage(err)
+}
+
+// Line lists who is behind a principal: itself, who created it, who created that one, and so on. They are ids; a principal of an older
+// ledger is listed by its former name too. Such a ledger knows only the name of who created a token, so everyone who had it is listed.
+func (l *Ledger) Line(ctx context.Context, id string) (line []string, err error) {
+	for next := []string{id}; len(next) > 0; {
+		who := next[0]
+		if next = next[1:]; who == "" || slices.Contains(line, who) {
+			continue
+		}
+		line = append(line, who)
+		more, err := list(ctx, l.r, column[string], `SELECT made_by FROM principals WHERE principal_id = ?1 AND made_by IS NOT NULL
+ UNION ALL SELECT former FROM principals WHERE principal_id = ?1 AND former IS NOT NULL
+ UNION ALL SELECT created_by FROM principals JOIN tokens ON token_id = subject WHERE principal_id = ?1 AND method = 'token' AND made_by IS NULL
+ UNION ALL SELECT principal_id FROM principals WHERE former = ?1
+ UNION ALL SELECT principal_id FROM principals JOIN tokens ON token_id = subject WHERE method = 'token' AND 'token:' || tokens.name = ?1`, who)
+		if err != nil {
+			return nil, err
+		}
+		next = append(next, more...)
+	}
+	return line, nil
 }

@@ -120,3 +120,43 @@ func TestNoNamesToTakeOver(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Requests of an older ledger do not say what they cover: they end, answered or not, and nobody can bring them back.
+func TestOlderApprovals(t *testing.T) {
+	path, _, _ := olderLedger(t, 13)
+	db, err := sql.Open("sqlite3", "file:"+path)
+	must(t, err)
+	hash := strings.Repeat("1", 64)
+	for id, status := range map[string]string{"A": "pending", "B": "approved", "C": "denied"} {
+		var at any
+		if status != "pending" {
+			at = 5
+		}
+		_, err := db.Exec("INSERT INTO approvals VALUES (?,'user:lab','x.y','1.0.0',?,?,'{}',?,1,?,?,NULL,?,NULL)", "apr_"+strings.Repeat(id, 26),
+			hash, hash, status, micros(t0.Add(time.Hour)), map[bool]int{true: 3}[status == "approved"], at)
+		must(t, err)
+	}
+	must(t, db.Close())
+	l := openAt(t, path)
+	waiting, total, _, err := l.Approvals(t.Context(), nil, false)
+	if err != nil || len(waiting) != 0 || total != 0 {
+		t.Error(waiting, total, err)
+	}
+	for _, id := range []string{"A", "B", "C"} {
+		id = "apr_" + strings.Repeat(id, 26)
+		if err := l.Begin(t.Context(), nil, id); fault.CodeOf(err) != "consent_required" {
+			t.Errorf("%s is good for a call: %v", id, err)
+		}
+		if _, err := l.AnswerApproval(t.Context(), id, Answer{Approve: true, Uses: 1, Expires: t0.Add(time.Hour)}); fault.CodeOf(err) !=
+			"approval_answered" {
+			t.Errorf("%s is answered: %v", id, err)
+		}
+	}
+	for _, q := range []string{"UPDATE approvals SET uses_left = 1", "DELETE FROM approvals",
+		"UPDATE approvals SET covers = '{\"account\":\"x\"}'",
+		"UPDATE approvals SET binding = '" + strings.Repeat("2", 64) + "'", "UPDATE approvals SET principal_id = 'prn_x'"} {
+		if _, err := l.w.Exec(q); err == nil {
+			t.Errorf("the database lets pass: %s", q)
+		}
+	}
+}

@@ -71,49 +71,60 @@ func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) erro
 	})
 }
 
-const approvalColumns = "approval_id, principal, tool_id, tool_version, args_hash, payload_redacted, status, requested_at, expires_at, " +
-	"uses_left, answered_by, answered_at, reason"
+const approvalQuery = "SELECT a.approval_id, a.principal, a.principal_id, m.name, a.tool_id, a.tool_version, a.covers, a.binding, " +
+	"a.args_hash, a.payload_redacted, a.replaces, a.status, a.requested_at, a.expires_at, a.uses_left, a.answered_by, a.answered_by_id, " +
+	"a.answered_at, a.reason FROM approvals a LEFT JOIN principals p ON p.principal_id = a.principal_id " +
+	"LEFT JOIN principals m ON m.principal_id = p.made_by WHERE "
 
 func scanApproval(row scanner) (a gate.Approval, err error) {
-	err = row.Scan(&a.ID, &a.Principal, &a.ToolID, &a.ToolVersion, &a.ArgsHash, into{&a.Payload}, &a.Status, into{&a.RequestedAt},
-		into{&a.ExpiresAt}, &a.UsesLeft, into{&a.AnsweredBy}, into{&a.AnsweredAt}, into{&a.Reason})
+	err = row.Scan(&a.ID, &a.Principal, &a.PrincipalID, into{&a.MadeBy}, &a.ToolID, &a.ToolVersion, into{&a.Covers}, &a.Binding,
+		&a.ArgsHash, into{&a.Payload}, into{&a.Replaces}, &a.Status, into{&a.RequestedAt}, into{&a.ExpiresAt}, &a.UsesLeft,
+		into{&a.AnsweredBy}, into{&a.AnsweredByID}, into{&a.AnsweredAt}, into{&a.Reason})
 	return a, err
 }
 
 // live is the condition of an approval that is still valid: pending and not expired, approved and not used up, or denied recently.
-const live = "expires_at > ? AND (status <> 'approved' OR uses_left > 0)"
+const live = "a.expires_at > ? AND (a.status <> 'approved' OR a.uses_left > 0)"
 
 // maxPending bounds the pending requests of one principal.
 const maxPending = 100
 
-// Ask finds the live approval request for a payload, or creates it.
+// Ask finds the live approval request for a binding, or creates it; gate.Promises has the contract.
 func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err error) {
+	who := q.Who.Key()
 	find := func(db queryer) (gate.Approval, error) {
-		return scanApproval(db.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE principal = ? AND binding = ? AND "+live+
-			" ORDER BY requested_at DESC LIMIT 1",
-			q.Principal, q.Binding, micros(l.now())))
+		return scanApproval(db.QueryRowContext(ctx, approvalQuery+"a.principal_id = ? AND a.binding = ? AND "+live+
+			" ORDER BY a.requested_at DESC LIMIT 1", who, q.Binding, micros(l.now())))
 	}
 	if a, err = find(l.r); err == nil || !errors.Is(err, sql.ErrNoRows) {
 		return a, storage(err)
+	}
+	covers, err := plan.Marshal(q.Covers)
+	if err != nil {
+		return a, err
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		if a, err = find(tx); err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		now := l.now()
+		before, err := l.voidEarlier(ctx, tx, q)
+		if err != nil {
+			return err
+		}
 		var pending int
-		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE principal = ? AND status = 'pending' AND expires_at > ?",
-			q.Principal, micros(now)).Scan(&pending); err != nil {
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE principal_id = ? AND status = 'pending' AND expires_at > ?",
+			who, micros(now)).Scan(&pending); err != nil {
 			return err
 		}
 		if pending >= maxPending {
 			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d of your calls are already waiting for approval",
 				pending)).WithNext("have somebody answer them").WithSteps(fault.Do("approval.list"))
 		}
-		id := "apr_" + rand.Text()
-		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, tool_id, tool_version, binding, args_hash, "+
-			"payload_redacted, status, requested_at, expires_at, uses_left) VALUES (?,?,?,?,?,?,?,'pending',?,?,0)",
-			id, q.Principal, q.ToolID, q.ToolVersion, q.Binding, q.ArgsHash, string(q.Payload), micros(now), micros(q.Expires)); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, principal_id, project_id, tool_id, tool_version, "+
+			"covers, binding, args_hash, payload_redacted, replaces, status, requested_at, expires_at, uses_left) "+
+			"VALUES (?,?,?,?,?,?,?,?,?,?,?,'pending',?,?,0)", "apr_"+rand.Text(), q.Who.Name, who, q.Covers.ProjectID, q.ToolID, q.ToolVersion,
+			string(covers), q.Binding, q.ArgsHash, string(q.Payload), optText(before), micros(now), micros(q.Expires)); err != nil {
 			return err
 		}
 		a, err = find(tx)
@@ -122,18 +133,39 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 	return a, err
 }
 
+// voidEarlier ends what the principal asked, or was granted, for the same tool and arguments with another binding. It returns the newest of
+// these requests, "" if there is none. A denial stays, since it allows nothing.
+func (l *Ledger) voidEarlier(ctx context.Context, tx *sql.Conn, q gate.Question) (newest string, err error) {
+	which := " FROM approvals a WHERE a.principal_id = ? AND a.tool_id = ? AND a.args_hash = ? AND a.status <> 'denied' AND " + live
+	now := micros(l.now())
+	args := []any{q.Who.Key(), q.ToolID, q.ArgsHash, now}
+	err = tx.QueryRowContext(ctx, "SELECT a.approval_id"+which+" ORDER BY a.requested_at DESC LIMIT 1", args...).Scan(&newest)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "UPDATE approvals SET uses_left = 0, expires_at = iif(status = 'pending', ?, expires_at) "+
+			"WHERE approval_id IN (SELECT a.approval_id"+which+")", append([]any{now}, args...)...)
+	}
+	return newest, err
+}
+
 // Approval reads one approval.
 func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error) {
-	a, err := scanApproval(l.one(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE approval_id = ?", id))
+	a, err := scanApproval(l.one(ctx, approvalQuery+"a.approval_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).
-			WithSteps(fault.Do("approval.list"))
+		return a, NoApproval(id)
 	}
 	return a, storage(err)
 }
 
-// ApprovalSnapshot counts the approvals a list selects from. An approval is asked, answered once, used up or expires, so the numbers change
-// exactly when the list does.
+// NoApproval is the error for an approval that does not exist, and for one that the caller does not see.
+func NoApproval(id string) error {
+	return fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).WithSteps(fault.Do("approval.list"))
+}
+
+// ApprovalSnapshot counts the approvals of the projects that a list selects from. An approval is asked, answered once, used up or expires,
+// so the numbers change exactly when the list does.
 type ApprovalSnapshot struct {
 	Approvals int64 `json:"approvals"` // ever asked
 	Answered  int64 `json:"answered"`
@@ -141,18 +173,24 @@ type ApprovalSnapshot struct {
 	UsesLeft  int64 `json:"uses_left"` // of all; 0 in the list of those that wait, which have none
 }
 
-// Approvals lists approvals, newest first, at most 500: those that wait for an answer, or with all every one. total counts them beyond the
-// 500 too.
-func (l *Ledger) Approvals(ctx context.Context, all bool) (out []gate.Approval, total int64, s ApprovalSnapshot, err error) {
+// Approvals lists approvals of the projects (nil: of all, and those that concern the whole site), newest first, at most 500: those that
+// wait for an answer, or with all every one. total counts them beyond the 500 too.
+func (l *Ledger) Approvals(ctx context.Context, projects []string, all bool) (out []gate.Approval, total int64, s ApprovalSnapshot,
+	err error) {
 	now := micros(l.now())
+	which, args := "1", []any{}
+	if projects != nil {
+		which, args = among("a.project_id", projects)
+	}
 	err = l.snapshot(ctx, func(tx *sql.Tx) error { // list and numbers are of the same moment
-		err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE status <> 'pending'), count(*) FILTER (WHERE status = 'pending' AND expires_at <= ?), coalesce(sum(uses_left), 0)
- FROM approvals`, now).Scan(&s.Approvals, &s.Answered, &s.Expired, &s.UsesLeft)
+		err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE a.status <> 'pending'),
+ count(*) FILTER (WHERE a.status = 'pending' AND a.expires_at <= ?), coalesce(sum(a.uses_left), 0) FROM approvals a WHERE `+which,
+			append([]any{now}, args...)...).Scan(&s.Approvals, &s.Answered, &s.Expired, &s.UsesLeft)
 		if err != nil {
 			return err
 		}
-		out, err = list(ctx, tx, scanApproval, "SELECT "+approvalColumns+" FROM approvals WHERE ? OR status = 'pending' AND expires_at > ? "+
-			"ORDER BY requested_at DESC, approval_id LIMIT 500", all, now)
+		out, err = list(ctx, tx, scanApproval, approvalQuery+"(? OR a.status = 'pending' AND a.expires_at > ?) AND "+which+
+			" ORDER BY a.requested_at DESC, a.approval_id LIMIT 500", append([]any{all, now}, args...)...)
 		return err
 	})
 	if all {
@@ -166,7 +204,7 @@ func (l *Ledger) Approvals(ctx context.Context, all bool) (out []gate.Approval, 
 // Answer is a person's decision on a request.
 type Answer struct {
 	Approve bool
-	By      string
+	By      gate.Principal
 	Reason  string
 	Uses    int       // number of calls it allows
 	Expires time.Time // when it expires
@@ -179,9 +217,9 @@ func (l *Ledger) AnswerApproval(ctx context.Context, id string, w Answer) (gate.
 		status, uses = gate.Approved, w.Uses
 	}
 	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		n, err := update(ctx, tx, "UPDATE approvals SET status = ?, uses_left = ?, answered_by = ?, answered_at = ?, expires_at = ?, "+
-			"reason = ? WHERE approval_id = ? AND status = 'pending' AND expires_at > ?",
-			status, uses, w.By, micros(l.now()), micros(w.Expires), optText(w.Reason), id, micros(l.now()))
+		n, err := update(ctx, tx, "UPDATE approvals SET status = ?, uses_left = ?, answered_by = ?, answered_by_id = ?, answered_at = ?, "+
+			"expires_at = ?, reason = ? WHERE approval_id = ? AND status = 'pending' AND expires_at > ?",
+			status, uses, w.By.Name, w.By.Key(), micros(l.now()), micros(w.Expires), optText(w.Reason), id, micros(l.now()))
 		if err != nil || n != 1 {
 			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered",
 				id+" was already answered or has expired").WithSteps(fault.Do("approval.list", "all", true)))

@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +89,91 @@ func consent(t *testing.T, w *World) {
 	}
 	wg.Wait()
 	if n := w.count("test.asked"); n != 4 {
+		t.Errorf("reached %d times", n)
+	}
+}
+
+// consentCovers: an approval is good for what it covers and for nothing else, also where the gateway died after it was used up.
+func consentCovers(t *testing.T, w *World) {
+	call := func(key string) gate.Response {
+		t.Helper()
+		return w.call(w.as(everyone("a")), request("test.asked", `{"n":1}`, withKey(key)))
+	}
+	waiting := func() gate.Approval {
+		t.Helper()
+		list, total, _, err := w.Ledger.Approvals(t.Context(), []string{mine}, false)
+		if err != nil || total != 1 || len(list) != 1 {
+			t.Fatal(list, total, err)
+		}
+		return list[0]
+	}
+	approve := func() {
+		t.Helper()
+		if err := w.answer(waiting().ID, true, 1, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.account.Store("research")
+	w.want(call("k"), "policy", "consent_required")
+	first := waiting()
+	if first.Covers.Account != "research" || first.Covers.ProjectID != mine || first.Covers.ContractVersion != "v1" {
+		t.Errorf("%+v", first)
+	}
+	approve()
+	w.account.Store("teaching")
+	res := call("k")
+	w.want(res, "policy", "consent_required")
+	if second := waiting(); !strings.Contains(res.Error.Message, "account teaching instead of research") || second.Replaces == nil ||
+		*second.Replaces != first.ID {
+		t.Errorf("%s, %+v", res.Error.Message, second)
+	}
+	w.account.Store("research")
+	w.want(call("k"), "policy", "consent_required") // void is void
+	approve()
+	// The gateway dies after the approval was used up. The same call goes on with it, unless it would do something else by now.
+	ctx, stop := context.WithCancel(t.Context())
+	w.Gate.Close()
+	w.Gate = w.gateWith(&dyingJournal{w.Ledger, ctx})
+	stop()
+	_ = call("k")
+	w.Gate.Close()
+	w.start()
+	w.account.Store("teaching")
+	w.want(call("k"), "policy", "consent_required")
+	w.account.Store("research")
+	w.want(call("k"), "", "")
+	if n := w.count("test.asked"); n != 2 {
+		t.Errorf("reached %d times", n)
+	}
+	w.want(call("other"), "policy", "consent_required")
+}
+
+// consentAndRights: an approval gives no right. Whoever lost the right to make the call does not get it back by an approval.
+func consentAndRights(t *testing.T, w *World) {
+	who := everyone("a")
+	w.want(w.call(w.as(who), request("test.asked", `{"n":1}`)), "policy", "consent_required")
+	list, _, _, err := w.Ledger.Approvals(t.Context(), nil, false)
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	// Of two people who answer at once, one is heard.
+	var wg sync.WaitGroup
+	var heard atomic.Int64
+	for i := range 8 {
+		wg.Go(func() {
+			if err := w.answer(list[0].ID, i%2 == 0, 1, time.Hour); err == nil {
+				heard.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if heard.Load() != 1 {
+		t.Errorf("%d answers", heard.Load())
+	}
+	weak := who
+	weak.Rights = gate.RightsOf([]string{gate.CapRead}, []string{mine})
+	w.want(w.call(w.as(weak), request("test.asked", `{"n":1}`)), "capability", "capability_denied")
+	if n := w.count("test.asked"); n != 0 {
 		t.Errorf("reached %d times", n)
 	}
 }

@@ -19,7 +19,8 @@ func Run(t *testing.T, by gate.Transport, open Open) {
 	}{
 		{"Envelope", envelope}, {"NoEnvelope", noEnvelope}, {"DeniedByDefault", deniedByDefault}, {"Registry", registry}, {"Sizes", sizes},
 		{"Keys", keys}, {"KeysAndRights", keysAndRights}, {"ReadsNeedNoKeys", readsNeedNoKeys}, {"OneKeyManyCalls", oneKeyManyCalls},
-		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets},
+		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"ConsentCovers", consentCovers}, {"ConsentAndRights", consentAndRights},
+		{"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets},
 		{"Projects", projects}, {"DryRun", dryRun}, {"NextSteps", nextSteps}, {"Limits", limits},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, NewWorld(t, by, open)) })
@@ -344,7 +345,7 @@ func dryRun(t *testing.T, w *World) {
 	w.want(w.call(w.as(principal("weak")), request("test.write", `{}`, dry)), "capability", "capability_denied")
 	// The key is not bound, and nobody was asked.
 	w.want(w.call(e, request("test.execute", `{"n":2}`, withKey("k"))), "", "")
-	if asked, _, _, err := w.Ledger.Approvals(t.Context(), true); err != nil || len(asked) != 0 {
+	if asked, _, _, err := w.Ledger.Approvals(t.Context(), nil, true); err != nil || len(asked) != 0 {
 		t.Error(asked, err)
 	}
 	w.want(w.call(e, request("test.read", `{"n":1}`, dry)), "", "")

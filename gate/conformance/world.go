@@ -81,6 +81,7 @@ type World struct {
 	reached sync.Map // tool id → *atomic.Int64
 	clock   atomic.Int64
 	release chan struct{} // lets test.wait go
+	account atomic.Value  // string: what the jobs of test.asked charge
 }
 
 // logBook keeps what is logged.
@@ -270,6 +271,12 @@ func (w *World) tools() []gate.Tool {
 		if t.Idempotency == "" {
 			t.Idempotency = gate.Idempotent
 		}
+		if id == "test.asked" {
+			t.Covers = func(context.Context, gate.Call) (gate.Coverage, error) {
+				account, _ := w.account.Load().(string)
+				return gate.Coverage{ProjectID: mine, Account: account}, nil
+			}
+		}
 		if f.output != "" {
 			t.Output = json.RawMessage(f.output)
 		}
@@ -346,8 +353,9 @@ func (w *World) records() []ledger.CallEvent {
 
 // answer is a person's word on a question.
 func (w *World) answer(id string, approve bool, uses int, good time.Duration) error {
-	_, err := w.Ledger.AnswerApproval(w.T.Context(), id, ledger.Answer{Approve: approve, By: "user:boss", Uses: uses, Expires: w.now().
-		Add(good)})
+	_, err := w.Ledger.AnswerApproval(w.T.Context(), id, ledger.Answer{Approve: approve, By: gate.Principal{Name: "user:boss"}, Uses: uses,
+		Expires: w.now().
+			Add(good)})
 	return err
 }
 

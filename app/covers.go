@@ -1,0 +1,106 @@
+package app
+
+import (
+	"bytes"
+	"context"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// What an approval covers beyond the arguments of a call, see [gate.Coverage].
+
+// coversOrder is that of a call that submits an order.
+func (g *Gateway) coversOrder(o run.Order) (gate.Coverage, error) {
+	canonical, err := o.Params.Canonical()
+	if err != nil {
+		return gate.Coverage{}, err
+	}
+	c := g.coversJob(o.Params, o.Placement, o.Site)
+	c.PackHash, c.ParamsHash = o.PackHash, plan.Hash(canonical)
+	return c, nil
+}
+
+// coversJob is that of a job with these params. at is where it goes, nil where the params name it all.
+func (g *Gateway) coversJob(p plan.Params, at *plan.Placement, site string) gate.Coverage {
+	where := p.Spec.Placement
+	if at != nil {
+		where = *at
+	}
+	image := p.Spec.Execution.Container.Image
+	c := gate.Coverage{ProjectID: p.ProjectID, Site: site, Image: g.Domain.Lock().NameOf(image), ImageDigest: "sha256:" + p.Spec.ImageDigest(),
+		Resources: &p.Spec.Resources}
+	if !p.Docker {
+		c.Partition, c.Account, c.QOS, c.Constraint = where.Partition, where.Account, text(where.QOS), text(where.Constraint)
+	}
+	return c
+}
+
+// coversSubmit is that of a plan submitted as it is.
+func (g *Gateway) coversSubmit(ctx context.Context, c gate.Call) (gate.Coverage, error) {
+	var a SubmitArgs
+	if err := c.Into(&a); err != nil {
+		return gate.Coverage{}, err
+	}
+	o, err := g.planOrder(ctx, c, a)
+	if err != nil {
+		return gate.Coverage{}, err
+	}
+	return g.coversOrder(o)
+}
+
+// coversRetry is that of a call that starts another attempt of a run.
+func (g *Gateway) coversRetry(ctx context.Context, c gate.Call) (gate.Coverage, error) {
+	var a RunArgs
+	if err := c.Into(&a); err != nil {
+		return gate.Coverage{}, err
+	}
+	v, err := g.Ledger.View(ctx, a.RunID)
+	if err != nil {
+		return gate.Coverage{}, err
+	}
+	canonical, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
+	if err != nil {
+		return gate.Coverage{}, err
+	}
+	p, err := plan.DecodeParams(canonical)
+	if err != nil {
+		return gate.Coverage{}, err
+	}
+	at := v.Attempt.Placement
+	if s := g.Site.Cluster(v.Run.Site); at != nil && s != nil {
+		now := SiteDefaults(s)
+		now.Account = at.Account // as for the first attempt
+		at = new(p.Spec.Placement.Resolve(now))
+	}
+	out := g.coversJob(p, at, v.Run.Site)
+	out.PackHash, out.ParamsHash = v.Run.PackHash, v.Run.ParamsHash
+	return out, nil
+}
+
+// coversProject is that of any other call: the project it concerns.
+func (g *Gateway) coversProject(ctx context.Context, c gate.Call, o Operation) (out gate.Coverage, err error) {
+	args, _ := c.Value.(map[string]any)
+	for _, name := range []string{"run_id", "artifact_id"} {
+		if id, ok := args[name].(string); ok {
+			if out.ProjectID, err = g.Ledger.Owner(ctx, id); fault.Is(err, fault.NotFound) {
+				err = nil // the run of a call, which belongs to no project
+			}
+			return out, err
+		}
+	}
+	if !o.SiteWide && bytes.Contains(o.Input, []byte(`"project_id"`)) {
+		named, _ := args["project_id"].(string)
+		out.ProjectID, err = g.projectOf(c, named)
+	}
+	return out, err
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
