@@ -165,9 +165,9 @@ func usage(x Exit) json.RawMessage {
 // tail is the end of the program's output, or else of the script's; bounded, on one line, printable.
 func (e *Engine) tail(ctx context.Context, v View) string {
 	for _, name := range []string{StderrFile, JobLogFile} {
-		b, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, name, maxTailInDetail, true)
+		b, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, name, maxTailInDetail+margin, true)
 		if s := strings.TrimSpace(string(b)); err == nil && s != "" {
-			q := strconv.QuoteToGraphic(strings.ToValidUTF8(s, "?"))
+			q := strconv.QuoteToGraphic(strings.ToValidUTF8(e.cfg.Secrets.Tail(s, maxTailInDetail), "?"))
 			return strings.ReplaceAll(q[1:len(q)-1], `\n`, " / ")
 		}
 	}

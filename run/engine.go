@@ -9,27 +9,29 @@ import (
 	"time"
 
 	"slurmgate/plan"
+	"slurmgate/secrets"
 )
 
 // Config is what a site and its policy decide about the lifecycle.
 type Config struct {
-	Workers      int            // runs staged, sent or collected at a time
-	SendsAtOnce  int            // sbatch processes at a time
-	SubmitWait   time.Duration  // how long a submit waits for its receipt before it answers "staging"
-	Floor        time.Duration  // between two watch cycles, at least
-	Ceiling      time.Duration  // at most
-	AbsenceGap   time.Duration  // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
-	LateOutputs  time.Duration  // how long outputs may take to show up after the job's end
-	OutputBytes  int64          // one output at most, where the tool says nothing
-	LogBytes     int64          // of each log stream, kept in the log artifact
-	Attempts     int            // at most, counting the first; more than one only after an infrastructure ending
-	ReuseAcross  bool           // answer with an equivalent run made under another policy
-	Warnings     []string       // added to each run's answer, e.g. that only the image is verified
-	Site         string         // the runs of this site are the engine's, and no others
-	Placement    plan.Placement // the site's defaults: where jobs go that ask for nothing
-	Previous     *Previous      // nil: the ledger has no run of a previous form
-	DeferBackoff time.Duration  // first wait after back-pressure, doubled up to Ceiling
-	InFlight     map[string]int // runs of a toolpack in flight at most, by tool name; a tool that is not in it has no limit
+	Workers      int              // runs staged, sent or collected at a time
+	SendsAtOnce  int              // sbatch processes at a time
+	SubmitWait   time.Duration    // how long a submit waits for its receipt before it answers "staging"
+	Floor        time.Duration    // between two watch cycles, at least
+	Ceiling      time.Duration    // at most
+	AbsenceGap   time.Duration    // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
+	LateOutputs  time.Duration    // how long outputs may take to show up after the job's end
+	OutputBytes  int64            // one output at most, where the tool says nothing
+	LogBytes     int64            // of each log stream, kept in the log artifact
+	Attempts     int              // at most, counting the first; more than one only after an infrastructure ending
+	ReuseAcross  bool             // answer with an equivalent run made under another policy
+	Warnings     []string         // added to each run's answer, e.g. that only the image is verified
+	Site         string           // the runs of this site are the engine's, and no others
+	Placement    plan.Placement   // the site's defaults: where jobs go that ask for nothing
+	Previous     *Previous        // nil: the ledger has no run of a previous form
+	DeferBackoff time.Duration    // first wait after back-pressure, doubled up to Ceiling
+	Secrets      *secrets.Scanner // with the site's own patterns; nil: without
+	InFlight     map[string]int   // runs of a toolpack in flight at most, by tool name; a tool that is not in it has no limit
 }
 
 // Previous is what it takes to find runs that were made when canonical params had their previous form.
@@ -89,6 +91,9 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	}
 	if p.Waits == nil {
 		p.Waits = func(context.Context) (func(), bool) { return func() {}, true }
+	}
+	if cfg.Secrets == nil {
+		cfg.Secrets = secrets.Default()
 	}
 	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
 		waiters: newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},

@@ -25,6 +25,7 @@ type verdict struct {
 // finish ends the current attempt. An infrastructure ending gets a new attempt as long as policy allows another
 // one; everything else ends the run. Either is one transaction.
 func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
+	d.detail, d.warnings = e.cfg.Secrets.Redact(d.detail), cleanAll(e.cfg.Secrets, d.warnings)
 	now := e.Now()
 	reason := cmp.Or(d.reason, string(d.ending))
 	old := v.Attempt

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -36,13 +37,14 @@ func (e *Engine) takeLogs(ctx context.Context, v View, d *verdict) error {
 	}
 	for _, part := range []struct{ file, title, role string }{{JobLogFile, "job script", ""}, {StderrFile, "standard error", "stderr"},
 		{StdoutFile, "standard output", "stdout"}} {
-		data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, part.file, e.cfg.LogBytes, true)
+		data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, part.file, e.cfg.LogBytes+margin, true)
 		if fault.Is(err, fault.NotFound) || err == nil && len(data) == 0 {
 			continue
 		}
 		if err != nil {
 			return err
 		}
+		data = e.lastBytes(data, e.cfg.LogBytes)
 		fmt.Fprintf(&log, "\n--- %s (the last %d bytes at most)\n%s", part.title, e.cfg.LogBytes, data)
 		if part.role != "" {
 			if err := add(part.role, data); err != nil {
@@ -57,6 +59,19 @@ func (e *Engine) takeLogs(ctx context.Context, v View, d *verdict) error {
 		d.outputs = append(d.outputs, Link{Role: "slurm_script", ArtifactID: v.Run.ScriptArtifactID})
 	}
 	return nil
+}
+
+// lastBytes gives at most the last bytes of a log as they are. A log that is cut begins with a line, and not within a secret: half of one
+// would not be found later.
+func (e *Engine) lastBytes(data []byte, limit int64) []byte {
+	if int64(len(data)) <= limit {
+		return data
+	}
+	at := e.cfg.Secrets.Outside(string(data), len(data)-int(limit))
+	if n := bytes.IndexByte(data[at:], '\n'); n >= 0 && n < margin {
+		at += n + 1
+	}
+	return data[at:]
 }
 
 // LogsAnswer is the end of one stream.
@@ -82,19 +97,19 @@ func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, wh
 	a := LogsAnswer{TargetRunID: runID, Stream: stream, State: v.Run.State, Final: v.Run.State.Terminal()}
 	var data []byte
 	if i := slices.IndexFunc(outputs, func(o Output) bool { return o.Role == stream }); i >= 0 {
-		data, err = e.storedTail(ctx, outputs[i].Artifact.SHA256, limit)
+		data, err = e.storedTail(ctx, outputs[i].Artifact.SHA256, limit+margin)
 	} else {
 		file := map[string]string{"stdout": StdoutFile, "stderr": StderrFile, "log": JobLogFile}[stream]
-		if data, err = e.Workspace.ReadControl(ctx, runID, v.Attempt.N, file, limit, true); fault.Is(err, fault.NotFound) {
+		if data, err = e.Workspace.ReadControl(ctx, runID, v.Attempt.N, file, limit+margin, true); fault.Is(err, fault.NotFound) {
 			err = nil
 		}
 	}
 	if err != nil {
 		return LogsAnswer{}, err
 	}
-	a.Text = string(bytes.ToValidUTF8(data, []byte("\uFFFD")))
+	a.Text = strings.ToValidUTF8(e.cfg.Secrets.Tail(string(data), int(limit)), "\uFFFD")
 	// A running job writes its log without an event in the ledger: what was read is part of the snapshot.
-	params["stream"], params["log_hash"] = stream, plan.Hash(data)
+	params["stream"], params["log_hash"] = stream, plan.Hash(data[max(0, len(data)-int(limit)):])
 	a.ProvenanceRunID, err = which(ctx, params)
 	return a, err
 }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"regexp"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/secrets"
 	"slurmgate/visible"
 )
 
@@ -36,13 +36,23 @@ func looksWrong(line string) bool {
 	return errorWords.MatchString(line) && errorWords.MatchString(harmless.ReplaceAllString(line, ""))
 }
 
-// stderrLines are the lines of the end of standard error, as patterns see them: without colours, each cut at a bound. A carriage return
-// ends a line too: progress is drawn with it.
-func stderrLines(data []byte) []string {
-	text := colours.ReplaceAll(data, nil)
-	var out []string
-	for line := range bytes.FieldsFuncSeq(text, func(c rune) bool { return c == '\n' || c == '\r' }) {
-		out = append(out, strings.ToValidUTF8(string(line[:min(len(line), maxStderrLine)]), "\uFFFD"))
+// line is a line of standard error: as patterns see it, cut at a bound, and where it is in the text.
+type line struct {
+	text     string
+	from, to int
+}
+
+// linesOf are the lines of a text. A carriage return ends a line too: progress is drawn with it.
+func linesOf(text string) (out []line) {
+	for at := 0; at < len(text); {
+		to := len(text)
+		if n := strings.IndexAny(text[at:], "\r\n"); n >= 0 {
+			to = at + n
+		}
+		if to > at {
+			out = append(out, line{strings.ToValidUTF8(text[at:min(to, at+maxStderrLine)], "\uFFFD"), at, to})
+		}
+		at = to + 1
 	}
 	return out
 }
@@ -50,56 +60,58 @@ func stderrLines(data []byte) []string {
 // found is how often something was found in standard error, and the first line of it.
 type found struct {
 	lines int
-	first string
+	first line
 }
 
-func (f *found) add(line string) {
+func (f *found) add(l line) {
 	if f.lines++; f.lines == 1 {
-		f.first = line
+		f.first = l
 	}
 }
 
-func (f *found) String() string {
-	if f.lines == 1 {
-		return "one line of standard error: " + quoted(f.first)
-	}
-	return fmt.Sprintf("%d lines of standard error, the first: %s", f.lines, quoted(f.first))
-}
-
-// quoted makes a line printable and short.
-func quoted(line string) string {
-	short := strings.ToValidUTF8(line[:min(len(line), maxStderrQuoted)], "")
-	q := visible.Text(strconv.QuoteToGraphic(short))
-	if short != line {
+// in says what was found, with the first line of it: short, printable and without the secrets of the text it is part of.
+func (f *found) in(text string, s *secrets.Scanner) string {
+	end := min(f.first.to, f.first.from+maxStderrQuoted)
+	near := max(0, f.first.from-margin)
+	part := s.Part(text[near:min(len(text), end+margin)], f.first.from-near, end-near)
+	q := visible.Text(strconv.QuoteToGraphic(strings.ToValidUTF8(part, "")))
+	if end < f.first.to {
 		q += "…"
 	}
-	return q
+	if f.lines == 1 {
+		return "one line of standard error: " + q
+	}
+	return fmt.Sprintf("%d lines of standard error, the first: %s", f.lines, q)
 }
 
 // checkStderr looks through the end of what a program wrote to standard error.
 func (e *Engine) checkStderr(ctx context.Context, v View, c Contract) (failure string, warnings []string, err error) {
-	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, StderrFile, maxStderrChecked, true)
+	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, StderrFile, maxStderrChecked+margin, true)
 	if fault.Is(err, fault.NotFound) {
 		return "", nil, nil
 	}
 	if err != nil {
 		return "", nil, err
 	}
-	failure, warnings = judgeStderr(data, c)
+	failure, warnings = judgeStderr(data, c, e.cfg.Secrets)
 	return failure, warnings, nil
 }
 
 // judgeStderr says why a run fails by the patterns of its pack, if it does. warnings are the pack's, and one for lines that look like
 // errors and match none of its patterns.
-func judgeStderr(data []byte, c Contract) (failure string, warnings []string) {
+func judgeStderr(data []byte, c Contract, s *secrets.Scanner) (failure string, warnings []string) {
 	var failed, wrong found
 	failedBy := ""
 	byMessage := map[string]*found{}
 	var order []string
-	for _, line := range stderrLines(data) {
+	text := string(colours.ReplaceAll(data, nil))
+	for _, line := range linesOf(text) {
+		if line.to <= len(text)-maxStderrChecked { // only searched for secrets that reach into what is looked at
+			continue
+		}
 		is, message := "", ""
 		if c != nil {
-			is, message = c.Stderr(line)
+			is, message = c.Stderr(line.text)
 		}
 		switch {
 		case is == StderrFailure:
@@ -112,18 +124,18 @@ func judgeStderr(data []byte, c Contract) (failure string, warnings []string) {
 				order = append(order, message)
 			}
 			byMessage[message].add(line)
-		case looksWrong(line):
+		case looksWrong(line.text):
 			wrong.add(line)
 		}
 	}
 	if failed.lines > 0 {
-		failure = failedBy + " (" + failed.String() + ")"
+		failure = failedBy + " (" + failed.in(text, s) + ")"
 	}
 	for _, message := range order {
-		warnings = append(warnings, message+" ("+byMessage[message].String()+")")
+		warnings = append(warnings, message+" ("+byMessage[message].in(text, s)+")")
 	}
 	if wrong.lines > 0 {
-		warnings = append(warnings, "the program may have reported an error ("+wrong.String()+"); read its standard error before you rely on "+
+		warnings = append(warnings, "the program may have reported an error ("+wrong.in(text, s)+"); read its standard error before you rely on "+
 			"the outputs")
 	}
 	return failure, warnings

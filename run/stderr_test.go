@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"slurmgate/secrets"
 )
 
 func TestLooksWrong(t *testing.T) {
@@ -41,7 +43,7 @@ func FuzzStderr(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		failure, warnings := judgeStderr([]byte(text), nil)
+		failure, warnings := judgeStderr([]byte(text), nil, secrets.Default())
 		if failure != "" || len(warnings) > 1 {
 			t.Errorf("%q %q", failure, warnings)
 		}

@@ -9,6 +9,7 @@ import (
 
 // apply writes a transition and tells those who wait for the run.
 func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
+	w = e.clean(w)
 	wrote := e.limits.writing(w.Run)
 	v, err := e.Store.Apply(ctx, w)
 	wrote(v, err)
@@ -27,6 +28,7 @@ func unnamed(detail string) string { return temporary.ReplaceAllLiteralString(de
 // note records what a run waits for, once per reason.
 func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
 	e.pressure.delay(v.Run.ID, e.cfg.Floor)
+	detail = e.cfg.Secrets.Redact(detail)
 	if v.Run.Reason == why && unnamed(v.Run.Detail) == unnamed(detail) || ctx.Err() != nil {
 		return nil
 	}

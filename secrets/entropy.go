@@ -65,7 +65,7 @@ func random(s string) bool {
 	case n < 36 || n > 128, n == 38, n == 43, n == 44, n == 64, n == 76, n == 86, n == 88:
 		return false
 	}
-	if checksum.MatchString(s) {
+	if known.MatchString(s) {
 		return false
 	}
 	k := kindsOf(s)
@@ -74,8 +74,8 @@ func random(s string) bool {
 		2*k.changes >= len(s)
 }
 
-// checksum are the beginnings of checksums and of public keys in base64.
-var checksum = regexp.MustCompile(`^(?:sha\d{1,3}|md5|blake\w*)[-=_]|^AAAA`)
+// known are the beginnings of checksums, of public keys in base64, and ids of ours.
+var known = regexp.MustCompile(`^(?:sha\d{1,3}|md5|blake\w*)[-=_]|^AAAA|(?:run|art|proj|tok|apr)_[0-9A-HJKMNP-TV-Z]{26}`)
 
 // identifiers are forms of names, checksums, times and places that are no secrets, however random they look.
 var identifiers = regexp.MustCompile(`^(?:[0-9a-fA-F]{8,}|(?:run|art|proj|tok|apr)_[0-9A-HJKMNP-TV-Z]{26}|` +

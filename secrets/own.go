@@ -31,15 +31,16 @@ func ownRules() []*rule {
 			ok:    func(text string, from, to int) bool { return kindsOf(text[from:to]).digit > 0 }},
 		{ID: "Google key", Keywords: []string{"aiza", "ya29.", "gocspx-", "1//0"},
 			Regex: `\b(?:AIza[0-9A-Za-z_-]{35}|ya29\.[0-9A-Za-z_-]{20,}|GOCSPX-[0-9A-Za-z_-]{20,}|1//0[0-9A-Za-z_-]{40,})`},
-		{ID: "token of a service", Keywords: servicePrefixes,
-			Regex: `\b(?:npm_|pypi-|hf_|dckr_pat_|gsk_|xai-|r8_|pplx-|nvapi-|figd_|sbp_|tskey-[a-z]+-|` +
-				`whsec_|EAAA|sq0[a-z]{3}-|dapi|glsa_|glc_|phx_|phc_|rnd_|vercel_|PMAK-|ATATT3|ATCTT3|lin_api_|ntn_|secret_|shp(?:at|ca|pa|ss)_|sntry[us]_|` +
-				`dop_v1_|doo_v1_|dor_v1_|hv[sbr]\.|key-|pat-(?:na|eu)1-|cfut_|CFPAT-|fo1_|rpa_|sgp_|wandb_v1_|oy2|NRAK-|tfp_|rubygems_|pul-|pscale_[a-z]+_|` +
-				`apify_api_|sb_secret_|lsv2_[a-z]+_|ctx7sk-|dp\.(?:pt|st|ct|sa|scim|audit)\.|ops_)([A-Za-z0-9_.=-]{20,})`,
-			ok: func(text string, from, to int) bool {
-				k := kindsOf(text[from:to])
-				return k.digit > 0 && k.upper+k.lower > 0 && !strings.Contains(text[from:to], "--")
-			}},
+		{ID: "token of a service", Keywords: servicePrefixes, Regex: `\b(?:gsk_|xai-|r8_|pplx-|nvapi-|figd_|sbp_|` +
+			`tskey-[a-z]+-|whsec_|EAAA|sq0[a-z]{3}-|glsa_|glc_|phx_|phc_|rnd_|vercel_|PMAK-|ATATT3|ATCTT3|lin_api_|ntn_|secret_|` +
+			`shp(?:at|ca|pa|ss)_|sntry[us]_|dop_v1_|doo_v1_|dor_v1_|hv[sbr]\.|pat-(?:na|eu)1-|cfut_|CFPAT-|fo1_|rpa_|sgp_|wandb_v1_|` +
+			`NRAK-|tfp_|rubygems_|pul-|pscale_[a-z]+_|apify_api_|sb_secret_|lsv2_[a-z]+_|ctx7sk-|dp\.(?:pt|st|ct|sa|scim|audit)\.)` +
+			`([A-Za-z0-9_.=-]{20,})`,
+			ok: func(text string, from, to int) bool { return !wordy(text[from:to]) && solid(text[from:to]) }},
+		{ID: "package registry token", Keywords: []string{"npm_", "pypi-", "hf_", "dckr_pat_"},
+			Regex: `\b(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,}|hf_[A-Za-z0-9]{30,}|dckr_pat_[A-Za-z0-9_-]{20,})`},
+		{ID: "token of a service", Keywords: []string{"oy2", "dapi", "key-", "ops_eyj"},
+			Regex: `\b(?:oy2[a-z0-9]{43}|dapi[0-9a-f]{32}(?:-\d)?|key-[0-9a-f]{32}|ops_eyJ[A-Za-z0-9+/=]{40,})\b`},
 		{ID: "mail service key", Keywords: []string{"sg."}, Regex: `\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`},
 		{ID: "age key", Keywords: []string{"age-secret-key-"}, Regex: `AGE-SECRET-KEY-[A-Z0-9-]{20,}`},
 		{ID: "bot token", Keywords: []string{":aa"}, Regex: `\b[0-9]{8,10}:AA[A-Za-z0-9_-]{32,33}\b`},
@@ -48,7 +49,7 @@ func ownRules() []*rule {
 		{ID: "webhook", Keywords: []string{"webhook", "hooks.slack.com"},
 			Regex: `https?://[a-zA-Z0-9.-]+/(?:api/webhooks/\d+|services|workflows|triggers|webhookb?2?|v1/webhooks)/([A-Za-z0-9_/@-]{20,})`},
 		{ID: "authorization", Keywords: []string{"authorization"}, Regex: `(?i)\bauthorization["']?\s*(?:\]\s*)?[=:]\s*["']?` +
-			`((?:(?:bearer|basic|token|digest|apikey|negotiate|ntlm|hawk|aws4-hmac-sha256|sharedkey)\s+)[^\r\n"']{6,}|[^\s"',]{8,})`,
+			`((?:(?:digest|hawk|oauth|aws4-hmac-sha256)\s+)[^\r\n]{6,}|(?:(?:bearer|basic|token|apikey|negotiate|ntlm|sharedkey)\s+)[^\r\n"']{6,}|[^\s"',]{8,})`,
 			ok: func(text string, from, to int) bool {
 				_, after, _ := strings.Cut(text[from:to], " ")
 				return after != "" || plausible(text[from:to])
@@ -90,7 +91,7 @@ func ownRules() []*rule {
 			"userpassword", "pass "},
 			Regex: `(?im)(?:^\s*(?:bindpw|bind_pw|rootpw|requirepass|masterauth)\s+|\bidentified\s+by\s+)["']?([^\s"';]{3,})`, ok: value},
 		{ID: "password file", Keywords: []string{":5432:", ":5433:", ":6432:", ":*:*:"},
-			Regex: `(?m)^[\w.*-]+:(?:5432|5433|6432|\*):[\w*.-]+:[\w*.-]+:(\S{4,})$`},
+			Regex: `(?m)^\s*[\w.*-]+:(?:5432|5433|6432|\*):[\w*.-]+:[\w*.-]+:(\S{4,})\s*$`},
 		{ID: "password before a host", Keywords: []string{"@"}, Reach: 256,
 			Regex: `(?:^|[\s"'=(,])(?:[a-zA-Z][\w.+-]{0,63}):([^\s@/:"',<>]{4,}[^\s/:"',<>]*)@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)*\.[a-z]{2,}(?:[\s/:"',)]|$)`, ok: value},
 		{ID: "password in a URL", Keywords: []string{"thin:"}, Regex: `(?i)\bthin:[^/\s]+/([^@\s]+)@`, ok: value},
@@ -105,15 +106,25 @@ func ownRules() []*rule {
 	}
 }
 
-var servicePrefixes = []string{"npm_", "pypi-", "hf_", "dckr_pat_", "gsk_", "xai-", "r8_", "pplx-", "nvapi-", "figd_", "sbp_", "tskey-",
+var servicePrefixes = []string{"gsk_", "xai-", "r8_", "pplx-", "nvapi-", "figd_", "sbp_", "tskey-",
 	"whsec_", "eaaa",
-	"sq0", "dapi", "glsa_", "glc_", "phx_", "phc_", "rnd_", "vercel_", "pmak-", "atatt3", "atctt3", "lin_api_", "ntn_", "secret_", "shpat_",
+	"sq0", "glsa_", "glc_", "phx_", "phc_", "rnd_", "vercel_", "pmak-", "atatt3", "atctt3", "lin_api_", "ntn_", "secret_", "shpat_",
 	"shpca_", "shppa_",
-	"shpss_", "sntryu_", "sntrys_", "dop_v1_", "doo_v1_", "dor_v1_", "hvs.", "hvb.", "hvr.", "key-", "pat-na1-", "pat-eu1-", "cfut_",
+	"shpss_", "sntryu_", "sntrys_", "dop_v1_", "doo_v1_", "dor_v1_", "hvs.", "hvb.", "hvr.", "pat-na1-", "pat-eu1-", "cfut_",
 	"cfpat-", "fo1_", "rpa_",
-	"sgp_", "wandb_v1_", "oy2", "nrak-", "tfp_", "rubygems_", "pul-", "pscale_", "apify_api_", "sb_secret_", "lsv2_", "ctx7sk-", "dp.pt.",
+	"sgp_", "wandb_v1_", "nrak-", "tfp_", "rubygems_", "pul-", "pscale_", "apify_api_", "sb_secret_", "lsv2_", "ctx7sk-", "dp.pt.",
 	"dp.st.", "dp.ct.", "dp.sa.",
-	"ops_"}
+	"dp.scim.", "dp.audit."}
+
+// solid reports whether a token has random characters: sixteen letters and digits without a sign between them.
+func solid(s string) bool {
+	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		if k := kindsOf(part); len(part) >= 16 && k.digit > 0 && k.digit < len(part) {
+			return true
+		}
+	}
+	return false
+}
 
 // decoded is the text that a word of base64 is, "" if it is none.
 func decoded(s string) string {

@@ -203,6 +203,9 @@ func (s *Scanner) run(text string, from, to, depth int, out []Span) []Span {
 	if depth > 2 || !worthDecoding(text[from:to]) {
 		return out
 	}
+	if i := strings.LastIndexByte(strings.TrimRight(text[from:to], "="), '='); i >= 0 { // name=value
+		from += i + 1
+	}
 	alone := (from == 0 || strings.IndexByte(" \t\r\n\"'`=,;(>", text[from-1]) >= 0) &&
 		(to == len(text) || strings.IndexByte(" \t\r\n\"'`,;)<", text[to]) >= 0)
 	if inner := decoded(text[from:to]); inner != "" {
@@ -328,6 +331,16 @@ func (s *Scanner) Part(text string, from, to int) string {
 	}
 	b.WriteString(text[from:to])
 	return b.String()
+}
+
+// Outside is the first place at or after one that is in no secret.
+func (s *Scanner) Outside(text string, at int) int {
+	for _, x := range s.Find(text) {
+		if x.Start < at && at < x.End {
+			return x.End
+		}
+	}
+	return at
 }
 
 // Head gives at most the first n bytes of a text, without secrets; cut reports whether there is more of it.

@@ -32,6 +32,7 @@ func userInfo(text string, at int) (s Span, ok bool) {
 		return s, false
 	}
 	if first >= 0 && first < last {
+		last = strings.LastIndexByte(word, '@') // rather a part of the path than half a password
 		s.Start, s.End = at+first+1, at+last
 		v := text[s.Start:s.End]
 		return s, v != "" && !placeholder(v)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/secrets"
 )
 
 // Command is one start of one of Slurm's query programs. (sbatch is not started this way: nobody may kill it.)
@@ -154,10 +155,11 @@ func oneLine(s string) string {
 	return cmp.Or(cut(strings.Join(strings.Fields(s), " "), 500), "nothing on standard error")
 }
 
-// cut is what a program printed, as text of at most limit bytes.
+// cut is what a program printed, as text of at most limit bytes of it, without secrets.
 func cut(s string, limit int) string {
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + " …"
+	s, more := secrets.Default().Head(s, limit)
+	if more {
+		s += " …"
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/plan"
+	"slurmgate/secrets"
 	"slurmgate/visible"
 )
 
@@ -126,8 +127,8 @@ func printable(rel string) string {
 		return visible.Line(rel)
 	}
 	q := strconv.QuoteToASCII(rel)
-	if len(q) > nameBytes {
-		q = q[:nameBytes] + "…"
+	if head, more := secrets.Default().Head(q, nameBytes); more {
+		q = head + "…"
 	}
 	return q
 }
