@@ -182,6 +182,12 @@ func nameOf(uid int) (string, error) {
 	return u.Username, nil
 }
 
+// Knows reports whether a user of this host may use the gateway.
+func (a *Access) Knows(uid int) bool {
+	_, ok := a.peers[uid]
+	return ok
+}
+
 // Peer is the principal of a user of this host.
 func (a *Access) Peer(uid int) (gate.Principal, error) {
 	p, ok := a.peers[uid]

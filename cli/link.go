@@ -134,8 +134,8 @@ func (a *Shell) Reach(ctx context.Context, socket string, instead func() error) 
 	patience := time.Now().Add(lockPatience)
 	for {
 		c, err := a.Dial(ctx, socket)
-		if err == nil {
-			return c, nil
+		if err == nil || !fault.Is(err, fault.NotFound) {
+			return c, err
 		}
 		err = instead()
 		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {

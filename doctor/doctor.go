@@ -113,6 +113,7 @@ func (d *checks) examine(ctx context.Context, args app.DoctorArgs) {
 	if !d.state(s) {
 		return
 	}
+	d.files(s)
 	for _, c := range clusters {
 		if len(s.Clusters()) > 1 {
 			d.of = c.Name

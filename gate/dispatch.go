@@ -100,7 +100,7 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request,
 
 // rehearse returns what a call would do. It neither needs an approval nor binds a key, and reports whether the call would need an approval.
 func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, args plan.Doc, tr *trail) (any, error) {
-	held, err := g.limiter.take(ctx, who.Key(), t.ID)
+	held, err := g.limiter.take(ctx, who, t.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 				WithNext("leave the key out")
 		}
 		key := g.keyHash(*req.IdempotencyKey)
-		leave, err := g.flights.enter(ctx, who, key, &g.limiter.waits)
+		leave, err := g.flights.enter(ctx, who, key, g.limiter.waits)
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +210,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		tr.key = nil
 		return nil, err
 	}
-	held, err := g.limiter.take(ctx, who.Key(), t.ID)
+	held, err := g.limiter.take(ctx, who, t.ID)
 	if err != nil {
 		tr.key = nil
 		return nil, err

@@ -23,7 +23,7 @@ import (
 type flights struct{ open sync.Map } // [2]string → chan struct{}
 
 // enter waits until no call with the key is in progress. The caller calls leave.
-func (f *flights) enter(ctx context.Context, who Caller, key string, waits *counter) (leave func(), err error) {
+func (f *flights) enter(ctx context.Context, who Caller, key string, waits *Counter) (leave func(), err error) {
 	k, mine := [2]string{who.Key(), key}, make(chan struct{})
 	for {
 		other, busy := f.open.LoadOrStore(k, mine)
@@ -33,7 +33,7 @@ func (f *flights) enter(ctx context.Context, who Caller, key string, waits *coun
 				close(mine)
 			}, nil
 		}
-		if !waits.add(who.Key()) {
+		if !waits.Add(who.Key()) {
 			return nil, fault.New(fault.Transport, "gate.Call", "too_many_waits", "too many of your calls are waiting already").
 				WithNext("repeat the call when some of them have ended").WithRetry(retryIn)
 		}
@@ -42,7 +42,7 @@ func (f *flights) enter(ctx context.Context, who Caller, key string, waits *coun
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
-		if waits.remove(who.Key()); err != nil {
+		if waits.Remove(who.Key()); err != nil {
 			return nil, err
 		}
 	}

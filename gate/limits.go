@@ -42,9 +42,9 @@ const (
 // limiter bounds concurrent calls (AX-08): of a tool, of a caller, and in total. A call that waits for something else gives its slots back
 // meanwhile.
 type limiter struct {
-	all   *turns
-	tool  map[string][]*turns // by tool id: its own limit, where policy has one, that of its work, and all
-	waits counter
+	all   *Turns
+	tool  map[string][]*Turns // by tool id: its own limit, where policy has one, that of its work
+	waits *Counter
 }
 
 func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
@@ -52,19 +52,17 @@ func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
 	if n == 0 || limits.Calls > 0 && limits.Calls < n {
 		n = limits.Calls
 	}
-	out := &limiter{all: newTurns(n, limits.CallsPerCaller), tool: map[string][]*turns{}, waits: counter{most: limits.WaitsPerCaller}}
-	work := map[Work]*turns{Preview: newTurns(limits.Previews, limits.PreviewsPerCaller), Hash: newTurns(limits.Hashes,
+	out := &limiter{all: NewTurns(n, limits.CallsPerCaller), tool: map[string][]*Turns{}, waits: NewCounter(limits.WaitsPerCaller)}
+	work := map[Work]*Turns{Preview: NewTurns(limits.Previews, limits.PreviewsPerCaller), Hash: NewTurns(limits.Hashes,
 		limits.HashesPerCaller)}
 	for _, t := range r.List() {
 		if p != nil && p.Rules(t.Name()).Together > 0 {
-			out.tool[t.ID] = append(out.tool[t.ID], newTurns(p.Rules(t.Name()).Together, 0))
+			out.tool[t.ID] = append(out.tool[t.ID], NewTurns(p.Rules(t.Name()).Together, 0))
 		}
 		if w := work[t.Work]; w != nil {
 			out.tool[t.ID] = append(out.tool[t.ID], w)
 		}
-		out.tool[t.ID] = append(out.tool[t.ID], out.all)
 	}
-	out.tool[""] = []*turns{out.all}
 	return out
 }
 
@@ -72,20 +70,25 @@ func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
 type slot struct {
 	limiter *limiter
 	caller  string
-	taken   []*turns
-	toolID  string
+	taken   []*Turns
+	among   []*Turns // where it takes one
 }
 
 // take waits for a slot; the caller releases it. The tool's own slot comes first, so that calls waiting for one tool take no slot from the
 // others.
-func (l *limiter) take(ctx context.Context, caller, toolID string) (*slot, error) {
-	s := &slot{limiter: l, caller: caller, toolID: toolID}
+//
+// A call with a body takes only its tool's slot: its client may send as slowly as it likes. The face bounds how many of these a caller has.
+func (l *limiter) take(ctx context.Context, who Caller, toolID string) (*slot, error) {
+	s := &slot{limiter: l, caller: who.Key(), among: slices.Clip(l.tool[toolID])}
+	if who.Body == nil {
+		s.among = append(s.among, l.all)
+	}
 	return s, s.take(ctx, limiterWait)
 }
 
 func (s *slot) take(ctx context.Context, patience time.Duration) error {
-	for _, t := range s.limiter.tool[s.toolID] {
-		if err := t.take(ctx, s.caller, patience); err != nil {
+	for _, t := range s.among {
+		if err := t.Take(ctx, s.caller, patience); err != nil {
 			s.release()
 			return err
 		}
@@ -96,19 +99,19 @@ func (s *slot) take(ctx context.Context, patience time.Duration) error {
 
 func (s *slot) release() {
 	for _, t := range s.taken {
-		t.release(s.caller)
+		t.Release(s.caller)
 	}
 	s.taken = s.taken[:0]
 }
 
 // wait gives the slot back until resume is called. ok is false if the caller has too many calls that wait.
 func (s *slot) wait(ctx context.Context) (resume func(), ok bool) {
-	if !s.limiter.waits.add(s.caller) {
+	if !s.limiter.waits.Add(s.caller) {
 		return nil, false
 	}
 	s.release()
 	return func() {
-		s.limiter.waits.remove(s.caller)
+		s.limiter.waits.Remove(s.caller)
 		_ = s.take(ctx, retakeWait) // what is known is an answer, and the wait was not in vain
 	}, true
 }
@@ -125,12 +128,12 @@ func Wait(ctx context.Context) (resume func(), ok bool) {
 
 // Enter waits for a slot for work of a caller that is no call: a list of tools. The caller calls leave.
 func (g *Gate) Enter(ctx context.Context, who Caller) (leave func(), err error) {
-	s, err := g.limiter.take(ctx, who.Key(), "")
+	s, err := g.limiter.take(ctx, who, "")
 	return s.release, err
 }
 
-// turns hands out slots. Callers that queue get them in turn, so that a thousand calls of one delay another's first call by one.
-type turns struct {
+// Turns hands out slots. Callers that queue get them in turn, so that a thousand calls of one delay another's first call by one.
+type Turns struct {
 	n     int // slots
 	share int // of one caller, at most
 
@@ -146,9 +149,9 @@ type queue struct {
 	calls []chan struct{} // closed when a slot is the call's
 }
 
-// newTurns makes n slots, of which one caller gets at most share; 0 is no bound.
-func newTurns(n, share int) *turns {
-	t := &turns{n: n, share: share, callers: map[string]*queue{}}
+// NewTurns makes n slots, of which one caller gets at most share; 0 is no bound.
+func NewTurns(n, share int) *Turns {
+	t := &Turns{n: n, share: share, callers: map[string]*queue{}}
 	if n == 0 {
 		t.n = math.MaxInt
 	} else if n >= minShared && (share == 0 || share > n-n/4) {
@@ -160,7 +163,8 @@ func newTurns(n, share int) *turns {
 	return t
 }
 
-func (t *turns) take(ctx context.Context, caller string, patience time.Duration) error {
+// Take waits for a slot, for no longer than patience; then it is a Transport fault with code too_many_calls.
+func (t *Turns) Take(ctx context.Context, caller string, patience time.Duration) error {
 	t.mu.Lock()
 	q := t.callers[caller]
 	if q == nil {
@@ -206,13 +210,14 @@ func (t *turns) take(ctx context.Context, caller string, patience time.Duration)
 	return err
 }
 
-func (t *turns) refusal(why string) error {
+func (t *Turns) refusal(why string) error {
 	return fault.New(fault.Transport, "gate.Call", codeManyCalls,
 		fmt.Sprintf("all %d concurrent calls that you may have are in use, %s", min(t.n, t.share), why)).
 		WithNext("call again in a few seconds").WithRetry(retryIn)
 }
 
-func (t *turns) release(caller string) {
+// Release gives the caller's slot back.
+func (t *Turns) Release(caller string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.used--
@@ -223,7 +228,7 @@ func (t *turns) release(caller string) {
 }
 
 // grant gives free slots to the callers whose turn it is.
-func (t *turns) grant() {
+func (t *Turns) grant() {
 	for t.used < t.n {
 		at := slices.IndexFunc(t.order, func(q *queue) bool { return q.used < t.share })
 		if at < 0 {
@@ -240,20 +245,24 @@ func (t *turns) grant() {
 	}
 }
 
-func (t *turns) forget(caller string, q *queue) {
+func (t *Turns) forget(caller string, q *queue) {
 	if q.used == 0 && len(q.calls) == 0 {
 		delete(t.callers, caller)
 	}
 }
 
-// counter counts for each caller, up to most; 0 is no bound.
-type counter struct {
+// Counter counts for each caller, up to a number. The zero Counter has no bound.
+type Counter struct {
 	most int
 	mu   sync.Mutex
 	now  map[string]int
 }
 
-func (c *counter) add(caller string) bool {
+// NewCounter makes a counter up to most for each caller; 0 is no bound.
+func NewCounter(most int) *Counter { return &Counter{most: most} }
+
+// Add counts one more; false if the caller has as many as it may.
+func (c *Counter) Add(caller string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.most > 0 && c.now[caller] >= c.most {
@@ -266,7 +275,8 @@ func (c *counter) add(caller string) bool {
 	return true
 }
 
-func (c *counter) remove(caller string) {
+// Remove takes back one Add.
+func (c *Counter) Remove(caller string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.now[caller]--; c.now[caller] == 0 {

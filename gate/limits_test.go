@@ -114,14 +114,14 @@ func TestWaitsPerCaller(t *testing.T) {
 func TestWaitsForAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flights
-		who, waits := Process(), counter{most: 2}
-		leave, err := f.enter(t.Context(), who, "key", &waits)
+		who, waits := Process(), NewCounter(2)
+		leave, err := f.enter(t.Context(), who, "key", waits)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
 			go func() {
-				leave, err := f.enter(t.Context(), who, "key", &waits)
+				leave, err := f.enter(t.Context(), who, "key", waits)
 				if err != nil {
 					t.Error(err)
 				}
@@ -129,7 +129,7 @@ func TestWaitsForAKey(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if _, err := f.enter(t.Context(), who, "key", &waits); fault.CodeOf(err) != "too_many_waits" || fault.RetryOf(err) == 0 {
+		if _, err := f.enter(t.Context(), who, "key", waits); fault.CodeOf(err) != "too_many_waits" || fault.RetryOf(err) == 0 {
 			t.Error(err)
 		}
 		leave()
@@ -185,14 +185,14 @@ func (eight) Rules(string) Rules { return Rules{Together: 8} }
 func TestCallersInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
-		turns := newTurns(1, 0)
+		turns := NewTurns(1, 0)
 		ask := func(who string) {
-			if turns.take(t.Context(), who, time.Hour) == nil {
+			if turns.Take(t.Context(), who, time.Hour) == nil {
 				order = append(order, who) // one at a time
-				turns.release(who)
+				turns.Release(who)
 			}
 		}
-		if err := turns.take(t.Context(), "first", 0); err != nil {
+		if err := turns.Take(t.Context(), "first", 0); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 8 {
@@ -203,7 +203,7 @@ func TestCallersInTurn(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		turns.release("first")
+		turns.Release("first")
 		synctest.Wait()
 		if len(order) != 9 || order[1] != "late" {
 			t.Error(order)
@@ -213,7 +213,7 @@ func TestCallersInTurn(t *testing.T) {
 
 // A call that gave up in the queue leaves nothing behind, at whatever moment.
 func TestGivingUpInTheQueue(t *testing.T) {
-	turns := newTurns(2, 0)
+	turns := NewTurns(2, 0)
 	var took atomic.Int64
 	for i := range 200 {
 		ctx, stop := context.WithTimeout(t.Context(), time.Duration(i%7)*time.Microsecond)
@@ -221,9 +221,9 @@ func TestGivingUpInTheQueue(t *testing.T) {
 		for j := range 8 {
 			go func() {
 				who := fmt.Sprint(j % 3)
-				if turns.take(ctx, who, time.Hour) == nil {
+				if turns.Take(ctx, who, time.Hour) == nil {
 					took.Add(1)
-					turns.release(who)
+					turns.Release(who)
 				}
 				done <- struct{}{}
 			}()

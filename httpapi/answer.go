@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"slurmgate/fault"
@@ -35,6 +36,9 @@ func writeJSON(w http.ResponseWriter, status int, typ string, v any) {
 
 // answer writes an envelope with the status of its error.
 func answer(w http.ResponseWriter, res gate.Response) {
+	if res.Error != nil {
+		advise(w.Header(), res.Error.Details)
+	}
 	writeJSON(w, statusOf(res), "application/json", res)
 }
 
@@ -60,7 +64,10 @@ type problemDoc struct {
 
 const problemType = "application/problem+json"
 
-func writeProblem(w http.ResponseWriter, p problemDoc) { writeJSON(w, p.Status, problemType, p) }
+func writeProblem(w http.ResponseWriter, p problemDoc) {
+	advise(w.Header(), p.Details)
+	writeJSON(w, p.Status, problemType, p)
+}
 
 // problem answers what did not become a call.
 func problem(w http.ResponseWriter, err error) { refuse(w, fault.KindOf(err).HTTPStatus(), err) }
@@ -68,6 +75,13 @@ func problem(w http.ResponseWriter, err error) { refuse(w, fault.KindOf(err).HTT
 // refuse is problem with a status of HTTP's own.
 func refuse(w http.ResponseWriter, status int, err error) {
 	writeProblem(w, describe(gate.Other, status, err))
+}
+
+// advise sets Retry-After where an error says when the same request may succeed.
+func advise(h http.Header, details map[string]any) {
+	if s, ok := details["retry_after_seconds"].(int); ok {
+		h.Set("Retry-After", strconv.Itoa(s))
+	}
 }
 
 func describe(by gate.Transport, status int, err error) problemDoc {
@@ -136,6 +150,7 @@ type runMeta struct {
 func writeRun(w http.ResponseWriter, toolID string, status int, res gate.Response) {
 	out := runResponse{OK: res.Error == nil, ToolID: toolID, Meta: runMeta{res.TraceID, res.Timing.DurationMS}}
 	if e := res.Error; e != nil {
+		advise(w.Header(), e.Details)
 		kind, details := e.Fault().Kind, map[string]any{}
 		maps.Copy(details, e.Details)
 		details["kind"], details["code"] = string(kind), e.Code

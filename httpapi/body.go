@@ -29,7 +29,6 @@ func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int
 	if err := isJSON(req); err != nil {
 		return nil, http.StatusUnsupportedMediaType, err
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // the socket's server has a limit of its own
 	body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
 	switch {
 	case isTooLarge(err):
@@ -97,7 +96,6 @@ func unencoded(next http.Handler) http.Handler {
 			refuse(w, http.StatusUnsupportedMediaType, err)
 			return
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 		next.ServeHTTP(w, req)
 	})
 }

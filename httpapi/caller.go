@@ -3,10 +3,10 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -21,24 +21,28 @@ type peerKey struct{}
 
 type callerKey struct{}
 
-// peerContext notes the peer of a connection to a unix socket.
-func peerContext(ctx context.Context, c net.Conn) context.Context {
-	if u, ok := c.(*handConn); ok {
-		if uid, err := peer(u.UnixConn); err == nil {
-			return context.WithValue(context.WithValue(ctx, connKey{}, u), peerKey{}, uid)
-		}
-	}
-	return ctx
-}
-
-// authenticate finds the caller of a request, or refuses it in the form of the path.
+// authenticate finds the caller of a request, or refuses it in the form of the path. A failed login is answered the later the more of them
+// came from its address; credentials that are good are never delayed.
 func (f *face) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		who, err := whois(req, f.Auth)
 		if err != nil {
+			leaveBody(w)
+			from := sourceOf(req)
+			if !f.failures.pause(req.Context(), from) {
+				w.Header().Set("Connection", "close")
+			}
 			w.Header().Set("WWW-Authenticate", f.challenge(req))
-			f.unheard(w, req, f.Gate.Refuse(gate.Source{Transport: who.Transport, From: sourceOf(req)}, err))
+			f.unheard(w, req, f.Gate.Refuse(gate.Source{Transport: who.Transport, From: from}, err))
 			return
+		}
+		if c, ok := req.Context().Value(connKey{}).(*conn); ok {
+			if err := c.belongs(who.Key()); err != nil {
+				leaveBody(w)
+				w.Header().Set("Connection", "close")
+				problem(w, err)
+				return
+			}
 		}
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), callerKey{}, who)))
 	})
@@ -68,9 +72,15 @@ func (f *face) malformed(w http.ResponseWriter, req *http.Request, toolID string
 // bits are one source, since whoever has one of them has all.
 func sourceOf(req *http.Request) string {
 	if uid, isPeer := req.Context().Value(peerKey{}).(int); isPeer {
-		return fmt.Sprint("uid:", uid)
+		return userSource(uid)
 	}
-	at, err := netip.ParseAddrPort(req.RemoteAddr)
+	return addressOf(req.RemoteAddr)
+}
+
+func userSource(uid int) string { return fmt.Sprint("uid:", uid) }
+
+func addressOf(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return "unknown"
 	}
@@ -125,7 +135,8 @@ func CallerOf(ctx context.Context) gate.Caller {
 	return who
 }
 
-func peer(c *net.UnixConn) (int, error) {
+// peer is the user at the other end of a unix socket.
+func peer(c syscall.Conn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, err

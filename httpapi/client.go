@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -126,10 +127,45 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
+		if refused := refusedAt(ctx, path); refused != nil {
+			return nil, refused
+		}
 		return nil, fault.Wrap(fault.NotFound, "httpapi.Dial", "no_gateway", "no gateway listens at "+path, err)
 	}
-	res.Body.Close()
+	defer res.Body.Close()
+	if err := problemOf(res); err != nil {
+		return nil, err
+	}
 	return c, nil
+}
+
+// problemOf is the error that an answer is; nil if it is none.
+func problemOf(res *http.Response) error {
+	if res.Header.Get("Content-Type") != problemType {
+		return nil
+	}
+	var p problemDoc
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxRequestBytes)).Decode(&p); err != nil {
+		return fault.Wrap(fault.Internal, "httpapi", "", "the gateway's answer cannot be read", err)
+	}
+	return fault.New(fault.Kind(p.Title), "httpapi", p.Code, p.Detail)
+}
+
+// refusedAt is why a gateway turns connections away before it reads anything; nil if it does not. Such an answer may come before the
+// request is sent, which an HTTP client does not expect.
+func refusedAt(ctx context.Context, path string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return nil
+	}
+	defer res.Body.Close()
+	return problemOf(res)
 }
 
 // Call sends one envelope.

@@ -71,7 +71,7 @@ func TestConformance(t *testing.T) {
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		path := filepath.Join(dir, "s")
-		s, err := Listen(path, 0o600, Handler(Config{Gate: g, Contents: folder(dir), Auth: named{}}, nil), func() {},
+		s, err := Listen(SocketConfig{Path: path, Mode: 0o600}, Handler(Config{Gate: g, Contents: folder(dir), Auth: named{}}, nil), func() {},
 			slog.New(slog.NewTextHandler(io.Discard, nil)))
 		if err != nil {
 			t.Fatal(err)
@@ -93,8 +93,9 @@ func TestConformance(t *testing.T) {
 func TestConformancePort(t *testing.T) {
 	conformance.Run(t, gate.Other, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
 		stopping := make(chan struct{})
-		port, err := Serve(PortConfig{Listen: "127.0.0.1:0", MaxConnections: 64}, Handler(Config{Gate: g, Contents: folder(t.TempDir()),
-			Auth: named{}}, stopping), sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler))
+		port, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 64}},
+			Handler(Config{Gate: g, Contents: folder(t.TempDir()),
+				Auth: named{}}, stopping), sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

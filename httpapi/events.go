@@ -44,7 +44,10 @@ func (f *face) events(w http.ResponseWriter, req *http.Request) {
 		writeJSON(w, http.StatusOK, "application/json", map[string]any{"run_id": id, "events": orEmpty(list), "over": over})
 		return
 	}
-	f.stream(w, req, id, after)
+	if end, ok := f.streaming(w, req); ok {
+		defer end()
+		f.stream(w, req, id, after)
+	}
 }
 
 // lastSeen is the number of the last event the client has: of the header a browser sends when it comes again, or of the query.

@@ -57,6 +57,7 @@ type Config struct {
 	Metrics http.Handler
 	MCP     http.Handler
 	Log     *slog.Logger
+	Streams int // event streams, uploads and downloads that one caller may have open; 0: no bound
 	// PublicURL is where clients find the port, without a slash at its end; empty: where it listens. Issuers are the OpenID providers whose
 	// access tokens are taken. Both stand in the protected-resource metadata (RFC 9728).
 	PublicURL string
@@ -65,7 +66,11 @@ type Config struct {
 
 type face struct {
 	Config
-	stopping chan struct{} // closed when streams shall end
+	stopping chan struct{} // closed when the streams are to end
+
+	failures failures
+	streams  *gate.Counter
+	bodies   *gate.Turns
 }
 
 // Handler is the face. Streams end when stopping is closed; nil: when their clients go.
@@ -76,9 +81,9 @@ func Handler(c Config, stopping chan struct{}) http.Handler {
 	if c.Version == nil {
 		c.Version = func(gate.Caller) string { return "0.0.0" }
 	}
-	f := &face{c, stopping}
+	f := &face{Config: c, stopping: stopping, streams: gate.NewCounter(c.Streams), bodies: newBodies()}
 	r := chi.NewRouter()
-	r.Use(paced, plainPaths)
+	r.Use(paced, timed, plainPaths)
 	r.NotFound(func(w http.ResponseWriter, req *http.Request) {
 		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path").
 			WithNext("GET /openapi.json lists all paths"))
@@ -93,18 +98,18 @@ func Handler(c Config, stopping chan struct{}) http.Handler {
 	r.Get(metadataPath, f.metadata)
 	r.Get(metadataPath+"/mcp", f.metadata)
 	r.Group(func(r chi.Router) {
-		r.Use(f.authenticate)
+		r.Use(f.authenticate, f.largeBody)
 		f.routes(r)
 	})
 	return r
 }
 
 func (f *face) routes(r chi.Router) {
-	r.Get("/v1/domain", f.domain)
-	r.Get("/v1/tools", f.tools)
-	r.Get("/v1/registry", f.registry)
-	r.Get("/v1/tools/{tool_id}/input_schema", f.schema(func(t gate.Tool) json.RawMessage { return t.Input }))
-	r.Get("/v1/tools/{tool_id}/output_schema", f.schema(gate.Tool.Result))
+	r.Get("/v1/domain", f.queued(f.domain))
+	r.Get("/v1/tools", f.queued(f.tools))
+	r.Get("/v1/registry", f.queued(f.registry))
+	r.Get("/v1/tools/{tool_id}/input_schema", f.queued(f.schema(func(t gate.Tool) json.RawMessage { return t.Input })))
+	r.Get("/v1/tools/{tool_id}/output_schema", f.queued(f.schema(gate.Tool.Result)))
 	r.Post("/v1/tools/{tool_id}:run", f.run)
 	r.Post("/v1/tool-calls", f.toolCall)
 
@@ -138,7 +143,7 @@ func (f *face) routes(r chi.Router) {
 					"metrics need the capability \"metrics\" for the whole site (project *), which "+who.Name+" does not have"))
 				return
 			}
-			f.Metrics.ServeHTTP(w, req)
+			f.queued(f.Metrics.ServeHTTP)(w, req)
 		})
 	}
 	if f.MCP != nil {

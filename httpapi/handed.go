@@ -121,7 +121,11 @@ type connKey struct{}
 
 // readHanded reads the body of a call and the file that comes with it; nil for none. The caller closes it.
 func readHanded(w http.ResponseWriter, req *http.Request) (body []byte, f *os.File, status int, err error) {
-	c, canHand := req.Context().Value(connKey{}).(*handConn)
+	n, _ := req.Context().Value(connKey{}).(*conn)
+	if n == nil {
+		n = &conn{}
+	}
+	c, canHand := n.Conn.(*handConn)
 	switch announced := req.Header.Values(handedHeader); {
 	case len(announced) == 0:
 		body, status, err = readBody(w, req)

@@ -98,7 +98,8 @@ func serve(t *testing.T) (path string, s *Server) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(dir, "run", "api.sock")
-	s, err = Listen(path, 0o600, Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Contents: folder(dir), Auth: owner{}}, nil),
+	s, err = Listen(SocketConfig{Path: path, Mode: 0o600}, Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Contents: folder(dir),
+		Auth: owner{}}, nil),
 		func() {}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func TestStaleSocket(t *testing.T) {
 		if err := leaveSocket(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Listen(filepath.Join(dir, "s"), 0o600, http.NotFoundHandler(), func() {}, quiet)
+		s, err := Listen(SocketConfig{Path: filepath.Join(dir, "s"), Mode: 0o600}, http.NotFoundHandler(), func() {}, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +206,7 @@ func TestSocketPathIsTaken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := Listen(filepath.Join(dir, "s"), 0o600, http.NotFoundHandler(), func() {}, quiet)
+			s, err := Listen(SocketConfig{Path: filepath.Join(dir, "s"), Mode: 0o600}, http.NotFoundHandler(), func() {}, quiet)
 			if err == nil {
 				s.Shutdown(t.Context())
 				t.Errorf("%s: %s was replaced", name, want)
@@ -229,7 +230,8 @@ func TestDialNobody(t *testing.T) {
 
 func TestListenRefuses(t *testing.T) {
 	for _, path := range []string{"/proc/none/s", filepath.Join(t.TempDir(), strings.Repeat("x", 120), "s")} {
-		if s, err := Listen(path, 0o600, http.NotFoundHandler(), func() {}, slog.New(slog.NewTextHandler(io.Discard, nil))); err == nil {
+		if s, err := Listen(SocketConfig{Path: path, Mode: 0o600}, http.NotFoundHandler(), func() {},
+			slog.New(slog.NewTextHandler(io.Discard, nil))); err == nil {
 			s.Shutdown(t.Context())
 			t.Errorf("served %s", path)
 		}

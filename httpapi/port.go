@@ -7,17 +7,16 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"slurmgate/fault"
 )
 
 // PortConfig is a site's configuration of the port.
 type PortConfig struct {
-	Listen         string   // host:port
-	Hosts          []string // names (host or host:port) that requests may be for, beside loopback's and Listen itself
-	Origins        []string // origins of pages that may call, as https://host[:port]; none beside the hosts' own
-	MaxConnections int      // open at a time; further ones wait
+	Listen  string   // host:port
+	Hosts   []string // names (host or host:port) that requests may be for, beside loopback's and Listen itself
+	Origins []string // origins of pages that may call, as https://host[:port]; none beside the hosts' own
+	Limits  Limits
 
 	Refused func(*http.Request, error) // hears of each request that is not meant for this gateway; may be nil
 }
@@ -30,54 +29,7 @@ func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*
 		return nil, fault.Wrap(fault.Validation, "httpapi.Serve", "http_listen", "cannot listen at http.listen "+c.Listen, err).
 			WithNext("choose a free port of this host")
 	}
-	return start(newConnLimiter(l, c.MaxConnections), &http.Server{Handler: doors(c, l.Addr().String())(h), ReadHeaderTimeout: headerTime,
-		IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes}, endStreams, log), nil
-}
-
-// connLimiter bounds open connections: a further one is accepted when one has ended.
-type connLimiter struct {
-	net.Listener
-	free   chan struct{}
-	closed chan struct{}
-	close  func()
-}
-
-func newConnLimiter(l net.Listener, n int) *connLimiter {
-	closed := make(chan struct{})
-	return &connLimiter{Listener: l, free: make(chan struct{}, max(1, n)), closed: closed, close: sync.OnceFunc(func() { close(closed) })}
-}
-
-// Close implements net.Listener.
-func (l *connLimiter) Close() error {
-	l.close()
-	return l.Listener.Close()
-}
-
-// Accept implements net.Listener.
-func (l *connLimiter) Accept() (net.Conn, error) {
-	select {
-	case l.free <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
-	}
-	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.free })}, nil
-}
-
-type placed struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c *placed) Close() error {
-	err := c.Conn.Close()
-	c.leave()
-	return err
+	return start(&door{Listener: l, conns: newConns(c.Limits)}, doors(c, l.Addr().String())(h), endStreams, log), nil
 }
 
 // doors lets a request in only if it is meant for this gateway: its Host is one of ours, so that no page can reach us under its

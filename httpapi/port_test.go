@@ -171,6 +171,11 @@ func (d *desk) tools() []gate.Tool {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
+	return limitedDesk(t, Limits{Connections: 64}, 0)
+}
+
+func limitedDesk(t *testing.T, l Limits, streams int) *desk {
+	t.Helper()
 	d := &desk{t: t, effect: make(chan error, 4)}
 	r, err := gate.NewRegistry(d.tools()...)
 	if err != nil {
@@ -181,8 +186,9 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	stopping := make(chan struct{})
-	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(dir), PublicURL: "https://gw.example.org",
-		Issuers: []string{"https://login.example.org"}, DomainID: "genomics", Version: func(gate.Caller) string { return "1.0.0+abc" },
+	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(dir), Streams: streams,
+		PublicURL: "https://gw.example.org",
+		Issuers:   []string{"https://login.example.org"}, DomainID: "genomics", Version: func(gate.Caller) string { return "1.0.0+abc" },
 		Events: func(_ context.Context, _ string, after int64) (out []Event, over bool, err error) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -202,7 +208,7 @@ func newDesk(t *testing.T) *desk {
 			writeJSON(w, http.StatusOK, "application/json", CallerOf(req.Context()).Transport)
 		})}, stopping)
 	if d.port, err = Serve(PortConfig{Listen: "127.0.0.1:0", Hosts: []string{"gw.example.org"}, Origins: []string{"https://lab.example.org"},
-		MaxConnections: 64}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler)); err != nil {
+		Limits: l}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -548,33 +554,6 @@ func TestSlowClients(t *testing.T) {
 	got := d.raw(t, 2*headerTime, func(c net.Conn) { io.WriteString(c, "GET /v1/runs HTTP/1.1\r\nHost: ") })
 	if took := time.Since(start); got != "" && !strings.HasPrefix(got, "HTTP/1.1 4") || took < headerTime/2 || took > headerTime*3/2 {
 		t.Errorf("%q after %v", got, took)
-	}
-}
-
-// More connections than places: the further ones wait, and are served.
-func TestConnectionsAreBounded(t *testing.T) {
-	d := newDesk(t)
-	var open []net.Conn
-	for range 64 {
-		c, err := net.Dial("tcp", d.port.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, c)
-	}
-	time.Sleep(100 * time.Millisecond) // all places are taken
-	late := make(chan int, 1)
-	go func() { late <- d.send("GET /healthz", "").status }()
-	select {
-	case status := <-late:
-		t.Errorf("served past the bound: %d", status)
-	case <-time.After(200 * time.Millisecond):
-	}
-	for _, c := range open {
-		c.Close()
-	}
-	if status := <-late; status != 200 {
-		t.Error(status)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 	book := &notebook{}
 	g := gate.New(gate.Config{Registry: r, Journal: book})
 	stopping := make(chan struct{})
-	p, err := Serve(PortConfig{Listen: "127.0.0.1:0", MaxConnections: 4, Refused: RefuseAtTheDoor(g)},
+	p, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}, Refused: RefuseAtTheDoor(g)},
 		Handler(Config{Gate: g, Auth: strict{}, MCP: http.NotFoundHandler()}, stopping), func() { close(stopping) },
 		slog.New(slog.DiscardHandler))
 	if err != nil {

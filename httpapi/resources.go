@@ -159,10 +159,16 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 	return args, nil
 }
 
+// isUpload reports whether the body of a request is an artifact's bytes.
+func isUpload(req *http.Request) bool {
+	typ, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	return err == nil && typ == uploadType && req.Header.Get("Content-Encoding") == "" && req.Method == http.MethodPost &&
+		req.URL.Path == "/v1/artifacts"
+}
+
 // create is POST /v1/artifacts: bytes as they are, or {path or text, label, type, project_id}.
 func (f *face) create(w http.ResponseWriter, req *http.Request) {
-	if typ, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err == nil && typ == uploadType &&
-		req.Header.Get("Content-Encoding") == "" {
+	if isUpload(req) {
 		f.upload(w, req)
 		return
 	}
@@ -205,6 +211,11 @@ const pictureType = "image/png"
 
 // content sends the bytes of an artifact, whole or in ranges. They never change, so a client may keep them.
 func (f *face) content(w http.ResponseWriter, req *http.Request) {
+	end, ok := f.streaming(w, req)
+	if !ok {
+		return
+	}
+	defer end()
 	res, ok := f.call(w, req, "artifact.get", map[string]json.RawMessage{"artifact_id": text(chi.URLParam(req, "artifact_id"))})
 	if !ok {
 		return

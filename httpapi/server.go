@@ -9,16 +9,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
 	"slurmgate/files"
 )
-
-// readTimeout bounds a request on the socket, whose peers are on this host.
-const readTimeout = 30 * time.Second
 
 // Server serves the face on a unix socket, or on a port.
 type Server struct {
@@ -28,9 +24,10 @@ type Server struct {
 	done       chan struct{} // closed when nothing is accepted any more
 }
 
-func start(l net.Listener, h *http.Server, endStreams func(), log *slog.Logger) *Server {
+func start(l *door, handler http.Handler, endStreams func(), log *slog.Logger) *Server {
+	h := &http.Server{Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
+		ConnContext: connContext, ConnState: l.state, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	s := &Server{http: h, addr: l.Addr().String(), endStreams: endStreams, done: make(chan struct{})}
-	h.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	go func() {
 		defer close(s.done)
 		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -54,10 +51,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Listen serves h on the socket at path with the file mode: 0600, or 0666 where the site lets other users of this host in. Who
-// a peer is, the kernel says; whether it may do anything, the handler's authenticator. Only a socket left by a dead gateway of this user is
-// replaced; anything else at path is refused. endStreams ends the face's event streams; it is called at each shutdown.
-func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), log *slog.Logger) (*Server, error) {
+// SocketConfig is the configuration of the socket.
+type SocketConfig struct {
+	Path   string
+	Mode   os.FileMode // 0600, or 0666 where the site lets other users of this host in
+	Limits Limits
+
+	Known  func(uid int) bool // whether a user may connect; nil: everybody who can open the socket
+	Turned func(uid, n int)   // hears, at most once a second for each user, that n connections were turned away; may be nil
+}
+
+// Listen serves h on a unix socket. Who a peer is, the kernel says; whether it may do anything, the handler's authenticator. Only a socket
+// left by a dead gateway of this user is replaced; anything else at its path is refused. endStreams ends the face's event streams; it is
+// called at each shutdown.
+func Listen(c SocketConfig, h http.Handler, endStreams func(), log *slog.Logger) (*Server, error) {
+	path := c.Path
 	fail := func(err error) (*Server, error) {
 		return nil, fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot serve the socket "+path, err)
 	}
@@ -76,13 +84,12 @@ func Listen(path string, mode os.FileMode, h http.Handler, endStreams func(), lo
 		return fail(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(temp, mode), os.Rename(temp, path)); err != nil {
+	if err := errors.Join(os.Chmod(temp, c.Mode), os.Rename(temp, path)); err != nil {
 		l.Close()
 		return fail(err)
 	}
-	return start(handListener{l.(*net.UnixListener)}, &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
-		MaxHeaderBytes: 64 << 10,
-		ConnContext:    peerContext}, endStreams, log), nil
+	return start(&door{Listener: handListener{l.(*net.UnixListener)}, conns: newConns(c.Limits), known: c.Known,
+		turned: (&turnedAway{tell: c.Turned}).add}, h, endStreams, log), nil
 }
 
 // removeStale removes the socket of a dead gateway of this user. Anything else at path stays and is an error.

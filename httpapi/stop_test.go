@@ -35,7 +35,7 @@ func TestStopEndsStreamsOnTheSocket(t *testing.T) {
 		error) {
 		return []Event{{Seq: 1, Type: "run.created"}}, false, nil
 	}}, stopping)
-	s, err := Listen(path, 0o600, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler))
+	s, err := Listen(SocketConfig{Path: path, Mode: 0o600}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,11 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 		problem(w, err)
 		return
 	}
+	end, ok := f.streaming(w, req)
+	if !ok {
+		return
+	}
+	defer end()
 	who := CallerOf(req.Context())
 	body := &pacedBody{Reader: req.Body, control: http.NewResponseController(w)}
 	who.Body = body

@@ -11,6 +11,11 @@ type Limits struct {
 	PreviewSeconds    int `yaml:"preview_seconds"`     // 1..600 s that one may take; default 10
 	Hashes            int `yaml:"hashes"`              // 1..1024 calls of artifact.verify at once; default 4
 	HashesPerCaller   int `yaml:"hashes_per_caller"`   // 1..1024 of these for one caller; default 1
+
+	StreamsPerCaller      int `yaml:"streams_per_caller"`      // 1..65536 event streams, uploads and downloads; default 64
+	SocketConnections     int `yaml:"socket_connections"`      // 1..65536 open on the socket; default 1024
+	ConnectionsPerCaller  int `yaml:"connections_per_caller"`  // 1..65536 of these, and of the port's, of one caller; default 512
+	ConnectionsPerAddress int `yaml:"connections_per_address"` // 1..65536 of one address or user before its first call; default 256
 }
 
 // limit is a field of Limits: where it is, its default, and the values it may have.
@@ -31,6 +36,10 @@ func (l *Limits) fields() []limit {
 		{"preview_seconds", &l.PreviewSeconds, 10, 1, 600},
 		{"hashes", &l.Hashes, 4, 1, 1024},
 		{"hashes_per_caller", &l.HashesPerCaller, 1, 1, 1024},
+		{"streams_per_caller", &l.StreamsPerCaller, 64, 1, most},
+		{"socket_connections", &l.SocketConnections, 1024, 1, most},
+		{"connections_per_caller", &l.ConnectionsPerCaller, 512, 1, most},
+		{"connections_per_address", &l.ConnectionsPerAddress, 256, 1, most},
 	}
 }
 

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"slurmgate/doctor"
+	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/mcp"
@@ -38,7 +41,9 @@ func (g *gateway) serve() (err error) {
 	stopping := make(chan struct{})
 	endStreams := sync.OnceFunc(func() { close(stopping) })
 	face := httpapi.Handler(g.faceConfig(), stopping)
-	if g.server, err = httpapi.Listen(g.app.Site.Gateway.Socket, socketMode(g.app.Site), face, endStreams, g.app.Log); err != nil {
+	limits := g.app.Site.Limits
+	if g.server, err = httpapi.Listen(httpapi.SocketConfig{Path: g.app.Site.Gateway.Socket, Mode: socketMode(g.app.Site),
+		Limits: g.connections(limits.SocketConnections), Known: g.access.Knows, Turned: g.turnedAway}, face, endStreams, g.app.Log); err != nil {
 		return err
 	}
 	if h := g.app.Site.HTTP; h.Listen != "" {
@@ -46,17 +51,40 @@ func (g *gateway) serve() (err error) {
 		if u, err := url.Parse(h.PublicURL); err == nil && u.Host != "" {
 			hosts = append(slices.Clone(hosts), strings.ToLower(u.Host))
 		}
-		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins, MaxConnections: h.MaxConnections,
-			Refused: httpapi.RefuseAtTheDoor(g.app.Gate)}, face, endStreams, g.app.Log)
+		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins,
+			Limits: g.connections(h.MaxConnections), Refused: httpapi.RefuseAtTheDoor(g.app.Gate)}, face, endStreams, g.app.Log)
 	}
 	return err
+}
+
+// connections are the limits of a listener.
+func (g *gateway) connections(most int) httpapi.Limits {
+	l := g.app.Site.Limits
+	n, files := doctor.Connections(most)
+	if n < most {
+		g.app.Log.Warn("fewer connections than the site file allows: this process may open too few files", "connections", n, "of", most,
+			"files", files)
+	}
+	return httpapi.Limits{Connections: n, PerCaller: l.ConnectionsPerCaller, PerAddress: l.ConnectionsPerAddress}
+}
+
+// turnedAway records connections of a user without a grant.
+func (g *gateway) turnedAway(uid, n int) {
+	_, err := g.access.Peer(uid)
+	if err == nil {
+		return // impossible: the user is known
+	}
+	if n > 1 {
+		err = fault.Wrap(fault.Auth, "httpapi", fault.CodeOf(err), fmt.Sprintf("%d connections were turned away", n), err)
+	}
+	g.app.Gate.Refuse(gate.Source{Transport: gate.Local, From: fmt.Sprint("uid:", uid)}, err)
 }
 
 func (g *gateway) faceConfig() httpapi.Config {
 	chat := mcp.New(mcp.Config{Gateway: chatGate{g.app.Gate}, Name: g.app.Domain.ID(), Version: g.app.Domain.CatalogVersion(), Log: g.app.Log})
 	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, Contents: g.app.Store, DomainID: g.app.Domain.ID(), Version: g.app.CatalogVersion,
 		PublicURL: g.app.Site.HTTP.PublicURL, Issuers: g.access.Issuers(),
-		Events: g.eventsAfter, Ready: g.ready, Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.app.Log), Log: g.app.Log}
+		Events: g.eventsAfter, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller, Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.app.Log), Log: g.app.Log}
 }
 
 const eventsAtOnce = 500

@@ -122,7 +122,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 func TestSignalsEndReading(t *testing.T) {
 	s := shellSite(t)
 	g := operations(t)
-	server, err := httpapi.Listen(s.Gateway.Socket, 0o600, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: access.New(access.Config{}),
+	server, err := httpapi.Listen(httpapi.SocketConfig{Path: s.Gateway.Socket, Mode: 0o600}, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: access.New(access.Config{}),
 		Log: g.Log}, nil),
 		func() {}, g.Log)
 	if err != nil {

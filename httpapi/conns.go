@@ -1,0 +1,315 @@
+package httpapi
+
+import (
+	"container/list"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+// Limits bound the connections of a socket or a port. 0 is no bound.
+type Limits struct {
+	Connections int // open at a time
+	PerCaller   int // of these, of one caller
+	PerAddress  int // of these, from one address or user, as long as no request has said whose they are
+}
+
+// conns are the open connections of a listener. A connection belongs to the caller of its latest request; before the first, it belongs to
+// the address or user it came from. When places run short, one that nobody would miss is closed: of the owner with the most of them, the
+// oldest. So whoever holds many connections open loses them, and a new connection is let in.
+type conns struct {
+	Limits
+	mu     sync.Mutex
+	open   int
+	owners map[string]*holder
+}
+
+// holder is a caller, or an address or user whose connections have not said whose they are.
+type holder struct {
+	name  string
+	open  int
+	spare *list.List // of *conn: those that can be closed, the oldest first
+}
+
+// conn is a connection in the table.
+type conn struct {
+	net.Conn
+	table  *conns
+	source string // the address, or uid:N
+	uid    int    // of the user at the other end of a unix socket; -1: of none
+
+	// Under conns.mu.
+	owner  *holder
+	caller bool          // the owner is a caller
+	at     *list.Element // in owner.spare; nil: it cannot be closed now
+	gone   bool
+}
+
+func newConns(l Limits) *conns { return &conns{Limits: l, owners: map[string]*holder{}} }
+
+// stranger is the name of the owner of a connection that has not said whose it is. No caller's key begins like this.
+func stranger(source string) string { return "?" + source }
+
+// enter makes room for a connection and adds it. It returns nil if there is none: every connection is at work for a caller.
+func (t *conns) enter(c net.Conn, source string, uid int) *conn {
+	n := &conn{Conn: c, table: t, source: source, uid: uid}
+	t.mu.Lock()
+	var victim *conn
+	switch o := t.owners[stranger(source)]; {
+	case t.PerAddress > 0 && o != nil && o.open >= t.PerAddress:
+		victim = o.oldest()
+	case t.Connections > 0 && t.open >= t.Connections:
+		if victim = t.greediest(); victim == nil {
+			t.mu.Unlock()
+			return nil
+		}
+	}
+	if victim != nil {
+		victim.leave()
+	}
+	t.open++
+	n.join(stranger(source))
+	n.at = n.owner.spare.PushBack(n)
+	t.mu.Unlock()
+	if victim != nil {
+		_ = victim.Conn.Close()
+	}
+	return n
+}
+
+// oldest is the connection to close if one of the owner's is to be closed; nil: none can be.
+func (o *holder) oldest() *conn {
+	if e := o.spare.Front(); e != nil {
+		return e.Value.(*conn)
+	}
+	return nil
+}
+
+func (t *conns) greediest() *conn {
+	var most *holder
+	for _, o := range t.owners {
+		if o.spare.Len() > 0 && (most == nil || o.spare.Len() > most.spare.Len()) {
+			most = o
+		}
+	}
+	if most == nil {
+		return nil
+	}
+	return most.oldest()
+}
+
+func (c *conn) join(name string) {
+	o := c.table.owners[name]
+	if o == nil {
+		o = &holder{name: name, spare: list.New()}
+		c.table.owners[name] = o
+	}
+	o.open++
+	c.owner = o
+}
+
+// part takes the connection from its owner.
+func (c *conn) part() {
+	c.use()
+	if c.owner.open--; c.owner.open == 0 {
+		delete(c.table.owners, c.owner.name)
+	}
+}
+
+// use keeps the connection from being closed to make room.
+func (c *conn) use() {
+	if c.at != nil {
+		c.owner.spare.Remove(c.at)
+		c.at = nil
+	}
+}
+
+// leave takes the connection out of the table.
+func (c *conn) leave() {
+	if !c.gone {
+		c.gone = true
+		c.part()
+		c.table.open--
+	}
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.table.mu.Lock()
+	c.leave()
+	c.table.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// SyscallConn implements [syscall.Conn].
+func (c *conn) SyscallConn() (syscall.RawConn, error) { return c.Conn.(syscall.Conn).SyscallConn() }
+
+// belongs gives the connection to the caller of a request. If the caller has as many connections at work as it may, it is refused.
+func (c *conn) belongs(caller string) error {
+	t := c.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.gone || c.caller && c.owner.name == caller {
+		return nil // it is closed already, or was this caller's before
+	}
+	if o := t.owners[caller]; o != nil && t.PerCaller > 0 && o.open >= t.PerCaller {
+		victim := o.oldest()
+		if victim == nil {
+			return fault.New(fault.Transport, "httpapi", "too_many_connections",
+				fmt.Sprintf("all %d connections that one caller may have are at work", t.PerCaller)).
+				WithNext("close some, or repeat the request in a few seconds").WithRetry(retryIn)
+		}
+		victim.leave()
+		go victim.Conn.Close()
+	}
+	c.part()
+	c.join(caller)
+	c.caller = true
+	return nil
+}
+
+const retryIn = 2 // seconds
+
+// state follows what the server says of a connection: between two requests it can be closed. One that has not said whose it is can be
+// closed at any time.
+func (t *conns) state(c net.Conn, s http.ConnState) {
+	n, ok := c.(*conn)
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case n.gone || !n.caller:
+	case s == http.StateActive:
+		n.use()
+	case s == http.StateIdle && n.at == nil:
+		n.at = n.owner.spare.PushBack(n)
+	}
+}
+
+// door is a listener whose connections are in a table. It never waits for room.
+type door struct {
+	net.Listener
+	*conns
+	// known reports whether a user of this host may connect; nil: every one. It is asked before anything is read.
+	known  func(uid int) bool
+	turned func(uid int) // hears of a user who was turned away
+}
+
+// Accept implements net.Listener.
+func (d *door) Accept() (net.Conn, error) {
+	for {
+		c, err := d.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		source, uid := addressOf(c.RemoteAddr().String()), -1
+		if s, ok := c.(syscall.Conn); ok && c.LocalAddr().Network() == "unix" {
+			if uid, err = peer(s); err != nil {
+				_ = c.Close() // the peer is gone
+				continue
+			}
+			source = userSource(uid)
+			if d.known != nil && !d.known(uid) {
+				lastWords(s, unknownUser)
+				_ = c.Close()
+				d.turned(uid)
+				continue
+			}
+		}
+		if n := d.enter(c, source, uid); n != nil {
+			return n, nil
+		}
+		lastWords(c.(syscall.Conn), noRoom)
+		_ = c.Close()
+	}
+}
+
+// lastWords sends an answer without waiting: a fresh connection has room for it.
+func lastWords(c syscall.Conn, answer []byte) {
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Write(func(fd uintptr) bool {
+			_, _ = syscall.Write(int(fd), answer)
+			return true
+		})
+	}
+}
+
+// noRoom is what a connection is answered that finds no room.
+var noRoom = closing(http.StatusServiceUnavailable, fault.New(fault.Transport, "httpapi", "too_many_connections",
+	"all connections of this gateway are at work").WithNext("repeat the request in a few seconds").WithRetry(retryIn), gate.Other)
+
+// unknownUser is what a user without a grant is answered.
+var unknownUser = closing(http.StatusUnauthorized, fault.New(fault.Auth, "httpapi", "unauthenticated",
+	"this gateway does not know your user").WithNext("ask the gateway's administrator for an entry in access.peers of the site file"),
+	gate.Local)
+
+// closing is a whole answer of a connection that is then closed.
+func closing(status int, err error, by gate.Transport) []byte {
+	body, _ := json.Marshal(describe(by, status, err)) // it can be encoded
+	h := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n", status, http.StatusText(status),
+		problemType, len(body))
+	if s := fault.RetryOf(err); s > 0 {
+		h += fmt.Sprintf("Retry-After: %d\r\n", s)
+	}
+	return append([]byte(h+"\r\n"), body...)
+}
+
+// turnedAway counts the users who were turned away, and tells of each at most once a second.
+type turnedAway struct {
+	tell func(uid, n int)
+	mu   sync.Mutex
+	seen map[int]turns
+}
+
+type turns struct {
+	n    int // not told yet
+	told time.Time
+}
+
+const maxTurned = 64 // users counted apart
+
+func (t *turnedAway) add(uid int) {
+	if t.tell == nil {
+		return
+	}
+	t.mu.Lock()
+	if t.seen == nil || len(t.seen) >= maxTurned {
+		t.seen = map[int]turns{}
+	}
+	u := t.seen[uid]
+	u.n++
+	n := u.n
+	if time.Since(u.told) < time.Second {
+		n = 0
+	} else {
+		u = turns{told: time.Now()}
+	}
+	t.seen[uid] = u
+	t.mu.Unlock()
+	if n > 0 {
+		t.tell(uid, n)
+	}
+}
+
+// connContext notes the connection of a request, and the peer of one to a unix socket.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	n, ok := c.(*conn)
+	if !ok {
+		return ctx
+	}
+	ctx = context.WithValue(ctx, connKey{}, n)
+	if n.uid >= 0 {
+		ctx = context.WithValue(ctx, peerKey{}, n.uid)
+	}
+	return ctx
+}
