@@ -31,6 +31,11 @@ type Gateway interface {
 	Call(ctx context.Context, req gate.Request) (gate.Response, error)
 }
 
+// A queue is a gateway whose callers wait for their turn also for what is no call: a list of tools.
+type queue interface {
+	Enter(ctx context.Context) (leave func(), err error)
+}
+
 // Config is what a server is made from.
 type Config struct {
 	Gateway Gateway
@@ -113,6 +118,14 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 			}
 		case *sdk.ListResourcesRequest:
 			return s.listArtifacts(ctx, r)
+		case *sdk.ListToolsRequest, *sdk.ListPromptsRequest, *sdk.ListResourceTemplatesRequest:
+			if q, ok := s.cfg.Gateway.(queue); ok {
+				leave, err := q.Enter(ctx)
+				if err != nil {
+					return nil, protocolError(err)
+				}
+				defer leave()
+			}
 		}
 		res, err := next(ctx, method, req)
 		if l, ok := res.(*sdk.ListToolsResult); ok && err == nil {

@@ -84,7 +84,8 @@ func (g *gateway) faceConfig() httpapi.Config {
 	chat := mcp.New(mcp.Config{Gateway: chatGate{g.app.Gate}, Name: g.app.Domain.ID(), Version: g.app.Domain.CatalogVersion(), Log: g.app.Log})
 	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, Contents: g.app.Store, DomainID: g.app.Domain.ID(), Version: g.app.CatalogVersion,
 		PublicURL: g.app.Site.HTTP.PublicURL, Issuers: g.access.Issuers(),
-		Events: g.eventsAfter, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller, Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.app.Log), Log: g.app.Log}
+		Events: g.eventsAfter, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller,
+		Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.app.Log), Log: g.app.Log}
 }
 
 const eventsAtOnce = 500
@@ -124,4 +125,9 @@ func (c chatGate) Visible(ctx context.Context, t gate.Tool) bool {
 // Call implements mcp.Gateway.
 func (c chatGate) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
 	return c.Gate.Call(ctx, httpapi.CallerOf(ctx), req), nil
+}
+
+// Enter implements the queue of mcp.
+func (c chatGate) Enter(ctx context.Context) (leave func(), err error) {
+	return c.Gate.Enter(ctx, httpapi.CallerOf(ctx))
 }

@@ -122,8 +122,9 @@ func TestNamesThatAreNoText(t *testing.T) {
 func TestSignalsEndReading(t *testing.T) {
 	s := shellSite(t)
 	g := operations(t)
-	server, err := httpapi.Listen(httpapi.SocketConfig{Path: s.Gateway.Socket, Mode: 0o600}, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: access.New(access.Config{}),
-		Log: g.Log}, nil),
+	server, err := httpapi.Listen(httpapi.SocketConfig{Path: s.Gateway.Socket, Mode: 0o600}, httpapi.Handler(httpapi.Config{Gate: g.Gate,
+		Auth: access.New(access.Config{}),
+		Log:  g.Log}, nil),
 		func() {}, g.Log)
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,8 @@ func TestShellCallsAreRecorded(t *testing.T) {
 	l.Close()
 
 	g := operations(t)
-	server, err := httpapi.Listen(httpapi.SocketConfig{Path: s.Gateway.Socket, Mode: 0o600}, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: access.New(access.Config{})},
+	server, err := httpapi.Listen(httpapi.SocketConfig{Path: s.Gateway.Socket, Mode: 0o600}, httpapi.Handler(httpapi.Config{Gate: g.Gate,
+		Auth: access.New(access.Config{})},
 		nil), func() {},
 		slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -68,7 +68,8 @@ func command(ctx context.Context) error {
 	if *token == "" {
 		face = letIn(face)
 	}
-	port, err := httpapi.Serve(httpapi.PortConfig{Listen: *listen, Limits: httpapi.Limits{Connections: 256}}, face, sync.OnceFunc(func() { close(stopping) }), log)
+	port, err := httpapi.Serve(httpapi.PortConfig{Listen: *listen, Limits: httpapi.Limits{Connections: 256}}, face,
+		sync.OnceFunc(func() { close(stopping) }), log)
 	if err != nil {
 		return err
 	}
