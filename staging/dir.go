@@ -3,6 +3,8 @@ package staging
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -132,6 +134,12 @@ func (d dir) unlink(name string) error {
 	return nil
 }
 
+// maxNames bounds the folders that are listed whole: those of a run, which only the gateway and the job script write. One with more names
+// was filled by somebody else.
+const maxNames = 100_000
+
+var errCrowded = fmt.Errorf("the folder has more than %d names", maxNames)
+
 // names lists the folder, sorted. It opens the folder anew, which makes a network filesystem bypass its cache of missing names.
 func (d dir) names() ([]string, error) {
 	f, err := d.listing()
@@ -139,7 +147,13 @@ func (d dir) names() ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	names, err := f.Readdirnames(-1)
+	names, err := f.Readdirnames(maxNames + 1)
+	if err == io.EOF {
+		err = nil
+	}
+	if len(names) > maxNames {
+		return nil, &os.PathError{Op: "list", Path: f.Name(), Err: errCrowded}
+	}
 	slices.Sort(names)
 	return names, err
 }

@@ -181,7 +181,7 @@ func removeBut(ctx context.Context, d dir, keep func(string) bool) (freed int64,
 		if keep(name) {
 			continue
 		}
-		n, err := d.size(name, maxDepth)
+		n, err := d.size(ctx, name, maxDepth)
 		if err != nil {
 			return freed, err
 		}
@@ -197,7 +197,10 @@ func removeBut(ctx context.Context, d dir, keep func(string) bool) (freed int64,
 const maxDepth = 200
 
 // size adds up the bytes of files at and below a name. What vanishes meanwhile, and what cannot be read, counts as nothing.
-func (d dir) size(name string, depth int) (int64, error) {
+func (d dir) size(ctx context.Context, name string, depth int) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	st, err := d.stat(name)
 	if errors.Is(err, unix.ENOENT) {
 		return 0, nil
@@ -218,7 +221,7 @@ func (d dir) size(name string, depth int) (int64, error) {
 	for total := int64(0); ; {
 		names, err := f.Readdirnames(clearNames)
 		for _, n := range names {
-			more, err := sub.size(n, depth-1)
+			more, err := sub.size(ctx, n, depth-1)
 			if err != nil {
 				return total, err
 			}
@@ -241,6 +244,6 @@ func (s *Shared) RunSize(ctx context.Context, runID string) (int64, error) {
 		return 0, err
 	}
 	defer root.close()
-	n, err := root.size(runID, maxDepth)
+	n, err := root.size(ctx, runID, maxDepth)
 	return n, fsFault(op, "the run's folder cannot be read", err)
 }

@@ -20,6 +20,9 @@ func (serveCmd) Run(ctx context.Context, a *cli.Shell) error {
 		return err
 	}
 	log, level := newLog(a.Err)
+	if most := limitMemory(); most > 0 {
+		log.Info("memory is limited", "mib", most>>20)
+	}
 	g, err := openGateway(ctx, s, log, level)
 	if err != nil {
 		return err

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// limitMemory makes the runtime collect garbage in time to stay below the memory that the service may have (MemoryMax of its unit, ulimit),
+// unless GOMEMLIMIT is set. It returns the limit in bytes; 0 when there is none. A tenth is left for what the runtime does not count.
+func limitMemory() int64 {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return 0 // the runtime obeys it
+	}
+	most := cgroupMemory(os.DirFS("/"))
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_DATA, &r) == nil && r.Cur < uint64(most) {
+		most = int64(r.Cur)
+	}
+	if most == math.MaxInt64 {
+		return 0
+	}
+	most -= most / 10
+	debug.SetMemoryLimit(most)
+	return most
+}
+
+// cgroupMemory is the least memory limit of this process's control group and of those around it, in bytes; the largest integer when there
+// is none. See cgroups(7): /proc/self/cgroup has lines number:controllers:path; version 2 has one, 0::path.
+func cgroupMemory(root fs.FS) int64 {
+	most := int64(math.MaxInt64)
+	groups, _ := fs.ReadFile(root, "proc/self/cgroup") // without it there is no limit to read
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 {
+			continue
+		}
+		mount, files := "sys/fs/cgroup", []string{"memory.max", "memory.high"}
+		if parts[1] != "" {
+			if parts[1] != "memory" {
+				continue
+			}
+			mount, files = "sys/fs/cgroup/memory", []string{"memory.limit_in_bytes"}
+		}
+		for at := path.Clean("/" + parts[2]); ; at = path.Dir(at) {
+			for _, file := range files {
+				data, err := fs.ReadFile(root, path.Join(mount, at, file))
+				n, parseErr := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+				if err == nil && parseErr == nil && n > 0 && n < noLimit { // version 2 says "max"
+					most = min(most, n)
+				}
+			}
+			if at == "/" {
+				break
+			}
+		}
+	}
+	return most
+}
+
+// noLimit is what version 1 of control groups says where there is none, or a little less: the largest multiple of the page size.
+const noLimit = math.MaxInt64 &^ (1<<20 - 1)

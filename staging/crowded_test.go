@@ -1,0 +1,44 @@
+package staging
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A folder that somebody filled with names is not listed whole, and whoever asks for its size can give up.
+func TestCrowdedFolder(t *testing.T) {
+	base := t.TempDir()
+	first := filepath.Join(base, "0")
+	if err := os.WriteFile(first, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= maxNames; i++ { // links: a hundred thousand inodes are dear
+		if i%30_000 == 0 {
+			first = filepath.Join(base, fmt.Sprint("f", i))
+			if err := os.WriteFile(first, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Link(first, filepath.Join(base, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Open(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d := dir{int(f.Fd())}
+	if names, err := d.names(); err == nil || !strings.Contains(err.Error(), "more than 100000 names") {
+		t.Errorf("%d names, %v", len(names), err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if n, err := d.size(ctx, ".", maxDepth); err != context.Canceled {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
