@@ -71,6 +71,7 @@ type Engine struct {
 	cfg      Config
 	work     *workQueue[string] // runs that a worker can move on
 	sends    chan struct{}      // a place for each sbatch under way
+	collects *collectSlots
 	pressure *backPressure
 	limits   *limiter
 	waiters  *waiters
@@ -96,6 +97,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 		cfg.Secrets = secrets.Default()
 	}
 	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
+		collects: newCollectSlots(cfg.Workers),
 		waiters: newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
 	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.poke)
@@ -210,6 +212,14 @@ func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
 	case Submitting:
 		return e.recoverSend(ctx, v)
 	case Collecting:
+		if !e.collects.take(v.Run.ID, v.Run.ProjectID) {
+			return nil
+		}
+		defer func() {
+			if next := e.collects.release(v.Run.ProjectID); next != "" {
+				e.work.add(next)
+			}
+		}()
 		return e.collect(ctx, v)
 	case OutputsLate:
 		return e.lookForLate(ctx, v)

@@ -67,6 +67,7 @@ type world struct {
 	cancelled  []time.Time                    // and when
 	deaf       bool                           // Slurm answers scancel and cancels nothing
 	copying    time.Duration                  // what staging takes
+	storing    func(size int) time.Duration   // what storing an object takes; nil: nothing
 	slow       bool                           // sbatch is still there when its gateway stops waiting
 	kinds      map[string]runtest.Kind        // by token: sends that no run stands behind, see runtest
 }
@@ -315,6 +316,10 @@ func (l *life) Put(_ context.Context, r io.Reader, limit int64) (sum string, siz
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return "", 0, err
+	}
+	var takes func(int) time.Duration
+	if l.w.with(func() { takes = l.w.storing }); takes != nil {
+		time.Sleep(takes(len(b)))
 	}
 	err = l.do("Put", func() error {
 		if int64(len(b)) > limit {

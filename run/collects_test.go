@@ -1,0 +1,47 @@
+package run_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// Outputs that take long to read, of many runs of one project, hold up neither what is sent nor what another project collects.
+func TestCollectsLeaveRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const long = 600
+		w.auto = true
+		w.storing = func(size int) time.Duration {
+			if size == long {
+				return 10 * time.Minute
+			}
+			return 0
+		}
+		l := w.life()
+		other := plan.ProjectID("other")
+		of := func(project string, n int) run.Order {
+			return order(func(p *plan.Params) { p.ProjectID, p.Spec.Resources.TimeLimitSeconds = project, 60+n })
+		}
+		var mine []string
+		for n := range 8 {
+			id := l.submit(of(project, n)).RunID
+			w.with(func() { w.attempt(id, 1).out["out/t.tsv"] = strings.Repeat("x", long) })
+			mine = append(mine, id)
+		}
+		for _, id := range mine {
+			w.until(id, in(run.Collecting))
+		}
+		a := l.submit(of(other, 100))
+		began := time.Now()
+		w.until(a.RunID, done)
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("another project's run took %s", took)
+		}
+		for _, id := range mine {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+	})
+}
