@@ -100,6 +100,7 @@ func (in *records) next() (*tableRecord, error) {
 		c, err := in.in.ReadByte()
 		switch {
 		case err == io.EOF && in.more:
+			rec.end()
 			return nil, errScanned
 		case err == io.EOF && rec.width == 0 && len(rec.text) == 0 && at == atStart:
 			return nil, io.EOF

@@ -62,6 +62,9 @@ func (t *tableReader) stopped(err error) error {
 		t.ended = true
 		return nil
 	case errScanned:
+		if len(t.table.Columns) == 0 && t.table.RowsRead == 0 { // a line longer than what may be read: its beginning
+			t.row(&t.in.rec)
+		}
 		t.table.Warnings = append(t.table.Warnings, fmt.Sprintf("only the first %d bytes were read", int64(maxTableScan)))
 		return nil
 	}
