@@ -130,11 +130,12 @@ func (g Grant) charge(accounts map[string]string) {
 
 // Access identifies the principals of a gateway. It implements gate.Authenticator.
 type Access struct {
-	peers   map[int]gate.Principal
-	tokens  gate.Tokens
-	issuers []*issuer
-	now     func() time.Time
-	ids     identities
+	peers    map[int]gate.Principal
+	sessions sessions
+	tokens   gate.Tokens
+	issuers  []*issuer
+	now      func() time.Time
+	ids      identities
 }
 
 var _ gate.Authenticator = (*Access)(nil)

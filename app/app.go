@@ -32,6 +32,8 @@ type Gateway struct {
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
 	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one
 
+	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does
+
 	Gate *gate.Gate // set by OpenGate
 
 	offered   string     // hash of all that lists of tools show

@@ -115,6 +115,9 @@ func (g *Gateway) listTokens(ctx context.Context, c gate.Call, _ struct{}) (out 
 
 func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenArgs) (out TokenAnswer, params any, err error) {
 	t, err := g.Ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
+	if err == nil && g.Revoked != nil {
+		g.Revoked(gate.Principal{ID: t.PrincipalID, Name: access.TokenPrincipal(t.Name)})
+	}
 	out.TokenDoc = tokenDocOf(t, "revoked")
 	return out, asOf(c, nil), err
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -39,7 +40,17 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	} else {
 		result, err = g.perform(ctx, who, e.tool, req, t)
 	}
+	if ended := who.ended(); ended != nil && (!t.effect || errors.Is(err, context.Canceled)) {
+		return nil, ended // an answer that came too late for its caller; what had an effect is answered with it
+	}
 	return result, timedOut(ctx, err, req.ToolID, timeout)
+}
+
+func (c Caller) ended() error {
+	if c.Ended == nil {
+		return nil
+	}
+	return c.Ended()
 }
 
 // allowed denies by default: it checks every capability that the tool needs, then policy. On which project the caller needs them
@@ -217,6 +228,10 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 	}
 	defer held.release()
 	tr.slot = held
+	if err := who.ended(); err != nil {
+		tr.key = nil
+		return nil, err
+	}
 	if tr.key != nil || approval != "" {
 		if tr.key != nil {
 			tr.key.ApprovalID = orText(approval, used)

@@ -80,7 +80,7 @@ func final(err error) bool {
 	switch k := fault.KindOf(err); {
 	case err == nil:
 		return true
-	case k == fault.Canceled, k == fault.Internal, k == fault.Unknown:
+	case k == fault.Canceled, k == fault.Auth, k == fault.Internal, k == fault.Unknown:
 		return false
 	default:
 		return !k.Retryable()

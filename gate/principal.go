@@ -64,8 +64,9 @@ type Principal struct {
 type Caller struct {
 	Principal
 	Transport Transport
-	Body      io.Reader // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
-	File      *os.File  // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
+	Body      io.Reader    // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
+	File      *os.File     // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
+	Ended     func() error // an Auth fault once the caller's credentials have expired or are revoked; nil: they do not end during the call
 }
 
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no

@@ -21,6 +21,8 @@ type peerKey struct{}
 
 type callerKey struct{}
 
+type heldKey struct{} // the context that ends with the caller's credentials
+
 // authenticate finds the caller of a request, or refuses it in the form of the path. A failed login is answered the later the more of them
 // came from its address; credentials that are good are never delayed.
 func (f *face) authenticate(next http.Handler) http.Handler {
@@ -44,8 +46,39 @@ func (f *face) authenticate(next http.Handler) http.Handler {
 				return
 			}
 		}
-		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), callerKey{}, who)))
+		ctx := req.Context()
+		if f.While != nil {
+			held, stop := f.While(ctx, who.Principal)
+			defer stop()
+			if held != ctx {
+				ctx = context.WithValue(held, heldKey{}, held)
+				who.Ended = func() error { return ended(held) }
+			}
+		}
+		next.ServeHTTP(w, req.WithContext(context.WithValue(ctx, callerKey{}, who)))
 	})
+}
+
+// Held returns ctx so that it also ends when the credentials of the request that it has its values from do.
+func Held(ctx context.Context) (_ context.Context, stop func()) {
+	held, ok := ctx.Value(heldKey{}).(context.Context)
+	if !ok {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	leave := context.AfterFunc(held, cancel)
+	return ctx, func() { leave(); cancel() }
+}
+
+// ended is why the context of a request ended, if that was because the caller's credentials did.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	if why := context.Cause(ctx); fault.Is(why, fault.Auth) {
+		return why
+	}
+	return nil
 }
 
 // unheard answers a request that was refused before it became a call, in the form its path answers in.

@@ -44,8 +44,10 @@ type Event struct {
 
 // Config is what the face is made of. Parts that are nil are not served.
 type Config struct {
-	Gate     *gate.Gate
-	Auth     gate.Authenticator
+	Gate *gate.Gate
+	Auth gate.Authenticator
+	// While returns a context that ends, with the error as its cause, when a caller's credentials do; nil: they do not end during a request.
+	While    func(context.Context, gate.Principal) (_ context.Context, stop func())
 	Contents Contents
 	DomainID string
 	// Version is of the catalogue as a caller sees it; it changes with everything that the lists show. nil: 0.0.0.

@@ -239,5 +239,18 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 	h.Set("Content-Disposition", "attachment")
 	h.Set("ETag", `"sha256:`+a.SHA256+`"`)
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
-	http.ServeContent(w, req, "", time.Time{}, file)
+	http.ServeContent(&heldWriter{w, req.Context()}, req, "", time.Time{}, file)
+}
+
+// heldWriter sends nothing more once the request has ended, also when that is because the caller's credentials did.
+type heldWriter struct {
+	http.ResponseWriter
+	ctx context.Context
+}
+
+func (w *heldWriter) Write(b []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	return w.ResponseWriter.Write(b)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,7 +38,8 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 	}
 	defer end()
 	who := CallerOf(req.Context())
-	body := &pacedBody{Reader: req.Body, control: http.NewResponseController(w)}
+	body := &pacedBody{Reader: req.Body, control: http.NewResponseController(w), ctx: req.Context()}
+	defer context.AfterFunc(req.Context(), func() { _ = body.control.SetReadDeadline(time.Now()) })()
 	who.Body = body
 	res := f.Gate.Call(req.Context(), who, f.request(req, "artifact.import", raw))
 	if res.Error != nil && body.stalled {
@@ -56,13 +58,20 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 type pacedBody struct {
 	io.Reader
 	control *http.ResponseController
-	stalled bool // it took longer
+	ctx     context.Context // ends when the caller's credentials do
+	stalled bool            // it took longer
 }
 
 // Read implements io.Reader.
 func (p *pacedBody) Read(b []byte) (int, error) {
 	_ = p.control.SetReadDeadline(time.Now().Add(uploadPause)) // a recorder in a test has none
+	if why := ended(p.ctx); why != nil {
+		return 0, why
+	}
 	n, err := p.Reader.Read(b)
+	if why := ended(p.ctx); err != nil && why != nil {
+		return n, why
+	}
 	p.stalled = p.stalled || errors.Is(err, os.ErrDeadlineExceeded)
 	return n, err
 }

@@ -82,7 +82,8 @@ func (g *gateway) turnedAway(uid, n int) {
 
 func (g *gateway) faceConfig() httpapi.Config {
 	chat := mcp.New(mcp.Config{Gateway: chatGate{g.app.Gate}, Name: g.app.Domain.ID(), Version: g.app.Domain.CatalogVersion(), Log: g.app.Log})
-	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, Contents: g.app.Store, DomainID: g.app.Domain.ID(), Version: g.app.CatalogVersion,
+	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, While: g.access.While, Contents: g.app.Store, DomainID: g.app.Domain.ID(),
+		Version:   g.app.CatalogVersion,
 		PublicURL: g.app.Site.HTTP.PublicURL, Issuers: g.access.Issuers(),
 		Events: g.eventsAfter, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller,
 		Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.app.Log), Log: g.app.Log}
@@ -122,8 +123,13 @@ func (c chatGate) Visible(ctx context.Context, t gate.Tool) bool {
 	return c.Gate.Visible(httpapi.CallerOf(ctx), t)
 }
 
-// Call implements mcp.Gateway.
+// Call implements mcp.Gateway. In the protocol's older revisions the context of a call does not end with its HTTP request.
 func (c chatGate) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
+	if t, err := c.Registry().Find(req.ToolID); err == nil && t.SideEffect != gate.Execute {
+		held, stop := httpapi.Held(ctx)
+		defer stop()
+		ctx = held
+	}
 	return c.Gate.Call(ctx, httpapi.CallerOf(ctx), req), nil
 }
 

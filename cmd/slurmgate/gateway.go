@@ -96,6 +96,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	if g.access, err = openAccess(ctx, s, g.app.Ledger); err != nil {
 		return g, err
 	}
+	g.app.Revoked = g.access.Revoked
 	if err = g.app.OpenGate(ctx); err != nil {
 		return g, err
 	}
