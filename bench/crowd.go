@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -21,10 +22,10 @@ type visit struct {
 	failed []error
 }
 
-// crowd simulates many clients: each makes a request, reads the answer, and thinks for about a second.
-func (m *measurement) crowd(ctx context.Context, o *office) error {
+// visits are what the clients of a gateway ask.
+func (o *office) visits() []*visit {
 	run := func() string { return o.runs[rand.IntN(len(o.runs))] }
-	visits := []*visit{
+	return []*visit{
 		{name: "look", share: 35, read: true, ask: func(ctx context.Context) error {
 			return o.ask(ctx, "GET", "/v1/runs/"+run(), "", "target_run_id")
 		}},
@@ -47,7 +48,12 @@ func (m *measurement) crowd(ctx context.Context, o *office) error {
 			return o.ask(ctx, "POST", "/v1/artifacts", fmt.Sprintf(`{"text":"text %d"}`, rand.Int64()), "artifact_id")
 		}},
 	}
-	began, before := time.Now(), processTime(o.pid)
+}
+
+// crowd simulates many clients for a while: each makes a request, reads the answer, and thinks for about a second. pid is of the process
+// that answers, 0 for none.
+func (m *measurement) crowd(ctx context.Context, pid int, visits []*visit) (tally, error) {
+	began, before := time.Now(), processTime(pid)
 	ctx, stop := context.WithTimeout(ctx, m.sizes.Crowd)
 	defer stop()
 	var wg sync.WaitGroup
@@ -74,8 +80,22 @@ func (m *measurement) crowd(ctx context.Context, o *office) error {
 		})
 	}
 	wg.Wait()
-	took, after := time.Since(began), processTime(o.pid)
-	return m.tally(visits, took, after-before)
+	t := tally{visits: visits, took: time.Since(began), cpu: processTime(pid) - before}
+	for _, v := range visits {
+		t.all = append(t.all, v.took...)
+		if v.read {
+			t.reads = append(t.reads, v.took...)
+		}
+		for i, err := range v.failed {
+			if t.errors++; i < 3 {
+				m.say("%s: %v", v.name, err)
+			}
+		}
+	}
+	if len(t.reads) == 0 {
+		return t, errors.New("no client was answered")
+	}
+	return t, nil
 }
 
 const crowdSize = 500
@@ -95,30 +115,29 @@ func processTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-func (m *measurement) tally(visits []*visit, took, cpu time.Duration) error {
-	var reads, all []time.Duration
-	failed := 0
+// tally is what a crowd met.
+type tally struct {
+	visits     []*visit
+	all, reads []time.Duration
+	errors     int
+	took, cpu  time.Duration
+}
+
+func (t tally) p99() float64 { return ms(quantile(t.reads, 0.99)) }
+
+// tell prints what a crowd met; the name of each figure begins with what.
+func (m *measurement) tell(what string, t tally) {
 	params := []string{fmt.Sprint("clients=", crowdSize), fmt.Sprint("ledger=", m.sizes.Ledger)}
-	for _, v := range visits {
-		m.print("crowd_"+v.name, ms(quantile(v.took, 0.99)), "ms", "", append(params, fmt.Sprint("requests=", len(v.took)),
-			"p50="+number(ms(median(v.took))))...)
-		all = append(all, v.took...)
-		if v.read {
-			reads = append(reads, v.took...)
-		}
-		for i, err := range v.failed {
-			if failed++; i < 3 {
-				m.say("%s: %v", v.name, err)
-			}
+	for _, v := range t.visits {
+		if len(v.took) > 0 {
+			m.print(what+"_"+v.name, ms(quantile(v.took, 0.99)), "ms", "", append(params, fmt.Sprint("requests=", len(v.took)),
+				"p50="+number(ms(median(v.took))))...)
 		}
 	}
-	m.print("crowd_errors", float64(failed), "request", "=0", append(params, fmt.Sprint("requests=", len(all)), fmt.Sprintf("seconds=%.0f",
-		took.Seconds()))...)
-	m.print("crowd_gateway_cpu", ms(cpu)/float64(len(all)), "ms/request", "", params...) // not distorted by other load on the machine
-	m.print("crowd_rate", float64(len(all))/took.Seconds(), "request/s", "", params...)
-	m.print("crowd_reads_p50", ms(median(reads)), "ms", "", params...)
-	m.print("crowd_reads_p99", ms(quantile(reads, 0.99)), "ms", "<=50", params...)
-	return nil
+	requests := float64(len(t.all))
+	m.print(what+"_gateway_cpu", ms(t.cpu)/requests, "ms/request", "", params...) // not distorted by other load on the machine
+	m.print(what+"_rate", requests/t.took.Seconds(), "request/s", "", params...)
+	m.print(what+"_reads_p50", ms(median(t.reads)), "ms", "", params...)
 }
 
 func pick(visits []*visit) *visit {

@@ -3,14 +3,13 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,9 +17,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/go-chi/chi/v5"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"slurmgate/ledger"
 )
@@ -60,7 +56,26 @@ func (o options) faces(ctx context.Context) error {
 	if _, err := h.asRoot(ctx, "chown", "-R", user+":"+user, sharedDir+"/domain"); err != nil {
 		return err
 	}
-	return h.inside(ctx, "faces")
+	knocking, stop := context.WithCancel(ctx)
+	stranger := make(chan error, 1)
+	go func() { stranger <- h.stranger(knocking) }()
+	err = h.inside(ctx, "faces")
+	stop()
+	if e := <-stranger; err == nil && !errors.Is(e, context.Canceled) {
+		err = e
+	}
+	return err
+}
+
+// stranger is a user of the cluster's login node whom the gateway does not know, and who knocks at its socket during the attack.
+func (h *host) stranger(ctx context.Context) error {
+	t, err := json.Marshal(target{Socket: sharedDir + "/gateway.sock", While: attackFile})
+	if err != nil {
+		return err
+	}
+	_, err = h.output(ctx, h.script, "--name", h.name, "exec", "--user", "nobody", "--cwd", "/", "--", sharedDir+"/bench", "inside", "attack",
+		string(t))
+	return cmp.Or(ctx.Err(), err)
 }
 
 // office is a running gateway with its port.
@@ -71,6 +86,7 @@ type office struct {
 	runs       []string // ids, all over the ledger
 	artifact   string
 	reads      string // the artifact that the one real run works on
+	command    func(args ...string) *exec.Cmd
 }
 
 func (m *measurement) faces(ctx context.Context) error {
@@ -91,7 +107,14 @@ func (m *measurement) faces(ctx context.Context) error {
 	if err := m.identical(ctx, o); err != nil {
 		return err
 	}
-	return m.crowd(ctx, o)
+	quiet, err := m.crowd(ctx, o.pid, o.visits())
+	if err != nil {
+		return err
+	}
+	m.tell("crowd", quiet)
+	m.print("crowd_errors", float64(quiet.errors), "request", "=0", fmt.Sprint("requests=", len(quiet.all)))
+	m.print("crowd_reads_p99", quiet.p99(), "ms", "<=50")
+	return m.attacked(ctx, o, quiet)
 }
 
 // identical sends one request many times at once and counts the jobs that Slurm got from it.
@@ -100,7 +123,7 @@ func (m *measurement) identical(ctx context.Context, o *office) error {
 		out, err := exec.CommandContext(ctx, "/usr/bin/squeue", "-h", "-t", "all", "-o", "%i").Output()
 		return bytes.Count(out, []byte("\n")), err
 	}
-	if err := o.importReads(ctx, &o.reads); err != nil {
+	if err := o.importReads(ctx); err != nil {
 		return err
 	}
 	before, err := jobs()
@@ -153,7 +176,8 @@ func (m *measurement) largeLedger(ctx context.Context) (runs []string, artifact 
 
 const benchSite = `version: 1
 site: bench
-gateway: {state_dir: %[1]s/state, artifact_dir: %[1]s/artifacts, default_project: bench}
+gateway: {state_dir: %[1]s/state, artifact_dir: %[1]s/artifacts, default_project: bench, socket: %[2]s/gateway.sock}
+access: {peers: [{user: daemon, capabilities: [gateway, read], projects: [bench]}]}
 domain_dir: %[2]s/domain
 slurm: {bin_dir: %[1]s/bin, default_partition: big, default_account: research, accounting: required}
 storage: {runs_dir: %[1]s/runs, image_store: %[1]s/images}
@@ -225,17 +249,28 @@ func (m *measurement) open(ctx context.Context, o *office) (stop func(), err err
 		stop()
 		return nil, fmt.Errorf("serve did not start; see %s", log.Name())
 	}
-	out, err := command("token", "create", "bench", "--capability", "gateway", "--capability", "read", "--capability", "import",
-		"--capability", "slurm", "--project", "bench", "--json").Output()
+	o.command = command
+	if o.token, err = o.tokenOf("bench", "gateway", "read", "import", "slurm"); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// tokenOf creates a token.
+func (o *office) tokenOf(name string, capabilities ...string) (string, error) {
+	args := []string{"token", "create", name, "--project", "bench", "--json"}
+	for _, c := range capabilities {
+		args = append(args, "--capability", c)
+	}
+	out, err := o.command(args...).Output()
 	var t struct {
 		Token string `json:"token"`
 	}
 	if err = errors.Join(err, json.Unmarshal(out, &t)); err != nil || t.Token == "" {
-		stop()
-		return nil, fmt.Errorf("token create: %w: %s", err, out)
+		return "", fmt.Errorf("token create: %w: %s", err, out)
 	}
-	o.token = t.Token
-	return stop, nil
+	return t.Token, nil
 }
 
 // ask makes one request and reads the whole answer. An unexpected answer is an error.
@@ -269,85 +304,8 @@ func (o *office) ask(ctx context.Context, method, path, body, must string) error
 	return err
 }
 
-func chatCall(name, args string) string {
-	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + args + `}}`
-}
-
-// ratios races single requests in blocks, one kind after the other.
-func (m *measurement) ratios(ctx context.Context, o *office) error {
-	bare, echo, stop, err := bareServers()
-	if err != nil {
-		return err
-	}
-	defer stop()
-	run := func() string { return o.runs[rand.IntN(len(o.runs))] }
-	kinds := []struct {
-		name string
-		ask  func() error
-	}{
-		{"bare", func() error { return o.ask(ctx, "GET", bare+"/v1/runs/"+run(), "", "target_run_id") }},
-		{"http", func() error { return o.ask(ctx, "GET", "/v1/runs/"+run(), "", "target_run_id") }},
-		{"tools", func() error { return o.ask(ctx, "GET", "/v1/tools", "", "seqkit.stats") }},
-		{"echo", func() error {
-			return o.ask(ctx, "POST", echo, chatCall("echo", `{"run_id":"`+run()+`"}`), "structuredContent")
-		}},
-		{"mcp", func() error {
-			return o.ask(ctx, "POST", "/mcp", chatCall("slurm_job_get", `{"run_id":"`+run()+`"}`), "structuredContent")
-		}},
-	}
-	took := map[string][]time.Duration{}
-	for round := range m.sizes.Rounds + 1 {
-		for _, k := range kinds {
-			for range m.sizes.Block {
-				t, err := timed(k.ask)
-				if err != nil {
-					return err
-				}
-				if round > 0 { // the first round warms up
-					took[k.name] = append(took[k.name], t)
-				}
-			}
-		}
-	}
-	for _, k := range kinds {
-		m.print("single_"+k.name, ms(median(took[k.name])), "ms", "", fmt.Sprint("requests=", len(took[k.name])),
-			"p99="+number(ms(quantile(took[k.name], 0.99))))
-	}
-	ratio := func(a, b string) float64 { return float64(median(took[a])) / float64(median(took[b])) }
-	m.print("http_list_to_bare_chi", ratio("tools", "bare"), "ratio", "")
-	m.print("http_look_to_bare_chi", ratio("http", "bare"), "ratio", "")
-	m.print("mcp_look_to_sdk_echo", ratio("mcp", "echo"), "ratio", "")
-	return nil
-}
-
-// bareServers give the same answer without a gateway behind it: one with chi, one with the SDK's own tool.
-func bareServers() (bare, echo string, stop func(), err error) {
-	answer := `{"provenance_run_id":"run_X","target_run_id":"run_X","slurm_job_id":"1","state":"queued","phase":"pending","reason":"PartitionDown","exit_code":null,"artifacts_by_role":{},"observed_at":null,"poll_after_seconds":60,"warnings":[]}`
-	r := chi.NewRouter()
-	r.Get("/v1/runs/{run_id}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, answer) // the peer is gone if this fails
-	})
-	s := sdk.NewServer(&sdk.Implementation{Name: "echo", Version: "1"}, nil)
-	type args struct {
-		RunID string `json:"run_id"`
-	}
-	sdk.AddTool(s, &sdk.Tool{Name: "echo"}, func(_ context.Context, _ *sdk.CallToolRequest, a args) (*sdk.CallToolResult, args, error) {
-		return nil, a, nil
-	})
-	r.Handle("/mcp", sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true}))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", "", nil, err
-	}
-	server := &http.Server{Handler: r}
-	go func() { _ = server.Serve(l) }() // ends with stop
-	url := "http://" + l.Addr().String()
-	return url, url + "/mcp", func() { server.Close() }, nil
-}
-
 // importReads creates the artifact that the one real run works on.
-func (o *office) importReads(ctx context.Context, id *string) error {
+func (o *office) importReads(ctx context.Context) (err error) {
 	var reads bytes.Buffer
 	packed := gzip.NewWriter(&reads)
 	if _, err := io.WriteString(packed, "@read1\nACGT\n+\nIIII\n"); err != nil {
@@ -356,15 +314,20 @@ func (o *office) importReads(ctx context.Context, id *string) error {
 	if err := packed.Close(); err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label=reads&type=FASTQ_GZ", &reads)
+	o.reads, err = o.upload(ctx, "reads", "FASTQ_GZ", reads.Bytes())
+	return err
+}
+
+func (o *office) upload(ctx context.Context, label, typ string, content []byte) (id string, err error) {
+	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label="+label+"&type="+typ, bytes.NewReader(content))
 	if err != nil {
-		return err
+		return "", err
 	}
 	req.Header.Set("Authorization", "Bearer "+o.token)
 	req.Header.Set("Content-Type", "application/octet-stream")
 	res, err := o.client.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer res.Body.Close()
 	var a struct {
@@ -372,8 +335,7 @@ func (o *office) importReads(ctx context.Context, id *string) error {
 		Detail     string `json:"detail"`
 	}
 	if err := json.NewDecoder(res.Body).Decode(&a); err != nil || a.ArtifactID == "" {
-		return fmt.Errorf("upload: %d %s %w", res.StatusCode, a.Detail, err)
+		return "", fmt.Errorf("upload: %d %s %w", res.StatusCode, a.Detail, err)
 	}
-	*id = a.ArtifactID
-	return nil
+	return a.ArtifactID, nil
 }

@@ -22,6 +22,13 @@ func inside(ctx context.Context, args []string) error {
 		}
 		return alone(ctx, p)
 	}
+	if args[0] == "attack" {
+		var t target
+		if err := json.Unmarshal([]byte(args[1]), &t); err != nil {
+			return err
+		}
+		return attack(ctx, t)
+	}
 	m := &measurement{figures: figures{w: os.Stdout}, dir: filepath.Join(sharedDir, args[0]), began: time.Now()}
 	if err := json.Unmarshal([]byte(args[1]), &m.sizes); err != nil {
 		return err
