@@ -56,13 +56,13 @@ var arrows = map[string][]string{
 	"mcp":     {"fault", "gate", "plan", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app":    {"access", "artifact", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "site", "toolpack"},
+	"app":    {"access", "artifact", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site", "toolpack"},
 	"cli":    {"app", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
-	"doctor": {"app", "apptainer", "fault", "gate", "policy", "run", "site", "slurm", "staging", "toolpack"},
+	"doctor": {"app", "apptainer", "fault", "gate", "policy", "run", "secrets", "site", "slurm", "staging", "toolpack"},
 	// The one place that knows all others.
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
 		"local", "mcp",
-		"metrics", "plan", "policy", "run", "site", "slurm", "staging", "toolpack", "visible"},
+		"metrics", "plan", "policy", "run", "secrets", "site", "slurm", "staging", "toolpack", "visible"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.

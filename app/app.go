@@ -11,6 +11,7 @@ import (
 	"slurmgate/ledger"
 	"slurmgate/policy"
 	"slurmgate/run"
+	"slurmgate/secrets"
 	"slurmgate/site"
 	"slurmgate/toolpack"
 )
@@ -26,7 +27,8 @@ type Gateway struct {
 	Pictures *artifact.Pictures
 	Sites    *run.Sites
 	Log      *slog.Logger
-	Host     Host // what the operations on files need; a gateway needs none of it
+	Secrets  *secrets.Scanner // with the site's own patterns; nil: without
+	Host     Host             // what the operations on files need; a gateway needs none of it
 
 	Script  string                                                               // version of the job script that plans are for
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing

@@ -46,7 +46,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	}
 	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
 		Limits: gateLimits(g.Site.Limits), Journal: journal,
-		Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g}, Key: key, Log: g.Log},
+		Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g}, Key: key, Secrets: g.Secrets, Log: g.Log},
 		tools...); err != nil {
 		return err
 	}

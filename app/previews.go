@@ -9,6 +9,7 @@ import (
 	"slurmgate/artifact"
 	"slurmgate/gate"
 	"slurmgate/run"
+	"slurmgate/secrets"
 )
 
 const (
@@ -94,7 +95,11 @@ func (g *Gateway) previewTable(ctx context.Context, c gate.Call, a TableArgs) (o
 	}
 	q := artifact.TableQuery{Delimiter: map[string]rune{"comma": ',', "tab": '\t'}[a.Delimiter], FirstRow: a.FirstRow,
 		MaxRows: atMost(a.MaxRows, g.Policy.Limits.PreviewLines), MaxBytes: int(g.Policy.Limits.PreviewBytes)}
+	q.Clean = g.cleanCell
 	t, err := artifact.PreviewTable(ctx, f, x.SizeBytes, q)
+	if err == nil {
+		err = g.cleanTable(ctx, f, x.SizeBytes, q, &t)
+	}
 	for _, row := range t.Rows {
 		for i := range row {
 			row[i] = g.Gate.Registry().Hide(c.Caller.Transport, row[i])
@@ -165,7 +170,13 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 	}
 	defer f.Close()
 	lines := atMost(a.MaxLines, g.Policy.Limits.PreviewLines)
-	p, err := artifact.PreviewText(f, x.SizeBytes, int(g.Policy.Limits.PreviewBytes), lines)
+	most := int(g.Policy.Limits.PreviewBytes)
+	p, err := artifact.PreviewText(f, x.SizeBytes, most+secrets.Margin, lines+leadRows)
+	if !p.Binary {
+		var more bool
+		p.Text, more = cutText(g.scanner(), p.Text, most, lines)
+		p.Truncated = p.Truncated || more
+	}
 	return PreviewAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, Text: g.Gate.Registry().Hide(c.Caller.Transport, p.Text),
 		Truncated: p.Truncated, Binary: p.Binary}, map[string]any{"artifact_id": x.ID, "max_lines": lines}, err
 }

@@ -47,7 +47,7 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{Site: s, Log: log, Script: "slurm_script_v1",
+	g := &Gateway{Site: s, Log: log, Secrets: Scanner(s), Script: "slurm_script_v1",
 		Entry: func(from *gate.Gate, tool gate.Tool) any { return httpapi.EntryOf(from, tool) }}
 	if g.Domain, err = toolpack.OpenDomain(domain, func(string, []byte) error { return nil }, toolpack.AllowMissingImages); err != nil {
 		t.Fatal(err)

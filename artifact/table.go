@@ -18,10 +18,11 @@ const (
 
 // TableQuery selects a part of a table.
 type TableQuery struct {
-	Delimiter rune  // ',' or '\t'; 0: detected from the first line
-	FirstRow  int64 // rows to skip; the header does not count as a row
-	MaxRows   int   // most rows to show
-	MaxBytes  int   // most bytes of cells and names to show, in total
+	Delimiter rune                     // ',' or '\t'; 0: detected from the first line
+	FirstRow  int64                    // rows to skip; the header does not count as a row
+	MaxRows   int                      // most rows to show
+	Clean     func(cell string) string // takes out of a cell what nobody may see, before it is shortened; nil: nothing
+	MaxBytes  int                      // most bytes of cells and names to show, in total
 }
 
 // Column is one column of a table.
@@ -60,6 +61,9 @@ func PreviewTable(ctx context.Context, f io.ReaderAt, size int64, q TableQuery) 
 	}
 	if q.Delimiter != ',' && q.Delimiter != '\t' {
 		return Table{}, notTable("its lines contain neither tabs nor commas")
+	}
+	if q.Clean == nil {
+		q.Clean = func(cell string) string { return cell }
 	}
 	q.FirstRow, q.MaxRows, q.MaxBytes = max(q.FirstRow, 0), max(q.MaxRows, 0), max(q.MaxBytes, 0)
 	t := &tableReader{q: q, table: Table{Rows: [][]string{}, Columns: []Column{}, Warnings: []string{}, Delimiter: string(q.Delimiter),

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"unicode/utf8"
 )
 
 // records reads one record after another, and of each no more than a preview may show: a record may be as long as the file. Tab-separated
@@ -25,7 +24,7 @@ type tableRecord struct {
 }
 
 // keptCell is how much of a cell is kept, in bytes: enough to see that it is longer than what is shown.
-const keptCell = maxCell + utf8.UTFMax
+const keptCell = maxCell + 2048
 
 // errScanned ends a table that is longer than what may be read.
 var errScanned = errors.New("enough of the table was read")

@@ -122,7 +122,7 @@ func (t *tableReader) row(rec *tableRecord) {
 // show makes a cell printable, shortens it, and counts its bytes.
 func (t *tableReader) show(cell string) string {
 	var b strings.Builder
-	for rest := []byte(cell); len(rest) > 0; {
+	for rest := []byte(t.q.Clean(cell)); len(rest) > 0; {
 		text, n := next(rest)
 		if text == "\n" || text == "\t" {
 			text = " "

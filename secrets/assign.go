@@ -62,6 +62,11 @@ func Assigned(key, value string) bool {
 	return Name(key) == Strong && !path(value) && !strings.ContainsRune(value, ' ') || plausible(value)
 }
 
+// Named reports whether a value in a column with a name is a secret.
+func Named(column, value string) bool {
+	return value != "" && !placeholder(value) && (Name(column) == Strong && !path(value) || Name(column) == Weak && plausible(value))
+}
+
 // looksLikeType reports whether a value is a word about types rather than a value of one.
 func looksLikeType(v string) bool {
 	switch strings.Trim(v, ",;)") {

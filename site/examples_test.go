@@ -45,9 +45,11 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	text = strings.Replace(text, "  roots: []\n", "", 1)
 	text = strings.Replace(text, "  peers: []\n", "", 1)
 	text = strings.Replace(text, "  oidc: []\n", "", 1)
-	text = regexp.MustCompile(`(?m)^  # ((?:module|binds|roots|peers|oidc):\n)((?:  #   .*\n)+)`).ReplaceAllStringFunc(text, func(s string) string {
-		return strings.ReplaceAll(s, "  # ", "  ")
-	})
+	text = strings.Replace(text, "  patterns: []\n", "", 1)
+	text = regexp.MustCompile(`(?m)^  # ((?:module|binds|roots|peers|oidc|patterns):\n)((?:  #   .*\n)+)`).
+		ReplaceAllStringFunc(text, func(s string) string {
+			return strings.ReplaceAll(s, "  # ", "  ")
+		})
 	other, err := Parse(examples+"/template.yaml", []byte(text))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

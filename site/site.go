@@ -38,6 +38,7 @@ type Site struct {
 	Audit     Audit     `yaml:"audit"`           // how long records of calls are kept
 	HTTP      HTTP      `yaml:"http"`            // the port for programs and chats
 	Limits    Limits    `yaml:"limits"`          // what callers may do at the same time
+	Secrets   Secrets   `yaml:"secrets"`         // what is a secret here
 
 	file string           // the file it was read from; empty for one made in Go
 	at   map[string]place // field → where its value is, for the fields that were given

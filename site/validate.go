@@ -81,6 +81,7 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	c.bounds("audit.refused_mb", int64(s.Audit.RefusedMB), 1, 1_000_000)
 	c.http(s.HTTP)
 	c.limits(s.Limits)
+	c.secrets(s.Secrets)
 	for _, check := range more {
 		for _, p := range check(s) {
 			if slices.ContainsFunc(c.problems, func(own fault.Problem) bool { return strings.HasPrefix(own.Field, p.Field) }) {

@@ -43,7 +43,7 @@ type gateway struct {
 // openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it. level
 // is that of log, which policy sets; nil for a log of the caller's own level.
 func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slog.LevelVar) (g *gateway, err error) {
-	g = &gateway{app: app.Gateway{Site: s, Log: log, Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
+	g = &gateway{app: app.Gateway{Site: s, Log: log, Secrets: app.Scanner(s), Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	defer func() {
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"slurmgate/cli"
 	"slurmgate/policy"
+	"slurmgate/secrets"
 	"slurmgate/visible"
 )
 
@@ -41,7 +42,18 @@ func (serveCmd) Run(ctx context.Context, a *cli.Shell) error {
 // newLog is the gateway's log, and its level: info until policy says otherwise.
 func newLog(w io.Writer) (*slog.Logger, *slog.LevelVar) {
 	var level slog.LevelVar
-	return slog.New(slog.NewTextHandler(visible.Writer(w), &slog.HandlerOptions{Level: &level})), &level
+	return slog.New(slog.NewTextHandler(visible.Writer(w), &slog.HandlerOptions{Level: &level, ReplaceAttr: withoutSecrets})), &level
+}
+
+// withoutSecrets takes secrets out of the words of jobs, callers and commands that are logged.
+func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(secrets.Default().Redact(v))
+	case error:
+		a.Value = slog.StringValue(secrets.Default().Redact(v.Error()))
+	}
+	return a
 }
 
 // setLevel makes the log as detailed as policy says (logging.level), if it has a level to set.

@@ -40,7 +40,7 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 	if err := j.Record(ctx, nil); err != nil {
 		return nil, who, fault.Wrap("", t.ID, "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
 	}
-	g, err := app.NewGate(gate.Config{Policy: app.Rules(p), Journal: j, Log: a.Log}, t)
+	g, err := app.NewGate(gate.Config{Policy: app.Rules(p), Journal: j, Secrets: app.Scanner(j.site), Log: a.Log}, t)
 	return g, who, err
 }
 

@@ -68,6 +68,7 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 			Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
+			Secrets: g.app.Secrets,
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
 			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: func() error { return doctor.Room(s) },
