@@ -38,7 +38,7 @@ var arrows = map[string][]string{
 	"gate":            {"fault", "plan", "secrets", "visible"},
 	"secrets":         {}, // texts alone
 	"secrets/corpus":  {}, // of tests
-	"access":          {"fault", "gate", "plan"},
+	"access":          {"fault", "gate", "plan", "visible"},
 	// What tests of several packages share: a suite, and no part of the product.
 	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
 	"site":             {"fault", "plan", "policy/yamldoc"},

@@ -11,6 +11,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/visible"
 )
 
 // maxName bounds an issuer, a subject and an audience, in bytes.
@@ -80,7 +81,7 @@ func isName(s string) bool {
 
 // hidden reports whether a character cannot be seen, or is a blank other than a plain space.
 func hidden(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
+	return visible.Hidden(r) || !unicode.IsPrint(r)
 }
 
 // valid reports whether the claims are for this gateway, now.
