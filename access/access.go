@@ -136,6 +136,8 @@ type Access struct {
 	issuers  []*issuer
 	now      func() time.Time
 	ids      identities
+	nameOf   func(uid int) (string, error)
+	names    map[int]*login // of peers that are not the owner
 }
 
 var _ gate.Authenticator = (*Access)(nil)
@@ -145,8 +147,10 @@ type Config struct {
 	Peers   map[int][]Grant // by user id; the gateway's own user and root need none
 	Tokens  gate.Tokens     // nil: this gateway makes none
 	Issuers []Issuer
-	Client  *http.Client     // asks the issuers for their keys; one of its own when nil
-	Now     func() time.Time // time.Now when nil
+	Client  *http.Client // asks the issuers for their keys; one of its own when nil
+	// NameOf is the login name of a user id; what this host says when nil
+	NameOf func(uid int) (string, error)
+	Now    func() time.Time // time.Now when nil
 }
 
 // New makes an Access.
@@ -154,23 +158,28 @@ func New(c Config) *Access {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	a := &Access{peers: map[int]gate.Principal{}, tokens: c.Tokens, now: c.Now}
+	if c.NameOf == nil {
+		c.NameOf = nameOf
+	}
+	a := &Access{peers: map[int]gate.Principal{}, tokens: c.Tokens, now: c.Now, nameOf: c.NameOf, names: map[int]*login{}}
 	for _, i := range c.Issuers {
 		a.issuers = append(a.issuers, newIssuer(i, c.Client, c.Now))
 	}
 	for uid, grants := range c.Peers {
-		a.peers[uid] = principal(peerName(uid), gate.ByPeer, grants...)
+		a.peers[uid] = principal(a.peerName(uid), gate.ByPeer, grants...)
+		name, _ := a.nameOf(uid) // "" for an id without a name
+		a.names[uid] = &login{name: name, checked: a.now()}
 	}
 	for _, uid := range []int{os.Geteuid(), 0} {
-		a.peers[uid] = gate.Principal{Name: peerName(uid), Method: gate.ByPeer, Rights: gate.Everything(), Owner: true}
+		a.peers[uid] = gate.Principal{Name: a.peerName(uid), Method: gate.ByPeer, Rights: gate.Everything(), Owner: true}
 	}
 	return a
 }
 
 // peerName is user:NAME, or user:#UID for an id without a name.
-func peerName(uid int) string {
-	if name, err := nameOf(uid); err == nil {
-		return "user:" + name
+func (a *Access) peerName(uid int) string {
+	if name, err := a.nameOf(uid); err == nil {
+		return "user:" + shown(name)
 	}
 	return "user:#" + strconv.Itoa(uid)
 }
@@ -192,8 +201,13 @@ func (a *Access) Knows(uid int) bool {
 // Peer is the principal of a user of this host.
 func (a *Access) Peer(uid int) (gate.Principal, error) {
 	p, ok := a.peers[uid]
+	if ok && !p.Owner && !a.names[uid].same(a.now(), func() (string, error) { return a.nameOf(uid) }) {
+		return gate.Principal{}, fault.New(fault.Auth, "access.Peer", "unauthenticated",
+			fmt.Sprintf("user id %d belonged to %s when the gateway started and belongs to %s now", uid, p.Name, a.peerName(uid))).
+			WithNext("ask the gateway's administrator to check access.peers of the site file and to restart the gateway")
+	}
 	if !ok {
-		return gate.Principal{}, fault.New(fault.Auth, "access.Peer", "unauthenticated", "this gateway does not know "+peerName(uid)).
+		return gate.Principal{}, fault.New(fault.Auth, "access.Peer", "unauthenticated", "this gateway does not know "+a.peerName(uid)).
 			WithNext("ask the gateway's administrator for an entry in access.peers of the site file, or for a token")
 	}
 	return p, nil

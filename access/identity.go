@@ -1,9 +1,14 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
+	"unicode"
 
 	"slurmgate/gate"
 )
@@ -17,12 +22,13 @@ func (a *Access) Enroll(ctx context.Context, ids gate.Principals) error {
 	var who []gate.Identity
 	var uids []int
 	for uid, p := range a.peers {
-		name, err := nameOf(uid)
+		name, err := a.nameOf(uid)
 		if err != nil {
 			name = "" // the id has no name
 		}
 		uids = append(uids, uid)
-		who = append(who, gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: p.Name, Former: p.Name})
+		who = append(who, gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: p.Name, Former: "user:" + cmp.Or(name,
+			"#"+strconv.Itoa(uid))})
 	}
 	known, err := ids.Principals(ctx, who...)
 	if err != nil {
@@ -68,4 +74,41 @@ func (m *identities) subject(ctx context.Context, i gate.Identity) (gate.Identit
 	}
 	m.of[i.Subject] = found[0]
 	return found[0], nil
+}
+
+// nameCheck is how long the name of a user id is taken for granted.
+const nameCheck = time.Minute
+
+// login is the name that a user id had when the gateway started. While the gateway runs, the user may be deleted and the id given to another.
+type login struct {
+	name    string
+	mu      sync.Mutex
+	checked time.Time
+	other   bool
+}
+
+// same reports whether the user id still has the name. Who has no name at the moment, or cannot be looked up, is taken for the same.
+func (l *login) same(now time.Time, lookup func() (string, error)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.checked) >= nameCheck {
+		if name, err := lookup(); err == nil {
+			l.other = name != l.name
+		}
+		l.checked = now
+	}
+	return !l.other
+}
+
+// shown writes a name so that no two names look alike: everything but printable ASCII, and the backslash, as \u{…}.
+func shown(name string) string {
+	var out strings.Builder
+	for _, r := range name {
+		if r > ' ' && r <= unicode.MaxASCII && r != 0x7f && r != '\\' {
+			out.WriteRune(r)
+		} else {
+			fmt.Fprintf(&out, `\u{%x}`, r)
+		}
+	}
+	return out.String()
 }

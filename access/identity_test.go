@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 )
 
@@ -67,5 +69,44 @@ func TestIdentities(t *testing.T) {
 	if p, err := b.Bearer(t.Context(), text); err != nil || p.ID != "prn_T" || p.Former != "token:bot" || tok.MadeBy != me.ID ||
 		tok.CreatedBy != me.Name {
 		t.Errorf("%+v of %+v: %v", p, tok, err)
+	}
+}
+
+// A user id that belongs to another user by now is turned away, from the first call on; the gateway's own user and root are who they are.
+func TestAUserIDChangesHands(t *testing.T) {
+	now, names := noon, map[int]string{1001: "alice", os.Geteuid(): "me", 0: "me"}
+	a := New(Config{Peers: map[int][]Grant{1001: {grantOf([]string{gate.CapRead}, []string{"proj_a"}, nil)}}, Now: func() time.Time { return now },
+		NameOf: func(uid int) (string, error) {
+			if names[uid] == "" {
+				return "", errors.New("nobody knows")
+			}
+			return names[uid], nil
+		}})
+	for _, step := range []struct {
+		after time.Duration
+		name  string
+		ok    bool
+	}{{0, "alice", true}, {nameCheck - 1, "bob", true}, {1, "bob", false}, {1, "bob", false}, {nameCheck, "", false}, {nameCheck, "alice", true},
+		{nameCheck, "", true}, {nameCheck, "Alice", false}} {
+		now, names[1001] = now.Add(step.after), step.name
+		if _, err := a.Peer(1001); (err == nil) != step.ok || err != nil && !fault.Is(err, fault.Auth) {
+			t.Errorf("%+v: %v", step, err)
+		}
+		names[os.Geteuid()], names[0] = "other", "other"
+		for _, uid := range []int{os.Geteuid(), 0} {
+			if p, err := a.Peer(uid); err != nil || !p.Owner {
+				t.Error(p, err)
+			}
+		}
+	}
+}
+
+// Names in lists and records show every character that is not plain, so that none looks like another and none steers a terminal.
+func TestShownNames(t *testing.T) {
+	for name, want := range map[string]string{"alice": "alice", "a b": `a\u{20}b`, "\x1b[2J": `\u{1b}[2J`, "\u0430lice": `\u{430}lice`,
+		"a\u202eb": `a\u{202e}b`, `a\u{20}b`: `a\u{5c}u{20}b`, "a\x7f": `a\u{7f}`, "user@example.org#1": "user@example.org#1", "": ""} {
+		if got := shown(name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
 	}
 }

@@ -115,12 +115,13 @@ func (i *issuer) principal(ctx context.Context, token *jose.JSONWebSignature, c 
 			grants = append(grants, g.Grant)
 		}
 	}
-	p := principal(fmt.Sprintf("oidc:%s#%s", i.URL, c.subject), gate.ByOIDC, grants...)
+	p := principal("oidc:"+i.URL+"#"+shown(c.subject), gate.ByOIDC, grants...)
 	p.Expires = c.expires
 	if len(p.Rights) == 0 {
 		return p, nil // it can leave nothing behind that would need an id
 	}
-	known, err := ids.subject(ctx, gate.Identity{Method: gate.ByOIDC, Subject: i.URL + " " + c.subject, Name: p.Name, Former: p.Name})
+	known, err := ids.subject(ctx, gate.Identity{Method: gate.ByOIDC, Subject: i.URL + " " + c.subject, Name: p.Name,
+		Former: "oidc:" + i.URL + "#" + c.subject})
 	p.ID, p.Former = known.ID, known.Former
 	return p, err
 }
