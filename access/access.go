@@ -176,13 +176,7 @@ func New(c Config) *Access {
 	return a
 }
 
-// peerName is user:NAME, or user:#UID for an id without a name.
-func (a *Access) peerName(uid int) string {
-	if name, err := a.nameOf(uid); err == nil {
-		return "user:" + shown(name)
-	}
-	return "user:#" + strconv.Itoa(uid)
-}
+func (a *Access) peerName(uid int) string { return peerIdentity(uid, a.nameOf).Name }
 
 func nameOf(uid int) (string, error) {
 	u, err := user.LookupId(strconv.Itoa(uid))

@@ -21,14 +21,9 @@ func (a *Access) Enroll(ctx context.Context, ids gate.Principals) error {
 	a.ids.from = ids
 	var who []gate.Identity
 	var uids []int
-	for uid, p := range a.peers {
-		name, err := a.nameOf(uid)
-		if err != nil {
-			name = "" // the id has no name
-		}
+	for uid := range a.peers {
 		uids = append(uids, uid)
-		who = append(who, gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: p.Name, Former: "user:" + cmp.Or(name,
-			"#"+strconv.Itoa(uid))})
+		who = append(who, peerIdentity(uid, a.nameOf))
 	}
 	known, err := ids.Principals(ctx, who...)
 	if err != nil {
@@ -40,6 +35,19 @@ func (a *Access) Enroll(ctx context.Context, ids gate.Principals) error {
 		a.peers[uids[i]] = p
 	}
 	return nil
+}
+
+// PeerIdentity is who a user of this host is.
+func PeerIdentity(uid int) gate.Identity { return peerIdentity(uid, nameOf) }
+
+func peerIdentity(uid int, nameOf func(int) (string, error)) gate.Identity {
+	name, err := nameOf(uid)
+	if err != nil {
+		name = "" // the id has no name
+	}
+	former := "user:" + cmp.Or(name, "#"+strconv.Itoa(uid))
+	return gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: "user:" + shown(cmp.Or(name,
+		"#"+strconv.Itoa(uid))), Former: former}
 }
 
 // maxRemembered bounds the ids in memory. Beyond it all are read again.
@@ -79,7 +87,8 @@ func (m *identities) subject(ctx context.Context, i gate.Identity) (gate.Identit
 // nameCheck is how long the name of a user id is taken for granted.
 const nameCheck = time.Minute
 
-// login is the name that a user id had when the gateway started. While the gateway runs, the user may be deleted and the id given to another.
+// login is the name that a user id had when the gateway started. While the gateway runs, the user may be deleted and the id given to
+// another.
 type login struct {
 	name    string
 	mu      sync.Mutex

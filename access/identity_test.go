@@ -75,7 +75,8 @@ func TestIdentities(t *testing.T) {
 // A user id that belongs to another user by now is turned away, from the first call on; the gateway's own user and root are who they are.
 func TestAUserIDChangesHands(t *testing.T) {
 	now, names := noon, map[int]string{1001: "alice", os.Geteuid(): "me", 0: "me"}
-	a := New(Config{Peers: map[int][]Grant{1001: {grantOf([]string{gate.CapRead}, []string{"proj_a"}, nil)}}, Now: func() time.Time { return now },
+	a := New(Config{Peers: map[int][]Grant{1001: {grantOf([]string{gate.CapRead}, []string{"proj_a"}, nil)}},
+		Now: func() time.Time { return now },
 		NameOf: func(uid int) (string, error) {
 			if names[uid] == "" {
 				return "", errors.New("nobody knows")
@@ -86,7 +87,8 @@ func TestAUserIDChangesHands(t *testing.T) {
 		after time.Duration
 		name  string
 		ok    bool
-	}{{0, "alice", true}, {nameCheck - 1, "bob", true}, {1, "bob", false}, {1, "bob", false}, {nameCheck, "", false}, {nameCheck, "alice", true},
+	}{{0, "alice", true}, {nameCheck - 1, "bob", true}, {1, "bob", false}, {1, "bob", false}, {nameCheck, "", false},
+		{nameCheck, "alice", true},
 		{nameCheck, "", true}, {nameCheck, "Alice", false}} {
 		now, names[1001] = now.Add(step.after), step.name
 		if _, err := a.Peer(1001); (err == nil) != step.ok || err != nil && !fault.Is(err, fault.Auth) {

@@ -105,7 +105,7 @@ func TestApprovalOfARevokedToken(t *testing.T) {
 	boss := gate.Process().Principal
 	gone, late := g.tokenOf(t, "A", "gone", bob, time.Hour), g.tokenOf(t, "B", "late", bob, -time.Second)
 	first, second := g.question(t, gone, ""), g.question(t, late, "")
-	if _, err := g.Ledger.RevokeToken(t.Context(), "tok_"+strings.Repeat("A", 16), "user:lab"); err != nil {
+	if _, _, err := g.Ledger.RevokeToken(t.Context(), "tok_"+strings.Repeat("A", 16), "user:lab", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []gate.Approval{first, second} {

@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +99,34 @@ func TestApprovalAnsweredAgain(t *testing.T) {
 		if res.OK != (c.code == "") || !res.OK && res.Error.Code != c.code {
 			t.Errorf("%+v: %+v", c, res.Error)
 		}
+	}
+}
+
+// A revoked token does not live on in the tokens that were created with it: the answer names them, and they can be revoked with it.
+func TestRevokedWithItsDescendants(t *testing.T) {
+	g := tableGateway(t)
+	boss := gate.Process().Principal
+	top := g.tokenOf(t, "A", "top", boss, time.Hour)
+	below := g.tokenOf(t, "B", "below", top, time.Hour)
+	g.tokenOf(t, "C", "deep", below, time.Hour)
+	g.tokenOf(t, "D", "expired", top, -time.Hour)
+	g.tokenOf(t, "E", "other", boss, time.Hour)
+	ended := []string{}
+	g.Revoked = func(p gate.Principal) { ended = append(ended, p.Name) }
+	id := func(letter string) string { return "tok_" + strings.Repeat(letter, 16) }
+	for _, descendants := range []bool{false, true} {
+		var out TokenRevoked
+		res := g.calls(t, boss, "token.revoke", fmt.Sprintf(`{"token_id":%q,"descendants":%t}`, id("A"), descendants), "")
+		if err := json.Unmarshal(res.Result, &out); err != nil || !slices.Equal(out.Descendants, []string{id("B"), id("C")}) {
+			t.Errorf("%s %+v %v", res.Result, res.Error, err)
+		}
+		for letter, want := range map[string]bool{"A": true, "B": descendants, "C": descendants, "D": false, "E": false} {
+			if tok, err := g.Ledger.Token(t.Context(), id(letter)); err != nil || (tok.RevokedAt != nil) != want {
+				t.Errorf("%s, with descendants %t: %+v %v", letter, descendants, tok, err)
+			}
+		}
+	}
+	if !slices.Equal(ended, []string{"token:top", "token:top", "token:below", "token:deep"}) {
+		t.Error("what was begun with them ends:", ended)
 	}
 }

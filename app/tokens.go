@@ -15,7 +15,8 @@ import (
 type TokenDoc struct {
 	TokenID      string            `json:"token_id"`
 	Name         string            `json:"name"`
-	Principal    string            `json:"principal"`
+	Principal    string            `json:"principal"` // name
+	PrincipalID  string            `json:"principal_id"`
 	Capabilities []string          `json:"capabilities"`
 	Projects     []string          `json:"projects"`
 	Accounts     map[string]string `json:"accounts"`
@@ -28,7 +29,8 @@ type TokenDoc struct {
 }
 
 func tokenDocOf(t gate.Token, state string) TokenDoc {
-	return TokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy, t.CreatedAt,
+	return TokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.PrincipalID, t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy,
+		t.CreatedAt,
 		t.ExpiresAt, t.RevokedAt, t.RevokedBy}
 }
 
@@ -60,9 +62,16 @@ type tokensAsked struct {
 	Snapshot *ledger.TokenSnapshot `json:"snapshot"` // null for an answer about one token, which needs none
 }
 
-// TokenArgs are the arguments of operations on one token.
-type TokenArgs struct {
-	TokenID string `json:"token_id"`
+// TokenRevokeArgs are the arguments of token.revoke.
+type TokenRevokeArgs struct {
+	TokenID     string `json:"token_id"`
+	Descendants bool   `json:"descendants,omitzero"`
+}
+
+// TokenRevoked is the answer of token.revoke.
+type TokenRevoked struct {
+	TokenAnswer
+	Descendants []string `json:"descendants"` // ids of the valid tokens created with it; revoked too if the call asked for that
 }
 
 // TokenList is the answer of token.list.
@@ -97,10 +106,13 @@ func (g *Gateway) tokens() []Operation {
 		Input: object(""), Does: look(g, g.listTokens),
 	}, {
 		ID: "token.revoke", Title: "Revoke a token", Verb: "token revoke",
-		Description: "Revokes a bearer token permanently, effective immediately.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Description: "Revokes a bearer token permanently, effective immediately. Tokens that were created with it stay valid and are listed; " +
+			"with descendants=true they are revoked too.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
 		Faces: noChat,
-		Input: object("token_id", prop("token_id", `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`)), Does: look(g, g.revokeToken),
+		Input: object("token_id", prop("token_id", `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`),
+			prop("descendants", `{"type":"boolean","description":"revoke the tokens created with it too, directly or through other tokens"}`)),
+		Does: look(g, g.revokeToken),
 	}}
 }
 
@@ -113,12 +125,24 @@ func (g *Gateway) listTokens(ctx context.Context, c gate.Call, _ struct{}) (out 
 	return out, asOf(c, snapshot), err
 }
 
-func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenArgs) (out TokenAnswer, params any, err error) {
-	t, err := g.Ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name)
-	if err == nil && g.Revoked != nil {
-		g.Revoked(gate.Principal{ID: t.PrincipalID, Name: access.TokenPrincipal(t.Name)})
+func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenRevokeArgs) (out TokenRevoked, params any, err error) {
+	t, created, err := g.Ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name, a.Descendants)
+	if err != nil {
+		return out, nil, err
 	}
-	out.TokenDoc = tokenDocOf(t, "revoked")
+	out.TokenDoc, out.Descendants = tokenDocOf(t, "revoked"), []string{}
+	ended := []gate.Token{t}
+	if a.Descendants {
+		ended = append(ended, created...)
+	}
+	for _, t := range created {
+		out.Descendants = append(out.Descendants, t.ID)
+	}
+	for _, t := range ended {
+		if g.Revoked != nil {
+			g.Revoked(gate.Principal{ID: t.PrincipalID, Name: access.TokenPrincipal(t.Name)})
+		}
+	}
 	return out, asOf(c, nil), err
 }
 

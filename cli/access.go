@@ -71,13 +71,17 @@ func (tokenListCmd) Run(ctx context.Context, a *Shell) error {
 }
 
 type tokenRevokeCmd struct {
-	TokenID string `arg:"" name:"token" help:"Token id, tok_… (not the token itself)."`
+	TokenID     string `arg:"" name:"token" help:"Token id, tok_… (not the token itself)."`
+	Descendants bool   `help:"Also revoke the tokens that were created with it, directly or through other tokens."`
 }
 
 // Run revokes a token.
 func (c tokenRevokeCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "token.revoke", app.TokenArgs{TokenID: c.TokenID}, func(w io.Writer, t app.TokenDoc) {
+	return ask(ctx, a, "token.revoke", app.TokenRevokeArgs{TokenID: c.TokenID, Descendants: c.Descendants}, func(w io.Writer, t app.TokenRevoked) {
 		fmt.Fprintf(w, "%s  %s  %s\n", t.TokenID, t.Name, t.State)
+		for _, id := range t.Descendants {
+			fmt.Fprintf(w, "%s  created with it, %s\n", id, map[bool]string{true: "revoked too", false: "still valid"}[c.Descendants])
+		}
 	})
 }
 
@@ -109,6 +113,10 @@ func printApproval(w io.Writer, p gate.Approval) {
 	fmt.Fprintf(w, "%s  %s  %s requests %s %s\n  requested %s, expires %s, uses left %d\n", p.ID, p.Status, p.Principal, p.ToolID,
 		p.ToolVersion, dateTime(p.RequestedAt), dateTime(p.ExpiresAt), p.UsesLeft)
 	line := func(name, text string) { fmt.Fprintf(w, "  %-10s %s\n", name, text) }
+	if p.PrincipalID == "" {
+		line("void", "it is older than this version of slurmgate and does not say what it covers")
+		return
+	}
 	by := p.Principal + " (" + p.PrincipalID + ")"
 	if p.MadeBy != nil {
 		by += ", a token made by " + *p.MadeBy

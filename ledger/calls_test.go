@@ -246,15 +246,15 @@ func TestTokenRows(t *testing.T) {
 	if err := l.AddToken(t.Context(), tok); err == nil {
 		t.Error("twice")
 	}
-	got, err := l.RevokeToken(t.Context(), tok.ID, "user:boss")
+	got, _, err := l.RevokeToken(t.Context(), tok.ID, "user:boss", false)
 	if err != nil || got.RevokedAt == nil || *got.RevokedBy != "user:boss" || got.Accounts["*"] != "x" {
 		t.Error(got, err)
 	}
-	again, err := l.RevokeToken(t.Context(), tok.ID, "user:other")
+	again, _, err := l.RevokeToken(t.Context(), tok.ID, "user:other", true)
 	if err != nil || *again.RevokedBy != "user:boss" {
 		t.Error(again, err)
 	}
-	if _, err := l.RevokeToken(t.Context(), "tok_B", "x"); !fault.Is(err, fault.NotFound) {
+	if _, _, err := l.RevokeToken(t.Context(), "tok_B", "x", true); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
 	if list, s, err := l.Tokens(t.Context()); err != nil || len(list) != 1 || s.Tokens != 1 || s.Revoked != 1 || s.Expired != 0 ||

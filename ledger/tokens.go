@@ -93,11 +93,33 @@ func (l *Ledger) Tokens(ctx context.Context) (out []gate.Token, s TokenSnapshot,
 	return out, s, err
 }
 
-// RevokeToken revokes a token, effective immediately. A token that is already revoked is left unchanged.
-func (l *Ledger) RevokeToken(ctx context.Context, id, by string) (gate.Token, error) {
-	if err := l.write(ctx, "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE token_id = ? AND revoked_at IS NULL", micros(l.now()), by,
-		id); err != nil {
-		return gate.Token{}, err
+// RevokeToken revokes a token, effective immediately, and with descendants all tokens that were created with it, directly or through other
+// tokens. A token that is already revoked is left unchanged. created are the valid tokens among the descendants, as they were before.
+func (l *Ledger) RevokeToken(ctx context.Context, id, by string, descendants bool) (t gate.Token, created []gate.Token,
+	err error) {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		now := micros(l.now())
+		if created, err = list(ctx, tx, scanToken, "WITH RECURSIVE below (id) AS (SELECT principal_id FROM principals WHERE method = 'token' "+
+			"AND "+
+			"subject = ?1 UNION SELECT p.principal_id FROM principals p JOIN below ON p.made_by = below.id) SELECT "+tokenColumns+tokenRows+
+			"JOIN below ON id = principal_id WHERE token_id <> ?1 AND revoked_at IS NULL AND expires_at > ?2 ORDER BY created_at, token_id", id,
+			now); err != nil {
+			return err
+		}
+		ids := []string{id}
+		if descendants {
+			for _, t := range created {
+				ids = append(ids, t.ID)
+			}
+		}
+		which, args := among("token_id", ids)
+		_, err := tx.ExecContext(ctx, "UPDATE tokens SET revoked_at = ?, revoked_by = ? WHERE revoked_at IS NULL AND "+which,
+			append([]any{now, by}, args...)...)
+		return err
+	})
+	if err != nil {
+		return gate.Token{}, nil, err
 	}
-	return l.Token(ctx, id)
+	t, err = l.Token(ctx, id)
+	return t, created, err
 }

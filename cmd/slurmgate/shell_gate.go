@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -52,7 +53,7 @@ type siteJournal struct {
 
 // Record implements gate.Journal. Without records it finds out whether they could be written.
 func (j siteJournal) Record(ctx context.Context, records []gate.Record) error {
-	c, err := j.shell.Reach(ctx, j.site.Gateway.Socket, func() error { return j.recordAlone(ctx, records) })
+	c, err := j.shell.Reach(ctx, j.site.Gateway.Socket, func() error { return j.recordAlone(ctx, records, os.Geteuid()) })
 	if c == nil || err != nil {
 		return err
 	}
@@ -92,8 +93,9 @@ func (j siteJournal) send(ctx context.Context, c *httpapi.Client, records []gate
 	return nil
 }
 
-// recordAlone writes the records while no gateway runs. root does it as the owner of the ledger, whose files would otherwise become root's.
-func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record) error {
+// recordAlone writes the records of a user's calls while no gateway runs. root does it as the owner of the ledger, whose files would
+// otherwise become root's.
+func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record, uid int) error {
 	dir := j.site.Gateway.StateDir
 	if st, err := os.Stat(dir); err == nil && os.Geteuid() == 0 {
 		if owner := st.Sys().(*syscall.Stat_t); owner.Uid != 0 {
@@ -110,6 +112,15 @@ func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record) err
 		return err
 	}
 	defer l.Close()
+	if len(records) > 0 {
+		who, err := l.Principals(ctx, access.PeerIdentity(uid))
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			records[i].PrincipalID = who[0].ID
+		}
+	}
 	return l.Record(ctx, records)
 }
 
@@ -123,7 +134,7 @@ func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gat
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, "record-calls", "--site", j.shell.Site)
+	cmd := exec.CommandContext(ctx, self, "record-calls", "--site", j.shell.Site, "--uid", strconv.Itoa(os.Geteuid()))
 	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{}, bytes.NewReader(in)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	cmd.WaitDelay = 5 * time.Second
@@ -134,10 +145,12 @@ func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gat
 	return nil
 }
 
-type recordCallsCmd struct{}
+type recordCallsCmd struct {
+	UID int `name:"uid" required:"" help:"User id of who made the calls."`
+}
 
 // Run writes the records on standard input as the ledger's owner; root's shell starts it.
-func (recordCallsCmd) Run(ctx context.Context, a *cli.Shell) error {
+func (c recordCallsCmd) Run(ctx context.Context, a *cli.Shell) error {
 	s, err := site.Load(a.Site)
 	if err != nil {
 		return err
@@ -146,5 +159,5 @@ func (recordCallsCmd) Run(ctx context.Context, a *cli.Shell) error {
 	if err := json.NewDecoder(cli.StandardInput(ctx)).Decode(&records); err != nil {
 		return fault.Wrap(fault.Validation, "record-calls", "usage", "standard input has no records", err)
 	}
-	return siteJournal{a, s}.recordAlone(ctx, records)
+	return siteJournal{a, s}.recordAlone(ctx, records, c.UID)
 }

@@ -72,7 +72,8 @@ func wantRecord(t *testing.T, calls []ledger.CallEvent, principal string) {
 		var e struct {
 			ToolID string `json:"tool_id"`
 		}
-		if json.Unmarshal(c.Event, &e) == nil && e.ToolID == "image.add" && c.Chain == gate.Effects && c.Principal == principal {
+		if json.Unmarshal(c.Event, &e) == nil && e.ToolID == "image.add" && c.Chain == gate.Effects && c.Principal == principal &&
+			strings.HasPrefix(c.By, "prn_") {
 			return
 		}
 	}
@@ -105,9 +106,12 @@ func TestShellCallsAreRecorded(t *testing.T) {
 	l.Close()
 
 	g := operations(t)
+	callers := access.New(access.Config{})
+	if err := callers.Enroll(t.Context(), g.Ledger); err != nil {
+		t.Fatal(err)
+	}
 	server, err := httpapi.Listen(httpapi.SocketConfig{Path: s.Gateway.Socket, Mode: 0o600}, httpapi.Handler(httpapi.Config{Gate: g.Gate,
-		Auth: access.New(access.Config{})},
-		nil), func() {},
+		Auth: callers}, nil), func() {},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
