@@ -77,12 +77,13 @@ type tokenRevokeCmd struct {
 
 // Run revokes a token.
 func (c tokenRevokeCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "token.revoke", app.TokenRevokeArgs{TokenID: c.TokenID, Descendants: c.Descendants}, func(w io.Writer, t app.TokenRevoked) {
-		fmt.Fprintf(w, "%s  %s  %s\n", t.TokenID, t.Name, t.State)
-		for _, id := range t.Descendants {
-			fmt.Fprintf(w, "%s  created with it, %s\n", id, map[bool]string{true: "revoked too", false: "still valid"}[c.Descendants])
-		}
-	})
+	return ask(ctx, a, "token.revoke", app.TokenRevokeArgs{TokenID: c.TokenID, Descendants: c.Descendants},
+		func(w io.Writer, t app.TokenRevoked) {
+			fmt.Fprintf(w, "%s  %s  %s\n", t.TokenID, t.Name, t.State)
+			for _, id := range t.Descendants {
+				fmt.Fprintf(w, "%s  created with it, %s\n", id, map[bool]string{true: "revoked too", false: "still valid"}[c.Descendants])
+			}
+		})
 }
 
 // Approvals is the verb that lists approvals.
