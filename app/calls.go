@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/ledger"
 	"slurmgate/plan"
+	"slurmgate/retention"
 )
 
 // CallRun is what a provenance_run_id means when it is not a job's run: a call, and the state it was answered from.
@@ -53,7 +55,11 @@ func (g *Gateway) callRun(ctx context.Context, c gate.Call, runID string) (CallR
 
 func callRunOf(r ledger.CallRun) (CallRun, error) {
 	var d identityDoc
-	if err := plan.Decode(r.Identity, &d); err != nil || d.runID() != r.RunID {
+	err := plan.Decode(r.Identity, &d)
+	if bytes.Contains(r.Identity, []byte(retention.Mark)) {
+		return CallRun{}, fault.New(fault.NotFound, "run.provenance", "erased", "the call "+r.RunID+" held a secret, which was erased")
+	}
+	if err != nil || d.runID() != r.RunID {
 		return CallRun{}, fault.Wrap(fault.Internal, "run.provenance", "call_record_changed",
 			"the record of "+r.RunID+" does not have that id: somebody changed the ledger's file", err).WithNext("compare with a backup")
 	}

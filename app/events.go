@@ -62,6 +62,7 @@ type EventsVerified struct {
 	OK      bool                `json:"ok"` // always true: a failed check is an error
 	Calls   []ledger.ChainState `json:"calls"`
 	History int64               `json:"history"` // events of runs and artifacts, checked too
+	Erased  []ledger.Erasure    `json:"erased"`  // of secrets: records that they changed are as they left them
 }
 
 // events are the operations on the records of calls.
@@ -124,6 +125,9 @@ func (g *Gateway) verifyCalls(ctx context.Context, c gate.Call, _ struct{}) (out
 	out.OK = true
 	if out.Calls, err = g.Ledger.VerifyCalls(ctx); err == nil {
 		out.History, err = g.Ledger.VerifyEvents(ctx)
+	}
+	if err == nil {
+		out.Erased, err = g.Ledger.Erasures(ctx)
 	}
 	return out, asOf(c, map[string]any{"chains": out.Calls, "history": out.History}), err
 }

@@ -27,6 +27,7 @@ type Operation struct {
 	Work        gate.Work     // what its calls share a limit for; empty: nothing
 	Input       json.RawMessage
 	Reveals     []string // see [gate.Tool]
+	Body        int64    // see [gate.Tool]
 	Does        work
 	DryRun      work                                                    // without any effect; zero: there is nothing to show
 	Covers      func(context.Context, gate.Call) (gate.Coverage, error) // see [gate.Tool]; nil: the project that the arguments name
@@ -63,13 +64,13 @@ func (o Operation) Tool() gate.Tool {
 		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Work: o.Work,
 		Input:   o.Input,
 		Output:  o.Does.answer(),
-		Reveals: o.Reveals, Handle: o.Does.handle, DryRun: o.DryRun.handle}
+		Reveals: o.Reveals, Body: o.Body, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }
 
 // Operations are all of them. Those that need more than files work only with what their gateway has open.
 func (g *Gateway) Operations() []Operation {
 	return slices.Concat(g.lifecycle(), g.runs(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(), g.events(),
-		g.retention(), g.Host.files(), g.Host.images())
+		g.retention(), g.erasing(), g.Host.files(), g.Host.images())
 }
 
 // Find is the operation with an id; ok is false if there is none.

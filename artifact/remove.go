@@ -88,6 +88,29 @@ func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alo
 	return gone, nil
 }
 
+// Erase removes an object whenever it was stored: its bytes must not be kept. One that does not exist is no error.
+func (s *Store) Erase(_ context.Context, sha256 string) error {
+	const op = "artifact.Erase"
+	if !plan.IsSHA256(sha256) {
+		return fault.New(fault.Validation, op, "checksum", "a checksum is 64 lower-case hex digits")
+	}
+	folder, name := objectPath(sha256)
+	lock, err := s.lock(folder, unix.LOCK_EX)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		defer lock.Close()
+		if err = s.root.Remove(name); err == nil {
+			err = lock.Sync()
+		}
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fsFault(op, "the object cannot be removed", err)
+}
+
 // lock locks a folder of objects; closing the file releases the lock.
 func (s *Store) lock(folder string, how int) (*os.File, error) {
 	d, err := s.root.Open(folder)

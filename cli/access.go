@@ -256,5 +256,9 @@ func (eventsVerifyCmd) Run(ctx context.Context, a *Shell) error {
 			fmt.Fprintf(w, "%-8s %d records intact, %d dropped by age; head %s\n", c.Chain, c.Kept, c.Dropped, c.Head)
 		}
 		fmt.Fprintf(w, "%-8s %d events intact\n", "history", v.History)
+		for _, e := range v.Erased {
+			fmt.Fprintf(w, "%-8s %d records as %s left them, by %s on %s (%s)\n", "erased", e.Records, e.ID, e.Principal, dateTime(e.At),
+				e.Reason)
+		}
 	})
 }

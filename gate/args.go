@@ -97,10 +97,13 @@ func (e entry) checkArgs(args any) error {
 
 // binding identifies a payload without revealing it: the same tool with the same arguments has the same one on this ledger, and nobody
 // without the ledger can test guesses. Keys and approvals are bound to it.
-func (g *Gate) binding(t Tool, args json.RawMessage) string {
+func (g *Gate) binding(t Tool, args json.RawMessage, body []byte) string {
 	m := hmac.New(sha256.New, g.key)
 	fmt.Fprintf(m, "tool=%s|version=%s|contract=%s|args=", t.ID, t.Version, t.ContractVersion)
 	m.Write(args)
+	if t.Body > 0 {
+		m.Write(append([]byte("|body="), body...))
+	}
 	return hex.EncodeToString(m.Sum(nil))
 }
 

@@ -50,7 +50,7 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 // consent checks whether somebody has approved exactly this call, if policy requires that (HTC-07): the arguments, and all that
 // [Coverage] has. It returns the approval to be used up, "" if none is needed. If there is none it creates a request; a person answers
 // it, never over the transport of the call. used is the approval that an interrupted call with the same key used up.
-func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, args document, used string) (approvalID string, err error) {
+func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trail, used string) (approvalID string, err error) {
 	rule := g.rules(t).Consent
 	if rule == nil {
 		return "", nil
@@ -68,7 +68,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, args doc
 		covers = found.(Coverage)
 	}
 	covers.ContractVersion = t.ContractVersion
-	binding, err := g.approvalBinding(t, args, covers)
+	binding, err := g.approvalBinding(t, tr.args, tr.body, covers)
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +77,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, args doc
 			return "", err
 		}
 	}
-	args, _, err = g.redact(args, true)
+	args, _, err := g.redact(tr.args, true)
 	if err != nil {
 		return "", err
 	}
@@ -113,13 +113,13 @@ func (g *Gate) asked(ctx context.Context, t Tool, a Approval) string {
 }
 
 // approvalBinding identifies what an approval covers without revealing it.
-func (g *Gate) approvalBinding(t Tool, args document, covers Coverage) (string, error) {
+func (g *Gate) approvalBinding(t Tool, args document, body []byte, covers Coverage) (string, error) {
 	doc, err := plan.Marshal(covers)
 	if err != nil {
 		return "", err
 	}
 	m := hmac.New(sha256.New, g.key)
-	fmt.Fprintf(m, "approval|payload=%s|covers=%s", g.binding(t, args.Bytes), doc)
+	fmt.Fprintf(m, "approval|payload=%s|covers=%s", g.binding(t, args.Bytes, body), doc)
 	return hex.EncodeToString(m.Sum(nil)), nil
 }
 

@@ -1,10 +1,12 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -35,6 +37,9 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 		return nil, timedOut(ctx, err, req.ToolID, timeout)
 	}
 	res.Resources = touched(t.args.Bytes)
+	if who.Body, t.body, err = readBody(who.Body, e.tool.Body); err != nil {
+		return nil, err
+	}
 	if req.DryRun && e.tool.SideEffect != Read {
 		result, err = g.rehearse(ctx, who, e.tool, req, t.args.Doc, t)
 	} else {
@@ -107,6 +112,21 @@ func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request,
 		return args, err
 	}
 	return args, g.scope(ctx, who, e.tool, args.Value, req.DryRun && e.tool.SideEffect != Read)
+}
+
+// readBody reads the body that a tool's calls come with.
+func readBody(r io.Reader, most int64) (again io.Reader, body []byte, err error) {
+	if most == 0 || r == nil {
+		return r, nil, nil
+	}
+	body, err = io.ReadAll(io.LimitReader(r, most+1))
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.Transport, "gate.Call", "body_cut_off", "the body did not arrive whole", err).WithNext("send it again")
+	}
+	if int64(len(body)) > most {
+		return nil, nil, fault.New(fault.Validation, "gate.Call", "body_too_large", fmt.Sprintf("the body has more than %d bytes", most))
+	}
+	return bytes.NewReader(body), body, nil
 }
 
 // rehearse returns what a call would do. It neither needs an approval nor binds a key, and reports whether the call would need an approval.
@@ -187,11 +207,11 @@ func (d Rehearsal) within(n int) (plan.Doc, error) {
 
 // perform carries out a call: idempotency key, approval, limiter, and then the tool.
 func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr *trail) (any, error) {
-	if who.Body != nil && (req.IdempotencyKey != nil || g.rules(t).Consent != nil) {
+	if who.Body != nil && t.Body == 0 && (req.IdempotencyKey != nil || g.rules(t).Consent != nil) {
 		return nil, fault.New(fault.Validation, "gate.Call", "body_unbound", "an upload cannot have an idempotency key or an approval").
 			WithNext("send it without a key: the same bytes become the same artifact anyway")
 	}
-	binding := g.binding(t, tr.args.Bytes)
+	binding := g.binding(t, tr.args.Bytes, tr.body)
 	call := Call{Caller: who, Needs: t.Capabilities, Request: req, Args: tr.args.Bytes, Value: tr.args.Value}
 	used := "" // the approval that this very call used up, before the gateway died
 	if req.IdempotencyKey != nil && t.SideEffect != Read {
@@ -216,7 +236,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 		tr.key = k
 	}
-	approval, err := g.consent(ctx, who, t, call, tr.args, used)
+	approval, err := g.consent(ctx, who, t, call, tr, used)
 	if err != nil {
 		tr.key = nil
 		return nil, err

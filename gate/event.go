@@ -30,6 +30,7 @@ type trail struct {
 	tool    Tool     // zero while none is found
 	given   plan.Doc // the arguments as they came
 	args    document // those that the tool gets
+	body    []byte   // beside them; it is in no record
 	instead string   // the tool id of the record of what is no call; "" for calls
 	reached bool     // the tool was called
 	effect  bool     // a tool that may change something was called

@@ -77,7 +77,9 @@ type Tool struct {
 	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says
 	// so
 	Reveals []string `json:"-"`
-	Handle  Handler  `json:"-"`
+	// most bytes of the body that its calls come with: what an argument must not hold. Keys and approvals are bound to it. 0: no such body
+	Body   int64   `json:"-"`
+	Handle Handler `json:"-"`
 	// Covers says what an approval of the call covers beyond its arguments; nil where they say it all
 	Covers func(ctx context.Context, c Call) (Coverage, error) `json:"-"`
 	DryRun Handler                                             `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show

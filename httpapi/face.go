@@ -127,6 +127,7 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/runs/{run_id}:cancel", f.act("slurm.job.cancel", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:retry", f.act("slurm.job.retry", "run_id", "after_attempt", "reason"))
 
+	r.Post("/v1/secrets:erase", f.erase)
 	r.Get("/v1/artifacts", f.list("artifact.list", "project_id", "type", "cursor", "limit"))
 	r.Post("/v1/artifacts", f.create)
 	r.Get("/v1/artifacts/{artifact_id}", f.look("artifact.get", "artifact_id"))

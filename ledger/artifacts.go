@@ -31,7 +31,7 @@ func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, 
 	}
 	n, err := update(ctx, tx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at)
  VALUES (?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0)))
- ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, used_at = NULL, created_at = excluded.created_at WHERE removed_at IS NOT NULL`,
+ ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, erased = NULL, used_at = NULL, created_at = excluded.created_at WHERE removed_at IS NOT NULL`,
 		a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
 	return n == 1, err
 }
@@ -46,7 +46,15 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 		return stored, false, err
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		var err error
+		var id, erasure string
+		err := tx.QueryRowContext(ctx, "SELECT artifact_id, erased FROM artifacts WHERE sha256 = ? AND erased IS NOT NULL", a.SHA256).
+			Scan(&id, &erasure)
+		if err == nil {
+			return erasedArtifact(id, erasure)
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
 		if created, err = l.addArtifact(ctx, tx, a, false); err != nil || !created {
 			return err
 		}
@@ -90,8 +98,12 @@ func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact) (there bool, err
 // Artifact reads one artifact.
 func (l *Ledger) Artifact(ctx context.Context, id string) (a run.Artifact, err error) {
 	var removed bool
-	err = l.one(ctx, "SELECT a.removed_at IS NOT NULL, "+artifactColumns+" FROM artifacts a WHERE a.artifact_id = ?", id).
-		Scan(append([]any{&removed}, artifactFields(&a)...)...)
+	var erased sql.NullString
+	err = l.one(ctx, "SELECT a.removed_at IS NOT NULL, a.erased, "+artifactColumns+" FROM artifacts a WHERE a.artifact_id = ?", id).
+		Scan(append([]any{&removed, &erased}, artifactFields(&a)...)...)
+	if err == nil && erased.Valid {
+		return run.Artifact{}, erasedArtifact(id, erased.String)
+	}
 	if err == nil && removed {
 		return run.Artifact{}, removedFault(id)
 	}
@@ -100,6 +112,12 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (a run.Artifact, err e
 			WithSteps(fault.Do("artifact.list"))
 	}
 	return a, storage(err)
+}
+
+// erasedArtifact is the fault for an artifact whose bytes held a secret.
+func erasedArtifact(id, erasure string) error {
+	return fault.New(fault.NotFound, "ledger.Artifact", "artifact_erased", "artifact "+id+" held a secret and was erased ("+erasure+")").
+		WithNext("make it again without the secret")
 }
 
 // removedFault is the fault for an artifact that retention removed.

@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -278,15 +276,20 @@ func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
 			return chainBroken(s.Chain, s.Dropped, "the history does not record that earlier records were dropped")
 		}
 	}
+	erased, _, err := erasedRecords(ctx, tx)
+	if err != nil {
+		return err
+	}
 	next := s.Dropped
-	err := each(ctx, tx, func(row scanner) error {
+	err = each(ctx, tx, func(row scanner) error {
 		var seq, at, count int64
 		var principal, by, event, before, hash string
 		if err := row.Scan(&seq, &at, &count, &principal, &by, &event, &before, &hash); err != nil {
 			return err
 		}
 		next++
-		if seq != next || before != prev || hash != callHash(prev, s.Chain, seq, at, count, principal, by, []byte(event)) {
+		got, name := callHash(prev, s.Chain, seq, at, count, principal, by, []byte(event)), fmt.Sprintf("%s/%d", s.Chain, seq)
+		if seq != next || before != prev || hash != got && erased[name] != (erasedRecord{name, hash, got}) {
 			return chainBroken(s.Chain, next, "the record is missing or was changed")
 		}
 		prev = hash
@@ -302,16 +305,21 @@ func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
 
 // verifyPayloads checks each payload against its hash, and its hash against its event.
 func (l *Ledger) verifyPayloads(ctx context.Context) error {
+	erased, _, err := erasedRecords(ctx, l.r)
+	if err != nil {
+		return err
+	}
 	return each(ctx, l.r, func(row scanner) error {
-		var chain, payload, sum, said string
+		var chain, kind, payload, sum, said string
 		var seq int64
-		if err := row.Scan(&chain, &seq, &payload, &sum, &said); err != nil {
+		if err := row.Scan(&chain, &seq, &kind, &payload, &sum, &said); err != nil {
 			return err
 		}
-		if got := sha256.Sum256([]byte(payload)); hex.EncodeToString(got[:]) != sum || sum != said {
+		got, name := sumOf(payload), fmt.Sprintf("%s/%d/%s", chain, seq, kind)
+		if sum != said || got != sum && erased[name] != (erasedRecord{name, sum, got}) {
 			return chainBroken(chain, seq, "a payload was changed")
 		}
 		return nil
-	}, `SELECT p.chain, p.seq, p.payload_redacted, p.payload_sha256, coalesce(json_extract(e.event, '$.' || p.kind || '_hash'), '')
+	}, `SELECT p.chain, p.seq, p.kind, p.payload_redacted, p.payload_sha256, coalesce(json_extract(e.event, '$.' || p.kind || '_hash'), '')
  FROM tool_payloads p JOIN tool_call_events e ON e.chain = p.chain AND e.seq = p.seq`)
 }

@@ -118,8 +118,11 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 		if len(doc.canonical) == 0 {
 			continue // a raw plan has no pack
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO "+doc.into+" VALUES (?,?,?)", doc.hash, string(doc.canonical),
-			now); err != nil {
+		made, err := update(ctx, tx, "INSERT OR IGNORE INTO "+doc.into+" VALUES (?,?,?)", doc.hash, string(doc.canonical), now)
+		if err == nil && made == 0 && doc.into == "param_sets" {
+			err = erasedFault(ctx, tx, doc.into, doc.hash, "the params of an earlier run")
+		}
+		if err != nil {
 			return false, err
 		}
 	}
@@ -152,22 +155,22 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 
 // Params reads canonical params by their hash and verifies the hash.
 func (l *Ledger) Params(ctx context.Context, paramsHash string) (json.RawMessage, error) {
-	return l.document(ctx, "params", "SELECT params FROM param_sets WHERE params_hash = ?", paramsHash)
+	return l.document(ctx, "params", "param_sets", "SELECT params FROM param_sets WHERE params_hash = ?", paramsHash)
 }
 
 // Policy reads the policy snapshot of runs by its hash and verifies the hash.
 func (l *Ledger) Policy(ctx context.Context, policyHash string) (json.RawMessage, error) {
-	return l.document(ctx, "policy", "SELECT snapshot FROM policies WHERE policy_hash = ?", policyHash)
+	return l.document(ctx, "policy", "policies", "SELECT snapshot FROM policies WHERE policy_hash = ?", policyHash)
 }
 
 // Pack reads the definition of the pack that runs were planned with by its pack_hash, and verifies the hash. NotFound for a pack
 // of runs older than the table: their ledger did not store it.
 func (l *Ledger) Pack(ctx context.Context, packHash string) (json.RawMessage, error) {
-	return l.document(ctx, "pack", "SELECT definition FROM packs WHERE pack_hash = ?", packHash)
+	return l.document(ctx, "pack", "packs", "SELECT definition FROM packs WHERE pack_hash = ?", packHash)
 }
 
 // document reads canonical JSON that is stored under its hash.
-func (l *Ledger) document(ctx context.Context, what, q, hash string) (json.RawMessage, error) {
+func (l *Ledger) document(ctx context.Context, what, tbl, q, hash string) (json.RawMessage, error) {
 	var s string
 	err := l.one(ctx, q, hash).Scan(&s)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -177,6 +180,9 @@ func (l *Ledger) document(ctx context.Context, what, q, hash string) (json.RawMe
 		return nil, storage(err)
 	}
 	if plan.Hash([]byte(s)) != hash {
+		if err := erasedFault(ctx, l.r, tbl, hash, "the "+what+" of this run"); err != nil {
+			return nil, err
+		}
 		return nil, fault.New(fault.Internal, "ledger.document", "ledger_corrupt", "the stored "+what+" no longer has the hash "+hash)
 	}
 	return json.RawMessage(s), nil

@@ -162,6 +162,14 @@ func (o *opening) RunSize(ctx context.Context, runID string) (int64, error) {
 	return via(o, func(p *Parts) (int64, error) { return p.Workspace.RunSize(ctx, runID) })
 }
 
+func (o *opening) EachFile(ctx context.Context, runID string, f func(func() (io.ReadCloser, error)) (bool, error)) error {
+	p, err := o.opened()
+	if err != nil {
+		return err
+	}
+	return p.Workspace.EachFile(ctx, runID, f)
+}
+
 // RunDir is empty while the site is away: nothing that names the folder is called then.
 func (o *opening) RunDir(runID string) string {
 	if p := o.parts.Load(); p != nil {

@@ -85,6 +85,8 @@ type Workspace interface {
 	RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error)
 	// RunSize adds up the bytes of a run's files; 0 when it has none.
 	RunSize(ctx context.Context, runID string) (int64, error)
+	// EachFile calls f with every regular file of a run's workspace until f fails or returns false; with none when there is no workspace.
+	EachFile(ctx context.Context, runID string, f func(open func() (io.ReadCloser, error)) (more bool, err error)) error
 	// RunDir is the absolute path of a run's folder as jobs see it.
 	RunDir(runID string) string
 }

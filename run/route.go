@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"io"
 	"strings"
 	"time"
 
@@ -146,6 +147,15 @@ func (s *Sites) RemoveRun(ctx context.Context, runID string, attempts map[int]st
 func (s *Sites) RunSize(ctx context.Context, runID string) (int64, error) {
 	n, err := on(ctx, s, runID, func(e *Engine) (int64, error) { return e.Workspace.RunSize(ctx, runID) })
 	return n, s.alone(err)
+}
+
+// EachFile is [Workspace.EachFile] on the run's site.
+func (s *Sites) EachFile(ctx context.Context, runID string, f func(func() (io.ReadCloser, error)) (bool, error)) error {
+	m, err := s.of(ctx, runID)
+	if err == nil {
+		err = m.Workspace.EachFile(ctx, runID, f)
+	}
+	return s.alone(err)
 }
 
 func (s *Sites) alone(err error) error {

@@ -290,6 +290,32 @@ func (l *life) RunSize(_ context.Context, runID string) (n int64, err error) {
 	return n, err
 }
 
+func (l *life) EachFile(_ context.Context, runID string, f func(func() (io.ReadCloser, error)) (bool, error)) error {
+	return l.do("EachFile", func() error {
+		all := [][]byte{}
+		for _, c := range l.w.inputs[runID] {
+			all = append(all, []byte(c.data))
+		}
+		for name, a := range l.w.attempts {
+			if !strings.HasPrefix(name, runID+"/") {
+				continue
+			}
+			for _, data := range a.ctl {
+				all = append(all, data)
+			}
+			for _, data := range a.out {
+				all = append(all, []byte(data))
+			}
+		}
+		for _, data := range all {
+			if more, err := f(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }); !more || err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // size is the number of bytes in folders.
 func (s *shared) size(runID string) (n int64) {
 	for _, c := range s.inputs[runID] {

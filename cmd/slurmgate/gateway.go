@@ -106,6 +106,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 		return g, err
 	}
 	go g.app.Tend(running)
+	go g.app.ResumeErasures(running)
 	return g, g.serve()
 }
 

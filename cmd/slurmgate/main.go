@@ -41,6 +41,7 @@ type commands struct {
 	Domain   cli.Domain        `cmd:"" help:"Check a domain package."`
 	Image    cli.Image         `cmd:"" help:"Add, list and verify images."`
 	GC       cli.GC            `cmd:"" name:"gc" help:"Remove what is no longer needed, according to the site's retention settings."`
+	Erase    cli.Erase         `cmd:"" help:"Erase a leaked secret, given on standard input or in a file, from everything that the gateway stores."`
 	Serve    serveCmd          `cmd:"" help:"Run the gateway: watch runs and serve the socket until stopped."`
 	MCP      mcpCmd            `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
 	Doctor   cli.Doctor        `cmd:"" help:"Check the site end to end."`

@@ -1,6 +1,7 @@
 package runtest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -96,6 +97,7 @@ func removal(t *testing.T, x *Files) {
 	if n, err := x.RunSize(t.Context(), runID); err != nil || n < 15 || n > 500 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
+	eachFile(t, x)
 	tokens := map[int]string{1: token, 2: token2} // the second was never opened
 	if n, err := x.RemoveRun(t.Context(), runID, tokens, yes); err != nil || n < 15 || n > 500 {
 		t.Errorf("%d bytes, %v", n, err)
@@ -153,4 +155,33 @@ func removalKeepsOut(t *testing.T, x *Files) {
 	wantFault(t, err, fault.NotFound, "attempt_missing")
 	must(t, x.OpenAttempt(t.Context(), runID, 2, token2))
 	x.has(t, "a2/ctl/token", token2+"\n")
+}
+
+// eachFile: every regular file, and nothing else that a job left; until the caller has seen enough.
+func eachFile(t *testing.T, x *Files) {
+	for path, kind := range map[string]Entries{"link": Symlink, "pipe": Pipe} {
+		x.Leave(t, runID, "a1/out/"+path, Entry{Kind: kind})
+	}
+	count := func(more bool) (seen int) {
+		must(t, x.EachFile(t.Context(), runID, func(open func() (io.ReadCloser, error)) (bool, error) {
+			f, err := open()
+			must(t, err)
+			data, err := io.ReadAll(f)
+			must(t, errors.Join(err, f.Close()))
+			if more || string(data) == "12345" {
+				seen++
+			}
+			return more || string(data) != "12345", nil
+		}))
+		return seen
+	}
+	if all, first := count(true), count(false); all < 3 || all > 6 || first != 1 {
+		t.Errorf("%d files, among them an input, a script and an output; stopped after %d", all, first)
+	}
+	none := errors.New("a file of no run")
+	if err := x.EachFile(t.Context(), "run_0X8Z4D1X467KV94K4TXG0D9BXX", func(func() (io.ReadCloser, error)) (bool, error) {
+		return false, none
+	}); err != nil {
+		t.Error(err)
+	}
 }

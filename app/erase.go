@@ -1,0 +1,129 @@
+package app
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/retention"
+)
+
+// erasing are the operations on leaked secrets. The secret itself is the body of a request: it is in no argument and in no record.
+func (g *Gateway) erasing() []Operation {
+	return []Operation{{
+		ID: "secret.erase", Title: "Erase a leaked secret", Verb: "erase",
+		Description: "Removes a secret from everything that the gateway stores: params, records, scripts, logs, artifacts, workspaces. The " +
+			"secret " +
+			"is the body of POST /v1/secrets:erase or the standard input of `slurmgate erase`, never an argument. The hash chains still verify " +
+			"afterwards and say what was erased.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, SiteWide: true, Needs: Engine,
+		Faces: noChat, Limit: 12 * time.Hour, Body: retention.SecretMost + 2,
+		Input: object("reason", prop("reason", `{"type":"string","minLength":1,"maxLength":512,"description":"why, for the record; without the secret"}`),
+			prop("dry_run", `{"type":"boolean","description":"report where the secret is, and erase nothing"}`)),
+		Does: look(g, g.erase), DryRun: look(g, g.rehearseErase),
+	}}
+}
+
+// EraseArgs are the arguments of secret.erase.
+type EraseArgs struct {
+	Reason string `json:"reason"`
+	DryRun bool   `json:"dry_run,omitzero"`
+}
+
+// EraseAnswer is the answer of secret.erase.
+type EraseAnswer struct {
+	CallRunID
+	retention.EraseReport
+	SecretHMAC string `json:"secret_hmac"` // with the ledger's key: the same secret has the same one
+}
+
+// Unchanged reports whether nothing was erased.
+func (a EraseAnswer) Unchanged() bool { return a.ID == "" }
+
+func (g *Gateway) eraser() retention.Eraser {
+	return retention.Eraser{Ledger: g.Ledger, Workspaces: g.Sites, Store: g.Store, Now: time.Now}
+}
+
+func (g *Gateway) erase(ctx context.Context, c gate.Call, a EraseArgs) (out EraseAnswer, params any, err error) {
+	if c.Caller.Body == nil {
+		return out, nil, fault.New(fault.Validation, "secret.erase", "secret_missing", "the call has no secret").
+			WithNext("give it on standard input: slurmgate erase --reason TEXT < FILE")
+	}
+	text, err := io.ReadAll(c.Caller.Body)
+	if err != nil {
+		return out, nil, err
+	}
+	e := retention.Erasure{ID: "ers_" + strings.ToLower(rand.Text()[:16]), By: c.Caller.Name, Reason: a.Reason}
+	secret, err := retention.NewSecret(text, e.ID)
+	if err != nil {
+		return out, nil, err
+	}
+	if secret.In([]byte(a.Reason + "\n" + e.By)) {
+		return out, nil, fault.New(fault.Validation, "secret.erase", "secret_in_reason", "the reason, or your own name, contains the secret").
+			WithNext("give another reason; this call's arguments were recorded, so repeat it to erase them")
+	}
+	key, err := g.Ledger.GateKey(ctx)
+	if err != nil {
+		return out, nil, err
+	}
+	m := hmac.New(sha256.New, key)
+	fmt.Fprintf(m, "erased-secret=%s", strings.TrimRight(string(text), "\r\n"))
+	e.HMAC = hex.EncodeToString(m.Sum(nil))
+	if !g.sweeping.TryLock() {
+		return out, nil, fault.New(fault.Conflict, "secret.erase", "gc_running", "a gc or another erasure is running").
+			WithNext("wait until it has finished")
+	}
+	defer g.sweeping.Unlock()
+	seq, err := g.Ledger.Newest(ctx)
+	if err != nil {
+		return out, nil, err
+	}
+	out.SecretHMAC = e.HMAC
+	if out.EraseReport, err = g.eraser().Erase(ctx, e, secret, a.DryRun); err != nil {
+		return out, nil, err
+	}
+	out.Outside = g.outside(time.Now())
+	return out, map[string]any{"ledger_seq": seq, "secret_hmac": e.HMAC, "dry_run": a.DryRun}, nil
+}
+
+func (g *Gateway) rehearseErase(ctx context.Context, c gate.Call, a EraseArgs) (EraseAnswer, any, error) {
+	a.DryRun = true
+	return g.erase(ctx, c, a)
+}
+
+// outside says where copies of the secret may be that the gateway does not reach.
+func (g *Gateway) outside(now time.Time) []string {
+	before := now.UTC().Format(time.RFC3339)
+	return []string{
+		"the secret itself: it leaked, so replace it where it is valid (rotate it); nothing else makes it harmless",
+		"backups of state_dir (ledger.db), artifact_dir and runs_dir made before " + before + ": slurmgate makes none and does not know " +
+			"yours; erase them, or note that they hold the secret until they expire. A ledger restored from one needs this erasure again",
+		"snapshots of the filesystems of state_dir, artifact_dir and runs_dir made before " + before,
+		"what callers fetched before: outputs, logs and answers of calls; the records of calls say who did",
+		"Slurm's copy of job scripts: StateSaveLocation and SlurmdSpoolDir while a job is known, and accounting where AccountingStoreFlags has " +
+			"job_script; job names and comments have no arguments in them",
+		"logs of this program and of a reverse proxy, files below the import roots, images, and the domain package",
+		"compressed and encrypted files other than gzip, and other ways to write the secret than text, JSON, URL, base64, hex and shell quotes",
+	}
+}
+
+// ResumeErasures finishes erasures that an earlier gateway could not finish.
+func (g *Gateway) ResumeErasures(ctx context.Context) {
+	g.sweeping.Lock()
+	defer g.sweeping.Unlock()
+	pending, err := g.eraser().Resume(ctx)
+	for _, p := range pending {
+		g.Log.Error("an erased secret is still there", "where", p.Name, "why", p.Why)
+	}
+	if err != nil && ctx.Err() == nil {
+		g.Log.Error("erasures could not be finished", "err", err)
+	}
+}

@@ -1,0 +1,49 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+const eraseID = "secret.erase"
+
+// erase is POST /v1/secrets:erase: the body is the secret, reason and dry_run are in the query. The answer is an envelope.
+func (f *face) erase(w http.ResponseWriter, req *http.Request) {
+	given, err := arguments(req.URL, []string{"reason", "dry_run"})
+	if err == nil && req.Header.Get("Content-Type") != uploadType {
+		err = fault.Invalid("httpapi.erase", "", fault.Problem{Code: "BODY-TYPE", Field: "Content-Type", Rule: uploadType,
+			Msg: "the body is the secret itself"})
+	}
+	if err != nil {
+		f.malformed(w, req, eraseID, http.StatusBadRequest, err)
+		return
+	}
+	if dry := given["dry_run"]; dry != nil {
+		given["dry_run"] = json.RawMessage(map[bool]string{true: "true", false: "false"}[string(dry) == `"true"`])
+	}
+	args, err := json.Marshal(given)
+	if err != nil {
+		problem(w, err)
+		return
+	}
+	who := CallerOf(req.Context())
+	who.Body = &pacedBody{Reader: req.Body, control: http.NewResponseController(w)}
+	answer(w, f.Gate.Call(f.effect(req, eraseID), who, f.request(req, eraseID, args)))
+}
+
+// Erase has a secret erased, or looked for.
+func (c *Client) Erase(ctx context.Context, secret io.Reader, reason string, dry bool) (gate.Response, error) {
+	q := url.Values{"reason": {reason}}
+	if dry {
+		q.Set("dry_run", "true")
+	}
+	var out gate.Response
+	err := c.read(ctx, http.MethodPost, "/v1/secrets:erase?"+q.Encode(), uploadType, secret, &out)
+	return out, err
+}

@@ -1,0 +1,439 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/retention"
+	"slurmgate/run"
+)
+
+// An erased record keeps its hash and its place in the chain, so the records after it still verify. Its own content no longer has that
+// hash; what it has instead is said by an event of the history, which is in a chain itself:
+//
+//	secret.erased {erasure_id, principal, reason, secret_hmac, part, records: [{record, hash, now}], …}
+//
+// hash is the record's from before, now the one that its content has since then. A record whose content has neither is tampered with.
+
+// secretErased is the type of those events; a large erasure makes several.
+const (
+	secretErased  = "secret.erased"
+	erasedAtOnce  = 500 // records in one event
+	compactTries  = 40
+	compactPause  = 250 * time.Millisecond
+	itemObject    = "object"
+	itemWorkspace = "workspace"
+	itemLedger    = "ledger"
+)
+
+// erasedRecord is a record of a chain that an erasure changed.
+type erasedRecord struct {
+	Record string `json:"record"` // e.g. history/12, looks/7, looks/7/args
+	Hash   string `json:"hash"`   // that the chain goes on with
+	Now    string `json:"now"`    // of its content since then
+}
+
+// Erase redacts the rows of a leak in one transaction, see [retention.EraseLedger].
+func (l *Ledger) Erase(ctx context.Context, e retention.Erasure, s *retention.Secret, k retention.Leak, copies []retention.Copy) error {
+	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		flights, err := inFlight(ctx, tx, k)
+		if err == nil && len(flights) > 0 {
+			err = retention.InFlightFault(flights)
+		}
+		if err != nil {
+			return err
+		}
+		// Freed cells are overwritten at once; until the file is rewritten, nothing of the secret is left in them.
+		if _, err := tx.ExecContext(ctx, "PRAGMA secure_delete = ON"); err != nil {
+			return err
+		}
+		x := erasing{l: l, tx: tx, e: e, s: s}
+		return x.withoutTriggers(ctx, func() error { return x.carryOut(ctx, k, copies) })
+	})
+	if err != nil {
+		return err
+	}
+	l.base.mu.Lock() // the base may be gone
+	defer l.base.mu.Unlock()
+	l.base.id, l.base.data = 0, nil
+	return l.recallBase(ctx)
+}
+
+// erasing is the transaction of one erasure.
+type erasing struct {
+	l       *Ledger
+	tx      *sql.Conn
+	e       retention.Erasure
+	s       *retention.Secret
+	records []erasedRecord
+}
+
+func (x *erasing) exec(ctx context.Context, query string, args ...any) error {
+	_, err := x.tx.ExecContext(ctx, query, args...)
+	return err
+}
+
+// withoutTriggers carries out f while nothing keeps records from being changed, within the transaction: nobody else can change any.
+func (x *erasing) withoutTriggers(ctx context.Context, f func() error) error {
+	type trigger struct{ name, text string }
+	all, err := list(ctx, x.tx, func(row scanner) (t trigger, err error) {
+		err = row.Scan(&t.name, &t.text)
+		return t, err
+	}, "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid")
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if err := x.exec(ctx, "DROP TRIGGER "+t.name); err != nil {
+			return err
+		}
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	for _, t := range all {
+		if err := x.exec(ctx, t.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *erasing) carryOut(ctx context.Context, k retention.Leak, copies []retention.Copy) error {
+	now := micros(x.l.now())
+	if err := x.exec(ctx, "INSERT INTO erasures VALUES (?,?,?,?,?,NULL)", x.e.ID, x.e.By, x.e.Reason, x.e.HMAC, now); err != nil {
+		return err
+	}
+	all, err := tables(ctx, x.tx)
+	if err != nil {
+		return err
+	}
+	for _, r := range k.Rows {
+		i := slices.IndexFunc(all, func(t table) bool { return t.name == r.Table })
+		if i < 0 {
+			continue // a base, which goes with its documents
+		}
+		if err := x.row(ctx, all[i], r); err != nil {
+			return err
+		}
+	}
+	if err := x.documents(ctx, k); err != nil {
+		return err
+	}
+	for _, sum := range slices.Concat(k.Objects, k.Documents) {
+		if err := x.exec(ctx, "UPDATE artifacts SET removed_at = coalesce(removed_at, ?), erased = ? WHERE sha256 = ?", now, x.e.ID,
+			sum); err != nil {
+			return err
+		}
+	}
+	for _, c := range copies {
+		if err := x.copied(ctx, c); err != nil {
+			return err
+		}
+	}
+	for kind, names := range map[string][]string{itemObject: k.Objects, itemWorkspace: k.Workspaces, itemLedger: {""}} {
+		for _, name := range names {
+			if err := x.exec(ctx, "INSERT INTO erasure_items VALUES (?,?,?,NULL)", x.e.ID, kind, name); err != nil {
+				return err
+			}
+		}
+	}
+	return x.say(ctx, k, len(copies))
+}
+
+// row redacts the texts of one row.
+func (x *erasing) row(ctx context.Context, t table, r retention.Row) error {
+	at := strings.Join(t.keys, " IS ? AND ") + " IS ?"
+	var texts []any
+	err := each(ctx, x.tx, func(row scanner) (err error) { _, texts, err = t.scan(row); return err },
+		"SELECT "+t.columns()+" FROM "+t.name+" WHERE "+at, r.ID...)
+	if err != nil || texts == nil {
+		return err
+	}
+	var set []string
+	var args []any
+	for i, v := range texts {
+		clean, n := x.s.Redact(bytesOf(v))
+		if n == 0 {
+			continue
+		}
+		set = append(set, t.texts[i]+" = ?")
+		if _, text := v.(string); text {
+			args = append(args, string(clean))
+		} else {
+			args = append(args, clean)
+		}
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	if err := x.exec(ctx, "UPDATE "+t.name+" SET "+strings.Join(set, ", ")+" WHERE "+at, append(args, r.ID...)...); err != nil {
+		return err
+	}
+	switch t.name {
+	case "events":
+		return x.note(ctx, "SELECT 'history/' || seq, hash, '' FROM events WHERE seq = ?", r.ID, historyNow)
+	case "tool_call_events":
+		return x.note(ctx, "SELECT chain || '/' || seq, hash, '' FROM tool_call_events WHERE chain = ? AND seq = ?", r.ID, callNow)
+	case "tool_payloads":
+		return x.note(ctx, "SELECT chain || '/' || seq || '/' || kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND "+
+			"seq = ? AND kind = ?", r.ID, payloadNow)
+	case "param_sets", "policies", "packs", "call_runs":
+		return x.exec(ctx, "INSERT OR REPLACE INTO erased_documents VALUES (?,?,?)", t.name, r.Key, x.e.ID)
+	}
+	return nil
+}
+
+// note remembers what the history is to say of a changed record.
+func (x *erasing) note(ctx context.Context, query string, key []any, now func(context.Context, queryer, []any, string) (string,
+	error)) error {
+	var r erasedRecord
+	var content string
+	err := x.tx.QueryRowContext(ctx, query, key...).Scan(&r.Record, &r.Hash, &content)
+	if err == nil {
+		r.Now, err = now(ctx, x.tx, key, content)
+	}
+	x.records = append(x.records, r)
+	return err
+}
+
+func historyNow(ctx context.Context, q queryer, key []any, _ string) (string, error) {
+	var seq, at int64
+	var typ, runID, data, prev string
+	err := q.QueryRowContext(ctx, "SELECT seq, at, type, run_id, data, prev_hash FROM events WHERE seq = ?", key...).
+		Scan(&seq, &at, &typ, &runID, &data, &prev)
+	return eventHash(prev, seq, at, typ, runID, []byte(data)), err
+}
+
+func callNow(ctx context.Context, q queryer, key []any, _ string) (string, error) {
+	var seq, at, count int64
+	var chain, principal, by, event, prev string
+	err := q.QueryRowContext(ctx, "SELECT chain, seq, at, count, principal, principal_id, event, prev_hash FROM tool_call_events "+
+		"WHERE chain = ? AND seq = ?", key...).Scan(&chain, &seq, &at, &count, &principal, &by, &event, &prev)
+	return callHash(prev, chain, seq, at, count, principal, by, []byte(event)), err
+}
+
+func payloadNow(_ context.Context, _ queryer, _ []any, content string) (string, error) {
+	return sumOf(content), nil
+}
+
+func sumOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// documents removes the documents that hold the secret. Others that are stored against the same base are stored whole first.
+func (x *erasing) documents(ctx context.Context, k retention.Leak) error {
+	for _, sum := range k.Documents {
+		raw, err := hex.DecodeString(sum)
+		if err == nil {
+			err = x.exec(ctx, "DELETE FROM payloads WHERE sha256 = ?", raw)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, r := range k.Rows {
+		if r.Table != "payload_bases" {
+			continue
+		}
+		for _, q := range []string{
+			`UPDATE payloads SET middle = CAST(substr(b.data, 1, head) || middle || substr(b.data, length(b.data) - tail + 1) AS BLOB), head = 0, tail = 0,
+ base_id = NULL FROM payload_bases b WHERE b.base_id = ?1 AND payloads.base_id = ?1`,
+			"DELETE FROM payload_bases WHERE base_id = ?1",
+		} {
+			if err := x.exec(ctx, q, r.ID...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copied registers a redacted log or script and puts it in the place of the artifact it was made of.
+func (x *erasing) copied(ctx context.Context, c retention.Copy) error {
+	a, err := scanArtifact(x.tx.QueryRowContext(ctx, "SELECT "+artifactColumns+" FROM artifacts a WHERE a.artifact_id = ?", c.Of))
+	if err != nil {
+		return err
+	}
+	a.SHA256, a.SizeBytes = c.SHA256, c.SizeBytes
+	if a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label); err != nil {
+		return err
+	}
+	if _, err := x.l.addArtifact(ctx, x.tx, a, true); err != nil {
+		return err
+	}
+	for _, q := range []string{"UPDATE run_outputs SET artifact_id = ?2 WHERE artifact_id = ?1",
+		"UPDATE runs SET log_artifact_id = ?2 WHERE log_artifact_id = ?1",
+		"UPDATE runs SET script_artifact_id = ?2 WHERE script_artifact_id = ?1"} {
+		if err := x.exec(ctx, q, c.Of, a.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// say appends the events.
+func (x *erasing) say(ctx context.Context, k retention.Leak, copies int) error {
+	for part := 0; part == 0 || part*erasedAtOnce < len(x.records); part++ {
+		records := x.records[part*erasedAtOnce : min(len(x.records), (part+1)*erasedAtOnce)]
+		if records == nil {
+			records = []erasedRecord{}
+		}
+		data := map[string]any{"erasure_id": x.e.ID, "principal": x.e.By, "reason": x.e.Reason, "secret_hmac": x.e.HMAC, "part": part + 1,
+			"records": records}
+		if part == 0 {
+			data["rows"], data["objects"], data["documents"], data["workspaces"], data["copies"] = len(k.Rows), orNone(k.Objects),
+				orNone(k.Documents), orNone(k.Workspaces), copies
+		}
+		if _, err := x.l.appendEvent(ctx, x.tx, "", run.Event{Type: secretErased, Data: data}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func orNone(list []string) []string { return append([]string{}, list...) }
+
+// Erasure is an erasure as the history tells it.
+type Erasure struct {
+	ID        string    `json:"erasure_id"`
+	At        time.Time `json:"at"`
+	Principal string    `json:"principal"`
+	Reason    string    `json:"reason"`
+	Records   int       `json:"records"` // of the chains that it changed
+}
+
+// erasedRecords reads which records erasures changed; of a record that several changed, the last counts.
+func erasedRecords(ctx context.Context, q queryer) (by map[string]erasedRecord, all []Erasure, err error) {
+	by = map[string]erasedRecord{}
+	err = each(ctx, q, func(row scanner) error {
+		var at time.Time
+		var data struct {
+			ID        string         `json:"erasure_id"`
+			Principal string         `json:"principal"`
+			Reason    string         `json:"reason"`
+			Records   []erasedRecord `json:"records"`
+		}
+		if err := row.Scan(into{&at}, into{&data}); err != nil {
+			return err
+		}
+		for _, r := range data.Records {
+			by[r.Record] = r
+		}
+		if n := len(all); n > 0 && all[n-1].ID == data.ID {
+			all[n-1].Records += len(data.Records)
+		} else {
+			all = append(all, Erasure{data.ID, at, data.Principal, data.Reason, len(data.Records)})
+		}
+		return nil
+	}, "SELECT at, data FROM events WHERE type = ? ORDER BY seq", secretErased)
+	return by, all, err
+}
+
+// Erasures lists the erasures of secrets, oldest first.
+func (l *Ledger) Erasures(ctx context.Context) ([]Erasure, error) {
+	_, all, err := erasedRecords(ctx, l.r)
+	return append([]Erasure{}, all...), err
+}
+
+// erasedFault is the fault for a document that an erasure changed; nil for any other.
+func erasedFault(ctx context.Context, q queryer, tbl, key, what string) error {
+	var id string
+	err := q.QueryRowContext(ctx, "SELECT erasure_id FROM erased_documents WHERE tbl = ? AND key = ?", tbl, key).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fault.New(fault.Conflict, "ledger", "erased", fmt.Sprintf("%s held a secret, which was erased (%s)", what, id)).
+		WithNext("make the call again without the secret: that is another run")
+}
+
+// Unfinished lists the erasures of which something is left to do.
+func (l *Ledger) Unfinished(ctx context.Context) ([]string, error) {
+	return list(ctx, l.r, column[string], "SELECT erasure_id FROM erasures WHERE ended_at IS NULL ORDER BY begun_at, erasure_id")
+}
+
+// Rest is what is left to do of an erasure.
+func (l *Ledger) Rest(ctx context.Context, id string) (r retention.Rest, err error) {
+	err = each(ctx, l.r, func(row scanner) error {
+		var kind, name string
+		if err := row.Scan(&kind, &name); err != nil {
+			return err
+		}
+		switch kind {
+		case itemObject:
+			r.Objects = append(r.Objects, name)
+		case itemWorkspace:
+			r.Workspaces = append(r.Workspaces, retention.Workspace{RunID: name})
+		default:
+			r.Compact = true
+		}
+		return nil
+	}, "SELECT kind, name FROM erasure_items WHERE erasure_id = ? AND done_at IS NULL ORDER BY kind, name", id)
+	for i := range r.Workspaces {
+		w := &r.Workspaces[i]
+		v, verr := l.View(ctx, w.RunID)
+		attempts, aerr := l.Attempts(ctx, w.RunID)
+		if err = errors.Join(err, verr, aerr); err != nil {
+			return r, err
+		}
+		w.AttemptN, w.Tokens = v.Run.AttemptN, map[int]string{}
+		for _, a := range attempts {
+			w.Tokens[a.N] = a.Token
+		}
+	}
+	return r, err
+}
+
+// Done records that a part of an erasure was carried out; with the last one the erasure has ended.
+func (l *Ledger) Done(ctx context.Context, id, kind, name string) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		now := micros(l.now())
+		if _, err := tx.ExecContext(ctx, "UPDATE erasure_items SET done_at = ? WHERE erasure_id = ? AND kind = ? AND name = ?", now, id, kind,
+			name); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE erasures SET ended_at = ?1 WHERE erasure_id = ?2 AND NOT EXISTS "+
+			"(SELECT 1 FROM erasure_items i WHERE i.erasure_id = ?2 AND i.done_at IS NULL)", now, id)
+		return err
+	})
+}
+
+// Compact rewrites the ledger's file without anything that was deleted or overwritten, and empties its log. Nothing is written meanwhile.
+func (l *Ledger) Compact(ctx context.Context) error {
+	conn, err := l.w.Conn(ctx)
+	if err != nil {
+		return storage(err)
+	}
+	defer conn.Close()
+	for _, q := range []string{"VACUUM", "PRAGMA secure_delete = OFF"} {
+		if _, err := conn.ExecContext(context.WithoutCancel(ctx), q); err != nil {
+			return storage(err)
+		}
+	}
+	for range compactTries {
+		var busy, pages, copied int
+		err := conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &copied)
+		if err != nil || busy == 0 {
+			return storage(err)
+		}
+		select {
+		case <-time.After(compactPause): // somebody reads
+		case <-ctx.Done():
+			return fault.Wrap(fault.Canceled, "ledger.Compact", "", "the caller gave up", ctx.Err())
+		}
+	}
+	return fault.New(fault.Transport, "ledger.Compact", "ledger_busy", "the ledger's log could not be emptied because it is being read")
+}

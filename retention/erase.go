@@ -1,0 +1,376 @@
+package retention
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// An erasure removes a leaked secret from everything that the gateway stores. It is carried out in this order:
+//
+//  1. everything is searched, and redacted copies of logs and scripts are stored: nothing is lost if it ends here;
+//  2. one transaction of the ledger redacts its rows, marks artifacts, records what is still to be removed, and appends the events that say
+//     which records changed and which hash each had; from then on the secret is not needed any more;
+//  3. objects and workspaces are removed, and the ledger's file is rewritten. A gateway that is killed here continues when it starts.
+
+// Erasure is one removal of a secret.
+type Erasure struct {
+	ID     string // ers_…
+	By     string // principal's name
+	Reason string
+	HMAC   string // of the secret, with the ledger's own key: tells whether the same secret was erased before, and nothing about it
+}
+
+// Row is a row of the ledger that holds the secret, by its table and its key, e.g. tool_call_events looks/12.
+type Row struct {
+	Table, Key string // as reports name it: without the secret
+	ID         []any  // the values of its key
+}
+
+// LeakedArtifact is an artifact whose bytes hold the secret.
+type LeakedArtifact struct {
+	ID        string
+	SHA256    string
+	SizeBytes int64
+	Log       bool // a log or a script of the gateway's own making: a redacted copy takes its place
+}
+
+// Leak is all that holds a secret.
+type Leak struct {
+	Rows       []Row
+	Documents  []string // payloads of the ledger, by checksum
+	Objects    []string // of the store, by checksum
+	Workspaces []string // runs
+}
+
+// Copy is a redacted log or script that takes the place of an artifact.
+type Copy struct {
+	Of        string // artifact id
+	SHA256    string
+	SizeBytes int64
+}
+
+// Rest is what is left to do of an erasure after the ledger's transaction.
+type Rest struct {
+	Objects    []string
+	Workspaces []Workspace
+	Compact    bool
+}
+
+// EraseLedger is the ledger's part.
+type EraseLedger interface {
+	// Leaks lists the rows and documents that hold the secret.
+	Leaks(ctx context.Context, s *Secret) (rows []Row, documents []string, err error)
+	// LeakedArtifacts lists the artifacts with these bytes.
+	LeakedArtifacts(ctx context.Context, sums []string) ([]LeakedArtifact, error)
+	// InFlight lists the runs that are not over and that are about something of the leak.
+	InFlight(ctx context.Context, l Leak) (runIDs []string, err error)
+	// Erase carries out step 2. A run in flight is a Conflict with code secret_in_flight, and nothing changes.
+	Erase(ctx context.Context, e Erasure, s *Secret, l Leak, copies []Copy) error
+	// Unfinished lists erasures of which something is left to do.
+	Unfinished(ctx context.Context) (ids []string, err error)
+	Rest(ctx context.Context, id string) (Rest, error)
+	Done(ctx context.Context, id, kind, name string) error
+	// Compact rewrites the ledger's file, so that nothing of what was erased is left in it.
+	Compact(ctx context.Context) error
+	// OpenRuns lists the runs that are not over.
+	OpenRuns(ctx context.Context) ([]string, error)
+	Workspaces(ctx context.Context, before time.Time, after Workspace, limit int) ([]Workspace, error)
+	BeginRemoval(ctx context.Context, w Workspace, before time.Time) (bool, error)
+	EndRemoval(ctx context.Context, w Workspace, bytes int64) error
+}
+
+// EraseWorkspaces are the runs' folders.
+type EraseWorkspaces interface {
+	// EachFile calls f with every regular file of a run's workspace until f fails or returns false.
+	EachFile(ctx context.Context, runID string, f func(open func() (io.ReadCloser, error)) (more bool, err error)) error
+	RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error)
+}
+
+// EraseStore has the bytes of artifacts.
+type EraseStore interface {
+	Objects(ctx context.Context, f func(sha256 string, size int64, stored time.Time) error) error
+	Reader(ctx context.Context, sha256 string) (io.ReadCloser, int64, error)
+	Put(ctx context.Context, r io.Reader, limit int64) (sha256 string, size int64, err error)
+	// Erase removes an object, whenever it was stored.
+	Erase(ctx context.Context, sha256 string) error
+}
+
+// ErasedCount is how many of one kind hold, or held, the secret.
+type ErasedCount struct {
+	What  string   `json:"what"`  // a table of the ledger, documents, objects, artifacts, logs redacted, workspaces
+	Count int      `json:"count"` // in all
+	Named []string `json:"named"` // the first of them
+}
+
+// EraseReport is what an erasure did, or would do.
+type EraseReport struct {
+	DryRun   bool          `json:"dry_run"`
+	ID       string        `json:"erasure_id"` // "" for a dry run, and when nothing was found
+	Found    []ErasedCount `json:"found"`
+	InFlight []string      `json:"in_flight"` // runs that must end first
+	Skipped  []Skipped     `json:"skipped"`   // could not be searched
+	Pending  []Skipped     `json:"pending"`   // erased from the ledger, but not removed yet; the gateway tries again when it starts
+	Left     int           `json:"left"`      // places that got the secret again while it was being erased
+	Outside  []string      `json:"outside"`   // where copies may be that the gateway cannot reach
+}
+
+func (r *EraseReport) add(what string, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	r.Found = append(r.Found, ErasedCount{what, len(names), names[:min(len(names), namedMost)]})
+}
+
+// Eraser carries out erasures.
+type Eraser struct {
+	Ledger     EraseLedger
+	Workspaces EraseWorkspaces
+	Store      EraseStore
+	Now        func() time.Time
+}
+
+// Erase erases a secret, or only looks for it. Where runs in flight hold it, that is a Conflict fault with code secret_in_flight. The
+// report says what was found, also with an error.
+func (p Eraser) Erase(ctx context.Context, e Erasure, s *Secret, dry bool) (r EraseReport, err error) {
+	r = EraseReport{DryRun: dry, Found: []ErasedCount{}, InFlight: []string{}, Skipped: []Skipped{}, Pending: []Skipped{},
+		Outside: []string{}}
+	l, err := p.search(ctx, s, &r)
+	if err != nil {
+		return r, err
+	}
+	artifacts, err := p.Ledger.LeakedArtifacts(ctx, slices.Concat(l.Objects, l.Documents))
+	if err != nil {
+		return r, err
+	}
+	r.tell(l, artifacts)
+	flights, err := p.Ledger.InFlight(ctx, l)
+	if err != nil {
+		return r, err
+	}
+	r.InFlight = append(r.InFlight, flights...)
+	if dry || len(r.Found) == 0 {
+		return r, nil
+	}
+	if len(flights) > 0 {
+		return r, InFlightFault(flights)
+	}
+	copies, err := p.copies(ctx, s, artifacts)
+	if err != nil {
+		return r, err
+	}
+	if err := p.Ledger.Erase(ctx, e, s, l, copies); err != nil {
+		return r, err
+	}
+	r.ID = e.ID
+	if r.Pending, err = p.finish(ctx, e.ID); err != nil {
+		return r, err
+	}
+	again := EraseReport{}
+	left, err := p.search(ctx, s, &again)
+	r.Left = len(left.Rows) + len(left.Documents) + len(left.Objects) + len(left.Workspaces)
+	if len(r.Pending) > 0 { // it is known that these are there
+		r.Left = len(left.Rows) + len(left.Documents)
+	}
+	return r, err
+}
+
+// InFlightFault refuses an erasure.
+func InFlightFault(runs []string) error {
+	return fault.New(fault.Conflict, "secret.erase", "secret_in_flight",
+		fmt.Sprintf("%d runs in flight hold the secret, so nothing was erased: %s",
+			len(runs), strings.Join(runs[:min(len(runs), 10)], ", "))).
+		WithNext("cancel them, or wait until they end, then repeat the call").WithSteps(fault.Do("slurm.job.cancel", "run_id", runs[0]))
+}
+
+func (r *EraseReport) tell(l Leak, artifacts []LeakedArtifact) {
+	byTable := map[string][]string{}
+	var tables []string
+	for _, row := range l.Rows {
+		if byTable[row.Table] == nil {
+			tables = append(tables, row.Table)
+		}
+		byTable[row.Table] = append(byTable[row.Table], row.Key)
+	}
+	for _, t := range tables {
+		r.add(t, byTable[t])
+	}
+	r.add("documents", l.Documents)
+	r.add("objects", l.Objects)
+	var gone, redacted []string
+	for _, a := range artifacts {
+		if a.Log {
+			redacted = append(redacted, a.ID)
+		} else {
+			gone = append(gone, a.ID)
+		}
+	}
+	r.add("artifacts", gone)
+	r.add("logs and scripts", redacted)
+	r.add("workspaces", l.Workspaces)
+}
+
+// search looks everywhere.
+func (p Eraser) search(ctx context.Context, s *Secret, r *EraseReport) (l Leak, err error) {
+	if l.Rows, l.Documents, err = p.Ledger.Leaks(ctx, s); err != nil {
+		return l, err
+	}
+	err = p.Store.Objects(ctx, func(sum string, _ int64, _ time.Time) error {
+		found, whole, err := s.Search(ctx, func() (io.ReadCloser, error) { f, _, err := p.Store.Reader(ctx, sum); return f, err })
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case err != nil && fault.Is(err, fault.NotFound):
+			return nil // gone meanwhile
+		case err != nil:
+			r.skip(sum, fault.Prose(err))
+		case found:
+			l.Objects = append(l.Objects, sum)
+		case !whole:
+			r.skip(sum, "only a part of this gzip file could be inflated and searched")
+		}
+		return nil
+	})
+	if err != nil {
+		return l, err
+	}
+	open, err := p.Ledger.OpenRuns(ctx)
+	if err != nil {
+		return l, err
+	}
+	for _, id := range open {
+		if err := p.searchRun(ctx, s, id, &l, r); err != nil {
+			return l, err
+		}
+	}
+	for after := (Workspace{}); ; {
+		list, err := p.Ledger.Workspaces(ctx, p.Now().Add(time.Hour), after, batch)
+		if err != nil || len(list) == 0 {
+			return l, err
+		}
+		for _, w := range list {
+			if err := p.searchRun(ctx, s, w.RunID, &l, r); err != nil {
+				return l, err
+			}
+		}
+		after = list[len(list)-1]
+	}
+}
+
+func (r *EraseReport) skip(name, why string) {
+	if len(r.Skipped) < namedMost {
+		r.Skipped = append(r.Skipped, Skipped{name, why})
+	}
+}
+
+func (p Eraser) searchRun(ctx context.Context, s *Secret, runID string, l *Leak, r *EraseReport) error {
+	err := p.Workspaces.EachFile(ctx, runID, func(open func() (io.ReadCloser, error)) (bool, error) {
+		found, _, err := s.Search(ctx, open)
+		if found {
+			l.Workspaces = append(l.Workspaces, runID)
+		}
+		return !found, err
+	})
+	if err != nil && ctx.Err() == nil {
+		r.skip("workspace of "+runID, fault.Prose(err))
+		return nil
+	}
+	return err
+}
+
+// maxLog bounds a log that is redacted, in memory.
+const maxLog = 64 << 20
+
+// copies stores redacted logs and scripts. What is too large for it is not replaced.
+func (p Eraser) copies(ctx context.Context, s *Secret, artifacts []LeakedArtifact) (out []Copy, err error) {
+	for _, a := range artifacts {
+		if !a.Log || a.SizeBytes > maxLog {
+			continue
+		}
+		r, size, err := p.Store.Reader(ctx, a.SHA256)
+		if err != nil {
+			continue // damaged or gone: it is marked as erased all the same
+		}
+		data, err := io.ReadAll(io.LimitReader(r, size))
+		r.Close()
+		if err != nil {
+			return nil, err
+		}
+		clean, _ := s.Redact(data)
+		c := Copy{Of: a.ID}
+		if c.SHA256, c.SizeBytes, err = p.Store.Put(ctx, strings.NewReader(string(clean)), int64(len(clean))); err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Resume finishes erasures that were cut short. What cannot be removed now is reported.
+func (p Eraser) Resume(ctx context.Context) (pending []Skipped, err error) {
+	ids, err := p.Ledger.Unfinished(ctx)
+	for _, id := range ids {
+		more, err := p.finish(ctx, id)
+		pending = append(pending, more...)
+		if err != nil {
+			return pending, err
+		}
+	}
+	return pending, err
+}
+
+// finish carries out step 3.
+func (p Eraser) finish(ctx context.Context, id string) (pending []Skipped, err error) {
+	rest, err := p.Ledger.Rest(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	pending = []Skipped{}
+	step := func(kind, name string, do func() error) error {
+		err := do()
+		switch {
+		case ctx.Err() != nil:
+			return fault.Wrap(fault.Canceled, "secret.erase", "", "the erasure is continued when the gateway starts again", ctx.Err())
+		case err != nil:
+			pending = append(pending, Skipped{kind + " " + name, fault.Prose(err)})
+			return nil
+		}
+		return p.Ledger.Done(ctx, id, kind, name)
+	}
+	for _, sum := range rest.Objects {
+		if err := step("object", sum, func() error { return p.Store.Erase(ctx, sum) }); err != nil {
+			return pending, err
+		}
+	}
+	for _, w := range rest.Workspaces {
+		if err := step("workspace", w.RunID, func() error { return p.removeWorkspace(ctx, w) }); err != nil {
+			return pending, err
+		}
+	}
+	if rest.Compact {
+		err = step("ledger", "", func() error { return p.Ledger.Compact(ctx) })
+	}
+	return pending, err
+}
+
+// removeWorkspace removes the folder of a finished run, as a sweep does.
+func (p Eraser) removeWorkspace(ctx context.Context, w Workspace) error {
+	begun := false
+	freed, err := p.Workspaces.RemoveRun(ctx, w.RunID, w.Tokens, func() (bool, error) {
+		var err error
+		begun, err = p.Ledger.BeginRemoval(ctx, w, p.Now().Add(time.Hour))
+		return begun, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !begun:
+		return fault.New(fault.Conflict, "secret.erase", "run_retried", "the run was retried; repeat the erasure when it has ended")
+	}
+	return p.Ledger.EndRemoval(ctx, w, freed)
+}
