@@ -29,11 +29,12 @@ type ArtifactDoc struct {
 	CreatedAt      time.Time `json:"created_at"`
 	Role           string    `json:"role,omitempty"`
 	Relpath        string    `json:"relpath,omitempty"`
+	Erased         string    `json:"erased,omitempty"` // the erasure that removed its bytes, which held a secret
 }
 
 func docOf(a run.Artifact) ArtifactDoc {
 	return ArtifactDoc{ArtifactID: a.ID, ProjectID: a.ProjectID, Type: a.Type, Label: a.Label, SizeBytes: a.SizeBytes,
-		ChecksumSHA256: a.SHA256, Source: a.Source, CreatedAt: a.CreatedAt}
+		ChecksumSHA256: a.SHA256, Source: a.Source, CreatedAt: a.CreatedAt, Erased: a.Erased}
 }
 
 func linkedDocs(list []run.Output) []ArtifactDoc {

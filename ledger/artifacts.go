@@ -10,10 +10,11 @@ import (
 	"slurmgate/run"
 )
 
-const artifactColumns = "a.artifact_id, a.project_id, a.sha256, a.type, a.label, a.size_bytes, a.source, a.created_at"
+const artifactColumns = "a.artifact_id, a.project_id, a.sha256, a.type, a.label, a.size_bytes, a.source, a.created_at, " +
+	"coalesce(a.erased, '')"
 
 func artifactFields(a *run.Artifact) []any {
-	return []any{&a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, into{&a.CreatedAt}}
+	return []any{&a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, into{&a.CreatedAt}, &a.Erased}
 }
 
 func scanArtifact(row scanner) (a run.Artifact, err error) {

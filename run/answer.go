@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -112,6 +113,10 @@ func (e *Engine) look(ctx context.Context, v View, wait time.Duration, which Ide
 		ArtifactsByRole: map[string]string{}, PollAfterSeconds: e.pollAfter(v), Warnings: e.warnings(v), NextSteps: NextSteps(v)}
 	for _, o := range outputs {
 		a.ArtifactsByRole[o.Role] = o.ArtifactID
+		if o.Artifact.Erased != "" { // an erasure is no event of the run
+			params["erased:"+o.Role] = o.Artifact.Erased
+			a.Warnings = append(slices.Clip(a.Warnings), fmt.Sprintf("the output %s held a secret and was erased (%s)", o.Role, o.Artifact.Erased))
+		}
 	}
 	a.ProvenanceRunID, err = which(ctx, params)
 	return v, a, err

@@ -110,6 +110,7 @@ type Artifact struct {
 	SizeBytes int64
 	CreatedAt time.Time
 	Source    string // "import", or the run that made it
+	Erased    string // the erasure that removed its bytes, which held a secret; "" for none
 }
 
 // Payload is a small document of the gateway's own that the ledger itself stores under its checksum: the job script. It is durable with
