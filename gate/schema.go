@@ -64,6 +64,13 @@ func compileAll(raw []byte, parts ...string) (out []*jsonschema.Schema, err erro
 	return out, nil
 }
 
+// Bounds of what is said of a document that breaks a schema: it may do so in a hundred thousand places.
+const (
+	maxViolations = 20
+	maxNamed      = 5   // keys that a schema does not know
+	maxField      = 256 // bytes of the name of a place
+)
+
 // violations lists what a document breaks, nil for nothing. at stands before each field.
 func violations(s *jsonschema.Schema, doc any, code, at, rule string) (out []fault.Problem) {
 	err := s.Validate(doc)
@@ -76,6 +83,7 @@ func violations(s *jsonschema.Schema, doc any, code, at, rule string) (out []fau
 	}
 	p := message.NewPrinter(language.English)
 	var walk func(*jsonschema.ValidationError)
+	more := 0
 	walk = func(v *jsonschema.ValidationError) {
 		for _, c := range v.Causes {
 			walk(c)
@@ -83,23 +91,47 @@ func violations(s *jsonschema.Schema, doc any, code, at, rule string) (out []fau
 		if len(v.Causes) > 0 {
 			return
 		}
+		if len(out) == 10*maxViolations {
+			more++
+			return
+		}
 		path := v.InstanceLocation
 		if at != "" {
 			path = append([]string{at}, path...)
 		}
-		out = append(out, fault.Problem{Code: code, Field: strings.Join(path, "."), Rule: rule, Msg: violation(v, s, p)})
+		out = append(out, fault.Problem{Code: code, Field: cutField(strings.Join(path, ".")), Rule: rule, Msg: violation(v, s, p)})
 	}
 	walk(ve)
 	// the library goes through maps
 	slices.SortStableFunc(out, func(a, b fault.Problem) int { return strings.Compare(a.Field+"\x00"+a.Msg, b.Field+"\x00"+b.Msg) })
+	if len(out) > maxViolations {
+		more += len(out) - maxViolations
+		out = append(out[:maxViolations], fault.Problem{Code: code, Field: at, Rule: rule, Msg: fmt.Sprintf("and %d more problems", more)})
+	}
 	return out
+}
+
+func cutField(s string) string {
+	if len(s) <= maxField {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxField], "") + "…"
 }
 
 // violation says what is wrong without repeating the value: the caller knows it, and the record must not.
 func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.Printer) string {
 	switch k := v.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
-		msg := k.LocalizedString(p)
+		slices.Sort(k.Properties)
+		named := make([]string, min(len(k.Properties), maxNamed))
+		for i := range named {
+			named[i] = "'" + fault.Clip(k.Properties[i]) + "'"
+		}
+		msg := "additional properties " + strings.Join(named, ", ")
+		if more := len(k.Properties) - len(named); more > 0 {
+			msg += fmt.Sprintf(" and %d more", more)
+		}
+		msg += " not allowed"
 		if known := slices.Sorted(maps.Keys(s.Properties)); len(v.InstanceLocation) == 0 && len(known) > 0 {
 			if ask := plan.DidYouMean(k.Properties[0], known); ask != "" {
 				return msg + "; " + ask

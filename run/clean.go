@@ -1,6 +1,10 @@
 package run
 
-import "slurmgate/secrets"
+import (
+	"strings"
+
+	"slurmgate/secrets"
+)
 
 // margin is how many bytes around what is read of a job's log are searched with it, so that a secret at its edge is found.
 const margin = secrets.Margin
@@ -8,7 +12,7 @@ const margin = secrets.Margin
 // clean takes secrets out of what a transition says of a run: the words of jobs, of Slurm and of callers go into the ledger and stay there.
 func (e *Engine) clean(w Write) Write {
 	s := e.cfg.Secrets
-	w.Run.Detail, w.Run.CancelReason = s.Redact(w.Run.Detail), s.Redact(w.Run.CancelReason)
+	w.Run.Detail, w.Run.CancelReason = short(s.Redact(w.Run.Detail)), s.Redact(w.Run.CancelReason)
 	w.Run.Warnings = cleanAll(s, w.Run.Warnings)
 	if w.Send != nil {
 		send := *w.Send
@@ -26,6 +30,16 @@ func (e *Engine) clean(w Write) Write {
 		w.Event.Data = cleaned
 	}
 	return w
+}
+
+// maxDetail bounds the detail of a run, in bytes: a job decides how much there is to say of its outputs.
+const maxDetail = 8 << 10
+
+func short(s string) string {
+	if len(s) <= maxDetail {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxDetail], "") + "…"
 }
 
 func cleanAll(s *secrets.Scanner, texts []string) []string {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -42,6 +43,18 @@ func TestCollectsLeaveRoom(t *testing.T) {
 		}
 		for _, id := range mine {
 			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+	})
+}
+
+// What a job makes the gateway say of its outputs is bounded.
+func TestDetailIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.auto = true
+		w.contracts[packHash] = fault.New(fault.Validation, "test", "OUTPUT-SCHEMA", strings.Repeat("wrong ", 100_000))
+		v := w.until(w.life().submit(order()).RunID, done)
+		if n := len(v.Run.Detail); v.Run.State != run.Failed || n < 1000 || n > 9<<10 {
+			t.Errorf("%s with a detail of %d bytes", v.Run.State, n)
 		}
 	})
 }

@@ -96,9 +96,19 @@ func alternatives(of []violation) []violation {
 func problems(prefix string, err error) []fault.Problem {
 	var out []fault.Problem
 	for _, v := range violations(err) {
-		out = append(out, fault.Problem{Code: prefix + "-" + v.code, Field: plan.Dotted(v.ptr), Rule: v.rule, Msg: v.msg})
+		out = append(out, fault.Problem{Code: prefix + "-" + v.code, Field: shortPlace(v.ptr), Rule: v.rule, Msg: v.msg})
 	}
 	return out
+}
+
+// maxPlace bounds the name of a place in a document, in bytes: keys may be as long as the document.
+const maxPlace = 256
+
+func shortPlace(ptr string) string {
+	if len(ptr) > maxPlace {
+		ptr = strings.ToValidUTF8(ptr[:maxPlace], "") + "…"
+	}
+	return plan.Dotted(ptr)
 }
 
 func clip(s string) string { return fault.Clip(s) }
