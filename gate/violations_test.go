@@ -15,7 +15,8 @@ func TestManyViolations(t *testing.T) {
 		unknown[fmt.Sprint("key", i)] = i
 		nested = append(nested, map[string]any{strings.Repeat("k", 20): i})
 	}
-	for name, doc := range map[string]map[string]any{"keys": unknown, "long keys": {strings.Repeat("k", 900_000): 1}, "nested": {"actor": nested}} {
+	for name, doc := range map[string]map[string]any{"keys": unknown, "long keys": {strings.Repeat("k", 900_000): 1},
+		"nested": {"actor": nested}} {
 		raw, err := json.Marshal(doc)
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,9 @@ func newCollectSlots(workers int) *collectSlots {
 	return &collectSlots{most: most, share: max(1, most-1), projects: map[string]int{}}
 }
 
-func (s *collectSlots) fits(project string) bool { return s.used < s.most && s.projects[project] < s.share }
+func (s *collectSlots) fits(project string) bool {
+	return s.used < s.most && s.projects[project] < s.share
+}
 
 // take takes a slot. Without one the run waits: release names it when it is its turn.
 func (s *collectSlots) take(runID, project string) bool {

@@ -98,7 +98,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	}
 	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
 		collects: newCollectSlots(cfg.Workers),
-		waiters: newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
+		waiters:  newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
 	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.poke)
 	e.limits = newLimiter(cfg, e.pressure, e.work.add)
