@@ -42,4 +42,6 @@ type Gateway struct {
 	sweeping  sync.Mutex // held by the running gc
 	verifying sync.Mutex // held while all artifacts are verified
 	supposed  supposed
+	quotas    Quotas
+	ready     sync.Once // quotas are
 }

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -105,14 +107,45 @@ type ImportAnswer struct {
 // Unchanged reports whether the artifact existed already.
 func (a ImportAnswer) Unchanged() bool { return !a.Created }
 
-// importArtifact imports an artifact and stores it.
+// importArtifact imports an artifact and stores it. Where there is no room for more, one that exists already is still found: nothing of the
+// bytes has been read then.
 func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
-	doc, err := g.bringIn(ctx, c, a, g.Importer)
+	project, err := g.projectOf(c, a.ProjectID)
+	if err != nil {
+		return out, nil, err
+	}
+	quota, end := g.Quotas().importing(project)
+	defer end()
+	body := &countingReader{Reader: c.Caller.Body}
+	if c.Caller.Body != nil {
+		c.Caller.Body = body
+	}
+	doc, err := g.bringIn(ctx, c, a, g.Importer.Within(quota))
+	if code := fault.CodeOf(err); err != nil && (code == "quota_exceeded" || code == "disk_full") && body.n == 0 {
+		if known, rerr := g.bringIn(ctx, c, a, g.Importer.Rehearsal()); rerr == nil {
+			if _, lerr := g.Ledger.Artifact(ctx, known.ID); lerr == nil {
+				doc, err = known, nil
+			}
+		}
+	}
 	if err == nil {
 		doc, out.Created, err = g.Ledger.AddArtifact(ctx, doc)
 	}
 	out.ArtifactDoc = docOf(doc)
 	return out, map[string]any{"artifact_id": doc.ID}, err
+}
+
+// countingReader counts what is read.
+type countingReader struct {
+	io.Reader
+	n int64
+}
+
+// Read implements io.Reader.
+func (r *countingReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.n += int64(n)
+	return n, err
 }
 
 // bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
@@ -164,7 +197,9 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	}
 	scope := artifact.Scope{Project: project, Every: c.Projects() == nil}
 	var in artifact.Imported
-	importer = importer.As(a.Type)
+	importer = importer.As(a.Type).Accepting(func(in artifact.Imported) error {
+		return g.Policy.AllowImport(way, cmp.Or(a.Type, in.Type), in.SizeBytes)
+	})
 	switch {
 	case a.Path != nil && c.Caller.File != nil:
 		in, err = importer.ImportHanded(ctx, c.Caller.File, *a.Path, g.Site.Import.Local == site.LocalRoots, scope)
@@ -173,7 +208,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	case a.Text != nil:
 		in, err = importer.ImportText(ctx, *a.Text)
 	default:
-		in, err = importer.ImportStream(ctx, c.Caller.Body, a.Label)
+		in, err = importer.ImportStream(ctx, c.Caller.Body, c.Caller.BodyBytes, a.Label)
 	}
 	if err != nil {
 		return doc, err
@@ -183,9 +218,6 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	}
 	if a.Type == "" {
 		a.Type = in.Type
-	}
-	if err := g.Policy.AllowImport(way, a.Type, in.SizeBytes); err != nil {
-		return doc, err
 	}
 	doc = run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import"}
 	doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label)

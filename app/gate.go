@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -123,7 +122,7 @@ func (k artifacts) Keep(ctx context.Context, projectID, label string, data []byt
 
 // addBytes stores what the gateway itself made as an artifact.
 func (g *Gateway) addBytes(ctx context.Context, a run.Artifact, data []byte) (stored run.Artifact, err error) {
-	if a.SHA256, a.SizeBytes, err = g.Store.Put(ctx, bytes.NewReader(data), int64(len(data))); err != nil {
+	if a.SHA256, a.SizeBytes, err = g.Importer.Keep(ctx, data); err != nil {
 		return a, err
 	}
 	if a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label); err != nil {

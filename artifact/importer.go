@@ -43,6 +43,8 @@ type ImportPolicy struct {
 	MaxBytes int64    // of one file, text or stream
 	Types    []string // artifact types of the domain in addition to those every gateway knows, to be detected by content
 
+	Room *Room // keeps the disk's reserve free; nil: nothing does
+
 	Full bool // inflate gzip files of any size to compare their checksums; without it those up to [MaxInflated]
 
 	// Own are folders of the gateway itself, nothing below which may be imported wherever the roots are: the ledger, the artifacts' bytes,
@@ -52,14 +54,17 @@ type ImportPolicy struct {
 
 // Importer is the import boundary: the one way in which a path of the gateway's host becomes an artifact.
 type Importer struct {
-	store    *Store
-	put      func(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error)
-	roots    []importRoot // longest name first
-	maxBytes int64
-	types    []string
-	own      []string
-	full     bool
-	as       string // the type callers say; empty: it is detected
+	store     *Store
+	put       func(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error)
+	roots     []importRoot // longest name first
+	maxBytes  int64
+	types     []string
+	own       []string
+	full      bool
+	room      *Room                // nil: the disk is not looked at
+	allowance Allowance            // nil: without limit
+	accept    func(Imported) error // refuses what was read before it is stored; may be nil
+	as        string               // the type callers say; empty: it is detected
 }
 
 // Imported is what an import stored. Label is a suggestion that satisfies the rule for labels.
@@ -72,7 +77,7 @@ type Imported struct {
 
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
-	im := &Importer{store: store, put: store.put, maxBytes: p.MaxBytes, types: slices.Clone(p.Types),
+	im := &Importer{store: store, put: store.put, room: p.Room, maxBytes: p.MaxBytes, types: slices.Clone(p.Types),
 		own: slices.Clone(p.Own), full: p.Full}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
@@ -102,8 +107,15 @@ func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 // every byte.
 func (im *Importer) Rehearsal() *Importer {
 	dry := *im
-	dry.put = measure
+	dry.put, dry.room, dry.allowance = measure, nil, nil
 	return &dry
+}
+
+// Accepting is an importer that stores only what accept does not refuse.
+func (im *Importer) Accepting(accept func(Imported) error) *Importer {
+	other := *im
+	other.accept = accept
+	return &other
 }
 
 // ImportFile stores the bytes of a file that the gateway opens. The path must be absolute, in its plain spelling, below a root that scope
@@ -150,29 +162,48 @@ func (im *Importer) regular(f *os.File, path string) (st unix.Stat_t, err error)
 func (im *Importer) copy(ctx context.Context, f *os.File, path string, before unix.Stat_t) (Imported, error) {
 	name := filepath.Base(path)
 	r := io.NewSectionReader(f, 0, math.MaxInt64)
-	got, err := im.take(ctx, r, im.inspect(name, "path", before.Size), im.maxBytes, labelOf(name), func(size int64) error {
+	got, err := im.take(ctx, source{r, im.inspect(name, "path", before.Size), before.Size, im.maxBytes, labelOf(name), func(size int64) error {
 		return unchanged(f, before, size, path)
-	})
+	}})
 	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
 		err = changed(path)
 	}
 	return got, err
 }
 
-// take stores what a reader gives, unless check or the inspector refuses it.
-func (im *Importer) take(ctx context.Context, r io.Reader, look *inspector, limit int64, label string, check func(size int64) error) (
-	Imported, error) {
-	defer look.Close()
-	sum, size, err := im.put(ctx, io.TeeReader(r, look), limit, func(size int64) error {
-		if err := check(size); err != nil {
-			return err
+// source is what an import reads: at most limit bytes, and size where that is known before.
+type source struct {
+	io.Reader
+	look        *inspector
+	size, limit int64
+	label       string
+	check       func(size int64) error // of what was read
+}
+
+// take stores what a source gives, unless it has no room, its check or the inspector refuses it, or the importer does not accept the
+// result.
+func (im *Importer) take(ctx context.Context, s source) (got Imported, err error) {
+	defer s.look.Close()
+	m, err := im.meter(ctx, s.Reader, s.size)
+	if err != nil {
+		return got, err
+	}
+	defer m.hold.end()
+	got.Label = s.label
+	got.SHA256, got.SizeBytes, err = im.put(ctx, io.TeeReader(m, s.look), s.limit, func(size int64) error {
+		err := s.check(size)
+		if err == nil {
+			err = s.look.Finish()
 		}
-		return look.Finish()
+		if got.SizeBytes, got.Type = size, s.look.typ; err == nil && im.accept != nil {
+			err = im.accept(got)
+		}
+		return err
 	})
 	if err != nil {
 		return Imported{}, err
 	}
-	return Imported{SHA256: sum, SizeBytes: size, Type: look.typ, Label: label}, nil
+	return got, nil
 }
 
 // ImportText stores a text of at most MaxText bytes of valid UTF-8.
@@ -187,18 +218,23 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 			Msg: "it is not valid UTF-8", Hint: "import it as a file"})
 	}
 	size := int64(len(text))
-	return im.take(ctx, strings.NewReader(text), im.inspect("", "text", size), size, "text", func(int64) error { return nil })
+	return im.take(ctx, source{strings.NewReader(text), im.inspect("", "text", size), size, size, "text", func(int64) error { return nil }})
 }
 
-// ImportStream stores an upload, with the same size limit as a file. name is only a hint for the type; no file of that name is opened.
-func (im *Importer) ImportStream(ctx context.Context, r io.Reader, name string) (Imported, error) {
-	return im.take(ctx, r, im.inspect(name, "upload", 0), im.maxBytes, "upload", func(size int64) error {
+// ImportStream stores an upload, with the same size limit as a file. size is how many bytes it will have, negative where that is not known;
+// name is only a hint for the type; no file of that name is opened.
+func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, name string) (Imported, error) {
+	if size > im.maxBytes {
+		return Imported{}, fault.New(fault.Policy, "artifact.ImportStream", "artifact_too_large",
+			fmt.Sprintf("it has more than the allowed %d bytes", im.maxBytes))
+	}
+	return im.take(ctx, source{r, im.inspect(name, "upload", 0), max(size, unknownSize), im.maxBytes, "upload", func(size int64) error {
 		if size > 0 {
 			return nil
 		}
 		return fault.Invalid("artifact.ImportStream", "", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte",
 			Msg: "the upload is empty"})
-	})
+	}})
 }
 
 func badName(path string) string {

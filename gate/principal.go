@@ -65,6 +65,7 @@ type Caller struct {
 	Principal
 	Transport Transport
 	Body      io.Reader    // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
+	BodyBytes int64        // how many they are; negative: not known before they are read
 	File      *os.File     // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
 	Ended     func() error // an Auth fault once the caller's credentials have expired or are revoked; nil: they do not end during the call
 }

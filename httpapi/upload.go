@@ -40,7 +40,7 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 	who := CallerOf(req.Context())
 	body := &pacedBody{Reader: req.Body, control: http.NewResponseController(w), ctx: req.Context()}
 	defer context.AfterFunc(req.Context(), func() { _ = body.control.SetReadDeadline(time.Now()) })()
-	who.Body = body
+	who.Body, who.BodyBytes = body, req.ContentLength
 	res := f.Gate.Call(req.Context(), who, f.request(req, "artifact.import", raw))
 	if res.Error != nil && body.stalled {
 		refuse(w, http.StatusRequestTimeout, fault.New(fault.Transport, "httpapi.upload", "upload_stalled",

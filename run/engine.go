@@ -53,7 +53,8 @@ type Parts struct {
 	Objects    Objects
 	Contracts  Contracts
 	Formats    Formats
-	Room       func() error // a fault while the disks have no room for another run; nil: not asked
+	// Room is a fault while the disks, or the project's quota, have no room for another run; nil: not asked.
+	Room func(ctx context.Context, projectID string) error
 	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
 	// send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil: not asked.
 	Allowed func(toolID string, p plan.Params) error
@@ -85,7 +86,7 @@ type Engine struct {
 // NewEngine makes an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
 	if p.Room == nil {
-		p.Room = func() error { return nil }
+		p.Room = func(context.Context, string) error { return nil }
 	}
 	if p.Allowed == nil {
 		p.Allowed = func(string, plan.Params) error { return nil }

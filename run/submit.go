@@ -139,7 +139,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil && fault.CodeOf(err) != SiteAway {
 		return SubmitAnswer{}, err
 	}
-	if err := e.Room(); err != nil {
+	if err := e.Room(ctx, o.Params.ProjectID); err != nil {
 		return SubmitAnswer{}, err
 	}
 	v, created, err := e.insert(ctx, o, f.sought, f.id, f.canonical)

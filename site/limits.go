@@ -1,5 +1,11 @@
 package site
 
+import (
+	"fmt"
+
+	"slurmgate/plan"
+)
+
 // Limits bound what callers do at the same time, so that nobody holds up the others.
 type Limits struct {
 	Calls          int `yaml:"calls"`            // 1..65536 calls carried out at once; default 256
@@ -16,7 +22,23 @@ type Limits struct {
 	SocketConnections     int `yaml:"socket_connections"`      // 1..65536 open on the socket; default 1024
 	ConnectionsPerCaller  int `yaml:"connections_per_caller"`  // 1..65536 of these, and of the port's, of one caller; default 512
 	ConnectionsPerAddress int `yaml:"connections_per_address"` // 1..65536 of one address or user before its first call; default 256
+
+	ProjectQuotaMB int            `yaml:"project_quota_mb"` // MiB, 0..1073741824 that a project keeps, outputs included; default 0: no limit
+	ProjectImports int            `yaml:"project_imports"`  // 1..100000000 imported artifacts of a project; default 200000
+	Projects       []ProjectLimit `yaml:"projects"`         // other values for some projects
 }
+
+// ProjectLimit is what one project may keep.
+type ProjectLimit struct {
+	Project string `yaml:"project"`  // name or id
+	QuotaMB int    `yaml:"quota_mb"` // MiB, as project_quota_mb
+	Imports int    `yaml:"imports"`  // as project_imports; 0: that
+}
+
+const (
+	mostQuota   = 1 << 30
+	mostImports = 100_000_000
+)
 
 // limit is a field of Limits: where it is, its default, and the values it may have.
 type limit struct {
@@ -40,11 +62,21 @@ func (l *Limits) fields() []limit {
 		{"socket_connections", &l.SocketConnections, 1024, 1, most},
 		{"connections_per_caller", &l.ConnectionsPerCaller, 512, 1, most},
 		{"connections_per_address", &l.ConnectionsPerAddress, 256, 1, most},
+		{"project_quota_mb", &l.ProjectQuotaMB, 0, 0, mostQuota},
+		{"project_imports", &l.ProjectImports, 200_000, 1, mostImports},
 	}
 }
 
 func (c *checker) limits(l Limits) {
 	for _, f := range l.fields() {
 		c.bounds("limits."+f.name, int64(*f.value), int64(f.low), int64(f.high))
+	}
+	for i, p := range l.Projects {
+		at := fmt.Sprintf("limits.projects[%d]", i)
+		if msg := plan.CheckProject(p.Project); msg != "" {
+			c.add("SITE-PROJECT", at+".project", "a project's name or id", msg, "")
+		}
+		c.bounds(at+".quota_mb", int64(p.QuotaMB), 0, mostQuota)
+		c.bounds(at+".imports", int64(p.Imports), 0, mostImports)
 	}
 }

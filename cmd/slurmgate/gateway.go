@@ -86,7 +86,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	}
 	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: existing(roots, log),
 		MaxBytes: g.app.Policy.Import.MaxBytes, Types: g.app.Domain.Types(),
-		Full: s.Import.FullCheck, Own: own}); err != nil {
+		Full: s.Import.FullCheck, Own: own, Room: importRoom(s)}); err != nil {
 		return g, err
 	}
 	g.openMetrics()
@@ -108,6 +108,17 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 	go g.app.Tend(running)
 	go g.app.ResumeErasures(running)
 	return g, g.serve()
+}
+
+// importRoom keeps the reserve free on the disks that imports fill: the store's, and the ledger's. Of several clusters the largest reserve
+// counts.
+func importRoom(s *site.Site) *artifact.Room {
+	reserve := 0
+	for _, c := range s.Clusters() {
+		reserve = max(reserve, c.Storage.ReserveMB)
+	}
+	return artifact.NewRoom(int64(reserve)<<20, artifact.Disk{Field: "gateway.artifact_dir", Folder: s.Gateway.ArtifactDir},
+		artifact.Disk{Field: "gateway.state_dir", Folder: s.Gateway.StateDir})
 }
 
 // existing drops import roots that are not there: an unmounted filesystem is no reason not to start.

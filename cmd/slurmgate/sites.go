@@ -71,7 +71,7 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			Secrets: g.app.Secrets,
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
-			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: func() error { return doctor.Room(s) },
+			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s),
 			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Waits: gate.Wait,
 			Log: g.app.Log, Now: time.Now},
 		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },
@@ -205,4 +205,14 @@ func openSlurm(s *site.Site) (*slurm.CLI, error) {
 		Script:       scriptConfig(s),
 		RPCPerMinute: s.Budget.RPCPerMinute}
 	return slurm.NewCLI(c)
+}
+
+// room refuses a new run while the disks of its site, or the quota of its project, have no room for it.
+func (g *gateway) room(s *site.Site) func(ctx context.Context, projectID string) error {
+	return func(ctx context.Context, projectID string) error {
+		if err := doctor.Room(s); err != nil {
+			return err
+		}
+		return g.app.Quotas().Room(ctx, projectID)
+	}
 }

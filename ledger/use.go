@@ -1,0 +1,26 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// Use is what a project keeps.
+type Use struct {
+	ProjectID string `json:"project_id"`
+	Artifacts int64  `json:"artifacts"`
+	Imports   int64  `json:"imports"` // artifacts of these that callers imported
+	Bytes     int64  `json:"bytes"`   // the same content counts for each artifact
+}
+
+// Use reads what a project keeps.
+func (l *Ledger) Use(ctx context.Context, projectID string) (Use, error) {
+	u := Use{ProjectID: projectID}
+	err := l.one(ctx, "SELECT artifacts, imports, bytes FROM project_use WHERE project_id = ?", projectID).
+		Scan(&u.Artifacts, &u.Imports, &u.Bytes)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return u, storage(err)
+}
