@@ -38,6 +38,13 @@ func (l Index) Waiting(ctx context.Context, after string, limit int, phases ...r
 		append(w.args, limit)...)
 }
 
+// Open counts the open runs of a project; run.Index has the contract.
+func (l Index) Open(ctx context.Context, projectID string) (n int64, err error) {
+	err = l.one(ctx, "SELECT coalesce(sum(n), 0) FROM run_counts WHERE project_id = ? AND state IN ('queued', 'running', 'blocked')", projectID).
+		Scan(&n)
+	return n, storage(err)
+}
+
 // OfTool lists the ids of a toolpack's runs in one of the phases; run.Index has the contract.
 func (l Index) OfTool(ctx context.Context, toolName string, phases ...run.Phase) ([]string, error) {
 	w := l.inPhases(phases)

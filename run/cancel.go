@@ -85,7 +85,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	case Submitting, Collecting:
 		// The worker that has the run, or takes it up now, sees the wish.
 		e.pressure.hurry(v.Run.ID)
-		e.work.add(v.Run.ID)
+		e.work.addTo(v.Run.ProjectID, v.Run.ID)
 		return nil
 	case InJob, Completing:
 		e.cancels.cancel(v.Submission.JobID, v.Submission.JobName)

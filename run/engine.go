@@ -21,6 +21,7 @@ type Config struct {
 	Ceiling      time.Duration    // at most
 	AbsenceGap   time.Duration    // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
 	LateOutputs  time.Duration    // how long outputs may take to show up after the job's end
+	OpenRuns     int              // runs of one project that are not over, at most; 0: no bound
 	OutputBytes  int64            // one output at most, where the tool says nothing
 	LogBytes     int64            // of each log stream, kept in the log artifact
 	Attempts     int              // at most, counting the first; more than one only after an infrastructure ending

@@ -84,7 +84,7 @@ func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string,
 	_, err := e.apply(ctx, w)
 	if err == nil {
 		e.forget(r.ID)
-		e.work.add(r.ID)
+		e.work.addTo(r.ProjectID, r.ID)
 	}
 	return err
 }

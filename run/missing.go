@@ -92,7 +92,7 @@ func (e *Engine) startCollecting(ctx context.Context, v View, by string) (bool, 
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.collecting",
 		Data: map[string]any{"witness": by}}})
 	if err == nil {
-		e.work.add(v.Run.ID)
+		e.work.addTo(v.Run.ProjectID, v.Run.ID)
 	}
 	return err == nil, err
 }

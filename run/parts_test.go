@@ -389,3 +389,26 @@ func TestWorkQueue(t *testing.T) {
 		t.Errorf("%v", again)
 	}
 }
+
+// A project whose thousand runs wait for a worker delays another project's by one.
+func TestWorkQueueTakesTurns(t *testing.T) {
+	q := newWorkQueue[string]()
+	for i := range 1000 {
+		q.addTo("greedy", fmt.Sprint("g", i))
+	}
+	q.add("of any")
+	q.addTo("modest", "m0")
+	q.addTo("modest", "m1")
+	var order []string
+	for range 1003 {
+		id, _ := q.take(t.Context())
+		order = append(order, id)
+		q.done(id)
+	}
+	if want := []string{"g0", "of any", "m0", "g1", "m1", "g2"}; !slices.Equal(order[:len(want)], want) || order[1002] != "g999" {
+		t.Error(order[:8], order[1002])
+	}
+	if !q.empty() || len(q.byName) != 0 || len(q.busy) != 0 {
+		t.Error("something stays behind")
+	}
+}

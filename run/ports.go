@@ -309,6 +309,8 @@ type Index interface {
 	// Waiting lists the ids of the runs in one of the phases, oldest first, at most limit (0: all) of those that come after the
 	// run after (empty: all).
 	Waiting(ctx context.Context, after string, limit int, phases ...Phase) ([]string, error)
+	// Open counts the runs of a project that are not over, on whichever site.
+	Open(ctx context.Context, projectID string) (int64, error)
 	// OfTool lists the ids of the runs of toolpacks with this tool name in one of the phases.
 	OfTool(ctx context.Context, toolName string, phases ...Phase) ([]string, error)
 	// Watched calls f with each run in one of the phases, in no order, from one snapshot. f must not call the ledger.

@@ -6,32 +6,47 @@ import (
 	"sync"
 )
 
-// workQueue is a set of ids in order of arrival. An id is worked on by one worker at a time; added again meanwhile, it is worked on once
-// more.
+// workQueue is a set of ids. An id is worked on by one worker at a time; added again meanwhile, it is worked on once more. Ids come in groups,
+// which get their turn one after another; in a group the order is that of arrival.
 type workQueue[K comparable] struct {
 	mu      sync.Mutex
-	work    *sync.Cond // signalled when there may be something to take
-	rest    *sync.Cond // signalled when nothing is left
-	order   []K
+	work    *sync.Cond  // signalled when there may be something to take
+	rest    *sync.Cond  // signalled when nothing is left
+	groups  []*group[K] // with ids that wait; the next turn is the first's
+	byName  map[string]*group[K]
 	waiting map[K]bool
 	busy    map[K]bool
 	closed  bool
 }
 
+type group[K comparable] struct {
+	name string
+	ids  []K
+}
+
 func newWorkQueue[K comparable]() *workQueue[K] {
-	q := &workQueue[K]{waiting: map[K]bool{}, busy: map[K]bool{}}
+	q := &workQueue[K]{byName: map[string]*group[K]{}, waiting: map[K]bool{}, busy: map[K]bool{}}
 	q.work, q.rest = sync.NewCond(&q.mu), sync.NewCond(&q.mu)
 	return q
 }
 
-func (q *workQueue[K]) add(id K) {
+// add adds an id whose group is not known.
+func (q *workQueue[K]) add(id K) { q.addTo("", id) }
+
+func (q *workQueue[K]) addTo(name string, id K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.waiting[id] {
 		return
 	}
 	q.waiting[id] = true
-	q.order = append(q.order, id)
+	g := q.byName[name]
+	if g == nil {
+		g = &group[K]{name: name}
+		q.byName[name] = g
+		q.groups = append(q.groups, g)
+	}
+	g.ids = append(g.ids, id)
 	q.work.Signal()
 }
 
@@ -44,20 +59,37 @@ func (q *workQueue[K]) take(ctx context.Context) (id K, ok bool) {
 		if q.closed || ctx.Err() != nil {
 			return id, false
 		}
-		for i, id := range q.order {
-			if !q.busy[id] {
-				if i == 0 {
-					q.order = q.order[1:] // of 100,000 ids none is moved
+		for n, g := range q.groups {
+			if id, ok = q.takeOf(g); ok {
+				q.groups = slices.Delete(q.groups, n, n+1)
+				if len(g.ids) > 0 {
+					q.groups = append(q.groups, g)
 				} else {
-					q.order = slices.Delete(q.order, i, i+1)
+					delete(q.byName, g.name)
 				}
-				delete(q.waiting, id)
-				q.busy[id] = true
 				return id, true
 			}
 		}
 		q.work.Wait()
 	}
+}
+
+// takeOf takes the first id of a group that no worker has.
+func (q *workQueue[K]) takeOf(g *group[K]) (id K, ok bool) {
+	for i, id := range g.ids {
+		if q.busy[id] {
+			continue
+		}
+		if i == 0 {
+			g.ids = g.ids[1:] // of 100,000 ids none is moved
+		} else {
+			g.ids = slices.Delete(g.ids, i, i+1)
+		}
+		delete(q.waiting, id)
+		q.busy[id] = true
+		return id, true
+	}
+	return id, false
 }
 
 // each works on one id after another until ctx ends or the queue is closed.
@@ -84,7 +116,7 @@ func (q *workQueue[K]) done(id K) {
 	if q.waiting[id] {
 		q.work.Signal() // it can be taken now
 	}
-	if len(q.order)+len(q.busy) == 0 {
+	if len(q.groups)+len(q.busy) == 0 {
 		q.rest.Broadcast()
 	}
 }
@@ -100,7 +132,7 @@ func (q *workQueue[K]) working(id K) bool {
 func (q *workQueue[K]) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.order) == 0
+	return len(q.groups) == 0
 }
 
 // idle waits until the queue is empty and no worker is busy.
@@ -108,7 +140,7 @@ func (q *workQueue[K]) idle(ctx context.Context) error {
 	defer q.endWith(ctx, q.rest)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.order)+len(q.busy) > 0 && !q.closed {
+	for len(q.groups)+len(q.busy) > 0 && !q.closed {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

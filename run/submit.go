@@ -142,6 +142,9 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	if err := e.Room(ctx, o.Params.ProjectID); err != nil {
 		return SubmitAnswer{}, err
 	}
+	if err := e.mayOpen(ctx, o.Params.ProjectID); err != nil {
+		return SubmitAnswer{}, err
+	}
 	v, created, err := e.insert(ctx, o, f.sought, f.id, f.canonical)
 	if err != nil {
 		return SubmitAnswer{}, err
@@ -152,13 +155,27 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	changes, stop := e.waiters.listen(v.Run.ID)
 	defer stop()
 	e.waiters.hand(v, o.Params.Stored())
-	e.work.add(v.Run.ID)
+	e.work.addTo(v.Run.ProjectID, v.Run.ID)
 	e.watcher.poke()
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) || v.Run.Reason == SiteAway })
 	if err != nil && fault.CodeOf(err) != tooManyWaits { // the run is stored: a caller who may not wait gets what is known
 		return SubmitAnswer{}, err
 	}
 	return e.submitAnswer(v, false, f.equivalent), nil
+}
+
+// mayOpen refuses a further run of a project that has as many open ones as the site allows.
+func (e *Engine) mayOpen(ctx context.Context, projectID string) error {
+	if e.cfg.OpenRuns == 0 {
+		return nil
+	}
+	n, err := e.Index.Open(ctx, projectID)
+	if err != nil || n < int64(e.cfg.OpenRuns) {
+		return err
+	}
+	return fault.New(fault.Transport, "run.Submit", "too_many_runs",
+		fmt.Sprintf("the project has %d runs that are not over, which is as many as this site allows", n)).
+		WithNext("submit again when some have ended, or cancel some").WithRetry(LongWait)
 }
 
 func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity, canonical []byte) (View, bool, error) {

@@ -88,6 +88,9 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	if err := e.Room(ctx, v.Run.ProjectID); err != nil {
 		return SubmitAnswer{}, err
 	}
+	if err := e.mayOpen(ctx, v.Run.ProjectID); err != nil {
+		return SubmitAnswer{}, err
+	}
 	p, err := e.storedParams(ctx, v)
 	if err != nil {
 		return SubmitAnswer{}, err

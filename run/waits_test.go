@@ -2,11 +2,13 @@ package run_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -38,6 +40,7 @@ func TestRefusedWaits(t *testing.T) {
 		if b, err := l.engine.Retry(t.Context(), a.RunID, 1, ""); err != nil || b.State == run.Cancelled {
 			t.Errorf("%+v %v", b, err)
 		}
+		w.until(a.RunID, in(run.Pending))
 	})
 }
 
@@ -61,6 +64,41 @@ func TestWaitsResume(t *testing.T) {
 		}
 		if before == 0 || waited.Load() != before+2 || waiting.Load() != 0 {
 			t.Error(before, waited.Load(), waiting.Load())
+		}
+	})
+}
+
+// A project has so many runs that are not over. One more is refused, with advice; a repeated request finds its run all the same, and another
+// project is not concerned.
+func TestOpenRunsPerProject(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.OpenRuns = 2
+		l := w.life()
+		request := func(project string, n int) run.Order {
+			return order(func(p *plan.Params) {
+				p.ProjectID = project
+				p.Spec.Execution.Command.Argv = append(p.Spec.Execution.Command.Argv, fmt.Sprint(n))
+			})
+		}
+		first := l.submit(request("proj_a", 0))
+		l.submit(request("proj_a", 1))
+		if _, err := l.engine.Submit(t.Context(), request("proj_a", 2)); fault.CodeOf(err) != "too_many_runs" || fault.RetryOf(err) == 0 {
+			t.Error(err)
+		}
+		if again := l.submit(request("proj_a", 0)); again.RunID != first.RunID || !again.Replayed {
+			t.Errorf("%+v", again)
+		}
+		l.submit(request("proj_b", 2))
+		if _, err := l.engine.Cancel(t.Context(), first.RunID, ""); err != nil {
+			t.Fatal(err)
+		}
+		w.until(first.RunID, done)
+		l.submit(request("proj_a", 2))
+		if _, err := l.engine.Retry(t.Context(), first.RunID, 1, ""); fault.CodeOf(err) != "too_many_runs" {
+			t.Error("a retry opens a run too:", err)
+		}
+		if err := l.engine.Settled(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -174,7 +174,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	case err != nil:
 		return false, err
 	case phase == Collecting:
-		c.work.add(v.Run.ID)
+		c.work.addTo(v.Run.ProjectID, v.Run.ID)
 	case phase == Pending && after.Run.CancelAt != nil:
 		return true, c.carryOutCancel(ctx, after)
 	}

@@ -19,6 +19,7 @@ type Limits struct {
 	HashesPerCaller   int `yaml:"hashes_per_caller"`   // 1..1024 of these for one caller; default 1
 
 	StreamsPerCaller      int `yaml:"streams_per_caller"`      // 1..65536 event streams, uploads and downloads; default 64
+	OpenRunsPerProject    int `yaml:"open_runs_per_project"`   // 1..10000000 runs that are not over; default 100000
 	SocketConnections     int `yaml:"socket_connections"`      // 1..65536 open on the socket; default 1024
 	ConnectionsPerCaller  int `yaml:"connections_per_caller"`  // 1..65536 of these, and of the port's, of one caller; default 512
 	ConnectionsPerAddress int `yaml:"connections_per_address"` // 1..65536 of one address or user before its first call; default 256
@@ -59,6 +60,7 @@ func (l *Limits) fields() []limit {
 		{"hashes", &l.Hashes, 4, 1, 1024},
 		{"hashes_per_caller", &l.HashesPerCaller, 1, 1, 1024},
 		{"streams_per_caller", &l.StreamsPerCaller, 64, 1, most},
+		{"open_runs_per_project", &l.OpenRunsPerProject, 100_000, 1, 10_000_000},
 		{"socket_connections", &l.SocketConnections, 1024, 1, most},
 		{"connections_per_caller", &l.ConnectionsPerCaller, 512, 1, most},
 		{"connections_per_address", &l.ConnectionsPerAddress, 256, 1, most},

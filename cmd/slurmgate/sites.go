@@ -64,7 +64,7 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 		Config: run.Config{
 			Workers: s.Budget.StagingWorkers + s.Budget.SendsInFlight, SendsAtOnce: s.Budget.SendsInFlight, SubmitWait: submitWait,
 			Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
-			AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
+			OpenRuns: g.app.Site.Limits.OpenRunsPerProject, AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
 			OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 			Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
