@@ -35,7 +35,8 @@ type Ledger struct {
 	now    func() time.Time
 	schema int
 	group  group // changes waiting for the writer
-	base   base  // what payloads are encoded against
+	tokens tokenMemory
+	base   base // what payloads are encoded against
 
 	stored func(sha256 string) bool // whether the store has the bytes; nil: not checked
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
+	"sync"
 	"time"
 
 	"slurmgate/fault"
@@ -22,6 +22,7 @@ func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
 		docs[i] = string(b)
 	}
 	now := micros(l.now())
+	defer l.tokens.forget()
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO tokens (token_id, name, secret_sha256, capabilities, projects, accounts, created_by, "+
 			"created_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?)", t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2], t.CreatedBy, now,
@@ -47,13 +48,59 @@ func scanToken(row scanner) (t gate.Token, err error) {
 	return t, err
 }
 
-// Token reads a token; gate.Tokens has the contract.
+// Token finds a token; gate.Tokens has the contract. It costs the same whether there is one or not, and no query.
 func (l *Ledger) Token(ctx context.Context, id string) (gate.Token, error) {
-	t, err := scanToken(l.one(ctx, "SELECT "+tokenColumns+tokenRows+"WHERE token_id = ?", id))
-	if errors.Is(err, sql.ErrNoRows) {
+	t, ok, err := l.tokens.find(id, func() ([]gate.Token, error) {
+		return list(ctx, l.r, scanToken, "SELECT "+tokenColumns+tokenRows)
+	})
+	if err == nil && !ok {
 		return t, fault.New(fault.NotFound, "ledger.Token", "token_not_found", "there is no token "+id).WithSteps(fault.Do("token.list"))
 	}
 	return t, storage(err)
+}
+
+// tokenMemory has all tokens as they are on the disk: only this process changes them. Nobody changes what it returns.
+type tokenMemory struct {
+	mu   sync.RWMutex
+	byID map[string]gate.Token // nil: to be read
+}
+
+func (m *tokenMemory) find(id string, all func() ([]gate.Token, error)) (t gate.Token, ok bool, err error) {
+	m.mu.RLock()
+	known := m.byID
+	m.mu.RUnlock()
+	if known == nil {
+		if known, err = m.read(all); err != nil {
+			return t, false, err
+		}
+	}
+	t, ok = known[id]
+	return t, ok, nil
+}
+
+func (m *tokenMemory) read(all func() ([]gate.Token, error)) (map[string]gate.Token, error) {
+	m.mu.Lock() // also while reading: what is written meanwhile is forgotten afterwards
+	defer m.mu.Unlock()
+	if m.byID != nil {
+		return m.byID, nil
+	}
+	tokens, err := all()
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[string]gate.Token, len(tokens))
+	for _, t := range tokens {
+		byID[t.ID] = t
+	}
+	m.byID = byID
+	return byID, nil
+}
+
+// forget is called after a token was changed, and before anybody hears of it.
+func (m *tokenMemory) forget() {
+	m.mu.Lock()
+	m.byID = nil
+	m.mu.Unlock()
 }
 
 // TokenSnapshot counts tokens at a time. A token changes only by being revoked or by expiring, so the three numbers change exactly when the
@@ -117,6 +164,7 @@ func (l *Ledger) RevokeToken(ctx context.Context, id, by string, descendants boo
 			append([]any{now, by}, args...)...)
 		return err
 	})
+	l.tokens.forget() // also after an error: it may have been written all the same
 	if err != nil {
 		return gate.Token{}, nil, err
 	}
