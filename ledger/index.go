@@ -40,8 +40,8 @@ func (l Index) Waiting(ctx context.Context, after string, limit int, phases ...r
 
 // Open counts the open runs of a project; run.Index has the contract.
 func (l Index) Open(ctx context.Context, projectID string) (n int64, err error) {
-	err = l.one(ctx, "SELECT coalesce(sum(n), 0) FROM run_counts WHERE project_id = ? AND state IN ('queued', 'running', 'blocked')", projectID).
-		Scan(&n)
+	err = l.one(ctx, "SELECT coalesce(sum(n), 0) FROM run_counts WHERE project_id = ? AND state IN ('queued', 'running', 'blocked')",
+		projectID).Scan(&n)
 	return n, storage(err)
 }
 

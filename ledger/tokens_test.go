@@ -15,7 +15,8 @@ func tokenNamed(id string) gate.Token {
 		Capabilities: []string{gate.CapRead}, Projects: []string{gate.All}, ExpiresAt: t0.AddDate(0, 1, 0)}
 }
 
-// A token is found in memory, and so is that there is none: guesses cost the ledger nothing. What is created or revoked takes effect at once.
+// A token is found in memory, and so is that there is none: guesses cost the ledger nothing. What is created or revoked takes effect at
+// once.
 func TestTokensInMemory(t *testing.T) {
 	l := fresh(t)
 	if _, err := l.Token(t.Context(), "tok_none"); !fault.Is(err, fault.NotFound) {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// workQueue is a set of ids. An id is worked on by one worker at a time; added again meanwhile, it is worked on once more. Ids come in groups,
-// which get their turn one after another; in a group the order is that of arrival.
+// workQueue is a set of ids. An id is worked on by one worker at a time; added again meanwhile, it is worked on once more. Ids come in
+// groups, which get their turn one after another; in a group the order is that of arrival.
 type workQueue[K comparable] struct {
 	mu      sync.Mutex
 	work    *sync.Cond  // signalled when there may be something to take

@@ -68,8 +68,8 @@ func TestWaitsResume(t *testing.T) {
 	})
 }
 
-// A project has so many runs that are not over. One more is refused, with advice; a repeated request finds its run all the same, and another
-// project is not concerned.
+// A project has so many runs that are not over. One more is refused, with advice; a repeated request finds its run all the same, and
+// another project is not concerned.
 func TestOpenRunsPerProject(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.OpenRuns = 2
