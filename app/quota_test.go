@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -95,6 +96,24 @@ func TestProjectQuota(t *testing.T) {
 	use, err := g.Ledger.Use(t.Context(), small)
 	if want := (ledger.Use{ProjectID: small, Artifacts: 2, Imports: 1, Bytes: 1200 << 10}); err != nil || use != want {
 		t.Errorf("%+v, %v", use, err)
+	}
+}
+
+// What policy refuses once it is known, by its size or its detected type, leaves no bytes in the store.
+func TestRefusedImportsLeaveNothing(t *testing.T) {
+	dir := t.TempDir()
+	g := gatewayOver(t, dir, "../domains/genomics", "version: 1\nimport: {max_bytes: 1000, types_allowlist: [JSON]}\n")
+	for _, text := range []string{strings.Repeat("x", 1001), "plain text"} {
+		who := importer
+		who.Body, who.BodyBytes = strings.NewReader(text), -1
+		if _, err := imported(t, g, who, "p", ""); fault.KindOf(err) != fault.Policy {
+			t.Error(err)
+		}
+	}
+	objects := 0
+	err := g.Store.Objects(t.Context(), func(string, int64, time.Time) error { objects++; return nil })
+	if err != nil || objects != 0 {
+		t.Errorf("%d objects stay in the store, %v", objects, err)
 	}
 }
 

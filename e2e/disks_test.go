@@ -21,6 +21,8 @@ func TestFullDisk(t *testing.T) {
 	s.phase(running, "running")
 	s.started(running)
 	workspace := s.story(running).Workspace
+	file := s.file("before.txt", "imported before the disk was full\n")
+	a := s.import1(file)
 
 	shell(t, "lab", `fallocate -l $(( $(df --output=avail -B1 "$1" | tail -1) - (4 << 20) )) "$1/ballast"`, state)
 	other := probePlan("write", "out/result", "other")
@@ -29,6 +31,15 @@ func TestFullDisk(t *testing.T) {
 	if f.Code != "disk_full" || !f.Retryable || !strings.Contains(f.Message, "gateway.state_dir") || !strings.Contains(f.Message,
 		"reserve_mb") {
 		t.Errorf("%+v", f)
+	}
+	for _, args := range [][]string{{s.file("after.txt", "x")}, {s.file("before.txt", "imported before the disk was full\n"), "--label", "other"}} {
+		f := s.fails(8, append([]string{"artifact", "import"}, args...)...)
+		if f.Code != "disk_full" || !strings.Contains(f.Message, "reserve_mb") {
+			t.Errorf("%+v", f)
+		}
+	}
+	if b := s.import1(file); b.ArtifactID != a.ArtifactID {
+		t.Errorf("what is imported needs no room: %+v", b)
 	}
 	var again submitted
 	if s.ok(&again, "submit", s.plan(held())); !again.Replayed || again.RunID != running {
