@@ -32,7 +32,7 @@ func TestFullDisk(t *testing.T) {
 		"reserve_mb") {
 		t.Errorf("%+v", f)
 	}
-	for _, args := range [][]string{{s.file("after.txt", "x")}, {s.file("before.txt", "imported before the disk was full\n"), "--label", "other"}} {
+	for _, args := range [][]string{{s.file("after.txt", "x")}, {file, "--label", "other"}} {
 		f := s.fails(8, append([]string{"artifact", "import"}, args...)...)
 		if f.Code != "disk_full" || !strings.Contains(f.Message, "reserve_mb") {
 			t.Errorf("%+v", f)
