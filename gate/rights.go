@@ -132,13 +132,17 @@ func (p Principal) lacks(capabilities []string, projectID, what string) error {
 			missing = append(missing, fmt.Sprintf("%q", c))
 		}
 	}
+	words := "capability " + strings.Join(missing, "")
+	if len(missing) > 1 {
+		words = "capabilities " + strings.Join(missing, " and ")
+	}
 	where := "on project " + projectID
 	if projectID == All {
 		where = "for the whole site (project *)"
 	}
-	return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the capability %s %s, which %s does not have",
-		what, strings.Join(missing, " and "), where, orText(p.Name, "an unknown caller"))).
-		WithNext("ask the administrator for a token or a grant with this capability")
+	return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the %s %s, which %s does not have",
+		what, words, where, orText(p.Name, "an unknown caller"))).
+		WithNext("ask the administrator for a token or a grant with this right")
 }
 
 // Project is the project of a call: the one it names, else the caller's default. The caller has the tool's capabilities there.
