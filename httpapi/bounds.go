@@ -45,8 +45,12 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leaveBody is for a request that is refused before its body is read: the client gets no time to send it.
-func leaveBody(w http.ResponseWriter) {
+// leaveBody is for a request that is refused before its body is read: the client gets no time to send it. For one without a body the
+// server waits already for the connection's next request; a limit of its own would end the contexts of all requests that follow.
+func leaveBody(w http.ResponseWriter, req *http.Request) {
+	if req.ContentLength == 0 {
+		return
+	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 }
 
@@ -60,7 +64,7 @@ func (f *face) largeBody(next http.Handler) http.Handler {
 		}
 		caller := CallerOf(req.Context()).Key()
 		if err := f.bodies.Take(req.Context(), caller, largeWait); err != nil {
-			leaveBody(w)
+			leaveBody(w, req)
 			w.Header().Set("Connection", "close")
 			problem(w, err)
 			return
@@ -89,7 +93,7 @@ func (f *face) streaming(w http.ResponseWriter, req *http.Request) (end func(), 
 	if f.streams.Add(caller) {
 		return func() { f.streams.Remove(caller) }, true
 	}
-	leaveBody(w)
+	leaveBody(w, req)
 	problem(w, fault.New(fault.Transport, "httpapi", "too_many_streams",
 		fmt.Sprintf("you have %d event streams, uploads and downloads open already", f.Streams)).
 		WithNext("close some, or repeat the request when some have ended").WithRetry(retryIn))

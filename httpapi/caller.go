@@ -29,18 +29,18 @@ func (f *face) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		who, err := whois(req, f.Auth)
 		if err != nil {
-			leaveBody(w)
 			from := sourceOf(req)
 			if !f.failures.pause(req.Context(), from) {
 				w.Header().Set("Connection", "close")
 			}
+			leaveBody(w, req)
 			w.Header().Set("WWW-Authenticate", f.challenge(req))
 			f.unheard(w, req, f.Gate.Refuse(gate.Source{Transport: who.Transport, From: from}, err))
 			return
 		}
 		if c, ok := req.Context().Value(connKey{}).(*conn); ok {
 			if err := c.belongs(who.Key()); err != nil {
-				leaveBody(w)
+				leaveBody(w, req)
 				w.Header().Set("Connection", "close")
 				problem(w, err)
 				return
