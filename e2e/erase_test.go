@@ -9,7 +9,7 @@ import (
 // erasure it is in no file of the gateway's; the log is its redacted copy, the output says that it was erased, and the chains verify.
 func TestErase(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "erasing")
+	s := newSite(t, "probing")
 	const secret = "tiger lily of 7 valleys"
 	doc := probePlan("print", "first\\nand "+secret+" too\\n")
 	r := s.submit(doc)
