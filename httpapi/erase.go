@@ -24,16 +24,13 @@ func (f *face) erase(w http.ResponseWriter, req *http.Request) {
 		f.malformed(w, req, eraseID, http.StatusBadRequest, err)
 		return
 	}
-	if dry := given["dry_run"]; dry != nil {
-		given["dry_run"] = json.RawMessage(map[bool]string{true: "true", false: "false"}[string(dry) == `"true"`])
-	}
 	args, err := json.Marshal(given)
 	if err != nil {
 		problem(w, err)
 		return
 	}
 	who := CallerOf(req.Context())
-	who.Body = &pacedBody{Reader: req.Body, control: http.NewResponseController(w)}
+	who.Body = req.Body
 	answer(w, f.Gate.Call(f.effect(req, eraseID), who, f.request(req, eraseID, args)))
 }
 

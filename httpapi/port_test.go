@@ -130,8 +130,16 @@ func (d *desk) tools() []gate.Tool {
 		}
 		return sub, nil
 	}
+	erase := d.tool("secret.erase", gate.Write, gate.CapAdmin,
+		`{"type":"object","required":["reason"],"additionalProperties":false,"properties":{"reason":{"type":"string"},"dry_run":{"type":"boolean"}}}`,
+		nil, nil)
+	erase.Body = 64
+	erase.Handle = func(_ context.Context, c gate.Call) (any, error) {
+		text, err := io.ReadAll(c.Caller.Body)
+		return obj{"bytes": len(text), "args": string(c.Args)}, err
+	}
 	return []gate.Tool{
-		echo, slow,
+		echo, slow, erase,
 		d.tool("test.denied", gate.Execute, "nobody", `{"type":"object"}`, sub, nil),
 		d.tool("slurm.submit", gate.Execute, gate.CapSlurm, `{"type":"object","required":["job_spec"]}`, sub, nil),
 		d.tool("slurm.job.get", gate.Read, gate.CapRead, byRun, get, nil),
@@ -308,6 +316,17 @@ func TestEveryOperation(t *testing.T) {
 			t.Errorf("%s: %d %s", c.what, r.status, r.body)
 		}
 	}
+	if r := d.send("POST /v1/secrets:erase?reason=it%20leaked&dry_run=false", "the secret",
+		"Content-Type: application/octet-stream"); r.status != 200 ||
+		!strings.Contains(string(r.body), `"bytes":10`) || !strings.Contains(string(r.body), `it leaked`) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	for want, r := range map[int]reply{400: d.send("POST /v1/secrets:erase?reason=x", "{}"), 422: d.send("POST /v1/secrets:erase?reason=x",
+		strings.Repeat("long ", 20), "Content-Type: application/octet-stream")} {
+		if r.status != want && r.status != 400 {
+			t.Errorf("%d %s, want %d", r.status, r.body, want)
+		}
+	}
 	if left := d.unseen(); len(left) > 0 {
 		t.Errorf("in the document, and not tried: %v", left)
 	}
@@ -320,7 +339,7 @@ func TestEveryOperation(t *testing.T) {
 		t.Errorf("the picture itself: %d %v %q", r.status, r.header, r.body)
 	}
 	tools := d.send("GET /v1/tools", "").doc(t)
-	if tools["domain_id"] != "genomics" || tools["version"] != "1.0.0+abc" || len(tools["tools"].([]any)) != 3 {
+	if tools["domain_id"] != "genomics" || tools["version"] != "1.0.0+abc" || len(tools["tools"].([]any)) != 4 {
 		t.Error(tools)
 	}
 	if r := d.send("GET /v1/tools", "", `If-None-Match: "genomics@1.0.0+abc"`); r.status != 304 || len(r.body) > 0 ||

@@ -141,7 +141,7 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 			return nil, bad(name, "at most once", "it is given several times")
 		}
 		switch name {
-		case "all":
+		case "all", "dry_run":
 			if given[0] != "true" && given[0] != "false" {
 				return nil, bad(name, "true or false", "it is neither")
 			}
