@@ -29,8 +29,8 @@ func TestErase(t *testing.T) {
 	if !strings.Contains(logs(r.RunID), secret) {
 		t.Fatal("the job did not say it")
 	}
-	where := func() string {
-		return shell(t, "root", `grep -rlaF "$1" "$2" "$3" || true`, secret, s.dir, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"))
+	where := func() string { // but for the plan, which is the caller's own file
+		return shell(t, "root", `grep -rlaF "$1" "$2" "$3" | grep -v /plan || true`, secret, s.dir, "/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"))
 	}
 	if n := len(strings.Fields(where())); n < 6 {
 		t.Fatalf("it is in %d files only: %s", n, where())
@@ -63,7 +63,7 @@ func TestErase(t *testing.T) {
 	if !strings.Contains(strings.Join(got.Warnings, " "), "the output result held a secret and was erased") {
 		t.Errorf("%+v", got)
 	}
-	if f := s.fails(2, "artifact", "get", got.ByRole["result"]); f.Code != "artifact_erased" {
+	if f := s.fails(3, "artifact", "get", got.ByRole["result"]); f.Code != "artifact_erased" {
 		t.Errorf("%+v", f)
 	}
 	if again := s.submit(doc); again.RunID != r.RunID || !again.Replayed {
