@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,11 @@ func olderLedger(t *testing.T, schema int) (path string, v run.View, input run.A
 func TestOlderLedgers(t *testing.T) {
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	must(t, err)
+	for i, name := range names {
+		if !strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)) {
+			t.Errorf("%s is schema %d: two migrations have one number, so their order depends on their names", name, i+1)
+		}
+	}
 	for schema := 1; schema <= len(names); schema++ {
 		path, old, input := olderLedger(t, schema)
 		l := openAt(t, path)
