@@ -42,4 +42,9 @@ func TestUse(t *testing.T) {
 			is(p, Use{Artifacts: 1, Imports: 0, Bytes: 100})
 		}
 	}
+	path, _, input := olderLedger(t, 17)
+	older, err := openAt(t, path).Use(t.Context(), input.ProjectID)
+	if want := (Use{input.ProjectID, 1, 1, input.SizeBytes}); err != nil || older != want {
+		t.Errorf("%+v, %v, want %+v", older, err, want)
+	}
 }

@@ -147,6 +147,29 @@ func TestFolderGoneWhileDeferred(t *testing.T) {
 	})
 }
 
+// Outputs that the full disk of the artifacts cannot take are not lost: the run waits with its job's work, and is collected when there is
+// space.
+func TestOutputsWaitForSpace(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		full := true
+		w.fault = func(op string, _ int) outcome {
+			if full && op == "Put" {
+				return outcome{skip: true, err: fault.New(fault.Transport, "x", "disk_full", "no space left on device")}
+			}
+			return outcome{}
+		}
+		w.auto = true
+		a := w.life().submit(order())
+		w.until(a.RunID, in(run.Collecting))
+		time.Sleep(time.Hour)
+		w.until(a.RunID, in(run.Collecting))
+		w.with(func() { full = false })
+		if v := w.until(a.RunID, in(run.Done)); v.Run.State != run.Succeeded || v.Run.AttemptN != 1 {
+			t.Errorf("%s, attempt %d: %s", v.Run.State, v.Run.AttemptN, v.Run.Reason)
+		}
+	})
+}
+
 // What keeps a run waiting is said once, though each try has a temporary name of its own in its error.
 func TestWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
