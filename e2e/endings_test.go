@@ -77,6 +77,10 @@ func TestEndings(t *testing.T) {
 		{"too big", probePlan("big", result, "1048577"), "OUTPUT-SIZE", 0},
 		{"too big, and nothing in it", probePlan("big", result, "8796093022208"), "OUTPUT-SIZE", 0}, // hashing it would take hours
 		{"program not in the image", s.set(probePlan(), "execution.command.argv", []string{"nosuchprogram"}), "runtime_missing", 255},
+		{"program not at its path", s.set(probePlan(), "execution.command.argv", []string{"/bin/nosuchprogram"}), "runtime_missing", 255},
+		{"FATAL of its own", probePlan("fail", "255", "FATAL:   the database is locked"), "tool_failed", 255},
+		{"FATAL as Apptainer says it", probePlan("fail", "255", "FATAL:   container creation failed: mount hook function failure"),
+			"tool_failed", 255},
 		{"its own time limit", limit(probePlan("sleep", "100"), 2), "time_limit", -2},
 		{"deaf to TERM", limit(probePlan("stubborn", "100"), 2), "time_limit", 137},
 		{"killed by its own hand", probePlan("signal", "9"), "tool_failed", 137},

@@ -31,6 +31,14 @@ type bench struct {
 }
 
 // newBench makes a workspace whose "Apptainer" is a two-line script: these tests are about everything around it.
+// fakeApptainer says what the real one says (1.4.5) of a program that is not there and of an image that it cannot mount.
+const fakeApptainer = `#!/bin/bash
+fatal() { printf 'FATAL:   %s\n' "$1" >&2; exit 255; }
+[[ $1 != broken ]] || fatal "container creation failed: image driver mount failure"
+[[ -n $(type -P -- "$1") ]] || fatal "\"$1\": executable file not found in \$PATH"
+exec "$@"
+`
+
 func newBench(t *testing.T, program string, change ...func(*Config, *run.JobSpec)) *bench {
 	t.Helper()
 	root := os.Getenv("SLURMGATE_TEST_DIR")
@@ -48,7 +56,7 @@ func newBench(t *testing.T, program string, change ...func(*Config, *run.JobSpec
 		must(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	runtime := filepath.Join(dir, "apptainer")
-	must(t, os.WriteFile(runtime, []byte("#!/bin/bash\nexec \"$@\"\n"), 0o755))
+	must(t, os.WriteFile(runtime, []byte(fakeApptainer), 0o755))
 	image, input := filepath.Join(dir, "image.sif"), filepath.Join(dir, "in/input.bam")
 	must(t, os.WriteFile(image, []byte("image"), 0o600))
 	must(t, os.WriteFile(input, []byte("input"), 0o600))
@@ -56,6 +64,7 @@ func newBench(t *testing.T, program string, change ...func(*Config, *run.JobSpec
 	job := flagstat(dir)
 	job.RunID, job.Token, job.JobName = id, tok, run.JobName(id, 1, tok)
 	job.ImagePath, job.ExecArgs = image, []string{"/bin/bash", "-c", program}
+	job.Spec.Execution.Command.Argv = job.ExecArgs
 	job.Spec.Execution.Container.Image = "sha256:" + sum("image")
 	job.Spec.IO.Inputs[0].ChecksumSHA256 = sum("input")
 	job.Spec.Resources = plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 50}
@@ -182,7 +191,11 @@ func TestClusterEndings(t *testing.T) {
 		"exit 124":         {"exit 124", 60, "tool_failed", 124, "FAILED", 0, true},
 		"exit 127":         {"exit 127", 60, "tool_failed", 127, "FAILED", 0, true},
 		"exit 255":         {"exit 255", 60, "tool_failed", 255, "FAILED", 0, true},
-		"runtime":          {"echo FATAL:   could not open image >&2; exit 255", 60, "runtime_failed", 255, "FAILED", 0, true},
+		"FATAL, its own":   {"echo 'FATAL:   the database is locked' >&2; exit 255", 60, "tool_failed", 255, "FAILED", 0, true},
+		"FATAL, loosely":   {"echo 'FATAL: could not open image' >&2; exit 255", 60, "tool_failed", 255, "FAILED", 0, true},
+		"FATAL, nested":    {"echo 'FATAL:   container creation failed: x' >&2; exit 255", 60, "tool_failed", 255, "FAILED", 0, true},
+		"no such program":  {"", 60, "runtime_failed", 255, "FAILED", 0, true},
+		"no container":     {"", 60, "runtime_failed", 255, "FAILED", 0, true},
 		"killed":           {"kill -KILL $$", 60, "killed", 137, "FAILED", 0, true},
 		"segfault":         {"kill -SEGV $$", 60, "tool_failed", 139, "FAILED", 0, true},
 		"own limit":        {"sleep 60", 2, "time_limit", 124, "FAILED", 2, true},
@@ -192,7 +205,17 @@ func TestClusterEndings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, c.program, func(_ *Config, j *run.JobSpec) { j.Spec.Resources.TimeLimitSeconds = c.limit })
+			b := newBench(t, c.program, func(_ *Config, j *run.JobSpec) {
+				j.Spec.Resources.TimeLimitSeconds = c.limit
+				switch name {
+				case "no such program":
+					j.ExecArgs = []string{"no-such-program", "x"}
+					j.Spec.Execution.Command.Argv = j.ExecArgs
+				case "no container":
+					j.ExecArgs = []string{"broken", "bash", "x"}
+					j.Spec.Execution.Command.Argv = j.ExecArgs[1:]
+				}
+			})
 			id := b.send(t, 1)
 			job := b.ended(t, id)
 			e := b.exit(t, id)

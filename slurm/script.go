@@ -68,7 +68,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"Limit": job.Spec.Resources.TimeLimitSeconds, "Grace": r.cfg.GraceSeconds, "MaxOutputBytes": job.MaxOutputBytes,
 		"Run": Quote(job.RunDir), "Attempt": Quote(job.AttemptDir()), "Token": Quote(job.Token), "Stdout": Quote(stdout),
 		"PinnedFile": run.PinnedFile, "PinnedSHA256": hex.EncodeToString(sum[:]),
-		"Program": quoted(job.ExecArgs), "Env": quoted(environment), "Outputs": quoted(outputs),
+		"Program": quoted(job.ExecArgs), "Words": len(cmd.Argv), "Env": quoted(environment), "Outputs": quoted(outputs),
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
 	}

@@ -15,8 +15,7 @@
 {{.Sent}}
 #
 # shellcheck disable=SC2016 # a plan's words are meant literally
-set -u
-umask 077
+set -u; umask 077
 export LC_ALL=C PATH=/usr/bin:/bin
 
 run={{.Run}}
@@ -41,8 +40,7 @@ job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID} task=${SLURM_ARRAY_TASK_ID:--} restart=
 node=${SLURMD_NODENAME:-$HOSTNAME}
 execution="job=$job task=$task restart=$restart"
 suffix=$job${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}.$restart
-hash=(openssl dgst -sha256 -r)
-"${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum)
+hash=(openssl dgst -sha256 -r) && "${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum)
 child='' terminated='' interrupted='' ran=0 used=(0 0)
 
 say() { TZ=UTC printf '%(%FT%TZ)T %s\n' -1 "$*"; }
@@ -62,9 +60,8 @@ leave() { # NAME CONTENT: a control file appears whole or not at all, and on dis
 }
 finish() { # CODE REASON: the exit file; then the end, unless there is success to describe
   trap '' TERM # the commands below inherit it
-  local code=$1 reason=$2 hz
+  local code=$1 reason=$2 hz && hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
   [[ -z $terminated || $code == 0 ]] || reason=terminated
-  hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
   leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s' \
     "$execution" "$code" "$reason" $((ran / 100)) $((ran % 100)) $((used[0] / hz)) $((used[0] % hz * 100 / hz)) \
     $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; exit 94; }
@@ -73,6 +70,13 @@ finish() { # CODE REASON: the exit file; then the end, unless there is success t
   trap - TERM
 }
 
+runtime_failed() { # FATAL and 255 are Apptainer's, not the program's, whose last words may look the same: so Apptainer is asked for a
+  # program that no image has. What it says of that shows whether a container can be made here. It executes nothing.
+  local last said none at=$((${#program[@]} - {{.Words}})) name=${program[${#program[@]} - {{.Words}}]}
+  last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1) none=${name%"${name##*/}"}slurmgate-none-$token
+  [[ $last == 'FATAL:   '* ]] && said=$(timeout -k 5 60 "${launch[@]}" "${program[@]:0:at}" "$none" </dev/null 2>&1 | tail -c 4096 | tail -n 1) &&
+    [[ $said != *"$none"* || ${said//"$none"/"$name"} == "$last" || $last =~ ^'FATAL:   '('is a directory'|'permission denied'|.*'exec format error')$ ]]
+}
 trap 'terminated=yes interrupted=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
 
 # 1. The claim: of all jobs and starts, one gets its file linked to this name. Only what is read there decides.
@@ -120,20 +124,16 @@ done
 { mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } ||
   finish 94 control_unwritable
 [[ -z $terminated ]] || finish 143 terminated
-started=$(now)
-read -ra before <<<"$(ticks)"
-timeout -k "$grace" "$limit" env -i PATH="$PATH" HOME="$attempt/tmp" LC_ALL=C "${environment[@]}" \
-  "$apptainer" "${program[@]}" </dev/null >"$stdout" 2>"$ctl/stderr" &
-child=$!
-[[ -z $terminated ]] || kill -TERM "$child" # it came just now
+started=$(now) && read -ra before <<<"$(ticks)"
+launch=(env -i PATH="$PATH" HOME="$attempt/tmp" LC_ALL=C "${environment[@]}" "$apptainer")
+timeout -k "$grace" "$limit" "${launch[@]}" "${program[@]}" </dev/null >"$stdout" 2>"$ctl/stderr" &
+child=$!; [[ -z $terminated ]] || kill -TERM "$child" # it came just now
 while :; do
-  interrupted=''
-  wait "$child"
+  interrupted='' && wait "$child"
   code=$?
   [[ -n $interrupted ]] || break # else the trap ended the wait, perhaps before the program ended
 done
-child='' ran=$(($(now) - started))
-read -ra used <<<"$(ticks)"
+child='' ran=$(($(now) - started)) && read -ra used <<<"$(ticks)"
 used=($((${used[0]:-0} - ${before[0]:-0})) $((${used[1]:-0} - ${before[1]:-0})))
 
 # 5. How it ended. A program may exit with 124 or 137 too, but not after its time is up.
@@ -146,7 +146,7 @@ elif ((code == 124 && ran >= limit * 100 || code == 137 && ran >= (limit + grace
   reason=time_limit
 elif ((code == 137)); then
   reason=killed
-elif ((code == 255)) && tail -c 4096 -- "$ctl/stderr" | grep -q 'FATAL: '; then
+elif ((code == 255)) && runtime_failed; then
   reason=runtime_failed
 fi
 finish "$code" "$reason"

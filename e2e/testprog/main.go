@@ -60,6 +60,13 @@ func run(mode string, args []string) error {
 			return err
 		}
 		os.Exit(code)
+	case "fail": // STATUS TEXT: ends with this as its last words
+		code, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, args[1])
+		os.Exit(code)
 	case "signal": // NUMBER: ends by its own hand
 		n, err := strconv.Atoi(args[0])
 		if err != nil {
