@@ -142,7 +142,7 @@ func separator(text string, from, to int) (at int, how joint) {
 		return to + j + 1, colon
 	case strings.HasPrefix(after, "："), strings.HasPrefix(after, "＝"):
 		return to + j + 3, colon
-	case strings.HasPrefix(strings.ToLower(after), "%3d"), strings.HasPrefix(strings.ToLower(after), "%3a"):
+	case len(after) > 2 && after[0] == '%' && (strings.EqualFold(after[:3], "%3d") || strings.EqualFold(after[:3], "%3a")):
 		return to + j + 3, equals
 	case strings.HasPrefix(after, ">") && from > 0 && text[from-1] == '<':
 		return to + j + 1, element

@@ -17,9 +17,11 @@ func pem(text string, at int) (s Span, ok bool) {
 	}
 	headEnd += at + len("-----")
 	if strings.HasPrefix(text[line:], "-----END") {
-		return Span{body(text, line, -1), headEnd, s.Rule}, true
+		near := max(0, line-Margin)
+		return Span{near + body(text[near:line], line-near, -1), headEnd, s.Rule}, true
 	}
-	if n := strings.Index(text[headEnd:], "-----END"); n >= 0 && !strings.Contains(text[headEnd:headEnd+n], "-----BEGIN") {
+	if n := strings.Index(text[headEnd:min(len(text), headEnd+Margin)], "-----END"); n >= 0 && !strings.Contains(text[headEnd:headEnd+n],
+		"-----BEGIN") {
 		end := headEnd + n + len("-----END")
 		if m := strings.Index(text[end:min(len(text), end+96)], "-----"); m >= 0 {
 			return Span{line, end + m + len("-----"), s.Rule}, true

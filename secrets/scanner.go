@@ -111,7 +111,9 @@ func (s *Scanner) Find(text string) []Span { return merged(s.find(text, 0), text
 func (s *Scanner) find(text string, depth int) (out []Span) {
 	near := map[*rule][]int{} // the ends of a rule's keywords
 	var order []*rule
-	seen := 0 // the end of the last value: a name within it is none
+	seen := 0    // the end of the last value: a name within it is none
+	decoded := 0 // the end of the last word in percents
+	keys := 0    // the end of the last private key
 	scan(s.words, text, func(h hit) bool {
 		m := s.means[h.word]
 		start := h.end - m.length
@@ -133,23 +135,30 @@ func (s *Scanner) find(text string, depth int) (out []Span) {
 				seen = x.End
 			}
 		case keyWord:
+			if start < keys {
+				break
+			}
 			if x, ok := pem(text, start); ok {
 				out = append(out, x)
+				keys = x.End
 			}
 		case scheme:
 			if x, ok := userInfo(text, h.end); ok {
 				out = append(out, x)
 			}
 		case percent:
-			out = s.percents(text, start, depth, out)
+			if start >= decoded {
+				out, decoded = s.percents(text, start, depth, out)
+			}
 		}
 		return true
 	}, func(from, to int) bool {
 		out = s.run(text, from, to, depth, out)
 		return true
 	})
+	budget := maxRuleBytes * max(len(text), 64<<10)
 	for _, r := range order {
-		out = r.around(text, near[r], out)
+		out = r.around(text, near[r], &budget, out)
 	}
 	for _, r := range s.always {
 		out = r.find(text, 0, len(text), out)
@@ -159,7 +168,7 @@ func (s *Scanner) find(text string, depth int) (out []Span) {
 
 // longWord reports whether a short keyword is in a long word: else it is in half of all words.
 func longWord(text string, from, to int) bool {
-	for from > 0 && text[from-1] > ' ' {
+	for from > 0 && text[from-1] > ' ' && to-from < 20 {
 		from--
 	}
 	for to < len(text) && text[to] > ' ' && to-from < 20 {
@@ -168,8 +177,12 @@ func longWord(text string, from, to int) bool {
 	return to-from >= 20
 }
 
+// maxRuleBytes bounds the work for a text that somebody has filled with keywords: the stretches all rules search together are at most so
+// many times as long as it. Where more would have to be searched, the stretch is redacted.
+const maxRuleBytes = 24
+
 // around runs the rule's expression over the stretches around its keywords.
-func (r *rule) around(text string, ends []int, out []Span) []Span {
+func (r *rule) around(text string, ends []int, budget *int, out []Span) []Span {
 	reach := r.Reach
 	if reach == 0 {
 		reach = defaultReach
@@ -180,7 +193,12 @@ func (r *rule) around(text string, ends []int, out []Span) []Span {
 		for i++; i < len(ends) && ends[i]-reach <= to; i++ {
 			to = ends[i] + reach
 		}
-		out = r.find(text, from, wordEdge(text, min(len(text), to), 1), out)
+		to = wordEdge(text, min(len(text), to), 1)
+		if *budget -= to - from; *budget < 0 {
+			out = append(out, Span{from, to, "too much that looks like secrets"})
+			continue
+		}
+		out = r.find(text, from, to, out)
 	}
 	return out
 }
@@ -236,7 +254,7 @@ func worthDecoding(s string) bool {
 }
 
 // percents searches a word that is written in percents.
-func (s *Scanner) percents(text string, at, depth int, out []Span) []Span {
+func (s *Scanner) percents(text string, at, depth int, out []Span) ([]Span, int) {
 	from, to := at, at
 	for from > 0 && text[from-1] > ' ' && at-from < maxValue && text[from-1] != '"' {
 		from--
@@ -244,13 +262,13 @@ func (s *Scanner) percents(text string, at, depth int, out []Span) []Span {
 	for to < len(text) && text[to] > ' ' && to-at < maxValue && text[to] != '"' {
 		to++
 	}
-	if depth > 2 || len(out) > 0 && out[len(out)-1] == (Span{from, to, "secret in percents"}) {
-		return out
+	if depth > 2 {
+		return out, to
 	}
 	if inner := unpercent(text[from:to]); inner != text[from:to] && len(s.find(inner, depth+1)) > 0 {
 		out = append(out, Span{from, to, "secret in percents"})
 	}
-	return out
+	return out, to
 }
 
 // unpercent decodes what is good of a text written in percents.

@@ -2,12 +2,15 @@ package secrets
 
 import "strings"
 
+// maxUserInfo bounds what is looked at of a URL, in bytes.
+const maxUserInfo = 1024
+
 // userInfo finds what is secret of the user information of a URL whose "://" ends at a place: the password, up to the last @ of the
 // authority, and a user's name that is a token itself. A password may have / ? # and @ in it, which the rules of URLs do not allow.
 func userInfo(text string, at int) (s Span, ok bool) {
 	s.Rule = "password in a URL"
 	end := at
-	for end < len(text) && end < at+maxValue && text[end] > ' ' && !strings.ContainsRune("\"'`<>|", rune(text[end])) {
+	for end < len(text) && end < at+maxUserInfo && text[end] > ' ' && strings.IndexByte("\"'`<>|", text[end]) < 0 {
 		end++
 	}
 	word := text[at:end]
