@@ -289,12 +289,29 @@ func (t *turnedAway) add(uid int) {
 	u := t.seen[uid]
 	u.n++
 	n := u.n
-	if time.Since(u.told) < time.Second {
-		n = 0
-	} else {
+	switch wait := time.Second - time.Since(u.told); {
+	case wait <= 0:
 		u = turns{told: time.Now()}
+	case n == 1:
+		time.AfterFunc(wait, func() { t.rest(uid) })
+		fallthrough
+	default:
+		n = 0
 	}
 	t.seen[uid] = u
+	t.mu.Unlock()
+	if n > 0 {
+		t.tell(uid, n)
+	}
+}
+
+// rest tells of the connections that followed within a second.
+func (t *turnedAway) rest(uid int) {
+	t.mu.Lock()
+	n := t.seen[uid].n
+	if n > 0 {
+		t.seen[uid] = turns{told: time.Now()}
+	}
 	t.mu.Unlock()
 	if n > 0 {
 		t.tell(uid, n)
