@@ -182,9 +182,9 @@ func (d *decision) raw(r RawPlans, e plan.Execution, imageName string) {
 	}
 	d.entry(r, e, imageName)
 	for _, name := range slices.Sorted(maps.Keys(e.Command.Env)) {
-		if programs.ChangesCode(name) {
-			d.add("POLICY-ENV", "execution.command.env."+clip(name),
-				"a raw plan may not set a variable that decides which code a program loads", name)
+		if !r.MaySet(name) {
+			*d = append(*d, fault.Problem{Code: "POLICY-ENV", Field: "execution.command.env." + clip(name),
+				Rule: "policy slurm.raw_plans.env: " + shown(r.variables()), Msg: `a raw plan may not set the variable "` + clip(name) + `"`})
 		}
 	}
 }
@@ -212,8 +212,8 @@ func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
 		d.add(code, field+"[0]", "policy slurm.raw_plans.entry_programs for this image: "+shown(allowed), argv[0])
 	}
 	for i, a := range argv[1:] {
-		if programs.InlineCode(name, a) {
-			d.add(code, fmt.Sprintf("%s[%d]", field, i+1), "no code in an argument of "+clip(name), a)
+		if programs.InlineCode(name, a) || programs.Plugin(name, a) {
+			d.add(code, fmt.Sprintf("%s[%d]", field, i+1), "no code, and no library by its path, in an argument of "+clip(name), a)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func (s *Slurm) read(v yamldoc.Value) {
 	s.MaxTimeLimitSeconds = int(number(o.Opt("max_time_limit_seconds"), 1, plan.MaxTimeLimitSeconds, plan.MaxTimeLimitSeconds))
 	s.MaxGPUs = int(number(o.Opt("max_gpus"), 0, plan.MaxGPUs, plan.MaxGPUs))
 
-	raw := o.Opt("raw_plans").Object("allowed", "entry_programs")
+	raw := o.Opt("raw_plans").Object("allowed", "entry_programs", "env")
 	s.RawPlans = RawPlans{Allowed: raw.Opt("allowed").Bool(), EntryPrograms: map[string][]string{}}
 	for _, e := range raw.Opt("entry_programs").Entries() {
 		if !imageKey.MatchString(e.Key) {
@@ -197,6 +197,9 @@ func (s *Slurm) read(v yamldoc.Value) {
 			return program.MatchString(s) && !programs.Starts(s) && !programs.Codes(s)
 		})
 	}
+	s.RawPlans.Env = listed(raw.Opt("env"), "ENV", "names of variables, none that decides which code a program loads or that the gateway, "+
+		"Slurm or "+
+		"the container's runtime sets", func(s string) bool { return plan.IsEnvName(s) && !programs.FindsCode(s) && !programs.Reserved(s) })
 }
 
 func (l *Local) read(v yamldoc.Value) {

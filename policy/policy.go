@@ -10,6 +10,8 @@ package policy
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"slurmgate/policy/yamldoc"
 )
@@ -76,6 +78,27 @@ type RawPlans struct {
 	// EntryPrograms lists, for an image (its digest, or its name in images.lock.yaml), the base names of the programs a raw
 	// plan may start. Shells and programs that start others cannot be listed.
 	EntryPrograms map[string][]string `json:"entry_programs"`
+	// Env lists the variables that a raw plan may set; absent: [DefaultRawEnv].
+	Env *[]string `json:"env"`
+}
+
+// MaySet reports whether a raw plan may set a variable of the program's environment.
+func (r RawPlans) MaySet(name string) bool { return slices.Contains(r.variables(), name) }
+
+func (r RawPlans) variables() []string {
+	if r.Env != nil {
+		return *r.Env
+	}
+	return DefaultRawEnv()
+}
+
+// DefaultRawEnv lists the variables that a raw plan may set under a policy that lists none: language, time zone and numbers of threads.
+// The list is not part of the policy's hash.
+func DefaultRawEnv() []string {
+	return strings.Fields("LANG LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME TZ SOURCE_DATE_EPOCH NO_COLOR " +
+		"OMP_NUM_THREADS OMP_THREAD_LIMIT OMP_DYNAMIC OMP_NESTED OMP_PLACES OMP_PROC_BIND OMP_SCHEDULE OMP_STACKSIZE OPENBLAS_NUM_THREADS " +
+		"GOTO_NUM_THREADS BLIS_NUM_THREADS MKL_NUM_THREADS MKL_DYNAMIC NUMEXPR_NUM_THREADS NUMEXPR_MAX_THREADS VECLIB_MAXIMUM_THREADS " +
+		"RAYON_NUM_THREADS GOMAXPROCS POLARS_MAX_THREADS")
 }
 
 // Local limits what runs on the gateway's own host without Slurm: docker plans, and hybrid tools that fit on the host.

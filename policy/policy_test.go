@@ -144,6 +144,8 @@ func TestRefused(t *testing.T) {
 		{"version: 1\nslurm: {raw_plans: {entry_programs: {x: [bash]}}}\n", "POLICY-ENTRY-PROGRAM slurm.raw_plans.entry_programs.x[0]:2"},
 		{"version: 1\nslurm: {raw_plans: {entry_programs: {x: [/usr/bin/a]}}}\n", "POLICY-ENTRY-PROGRAM slurm.raw_plans.entry_programs.x[0]:2"},
 		{"version: 1\nslurm: {raw_plans: {entry_programs: {\"x:1\": [a]}}}\n", "POLICY-IMAGE slurm.raw_plans.entry_programs.x:1:2"},
+		{"version: 1\nslurm: {raw_plans: {env: [LC_ALL, LD_PRELOAD, \"A B\", TMPDIR]}}\n",
+			"POLICY-ENV slurm.raw_plans.env[1]:2, POLICY-ENV slurm.raw_plans.env[2]:2, POLICY-ENV slurm.raw_plans.env[3]:2"},
 		{"version: 1\ntool_allowlist: [samtools.flagstat]\n", "POLICY-TOOL-NAME tool_allowlist[0]:2"},
 		{"version: 1\nimages_allowlist: [samtools]\n", "POLICY-IMAGE images_allowlist[0]:2"},
 		{"version: 1\nimport: {roots: [data, /, /a/../b, /a/]}\n",
@@ -285,6 +287,7 @@ func TestRawPlans(t *testing.T) {
 		{"python3|-c|x", "argv[1]"}, {"python3|-Ic|x", "argv[1]"}, {"python3|-W|ignore|-c|x", "argv[3]"}, {"perl|-e|x", "argv[1]"},
 		{"perl|-ne|x", "argv[1]"}, {"node|-e|x", "argv[1]"}, {"node|--eval=x", "argv[1]"}, {"node|--import|data:x", "argv[1]"},
 		{"Rscript|-e|x", "argv[1]"},
+		{"bcftools|+fill-tags|/work/in/x", ""}, {"bcftools|+/work/in/evil.so", "argv[1]"}, {"bcftools|+../work/in/evil", "argv[1]"},
 	} {
 		s := spec()
 		s.Execution.Command.Argv = strings.Split(c.argv, "|")
@@ -301,16 +304,47 @@ func TestRawPlans(t *testing.T) {
 		}
 	}
 	s := spec()
-	s.Execution.Command.Env = map[string]string{"PATH": "/work/in", "PYTHONPATH": "/work/in", "LC_ALL": "C", "OMP_NUM_THREADS": "4"}
-	var got []string
-	for _, p := range fault.ProblemsOf(open.AllowPlan(s, true, "samtools")) {
-		got = append(got, p.Code+" "+p.Field)
-	}
-	if d := cmp.Diff([]string{"POLICY-ENV execution.command.env.PATH", "POLICY-ENV execution.command.env.PYTHONPATH"}, got); d != "" {
-		t.Error(d)
+	s.Execution.Command.Env = map[string]string{"PATH": "/work/in", "PYTHONPATH": "/work/in", "BASH_ENV": "x", "TCLLIBPATH": "x",
+		"UNKNOWN": "x",
+		"TMPDIR":  "/work/in", "LC_ALL": "C", "OMP_NUM_THREADS": "4", "TZ": "UTC"}
+	const some = "BASH_ENV PATH PYTHONPATH TCLLIBPATH TMPDIR UNKNOWN"
+	for policy, want := range map[string]string{"": some,
+		", env: [UNKNOWN, TZ]": "BASH_ENV LC_ALL OMP_NUM_THREADS PATH PYTHONPATH TCLLIBPATH TMPDIR",
+		", env: []":            "BASH_ENV LC_ALL OMP_NUM_THREADS PATH PYTHONPATH TCLLIBPATH TMPDIR TZ UNKNOWN"} {
+		p := parse(t, "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {samtools: [samtools]}"+policy+"}}\n")
+		var got []string
+		for _, problem := range fault.ProblemsOf(p.AllowPlan(s, true, "samtools")) {
+			got = append(got, strings.TrimPrefix(problem.Field, "execution.command.env."))
+			if problem.Code != "POLICY-ENV" || !strings.HasPrefix(problem.Rule, "policy slurm.raw_plans.env: ") {
+				t.Errorf("%+v", problem)
+			}
+		}
+		if d := cmp.Diff(strings.Fields(want), got); d != "" {
+			t.Errorf("%s: %s", policy, d)
+		}
 	}
 	if err := open.AllowPlan(s, false, "samtools"); err != nil {
 		t.Error("the rules for raw plans bind a toolpack", err)
+	}
+}
+
+// An interpreter that an administrator lists is allowed, and named where the policy is checked. What raw plans may set by default is no
+// part of the hash.
+func TestRawPlanNotes(t *testing.T) {
+	const list = "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {b: [python3.12, samtools], a: [java, tar]}}}\n"
+	var got []string
+	for _, note := range parse(t, list).Notes() {
+		name, _, _ := strings.Cut(strings.TrimPrefix(note, "policies.yaml: slurm.raw_plans.entry_programs lists "), ": ")
+		got = append(got, name)
+	}
+	if d := cmp.Diff([]string{"java for the image a", "tar for the image a", "python3.12 for the image b"}, got); d != "" {
+		t.Error(d)
+	}
+	if off := parse(t, strings.Replace(list, "true", "false", 1)); len(off.Notes()) != 0 {
+		t.Error("raw plans are not allowed", off.Notes())
+	}
+	if p := parse(t, list); p.Hash != "sha256:e5948241d60b2cea8076e4684e16b993315e1a60b461959b01345b7df8134dc9" {
+		t.Error("the hash of a policy without the list of variables has changed", p.Hash)
 	}
 }
 

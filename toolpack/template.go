@@ -112,7 +112,7 @@ func (p property) free() bool {
 func (d *draft) checkEnv(inputs map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.envs)) {
 		takesCode := ""
-		if programs.ChangesCode(name) {
+		if programs.FindsCode(name) {
 			takesCode = "a variable that decides which code a program loads may only contain numbers and values listed by enum"
 		}
 		d.checkTemplate("env.set."+name, d.envs[name], inputs, takesCode)

@@ -1,6 +1,7 @@
 // Package programs knows which programs make an allow-list of programs meaningless: shells, programs that start
-// others, and interpreters that take code from an argument. The tables are a safety net behind the lists an
-// administrator writes, not a sandbox; the container is that.
+// others, and interpreters that take code from an argument or a file. The tables are a safety net behind the lists an
+// administrator writes, not a sandbox; the container is that. A program is known by its name: what a name in the image links to, cannot be
+// seen from outside of the image.
 package programs
 
 import (
@@ -20,7 +21,30 @@ var starters = strings.Fields(`
 // coders are programs whose ordinary arguments can be code, or name a program to run.
 var coders = strings.Fields(`awk gawk mawk nawk original-awk ed ex vi vim nvim emacs find make ninja git mlr`)
 
-var versionSuffix = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)*$`)
+// loaders are further programs that run code from a file, a module or a plug-in that is named to them, or that start other programs. A
+// policy may list them for raw plans, as it may list interpreters.
+var loaders = strings.Fields(`
+	pythonw ipython jupyter jupyter-lab jupyter-notebook jupyter-nbconvert papermill pytest marimo streamlit pip conda mamba micromamba uv poetry
+	java javaw jshell jruby jython scala kotlin groovy clojure gradle mvn ant littler irb rake gem bundle npm npx yarn pnpm ts-node tsx
+	tclsh wish tclkit ocaml ghci runghc runhaskell stack cabal swift go rustc cargo erl elixir iex escript sbcl clisp ecl racket scheme csi gforth
+	matlab octave-cli scilab maxima sage gp magma cling root tcc gcc g++ cc c++ clang clang++ ld as meson bazel scons cpp m4 dc bc
+	snakemake nextflow cwltool cwl-runner toil-cwl-runner miniwdl cromwell luigi airflow dask
+	mpirun mpiexec mpiexec.hydra orterun prun prterun torchrun accelerate deepspeed horovodrun
+	tar bsdtar gtar star cpio zip unzip sort split logrotate cron at batch screen tmux less more man dpkg rpm apt apt-get
+	duckdb psql mysql mongosh redis-cli lldb rr perf bpftrace stap qemu qemu-user qemu-x86_64 qemu-aarch64 wine
+	ffmpeg convert magick gs latex pdflatex xelatex lualatex tex luatex hg svn svnadmin cvs ctags pandoc`)
+
+// versionSuffix is what follows the name in python3.12, perl5.38-x86_64-linux-gnu, python3.13t and ksh93.
+var versionSuffix = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)*[a-z]?(-[a-z0-9_.-]+)?$`)
+
+// family is the name of a program without the version in it.
+func family(name string) string {
+	name = strings.TrimSuffix(name, ".exe")
+	if at := versionSuffix.FindStringIndex(name); at != nil && at[0] > 0 {
+		return name[:at[0]]
+	}
+	return name
+}
 
 // Starts reports whether a program is a shell or is meant to start other programs, with or without a version in its
 // name. The dynamic loader counts as one.
@@ -32,7 +56,7 @@ func Starts(name string) bool {
 func Codes(name string) bool { return has(coders, name) }
 
 func has(list []string, name string) bool {
-	return slices.Contains(list, name) || slices.Contains(list, versionSuffix.ReplaceAllString(name, ""))
+	return slices.Contains(list, name) || slices.Contains(list, family(name))
 }
 
 // interpreters are programs that take code from an option: the letters of their short options and their long ones.
@@ -66,9 +90,20 @@ var interpreters = map[string]struct {
 func Interprets(name string) bool {
 	_, ok := interpreters[name]
 	if !ok {
-		_, ok = interpreters[versionSuffix.ReplaceAllString(name, "")]
+		_, ok = interpreters[family(name)]
 	}
 	return ok
+}
+
+// RunsFiles reports whether a program runs code from a file, a module or a plug-in named in its ordinary arguments, or starts other
+// programs: whoever chooses the arguments chooses what runs.
+func RunsFiles(name string) bool {
+	return Interprets(name) || has(loaders, name) || Starts(name) || Codes(name)
+}
+
+// Plugin reports whether an argument makes a program load a library from a path, as "bcftools +/work/in/x.so" does.
+func Plugin(name, arg string) bool {
+	return family(name) == "bcftools" && strings.HasPrefix(arg, "+") && strings.Contains(arg, "/")
 }
 
 // InlineCode reports whether an argument gives an interpreter code to run. Check every argument, also
@@ -76,7 +111,7 @@ func Interprets(name string) bool {
 func InlineCode(name, arg string) bool {
 	in, ok := interpreters[name]
 	if !ok {
-		if in, ok = interpreters[versionSuffix.ReplaceAllString(name, "")]; !ok {
+		if in, ok = interpreters[family(name)]; !ok {
 			return false
 		}
 	}
@@ -101,6 +136,37 @@ func ChangesCode(name string) bool {
 		}
 	}
 	return false
+}
+
+// FindsCode reports whether an environment variable names places or options of one program by which it finds further code. An
+// administrator may set it to a value of his own in a policy; a caller may not choose it.
+func FindsCode(name string) bool {
+	switch name {
+	case "TCLLIBPATH", "AWKPATH", "AWKLIBPATH", "FPATH", "ZDOTDIR", "INPUTRC", "LESSOPEN", "LESSCLOSE", "MANPAGER", "TAR_OPTIONS", "TAPE",
+		"RSYNC_RSH",
+		"MAKEFLAGS", "MAKEFILES", "MFLAGS", "CC", "CXX", "CPATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "MATLABPATH", "EXINIT",
+		"VIMINIT",
+		"EMACSLOADPATH", "IPYTHONDIR", "MPLBACKEND", "BCFTOOLS_PLUGINS", "HDF5_PLUGIN_PATH", "GDAL_DRIVER_PATH", "KRB5_CONFIG", "SASL_PATH":
+		return true
+	}
+	for _, p := range []string{"OCTAVE_", "MATLAB_", "ERL_", "CARGO_", "NXF_", "SNAKEMAKE_", "JUPYTER_", "QT_", "GTK_", "GST_", "OCL_",
+		"VK_", "GNUPLOT_"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return ChangesCode(name)
+}
+
+// Reserved reports whether an environment variable belongs to the container's runtime, to Slurm or to the workspace, so that only the
+// gateway sets it.
+func Reserved(name string) bool {
+	for _, p := range []string{"APPTAINER", "SINGULARITY", "SLURM", "SBATCH"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"TMPDIR", "TMP", "TEMP", "TEMPDIR", "PWD", "OLDPWD", "USER", "LOGNAME"}, name)
 }
 
 // Base is the last part of a path.
