@@ -107,6 +107,7 @@ func (h Host) checkLock(a CheckArgs) (warnings []string, err error) {
 func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 	out := append([]string{}, p.Notes()...)
 	for _, t := range d.Packs().List() {
+		out = append(out, t.Notes()...)
 		if err := p.AllowTool(t.ToolName()); err != nil {
 			out = append(out, t.ID()+": policy does not allow it (tool_allowlist)")
 		}

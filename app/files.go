@@ -145,11 +145,12 @@ type CheckAnswer struct {
 	Domain  string   `json:"domain_id"` // empty for a plain folder of packs
 	Tools   []string `json:"tools"`
 	Missing []string `json:"missing_images"` // named by packs, not in images.lock.yaml
+	Notes   []string `json:"warnings"`       // what a pack lets a caller's text do
 }
 
 // checkTools checks a domain if the folder has a manifest, else the toolpacks below it.
 func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error) {
-	out := CheckAnswer{Dir: a.Dir, Tools: []string{}, Missing: []string{}}
+	out := CheckAnswer{Dir: a.Dir, Tools: []string{}, Missing: []string{}, Notes: []string{}}
 	var packs *toolpack.Set
 	if _, err := os.Stat(filepath.Join(a.Dir, toolpack.ManifestFile)); err != nil {
 		if packs, err = toolpack.Load(a.Dir, toolpack.Taken(OperationIDs())); err != nil {
@@ -164,6 +165,7 @@ func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error
 	}
 	for _, p := range packs.List() {
 		out.Tools = append(out.Tools, p.ID())
+		out.Notes = append(out.Notes, p.Notes()...)
 	}
 	return out, nil
 }

@@ -29,6 +29,7 @@ type Config struct {
 	Binds   []Bind
 	NoMount []string // more words for --no-mount, e.g. sys
 	GPU     GPU      // NVIDIA when empty
+	Seccomp string   // absolute path of a seccomp profile on the compute nodes; none when empty
 }
 
 // Runtime writes exec lines.
@@ -36,6 +37,7 @@ type Runtime struct {
 	noMount string
 	binds   map[string]string // "source:target:ro" by name
 	gpuFlag string
+	seccomp string
 }
 
 // neverMounted is what apptainer.conf of a site may mount into every container and a plan did not ask for.
@@ -43,7 +45,8 @@ var neverMounted = []string{"hostfs", "bind-paths", "home", "cwd"}
 
 // NewRuntime makes the writer of exec lines for a site; package site has checked the settings.
 func NewRuntime(c Config) *Runtime {
-	r := &Runtime{noMount: strings.Join(slices.Concat(neverMounted, c.NoMount), ","), binds: map[string]string{}, gpuFlag: "--nv"}
+	r := &Runtime{noMount: strings.Join(slices.Concat(neverMounted, c.NoMount), ","), binds: map[string]string{}, gpuFlag: "--nv",
+		seccomp: c.Seccomp}
 	for _, b := range c.Binds {
 		r.binds[b.Name] = b.Source + ":" + b.Target + ":ro"
 	}
@@ -65,6 +68,8 @@ func NewRuntime(c Config) *Runtime {
 //   - --no-home --home /tmp: no home folder is mounted and $HOME is a folder that exists and can be written.
 //   - --workdir: /tmp and /var/tmp lie in the attempt's tmp folder, not on 64 MiB of memory.
 //   - The umask of the caller holds inside (no --no-umask): what the program writes is as private as the job's.
+//   - --security seccomp:FILE works without root; without it a program can make user namespaces, in which it has every capability (over what
+//     is in its container: its mounts cannot be undone there). A file that cannot be read ends with FATAL before the program starts.
 //   - No --no-init: as process 1 a program that does not handle SIGTERM would ignore it.
 //
 // What the job script owes besides: an empty environment, HOME set to the attempt's tmp (Apptainer makes a folder
@@ -85,6 +90,9 @@ func (r *Runtime) ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir,
 		if folder, ok := r.binds[b.Name]; ok {
 			args = append(args, "--bind", folder)
 		}
+	}
+	if r.seccomp != "" {
+		args = append(args, "--security", "seccomp:"+r.seccomp)
 	}
 	args = append(args, "--pwd", spec.Execution.Command.Workdir)
 	if spec.Resources.GPUs != nil {

@@ -33,6 +33,18 @@ func TestExecArgs(t *testing.T) {
 	}
 }
 
+// A site's seccomp profile is on every command line, and on none where a site has none: what ran before runs unchanged.
+func TestSeccompFlag(t *testing.T) {
+	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Argv: []string{"x", "--security"}, Workdir: plan.Workdir}}}
+	args := strings.Join(NewRuntime(Config{Seccomp: "/shared/seccomp.json"}).ExecArgs(spec, nil, "/i.sif", "/r", "/r/a1"), " ")
+	if !strings.Contains(args, " --security seccomp:/shared/seccomp.json --pwd /work /i.sif x") {
+		t.Error(args)
+	}
+	if args := strings.Join(NewRuntime(Config{}).ExecArgs(spec, nil, "/i.sif", "/r", "/r/a1"), " "); strings.Contains(args, "seccomp") {
+		t.Error(args)
+	}
+}
+
 func TestGPUFlag(t *testing.T) {
 	one := 1
 	spec := plan.Spec{Resources: plan.Resources{GPUs: &one}, Execution: plan.Execution{Command: plan.Command{Argv: []string{"x"},

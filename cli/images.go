@@ -23,6 +23,9 @@ func (c toolCheckCmd) Run(ctx context.Context, a *Shell) error {
 			return
 		}
 		fmt.Fprintf(w, "%d tools, no mistakes: %s\n", len(r.Tools), strings.Join(r.Tools, " "))
+		for _, note := range r.Notes {
+			fmt.Fprintln(w, "warning: "+note)
+		}
 		for _, m := range r.Missing {
 			printNext(w, fault.Do("image add", "name", m))
 		}

@@ -145,6 +145,7 @@ func TestBadPlans(t *testing.T) {
 		{"loader's variable", changed("execution.command.env", tree{"LD_PRELOAD": "/work/in/x.so"}), 2, "PLAN-ENV",
 			"execution.command.env.LD_PRELOAD"},
 		{"path variable", changed("execution.command.env", tree{"PATH": "/work/in"}), 4, "POLICY-ENV", "execution.command.env.PATH"},
+		{"variable not listed", changed("execution.command.env", tree{"LC_ALL": "C"}), 4, "POLICY-ENV", "execution.command.env.LC_ALL"},
 		{"dots in dest", withInput("dest_relpath", "in/../x"), 2, "PLAN-DEST-PATH", io0 + "dest_relpath"},
 		{"absolute dest", withInput("dest_relpath", "/etc/passwd"), 2, "PLAN-DEST-PATH", io0 + "dest_relpath"},
 		{"dest elsewhere", withInput("dest_relpath", "out/x"), 2, "PLAN-DEST-PATH", io0 + "dest_relpath"},

@@ -88,6 +88,7 @@ type Apptainer struct {
 	NetworkIsolation string   `yaml:"network_isolation"` // "required": containers have no network
 	NoMount          []string `yaml:"no_mount"`          // further mounts to leave out: sys, devpts or absolute paths
 	GPU              string   `yaml:"gpu"`               // "nvidia" (--nv) or "amd" (--rocm), for plans that ask for GPUs; default nvidia
+	Seccomp          string   `yaml:"seccomp"`           // absolute and plain: a seccomp profile on the compute nodes; default none
 }
 
 // Module is how the job loads Apptainer as an environment module.

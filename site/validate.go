@@ -158,6 +158,9 @@ func (c *checker) apptainer(a Apptainer) {
 	c.oneOf("apptainer.verify", a.Verify, "all", "image_only")
 	c.oneOf("apptainer.network_isolation", a.NetworkIsolation, "required")
 	c.oneOf("apptainer.gpu", a.GPU, "nvidia", "amd")
+	if a.Seccomp != "" {
+		c.plain("apptainer.seccomp", a.Seccomp)
+	}
 	for i, word := range a.NoMount {
 		if !slices.Contains([]string{"sys", "devpts"}, word) && !plainPath.MatchString(word) {
 			c.value("SITE-NO-MOUNT", fmt.Sprintf("apptainer.no_mount[%d]", i), word, "sys, devpts or an absolute path",

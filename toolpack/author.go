@@ -43,8 +43,8 @@ func StarterKinds() []string { return []string{"cli", "python", "node", "php"} }
 var starters = map[string]struct{ output, execution string }{
 	"cli": {"{role: count, type: TEXT, label: line count, srcRelpath: out/count.txt}", `execution:
   kind: cli
-  # One element is one argument. Templates see params, inputs, outputs and resources.
-  cmd: [grep, -c, -e, "{{ params.pattern }}", "{{ inputs.text }}"]
+  # One element is one argument; a prefix, or -- before it, prevents that a caller's text is taken for an option. Templates see params, inputs, outputs and resources.
+  cmd: [grep, -c, "--regexp={{ params.pattern }}", --, "{{ inputs.text }}"]
   stdout: out/count.txt
 `},
 	"python": {"{role: count, type: JSON, label: line count, srcRelpath: out/count.json}", `execution:

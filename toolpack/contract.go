@@ -40,6 +40,7 @@ type property struct {
 	required   bool
 	values     []any // of enum or const
 	edges      []any // minimum and maximum
+	patterns   []string
 }
 
 // open are the keywords with which the top level of a schema decides for itself which other properties it accepts.
@@ -126,6 +127,9 @@ func (p *property) learn(s *jsonschema.Schema) {
 	}
 	if s.Const != nil {
 		p.listed, p.values = true, append(p.values, *s.Const)
+	}
+	if s.Pattern != nil {
+		p.patterns = append(p.patterns, s.Pattern.String())
 	}
 	for _, edge := range []*big.Rat{s.Minimum, s.Maximum} {
 		if edge != nil {

@@ -180,7 +180,7 @@ func openImages(s *site.Site) (apptainer.Images, error) {
 	if err != nil {
 		return apptainer.Images{}, err
 	}
-	c := apptainer.Config{NoMount: s.Apptainer.NoMount, GPU: apptainer.GPU(s.Apptainer.GPU)}
+	c := apptainer.Config{NoMount: s.Apptainer.NoMount, GPU: apptainer.GPU(s.Apptainer.GPU), Seccomp: s.Apptainer.Seccomp}
 	for _, b := range s.Apptainer.Binds {
 		c.Binds = append(c.Binds, apptainer.Bind{Name: b.Name, Source: b.Source, Target: b.Target})
 	}
