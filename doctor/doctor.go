@@ -125,6 +125,7 @@ func (d *checks) examine(ctx context.Context, args app.DoctorArgs) {
 
 // cluster checks one cluster; what it needs of another does not matter.
 func (d *checks) cluster(ctx context.Context, s *site.Site, dom *toolpack.Domain, args app.DoctorArgs) {
+	d.installed(s)
 	images := d.images(ctx, s, dom)
 	if !d.disks(s) || !d.check("slurm commands", s.Slurm.BinDir, slurmFiles(s), "") {
 		return

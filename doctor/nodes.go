@@ -31,9 +31,20 @@ for bind in %[2]s; do [[ -d $bind ]] || echo "bind=$bind"; done
 if [[ -x $apptainer ]]; then
   echo "apptainer=$("$apptainer" --version 2>&1 | head -1)"
   if [[ -n %[4]s ]]; then
-    out=$(env -i PATH="$PATH" HOME="$1" "$apptainer" --quiet exec --containall --no-eval --no-home --home /tmp --net --network none --no-mount hostfs,bind-paths,home,cwd --pwd / %[4]s /proc/self/nothing 2>&1)
+    enter=(env -i PATH="$PATH" HOME="$1" "$apptainer" --quiet exec --containall --cleanenv --no-eval --no-privs --no-home --home /tmp --net --network none --no-mount hostfs,bind-paths,home,cwd%[5]s --pwd /)
+    out=$("${enter[@]}" %[4]s /proc/self/nothing 2>&1)
     # The image may hold no program we know. That the program is what was not found shows that the container was set up.
     case $out in *"no such file"* | *"permission denied"*) echo "container=ok" ;; *) echo "container=${out//$'\n'/ }" ;; esac
+    # What a program finds inside, told by the node's own bash and unshare over the image.
+    over=()
+    for d in /usr /bin /lib /lib64; do [[ ! -d $d ]] || over+=(--bind "$d:$d:ro"); done
+    "${enter[@]}" "${over[@]}" %[4]s /bin/bash -c '
+      while read -r k v; do case $k in NoNewPrivs: | CapBnd: | CapEff: | Seccomp:) echo "wall.${k%%:}=$v" ;; esac; done </proc/self/status
+      net=""; while read -r n _; do case $n in *:) net="$net ${n%%:*}" ;; esac; done </proc/net/dev
+      echo "wall.net=${net# }"
+      if ! why=$(unshare --user /bin/true 2>&1); then echo "wall.users=refused: $why"; else echo wall.users=possible; fi
+      pids=(/proc/[0-9]*); echo "wall.pids=${#pids[@]}"
+      echo wall.end=yes' 2>/dev/null </dev/null
   fi
 else
   echo "apptainer=missing ${apptainer}"
@@ -79,7 +90,11 @@ func probeScript(s *site.Site, dir, image string) string {
 	for _, b := range s.Apptainer.Binds {
 		binds += slurm.Quote(b.Source) + " "
 	}
-	return fmt.Sprintf(nodeScript, slurm.Quote(dir), binds, find, slurm.Quote(image))
+	security := ""
+	if s.Apptainer.Seccomp != "" {
+		security = " --security " + slurm.Quote("seccomp:"+s.Apptainer.Seccomp)
+	}
+	return fmt.Sprintf(nodeScript, slurm.Quote(dir), binds, find, slurm.Quote(image), security)
 }
 
 // node sends one probe, reads its findings, and returns the node it ran on.
@@ -144,8 +159,34 @@ func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 	if _, tried := v["container"]; image && tried {
 		report(v["container"] == "ok", "fail", "container", "starts without a network", v["container"],
 			"run the command of the job script by hand on that node")
+		if v["container"] == "ok" {
+			walls(v, report)
+		}
 	}
 	return node, true
+}
+
+// walls reports what a program in a container on the node can do, as it was found there.
+func walls(v map[string]string, report func(ok bool, otherwise, check, good, bad, next string)) {
+	if v["wall.end"] == "" {
+		report(false, "warn", "container privileges", "", "could not be examined: the node's bash does not run in a container",
+			"run the command of the job script by hand on that node, with /bin/cat /proc/self/status")
+		return
+	}
+	none := strings.Trim(v["wall.CapBnd"]+v["wall.CapEff"], "0") == ""
+	report(none && v["wall.NoNewPrivs"] == "1", "fail", "container privileges", "no capabilities, and none to be gained (no_new_privs)",
+		fmt.Sprintf("capabilities %s (bounding set %s), no_new_privs %s", v["wall.CapEff"], v["wall.CapBnd"], v["wall.NoNewPrivs"]),
+		"run jobs as a user other than root; look for settings of apptainer.conf and capability.json that add capabilities")
+	report(v["wall.net"] == "lo", "fail", "container network", "none but its own loopback", "network interfaces "+v["wall.net"],
+		"find out why Apptainer does not obey --net --network none")
+	report(v["wall.pids"] != "" && len(v["wall.pids"]) < 2, "fail", "container processes", "sees only its own",
+		"sees "+v["wall.pids"]+" processes",
+		"set \"allow pid ns = yes\" in apptainer.conf")
+	const profile = "copy site-configs/seccomp.json to a folder that all nodes see, and name it in apptainer.seccomp"
+	report(v["wall.Seccomp"] == "2", "warn", "container seccomp", "a profile is in force",
+		"no seccomp profile: programs can make every system call", profile)
+	report(v["wall.users"] != "possible", "warn", "nested user namespaces", strings.TrimPrefix(v["wall.users"], "refused: "),
+		"possible: a program gets all capabilities in a namespace of its own, with which more of the kernel can be attacked", profile)
 }
 
 // probeEnded asks Slurm whether the probe has ended; no answer means no.

@@ -50,6 +50,7 @@ func TestDoctor(t *testing.T) {
 	t.Run("all is well", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "genomics")
+		s.seccomp()
 		e := s.doctor()
 		if e.Failed != 0 || e.Warned != 0 {
 			t.Errorf("%+v", e)
@@ -64,10 +65,28 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("both nodes were looked at: %v", nodes)
 		}
 		for _, check := range []string{"site file", "domain", "policy", "image samtools", "ledger disk", "ledger sync", "free space",
-			"hard links", "slurm controller", "accounting", "MinJobAge", "MessageTimeout", "squeue", "apptainer", "container", "claim by link"} {
+			"hard links", "slurm controller", "accounting", "MinJobAge", "MessageTimeout", "squeue", "apptainer", "container", "claim by link",
+			"container privileges", "container network", "container processes", "container seccomp", "nested user namespaces"} {
 			if status, detail, _ := e.find(check); status != "ok" {
 				t.Errorf("%s: %s %s", check, status, detail)
 			}
+		}
+	})
+	t.Run("what containers can do", func(t *testing.T) {
+		t.Parallel()
+		e := newSite(t, "genomics").doctor()
+		for _, check := range []string{"container seccomp", "nested user namespaces"} {
+			if status, _, next := e.find(check); status != "warn" || !strings.Contains(next, "apptainer.seccomp") {
+				t.Errorf("%s: %s %s", check, status, next)
+			}
+		}
+		if e.Failed != 0 || e.Warned != 4 { // both on both nodes
+			t.Errorf("%+v", e)
+		}
+		missing := newSite(t, "genomics")
+		missing.replace("site.yaml", "\nimport:", "\n  seccomp: /nothing/seccomp.json\nimport:")
+		if status, detail, _ := missing.doctor().find("container"); status != "fail" || !strings.Contains(detail, "/nothing/seccomp.json") {
+			t.Errorf("%s %s", status, detail)
 		}
 	})
 	t.Run("runs_dir that nodes do not see", func(t *testing.T) {

@@ -1,0 +1,65 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"slurmgate/site"
+)
+
+// mostExamined bounds the files that are looked at below one folder.
+const mostExamined = 10_000
+
+// installed warns of files that decide what runs and that every user of this host can change: the site file, the domain, the images, the
+// seccomp profile, and the folders they are in.
+func (d *checks) installed(s *site.Site) {
+	var open []string
+	for _, path := range []string{s.File(), s.DomainDir, s.Storage.ImageStore, s.Apptainer.Seccomp} {
+		if path != "" {
+			open = append(open, writable(path)...)
+		}
+	}
+	slices.Sort(open)
+	open = slices.Compact(open)
+	detail := ""
+	if len(open) > 0 {
+		detail = fmt.Sprintf("every user of this host can change %s", open[0])
+		if len(open) > 1 {
+			detail += fmt.Sprintf(" and %d more", len(open)-1)
+		}
+		detail += ", and with it what the gateway runs"
+	}
+	d.verdict(len(open) == 0, "warn", "installed files", "only their owners and groups can change site file, domain and images", detail,
+		"chmod o-w the files and folders, and look at who owns them")
+}
+
+// writable lists what everybody can write to: files and folders at and below a path, and the folders above it, in which the path could be
+// replaced. What cannot be examined here is left out.
+func writable(path string) (open []string) {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if st, err := os.Stat(dir); err == nil && st.Mode()&0o002 != 0 && st.Mode()&fs.ModeSticky == 0 {
+			open = append(open, dir)
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	seen := 0
+	_ = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
+		if seen++; seen > mostExamined {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return nil
+		}
+		// A link's own mode says nothing.
+		if st, err := e.Info(); err == nil && e.Type()&fs.ModeSymlink == 0 && st.Mode()&0o002 != 0 {
+			open = append(open, name)
+		}
+		return nil
+	})
+	return open
+}
