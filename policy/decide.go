@@ -221,7 +221,7 @@ func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
 // inImage reports whether a path is a clean absolute one of a place that the image alone fills.
 func inImage(s string) bool {
 	return strings.HasPrefix(s, "/") && path.Clean(s) == s &&
-		!below(s, plan.Workdir) && !below(s, "/tmp") && !below(s, "/proc") && !below(s, "/dev")
+		!below(s, plan.Workdir) && !below(s, "/tmp") && !below(s, "/var/tmp") && !below(s, "/proc") && !below(s, "/dev")
 }
 
 func below(s, dir string) bool { return s == dir || strings.HasPrefix(s, dir+"/") }

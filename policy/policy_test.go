@@ -288,6 +288,8 @@ func TestRawPlans(t *testing.T) {
 		{"perl|-ne|x", "argv[1]"}, {"node|-e|x", "argv[1]"}, {"node|--eval=x", "argv[1]"}, {"node|--import|data:x", "argv[1]"},
 		{"Rscript|-e|x", "argv[1]"},
 		{"bcftools|+fill-tags|/work/in/x", ""}, {"bcftools|+/work/in/evil.so", "argv[1]"}, {"bcftools|+../work/in/evil", "argv[1]"},
+		{"bcftools|plugin|/work/in/evil.so", "argv[1]"}, {"bcftools|view|-i|perl:/work/in/x.pl; perl.f(QUAL)", "argv[3]"},
+		{"/var/tmp/samtools", "argv[0]"},
 	} {
 		s := spec()
 		s.Execution.Command.Argv = strings.Split(c.argv, "|")

@@ -101,9 +101,11 @@ func RunsFiles(name string) bool {
 	return Interprets(name) || has(loaders, name) || Starts(name) || Codes(name)
 }
 
-// Plugin reports whether an argument makes a program load a library from a path, as "bcftools +/work/in/x.so" does.
+// Plugin reports whether an argument makes a program load a library from a path, as "bcftools +/work/in/x.so" and "bcftools plugin x.so"
+// do, or a script, as bcftools' filters do that begin with perl:.
 func Plugin(name, arg string) bool {
-	return family(name) == "bcftools" && strings.HasPrefix(arg, "+") && strings.Contains(arg, "/")
+	return family(name) == "bcftools" && (strings.HasPrefix(arg, "+") && strings.Contains(arg, "/") || arg == "plugin" ||
+		strings.Contains(arg, "perl:"))
 }
 
 // InlineCode reports whether an argument gives an interpreter code to run. Check every argument, also
