@@ -68,8 +68,8 @@ func NewRuntime(c Config) *Runtime {
 //   - --no-home --home /tmp: no home folder is mounted and $HOME is a folder that exists and can be written.
 //   - --workdir: /tmp and /var/tmp lie in the attempt's tmp folder, not on 64 MiB of memory.
 //   - The umask of the caller holds inside (no --no-umask): what the program writes is as private as the job's.
-//   - --security seccomp:FILE works without root. Without it a program can make user namespaces, in which it has every capability over what it
-//     made itself. Apptainer ends with FATAL before the program if it cannot read the file.
+//   - --security seccomp:FILE works without root. Without it a program can make user namespaces, in which it has every capability over
+//     what it made itself. Apptainer ends with FATAL before the program if it cannot read the file.
 //   - No --no-init: as process 1 a program that does not handle SIGTERM would ignore it.
 //
 // What the job script owes besides: an empty environment, HOME set to the attempt's tmp (Apptainer makes a folder

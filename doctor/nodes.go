@@ -34,7 +34,7 @@ if [[ -x $apptainer ]]; then
     enter=(env -i PATH="$PATH" HOME="$1" "$apptainer" --quiet exec --containall --cleanenv --no-eval --no-privs --no-home --home /tmp --net --network none --no-mount hostfs,bind-paths,home,cwd%[5]s --pwd /)
     out=$("${enter[@]}" %[4]s /proc/self/nothing 2>&1)
     # The image may hold no program we know. That the program is what was not found shows that the container was set up.
-    case $out in *"no such file"* | *"permission denied"*) echo "container=ok" ;; *) echo "container=${out//$'\n'/ }" ;; esac
+    case $out in *" /proc/self/nothing: no such file"* | *" /proc/self/nothing: permission denied"*) echo "container=ok" ;; *) echo "container=${out//$'\n'/ }" ;; esac
     # What a program finds inside, told by the node's own bash and unshare over the image.
     over=()
     for d in /usr /bin /lib /lib64; do [[ ! -d $d ]] || over+=(--bind "$d:$d:ro"); done

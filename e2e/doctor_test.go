@@ -122,7 +122,7 @@ func TestDoctor(t *testing.T) {
 			{"", "", `install -d -m 700 "$1/runs"`, "runs folder", "fail", "belongs to uid 0", "owned by this user"},
 			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs folder", "fail", "mode 0777", "mode 0700"},
 			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state folder", "fail", "mode 0777", "mode 0700"},
-			{"", "", `sed -i "s#roots: \[#roots: [/nothing, #" "$1/site.yaml"`, "import root", "warn", "/nothing is not a folder", "import.roots"},
+			{"", "", `sed -i "s#roots: \[#roots: [{path: /nothing, projects: [demo]}, #" "$1/site.yaml"`, "import root", "warn", "/nothing is not a folder", "import.roots"},
 		} {
 			s := newSite(t, "genomics")
 			if c.old != "" {
