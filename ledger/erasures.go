@@ -1,0 +1,89 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/retention"
+)
+
+// Unfinished lists the erasures of which something is left to do.
+func (l *Ledger) Unfinished(ctx context.Context) ([]string, error) {
+	return list(ctx, l.r, column[string], "SELECT erasure_id FROM erasures WHERE ended_at IS NULL ORDER BY begun_at, erasure_id")
+}
+
+// Rest is what is left to do of an erasure.
+func (l *Ledger) Rest(ctx context.Context, id string) (r retention.Rest, err error) {
+	err = each(ctx, l.r, func(row scanner) error {
+		var kind, name string
+		if err := row.Scan(&kind, &name); err != nil {
+			return err
+		}
+		switch kind {
+		case itemObject:
+			r.Objects = append(r.Objects, name)
+		case itemWorkspace:
+			r.Workspaces = append(r.Workspaces, retention.Workspace{RunID: name})
+		default:
+			r.Compact = true
+		}
+		return nil
+	}, "SELECT kind, name FROM erasure_items WHERE erasure_id = ? AND done_at IS NULL ORDER BY kind, name", id)
+	for i := range r.Workspaces {
+		w := &r.Workspaces[i]
+		v, verr := l.View(ctx, w.RunID)
+		attempts, aerr := l.Attempts(ctx, w.RunID)
+		if err = errors.Join(err, verr, aerr); err != nil {
+			return r, err
+		}
+		w.AttemptN, w.Tokens = v.Run.AttemptN, map[int]string{}
+		for _, a := range attempts {
+			w.Tokens[a.N] = a.Token
+		}
+	}
+	return r, err
+}
+
+// Done records that a part of an erasure was carried out; with the last one the erasure has ended.
+func (l *Ledger) Done(ctx context.Context, id, kind, name string) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		now := micros(l.now())
+		if _, err := tx.ExecContext(ctx, "UPDATE erasure_items SET done_at = ? WHERE erasure_id = ? AND kind = ? AND name = ?", now, id, kind,
+			name); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE erasures SET ended_at = ?1 WHERE erasure_id = ?2 AND NOT EXISTS "+
+			"(SELECT 1 FROM erasure_items i WHERE i.erasure_id = ?2 AND i.done_at IS NULL)", now, id)
+		return err
+	})
+}
+
+// Compact rewrites the ledger's file without anything that was deleted or overwritten, and empties its log. Nothing is written meanwhile.
+func (l *Ledger) Compact(ctx context.Context) error {
+	conn, err := l.w.Conn(ctx)
+	if err != nil {
+		return storage(err)
+	}
+	defer conn.Close()
+	for _, q := range []string{"VACUUM", "PRAGMA secure_delete = OFF"} {
+		if _, err := conn.ExecContext(context.WithoutCancel(ctx), q); err != nil {
+			return storage(err)
+		}
+	}
+	for range compactTries {
+		var busy, pages, copied int
+		err := conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &copied)
+		if err != nil || busy == 0 {
+			return storage(err)
+		}
+		select {
+		case <-time.After(compactPause): // somebody reads
+		case <-ctx.Done():
+			return fault.Wrap(fault.Canceled, "ledger.Compact", "", "the caller gave up", ctx.Err())
+		}
+	}
+	return fault.New(fault.Transport, "ledger.Compact", "ledger_busy", "the ledger's log could not be emptied because it is being read")
+}
