@@ -40,12 +40,16 @@ func assigned(text string, from, to int) (s Span, ok bool) {
 		return s, false
 	case how == sentence:
 		return value, strength == Strong && (quoted || secretive(v))
-	case strength <= Weak || how == blank:
+	case how != bare && (strength <= Weak || how == blank):
 		name := text[from:to]
 		if name == "PASS" || name == "Pass" && how != equals {
 			return s, false
 		}
-		return value, plausible(v) || quoted && secretive(v) && len(v) >= 6
+		long := quoted || how == equals || strings.Contains(name, "_") || how == blank && strength == Strong
+		return value, plausible(v) || long && secretive(v) && len(v) >= 6
+	case how == bare:
+		return value, strength > Faint && secretive(v) && len(v) >= 6 && !wordy(v) && !identifiers.MatchString(v) && (strength == Strong ||
+			len(v) >= 16 && plausible(v))
 	case path(v): // PWD=/home/a, credentials: /etc/x; a password seldom is one
 		return value, !strings.HasSuffix(strings.ToUpper(text[from:to]), "PWD") && !strings.Contains(strings.ToLower(text[from:to]),
 			"credential") &&
@@ -116,6 +120,7 @@ const (
 	element        // > of <name>
 	blank          // --name value, name "value"
 	sentence       // is, lautet, est
+	bare           // nothing but a blank
 )
 
 // separator finds what follows a name, and where the value begins.
@@ -157,6 +162,10 @@ func separator(text string, from, to int) (at int, how joint) {
 	if k := verb(after, j > i); k > 0 {
 		return to + j + k, sentence
 	}
+	if word, _, _ := strings.Cut(after, " "); closedBy == "" && rest[i:j] == " " && strings.ContainsAny(word, "0123456789") &&
+		!strings.ContainsAny(word, ":;|\t\n") {
+		return to + j, bare
+	}
 	return 0, nothing
 }
 
@@ -174,7 +183,8 @@ func pairValue(after string) int {
 }
 
 // verbs join a name and a value in a sentence.
-var verbs = []string{"is", "was", "ist", "lautet", "war", "es", "est", "era", "é", "è", "är", "er", "on", "jest", "to", "je", "это",
+var verbs = []string{"is", "was", "ist", "lautet", "heißt", "-", "–", "—", "war", "es", "est", "era", "é", "è", "är", "er", "on", "jest",
+	"to", "je", "это",
 	"есть", "olarak",
 	"είναι", "là", "adalah", "=", "->", "→", "|"}
 

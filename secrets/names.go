@@ -53,7 +53,7 @@ var strongNames = [][]string{{"api", "key"}, {"apikey"}, {"access", "key"}, {"ac
 	{"shared", "secret"}, {"otp", "secret"}, {"totp", "secret"}, {"pin", "code"}, {"credential"}, {"credentials"}, {"passwrd"}, {"userpw"}}
 
 // weakNames are names that have other uses too.
-var weakNames = [][]string{{"secret"}, {"secrets"}, {"token"}, {"authorization"}, {"cookie"}, {"jwt"}, {"bearer"}, {"authtoken"},
+var weakNames = [][]string{{"secret"}, {"secrets"}, {"token"}, {"authorization"}, {"cookie"}, {"jwt"}, {"bearer"}, {"creds"}, {"authtoken"},
 	{"accesstoken"}, {"clientsecret"}, {"secretkey"}, {"privatekey"}, {"accesskey"}, {"passwds"}}
 
 var faintNames = [][]string{{"pass"}, {"pw"}, {"passw"}, {"clave"}, {"sas"}, {"psk"}}
@@ -182,7 +182,8 @@ func stems() (out []string) {
 			}
 		}
 	}
-	for _, s := range []string{"pass", "pwd", "secret", "token", "key", "authorization", "credential", "cookie", "jwt", "bearer", "mnemonic",
+	for _, s := range []string{"pass", "pwd", "secret", "token", "key", "authorization", "credential", "creds", "cookie", "jwt", "bearer",
+		"mnemonic",
 		"phrase",
 		"rootpw", "userpw", "bindpw", "masterauth", "sessionid", "sessid", "clave", "code", "answer", "_pw", "psk", "pw:", "pw="} {
 		add(s)

@@ -119,7 +119,7 @@ func (s *Scanner) find(text string, depth int) (out []Span) {
 		start := h.end - m.length
 		switch m.what {
 		case keyword:
-			if m.length < 4 && !longWord(text, start, h.end) {
+			if m.length < 4 && text[h.end-1] != ' ' && !longWord(text, start, h.end) {
 				break
 			}
 			if near[m.rule] == nil {
@@ -130,7 +130,11 @@ func (s *Scanner) find(text string, depth int) (out []Span) {
 			if start < seen {
 				break
 			}
-			if x, ok := assigned(text, start, h.end); ok {
+			end := h.end
+			if c := text[end-1]; c == '=' || c == ':' { // pw=
+				end--
+			}
+			if x, ok := assigned(text, start, end); ok {
 				out = append(out, x)
 				seen = x.End
 			}
