@@ -78,6 +78,8 @@ type refusals struct {
 	spares map[string]*spare
 	now    func() time.Time
 	record func(r refused, count int64) bool // false: there is no room
+
+	flushing sync.WaitGroup // counted under mu
 }
 
 func newRefusals(now func() time.Time, record func(refused, int64) bool) *refusals {
@@ -181,6 +183,8 @@ func (r *refusals) flush(k refusalKey) (done bool) {
 	}
 	one.more, one.window = 0, min(2*one.window, refusalLongest)
 	one.end.Reset(one.window)
+	r.flushing.Add(1)
+	defer r.flushing.Done()
 	r.mu.Unlock()
 	if k.principal == elsewhere {
 		c.who.Name = elsewhere
@@ -215,6 +219,7 @@ func (r *refusals) close() {
 			time.Sleep(linger)
 		}
 	}
+	r.flushing.Wait() // for those that a timer had begun
 	r.mu.Lock()
 	for _, one := range r.open {
 		one.end.Stop()
