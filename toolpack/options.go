@@ -5,6 +5,7 @@ import (
 	"regexp/syntax"
 	"strings"
 
+	"slurmgate/plan"
 	"slurmgate/policy/programs"
 )
 
@@ -19,6 +20,11 @@ func (p *Pack) Notes() (notes []string) {
 		return nil
 	}
 	program := programs.Base(p.def.Execution.Cmd[0])
+	if i := p.callersScript(); i > 0 && programs.RunsFirst(program) {
+		notes = append(notes, fmt.Sprintf("%s: execution.cmd[%d] gives %s a file of the caller's to run, so callers run any code in this "+
+			"container; "+
+			"put the script into the image", p.ID(), i, program))
+	}
 	last, runs := false, programs.RunsFiles(program)
 	for i, t := range p.cmd {
 		if t == nil || t.Literal() {
@@ -48,6 +54,21 @@ func (p *Pack) Notes() (notes []string) {
 		}
 	}
 	return notes
+}
+
+// callersScript is the number of the first argument that is no option, if that is the path of an input; else 0.
+func (p *Pack) callersScript() int {
+	for i, t := range p.cmd {
+		text := p.def.Execution.Cmd[i]
+		if i == 0 || t == nil || strings.HasPrefix(text, "-") {
+			continue
+		}
+		if first := t.First(); first != nil && first.Object == objInputs || strings.HasPrefix(text, plan.Workdir+"/in/") {
+			return i
+		}
+		return 0
+	}
+	return 0
 }
 
 // begins returns those of some characters that a value may begin with.

@@ -47,6 +47,24 @@ func TestOptionNotes(t *testing.T) {
 	}
 }
 
+// A pack that has an interpreter run an input is named.
+func TestScriptNotes(t *testing.T) {
+	for cmd, named := range map[string]bool{
+		"[python3.12, -I, /work/in/data]": true, `[java, -jar, "{{ inputs.data }}"]`: true, "[Rscript, /work/in/data, x]": true,
+		"[python3, /opt/x.py, /work/in/data]": false, "[samtools, /work/in/data]": false, "[tar, -tf, /work/in/data]": false,
+	} {
+		text := with(t, `[count, "--mode={{ params.mode }}", -n, "{{params.n}}", /work/in/data]`, cmd)
+		set, found := loadText(map[string]string{"a.tool.yaml": text})
+		if found != nil {
+			t.Fatal(cmd, found)
+		}
+		notes := strings.Join(set.List()[0].Notes(), "\n")
+		if strings.Contains(notes, "a file of the caller's to run") != named {
+			t.Errorf("%s: %q", cmd, notes)
+		}
+	}
+}
+
 // What is shipped, and what an author starts from, gives no caller's text to a program as an option.
 func TestShippedPacksTakeNoOptions(t *testing.T) {
 	dirs, err := filepath.Glob("../domains/*")

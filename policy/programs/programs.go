@@ -101,6 +101,14 @@ func RunsFiles(name string) bool {
 	return Interprets(name) || has(loaders, name) || Starts(name) || Codes(name)
 }
 
+// scripted are the programs that run their first argument that is no option.
+var scripted = strings.Fields(`python pythonw pypy ipython perl ruby jruby node nodejs deno bun php lua luajit R Rscript littler julia octave octave-cli
+	guile java jython groovy scala kotlin tclsh wish sbcl clisp racket scheme ocaml runghc runhaskell escript elixir iex matlab scilab
+	snakemake nextflow cwltool miniwdl papermill m4 dc bc gnuplot`)
+
+// RunsFirst reports whether a program runs its first argument that is no option as code.
+func RunsFirst(name string) bool { return has(scripted, name) }
+
 // Plugin reports whether an argument makes a program load a library from a path, as "bcftools +/work/in/x.so" and "bcftools plugin x.so"
 // do, or a script, as bcftools' filters do that begin with perl:.
 func Plugin(name, arg string) bool {
