@@ -78,7 +78,7 @@ func TestPreviewsOfHostileText(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
-		if cost > 12<<20 {
+		if cost > 24<<20 {
 			t.Errorf("a text of %s: %d bytes of memory", name, cost)
 		}
 	}

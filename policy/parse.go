@@ -89,8 +89,7 @@ var variable = regexp.MustCompile(`\$\$\{|\$\{([^}]*)\}?`)
 // built: the error is then [tooLong].
 func expand(s string, most int, env func(string) (string, bool)) (string, error) {
 	var b strings.Builder
-	done := 0
-	for _, at := range variable.FindAllStringSubmatchIndex(s, -1) {
+	for at := variable.FindStringSubmatchIndex(s); at != nil; at = variable.FindStringSubmatchIndex(s) {
 		value, what := "${", "an escaped ${"
 		if at[2] >= 0 {
 			name, known := s[at[2]:at[3]], false
@@ -102,16 +101,16 @@ func expand(s string, most int, env func(string) (string, bool)) (string, error)
 			}
 			what = "the value of " + name
 		}
-		if b.Len()+at[0]-done+len(value) > most {
+		if b.Len()+at[0]+len(value) > most {
 			return "", tooLong(what)
 		}
-		b.WriteString(s[done:at[0]] + value)
-		done = at[1]
+		b.WriteString(s[:at[0]] + value)
+		s = s[at[1]:]
 	}
-	if b.Len()+len(s)-done > most {
+	if b.Len()+len(s) > most {
 		return "", tooLong("the text with the values of variables")
 	}
-	return b.String() + s[done:], nil
+	return b.String() + s, nil
 }
 
 var (

@@ -22,11 +22,17 @@ import (
 // ended brings a run to its end: the job started, then f did something to it.
 func ended(t *testing.T, w *world, change func(*plan.Params), f func(j *job, a *attempt)) run.View {
 	t.Helper()
+	return w.life().ended(change, f)
+}
+
+func (l *life) ended(change func(*plan.Params), f func(j *job, a *attempt)) run.View {
+	w := l.w
+	w.t.Helper()
 	o := order()
 	if change != nil {
 		change(&o.Params)
 	}
-	a := w.life().submit(o)
+	a := l.submit(o)
 	w.with(func() {
 		w.start(w.jobs[0])
 		f(w.jobs[0], w.attempt(a.RunID, 1))
@@ -530,8 +536,8 @@ func TestOutputsNever(t *testing.T) {
 // Of many who retry the same attempt at the same moment one opens the next; the others find it opened.
 func TestRetryAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		v := ended(t, w, nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
 		l := w.life()
+		v := l.ended(nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
 		var opened, found atomic.Int32
 		var all sync.WaitGroup
 		for range 20 {
@@ -556,9 +562,9 @@ func TestRetryAtOnce(t *testing.T) {
 // Retry is the verb for a tool's own failure: a new attempt, once for each attempt that it follows, whatever became of the new one.
 func TestRetry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		v := ended(t, w, nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
-		w.want(v, run.Failed, "tool_failed")
 		l := w.life()
+		v := l.ended(nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
+		w.want(v, run.Failed, "tool_failed")
 		for after, code := range map[int]string{0: "after_attempt_missing", 2: "no_such_attempt"} {
 			_, err := l.engine.Retry(t.Context(), v.Run.ID, after, "")
 			if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != code || len(fault.StepsOf(err)) != 1 ||
