@@ -183,6 +183,7 @@ func TestImportOwnFolders(t *testing.T) {
 func TestImportBoundary(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
+	s.replace("site.yaml", "import:\n", "import:\n  local: own\n")
 	p := s.openPort(t)
 	files := s.dir + "/files"
 	s.file("real.txt", "x")
@@ -235,6 +236,7 @@ func TestImportBoundary(t *testing.T) {
 func TestImportWithOnesOwnRights(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
+	s.replace("site.yaml", "import:\n", "import:\n  local: own\n")
 	peer := "    - {user: %s, capabilities: [gateway, read, import], projects: [%s]}\n"
 	s.replace("site.yaml", "domain_dir:", "  socket: "+s.dir+"/gw.sock\naccess:\n  peers:\n"+fmt.Sprintf(peer, "alice", "hers")+
 		fmt.Sprintf(peer, "bob", "his")+"domain_dir:")
@@ -300,16 +302,21 @@ func TestImportWithOnesOwnRights(t *testing.T) {
 	}
 }
 
-// A shell that is the gateway itself imports as its user, and where the site wants its roots, only from there.
+// A shell that is the gateway itself imports as its user: from the roots, and from elsewhere where the site allows that.
+//
+// proves ARC-02
 func TestImportByTheShellAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
-	s.ok(nil, "artifact", "import", "/etc/hostname")
-	s.replace("site.yaml", "import:\n", "import:\n  local: roots\n")
 	s.ok(nil, "artifact", "import", s.file("f", "in a root"))
-	if f := s.fails(4, "artifact", "import", "/etc/hostname"); f.Code != "IMPORT-ROOT" {
-		t.Errorf("%+v", f)
+	shell(t, "lab", `ln -s /etc/hostname "$1/files/link"`, s.dir)
+	for path, code := range map[string]string{"/etc/hostname": "IMPORT-ROOT", s.dir + "/files/link": "IMPORT-ROOT"} {
+		if f := s.fails(4, "artifact", "import", path); f.Code != code {
+			t.Errorf("%s: %+v", path, f)
+		}
 	}
+	s.replace("site.yaml", "import:\n", "import:\n  local: own\n")
+	s.ok(nil, "artifact", "import", "/etc/hostname")
 }
 
 // zeros never ends.

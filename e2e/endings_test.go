@@ -319,7 +319,7 @@ func TestCancelled(t *testing.T) {
 			t.Errorf("%s", l.why())
 		}
 		if !strings.Contains(string(s.bytesOf(l.Roles["log"])), "got TERM") {
-			t.Error("the program was not asked to end first")
+			t.Errorf("the program was not asked to end first: %s", s.bytesOf(l.Roles["log"]))
 		}
 		if s.ok(&a, "cancel", id); a.Executed == "never" {
 			t.Errorf("%+v", a)

@@ -14,8 +14,8 @@ type Import struct {
 	// as roots of no project.
 	Roots []Root `yaml:"roots"`
 
-	// Local is where a user of this host may import from: "own", every file that he can read himself, or "roots", those below a root. His own
-	// process opens the file. Default own.
+	// Local is where a user of this host may import from: "roots", files below a root that he can read himself, or "own", every file that he
+	// can read. His own process opens the file. Default roots (ARC-02).
 	Local string `yaml:"local"`
 
 	FullCheck bool `yaml:"full_check"` // inflate gzip files of any size to compare their checksums; default false: those up to 64 MiB

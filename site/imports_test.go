@@ -22,7 +22,7 @@ func TestImportRoots(t *testing.T) {
       projects: [q]
 `)
 	want := []Root{{Path: "/data/old"}, {Path: "/data/p", Projects: []string{"genomics", "*"}}, {Path: "/data/q", Projects: []string{"q"}}}
-	if diff := cmp.Diff(want, s.Import.Roots); diff != "" || s.Import.Local != LocalOwn {
+	if diff := cmp.Diff(want, s.Import.Roots); diff != "" || s.Import.Local != LocalRoots {
 		t.Error(diff, s.Import.Local)
 	}
 	if got := s.Import.Roots[1].ProjectIDs(); !slices.Equal(got, []string{plan.ProjectOf("genomics"), "*"}) {

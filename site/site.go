@@ -151,7 +151,7 @@ func (s *Site) fill() {
 	} else {
 		text("apptainer.path", &s.Apptainer.Path, "/usr/bin/apptainer")
 	}
-	text("import.local", &s.Import.Local, LocalOwn)
+	text("import.local", &s.Import.Local, LocalRoots)
 	text("apptainer.verify", &s.Apptainer.Verify, "all")
 	text("apptainer.network_isolation", &s.Apptainer.NetworkIsolation, "required")
 	text("apptainer.gpu", &s.Apptainer.GPU, "nvidia")

@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 		Slurm:     Slurm{"cli", "/usr/bin", "", "", "self", "main", "research", "", "auto", 120, 10},
 		Storage:   Storage{"/shared/runs", "/shared/images", 107374182400, 256},
 		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
-		Import:    Import{Local: "own"},
+		Import:    Import{Local: "roots"},
 		Watch:     Watch{2, 60},
 		Budget:    Budget{60, 2, 2},
 		Retention: Retention{WorkspaceDays: 30},

@@ -164,7 +164,14 @@ func sleep(arg string, stubborn bool) error {
 		return err
 	}
 	term := make(chan os.Signal, 1)
-	signal.Notify(term, syscall.SIGTERM)
+	signal.Notify(term, syscall.SIGTERM, syscall.SIGUSR1)
+	// A job that is cancelled loses the process that mounts its image at the same time as it gets TERM itself: what it needs from then on must
+	// be in memory already.
+	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+		return err
+	}
+	<-term
+	fmt.Fprintln(os.Stderr, "waiting")
 	if err := put("out/started", "x"); err != nil {
 		return err
 	}
