@@ -183,6 +183,7 @@ slurm: {bin_dir: %[1]s/bin, default_partition: big, default_account: research, a
 storage: {runs_dir: %[1]s/runs, image_store: %[1]s/images}
 budget: {rpc_per_minute: 6000}
 http: {listen: "127.0.0.1:0"}
+limits: {open_runs_per_project: 1000000}
 `
 
 // open starts the program as an admin would and creates a token.
