@@ -3,9 +3,11 @@ package artifact
 import (
 	"context"
 	"io"
+	"runtime"
 )
 
-// during is f until ctx ends: whatever is made of its bytes ends with its caller.
+// during is f until ctx ends: whatever is made of its bytes ends with its caller. Between two reads others have their turn, so that a look
+// at a run does not wait for a whole preview.
 func during(ctx context.Context, f io.ReaderAt) io.ReaderAt { return readerDuring{ctx, f} }
 
 type readerDuring struct {
@@ -17,5 +19,6 @@ func (r readerDuring) ReadAt(p []byte, at int64) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
+	runtime.Gosched()
 	return r.f.ReadAt(p, at)
 }

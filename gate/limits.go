@@ -36,6 +36,8 @@ const (
 	maxCallsQueue = 1024            // calls of one caller in the queue
 	retryIn       = 2               // seconds
 	minShared     = 4               // of so many slots one caller gets at most three quarters
+	restFactor    = 3               // after costly work a caller's slot rests so many times as long as the work took,
+	longestRest   = limiterWait     // at most so long
 	codeManyCalls = "too_many_calls"
 )
 
@@ -60,6 +62,7 @@ func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
 			out.tool[t.ID] = append(out.tool[t.ID], NewTurns(p.Rules(t.Name()).Together, 0))
 		}
 		if w := work[t.Work]; w != nil {
+			w.rests = true
 			out.tool[t.ID] = append(out.tool[t.ID], w)
 		}
 	}
@@ -70,6 +73,7 @@ func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
 type slot struct {
 	limiter *limiter
 	caller  string
+	since   time.Time // it has them
 	taken   []*Turns
 	among   []*Turns // where it takes one
 }
@@ -94,12 +98,17 @@ func (s *slot) take(ctx context.Context, patience time.Duration) error {
 		}
 		s.taken = append(s.taken, t)
 	}
+	s.since = time.Now()
 	return nil
 }
 
 func (s *slot) release() {
 	for _, t := range s.taken {
-		t.Release(s.caller)
+		if rest := min(restFactor*time.Since(s.since), longestRest); t.rests && !s.since.IsZero() && rest > 0 {
+			t.rest(s.caller, rest)
+		} else {
+			t.Release(s.caller)
+		}
 	}
 	s.taken = s.taken[:0]
 }
@@ -134,8 +143,9 @@ func (g *Gate) Enter(ctx context.Context, who Caller) (leave func(), err error) 
 
 // Turns hands out slots. Callers that queue get them in turn, so that a thousand calls of one delay another's first call by one.
 type Turns struct {
-	n     int // slots
-	share int // of one caller, at most
+	n     int  // slots
+	share int  // of one caller, at most
+	rests bool // what takes them keeps a processor busy
 
 	mu      sync.Mutex
 	used    int
@@ -221,6 +231,25 @@ func (t *Turns) Release(caller string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.used--
+	t.rested(caller)
+}
+
+// rest gives the slot back to others at once, and to the caller after a while: one who asks for costly work without end keeps a part of a
+// processor busy, and not all of it.
+func (t *Turns) rest(caller string, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used--
+	t.grant()
+	time.AfterFunc(d, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.rested(caller)
+	})
+}
+
+// rested lets the caller have another slot; mu is held.
+func (t *Turns) rested(caller string) {
 	q := t.callers[caller]
 	q.used--
 	t.grant()

@@ -288,3 +288,34 @@ func TestPreviewsAreLimited(t *testing.T) {
 		}
 	})
 }
+
+// After costly work a caller's slot rests, and another's call does not wait for that.
+func TestCostlyWorkRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &limiter{all: NewTurns(0, 0), tool: map[string][]*Turns{"x": {{n: 2, share: 1, rests: true, callers: map[string]*queue{}}}}}
+		took := func(name string, work time.Duration) time.Duration {
+			began := time.Now()
+			s, err := l.take(t.Context(), Caller{Principal: Principal{ID: name}}, "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			waited := time.Since(began)
+			time.Sleep(work)
+			s.release()
+			return waited
+		}
+		for _, c := range []struct {
+			who    string
+			work   time.Duration
+			waited time.Duration
+		}{{"a", time.Second, 0}, {"b", time.Second, 0}, {"a", time.Minute, 2 * time.Second}, {"b", 0, 0}, {"a", 0, longestRest - 1}} {
+			if c.who == "a" && c.work == 0 {
+				time.Sleep(1)
+			}
+			if w := took(c.who, c.work); w != c.waited {
+				t.Errorf("%s waited %s, want %s", c.who, w, c.waited)
+			}
+		}
+		time.Sleep(time.Minute)
+	})
+}
