@@ -22,6 +22,10 @@ func TestTakeover(t *testing.T) {
 	before(t, os.Getenv("TAKEOVER_FROM"), now)
 
 	s, call := here(t, "docker", "local: {max_running: 2}")
+	// As every program reads them.
+	s.replace("site.yaml", "{path: "+s.dir+"/files, projects: [demo]}", s.dir+"/files")
+	s.replace("site.yaml", "{path: "+world.dir+`/data, projects: ["*"]}`, world.dir+"/data")
+	s.replace("domain/policies.yaml", "    env: [N, NAME, PLAIN, NASTY, EMPTY, _x1, TZ]\n", "")
 	conf := s.dir + "/slurm.conf"
 	shell(t, "lab", `cp /etc/slurm/slurm.conf "$1"`, conf)
 	s.replace("site.yaml", "slurm:\n", "slurm:\n  conf: "+conf+"\n")
