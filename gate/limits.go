@@ -36,8 +36,9 @@ const (
 	maxCallsQueue = 1024            // calls of one caller in the queue
 	retryIn       = 2               // seconds
 	minShared     = 4               // of so many slots one caller gets at most three quarters
-	restFactor    = 3               // after costly work a caller's slot rests so many times as long as the work took,
-	longestRest   = limiterWait     // at most so long
+	costly        = 20 * time.Millisecond
+	restFactor    = 9           // after costly work a caller's slot rests so many times as long as the work took,
+	longestRest   = limiterWait // at most so long
 	codeManyCalls = "too_many_calls"
 )
 
@@ -104,8 +105,8 @@ func (s *slot) take(ctx context.Context, patience time.Duration) error {
 
 func (s *slot) release() {
 	for _, t := range s.taken {
-		if rest := min(restFactor*time.Since(s.since), longestRest); t.rests && !s.since.IsZero() && rest > 0 {
-			t.rest(s.caller, rest)
+		if took := time.Since(s.since); t.rests && !s.since.IsZero() && took > costly {
+			t.rest(s.caller, min(restFactor*took, longestRest))
 		} else {
 			t.Release(s.caller)
 		}

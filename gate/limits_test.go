@@ -308,13 +308,18 @@ func TestCostlyWorkRests(t *testing.T) {
 			who    string
 			work   time.Duration
 			waited time.Duration
-		}{{"a", time.Second, 0}, {"b", time.Second, 0}, {"a", time.Minute, 2 * time.Second}, {"b", 0, 0}, {"a", 0, longestRest - 1}} {
-			if c.who == "a" && c.work == 0 {
-				time.Sleep(1)
-			}
+		}{{"a", 100 * time.Millisecond, 0}, {"b", costly, 0}, {"b", time.Minute, 0}, {"a", time.Minute, 0},
+			{"b", 0, 0}, {"b", 0, 0}} {
 			if w := took(c.who, c.work); w != c.waited {
 				t.Errorf("%s waited %s, want %s", c.who, w, c.waited)
 			}
+		}
+		began := time.Now()
+		for range 3 { // 100 ms of work, 900 of rest
+			took("c", 100*time.Millisecond)
+		}
+		if d := time.Since(began); d != 2100*time.Millisecond {
+			t.Errorf("three in %s", d)
 		}
 		time.Sleep(time.Minute)
 	})
