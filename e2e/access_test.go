@@ -336,6 +336,7 @@ func TestPlantedSecrets(t *testing.T) {
 	d, c := p.by, s.chat(t, "")
 	r := s.submit(probePlan("nothing"))
 	s.wait(r.RunID)
+	s.file("x", "x")
 	var said strings.Builder
 	for i, secret := range conformance.Secrets() {
 		text := strings.ReplaceAll(secret.Text, "\n", " ")
