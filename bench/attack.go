@@ -50,7 +50,7 @@ func attack(ctx context.Context, t target) error {
 		},
 	}
 	if t.Socket != "" {
-		kinds = []func(context.Context){func(ctx context.Context) { t.knock(ctx, 20_000, 1000) }}
+		kinds = []func(context.Context){func(ctx context.Context) { t.hold(ctx, 20_000, 1000, "") }}
 	}
 	for !t.on() && ctx.Err() == nil {
 		time.Sleep(100 * time.Millisecond)
@@ -108,8 +108,17 @@ func (t target) many(ctx context.Context, atOnce, perSecond int, method, path, b
 	})
 }
 
+// network is where connections are opened.
+func (t target) network() (network, address string) {
+	if t.Socket != "" {
+		return "unix", t.Socket
+	}
+	return "tcp", strings.TrimPrefix(t.URL, "http://")
+}
+
 // hold opens connections at a rate, says one thing on each, and keeps them, so many at most; those that are closed are opened again.
 func (t target) hold(ctx context.Context, atOnce, perSecond int, say string) {
+	network, address := t.network()
 	slots := make(chan struct{}, atOnce)
 	every(ctx, perSecond, func() {
 		select {
@@ -119,7 +128,7 @@ func (t target) hold(ctx context.Context, atOnce, perSecond int, say string) {
 		}
 		go func() {
 			defer func() { <-slots }()
-			c, err := net.Dial("tcp", strings.TrimPrefix(t.URL, "http://"))
+			c, err := net.Dial(network, address)
 			if err != nil {
 				return
 			}
@@ -127,28 +136,6 @@ func (t target) hold(ctx context.Context, atOnce, perSecond int, say string) {
 			defer c.Close()
 			_, _ = io.WriteString(c, say)
 			_, _ = c.Read(make([]byte, 1)) // until the other side has had enough
-		}()
-	})
-}
-
-// knock connects to the socket of the gateway as a user whom it does not know.
-func (t target) knock(ctx context.Context, atOnce, perSecond int) {
-	slots := make(chan struct{}, atOnce)
-	every(ctx, perSecond, func() {
-		select {
-		case slots <- struct{}{}:
-		default:
-			return
-		}
-		go func() {
-			defer func() { <-slots }()
-			c, err := net.Dial("unix", t.Socket)
-			if err != nil {
-				return
-			}
-			defer context.AfterFunc(ctx, func() { c.Close() })()
-			defer c.Close()
-			_, _ = c.Read(make([]byte, 1))
 		}()
 	})
 }
