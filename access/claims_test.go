@@ -39,7 +39,7 @@ func (p *provider) signed(t *testing.T, header map[string]any, payload string) s
 	return text
 }
 
-// payload is the good claims as JSON with some replaced; a replacement is JSON, and is written as it stands.
+// payload is the good claims as JSON with some replaced; a replacement is JSON and is not escaped.
 func (p *provider) payload(change map[string]string) string {
 	c := map[string]string{`"iss"`: fmt.Sprintf("%q", p.URL), `"aud"`: fmt.Sprintf("%q", audience), `"sub"`: `"alice"`,
 		`"iat"`: fmt.Sprint(noon.Unix()), `"exp"`: fmt.Sprint(noon.Add(time.Hour).Unix()), `"groups"`: `["lab"]`}
