@@ -338,7 +338,9 @@ func (l *life) Reader(_ context.Context, sum string) (io.ReadCloser, int64, erro
 
 // Contract is what runs of the test's pack are judged by.
 func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error) {
-	judge, ok := l.w.contracts[packHash]
+	var judge error
+	var ok bool
+	l.w.with(func() { judge, ok = l.w.contracts[packHash] })
 	if !ok {
 		return nil, fault.New(fault.NotFound, "fake", "pack_not_found", packHash)
 	}
