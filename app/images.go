@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -115,21 +116,61 @@ type ImageListAnswer struct {
 	Bad    int        `json:"bad"`
 }
 
-// Finding is the result of one check.
+// CheckStatus is the result of a check.
+type CheckStatus string
+
+// The results of a check, from good to bad.
+const (
+	CheckOK      CheckStatus = "ok"
+	CheckWarning CheckStatus = "warning" // it works, but not as it should
+	CheckUnknown CheckStatus = "unknown" // the check could not look
+	CheckFault   CheckStatus = "fault"   // something does not work
+)
+
+// Worse reports whether a result is worse than another one; any is worse than none.
+func (s CheckStatus) Worse(than CheckStatus) bool {
+	order := []CheckStatus{"", CheckOK, CheckWarning, CheckUnknown, CheckFault}
+	return slices.Index(order, s) > slices.Index(order, than)
+}
+
+// Finding is one thing that a check found.
 type Finding struct {
-	Site   string `json:"site,omitempty"` // the cluster, where there are several
-	Check  string `json:"check"`
-	Status string `json:"status"` // ok, warn, fail
-	Detail string `json:"detail"`
-	Next   string `json:"next,omitempty"`
+	Site   string      `json:"site,omitempty"` // the cluster, where there are several
+	Code   string      `json:"code"`           // of the check; stable
+	Where  string      `json:"where"`          // gateway, slurmctld, node
+	Node   string      `json:"node,omitempty"` // on which it was found
+	Status CheckStatus `json:"status"`
+	Found  string      `json:"found"`
+	Remedy string      `json:"remedy,omitempty"`
 }
 
 // DoctorAnswer is the answer of site.doctor.
 type DoctorAnswer struct {
 	Site     string    `json:"site"`
 	Findings []Finding `json:"findings"`
-	Failed   int       `json:"failed"`
-	Warned   int       `json:"warned"`
+	Faults   int       `json:"faults"`
+	Unknown  int       `json:"unknown"` // checks that could not look
+	Warnings int       `json:"warnings"`
+}
+
+// Count counts a result.
+func (a *DoctorAnswer) Count(s CheckStatus) {
+	switch s {
+	case CheckFault:
+		a.Faults++
+	case CheckUnknown:
+		a.Unknown++
+	case CheckWarning:
+		a.Warnings++
+	}
+}
+
+// CheckDoc describes a check.
+type CheckDoc struct {
+	Code   string `json:"code"`
+	Where  string `json:"where"`
+	Proves string `json:"proves"`
+	Remedy string `json:"remedy"`
 }
 
 // DoctorArgs are the arguments of site.doctor.

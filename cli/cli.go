@@ -42,6 +42,7 @@ type Ports struct {
 	SiteGate func(ctx context.Context, a *Shell, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error)
 	// Examine checks a site. unrecorded is why the call is not recorded and therefore starts no job.
 	Examine func(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(format string, args ...any)) app.DoctorAnswer
+	Checks  func() []app.CheckDoc // what Examine checks
 }
 
 // Shell is what a verb works with.

@@ -14,33 +14,53 @@ import (
 type Doctor struct {
 	NoJobs   bool   `help:"Do not submit probe jobs; compute nodes are then not checked."`
 	SiteName string `help:"Check only this cluster; by default all of the site file." placeholder:"NAME"`
+	List     bool   `help:"List all checks with their codes; check nothing."`
 }
 
 // Run checks the site and prints the findings. A site whose record cannot be written is checked too, but no job is started there.
 func (c Doctor) Run(ctx context.Context, a *Shell) error {
+	if c.List {
+		return a.show(map[string]any{"checks": a.Checks()}, func(w io.Writer) {
+			list(w, "code|where|proves", a.Checks(), func(k app.CheckDoc) []string { return []string{k.Code, k.Where, k.Proves} })
+		})
+	}
 	var r app.DoctorAnswer
 	err := a.examine(ctx, app.DoctorArgs{Site: a.Site, NoJobs: c.NoJobs, Cluster: c.SiteName}, &r)
 	if err != nil {
 		return err
 	}
-	err = a.show(r, func(w io.Writer) {
-		of := ""
-		for _, f := range r.Findings {
-			if f.Site != of {
-				of = f.Site
-				fmt.Fprintf(w, "%s\n", cmp.Or(of, "all sites"))
-			}
-			fmt.Fprintf(w, "%-5s %-22s %s\n", f.Status, f.Check, f.Detail)
-			if f.Next != "" {
-				fmt.Fprintf(w, "%29sNext: %s\n", "", f.Next)
-			}
-		}
-		fmt.Fprintf(w, "%d checks, %d failed, %d warnings\n", len(r.Findings), r.Failed, r.Warned)
-	})
-	if err == nil && r.Failed > 0 {
-		return quietFailure{fault.Internal}
+	if err := a.show(r, func(w io.Writer) { c.print(w, r) }); err != nil {
+		return err
 	}
-	return err
+	switch {
+	case r.Faults > 0:
+		return quietFailure{fault.Internal}
+	case r.Unknown > 0:
+		return quietFailure{fault.Transport}
+	}
+	return nil
+}
+
+func (c Doctor) print(w io.Writer, r app.DoctorAnswer) {
+	of := ""
+	for _, f := range r.Findings {
+		if f.Site != of {
+			of = f.Site
+			fmt.Fprintf(w, "%s\n", cmp.Or(of, "all sites"))
+		}
+		found := f.Found
+		if f.Node != "" {
+			found = f.Node + ": " + found
+		}
+		fmt.Fprintf(w, "%-8s %-22s %s\n", f.Status, f.Code, found)
+		if f.Remedy != "" {
+			fmt.Fprintf(w, "%31s Next: %s\n", "", f.Remedy)
+		}
+	}
+	fmt.Fprintf(w, "%d results: %d faults, %d unknown, %d warnings\n", len(r.Findings), r.Faults, r.Unknown, r.Warnings)
+	if c.NoJobs {
+		fmt.Fprintln(w, "Compute nodes were not checked (--no-jobs).")
+	}
 }
 
 // examine makes the call through the site's gate. Without a site file there is none, and nothing to start a job on.

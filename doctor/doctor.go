@@ -1,21 +1,16 @@
-// Package doctor checks a site end to end: its files, its disks, Slurm, and compute nodes.
+// Package doctor is a list of checks of a site: its files and folders, its policy and tools, the gateway's host, Slurm, and compute nodes.
 package doctor
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
+	"maps"
 	"strings"
 	"time"
 
 	"slurmgate/app"
-	"slurmgate/apptainer"
 	"slurmgate/fault"
-	"slurmgate/gate"
+	"slurmgate/policy"
 	"slurmgate/site"
 	"slurmgate/slurm"
 	"slurmgate/toolpack"
@@ -32,235 +27,166 @@ type Config struct {
 
 // Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say shows progress.
 func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(string, ...any)) app.DoctorAnswer {
-	d := &checks{Config: c, say: say, unrecorded: unrecorded}
-	d.add("ok", "slurmgate", c.Version, "")
-	d.examine(ctx, args)
-	return d.answer
+	x := &Exam{Config: c, answer: &app.DoctorAnswer{Findings: []app.Finding{}}, worst: map[string]app.CheckStatus{}, args: args,
+		unrecorded: unrecorded, say: say}
+	x.run(ctx, func(k Check) bool { return k.Code == siteFile })
+	if x.Site == nil {
+		return *x.answer
+	}
+	x.answer.Site = x.Site.Title()
+	x.run(ctx, func(k Check) bool { return k.Code != siteFile && !k.Cluster && k.Where != Node })
+	for _, s := range x.wanted() {
+		on := x.on(s)
+		on.run(ctx, func(k Check) bool { return k.Cluster && k.Where != Node })
+		if !args.NoJobs {
+			on.nodes(ctx)
+		}
+	}
+	return *x.answer
 }
 
-// checks collects findings; the checks are independent, so that one failure does not hide the next.
-type checks struct {
+// Early makes the checks that only read files of this host, for start-up and config check.
+func (c Config) Early(ctx context.Context, s *site.Site) []app.Finding {
+	x := &Exam{Config: c, answer: &app.DoctorAnswer{}, worst: map[string]app.CheckStatus{}, Site: s, Cluster: s.Clusters()[0],
+		say: func(string, ...any) {}}
+	x.run(ctx, func(k Check) bool { return k.Early && !k.Cluster && k.Code != siteFile })
+	for _, cluster := range x.wanted() {
+		x.on(cluster).run(ctx, func(k Check) bool { return k.Early && k.Cluster })
+	}
+	return x.answer.Findings
+}
+
+// Exam is one examination: of the gateway, or of one cluster of it.
+type Exam struct {
 	Config
-	answer app.DoctorAnswer
-	say    func(string, ...any)
+	Site    *site.Site       // the site file
+	Cluster *site.Site       // the cluster that is checked; of the checks of the gateway the first one
+	Domain  *toolpack.Domain // nil until it was read
+	Policy  *policy.Policy
+	Slurm   *slurm.CLI  // nil until the controller answered
+	Probe   slurm.Probe // what the controller said
+	Image   string      // path of an image to try on nodes; empty: there is none
 
-	of string // the cluster that is checked, where there are several
-
+	args       app.DoctorArgs
+	answer     *app.DoctorAnswer
+	worst      map[string]app.CheckStatus // of each check made so far
+	of         string                     // the cluster's name, where there are several
+	say        func(string, ...any)
 	unrecorded error // why this call is not recorded, and therefore starts no job
 }
 
-// sayUnrecorded reports that the call leaves no record, unless a check that failed has reported the cause already.
-func (d *checks) sayUnrecorded() {
-	if d.unrecorded != nil && d.answer.Failed == 0 {
-		d.add("warn", "record", "no probe job was started, because this call of doctor cannot be recorded: "+d.unrecorded.Error(), "")
-	}
-}
-
-func (d *checks) add(status, check, detail, next string) {
-	switch status {
-	case "fail":
-		d.answer.Failed++
-	case "warn":
-		d.answer.Warned++
-	}
-	d.answer.Findings = append(d.answer.Findings, app.Finding{Site: d.of, Check: check, Status: status, Detail: detail, Next: next})
-}
-
-// command is a step at this shell.
-func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s}) }
-
-// check adds ok with detail, or fail with the error; an empty next is replaced by the error's own next step.
-func (d *checks) check(name, detail string, err error, next string) bool {
-	if err != nil {
-		text := gate.Text(gate.Local, err)
-		if e, ok := errors.AsType[*fault.Error](err); ok && (e.Next != "" || len(e.Steps) > 0) {
-			advice := fault.Advice(e.Next, e.Steps, func(s []fault.Step) string { return gate.Words(gate.Local, s) })
-			text = strings.TrimSuffix(text, ". Next: "+advice)
-			next = cmp.Or(next, advice)
+// wanted are the clusters to check.
+func (x *Exam) wanted() []*site.Site {
+	if x.args.Cluster != "" {
+		if s := x.Site.Cluster(x.args.Cluster); s != nil {
+			return []*site.Site{s}
 		}
-		d.add("fail", name, text, next)
-		return false
-	}
-	d.add("ok", name, detail, "")
-	return true
-}
-
-// verdict adds ok with good, or the other status with bad and its next step.
-func (d *checks) verdict(ok bool, otherwise, name, good, bad, next string) bool {
-	if ok {
-		otherwise, bad, next = "ok", good, ""
-	}
-	d.add(otherwise, name, bad, next)
-	return ok
-}
-
-func (d *checks) examine(ctx context.Context, args app.DoctorArgs) {
-	s, err := d.LoadSite(args.Site)
-	if !d.check("site file", args.Site, err, command(fault.Do("config check"))) {
-		return
-	}
-	d.answer.Site = s.Title()
-	defer d.sayUnrecorded()
-	clusters := s.Clusters()
-	if args.Cluster != "" {
-		if s.Cluster(args.Cluster) == nil {
-			d.check("site", "", fault.New(fault.Validation, "doctor", "", "there is no site "+args.Cluster+"; the sites are "+s.Title()), "")
-			return
-		}
-		clusters = []*site.Site{s.Cluster(args.Cluster)}
-	}
-	dom := d.domain(ctx, s)
-	if !d.state(s) {
-		return
-	}
-	d.files(s)
-	for _, c := range clusters {
-		if len(s.Clusters()) > 1 {
-			d.of = c.Name
-		}
-		d.cluster(ctx, c, dom, args)
-	}
-	d.of = ""
-}
-
-// cluster checks one cluster; what it needs of another does not matter.
-func (d *checks) cluster(ctx context.Context, s *site.Site, dom *toolpack.Domain, args app.DoctorArgs) {
-	d.installed(s)
-	images := d.images(ctx, s, dom)
-	if !d.disks(s) || !d.check("slurm commands", s.Slurm.BinDir, slurmFiles(s), "") {
-		return
-	}
-	cli, err := d.OpenSlurm(s)
-	if err != nil {
-		d.check("slurm commands", "", err, "")
-	} else if d.slurm(ctx, s, cli) && !args.NoJobs {
-		d.nodes(ctx, s, cli, images)
-	}
-}
-
-// slurmFiles checks that the programs and files that the site file names exist on this machine.
-func slurmFiles(s *site.Site) error {
-	need := []string{"sbatch", "squeue", "scancel", "scontrol"}
-	if s.Slurm.Accounting != "none" {
-		need = append(need, "sacct")
-	}
-	missing := slices.DeleteFunc(need, func(name string) bool {
-		st, err := os.Stat(filepath.Join(s.Slurm.BinDir, name))
-		return err == nil && !st.IsDir() && st.Mode()&0o111 != 0
-	})
-	if len(missing) > 0 {
-		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).
-			WithNext("set slurm.bin_dir to the folder with Slurm's commands")
-	}
-	if s.Slurm.Conf == "" {
 		return nil
 	}
-	f, err := os.Open(s.Slurm.Conf)
-	if err != nil {
-		return fault.Wrap(fault.Validation, "doctor", "", "slurm.conf cannot be read", err).
-			WithNext("set slurm.conf to the file that Slurm's commands use here, or remove the setting")
-	}
-	return f.Close()
+	return x.Site.Clusters()
 }
 
-// domain checks the domain; nil if it cannot be read.
-func (d *checks) domain(ctx context.Context, s *site.Site) *toolpack.Domain {
-	dom, pol, err := app.ReadDomain(s.DomainDir, toolpack.AllowMissingImages)
-	if !d.check("domain", s.DomainDir, err, command(fault.Do("tool check", "dir", s.DomainDir))) {
-		return nil
+// on is the examination of one cluster.
+func (x *Exam) on(s *site.Site) *Exam {
+	c := *x
+	c.Cluster, c.worst = s, maps.Clone(x.worst)
+	if len(x.Site.Clusters()) > 1 {
+		c.of = s.Name
 	}
-	file, _ := dom.Policy()
-	d.add("ok", "policy", file, "")
-	for _, root := range app.ImportRoots(s, pol) {
-		if st, err := os.Stat(root.Path); err != nil || !st.IsDir() {
-			d.add("warn", "import root", root.Path+" is not a folder here: nothing is imported from it", "make it, or take it out of import.roots")
-		}
-		if root.Projects == nil {
-			d.add("warn", "import root", site.PlainRoot(root.Path), fmt.Sprintf("write {path: %s, projects: [NAME]} in import.roots", root.Path))
-		}
-	}
-	for _, misfit := range app.Fits(dom, pol) {
-		d.add("warn", "domain and policy", misfit, "correct "+file+" or the toolpack")
-	}
-	if err := dom.Packs().CheckBinds(app.Offers(s)); err != nil {
-		d.check("binds of tools", "", err, "add the folder to apptainer.binds")
-	}
-	if err := pol.CheckSites(s.Names()); err != nil {
-		d.check("sites of the policy", "", err, "")
-	}
-	d.local(ctx, s.LocalSite(), pol)
-	return dom
+	return &c
 }
 
-// images returns the path of one image to try on the nodes, "" if there is none.
-func (d *checks) images(ctx context.Context, s *site.Site, dom *toolpack.Domain) string {
-	if dom == nil {
-		return ""
-	}
-	store, err := apptainer.OpenStore(s.Storage.ImageStore)
-	if !d.check("image store", s.Storage.ImageStore, err, command(fault.Do("image add"))) {
-		return ""
-	}
-	misfits, err := d.Images.Misfits(s)
-	if d.check("image lock", dom.LockPath(), err, "correct it, or take it away and add the images again") {
-		for _, p := range misfits {
-			d.add("warn", "image lock", p.String(), p.Hint)
-		}
-	}
-	image, seen := "", map[string]bool{"": true}
-	for _, p := range dom.Packs().List() {
-		name := p.Image()
-		if seen[name] {
+// run makes the checks of the list that are chosen.
+func (x *Exam) run(ctx context.Context, chosen func(Check) bool) {
+	for _, k := range Checks() {
+		if !chosen(k) {
 			continue
 		}
-		seen[name] = true
-		locked, ok := dom.Lock().Lookup(name)
-		add := command(fault.Do("image add", "name", name))
-		if !ok {
-			d.add("fail", "image "+name, "no image of this name", add)
-		} else if path, err := store.Verify(ctx, strings.TrimPrefix(locked.Digest, "sha256:")); d.check("image "+name, locked.Digest, err, add) {
-			image = path
+		if why := x.missing(k); why != "" {
+			x.Report(k, "", unknown("", "not checked, because "+why+" has to be ok first"))
+			continue
+		}
+		x.Report(k, "", k.Look(ctx, x))
+	}
+}
+
+// missing is a check without whose ok this one cannot look; empty: there is none.
+func (x *Exam) missing(k Check) string {
+	for _, need := range k.Needs {
+		if s, made := x.worst[need]; made && s != app.CheckOK && s != app.CheckWarning {
+			return need
 		}
 	}
-	return image
+	return ""
 }
 
-func (d *checks) slurm(ctx context.Context, s *site.Site, cli *slurm.CLI) bool {
-	p, err := cli.Probe(ctx)
-	if !d.check("slurm controller", p.Version+"; "+firstLine(p.ControllerText), err, "scontrol ping") {
-		return false
+// Report adds the results of a check; node is empty except for those of a node. A check without a result could not look.
+func (x *Exam) Report(k Check, node string, results []Result) {
+	if len(results) == 0 {
+		results = unknown("", "the check has no result")
 	}
-	cycle := 3 * time.Duration(s.Watch.CeilingSeconds) * time.Second
-	d.verdict(s.Slurm.Cluster == "" || p.ClusterName == s.Slurm.Cluster, "fail", "cluster name", p.ClusterName,
-		fmt.Sprintf("this cluster is %s, but the site file is for %s", p.ClusterName, s.Slurm.Cluster),
-		"set slurm.cluster, or use the right site file")
-	if !p.ExportNIL {
-		d.add("fail", "sbatch --export=NIL", p.Version+" does not support it", "upgrade to Slurm 20.11 or newer")
+	for _, r := range results {
+		if r.Status != app.CheckOK && r.Remedy == "" {
+			r.Remedy = k.Remedy
+		}
+		if r.Found == "" {
+			r.Found = strings.TrimSuffix(k.Proves, ".")
+		}
+		x.answer.Count(r.Status)
+		x.answer.Findings = append(x.answer.Findings, app.Finding{Site: x.of, Code: k.Code, Where: string(k.Where), Node: node, Status: r.Status,
+			Found: r.Found, Remedy: r.Remedy})
+		if r.Status.Worse(x.worst[k.Code]) {
+			x.worst[k.Code] = r.Status
+		}
 	}
-	d.verdict(p.MinJobAge >= cycle, "warn", "MinJobAge", p.MinJobAge.String(),
-		fmt.Sprintf("%s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then "+
-			"relies on exit files and accounting", p.MinJobAge, cycle), "raise MinJobAge, or lower watch.ceiling_seconds")
-	d.add("ok", "MessageTimeout", fmt.Sprintf("%s: a job that Slurm no longer knows is given up after %s", p.MessageTimeout,
-		max(d.AbsenceGap, 2*p.MessageTimeout)), "")
-	d.verdict(p.GraceFitsInKillWait, "warn", "KillWait", p.KillWait.String(),
-		fmt.Sprintf("%s is not longer than slurm.grace_seconds (%d)", p.KillWait, s.Slurm.GraceSeconds),
-		"lower slurm.grace_seconds, so that a killed job still leaves its exit file")
-	if p.RateLimited {
-		d.add("ok", "rate limit", fmt.Sprintf("slurmctld limits RPCs itself (%s); the gateway's budget is %d a minute", p.SlurmctldParameters,
-			s.Budget.RPCPerMinute), "")
-	}
-	_, err = cli.Records(ctx, time.Now().Add(-time.Hour))
-	if err == nil || s.Slurm.Accounting == "required" {
-		d.check("accounting", p.AccountingStorage, err, "start slurmdbd, or set slurm.accounting to auto")
-	} else {
-		d.add("warn", "accounting", "sacct does not answer: "+err.Error()+"; the gateway relies on exit files", "")
-	}
-	_, err = cli.Jobs(ctx, nil)
-	d.check("squeue", "answers completely", err, "run squeue by hand to see the error")
-	return true
 }
 
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
+const siteFile = "site_file"
+
+func siteChecks() []Check {
+	return []Check{{
+		Code: siteFile, Proves: "The site file can be read and breaks no rule.", Where: Gateway, Early: true,
+		Remedy: "correct the named lines: " + command(fault.Do("config check")),
+		Look: func(_ context.Context, x *Exam) []Result {
+			s, err := x.LoadSite(x.args.Site)
+			if err != nil {
+				return failed(command(fault.Do("config check")), err)
+			}
+			x.Site, x.Cluster = s, s.Clusters()[0]
+			return ok("%s; slurmgate %s", x.args.Site, x.Version)
+		},
+	}, {
+		Code: "site_name", Proves: "The cluster named by --site-name is in the site file.", Where: Gateway,
+		Remedy: "name a cluster of the site file",
+		Look: func(_ context.Context, x *Exam) []Result {
+			if len(x.wanted()) == 0 {
+				return bad("", "the site file has no cluster %s; its clusters are %s", x.args.Cluster, x.Site.Title())
+			}
+			return ok("checking %s", namesOf(x.wanted()))
+		},
+	}, {
+		Code: "record", Proves: "This call of doctor can be recorded; without a record no probe job is started.", Where: Gateway,
+		Remedy: "mend what the ledger, the domain or the state folder is said to lack, and run doctor again",
+		Look: func(_ context.Context, x *Exam) []Result {
+			if x.unrecorded != nil {
+				return unknown("", "no probe job is started, because this call of doctor cannot be recorded: %v", x.unrecorded)
+			}
+			return ok("this call is recorded in the ledger")
+		},
+	}}
+}
+
+func namesOf(sites []*site.Site) string {
+	var names []string
+	for _, s := range sites {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
 }

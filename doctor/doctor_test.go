@@ -1,8 +1,11 @@
 package doctor
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +13,11 @@ import (
 	"slurmgate/fault"
 	"slurmgate/site"
 )
+
+// exam is the examination of a site in a test.
+func exam(s *site.Site) *Exam {
+	return &Exam{Config: Config{Images: noMisfits{}}, Site: s, Cluster: s, answer: &app.DoctorAnswer{}, worst: map[string]app.CheckStatus{}}
+}
 
 type noMisfits struct{ app.Images }
 
@@ -19,16 +27,16 @@ func (noMisfits) Misfits(*site.Site) ([]fault.Problem, error) { return nil, nil 
 func TestEachImageOnce(t *testing.T) {
 	s := &site.Site{DomainDir: filepath.Join("..", "domains", "examples")}
 	s.Storage.ImageStore = t.TempDir()
-	d := &checks{Config: Config{Images: noMisfits{}}}
-	d.images(t.Context(), s, d.domain(t.Context(), s))
+	x := exam(s)
+	x.run(t.Context(), func(k Check) bool { return k.Code == domainCode || k.Code == imageStore || k.Code == "images" })
 	found := map[string]int{}
-	for _, f := range d.answer.Findings {
-		if strings.HasPrefix(f.Check, "image ") {
-			found[f.Check]++
+	for _, f := range x.answer.Findings {
+		if name, is := strings.CutPrefix(f.Found, "images.lock.yaml has no image "); is {
+			found[name]++
 		}
 	}
-	if found["image textkit"] != 1 || found["image samtools"] != 1 {
-		t.Errorf("%v in %+v", found, d.answer)
+	if found["textkit"] != 1 || found["samtools"] != 1 {
+		t.Errorf("%v in %+v", found, x.answer)
 	}
 }
 
@@ -60,13 +68,55 @@ func TestInstalledFiles(t *testing.T) {
 		if err := os.Chmod(c.path, c.mode); err != nil {
 			t.Fatal(err)
 		}
-		d := &checks{}
-		d.installed(s)
-		if f := d.answer.Findings[0]; (f.Status == "warn") != (c.warn != "") || !strings.Contains(f.Detail, c.warn) {
+		if f := installed(s)[0]; (f.Status == app.CheckWarning) != (c.warn != "") || !strings.Contains(f.Found, c.warn) {
 			t.Errorf("%s %v: %+v", c.path, c.mode, f)
 		}
 		if err := os.Chmod(c.path, before.Mode()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The list: each code once, in lower case, with a sentence and a remedy, and a way to look; what a check needs is made before it.
+func TestList(t *testing.T) {
+	made := map[string]bool{}
+	for _, k := range Checks() {
+		if !regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`).MatchString(k.Code) || made[k.Code] {
+			t.Errorf("the code %q is not in lower case, or is there twice", k.Code)
+		}
+		if !strings.HasSuffix(k.Proves, ".") || k.Remedy == "" || len(k.Code) > 22 {
+			t.Errorf("%+v", k)
+		}
+		if k.Where != Node && k.Look == nil || k.Early && k.Where != Gateway || k.Where == Node && k.Early {
+			t.Errorf("%s: no way to look there", k.Code)
+		}
+		for _, need := range k.Needs {
+			if !made[need] {
+				t.Errorf("%s needs %s, which is not made before it", k.Code, need)
+			}
+		}
+		made[k.Code] = true
+	}
+}
+
+// A check that has no result, or that needs one that failed, is never ok.
+func TestNeverOKUnlooked(t *testing.T) {
+	x := exam(&site.Site{})
+	x.Report(Check{Code: "nothing", Remedy: "do it"}, "", nil)
+	x.Report(Check{Code: runsDir}, "", bad("", "it is missing"))
+	looked := false
+	k := Check{Code: "later", Needs: []string{runsDir}, Remedy: "do it", Look: func(context.Context,
+		*Exam) []Result {
+		looked = true
+		return ok("")
+	}}
+	if why := x.missing(k); why != runsDir || looked {
+		t.Errorf("%q", why)
+	}
+	if f := x.answer.Findings[0]; f.Status != app.CheckUnknown || f.Remedy != "do it" || x.answer.Unknown != 1 {
+		t.Errorf("%+v", f)
+	}
+	if f := failed("", fmt.Errorf("open: %w", os.ErrPermission))[0]; f.Status != app.CheckUnknown {
+		t.Errorf("what may not be read is unknown: %+v", f)
 	}
 }

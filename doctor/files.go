@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"net"
 
@@ -27,8 +28,16 @@ func connections(most, pid int) (n int, files uint64) {
 	return int(min(uint64(most), max(1, l.Cur/listeners))), l.Cur
 }
 
-// files reports whether the gateway may open enough files for the connections that the site file allows.
-func (d *checks) files(s *site.Site) {
+// hostChecks are the checks of what this host gives the gateway.
+func hostChecks() []Check {
+	return []Check{{
+		Code: "open_files", Proves: "The gateway may open enough files for the connections that the site file allows.", Where: Gateway,
+		Remedy: "set LimitNOFILE of the service to the number named",
+		Look:   func(_ context.Context, x *Exam) []Result { return openFiles(x.Site) },
+	}}
+}
+
+func openFiles(s *site.Site) []Result {
 	whose, pid := "this process", 0
 	if running := serving(s.Gateway.Socket); running > 0 {
 		whose, pid = fmt.Sprintf("the gateway (pid %d)", running), running
@@ -38,10 +47,11 @@ func (d *checks) files(s *site.Site) {
 		most = max(most, s.HTTP.MaxConnections)
 	}
 	n, files := connections(most, pid)
-	d.verdict(n == most, "warn", "open files",
-		fmt.Sprintf("%s may open %d; %d connections on a listener leave enough for the ledger and for Slurm", whose, files, n),
-		fmt.Sprintf("%s may open %d, which allows %d connections on a listener; the site file allows %d", whose, files, n, most),
-		fmt.Sprintf("set LimitNOFILE of the service to %d or more", listeners*most))
+	if n < most {
+		return warning(fmt.Sprintf("set LimitNOFILE of the service to %d or more", listeners*most),
+			"%s may open %d, which allows %d connections on a listener; the site file allows %d", whose, files, n, most)
+	}
+	return ok("%s may open %d; %d connections on a listener leave enough for the ledger and for Slurm", whose, files, n)
 }
 
 // serving is the process that serves the socket; 0: none.

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slurmgate/app"
 	"slurmgate/site"
 )
 
@@ -23,10 +24,9 @@ func TestOpenFiles(t *testing.T) {
 		if n, may := Connections(100); n != want || may != files {
 			t.Errorf("%d files: %d connections, %d", files, n, may)
 		}
-		d := &checks{}
-		d.files(&site.Site{Limits: site.Limits{SocketConnections: 100}})
-		f := d.answer.Findings[0]
-		if warned := f.Status == "warn"; warned != (want < 100) || warned && !strings.Contains(f.Next, "LimitNOFILE of the service to 400") {
+		f := openFiles(&site.Site{Limits: site.Limits{SocketConnections: 100}})[0]
+		if warned := f.Status == app.CheckWarning; warned != (want < 100) || warned && !strings.Contains(f.Remedy,
+			"LimitNOFILE of the service to 400") {
 			t.Errorf("%d files: %+v", files, f)
 		}
 	}

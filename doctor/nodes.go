@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,28 +53,49 @@ fi
 echo end
 `
 
-// nodes sends one probe job and then another to a different node, and compares the results.
-func (d *checks) nodes(ctx context.Context, s *site.Site, cli *slurm.CLI, image string) {
-	dir, err := os.MkdirTemp(s.Storage.RunsDir, ".doctor-")
+// Seen is what a probe saw on a node.
+type Seen struct {
+	Node  string
+	Job   string
+	Token string            // what the gateway wrote for the probe to read
+	First bool              // no other probe ran before
+	Value map[string]string // what the script printed, by name
+}
+
+// nodes sends one probe job and then another to a different node, and judges what they saw.
+func (x *Exam) nodes(ctx context.Context) {
+	if why := x.missing(Check{Needs: []string{"record", runsDir, slurmController}}); why != "" {
+		x.unseen("not checked, because " + why + " has to be ok first")
+		return
+	}
+	dir, err := os.MkdirTemp(x.Cluster.Storage.RunsDir, ".doctor-")
 	if err != nil {
-		d.check("probe folder", "", err, "")
+		x.unseen(err.Error())
 		return
 	}
 	defer os.RemoveAll(dir)
 	token := rand.Text()
 	err = errors.Join(os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600),
-		os.WriteFile(filepath.Join(dir, "probe.sh"), []byte(probeScript(s, dir, image)), 0o600))
+		os.WriteFile(filepath.Join(dir, "probe.sh"), []byte(probeScript(x.Cluster, dir, x.Image)), 0o600))
 	if err != nil {
-		d.check("probe folder", "", err, "")
+		x.unseen(err.Error())
 		return
 	}
-	first, saw := d.node(ctx, s, cli, dir, token, "", image != "")
-	if !saw {
+	first := x.probe(ctx, dir, token, "")
+	if first == "" {
+		x.unseen("no probe job ran")
 		return
 	}
-	d.say("sending a second probe job to a node other than %s", first)
-	if _, saw = d.node(ctx, s, cli, dir, token, first, image != ""); !saw {
-		d.add("warn", "second node", "no other node ran the probe job, so links between two nodes were not tested", "")
+	x.say("sending a second probe job to a node other than %s", first)
+	x.probe(ctx, dir, token, first)
+}
+
+// unseen reports that no node was looked at.
+func (x *Exam) unseen(why string) {
+	for _, k := range nodeChecks() {
+		if x.worst[k.Code] == "" {
+			x.Report(k, "", unknown("", "%s", why))
+		}
 	}
 }
 
@@ -97,11 +119,15 @@ func probeScript(s *site.Site, dir, image string) string {
 	return fmt.Sprintf(nodeScript, slurm.Quote(dir), binds, find, slurm.Quote(image), security)
 }
 
-// node sends one probe, reads its findings, and returns the node it ran on.
-func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, token, exclude string, image bool) (string, bool) {
-	what := "probe job"
-	if exclude != "" {
-		what = "second probe job"
+// probe sends one probe, judges what it saw, and returns the node it ran on; empty: it did not run.
+func (x *Exam) probe(ctx context.Context, dir, token, exclude string) string {
+	s, cli := x.Cluster, x.Slurm
+	report := func(code string, results []Result) {
+		for _, k := range nodeChecks() {
+			if k.Code == code {
+				x.Report(k, "", results)
+			}
+		}
 	}
 	name := "sg-doctor-" + strings.ToLower(rand.Text()[:12])
 	out := filepath.Join(dir, name+".out")
@@ -109,84 +135,65 @@ func (d *checks) node(ctx context.Context, s *site.Site, cli *slurm.CLI, dir, to
 		Partition: s.Slurm.DefaultPartition, Account: s.Slurm.DefaultAccount, QOS: s.Slurm.DefaultQOS, Exclude: exclude})
 	if err != nil {
 		if exclude == "" {
-			d.add("fail", what, err.Error(), "check slurm.default_partition, default_account and default_qos")
+			report(probeJob, bad("check slurm.default_partition, default_account and default_qos", "%v", err))
+		} else {
+			report(probeJob, warning("", "no other node takes a probe job, so links between two nodes were not tested: %v", err))
 		}
-		return "", false
+		return ""
 	}
 	defer cli.Cancel(context.WithoutCancel(ctx), id, name)
 	if got, err := cli.JobName(ctx, id); err == nil && got != name {
-		d.add("fail", "job name", "this cluster changed the probe's name from "+name+" to "+got,
-			"a job-submit plugin rewrites names; exempt slurmgate's jobs, because it finds them by name")
+		report("job_name", bad("", "this cluster changed the probe's name from %s to %s", name, got))
+	} else if err == nil {
+		report("job_name", ok("%s", name))
 	}
-	d.say("waiting for probe job %s", id)
+	x.say("waiting for probe job %s", id)
 	saw, text := waitForProbe(ctx, out, func() bool { return probeEnded(ctx, cli, name) })
 	switch {
 	case saw:
 	case exclude != "":
-		return "", false
+		report(probeJob, unknown("", "job %s did not run on another node, so links between two nodes were not tested", id))
+		return ""
 	case probeEnded(ctx, cli, name):
-		d.add("fail", what, "job "+id+" ended, but its output does not appear in "+dir+": "+firstLine(text),
-			"storage.runs_dir must be the same folder on login and compute nodes")
-		return "", false
+		report(probeJob, bad("storage.runs_dir must be the same folder on login and compute nodes", "job %s ended, but its output does not "+
+			"appear in %s: %s", id, dir, firstLine(text)))
+		return ""
 	default:
-		d.add("fail", what, "job "+id+" did not start within 90 s", "check whether the queue is full: squeue -j "+id)
-		return "", false
+		report(probeJob, unknown("check whether the queue is full: squeue -j "+id, "job %s did not start within 90 s", id))
+		return ""
 	}
-	v := map[string]string{}
+	seen := &Seen{Job: id, Token: token, First: exclude == "", Value: map[string]string{}}
 	for line := range strings.SplitSeq(text, "\n") {
 		k, val, _ := strings.Cut(line, "=")
-		if k == "bind" && v[k] != "" {
-			val = v[k] + ", " + val
+		if k == "bind" && seen.Value[k] != "" {
+			val = seen.Value[k] + ", " + val
 		}
-		v[k] = val
+		seen.Value[k] = val
 	}
-	node := v["node"]
-	report := func(ok bool, otherwise, check, good, bad, next string) {
-		d.verdict(ok, otherwise, check, node+": "+good, node+": "+bad, next)
-	}
-	report(v["token"] == token, "fail", "shared filesystem", "sees the gateway's files", "reads "+v["token"],
-		"storage.runs_dir must be the same folder on login and compute nodes")
-	report(v["claim"] != "" && (v["claim"] == id) == (exclude == ""), "fail", "claim by link", "the first link wins ("+v["claim"]+")",
-		"the claim reads "+v["claim"], "link(2) must be exclusive on storage.runs_dir across all nodes")
-	report(v["env"] == "0", "warn", "job environment", "only Slurm's variables",
-		v["env"]+" variables other than Slurm's reach jobs (but not containers)", "look for a prolog or a PAM module that sets them")
-	if len(s.Apptainer.Binds) > 0 {
-		report(v["bind"] == "", "fail", "binds", "all folders of apptainer.binds exist", "has no folder "+v["bind"],
-			"correct apptainer.binds, or mount the folder on that node: without it no container starts there")
-	}
-	report(strings.HasPrefix(v["apptainer"], "apptainer version"), "fail", "apptainer", v["apptainer"], v["apptainer"],
-		"set apptainer.path or apptainer.module")
-	if _, tried := v["container"]; image && tried {
-		report(v["container"] == "ok", "fail", "container", "starts without a network", v["container"],
-			"run the command of the job script by hand on that node")
-		if v["container"] == "ok" {
-			walls(v, report)
-		}
-	}
-	return node, true
+	seen.Node = seen.Value["node"]
+	report(probeJob, ok("job %s ran on %s", id, seen.Node))
+	x.judge(seen)
+	return seen.Node
 }
 
-// walls reports what a program in a container on the node can do, as it was found there.
-func walls(v map[string]string, report func(ok bool, otherwise, check, good, bad, next string)) {
-	if v["wall.end"] == "" {
-		report(false, "warn", "container privileges", "", "could not be examined: the node's bash does not run in a container",
-			"run the command of the job script by hand on that node, with /bin/cat /proc/self/status")
-		return
+// judge makes the checks of a node.
+func (x *Exam) judge(seen *Seen) {
+	on := *x // what one node lacks does not matter to the next
+	on.worst = maps.Clone(x.worst)
+	for _, k := range nodeChecks() {
+		if k.Judge == nil {
+			continue
+		}
+		delete(on.worst, k.Code)
+		results := unknown("", "not checked, because "+on.missing(k)+" has to be ok first")
+		if on.missing(k) == "" {
+			results = k.Judge(&on, seen)
+		}
+		on.Report(k, seen.Node, results)
+		if on.worst[k.Code].Worse(x.worst[k.Code]) {
+			x.worst[k.Code] = on.worst[k.Code]
+		}
 	}
-	none := strings.Trim(v["wall.CapBnd"]+v["wall.CapEff"], "0") == ""
-	report(none && v["wall.NoNewPrivs"] == "1", "fail", "container privileges", "no capabilities, and none to be gained (no_new_privs)",
-		fmt.Sprintf("capabilities %s (bounding set %s), no_new_privs %s", v["wall.CapEff"], v["wall.CapBnd"], v["wall.NoNewPrivs"]),
-		"run jobs as a user other than root; look for settings of apptainer.conf and capability.json that add capabilities")
-	report(v["wall.net"] == "lo", "fail", "container network", "none but its own loopback", "network interfaces "+v["wall.net"],
-		"find out why Apptainer does not obey --net --network none")
-	report(v["wall.pids"] != "" && len(v["wall.pids"]) < 2, "fail", "container processes", "sees only its own",
-		"sees "+v["wall.pids"]+" processes",
-		"set \"allow pid ns = yes\" in apptainer.conf")
-	const profile = "copy site-configs/seccomp.json to a folder that all nodes see, and name it in apptainer.seccomp"
-	report(v["wall.Seccomp"] == "2", "warn", "container seccomp", "a profile is in force",
-		"no seccomp profile: programs can make every system call", profile)
-	report(v["wall.users"] != "possible", "warn", "nested user namespaces", strings.TrimPrefix(v["wall.users"], "refused: "),
-		"possible: a program gets all capabilities in a namespace of its own, with which more of the kernel can be attacked", profile)
 }
 
 // probeEnded asks Slurm whether the probe has ended; no answer means no.

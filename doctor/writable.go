@@ -15,7 +15,7 @@ const mostExamined = 10_000
 
 // installed warns of files that decide what runs and that every user of this host can change: the site file, the domain, the images, the
 // seccomp profile, and the folders they are in.
-func (d *checks) installed(s *site.Site) {
+func installed(s *site.Site) []Result {
 	var open []string
 	for _, path := range []string{s.File(), s.DomainDir, s.Storage.ImageStore, s.Apptainer.Seccomp} {
 		if path != "" {
@@ -24,16 +24,14 @@ func (d *checks) installed(s *site.Site) {
 	}
 	slices.Sort(open)
 	open = slices.Compact(open)
-	detail := ""
-	if len(open) > 0 {
-		detail = fmt.Sprintf("every user of this host can change %s", open[0])
-		if len(open) > 1 {
-			detail += fmt.Sprintf(" and %d more", len(open)-1)
-		}
-		detail += ", and with it what the gateway runs"
+	if len(open) == 0 {
+		return ok("only their owners and groups can change site file, domain and images")
 	}
-	d.verdict(len(open) == 0, "warn", "installed files", "only their owners and groups can change site file, domain and images", detail,
-		"chmod o-w the files and folders, and look at who owns them")
+	more := ""
+	if len(open) > 1 {
+		more = fmt.Sprintf(" and %d more", len(open)-1)
+	}
+	return warning("", "every user of this host can change %s%s, and with it what the gateway runs", open[0], more)
 }
 
 // writable lists what everybody can write to: files and folders at and below a path, and the folders above it, in which the path could be

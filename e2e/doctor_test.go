@@ -4,24 +4,26 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 type examined struct {
-	Site     string
-	Findings []struct{ Check, Status, Detail, Next string }
-	Failed   int
-	Warned   int
+	Site                      string
+	Findings                  []struct{ Site, Code, Where, Node, Status, Found, Remedy string }
+	Faults, Unknown, Warnings int
 }
 
-func (e examined) find(check string) (status, detail, next string) {
+// find is the worst result of a check.
+func (e examined) find(code string) (status, found, remedy string) {
+	order := []string{"", "ok", "warning", "unknown", "fault"}
 	for _, f := range e.Findings {
-		if f.Check == check {
-			return f.Status, f.Detail, f.Next
+		if f.Code == code && slices.Index(order, f.Status) > slices.Index(order, status) {
+			status, found, remedy = f.Status, f.Found, f.Remedy
 		}
 	}
-	return "", "", ""
+	return status, found, remedy
 }
 
 // doctor runs it; how it ends follows from what it found.
@@ -30,12 +32,19 @@ func (s *site) doctor() examined {
 	r := s.cli("doctor", "--json")
 	var e examined
 	r.object(s.t, &e)
-	if (e.Failed > 0) != (r.code == 1) || e.Failed == 0 && r.code != 0 {
-		s.t.Errorf("%d checks failed: %v", e.Failed, r)
+	want := 0
+	switch {
+	case e.Faults > 0:
+		want = 1
+	case e.Unknown > 0:
+		want = 8
+	}
+	if r.code != want {
+		s.t.Errorf("exit status %d is due: %v", want, r)
 	}
 	for _, f := range e.Findings {
-		if f.Status == "fail" && (f.Detail == "" || f.Next == "") {
-			s.t.Errorf("a failure says what is wrong and what to do: %+v", f)
+		if f.Found == "" || f.Where == "" || f.Status != "ok" && f.Remedy == "" {
+			s.t.Errorf("a result says what was found, and what to do: %+v", f)
 		}
 	}
 	if left, _ := filepath.Glob(host(s.dir) + "/runs/.doctor*"); len(left) > 0 {
@@ -52,21 +61,21 @@ func TestDoctor(t *testing.T) {
 		s := newSite(t, "genomics")
 		s.seccomp()
 		e := s.doctor()
-		if e.Failed != 0 || e.Warned != 0 {
+		if e.Faults != 0 || e.Warnings != 0 || e.Unknown != 0 {
 			t.Errorf("%+v", e)
 		}
 		nodes := map[string]bool{}
 		for _, f := range e.Findings {
-			if f.Check == "shared filesystem" {
-				nodes[strings.SplitN(f.Detail, ":", 2)[0]] = true
+			if f.Code == "shared_filesystem" {
+				nodes[f.Node] = true
 			}
 		}
 		if !nodes["n1"] || !nodes["n2"] {
 			t.Errorf("both nodes were looked at: %v", nodes)
 		}
-		for _, check := range []string{"site file", "domain", "policy", "image samtools", "ledger disk", "ledger sync", "free space",
-			"hard links", "slurm controller", "accounting", "MinJobAge", "MessageTimeout", "squeue", "apptainer", "container", "claim by link",
-			"container privileges", "container network", "container processes", "container seccomp", "nested user namespaces"} {
+		for _, check := range []string{"site_file", "domain", "images", "state_dir_disk", "ledger_sync", "disk_space",
+			"runs_dir_links", "slurm_controller", "accounting", "min_job_age", "message_timeout", "squeue", "apptainer", "container", "claim_link",
+			"container_privileges", "container_network", "container_processes", "container_seccomp", "container_namespaces"} {
 			if status, detail, _ := e.find(check); status != "ok" {
 				t.Errorf("%s: %s %s", check, status, detail)
 			}
@@ -75,17 +84,17 @@ func TestDoctor(t *testing.T) {
 	t.Run("what containers can do", func(t *testing.T) {
 		t.Parallel()
 		e := newSite(t, "genomics").doctor()
-		for _, check := range []string{"container seccomp", "nested user namespaces"} {
-			if status, _, next := e.find(check); status != "warn" || !strings.Contains(next, "apptainer.seccomp") {
+		for _, check := range []string{"container_seccomp", "container_namespaces"} {
+			if status, _, next := e.find(check); status != "warning" || !strings.Contains(next, "apptainer.seccomp") {
 				t.Errorf("%s: %s %s", check, status, next)
 			}
 		}
-		if e.Failed != 0 || e.Warned != 4 { // both on both nodes
+		if e.Faults != 0 || e.Warnings != 4 { // both on both nodes
 			t.Errorf("%+v", e)
 		}
 		missing := newSite(t, "genomics")
 		missing.replace("site.yaml", "\nimport:", "\n  seccomp: /nothing/seccomp.json\nimport:")
-		if status, detail, _ := missing.doctor().find("container"); status != "fail" || !strings.Contains(detail, "/nothing/seccomp.json") {
+		if status, detail, _ := missing.doctor().find("container"); status != "fault" || !strings.Contains(detail, "/nothing/seccomp.json") {
 			t.Errorf("%s %s", status, detail)
 		}
 	})
@@ -95,7 +104,7 @@ func TestDoctor(t *testing.T) {
 		e := s.doctor()
 		found := false
 		for _, f := range e.Findings {
-			if f.Status == "fail" && strings.Contains(f.Detail+f.Next, "runs_dir") {
+			if f.Status == "fault" && strings.Contains(f.Found+f.Remedy, "runs_dir") {
 				found = true
 			}
 		}
@@ -107,22 +116,22 @@ func TestDoctor(t *testing.T) {
 	t.Run("no Apptainer there", func(t *testing.T) {
 		t.Parallel()
 		e := newSite(t, "genomics", func(f *siteFile) { f.Apptainer = "/opt/nothing/apptainer" }).doctor()
-		if status, detail, next := e.find("apptainer"); status != "fail" || !strings.Contains(detail, "/opt/nothing/apptainer") ||
-			!strings.Contains(next, "apptainer.path") || e.Failed != 2 {
+		if status, detail, next := e.find("apptainer"); status != "fault" || !strings.Contains(detail, "/opt/nothing/apptainer") ||
+			!strings.Contains(next, "apptainer.path") || e.Faults != 2 {
 			t.Errorf("%+v", e)
 		}
 	})
 	t.Run("the right next step", func(t *testing.T) {
 		t.Parallel()
 		for _, c := range []struct{ old, with, prepare, check, status, detail, next string }{
-			{"  transport: cli\n", "  transport: cli\n  bin_dir: /opt/nothing\n", "", "slurm commands", "fail",
+			{"  transport: cli\n", "  transport: cli\n  bin_dir: /opt/nothing\n", "", "slurm_commands", "fault",
 				"/opt/nothing has no program sbatch, squeue, scancel, scontrol, sacct", "slurm.bin_dir"},
-			{"  transport: cli\n", "  transport: cli\n  conf: /etc/nothing.conf\n", "", "slurm commands", "fail", "/etc/nothing.conf",
+			{"  transport: cli\n", "  transport: cli\n  conf: /etc/nothing.conf\n", "", "slurm_commands", "fault", "/etc/nothing.conf",
 				"set slurm.conf"},
-			{"", "", `install -d -m 700 "$1/runs"`, "runs folder", "fail", "belongs to uid 0", "owned by this user"},
-			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs folder", "fail", "mode 0777", "mode 0700"},
-			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state folder", "fail", "mode 0777", "mode 0700"},
-			{"", "", `sed -i "s#roots: \[#roots: [{path: /nothing, projects: [demo]}, #" "$1/site.yaml"`, "import root", "warn", "/nothing is not a folder", "import.roots"},
+			{"", "", `install -d -m 700 "$1/runs"`, "runs_dir", "fault", "belongs to uid 0", "owned by the gateway's user"},
+			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs_dir", "fault", "mode 0777", "mode 0700"},
+			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state_dir", "fault", "mode 0777", "mode 0700"},
+			{"", "", `sed -i "s#roots: \[#roots: [{path: /nothing, projects: [demo]}, #" "$1/site.yaml"`, "import_roots", "warning", "/nothing is not a folder", "import.roots"},
 		} {
 			s := newSite(t, "genomics")
 			if c.old != "" {
@@ -134,7 +143,7 @@ func TestDoctor(t *testing.T) {
 			var e examined
 			s.cli("doctor", "--no-jobs", "--json").object(t, &e)
 			if status, detail, next := e.find(c.check); status != c.status || !strings.Contains(detail, c.detail) || !strings.Contains(next,
-				c.next) || e.Failed+e.Warned != 1 {
+				c.next) || e.Faults+e.Warnings != 1 {
 				t.Errorf("%+v: %+v", c, e)
 			}
 		}
@@ -145,15 +154,15 @@ func TestDoctor(t *testing.T) {
 		s.replace("site.yaml", "import:\n", "  binds: [{name: a, version: v1, source: /etc, target: /ref}, {name: b, version: v1, source: "+
 			"/opt/nothing, target: /more}, {name: c, version: v1, source: /opt/neither, target: /most}]\nimport:\n")
 		e := s.doctor()
-		if status, detail, next := e.find("binds"); status != "fail" || !strings.HasSuffix(detail,
-			"has no folder /opt/nothing, /opt/neither") || !strings.Contains(next, "apptainer.binds") || e.Failed != 2 {
+		if status, detail, next := e.find("node_binds"); status != "fault" || !strings.HasSuffix(detail,
+			"has no folder /opt/nothing, /opt/neither") || !strings.Contains(next, "apptainer.binds") || e.Faults != 2 {
 			t.Errorf("%+v", e)
 		}
 	})
 	t.Run("no such partition", func(t *testing.T) {
 		t.Parallel()
 		e := newSite(t, "genomics", func(f *siteFile) { f.Partition = "nothing" }).doctor()
-		if status, detail, next := e.find("probe job"); status != "fail" || !strings.Contains(detail, "partition") || !strings.Contains(next,
+		if status, detail, next := e.find("probe_job"); status != "fault" || !strings.Contains(detail, "partition") || !strings.Contains(next,
 			"default_partition") {
 			t.Errorf("%+v", e)
 		}
@@ -162,7 +171,7 @@ func TestDoctor(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "genomics", func(f *siteFile) { f.ImageStore = f.Dir + "/images" })
 		e := s.doctor()
-		if status, _, next := e.find("image samtools"); status != "fail" || !strings.Contains(next, "image add samtools") || e.Failed != 3 {
+		if status, _, next := e.find("images"); status != "fault" || !strings.Contains(next, "image add") || e.Faults != 3 {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -170,7 +179,7 @@ func TestDoctor(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "genomics")
 		r := s.cli("doctor", "--no-jobs")
-		if r.code != 0 || !strings.Contains(string(r.stdout), "0 failed") || strings.Contains(string(r.stdout), "probe job") {
+		if r.code != 0 || !strings.Contains(string(r.stdout), "0 faults") || strings.Contains(string(r.stdout), "probe_job") {
 			t.Errorf("%v", r)
 		}
 	})

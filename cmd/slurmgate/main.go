@@ -84,5 +84,6 @@ func ports() cli.Ports {
 		},
 		Examine: doctor.Config{Version: build.Version, LoadSite: loadSite, OpenSlurm: openSlurm, Images: siteImages{},
 			AbsenceGap: absenceGap}.Examine,
+		Checks: doctor.Table,
 	}
 }

@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+// Where is where a check looks.
+type Where string
+
+// The places.
+const (
+	Gateway   Where = "gateway"   // the host of the gateway
+	Slurmctld Where = "slurmctld" // Slurm, asked from the gateway's host
+	Node      Where = "node"      // a compute node, by a probe job
+)
+
+// Check is one entry of the list. It proves one thing, and each of its results says what was found.
+type Check struct {
+	Code   string // stable: lower case with underscores
+	Proves string // a sentence: what holds if the result is ok
+	Where  Where
+	Remedy string // in general; a result has its own, with the site's names filled in
+
+	Cluster bool     // it is made for each cluster; else once for the gateway
+	Early   bool     // it reads files of this host and changes nothing: start-up and config check make it too
+	Needs   []string // codes of earlier checks; if one of them is a fault or unknown, so is this one
+
+	// Look makes a check of the gateway's host or of Slurm. A check without a result is unknown.
+	Look func(context.Context, *Exam) []Result
+	// Judge makes a check of a node, from what the probe saw there. One that is nil there, and has no Look, gets its results elsewhere.
+	Judge func(*Exam, *Seen) []Result
+}
+
+// Result is one thing that a check found.
+type Result struct {
+	Status app.CheckStatus
+	Found  string
+	Remedy string
+}
+
+func ok(found string, args ...any) []Result {
+	return []Result{{app.CheckOK, sprint(found, args), ""}}
+}
+
+func bad(remedy, found string, args ...any) []Result {
+	return []Result{{app.CheckFault, sprint(found, args), remedy}}
+}
+
+func warning(remedy, found string, args ...any) []Result {
+	return []Result{{app.CheckWarning, sprint(found, args), remedy}}
+}
+
+// unknown is the result of a check that could not look.
+func unknown(remedy, found string, args ...any) []Result {
+	return []Result{{app.CheckUnknown, sprint(found, args), remedy}}
+}
+
+func sprint(format string, args []any) string {
+	if len(args) == 0 {
+		return format
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// failed is the result of an error: unknown if permission was missing or nobody answered in time, else a fault. An empty remedy is replaced
+// by the error's own advice.
+func failed(remedy string, err error) []Result {
+	text := gate.Text(gate.Local, err)
+	if e, is := errors.AsType[*fault.Error](err); is && (e.Next != "" || len(e.Steps) > 0) {
+		advice := fault.Advice(e.Next, e.Steps, func(s []fault.Step) string { return gate.Words(gate.Local, s) })
+		text = strings.TrimSuffix(text, ". Next: "+advice)
+		if remedy == "" {
+			remedy = advice
+		}
+	}
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return unknown(remedy, "%s", text)
+	}
+	return bad(remedy, "%s", text)
+}
+
+// command is a step at this shell.
+func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s}) }
+
+// Checks is the list, in the order in which they are made.
+func Checks() []Check {
+	var all []Check
+	for _, part := range [][]Check{siteChecks(), fileChecks(), domainChecks(), hostChecks(), clusterFileChecks(), imageChecks(), slurmChecks(),
+		nodeChecks()} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+// Table lists the checks for people and programs.
+func Table() []app.CheckDoc {
+	var rows []app.CheckDoc
+	for _, c := range Checks() {
+		rows = append(rows, app.CheckDoc{Code: c.Code, Where: string(c.Where), Proves: c.Proves, Remedy: c.Remedy})
+	}
+	return rows
+}
