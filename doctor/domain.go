@@ -28,7 +28,8 @@ func domainChecks() []Check {
 			return ok("%s, %s", plural(len(x.Domain.Packs().List()), "tool"), file)
 		},
 	}, {
-		Code: "import_roots", Proves: "Each import root is a folder and names its projects.", Where: Gateway, Early: true, Needs: []string{domainCode},
+		Code: "import_roots", Proves: "Each import root is a folder and names its projects.", Where: Gateway, Early: true,
+		Needs:  []string{domainCode},
 		Remedy: "make the folder, or take it out of import.roots", Look: importRoots,
 	}, {
 		Code: "policy_fits", Proves: "The domain's policy allows what its tools ask for.", Where: Gateway, Early: true,
@@ -43,7 +44,8 @@ func domainChecks() []Check {
 			return results
 		},
 	}, {
-		Code: "tool_binds", Proves: "apptainer.binds has each folder that a tool asks for.", Where: Gateway, Early: true, Needs: []string{domainCode},
+		Code: "tool_binds", Proves: "apptainer.binds has each folder that a tool asks for.", Where: Gateway, Early: true,
+		Needs:  []string{domainCode},
 		Remedy: "add the folder to apptainer.binds",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if err := x.Domain.Packs().CheckBinds(app.Offers(x.Site)); err != nil {
@@ -61,7 +63,8 @@ func domainChecks() []Check {
 			return ok("")
 		},
 	}, {
-		Code: "local_runs", Proves: "This host has what runs without Slurm need, if policy allows them.", Where: Gateway, Needs: []string{domainCode},
+		Code: "local_runs", Proves: "This host has what runs without Slurm need, if policy allows them.", Where: Gateway,
+		Needs:  []string{domainCode},
 		Remedy: "install what is missing, or remove local from policies.yaml", Look: local,
 	}}
 }

@@ -28,7 +28,8 @@ func fileChecks() []Check {
 		Remedy: "set gateway.state_dir to a folder on a local disk",
 		Look:   func(_ context.Context, x *Exam) []Result { return localDisk(x.Site.Gateway.StateDir) },
 	}, {
-		Code: "ledger_sync", Proves: "A synced write to gateway.state_dir takes as long as a disk needs.", Where: Gateway, Needs: []string{stateDir},
+		Code: "ledger_sync", Proves: "A synced write to gateway.state_dir takes as long as a disk needs.", Where: Gateway,
+		Needs:  []string{stateDir},
 		Remedy: "check whether the hypervisor or disk controller ignores flushes",
 		Look:   func(_ context.Context, x *Exam) []Result { return synced(x.Site.Gateway.StateDir) },
 	}}

@@ -42,8 +42,9 @@ func imageChecks() []Check {
 			return results
 		},
 	}, {
-		Code: "images", Proves: "Each image that a tool names is in the store, with the bytes that the lock names.", Where: Gateway, Cluster: true,
-		Needs: []string{imageStore}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")), Look: lockedImages,
+		Code: "images", Proves: "Each image that a tool names is in the store, with the bytes that the lock names.", Where: Gateway,
+		Cluster: true,
+		Needs:   []string{imageStore}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")), Look: lockedImages,
 	}}
 }
 

@@ -50,7 +50,8 @@ func nodeChecks() []Check {
 			return ok("%s", n.Value["apptainer"])
 		},
 	}, {
-		Code: nodeContainer, Proves: "A container starts on the node without a network.", Where: Node, Cluster: true, Needs: []string{nodeApptainer},
+		Code: nodeContainer, Proves: "A container starts on the node without a network.", Where: Node, Cluster: true,
+		Needs:  []string{nodeApptainer},
 		Remedy: "run the command of the job script by hand on that node",
 		Judge: func(x *Exam, n *Seen) []Result {
 			switch {
@@ -62,11 +63,13 @@ func nodeChecks() []Check {
 			return ok("starts without a network")
 		},
 	}, {
-		Code: "container_privileges", Proves: "A program in a container has no capabilities and can gain none.", Where: Node, Cluster: true, Needs: in,
+		Code: "container_privileges", Proves: "A program in a container has no capabilities and can gain none.", Where: Node, Cluster: true,
+		Needs:  in,
 		Remedy: "run jobs as a user other than root; look for settings of apptainer.conf and capability.json that add capabilities",
 		Judge:  wall(privileges),
 	}, {
-		Code: "container_network", Proves: "A program in a container sees no network but its own loopback.", Where: Node, Cluster: true, Needs: in,
+		Code: "container_network", Proves: "A program in a container sees no network but its own loopback.", Where: Node, Cluster: true,
+		Needs:  in,
 		Remedy: "find out why Apptainer does not obey --net --network none",
 		Judge: wall(func(v map[string]string) []Result {
 			if v["wall.net"] != "lo" {
@@ -84,7 +87,8 @@ func nodeChecks() []Check {
 			return ok("sees only its own")
 		}),
 	}, {
-		Code: "container_seccomp", Proves: "A seccomp profile is in force in a container.", Where: Node, Cluster: true, Needs: in, Remedy: profile,
+		Code: "container_seccomp", Proves: "A seccomp profile is in force in a container.", Where: Node, Cluster: true, Needs: in,
+		Remedy: profile,
 		Judge: wall(func(v map[string]string) []Result {
 			if v["wall.Seccomp"] != "2" {
 				return warning("", "no seccomp profile: programs can make every system call")
