@@ -184,7 +184,7 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 	}
 	return run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
 		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec}, Site: s.Name, PolicyHash: g.Policy.Hash,
-		Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind}, nil
+		Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, nil
 }
 
 func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (run.SubmitAnswer, error) {
@@ -193,8 +193,7 @@ func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (run.Su
 		return run.SubmitAnswer{}, err
 	}
 	r, err := g.Sites.Submit(ctx, order)
-	r.Reason = g.hide(c, r.Reason)
-	return r, err
+	return g.submitted(ctx, c, r, err)
 }
 
 // hide returns what a run waits for, or how it ended, without the gateway's folders where the caller is a chat.
@@ -208,6 +207,9 @@ func (g *Gateway) hide(c gate.Call, reason *string) *string {
 
 func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RunArgs) (run.SubmitAnswer, error) {
 	r, err := g.Sites.Retry(ctx, a.RunID, a.After, a.Reason)
+	if err == nil {
+		g.askedAgain(ctx, c, a.RunID)
+	}
 	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }

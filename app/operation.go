@@ -147,14 +147,15 @@ func prop(name, schema string) string { return `"` + name + `":` + schema }
 
 // Schemas of arguments that several operations have.
 const (
-	runIDSchema    = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`
-	waitSchema     = `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the run to finish"}`
-	projectSchema  = `{"type":"string","minLength":1,"maxLength":128,"description":"project id (proj_…) or name; the site's default project when absent"}`
-	artifactSchema = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$","description":"an artifact id, art_…"}`
-	timeSchema     = `{"type":"string","format":"date-time","maxLength":40,"description":"RFC 3339, e.g. 2026-11-21T08:00:00Z"}`
-	reasonSchema   = `{"type":"string","maxLength":512}`
-	cursorSchema   = `{"type":"string","maxLength":256}`
-	limitSchema    = `{"type":"integer","minimum":1,"maximum":200}`
-	pathSchema     = `{"type":"string","minLength":1,"maxLength":4096}`
-	yesNo          = `{"type":"boolean"}`
+	runIDSchema     = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`
+	waitSchema      = `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the run to finish"}`
+	projectSchema   = `{"type":"string","minLength":1,"maxLength":128,"description":"project id (proj_…) or name; the site's default project when absent"}`
+	artifactSchema  = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$","description":"an artifact id, art_…"}`
+	timeSchema      = `{"type":"string","format":"date-time","maxLength":40,"description":"RFC 3339, e.g. 2026-11-21T08:00:00Z"}`
+	principalSchema = `{"type":"string","minLength":1,"maxLength":1024,"description":"a principal's name or id, a login name of the gateway's host, or me"}`
+	reasonSchema    = `{"type":"string","maxLength":512}`
+	cursorSchema    = `{"type":"string","maxLength":256}`
+	limitSchema     = `{"type":"integer","minimum":1,"maximum":200}`
+	pathSchema      = `{"type":"string","minLength":1,"maxLength":4096}`
+	yesNo           = `{"type":"boolean"}`
 )

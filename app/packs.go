@@ -109,7 +109,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
 		PackHash: p.Hash(), Pack: definition,
 		Params: canonical.Params(project, g.Script), Site: s.Name, Placement: at, Warnings: bindWarnings(binds),
-		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind}
+		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}
 	return order, canonical.Made, nil
 }
 
@@ -133,8 +133,7 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 			return nil, err
 		}
 		r, err := g.Sites.Submit(ctx, order)
-		r.Reason = g.hide(c, r.Reason)
-		return r, err
+		return g.submitted(ctx, c, r, err)
 	}
 }
 

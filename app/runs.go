@@ -24,7 +24,8 @@ func (g *Gateway) runs() []Operation {
 		Description: "Lists runs, newest first.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
-			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema), prop("since", timeSchema),
+			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema),
+			prop("principal", principalSchema), prop("since", timeSchema),
 			prop("until", timeSchema), prop("cursor", cursorSchema), prop("limit", limitSchema)),
 		Does: look(g, g.listRuns),
 	}, {
@@ -46,6 +47,7 @@ type RunRow struct {
 	ToolID     string     `json:"tool_id"`
 	ProjectID  string     `json:"project_id"`
 	Site       string     `json:"site"`
+	Principal  *string    `json:"principal"` // whose call made it; null: made before this was recorded
 	State      run.State  `json:"state"`
 	Phase      run.Phase  `json:"phase"`
 	Reason     string     `json:"reason"`
@@ -59,8 +61,9 @@ type RunListArgs struct {
 	State     run.State `json:"state,omitzero"`
 	ToolID    string    `json:"tool_id,omitzero"`
 	ProjectID string    `json:"project_id,omitzero"`
-	Since     time.Time `json:"since,omitzero"` // created at or after
-	Until     time.Time `json:"until,omitzero"` // created before
+	Principal string    `json:"principal,omitzero"` // see [principalAsked]
+	Since     time.Time `json:"since,omitzero"`     // created at or after
+	Until     time.Time `json:"until,omitzero"`     // created before
 	Cursor    string    `json:"cursor,omitzero"`
 	Limit     int       `json:"limit,omitzero"`
 }
@@ -73,6 +76,12 @@ type RunList struct {
 	Cursor *string  `json:"cursor"`
 }
 
+// asked is a filter by principal. How often runs were asked for again belongs to the snapshot: it is no event.
+type asked struct {
+	Principal string `json:"principal"`
+	Askers    int64  `json:"askers"`
+}
+
 // runListParams are the canonical params of a list of runs: the filter, and the ledger's newest event.
 type runListParams struct {
 	Projects []string   `json:"project_ids"` // null: every one
@@ -83,10 +92,12 @@ type runListParams struct {
 	Cursor   string     `json:"cursor"`
 	Limit    int        `json:"limit"`
 	Seq      int64      `json:"ledger_seq"`
+	Asked    *asked     `json:"asked,omitzero"`
 }
 
 func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out RunList, params any, err error) {
-	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Cursor: a.Cursor, Limit: a.Limit}
+	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Principal: principalAsked(c, a.Principal),
+		Cursor: a.Cursor, Limit: a.Limit}
 	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
 		return out, nil, err
 	}
@@ -107,9 +118,14 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 	}
 	out = RunList{Listed: listedOf(page.Total), Runs: []RunRow{}, Cursor: cursorOf(page.Cursor)}
 	for _, r := range page.Runs {
-		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.State, r.Phase, r.Reason, r.JobID, r.CreatedAt, r.FinishedAt})
+		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, known(r.Principal.Name), r.State, r.Phase, r.Reason, r.JobID,
+			r.CreatedAt, r.FinishedAt})
 	}
-	return out, runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq}, nil
+	var by *asked
+	if f.Principal != "" {
+		by = &asked{f.Principal, page.Askers}
+	}
+	return out, runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq, by}, nil
 }
 
 // DiffArgs are the arguments of run.diff: two run ids.

@@ -21,6 +21,9 @@ type RunStory struct {
 	ContractVersion string          `json:"contract_version"`
 	ProjectID       string          `json:"project_id"`
 	Site            string          `json:"site"`
+	Principal       *string         `json:"principal"` // whose call made it; null: made before this was recorded
+	PrincipalID     *string         `json:"principal_id"`
+	AskedAlso       []AskerDoc      `json:"asked_also"` // who asked for it later, or retried it
 	PolicyHash      string          `json:"policy_hash"`
 	ParamsHash      string          `json:"params_hash"`
 	PlanHash        string          `json:"plan_hash"`
@@ -146,7 +149,11 @@ func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory
 			measured++
 		}
 	}
-	return s, map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone}, nil
+	params := map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone}
+	if n := len(s.AskedAlso); n > 0 { // no event of the run either
+		params["asked_also"] = n
+	}
+	return s, params, nil
 }
 
 // settledStory is the story of a run at one event. It takes several queries, so it is read again if the run changed in between.
@@ -172,7 +179,7 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		return RunStory{}, err
 	}
 	s := RunStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion,
-		ProjectID: v.Run.ProjectID, Site: v.Run.Site,
+		ProjectID: v.Run.ProjectID, Site: v.Run.Site, Principal: known(v.Run.Principal.Name), PrincipalID: known(v.Run.Principal.ID),
 		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase,
 		Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail),
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster,
@@ -182,6 +189,11 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
 	}
+	askers, err := g.Ledger.Askers(ctx, v.Run.ID)
+	if err != nil {
+		return s, err
+	}
+	s.AskedAlso = askerDocs(askers)
 	if s.WorkspaceGone, err = g.Ledger.WorkspaceGone(ctx, v.Run.ID); err != nil {
 		return RunStory{}, err
 	}

@@ -27,6 +27,7 @@ type runsListCmd struct {
 	State   string `help:"Only runs in this state." enum:",queued,running,blocked,succeeded,failed,cancelled" default:"" placeholder:"STATE"`
 	Tool    string `help:"Only runs of this tool." placeholder:"ID"`
 	Project string `help:"Only runs of this project (name or id)." placeholder:"NAME"`
+	By      string `name:"principal" help:"Only runs that this principal asked for: its name (user:alice, token:ci), its id, a login name, or me." placeholder:"NAME"`
 	Since   string `help:"Only runs created since this time: 2026-11-21, 2026-11-21T08:00:00Z, or how long ago: 90m, 12h, 7d." placeholder:"TIME"`
 	Until   string `help:"Only runs created before this time, in the same format." placeholder:"TIME"`
 	Limit   int    `help:"Maximum number to list (1 to 200)." default:"20"`
@@ -35,7 +36,7 @@ type runsListCmd struct {
 
 // Run lists runs.
 func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
-	args := app.RunListArgs{State: run.State(c.State), ToolID: c.Tool, ProjectID: c.Project, Limit: c.Limit, Cursor: c.Cursor}
+	args := app.RunListArgs{State: run.State(c.State), ToolID: c.Tool, ProjectID: c.Project, Principal: c.By, Limit: c.Limit, Cursor: c.Cursor}
 	var err error
 	if args.Since, err = when("--since", c.Since, time.Now()); err != nil {
 		return err
@@ -54,13 +55,21 @@ func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
 			printNext(w, fault.Do("tool.list"), fault.Do("run"))
 			return
 		}
-		list(w, "run|tool|state|phase|site|job|created|reason", l.Runs, func(r app.RunRow) []string {
+		list(w, "run|tool|state|phase|site|job|created|by|reason", l.Runs, func(r app.RunRow) []string {
 			return []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.Site), orDash(r.SlurmJobID), dateTime(r.CreatedAt),
-				clipLine(r.Reason, 40)}
+				nameOr(r.Principal), clipLine(r.Reason, 40)}
 		})
 		footer(w, len(l.Runs), l.Listed, "runs")
 		nextPage(w, l.Cursor, fault.Do("run.list", "cursor", text(l.Cursor)))
 	})
+}
+
+// nameOr is who made a run; older ledgers do not know.
+func nameOr(name *string) string {
+	if name == nil {
+		return "unknown"
+	}
+	return *name
 }
 
 func orDash(s string) string { return cmp.Or(s, "-") }
@@ -102,6 +111,10 @@ func printStory(w io.Writer, r app.RunStory) {
 	}
 	line("project", "%s", r.ProjectID)
 	line("site", "%s", orDash(r.Site))
+	line("asked by", "%s", nameOr(r.Principal))
+	for _, k := range r.AskedAlso {
+		line("also", "%s, on %s", k.Principal, dateTime(k.AskedAt))
+	}
 	line("policy", "%s", r.PolicyHash)
 	line("params", "%s", r.ParamsHash)
 	line("image", "%s", r.Image)

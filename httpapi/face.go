@@ -115,7 +115,7 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/tools/{tool_id}:run", f.run)
 	r.Post("/v1/tool-calls", f.toolCall)
 
-	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "since", "until", "cursor", "limit"))
+	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "principal", "since", "until", "cursor", "limit"))
 	r.Post("/v1/runs", f.operation("slurm.submit", "", body(false, "project_id", "job_spec"), made))
 	r.Get("/v1/runs/{run_id}", f.look("slurm.job.get", "run_id", "wait_seconds"))
 	r.Get("/v1/runs/{run_id}/result", f.look("slurm.job.collect", "run_id", "wait_seconds"))

@@ -88,6 +88,7 @@ type Filter struct {
 	ToolID    string
 	ProjectID string
 	Projects  []string   // any of these; nil: all
+	Principal string     // name or id of one that made the run or asked for it later
 	Since     *time.Time // created at or after
 	Until     *time.Time // created before
 	Cursor    string     // from the page before
@@ -98,6 +99,7 @@ type Filter struct {
 type Row struct {
 	ID, ToolID, ProjectID string
 	Site                  string
+	Principal             run.Principal // whose call made it; zero: unknown
 	State                 run.State
 	Phase                 run.Phase
 	Reason                string
@@ -111,6 +113,7 @@ type Page struct {
 	Runs   []Row
 	Cursor string
 	Seq    int64 // number of the newest event: the page shows the state at that event
+	Askers int64 // how many entries there are about who asked for a run again, where the filter is about principals: they are no events
 	Total  Total // of all pages
 }
 
@@ -122,6 +125,9 @@ func (f Filter) where() (w where) {
 	if f.Projects != nil {
 		cond, v := among("r.project_id", f.Projects)
 		w.add(cond, v...)
+	}
+	if f.Principal != "" {
+		w.add(askedBy, f.Principal, f.Principal)
 	}
 	if f.Since != nil {
 		w.add("r.created_at >= ?", micros(*f.Since))
@@ -136,8 +142,8 @@ func (f Filter) where() (w where) {
 // bound.
 func (f Filter) total(ctx context.Context, db queryer) (t Total, err error) {
 	w, q := f.where(), "SELECT coalesce(sum(n), 0) FROM run_counts r WHERE "
-	if f.Since != nil || f.Until != nil {
-		if f.State != "" || f.ToolID+f.ProjectID != "" || f.Projects != nil {
+	if f.Since != nil || f.Until != nil || f.Principal != "" {
+		if f.Principal != "" || f.State != "" || f.ToolID+f.ProjectID != "" || f.Projects != nil {
 			return countSome(ctx, db, "SELECT 1 FROM runs r WHERE "+w.String(), w.args...)
 		}
 		q = "SELECT count(*) FROM runs r WHERE "
@@ -166,6 +172,11 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 		if p.Total, err = f.total(ctx, tx); err != nil {
 			return err
 		}
+		if f.Principal != "" {
+			if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM run_askers").Scan(&p.Askers); err != nil {
+				return err
+			}
+		}
 		var packed string
 		err = tx.QueryRowContext(ctx, pageQuery+w.String()+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?)",
 			append(w.args, limit+1)...).Scan(&packed)
@@ -190,19 +201,20 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 // CPU instead of 50 (BenchmarkTuningList).
 const pageQuery = `SELECT coalesce(group_concat(line, char(30)), '') FROM (SELECT
  concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.site, r.state, r.phase, r.created_at, coalesce(r.finished_at, 0), coalesce(s.job_id, ''),
- a.slurm_state, replace(r.reason, char(30), ' ')) AS line
+ a.slurm_state, r.principal, r.principal_id, replace(r.reason, char(30), ' ')) AS line
  FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token WHERE `
 
 // unpackRow reads one run of a page. The reason comes last and may contain anything.
 func unpackRow(line string) (Row, error) {
-	var field [10]string
+	var field [12]string
 	for i := range field {
 		field[i], line, _ = strings.Cut(line, "\x1f")
 	}
 	created, err1 := strconv.ParseInt(field[6], 10, 64)
 	finished, err2 := strconv.ParseInt(field[7], 10, 64)
 	r := Row{ID: field[0], ToolID: field[1], ProjectID: field[2], Site: field[3], State: run.State(field[4]), Phase: run.Phase(field[5]),
-		CreatedAt: time.UnixMicro(created).UTC(), JobID: field[8], SlurmState: field[9], Reason: line}
+		CreatedAt: time.UnixMicro(created).UTC(), JobID: field[8], SlurmState: field[9],
+		Principal: run.Principal{Name: field[10], ID: field[11]}, Reason: line}
 	if finished != 0 {
 		r.FinishedAt = new(time.UnixMicro(finished).UTC())
 	}

@@ -17,6 +17,7 @@ type runRow struct {
 	Reason     string `json:"reason"`
 	SlurmJobID string `json:"slurm_job_id"`
 	CreatedAt  string `json:"created_at"`
+	Principal  string `json:"principal"`
 }
 
 type artifact struct {
@@ -63,6 +64,9 @@ func (r *result) started(b *strings.Builder) {
 	for _, x := range list {
 		at := clip(strings.Replace(plain(x.CreatedAt, 40), "T", " ", 1), len("2006-01-02 15:04"))
 		fmt.Fprintf(b, "\n%s  %s  %s  %s", x.RunID, at, plain(x.ToolID, 64), (&result{State: x.State, Phase: x.Phase}).where())
+		if x.Principal != "" {
+			b.WriteString(", asked by " + plain(x.Principal, 64))
+		}
 		if x.Reason != "" && x.State != "succeeded" {
 			b.WriteString(", " + because(x.Reason, 48))
 		}

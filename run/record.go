@@ -22,6 +22,7 @@ type Run struct {
 	ProjectID       string
 	Site            string // where it executes; never changes
 	Actor           string
+	Principal       Principal // whose call made it; zero in ledgers older than this
 
 	State      State
 	Phase      Phase
@@ -40,6 +41,12 @@ type Run struct {
 	ResultJSON       json.RawMessage // result_json: the submit answer from the start, with output once finished
 	LogArtifactID    string
 	ScriptArtifactID string
+}
+
+// Principal is who a call was made for: a name for people, and an id that never belongs to another.
+type Principal struct {
+	Name string
+	ID   string // "" where no ledger gives ids
 }
 
 // Attempt is one intended execution.

@@ -25,6 +25,7 @@ type Order struct {
 	PolicyHash      string
 	Policy          json.RawMessage // canonical snapshot
 	Actor           string
+	Principal       Principal // whose call it is
 }
 
 // Identity returns the canonical params of the order and their identity.
@@ -183,7 +184,7 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	r := Run{
 		ID: runID, ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion, PackHash: o.PackHash,
 		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: planHash, ProjectID: o.Params.ProjectID,
-		Site: e.cfg.Site, Actor: o.Actor,
+		Site: e.cfg.Site, Actor: o.Actor, Principal: o.Principal,
 		State: Queued, Phase: Staging, AttemptN: 1, Warnings: slices.Concat(e.cfg.Warnings, o.Warnings), CreatedAt: e.Now(), UpdatedAt: e.Now(),
 	}
 	sub := newSubmission(runID, 1, e.Now())
@@ -200,5 +201,6 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Placement: o.Placement,
 		Sought: s, Inputs: inputs,
 		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
-			"policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor}, o.Placement)}})
+			"policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
+			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement)}})
 }
