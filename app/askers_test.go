@@ -45,7 +45,8 @@ func TestRunsSayWhoAsked(t *testing.T) {
 		who       gate.Caller
 		principal string
 		want      int
-	}{{alice, "me", 1}, {alice, "alice", 1}, {bob, "user:alice", 1}, {bob, "me", 1}, {bob, "prn_B", 1}, {bob, "bob", 0}, {bob, "", len(older) + 1},
+	}{{alice, "me", 1}, {alice, "alice", 1}, {bob, "user:alice", 1}, {bob, "me", 1}, {bob, "prn_B", 1}, {bob, "bob", 0},
+		{bob, "", len(older) + 1},
 		{everything("user:stranger", "proj_0000000000000000000000000A"), "user:alice", 0}} {
 		var l RunList
 		given := map[string]any{}

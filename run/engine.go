@@ -245,6 +245,7 @@ func (e *Engine) allowed(v View, p plan.Params) error { return e.Allowed(v.Run.T
 
 // job is the part of a JobSpec that names the submission; enough to find receipts by.
 func (e *Engine) job(v View, p plan.Params) JobSpec {
-	return JobSpec{RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, JobName: v.Submission.JobName, Spec: p.Spec,
+	return JobSpec{RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, JobName: v.Submission.JobName, ToolID: v.Run.ToolID,
+		Principal: v.Run.Principal, Spec: p.Spec,
 		RunDir: e.Workspace.RunDir(v.Run.ID)}
 }

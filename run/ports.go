@@ -136,6 +136,8 @@ type JobSpec struct {
 	N         int
 	Token     string
 	JobName   string
+	ToolID    string    // with Principal for people who look at the queue
+	Principal Principal // zero: unknown
 	Spec      plan.Spec
 	RunDir    string   // absolute
 	ImagePath string   // absolute

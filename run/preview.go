@@ -51,7 +51,8 @@ func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error
 	}
 	params := placed(o.Params, Attempt{Placement: o.Placement})
 	p.Placement = params.Spec.Placement
-	first := View{Run: Run{ID: p.RunID, AttemptN: 1}, Attempt: Attempt{RunID: p.RunID, N: 1, Token: previewToken},
+	first := View{Run: Run{ID: p.RunID, ToolID: o.ToolID, Principal: o.Principal, AttemptN: 1},
+		Attempt:    Attempt{RunID: p.RunID, N: 1, Token: previewToken},
 		Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
 	script, _, err := e.Renderer.Render(e.fullJob(first, params, image))
 	p.Script = string(script)

@@ -34,6 +34,7 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 		"--mem="+strconv.Itoa(s.Resources.MemMB)+"M",
 		"--time="+strconv.Itoa(r.minutes(s.Resources.TimeLimitSeconds)),
 		"--job-name="+job.JobName,
+		"--comment="+note(job),
 		"--partition="+s.Placement.Partition,
 		"--account="+s.Placement.Account,
 	)

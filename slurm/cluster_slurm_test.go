@@ -95,7 +95,7 @@ func TestClusterScriptOracle(t *testing.T) {
 				gres = fmt.Sprintf(",gres/gpu=%d", *res.GPUs)
 			}
 			maps.Copy(want, map[string]string{
-				"JobName": b.job.JobName, "Partition": place.Partition, "Account": place.Account, "Requeue": "0",
+				"JobName": b.job.JobName, "Comment": note(b.job), "Partition": place.Partition, "Account": place.Account, "Requeue": "0",
 				"TimeLimit": slurmMinutes((res.TimeLimitSeconds + 60 + 59) / 60),
 				"NumNodes":  "1-1", "NumTasks": "1", "CPUs/Task": cpus, "NumCPUs": cpus, "MinCPUsNode": cpus, "MinMemoryNode": memory,
 				"TresPerTask": "cpu=" + cpus,

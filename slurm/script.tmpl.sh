@@ -7,10 +7,9 @@
 #
 # Read me. This script executes one attempt of a run at most once, however often Slurm starts it: it goes on only if
 # {{.Ctl}}/claim
-# names this very job and start. Everything it says itself is in job.log beside the claim, the program's output
-# in {{if .StdoutDeclared}}a declared output and stderr{{else}}stdout and stderr{{end}}. How it ended is in the file "exit", what it left in "manifest" (only on success).
-# Exit codes of its own: 90 the claim is not ours, 91 the image and 92 an input is not the pinned one, 93 no
-# Apptainer here, 94 the control folder cannot be written. The reason in "exit" is what counts.
+# names this very job and start. Its messages are in job.log beside the claim, the program's output in stdout and stderr, how it
+# ended in "exit", and what it left in "manifest" (only on success). Its own exit codes: 90 the claim is not ours, 91 the image and
+# 92 an input is not the pinned one, 93 no Apptainer here, 94 the control folder cannot be written. The reason in "exit" counts.
 # It was sent with
 {{.Sent}}
 #

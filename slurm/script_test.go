@@ -108,12 +108,15 @@ func TestArgv(t *testing.T) {
 		{"plain", flagstat("/shared/runs/" + testRun), []string{
 			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M",
 			"--time=20",
-			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research",
+			"--job-name=sg-" + testRun + "-a1-0123456789ab",
+			"--comment=slurmgate,tool=samtools.flagstat,by=user:lab,id=prn_0D6C7B2A49E1F35880A2C6D41B", "--partition=main", "--account=research",
 			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
 		{"everything", awkward("/shared/runs/" + testRun), []string{
 			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M",
 			"--time=20",
-			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research", "--qos=quick", "--constraint=intel&avx2",
+			"--job-name=sg-" + testRun + "-a1-0123456789ab",
+			"--comment=slurmgate,tool=t.x,by=a%20--x%3D%2C%C3%A9%0A",
+			"--partition=main", "--account=research", "--qos=quick", "--constraint=intel&avx2",
 			"--gres=gpu:a100:2",
 			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
 	} {

@@ -22,6 +22,7 @@ func flagstat(runDir string) run.JobSpec {
 	attempt := filepath.Join(runDir, "a1")
 	return run.JobSpec{
 		RunID: testRun, N: 1, Token: testToken, JobName: run.JobName(testRun, 1, testToken), RunDir: runDir,
+		ToolID: "samtools.flagstat", Principal: run.Principal{Name: "user:lab", ID: "prn_0D6C7B2A49E1F35880A2C6D41B"},
 		ImagePath: "/shared/images/" + testImage + ".sif", MaxOutputBytes: 5 << 40,
 		ExecArgs: []string{"--quiet", "exec", "--containall", "--workdir", attempt + "/tmp", "--bind", attempt + "/out:/work/out",
 			"/shared/images/" + testImage + ".sif", "samtools", "flagstat", "-O", "json", "/work/in/input.bam"},
@@ -45,6 +46,7 @@ func flagstat(runDir string) run.JobSpec {
 // awkward is a job full of what the plan allows and a shell or Slurm could take for something else.
 func awkward(runDir string) run.JobSpec {
 	j := flagstat(runDir)
+	j.ToolID, j.Principal = "t.x", run.Principal{Name: "a --x=,é\n"}
 	j.Spec.Resources.GPUs, j.Spec.Resources.GPUType = ptr(2), ptr("a100")
 	j.Spec.Placement.QOS, j.Spec.Placement.Constraint = ptr("quick"), ptr("intel&avx2")
 	j.Spec.Execution.Command.Stdout = nil

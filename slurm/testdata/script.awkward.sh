@@ -7,14 +7,14 @@
 #
 # Read me. This script executes one attempt of a run at most once, however often Slurm starts it: it goes on only if
 # /shared/runs dir/it's/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/ctl/claim
-# names this very job and start. Everything it says itself is in job.log beside the claim, the program's output
-# in stdout and stderr. How it ended is in the file "exit", what it left in "manifest" (only on success).
-# Exit codes of its own: 90 the claim is not ours, 91 the image and 92 an input is not the pinned one, 93 no
-# Apptainer here, 94 the control folder cannot be written. The reason in "exit" is what counts.
+# names this very job and start. Its messages are in job.log beside the claim, the program's output in stdout and stderr, how it
+# ended in "exit", and what it left in "manifest" (only on success). Its own exit codes: 90 the claim is not ours, 91 the image and
+# 92 an input is not the pinned one, 93 no Apptainer here, 94 the control folder cannot be written. The reason in "exit" counts.
 # It was sent with
 #   sbatch --parsable --export=NIL --propagate=NONE --no-requeue --nodes=1 --ntasks=1 --cpus-per-task=2 --mem=2048M --time=20 \
-#     --job-name=sg-run_0X8Z4D1X467KV94K4TXG0D9BXT-a1-0123456789ab --partition=main --account=research --qos=quick \
-#     '--constraint=intel&avx2' --gres=gpu:a100:2 '--chdir=/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1' \
+#     --job-name=sg-run_0X8Z4D1X467KV94K4TXG0D9BXT-a1-0123456789ab --comment=slurmgate,tool=t.x,by=a%20--x%3D%2C%C3%A9%0A \
+#     --partition=main --account=research --qos=quick '--constraint=intel&avx2' --gres=gpu:a100:2 \
+#     '--chdir=/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1' \
 #     '--output=/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/ctl/job.log' \
 #     '--error=/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/ctl/job.log' --open-mode=append \
 #     '/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/ctl/script'
