@@ -60,9 +60,10 @@ var arrows = map[string][]string{
 	"cli":    {"app", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "policy", "run", "secrets", "site", "slurm", "staging", "toolpack"},
 	// The one place that knows all others.
+	"setup": {"fault", "plan", "policy", "site", "slurm", "staging", "visible"},
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
 		"local", "mcp",
-		"metrics", "plan", "policy", "run", "secrets", "site", "slurm", "staging", "toolpack", "visible"},
+		"metrics", "plan", "policy", "run", "secrets", "setup", "site", "slurm", "staging", "toolpack", "visible"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.

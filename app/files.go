@@ -18,6 +18,7 @@ type Host struct {
 	LoadSite func(file string) (*site.Site, error) // with the access section checked
 	Images   Images
 	Examine  func(context.Context, DoctorArgs) DoctorAnswer // checks a site
+	Setup    func(context.Context, SetupArgs) (SetupAnswer, error)
 }
 
 // codeNotStored is the code of a misfit: an image of the lock that is not in the store.
@@ -26,7 +27,7 @@ const codeNotStored = "IMAGE-NOT-STORED"
 // files are the operations on files that may belong to no site: they are used while there is no gateway yet.
 func (h Host) files() []Operation {
 	dir, kind := prop("dir", pathSchema), prop("kind", `{"type":"string","maxLength":16}`)
-	return []Operation{{
+	return []Operation{h.setup(), {
 		ID: "config.check", Title: "Site file", Verb: "config check",
 		Description: "Checks the site file and returns the effective one.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,

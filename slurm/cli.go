@@ -59,9 +59,9 @@ var (
 	_ run.Canceller  = (*CLI)(nil)
 )
 
-// NewCLI makes the transport and the folder for its locks. Nothing is asked of Slurm.
+// NewCLI makes the transport and the folder for its locks. Without LocksDir it can only ask. Nothing is asked of Slurm yet.
 func NewCLI(c Config) (*CLI, error) {
-	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil {
+	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil && c.LocksDir != "" {
 		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the lock folder %s cannot be created", c.LocksDir), err)
 	}
 	home, err := os.UserHomeDir()

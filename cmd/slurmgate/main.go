@@ -44,6 +44,7 @@ type commands struct {
 	Erase    cli.Erase         `cmd:"" help:"Erase a leaked secret, given on standard input or in a file, from everything that the gateway stores."`
 	Serve    serveCmd          `cmd:"" help:"Run the gateway: watch runs and serve the socket until stopped."`
 	MCP      mcpCmd            `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
+	Site     cli.Site          `cmd:"" name:"site" help:"Write the site file of a cluster."`
 	Doctor   cli.Doctor        `cmd:"" help:"Check the site end to end."`
 	Config   cli.Config        `cmd:"" help:"Check or show the site file."`
 	Version  cli.Version       `cmd:"" help:"Print the version."`
@@ -74,7 +75,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 // ports are what the verbs use of the rest of the program.
 func ports() cli.Ports {
 	build := built()
-	return cli.Ports{Build: build, Host: app.Host{LoadSite: loadSite, Images: siteImages{}}, SiteGate: siteGate,
+	return cli.Ports{Build: build, Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp}, SiteGate: siteGate,
 		Open: func(ctx context.Context, s *site.Site, log *slog.Logger) (cli.Gateway, error) {
 			g, err := openGateway(ctx, s, log, nil)
 			if err != nil {

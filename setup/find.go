@@ -1,0 +1,284 @@
+package setup
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/slurm"
+	"slurmgate/staging"
+)
+
+const (
+	op           = "setup.Find"
+	serviceUser  = "slurmgate"
+	localState   = "/var/lib/slurmgate"
+	searchWithin = 20 * time.Second // for one program of this host
+)
+
+// people chooses the user of the gateway. id asks the host's own directory service.
+func (f *Found) people(ctx context.Context) error {
+	f.User = cmp.Or(f.User, serviceUser)
+	uid, err := f.ask(ctx, "id", "-u", "--", f.User)
+	switch {
+	case err != nil:
+		name := f.User
+		f.User = ""
+		return missing("user", "this host has no user "+name,
+			"create the user that the gateway runs as, which every node must know, or name another: --user NAME")
+	case uid == "0":
+		return missing("user", "jobs must not run as root", "name an ordinary user: --user NAME")
+	}
+	return nil
+}
+
+// cluster finds Slurm's commands and asks them.
+func (f *Found) cluster(ctx context.Context) error {
+	if f.BinDir == "" {
+		dirs := []string{"/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/local/slurm/bin", "/cm/shared/apps/slurm/current/bin"}
+		if path, err := exec.LookPath("sbatch"); err == nil {
+			dirs = append([]string{filepath.Dir(path)}, dirs...)
+		}
+		i := slices.IndexFunc(dirs, func(dir string) bool { return isFile(filepath.Join(dir, "sbatch")) })
+		if i < 0 {
+			return missing("bin-dir", "sbatch is neither in PATH nor in "+strings.Join(dirs, ", "),
+				"name the folder of Slurm's commands: --bin-dir DIR")
+		}
+		f.BinDir = dirs[i]
+	}
+	f.Conf = cmp.Or(f.Conf, os.Getenv("SLURM_CONF"))
+	cli, err := slurm.NewCLI(slurm.Config{BinDir: f.BinDir, Conf: f.Conf, User: f.User, RPCPerMinute: 60})
+	if err != nil {
+		return err
+	}
+	if f.Slurm, err = cli.Survey(ctx, f.User); err != nil {
+		return fault.Wrap("", op, "slurm_unreachable", "Slurm did not answer", err).
+			WithNext("make `" + filepath.Join(f.BinDir, "scontrol") + " show config` work on this host, then try again")
+	}
+	f.Name = strings.ToLower(f.Slurm.ClusterName)
+	if !plan.IsSiteName(f.Name) || f.Name == "local" {
+		f.Name = "cluster"
+	}
+	return nil
+}
+
+// account chooses whom jobs charge: the account that was asked for, the user's default, or his only one.
+func (f *Found) account(context.Context) error {
+	if f.Slurm.Version == "" || f.User == "" {
+		return nil // that is a problem already
+	}
+	list := f.Slurm.Accounts
+	var names []string
+	for _, a := range list {
+		names = append(names, a.Name)
+		for _, q := range a.QOS {
+			if !slices.Contains(f.QOS, q) {
+				f.QOS = append(f.QOS, q)
+			}
+		}
+	}
+	i := slices.IndexFunc(list, func(a slurm.Account) bool { return a.Name == f.Account })
+	switch {
+	case f.Account != "" && (i >= 0 || !f.Slurm.Enforced):
+		f.Charged = slurm.Account{Name: f.Account}
+		if i >= 0 {
+			f.Charged = list[i]
+		}
+	case f.Account != "":
+		return missing("account", fmt.Sprintf("%s may not charge the account %s (may charge: %s)", f.User, f.Account, orNone(names)),
+			"name one of these, or add the association: sacctmgr add user "+f.User+" account="+f.Account)
+	case len(list) > 0:
+		f.Charged = list[0]
+	case f.Slurm.Enforced:
+		return missing("user", "slurmdbd has no association of the user "+f.User+" with this cluster, so Slurm would refuse every job",
+			"add one: sacctmgr add user "+f.User+" account=NAME, or name another user: --user NAME")
+	default:
+		f.Charged = slurm.Account{Name: "default"}
+	}
+	return nil
+}
+
+// choose decides which partitions the policy lists.
+func (f *Found) choose(context.Context) error {
+	if f.Charged.Name == "" {
+		return nil
+	}
+	for _, p := range f.Slurm.Partitions {
+		c := Choice{Partition: p}
+		switch {
+		case !plan.IsSlurmName(p.Name):
+			c.Why = "its name cannot be in a policy"
+		case !p.Up:
+			c.Why = "it is not up"
+		case p.Hidden:
+			c.Why = "it is hidden, or root's alone"
+		case !p.Open(f.Charged.Name):
+			c.Why = "it is not open to the account " + f.Charged.Name
+		case f.Charged.Partitions != nil && !slices.Contains(f.Charged.Partitions, p.Name):
+			c.Why = f.User + "'s association does not cover it"
+		case p.Groups != nil:
+			c.Why = "it is only for the groups " + strings.Join(p.Groups, ", ") + ": add it if " + f.User + " belongs to one of them"
+		case p.Nodes == 0:
+			c.Why = "it has no nodes"
+		case p.Away == p.Nodes:
+			c.Why = "all its nodes are down"
+		default:
+			c.Allowed, c.Why = true, size(p)
+		}
+		f.Partitions = append(f.Partitions, c)
+	}
+	if len(f.allowed()) == 0 {
+		var why []string
+		for _, c := range f.Partitions {
+			why = append(why, c.Name+": "+c.Why)
+		}
+		return missing("account", "no partition can be used by "+f.User+" with the account "+f.Charged.Name+" ("+orNone(why)+")",
+			"open a partition for it, or name another account: --account NAME")
+	}
+	return nil
+}
+
+// size is a partition in a few words.
+func size(p slurm.Partition) string {
+	limit := "no time limit"
+	if p.MaxTime > 0 {
+		limit = "time limit " + p.Limit
+	}
+	gpus := ""
+	if p.GPUs > 0 {
+		gpus = fmt.Sprintf(", %d GPUs", p.GPUs)
+	}
+	return fmt.Sprintf("nodes: %d, the largest with %d CPUs, %d MiB%s; %s", p.Nodes, p.CPUs, p.MemMB, gpus, limit)
+}
+
+// disks chooses the folders.
+func (f *Found) disks(context.Context) error {
+	f.StateDir = cmp.Or(f.StateDir, localState)
+	name, network, err := staging.Filesystem(existing(f.StateDir))
+	if err != nil {
+		return err
+	}
+	if f.State = name; network {
+		return missing("state-dir", f.StateDir+" is on "+name+", a network filesystem, which corrupts SQLite databases",
+			"name a folder on a local disk: --state-dir DIR")
+	}
+	if f.Mounts, err = networkMounts(); err != nil {
+		return err
+	}
+	if f.Shared == "" {
+		if len(f.Mounts) != 1 {
+			return missing("shared", "which folder all nodes see under the same path cannot be found out (network filesystems mounted here: "+
+				orNone(f.Mounts)+")",
+				"name a folder on a filesystem that all nodes mount: --shared DIR")
+		}
+		f.Shared = f.Mounts[0]
+	}
+	if fi, err := os.Stat(f.Shared); err != nil || !fi.IsDir() {
+		return missing("shared", f.Shared+" is no folder of this host", "name a folder on a filesystem that all nodes mount: --shared DIR")
+	}
+	f.Filesystem, _, err = staging.Filesystem(f.Shared)
+	return err
+}
+
+// existing is the nearest folder above a path that is there.
+func existing(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == "/" {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// networkMounts lists where network filesystems are mounted that this user can look at. (proc(5), /proc/pid/mountinfo)
+func networkMounts() (list []string, err error) {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fault.Wrap(fault.Transport, op, "mounts", "the mounts of this host cannot be read", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		sep := slices.Index(fields, "-")
+		if sep < 5 || sep+1 >= len(fields) || !strings.HasPrefix(fields[5]+",", "rw,") || strings.Contains(fields[4], `\`) {
+			continue
+		}
+		// statfs of a dead server can hang, so the type decides.
+		switch kind := fields[sep+1]; {
+		case strings.HasPrefix(kind, "nfs"), slices.Contains(shared, strings.TrimPrefix(kind, "fuse.")):
+			list = append(list, fields[4])
+		}
+	}
+	return list, lines.Err()
+}
+
+// shared are types of filesystems that clusters share, as mountinfo names them. (NFS has several.)
+var shared = []string{"lustre", "gpfs", "beegfs", "ceph", "glusterfs", "mfs", "moosefs", "orangefs", "pvfs2", "weka", "wekafs", "panfs",
+	"gfs2", "ocfs2", "juicefs",
+	"cephfs", "ceph-fuse", "s3ql"}
+
+// runtime finds Apptainer on this host, which says where it may be on the nodes.
+func (f *Found) runtime(ctx context.Context) error {
+	path, err := exec.LookPath("apptainer")
+	for _, try := range []string{"/usr/bin/apptainer", "/usr/local/bin/apptainer", "/opt/apptainer/bin/apptainer"} {
+		if err != nil && isFile(try) {
+			path, err = try, nil
+		}
+	}
+	if err == nil {
+		f.Apptainer = path
+		f.Version, _ = f.ask(ctx, path, "--version")
+		return nil
+	}
+	for _, init := range []string{"/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh", "/etc/profile.d/modules.sh"} {
+		if !isFile(init) {
+			continue
+		}
+		text, _ := f.ask(ctx, "/bin/bash", "-c", `. "$1" && module -t avail apptainer 2>&1`, "bash", init)
+		var found []string
+		for word := range strings.FieldsSeq(text) {
+			if name, _, _ := strings.Cut(word, "("); name == "apptainer" || strings.HasPrefix(name, "apptainer/") && !strings.HasSuffix(name, "/") {
+				found = append(found, name)
+			}
+		}
+		if len(found) > 0 {
+			f.ModuleInit, f.Module = init, slices.Max(found)
+			return nil
+		}
+	}
+	return nil // nodes may have what this host has not; the file says so and doctor looks
+}
+
+// ask runs a program of this host and returns what it printed, without spaces around it.
+func (f *Found) ask(ctx context.Context, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, searchWithin)
+	defer cancel()
+	c := exec.CommandContext(ctx, program, args...)
+	c.WaitDelay = time.Second
+	out, err := c.Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+func isFile(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular() && unix.Access(path, unix.R_OK) == nil
+}
+
+func orNone(list []string) string { return cmp.Or(strings.Join(list, ", "), "none") }
+
+// missing is a fault about an option that the admin has to give.
+func missing(option, msg, next string) error {
+	return fault.Invalid(op, "", fault.Problem{Code: "SETUP-" + strings.ToUpper(option), Field: "--" + option, Msg: msg, Hint: next})
+}

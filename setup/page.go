@@ -1,0 +1,178 @@
+package setup
+
+import (
+	_ "embed"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/visible"
+)
+
+//go:embed site.tmpl.yaml
+var siteText string
+
+//go:embed policies.tmpl.yaml
+var policyText string
+
+// page is what the templates read: what was found, and what follows from it.
+type page struct {
+	Found
+	Day string // of writing, UTC
+}
+
+// Domain folders are below this one, beside the site file.
+const domainsDir = "domains"
+
+// DomainDir is the folder of the domain, relative to that of the site file.
+func (p page) DomainDir() string {
+	if p.Domain != "" {
+		return filepath.Join(domainsDir, filepath.Base(p.Domain))
+	}
+	return filepath.Join(domainsDir, p.Name)
+}
+
+// RunsDir and ImageStore are on the filesystem that the nodes share.
+func (p page) RunsDir() string { return filepath.Join(p.Shared, "slurmgate", "runs") }
+
+// ImageStore is for the images, by digest.
+func (p page) ImageStore() string { return filepath.Join(p.Shared, "slurmgate", "images") }
+
+// Socket is in the service's own folder, if that is there.
+func (p page) Socket() string {
+	if fi, err := os.Stat("/run/slurmgate"); err == nil && fi.IsDir() {
+		return "/run/slurmgate/gateway.sock"
+	}
+	return ""
+}
+
+// Grace is the time from TERM to KILL in seconds, less than Slurm gives.
+func (p page) Grace() int {
+	if p.Slurm.KillWait == 0 {
+		return 10
+	}
+	return min(10, max(1, int(p.Slurm.KillWait/time.Second)-2))
+}
+
+// AllowedNames are the partitions that the policy lists.
+func (p page) AllowedNames() (names []string) {
+	for _, part := range p.allowed() {
+		names = append(names, part.Name)
+	}
+	return names
+}
+
+// Accounts are those that the policy lists.
+func (p page) Accounts() []string {
+	names := []string{p.Charged.Name}
+	for _, a := range p.Slurm.Accounts {
+		if a.Name != p.Charged.Name && plan.IsSlurmName(a.Name) {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// Limited reports whether every listed partition has a time limit.
+func (p page) Limited() bool {
+	for _, part := range p.allowed() {
+		if part.MaxTime == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// MaxSeconds is the longest time limit of a program. The job's own is longer, by what it takes to verify image and inputs.
+func (p page) MaxSeconds() int {
+	if !p.Limited() {
+		return 7 * 24 * 3600
+	}
+	return max(60, p.most(func(c Choice) int { return int(c.MaxTime / time.Second) })-allowance)
+}
+
+// allowance is the default of slurm.verify_allowance_seconds, and of the grace time beside it, rounded up.
+const allowance = 180
+
+// MaxCPUs, MaxMemMB and MaxGPUs are what the largest of the listed partitions' nodes have.
+func (p page) MaxCPUs() int {
+	return min(plan.MaxCPUs, max(1, p.most(func(c Choice) int { return c.CPUs })))
+}
+
+// MaxMemMB is in MiB.
+func (p page) MaxMemMB() int {
+	return min(plan.MaxMemMB, max(1, p.most(func(c Choice) int { return c.MemMB })))
+}
+
+// MaxGPUs is 0 where there are none.
+func (p page) MaxGPUs() int { return min(plan.MaxGPUs, p.most(func(c Choice) int { return c.GPUs })) }
+
+func (p page) most(of func(Choice) int) (n int) {
+	for _, c := range p.Partitions {
+		if c.Allowed {
+			n = max(n, of(c))
+		}
+	}
+	return n
+}
+
+// render fills a template. Words of Slurm's go into comments without line breaks, and into values quoted unless they are plain.
+func (p page) render(text string) (string, error) {
+	var b strings.Builder
+	t, err := template.New("").Funcs(template.FuncMap{"yaml": scalar, "comment": visible.Line, "list": func(words []string) string {
+		var out []string
+		for _, w := range words {
+			out = append(out, scalar(w))
+		}
+		return strings.Join(out, ", ")
+	}}).Parse(text)
+	if err == nil {
+		err = t.Execute(&b, p)
+	}
+	if err != nil {
+		return "", fault.Wrap(fault.Internal, op, "", "the file cannot be written", err)
+	}
+	return b.String(), nil
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9/_.+-]*$`)
+
+// scalar is a word as YAML. no, on and the like are quoted with everything else that YAML may read as something other than a text.
+func scalar(s string) string {
+	switch strings.ToLower(s) {
+	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
+		return strconv.Quote(s)
+	}
+	if plain.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+var topLevel = regexp.MustCompile(`(?m)^[A-Za-z_]+:`)
+
+// replaceSection puts a section of one YAML text into the place of the same section of another, and leaves the rest as it is, comments too.
+// Without one it goes to the end.
+func replaceSection(into, from, key string) string {
+	section := func(s string) (start, end int) {
+		start, end = len(s), len(s)
+		for _, at := range topLevel.FindAllStringIndex(s, -1) {
+			if start < len(s) {
+				return start, at[0]
+			}
+			if s[at[0]:at[1]] == key+":" {
+				start = at[0]
+			}
+		}
+		return start, end
+	}
+	a, b := section(into)
+	c, d := section(from)
+	return into[:a] + from[c:d] + into[b:]
+}

@@ -1,0 +1,204 @@
+package slurm
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Survey is what a cluster says about itself to someone who is about to write its site file and policy.
+type Survey struct {
+	Version     string // of sbatch, e.g. "slurm-wlm 24.11.5"
+	ClusterName string
+	Conf        string // the slurm.conf in use, as scontrol names it
+	Accounting  bool   // there is slurmdbd
+	Enforced    bool   // jobs need an association
+	MinJobAge   time.Duration
+	KillWait    time.Duration
+	RateLimited bool // slurmctld limits each user's RPCs (rl_enable)
+
+	Partitions []Partition // in Slurm's order
+	Accounts   []Account   // of the user, the default first; none without accounting
+}
+
+// Partition is one of the cluster's partitions. (scontrol(1), sinfo(1))
+type Partition struct {
+	Name            string
+	Default, Up     bool
+	Hidden          bool          // also true for partitions of root alone
+	MaxTime         time.Duration // 0: no limit
+	Limit           string        // the same in Slurm's words, e.g. 1-00:00:00
+	Nodes           int
+	Away            int // of these, nodes that are down
+	CPUs            int // of its largest node
+	MemMB           int // MiB, of its largest node; less where the partition allows less
+	GPUs            int // of the node that has most
+	Accounts        []string
+	DeniedAccounts  []string
+	Groups          []string
+	accountsLimited bool // AllowAccounts is not ALL
+}
+
+// Account is an association of the user.
+type Account struct {
+	Name       string
+	Default    bool
+	Partitions []string // it holds for; none: all
+	QOS        []string
+}
+
+// Open reports whether jobs that charge the account may use the partition. Groups are not looked at.
+func (p Partition) Open(account string) bool {
+	return (!p.accountsLimited || slices.Contains(p.Accounts, account)) && !slices.Contains(p.DeniedAccounts, account)
+}
+
+// Survey asks for everything at once: four RPCs to slurmctld and two to slurmdbd.
+func (c *CLI) Survey(ctx context.Context, user string) (s Survey, err error) {
+	const op = "slurm.Survey"
+	ask := func(rpcs int, program string, args ...string) (text string) {
+		if err != nil {
+			return ""
+		}
+		out, failed := c.ask(ctx, op, rpcs, clean, program, args...)
+		err = failed
+		return string(out.Stdout)
+	}
+	s.Version = strings.TrimSpace(ask(0, "sbatch", "--version"))
+	v := configValues(ask(rpcConfig, "scontrol", "show", "config"))
+	s.ClusterName, s.Conf = v["ClusterName"], v["SLURM_CONF"]
+	s.Accounting = strings.HasSuffix(v["AccountingStorageType"], "/slurmdbd")
+	s.Enforced = strings.Contains(v["AccountingStorageEnforce"], "associations")
+	s.MinJobAge, s.KillWait = seconds(v["MinJobAge"]), seconds(v["KillWait"])
+	s.RateLimited = strings.Contains(v["SlurmctldParameters"], "rl_enable")
+	s.Partitions = partitions(ask(1, "scontrol", "--oneliner", "--all", "show", "partition"))
+	addNodes(s.Partitions, ask(2, "sinfo", "--all", "--noheader", "--Node", "--format=%R|%c|%m|%G|%T"))
+	if s.Accounting && err == nil {
+		s.Accounts = associations(
+			ask(1, "sacctmgr", "--noheader", "--parsable2", "show", "associations", "user="+user, "cluster="+s.ClusterName,
+				"format=Account,Partition,QOS"),
+			strings.TrimSpace(ask(1, "sacctmgr", "--noheader", "--parsable2", "show", "user", user, "format=DefaultAccount")))
+	}
+	return s, err
+}
+
+// partitions reads the lines of scontrol show partition.
+func partitions(text string) (list []Partition) {
+	for line := range strings.Lines(text) {
+		v := map[string]string{}
+		for _, word := range strings.Fields(line) {
+			key, value, _ := strings.Cut(word, "=")
+			v[key] = value
+		}
+		if v["PartitionName"] == "" {
+			continue
+		}
+		p := Partition{Name: v["PartitionName"], Default: v["Default"] == "YES", Up: v["State"] == "UP",
+			Hidden:  v["Hidden"] == "YES" || v["RootOnly"] == "YES",
+			MaxTime: timeLimit(v["MaxTime"]), Limit: v["MaxTime"], Groups: named(v["AllowGroups"]), Accounts: named(v["AllowAccounts"]),
+			DeniedAccounts: named(v["DenyAccounts"])}
+		p.accountsLimited = v["AllowAccounts"] != "" && v["AllowAccounts"] != "ALL"
+		p.MemMB, _ = strconv.Atoi(v["MaxMemPerNode"])
+		list = append(list, p)
+	}
+	return list
+}
+
+// named gives the words of a list that is not ALL.
+func named(s string) []string {
+	if s == "" || s == "ALL" || s == "(null)" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+// addNodes adds what sinfo says about each node, a line for each partition it is in.
+func addNodes(list []Partition, text string) {
+	limits := map[string]int{}
+	for i, p := range list {
+		limits[p.Name], list[i].MemMB = p.MemMB, 0
+	}
+	for line := range strings.Lines(text) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		i := slices.IndexFunc(list, func(p Partition) bool { return p.Name == f[0] })
+		if i < 0 || len(f) != 5 {
+			continue
+		}
+		p := &list[i]
+		cpus, _ := strconv.Atoi(f[1])
+		mem, _ := strconv.Atoi(f[2])
+		if most := limits[p.Name]; most > 0 {
+			mem = min(mem, most)
+		}
+		p.Nodes, p.CPUs, p.MemMB, p.GPUs = p.Nodes+1, max(p.CPUs, cpus), max(p.MemMB, mem), max(p.GPUs, gpus(f[3]))
+		if strings.HasPrefix(f[4], "down") || strings.HasPrefix(f[4], "fail") || strings.HasPrefix(f[4], "unk") {
+			p.Away++
+		}
+	}
+}
+
+// gpus counts those of a node's generic resources, such as gpu:a100:4(S:0-1),gpu:2,shard:8.
+func gpus(gres string) (n int) {
+	for word := range strings.SplitSeq(gres, ",") {
+		word, _, _ = strings.Cut(word, "(")
+		parts := strings.Split(word, ":")
+		if count, err := strconv.Atoi(parts[len(parts)-1]); err == nil && parts[0] == "gpu" {
+			n += count
+		}
+	}
+	return n
+}
+
+// timeLimit reads [days-]hours:minutes:seconds; 0 for UNLIMITED.
+func timeLimit(s string) (d time.Duration) {
+	days, clock, ok := strings.Cut(s, "-")
+	if !ok {
+		days, clock = "0", s
+	}
+	n, _ := strconv.Atoi(days)
+	for part := range strings.SplitSeq(clock, ":") {
+		v, err := strconv.Atoi(part)
+		if err != nil {
+			return 0
+		}
+		d = d*60 + time.Duration(v)*time.Second
+	}
+	return d + time.Duration(n)*24*time.Hour
+}
+
+// associations reads Account|Partition|QOS, a line for each. An account may have several lines, one for each partition.
+func associations(text, def string) (list []Account) {
+	for line := range strings.Lines(text) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) != 3 || f[0] == "" {
+			continue
+		}
+		i := slices.IndexFunc(list, func(a Account) bool { return a.Name == f[0] })
+		if i < 0 {
+			i, list = len(list), append(list, Account{Name: f[0], Default: f[0] == def, Partitions: []string{}})
+		}
+		a := &list[i]
+		switch {
+		case f[1] == "":
+			a.Partitions = nil // it holds for all
+		case a.Partitions != nil:
+			a.Partitions = append(a.Partitions, f[1])
+		}
+		for q := range strings.SplitSeq(f[2], ",") {
+			if q != "" && !slices.Contains(a.QOS, q) {
+				a.QOS = append(a.QOS, q)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Account) int {
+		switch {
+		case a.Default == b.Default:
+			return 0
+		case a.Default:
+			return -1
+		}
+		return 1
+	})
+	return list
+}

@@ -1,0 +1,45 @@
+package slurm
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// FuzzSurvey: no answer of Slurm's commands panics, and none makes a partition or account without a name.
+func FuzzSurvey(f *testing.F) {
+	f.Add("PartitionName=a MaxTime=1-02:03:04 State=UP AllowAccounts=x,y MaxMemPerNode=5\n", "a|4|10|gpu:a:2(S:0),gpu:1|idle\na|x\n",
+		"x|a|q,r\ny||\n||\n")
+	f.Fuzz(func(t *testing.T, parts, nodes, assoc string) {
+		list := partitions(parts)
+		addNodes(list, nodes)
+		for _, p := range list {
+			if p.Name == "" || p.Away > p.Nodes {
+				t.Errorf("%+v", p)
+			}
+		}
+		for _, a := range associations(assoc, "x") {
+			if a.Name == "" {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}
+
+// Slurm's forms of a time limit, and of generic resources. (sinfo(1), slurm.conf(5))
+func TestSurveyForms(t *testing.T) {
+	for text, want := range map[string]time.Duration{"UNLIMITED": 0, "": 0, "00:10:00": 10 * time.Minute, "1-00:00:00": 24 * time.Hour,
+		"30-12:00:01": 30*24*time.Hour + 12*time.Hour + time.Second} {
+		if got := timeLimit(text); got != want {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+	for text, want := range map[string]int{"(null)": 0, "gpu:4": 4, "gpu:a100:4(S:0-1)": 4, "gpu:a100:2,gpu:h100:6,shard:90": 8, "gpu": 0} {
+		if got := gpus(text); got != want {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
+	if got := fmt.Sprint(associations("b||n\na|p1|n,m\na|p2|\n", "a")); got != "[{a true [p1 p2] [n m]} {b false [] [n]}]" {
+		t.Error(got)
+	}
+}
