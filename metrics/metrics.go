@@ -22,6 +22,7 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	asked    *prometheus.CounterVec // by command and outcome
+	unread   *prometheus.CounterVec // by command
 	bytes    *prometheus.CounterVec // by direction
 	calls    *prometheus.CounterVec // by tool, transport and outcome
 	took     *prometheus.HistogramVec
@@ -43,6 +44,9 @@ func New(s Sources) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_slurm_requests_total",
 			Help: "Requests to Slurm, by site, command and outcome (ok, failed)."}, []string{"site", "command", "outcome"}),
+		unread: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_slurm_unread_records_total",
+			Help: "Records in Slurm's answers that could not be read, by site and command. The job of such a record counts as unknown."},
+			[]string{"site", "command"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_bytes_total",
 			Help: "Bytes copied, by site and direction: stage (inputs into workspaces), collect (outputs into the store)."},
 			[]string{"site", "direction"}),
@@ -52,13 +56,20 @@ func New(s Sources) *Metrics {
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slurmgate_tool_call_seconds", Help: "Duration of calls, by side effect.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}}, []string{"side_effect"}),
 	}
-	m.registry.MustRegister(m.asked, m.bytes, m.calls, m.took, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.asked, m.unread, m.bytes, m.calls, m.took, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), state{s})
 	for _, site := range s.Sites {
+		m.unread.WithLabelValues(site, "squeue")
+		m.unread.WithLabelValues(site, "sacct")
 		m.bytes.WithLabelValues(site, "stage")
 		m.bytes.WithLabelValues(site, "collect")
 	}
 	return m
+}
+
+// Unread counts records of a site's Slurm that could not be read.
+func (m *Metrics) Unread(site, command string, records int) {
+	m.unread.WithLabelValues(site, command).Add(float64(records))
 }
 
 // Handler serves the metrics.

@@ -127,7 +127,10 @@ func TestParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, r)
+	m.Unread("alpha", "squeue", 3)
 	expect(t, m.page(t), `slurmgate_slurm_requests_total{command="sbatch",outcome="accepted",site="alpha"} 1`,
+		`slurmgate_slurm_unread_records_total{command="squeue",site="alpha"} 3`,
+		`slurmgate_slurm_unread_records_total{command="sacct",site="alpha"} 0`,
 		`slurmgate_slurm_requests_total{command="squeue",outcome="failed",site="alpha"} 1`,
 		`slurmgate_slurm_requests_total{command="sacct",outcome="ok",site="alpha"} 1`,
 		`slurmgate_slurm_requests_total{command="scancel",outcome="ok",site="alpha"} 1`,

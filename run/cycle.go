@@ -16,11 +16,18 @@ type answer struct {
 	next  []int32          // for each job the next one of its name, -1 after the last
 	known []bool           // for each job: an open run has its name
 	other []Job            // jobs whose name is not a gateway's
+
+	unread map[string]*Job // by name: jobs whose record could not be read; nil without any
+	lost   *Job            // a record that could not be read and may be any job's
 }
 
 func index(jobs []Job) *answer {
 	a := &answer{jobs: jobs, first: make(map[string]int32, len(jobs)), next: make([]int32, len(jobs)), known: make([]bool, len(jobs))}
 	for i := len(jobs) - 1; i >= 0; i-- {
+		if jobs[i].Class == ClassUnread {
+			a.cannotRead(&jobs[i])
+			continue
+		}
 		next, ok := a.first[jobs[i].Name]
 		if !ok {
 			next = -1
@@ -31,6 +38,28 @@ func index(jobs []Job) *answer {
 		}
 	}
 	return a
+}
+
+func (a *answer) cannotRead(j *Job) {
+	if j.Name == "" {
+		a.lost = j
+		return
+	}
+	if a.unread == nil {
+		a.unread = map[string]*Job{}
+	}
+	a.unread[j.Name] = j
+}
+
+// hides returns the record because of which the answer does not show whether there is a job of that name; nil: it shows it.
+func (a *answer) hides(name string) *Job {
+	if j := a.unread[name]; j != nil {
+		return j
+	}
+	if _, shown := a.first[name]; shown {
+		return nil
+	}
+	return a.lost
 }
 
 // named returns the jobs of that name in Slurm's order.
@@ -99,7 +128,8 @@ func (r *reading) end() {
 	}
 }
 
-// compare finds the runs about which Slurm's answer has something new, and those it does not show. It reads no run completely.
+// compare finds the runs about which Slurm's answer has something new, and those that it does not show or whose record cannot be read. It
+// reads no run completely.
 func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 	for batch := range r.rows {
 		for i := range batch {
@@ -109,7 +139,7 @@ func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 				c.seen.known[k] = true
 			}
 			switch {
-			case !shown:
+			case !shown || c.seen.unread[w.JobName] != nil:
 				missing = append(missing, w.RunID)
 			case c.seen.next[first] >= 0 || !w.same(&c.seen.jobs[first]):
 				differ = append(differ, w.RunID)

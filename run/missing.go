@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,8 +17,8 @@ type absent struct {
 	stopped bool      // it has an exit file, but only Slurm knows why the program, or the script behind it, was stopped
 }
 
-// settleMissing handles runs that a complete answer of squeue does not show. First witness: the exit file. Second:
-// accounting, queried once for all. Without either: the resolver, or rule 8.
+// settleMissing handles runs that an answer of squeue does not show. First witness: the exit file. Second: accounting, queried once for
+// all. Without either: the resolver, or rule 8, which need answers that hide nothing.
 func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	var mu sync.Mutex
 	rest := map[string]absent{}
@@ -52,7 +53,7 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	byName := index(accounted)
 	gone = slices.DeleteFunc(gone, func(id string) bool { _, ok := rest[id]; return !ok })
 	c.each(ctx, gone, func(v View) (bool, error) {
-		return c.settleGone(ctx, v, byName.named(v.Submission.JobName), rest[v.Run.ID].stopped)
+		return c.settleGone(ctx, v, byName, rest[v.Run.ID].stopped)
 	})
 	return nil
 }
@@ -66,10 +67,15 @@ func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
 	return !fault.Is(err, fault.NotFound)
 }
 
-// settleGone continues with accounting as the only remaining source; found is what it knows. A record it closed because the
-// controller had lost the job proves nothing: the job may still run.
-func (c *cycle) settleGone(ctx context.Context, v View, found []Job, stopped bool) (moved bool, err error) {
-	found = slices.DeleteFunc(slices.Clone(found), func(j Job) bool { return j.Closed })
+// settleGone continues with accounting as the only remaining source. A record it closed because the controller had lost the job proves
+// nothing: the job may still run.
+func (c *cycle) settleGone(ctx context.Context, v View, accounted *answer, stopped bool) (moved bool, err error) {
+	name := v.Submission.JobName
+	var found []Job
+	if accounted.unread[name] == nil { // else the records that can be read may be of earlier starts of the job
+		found = slices.DeleteFunc(accounted.named(name), func(j Job) bool { return j.Closed })
+	}
+	hidden := cmp.Or(c.seen.hides(name), accounted.hides(name))
 	switch j, one := pick(v, found); {
 	case one && j.Class == ClassEnded:
 		return c.observe(ctx, v, found)
@@ -77,11 +83,39 @@ func (c *cycle) settleGone(ctx context.Context, v View, found []Job, stopped boo
 		return c.startCollecting(ctx, v, "exit_file")
 	case v.Run.Phase == Unconfirmed && len(found) > 0:
 		return c.observe(ctx, v, found)
+	case hidden != nil:
+		return false, c.cannotTell(ctx, v, hidden)
 	case v.Run.Phase == Unconfirmed:
 		return c.resolve(ctx, v)
 	}
 	// Accounting may be stale and still say RUNNING; it must not outweigh the job's absence from the controller for ever.
 	return c.countAbsence(ctx, v)
+}
+
+// recordUnread is the reason of a run whose job may be in a record of Slurm's that cannot be read.
+const recordUnread = "slurm_record_unread"
+
+// cannotTell notes that Slurm's answer does not show what became of the run's job, or whether there is one: the run waits. The state of the
+// job is forgotten, so that the next record that can be read counts as news.
+func (c *cycle) cannotTell(ctx context.Context, v View, hidden *Job) error {
+	if id := v.Submission.JobID; id != "" && v.Run.CancelAt != nil {
+		c.cancels.cancel(id, v.Submission.JobName)
+	}
+	a, detail := v.Attempt, "Slurm's answer has a record that cannot be read ("+hidden.Why+"); it may be that of this run's job"
+	a.SlurmState, a.SlurmWhy = "", ""
+	if hidden.Name != "" {
+		a.MissedAt = nil // the job is there
+		detail = "Slurm's record of the job cannot be read (" + hidden.Why + ")"
+	}
+	detail += ". The run goes on when Slurm's answer can be read, or when the job's exit file or accounting shows how it ended. " +
+		"Next: look for the record in the gateway's log"
+	if v.Run.Reason == recordUnread && v.Run.Detail == detail && a.MissedAt == v.Attempt.MissedAt {
+		return nil
+	}
+	v.Run.Reason, v.Run.Detail = recordUnread, detail
+	_, err := c.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a},
+		Event: Event{Type: "run.waits", Data: map[string]any{"reason": recordUnread, "detail": detail}}})
+	return err
 }
 
 // startCollecting moves a run with an exit file to collection, with Slurm's own state left unknown.

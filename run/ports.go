@@ -33,9 +33,9 @@ type Submitter interface {
 
 // Queue shows what Slurm knows now about all our jobs.
 type Queue interface {
-	// Jobs is one complete, error-free answer about this user's jobs, including terminal ones that Slurm still
-	// remembers. An incomplete answer is an error. Jobs whose names are not a gateway's are left out, except
-	// those with the ids in sought: jobs of ours that somebody may have renamed.
+	// Jobs is one error-free answer about this user's jobs, including terminal ones that Slurm still remembers. An answer that breaks off
+	// is an error. A record that cannot be read is a job of [ClassUnread], so nothing that was printed is taken for absence. Jobs
+	// whose names are not a gateway's are left out, except those with the ids in sought: jobs of ours that somebody may have renamed.
 	Jobs(ctx context.Context, sought map[string]bool) ([]Job, error)
 	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs.
 	MessageTimeout(ctx context.Context) (time.Duration, error)
@@ -44,7 +44,7 @@ type Queue interface {
 // Accounting shows what Slurm recorded about our jobs. A site without it answers with a NotFound fault, as [NoAccounting] does: that is no
 // answer, which is not "none".
 type Accounting interface {
-	// Records is one complete answer about this user's jobs since a time.
+	// Records is one answer about this user's jobs since a time. It may have jobs of [ClassUnread], as [Queue.Jobs] may.
 	Records(ctx context.Context, since time.Time) ([]Job, error)
 	// Usage is what this user's ended jobs submitted since a time used, in one query.
 	Usage(ctx context.Context, since time.Time) ([]Usage, error)
@@ -241,6 +241,10 @@ const (
 	ClassCompleting Class = "completing"
 	ClassEnded      Class = "ended"   // see Ending
 	ClassUnknown    Class = "unknown" // a state this version does not know: reported, never guessed
+
+	// ClassUnread is a record that could not be read: the job is there, and only its Name, its ID where it is shown, and in Why what is
+	// wrong with the record are known. One without a Name may be any job, so an answer with such a record does not show that a job is absent.
+	ClassUnread Class = "unread"
 )
 
 // Contracts has what runs are held to.

@@ -153,13 +153,18 @@ func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, erro
 		if err != nil {
 			return err
 		}
-		found := index(jobs).named(name)
+		seen := index(jobs)
+		found := seen.named(name)
 		if found == nil {
 			if records, err := e.Accounting.Records(ctx, v.Submission.CreatedAt.Add(-time.Hour)); err == nil {
 				found = index(records).named(name)
 			}
 		}
 		i := slices.IndexFunc(found, func(j Job) bool { return j.ID == jobID })
+		if hidden := seen.hides(name); i < 0 && hidden != nil {
+			return fault.New(fault.Transport, op, recordUnread, "Slurm's answer has a record that cannot be read ("+hidden.Why+
+				"), which may be that of job "+jobID).WithNext("look for the record in the gateway's log, then try again")
+		}
 		if i < 0 {
 			return fault.New(fault.Conflict, op, "job_not_ours",
 				fmt.Sprintf("Slurm has no job %s named %s; a job with another name cannot be adopted", jobID, name)).

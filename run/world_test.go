@@ -539,7 +539,9 @@ func (l *life) Jobs(_ context.Context, sought map[string]bool) (list []run.Job, 
 		if l.w.queue != nil {
 			list = l.w.queue(list)
 		}
-		list = slices.DeleteFunc(list, func(j run.Job) bool { return !strings.HasPrefix(j.Name, "sg-") && !sought[j.ID] })
+		list = slices.DeleteFunc(list, func(j run.Job) bool {
+			return j.Class != run.ClassUnread && !strings.HasPrefix(j.Name, "sg-") && !sought[j.ID]
+		})
 		return nil
 	})
 	return list, err

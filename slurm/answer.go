@@ -3,50 +3,39 @@ package slurm
 import (
 	"bytes"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
 
 	"slurmgate/fault"
 	"slurmgate/run"
 )
 
-// An answer of squeue or sacct as it is asked for here: each field ends with sep, the job's name stands last but one, and each
-// record ends with the user it was asked for. So no name can break a record in two or swallow the next, whatever
+// An answer of squeue or sacct in the format requested here: each field ends with sep, the job's name is the last but one, and each
+// record ends with the user whose jobs were requested. So no name can break a record in two or swallow the next, whatever
 // newlines and separators foreign jobs have in theirs.
 //
 //	1234␟RUNNING␟None␟…␟sg-run_…␟lab␟⏎
+//
+// What cannot be read concerns its own job only: see the package comment.
 const sep = "\x1f"
-
-// columns are the fields of an answer in their order.
-type column int
-
-const (
-	colID column = iota
-	colState
-	colAccounted // the state in accounting
-	colReason
-	colRestarts
-	colNode
-	colExit
-	colSubmit
-	colStart
-	colEnd
-	colCluster
-	colSLUID
-	colName
-)
 
 // namePrefix is what the names of our jobs start with; the user's other jobs are none of our business, unless one is ours renamed.
 const namePrefix = "sg-"
 
-// answer reads an answer as it comes. A single record that is not as asked for makes the whole answer worthless.
+// maxRecord bounds a record, in bytes. Real ones have a few hundred; the names of foreign jobs may have some thousands.
+const maxRecord = 1 << 20
+
+// answer reads an answer as it comes.
 type answer struct {
 	cols []column
 	end  []byte // of each record
 	rest []byte // the record that has begun
+	long bool   // rest is only the end of it: it is longer than maxRecord
+	read int    // records that could be read, foreign ones too
 	jobs []run.Job
-	err  error
+
+	unread  int    // records and other texts that could not be read
+	lost    bool   // one of them may be the record of any job
+	why     string // of the first of them
+	example string // its text
 
 	sought  map[string]bool // ids, in the first column, whose records count under any name
 	fields  [][]byte
@@ -55,56 +44,125 @@ type answer struct {
 	times   [colName + 1]seen // the last of each column: neighbours have the same
 }
 
-// seen is a time and how it was written.
-type seen struct {
-	text string
-	at   *time.Time
-}
-
 // newAnswer expects an answer about a user's jobs, about so many; cols are the fields before the user.
 func newAnswer(user string, cols []column, about int) *answer {
 	return &answer{cols: cols, end: []byte(sep + user + sep + "\n"), jobs: make([]run.Job, 0, about), words: map[string]string{}}
 }
 
-// Write takes the next part of the answer. It never fails: who prints is not to blame.
+// Write takes the next part of the answer. It never fails: a record that cannot be read is not the writer's error.
 func (a *answer) Write(p []byte) (int, error) {
 	n := len(p)
-	for a.err == nil {
+	for len(p) > 0 {
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
-			a.rest = append(a.rest, p...)
+			a.keep(p)
 			break
 		}
 		line := p[:i+1]
 		p = p[i+1:]
 		if len(a.rest) > 0 {
-			a.rest = append(a.rest, line...)
+			a.keep(line)
 			line = a.rest
 		}
 		// A line feed may be part of a name.
 		if body, ok := bytes.CutSuffix(line, a.end); ok {
-			a.record(body)
-			a.rest = a.rest[:0]
+			if a.long {
+				a.loses("longer than a record can be", body)
+			} else {
+				a.record(body)
+			}
+			a.rest, a.long = a.rest[:0], false
 		} else if len(a.rest) == 0 {
-			a.rest = append(a.rest, line...)
+			a.keep(line)
 		}
 	}
 	return n, nil
 }
 
-// whole returns the jobs when the answer has come to its end.
-func (a *answer) whole() ([]run.Job, error) {
-	if a.err == nil && len(a.rest) > 0 {
-		a.err = fmt.Errorf("the answer is incomplete")
+// keep adds to the record that has begun. Of one that is too long only the end is kept, by which it is recognised.
+func (a *answer) keep(p []byte) {
+	a.rest = append(a.rest, p...)
+	if len(a.rest) > maxRecord {
+		a.long = true
+		a.rest = append(a.rest[:0], a.rest[len(a.rest)-len(a.end):]...)
 	}
-	if a.err != nil {
-		return nil, a.err
+}
+
+// whole returns the jobs when the answer has come to its end. An answer that breaks off within a line, or of which nothing could be read,
+// is none.
+func (a *answer) whole() ([]run.Job, error) {
+	if n := len(a.rest); n > 0 {
+		if a.rest[n-1] != '\n' {
+			return nil, fmt.Errorf("the answer breaks off: %s", fault.Clip(string(a.rest)))
+		}
+		a.loses("no record", a.rest)
+		a.rest = a.rest[:0]
+	}
+	if a.lost && a.read == 0 {
+		return nil, fmt.Errorf("nothing in the answer is a record: %s", a.example)
+	}
+	if a.lost {
+		return append(a.jobs, run.Job{Class: run.ClassUnread, Why: a.why}), nil
 	}
 	return a.jobs, nil
 }
 
+// loses counts a text that may be, or may have swallowed, the record of any job.
+func (a *answer) loses(why string, text []byte) {
+	a.lost = true
+	a.cannotRead(why, text)
+}
+
+func (a *answer) cannotRead(why string, text []byte) {
+	if a.unread++; a.unread == 1 {
+		a.why, a.example = why, fault.Clip(string(bytes.ReplaceAll(text, []byte(sep), []byte("|"))))
+	}
+}
+
 // record reads the fields before the user. The last of them, the name, takes what is left.
 func (a *answer) record(body []byte) {
+	a.split(body)
+	// A line feed belongs to a name. In another field it ends something else: a text that is no record, or a record that broke off.
+	for bytes.IndexByte(body, '\n') >= 0 {
+		last := len(a.cols) - 1
+		before := len(body)
+		if len(a.fields) > last {
+			before -= len(a.fields[last])
+		}
+		i := bytes.LastIndexByte(body[:before], '\n')
+		if i < 0 {
+			break
+		}
+		a.loses("no record", body[:i+1])
+		body = body[i+1:]
+		a.split(body)
+	}
+	if len(a.fields) < len(a.cols) {
+		a.loses(fmt.Sprintf("%d fields instead of %d", len(a.fields), len(a.cols)), body)
+		return
+	}
+	name := a.fields[len(a.fields)-1]
+	ours := bytes.HasPrefix(name, []byte(namePrefix))
+	seps := bytes.Count(name, []byte(sep))
+	if ours && (seps > 0 || bytes.IndexByte(name, '\n') >= 0) || seps > 0 && bytes.Contains(name, []byte(sep+namePrefix)) ||
+		seps >= len(a.cols)-1 {
+		a.loses("more than one record", body)
+		return
+	}
+	a.read++
+	if !ours && (len(a.sought) == 0 || !a.sought[string(a.fields[0])]) {
+		return
+	}
+	job, err := a.job()
+	if err != nil {
+		a.cannotRead(err.Error(), body)
+		job = run.Job{ID: job.ID, Task: job.Task, Name: string(name), Class: run.ClassUnread, Why: err.Error()}
+	}
+	a.jobs = append(a.jobs, job)
+}
+
+// split sets the fields.
+func (a *answer) split(body []byte) {
 	a.fields = a.fields[:0]
 	for rest := body; ; {
 		field, after, more := bytes.Cut(rest, []byte(sep))
@@ -113,154 +171,8 @@ func (a *answer) record(body []byte) {
 				field = rest
 			}
 			a.fields = append(a.fields, field)
-			break
+			return
 		}
 		a.fields, rest = append(a.fields, field), after
 	}
-	if len(a.fields) < len(a.cols) {
-		a.err = fmt.Errorf("a record has %d fields, not %d: %s", len(a.fields), len(a.cols), fault.Clip(string(body)))
-		return
-	}
-	if !bytes.HasPrefix(a.fields[len(a.fields)-1], []byte(namePrefix)) && (len(a.sought) == 0 || !a.sought[string(a.fields[0])]) {
-		return
-	}
-	job, err := a.job()
-	if err != nil {
-		a.err = fmt.Errorf("%w in %s", err, fault.Clip(string(bytes.Join(a.fields, []byte("|")))))
-		return
-	}
-	a.jobs = append(a.jobs, job)
-}
-
-// job makes a job of the fields.
-func (a *answer) job() (run.Job, error) {
-	j := run.Job{Restarts: -1}
-	var exit, signal int
-	var exited bool
-	var err error
-	for i, f := range a.fields {
-		switch c := a.cols[i]; c {
-		case colID: // with the name in one piece of memory
-			a.scratch = append(append(a.scratch[:0], f...), a.fields[len(a.fields)-1]...)
-			both := string(a.scratch)
-			j.Name = both[len(f):]
-			j.ID, j.Task, err = parseID(both[:len(f)])
-		case colState, colAccounted:
-			// Whoever cancels a job stands behind the word. A controller that starts without its jobs has accounting end them too, and
-			// there is nobody behind it.
-			word := a.word(f)
-			j.Closed = c == colAccounted && strings.TrimSpace(word) == "CANCELLED"
-			if j.State, j.Class = stateOf(word); j.State == "" {
-				err = fmt.Errorf("no state")
-			}
-		case colReason:
-			if string(f) != "None" {
-				j.Why = a.word(f)
-			}
-		case colRestarts:
-			j.Restarts, err = strconv.Atoi(a.word(f))
-		case colNode:
-			if string(f) != "None assigned" && string(f) != "(null)" {
-				j.Node = a.word(f)
-			}
-		case colExit:
-			exited = true
-			exit, signal, err = parseExit(a.word(f))
-		case colSubmit:
-			j.Submitted, err = a.time(c, f)
-		case colStart:
-			j.Started, err = a.time(c, f)
-		case colEnd:
-			j.Ended, err = a.time(c, f)
-		case colCluster:
-			j.Cluster = a.word(f)
-		case colSLUID:
-			j.SLUID = string(f)
-		case colName: // see colID
-		}
-		if err != nil {
-			return run.Job{}, err
-		}
-	}
-	// Slurm shows some things before they are so: expected start and end, and the exit status of a job that has not ended.
-	switch {
-	case j.Class != run.ClassEnded:
-		j.Ended = nil
-	case exited:
-		j.ExitCode, j.Signal = new(exit), signal
-	}
-	if j.Class == run.ClassPending {
-		j.Started = nil
-	}
-	return j, nil
-}
-
-// manyWords is more than there are states, reasons and names of clusters; nodes may be more.
-const manyWords = 10_000
-
-// word is a field that many records have the same.
-func (a *answer) word(f []byte) string {
-	if w, ok := a.words[string(f)]; ok {
-		return w
-	}
-	w := string(f)
-	if len(a.words) < manyWords {
-		a.words[w] = w
-	}
-	return w
-}
-
-// time reads a time, or takes the one of the record before.
-func (a *answer) time(c column, f []byte) (*time.Time, error) {
-	if last := a.times[c]; last.text != "" && last.text == string(f) {
-		return last.at, nil
-	}
-	at, err := parseTime(string(f))
-	a.times[c] = seen{string(f), at}
-	return at, err
-}
-
-// parseID reads 1234 and 1234_5.
-func parseID(s string) (id string, task *int, err error) {
-	id, sub, array := strings.Cut(s, "_")
-	if !allDigits(id) {
-		return "", nil, fmt.Errorf("no job id")
-	}
-	if array {
-		n, err := strconv.Atoi(sub)
-		if err != nil || !allDigits(sub) {
-			return "", nil, fmt.Errorf("no array task")
-		}
-		task = &n
-	}
-	return id, task, nil
-}
-
-func allDigits(s string) bool {
-	return s != "" && len(s) <= 10 && strings.Trim(s, "0123456789") == ""
-}
-
-// parseExit reads code:signal.
-func parseExit(s string) (code, signal int, err error) {
-	a, b, ok := strings.Cut(s, ":")
-	code, err1 := strconv.Atoi(a)
-	signal, err2 := strconv.Atoi(b)
-	if !ok || err1 != nil || err2 != nil {
-		return 0, 0, fmt.Errorf("no exit status")
-	}
-	return code, signal, nil
-}
-
-// parseTime reads seconds since 1970, or one of Slurm's words for no time.
-func parseTime(s string) (*time.Time, error) {
-	switch s {
-	case "", "N/A", "None", "Unknown", "NONE", "INVALID":
-		return nil, nil
-	}
-	sec, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || sec < 0 {
-		return nil, fmt.Errorf("no time")
-	}
-	t := time.Unix(sec, 0).UTC()
-	return &t, nil
 }

@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// Config is what a site says about its Slurm; package site has checked it and knows the defaults. Every field is required but Conf.
+// Config is what a site says about its Slurm; package site has checked it and knows the defaults. Every field is required but Conf and
+// Unread.
 type Config struct {
 	BinDir   string // folder of sbatch, squeue, sacct, scancel, scontrol
 	Conf     string // SLURM_CONF for all of them; empty: Slurm's own default
@@ -16,6 +17,10 @@ type Config struct {
 	Script ScriptConfig
 
 	RPCPerMinute int // to slurmctld and slurmdbd together, on average
+
+	// Unread is called for each answer of a program with records that could not be read: how many, and for the first of them what is
+	// wrong and its text. May be nil.
+	Unread func(program string, records int, why, example string)
 }
 
 // ScriptConfig is what a site says about its compute nodes and about what is asked of Slurm for each job.

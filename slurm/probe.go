@@ -2,6 +2,8 @@ package slurm
 
 import (
 	"context"
+	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -94,14 +96,19 @@ func seconds(s string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
+// versionLine is the line with the version among whatever else a program prints.
+var versionLine = regexp.MustCompile(`(?m)^slurm(?:-wlm)? ([0-9]{1,4})\.([0-9]{1,4})\b`)
+
 // release reads the two numbers of "slurm 22.05.8" or "slurm-wlm 24.11.5".
 func release(version string) (r [2]int, err error) {
-	_, v, _ := strings.Cut(version, " ")
-	major, rest, _ := strings.Cut(v, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	if r[0], err = strconv.Atoi(major); err != nil {
-		return r, err
+	found := versionLine.FindStringSubmatch(version)
+	if found == nil {
+		return r, errors.New("no line with a version: " + fault.Clip(version))
 	}
-	r[1], err = strconv.Atoi(minor)
-	return r, err
+	for i := range r {
+		if r[i], err = strconv.Atoi(found[i+1]); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
 }

@@ -17,7 +17,7 @@ var (
 	queueColumns = []column{colID, colState, colReason, colRestarts, colNode, colExit, colSubmit, colStart, colEnd, colCluster, colName}
 )
 
-// Jobs is one full answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Queue has the
+// Jobs is one answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Queue has the
 // contract. It costs slurmctld two RPCs (jobs of this user, partitions) whatever the number of jobs: --local saves the
 // one about federations, and without --all jobs in hidden partitions would be missing.
 func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
@@ -30,7 +30,7 @@ func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, erro
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := parsed(op, "squeue", a)
+	jobs, err := c.parsed(op, "squeue", a)
 	c.queued.Store(int64(len(jobs) + len(jobs)/16))
 	return jobs, err
 }
@@ -47,7 +47,7 @@ var accountingFields = []struct {
 	{"SLUID", colSLUID, false}, {"JobName", colName, true},
 }
 
-// Records is one full answer of sacct; run.Accounting has the contract. Every record of a reused or requeued
+// Records is one answer of sacct; run.Accounting has the contract. Every record of a reused or requeued
 // id is in it (--duplicates). A job that was never eligible to start, as a held one, is not.
 func (c *CLI) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
 	const op = "slurm.Accounting"
@@ -62,7 +62,7 @@ func (c *CLI) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
 	if err != nil {
 		return nil, notKept(op, out, err)
 	}
-	return parsed(op, "sacct", a)
+	return c.parsed(op, "sacct", a)
 }
 
 // notKept tells a cluster without accounting from accounting that does not answer.
@@ -87,10 +87,18 @@ func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []col
 	return names, cols, err
 }
 
-func parsed(op, program string, a *answer) ([]run.Job, error) {
+// parsed returns the jobs of an answer, and reports what of it could not be read.
+func (c *CLI) parsed(op, program string, a *answer) ([]run.Job, error) {
 	jobs, err := a.whole()
 	if err != nil {
 		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of "+program+" is incomplete", err)
 	}
+	c.reportUnread(program, a.unread, a.why, a.example)
 	return jobs, nil
+}
+
+func (c *CLI) reportUnread(program string, records int, why, example string) {
+	if records > 0 && c.cfg.Unread != nil {
+		c.cfg.Unread(program, records, why, example)
+	}
 }

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,42 +26,71 @@ func (c *CLI) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
 	if err != nil {
 		return nil, notKept(op, out, err)
 	}
-	list, err := parseUsage(string(out.Stdout))
+	u, err := parseUsage(string(out.Stdout))
 	if err != nil {
 		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of sacct is incomplete", err)
 	}
-	return list, nil
+	c.reportUnread("sacct", u.unread, u.why, u.example)
+	return u.list, nil
 }
 
-// parseUsage reads the lines: a job's own record, then those of its steps.
-func parseUsage(text string) ([]run.Usage, error) {
-	var list []run.Usage
+// usages are read from an answer line by line: a job's own record, then those of its steps.
+type usages struct {
+	list    []run.Usage
+	unread  int    // lines that could not be read
+	why     string // of the first of them
+	example string // its text
+}
+
+// parseUsage reads the lines. A job is left out when its own line or one of its steps' cannot be read.
+func parseUsage(text string) (u usages, err error) {
 	if text != "" && !strings.HasSuffix(text, "\n") {
-		return nil, fmt.Errorf("the answer is incomplete")
+		return u, errors.New("the answer breaks off")
 	}
 	for line := range strings.Lines(text) {
-		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
-		if len(f) != 6 {
-			return nil, fmt.Errorf("a record has %d fields, not 6: %s", len(f), fault.Clip(line))
-		}
-		id, step, isStep := strings.Cut(f[0], ".")
-		rss, err := parseBytes(f[4])
-		if err != nil {
-			return nil, fmt.Errorf("%w in %s", err, fault.Clip(line))
-		}
-		if isStep {
-			if n := len(list); step != "extern" && n > 0 && list[n-1].JobID == id && rss > 0 {
-				list[n-1].MaxRSSBytes = max(list[n-1].MaxRSSBytes, rss)
+		if err := u.line(strings.TrimSuffix(line, "\n")); err != nil {
+			if u.unread++; u.unread == 1 {
+				u.why, u.example = err.Error(), fault.Clip(line)
 			}
-			continue
+			u.drop(line)
 		}
-		u, err := parseJobUsage(id, f)
-		if err != nil {
-			return nil, fmt.Errorf("%w in %s", err, fault.Clip(line))
-		}
-		list = append(list, u)
 	}
-	return list, nil
+	if u.unread > 0 && len(u.list) == 0 {
+		return u, fmt.Errorf("%s in %s", u.why, u.example)
+	}
+	return u, nil
+}
+
+// drop takes back a job with a step that cannot be read: its figures would be too small.
+func (u *usages) drop(line string) {
+	id, _, _ := strings.Cut(line, "|")
+	id, _, step := strings.Cut(id, ".")
+	if n := len(u.list); step && n > 0 && u.list[n-1].JobID == id {
+		u.list = u.list[:n-1]
+	}
+}
+
+func (u *usages) line(line string) error {
+	f := strings.Split(line, "|")
+	if len(f) != 6 {
+		return fmt.Errorf("%d fields instead of 6", len(f))
+	}
+	id, step, isStep := strings.Cut(f[0], ".")
+	rss, err := parseBytes(f[4])
+	if err != nil {
+		return err
+	}
+	if isStep {
+		if n := len(u.list); step != "extern" && n > 0 && u.list[n-1].JobID == id && rss > 0 {
+			u.list[n-1].MaxRSSBytes = max(u.list[n-1].MaxRSSBytes, rss)
+		}
+		return nil
+	}
+	job, err := parseJobUsage(id, f)
+	if err == nil {
+		u.list = append(u.list, job)
+	}
+	return err
 }
 
 func parseJobUsage(id string, f []string) (u run.Usage, err error) {

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // As sacct prints it: a job that ended before the first sample, one with steps, one whose id was used before, an array task, a
 // heterogeneous component.
 func TestParseUsage(t *testing.T) {
-	list, err := parseUsage("1|1795248044|0|00:00.003||2\n1.batch|1795248044|0|00:00.003||2\n" +
+	got, err := parseUsage("1|1795248044|0|00:00.003||2\n1.batch|1795248044|0|00:00.003||2\n" +
 		"2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n2.extern|1795248050|3725|00:00:00|9G|2\n2.0|1795248050|10|00:01.500|2M|2\n" +
 		"2|1795250000|5|1-00:00:01|0|1\n3_4|1795248044|1|00:00:00||1\n7+0|Unknown|0|00:00:00||1\n")
 	if err != nil {
@@ -26,15 +27,30 @@ func TestParseUsage(t *testing.T) {
 		{JobID: "3", Submitted: at(1795248044), ElapsedSeconds: 1, AllocCPUs: 1},
 		{JobID: "7", AllocCPUs: 1},
 	}
-	if d := cmp.Diff(want, list); d != "" {
+	if d := cmp.Diff(want, got.list); d != "" {
 		t.Error(d)
 	}
 	for _, bad := range []string{"1|1|1|00:00|", "1|1|1|00:00||1", "1|1|1|00:00||1|\n", "x|1|1|00:00||1\n", "1|1|x|00:00||1\n",
 		"1|1|1|0||1\n", "1|1|1|00:00|5X|1\n", "1|1|1|00:00|-5K|1\n",
 		"1|1|1|00:00||\n", "1|1|1|NaN:00||1\n", "1|1|-1|00:00||1\n", "1|1|1|00:00||-1\n", "1|1|1|00:00|NaN|1\n", "1|1|1|00:00|1e300P|1\n"} {
-		if list, err := parseUsage(bad); err == nil {
-			t.Errorf("%q gives %+v", bad, list)
+		if got, err := parseUsage(bad); err == nil {
+			t.Errorf("%q gives %+v", bad, got)
 		}
+		if !strings.HasSuffix(bad, "\n") {
+			continue
+		}
+		// Among others it concerns one job.
+		got, err := parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|2K|1\n" + bad + "9|1|7|00:00||1\n")
+		want := []run.Usage{{JobID: "8", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1, MaxRSSBytes: 2048},
+			{JobID: "9", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1}}
+		if d := cmp.Diff(want, got.list); d != "" || err != nil || got.unread != 1 || got.why == "" || got.example == "" {
+			t.Errorf("%q: %+v %v %s", bad, got, err, d)
+		}
+	}
+	// Without the figure of a step a job's own would be too small.
+	got, err = parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|much|1\n9|1|7|00:00||1\n")
+	if err != nil || len(got.list) != 1 || got.list[0].JobID != "9" || got.unread != 1 {
+		t.Errorf("%+v %v", got, err)
 	}
 }
 
@@ -55,8 +71,8 @@ func TestUsageAsks(t *testing.T) {
 func FuzzParseUsage(f *testing.F) {
 	f.Add("2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := parseUsage(text)
-		for _, u := range list {
+		got, err := parseUsage(text)
+		for _, u := range got.list {
 			if err == nil && (u.ElapsedSeconds < 0 || u.CPUSeconds < 0 || u.MaxRSSBytes < 0 || u.AllocCPUs < 0) {
 				t.Errorf("%+v", u)
 			}

@@ -1,0 +1,130 @@
+package run_test
+
+import (
+	"testing"
+	"time"
+
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// unread makes records of Slurm's unreadable: that of the job with this id, or with an empty id another text that may be any record.
+func unread(id string) func([]run.Job) []run.Job {
+	return func(jobs []run.Job) []run.Job {
+		if id == "" {
+			return append(jobs, run.Job{Class: run.ClassUnread, Why: "no record"})
+		}
+		for i, j := range jobs {
+			if j.ID == id {
+				jobs[i] = run.Job{ID: j.ID, Name: j.Name, Class: run.ClassUnread, Why: "no exit status"}
+			}
+		}
+		return jobs
+	}
+}
+
+// A record that cannot be read concerns its own run only: the others go on, and that run waits, says why, and ends by its exit file or by
+// accounting.
+func TestUnreadRecord(t *testing.T) {
+	for _, by := range []string{"exit file", "accounting", "a readable record"} {
+		t.Run(by, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				l := w.life()
+				a, b := l.submit(order()), l.submit(order(func(p *plan.Params) { p.Spec.Resources.CPUs = 2 }))
+				w.until(a.RunID, in(run.Pending))
+				w.until(b.RunID, in(run.Pending))
+				w.with(func() { w.queue = unread(w.jobs[0].ID) })
+				time.Sleep(time.Hour)
+				if v := w.until(a.RunID, in(run.Pending)); v.Run.Reason != "slurm_record_unread" || v.Attempt.MissedAt != nil {
+					t.Fatalf("%s: %s, missed %v", v.Run.Reason, v.Run.Detail, v.Attempt.MissedAt)
+				}
+				w.with(func() { w.start(w.jobs[1]); w.finish(w.jobs[1]) })
+				w.until(b.RunID, done)
+				w.with(func() {
+					w.start(w.jobs[0])
+					switch j := w.jobs[0]; by {
+					case "exit file":
+						w.finish(j)
+					case "accounting":
+						w.end(j, "NODE_FAIL", 0)
+						rec := j.Job
+						w.accounting = func() ([]run.Job, error) { return []run.Job{rec}, nil }
+					default:
+						w.queue = nil
+					}
+				})
+				if by == "a readable record" {
+					if v := w.until(a.RunID, in(run.InJob)); v.Run.Reason != "" || v.Attempt.SlurmState != "RUNNING" {
+						t.Errorf("%s %s", v.Run.Reason, v.Attempt.SlurmState)
+					}
+					return
+				}
+				if v := w.until(a.RunID, done); by == "exit file" {
+					w.want(v, run.Succeeded, "ok")
+				} else {
+					w.want(v, run.Failed, "node_fail")
+				}
+			})
+		})
+	}
+}
+
+// An answer in which some text may be any job's record shows no job as absent: neither is a sent job given up, nor is one in doubt
+// resolved. As soon as an answer hides nothing, both are.
+func TestUnreadIsNotAbsent(t *testing.T) {
+	for _, source := range []string{"squeue", "sacct"} {
+		for _, c := range []struct {
+			name   string
+			kind   sendKind
+			phase  run.Phase
+			ending string
+		}{{"sent", accept, run.InJob, "lost"}, {"in doubt", doubtNone, run.Unconfirmed, "absent"}} {
+			t.Run(source+", "+c.name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					w.send = func(int) sendKind { return c.kind }
+					spoil := func(bad bool) {
+						w.queue, w.accounting = nil, func() ([]run.Job, error) { return nil, nil }
+						switch {
+						case bad && source == "squeue":
+							w.queue = unread("")
+						case bad:
+							w.accounting = func() ([]run.Job, error) { return unread("")(nil), nil }
+						}
+					}
+					w.with(func() { spoil(true) })
+					l := w.life()
+					a := l.submit(order())
+					if c.kind == accept {
+						w.with(func() { w.start(w.jobs[0]) })
+						w.until(a.RunID, in(run.InJob))
+						w.with(func() { w.jobs[0].forgot = true })
+					}
+					time.Sleep(time.Hour)
+					v := w.until(a.RunID, func(run.View) bool { return true })
+					if v.Run.Phase != c.phase || v.Run.Reason != "slurm_record_unread" || v.Run.AttemptN != 1 {
+						t.Fatalf("%s, attempt %d: %s: %s", v.Run.Phase, v.Run.AttemptN, v.Run.Reason, v.Run.Detail)
+					}
+					w.with(func() { spoil(false) })
+					w.want(w.until(a.RunID, done), run.Failed, c.ending)
+				})
+			})
+		}
+	}
+}
+
+// A cancel reaches the job although its record cannot be read, and a job seen in such a record is not missed.
+func TestUnreadRecordCancelled(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		a := l.submit(order())
+		w.with(func() { w.start(w.jobs[0]) })
+		w.until(a.RunID, in(run.InJob))
+		w.with(func() { w.queue = unread(w.jobs[0].ID) })
+		if _, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil {
+			t.Fatal(err)
+		}
+		if v := w.until(a.RunID, done); v.Run.State != run.Cancelled {
+			t.Error(v.Run.State, v.Run.Reason, w.cancels)
+		}
+	})
+}
