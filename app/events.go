@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"slurmgate/gate"
 	"slurmgate/ledger"
@@ -25,14 +26,19 @@ type CallEvent = ledger.CallEvent
 
 // EventListArgs are the arguments of event.list.
 type EventListArgs struct {
-	RunID     string `json:"provenance_run_id,omitzero"`
-	ToolID    string `json:"tool_id,omitzero"`
-	Principal string `json:"principal,omitzero"`
-	Chain     string `json:"chain,omitzero"`
-	Outcome   string `json:"outcome,omitzero"`
-	Failed    bool   `json:"failed,omitzero"`
-	Cursor    string `json:"cursor,omitzero"`
-	Limit     int    `json:"limit,omitzero"`
+	Run       string    `json:"run_id,omitzero"`            // calls about this run, or that are it
+	RunID     string    `json:"provenance_run_id,omitzero"` // calls that are it
+	ToolID    string    `json:"tool_id,omitzero"`
+	Principal string    `json:"principal,omitzero"`
+	Chain     string    `json:"chain,omitzero"`
+	Face      gate.Face `json:"face,omitzero"`
+	Address   string    `json:"address,omitzero"`
+	Since     time.Time `json:"since,omitzero"`
+	Until     time.Time `json:"until,omitzero"`
+	Outcome   string    `json:"outcome,omitzero"`
+	Failed    bool      `json:"failed,omitzero"`
+	Cursor    string    `json:"cursor,omitzero"`
+	Limit     int       `json:"limit,omitzero"`
 }
 
 // EventList is one page of the recorded calls.
@@ -78,10 +84,12 @@ func (g *Gateway) events() []Operation {
 		Does: look(g, g.recordShell),
 	}, {
 		ID: "event.list", Title: "List calls", Verb: "events list",
-		Description: "Lists the recorded tool calls, newest first: who called what, over which transport, and the outcome.",
+		Description: "Lists the recorded tool calls, newest first: who called what, by which interface and from which address, and the outcome.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
 		Faces: noChat,
-		Input: object("", prop("tool_id", cursorSchema), prop("principal", cursorSchema), prop("provenance_run_id", runIDSchema),
+		Input: object("", prop("tool_id", cursorSchema), prop("principal", principalSchema), prop("run_id", runIDSchema),
+			prop("provenance_run_id", runIDSchema), prop("face", `{"enum":["shell","socket","http","mcp"]}`), prop("address", cursorSchema),
+			prop("since", timeSchema), prop("until", timeSchema),
 			prop("chain", `{"enum":["effects","looks","refused"]}`), prop("outcome", cursorSchema), prop("failed", yesNo),
 			prop("cursor", cursorSchema), prop("limit", limitSchema)),
 		Does: look(g, g.listCalls),
@@ -104,9 +112,9 @@ func (g *Gateway) events() []Operation {
 }
 
 func (g *Gateway) listCalls(ctx context.Context, c gate.Call, a EventListArgs) (out EventList, params any, err error) {
-	p, err := g.Ledger.Calls(ctx, ledger.CallFilter{RunID: a.RunID, ToolID: a.ToolID, Principal: a.Principal, Chain: a.Chain,
-		Outcome: a.Outcome,
-		Failed:  a.Failed, Cursor: a.Cursor, Limit: a.Limit})
+	p, err := g.Ledger.Calls(ctx, ledger.CallFilter{Run: a.Run, RunID: a.RunID, ToolID: a.ToolID, Principal: principalAsked(c, a.Principal),
+		Chain: a.Chain, Outcome: a.Outcome, Face: string(a.Face), Address: a.Address, Since: a.Since, Until: a.Until, Failed: a.Failed,
+		Cursor: a.Cursor, Limit: a.Limit})
 	out = EventList{Listed: listedOf(p.Total), Events: p.Calls, Cursor: cursorOf(p.Cursor)}
 	out.Snapshot.Total = p.Total.N
 	if n := len(p.Calls); n > 0 {

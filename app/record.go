@@ -36,7 +36,7 @@ func (shellRecorded) Unchanged() bool { return true }
 // recordShell takes the record of a call from a shell.
 func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (out shellRecorded, params any, err error) {
 	if len(a.Event) > 0 {
-		r, err := a.record(c.Caller.Principal)
+		r, err := a.record(c.Caller)
 		if err == nil {
 			err = g.Ledger.Record(ctx, []gate.Record{r})
 		}
@@ -49,7 +49,7 @@ func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (
 }
 
 // record checks what a shell sent: an event of one of the shell's tools, and payloads that have its hashes.
-func (a ShellRecord) record(who gate.Principal) (gate.Record, error) {
+func (a ShellRecord) record(who gate.Caller) (gate.Record, error) {
 	bad := func(field, msg string) error {
 		return fault.Invalid("event.record", "", fault.Problem{Code: "SHELL-RECORD", Field: field,
 			Rule: "the record of a call of image or doctor", Msg: msg})
@@ -76,7 +76,8 @@ func (a ShellRecord) record(who gate.Principal) (gate.Record, error) {
 		return gate.Record{}, bad("chain", "a look is not an effect")
 	}
 	event, err := plan.Canonical(a.Event)
-	r := gate.Record{Chain: a.Chain, Principal: who.Name, PrincipalID: who.ID, ToolCallID: e.ToolCallID, ToolID: e.ToolID, OK: e.OK,
+	r := gate.Record{Chain: a.Chain, Principal: who.Name, PrincipalID: who.ID, Face: who.Face, Address: who.Address,
+		ToolCallID: e.ToolCallID, ToolID: e.ToolID, OK: e.OK,
 		At: time.Now(), Event: event}
 	for _, p := range a.Payloads {
 		doc, err := plan.Canonical(p.Payload)

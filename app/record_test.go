@@ -35,12 +35,13 @@ func TestForgedShellRecords(t *testing.T) {
 		if err := json.Unmarshal([]byte(args), &a); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.record(gate.Principal{Name: "user:x"}); !fault.Is(err, fault.Validation) {
+		if _, err := a.record(gate.Caller{Principal: gate.Principal{Name: "user:x"}}); !fault.Is(err, fault.Validation) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if r, err := (ShellRecord{Chain: gate.Looks, Event: json.RawMessage(shell)}).
-		record(gate.Principal{Name: "user:x", ID: "prn_x"}); err != nil || r.Principal != "user:x" || r.PrincipalID != "prn_x" ||
+		record(gate.Caller{Principal: gate.Principal{Name: "user:x", ID: "prn_x"}}); err != nil || r.Principal != "user:x" ||
+		r.PrincipalID != "prn_x" ||
 		r.ToolID != "image.list" {
 		t.Error(r, err)
 	}

@@ -193,31 +193,44 @@ type Events struct {
 }
 
 type eventsListCmd struct {
-	Tool       string `help:"Only calls of this tool." placeholder:"ID"`
-	Principal  string `help:"Only calls of this principal." placeholder:"NAME"`
-	Provenance string `name:"run" help:"Only calls that answered with this provenance_run_id." placeholder:"RUN"`
-	Chain      string `help:"Only effects, only looks, or only refused calls." enum:",effects,looks,refused" default:"" placeholder:"CHAIN"`
-	Outcome    string `help:"Only calls with this outcome: the code of their error, such as unauthenticated." placeholder:"CODE"`
-	Failed     bool   `help:"Only calls that were refused or failed."`
-	Limit      int    `help:"Maximum number to list (1 to 200)." default:"20"`
-	Cursor     string `help:"Continue after an earlier page." placeholder:"CURSOR"`
+	Tool      string `help:"Only calls of this tool." placeholder:"ID"`
+	Principal string `help:"Only calls of this principal: its name (user:alice, token:ci), its id, a login name, or me." placeholder:"NAME"`
+	About     string `name:"run" help:"Only calls about this run: that made it, asked for it, looked at it or changed it; or that answered with it as provenance_run_id." placeholder:"RUN"`
+	Since     string `help:"Only calls since this time: 2026-11-21, 2026-11-21T08:00:00Z, or how long ago: 90m, 12h, 7d." placeholder:"TIME"`
+	Until     string `help:"Only calls before this time, in the same format." placeholder:"TIME"`
+	Face      string `help:"Only calls that came by this interface: shell, socket (other programs of this host), http or mcp." enum:",shell,socket,http,mcp" default:"" placeholder:"FACE"`
+	Address   string `help:"Only calls from this client address." placeholder:"ADDRESS"`
+	Chain     string `help:"Only effects, only looks, or only refused calls." enum:",effects,looks,refused" default:"" placeholder:"CHAIN"`
+	Outcome   string `help:"Only calls with this outcome: the code of their error, such as unauthenticated." placeholder:"CODE"`
+	Failed    bool   `help:"Only calls that were refused or failed."`
+	Limit     int    `help:"Maximum number to list (1 to 200)." default:"20"`
+	Cursor    string `help:"Continue after an earlier page." placeholder:"CURSOR"`
 }
 
 // Run lists calls.
 func (c eventsListCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "event.list", app.EventListArgs{RunID: c.Provenance, ToolID: c.Tool, Principal: c.Principal, Chain: c.Chain,
-		Outcome: c.Outcome, Failed: c.Failed, Cursor: c.Cursor, Limit: c.Limit}, func(w io.Writer, l app.EventList) {
-		list(w, "record|at|calls|principal|by|tool|outcome|call", l.Events, func(e app.CallEvent) []string {
+	args := app.EventListArgs{Run: c.About, ToolID: c.Tool, Principal: c.Principal, Chain: c.Chain, Face: gate.Face(c.Face),
+		Address: c.Address,
+		Outcome: c.Outcome, Failed: c.Failed, Cursor: c.Cursor, Limit: c.Limit}
+	var err error
+	if args.Since, err = when("--since", c.Since, time.Now()); err != nil {
+		return err
+	}
+	if args.Until, err = when("--until", c.Until, time.Now()); err != nil {
+		return err
+	}
+	return ask(ctx, a, "event.list", args, func(w io.Writer, l app.EventList) {
+		list(w, "record|at|calls|principal|by|from|tool|outcome|call", l.Events, func(e app.CallEvent) []string {
 			var d struct {
 				ToolCallID string                `json:"tool_call_id"`
 				ToolID     string                `json:"tool_id"`
-				Transport  string                `json:"transport"`
 				Error      struct{ Code string } `json:"error"`
 			}
 			if json.Unmarshal(e.Event, &d) != nil {
 				return nil
 			}
-			return []string{e.Name(), dateTime(e.At), fmt.Sprint(e.Count), e.Principal, d.Transport, d.ToolID,
+			return []string{e.Name(), dateTime(e.At), fmt.Sprint(e.Count), e.Principal, nameOr(e.Face), nameOr(e.Address),
+				d.ToolID,
 				cmp.Or(d.Error.Code, "ok"), d.ToolCallID}
 		})
 		footer(w, len(l.Events), l.Listed, "calls")
@@ -232,8 +245,8 @@ type eventsShowCmd struct {
 // Run shows a call.
 func (c eventsShowCmd) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "event.show", app.EventShowArgs{ToolCallID: c.ID}, func(w io.Writer, e app.EventStory) {
-		fmt.Fprintf(w, "record     %s\nat         %s\nprincipal  %s\nhash       %s\n", e.Name(), e.At.Local().Format(time.RFC3339Nano),
-			e.Principal, e.Hash)
+		fmt.Fprintf(w, "record     %s\nat         %s\nprincipal  %s\nby         %s\nfrom       %s\nhash       %s\n", e.Name(),
+			e.At.Local().Format(time.RFC3339Nano), e.Principal, nameOr(e.Face), nameOr(e.Address), e.Hash)
 		if e.Count > 1 {
 			fmt.Fprintf(w, "calls      %d refused ones; the event is that of the last\n", e.Count)
 		}

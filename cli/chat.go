@@ -17,7 +17,7 @@ type Chat struct {
 // Chat reads the tools that the gateway offers this user.
 func (s *Session) Chat(ctx context.Context) (c *Chat, r httpapi.Registry, err error) {
 	err = s.retry(ctx, func(c *httpapi.Client) (err error) {
-		r, err = c.As(gate.MCP).Registry(ctx)
+		r, err = c.As(gate.FaceMCP).Registry(ctx)
 		return err
 	})
 	return &Chat{link: s.link, tools: r.Tools}, r, err
@@ -43,7 +43,7 @@ func (c *Chat) Call(ctx context.Context, req gate.Request) (res gate.Response, e
 		defer file.Close()
 	}
 	err = c.link.retry(ctx, func(to *httpapi.Client) (err error) {
-		res, err = to.As(gate.MCP).CallWith(ctx, req, file)
+		res, err = to.As(gate.FaceMCP).CallWith(ctx, req, file)
 		return err
 	})
 	return res, err

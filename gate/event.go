@@ -111,6 +111,16 @@ func touched(docs ...[]byte) Resources {
 	return r
 }
 
+// about lists the runs that a call is about: those its arguments name, and those that the answer of a tool names which makes runs. A list
+// that names runs is about none of them.
+func (t trail) about() []string {
+	docs := [][]byte{t.args.Bytes}
+	if t.tool.SideEffect != Read {
+		docs = append(docs, t.result.Bytes)
+	}
+	return touched(docs...).WorkspaceIDs
+}
+
 func addNew(ids *[]string, id string) {
 	if len(*ids) < maxTouched && !slices.Contains(*ids, id) {
 		*ids = append(*ids, id)
@@ -120,9 +130,8 @@ func addNew(ids *[]string, id string) {
 // record makes what is kept of a call: its ToolCallEvent (HTC-08), and who the principal was beside it. Everything a caller wrote is
 // redacted in it.
 func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record, err error) {
-	r = Record{Chain: chainOf(res, t), Principal: who.Name, PrincipalID: who.ID, ToolCallID: res.ToolCallID, ToolID: t.recordedID(req),
-		OK: res.OK,
-		At: res.Timing.EndedAt}
+	r = Record{Chain: chainOf(res, t), Principal: who.Name, PrincipalID: who.ID, Face: who.Face, Address: who.Address,
+		ToolCallID: res.ToolCallID, ToolID: t.recordedID(req), OK: res.OK, At: res.Timing.EndedAt, Runs: t.about()}
 	effect, idempotency := t.tool.SideEffect, t.tool.Idempotency
 	if t.tool.ID == "" { // nothing is known of it, and nothing was done
 		effect, idempotency = Read, Idempotent

@@ -39,6 +39,9 @@ type Record struct {
 	Chain       string
 	Principal   string // name
 	PrincipalID string // "" for a caller who is not known
+	Face        Face
+	Address     string   // see [Caller]
+	Runs        []string // that the call is about: named by its arguments, or made by it
 	ToolCallID  string
 	ToolID      string
 	OK          bool

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -17,6 +18,17 @@ const (
 	MEX         Transport = "mex"
 	StageBridge Transport = "stage_bridge"
 	Other       Transport = "other" // the HTTP port
+)
+
+// Face is how a caller reached the gateway. Unlike the transport it decides nothing: it is for records.
+type Face string
+
+// The faces.
+const (
+	FaceShell  Face = "shell"  // the command line
+	FaceSocket Face = "socket" // another program at the unix socket
+	FaceHTTP   Face = "http"   // the port
+	FaceMCP    Face = "mcp"    // a chat, at the socket or the port
 )
 
 // How a principal proved who it is.
@@ -64,6 +76,8 @@ type Principal struct {
 type Caller struct {
 	Principal
 	Transport Transport
+	Face      Face         // "": unknown
+	Address   string       // the client's IP address, or "uid:1001 pid:4711" of a process of this host; "": unknown
 	Body      io.Reader    // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
 	BodyBytes int64        // how many they are; negative: not known before they are read
 	File      *os.File     // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
@@ -73,8 +87,16 @@ type Caller struct {
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no
 // more than whoever started the program.
 func Process() Caller {
-	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Rights: Everything(), Owner: true}, Transport: Local}
+	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Rights: Everything(), Owner: true}, Transport: Local,
+		Face:    FaceShell,
+		Address: Here()}
 }
+
+// Here is the address of this process.
+func Here() string { return ProcessAt(os.Geteuid(), os.Getpid()) }
+
+// ProcessAt is the address of a process of this host. A pid of 0 is that of a process in another PID namespace.
+func ProcessAt(uid, pid int) string { return fmt.Sprintf("uid:%d pid:%d", uid, pid) }
 
 // Authenticator turns what a connection or a request proves into a principal. A caller it does not know is an Auth fault.
 type Authenticator interface {

@@ -38,7 +38,9 @@ const (
 // Source is where a request of a caller who could not be identified came from.
 type Source struct {
 	Transport Transport
-	From      string // "uid:1001", or an address
+	From      string // "uid:1001", or an address; what is counted together
+	Face      Face
+	Address   string // see [Caller]
 }
 
 // refusalKey is what is counted together.
@@ -186,8 +188,8 @@ func (r *refusals) flush(k refusalKey) (done bool) {
 	r.flushing.Add(1)
 	defer r.flushing.Done()
 	r.mu.Unlock()
-	if k.principal == elsewhere {
-		c.who.Name = elsewhere
+	if k.principal == elsewhere { // from many places
+		c.who.Name, c.who.Face, c.who.Address = elsewhere, "", ""
 		if !k.known {
 			c.who.Name = unknownCaller + elsewhere
 		}
@@ -236,7 +238,8 @@ func (g *Gate) Refuse(from Source, err error) Response {
 	res.Error = g.registry.concealedError(from.Transport, res.Error)
 	g.seal(&res, Tool{})
 	if g.journal != nil {
-		c := refused{Caller{Principal: Principal{Name: unknownCaller + from.From}, Transport: from.Transport}, Request{}, res,
+		c := refused{Caller{Principal: Principal{Name: unknownCaller + from.From}, Transport: from.Transport, Face: from.Face,
+			Address: from.Address}, Request{}, res,
 			trail{instead: InvalidCall}}
 		if fault.Is(err, fault.Auth) {
 			c.t.instead = LoginCall

@@ -24,7 +24,7 @@ func stranger() error {
 // proves HTC-08
 func TestRefuse(t *testing.T) {
 	g, b := newGate(t, nil, echo)
-	res := g.Refuse(Source{Other, "192.0.2.7"}, stranger())
+	res := g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
 	wantError(t, res, "auth", "unauthenticated")
 	if uuid.Validate(res.ToolCallID) != nil || res.ToolCallID == uuid.Nil.String() || res.Resources.Artifacts == nil {
 		t.Errorf("%+v", res)
@@ -33,7 +33,7 @@ func TestRefuse(t *testing.T) {
 	raw := g.CallRaw(t.Context(), Process(), []byte("not JSON"))
 	g.CallRaw(t.Context(), Process(), envelope(t, "no such tool"))
 	g.CallRaw(t.Context(), Process(), envelope(t, LoginCall))
-	g.Refuse(Source{Other, "192.0.2.7"}, fault.New(fault.Validation, "", "host", "not this host"))
+	g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, fault.New(fault.Validation, "", "host", "not this host"))
 	g.Close()
 	if len(b.calls) != 6 {
 		t.Fatal(len(b.calls))
@@ -58,12 +58,12 @@ func TestFloodOfStrangers(t *testing.T) {
 		const each, sources = 500, 3 * maxRefusals
 		for range each {
 			for s := range sources {
-				g.Refuse(Source{Other, fmt.Sprint("192.0.2.", s)}, stranger())
+				g.Refuse(Source{Transport: Other, From: fmt.Sprint("192.0.2.", s)}, stranger())
 			}
 		}
 		time.Sleep(refusalPause + time.Second)
 		synctest.Wait()
-		g.Refuse(Source{Other, "192.0.2.1"}, stranger())
+		g.Refuse(Source{Transport: Other, From: "192.0.2.1"}, stranger())
 		g.Close()
 		if n := len(b.calls); n > 2*(maxRefusals+1)+1 {
 			t.Error(n, "records")
@@ -88,7 +88,7 @@ func TestStrangersAndAFullJournal(t *testing.T) {
 		g.journal.room <- struct{}{}
 	}
 	start := time.Now()
-	g.Refuse(Source{Other, "192.0.2.7"}, stranger())
+	g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
 	if d := time.Since(start); d > journalWait/2 {
 		t.Error("it waited", d)
 	}
@@ -181,7 +181,7 @@ func TestFloodWithoutEnd(t *testing.T) {
 		g, b := newGate(t, nil, echo)
 		const seconds = 24 * 60 * 60
 		for range seconds / 10 {
-			g.Refuse(Source{Other, "192.0.2.7"}, stranger())
+			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
 			time.Sleep(10 * time.Second)
 		}
 		g.Close()
@@ -199,7 +199,8 @@ func TestFloodWithoutEnd(t *testing.T) {
 func TestRefusedArgumentsAreBounded(t *testing.T) {
 	g, b := newGate(t, nil, echo)
 	for _, n := range []int{10, 2 * maxRefusedArgs} {
-		g.Call(t.Context(), Process(), NewRequest("test.echo", "1.2.3", json.RawMessage(fmt.Sprintf(`{"text":%q,"x":1}`, strings.Repeat("a", n)))))
+		g.Call(t.Context(), Process(), NewRequest("test.echo", "1.2.3", json.RawMessage(fmt.Sprintf(`{"text":%q,"x":1}`,
+			strings.Repeat("a", n)))))
 	}
 	g.Close()
 	if len(b.calls) != 2 || len(b.calls[1].Payloads) != 0 || b.calls[1].Chain != Refused {

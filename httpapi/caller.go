@@ -35,7 +35,7 @@ func (f *face) authenticate(next http.Handler) http.Handler {
 			}
 			leaveBody(w, req)
 			w.Header().Set("WWW-Authenticate", f.challenge(req))
-			f.unheard(w, req, f.Gate.Refuse(gate.Source{Transport: who.Transport, From: from}, err))
+			f.unheard(w, req, f.Gate.Refuse(gate.Source{Transport: who.Transport, From: from, Face: who.Face, Address: who.Address}, err))
 			return
 		}
 		if c, ok := req.Context().Value(connKey{}).(*conn); ok {
@@ -107,17 +107,15 @@ func sourceOf(req *http.Request) string {
 	if uid, isPeer := req.Context().Value(peerKey{}).(int); isPeer {
 		return userSource(uid)
 	}
-	return addressOf(req.RemoteAddr)
+	return addressOf(clientOf(req))
 }
 
 func userSource(uid int) string { return fmt.Sprint("uid:", uid) }
 
-func addressOf(remote string) string {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
+func addressOf(addr netip.Addr) string {
+	if !addr.IsValid() {
 		return "unknown"
 	}
-	addr := at.Addr().Unmap().WithZone("")
 	if network, err := addr.Prefix(64); addr.Is6() && err == nil {
 		return network.String()
 	}
@@ -127,17 +125,19 @@ func addressOf(remote string) string {
 // RefuseAtTheDoor records a request that is not meant for this gateway.
 func RefuseAtTheDoor(g *gate.Gate) func(*http.Request, error) {
 	return func(req *http.Request, err error) {
-		g.Refuse(gate.Source{Transport: gate.Other, From: sourceOf(req)}, err)
+		how, from := originOf(req)
+		g.Refuse(gate.Source{Transport: gate.Other, From: sourceOf(req), Face: how, Address: from}, err)
 	}
 }
 
-// FaceHeader is set by the chat face on standard input and output, whose calls come through the socket: they are recorded as
-// what they are. It is believed of peers only, and gives no right.
+// FaceHeader is set by the shell, and by the chat face on standard input and output, whose calls come through the socket: they are recorded
+// as what they are. It is believed of peers only, and gives no right.
 const FaceHeader = "Slurmgate-Face"
 
 func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	uid, isPeer := req.Context().Value(peerKey{}).(int)
 	who := gate.Caller{Transport: gate.Other}
+	who.Face, who.Address = originOf(req)
 	switch {
 	case req.URL.Path == "/mcp", isPeer && req.Header.Get(FaceHeader) == string(gate.MCP):
 		who.Transport = gate.MCP
@@ -168,19 +168,19 @@ func CallerOf(ctx context.Context) gate.Caller {
 	return who
 }
 
-// peer is the user at the other end of a unix socket.
-func peer(c syscall.Conn) (int, error) {
+// peer is the user and the process at the other end of a unix socket.
+func peer(c syscall.Conn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var cred *unix.Ucred
 	var credErr error
 	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if credErr != nil {
-		return 0, credErr
+		return 0, 0, credErr
 	}
-	return int(cred.Uid), nil
+	return int(cred.Uid), int(cred.Pid), nil
 }

@@ -20,7 +20,7 @@ import (
 type Client struct {
 	http *http.Client
 	path string
-	face gate.Transport // what the calls are recorded as; empty: the shell's
+	face gate.Face // what the calls are recorded as
 
 	token string // of the calls; empty: they are the user's own
 
@@ -28,7 +28,7 @@ type Client struct {
 }
 
 // As returns a client whose calls are recorded as those of another face on this host.
-func (c *Client) As(face gate.Transport) *Client {
+func (c *Client) As(face gate.Face) *Client {
 	other := *c
 	other.face = face
 	return &other
@@ -117,7 +117,8 @@ func (c *Client) Registry(ctx context.Context) (Registry, error) {
 
 // Dial looks for a gateway at the socket. NotFound when nobody listens there.
 func Dial(ctx context.Context, path string) (*Client, error) {
-	c := &Client{path: path, http: &http.Client{Transport: &http.Transport{MaxIdleConns: 2, IdleConnTimeout: 10 * time.Second,
+	c := &Client{path: path, face: gate.FaceShell, http: &http.Client{Transport: &http.Transport{MaxIdleConns: 2,
+		IdleConnTimeout: 10 * time.Second,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}}}}

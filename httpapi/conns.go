@@ -45,6 +45,7 @@ type conn struct {
 	table  *conns
 	source string // the address, or uid:N
 	uid    int    // of the user at the other end of a unix socket; -1: of none
+	pid    int    // of the process there, as it connected
 
 	// Under conns.mu.
 	owner  *holder
@@ -212,9 +213,9 @@ func (d *door) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		source, uid := addressOf(c.RemoteAddr().String()), -1
+		source, uid, pid := addressOf(client(c.RemoteAddr().String(), nil, nil)), -1, 0
 		if s, ok := c.(syscall.Conn); ok && c.LocalAddr().Network() == "unix" {
-			if uid, err = peer(s); err != nil {
+			if uid, pid, err = peer(s); err != nil {
 				_ = c.Close() // the peer is gone
 				continue
 			}
@@ -227,6 +228,7 @@ func (d *door) Accept() (net.Conn, error) {
 			}
 		}
 		if n := d.enter(c, source, uid); n != nil {
+			n.pid = pid
 			return n, nil
 		}
 		lastWords(c.(syscall.Conn), noRoom)

@@ -368,8 +368,8 @@ func TestCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if uid, err := peer(conn.(*net.UnixConn)); err != nil || uid != os.Getuid() {
-		t.Error(uid, err)
+	if uid, pid, err := peer(conn.(*net.UnixConn)); err != nil || uid != os.Getuid() || pid != os.Getpid() {
+		t.Error(uid, pid, err)
 	}
 	c := dial(t, path)
 	body, _ := json.Marshal(gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{}`)))

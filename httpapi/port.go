@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type PortConfig struct {
 	Hosts   []string // names (host or host:port) that requests may be for, beside loopback's and Listen itself
 	Origins []string // origins of pages that may call, as https://host[:port]; none beside the hosts' own
 	Limits  Limits
+	Proxies []netip.Prefix // whose X-Forwarded-For is believed
 
 	Refused func(*http.Request, error) // hears of each request that is not meant for this gateway; may be nil
 }
@@ -29,7 +31,7 @@ func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*
 		return nil, fault.Wrap(fault.Validation, "httpapi.Serve", "http_listen", "cannot listen at http.listen "+c.Listen, err).
 			WithNext("choose a free port of this host")
 	}
-	return start(&door{Listener: l, conns: newConns(c.Limits)}, doors(c, l.Addr().String())(h), endStreams, log), nil
+	return start(&door{Listener: l, conns: newConns(c.Limits)}, forwarded(c.Proxies, doors(c, l.Addr().String())(h)), endStreams, log), nil
 }
 
 // doors lets a request in only if it is meant for this gateway: its Host is one of ours, so that no page can reach us under its

@@ -27,6 +27,8 @@ type CallEvent struct {
 	At        time.Time       `json:"at"`
 	Principal string          `json:"principal"`    // name
 	By        string          `json:"principal_id"` // "" for a caller who was not known, and in records older than ids
+	Face      *string         `json:"face"`         // shell, socket, http or mcp; null: recorded before faces were
+	Address   *string         `json:"address"`      // of the client, or the uid and pid of a process of this host; null: not known
 	Count     int64           `json:"count"`        // of the refused calls it stands for; else 1
 	Event     json.RawMessage `json:"event"`        // the ToolCallEvent; of the last of them
 	Hash      string          `json:"hash"`
@@ -39,18 +41,35 @@ type CallPayload struct {
 	Payload json.RawMessage `json:"payload_redacted"`
 }
 
-// callHash chains one call to the one before it: SHA-256(prev + canonical {at, chain, count, event, principal, principal_id, seq}), without
-// a count of 1, and without principal_id where there is none. The event is canonical.
-func callHash(prev, chain string, seq, at, count int64, principal, by string, event []byte) string {
+// chained is what the hash of a record covers.
+type chained struct {
+	chain, principal, by, face, address, event string
+	seq, at, count                             int64
+}
+
+// chainedColumns are those of a chained, in the order of its fields.
+const chainedColumns = "chain, principal, principal_id, face, address, event, seq, at, count"
+
+func (c *chained) fields() []any {
+	return []any{&c.chain, &c.principal, &c.by, &c.face, &c.address, &c.event, &c.seq, &c.at, &c.count}
+}
+
+// hash chains one call to the one before it: SHA-256(prev + canonical {address, at, chain, count, event, face, principal, principal_id,
+// seq}), without a count of 1, and without address, face and principal_id where there is none. The event is canonical.
+func (c chained) hash(prev string) string {
+	optional := func(key, value string) string {
+		if value == "" {
+			return ""
+		}
+		return `"` + key + `":` + word(value) + ","
+	}
 	many := ""
-	if count != 1 {
-		many = fmt.Sprintf(`"count":%d,`, count)
+	if c.count != 1 {
+		many = fmt.Sprintf(`"count":%d,`, c.count)
 	}
-	if by != "" {
-		by = `"principal_id":` + word(by) + ","
-	}
-	return plan.Hash(fmt.Appendf(nil, `%s{"at":%d,"chain":%s,%s"event":%s,"principal":%s,%s"seq":%d}`, prev, at, word(chain), many, event,
-		word(principal), by, seq))
+	return plan.Hash(fmt.Appendf(nil, `%s{%s"at":%d,"chain":%s,%s"event":%s,%s"principal":%s,%s"seq":%d}`, prev,
+		optional("address", c.address), c.at, word(c.chain), many, c.event, optional("face", c.face), word(c.principal),
+		optional("principal_id", c.by), c.seq))
 }
 
 // Record appends calls to their chains and settles idempotency keys in one transaction.
@@ -93,11 +112,17 @@ type chainHead struct {
 func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) error {
 	seq, at := h.seq+1, micros(r.At)
 	count := max(1, r.Count)
-	hash := callHash(h.hash, r.Chain, seq, at, count, r.Principal, r.PrincipalID, r.Event)
+	hash := chained{r.Chain, r.Principal, r.PrincipalID, string(r.Face), r.Address, string(r.Event), seq, at, count}.hash(h.hash)
 	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, "+
-		"principal_id, ok, event, prev_hash, hash, count) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
-		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.PrincipalID, r.OK, string(r.Event), h.hash, hash, count); err != nil {
+		"principal_id, face, address, ok, event, prev_hash, hash, count) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.PrincipalID, r.Face, r.Address, r.OK, string(r.Event), h.hash, hash,
+		count); err != nil {
 		return err
+	}
+	for _, id := range r.Runs {
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO call_about VALUES (?,?,?)", r.Chain, seq, id); err != nil {
+			return err
+		}
 	}
 	h.seq, h.hash, h.bytes = seq, hash, h.bytes+int64(len(r.Event))
 	for _, p := range r.Payloads {
@@ -123,14 +148,19 @@ func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) erro
 
 // CallFilter selects calls. Empty fields select all.
 type CallFilter struct {
+	Run       string // those that are about this run, or are it
 	RunID     string // those that are this run, see [CallRun]
 	ToolID    string
 	Principal string // name or id
 	Chain     string
 	Outcome   string // the code of their error
-	Failed    bool   // only those that were not ok
-	Cursor    string // from the page before
-	Limit     int    // 1..500, 50 when 0
+	Face      string
+	Address   string
+	Since     time.Time // recorded at or after; zero: all
+	Until     time.Time // recorded before; zero: all
+	Failed    bool      // only those that were not ok
+	Cursor    string    // from the page before
+	Limit     int       // 1..500, 50 when 0
 }
 
 // CallPage is one page of recorded calls, newest first.
@@ -148,6 +178,18 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 		w.add("? IN (principal, principal_id)", f.Principal)
 	}
 	w.is("chain", f.Chain)
+	w.is("face", f.Face)
+	w.is("address", f.Address)
+	if !f.Since.IsZero() {
+		w.add("at >= ?", micros(f.Since))
+	}
+	if !f.Until.IsZero() {
+		w.add("at < ?", micros(f.Until))
+	}
+	if f.Run != "" {
+		w.add("(chain, seq) IN (SELECT chain, seq FROM call_about WHERE run_id = ? UNION SELECT chain, seq FROM call_runs WHERE run_id = ?)",
+			f.Run, f.Run)
+	}
 	if f.RunID != "" {
 		w.add("(chain, seq) IN (SELECT chain, seq FROM call_runs WHERE run_id = ?)", f.RunID)
 	}
@@ -159,7 +201,7 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 	}
 	limit := pageLimit(f.Limit)
 	err = l.snapshot(ctx, func(tx *sql.Tx) (err error) { // page and total are of the same moment
-		if f.RunID+f.ToolID+f.Principal+f.Outcome == "" && !f.Failed {
+		if f == (CallFilter{Chain: f.Chain, Cursor: f.Cursor, Limit: f.Limit}) {
 			p.Total.Exact = true
 			err = tx.QueryRowContext(ctx, "SELECT sum(seq - horizon_seq) FROM call_chains WHERE ? IN ('', chain)", f.Chain).Scan(&p.Total.N)
 		} else {
@@ -183,10 +225,10 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 	return p, err
 }
 
-const callQuery = "SELECT chain, seq, at, principal, principal_id, count, event, hash FROM tool_call_events WHERE "
+const callQuery = "SELECT chain, seq, at, principal, principal_id, face, address, count, event, hash FROM tool_call_events WHERE "
 
 func scanCall(row scanner) (e CallEvent, err error) {
-	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, &e.By, &e.Count, into{&e.Event}, &e.Hash)
+	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, &e.By, into{&e.Face}, into{&e.Address}, &e.Count, into{&e.Event}, &e.Hash)
 	return e, err
 }
 
@@ -282,21 +324,20 @@ func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
 	}
 	next := s.Dropped
 	err = each(ctx, tx, func(row scanner) error {
-		var seq, at, count int64
-		var principal, by, event, before, hash string
-		if err := row.Scan(&seq, &at, &count, &principal, &by, &event, &before, &hash); err != nil {
+		var c chained
+		var before, hash string
+		if err := row.Scan(append(c.fields(), &before, &hash)...); err != nil {
 			return err
 		}
 		next++
-		got, name := callHash(prev, s.Chain, seq, at, count, principal, by, []byte(event)), fmt.Sprintf("%s/%d", s.Chain, seq)
-		if seq != next || before != prev || hash != got && erased[name] != (erasedRecord{name, hash, got}) {
+		got, name := c.hash(prev), fmt.Sprintf("%s/%d", s.Chain, c.seq)
+		if c.seq != next || before != prev || hash != got && erased[name] != (erasedRecord{name, hash, got}) {
 			return chainBroken(s.Chain, next, "the record is missing or was changed")
 		}
 		prev = hash
 		s.Kept++
 		return nil
-	}, "SELECT seq, at, count, principal, principal_id, event, prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? "+
-		"ORDER BY seq", s.Chain, s.Dropped)
+	}, "SELECT "+chainedColumns+", prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq", s.Chain, s.Dropped)
 	if err == nil && (next != head || prev != s.Head) {
 		return chainBroken(s.Chain, next+1, "the newest records are missing")
 	}

@@ -73,7 +73,7 @@ func (l *Ledger) dropSome(ctx context.Context, chain string, limits CallLimits) 
 		if _, err := tx.ExecContext(ctx, "UPDATE call_chains SET bytes = max(0, bytes - ?) WHERE chain = ?", freed, chain); err != nil {
 			return err
 		}
-		for _, table := range []string{"tool_payloads", "call_runs", "tool_call_events"} {
+		for _, table := range []string{"tool_payloads", "call_runs", "call_about", "tool_call_events"} {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE chain = ? AND seq <= ?", chain, through.Int64); err != nil {
 				return err
 			}

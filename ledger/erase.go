@@ -215,11 +215,11 @@ func historyNow(ctx context.Context, q queryer, key []any, _ string) (string, er
 }
 
 func callNow(ctx context.Context, q queryer, key []any, _ string) (string, error) {
-	var seq, at, count int64
-	var chain, principal, by, event, prev string
-	err := q.QueryRowContext(ctx, "SELECT chain, seq, at, count, principal, principal_id, event, prev_hash FROM tool_call_events "+
-		"WHERE chain = ? AND seq = ?", key...).Scan(&chain, &seq, &at, &count, &principal, &by, &event, &prev)
-	return callHash(prev, chain, seq, at, count, principal, by, []byte(event)), err
+	var c chained
+	var prev string
+	err := q.QueryRowContext(ctx, "SELECT "+chainedColumns+", prev_hash FROM tool_call_events WHERE chain = ? AND seq = ?", key...).
+		Scan(append(c.fields(), &prev)...)
+	return c.hash(prev), err
 }
 
 func payloadNow(_ context.Context, _ queryer, _ []any, content string) (string, error) {

@@ -17,6 +17,7 @@ type HTTP struct {
 	Hosts          []string `yaml:"hosts"`           // other names of the port, as a reverse proxy passes them on
 	Origins        []string `yaml:"origins"`         // origins of web pages that may call, https://host[:port]
 	PublicURL      string   `yaml:"public_url"`      // where clients find the port, https://host[:port]; default http:// and listen
+	TrustedProxies []string `yaml:"trusted_proxies"` // addresses or networks whose X-Forwarded-For says where a request came from; default none
 	MaxConnections int      `yaml:"max_connections"` // 1..65536 open at a time; default 1024
 }
 
@@ -38,10 +39,27 @@ func (c *checker) http(h HTTP) {
 			c.value("SITE-HTTP-ORIGIN", fmt.Sprintf("http.origins[%d]", i), o, "https://host or https://host:port in lower case, without a path", "")
 		}
 	}
+	for i, p := range h.TrustedProxies {
+		if _, err := ParseNetwork(p); err != nil {
+			c.value("SITE-HTTP-PROXY", fmt.Sprintf("http.trusted_proxies[%d]", i), p, "an IP address, or a network such as 10.0.0.0/8", "")
+		}
+	}
 	if h.PublicURL != "" && !isOrigin(h.PublicURL) {
 		c.value("SITE-HTTP-URL", "http.public_url", h.PublicURL, "https://host or https://host:port, without a path", "")
 	}
 	c.bounds("http.max_connections", int64(h.MaxConnections), 1, 65536)
+}
+
+// ParseNetwork reads an address, which is a network of one, or a network. Bits behind the prefix are refused: they are a slip.
+func ParseNetwork(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err == nil && p != p.Masked() {
+		err = fmt.Errorf("%s is not the beginning of the network %s", s, p.Masked())
+	}
+	return p, err
 }
 
 // isOrigin reports whether s is a scheme, http or https, and a host, with or without a port, and nothing else.

@@ -277,6 +277,7 @@ func TestHTTP(t *testing.T) {
 		`listen: "0.0.0.0:80"`: "http.listen", `listen: ":8442"`: "http.listen", `listen: "gw:8442"`: "http.listen",
 		`listen: "127.0.0.1"`: "http.listen", `listen: "127.0.0.1:70000"`: "http.listen",
 		`listen: "[2001:db8::1]:80"`: "http.listen", `hosts: ["*"]`: "http.hosts[0]", `hosts: [GW]`: "http.hosts[0]",
+		`trusted_proxies: [10.0.0.1/8]`: "http.trusted_proxies[0]", `trusted_proxies: [nginx]`: "http.trusted_proxies[0]",
 		`hosts: ["http://x"]`: "http.hosts[0]", `origins: ["*"]`: "http.origins[0]",
 		`origins: ["https://x/"]`: "http.origins[0]", `origins: ["null"]`: "http.origins[0]", `remote: "yes"`: "http.remote",
 		`remote: yes`: "http.remote", `max_connections: 0`: "http.max_connections", `tls: true`: "http.tls",

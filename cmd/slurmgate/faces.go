@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"slurmgate/mcp"
 	"slurmgate/metrics"
 	"slurmgate/run"
+	"slurmgate/site"
 )
 
 // openMetrics creates the metrics; the engine's parts are counted from then on.
@@ -52,9 +54,19 @@ func (g *gateway) serve() (err error) {
 			hosts = append(slices.Clone(hosts), strings.ToLower(u.Host))
 		}
 		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins,
-			Limits: g.connections(h.MaxConnections), Refused: httpapi.RefuseAtTheDoor(g.app.Gate)}, face, endStreams, g.app.Log)
+			Limits: g.connections(h.MaxConnections), Refused: httpapi.RefuseAtTheDoor(g.app.Gate), Proxies: proxies(h)}, face, endStreams, g.app.Log)
 	}
 	return err
+}
+
+// proxies are those whose word about a client's address counts.
+func proxies(h site.HTTP) (out []netip.Prefix) {
+	for _, p := range h.TrustedProxies {
+		if network, err := site.ParseNetwork(p); err == nil { // the site file was checked
+			out = append(out, network)
+		}
+	}
+	return out
 }
 
 // connections are the limits of a listener.
@@ -77,7 +89,8 @@ func (g *gateway) turnedAway(uid, n int) {
 	if n > 1 {
 		err = fault.Wrap(fault.Auth, "httpapi", fault.CodeOf(err), fmt.Sprintf("%d connections were turned away", n), err)
 	}
-	g.app.Gate.Refuse(gate.Source{Transport: gate.Local, From: fmt.Sprint("uid:", uid)}, err)
+	g.app.Gate.Refuse(gate.Source{Transport: gate.Local, From: fmt.Sprint("uid:", uid), Face: gate.FaceSocket, Address: fmt.Sprint("uid:",
+		uid)}, err)
 }
 
 func (g *gateway) faceConfig() httpapi.Config {

@@ -36,7 +36,7 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 	if who.Principal, err = access.New(access.Config{}).Peer(os.Geteuid()); err != nil {
 		return nil, who, err
 	}
-	who.Transport = gate.Local
+	who.Transport, who.Face, who.Address = gate.Local, gate.FaceShell, gate.Here()
 	j := siteJournal{a, s}
 	if err := j.Record(ctx, nil); err != nil {
 		return nil, who, fault.Wrap("", t.ID, "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
