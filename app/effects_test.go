@@ -17,7 +17,7 @@ import (
 )
 
 // The tables that a look may change: the records of the call itself.
-var recordTables = []string{"call_chains", "tool_call_events", "tool_payloads", "call_runs"}
+var recordTables = []string{"call_chains", "tool_call_events", "tool_payloads", "call_runs", "call_about"}
 
 // tables is what the ledger holds beside records of calls, one text for each table.
 func (g *Gateway) tables(t *testing.T) map[string]string {
