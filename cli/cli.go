@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -36,8 +37,8 @@ type Gateway interface {
 type Ports struct {
 	Build Build
 	Host  app.Host // without Examine
-	// Open makes this process the gateway of a site. A fault with code gateway_running: another process is.
-	Open func(ctx context.Context, s *site.Site, log *slog.Logger) (Gateway, error)
+	// Open makes this process the gateway of a site; for a look it creates nothing. A fault with code gateway_running: another process is.
+	Open func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (Gateway, error)
 	// SiteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
 	SiteGate func(ctx context.Context, a *Shell, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error)
 	// Examine checks a site. unrecorded is why the call is not recorded and therefore starts no job.
@@ -49,10 +50,11 @@ type Ports struct {
 type Shell struct {
 	*Options
 	Ports
-	Out io.Writer // results
-	Err io.Writer // progress and errors
-	Log *slog.Logger
-	tty bool // Err is a terminal
+	Out  io.Writer // results
+	Err  io.Writer // progress and errors
+	Log  *slog.Logger
+	tty  bool // Err is a terminal
+	look bool // the verb only looks
 
 	session *Session // nil: not connected
 }
@@ -88,10 +90,22 @@ func Main(ctx context.Context, about string, verbs any, options *Options, ports 
 	if err := checkPaths(kctx); err != nil {
 		return a.fail(err)
 	}
+	a.look = isLook(kctx.Command())
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	kctx.Bind(parser)
 	if err := kctx.Run(a); err != nil {
 		return a.fail(err)
 	}
 	return 0
+}
+
+// isLook reports whether the command line is one of a verb that only reads.
+func isLook(command string) bool {
+	verb, _, _ := strings.Cut(command, " <")
+	if verb == "wait" {
+		return true
+	}
+	return slices.ContainsFunc(new(app.Gateway).Operations(), func(o app.Operation) bool {
+		return (o.Verb == verb || o.Verb == verb+" list") && o.Effect == gate.Read
+	})
 }

@@ -116,7 +116,7 @@ func (a *Shell) connect(ctx context.Context) (*Session, error) {
 // reach finds the gateway of a site, or becomes it.
 func (a *Shell) reach(ctx context.Context, s *site.Site) (c *httpapi.Client, own Gateway, err error) {
 	c, err = a.Reach(ctx, s.Gateway.Socket, func() (err error) {
-		own, err = a.Open(ctx, s, a.Log)
+		own, err = a.Open(ctx, s, a.look, a.Log)
 		return err
 	})
 	if own == nil || err != nil {

@@ -209,3 +209,21 @@ func (s *Shared) lock(ctx context.Context, runID string) (unlock func(), err err
 		}
 	}
 }
+
+// Mark is the id of the gateway that a runs_dir belongs to; empty where it has none, or where there is no such folder.
+func Mark(runsDir string) (gatewayID string, err error) {
+	fd, err := unix.Open(runsDir, openDirFlags|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil
+	}
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: runsDir, Err: err}
+	}
+	d := dir{fd}
+	defer d.close()
+	id, err := d.read(gatewayIDFile, 4<<10, false)
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil
+	}
+	return strings.TrimSuffix(string(id), "\n"), err
+}

@@ -42,7 +42,7 @@ type gateway struct {
 
 // openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it. level
 // is that of log, which policy sets; nil for a log of the caller's own level.
-func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slog.LevelVar) (g *gateway, err error) {
+func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger, level *slog.LevelVar) (g *gateway, err error) {
 	g = &gateway{app: app.Gateway{Site: s, Log: log, Secrets: app.Scanner(s), Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	defer func() {
@@ -51,7 +51,7 @@ func openGateway(ctx context.Context, s *site.Site, log *slog.Logger, level *slo
 			g = nil
 		}
 	}()
-	if g.lock, err = lockState(s.Gateway.StateDir); err != nil {
+	if g.lock, err = lockState(s, how); err != nil {
 		return g, err
 	}
 	if g.app.Domain, g.app.Policy, err = app.ReadDomain(s.DomainDir); err != nil {

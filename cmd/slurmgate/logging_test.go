@@ -56,7 +56,7 @@ func TestLoggingLevelAtStart(t *testing.T) {
 		}
 		var out strings.Builder
 		log, variable := newLog(&out)
-		g, err := openGateway(t.Context(), s, log, variable)
+		g, err := openGateway(t.Context(), s, toChange, log, variable)
 		if err == nil {
 			g.Close()
 			t.Fatal("there is no site")

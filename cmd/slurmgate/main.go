@@ -76,8 +76,12 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 func ports() cli.Ports {
 	build := built()
 	return cli.Ports{Build: build, Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp}, SiteGate: siteGate,
-		Open: func(ctx context.Context, s *site.Site, log *slog.Logger) (cli.Gateway, error) {
-			g, err := openGateway(ctx, s, log, nil)
+		Open: func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (cli.Gateway, error) {
+			how := toChange
+			if look {
+				how = toLook
+			}
+			g, err := openGateway(ctx, s, how, log, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -12,10 +12,12 @@ import (
 	"slurmgate/visible"
 )
 
-type serveCmd struct{}
+type serveCmd struct {
+	NewLedger bool `help:"Begin a new ledger although an earlier one is lost. It knows none of the earlier runs; what they left in runs_dir still keeps them from being executed again."`
+}
 
 // Run is the gateway until a signal stops it. It finishes the calls in progress; sbatch is never killed.
-func (serveCmd) Run(ctx context.Context, a *cli.Shell) error {
+func (c serveCmd) Run(ctx context.Context, a *cli.Shell) error {
 	s, err := loadSite(a.Site)
 	if err != nil {
 		return err
@@ -24,7 +26,11 @@ func (serveCmd) Run(ctx context.Context, a *cli.Shell) error {
 	if most := limitMemory(); most > 0 {
 		log.Info("memory is limited", "mib", most>>20)
 	}
-	g, err := openGateway(ctx, s, log, level)
+	how := toChange
+	if c.NewLedger {
+		how = anew
+	}
+	g, err := openGateway(ctx, s, how, log, level)
 	if err != nil {
 		return err
 	}

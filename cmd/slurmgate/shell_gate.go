@@ -37,7 +37,10 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 		return nil, who, err
 	}
 	who.Transport, who.Face, who.Address = gate.Local, gate.FaceShell, gate.Here()
-	j := siteJournal{a, s}
+	j := siteJournal{a, s, toChange}
+	if t.SideEffect == gate.Read {
+		j.start = toLook
+	}
 	if err := j.Record(ctx, nil); err != nil {
 		return nil, who, fault.Wrap("", t.ID, "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
 	}
@@ -49,6 +52,7 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 type siteJournal struct {
 	shell *cli.Shell
 	site  *site.Site
+	start start
 }
 
 // Record implements gate.Journal. Without records it finds out whether they could be written.
@@ -96,13 +100,12 @@ func (j siteJournal) send(ctx context.Context, c *httpapi.Client, records []gate
 // recordAlone writes the records of a user's calls while no gateway runs. root does it as the owner of the ledger, whose files would
 // otherwise become root's.
 func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record, uid int) error {
-	dir := j.site.Gateway.StateDir
-	if st, err := os.Stat(dir); err == nil && os.Geteuid() == 0 {
+	if st, err := os.Stat(j.site.Gateway.StateDir); err == nil && os.Geteuid() == 0 {
 		if owner := st.Sys().(*syscall.Stat_t); owner.Uid != 0 {
 			return j.asOwner(ctx, owner.Uid, owner.Gid, records)
 		}
 	}
-	lock, err := lockState(dir)
+	lock, err := lockState(j.site, j.start)
 	if err != nil {
 		return err
 	}
@@ -159,5 +162,5 @@ func (c recordCallsCmd) Run(ctx context.Context, a *cli.Shell) error {
 	if err := json.NewDecoder(cli.StandardInput(ctx)).Decode(&records); err != nil {
 		return fault.Wrap(fault.Validation, "record-calls", "usage", "standard input has no records", err)
 	}
-	return siteJournal{a, s}.recordAlone(ctx, records, c.UID)
+	return siteJournal{a, s, toChange}.recordAlone(ctx, records, c.UID)
 }

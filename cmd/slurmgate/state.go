@@ -17,7 +17,11 @@ import (
 )
 
 // lockState creates the state folder if need be and takes the gateway's lock: one process at a time has the ledger open.
-func lockState(dir string) (*ledger.Lock, error) {
+func lockState(s *site.Site, how start) (*ledger.Lock, error) {
+	if err := mayCreate(s, how); err != nil {
+		return nil, err
+	}
+	dir := s.Gateway.StateDir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot create gateway.state_dir", err).
 			WithNext("create it as an admin, owned by this user")
@@ -28,10 +32,15 @@ func lockState(dir string) (*ledger.Lock, error) {
 	return ledger.TakeLock(filepath.Join(dir, "gateway.lock"))
 }
 
-// openLedger opens the ledger of a site, whose lock the caller has.
+// openLedger opens the ledger of a site, whose lock the caller has. A new one continues the gateway that the runs_dir belongs to, so that
+// the claims in it still count.
 func openLedger(ctx context.Context, s *site.Site) (*ledger.Ledger, error) {
-	return ledger.Open(ctx, filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{Filesystem: staging.Filesystem,
-		NewID: func() string { return "gw-" + uuid.NewString() }, FirstSite: s.Names()[0], LocalSite: site.Local})
+	id, err := staging.Mark(s.Clusters()[0].Storage.RunsDir)
+	if err != nil || id == "" {
+		id = "gw-" + uuid.NewString() // a runs_dir that cannot be read is reported when it is opened
+	}
+	return ledger.Open(ctx, ledgerFile(s), ledger.Options{Filesystem: staging.Filesystem,
+		NewID: func() string { return id }, FirstSite: s.Names()[0], LocalSite: site.Local})
 }
 
 // ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even
