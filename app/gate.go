@@ -122,6 +122,10 @@ func (k artifacts) Keep(ctx context.Context, projectID, label string, data []byt
 
 // addBytes stores what the gateway itself made as an artifact.
 func (g *Gateway) addBytes(ctx context.Context, a run.Artifact, data []byte) (stored run.Artifact, err error) {
+	if g.Importer == nil {
+		return a, fault.New(fault.Conflict, "addBytes", "answer_too_large",
+			"the answer is too large to be shown while no gateway is running").WithNext("ask for less, or start the gateway")
+	}
 	if a.SHA256, a.SizeBytes, err = g.Importer.Keep(ctx, data); err != nil {
 		return a, err
 	}

@@ -66,6 +66,15 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
+// OpenToRead opens a store that exists, and creates and removes nothing.
+func OpenToRead(dir string) (*Store, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fsFault("artifact.OpenToRead", "the artifact store cannot be opened", err)
+	}
+	return &Store{root: root}, nil
+}
+
 func (s *Store) prepare() error {
 	for _, name := range []string{"objects", "tmp"} {
 		if err := s.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

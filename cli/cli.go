@@ -30,6 +30,8 @@ type Gateway interface {
 	FinishWork(ctx context.Context) error
 	// CaughtUp waits until Slurm has been asked since the gateway was opened.
 	CaughtUp(ctx context.Context) error
+	// Socket is where it is served.
+	Socket() string
 	Close()
 }
 

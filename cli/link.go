@@ -122,7 +122,10 @@ func (a *Shell) reach(ctx context.Context, s *site.Site) (c *httpapi.Client, own
 	if own == nil || err != nil {
 		return c, nil, err
 	}
-	if c, err = a.Dial(ctx, s.Gateway.Socket); err != nil {
+	if n, ok := own.(interface{ Notice() string }); ok {
+		a.Say("%s", n.Notice())
+	}
+	if c, err = a.Dial(ctx, own.Socket()); err != nil {
 		own.Close()
 	}
 	return c, own, err

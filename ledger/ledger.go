@@ -229,7 +229,7 @@ func (l *Ledger) Path() string { return l.path }
 func (l *Ledger) Close() error {
 	var errs []error
 	for _, db := range []*sql.DB{l.r, l.w} {
-		if db != nil {
+		if db != nil { // a second close of the same does nothing
 			errs = append(errs, db.Close())
 		}
 	}

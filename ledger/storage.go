@@ -59,12 +59,15 @@ func (l *Ledger) watch(err error) {
 	}
 }
 
-// Stopped returns why the ledger no longer accepts changes, a Transport fault with code ledger_stopped; nil while it does. Reading still
-// works.
+// Stopped returns why the ledger accepts no changes: a Transport fault with code ledger_stopped after a disk failure, a Conflict with code
+// ledger_read_only where it was opened for reading. Nil while it does. Reading works in both cases.
 func (l *Ledger) Stopped() error {
 	err := l.stopped.Load()
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case fault.CodeOf(*err) == "ledger_read_only":
+		return *err
 	}
 	return fault.Wrap(fault.Transport, "ledger", "ledger_stopped",
 		"the disk of the ledger failed: nothing more is recorded or submitted until slurmgate is restarted", *err).

@@ -143,6 +143,9 @@ func (g *gateway) FinishWork(ctx context.Context) error { return g.app.Sites.Set
 // CaughtUp waits until Slurm has been asked since the gateway was opened.
 func (g *gateway) CaughtUp(ctx context.Context) error { return g.app.Sites.CaughtUp(ctx) }
 
+// Socket is where the gateway is served on this host.
+func (g *gateway) Socket() string { return g.app.Site.Gateway.Socket }
+
 // Close refuses new calls, waits a limited time for calls in progress, and releases the lock last. Interrupted staging starts again with
 // the next gateway; an sbatch continues and leaves its receipt.
 func (g *gateway) Close() {

@@ -25,8 +25,8 @@ const (
 
 func ledgerFile(s *site.Site) string { return filepath.Join(s.Gateway.StateDir, "ledger.db") }
 
-// mayCreate refuses to begin a ledger where one is missing, before anything is created: a wrong path or an unmounted disk looks like an empty
-// folder, and a new ledger would forget every run. An existing ledger passes.
+// mayCreate refuses to begin a ledger where one is missing, before anything is created: a wrong path or an unmounted disk looks like an
+// empty folder, and a new ledger would forget every run. An existing ledger passes.
 func mayCreate(s *site.Site, how start) error {
 	info, err := os.Stat(ledgerFile(s))
 	switch {

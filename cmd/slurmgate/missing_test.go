@@ -21,10 +21,13 @@ func plainSite(t *testing.T) (s *site.Site, file string) {
 	dir := filepath.Dir(s.Gateway.StateDir)
 	s.DomainDir, s.Slurm.BinDir = filepath.Join(dir, "domain"), filepath.Join(dir, "bin")
 	must(t, os.CopyFS(s.DomainDir, os.DirFS("../../app/testdata/before/domain")))
-	must(t, os.WriteFile(filepath.Join(s.DomainDir, "policies.yaml"), []byte("version: 1\ntool_allowlist: []\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(s.DomainDir, "policies.yaml"),
+		[]byte("version: 1\ntool_allowlist: [run_list, event_list, event_verify, "+
+			"artifact_list, artifact_get, artifact_preview_text, artifact_verify, token_list, approval_list, tool_list, image_add]\n"), 0o600))
 	must(t, os.Mkdir(s.Slurm.BinDir, 0o755))
 	for _, name := range []string{"sbatch", "squeue", "sacct", "scancel", "scontrol"} {
-		must(t, os.WriteFile(filepath.Join(s.Slurm.BinDir, name), []byte("#!/bin/sh\n[ \"$1\" = --version ] && echo slurm 24.11.5\nexit 0\n"), 0o755))
+		must(t, os.WriteFile(filepath.Join(s.Slurm.BinDir, name), []byte("#!/bin/sh\n[ \"$1\" = --version ] && echo slurm 24.11.5\nexit 0\n"),
+			0o755))
 	}
 	must(t, os.Mkdir(s.Storage.ImageStore, 0o700))
 	return s, writeSite(t, s)
@@ -65,7 +68,8 @@ func TestNoLedgerLeavesNothing(t *testing.T) {
 			t.Errorf("%s left something: %v", what, now)
 		}
 	}
-	looks := [][]string{{"runs"}, {"runs", "list"}, {"runs", "show", "run_00000000000000000000000000"}, {"get", "run_00000000000000000000000000"},
+	looks := [][]string{{"runs"}, {"runs", "list"}, {"runs", "show", "run_00000000000000000000000000"},
+		{"get", "run_00000000000000000000000000"},
 		{"wait", "run_00000000000000000000000000"}, {"events"}, {"events", "verify"}, {"artifact", "list"}, {"tool", "list"}, {"token"},
 		{"approvals"}, {"logs", "run_00000000000000000000000000"}, {"image", "list"}}
 	for _, look := range looks {

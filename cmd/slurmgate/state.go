@@ -64,5 +64,5 @@ func ownFolder(dir string) error {
 	}
 	return fault.New(fault.Auth, "openGateway", "not_this_user",
 		fmt.Sprintf("no gateway that you may use is running, and only %[2]s, the owner of gateway.state_dir %[1]s, can start one", dir, owner)).
-		WithNext("run slurmgate as " + owner)
+		WithNext("start the gateway (systemctl start slurmgate), or run slurmgate as " + owner)
 }

@@ -1,0 +1,53 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// OpenToRead opens an existing ledger for reading: while its gateway runs, or while none does. It needs no lock and changes nothing; every
+// change is refused with code ledger_read_only. SQLite may have to make the log's files beside the ledger; for root it gives them to the
+// ledger's owner.
+func OpenToRead(ctx context.Context, path string) (*Ledger, error) {
+	const op = "ledger.OpenToRead"
+	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil, fault.New(fault.NotFound, op, "no_ledger", "there is no ledger at "+path)
+	}
+	r, err := open(path, "ro", readers)
+	if err != nil {
+		return nil, storage(err)
+	}
+	l := &Ledger{path: path, now: time.Now, w: r, r: r}
+	l.stopped.Store(new(error(fault.New(fault.Conflict, op, "ledger_read_only", "no gateway is running, and the ledger is open for reading only").
+		WithNext("start the gateway: systemctl start slurmgate"))))
+	if err := l.known(ctx); err != nil {
+		l.Close()
+		return nil, fault.Wrap(kindOf(err), op, codeOf(err), "cannot open the ledger "+path, err)
+	}
+	return l, nil
+}
+
+// known reads what Open reads, of a ledger with this program's own schema.
+func (l *Ledger) known(ctx context.Context) error {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	if err := l.r.QueryRowContext(ctx, "PRAGMA user_version").Scan(&l.schema); err != nil {
+		return err
+	}
+	if l.schema != len(names) {
+		return fault.New(fault.Conflict, "ledger.OpenToRead", "ledger_schema", fmt.Sprintf("the ledger has schema %d; this slurmgate reads %d",
+			l.schema, len(names))).WithNext("use the version of slurmgate that wrote it, or start this one's gateway, which upgrades an older ledger")
+	}
+	if err := l.r.QueryRowContext(ctx, "SELECT id FROM gateway").Scan(&l.id); err != nil {
+		return err
+	}
+	return l.recallBase(ctx)
+}
