@@ -43,6 +43,7 @@ var arrows = map[string][]string{
 	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
 	"site":             {"fault", "plan", "policy/yamldoc"},
 	"retention":        {"fault"},
+	"backup":           {"fault", "files", "plan"},
 	"files":            {}, // how the outside systems treat files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":    {"fault", "gate", "plan", "retention", "run"},
@@ -56,12 +57,12 @@ var arrows = map[string][]string{
 	"mcp":     {"fault", "gate", "plan", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app":    {"access", "artifact", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site", "toolpack"},
-	"cli":    {"app", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
+	"app":    {"access", "artifact", "backup", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site", "toolpack"},
+	"cli":    {"app", "backup", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "policy", "run", "secrets", "site", "slurm", "staging", "toolpack"},
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "site", "slurm", "staging", "visible"},
-	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
+	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "backup", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
 		"local", "mcp",
 		"metrics", "plan", "policy", "run", "secrets", "setup", "site", "slurm", "staging", "toolpack", "visible"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.

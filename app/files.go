@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"slurmgate/backup"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/site"
@@ -19,6 +20,8 @@ type Host struct {
 	Images   Images
 	Examine  func(context.Context, DoctorArgs) DoctorAnswer // checks a site
 	Setup    func(context.Context, SetupArgs) (SetupAnswer, error)
+	Backup   func(context.Context, BackupArgs) (backup.Made, error)
+	Restore  func(context.Context, RestoreArgs) (RestoreAnswer, error)
 }
 
 // codeNotStored is the code of a misfit: an image of the lock that is not in the store.

@@ -19,7 +19,8 @@ func (g *Gateway) retention() []Operation {
 		Faces: noChat,
 		Limit: 12 * time.Hour,
 		Input: object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
-			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`)),
+			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`),
+			prop("before_restore", `{"type":"boolean","description":"also remove bytes that were stored before this ledger was restored from a backup and that no artifact has: they may be outputs of runs that it does not know"}`)),
 		Does: look(g, g.gc), DryRun: look(g, g.rehearseGC),
 	}}
 }
@@ -28,6 +29,7 @@ func (g *Gateway) retention() []Operation {
 type GCArgs struct {
 	DryRun     bool   `json:"dry_run,omitzero"`
 	Workspaces *int64 `json:"workspaces_older_than_seconds,omitzero"`
+	Before     bool   `json:"before_restore,omitzero"`
 }
 
 // GCAnswer is the answer of gateway.gc.
@@ -66,6 +68,13 @@ func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (out GCAnswer, 
 	if a.Workspaces != nil {
 		policy.Workspaces = new(time.Duration(*a.Workspaces) * time.Second)
 	}
+	restored, err := g.Ledger.LastRestore(ctx)
+	if err != nil {
+		return out, nil, err
+	}
+	if restored != nil && !a.Before {
+		policy.Restored = *restored
+	}
 	seq, err := g.Ledger.Newest(ctx)
 	if err != nil {
 		return out, nil, err
@@ -77,7 +86,7 @@ func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (out GCAnswer, 
 	snapshot := gcSnapshot{seq, g.Site.Retention.WorkspaceDays, g.Site.Retention.ImportDays, foundOf(r.Workspaces), foundOf(r.Imports),
 		foundOf(r.Bytes), len(r.Kept)}
 	return GCAnswer{Snapshot: snapshot, Report: r}, map[string]any{"snapshot": snapshot, "dry_run": a.DryRun,
-		"workspaces_older_than_seconds": a.Workspaces}, nil
+		"workspaces_older_than_seconds": a.Workspaces, "before_restore": a.Before}, nil
 }
 
 // rehearseGC is gc as a dry run.

@@ -158,7 +158,8 @@ func TestSiteWideOperations(t *testing.T) {
 		}
 	}
 	slices.Sort(wide)
-	want := []string{"event.list", "event.record", "event.show", "event.verify", "gateway.gc", "secret.erase", "token.create", "token.list",
+	want := []string{"event.list", "event.record", "event.show", "event.verify", "gateway.backup", "gateway.gc", "gateway.restore",
+		"secret.erase", "token.create", "token.list",
 		"token.revoke"}
 	if !slices.Equal(wide, want) {
 		t.Errorf("site-wide are %v, want %v", wide, want)

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"slurmgate/app"
+	"slurmgate/backup"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/site"
@@ -38,11 +39,14 @@ type Gateway interface {
 // Ports are what the verbs need from the rest of the program.
 type Ports struct {
 	Build Build
-	Host  app.Host // without Examine
+	Host  app.Host // without Examine, Backup and Restore
 	// Open makes this process the gateway of a site; for a look it creates nothing. A fault with code gateway_running: another process is.
 	Open func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (Gateway, error)
 	// SiteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
 	SiteGate func(ctx context.Context, a *Shell, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error)
+	// Backup and Restore copy what the gateway of a site keeps, and put it back; progress hears how far they are.
+	Backup  func(ctx context.Context, args app.BackupArgs, progress func(done, of, bytes int64)) (backup.Made, error)
+	Restore func(ctx context.Context, args app.RestoreArgs, progress func(done, of, bytes int64)) (app.RestoreAnswer, error)
 	// Examine checks a site. unrecorded is why the call is not recorded and therefore starts no job.
 	Examine func(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(format string, args ...any)) app.DoctorAnswer
 	Checks  func() []app.CheckDoc // what Examine checks

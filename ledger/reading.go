@@ -19,12 +19,19 @@ func OpenToRead(ctx context.Context, path string) (*Ledger, error) {
 	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil, fault.New(fault.NotFound, op, "no_ledger", "there is no ledger at "+path)
 	}
+	if f, err := os.Open(path); errors.Is(err, fs.ErrPermission) {
+		return nil, fault.New(fault.Auth, op, "not_this_user", "only its owner and root can read the ledger "+path).
+			WithNext("run the command as the gateway's user or as root")
+	} else if err == nil {
+		f.Close()
+	}
 	r, err := open(path, "ro", readers)
 	if err != nil {
 		return nil, storage(err)
 	}
 	l := &Ledger{path: path, now: time.Now, w: r, r: r}
-	l.stopped.Store(new(error(fault.New(fault.Conflict, op, "ledger_read_only", "no gateway is running, and the ledger is open for reading only").
+	l.stopped.Store(new(error(fault.New(fault.Conflict, op, "ledger_read_only",
+		"no gateway is running, and the ledger is open for reading only").
 		WithNext("start the gateway: systemctl start slurmgate"))))
 	if err := l.known(ctx); err != nil {
 		l.Close()
@@ -44,7 +51,8 @@ func (l *Ledger) known(ctx context.Context) error {
 	}
 	if l.schema != len(names) {
 		return fault.New(fault.Conflict, "ledger.OpenToRead", "ledger_schema", fmt.Sprintf("the ledger has schema %d; this slurmgate reads %d",
-			l.schema, len(names))).WithNext("use the version of slurmgate that wrote it, or start this one's gateway, which upgrades an older ledger")
+			l.schema, len(names))).WithNext("use the version of slurmgate that wrote it, or start this one's gateway, which upgrades an older " +
+			"ledger")
 	}
 	if err := l.r.QueryRowContext(ctx, "SELECT id FROM gateway").Scan(&l.id); err != nil {
 		return err

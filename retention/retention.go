@@ -22,6 +22,9 @@ import (
 type Policy struct {
 	Workspaces *time.Duration // of finished runs, since the end
 	Imports    *time.Duration // imported artifacts that no run refers to, since their last import; at least [LeastImports]
+	// Restored is when the ledger was restored from a backup. Bytes that were stored earlier and that no artifact has are left alone: they
+	// may be outputs of runs that this ledger does not know. Zero: never.
+	Restored time.Time
 }
 
 const (

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"slurmgate/fault"
@@ -118,12 +119,17 @@ func (s *sweep) imports(ctx context.Context) error {
 // objects removes bytes that no artifact has: of interrupted imports, of outputs whose run failed, of marks whose sweep was killed.
 func (s *sweep) objects(ctx context.Context) error {
 	before, _ := s.due(new(Orphans), &s.r.Bytes)
-	return s.Store.Objects(ctx, func(sum string, size int64, stored time.Time) error {
+	var unknown Tally
+	err := s.Store.Objects(ctx, func(sum string, size int64, stored time.Time) error {
 		if !stored.Before(before) {
 			return nil
 		}
 		if held, err := s.Ledger.Holds(ctx, sum); held || err != nil {
 			return err
+		}
+		if stored.Before(s.policy.Restored) {
+			unknown.add("", size)
+			return nil
 		}
 		if s.dry {
 			s.r.Bytes.add(sum, size)
@@ -131,6 +137,12 @@ func (s *sweep) objects(ctx context.Context) error {
 		}
 		return s.object(ctx, sum, size)
 	})
+	if unknown.Count > 0 {
+		s.skip(fmt.Sprintf("%d objects, %d bytes", unknown.Count, unknown.Bytes),
+			"stored before this ledger was restored on "+s.policy.Restored.UTC().Format(time.RFC3339)+
+				": they may be outputs of runs that it does not know. gc --before-restore removes them")
+	}
+	return err
 }
 
 // object removes one object if no artifact has it and it was not stored recently.

@@ -72,7 +72,7 @@ func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger,
 	if err = g.app.Domain.Packs().CheckBinds(app.Offers(s)); err != nil {
 		return g, err
 	}
-	if g.app.Ledger, err = openLedger(ctx, s); err != nil {
+	if g.app.Ledger, err = openLedger(ctx, s, how); err != nil {
 		return g, err
 	}
 	if g.app.Store, err = artifact.Open(s.Gateway.ArtifactDir); err != nil {

@@ -42,6 +42,8 @@ type commands struct {
 	Domain   cli.Domain        `cmd:"" help:"Check a domain package."`
 	Image    cli.Image         `cmd:"" help:"Add, list and verify images."`
 	GC       cli.GC            `cmd:"" name:"gc" help:"Remove what is no longer needed, according to the site's retention settings."`
+	Backup   cli.Backup        `cmd:"" help:"Copy the ledger, the artifacts and the configuration into a folder, also while the gateway runs."`
+	Restore  cli.Restore       `cmd:"" help:"Put a backup back where there is no ledger."`
 	Erase    cli.Erase         `cmd:"" help:"Erase a leaked secret, given on standard input or in a file, from everything that the gateway stores."`
 	Serve    serveCmd          `cmd:"" help:"Run the gateway: watch runs and serve the socket until stopped."`
 	MCP      mcpCmd            `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
@@ -76,7 +78,8 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 // ports are what the verbs use of the rest of the program.
 func ports() cli.Ports {
 	build := built()
-	return cli.Ports{Build: build, Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp}, SiteGate: siteGate,
+	return cli.Ports{Build: build, Backup: backUp, Restore: restoreBackup, SiteGate: siteGate,
+		Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp},
 		Open: func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (cli.Gateway, error) {
 			how := toChange
 			if look {

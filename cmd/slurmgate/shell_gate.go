@@ -38,7 +38,7 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 	}
 	who.Transport, who.Face, who.Address = gate.Local, gate.FaceShell, gate.Here()
 	j := siteJournal{a, s, toChange}
-	if t.SideEffect == gate.Read {
+	if t.SideEffect == gate.Read || t.ID == "gateway.backup" { // there is nothing to back up where there is no ledger
 		j.start = toLook
 	}
 	if err := j.Record(ctx, nil); err != nil {
@@ -110,7 +110,7 @@ func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record, uid
 		return err
 	}
 	defer lock.Release()
-	l, err := openLedger(ctx, j.site)
+	l, err := openLedger(ctx, j.site, j.start)
 	if err != nil {
 		return err
 	}

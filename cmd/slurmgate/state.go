@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -34,13 +35,21 @@ func lockState(s *site.Site, how start) (*ledger.Lock, error) {
 
 // openLedger opens the ledger of a site, whose lock the caller has. A new one continues the gateway that the runs_dir belongs to, so that
 // the claims in it still count.
-func openLedger(ctx context.Context, s *site.Site) (*ledger.Ledger, error) {
+func openLedger(ctx context.Context, s *site.Site, how start) (*ledger.Ledger, error) {
+	_, missing := os.Stat(ledgerFile(s))
 	id, err := staging.Mark(s.Clusters()[0].Storage.RunsDir)
 	if err != nil || id == "" {
 		id = "gw-" + uuid.NewString() // a runs_dir that cannot be read is reported when it is opened
 	}
-	return ledger.Open(ctx, ledgerFile(s), ledger.Options{Filesystem: staging.Filesystem,
+	l, err := ledger.Open(ctx, ledgerFile(s), ledger.Options{Filesystem: staging.Filesystem,
 		NewID: func() string { return id }, FirstSite: s.Names()[0], LocalSite: site.Local})
+	if err != nil || missing == nil || how != anew {
+		return l, err
+	}
+	if err := l.Restored(ctx, nil, "none: a new ledger"); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 // ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even

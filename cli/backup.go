@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/backup"
+	"slurmgate/fault"
+	"slurmgate/site"
+)
+
+// Backup is the verb that backs up a gateway.
+type Backup struct {
+	Dir    string `arg:"" help:"Folder for backups. Artifacts that an earlier backup in it has are not copied again." type:"path"`
+	Keep   int    `help:"Remove all but the newest N backups of the folder afterwards. 0: remove none." placeholder:"N"`
+	Verify bool   `help:"Also read again, and compare with their checksums, the artifacts that earlier backups copied."`
+}
+
+// Run makes a backup. A site whose record cannot be written is backed up too: that is when a backup is needed most.
+func (c Backup) Run(ctx context.Context, a *Shell) error {
+	p := bar{shell: a, what: "artifacts"}
+	a.Host.Backup = func(ctx context.Context, args app.BackupArgs) (backup.Made, error) {
+		return a.Ports.Backup(ctx, args, p.show)
+	}
+	args := app.BackupArgs{Site: a.Site, Dir: c.Dir, Keep: c.Keep, Verify: c.Verify}
+	tool := operation(a.Host, "gateway.backup").Tool()
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return err
+	}
+	var m backup.Made
+	g, who, err := a.SiteGate(ctx, a, s, tool)
+	if err != nil {
+		a.Say("this backup is not recorded: %v", err)
+		err = alone(ctx, tool, args, &m)
+	} else {
+		defer g.Close()
+		err = through(ctx, g, who, tool, args, &m)
+	}
+	p.end()
+	if err != nil {
+		return err
+	}
+	err = a.show(m, func(w io.Writer) {
+		fmt.Fprintf(w, "%s\nledger     %s, schema %d, %d runs\nartifacts  %d (%s), %d of them copied now (%s)\n", m.Folder,
+			bytesText(m.Ledger.Bytes), m.Schema, total(m.Runs), m.Objects, bytesText(m.Bytes), m.Copied, bytesText(m.Fresh))
+		for _, name := range m.Removed {
+			fmt.Fprintf(w, "removed    %s\n", name)
+		}
+		for _, sum := range m.Damaged {
+			fmt.Fprintf(w, "damaged    sha256:%s is missing or damaged in the artifact store, so the backup does not have it\n", sum)
+		}
+		if len(m.Damaged) > 0 {
+			printNext(w, fault.Do("artifact.verify", "all", true))
+		}
+	})
+	if err == nil && len(m.Damaged) > 0 {
+		return quietFailure{fault.Tool}
+	}
+	return err
+}
+
+func total(runs map[string]int64) (n int64) {
+	for _, k := range runs {
+		n += k
+	}
+	return n
+}
+
+// Restore is the verb that puts a backup back.
+type Restore struct {
+	Dir     string `arg:"" help:"Folder of backups, of which the newest is restored, or one of them." type:"path"`
+	Partial bool   `help:"Restore although artifacts of the backup are missing or damaged."`
+	Owner   string `help:"User who owns what is restored. Default: the owner of gateway.state_dir." placeholder:"USER"`
+}
+
+// Run restores a backup.
+func (c Restore) Run(ctx context.Context, a *Shell) error {
+	p := bar{shell: a, what: "artifacts"}
+	a.Host.Restore = func(ctx context.Context, args app.RestoreArgs) (app.RestoreAnswer, error) {
+		return a.Ports.Restore(ctx, args, p.show)
+	}
+	args := app.RestoreArgs{Site: a.Site, Dir: c.Dir, Partial: c.Partial, Owner: c.Owner}
+	var r app.RestoreAnswer
+	err := alone(ctx, operation(a.Host, "gateway.restore").Tool(), args, &r)
+	p.end()
+	if err != nil {
+		return err
+	}
+	return a.show(r, func(w io.Writer) {
+		fmt.Fprintf(w, "restored   %s of %s, made on %s by slurmgate %s\nruns       %d\nartifacts  %d, %d of them copied\nowner      %s\n",
+			r.Folder, dateTime(r.Manifest.CreatedAt), r.Manifest.Host, r.Manifest.Version, total(r.Manifest.Runs), r.Objects, r.Copied, r.Owner)
+		for _, sum := range r.Missing {
+			fmt.Fprintf(w, "missing    sha256:%s\n", sum)
+		}
+		for i, what := range r.Advice {
+			fmt.Fprintf(w, "%d. %s\n", i+1, what)
+		}
+		printNext(w, r.NextSteps...)
+	})
+}
+
+// bar shows on a terminal how far something is, about four times a second.
+type bar struct {
+	shell *Shell
+	what  string
+	last  time.Time
+	shown bool
+}
+
+func (b *bar) show(done, of, bytes int64) {
+	if !b.shell.tty || b.shell.JSON || time.Since(b.last) < 250*time.Millisecond {
+		return
+	}
+	b.last, b.shown = time.Now(), true
+	fmt.Fprintf(b.shell.Err, "\r%d of %d %s, %s\x1b[K", done, of, b.what, bytesText(bytes))
+}
+
+func (b *bar) end() {
+	if b.shown {
+		fmt.Fprint(b.shell.Err, "\r\x1b[K")
+	}
+}

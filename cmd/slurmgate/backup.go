@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/app"
+	"slurmgate/artifact"
+	"slurmgate/backup"
+	"slurmgate/fault"
+	"slurmgate/ledger"
+	"slurmgate/site"
+	"slurmgate/staging"
+)
+
+// backupMark is the file of state_dir that says when the last backup was made; the metrics show it.
+const backupMark = "last-backup.json"
+
+// lastBackup is the content of the mark.
+type lastBackup struct {
+	At      time.Time `json:"at"`
+	Folder  string    `json:"folder"`
+	Damaged int       `json:"damaged"`
+}
+
+// backUp makes a backup of a site's gateway from its files, whether it runs or not.
+func backUp(ctx context.Context, a app.BackupArgs, progress func(done, of, bytes int64)) (m backup.Made, err error) {
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return m, err
+	}
+	if err := apart(s, a.Dir); err != nil {
+		return m, err
+	}
+	l, err := ledger.OpenToRead(ctx, ledgerFile(s))
+	if err != nil {
+		return m, err
+	}
+	defer l.Close()
+	store, err := artifact.OpenToRead(s.Gateway.ArtifactDir)
+	if err != nil {
+		return m, err
+	}
+	defer store.Close()
+	host, _ := os.Hostname()
+	src := backup.Source{Ledger: l, Object: store.Open, Now: time.Now, Config: configOf(a.Site, s),
+		Open: func(ctx context.Context, path string) (backup.Ledger, error) { return ledger.OpenToRead(ctx, path) },
+		Manifest: backup.Manifest{Version: built().Version, Host: host, Sites: s.Names(), SiteFile: a.Site, StateDir: s.Gateway.StateDir,
+			ArtifactDir: s.Gateway.ArtifactDir}}
+	m, err = src.Make(ctx, a.Dir, backup.Options{Keep: a.Keep, Verify: a.Verify, Progress: progress})
+	if err != nil || m.Folder == "" {
+		return m, err
+	}
+	return m, markBackup(s.Gateway.StateDir, lastBackup{m.CreatedAt, m.Folder, len(m.Damaged)})
+}
+
+// apart refuses a folder for backups that is inside what is backed up, or that gc and runs change.
+func apart(s *site.Site, dir string) error {
+	inside := map[string]string{s.Gateway.StateDir: "gateway.state_dir", s.Gateway.ArtifactDir: "gateway.artifact_dir"}
+	for _, c := range s.Clusters() {
+		inside[c.Storage.RunsDir] = "storage.runs_dir"
+	}
+	for folder, field := range inside {
+		if rel, err := filepath.Rel(folder, dir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+			return fault.New(fault.Validation, "gateway.backup", "backup_inside", fmt.Sprintf("%s is inside %s (%s)", dir, field, folder)).
+				WithNext("name a folder outside it, on another disk if possible")
+		}
+	}
+	return nil
+}
+
+// configOf are the files of the configuration, by their name in the backup.
+func configOf(file string, s *site.Site) map[string]string {
+	c := map[string]string{"site.yaml": file, "domain": s.DomainDir}
+	for _, name := range s.Sites {
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(file), name)
+		}
+		c[filepath.Join("sites", filepath.Base(name))] = path
+	}
+	return c
+}
+
+// markBackup records a backup beside the ledger, as a file of its owner.
+func markBackup(stateDir string, b lastBackup) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(stateDir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	temp := backupMark + "." + strconv.Itoa(os.Getpid())
+	defer root.Remove(temp)
+	if err = root.WriteFile(temp, data, 0o600); err == nil {
+		var st unix.Stat_t
+		if unix.Stat(stateDir, &st) == nil && os.Geteuid() == 0 {
+			err = root.Lchown(temp, int(st.Uid), int(st.Gid))
+		}
+	}
+	if err == nil {
+		err = root.Rename(temp, backupMark)
+	}
+	if err != nil {
+		return fault.Wrap(fault.Transport, "gateway.backup", "backup_mark", "the backup is complete, but its time cannot be recorded in "+
+			stateDir, err)
+	}
+	return nil
+}
+
+// readBackupMark reads when the last backup was made; nil if none is known.
+func readBackupMark(stateDir string) *lastBackup {
+	data, err := os.ReadFile(filepath.Join(stateDir, backupMark))
+	var b lastBackup
+	if err != nil || json.Unmarshal(data, &b) != nil {
+		return nil
+	}
+	return &b
+}
+
+// restoreBackup puts a backup back into the folders that the site file names.
+func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, of, bytes int64)) (out app.RestoreAnswer, err error) {
+	s, err := loadSite(a.Site)
+	if fault.CodeOf(err) == "SITE-FILE" {
+		return out, fault.Wrap(fault.KindOf(err), "gateway.restore", "SITE-FILE", "", err).
+			WithNext("copy config/site.yaml of the backup to that path and correct its folders first")
+	}
+	if err != nil {
+		return out, err
+	}
+	owner, err := ownerOf(s.Gateway.StateDir, a.Owner)
+	if err != nil {
+		return out, err
+	}
+	out.Owner = owner.Username
+	t := backup.Target{StateDir: s.Gateway.StateDir, ArtifactDir: s.Gateway.ArtifactDir, Partial: a.Partial, Progress: progress}
+	if t.UID, err = strconv.Atoi(owner.Uid); err == nil {
+		t.GID, err = strconv.Atoi(owner.Gid)
+	}
+	if err != nil {
+		return out, err
+	}
+	lock, err := ledger.TakeLock(filepath.Join(t.StateDir, "gateway.lock"))
+	if err != nil {
+		return out, err
+	}
+	defer lock.Release()
+	// From here on nothing else uses the state folder.
+	if err := t.Empty(); err != nil {
+		return out, err
+	}
+	store, err := artifact.Open(t.ArtifactDir)
+	if err != nil {
+		return out, err
+	}
+	defer store.Close()
+	t.Verify = store.Verify
+	t.Put = func(ctx context.Context, r io.Reader) (string, error) {
+		sum, _, err := store.Put(ctx, r, math.MaxInt64)
+		return sum, err
+	}
+	t.Adopt = func(ctx context.Context, path string, at time.Time, source string) error {
+		l, err := ledger.Open(ctx, path, ledger.Options{Filesystem: staging.Filesystem, FirstSite: s.Names()[0], LocalSite: site.Local})
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		if err := l.Integrity(ctx); err != nil {
+			return err
+		}
+		return l.Restored(ctx, &at, source)
+	}
+	if out.Restored, err = t.Restore(ctx, a.Dir); err != nil {
+		return out, err
+	}
+	out.Advice = afterRestore(s, out.Restored)
+	out.NextSteps = []fault.Step{fault.Do("doctor"), fault.Do("run.list", "state", "blocked")}
+	return out, nil
+}
+
+// afterRestore is what an admin does before the gateway is started.
+func afterRestore(s *site.Site, r backup.Restored) (advice []string) {
+	for _, c := range s.Clusters() {
+		if id, err := staging.Mark(c.Storage.RunsDir); err == nil && id == "" {
+			advice = append(advice, "mount the runs_dir "+c.Storage.RunsDir+", or put the former one there: it has no workspaces now, and they are "+
+				"what keeps runs made after the backup from being executed again")
+		}
+	}
+	return append(advice, "make sure that the gateway this backup is of no longer runs anywhere",
+		"compare the configuration with "+filepath.Join(r.Folder, "config"), "start the gateway: systemctl start slurmgate")
+}
+
+// ownerOf is the user who gets what is restored: the named one, or who owns the state folder.
+func ownerOf(dir, name string) (*user.User, error) {
+	const op = "gateway.restore"
+	if name != "" {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return nil, fault.Wrap(fault.Validation, op, "no_such_user", "there is no user "+name, err).WithNext("create it first")
+		}
+		return u, own(dir, u)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fault.Wrap(fault.NotFound, op, "state_dir", "gateway.state_dir cannot be used", err).
+			WithNext("create it, owned by the gateway's user: install -d -o slurmgate -g slurmgate -m 700 " + dir)
+	}
+	uid := int(info.Sys().(*syscall.Stat_t).Uid)
+	u, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		u = &user.User{Uid: strconv.Itoa(uid), Gid: strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Gid)), Username: "#" + strconv.Itoa(uid)}
+	}
+	switch me := os.Geteuid(); {
+	case me != 0 && me != uid:
+		return nil, ownFolder(dir)
+	case uid == 0:
+		return nil, fault.New(fault.Validation, op, "owner_unclear",
+			"gateway.state_dir "+dir+" belongs to root, which is not the gateway's user").
+			WithNext("name the gateway's user: --owner slurmgate")
+	}
+	return u, nil
+}
+
+// own creates the state folder for a user, or gives it to that user.
+func own(dir string, u *user.User) error {
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o700)
+	}
+	if err == nil && os.Geteuid() == 0 {
+		err = os.Chown(dir, uid, gid)
+	}
+	if err != nil {
+		return fault.Wrap(fault.Transport, "gateway.restore", "state_dir", "gateway.state_dir cannot be given to "+u.Username, err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"slurmgate/site"
+)
+
+func asJSON(t *testing.T, out string) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal([]byte(out), &m); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return m
+}
+
+// withPolicy lets a site's policy allow some tools more.
+func withPolicy(t *testing.T, s *site.Site, tools string) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(s.DomainDir, "policies.yaml"), []byte("version: 1\ntool_allowlist: ["+tools+"]\n"), 0o600))
+}
+
+// backup works while the gateway runs and while it does not, is recorded with who made it, and says when in state_dir; restore puts it into
+// another state folder, as on another host, with the right owner and mode, and the gateway starts on it. Both refuse what would do harm.
+//
+// proves OPS-01
+func TestBackupAndRestoreVerbs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test needs root: it gives files to another user")
+	}
+	const owner = 65534
+	s, file := plainSite(t)
+	withPolicy(t, s, "artifact_list, artifact_get, event_list, event_record, gateway_backup")
+	dir := filepath.Join(t.TempDir(), "backups")
+	if code, _, said := verb(t, "--site", file, "backup", dir); code != 3 || !strings.Contains(said, "there is no ledger") {
+		t.Error(code, said)
+	}
+	if _, err := os.Stat(s.Gateway.StateDir); err == nil {
+		t.Error("a backup of nothing left a state folder")
+	}
+	id := artifactIn(t, s, "hello\n")
+
+	g, err := openGateway(t.Context(), s, toChange, quiet(), nil)
+	must(t, err)
+	code, out, said := verb(t, "--site", file, "--json", "backup", dir)
+	if code != 0 || said != "" {
+		t.Fatal(code, said)
+	}
+	if m := asJSON(t, out); m["objects"] != 1.0 || m["objects_copied"] != 1.0 {
+		t.Error(out)
+	}
+	if code, _, said = verb(t, "--site", file, "restore", dir, "--owner", "root"); code != 5 || !strings.Contains(said,
+		"another slurmgate uses this ledger") {
+		t.Error(code, said)
+	}
+	if code, out, said := verb(t, "--site", file, "--json", "events", "list", "--tool", "gateway.backup"); code != 0 ||
+		!strings.Contains(out, `"effects"`) || !strings.Contains(out, "user:") {
+		t.Error(code, out, said)
+	}
+	g.Close()
+	if b := readBackupMark(s.Gateway.StateDir); b == nil || filepath.Dir(b.Folder) != dir {
+		t.Errorf("%+v", b)
+	}
+	if code, _, said = verb(t, "--site", file, "restore", dir, "--owner", "root"); code != 5 || !strings.Contains(said,
+		"exists; nothing was restored") {
+		t.Error(code, said)
+	}
+	for _, inside := range []string{s.Gateway.StateDir + "/b", s.Gateway.ArtifactDir, s.Storage.RunsDir + "/x"} {
+		if code, _, said = verb(t, "--site", file, "backup", inside); code != 2 || !strings.Contains(said, "is inside") {
+			t.Error(code, said)
+		}
+	}
+	if code, out, said = verb(t, "--site", file, "backup", dir, "--keep", "1"); code != 0 || !strings.Contains(out, "0 of them copied") ||
+		!strings.Contains(out, "removed") {
+		t.Error(code, out, said)
+	}
+
+	other := *s
+	other.Gateway.StateDir = filepath.Join(filepath.Dir(s.Gateway.StateDir), "other")
+	other.Gateway.ArtifactDir = other.Gateway.StateDir + "/artifacts"
+	there := writeSite(t, &other)
+	if code, _, said = verb(t, "--site", there, "restore", dir); code != 3 || !strings.Contains(said, "install -d -o slurmgate") {
+		t.Error(code, said)
+	}
+	must(t, os.Mkdir(other.Gateway.StateDir, 0o700))
+	if code, _, said = verb(t, "--site", there, "restore", dir); code != 2 || !strings.Contains(said, "--owner slurmgate") {
+		t.Error(code, said)
+	}
+	must(t, os.Chown(other.Gateway.StateDir, owner, owner))
+	if code, _, said = verb(t, "--site", there, "restore", t.TempDir()); code != 3 || !strings.Contains(said, "no complete backup") {
+		t.Error(code, said)
+	}
+	code, out, said = verb(t, "--site", there, "restore", dir)
+	if code != 0 || !strings.Contains(out, "nobody") || !strings.Contains(out, "make sure that the gateway this backup is of") {
+		t.Fatal(code, out, said)
+	}
+	must(t, filepath.WalkDir(other.Gateway.StateDir, func(path string, d fs.DirEntry, err error) error {
+		info, ierr := os.Lstat(path)
+		if err != nil || ierr != nil {
+			return err
+		}
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != owner || st.Gid != owner || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s belongs to %d:%d, mode %v", path, st.Uid, st.Gid, info.Mode())
+		}
+		return nil
+	}))
+	if code, out, said = verb(t, "--site", there, "artifact", "get", id, "-o", "-"); code != 0 || out != "hello\n" {
+		t.Error(code, out, said) // root looks
+	}
+	for _, name := range below(t, other.Gateway.StateDir) {
+		must(t, os.Lchown(name, 0, 0))
+	}
+	g, err = openGateway(t.Context(), &other, toLook, quiet(), nil)
+	must(t, err)
+	defer g.Close()
+	must(t, g.app.Ledger.Integrity(t.Context()))
+	if _, err := g.app.Ledger.Artifact(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
