@@ -63,6 +63,7 @@ type AttemptDoc struct {
 	Placement      *plan.Placement `json:"placement"` // where it went, with what the site added; null on the gateway's own host
 	SlurmState     string          `json:"slurm_state"`
 	Node           string          `json:"node"`
+	Avoids         []run.Avoided   `json:"avoids"` // nodes it does not use, because earlier attempts failed by their fault
 	ExitCode       *int            `json:"exit_code"`
 	StartedAt      *time.Time      `json:"started_at"`
 	EndedAt        *time.Time      `json:"ended_at"`
@@ -84,7 +85,8 @@ func (g *Gateway) attempts(ctx context.Context, runID string, p plan.Params) ([]
 		if a.Placement == nil && !p.Docker { // the params name it all
 			a.Placement = &p.Spec.Placement
 		}
-		d := AttemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, ExitCode: a.ExitCode,
+		d := AttemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, Avoids: append([]run.Avoided{}, a.Avoid...),
+			ExitCode:  a.ExitCode,
 			StartedAt: a.StartedAt, EndedAt: a.EndedAt}
 		used, err := g.Ledger.Usage(ctx, a.Token)
 		if err != nil {

@@ -69,15 +69,19 @@ func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) Submit
 	}
 }
 
-// warnings are those of the run, and that its site is away as long as that matters to it.
+// warnings are those of the run, the nodes its attempt avoids, and that its site is away as long as that matters to it.
 func (e *Engine) warnings(v View) []string {
+	list := slices.Clip(orEmpty(v.Run.Warnings))
+	for _, a := range v.Attempt.Avoid {
+		list = append(list, fmt.Sprintf("attempt %d does not use node %s, where attempt %d ended as %s", v.Attempt.N, a.Node, a.Attempt, a.Fault))
+	}
 	if e.away == nil || v.Run.State.Terminal() {
-		return orEmpty(v.Run.Warnings)
+		return list
 	}
 	if err := e.away(); err != nil {
-		return append(slices.Clone(v.Run.Warnings), fault.Prose(err))
+		list = append(list, fault.Prose(err))
 	}
-	return orEmpty(v.Run.Warnings)
+	return list
 }
 
 // Identify returns the run id of a read-only call (ARC-11), from its canonical params: the same call on the same ledger is the same run.

@@ -330,7 +330,7 @@ func TestEndings(t *testing.T) {
 		"image":                       {"FAILED", 91, "image_mismatch", true, run.EndedImageMismatch, run.Failed, nil},
 		"input":                       {"FAILED", 92, "input_mismatch", true, run.EndedInputMismatch, run.Failed, nil},
 		"runtime":                     {"FAILED", 93, "runtime_missing", true, run.EndedNoRuntime, run.Failed, nil},
-		"runtime broke":               {"FAILED", 255, "runtime_failed", true, run.EndedNoRuntime, run.Failed, new(255)},
+		"runtime broke":               {"FAILED", 255, "runtime_failed", true, run.EndedNotStarted, run.Failed, new(255)},
 		"control files":               {"FAILED", 94, "control_unwritable", true, run.EndedControl, run.Failed, nil},
 		"ok, but Slurm says no":       {"FAILED", 0, "ok", true, run.EndedLost, run.Failed, new(0)},
 		"ok, but out of time":         {"TIMEOUT", 0, "ok", true, run.EndedTimeLimit, run.Failed, new(0)},

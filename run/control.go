@@ -63,6 +63,8 @@ const (
 	ExitInputMismatch     = 92
 	ExitRuntimeMissing    = 93
 	ExitControlUnwritable = 94
+	ExitRunsDirMissing    = 95
+	ExitRunsDirFull       = 96
 )
 
 // Holder says which execution wrote a control file.

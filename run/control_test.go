@@ -165,9 +165,14 @@ func TestNames(t *testing.T) {
 		t.Error(SendFile(3, "out"))
 	}
 	for _, e := range []Ending{EndedOK, EndedToolFailed, EndedTimeLimit, EndedOutOfMemory, EndedOutputs, EndedContract, EndedImageMismatch,
-		EndedInputMismatch, EndedNoRuntime, EndedControl, EndedRejected, EndedStaging, EndedCancelled} {
-		if e.Infrastructure() {
+		EndedInputMismatch, EndedInputMissing, EndedNotStarted, EndedRunsDirFull, EndedRejected, EndedStaging, EndedCancelled} {
+		if e.Infrastructure() || e.NodeFault() {
 			t.Errorf("%s would be tried again", e)
+		}
+	}
+	for _, e := range append(NodeFaults, EndedPreempted, EndedLost, EndedAbsent) {
+		if !e.Infrastructure() {
+			t.Errorf("%s would not be tried again", e)
 		}
 	}
 }

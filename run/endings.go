@@ -24,11 +24,22 @@ reason              own                 exit  gone  gone+cancel  COMPLETED  FAIL
 ok                  ok                  yes   own   own          own        lost       slurm      slurm       slurm          slurm      slurm      slurm      lost
 tool_failed         tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          own        own        slurm      own
 time_limit          time_limit          yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-runtime_failed      runtime_missing     yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+runtime_failed      program_not_started yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 image_mismatch      image_mismatch      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 input_mismatch      input_mismatch      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 runtime_missing     runtime_missing     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 control_unwritable  control_unwritable  no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+runs_dir_missing    runs_dir_missing    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+runs_dir_full       runs_dir_full       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+image_missing       image_missing       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+image_unreadable    image_unreadable    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+input_missing       input_missing       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+input_unreadable    input_unreadable    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+runtime_broken      runtime_broken      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+runtime_too_old     runtime_too_old     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+no_user_namespaces  no_user_namespaces  no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+node_disk_full      node_disk_full      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+program_not_started program_not_started yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 terminated          tool_failed         yes   own   slurm        own        preempted  slurm      slurm       slurm          slurm      slurm      slurm      own
 killed              tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
 other               tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
@@ -92,11 +103,18 @@ const (
 	jobRefused     = "(refused)"
 )
 
+// scriptExits are the statuses with which a job that left no exit file ended, as Slurm prints them: the script's own, and the one by which
+// Slurm says that it could not open the job's output file, which is in the attempt's folder.
+var scriptExits = map[string]string{"94:0": "control_unwritable", "95:0": "runs_dir_missing", "96:0": "runs_dir_full",
+	"0:53": "control_unwritable"}
+
 // judge decides how the job ended: by its exit file x, or by the row of an attempt that has none.
 func (e *Engine) judge(ctx context.Context, v View, x *Exit, reason string) verdict {
 	switch {
 	case x == nil && v.Attempt.SlurmWhy == "BadConstraints":
 		reason = jobRefused
+	case x == nil && (reason == jobClaimed || reason == neverClaimed):
+		reason = cmp.Or(scriptExits[v.Attempt.SlurmExit], reason)
 	case x != nil:
 		if reason = x.Reason; endings[reason].own == "" || reason[0] == '(' { // a word that this version does not know
 			reason = "other"
@@ -131,14 +149,26 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, reason string) verd
 // explanations say what each row's own ending means. {tail} is the end of what the job printed, {node} where it ran, {code} its exit code,
 // {says} and {state} what Slurm says of it.
 var explanations = map[string]string{
-	"ok":                 "",
-	"tool_failed":        "the program exited with status {code}: {tail}",
-	"time_limit":         "the program reached the plan's time limit",
-	"runtime_failed":     "Apptainer could not start the program: {tail}",
-	"image_mismatch":     "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
-	"input_mismatch":     "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
+	"ok":                  "",
+	"tool_failed":         "the program exited with status {code}: {tail}",
+	"time_limit":          "the program reached the plan's time limit",
+	"runtime_failed":      "Apptainer could not start the program: {tail}",
+	"program_not_started": "a container could be made, but its program could not be started: {tail}",
+	"image_mismatch":      "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
+	"input_mismatch":      "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
+	"image_missing": "node {node} does not have the image, which the gateway has; nothing ran. storage.image_store must be the same folder on " +
+		"all nodes. The job printed: {tail}",
+	"image_unreadable":   "the job could not read the image on node {node}; nothing ran. The job printed: {tail}",
+	"input_missing":      "an input was removed from the run's workspace; nothing ran. The job printed: {tail}",
+	"input_unreadable":   "the job could not read an input on node {node}; nothing ran. The job printed: {tail}",
 	"runtime_missing":    "Apptainer was not found on node {node}",
-	"control_unwritable": "the job could not write its control files on node {node}; nothing ran",
+	"runtime_broken":     "Apptainer makes no container on node {node}: {tail}",
+	"runtime_too_old":    "Apptainer on node {node} is too old: {tail}",
+	"no_user_namespaces": "jobs on node {node} may not create user namespaces, which Apptainer needs: {tail}",
+	"node_disk_full":     "Apptainer has no room on the own disk of node {node}: {tail}",
+	"control_unwritable": "the job could not write below storage.runs_dir on node {node}: {tail}",
+	"runs_dir_missing":   "the run's folder is not on node {node}: storage.runs_dir is missing there, or is another filesystem; nothing ran",
+	"runs_dir_full":      "the disk of storage.runs_dir was full, or a quota was used up; the job ran on node {node}: {tail}",
 	"terminated":         "the program was killed by a signal (status {code}): {tail}",
 	"killed":             "the program was killed by a signal (status {code}): {tail}",
 	"other":              "the program was killed by a signal (status {code}): {tail}",
@@ -152,7 +182,9 @@ func (e *Engine) explain(ctx context.Context, v View, x *Exit, reason string) st
 	text := explanations[reason]
 	fill := []string{"{says}", cmp.Or(v.Attempt.SlurmState, "nothing"), "{state}", cmp.Or(v.Attempt.SlurmState, "unknown")}
 	if x != nil {
-		fill = append(fill, "{node}", x.Node, "{code}", strconv.Itoa(x.Code))
+		fill = append(fill, "{node}", cmp.Or(v.Attempt.Node, x.Node), "{code}", strconv.Itoa(x.Code))
+	} else {
+		fill = append(fill, "{node}", cmp.Or(v.Attempt.Node, "unknown"))
 	}
 	if strings.Contains(text, "{tail}") {
 		fill = append(fill, "{tail}", e.tail(ctx, v))

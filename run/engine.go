@@ -25,6 +25,7 @@ type Config struct {
 	OutputBytes  int64            // one output at most, where the tool says nothing
 	LogBytes     int64            // of each log stream, kept in the log artifact
 	Attempts     int              // at most, counting the first; more than one only after an infrastructure ending
+	OneNode      bool             // the site is one host: there is no other node for what failed by a node's fault
 	ReuseAcross  bool             // answer with an equivalent run made under another policy
 	Warnings     []string         // added to each run's answer, e.g. that only the image is verified
 	Site         string           // the runs of this site are the engine's, and no others
@@ -247,5 +248,5 @@ func (e *Engine) allowed(v View, p plan.Params) error { return e.Allowed(v.Run.T
 func (e *Engine) job(v View, p plan.Params) JobSpec {
 	return JobSpec{RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, JobName: v.Submission.JobName, ToolID: v.Run.ToolID,
 		Principal: v.Run.Principal, Spec: p.Spec,
-		RunDir: e.Workspace.RunDir(v.Run.ID)}
+		RunDir: e.Workspace.RunDir(v.Run.ID), Exclude: v.Attempt.exclude()}
 }

@@ -27,11 +27,12 @@ func NextSteps(v View) []fault.Step {
 		return []fault.Step{retry}
 	}
 	switch v.Run.Reason {
-	case string(EndedImageMismatch):
+	case string(EndedImageMismatch), string(EndedImageMissing):
 		return []fault.Step{fault.Do("image verify"), retry}
-	case string(EndedInputMismatch):
+	case string(EndedInputMismatch), string(EndedInputMissing):
 		return []fault.Step{fault.Do("artifact.verify", "all", true), retry}
-	case string(EndedNoRuntime), string(EndedControl):
+	case string(EndedNoRuntime), string(EndedControl), string(EndedRunsDirGone), string(EndedRunsDirFull), string(EndedRuntimeBroken),
+		string(EndedRuntimeOld), string(EndedNoUserNS), string(EndedNodeDiskFull), string(EndedImageUnread), string(EndedInputUnread):
 		return []fault.Step{fault.Do("doctor"), retry}
 	}
 	if v.Submission.JobID == "" { // nothing ran, so there is no log

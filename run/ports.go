@@ -144,6 +144,8 @@ type JobSpec struct {
 	ExecArgs  []string // the arguments after the apptainer program
 
 	MaxOutputBytes int64 // all outputs together; what exceeds it is not hashed
+
+	Exclude []string // names of nodes that the job does not use
 }
 
 // AttemptDir is the absolute path of the attempt's folder.

@@ -62,7 +62,9 @@ type Attempt struct {
 
 	SlurmState string // the last state Slurm reported, in its words
 	SlurmWhy   string // its reason
+	SlurmExit  string // exit code and signal of the ended job as Slurm prints them, e.g. 0:53; empty when it showed none
 	Node       string
+	Avoid      []Avoided  // nodes that it does not use
 	ObservedAt *time.Time // when Slurm was last queried successfully about it
 	StartedAt  *time.Time
 	EndedAt    *time.Time

@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 
 	"slurmgate/fault"
@@ -122,8 +121,9 @@ func (e *Engine) recordOutcome(ctx context.Context, v View, job JobSpec, k int, 
 		e.forget(v.Run.ID)
 		e.pressure.accepted(job.Spec.Placement)
 	case SendRejected:
-		return e.finish(ctx, v, verdict{ending: EndedRejected, reason: "rejected", detail: fmt.Sprintf("Slurm refused the job (%s): %s",
-			res.Code, res.Text), send: send})
+		d := refusal(v.Attempt, res)
+		d.send = send
+		return e.finish(ctx, v, d)
 	case SendDeferred, SendNotRun:
 		e.pressure.refused(v.Run.ID, job.Spec.Placement, res)
 		if v.Run.CancelAt != nil {

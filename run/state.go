@@ -58,21 +58,34 @@ func (r *Run) enter(p Phase, reason, detail string) {
 // Ending is how an attempt ended.
 type Ending string
 
-// The endings. The first group is the program's or the plan's doing, the second the infrastructure's.
+// The endings. The first group is caused by the program, the plan or the site, the others by the infrastructure.
 const (
 	EndedOK            Ending = "ok"
-	EndedToolFailed    Ending = "tool_failed"      // the program exited with a status other than 0
-	EndedTimeLimit     Ending = "time_limit"       // the program's own limit, or Slurm's; or staging took longer than the pack allows
-	EndedOutOfMemory   Ending = "out_of_memory"    //
-	EndedOutputs       Ending = "outputs_rejected" // exit 0, but declared outputs are missing or not acceptable
-	EndedContract      Ending = "contract_broken"  // outputs violate the tool's output schema
-	EndedImageMismatch Ending = "image_mismatch"   // exit 91: the image is not the pinned one
-	EndedInputMismatch Ending = "input_mismatch"   // exit 92: an input is not the pinned one
-	EndedNoRuntime     Ending = "runtime_missing"  // exit 93
-	EndedControl       Ending = "control_unwritable"
-	EndedRejected      Ending = "rejected"  // Slurm refused the job for good
-	EndedStaging       Ending = "staging"   // inputs, image or script could not be put in place
-	EndedCancelled     Ending = "cancelled" //
+	EndedToolFailed    Ending = "tool_failed"         // the program exited with a status other than 0
+	EndedTimeLimit     Ending = "time_limit"          // the program's own limit, or Slurm's; or staging took longer than the pack allows
+	EndedOutOfMemory   Ending = "out_of_memory"       //
+	EndedOutputs       Ending = "outputs_rejected"    // exit 0, but declared outputs are missing or not acceptable
+	EndedContract      Ending = "contract_broken"     // outputs violate the tool's output schema
+	EndedImageMismatch Ending = "image_mismatch"      // exit 91: the image is not the pinned one
+	EndedInputMismatch Ending = "input_mismatch"      // exit 92: an input is not the pinned one
+	EndedInputMissing  Ending = "input_missing"       // exit 92
+	EndedNotStarted    Ending = "program_not_started" // a container can be made, but the program is not in it, or cannot be executed
+	EndedRunsDirFull   Ending = "runs_dir_full"       // exit 96, or the program failed while the disk of runs_dir was full
+	EndedRejected      Ending = "rejected"            // Slurm refused the job for good
+	EndedStaging       Ending = "staging"             // inputs, image or script could not be put in place
+	EndedCancelled     Ending = "cancelled"           //
+
+	// The node's fault: the same run may succeed on another node.
+	EndedImageMissing  Ending = "image_missing"      // exit 91: the node does not have the image, which the gateway has verified
+	EndedImageUnread   Ending = "image_unreadable"   // exit 91: the job cannot read it
+	EndedInputUnread   Ending = "input_unreadable"   // exit 92
+	EndedNoRuntime     Ending = "runtime_missing"    // exit 93: no Apptainer
+	EndedRuntimeBroken Ending = "runtime_broken"     // Apptainer makes no container there
+	EndedRuntimeOld    Ending = "runtime_too_old"    // Apptainer does not know an option
+	EndedNoUserNS      Ending = "no_user_namespaces" // Apptainer may make no user namespace
+	EndedNodeDiskFull  Ending = "node_disk_full"     // Apptainer has no room on the node's own disk
+	EndedControl       Ending = "control_unwritable" // exit 94, or Slurm cannot open the job's output file
+	EndedRunsDirGone   Ending = "runs_dir_missing"   // exit 95: the attempt's folder is not there
 
 	EndedNodeFail  Ending = "node_fail"
 	EndedBootFail  Ending = "boot_fail"
@@ -83,5 +96,12 @@ const (
 
 // Infrastructure reports whether the tool did not cause the ending, so that policy may allow a new attempt.
 func (e Ending) Infrastructure() bool {
-	return slices.Contains([]Ending{EndedNodeFail, EndedBootFail, EndedPreempted, EndedLost, EndedAbsent}, e)
+	return e.NodeFault() || e == EndedPreempted || e == EndedLost || e == EndedAbsent
 }
+
+// NodeFaults are the endings that one node caused.
+var NodeFaults = []Ending{EndedNodeFail, EndedBootFail, EndedImageMissing, EndedImageUnread, EndedInputUnread, EndedNoRuntime,
+	EndedRuntimeBroken, EndedRuntimeOld, EndedNoUserNS, EndedNodeDiskFull, EndedControl, EndedRunsDirGone}
+
+// NodeFault reports whether the node caused the ending.
+func (e Ending) NodeFault() bool { return slices.Contains(NodeFaults, e) }

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"slurmgate/fault"
@@ -158,6 +159,8 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	a.StartedAt, a.EndedAt = cmp.Or(a.StartedAt, j.Started), cmp.Or(a.EndedAt, j.Ended)
 	if j.Class != ClassEnded {
 		a.EndedAt = nil // squeue shows the expected end of a running job
+	} else if j.ExitCode != nil {
+		a.SlurmExit = fmt.Sprintf("%d:%d", *j.ExitCode, j.Signal)
 	}
 	v.Run.enter(phase, "", "")
 	if phase == Pending && j.Why != "" && j.Why != "None" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"slurmgate/run"
 )
@@ -43,6 +44,9 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 	}
 	if s.Placement.Constraint != nil {
 		argv = append(argv, "--constraint="+*s.Placement.Constraint)
+	}
+	if len(job.Exclude) > 0 {
+		argv = append(argv, "--exclude="+strings.Join(job.Exclude, ","))
 	}
 	if g := s.Resources.GPUs; g != nil {
 		kind := ""

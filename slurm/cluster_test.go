@@ -249,10 +249,10 @@ func TestClusterPinnedBytes(t *testing.T) {
 	}{
 		"image changed": {func(b *bench) { os.WriteFile(b.job.ImagePath, []byte("imagE"), 0o600) }, "image_mismatch",
 			run.ExitImageMismatch, ""},
-		"image gone": {func(b *bench) { os.Remove(b.job.ImagePath) }, "image_mismatch", run.ExitImageMismatch, ""},
+		"image gone": {func(b *bench) { os.Remove(b.job.ImagePath) }, "image_missing", run.ExitImageMismatch, ""},
 		"input changed": {func(b *bench) { os.WriteFile(b.job.RunDir+"/in/input.bam", []byte("inpuT"), 0o600) }, "input_mismatch",
 			run.ExitInputMismatch, ""},
-		"input gone": {func(b *bench) { os.Remove(b.job.RunDir + "/in/input.bam") }, "input_mismatch", run.ExitInputMismatch, ""},
+		"input gone": {func(b *bench) { os.Remove(b.job.RunDir + "/in/input.bam") }, "input_missing", run.ExitInputMismatch, ""},
 		"list changed": {func(b *bench) { os.WriteFile(b.ctl(run.PinnedFile), nil, 0o600) }, "image_mismatch",
 			run.ExitImageMismatch, ""},
 		"input changed, image only": {func(b *bench) { os.Remove(b.job.RunDir + "/in/input.bam") }, "ok", 0, VerifyImageOnly},

@@ -68,7 +68,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"Limit": job.Spec.Resources.TimeLimitSeconds, "Grace": r.cfg.GraceSeconds, "MaxOutputBytes": job.MaxOutputBytes,
 		"Run": Quote(job.RunDir), "Attempt": Quote(job.AttemptDir()), "Token": Quote(job.Token), "Stdout": Quote(stdout),
 		"PinnedFile": run.PinnedFile, "PinnedSHA256": hex.EncodeToString(sum[:]),
-		"Program": quoted(job.ExecArgs), "Words": len(cmd.Argv), "Env": quoted(environment), "Outputs": quoted(outputs),
+		"Program": words(job.ExecArgs), "Words": len(cmd.Argv), "Env": words(environment), "Outputs": words(outputs),
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
 	}
@@ -108,17 +108,22 @@ func (r *Renderer) sent(job run.JobSpec) (string, error) {
 
 // comment shows the command line as comment lines of a readable width.
 func comment(argv []string) string {
-	var b strings.Builder
-	line := "#   sbatch"
-	for _, a := range argv {
-		if q := Quote(a); len(line)+len(q) > 130 {
-			b.WriteString(line + " \\\n")
-			line = "#     " + q
+	return "#   " + strings.Join(lines(append([]string{"sbatch"}, quoted(argv)...)), " \\\n#     ")
+}
+
+// words are those of a bash array.
+func words(list []string) string { return strings.Join(lines(quoted(list)), "\n  ") }
+
+// lines joins words to lines of a readable width.
+func lines(words []string) (out []string) {
+	for _, w := range words {
+		if last := len(out) - 1; last < 0 || len(out[last])+len(w) > 124 {
+			out = append(out, w)
 		} else {
-			line += " " + q
+			out[last] += " " + w
 		}
 	}
-	return b.String() + line
+	return out
 }
 
 // checkJob makes sure that what goes unquoted into names, comments and options is what it must be. The plan was
@@ -133,10 +138,15 @@ func (r *Renderer) checkJob(job run.JobSpec) error {
 		return bad("run or attempt number")
 	case !token.MatchString(job.Token) || job.JobName != run.JobName(job.RunID, job.N, job.Token):
 		return bad("token or job name")
+	case slices.ContainsFunc(job.Exclude, func(n string) bool { return !nodeName.MatchString(n) }):
+		return bad("name of a node to exclude")
 	case plainPath(job.RunDir) != "":
 		return bad("the run's folder must be " + plainPath(job.RunDir))
 	}
 	return s.Validate(plan.Rules{Docker: r.cfg.Local, Stored: true})
 }
+
+// nodeName is the name of one node: no list, no range, no option.
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 var token = regexp.MustCompile(`^[0-9a-f]{32}$`)

@@ -8,8 +8,8 @@
 # Read me. This script executes one attempt of a run at most once, however often Slurm starts it: it goes on only if
 # {{.Ctl}}/claim
 # names this very job and start. Its messages are in job.log beside the claim, the program's output in stdout and stderr, how it
-# ended in "exit", and what it left in "manifest" (only on success). Its own exit codes: 90 the claim is not ours, 91 the image and
-# 92 an input is not the pinned one, 93 no Apptainer here, 94 the control folder cannot be written. The reason in "exit" counts.
+# ended in "exit", and what it left in "manifest" (only on success). Its own exit codes: 90 another has the claim, 91 the image or 92 an
+# input is not the pinned one or cannot be read, 93 no Apptainer, 94 the control folder cannot be written, 95 it is not here, 96 is full.
 # It was sent with
 {{.Sent}}
 #
@@ -24,15 +24,9 @@ token={{.Token}}
 limit={{.Limit}} grace={{.Grace}} # seconds
 pinned_sha256={{.PinnedSHA256}}
 stdout={{.Stdout}}
-program=({{range .Program}}
-  {{.}}{{end}}
-)
-environment=({{range .Env}}
-  {{.}}{{end}}
-)
-outputs=({{range .Outputs}}
-  {{.}}{{end}}
-)
+program=({{.Program}})
+environment=({{.Env}})
+outputs=({{.Outputs}})
 
 [[ -n ${SLURM_JOB_ID:-} ]] || { echo "this is a job script: Slurm starts it"; exit 90; }
 job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID} task=${SLURM_ARRAY_TASK_ID:--} restart=${SLURM_RESTART_COUNT:-0}
@@ -45,7 +39,7 @@ child='' terminated='' interrupted='' ran=0 used=(0 0)
 say() { TZ=UTC printf '%(%FT%TZ)T %s\n' -1 "$*"; }
 digest() { "${hash[@]}" <"$1" | cut -c 1-64; }
 is() { # FILE SHA256: it has these bytes. A digest is cut short by TERM, which goes to all processes of the job and may come to this one last
-  local sum && sum=$(digest "$1")
+  sum=$(digest "$1")
   [[ ${#sum} == 64 ]] || { sleep 1; [[ -z $terminated ]] || finish 143 terminated; sum=$(digest "$1"); }
   [[ $sum == "$2" ]]
 }
@@ -57,35 +51,56 @@ leave() { # NAME CONTENT: a control file appears whole or not at all, and on dis
   local part="$ctl/.$1.$suffix"
   printf '%s\n' "$2" >"$part" && sync -- "$part" && mv -fT -- "$part" "$ctl/$1" && { sync -- "$ctl" || true; }
 }
+unwritable() { # the end, where control files cannot be written
+  local why='' room=$ctl/.room.$suffix
+  why=$({ head -c 4096 /dev/zero >"$room"; } 2>&1); rm -f -- "$room"
+  [[ $why != *'No space left'* && $why != *'quota exceeded'* ]] || exit 96
+  exit 94
+}
 finish() { # CODE REASON: the exit file; then the end, unless there is success to describe
   trap '' TERM # the commands below inherit it
   local code=$1 reason=$2 hz && hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
   [[ -z $terminated || $code == 0 ]] || reason=terminated
   leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s' \
     "$execution" "$code" "$reason" $((ran / 100)) $((ran % 100)) $((used[0] / hz)) $((used[0] % hz * 100 / hz)) \
-    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; exit 94; }
+    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; unwritable; }
   say "$reason, code $code"
   ((code == 0)) || exit "$code"
   trap - TERM
 }
 
-runtime_failed() { # FATAL and 255 are Apptainer's, not the program's, whose last words may look the same: so Apptainer is asked for a
-  # program that no image has. What it says of that shows whether a container can be made here. It executes nothing.
-  local last said none at=$((${#program[@]} - {{.Words}})) name=${program[${#program[@]} - {{.Words}}]}
-  last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1) none=${name%"${name##*/}"}slurmgate-none-$token
-  [[ $last == 'FATAL:   '* ]] && said=$(timeout -k 5 60 "${launch[@]}" "${program[@]:0:at}" "$none" </dev/null 2>&1 | tail -c 4096 | tail -n 1) &&
-    [[ $said != *"$none"* || ${said//"$none"/"$name"} == "$last" || $last =~ ^'FATAL:   '('is a directory'|'permission denied'|.*'exec format error')$ ]]
+blame() { # Names what failed if it was not the program. FATAL, ERROR and such statuses may be Apptainer's or the program's, whose words may look
+  # the same: so Apptainer is asked for a program that no image has. What it says of that shows whether it makes containers here.
+  local first last said none why room=/tmp/.slurmgate-$token at=$((${#program[@]} - {{.Words}})) && local name=${program[at]}
+  first=$(head -c 256 -- "$ctl/stderr" | head -n 1) last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1) none=${name%"${name##*/}"}slurmgate-none-$token
+  [[ $code == 255 && $last == 'FATAL:   '* || $code == 1 && $first == *@('ERROR  : '|'Error for command "')* || $code == 12[67] ]] || return
+  said=$(timeout -k 5 60 "${launch[@]}" "${program[@]:0:at}" "$none" </dev/null 2>&1 | tail -c 4096)
+  if [[ $said == *"$none"* ]]; then
+    said=${said##*$'\n'} # a container can be made
+    [[ $code == 255 && (${said//"$none"/"$name"} == "$last" || $last =~ ^'FATAL:   '('is a directory'|'permission denied'|.*'exec format error')$) ]] &&
+      reason=program_not_started
+    return
+  fi
+  why=$({ head -c 65536 /dev/zero >"$room"; } 2>&1); rm -f -- "$room"
+  case $said$why in
+  *'unknown flag: '*) reason=runtime_too_old ;;
+  *'user namespace'*) reason=no_user_namespaces ;;
+  *[Nn]'o space left on device'* | *[Qq]'uota exceeded'*) reason=node_disk_full ;;
+  *) reason=runtime_broken ;;
+  esac
+  say "Apptainer makes no container on this node: $said"
 }
 trap 'terminated=yes interrupted=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
 
 # 1. The claim: of all jobs and starts, one gets its file linked to this name. Only what is read there decides.
+[[ -f $ctl/{{.PinnedFile}} ]] || { say "the attempt's folder is not on this node: storage.runs_dir is missing here, or another filesystem"; exit 95; }
 mine=$ctl/.claim.$suffix # stays, so that a second start of the same number fails here
 claim="slurmgate-claim 1 $execution token=$token node=$node"
 if ! (set -C && : >"$mine"); then
   [[ -e $mine ]] && exit 90
-  exit 94
+  unwritable
 fi
-printf '%s\n' "$claim" >"$mine" && sync -- "$mine" || exit 94
+{ printf '%s\n' "$claim" >"$mine" && sync -- "$mine"; } || unwritable
 ln -T -- "$mine" "$ctl/claim" 2>/dev/null
 if [[ $(cat -- "$ctl/claim") != "$claim" ]]; then
   rm -f -- "$mine"
@@ -98,12 +113,17 @@ say "job $job on $node executes this attempt"
 
 # 2. What was pinned is what is here: the list itself, the image{{if .VerifyInputs}}, the inputs{{end}}.
 is "$ctl/{{.PinnedFile}}" "$pinned_sha256" || { say "the list of pinned files was changed"; finish 91 image_mismatch; }
-code=91 reason=image_mismatch
+code=91 what=image
 while IFS= read -r line; do
-  file=${line:66}
+  file=${line:66} sum='' reason=missing
   [[ $file == /* ]] || file=$run/$file
-  { [[ -f $file ]] && is "$file" "${line:0:64}"; } || { say "not the pinned bytes: $file"; finish "$code" "$reason"; }
-  code=92 reason=input_mismatch{{if not .VerifyInputs}}
+  if ! { [[ -f $file ]] && is "$file" "${line:0:64}"; }; then
+    [[ ! -e $file ]] || reason=unreadable
+    [[ ${#sum} != 64 ]] || reason=mismatch
+    say "the $what is not the pinned one, $reason: $file"
+    finish "$code" "${what}_$reason"
+  fi
+  code=92 what=input{{if not .VerifyInputs}}
   break # the site verifies images only{{end}}
 done <"$ctl/{{.PinnedFile}}"
 
@@ -145,8 +165,8 @@ elif ((code == 124 && ran >= limit * 100 || code == 137 && ran >= (limit + grace
   reason=time_limit
 elif ((code == 137)); then
   reason=killed
-elif ((code == 255)) && runtime_failed; then
-  reason=runtime_failed
+else
+  blame
 fi
 finish "$code" "$reason"
 

@@ -41,7 +41,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 		sites = append(sites, x)
 	}
 	host := g.site(g.app.Site.LocalSite(), previous)
-	host.Config.Placement = plan.Placement{}
+	host.Config.Placement, host.Config.OneNode = plan.Placement{}, true
 	host.Open = func(ctx context.Context) (run.Parts, error) { return g.openHost(ctx, folders) }
 	g.app.Sites = run.NewSites(append(sites, host)...)
 	away := g.app.Sites.Open(ctx, g.app.Site.Names()...)

@@ -8,8 +8,8 @@
 # Read me. This script executes one attempt of a run at most once, however often Slurm starts it: it goes on only if
 # /shared/runs dir/it's/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/ctl/claim
 # names this very job and start. Its messages are in job.log beside the claim, the program's output in stdout and stderr, how it
-# ended in "exit", and what it left in "manifest" (only on success). Its own exit codes: 90 the claim is not ours, 91 the image and
-# 92 an input is not the pinned one, 93 no Apptainer here, 94 the control folder cannot be written. The reason in "exit" counts.
+# ended in "exit", and what it left in "manifest" (only on success). Its own exit codes: 90 another has the claim, 91 the image or 92 an
+# input is not the pinned one or cannot be read, 93 no Apptainer, 94 the control folder cannot be written, 95 it is not here, 96 is full.
 # It was sent with
 #   sbatch --parsable --export=NIL --propagate=NONE --no-requeue --nodes=1 --ntasks=1 --cpus-per-task=2 --mem=2048M --time=20 \
 #     --job-name=sg-run_0X8Z4D1X467KV94K4TXG0D9BXT-a1-0123456789ab --comment=slurmgate,tool=t.x,by=a%20--x%3D%2C%C3%A9%0A \
@@ -30,40 +30,12 @@ token=0123456789abcdef0123456789abcdef
 limit=900 grace=10 # seconds
 pinned_sha256=2d9c534ebba10a58c69ca4ddadca50baa9b00c93433d32a60113c248f32c4542
 stdout='/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/ctl/stdout'
-program=(
-  --quiet
-  exec
-  --containall
-  --workdir
-  '/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/tmp'
-  --bind
+program=(--quiet exec --containall --workdir '/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/tmp' --bind
   '/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/out:/work/out'
-  /shared/images/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.sif
-  samtools
-  flagstat
-  -O
-  json
-  /work/in/input.bam
-  --
-  'a b'
-  '$HOME'
-  '`id`'
-  'it'\''s'
-  $'\n#SBATCH --time=99:00:00\n'
-  $'\xe2\x80\xae'
-  %j
-  '*'
-  ''
-  -x
-)
-environment=(
-  $'APPTAINERENV_A=$(touch /tmp/pwned)\n\'`id`"\\ \xe2\x80\xae é'
-  'APPTAINERENV_B=x,y z'
-)
-outputs=(
-  out/flagstat.json
-  'out/sub dir/it'\''s $(id) é.txt'
-)
+  /shared/images/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.sif samtools flagstat -O json
+  /work/in/input.bam -- 'a b' '$HOME' '`id`' 'it'\''s' $'\n#SBATCH --time=99:00:00\n' $'\xe2\x80\xae' %j '*' '' -x)
+environment=($'APPTAINERENV_A=$(touch /tmp/pwned)\n\'`id`"\\ \xe2\x80\xae é' 'APPTAINERENV_B=x,y z')
+outputs=(out/flagstat.json 'out/sub dir/it'\''s $(id) é.txt')
 
 [[ -n ${SLURM_JOB_ID:-} ]] || { echo "this is a job script: Slurm starts it"; exit 90; }
 job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID} task=${SLURM_ARRAY_TASK_ID:--} restart=${SLURM_RESTART_COUNT:-0}
@@ -76,7 +48,7 @@ child='' terminated='' interrupted='' ran=0 used=(0 0)
 say() { TZ=UTC printf '%(%FT%TZ)T %s\n' -1 "$*"; }
 digest() { "${hash[@]}" <"$1" | cut -c 1-64; }
 is() { # FILE SHA256: it has these bytes. A digest is cut short by TERM, which goes to all processes of the job and may come to this one last
-  local sum && sum=$(digest "$1")
+  sum=$(digest "$1")
   [[ ${#sum} == 64 ]] || { sleep 1; [[ -z $terminated ]] || finish 143 terminated; sum=$(digest "$1"); }
   [[ $sum == "$2" ]]
 }
@@ -88,35 +60,56 @@ leave() { # NAME CONTENT: a control file appears whole or not at all, and on dis
   local part="$ctl/.$1.$suffix"
   printf '%s\n' "$2" >"$part" && sync -- "$part" && mv -fT -- "$part" "$ctl/$1" && { sync -- "$ctl" || true; }
 }
+unwritable() { # the end, where control files cannot be written
+  local why='' room=$ctl/.room.$suffix
+  why=$({ head -c 4096 /dev/zero >"$room"; } 2>&1); rm -f -- "$room"
+  [[ $why != *'No space left'* && $why != *'quota exceeded'* ]] || exit 96
+  exit 94
+}
 finish() { # CODE REASON: the exit file; then the end, unless there is success to describe
   trap '' TERM # the commands below inherit it
   local code=$1 reason=$2 hz && hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
   [[ -z $terminated || $code == 0 ]] || reason=terminated
   leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s' \
     "$execution" "$code" "$reason" $((ran / 100)) $((ran % 100)) $((used[0] / hz)) $((used[0] % hz * 100 / hz)) \
-    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; exit 94; }
+    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; unwritable; }
   say "$reason, code $code"
   ((code == 0)) || exit "$code"
   trap - TERM
 }
 
-runtime_failed() { # FATAL and 255 are Apptainer's, not the program's, whose last words may look the same: so Apptainer is asked for a
-  # program that no image has. What it says of that shows whether a container can be made here. It executes nothing.
-  local last said none at=$((${#program[@]} - 5)) name=${program[${#program[@]} - 5]}
-  last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1) none=${name%"${name##*/}"}slurmgate-none-$token
-  [[ $last == 'FATAL:   '* ]] && said=$(timeout -k 5 60 "${launch[@]}" "${program[@]:0:at}" "$none" </dev/null 2>&1 | tail -c 4096 | tail -n 1) &&
-    [[ $said != *"$none"* || ${said//"$none"/"$name"} == "$last" || $last =~ ^'FATAL:   '('is a directory'|'permission denied'|.*'exec format error')$ ]]
+blame() { # Names what failed if it was not the program. FATAL, ERROR and such statuses may be Apptainer's or the program's, whose words may look
+  # the same: so Apptainer is asked for a program that no image has. What it says of that shows whether it makes containers here.
+  local first last said none why room=/tmp/.slurmgate-$token at=$((${#program[@]} - 5)) && local name=${program[at]}
+  first=$(head -c 256 -- "$ctl/stderr" | head -n 1) last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1) none=${name%"${name##*/}"}slurmgate-none-$token
+  [[ $code == 255 && $last == 'FATAL:   '* || $code == 1 && $first == *@('ERROR  : '|'Error for command "')* || $code == 12[67] ]] || return
+  said=$(timeout -k 5 60 "${launch[@]}" "${program[@]:0:at}" "$none" </dev/null 2>&1 | tail -c 4096)
+  if [[ $said == *"$none"* ]]; then
+    said=${said##*$'\n'} # a container can be made
+    [[ $code == 255 && (${said//"$none"/"$name"} == "$last" || $last =~ ^'FATAL:   '('is a directory'|'permission denied'|.*'exec format error')$) ]] &&
+      reason=program_not_started
+    return
+  fi
+  why=$({ head -c 65536 /dev/zero >"$room"; } 2>&1); rm -f -- "$room"
+  case $said$why in
+  *'unknown flag: '*) reason=runtime_too_old ;;
+  *'user namespace'*) reason=no_user_namespaces ;;
+  *[Nn]'o space left on device'* | *[Qq]'uota exceeded'*) reason=node_disk_full ;;
+  *) reason=runtime_broken ;;
+  esac
+  say "Apptainer makes no container on this node: $said"
 }
 trap 'terminated=yes interrupted=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
 
 # 1. The claim: of all jobs and starts, one gets its file linked to this name. Only what is read there decides.
+[[ -f $ctl/pinned.sha256 ]] || { say "the attempt's folder is not on this node: storage.runs_dir is missing here, or another filesystem"; exit 95; }
 mine=$ctl/.claim.$suffix # stays, so that a second start of the same number fails here
 claim="slurmgate-claim 1 $execution token=$token node=$node"
 if ! (set -C && : >"$mine"); then
   [[ -e $mine ]] && exit 90
-  exit 94
+  unwritable
 fi
-printf '%s\n' "$claim" >"$mine" && sync -- "$mine" || exit 94
+{ printf '%s\n' "$claim" >"$mine" && sync -- "$mine"; } || unwritable
 ln -T -- "$mine" "$ctl/claim" 2>/dev/null
 if [[ $(cat -- "$ctl/claim") != "$claim" ]]; then
   rm -f -- "$mine"
@@ -129,12 +122,17 @@ say "job $job on $node executes this attempt"
 
 # 2. What was pinned is what is here: the list itself, the image, the inputs.
 is "$ctl/pinned.sha256" "$pinned_sha256" || { say "the list of pinned files was changed"; finish 91 image_mismatch; }
-code=91 reason=image_mismatch
+code=91 what=image
 while IFS= read -r line; do
-  file=${line:66}
+  file=${line:66} sum='' reason=missing
   [[ $file == /* ]] || file=$run/$file
-  { [[ -f $file ]] && is "$file" "${line:0:64}"; } || { say "not the pinned bytes: $file"; finish "$code" "$reason"; }
-  code=92 reason=input_mismatch
+  if ! { [[ -f $file ]] && is "$file" "${line:0:64}"; }; then
+    [[ ! -e $file ]] || reason=unreadable
+    [[ ${#sum} != 64 ]] || reason=mismatch
+    say "the $what is not the pinned one, $reason: $file"
+    finish "$code" "${what}_$reason"
+  fi
+  code=92 what=input
 done <"$ctl/pinned.sha256"
 
 # 3. Apptainer.
@@ -170,8 +168,8 @@ elif ((code == 124 && ran >= limit * 100 || code == 137 && ran >= (limit + grace
   reason=time_limit
 elif ((code == 137)); then
   reason=killed
-elif ((code == 255)) && runtime_failed; then
-  reason=runtime_failed
+else
+  blame
 fi
 finish "$code" "$reason"
 
