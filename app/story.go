@@ -85,7 +85,8 @@ func (g *Gateway) attempts(ctx context.Context, runID string, p plan.Params) ([]
 		if a.Placement == nil && !p.Docker { // the params name it all
 			a.Placement = &p.Spec.Placement
 		}
-		d := AttemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node, Avoids: append([]run.Avoided{}, a.Avoid...),
+		d := AttemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node,
+			Avoids:    append([]run.Avoided{}, a.Avoid...),
 			ExitCode:  a.ExitCode,
 			StartedAt: a.StartedAt, EndedAt: a.EndedAt}
 		used, err := g.Ledger.Usage(ctx, a.Token)

@@ -76,8 +76,8 @@ func TestEndings(t *testing.T) {
 		{"file with two names", probePlan("hardlink", result), "OUTPUT-IRREGULAR", 0},
 		{"too big", probePlan("big", result, "1048577"), "OUTPUT-SIZE", 0},
 		{"too big, and nothing in it", probePlan("big", result, "8796093022208"), "OUTPUT-SIZE", 0}, // hashing it would take hours
-		{"program not in the image", s.set(probePlan(), "execution.command.argv", []string{"nosuchprogram"}), "runtime_missing", 255},
-		{"program not at its path", s.set(probePlan(), "execution.command.argv", []string{"/bin/nosuchprogram"}), "runtime_missing", 255},
+		{"program not in the image", s.set(probePlan(), "execution.command.argv", []string{"nosuchprogram"}), "program_not_started", 255},
+		{"program not at its path", s.set(probePlan(), "execution.command.argv", []string{"/bin/nosuchprogram"}), "program_not_started", 255},
 		{"FATAL of its own", probePlan("fail", "255", "FATAL:   the database is locked"), "tool_failed", 255},
 		{"FATAL as Apptainer says it", probePlan("fail", "255", "FATAL:   container creation failed: mount hook function failure"),
 			"tool_failed", 255},

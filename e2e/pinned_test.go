@@ -37,7 +37,7 @@ func TestPinnedBytes(t *testing.T) {
 			overwrite(t, s.image(), func(b []byte) { b[len(b)-5000] ^= 1 })
 		}},
 		{"image cut off", "image_mismatch", func(t *testing.T, s *site, _ string) { must(t, os.Truncate(s.image(), 40000)) }},
-		{"image gone", "image_mismatch", func(t *testing.T, s *site, _ string) { must(t, os.Remove(s.image())) }},
+		{"image gone", "image_missing", func(t *testing.T, s *site, _ string) { must(t, os.Remove(s.image())) }},
 		{"image replaced by another good one", "image_mismatch", func(t *testing.T, s *site, _ string) {
 			other, err := os.ReadFile(host(world.dir) + "/seqkit.sif")
 			must(t, err)
@@ -52,7 +52,7 @@ func TestPinnedBytes(t *testing.T) {
 			must(t, os.Chmod(name, 0o600))
 			must(t, os.Truncate(name, 100))
 		}},
-		{"input gone", "input_mismatch", func(t *testing.T, s *site, workspace string) {
+		{"input gone", "input_missing", func(t *testing.T, s *site, workspace string) {
 			must(t, os.Remove(host(workspace)+"/in/input.txt"))
 		}},
 		{"list of pinned files changed", "image_mismatch", func(t *testing.T, s *site, workspace string) {

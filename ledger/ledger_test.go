@@ -352,7 +352,7 @@ func TestViewRoundTrip(t *testing.T) {
 	v.Run.State, v.Run.Phase = run.Running, run.Collecting
 	v.Run.ScriptArtifactID, v.Run.LogArtifactID = out.ID, out.ID
 	v.Attempt = run.Attempt{RunID: v.Run.ID, N: 1, Token: v.Attempt.Token, ArrayTask: &task, CreatedAt: v.Attempt.CreatedAt,
-		SlurmState: "RUNNING", SlurmWhy: "None", Node: "n1", ObservedAt: &at, StartedAt: &at,
+		SlurmState: "RUNNING", SlurmWhy: "None", SlurmExit: "0:53", Node: "n1", ObservedAt: &at, StartedAt: &at,
 		EndedAt: &at, MissedAt: &at, Ending: run.EndedOK, ExitCode: &code, Usage: json.RawMessage(`{"a":1}`)}
 	v.Submission.JobID, v.Submission.Cluster, v.Submission.SubmittedAt, v.Submission.SLUID, v.Submission.ScriptSHA = "7", "c", &at, "s", "sha"
 	w := run.Write{Run: v.Run, Attempts: []run.Attempt{v.Attempt}, Submission: &v.Submission, Artifacts: []run.Artifact{out},

@@ -33,7 +33,8 @@ func scanView(row scanner) (v run.View, err error) {
 		&r.AttemptN, into{&r.Warnings}, &r.ExitCode,
 		into{&r.CreatedAt}, into{&r.UpdatedAt}, into{&r.FinishedAt}, into{&r.CancelAt}, &r.CancelReason, into{&r.ResultJSON},
 		into{&r.LogArtifactID}, into{&r.ScriptArtifactID},
-		into{&a.Token}, &a.ArrayTask, into{&a.CreatedAt}, into{&a.Placement}, &a.SlurmState, &a.SlurmWhy, &a.SlurmExit, into{&a.Avoid}, &a.Node, into{&a.ObservedAt},
+		into{&a.Token}, &a.ArrayTask, into{&a.CreatedAt}, into{&a.Placement}, &a.SlurmState, &a.SlurmWhy, &a.SlurmExit, into{&a.Avoid}, &a.Node,
+		into{&a.ObservedAt},
 		into{&a.StartedAt}, into{&a.EndedAt}, into{&a.MissedAt}, &a.Ending, &a.ExitCode, into{&a.Usage},
 		into{&s.JobName}, into{&s.ScriptSHA}, into{&s.CreatedAt}, into{&s.Cluster}, into{&s.JobID}, into{&s.SubmittedAt}, into{&s.SLUID},
 		&v.Sends)

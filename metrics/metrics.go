@@ -25,6 +25,7 @@ type Metrics struct {
 	unread   *prometheus.CounterVec // by command
 	bytes    *prometheus.CounterVec // by direction
 	calls    *prometheus.CounterVec // by tool, transport and outcome
+	faults   *prometheus.CounterVec // by node and fault
 	took     *prometheus.HistogramVec
 }
 
@@ -53,10 +54,12 @@ func New(s Sources) *Metrics {
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_tool_calls_total",
 			Help: "Calls that passed the gate or were denied, by tool, transport and outcome (ok, or the error's kind)."},
 			[]string{"tool", "transport", "outcome"}),
+		faults: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slurmgate_node_faults_total",
+			Help: "Attempts that ended by a node's fault, by site, node and fault."}, []string{"site", "node", "fault"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slurmgate_tool_call_seconds", Help: "Duration of calls, by side effect.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}}, []string{"side_effect"}),
 	}
-	m.registry.MustRegister(m.asked, m.unread, m.bytes, m.calls, m.took, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.asked, m.unread, m.bytes, m.calls, m.faults, m.took, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), state{s})
 	for _, site := range s.Sites {
 		m.unread.WithLabelValues(site, "squeue")

@@ -137,3 +137,30 @@ func TestParts(t *testing.T) {
 		`slurmgate_bytes_total{direction="stage",site="alpha"} 100`,
 		`slurmgate_bytes_total{direction="collect",site="alpha"} 5`)
 }
+
+// ends is a ledger that accepts every write, or none.
+type ends struct {
+	run.Store
+	err error
+}
+
+func (e ends) Apply(context.Context, run.Write) (run.View, error) { return run.View{}, e.err }
+
+// An attempt that ended by its node's fault counts for the node, once it is recorded; other endings do not.
+func TestNodeFaults(t *testing.T) {
+	m := newMetrics(func() (time.Time, error) { return time.Time{}, nil })
+	write := func(err error, ending run.Ending, node string) {
+		_, _ = m.Wrap("alpha", run.Parts{Store: ends{err: err}}).Store.Apply(t.Context(), run.Write{Attempts: []run.Attempt{{Ending: ending,
+			Node: node}}})
+	}
+	write(nil, run.EndedImageMissing, "n1")
+	write(nil, run.EndedImageMissing, "n1")
+	write(nil, run.EndedToolFailed, "n2")
+	write(nil, run.EndedNodeFail, "")
+	write(errors.New("stale"), run.EndedNoUserNS, "n3")
+	page := m.page(t)
+	expect(t, page, `slurmgate_node_faults_total{fault="image_missing",node="n1",site="alpha"} 2`)
+	if strings.Count(page, "slurmgate_node_faults_total{") != 1 {
+		t.Error(page)
+	}
+}

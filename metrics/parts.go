@@ -17,6 +17,7 @@ func (m *Metrics) Wrap(name string, p run.Parts) run.Parts {
 	p.Accounting = accounting{p.Accounting, s}
 	p.Canceller = canceller{p.Canceller, s}
 	p.Workspace = workspace{p.Workspace, s}
+	p.Store = store{p.Store, s}
 	return p
 }
 
@@ -32,6 +33,22 @@ func (m counters) ask(command string, err error) {
 		outcome = "failed"
 	}
 	m.asked.WithLabelValues(m.site, command, outcome).Inc()
+}
+
+type store struct {
+	run.Store
+	m counters
+}
+
+// Apply counts an attempt that ended by a node's fault. The node's name is Slurm's.
+func (s store) Apply(ctx context.Context, w run.Write) (run.View, error) {
+	v, err := s.Store.Apply(ctx, w)
+	for _, a := range w.Attempts {
+		if err == nil && a.Ending.NodeFault() && a.Node != "" {
+			s.m.faults.WithLabelValues(s.m.site, a.Node, string(a.Ending)).Inc()
+		}
+	}
+	return v, err
 }
 
 type submitter struct {

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,7 +104,9 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 	d := e.judge(ctx, v, exit, reason)
 	if exit != nil {
 		v.Attempt.Usage = usage(*exit)
-		v.Attempt.Node = cmp.Or(v.Attempt.Node, exit.Node)
+		if v.Attempt.Node == "" && nodeName.MatchString(exit.Node) {
+			v.Attempt.Node = exit.Node
+		}
 	}
 	if d.ending == EndedOK {
 		if later, err := e.takeOutputs(ctx, v, p, exit.Holder, &d); err != nil || later {

@@ -156,7 +156,8 @@ var explanations = map[string]string{
 	"program_not_started": "a container could be made, but its program could not be started: {tail}",
 	"image_mismatch":      "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
 	"input_mismatch":      "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
-	"image_missing": "node {node} does not have the image, which the gateway has; nothing ran. storage.image_store must be the same folder on " +
+	"image_missing": "node {node} does not have the image, which the gateway has; nothing ran. storage.image_store must be the same folder " +
+		"on " +
 		"all nodes. The job printed: {tail}",
 	"image_unreadable":   "the job could not read the image on node {node}; nothing ran. The job printed: {tail}",
 	"input_missing":      "an input was removed from the run's workspace; nothing ran. The job printed: {tail}",

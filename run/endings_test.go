@@ -58,7 +58,8 @@ func ended(reason, state string, cancelled bool) verdict {
 // none.
 func TestEndingTable(t *testing.T) {
 	all := map[Ending]bool{"-": true}
-	for _, e := range append(NodeFaults, EndedOK, EndedInputMissing, EndedNotStarted, EndedRunsDirFull, EndedToolFailed, EndedTimeLimit, EndedOutOfMemory, EndedImageMismatch, EndedInputMismatch,
+	for _, e := range append(NodeFaults, EndedOK, EndedInputMissing, EndedNotStarted, EndedRunsDirFull, EndedToolFailed, EndedTimeLimit,
+		EndedOutOfMemory, EndedImageMismatch, EndedInputMismatch,
 		EndedNoRuntime, EndedControl, EndedRejected, EndedCancelled, EndedNodeFail, EndedBootFail, EndedPreempted, EndedLost, EndedAbsent) {
 		all[e] = true
 	}

@@ -34,3 +34,6 @@ func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 	}
 	return e.preview(ctx, o, f)
 }
+
+// AvoidAfter lists the nodes that the attempt after one does not use.
+func AvoidAfter(a Attempt, now time.Time) []Avoided { return avoidAfter(a, now) }

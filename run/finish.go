@@ -63,7 +63,8 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 	}
 	detail := fmt.Sprintf("attempt %d ended as %s; policy allows %d attempts", old.N, reason, e.cfg.Attempts)
 	if d.ending.NodeFault() {
-		detail = fmt.Sprintf("attempt %d ended as %s on node %s; policy allows %d attempts", old.N, reason, cmp.Or(old.Node, "unknown"), e.cfg.Attempts)
+		detail = fmt.Sprintf("attempt %d ended as %s on node %s; policy allows %d attempts", old.N, reason, cmp.Or(old.Node, "unknown"),
+			e.cfg.Attempts)
 	}
 	err = e.openAttempt(ctx, v, "new_attempt", detail, e.nextPlacement(v, asked), Write{Attempts: []Attempt{old}, Send: d.send,
 		Artifacts: d.artifacts, Event: Event{Type: "run.new_attempt", Data: map[string]any{"after": d.ending, "detail": d.detail,

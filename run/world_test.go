@@ -83,15 +83,16 @@ type outcome struct {
 type sendKind int
 
 const (
-	accept     sendKind = iota
-	reject              // Slurm refuses for good
-	deferSend           // Slurm has no room
-	notRun              // sbatch could not be started
-	doubtNone           // no answer, and there is no job
-	doubtJob            // no answer, and there is a job
-	doubtLate           // no answer, and the job shows up when the test says so
-	hangs               // sbatch is still there when the gateway stops waiting
-	lostAnswer          // the job is accepted and forgotten again: its id goes to another
+	accept      sendKind = iota
+	reject               // Slurm refuses for good
+	rejectNodes          // the same, because no node is left for the job
+	deferSend            // Slurm has no room
+	notRun               // sbatch could not be started
+	doubtNone            // no answer, and there is no job
+	doubtJob             // no answer, and there is a job
+	doubtLate            // no answer, and the job shows up when the test says so
+	hangs                // sbatch is still there when the gateway stops waiting
+	lostAnswer           // the job is accepted and forgotten again: its id goes to another
 )
 
 type job struct {
@@ -483,6 +484,9 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 	case reject:
 		res = run.SendResult{Outcome: run.SendRejected, Code: "ESLURM_INVALID_PARTITION_NAME", ExitCode: &code,
 			Text: "sbatch: error: Invalid partition name specified"}
+	case rejectNodes:
+		res = run.SendResult{Outcome: run.SendRejected, Code: "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", ExitCode: &code,
+			Text: "sbatch: error: Batch job submission failed: Requested node configuration is not available"}
 	case deferSend:
 		res = run.SendResult{Outcome: run.SendDeferred, Code: "QOSMaxSubmitJobPerUserLimit", Scope: w.deferred.Scope, ExitCode: &code,
 			Text: "no room"}

@@ -119,6 +119,11 @@ func TestArgv(t *testing.T) {
 			"--partition=main", "--account=research", "--qos=quick", "--constraint=intel&avx2",
 			"--gres=gpu:a100:2",
 			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
+		{"without two nodes", avoiding(flagstat("/shared/runs/"+testRun), "n1", "node-02.example"), []string{
+			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M",
+			"--time=20",
+			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research", "--exclude=n1,node-02.example",
+			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
 	} {
 		got, err := renderer(t, runtimePath).Argv(c.job)
 		if err != nil {
@@ -128,6 +133,11 @@ func TestArgv(t *testing.T) {
 			t.Errorf("%s: %s", c.name, d)
 		}
 	}
+}
+
+func avoiding(j run.JobSpec, nodes ...string) run.JobSpec {
+	j.Exclude = nodes
+	return j
 }
 
 func TestMinutes(t *testing.T) {
@@ -166,6 +176,7 @@ func TestRenderRefuses(t *testing.T) {
 		"another's name":         func(j *run.JobSpec) { j.JobName = "sg-other" },
 		"partition with options": func(j *run.JobSpec) { j.Spec.Placement.Partition = "main --time=0" },
 		"left to the site":       func(j *run.JobSpec) { j.Spec.Placement.Partition = "" },
+		"list of nodes":          func(j *run.JobSpec) { j.Exclude = []string{"n1,n2"} },
 		"no image":               func(j *run.JobSpec) { j.ImagePath = "" },
 		"NUL in an argument":     func(j *run.JobSpec) { j.ExecArgs = append(j.ExecArgs, "a\x00b") },
 		"unlimited memory":       func(j *run.JobSpec) { j.Spec.Resources.MemMB = 0 },
