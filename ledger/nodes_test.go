@@ -9,8 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// The nodes that an attempt avoids are stored with it and come back, and the faults of nodes are counted by node and fault; what the program
-// did, or what happened earlier, is not among them.
+// The nodes that an attempt avoids are stored with it and come back, and the faults of nodes are counted by node and fault; what the
+// program did, or what happened earlier, is not among them.
 func TestNodeFaults(t *testing.T) {
 	l := fresh(t)
 	for n, c := range []struct {

@@ -61,8 +61,9 @@ func TestNodeAtFaultIsAvoided(t *testing.T) {
 						t.Errorf("%+v", n)
 					}
 					got, err := l.engine.Get(t.Context(), a.RunID, 0, identify)
-					if err != nil || len(got.Warnings) == 0 || !strings.Contains(strings.Join(got.Warnings, "\n"), "does not use node n1, where attempt 1 ended as "+
-						string(c.ending)) {
+					if err != nil || len(got.Warnings) == 0 || !strings.Contains(strings.Join(got.Warnings, "\n"),
+						"does not use node n1, where attempt 1 ended as "+
+							string(c.ending)) {
 						t.Errorf("%+v", got.Warnings)
 					}
 				}
