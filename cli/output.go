@@ -65,8 +65,23 @@ func (a *Shell) fail(err error) int {
 	} else {
 		fmt.Fprintln(a.Err, "slurmgate:", visible.Text(scrubbed(err, gate.Text(gate.Local, err))))
 	}
+	if s, ok := errors.AsType[statusError](err); ok {
+		return s.status
+	}
 	return fault.KindOf(err).ExitCode()
 }
+
+// statusError is an error with an exit status that is not its kind's.
+type statusError struct {
+	error
+	status int
+}
+
+// Unwrap returns the error.
+func (e statusError) Unwrap() error { return e.error }
+
+// WithStatus gives an error of a verb an exit status of its own.
+func WithStatus(status int, err error) error { return statusError{err, status} }
 
 // scrubbed takes secrets out of the message of an error: a command line that does not parse is quoted in it. The gate did so with what came
 // through it.

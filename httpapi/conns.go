@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -201,9 +202,25 @@ func (t *conns) state(c net.Conn, s http.ConnState) {
 type door struct {
 	net.Listener
 	*conns
-	// known reports whether a user of this host may connect; nil: every one. It is asked before anything is read.
-	known  func(uid int) bool
-	turned func(uid int) // hears of a user who was turned away
+	guard atomic.Pointer[guard] // nil: everybody may connect
+}
+
+// guard decides which users of this host may connect, before anything is read.
+type guard struct {
+	known  func(uid int) bool // nil: every one
+	turned func(uid int)      // is called for a user who was turned away
+}
+
+// admit sets which users may connect from now on.
+func (d *door) admit(c SocketConfig) {
+	d.guard.Store(&guard{c.Known, (&turnedAway{tell: c.Turned}).add})
+}
+
+// limit sets the limits for connections that come from now on.
+func (t *conns) limit(l Limits) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Limits = l
 }
 
 // Accept implements net.Listener.
@@ -220,10 +237,10 @@ func (d *door) Accept() (net.Conn, error) {
 				continue
 			}
 			source = userSource(uid)
-			if d.known != nil && !d.known(uid) {
+			if g := d.guard.Load(); g != nil && g.known != nil && !g.known(uid) {
 				lastWords(s, unknownUser)
 				_ = c.Close()
-				d.turned(uid)
+				g.turned(uid)
 				continue
 			}
 		}

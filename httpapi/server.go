@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,16 +19,21 @@ import (
 
 // Server serves the face on a unix socket, or on a port.
 type Server struct {
-	http       *http.Server
-	addr       string
+	http  *http.Server
+	addr  string
+	relay *relay
+	door  *door
+	done  chan struct{} // closed when nothing is accepted any more
+
+	mu         sync.Mutex
 	endStreams func()
-	done       chan struct{} // closed when nothing is accepted any more
 }
 
 func start(l *door, handler http.Handler, endStreams func(), log *slog.Logger) *Server {
-	h := &http.Server{Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
+	r := newRelay(handler)
+	h := &http.Server{Handler: r, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
 		ConnContext: connContext, ConnState: l.state, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
-	s := &Server{http: h, addr: l.Addr().String(), endStreams: endStreams, done: make(chan struct{})}
+	s := &Server{http: h, addr: l.Addr().String(), relay: r, door: l, endStreams: endStreams, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -42,7 +48,11 @@ func (s *Server) Addr() string { return s.addr }
 
 // Shutdown refuses new requests, ends streams, and waits for the requests in progress until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.endStreams()
+	s.mu.Lock()
+	endStreams := s.endStreams
+	s.mu.Unlock()
+	endStreams()
+	s.relay.end()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
@@ -88,8 +98,17 @@ func Listen(c SocketConfig, h http.Handler, endStreams func(), log *slog.Logger)
 		l.Close()
 		return fail(err)
 	}
-	return start(&door{Listener: handListener{l.(*net.UnixListener)}, conns: newConns(c.Limits), known: c.Known,
-		turned: (&turnedAway{tell: c.Turned}).add}, h, endStreams, log), nil
+	d := &door{Listener: handListener{l.(*net.UnixListener)}, conns: newConns(c.Limits)}
+	d.admit(c)
+	return start(d, h, endStreams, log), nil
+}
+
+// setMode gives the socket its mode.
+func setMode(c SocketConfig) error {
+	if err := os.Chmod(c.Path, c.Mode); err != nil {
+		return fault.Wrap(fault.Transport, "httpapi.Listen", "socket", "cannot change the mode of the socket "+c.Path, err)
+	}
+	return nil
 }
 
 // removeStale removes the socket of a dead gateway of this user. Anything else at path stays and is an error.

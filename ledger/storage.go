@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"strings"
 
@@ -72,6 +74,13 @@ func (l *Ledger) Stopped() error {
 	return fault.Wrap(fault.Transport, "ledger", "ledger_stopped",
 		"the disk of the ledger failed: nothing more is recorded or submitted until slurmgate is restarted", *err).
 		WithNext("check the disk of gateway.state_dir (dmesg, df), then restart slurmgate")
+}
+
+// Answers passes an empty change through the ledger's writer, and a look through its readers; neither writes to the disk. It returns when
+// both have answered, be it with an error: a ledger that refuses still answers.
+func (l *Ledger) Answers(ctx context.Context) {
+	_ = l.tx(ctx, func(context.Context, *sql.Conn) error { return nil })
+	_, _ = l.Counts(ctx)
 }
 
 func kindOf(err error) fault.Kind { return fault.KindOf(storage(err)) }

@@ -283,3 +283,12 @@ func (s *Sites) CaughtUp(ctx context.Context) error {
 func (s *Sites) Settled(ctx context.Context) error {
 	return s.together(func(m *member) error { return m.Settled(ctx) })
 }
+
+// Overslept is the longest time by which a site's watching loop has missed the end of its pause; 0 while all of them turn or wait for
+// Slurm or a filesystem.
+func (s *Sites) Overslept() (longest time.Duration) {
+	for _, m := range s.order {
+		longest = max(longest, m.watcher.overslept())
+	}
+	return longest
+}

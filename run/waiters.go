@@ -17,10 +17,13 @@ type waiters struct {
 	mu     sync.Mutex
 	byRun  map[string][]chan View
 	handed map[string]handed // runs just stored, for the worker that takes them up
+	over   chan struct{}     // closed when nobody is to wait any longer
+	end    func()            // closes it
 }
 
 func newWaiters() *waiters {
-	return &waiters{byRun: map[string][]chan View{}, handed: map[string]handed{}}
+	over := make(chan struct{})
+	return &waiters{byRun: map[string][]chan View{}, handed: map[string]handed{}, over: over, end: sync.OnceFunc(func() { close(over) })}
 }
 
 // listen delivers each change of a run from now on; of several that were not received yet, only the last. The caller calls stop.
@@ -116,6 +119,8 @@ func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.D
 		case v = <-changes:
 		case <-timer.C:
 			late = true
+		case <-e.waiters.over:
+			late = true
 		case <-ctx.Done():
 			resume()
 			return v, nil // the caller gave up waiting; what is known is still an answer
@@ -125,6 +130,14 @@ func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.D
 		return v, nil
 	}
 	return e.Store.View(ctx, v.Run.ID)
+}
+
+// EndWaits answers the calls that wait for a run with its present state, as if their time were up; later ones do not wait. It is called
+// before the gateway stops.
+func (s *Sites) EndWaits() {
+	for _, m := range s.order {
+		m.waiters.end()
+	}
 }
 
 const tooManyWaits = "too_many_waits"

@@ -14,6 +14,7 @@ import (
 func (e *Engine) watch(ctx context.Context) {
 	pause := time.Duration(0)
 	for n := 0; ; n++ {
+		e.watcher.sleeps(pause)
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -22,6 +23,7 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-e.watcher.wake:
 			timer.Stop()
 			pause = e.cfg.Floor
+			e.watcher.sleeps(pause)
 			// One floor after the wake-up: a job needs a moment to appear, and wake-ups come in bursts.
 			select {
 			case <-time.After(e.cfg.Floor):
@@ -30,6 +32,7 @@ func (e *Engine) watch(ctx context.Context) {
 			}
 		case <-timer.C:
 		}
+		e.watcher.works()
 		e.takeUp(ctx)
 		moved, err := e.Cycle(ctx)
 		if n == 0 {

@@ -19,6 +19,7 @@ type watcher struct {
 	measureAt time.Time        // when accounting may be asked again what jobs used
 
 	mu         sync.Mutex
+	due        time.Time // when the loop's pause ends; zero: the loop is at work
 	at         time.Time
 	failed     error
 	sought     map[string]bool // ids of jobs missed under their names
@@ -27,6 +28,31 @@ type watcher struct {
 
 func newWatcher(now func() time.Time) *watcher {
 	return &watcher{now: now, wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{}, sought: map[string]bool{}}
+}
+
+// sleeps notes that the loop begins a pause.
+func (w *watcher) sleeps(pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.due = w.now().Add(pause)
+}
+
+// works notes that a pause has ended.
+func (w *watcher) works() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.due = time.Time{}
+}
+
+// overslept is for how long the loop has been pausing beyond the end of its pause. A cycle that waits for Slurm or a filesystem is no
+// pause.
+func (w *watcher) overslept() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.due.IsZero() {
+		return 0
+	}
+	return max(0, w.now().Sub(w.due))
 }
 
 // poke asks for a cycle soon.

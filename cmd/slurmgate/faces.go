@@ -38,25 +38,44 @@ func (g *gateway) ledgerCounts(ctx context.Context) (map[string]int64, error) {
 	return counts, nil
 }
 
-// serve opens the socket, and the port if the site has one.
-func (g *gateway) serve() (err error) {
+// serve opens the socket, and the port if the site has one, or takes over those of the gateway before.
+func (g *gateway) serve(before *gateway) (err error) {
 	stopping := make(chan struct{})
 	endStreams := sync.OnceFunc(func() { close(stopping) })
 	face := httpapi.Handler(g.faceConfig(), stopping)
 	limits := g.app.Site.Limits
-	if g.server, err = httpapi.Listen(httpapi.SocketConfig{Path: g.app.Site.Gateway.Socket, Mode: socketMode(g.app.Site),
-		Limits: g.connections(limits.SocketConnections), Known: g.access.Knows, Turned: g.turnedAway}, face, endStreams, g.app.Log); err != nil {
-		return err
+	socket := httpapi.SocketConfig{Path: g.app.Site.Gateway.Socket, Mode: socketMode(g.app.Site),
+		Limits: g.connections(limits.SocketConnections), Known: g.access.Knows, Turned: g.turnedAway}
+	h := g.app.Site.HTTP
+	port := httpapi.PortConfig{Listen: h.Listen, Hosts: h.Hosts, Origins: h.Origins, Limits: g.connections(h.MaxConnections),
+		Refused: httpapi.RefuseAtTheDoor(g.app.Gate), Proxies: proxies(h)}
+	if u, err := url.Parse(h.PublicURL); err == nil && u.Host != "" {
+		port.Hosts = append(slices.Clone(port.Hosts), strings.ToLower(u.Host))
 	}
-	if h := g.app.Site.HTTP; h.Listen != "" {
-		hosts := h.Hosts
-		if u, err := url.Parse(h.PublicURL); err == nil && u.Host != "" {
-			hosts = append(slices.Clone(hosts), strings.ToLower(u.Host))
+	sameSocket := before.server != nil && before.config.site.Gateway.Socket == socket.Path
+	samePort := before.port != nil && before.config.site.HTTP.Listen == port.Listen
+	// New addresses first: if one of them cannot be had, the gateway before has lost nothing.
+	if !sameSocket {
+		if g.server, err = httpapi.Listen(socket, face, endStreams, g.app.Log); err != nil {
+			return err
 		}
-		g.port, err = httpapi.Serve(httpapi.PortConfig{Listen: h.Listen, Hosts: hosts, Origins: h.Origins,
-			Limits: g.connections(h.MaxConnections), Refused: httpapi.RefuseAtTheDoor(g.app.Gate), Proxies: proxies(h)}, face, endStreams, g.app.Log)
 	}
-	return err
+	if !samePort && port.Listen != "" {
+		if g.port, err = httpapi.Serve(port, face, endStreams, g.app.Log); err != nil {
+			return err
+		}
+	}
+	if samePort {
+		g.port = before.port
+		g.port.PassPort(port, face, endStreams)
+	}
+	if sameSocket {
+		g.server = before.server
+		if err := g.server.PassSocket(socket, face, endStreams); err != nil {
+			g.app.Log.Error("other users may not reach the socket", "err", err)
+		}
+	}
+	return nil
 }
 
 // proxies are those whose word about a client's address counts.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"slurmgate/access"
 	"slurmgate/app"
 	"slurmgate/artifact"
+	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/ledger"
@@ -25,10 +27,13 @@ const (
 	lateOutputs  = 90 * time.Second // a network filesystem may show a file with a delay
 	deferBackoff = 5 * time.Second
 	drainTime    = 45 * time.Second
+	requestTime  = 10 * time.Second // for requests in progress, when one gateway makes room for the next; then they are cut
+	stagingTime  = 2 * time.Second  // for runs being staged then; the next gateway does the rest
 )
 
 // gateway has all parts of one gateway.
 type gateway struct {
+	config  configuration
 	app     app.Gateway
 	metrics *metrics.Metrics
 	access  *access.Access
@@ -40,37 +45,46 @@ type gateway struct {
 	wait   func()
 }
 
-// openGateway takes the ledger's lock, opens every part (and fails if the domain breaks any rule) and starts. The caller closes it. level
-// is that of log, which policy sets; nil for a log of the caller's own level.
-func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger, level *slog.LevelVar) (g *gateway, err error) {
-	g = &gateway{app: app.Gateway{Site: s, Log: log, Secrets: app.Scanner(s), Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
+// openGateway takes the ledger's lock, reads the site's domain and policy, opens every part and starts. The caller closes it. level is that
+// of log, which policy sets; nil for a log of the caller's own level.
+func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger, level *slog.LevelVar) (*gateway, error) {
+	lock, err := lockState(s, how)
+	if err != nil {
+		return nil, err
+	}
+	set, err := readConfiguration(s)
+	var g *gateway
+	if err == nil {
+		g, err = startGateway(ctx, set, how, log, level, &gateway{config: set, lock: lock})
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	return g, nil
+}
+
+// startGateway is the rest of openGateway. The lock and the addresses of the gateway before, which made room for this one, are taken over
+// where they are the same. If there is an error they stay with it.
+func startGateway(ctx context.Context, set configuration, how start, log *slog.Logger, level *slog.LevelVar, before *gateway) (
+	g *gateway, err error) {
+	s := set.site
+	g = &gateway{config: set, app: app.Gateway{Site: s, Domain: set.domain, Policy: set.policy, Log: log, Secrets: app.Scanner(s),
+		Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	defer func() {
 		if err != nil {
-			g.Close()
+			g.abandon(before)
 			g = nil
 		}
 	}()
-	if g.lock, err = lockState(s, how); err != nil {
-		return g, err
-	}
-	if g.app.Domain, g.app.Policy, err = app.ReadDomain(s.DomainDir); err != nil {
+	if before.config.site.Gateway.StateDir == s.Gateway.StateDir {
+		g.lock = before.lock
+	} else if g.lock, err = lockState(s, how); err != nil {
 		return g, err
 	}
 	setLevel(log, level, g.app.Policy)
 	for _, misfit := range app.Fits(g.app.Domain, g.app.Policy) {
 		log.Warn("domain and policy do not fit", "what", misfit)
-	}
-	if err = g.app.Policy.CheckSites(s.Names()); err != nil {
-		return g, err
-	}
-	roots := app.ImportRoots(s, g.app.Policy)
-	g.app.Policy.Import.Roots = nil
-	for _, r := range roots {
-		g.app.Policy.Import.Roots = append(g.app.Policy.Import.Roots, r.Path)
-	}
-	if err = g.app.Domain.Packs().CheckBinds(app.Offers(s)); err != nil {
-		return g, err
 	}
 	if g.app.Ledger, err = openLedger(ctx, s, how); err != nil {
 		return g, err
@@ -84,7 +98,7 @@ func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger,
 	for _, c := range s.Clusters() {
 		own = append(own, c.Storage.RunsDir)
 	}
-	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: existing(roots, log),
+	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: existing(set.roots, log),
 		MaxBytes: g.app.Policy.Import.MaxBytes, Types: g.app.Domain.Types(),
 		Full: s.Import.FullCheck, Own: own, Room: importRoom(s)}); err != nil {
 		return g, err
@@ -107,7 +121,7 @@ func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger,
 	}
 	go g.app.Tend(running)
 	go g.app.ResumeErasures(running)
-	return g, g.serve()
+	return g, g.serve(before)
 }
 
 // importRoom keeps the reserve free on the disks that imports fill: the store's, and the ledger's. Of several clusters the largest reserve
@@ -148,16 +162,56 @@ func (g *gateway) Socket() string { return g.app.Site.Gateway.Socket }
 
 // Close refuses new calls, waits a limited time for calls in progress, and releases the lock last. Interrupted staging starts again with
 // the next gateway; an sbatch continues and leaves its receipt.
-func (g *gateway) Close() {
+func (g *gateway) Close() { g.abandon(&gateway{}) }
+
+// abandon is Close. What before has too, the lock or an address, stays as it is.
+func (g *gateway) abandon(before *gateway) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	var errs []error
-	if g.port != nil {
-		errs = append(errs, g.port.Shutdown(ctx))
+	if g.app.Sites != nil {
+		g.app.Sites.EndWaits()
 	}
-	if g.server != nil {
-		errs = append(errs, g.server.Shutdown(ctx))
+	if err := errors.Join(g.leaveFaces(ctx, before), g.endWork(ctx), g.leaveLock(before)); err != nil {
+		g.app.Log.Error("the gateway did not close cleanly", "err", err)
 	}
+}
+
+// makeRoom ends the gateway's work, and leaves its lock and its addresses to the gateway that follows; new requests wait there. The error
+// says that this failed, and no other gateway can be opened in this process.
+func (g *gateway) makeRoom() error {
+	g.app.Sites.EndWaits()
+	ctx, stop := context.WithTimeout(context.Background(), requestTime)
+	defer stop()
+	var faces sync.WaitGroup
+	for _, face := range []*httpapi.Server{g.server, g.port} {
+		if face != nil {
+			faces.Go(func() {
+				if err := face.Hold(ctx); err != nil {
+					g.app.Log.Warn("requests in progress did not end in time", "err", err)
+				}
+			})
+		}
+	}
+	faces.Wait()
+	ended := make(chan error, 1)
+	go func() {
+		ctx, stop := context.WithTimeout(context.Background(), stagingTime)
+		defer stop()
+		ended <- g.endWork(ctx)
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			g.app.Log.Error("the gateway did not close cleanly", "err", err)
+		}
+		return nil
+	case <-time.After(drainTime):
+		return fault.New(fault.Transport, "makeRoom", "work_hangs", "work in progress does not end: a filesystem or a command hangs")
+	}
+}
+
+// endWork ends everything behind the faces. Work in progress is finished until ctx ends, then it is left to the next gateway.
+func (g *gateway) endWork(ctx context.Context) error {
 	if g.app.Gate != nil {
 		g.app.Gate.Close()
 	}
@@ -170,16 +224,12 @@ func (g *gateway) Close() {
 	if g.wait != nil {
 		g.wait()
 	}
+	var errs []error
 	if g.app.Store != nil {
 		errs = append(errs, g.app.Store.Close())
 	}
 	if g.app.Ledger != nil {
 		errs = append(errs, g.app.Ledger.Close())
 	}
-	if g.lock != nil {
-		errs = append(errs, g.lock.Release())
-	}
-	if err := errors.Join(errs...); err != nil {
-		g.app.Log.Error("the gateway did not close cleanly", "err", err)
-	}
+	return errors.Join(errs...)
 }

@@ -5,8 +5,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"slurmgate/cli"
+	"slurmgate/fault"
 	"slurmgate/policy"
 	"slurmgate/secrets"
 	"slurmgate/visible"
@@ -14,13 +17,25 @@ import (
 
 type serveCmd struct {
 	NewLedger bool `help:"Begin a new ledger although an earlier one is lost. It knows none of the earlier runs; what they left in runs_dir still keeps them from being executed again."`
+	Check     bool `help:"Only check the site file, the domain and the policy, as serve does before it starts."`
 }
+
+// misconfigured is the exit status of a gateway that cannot start as it is configured; EX_CONFIG of sysexits(3). A Go program that crashes
+// has status 2, which is why this is not that of [fault.Validation]: systemd starts a gateway again after a crash only.
+const misconfigured = 78
 
 // Run is the gateway until a signal stops it. It finishes the calls in progress; sbatch is never killed.
 func (c serveCmd) Run(ctx context.Context, a *cli.Shell) error {
-	s, err := loadSite(a.Site)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // before anything that takes time: without it a HUP ends the process
+	defer signal.Stop(hup)
+	set, err := readFiles(a.Site)
 	if err != nil {
-		return err
+		return withStatus(err)
+	}
+	if c.Check {
+		a.Say("slurmgate serve would start with %s: domain %s %s", a.Site, set.domain.ID(), set.domain.Version())
+		return nil
 	}
 	log, level := newLog(a.Err)
 	if most := limitMemory(); most > 0 {
@@ -30,19 +45,21 @@ func (c serveCmd) Run(ctx context.Context, a *cli.Shell) error {
 	if c.NewLedger {
 		how = anew
 	}
-	g, err := openGateway(ctx, s, how, log, level)
-	if err != nil {
-		return err
+	d := &daemon{Shell: a, log: log, level: level, systemd: findServiceManager(log)}
+	if d.gateway, err = openGateway(ctx, set.site, how, log, level); err != nil {
+		return withStatus(err)
 	}
-	a.Say("slurmgate %s serves %s: domain %s %s, ledger %s, socket %s (pid %d)", a.Build.Version, s.Title(), g.app.Domain.ID(),
-		g.app.Domain.Version(), g.app.Ledger.Path(), s.Gateway.Socket, os.Getpid())
-	if g.port != nil {
-		a.Say("HTTP and MCP at http://%s, the latter at /mcp; every request needs a bearer token", g.port.Addr())
+	return d.run(ctx, hup)
+}
+
+// withStatus gives an error that only a change of the configuration, or of the rights of this user, can remedy the exit status
+// misconfigured.
+func withStatus(err error) error {
+	switch fault.KindOf(err) {
+	case fault.Validation, fault.NotFound, fault.Auth, fault.Capability, fault.Policy:
+		return cli.WithStatus(misconfigured, err)
 	}
-	<-ctx.Done()
-	a.Say("stopping: refusing new calls, finishing those in progress")
-	g.Close()
-	return nil
+	return err
 }
 
 // newLog is the gateway's log, and its level: info until policy says otherwise.

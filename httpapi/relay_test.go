@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// relayed is a socket whose first gateway answers "old", and whose requests to /slow come to their end when it is told so.
+type relayed struct {
+	*Server
+	path   string
+	slow   chan struct{} // has a value when a slow request has begun
+	finish chan struct{}
+	client *http.Client
+}
+
+func newRelayed(t *testing.T) *relayed {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &relayed{path: filepath.Join(dir, "s"), slow: make(chan struct{}), finish: make(chan struct{})}
+	old := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/slow" {
+			r.slow <- struct{}{}
+			select {
+			case <-r.finish:
+			case <-req.Context().Done():
+			}
+		}
+		io.WriteString(w, "old")
+	})
+	if r.Server, err = Listen(SocketConfig{Path: r.path, Mode: 0o600}, old, func() {}, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", r.path)
+	}}
+	r.client = &http.Client{Transport: transport}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		r.Shutdown(context.Background())
+	})
+	return r
+}
+
+type heard struct {
+	status int
+	body   string
+	again  bool // on a connection that was used before
+	err    error
+}
+
+func (r *relayed) get(path string) heard {
+	var out heard
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		out.again = i.Reused
+	}})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway"+path, nil)
+	if err != nil {
+		return heard{err: err}
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		return heard{err: err}
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	out.status, out.body, out.err = res.StatusCode, string(body), err
+	return out
+}
+
+func (r *relayed) start(path string) <-chan heard {
+	c := make(chan heard, 1)
+	go func() { c <- r.get(path) }()
+	return c
+}
+
+// While one gateway makes room for the next, the requests in progress end as they began, new ones wait for the next gateway, and connections
+// stay open. proves OPS-01
+func TestRequestsWaitForTheNextGateway(t *testing.T) {
+	r := newRelayed(t)
+	if got := r.get("/"); got.body != "old" {
+		t.Fatal(got)
+	}
+	slow := r.start("/slow")
+	<-r.slow
+	held := make(chan error, 1)
+	r.relay.hold()
+	go func() { held <- r.Hold(context.Background()) }()
+	waiting := r.start("/")
+	select {
+	case got := <-waiting:
+		t.Fatalf("a request was answered while none was to be: %+v", got)
+	case err := <-held:
+		t.Fatalf("a request is in progress, and Hold returned: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(r.finish)
+	if got := <-slow; got.err != nil || got.body != "old" {
+		t.Error(got)
+	}
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+	if err := r.PassSocket(SocketConfig{Path: r.path, Mode: 0o666}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "new")
+	}), func() {}); err != nil {
+		t.Error(err)
+	}
+	if got := <-waiting; got.err != nil || got.body != "new" {
+		t.Error(got)
+	}
+	if got := r.get("/"); got.body != "new" || !got.again {
+		t.Errorf("%+v, want the new gateway's answer on the same connection", got)
+	}
+	if st, err := os.Stat(r.path); err != nil || st.Mode().Perm() != 0o666 {
+		t.Error(st, err)
+	}
+}
+
+// A request that does not come to its end is cut: its context ends. One that waits for a gateway that never comes is told to come again.
+// proves OPS-01
+func TestRequestsThatDoNotEnd(t *testing.T) {
+	r := newRelayed(t)
+	slow := r.start("/slow")
+	<-r.slow
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	err := r.Hold(ctx)
+	if fault.CodeOf(err) != "requests_cut" || !strings.Contains(err.Error(), "1 requests") {
+		t.Error(err)
+	}
+	if got := <-slow; got.err == nil {
+		t.Errorf("a request that was cut has an answer: %+v", got)
+	}
+	waiting := make(chan *httptest.ResponseRecorder)
+	go func() {
+		w := httptest.NewRecorder()
+		r.relay.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		waiting <- w
+	}()
+	if err := r.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if w := <-waiting; w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" ||
+		!strings.Contains(w.Body.String(), "gateway_stopping") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
