@@ -134,9 +134,12 @@ func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.D
 
 // EndWaits answers the calls that wait for a run with its present state, as if their time were up; later ones do not wait. It is called
 // before the gateway stops.
+func (e *Engine) EndWaits() { e.waiters.end() }
+
+// EndWaits is [Engine.EndWaits] for every site.
 func (s *Sites) EndWaits() {
 	for _, m := range s.order {
-		m.waiters.end()
+		m.EndWaits()
 	}
 }
 

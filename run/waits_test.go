@@ -102,3 +102,20 @@ func TestOpenRunsPerProject(t *testing.T) {
 		}
 	})
 }
+
+// A gateway that stops answers those who wait with what is known, as if their time were up. proves OPS-01
+func TestStopEndsWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		a := l.submit(order())
+		w.until(a.RunID, in(run.Pending))
+		began := time.Now()
+		time.AfterFunc(time.Second, l.engine.EndWaits)
+		for range 2 { // one that waits, and one that comes later
+			v, err := l.engine.Get(t.Context(), a.RunID, time.Minute, noRun)
+			if took := time.Since(began); err != nil || v.Phase != run.Pending || took != time.Second {
+				t.Errorf("%+v after %s: %v", v, took, err)
+			}
+		}
+	})
+}
