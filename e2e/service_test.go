@@ -1,0 +1,317 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// The daemon under a real systemd, with its shipped unit, beside Debian's units of munge and Slurm. The parts follow each other as an
+// admin's week does; each leaves the service running.
+//
+// proves OPS-01
+func TestService(t *testing.T) {
+	m := newMachine(t)
+	for _, part := range []struct {
+		name string
+		does func(*testing.T, *machine)
+	}{
+		{"hardened", hardened}, {"ready", readyWhenStarted}, {"tools", toolsWork}, {"socket", socketForPeers}, {"reload", reloads},
+		{"mistakes", mistakesAreNotLoaded}, {"load", reloadUnderLoad}, {"send", restartInASend}, {"watchdog", watchdogRestarts},
+		{"configuration", misconfiguredStops},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			part.does(t, &machine{t: t, name: m.name, share: m.share, init: m.init})
+		})
+		if t.Failed() {
+			return // what follows starts from what this part leaves
+		}
+	}
+}
+
+var score = regexp.MustCompile(`(?m)^→ Overall exposure level for slurmgate.service: ([0-9.]+)`)
+
+// The unit has no mistake that systemd knows of, and keeps the service away from what it does not need.
+func hardened(t *testing.T, m *machine) {
+	m.run("systemd-analyze verify /etc/systemd/system/slurmgate.service")
+	m.run("mkdir -p /etc/systemd/system/slurmgate.service.d")
+	drop := m.root("/etc/systemd/system/slurmgate.service.d/")
+	for _, c := range []struct {
+		drop string
+		most float64
+	}{{"", 3}, {"no-local-tools.conf", 2}} {
+		if c.drop != "" {
+			must(t, command("cp", "packaging/"+c.drop, drop))
+		}
+		found := score.FindStringSubmatch(m.run("systemd-analyze security --no-pager --offline=yes /etc/systemd/system/slurmgate.service"))
+		if found == nil {
+			t.Fatal("systemd-analyze printed no score")
+		}
+		if is, err := strconv.ParseFloat(found[1], 64); err != nil || is > c.most {
+			t.Errorf("systemd-analyze security %s: %s, at most %.1f", c.drop, found[1], c.most)
+		}
+		t.Logf("systemd-analyze security %s: %s", c.drop, found[1])
+	}
+	m.run("rm /etc/systemd/system/slurmgate.service.d/no-local-tools.conf")
+	m.write(drop+"watchdog.conf", "[Service]\nWatchdogSec=6\nRestartSec=0\n") // sooner than an admin wants it
+	m.run("systemctl daemon-reload")
+}
+
+// When systemctl returns, a run can be submitted.
+func readyWhenStarted(t *testing.T, m *machine) {
+	text := m.run("systemctl enable --now slurmgate 2>&1 && slurmgate run probe.words --param word=ready --json", "root")
+	if !strings.Contains(text, `"run_id": "run_`) {
+		t.Error(text)
+	}
+	for property, want := range map[string]string{"ActiveState": "active", "Type": "notify", "NRestarts": "0"} {
+		if got := m.unit(property); got != want {
+			t.Errorf("%s=%s, want %s", property, got, want)
+		}
+	}
+	until(t, 30*time.Second, "status line", func() bool { return strings.Contains(m.unit("StatusText"), "runs queued") })
+	if status, text, err := ask(m.client(), "GET", "/metrics", ""); err != nil || status != http.StatusOK ||
+		!strings.Contains(text, "slurmgate_runs{") {
+		t.Errorf("metrics over the socket: %d %v %s", status, err, text)
+	}
+}
+
+// Under the hardened unit jobs run, with munge and a seccomp profile, and so do tools on the service's own host.
+func toolsWork(t *testing.T, m *machine) {
+	m.run("slurmgate run probe.words --param word=job --wait")
+	m.run("echo a note >/home/alice/note; chmod 600 /home/alice/note; chown alice: /home/alice/note")
+	m.run("slurmgate run probe.here --input note=/home/alice/note --param mode=write --param note=x --wait 2>&1 || "+
+		"slurmgate run probe.here --input note=/home/alice/note --param mode=write --wait", "alice")
+}
+
+// Users that the site names reach the socket in /run, others are refused; nobody can put something else there.
+func socketForPeers(t *testing.T, m *machine) {
+	m.run("slurmgate runs list", "alice")
+	if p := m.try("slurmgate runs list", "bob"); p.code != 4 {
+		t.Errorf("bob, whom the site does not name: %+v", p)
+	}
+	if p := m.try("stat -c '%a %U' /run/slurmgate /run/slurmgate/gateway.sock; touch /run/slurmgate/x", "alice"); p.code == 0 ||
+		!strings.HasPrefix(p.text, "755 slurmgate\n666 slurmgate\n") {
+		t.Errorf("%+v", p)
+	}
+	if status, _, err := ask(m.client(), "GET", "/metrics", ""); err != nil || status != http.StatusOK {
+		t.Error(status, err)
+	}
+	if got := m.run("curl -s -o /dev/null -w '%{http_code}' --unix-socket /run/slurmgate/gateway.sock http://gateway/metrics", "alice"); got != "403" {
+		t.Errorf("metrics for alice, who may not read them: %s", got)
+	}
+}
+
+// since is the journal's present time.
+func (m *machine) since() string { return m.run("date '+%Y-%m-%d %H:%M:%S.%6N'") }
+
+const loaded = "the configuration was loaded"
+
+// A reload reads site file, policy and tools anew, in the same process.
+func reloads(t *testing.T, m *machine) {
+	pid, since := m.unit("MainPID"), m.since()
+	site := m.root("/etc/slurmgate/site.yaml")
+	m.edit(site, "peers:\n", "peers:\n    - {user: bob, capabilities: [gateway, read], projects: [demo]}\n")
+	m.run("systemctl reload slurmgate")
+	until(t, 30*time.Second, "reload", func() bool { return strings.Contains(m.journal(since), loaded) })
+	m.run("slurmgate runs list", "bob")
+	since = m.since()
+	m.edit(site, "    - {user: bob, capabilities: [gateway, read], projects: [demo]}\n", "")
+	m.run("kill -HUP " + pid)
+	until(t, 30*time.Second, "reload", func() bool { return strings.Contains(m.journal(since), loaded) })
+	if p := m.try("slurmgate runs list", "bob"); p.code != 4 {
+		t.Errorf("bob, whom the site does not name any more: %+v", p)
+	}
+	if now := m.unit("MainPID"); now != pid || m.unit("NRestarts") != "0" {
+		t.Errorf("another process: %s, before %s", now, pid)
+	}
+}
+
+// Files with mistakes are not loaded: systemctl says that it failed, the journal has every mistake, the service goes on as it is.
+func mistakesAreNotLoaded(t *testing.T, m *machine) {
+	pid, site, policy := m.unit("MainPID"), m.root("/etc/slurmgate/site.yaml"), m.root("/etc/slurmgate/domains/probing/policies.yaml")
+	broken := func(file, old, with string, want ...string) {
+		t.Helper()
+		m.edit(file, old, with)
+		defer m.edit(file, with, old)
+		since := m.since()
+		if p := m.try("systemctl reload slurmgate"); p.code == 0 {
+			t.Errorf("%s: systemctl reload succeeds", with)
+		}
+		for _, w := range want {
+			if said := m.journal(since); !strings.Contains(said, w) {
+				t.Errorf("the journal does not have %q:\n%s", w, said)
+			}
+		}
+		since = m.since()
+		m.run("kill -HUP " + pid)
+		until(t, 30*time.Second, "refusal", func() bool { return strings.Contains(m.unit("StatusText"), "RELOAD FAILED") })
+		for _, w := range want {
+			if said := m.journal(since); !strings.Contains(said, w) {
+				t.Errorf("after a HUP the journal does not have %q:\n%s", w, said)
+			}
+		}
+		m.run("slurmgate runs list", "alice")
+	}
+	broken(site, "run_as: self", "run_as: alice\n  slrum: 1", "slurm.run_as", "slrum")
+	broken(policy, "max_cpus: 64", "max_cpus: many", "max_cpus")
+	broken(m.root("/etc/slurmgate/domains/probing/toolpacks/probe.words.tool.yaml"), "planKind: slurm", "planKind: none", "planKind")
+	// What only the start shows: nothing can listen at this address. The gateway starts again as it was.
+	m.edit(site, "access:\n", "http: {listen: \"203.0.113.1:80\"}\naccess:\n")
+	since := m.since()
+	m.run("systemctl reload slurmgate")
+	until(t, 30*time.Second, "refusal", func() bool { return strings.Contains(m.journal(since), "cannot listen at http.listen") })
+	m.edit(site, "http: {listen: \"203.0.113.1:80\"}\naccess:\n", "access:\n")
+	m.run("slurmgate run probe.words --param word=still --wait", "alice")
+	since = m.since()
+	m.run("systemctl reload slurmgate")
+	until(t, 30*time.Second, "reload", func() bool { return strings.Contains(m.journal(since), loaded) })
+	until(t, 30*time.Second, "status without the failure", func() bool { return !strings.Contains(m.unit("StatusText"), "RELOAD FAILED") })
+	if now := m.unit("MainPID"); now != pid {
+		t.Errorf("another process: %s, before %s", now, pid)
+	}
+}
+
+// While the gateway starts anew, no request fails: reads, submissions and waits are answered, on the connections that they had.
+func reloadUnderLoad(t *testing.T, m *machine) {
+	var run struct {
+		RunID string `json:"run_id"`
+	}
+	must(t, json.Unmarshal([]byte(m.run("slurmgate run probe.words --param word=load --json --wait | tail -n +1", "root")), &run))
+	client := m.client()
+	stop := make(chan struct{})
+	var workers sync.WaitGroup
+	var asked, waits atomic.Int64
+	ran := sync.Map{}
+	for i := range 8 {
+		workers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				method, path, body := "GET", "/v1/runs", ""
+				switch {
+				case i == 0: // submissions
+					method, path, body = "POST", "/v1/tools/probe.words:run", fmt.Sprintf(`{"args":{"word":"load%d"}}`, n)
+				case i == 1:
+					path = "/v1/tools"
+				}
+				status, answer, err := ask(client, method, path, body)
+				asked.Add(1)
+				if err != nil || status >= 300 {
+					t.Errorf("%s %s: %d %v %s", method, path, status, err, answer)
+					return
+				}
+				if i == 0 {
+					ran.Store(n, answer)
+				}
+			}
+		})
+	}
+	sleeper := m.run("slurmgate run probe.here --input note=/home/alice/note --param mode=sleep --param a=30 --json", "alice")
+	var long struct {
+		RunID string `json:"run_id"`
+	}
+	must(t, json.Unmarshal([]byte(sleeper), &long))
+	workers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if status, answer, err := ask(client, "GET", "/v1/runs/"+long.RunID+"?wait_seconds=20", ""); err != nil || status != http.StatusOK {
+				t.Errorf("a wait: %d %v %s", status, err, answer)
+				return
+			}
+			waits.Add(1)
+		}
+	})
+	for range 3 {
+		since, began := m.since(), asked.Load()
+		m.run("systemctl reload slurmgate")
+		until(t, 30*time.Second, "reload", func() bool { return strings.Contains(m.journal(since), loaded) })
+		until(t, 30*time.Second, "more requests", func() bool { return asked.Load() > began+20 })
+	}
+	m.run("slurmgate cancel "+long.RunID, "alice")
+	close(stop)
+	workers.Wait()
+	if waits.Load() < 3 {
+		t.Errorf("%d waits were answered, and 3 reloads ended one each", waits.Load())
+	}
+	t.Logf("%d requests during 3 reloads", asked.Load())
+	m.settled()
+}
+
+// settled waits until no run is in progress, and makes sure that each has one job.
+func (m *machine) settled() {
+	m.t.Helper()
+	until(m.t, time.Minute, "end of all runs", func() bool {
+		return !strings.Contains(m.run("slurmgate runs list --state queued --json; slurmgate runs list --state running --json"), `"run_id"`)
+	})
+	if twice := m.run("sacct -X -n -P -S now-1hour --format=JobName | sort | uniq -d"); twice != "" {
+		m.t.Errorf("jobs that were submitted twice: %s", twice)
+	}
+}
+
+// A restart while sbatch hangs loses nothing and submits nothing twice.
+func restartInASend(t *testing.T, m *machine) {
+	m.run("devd pause slurmctld")
+	text := m.run("slurmgate run probe.words --param word=hanging --json")
+	m.run("systemctl restart slurmgate; devd resume slurmctld")
+	var run submitted
+	must(t, json.Unmarshal([]byte(text), &run))
+	m.run("slurmgate wait " + run.RunID)
+	m.settled()
+}
+
+// A daemon that does not do its work is killed by systemd's watchdog, and started again; nothing is lost.
+func watchdogRestarts(t *testing.T, m *machine) {
+	pid := m.unit("MainPID")
+	var run submitted
+	must(t, json.Unmarshal([]byte(m.run("slurmgate run probe.words --param word=stopped --json")), &run))
+	m.run("kill -STOP " + pid)
+	until(t, time.Minute, "new process", func() bool {
+		return m.unit("MainPID") != pid && m.unit("ActiveState") == "active"
+	})
+	if n := m.unit("NRestarts"); n != "1" {
+		t.Errorf("%s restarts, want 1", n)
+	}
+	m.run("slurmgate wait " + run.RunID)
+	m.settled()
+	// A hanging Slurm is no reason to be killed.
+	pid = m.unit("MainPID")
+	m.run("devd pause slurmctld; slurmgate run probe.words --param word=waiting --json; sleep 8; devd resume slurmctld")
+	if now := m.unit("MainPID"); now != pid {
+		t.Errorf("the watchdog killed a gateway that waits for Slurm: %s, before %s", now, pid)
+	}
+	m.settled()
+}
+
+// A service that cannot start as it is configured stops after one try; the journal says why.
+func misconfiguredStops(t *testing.T, m *machine) {
+	site := m.root("/etc/slurmgate/site.yaml")
+	m.edit(site, "run_as: self", "run_as: alice")
+	since := m.since()
+	if p := m.try("systemctl restart slurmgate"); p.code == 0 {
+		t.Error("systemctl restart succeeds")
+	}
+	for property, want := range map[string]string{"ActiveState": "failed", "ExecMainStatus": "78", "Result": "exit-code"} {
+		if got := m.unit(property); got != want {
+			t.Errorf("%s=%s, want %s", property, got, want)
+		}
+	}
+	if said := m.journal(since); strings.Count(said, "slurm.run_as") != 1 || strings.Contains(said, "Scheduled restart job") {
+		t.Errorf("the journal:\n%s", said)
+	}
+	m.edit(site, "run_as: alice", "run_as: self")
+	m.run("systemctl start slurmgate && slurmgate runs list")
+}
