@@ -101,7 +101,8 @@ func socketForPeers(t *testing.T, m *machine) {
 	if status, _, err := ask(m.client(), "GET", "/metrics", ""); err != nil || status != http.StatusOK {
 		t.Error(status, err)
 	}
-	if got := m.run("curl -s -o /dev/null -w '%{http_code}' --unix-socket /run/slurmgate/gateway.sock http://gateway/metrics", "alice"); got != "403" {
+	if got := m.run("curl -s -o /dev/null -w '%{http_code}' --unix-socket /run/slurmgate/gateway.sock http://gateway/metrics",
+		"alice"); got != "403" {
 		t.Errorf("metrics for alice, who may not read them: %s", got)
 	}
 }
@@ -280,9 +281,15 @@ func watchdogRestarts(t *testing.T, m *machine) {
 	}
 	m.run("slurmgate wait " + id)
 	m.settled()
-	// A hanging Slurm is no reason to be killed.
+	// A hanging Slurm is no reason to be killed: signs of life go on.
 	pid = m.unit("MainPID")
-	m.run("devd pause slurmctld; slurmgate run probe.words --param word=waiting --json; sleep 8; devd resume slurmctld")
+	m.run("devd pause slurmctld")
+	m.submit("probe.words --param word=waiting")
+	for last, n := m.unit("WatchdogTimestampMonotonic"), 0; n < 3; n++ {
+		until(t, 30*time.Second, "sign of life", func() bool { return m.unit("WatchdogTimestampMonotonic") != last })
+		last = m.unit("WatchdogTimestampMonotonic")
+	}
+	m.run("devd resume slurmctld")
 	if now := m.unit("MainPID"); now != pid {
 		t.Errorf("the watchdog killed a gateway that waits for Slurm: %s, before %s", now, pid)
 	}

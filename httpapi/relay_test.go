@@ -90,8 +90,8 @@ func (r *relayed) start(path string) <-chan heard {
 	return c
 }
 
-// While one gateway makes room for the next, the requests in progress end as they began, new ones wait for the next gateway, and connections
-// stay open. proves OPS-01
+// While one gateway makes room for the next, the requests in progress end as they began, new ones wait for the next gateway, and
+// connections stay open. proves OPS-01
 func TestRequestsWaitForTheNextGateway(t *testing.T) {
 	r := newRelayed(t)
 	if got := r.get("/"); got.body != "old" {
