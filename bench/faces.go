@@ -188,7 +188,6 @@ limits: {open_runs_per_project: 1000000}
 
 // open starts the program as an admin would and creates a token.
 func (m *measurement) open(ctx context.Context, o *office) (stop func(), err error) {
-	program, site := filepath.Join(sharedDir, "slurmgate"), filepath.Join(m.dir, "site.yaml")
 	if err := os.Mkdir(filepath.Join(m.dir, "state"), 0o700); err != nil {
 		return nil, err
 	}
@@ -201,7 +200,13 @@ func (m *measurement) open(ctx context.Context, o *office) (stop func(), err err
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(site, fmt.Appendf(nil, benchSite, m.dir, sharedDir), 0o600); err != nil {
+	return m.serve(ctx, o, fmt.Sprintf(benchSite, m.dir, sharedDir), "samtools", "seqkit", "minimap2")
+}
+
+// serve starts the program with a site file and images, and creates a token.
+func (m *measurement) serve(ctx context.Context, o *office, text string, images ...string) (stop func(), err error) {
+	program, site := filepath.Join(sharedDir, "slurmgate"), filepath.Join(m.dir, "site.yaml")
+	if err := os.WriteFile(site, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	command := func(args ...string) *exec.Cmd {
@@ -210,7 +215,7 @@ func (m *measurement) open(ctx context.Context, o *office) (stop func(), err err
 		c.Stderr = os.Stderr
 		return c
 	}
-	for _, name := range []string{"samtools", "seqkit", "minimap2"} {
+	for _, name := range images {
 		if err := command("image", "add", name, filepath.Join(sharedDir, "image.sif")).Run(); err != nil {
 			return nil, fmt.Errorf("image add: %w", err)
 		}
@@ -260,7 +265,11 @@ func (m *measurement) open(ctx context.Context, o *office) (stop func(), err err
 
 // tokenOf creates a token.
 func (o *office) tokenOf(name string, capabilities ...string) (string, error) {
-	args := []string{"token", "create", name, "--project", "bench", "--json"}
+	return o.tokenFor(name, "bench", capabilities...)
+}
+
+func (o *office) tokenFor(name, project string, capabilities ...string) (string, error) {
+	args := []string{"token", "create", name, "--project", project, "--json"}
 	for _, c := range capabilities {
 		args = append(args, "--capability", c)
 	}

@@ -45,6 +45,8 @@ func inside(ctx context.Context, args []string) error {
 		err = m.submit(ctx)
 	case "faces":
 		err = m.faces(ctx)
+	case "fair":
+		err = m.fair(ctx)
 	default:
 		err = fmt.Errorf("there is no inside measurement %q", args[0])
 	}

@@ -3,6 +3,7 @@
 //	go run ./bench rpc       RPCs of slurmctld and slurmdbd, counted by sdiag and sacctmgr
 //	go run ./bench submit    times and memory, each beside the bare command in the same run
 //	go run ./bench race      only the first part of submit: durable submits beside bare sbatch
+//	go run ./bench fair      how long a caller's run takes behind 160 runs of another caller
 //	go run ./bench faces     HTTP and MCP beside a bare handler and the SDK's echo tool; 500 clients on a large ledger
 //	-quick                   a tenth of everything, for work on this program; its figures prove nothing
 //
@@ -39,18 +40,20 @@ type sizes struct {
 	Looks                int           // times a status is taken
 	Cold                 int           // cold starts
 	Crowd                time.Duration // how long 500 clients come and go
+	Many, Alone          int           // runs of the one caller, and of the other
+	Program              string        // slurmgate to measure, instead of this source's
 	Profiles             string        // folder in the cluster for profiles of what is timed (which they slow down); none when empty
 }
 
 func (q *sizes) set(quick bool, limited int) {
-	profiles := q.Profiles
+	profiles, program := q.Profiles, q.Program
 	*q = sizes{Small: 10, Middle: 1000, Large: 10_000, Ledger: 100_000, Replays: 10_000, Limited: 1000, Rounds: 8, Block: 250, Looks: 15,
-		Cold: 5, Crowd: time.Minute}
+		Cold: 5, Crowd: time.Minute, Many: 160, Alone: 3}
 	if quick {
 		*q = sizes{Small: 10, Middle: 100, Large: 1000, Ledger: 10_000, Replays: 1000, Limited: 60, Rounds: 2, Block: 100, Looks: 5, Cold: 2,
-			Crowd: 10 * time.Second}
+			Crowd: 10 * time.Second, Many: 40, Alone: 1}
 	}
-	q.Profiles = profiles
+	q.Profiles, q.Program = profiles, program
 	if limited > 0 {
 		q.Limited = limited
 	}
@@ -81,9 +84,10 @@ func command(ctx context.Context, args []string) error {
 	flags.BoolVar(&quick, "quick", false, "a tenth of everything")
 	flags.IntVar(&limited, "limited", 0, "`runs` sent under slurmctld's rate limit, when not 1,000 (9 minutes)")
 	flags.StringVar(&o.sizes.Profiles, "profiles", "", "a `folder` of the cluster, e.g. /shared/profiles, for profiles of what is timed")
+	flags.StringVar(&o.sizes.Program, "program", "", "`slurmgate` to measure instead of this source's (fair)")
 	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
 	if len(args) == 0 {
-		return errors.New("name a measurement: rpc, submit, race or faces")
+		return errors.New("name a measurement: rpc, submit, race, fair or faces")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -96,6 +100,8 @@ func command(ctx context.Context, args []string) error {
 		return o.times(ctx, args[0])
 	case "faces":
 		return o.faces(ctx)
+	case "fair":
+		return o.fair(ctx)
 	}
-	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, faces", args[0])
+	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, fair, faces", args[0])
 }

@@ -91,7 +91,7 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 		return g, err
 	}
 	g.parts = run.Parts{Store: g.ledger, Index: g.ledger.Index("bench"), Renderer: g.cli, Submitter: g.cli, Queue: g.cli, Accounting: g.cli,
-		Canceller: g.cli,
+		Canceller: g.cli, Pace: g.cli.Pace,
 		Workspace: g.staging, Images: images, Objects: g.store, Contracts: noContracts{}, Formats: noFormats{},
 		Log: slog.New(slog.NewTextHandler(g.log, nil)), Now: time.Now}
 	g.rates = r

@@ -25,8 +25,8 @@ type Index struct {
 // Index returns the queries of a site's engine.
 func (l *Ledger) Index(site string) Index { return Index{l, site} }
 
-// Waiting lists the ids of runs in one of the phases, oldest first; run.Index has the contract. Terminal runs are never in it.
-func (l Index) Waiting(ctx context.Context, after string, limit int, phases ...run.Phase) ([]string, error) {
+// Waiting lists the runs in one of the phases, oldest first; run.Index has the contract. Terminal runs are never in it.
+func (l Index) Waiting(ctx context.Context, after string, limit int, phases ...run.Phase) ([]run.Waiter, error) {
 	w := l.inPhases(phases)
 	if after != "" {
 		w.add("(r.created_at, r.run_id) > (SELECT created_at, run_id FROM runs WHERE run_id = ?)", after)
@@ -34,8 +34,8 @@ func (l Index) Waiting(ctx context.Context, after string, limit int, phases ...r
 	if limit <= 0 {
 		limit = -1 // none
 	}
-	return list(ctx, l.r, column[string], "SELECT r.run_id FROM runs r WHERE "+w.String()+" ORDER BY r.created_at, r.run_id LIMIT ?",
-		append(w.args, limit)...)
+	return list(ctx, l.r, scanWaiter, "SELECT r.run_id, r.project_id, "+caller+" FROM runs r WHERE "+w.String()+
+		" ORDER BY r.created_at, r.run_id LIMIT ?", append(w.args, limit)...)
 }
 
 // Open counts the open runs of a project; run.Index has the contract.
@@ -45,11 +45,23 @@ func (l Index) Open(ctx context.Context, projectID string) (n int64, err error) 
 	return n, storage(err)
 }
 
-// OfTool lists the ids of a toolpack's runs in one of the phases; run.Index has the contract.
-func (l Index) OfTool(ctx context.Context, toolName string, phases ...run.Phase) ([]string, error) {
+// caller is the column of run.Share.Caller.
+const caller = "iif(r.principal_id <> '', r.principal_id, r.principal)"
+
+func scanWaiter(row scanner) (w run.Waiter, err error) {
+	err = row.Scan(&w.RunID, &w.Project, &w.Caller)
+	return w, err
+}
+
+// InPhases reads the runs in one of the phases; run.Index has the contract.
+func (l Index) InPhases(ctx context.Context, f func(run.Flying), phases ...run.Phase) error {
 	w := l.inPhases(phases)
-	w.add("r.tool_name = ? AND r.pack_hash <> ''", toolName)
-	return list(ctx, l.r, column[string], "SELECT r.run_id FROM runs r WHERE "+w.String(), w.args...)
+	return each(ctx, l.r, func(row scanner) error {
+		var v run.Flying
+		err := row.Scan(&v.RunID, &v.Project, &v.Caller, &v.Tool)
+		f(v)
+		return err
+	}, "SELECT r.run_id, r.project_id, "+caller+", iif(r.pack_hash <> '', r.tool_name, '') FROM runs r WHERE "+w.String(), w.args...)
 }
 
 // inPhases is the condition of the partial index runs_open.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -28,7 +29,7 @@ func TestIndexOfASite(t *testing.T) {
 	ctx := t.Context()
 	runs := map[string]run.View{"a": onSite(t, l, 1, "a"), "b": onSite(t, l, 2, "b")}
 	for site, v := range runs {
-		ids, err := l.Index(site).Waiting(ctx, "", 0, run.Staging)
+		ids, err := waiting(l, site, run.Staging)
 		if err != nil || !slices.Equal(ids, []string{v.Run.ID}) {
 			t.Errorf("%s waits: %v %v", site, ids, err)
 		}
@@ -183,7 +184,7 @@ func TestRunsInFlightTakenOver(t *testing.T) {
 			run.Deferred: {"run_4H8QD4ZY75Y0SJZFJ8HDB48566", "run_0VMJNJ0AMT7XYPPYG1H7Z7ED10"}},
 	} {
 		for _, phase := range []run.Phase{run.InJob, run.Pending, run.Deferred} {
-			ids, err := l.Index(site).Waiting(t.Context(), "", 0, phase)
+			ids, err := waiting(l, site, phase)
 			if err != nil || !slices.Equal(ids, phases[phase]) {
 				t.Errorf("%s on %s: %v %v", phase, site, ids, err)
 			}
@@ -201,4 +202,12 @@ func TestRunsInFlightTakenOver(t *testing.T) {
 	if v, err := l.View(t.Context(), "run_3KTQJDFRYAYWS12DYFQ5FS7ZAR"); err != nil || v.Run.Site != "e2e" || v.Run.State != run.Succeeded {
 		t.Error(v.Run, err)
 	}
+}
+
+func waiting(l *Ledger, site string, phase run.Phase) (ids []string, err error) {
+	list, err := l.Index(site).Waiting(context.Background(), "", 0, phase)
+	for _, w := range list {
+		ids = append(ids, w.RunID)
+	}
+	return ids, err
 }

@@ -324,7 +324,7 @@ func TestFilters(t *testing.T) {
 		}
 	}
 	open, err := l.Index("").Waiting(t.Context(), "", 0, run.Staging, run.Done)
-	if err != nil || !slices.Equal(open, []string{b.Run.ID}) {
+	if err != nil || !slices.Equal(open, []run.Waiter{{RunID: b.Run.ID, Share: run.Share{Project: project}}}) {
 		t.Error(open, err)
 	}
 	if open, err = l.Index("").Waiting(t.Context(), "", 0, run.Pending); err != nil || len(open) != 0 {

@@ -196,8 +196,8 @@ func TestCancelDuringSend(t *testing.T) {
 				w.fault = func(op string, _ int) outcome {
 					if op == "Send" && !asked {
 						asked = true
-						for _, id := range must(w.ledger.Index(w.cfg.Site).Waiting(t.Context(), "", 0, run.Submitting)) {
-							v, now := must(w.ledger.View(t.Context(), id)), time.Now()
+						for _, open := range must(w.ledger.Index(w.cfg.Site).Waiting(t.Context(), "", 0, run.Submitting)) {
+							v, now := must(w.ledger.View(t.Context(), open.RunID)), time.Now()
 							v.Run.CancelAt, v.Run.CancelReason = &now, "enough"
 							must(w.ledger.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.cancel_asked", Data: map[string]any{}}}))
 						}

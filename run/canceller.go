@@ -37,14 +37,14 @@ type canceller struct {
 }
 
 // cancel has Slurm asked to cancel the job with this id and name, unless it was asked lately or is about to be.
-func (c *canceller) cancel(id, name string) {
+func (c *canceller) cancel(s Share, id, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	j := namedJob{id, name}
 	if last, ok := c.asked[j]; ok && c.now().Sub(last) < askAgainAfter || c.jobs.working(j) {
 		return
 	}
-	c.jobs.add(j)
+	c.jobs.add(s, j)
 }
 
 // ask asks Slurm about one job.

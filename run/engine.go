@@ -34,7 +34,13 @@ type Config struct {
 	DeferBackoff time.Duration    // first wait after back-pressure, doubled up to Ceiling
 	Secrets      *secrets.Scanner // with the site's own patterns; nil: without
 	InFlight     map[string]int   // runs of a toolpack in flight at most, by tool name; a tool that is not in it has no limit
+	// How many runs of a project, and of a caller, may be in flight; 0, or a nil function: any number.
+	ProjectInFlight func(projectID string) int
+	CallerInFlight  func(caller string) int
+	Weights         map[string]int // turns of a project for one of another, by its id; 1 for a project that is not in it
 }
+
+func (c Config) weight(project string) int { return max(1, c.Weights[project]) }
 
 // Previous is what it takes to find runs that were made when canonical params had their previous form.
 type Previous struct {
@@ -55,6 +61,9 @@ type Parts struct {
 	Objects    Objects
 	Contracts  Contracts
 	Formats    Formats
+	// Pace waits until the site's budget allows another send, and takes it from the budget; nil: at once. first is set for the send of a
+	// caller that has sent nothing lately: something is set aside for those.
+	Pace func(ctx context.Context, first bool) error
 	// Room is a fault while the disks, or the project's quota, have no room for another run; nil: not asked.
 	Room func(ctx context.Context, projectID string) error
 	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
@@ -73,7 +82,7 @@ type Engine struct {
 	Parts
 	cfg      Config
 	work     *workQueue[string] // runs that a worker can move on
-	sends    chan struct{}      // a place for each sbatch under way
+	sends    *sendLine
 	collects *collectSlots
 	pressure *backPressure
 	limits   *limiter
@@ -99,15 +108,16 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	if cfg.Secrets == nil {
 		cfg.Secrets = secrets.Default()
 	}
-	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](), sends: make(chan struct{}, max(1, cfg.SendsAtOnce)),
-		collects: newCollectSlots(cfg.Workers),
+	workers := max(1, cfg.Workers)
+	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](cfg.weight, workers), sends: newSendLine(cfg, p),
+		collects: newCollectSlots(workers, cfg.weight),
 		waiters:  newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
 	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.poke)
 	e.limits = newLimiter(cfg, e.pressure, e.work.add)
 	e.cancels = &canceller{slurm: p.Canceller, queue: p.Queue, log: p.Log, now: p.Now,
 		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.sayNotCancelled, poke: e.watcher.poke,
-		jobs: newWorkQueue[namedJob](), asked: map[namedJob]time.Time{}}
+		jobs: newWorkQueue[namedJob](cfg.weight, 0), asked: map[namedJob]time.Time{}}
 	return e
 }
 
@@ -126,15 +136,15 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		return nil, err
 	}
 	var wg sync.WaitGroup
-	for range max(1, e.cfg.Workers) {
+	for range max(1, e.cfg.Workers) + 1 { // the last is for a caller who has none
 		wg.Go(func() { e.work.each(ctx, e.advance) })
 	}
 	for range cancelsAtOnce {
 		wg.Go(func() { e.cancels.jobs.each(ctx, e.cancels.ask) })
 	}
 	wg.Go(func() { e.watch(ctx) })
-	for _, id := range open {
-		e.work.add(id)
+	for _, w := range open {
+		e.work.add(w.Share, w.RunID)
 	}
 	return func() {
 		e.work.close()
@@ -182,12 +192,21 @@ func (e *Engine) advance(ctx context.Context, id string) {
 		err = e.step(ctx, h.view, h.params)
 		switch h, ok = (handed{view: h.view}), false; {
 		case err == nil, ctx.Err() != nil:
+			e.handBack(id)
 			return
 		case !stale(err): // if stale, somebody else moved it: look again
 			e.Log.Warn("a run could not be moved on", "run_id", id, "phase", h.view.Run.Phase, "err", err)
 			e.pressure.delay(id, e.cfg.Floor)
+			e.handBack(id)
 			return
 		}
+	}
+}
+
+// handBack gives back the place that was reserved for a run, unless the run was added again meanwhile.
+func (e *Engine) handBack(id string) {
+	if !e.work.queued(id) {
+		e.limits.unclaimed(id)
 	}
 }
 
@@ -215,12 +234,13 @@ func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
 	case Submitting:
 		return e.recoverSend(ctx, v)
 	case Collecting:
-		if !e.collects.take(v.Run.ID, v.Run.ProjectID) {
+		share := shareOf(v.Run)
+		if !e.collects.take(v.Run.ID, share) {
 			return nil
 		}
 		defer func() {
-			if next := e.collects.release(v.Run.ProjectID); next != "" {
-				e.work.add(next)
+			if whose, next := e.collects.release(share); next != "" {
+				e.work.add(whose, next)
 			}
 		}()
 		return e.collect(ctx, v)

@@ -8,149 +8,217 @@ import (
 	"time"
 )
 
-// ConcurrencyLimit is the reason of a run that waits because as many runs of its tool as policy allows are in flight.
-const ConcurrencyLimit = "concurrency_limit"
+// The reasons of a run that waits because as many runs are in flight as its toolpack, its project or its caller may have.
+const (
+	ConcurrencyLimit = "concurrency_limit"
+	ProjectLimit     = "project_limit"
+	CallerLimit      = "caller_limit"
+)
 
 // inFlight are the phases of runs that may be executing, or be about to. A run that needs an operator counts: its job may still run.
 var inFlight = []Phase{Submitting, Unconfirmed, Pending, InJob, Completing, NeedsOperator}
 
 func (p Phase) inFlight() bool { return slices.Contains(inFlight, p) }
 
-// limiter holds the runs of each toolpack in flight to what policy allows (concurrency.per_tool). In flight is what was sent to Slurm, or
-// started on the gateway's own host, and is not known to have ended. A run that would be one too many waits and is sent when another one
-// ends. The numbers are in memory, because to count in the ledger costs each send 2.6 ms at 10,000 runs (BenchmarkTuningReads): the
-// gateway counts at start and then with each write. Tools without a limit are not counted.
-//
-// flying is the number of runs whose newest known revision is in flight, or for which a place is reserved; it never exceeds most but for
-// what was in flight at the start.
+// limiter holds runs in flight to what policy allows a toolpack (concurrency.per_tool) and the site file a project and a caller
+// (runs_in_flight). In flight is what was sent to Slurm, or started on the gateway's own host, and is not known to have ended. A run that
+// would be one too many waits for its turn and is sent when another one ends. The numbers are in memory, because to count in the ledger
+// costs each send 2.6 ms at 10,000 runs (BenchmarkTuningReads): the gateway counts at start and then with each write. Runs without a limit
+// are not counted.
 type limiter struct {
+	cfg      Config
 	again    time.Duration // after which a waiting run is offered, whatever happens
 	pressure *backPressure
-	offer    func(runID string) // gives a run to the workers
+	offer    func(s Share, runID string) // gives a run to the workers
 	*inFlightRuns
 }
 
-// inFlightRuns are the runs of the limited tools. The engines of several sites share them.
+// inFlightRuns are the runs with a limit. The engines of several sites share them.
+//
+// flying is how many runs of a bound are in flight by their newest known revision, or have a place reserved; it never exceeds the bound but
+// for what was in flight at the start. A place that becomes free is reserved at once for the run whose turn it is.
 type inFlightRuns struct {
-	mu    sync.Mutex
-	tools map[string]*toolRuns // by tool name; the map itself never changes
+	mu      sync.Mutex
+	flying  map[bound]int
+	runs    map[string]*flight // those in flight, and those being written or offered
+	waiting []*queueOfTool     // the one that was served longest ago first
+	sites   map[string]*limiter
 }
 
-func newLimiter(cfg Config, pressure *backPressure, offer func(string)) *limiter {
-	l := &limiter{again: max(cfg.Ceiling, cfg.Floor), pressure: pressure, offer: offer,
-		inFlightRuns: &inFlightRuns{tools: map[string]*toolRuns{}}}
-	for name, most := range cfg.InFlight {
-		l.tools[name] = &toolRuns{most: most, runs: map[string]*flight{}, waiting: map[string]waiting{}}
-	}
-	return l
-}
+// bound is what has a limit: a tool, a project or a caller.
+type bound struct{ reason, name string }
 
-// toolRuns are the runs of one limited tool. Under inFlightRuns.mu.
-type toolRuns struct {
-	most    int
-	flying  int
-	runs    map[string]*flight // those in flight, and those being written
-	waiting map[string]waiting // runs that wait for a place
-}
-
-// waiting is a run that waits for a place.
-type waiting struct {
-	since time.Time // it was created
-	of    *limiter  // of its site
+// queueOfTool is what waits of a tool with a limit of its own; of all other tools under the empty name. A full tool so keeps no other
+// waiting, and a pick need not look for runs of others among its runs.
+type queueOfTool struct {
+	tool string
+	*turns[string]
 }
 
 // flight is what is known of a run at its newest revision.
 type flight struct {
-	rev    int64
-	flying bool
-	writes int // under way: only when none is can the entry be forgotten
+	bounds  []bound
+	rev     int64
+	flying  bool
+	offered bool // a place is reserved, which its worker has not taken yet
+	writes  int  // under way: only when none is can the entry be forgotten
 }
 
-// of returns the runs of the run's tool, nil if policy does not limit it. A plan submitted as it is belongs to no tool.
-func (l *limiter) of(r Run) *toolRuns {
-	if r.PackHash == "" {
-		return nil
+func newLimiter(cfg Config, pressure *backPressure, offer func(Share, string)) *limiter {
+	return &limiter{cfg: cfg, again: max(cfg.Ceiling, cfg.Floor), pressure: pressure, offer: offer,
+		inFlightRuns: &inFlightRuns{flying: map[bound]int{}, runs: map[string]*flight{}, sites: map[string]*limiter{}}}
+}
+
+// most is how many runs of the bound may be in flight; 0: any number.
+func (l *limiter) most(b bound) int {
+	switch {
+	case b.reason == ConcurrencyLimit:
+		return l.cfg.InFlight[b.name]
+	case b.reason == ProjectLimit && l.cfg.ProjectInFlight != nil:
+		return l.cfg.ProjectInFlight(b.name)
+	case b.reason == CallerLimit && l.cfg.CallerInFlight != nil:
+		return l.cfg.CallerInFlight(b.name)
 	}
-	return l.tools[r.ToolName]
+	return 0
+}
+
+func (l *limiter) full(b bound) bool { return l.flying[b] >= l.most(b) }
+
+// boundsOf are the bounds of a run that have a limit. A plan submitted as it is belongs to no tool.
+func (l *limiter) boundsOf(tool string, s Share) []bound {
+	all := []bound{{ConcurrencyLimit, tool}, {ProjectLimit, s.Project}, {CallerLimit, s.Caller}}
+	return slices.DeleteFunc(all, func(b bound) bool { return b.name == "" || l.most(b) == 0 })
+}
+
+func toolOf(r Run) string {
+	if r.PackHash == "" {
+		return ""
+	}
+	return r.ToolName
 }
 
 // count adds what an earlier gateway left in flight.
 func (l *limiter) count(ctx context.Context, ledger Index) error {
+	if len(l.cfg.InFlight) == 0 && l.cfg.ProjectInFlight == nil && l.cfg.CallerInFlight == nil {
+		return nil
+	}
+	var list []Flying
+	if err := ledger.InPhases(ctx, func(f Flying) { list = append(list, f) }, inFlight...); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, t := range l.tools {
-		ids, err := ledger.OfTool(ctx, name, inFlight...)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			t.set(t.entry(id), true)
+	for _, f := range list {
+		if bounds := l.boundsOf(f.Tool, f.Share); len(bounds) > 0 {
+			l.set(l.entry(f.RunID, bounds), true)
 		}
 	}
 	return nil
 }
 
-func (t *toolRuns) entry(id string) *flight {
-	if t.runs[id] == nil {
-		t.runs[id] = &flight{}
+func (l *limiter) entry(id string, bounds []bound) *flight {
+	if l.runs[id] == nil {
+		l.runs[id] = &flight{bounds: bounds}
 	}
-	return t.runs[id]
+	return l.runs[id]
 }
 
-func (t *toolRuns) set(f *flight, flying bool) {
+func (l *limiter) set(f *flight, flying bool) {
 	if f.flying != flying {
-		t.flying += map[bool]int{true: 1, false: -1}[flying]
+		for _, b := range f.bounds {
+			if l.flying[b] += map[bool]int{true: 1, false: -1}[flying]; l.flying[b] == 0 {
+				delete(l.flying, b)
+			}
+		}
 	}
 	f.flying = flying
 }
 
 // forget drops the entry of a run that is neither in flight nor being written.
-func (t *toolRuns) forget(id string) {
-	if f := t.runs[id]; f != nil && !f.flying && f.writes == 0 {
-		delete(t.runs, id)
+func (l *limiter) forget(id string) {
+	if f := l.runs[id]; f != nil && !f.flying && f.writes == 0 {
+		delete(l.runs, id)
 	}
 }
 
 // reserve takes a place for a run that is about to be sent; release gives it back unless the run is in flight by then. Without a place the
 // run waits, and why says for what.
 func (l *limiter) reserve(r Run) (release func(), why pause, ok bool) {
-	t := l.of(r)
-	if t == nil {
+	bounds := l.boundsOf(toolOf(r), shareOf(r))
+	if len(bounds) == 0 {
 		return func() {}, pause{}, true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f := t.runs[r.ID]; t.flying >= t.most && (f == nil || !f.flying) {
-		t.waiting[r.ID] = waiting{r.CreatedAt, l}
-		l.pressure.delay(r.ID, l.again)
-		return nil, pause{code: ConcurrencyLimit, detail: fmt.Sprintf("policy allows %d runs of %s at a time (concurrency.per_tool.%s), and "+
-			"%d are submitted or running; this run is submitted when one of them ends", t.most, r.ToolID, r.ToolName, t.flying)}, false
+	if f := l.runs[r.ID]; f == nil || !f.flying {
+		if i := slices.IndexFunc(bounds, l.full); i >= 0 {
+			l.queue(toolOf(r)).add(shareOf(r), r.ID)
+			l.sites[r.ID] = l
+			l.pressure.delay(r.ID, l.again)
+			return nil, pause{code: bounds[i].reason, detail: l.say(r, bounds[i])}, false
+		}
 	}
-	f := t.entry(r.ID)
-	f.rev = max(f.rev, r.Rev)
-	t.set(f, true)
-	delete(t.waiting, r.ID)
+	f := l.entry(r.ID, bounds)
+	f.rev, f.offered = max(f.rev, r.Rev), false
+	l.set(f, true)
+	l.waitsNoMore(r.ID)
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if f.rev == r.Rev { // nothing was written
-			t.set(f, false)
-			t.forget(r.ID)
-			l.offerPlaces(t)
+			l.set(f, false)
+			l.forget(r.ID)
+			l.offerPlaces()
 		}
 	}, pause{}, true
+}
+
+func (l *limiter) say(r Run, b bound) string {
+	const then = "this run is submitted when one of them ends"
+	switch most, now := l.most(b), l.flying[b]; b.reason {
+	case ConcurrencyLimit:
+		return fmt.Sprintf("policy allows %d runs of %s at a time (concurrency.per_tool.%s), and %d are submitted or running; %s", most, r.ToolID,
+			b.name, now, then)
+	case ProjectLimit:
+		return fmt.Sprintf("the project has %d runs in flight (limit %d, runs_in_flight of the project in the site file); %s", now, most, then)
+	default:
+		return fmt.Sprintf("the caller has %d runs in flight (limit %d, runs_in_flight of the caller in the site file); %s", now, most, then)
+	}
+}
+
+// queue is where runs of a tool wait.
+func (l *limiter) queue(tool string) *queueOfTool {
+	if l.cfg.InFlight[tool] == 0 {
+		tool = ""
+	}
+	for _, q := range l.waiting {
+		if q.tool == tool {
+			return q
+		}
+	}
+	q := &queueOfTool{tool, newTurns[string](l.cfg.weight)}
+	l.waiting = append(l.waiting, q)
+	return q
+}
+
+// waitsNoMore takes a run out of its queue.
+func (l *limiter) waitsNoMore(runID string) {
+	for _, q := range l.waiting {
+		q.remove(runID)
+	}
+	delete(l.sites, runID)
 }
 
 // writing notes that a write of a run begins; the returned function notes its result. Writes of one run may be noted in another order than
 // they were made: the newest revision counts.
 func (l *limiter) writing(r Run) (wrote func(View, error)) {
-	t := l.of(r)
-	if t == nil {
+	bounds := l.boundsOf(toolOf(r), shareOf(r))
+	if len(bounds) == 0 {
 		return func(View, error) {}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := t.entry(r.ID)
+	f := l.entry(r.ID, bounds)
 	f.writes++
 	return func(v View, err error) {
 		l.mu.Lock()
@@ -158,28 +226,53 @@ func (l *limiter) writing(r Run) (wrote func(View, error)) {
 		f.writes--
 		if err == nil && v.Run.Rev > f.rev {
 			f.rev = v.Run.Rev
-			t.set(f, v.Run.Phase.inFlight())
-			if v.Run.Phase != Staging && v.Run.Phase != Deferred {
-				delete(t.waiting, r.ID)
+			toBeSent := v.Run.Phase == Staging || v.Run.Phase == Deferred
+			if !toBeSent {
+				l.waitsNoMore(r.ID)
 			}
-			l.offerPlaces(t)
+			if !toBeSent || !f.offered {
+				f.offered = false
+				l.set(f, v.Run.Phase.inFlight())
+			}
+			l.offerPlaces()
 		}
-		t.forget(r.ID)
+		l.forget(r.ID)
 	}
 }
 
-// offerPlaces gives the workers the runs that have waited longest, one for each free place. Under mu.
-func (l *limiter) offerPlaces(t *toolRuns) {
-	for free := t.most - t.flying; free > 0 && len(t.waiting) > 0; free-- {
-		first := ""
-		for id, w := range t.waiting {
-			if than := t.waiting[first].since; first == "" || w.since.Before(than) || w.since.Equal(than) && id < first {
-				first = id
-			}
+// unclaimed gives back the place that was reserved for a run whose worker did not take it.
+func (l *limiter) unclaimed(runID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.runs[runID]; f != nil && f.offered {
+		f.offered = false
+		l.set(f, false)
+		l.forget(runID)
+		l.offerPlaces()
+	}
+}
+
+// offerPlaces reserves each free place for the run whose turn it is, and gives that run to the workers. Under mu.
+func (l *limiter) offerPlaces() {
+	for i := 0; i < len(l.waiting); {
+		q := l.waiting[i]
+		if q.len() == 0 || q.tool != "" && l.full(bound{ConcurrencyLimit, q.tool}) {
+			i++
+			continue
 		}
-		site := t.waiting[first].of
-		delete(t.waiting, first)
-		site.pressure.hurry(first)
-		site.offer(first)
+		s, id, ok := q.next(func(s Share) bool { return !slices.ContainsFunc(l.boundsOf("", s), l.full) }, nil)
+		if !ok {
+			i++
+			continue
+		}
+		f := l.entry(id, l.boundsOf(q.tool, s))
+		f.offered = true
+		l.set(f, true)
+		site := l.sites[id]
+		delete(l.sites, id)
+		site.pressure.hurry(id)
+		site.offer(s, id)
+		l.waiting = append(slices.Delete(l.waiting, i, i+1), q) // the others first, the next time
+		i = 0
 	}
 }

@@ -73,6 +73,14 @@ func (o *opening) Send(ctx context.Context, j JobSpec, k int) SendResult {
 	return p.Submitter.Send(ctx, j, k)
 }
 
+// pace lets a send of a site that is away go on, which is not carried out.
+func (o *opening) pace(ctx context.Context, first bool) error {
+	if p := o.parts.Load(); p != nil && p.Pace != nil {
+		return p.Pace(ctx, first)
+	}
+	return nil
+}
+
 // Receipt of a site that is away may be written at any time: it counts as one whose sbatch still runs.
 func (o *opening) Receipt(ctx context.Context, j JobSpec, k int) (res SendResult, held bool) {
 	p, err := o.opened()

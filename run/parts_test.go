@@ -141,22 +141,22 @@ func TestDueChangesNothing(t *testing.T) {
 	}
 }
 
-// The count of runs in flight follows the newest revision, in whichever order writes are noted, and a place is offered to the run that was
-// created first.
+// The count of runs in flight follows the newest revision, in whichever order writes are noted, and a place is offered to the run that has
+// waited longest.
 func TestLimiterCounts(t *testing.T) {
 	c := newClock()
 	b, _ := testPressure(c)
 	var offered []string
 	l := newLimiter(Config{InFlight: map[string]int{"tool": 1}, Ceiling: 10 * time.Second}, b,
-		func(id string) { offered = append(offered, id) })
+		func(_ Share, id string) { offered = append(offered, id) })
 	row := func(id string, rev int64, p Phase) Run {
-		return Run{ID: id, Rev: rev, ToolName: "tool", PackHash: "h", Phase: p, CreatedAt: c.now().Add(-time.Duration(id[0]) * time.Minute)}
+		return Run{ID: id, Rev: rev, ToolName: "tool", PackHash: "h", Phase: p}
 	}
 	release, _, ok := l.reserve(row("a", 1, Staging))
 	if !ok {
 		t.Fatal("no place for the first run")
 	}
-	for _, id := range []string{"b", "d", "c"} {
+	for _, id := range []string{"d", "c", "b"} {
 		if _, why, ok := l.reserve(row(id, 1, Staging)); ok || why.code != ConcurrencyLimit || b.due(id) {
 			t.Errorf("%s has a place too, or does not wait", id)
 		}
@@ -168,8 +168,9 @@ func TestLimiterCounts(t *testing.T) {
 	receipt(View{Run: row("a", 3, Pending)}, nil)
 	intent(View{Run: row("a", 2, Submitting)}, nil)
 	release()
-	if tool := l.tools["tool"]; tool.flying != 0 || len(tool.runs) != 0 || !slices.Equal(offered, []string{"d"}) || !b.due("d") {
-		t.Errorf("%d in flight, %d entries, offered %v", tool.flying, len(tool.runs), offered)
+	if tool := (bound{ConcurrencyLimit, "tool"}); l.flying[tool] != 1 || len(l.runs) != 1 || !slices.Equal(offered, []string{"d"}) ||
+		!b.due("d") {
+		t.Errorf("%d places taken, %d entries, offered %v", l.flying[tool], len(l.runs), offered)
 	}
 	// A place that nothing was written with goes on.
 	release, _, _ = l.reserve(row("d", 1, Staging))
@@ -178,7 +179,11 @@ func TestLimiterCounts(t *testing.T) {
 	}
 	// A failed write changes nothing.
 	l.writing(row("c", 1, Submitting))(View{}, errors.New("no"))
-	if _, _, ok := l.reserve(Run{ID: "raw", ToolName: "tool"}); !ok || len(l.tools["tool"].runs) != 0 {
+	if l.unclaimed("c"); !slices.Equal(offered, []string{"d", "c", "b"}) {
+		t.Errorf("offered %v after a worker did not take its place", offered)
+	}
+	l.unclaimed("b")
+	if _, _, ok := l.reserve(Run{ID: "raw", ToolName: "tool"}); !ok || len(l.runs)+len(l.flying) != 0 {
 		t.Error("a plan submitted as it is waits for a tool's place, or an entry is left")
 	}
 }
@@ -283,7 +288,7 @@ func TestCanceller(t *testing.T) {
 	var said []string
 	k := &canceller{slurm: slurm, queue: slurm, log: slog.New(slog.DiscardHandler), now: c.now, silent: func() error { return silent },
 		waits: func(_ context.Context, name, detail string) { said = append(said, detail) }, poke: func() {},
-		jobs: newWorkQueue[namedJob](), asked: map[namedJob]time.Time{}}
+		jobs: newWorkQueue[namedJob](nil, 0), asked: map[namedJob]time.Time{}}
 	work := func() {
 		for !k.jobs.empty() {
 			j, _ := k.jobs.take(t.Context())
@@ -298,22 +303,22 @@ func TestCanceller(t *testing.T) {
 			t.Fatalf("asked %q, said %q", slurm.asked, said)
 		}
 	}
-	k.cancel("7", "sg-a")
-	k.cancel("7", "sg-a")
-	k.cancel("7", "sg-b") // the same id under another name is another job
+	k.cancel(Share{}, "7", "sg-a")
+	k.cancel(Share{}, "7", "sg-a")
+	k.cancel(Share{}, "7", "sg-b") // the same id under another name is another job
 	want(2, 0)
 	c.pass(askAgainAfter - 1)
-	k.cancel("7", "sg-a")
+	k.cancel(Share{}, "7", "sg-a")
 	want(2, 0)
 	c.pass(1)
-	k.cancel("7", "sg-a") // twice MessageTimeout has not passed
+	k.cancel(Share{}, "7", "sg-a") // twice MessageTimeout has not passed
 	want(2, 0)
 	c.pass(20 * time.Second)
 	slurm.fails = fault.New(fault.Transport, "x", "x", "scancel: timed out")
-	k.cancel("7", "sg-a")
+	k.cancel(Share{}, "7", "sg-a")
 	want(3, 1)
 	silent = errors.New("no answer")
-	k.cancel("8", "sg-c")
+	k.cancel(Share{}, "8", "sg-c")
 	want(3, 2)
 	if silent = nil; len(k.asked) != 2 {
 		t.Errorf("a job counts as asked about that was not: %v", k.asked)
@@ -360,12 +365,12 @@ func TestDiskHealth(t *testing.T) {
 
 // A queue gives each id to one worker at a time, in order of arrival, and once more if it is added meanwhile.
 func TestWorkQueue(t *testing.T) {
-	q := newWorkQueue[string]()
+	q := newWorkQueue[string](nil, 0)
 	for _, id := range []string{"a", "b", "a"} {
-		q.add(id)
+		q.add(Share{}, id)
 	}
 	first, _ := q.take(t.Context())
-	q.add("a")
+	q.add(Share{}, "a")
 	second, _ := q.take(t.Context())
 	if first != "a" || second != "b" || !q.working("a") || !q.working("b") || q.working("c") || q.empty() {
 		t.Errorf("%s, %s", first, second)
@@ -385,30 +390,30 @@ func TestWorkQueue(t *testing.T) {
 	}
 	q.close()
 	wg.Wait()
-	if q.add("late"); !slices.Equal(again, []string{"a"}) || !q.empty() {
+	if q.add(Share{}, "late"); !slices.Equal(again, []string{"a"}) || !q.empty() {
 		t.Errorf("%v", again)
 	}
 }
 
 // A project whose thousand runs wait for a worker delays another project's by one.
 func TestWorkQueueTakesTurns(t *testing.T) {
-	q := newWorkQueue[string]()
+	q := newWorkQueue[string](nil, 0)
 	for i := range 1000 {
-		q.addTo("greedy", fmt.Sprint("g", i))
+		q.add(Share{Project: "greedy"}, fmt.Sprint("g", i))
 	}
-	q.add("of any")
-	q.addTo("modest", "m0")
-	q.addTo("modest", "m1")
+	q.add(Share{}, "of any")
+	q.add(Share{Project: "modest"}, "m0")
+	q.add(Share{Project: "modest"}, "m1")
 	var order []string
 	for range 1003 {
 		id, _ := q.take(t.Context())
 		order = append(order, id)
 		q.done(id)
 	}
-	if want := []string{"g0", "of any", "m0", "g1", "m1", "g2"}; !slices.Equal(order[:len(want)], want) || order[1002] != "g999" {
+	if want := []string{"of any", "g0", "m0", "g1", "m1", "g2"}; !slices.Equal(order[:len(want)], want) || order[1002] != "g999" {
 		t.Error(order[:8], order[1002])
 	}
-	if !q.empty() || len(q.byName) != 0 || len(q.busy) != 0 {
+	if !q.empty() || len(q.waiting.projects) != 0 || len(q.busy) != 0 {
 		t.Error("something stays behind")
 	}
 }

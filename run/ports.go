@@ -314,13 +314,13 @@ type Store interface {
 
 // Index has the other queries of the lifecycle.
 type Index interface {
-	// Waiting lists the ids of the runs in one of the phases, oldest first, at most limit (0: all) of those that come after the
-	// run after (empty: all).
-	Waiting(ctx context.Context, after string, limit int, phases ...Phase) ([]string, error)
+	// Waiting lists the runs in one of the phases, oldest first, at most limit (0: all) of those that come after the run after (empty:
+	// all).
+	Waiting(ctx context.Context, after string, limit int, phases ...Phase) ([]Waiter, error)
 	// Open counts the runs of a project that are not over, on whichever site.
 	Open(ctx context.Context, projectID string) (int64, error)
-	// OfTool lists the ids of the runs of toolpacks with this tool name in one of the phases.
-	OfTool(ctx context.Context, toolName string, phases ...Phase) ([]string, error)
+	// InPhases calls f with each run in one of the phases, as far as limits on runs in flight ask. f must not call the ledger.
+	InPhases(ctx context.Context, f func(Flying), phases ...Phase) error
 	// Watched calls f with each run in one of the phases, in no order, from one snapshot. f must not call the ledger.
 	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
 	// Newest is the number of the newest event of any run, 0 when there is none.
@@ -346,6 +346,18 @@ type Index interface {
 	Verified(ctx context.Context, sha256, typ string) error
 	// Seq is the number of the newest event of a run.
 	Seq(ctx context.Context, runID string) (int64, error)
+}
+
+// Waiter is a run that waits for the gateway, and whose turn it waits for.
+type Waiter struct {
+	RunID string
+	Share
+}
+
+// Flying is a run as limits on runs in flight see it.
+type Flying struct {
+	Waiter
+	Tool string // the name of its toolpack; empty for a plan submitted as it is
 }
 
 // Watched is the part of an open run needed to see that Slurm's answer changes nothing. A gateway watches up to 100,000.

@@ -2,55 +2,38 @@ package run
 
 import (
 	"context"
-	"slices"
 	"sync"
 )
 
-// workQueue is a set of ids. An id is worked on by one worker at a time; added again meanwhile, it is worked on once more. Ids come in
-// groups, which get their turn one after another; in a group the order is that of arrival.
+// workQueue is a set of ids. An id is worked on by one worker at a time; added again meanwhile, it is worked on once more. The turns say
+// which is next.
 type workQueue[K comparable] struct {
 	mu      sync.Mutex
-	work    *sync.Cond  // signalled when there may be something to take
-	rest    *sync.Cond  // signalled when nothing is left
-	groups  []*group[K] // with ids that wait; the next turn is the first's
-	byName  map[string]*group[K]
-	waiting map[K]bool
-	busy    map[K]bool
+	work    *sync.Cond // signalled when there may be something to take
+	rest    *sync.Cond // signalled when nothing is left
+	waiting *turns[K]
+	busy    map[K]Share
+	workers map[Share]int // how many each has
+	most    int           // that one may have; 0: no bound
 	closed  bool
 }
 
-type group[K comparable] struct {
-	name string
-	ids  []K
-}
-
-func newWorkQueue[K comparable]() *workQueue[K] {
-	q := &workQueue[K]{byName: map[string]*group[K]{}, waiting: map[K]bool{}, busy: map[K]bool{}}
+func newWorkQueue[K comparable](weight func(project string) int, most int) *workQueue[K] {
+	q := &workQueue[K]{waiting: newTurns[K](weight), busy: map[K]Share{}, workers: map[Share]int{}, most: most}
 	q.work, q.rest = sync.NewCond(&q.mu), sync.NewCond(&q.mu)
 	return q
 }
 
-// add adds an id whose group is not known.
-func (q *workQueue[K]) add(id K) { q.addTo("", id) }
-
-func (q *workQueue[K]) addTo(name string, id K) {
+func (q *workQueue[K]) add(s Share, id K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.waiting[id] {
-		return
+	if !q.closed {
+		q.waiting.add(s, id)
+		q.work.Signal()
 	}
-	q.waiting[id] = true
-	g := q.byName[name]
-	if g == nil {
-		g = &group[K]{name: name}
-		q.byName[name] = g
-		q.groups = append(q.groups, g)
-	}
-	g.ids = append(g.ids, id)
-	q.work.Signal()
 }
 
-// take waits for an id that no worker has. It returns false when ctx ends or the queue is closed.
+// take waits for an id that no worker has, of a share that may have another worker. It returns false when ctx ends or the queue is closed.
 func (q *workQueue[K]) take(ctx context.Context) (id K, ok bool) {
 	defer q.endWith(ctx, q.work)()
 	q.mu.Lock()
@@ -59,38 +42,19 @@ func (q *workQueue[K]) take(ctx context.Context) (id K, ok bool) {
 		if q.closed || ctx.Err() != nil {
 			return id, false
 		}
-		for n, g := range q.groups {
-			if id, ok = q.takeOf(g); ok {
-				q.groups = slices.Delete(q.groups, n, n+1)
-				if len(g.ids) > 0 {
-					q.groups = append(q.groups, g)
-				} else {
-					delete(q.byName, g.name)
-				}
-				return id, true
-			}
+		s, id, ok := q.waiting.next(q.mayHave, q.free)
+		if ok {
+			q.busy[id] = s
+			q.workers[s]++
+			return id, true
 		}
 		q.work.Wait()
 	}
 }
 
-// takeOf takes the first id of a group that no worker has.
-func (q *workQueue[K]) takeOf(g *group[K]) (id K, ok bool) {
-	for i, id := range g.ids {
-		if q.busy[id] {
-			continue
-		}
-		if i == 0 {
-			g.ids = g.ids[1:] // of 100,000 ids none is moved
-		} else {
-			g.ids = slices.Delete(g.ids, i, i+1)
-		}
-		delete(q.waiting, id)
-		q.busy[id] = true
-		return id, true
-	}
-	return id, false
-}
+func (q *workQueue[K]) mayHave(s Share) bool { return q.most == 0 || q.workers[s] < q.most }
+
+func (q *workQueue[K]) free(id K) bool { _, busy := q.busy[id]; return !busy }
 
 // each works on one id after another until ctx ends or the queue is closed.
 func (q *workQueue[K]) each(ctx context.Context, work func(context.Context, K)) {
@@ -112,11 +76,13 @@ func (q *workQueue[K]) endWith(ctx context.Context, c *sync.Cond) (stop func() b
 func (q *workQueue[K]) done(id K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	s := q.busy[id]
 	delete(q.busy, id)
-	if q.waiting[id] {
-		q.work.Signal() // it can be taken now
+	if q.workers[s]--; q.workers[s] == 0 {
+		delete(q.workers, s)
 	}
-	if len(q.groups)+len(q.busy) == 0 {
+	q.work.Signal() // it, or another of its share, can be taken now
+	if q.waiting.len()+len(q.busy) == 0 {
 		q.rest.Broadcast()
 	}
 }
@@ -125,14 +91,21 @@ func (q *workQueue[K]) done(id K) {
 func (q *workQueue[K]) working(id K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting[id] || q.busy[id]
+	return q.waiting.has(id) || !q.free(id)
+}
+
+// queued reports whether the id waits to be taken.
+func (q *workQueue[K]) queued(id K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting.has(id)
 }
 
 // empty reports whether no id waits to be taken.
 func (q *workQueue[K]) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.groups) == 0
+	return q.waiting.len() == 0
 }
 
 // idle waits until the queue is empty and no worker is busy.
@@ -140,7 +113,7 @@ func (q *workQueue[K]) idle(ctx context.Context) error {
 	defer q.endWith(ctx, q.rest)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.groups)+len(q.busy) > 0 && !q.closed {
+	for q.waiting.len()+len(q.busy) > 0 && !q.closed {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

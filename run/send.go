@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"sync"
 
 	"slurmgate/fault"
 )
@@ -42,17 +41,15 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, w Write) error {
 		return e.putOff(ctx, v, why, w)
 	}
 	defer release()
-	free := sync.OnceFunc(func() { <-e.sends })
-	select {
-	case e.sends <- struct{}{}:
-		defer free()
-	case <-ctx.Done():
-		return ctx.Err()
+	free, err := e.sends.enter(ctx, shareOf(v.Run), v.Run.ID)
+	if err != nil {
+		return err
 	}
+	defer free()
 	if why, held := e.pressure.holdIfPaused(v.Run.ID, at); held { // since it started to wait for its slot
 		return e.putOff(ctx, v, why, w)
 	}
-	v, err := e.recordIntent(ctx, v, w)
+	v, err = e.recordIntent(ctx, v, w)
 	if err != nil {
 		return err
 	}

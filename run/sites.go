@@ -55,6 +55,7 @@ func NewSites(sites ...Site) *Sites {
 		o := &opening{site: x.Config.Site}
 		p := x.Parts
 		p.Renderer, p.Submitter, p.Queue, p.Accounting, p.Canceller, p.Workspace, p.Images = o, o, o, o, o, o, o
+		p.Pace = o.pace
 		if x.Wrap != nil {
 			p = x.Wrap(p)
 		}
@@ -184,13 +185,13 @@ func (s *Sites) keepOpening(ctx context.Context, m *member) {
 
 // resume takes up the runs of a site that was away.
 func (e *Engine) resume(ctx context.Context) {
-	ids, err := e.Index.Waiting(ctx, "", 0, Staging, Submitting, Collecting, Deferred)
+	waiting, err := e.Index.Waiting(ctx, "", 0, Staging, Submitting, Collecting, Deferred)
 	if err != nil {
 		e.Log.Error("cannot read the ledger", "err", err)
 	}
-	for _, id := range ids {
-		e.pressure.hurry(id)
-		e.work.add(id)
+	for _, w := range waiting {
+		e.pressure.hurry(w.RunID)
+		e.work.add(w.Share, w.RunID)
 	}
 	e.watcher.poke()
 }

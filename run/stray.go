@@ -47,6 +47,6 @@ func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 			continue
 		}
 		e.Log.Info("a late job of an ended attempt is cancelled", "job_name", j.Name, "job_id", j.ID)
-		e.cancels.cancel(j.ID, j.Name)
+		e.cancels.cancel(Share{}, j.ID, j.Name)
 	}
 }

@@ -156,7 +156,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	changes, stop := e.waiters.listen(v.Run.ID)
 	defer stop()
 	e.waiters.hand(v, o.Params.Stored())
-	e.work.addTo(v.Run.ProjectID, v.Run.ID)
+	e.work.add(shareOf(v.Run), v.Run.ID)
 	e.watcher.poke()
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) || v.Run.Reason == SiteAway })
 	if err != nil && fault.CodeOf(err) != tooManyWaits { // the run is stored: a caller who may not wait gets what is known

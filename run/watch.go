@@ -61,19 +61,19 @@ func (e *Engine) takeUp(ctx context.Context) {
 		if p == Deferred && e.pressure.sitePause() != nil {
 			return
 		}
-		ids, err := e.Index.Waiting(ctx, e.watcher.offered[p], offeredAtOnce, p)
+		waiting, err := e.Index.Waiting(ctx, e.watcher.offered[p], offeredAtOnce, p)
 		if err != nil {
 			e.Log.Error("cannot read the ledger", "err", err)
 			return
 		}
-		for _, id := range ids {
-			if e.pressure.due(id) {
-				e.work.add(id)
+		for _, w := range waiting {
+			if e.pressure.due(w.RunID) {
+				e.work.add(w.Share, w.RunID)
 			}
 		}
 		// The next cycle continues after these: a thousand waiting runs do not hold up the rest either.
-		if e.watcher.offered[p] = ""; len(ids) == offeredAtOnce {
-			e.watcher.offered[p] = ids[offeredAtOnce-1]
+		if e.watcher.offered[p] = ""; len(waiting) == offeredAtOnce {
+			e.watcher.offered[p] = waiting[offeredAtOnce-1].RunID
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		return c.chooseAmong(ctx, v, found)
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
-		c.cancels.cancel(j.ID, j.Name)
+		c.cancels.cancel(shareOf(v.Run), j.ID, j.Name)
 	}
 	now := c.Now()
 	phase := phaseAfter(v.Run.Phase, j.Class)
@@ -180,7 +180,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	case err != nil:
 		return false, err
 	case phase == Collecting:
-		c.work.addTo(v.Run.ProjectID, v.Run.ID)
+		c.work.add(shareOf(v.Run), v.Run.ID)
 	case phase == Pending && after.Run.CancelAt != nil:
 		return true, c.carryOutCancel(ctx, after)
 	}

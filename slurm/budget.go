@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -21,16 +22,88 @@ const (
 
 // budget is a token bucket over everything asked of Slurm. Slurm's own
 // limiter (rl_enable) has a bucket of 30 by default; the burst stays below it.
-type budget struct{ *rate.Limiter }
+//
+// Sends by the hundred leave a little in the bucket, so that a look at the queue, and the send of a caller who sends nothing else, need not
+// wait for it to fill. While sends wait, looks at the queue take at most half of the budget.
+type budget struct {
+	*rate.Limiter
+	spare int // RPCs that sends leave
 
-func newBudget(rpcPerMinute int) budget {
-	return budget{rate.NewLimiter(rate.Limit(float64(rpcPerMinute)/time.Minute.Seconds()), min(max(rpcPerMinute, rpcCancel), 20))}
+	mu     sync.Mutex
+	pacing int       // sends that wait
+	looked time.Time // at the queue, the last time
+}
+
+func newBudget(rpcPerMinute int) *budget {
+	burst := min(max(rpcPerMinute, rpcCancel), 20)
+	return &budget{Limiter: rate.NewLimiter(rate.Limit(float64(rpcPerMinute)/time.Minute.Seconds()), burst),
+		spare: min(2*rpcQueue, burst-rpcSend)}
 }
 
 // spend waits until n RPCs may be made. Its error is a Transport fault: nothing was asked.
-func (b budget) spend(ctx context.Context, op string, n int) error {
+func (b *budget) spend(ctx context.Context, op string, n int) error {
 	if err := b.WaitN(ctx, n); err != nil {
 		return fault.Wrap(fault.Transport, op, "rpc_budget", "no RPC of the site's budget became free in time", err)
 	}
 	return nil
+}
+
+// time is how long the bucket takes to fill by n RPCs.
+func (b *budget) time(n float64) time.Duration {
+	return time.Duration(n / float64(b.Limit()) * float64(time.Second))
+}
+
+// pace is spend for a send. All but first ones wait until the bucket has the spare RPCs too, but not for ever: others may keep it empty.
+func (b *budget) pace(ctx context.Context, first bool) error {
+	const op = "slurm.Pace"
+	b.mu.Lock()
+	b.pacing++
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.pacing--
+	}()
+	need := float64(b.spare + rpcSend)
+	for patience := 2 * b.time(need); !first && patience > 0; {
+		short := need - b.Tokens()
+		if short <= 0 {
+			break
+		}
+		d := min(max(b.time(short), time.Millisecond), patience)
+		if err := sleep(ctx, d); err != nil {
+			return fault.Wrap(fault.Transport, op, "rpc_budget", "no RPC of the site's budget became free in time", err)
+		}
+		patience -= d
+	}
+	return b.spend(ctx, op, rpcSend)
+}
+
+// look waits while looks at the queue would take more than half of a budget that sends wait for.
+func (b *budget) look(ctx context.Context) error {
+	b.mu.Lock()
+	wait := time.Until(b.looked.Add(b.time(2 * rpcQueue)))
+	if b.pacing == 0 {
+		wait = 0
+	}
+	b.mu.Unlock()
+	err := sleep(ctx, wait)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looked = time.Now()
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

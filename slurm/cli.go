@@ -17,7 +17,7 @@ type CLI struct {
 	cfg    Config
 	home   string // HOME of sbatch and the queries
 	runner Runner
-	budget budget
+	budget *budget
 
 	queued atomic.Int64 // jobs to expect in the next answer of squeue
 

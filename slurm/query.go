@@ -24,6 +24,9 @@ func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, erro
 	const op = "slurm.Queue"
 	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
 	a.sought = sought
+	if err := c.budget.look(ctx); err != nil {
+		return nil, fault.Wrap(fault.Transport, op, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
+	}
 	_, err := c.askInto(ctx, a, op, rpcQueue, clean, "squeue",
 		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields,
 			":"+sep+",")+":"+sep)

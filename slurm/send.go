@@ -16,6 +16,9 @@ import (
 	"slurmgate/run"
 )
 
+// Pace waits until the budget has the RPCs of a send left, and takes them; run.Parts has the contract.
+func (c *CLI) Pace(ctx context.Context, first bool) error { return c.budget.pace(ctx, first) }
+
 // Send starts sbatch for the k-th send of the job and waits for it; run.Submitter has the contract.
 //
 // What makes it safe to die at any point: the lock is taken first and goes to sbatch as an open descriptor,
@@ -25,9 +28,6 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	argv, err := c.Argv(job)
 	if err != nil {
 		return notRun("job_spec", run.ScopeRun, err)
-	}
-	if err := c.budget.spend(ctx, "slurm.Send", rpcSend); err != nil {
-		return notRun("rpc_budget", run.ScopeRun, err)
 	}
 	lock, held, err := c.lock(job, k)
 	switch {

@@ -95,6 +95,7 @@ func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *worksp
 	}
 	cli, err := newSlurm(s, g.unread(s.Name))
 	p.Renderer, p.Submitter, p.Queue, p.Canceller, p.Accounting = cli, cli, cli, cli, accounting(s, cli)
+	p.Pace = cli.Pace
 	return p, err
 }
 

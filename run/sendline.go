@@ -1,0 +1,134 @@
+package run
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// sendLine gives runs their turn to be sent, at most so many sends at a time. One run at a time waits for the site's budget of RPCs: who is
+// next is decided only when the budget has something left, so that a newcomer is not sent after all those who were there before. A caller
+// who has nothing else in the line, and sent nothing lately, does not queue: what it needs of the budget is set aside.
+type sendLine struct {
+	now  func() time.Time
+	pace func(ctx context.Context, first bool) error // see Parts.Pace
+	busy chan struct{}                               // a place for each send under way
+
+	mu      sync.Mutex
+	pacing  bool // a run that had its turn waits for the budget
+	waiting *turns[string]
+	turn    map[string]chan struct{} // of those that wait, closed when it is their turn
+	sent    map[Share]sentLately
+}
+
+// sentLately is what the line remembers of a share.
+type sentLately struct {
+	runs int // in the line, or being sent
+	last time.Time
+}
+
+// lately is how long a caller's send counts. It is the time between two looks at Slurm, as most sites have it.
+const lately = 2 * time.Second
+
+func newSendLine(cfg Config, p Parts) *sendLine {
+	return &sendLine{now: p.Now, pace: p.Pace, busy: make(chan struct{}, max(1, cfg.SendsAtOnce)), waiting: newTurns[string](cfg.weight),
+		turn: map[string]chan struct{}{}, sent: map[Share]sentLately{}}
+}
+
+// enter waits for the turn of a run; leave gives the place to the next one. The error is that of ctx.
+func (l *sendLine) enter(ctx context.Context, s Share, runID string) (leave func(), err error) {
+	first, mine := l.queue(s, runID)
+	defer func() {
+		if err != nil {
+			l.forget(s)
+		}
+	}()
+	if !first {
+		if err := l.wait(ctx, runID, mine); err != nil {
+			return nil, err
+		}
+		defer l.paced()
+	}
+	if l.pace != nil {
+		if err := l.pace(ctx, first); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case l.busy <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return sync.OnceFunc(func() {
+		<-l.busy
+		l.forget(s)
+	}), nil
+}
+
+// queue puts a run into the line, unless it is the first of its share.
+func (l *sendLine) queue(s Share, runID string) (first bool, mine chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.sent[s]
+	l.sent[s] = sentLately{before.runs + 1, l.now()}
+	if before.runs == 0 && l.now().Sub(before.last) >= lately {
+		return true, nil
+	}
+	mine = make(chan struct{})
+	l.turn[runID] = mine
+	l.waiting.add(s, runID)
+	l.pass()
+	return false, mine
+}
+
+// wait waits for the run's turn.
+func (l *sendLine) wait(ctx context.Context, runID string, mine chan struct{}) error {
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.waiting.has(runID) { // it has its turn by now
+		l.pacing = false
+		l.pass()
+	}
+	l.waiting.remove(runID)
+	delete(l.turn, runID)
+	return ctx.Err()
+}
+
+// paced lets the next run wait for the budget.
+func (l *sendLine) paced() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pacing = false
+	l.pass()
+}
+
+// forget notes that a run of the share has left the line.
+func (l *sendLine) forget(s Share) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	l.sent[s] = sentLately{l.sent[s].runs - 1, now}
+	for other, o := range l.sent { // of the callers of the last seconds
+		if o.runs == 0 && now.Sub(o.last) >= lately {
+			delete(l.sent, other)
+		}
+	}
+	l.pass()
+}
+
+// pass gives the next run its turn. Under mu.
+func (l *sendLine) pass() {
+	if l.pacing || len(l.busy) == cap(l.busy) {
+		return
+	}
+	if _, next, ok := l.waiting.next(nil, nil); ok {
+		l.pacing = true
+		close(l.turn[next])
+		delete(l.turn, next)
+	}
+}
