@@ -109,7 +109,8 @@ func NewEngine(cfg Config, p Parts) *Engine {
 		cfg.Secrets = secrets.Default()
 	}
 	workers := max(1, cfg.Workers)
-	e := &Engine{Parts: p, cfg: cfg, work: newWorkQueue[string](cfg.weight, workers), sends: newSendLine(cfg, p),
+	work := newWorkQueue[string](cfg.weight, workers)
+	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of),
 		collects: newCollectSlots(workers, cfg.weight),
 		waiters:  newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}

@@ -101,6 +101,13 @@ func (q *workQueue[K]) queued(id K) bool {
 	return q.waiting.has(id)
 }
 
+// of is how many ids of a share wait or are being worked on.
+func (q *workQueue[K]) of(s Share) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting.of(s) + q.workers[s]
+}
+
 // empty reports whether no id waits to be taken.
 func (q *workQueue[K]) empty() bool {
 	q.mu.Lock()

@@ -8,11 +8,12 @@ import (
 
 // sendLine gives runs their turn to be sent, at most so many sends at a time. One run at a time waits for the site's budget of RPCs: who is
 // next is decided only when the budget has something left, so that a newcomer is not sent after all those who were there before. A caller
-// who has nothing else in the line, and sent nothing lately, does not queue: what it needs of the budget is set aside.
+// who has nothing else to be sent, and sent nothing lately, does not queue: what it needs of the budget is set aside.
 type sendLine struct {
 	now  func() time.Time
 	pace func(ctx context.Context, first bool) error // see Parts.Pace
 	busy chan struct{}                               // a place for each send under way
+	work func(Share) int                             // how many runs of a share the workers have or will have
 
 	mu      sync.Mutex
 	pacing  bool // a run that had its turn waits for the budget
@@ -30,14 +31,14 @@ type sentLately struct {
 // lately is how long a caller's send counts. It is the time between two looks at Slurm, as most sites have it.
 const lately = 2 * time.Second
 
-func newSendLine(cfg Config, p Parts) *sendLine {
-	return &sendLine{now: p.Now, pace: p.Pace, busy: make(chan struct{}, max(1, cfg.SendsAtOnce)), waiting: newTurns[string](cfg.weight),
-		turn: map[string]chan struct{}{}, sent: map[Share]sentLately{}}
+func newSendLine(cfg Config, p Parts, work func(Share) int) *sendLine {
+	return &sendLine{now: p.Now, pace: p.Pace, busy: make(chan struct{}, max(1, cfg.SendsAtOnce)), work: work,
+		waiting: newTurns[string](cfg.weight), turn: map[string]chan struct{}{}, sent: map[Share]sentLately{}}
 }
 
 // enter waits for the turn of a run; leave gives the place to the next one. The error is that of ctx.
 func (l *sendLine) enter(ctx context.Context, s Share, runID string) (leave func(), err error) {
-	first, mine := l.queue(s, runID)
+	first, mine := l.queue(s, runID, l.work(s) > 1)
 	defer func() {
 		if err != nil {
 			l.forget(s)
@@ -65,13 +66,13 @@ func (l *sendLine) enter(ctx context.Context, s Share, runID string) (leave func
 	}), nil
 }
 
-// queue puts a run into the line, unless it is the first of its share.
-func (l *sendLine) queue(s Share, runID string) (first bool, mine chan struct{}) {
+// queue puts a run into the line, unless it is the first of its share. more: the share has others to be sent.
+func (l *sendLine) queue(s Share, runID string, more bool) (first bool, mine chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.sent[s]
 	l.sent[s] = sentLately{before.runs + 1, l.now()}
-	if before.runs == 0 && l.now().Sub(before.last) >= lately {
+	if !more && before.runs == 0 && l.now().Sub(before.last) >= lately {
 		return true, nil
 	}
 	mine = make(chan struct{})

@@ -55,6 +55,14 @@ func (t *turns[K]) len() int { return len(t.at) }
 
 func (t *turns[K]) has(item K) bool { return t.at[item] != nil }
 
+// of is how many items of a share wait.
+func (t *turns[K]) of(s Share) int {
+	if p := t.projects[s.Project]; p != nil && p.callers[s.Caller] != nil {
+		return p.callers[s.Caller].n
+	}
+	return 0
+}
+
 // add adds an item as the last of its share, unless it waits already.
 func (t *turns[K]) add(s Share, item K) {
 	if t.has(item) {

@@ -1,0 +1,232 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// slowly makes the world's budget one send a second, and every call answer at once.
+func (w *world) slowly() {
+	w.cfg.SubmitWait = time.Nanosecond
+	w.pace = func(ctx context.Context, _ bool) error {
+		select {
+		case <-time.After(time.Second):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// of is a caller's n-th request in a project.
+func of(projectName, caller string, n int) run.Order {
+	o := order(func(p *plan.Params) {
+		if projectName != "" {
+			p.ProjectID = plan.ProjectID(projectName)
+		}
+		p.Spec.Execution.Command.Argv = []string{"tool", caller, fmt.Sprint(n)}
+	})
+	o.Principal = run.Principal{ID: "prn_" + caller, Name: "user:" + caller}
+	return o
+}
+
+// sentOf counts the jobs that Slurm was given, by caller, among the first so many; 0: all.
+func (w *world) sentOf(first int) map[string]int {
+	n := map[string]int{}
+	w.with(func() {
+		for i, j := range w.jobs {
+			if first == 0 || i < first {
+				n[j.spec.Spec.Execution.Command.Argv[1]]++
+			}
+		}
+	})
+	return n
+}
+
+func (l *life) submitMany(projectName, caller string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, l.submit(of(projectName, caller, i)).RunID)
+	}
+	return ids
+}
+
+// Another caller's run, of the same project or another one, is sent within seconds although 160 runs were there before it, and so are the
+// runs of the one who came first.
+//
+// proves OPS-03
+func TestOneCallersRunsDoNotDelayAnothers(t *testing.T) {
+	for _, project := range []string{"", "other"} {
+		bubble(t, func(t *testing.T, w *world) {
+			w.slowly()
+			w.auto = true
+			l := w.life()
+			many := l.submitMany("", "many", 160)
+			time.Sleep(10 * time.Second)
+			began := time.Now()
+			one := l.submit(of(project, "one", 0)).RunID
+			w.until(one, done)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("project %q: took %s behind 160 runs", project, took)
+			}
+			for _, id := range many {
+				w.want(w.until(id, done), run.Succeeded, "ok")
+			}
+		})
+	}
+}
+
+// Three projects share by their weights, and the callers of a project equally, late comers among them.
+func TestSharesByWeight(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.slowly()
+		w.cfg.Weights = map[string]int{plan.ProjectID("heavy"): 3}
+		l := w.life()
+		l.submitMany("heavy", "a", 100)
+		l.submitMany("heavy", "b", 100)
+		l.submitMany("light", "c", 100)
+		time.Sleep(20 * time.Second)
+		before := w.sentOf(0)
+		l.submitMany("late", "d", 100)
+		time.Sleep(100 * time.Second)
+		after := w.sentOf(0)
+		for caller, want := range map[string]int{"a": 30, "b": 30, "c": 20, "d": 20} {
+			if n := after[caller] - before[caller]; n < want-3 || n > want+3 {
+				t.Errorf("%s had %d of 100 sends, not %d (%v, then %v)", caller, n, want, before, after)
+			}
+		}
+		l.stop()
+	})
+}
+
+// A caller whose staging hangs, or whose runs always fail, holds up nobody else.
+func TestACallerInTroubleHoldsUpNobody(t *testing.T) {
+	for _, trouble := range []string{"hangs", "fails"} {
+		bubble(t, func(t *testing.T, w *world) {
+			w.auto, w.cfg.SubmitWait = true, time.Nanosecond
+			w.allowed = func(_ string, p plan.Params) error {
+				switch {
+				case p.Spec.Execution.Command.Argv[1] != "bad":
+				case trouble == "hangs":
+					time.Sleep(time.Hour) // as a filesystem that does not answer
+				default:
+					return fault.New(fault.Transport, "test", "disk_full", "no space")
+				}
+				return nil
+			}
+			l := w.life()
+			bad := l.submitMany("", "bad", 50)
+			time.Sleep(5 * time.Second)
+			began := time.Now()
+			for i := range 5 {
+				w.want(w.until(l.submit(of("", "good", i)).RunID, done), run.Succeeded, "ok")
+			}
+			if took := time.Since(began); took > time.Minute {
+				t.Errorf("%s: five runs took %s", trouble, took)
+			}
+			for _, id := range bad {
+				if _, err := l.engine.Cancel(t.Context(), id, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, id := range bad {
+				w.want(w.until(id, done), run.Cancelled, "cancelled")
+			}
+		})
+	}
+}
+
+// What is cancelled while it waits leaves the line, and a gateway that starts in the middle goes on as fairly as the one before.
+func TestFairAfterCancelAndRestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.slowly()
+		w.auto = true
+		l := w.life()
+		many := l.submitMany("", "many", 100)
+		one := l.submitMany("other", "one", 10)
+		time.Sleep(5 * time.Second)
+		for _, id := range many[60:] {
+			if _, err := l.engine.Cancel(t.Context(), id, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.crash()
+		l = w.life()
+		late := l.submit(of("", "late", 0)).RunID
+		began := time.Now()
+		for _, id := range append(one, late) {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+		if took := time.Since(began); took > 40*time.Second {
+			t.Errorf("eleven runs of others took %s after a restart", took)
+		}
+		for i, id := range many {
+			v := w.until(id, done)
+			if cancelled := v.Run.State == run.Cancelled; cancelled != (i >= 60) {
+				t.Errorf("run %d: %s", i, v.Run.State)
+			}
+		}
+		if n := w.count("Send"); n != 60+10+1 {
+			t.Errorf("%d sends of 71 runs", n)
+		}
+	})
+}
+
+// A limit on runs in flight, of a project and of a caller, is kept whatever is asked for at once and across a crash; who waits for a place
+// gets it in turn, and a caller who holds none is not behind those who hold many.
+//
+// proves OPS-03
+func TestRunsInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.auto, w.cfg.Workers, w.cfg.SendsAtOnce, w.cfg.SubmitWait = true, 8, 8, time.Nanosecond
+		w.cfg.ProjectInFlight = func(id string) int { return map[string]int{project: 4}[id] }
+		w.cfg.CallerInFlight = func(caller string) int { return map[string]int{"prn_many": 3}[caller] }
+		w.send = func(int) sendKind {
+			n := map[string]int{}
+			for _, j := range w.jobs {
+				if j.Class != run.ClassEnded {
+					n[j.spec.Spec.Execution.Command.Argv[1]]++
+				}
+			}
+			if n["many"] > 3 || n["many"]+n["two"] > 4 {
+				t.Errorf("LIMIT: %v", n)
+			}
+			return accept
+		}
+		l := w.life()
+		ids := l.submitMany("", "many", 30)
+		v := w.until(ids[29], in(run.Deferred))
+		if want := "the caller has 3 runs in flight (limit 3, runs_in_flight of the caller in the site file); this run is submitted when one " +
+			"of them ends"; v.Run.Reason != run.CallerLimit || v.Run.Detail != want {
+			t.Errorf("%s: %s", v.Run.Reason, v.Run.Detail)
+		}
+		ids = append(ids, l.submitMany("", "two", 20)...)
+		v = w.until(ids[49], in(run.Deferred))
+		if v.Run.Reason != run.ProjectLimit {
+			t.Errorf("%s: %s", v.Run.Reason, v.Run.Detail)
+		}
+		time.Sleep(3 * time.Second)
+		l.crash()
+		l = w.life()
+		free := l.submit(of("other", "two", 100)) // another project has its own limit, here none
+		w.until(free.RunID, done)
+		began := time.Now()
+		for _, id := range l.submitMany("", "two", 5) {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+		for _, id := range ids {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+		if took := time.Since(began); took > 5*time.Minute {
+			t.Errorf("50 runs of a few seconds took %s: a free place waits", took)
+		}
+		if n := w.count("Send"); n != 51 {
+			t.Errorf("%d sends of 51 runs", n)
+		}
+	})
+}
