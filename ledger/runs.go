@@ -77,7 +77,9 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 		there, err := known(ctx, tx, n.Sought)
 		if created = false; err == nil && there == "" {
 			there = n.Run.ID
-			created, err = l.insert(ctx, tx, n)
+			if created, err = l.insert(ctx, tx, n); created && err == nil {
+				err = l.admit(ctx, tx, n.Run, n.Admit)
+			}
 		}
 		switch {
 		case err != nil:

@@ -54,6 +54,9 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 				return err
 			}
 		}
+		if err := l.admit(ctx, tx, w.Run, w.Admit); err != nil {
+			return err
+		}
 		if err := l.swapRun(ctx, tx, w.Run); err != nil {
 			return err
 		}

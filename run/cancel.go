@@ -85,10 +85,10 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	case Submitting, Collecting:
 		// The worker that has the run, or takes it up now, sees the wish.
 		e.pressure.hurry(v.Run.ID)
-		e.work.add(shareOf(v.Run), v.Run.ID)
+		e.work.add(ShareOf(v.Run), v.Run.ID)
 		return nil
 	case InJob, Completing:
-		e.cancels.cancel(shareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(ShareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
 		return nil
 	case OutputsLate:
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never appeared", exit: v.Attempt.ExitCode})
@@ -113,7 +113,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	}
 	// What is over is over, whatever Slurm says: its job would only wait for its turn.
 	if err == nil && v.Submission.JobID != "" {
-		e.cancels.cancel(shareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(ShareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
 	}
 	return err
 }

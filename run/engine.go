@@ -66,6 +66,9 @@ type Parts struct {
 	Pace func(ctx context.Context, first bool) error
 	// Room is a fault while the disks, or the project's quota, have no room for another run; nil: not asked.
 	Room func(ctx context.Context, projectID string) error
+	// Admit is a fault where a new attempt of the share would exceed what its project, or its caller, may have. It is asked in the
+	// transaction that opens the attempt; nil: not asked.
+	Admit func(s Share, project, caller Spent) error
 	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
 	// send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil: not asked.
 	Allowed func(toolID string, p plan.Params) error
@@ -204,6 +207,14 @@ func (e *Engine) advance(ctx context.Context, id string) {
 	}
 }
 
+// admit is what the ledger asks about a new attempt of the run.
+func (e *Engine) admit(r Run) func(project, caller Spent) error {
+	if e.Admit == nil {
+		return nil
+	}
+	return func(project, caller Spent) error { return e.Admit(ShareOf(r), project, caller) }
+}
+
 // handBack gives back the place that was reserved for a run, unless the run was added again meanwhile.
 func (e *Engine) handBack(id string) {
 	if !e.work.queued(id) {
@@ -235,7 +246,7 @@ func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
 	case Submitting:
 		return e.recoverSend(ctx, v)
 	case Collecting:
-		share := shareOf(v.Run)
+		share := ShareOf(v.Run)
 		if !e.collects.take(v.Run.ID, share) {
 			return nil
 		}

@@ -92,7 +92,7 @@ func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string,
 	_, err := e.apply(ctx, w)
 	if err == nil {
 		e.forget(r.ID)
-		e.work.add(shareOf(r), r.ID)
+		e.work.add(ShareOf(r), r.ID)
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {
 		return err
 	}
 	e.forget(v.Run.ID)
-	e.work.add(shareOf(v.Run), v.Run.ID)
+	e.work.add(ShareOf(v.Run), v.Run.ID)
 	return nil
 }
 

@@ -144,7 +144,7 @@ func (l *limiter) forget(id string) {
 // reserve takes a place for a run that is about to be sent; release gives it back unless the run is in flight by then. Without a place the
 // run waits, and why says for what.
 func (l *limiter) reserve(r Run) (release func(), why pause, ok bool) {
-	bounds := l.boundsOf(toolOf(r), shareOf(r))
+	bounds := l.boundsOf(toolOf(r), ShareOf(r))
 	if len(bounds) == 0 {
 		return func() {}, pause{}, true
 	}
@@ -152,7 +152,7 @@ func (l *limiter) reserve(r Run) (release func(), why pause, ok bool) {
 	defer l.mu.Unlock()
 	if f := l.runs[r.ID]; f == nil || !f.flying {
 		if i := slices.IndexFunc(bounds, l.full); i >= 0 {
-			l.queue(toolOf(r)).add(shareOf(r), r.ID)
+			l.queue(toolOf(r)).add(ShareOf(r), r.ID)
 			l.sites[r.ID] = l
 			l.pressure.delay(r.ID, l.again)
 			return nil, pause{code: bounds[i].reason, detail: l.say(r, bounds[i])}, false
@@ -212,7 +212,7 @@ func (l *limiter) waitsNoMore(runID string) {
 // writing notes that a write of a run begins; the returned function notes its result. Writes of one run may be noted in another order than
 // they were made: the newest revision counts.
 func (l *limiter) writing(r Run) (wrote func(View, error)) {
-	bounds := l.boundsOf(toolOf(r), shareOf(r))
+	bounds := l.boundsOf(toolOf(r), ShareOf(r))
 	if len(bounds) == 0 {
 		return func(View, error) {}
 	}

@@ -99,7 +99,7 @@ const recordUnread = "slurm_record_unread"
 // job is forgotten, so that the next record that can be read counts as news.
 func (c *cycle) cannotTell(ctx context.Context, v View, hidden *Job) error {
 	if id := v.Submission.JobID; id != "" && v.Run.CancelAt != nil {
-		c.cancels.cancel(shareOf(v.Run), id, v.Submission.JobName)
+		c.cancels.cancel(ShareOf(v.Run), id, v.Submission.JobName)
 	}
 	a, detail := v.Attempt, "Slurm's answer has a record that cannot be read ("+hidden.Why+"); it may be that of this run's job"
 	a.SlurmState, a.SlurmWhy = "", ""
@@ -126,7 +126,7 @@ func (e *Engine) startCollecting(ctx context.Context, v View, by string) (bool, 
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.collecting",
 		Data: map[string]any{"witness": by}}})
 	if err == nil {
-		e.work.add(shareOf(v.Run), v.Run.ID)
+		e.work.add(ShareOf(v.Run), v.Run.ID)
 	}
 	return err == nil, err
 }

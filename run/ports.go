@@ -390,6 +390,16 @@ type New struct {
 	Sought     Sought          // what the same request may be known by
 	Inputs     []Link
 	Event      Event
+	// Admit is called in the transaction of a new run, once it is written, with what its project and its caller have had then. An error
+	// takes everything back; nil: not asked.
+	Admit func(project, caller Spent) error
+}
+
+// Spent is what a project, or a caller, has had of the site, the run in question included. Days and months are those of UTC in which
+// attempts were opened. An attempt counts with its CPUs for its time limit until it has ended, then with the time that its job ran.
+type Spent struct {
+	RunsToday           int64 // attempts
+	CPUSecondsThisMonth int64
 }
 
 // Sought are the identities under which the run of a request may be known.

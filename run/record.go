@@ -153,6 +153,7 @@ type Write struct {
 	Artifacts  []Artifact // registered if not there yet
 	Outputs    []Link
 	Event      Event
+	Admit      func(project, caller Spent) error // as New.Admit, for a new attempt
 	// the run as it was read at Run.Rev, where the caller has it: what the write leaves alone need not be read again. Only its attempt,
 	// submission and sends are looked at
 	From *View

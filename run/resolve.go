@@ -78,7 +78,7 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 		var keep string
 		for _, j := range found {
 			if j.Class == ClassPending && keep != "" {
-				c.cancels.cancel(shareOf(v.Run), j.ID, j.Name)
+				c.cancels.cancel(ShareOf(v.Run), j.ID, j.Name)
 				continue
 			}
 			if j.Class != ClassEnded {

@@ -41,7 +41,7 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, w Write) error {
 		return e.putOff(ctx, v, why, w)
 	}
 	defer release()
-	free, err := e.sends.enter(ctx, shareOf(v.Run), v.Run.ID)
+	free, err := e.sends.enter(ctx, ShareOf(v.Run), v.Run.ID)
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	changes, stop := e.waiters.listen(v.Run.ID)
 	defer stop()
 	e.waiters.hand(v, o.Params.Stored())
-	e.work.add(shareOf(v.Run), v.Run.ID)
+	e.work.add(ShareOf(v.Run), v.Run.ID)
 	e.watcher.poke()
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) || v.Run.Reason == SiteAway })
 	if err != nil && fault.CodeOf(err) != tooManyWaits { // the run is stored: a caller who may not wait gets what is known
@@ -199,7 +199,7 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
 	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Placement: o.Placement,
-		Sought: s, Inputs: inputs,
+		Sought: s, Inputs: inputs, Admit: e.admit(r),
 		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
 			"policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
 			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement)}})

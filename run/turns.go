@@ -12,7 +12,8 @@ type Share struct {
 	Caller  string // the id of a principal; empty where no record says whose a run is
 }
 
-func shareOf(r Run) Share { return Share{r.ProjectID, cmp.Or(r.Principal.ID, r.Principal.Name)} }
+// ShareOf is whose turn a run waits for.
+func ShareOf(r Run) Share { return Share{r.ProjectID, cmp.Or(r.Principal.ID, r.Principal.Name)} }
 
 // turns picks which of the things that wait is next: weighted round robin over projects, round robin over a project's callers, and in order
 // of arrival for each caller. It is start-time fair queueing with a cost of one: every turn moves a lane's next turn on by 1/weight, and

@@ -101,7 +101,7 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	}
 	why = cmp.Or(why, "requested")
 	v.Run.CancelAt, v.Run.CancelReason = nil, ""
-	w := Write{Event: Event{Type: "run.retry", Data: map[string]any{"reason": why}}}
+	w := Write{Admit: e.admit(v.Run), Event: Event{Type: "run.retry", Data: map[string]any{"reason": why}}}
 	if err = e.openAttempt(ctx, v, "retry", why, at, w); err != nil {
 		return SubmitAnswer{}, err
 	}
@@ -137,7 +137,7 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 		err = e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent",
 			detail: cmp.Or(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"})
 		if err == nil && v.Submission.JobID != "" {
-			e.cancels.cancel(shareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
+			e.cancels.cancel(ShareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
 		}
 		return err
 	}, Unconfirmed, Pending, NeedsOperator)

@@ -143,7 +143,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		return c.chooseAmong(ctx, v, found)
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
-		c.cancels.cancel(shareOf(v.Run), j.ID, j.Name)
+		c.cancels.cancel(ShareOf(v.Run), j.ID, j.Name)
 	}
 	now := c.Now()
 	phase := phaseAfter(v.Run.Phase, j.Class)
@@ -180,7 +180,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	case err != nil:
 		return false, err
 	case phase == Collecting:
-		c.work.add(shareOf(v.Run), v.Run.ID)
+		c.work.add(ShareOf(v.Run), v.Run.ID)
 	case phase == Pending && after.Run.CancelAt != nil:
 		return true, c.carryOutCancel(ctx, after)
 	}

@@ -41,6 +41,7 @@ type world struct {
 	allowed func(toolID string, p plan.Params) error
 	waits   func(context.Context) (resume func(), ok bool) // nil: every call may wait
 	pace    func(ctx context.Context, first bool) error    // of sends; nil: none
+	admit   func(s run.Share, project, caller run.Spent) error
 
 	mu     sync.Mutex
 	calls  map[string]int // by operation
@@ -245,7 +246,7 @@ func (w *world) life() *life {
 	l.cancel = cancel
 	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Renderer: l, Submitter: l, Queue: l, Accounting: l, Canceller: l,
 		Workspace: l,
-		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Waits: w.waits, Pace: w.pace,
+		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Waits: w.waits, Pace: w.pace, Admit: w.admit,
 		Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	wait, err := l.engine.Start(ctx)
 	if err != nil {

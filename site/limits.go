@@ -24,21 +24,51 @@ type Limits struct {
 	ConnectionsPerCaller  int `yaml:"connections_per_caller"`  // 1..65536 of these, and of the port's, of one caller; default 512
 	ConnectionsPerAddress int `yaml:"connections_per_address"` // 1..65536 of one address or user before its first call; default 256
 
-	ProjectQuotaMB int            `yaml:"project_quota_mb"` // MiB, 0..1073741824 that a project keeps, outputs included; default 0: no limit
-	ProjectImports int            `yaml:"project_imports"`  // 1..100000000 imported artifacts of a project; default 200000
-	Projects       []ProjectLimit `yaml:"projects"`         // other values for some projects
+	ProjectQuotaMB int `yaml:"project_quota_mb"` // MiB, 0..1073741824 that a project keeps, outputs included; default 0: no limit
+	ProjectImports int `yaml:"project_imports"`  // 1..100000000 imported artifacts of a project; default 200000
+
+	// What each project, and each caller in all projects, may have; 0 is no limit, and the default.
+	ProjectRunsInFlight     int `yaml:"project_runs_in_flight"`      // 0..1000000 runs sent to Slurm that have not ended
+	ProjectRunsPerDay       int `yaml:"project_runs_per_day"`        // 0..10000000 attempts opened on a day (UTC)
+	ProjectCPUHoursPerMonth int `yaml:"project_cpu_hours_per_month"` // 0..100000000 used, or reserved by time limits, in a month (UTC)
+	CallerRunsInFlight      int `yaml:"caller_runs_in_flight"`       // as those of a project
+	CallerRunsPerDay        int `yaml:"caller_runs_per_day"`
+	CallerCPUHoursPerMonth  int `yaml:"caller_cpu_hours_per_month"`
+
+	Projects []ProjectLimit `yaml:"projects"` // other values for some projects
+	Callers  []CallerLimit  `yaml:"callers"`  // and for some callers
 }
 
-// ProjectLimit is what one project may keep.
+// ProjectLimit is what one project may have.
 type ProjectLimit struct {
 	Project string `yaml:"project"`  // name or id
 	QuotaMB int    `yaml:"quota_mb"` // MiB, as project_quota_mb
 	Imports int    `yaml:"imports"`  // as project_imports; 0: that
+	Weight  int    `yaml:"weight"`   // 1..1000 turns for one of another project; 0: 1
+	Caps    `yaml:",inline"`
+}
+
+// CallerLimit is what one caller may have.
+type CallerLimit struct {
+	Caller string `yaml:"caller"` // as lists show it, e.g. user:alice, or the id of the principal, prn_…
+	Caps   `yaml:",inline"`
+}
+
+// Caps are the limits that projects and callers have in common; 0: as for all others, -1: no limit.
+type Caps struct {
+	RunsInFlight     int `yaml:"runs_in_flight"`
+	RunsPerDay       int `yaml:"runs_per_day"`
+	CPUHoursPerMonth int `yaml:"cpu_hours_per_month"`
 }
 
 const (
 	mostQuota   = 1 << 30
 	mostImports = 100_000_000
+
+	mostInFlight = 1_000_000
+	mostPerDay   = 10_000_000
+	mostCPUHours = 100_000_000
+	mostWeight   = 1000
 )
 
 // limit is a field of Limits: where it is, its default, and the values it may have.
@@ -66,6 +96,12 @@ func (l *Limits) fields() []limit {
 		{"connections_per_address", &l.ConnectionsPerAddress, 256, 1, most},
 		{"project_quota_mb", &l.ProjectQuotaMB, 0, 0, mostQuota},
 		{"project_imports", &l.ProjectImports, 200_000, 1, mostImports},
+		{"project_runs_in_flight", &l.ProjectRunsInFlight, 0, 0, mostInFlight},
+		{"project_runs_per_day", &l.ProjectRunsPerDay, 0, 0, mostPerDay},
+		{"project_cpu_hours_per_month", &l.ProjectCPUHoursPerMonth, 0, 0, mostCPUHours},
+		{"caller_runs_in_flight", &l.CallerRunsInFlight, 0, 0, mostInFlight},
+		{"caller_runs_per_day", &l.CallerRunsPerDay, 0, 0, mostPerDay},
+		{"caller_cpu_hours_per_month", &l.CallerCPUHoursPerMonth, 0, 0, mostCPUHours},
 	}
 }
 
@@ -80,5 +116,20 @@ func (c *checker) limits(l Limits) {
 		}
 		c.bounds(at+".quota_mb", int64(p.QuotaMB), 0, mostQuota)
 		c.bounds(at+".imports", int64(p.Imports), 0, mostImports)
+		c.bounds(at+".weight", int64(p.Weight), 0, mostWeight)
+		c.caps(at, p.Caps)
 	}
+	for i, l := range l.Callers {
+		at := fmt.Sprintf("limits.callers[%d]", i)
+		if l.Caller == "" {
+			c.add("SITE-CALLER", at+".caller", "a caller's name or id, as slurmgate runs list shows it", "the caller is missing", "")
+		}
+		c.caps(at, l.Caps)
+	}
+}
+
+func (c *checker) caps(at string, l Caps) {
+	c.bounds(at+".runs_in_flight", int64(l.RunsInFlight), -1, mostInFlight)
+	c.bounds(at+".runs_per_day", int64(l.RunsPerDay), -1, mostPerDay)
+	c.bounds(at+".cpu_hours_per_month", int64(l.CPUHoursPerMonth), -1, mostCPUHours)
 }

@@ -37,6 +37,7 @@ type gateway struct {
 	app     app.Gateway
 	metrics *metrics.Metrics
 	access  *access.Access
+	caps    *app.Caps
 
 	lock   *ledger.Lock
 	server *httpapi.Server

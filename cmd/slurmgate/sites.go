@@ -34,6 +34,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 		return err
 	}
 	var sites []run.Site
+	g.caps = g.app.Caps()
 	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
 	for _, s := range g.app.Site.Clusters() {
 		x := g.site(s, previous)
@@ -68,10 +69,11 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 			Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
+			ProjectInFlight: g.caps.ProjectInFlight, CallerInFlight: g.caps.CallerInFlight, Weights: g.caps.Weights(),
 			Secrets: g.app.Secrets,
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
-			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s),
+			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s), Admit: g.caps.Admit,
 			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Waits: gate.Wait,
 			Log: g.app.Log, Now: time.Now},
 		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },

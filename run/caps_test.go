@@ -1,0 +1,104 @@
+package run_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// What is admitted is decided in the transaction that opens the attempt: as many runs as are asked for at once, no more are accepted than
+// the cap says, nor by a gateway that starts in between. A run that was accepted is answered whatever the cap says; what is refused leaves
+// nothing behind.
+//
+// proves OPS-03
+func TestCapsHold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.auto = true
+		w.admit = func(s run.Share, project, caller run.Spent) error {
+			if s.Caller == "prn_busy" && caller.RunsToday > 5 || project.RunsToday > 8 {
+				return fault.New(fault.Policy, "test", "cap_reached", "no more today")
+			}
+			return nil
+		}
+		l := w.life()
+		ask := func(l *life, caller string, n int) (run.SubmitAnswer, error) {
+			o := of("", caller, n)
+			w.input(o)
+			return l.engine.Submit(t.Context(), o)
+		}
+		var accepted atomic.Int32
+		var wg sync.WaitGroup
+		for n := range 20 {
+			wg.Go(func() {
+				if _, err := ask(l, "busy", n); err == nil {
+					accepted.Add(1)
+				} else if fault.CodeOf(err) != "cap_reached" {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := accepted.Load(); n != 5 {
+			t.Errorf("%d runs of 5 were accepted", n)
+		}
+		time.Sleep(time.Minute)
+		l.crash()
+		l = w.life()
+		refused, replayed := 0, 0
+		for n := range 20 {
+			switch a, err := ask(l, "busy", n); {
+			case err != nil:
+				refused++
+			case a.Replayed:
+				replayed++
+			}
+		}
+		if refused != 15 || replayed != 5 {
+			t.Errorf("after a restart %d were refused and %d were there", refused, replayed)
+		}
+		for n := range 4 {
+			if _, err := ask(l, "other", n); (err == nil) != (n < 3) {
+				t.Errorf("run %d of the project's last three: %v", n, err)
+			}
+		}
+		page, err := w.ledger.List(t.Context(), ledgerAll)
+		if err != nil || page.Total.N != 8 {
+			t.Errorf("%d runs are in the ledger: %v", page.Total.N, err)
+		}
+		time.Sleep(24 * time.Hour)
+		if _, err := ask(l, "busy", 19); err != nil {
+			t.Errorf("the next day: %v", err)
+		}
+	})
+}
+
+// A retry is another attempt: it is refused like a new run, and changes nothing then.
+func TestCapsAndRetries(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.send = func(int) sendKind { return reject }
+		most := int64(1)
+		w.admit = func(_ run.Share, project, _ run.Spent) error {
+			if project.RunsToday > most {
+				return fault.New(fault.Policy, "test", "cap_reached", "no more today")
+			}
+			return nil
+		}
+		l := w.life()
+		id := l.submit(of("", "a", 1)).RunID
+		w.until(id, done)
+		if _, err := l.engine.Retry(t.Context(), id, 1, ""); fault.CodeOf(err) != "cap_reached" {
+			t.Error(err)
+		}
+		if v := w.until(id, done); v.Run.AttemptN != 1 || v.Run.State != run.Failed {
+			t.Errorf("%+v", v.Run)
+		}
+		most = 2
+		if a, err := l.engine.Retry(t.Context(), id, 1, ""); err != nil || a.Attempt != 2 {
+			t.Error(a, err)
+		}
+	})
+}
