@@ -41,13 +41,13 @@ func NewCaps(l site.Limits, name func(id string) string) *Caps {
 			bound{l.CallerRunsPerDay, "limits.caller_runs_per_day"}, bound{l.CallerCPUHoursPerMonth, "limits.caller_cpu_hours_per_month"}}}
 	for i, p := range l.Projects {
 		id := plan.ProjectOf(p.Project)
-		c.projects[id] = c.anyProject.with(p.Caps, fmt.Sprintf("limits.projects[%d]", i))
+		c.projects[id] = c.anyProject.with(p.Caps(), fmt.Sprintf("limits.projects[%d]", i))
 		if p.Weight > 1 {
 			c.weights[id] = p.Weight
 		}
 	}
 	for i, who := range l.Callers {
-		c.callers[who.Caller] = c.anyCaller.with(who.Caps, fmt.Sprintf("limits.callers[%d]", i))
+		c.callers[who.Caller] = c.anyCaller.with(who.Caps(), fmt.Sprintf("limits.callers[%d]", i))
 	}
 	return c
 }

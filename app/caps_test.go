@@ -17,10 +17,10 @@ import (
 // proves OPS-03
 func TestCapTexts(t *testing.T) {
 	c := NewCaps(site.Limits{ProjectRunsPerDay: 100, CallerRunsPerDay: 10, CallerCPUHoursPerMonth: 50, CallerRunsInFlight: 7,
-		Projects: []site.ProjectLimit{{Project: "big", Weight: 3, Caps: site.Caps{RunsPerDay: 500, RunsInFlight: 20}},
-			{Project: "free", Caps: site.Caps{RunsPerDay: -1}}},
-		Callers: []site.CallerLimit{{Caller: "user:alice", Caps: site.Caps{RunsPerDay: 20, RunsInFlight: -1}}, {Caller: "prn_CI",
-			Caps: site.Caps{CPUHoursPerMonth: -1}}}}, func(id string) string { return map[string]string{"prn_A": "user:alice"}[id] })
+		Projects: []site.ProjectLimit{{Project: "big", Weight: 3, RunsPerDay: 500, RunsInFlight: 20},
+			{Project: "free", RunsPerDay: -1}},
+		Callers: []site.CallerLimit{{Caller: "user:alice", RunsPerDay: 20, RunsInFlight: -1}, {Caller: "prn_CI",
+			CPUHoursPerMonth: -1}}}, func(id string) string { return map[string]string{"prn_A": "user:alice"}[id] })
 	c.now = func() time.Time { return time.Date(2026, 12, 31, 22, 0, 0, 0, time.UTC) }
 	day := func(n int64) run.Spent { return run.Spent{RunsToday: n} }
 	month := func(hours int64) run.Spent { return run.Spent{CPUSecondsThisMonth: hours * 3600} }
@@ -31,7 +31,8 @@ func TestCapTexts(t *testing.T) {
 		says            string
 	}{
 		{"any", "prn_X", day(100), day(10), "", "", ""},
-		{"any", "prn_X", day(101), day(1), "CAP-RUNS-PER-DAY", "limits.project_runs_per_day", "the project has started 100 of 100 runs today (UTC)"},
+		{"any", "prn_X", day(101), day(1), "CAP-RUNS-PER-DAY", "limits.project_runs_per_day",
+			"the project has started 100 of 100 runs today (UTC)"},
 		{"any", "prn_X", day(11), day(11), "CAP-RUNS-PER-DAY", "limits.caller_runs_per_day", "the caller has started 10 of 10 runs today (UTC)"},
 		{"big", "prn_A", day(500), day(20), "", "", ""},
 		{"big", "prn_A", day(501), day(1), "CAP-RUNS-PER-DAY", "limits.projects[0].runs_per_day", "500 of 500"},
@@ -49,7 +50,8 @@ func TestCapTexts(t *testing.T) {
 			continue
 		}
 		e, _ := err.(*fault.Error)
-		if e == nil || e.Code != "cap_reached" || !fault.Is(err, fault.Policy) || e.Problems[0].Code != x.code || e.Problems[0].Field != x.field ||
+		if e == nil || e.Code != "cap_reached" || !fault.Is(err, fault.Policy) || e.Problems[0].Code != x.code ||
+			e.Problems[0].Field != x.field ||
 			!strings.Contains(e.Msg, x.says) || e.Retry != 7201 || !strings.Contains(e.Next, "2027-01-01T00:00:00Z") {
 			t.Errorf("%s %s: %+v", x.project, x.caller, err)
 		}

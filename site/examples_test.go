@@ -45,9 +45,10 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	text = strings.Replace(text, "  roots: []\n", "", 1)
 	text = strings.Replace(text, "  peers: []\n", "", 1)
 	text = strings.Replace(text, "  projects: []\n", "", 1)
+	text = strings.Replace(text, "  callers: []\n", "", 1)
 	text = strings.Replace(text, "  oidc: []\n", "", 1)
 	text = strings.Replace(text, "  patterns: []\n", "", 1)
-	text = regexp.MustCompile(`(?m)^  # ((?:module|binds|roots|peers|oidc|projects|patterns):\n)((?:  #   .*\n)+)`).
+	text = regexp.MustCompile(`(?m)^  # ((?:module|binds|roots|peers|oidc|projects|callers|patterns):\n)((?:  #   .*\n)+)`).
 		ReplaceAllStringFunc(text, func(s string) string {
 			return strings.ReplaceAll(s, "  # ", "  ")
 		})

@@ -41,25 +41,31 @@ type Limits struct {
 
 // ProjectLimit is what one project may have.
 type ProjectLimit struct {
-	Project string `yaml:"project"`  // name or id
-	QuotaMB int    `yaml:"quota_mb"` // MiB, as project_quota_mb
-	Imports int    `yaml:"imports"`  // as project_imports; 0: that
-	Weight  int    `yaml:"weight"`   // 1..1000 turns for one of another project; 0: 1
-	Caps    `yaml:",inline"`
+	Project          string `yaml:"project"`        // name or id
+	QuotaMB          int    `yaml:"quota_mb"`       // MiB, as project_quota_mb
+	Imports          int    `yaml:"imports"`        // as project_imports; 0: that
+	Weight           int    `yaml:"weight"`         // 1..1000 turns for one of another project; 0: 1
+	RunsInFlight     int    `yaml:"runs_in_flight"` // 0: as for all others, -1: no limit; so are the next two
+	RunsPerDay       int    `yaml:"runs_per_day"`
+	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month"`
 }
 
 // CallerLimit is what one caller may have.
 type CallerLimit struct {
-	Caller string `yaml:"caller"` // as lists show it, e.g. user:alice, or the id of the principal, prn_…
-	Caps   `yaml:",inline"`
+	Caller           string `yaml:"caller"`         // as lists show it, e.g. user:alice, or the id of the principal, prn_…
+	RunsInFlight     int    `yaml:"runs_in_flight"` // 0: as for all others, -1: no limit; so are the next two
+	RunsPerDay       int    `yaml:"runs_per_day"`
+	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month"`
 }
 
-// Caps are the limits that projects and callers have in common; 0: as for all others, -1: no limit.
-type Caps struct {
-	RunsInFlight     int `yaml:"runs_in_flight"`
-	RunsPerDay       int `yaml:"runs_per_day"`
-	CPUHoursPerMonth int `yaml:"cpu_hours_per_month"`
-}
+// Caps are the limits that projects and callers have in common.
+type Caps struct{ RunsInFlight, RunsPerDay, CPUHoursPerMonth int }
+
+// Caps are those of the project's own.
+func (p ProjectLimit) Caps() Caps { return Caps{p.RunsInFlight, p.RunsPerDay, p.CPUHoursPerMonth} }
+
+// Caps are those of the caller's own.
+func (l CallerLimit) Caps() Caps { return Caps{l.RunsInFlight, l.RunsPerDay, l.CPUHoursPerMonth} }
 
 const (
 	mostQuota   = 1 << 30
@@ -117,14 +123,14 @@ func (c *checker) limits(l Limits) {
 		c.bounds(at+".quota_mb", int64(p.QuotaMB), 0, mostQuota)
 		c.bounds(at+".imports", int64(p.Imports), 0, mostImports)
 		c.bounds(at+".weight", int64(p.Weight), 0, mostWeight)
-		c.caps(at, p.Caps)
+		c.caps(at, p.Caps())
 	}
 	for i, l := range l.Callers {
 		at := fmt.Sprintf("limits.callers[%d]", i)
 		if l.Caller == "" {
-			c.add("SITE-CALLER", at+".caller", "a caller's name or id, as slurmgate runs list shows it", "the caller is missing", "")
+			c.add("SITE-CALLER", at+".caller", "a caller's name or id, as a list of runs shows it", "the caller is missing", "")
 		}
-		c.caps(at, l.Caps)
+		c.caps(at, l.Caps())
 	}
 }
 
