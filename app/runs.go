@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	"slurmgate/gate"
@@ -52,6 +54,7 @@ type RunRow struct {
 	Phase      run.Phase  `json:"phase"`
 	Reason     string     `json:"reason"`
 	SlurmJobID string     `json:"slurm_job_id"`
+	Waits      *run.Wait  `json:"waits"` // in the gateway, and behind whom; null: for nothing there
 	CreatedAt  time.Time  `json:"created_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 }
@@ -119,13 +122,33 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 	out = RunList{Listed: listedOf(page.Total), Runs: []RunRow{}, Cursor: cursorOf(page.Cursor)}
 	for _, r := range page.Runs {
 		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, known(r.Principal.Name), r.State, r.Phase, r.Reason, r.JobID,
-			r.CreatedAt, r.FinishedAt})
+			g.waits(r), r.CreatedAt, r.FinishedAt})
 	}
 	var by *asked
 	if f.Principal != "" {
 		by = &asked{f.Principal, page.Askers}
 	}
 	return out, runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq, by}, nil
+}
+
+// waits says what a run of a list waits for in the gateway.
+func (g *Gateway) waits(r ledger.Row) *run.Wait {
+	if g.Sites == nil { // a list without the engines: nothing moves
+		return nil
+	}
+	return g.Sites.Waits(run.Run{ID: r.ID, Site: r.Site, ProjectID: r.ProjectID, Principal: r.Principal, Phase: r.Phase,
+		ToolName: strings.ReplaceAll(r.ToolID, ".", "_"), PackHash: "any"})
+}
+
+// nameBusiest adds the name of the caller who has most waiting in the project of a run: whoever may read the run may read that.
+func (g *Gateway) nameBusiest(ctx context.Context, w *run.Wait) {
+	if w == nil || w.Busiest == nil {
+		return
+	}
+	if i, err := g.Ledger.Identity(ctx, w.Busiest.PrincipalID); err == nil {
+		w.Busiest.Principal = i.Name
+		w.Text += fmt.Sprintf("; %s has %d waiting", i.Name, w.Busiest.Waiting)
+	}
 }
 
 // DiffArgs are the arguments of run.diff: two run ids.

@@ -31,6 +31,7 @@ type RunStory struct {
 	Phase           run.Phase       `json:"phase"`
 	Reason          string          `json:"reason"`
 	Detail          string          `json:"detail"`
+	Waits           *run.Wait       `json:"waits"` // in the gateway, and behind whom; null: for nothing there
 	Attempt         int             `json:"attempt"`
 	JobName         string          `json:"job_name"`
 	SlurmJobID      string          `json:"slurm_job_id"`
@@ -146,6 +147,7 @@ func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory
 		s.Workspace = g.Sites.RunDir(s.Site, a.RunID)
 	}
 	s.Detail = *g.hide(c, &s.Detail)
+	g.nameBusiest(ctx, s.Waits)
 	measured := 0 // accounting reports usage later, which is not an event of the run
 	for _, at := range s.Attempts {
 		if at.Source == "accounting" {
@@ -184,7 +186,7 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 	s := RunStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion,
 		ProjectID: v.Run.ProjectID, Site: v.Run.Site, Principal: known(v.Run.Principal.Name), PrincipalID: known(v.Run.Principal.ID),
 		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase,
-		Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail),
+		Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail), Waits: g.Sites.Waits(v.Run),
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster,
 		SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
 		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt,

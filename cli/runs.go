@@ -57,11 +57,19 @@ func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
 		}
 		list(w, "run|tool|state|phase|site|job|created|by|reason", l.Runs, func(r app.RunRow) []string {
 			return []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.Site), orDash(r.SlurmJobID), dateTime(r.CreatedAt),
-				nameOr(r.Principal), clipLine(r.Reason, 40)}
+				nameOr(r.Principal), clipLine(reasonOf(r), 60)}
 		})
 		footer(w, len(l.Runs), l.Listed, "runs")
 		nextPage(w, l.Cursor, fault.Do("run.list", "cursor", text(l.Cursor)))
 	})
+}
+
+// reasonOf is what a run waits for, in words where it waits for its turn.
+func reasonOf(r app.RunRow) string {
+	if r.Waits != nil {
+		return r.Waits.Text
+	}
+	return r.Reason
 }
 
 // nameOr is who made a run; older ledgers do not know.

@@ -49,6 +49,7 @@ type GetAnswer struct {
 	SlurmJobID *string    `json:"slurm_job_id"`
 	Phase      Phase      `json:"phase"`
 	Reason     *string    `json:"reason"`
+	Waits      *Wait      `json:"waits"` // in the gateway, and behind whom; null: for nothing there
 	ObservedAt *time.Time `json:"observed_at"`
 }
 
@@ -93,8 +94,9 @@ func (e *Engine) get(ctx context.Context, v View, wait time.Duration, which Iden
 	if err != nil {
 		return GetAnswer{}, err
 	}
-	return GetAnswer{RunAnswer: a, Site: v.Run.Site, SlurmJobID: opt(v.Submission.JobID), Phase: v.Run.Phase, Reason: reason(v),
-		ObservedAt: e.observedAt(v)}, nil
+	waits := e.waitsOf(v.Run)
+	return GetAnswer{RunAnswer: a, Site: v.Run.Site, SlurmJobID: opt(v.Submission.JobID), Phase: v.Run.Phase, Reason: reasonOf(v, waits),
+		Waits: waits, ObservedAt: e.observedAt(v)}, nil
 }
 
 // collected says whether a run is finished, after up to wait for its end, and lists its artifacts. It changes nothing: the gateway collects
@@ -196,6 +198,14 @@ func reason(v View) *string {
 		s += ": " + PlainDetail(v.Run.Detail)
 	}
 	return &s
+}
+
+// reasonOf is the reason of a run, or else that it waits for its turn.
+func reasonOf(v View, w *Wait) *string {
+	if r := reason(v); r != nil || w == nil {
+		return r
+	}
+	return new(w.Code + ": " + w.Text)
 }
 
 func opt(s string) *string {

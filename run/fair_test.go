@@ -230,3 +230,49 @@ func TestRunsInFlight(t *testing.T) {
 		}
 	})
 }
+
+// A run that waits says for what and behind whom: for its turn, with the numbers of its caller, its project and all others; or for a place
+// among the runs in flight, with the limit. Of another project it says no more than a number.
+func TestWhatWaitsSaysOnWhom(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.slowly()
+		w.cfg.ProjectInFlight = func(id string) int { return map[string]int{plan.ProjectID("full"): 2}[id] }
+		l := w.life()
+		ids := l.submitMany("", "many", 50)
+		l.submitMany("other", "stranger", 20)
+		mine := l.submitMany("", "one", 10)
+		get := func(id string) run.GetAnswer {
+			a, err := l.engine.Get(t.Context(), id, 0, noRun)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		a := get(mine[9])
+		x := a.Waits
+		if x == nil || x.Code != run.WaitsForTurn || x.Caller < 8 || x.Project < 50 || x.Others < 15 || x.Ahead < 30 || x.Ahead > 40 || x.Limit != nil ||
+			x.Busiest == nil || x.Busiest.PrincipalID != "prn_many" {
+			t.Fatalf("%+v", x)
+		}
+		want := fmt.Sprintf("waits for its turn: %d runs before it; its caller has %d waiting, its project %d, other projects %d", x.Ahead,
+			x.Caller, x.Project, x.Others)
+		if x.Text != want || a.Reason == nil || *a.Reason != "turn: "+want {
+			t.Errorf("%s; %v", x.Text, a.Reason)
+		}
+		if last := get(ids[49]).Waits; last == nil || last.Ahead <= x.Ahead {
+			t.Errorf("%+v", last)
+		}
+		full := l.submitMany("full", "two", 10)
+		w.until(full[9], in(run.Deferred))
+		v := get(full[9])
+		if x := v.Waits; x == nil || x.Code != run.ProjectLimit || *x.Limit != 2 || *x.Current != 2 || x.Text != fmt.Sprintf(
+			"waits: its project has 2 runs in flight (limit 2); %d runs before it", x.Ahead) {
+			t.Errorf("%+v", x)
+		}
+		w.with(func() { w.auto = true })
+		if v := w.until(mine[9], done); get(v.Run.ID).Waits != nil {
+			t.Error("a finished run waits")
+		}
+		l.stop()
+	})
+}

@@ -119,3 +119,31 @@ func BenchmarkTurns(b *testing.B) {
 		})
 	}
 }
+
+// The place of a thing is how many are picked before it, and of whom there are how many.
+func TestPlaceInTheTurns(t *testing.T) {
+	q := newTurns[string](func(p string) int { return map[string]int{"p": 3}[p] })
+	for s, n := range map[Share]int{{"p", "a"}: 40, {"p", "b"}: 3, {"q", "a"}: 25, {"r", "c"}: 9} {
+		for i := range n {
+			q.add(s, fmt.Sprint(s.Project, s.Caller, i))
+		}
+	}
+	picks(q, 7) // somewhere in the middle of a round
+	w := q.place("pb2")
+	if w.Caller+w.Project+w.Others == 0 || w.Caller > 3 || w.Project+w.Others != q.len() || w.Busiest.PrincipalID != "a" {
+		t.Errorf("%+v of %d", w, q.len())
+	}
+	if q.place("none") != nil {
+		t.Error("what does not wait has a place")
+	}
+	want := map[string]int{}
+	for id := range q.at {
+		want[id] = q.place(id).Ahead
+	}
+	for n := 0; q.len() > 0; n++ {
+		_, id, _ := q.next(nil, nil)
+		if d := want[id] - n; d < -1 || d > 1 { // a rounding of thirds
+			t.Errorf("%s was picked after %d, not %d", id, n, want[id])
+		}
+	}
+}
