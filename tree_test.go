@@ -267,6 +267,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Sites.Submit":  {"submit", "packHandler"},
 		"run.Sites.Preview": {"rehearseSubmit", "packRehearsal"},
 		"run.Sites.Get":     {"getRun"},
+		"run.Sites.Waits":   {"waits", "story"}, // of runs that were found to be theirs to see
 		"run.Sites.Collect": {"collectRun"},
 		"run.Sites.Cancel":  {"cancel"},
 		"run.Sites.Logs":    {"logs"},

@@ -250,7 +250,8 @@ func TestWhatWaitsSaysOnWhom(t *testing.T) {
 		}
 		a := get(mine[9])
 		x := a.Waits
-		if x == nil || x.Code != run.WaitsForTurn || x.Caller < 8 || x.Project < 50 || x.Others < 15 || x.Ahead < 30 || x.Ahead > 40 || x.Limit != nil ||
+		if x == nil || x.Code != run.WaitsForTurn || x.Caller < 8 || x.Project < 50 || x.Others < 15 || x.Ahead < 30 || x.Ahead > 40 ||
+			x.Limit != nil ||
 			x.Busiest == nil || x.Busiest.PrincipalID != "prn_many" {
 			t.Fatalf("%+v", x)
 		}
