@@ -43,5 +43,7 @@ type Gateway struct {
 	verifying sync.Mutex // held while all artifacts are verified
 	supposed  supposed
 	quotas    Quotas
+	caps      *Caps
+	capsRead  sync.Once
 	ready     sync.Once // quotas are
 }

@@ -69,13 +69,16 @@ func (c capsOf) with(own site.Caps, at string) capsOf {
 
 // Caps are the gateway's.
 func (g *Gateway) Caps() *Caps {
-	return NewCaps(g.Site.Limits, func(id string) string {
-		i, err := g.Ledger.Identity(context.Background(), id)
-		if err != nil {
-			return ""
-		}
-		return i.Name
+	g.capsRead.Do(func() {
+		g.caps = NewCaps(g.Site.Limits, func(id string) string {
+			i, err := g.Ledger.Identity(context.Background(), id)
+			if err != nil {
+				return ""
+			}
+			return i.Name
+		})
 	})
+	return g.caps
 }
 
 func (c *Caps) project(id string) capsOf {

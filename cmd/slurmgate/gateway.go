@@ -37,7 +37,6 @@ type gateway struct {
 	app     app.Gateway
 	metrics *metrics.Metrics
 	access  *access.Access
-	caps    *app.Caps
 
 	lock   *ledger.Lock
 	server *httpapi.Server

@@ -34,7 +34,6 @@ func (g *gateway) openSites(ctx context.Context) error {
 		return err
 	}
 	var sites []run.Site
-	g.caps = g.app.Caps()
 	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
 	for _, s := range g.app.Site.Clusters() {
 		x := g.site(s, previous)
@@ -56,7 +55,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 
 // site is a site as its engine sees it before it is open.
 func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
-	p := g.app.Policy
+	p, caps := g.app.Policy, g.app.Caps()
 	var warnings []string
 	if s.Apptainer.Verify == slurm.VerifyImageOnly {
 		warnings = append(warnings, "this site verifies only the image on the compute node, not the inputs (apptainer.verify: image_only)")
@@ -69,11 +68,11 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
 			Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
 			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
-			ProjectInFlight: g.caps.ProjectInFlight, CallerInFlight: g.caps.CallerInFlight, Weights: g.caps.Weights(),
+			ProjectInFlight: caps.ProjectInFlight, CallerInFlight: caps.CallerInFlight, Weights: caps.Weights(),
 			Secrets: g.app.Secrets,
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
-			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s), Admit: g.caps.Admit,
+			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s), Admit: caps.Admit,
 			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Waits: gate.Wait,
 			Log: g.app.Log, Now: time.Now},
 		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },
