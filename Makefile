@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines clean
+.PHONY: build demo test lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines model clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -53,6 +53,10 @@ openapi-client:
 # What HTTP and MCP cost beside a bare handler and the SDK's echo tool, and 500 clients on a ledger of 100,000 runs; on a cluster of its own.
 bench-faces:
 	@go run ./bench faces
+
+# Every order of the protocol's steps within a bound: up to three faults. go test ./docs/model has two.
+model:
+	@go run ./docs/model
 
 # How many lines and tokens of Go each package of the product gained or lost since the commit FROM.
 lines:

@@ -68,6 +68,7 @@ var arrows = map[string][]string{
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.
+	"docs/model":           {},
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
 	"scripts/images/mksif": {},

@@ -80,8 +80,7 @@ var beforeJob = map[Phase]string{Staging: "cancelled before anything was submitt
 func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	switch v.Run.Phase {
 	case Staging, Deferred:
-		// A worker may be at it: this write makes its next one stale, and without the intent nothing is sent.
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: beforeJob[v.Run.Phase]})
+		return e.cancelUnsent(ctx, v)
 	case Submitting, Collecting:
 		// The worker that has the run, or takes it up now, sees the wish.
 		e.pressure.hurry(v.Run.ID)
@@ -142,4 +141,22 @@ func (e *Engine) cancelAnswer(v View) CancelAnswer {
 		a.Executed, a.Message = "maybe", "cancelling: Slurm was asked to stop the job; the run ends when the job has ended"
 	}
 	return a
+}
+
+// cancelUnsent ends a run that has no job as far as this ledger knows. A worker may be at it: this write makes its next one stale, and
+// without the intent nothing is sent. But a ledger restored from a backup may not know of a job that was sent since, so an attempt that
+// has a folder ends by its claim. Where the folder cannot be reached, what the ledger knows has to do.
+func (e *Engine) cancelUnsent(ctx context.Context, v View) error {
+	how := verdict{ending: EndedCancelled, detail: beforeJob[v.Run.Phase]}
+	claim, who, err := e.takeClaim(ctx, v)
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case err == nil && who == heldByJob:
+		_, err := e.adopt(ctx, v, claim)
+		return err
+	case err == nil && who == heldByOther:
+		how.reason, how.detail = string(AheadOfLedger), "cancelled; the workspace belongs to an attempt that this ledger does not know"
+	}
+	return e.finish(ctx, v, how)
 }

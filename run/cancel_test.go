@@ -360,3 +360,40 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// A ledger restored from a backup may say that nothing was sent while a job of the attempt is about to start, runs, or has ended: whoever
+// has the claim decides. docs/model found it.
+func TestCancelAfterRestore(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim    string // in the attempt's folder; TOKEN stands for the attempt's
+		executed string
+		phase    run.Phase
+	}{
+		"job waits": {"", "never", run.Done}, "job runs": {"slurmgate-claim 1 job=77 task=- restart=0 token=TOKEN node=n1\n", "maybe", run.InJob},
+		"another attempt": {"slurmgate-claim 1 job=77 task=- restart=0 token=0123456789abcdef0123456789abcdef node=n1\n", "maybe", run.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.send = func(int) sendKind { return deferSend }
+				l := w.life()
+				id := l.submit(order()).RunID
+				token := w.until(id, in(run.Deferred)).Submission.Token
+				a := w.attempt(id, 1)
+				if c.claim != "" {
+					w.with(func() { a.ctl[run.ClaimFile] = []byte(strings.ReplaceAll(c.claim, "TOKEN", token)) })
+				}
+				got := must(l.engine.Cancel(t.Context(), id, ""))
+				if got.Executed != c.executed || got.Phase != c.phase {
+					t.Errorf("%+v", got)
+				}
+				w.with(func() {
+					if a.ctl[run.ClaimFile] == nil {
+						t.Error("nobody has the claim: a job that starts now would execute")
+					}
+				})
+				w.send = nil
+				w.until(id, done)
+			})
+		})
+	}
+}

@@ -225,8 +225,8 @@ func (e *Engine) handBack(id string) {
 // step does what the run's phase asks of the gateway; in a phase without a step the run waits for Slurm or for a person. p are the run's
 // stored params if the caller has them.
 func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
-	if detail := beforeJob[v.Run.Phase]; detail != "" && v.Run.CancelAt != nil {
-		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: detail})
+	if beforeJob[v.Run.Phase] != "" && v.Run.CancelAt != nil {
+		return e.cancelUnsent(ctx, v)
 	}
 	if !e.pressure.due(v.Run.ID) {
 		return nil

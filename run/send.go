@@ -123,9 +123,6 @@ func (e *Engine) recordOutcome(ctx context.Context, v View, job JobSpec, k int, 
 		return e.finish(ctx, v, d)
 	case SendDeferred, SendNotRun:
 		e.pressure.refused(v.Run.ID, job.Spec.Placement, res)
-		if v.Run.CancelAt != nil {
-			return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: beforeJob[Deferred], send: send})
-		}
 		w.Run.enter(Deferred, cmp.Or(res.Code, "sbatch_not_started"), res.Text)
 		w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": res.Code, "send": k, "text": res.Text}}
 	default:

@@ -1,0 +1,147 @@
+package main
+
+const (
+	attempts = 2
+	sends    = 3
+	jobs     = 3
+)
+
+// phase is the run's, as the ledger has it.
+type phase uint8
+
+const (
+	unknown phase = iota // the ledger has no row
+	staging
+	submitting
+	deferred
+	unconfirmed
+	inJob
+	ahead // the workspace holds an attempt that this ledger does not know
+	done
+)
+
+// ending is how an attempt ended.
+type ending uint8
+
+const (
+	open     ending = iota
+	never           // it was not executed, and cannot be
+	executed        // there is an exit file
+	maybe           // lost, or given up
+)
+
+// holder is who has a claim: nobody, the gateway, or a start of a job.
+type holder uint8
+
+const (
+	nobody holder = iota
+	void
+	firstStart // + 2*job + restart
+)
+
+func start(job int, restart uint8) holder { return firstStart + holder(2*job) + holder(restart) }
+
+// ledger is what survives the gateway's death.
+type ledger struct {
+	Phase   phase
+	Attempt uint8 // 1…
+	Token   [attempts]uint8
+	Sends   uint8 // of the whole run
+	Cancel  bool
+	Ended   [attempts]ending
+}
+
+// pc is where the gateway is.
+type pc uint8
+
+const (
+	idle pc = iota
+	toSend
+	waiting // for the answer of send K
+	toLink  // it takes the claim
+	toSync
+	toRead
+)
+
+// request is a send on its way.
+type request struct {
+	State   uint8 // 0 none, 1 on its way, 2 accepted, 3 refused, 4 will never arrive
+	Attempt uint8
+	Token   uint8
+}
+
+// jobPC is where a job is.
+type jobPC uint8
+
+const (
+	absent jobPC = iota
+	pending
+	linking
+	reading
+	executing
+	over
+)
+
+type job struct {
+	PC      jobPC
+	Attempt uint8
+	Token   uint8
+	Restart uint8
+	Known   bool // to the controller
+	Said    bool // what ln said
+}
+
+type claim struct {
+	By      holder
+	Durable bool
+}
+
+// state is the whole world.
+type state struct {
+	Led, Bak ledger
+	Saved    bool // there is a backup
+	Restored bool
+	PC       pc
+	Said     bool // what link said to the gateway
+	K        uint8
+	Req      [sends]request
+	Jobs     [jobs]job
+	Folder   [attempts]uint8 // token in it; 0: there is none
+	Claim    [attempts]claim
+	Exit     [attempts]bool
+	Runs     [attempts]uint8 // how often the program was started
+	Left     Bound           // of the faults
+}
+
+// over is the end of a job. Only whose it was matters afterwards.
+func (j *job) over() { *j = job{PC: over, Attempt: j.Attempt, Token: j.Token} }
+
+// forget drops what can make no difference any more, so that states that differ in it are one.
+func (s *state) forget() {
+	if s.Left.Restores == 0 || s.Left.All == 0 {
+		s.Bak, s.Saved = ledger{}, false
+	}
+}
+
+func (s *state) at() int { return int(s.Led.Attempt) - 1 }
+
+// end ends the attempt; what the infrastructure ended gets a new one.
+func (s *state) end(how ending) {
+	s.PC = idle
+	s.Led.Ended[s.at()] = how
+	if how != executed && !s.Led.Cancel && s.Led.Attempt < attempts {
+		s.Led.Attempt++
+		s.Led.Token[s.at()] = s.token()
+		s.Led.Phase = staging
+		return
+	}
+	s.Led.Phase = done
+}
+
+// token is that of an attempt that is made now. Every row has one of its own; after a restore they differ from those before.
+func (s *state) token() uint8 {
+	if s.Restored {
+		return 2
+	}
+	return 1
+}

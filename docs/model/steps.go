@@ -1,0 +1,345 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// step is one thing that can happen. Faults are not needed for a run to end.
+type step struct {
+	name  string
+	fault bool
+	to    state
+	bad   string // what it violates
+}
+
+// world enumerates the steps.
+type world struct {
+	layers Layers
+	out    []step
+	from   state
+}
+
+func (w *world) add(name string, change func(s *state) (bad string)) { w.push(name, false, change) }
+
+// fault is a step that costs one of the faults that are left.
+func (w *world) fault(left func(*state) *uint8, name string, change func(s *state)) {
+	if *left(&w.from) == 0 || w.from.Left.All == 0 {
+		return
+	}
+	w.push(name, true, func(s *state) string {
+		*left(s)--
+		s.Left.All--
+		change(s)
+		return ""
+	})
+}
+
+func (w *world) push(name string, fault bool, change func(s *state) string) {
+	s := w.from
+	bad := change(&s)
+	if s.Led.Phase == done { // the gateway forgets where it was
+		s.PC, s.K, s.Said = idle, 0, false
+	}
+	s.forget()
+	w.out = append(w.out, step{name, fault, s, bad})
+}
+
+// steps are all that can happen next.
+func (w *world) steps(s state) []step {
+	w.from, w.out = s, w.out[:0]
+	w.gateway()
+	w.network()
+	for j := range s.Jobs {
+		w.job(j)
+	}
+	w.faults()
+	return w.out
+}
+
+func ok(f func(s *state)) func(*state) string { return func(s *state) string { f(s); return "" } }
+
+func (w *world) gateway() {
+	s := &w.from
+	a := s.at()
+	switch s.PC {
+	case toSend:
+		w.add("the gateway starts sbatch", func(s *state) (bad string) {
+			mine := request{State: 1, Attempt: s.Led.Attempt, Token: s.Led.Token[s.at()]}
+			for _, r := range s.Req {
+				if r.Attempt == mine.Attempt && (r.State == 1 || r.State == 2) && !s.Restored {
+					bad = fmt.Sprintf("a second sbatch for attempt %d starts while the first may have been accepted", mine.Attempt)
+				}
+			}
+			s.Req[s.K], s.PC = mine, waiting
+			return bad
+		})
+		return
+	case waiting:
+		switch s.Req[s.K].State {
+		case 2:
+			w.add("the answer arrives: accepted", ok(func(s *state) { s.Led.Phase, s.PC = inJob, idle }))
+		case 3:
+			w.add("the answer arrives: not now", ok(func(s *state) { s.Led.Phase, s.PC = deferred, idle }))
+		case 4:
+			w.add("no answer arrives", ok(func(s *state) { s.Led.Phase, s.PC = unconfirmed, idle }))
+		}
+		return
+	case toLink:
+		w.add("the gateway links its claim", ok(func(s *state) {
+			if s.Said = s.Claim[a].By == nobody; s.Said {
+				s.Claim[a] = claim{By: void}
+			}
+			s.PC = toRead
+			if w.layers.Synced {
+				s.PC = toSync
+			}
+		}))
+		return
+	case toSync:
+		w.add("the gateway syncs the folder", ok(func(s *state) {
+			s.Claim[a].Durable = s.Claim[a].By != nobody
+			s.PC = toRead
+		}))
+		return
+	case toRead:
+		w.add("the gateway reads the claim", func(s *state) string { return w.decide(s, a) })
+		return
+	}
+	w.idle(a)
+}
+
+// decide is what follows from the claim that the gateway tried to take.
+func (w *world) decide(s *state, a int) string {
+	by := s.Claim[a].By
+	if !w.layers.Read || !w.layers.File {
+		by = void
+		if !s.Said {
+			by = firstStart
+		}
+	}
+	switch {
+	case by == nobody: // it was lost meanwhile
+		s.PC = toLink
+	case by == void:
+		return w.endNever(s, a)
+	case s.Jobs[(by-firstStart)/2].Token != s.Led.Token[a]: // of an attempt that this ledger does not know
+		s.end(maybe)
+	default:
+		s.Led.Phase, s.PC = inJob, idle
+	}
+	return ""
+}
+
+func (w *world) endNever(s *state, a int) (bad string) {
+	if s.Runs[a] > 0 {
+		bad = fmt.Sprintf("attempt %d was executed, and the ledger ends it as never executed", a+1)
+	}
+	s.end(never)
+	return bad
+}
+
+// idle is the gateway between two pieces of work.
+func (w *world) idle(a int) {
+	s := &w.from
+	switch s.Led.Phase {
+	case unknown:
+		w.add("the run is asked for", ok(func(s *state) {
+			s.Led.Phase, s.Led.Attempt, s.Led.Token[0] = staging, 1, s.token()
+		}))
+	case staging, deferred:
+		if s.Led.Cancel {
+			w.add("the cancel takes effect before a send", func(s *state) string {
+				if w.layers.Cancel && s.Folder[a] != 0 {
+					s.PC = toLink
+					return ""
+				}
+				return w.endNever(s, a)
+			})
+			return
+		}
+		if s.Folder[a] == 0 {
+			w.add("the folder of the attempt is made", ok(func(s *state) { s.Folder[a] = s.Led.Token[a] }))
+			return
+		}
+		if s.Folder[a] != s.Led.Token[a] {
+			w.add("the folder has another token", ok(func(s *state) { s.Led.Phase = ahead }))
+			return
+		}
+		if s.Led.Sends < sends {
+			w.add("the intent is recorded", ok(func(s *state) {
+				s.K, s.PC = s.Led.Sends, toSend
+				for s.K < sends-1 && s.Req[s.K].State != 0 {
+					s.K++ // a restored ledger counts its sends anew
+				}
+				if w.layers.Intent {
+					s.Led.Sends, s.Led.Phase = s.K+1, submitting
+				}
+			}))
+		}
+	case submitting:
+		w.add("a send of an earlier life has no receipt", ok(func(s *state) { s.Led.Phase = unconfirmed }))
+	case unconfirmed, inJob:
+		w.look(a)
+	case ahead:
+		w.add("a person cancels the blocked run", ok(func(s *state) { s.Led.Cancel = true; s.end(maybe) }))
+	}
+}
+
+// look is a full answer of Slurm's, and what follows from it.
+func (w *world) look(a int) {
+	s := &w.from
+	seen := false
+	for _, j := range s.Jobs {
+		live := j.PC == pending || j.PC == linking || j.PC == reading || j.PC == executing
+		seen = seen || j.Known && live && int(j.Attempt) == a+1 && j.Token == s.Led.Token[a]
+	}
+	by := s.Claim[a].By
+	switch {
+	case s.Exit[a]:
+		w.add("the exit file is read", ok(func(s *state) { s.end(executed) }))
+	case seen && s.Led.Phase == unconfirmed:
+		w.add("Slurm shows the job", ok(func(s *state) { s.Led.Phase = inJob }))
+	case seen && s.Led.Cancel && by == nobody:
+		w.add("the cancel takes the claim", ok(func(s *state) { s.PC = toLink }))
+	case seen:
+		// It waits.
+	case by == nobody:
+		w.add("Slurm shows no job: the gateway takes the claim", ok(func(s *state) { s.PC = toLink }))
+	case by == void:
+		w.add("the claim is the gateway's", ok(func(s *state) { s.PC = toLink }))
+	default:
+		w.add("the job has the claim, left no exit file, and is gone: lost", ok(func(s *state) { s.end(maybe) }))
+	}
+}
+
+// network is what happens to sends on their way, and to their answers.
+func (w *world) network() {
+	for k := range w.from.Req {
+		if w.from.Req[k].State != 1 {
+			continue
+		}
+		for j := range w.from.Jobs {
+			if w.from.Jobs[j].PC == absent {
+				w.add("slurmctld accepts the job", ok(func(s *state) {
+					s.Jobs[j] = job{PC: pending, Attempt: s.Req[k].Attempt, Token: s.Req[k].Token, Known: true}
+					s.Req[k].State = 2
+				}))
+				break
+			}
+		}
+		w.add("slurmctld refuses the job for now", ok(func(s *state) { s.Req[k].State = 3 }))
+	}
+}
+
+// job is the job script.
+func (w *world) job(j int) {
+	it := w.from.Jobs[j]
+	a, me := int(it.Attempt)-1, start(j, it.Restart)
+	switch it.PC {
+	case pending:
+		w.add("the job starts", ok(func(s *state) { s.Jobs[j].PC = linking }))
+		w.add("scancel ends the pending job", ok(func(s *state) { s.Jobs[j].over() }))
+	case linking:
+		w.add("the job links its claim", ok(func(s *state) {
+			if s.Jobs[j].Said = s.Claim[a].By == nobody; s.Jobs[j].Said {
+				s.Claim[a] = claim{By: me}
+			}
+			s.Jobs[j].PC = reading
+		}))
+	case reading:
+		w.add("the job reads the claim", func(s *state) string {
+			mine := s.Claim[a].By == me
+			if !w.layers.Read || !w.layers.File {
+				mine = it.Said
+			}
+			if !mine {
+				s.Jobs[j].over()
+				return ""
+			}
+			s.Claim[a].Durable = s.Claim[a].Durable || w.layers.Own
+			s.Jobs[j].PC = executing
+			s.Runs[a]++
+			switch {
+			case s.Runs[a] > 1:
+				return fmt.Sprintf("attempt %d is executed twice", a+1)
+			case s.Led.Ended[a] == never && s.Led.Token[a] == it.Token:
+				return fmt.Sprintf("attempt %d is executed after the ledger ended it as never executed", a+1)
+			}
+			return ""
+		})
+	case executing:
+		w.add("the program ends and its exit file is written", ok(func(s *state) { s.Exit[a] = true; s.Jobs[j].over() }))
+	}
+}
+
+// faults are what may go wrong, as often as the bound says. That somebody cancels the run is none, but no run needs it to end.
+func (w *world) faults() {
+	s := &w.from
+	if s.Led.Phase != done && !s.Led.Cancel && s.Led.Phase != unknown && s.Led.Phase != ahead {
+		w.push("a cancel is asked for", true, ok(func(s *state) { s.Led.Cancel = true }))
+	}
+	if s.PC != idle {
+		w.fault(func(s *state) *uint8 { return &s.Left.Crashes }, "the gateway dies", func(s *state) { s.PC, s.K, s.Said = idle, 0, false })
+	}
+	cut := func(s *state) *uint8 { return &s.Left.Cuts }
+	if s.PC == waiting {
+		w.fault(cut, "the connection is cut", func(s *state) { s.Led.Phase, s.PC = unconfirmed, idle })
+	}
+	for k := range s.Req {
+		if s.Req[k].State == 1 {
+			w.fault(cut, "the request is lost", func(s *state) { s.Req[k].State = 4 })
+		}
+	}
+	for j, it := range s.Jobs {
+		if it.PC != absent && it.PC != over {
+			w.trouble(j, it)
+		}
+	}
+	if s.PC == toRead || s.PC == toSync {
+		w.fault(func(s *state) *uint8 { return &s.Left.Lies }, "the answer of link was wrong", func(s *state) { s.Said = !s.Said })
+	}
+	if slices.ContainsFunc(s.Claim[:], func(c claim) bool { return c.By != nobody && !c.Durable }) {
+		w.fault(func(s *state) *uint8 { return &s.Left.Losses }, "the disk loses what was not synced", func(s *state) {
+			for a := range s.Claim {
+				if !s.Claim[a].Durable {
+					s.Claim[a] = claim{}
+				}
+			}
+		})
+	}
+	if s.Left.Restores == 0 || s.Left.All == 0 {
+		return
+	}
+	if !s.Saved && s.Led.Phase != done {
+		w.push("the ledger is backed up", true, ok(func(s *state) { s.Bak, s.Saved = s.Led, true }))
+	}
+	if s.Saved && s.Bak != s.Led {
+		w.fault(func(s *state) *uint8 { return &s.Left.Restores }, "the ledger is restored", func(s *state) {
+			s.Led, s.Bak, s.Saved, s.Restored = s.Bak, ledger{}, false, true
+			s.PC, s.K, s.Said = idle, 0, false
+		})
+	}
+}
+
+// trouble is what may happen to a job.
+func (w *world) trouble(j int, it job) {
+	again := func(s *state) *uint8 { return &s.Left.Restarts }
+	if it.Known {
+		w.fault(func(s *state) *uint8 { return &s.Left.Forgets }, "slurmctld forgets the job", func(s *state) {
+			s.Jobs[j].Known = false
+			if it.PC == pending { // a forgotten job that has not started never will
+				s.Jobs[j].over()
+			}
+		})
+	}
+	if it.Known && it.PC > pending {
+		w.fault(again, "the node fails", func(s *state) { s.Jobs[j].over() })
+		if it.Restart == 0 {
+			w.fault(again, "the job is requeued", func(s *state) { s.Jobs[j].PC, s.Jobs[j].Restart, s.Jobs[j].Said = pending, 1, false })
+		}
+	}
+	if it.PC == reading {
+		w.fault(func(s *state) *uint8 { return &s.Left.Lies }, "the answer of ln was wrong", func(s *state) { s.Jobs[j].Said = !s.Jobs[j].Said })
+	}
+}
