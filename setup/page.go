@@ -60,6 +60,15 @@ func (p page) Grace() int {
 	return min(10, max(1, int(p.Slurm.KillWait/time.Second)-2))
 }
 
+// Rate is the budget of RPCs a minute where slurmctld limits them.
+func (p page) Rate() int { return min(6000, max(1, p.Slurm.RPCRate*95/100)) }
+
+// Floor and Ceiling are the seconds between two queries there; a query costs two RPCs.
+func (p page) Floor() int { return min(3600, max(10, 240/p.Rate())) }
+
+// Ceiling is not below Floor.
+func (p page) Ceiling() int { return max(60, p.Floor()) }
+
 // AllowedNames are the partitions that the policy lists.
 func (p page) AllowedNames() (names []string) {
 	for _, part := range p.allowed() {

@@ -110,7 +110,7 @@ func TestFilesOfClusters(t *testing.T) {
 			"site=alpha cluster=Alpha partition=batch account=default accounting=none grace=3 rpc=60 " +
 				"partitions=[batch] accounts=[default] qos=none cpus=128 mem=512000 time=172620 gpus=0"},
 		{"rate limit", func(c *cluster) { c.config[3] = "SlurmctldParameters = rl_enable,rl_refill_rate=2" },
-			"site=alpha cluster=Alpha partition=batch account=lab-a accounting=auto grace=10 rpc=30 " +
+			"site=alpha cluster=Alpha partition=batch account=lab-a accounting=auto grace=10 rpc=114 " +
 				"partitions=[batch] accounts=[lab-a lab-b] qos=[normal long] cpus=128 mem=512000 time=172620 gpus=0"},
 		{"partitions that cannot be used", func(c *cluster) {
 			c.partitions = []string{part("down", "State=DOWN"), part("hidden", "Hidden=YES"), part("root", "RootOnly=YES"),

@@ -17,7 +17,7 @@ type Survey struct {
 	Enforced    bool   // jobs need an association
 	MinJobAge   time.Duration
 	KillWait    time.Duration
-	RateLimited bool // slurmctld limits each user's RPCs (rl_enable)
+	RPCRate     int // RPCs a minute that slurmctld allows each user (rl_enable); 0: it does not limit them
 
 	Partitions []Partition // in Slurm's order
 	Accounts   []Account   // of the user, the default first; none without accounting
@@ -71,7 +71,7 @@ func (c *CLI) Survey(ctx context.Context, user string) (s Survey, err error) {
 	s.Accounting = strings.HasSuffix(v["AccountingStorageType"], "/slurmdbd")
 	s.Enforced = strings.Contains(v["AccountingStorageEnforce"], "associations")
 	s.MinJobAge, s.KillWait = seconds(v["MinJobAge"]), seconds(v["KillWait"])
-	s.RateLimited = strings.Contains(v["SlurmctldParameters"], "rl_enable")
+	s.RPCRate = rpcRate(v["SlurmctldParameters"])
 	s.Partitions = partitions(ask(1, "scontrol", "--oneliner", "--all", "show", "partition"))
 	addNodes(s.Partitions, ask(2, "sinfo", "--all", "--noheader", "--Node", "--format=%R|%c|%m|%G|%T"))
 	if s.Accounting && err == nil {
@@ -81,6 +81,23 @@ func (c *CLI) Survey(ctx context.Context, user string) (s Survey, err error) {
 			strings.TrimSpace(ask(1, "sacctmgr", "--noheader", "--parsable2", "show", "user", user, "format=DefaultAccount")))
 	}
 	return s, err
+}
+
+// rpcRate reads rl_enable, rl_refill_rate (2) and rl_refill_period (1 s). (slurm.conf(5), SlurmctldParameters)
+func rpcRate(parameters string) int {
+	v := map[string]int{"rl_refill_rate": 2, "rl_refill_period": 1}
+	enabled := false
+	for word := range strings.SplitSeq(parameters, ",") {
+		key, value, _ := strings.Cut(strings.TrimSpace(word), "=")
+		enabled = enabled || key == "rl_enable"
+		if n, err := strconv.Atoi(value); err == nil && n > 0 {
+			v[key] = n
+		}
+	}
+	if !enabled {
+		return 0
+	}
+	return max(1, v["rl_refill_rate"]*60/v["rl_refill_period"])
 }
 
 // partitions reads the lines of scontrol show partition.

@@ -39,6 +39,12 @@ func TestSurveyForms(t *testing.T) {
 			t.Errorf("%q: %d", text, got)
 		}
 	}
+	for text, want := range map[string]int{"(null)": 0, "rl_enable": 120, "a,rl_enable,rl_refill_rate=4,rl_refill_period=60": 4,
+		"rl_refill_rate=4": 0} {
+		if got := rpcRate(text); got != want {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
 	if got := fmt.Sprint(associations("b||n\na|p1|n,m\na|p2|\n", "a")); got != "[{a true [p1 p2] [n m]} {b false [] [n]}]" {
 		t.Error(got)
 	}
