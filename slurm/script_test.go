@@ -122,7 +122,9 @@ func TestArgv(t *testing.T) {
 		{"without two nodes", avoiding(flagstat("/shared/runs/"+testRun), "n1", "node-02.example"), []string{
 			"--parsable", "--export=NIL", "--propagate=NONE", "--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=2", "--mem=2048M",
 			"--time=20",
-			"--job-name=sg-" + testRun + "-a1-0123456789ab", "--partition=main", "--account=research", "--exclude=n1,node-02.example",
+			"--job-name=sg-" + testRun + "-a1-0123456789ab",
+			"--comment=slurmgate,tool=samtools.flagstat,by=user:lab,id=prn_0D6C7B2A49E1F35880A2C6D41B",
+			"--partition=main", "--account=research", "--exclude=n1,node-02.example",
 			"--chdir=" + dir, "--output=" + dir + "/ctl/job.log", "--error=" + dir + "/ctl/job.log", "--open-mode=append", dir + "/ctl/script"}},
 	} {
 		got, err := renderer(t, runtimePath).Argv(c.job)
