@@ -42,7 +42,7 @@ func (s *Set) CheckBinds(offered func(name string) bool) error {
 		return nil
 	}
 	return fault.Invalid("toolpack.CheckBinds", fmt.Sprintf("%d binds that toolpacks need are missing on this site", len(found)), found...).
-		WithNext("correct the named lines; nothing is served until then")
+		WithNext("correct the named lines")
 }
 
 // askedBinds returns the folders the pack asks for at the versions the site has.

@@ -79,7 +79,7 @@ func broken(op, dir string, found []fault.Problem) error {
 		msg = "a rule is broken in " + dir
 	}
 	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found,
-		Next: "correct the named lines; nothing is served until then"}
+		Next: "correct the named lines"}
 }
 
 func isStop(p fault.Problem) bool { return p.Code == codeStopped }
