@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines model clean
+.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines model clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -19,6 +19,10 @@ demo:
 
 test:
 	@scripts/test
+
+# The demo and the core suite on Slurm 22.05, 24.11 and 26.05. Needs root.
+matrix:
+	@scripts/matrix
 
 lint:
 	@scripts/test lint

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The three tools of the genomics domain, and how the same Debian program is called directly.
@@ -109,8 +110,18 @@ func count(t testing.TB) counters {
 	return c
 }
 
-// count reads sdiag, and the jobs sacct has of a run of this site: another site's gateway has the same id for the same request.
+// count reads sdiag, and the jobs sacct has of a run of this site: another site's gateway has the same id for the same request. slurmctld
+// may tell slurmdbd of a job some seconds late (22.05 under load), so what is missing is looked for again.
 func (s *site) count(runID string) counters {
+	s.t.Helper()
+	c, end := s.countNow(runID), time.Now().Add(10*time.Second)
+	for c.Accounted == 0 && time.Now().Before(end) {
+		c = s.countNow(runID)
+	}
+	return c
+}
+
+func (s *site) countNow(runID string) counters {
 	s.t.Helper()
 	c, base := count(s.t), s.dir
 	if s.RunsDir != "" {
