@@ -22,6 +22,8 @@ type Host struct {
 	Setup    func(context.Context, SetupArgs) (SetupAnswer, error)
 	Backup   func(context.Context, BackupArgs) (backup.Made, error)
 	Restore  func(context.Context, RestoreArgs) (RestoreAnswer, error)
+	// Slurm says what of a site file does not fit the Slurm of this host.
+	Slurm func(context.Context, *site.Site) []fault.Problem
 }
 
 // codeNotStored is the code of a misfit: an image of the lock that is not in the store.
@@ -87,7 +89,7 @@ type ConfigAnswer struct {
 	Warnings  []string `json:"warnings"`  // what of the site file, the domain, its image lock and the image store does not agree
 }
 
-func (h Host) config(_ context.Context, _ gate.Call, a ConfigArgs) (out ConfigAnswer, err error) {
+func (h Host) config(ctx context.Context, _ gate.Call, a ConfigArgs) (out ConfigAnswer, err error) {
 	s, err := h.LoadSite(a.File)
 	if err != nil {
 		return out, err
@@ -109,6 +111,9 @@ func (h Host) config(_ context.Context, _ gate.Call, a ConfigArgs) (out ConfigAn
 	out = ConfigAnswer{a.File, s.Title(), string(eff), withDomain(s)}
 	for _, note := range s.Notes() {
 		out.Warnings = append(out.Warnings, note.String())
+	}
+	for _, why := range h.Slurm(ctx, s) {
+		out.Warnings = append(out.Warnings, "slurmgate serve will not start: "+why.String())
 	}
 	misfits, err := h.Images.Misfits(s)
 	if err != nil {

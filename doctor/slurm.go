@@ -3,14 +3,10 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"slurmgate/fault"
-	"slurmgate/site"
+	"slurmgate/slurm"
 )
 
 const slurmCommands, slurmController = "slurm_commands", "slurm_controller"
@@ -19,11 +15,17 @@ const slurmCommands, slurmController = "slurm_commands", "slurm_controller"
 func slurmChecks() []Check {
 	ask := []string{slurmController}
 	return []Check{{
-		Code: slurmCommands, Proves: "slurm.bin_dir has the commands of Slurm, and slurm.conf can be read.", Where: Gateway, Cluster: true,
-		Early: true, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
+		Code: slurmCommands, Proves: "slurm.bin_dir has the commands of Slurm; slurm.conf can be read and is of slurm.cluster.", Where: Gateway,
+		Cluster: true,
+		Early:   true, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
 		Look: func(_ context.Context, x *Exam) []Result {
-			if err := slurmFiles(x.Cluster); err != nil {
-				return failed("", err)
+			c := x.Cluster.Slurm
+			var results []Result
+			for _, p := range slurm.CheckFiles(slurm.Config{BinDir: c.BinDir, Conf: c.Conf, Cluster: c.Cluster}, c.Accounting == "required") {
+				results = append(results, bad(p.Hint, "%s: %s", p.Field, p.Msg)...)
+			}
+			if len(results) > 0 {
+				return results
 			}
 			return ok("%s", x.Cluster.Slurm.BinDir)
 		},
@@ -32,10 +34,10 @@ func slurmChecks() []Check {
 		Remedy: "start slurmctld on its host: sudo systemctl start slurmctld; then look at its log", Look: controller,
 	}, {
 		Code: "cluster_name", Proves: "The cluster that answers is the one of slurm.cluster.", Where: Slurmctld, Cluster: true, Needs: ask,
-		Remedy: "set slurm.cluster, or use the right site file",
+		Remedy: "correct slurm.bin_dir, slurm.conf or slurm.cluster in the site file",
 		Look: func(_ context.Context, x *Exam) []Result {
-			if want := x.Cluster.Slurm.Cluster; want != "" && x.Probe.ClusterName != want {
-				return bad("", "this cluster is %s, but the site file is for %s", x.Probe.ClusterName, want)
+			if want := x.Cluster.Slurm.Cluster; want != "" && !slurm.SameCluster(x.Probe.ClusterName, want) {
+				return bad("", "Slurm's commands talk to the cluster %s, but slurm.cluster is %s; nothing is sent to it", x.Probe.ClusterName, want)
 			}
 			return ok("%s", x.Probe.ClusterName)
 		},
@@ -121,31 +123,6 @@ func accounting(ctx context.Context, x *Exam) []Result {
 		return failed("", err)
 	}
 	return warning("", "sacct does not answer: %v; the gateway relies on exit files", err)
-}
-
-// slurmFiles checks that the programs and files that the site file names exist on this machine.
-func slurmFiles(s *site.Site) error {
-	need := []string{"sbatch", "squeue", "scancel", "scontrol"}
-	if s.Slurm.Accounting != "none" {
-		need = append(need, "sacct")
-	}
-	missing := slices.DeleteFunc(need, func(name string) bool {
-		st, err := os.Stat(filepath.Join(s.Slurm.BinDir, name))
-		return err == nil && !st.IsDir() && st.Mode()&0o111 != 0
-	})
-	if len(missing) > 0 {
-		return fault.New(fault.Validation, "doctor", "", s.Slurm.BinDir+" has no program "+strings.Join(missing, ", ")).
-			WithNext("set slurm.bin_dir to the folder with Slurm's commands")
-	}
-	if s.Slurm.Conf == "" {
-		return nil
-	}
-	f, err := os.Open(s.Slurm.Conf)
-	if err != nil {
-		return fault.Wrap(fault.Validation, "doctor", "", "slurm.conf cannot be read", err).
-			WithNext("set slurm.conf to the file that Slurm's commands use here, or remove the setting")
-	}
-	return f.Close()
 }
 
 func firstLine(s string) string {

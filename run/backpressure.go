@@ -10,8 +10,11 @@ import (
 	"slurmgate/plan"
 )
 
-// Unreachable is the code of a send that never reached slurmctld; the next answer of the queue ends its pause.
-const Unreachable = "slurm_unreachable"
+// Codes of a send that was not made, or never reached slurmctld; the next answer of the queue ends its pause.
+const (
+	Unreachable  = "slurm_unreachable"
+	WrongCluster = "wrong_cluster" // Slurm's commands talk to another cluster than the site file's
+)
 
 // backPressure knows which runs must wait, and until when (rule 5). What keeps Slurm from accepting one run also applies to others: all of
 // the site, or those of the same account, QOS or partition. They are not sent while the pause lasts, because each failing sbatch would cost
@@ -143,7 +146,7 @@ func (b *backPressure) reached() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	site := pauseKey(ScopeSite, plan.Placement{})
-	if p := b.pauses[site]; p != nil && p.code == Unreachable {
+	if p := b.pauses[site]; p != nil && (p.code == Unreachable || p.code == WrongCluster) {
 		b.end(site)
 	}
 }

@@ -15,7 +15,9 @@ func (e *Engine) Ready() error {
 		return fault.New(fault.Transport, op, p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
 			WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
 	}
-	if _, err := e.watcher.answered(); err != nil {
+	if _, err := e.watcher.answered(); fault.CodeOf(err) == WrongCluster {
+		return err
+	} else if err != nil {
 		return fault.Wrap(fault.Transport, op, Unreachable, "Slurm could not be queried", err).
 			WithNext("the gateway retries; check Slurm").WithSteps(fault.Do("doctor"))
 	}

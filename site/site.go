@@ -61,7 +61,7 @@ type Slurm struct {
 	Transport              string `yaml:"transport"`                // "cli": the commands of Slurm on this machine
 	BinDir                 string `yaml:"bin_dir"`                  // absolute folder of Slurm's commands, as sbatch; default /usr/bin
 	Conf                   string `yaml:"conf"`                     // absolute path of slurm.conf for SLURM_CONF; empty: Slurm's own default
-	Cluster                string `yaml:"cluster"`                  // the cluster's ClusterName; empty: not checked
+	Cluster                string `yaml:"cluster"`                  // ClusterName of the only cluster that is sent to or asked; empty: any
 	RunAs                  string `yaml:"run_as"`                   // "self": jobs belong to the gateway's user
 	DefaultPartition       string `yaml:"default_partition"`        // for plans that name none
 	DefaultAccount         string `yaml:"default_account"`          // for plans that name none

@@ -20,6 +20,8 @@ const (
 	rpcConfig     = 2 // it pings as well
 )
 
+const outOfBudget = "rpc_budget"
+
 // budget is a token bucket over everything asked of Slurm. Slurm's own
 // limiter (rl_enable) has a bucket of 30 by default; the burst stays below it.
 //
@@ -43,7 +45,7 @@ func newBudget(rpcPerMinute int) *budget {
 // spend waits until n RPCs may be made. Its error is a Transport fault: nothing was asked.
 func (b *budget) spend(ctx context.Context, op string, n int) error {
 	if err := b.WaitN(ctx, n); err != nil {
-		return fault.Wrap(fault.Transport, op, "rpc_budget", "no RPC of the site's budget became free in time", err)
+		return fault.Wrap(fault.Transport, op, outOfBudget, "no RPC of the site's budget became free in time", err)
 	}
 	return nil
 }
@@ -72,7 +74,7 @@ func (b *budget) pace(ctx context.Context, first bool) error {
 		}
 		d := min(max(b.time(short), time.Millisecond), patience)
 		if err := sleep(ctx, d); err != nil {
-			return fault.Wrap(fault.Transport, op, "rpc_budget", "no RPC of the site's budget became free in time", err)
+			return fault.Wrap(fault.Transport, op, outOfBudget, "no RPC of the site's budget became free in time", err)
 		}
 		patience -= d
 	}

@@ -19,6 +19,8 @@ type CLI struct {
 	runner Runner
 	budget *budget
 
+	identity identity
+
 	queued atomic.Int64 // jobs to expect in the next answer of squeue
 
 	fields  known[[]string]      // the columns that sacct has
@@ -43,6 +45,12 @@ func (k *known[T]) get(ask func() (T, error)) (v T, err error) {
 		k.value = &v
 	}
 	return v, err
+}
+
+func (k *known[T]) set(v T) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.value = &v
 }
 
 func (k *known[T]) forget() {

@@ -117,14 +117,28 @@ func (c *CLI) ask(ctx context.Context, op string, rpcs int, okay func(Output) bo
 	return c.askInto(ctx, nil, op, rpcs, okay, program, args...)
 }
 
-// askInto is ask with the answer passed on as it comes. What the sink has got by an error is worth nothing.
+// askInto is ask with the answer passed on as it comes. What the sink has got by an error is worth nothing. What goes to a daemon goes to
+// the site file's cluster alone.
 func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, okay func(Output) bool, program string,
 	args ...string) (Output, error) {
-	if rpcs > 0 {
-		if err := c.budget.spend(ctx, op, rpcs); err != nil {
-			return Output{}, err
-		}
+	if rpcs == 0 {
+		return c.run(ctx, sink, op, okay, program, args...)
 	}
+	if err := c.CheckCluster(ctx, op); err != nil {
+		return Output{}, err
+	}
+	if err := c.budget.spend(ctx, op, rpcs); err != nil {
+		return Output{}, err
+	}
+	out, err := c.run(ctx, sink, op, okay, program, args...)
+	if err != nil && program != "sacct" { // sacct asks another daemon, of which nothing follows
+		c.distrust()
+	}
+	return out, err
+}
+
+// run runs one query of whatever cluster there is.
+func (c *CLI) run(ctx context.Context, sink io.Writer, op string, okay func(Output) bool, program string, args ...string) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{

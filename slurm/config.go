@@ -6,11 +6,12 @@ import (
 	"unicode"
 )
 
-// Config is what a site says about its Slurm; package site has checked it and knows the defaults. Every field is required but Conf and
-// Unread.
+// Config is what a site says about its Slurm; package site has checked it and knows the defaults. Every field is required but Conf,
+// Cluster and Unread.
 type Config struct {
 	BinDir   string // folder of sbatch, squeue, sacct, scancel, scontrol
 	Conf     string // SLURM_CONF for all of them; empty: Slurm's own default
+	Cluster  string // ClusterName of the only cluster that may be reached; empty: any
 	LocksDir string // folder on a disk of this machine alone, for the locks of sends
 	User     string // whose jobs are asked about: the user sbatch submits as
 

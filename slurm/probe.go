@@ -27,7 +27,7 @@ type Probe struct {
 	GraceFitsInKillWait bool // the script can still leave an exit file when a program ignores SIGTERM
 }
 
-// Probe asks Slurm about itself, for doctor and for choosing the site's settings. With the controller down it
+// Probe asks Slurm about itself, for doctor and for choosing the site's settings, whatever cluster it is. With the controller down it
 // gives what it has together with a Transport fault.
 func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 	const op = "slurm.Probe"
@@ -42,11 +42,14 @@ func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 	}
 	p.ExportNIL = p.Release[0] > 20 || p.Release == [2]int{20, 11}
 	anyExit := func(Output) bool { return true } // ping exits with 1 when the controller is down
-	if out, err = c.ask(ctx, op, 1, anyExit, "scontrol", "ping"); err != nil {
+	if err := c.budget.spend(ctx, op, 1+rpcConfig); err != nil {
+		return p, err
+	}
+	if out, err = c.run(ctx, nil, op, anyExit, "scontrol", "ping"); err != nil {
 		return p, err
 	}
 	p.ControllerText = strings.TrimSpace(string(out.Stdout))
-	if out, err = c.ask(ctx, op, rpcConfig, clean, "scontrol", "show", "config"); err != nil {
+	if out, err = c.run(ctx, nil, op, clean, "scontrol", "show", "config"); err != nil {
 		return p, err
 	}
 	p.read(configValues(string(out.Stdout)))

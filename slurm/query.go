@@ -97,6 +97,12 @@ func (c *CLI) parsed(op, program string, a *answer) ([]run.Job, error) {
 		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of "+program+" is incomplete", err)
 	}
 	c.reportUnread(program, a.unread, a.why, a.example)
+	for _, j := range jobs {
+		if c.cfg.Cluster != "" && j.Cluster != "" && !SameCluster(j.Cluster, c.cfg.Cluster) {
+			c.distrust()
+			return nil, c.compare(op, j.Cluster)
+		}
+	}
 	return jobs, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -28,6 +29,13 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	argv, err := c.Argv(job)
 	if err != nil {
 		return notRun("job_spec", run.ScopeRun, err)
+	}
+	if err := c.CheckCluster(ctx, "slurm.Send"); err != nil {
+		scope := run.ScopeSite
+		if fault.CodeOf(err) == outOfBudget {
+			scope = run.ScopeRun
+		}
+		return run.SendResult{Outcome: run.SendNotRun, Code: fault.CodeOf(err), Scope: scope, Text: fault.Prose(err)}
 	}
 	lock, held, err := c.lock(job, k)
 	switch {
@@ -48,6 +56,9 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	}()
 	select {
 	case res := <-ended:
+		if res.Outcome != run.SendAccepted && res.Outcome != run.SendRejected {
+			c.distrust()
+		}
 		return res
 	case <-ctx.Done():
 		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "the gateway stopped waiting; sbatch continues"}
@@ -141,7 +152,13 @@ func (c *CLI) read(job run.JobSpec, k int, exit *int) run.SendResult {
 		}
 		text[i] = string(data)
 	}
-	return Classify(text[0], text[1], exit)
+	res := Classify(text[0], text[1], exit)
+	if res.Cluster != "" && c.cfg.Cluster != "" && !SameCluster(res.Cluster, c.cfg.Cluster) {
+		// No job of ours can be there: whoever resolves the doubt takes the claim.
+		return run.SendResult{Outcome: run.SendDoubt, Code: run.WrongCluster, ExitCode: exit,
+			Text: "job " + res.JobID + " was accepted by the cluster " + res.Cluster + ", but slurm.cluster is " + c.cfg.Cluster}
+	}
+	return res
 }
 
 // readUpTo reads a file that is to be small. A larger one is an error: the end might hold what matters.

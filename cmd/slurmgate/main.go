@@ -79,7 +79,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 func ports() cli.Ports {
 	build := built()
 	return cli.Ports{Build: build, Backup: backUp, Restore: restoreBackup, SiteGate: siteGate,
-		Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp},
+		Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp, Slurm: slurmMisfits},
 		Open: func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (cli.Gateway, error) {
 			how := toChange
 			if look {

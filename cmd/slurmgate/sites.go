@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/user"
 	"path/filepath"
 	"sync"
 	"time"
@@ -81,6 +80,13 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 
 // openCluster opens the ports of a cluster.
 func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *workspaces) (p run.Parts, err error) {
+	cli, err := newSlurm(s, g.unread(s.Name))
+	if err != nil {
+		return p, err
+	}
+	if err := g.fitSlurm(ctx, s, cli); err != nil {
+		return p, err
+	}
 	found, err := misfits(s)
 	if err != nil {
 		return p, err
@@ -94,10 +100,9 @@ func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *worksp
 	if p.Images, err = openImages(s); err != nil {
 		return p, err
 	}
-	cli, err := newSlurm(s, g.unread(s.Name))
 	p.Renderer, p.Submitter, p.Queue, p.Canceller, p.Accounting = cli, cli, cli, cli, accounting(s, cli)
 	p.Pace = cli.Pace
-	return p, err
+	return p, nil
 }
 
 // openHost opens the ports of this host: processes in place of jobs, with the folders of the first cluster.
@@ -196,36 +201,6 @@ func scriptConfig(s *site.Site) slurm.ScriptConfig {
 		c.Runtime = slurm.Runtime{ModuleInit: m.Init, Modules: m.Load}
 	}
 	return c
-}
-
-// openSlurm is for looking at a cluster once, as doctor does.
-func openSlurm(s *site.Site) (*slurm.CLI, error) { return newSlurm(s, nil) }
-
-func newSlurm(s *site.Site, unread func(program string, records int, why, example string)) (*slurm.CLI, error) {
-	me, err := user.Current()
-	if err != nil {
-		return nil, fault.Wrap(fault.Internal, "openSlurm", "", "the user of this process has no name", err)
-	}
-	c := slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, User: me.Username, LocksDir: filepath.Join(s.Gateway.StateDir, "locks"),
-		Script:       scriptConfig(s),
-		RPCPerMinute: s.Budget.RPCPerMinute, Unread: unread}
-	return slurm.NewCLI(c)
-}
-
-// unread counts what of a cluster's answers could not be read, and logs each kind of it once.
-func (g *gateway) unread(cluster string) func(program string, records int, why, example string) {
-	var mu sync.Mutex
-	logged := map[string]bool{}
-	return func(program string, records int, why, example string) {
-		g.metrics.Unread(cluster, program, records)
-		mu.Lock()
-		defer mu.Unlock()
-		if kind := program + " " + why; !logged[kind] {
-			logged[kind] = true
-			g.app.Log.Warn("a record of Slurm's answer cannot be read; its job counts as unknown", "site", cluster, "program", program,
-				"why", why, "record", example)
-		}
-	}
 }
 
 // room refuses a new run while the disks of its site, or the quota of its project, have no room for it.

@@ -1,0 +1,117 @@
+package slurm
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"slurmgate/fault"
+)
+
+// CheckFiles says what of Slurm is missing on this host: the commands, which sacct is one of if it is asked for, and slurm.conf, which must
+// be that of the site file's cluster. It asks no daemon.
+func CheckFiles(c Config, sacct bool) []fault.Problem {
+	found := checkPrograms(c.BinDir, sacct)
+	if c.Conf == "" {
+		return found
+	}
+	name, err := confCluster(c.Conf)
+	switch {
+	case err != nil:
+		found = append(found, fault.Problem{Code: "SITE-CONF", Field: "slurm.conf", Rule: "a slurm.conf that the gateway's user can read",
+			Msg: fmt.Sprintf("%s cannot be used: %s", c.Conf, reason(err)), Hint: "name the file that Slurm's commands use here, or remove the " +
+				"setting"})
+	case name != "" && c.Cluster != "" && !SameCluster(name, c.Cluster):
+		found = append(found, fault.Problem{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of slurm.conf",
+			Msg:  fmt.Sprintf("it is %s, but %s is of the cluster %s", c.Cluster, c.Conf, fault.Clip(name)),
+			Hint: "correct slurm.conf or slurm.cluster in the site file"})
+	}
+	return found
+}
+
+func checkPrograms(dir string, sacct bool) []fault.Problem {
+	problem := func(msg, hint string) []fault.Problem {
+		return []fault.Problem{{Code: "SITE-BIN-DIR", Field: "slurm.bin_dir", Rule: "the folder of Slurm's commands on this host", Msg: msg,
+			Hint: hint}}
+	}
+	switch st, err := os.Stat(dir); {
+	case err != nil:
+		return problem(fmt.Sprintf("%s cannot be opened: %s", dir, reason(err)),
+			"set it to the folder of sbatch (command -v sbatch), or mount its filesystem")
+	case !st.IsDir():
+		return problem(dir+" is not a folder", "set it to the folder of sbatch (command -v sbatch)")
+	}
+	need := []string{"sbatch", "squeue", "scancel", "scontrol"}
+	if sacct {
+		need = append(need, "sacct")
+	}
+	var missing, unfit []string
+	for _, name := range need {
+		switch st, err := os.Stat(filepath.Join(dir, name)); {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, name)
+		case err != nil:
+			unfit = append(unfit, name+" ("+reason(err)+")")
+		case !st.Mode().IsRegular() || st.Mode()&0o111 == 0:
+			unfit = append(unfit, name)
+		}
+	}
+	var found []fault.Problem
+	if len(missing) > 0 {
+		found = problem(dir+" has no "+strings.Join(missing, ", "),
+			"set it to the folder of sbatch (command -v sbatch), or install Slurm's client commands")
+	}
+	if len(unfit) > 0 {
+		found = append(found, problem(fmt.Sprintf("in %s these cannot be executed: %s", dir, strings.Join(unfit, ", ")),
+			"make them executable for the gateway's user")...)
+	}
+	return found
+}
+
+// reason is an error of a file without its name, which the message has.
+func reason(err error) string {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// maxConfLine bounds a line of slurm.conf.
+const maxConfLine = 1 << 20
+
+// confCluster reads the ClusterName of a slurm.conf; empty if it has none, as where an included file has it.
+func confCluster(path string) (name string, err error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", err
+	case !st.Mode().IsRegular():
+		return "", errors.New("it is not a file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxConfLine)
+	for lines.Scan() {
+		name = cluster(lines.Text(), name)
+	}
+	return name, lines.Err()
+}
+
+// cluster is the ClusterName of a line, which may have other settings too; before is that of the lines before.
+func cluster(line, before string) string {
+	line, _, _ = strings.Cut(line, "#")
+	for word := range strings.FieldsSeq(line) {
+		if key, value, ok := strings.Cut(word, "="); ok && strings.EqualFold(key, "ClusterName") && value != "" {
+			before = strings.Trim(value, `"`)
+		}
+	}
+	return before
+}

@@ -1,0 +1,77 @@
+package slurm
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What of Slurm is missing on this host is named with its field, the rule and what to do.
+func TestCheckFiles(t *testing.T) {
+	bin := t.TempDir()
+	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conf := filepath.Join(bin, "slurm.conf")
+	fresh := func(text string) {
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := Config{BinDir: bin, Conf: conf, Cluster: "alpha"}
+	for name, x := range map[string]struct {
+		change func(*Config)
+		conf   string
+		sacct  bool
+		want   string // empty: nothing is wrong
+	}{
+		"right":               {conf: "# ClusterName=beta\nclustername=Alpha SlurmctldHost=x # ClusterName=gamma\n"},
+		"no name in the file": {conf: "include other.conf\n"},
+		"no conf":             {change: func(c *Config) { c.Conf = "" }},
+		"any cluster":         {change: func(c *Config) { c.Cluster = "" }, conf: "ClusterName=beta\n"},
+		"another cluster":     {conf: "ClusterName=beta\n", want: "slurm.cluster: it is alpha, but " + conf + " is of the cluster beta"},
+		"no such slurm.conf": {change: func(c *Config) { c.Conf += "x" },
+			want: "slurm.conf: " + conf + "x cannot be used: no such file or directory"},
+		"a folder": {change: func(c *Config) { c.Conf = bin }, want: "slurm.conf: " + bin + " cannot be used: it is not a file"},
+		"a line without end": {conf: strings.Repeat("x", 2*maxConfLine),
+			want: "slurm.conf: " + conf + " cannot be used: bufio.Scanner: token too long"},
+		"no such bin_dir": {change: func(c *Config) { c.BinDir += "x" },
+			want: "slurm.bin_dir: " + bin + "x cannot be opened: no such file or directory"},
+		"bin_dir is a file":    {change: func(c *Config) { c.BinDir += "/sbatch" }, want: "slurm.bin_dir: " + bin + "/sbatch is not a folder"},
+		"a command is missing": {sacct: true, want: "slurm.bin_dir: " + bin + " has no sacct"},
+		"not executable": {change: func(c *Config) {
+			c.BinDir = t.TempDir()
+			for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
+				if err := os.Symlink(map[bool]string{true: conf, false: filepath.Join(bin, name)}[name == "squeue"],
+					filepath.Join(c.BinDir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, want: "these cannot be executed: squeue"},
+	} {
+		fresh(x.conf)
+		c := good
+		if x.change != nil {
+			x.change(&c)
+		}
+		found := CheckFiles(c, x.sacct)
+		switch {
+		case x.want == "" && len(found) > 0, x.want != "" && len(found) != 1:
+			t.Errorf("%s: %v", name, found)
+		case x.want != "" && (!strings.Contains(found[0].String(), x.want) || found[0].Rule == "" || found[0].Hint == "" || found[0].Code == ""):
+			t.Errorf("%s: %s", name, found[0])
+		}
+	}
+}
+
+func FuzzConfCluster(f *testing.F) {
+	f.Add("ClusterName=alpha SlurmctldHost=x # ClusterName=b")
+	f.Fuzz(func(t *testing.T, line string) {
+		if name := cluster(line, ""); name != "" && (strings.ContainsAny(name, " \t\n#") || !strings.Contains(line, name)) {
+			t.Errorf("%q: %q", line, name)
+		}
+	})
+}

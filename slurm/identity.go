@@ -1,0 +1,129 @@
+package slurm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// identity is what is known of the cluster that Slurm's commands talk to. Nothing is sent to it or asked of it before it is known to be
+// that of the site file, slurm.cluster.
+//
+// It is asked once (scontrol show config), and again when one of the files changes that decide whom the commands talk to, or when a command
+// failed: then the name of a controller's host may have moved to another cluster. So it costs no RPC in an ordinary cycle.
+type identity struct {
+	mu    sync.Mutex
+	proof string // the state of the files when the cluster was found to be the right one; empty: not known now
+	err   error  // of the last try that failed, and
+	ended time.Time
+}
+
+// CheckCluster makes sure that Slurm's commands talk to the cluster of the site file. Otherwise it is a Transport fault: with code
+// [run.WrongCluster] if they talk to another one, with another code if none answers. A site file that names no cluster has any.
+func (c *CLI) CheckCluster(ctx context.Context, op string) error {
+	if c.cfg.Cluster == "" {
+		return nil
+	}
+	came := time.Now()
+	c.identity.mu.Lock()
+	defer c.identity.mu.Unlock()
+	if c.identity.err != nil && c.identity.ended.After(came) {
+		return c.identity.err // somebody else has just tried
+	}
+	now := c.deciding()
+	if c.identity.proof == now {
+		return nil
+	}
+	c.identity.proof = ""
+	err := c.askIdentity(ctx, op)
+	if err == nil {
+		c.identity.proof = now
+	}
+	if c.identity.err, c.identity.ended = err, time.Now(); ctx.Err() != nil {
+		c.identity.err = nil // it says nothing to anybody else
+	}
+	return err
+}
+
+func (c *CLI) askIdentity(ctx context.Context, op string) error {
+	if err := c.budget.spend(ctx, op, rpcConfig); err != nil {
+		return err
+	}
+	out, err := c.run(ctx, nil, op, clean, "scontrol", "show", "config")
+	if err != nil {
+		return err
+	}
+	values := configValues(string(out.Stdout))
+	err = c.compare(op, values["ClusterName"])
+	if d := seconds(values["MessageTimeout"]); err == nil && d > 0 {
+		c.timeout.set(d)
+	}
+	return err
+}
+
+// compare holds the name of a cluster against the site file.
+func (c *CLI) compare(op, name string) error {
+	switch {
+	case name == "":
+		return fault.New(fault.Transport, op, "config_unreadable", "scontrol show config does not show ClusterName")
+	case !SameCluster(name, c.cfg.Cluster):
+		return fault.New(fault.Transport, op, run.WrongCluster, fmt.Sprintf(
+			"Slurm's commands in %s talk to the cluster %s, but slurm.cluster is %s; nothing is sent to it", c.cfg.BinDir,
+			fault.Clip(name), c.cfg.Cluster)).WithNext(fmt.Sprintf("correct slurm.bin_dir, slurm.conf (now %s) or slurm.cluster in the site file",
+			cmp.Or(c.cfg.Conf, "Slurm's own default"))).WithSteps(fault.Do("doctor"))
+	}
+	return nil
+}
+
+// SameCluster compares names of clusters as Slurm does.
+func SameCluster(a, b string) bool { return strings.EqualFold(a, b) }
+
+// distrust has the cluster asked for its name before the next command.
+func (c *CLI) distrust() {
+	if c.cfg.Cluster == "" {
+		return
+	}
+	c.identity.mu.Lock()
+	defer c.identity.mu.Unlock()
+	c.identity.proof = ""
+}
+
+// deciding is the state of the files that decide which cluster Slurm's commands talk to.
+func (c *CLI) deciding() string {
+	files := []string{filepath.Join(c.cfg.BinDir, "scontrol"), filepath.Join(c.cfg.BinDir, "sbatch")}
+	if c.cfg.Conf != "" {
+		files = append(files, c.cfg.Conf)
+	} else {
+		files = append(files, defaultConfs(c.cfg.BinDir)...)
+	}
+	var all strings.Builder
+	for _, path := range files {
+		st, err := os.Stat(path)
+		if err != nil {
+			fmt.Fprintf(&all, "%s: %v\n", path, errors.Unwrap(err))
+			continue
+		}
+		var inode uint64
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			inode = sys.Ino
+		}
+		fmt.Fprintf(&all, "%s: %d %d %d\n", path, inode, st.Size(), st.ModTime().UnixNano())
+	}
+	return all.String()
+}
+
+// defaultConfs are the places of slurm.conf where the site file names none: those of packages, of a folder of its own, and of a cluster
+// that hands it out (configless).
+func defaultConfs(binDir string) []string {
+	return []string{"/etc/slurm/slurm.conf", filepath.Join(filepath.Dir(binDir), "etc/slurm.conf"), "/run/slurm/conf/slurm.conf"}
+}
