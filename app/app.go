@@ -5,6 +5,7 @@ package app
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	"slurmgate/artifact"
 	"slurmgate/gate"
@@ -34,12 +35,15 @@ type Gateway struct {
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
 	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one
 
+	LastBackup func() *time.Time // when the last backup was made; nil where none is known
+
 	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does
 
 	Gate *gate.Gate // set by OpenGate
 
 	offered   string     // hash of all that lists of tools show
 	sweeping  sync.Mutex // held by the running gc
+	draining  sync.Mutex // held while sites are drained or resumed
 	verifying sync.Mutex // held while all artifacts are verified
 	supposed  supposed
 	quotas    Quotas

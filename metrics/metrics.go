@@ -37,7 +37,9 @@ type Sources struct {
 	Sites []string
 	// Watched says when a cluster's Slurm last answered in full, and why it does not answer now.
 	Watched func(site string) (time.Time, error)
-	Now     func() time.Time
+	// Health is the rest; nil: not shown.
+	Health func(ctx context.Context) Health
+	Now    func() time.Time
 }
 
 // New creates the metrics of a gateway.
@@ -138,6 +140,9 @@ func (s state) Describe(c chan<- *prometheus.Desc) {
 	c <- runsDesc
 	c <- lagDesc
 	c <- upDesc
+	for _, d := range healthDescs {
+		c <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -151,6 +156,9 @@ func (s state) Collect(c chan<- prometheus.Metric) {
 		for state, n := range runs {
 			gauge(runsDesc, float64(n), state)
 		}
+	}
+	if s.sources.Health != nil {
+		s.sources.Health(ctx).collect(s.sources.Now(), gauge)
 	}
 	for _, site := range s.sources.Sites {
 		at, err := s.sources.Watched(site)

@@ -70,17 +70,22 @@ func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) Submit
 	}
 }
 
-// warnings are those of the run, the nodes its attempt avoids, and that its site is away as long as that matters to it.
+// warnings are those of the run, the nodes its attempt avoids, and that its site is away or drained as long as that matters to it.
 func (e *Engine) warnings(v View) []string {
 	list := slices.Clip(orEmpty(v.Run.Warnings))
 	for _, a := range v.Attempt.Avoid {
 		list = append(list, fmt.Sprintf("attempt %d does not use node %s, where attempt %d ended as %s", v.Attempt.N, a.Node, a.Attempt, a.Fault))
 	}
-	if e.away == nil || v.Run.State.Terminal() {
+	if v.Run.State.Terminal() {
 		return list
 	}
-	if err := e.away(); err != nil {
-		list = append(list, fault.Prose(err))
+	if e.away != nil {
+		if err := e.away(); err != nil {
+			list = append(list, fault.Prose(err))
+		}
+	}
+	if d := e.pressure.draining(); d != nil {
+		list = append(list, d.String())
 	}
 	return list
 }

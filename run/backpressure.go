@@ -32,6 +32,8 @@ type backPressure struct {
 	notBefore map[string]time.Time     // by run: when it is due
 	waits     map[string]time.Duration // by run that waits for a reason of its own: the current back-off
 	pauses    map[string]*pause        // of sends, by what they concern
+	drain     *Drain                   // nil: the site is not drained
+	drained   *pause                   // of all sends, while it is
 }
 
 func newBackPressure(cfg Config, now func() time.Time, log *slog.Logger, resumed func()) *backPressure {
@@ -104,6 +106,10 @@ func (b *backPressure) hold(p *pause, id string) {
 func (b *backPressure) holdIfPaused(id string, at plan.Placement) (why pause, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.drained != nil {
+		b.hold(b.drained, id)
+		return *b.drained, true
+	}
 	for _, s := range allScopes {
 		if p := b.current(s, at); p != nil {
 			b.hold(p, id)
@@ -125,6 +131,10 @@ func (b *backPressure) current(s Scope, at plan.Placement) *pause {
 func (b *backPressure) sitePause() *pause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.drained != nil {
+		c := *b.drained
+		return &c
+	}
 	if p := b.current(ScopeSite, plan.Placement{}); p != nil {
 		c := *p
 		return &c

@@ -37,3 +37,6 @@ func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 
 // AvoidAfter lists the nodes that the attempt after one does not use.
 func AvoidAfter(a Attempt, now time.Time) []Avoided { return avoidAfter(a, now) }
+
+// SetDrain drains the engine's site, or ends that (nil), as [Sites.SetDrains] does.
+func (e *Engine) SetDrain(d *Drain) { e.pressure.setDrain(d) }

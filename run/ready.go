@@ -11,6 +11,9 @@ import (
 // delay them. The information comes from the last query and the last sends; nothing is queried.
 func (e *Engine) Ready() error {
 	const op = "run.Ready"
+	if d := e.pressure.draining(); d != nil {
+		return fault.New(fault.Transport, op, Drained, d.String()).WithNext("wait until the site is resumed")
+	}
 	if p := e.pressure.sitePause(); p != nil {
 		return fault.New(fault.Transport, op, p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
 			WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))

@@ -136,6 +136,9 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 			v.Run.ID))
 		return a, nil
 	}
+	if err := e.accepts("run.Submit"); err != nil {
+		return SubmitAnswer{}, err
+	}
 	// Nothing is recorded for an image that is missing or has the wrong checksum. A site that is away shows neither: its runs wait for it.
 	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil && fault.CodeOf(err) != SiteAway {
 		return SubmitAnswer{}, err

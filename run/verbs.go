@@ -85,6 +85,9 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
 			WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait), fault.Do("slurm.job.cancel", "run_id", runID))
 	}
+	if err := e.accepts(op); err != nil {
+		return SubmitAnswer{}, err
+	}
 	if err := e.Room(ctx, v.Run.ProjectID); err != nil {
 		return SubmitAnswer{}, err
 	}

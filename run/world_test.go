@@ -32,6 +32,7 @@ import (
 // ledger's file. It polices what may never happen: an attempt that executes twice, an sbatch without a
 // durable intent, a second sbatch of one send, scancel of a job that is not ours.
 type world struct {
+	drain  *run.Drain // of the lives that begin; nil: none
 	t      *testing.T
 	dir    string
 	ledger *ledger.Ledger
@@ -248,6 +249,7 @@ func (w *world) life() *life {
 		Workspace: l,
 		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Waits: w.waits, Pace: w.pace, Admit: w.admit,
 		Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	l.engine.SetDrain(w.drain) // as a gateway does before it starts
 	wait, err := l.engine.Start(ctx)
 	if err != nil {
 		w.t.Fatal(err)

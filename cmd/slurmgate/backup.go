@@ -133,6 +133,14 @@ func readBackupMark(stateDir string) *lastBackup {
 	return &b
 }
 
+func lastBackupAt(s *site.Site) *time.Time {
+	b := readBackupMark(s.Gateway.StateDir)
+	if b == nil {
+		return nil
+	}
+	return new(b.At.UTC())
+}
+
 // restoreBackup puts a backup back into the folders that the site file names.
 func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, of, bytes int64)) (out app.RestoreAnswer, err error) {
 	s, err := loadSite(a.Site)

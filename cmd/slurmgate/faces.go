@@ -23,7 +23,8 @@ import (
 // openMetrics creates the metrics; the engine's parts are counted from then on.
 func (g *gateway) openMetrics() {
 	g.metrics = metrics.New(metrics.Sources{Runs: g.ledgerCounts, Sites: g.app.Site.Names(),
-		Watched: func(site string) (time.Time, error) { return g.app.Sites.Watched(site) }, Now: time.Now})
+		Watched: func(site string) (time.Time, error) { return g.app.Sites.Watched(site) },
+		Health:  g.health, Now: time.Now})
 	g.app.Journal = g.metrics.Journal
 }
 

@@ -70,6 +70,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	s := set.site
 	g = &gateway{config: set, app: app.Gateway{Site: s, Domain: set.domain, Policy: set.policy, Log: log, Secrets: app.Scanner(s),
 		Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
+	g.app.LastBackup = func() *time.Time { return lastBackupAt(s) }
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	defer func() {
 		if err != nil {
@@ -116,6 +117,9 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	g.stop = stop
+	if err = g.app.LoadDrains(ctx); err != nil {
+		return g, err
+	}
 	if g.wait, err = g.app.Sites.Start(running); err != nil {
 		return g, err
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"slurmgate/access"
 	"slurmgate/app"
@@ -30,6 +31,7 @@ type lookout struct {
 // openToLook opens a site for looks alone. The caller closes it.
 func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *lookout, err error) {
 	g := &gateway{app: app.Gateway{Site: s, Log: log, Secrets: app.Scanner(s), Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
+	g.app.LastBackup = func() *time.Time { return lastBackupAt(s) }
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	l = &lookout{gateway: g}
 	defer func() {
@@ -50,7 +52,9 @@ func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *lookout
 	g.app.Store.Consult(g.app.Ledger)
 	g.openMetrics()
 	g.app.Journal = func(gate.Journal, func(string) bool) gate.Journal { return noJournal{} }
-	g.closedSites(ctx)
+	if err = g.closedSites(ctx); err != nil {
+		return l, err
+	}
 	g.access = access.New(access.Config{})
 	if err = g.app.OpenGate(ctx); err != nil {
 		return l, err
@@ -65,7 +69,7 @@ func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *lookout
 }
 
 // closedSites are the sites of a gateway that does not run: what only they know is not available.
-func (g *gateway) closedSites(ctx context.Context) {
+func (g *gateway) closedSites(ctx context.Context) error {
 	closed := func(context.Context) (run.Parts, error) {
 		return run.Parts{}, fault.New(fault.Transport, "openToLook", "gateway_down", "the gateway is not running").
 			WithNext("start it: systemctl start slurmgate")
@@ -78,6 +82,7 @@ func (g *gateway) closedSites(ctx context.Context) {
 	}
 	g.app.Sites = run.NewSites(sites...)
 	g.app.Sites.Open(ctx)
+	return g.app.LoadDrains(ctx)
 }
 
 // Socket implements cli.Gateway: root's alone, and not where the gateway is found.

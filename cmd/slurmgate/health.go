@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"slurmgate/metrics"
+	"slurmgate/site"
+	"slurmgate/staging"
+)
+
+// health is what the metrics say about the gateway as a whole, at a scrape. What cannot be read is not shown.
+func (g *gateway) health(ctx context.Context) metrics.Health {
+	h := metrics.Health{Drained: map[string]bool{}, Budget: map[string]int{}, Stopped: g.app.Ledger.Stopped() != nil}
+	oldest, err := g.app.Ledger.Oldest(ctx)
+	if err != nil {
+		g.app.Log.Warn("the metrics do not say how old waiting runs are", "err", err)
+	}
+	for _, o := range oldest {
+		h.Oldest = append(h.Oldest, metrics.Oldest{Site: o.Site, Phase: string(o.Phase), Since: o.Since})
+	}
+	for _, name := range g.app.Sites.Names() {
+		h.Drained[name] = false
+	}
+	for _, d := range g.app.Sites.Drains() {
+		h.Drained[d.Site] = true
+	}
+	for _, s := range g.app.Site.Clusters() {
+		h.Budget[s.Name] = s.Budget.RPCPerMinute
+		h.Disks = append(h.Disks, disks(s)...)
+	}
+	if info, err := os.Stat(g.app.Ledger.Path()); err == nil {
+		h.Ledger = info.Size()
+	}
+	if b := readBackupMark(g.app.Site.Gateway.StateDir); b != nil {
+		h.Backup, h.Damaged = b.At, b.Damaged
+	}
+	return h
+}
+
+func disks(s *site.Site) (out []metrics.Disk) {
+	for _, d := range []struct{ folder, path string }{{"state_dir", s.Gateway.StateDir}, {"artifact_dir", s.Gateway.ArtifactDir},
+		{"runs_dir", s.Storage.RunsDir}} {
+		if free, err := staging.Free(d.path); err == nil {
+			out = append(out, metrics.Disk{Site: s.Name, Folder: d.folder, Free: free, Reserve: int64(s.Storage.ReserveMB) << 20})
+		}
+	}
+	return out
+}
