@@ -64,7 +64,8 @@ func (g *Gateway) resume(ctx context.Context, c gate.Call, a DrainArgs) (DrainAn
 }
 
 // changeDrains changes the drains in the ledger and then in the engines. One call at a time: the engines get what the ledger has last.
-func (g *Gateway) changeDrains(ctx context.Context, a DrainArgs, change func(site string) (bool, error)) (out DrainAnswer, params any, err error) {
+func (g *Gateway) changeDrains(ctx context.Context, a DrainArgs, change func(site string) (bool, error)) (out DrainAnswer, params any,
+	err error) {
 	g.draining.Lock()
 	defer g.draining.Unlock()
 	sites := g.Sites.Names()

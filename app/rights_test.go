@@ -158,9 +158,8 @@ func TestSiteWideOperations(t *testing.T) {
 		}
 	}
 	slices.Sort(wide)
-	want := []string{"event.list", "event.record", "event.show", "event.verify", "gateway.backup", "gateway.drain", "gateway.gc", "gateway.restore", "gateway.resume", "gateway.status",
-		"secret.erase", "token.create", "token.list",
-		"token.revoke"}
+	want := []string{"event.list", "event.record", "event.show", "event.verify", "gateway.backup", "gateway.drain", "gateway.gc",
+		"gateway.restore", "gateway.resume", "gateway.status", "secret.erase", "token.create", "token.list", "token.revoke"}
 	if !slices.Equal(wide, want) {
 		t.Errorf("site-wide are %v, want %v", wide, want)
 	}

@@ -4,12 +4,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
-// A backup is made while the gateway serves and a job runs; more runs are made, the gateway is killed and its state folder is lost. Restored
-// from the backup, what it knows is replayed or collected, and what it does not know is executed by nobody a second time: those runs name
-// the verb that ends them, and gc leaves their files alone.
+// A backup is made while the gateway serves and a job runs; more runs are made, the gateway is killed and its state folder is lost.
+// Restored from the backup, what it knows is replayed or collected, and what it does not know is executed by nobody a second time: those
+// runs name the verb that ends them, and gc leaves their files alone.
 //
 // proves OPS-01
 func TestBackupAndRestore(t *testing.T) {
@@ -70,15 +69,6 @@ func TestBackupAndRestore(t *testing.T) {
 	if n := s.count(flight.RunID).Accounted; n != 1 {
 		t.Errorf("%d jobs of the run in flight", n)
 	}
-}
-
-// started waits until the program of a run has begun.
-func (s *site) started(runID string) {
-	s.t.Helper()
-	until(s.t, time.Minute, "start of "+runID, func() bool {
-		_, err := os.Lstat(host(s.dir) + "/runs/" + runID + "/a1/out/started")
-		return err == nil
-	})
 }
 
 // drain refuses new runs on every face with who, why and since when, lets what runs go on, and survives a restart; with --queue new runs

@@ -40,7 +40,7 @@ func (l *Ledger) Contents(ctx context.Context, f func(sha256 string, sizeBytes i
 		}
 		return f(sum, size)
 	}, `SELECT DISTINCT sha256, size_bytes FROM artifacts a WHERE removed_at IS NULL
- AND NOT EXISTS (SELECT 1 FROM payloads p WHERE p.sha256 = a.sha256) ORDER BY sha256`)
+ AND NOT EXISTS (SELECT 1 FROM payloads p WHERE p.sha256 = unhex(a.sha256)) ORDER BY sha256`)
 }
 
 // Schema is the number of the ledger's newest migration.

@@ -14,8 +14,8 @@ type Oldest struct {
 	Since time.Time
 }
 
-// Oldest lists, for each site and each phase that should be short, since when its oldest run is in it: staging and deferred since the attempt
-// was opened, the others since the last change.
+// Oldest lists, for each site and each phase that should be short, since when its oldest run is in it: staging and deferred since the
+// attempt was opened, the others since the last change.
 func (l *Ledger) Oldest(ctx context.Context) ([]Oldest, error) {
 	return list(ctx, l.r, func(row scanner) (o Oldest, err error) {
 		err = row.Scan(&o.Site, &o.Phase, into{&o.Since})

@@ -36,7 +36,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	oldestDesc = desc("oldest_run_seconds", "Age of the oldest run in a phase that should be short: staging and deferred since the attempt was "+
+	oldestDesc = desc("oldest_run_seconds", "Age of the oldest run in a phase that should be short: staging and deferred since the attempt "+
+		"was "+
 		"opened, the others since the last change.", "site", "phase")
 	drainedDesc = desc("drained", "1 if the site is drained, else 0.", "site")
 	budgetDesc  = desc("rpc_budget_per_minute", "RPCs to Slurm that the site file allows per minute.", "site")
@@ -48,7 +49,8 @@ var (
 	damagedDesc = desc("last_backup_damaged_artifacts", "Artifacts that the last backup could not copy because they are missing or damaged.")
 )
 
-var healthDescs = []*prometheus.Desc{oldestDesc, drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc, damagedDesc}
+var healthDescs = []*prometheus.Desc{oldestDesc, drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc,
+	damagedDesc}
 
 func (h Health) collect(now time.Time, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
 	for _, o := range h.Oldest {
