@@ -112,6 +112,7 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 			"projects": []string{"own"}, "expires_in_seconds": 3600},
 		"token.revoke": {"token_id": token.ID}, "approval.answer": {"approval_id": asked.ID, "approve": true},
 		"slurm.job.recollect": {"run_id": late.run},
+		"gateway.drain":       {"reason": "r"}, "gateway.resume": {}, // in this order
 	}
 	// These act on Slurm, a shared filesystem or a container; e2e drives them against the real ones. event.record
 	// writes a record of a call, which is in none of the tables compared.
