@@ -30,7 +30,11 @@ func (f *face) authenticate(next http.Handler) http.Handler {
 		who, err := whois(req, f.Auth)
 		if err != nil {
 			from := sourceOf(req)
-			if !f.failures.pause(req.Context(), from) {
+			e, n, d := f.failures.add(from)
+			if worthALine(n) {
+				logRefused(f.Log, who, reasonOf(req, err), err)
+			}
+			if !f.failures.pause(req.Context(), e, d) {
 				w.Header().Set("Connection", "close")
 			}
 			leaveBody(w, req)

@@ -28,9 +28,8 @@ const (
 	maxFailedFrom = 1024 // addresses counted apart
 )
 
-// pause counts a failed login and waits before it is answered. It returns false if too many answers to the address wait already.
-func (f *failures) pause(ctx context.Context, from string) bool {
-	e, d := f.add(from)
+// pause waits before a failed login is answered. It returns false if too many answers to the address wait already.
+func (f *failures) pause(ctx context.Context, e *loginFailures, d time.Duration) bool {
 	if d == 0 {
 		return true
 	}
@@ -53,12 +52,12 @@ func (f *failures) pause(ctx context.Context, from string) bool {
 	return true
 }
 
-// add counts a failure, and returns how long its answer waits.
-func (f *failures) add(from string) (*loginFailures, time.Duration) {
+// add counts a failure. It returns how many there were in a row, and how long the answer to this one waits.
+func (f *failures) add(from string) (e *loginFailures, n int, wait time.Duration) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.by[from]
+	e = f.by[from]
 	if e == nil {
 		if len(f.by) >= maxFailedFrom {
 			f.forget(now)
@@ -81,9 +80,9 @@ func (f *failures) add(from string) (*loginFailures, time.Duration) {
 	e.n++
 	e.last = now
 	if e.n <= freeFailures {
-		return e, 0
+		return e, e.n, 0
 	}
-	return e, min(firstPause<<min(e.n-freeFailures-1, 10), longestPause)
+	return e, e.n, min(firstPause<<min(e.n-freeFailures-1, 10), longestPause)
 }
 
 func (f *failures) forget(now time.Time) {

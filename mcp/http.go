@@ -20,7 +20,7 @@ const maxBody = 2 << 20
 // proxy on this machine passes on.
 func Handler(s *sdk.Server, log *slog.Logger) http.Handler {
 	return bounded(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{
-		Stateless: true, Logger: log, MaxRequestBodyBytes: maxBody, DisableLocalhostProtection: true,
+		Stateless: true, Logger: quiet(log), MaxRequestBodyBytes: maxBody, DisableLocalhostProtection: true,
 		// A client that hangs up ends its wait, but no job: effects do not depend on the connection.
 		PropagateRequestCancellation: true,
 	}))

@@ -76,7 +76,7 @@ func New(cfg Config) *sdk.Server {
 	}
 	s := &server{cfg: cfg, tools: map[string]gate.Tool{}}
 	out := sdk.NewServer(&sdk.Implementation{Name: "slurmgate", Title: "slurmgate: " + cfg.Name, Version: cfg.Version}, &sdk.ServerOptions{
-		Instructions: instructions, Logger: cfg.Log, PageSize: 100, CompletionHandler: s.complete, SetCacheable: cacheable,
+		Instructions: instructions, Logger: quiet(cfg.Log), PageSize: 100, CompletionHandler: s.complete, SetCacheable: cacheable,
 		// No list changes while the server runs: a domain is replaced by a restart.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{},
 			Prompts: &sdk.PromptCapabilities{}},

@@ -26,6 +26,7 @@ type canceller struct {
 	slurm  Canceller
 	queue  Queue // for Slurm's MessageTimeout
 	log    *slog.Logger
+	about  func(ctx context.Context, jobName string) []any // what lines about a job say of its run
 	now    func() time.Time
 	silent func() error                                      // why the last query of Slurm failed, nil if it did not
 	waits  func(ctx context.Context, jobName, detail string) // records why Slurm does not stop a job yet
@@ -57,7 +58,9 @@ func (c *canceller) ask(ctx context.Context, j namedJob) {
 		return
 	}
 	if err := c.slurm.Cancel(ctx, j.id, j.name); err != nil && ctx.Err() == nil {
-		c.log.Warn("scancel failed; it is retried while the job exists", "job_id", j.id, "job_name", j.name, "err", err)
+		c.log.Warn("scancel failed; it is retried while the job exists", append(c.about(ctx, j.name), "cancelled_job_id", j.id, "job_name",
+			j.name,
+			"err", err)...)
 		c.waits(ctx, j.name, "job "+j.id+" could not be cancelled; the gateway retries while the job exists: "+err.Error())
 	}
 	if c.jobs.empty() {
@@ -96,6 +99,6 @@ func (e *Engine) sayNotCancelled(ctx context.Context, jobName, detail string) {
 		err = e.note(ctx, v, Cancelling, detail)
 	}
 	if err != nil && !stale(err) && ctx.Err() == nil {
-		e.Log.Warn("cannot record why a job is not cancelled yet", "job_name", jobName, "err", err)
+		e.Log.Warn("cannot record why a job is not cancelled yet", append(about(v), "job_name", jobName, "err", err)...)
 	}
 }

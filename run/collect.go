@@ -38,7 +38,7 @@ func (e *Engine) collect(ctx context.Context, v View) error {
 	}
 	switch {
 	case v.Run.Reason != collectingWaits:
-		e.Log.Warn("a job's files cannot be collected", "run_id", v.Run.ID, "err", err)
+		e.Log.Warn("a job's files cannot be collected", append(about(v), "err", err)...)
 		return e.note(ctx, v, collectingWaits, e.byItself(v, "the job's files cannot be collected", err))
 	case v.Run.CancelAt != nil && e.waitedEnough(v):
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits,

@@ -119,7 +119,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
 	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.poke)
 	e.limits = newLimiter(cfg, e.pressure, e.work.add)
-	e.cancels = &canceller{slurm: p.Canceller, queue: p.Queue, log: p.Log, now: p.Now,
+	e.cancels = &canceller{slurm: p.Canceller, queue: p.Queue, log: p.Log, now: p.Now, about: e.aboutJob,
 		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.sayNotCancelled, poke: e.watcher.poke,
 		jobs: newWorkQueue[namedJob](cfg.weight, 0), asked: map[namedJob]time.Time{}}
 	return e
@@ -199,7 +199,7 @@ func (e *Engine) advance(ctx context.Context, id string) {
 			e.handBack(id)
 			return
 		case !stale(err): // if stale, somebody else moved it: look again
-			e.Log.Warn("a run could not be moved on", "run_id", id, "phase", h.view.Run.Phase, "err", err)
+			e.Log.Warn("a run could not be moved on", append(about(h.view), "phase", h.view.Run.Phase, "err", err)...)
 			e.pressure.delay(id, e.cfg.Floor)
 			e.handBack(id)
 			return

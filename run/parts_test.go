@@ -288,7 +288,8 @@ func TestCanceller(t *testing.T) {
 	var said []string
 	k := &canceller{slurm: slurm, queue: slurm, log: slog.New(slog.DiscardHandler), now: c.now, silent: func() error { return silent },
 		waits: func(_ context.Context, name, detail string) { said = append(said, detail) }, poke: func() {},
-		jobs: newWorkQueue[namedJob](nil, 0), asked: map[namedJob]time.Time{}}
+		about: func(context.Context, string) []any { return nil },
+		jobs:  newWorkQueue[namedJob](nil, 0), asked: map[namedJob]time.Time{}}
 	work := func() {
 		for !k.jobs.empty() {
 			j, _ := k.jobs.take(t.Context())

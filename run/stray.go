@@ -46,7 +46,7 @@ func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 		if ended, err := e.Index.Ended(ctx, j.Name); err != nil || !ended {
 			continue
 		}
-		e.Log.Info("a late job of an ended attempt is cancelled", "job_name", j.Name, "job_id", j.ID)
+		e.Log.Info("a late job of an ended attempt is cancelled", append(e.aboutJob(ctx, j.Name), "late_job_id", j.ID, "job_name", j.Name)...)
 		e.cancels.cancel(Share{}, j.ID, j.Name)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -201,9 +202,13 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	for _, in := range o.Params.Spec.IO.Inputs {
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
-	return e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack, Placement: o.Placement,
-		Sought: s, Inputs: inputs, Admit: e.admit(r),
+	v, created, err := e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack,
+		Placement: o.Placement, Sought: s, Inputs: inputs, Admit: e.admit(r),
 		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
 			"policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
 			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement)}})
+	if err == nil && created {
+		e.tell("run.created", v, time.Time{})
+	}
+	return v, created, err
 }

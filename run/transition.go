@@ -15,7 +15,7 @@ func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
 	wrote(v, err)
 	if err == nil {
 		e.waiters.announce(v)
-		e.Log.Info(w.Event.Type, "run_id", w.Run.ID, "phase", w.Run.Phase, "reason", w.Run.Reason)
+		e.tell(w.Event.Type, v, w.Run.UpdatedAt)
 	}
 	return v, err
 }

@@ -131,7 +131,7 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 		}
 	}
 	if err != nil && !stale(err) {
-		e.Log.Warn("a run could not be moved on", "run_id", v.Run.ID, "phase", v.Run.Phase, "err", err)
+		e.Log.Warn("a run could not be moved on", append(about(v), "phase", v.Run.Phase, "err", err)...)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -10,14 +9,12 @@ import (
 
 	"slurmgate/cli"
 	"slurmgate/fault"
-	"slurmgate/policy"
-	"slurmgate/secrets"
-	"slurmgate/visible"
 )
 
 type serveCmd struct {
-	NewLedger bool `help:"Begin a new ledger although an earlier one is lost. It knows none of the earlier runs; what they left in runs_dir still keeps them from being executed again."`
-	Check     bool `help:"Only check the site file, the domain and the policy, as serve does before it starts."`
+	NewLedger bool   `help:"Begin a new ledger although an earlier one is lost. It knows none of the earlier runs; what they left in runs_dir still keeps them from being executed again."`
+	Check     bool   `help:"Only check the site file, the domain and the policy, as serve does before it starts."`
+	LogFormat string `name:"log-format" help:"Form of the log on standard error: text, or json (one object a line)." enum:"text,json" default:"text" placeholder:"FORMAT"`
 }
 
 // misconfigured is the exit status of a gateway that cannot start as it is configured; EX_CONFIG of sysexits(3). A Go program that crashes
@@ -25,10 +22,18 @@ type serveCmd struct {
 const misconfigured = 78
 
 // Run is the gateway until a signal stops it. It finishes the calls in progress; sbatch is never killed.
-func (c serveCmd) Run(ctx context.Context, a *cli.Shell) error {
+func (c serveCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // before anything that takes time: without it a HUP ends the process
 	defer signal.Stop(hup)
+	out := openLog(a.Err, c.LogFormat)
+	log, level := out.log, &out.level
+	a.Err = out.sayer(slog.LevelInfo)
+	defer func() {
+		if err != nil {
+			a.Err = out.sayer(slog.LevelError)
+		}
+	}()
 	set, err := readFiles(a.Site)
 	if err != nil {
 		return withStatus(err)
@@ -37,7 +42,6 @@ func (c serveCmd) Run(ctx context.Context, a *cli.Shell) error {
 		a.Say("slurmgate serve would start with %s: domain %s %s", a.Site, set.domain.ID(), set.domain.Version())
 		return nil
 	}
-	log, level := newLog(a.Err)
 	if most := limitMemory(); most > 0 {
 		log.Info("memory is limited", "mib", most>>20)
 	}
@@ -60,31 +64,4 @@ func withStatus(err error) error {
 		return cli.WithStatus(misconfigured, err)
 	}
 	return err
-}
-
-// newLog is the gateway's log, and its level: info until policy says otherwise.
-func newLog(w io.Writer) (*slog.Logger, *slog.LevelVar) {
-	var level slog.LevelVar
-	return slog.New(slog.NewTextHandler(visible.Writer(w), &slog.HandlerOptions{Level: &level, ReplaceAttr: withoutSecrets})), &level
-}
-
-// withoutSecrets takes secrets out of the words of jobs, callers and commands that are logged.
-func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
-	switch v := a.Value.Any().(type) {
-	case string:
-		a.Value = slog.StringValue(secrets.Default().Redact(v))
-	case error:
-		a.Value = slog.StringValue(secrets.Default().Redact(v.Error()))
-	}
-	return a
-}
-
-// setLevel makes the log as detailed as policy says (logging.level), if it has a level to set.
-func setLevel(log *slog.Logger, level *slog.LevelVar, p *policy.Policy) {
-	if level == nil {
-		return
-	}
-	if err := level.UnmarshalText([]byte(p.Logging.Level)); err != nil {
-		log.Error("policy's logging.level cannot be used", "err", err) // its reader accepts only levels that can
-	}
 }

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The story of a run is in the log under its id, whichever way it ended: accepted, sent, queued, running, ended, collected, each with how
+// long it took, and every line with run, tool and principal, from the receipt on with the job, and once it ran with its node. The log is
+// JSON, line by line. squeue says who asked.
+//
+// proves OPS-03
+func TestStoryInTheLog(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	d := s.serve("--log-format", "json")
+	good := s.submit(s.plan(probePlan("write", "out/result", "good"))).RunID
+	bad := s.submit(s.plan(probePlan("exit", "3"))).RunID
+	stopped := s.submit(s.plan(probePlan("await", "out/go", "out/result"))).RunID
+	s.started(stopped)
+	note := shell(t, "lab", `squeue --noheader --me --format=%k --name="$1"`, s.story(stopped).JobName)
+	if !strings.HasPrefix(note, "slurmgate,tool=slurm.submit,by=user:lab,id=prn_") {
+		t.Error(note)
+	}
+	s.ok(nil, "cancel", stopped)
+	for id, want := range map[string]string{good: "run.succeeded", bad: "run.failed", stopped: "run.cancelled"} {
+		s.wait(id)
+		var story []string
+		for line := range strings.Lines(d.text.String()) {
+			var x struct {
+				Msg, RunID, Tool, Principal, JobID, Node string
+				After, Total                             *float64
+			}
+			var doc map[string]any
+			if err := json.Unmarshal([]byte(line), &doc); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if !strings.Contains(line, id) {
+				continue
+			}
+			x.Msg, _ = doc["msg"].(string)
+			x.RunID, _ = doc["run_id"].(string)
+			x.Tool, _ = doc["tool"].(string)
+			x.Principal, _ = doc["principal"].(string)
+			x.JobID, _ = doc["job_id"].(string)
+			x.Node, _ = doc["node"].(string)
+			_, after := doc["after_seconds"].(float64)
+			_, total := doc["total_seconds"].(float64)
+			story = append(story, x.Msg)
+			sent, ran := slices.Contains(story, "run.receipt"), slices.Contains(story, "run.running")
+			if x.RunID != id || x.Tool != "slurm.submit" || x.Principal != "user:lab" || (x.JobID != "") != sent || ran && x.Node == "" ||
+				after == (x.Msg == "run.created") || total != (x.Msg == want) {
+				t.Errorf("%s", line)
+			}
+		}
+		for _, msg := range []string{"run.created", "run.intent", "run.receipt", "run.collecting", want} {
+			if !slices.Contains(story, msg) && !(msg == "run.collecting" && id == stopped) {
+				t.Errorf("%s: no %s in %q", want, msg, story)
+			}
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package run
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// The log tells the story of a run: a line for each change, and all of them have the run's id, so that one grep finds the story.
+
+// about is what every line of the log about a run says of it.
+func about(v View) []any {
+	who := v.Run.Principal.Name
+	if who == "" {
+		who = "unknown"
+	}
+	return []any{"run_id", v.Run.ID, "attempt", v.Run.AttemptN, "job_id", v.Submission.JobID, "node", v.Attempt.Node, "tool", v.Run.ToolID,
+		"principal", who, "project_id", v.Run.ProjectID}
+}
+
+// aboutJob is the same for a line about one of its jobs, by name.
+func (e *Engine) aboutJob(ctx context.Context, jobName string) []any {
+	if v, err := e.Store.View(ctx, RunOf(jobName)); err == nil {
+		return about(v)
+	}
+	return []any{"run_id", RunOf(jobName)}
+}
+
+// tell logs a change of a run, how long the run was as it was before, and at its end how long it took.
+func (e *Engine) tell(event string, v View, before time.Time) {
+	line := append(about(v), "phase", v.Run.Phase, "reason", v.Run.Reason)
+	if !before.IsZero() {
+		line = append(line, "after_seconds", seconds(v.Run.UpdatedAt.Sub(before)))
+	}
+	if v.Run.FinishedAt != nil {
+		line = append(line, "total_seconds", seconds(v.Run.FinishedAt.Sub(v.Run.CreatedAt)))
+	}
+	e.Log.Info(event, line...)
+}
+
+// seconds is a duration in seconds, to milliseconds.
+func seconds(d time.Duration) float64 { return math.Round(max(0, d.Seconds())*1000) / 1000 }
