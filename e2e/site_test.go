@@ -359,9 +359,9 @@ type daemon struct {
 var servePID = regexp.MustCompile(`\(pid (\d+)\)`)
 
 // serve starts a gateway that stays, and ends it with the test.
-func (s *site) serve() *daemon {
+func (s *site) serve(flags ...string) *daemon {
 	s.t.Helper()
-	d := &daemon{cmd: s.command(context.Background(), "serve"), done: make(chan error, 1), text: &syncBuffer{}}
+	d := &daemon{cmd: s.command(context.Background(), append([]string{"serve"}, flags...)...), done: make(chan error, 1), text: &syncBuffer{}}
 	d.cmd.Stdout, d.cmd.Stderr = d.text, d.text
 	must(s.t, d.cmd.Start())
 	go func() { d.done <- d.cmd.Wait() }()

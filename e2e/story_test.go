@@ -16,9 +16,9 @@ func TestStoryInTheLog(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
 	d := s.serve("--log-format", "json")
-	good := s.submit(s.plan(probePlan("write", "out/result", "good"))).RunID
-	bad := s.submit(s.plan(probePlan("exit", "3"))).RunID
-	stopped := s.submit(s.plan(probePlan("await", "out/go", "out/result"))).RunID
+	good := s.submit(probePlan("write", "out/result", "good")).RunID
+	bad := s.submit(probePlan("exit", "3")).RunID
+	stopped := s.submit(probePlan("await", "out/go", "out/result")).RunID
 	s.started(stopped)
 	note := shell(t, "lab", `squeue --noheader --me --format=%k --name="$1"`, s.story(stopped).JobName)
 	if !strings.HasPrefix(note, "slurmgate,tool=slurm.submit,by=user:lab,id=prn_") {
@@ -29,10 +29,6 @@ func TestStoryInTheLog(t *testing.T) {
 		s.wait(id)
 		var story []string
 		for line := range strings.Lines(d.text.String()) {
-			var x struct {
-				Msg, RunID, Tool, Principal, JobID, Node string
-				After, Total                             *float64
-			}
 			var doc map[string]any
 			if err := json.Unmarshal([]byte(line), &doc); err != nil {
 				t.Fatalf("%q: %v", line, err)
@@ -40,18 +36,18 @@ func TestStoryInTheLog(t *testing.T) {
 			if !strings.Contains(line, id) {
 				continue
 			}
-			x.Msg, _ = doc["msg"].(string)
-			x.RunID, _ = doc["run_id"].(string)
-			x.Tool, _ = doc["tool"].(string)
-			x.Principal, _ = doc["principal"].(string)
-			x.JobID, _ = doc["job_id"].(string)
-			x.Node, _ = doc["node"].(string)
+			word := func(key string) string {
+				text, _ := doc[key].(string)
+				return text
+			}
+			msg := word("msg")
 			_, after := doc["after_seconds"].(float64)
 			_, total := doc["total_seconds"].(float64)
-			story = append(story, x.Msg)
+			story = append(story, msg)
 			sent, ran := slices.Contains(story, "run.receipt"), slices.Contains(story, "run.running")
-			if x.RunID != id || x.Tool != "slurm.submit" || x.Principal != "user:lab" || (x.JobID != "") != sent || ran && x.Node == "" ||
-				after == (x.Msg == "run.created") || total != (x.Msg == want) {
+			if word("run_id") != id || word("tool") != "slurm.submit" || word("principal") != "user:lab" ||
+				(word("job_id") != "") != sent || ran && word("node") == "" ||
+				after == (msg == "run.created") || total != (msg == want) {
 				t.Errorf("%s", line)
 			}
 		}
