@@ -41,7 +41,8 @@ func (g *Gateway) submitted(ctx context.Context, c gate.Call, r run.SubmitAnswer
 // askedAgain must not cost the caller its answer: a run is found again also while the ledger's disk is full.
 func (g *Gateway) askedAgain(ctx context.Context, c gate.Call, runID string) {
 	if err := g.Ledger.AskedAgain(ctx, runID, askerOf(c)); err != nil {
-		g.Log.Warn("it is not recorded who asked for a run again", "run_id", runID, "principal", c.Caller.Name, "tool", c.Request.ToolID, "err", err)
+		g.Log.Warn("it is not recorded who asked for a run again", "run_id", runID, "principal", c.Caller.Name, "tool", c.Request.ToolID, "err",
+			err)
 	}
 }
 

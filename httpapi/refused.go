@@ -8,8 +8,8 @@ import (
 	"slurmgate/gate"
 )
 
-// Refused logins are in the log in a form that fail2ban reads (packaging/fail2ban): the address is at a fixed place, and nothing in the line
-// is written by the caller.
+// Refused logins are in the log in a form that fail2ban reads (packaging/fail2ban): the address is at a fixed place, and nothing in the
+// line is written by the caller.
 //
 //	time=… level=WARN msg="login refused" address=203.0.113.9 face=http reason=bad_credentials
 

@@ -113,7 +113,8 @@ func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult
 	}
 	r.PID = cmd.Process.Pid
 	if err := write(f, r); err != nil {
-		b.cfg.Log.Warn("a local run's process could not be recorded; it cannot be cancelled", "run_id", job.RunID, "tool", job.ToolID, "principal", job.Principal.Name, "err", err)
+		b.cfg.Log.Warn("a local run's process could not be recorded; it cannot be cancelled", "run_id", job.RunID, "tool", job.ToolID,
+			"principal", job.Principal.Name, "err", err)
 	}
 	go func() {
 		if err := cmd.Wait(); err != nil {

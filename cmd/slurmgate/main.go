@@ -59,6 +59,7 @@ type commands struct {
 	Approve  cli.Approve       `cmd:"" help:"Approve a call that needs a person's approval."`
 	Deny     cli.Deny          `cmd:"" help:"Deny a call that needs a person's approval."`
 	Asked    cli.Approvals     `cmd:"" name:"approvals" help:"List the calls that are waiting for approval."`
+	Usage    cli.Usage         `cmd:"" help:"Add up what the jobs that ended in a month used, by project, account, caller and tool; as a table or as CSV."`
 	Events   cli.Events        `cmd:"" help:"List, show and verify the records of all calls."`
 	Complete cli.Completion    `cmd:"" name:"completion" help:"Print the completion script of a shell."`
 	Records  recordCallsCmd    `cmd:"" name:"record-calls" hidden:"" help:"Write the records on standard input, as the ledger's owner; root's image and doctor start it."`
