@@ -68,7 +68,7 @@ func schemaOf(s string) json.RawMessage { return json.RawMessage(s) }
 func (d *desk) tool(id string, effect gate.SideEffect, capability, input string, result any, fail error) gate.Tool {
 	caps := []string{gate.CapGateway, capability}
 	if !strings.HasPrefix(id, "slurm.") && !strings.HasPrefix(id, "run.") && !strings.HasPrefix(id, "artifact.") && !strings.HasPrefix(id,
-		"approval.") {
+		"approval.") && !strings.HasPrefix(id, "usage.") {
 		caps = []string{capability}
 	}
 	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: "Title", Description: "About it.", SideEffect: effect,
