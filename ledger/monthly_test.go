@@ -53,8 +53,8 @@ func (s spend) store(t *testing.T, l *Ledger, i int) {
 	}
 }
 
-// A month adds up the attempts that ended in it, by the time zone's own months. Accounting goes before the job's own record, and what nobody
-// measured is not 0 but missing, and counted.
+// A month adds up the attempts that ended in it, by the time zone's own months. Accounting goes before the job's own record, and what
+// nobody measured is not 0 but missing, and counted.
 //
 // proves OPS-03
 func TestSpent(t *testing.T) {
