@@ -57,7 +57,7 @@ func (s spend) store(t *testing.T, l *Ledger, i int) {
 // nobody measured is not 0 but missing, and counted.
 //
 // proves OPS-03
-func TestSpent(t *testing.T) {
+func TestSpentInAMonth(t *testing.T) {
 	l := fresh(t)
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	must(t, err)
