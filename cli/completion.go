@@ -45,7 +45,12 @@ _slurmgate() {
   done
   _describe slurmgate described
 }
-compdef _slurmgate slurmgate
+# A package installs this file where zsh loads it as the function _slurmgate.
+if [[ ${funcstack[1]} == _slurmgate ]]; then
+  _slurmgate
+else
+  compdef _slurmgate slurmgate
+fi
 `,
 	"fish": `# slurmgate completion for fish. In ~/.config/fish/config.fish: slurmgate completion fish | source
 function __slurmgate_words

@@ -63,6 +63,7 @@ type commands struct {
 	Events   cli.Events        `cmd:"" help:"List, show and verify the records of all calls."`
 	Complete cli.Completion    `cmd:"" name:"completion" help:"Print the completion script of a shell."`
 	Records  recordCallsCmd    `cmd:"" name:"record-calls" hidden:"" help:"Write the records on standard input, as the ledger's owner; root's image and doctor start it."`
+	Manual   cli.ManPages      `cmd:"" name:"man-pages" hidden:"" help:"Write the manual pages; used by the packages."`
 	Words    cli.CompleteWords `cmd:"" name:"complete-words" hidden:"" help:"Print what may follow some words; used by the completion scripts."`
 }
 
