@@ -58,6 +58,10 @@ func TestPayloads(t *testing.T) {
 	if n := count(t, l, "SELECT count(*) FROM payload_bases"); n != 1 {
 		t.Errorf("%d bases", n)
 	}
+	must(t, l.Contents(t.Context(), func(sum string, _ int64) error {
+		t.Errorf("a backup looks for the script %s in the store", sum)
+		return nil
+	}))
 	if n := count(t, l, "SELECT max(length(middle)) FROM payloads"); n > 64 {
 		t.Errorf("%d bytes of a script of %d are kept", n, len(script(0)))
 	}
