@@ -28,19 +28,24 @@ func (m ManPages) Run(a *Shell, model *kong.Kong) error {
 }
 
 // exitStatuses are what the exit statuses mean. docs/operations.md has the same table.
-var exitStatuses = []string{
-	"done",
-	"an internal error of slurmgate, or `doctor` found a problem",
-	"the request breaks rules; the message names all of them",
-	"not found",
-	"not allowed: denied by policy, missing capability or approval, or not your gateway",
-	"conflict with what is recorded: another gateway uses the ledger, the target file exists, the run is not in doubt, " +
-		"the idempotency key was used for another call",
-	"the run failed or was cancelled, also when `submit`, `run` or `retry` finds that at once, or repeats such a run; " +
-		"or you stopped waiting. `get` is only a look: 0",
-	"still running after `--timeout`, or waiting for a person",
-	"Slurm, a filesystem or the gateway did not answer; retrying may help",
-	"it is unknown whether the call had its effect; look before you repeat it",
+var exitStatuses = []struct {
+	status  int
+	meaning string
+}{
+	{0, "done"},
+	{1, "an internal error of slurmgate, or `doctor` found a fault"},
+	{2, "the request breaks rules; the message names all of them"},
+	{3, "not found"},
+	{4, "not allowed: denied by policy, missing capability or approval, or not your gateway"},
+	{5, "conflict with what is recorded: another gateway uses the ledger, the target file exists, the run is not in " +
+		"doubt, the idempotency key was used for another call"},
+	{6, "the run failed or was cancelled, also when `submit`, `run` or `retry` finds that at once, or repeats such a " +
+		"run; or you stopped waiting. `get` is only a look: 0"},
+	{7, "still running after `--timeout`, or waiting for a person"},
+	{8, "Slurm, a filesystem or the gateway did not answer; retrying may help. `doctor`: no fault was found, but a " +
+		"check could not look"},
+	{9, "it is unknown whether the call had its effect; look before you repeat it"},
+	{78, "`serve`: it cannot start as it is configured"},
 }
 
 // Manual returns the manual pages by file name: slurmgate.1, and one page for each verb that help shows. They say what kong knows of the
@@ -86,8 +91,8 @@ func overview(app *kong.Application, verbs []*kong.Node, title string) string {
 		}
 	}
 	p.section("EXIT STATUS")
-	for status, meaning := range exitStatuses {
-		p.item(fmt.Sprint(status), strings.ReplaceAll(meaning, "`", ""))
+	for _, s := range exitStatuses {
+		p.item(fmt.Sprint(s.status), strings.ReplaceAll(s.meaning, "`", ""))
 	}
 	p.section("FILES")
 	for _, f := range app.Flags {

@@ -104,7 +104,7 @@ func exitStatuses(t *testing.T) (out []string) {
 			out = append(out, strings.ReplaceAll(cells[1]+" "+cells[2], "`", ""))
 		}
 	}
-	if len(out) != 10 {
+	if len(out) < 10 {
 		t.Errorf("docs/operations.md has %d exit statuses", len(out))
 	}
 	return out
