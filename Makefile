@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines model clean
+.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines model packages clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -13,6 +13,10 @@ BIN ?= build/slurmgate
 
 build:
 	go build -trimpath -ldflags "-X main.release=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN) ./cmd/slurmgate
+
+# A static program for every distribution, deb, rpm, bill of materials and checksums, in build/packages. Needs musl-tools, or root.
+packages:
+	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" scripts/packages
 
 demo:
 	@scripts/demo
