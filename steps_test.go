@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"slurmgate/gate"
+	"slurmgate/secrets"
 )
 
 // No text of the product names a command of the shell: what to do next is a step, which each face writes in its own words. Help, and
@@ -105,4 +106,38 @@ func literal(n ast.Expr) string {
 		return s
 	}
 	return ""
+}
+
+// What the product says about credentials does not look like one: redaction would take the advice out of the message.
+func TestOwnTextsAreNoSecrets(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "secrets") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "New" && f.Sel.Name != "Wrap" && f.Sel.Name != "WithNext" {
+				return true
+			}
+			for _, arg := range call.Args {
+				if l, ok := arg.(*ast.BasicLit); ok && l.Kind == token.STRING {
+					if text, err := strconv.Unquote(l.Value); err == nil && secrets.Default().Redact(text) != text {
+						t.Errorf("%s: %s is redacted", path, l.Value)
+					}
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -154,14 +154,14 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 		scheme, token, _ := strings.Cut(given[0], " ")
 		if !strings.EqualFold(scheme, "Bearer") || token == "" {
 			return who, fault.New(fault.Auth, "httpapi", "unauthenticated", "the Authorization header is not a bearer token").
-				WithNext("send Authorization: Bearer TOKEN")
+				WithNext("send a bearer token in the header Authorization")
 		}
 		who.Principal, err = auth.Bearer(req.Context(), token)
 	case len(given) == 0 && isPeer:
 		who.Principal, err = auth.Peer(uid)
 	default:
 		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").
-			WithNext("send Authorization: Bearer TOKEN; create a token").WithSteps(fault.Do("token.create"))
+			WithNext("send a bearer token in the header Authorization; create a token").WithSteps(fault.Do("token.create"))
 	}
 	return who, err
 }
