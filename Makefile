@@ -1,5 +1,9 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
+<<<<<<< HEAD
 .PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines model packages clean
+=======
+.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair mcp-conformance openapi-client fuzz lines model clean
+>>>>>>> 01161f3 (docs: shares and caps; runs of an older ledger get their callers from the record of their submits; make bench-fair)
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -65,6 +69,10 @@ bench-faces:
 # Every order of the protocol's steps within a bound: up to three faults. go test ./docs/model has two.
 model:
 	@go run ./docs/model
+
+# How much longer a caller's run takes behind 160 runs of another caller, of its project and of another one; on a cluster of its own. About four minutes.
+bench-fair:
+	@go run ./bench fair
 
 # How many lines and tokens of Go each package of the product gained or lost since the commit FROM.
 lines:
