@@ -24,7 +24,7 @@ set -- %[1]s
 cd -- "$1" || exit 1
 echo "node=${SLURMD_NODENAME:-$HOSTNAME}"
 echo "token=$(cat -- token 2>&1)"
-echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|OLDPWD=|SHLVL=|_=|LC_ALL=|TMPDIR=|HOSTNAME=|ENVIRONMENT=|CUDA_|GPU_|ROCR_|HYDRA_|I_MPI_|OMPI_MCA_|PRTE_MCA_)')"
+echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|OLDPWD=|SHLVL=|_=|LC_ALL=|TMPDIR=|HOSTNAME=|ENVIRONMENT=|HOME=|USER=|LOGNAME=|SHELL=|MAIL=|CUDA_|GPU_|ROCR_|HYDRA_|I_MPI_|OMPI_MCA_|PRTE_MCA_)')"
 echo "$SLURM_JOB_ID" >".claim.$SLURM_JOB_ID" && sync ".claim.$SLURM_JOB_ID"; ln -T ".claim.$SLURM_JOB_ID" claim 2>/dev/null
 echo "claim=$(cat -- claim)"
 for bind in %[2]s; do [[ -d $bind ]] || echo "bind=$bind"; done
