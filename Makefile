@@ -1,9 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-<<<<<<< HEAD
-.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces mcp-conformance openapi-client fuzz lines model packages clean
-=======
-.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair mcp-conformance openapi-client fuzz lines model clean
->>>>>>> 01161f3 (docs: shares and caps; runs of an older ledger get their callers from the record of their submits; make bench-fair)
+.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair mcp-conformance openapi-client fuzz lines model packages clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
