@@ -49,7 +49,8 @@ func (h Host) images() []Operation {
 		Description: "Checks the site end to end, including compute nodes.",
 		Effect:      gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: 10 * time.Minute,
-		Input: object("site", at, prop("no_jobs", yesNo), prop("cluster", `{"type":"string","maxLength":64}`)),
+		Input: object("site", at, prop("no_jobs", yesNo), prop("cluster", `{"type":"string","maxLength":64}`),
+			prop("nodes", `{"type":"string","maxLength":4000}`), prop("all_nodes", yesNo)),
 		Does: does(func(ctx context.Context, _ gate.Call, a DoctorArgs) (DoctorAnswer, error) {
 			return h.Examine(ctx, a), nil
 		}),
@@ -178,4 +179,7 @@ type DoctorArgs struct {
 	Site    string `json:"site"`
 	NoJobs  bool   `json:"no_jobs,omitzero"`
 	Cluster string `json:"cluster,omitzero"` // only this cluster; empty: all
+
+	Nodes    string `json:"nodes,omitzero"`     // only these nodes, as Slurm writes lists of them; empty: one in each partition
+	AllNodes bool   `json:"all_nodes,omitzero"` // all nodes of the partitions that policy allows
 }

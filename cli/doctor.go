@@ -14,6 +14,8 @@ import (
 type Doctor struct {
 	NoJobs   bool   `help:"Do not submit probe jobs; compute nodes are then not checked."`
 	SiteName string `help:"Check only this cluster; by default all of the site file." placeholder:"NAME"`
+	Node     string `help:"Look at these nodes, e.g. n1,n[3-7]; by default one of each allowed partition." placeholder:"LIST" xor:"nodes"`
+	AllNodes bool   `help:"Look at all nodes of the partitions that policy allows, with one job array." xor:"nodes"`
 	List     bool   `help:"List all checks with their codes; check nothing."`
 }
 
@@ -25,7 +27,8 @@ func (c Doctor) Run(ctx context.Context, a *Shell) error {
 		})
 	}
 	var r app.DoctorAnswer
-	err := a.examine(ctx, app.DoctorArgs{Site: a.Site, NoJobs: c.NoJobs, Cluster: c.SiteName}, &r)
+	err := a.examine(ctx, app.DoctorArgs{Site: a.Site, NoJobs: c.NoJobs, Cluster: c.SiteName, Nodes: c.Node,
+		AllNodes: c.AllNodes}, &r)
 	if err != nil {
 		return err
 	}

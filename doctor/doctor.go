@@ -22,6 +22,7 @@ type Config struct {
 	LoadSite   func(file string) (*site.Site, error)
 	OpenSlurm  func(*site.Site) (*slurm.CLI, error)
 	Images     app.Images
+	NodeFaults History
 	AbsenceGap time.Duration // least time before the gateway gives up a job unknown to Slurm
 }
 
@@ -65,11 +66,11 @@ type Exam struct {
 	Policy  *policy.Policy
 	Slurm   *slurm.CLI  // nil until the controller answered
 	Probe   slurm.Probe // what the controller said
-	Image   string      // path of an image to try on nodes; empty: there is none
 
 	args       app.DoctorArgs
 	answer     *app.DoctorAnswer
 	worst      map[string]app.CheckStatus // of each check made so far
+	stored     []storedImage              // images that tools name and that are in the store, to look for on nodes
 	of         string                     // the cluster's name, where there are several
 	say        func(string, ...any)
 	unrecorded error // why this call is not recorded, and therefore starts no job

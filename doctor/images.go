@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"os"
 	"strings"
 
 	"slurmgate/apptainer"
@@ -74,7 +75,9 @@ func lockedImages(ctx context.Context, x *Exam) (results []Result) {
 			results = append(results, r...)
 			continue
 		}
-		x.Image = path
+		if st, err := os.Stat(path); err == nil {
+			x.stored = append(x.stored, storedImage{path, st.Size()})
+		}
 		results = append(results, ok("image %s %s", name, locked.Digest)...)
 	}
 	if len(results) == 0 {

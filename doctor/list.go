@@ -37,6 +37,7 @@ type Check struct {
 	Look func(context.Context, *Exam) []Result
 	// Judge makes a check of a node, from what the probe saw there. One that is nil there, and has no Look, gets its results elsewhere.
 	Judge func(*Exam, *Seen) []Result
+	Asks  []string // questions of the probe that Judge needs the answers of; without one of them the check is unknown
 }
 
 // Result is one thing that a check found.
@@ -94,7 +95,7 @@ func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s
 func Checks() []Check {
 	var all []Check
 	for _, part := range [][]Check{siteChecks(), fileChecks(), domainChecks(), hostChecks(), clusterFileChecks(), imageChecks(), slurmChecks(),
-		nodeChecks()} {
+		historyChecks(), nodeChecks()} {
 		all = append(all, part...)
 	}
 	return all

@@ -4,139 +4,173 @@ import (
 	"strings"
 )
 
-const probeJob, sharedFiles, nodeApptainer, nodeContainer = "probe_job", "shared_filesystem", "apptainer", "container"
+const (
+	probeJob, sharedFiles, nodeWrites = "probe_job", "shared_filesystem", "node_runs_dir"
+	nodeApptainer, nodeContainer      = "apptainer", "container"
+)
 
-// nodeChecks are the checks of compute nodes, by a probe job.
+// nodeChecks are the checks of compute nodes, by a probe job. None of the remedies changes the node by itself.
 func nodeChecks() []Check {
-	const profile = "copy site-configs/seccomp.json to a folder that all nodes see, and name it in apptainer.seccomp"
-	in := []string{nodeContainer}
+	list := append(nodeFileChecks(), nodeSystemChecks()...)
+	list = append(list, containerChecks()...)
+	for i := range list {
+		list[i].Where, list[i].Cluster = Node, true
+	}
+	return list
+}
+
+// nodeFileChecks are about the folders that the gateway and nodes share.
+func nodeFileChecks() []Check {
 	return []Check{{
-		Code: probeJob, Proves: "A probe job runs on compute nodes, and the gateway sees what it wrote.", Where: Node, Cluster: true,
-		Remedy: "see the reason that Slurm names for the job: squeue --me",
+		Code: probeJob, Proves: "A probe job ran on a compute node, and the gateway read its answer.",
+		Remedy: "see the reason that Slurm names for the job: squeue --me --states=all",
 	}, {
-		Code: "job_name", Proves: "Slurm keeps the names of jobs.", Where: Node, Cluster: true,
+		Code: "job_name", Proves: "Slurm keeps the names of jobs.",
 		Remedy: "exempt slurmgate's jobs from the job-submit plugin that rewrites names: the gateway finds its jobs by name",
 	}, {
-		Code: sharedFiles, Proves: "The node sees what the gateway wrote to storage.runs_dir.", Where: Node, Cluster: true,
-		Remedy: "mount the filesystem of storage.runs_dir on the node, under the same path", Judge: seesToken,
+		Code: sharedFiles, Proves: "A job on the node reads what the gateway wrote to storage.runs_dir.",
+		Remedy: "mount the filesystem of storage.runs_dir on the node under the same path; compare with: findmnt --target RUNS_DIR",
+		Judge:  func(*Exam, *Seen) []Result { return ok("reads what the gateway wrote") },
 	}, {
-		Code: "claim_link", Proves: "A link made on the node is exclusive for all nodes.", Where: Node, Cluster: true,
+		Code: nodeWrites, Proves: "The gateway reads what a job on the node wrote to storage.runs_dir, and there is room for more.",
+		Remedy: "mount storage.runs_dir writable on the node, and free space or raise the quota of the service user; compare with: df -h -i " +
+			"RUNS_DIR",
+		Judge: writes, Asks: []string{"room"},
+	}, {
+		Code: "claim_link", Proves: "A link made on the node is exclusive for all nodes.",
 		Remedy: "choose another filesystem for storage.runs_dir: link(2) must be exclusive across all nodes", Judge: claims,
+		Asks: []string{"claim"},
 	}, {
-		Code: "job_environment", Proves: "Jobs get no variables but Slurm's.", Where: Node, Cluster: true,
+		Code: "node_programs", Proves: "A program that a job writes below storage.runs_dir can be executed there.",
+		Remedy: "mount the filesystem of storage.runs_dir without noexec on the node: tools that build and start programs fail there",
+		Judge:  said("programs", warning, "programs can be executed", "a program below storage.runs_dir cannot be executed: %s"),
+		Asks:   []string{"programs"},
+	}, {
+		Code: "node_images", Proves: "The node has the images that tools name, with their sizes, readable for jobs, and the smallest with its " +
+			"bytes.",
+		Remedy: "mount storage.image_store on the node, readable for the service user; compare with: findmnt --target IMAGE_STORE",
+		Judge:  nodeImages, Asks: []string{"store", "images"},
+	}, {
+		Code: "node_binds", Proves: "The node has every folder of apptainer.binds.",
+		Remedy: "correct apptainer.binds, or mount the folder on that node: without it no container starts there",
+		Judge: func(_ *Exam, n *Seen) []Result {
+			if n.Value["binds"] != "" {
+				return bad("", "has no folder %s", n.Value["binds"])
+			}
+			return ok("all folders of apptainer.binds exist")
+		}, Asks: []string{"binds"},
+	}}
+}
+
+// nodeSystemChecks are about the node's system.
+func nodeSystemChecks() []Check {
+	return []Check{{
+		Code: "node_user", Proves: "Jobs run as the gateway's user, which the node knows by the same name and group.",
+		Remedy: "let the node find the user where the gateway's host does; compare with: getent passwd UID", Judge: nodeUser,
+		Asks: []string{"user"},
+	}, {
+		Code: "node_clock", Proves: "The node's clock agrees with that of the gateway's host.",
+		Remedy: "look at the time service of the node: chronyc tracking", Judge: nodeClock, Asks: []string{"time"},
+	}, {
+		Code: "node_tools", Proves: "The node has the programs that the job script uses.",
+		Remedy: "install bash and coreutils on the node, in /usr/bin or /bin",
+		Judge:  said("tools", bad, "all are there", "/usr/bin and /bin lack%s"), Asks: []string{"tools"},
+	}, {
+		Code: "node_tmp", Proves: "Jobs can write to /tmp of the node, and there is room.",
+		Remedy: "free space or inodes of /tmp on the node, or raise the quota of the service user; look with: df -h -i /tmp",
+		Judge:  nodeTmp, Asks: []string{"tmp", "tmp_room"},
+	}, {
+		Code: "node_limits", Proves: "The limits of a job's processes leave room for Apptainer and for outputs.",
+		Remedy: "raise the limits of slurmd, which jobs inherit: systemctl show slurmd --property=LimitFSIZE,LimitNOFILE,LimitNPROC,LimitAS",
+		Judge:  nodeLimits, Asks: []string{"limits"},
+	}, {
+		Code: "job_environment", Proves: "Jobs get no variables but Slurm's.",
 		Remedy: "look for a prolog or a PAM module that sets them",
 		Judge: func(_ *Exam, n *Seen) []Result {
 			if n.Value["env"] != "0" {
 				return warning("", "%s variables other than Slurm's reach jobs (but not containers)", n.Value["env"])
 			}
 			return ok("only Slurm's variables")
-		},
+		}, Asks: []string{"env"},
 	}, {
-		Code: "node_binds", Proves: "The node has every folder of apptainer.binds.", Where: Node, Cluster: true,
-		Remedy: "correct apptainer.binds, or mount the folder on that node: without it no container starts there",
-		Judge: func(_ *Exam, n *Seen) []Result {
-			if n.Value["bind"] != "" {
-				return bad("", "has no folder %s", n.Value["bind"])
-			}
-			return ok("all folders of apptainer.binds exist")
-		},
+		Code: "node_seccomp", Proves: "The node has the seccomp profile of the site file, with the same bytes as the gateway's host.",
+		Remedy: "copy the profile to the path of apptainer.seccomp on that node", Judge: nodeSeccomp,
+	}}
+}
+
+// containerChecks are about Apptainer and what a program in a container can do.
+func containerChecks() []Check {
+	const profile = "copy site-configs/seccomp.json to a folder that all nodes see, and name it in apptainer.seccomp"
+	in, inside := []string{nodeContainer}, []string{"wall.end"}
+	return []Check{{
+		Code: nodeApptainer, Proves: "The node has an Apptainer that runs, 1.2 or newer, where the site file says.",
+		Remedy: "install Apptainer 1.2 or newer on the node, or correct apptainer.path or apptainer.module", Judge: nodeVersion,
+		Asks: []string{"apptainer"},
 	}, {
-		Code: nodeApptainer, Proves: "The node has Apptainer where the site file says.", Where: Node, Cluster: true,
-		Remedy: "install Apptainer on the node, or correct apptainer.path or apptainer.module",
-		Judge: func(_ *Exam, n *Seen) []Result {
-			if !strings.HasPrefix(n.Value["apptainer"], "apptainer version") {
-				return bad("", "%s", n.Value["apptainer"])
-			}
-			return ok("%s", n.Value["apptainer"])
-		},
+		Code: "node_namespaces", Proves: "A job can make a user namespace, or Apptainer is installed setuid.", Needs: []string{nodeApptainer},
+		Remedy: "allow user namespaces on the node; look with: sysctl user.max_user_namespaces kernel.unprivileged_userns_clone " +
+			"kernel.apparmor_restrict_unprivileged_userns",
+		Judge: unlessSetuid("namespaces", "user namespaces can be made", "a job cannot make a user namespace: %s"),
+		Asks:  []string{"namespaces", "suid"},
 	}, {
-		Code: nodeContainer, Proves: "A container starts on the node without a network.", Where: Node, Cluster: true,
+		Code: "node_fuse", Proves: "A job can open /dev/fuse, by which Apptainer mounts images, or Apptainer is installed setuid.",
 		Needs:  []string{nodeApptainer},
+		Remedy: "load the kernel module fuse on the node and let all users open /dev/fuse; look with: ls -l /dev/fuse",
+		Judge:  unlessSetuid("fuse", "/dev/fuse can be opened", "a job cannot open /dev/fuse: %s"), Asks: []string{"fuse", "suid"},
+	}, {
+		Code: nodeContainer, Proves: "A container starts on the node without a network.", Needs: []string{nodeApptainer},
 		Remedy: "run the command of the job script by hand on that node",
 		Judge: func(x *Exam, n *Seen) []Result {
+			said, is := n.Value["container"]
 			switch {
-			case x.Image == "":
+			case len(x.stored) == 0:
 				return unknown("", "no container was started, because there is no image to try")
-			case n.Value["container"] != "ok":
-				return bad("", "%s", n.Value["container"])
+			case !is:
+				return unknown("", "the probe did not try to start a container")
+			case said != "ok":
+				return bad("", "%s", said)
 			}
 			return ok("starts without a network")
 		},
 	}, {
-		Code: "container_privileges", Proves: "A program in a container has no capabilities and can gain none.", Where: Node, Cluster: true,
-		Needs:  in,
+		Code: "container_privileges", Proves: "A program in a container has no capabilities and can gain none.", Needs: in,
 		Remedy: "run jobs as a user other than root; look for settings of apptainer.conf and capability.json that add capabilities",
-		Judge:  wall(privileges),
+		Judge:  wall(privileges), Asks: inside,
 	}, {
-		Code: "container_network", Proves: "A program in a container sees no network but its own loopback.", Where: Node, Cluster: true,
-		Needs:  in,
+		Code: "container_network", Proves: "A program in a container sees no network but its own loopback.", Needs: in,
 		Remedy: "find out why Apptainer does not obey --net --network none",
 		Judge: wall(func(v map[string]string) []Result {
 			if v["wall.net"] != "lo" {
 				return bad("", "network interfaces %s", v["wall.net"])
 			}
 			return ok("none but its own loopback")
-		}),
+		}), Asks: inside,
 	}, {
-		Code: "container_processes", Proves: "A program in a container sees only its own processes.", Where: Node, Cluster: true, Needs: in,
+		Code: "container_processes", Proves: "A program in a container sees only its own processes.", Needs: in,
 		Remedy: "set \"allow pid ns = yes\" in apptainer.conf",
 		Judge: wall(func(v map[string]string) []Result {
 			if n := v["wall.pids"]; n == "" || len(n) > 1 {
 				return bad("", "sees %s processes", n)
 			}
 			return ok("sees only its own")
-		}),
+		}), Asks: inside,
 	}, {
-		Code: "container_seccomp", Proves: "A seccomp profile is in force in a container.", Where: Node, Cluster: true, Needs: in,
+		Code: "container_seccomp", Proves: "A seccomp profile is in force in a container.", Needs: in,
 		Remedy: profile,
 		Judge: wall(func(v map[string]string) []Result {
 			if v["wall.Seccomp"] != "2" {
 				return warning("", "no seccomp profile: programs can make every system call")
 			}
 			return ok("a profile is in force")
-		}),
+		}), Asks: inside,
 	}, {
-		Code: "container_namespaces", Proves: "A program in a container cannot make user namespaces.", Where: Node, Cluster: true, Needs: in,
+		Code: "container_namespaces", Proves: "A program in a container cannot make user namespaces.", Needs: in,
 		Remedy: profile,
 		Judge: wall(func(v map[string]string) []Result {
-			if v["wall.users"] == "possible" {
+			if !strings.HasPrefix(v["wall.users"], "refused: ") {
 				return warning("", "possible: a program gets all capabilities in a namespace of its own, with which more of the kernel can be attacked")
 			}
 			return ok("%s", strings.TrimPrefix(v["wall.users"], "refused: "))
-		}),
+		}), Asks: inside,
 	}}
-}
-
-func seesToken(_ *Exam, n *Seen) []Result {
-	if n.Value["token"] != n.Token {
-		return bad("", "reads %s instead of what the gateway wrote", n.Value["token"])
-	}
-	return ok("sees the gateway's files")
-}
-
-// claims: the first node's link wins, and the others find it.
-func claims(_ *Exam, n *Seen) []Result {
-	if n.Value["claim"] == "" || (n.Value["claim"] == n.Job) != n.First {
-		return bad("", "the claim reads %s", n.Value["claim"])
-	}
-	return ok("the first link wins (%s)", n.Value["claim"])
-}
-
-// wall judges what a program found in a container; without its whole answer that is unknown.
-func wall(judge func(v map[string]string) []Result) func(*Exam, *Seen) []Result {
-	return func(_ *Exam, n *Seen) []Result {
-		if n.Value["wall.end"] == "" {
-			return unknown("run the command of the job script by hand on that node, with /bin/cat /proc/self/status",
-				"could not be examined: the node's bash does not run in a container")
-		}
-		return judge(n.Value)
-	}
-}
-
-func privileges(v map[string]string) []Result {
-	none := strings.Trim(v["wall.CapBnd"]+v["wall.CapEff"], "0") == ""
-	if !none || v["wall.NoNewPrivs"] != "1" {
-		return bad("", "capabilities %s (bounding set %s), no_new_privs %s", v["wall.CapEff"], v["wall.CapBnd"], v["wall.NoNewPrivs"])
-	}
-	return ok("no capabilities, and none to be gained (no_new_privs)")
 }

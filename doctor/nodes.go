@@ -1,179 +1,340 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"slurmgate/run"
-	"slurmgate/site"
+	"slurmgate/fault"
 	"slurmgate/slurm"
 )
 
-// nodeScript checks a node: does it see what the gateway wrote, is a link made there exclusive, does Apptainer run there without a network.
-const nodeScript = `#!/bin/bash
-umask 077
-export LC_ALL=C PATH=/usr/bin:/bin
-set -- %[1]s
-cd -- "$1" || exit 1
-echo "node=${SLURMD_NODENAME:-$HOSTNAME}"
-echo "token=$(cat -- token 2>&1)"
-echo "env=$(env | grep -c -v -E '^(SLURM|PATH=|PWD=|OLDPWD=|SHLVL=|_=|LC_ALL=|TMPDIR=|HOSTNAME=|ENVIRONMENT=|HOME=|USER=|LOGNAME=|SHELL=|MAIL=|CUDA_|GPU_|ROCR_|HYDRA_|I_MPI_|OMPI_MCA_|PRTE_MCA_)')"
-echo "$SLURM_JOB_ID" >".claim.$SLURM_JOB_ID" && sync ".claim.$SLURM_JOB_ID"; ln -T ".claim.$SLURM_JOB_ID" claim 2>/dev/null
-echo "claim=$(cat -- claim)"
-for bind in %[2]s; do [[ -d $bind ]] || echo "bind=$bind"; done
-%[3]s
-if [[ -x $apptainer ]]; then
-  echo "apptainer=$("$apptainer" --version 2>&1 | head -1)"
-  if [[ -n %[4]s ]]; then
-    enter=(env -i PATH="$PATH" HOME="$1" "$apptainer" --quiet exec --containall --cleanenv --no-eval --no-privs --no-home --home /tmp --net --network none --no-mount hostfs,bind-paths,home,cwd%[5]s --pwd /)
-    out=$("${enter[@]}" %[4]s /proc/self/nothing 2>&1)
-    # The image may hold no program we know. That the program is what was not found shows that the container was set up.
-    case $out in *" /proc/self/nothing: no such file"* | *" /proc/self/nothing: permission denied"*) echo "container=ok" ;; *) echo "container=${out//$'\n'/ }" ;; esac
-    # What a program finds inside, told by the node's own bash and unshare over the image.
-    over=()
-    for d in /usr /bin /lib /lib64; do [[ ! -d $d ]] || over+=(--bind "$d:$d:ro"); done
-    "${enter[@]}" "${over[@]}" %[4]s /bin/bash -c '
-      while read -r k v; do case $k in NoNewPrivs: | CapBnd: | CapEff: | Seccomp:) echo "wall.${k%%:}=$v" ;; esac; done </proc/self/status
-      net=""; while read -r n _; do case $n in *:) net="$net ${n%%:*}" ;; esac; done </proc/net/dev
-      echo "wall.net=${net# }"
-      if ! why=$(unshare --user /bin/true 2>&1); then echo "wall.users=refused: $why"; else echo wall.users=possible; fi
-      pids=(/proc/[0-9]*); echo "wall.pids=${#pids[@]}"
-      echo wall.end=yes' 2>/dev/null </dev/null
-  fi
-else
-  echo "apptainer=missing ${apptainer}"
-fi
-echo end
-`
+// Bounds of one examination of nodes.
+const (
+	mostPartitions = 16               // jobs without --node and --all-nodes
+	mostNodes      = 1000             // tasks of an array: MaxArraySize is 1001 unless it is set
+	probeWait      = 90 * time.Second // for the answers; with many nodes a second more for each
+	lateFile       = 15 * time.Second // how long a network filesystem may take to show the answer of a job that has ended
+	leftover       = time.Hour        // a folder of an earlier doctor that was killed
+)
+
+// target is one place to look at: any node of a partition, or one node.
+type target struct {
+	slurm.NodeIn        // Node is empty: any of the partition
+	job          string // id, with the task's number for a task of an array; empty: not sent
+	seen         bool
+}
+
+// name is what reports call it.
+func (t target) name() string {
+	return cmp.Or(t.Node, "partition "+t.Partition)
+}
+
+// answerFile is the name under which its job leaves its answer.
+func (t target) answerFile() string {
+	id, task, _ := strings.Cut(t.job, "_")
+	return "answer." + id + "_" + task
+}
 
 // Seen is what a probe saw on a node.
 type Seen struct {
-	Node  string
-	Job   string
-	Token string            // what the gateway wrote for the probe to read
-	First bool              // no other probe ran before
-	Value map[string]string // what the script printed, by name
+	Node   string
+	Job    string
+	Read   time.Time         // when the gateway saw the answer
+	Start  *time.Time        // of the job, by Slurm's clock
+	Winner string            // the job whose link is the claim, as the first answer has it
+	Won    int               // how many jobs believe that it is theirs
+	Value  map[string]string // what the probe found, by question
 }
 
-// nodes sends one probe job and then another to a different node, and judges what they saw.
+// round is a set of probe jobs that share a folder.
+type round struct {
+	*Exam
+	name, dir, token string
+	script           string
+	began            time.Time // before its first job was sent
+	ids              []string  // of the jobs, to cancel
+	targets          []*target
+	seen             []*Seen
+	images           []storedImage
+}
+
+// nodes sends probe jobs and judges what they saw.
 func (x *Exam) nodes(ctx context.Context) {
 	if why := x.missing(Check{Needs: []string{"record", runsDir, slurmController}}); why != "" {
 		x.unseen("not checked, because " + why + " has to be ok first")
 		return
 	}
-	dir, err := os.MkdirTemp(x.Cluster.Storage.RunsDir, ".doctor-")
+	r, err := x.newRound()
 	if err != nil {
 		x.unseen(err.Error())
 		return
 	}
-	defer os.RemoveAll(dir)
-	token := rand.Text()
-	err = errors.Join(os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600),
-		os.WriteFile(filepath.Join(dir, "probe.sh"), []byte(probeScript(x.Cluster, dir, x.Image)), 0o600))
+	defer os.RemoveAll(r.dir)
+	defer r.cancel(context.WithoutCancel(ctx))
+	if err = r.choose(ctx); err == nil {
+		err = r.send(ctx)
+	}
 	if err != nil {
-		x.unseen(err.Error())
-		return
+		x.report(probeJob, "", failed("", err))
 	}
-	first := x.probe(ctx, dir, token, "")
-	if first == "" {
-		x.unseen("no probe job ran")
-		return
+	r.wait(ctx)
+	if x.args.Nodes == "" && !x.args.AllNodes {
+		r.another(ctx)
 	}
-	x.say("sending a second probe job to a node other than %s", first)
-	x.probe(ctx, dir, token, first)
+	r.checkName(ctx)
+	r.judgeAll()
+	x.unseen("no probe job looked at a node")
 }
 
-// unseen reports that no node was looked at.
-func (x *Exam) unseen(why string) {
-	for _, k := range nodeChecks() {
-		if x.worst[k.Code] == "" {
-			x.Report(k, "", unknown("", "%s", why))
+// newRound makes the folder that the gateway and the probes share.
+func (x *Exam) newRound() (*round, error) {
+	runs := x.Cluster.Storage.RunsDir
+	old, _ := filepath.Glob(filepath.Join(runs, ".doctor-*")) // the pattern is right
+	for _, dir := range old {
+		if st, err := os.Lstat(dir); err == nil && st.IsDir() && time.Since(st.ModTime()) > leftover {
+			_ = os.RemoveAll(dir) // what cannot be removed harms nothing
 		}
 	}
+	dir, err := os.MkdirTemp(runs, ".doctor-")
+	if err != nil {
+		return nil, err
+	}
+	r := &round{Exam: x, dir: dir, token: rand.Text(), name: "sg-doctor-" + strings.ToLower(rand.Text()[:12]), images: x.stored,
+		began: time.Now()}
+	r.script = filepath.Join(dir, "probe.sh")
+	if err := writeProbe(dir, r.token, x.Cluster, r.images); err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	return r, nil
 }
 
-func probeScript(s *site.Site, dir, image string) string {
-	find := "apptainer=" + slurm.Quote(s.Apptainer.Path)
-	if m := s.Apptainer.Module; m != nil {
-		find = "source " + slurm.Quote(m.Init) + " && module load"
-		for _, l := range m.Load {
-			find += " " + slurm.Quote(l)
+// allowed are the partitions that policy allows among those given, the default one first.
+func (x *Exam) allowed(all []slurm.NodeIn) (names []string) {
+	for _, n := range all {
+		if ok := x.Policy == nil || x.Policy.Slurm.Partitions == nil || slices.Contains(*x.Policy.Slurm.Partitions, n.Partition); ok &&
+			!slices.Contains(names, n.Partition) {
+			names = append(names, n.Partition)
 		}
-		find += "\napptainer=$(type -P apptainer)"
 	}
-	binds := ""
-	for _, b := range s.Apptainer.Binds {
-		binds += slurm.Quote(b.Source) + " "
+	first := x.Cluster.Slurm.DefaultPartition
+	if i := slices.Index(names, first); i >= 0 {
+		names = slices.Insert(slices.Delete(names, i, i+1), 0, first)
+	} else {
+		names = append([]string{first}, names...) // sbatch says what is wrong with it
 	}
-	security := ""
-	if s.Apptainer.Seccomp != "" {
-		security = " --security " + slurm.Quote("seccomp:"+s.Apptainer.Seccomp)
-	}
-	return fmt.Sprintf(nodeScript, slurm.Quote(dir), binds, find, slurm.Quote(image), security)
+	return names
 }
 
-// probe sends one probe, judges what it saw, and returns the node it ran on; empty: it did not run.
-func (x *Exam) probe(ctx context.Context, dir, token, exclude string) string {
-	s, cli := x.Cluster, x.Slurm
-	report := func(code string, results []Result) {
-		for _, k := range nodeChecks() {
-			if k.Code == code {
-				x.Report(k, "", results)
+// choose lists the places to look at, and reports those that no job can reach.
+func (r *round) choose(ctx context.Context) error {
+	all, err := r.Slurm.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	partitions := r.allowed(all)
+	if r.args.Nodes == "" && !r.args.AllNodes {
+		for i, p := range partitions {
+			in := slices.DeleteFunc(slices.Clone(all), func(n slurm.NodeIn) bool { return n.Partition != p })
+			switch {
+			case i >= mostPartitions:
+				r.report(probeJob, "", warning("look at a node of it: "+command(fault.Do("doctor", "node", "NAME")),
+					"partition %s was not looked at: doctor looks at %d partitions", p, mostPartitions))
+			case len(in) > 0 && !slices.ContainsFunc(in, slurm.NodeIn.Takes):
+				r.report(probeJob, "", warning("see the reasons with: sinfo --list-reasons",
+					"partition %s was not looked at: none of its nodes takes jobs "+
+						"(%s: %s, %s)", p, in[0].Node, in[0].State, in[0].Reason))
+			default:
+				r.targets = append(r.targets, &target{NodeIn: slurm.NodeIn{Partition: p}})
+			}
+		}
+		return nil
+	}
+	want := []string{}
+	if r.args.Nodes != "" {
+		if want, err = r.Slurm.Hostnames(ctx, r.args.Nodes); err != nil {
+			return err
+		}
+	} else {
+		for _, n := range all {
+			if slices.Contains(partitions, n.Partition) {
+				want = append(want, n.Node)
 			}
 		}
 	}
-	name := "sg-doctor-" + strings.ToLower(rand.Text()[:12])
-	out := filepath.Join(dir, name+".out")
-	id, err := cli.SubmitProbe(ctx, slurm.NodeProbe{Name: name, Dir: dir, Script: filepath.Join(dir, "probe.sh"), Output: out,
-		Partition: s.Slurm.DefaultPartition, Account: s.Slurm.DefaultAccount, QOS: s.Slurm.DefaultQOS, Exclude: exclude})
-	if err != nil {
-		if exclude == "" {
-			report(probeJob, bad("check slurm.default_partition, default_account and default_qos", "%v", err))
-		} else {
-			report(probeJob, warning("", "no other node takes a probe job, so links between two nodes were not tested: %v", err))
+	slices.Sort(want)
+	for i, node := range slices.Compact(want) {
+		if i >= mostNodes {
+			r.report(probeJob, node, unknown("name it with --node", "not looked at: doctor looks at %d nodes at a time", mostNodes))
+			continue
 		}
-		return ""
+		r.chooseNode(node, partitions, all)
 	}
-	defer cli.Cancel(context.WithoutCancel(ctx), id, name)
-	if got, err := cli.JobName(ctx, id); err == nil && got != name {
-		report("job_name", bad("", "this cluster changed the probe's name from %s to %s", name, got))
-	} else if err == nil {
-		report("job_name", ok("%s", name))
+	return nil
+}
+
+// chooseNode adds one node to the places to look at.
+func (r *round) chooseNode(node string, partitions []string, all []slurm.NodeIn) {
+	var in []slurm.NodeIn
+	for _, p := range partitions {
+		for _, n := range all {
+			if n.Node == node && n.Partition == p {
+				in = append(in, n)
+			}
+		}
 	}
-	x.say("waiting for probe job %s", id)
-	saw, text := waitForProbe(ctx, out, func() bool { return probeEnded(ctx, cli, name) })
+	known := slices.ContainsFunc(all, func(n slurm.NodeIn) bool { return n.Node == node })
 	switch {
-	case saw:
-	case exclude != "":
-		report(probeJob, unknown("", "job %s did not run on another node, so links between two nodes were not tested", id))
-		return ""
-	case probeEnded(ctx, cli, name):
-		report(probeJob, bad("storage.runs_dir must be the same folder on login and compute nodes", "job %s ended, but its output does not "+
-			"appear in %s: %s", id, dir, firstLine(text)))
-		return ""
-	default:
-		report(probeJob, unknown("check whether the queue is full: squeue -j "+id, "job %s did not start within 90 s", id))
-		return ""
-	}
-	seen := &Seen{Job: id, Token: token, First: exclude == "", Value: map[string]string{}}
-	for line := range strings.SplitSeq(text, "\n") {
-		k, val, _ := strings.Cut(line, "=")
-		if k == "bind" && seen.Value[k] != "" {
-			val = seen.Value[k] + ", " + val
+	case !known:
+		r.report(probeJob, node, bad("list the nodes with: sinfo --Node", "Slurm has no node of this name"))
+	case len(in) == 0:
+		r.report(probeJob, node, unknown("allow one of its partitions in policies.yaml, or leave the node out",
+			"not looked at: it is in no partition "+
+				"that policy allows"))
+	case !in[0].Takes():
+		status := unknown // somebody asked for this node
+		if r.args.AllNodes {
+			status = warning
 		}
-		seen.Value[k] = val
+		r.report(probeJob, node, status("see the reasons with: sinfo --list-reasons", "not looked at: Slurm says it is %s (%s)", in[0].State,
+			in[0].Reason))
+	default:
+		r.targets = append(r.targets, &target{NodeIn: in[0]})
 	}
-	seen.Node = seen.Value["node"]
-	report(probeJob, ok("job %s ran on %s", id, seen.Node))
-	x.judge(seen)
-	return seen.Node
+}
+
+// send sends a job for each partition, or one array whose tasks are bound to their nodes.
+func (r *round) send(ctx context.Context) error {
+	s := r.Cluster.Slurm
+	probe := slurm.NodeProbe{Name: r.name, Script: r.script, Account: s.DefaultAccount, QOS: s.DefaultQOS}
+	if r.args.Nodes == "" && !r.args.AllNodes {
+		for _, t := range r.targets {
+			probe.Partitions = []string{t.Partition}
+			r.sendOne(ctx, t, probe)
+		}
+		return nil
+	}
+	if len(r.targets) == 0 {
+		return nil
+	}
+	var at []slurm.NodeIn
+	for _, t := range r.targets {
+		at = append(at, t.NodeIn)
+		if !slices.Contains(probe.Partitions, t.Partition) {
+			probe.Partitions = append(probe.Partitions, t.Partition)
+		}
+	}
+	probe.Tasks = len(at)
+	id, err := r.Slurm.SubmitProbe(ctx, probe)
+	if err != nil {
+		return err
+	}
+	r.ids = append(r.ids, id)
+	r.say("sent an array of %d probe jobs, %s; binding each to its node", len(at), id)
+	refused, err := r.Slurm.BindTasks(ctx, id, at)
+	for i, t := range r.targets {
+		if why, is := refused[i]; is {
+			r.report(probeJob, t.Node, unknown("", "not looked at: Slurm does not send a job there: %s", why))
+			t.seen = true
+			continue
+		}
+		t.job = fmt.Sprintf("%s_%d", id, i)
+	}
+	return err
+}
+
+func (r *round) sendOne(ctx context.Context, t *target, probe slurm.NodeProbe) {
+	id, err := r.Slurm.SubmitProbe(ctx, probe)
+	if err != nil {
+		t.seen = true
+		remedy := "check slurm.default_account and default_qos, and who may use the partition: scontrol show partition " + t.Partition
+		if t.Partition == r.Cluster.Slurm.DefaultPartition {
+			remedy = "check slurm.default_partition, default_account and default_qos"
+		}
+		r.report(probeJob, "", bad(remedy, "%s: %v", t.name(), err))
+		return
+	}
+	t.job = id
+	r.ids = append(r.ids, id)
+	r.say("sent probe job %s to %s", id, t.name())
+}
+
+// another looks at a second node where all answers came from one, so that a link is tested between two.
+func (r *round) another(ctx context.Context) {
+	var nodes []string
+	for _, s := range r.seen {
+		nodes = append(nodes, s.Node)
+	}
+	slices.Sort(nodes)
+	if nodes = slices.Compact(nodes); len(nodes) != 1 || ctx.Err() != nil {
+		return
+	}
+	s := r.Cluster.Slurm
+	t := &target{NodeIn: slurm.NodeIn{Partition: s.DefaultPartition}}
+	id, err := r.Slurm.SubmitProbe(ctx, slurm.NodeProbe{Name: r.name, Script: r.script, Partitions: []string{t.Partition},
+		Account: s.DefaultAccount,
+		QOS:     s.DefaultQOS, Exclude: nodes})
+	if err != nil {
+		r.report("claim_link", "", warning("", "links between two nodes were not tested: no node but %s takes a probe job: %v", nodes[0], err))
+		return
+	}
+	r.say("sent probe job %s to a node other than %s", id, nodes[0])
+	r.ids, t.job, r.targets = append(r.ids, id), id, append(r.targets, t)
+	r.wait(ctx)
+	if !t.seen {
+		r.report("claim_link", "", warning("", "links between two nodes were not tested: only %s was looked at", nodes[0]))
+	}
+}
+
+// cancel ends what is left of the jobs.
+func (r *round) cancel(ctx context.Context) {
+	for _, id := range r.ids {
+		if err := r.Slurm.Cancel(ctx, id, r.name); err != nil {
+			r.say("probe job %s could not be cancelled: %v", id, err)
+		}
+	}
+}
+
+// checkName compares the name that Slurm has for a job with the one it was sent under.
+func (r *round) checkName(ctx context.Context) {
+	if len(r.ids) == 0 || ctx.Err() != nil {
+		return
+	}
+	switch got, err := r.Slurm.JobName(ctx, r.ids[0]); {
+	case err != nil:
+		r.report("job_name", "", failed("", err))
+	case got != r.name:
+		r.report("job_name", "", bad("", "this cluster changed the probe's name from %s to %s", r.name, got))
+	default:
+		r.report("job_name", "", ok("%s", r.name))
+	}
+}
+
+// judgeAll makes the checks of each node that was looked at, once, though jobs of several partitions may have run there.
+func (r *round) judgeAll() {
+	done := map[string]bool{}
+	for _, s := range r.seen {
+		s.Winner = r.seen[0].Value["claim"]
+		for _, other := range r.seen {
+			if other.Value["claim"] == other.Job {
+				s.Won++
+			}
+		}
+		if done[s.Node] {
+			r.report("claim_link", s.Node, claims(r.Exam, s))
+			continue
+		}
+		done[s.Node] = true
+		r.judge(s)
+	}
 }
 
 // judge makes the checks of a node.
@@ -187,6 +348,9 @@ func (x *Exam) judge(seen *Seen) {
 		delete(on.worst, k.Code)
 		results := unknown("", "not checked, because "+on.missing(k)+" has to be ok first")
 		if on.missing(k) == "" {
+			results = seen.answered(k.Asks)
+		}
+		if results == nil {
 			results = k.Judge(&on, seen)
 		}
 		on.Report(k, seen.Node, results)
@@ -196,32 +360,30 @@ func (x *Exam) judge(seen *Seen) {
 	}
 }
 
-// probeEnded asks Slurm whether the probe has ended; no answer means no.
-func probeEnded(ctx context.Context, cli *slurm.CLI, name string) bool {
-	jobs, err := cli.Jobs(ctx, nil)
-	for _, j := range jobs {
-		if err == nil && j.Name == name && j.Class == run.ClassEnded {
-			return true
+// answered is nil if the probe answered the questions.
+func (n *Seen) answered(questions []string) []Result {
+	for _, q := range questions {
+		if _, is := n.Value[q]; !is {
+			return unknown("", "the probe did not answer this (%s)", q)
 		}
 	}
-	return false
+	return nil
 }
 
-// waitForProbe waits for the probe's last line: 90 s for its start, and after its end as long as a network filesystem may take to show a
-// file.
-func waitForProbe(ctx context.Context, path string, ended func() bool) (bool, string) {
-	text := ""
-	deadline, ask := time.Now().Add(90*time.Second), time.Now().Add(5*time.Second)
-	for over := false; time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
-		data, _ := os.ReadFile(path) // usually the file does not exist yet
-		if text = string(data); strings.HasSuffix(text, "\nend\n") {
-			return true, text
-		}
-		if now := time.Now(); !over && now.After(ask) {
-			if ask = now.Add(5 * time.Second); ended() {
-				over, deadline = true, now.Add(15*time.Second)
-			}
+// unseen reports the checks of nodes that have no result, because no node was looked at.
+func (x *Exam) unseen(why string) {
+	for _, k := range nodeChecks() {
+		if x.worst[k.Code] == "" {
+			x.Report(k, "", unknown("", "%s", why))
 		}
 	}
-	return false, text
+}
+
+// report adds results of a check of nodes.
+func (x *Exam) report(code, node string, results []Result) {
+	for _, k := range nodeChecks() {
+		if k.Code == code {
+			x.Report(k, node, results)
+		}
+	}
 }

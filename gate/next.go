@@ -73,7 +73,7 @@ func StepForms() []StepForm {
 		{Verb: "gateway.gc", Shell: "gc[ --workspaces-older-than {workspaces_older_than}]", HTTP: viaRun},
 		{Verb: "image add", Shell: "image add {name} {file}"}, {Verb: "image list", Shell: "image list"}, {Verb: "image verify",
 			Shell: "image verify"},
-		{Verb: "doctor", Shell: "doctor"}, {Verb: "config check", Shell: "config check"}, {Verb: "serve", Shell: "serve"},
+		{Verb: "doctor", Shell: "doctor[ --node {node}]"}, {Verb: "config check", Shell: "config check"}, {Verb: "serve", Shell: "serve"},
 		{Verb: "resume", Shell: "resume"},
 		{Verb: "tool check", Shell: "tool check {dir}"}, {Verb: "tool init", Shell: "tool init {tool_id} {dir}"},
 		{Verb: "run", Shell: "run {tool_id}"},

@@ -144,6 +144,9 @@ func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 // mayCome reports whether a missing file may only be late, for a limited time after the job's end: where Slurm's state says nothing
 // without it.
 func (e *Engine) mayCome(v View) bool {
+	if scriptExits[v.Attempt.SlurmExit] != "" {
+		return false // the script says by its status that there is none
+	}
 	ending, _ := endingOf(jobClaimed, v.Attempt.SlurmState, false)
 	return ending == EndedLost && !e.waitedEnough(v)
 }

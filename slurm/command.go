@@ -21,6 +21,7 @@ type Command struct {
 	Path  string
 	Args  []string
 	Env   []string
+	Stdin io.Reader // nil: /dev/null
 	Limit int64     // bytes of standard output; standard error is kept to 64 KiB
 	Sink  io.Writer // takes standard output as it comes, instead of Output; nil: it is kept
 }
@@ -45,6 +46,7 @@ type processes struct{}
 func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
 	cmd.Env = c.Env
+	cmd.Stdin = c.Stdin
 	cmd.WaitDelay = 5 * time.Second // for pipes a killed program's children hold
 	stdout, stderr := &capped{limit: c.Limit, strict: true, sink: c.Sink}, &capped{limit: 64 << 10}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
@@ -154,6 +156,18 @@ func (c *CLI) run(ctx context.Context, sink io.Writer, op string, okay func(Outp
 	}
 	return out, fault.New(fault.Transport, op, "slurm_unreachable",
 		fmt.Sprintf("%s exited with status %d: %s", program, out.Exit, oneLine(out.Stderr)))
+}
+
+// feed runs a program that reads commands from standard input, whatever its exit status.
+func (c *CLI) feed(ctx context.Context, op string, in io.Reader, program string, args ...string) (Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
+	defer cancel()
+	out, err := c.runner.Run(ctx, Command{Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: maxQueryBytes, Stdin: in,
+		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s")})
+	if err != nil {
+		err = fault.Wrap(fault.Transport, op, "slurm_unreachable", program+" did not answer: "+oneLine(out.Stderr), err)
+	}
+	return out, err
 }
 
 // clean is the okay of a query that is only good without any complaint: squeue is known to print half an

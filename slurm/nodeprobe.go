@@ -1,36 +1,43 @@
 package slurm
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"slurmgate/fault"
 )
 
-// NodeProbe is a small job by which doctor looks at a compute node.
+// NodeProbe is a small job, or an array of them, by which doctor looks at compute nodes.
 type NodeProbe struct {
-	Name      string // job name
-	Dir       string // folder both sides see; the job's working folder
-	Script    string // path of the script
-	Output    string // path of what it prints
-	Partition string
-	Account   string
-	QOS       string // may be empty
-	Exclude   string // node not to use; may be empty
+	Name       string // job name
+	Script     string // path of the script
+	Partitions []string
+	Account    string
+	QOS        string   // may be empty
+	Exclude    []string // nodes not to use
+	Tasks      int      // of an array that is held until [CLI.BindTasks] has given each its node; 0: a single job
 }
 
-// SubmitProbe sends a probe: one minute, one CPU, 100 MB, nothing of the caller's environment. Unlike a run it
-// may be sent twice without harm, so a plain query's rules do. It returns the job id.
+// SubmitProbe sends a probe: one CPU and 100 MB for two minutes, nothing of the caller's environment, and no output file, so that the
+// script starts even where the shared folders are missing. Unlike a run it may be sent twice without harm, so a plain query's rules do. It
+// returns the job id.
 func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err error) {
 	const op = "slurm.SubmitProbe"
-	args := append(slices.Clone(fixed), "--mem=100M", "--time=1", "--job-name="+p.Name, "--partition="+p.Partition,
-		"--account="+p.Account, "--chdir="+p.Dir, "--output="+p.Output, "--error="+p.Output)
+	args := append(slices.Clone(fixed), "--cpus-per-task=1", "--mem=100M", "--time=2", "--job-name="+p.Name,
+		"--partition="+strings.Join(p.Partitions, ","), "--account="+p.Account, "--chdir=/", "--output=/dev/null", "--error=/dev/null")
 	if p.QOS != "" {
 		args = append(args, "--qos="+p.QOS)
 	}
-	if p.Exclude != "" {
-		args = append(args, "--exclude="+p.Exclude)
+	if len(p.Exclude) > 0 {
+		args = append(args, "--exclude="+strings.Join(p.Exclude, ","))
+	}
+	if p.Tasks > 0 {
+		args = append(args, "--hold", fmt.Sprintf("--array=0-%d", p.Tasks-1))
 	}
 	anyExit := func(Output) bool { return true }
 	out, err := c.ask(ctx, op, 1, anyExit, "sbatch", append(args, p.Script)...)
@@ -44,8 +51,89 @@ func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err erro
 	return res.JobID, nil
 }
 
+// NodeIn is a node, by way of a partition it is in.
+type NodeIn struct {
+	Node      string
+	Partition string
+	State     string // as sinfo has it in its long form, e.g. idle, mixed, drained*
+	Reason    string // why it is down or drained; "none"
+}
+
+// Takes reports whether the node takes jobs now, or will when there is room.
+func (n NodeIn) Takes() bool {
+	state := strings.TrimRight(n.State, "*~#!%$@^-+")
+	return !strings.HasSuffix(n.State, "*") && slices.Contains([]string{"idle", "mixed", "allocated", "completing", "planned"}, state)
+}
+
+// Nodes lists the nodes of all partitions, once for each partition they are in. It costs slurmctld two RPCs.
+func (c *CLI) Nodes(ctx context.Context) ([]NodeIn, error) {
+	const op = "slurm.Nodes"
+	out, err := c.ask(ctx, op, 2, clean, "sinfo", "--local", "--all", "--noheader", "--Node", "--format=%N|%R|%T|%E")
+	if err != nil {
+		return nil, err
+	}
+	return parseNodes(string(out.Stdout))
+}
+
+func parseNodes(text string) (list []NodeIn, err error) {
+	for line := range strings.Lines(text) {
+		f := strings.SplitN(strings.TrimSpace(line), "|", 4)
+		if len(f) < 4 || !nodeName.MatchString(f[0]) {
+			return nil, fault.New(fault.Transport, "slurm.Nodes", "half_answer", "sinfo printed a line that is not about a node: "+fault.Clip(line))
+		}
+		list = append(list, NodeIn{Node: f[0], Partition: f[1], State: f[2], Reason: f[3]})
+	}
+	return list, nil
+}
+
+// hostlist is the form of what [CLI.Hostnames] expands: names, commas and ranges.
+var hostlist = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.,_\[\]-]*$`)
+
+// Hostnames expands a list of node names as Slurm writes it, e.g. n[1-3,7]. No daemon is asked.
+func (c *CLI) Hostnames(ctx context.Context, list string) ([]string, error) {
+	const op = "slurm.Hostnames"
+	if len(list) > 4000 || !hostlist.MatchString(list) {
+		return nil, fault.New(fault.Validation, op, "NODE-LIST", fmt.Sprintf("%q is not a list of node names, such as n1,n[3-7]", list))
+	}
+	out, err := c.ask(ctx, op, 0, clean, "scontrol", "show", "hostnames", list)
+	return strings.Fields(string(out.Stdout)), err
+}
+
+// bindAtOnce is how many tasks one scontrol binds.
+const bindAtOnce = 50
+
+// BindTasks gives each task of a held array its node and releases the array. sbatch knows one list of nodes for a whole array, so each task
+// is updated: one small RPC for each, from a few processes. It returns what Slurm said of tasks that it did not bind, by number; they stay
+// held. These RPCs are not paid from the site's budget, which would spread those of 500 nodes over minutes.
+func (c *CLI) BindTasks(ctx context.Context, id string, at []NodeIn) (refused map[int]string, err error) {
+	const op = "slurm.BindTasks"
+	refused = map[int]string{}
+	for first := 0; first < len(at); first += bindAtOnce {
+		var in bytes.Buffer
+		for i, n := range at[first:min(first+bindAtOnce, len(at))] {
+			fmt.Fprintf(&in, "update jobid=%s_%d partition=%s reqnodelist=%s\nrelease %s_%d\n", id, first+i, n.Partition, n.Node, id, first+i)
+		}
+		out, err := c.feed(ctx, op, &in, "scontrol", "--oneliner")
+		if err != nil {
+			return refused, err
+		}
+		for line := range strings.Lines(out.Stderr) {
+			if m := bindRefused.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+				if n, err := strconv.Atoi(m[2]); err == nil && m[1] == id {
+					refused[n] = m[3]
+				}
+			}
+		}
+	}
+	return refused, nil
+}
+
+// bindRefused matches a complaint of scontrol about a task: "8_2: Invalid node name specified".
+var bindRefused = regexp.MustCompile(`^([0-9]+)_([0-9]+): (.+)$`)
+
 // JobName asks slurmctld for the name it keeps for a job: a plugin may have changed it, and the name is our key.
 func (c *CLI) JobName(ctx context.Context, id string) (string, error) {
 	out, err := c.ask(ctx, "slurm.JobName", 1, clean, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%j")
-	return strings.TrimSpace(string(out.Stdout)), err
+	name, _, _ := strings.Cut(string(out.Stdout), "\n")
+	return strings.TrimSpace(name), err
 }

@@ -100,7 +100,7 @@ func ports() cli.Ports {
 			return g, nil
 		},
 		Examine: doctor.Config{Version: build.Version, LoadSite: loadSite, OpenSlurm: openSlurm, Images: siteImages{},
-			AbsenceGap: absenceGap}.Examine,
+			NodeFaults: nodeFaults, AbsenceGap: absenceGap}.Examine,
 		Checks: doctor.Table,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slurmgate/ledger"
 	"sync"
 	"time"
 
@@ -211,4 +212,23 @@ func (g *gateway) room(s *site.Site) func(ctx context.Context, projectID string)
 		}
 		return g.app.Quotas().Room(ctx, projectID)
 	}
+}
+
+// nodeFaults reads from the ledger which faults of nodes a cluster's runs met.
+func nodeFaults(ctx context.Context, s *site.Site, since time.Time) (out []doctor.NodeFault, err error) {
+	l, err := ledger.OpenToRead(ctx, ledgerFile(s))
+	if fault.CodeOf(err) == "no_ledger" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	list, err := l.NodeFaults(ctx, since)
+	for _, f := range list {
+		if f.Site == s.Name {
+			out = append(out, doctor.NodeFault{Node: f.Node, Fault: string(f.Fault), Count: f.Count, Last: f.Last, RunID: f.RunID})
+		}
+	}
+	return out, err
 }

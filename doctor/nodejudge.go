@@ -1,0 +1,229 @@
+package doctor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of what is enough on a node.
+const (
+	tmpBytes   = 64 << 20         // free in /tmp
+	fewInodes  = 1000             // free, where a filesystem has a number of them
+	clockOff   = 30 * time.Second // munge's credentials and network filesystems bear little more
+	clockDrift = 5 * time.Second
+	enoughFile = 1 << 30 // bytes of a file that a job may write
+	enoughOpen = 256     // open files of a process
+	enoughProc = 64      // processes of the user
+	enoughMem  = 4 << 30 // bytes of address space: Apptainer is a Go program
+)
+
+// said judges an answer that is "ok", or says what is wrong.
+func said(question string, otherwise func(string, string, ...any) []Result, good, wrong string) func(*Exam, *Seen) []Result {
+	return func(_ *Exam, n *Seen) []Result {
+		if v := n.Value[question]; strings.TrimSpace(v) != "ok" {
+			return otherwise("", wrong, v)
+		}
+		return ok("%s", good)
+	}
+}
+
+// unlessSetuid is said of what Apptainer does not need where it is installed setuid.
+func unlessSetuid(question, good, wrong string) func(*Exam, *Seen) []Result {
+	return func(x *Exam, n *Seen) []Result {
+		if n.Value["suid"] == "yes" && n.Value[question] != "ok" {
+			return ok("not needed: Apptainer is installed setuid (%s)", n.Value[question])
+		}
+		return said(question, bad, good, wrong)(x, n)
+	}
+}
+
+// room reads "blocks block-size inodes-free inodes"; inodes is 0 where a filesystem has no fixed number.
+func room(answer string) (bytes, free, inodes int64, err error) {
+	var blocks, size int64
+	_, err = fmt.Sscan(answer, &blocks, &size, &free, &inodes)
+	return blocks * size, free, inodes, err
+}
+
+func writes(x *Exam, n *Seen) []Result {
+	bytes, free, inodes, err := room(n.Value["room"])
+	switch need := int64(x.Cluster.Storage.ReserveMB) << 20; {
+	case err != nil:
+		return unknown("", "the free space cannot be read: %s", n.Value["room"])
+	case bytes < need:
+		return bad("", "storage.runs_dir has %d MiB free there; storage.reserve_mb is %d", bytes>>20, need>>20)
+	case inodes > 0 && free < fewInodes:
+		return bad("", "storage.runs_dir has only %d inodes free there", free)
+	}
+	return ok("a job wrote there; %d MiB are free", bytes>>20)
+}
+
+func nodeTmp(_ *Exam, n *Seen) []Result {
+	if n.Value["tmp"] != "ok" {
+		return bad("", "a job cannot write 64 KiB to /tmp: %s", n.Value["tmp"])
+	}
+	bytes, free, inodes, err := room(n.Value["tmp_room"])
+	switch {
+	case err != nil:
+		return unknown("", "the free space of /tmp cannot be read: %s", n.Value["tmp_room"])
+	case bytes < tmpBytes:
+		return warning("", "/tmp has %d MiB free", bytes>>20)
+	case inodes > 0 && free < fewInodes:
+		return warning("", "/tmp has %d inodes free", free)
+	}
+	return ok("/tmp has %d MiB free", bytes>>20)
+}
+
+// claims: one link wins, and all nodes read the same.
+func claims(_ *Exam, n *Seen) []Result {
+	switch {
+	case n.Value["claim"] == "":
+		return bad("", "a job could make no link in storage.runs_dir")
+	case n.Value["claim"] != n.Winner || n.Won > 1:
+		return bad("", "job %s reads the claim of %s, another node reads that of %s", n.Job, n.Value["claim"], n.Winner)
+	}
+	return ok("the first link wins (%s)", n.Value["claim"])
+}
+
+func nodeImages(x *Exam, n *Seen) []Result {
+	least := smallest(x.stored)
+	switch {
+	case n.Value["store"] != "ok":
+		return bad("", "has no folder %s", x.Cluster.Storage.ImageStore)
+	case n.Value["images"] != "":
+		return bad("", "%s", n.Value["images"])
+	case least.path == "":
+		return unknown("", "no image was looked for, because the gateway has none")
+	case n.Value["digest"] != least.digest():
+		return bad("", "%s has other bytes than on the gateway's host: another image store is mounted there (%.80s)", least.path,
+			n.Value["digest"])
+	}
+	return ok("has all %d images; the bytes of the smallest are the gateway's", len(x.stored))
+}
+
+func nodeUser(_ *Exam, n *Seen) []Result {
+	me, err := user.Current()
+	f := strings.Fields(n.Value["user"])
+	switch {
+	case err != nil || len(f) != 3:
+		return unknown("", "the users cannot be compared: %v, %s", err, n.Value["user"])
+	case f[0] != me.Uid:
+		return bad("", "jobs run as uid %s, the gateway as %s", f[0], me.Uid)
+	case f[1] == "-":
+		return bad("", "the node knows no user with uid %s, which is %s on the gateway's host", f[0], me.Username)
+	case f[1] != me.Username:
+		return bad("", "uid %s is %s there and %s on the gateway's host", f[0], f[1], me.Username)
+	case f[2] != me.Gid:
+		return warning("", "the group of %s is %s there and %s on the gateway's host", f[1], f[2], me.Gid)
+	}
+	return ok("%s (uid %s)", f[1], f[0])
+}
+
+// nodeClock: the probe looked at its clock after Slurm started the job and before the gateway read the answer.
+func nodeClock(_ *Exam, n *Seen) []Result {
+	seconds, err := strconv.ParseInt(n.Value["time"], 10, 64)
+	if err != nil {
+		return unknown("", "the node's time cannot be read: %s", n.Value["time"])
+	}
+	at := time.Unix(seconds, 0)
+	off, how := at.Sub(n.Read), "ahead of"
+	if off < 0 {
+		off = 0
+	}
+	if n.Start != nil && at.Add(time.Second).Before(*n.Start) {
+		off, how = n.Start.Sub(at), "behind"
+	}
+	switch {
+	case off > clockOff:
+		return bad("", "the clock is %s %s that of the gateway's host", off.Round(time.Second), how)
+	case off > clockDrift:
+		return warning("", "the clock is %s %s that of the gateway's host", off.Round(time.Second), how)
+	case n.Start == nil:
+		return ok("not ahead of the gateway's host")
+	}
+	return ok("agrees with the gateway's host")
+}
+
+// nodeLimits reads lines of /proc/self/limits: name, soft limit, hard limit, unit.
+func nodeLimits(_ *Exam, n *Seen) []Result {
+	least := map[string]int64{"Max file size": enoughFile, "Max processes": enoughProc, "Max open files": enoughOpen,
+		"Max address space": enoughMem}
+	found := 0
+	for line := range strings.SplitSeq(n.Value["limits"], ";") {
+		for name, need := range least {
+			rest, is := strings.CutPrefix(strings.TrimSpace(line), name+" ")
+			if !is {
+				continue
+			}
+			found++
+			soft, _, _ := strings.Cut(rest, " ")
+			if have, err := strconv.ParseInt(soft, 10, 64); err == nil && have < need {
+				return bad("", "%s of a job is %d, which is less than %d", strings.ToLower(name), have, need)
+			}
+		}
+	}
+	if found != len(least) {
+		return unknown("", "the limits cannot be read: %s", n.Value["limits"])
+	}
+	return ok("files, processes and memory of a job are not limited too closely")
+}
+
+func nodeSeccomp(x *Exam, n *Seen) []Result {
+	path := x.Cluster.Apptainer.Seccomp
+	if path == "" {
+		return ok("no profile is set (apptainer.seccomp)")
+	}
+	there, is := n.Value["seccomp"]
+	if !is {
+		return unknown("", "the probe did not answer this (seccomp)")
+	}
+	if len(there) != 2*sha256.Size {
+		return bad("", "a job cannot read %s", path)
+	}
+	here, err := os.ReadFile(path)
+	sum := sha256.Sum256(here)
+	switch {
+	case err != nil:
+		return ok("a job can read %s, which this host does not have", path)
+	case hex.EncodeToString(sum[:]) != there:
+		return bad("", "%s has other bytes there than on the gateway's host", path)
+	}
+	return ok("%s", path)
+}
+
+// leastApptainer is the oldest that knows the options of a job.
+var leastApptainer = [2]int{1, 2}
+
+func nodeVersion(_ *Exam, n *Seen) []Result {
+	said := n.Value["apptainer"]
+	version, is := strings.CutPrefix(said, "apptainer version ")
+	var have [2]int
+	_, err := fmt.Sscanf(version, "%d.%d", &have[0], &have[1])
+	switch {
+	case strings.HasPrefix(said, "missing"):
+		return bad("", "%s is not there, or cannot be executed", strings.TrimSpace(strings.TrimPrefix(said, "missing")))
+	case !is || err != nil:
+		return bad("", "apptainer --version %.300s", said)
+	case have[0] < leastApptainer[0] || have[0] == leastApptainer[0] && have[1] < leastApptainer[1]:
+		return bad("", "version %s is too old: jobs need %d.%d", version, leastApptainer[0], leastApptainer[1])
+	}
+	return ok("%s", said)
+}
+
+// wall judges what a program found in a container.
+func wall(judge func(v map[string]string) []Result) func(*Exam, *Seen) []Result {
+	return func(_ *Exam, n *Seen) []Result { return judge(n.Value) }
+}
+
+func privileges(v map[string]string) []Result {
+	none := v["wall.CapBnd"] != "" && v["wall.CapEff"] != "" && strings.Trim(v["wall.CapBnd"]+v["wall.CapEff"], "0") == ""
+	if !none || v["wall.NoNewPrivs"] != "1" {
+		return bad("", "capabilities %s (bounding set %s), no_new_privs %s", v["wall.CapEff"], v["wall.CapBnd"], v["wall.NoNewPrivs"])
+	}
+	return ok("no capabilities, and none to be gained (no_new_privs)")
+}

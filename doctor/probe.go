@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/template"
+
+	"slurmgate/site"
+	"slurmgate/slurm"
+)
+
+//go:embed probe.sh
+var probeText string
+
+//go:embed container.sh
+var containerText string
+
+var (
+	probeTemplate     = template.Must(template.New("probe").Option("missingkey=error").Parse(probeText))
+	containerTemplate = template.Must(template.New("container").Option("missingkey=error").Parse(containerText))
+)
+
+// writeProbe puts into the folder what the probe reads: its script, what it runs in a container, the images, and the token by which it
+// knows the folder.
+func writeProbe(dir, token string, s *site.Site, images []storedImage) error {
+	var list strings.Builder
+	for _, i := range images {
+		fmt.Fprintf(&list, "%d %s\n", i.size, i.path)
+	}
+	least := smallest(images)
+	binds, find := "", "apptainer="+slurm.Quote(s.Apptainer.Path)
+	for _, b := range s.Apptainer.Binds {
+		binds += slurm.Quote(b.Source) + " "
+	}
+	if m := s.Apptainer.Module; m != nil {
+		find = "source " + slurm.Quote(m.Init) + " && module load"
+		for _, l := range m.Load {
+			find += " " + slurm.Quote(l)
+		}
+		find += "\napptainer=$(type -P apptainer)"
+	}
+	image, seccomp := "", ""
+	if least.path != "" {
+		image = slurm.Quote(least.path)
+	}
+	if s.Apptainer.Seccomp != "" {
+		seccomp = slurm.Quote(s.Apptainer.Seccomp)
+	}
+	v := map[string]string{"Dir": slurm.Quote(dir), "Runs": slurm.Quote(s.Storage.RunsDir), "Token": token,
+		"Store": slurm.Quote(s.Storage.ImageStore),
+		"Image": image, "Binds": binds, "Find": find, "Seccomp": seccomp}
+	var probe, container strings.Builder
+	err := errors.Join(probeTemplate.Execute(&probe, v), containerTemplate.Execute(&container, v))
+	for name, text := range map[string]string{"token": token, "probe.sh": probe.String(), "container.sh": container.String(),
+		"images": list.String()} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return err
+}
+
+// storedImage is an image of the store that a tool names.
+type storedImage struct {
+	path string
+	size int64
+}
+
+// digest is the checksum an image is stored under.
+func (i storedImage) digest() string { return strings.TrimSuffix(filepath.Base(i.path), ".sif") }
+
+// smallest is the image that nodes read to its end.
+func smallest(images []storedImage) (least storedImage) {
+	for _, i := range images {
+		if least.path == "" || i.size < least.size {
+			least = i
+		}
+	}
+	return least
+}
+
+var question = regexp.MustCompile(`^[a-z_]+(\.[A-Za-z]+)?$`)
+
+// parseAnswer reads what a probe wrote: a line with its version and the token, one line for each question, and "end yes". An answer that is
+// cut short, or answers a question twice, is none.
+func parseAnswer(text, token string) (map[string]string, error) {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if lines[0] != "slurmgate-probe 1 "+token {
+		return nil, errors.New("the probe's answer does not begin with its version and token")
+	}
+	v := map[string]string{}
+	for _, line := range lines[1:] {
+		q, answer, _ := strings.Cut(line, " ")
+		if _, twice := v[q]; twice || !question.MatchString(q) || v["end"] != "" {
+			return nil, fmt.Errorf("the probe's answer has a line that is no answer: %.80q", line)
+		}
+		v[q] = answer
+	}
+	if v["end"] != "yes" {
+		return nil, errors.New("the probe's answer is not complete")
+	}
+	return v, nil
+}

@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/site"
+)
+
+func FuzzProbeAnswer(f *testing.F) {
+	for _, s := range []string{"slurmgate-probe 1 T\nnode n1\nend yes\n", "slurmgate-probe 1 T\nnode n1\nnode n2\nend yes\n", "",
+		"slurmgate-probe 2 T\nend yes",
+		"slurmgate-probe 1 T\nend yes\nnode n1\n", "slurmgate-probe 1 T\nwall.net lo\nend yes\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		v, err := parseAnswer(text, "T")
+		if err != nil {
+			if v != nil {
+				t.Error("half an answer")
+			}
+			return
+		}
+		if !strings.HasPrefix(text, "slurmgate-probe 1 T\n") || v["end"] != "yes" {
+			t.Errorf("%q is an answer: %v", text, v)
+		}
+	})
+}
+
+// The probe's scripts have nothing that shellcheck complains about, and are plain sh where bash may be missing.
+func TestProbeScripts(t *testing.T) {
+	dir := t.TempDir()
+	s := &site.Site{}
+	s.Storage.RunsDir, s.Storage.ImageStore = dir+"/runs dir", dir+"/it's images"
+	s.Apptainer.Path, s.Apptainer.Seccomp = "/opt/app tainer", "/etc/sec comp.json"
+	s.Apptainer.Binds = []site.Bind{{Source: "/ref a"}, {Source: "/ref"}}
+	must(t, writeProbe(dir, "TOKEN", s, []storedImage{{dir + "/a b.sif", 7}}))
+	for name, shell := range map[string]string{"probe.sh": "sh", "container.sh": "bash"} {
+		if out, err := exec.Command("shellcheck", "--shell="+shell, "--severity=warning", filepath.Join(dir, name)).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// Where the answer cannot be written, the status of the probe says why, and each status is a fault of a check that exists.
+func TestProbeExits(t *testing.T) {
+	codes := map[string]bool{}
+	for _, k := range nodeChecks() {
+		codes[k.Code] = true
+	}
+	for status, e := range probeExits {
+		if !codes[e.check] || e.found == "" {
+			t.Errorf("%d: %+v", status, e)
+		}
+	}
+	for name, c := range map[string]struct {
+		spoil func(runs, dir string)
+		want  int
+	}{
+		"healthy":                     {func(string, string) {}, 0},
+		"another filesystem":          {func(_, dir string) { must(t, os.RemoveAll(dir)) }, 95},
+		"missing":                     {func(runs, _ string) { must(t, os.RemoveAll(runs)) }, 98},
+		"files of another gateway":    {func(_, dir string) { must(t, os.WriteFile(dir+"/token", []byte("other"), 0o600)) }, 99},
+		"a file in place of the path": {func(runs, _ string) { must(t, os.RemoveAll(runs)); must(t, os.WriteFile(runs, nil, 0o600)) }, 97},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := filepath.Join(t.TempDir(), "runs")
+			dir := filepath.Join(runs, ".doctor-1")
+			must(t, os.MkdirAll(dir, 0o700))
+			s := &site.Site{}
+			s.Storage.RunsDir, s.Storage.ImageStore, s.Apptainer.Path = runs, t.TempDir(), "/nothing/apptainer"
+			must(t, writeProbe(dir, "TOKEN", s, nil))
+			script := filepath.Join(t.TempDir(), "probe.sh") // Slurm has its own copy
+			text, err := os.ReadFile(dir + "/probe.sh")
+			must(t, err)
+			must(t, os.WriteFile(script, text, 0o700))
+			c.spoil(runs, dir)
+			cmd := exec.Command("/bin/sh", script)
+			cmd.Env = []string{"SLURM_JOB_ID=7", "SLURMD_NODENAME=n1"}
+			out, _ := cmd.CombinedOutput()
+			if got := cmd.ProcessState.ExitCode(); got != c.want {
+				t.Fatalf("status %d, want %d\n%s", got, c.want, out)
+			}
+			if c.want != 0 {
+				return
+			}
+			answer, err := os.ReadFile(dir + "/answer.7_")
+			must(t, err)
+			v, err := parseAnswer(string(answer), "TOKEN")
+			if err != nil || v["node"] != "n1" || v["claim"] != "7_" || v["images"] != "" || !strings.HasPrefix(v["apptainer"], "missing") {
+				t.Errorf("%v\n%s", err, answer)
+			}
+		})
+	}
+}
+
+// A check whose question has no answer is unknown, whatever else the probe found, and so is one that needs a check that is not ok.
+func TestNoAnswerIsNotOK(t *testing.T) {
+	whole := map[string]string{"node": "n1", "time": "1", "user": "0 root 0", "env": "0", "claim": "7_", "tools": " ok", "room": "1 1 0 0",
+		"tmp": "ok", "tmp_room": "1 1 0 0", "programs": "ok", "limits": "", "namespaces": "ok", "fuse": "ok", "binds": "", "store": "ok",
+		"images": "",
+		"digest": "x", "apptainer": "apptainer version 1.4.5", "suid": "no", "container": "ok", "wall.end": "yes", "wall.net": "lo"}
+	for _, k := range nodeChecks() {
+		if k.Judge == nil {
+			continue
+		}
+		for _, q := range k.Asks {
+			v := maps.Clone(whole)
+			delete(v, q)
+			x := &Exam{Cluster: &site.Site{}, answer: &app.DoctorAnswer{}, worst: map[string]app.CheckStatus{},
+				stored: []storedImage{{"/x.sif", 1}}}
+			x.judge(&Seen{Node: "n1", Job: "7_", Winner: "7_", Won: 1, Read: time.Now(), Value: v})
+			for _, f := range x.answer.Findings {
+				if f.Code == k.Code && (f.Status == app.CheckOK || f.Status == app.CheckWarning) {
+					t.Errorf("%s without an answer to %s: %+v", k.Code, q, f)
+				}
+			}
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
