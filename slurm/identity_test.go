@@ -50,7 +50,7 @@ func askAll(t *testing.T, c *CLI) (errs []error) {
 	_, err = c.Usage(ctx, time.Now())
 	errs = append(errs, err)
 	errs = append(errs, c.Cancel(ctx, "28", "sg-run_x-a1-aabb"))
-	_, err = c.SubmitProbe(ctx, NodeProbe{Name: "sg-doctor", Dir: "/tmp", Script: "/tmp/x", Output: "/tmp/y"})
+	_, err = c.SubmitProbe(ctx, NodeProbe{Name: "sg-doctor", Script: "/tmp/x", Partitions: []string{"main"}, Account: "research"})
 	errs = append(errs, err)
 	_, err = c.JobName(ctx, "28")
 	errs = append(errs, err)
