@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"slurmgate/artifact"
+	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/ledger"
@@ -116,6 +117,10 @@ func (placement) Render(j run.JobSpec) (script, pinned []byte, err error) {
 type noWorkspace struct{ run.Workspace }
 
 func (noWorkspace) RunDir(id string) string { return "/shared/runs/" + id }
+
+func (noWorkspace) TakeClaim(_ context.Context, id string, _ int, _ []byte) ([]byte, error) {
+	return nil, fault.New(fault.NotFound, "test", "attempt_missing", id+" has no folder")
+}
 
 // Every tool says all that the faces and an auditor need, and the gateway's own operations are marked as such.
 //
@@ -240,6 +245,12 @@ func (s schemaDoc) value(name string, b belongings) any {
 		return "BAM"
 	case name == "job_id":
 		return "1"
+	case name == "month":
+		return "2026-11"
+	case name == "zone":
+		return "UTC"
+	case name == "by":
+		return "project"
 	case strings.HasPrefix(s.Pattern, "^[0-9]{4}"), s.Format == "date-time":
 		return "2026-11-21T08:00:00Z"
 	case s.Const != nil:
