@@ -57,9 +57,10 @@ var arrows = map[string][]string{
 	"mcp":     {"fault", "gate", "plan", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app":    {"access", "artifact", "backup", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site", "toolpack"},
-	"cli":    {"app", "backup", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
-	"doctor": {"app", "apptainer", "fault", "gate", "policy", "run", "secrets", "site", "slurm", "staging", "toolpack"},
+	"app": {"access", "artifact", "backup", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site", "toolpack"},
+	"cli": {"app", "backup", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
+	"doctor": {"app", "apptainer", "fault", "gate", "plan", "policy", "run", "secrets", "site", "slurm", "staging",
+		"toolpack"},
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "site", "slurm", "staging", "visible"},
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "backup", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",

@@ -24,6 +24,7 @@ type Host struct {
 	Restore  func(context.Context, RestoreArgs) (RestoreAnswer, error)
 	// Slurm says what of a site file does not fit the Slurm of this host.
 	Slurm func(context.Context, *site.Site) []fault.Problem
+	Early func(context.Context, *site.Site) []Finding // makes the checks that start-up makes
 }
 
 // codeNotStored is the code of a misfit: an image of the lock that is not in the store.
@@ -86,7 +87,9 @@ type ConfigAnswer struct {
 	File      string   `json:"file"`
 	Site      string   `json:"site"`
 	Effective string   `json:"effective"` // YAML
-	Warnings  []string `json:"warnings"`  // what of the site file, the domain, its image lock and the image store does not agree
+	Warnings  []string `json:"warnings"`  // what start-up would say of this site, for people
+	// Findings are the results of start-up's checks, with their codes; those that are ok are left out.
+	Findings []Finding `json:"findings"`
 }
 
 func (h Host) config(ctx context.Context, _ gate.Call, a ConfigArgs) (out ConfigAnswer, err error) {
@@ -108,38 +111,18 @@ func (h Host) config(ctx context.Context, _ gate.Call, a ConfigArgs) (out Config
 		}
 		eff = fmt.Appendf(eff, "\n# %s\n%s", c.File(), part)
 	}
-	out = ConfigAnswer{a.File, s.Title(), string(eff), withDomain(s)}
-	for _, note := range s.Notes() {
-		out.Warnings = append(out.Warnings, note.String())
-	}
+	out = ConfigAnswer{File: a.File, Site: s.Title(), Effective: string(eff), Warnings: []string{}, Findings: []Finding{}}
 	for _, why := range h.Slurm(ctx, s) {
 		out.Warnings = append(out.Warnings, "slurmgate serve will not start: "+why.String())
 	}
-	misfits, err := h.Images.Misfits(s)
-	if err != nil {
-		out.Warnings = append(out.Warnings, err.Error())
-	}
-	for _, p := range misfits {
-		out.Warnings = append(out.Warnings, p.String())
+	for _, f := range h.Early(ctx, s) {
+		if f.Status == CheckOK {
+			continue
+		}
+		out.Findings = append(out.Findings, f)
+		out.Warnings = append(out.Warnings, f.Text())
 	}
 	return out, nil
-}
-
-// withDomain says what the site file and its domain have to agree on and do not. A domain that cannot be read is doctor's and domain
-// check's to report.
-func withDomain(s *site.Site) []string {
-	d, p, err := ReadDomain(s.DomainDir, toolpack.AllowMissingImages)
-	if err != nil {
-		return []string{}
-	}
-	out := append([]string{}, p.Notes()...)
-	for _, why := range fault.ProblemsOf(p.CheckSites(s.Names())) {
-		out = append(out, "slurmgate serve will not start: "+why.String())
-	}
-	for _, why := range fault.ProblemsOf(d.Packs().CheckBinds(Offers(s))) {
-		out = append(out, "slurmgate serve will not start: "+why.String())
-	}
-	return out
 }
 
 // CheckArgs are the arguments of tool.check and domain.check.

@@ -143,6 +143,22 @@ type Finding struct {
 	Status CheckStatus `json:"status"`
 	Found  string      `json:"found"`
 	Remedy string      `json:"remedy,omitempty"`
+	Stops  bool        `json:"stops,omitempty"` // a fault with which the gateway does not start
+}
+
+// Text is a finding of start-up in a line.
+func (f Finding) Text() string {
+	text := f.Code + ": " + f.Found
+	if f.Site != "" {
+		text = f.Site + ": " + text
+	}
+	if f.Stops {
+		text = "the gateway will not start: " + text
+	}
+	if f.Remedy != "" {
+		text += ". Next: " + f.Remedy
+	}
+	return text
 }
 
 // DoctorAnswer is the answer of site.doctor.
@@ -172,6 +188,7 @@ type CheckDoc struct {
 	Where  string `json:"where"`
 	Proves string `json:"proves"`
 	Remedy string `json:"remedy"`
+	Early  bool   `json:"early"` // start-up and config check make it, too
 }
 
 // DoctorArgs are the arguments of site.doctor.

@@ -2,7 +2,6 @@ package app
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -103,30 +102,5 @@ func TestImportRoots(t *testing.T) {
 	}
 	if got := ImportRoots(&site.Site{Import: site.Import{Roots: []site.Root{{Path: "/new"}}}}, p); len(got) != 1 || got[0].Path != "/new" {
 		t.Error(got)
-	}
-}
-
-// What site file and domain have to agree on is said by config check, before the gateway is started.
-func TestConfigCheckLooksAtTheDomain(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/before/domain")); err != nil {
-		t.Fatal(err)
-	}
-	pack := filepath.Join(dir, "toolpacks/samtools.flagstat.tool.yaml")
-	data, err := os.ReadFile(pack)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(pack, append(data, "binds: [ref]\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got := withDomain(&site.Site{DomainDir: dir})
-	if len(got) != 2 || !strings.Contains(got[0], "import.roots belongs in the site file") || !strings.Contains(got[1],
-		"samtools.flagstat.tool.yaml") || !strings.Contains(got[1], `"ref"`) {
-		t.Errorf("%q", got)
-	}
-	s := &site.Site{DomainDir: dir, Apptainer: site.Apptainer{Binds: []site.Bind{{Name: "ref", Version: "1"}}}}
-	if got := withDomain(s); len(got) != 1 {
-		t.Errorf("%q", got)
 	}
 }

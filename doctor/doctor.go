@@ -24,12 +24,19 @@ type Config struct {
 	Images     app.Images
 	NodeFaults History
 	AbsenceGap time.Duration // least time before the gateway gives up a job unknown to Slurm
+	// MayStart refuses a site whose ledger is missing although it had one.
+	MayStart func(*site.Site) error
+	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
+	OpenBooks func(context.Context, *site.Site) (Books, error)
+	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
+	MemoryLimit func(pid int) int64
 }
 
 // Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say shows progress.
 func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(string, ...any)) app.DoctorAnswer {
-	x := &Exam{Config: c, answer: &app.DoctorAnswer{Findings: []app.Finding{}}, worst: map[string]app.CheckStatus{}, args: args,
-		unrecorded: unrecorded, say: say}
+	x := c.exam()
+	x.args, x.unrecorded, x.say = args, unrecorded, say
+	defer x.close()
 	x.run(ctx, func(k Check) bool { return k.Code == siteFile })
 	if x.Site == nil {
 		return *x.answer
@@ -48,13 +55,52 @@ func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded err
 
 // Early makes the checks that only read files of this host, for start-up and config check.
 func (c Config) Early(ctx context.Context, s *site.Site) []app.Finding {
-	x := &Exam{Config: c, answer: &app.DoctorAnswer{}, worst: map[string]app.CheckStatus{}, Site: s, Cluster: s.Clusters()[0],
-		say: func(string, ...any) {}}
+	x := c.exam()
+	x.Site, x.Cluster = s, s.Clusters()[0]
 	x.run(ctx, func(k Check) bool { return k.Early && !k.Cluster && k.Code != siteFile })
 	for _, cluster := range x.wanted() {
 		x.on(cluster).run(ctx, func(k Check) bool { return k.Early && k.Cluster })
 	}
 	return x.answer.Findings
+}
+
+func (c Config) exam() *Exam {
+	return &Exam{Config: c, User: me(), answer: &app.DoctorAnswer{Findings: []app.Finding{}}, worst: map[string]app.CheckStatus{},
+		lacked: map[string]int{}, say: func(string, ...any) {}}
+}
+
+func (x *Exam) close() {
+	if x.Books != nil {
+		_ = x.Books.Close() // it was only read
+	}
+}
+
+// Late makes the checks that take longer than a start may: of Slurm, and of what the ledger says. A started gateway makes them.
+func (c Config) Late(ctx context.Context, s *site.Site) []app.Finding {
+	x := c.exam()
+	x.Site, x.Cluster = s, s.Clusters()[0]
+	x.Domain, x.Policy, _ = app.ReadDomain(s.DomainDir, toolpack.AllowMissingImages) // a broken one does not start
+	defer x.close()
+	late := func(k Check) bool { return k.Where != Node && !k.Early && !k.Alone }
+	x.run(ctx, func(k Check) bool { return late(k) && !k.Cluster })
+	for _, cluster := range x.wanted() {
+		x.on(cluster).run(ctx, func(k Check) bool { return late(k) && k.Cluster })
+	}
+	return x.answer.Findings
+}
+
+// CannotLookAs is the answer when no process of the service's user can look. That is a fault: the service is such a process.
+func CannotLookAs(s *site.Site, name, how string, err error) app.DoctorAnswer {
+	x := Config{}.exam()
+	x.answer.Site = s.Title()
+	k := Check{}
+	for _, one := range Checks() {
+		if one.Code == serviceUser {
+			k = one
+		}
+	}
+	x.Report(k, "", bad("", "doctor cannot look as %s, the service's user (%s): %v", name, how, err))
+	return *x.answer
 }
 
 // Exam is one examination: of the gateway, or of one cluster of it.
@@ -66,7 +112,14 @@ type Exam struct {
 	Policy  *policy.Policy
 	Slurm   *slurm.CLI  // nil until the controller answered
 	Probe   slurm.Probe // what the controller said
+	User    account     // as whom this process looks: the service's user
+	Books   Books       // nil: there is no ledger
 
+	Condition    slurm.Condition
+	Associations []slurm.Association
+	QOS          []slurm.QOS
+
+	lacked     map[string]int // how many clusters lack something that policy allows
 	args       app.DoctorArgs
 	answer     *app.DoctorAnswer
 	worst      map[string]app.CheckStatus // of each check made so far
@@ -104,7 +157,8 @@ func (x *Exam) run(ctx context.Context, chosen func(Check) bool) {
 			continue
 		}
 		if why := x.missing(k); why != "" {
-			x.Report(k, "", unknown("", "not checked, because "+why+" has to be ok first"))
+			x.Report(k, "", unknown("remove the cause of "+why+", then run doctor again",
+				"not checked, because "+why+" has to be ok first"))
 			continue
 		}
 		x.Report(k, "", k.Look(ctx, x))
@@ -113,7 +167,11 @@ func (x *Exam) run(ctx context.Context, chosen func(Check) bool) {
 
 // missing is a check without whose ok this one cannot look; empty: there is none.
 func (x *Exam) missing(k Check) string {
-	for _, need := range k.Needs {
+	needs := k.Needs
+	if k.Where != Node && k.Code != "record" {
+		needs = append([]string{serviceUser}, needs...)
+	}
+	for _, need := range needs {
 		if s, made := x.worst[need]; made && s != app.CheckOK && s != app.CheckWarning {
 			return need
 		}
@@ -135,14 +193,14 @@ func (x *Exam) Report(k Check, node string, results []Result) {
 		}
 		x.answer.Count(r.Status)
 		x.answer.Findings = append(x.answer.Findings, app.Finding{Site: x.of, Code: k.Code, Where: string(k.Where), Node: node, Status: r.Status,
-			Found: r.Found, Remedy: r.Remedy})
+			Found: r.Found, Remedy: r.Remedy, Stops: k.Stops && r.Status == app.CheckFault})
 		if r.Status.Worse(x.worst[k.Code]) {
 			x.worst[k.Code] = r.Status
 		}
 	}
 }
 
-const siteFile = "site_file"
+const siteFile, serviceUser = "site_file", "service_user"
 
 func siteChecks() []Check {
 	return []Check{{
@@ -157,7 +215,18 @@ func siteChecks() []Check {
 			return ok("%s; slurmgate %s", x.args.Site, x.Version)
 		},
 	}, {
-		Code: "site_name", Proves: "The cluster named by --site-name is in the site file.", Where: Gateway,
+		Code: serviceUser, Proves: "The checks are made with the rights of the service's user.", Where: Gateway, Early: true,
+		Remedy: "run doctor as root or as the service's user; both need to execute this program and to read the site file",
+		Look: func(ctx context.Context, x *Exam) []Result {
+			if uid, how := ServiceUser(ctx, x.Site); uid != x.User.uid {
+				return unknown("sudo -u "+userName(uid)+" "+command(fault.Do("doctor")),
+					"the gateway runs as %s (%s), but this is %s: what %s may read and write "+
+						"says nothing about it", userName(uid), how, x.User.name, x.User.name)
+			}
+			return ok("%s", x.User.name)
+		},
+	}, {
+		Code: "site_name", Proves: "The cluster named by --site-name is in the site file.", Where: Gateway, Alone: true,
 		Remedy: "name a cluster of the site file",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if len(x.wanted()) == 0 {
@@ -167,6 +236,7 @@ func siteChecks() []Check {
 		},
 	}, {
 		Code: "record", Proves: "This call of doctor can be recorded; without a record no probe job is started.", Where: Gateway,
+		Alone:  true,
 		Remedy: "mend what the ledger, the domain or the state folder is said to lack, and run doctor again",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if x.unrecorded != nil {

@@ -16,7 +16,9 @@ import (
 
 // exam is the examination of a site in a test.
 func exam(s *site.Site) *Exam {
-	return &Exam{Config: Config{Images: noMisfits{}}, Site: s, Cluster: s, answer: &app.DoctorAnswer{}, worst: map[string]app.CheckStatus{}}
+	x := Config{Images: noMisfits{}}.exam()
+	x.Site, x.Cluster = s, s
+	return x
 }
 
 type noMisfits struct{ app.Images }
@@ -116,7 +118,42 @@ func TestNeverOKUnlooked(t *testing.T) {
 	if f := x.answer.Findings[0]; f.Status != app.CheckUnknown || f.Remedy != "do it" || x.answer.Unknown != 1 {
 		t.Errorf("%+v", f)
 	}
-	if f := failed("", fmt.Errorf("open: %w", os.ErrPermission))[0]; f.Status != app.CheckUnknown {
-		t.Errorf("what may not be read is unknown: %+v", f)
+	if f := failed("", fmt.Errorf("open: %w", context.DeadlineExceeded))[0]; f.Status != app.CheckUnknown {
+		t.Errorf("who does not answer is unknown: %+v", f)
+	}
+}
+
+// What site file and domain have to agree on is said before the gateway is started.
+func TestSiteAndDomain(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../app/testdata/before/domain")); err != nil {
+		t.Fatal(err)
+	}
+	pack := filepath.Join(dir, "toolpacks/samtools.flagstat.tool.yaml")
+	data, err := os.ReadFile(pack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(pack, append(data, "binds: [ref]\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look := func(s *site.Site) (all string) {
+		x := exam(s)
+		x.run(t.Context(), func(k Check) bool { return k.Code == domainCode || k.Code == "policy_fits" || k.Code == "tool_binds" })
+		for _, f := range x.answer.Findings {
+			if f.Status != app.CheckOK {
+				all += f.Text() + "\n"
+			}
+		}
+		return all
+	}
+	got := look(&site.Site{DomainDir: dir})
+	if !strings.Contains(got, "import.roots belongs in the site file") || !strings.Contains(got, "the gateway will not start: tool_binds: ") ||
+		!strings.Contains(got, `"ref"`) {
+		t.Error(got)
+	}
+	s := &site.Site{DomainDir: dir, Apptainer: site.Apptainer{Binds: []site.Bind{{Name: "ref", Version: "1"}}}}
+	if got := look(s); strings.Contains(got, "tool_binds") {
+		t.Error(got)
 	}
 }

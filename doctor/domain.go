@@ -17,6 +17,7 @@ const domainCode = "domain"
 func domainChecks() []Check {
 	return []Check{{
 		Code: domainCode, Proves: "The domain's manifest, policy, toolpacks and image lock can be read and break no rule.", Where: Gateway,
+		Stops: true,
 		Early: true, Remedy: "correct the named lines: " + command(fault.Do("tool check", "dir", "DIR")),
 		Look: func(_ context.Context, x *Exam) (results []Result) {
 			var err error
@@ -44,7 +45,7 @@ func domainChecks() []Check {
 			return results
 		},
 	}, {
-		Code: "tool_binds", Proves: "apptainer.binds has each folder that a tool asks for.", Where: Gateway, Early: true,
+		Code: "tool_binds", Proves: "apptainer.binds has each folder that a tool asks for.", Where: Gateway, Stops: true, Early: true,
 		Needs:  []string{domainCode},
 		Remedy: "add the folder to apptainer.binds",
 		Look: func(_ context.Context, x *Exam) []Result {
@@ -54,7 +55,8 @@ func domainChecks() []Check {
 			return ok("")
 		},
 	}, {
-		Code: "policy_sites", Proves: "Policy names only clusters of the site file.", Where: Gateway, Early: true, Needs: []string{domainCode},
+		Code: "policy_sites", Proves: "Policy names only clusters of the site file.", Where: Gateway, Stops: true, Early: true,
+		Needs:  []string{domainCode},
 		Remedy: "correct sites in policies.yaml",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if err := x.Policy.CheckSites(x.Site.Names()); err != nil {

@@ -30,6 +30,7 @@ const (
 func historyChecks() []Check {
 	return []Check{{
 		Code: "node_history", Proves: "No run ended by a node's fault during the last 24 hours.", Where: Gateway, Cluster: true,
+		Needs:  []string{ledgerCode},
 		Remedy: "look at the node: " + command(fault.Do("doctor", "node", "NAME")), Look: history,
 	}}
 }

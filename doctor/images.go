@@ -15,10 +15,10 @@ const imageStore = "image_store"
 func imageChecks() []Check {
 	return []Check{{
 		Code: "installed_files", Proves: "Only their owners and groups can change the site file, the domain, the images and the seccomp profile.",
-		Where: Gateway, Cluster: true, Remedy: "chmod o-w the files and folders, and look at who owns them",
+		Where: Gateway, Cluster: true, Early: true, Remedy: "chmod o-w the files and folders, and look at who owns them",
 		Look: func(_ context.Context, x *Exam) []Result { return installed(x.Cluster) },
 	}, {
-		Code: imageStore, Proves: "storage.image_store is a folder that the gateway can read.", Where: Gateway, Cluster: true,
+		Code: imageStore, Proves: "storage.image_store is a folder that the gateway can read.", Where: Gateway, Cluster: true, Early: true,
 		Needs: []string{domainCode}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")),
 		Look: func(_ context.Context, x *Exam) []Result {
 			if _, err := apptainer.OpenStore(x.Cluster.Storage.ImageStore); err != nil {
@@ -27,7 +27,7 @@ func imageChecks() []Check {
 			return ok("%s", x.Cluster.Storage.ImageStore)
 		},
 	}, {
-		Code: "image_lock", Proves: "images.lock.yaml says of each image what is in the store.", Where: Gateway, Cluster: true,
+		Code: "image_lock", Proves: "images.lock.yaml says of each image what is in the store.", Where: Gateway, Cluster: true, Early: true,
 		Needs: []string{imageStore}, Remedy: "correct images.lock.yaml, or take it away and add the images again",
 		Look: func(_ context.Context, x *Exam) (results []Result) {
 			misfits, err := x.Images.Misfits(x.Cluster)
@@ -43,7 +43,7 @@ func imageChecks() []Check {
 			return results
 		},
 	}, {
-		Code: "images", Proves: "Each image that a tool names is in the store, with the bytes that the lock names.", Where: Gateway,
+		Code: "images", Proves: "Each image that a tool names is in the store, with the bytes that the lock names.", Where: Gateway, Alone: true,
 		Cluster: true,
 		Needs:   []string{imageStore}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")), Look: lockedImages,
 	}}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"slurmgate/app"
@@ -31,6 +30,8 @@ type Check struct {
 
 	Cluster bool     // it is made for each cluster; else once for the gateway
 	Early   bool     // it reads files of this host and changes nothing: start-up and config check make it too
+	Alone   bool     // only doctor makes it: it writes to the site, reads much of it, or is about this call
+	Stops   bool     // the gateway does not start with a fault that it finds
 	Needs   []string // codes of earlier checks; if one of them is a fault or unknown, so is this one
 
 	// Look makes a check of the gateway's host or of Slurm. A check without a result is unknown.
@@ -71,8 +72,8 @@ func sprint(format string, args []any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// failed is the result of an error: unknown if permission was missing or nobody answered in time, else a fault. An empty remedy is replaced
-// by the error's own advice.
+// failed is the result of an error: unknown if nobody answered in time, else a fault, because what this user may not do the service may not
+// do either. An empty remedy is replaced by the error's own advice.
 func failed(remedy string, err error) []Result {
 	text := gate.Text(gate.Local, err)
 	if e, is := errors.AsType[*fault.Error](err); is && (e.Next != "" || len(e.Steps) > 0) {
@@ -82,7 +83,7 @@ func failed(remedy string, err error) []Result {
 			remedy = advice
 		}
 	}
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return unknown(remedy, "%s", text)
 	}
 	return bad(remedy, "%s", text)
@@ -94,8 +95,8 @@ func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s
 // Checks is the list, in the order in which they are made.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{siteChecks(), fileChecks(), domainChecks(), hostChecks(), clusterFileChecks(), imageChecks(), slurmChecks(),
-		historyChecks(), nodeChecks()} {
+	for _, part := range [][]Check{siteChecks(), fileChecks(), ledgerChecks(), domainChecks(), hostChecks(), networkChecks(),
+		clusterFileChecks(), imageChecks(), slurmChecks(), placementChecks(), historyChecks(), nodeChecks()} {
 		all = append(all, part...)
 	}
 	return all
@@ -105,7 +106,7 @@ func Checks() []Check {
 func Table() []app.CheckDoc {
 	var rows []app.CheckDoc
 	for _, c := range Checks() {
-		rows = append(rows, app.CheckDoc{Code: c.Code, Where: string(c.Where), Proves: c.Proves, Remedy: c.Remedy})
+		rows = append(rows, app.CheckDoc{Code: c.Code, Where: string(c.Where), Proves: c.Proves, Remedy: c.Remedy, Early: c.Early})
 	}
 	return rows
 }

@@ -14,7 +14,6 @@ import (
 // Bounds of what is enough on a node.
 const (
 	tmpBytes   = 64 << 20         // free in /tmp
-	fewInodes  = 1000             // free, where a filesystem has a number of them
 	clockOff   = 30 * time.Second // munge's credentials and network filesystems bear little more
 	clockDrift = 5 * time.Second
 	enoughFile = 1 << 30 // bytes of a file that a job may write

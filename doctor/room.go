@@ -8,18 +8,68 @@ import (
 	"slurmgate/staging"
 )
 
-// Room refuses a new run while one of the gateway's disks has less free space than the site's reserve. The reserve is for recording and
-// collecting runs that have begun. A disk that cannot be examined refuses nothing: staging reports what is wrong with it.
+// fewInodes is how many inodes must be free on each disk to accept a run: one makes about twenty files and folders, and as many for inputs
+// and outputs as it has.
+const fewInodes = 1000
+
+// Room refuses a new run while one of the gateway's disks has less free space than the site's reserve, or hardly an inode. The reserve is
+// for recording and collecting runs that have begun. A disk that cannot be examined refuses nothing: staging reports what is wrong with it.
 func Room(s *site.Site) error {
-	for _, d := range []struct{ field, path string }{{"gateway.state_dir", s.Gateway.StateDir}, {"storage.runs_dir", s.Storage.RunsDir},
-		{"gateway.artifact_dir", s.Gateway.ArtifactDir}} {
-		free, err := staging.Free(d.path)
-		if need := int64(s.Storage.ReserveMB) << 20; err == nil && free < need {
-			return fault.New(fault.Transport, "room", "disk_full",
-				fmt.Sprintf("the disk of %s has %d MiB free; storage.reserve_mb reserves %d MiB for runs that have begun", d.field, free>>20,
-					s.Storage.ReserveMB)).
-				WithNext("free space below " + d.path + ", or lower storage.reserve_mb; finished runs and replays are still served")
+	for _, d := range disksOf(s) {
+		for _, left := range []func(*site.Site, disk) (error, error){spaceLeft, inodesLeft} {
+			if full, err := left(s, d); err == nil && full != nil {
+				return full
+			}
 		}
 	}
 	return nil
+}
+
+// disk is a folder of the gateway.
+type disk struct{ field, path string }
+
+func disksOf(s *site.Site) []disk {
+	return []disk{{"gateway.state_dir", s.Gateway.StateDir}, {"storage.runs_dir", s.Storage.RunsDir},
+		{"gateway.artifact_dir", s.Gateway.ArtifactDir}}
+}
+
+// spaceLeft is full if the disk has less free space than the reserve.
+func spaceLeft(s *site.Site, d disk) (full, err error) {
+	free, err := staging.Free(d.path)
+	if need := int64(s.Storage.ReserveMB) << 20; err != nil || free >= need {
+		return nil, err
+	}
+	return fault.New(fault.Transport, "room", "disk_full",
+		fmt.Sprintf("the disk of %s has %d MiB free; storage.reserve_mb reserves %d MiB for "+
+			"runs that have begun", d.field, free>>20, s.Storage.ReserveMB)).
+		WithNext("free space below " + d.path + ", or lower storage.reserve_mb; finished runs and replays are still served"), nil
+}
+
+// inodesLeft is full if the disk has hardly an inode. A filesystem that makes inodes as it needs them has no number of them.
+func inodesLeft(_ *site.Site, d disk) (full, err error) {
+	free, limited, err := staging.FreeInodes(d.path)
+	if err != nil || !limited || free >= fewInodes {
+		return nil, err
+	}
+	return fault.New(fault.Transport, "room", "disk_full", fmt.Sprintf("the disk of %s has %d inodes free; new runs need at least %d", d.field,
+		free, fewInodes)).
+		WithNext("remove files below " + d.path + " that are not needed: see df -i; finished runs and replays are still served"), nil
+}
+
+// disks judges every disk of the gateway; a folder that does not exist yet is judged by the one above it.
+func disks(s *site.Site, left func(*site.Site, disk) (full, err error)) (results []Result) {
+	for _, d := range disksOf(s) {
+		d.path = existing(d.path)
+		full, err := left(s, d)
+		switch {
+		case err != nil:
+			results = append(results, failed("", err)...)
+		case full != nil:
+			results = append(results, failed("", full)...)
+		}
+	}
+	if len(results) == 0 {
+		return ok("")
+	}
+	return results
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ const slurmCommands, slurmController = "slurm_commands", "slurm_controller"
 
 // slurmChecks are the checks of Slurm's commands, and of what Slurm answers.
 func slurmChecks() []Check {
-	ask := []string{slurmController}
+	ask := []string{slurmCondition}
 	return []Check{{
 		Code: slurmCommands, Proves: "slurm.bin_dir has the commands of Slurm; slurm.conf can be read and is of slurm.cluster.", Where: Gateway,
 		Cluster: true,
@@ -32,6 +33,9 @@ func slurmChecks() []Check {
 	}, {
 		Code: slurmController, Proves: "slurmctld answers.", Where: Slurmctld, Cluster: true, Needs: []string{slurmCommands},
 		Remedy: "start slurmctld on its host: sudo systemctl start slurmctld; then look at its log", Look: controller,
+	}, {
+		Code: slurmCondition, Proves: "slurmctld lists its configuration and its partitions.", Where: Slurmctld, Cluster: true,
+		Needs: []string{slurmController}, Remedy: "run the command named by hand to see the error", Look: condition,
 	}, {
 		Code: "cluster_name", Proves: "The cluster that answers is the one of slurm.cluster.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Remedy: "correct slurm.bin_dir, slurm.conf or slurm.cluster in the site file",
@@ -78,6 +82,50 @@ func slurmChecks() []Check {
 				return warning("", "KillWait (%s) is not longer than slurm.grace_seconds (%d)", x.Probe.KillWait, x.Cluster.Slurm.GraceSeconds)
 			}
 			return ok("%s", x.Probe.KillWait)
+		},
+	}, {
+		Code: "clock_slurmctld", Proves: "slurmctld's clock is that of this host.", Where: Slurmctld, Cluster: true, Needs: ask,
+		Remedy: "let chrony or ntpd keep the time on this host and on slurmctld's",
+		Look: func(ctx context.Context, x *Exam) []Result {
+			before := time.Now().Truncate(time.Second) // Slurm's answer has seconds
+			s, err := x.Slurm.Condition(ctx)
+			switch {
+			case err != nil:
+				return failed("", err)
+			case s.At.IsZero():
+				return unknown("compare the output of date on both hosts", "scontrol show config does not show slurmctld's time")
+			}
+			return skew("slurmctld", s.At, before, time.Now())
+		},
+	}, {
+		Code: "max_job_count", Proves: "Slurm takes a thousand jobs and more.", Where: Slurmctld, Cluster: true, Needs: ask,
+		Remedy: "raise MaxJobCount in slurm.conf",
+		Look: func(_ context.Context, x *Exam) []Result {
+			n, err := strconv.Atoi(x.Condition.Values["MaxJobCount"])
+			switch {
+			case err != nil:
+				return unknown("run: scontrol show config", "scontrol show config does not show MaxJobCount")
+			case n < enoughJobs:
+				return warning("", "MaxJobCount is %d, for all users together; further runs wait in the gateway", n)
+			}
+			return ok("%d", n)
+		},
+	}, {
+		Code: "max_array_size", Proves: "A job array can have a task for each node, as doctor's look at all nodes needs it.", Where: Slurmctld,
+		Cluster: true, Needs: ask, Remedy: "raise MaxArraySize in slurm.conf above the number of nodes",
+		Look: func(_ context.Context, x *Exam) []Result {
+			n, err := strconv.Atoi(x.Condition.Values["MaxArraySize"])
+			most := 0
+			for _, p := range x.Condition.Partitions {
+				most = max(most, p.Nodes)
+			}
+			switch {
+			case err != nil:
+				return unknown("run: scontrol show config", "scontrol show config does not show MaxArraySize")
+			case n <= most:
+				return warning("", "MaxArraySize is %d, but a partition has %s: they cannot be looked at by one array", n, plural(most, "node"))
+			}
+			return ok("%d", n)
 		},
 	}, {
 		Code: "accounting", Proves: "sacct answers, unless slurm.accounting does without.", Where: Slurmctld, Cluster: true, Needs: ask,

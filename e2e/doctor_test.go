@@ -125,13 +125,14 @@ func TestDoctor(t *testing.T) {
 		t.Parallel()
 		for _, c := range []struct{ old, with, prepare, check, status, detail, next string }{
 			{"  transport: cli\n", "  transport: cli\n  bin_dir: /opt/nothing\n", "", "slurm_commands", "fault",
-				"/opt/nothing has no program sbatch, squeue, scancel, scontrol, sacct", "slurm.bin_dir"},
+				"/opt/nothing cannot be opened", "the folder of sbatch"},
 			{"  transport: cli\n", "  transport: cli\n  conf: /etc/nothing.conf\n", "", "slurm_commands", "fault", "/etc/nothing.conf",
-				"set slurm.conf"},
-			{"", "", `install -d -m 700 "$1/runs"`, "runs_dir", "fault", "belongs to uid 0", "owned by the gateway's user"},
-			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs_dir", "fault", "mode 0777", "mode 0700"},
-			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state_dir", "fault", "mode 0777", "mode 0700"},
-			{"", "", `sed -i "s#roots: \[#roots: [{path: /nothing, projects: [demo]}, #" "$1/site.yaml"`, "import_roots", "warning", "/nothing is not a folder", "import.roots"},
+				"name the file that Slurm's commands use"},
+			{"", "", `install -d -m 700 "$1/runs"`, "runs_dir", "fault", "belongs to root", "sudo chown"},
+			{"", "", `install -d -o lab -m 777 "$1/runs"`, "runs_dir", "fault", "mode 0777", "sudo chmod go-w"},
+			{"", "", `install -d -o lab -m 777 "/home/lab/${1#/shared/}"`, "state_dir", "fault", "mode 0777", "sudo chmod go-w"},
+			{"", "", `sed -i "s#roots: \[#roots: [{path: /nothing, projects: [demo]}, #" "$1/site.yaml"`, "import_roots", "warning",
+				"/nothing is not a folder", "import.roots"},
 		} {
 			s := newSite(t, "genomics")
 			if c.old != "" {

@@ -55,6 +55,16 @@ func Free(path string) (int64, error) {
 	return int64(min(st.Bavail, math.MaxInt64/uint64(st.Bsize))) * st.Bsize, nil
 }
 
+// FreeInodes is how many files and folders can still be made on the filesystem of path by its ordinary users; limited is false for one that
+// makes inodes as it needs them.
+func FreeInodes(path string) (n int64, limited bool, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, false, fsFault("staging.FreeInodes", "the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
+	}
+	return int64(min(st.Ffree, math.MaxInt64)), st.Files > 0, nil
+}
+
 // Filesystem names the filesystem type of path and reports whether other machines may share it. An unknown type is named by its number and
 // treated as local.
 func Filesystem(path string) (name string, network bool, err error) {

@@ -64,6 +64,7 @@ type commands struct {
 	Complete cli.Completion    `cmd:"" name:"completion" help:"Print the completion script of a shell."`
 	Records  recordCallsCmd    `cmd:"" name:"record-calls" hidden:"" help:"Write the records on standard input, as the ledger's owner; root's image and doctor start it."`
 	Manual   cli.ManPages      `cmd:"" name:"man-pages" hidden:"" help:"Write the manual pages; used by the packages."`
+	Look     lookCmd           `cmd:"" hidden:"" help:"Make the checks on standard input as this user; root's doctor and config check start it."`
 	Words    cli.CompleteWords `cmd:"" name:"complete-words" hidden:"" help:"Print what may follow some words; used by the completion scripts."`
 }
 
@@ -84,7 +85,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 func ports() cli.Ports {
 	build := built()
 	return cli.Ports{Build: build, Backup: backUp, Restore: restoreBackup, SiteGate: siteGate,
-		Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp, Slurm: slurmMisfits},
+		Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp, Slurm: slurmMisfits, Early: early},
 		Open: func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (cli.Gateway, error) {
 			how := toChange
 			if look {
@@ -99,8 +100,7 @@ func ports() cli.Ports {
 			}
 			return g, nil
 		},
-		Examine: doctor.Config{Version: build.Version, LoadSite: loadSite, OpenSlurm: openSlurm, Images: siteImages{},
-			NodeFaults: nodeFaults, AbsenceGap: absenceGap}.Examine,
-		Checks: doctor.Table,
+		Examine: examine,
+		Checks:  doctor.Table,
 	}
 }

@@ -18,11 +18,7 @@ func limitMemory() int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0 // the runtime obeys it
 	}
-	most := cgroupMemory(os.DirFS("/"))
-	var r unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_DATA, &r) == nil && r.Cur < uint64(most) {
-		most = int64(r.Cur)
-	}
+	most := memoryLimit(0)
 	if most == math.MaxInt64 {
 		return 0
 	}
@@ -31,11 +27,25 @@ func limitMemory() int64 {
 	return most
 }
 
-// cgroupMemory is the least memory limit of this process's control group and of those around it, in bytes; the largest integer when there
+// memoryLimit is how many bytes of memory a process may have, 0 is this one; the largest integer when there is no limit.
+func memoryLimit(pid int) int64 {
+	self := "self"
+	if pid > 0 {
+		self = strconv.Itoa(pid)
+	}
+	most := cgroupMemory(os.DirFS("/"), self)
+	var r unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &r) == nil && r.Cur < uint64(most) {
+		most = int64(r.Cur)
+	}
+	return most
+}
+
+// cgroupMemory is the least memory limit of a process's control group and of those around it, in bytes; the largest integer when there
 // is none. See cgroups(7): /proc/self/cgroup has lines number:controllers:path; version 2 has one, 0::path.
-func cgroupMemory(root fs.FS) int64 {
+func cgroupMemory(root fs.FS, process string) int64 {
 	most := int64(math.MaxInt64)
-	groups, _ := fs.ReadFile(root, "proc/self/cgroup") // without it there is no limit to read
+	groups, _ := fs.ReadFile(root, path.Join("proc", process, "cgroup")) // without it there is no limit to read
 	for line := range strings.Lines(string(groups)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) < 3 {

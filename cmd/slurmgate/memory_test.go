@@ -26,7 +26,7 @@ func TestCgroupMemory(t *testing.T) {
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":     file("9223372036854771712\n")}, 5000000},
 		"broken": {fstest.MapFS{"proc/self/cgroup": file("x\n0::/../..\n::\n"), "sys/fs/cgroup/memory.max": file("-1")}, math.MaxInt64},
 	} {
-		if got := cgroupMemory(c.files); got != c.want {
+		if got := cgroupMemory(c.files, "self"); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

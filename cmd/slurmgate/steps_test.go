@@ -98,7 +98,7 @@ func TestVerbsAreOperations(t *testing.T) {
 		verbs[strings.TrimPrefix(leaf.FullPath(), "slurmgate ")] = false
 	}
 	for _, v := range []string{"run", "wait", "cancel-all", "deny", "serve", "mcp", "version", "completion", "complete-words",
-		"record-calls", "man-pages"} {
+		"record-calls", "look", "man-pages"} {
 		if _, ok := verbs[v]; !ok {
 			t.Errorf("no verb %s", v)
 		}

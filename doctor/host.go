@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -32,9 +35,63 @@ func connections(most, pid int) (n int, files uint64) {
 func hostChecks() []Check {
 	return []Check{{
 		Code: "open_files", Proves: "The gateway may open enough files for the connections that the site file allows.", Where: Gateway,
+		Early:  true,
 		Remedy: "set LimitNOFILE of the service to the number named",
 		Look:   func(_ context.Context, x *Exam) []Result { return openFiles(x.Site) },
+	}, {
+		Code: "processes", Proves: "The gateway may start enough processes for Slurm's commands.", Where: Gateway, Early: true,
+		Remedy: "set LimitNPROC of the service to 512 or more, or remove it",
+		Look:   func(_ context.Context, x *Exam) []Result { return processes(serving(x.Site.Gateway.Socket)) },
+	}, {
+		Code: "memory", Proves: "The gateway may use enough memory.", Where: Gateway, Early: true,
+		Remedy: "set MemoryMax of the service to 512M or more",
+		Look: func(_ context.Context, x *Exam) []Result {
+			return memory(x.MemoryLimit(serving(x.Site.Gateway.Socket)))
+		},
 	}}
+}
+
+// leastProcesses are the threads of the gateway itself and, beside them, sbatch and the queries of a few clusters.
+const leastProcesses = 256
+
+func processes(pid int) []Result {
+	var l unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, nil, &l); err != nil {
+		return unknown("run doctor as the service's user or as root", "the limit of processes cannot be read: %v", err)
+	}
+	if l.Cur < leastProcesses {
+		return warning("", "this user may have %d processes and threads; the gateway needs up to %d", l.Cur, leastProcesses)
+	}
+	return ok("this user may have %d processes and threads", l.Cur)
+}
+
+// leastMemory is less than what the gateway uses with many callers; below it, it collects garbage all the time.
+const leastMemory = 512 << 20
+
+func memory(limit int64) []Result {
+	if limit < leastMemory {
+		return warning("", "the gateway may use %d MiB of memory; with many callers it needs %d MiB", limit>>20, leastMemory>>20)
+	}
+	available, err := availableMemory()
+	switch {
+	case err != nil:
+		return unknown("look at /proc/meminfo", "the memory of this host cannot be read: %v", err)
+	case available < leastMemory:
+		return warning("stop what uses the memory, or move the gateway to a host with more", "this host has %d MiB of memory left", available>>20)
+	}
+	return ok("this host has %d MiB of memory left", available>>20)
+}
+
+// availableMemory is MemAvailable of /proc/meminfo, in bytes.
+func availableMemory() (int64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "\nMemAvailable:")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(line), " kB"), 10, 64)
+	return n << 10, err
 }
 
 func openFiles(s *site.Site) []Result {

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+	"time"
+
+	"slurmgate/app"
+	"slurmgate/artifact"
+	"slurmgate/cli"
+	"slurmgate/doctor"
+	"slurmgate/fault"
+	"slurmgate/ledger"
+	"slurmgate/run"
+	"slurmgate/site"
+)
+
+// doctorConfig is what the checks use of the rest of the program.
+func doctorConfig() doctor.Config {
+	return doctor.Config{Version: built().Version, LoadSite: loadSite, OpenSlurm: openSlurm, Images: siteImages{},
+		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, MemoryLimit: memoryLimit,
+		MayStart: func(s *site.Site) error { return mayCreate(s, toChange) }}
+}
+
+// examination is what a process that looks as the service's user gets on standard input.
+type examination struct {
+	Args       app.DoctorArgs
+	Unrecorded string
+	Early      bool // only what start-up looks at
+}
+
+// examine makes the checks with the rights of the service's user: what root can write to says nothing about the service.
+func examine(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(string, ...any)) app.DoctorAnswer {
+	e := examination{Args: args}
+	if unrecorded != nil {
+		e.Unrecorded = unrecorded.Error()
+	}
+	if r, done := asServiceUser(ctx, args.Site, e); done {
+		return r
+	}
+	return doctorConfig().Examine(ctx, args, unrecorded, say)
+}
+
+// early makes the checks of start-up, for config check.
+func early(ctx context.Context, s *site.Site) []app.Finding {
+	if r, done := asServiceUser(ctx, s.File(), examination{Args: app.DoctorArgs{Site: s.File()}, Early: true}); done {
+		return r.Findings
+	}
+	return doctorConfig().Early(ctx, s)
+}
+
+// asServiceUser has a process of the service's user look, if this one is root's and the service's user is another.
+func asServiceUser(ctx context.Context, file string, e examination) (r app.DoctorAnswer, done bool) {
+	if os.Geteuid() != 0 {
+		return r, false
+	}
+	s, err := loadSite(file)
+	if err != nil {
+		return r, false // the checks report it
+	}
+	uid, how := doctor.ServiceUser(ctx, s)
+	if uid == 0 {
+		return r, false
+	}
+	name := fmt.Sprint(uid)
+	u, err := user.LookupId(name)
+	if err == nil {
+		name = u.Username
+		r, err = lookAs(ctx, u, e)
+	}
+	if err != nil {
+		return doctor.CannotLookAs(s, name, how, err), true
+	}
+	return r, true
+}
+
+func lookAs(ctx context.Context, u *user.User, e examination) (r app.DoctorAnswer, err error) {
+	cred, err := credential(u)
+	if err != nil {
+		return r, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return r, err
+	}
+	in, err := json.Marshal(e)
+	if err != nil {
+		return r, err
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, "look", "--site", e.Args.Site)
+	cmd.Dir, cmd.Stdin, cmd.Stdout = "/", bytes.NewReader(in), &out
+	cmd.Stderr = io.MultiWriter(os.Stderr, &errs)
+	cmd.Env = append(os.Environ(), "HOME="+u.HomeDir, "USER="+u.Username, "LOGNAME="+u.Username)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it cancels its probe jobs
+	cmd.WaitDelay = 20 * time.Second
+	if err := cmd.Run(); err != nil {
+		return r, fmt.Errorf("%w: %s", err, bytes.TrimSpace(errs.Bytes()))
+	}
+	return r, json.Unmarshal(out.Bytes(), &r)
+}
+
+func credential(u *user.User) (*syscall.Credential, error) {
+	uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
+	gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
+	ids, err := u.GroupIds()
+	if err = errors.Join(uidErr, gidErr, err); err != nil {
+		return nil, err
+	}
+	c := &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	for _, id := range ids {
+		if n, err := strconv.ParseUint(id, 10, 32); err == nil {
+			c.Groups = append(c.Groups, uint32(n))
+		}
+	}
+	return c, nil
+}
+
+type lookCmd struct{}
+
+// Run looks as the service's user, for root's doctor and config check.
+func (lookCmd) Run(ctx context.Context, a *cli.Shell) error {
+	var e examination
+	if err := json.NewDecoder(cli.StandardInput(ctx)).Decode(&e); err != nil {
+		return fault.Wrap(fault.Validation, "look", "usage", "standard input has no examination", err)
+	}
+	var r app.DoctorAnswer
+	if e.Early {
+		s, err := loadSite(e.Args.Site)
+		if err != nil {
+			return err
+		}
+		r.Findings = doctorConfig().Early(ctx, s)
+	} else {
+		var unrecorded error
+		if e.Unrecorded != "" {
+			unrecorded = errors.New(e.Unrecorded)
+		}
+		r = doctorConfig().Examine(ctx, e.Args, unrecorded, a.Say)
+	}
+	return json.NewEncoder(a.Out).Encode(r)
+}
+
+// books is a ledger that doctor reads.
+type books struct {
+	*ledger.Ledger
+	store *artifact.Store // nil: it cannot be opened
+}
+
+func openBooks(ctx context.Context, s *site.Site) (doctor.Books, error) {
+	l, err := ledger.OpenToRead(ctx, ledgerFile(s))
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	store, err := artifact.OpenToRead(s.Gateway.ArtifactDir)
+	if err != nil {
+		store = nil // then it has nothing
+	}
+	return books{l, store}, nil
+}
+
+// Close implements doctor.Books.
+func (b books) Close() error {
+	err := b.Ledger.Close()
+	if b.store != nil {
+		err = errors.Join(err, b.store.Close())
+	}
+	return err
+}
+
+// Staged implements doctor.Books. The gateway's own host uses the folder of the first cluster.
+func (b books) Staged(ctx context.Context, cluster string) ([]string, error) {
+	waiting, err := b.Index(cluster).Waiting(ctx, "", 1000, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing,
+		run.Collecting)
+	var ids []string
+	for _, w := range waiting {
+		ids = append(ids, w.RunID)
+	}
+	return ids, err
+}
+
+// Knows implements doctor.Books.
+func (b books) Knows(ctx context.Context, runID string) (bool, error) {
+	_, err := b.View(ctx, runID)
+	if fault.KindOf(err) == fault.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Lost implements doctor.Books.
+func (b books) Lost(ctx context.Context) (lost, of int, err error) {
+	page, err := b.Artifacts(ctx, ledger.ArtifactFilter{})
+	for _, a := range page.Artifacts {
+		if b.store != nil && b.store.Has(a.SHA256) {
+			continue
+		}
+		if _, inLedger := b.Payload(ctx, a.SHA256); inLedger != nil {
+			lost++
+		}
+	}
+	return lost, len(page.Artifacts), err
+}
+
+// Expiring implements doctor.Books. A token that was made for a short time is no news.
+func (b books) Expiring(ctx context.Context, after, before time.Time) (names []string, err error) {
+	tokens, _, err := b.Tokens(ctx)
+	for _, t := range tokens {
+		if t.RevokedAt == nil && t.ExpiresAt.Sub(t.CreatedAt) > 2*before.Sub(after) && t.ExpiresAt.After(after) && t.ExpiresAt.Before(before) {
+			names = append(names, t.Name)
+		}
+	}
+	return names, err
+}
