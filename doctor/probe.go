@@ -14,7 +14,7 @@ import (
 	"slurmgate/slurm"
 )
 
-//go:embed probe.sh
+//go:embed probe.tmpl.sh
 var probeText string
 
 //go:embed container.sh
