@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"slurmgate/backup"
 	"slurmgate/fault"
@@ -112,15 +113,18 @@ func (h Host) config(ctx context.Context, _ gate.Call, a ConfigArgs) (out Config
 		eff = fmt.Appendf(eff, "\n# %s\n%s", c.File(), part)
 	}
 	out = ConfigAnswer{File: a.File, Site: s.Title(), Effective: string(eff), Warnings: []string{}, Findings: []Finding{}}
-	for _, why := range h.Slurm(ctx, s) {
-		out.Warnings = append(out.Warnings, "slurmgate serve will not start: "+why.String())
-	}
 	for _, f := range h.Early(ctx, s) {
 		if f.Status == CheckOK {
 			continue
 		}
 		out.Findings = append(out.Findings, f)
 		out.Warnings = append(out.Warnings, f.Text())
+	}
+	for _, why := range h.Slurm(ctx, s) {
+		reported := func(f Finding) bool { return strings.Contains(f.Found, why.Msg) }
+		if !slices.ContainsFunc(out.Findings, reported) {
+			out.Warnings = append(out.Warnings, "the gateway will not start: "+why.String())
+		}
 	}
 	return out, nil
 }

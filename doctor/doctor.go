@@ -204,7 +204,7 @@ const siteFile, serviceUser = "site_file", "service_user"
 
 func siteChecks() []Check {
 	return []Check{{
-		Code: siteFile, Proves: "The site file can be read and breaks no rule.", Where: Gateway, Early: true,
+		Code: siteFile, Proves: "The site file can be read and breaks no rule.", Where: Gateway, Early: true, Stops: true,
 		Remedy: "correct the named lines: " + command(fault.Do("config check")),
 		Look: func(_ context.Context, x *Exam) []Result {
 			s, err := x.LoadSite(x.args.Site)

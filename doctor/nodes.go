@@ -68,7 +68,7 @@ type round struct {
 
 // nodes sends probe jobs and judges what they saw.
 func (x *Exam) nodes(ctx context.Context) {
-	if why := x.missing(Check{Needs: []string{"record", runsDir, slurmController}}); why != "" {
+	if why := x.missing(Check{Needs: []string{"record", runsDir, clusterName}}); why != "" {
 		x.unseen("not checked, because " + why + " has to be ok first")
 		return
 	}

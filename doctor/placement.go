@@ -120,8 +120,9 @@ func partitionsUp(_ context.Context, x *Exam) (results []Result) {
 	named.add(byDefault, x.Cluster.Slurm.DefaultPartition)
 	if x.Domain != nil {
 		named.addList(byPolicy, x.Policy.Slurm.Partitions)
-		for id, spec := range x.outlines() {
-			named.add(id, spec.Placement.Partition)
+		specs := x.outlines()
+		for _, id := range slices.Sorted(maps.Keys(specs)) {
+			named.add(id, specs[id].Placement.Partition)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -200,7 +201,9 @@ func accounts(ctx context.Context, x *Exam) (results []Result) {
 	if x.Domain != nil {
 		named.addList(byPolicy, x.Policy.Slurm.Accounts)
 		qos.addList(byPolicy, x.Policy.Slurm.QOS)
-		for id, spec := range x.outlines() {
+		specs := x.outlines()
+		for _, id := range slices.Sorted(maps.Keys(specs)) {
+			spec := specs[id]
 			named.add(id, spec.Placement.Account)
 			if spec.Placement.QOS != nil {
 				qos.add(id, *spec.Placement.QOS)

@@ -10,15 +10,14 @@ import (
 	"slurmgate/slurm"
 )
 
-const slurmCommands, slurmController = "slurm_commands", "slurm_controller"
+const slurmCommands, slurmController, clusterName = "slurm_commands", "slurm_controller", "cluster_name"
 
 // slurmChecks are the checks of Slurm's commands, and of what Slurm answers.
 func slurmChecks() []Check {
 	ask := []string{slurmCondition}
 	return []Check{{
 		Code: slurmCommands, Proves: "slurm.bin_dir has the commands of Slurm; slurm.conf can be read and is of slurm.cluster.", Where: Gateway,
-		Cluster: true,
-		Early:   true, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
+		Cluster: true, Stops: true, Early: true, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
 		Look: func(_ context.Context, x *Exam) []Result {
 			c := x.Cluster.Slurm
 			var results []Result
@@ -31,13 +30,12 @@ func slurmChecks() []Check {
 			return ok("%s", x.Cluster.Slurm.BinDir)
 		},
 	}, {
-		Code: slurmController, Proves: "slurmctld answers.", Where: Slurmctld, Cluster: true, Needs: []string{slurmCommands},
+		Code: slurmController, Proves: "slurmctld answers.", Where: Slurmctld, Cluster: true,
+		Needs:  []string{stateDir, slurmCommands},
 		Remedy: "start slurmctld on its host: sudo systemctl start slurmctld; then look at its log", Look: controller,
 	}, {
-		Code: slurmCondition, Proves: "slurmctld lists its configuration and its partitions.", Where: Slurmctld, Cluster: true,
-		Needs: []string{slurmController}, Remedy: "run the command named by hand to see the error", Look: condition,
-	}, {
-		Code: "cluster_name", Proves: "The cluster that answers is the one of slurm.cluster.", Where: Slurmctld, Cluster: true, Needs: ask,
+		Code: clusterName, Proves: "The cluster that answers is the one of slurm.cluster.", Where: Slurmctld, Cluster: true,
+		Needs:  []string{slurmController},
 		Remedy: "correct slurm.bin_dir, slurm.conf or slurm.cluster in the site file",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if want := x.Cluster.Slurm.Cluster; want != "" && !slurm.SameCluster(x.Probe.ClusterName, want) {
@@ -46,13 +44,16 @@ func slurmChecks() []Check {
 			return ok("%s", x.Probe.ClusterName)
 		},
 	}, {
+		Code: slurmCondition, Proves: "slurmctld lists its configuration and its partitions.", Where: Slurmctld, Cluster: true,
+		Needs: []string{clusterName}, Remedy: "run the command named by hand to see the error", Look: condition,
+	}, {
 		Code: "slurm_version", Proves: "This Slurm has what the gateway needs.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Remedy: "upgrade to Slurm 20.11 or newer",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if !x.Probe.ExportNIL {
 				return bad("", "%s has no sbatch --export=NIL", x.Probe.Version)
 			}
-			return ok("%s", x.Probe.Version)
+			return ok("%s; 22.05, 24.11 and 26.05 were tried", x.Probe.Version)
 		},
 	}, {
 		Code: "min_job_age", Proves: "Ended jobs stay in squeue for three watch cycles.", Where: Slurmctld, Cluster: true, Needs: ask,

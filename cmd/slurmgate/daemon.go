@@ -36,6 +36,7 @@ const (
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal) error {
 	d.announce()
 	d.systemd.tell("READY=1")
+	go logChecks(ctx, d.log, d.gateway.app.Site)
 	every := statusEvery
 	if w := d.systemd.watchdog; w > 0 {
 		every = min(every, w/4)
@@ -123,6 +124,7 @@ func (d *daemon) reload(ctx context.Context) error {
 		d.refused = false
 		d.log.Info("the configuration was loaded", "file", d.Site, "ms", time.Since(began).Milliseconds())
 		d.announce()
+		go logChecks(ctx, d.log, d.gateway.app.Site)
 	}
 	d.systemd.say(d.status(ctx))
 	return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/user"
@@ -57,6 +58,28 @@ func early(ctx context.Context, s *site.Site) []app.Finding {
 		return r.Findings
 	}
 	return doctorConfig().Early(ctx, s)
+}
+
+// logChecks logs what start-up's checks find wrong with the site that is served. They ask Slurm nothing.
+func logChecks(ctx context.Context, log *slog.Logger, s *site.Site) {
+	count := map[app.CheckStatus]int{}
+	for _, f := range doctorConfig().Early(ctx, s) {
+		level := slog.LevelWarn
+		switch f.Status {
+		case app.CheckOK:
+			continue
+		case app.CheckFault:
+			level = slog.LevelError
+		}
+		count[f.Status]++
+		args := []any{"check", f.Code, "next", f.Remedy}
+		if f.Site != "" {
+			args = append(args, "site", f.Site)
+		}
+		log.Log(ctx, level, f.Found, args...)
+	}
+	log.Info("the site was checked", "faults", count[app.CheckFault], "warnings", count[app.CheckWarning],
+		"unknown", count[app.CheckUnknown])
 }
 
 // asServiceUser has a process of the service's user look, if this one is root's and the service's user is another.
@@ -137,11 +160,11 @@ func (lookCmd) Run(ctx context.Context, a *cli.Shell) error {
 	}
 	var r app.DoctorAnswer
 	if e.Early {
-		s, err := loadSite(e.Args.Site)
-		if err != nil {
-			return err
+		if s, err := loadSite(e.Args.Site); err == nil {
+			r.Findings = doctorConfig().Early(ctx, s)
+		} else {
+			r = doctorConfig().Examine(ctx, e.Args, nil, a.Say) // it says that this user cannot read the site file
 		}
-		r.Findings = doctorConfig().Early(ctx, s)
 	} else {
 		var unrecorded error
 		if e.Unrecorded != "" {

@@ -40,6 +40,10 @@ func mayCreate(s *site.Site, how start) error {
 	}
 	found, err := traces(s)
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fault.Wrap(fault.Auth, "openGateway", "ledger_missing", "there is no ledger at "+ledgerFile(s)+
+			", and this user cannot see whether there was one", err).
+			WithNext("make the gateway's user the owner of storage.runs_dir and gateway.artifact_dir (chown)")
 	case err != nil:
 		return fault.Wrap(fault.Transport, "openGateway", "ledger_missing", "there is no ledger at "+ledgerFile(s)+
 			", and whether this is a new gateway cannot be determined", err).WithNext("mount the disks that the site file names")
