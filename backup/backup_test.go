@@ -307,3 +307,17 @@ func uidOf(t *testing.T, path string) int {
 	must(t, err)
 	return statUID(info)
 }
+
+// Backups of one second: the newest is never the one that goes.
+func TestBackupsOfOneSecond(t *testing.T) {
+	w := newWorld(t)
+	src := w.source()
+	src.Now = func() time.Time { return time.Unix(1_800_000_000, 0) }
+	for range 6 {
+		m, err := src.Make(t.Context(), w.dir, backup.Options{Keep: 2})
+		must(t, err)
+		if newest, err := backup.Find(w.dir); err != nil || newest != m.Folder {
+			t.Errorf("made %s, the newest is %s: %v", m.Folder, newest, err)
+		}
+	}
+}

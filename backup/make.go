@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -322,13 +323,21 @@ func (w *writer) finish() (folder string, err error) {
 	if err := w.sync(); err != nil {
 		return "", err
 	}
-	name := w.m.CreatedAt.Format("20060102T150405Z")
-	folder = filepath.Join(w.dir, name)
-	for n := 2; ; n++ { // only the holder of the lock makes names
-		if _, err := os.Lstat(folder); err != nil {
-			break
+	// Only the holder of the lock makes names. They sort by age: of one second, a later backup has a higher number, even if the first is gone.
+	name, n := w.m.CreatedAt.Format("20060102T150405Z"), 1
+	all, err := list(w.dir)
+	if err != nil {
+		return "", err
+	}
+	for _, earlier := range all {
+		if earlier == name {
+			n = max(n, 2)
+		} else if k, err := strconv.Atoi(strings.TrimPrefix(earlier, name+".")); err == nil {
+			n = max(n, k+1)
 		}
-		folder = filepath.Join(w.dir, fmt.Sprintf("%s.%d", name, n))
+	}
+	if folder = filepath.Join(w.dir, name); n > 1 {
+		folder = fmt.Sprintf("%s.%03d", folder, n)
 	}
 	err = os.Rename(w.temp, folder)
 	if err != nil {
