@@ -38,10 +38,11 @@ var arrows = map[string][]string{
 	"gate":            {"fault", "plan", "secrets", "visible"},
 	"secrets":         {}, // texts alone
 	"secrets/corpus":  {}, // of tests
-	"access":          {"fault", "gate", "plan", "visible"},
+	"access":          {"fault", "gate", "nss", "plan", "visible"},
+	"nss":             {"fault"}, // users and groups of this host
 	// What tests of several packages share: a suite, and no part of the product.
 	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
-	"site":             {"fault", "plan", "policy/yamldoc"},
+	"site":             {"fault", "nss", "plan", "policy/yamldoc"},
 	"retention":        {"fault"},
 	"backup":           {"fault", "files", "plan"},
 	"files":            {}, // how the outside systems treat files that others may change
@@ -65,7 +66,7 @@ var arrows = map[string][]string{
 	"setup": {"fault", "plan", "policy", "site", "slurm", "staging", "visible"},
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "backup", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
 		"local", "mcp",
-		"metrics", "plan", "policy", "run", "secrets", "setup", "site", "slurm", "staging", "toolpack", "visible"},
+		"metrics", "nss", "plan", "policy", "run", "secrets", "setup", "site", "slurm", "staging", "toolpack", "visible"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/nss"
 	"slurmgate/plan"
 )
 
@@ -130,7 +130,9 @@ func (g Grant) charge(accounts map[string]string) {
 
 // Access identifies the principals of a gateway. It implements gate.Authenticator.
 type Access struct {
-	peers    map[int]gate.Principal
+	peers    map[int]gate.Principal // with an entry of their own, and the owner
+	grants   map[int][]Grant        // of their own entries
+	members  *members
 	sessions sessions
 	tokens   gate.Tokens
 	issuers  []*issuer
@@ -138,16 +140,20 @@ type Access struct {
 	ids      identities
 	nameOf   func(uid int) (string, error)
 	names    map[int]*login // of peers that are not the owner
+	unnamed  error          // why a name could not be looked up at the start
 }
 
 var _ gate.Authenticator = (*Access)(nil)
 
 // Config says who may use a gateway.
 type Config struct {
-	Peers   map[int][]Grant // by user id; the gateway's own user and root need none
-	Tokens  gate.Tokens     // nil: this gateway makes none
-	Issuers []Issuer
-	Client  *http.Client // asks the issuers for their keys; one of its own when nil
+	Peers  map[int][]Grant // by user id; the gateway's own user and root need none
+	Groups []GroupGrant    // for users of this host too
+	// Directory is asked for members of groups; nil: this host's getent and id
+	Directory Directory
+	Tokens    gate.Tokens // nil: this gateway makes none
+	Issuers   []Issuer
+	Client    *http.Client // asks the issuers for their keys; one of its own when nil
 	// NameOf is the login name of a user id; what this host says when nil
 	NameOf func(uid int) (string, error)
 	Now    func() time.Time // time.Now when nil
@@ -158,53 +164,86 @@ func New(c Config) *Access {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.NameOf == nil {
-		c.NameOf = nameOf
+	if c.Directory == nil {
+		c.Directory = nss.Host{}
 	}
-	a := &Access{peers: map[int]gate.Principal{}, tokens: c.Tokens, now: c.Now, nameOf: c.NameOf, names: map[int]*login{}}
+	if c.NameOf == nil {
+		c.NameOf = func(uid int) (string, error) { return c.Directory.NameOf(context.Background(), uid) }
+	}
+	a := &Access{peers: map[int]gate.Principal{}, grants: c.Peers, tokens: c.Tokens, now: c.Now, nameOf: c.NameOf, names: map[int]*login{},
+		members: newMembers(c.Directory, c.Now, c.Groups)}
 	for _, i := range c.Issuers {
 		a.issuers = append(a.issuers, newIssuer(i, c.Client, c.Now))
 	}
 	for uid, grants := range c.Peers {
-		a.peers[uid] = principal(a.peerName(uid), gate.ByPeer, grants...)
-		name, _ := a.nameOf(uid) // "" for an id without a name
+		name := a.nameAtStart(uid)
+		a.peers[uid] = principal(identityOf(uid, name).Name, gate.ByPeer, grants...)
 		a.names[uid] = &login{name: name, checked: a.now()}
 	}
 	for _, uid := range []int{os.Geteuid(), 0} {
-		a.peers[uid] = gate.Principal{Name: a.peerName(uid), Method: gate.ByPeer, Rights: gate.Everything(), Owner: true}
+		name := a.nameAtStart(uid)
+		a.peers[uid] = gate.Principal{Name: identityOf(uid, name).Name, Method: gate.ByPeer, Rights: gate.Everything(), Owner: true}
+		a.names[uid] = &login{name: name, checked: a.now()}
 	}
 	return a
 }
 
-func (a *Access) peerName(uid int) string { return peerIdentity(uid, a.nameOf).Name }
-
-func nameOf(uid int) (string, error) {
-	u, err := user.LookupId(strconv.Itoa(uid))
-	if err != nil {
-		return "", err
+// nameAtStart is the name of a user id, "" for one without a name. [Access.Enroll] returns the error of a look-up that failed.
+func (a *Access) nameAtStart(uid int) string {
+	if l := a.names[uid]; l != nil {
+		return l.name
 	}
-	return u.Username, nil
+	name, err := a.nameOf(uid)
+	if err != nil && !fault.Is(err, fault.NotFound) && a.unnamed == nil {
+		a.unnamed = err
+	}
+	return name
 }
 
-// Knows reports whether a user of this host may use the gateway.
+// Knows reports whether a user of this host may connect: it has an entry, or may have one through a group, which [Access.Admit] finds
+// out. Knows never waits.
 func (a *Access) Knows(uid int) bool {
 	_, ok := a.peers[uid]
-	return ok
+	return ok || !a.members.excludes(uid)
+}
+
+// Admit returns nil for a user of this host who may use the gateway. It may wait for the directory service.
+func (a *Access) Admit(ctx context.Context, uid int) error {
+	if _, ok := a.peers[uid]; ok {
+		return nil
+	}
+	_, err := a.peer(ctx, uid)
+	return err
 }
 
 // Peer is the principal of a user of this host.
-func (a *Access) Peer(uid int) (gate.Principal, error) {
+func (a *Access) Peer(uid int) (gate.Principal, error) { return a.peer(context.Background(), uid) }
+
+func (a *Access) peer(ctx context.Context, uid int) (gate.Principal, error) {
 	p, ok := a.peers[uid]
-	if ok && !p.Owner && !a.names[uid].same(a.now(), func() (string, error) { return a.nameOf(uid) }) {
+	switch {
+	case p.Owner:
+		return p, nil
+	case ok && !a.names[uid].same(a.now(), func() (string, error) { return a.nameOf(uid) }):
 		return gate.Principal{}, fault.New(fault.Auth, "access.Peer", "unauthenticated",
-			fmt.Sprintf("user id %d belonged to %s when the gateway started and belongs to %s now", uid, p.Name, a.peerName(uid))).
+			fmt.Sprintf("user id %d belonged to %s when the gateway started and belongs to another user now", uid, p.Name)).
 			WithNext("ask the gateway's administrator to check access.peers of the site file and to restart the gateway")
+	case len(a.members.grants) > 0:
+		var err error
+		if p, err = a.members.principal(ctx, uid, a.peerOf(uid)); !fault.Is(err, fault.NotFound) {
+			return p, err
+		}
+	case ok:
+		return p, nil
 	}
-	if !ok {
-		return gate.Principal{}, fault.New(fault.Auth, "access.Peer", "unauthenticated", "this gateway does not know "+a.peerName(uid)).
-			WithNext("ask the gateway's administrator for an entry in access.peers of the site file, or for a token")
-	}
-	return p, nil
+	return gate.Principal{}, Stranger(uid)
+}
+
+// Stranger is the error for a user of this host without a grant.
+func Stranger(uid int) error {
+	return fault.New(fault.Auth, "access.Peer", "unauthenticated",
+		fmt.Sprintf("this gateway does not know user id %d, neither the user nor one of its groups", uid)).
+		WithNext("ask the gateway's administrator for an entry in access.peers of the site file, or for a token")
 }
 
 // Bearer is the principal of an access token.

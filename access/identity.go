@@ -10,7 +10,9 @@ import (
 	"time"
 	"unicode"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/nss"
 )
 
 // Who a principal is: a user of this host is a user id together with its name, a token is its id, and an OpenID subject is issuer and
@@ -19,11 +21,14 @@ import (
 // Enroll gives the users of this host their ids. It is called once, before the first call.
 func (a *Access) Enroll(ctx context.Context, ids gate.Principals) error {
 	a.ids.from = ids
+	if a.unnamed != nil {
+		return a.unnamed
+	}
 	var who []gate.Identity
 	var uids []int
 	for uid := range a.peers {
 		uids = append(uids, uid)
-		who = append(who, peerIdentity(uid, a.nameOf))
+		who = append(who, identityOf(uid, a.names[uid].name))
 	}
 	known, err := ids.Principals(ctx, who...)
 	if err != nil {
@@ -38,16 +43,22 @@ func (a *Access) Enroll(ctx context.Context, ids gate.Principals) error {
 }
 
 // PeerIdentity is who a user of this host is.
-func PeerIdentity(uid int) gate.Identity { return peerIdentity(uid, nameOf) }
+func PeerIdentity(ctx context.Context, uid int) (gate.Identity, error) {
+	return peerIdentity(uid, func(uid int) (string, error) { return nss.Host{}.NameOf(ctx, uid) })
+}
 
-func peerIdentity(uid int, nameOf func(int) (string, error)) gate.Identity {
+func peerIdentity(uid int, nameOf func(int) (string, error)) (gate.Identity, error) {
 	name, err := nameOf(uid)
-	if err != nil {
-		name = "" // the id has no name
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return gate.Identity{}, err
 	}
-	former := "user:" + cmp.Or(name, "#"+strconv.Itoa(uid))
-	return gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: "user:" + shown(cmp.Or(name,
-		"#"+strconv.Itoa(uid))), Former: former}
+	return identityOf(uid, name), nil
+}
+
+// identityOf is the user with an id and a name, "" if it has none.
+func identityOf(uid int, name string) gate.Identity {
+	called := cmp.Or(name, "#"+strconv.Itoa(uid))
+	return gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: "user:" + shown(called), Former: "user:" + called}
 }
 
 // maxRemembered bounds the ids in memory. Beyond it all are read again.

@@ -12,6 +12,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/nss"
 )
 
 // register gives ids as the ledger does, and counts how often it is asked.
@@ -41,7 +42,8 @@ func TestIdentities(t *testing.T) {
 		t.Fatal(err)
 	}
 	me, err := a.Peer(os.Geteuid())
-	if name, _ := nameOf(os.Geteuid()); err != nil || me.ID == "" || me.ID != book.ids[fmt.Sprint("peer ", os.Geteuid(), " ", name)] {
+	if name, _ := (nss.Host{}).NameOf(t.Context(), os.Geteuid()); err != nil || me.ID == "" ||
+		me.ID != book.ids[fmt.Sprint("peer ", os.Geteuid(), " ", name)] {
 		t.Error(me, err, book.ids)
 	}
 	ids := map[string]string{me.ID: "me"}

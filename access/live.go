@@ -17,8 +17,11 @@ type sessions struct {
 }
 
 // While returns a context for a request of the principal. It ends, with an Auth fault as its cause, when the principal's credentials
-// expire or are revoked. The caller calls stop when the request is done.
+// expire or are revoked, or when a user of this host has left a group that gave it rights. The caller calls stop when the request is done.
 func (a *Access) While(ctx context.Context, p gate.Principal) (_ context.Context, stop func()) {
+	if uid, ok := a.members.uidOf(p.Key()); ok && p.Method == gate.ByPeer {
+		return a.whileMember(ctx, uid, p)
+	}
 	if p.Method != gate.ByToken && p.Method != gate.ByOIDC {
 		return ctx, func() {}
 	}

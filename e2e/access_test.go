@@ -143,6 +143,39 @@ domain_dir:`)
 	}
 }
 
+// Members of a Unix group come in with what the group has, as themselves; who is not in the group does not.
+func TestPeersByGroup(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	shell(t, "root", "groupadd -f sgate-genomics && usermod -aG sgate-genomics alice")
+	s.replace("site.yaml", "domain_dir:", `  socket: `+s.dir+`/gw.sock
+access:
+  peers:
+    - group: sgate-genomics
+      capabilities: [gateway, read, import, slurm]
+      projects: [hers]
+      accounts: [{project: "*", account: research}]
+domain_dir:`)
+	s.serve()
+	if f := s.user("bob", nil, "runs", "list").failure(t, 4); f.Code != "unauthenticated" {
+		t.Errorf("%+v", f)
+	}
+	own := s.submit(probePlan("nothing"))
+	s.user("alice", nil, "get", own.RunID).failure(t, 3)
+	var hers submitted
+	s.user("alice", nil, "submit", s.plan(probePlan("exit", "0"))).object(t, &hers)
+	if l := s.wait(hers.RunID); l.State != "succeeded" {
+		t.Errorf("%+v", l)
+	}
+	var events struct {
+		Events []struct{ Principal string }
+	}
+	s.ok(&events, "events", "list", "--principal", "user:alice", "--tool", "slurm.submit")
+	if len(events.Events) != 1 {
+		t.Errorf("%+v", events)
+	}
+}
+
 // A call that policy wants a person's word on waits for it, runs once when it has it, and is told when it is denied.
 //
 // proves HTC-07

@@ -27,7 +27,7 @@ type heldKey struct{} // the context that ends with the caller's credentials
 // came from its address; credentials that are good are never delayed.
 func (f *face) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		who, err := whois(req, f.Auth)
+		who, err := f.whois(req)
 		if err != nil {
 			from := sourceOf(req)
 			e, n, d := f.failures.add(from)
@@ -138,7 +138,7 @@ func RefuseAtTheDoor(g *gate.Gate) func(*http.Request, error) {
 // as what they are. It is believed of peers only, and gives no right.
 const FaceHeader = "Slurmgate-Face"
 
-func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
+func (f *face) whois(req *http.Request) (gate.Caller, error) {
 	uid, isPeer := req.Context().Value(peerKey{}).(int)
 	who := gate.Caller{Transport: gate.Other}
 	who.Face, who.Address = originOf(req)
@@ -148,6 +148,11 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 	case isPeer:
 		who.Transport = gate.Local
 	}
+	if isPeer && f.Admit != nil {
+		if err := f.Admit(req.Context(), uid); err != nil {
+			return who, err
+		}
+	}
 	var err error
 	switch given := req.Header.Values("Authorization"); {
 	case len(given) == 1:
@@ -156,9 +161,9 @@ func whois(req *http.Request, auth gate.Authenticator) (gate.Caller, error) {
 			return who, fault.New(fault.Auth, "httpapi", "unauthenticated", "the Authorization header is not a bearer token").
 				WithNext("send a bearer token in the header Authorization")
 		}
-		who.Principal, err = auth.Bearer(req.Context(), token)
+		who.Principal, err = f.Auth.Bearer(req.Context(), token)
 	case len(given) == 0 && isPeer:
-		who.Principal, err = auth.Peer(uid)
+		who.Principal, err = f.Auth.Peer(uid)
 	default:
 		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").
 			WithNext("send a bearer token in the header Authorization; create a token").WithSteps(fault.Do("token.create"))

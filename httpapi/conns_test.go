@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/gate"
 )
 
 // quick makes a request and fails if it is not answered with 200 soon.
@@ -180,7 +181,7 @@ func TestWhoMakesRoom(t *testing.T) {
 }
 
 // as connects to a socket as another user of this host, n times at once, and returns the last answer.
-func as(t *testing.T, uid int, path string, n int) string {
+func as(t *testing.T, uid int, path string, n int, request string) string {
 	t.Helper()
 	out := make(chan string)
 	go func() {
@@ -202,6 +203,9 @@ func as(t *testing.T, uid int, path string, n int) string {
 			if err == nil {
 				fds = append(fds, fd)
 				err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+			}
+			if err == nil && request != "" {
+				_, err = unix.Write(fd, []byte(request))
 			}
 			if err != nil {
 				t.Error(err)
@@ -242,7 +246,7 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 	}
 	defer s.Shutdown(context.Background())
 	flood := make(chan string)
-	go func() { flood <- as(t, 12345, path, 3000) }()
+	go func() { flood <- as(t, 12345, path, 3000, "") }()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -274,6 +278,71 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 	}
 	if _, err := Dial(t.Context(), path); err != nil {
 		t.Error(err)
+	}
+}
+
+// While it is not known whether some users may call, because a directory of users hangs, others connect and are served at once, and none
+// of the waiting requests gets further, not even with a token.
+func TestAcceptDoesNotWaitForADirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("only root can be another user")
+	}
+	dir, err := os.MkdirTemp("", "sg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path, hang, waits := filepath.Join(dir, "s"), make(chan struct{}), make(chan struct{}, 1)
+	admit := func(ctx context.Context, uid int) error {
+		if uid == 0 {
+			return nil
+		}
+		select {
+		case waits <- struct{}{}:
+		default:
+		}
+		select {
+		case <-hang:
+		case <-ctx.Done():
+		}
+		return fault.New(fault.Transport, "access.Peer", "groups_unknown", "the groups cannot be looked up now").WithRetry(5)
+	}
+	r, err := gate.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	face := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: owner{}, Admit: admit}, nil)
+	s, err := Listen(SocketConfig{Path: path, Mode: 0o666, Limits: Limits{Connections: 64, PerAddress: 8},
+		Known: func(int) bool { return true }}, face, func() {}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown(context.Background())
+	flood := make(chan string)
+	go func() {
+		flood <- as(t, 12345, path, 40, "GET /v1/domain HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer good\r\n\r\n")
+	}()
+	<-waits
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}}
+	for range 20 {
+		res, err := client.Get("http://gateway/v1/domain")
+		if err != nil {
+			t.Fatal("another user waits:", err)
+		}
+		if res.Body.Close(); res.StatusCode != http.StatusOK {
+			t.Fatal(res.Status)
+		}
+	}
+	close(hang)
+	if answer := <-flood; !strings.HasPrefix(answer, "HTTP/1.1 503 ") || !strings.Contains(answer, "groups_unknown") ||
+		!strings.Contains(answer, "Retry-After: 5") {
+		t.Error(answer)
 	}
 }
 

@@ -46,6 +46,9 @@ type Event struct {
 type Config struct {
 	Gate *gate.Gate
 	Auth gate.Authenticator
+	// Admit waits until it is known whether a user of this host may use the gateway at all, and returns why not; nil: everybody whom the
+	// listener let in may.
+	Admit func(ctx context.Context, uid int) error
 	// While returns a context that ends, with the error as its cause, when a caller's credentials do; nil: they do not end during a request.
 	While    func(context.Context, gate.Principal) (_ context.Context, stop func())
 	Contents Contents

@@ -2,8 +2,8 @@ package site
 
 import (
 	"fmt"
-	"regexp"
 
+	"slurmgate/nss"
 	"slurmgate/plan"
 )
 
@@ -13,10 +13,11 @@ type Access struct {
 	OIDC  []OIDC `yaml:"oidc"`  // OpenID providers whose access tokens are accepted
 }
 
-// Peer gives a user of this host its capabilities on its projects. A user with several entries has what each gives; where two name an
-// account of one project, the first one counts.
+// Peer gives a user of this host, or every member of a Unix group, its capabilities on its projects. A user with several entries has what
+// each gives; where two name an account of one project, the first one counts, those of the user before those of groups.
 type Peer struct {
-	User         string    `yaml:"user"`         // login name
+	User         string    `yaml:"user"`         // login name; either this or group
+	Group        string    `yaml:"group"`        // name of a Unix group
 	Capabilities []string  `yaml:"capabilities"` // gateway, read, import, slurm, operate, admin, approve, metrics, or *
 	Projects     []string  `yaml:"projects"`     // names or ids, or *
 	Accounts     []Account `yaml:"accounts"`     // Slurm accounts of the projects' jobs
@@ -65,13 +66,17 @@ const (
 	defaultRefusedMB   = 1024
 )
 
-var userName = regexp.MustCompile(`^[a-z_][a-z0-9_.-]{0,31}\$?$`)
-
 func (c *checker) access(a Access) {
 	for i, p := range a.Peers {
 		field := fmt.Sprintf("access.peers[%d]", i)
-		if !userName.MatchString(p.User) {
-			c.value("SITE-USER", field+".user", p.User, "a login name of this host", "")
+		switch {
+		case (p.User == "") == (p.Group == ""):
+			c.add("SITE-USER", field, "either user or group", map[bool]string{true: "neither is set", false: "both are set"}[p.User == ""],
+				"give each user and each group an entry of its own")
+		case p.User != "" && nss.CheckName(p.User) != "":
+			c.add("SITE-USER", field+".user", "a login name of this host", nss.CheckName(p.User), "")
+		case p.Group != "" && nss.CheckName(p.Group) != "":
+			c.add("SITE-GROUP", field+".group", "a Unix group of this host", nss.CheckName(p.Group), "")
 		}
 		c.accounts(field, p.Accounts)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +11,16 @@ import (
 	"slurmgate/access"
 	"slurmgate/fault"
 	"slurmgate/ledger"
+	"slurmgate/nss"
 	"slurmgate/site"
 )
 
 // openAccess reads from the site file who may call.
 func openAccess(ctx context.Context, s *site.Site, l *ledger.Ledger) (*access.Access, error) {
-	c, problems := readAccess(s)
+	c, problems, err := readAccess(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	if problems != nil {
 		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).
 			WithNext("find the lines to correct").WithSteps(fault.Do("config check"))
@@ -30,16 +33,22 @@ func openAccess(ctx context.Context, s *site.Site, l *ledger.Ledger) (*access.Ac
 	return a, l.CloseNames(ctx)
 }
 
-// loadSite reads a site file and checks its access section too.
-func loadSite(file string) (*site.Site, error) { return site.Load(file, checkAccess) }
-
-// checkAccess adds the problems of the access section to those of the rest of the site file.
-func checkAccess(s *site.Site) []fault.Problem {
-	_, problems := readAccess(s)
-	return problems
+// loadSite reads a site file and checks its access section too. If the directory of users and groups does not answer, the error is
+// retryable: the file may be right.
+func loadSite(file string) (*site.Site, error) {
+	var unknown error
+	s, err := site.Load(file, func(s *site.Site) (problems []fault.Problem) {
+		_, problems, unknown = readAccess(context.Background(), s)
+		return problems
+	})
+	if err == nil && unknown != nil {
+		return nil, unknown
+	}
+	return s, err
 }
 
-func readAccess(s *site.Site) (access.Config, []fault.Problem) {
+// readAccess reads the access section. The error says that users or groups could not be looked up.
+func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Problem, error) {
 	c := access.Config{Peers: map[int][]access.Grant{}}
 	var problems []fault.Problem
 	bad := func(field string, err error) {
@@ -48,15 +57,29 @@ func readAccess(s *site.Site) (access.Config, []fault.Problem) {
 			problems = append(problems, p)
 		}
 	}
+	users, unknown := usersOf(ctx, s.Access.Peers)
 	for i, p := range s.Access.Peers {
 		field := fmt.Sprintf("access.peers[%d]", i)
-		uid, err := uidOf(p.User)
-		if err != nil {
-			problems = append(problems, fault.Problem{Code: "SITE-USER", Field: field + ".user", Rule: "a user of this host", Msg: err.Error()})
-		}
 		g, err := access.NewGrant(p.Capabilities, p.Projects, accountsOf(p.Accounts))
 		bad(field, err)
-		c.Peers[uid] = append(c.Peers[uid], g)
+		if p.Group != "" {
+			gid, err := nss.Host{}.GroupID(ctx, p.Group)
+			if missing(err) {
+				problems = append(problems, fault.Problem{Code: "SITE-GROUP", Field: field + ".group", Rule: "a Unix group of this host",
+					Msg: fault.First(err)})
+			} else if unknown == nil {
+				unknown = err
+			}
+			c.Groups = append(c.Groups, access.GroupGrant{Group: p.Group, GID: gid, Grant: g})
+			continue
+		}
+		u, err := users(p.User)
+		if missing(err) {
+			problems = append(problems, fault.Problem{Code: "SITE-USER", Field: field + ".user", Rule: "a user of this host", Msg: fault.First(err)})
+		} else if unknown == nil {
+			unknown = err
+		}
+		c.Peers[u.UID] = append(c.Peers[u.UID], g)
 	}
 	for i, o := range s.Access.OIDC {
 		field := fmt.Sprintf("access.oidc[%d]", i)
@@ -83,16 +106,28 @@ func readAccess(s *site.Site) (access.Config, []fault.Problem) {
 		}
 		c.Issuers = append(c.Issuers, issuer)
 	}
-	return c, problems
+	return c, problems, unknown
 }
 
-func uidOf(name string) (int, error) {
-	u, err := user.Lookup(name)
-	if err != nil {
-		return -1, err
+// usersOf looks all users of the entries up at once; one whose name the directory spells in another way is looked up again by itself.
+func usersOf(ctx context.Context, peers []site.Peer) (func(name string) (nss.User, error), error) {
+	var names []string
+	for _, p := range peers {
+		if p.User != "" && nss.CheckName(p.User) == "" {
+			names = append(names, p.User)
+		}
 	}
-	return strconv.Atoi(u.Uid)
+	found, err := nss.Host{}.Users(ctx, names...)
+	return func(name string) (nss.User, error) {
+		if u, ok := found[name]; ok || err != nil {
+			return u, nil // the error counts once
+		}
+		return nss.Host{}.User(ctx, name)
+	}, err
 }
+
+// missing reports whether a name is wrong, and not merely unknown at the moment.
+func missing(err error) bool { return fault.Is(err, fault.NotFound) || fault.Is(err, fault.Validation) }
 
 func accountsOf(list []site.Account) map[string]string {
 	out := map[string]string{}

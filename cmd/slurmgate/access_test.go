@@ -25,18 +25,25 @@ func TestAccessIsChecked(t *testing.T) {
       capabilities: ["*"]
       projects: ["*"]
     - {user: root, capabilities: [gateway, slurm], projects: [extra]}
+    - group: daemon
+      capabilities: [gateway, read]
+      projects: [demo]
+    - {group: tty, capabilities: [gateway], projects: [demo]}
+    - {user: bin, capabilities: [gateway], projects: [demo]}
 `, 1)
 	good = strings.Replace(good, "\n  oidc: []\n", "\n  oidc: [{issuer: https://login.example.org, audience: x, types: [at+jwt, JWT]}]\n", 1)
 	broken := good
 	for old, with := range map[string]string{"[gateway, read]\n      projects: [demo]": "[gateway, raed]\n      projects: [' a']",
 		"user: daemon":       "user: no-such-user",
+		"group: daemon":      "group: no-such-group",
 		"account: research}": "account: --uid=0}", "types: [at+jwt, JWT]": "types: [id_token]", "\nsite: mycluster": "\nsite: My cluster"} {
 		broken = strings.Replace(broken, old, with, 1)
 	}
 	file := filepath.Join(t.TempDir(), "site.yaml")
 	for content, want := range map[string][]string{good: nil,
 		broken: {": site: ", ": access.peers[0].capabilities: got \"raed\"", ": access.peers[0].projects: ", ": access.peers[0].accounts",
-			": access.peers[1].user: ", ": access.oidc[0].types: got \"id_token\""}} {
+			": access.peers[1].user: this host has no user no-such-user", ": access.peers[3].group: this host has no group no-such-group",
+			": access.oidc[0].types: got \"id_token\""}} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -48,6 +55,30 @@ func TestAccessIsChecked(t *testing.T) {
 			if !strings.Contains(said, w) {
 				t.Errorf("not told: %s\n%s", w, said)
 			}
+		}
+	}
+}
+
+// An entry names a user or a group, in a form that can be looked up.
+func TestPeerEntries(t *testing.T) {
+	text, err := os.ReadFile("../../site-configs/template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "site.yaml")
+	for entry, want := range map[string]string{"": "access.peers[0]: neither is set",
+		"user: root, group: daemon,": "access.peers[0]: both are set",
+		"group: '0',":                "access.peers[0].group: it does not begin with a letter",
+		"group: '-n',":               "access.peers[0].group: it does not begin",
+		`user: "a\nb",`:              "access.peers[0].user: it has a colon, a comma or a control character", "groups: daemon,": "groups",
+		"group: [daemon],": "group", "group: daemon,": ""} {
+		peers := "\n  peers: [{" + entry + " capabilities: [gateway], projects: [demo]}]\n"
+		if err := os.WriteFile(file, []byte(strings.Replace(string(text), "\n  peers: []\n", peers, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, said := verb(t, "config", "check", "--site", file)
+		if (code == 0) != (want == "") || !strings.Contains(said, want) {
+			t.Errorf("%s: %d %s", entry, code, said)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"slurmgate/access"
 	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -102,10 +103,7 @@ func (g *gateway) connections(most int) httpapi.Limits {
 
 // turnedAway records connections of a user without a grant.
 func (g *gateway) turnedAway(uid, n int) {
-	_, err := g.access.Peer(uid)
-	if err == nil {
-		return // impossible: the user is known
-	}
+	err := access.Stranger(uid)
 	if n > 1 {
 		err = fault.Wrap(fault.Auth, "httpapi", fault.CodeOf(err), fmt.Sprintf("%d connections were turned away", n), err)
 	}
@@ -116,7 +114,8 @@ func (g *gateway) turnedAway(uid, n int) {
 
 func (g *gateway) faceConfig() httpapi.Config {
 	chat := mcp.New(mcp.Config{Gateway: chatGate{g.app.Gate}, Name: g.app.Domain.ID(), Version: g.app.Domain.CatalogVersion(), Log: g.app.Log})
-	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, While: g.access.While, Contents: g.app.Store, DomainID: g.app.Domain.ID(),
+	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, Admit: g.access.Admit, While: g.access.While, Contents: g.app.Store,
+		DomainID:  g.app.Domain.ID(),
 		Version:   g.app.CatalogVersion,
 		PublicURL: g.app.Site.HTTP.PublicURL, Issuers: g.access.Issuers(),
 		Events: g.eventsAfter, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller,

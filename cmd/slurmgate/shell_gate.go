@@ -116,7 +116,11 @@ func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record, uid
 	}
 	defer l.Close()
 	if len(records) > 0 {
-		who, err := l.Principals(ctx, access.PeerIdentity(uid))
+		peer, err := access.PeerIdentity(ctx, uid)
+		if err != nil {
+			return err
+		}
+		who, err := l.Principals(ctx, peer)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,272 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+)
+
+// Users of this host may get their rights through Unix groups. Who is in a group is looked up when a user calls, never while a connection
+// is accepted, and the answer is cached. Concurrent calls of a user share one look-up, and few look-ups run at a time: a directory service
+// that hangs delays only callers whose rights depend on it, and those are refused with a retryable error.
+const (
+	memberFresh = time.Minute      // an answer, whether it found a group or not
+	memberRetry = 5 * time.Second  // after a look-up that failed
+	groupFresh  = 10 * time.Minute // the id of a group; one that does not exist is looked up again after memberFresh
+	memberWait  = 5 * time.Second  // a caller, for a look-up; then it is refused
+	maxMembers  = 4096             // users in the cache
+	maxLookups  = 8                // at a time
+)
+
+// Directory is the user database of this host. A user or group that does not exist is a NotFound fault; after any other error the answer
+// is unknown.
+type Directory interface {
+	NameOf(ctx context.Context, uid int) (string, error)
+	GroupsOf(ctx context.Context, user string) ([]int, error) // ids, the primary group among them
+	GroupID(ctx context.Context, group string) (int, error)
+}
+
+// GroupGrant grants rights to every member of a Unix group.
+type GroupGrant struct {
+	Group string
+	GID   int // when the site file was read
+	Grant
+}
+
+// members finds out what users of this host may do as members of groups.
+type members struct {
+	from   Directory
+	now    func() time.Time
+	grants []GroupGrant
+	slots  chan struct{} // one for each look-up in progress
+
+	mu     sync.Mutex // never held during a look-up
+	groups map[string]groupID
+	users  map[int]*member
+	uids   map[string]int // of users that had rights, by key of the principal
+}
+
+type groupID struct {
+	gid     int // -1: there is no such group
+	checked time.Time
+}
+
+// member is the answer about one user.
+type member struct {
+	done  chan struct{} // closed once the fields below are set
+	until time.Time     // valid; under members.mu, zero while the look-up is in progress
+	who   gate.Principal
+	err   error // NotFound: not a member of any of the groups, and without an entry of its own
+}
+
+func newMembers(from Directory, now func() time.Time, grants []GroupGrant) *members {
+	m := &members{from: from, now: now, grants: grants, slots: make(chan struct{}, maxLookups), groups: map[string]groupID{},
+		users: map[int]*member{}, uids: map[string]int{}}
+	for _, g := range grants {
+		m.groups[g.Group] = groupID{g.GID, now()}
+	}
+	return m
+}
+
+// excludes reports whether it is known that no group gives the user anything. It does not wait.
+func (m *members) excludes(uid int) bool {
+	if len(m.grants) == 0 {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.users[uid]
+	return u != nil && m.now().Before(u.until) && fault.Is(u.err, fault.NotFound)
+}
+
+// finder makes the principal of a user with this name from the grants of its groups; NotFound if it has none at all.
+type finder func(ctx context.Context, name string, groups []Grant) (gate.Principal, error)
+
+// principal is the user with the rights of its own entries and of its groups.
+func (m *members) principal(ctx context.Context, uid int, find finder) (gate.Principal, error) {
+	m.mu.Lock()
+	u := m.users[uid]
+	if u == nil || !u.until.IsZero() && !m.now().Before(u.until) {
+		u = &member{done: make(chan struct{})}
+		m.makeRoom()
+		m.users[uid] = u
+		go m.lookUp(uid, u, find)
+	}
+	m.mu.Unlock()
+	timer := time.NewTimer(memberWait)
+	defer timer.Stop()
+	select {
+	case <-u.done:
+		return u.who, u.err
+	case <-timer.C:
+		return gate.Principal{}, unknownGroups(uid, fmt.Errorf("no answer within %s", memberWait))
+	case <-ctx.Done():
+		return gate.Principal{}, unknownGroups(uid, ctx.Err())
+	}
+}
+
+// makeRoom drops answers when there are too many: expired ones first.
+func (m *members) makeRoom() {
+	drop := func(which func(*member) bool) {
+		for uid, u := range m.users {
+			if len(m.users) >= maxMembers && !u.until.IsZero() && which(u) {
+				delete(m.users, uid)
+			}
+		}
+	}
+	drop(func(u *member) bool { return !m.now().Before(u.until) })
+	drop(func(*member) bool { return true })
+}
+
+// lookUp runs apart from its callers: one that leaves does not end it for the others.
+func (m *members) lookUp(uid int, u *member, find finder) {
+	m.slots <- struct{}{}
+	ctx, stop := context.WithTimeout(context.Background(), memberWait)
+	defer stop()
+	name, grants, err := m.grantsOf(ctx, uid)
+	if err == nil {
+		u.who, err = find(ctx, name, grants)
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		err = unknownGroups(uid, err)
+	}
+	u.err = err
+	<-m.slots
+	m.mu.Lock()
+	u.until = m.now().Add(memberFresh)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		u.until = m.now().Add(memberRetry)
+	}
+	if key := u.who.Key(); key != "" {
+		m.uids[key] = uid
+	}
+	m.mu.Unlock()
+	close(u.done)
+}
+
+// grantsOf are the name of a user and the grants of all its groups. One without a name is in no group.
+func (m *members) grantsOf(ctx context.Context, uid int) (name string, out []Grant, err error) {
+	name, err = m.from.NameOf(ctx, uid)
+	var ids []int
+	if err == nil {
+		ids, err = m.from.GroupsOf(ctx, name)
+	}
+	if fault.Is(err, fault.NotFound) {
+		return name, nil, nil
+	}
+	if err != nil {
+		return name, nil, err
+	}
+	for _, g := range m.grants {
+		if slices.Contains(ids, m.groupID(ctx, g.Group)) {
+			out = append(out, g.Grant)
+		}
+	}
+	return name, out, nil
+}
+
+// groupID is the id of a group, -1 if there is no such group. While its directory does not answer, the id of before counts.
+func (m *members) groupID(ctx context.Context, group string) int {
+	m.mu.Lock()
+	g := m.groups[group]
+	m.mu.Unlock()
+	fresh := groupFresh
+	if g.gid < 0 {
+		fresh = memberFresh
+	}
+	if m.now().Sub(g.checked) < fresh {
+		return g.gid
+	}
+	gid, err := m.from.GroupID(ctx, group)
+	switch {
+	case err == nil:
+		g.gid = gid
+	case fault.Is(err, fault.NotFound):
+		g.gid = -1
+	}
+	g.checked = m.now()
+	m.mu.Lock()
+	m.groups[group] = g
+	m.mu.Unlock()
+	return g.gid
+}
+
+// uidOf is the user whose principal has the key, if its rights depend on groups.
+func (m *members) uidOf(key string) (int, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	uid, ok := m.uids[key]
+	return uid, ok
+}
+
+func unknownGroups(uid int, err error) error {
+	return fault.Wrap(fault.Transport, "access.Peer", "groups_unknown", fmt.Sprintf("the groups of user id %d cannot be looked up now", uid),
+		err).
+		WithNext("try again in a few seconds").WithRetry(cmp.Or(fault.RetryOf(err), int(memberRetry/time.Second)))
+}
+
+// peerOf makes the principal of a user from the grants of its own entries and, after them, those of its groups.
+func (a *Access) peerOf(uid int) finder {
+	return func(ctx context.Context, name string, groups []Grant) (gate.Principal, error) {
+		own, listed := a.grants[uid]
+		grants := slices.Concat(own, groups)
+		if len(grants) == 0 {
+			return gate.Principal{}, fault.New(fault.NotFound, "access.Peer", "no_grant", "neither the user nor one of its groups has a grant")
+		}
+		who := identityOf(uid, name)
+		if listed { // its identity is that of the start
+			p := a.peers[uid]
+			who.ID, who.Name, who.Former = p.ID, p.Name, p.Former
+		} else {
+			var err error
+			if who, err = a.ids.subject(ctx, who); err != nil {
+				return gate.Principal{}, err
+			}
+		}
+		p := principal(who.Name, gate.ByPeer, grants...)
+		p.ID, p.Former = who.ID, who.Former
+		return p, nil
+	}
+}
+
+// whileMember returns a context for a request of a user whose rights depend on groups. It ends once the user has lost one of them; while
+// the answer is unknown the request goes on.
+func (a *Access) whileMember(ctx context.Context, uid int, p gate.Principal) (_ context.Context, stop func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	ticks := make(chan *time.Timer, 1)
+	timer := time.AfterFunc(memberFresh, func() {
+		t := <-ticks
+		now, err := a.peer(ctx, uid)
+		if fault.Is(err, fault.Auth) || err == nil && !covers(now.Rights, p.Rights) {
+			end(fault.New(fault.Auth, "access.While", "groups_changed", p.Name+" has lost rights that one of its groups gave it").
+				WithNext("repeat the request; if it is refused, ask the gateway's administrator about access.peers of the site file"))
+		}
+		ticks <- t
+		if ctx.Err() == nil {
+			t.Reset(memberFresh)
+		}
+	})
+	ticks <- timer
+	return ctx, func() {
+		end(nil)
+		timer.Stop()
+	}
+}
+
+// covers reports whether the rights have every pair of a capability and a project that others have.
+func covers(rights, others gate.Rights) bool {
+	for _, g := range others {
+		for _, project := range g.Projects {
+			if slices.ContainsFunc(g.Capabilities, func(c string) bool { return !rights.Can(c, project) }) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,203 @@
+package nss
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+)
+
+// programs are fake getent and id in a folder of their own. Both write their arguments to the file calls.
+func programs(t *testing.T, getent, id string) Host {
+	t.Helper()
+	dir := t.TempDir()
+	for name, script := range map[string]string{"getent": getent, "id": id} {
+		text := "#!/bin/sh\necho \"" + name + " $*\" >> " + dir + "/calls\n" + script + "\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Host{Dir: dir, Limit: 20 * time.Second}
+}
+
+// What this host's own getent and id say is read.
+func TestThisHost(t *testing.T) {
+	h := Host{}
+	u, err := h.User(t.Context(), "daemon")
+	if err != nil || u.Name != "daemon" || u.UID != 1 {
+		t.Fatal(u, err)
+	}
+	if again, err := h.UserOf(t.Context(), u.UID); err != nil || again != u {
+		t.Error(again, err)
+	}
+	if name, err := h.NameOf(t.Context(), 0); err != nil || name != "root" {
+		t.Error(name, err)
+	}
+	gid, err := h.GroupID(t.Context(), "daemon")
+	ids, idErr := h.GroupsOf(t.Context(), "daemon")
+	if err != nil || idErr != nil || gid != u.GID || !slices.Contains(ids, gid) {
+		t.Error(gid, ids, err, idErr)
+	}
+	all, err := h.Users(t.Context(), "root", "no-such-user", "daemon")
+	if err != nil || len(all) != 2 || all["daemon"] != u {
+		t.Error(all, err)
+	}
+	for what, err := range map[string]error{"user": second(h.User(t.Context(), "no-such-user")),
+		"id": second(h.UserOf(t.Context(), 3999999999)), "group": second(h.GroupID(t.Context(), "no-such-group"))} {
+		if !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// What is not an answer is an unknown answer, never a user and never a group.
+func TestStrangeAnswers(t *testing.T) {
+	for what, c := range map[string]struct{ getent, id string }{
+		"nothing":         {"true", "true"},
+		"an empty line":   {"echo", "echo"},
+		"garbage":         {`printf '\377\0:::'`, `printf '\377\0'`},
+		"words":           {"echo no passwd entry", "echo no such user"},
+		"two entries":     {"echo lab:x:7:; echo lab:x:8:", "echo 7; echo 8"},
+		"no line end":     {"printf lab:x:7:", "printf 7"},
+		"no id":           {"echo lab:x::", "echo '7  8'"},
+		"a negative id":   {"echo lab:x:-1:", "echo -1"},
+		"nobody's id":     {"echo lab:x:4294967295:", "echo 4294967295"},
+		"an id too large": {"echo lab:x:4294967296:", "echo 4294967296"},
+		"a leading zero":  {"echo lab:x:007:", "echo 007"},
+		"a sign":          {"echo lab:x:+7:", "echo +7"},
+		"exit status 1":   {"echo lab:x:7:; exit 1", "echo 7; exit 1"},
+		"killed":          {"kill -9 $$", "kill -9 $$"},
+		"too much":        {"yes lab:x:7:", "yes 7"},
+	} {
+		h := programs(t, c.getent, c.id)
+		gid, err := h.GroupID(t.Context(), "lab")
+		ids, idErr := h.GroupsOf(t.Context(), "alice")
+		u, userErr := h.User(t.Context(), "alice")
+		for _, err := range []error{err, idErr, userErr} {
+			if !fault.Is(err, fault.Transport) || fault.CodeOf(err) != "directory_unreachable" || fault.RetryOf(err) == 0 {
+				t.Errorf("%s: %d %v %v: %v", what, gid, ids, u, err)
+			}
+		}
+	}
+	h := programs(t, "echo bob:x:8:8:::", "exit 2")
+	if u, err := h.UserOf(t.Context(), 7); !fault.Is(err, fault.Transport) {
+		t.Error("the answer about another user counts:", u, err)
+	}
+	if _, err := (Host{Dir: t.TempDir()}).GroupID(t.Context(), "lab"); !fault.Is(err, fault.Transport) {
+		t.Error("without getent:", err)
+	}
+}
+
+// A program that hangs, or whose children do, costs its time limit and not more.
+func TestHangingDirectory(t *testing.T) {
+	for what, script := range map[string]string{"itself": "exec sleep 600", "a child": "sleep 600",
+		"a child in the background": "sleep 600 & echo lab:x:7:", "a child beyond the process group": "setsid sleep 30 & wait"} {
+		h := programs(t, script, script)
+		h.Limit = 300 * time.Millisecond
+		start := time.Now()
+		if gid, err := h.GroupID(t.Context(), "lab"); !fault.Is(err, fault.Transport) {
+			t.Errorf("%s: %d %v", what, gid, err)
+		}
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("%s: it took %s", what, d)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := programs(t, "sleep 600", "").GroupID(ctx, "lab"); !fault.Is(err, fault.Transport) {
+		t.Error(err)
+	}
+}
+
+// Users of thousands of groups, and groups of thousands of users.
+func TestManyGroups(t *testing.T) {
+	h := programs(t, `printf 'lab:x:7:'; seq -s, 1 60000`, `seq -s' ' 1 20000`)
+	ids, err := h.GroupsOf(t.Context(), "alice")
+	if err != nil || len(ids) != 20000 || ids[19999] != 20000 {
+		t.Error(len(ids), err)
+	}
+	if gid, err := h.GroupID(t.Context(), "lab"); err != nil || gid != 7 {
+		t.Error(gid, err)
+	}
+	var names []string
+	for n := range 1000 {
+		names = append(names, fmt.Sprint("u", n))
+	}
+	h = programs(t, `shift 2; for u; do echo "$u:x:${u#u}:1:::"; done`, "")
+	all, err := h.Users(t.Context(), names...)
+	if err != nil || len(all) != 1000 || all["u999"].UID != 999 {
+		t.Error(len(all), err)
+	}
+	calls, err := os.ReadFile(filepath.Join(h.Dir, "calls"))
+	if n := strings.Count(string(calls), "\n"); err != nil || n != 10 {
+		t.Errorf("%d processes for 1000 users: %v", n, err)
+	}
+}
+
+// Names are arguments of their own, whatever they contain; what could be an option, an id or a second field is not asked.
+func TestNames(t *testing.T) {
+	for _, name := range []string{"lab", "_x", "EXAMPLE\\domain users", "alice@example.org", "Zoë", "$(touch x)", "a;b", "a'b\"c", "a*",
+		"svc$"} {
+		h := programs(t, `echo 'lab:x:7:'`, "echo 7")
+		_, err := h.GroupID(t.Context(), name)
+		calls, _ := os.ReadFile(filepath.Join(h.Dir, "calls"))
+		if name[0] == '$' {
+			if err == nil || calls != nil {
+				t.Errorf("%q is asked: %s", name, calls)
+			}
+			continue
+		}
+		if err != nil || string(calls) != "getent group -- "+name+"\n" {
+			t.Errorf("%q: %q %v", name, calls, err)
+		}
+	}
+	for _, name := range []string{"", "-u", "--help", "+7", "7", "1000", " lab", "lab ", "a:b", "a\nb", "a\x00b", "a\x1b[2J", "a,b",
+		"\xff", strings.Repeat("a", 257)} {
+		h := programs(t, "echo lab:x:7:", "echo 7")
+		for what, err := range map[string]error{"group": second(h.GroupID(t.Context(), name)), "groups": second(h.GroupsOf(t.Context(), name)),
+			"user": second(h.User(t.Context(), name)), "users": second(h.Users(t.Context(), name))} {
+			if err == nil {
+				t.Errorf("%s %q is asked", what, name)
+			}
+		}
+		if calls, _ := os.ReadFile(filepath.Join(h.Dir, "calls")); calls != nil {
+			t.Errorf("%q: %s", name, calls)
+		}
+	}
+}
+
+// FuzzRecords: whatever the programs print, an id is one that the kernel has.
+func FuzzRecords(f *testing.F) {
+	out, err := exec.Command("getent", "passwd", "root").Output()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{string(out), "lab:x:7:alice,bob\n", "7 8 9\n", "::::::\n", "a:b:+1:-1:::\n", "4294967295\n"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, out string) {
+		ok := func(id int) bool { return id >= 0 && id < 1<<32-1 }
+		if u, err := parseUser(out); err == nil && (!ok(u.UID) || !ok(u.GID) || u.Name == "" || strings.Contains(u.Name, ":")) {
+			t.Errorf("%q: %+v", out, u)
+		}
+		if gid, err := parseGroup(out); err == nil && !ok(gid) {
+			t.Errorf("%q: %d", out, gid)
+		}
+		ids, err := parseIDs(out)
+		if err == nil && (slices.ContainsFunc(ids, func(id int) bool { return !ok(id) }) ||
+			!cmp.Equal(strings.Trim(fmt.Sprint(ids), "[]")+"\n", out)) {
+			t.Errorf("%q: %v", out, ids)
+		}
+	})
+}
