@@ -30,6 +30,9 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	if err != nil {
 		return notRun("job_spec", run.ScopeRun, err)
 	}
+	if err := ctx.Err(); err != nil {
+		return notRun(outOfBudget, run.ScopeRun, err) // whoever waits for it is gone: nothing is started any more
+	}
 	if err := c.CheckCluster(ctx, "slurm.Send"); err != nil {
 		scope := run.ScopeSite
 		if fault.CodeOf(err) == outOfBudget {
