@@ -24,3 +24,5 @@ for d in /usr /bin /lib /lib64; do [[ ! -d $d ]] || over+=(--bind "$d:$d:ro"); d
   if ! why=$(unshare --user /bin/true 2>&1); then echo "wall.users refused: $why"; else echo "wall.users possible"; fi
   pids=(/proc/[0-9]*); echo "wall.pids ${#pids[@]}"
   echo "wall.end yes"' 2>/dev/null </dev/null | grep -E '^wall\.[A-Za-z]+ '
+status=${PIPESTATUS[0]}
+[[ $status == 0 ]] || echo "wall.failed $status"

@@ -101,7 +101,7 @@ func nodeSystemChecks() []Check {
 // containerChecks are about Apptainer and what a program in a container can do.
 func containerChecks() []Check {
 	const profile = "copy site-configs/seccomp.json to a folder that all nodes see, and name it in apptainer.seccomp"
-	in, inside := []string{nodeContainer}, []string{"wall.end"}
+	in := []string{nodeContainer}
 	return []Check{{
 		Code: nodeApptainer, Proves: "The node has an Apptainer that runs, 1.2 or newer, where the site file says.",
 		Remedy: "install Apptainer 1.2 or newer on the node, or correct apptainer.path or apptainer.module", Judge: nodeVersion,
@@ -135,7 +135,7 @@ func containerChecks() []Check {
 	}, {
 		Code: "container_privileges", Proves: "A program in a container has no capabilities and can gain none.", Needs: in,
 		Remedy: "run jobs as a user other than root; look for settings of apptainer.conf and capability.json that add capabilities",
-		Judge:  wall(privileges), Asks: inside,
+		Judge:  wall(privileges),
 	}, {
 		Code: "container_network", Proves: "A program in a container sees no network but its own loopback.", Needs: in,
 		Remedy: "find out why Apptainer does not obey --net --network none",
@@ -144,7 +144,7 @@ func containerChecks() []Check {
 				return bad("", "network interfaces %s", v["wall.net"])
 			}
 			return ok("none but its own loopback")
-		}), Asks: inside,
+		}),
 	}, {
 		Code: "container_processes", Proves: "A program in a container sees only its own processes.", Needs: in,
 		Remedy: "set \"allow pid ns = yes\" in apptainer.conf",
@@ -153,7 +153,7 @@ func containerChecks() []Check {
 				return bad("", "sees %s processes", n)
 			}
 			return ok("sees only its own")
-		}), Asks: inside,
+		}),
 	}, {
 		Code: "container_seccomp", Proves: "A seccomp profile is in force in a container.", Needs: in,
 		Remedy: profile,
@@ -162,7 +162,7 @@ func containerChecks() []Check {
 				return warning("", "no seccomp profile: programs can make every system call")
 			}
 			return ok("a profile is in force")
-		}), Asks: inside,
+		}),
 	}, {
 		Code: "container_namespaces", Proves: "A program in a container cannot make user namespaces.", Needs: in,
 		Remedy: profile,
@@ -171,6 +171,6 @@ func containerChecks() []Check {
 				return warning("", "possible: a program gets all capabilities in a namespace of its own, with which more of the kernel can be attacked")
 			}
 			return ok("%s", strings.TrimPrefix(v["wall.users"], "refused: "))
-		}), Asks: inside,
+		}),
 	}}
 }

@@ -100,6 +100,24 @@ func TestProbeExits(t *testing.T) {
 	}
 }
 
+// Where the node's bash does not run in the image that is tried, nobody looked inside: a warning, because runs are not concerned. Without
+// any answer it is unknown.
+func TestNoShellInTheImage(t *testing.T) {
+	for _, c := range []struct {
+		answer map[string]string
+		want   app.CheckStatus
+	}{{map[string]string{"wall.failed": "255"}, app.CheckWarning}, {map[string]string{}, app.CheckUnknown},
+		{map[string]string{"wall.end": "yes", "wall.net": "lo"}, app.CheckOK}} {
+		for _, k := range containerChecks() {
+			if k.Code == "container_network" {
+				if r := k.Judge(nil, &Seen{Value: c.answer}); r[0].Status != c.want {
+					t.Errorf("%v: %+v", c.answer, r)
+				}
+			}
+		}
+	}
+}
+
 // A check whose question has no answer is unknown, whatever else the probe found, and so is one that needs a check that is not ok.
 func TestNoAnswerIsNotOK(t *testing.T) {
 	whole := map[string]string{"node": "n1", "time": "1", "user": "0 root 0", "env": "0", "claim": "7_", "tools": " ok", "room": "1 1 0 0",
