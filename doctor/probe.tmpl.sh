@@ -67,8 +67,8 @@ done
 say tools "${missing:- ok}"
 say room "$(stat -f -c '%a %S %d %c' .)"
 say tmp_room "$(stat -f -c '%a %S %d %c' /tmp)"
-if fits "/tmp/.slurmgate-doctor-$token"; then say tmp ok; else say tmp "${why:-short write}"; fi
-rm -f -- "/tmp/.slurmgate-doctor-$token"
+if fits "/tmp/.slurmgate-doctor-$token-$me"; then say tmp ok; else say tmp "${why:-short write}"; fi
+rm -f -- "/tmp/.slurmgate-doctor-$token-$me"
 ok programs runs_programs .
 say limits "$(grep -E '^Max (file size|processes|open files|address space) ' /proc/self/limits | tr -s ' ' | tr '\n' ';')"
 ok namespaces unshare --user true
