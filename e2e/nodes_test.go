@@ -176,7 +176,7 @@ func TestFaultsOfNodes(t *testing.T) {
 				}
 			}
 		}
-		if left := shell(t, "lab", `ls -A "$1/runs" | grep ^.doctor || true; squeue -h --me -o %i`, s.dir); left != "" {
+		if left := shell(t, "lab", `ls -A "$1/runs" | grep ^.doctor || true; squeue -h --me -o '%j %i' | grep ^sg-doctor || true`, s.dir); left != "" {
 			t.Errorf("doctor left %s", left)
 		}
 		heal(t, "n1", "n2")
