@@ -39,7 +39,7 @@ func TestAnotherCluster(t *testing.T) {
 
 	d.signal("TERM")
 	d.ended(t)
-	if f := s.fails(2, "serve"); len(f.Details.Problems) != 1 || f.Details.Problems[0].Field != "slurm.cluster" {
+	if f := s.fails(78, "serve"); len(f.Details.Problems) != 1 || f.Details.Problems[0].Field != "slurm.cluster" {
 		t.Errorf("%+v", f)
 	}
 
@@ -57,7 +57,7 @@ func TestStartWithoutSlurm(t *testing.T) {
 	conf := s.dir + "/slurm.conf"
 	shell(t, "lab", `sed '/^SlurmctldPort=/d' /etc/slurm/slurm.conf >"$1" && echo SlurmctldPort=1 >>"$1"`, conf)
 	s.replace("site.yaml", "slurm:\n", "slurm:\n  bin_dir: "+s.dir+"/bin\n  conf: "+conf+"\n  cluster: devcluster\n")
-	if f := s.fails(2, "serve"); len(f.Details.Problems) != 1 || f.Details.Problems[0].Field != "slurm.bin_dir" {
+	if f := s.fails(78, "serve"); len(f.Details.Problems) != 1 || f.Details.Problems[0].Field != "slurm.bin_dir" {
 		t.Errorf("%+v", f)
 	}
 	s.replace("site.yaml", "  bin_dir: "+s.dir+"/bin\n", "")
