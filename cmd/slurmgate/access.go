@@ -62,12 +62,15 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 		field := fmt.Sprintf("access.peers[%d]", i)
 		g, err := access.NewGrant(p.Capabilities, p.Projects, accountsOf(p.Accounts))
 		bad(field, err)
+		if unknown != nil {
+			continue // each further look-up could take its whole time limit
+		}
 		if p.Group != "" {
 			gid, err := nss.Host{}.GroupID(ctx, p.Group)
 			if missing(err) {
 				problems = append(problems, fault.Problem{Code: "SITE-GROUP", Field: field + ".group", Rule: "a Unix group of this host",
 					Msg: fault.First(err)})
-			} else if unknown == nil {
+			} else {
 				unknown = err
 			}
 			c.Groups = append(c.Groups, access.GroupGrant{Group: p.Group, GID: gid, Grant: g})
@@ -76,7 +79,7 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 		u, err := users(p.User)
 		if missing(err) {
 			problems = append(problems, fault.Problem{Code: "SITE-USER", Field: field + ".user", Rule: "a user of this host", Msg: fault.First(err)})
-		} else if unknown == nil {
+		} else {
 			unknown = err
 		}
 		c.Peers[u.UID] = append(c.Peers[u.UID], g)
@@ -119,8 +122,8 @@ func usersOf(ctx context.Context, peers []site.Peer) (func(name string) (nss.Use
 	}
 	found, err := nss.Host{}.Users(ctx, names...)
 	return func(name string) (nss.User, error) {
-		if u, ok := found[name]; ok || err != nil {
-			return u, nil // the error counts once
+		if u, ok := found[name]; ok {
+			return u, nil
 		}
 		return nss.Host{}.User(ctx, name)
 	}, err

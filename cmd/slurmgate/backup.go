@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"slurmgate/backup"
 	"slurmgate/fault"
 	"slurmgate/ledger"
+	"slurmgate/nss"
 	"slurmgate/site"
 	"slurmgate/staging"
 )
@@ -151,18 +151,13 @@ func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, o
 	if err != nil {
 		return out, err
 	}
-	owner, err := ownerOf(s.Gateway.StateDir, a.Owner)
+	owner, err := ownerOf(ctx, s.Gateway.StateDir, a.Owner)
 	if err != nil {
 		return out, err
 	}
-	out.Owner = owner.Username
-	t := backup.Target{StateDir: s.Gateway.StateDir, ArtifactDir: s.Gateway.ArtifactDir, Partial: a.Partial, Progress: progress}
-	if t.UID, err = strconv.Atoi(owner.Uid); err == nil {
-		t.GID, err = strconv.Atoi(owner.Gid)
-	}
-	if err != nil {
-		return out, err
-	}
+	out.Owner = owner.Name
+	t := backup.Target{StateDir: s.Gateway.StateDir, ArtifactDir: s.Gateway.ArtifactDir, Partial: a.Partial, Progress: progress,
+		UID: owner.UID, GID: owner.GID}
 	lock, err := ledger.TakeLock(filepath.Join(t.StateDir, "gateway.lock"))
 	if err != nil {
 		return out, err
@@ -214,30 +209,34 @@ func afterRestore(s *site.Site, r backup.Restored) (advice []string) {
 }
 
 // ownerOf is the user who gets what is restored: the named one, or who owns the state folder.
-func ownerOf(dir, name string) (*user.User, error) {
+func ownerOf(ctx context.Context, dir, name string) (nss.User, error) {
 	const op = "gateway.restore"
 	if name != "" {
-		u, err := user.Lookup(name)
+		u, err := nss.Host{}.User(ctx, name)
+		if missing(err) {
+			return u, fault.Wrap(fault.Validation, op, "no_such_user", "there is no user "+name, err).WithNext("create it first")
+		}
 		if err != nil {
-			return nil, fault.Wrap(fault.Validation, op, "no_such_user", "there is no user "+name, err).WithNext("create it first")
+			return u, err
 		}
 		return u, own(dir, u)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nil, fault.Wrap(fault.NotFound, op, "state_dir", "gateway.state_dir cannot be used", err).
+		return nss.User{}, fault.Wrap(fault.NotFound, op, "state_dir", "gateway.state_dir cannot be used", err).
 			WithNext("create it, owned by the gateway's user: install -d -o slurmgate -g slurmgate -m 700 " + dir)
 	}
-	uid := int(info.Sys().(*syscall.Stat_t).Uid)
-	u, err := user.LookupId(strconv.Itoa(uid))
-	if err != nil {
-		u = &user.User{Uid: strconv.Itoa(uid), Gid: strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Gid)), Username: "#" + strconv.Itoa(uid)}
+	st := info.Sys().(*syscall.Stat_t)
+	uid := int(st.Uid)
+	u, err := nss.Host{}.UserOf(ctx, uid)
+	if err != nil { // its ids are enough
+		u = nss.User{Name: "#" + strconv.Itoa(uid), UID: uid, GID: int(st.Gid)}
 	}
 	switch me := os.Geteuid(); {
 	case me != 0 && me != uid:
-		return nil, ownFolder(dir)
+		return nss.User{}, ownFolder(dir)
 	case uid == 0:
-		return nil, fault.New(fault.Validation, op, "owner_unclear",
+		return nss.User{}, fault.New(fault.Validation, op, "owner_unclear",
 			"gateway.state_dir "+dir+" belongs to root, which is not the gateway's user").
 			WithNext("name the gateway's user: --owner slurmgate")
 	}
@@ -245,23 +244,16 @@ func ownerOf(dir, name string) (*user.User, error) {
 }
 
 // own creates the state folder for a user, or gives it to that user.
-func own(dir string, u *user.User) error {
-	uid, err := strconv.Atoi(u.Uid)
-	if err != nil {
-		return err
-	}
-	gid, err := strconv.Atoi(u.Gid)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
+func own(dir string, u nss.User) error {
+	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = os.Chmod(dir, 0o700)
 	}
 	if err == nil && os.Geteuid() == 0 {
-		err = os.Chown(dir, uid, gid)
+		err = os.Chown(dir, u.UID, u.GID)
 	}
 	if err != nil {
-		return fault.Wrap(fault.Transport, "gateway.restore", "state_dir", "gateway.state_dir cannot be given to "+u.Username, err)
+		return fault.Wrap(fault.Transport, "gateway.restore", "state_dir", "gateway.state_dir cannot be given to "+u.Name, err)
 	}
 	return nil
 }

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/user"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/nss"
 	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm"
@@ -19,11 +20,11 @@ func openSlurm(s *site.Site) (*slurm.CLI, error) { return newSlurm(s, nil) }
 
 func newSlurm(s *site.Site, unread func(program string, records int, why, example string)) (*slurm.CLI, error) {
 	c := slurmConfig(s)
-	me, err := user.Current()
+	me, err := nss.Host{}.NameOf(context.Background(), os.Geteuid())
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, "openSlurm", "", "the user of this process has no name", err)
+		return nil, fault.Wrap("", "openSlurm", "", "the name of this process's user is unknown", err)
 	}
-	c.User, c.Unread = me.Username, unread
+	c.User, c.Unread = me, unread
 	return slurm.NewCLI(c)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 
 	"github.com/google/uuid"
@@ -13,6 +12,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/ledger"
+	"slurmgate/nss"
 	"slurmgate/site"
 	"slurmgate/staging"
 )
@@ -68,8 +68,8 @@ func ownFolder(dir string) error {
 			WithNext("chmod 700 " + dir)
 	}
 	owner := fmt.Sprint("uid ", st.Uid)
-	if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
-		owner = u.Username
+	if name, err := (nss.Host{}).NameOf(context.Background(), int(st.Uid)); err == nil {
+		owner = name
 	}
 	return fault.New(fault.Auth, "openGateway", "not_this_user",
 		fmt.Sprintf("no gateway that you may use is running, and only %[2]s, the owner of gateway.state_dir %[1]s, can start one", dir, owner)).
