@@ -247,9 +247,13 @@ func TestBrokenDomain(t *testing.T) {
 	s.replace("domain/toolpacks/seqkit.stats.tool.yaml", "timeoutMs: 900000", "timeout_ms: 900000")
 	s.replace("domain/toolpacks/minimap2.map.tool.yaml", "cmd: [minimap2,", "cmd: [bash,")
 	place := regexp.MustCompile(`^toolpacks/.*\.tool\.yaml$|/toolpacks/.*\.tool\.yaml$`)
-	for _, args := range [][]string{{"tool", "check", s.dir + "/domain"}, {"tool", "check", s.dir + "/domain/toolpacks"}, {"runs", "list"},
-		{"serve"}} {
-		f := s.fails(2, args...)
+	for _, args := range [][]string{{"tool", "check", s.dir + "/domain"}, {"tool", "check", s.dir + "/domain/toolpacks"},
+		{"gc"}, {"serve"}} {
+		status := 2
+		if args[0] == "serve" {
+			status = 78 // EX_CONFIG
+		}
+		f := s.fails(status, args...)
 		files := map[string]bool{}
 		for _, p := range f.Details.Problems {
 			files[filepath.Base(p.File)] = true

@@ -11,7 +11,7 @@ import (
 // gateway that died, or found by a controller that came back. It is sent here by hand, with the very options and script of the attempt.
 func TestLateJobWithoutWorkspace(t *testing.T) {
 	t.Parallel()
-	gone, goneSays := "91:0", "the list of pinned files was changed"
+	gone, goneSays := "95:0", "the attempt's folder is not on this node"
 	if strings.Contains(shell(t, "lab", "sinfo --version"), " 22.05.") {
 		gone, goneSays = "0:53", ""
 	}
@@ -23,8 +23,7 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 		says    string // the job's own log, where Slurm makes one
 	}{
 		{"as it was", "", false, "90:0", "another has the claim"},
-		// What decides who may execute is still there.
-		{"emptied", "rm -r in a1/ctl/pinned.sha256 a1/ctl/script", false, "90:0", "another has the claim"},
+		{"emptied", "rm -r in a1/ctl/pinned.sha256 a1/ctl/script", false, "95:0", "the attempt's folder is not on this node"},
 		// Slurm makes the folders of a job's output again: there is a claim to take, and nothing that is pinned. 22.05 makes none, and so cannot
 		// start the script.
 		{"the folder is gone", `mv "$PWD" "$1"`, false, gone, goneSays},

@@ -204,6 +204,7 @@ func TestOnboarding(t *testing.T) {
 			ToolID string `json:"tool_id"`
 		} `json:"tools"`
 	}
+	s.ok(nil, "gc") // which makes the ledger; a look does not
 	s.ok(&before, "tool", "list")
 	pack, err := os.ReadFile(host(s.dir) + "/domain/toolpacks/probe.words.tool.yaml")
 	must(t, err)
