@@ -60,7 +60,7 @@ var arrows = map[string][]string{
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app": {"access", "artifact", "backup", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site", "toolpack"},
 	"cli": {"app", "backup", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
-	"doctor": {"app", "apptainer", "fault", "gate", "plan", "policy", "run", "secrets", "site", "slurm", "staging",
+	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "run", "secrets", "site", "slurm", "staging",
 		"toolpack"},
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "site", "slurm", "staging", "visible"},

@@ -1,14 +1,16 @@
 package doctor
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
+
+	"slurmgate/nss"
 )
 
 // Bounds of what is enough on a node.
@@ -106,19 +108,19 @@ func nodeImages(x *Exam, n *Seen) []Result {
 }
 
 func nodeUser(_ *Exam, n *Seen) []Result {
-	me, err := user.Current()
+	me, err := (nss.Host{}).UserOf(context.Background(), os.Geteuid())
 	f := strings.Fields(n.Value["user"])
 	switch {
 	case err != nil || len(f) != 3:
 		return unknown("", "the users cannot be compared: %v, %s", err, n.Value["user"])
-	case f[0] != me.Uid:
-		return bad("", "jobs run as uid %s, the gateway as %s", f[0], me.Uid)
+	case f[0] != fmt.Sprint(me.UID):
+		return bad("", "jobs run as uid %s, the gateway as %s", f[0], fmt.Sprint(me.UID))
 	case f[1] == "-":
-		return bad("", "the node knows no user with uid %s, which is %s on the gateway's host", f[0], me.Username)
-	case f[1] != me.Username:
-		return bad("", "uid %s is %s there and %s on the gateway's host", f[0], f[1], me.Username)
-	case f[2] != me.Gid:
-		return warning("", "the group of %s is %s there and %s on the gateway's host", f[1], f[2], me.Gid)
+		return bad("", "the node knows no user with uid %s, which is %s on the gateway's host", f[0], me.Name)
+	case f[1] != me.Name:
+		return bad("", "uid %s is %s there and %s on the gateway's host", f[0], f[1], me.Name)
+	case f[2] != fmt.Sprint(me.GID):
+		return warning("", "the group of %s is %s there and %s on the gateway's host", f[1], f[2], fmt.Sprint(me.GID))
 	}
 	return ok("%s (uid %s)", f[1], f[0])
 }

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"slurmgate/nss"
 	"slurmgate/site"
 	"slurmgate/slurm"
 )
@@ -24,11 +23,7 @@ type account struct {
 
 // me is the user of this process.
 func me() account {
-	a := account{uid: os.Geteuid(), name: userName(os.Geteuid()), group: fmt.Sprint(os.Getegid())}
-	if g, err := user.LookupGroupId(a.group); err == nil {
-		a.group = g.Name
-	}
-	return a
+	return account{uid: os.Geteuid(), name: userName(os.Geteuid()), group: fmt.Sprint(os.Getegid())}
 }
 
 // both is the user and the group, for chown.
@@ -40,8 +35,8 @@ func (a account) install(dir string) string {
 }
 
 func userName(uid int) string {
-	if u, err := user.LookupId(fmt.Sprint(uid)); err == nil {
-		return u.Username
+	if name, err := (nss.Host{}).NameOf(context.Background(), uid); err == nil {
+		return name
 	}
 	return fmt.Sprint("uid ", uid)
 }
@@ -54,8 +49,8 @@ func ServiceUser(ctx context.Context, s *site.Site) (uid int, how string) {
 			return int(st.Sys().(*syscall.Stat_t).Uid), "it serves the socket"
 		}
 	}
-	if u, err := user.Lookup(unitUser(ctx)); err == nil {
-		return number(u.Uid), "the unit slurmgate.service names it"
+	if u, err := (nss.Host{}).User(ctx, unitUser(ctx)); err == nil {
+		return u.UID, "the unit slurmgate.service names it"
 	}
 	if os.Geteuid() != 0 {
 		return os.Geteuid(), "it runs doctor"
@@ -65,8 +60,8 @@ func ServiceUser(ctx context.Context, s *site.Site) (uid int, how string) {
 			return int(st.Sys().(*syscall.Stat_t).Uid), "it owns " + path
 		}
 	}
-	if u, err := user.Lookup("slurmgate"); err == nil {
-		return number(u.Uid), "it has that name"
+	if u, err := (nss.Host{}).User(ctx, "slurmgate"); err == nil {
+		return u.UID, "it has that name"
 	}
 	return os.Geteuid(), "it runs doctor"
 }
@@ -80,12 +75,4 @@ func unitUser(ctx context.Context) string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
-}
-
-func number(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return -1
-	}
-	return n
 }

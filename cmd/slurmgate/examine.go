@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/user"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/ledger"
+	"slurmgate/nss"
 	"slurmgate/run"
 	"slurmgate/site"
 )
@@ -96,9 +95,9 @@ func asServiceUser(ctx context.Context, file string, e examination) (r app.Docto
 		return r, false
 	}
 	name := fmt.Sprint(uid)
-	u, err := user.LookupId(name)
+	u, err := (nss.Host{}).UserOf(ctx, uid)
 	if err == nil {
-		name = u.Username
+		name = u.Name
 		r, err = lookAs(ctx, u, e)
 	}
 	if err != nil {
@@ -107,8 +106,8 @@ func asServiceUser(ctx context.Context, file string, e examination) (r app.Docto
 	return r, true
 }
 
-func lookAs(ctx context.Context, u *user.User, e examination) (r app.DoctorAnswer, err error) {
-	cred, err := credential(u)
+func lookAs(ctx context.Context, u nss.User, e examination) (r app.DoctorAnswer, err error) {
+	cred, err := credential(ctx, u)
 	if err != nil {
 		return r, err
 	}
@@ -124,7 +123,7 @@ func lookAs(ctx context.Context, u *user.User, e examination) (r app.DoctorAnswe
 	cmd := exec.CommandContext(ctx, self, "look", "--site", e.Args.Site)
 	cmd.Dir, cmd.Stdin, cmd.Stdout = "/", bytes.NewReader(in), &out
 	cmd.Stderr = io.MultiWriter(os.Stderr, &errs)
-	cmd.Env = append(os.Environ(), "HOME="+u.HomeDir, "USER="+u.Username, "LOGNAME="+u.Username)
+	cmd.Env = append(os.Environ(), "HOME=/", "USER="+u.Name, "LOGNAME="+u.Name)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it cancels its probe jobs
 	cmd.WaitDelay = 20 * time.Second
@@ -134,18 +133,14 @@ func lookAs(ctx context.Context, u *user.User, e examination) (r app.DoctorAnswe
 	return r, json.Unmarshal(out.Bytes(), &r)
 }
 
-func credential(u *user.User) (*syscall.Credential, error) {
-	uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
-	gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
-	ids, err := u.GroupIds()
-	if err = errors.Join(uidErr, gidErr, err); err != nil {
+func credential(ctx context.Context, u nss.User) (*syscall.Credential, error) {
+	ids, err := (nss.Host{}).GroupsOf(ctx, u.Name)
+	if err != nil {
 		return nil, err
 	}
-	c := &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	c := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
 	for _, id := range ids {
-		if n, err := strconv.ParseUint(id, 10, 32); err == nil {
-			c.Groups = append(c.Groups, uint32(n))
-		}
+		c.Groups = append(c.Groups, uint32(id))
 	}
 	return c, nil
 }
