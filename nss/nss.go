@@ -30,10 +30,10 @@ type Host struct {
 
 const (
 	defaultLimit = 3 * time.Second
-	drainTime    = 200 * time.Millisecond // for pipes that children of a killed program hold
-	maxOutput    = 4 << 20                // bytes; a group's record lists its members
-	maxName      = 256                    // bytes
-	batch        = 100                    // users per process
+	drainTime    = 2 * time.Second // for pipes that children of a killed program hold
+	maxOutput    = 4 << 20         // bytes; a group's record lists its members
+	maxName      = 256             // bytes
+	batch        = 100             // users per process
 )
 
 // User is a user of this host.
