@@ -172,8 +172,12 @@ func (c *chat) talk(s *site, partition string) {
 	if !again.Replayed || again.RunID != run.RunID {
 		t.Errorf("%+v", again)
 	}
-	if jobs := shell(t, "root", `sacct -nPX --name="$1" -o JobID -S now-1hour; squeue -h --name="$1" -o %i | head -0`, s.story(run.RunID).
-		JobName); jobs != *run.SlurmJobID {
+	jobs := ""
+	until(t, time.Minute, "the job in accounting", func() bool { // slurmdbd follows slurmctld
+		jobs = shell(t, "root", `sacct -nPX --name="$1" -o JobID -S now-1hour`, s.story(run.RunID).JobName)
+		return jobs != ""
+	})
+	if jobs != *run.SlurmJobID {
 		t.Errorf("jobs of the run: %q", jobs)
 	}
 	// Mistakes of a model are answered so that it can mend them.
