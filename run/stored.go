@@ -1,0 +1,72 @@
+package run
+
+import (
+	"encoding/json"
+
+	"slurmgate/plan"
+)
+
+// What the ledger takes and gives beside runs and attempts.
+
+// Waiter is a run that waits for the gateway, and whose turn it waits for.
+type Waiter struct {
+	RunID string
+	Share
+}
+
+// Flying is a run as limits on runs in flight see it.
+type Flying struct {
+	Waiter
+	Tool string // the name of its toolpack; empty for a plan submitted as it is
+}
+
+// Watched is the part of an open run needed to see that Slurm's answer changes nothing. A gateway watches up to 100,000.
+type Watched struct {
+	RunID       string
+	Phase       Phase
+	JobName     string
+	JobID       string
+	Cluster     string
+	SlurmState  string
+	SlurmWhy    string
+	Missed      bool // Attempt.MissedAt is set
+	CancelAsked bool // Run.CancelAt is set
+}
+
+// Output is a registered output with its artifact.
+type Output struct {
+	Link
+	Artifact Artifact
+}
+
+// New is a run about to be stored.
+type New struct {
+	Run        Run
+	Submission Submission      // of the first attempt; its token marks the attempt's folder
+	Params     json.RawMessage // canonical
+	Policy     json.RawMessage // canonical policy snapshot
+	Pack       json.RawMessage // canonical definition of the pack, whose hash is Run.PackHash; empty for a plan submitted as it is
+	Placement  *plan.Placement // of the first attempt
+	Sought     Sought          // what the same request may be known by
+	Inputs     []Link
+	Event      Event
+	// Admit is called in the transaction of a new run, once it is written, with what its project and its caller have had then. An error
+	// takes everything back; nil: not asked.
+	Admit func(project, caller Spent) error
+}
+
+// Spent is what a project, or a caller, has had of the site, the run in question included. Days and months are those of UTC in which
+// attempts were opened. An attempt counts with its CPUs for its time limit until it has ended, then with the time that its job ran.
+type Spent struct {
+	RunsToday           int64 // attempts
+	CPUSecondsThisMonth int64
+}
+
+// Sought are the identities under which the run of a request may be known.
+type Sought struct {
+	RunID      string   // the present one
+	Earlier    []string // those it had in earlier forms
+	PlanHashes []string // of all of them, the present one first
+	PolicyHash string
+	Site       string // that the caller named; empty: any
+}
