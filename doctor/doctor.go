@@ -75,20 +75,6 @@ func (x *Exam) close() {
 	}
 }
 
-// Late makes the checks that take longer than a start may: of Slurm, and of what the ledger says. A started gateway makes them.
-func (c Config) Late(ctx context.Context, s *site.Site) []app.Finding {
-	x := c.exam()
-	x.Site, x.Cluster = s, s.Clusters()[0]
-	x.Domain, x.Policy, _ = app.ReadDomain(s.DomainDir, toolpack.AllowMissingImages) // a broken one does not start
-	defer x.close()
-	late := func(k Check) bool { return k.Where != Node && !k.Early && !k.Alone }
-	x.run(ctx, func(k Check) bool { return late(k) && !k.Cluster })
-	for _, cluster := range x.wanted() {
-		x.on(cluster).run(ctx, func(k Check) bool { return late(k) && k.Cluster })
-	}
-	return x.answer.Findings
-}
-
 // CannotLookAs is the answer when no process of the service's user can look. That is a fault: the service is such a process.
 func CannotLookAs(s *site.Site, name, how string, err error) app.DoctorAnswer {
 	x := Config{}.exam()
