@@ -115,8 +115,11 @@ func (g *Gateway) outside(now time.Time) []string {
 	}
 }
 
-// ResumeErasures finishes erasures that an earlier gateway could not finish.
+// ResumeErasures finishes erasures that an earlier gateway could not finish. Where there are none, a gc called meanwhile is not refused.
 func (g *Gateway) ResumeErasures(ctx context.Context) {
+	if ids, err := g.Ledger.Unfinished(ctx); err == nil && len(ids) == 0 {
+		return
+	}
 	g.sweeping.Lock()
 	defer g.sweeping.Unlock()
 	pending, err := g.eraser().Resume(ctx)

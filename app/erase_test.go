@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"slurmgate/gate"
 	"slurmgate/ledger"
@@ -130,4 +131,19 @@ func TestEraseWithConsent(t *testing.T) {
 		t.Errorf("%+v", res.Error)
 	}
 	asked("another secret 42") // the approval is not for it
+}
+
+// A gateway that starts with no erasure to finish keeps no gc out: the shell's gc runs in the process that has just started.
+func TestNoErasureLeft(t *testing.T) {
+	t.Parallel()
+	g := tableGateway(t)
+	g.sweeping.Lock()
+	done := make(chan struct{})
+	go func() { g.ResumeErasures(t.Context()); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for the lock of gc")
+	}
+	g.sweeping.Unlock()
 }
