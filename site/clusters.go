@@ -44,9 +44,15 @@ func (s *Site) Names() (names []string) {
 	return names
 }
 
-// LocalSite is the gateway's own host as a site: it uses the folders and the Apptainer of the first cluster.
+// LocalSite is the gateway's own host as a site: it uses the folders and the Apptainer of the first cluster, or folders of the gateway if
+// those are out of reach.
 func (s *Site) LocalSite() *Site {
 	local := *s.Clusters()[0]
+	if local.FarFiles() {
+		local.Storage.Transport, local.Storage.SFTP, local.Storage.Login = TransportShared, nil, nil
+		local.Storage.RunsDir = filepath.Join(s.Gateway.StateDir, "local-runs")
+		local.Storage.ImageStore = s.Gateway.ImageStore
+	}
 	local.Name = Local
 	return &local
 }
@@ -88,7 +94,7 @@ func (s *Site) readClusters() (problems []fault.Problem) {
 			if other.Name == c.Name {
 				add(&c, "SITE-NAME", "site", "a name of its own", fmt.Sprintf("%s is also the name of %s", c.Name, other.file), "")
 			}
-			if a, b := c.Storage.RunsDir, other.Storage.RunsDir; a != "" && b != "" && (within(a, b) || within(b, a)) {
+			if a, b, same := sameFolder(&c, other); same {
 				add(&c, "SITE-PATH-OVERLAP", "storage.runs_dir", "a folder of the cluster's own",
 					a+" overlaps with "+b+", which is that of "+other.Name,
 					"choose separate folders")
@@ -120,7 +126,7 @@ func (s *Site) ownPart(doc *yaml.Node) *yaml.Node {
 }
 
 // topKeys are the keys that a file may have: all of them, or those of a cluster.
-func (s *Site) topKeys() (known map[string]int, order []string) {
+func (s *Site) topKeys() (known map[string][]int, order []string) {
 	known, order = keysOf(reflect.TypeFor[Site]())
 	if s.cluster {
 		order = slices.DeleteFunc(order, s.foreign)

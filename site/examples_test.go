@@ -41,6 +41,8 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	// With the commented-out examples in place of what they replace, the file is valid too.
 	text := string(data)
 	text = strings.Replace(text, "  path: /usr/bin/apptainer\n", "", 1)
+	text = strings.Replace(text, "  transport: cli\n", "  transport: ssh\n", 1)
+	text = strings.Replace(text, "  transport: shared\n", "  transport: sftp\n", 1)
 	text = strings.Replace(text, "  binds: []\n", "", 1)
 	text = strings.Replace(text, "  roots: []\n", "", 1)
 	text = strings.Replace(text, "  peers: []\n", "", 1)
@@ -48,7 +50,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	text = strings.Replace(text, "  callers: []\n", "", 1)
 	text = strings.Replace(text, "  oidc: []\n", "", 1)
 	text = strings.Replace(text, "  patterns: []\n", "", 1)
-	text = regexp.MustCompile(`(?m)^  # ((?:module|binds|roots|peers|oidc|projects|callers|patterns):\n)((?:  #   .*\n)+)`).
+	text = regexp.MustCompile(`(?m)^  # ((?:ssh|login|sftp|module|binds|roots|peers|oidc|projects|callers|patterns):\n)((?:  #   .*\n)+)`).
 		ReplaceAllStringFunc(text, func(s string) string {
 			return strings.ReplaceAll(s, "  # ", "  ")
 		})
@@ -61,6 +63,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 		t.Error("the template does not show sites", err)
 	}
 	for _, field := range fields() {
+		field = explainedAt(field)
 		one := strings.ReplaceAll(field, "[]", "[0]")
 		if _, inSeveral := several.at[one]; inSeveral && strings.HasPrefix(one, "sites") {
 			continue
@@ -71,7 +74,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 			t.Errorf("the template does not show %s", field)
 		}
 	}
-	if got, want := len(fields()), 66; got < want {
+	if got, want := len(fields()), 100; got < want {
 		t.Errorf("%d fields found, at least %d expected: is the list complete?", got, want)
 	}
 	// What it calls defaults are the defaults.
@@ -84,6 +87,12 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	if diff := cmp.Diff(made, live, ignorePrivate); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// explainedAt is slurm.ssh for the fields of other SSH servers.
+func explainedAt(field string) string {
+	other := regexp.MustCompile(`^(storage\.sftp|(slurm\.ssh|storage\.sftp)\.jump\[\])\.(port|user|known_hosts|known_hosts\[\]|key|certificate|agent|jump|host)$`)
+	return other.ReplaceAllString(field, "slurm.ssh.$3")
 }
 
 // fields lists the path of every field of the site file, sections included, e.g. apptainer.binds[].source.
@@ -101,7 +110,7 @@ func fields() []string {
 			for _, name := range order {
 				path := strings.TrimPrefix(at+"."+name, ".")
 				list = append(list, path)
-				walk(path, t.Field(known[name]).Type)
+				walk(path, t.FieldByIndex(known[name]).Type)
 			}
 		}
 	}

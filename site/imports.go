@@ -86,6 +86,14 @@ func (s *Site) Notes() (notes []fault.Problem) {
 				Rule: "a folder with its projects", Msg: PlainRoot(r.Path), Hint: fmt.Sprintf("write {path: %s, projects: [NAME]}", r.Path)})
 		}
 	}
+	for _, c := range s.Clusters() {
+		if f := c.Storage.SFTP; f != nil && !f.HasShell() && !f.SyncsFolders {
+			notes = append(notes, fault.Problem{Code: "SITE-SFTP-ALONE", Field: "storage.sftp.shell", File: c.file,
+				Rule: "true, or syncs_folders", Msg: "with SFTP alone the gateway cannot sync folders: it cannot rule out that a job still starts, " +
+					"so a run in doubt waits for an operator",
+				Hint: "set shell to true; or, if the server's filesystem makes new names durable by itself, set syncs_folders to true"})
+		}
+	}
 	return notes
 }
 

@@ -28,7 +28,7 @@ type Site struct {
 	Gateway   Gateway   `yaml:"gateway"`         // the gateway's own folders
 	DomainDir string    `yaml:"domain_dir"`      // folder of the domain package, relative to that of the site file; Parse makes it absolute
 	Slurm     Slurm     `yaml:"slurm"`           // how Slurm is reached and what jobs ask for by default
-	Storage   Storage   `yaml:"storage"`         // folders on the filesystem the compute nodes share
+	Storage   Storage   `yaml:"storage"`         // the cluster's folders
 	Apptainer Apptainer `yaml:"apptainer"`       // how containers are run
 	Import    Import    `yaml:"import"`          // where files may come from
 	Watch     Watch     `yaml:"watch"`           // how often Slurm is asked
@@ -54,11 +54,13 @@ type Gateway struct {
 	ArtifactDir    string `yaml:"artifact_dir"`    // absolute; default state_dir/artifacts. Any disk of the gateway
 	Socket         string `yaml:"socket"`          // absolute, at most 107 bytes; default state_dir/gateway.sock
 	DefaultProject string `yaml:"default_project"` // project name used when a call names none; default "default"
+	ImageStore     string `yaml:"image_store"`     // absolute; images for clusters that share no filesystem; default state_dir/images
 }
 
 // Slurm says how Slurm is reached.
 type Slurm struct {
-	Transport              string `yaml:"transport"`                // "cli": the commands of Slurm on this machine
+	Transport              string `yaml:"transport"`                // "cli": the commands of Slurm on this machine; "ssh"; default cli
+	SSH                    *SSH   `yaml:"ssh,omitempty"`            // the login node, only with transport ssh
 	BinDir                 string `yaml:"bin_dir"`                  // absolute folder of Slurm's commands, as sbatch; default /usr/bin
 	Conf                   string `yaml:"conf"`                     // absolute path of slurm.conf for SLURM_CONF; empty: Slurm's own default
 	Cluster                string `yaml:"cluster"`                  // ClusterName of the only cluster that is sent to or asked; empty: any
@@ -71,12 +73,15 @@ type Slurm struct {
 	GraceSeconds           int    `yaml:"grace_seconds"`            // 1..600 from TERM to KILL, below Slurm's KillWait; default 10
 }
 
-// Storage is what the compute nodes must see under the same path.
+// Storage is where the cluster's folders are. Paths are as jobs see them, unless a section says otherwise.
 type Storage struct {
-	RunsDir        string `yaml:"runs_dir"`         // absolute and plain: a folder for each run
-	ImageStore     string `yaml:"image_store"`      // absolute and plain: images by digest
-	MaxOutputBytes int64  `yaml:"max_output_bytes"` // largest declared output collected, in bytes; default 100 GiB. A tool may set less
-	ReserveMB      int    `yaml:"reserve_mb"`       // MiB, 0..1048576 that must be free on the gateway's disks to accept a run; default 256
+	Transport      string   `yaml:"transport"`        // "shared": this machine sees the folders under the same path; "sftp"; default shared
+	RunsDir        string   `yaml:"runs_dir"`         // absolute and plain: a folder for each run
+	ImageStore     string   `yaml:"image_store"`      // absolute and plain: images by digest
+	Login          *Folders `yaml:"login,omitempty"`  // the folders as the login node names them, where that differs
+	SFTP           *SFTP    `yaml:"sftp,omitempty"`   // the SFTP server, only with transport sftp
+	MaxOutputBytes int64    `yaml:"max_output_bytes"` // largest declared output collected, in bytes; default 100 GiB. A tool may set less
+	ReserveMB      int      `yaml:"reserve_mb"`       // MiB, 0..1048576 that must be free on the disks to accept a run; default 256
 }
 
 // Apptainer says how containers are run. Path and Module exclude each other.
@@ -119,29 +124,37 @@ type Budget struct {
 	StagingWorkers int `yaml:"staging_workers"` // 1..64 runs whose inputs are copied at once; default 2
 }
 
+// text sets the default of a text that was not given.
+func (s *Site) text(field string, v *string, def string) {
+	if _, given := s.at[field]; *v == "" && !given {
+		*v = def
+	}
+}
+
+// number sets the default of a number that was not given.
+func (s *Site) number(field string, v *int, def int) {
+	if _, given := s.at[field]; *v == 0 && !given {
+		*v = def
+	}
+}
+
 // fill sets every default. A zero in the file is left for Validate to refuse.
 func (s *Site) fill() {
-	text := func(field string, v *string, def string) {
-		if _, given := s.at[field]; *v == "" && !given {
-			*v = def
-		}
-	}
-	number := func(field string, v *int, def int) {
-		if _, given := s.at[field]; *v == 0 && !given {
-			*v = def
-		}
-	}
+	text, number := s.text, s.number
 	if dir := s.Gateway.StateDir; filepath.IsAbs(dir) {
 		text("gateway.artifact_dir", &s.Gateway.ArtifactDir, filepath.Join(dir, "artifacts"))
 		text("gateway.socket", &s.Gateway.Socket, filepath.Join(dir, "gateway.sock"))
+		text("gateway.image_store", &s.Gateway.ImageStore, filepath.Join(dir, "images"))
 	}
 	text("gateway.default_project", &s.Gateway.DefaultProject, "default")
-	text("slurm.transport", &s.Slurm.Transport, "cli")
+	text("slurm.transport", &s.Slurm.Transport, TransportCLI)
 	text("slurm.bin_dir", &s.Slurm.BinDir, "/usr/bin")
 	text("slurm.run_as", &s.Slurm.RunAs, "self")
 	text("slurm.accounting", &s.Slurm.Accounting, "auto")
 	number("slurm.verify_allowance_seconds", &s.Slurm.VerifyAllowanceSeconds, 120)
 	number("slurm.grace_seconds", &s.Slurm.GraceSeconds, 10)
+	text("storage.transport", &s.Storage.Transport, TransportShared)
+	s.fillRemote()
 	if _, given := s.at["storage.max_output_bytes"]; s.Storage.MaxOutputBytes == 0 && !given {
 		s.Storage.MaxOutputBytes = 100 << 30
 	}
@@ -249,6 +262,11 @@ func Parse(file string, data []byte, more ...Check) (*Site, error) {
 	problems, fatal := s.parse(data, more...)
 	if !fatal {
 		problems = append(problems, s.readClusters()...)
+		for _, p := range s.ownHost() {
+			if !reported(problems, p.Field) {
+				problems = append(problems, p)
+			}
+		}
 	}
 	if len(problems) > 0 {
 		return nil, refused(file, problems)

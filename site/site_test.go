@@ -42,9 +42,9 @@ func parse(t *testing.T, text string) *Site {
 func TestDefaults(t *testing.T) {
 	want := &Site{
 		Version: 1, Name: "tiny", DomainDir: "/etc/slurmgate/domains/x",
-		Gateway:   Gateway{"/var/lib/sg", "/var/lib/sg/artifacts", "/var/lib/sg/gateway.sock", "default"},
-		Slurm:     Slurm{"cli", "/usr/bin", "", "", "self", "main", "research", "", "auto", 120, 10},
-		Storage:   Storage{"/shared/runs", "/shared/images", 107374182400, 256},
+		Gateway:   Gateway{"/var/lib/sg", "/var/lib/sg/artifacts", "/var/lib/sg/gateway.sock", "default", "/var/lib/sg/images"},
+		Slurm:     Slurm{"cli", nil, "/usr/bin", "", "", "self", "main", "research", "", "auto", 120, 10},
+		Storage:   Storage{"shared", "/shared/runs", "/shared/images", nil, nil, 107374182400, 256},
 		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
 		Import:    Import{Local: "roots"},
 		Watch:     Watch{2, 60},
@@ -99,7 +99,7 @@ gateway:
 domain_dir: ""
 domain_dir: twice
 slurm:
-  transport: ssh
+  transport: telnet
   bin_dir: &a /usr/bin
   conf: *a
   default_partition: "--x"
@@ -151,13 +151,13 @@ budget: {rpc_per_minute: 100000, sends_in_flight: -1}
 4 SITE-PATH gateway.state_dir
 5 SITE-SOCKET gateway.socket
 7 SITE-PROJECT gateway.default_project
-11 SITE-VALUE slurm.transport
 14 SITE-SLURM-NAME slurm.default_partition
 15 SITE-SLURM-NAME slurm.default_account
 16 SITE-VALUE slurm.accounting
 17 SITE-RANGE slurm.grace_seconds
 20 SITE-PATH storage.runs_dir
 19 SITE-MISSING storage.image_store
+11 SITE-VALUE slurm.transport
 23 SITE-APPTAINER apptainer.path
 24 SITE-MISSING apptainer.module.load
 25 SITE-VALUE apptainer.verify
@@ -239,6 +239,7 @@ func TestLoad(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(least))
+	f.Add([]byte(far(login, "  login: {runs_dir: /a}\n  sftp: {host: dtn, port: 1, shell: false}\n")))
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("? {x: 1}\n: 2\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -61,7 +61,7 @@ func (s *Site) put(v yamldoc.Value, to reflect.Value) {
 		o := v.Object(order...)
 		for _, name := range order {
 			if f := o.Opt(name); f.Exists() {
-				s.put(f, to.Field(known[name]))
+				s.put(f, to.FieldByIndex(known[name]))
 			}
 		}
 	case reflect.Pointer:
@@ -82,13 +82,13 @@ func (s *Site) put(v yamldoc.Value, to reflect.Value) {
 	}
 }
 
-// keysOf returns the keys of a section and their fields.
-func keysOf(t reflect.Type) (known map[string]int, order []string) {
-	known = map[string]int{}
-	for i := range t.NumField() {
-		if f := t.Field(i); f.IsExported() {
+// keysOf returns the keys of a section and their fields. The fields of an inlined section are its own.
+func keysOf(t reflect.Type) (known map[string][]int, order []string) {
+	known = map[string][]int{}
+	for _, f := range reflect.VisibleFields(t) {
+		if f.IsExported() && !f.Anonymous {
 			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-			known[name] = i
+			known[name] = f.Index
 			order = append(order, name)
 		}
 	}

@@ -54,6 +54,7 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	if hasCluster {
 		c.slurm(s.Slurm)
 		c.storage(s.Storage)
+		c.transports(s.Slurm, s.Storage)
 		c.apptainer(s.Apptainer)
 	}
 	if !s.cluster {
@@ -113,6 +114,7 @@ func (c *checker) gateway(g Gateway) {
 	c.path("gateway.state_dir", g.StateDir, true)
 	c.path("gateway.artifact_dir", g.ArtifactDir, filepath.IsAbs(g.StateDir)) // an invalid state_dir is reported once
 	c.path("gateway.socket", g.Socket, filepath.IsAbs(g.StateDir))
+	c.path("gateway.image_store", g.ImageStore, filepath.IsAbs(g.StateDir))
 	if len(g.Socket) > maxSocketBytes {
 		c.add("SITE-SOCKET", "gateway.socket", fmt.Sprintf("at most %d bytes, the limit of Unix sockets", maxSocketBytes),
 			fmt.Sprintf("the path has %d bytes, which is too long", len(g.Socket)),
@@ -124,7 +126,6 @@ func (c *checker) gateway(g Gateway) {
 }
 
 func (c *checker) slurm(s Slurm) {
-	c.oneOf("slurm.transport", s.Transport, "cli")
 	c.plain("slurm.bin_dir", s.BinDir)
 	c.path("slurm.conf", s.Conf, false)
 	c.oneOf("slurm.run_as", s.RunAs, "self")
@@ -223,13 +224,17 @@ func (c *checker) apart() {
 		}
 	}
 	apart(images, runs)
-	apart(state, runs)
-	apart(artifacts, runs)
-	apart(state, images)
-	apart(artifacts, images)
+	own := []place{runs} // of what jobs could reach
+	if !s.FarFiles() {   // else the cluster's paths are on other machines
+		apart(state, runs)
+		apart(artifacts, runs)
+		apart(state, images)
+		apart(artifacts, images)
+		own = append(own, state, artifacts)
+	}
 	// A bind of these folders would let one run read another's data.
 	for i, b := range s.Apptainer.Binds {
-		for _, own := range []place{runs, state, artifacts} {
+		for _, own := range own {
 			apart(place{fmt.Sprintf("apptainer.binds[%d].source", i), b.Source}, own)
 		}
 	}

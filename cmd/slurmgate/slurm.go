@@ -19,6 +19,9 @@ import (
 func openSlurm(s *site.Site) (*slurm.CLI, error) { return newSlurm(s, nil) }
 
 func newSlurm(s *site.Site, unread func(program string, records int, why, example string)) (*slurm.CLI, error) {
+	if s.FarSlurm() {
+		return nil, fault.New(fault.Validation, "openSlurm", "transport", "slurm.transport ssh is not supported by this version yet")
+	}
 	c := slurmConfig(s)
 	me, err := nss.Host{}.NameOf(context.Background(), os.Geteuid())
 	if err != nil {

@@ -1,0 +1,312 @@
+package site
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"slurmgate/fault"
+)
+
+// The values of slurm.transport and storage.transport.
+const (
+	TransportCLI    = "cli"    // Slurm's commands on this machine
+	TransportSSH    = "ssh"    // Slurm's commands on the login node
+	TransportShared = "shared" // a filesystem that this machine and the nodes share
+	TransportSFTP   = "sftp"   // the cluster's filesystem, through an SFTP server
+)
+
+// Endpoint is an SSH server and how the gateway logs in there. It names files of keys; no key is ever in the site file.
+type Endpoint struct {
+	Host        string   `yaml:"host"`        // name or address
+	Port        int      `yaml:"port"`        // 1..65535; default 22
+	User        string   `yaml:"user"`        // default: the name of the user the gateway runs as
+	KnownHosts  []string `yaml:"known_hosts"` // absolute; default: those of ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts that exist
+	Key         string   `yaml:"key"`         // absolute path of a private key that only the gateway's user can read. Either key or agent
+	Certificate string   `yaml:"certificate"` // absolute path of a user certificate for key; default none
+	Agent       string   `yaml:"agent"`       // absolute path of the socket of an SSH agent
+}
+
+// SSH is an SSH server, and the servers on the way to it.
+type SSH struct {
+	Endpoint `yaml:",inline"`
+	Jump     []Endpoint `yaml:"jump"` // the first one is reached from this machine; default none
+}
+
+// SFTP is the SFTP server that carries the files of a cluster. Its fields that are left out are those of slurm.ssh.
+type SFTP struct {
+	SSH          `yaml:",inline"`
+	RunsDir      string `yaml:"runs_dir"`      // absolute: storage.runs_dir as this server names it
+	ImageStore   string `yaml:"image_store"`   // absolute: storage.image_store as this server names it
+	Connections  int    `yaml:"connections"`   // 1..8 at a time; default 4
+	BandwidthMB  int    `yaml:"bandwidth_mb"`  // 0..1048576 MiB a second in each direction; default 0: no limit
+	Shell        *bool  `yaml:"shell"`         // false: no commands on the login node for files, SFTP alone; default true
+	SyncsFolders bool   `yaml:"syncs_folders"` // the admin states that this server makes new names durable; only without shell
+}
+
+// Folders are the folders of a cluster as one of its hosts names them.
+type Folders struct {
+	RunsDir    string `yaml:"runs_dir"`    // absolute
+	ImageStore string `yaml:"image_store"` // absolute
+}
+
+// Address is host:port.
+func (e Endpoint) Address() string {
+	host := e.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(e.Port)
+}
+
+// HasShell reports whether commands on the login node help with files.
+func (f SFTP) HasShell() bool { return f.Shell == nil || *f.Shell }
+
+// FarSlurm reports whether Slurm's commands run on another machine.
+func (s *Site) FarSlurm() bool { return s.Slurm.Transport == TransportSSH }
+
+// FarFiles reports whether the cluster's folders are out of this machine's reach, except by SFTP.
+func (s *Site) FarFiles() bool { return s.Storage.Transport == TransportSFTP }
+
+// LoginFolders are the cluster's folders as the host that runs Slurm's commands names them.
+func (s *Site) LoginFolders() Folders {
+	if s.Storage.Login != nil {
+		return *s.Storage.Login
+	}
+	return Folders{s.Storage.RunsDir, s.Storage.ImageStore}
+}
+
+// fillRemote sets the defaults of slurm.ssh, storage.login and storage.sftp.
+func (s *Site) fillRemote() {
+	ssh := s.Slurm.SSH
+	if ssh != nil {
+		s.inherit("slurm.ssh", &ssh.Endpoint, Endpoint{Port: 22})
+		s.jumps("slurm.ssh", ssh)
+	}
+	if l := s.Storage.Login; l != nil {
+		s.text("storage.login.runs_dir", &l.RunsDir, s.Storage.RunsDir)
+		s.text("storage.login.image_store", &l.ImageStore, s.Storage.ImageStore)
+	}
+	if !s.FarFiles() {
+		return
+	}
+	if s.Storage.SFTP == nil {
+		s.Storage.SFTP = &SFTP{}
+	}
+	f := s.Storage.SFTP
+	names := Folders{s.Storage.RunsDir, s.Storage.ImageStore}
+	if ssh != nil {
+		from := ssh.Endpoint
+		if f.Host != "" && f.Host != from.Host {
+			from.Port = 22
+		} else {
+			names = s.LoginFolders()
+		}
+		if _, given := s.at["storage.sftp.jump"]; !given && f.Jump == nil {
+			f.Jump = slices.Clone(ssh.Jump)
+		}
+		s.inherit("storage.sftp", &f.Endpoint, from)
+		s.jumps("storage.sftp", &f.SSH)
+	}
+	s.text("storage.sftp.runs_dir", &f.RunsDir, names.RunsDir)
+	s.text("storage.sftp.image_store", &f.ImageStore, names.ImageStore)
+	s.number("storage.sftp.connections", &f.Connections, defaultConnectionsSFTP)
+	if f.Shell == nil {
+		yes := true
+		f.Shell = &yes
+	}
+}
+
+const defaultConnectionsSFTP = 4
+
+// inherit sets what was left out of an endpoint to what from has. Key, certificate and agent come together.
+func (s *Site) inherit(at string, e *Endpoint, from Endpoint) {
+	s.text(at+".host", &e.Host, from.Host)
+	s.number(at+".port", &e.Port, from.Port)
+	s.text(at+".user", &e.User, from.User)
+	if _, given := s.at[at+".known_hosts"]; !given && e.KnownHosts == nil {
+		e.KnownHosts = slices.Clone(from.KnownHosts)
+	}
+	_, key := s.at[at+".key"]
+	_, certificate := s.at[at+".certificate"]
+	_, agent := s.at[at+".agent"]
+	if !key && !agent && !certificate && e.Key == "" && e.Agent == "" && e.Certificate == "" {
+		e.Key, e.Certificate, e.Agent = from.Key, from.Certificate, from.Agent
+	}
+}
+
+func (s *Site) jumps(at string, ssh *SSH) {
+	for i := range ssh.Jump {
+		from := ssh.Endpoint
+		from.Host, from.Port = "", 22
+		s.inherit(fmt.Sprintf("%s.jump[%d]", at, i), &ssh.Jump[i], from)
+	}
+}
+
+// transports checks which fields the transports need, and which combinations there are.
+func (c *checker) transports(s Slurm, st Storage) {
+	c.oneOf("slurm.transport", s.Transport, TransportCLI, TransportSSH)
+	c.oneOf("storage.transport", st.Transport, TransportShared, TransportSFTP)
+	far, sftp := s.Transport == TransportSSH, st.Transport == TransportSFTP
+	switch {
+	case far && s.SSH == nil:
+		c.add("SITE-MISSING", "slurm.ssh", "the login node, with transport: ssh", "the section is missing",
+			"for example ssh: {host: login.cluster.example, user: svc, key: /etc/slurmgate/id_ed25519}")
+	case far:
+		c.ssh("slurm.ssh", *s.SSH)
+	case s.SSH != nil && s.Transport == TransportCLI:
+		c.add("SITE-TRANSPORT", "slurm.ssh", "only with slurm.transport: ssh", "slurm.transport is cli",
+			"set slurm.transport to ssh, or remove slurm.ssh")
+	}
+	if sftp && s.Transport == TransportCLI {
+		c.add("SITE-TRANSPORT", "storage.transport", "shared, or slurm.transport: ssh",
+			"slurm.transport cli and storage.transport sftp do not go together",
+			"a gateway that runs Slurm's commands itself is on a host of the cluster: use its filesystem (shared), or set slurm.transport to ssh")
+	}
+	if l := st.Login; l != nil {
+		if s.Transport == TransportCLI {
+			c.add("SITE-TRANSPORT", "storage.login", "only with slurm.transport: ssh", "slurm.transport is cli: the login node is this machine",
+				"remove storage.login")
+		}
+		c.path("storage.login.runs_dir", l.RunsDir, true)
+		c.path("storage.login.image_store", l.ImageStore, true)
+		c.separate("storage.login.image_store", l.ImageStore, "storage.login.runs_dir", l.RunsDir)
+	}
+	switch {
+	case sftp && st.SFTP != nil:
+		c.sftp(*st.SFTP, far && s.SSH != nil)
+	case st.SFTP != nil && st.Transport == TransportShared:
+		c.add("SITE-TRANSPORT", "storage.sftp", "only with storage.transport: sftp", "storage.transport is shared",
+			"set storage.transport to sftp, or remove storage.sftp")
+	}
+}
+
+func (c *checker) ssh(at string, s SSH) {
+	c.endpoint(at, s.Endpoint)
+	if len(s.Jump) > maxJumps {
+		c.add("SITE-RANGE", at+".jump", fmt.Sprintf("at most %d hosts", maxJumps), fmt.Sprintf("there are %d", len(s.Jump)), "")
+	}
+	for i, j := range s.Jump {
+		c.endpoint(fmt.Sprintf("%s.jump[%d]", at, i), j)
+	}
+}
+
+// sftp checks the SFTP server. What it has from slurm.ssh and storage.login is reported there.
+func (c *checker) sftp(f SFTP, hasLogin bool) {
+	before := slices.Clone(c.problems)
+	defer func() {
+		own := slices.DeleteFunc(slices.Clone(c.problems[len(before):]), func(p fault.Problem) bool {
+			name, _ := strings.CutPrefix(p.Field, "storage.sftp.")
+			_, given := c.site.at[p.Field]
+			return !given && (!hasLogin || reported(before, "slurm.ssh."+name) || reported(before, "storage.login."+name))
+		})
+		c.problems = append(before, own...)
+	}()
+	c.ssh("storage.sftp", f.SSH)
+	c.path("storage.sftp.runs_dir", f.RunsDir, true)
+	c.path("storage.sftp.image_store", f.ImageStore, true)
+	c.separate("storage.sftp.image_store", f.ImageStore, "storage.sftp.runs_dir", f.RunsDir)
+	c.bounds("storage.sftp.connections", int64(f.Connections), 1, 8)
+	c.bounds("storage.sftp.bandwidth_mb", int64(f.BandwidthMB), 0, 1<<20)
+	if f.SyncsFolders && f.HasShell() {
+		c.add("SITE-TRANSPORT", "storage.sftp.syncs_folders", "only with storage.sftp.shell: false",
+			"the gateway syncs folders through the login node's shell, so this has no effect", "remove it")
+	}
+}
+
+const maxJumps = 4
+
+var (
+	remoteHost = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
+	keyText    = regexp.MustCompile(`-----BEGIN|^(ssh|ecdsa|sk)-[a-z0-9@.-]+ `)
+)
+
+func (c *checker) endpoint(at string, e Endpoint) {
+	hint := ""
+	if user, host, both := strings.Cut(e.Host, "@"); both && user != "" && host != "" {
+		hint = "give the user in " + at + ".user"
+	} else if strings.Count(e.Host, ":") == 1 {
+		hint = "give the port in " + at + ".port"
+	}
+	if _, err := netip.ParseAddr(e.Host); err != nil && !remoteHost.MatchString(e.Host) {
+		c.value("SITE-HOST", at+".host", e.Host, "a host name or an IP address", hint)
+	}
+	c.bounds(at+".port", int64(e.Port), 1, 65535)
+	odd := strings.ContainsFunc(e.User, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) })
+	if odd || len(e.User) > 64 || strings.HasPrefix(e.User, "-") {
+		c.value("SITE-USER", at+".user", e.User, "a user name: at most 64 bytes, without spaces", "")
+	}
+	for i, file := range e.KnownHosts {
+		c.keyFile(fmt.Sprintf("%s.known_hosts[%d]", at, i), file)
+	}
+	switch {
+	case e.Key == "" && e.Agent == "":
+		c.add("SITE-MISSING", at+".key", "key, or agent", "there is no key to log in with",
+			"name the file of a private key in key, or the socket of an agent in agent")
+	case e.Key != "" && e.Agent != "":
+		c.add("SITE-TRANSPORT", at+".agent", "either key or agent", "key and agent are both given", "remove one of them")
+	case e.Certificate != "" && e.Key == "":
+		c.add("SITE-TRANSPORT", at+".certificate", "only with key", "a certificate is given without its key",
+			"give the key, or remove the certificate: an agent has its own")
+	}
+	c.keyFile(at+".key", e.Key)
+	c.keyFile(at+".certificate", e.Certificate)
+	c.keyFile(at+".agent", e.Agent)
+}
+
+// keyFile checks the path of a file of keys. A key in its place is not repeated in the message.
+func (c *checker) keyFile(field, got string) {
+	if keyText.MatchString(got) {
+		c.add("SITE-KEY", field, "the path of a file", "this is a key, not a path (it is not shown here)",
+			"write it to a file that only the gateway's user can read, and give the path; a private key that was in a readable file must be replaced")
+		return
+	}
+	c.path(field, got, false)
+}
+
+// separate refuses folders of another host inside each other.
+func (c *checker) separate(a, pathA, b, pathB string) {
+	if pathA != "" && pathB != "" && (within(pathA, pathB) || within(pathB, pathA)) {
+		c.add("SITE-PATH-OVERLAP", a, "not inside "+b+", nor around it", fmt.Sprintf("%s overlaps with %s, which is %s", pathA, pathB, b),
+			"choose separate folders")
+	}
+}
+
+// ownHost checks the folders that jobs on the gateway's own host use when the first cluster's are elsewhere.
+func (s *Site) ownHost() []fault.Problem {
+	c := &checker{site: s}
+	first := s.Clusters()[0]
+	if !first.FarFiles() || !filepath.IsAbs(s.Gateway.StateDir) {
+		return nil
+	}
+	runs := s.LocalSite().Storage.RunsDir
+	if !plainPath.MatchString(runs) {
+		c.value("SITE-PATH", "gateway.state_dir", s.Gateway.StateDir, "an absolute path of letters, digits and _ . + @ ~ = -",
+			"jobs of this machine run below it when no cluster shares a filesystem; other characters have a meaning in options of Apptainer")
+	} else if filepath.IsAbs(s.Gateway.ImageStore) {
+		c.plain("gateway.image_store", s.Gateway.ImageStore)
+	}
+	c.separate("gateway.image_store", s.Gateway.ImageStore, "the folder of jobs of this machine", runs)
+	c.separate("gateway.artifact_dir", s.Gateway.ArtifactDir, "the folder of jobs of this machine", runs)
+	return c.problems
+}
+
+// sameFolder reports whether two clusters would use one runs_dir, as far as the site file tells.
+func sameFolder(a, b *Site) (pathA, pathB string, same bool) {
+	pathA, pathB = a.Storage.RunsDir, b.Storage.RunsDir
+	switch {
+	case a.FarFiles() != b.FarFiles():
+		return "", "", false
+	case a.FarFiles():
+		if f, g := a.Storage.SFTP, b.Storage.SFTP; f.Host != g.Host || f.Port != g.Port {
+			return "", "", false
+		}
+		pathA, pathB = a.Storage.SFTP.RunsDir, b.Storage.SFTP.RunsDir
+	}
+	return pathA, pathB, pathA != "" && pathB != "" && (within(pathA, pathB) || within(pathB, pathA))
+}
