@@ -263,7 +263,7 @@ func (c *checker) endpoint(at string, e Endpoint) {
 func (c *checker) keyFile(field, got string) {
 	if keyText.MatchString(got) {
 		c.add("SITE-KEY", field, "the path of a file", "this is a key, not a path (it is not shown here)",
-			"write it to a file that only the gateway's user can read, and give the path; a private key that was in a readable file must be replaced")
+			"write it to a file that only the gateway's user can read, and give the path; replace a private key that was in a readable file")
 		return
 	}
 	c.path(field, got, false)

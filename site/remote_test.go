@@ -41,8 +41,9 @@ func TestFarDefaults(t *testing.T) {
 			Folders{"/gpfs/runs", "/shared/images"}},
 		"a data host": {"  login: {runs_dir: /gpfs/runs}\n  sftp: {host: dtn.example, image_store: /data/images}\n",
 			SFTP{dtn, "/shared/runs", "/data/images", 4, 0, &yes, false}, Folders{"/gpfs/runs", "/shared/images"}},
-		"all of its own": {"  sftp: {host: dtn.example, user: data, agent: /run/agent, jump: [], shell: false, syncs_folders: true, connections: 8, " +
-			"bandwidth_mb: 100}\n", SFTP{byAgent, "/shared/runs", "/shared/images", 8, 100, &no, true}, Folders{"/shared/runs", "/shared/images"}},
+		"all of its own": {"  sftp: {host: dtn.example, user: data, agent: /run/agent, jump: [], shell: false, syncs_folders: true, " +
+			"connections: 8, bandwidth_mb: 100}\n",
+			SFTP{byAgent, "/shared/runs", "/shared/images", 8, 100, &no, true}, Folders{"/shared/runs", "/shared/images"}},
 	} {
 		s := parse(t, far(login, x.sftp))
 		if diff := cmp.Diff(&x.want, s.Storage.SFTP, ignorePrivate); diff != "" {
@@ -145,7 +146,8 @@ func TestFarFolders(t *testing.T) {
 
 // A site with SFTP alone is allowed, and config check says what it lacks.
 func TestSFTPAloneIsNamedWeaker(t *testing.T) {
-	for sftp, weak := range map[string]bool{"": false, "  sftp: {shell: false}\n": true, "  sftp: {shell: false, syncs_folders: true}\n": false} {
+	for sftp, weak := range map[string]bool{"": false, "  sftp: {shell: false}\n": true,
+		"  sftp: {shell: false, syncs_folders: true}\n": false} {
 		notes := parse(t, far(login, sftp)).Notes()
 		if weak != slices.ContainsFunc(notes, func(p fault.Problem) bool { return p.Code == "SITE-SFTP-ALONE" }) {
 			t.Errorf("%q: %v", sftp, notes)
