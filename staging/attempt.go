@@ -6,18 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"slurmgate/fault"
 	"slurmgate/run"
 )
-
-const tokenFile = "token"
-
-var tokenForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // OpenAttempt creates <run_id>/a<n>/ctl with the token in ctl/token and the control files beside it. The job creates the folders of its
 // program itself, after it has taken the claim.
@@ -28,14 +22,8 @@ var tokenForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // somebody opened this attempt, and the ledger does not know about it.
 func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
 	const op = "staging.OpenAttempt"
-	if !tokenForm.MatchString(token) {
-		return fault.New(fault.Validation, op, "token", "a token is 32 lower-case hex digits")
-	}
-	for _, f := range files {
-		if !controlName.MatchString(f.Name) || f.Name == run.ClaimFile || f.Name == tokenFile {
-			return fault.New(fault.Validation, op, "control_name",
-				fmt.Sprintf("%.80q is not the name of a control file that the gateway writes", f.Name))
-		}
+	if err := CheckOpen(op, token, files); err != nil {
+		return err
 	}
 	root, err := s.root(ctx, op, runID, n)
 	if err != nil {
@@ -57,8 +45,8 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 }
 
 func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error {
-	name := attemptName(n)
-	files = append([]run.ControlFile{{Name: tokenFile, Data: []byte(token + "\n")}}, files...)
+	name := AttemptName(n)
+	files = append([]run.ControlFile{{Name: TokenFile, Data: []byte(token + "\n")}}, files...)
 	// The temporary name is unique to this call, so a folder that another call has half built is never the one that is moved.
 	temp := "." + name + "." + token + "." + randomName()
 	_, err := runDir.stat(name)
@@ -113,15 +101,13 @@ func carries(runDir dir, name, token string) (bool, error) {
 	ctl, err := runDir.sub(name + "/ctl")
 	if err == nil {
 		defer ctl.close()
-		got, err = ctl.read(tokenFile, 256, false)
+		got, err = ctl.read(TokenFile, 256, false)
 	}
 	switch {
 	case err == nil && bytes.Equal(got, []byte(token+"\n")):
 		return true, nil
 	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, errIrregular):
-		return false, fault.Wrap(fault.Conflict, "staging.OpenAttempt", "workspace_ahead_of_ledger",
-			fmt.Sprintf("%s exists with token %.40q, but the ledger has %q", name, bytes.TrimSpace(got), token), err).
-			WithNext("find out which ledger opened this attempt: was a backup restored, or does a second gateway run? Nothing is sent until then")
+		return false, Ahead(name, got, token, err)
 	}
 	return false, err
 }
@@ -182,7 +168,7 @@ func dropUnfinished(runDir dir, n int) error {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, "."+attemptName(n)+".") {
+		if strings.HasPrefix(name, "."+AttemptName(n)+".") {
 			if err := runDir.removeAll(name); err != nil {
 				return err
 			}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,15 +12,10 @@ import (
 	"slurmgate/run"
 )
 
-// maxClaim bounds a claim file; real ones are one line.
-const maxClaim = 64 << 10
-
-var controlName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-
 // control opens an attempt's ctl folder.
 func (s *Shared) control(ctx context.Context, op, runID string, n int, name string) (dir, error) {
-	if !controlName.MatchString(name) {
-		return dir{}, fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%.80q is not the name of a control file", name))
+	if err := CheckControl(op, name); err != nil {
+		return dir{}, err
 	}
 	return s.attempt(ctx, op, runID, n, "ctl")
 }
@@ -80,7 +73,7 @@ func (s *Shared) ReadControl(ctx context.Context, runID string, n int, name stri
 	}
 	data, err := ctl.read(name, limit, tail)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, fault.Wrap(fault.NotFound, op, "control_missing", fmt.Sprintf("attempt %d of %s has no %s", n, runID, name), err)
+		return nil, ControlMissing(op, runID, n, name, err)
 	}
 	return data, fsFault(op, "control file "+name+" cannot be read", err)
 }
@@ -90,14 +83,14 @@ func (s *Shared) ReadControl(ctx context.Context, runID string, n int, name stri
 // same content is safe.
 func (s *Shared) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
 	const op = "staging.TakeClaim"
-	if len(content) == 0 || len(content) > maxClaim {
-		return nil, fault.New(fault.Internal, op, "claim_content", fmt.Sprintf("a claim of %d bytes", len(content)))
+	if err := CheckClaim(op, content); err != nil {
+		return nil, err
 	}
 	ctl, err := s.control(ctx, op, runID, n, run.ClaimFile)
 	if err != nil {
 		return nil, err
 	}
 	defer ctl.close()
-	got, err := ctl.linked(".claim.gateway."+randomName(), run.ClaimFile, content, maxClaim)
+	got, err := ctl.linked(".claim.gateway."+randomName(), run.ClaimFile, content, MaxClaim)
 	return got, fsFault(op, "the claim cannot be taken or read", err)
 }

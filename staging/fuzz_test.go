@@ -47,7 +47,7 @@ func FuzzOutputPath(f *testing.F) {
 		} else if k := fault.KindOf(err); k != fault.Tool && k != fault.Validation {
 			t.Errorf("%q: %v", rel, err)
 		}
-		p := printable(rel)
+		p := Printable(rel)
 		if !utf8.ValidString(p) || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == '\u202e' || r == 0x7f }) {
 			t.Errorf("%q is printed as %q", rel, p)
 		}

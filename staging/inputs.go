@@ -3,7 +3,6 @@ package staging
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -12,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"slurmgate/fault"
 	"slurmgate/files"
 	"slurmgate/plan"
 	"slurmgate/run"
@@ -30,11 +28,11 @@ const stageDir = ".stage"
 // Validation fault with code input_checksum; neither leaves a part of the file behind.
 func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
 	const op = "staging.StageInputs"
-	tree, err := newTree(inputs)
+	tree, err := NewTree(inputs)
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, runID)
+	unlock, err := s.locks.Lock(ctx, runID)
 	if err != nil {
 		return err
 	}
@@ -58,7 +56,7 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 }
 
 // fillNew fills a run folder that nobody else has seen yet: nothing has to be searched for or replaced.
-func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
+func (t Tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
 	if err := t.mkdirs(runDir); err != nil {
 		return err
 	}
@@ -86,7 +84,7 @@ func (t tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open
 const syncedAtOnce = 16
 
 // fill brings in/ into the state that the tree describes.
-func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
+func (t Tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
 	if err := runDir.removeAll(stageDir); err != nil { // a crash may have left half-copied files
 		return err
 	}
@@ -125,8 +123,8 @@ func (t tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open ru
 }
 
 // mkdirs makes the folders of the tree.
-func (t tree) mkdirs(runDir dir) error {
-	for _, d := range slices.Sorted(maps.Keys(t.dirs)) { // parents first
+func (t Tree) mkdirs(runDir dir) error {
+	for _, d := range slices.Sorted(maps.Keys(t.Dirs)) { // parents first
 		made, err := runDir.mkdirs(d)
 		if err != nil {
 			return err
@@ -137,8 +135,8 @@ func (t tree) mkdirs(runDir dir) error {
 }
 
 // sync makes new files durable, and the names in in/.
-func (t tree) sync(runDir dir, w *written) error {
-	for d := range t.dirs {
+func (t Tree) sync(runDir dir, w *written) error {
+	for d := range t.Dirs {
 		sub, err := runDir.sub(d)
 		if err != nil {
 			return err
@@ -157,7 +155,7 @@ func withInput(ctx context.Context, runDir dir, in plan.Input, open run.Opener,
 	put func(parent dir, name string, src io.Reader, size int64) error) error {
 	src, size, err := open(ctx, in.ChecksumSHA256)
 	if err != nil {
-		return fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
+		return Opened(in, err)
 	}
 	defer src.Close()
 	parent, err := runDir.sub(path.Dir(in.DestRelpath))
@@ -221,9 +219,7 @@ func copyVerified(ctx context.Context, dst *os.File, src io.Reader, size int64, 
 		return err
 	}
 	if got != in.ChecksumSHA256 {
-		return fault.New(fault.Validation, "staging.StageInputs", "input_checksum",
-			fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, got, in.ChecksumSHA256)).
-			WithNext("repair the artifact store, then retry the run").WithSteps(fault.Do("artifact.verify", "all", true))
+		return WrongInput(in, got)
 	}
 	return nil
 }

@@ -3,16 +3,12 @@ package staging
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path"
 
 	"golang.org/x/sys/unix"
 
-	"slurmgate/fault"
-	"slurmgate/files"
-	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -21,15 +17,15 @@ import (
 // above. Opening never blocks, not even on a pipe.
 func (s *Shared) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
 	const op = "staging.OpenOutput"
-	if msg := plan.CheckRelPath(srcRelpath, "out"); msg != "" {
-		return nil, 0, fault.Invalid(op, "", fault.Problem{Code: "PLAN-SRC-PATH", Field: "src_relpath", Msg: msg})
+	if err := CheckSource(op, srcRelpath); err != nil {
+		return nil, 0, err
 	}
 	root, err := s.root(ctx, op, runID, n)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer root.close()
-	rel := runID + "/" + attemptName(n) + "/" + srcRelpath
+	rel := runID + "/" + AttemptName(n) + "/" + srcRelpath
 	f, err := root.open(rel)
 	if errors.Is(err, unix.ENOENT) {
 		refresh(root, path.Dir(rel))
@@ -70,20 +66,16 @@ func refresh(root dir, rel string) {
 	}
 }
 
-func outputFault(op, code, rel, why string) error {
-	return fault.New(fault.Tool, op, code, "declared output "+rel+" "+why)
-}
-
 func openFault(op, rel string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return outputFault(op, run.OutputMissing, rel, "does not exist")
+		return OutputFault(op, run.OutputMissing, rel, "does not exist")
 	case errors.Is(err, unix.ELOOP):
-		return outputFault(op, run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
+		return OutputFault(op, run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
-		return outputFault(op, run.OutputIrregular, rel, "is a socket or device, not a regular file")
+		return OutputFault(op, run.OutputIrregular, rel, "is a socket or device, not a regular file")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return outputFault(op, run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
+		return OutputFault(op, run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
 	}
 	return fsFault(op, "declared output "+rel+" cannot be opened", err)
 }
@@ -94,15 +86,5 @@ func (s *Shared) acceptable(f *os.File, rel string) (int64, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0, fsFault(op, "declared output "+rel+" cannot be examined", err)
 	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return 0, outputFault(op, run.OutputIrregular, rel, "is "+files.Kind(st.Mode)+", not a regular file")
-	case st.Nlink > 1:
-		return 0, outputFault(op, run.OutputHardlink, rel, fmt.Sprintf("has %d hard links; a collected file must have exactly one", st.Nlink))
-	case st.Nlink == 0:
-		return 0, outputFault(op, run.OutputMissing, rel, "was removed while it was opened")
-	case int(st.Uid) != s.jobUID:
-		return 0, outputFault(op, run.OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", st.Uid, s.jobUID))
-	}
-	return st.Size, nil
+	return st.Size, Acceptable(op, rel, st.Mode, uint64(st.Nlink), int(st.Uid), s.jobUID)
 }

@@ -186,7 +186,7 @@ func TestUndeclaredBounded(t *testing.T) {
 		t.Error(diff)
 	}
 	long := "out/" + strings.Repeat("é", 200)
-	if p := printable(long); len(p) > nameBytes+3 || !utf8.ValidString(p) {
+	if p := Printable(long); len(p) > nameBytes+3 || !utf8.ValidString(p) {
 		t.Error(p)
 	}
 }

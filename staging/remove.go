@@ -7,11 +7,9 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -25,9 +23,6 @@ import (
 //
 //	<run_id>/a<n>   slurmgate-removed 1 token=<32 hex>
 
-// goneFile is the content of the file that replaces an attempt's folder.
-func goneFile(token string) []byte { return []byte("slurmgate-removed 1 token=" + token + "\n") }
-
 // RemoveRun removes a finished run's workspace except for one small file per attempt. attempts are the tokens of all its attempts, all of
 // which have ended. still is called once nobody can stage the run any more; unless it returns true, nothing happens. A workspace with an
 // attempt that the ledger does not know is a Conflict with code workspace_ahead_of_ledger and is left alone. Called again after it was cut
@@ -35,7 +30,7 @@ func goneFile(token string) []byte { return []byte("slurmgate-removed 1 token=" 
 func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64,
 	err error) {
 	const op = "staging.RemoveRun"
-	unlock, err := s.lock(ctx, runID)
+	unlock, err := s.locks.Lock(ctx, runID)
 	if err != nil {
 		return 0, err
 	}
@@ -61,7 +56,7 @@ func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]s
 			return freed, fsFault(op, fmt.Sprintf("attempt %d of %s cannot be removed", n, runID), err)
 		}
 	}
-	freed, err = removeBut(ctx, runDir, isAttemptName)
+	freed, err = removeBut(ctx, runDir, IsAttemptName)
 	return freed, fsFault(op, "the workspace of "+runID+" cannot be removed", err)
 }
 
@@ -72,14 +67,13 @@ func knownOnly(runDir dir, attempts map[int]string) error {
 		return err
 	}
 	for _, name := range names {
-		if !isAttemptName(name) {
+		if !IsAttemptName(name) {
 			continue
 		}
 		n, _ := strconv.Atoi(name[1:]) // it has the form
 		token, known := attempts[n]
 		if !known {
-			return fault.New(fault.Conflict, "staging.knownOnly", "workspace_ahead_of_ledger", "the ledger does not know attempt "+name).
-				WithNext("find out which ledger opened this attempt; nothing was removed")
+			return Unknown(name)
 		}
 		if gone, err := isGone(runDir, name, token); gone || err != nil {
 			if err != nil {
@@ -104,12 +98,12 @@ func isGone(runDir dir, name, token string) (bool, error) {
 		return false, err
 	}
 	got, err := runDir.read(name, 256, false)
-	return err == nil && string(got) == string(goneFile(token)), err
+	return err == nil && string(got) == string(GoneFile(token)), err
 }
 
 // retire replaces an ended attempt's folder by a file, atomically where the filesystem can. The folder gets another name, to be removed.
 func retire(runDir dir, n int, token string) error {
-	name := attemptName(n)
+	name := AttemptName(n)
 	if gone, err := isGone(runDir, name, token); gone || err != nil {
 		return err
 	}
@@ -117,7 +111,7 @@ func retire(runDir dir, n int, token string) error {
 		return err
 	}
 	temp := ".gone." + name + "." + randomName()
-	if err := runDir.write(temp, goneFile(token)); err != nil {
+	if err := runDir.write(temp, GoneFile(token)); err != nil {
 		return err
 	}
 	for range 10 {
@@ -154,18 +148,13 @@ func disarm(runDir dir, name, token string) error {
 	}
 	defer ctl.close()
 	if _, err := ctl.stat(run.ClaimFile); errors.Is(err, unix.ENOENT) {
-		if _, err := ctl.linked(".claim.gateway."+randomName(), run.ClaimFile, run.VoidClaim(token), maxClaim); err != nil {
+		if _, err := ctl.linked(".claim.gateway."+randomName(), run.ClaimFile, run.VoidClaim(token), MaxClaim); err != nil {
 			return err
 		}
 	} else if err != nil {
 		return err
 	}
 	return errors.Join(ctl.unlink(run.PinnedFile), ctl.sync())
-}
-
-func isAttemptName(name string) bool {
-	n, err := strconv.Atoi(strings.TrimPrefix(name, "a"))
-	return err == nil && n > 0 && name == attemptName(n)
 }
 
 // removeBut removes everything in a folder except the given names.

@@ -100,7 +100,7 @@ func TestRemoveRunCutShort(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	_, err := s.RemoveRun(ctx, runA, map[int]string{1: tokenA}, func() (bool, error) { stop(); return true, nil })
 	wantFault(t, err, fault.Canceled, "canceled")
-	if b, err := os.ReadFile(a1); err != nil || string(b) != string(goneFile(tokenA)) {
+	if b, err := os.ReadFile(a1); err != nil || string(b) != string(GoneFile(tokenA)) {
 		t.Errorf("%s, %v", b, err)
 	}
 	rest := left(t, runDir)

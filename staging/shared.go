@@ -19,7 +19,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -42,12 +41,8 @@ type Config struct {
 type Shared struct {
 	cfg    Config
 	jobUID int
-
-	mu   sync.Mutex
-	busy map[string]chan struct{} // runs being staged; closed when done
+	locks  Locks
 }
-
-const gatewayIDFile = ".gateway-id"
 
 // NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code
 // runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
@@ -59,22 +54,19 @@ func NewShared(cfg Config) (*Shared, error) {
 	if msg := plan.CheckWord(cfg.GatewayID); msg != "" {
 		return nil, fault.New(fault.Validation, op, "gateway_id", "the gateway id cannot be used: "+msg)
 	}
-	s := &Shared{cfg: cfg, jobUID: os.Geteuid(), busy: map[string]chan struct{}{}}
+	s := &Shared{cfg: cfg, jobUID: os.Geteuid()}
 	if cfg.JobUID != nil {
 		s.jobUID = *cfg.JobUID
 	}
-	if _, err := os.Lstat(filepath.Join(cfg.RunsDir, gatewayIDFile)); cfg.Marked && errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(fault.Transport, op, "runs_dir_unavailable", "unfinished runs have their workspaces in runs_dir "+cfg.RunsDir+
-			", but it has no file "+gatewayIDFile+": its filesystem is not mounted, or it was emptied").
-			WithNext(fmt.Sprintf("mount it; if it was emptied, write %s into %s and cancel those runs",
-				cfg.GatewayID, filepath.Join(cfg.RunsDir, gatewayIDFile)))
+	if _, err := os.Lstat(filepath.Join(cfg.RunsDir, GatewayIDFile)); cfg.Marked && errors.Is(err, os.ErrNotExist) {
+		return nil, Unmarked(op, cfg.RunsDir, cfg.GatewayID)
 	}
 	root, err := openRoot(cfg.RunsDir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.close()
-	id, err := root.linked(gatewayIDFile+"."+randomName(), gatewayIDFile, []byte(cfg.GatewayID+"\n"), 4<<10)
+	id, err := root.linked(GatewayIDFile+"."+randomName(), GatewayIDFile, []byte(cfg.GatewayID+"\n"), 4<<10)
 	if err != nil {
 		return nil, fsFault(op, "runs_dir cannot be marked", err)
 	}
@@ -117,22 +109,13 @@ func openRoot(path string) (dir, error) {
 }
 
 func (s *Shared) checkID(content []byte) error {
-	got := strings.TrimSuffix(string(content), "\n")
-	if got == s.cfg.GatewayID {
-		return nil
-	}
-	return fault.New(fault.Conflict, "staging.NewShared", "runs_dir_of_another_gateway",
-		fmt.Sprintf("%s belongs to gateway %.80q; this gateway is %q", s.cfg.RunsDir, got, s.cfg.GatewayID)).
-		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
+	return CheckID(s.cfg.RunsDir, s.cfg.GatewayID, content)
 }
 
 // root opens runs_dir for a call about an attempt.
 func (s *Shared) root(ctx context.Context, op, runID string, n int) (dir, error) {
-	switch {
-	case !plan.IsRunID(runID):
-		return dir{}, fault.New(fault.Validation, op, "run_id", fmt.Sprintf("%q is not a run id", runID))
-	case n < 1:
-		return dir{}, fault.New(fault.Validation, op, "attempt_number", fmt.Sprintf("attempts are numbered from 1, got %d", n))
+	if err := CheckAttempt(op, runID, n); err != nil {
+		return dir{}, err
 	}
 	return s.runsDir(ctx, op)
 }
@@ -144,9 +127,9 @@ func (s *Shared) attempt(ctx context.Context, op, runID string, n int, rel strin
 		return dir{}, err
 	}
 	defer root.close()
-	a, err := root.sub(path.Join(runID, attemptName(n), rel))
+	a, err := root.sub(path.Join(runID, AttemptName(n), rel))
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) { // a removed attempt is a file
-		return dir{}, fault.Wrap(fault.NotFound, op, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
+		return dir{}, AttemptMissing(op, runID, n, err)
 	}
 	return a, fsFault(op, "the attempt's folder cannot be opened", err)
 }
@@ -169,7 +152,7 @@ func (s *Shared) runsDir(ctx context.Context, op string) (dir, error) {
 		return dir{}, gone(err)
 	}
 	d := dir{fd}
-	id, err := d.read(gatewayIDFile, 4<<10, false)
+	id, err := d.read(GatewayIDFile, 4<<10, false)
 	if err == nil {
 		err = s.checkID(id)
 	}
@@ -183,33 +166,6 @@ func (s *Shared) runsDir(ctx context.Context, op string) (dir, error) {
 // RunDir is the absolute path of a run's folder as jobs see it.
 func (s *Shared) RunDir(runID string) string { return filepath.Join(s.cfg.RunsDir, runID) }
 
-func attemptName(n int) string { return fmt.Sprintf("a%d", n) }
-
-// lock lets only one call at a time stage a run.
-func (s *Shared) lock(ctx context.Context, runID string) (unlock func(), err error) {
-	for {
-		s.mu.Lock()
-		other, taken := s.busy[runID]
-		if !taken {
-			mine := make(chan struct{})
-			s.busy[runID] = mine
-			s.mu.Unlock()
-			return func() {
-				s.mu.Lock()
-				delete(s.busy, runID)
-				s.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		s.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, done(ctx, "staging.lock")
-		}
-	}
-}
-
 // Mark is the id of the gateway that a runs_dir belongs to; empty where it has none, or where there is no such folder.
 func Mark(runsDir string) (gatewayID string, err error) {
 	fd, err := unix.Open(runsDir, openDirFlags|unix.O_CLOEXEC, 0)
@@ -221,7 +177,7 @@ func Mark(runsDir string) (gatewayID string, err error) {
 	}
 	d := dir{fd}
 	defer d.close()
-	id, err := d.read(gatewayIDFile, 4<<10, false)
+	id, err := d.read(GatewayIDFile, 4<<10, false)
 	if errors.Is(err, unix.ENOENT) {
 		return "", nil
 	}

@@ -53,7 +53,7 @@ func TestWorkspaceConformance(t *testing.T) {
 				return content(t, name), true
 			},
 			Claim: func(t *testing.T, runID string, n int, mine string) string {
-				ctl := filepath.Join(dir, runID, attemptName(n), "ctl")
+				ctl := filepath.Join(dir, runID, AttemptName(n), "ctl")
 				own := filepath.Join(ctl, ".claim."+randomName())
 				put(t, own, mine)
 				_ = os.Link(own, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link says

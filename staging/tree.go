@@ -11,15 +11,16 @@ import (
 	"slurmgate/plan"
 )
 
-// tree is what in/ consists of: checked, workspace-relative paths.
-type tree struct {
-	files map[string]bool // in/...
-	dirs  map[string]bool // in, in/...
+// Tree is what in/ consists of: checked, workspace-relative paths.
+type Tree struct {
+	Files map[string]bool // in/...
+	Dirs  map[string]bool // in, in/...
 }
 
-func newTree(inputs []plan.Input) (tree, error) {
-	t := tree{files: map[string]bool{}, dirs: map[string]bool{"in": true}}
-	bad := func(code string, in plan.Input, msg string) (tree, error) {
+// NewTree checks where the inputs belong.
+func NewTree(inputs []plan.Input) (Tree, error) {
+	t := Tree{Files: map[string]bool{}, Dirs: map[string]bool{"in": true}}
+	bad := func(code string, in plan.Input, msg string) (Tree, error) {
 		return t, fault.Invalid("staging.StageInputs", "the inputs cannot be staged",
 			fault.Problem{Code: code, Field: "io.inputs", Msg: fmt.Sprintf("%.80q: %s", in.DestRelpath, msg)})
 	}
@@ -28,18 +29,18 @@ func newTree(inputs []plan.Input) (tree, error) {
 		switch {
 		case msg != "":
 			return bad("PLAN-DEST-PATH", in, msg)
-		case t.files[in.DestRelpath]:
+		case t.Files[in.DestRelpath]:
 			return bad("PLAN-DEST-DUPLICATE", in, "it appears twice")
 		case !plan.IsSHA256(in.ChecksumSHA256):
 			return bad("PLAN-CHECKSUM", in, "the checksum is not 64 lower-case hex digits")
 		}
-		t.files[in.DestRelpath] = true
+		t.Files[in.DestRelpath] = true
 		for d := path.Dir(in.DestRelpath); d != "."; d = path.Dir(d) {
-			t.dirs[d] = true
+			t.Dirs[d] = true
 		}
 	}
 	for _, in := range inputs {
-		if t.dirs[in.DestRelpath] {
+		if t.Dirs[in.DestRelpath] {
 			return bad("PLAN-DEST-DUPLICATE", in, "it would have to be both a file and a folder")
 		}
 	}
@@ -47,7 +48,7 @@ func newTree(inputs []plan.Input) (tree, error) {
 }
 
 // prune removes everything at or below rel that is neither a file nor a folder of the tree.
-func (t tree) prune(parent dir, rel string) error {
+func (t Tree) prune(parent dir, rel string) error {
 	st, err := parent.stat(path.Base(rel))
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -57,9 +58,9 @@ func (t tree) prune(parent dir, rel string) error {
 	}
 	kind := st.Mode & unix.S_IFMT
 	switch {
-	case kind == unix.S_IFREG && t.files[rel]:
+	case kind == unix.S_IFREG && t.Files[rel]:
 		return nil
-	case kind != unix.S_IFDIR || !t.dirs[rel]:
+	case kind != unix.S_IFDIR || !t.Dirs[rel]:
 		return parent.removeAll(path.Base(rel))
 	}
 	sub, err := parent.sub(path.Base(rel))

@@ -59,7 +59,7 @@ func (w *walk) full() bool { return len(w.found) >= w.limit || w.ctx.Err() != ni
 
 func (w *walk) add(rel string) {
 	if len(w.found) < w.limit {
-		w.found = append(w.found, printable(rel))
+		w.found = append(w.found, Printable(rel))
 	}
 }
 
@@ -119,9 +119,9 @@ func (w *walk) entry(parent dir, name, rel string, depth int) {
 	}
 }
 
-// printable formats a path for a warning: unchanged if it is short and a plan could use it, otherwise quoted, escaped and cut. A folder's
+// Printable formats a path for a warning: unchanged if it is short and a plan could use it, otherwise quoted, escaped and cut. A folder's
 // trailing slash does not count.
-func printable(rel string) string {
+func Printable(rel string) string {
 	plain := strings.TrimSuffix(rel, "/")
 	if len(rel) <= nameBytes && (plain == "out" || plan.CheckRelPath(plain, "out") == "") {
 		return visible.Line(rel)

@@ -1,0 +1,235 @@
+package staging
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+	"slurmgate/files"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// What every workspace has in common, wherever its files are: names, forms and faults.
+
+// Names of files that the gateway writes.
+const (
+	GatewayIDFile = ".gateway-id" // in runs_dir: the one gateway it serves
+	TokenFile     = "token"       // in ctl: the attempt's token
+)
+
+// MaxClaim bounds a claim file; real ones are one line.
+const MaxClaim = 64 << 10
+
+var (
+	tokenForm   = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	controlName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+)
+
+// CheckAttempt refuses what cannot be the id of a run or the number of an attempt.
+func CheckAttempt(op, runID string, n int) error {
+	switch {
+	case !plan.IsRunID(runID):
+		return fault.New(fault.Validation, op, "run_id", fmt.Sprintf("%q is not a run id", runID))
+	case n < 1:
+		return fault.New(fault.Validation, op, "attempt_number", fmt.Sprintf("attempts are numbered from 1, got %d", n))
+	}
+	return nil
+}
+
+// CheckOpen refuses a token that has no token's form, and control files that the gateway does not write.
+func CheckOpen(op, token string, files []run.ControlFile) error {
+	if !tokenForm.MatchString(token) {
+		return fault.New(fault.Validation, op, "token", "a token is 32 lower-case hex digits")
+	}
+	for _, f := range files {
+		if !controlName.MatchString(f.Name) || f.Name == run.ClaimFile || f.Name == TokenFile {
+			return fault.New(fault.Validation, op, "control_name",
+				fmt.Sprintf("%.80q is not the name of a control file that the gateway writes", f.Name))
+		}
+	}
+	return nil
+}
+
+// CheckControl refuses what cannot be the name of a control file.
+func CheckControl(op, name string) error {
+	if !controlName.MatchString(name) {
+		return fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%.80q is not the name of a control file", name))
+	}
+	return nil
+}
+
+// CheckClaim refuses a claim without content, and one that is too long.
+func CheckClaim(op string, content []byte) error {
+	if len(content) == 0 || len(content) > MaxClaim {
+		return fault.New(fault.Internal, op, "claim_content", fmt.Sprintf("a claim of %d bytes", len(content)))
+	}
+	return nil
+}
+
+// CheckSource refuses what cannot be the path of an output.
+func CheckSource(op, srcRelpath string) error {
+	if msg := plan.CheckRelPath(srcRelpath, "out"); msg != "" {
+		return fault.Invalid(op, "", fault.Problem{Code: "PLAN-SRC-PATH", Field: "src_relpath", Msg: msg})
+	}
+	return nil
+}
+
+// AttemptName is the name of an attempt's folder.
+func AttemptName(n int) string { return fmt.Sprintf("a%d", n) }
+
+// IsAttemptName reports whether a name is that of an attempt's folder.
+func IsAttemptName(name string) bool {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "a"))
+	return err == nil && n > 0 && name == AttemptName(n)
+}
+
+// GoneFile is the content of the file that replaces an attempt's folder.
+func GoneFile(token string) []byte { return []byte("slurmgate-removed 1 token=" + token + "\n") }
+
+// CheckID compares what a runs_dir says with the gateway that uses it.
+func CheckID(runsDir, gatewayID string, content []byte) error {
+	got := strings.TrimSuffix(string(content), "\n")
+	if got == gatewayID {
+		return nil
+	}
+	return fault.New(fault.Conflict, "staging.CheckID", "runs_dir_of_another_gateway",
+		fmt.Sprintf("%s belongs to gateway %.80q; this gateway is %q", runsDir, got, gatewayID)).
+		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
+}
+
+// Unmarked is the fault about a runs_dir without its mark that workspaces were made in.
+func Unmarked(op, runsDir, gatewayID string) error {
+	return fault.New(fault.Transport, op, "runs_dir_unavailable", "unfinished runs have their workspaces in runs_dir "+runsDir+
+		", but it has no file "+GatewayIDFile+": its filesystem is not mounted, or it was emptied").
+		WithNext(fmt.Sprintf("mount it; if it was emptied, write %s into %s/%s and cancel those runs", gatewayID, runsDir, GatewayIDFile))
+}
+
+// AttemptMissing is the fault about an attempt without a folder.
+func AttemptMissing(op, runID string, n int, err error) error {
+	return fault.Wrap(fault.NotFound, op, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
+}
+
+// ControlMissing is the fault about a control file that is not there.
+func ControlMissing(op, runID string, n int, name string, err error) error {
+	return fault.Wrap(fault.NotFound, op, "control_missing", fmt.Sprintf("attempt %d of %s has no %s", n, runID, name), err)
+}
+
+// Ahead is the fault about an attempt that exists with another token than the ledger's.
+func Ahead(name string, got []byte, token string, err error) error {
+	return fault.Wrap(fault.Conflict, "staging.OpenAttempt", "workspace_ahead_of_ledger",
+		fmt.Sprintf("%s exists with token %.40q, but the ledger has %q", name, bytes.TrimSpace(got), token), err).
+		WithNext("find out which ledger opened this attempt: was a backup restored, or does a second gateway run? Nothing is sent until then")
+}
+
+// Unknown is the fault about an attempt that the ledger does not have at all.
+func Unknown(name string) error {
+	return fault.New(fault.Conflict, "staging.RemoveRun", "workspace_ahead_of_ledger", "the ledger does not know attempt "+name).
+		WithNext("find out which ledger opened this attempt; nothing was removed")
+}
+
+// DiskFull is the fault about a filesystem without room.
+func DiskFull(op, msg string, err error) error {
+	return fault.Wrap(fault.Transport, op, "disk_full", msg, err).WithNext("free space, or raise the quota, of the filesystem of runs_dir")
+}
+
+// ForeignEntry is the fault about something in a run's folder that is not the gateway's.
+func ForeignEntry(op, msg string, err error) error {
+	return fault.Wrap(fault.Conflict, op, "workspace_foreign_entry",
+		msg+": the run's folder contains something that the gateway did not create", err).
+		WithNext("look into the run's folder below runs_dir and remove what does not belong there")
+}
+
+// Opened is the fault about an input whose bytes cannot be opened.
+func Opened(in plan.Input, err error) error {
+	return fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
+}
+
+// WrongInput is the fault about an input whose bytes are not the pinned ones.
+func WrongInput(in plan.Input, got string) error {
+	return fault.New(fault.Validation, "staging.StageInputs", "input_checksum",
+		fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, got, in.ChecksumSHA256)).
+		WithNext("repair the artifact store, then retry the run").WithSteps(fault.Do("artifact.verify", "all", true))
+}
+
+// OutputFault is the fault about a declared output that is rejected.
+func OutputFault(op, code, rel, why string) error {
+	return fault.New(fault.Tool, op, code, "declared output "+rel+" "+why)
+}
+
+// Acceptable says what is wrong with a file as a declared output: mode as stat(2) has it, how many names it has, and whose it is.
+func Acceptable(op, rel string, mode uint32, nlink uint64, uid, jobUID int) error {
+	switch {
+	case mode&unix.S_IFMT != unix.S_IFREG:
+		return OutputFault(op, run.OutputIrregular, rel, "is "+files.Kind(mode)+", not a regular file")
+	case nlink > 1:
+		return OutputFault(op, run.OutputHardlink, rel, fmt.Sprintf("has %d hard links; a collected file must have exactly one", nlink))
+	case nlink == 0:
+		return OutputFault(op, run.OutputMissing, rel, "was removed while it was opened")
+	case uid != jobUID:
+		return OutputFault(op, run.OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", uid, jobUID))
+	}
+	return nil
+}
+
+// Failed turns an error of a filesystem, or of the caller's context, into a fault that can be retried; faults pass unchanged.
+func Failed(op, msg string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isFault(err):
+		return err
+	case errors.Is(err, context.Canceled):
+		return fault.Wrap(fault.Canceled, op, "canceled", msg, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Wrap(fault.Timeout, op, "timeout", msg, err)
+	}
+	return fault.Wrap(fault.Transport, op, "filesystem", msg, err)
+}
+
+func isFault(err error) bool {
+	_, ok := errors.AsType[*fault.Error](err)
+	return ok
+}
+
+// Locks lets only one call at a time work on a run. The zero value is ready.
+type Locks struct {
+	mu   sync.Mutex
+	busy map[string]chan struct{} // by run; closed when free
+}
+
+// Lock waits for the run to be free.
+func (l *Locks) Lock(ctx context.Context, runID string) (unlock func(), err error) {
+	for {
+		l.mu.Lock()
+		other, taken := l.busy[runID]
+		if !taken {
+			if l.busy == nil {
+				l.busy = map[string]chan struct{}{}
+			}
+			mine := make(chan struct{})
+			l.busy[runID] = mine
+			l.mu.Unlock()
+			return func() {
+				l.mu.Lock()
+				delete(l.busy, runID)
+				l.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, Failed("staging.Lock", "the caller gave up", ctx.Err())
+		}
+	}
+}
