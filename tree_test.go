@@ -49,10 +49,11 @@ var arrows = map[string][]string{
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":    {"fault", "gate", "plan", "retention", "run"},
 	"artifact":  {"fault", "files", "plan", "visible"},
-	"slurm":     {"fault", "plan", "run", "secrets"},
+	"slurm":     {"fault", "plan", "remote", "run", "secrets"},
 	"apptainer": {"fault", "files", "plan", "run"},
 	"staging":   {"fault", "files", "plan", "run", "secrets", "visible"},
 	"local":     {"fault", "run"},
+	"remote":    {"fault"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
 	// Faces over the gate.
 	"httpapi": {"fault", "files", "gate", "plan", "visible"},
 	"mcp":     {"fault", "gate", "plan", "visible"},
@@ -101,13 +102,17 @@ var libraries = map[string]string{
 	"github.com/mattn/go-sqlite3":              "the ledger (CARD-07)",
 	"github.com/nikolalohinski/gonja/v2":       "reading Jinja2 templates; what they do is decided here",
 	"github.com/modelcontextprotocol/go-sdk":   "the protocol of chats, by those who write it",
+	"github.com/pkg/sftp":                      "SFTP (CARD-07)",
 	"github.com/prometheus/client_golang":      "figures in the form that sites read",
 	"github.com/santhosh-tekuri/jsonschema/v6": "JSON Schema 2020-12 for tools and envelope",
-	"github.com/sylabs/sif/v2":                 "reading and writing SIF (CARD-07)",
-	"go.yaml.in/yaml/v3":                       "YAML with line numbers",
-	"golang.org/x/sys":                         "openat2, statfs, flock and locks of open files",
-	"golang.org/x/text":                        "the language of schema messages; normal forms of names of passwords",
-	"golang.org/x/time":                        "the RPC budget",
+	"github.com/skeema/knownhosts": "the host key algorithms that known_hosts has for a host, certificates included; x/crypto does not choose " +
+		"them, so hosts with several keys fail",
+	"github.com/sylabs/sif/v2": "reading and writing SIF (CARD-07)",
+	"go.yaml.in/yaml/v3":       "YAML with line numbers",
+	"golang.org/x/crypto":      "SSH (CARD-07)",
+	"golang.org/x/sys":         "openat2, statfs, flock and locks of open files",
+	"golang.org/x/text":        "the language of schema messages; normal forms of names of passwords",
+	"golang.org/x/time":        "the RPC budget",
 }
 
 // testLibraries may be imported by tests besides.

@@ -1,0 +1,80 @@
+package remote
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"slurmgate/fault"
+)
+
+// Config says how a host is reached. All paths are of this machine.
+type Config struct {
+	Address     string   // host:port; without a port, 22
+	User        string   // whom to log in as
+	KnownHosts  []string // known_hosts files; a host key that is not in them is refused
+	Key         string   // private key file, which nobody else may read; or Agent
+	Certificate string   // user certificate of the key; may be empty
+	Agent       string   // socket of an SSH agent that has the key
+	Jump        []Config // hosts to go through, the first one first; theirs are ignored
+}
+
+// name is how messages call the host.
+func (c Config) name() string { return c.User + "@" + c.Address }
+
+// normal fills in the port.
+func (c Config) normal() Config {
+	if _, _, err := net.SplitHostPort(c.Address); err != nil {
+		c.Address = net.JoinHostPort(strings.Trim(c.Address, "[]"), "22")
+	}
+	jump := make([]Config, len(c.Jump))
+	for i, j := range c.Jump {
+		jump[i] = j.normal()
+	}
+	c.Jump = jump
+	return c
+}
+
+// check reads all files once, so that a wrong one is found at the start.
+func (c Config) check() error {
+	for _, hop := range append(c.Jump, c) {
+		if hop.Address == "" || hop.User == "" {
+			return invalid("ssh_config", "a host needs an address and a user")
+		}
+		if (hop.Key == "") == (hop.Agent == "") {
+			return invalid("ssh_config", hop.name()+" needs either a key file or an agent")
+		}
+		if _, err := hop.knownHosts(); err != nil {
+			return err
+		}
+		if hop.Key == "" {
+			continue
+		}
+		if _, err := hop.keyFile(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func invalid(code, msg string) *fault.Error {
+	return fault.New(fault.Validation, "remote.New", code, msg)
+}
+
+// private refuses a key file that others can use. A group may read a file of another owner: so a package lets a service read root's file.
+func private(path string) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return fault.Wrap(fault.Validation, "remote.New", "ssh_key", fmt.Sprintf("the key file %s cannot be read", path), err)
+	}
+	open := st.Mode().Perm() & 0o077
+	if !owned(st) {
+		open &= 0o027
+	}
+	if open != 0 {
+		return invalid("ssh_key", fmt.Sprintf("the key file %s has mode %04o, so others can use it", path, st.Mode().Perm())).
+			WithNext("chmod 600 " + path)
+	}
+	return nil
+}

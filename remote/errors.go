@@ -1,0 +1,74 @@
+package remote
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"slurmgate/fault"
+)
+
+// Codes of the Transport faults of this package.
+const (
+	Unreachable = "ssh_unreachable" // no connection: nothing was started
+	BadHostKey  = "ssh_host_key"    // the host key is unknown, changed or revoked; nothing was sent, no login was tried
+	BadLogin    = "ssh_auth"        // the host does not accept user and key
+	Busy        = "ssh_busy"        // the host allows no further session (MaxSessions): nothing was started
+	NoShell     = "ssh_shell"       // the login shell did not come to /bin/sh: nothing was started
+	Cut         = "ssh_cut"         // the connection was lost, or the time was over: it is unknown whether the script ran to its end
+)
+
+// NotStarted reports whether an error proves that the script was not started, and never will be.
+func NotStarted(err error) bool {
+	switch fault.CodeOf(err) {
+	case Unreachable, BadHostKey, BadLogin, Busy, NoShell:
+		return true
+	}
+	return false
+}
+
+func (h *Host) fault(code, msg string, err error) *fault.Error {
+	return fault.Wrap(fault.Transport, "remote.Run", code, h.cfg.name()+": "+msg, err)
+}
+
+// profile describes a login shell from which no sign of /bin/sh came.
+func (h *Host) profile(code, what string, noise []byte) *fault.Error {
+	said := ""
+	if text := strings.TrimSpace(strings.ToValidUTF8(string(noise), "?")); text != "" {
+		said = fmt.Sprintf("; it printed: %s", fault.Clip(text[max(0, len(text)-90):]))
+	}
+	return h.fault(code, what+said, nil).WithNext("log in as the user by hand: the login shell's start-up files (.bashrc, .cshrc, " +
+		"config.fish, .zshenv) must not ask, wait, read standard input or exit when no terminal is there")
+}
+
+// refused describes why a host accepts no login.
+func refused(hop Config, err error) *fault.Error {
+	text := err.Error()
+	if strings.Contains(text, "unable to authenticate") || strings.Contains(text, "oo many authentication failures") {
+		return fault.Wrap(fault.Transport, "remote.connect", BadLogin,
+			fmt.Sprintf("%s does not accept the %s", hop.name(), hop.credential()), err).
+			WithNext("check user, key and the user's authorized_keys there; the sshd log of the host has the reason")
+	}
+	return fault.Wrap(fault.Transport, "remote.connect", Unreachable,
+		hop.name()+" ended the connection before the login; it may have too many connections (MaxStartups)", err)
+}
+
+func (c Config) credential() string {
+	switch {
+	case c.Agent != "":
+		return "keys of the agent at " + c.Agent
+	case c.Certificate != "":
+		return "certificate " + c.Certificate
+	}
+	return "key " + c.Key
+}
+
+// fingerprint names a host key as ssh-keygen -l does.
+func fingerprint(key ssh.PublicKey) string {
+	if cert, ok := key.(*ssh.Certificate); ok {
+		return fmt.Sprintf("a %s signed by %s", cert.Type(), cmp.Or(ssh.FingerprintSHA256(cert.SignatureKey), "nobody"))
+	}
+	return key.Type() + " " + ssh.FingerprintSHA256(key)
+}

@@ -1,0 +1,241 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"slurmgate/fault"
+)
+
+// Host is a login node or a data host, with one connection that is kept while it works and made again after it was lost. It is safe for
+// concurrent use.
+type Host struct {
+	cfg    Config
+	log    *slog.Logger
+	timing timing
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
+
+	mu      sync.Mutex
+	link    *link // nil: not connected
+	made    int   // connections so far
+	dialing *attempt
+	failure error // of the last attempt
+	wait    time.Duration
+	until   time.Time // when the next attempt may be made
+	extra   int       // connections made by More
+}
+
+// timing has the times that tests shorten.
+type timing struct {
+	first, longest time.Duration // back-off
+	patience       time.Duration // a call waits for a back-off that ends within it
+	alive          time.Duration // between two keep-alives, and the wait for the answer to one
+	hello          time.Duration // for a login shell to come to /bin/sh
+	busy           time.Duration // for a further session
+}
+
+var usual = timing{first: time.Second, longest: time.Minute, patience: 3 * time.Second, alive: 15 * time.Second, hello: 30 * time.Second,
+	busy: 20 * time.Second}
+
+// attempt is a connection that is being made; done is closed at its end.
+type attempt struct {
+	done chan struct{}
+	link *link
+	err  error
+}
+
+// New checks the configuration and the files it names. The host is connected to when it is first needed.
+func New(c Config, log *slog.Logger) (*Host, error) {
+	c = c.normal()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	return &Host{cfg: c, log: log.With("host", c.Address, "user", c.User), timing: usual, ctx: ctx, stop: stop}, nil
+}
+
+// Name is user@address, for messages.
+func (h *Host) Name() string { return h.cfg.name() }
+
+// User is whom calls run as.
+func (h *Host) User() string { return h.cfg.User }
+
+// Close ends the connection, and with it all calls.
+func (h *Host) Close() {
+	h.stop()
+	h.mu.Lock()
+	l := h.link
+	h.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+}
+
+// Connection returns the number of the kept connection, and connects first where there is none. What is known of the host behind a name
+// holds for one connection: the next one may lead to another login node.
+func (h *Host) Connection(ctx context.Context) (int, error) {
+	l, err := h.connect(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return l.number, nil
+}
+
+// connect returns the kept connection. Whoever comes while it is being made waits for the same attempt; an attempt does not end with the
+// call that began it.
+func (h *Host) connect(ctx context.Context) (*link, error) {
+	for {
+		h.mu.Lock()
+		switch {
+		case h.ctx.Err() != nil:
+			h.mu.Unlock()
+			return nil, h.fault(Unreachable, "the connection was closed", nil)
+		case h.link != nil && h.link.works():
+			defer h.mu.Unlock()
+			return h.link, nil
+		}
+		if rest := time.Until(h.until); rest > 0 && h.dialing == nil {
+			err := h.failure
+			h.mu.Unlock()
+			if rest > h.timing.patience {
+				return nil, fault.Wrap("", "remote.connect", "", fmt.Sprintf("the next try is in %d s", int(rest.Seconds())+1), err).
+					WithRetry(int(rest.Seconds()) + 1)
+			}
+			if !sleep(ctx, rest) {
+				return nil, h.fault(Unreachable, "no connection within the time allowed", errors.Join(ctx.Err(), err))
+			}
+			continue
+		}
+		a := h.dialing
+		if a == nil {
+			a = &attempt{done: make(chan struct{})}
+			h.dialing = a
+			go h.attempt(a)
+		}
+		h.mu.Unlock()
+		select {
+		case <-a.done:
+			return a.link, a.err
+		case <-ctx.Done():
+			return nil, h.fault(Unreachable, "no connection within the time allowed", ctx.Err())
+		}
+	}
+}
+
+// attempt connects once. After a failure the next attempt has to wait, longer each time, by an amount with jitter, so that several gateways
+// do not come back in step.
+func (h *Host) attempt(a *attempt) {
+	client, closeAll, err := h.cfg.dial(h.ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dialing = nil
+	if a.err = err; err == nil {
+		h.made++
+		h.link = newLink(h.made, client, closeAll)
+		h.failure = nil
+		a.link = h.link
+		h.log.Info("connected over SSH", "connection", h.made)
+		go h.keepAlive(h.link)
+	} else {
+		h.fails(err)
+	}
+	close(a.done)
+}
+
+// fails notes a failed attempt. Under mu.
+func (h *Host) fails(err error) {
+	h.failure = err
+	h.wait = min(max(h.timing.first, 2*h.wait), h.timing.longest)
+	d := h.wait/2 + rand.N(h.wait)
+	h.until = time.Now().Add(d)
+	h.log.Warn("no connection over SSH", "error", err, "next_try_in", d.Round(time.Millisecond))
+}
+
+// keepAlive asks the host for a sign of life, and ends the connection when none comes. It returns when the connection is gone.
+func (h *Host) keepAlive(l *link) {
+	since := time.Now()
+	tick := time.NewTicker(h.timing.alive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.gone:
+		case <-tick.C:
+			answered := make(chan struct{})
+			go func() {
+				l.client.SendRequest("keepalive@openssh.com", true, nil)
+				close(answered)
+			}()
+			select {
+			case <-answered:
+				continue
+			case <-l.gone:
+			case <-time.After(h.timing.alive):
+				l.close()
+			}
+		}
+		break
+	}
+	<-l.gone
+	l.close()
+	if h.ctx.Err() != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log.Warn("the SSH connection was lost", "connection", l.number, "after", time.Since(since).Round(time.Second), "error", l.err)
+	if time.Since(since) >= 10*h.timing.first {
+		h.wait = 0
+	} else { // a host that drops each connection is not asked again at once
+		h.fails(h.fault(Unreachable, "the host ended the connection soon after the login", l.err))
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// link is one connection.
+type link struct {
+	number   int
+	client   *ssh.Client
+	closeAll func()
+	slots    *slots
+	gone     chan struct{} // closed when the connection is lost
+	err      error         // why; after gone
+}
+
+func newLink(number int, client *ssh.Client, closeAll func()) *link {
+	l := &link{number: number, client: client, closeAll: closeAll, slots: newSlots(sessions), gone: make(chan struct{})}
+	go func() {
+		l.err = client.Wait()
+		close(l.gone)
+	}()
+	return l
+}
+
+func (l *link) works() bool {
+	select {
+	case <-l.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// close never blocks for long: the outermost connection is closed as well, and with it all that go through it.
+func (l *link) close() { l.closeAll() }

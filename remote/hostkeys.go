@@ -1,0 +1,73 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+	plainhosts "golang.org/x/crypto/ssh/knownhosts"
+
+	"slurmgate/fault"
+)
+
+// knownHosts reads the files. They are read anew for each connection, so a corrected line needs no restart.
+func (c Config) knownHosts() (*knownhosts.HostKeyDB, error) {
+	if len(c.KnownHosts) == 0 {
+		return nil, invalid("ssh_known_hosts", "no known_hosts file for "+c.Address+", so no host key could be accepted")
+	}
+	db, err := knownhosts.NewDB(c.KnownHosts...)
+	if err != nil {
+		return nil, fault.Wrap(fault.Validation, "remote.New", "ssh_known_hosts",
+			fmt.Sprintf("the known_hosts files for %s cannot be used", c.Address), err)
+	}
+	return db, nil
+}
+
+// hostKeys returns the algorithms of the keys that are known, so that a host with several keys shows one of those, and the check of the
+// key, which leaves what it found in bad.
+func (c Config) hostKeys(bad *error) ([]string, ssh.HostKeyCallback, error) {
+	db, err := c.knownHosts()
+	if err != nil {
+		return nil, nil, err
+	}
+	check := db.HostKeyCallback()
+	return db.HostKeyAlgorithms(c.Address), func(address string, at net.Addr, key ssh.PublicKey) error {
+		err := check(address, at, key)
+		if err != nil {
+			*bad = c.hostKeyFault(key, err)
+		}
+		return err
+	}, nil
+}
+
+func (c Config) hostKeyFault(key ssh.PublicKey, err error) error {
+	files := strings.Join(c.KnownHosts, ", ")
+	is := func(msg, next string) error {
+		return fault.Wrap(fault.Transport, "remote.connect", BadHostKey, msg, err).WithNext(next)
+	}
+	var revoked *plainhosts.RevokedError
+	var wanted *plainhosts.KeyError
+	switch {
+	case errors.As(err, &revoked):
+		return is(fmt.Sprintf("the host key of %s (%s) is revoked at %s:%d", c.Address, fingerprint(key), revoked.Revoked.Filename,
+			revoked.Revoked.Line), "do not log in there; ask the cluster's admins for the new host key")
+	case errors.As(err, &wanted) && len(wanted.Want) > 0:
+		var at []string
+		for _, w := range wanted.Want {
+			if line := fmt.Sprintf("%s:%d", w.Filename, w.Line); !slices.Contains(at, line) {
+				at = append(at, line)
+			}
+		}
+		return is(fmt.Sprintf("the host key of %s is %s, another one than at %s", c.Address, fingerprint(key), strings.Join(at, ", ")),
+			"another host may be answering: ask the cluster's admins whether the key was changed, and only then replace the line")
+	case errors.As(err, &wanted):
+		return is(fmt.Sprintf("the host key of %s (%s) is in none of the known_hosts files (%s)", c.Address, fingerprint(key), files),
+			"compare the fingerprint with the one that the cluster's admins publish, then add the key (ssh-keyscan)")
+	}
+	return is(fmt.Sprintf("the host key of %s (%s) is not accepted", c.Address, fingerprint(key)),
+		"check the certificate of the host and the @cert-authority lines in "+files)
+}

@@ -1,0 +1,146 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+)
+
+// MaxConnections bounds the further connections of a host.
+const MaxConnections = 8
+
+// SFTP opens an SFTP channel on the kept connection. It takes one of the connection's few sessions until the client is closed.
+func (h *Host) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
+	ch, requests, free, err := h.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.subsystem(ctx, ch, requests, free, ch.Close, opts)
+}
+
+// More opens an SFTP channel on a further connection, which ends with the client. There are at most [MaxConnections] of them.
+func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
+	if _, err := h.connect(ctx); err != nil { // a host that is away is asked by one connection alone
+		return nil, err
+	}
+	h.mu.Lock()
+	full := h.extra >= MaxConnections
+	if !full {
+		h.extra++
+	}
+	h.mu.Unlock()
+	if full {
+		return nil, h.fault(Busy, fmt.Sprintf("all %d further connections are in use", MaxConnections), nil)
+	}
+	free := sync.OnceFunc(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.extra--
+	})
+	client, closeAll, err := h.cfg.dial(ctx)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	end := context.AfterFunc(h.ctx, closeAll)
+	go func() {
+		client.Wait()
+		end()
+		closeAll()
+		free()
+	}()
+	ch, requests, err := openOn(ctx, client, func() {})
+	if err != nil {
+		closeAll()
+		return nil, h.fault(Unreachable, "no SFTP channel on a further connection", err)
+	}
+	return h.subsystem(ctx, ch, requests, func() {}, func() error { closeAll(); return nil }, opts)
+}
+
+// subsystem starts the SFTP server on a channel. What a profile prints before the server's first packet is skipped.
+func (h *Host) subsystem(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request, free func(), end func() error,
+	opts []sftp.ClientOption) (*sftp.Client, error) {
+	go func() {
+		ssh.DiscardRequests(requests)
+		free()
+	}()
+	type started struct {
+		client *sftp.Client
+		err    error
+	}
+	got := make(chan started, 1)
+	go func() {
+		client, err := h.startSFTP(ch, end, opts)
+		got <- started{client, err}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, h.timing.hello)
+	defer cancel()
+	select {
+	case s := <-got:
+		if s.err != nil {
+			end()
+		}
+		return s.client, s.err
+	case <-ctx.Done():
+		go end()
+		return nil, h.profile(NoShell, "the SFTP server did not start within the time allowed", nil)
+	}
+}
+
+func (h *Host) startSFTP(ch ssh.Channel, end func() error, opts []sftp.ClientOption) (*sftp.Client, error) {
+	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
+	if err != nil {
+		return nil, h.fault(Unreachable, "the connection was lost", err)
+	}
+	if !ok {
+		return nil, h.fault(NoShell, "the host does not offer SFTP", nil).WithNext("ask for the subsystem sftp in sshd_config")
+	}
+	go io.Copy(io.Discard, ch.Stderr())
+	noise := &quiet{from: ch}
+	client, err := sftp.NewClientPipe(noise, closer{ch, end}, opts...)
+	switch {
+	case errors.Is(err, errNoise) || noise.heard > 0 && err != nil:
+		return nil, h.profile(NoShell, "the login shell prints text where the SFTP server should answer", noise.text)
+	case err != nil:
+		return nil, h.fault(NoShell, "the SFTP server did not start", err)
+	}
+	return client, nil
+}
+
+// quiet leaves out what comes before the first packet of an SFTP server: a packet begins with a zero byte, and text has none.
+type quiet struct {
+	from  io.Reader
+	heard int
+	text  []byte // the first of it
+	begun bool
+}
+
+func (q *quiet) Read(p []byte) (int, error) {
+	for {
+		n, err := q.from.Read(p)
+		if q.begun {
+			return n, err
+		}
+		i := bytes.IndexByte(p[:n], 0)
+		q.begun = i >= 0
+		if !q.begun {
+			i = n
+		}
+		q.heard += i
+		q.text = append(q.text, p[:min(i, 512-len(q.text))]...)
+		switch {
+		case q.begun:
+			return copy(p, p[i:n]), err
+		case q.heard > maxNoise:
+			return 0, errNoise
+		case err != nil:
+			return 0, err
+		}
+	}
+}
