@@ -3,6 +3,7 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -34,6 +35,10 @@ type Gateway struct {
 	Script  string                                                               // version of the job script that plans are for
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
 	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one
+
+	// Associations is what a user of this host may charge on a cluster by the associations in Slurm; only asked where slurm.accounts is
+	// associations. If that is not known it is a retryable Transport fault.
+	Associations func(ctx context.Context, site, user string) (UserAccounts, error)
 
 	LastBackup func() *time.Time // when the last backup was made; nil where none is known
 

@@ -177,7 +177,11 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 	if err != nil {
 		return run.Order{}, err
 	}
-	if err := charged(c, project, spec.Placement); err != nil {
+	ch, err := g.chargeOf(ctx, c, s, project)
+	if err == nil {
+		err = ch.allows(spec.Placement)
+	}
+	if err != nil {
 		return run.Order{}, err
 	}
 	if err := g.checkInputs(ctx, c, project, spec); err != nil {
@@ -207,6 +211,9 @@ func (g *Gateway) hide(c gate.Call, reason *string) *string {
 }
 
 func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RunArgs) (run.SubmitAnswer, error) {
+	if err := g.mayRetry(ctx, c, a.RunID); err != nil {
+		return run.SubmitAnswer{}, err
+	}
 	r, err := g.Sites.Retry(ctx, a.RunID, a.After, a.Reason)
 	if err == nil {
 		g.askedAgain(ctx, c, a.RunID)

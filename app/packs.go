@@ -88,8 +88,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		if named != "" {
 			canonical.Spec.Placement.Site = &named
 		}
-		at = new(g.place(c, s, project, canonical.Spec.Placement))
-		err = charged(c, project, *at)
+		at, err = g.charged(ctx, c, s, project, canonical.Spec.Placement)
 	}
 	if err != nil {
 		return run.Order{}, nil, err
@@ -111,15 +110,6 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		Params: canonical.Params(project, g.Script), Site: s.Name, Placement: at, Warnings: bindWarnings(binds),
 		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}
 	return order, canonical.Made, nil
-}
-
-// place adds to a pack's placement what it leaves to the site and to the caller: that is where the run goes, and what policy judges.
-func (g *Gateway) place(c gate.Call, s *site.Site, project string, asked plan.Placement) plan.Placement {
-	defaults := SiteDefaults(s)
-	if own := c.Caller.Account(project); own != "" {
-		defaults.Account = own
-	}
-	return asked.Resolve(defaults)
 }
 
 // packHandler submits the plan of a call.

@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/plan"
 	"slurmgate/policy"
 )
 
@@ -58,19 +56,6 @@ func TestCharged(t *testing.T) {
 		if got := who.Account(c.project); got != c.want {
 			t.Errorf("%v: %q", c, got)
 		}
-	}
-}
-
-func TestChargedAccount(t *testing.T) {
-	c := gate.Call{Caller: gate.Caller{Principal: gate.Principal{Accounts: map[string]string{"*": "mine"}}}}
-	for account, code := range map[string]string{"mine": "", "other": "account_denied"} {
-		if err := charged(c, "proj_x", plan.Placement{Partition: "main", Account: account}); fault.CodeOf(err) != code &&
-			(err != nil || code != "") {
-			t.Errorf("%s: %v", account, err)
-		}
-	}
-	if err := charged(gate.Call{}, "proj_x", plan.Placement{Partition: "main", Account: "any"}); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 
-	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
 )
@@ -53,15 +52,4 @@ func firstArtifact(v any) string {
 		}
 	}
 	return ""
-}
-
-// charged refuses a plan that charges another Slurm account than the caller's for the project.
-func charged(c gate.Call, project string, at plan.Placement) error {
-	own := c.Caller.Account(project)
-	if own == "" || own == at.Account {
-		return nil
-	}
-	return &fault.Error{Op: "charged", Kind: fault.Policy, Code: "account_denied",
-		Msg:  "your jobs of this project must charge the Slurm account " + own + ", not " + at.Account,
-		Next: "set placement.account to " + own + ", or ask the administrator"}
 }

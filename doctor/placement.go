@@ -30,7 +30,7 @@ func placementChecks() []Check {
 	}, {
 		Code: accountsCode, Proves: "The gateway's user may charge each account that the site file, policy or a tool names, with the QOS named.",
 		Where: Slurmctld, Cluster: true, Needs: asked, Remedy: "sacctmgr add user NAME account=ACCOUNT", Look: accounts,
-	}, {
+	}, callerAccountsCheck(), {
 		Code: "submit_limits", Proves: "The gateway's user, who has the jobs of all callers, may have a thousand at a time.", Where: Slurmctld,
 		Cluster: true, Needs: []string{accountsCode}, Remedy: "raise MaxSubmitJobs of the account or QOS", Look: submitLimits,
 	}, {

@@ -21,7 +21,7 @@ func slurmChecks() []Check {
 		Look: func(_ context.Context, x *Exam) []Result {
 			c := x.Cluster.Slurm
 			var results []Result
-			for _, p := range slurm.CheckFiles(slurm.Config{BinDir: c.BinDir, Conf: c.Conf, Cluster: c.Cluster}, c.Accounting == "required") {
+			for _, p := range slurm.CheckFiles(slurm.Config{BinDir: c.BinDir, Conf: c.Conf, Cluster: c.Cluster}, c.AlsoNeeds()...) {
 				results = append(results, bad(p.Hint, "%s: %s", p.Field, p.Msg)...)
 			}
 			if len(results) > 0 {

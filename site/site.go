@@ -68,9 +68,27 @@ type Slurm struct {
 	DefaultPartition       string `yaml:"default_partition"`        // for plans that name none
 	DefaultAccount         string `yaml:"default_account"`          // for plans that name none
 	DefaultQOS             string `yaml:"default_qos"`              // for plans that name none; empty: Slurm's own default
+	Accounts               string `yaml:"accounts"`                 // "site": by this file and policy; "associations": by sacctmgr's too; default site
 	Accounting             string `yaml:"accounting"`               // "auto" (use sacct where it works), "required" or "none"; default auto
 	VerifyAllowanceSeconds int    `yaml:"verify_allowance_seconds"` // 1..3600 more of time limit, to check image and inputs; default 120
 	GraceSeconds           int    `yaml:"grace_seconds"`            // 1..600 from TERM to KILL, below Slurm's KillWait; default 10
+}
+
+// Values of Slurm.Accounts: what a user of this host may charge, where access.peers does not say it.
+const (
+	AccountsBySite         = "site"         // slurm.default_account, and any that policy allows
+	AccountsByAssociations = "associations" // the accounts of the user's own associations in slurmdbd
+)
+
+// AlsoNeeds are the commands of Slurm that this site needs besides those of every site.
+func (s Slurm) AlsoNeeds() (programs []string) {
+	if s.Accounting == "required" {
+		programs = append(programs, "sacct")
+	}
+	if s.Accounts == AccountsByAssociations {
+		programs = append(programs, "sacctmgr")
+	}
+	return programs
 }
 
 // Storage is where the cluster's folders are. Paths are as jobs see them, unless a section says otherwise.
@@ -150,6 +168,7 @@ func (s *Site) fill() {
 	text("slurm.transport", &s.Slurm.Transport, TransportCLI)
 	text("slurm.bin_dir", &s.Slurm.BinDir, "/usr/bin")
 	text("slurm.run_as", &s.Slurm.RunAs, "self")
+	text("slurm.accounts", &s.Slurm.Accounts, AccountsBySite)
 	text("slurm.accounting", &s.Slurm.Accounting, "auto")
 	number("slurm.verify_allowance_seconds", &s.Slurm.VerifyAllowanceSeconds, 120)
 	number("slurm.grace_seconds", &s.Slurm.GraceSeconds, 10)

@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 	want := &Site{
 		Version: 1, Name: "tiny", DomainDir: "/etc/slurmgate/domains/x",
 		Gateway:   Gateway{"/var/lib/sg", "/var/lib/sg/artifacts", "/var/lib/sg/gateway.sock", "default", "/var/lib/sg/images"},
-		Slurm:     Slurm{"cli", nil, "/usr/bin", "", "", "self", "main", "research", "", "auto", 120, 10},
+		Slurm:     Slurm{"cli", nil, "/usr/bin", "", "", "self", "main", "research", "", "site", "auto", 120, 10},
 		Storage:   Storage{"shared", "/shared/runs", "/shared/images", nil, nil, 107374182400, 256},
 		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
 		Import:    Import{Local: "roots"},
@@ -84,6 +84,22 @@ func TestEffectiveReadsBack(t *testing.T) {
 				t.Errorf("%q is not in\n%s", line, out)
 			}
 		}
+	}
+}
+
+// Accounts of Slurm's associations are those of one cluster, which the site file names.
+func TestAccounts(t *testing.T) {
+	for text, want := range map[string]string{"": "", "accounts: site": "", "accounts: associations, cluster: c": "",
+		"accounts: associations": "SITE-ACCOUNTS", "accounts: slurm": "SITE-VALUE"} {
+		_, err := Parse("site.yaml", []byte(strings.Replace(least, "slurm:\n  default_partition: main\n  default_account: research\n",
+			"slurm: {default_partition: main, default_account: research, "+text+"}\n", 1)))
+		if found := fault.ProblemsOf(err); (want == "") != (err == nil) || want != "" && (len(found) != 1 || found[0].Code != want ||
+			found[0].Field != "slurm.accounts") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if got := (Slurm{Accounting: "required", Accounts: AccountsByAssociations}).AlsoNeeds(); fmt.Sprint(got) != "[sacct sacctmgr]" {
+		t.Error(got)
 	}
 }
 

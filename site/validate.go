@@ -134,6 +134,12 @@ func (c *checker) slurm(s Slurm) {
 	c.slurmName("slurm.default_account", s.DefaultAccount, true)
 	c.slurmName("slurm.default_qos", s.DefaultQOS, false)
 	c.oneOf("slurm.accounting", s.Accounting, "auto", "required", "none")
+	c.oneOf("slurm.accounts", s.Accounts, AccountsBySite, AccountsByAssociations)
+	if s.Accounts == AccountsByAssociations && s.Cluster == "" {
+		c.add("SITE-ACCOUNTS", "slurm.accounts", "associations only together with slurm.cluster",
+			"slurmdbd may have the associations of several clusters, and slurm.cluster is not set",
+			"set slurm.cluster to the ClusterName of slurm.conf")
+	}
 	c.bounds("slurm.verify_allowance_seconds", int64(s.VerifyAllowanceSeconds), 1, 3600)
 	c.bounds("slurm.grace_seconds", int64(s.GraceSeconds), 1, 600)
 }

@@ -31,7 +31,7 @@ func Errors() []Row {
 		// The request was refused and will always be.
 		{Code: "ESLURM_INVALID_PARTITION_NAME", Text: "Invalid partition name specified", Outcome: no, Tested: true},
 		{Code: "ESLURM_DEFAULT_PARTITION_NOT_SET", Text: "No partition specified or system default partition", Outcome: no},
-		{Code: "ESLURM_INVALID_ACCOUNT", Text: "Invalid account or account/partition combination specified", Outcome: no, Tested: true},
+		{Code: invalidAccount, Text: "Invalid account or account/partition combination specified", Outcome: no, Tested: true},
 		{Code: "ESLURM_INVALID_QOS", Text: "Invalid qos specification", Outcome: no, Tested: true},
 		{Code: "ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP", Text: "User's group not permitted to use this partition", Outcome: no,
 			Tested: true},
@@ -84,7 +84,19 @@ func Errors() []Row {
 // Unreachable is the code of a send that never reached slurmctld.
 const Unreachable = run.Unreachable
 
-const accountingPolicy = "ESLURM_ACCOUNTING_POLICY"
+const (
+	accountingPolicy = "ESLURM_ACCOUNTING_POLICY"
+	invalidAccount   = "ESLURM_INVALID_ACCOUNT"
+)
+
+// explained adds to Slurm's refusal of an account whose association is missing: it is not the caller's.
+func (c *CLI) explained(res run.SendResult, job run.JobSpec) run.SendResult {
+	if at := job.Spec.Placement; res.Code == invalidAccount {
+		res.Text += "\nJobs belong to the user " + c.cfg.User + ", who must have an association with the account " + at.Account +
+			" that is valid in the partition " + at.Partition + ": sacctmgr add user " + c.cfg.User + " account=" + at.Account
+	}
+	return res
+}
 
 // limitName is how slurmctld names the limit that was hit, on a line of its own: QOSMaxWallDurationPerJobLimit,
 // AssocGrpSubmitJobsLimit, MaxSubmitJobsPerAccount, MaxCpuPerAccount, …

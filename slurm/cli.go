@@ -20,6 +20,7 @@ type CLI struct {
 	budget *budget
 
 	identity identity
+	accounts accountBook // what users may charge
 
 	queued atomic.Int64 // jobs to expect in the next answer of squeue
 

@@ -133,7 +133,7 @@ func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, 
 		return Output{}, err
 	}
 	out, err := c.run(ctx, sink, op, okay, program, args...)
-	if err != nil && program != "sacct" { // sacct asks another daemon, of which nothing follows
+	if err != nil && program != "sacct" && program != "sacctmgr" { // these ask slurmdbd: their failure says nothing about slurmctld
 		c.distrust()
 	}
 	return out, err

@@ -12,10 +12,10 @@ import (
 	"slurmgate/fault"
 )
 
-// CheckFiles says what of Slurm is missing on this host: the commands, which sacct is one of if it is asked for, and slurm.conf, which must
-// be that of the site file's cluster. It asks no daemon.
-func CheckFiles(c Config, sacct bool) []fault.Problem {
-	found := checkPrograms(c.BinDir, sacct)
+// CheckFiles says what of Slurm is missing on this host: the commands that every site needs, more commands that this one needs, and
+// slurm.conf, which must be that of the site file's cluster. It asks no daemon.
+func CheckFiles(c Config, more ...string) []fault.Problem {
+	found := checkPrograms(c.BinDir, more)
 	if c.Conf == "" {
 		return found
 	}
@@ -33,7 +33,7 @@ func CheckFiles(c Config, sacct bool) []fault.Problem {
 	return found
 }
 
-func checkPrograms(dir string, sacct bool) []fault.Problem {
+func checkPrograms(dir string, more []string) []fault.Problem {
 	problem := func(msg, hint string) []fault.Problem {
 		return []fault.Problem{{Code: "SITE-BIN-DIR", Field: "slurm.bin_dir", Rule: "the folder of Slurm's commands on this host", Msg: msg,
 			Hint: hint}}
@@ -45,10 +45,7 @@ func checkPrograms(dir string, sacct bool) []fault.Problem {
 	case !st.IsDir():
 		return problem(dir+" is not a folder", "set it to the folder of sbatch (command -v sbatch)")
 	}
-	need := []string{"sbatch", "squeue", "scancel", "scontrol"}
-	if sacct {
-		need = append(need, "sacct")
-	}
+	need := append([]string{"sbatch", "squeue", "scancel", "scontrol"}, more...)
 	var missing, unfit []string
 	for _, name := range need {
 		switch st, err := os.Stat(filepath.Join(dir, name)); {

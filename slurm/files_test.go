@@ -25,7 +25,7 @@ func TestCheckFiles(t *testing.T) {
 	for name, x := range map[string]struct {
 		change func(*Config)
 		conf   string
-		sacct  bool
+		more   []string
 		want   string // empty: nothing is wrong
 	}{
 		"right":               {conf: "# ClusterName=beta\nclustername=Alpha SlurmctldHost=x # ClusterName=gamma\n"},
@@ -41,7 +41,7 @@ func TestCheckFiles(t *testing.T) {
 		"no such bin_dir": {change: func(c *Config) { c.BinDir += "x" },
 			want: "slurm.bin_dir: " + bin + "x cannot be opened: no such file or directory"},
 		"bin_dir is a file":    {change: func(c *Config) { c.BinDir += "/sbatch" }, want: "slurm.bin_dir: " + bin + "/sbatch is not a folder"},
-		"a command is missing": {sacct: true, want: "slurm.bin_dir: " + bin + " has no sacct"},
+		"a command is missing": {more: []string{"sacct", "sacctmgr"}, want: "slurm.bin_dir: " + bin + " has no sacct, sacctmgr"},
 		"not executable": {change: func(c *Config) {
 			c.BinDir = t.TempDir()
 			for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
@@ -57,7 +57,7 @@ func TestCheckFiles(t *testing.T) {
 		if x.change != nil {
 			x.change(&c)
 		}
-		found := CheckFiles(c, x.sacct)
+		found := CheckFiles(c, x.more...)
 		switch {
 		case x.want == "" && len(found) > 0, x.want != "" && len(found) != 1:
 			t.Errorf("%s: %v", name, found)

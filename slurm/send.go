@@ -161,7 +161,7 @@ func (c *CLI) read(job run.JobSpec, k int, exit *int) run.SendResult {
 		return run.SendResult{Outcome: run.SendDoubt, Code: run.WrongCluster, ExitCode: exit,
 			Text: "job " + res.JobID + " was accepted by the cluster " + res.Cluster + ", but slurm.cluster is " + c.cfg.Cluster}
 	}
-	return res
+	return c.explained(res, job)
 }
 
 // readUpTo reads a file that is to be small. A larger one is an error: the end might hold what matters.

@@ -279,3 +279,16 @@ func TestRunnerBounds(t *testing.T) {
 		t.Error("nothing was started")
 	}
 }
+
+// A refused account says whose association is missing: not the caller's, but that of the user to whom jobs belong.
+func TestRefusedAccountIsExplained(t *testing.T) {
+	c, job, _ := sender(t, "echo 'sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified' "+
+		">&2; exit 1")
+	job.Spec.Placement.Account, job.Spec.Placement.Partition = "teaching", "main"
+	res := c.Send(t.Context(), job, 1)
+	const want = "Jobs belong to the user lab, who must have an association with the account teaching that is valid in the partition main: " +
+		"sacctmgr add user lab account=teaching"
+	if res.Outcome != run.SendRejected || !strings.Contains(res.Text, want) || !strings.Contains(res.Text, "Invalid account") {
+		t.Errorf("%+v", res)
+	}
+}

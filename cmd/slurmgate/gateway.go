@@ -37,6 +37,7 @@ type gateway struct {
 	app     app.Gateway
 	metrics *metrics.Metrics
 	access  *access.Access
+	slurms  sync.Map // name of a cluster that is open → its *slurm.CLI
 
 	lock   *ledger.Lock
 	server *httpapi.Server
@@ -70,6 +71,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	s := set.site
 	g = &gateway{config: set, app: app.Gateway{Site: s, Domain: set.domain, Policy: set.policy, Log: log, Secrets: app.Scanner(s),
 		Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
+	g.app.Associations = g.associations
 	g.app.LastBackup = func() *time.Time { return lastBackupAt(s) }
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	defer func() {

@@ -103,6 +103,7 @@ func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *worksp
 	}
 	p.Renderer, p.Submitter, p.Queue, p.Canceller, p.Accounting = cli, cli, cli, cli, accounting(s, cli)
 	p.Pace = cli.Pace
+	g.slurms.Store(s.Name, cli)
 	return p, nil
 }
 

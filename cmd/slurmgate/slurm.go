@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/nss"
 	"slurmgate/run"
@@ -56,7 +57,7 @@ func (g *gateway) fitSlurm(ctx context.Context, s *site.Site, cli *slurm.CLI) er
 
 // slurmProblems says what of the site file does not fit this host's Slurm, and why the cluster could not be asked for its name.
 func slurmProblems(ctx context.Context, s *site.Site, cli *slurm.CLI) ([]fault.Problem, error) {
-	if found := slurm.CheckFiles(slurmConfig(s), s.Slurm.Accounting == "required"); len(found) > 0 {
+	if found := slurm.CheckFiles(slurmConfig(s), s.Slurm.AlsoNeeds()...); len(found) > 0 {
 		return found, nil
 	}
 	ctx, stop := context.WithTimeout(ctx, firstLook)
@@ -86,6 +87,22 @@ func slurmMisfits(ctx context.Context, s *site.Site) (all []fault.Problem) {
 		}
 	}
 	return all
+}
+
+// associations is what a user may charge on a cluster. It is [app.Gateway.Associations].
+func (g *gateway) associations(ctx context.Context, cluster, user string) (a app.UserAccounts, err error) {
+	cli, open := g.slurms.Load(cluster)
+	if !open {
+		return a, fault.New(fault.Transport, "associations", "accounts_unknown",
+			"the site "+cluster+" is away, so it is unknown what "+user+" may charge there").
+			WithNext("try again in 30 seconds").WithRetry(30)
+	}
+	u, err := cli.(*slurm.CLI).AccountsOf(ctx, user)
+	a.Default = u.Default
+	for _, one := range u.Accounts {
+		a.Accounts = append(a.Accounts, app.Account{Name: one.Name, Partitions: one.Partitions, QOS: one.QOS})
+	}
+	return a, err
 }
 
 // unread counts what of a cluster's answers could not be read, and logs each kind of it once.

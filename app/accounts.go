@@ -1,0 +1,180 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/site"
+)
+
+// Which Slurm account a job charges: the one that a caller's grant names for the project. A caller without one charges the site's default,
+// or any that policy allows. But where slurm.accounts is associations, users of this host charge what their own associations in Slurm let
+// them. A run's account is part of its attempts and not of its identity, like the site's defaults.
+
+// Account is an account that a user may charge by an association in Slurm.
+type Account struct {
+	Name       string
+	Partitions []string // the only ones; none: in all of them
+	QOS        []string
+}
+
+// UserAccounts is what a user may charge on a cluster.
+type UserAccounts struct {
+	Default  string // of jobs that name none; empty: the user has none
+	Accounts []Account
+}
+
+// charge is what a caller's jobs of a project may charge on a site.
+type charge struct {
+	own  string        // the account of the caller's grant; empty: it names none
+	site *site.Site    // where
+	user string        // whose associations count; empty: nobody's
+	has  *UserAccounts // of that user
+}
+
+// chargeOf finds out what the caller's jobs may charge. It may wait for Slurm's accounting database.
+func (g *Gateway) chargeOf(ctx context.Context, c gate.Call, s *site.Site, project string) (charge, error) {
+	ch := charge{own: c.Caller.Account(project), site: s}
+	if ch.own != "" || s.Slurm.Accounts != site.AccountsByAssociations || c.Caller.Method != gate.ByPeer || c.Caller.Owner {
+		return ch, nil
+	}
+	ch.user = strings.TrimPrefix(c.Caller.Name, "user:")
+	has, err := g.Associations(ctx, s.Name, ch.user)
+	if err == nil && len(has.Accounts) == 0 {
+		err = ch.denied("no_association", fmt.Sprintf("the user %s has no association in Slurm's accounting for the cluster %s, so it can "+
+			"charge no account there", ch.user, s.Slurm.Cluster), "sacctmgr add user "+ch.user+" account=ACCOUNT")
+	}
+	ch.has = &has
+	return ch, err
+}
+
+func (ch charge) denied(code, msg, command string) error {
+	return &fault.Error{Op: "charge", Kind: fault.Policy, Code: code, Msg: msg,
+		Next: "ask the cluster's administrator (" + command + "); a change takes effect within 5 minutes"}
+}
+
+// place adds to a placement what it leaves to the site and to the caller: that is where the run goes, and what policy judges.
+func (ch charge) place(asked plan.Placement) (plan.Placement, error) {
+	defaults := SiteDefaults(ch.site)
+	switch {
+	case ch.own != "":
+		defaults.Account = ch.own
+	case ch.has == nil:
+	case ch.has.Default != "":
+		defaults.Account = ch.has.Default
+	case ch.account(defaults.Account) == nil && asked.Account == "":
+		return asked, ch.denied("no_default_account", fmt.Sprintf("the user %s has no default account in Slurm, and may charge %s", ch.user,
+			ch.names()), "sacctmgr modify user "+ch.user+" set DefaultAccount=ACCOUNT")
+	}
+	return asked.Resolve(defaults), nil
+}
+
+// allows refuses a placement whose account the caller may not charge.
+func (ch charge) allows(at plan.Placement) error {
+	if ch.has == nil {
+		if ch.own == "" || ch.own == at.Account {
+			return nil
+		}
+		return &fault.Error{Op: "charge", Kind: fault.Policy, Code: "account_denied",
+			Msg:  "your jobs of this project must charge the Slurm account " + ch.own + ", not " + at.Account,
+			Next: "set placement.account to " + ch.own + ", or ask the administrator"}
+	}
+	a := ch.account(at.Account)
+	switch {
+	case a == nil:
+		return &fault.Error{Op: "charge", Kind: fault.Policy, Code: "account_denied",
+			Msg: fmt.Sprintf("the user %s has no association with the Slurm account %s on the cluster %s", ch.user, at.Account,
+				ch.site.Slurm.Cluster),
+			Next: "charge " + ch.names() + ", or ask the cluster's administrator for an association; a change takes effect within 5 minutes"}
+	case a.Partitions != nil && !slices.Contains(a.Partitions, at.Partition):
+		return &fault.Error{Op: "charge", Kind: fault.Policy, Code: "partition_denied",
+			Msg: fmt.Sprintf("the user %s may charge the account %s only in the partitions %s, not in %s", ch.user, a.Name,
+				strings.Join(a.Partitions, ", "), at.Partition),
+			Next: "use one of these partitions, or charge another account of yours: " + ch.names()}
+	case at.QOS != nil && *at.QOS != ch.site.Slurm.DefaultQOS && !a.offers(*at.QOS):
+		return &fault.Error{Op: "charge", Kind: fault.Policy, Code: "qos_denied",
+			Msg:  fmt.Sprintf("the user %s may not use the QOS %s with the account %s", ch.user, *at.QOS, a.Name),
+			Next: "use " + cmp.Or(strings.Join(a.QOS, ", "), "no QOS") + ", or ask the cluster's administrator"}
+	}
+	return nil
+}
+
+// offers reports whether the association has a QOS. A list that only adds to another one or takes from it ("+a", "-b") does not say so, and
+// Slurm decides.
+func (a Account) offers(qos string) bool {
+	return slices.Contains(a.QOS, qos) || slices.ContainsFunc(a.QOS, func(q string) bool {
+		return strings.HasPrefix(q, "+") ||
+			strings.HasPrefix(q, "-")
+	})
+}
+
+func (ch charge) account(name string) *Account {
+	for i, a := range ch.has.Accounts {
+		if a.Name == name {
+			return &ch.has.Accounts[i]
+		}
+	}
+	return nil
+}
+
+func (ch charge) names() string {
+	var list []string
+	for _, a := range ch.has.Accounts {
+		list = append(list, a.Name)
+	}
+	return strings.Join(list, " or ")
+}
+
+// charged is where a job of the caller goes that asks for a placement, if the caller may charge its account.
+func (g *Gateway) charged(ctx context.Context, c gate.Call, s *site.Site, project string, asked plan.Placement) (*plan.Placement, error) {
+	ch, err := g.chargeOf(ctx, c, s, project)
+	if err != nil {
+		return nil, err
+	}
+	at, err := ch.place(asked)
+	if err != nil {
+		return nil, err
+	}
+	return &at, ch.allows(at)
+}
+
+// mayRetry refuses a new attempt if the caller's associations do not let it charge the run's account, which is that of the first attempt.
+func (g *Gateway) mayRetry(ctx context.Context, c gate.Call, runID string) error {
+	v, err := g.Ledger.View(ctx, runID)
+	if err != nil {
+		return err
+	}
+	s := g.Site.Cluster(v.Run.Site)
+	if s == nil {
+		return nil // this host, where nobody is charged
+	}
+	ch, err := g.chargeOf(ctx, c, s, v.Run.ProjectID)
+	if err != nil || ch.has == nil {
+		return err
+	}
+	at, err := g.placementOf(ctx, v)
+	if err != nil {
+		return err
+	}
+	return ch.allows(at)
+}
+
+// placementOf is where the current attempt of a run goes.
+func (g *Gateway) placementOf(ctx context.Context, v run.View) (plan.Placement, error) {
+	if v.Attempt.Placement != nil {
+		return *v.Attempt.Placement, nil
+	}
+	canonical, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
+	if err != nil {
+		return plan.Placement{}, err
+	}
+	p, err := plan.DecodeParams(canonical)
+	return p.Spec.Placement, err
+}

@@ -1,0 +1,156 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/site"
+)
+
+// What a grant names must be charged; a caller without such a grant charges what policy allows.
+func TestChargedAccount(t *testing.T) {
+	g := &Gateway{Site: &site.Site{Name: "table"}}
+	c := gate.Call{Caller: gate.Caller{Principal: gate.Principal{Accounts: map[string]string{"*": "mine"}}}}
+	for account, code := range map[string]string{"mine": "", "other": "account_denied"} {
+		_, err := g.charged(t.Context(), c, g.Site, "proj_x", plan.Placement{Partition: "main", Account: account})
+		if fault.CodeOf(err) != code && (err != nil || code != "") {
+			t.Errorf("%s: %v", account, err)
+		}
+	}
+	if _, err := g.charged(t.Context(), gate.Call{}, g.Site, "proj_x", plan.Placement{Partition: "main", Account: "any"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// fromSlurm are associations of three users.
+func fromSlurm(_ context.Context, cluster, user string) (UserAccounts, error) {
+	if cluster == "away" {
+		return UserAccounts{}, fault.New(fault.Transport, "test", "accounts_unknown", "slurmdbd does not answer").WithRetry(30)
+	}
+	return map[string]UserAccounts{
+		"alice": {"teaching", []Account{{"teaching", nil, []string{"normal", "quick"}}, {"research", []string{"short"}, []string{"normal"}}}},
+		"bob":   {"", []Account{{"research", nil, nil}, {"big", nil, []string{"+huge"}}}},
+		"carol": {"", []Account{{"big", nil, nil}, {"small", nil, nil}}},
+	}[user], nil
+}
+
+// With slurm.accounts: associations a user of this host charges what Slurm lets it charge; whoever has an account by a grant, a token, an
+// OpenID token, root and the gateway's own user do as without.
+func TestAccountsOfAssociations(t *testing.T) {
+	s := &site.Site{Name: "table", Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research", DefaultQOS: "site",
+		Accounts: site.AccountsByAssociations, Cluster: "alpha"}}
+	g := &Gateway{Site: s, Associations: fromSlurm}
+	user := func(name string) gate.Principal { return gate.Principal{Name: "user:" + name, Method: gate.ByPeer} }
+	granted, token, owner := user("alice"), user("alice"), user("alice")
+	granted.Accounts = map[string]string{"proj_x": "granted"}
+	token.Method = gate.ByToken
+	owner.Owner = true
+	away := *s
+	away.Name = "away"
+	asks := func(partition, account, qos string) plan.Placement {
+		p := plan.Placement{Partition: partition, Account: account}
+		if qos != "" {
+			p.QOS = &qos
+		}
+		return p
+	}
+	for name, c := range map[string]struct {
+		who    gate.Principal
+		at     *site.Site
+		asked  plan.Placement
+		want   string // the account charged, or the code of the refusal
+		saying string
+	}{
+		"her default":     {who: user("alice"), asked: asks("", "", ""), want: "teaching"},
+		"another of hers": {who: user("alice"), asked: asks("short", "research", ""), want: "research"},
+		"not in this partition": {who: user("alice"), asked: asks("main", "research", ""), want: "partition_denied",
+			saying: "only in the partitions short"},
+		"not hers": {who: user("alice"), asked: asks("main", "big", ""), want: "account_denied",
+			saying: "charge teaching or research"},
+		"a QOS of hers":             {who: user("alice"), asked: asks("main", "", "quick"), want: "teaching"},
+		"another QOS":               {who: user("alice"), asked: asks("main", "", "huge"), want: "qos_denied", saying: "use normal, quick"},
+		"the site's QOS":            {who: user("alice"), asked: asks("main", "", "site"), want: "teaching"},
+		"QOS beyond another list":   {who: user("bob"), asked: asks("main", "big", "huge"), want: "big"},
+		"no default but the site's": {who: user("bob"), asked: asks("", "", ""), want: "research"},
+		"no default": {who: user("carol"), asked: asks("", "", ""), want: "no_default_account",
+			saying: "sacctmgr modify user carol set DefaultAccount="},
+		"no default, and one named": {who: user("carol"), asked: asks("", "small", ""), want: "small"},
+		"no association": {who: user("dave"), asked: asks("", "", ""), want: "no_association",
+			saying: "sacctmgr add user dave account="},
+		"slurmdbd is down":       {who: user("alice"), at: &away, want: "accounts_unknown"},
+		"granted":                {who: granted, asked: asks("", "", ""), want: "granted"},
+		"granted another":        {who: granted, asked: asks("", "teaching", ""), want: "account_denied"},
+		"a token":                {who: token, asked: asks("", "", ""), want: "research"},
+		"a token names one":      {who: token, asked: asks("", "big", ""), want: "big"},
+		"the gateway's user":     {who: owner, asked: asks("", "", ""), want: "research"},
+		"granted, slurmdbd down": {who: granted, at: &away, want: "granted"},
+	} {
+		if c.at == nil {
+			c.at = s
+		}
+		p, err := g.charged(t.Context(), gate.Call{Caller: gate.Caller{Principal: c.who}}, c.at, "proj_x", c.asked)
+		got := fault.CodeOf(err)
+		if err == nil {
+			got = p.Account
+		}
+		if got != c.want || c.saying != "" && !strings.Contains(err.Error(), c.saying) {
+			t.Errorf("%s: %s (%v), want %s", name, got, err, c.want)
+		}
+	}
+}
+
+// The account is not part of a run's identity: it goes onto the attempt. Another caller finds the run, and may retry it only where it may
+// charge the account too.
+func TestAssociationsChangeNoIdentity(t *testing.T) {
+	var ids []string
+	for _, accounts := range []string{site.AccountsBySite, site.AccountsByAssociations} {
+		g := beforeGateway(t, "version: 1\n")
+		g.Site.Slurm.Accounts, g.Site.Slurm.Cluster = accounts, "alpha"
+		g.Associations = func(ctx context.Context, cluster, user string) (UserAccounts, error) {
+			return UserAccounts{"teaching", []Account{{"teaching", nil, nil}}}, nil
+		}
+		a := g.ask(t, "samtools.flagstat", map[string]any{"bam": beforeBAM}, false)
+		v, err := g.Ledger.View(t.Context(), a.RunID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{site.AccountsBySite: "research", site.AccountsByAssociations: "teaching"}[accounts]
+		if v.Attempt.Placement.Account != want {
+			t.Errorf("%s: charged %s", accounts, v.Attempt.Placement.Account)
+		}
+		ids = append(ids, a.RunID)
+		g.Associations = fromSlurm
+		as := func(user string) gate.Call {
+			return gate.Call{Caller: gate.Caller{Principal: gate.Principal{Name: "user:" + user, Method: gate.ByPeer}}}
+		}
+		for user, code := range map[string]string{"alice": "", "bob": "account_denied"} {
+			if accounts == site.AccountsBySite {
+				code = ""
+			}
+			if err := g.mayRetry(t.Context(), as(user), a.RunID); fault.CodeOf(err) != code && (err != nil || code != "") {
+				t.Errorf("%s, %s retries: %v", accounts, user, err)
+			}
+		}
+		x, err := g.Gate.Registry().Find("slurm.job.retry")
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := as("bob").Caller
+		call.Transport = gate.Local
+		call.Rights = gate.RightsOf([]string{gate.CapGateway, gate.CapSlurm}, []string{plan.ProjectID("demo")})
+		args, _ := json.Marshal(map[string]any{"run_id": a.RunID, "after_attempt": 1})
+		res := g.Gate.Call(t.Context(), call, gate.NewRequest(x.ID, x.Version, args))
+		if denied := res.Error != nil && res.Error.Code == "account_denied"; denied != (accounts == site.AccountsByAssociations) {
+			t.Errorf("%s: %+v", accounts, res.Error)
+		}
+	}
+	if len(slices.Compact(ids)) != 1 {
+		t.Errorf("the runs %v", ids)
+	}
+}
