@@ -23,6 +23,7 @@ type campaigner struct {
 
 	mu      sync.Mutex
 	done    int
+	fits    int // cases that the model allows
 	total   int
 	counts  map[string]int
 	reached map[string]int             // deaths by seam
@@ -155,6 +156,9 @@ func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) 
 	defer p.mu.Unlock()
 	p.done++
 	p.ended = append(p.ended, e)
+	if t.fits {
+		p.fits++
+	}
 	for _, seam := range t.keep.fired {
 		p.reached[place(seam)]++
 	}
@@ -264,8 +268,8 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		l.Close()
 	}
 	p.places()
-	fmt.Printf("%d cases, %d duplicates, %d lost, %d stuck, %d misattributed\n", p.done, p.counts["duplicate"], p.counts["lost"],
-		p.counts["stuck"], p.counts["misattributed"])
+	fmt.Printf("%d cases, %d duplicates, %d lost, %d stuck, %d misattributed; %d replayed, as the model allows\n", p.done,
+		p.counts["duplicate"], p.counts["lost"], p.counts["stuck"], p.counts["misattributed"], p.fits)
 	if len(p.counts) > 0 || p.n >= everySeam && p.only < 0 && !p.list && len(p.missed()) > 0 {
 		return 1, nil
 	}

@@ -36,13 +36,14 @@ type trial struct {
 	answered  time.Time // when all callers were
 	retried   bool      // a retry was answered
 	blocked   bool      // the run was blocked, and a cancel resolved it
+	fits      bool      // every attempt is a path of the model
 	trouble   []finding
 	story     string // runs show, at the end
 }
 
 // finding is one broken promise.
 type finding struct {
-	kind string // duplicate, lost, stuck, misattributed; or broken, for ledger and artifacts
+	kind string // duplicate, lost, stuck, misattributed; unmodelled, see replay.go; broken, for ledger and artifacts
 	text string
 }
 

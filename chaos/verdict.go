@@ -19,6 +19,7 @@ import (
 // attempt is one attempt of a run: what the ledger says of it, and what the workspace shows.
 type attempt struct {
 	n      int
+	token  string
 	ending run.Ending
 	exit   *int
 	record []string // one line for each execution
@@ -68,6 +69,9 @@ func (t *trial) judge(ctx context.Context, copyDir string) (ended, error) {
 		t.judgeAttempt(v, a)
 	}
 	t.judgeEnd(v, attempts[len(attempts)-1])
+	if err := t.replay(ctx, l, attempts); err != nil {
+		return e, err
+	}
 	return e, t.judgeOutputs(ctx, l, v)
 }
 
@@ -221,7 +225,7 @@ func copyFile(from, to string) error {
 
 // attempts reads a run's attempts from the ledger and the workspace.
 func (s *site) attempts(ctx context.Context, db *sql.DB, runID string) ([]attempt, error) {
-	rows, err := db.QueryContext(ctx, "SELECT n, ending, exit_code FROM attempts WHERE run_id = ? ORDER BY n", runID)
+	rows, err := db.QueryContext(ctx, "SELECT n, token, ending, exit_code FROM attempts WHERE run_id = ? ORDER BY n", runID)
 	if err != nil {
 		return nil, err
 	}
@@ -229,30 +233,38 @@ func (s *site) attempts(ctx context.Context, db *sql.DB, runID string) ([]attemp
 	var out []attempt
 	for rows.Next() {
 		var a attempt
-		if err := rows.Scan(&a.n, &a.ending, &a.exit); err != nil {
+		if err := rows.Scan(&a.n, &a.token, &a.ending, &a.exit); err != nil {
 			return nil, err
 		}
-		dir := s.path(fmt.Sprintf("%s/%s/a%d", s.runs(), runID, a.n))
-		if a.record, err = records(dir); err != nil {
+		if err := s.leftBy(&a, runID); err != nil {
 			return nil, err
-		}
-		if data, err := os.ReadFile(dir + "/ctl/claim"); err == nil {
-			c, err := run.ParseClaim(data)
-			if err != nil {
-				return nil, err
-			}
-			a.claim = &c
-		}
-		if data, err := os.ReadFile(dir + "/ctl/exit"); err == nil {
-			x, err := run.ParseExit(data)
-			if err != nil {
-				return nil, err
-			}
-			a.left = &x
 		}
 		out = append(out, a)
 	}
 	return out, rows.Err()
+}
+
+// leftBy reads what the attempt left in the workspace.
+func (s *site) leftBy(a *attempt, runID string) (err error) {
+	dir := s.path(fmt.Sprintf("%s/%s/a%d", s.runs(), runID, a.n))
+	if a.record, err = records(dir); err != nil {
+		return err
+	}
+	if data, err := os.ReadFile(dir + "/ctl/claim"); err == nil {
+		c, err := run.ParseClaim(data)
+		if err != nil {
+			return err
+		}
+		a.claim = &c
+	}
+	if data, err := os.ReadFile(dir + "/ctl/exit"); err == nil {
+		x, err := run.ParseExit(data)
+		if err != nil {
+			return err
+		}
+		a.left = &x
+	}
+	return nil
 }
 
 // records reads what the program itself recorded of its executions in an attempt.

@@ -1,4 +1,4 @@
-package main
+package protocol
 
 import "testing"
 
@@ -16,7 +16,7 @@ func TestProtocol(t *testing.T) {
 
 // Without any one of its layers the protocol breaks, and the model finds it.
 func TestEveryLayerIsNeeded(t *testing.T) {
-	for _, name := range layerNames() {
+	for _, name := range LayerNames() {
 		t.Run(name, func(t *testing.T) {
 			l := All()
 			l.Remove(name)

@@ -1,4 +1,4 @@
-package main
+package protocol
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ type step struct {
 // world enumerates the steps.
 type world struct {
 	layers Layers
+	free   bool // faults cost nothing: those that have a budget may happen any number of times
 	out    []step
 	from   state
 }
@@ -28,8 +29,10 @@ func (w *world) fault(left func(*state) *uint8, name string, change func(s *stat
 		return
 	}
 	w.push(name, true, func(s *state) string {
-		*left(s)--
-		s.Left.All--
+		if !w.free {
+			*left(s)--
+			s.Left.All--
+		}
 		change(s)
 		return ""
 	})
@@ -59,15 +62,21 @@ func (w *world) steps(s state) []step {
 
 func ok(f func(s *state)) func(*state) string { return func(s *state) string { f(s); return "" } }
 
+const sbatchStarts = "the gateway starts sbatch"
+
 func (w *world) gateway() {
 	s := &w.from
 	a := s.at()
 	switch s.PC {
 	case toSend:
-		w.add("the gateway starts sbatch", func(s *state) (bad string) {
-			mine := request{State: 1, Attempt: s.Led.Attempt, Token: s.Led.Token[s.at()]}
+		if w.layers.Once && s.mine(s.K) {
+			w.add("the files of this send are there, so sbatch is not started again", ok(func(s *state) { s.PC = waiting }))
+			return
+		}
+		w.add(sbatchStarts, func(s *state) (bad string) {
+			mine := request{State: onItsWay, Attempt: s.Led.Attempt, Token: s.Led.Token[s.at()]}
 			for _, r := range s.Req {
-				if r.Attempt == mine.Attempt && (r.State == 1 || r.State == 2) && !s.Restored {
+				if r.Attempt == mine.Attempt && (r.State == onItsWay || r.State == accepted) && !s.Restored {
 					bad = fmt.Sprintf("a second sbatch for attempt %d starts while the first may have been accepted", mine.Attempt)
 				}
 			}
@@ -76,12 +85,8 @@ func (w *world) gateway() {
 		})
 		return
 	case waiting:
-		switch s.Req[s.K].State {
-		case 2:
-			w.add("the answer arrives: accepted", ok(func(s *state) { s.Led.Phase, s.PC = inJob, idle }))
-		case 3:
-			w.add("the answer arrives: not now", ok(func(s *state) { s.Led.Phase, s.PC = deferred, idle }))
-		case 4:
+		w.answer("the answer arrives", s.K)
+		if s.Req[s.K].State == vanished {
 			w.add("no answer arrives", ok(func(s *state) { s.Led.Phase, s.PC = unconfirmed, idle }))
 		}
 		return
@@ -107,6 +112,30 @@ func (w *world) gateway() {
 		return
 	}
 	w.idle(a)
+}
+
+// answer is what slurmctld said to send k, heard at once or read later in what sbatch left.
+func (w *world) answer(how string, k uint8) {
+	switch w.from.Req[k].State {
+	case accepted:
+		w.add(how+": accepted", ok(func(s *state) { s.Led.Phase, s.PC = inJob, idle }))
+	case notNow:
+		w.add(how+": not now", ok(func(s *state) { s.putOff(k) }))
+	case refused:
+		w.add(how+": never", func(s *state) (bad string) {
+			bad = w.endNever(s, s.at())
+			s.Led.Phase = done
+			return bad
+		})
+	}
+}
+
+// receipt is the answer that the last send of this attempt left in its files, if there is one.
+func (w *world) receipt() {
+	s := &w.from
+	if k := s.Led.Sends - 1; s.Led.Sends > 0 && s.mine(k) {
+		w.answer("the receipt of an earlier send is read", k)
+	}
 }
 
 // decide is what follows from the claim that the gateway tried to take.
@@ -169,7 +198,7 @@ func (w *world) idle(a int) {
 		if s.Led.Sends < sends {
 			w.add("the intent is recorded", ok(func(s *state) {
 				s.K, s.PC = s.Led.Sends, toSend
-				for s.K < sends-1 && s.Req[s.K].State != 0 {
+				for s.K < sends-1 && s.Req[s.K].State != unsent && !(w.layers.Once && s.mine(s.K)) {
 					s.K++ // a restored ledger counts its sends anew
 				}
 				if w.layers.Intent {
@@ -178,8 +207,12 @@ func (w *world) idle(a int) {
 			}))
 		}
 	case submitting:
+		w.receipt()
 		w.add("a send of an earlier life has no receipt", ok(func(s *state) { s.Led.Phase = unconfirmed }))
-	case unconfirmed, inJob:
+	case unconfirmed:
+		w.receipt()
+		w.look(a)
+	case inJob:
 		w.look(a)
 	case ahead:
 		w.add("a person cancels the blocked run", ok(func(s *state) { s.Led.Cancel = true; s.end(maybe) }))
@@ -199,11 +232,12 @@ func (w *world) look(a int) {
 	case s.Exit[a]:
 		w.add("the exit file is read", ok(func(s *state) { s.end(executed) }))
 	case seen && s.Led.Phase == unconfirmed:
+		w.hidden(by)
 		w.add("Slurm shows the job", ok(func(s *state) { s.Led.Phase = inJob }))
 	case seen && s.Led.Cancel && by == nobody:
 		w.add("the cancel takes the claim", ok(func(s *state) { s.PC = toLink }))
 	case seen:
-		// It waits.
+		w.hidden(by) // else it waits
 	case by == nobody:
 		w.add("Slurm shows no job: the gateway takes the claim", ok(func(s *state) { s.PC = toLink }))
 	case by == void:
@@ -213,23 +247,46 @@ func (w *world) look(a int) {
 	}
 }
 
+// hidden is an answer of Slurm's that looks complete and does not show the job.
+func (w *world) hidden(by holder) {
+	w.fault(func(s *state) *uint8 { return &s.Left.Hidden }, "Slurm's answer hides the job", func(s *state) {
+		if by <= void {
+			s.PC = toLink
+			return
+		}
+		s.end(maybe)
+	})
+}
+
 // network is what happens to sends on their way, and to their answers.
 func (w *world) network() {
 	for k := range w.from.Req {
-		if w.from.Req[k].State != 1 {
-			continue
+		switch w.from.Req[k].State {
+		case onItsWay:
+			w.accept(k)
+			w.add("slurmctld refuses the job for now", ok(func(s *state) { s.Req[k].State = notNow }))
+			w.add("slurmctld refuses the job for good", ok(func(s *state) { s.Req[k].State = refused }))
+		case accepted:
+			w.accept(k)
 		}
-		for j := range w.from.Jobs {
-			if w.from.Jobs[j].PC == absent {
-				w.add("slurmctld accepts the job", ok(func(s *state) {
-					s.Jobs[j] = job{PC: pending, Attempt: s.Req[k].Attempt, Token: s.Req[k].Token, Known: true}
-					s.Req[k].State = 2
-				}))
-				break
-			}
-		}
-		w.add("slurmctld refuses the job for now", ok(func(s *state) { s.Req[k].State = 3 }))
 	}
+}
+
+// accept makes the job of send k, or with a fault a second one.
+func (w *world) accept(k int) {
+	j := slices.IndexFunc(w.from.Jobs[:], func(j job) bool { return j.PC == absent })
+	if j < 0 {
+		return
+	}
+	made := func(s *state) {
+		s.Jobs[j] = job{PC: pending, Attempt: s.Req[k].Attempt, Token: s.Req[k].Token, Known: true}
+		s.Req[k].State = accepted
+	}
+	if w.from.Req[k].State == onItsWay {
+		w.add("slurmctld accepts the job", ok(made))
+		return
+	}
+	w.fault(func(s *state) *uint8 { return &s.Left.Twins }, "slurmctld accepts the job a second time", made)
 }
 
 // job is the job script.
@@ -287,8 +344,8 @@ func (w *world) faults() {
 		w.fault(cut, "the connection is cut", func(s *state) { s.Led.Phase, s.PC = unconfirmed, idle })
 	}
 	for k := range s.Req {
-		if s.Req[k].State == 1 {
-			w.fault(cut, "the request is lost", func(s *state) { s.Req[k].State = 4 })
+		if s.Req[k].State == onItsWay {
+			w.fault(cut, "the request is lost", func(s *state) { s.Req[k].State = vanished })
 		}
 	}
 	for j, it := range s.Jobs {

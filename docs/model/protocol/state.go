@@ -1,4 +1,4 @@
-package main
+package protocol
 
 const (
 	attempts = 2
@@ -63,9 +63,21 @@ const (
 	toRead
 )
 
+// requestState is how far a send has come.
+type requestState uint8
+
+const (
+	unsent requestState = iota
+	onItsWay
+	accepted
+	notNow  // refused, and may be sent again
+	refused // for good
+	vanished
+)
+
 // request is a send on its way.
 type request struct {
-	State   uint8 // 0 none, 1 on its way, 2 accepted, 3 refused, 4 will never arrive
+	State   requestState
 	Attempt uint8
 	Token   uint8
 }
@@ -136,6 +148,21 @@ func (s *state) end(how ending) {
 		return
 	}
 	s.Led.Phase = done
+}
+
+// putOff ends a send that was refused for now. Nothing can come of it any more, so its place is free, unless there may be an older
+// ledger that reads its receipt.
+func (s *state) putOff(k uint8) {
+	s.Led.Phase, s.PC = deferred, idle
+	if !s.Restored && (s.Left.Restores == 0 || s.Left.All == 0) {
+		s.Req[k] = request{}
+		s.Led.Sends = k
+	}
+}
+
+// mine reports whether send k was one of the submission that the ledger has.
+func (s *state) mine(k uint8) bool {
+	return s.Req[k].State != unsent && s.Req[k].Attempt == s.Led.Attempt && s.Req[k].Token == s.Led.Token[s.at()]
 }
 
 // token is that of an attempt that is made now. Every row has one of its own; after a restore they differ from those before.
