@@ -18,8 +18,8 @@ func left(t *testing.T, s *site, change func(ctl string)) []protocol.Record {
 	t.Helper()
 	began := time.Now().Add(-time.Minute)
 	var events []ledger.Entry
-	for i, line := range []string{`run.created {}`, `run.intent {"attempt":1}`, `run.unconfirmed {}`, `run.new_attempt {"after":"absent","attempt":2}`,
-		`run.intent {"attempt":2}`, `run.receipt {}`, `run.running {}`, `run.succeeded {"attempt":2,"ending":"ok"}`} {
+	for i, line := range []string{`run.created {}`, `run.intent {"attempt":1}`, `run.unconfirmed {}`,
+		`run.new_attempt {"after":"absent","attempt":2}`, `run.intent {"attempt":2}`, `run.receipt {}`, `run.running {}`, `run.succeeded {"attempt":2,"ending":"ok"}`} {
 		typ, data, _ := strings.Cut(line, " ")
 		events = append(events, ledger.Entry{At: began.Add(time.Duration(i) * time.Second), Type: typ, Data: json.RawMessage(data)})
 	}
@@ -80,7 +80,8 @@ func TestReplayOfFiles(t *testing.T) {
 		"as it was": {func(string) {}, ""},
 		"two executions": {func(dir string) { write(dir+"/a2/out/record", "s1-c1 ABC "+now+"\ns1-c1 DEF "+now+"\n") },
 			"attempt 2: it was executed 2 times"},
-		"the second attempt without the claim of the first": {func(dir string) { os.Remove(dir + "/a1/ctl/claim") }, "attempt 1: run.new_attempt absent"},
+		"the second attempt without the claim of the first": {func(dir string) { os.Remove(dir + "/a1/ctl/claim") },
+			"attempt 1: run.new_attempt absent"},
 		"a send before its intent": {func(dir string) { touch(t, dir+"/a2/ctl/send.1.err", time.Now().Add(-time.Hour)) },
 			"attempt 2: the files of send 1 are older than run.created"},
 		"a void and an execution": {func(dir string) {

@@ -143,11 +143,14 @@ func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	return a
 }
 
-// cancelUnsent ends a run that has no job as far as this ledger knows. A worker may be at it: this write makes its next one stale, and
-// without the intent nothing is sent. But a ledger restored from a backup may not know of a job that was sent since, so an attempt that
-// has a folder ends by its claim. Where the folder cannot be reached, what the ledger knows has to do.
 func (e *Engine) cancelUnsent(ctx context.Context, v View) error {
-	how := verdict{ending: EndedCancelled, detail: beforeJob[v.Run.Phase]}
+	return e.endUnsent(ctx, v, verdict{ending: EndedCancelled, detail: beforeJob[v.Run.Phase]})
+}
+
+// endUnsent ends a run that has no job as far as this ledger knows: it was cancelled, or cannot be staged. A worker may be at it: this
+// write makes its next one stale, and without the intent nothing is sent. But a ledger restored from a backup may not know of a job that
+// was sent since, so an attempt that has a folder ends by its claim. Where the folder cannot be reached, what the ledger knows has to do.
+func (e *Engine) endUnsent(ctx context.Context, v View, how verdict) error {
 	claim, who, err := e.takeClaim(ctx, v)
 	switch {
 	case ctx.Err() != nil:
@@ -156,7 +159,8 @@ func (e *Engine) cancelUnsent(ctx context.Context, v View) error {
 		_, err := e.adopt(ctx, v, claim)
 		return err
 	case err == nil && who == heldByOther:
-		how.reason, how.detail = string(AheadOfLedger), "cancelled; the workspace belongs to an attempt that this ledger does not know"
+		how.reason = string(AheadOfLedger)
+		how.detail += "; but the workspace belongs to an attempt that this ledger does not know, and that one may have run"
 	}
 	return e.finish(ctx, v, how)
 }

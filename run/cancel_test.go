@@ -3,6 +3,7 @@ package run_test
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -393,6 +394,49 @@ func TestCancelAfterRestore(t *testing.T) {
 				})
 				w.send = nil
 				w.until(id, done)
+			})
+		})
+	}
+}
+
+// A run whose attempt cannot be sent any more ends likewise: a ledger that was restored may not know of its job.
+func TestUnsentAfterRestore(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim string
+		is    func(run.View) bool
+	}{
+		"job waits": {"", func(v run.View) bool { return v.Run.Phase == run.Done && v.Attempt.Ending == run.EndedStaging }},
+		"job runs": {"slurmgate-claim 1 job=77 task=- restart=0 token=TOKEN node=n1\n",
+			func(v run.View) bool { return v.Run.Phase == run.InJob && v.Submission.JobID == "77" }},
+		"another attempt": {"slurmgate-claim 1 job=77 task=- restart=0 token=0123456789abcdef0123456789abcdef node=n1\n",
+			func(v run.View) bool { return v.Run.Phase == run.Done && v.Run.Reason == string(run.AheadOfLedger) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				var denied atomic.Bool
+				w.allowed = func(string, plan.Params) error {
+					if denied.Load() {
+						return fault.New(fault.Validation, "policy", "denied", "no longer allowed")
+					}
+					return nil
+				}
+				w.send = func(int) sendKind { return deferSend }
+				l := w.life()
+				id := l.submit(order()).RunID
+				token := w.until(id, in(run.Deferred)).Submission.Token
+				a := w.attempt(id, 1)
+				w.with(func() {
+					if c.claim != "" {
+						a.ctl[run.ClaimFile] = []byte(strings.ReplaceAll(c.claim, "TOKEN", token))
+					}
+				})
+				denied.Store(true)
+				w.until(id, c.is)
+				w.with(func() {
+					if a.ctl[run.ClaimFile] == nil {
+						t.Error("nobody has the claim: a job that starts now would execute")
+					}
+				})
 			})
 		})
 	}

@@ -21,7 +21,7 @@ func (e *Engine) resend(ctx context.Context, v View) error {
 		return err
 	}
 	if err := e.allowed(v, p); err != nil {
-		return e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
+		return e.endUnsent(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
 	}
 	if unstaged[v.Run.Reason] {
 		return e.stageAndSend(ctx, v, p)

@@ -23,7 +23,7 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 	e.disk.staged(err)
 	switch {
 	case within.Err() != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.DeadlineExceeded)):
-		return e.finish(ctx, v, verdict{ending: EndedTimeLimit,
+		return e.endUnsent(ctx, v, verdict{ending: EndedTimeLimit,
 			detail: fmt.Sprintf("staging took %s; the toolpack's timeoutMs allows %s. Nothing was submitted. Raise timeoutMs, or retry the run "+
 				"when the filesystem is faster", e.Now().Sub(began).Round(time.Millisecond), most)})
 	case fault.CodeOf(err) == string(AheadOfLedger):
@@ -37,7 +37,7 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 		}
 		return e.note(ctx, v, why, fault.Prose(err))
 	case err != nil:
-		return e.finish(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
+		return e.endUnsent(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
 	}
 	// The script becomes an artifact, so that an admin reads exactly what was sent. Its bytes go into the ledger with the intent.
 	digest := sha256.Sum256(script)

@@ -10,7 +10,7 @@ type Layers struct {
 	Once   bool // a send's files are made exclusively: it is never started again, and its receipt is read instead
 	Synced bool // a void claim counts only when it is synced
 	Own    bool // a job syncs its claim before it executes
-	Cancel bool // a cancel takes the claim of an attempt that has a folder, even if the ledger knows of no send
+	Cancel bool // a cancel or a failed staging takes the claim of an attempt that has a folder, even if the ledger knows of no send
 }
 
 // All is the protocol as it is.

@@ -82,7 +82,9 @@ func TestReplayRefuses(t *testing.T) {
 		"two executions": {with(plain(), func(r *Record) { r.Executions = append(r.Executions, at(3.5)) }), "it was executed 2 times"},
 		"the next attempt without the claim of this one": {with(absentRecord(), func(r *Record) { r.Void = false }),
 			"run.new_attempt absent (event 4)"},
-		"the next attempt while a job has the claim of this one": {with(absentRecord(), func(r *Record) { r.Void, r.Holder, r.Jobs = false, true, 1 }),
+		"the next attempt while a job has the claim of this one": {with(absentRecord(), func(r *Record) {
+			r.Void, r.Holder, r.Jobs = false, true, 1
+		}),
 			"run.new_attempt absent (event 4)"},
 		"a send before its intent": {with(plain(), func(r *Record) { r.Sends[0] = at(0.5) }),
 			"the files of send 1 are older than run.intent (event 2)"},
@@ -90,7 +92,8 @@ func TestReplayRefuses(t *testing.T) {
 		"a receipt before its intent": {with(plain(), func(r *Record) {
 			r.Events = history("run.created", "run.receipt", "run.intent", "run.running", "run.collecting", "run.succeeded ok")
 		}), "run.receipt (event 2)"},
-		"a void and an execution":    {with(absentRecord(), func(r *Record) { r.Executions = []time.Time{at(2.5)} }), "it was executed before run.new_attempt"},
+		"a void and an execution": {with(absentRecord(), func(r *Record) { r.Executions = []time.Time{at(2.5)} }),
+			"it was executed before run.new_attempt"},
 		"a late execution of a void": {with(absentRecord(), func(r *Record) { r.Executions = []time.Time{at(9)} }), "it was executed 1 times"},
 		"a second intent while the first send may have been accepted": {with(plain(), func(r *Record) {
 			r.Events = history("run.created", "run.intent", "run.unconfirmed", "run.intent", "run.receipt", "run.succeeded ok")
@@ -98,8 +101,8 @@ func TestReplayRefuses(t *testing.T) {
 		"a success without an exit file": {with(plain(), func(r *Record) { r.Exit = false }), "run.succeeded ok"},
 		"a job that nobody sent": {Record{Events: history("run.created", "run.cancel_asked", "run.cancelled cancelled"), Jobs: 1},
 			"accounting has 1 jobs"},
-		"an end without a claim": {Record{Events: history("run.created", "run.intent", "run.receipt", "run.cancel_asked", "run.cancelled cancelled"),
-			Sends: []time.Time{at(1.5)}, Jobs: 1}, "run.cancelled cancelled (event 5)"},
+		"an end without a claim": {Record{Events: history("run.created", "run.intent", "run.receipt", "run.cancel_asked",
+			"run.cancelled cancelled"), Sends: []time.Time{at(1.5)}, Jobs: 1}, "run.cancelled cancelled (event 5)"},
 		"retried before its end": {with(plain(), func(r *Record) { r.Events[4] = Event{At: at(4), Type: "run.retry"} }), "run.retry (event 5)"},
 	} {
 		err := Replay(c.r)

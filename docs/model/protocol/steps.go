@@ -177,7 +177,7 @@ func (w *world) idle(a int) {
 			s.Led.Phase, s.Led.Attempt, s.Led.Token[0] = staging, 1, s.token()
 		}))
 	case staging, deferred:
-		if s.Led.Cancel {
+		if s.Led.Cancel { // an attempt that cannot be staged any more ends in the same way
 			w.add("the cancel takes effect before a send", func(s *state) string {
 				if w.layers.Cancel && s.Folder[a] != 0 {
 					s.PC = toLink
