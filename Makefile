@@ -18,8 +18,9 @@ build:
 packages:
 	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" scripts/packages
 
+# SITE=ssh and SITE=dtn show it with the gateway outside of the cluster.
 demo:
-	@scripts/demo
+	@SITE="$(SITE)" scripts/demo
 
 test:
 	@scripts/test
