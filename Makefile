@@ -25,7 +25,8 @@ demo:
 test:
 	@scripts/test
 
-# The demo and the core suite on Slurm 22.05, 24.11 and 26.05. Needs root.
+# The demo and the core suite on Slurm 22.05, 24.11 and 26.05, with the gateway on the login node and outside of the cluster, and on a network filesystem.
+# Needs root.
 matrix:
 	@scripts/matrix
 

@@ -1,0 +1,52 @@
+//go:build moosefs
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// A node loses the shared filesystem under a job, in a cluster where each node mounts it with a client of its own (up --fs moosefs). When
+// its network is cut for a while the job hangs and goes on. When its client is killed the run fails, and the next run on the healed node
+// succeeds. No attempt has two jobs, and the gateway, whose own client works, answers all the time. `make matrix` runs this test.
+func TestNodeLosesFilesystem(t *testing.T) {
+	s := newSite(t, "probing")
+	s.serve()
+	shell(t, "root", "scontrol update nodename=n2 state=drain reason=test")
+	t.Cleanup(func() {
+		shell(t, "root", `nft flush set inet devcluster blocked; devd start mfsmount-n1; scontrol update nodename=n2 state=resume`)
+		heal(t, "n1")
+	})
+
+	cut := s.submit(probePlan("await", "out/go", "out/result")).RunID
+	s.started(cut)
+	shell(t, "root", `devd block mfsmount-n1
+		: >"$1/a1/out/go"
+		devd on slurmd-n1 stat "$1/a1/out/go" </dev/null >/dev/null 2>&1 &
+		for n in {1..30}; do kill -0 $!; sleep 0.1; done`, s.story(cut).Workspace) // nothing comes back from there
+	if l := s.phase(cut, "running"); l.State != "running" {
+		t.Errorf("%+v", l)
+	}
+	shell(t, "root", "devd unblock mfsmount-n1")
+	if l := s.wait(cut); l.State != "succeeded" {
+		t.Errorf("%+v %s", l, l.why())
+	}
+	if n := s.count(cut).Accounted; n != 1 {
+		t.Errorf("%d jobs", n)
+	}
+
+	killed := s.submit(probePlan("sleep", "5")).RunID
+	s.started(killed)
+	shell(t, "root", "devd kill mfsmount-n1")
+	if l := s.wait(killed); l.State != "failed" || !strings.HasPrefix(l.why(), "control_unwritable: ") {
+		t.Errorf("%+v %s", l, l.why())
+	}
+	if n := s.count(killed).Accounted; n != 1 {
+		t.Errorf("%d jobs", n)
+	}
+	shell(t, "root", "devd start mfsmount-n1")
+	if l := s.wait(s.submit(probePlan("write", "out/result", "healed")).RunID); l.State != "succeeded" {
+		t.Errorf("%+v %s", l, l.why())
+	}
+}
