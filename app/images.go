@@ -18,38 +18,39 @@ type Images interface {
 	// Add checks a SIF file, copies it into the store and records it in the lock.
 	Add(ctx context.Context, s *site.Site, a ImageAddArgs) (ImageAddAnswer, error)
 	// List lists the named images and those that are only in the store; with hash it reads every byte.
-	List(ctx context.Context, s *site.Site, hash bool) (ImageListAnswer, error)
+	// cluster is the only one to look at; empty: all of them.
+	List(ctx context.Context, s *site.Site, cluster string, hash bool) (ImageListAnswer, error)
 }
 
 // images are the operations on a site's files. They work in the shell's process: there may be no gateway yet, or none that starts.
 func (h Host) images() []Operation {
-	at, hash := prop("site", pathSchema), prop("hash", yesNo)
+	at, hash, cluster := prop("site", pathSchema), prop("hash", yesNo), prop("cluster", `{"type":"string","maxLength":64}`)
 	return []Operation{{
 		ID: "image.add", Title: "Add an image", Verb: "image add",
 		Description: "Checks a SIF file, copies it into the image store and records its name and digest in images.lock.yaml.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: time.Hour, // a large image is hashed and copied while the call is open
 		Input: object("site name file", at, prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("file", pathSchema),
-			prop("replace", yesNo)),
+			prop("replace", yesNo), cluster),
 		Does: does(h.addImage),
 	}, {
 		ID: "image.list", Title: "Images", Verb: "image list",
 		Description: "Lists the named images and those in the image store.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour,
-		Input: object("site", at, hash), Does: does(h.listImages),
+		Input: object("site", at, hash, cluster), Does: does(h.listImages),
 	}, {
 		ID: "image.verify", Title: "Images", Verb: "image verify",
 		Description: "Lists the named images and those in the image store.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour, // every byte of every image
-		Input: object("site", at, hash), Does: does(h.listImages),
+		Input: object("site", at, hash, cluster), Does: does(h.listImages),
 	}, {
 		ID: "site.doctor", Title: "Check the site", Verb: "doctor",
 		Description: "Checks the site end to end, including compute nodes.",
 		Effect:      gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: 10 * time.Minute,
-		Input: object("site", at, prop("no_jobs", yesNo), prop("cluster", `{"type":"string","maxLength":64}`),
+		Input: object("site", at, prop("no_jobs", yesNo), cluster,
 			prop("nodes", `{"type":"string","maxLength":4000}`), prop("all_nodes", yesNo)),
 		Does: does(func(ctx context.Context, _ gate.Call, a DoctorArgs) (DoctorAnswer, error) {
 			return h.Examine(ctx, a), nil
@@ -75,7 +76,7 @@ func (h Host) listImages(ctx context.Context, _ gate.Call, a ImageListArgs) (Ima
 	if err != nil {
 		return ImageListAnswer{}, err
 	}
-	return h.Images.List(ctx, s, a.Hash)
+	return h.Images.List(ctx, s, a.Cluster, a.Hash)
 }
 
 // ImageAddArgs are the arguments of image.add.
@@ -84,6 +85,7 @@ type ImageAddArgs struct {
 	Name    string `json:"name"`
 	File    string `json:"file"`
 	Replace bool   `json:"replace,omitzero"`
+	Cluster string `json:"cluster,omitzero"` // only its image store
 }
 
 // ImageDoc is an image: named by the lock, in the store, or both.
@@ -106,8 +108,9 @@ type ImageAddAnswer struct {
 
 // ImageListArgs are the arguments of image.list and image.verify.
 type ImageListArgs struct {
-	Site string `json:"site"`
-	Hash bool   `json:"hash,omitzero"`
+	Site    string `json:"site"`
+	Hash    bool   `json:"hash,omitzero"`
+	Cluster string `json:"cluster,omitzero"` // only its image store
 }
 
 // ImageListAnswer is the answer of image.list and image.verify.

@@ -39,15 +39,21 @@ type Image struct {
 	Verify imageVerifyCmd `cmd:"" help:"Hash all images in the store and compare their digests."`
 }
 
+// imageStoreOf chooses an image store.
+type imageStoreOf struct {
+	Cluster string `name:"site-name" placeholder:"NAME" help:"Only the image store of this cluster, where the site file has several."`
+}
+
 type imageAddCmd struct {
 	Name    string `arg:"" help:"Name that toolpacks use for the image."`
 	File    string `arg:"" help:"SIF file." type:"path"`
 	Replace bool   `help:"Replace the image that has this name."`
+	imageStoreOf
 }
 
 // Run adds an image.
 func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
-	args := app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Replace: c.Replace}
+	args := app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Replace: c.Replace, Cluster: c.Cluster}
 	return ask(ctx, a, "image.add", args, func(w io.Writer, r app.ImageAddAnswer) {
 		fmt.Fprintf(w, "%s  %s  %s  %s\n", r.Name, r.Digest, r.Arch, bytesText(r.SizeBytes))
 		if r.Changed {
@@ -56,22 +62,22 @@ func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-type imageListCmd struct{}
+type imageListCmd struct{ imageStoreOf }
 
 // Run lists images.
-func (imageListCmd) Run(ctx context.Context, a *Shell) error {
-	return a.images(ctx, "image.list", false)
+func (c imageListCmd) Run(ctx context.Context, a *Shell) error {
+	return a.images(ctx, "image.list", c.Cluster, false)
 }
 
-type imageVerifyCmd struct{}
+type imageVerifyCmd struct{ imageStoreOf }
 
 // Run hashes images.
-func (imageVerifyCmd) Run(ctx context.Context, a *Shell) error {
-	return a.images(ctx, "image.verify", true)
+func (c imageVerifyCmd) Run(ctx context.Context, a *Shell) error {
+	return a.images(ctx, "image.verify", c.Cluster, true)
 }
 
-func (a *Shell) images(ctx context.Context, id string, hash bool) error {
-	r, err := answer(ctx, a, id, app.ImageListArgs{Site: a.Site, Hash: hash}, func(w io.Writer, r app.ImageListAnswer) {
+func (a *Shell) images(ctx context.Context, id, cluster string, hash bool) error {
+	r, err := answer(ctx, a, id, app.ImageListArgs{Site: a.Site, Hash: hash, Cluster: cluster}, func(w io.Writer, r app.ImageListAnswer) {
 		list(w, "name|digest|arch|size|state", r.Images, func(d app.ImageDoc) []string {
 			if d.Site != "" {
 				d.State = d.Site + ": " + d.State

@@ -8,9 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pkg/sftp"
+
 	"slurmgate/app"
 	"slurmgate/fault"
+	"slurmgate/nss"
 	"slurmgate/policy"
+	"slurmgate/remote"
 	"slurmgate/site"
 	"slurmgate/slurm"
 	"slurmgate/toolpack"
@@ -18,14 +22,21 @@ import (
 
 // Config is what the checks need from the gateway's own wiring.
 type Config struct {
-	Version    string // of this program
-	LoadSite   func(file string) (*site.Site, error)
-	OpenSlurm  func(*site.Site) (*slurm.CLI, error)
-	Images     app.Images
-	NodeFaults History
-	AbsenceGap time.Duration // least time before the gateway gives up a job unknown to Slurm
+	Version   string // of this program
+	LoadSite  func(file string) (*site.Site, error)
+	OpenSlurm func(*site.Site) (*slurm.CLI, error)
+	Images    app.Images
+	// VerifyImages hashes an image of a cluster's store, where the store is, and returns its path as jobs see it.
+	VerifyImages func(*site.Site) (func(ctx context.Context, digest string) (path string, err error), error)
+	NodeFaults   History
+	AbsenceGap   time.Duration // least time before the gateway gives up a job unknown to Slurm
 	// MayStart refuses a site whose ledger is missing although it had one.
-	MayStart func(*site.Site) error
+	MayStart func(context.Context, *site.Site) error
+	// Login is the login node of a cluster, nil where Slurm's commands are on this host; Data is the host of its SFTP server, and Files calls
+	// a function with a channel to it. Close ends the connections.
+	Login, Data func(*site.Site) (*remote.Host, error)
+	Files       func(context.Context, *site.Site, func(*sftp.Client) error) error
+	Close       func()
 	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
 	OpenBooks func(context.Context, *site.Site) (Books, error)
 	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
@@ -59,7 +70,7 @@ func (c Config) Early(ctx context.Context, s *site.Site) []app.Finding {
 	x.Site, x.Cluster = s, s.Clusters()[0]
 	x.run(ctx, func(k Check) bool { return k.Early && !k.Cluster && k.Code != siteFile })
 	for _, cluster := range x.wanted() {
-		x.on(cluster).run(ctx, func(k Check) bool { return k.Early && k.Cluster })
+		x.on(cluster).run(ctx, func(k Check) bool { return k.Early && k.Cluster && !k.elsewhere(cluster) })
 	}
 	return x.answer.Findings
 }
@@ -72,6 +83,9 @@ func (c Config) exam() *Exam {
 func (x *Exam) close() {
 	if x.Books != nil {
 		_ = x.Books.Close() // it was only read
+	}
+	if x.Close != nil {
+		x.Close()
 	}
 }
 
@@ -110,6 +124,8 @@ type Exam struct {
 	answer     *app.DoctorAnswer
 	worst      map[string]app.CheckStatus // of each check made so far
 	stored     []storedImage              // images that tools name and that are in the store, to look for on nodes
+	tried      map[string]error           // how connecting to the cluster's hosts ended
+	there      nss.User                   // who the gateway is on the login node
 	of         string                     // the cluster's name, where there are several
 	say        func(string, ...any)
 	unrecorded error // why this call is not recorded, and therefore starts no job
@@ -129,7 +145,10 @@ func (x *Exam) wanted() []*site.Site {
 // on is the examination of one cluster.
 func (x *Exam) on(s *site.Site) *Exam {
 	c := *x
-	c.Cluster, c.worst = s, maps.Clone(x.worst)
+	c.Cluster, c.worst, c.tried = s, maps.Clone(x.worst), map[string]error{}
+	if s.FarSlurm() && s.Slurm.SSH.User != "" {
+		c.User.name = s.Slurm.SSH.User // Slurm's commands run as this user
+	}
 	if len(x.Site.Clusters()) > 1 {
 		c.of = s.Name
 	}
@@ -139,7 +158,7 @@ func (x *Exam) on(s *site.Site) *Exam {
 // run makes the checks of the list that are chosen.
 func (x *Exam) run(ctx context.Context, chosen func(Check) bool) {
 	for _, k := range Checks() {
-		if !chosen(k) {
+		if !chosen(k) || k.Only != nil && !k.Only(x.Cluster) {
 			continue
 		}
 		if why := x.missing(k); why != "" {

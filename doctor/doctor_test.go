@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"slurmgate/app"
+	"slurmgate/apptainer"
 	"slurmgate/fault"
 	"slurmgate/site"
 )
@@ -18,6 +19,13 @@ import (
 func exam(s *site.Site) *Exam {
 	x := Config{Images: noMisfits{}}.exam()
 	x.Site, x.Cluster = s, s
+	x.VerifyImages = func(s *site.Site) (func(context.Context, string) (string, error), error) {
+		store, err := apptainer.OpenStore(s.Storage.ImageStore)
+		if err != nil {
+			return nil, err
+		}
+		return store.Verify, nil
+	}
 	return x
 }
 

@@ -60,24 +60,39 @@ func fileChecks() []Check {
 func clusterFileChecks() []Check {
 	return []Check{{
 		Code: runsDir, Proves: "storage.runs_dir belongs to the service's user, and nobody else can write to it.", Where: Gateway, Cluster: true,
-		Early: true, Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
-		Look: func(_ context.Context, x *Exam) []Result {
+		Early: true, Over: fileSide, Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
+		Needs: []string{sftpServer},
+		Look: func(ctx context.Context, x *Exam) []Result {
+			if x.Cluster.FarFiles() {
+				return farFolder(ctx, x)
+			}
 			return x.folder("storage.runs_dir", x.Cluster.Storage.RunsDir, unix.S_ISVTX)
 		},
 	}, {
 		Code: ledgerRuns, Proves: "storage.runs_dir is the one that the ledger knows: its mark and its runs are the ledger's.", Where: Gateway,
-		Cluster: true, Needs: []string{runsDir, ledgerCode}, Remedy: "mount the right filesystem, or restore the ledger that belongs to it",
-		Look: ledgerAndRuns,
+		Cluster: true, Over: fileSide, Needs: []string{runsDir, ledgerCode},
+		Remedy: "mount the right filesystem, or restore the ledger that belongs to it",
+		Look:   ledgerAndRuns,
 	}, {
 		Code: runsDirWrite, Proves: "The gateway can write to storage.runs_dir, whose filesystem other hosts can see.", Where: Gateway,
 		Alone:   true,
 		Cluster: true, Needs: []string{runsDir, ledgerRuns}, Remedy: "mount the filesystem of storage.runs_dir writable",
-		Look: func(_ context.Context, x *Exam) []Result { return writeRuns(x.Cluster.Storage.RunsDir) },
+		Over: fileSide,
+		Look: func(ctx context.Context, x *Exam) []Result {
+			if x.Cluster.FarFiles() {
+				return writeFarRuns(ctx, x)
+			}
+			return writeRuns(x.Cluster.Storage.RunsDir)
+		},
 	}, {
 		Code: "runs_dir_links", Proves: "link(2) is exclusive in storage.runs_dir, as claims need it.", Where: Gateway, Alone: true,
 		Cluster: true,
 		Needs:   []string{runsDirWrite}, Remedy: "choose another filesystem for storage.runs_dir: claims need hard links",
-		Look: func(_ context.Context, x *Exam) []Result {
+		Over: fileSide,
+		Look: func(ctx context.Context, x *Exam) []Result {
+			if x.Cluster.FarFiles() {
+				return farLinks(ctx, x)
+			}
 			if err := linkProbe(x.Cluster.Storage.RunsDir); err != nil {
 				return failed("", err)
 			}
@@ -87,11 +102,22 @@ func clusterFileChecks() []Check {
 		Code: "clock_runs_dir", Proves: "The clock of storage.runs_dir's filesystem is that of this host.", Where: Gateway, Alone: true,
 		Cluster: true,
 		Needs:   []string{runsDirWrite}, Remedy: "let chrony or ntpd keep the time on this host and on the file server",
-		Look: func(_ context.Context, x *Exam) []Result { return fileClock(x.Cluster.Storage.RunsDir) },
+		Over: fileSide,
+		Look: func(ctx context.Context, x *Exam) []Result {
+			if x.Cluster.FarFiles() {
+				return farFileClock(ctx, x)
+			}
+			return fileClock(x.Cluster.Storage.RunsDir)
+		},
 	}, {
 		Code: "disk_space", Proves: "Each disk of the gateway has more free space than storage.reserve_mb.", Where: Gateway, Cluster: true,
 		Early: true, Remedy: "free space, or lower storage.reserve_mb",
 		Look: func(_ context.Context, x *Exam) []Result { return disks(x.Cluster, spaceLeft) },
+	}, {
+		Code: "disk_space_far", Proves: "The disk of a storage.runs_dir elsewhere has more free space than storage.reserve_mb, and inodes left.",
+		Where: Data, Cluster: true, Only: farFiles, Over: fileSide, Needs: []string{runsDir},
+		Remedy: "free space there, or lower storage.reserve_mb",
+		Look:   farDisk,
 	}, {
 		Code: "disk_inodes", Proves: "Each disk of the gateway has inodes left for new files.", Where: Gateway, Cluster: true, Early: true,
 		Remedy: "remove files that are not needed, or make the filesystem with more inodes",

@@ -2,11 +2,15 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 
+	"github.com/pkg/sftp"
+
 	"slurmgate/apptainer"
 	"slurmgate/fault"
+	"slurmgate/site"
 )
 
 const imageStore = "image_store"
@@ -19,8 +23,11 @@ func imageChecks() []Check {
 		Look: func(_ context.Context, x *Exam) []Result { return installed(x.Cluster) },
 	}, {
 		Code: imageStore, Proves: "storage.image_store is a folder that the gateway can read.", Where: Gateway, Cluster: true, Early: true,
-		Needs: []string{domainCode}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")),
-		Look: func(_ context.Context, x *Exam) []Result {
+		Over: fileSide, Needs: []string{domainCode, sftpServer}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")),
+		Look: func(ctx context.Context, x *Exam) []Result {
+			if x.Cluster.FarFiles() {
+				return farStore(ctx, x)
+			}
 			if _, err := apptainer.OpenStore(x.Cluster.Storage.ImageStore); err != nil {
 				return failed("", err)
 			}
@@ -28,7 +35,8 @@ func imageChecks() []Check {
 		},
 	}, {
 		Code: "image_lock", Proves: "images.lock.yaml says of each image what is in the store.", Where: Gateway, Cluster: true, Early: true,
-		Needs: []string{imageStore}, Remedy: "correct images.lock.yaml, or take it away and add the images again",
+		Only: func(s *site.Site) bool { return !s.FarFiles() }, Needs: []string{imageStore},
+		Remedy: "correct images.lock.yaml, or take it away and add the images again",
 		Look: func(_ context.Context, x *Exam) (results []Result) {
 			misfits, err := x.Images.Misfits(x.Cluster)
 			if err != nil {
@@ -44,14 +52,27 @@ func imageChecks() []Check {
 		},
 	}, {
 		Code: "images", Proves: "Each image that a tool names is in the store, with the bytes that the lock names.", Where: Gateway, Alone: true,
-		Cluster: true,
-		Needs:   []string{imageStore}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")), Look: lockedImages,
+		Cluster: true, Over: fileSide,
+		Needs: []string{imageStore}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")), Look: lockedImages,
 	}}
 }
 
-// lockedImages reads every byte of each image that a tool names, once.
+// farStore looks at the folder of a far image store.
+func farStore(ctx context.Context, x *Exam) []Result {
+	f := x.Cluster.Storage.SFTP
+	err := x.sftp(ctx, func(c *sftp.Client) error {
+		_, err := c.ReadDir(f.ImageStore)
+		return err
+	})
+	if err != nil {
+		return failed("", fmt.Errorf("%s on %s: %w", f.ImageStore, f.Host, err))
+	}
+	return ok("%s on %s", f.ImageStore, f.Host)
+}
+
+// lockedImages has every byte of each image that a tool names read, once, where the images are.
 func lockedImages(ctx context.Context, x *Exam) (results []Result) {
-	store, err := apptainer.OpenStore(x.Cluster.Storage.ImageStore)
+	verify, err := x.VerifyImages(x.Cluster)
 	if err != nil {
 		return failed("", err)
 	}
@@ -68,16 +89,18 @@ func lockedImages(ctx context.Context, x *Exam) (results []Result) {
 			results = append(results, bad(add, "images.lock.yaml has no image %s", name)...)
 			continue
 		}
-		path, err := store.Verify(ctx, strings.TrimPrefix(locked.Digest, "sha256:"))
+		path, err := verify(ctx, strings.TrimPrefix(locked.Digest, "sha256:"))
 		if err != nil {
 			r := failed(add, err)
 			r[0].Found = "image " + name + ": " + r[0].Found
 			results = append(results, r...)
 			continue
 		}
-		if st, err := os.Stat(path); err == nil {
-			x.stored = append(x.stored, storedImage{path, st.Size()})
+		size := locked.SizeBytes
+		if st, err := os.Stat(path); err == nil && !x.Cluster.FarFiles() {
+			size = st.Size()
 		}
+		x.stored = append(x.stored, storedImage{path, size})
 		results = append(results, ok("image %s %s", name, locked.Digest)...)
 	}
 	if len(results) == 0 {

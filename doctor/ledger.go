@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/pkg/sftp"
 
 	"slurmgate/gate"
 	"slurmgate/staging"
@@ -36,7 +40,7 @@ func ledgerChecks() []Check {
 		Code: ledgerCode, Proves: "This program can read the ledger; where there is none, nothing shows that there was one.", Where: Gateway,
 		Needs: []string{stateDir, "state_files"}, Remedy: "mount the disk of gateway.state_dir, correct gateway.state_dir, or restore a backup",
 		Look: func(ctx context.Context, x *Exam) []Result {
-			if err := x.MayStart(x.Site); errors.Is(err, fs.ErrPermission) {
+			if err := x.MayStart(ctx, x.Site); errors.Is(err, fs.ErrPermission) {
 				return unknown("give "+x.User.name+" access to the folders of the site file", "%s", gate.Text(gate.Local, err))
 			} else if err != nil {
 				return failed("", err)
@@ -104,14 +108,16 @@ func ledgerAndRuns(ctx context.Context, x *Exam) []Result {
 	if err != nil {
 		return failed("", err)
 	}
-	mark, err := staging.Mark(dir)
+	mark, names, err := x.marked(ctx)
+	if x.Cluster.FarFiles() {
+		dir = x.Cluster.Storage.SFTP.RunsDir + " on " + x.Cluster.Storage.SFTP.Host
+	}
 	switch {
 	case err != nil:
 		return failed("", err)
 	case mark == "" && len(staged) > 0:
 		return bad("", "%s is not marked as a gateway's, but %s of this ledger must have a folder there: its filesystem is not mounted, or it "+
-			"is "+
-			"another folder", dir, plural(len(staged), "unfinished run"))
+			"is another folder", dir, plural(len(staged), "unfinished run"))
 	case mark != "" && mark != x.Books.ID():
 		return bad("set storage.runs_dir to this gateway's folder, or gateway.state_dir to the ledger that belongs to that one",
 			"%s belongs to gateway %s, but this ledger is that of gateway %s", dir, mark, x.Books.ID())
@@ -119,7 +125,7 @@ func ledgerAndRuns(ctx context.Context, x *Exam) []Result {
 	missing := ""
 	n := 0
 	for _, id := range staged {
-		if _, err := os.Stat(filepath.Join(dir, id)); errors.Is(err, fs.ErrNotExist) {
+		if x.lacks(names, id) {
 			missing = id
 			n++
 		}
@@ -128,23 +134,50 @@ func ledgerAndRuns(ctx context.Context, x *Exam) []Result {
 		return bad("", "%s lacks the folders of %s of this ledger, such as %s: the folder was emptied, or an older copy of it is mounted", dir,
 			plural(n, "unfinished run"), missing)
 	}
-	return x.unknownRuns(ctx, dir)
+	return x.unknownRuns(ctx, dir, names)
+}
+
+// marked is whose the cluster's runs_dir is, with some of the names in it.
+func (x *Exam) marked(ctx context.Context) (mark string, names []string, err error) {
+	if x.Cluster.FarFiles() {
+		err = x.sftp(ctx, func(c *sftp.Client) (err error) {
+			mark, names, err = farMark(c, x.Cluster.Storage.SFTP.RunsDir)
+			return err
+		})
+		return mark, names, err
+	}
+	dir := x.Cluster.Storage.RunsDir
+	if mark, err = staging.Mark(dir); err != nil {
+		return "", nil, err
+	}
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return mark, nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	if names, err = f.Readdirnames(mostRuns); errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return mark, names, err
+}
+
+// lacks reports whether a run's folder is not in the cluster's runs_dir, of which names are a part.
+func (x *Exam) lacks(names []string, runID string) bool {
+	if slices.Contains(names, runID) {
+		return false
+	}
+	if x.Cluster.FarFiles() {
+		return len(names) < mostRuns // all of them
+	}
+	_, err := os.Stat(filepath.Join(x.Cluster.Storage.RunsDir, runID))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // unknownRuns looks for folders of runs that the ledger does not know: an older ledger was restored, or it is the ledger of another folder.
-func (x *Exam) unknownRuns(ctx context.Context, dir string) []Result {
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return ok("there are no runs yet")
-	}
-	if err != nil {
-		return failed("", err)
-	}
-	defer f.Close()
-	names, err := f.Readdirnames(mostRuns)
-	if err != nil && len(names) > 0 {
-		return failed("", err)
-	}
+func (x *Exam) unknownRuns(ctx context.Context, dir string, names []string) []Result {
 	known, unknownRun, n := 0, "", 0
 	for _, name := range names {
 		if !strings.HasPrefix(name, "run_") {

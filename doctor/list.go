@@ -9,6 +9,7 @@ import (
 	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/site"
 )
 
 // Where is where a check looks.
@@ -19,6 +20,8 @@ const (
 	Gateway   Where = "gateway"   // the host of the gateway
 	Slurmctld Where = "slurmctld" // Slurm, asked from the gateway's host
 	Node      Where = "node"      // a compute node, by a probe job
+	Login     Where = "login"     // the login node, over SSH
+	Data      Where = "data"      // the SFTP server
 )
 
 // Check is one entry of the list. It proves one thing, and each of its results says what was found.
@@ -33,6 +36,9 @@ type Check struct {
 	Alone   bool     // only doctor makes it: it writes to the site, reads much of it, or is about this call
 	Stops   bool     // the gateway does not start with a fault that it finds
 	Needs   []string // codes of earlier checks; if one of them is a fault or unknown, so is this one
+
+	Only func(*site.Site) bool // it is made for these clusters alone; nil: for all
+	Over reach                 // what of the cluster it asks; where that is on another host, start-up and config check leave it out
 
 	// Look makes a check of the gateway's host or of Slurm. A check without a result is unknown.
 	Look func(context.Context, *Exam) []Result
@@ -96,7 +102,7 @@ func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s
 func Checks() []Check {
 	var all []Check
 	for _, part := range [][]Check{siteChecks(), fileChecks(), ledgerChecks(), domainChecks(), hostChecks(), networkChecks(),
-		clusterFileChecks(), imageChecks(), slurmChecks(), placementChecks(), historyChecks(), nodeChecks()} {
+		farChecks(), clusterFileChecks(), sameFolderChecks(), imageChecks(), slurmChecks(), placementChecks(), historyChecks(), nodeChecks()} {
 		all = append(all, part...)
 	}
 	return all

@@ -107,20 +107,24 @@ func nodeImages(x *Exam, n *Seen) []Result {
 	return ok("has all %d images; the bytes of the smallest are the gateway's", len(x.stored))
 }
 
-func nodeUser(_ *Exam, n *Seen) []Result {
-	me, err := (nss.Host{}).UserOf(context.Background(), os.Geteuid())
+func nodeUser(x *Exam, n *Seen) []Result {
+	me, err, whose := x.there, error(nil), "the login node"
+	if !x.Cluster.FarSlurm() {
+		me, err = (nss.Host{}).UserOf(context.Background(), os.Geteuid())
+		whose = "the gateway's host"
+	}
 	f := strings.Fields(n.Value["user"])
 	switch {
-	case err != nil || len(f) != 3:
+	case err != nil || me.Name == "" || len(f) != 3:
 		return unknown("", "the users cannot be compared: %v, %s", err, n.Value["user"])
 	case f[0] != fmt.Sprint(me.UID):
 		return bad("", "jobs run as uid %s, the gateway as %s", f[0], fmt.Sprint(me.UID))
 	case f[1] == "-":
-		return bad("", "the node knows no user with uid %s, which is %s on the gateway's host", f[0], me.Name)
+		return bad("", "the node knows no user with uid %s, which is %s on %s", f[0], me.Name, whose)
 	case f[1] != me.Name:
-		return bad("", "uid %s is %s there and %s on the gateway's host", f[0], f[1], me.Name)
+		return bad("", "uid %s is %s there and %s on %s", f[0], f[1], me.Name, whose)
 	case f[2] != fmt.Sprint(me.GID):
-		return warning("", "the group of %s is %s there and %s on the gateway's host", f[1], f[2], fmt.Sprint(me.GID))
+		return warning("", "the group of %s is %s there and %s on %s", f[1], f[2], fmt.Sprint(me.GID), whose)
 	}
 	return ok("%s (uid %s)", f[1], f[0])
 }
@@ -185,6 +189,9 @@ func nodeSeccomp(x *Exam, n *Seen) []Result {
 	}
 	if len(there) != 2*sha256.Size {
 		return bad("", "a job cannot read %s", path)
+	}
+	if x.Cluster.FarFiles() {
+		return ok("a job can read %s", path)
 	}
 	here, err := os.ReadFile(path)
 	sum := sha256.Sum256(here)

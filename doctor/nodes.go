@@ -6,8 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -57,13 +56,14 @@ type Seen struct {
 // round is a set of probe jobs that share a folder.
 type round struct {
 	*Exam
-	name, dir, token string
-	script           string
-	began            time.Time // before its first job was sent
-	ids              []string  // of the jobs, to cancel
-	targets          []*target
-	seen             []*Seen
-	images           []storedImage
+	name, token string
+	shared      shared    // the folder that the gateway and the probes share
+	script      string    // as the host of sbatch sees it
+	began       time.Time // before its first job was sent
+	ids         []string  // of the jobs, to cancel
+	targets     []*target
+	seen        []*Seen
+	images      []storedImage
 }
 
 // nodes sends probe jobs and judges what they saw.
@@ -72,12 +72,12 @@ func (x *Exam) nodes(ctx context.Context) {
 		x.unseen("not checked, because " + why + " has to be ok first")
 		return
 	}
-	r, err := x.newRound()
+	r, err := x.newRound(ctx)
 	if err != nil {
 		x.unseen(err.Error())
 		return
 	}
-	defer os.RemoveAll(r.dir)
+	defer r.remove(context.WithoutCancel(ctx))
 	defer r.cancel(context.WithoutCancel(ctx))
 	if err = r.choose(ctx); err == nil {
 		err = r.send(ctx)
@@ -95,26 +95,30 @@ func (x *Exam) nodes(ctx context.Context) {
 }
 
 // newRound makes the folder that the gateway and the probes share.
-func (x *Exam) newRound() (*round, error) {
-	runs := x.Cluster.Storage.RunsDir
-	old, _ := filepath.Glob(filepath.Join(runs, ".doctor-*")) // the pattern is right
-	for _, dir := range old {
-		if st, err := os.Lstat(dir); err == nil && st.IsDir() && time.Since(st.ModTime()) > leftover {
-			_ = os.RemoveAll(dir) // what cannot be removed harms nothing
-		}
-	}
-	dir, err := os.MkdirTemp(runs, ".doctor-")
+func (x *Exam) newRound(ctx context.Context) (*round, error) {
+	dir := ".doctor-" + token()
+	r := &round{Exam: x, token: rand.Text(), name: "sg-doctor-" + strings.ToLower(rand.Text()[:12]), images: x.stored,
+		script: path.Join(x.Cluster.LoginFolders().RunsDir, dir, "probe.sh"), began: time.Now()}
+	files, err := probeFiles(path.Join(x.Cluster.Storage.RunsDir, dir), r.token, x.Cluster, r.images)
 	if err != nil {
 		return nil, err
 	}
-	r := &round{Exam: x, dir: dir, token: rand.Text(), name: "sg-doctor-" + strings.ToLower(rand.Text()[:12]), images: x.stored,
-		began: time.Now()}
-	r.script = filepath.Join(dir, "probe.sh")
-	if err := writeProbe(dir, r.token, x.Cluster, r.images); err != nil {
-		os.RemoveAll(dir)
+	r.shared = localShared{x.Cluster.Storage.RunsDir, dir}
+	if x.Cluster.FarFiles() {
+		r.shared = farShared{x, dir}
+	}
+	r.shared.tidy(ctx)
+	if err := r.shared.make(ctx, files); err != nil {
+		r.remove(context.WithoutCancel(ctx))
 		return nil, err
 	}
 	return r, nil
+}
+
+func (r *round) remove(ctx context.Context) {
+	if err := r.shared.remove(ctx); err != nil {
+		r.say("the folder of the probe jobs could not be removed: %v", err)
+	}
 }
 
 // allowed are the partitions that policy allows among those given, the default one first.

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,9 +24,9 @@ var (
 	containerTemplate = template.Must(template.New("container").Option("missingkey=error").Parse(containerText))
 )
 
-// writeProbe puts into the folder what the probe reads: its script, what it runs in a container, the images, and the token by which it
-// knows the folder.
-func writeProbe(dir, token string, s *site.Site, images []storedImage) error {
+// probeFiles are what the probe reads in its folder: its script, what it runs in a container, the images, and the token by which it knows
+// the folder. dir is the folder as nodes see it.
+func probeFiles(dir, token string, s *site.Site, images []storedImage) (map[string]string, error) {
 	var list strings.Builder
 	for _, i := range images {
 		fmt.Fprintf(&list, "%d %s\n", i.size, i.path)
@@ -56,11 +55,7 @@ func writeProbe(dir, token string, s *site.Site, images []storedImage) error {
 		"Image": image, "Binds": binds, "Find": find, "Seccomp": seccomp}
 	var probe, container strings.Builder
 	err := errors.Join(probeTemplate.Execute(&probe, v), containerTemplate.Execute(&container, v))
-	for name, text := range map[string]string{"token": token, "probe.sh": probe.String(), "container.sh": container.String(),
-		"images": list.String()} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	return err
+	return map[string]string{"token": token, "probe.sh": probe.String(), "container.sh": container.String(), "images": list.String()}, err
 }
 
 // storedImage is an image of the store that a tool names.

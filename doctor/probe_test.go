@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -148,4 +150,14 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// writeProbe makes the folder as a round on a shared filesystem does.
+func writeProbe(dir, token string, s *site.Site, images []storedImage) error {
+	files, err := probeFiles(dir, token, s, images)
+	if err != nil {
+		return err
+	}
+	l := localShared{filepath.Dir(dir), filepath.Base(dir)}
+	return errors.Join(l.remove(context.Background()), l.make(context.Background(), files))
 }

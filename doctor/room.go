@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"slurmgate/fault"
 	"slurmgate/site"
@@ -28,32 +29,65 @@ func Room(s *site.Site) error {
 // disk is a folder of the gateway.
 type disk struct{ field, path string }
 
+// disksOf are the disks that this host sees.
 func disksOf(s *site.Site) []disk {
-	return []disk{{"gateway.state_dir", s.Gateway.StateDir}, {"storage.runs_dir", s.Storage.RunsDir},
+	list := []disk{{"gateway.state_dir", s.Gateway.StateDir}, {"storage.runs_dir", s.Storage.RunsDir},
 		{"gateway.artifact_dir", s.Gateway.ArtifactDir}}
+	if s.FarFiles() {
+		list = slices.Delete(list, 1, 2)
+	}
+	return list
 }
 
 // spaceLeft is full if the disk has less free space than the reserve.
 func spaceLeft(s *site.Site, d disk) (full, err error) {
 	free, err := staging.Free(d.path)
-	if need := int64(s.Storage.ReserveMB) << 20; err != nil || free >= need {
+	if err != nil {
 		return nil, err
+	}
+	return littleSpace(s, d, free), nil
+}
+
+// littleSpace is nil if so many free bytes are enough.
+func littleSpace(s *site.Site, d disk, free int64) error {
+	if free >= int64(s.Storage.ReserveMB)<<20 {
+		return nil
 	}
 	return fault.New(fault.Transport, "room", "disk_full",
 		fmt.Sprintf("the disk of %s has %d MiB free; storage.reserve_mb reserves %d MiB for "+
 			"runs that have begun", d.field, free>>20, s.Storage.ReserveMB)).
-		WithNext("free space below " + d.path + ", or lower storage.reserve_mb; finished runs and replays are still served"), nil
+		WithNext("free space below " + d.path + ", or lower storage.reserve_mb; finished runs and replays are still served")
 }
 
 // inodesLeft is full if the disk has hardly an inode. A filesystem that makes inodes as it needs them has no number of them.
 func inodesLeft(_ *site.Site, d disk) (full, err error) {
 	free, limited, err := staging.FreeInodes(d.path)
-	if err != nil || !limited || free >= fewInodes {
+	if err != nil || !limited {
 		return nil, err
+	}
+	return fewLeft(d, free), nil
+}
+
+// fewLeft is nil if so many free inodes are enough.
+func fewLeft(d disk, free int64) error {
+	if free >= fewInodes {
+		return nil
 	}
 	return fault.New(fault.Transport, "room", "disk_full", fmt.Sprintf("the disk of %s has %d inodes free; new runs need at least %d", d.field,
 		free, fewInodes)).
-		WithNext("remove files below " + d.path + " that are not needed: see df -i; finished runs and replays are still served"), nil
+		WithNext("remove files below " + d.path + " that are not needed: see df -i; finished runs and replays are still served")
+}
+
+// Space is what is free on a disk of another host. Inodes is -1 where it has no number of them.
+type Space struct{ Bytes, Inodes int64 }
+
+// FarRoom is Room for the runs_dir of a site that this host does not see.
+func FarRoom(s *site.Site, free Space) error {
+	d := disk{"storage.runs_dir", s.Storage.RunsDir}
+	if err := littleSpace(s, d, free.Bytes); err != nil || free.Inodes < 0 {
+		return err
+	}
+	return fewLeft(d, free.Inodes)
 }
 
 // disks judges every disk of the gateway; a folder that does not exist yet is judged by the one above it.

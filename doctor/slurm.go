@@ -17,8 +17,12 @@ func slurmChecks() []Check {
 	ask := []string{slurmCondition}
 	return []Check{{
 		Code: slurmCommands, Proves: "slurm.bin_dir has the commands of Slurm; slurm.conf can be read and is of slurm.cluster.", Where: Gateway,
-		Cluster: true, Stops: true, Early: true, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
-		Look: func(_ context.Context, x *Exam) []Result {
+		Cluster: true, Stops: true, Early: true, Over: slurmSide, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
+		Needs: []string{sshShell},
+		Look: func(ctx context.Context, x *Exam) []Result {
+			if x.Cluster.FarSlurm() {
+				return farCommands(ctx, x)
+			}
 			c := x.Cluster.Slurm
 			var results []Result
 			for _, p := range slurm.CheckFiles(slurm.Config{BinDir: c.BinDir, Conf: c.Conf, Cluster: c.Cluster}, c.AlsoNeeds()...) {

@@ -55,7 +55,7 @@ func ServiceUser(ctx context.Context, s *site.Site) (uid int, how string) {
 	if os.Geteuid() != 0 {
 		return os.Geteuid(), "it runs doctor"
 	}
-	for _, path := range []string{filepath.Join(s.Gateway.StateDir, "ledger.db"), s.Gateway.StateDir, s.Clusters()[0].Storage.RunsDir} {
+	for _, path := range []string{filepath.Join(s.Gateway.StateDir, "ledger.db"), s.Gateway.StateDir, s.LocalSite().Storage.RunsDir} {
 		if st, err := os.Stat(path); err == nil && st.Sys().(*syscall.Stat_t).Uid != 0 {
 			return int(st.Sys().(*syscall.Stat_t).Uid), "it owns " + path
 		}

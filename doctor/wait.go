@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +34,7 @@ func (r *round) wait(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for r.waits() && ctx.Err() == nil && time.Now().Before(deadline) {
-		r.read(states)
+		r.read(ctx, states)
 		if now := time.Now(); now.After(ask) {
 			ask = now.Add(max(2*time.Second, time.Duration(len(r.targets))*20*time.Millisecond))
 			if answer := r.jobs(ctx); answer != nil {
@@ -66,21 +65,17 @@ func (r *round) waits() bool {
 }
 
 // read takes the answers that are there. To list the folder makes a network filesystem look.
-func (r *round) read(states map[string]run.Job) {
-	entries, err := os.ReadDir(r.dir)
+func (r *round) read(ctx context.Context, states map[string]run.Job) {
+	names, err := r.shared.names(ctx)
 	if err != nil {
 		return // what was not read is not reached
 	}
-	there := map[string]bool{}
-	for _, e := range entries {
-		there[e.Name()] = true
-	}
 	for _, t := range r.targets {
-		if t.seen || t.job == "" || !there[t.answerFile()] {
+		if t.seen || t.job == "" || !slices.Contains(names, t.answerFile()) {
 			continue
 		}
 		t.seen = true
-		text, err := os.ReadFile(filepath.Join(r.dir, t.answerFile()))
+		text, err := r.shared.read(ctx, t.answerFile())
 		value, parsed := parseAnswer(string(text), r.token)
 		if err != nil || parsed != nil {
 			r.report(probeJob, t.Node, unknown("", "the answer of job %s (%s) cannot be read: %v", t.job, t.name(), cmp.Or(err, parsed)))

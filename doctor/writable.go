@@ -17,7 +17,11 @@ const mostExamined = 10_000
 // seccomp profile, and the folders they are in.
 func installed(s *site.Site) []Result {
 	var open []string
-	for _, path := range []string{s.File(), s.DomainDir, s.Storage.ImageStore, s.Apptainer.Seccomp} {
+	files := []string{s.File(), s.DomainDir}
+	if !s.FarFiles() { // else the others are on other hosts
+		files = append(files, s.Storage.ImageStore, s.Apptainer.Seccomp)
+	}
+	for _, path := range files {
 		if path != "" {
 			open = append(open, writable(path)...)
 		}

@@ -40,6 +40,7 @@ const (
 type User struct {
 	Name     string
 	UID, GID int
+	Home     string // home folder
 }
 
 // CheckName says why a text is not accepted as the name of a user or group, "" if it is. Directories have names such as
@@ -250,7 +251,7 @@ func parseUser(line string) (User, error) {
 		return User{}, err
 	}
 	gid, err := parseID(f[3])
-	return User{f[0], uid, gid}, err
+	return User{f[0], uid, gid, f[5]}, err
 }
 
 // parseGroup reads the id in a line of group(5): name:password:gid:members.

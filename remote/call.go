@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type Output struct {
 	Stdout []byte
 	Stderr string
 	Exit   int
+	Noise  string // the end of what the login shell's start-up files printed before the script started
 }
 
 const maxStderr = 512 << 10
@@ -139,7 +141,8 @@ func (x *exchange) run(ctx context.Context, text []byte) (Output, error) {
 			if err != nil {
 				return Output{}, err
 			}
-			return Output{Stdout: x.kept.Bytes(), Stderr: x.complaints.String(), Exit: x.out.exit}, nil
+			return Output{Stdout: x.kept.Bytes(), Stderr: x.complaints.String(), Exit: x.out.exit,
+				Noise: strings.TrimSpace(strings.ToValidUTF8(string(x.out.noise), "?"))}, nil
 		case <-begun:
 			begun = nil
 		case <-hello.C:

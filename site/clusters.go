@@ -26,6 +26,9 @@ func (s *Site) Clusters() []*Site {
 	return s.clusters
 }
 
+// All are the clusters and the gateway's own host.
+func (s *Site) All() []*Site { return append(slices.Clone(s.Clusters()), s.LocalSite()) }
+
 // Cluster is the cluster of a name, nil if there is none.
 func (s *Site) Cluster(name string) *Site {
 	for _, c := range s.Clusters() {

@@ -70,6 +70,9 @@ var (
 
 // NewCLI makes the transport and the folder for its locks. Without LocksDir it can only ask. Nothing is asked of Slurm yet.
 func NewCLI(c Config) (*CLI, error) {
+	if c.Over != nil {
+		return nil, fault.New(fault.Validation, "slurm.NewCLI", "transport", "slurm.transport ssh is not supported by this version yet")
+	}
 	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil && c.LocksDir != "" {
 		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the lock folder %s cannot be created", c.LocksDir), err)
 	}

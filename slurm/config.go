@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode"
+
+	"slurmgate/remote"
 )
 
 // Config is what a site says about its Slurm; package site has checked it and knows the defaults. Every field is required but Conf,
@@ -13,7 +15,10 @@ type Config struct {
 	Conf     string // SLURM_CONF for all of them; empty: Slurm's own default
 	Cluster  string // ClusterName of the only cluster that may be reached; empty: any
 	LocksDir string // folder on a disk of this machine alone, for the locks of sends
-	User     string // whose jobs are asked about: the user sbatch submits as
+
+	Over *remote.Host // the login node that has the commands; nil: this host
+
+	User string // whose jobs are asked about: the user sbatch submits as
 
 	Script ScriptConfig
 

@@ -69,8 +69,10 @@ func backUp(ctx context.Context, a app.BackupArgs, progress func(done, of, bytes
 // apart refuses a folder for backups that is inside what is backed up, or that gc and runs change.
 func apart(s *site.Site, dir string) error {
 	inside := map[string]string{s.Gateway.StateDir: "gateway.state_dir", s.Gateway.ArtifactDir: "gateway.artifact_dir"}
-	for _, c := range s.Clusters() {
-		inside[c.Storage.RunsDir] = "storage.runs_dir"
+	for _, c := range s.All() {
+		if !c.FarFiles() {
+			inside[c.Storage.RunsDir] = "storage.runs_dir"
+		}
 	}
 	for folder, field := range inside {
 		if rel, err := filepath.Rel(folder, dir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
@@ -199,6 +201,11 @@ func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, o
 // afterRestore is what an admin does before the gateway is started.
 func afterRestore(s *site.Site, r backup.Restored) (advice []string) {
 	for _, c := range s.Clusters() {
+		if c.FarFiles() {
+			advice = append(advice, fmt.Sprintf("make sure that the runs_dir %s on %s is the former one: its workspaces are what keeps runs made "+
+				"after the backup from being executed again", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host))
+			continue
+		}
 		if id, err := staging.Mark(c.Storage.RunsDir); err == nil && id == "" {
 			advice = append(advice, "mount the runs_dir "+c.Storage.RunsDir+", or put the former one there: it has no workspaces now, and they are "+
 				"what keeps runs made after the backup from being executed again")

@@ -23,13 +23,24 @@ import (
 	"slurmgate/nss"
 	"slurmgate/run"
 	"slurmgate/site"
+	"slurmgate/slurm"
 )
 
 // doctorConfig is what the checks use of the rest of the program.
 func doctorConfig() doctor.Config {
-	return doctor.Config{Version: built().Version, LoadSite: loadSite, OpenSlurm: openSlurm, Images: siteImages{},
+	h := quietHosts()
+	return doctor.Config{Version: built().Version, LoadSite: loadSite, Images: siteImages{},
+		OpenSlurm: func(s *site.Site) (*slurm.CLI, error) { return h.slurm(s, nil) },
+		VerifyImages: func(s *site.Site) (func(context.Context, string) (string, error), error) {
+			store, err := h.store(s)
+			if err != nil {
+				return nil, err
+			}
+			return store.Verify, nil
+		},
 		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, MemoryLimit: memoryLimit,
-		MayStart: func(s *site.Site) error { return mayCreate(s, toChange) }}
+		MayStart: func(ctx context.Context, s *site.Site) error { return mayCreate(ctx, s, toChange) },
+		Login:    h.login, Data: h.data, Files: h.farFiles, Close: h.close}
 }
 
 // examination is what a process that looks as the service's user gets on standard input.

@@ -38,6 +38,8 @@ type gateway struct {
 	metrics *metrics.Metrics
 	access  *access.Access
 	slurms  sync.Map // name of a cluster that is open → its *slurm.CLI
+	hosts   *hosts // login nodes and data hosts
+	free    freeSpace
 
 	lock   *ledger.Lock
 	server *httpapi.Server
@@ -49,7 +51,7 @@ type gateway struct {
 // openGateway takes the ledger's lock, reads the site's domain and policy, opens every part and starts. The caller closes it. level is that
 // of log, which policy sets; nil for a log of the caller's own level.
 func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger, level *slog.LevelVar) (*gateway, error) {
-	lock, err := lockState(s, how)
+	lock, err := lockState(ctx, s, how)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +84,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	}()
 	if before.config.site.Gateway.StateDir == s.Gateway.StateDir {
 		g.lock = before.lock
-	} else if g.lock, err = lockState(s, how); err != nil {
+	} else if g.lock, err = lockState(ctx, s, how); err != nil {
 		return g, err
 	}
 	setLevel(log, level, g.app.Policy)
@@ -98,8 +100,10 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	g.app.Ledger.CheckBytes(g.app.Store.Has)
 	g.app.Store.Consult(g.app.Ledger)
 	own := []string{s.Gateway.StateDir, s.Gateway.ArtifactDir}
-	for _, c := range s.Clusters() {
-		own = append(own, c.Storage.RunsDir)
+	for _, c := range s.All() {
+		if !c.FarFiles() {
+			own = append(own, c.Storage.RunsDir)
+		}
 	}
 	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: existing(set.roots, log),
 		MaxBytes: g.app.Policy.Import.MaxBytes, Types: g.app.Domain.Types(),
@@ -229,6 +233,9 @@ func (g *gateway) endWork(ctx context.Context) error {
 	}
 	if g.wait != nil {
 		g.wait()
+	}
+	if g.hosts != nil {
+		g.hosts.close()
 	}
 	var errs []error
 	if g.app.Store != nil {

@@ -27,7 +27,7 @@ func (g *gateway) health(ctx context.Context) metrics.Health {
 	}
 	for _, s := range g.app.Site.Clusters() {
 		h.Budget[s.Name] = s.Budget.RPCPerMinute
-		h.Disks = append(h.Disks, disks(s)...)
+		h.Disks = append(h.Disks, g.disks(ctx, s)...)
 	}
 	if info, err := os.Stat(g.app.Ledger.Path()); err == nil {
 		h.Ledger = info.Size()
@@ -38,11 +38,17 @@ func (g *gateway) health(ctx context.Context) metrics.Health {
 	return h
 }
 
-func disks(s *site.Site) (out []metrics.Disk) {
-	for _, d := range []struct{ folder, path string }{{"state_dir", s.Gateway.StateDir}, {"artifact_dir", s.Gateway.ArtifactDir},
-		{"runs_dir", s.Storage.RunsDir}} {
-		if free, err := staging.Free(d.path); err == nil {
-			out = append(out, metrics.Disk{Site: s.Name, Folder: d.folder, Free: free, Reserve: int64(s.Storage.ReserveMB) << 20})
+func (g *gateway) disks(ctx context.Context, s *site.Site) (out []metrics.Disk) {
+	reserve := int64(s.Storage.ReserveMB) << 20
+	local := map[string]string{"state_dir": s.Gateway.StateDir, "artifact_dir": s.Gateway.ArtifactDir}
+	if !s.FarFiles() {
+		local["runs_dir"] = s.Storage.RunsDir
+	} else if free, ok := g.spaceOf(ctx, s); ok {
+		out = append(out, metrics.Disk{Site: s.Name, Folder: "runs_dir", Free: free.Bytes, Reserve: reserve})
+	}
+	for folder, path := range local {
+		if free, err := staging.Free(path); err == nil {
+			out = append(out, metrics.Disk{Site: s.Name, Folder: folder, Free: free, Reserve: reserve})
 		}
 	}
 	return out

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,22 +17,62 @@ import (
 	"slurmgate/toolpack"
 )
 
-// siteImages gives the operations the image store of a site.
+// siteImages gives the operations the image stores of a site.
 type siteImages struct{}
 
-// stores are the clusters of a site, one for each image store.
-func stores(s *site.Site) (list []*site.Site) {
+// imageStore is what the operations use of the image store of a cluster, on this host or elsewhere.
+type imageStore interface {
+	List(ctx context.Context) ([]apptainer.Image, error)
+	Verify(ctx context.Context, digest string) (path string, err error)
+	Add(ctx context.Context, file string) (apptainer.Image, error)
+}
+
+// sharedStore is a store that this host sees.
+type sharedStore struct{ *apptainer.Store }
+
+func (s sharedStore) List(context.Context) ([]apptainer.Image, error) { return s.Store.List() }
+
+// storeOf names an image store among those of all sites.
+func storeOf(s *site.Site) string {
+	if s.FarFiles() {
+		return s.Storage.SFTP.Address() + s.Storage.SFTP.ImageStore
+	}
+	return s.Storage.ImageStore
+}
+
+// stores are the clusters of a site, one for each image store; with a name that cluster alone.
+func stores(s *site.Site, name string) (list []*site.Site, err error) {
+	if name != "" {
+		c := s.Cluster(name)
+		if c == nil {
+			return nil, fault.New(fault.NotFound, "images", "no_such_site", "the site file has no cluster "+name+"; its clusters are "+s.Title())
+		}
+		return []*site.Site{c}, nil
+	}
 	for _, c := range s.Clusters() {
-		if !slices.ContainsFunc(list, func(o *site.Site) bool { return o.Storage.ImageStore == c.Storage.ImageStore }) {
+		if !slices.ContainsFunc(list, func(o *site.Site) bool { return storeOf(o) == storeOf(c) }) {
 			list = append(list, c)
 		}
 	}
-	return list
+	return list, nil
 }
 
-// Misfits implements [app.Images].
+// store opens the image store of a cluster.
+func (h *hosts) store(s *site.Site) (imageStore, error) {
+	if s.FarFiles() {
+		return h.farStore(s)
+	}
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	return sharedStore{store}, err
+}
+
+// Misfits implements [app.Images]. It looks at the stores that this host sees.
 func (siteImages) Misfits(s *site.Site) (all []fault.Problem, err error) {
-	for _, c := range stores(s) {
+	list, _ := stores(s, "") // there is no name to be wrong
+	for _, c := range list {
+		if c.FarFiles() {
+			continue
+		}
 		found, err := misfits(c)
 		if all = append(all, found...); err != nil {
 			return all, err
@@ -60,8 +102,8 @@ func misfits(s *site.Site) ([]fault.Problem, error) {
 	return apptainer.Misfits(file, locked, stored), err
 }
 
-func listImages(ctx context.Context, store *apptainer.Store, lock toolpack.Lock, hash bool) (app.ImageListAnswer, error) {
-	stored, err := store.List()
+func listImages(ctx context.Context, store imageStore, lock toolpack.Lock, hash bool) (app.ImageListAnswer, error) {
+	stored, err := store.List(ctx)
 	if err != nil {
 		return app.ImageListAnswer{}, err
 	}
@@ -109,12 +151,33 @@ func listImages(ctx context.Context, store *apptainer.Store, lock toolpack.Lock,
 
 // Add implements [app.Images]. The image is copied into every store before its name is recorded.
 func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (app.ImageAddAnswer, error) {
-	var img apptainer.Image
-	for _, c := range stores(s) {
-		var err error
-		if img, err = storeImage(ctx, c, a.File); err != nil {
-			return app.ImageAddAnswer{}, err
+	list, err := stores(s, a.Cluster)
+	if err != nil {
+		return app.ImageAddAnswer{}, err
+	}
+	h := quietHosts()
+	defer h.close()
+	img, failed := apptainer.Image{}, []error{}
+	var reached []string
+	for _, c := range list {
+		store, err := h.store(c)
+		if err == nil {
+			img, err = store.Add(ctx, a.File)
 		}
+		if err != nil && len(list) > 1 {
+			err = fault.Wrap("", "image.add", "", "site "+c.Name, err)
+		}
+		if err != nil && !fault.Is(err, fault.Transport) {
+			return app.ImageAddAnswer{}, err // the file itself, or what the admin wrote
+		}
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		reached = append(reached, c.Name)
+	}
+	if len(failed) > 0 {
+		return app.ImageAddAnswer{}, notEverywhere(a, reached, failed)
 	}
 	lock := filepath.Join(s.DomainDir, toolpack.LockFile)
 	doc := app.ImageDoc{Name: a.Name, Digest: img.Ref(), Arch: img.Arch, SizeBytes: img.SizeBytes, Source: filepath.Base(a.File),
@@ -124,32 +187,43 @@ func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (ap
 	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock}, err
 }
 
-func storeImage(ctx context.Context, s *site.Site, file string) (apptainer.Image, error) {
-	if err := os.MkdirAll(s.Storage.ImageStore, 0o755); err != nil {
-		return apptainer.Image{}, fault.Wrap(fault.Transport, "image.add", "IMAGE-STORE-PATH", "cannot create storage.image_store", err)
+// notEverywhere says which stores did not get an image. Its name is not recorded then.
+func notEverywhere(a app.ImageAddArgs, reached []string, failed []error) error {
+	if len(reached) == 0 && len(failed) == 1 {
+		return failed[0]
 	}
-	store, err := apptainer.OpenStore(s.Storage.ImageStore)
-	if err != nil {
-		return apptainer.Image{}, err
+	e := fault.Wrap(fault.Transport, "image.add", "image_not_everywhere", fmt.Sprintf("%s was copied to %d of %d image stores, and its name "+
+		"is not recorded", filepath.Base(a.File), len(reached), len(reached)+len(failed)), errors.Join(failed...))
+	if len(reached) > 0 {
+		e = e.WithNext("add it again when all sites are reachable, or for those that are: --site-name " + reached[0])
 	}
-	return store.Add(ctx, file)
+	return e
 }
 
 // List implements [app.Images].
-func (siteImages) List(ctx context.Context, s *site.Site, hash bool) (app.ImageListAnswer, error) {
+func (siteImages) List(ctx context.Context, s *site.Site, cluster string, hash bool) (app.ImageListAnswer, error) {
+	all := app.ImageListAnswer{Images: []app.ImageDoc{}}
 	lock, err := toolpack.ReadLock(filepath.Join(s.DomainDir, toolpack.LockFile))
 	if err != nil {
-		return app.ImageListAnswer{}, err
+		return all, err
 	}
-	all, list := app.ImageListAnswer{Images: []app.ImageDoc{}}, stores(s)
+	list, err := stores(s, cluster)
+	if err != nil {
+		return all, err
+	}
+	h := quietHosts()
+	defer h.close()
 	for _, c := range list {
-		store, err := apptainer.OpenStore(c.Storage.ImageStore)
-		if err != nil {
+		store, err := h.store(c)
+		var one app.ImageListAnswer
+		if err == nil {
+			one, err = listImages(ctx, store, lock, hash)
+		}
+		if err != nil && (len(list) == 1 || !fault.Is(err, fault.Transport)) {
 			return all, err
 		}
-		one, err := listImages(ctx, store, lock, hash)
-		if err != nil {
-			return all, err
+		if err != nil { // the other sites are listed all the same
+			one = app.ImageListAnswer{Total: 1, Bad: 1, Images: []app.ImageDoc{{State: "the image store cannot be read: " + fault.Prose(err)}}}
 		}
 		for _, doc := range one.Images {
 			if len(list) > 1 {

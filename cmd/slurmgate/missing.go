@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ func ledgerFile(s *site.Site) string { return filepath.Join(s.Gateway.StateDir, 
 
 // mayCreate refuses to begin a ledger where one is missing, before anything is created: a wrong path or an unmounted disk looks like an
 // empty folder, and a new ledger would forget every run. An existing ledger passes.
-func mayCreate(s *site.Site, how start) error {
+func mayCreate(ctx context.Context, s *site.Site, how start) error {
 	info, err := os.Stat(ledgerFile(s))
 	switch {
 	case err == nil && info.Size() > 0:
@@ -38,7 +39,7 @@ func mayCreate(s *site.Site, how start) error {
 	case errors.Is(err, fs.ErrPermission):
 		return nil // somebody else's folder, which ownFolder refuses with its owner's name
 	}
-	found, err := traces(s)
+	found, err := traces(ctx, s)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fault.Wrap(fault.Auth, "openGateway", "ledger_missing", "there is no ledger at "+ledgerFile(s)+
@@ -46,7 +47,7 @@ func mayCreate(s *site.Site, how start) error {
 			WithNext("make the gateway's user the owner of storage.runs_dir and gateway.artifact_dir (chown)")
 	case err != nil:
 		return fault.Wrap(fault.Transport, "openGateway", "ledger_missing", "there is no ledger at "+ledgerFile(s)+
-			", and whether this is a new gateway cannot be determined", err).WithNext("mount the disks that the site file names")
+			", and whether this is a new gateway cannot be determined", err).WithNext("mount the disks and reach the hosts that the site file names")
 	case found != "" && how != anew:
 		return fault.New(fault.Conflict, "openGateway", "ledger_missing",
 			fmt.Sprintf("there is no ledger at %s, but %s: gateway.state_dir is wrong, its disk is not mounted, or the ledger is lost. "+
@@ -61,8 +62,22 @@ func mayCreate(s *site.Site, how start) error {
 }
 
 // traces says what shows that the site had a ledger before; empty if nothing does.
-func traces(s *site.Site) (string, error) {
+func traces(ctx context.Context, s *site.Site) (string, error) {
+	h := quietHosts()
+	defer h.close()
 	for _, c := range s.Clusters() {
+		if c.FarFiles() {
+			mark, runID, err := h.farTraces(ctx, c)
+			switch {
+			case err != nil:
+				return "", err
+			case mark != "":
+				return fmt.Sprintf("the runs_dir %s of %s belongs to gateway %s", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host, mark), nil
+			case runID != "":
+				return fmt.Sprintf("the runs_dir %s of %s contains runs (%s)", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host, runID), nil
+			}
+			continue
+		}
 		dir := c.Storage.RunsDir
 		id, err := staging.Mark(dir)
 		switch {

@@ -105,7 +105,7 @@ func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record, uid
 			return j.asOwner(ctx, owner.Uid, owner.Gid, records)
 		}
 	}
-	lock, err := lockState(j.site, j.start)
+	lock, err := lockState(ctx, j.site, j.start)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slurmgate/ledger"
@@ -34,6 +33,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 		return err
 	}
 	var sites []run.Site
+	g.hosts = newHosts(g.app.Log)
 	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
 	for _, s := range g.app.Site.Clusters() {
 		x := g.site(s, previous)
@@ -45,9 +45,9 @@ func (g *gateway) openSites(ctx context.Context) error {
 	host.Open = func(ctx context.Context) (run.Parts, error) { return g.openHost(ctx, folders) }
 	g.app.Sites = run.NewSites(append(sites, host)...)
 	away := g.app.Sites.Open(ctx, g.app.Site.Names()...)
-	for _, name := range g.app.Site.Names() {
-		if away[name] == nil {
-			return nil
+	for _, s := range g.app.Site.Clusters() {
+		if err := away[s.Name]; err == nil || s.FarSlurm() && fault.Is(err, fault.Transport) {
+			return nil // a network that is away is no reason not to start: the gateway waits for it
 		}
 	}
 	return away[g.app.Site.Names()[0]]
@@ -81,27 +81,33 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 
 // openCluster opens the ports of a cluster.
 func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *workspaces) (p run.Parts, err error) {
-	cli, err := newSlurm(s, g.unread(s.Name))
+	cli, err := g.hosts.slurm(s, g.unread(s.Name))
 	if err != nil {
 		return p, err
 	}
-	if err := g.fitSlurm(ctx, s, cli); err != nil {
-		return p, err
-	}
-	found, err := misfits(s)
+	sacct, err := g.fitSlurm(ctx, s, cli)
 	if err != nil {
 		return p, err
 	}
-	for _, m := range found {
-		g.app.Log.Warn("images.lock.yaml and the image store do not agree", "site", s.Name, "what", m.String())
+	if !s.FarFiles() { // the images of another host are compared by image list and doctor
+		found, err := misfits(s)
+		if err != nil {
+			return p, err
+		}
+		for _, m := range found {
+			g.app.Log.Warn("images.lock.yaml and the image store do not agree", "site", s.Name, "what", m.String())
+		}
 	}
 	if p.Workspace, err = folders.open(ctx, s); err != nil {
 		return p, err
 	}
-	if p.Images, err = openImages(s); err != nil {
+	if p.Images, err = g.openImages(s); err != nil {
 		return p, err
 	}
-	p.Renderer, p.Submitter, p.Queue, p.Canceller, p.Accounting = cli, cli, cli, cli, accounting(s, cli)
+	p.Renderer, p.Submitter, p.Queue, p.Canceller, p.Accounting = cli, cli, cli, cli, cli
+	if s.Slurm.Accounting == "none" || s.Slurm.Accounting == "auto" && !sacct {
+		p.Accounting = run.NoAccounting{}
+	}
 	p.Pace = cli.Pace
 	g.slurms.Store(s.Name, cli)
 	return p, nil
@@ -113,7 +119,7 @@ func (g *gateway) openHost(ctx context.Context, folders *workspaces) (p run.Part
 	if p.Workspace, err = folders.open(ctx, s); err != nil {
 		return p, err
 	}
-	if p.Images, err = openImages(s); err != nil {
+	if p.Images, err = g.openImages(s); err != nil {
 		return p, err
 	}
 	script := scriptConfig(s)
@@ -125,7 +131,7 @@ func (g *gateway) openHost(ctx context.Context, folders *workspaces) (p run.Part
 	return p, err
 }
 
-// workspaces opens each runs_dir once: this host uses that of the first cluster.
+// workspaces opens each runs_dir once: this host uses that of the first cluster it shares a filesystem with.
 type workspaces struct {
 	*gateway
 	mu    sync.Mutex
@@ -133,14 +139,22 @@ type workspaces struct {
 }
 
 type workspace struct {
-	mu     sync.Mutex // held while the folder is being opened
-	shared *staging.Shared
+	mu   sync.Mutex // held while the folder is being opened
+	open run.Workspace
+}
+
+// runsDirOf names a runs_dir among those of all sites.
+func runsDirOf(s *site.Site) string {
+	if s.FarFiles() {
+		return s.Storage.SFTP.Address() + s.Storage.SFTP.RunsDir
+	}
+	return s.Storage.RunsDir
 }
 
 // open opens the runs_dir of a site. While workspaces must exist in it, it is not created again: an unmounted filesystem looks like an
 // empty folder.
-func (w *workspaces) open(ctx context.Context, s *site.Site) (*staging.Shared, error) {
-	dir := s.Storage.RunsDir
+func (w *workspaces) open(ctx context.Context, s *site.Site) (run.Workspace, error) {
+	dir := runsDirOf(s)
 	w.mu.Lock()
 	one := w.byDir[dir]
 	if one == nil {
@@ -150,48 +164,56 @@ func (w *workspaces) open(ctx context.Context, s *site.Site) (*staging.Shared, e
 	w.mu.Unlock()
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	if one.shared != nil {
-		return one.shared, nil
+	if one.open != nil {
+		return one.open, nil
 	}
 	used := false
-	for _, name := range append(w.app.Site.Names(), site.Local) {
-		if c := w.app.Site.Cluster(name); c != nil && c.Storage.RunsDir != dir {
+	for _, c := range w.app.Site.All() {
+		if runsDirOf(c) != dir {
 			continue
 		}
-		open, err := w.app.Ledger.Index(name).Waiting(ctx, "", 1, staged...)
+		waiting, err := w.app.Ledger.Index(c.Name).Waiting(ctx, "", 1, staged...)
 		if err != nil {
 			return nil, err
 		}
-		used = used || len(open) > 0
+		used = used || len(waiting) > 0
 	}
+	open := openShared
+	if s.FarFiles() {
+		open = w.hosts.farWorkspace
+	}
+	var err error
+	one.open, err = open(ctx, s, w.app.Ledger.ID(), used)
+	return one.open, err
+}
+
+// openShared opens a runs_dir that this host sees, and makes one that is not used yet.
+func openShared(_ context.Context, s *site.Site, gatewayID string, used bool) (run.Workspace, error) {
+	dir := s.Storage.RunsDir
 	if !used {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot create storage.runs_dir", err).
 				WithNext("mount its filesystem, or create it, owned by the gateway's user, mode 0700")
 		}
 	}
-	var err error
-	one.shared, err = staging.NewShared(staging.Config{RunsDir: dir, GatewayID: w.app.Ledger.ID(), Marked: used})
-	return one.shared, err
-}
-
-// accounting is none if the site has no sacct or does not want it asked.
-func accounting(s *site.Site, cli *slurm.CLI) run.Accounting {
-	_, err := os.Stat(filepath.Join(s.Slurm.BinDir, "sacct"))
-	if s.Slurm.Accounting == "none" || s.Slurm.Accounting == "auto" && errors.Is(err, os.ErrNotExist) {
-		return run.NoAccounting{}
-	}
-	return cli
-}
-
-func openImages(s *site.Site) (apptainer.Images, error) {
-	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	shared, err := staging.NewShared(staging.Config{RunsDir: dir, GatewayID: gatewayID, Marked: used})
 	if err != nil {
-		return apptainer.Images{}, err
+		return nil, err
 	}
+	return shared, nil
+}
+
+func (g *gateway) openImages(s *site.Site) (run.Images, error) {
 	c := apptainer.Config{NoMount: s.Apptainer.NoMount, GPU: apptainer.GPU(s.Apptainer.GPU), Seccomp: s.Apptainer.Seccomp}
 	for _, b := range s.Apptainer.Binds {
 		c.Binds = append(c.Binds, apptainer.Bind{Name: b.Name, Source: b.Source, Target: b.Target})
+	}
+	if s.FarFiles() {
+		return g.hosts.farImages(s, apptainer.NewRuntime(c))
+	}
+	store, err := apptainer.OpenStore(s.Storage.ImageStore)
+	if err != nil {
+		return nil, err
 	}
 	return apptainer.Images{Store: store, Runtime: apptainer.NewRuntime(c)}, nil
 }
@@ -209,6 +231,9 @@ func scriptConfig(s *site.Site) slurm.ScriptConfig {
 func (g *gateway) room(s *site.Site) func(ctx context.Context, projectID string) error {
 	return func(ctx context.Context, projectID string) error {
 		if err := doctor.Room(s); err != nil {
+			return err
+		}
+		if err := g.farRoom(ctx, s); err != nil {
 			return err
 		}
 		return g.app.Quotas().Room(ctx, projectID)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,25 +12,37 @@ import (
 	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/nss"
+	"slurmgate/remote"
 	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm"
 )
 
-// openSlurm is for looking at a cluster once, as doctor does.
-func openSlurm(s *site.Site) (*slurm.CLI, error) { return newSlurm(s, nil) }
-
-func newSlurm(s *site.Site, unread func(program string, records int, why, example string)) (*slurm.CLI, error) {
-	if s.FarSlurm() {
-		return nil, fault.New(fault.Validation, "openSlurm", "transport", "slurm.transport ssh is not supported by this version yet")
-	}
-	c := slurmConfig(s)
-	me, err := nss.Host{}.NameOf(context.Background(), os.Geteuid())
+// slurm is a site's Slurm, on this host or through its login node.
+func (h *hosts) slurm(s *site.Site, unread func(program string, records int, why, example string)) (*slurm.CLI, error) {
+	c, err := h.slurmConfig(s)
 	if err != nil {
-		return nil, fault.Wrap("", "openSlurm", "", "the name of this process's user is unknown", err)
+		return nil, err
 	}
-	c.User, c.Unread = me, unread
+	c.Unread = unread
 	return slurm.NewCLI(c)
+}
+
+// slurmConfig names the user whose jobs are asked about: the one that sbatch runs as.
+func (h *hosts) slurmConfig(s *site.Site) (slurm.Config, error) {
+	c := slurmConfig(s)
+	login, err := h.login(s)
+	if err != nil {
+		return c, err
+	}
+	if login != nil {
+		c.Over, c.User = login, login.User()
+		return c, nil
+	}
+	if c.User, err = (nss.Host{}).NameOf(context.Background(), os.Geteuid()); err != nil {
+		return c, fault.Wrap("", "hosts.slurm", "", "the name of this process's user is unknown", err)
+	}
+	return c, nil
 }
 
 func slurmConfig(s *site.Site) slurm.Config {
@@ -40,53 +53,105 @@ func slurmConfig(s *site.Site) slurm.Config {
 // firstLook is how long a cluster is given to say its name before the gateway goes on without.
 const firstLook = 3 * time.Second
 
-// fitSlurm holds the site file against this host's Slurm: its commands, its slurm.conf, and the cluster that answers. What does not fit is
-// a Validation fault, with which a site is not opened. A slurmctld that does not answer is no such thing: its name is asked for again
-// before anything is sent to it.
-func (g *gateway) fitSlurm(ctx context.Context, s *site.Site, cli *slurm.CLI) error {
-	problems, err := slurmProblems(ctx, s, cli)
+// farLook is how long a login node is given to be reached and to say what it has.
+const farLook = 30 * time.Second
+
+// fitSlurm holds the site file against the cluster's Slurm: its commands, its slurm.conf, and the cluster that answers. What does not fit
+// is a Validation fault, with which a site is not opened. A slurmctld that does not answer is not one: its name is asked for again
+// before anything is sent to it. A login node that does not answer is a Transport fault. sacct says whether there is one.
+func (g *gateway) fitSlurm(ctx context.Context, s *site.Site, cli *slurm.CLI) (sacct bool, err error) {
+	problems, sacct, err := g.hosts.fit(ctx, s, cli)
 	if len(problems) > 0 {
-		return fault.Invalid("slurm", fmt.Sprintf("the site file does not fit the Slurm of this host (site %s)", s.Name), problems...).
-			WithSteps(fault.Do("doctor"))
+		return sacct, fault.Invalid("slurm", fmt.Sprintf("the site file does not fit the Slurm of %s (site %s)", slurmHost(s), s.Name),
+			problems...).WithSteps(fault.Do("doctor"))
+	}
+	if err != nil && s.FarSlurm() && remoteFault(err) {
+		return false, err
 	}
 	if err != nil {
 		g.app.Log.Warn("Slurm does not answer; runs wait until it does", "site", s.Name, "err", err)
 	}
-	return nil
+	return sacct, nil
 }
 
-// slurmProblems says what of the site file does not fit this host's Slurm, and why the cluster could not be asked for its name.
-func slurmProblems(ctx context.Context, s *site.Site, cli *slurm.CLI) ([]fault.Problem, error) {
-	if found := slurm.CheckFiles(slurmConfig(s), s.Slurm.AlsoNeeds()...); len(found) > 0 {
-		return found, nil
+// slurmHost is where Slurm's commands of a site are, for messages.
+func slurmHost(s *site.Site) string {
+	if s.FarSlurm() {
+		return s.Slurm.SSH.Host
 	}
-	ctx, stop := context.WithTimeout(ctx, firstLook)
+	return "this host"
+}
+
+// remoteFault reports whether an error is of the way to the login node, and not of Slurm.
+func remoteFault(err error) bool { return remote.NotStarted(err) || fault.CodeOf(err) == remote.Cut }
+
+// fit says what of the site file does not fit the cluster's Slurm, whether there is sacct, and why the cluster could not be asked.
+func (h *hosts) fit(ctx context.Context, s *site.Site, cli *slurm.CLI) (found []fault.Problem, sacct bool, err error) {
+	wait := firstLook
+	c := slurmConfig(s)
+	if s.FarSlurm() {
+		wait = farLook
+		login, err := h.login(s)
+		if err != nil {
+			return nil, false, err
+		}
+		look, stop := context.WithTimeout(ctx, farLook)
+		defer stop()
+		if found, sacct, err = slurm.CheckFar(look, login, c, s.Slurm.AlsoNeeds()...); err != nil {
+			return nil, false, err
+		}
+	} else {
+		found = slurm.CheckFiles(c, s.Slurm.AlsoNeeds()...)
+		_, err := os.Stat(filepath.Join(c.BinDir, "sacct"))
+		sacct = !errors.Is(err, os.ErrNotExist)
+	}
+	if len(found) > 0 {
+		return found, sacct, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
-	err := cli.CheckCluster(ctx, "slurm")
+	err = cli.CheckCluster(ctx, "slurm")
 	if fault.CodeOf(err) != run.WrongCluster {
-		return nil, err
+		return nil, sacct, err
 	}
 	e := err.(*fault.Error)
 	return []fault.Problem{{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of the cluster that Slurm's commands talk to",
-		Msg: e.Msg, Hint: e.Next}}, nil
+		Msg: e.Msg, Hint: e.Next}}, sacct, nil
 }
 
-// slurmMisfits is slurmProblems for config check, of all clusters.
+// slurmMisfits is what does not fit of all clusters, for config check. A login node that cannot be reached is named too.
 func slurmMisfits(ctx context.Context, s *site.Site) (all []fault.Problem) {
+	h := quietHosts()
+	defer h.close()
 	for _, c := range s.Clusters() {
-		cfg := slurmConfig(c)
-		cfg.LocksDir = "" // nothing is sent and nothing created
-		cli, err := slurm.NewCLI(cfg)
-		if err != nil {
-			continue
+		found, err := h.misfits(ctx, c)
+		if err != nil && c.FarSlurm() {
+			p := fault.Problem{Code: "SITE-LOGIN", Field: "slurm.ssh", Rule: "a login node that the gateway can reach", Msg: fault.Prose(err)}
+			if e, is := errors.AsType[*fault.Error](err); is {
+				p.Msg, p.Hint = e.Msg, e.Next
+			}
+			found = append(found, p)
 		}
-		found, _ := slurmProblems(ctx, c, cli)
 		for _, p := range found {
 			p.File = c.File()
 			all = append(all, p)
 		}
 	}
 	return all
+}
+
+func (h *hosts) misfits(ctx context.Context, s *site.Site) ([]fault.Problem, error) {
+	cfg, err := h.slurmConfig(s)
+	if err != nil {
+		return nil, err
+	}
+	cfg.LocksDir = "" // nothing is sent and nothing created
+	cli, err := slurm.NewCLI(cfg)
+	if err != nil {
+		return nil, err
+	}
+	found, _, err := h.fit(ctx, s, cli)
+	return found, err
 }
 
 // associations is what a user may charge on a cluster. It is [app.Gateway.Associations].

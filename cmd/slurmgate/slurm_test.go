@@ -53,13 +53,14 @@ func TestStartLooksAtSlurm(t *testing.T) {
 			if _, err := os.Stat(s.Gateway.StateDir); err == nil {
 				t.Error("config check made the state folder")
 			}
-			cli, err := openSlurm(s)
+			hosts := quietHosts()
+			cli, err := hosts.slurm(s, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			g := &gateway{app: app.Gateway{Log: slog.New(slog.NewTextHandler(&log, nil))}}
-			err = g.fitSlurm(t.Context(), s, cli)
+			g := &gateway{hosts: hosts, app: app.Gateway{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+			_, err = g.fitSlurm(t.Context(), s, cli)
 			problems := fault.ProblemsOf(err)
 			if warned := strings.Contains(log.String(), "runs wait until it does"); warned != c.warns {
 				t.Errorf("log: %s", log.String())

@@ -18,8 +18,8 @@ import (
 )
 
 // lockState creates the state folder if need be and takes the gateway's lock: one process at a time has the ledger open.
-func lockState(s *site.Site, how start) (*ledger.Lock, error) {
-	if err := mayCreate(s, how); err != nil {
+func lockState(ctx context.Context, s *site.Site, how start) (*ledger.Lock, error) {
+	if err := mayCreate(ctx, s, how); err != nil {
 		return nil, err
 	}
 	dir := s.Gateway.StateDir
@@ -37,7 +37,7 @@ func lockState(s *site.Site, how start) (*ledger.Lock, error) {
 // the claims in it still count.
 func openLedger(ctx context.Context, s *site.Site, how start) (*ledger.Ledger, error) {
 	_, missing := os.Stat(ledgerFile(s))
-	id, err := staging.Mark(s.Clusters()[0].Storage.RunsDir)
+	id, err := markOf(ctx, s.Clusters()[0], missing)
 	if err != nil || id == "" {
 		id = "gw-" + uuid.NewString() // a runs_dir that cannot be read is reported when it is opened
 	}
@@ -50,6 +50,20 @@ func openLedger(ctx context.Context, s *site.Site, how start) (*ledger.Ledger, e
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// markOf is whose the runs_dir of a site is. One of another host is only asked where the ledger is missing.
+func markOf(ctx context.Context, s *site.Site, missing error) (string, error) {
+	if !s.FarFiles() {
+		return staging.Mark(s.Storage.RunsDir)
+	}
+	if missing == nil {
+		return "", nil
+	}
+	h := quietHosts()
+	defer h.close()
+	mark, _, err := h.farTraces(ctx, s)
+	return mark, err
 }
 
 // ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even

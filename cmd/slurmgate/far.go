@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/sftp"
+
+	"slurmgate/apptainer"
+	"slurmgate/doctor"
+	"slurmgate/fault"
+	"slurmgate/run"
+	"slurmgate/site"
+)
+
+// farWorkspace opens the runs_dir of a cluster whose files are reached by SFTP.
+func (h *hosts) farWorkspace(ctx context.Context, s *site.Site, gatewayID string, used bool) (run.Workspace, error) {
+	return nil, fault.New(fault.Validation, "farWorkspace", "transport", "storage.transport sftp is not supported by this version yet")
+}
+
+// farFiles calls f with an SFTP channel to a site's data host.
+func (h *hosts) farFiles(ctx context.Context, s *site.Site, f func(*sftp.Client) error) error {
+	data, err := h.data(s)
+	if err != nil {
+		return err
+	}
+	c, err := data.SFTP(ctx)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	err = f(c)
+	if cut := ctx.Err(); cut != nil {
+		err = cut
+	}
+	return errors.Join(err, c.Close())
+}
+
+// farTraces says whose a site's runs_dir is, by its mark, and names a run in it; both are empty for a new folder.
+func (h *hosts) farTraces(ctx context.Context, s *site.Site) (mark, runID string, err error) {
+	ctx, stop := context.WithTimeout(ctx, farLook)
+	defer stop()
+	err = h.farFiles(ctx, s, func(c *sftp.Client) error {
+		dir := s.Storage.SFTP.RunsDir
+		f, err := c.Open(path.Join(dir, ".gateway-id"))
+		if errors.Is(err, fs.ErrNotExist) {
+			mark = ""
+		} else if err != nil {
+			return err
+		} else {
+			defer f.Close()
+			text, err := io.ReadAll(io.LimitReader(f, 4<<10))
+			if err != nil {
+				return err
+			}
+			mark = strings.TrimSpace(string(text))
+		}
+		entries, err := c.ReadDirContext(ctx, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), "run_") {
+				runID = e.Name()
+			}
+		}
+		return err
+	})
+	return mark, runID, err
+}
+
+// farSpace is what is free on the disk of a site's runs_dir.
+func (h *hosts) farSpace(ctx context.Context, s *site.Site) (free doctor.Space, err error) {
+	err = h.farFiles(ctx, s, func(c *sftp.Client) (err error) {
+		free, err = doctor.FarSpace(c, s.Storage.SFTP.RunsDir)
+		return err
+	})
+	return free, err
+}
+
+const (
+	spaceAge  = 30 * time.Second // how old a figure may be before it is asked for again
+	spaceWait = 5 * time.Second
+)
+
+// freeSpace is what was free on the disks of far sites when they were last asked.
+type freeSpace struct {
+	mu    sync.Mutex
+	known map[string]spaceThen
+}
+
+type spaceThen struct {
+	doctor.Space
+	ok bool
+	at time.Time
+}
+
+// farRoom refuses a new run while the disk of a far site has no room for it. A disk that cannot be examined refuses nothing.
+func (g *gateway) farRoom(ctx context.Context, s *site.Site) error {
+	if !s.FarFiles() {
+		return nil
+	}
+	if free, ok := g.spaceOf(ctx, s); ok {
+		return doctor.FarRoom(s, free)
+	}
+	return nil
+}
+
+// spaceOf asks once and then at most every [spaceAge]; whoever comes meanwhile gets the last answer.
+func (g *gateway) spaceOf(ctx context.Context, s *site.Site) (doctor.Space, bool) {
+	g.free.mu.Lock()
+	last, asked := g.free.known[s.Name]
+	if asked && time.Since(last.at) < spaceAge {
+		g.free.mu.Unlock()
+		return last.Space, last.ok
+	}
+	if g.free.known == nil {
+		g.free.known = map[string]spaceThen{}
+	}
+	last.at = time.Now()
+	g.free.known[s.Name] = last // nobody else asks now
+	g.free.mu.Unlock()
+	if asked {
+		go g.askSpace(context.WithoutCancel(ctx), s)
+		return last.Space, last.ok
+	}
+	return g.askSpace(ctx, s)
+}
+
+func (g *gateway) askSpace(ctx context.Context, s *site.Site) (doctor.Space, bool) {
+	ctx, stop := context.WithTimeout(ctx, spaceWait)
+	defer stop()
+	free, err := g.hosts.farSpace(ctx, s)
+	g.free.mu.Lock()
+	defer g.free.mu.Unlock()
+	g.free.known[s.Name] = spaceThen{free, err == nil, time.Now()}
+	return free, err == nil
+}
+
+func (h *hosts) farStore(s *site.Site) (imageStore, error) {
+	return nil, fault.New(fault.Validation, "farStore", "transport", "storage.transport sftp is not supported by this version yet")
+}
+
+func (h *hosts) farImages(s *site.Site, r *apptainer.Runtime) (run.Images, error) {
+	return nil, fault.New(fault.Validation, "farImages", "transport", "storage.transport sftp is not supported by this version yet")
+}

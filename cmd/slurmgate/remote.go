@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"slurmgate/fault"
+	"slurmgate/nss"
+	"slurmgate/remote"
+	"slurmgate/site"
+)
+
+// hosts are the connections to login nodes and data hosts, one for each host and user. Slurm's commands and the files of a site share it.
+type hosts struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	open map[string]*remote.Host // by its whole configuration
+}
+
+func newHosts(log *slog.Logger) *hosts { return &hosts{log: log, open: map[string]*remote.Host{}} }
+
+// quietHosts are for a look: what they find is in its answer.
+func quietHosts() *hosts { return newHosts(slog.New(slog.DiscardHandler)) }
+
+// login is the login node of a site; nil if Slurm's commands are on this host.
+func (h *hosts) login(s *site.Site) (*remote.Host, error) {
+	if !s.FarSlurm() {
+		return nil, nil
+	}
+	return h.host(*s.Slurm.SSH)
+}
+
+// data is the host whose SFTP server has a site's files.
+func (h *hosts) data(s *site.Site) (*remote.Host, error) { return h.host(s.Storage.SFTP.SSH) }
+
+// host checks the files of keys. Nothing is sent to the host before it is needed.
+func (h *hosts) host(to site.SSH) (*remote.Host, error) {
+	me, err := nss.Host{}.UserOf(context.Background(), os.Geteuid())
+	if err != nil {
+		return nil, fault.Wrap("", "hosts.host", "", "the name of this process's user is unknown", err)
+	}
+	c := remoteConfig(to.Endpoint, me)
+	for _, j := range to.Jump {
+		c.Jump = append(c.Jump, remoteConfig(j, me))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := fmt.Sprintf("%+v", c)
+	if known := h.open[name]; known != nil {
+		return known, nil
+	}
+	made, err := remote.New(c, h.log)
+	if err == nil {
+		h.open[name] = made
+	}
+	return made, err
+}
+
+// close ends all connections, and with them the calls that are under way.
+func (h *hosts) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, host := range h.open {
+		host.Close()
+	}
+}
+
+func remoteConfig(e site.Endpoint, me nss.User) remote.Config {
+	c := remote.Config{Address: e.Address(), User: e.User, KnownHosts: e.KnownHosts, Key: e.Key, Certificate: e.Certificate, Agent: e.Agent}
+	if c.User == "" {
+		c.User = me.Name
+	}
+	if len(c.KnownHosts) == 0 {
+		for _, file := range []string{filepath.Join(me.Home, ".ssh/known_hosts"), "/etc/ssh/ssh_known_hosts"} {
+			if _, err := os.Stat(file); err == nil {
+				c.KnownHosts = append(c.KnownHosts, file)
+			}
+		}
+	}
+	return c
+}

@@ -1,0 +1,196 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/pkg/sftp"
+)
+
+// newFile makes a file that is not there yet.
+const newFile = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+
+// token is a random word.
+func token() string { return strings.ToLower(rand.Text()) }
+
+// farFolder checks the owner and mode of a far runs_dir. The gateway makes one that is missing where it can.
+func farFolder(ctx context.Context, x *Exam) []Result {
+	dir, host := x.Cluster.Storage.SFTP.RunsDir, x.Cluster.Storage.SFTP.Host
+	var st *sftp.FileStat
+	var owner string
+	err := x.sftp(ctx, func(c *sftp.Client) error {
+		info, err := c.Stat(dir)
+		if err != nil {
+			return err
+		}
+		st, owner = info.Sys().(*sftp.FileStat), "another user"
+		home, err := c.RealPath(".")
+		if mine, failed := c.Stat(home); err == nil && failed == nil && mine.Sys().(*sftp.FileStat).UID == st.UID {
+			owner = ""
+		}
+		if owner != "" { // a home of another user's says nothing: only the owner may set the mode
+			if c.Chmod(dir, info.Mode().Perm()) == nil {
+				owner = ""
+			}
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return warning(fmt.Sprintf("make it there: install -d -m 700 %s", dir), "storage.runs_dir %s does not exist on %s yet", dir, host)
+	case err != nil:
+		return failed("", err)
+	case st.Mode&0o170000 != 0o040000:
+		return bad("set storage.sftp.runs_dir to a folder", "%s on %s is not a folder", dir, host)
+	case owner != "":
+		return bad("make it a folder of the user of storage.sftp.user", "%s on %s belongs to user id %d, not to the user of the "+
+			"gateway's login", dir, host, st.UID)
+	case st.Mode&0o022 != 0 && st.Mode&0o1000 == 0:
+		return bad("chmod go-w "+dir+" there", "%s on %s has mode %04o: other users can write to it", dir, host, st.Mode&0o7777)
+	}
+	return ok("%s on %s", dir, host)
+}
+
+// writeFarRuns writes a file, reads it back, and compares the clocks.
+func writeFarRuns(ctx context.Context, x *Exam) []Result {
+	f := x.Cluster.Storage.SFTP
+	err := x.probeFile(ctx, func(c *sftp.Client, name, content string) error {
+		got, err := readFar(c, path.Join(f.RunsDir, name), 1<<10)
+		if err == nil && string(got) != content {
+			err = errors.New("what was written does not read back")
+		}
+		return err
+	})
+	if err != nil {
+		return failed("", fmt.Errorf("%s on %s: %w", f.RunsDir, f.Host, err))
+	}
+	return ok("%s on %s", f.RunsDir, f.Host)
+}
+
+func farFileClock(ctx context.Context, x *Exam) []Result {
+	f := x.Cluster.Storage.SFTP
+	before := time.Now().Truncate(time.Second) // SFTP shows seconds
+	var shown time.Time
+	err := x.probeFile(ctx, func(c *sftp.Client, name, _ string) error {
+		st, err := c.Stat(path.Join(f.RunsDir, name))
+		if err == nil {
+			shown = st.ModTime()
+		}
+		return err
+	})
+	if err != nil {
+		return failed("", err)
+	}
+	return skew("the filesystem of "+f.RunsDir+" on "+f.Host, shown, before, time.Now())
+}
+
+// farLinks tests the link that claims are taken by: the login node's ln, or the server's with SFTP alone.
+func farLinks(ctx context.Context, x *Exam) []Result {
+	f := x.Cluster.Storage.SFTP
+	if f.HasShell() {
+		return shellLinks(ctx, x)
+	}
+	err := x.sftp(ctx, func(c *sftp.Client) error {
+		dir := path.Join(f.RunsDir, ".doctor-link-"+token())
+		at := func(name string) string { return path.Join(dir, name) }
+		err := c.Mkdir(dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range []string{"a", "b"} {
+			err = errors.Join(err, writeFar(c, at(name), []byte(name)))
+		}
+		if err = errors.Join(err, c.Link(at("a"), at("claim"))); err == nil && c.Link(at("b"), at("claim")) == nil {
+			err = errors.New("a second link replaced the first")
+		}
+		if err == nil {
+			var got []byte
+			if got, err = readFar(c, at("claim"), 8); err == nil && string(got) != "a" {
+				err = errors.New("the claim does not contain the winner's content")
+			}
+		}
+		for _, name := range []string{"a", "b", "claim"} {
+			_ = c.Remove(at(name)) // the folder's removal tells
+		}
+		return errors.Join(err, c.RemoveDirectory(dir))
+	})
+	if err != nil {
+		return failed("", fmt.Errorf("%s on %s: %w", f.RunsDir, f.Host, err))
+	}
+	return ok("the first link wins in %s on %s", f.RunsDir, f.Host)
+}
+
+const linkScript = `cd -- "$1" && mkdir -m 700 -- "$2" && cd -- "$2" || exit 1
+echo a >a && echo b >b && ln -T a claim || { echo "a link cannot be made" >&2; status=1; }
+if [ -z "$status" ] && ln -T b claim 2>/dev/null; then echo "a second link replaced the first" >&2; status=1; fi
+[ "$(cat claim)" = a ] || { echo "the claim does not contain the winner's content" >&2; status=1; }
+rm -f a b claim
+cd .. && rmdir -- "$2" || status=1
+exit ${status:-0}`
+
+func shellLinks(ctx context.Context, x *Exam) []Result {
+	dir, host := x.Cluster.LoginFolders().RunsDir, x.Cluster.Slurm.SSH.Host
+	out, err := x.script(ctx, linkScript, dir, ".doctor-link-"+token())
+	switch {
+	case err != nil:
+		return failed("", err)
+	case out.Exit != 0:
+		return bad("", "%s on %s: %s", dir, host, strings.TrimSpace(out.Stderr))
+	}
+	return ok("the first link wins in %s on %s", dir, host)
+}
+
+// farDisk judges what is free on the disk of the far runs_dir.
+func farDisk(ctx context.Context, x *Exam) []Result {
+	f := x.Cluster.Storage.SFTP
+	var free Space
+	err := x.sftp(ctx, func(c *sftp.Client) (err error) {
+		free, err = FarSpace(c, f.RunsDir)
+		return err
+	})
+	if err != nil {
+		return unknown("look at the disk there", "%s does not say how much space is free in %s: %v", f.Host, f.RunsDir, err)
+	}
+	if err := FarRoom(x.Cluster, free); err != nil {
+		return failed("", err)
+	}
+	return ok("%d MiB are free in %s on %s", free.Bytes>>20, f.RunsDir, f.Host)
+}
+
+// FarSpace is what is free on the disk of a far folder.
+func FarSpace(c *sftp.Client, dir string) (Space, error) {
+	st, err := c.StatVFS(dir)
+	if err != nil {
+		return Space{}, err
+	}
+	free := Space{Bytes: int64(st.Bavail * st.Frsize), Inodes: -1}
+	if st.Files > 0 {
+		free.Inodes = int64(st.Favail)
+	}
+	return free, nil
+}
+
+// farMark is whose the far runs_dir is, and the runs that are in it.
+func farMark(c *sftp.Client, dir string) (mark string, names []string, err error) {
+	text, err := readFar(c, path.Join(dir, ".gateway-id"), 4<<10)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", nil, err
+	}
+	entries, err := c.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", nil, err
+	}
+	for _, e := range entries {
+		if names = append(names, e.Name()); len(names) >= mostRuns {
+			break
+		}
+	}
+	return strings.TrimSpace(string(text)), names, nil
+}
