@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/remote"
+	"slurmgate/run"
+	"slurmgate/run/runtest"
+	"slurmgate/staging/sftp"
+)
+
+// sshInfo is how the cluster's hosts are reached from this machine: devcluster ssh-info.
+type sshInfo struct {
+	Login struct {
+		Address string `json:"address"`
+		Port    int    `json:"port"`
+	} `json:"login"`
+	DTN struct {
+		Address string `json:"address"`
+		Port    int    `json:"port"`
+		Shared  string `json:"shared"`
+	} `json:"dtn"`
+	Key        string `json:"key"`
+	KnownHosts string `json:"known_hosts"`
+}
+
+// farHosts logs in to the login node as lab, and to the data host.
+func farHosts(t *testing.T) (login, dtn *remote.Host, info sshInfo) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", world.cluster, "ssh-info").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &info)
+	}
+	must(t, err)
+	host := func(address string, port int) *remote.Host {
+		h, err := remote.New(remote.Config{Address: fmt.Sprintf("%s:%d", address, port), User: "lab", Key: info.Key,
+			KnownHosts: []string{info.KnownHosts}}, slog.New(slog.DiscardHandler))
+		must(t, err)
+		t.Cleanup(h.Close)
+		return h
+	}
+	return host(info.Login.Address, info.Login.Port), host(info.DTN.Address, info.DTN.Port), info
+}
+
+// Workspaces on a cluster that shares no filesystem with the gateway pass the suite of all workspaces, over a real sshd: with the files
+// carried by the login node, and by a data host that sees them under another path and has no Slurm.
+//
+// proves SITE-01 SITE-02 CARD-03
+func TestFarWorkspaces(t *testing.T) {
+	t.Parallel()
+	login, dtn, info := farHosts(t)
+	for name, config := range map[string]func(dir string) sftp.Config{
+		"login": func(dir string) sftp.Config {
+			return sftp.Config{RunsDir: dir, Shell: login, Data: login}
+		},
+		"dtn": func(dir string) sftp.Config {
+			return sftp.Config{RunsDir: dir, DataRunsDir: info.DTN.Shared + strings.TrimPrefix(dir, "/shared"), Shell: login, Data: dtn}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runtest.Workspace(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Files {
+				dir, err := os.MkdirTemp(host(world.dir), "far-")
+				must(t, err)
+				must(t, os.Chown(dir, world.uid, world.uid))
+				c := config(world.dir + "/" + filepath.Base(dir))
+				c.GatewayID = "gw-1"
+				return farFiles(t, dir, c)
+			})
+		})
+	}
+}
+
+// farFiles is what the suite needs of a workspace whose folder is dir on this machine.
+func farFiles(t *testing.T, dir string, c sftp.Config) *runtest.Files {
+	open := func(change func(*sftp.Config)) func(*testing.T) run.Workspace {
+		return func(t *testing.T) run.Workspace {
+			c := c
+			if change != nil {
+				change(&c)
+			}
+			w, err := sftp.New(t.Context(), c)
+			must(t, err)
+			t.Cleanup(w.Close)
+			return w
+		}
+	}
+	// own gives what is there to the user of the jobs, as if he had made it.
+	own := func(t *testing.T, name string) {
+		must(t, filepath.WalkDir(filepath.Join(dir, name), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, world.uid, world.uid)
+		}))
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if filepath.Dir(dir) == host(world.dir) { // a hard link needs the same filesystem
+		secret = dir + ".secret"
+	}
+	must(t, os.WriteFile(secret, []byte("secret"), 0o600))
+	other := world.uid + 1
+	return &runtest.Files{Workspace: open(nil)(t), Again: open(func(c *sftp.Config) { c.Marked = true }),
+		Foreign: open(func(c *sftp.Config) { c.JobUID = &other }),
+		Leave: func(t *testing.T, runID, path string, e runtest.Entry) {
+			name := filepath.Join(dir, runID, path)
+			must(t, os.MkdirAll(filepath.Dir(name), 0o700))
+			must(t, os.RemoveAll(name))
+			must(t, map[runtest.Entries]func() error{
+				runtest.File:     func() error { return os.WriteFile(name, []byte(e.Data), 0o600) },
+				runtest.Symlink:  func() error { return os.Symlink(secret, name) },
+				runtest.Hardlink: func() error { return os.Link(secret, name) },
+				runtest.Pipe:     func() error { return unix.Mkfifo(name, 0o600) },
+				runtest.Folder:   func() error { return os.Mkdir(name, 0o700) },
+			}[e.Kind]())
+			own(t, runID)
+		},
+		Read: func(t *testing.T, runID, path string) (string, bool) {
+			name := filepath.Join(dir, runID, path)
+			if st, err := os.Lstat(name); err != nil || !st.Mode().IsRegular() {
+				return "", false
+			}
+			data, err := os.ReadFile(name)
+			must(t, err)
+			return string(data), true
+		},
+		Claim: func(t *testing.T, runID string, n int, mine string) string {
+			ctl := filepath.Join(dir, runID, fmt.Sprintf("a%d", n), "ctl")
+			file := filepath.Join(ctl, ".claim."+strings.ToLower(rand.Text()))
+			must(t, os.WriteFile(file, []byte(mine), 0o600))
+			must(t, os.Chown(file, world.uid, world.uid))
+			_ = os.Link(file, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link says
+			data, err := os.ReadFile(filepath.Join(ctl, run.ClaimFile))
+			must(t, err)
+			return string(data)
+		}}
+}

@@ -1,0 +1,173 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pkg/sftp"
+
+	"slurmgate/fault"
+	"slurmgate/staging"
+)
+
+const (
+	maxChannels = 3                // of one connection, of whose sessions (MaxSessions, usually 10) scripts need some too
+	idleTime    = 15 * time.Second // then a channel that nobody uses is closed: the session may be needed
+	patience    = 2 * time.Minute  // for the requests of one operation; a pipe that somebody put in a file's place blocks its channel for ever
+)
+
+// channels are SFTP channels. Each is used by one operation at a time, so that one that blocks stops no other, and ends with its channel.
+type channels struct {
+	data Data
+	free chan struct{} // holds a token for each channel that may still be used
+
+	mu   sync.Mutex
+	idle *sftp.Client // of the last operation; nil: none
+	ends *time.Timer  // closes it
+	shut bool
+}
+
+func newChannels(d Data) *channels {
+	c := &channels{data: d, free: make(chan struct{}, maxChannels)}
+	for range maxChannels {
+		c.free <- struct{}{}
+	}
+	return c
+}
+
+// take returns a channel for one operation, which gives it back with give.
+func (c *channels) take(ctx context.Context) (*sftp.Client, error) {
+	select {
+	case <-c.free:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if client := c.rest(false); client != nil {
+		return client, nil
+	}
+	client, err := c.data.SFTP(ctx)
+	if err != nil {
+		c.free <- struct{}{}
+		return nil, err
+	}
+	return client, nil
+}
+
+// give takes a channel back, or closes it after an error that was no answer of the server.
+func (c *channels) give(client *sftp.Client, err error) {
+	c.mu.Lock()
+	keep := !c.shut && c.idle == nil && (err == nil || answered(err))
+	if keep {
+		c.idle, c.ends = client, time.AfterFunc(idleTime, func() { c.rest(true) })
+	}
+	c.mu.Unlock()
+	if !keep {
+		go client.Close() // a server that reads nothing can block it
+	}
+	c.free <- struct{}{}
+}
+
+// rest takes the idle channel out, or closes it.
+func (c *channels) rest(end bool) *sftp.Client {
+	c.mu.Lock()
+	client := c.idle
+	c.idle = nil
+	if client != nil {
+		c.ends.Stop()
+	}
+	c.mu.Unlock()
+	if client != nil && end {
+		go client.Close()
+	}
+	return client
+}
+
+// do carries an operation out on a channel. A channel that was lost while it was idle is tried once more: f must be safe to repeat.
+func (c *channels) do(ctx context.Context, op, msg string, f func(*sftp.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var err error
+	for range 1 + maxChannels {
+		var client *sftp.Client
+		if client, err = c.take(ctx); err != nil {
+			break
+		}
+		stop := context.AfterFunc(ctx, func() { client.Close() })
+		err = f(client)
+		if !stop() {
+			err = ctx.Err()
+		}
+		c.give(client, err)
+		if err == nil || answered(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return explain(op, msg, err)
+}
+
+func (c *channels) close() {
+	c.mu.Lock()
+	c.shut = true
+	c.mu.Unlock()
+	c.rest(true)
+}
+
+// answered reports whether an error is the server's answer, or nothing that a new channel would mend.
+func answered(err error) bool {
+	if _, ok := errors.AsType[*sftp.StatusError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return true
+	}
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrExist)
+}
+
+// explain turns an error of SFTP into a fault.
+func explain(op, msg string, err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok || err == nil || errors.Is(err, context.Canceled) {
+		return staging.Failed(op, msg, err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.Wrap(fault.Timeout, op, "timeout", msg+": the SFTP server did not answer in time", err)
+	}
+	if !answered(err) {
+		return fault.Wrap(fault.Transport, op, "sftp_lost", msg+": the SFTP channel was lost", err)
+	}
+	return fault.Wrap(fault.Transport, op, "filesystem", msg, err)
+}
+
+// readFile reads a small file that the gateway wrote.
+func readFile(c *sftp.Client, name string, limit int64) ([]byte, error) {
+	f, err := c.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Free asks the SFTP server how much can still be written to the filesystem of a folder; see [Workspace.Free].
+func Free(ctx context.Context, d Data, dir string) (bytes, inodes int64, limited bool, err error) {
+	const op = "sftp.Free"
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	client, err := d.SFTP(ctx)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	defer client.Close()
+	defer context.AfterFunc(ctx, func() { client.Close() })()
+	st, err := client.StatVFS(dir)
+	if err != nil {
+		return 0, 0, false, explain(op, "the filesystem of "+dir+" cannot be examined", err)
+	}
+	block := max(st.Frsize, 1)
+	return int64(min(st.Bavail, math.MaxInt64/block) * block), int64(min(st.Favail, math.MaxInt64)), st.Files > 0, nil
+}

@@ -1,0 +1,85 @@
+package sftp
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strconv"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+	"slurmgate/staging"
+)
+
+// voidFile has the gateway's own claim, written when the attempt is opened. Taking the claim needs no room on the disk then, only a link.
+const voidFile = ".claim.void"
+
+// OpenAttempt creates <run_id>/a<n>/ctl with the token in ctl/token and the control files beside it. See [staging.Shared.OpenAttempt].
+func (w *Workspace) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
+	const op = "sftp.OpenAttempt"
+	if err := staging.CheckOpen(op, token, files); err != nil {
+		return err
+	}
+	if err := check(ctx, op, runID, n); err != nil {
+		return err
+	}
+	files = append([]run.ControlFile{{Name: staging.TokenFile, Data: []byte(token + "\n")}, {Name: voidFile, Data: run.VoidClaim(token)}},
+		files...)
+	return w.far.open(ctx, runID, n, token, files)
+}
+
+// ReadControl reads at most limit bytes of a control file, the last ones when tail is set. See [staging.Shared.ReadControl].
+func (w *Workspace) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
+	const op = "sftp.ReadControl"
+	if limit < 0 {
+		return nil, fault.New(fault.Internal, op, "limit", "a negative limit")
+	}
+	if err := staging.CheckControl(op, name); err != nil {
+		return nil, err
+	}
+	if err := check(ctx, op, runID, n); err != nil {
+		return nil, err
+	}
+	return w.far.read(ctx, runID, n, name, limit, tail)
+}
+
+// TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds afterwards. The link decides,
+// and only the content that is read afterwards says who won. After an error the outcome is unknown; calling again is safe.
+func (w *Workspace) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
+	const op = "sftp.TakeClaim"
+	if err := staging.CheckClaim(op, content); err != nil {
+		return nil, err
+	}
+	if err := check(ctx, op, runID, n); err != nil {
+		return nil, err
+	}
+	return w.far.claim(ctx, runID, n, content)
+}
+
+func (s *shelled) open(ctx context.Context, runID string, n int, token string, files []run.ControlFile) error {
+	args := []string{runID, strconv.Itoa(n), token}
+	var data []io.Reader
+	for _, f := range files {
+		args = append(append(args, f.Name), sized(f.Data)...)
+		data = append(data, bytes.NewReader(f.Data))
+	}
+	_, err := s.run(ctx, call{script: controlScript, name: "open", args: args, stdin: io.MultiReader(data...), writes: true})
+	return s.fault("sftp.OpenAttempt", "attempt "+strconv.Itoa(n)+" of "+runID+" cannot be opened", runID, n, "", err)
+}
+
+func (s *shelled) read(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
+	last := "0"
+	if tail {
+		last = "1"
+	}
+	out, err := s.run(ctx, call{script: controlScript, name: "read", limit: limit,
+		args: []string{runID, strconv.Itoa(n), name, strconv.FormatInt(limit, 10), last}})
+	return out, s.fault("sftp.ReadControl", "control file "+name+" cannot be read", runID, n, name, err)
+}
+
+func (s *shelled) claim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
+	out, err := s.run(ctx, call{script: controlScript, name: "claim",
+		args:  append([]string{runID, strconv.Itoa(n), voidFile}, sized(content)...),
+		stdin: bytes.NewReader(content), limit: staging.MaxClaim, writes: true})
+	return out, s.fault("sftp.TakeClaim", "the claim cannot be taken or read", runID, n, "", err)
+}

@@ -1,0 +1,94 @@
+#!/bin/bash
+# Inputs of runs. Goes after common.sh, which has what all operations use.
+# shellcheck disable=SC2154 # base and the like are set there
+
+# checksum FILE: of a file that may be large; openssl is three times as fast.
+checksum() {
+  [[ -n ${hash-} ]] || { hash=(openssl dgst -sha256 -r) && "${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum); }
+  "${hash[@]}" <"$1" | head -c 64
+}
+
+# stage RUN DIRS DIR… FILES {DEST SIZE SHA256}…: leaves in in/ only what belongs there, and names what is missing.
+op_stage() {
+  local run=$1 n=$2 dest missing=0 i is
+  shift 2
+  declare -gA folder=() file=()
+  for ((; n > 0; n--)); do folder[$1]=1; shift; done
+  shift
+  for ((i = 1; i <= $#; i += 3)); do dest=${!i}; file[$dest]=1; done
+  ours "$run"
+  clear .stage
+  is=$(kind in) || fail 75 "in cannot be examined"
+  [[ $is != directory ]] || prune in
+  [[ $is == directory || $is == none ]] || clear in
+  for dest in "${!folder[@]}"; do parents "$run" "$dest"; done
+  while (($# > 0)); do
+    parents "$run" "${1%/*}"
+    if there "${1##*/}" "$2" "$3"; then echo have; else echo need; missing=1; fi
+    shift 3
+  done
+  enter "$run" || fail 75 "$run cannot be entered"
+  if ((missing)); then ours .stage; else settle "$run"; fi
+  echo end
+}
+parents() { # RUN REL: makes every folder of a path and enters the last
+  local part parts
+  enter "$1" || fail 75 "$1 cannot be entered"
+  IFS=/ read -ra parts <<<"$2"
+  for part in "${parts[@]}"; do ours "$part"; done
+}
+prune() { # REL: removes everything in this folder of the run that is neither a file nor a folder of the plan
+  local name is
+  enter "$run/$1" || fail 73 "$1 is not a folder of the gateway's"
+  for name in *; do
+    is=$(kind "$name") || fail 75 "$1/$name cannot be examined"
+    if [[ $is == directory && -n ${folder[$1/$name]-} ]]; then
+      prune "$1/$name"
+      enter "$run/$1" || fail 73 "$1 is not a folder of the gateway's"
+    elif [[ $is != regular* || -z ${file[$1/$name]-} ]]; then
+      clear "$name"
+    fi
+  done
+}
+there() { # NAME SIZE SHA256: an earlier call staged it
+  local is
+  [[ -f $1 && ! -L $1 ]] || { clear "$1"; return 1; }
+  is=$(stat -c '%h %u %s' -- "$1") && [[ $is == "1 $EUID $2" && $(checksum "./$1") == "$3" ]] || return
+  chmod 400 -- "./$1" && durable "./$1"
+}
+settle() { # RUN: makes the names in in/ durable
+  local dest list=()
+  enter "$1" || fail 75 "$1 cannot be entered"
+  for dest in "${!folder[@]}"; do list+=("./$dest"); done
+  durable "${list[@]}"
+}
+
+# place RUN DIRS DIR… FILES {TEMP DEST SIZE SHA256}…: gives the files that came to .stage their names.
+op_place() {
+  local run=$1 n=$2 is temp=() parts
+  shift 2
+  declare -gA folder=()
+  for ((; n > 0; n--)); do folder[$1]=1; shift; done
+  shift
+  parts=("$@")
+  enter "$run/.stage" || missed "$run/.stage" 75 73
+  while (($# > 0)); do
+    is=$(kind "$1") || fail 75 "$1 cannot be examined"
+    [[ $is != regular* ]] || is=$(stat -c '%h %s' -- "$1") || fail 75 "$1 cannot be examined"
+    [[ $is == "1 $3" ]] || fail 75 "$2 came incomplete: $is instead of $3 bytes"
+    [[ $(checksum "./$1") == "$4" ]] || fail 75 "$2 came with other bytes than were sent"
+    chmod 400 -- "./$1" || fail 75 "$2 cannot be made read-only"
+    temp+=("./$1")
+    shift 4
+  done
+  durable "${temp[@]}"
+  set -- "${parts[@]}"
+  while (($# > 0)); do
+    enter "$run/${2%/*}" || fail 73 "${2%/*} is not a folder of the gateway's"
+    mv -fT -- "$base/$run/.stage/$1" "${2##*/}" || fail 75 "$2 cannot be put in its place"
+    shift 4
+  done
+  enter "$run" || fail 75 "$run cannot be entered"
+  clear .stage
+  settle "$run"
+}

@@ -1,0 +1,161 @@
+// Package sftp manages the workspaces of runs on a filesystem that the cluster has and the gateway has not. The layout is that of package
+// staging, and so is what every call promises.
+//
+// Where the cluster offers a shell, all that decides anything is done by constant scripts there, each of which is one round trip: exclusive
+// folders, claims by link(2), syncing of files and folders, reading back and hashing. SFTP carries the bytes, to the same host or to
+// another (dtn) that sees the same filesystem, perhaps under another path.
+//
+// With SFTP alone the same is done by requests one at a time, and less of it is certain: a folder cannot be synced over SFTP, and how many
+// names a file has is not shown. See alone.go.
+package sftp
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/pkg/sftp"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/remote"
+	"slurmgate/run"
+	"slurmgate/staging"
+)
+
+var _ run.Workspace = (*Workspace)(nil)
+
+// Shell runs scripts on the far side; [remote.Host] does.
+type Shell interface {
+	Run(ctx context.Context, c remote.Call) (remote.Output, error)
+}
+
+// Data opens SFTP channels; [remote.Host] does.
+type Data interface {
+	SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error)
+}
+
+// Config describes the far folder. It is one folder under up to three names.
+type Config struct {
+	RunsDir      string // as jobs see it: absolute and plain
+	LoginRunsDir string // as the shell sees it; empty: RunsDir
+	DataRunsDir  string // as the SFTP server sees it; empty: RunsDir
+	GatewayID    string // the id in the ledger
+	Marked       bool   // workspaces exist already, so a folder without the mark is the wrong one
+	JobUID       *int   // owner of what jobs write; nil: the user whom the gateway is on the far side
+
+	Shell Shell // nil: SFTP alone
+	Data  Data
+	// SyncsFolders is what the admin says of a server used alone: a name that it has confirmed survives its crash.
+	SyncsFolders bool
+}
+
+// Workspace manages workspaces below the far folder. It is safe for concurrent use and implements [run.Workspace].
+type Workspace struct {
+	cfg      Config
+	far      far
+	channels *channels
+	locks    staging.Locks
+}
+
+// far is what decides: the shell, or requests over SFTP. Errors are faults.
+type far interface {
+	// mark marks runs_dir unless it is marked, and returns whose it is then.
+	mark(ctx context.Context) ([]byte, error)
+	// stage leaves in in/ only what belongs there, and reports which of the files are missing.
+	stage(ctx context.Context, runID string, t staging.Tree, files []input) (missing []bool, err error)
+	// place gives files that lie complete in .stage their names.
+	place(ctx context.Context, runID string, t staging.Tree, files []input) error
+	open(ctx context.Context, runID string, n int, token string, files []run.ControlFile) error
+	read(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
+	claim(ctx context.Context, runID string, n int, content []byte) ([]byte, error)
+	// output examines a declared output.
+	output(ctx context.Context, runID string, n int, rel string) (entry, error)
+	// list lists what is below out/.
+	list(ctx context.Context, runID string, n int) (listing, error)
+	size(ctx context.Context, runID string) (int64, error)
+	examine(ctx context.Context, runID string, attempts map[int]string) error
+	remove(ctx context.Context, runID string, attempts map[int]string) (freed int64, err error)
+}
+
+// entry is what the far side says of a file.
+type entry struct {
+	mode  uint32 // as stat(2) has it
+	nlink uint64
+	uid   int
+	size  int64
+	self  int // who the gateway is there
+}
+
+// New connects, checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code
+// runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
+func New(ctx context.Context, cfg Config) (*Workspace, error) {
+	const op = "sftp.New"
+	for _, dir := range []*string{&cfg.LoginRunsDir, &cfg.DataRunsDir} {
+		if *dir == "" {
+			*dir = cfg.RunsDir
+		}
+	}
+	for _, dir := range []string{cfg.RunsDir, cfg.LoginRunsDir, cfg.DataRunsDir} {
+		if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" {
+			return nil, fault.New(fault.Validation, op, "runs_dir", fmt.Sprintf("runs_dir %q is not a clean absolute path", dir))
+		}
+	}
+	if msg := plan.CheckWord(cfg.GatewayID); msg != "" {
+		return nil, fault.New(fault.Validation, op, "gateway_id", "the gateway id cannot be used: "+msg)
+	}
+	w := &Workspace{cfg: cfg, channels: newChannels(cfg.Data)}
+	w.far = &shelled{cfg}
+	if err := w.mark(ctx); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// mark marks the folder and makes sure that the SFTP server sees the same one.
+func (w *Workspace) mark(ctx context.Context) error {
+	id, err := w.far.mark(ctx)
+	if err == nil {
+		err = staging.CheckID(w.cfg.RunsDir, w.cfg.GatewayID, id)
+	}
+	if err != nil || w.cfg.Shell == nil {
+		return err
+	}
+	mark := w.onData(staging.GatewayIDFile)
+	return w.channels.do(ctx, "sftp.New", "the SFTP server cannot read "+mark, func(c *sftp.Client) error {
+		got, err := readFile(c, mark, 4<<10)
+		if err == nil && strings.TrimSuffix(string(got), "\n") != w.cfg.GatewayID {
+			err = fault.New(fault.Validation, "sftp.New", "runs_dir",
+				fmt.Sprintf("%s on the SFTP server is not the folder that the login node has at %s", w.cfg.DataRunsDir, w.cfg.LoginRunsDir)).
+				WithNext("correct storage.sftp.runs_dir in the site file")
+		}
+		return err
+	})
+}
+
+// Close closes the SFTP channels. The hosts stay connected.
+func (w *Workspace) Close() { w.channels.close() }
+
+// RunDir is the absolute path of a run's folder as jobs see it.
+func (w *Workspace) RunDir(runID string) string { return path.Join(w.cfg.RunsDir, runID) }
+
+// onData is a path as the SFTP server sees it.
+func (w *Workspace) onData(parts ...string) string {
+	return path.Join(append([]string{w.cfg.DataRunsDir}, parts...)...)
+}
+
+// Free is how much this user can still write to the filesystem of runs_dir, and how many files can still be made there; limited is false
+// where the filesystem makes inodes as it needs them.
+func (w *Workspace) Free(ctx context.Context) (bytes, inodes int64, limited bool, err error) {
+	return Free(ctx, w.cfg.Data, w.cfg.DataRunsDir)
+}
+
+// check refuses a call that is not about an attempt, and one whose caller has given up.
+func check(ctx context.Context, op, runID string, n int) error {
+	if err := staging.CheckAttempt(op, runID, n); err != nil {
+		return err
+	}
+	return staging.Failed(op, "the caller gave up", ctx.Err())
+}
