@@ -74,6 +74,7 @@ var arrows = map[string][]string{
 	// Tools of this repository, not part of the product.
 	"docs/model":           {"docs/model/protocol"},
 	"docs/model/protocol":  {},
+	"chaos/liar":           {},
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
 	"scripts/images/mksif": {},

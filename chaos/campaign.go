@@ -14,18 +14,34 @@ import (
 	"time"
 )
 
+// tally is what came of the cases over one transport.
+type tally struct {
+	cases, fits int // fits: the model allows them
+	cuts        int // of connections
+	found       map[string]int
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d cases, %d duplicates, %d lost, %d stuck, %d misattributed; %d replayed, as the model allows", t.cases,
+		t.found["duplicate"], t.found["lost"], t.found["stuck"], t.found["misattributed"], t.fits)
+}
+
+// worker runs one case at a time, each on the site of its transport.
+type worker map[carrier]*site
+
 // campaigner runs the cases and keeps the count.
 type campaigner struct {
 	options
 	*ground
-	sites []*site
-	began time.Time
+	sites   []*site
+	workers []worker
+	began   time.Time
 
 	mu      sync.Mutex
 	done    int
-	fits    int // cases that the model allows
 	total   int
-	counts  map[string]int
+	counts  map[string]int // findings by kind, in all
+	results map[carrier]*tally
 	reached map[string]int             // deaths by seam
 	failing map[string]bool            // failing calls that were drawn
 	passed  map[string]map[string]bool // place → scenarios that passed it
@@ -49,13 +65,13 @@ func (p *campaigner) all(ctx context.Context, list []testCase) error {
 		}
 	}
 	queue := make(chan testCase)
-	errs := make(chan error, len(p.sites))
-	for _, s := range p.sites {
+	errs := make(chan error, len(p.workers))
+	for _, w := range p.workers {
 		go func() {
 			var err error
 			for c := range queue {
 				if err == nil {
-					err = p.one(ctx, s, c)
+					err = p.one(ctx, w[c.carrier], c)
 				}
 			}
 			errs <- err
@@ -65,7 +81,7 @@ func (p *campaigner) all(ctx context.Context, list []testCase) error {
 		queue <- c
 	}
 	close(queue)
-	for range p.sites {
+	for range p.workers {
 		if err := <-errs; err != nil {
 			return err
 		}
@@ -81,13 +97,13 @@ func (p *campaigner) all(ctx context.Context, list []testCase) error {
 // together runs the cases of one outage, each on a site of its own.
 func (p *campaigner) together(ctx context.Context, list []testCase) error {
 	for len(list) > 0 {
-		now := list[:min(len(list), len(p.sites))]
+		now := list[:min(len(list), len(p.workers))]
 		list = list[len(now):]
 		g := newGroup(p.cluster, now[0].outage, len(now))
 		errs := make(chan error, len(now))
 		for i, c := range now {
 			c.group = g
-			go func() { errs <- p.one(ctx, p.sites[i], c) }()
+			go func() { errs <- p.one(ctx, p.workers[i][c.carrier], c) }()
 		}
 		var first error
 		for range now {
@@ -136,7 +152,7 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	if !p.alive() {
 		return fmt.Errorf("case %d: somebody stopped the cluster", c.n)
 	}
-	e, err := t.judge(ctx, filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("ledger-%d", s.n)))
+	e, err := t.judge(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+s.name()))
 	if err != nil {
 		return fmt.Errorf("case %d: %w", c.n, err)
 	}
@@ -156,8 +172,13 @@ func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) 
 	defer p.mu.Unlock()
 	p.done++
 	p.ended = append(p.ended, e)
+	over := p.results[t.carrier]
+	over.cases++
+	if t.carrier.far() {
+		over.cuts += t.s.wires.cuts()
+	}
 	if t.fits {
-		p.fits++
+		over.fits++
 	}
 	for _, seam := range t.keep.fired {
 		p.reached[place(seam)]++
@@ -184,21 +205,22 @@ func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) 
 	if len(t.trouble) == 0 {
 		return
 	}
-	p.book(t.n, t.trouble)
+	p.book(t, t.trouble)
 	fmt.Println(indent(t.story))
 }
 
 // book counts a case's findings once each and says how to see it again.
-func (p *campaigner) book(n int, found []finding) {
+func (p *campaigner) book(t *trial, found []finding) {
 	kinds := map[string]bool{}
 	for _, f := range found {
-		fmt.Printf("        case %d  %s: %s\n", n, f.kind, f.text)
+		fmt.Printf("        case %d  %s: %s\n", t.n, f.kind, f.text)
 		kinds[f.kind] = true
 	}
 	for k := range kinds {
 		p.counts[k]++
+		p.results[t.carrier].found[k]++
 	}
-	fmt.Printf("        again: go run ./chaos -seed %d -case %d   log: build/chaos/case-%d.log\n", p.seed, n, n)
+	fmt.Printf("        again: go run ./chaos -seed %d -case %d   log: build/chaos/case-%d.log\n", p.seed, t.n, t.n)
 }
 
 // place is a seam without its #n.
@@ -247,7 +269,7 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	for _, s := range p.sites {
-		l, db, err := s.copyLedger(ctx, filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("ledger-%d", s.n)))
+		l, db, err := s.copyLedger(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+s.name()))
 		if err != nil {
 			return 0, err
 		}
@@ -260,7 +282,7 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 				return 0, err
 			}
 			if len(found) > 0 {
-				p.book(e.t.n, found)
+				p.book(e.t, found)
 				fmt.Println(indent(e.t.story))
 			}
 		}
@@ -268,8 +290,17 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		l.Close()
 	}
 	p.places()
-	fmt.Printf("%d cases, %d duplicates, %d lost, %d stuck, %d misattributed; %d replayed, as the model allows\n", p.done,
-		p.counts["duplicate"], p.counts["lost"], p.counts["stuck"], p.counts["misattributed"], p.fits)
+	all := tally{cases: p.done, found: p.counts}
+	for _, c := range p.over {
+		r := p.results[c]
+		all.fits += r.fits
+		line := c.title() + ": " + r.String()
+		if c.far() {
+			line += fmt.Sprintf("; %d connections cut", r.cuts)
+		}
+		fmt.Println(line)
+	}
+	fmt.Println(all)
 	if len(p.counts) > 0 || p.n >= everySeam && p.only < 0 && !p.list && len(p.missed()) > 0 {
 		return 1, nil
 	}

@@ -37,6 +37,8 @@ type testCase struct {
 	block        int           // of the outage; -1: none
 	outage       outage
 	group        *group // set when it runs
+	carrier      carrier
+	far          far
 }
 
 func (c testCase) String() string {
@@ -61,6 +63,12 @@ func (c testCase) String() string {
 	}
 	if c.brute {
 		parts = append(parts, "killed at the end")
+	}
+	if c.carrier != cli && c.carrier != "" {
+		parts = append(parts, "over "+c.carrier.title())
+	}
+	if text := c.far.String(); text != "" {
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
 }

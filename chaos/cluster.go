@@ -50,10 +50,13 @@ func lock(name string) error {
 // upCluster starts the cluster with the settings the campaign needs: a short MessageTimeout, so that a stopped controller
 // costs seconds; a short MinJobAge, so that ended jobs vanish from squeue between two looks; and credentials that expire soon,
 // because that is how long Slurm waits before it starts a job again whose launch failed.
-func upCluster(ctx context.Context, script, name string) (*cluster, error) {
+func upCluster(ctx context.Context, script, name string, far bool) (*cluster, error) {
 	c := &cluster{script: script, name: name}
 	up := exec.CommandContext(ctx, script, "--name", name, "up", "--conf", "MessageTimeout=2", "--conf", "MinJobAge=5", "--conf",
 		"AuthInfo=cred_expire=5")
+	if far {
+		up.Args = append(up.Args, "--ssh")
+	}
 	up.Stderr = os.Stderr
 	if err := up.Run(); err != nil {
 		return nil, fmt.Errorf("the cluster did not come up: %w", err)
@@ -94,7 +97,6 @@ func (c *cluster) command(ctx context.Context, as string, env []string, args ...
 	}
 	cmd := exec.CommandContext(ctx, c.script, append(append(line, "--"), args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
 
@@ -105,9 +107,14 @@ type result struct {
 }
 
 func (c *cluster) run(ctx context.Context, as string, env []string, args ...string) (result, error) {
-	cmd := c.command(ctx, as, env, args...)
+	return outcome(c.command(ctx, as, env, args...))
+}
+
+// outcome runs a command to its end.
+func outcome(cmd *exec.Cmd) (result, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Run()
 	r := result{out.String(), errs.String(), 0}
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -132,6 +139,15 @@ func (c *cluster) devd(ctx context.Context, args ...string) error {
 		_, err = c.output(ctx, "root", nil, append([]string{"devd"}, args...)...)
 	}
 	return err
+}
+
+// step is one step of an outage.
+func (c *cluster) step(ctx context.Context, args []string) error {
+	if args[0] == "lose" {
+		_, err := c.output(ctx, "root", nil, "bash", "-c", lose, "lose", args[1])
+		return err
+	}
+	return c.devd(ctx, args...)
 }
 
 // healthy waits until slurmctld and slurmdbd answer and both nodes take jobs. It does what an admin would: a node that Slurm

@@ -119,8 +119,8 @@ func (k *keeper) live(ctx context.Context, st start) bool {
 	if st.fail != "" {
 		env = append(env, "SLURMGATE_CHAOS_FAIL="+st.fail)
 	}
-	cmd := k.s.command(context.WithoutCancel(ctx), user, env, binary, "--site", k.s.file, "serve")
-	cmd.Stdout, cmd.Stderr = k.log, k.log
+	cmd := k.s.program(context.WithoutCancel(ctx), env, "--site", k.s.file, "serve")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = k.log, k.log, 10*time.Second
 	fmt.Fprintf(k.log, "=== %s life: %s\n", time.Now().Format("15:04:05.000"), st)
 	if err := cmd.Start(); err != nil {
 		k.note("the gateway cannot be started: " + err.Error())
@@ -230,7 +230,7 @@ func (k *keeper) answers(host int, good bool) bool {
 		return false
 	}
 	c.Close()
-	pid := child(host)
+	pid := k.s.pid(host)
 	if pid == 0 { // it was the socket of a verb that is the gateway still; the daemon is not inside the cluster yet
 		return false
 	}
@@ -244,7 +244,7 @@ func (k *keeper) answers(host int, good bool) bool {
 }
 
 func (k *keeper) signal(host int, sig syscall.Signal) {
-	if pid := child(host); pid != 0 {
+	if pid := k.s.pid(host); pid != 0 {
 		syscall.Kill(pid, sig)
 		return
 	}

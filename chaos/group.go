@@ -70,7 +70,7 @@ func (g *group) happen() {
 	ctx := context.Background()
 	apply := func(steps [][]string) {
 		for _, args := range steps {
-			if err := g.c.devd(ctx, args...); err != nil && g.err == nil {
+			if err := g.c.step(ctx, args); err != nil && g.err == nil {
 				g.err = fmt.Errorf("devd %v: %w", args, err)
 			}
 		}

@@ -3,6 +3,7 @@
 //
 //	go run ./chaos -n 60 -seed 1            sixty cases
 //	go run ./chaos -seed 1 -case 17         case 17 of seed 1 alone, with its log
+//	go run ./chaos -over login,dtn          gateways outside of the cluster alone
 //	go run ./chaos -list                    every scenario once without faults: which passes which places
 //
 // It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. A case is one submission by
@@ -10,6 +11,8 @@
 //
 //   - the gateway dies at a named seam, before or after a side effect, or is told an error although the effect took place;
 //   - sbatch dies, is slow, or does not say what it did; squeue, sacct and scancel hang, lie, fail, or answer half;
+//   - gateways outside of the cluster, which reach it by SSH and SFTP: the connection is cut at any byte, is slow, or leads to another
+//     login node; the SFTP server is full or lies about sizes; sshd is stopped, restarted, limited, has another host key, loses packets;
 //   - the whole cluster: slurmctld paused, killed or restarted without memory, slurmdbd or munged stopped.
 //
 // The program in the container writes a record that nothing else can write (chaos/prog). Broken promises are counted as
@@ -32,6 +35,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -42,6 +46,7 @@ type options struct {
 	seed    uint64
 	only    int
 	list    bool
+	over    []carrier
 	workers int
 	name    string
 	repo    string
@@ -55,7 +60,13 @@ func main() {
 	flag.BoolVar(&o.list, "list", false, "run each scenario once without faults and show the places it passes")
 	flag.IntVar(&o.workers, "workers", 4, "gateways at a time")
 	flag.StringVar(&o.name, "name", "chaos", "the devcluster's `name`")
+	over := flag.String("over", "cli,login,dtn", "`transports`, among which the cases are divided")
 	flag.Parse()
+	var err error
+	if o.over, err = parseCarriers(*over); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code, err := campaign(ctx, o)
 	stop()
@@ -76,11 +87,12 @@ func campaign(ctx context.Context, o options) (int, error) {
 	if err := lock(o.name); err != nil {
 		return 0, err
 	}
-	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name)
+	far := slices.ContainsFunc(o.over, carrier.far)
+	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name, far)
 	if err != nil {
 		return 0, err
 	}
-	g, err := prepare(ctx, c, o.repo)
+	g, err := prepare(ctx, c, o.repo, far)
 	if err != nil {
 		return 0, err
 	}
@@ -89,25 +101,37 @@ func campaign(ctx context.Context, o options) (int, error) {
 	case o.list:
 		list = bare()
 	case o.only >= 0:
-		list = cases(o.seed, o.only+1)[o.only:]
+		list = cases(o.seed, o.only+1)
 		o.workers = 1
 	}
-	p := &campaigner{options: o, ground: g, began: began, reached: map[string]int{}, passed: map[string]map[string]bool{},
-		counts: map[string]int{}, failing: map[string]bool{"": false}}
-	for n := range o.workers {
-		s, err := newSite(ctx, g, n)
-		if err != nil {
-			return 0, err
-		}
-		p.sites = append(p.sites, s)
+	list = deal(o.seed, list, o.over)
+	if o.only >= 0 {
+		list = list[o.only:]
 	}
-	p.say("cluster %s, %d sites, ready after %s", o.name, o.workers, time.Since(began).Round(100*time.Millisecond))
+	p := &campaigner{options: o, ground: g, began: began, reached: map[string]int{}, passed: map[string]map[string]bool{},
+		counts: map[string]int{}, results: map[carrier]*tally{}, failing: map[string]bool{"": false}}
+	for _, c := range o.over {
+		p.results[c] = &tally{found: map[string]int{}}
+	}
+	for n := range o.workers {
+		w := worker{}
+		for _, c := range o.over {
+			s, err := newSite(ctx, g, c, n)
+			if err != nil {
+				return 0, err
+			}
+			w[c] = s
+			p.sites = append(p.sites, s)
+		}
+		p.workers = append(p.workers, w)
+	}
+	p.say("cluster %s, %d workers, ready after %s", o.name, o.workers, time.Since(began).Round(100*time.Millisecond))
 	if err := p.all(ctx, list); err != nil {
 		return 0, err
 	}
 	// Sixty cases deal every seam; where the gateway was killed on its way there by something else, it gets another turn.
 	for turn := 0; turn < 3 && o.n >= everySeam && o.only < 0 && !o.list && len(p.missed()) > 0; turn++ {
-		if err := p.all(ctx, again(o.seed, o.n+100*turn, turn, p.missed())); err != nil {
+		if err := p.all(ctx, deal(o.seed, again(o.seed, o.n+100*turn, turn, p.missed()), o.over)); err != nil {
 			return 0, err
 		}
 	}

@@ -91,7 +91,7 @@ func (t *trial) identify() (file string, err error) {
 		return "", err
 	}
 	t.runID = id.RunID()
-	file = t.s.shared + "/plans/" + t.token + ".json"
+	file = t.s.home + "/plans/" + t.token + ".json"
 	return file, t.s.write(file, string(data))
 }
 
@@ -106,13 +106,17 @@ func (t *trial) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if t.carrier.far() {
+		t.s.wires.set(t.far.weather)
+		defer t.s.wires.set(weather{})
+	}
 	t.keep = t.s.keep(ctx, t.log, t.starts)
 	defer func() { t.keep.finish(t.brute) }()
 	t.group.ready(t)
 	if err := t.misbehave(); err != nil {
 		return err
 	}
-	defer t.s.lift("sbatch", "squeue", "sacct", "scancel")
+	defer t.s.lift("sbatch", "squeue", "sacct", "scancel", "sftp-server")
 	if t.killSbatch >= 0 {
 		t.begin()
 		go t.endSbatch(ctx)
@@ -190,6 +194,21 @@ func (t *trial) misbehave() error {
 			}()
 		}
 	}
+	if !t.carrier.far() || t.far.String() == "" {
+		return nil
+	}
+	if t.far.sftp != "" {
+		if err := t.s.flag("sftp-server", t.far.sftp); err != nil {
+			return err
+		}
+	}
+	t.begin()
+	go func() {
+		defer t.end()
+		time.Sleep(t.far.lift)
+		t.s.wires.set(weather{})
+		t.s.lift("sftp-server")
+	}()
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,13 +21,13 @@ const (
 	localDir  = "/home/" + user + "/chaos"
 	binary    = sharedDir + "/slurmgate"
 	domainDir = sharedDir + "/domain"
-	imageDir  = sharedDir + "/images"
 	imageName = "chaosprog"
 )
 
 // ground is what all workers share: the program under test, the image and the domain.
 type ground struct {
 	*cluster
+	hosts      hosts  // where there are far gateways
 	image      string // sha256:…
 	policyHash string
 }
@@ -42,7 +43,7 @@ retry: {infrastructure_attempts: 3}
 `
 
 // prepare builds everything and puts it into the cluster, on clean ground.
-func prepare(ctx context.Context, c *cluster, repo string) (*ground, error) {
+func prepare(ctx context.Context, c *cluster, repo string, far bool) (*ground, error) {
 	g := &ground{cluster: c}
 	if _, err := c.output(ctx, "root", nil, "bash", "-c", "scancel -u "+user+"; rm -rf "+sharedDir+" "+localDir+
 		"; install -d -o "+user+" -g "+user+" "+sharedDir+" "+localDir+" "+domainDir+" "+domainDir+"/toolpacks"); err != nil {
@@ -67,6 +68,7 @@ func prepare(ctx context.Context, c *cluster, repo string) (*ground, error) {
 	for _, step := range [][]string{
 		{"", "go", "build", "-tags", "chaos", "-o", c.path(binary), "./cmd/slurmgate"},
 		{"CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(root, "usr/bin/chaosprog"), "./chaos/prog"},
+		{"CGO_ENABLED=0", "go", "build", "-o", c.path(sharedDir + "/liar"), "./chaos/liar"},
 		{"", "mksquashfs", root, filepath.Join(work, "root.squashfs"), "-noappend", "-no-progress", "-quiet", "-all-root", "-mkfs-time", "0",
 			"-all-time", "0", "-no-xattrs"},
 		{"", "go", "run", "./scripts/images/mksif", "-o", c.path(sharedDir + "/chaosprog.sif"), filepath.Join(work, "root.squashfs")},
@@ -79,6 +81,16 @@ func prepare(ctx context.Context, c *cluster, repo string) (*ground, error) {
 		"images.lock.yaml": "version: 1\nimages: []\n"} {
 		if err := c.write(domainDir+"/"+name, text); err != nil {
 			return nil, err
+		}
+	}
+	if far {
+		if err := g.layDesk(ctx); err != nil {
+			return nil, err
+		}
+		for _, step := range append([][]string{{"lose", "0"}}, serve("restart")...) {
+			if err := c.step(ctx, step); err != nil {
+				return nil, err
+			}
 		}
 	}
 	p, err := policy.Parse("policies.yaml", []byte(policiesYAML), os.LookupEnv)
@@ -109,20 +121,24 @@ func makeRoot(root string) error {
 }
 
 // write makes a file of the user's in the cluster.
-func (c *cluster) write(inside, text string) error {
-	name := c.path(inside)
+func (c *cluster) write(inside, text string) error { return writeAs(c.uid, c.path(inside), text) }
+
+func writeAs(uid int, name, text string) error {
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		return err
 	}
-	return os.Chown(name, c.uid, c.uid)
+	return os.Chown(name, uid, uid)
 }
 
-// site is one worker's gateway: a ledger, a runs_dir and a folder of Slurm commands of its own.
+// site is one worker's gateway of one transport: a ledger, a runs_dir and a folder of Slurm commands of its own.
 type site struct {
 	*ground
+	carrier
 	n      int
+	wires  wires
 	local  string // state_dir is below it
 	shared string // runs_dir is below it
+	home   string // what the gateway's callers write
 	file   string
 	client string     // the site file of a shell that cannot become the gateway: it is not given the ledger
 	input  plan.Input // the one input of every run
@@ -135,56 +151,108 @@ func (s *site) state() string { return s.local + "/state" }
 func (s *site) runs() string  { return s.shared + "/runs" }
 func (s *site) flags() string { return s.shared + "/flags" }
 
+// images is the image store, which the sites of a transport share.
+func (s *site) images() string { return sharedDir + "/images-" + string(s.carrier) }
+
+// name tells the sites apart.
+func (s *site) name() string { return fmt.Sprintf("%s%d", s.carrier, s.n) }
+
+// write makes a file of the gateway's user.
+func (s *site) write(file, text string) error {
+	if s.far() && s.path(file) == file {
+		return writeAs(nobody, file, text)
+	}
+	return s.cluster.write(file, text)
+}
+
 // newSite makes the worker's site and imports its input.
-func newSite(ctx context.Context, g *ground, n int) (*site, error) {
-	s := &site{ground: g, n: n, local: fmt.Sprintf("%s/w%d", localDir, n), shared: fmt.Sprintf("%s/w%d", sharedDir, n)}
-	s.file, s.client = s.shared+"/site.yaml", s.shared+"/client.yaml"
-	if _, err := g.output(ctx, "root", nil, "bash", "-c", "rm -rf "+s.local+" "+s.shared+"; install -d -o "+user+" -g "+user+" "+
-		strings.Join([]string{s.local, s.local + "/bin", s.shared, s.flags(), s.shared + "/plans"}, " ")); err != nil {
+func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
+	s := &site{ground: g, carrier: c, n: n}
+	s.local, s.shared = localDir+"/"+s.name(), sharedDir+"/"+s.name()
+	s.home = s.shared
+	if c.far() {
+		s.local = g.desk() + "/" + s.name()
+		s.home = s.local
+	}
+	s.file, s.client = s.home+"/site.yaml", s.home+"/client.yaml"
+	own := func(dirs ...string) string {
+		return "rm -rf " + strings.Join(dirs[:1], " ") + "; install -d -o " + user + " -g " + user + " " + strings.Join(dirs, " ")
+	}
+	script := own(s.shared, s.flags(), s.shared+"/bin")
+	if !c.far() {
+		script += "; " + own(s.local)
+	} else if err := s.connect(); err != nil {
+		return nil, err
+	}
+	if _, err := g.output(ctx, "root", nil, "bash", "-c", script); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(s.path(s.home+"/plans"), 0o755); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"sbatch", "squeue", "sacct", "scancel", "scontrol"} {
-		file := s.local + "/bin/" + name
-		if err := g.write(file, strings.ReplaceAll(wrapper, "@FLAGS@", s.flags())); err != nil {
+		file := s.shared + "/bin/" + name
+		if err := s.write(file, strings.ReplaceAll(wrapper, "@FLAGS@", s.flags())); err != nil {
 			return nil, err
 		}
 		if err := os.Chmod(g.path(file), 0o755); err != nil {
 			return nil, err
 		}
 	}
+	domain, image := domainDir, sharedDir+"/chaosprog.sif"
+	if c.far() {
+		domain, image = g.desk()+"/domain", g.desk()+"/chaosprog.sif"
+	}
+	slurm, storage := s.ofTransport()
 	for file, state := range map[string]string{s.file: s.state(), s.client: "/dev/null/state"} {
-		if err := g.write(file, fmt.Sprintf(siteYAML, state, s.state(), s.state(), domainDir, s.local, s.runs(), imageDir)); err != nil {
+		if err := s.write(file, fmt.Sprintf(siteYAML, s.home, state, s.state(), s.state(), domain, slurm, s.shared, s.runs(), s.images(),
+			storage)); err != nil {
+			return nil, err
+		}
+	}
+	if c.far() {
+		if err := chownAll(s.local, nobody); err != nil {
 			return nil, err
 		}
 	}
 	if n == 0 {
-		var image struct{ Digest string }
-		if err := s.cli(ctx, s.file, &image, "image", "add", imageName, sharedDir+"/chaosprog.sif"); err != nil {
+		var added struct{ Digest string }
+		if err := s.cli(ctx, s.file, &added, "image", "add", imageName, image); err != nil {
 			return nil, err
 		}
-		g.image = image.Digest
+		g.image = added.Digest
 	}
-	if err := g.write(s.shared+"/seed", seedText); err != nil {
+	if err := s.write(s.home+"/seed", seedText); err != nil {
 		return nil, err
 	}
 	var a struct {
 		ID     string `json:"artifact_id"`
 		SHA256 string `json:"checksum_sha256"`
 	}
-	if err := s.cli(ctx, s.file, &a, "artifact", "import", s.shared+"/seed", "--type", "TEXT"); err != nil {
+	if err := s.cli(ctx, s.file, &a, "artifact", "import", s.home+"/seed", "--type", "TEXT"); err != nil {
 		return nil, err
 	}
 	s.input = plan.Input{Role: "seed", ArtifactID: a.ID, ChecksumSHA256: a.SHA256, DestRelpath: "in/seed"}
 	return s, nil
 }
 
+// chownAll gives a folder and all in it to a user.
+func chownAll(dir string, uid int) error {
+	return filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(name, uid, uid)
+	})
+}
+
 const siteYAML = `version: 1
 site: chaos
-import: {roots: [/shared]}
+import: {roots: [%s]}
 gateway: {state_dir: %s, artifact_dir: %s/artifacts, socket: %s/gateway.sock, default_project: chaos}
 domain_dir: %s
-slurm: {transport: cli, bin_dir: %s/bin, run_as: self, default_partition: main, default_account: research, accounting: auto, verify_allowance_seconds: 30, grace_seconds: 5}
-storage: {runs_dir: %s, image_store: %s}
+slurm: {%s, bin_dir: %s/bin, run_as: self, default_partition: main, default_account: research, accounting: auto, verify_allowance_seconds: 30, grace_seconds: 5}
+storage: {runs_dir: %s, image_store: %s%s}
 apptainer: {path: /usr/bin/apptainer}
 watch: {floor_seconds: 1, ceiling_seconds: 3}
 budget: {rpc_per_minute: 6000, sends_in_flight: 4, staging_workers: 2}
@@ -205,7 +273,7 @@ func (e *cliError) Error() string {
 
 // cli runs one verb with --json and decodes its result.
 func (s *site) cli(ctx context.Context, file string, out any, args ...string) error {
-	r, err := s.run(ctx, user, nil, append([]string{binary, "--site", file, "--json"}, args...)...)
+	r, err := outcome(s.program(ctx, nil, append([]string{"--site", file, "--json"}, args...)...))
 	if err != nil {
 		return err
 	}

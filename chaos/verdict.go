@@ -36,7 +36,7 @@ type ended struct {
 
 // collect asks the gateway for the run's story once more and writes it down.
 func (t *trial) collect(ctx context.Context) {
-	r, err := t.s.run(ctx, user, nil, binary, "--site", t.s.file, "runs", "show", t.runID)
+	r, err := outcome(t.s.program(ctx, nil, "--site", t.s.file, "runs", "show", t.runID))
 	fmt.Fprintf(t.log, "%s%s%v\n", r.stdout, r.stderr, err)
 	t.story = r.stdout
 }
