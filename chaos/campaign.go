@@ -17,7 +17,6 @@ import (
 // tally is what came of the cases over one transport.
 type tally struct {
 	cases, fits int // fits: the model allows them
-	cuts        int // of connections
 	found       map[string]int
 }
 
@@ -174,9 +173,6 @@ func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) 
 	p.ended = append(p.ended, e)
 	over := p.results[t.carrier]
 	over.cases++
-	if t.carrier.far() {
-		over.cuts += t.s.wires.cuts()
-	}
 	if t.fits {
 		over.fits++
 	}
@@ -296,7 +292,11 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		all.fits += r.fits
 		line := c.title() + ": " + r.String()
 		if c.far() {
-			line += fmt.Sprintf("; %d connections cut", r.cuts)
+			cuts := 0
+			for _, w := range p.workers {
+				cuts += w[c].wires.cuts()
+			}
+			line += fmt.Sprintf("; %d connections cut", cuts)
 		}
 		fmt.Println(line)
 	}

@@ -62,3 +62,41 @@ func TestPlacesNameScenarios(t *testing.T) {
 		}
 	}
 }
+
+// The transports divide the cases among them. A case is the same over each, apart from an outage of the network; and what happens to its
+// connections follows from the seed and its number.
+func TestDeal(t *testing.T) {
+	const n = 300
+	plain, dealt, again := cases(3, n), deal(3, cases(3, n), carriers), deal(3, cases(3, n), carriers)
+	count, faults := map[carrier]int{}, map[string]int{}
+	for i, c := range dealt {
+		count[c.carrier]++
+		if c.String() != again[i].String() {
+			t.Errorf("case %d is drawn differently: %s, %s", i, c, again[i])
+		}
+		if !c.carrier.far() && c.far.String() != "" {
+			t.Errorf("case %d has no connection to cut: %s", i, c)
+		}
+		if c.block >= 0 && c.block%2 == 0 {
+			if !c.carrier.far() {
+				t.Errorf("case %d does not pass the network: %s", i, c)
+			}
+		} else if c.carrier, c.far = "", (far{}); c.String() != plain[i].String() {
+			t.Errorf("case %d is %s, and without transports %s", i, c, plain[i])
+		}
+		faults[c.far.sftp]++
+		if len(c.far.weather.cuts) > 0 {
+			faults["cut"]++
+		}
+	}
+	for _, c := range carriers {
+		if count[c] < n/4 {
+			t.Errorf("%s has %d cases of %d", c, count[c], n)
+		}
+	}
+	for _, name := range []string{"cut", "full", "small", "large"} {
+		if faults[name] == 0 {
+			t.Errorf("no case of %d has the fault %s", n, name)
+		}
+	}
+}

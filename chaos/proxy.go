@@ -52,13 +52,13 @@ func (p *proxy) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 func (p *proxy) set(w weather) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.now, p.cuts = w, 0
+	p.now = w
 	if len(w.cuts) == 0 && !w.moves {
 		p.at = 0
 	}
 }
 
-// done is how many cuts there were since the weather was set.
+// done is how many cuts there were.
 func (p *proxy) done() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
