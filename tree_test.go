@@ -52,9 +52,11 @@ var arrows = map[string][]string{
 	"slurm":        {"fault", "plan", "remote", "run", "secrets"},
 	"apptainer":    {"fault", "files", "plan", "run"},
 	"staging":      {"fault", "files", "plan", "run", "secrets", "visible"},
-	"staging/sftp": {"fault", "plan", "remote", "run", "staging"},
+	"staging/sftp": {"fault", "plan", "remote", "remote/transfer", "run", "staging"},
 	"local":        {"fault", "run"},
-	"remote":       {"fault"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
+	// Bytes over the SFTP channels of whoever has them.
+	"remote/transfer": {"fault"},
+	"remote":          {"fault"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
 	// Faces over the gate.
 	"httpapi": {"fault", "files", "gate", "plan", "visible"},
 	"mcp":     {"fault", "gate", "plan", "visible"},

@@ -1,0 +1,254 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pkg/sftp"
+
+	"slurmgate/fault"
+)
+
+// The record of an upload that may be continued lies beside its temporary file. It is written after a sync, and says up to which byte
+// everything is durable:
+//
+//	<20 digits>\n
+//
+// What is behind that byte may have holes, and is sent again.
+const (
+	recordSuffix = ".at"
+	recordLen    = 21
+)
+
+// resumable says whether a later upload of the same bytes may find this one's.
+func (u *upload) resumable() bool { return u.file.SHA256 != "" && u.file.Size >= u.pool.tune.resume }
+
+// reserve waits until no other upload of this pool uses a temporary name.
+func (p *Pool) reserve(ctx context.Context, name string) (release func(), err error) {
+	for {
+		p.mu.Lock()
+		used, taken := p.names[name]
+		if !taken {
+			mine := make(chan struct{})
+			p.names[name] = mine
+			p.mu.Unlock()
+			return func() {
+				p.mu.Lock()
+				delete(p.names, name)
+				p.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		p.mu.Unlock()
+		select {
+		case <-used:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// opened is a file and the connection it is open on.
+type opened struct {
+	conn *conn
+	file *sftp.File
+	from int64
+}
+
+// Close closes the file, if there is one.
+func (o opened) Close() error {
+	if o.file == nil {
+		return nil
+	}
+	return o.file.Close()
+}
+
+// begin opens the temporary file on the first lane: the one an earlier upload left, or a new one.
+func (u *upload) begin(ctx context.Context) error {
+	w, first := u.crew, u.crew.lanes[0]
+	o, err := steady(ctx, first.slot, func(c *conn, _ bool) (opened, error) {
+		if u.resumable() {
+			if o, ok, err := u.found(c); ok || mayReturn(err) {
+				return o, err
+			}
+			if err := c.Remove(u.temp + recordSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return opened{}, err // it would speak of a file that is not there any more
+			}
+		}
+		f, err := create(c, u.temp)
+		if err != nil {
+			return opened{}, err
+		}
+		if mode := u.file.Mode.Perm(); mode != 0 {
+			if err := c.Chmod(u.temp, mode|ownerWrites); err != nil {
+				return opened{}, err
+			}
+		}
+		return opened{conn: c, file: f}, nil
+	})
+	if err != nil {
+		return err
+	}
+	first.conn, first.file, u.from = o.conn, o.file, o.from
+	w.name, w.flags, w.chunk = u.temp, os.O_WRONLY, o.conn.chunk
+	w.setDepth(u.pool.tune.window, u.file.Size)
+	w.request = func(c *conn, f *sftp.File, off int64, buf []byte) error {
+		n, err := f.WriteAt(buf, off)
+		if err == nil && n < len(buf) {
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	w.done, w.after, w.gone = u.done, u.after, u.gone
+	u.free = make(chan []byte, w.depth*len(w.lanes))
+	for range cap(u.free) {
+		u.free <- nil
+	}
+	return nil
+}
+
+// ownerWrites is a permission the temporary file needs, since each connection opens it.
+const ownerWrites = 0o200
+
+// create makes a new file. One of this name is a rest of ours.
+func create(c *conn, name string) (*sftp.File, error) {
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	f, err := c.OpenFile(name, flags)
+	if _, refused := errors.AsType[*sftp.StatusError](err); !refused {
+		return f, err
+	}
+	if err := c.Remove(name); err != nil {
+		if mayReturn(err) {
+			return nil, err
+		}
+	}
+	return c.OpenFile(name, flags)
+}
+
+// found opens what an earlier upload left, when its record can be read and the file is as long as the record says.
+func (u *upload) found(c *conn) (o opened, ok bool, err error) {
+	st, err := c.Lstat(u.temp)
+	if err != nil || !st.Mode().IsRegular() {
+		return o, false, err
+	}
+	r, err := c.Open(u.temp + recordSuffix)
+	if err != nil {
+		return o, false, err
+	}
+	defer r.Close()
+	buf := make([]byte, recordLen)
+	if _, err := r.ReadAt(buf, 0); err != nil && !errors.Is(err, io.EOF) {
+		return o, false, err
+	}
+	from, err := strconv.ParseInt(strings.TrimSuffix(string(buf), "\n"), 10, 64)
+	if err != nil || from <= 0 || from > st.Size() || st.Size() > u.file.Size {
+		return o, false, nil
+	}
+	f, err := c.OpenFile(u.temp, os.O_WRONLY)
+	return opened{c, f, from}, err == nil, err
+}
+
+// note writes the record.
+func (u *upload) note(ctx context.Context, l *lane) error {
+	if !u.resumable() {
+		return nil
+	}
+	u.noting.Lock()
+	defer u.noting.Unlock()
+	upTo := u.durable()
+	if upTo <= u.noted {
+		return nil
+	}
+	c := l.conn
+	err := l.slot.call(ctx, c, func() error {
+		f, err := c.OpenFile(u.temp+recordSuffix, os.O_WRONLY|os.O_CREATE)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := f.WriteAt(fmt.Appendf(nil, "%020d\n", upTo), 0); err != nil {
+			return err
+		}
+		return f.Sync()
+	})
+	if err == nil {
+		u.noted = upTo
+	}
+	return err
+}
+
+// publish looks at the file's size, sets its mode and gives it its name.
+func (u *upload) publish(ctx context.Context) error {
+	first := u.crew.lanes[0]
+	st, err := steady(ctx, first.slot, func(c *conn, _ bool) (fs.FileInfo, error) {
+		if mode := u.file.Mode.Perm(); mode != 0 && mode&ownerWrites == 0 {
+			if err := c.Chmod(u.temp, mode); err != nil {
+				return nil, err
+			}
+		}
+		if u.noted > 0 || u.from > 0 {
+			if err := c.Remove(u.temp + recordSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		}
+		return c.Lstat(u.temp)
+	})
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() || st.Size() != u.file.Size {
+		return fault.New(fault.Tool, opPut, CodeSize,
+			fmt.Sprintf("the server says that it has %d bytes after %d were written", st.Size(), u.file.Size))
+	}
+	_, err = steady(ctx, first.slot, func(c *conn, again bool) (struct{}, error) { return struct{}{}, u.rename(c, again) })
+	return err
+}
+
+// rename gives the file its name. When the answer to an earlier try was lost, and the temporary name is gone, that one succeeded: nobody
+// else uses the temporary name.
+func (u *upload) rename(c *conn, again bool) error {
+	var err error
+	if _, posix := c.HasExtension("posix-rename@openssh.com"); posix {
+		err = c.PosixRename(u.temp, u.file.Path)
+	} else {
+		err = c.Rename(u.temp, u.file.Path)
+	}
+	if err == nil || mayReturn(err) || !again {
+		return err
+	}
+	if _, gone := c.Lstat(u.temp); !errors.Is(gone, os.ErrNotExist) {
+		return err
+	}
+	st, there := c.Lstat(u.file.Path)
+	if there != nil || st.Size() != u.file.Size {
+		return err
+	}
+	return nil
+}
+
+// removalTime bounds what is done about a file that is given up.
+const removalTime = 10 * time.Second
+
+// discard removes what a later upload cannot continue. It does what one short try can.
+func (u *upload) discard(ctx context.Context, err error) {
+	keep := u.resumable() && !fault.Is(err, fault.Validation) && !fault.Is(err, fault.Tool)
+	c := u.crew.lanes[0].slot.current()
+	if keep || c == nil || u.temp == "" {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
+	defer stop()
+	_ = u.crew.lanes[0].slot.call(ctx, c, func() error { // what is left has a name that says what it is
+		if u.resumable() {
+			_ = c.Remove(u.temp + recordSuffix)
+		}
+		return c.Remove(u.temp)
+	})
+}

@@ -1,0 +1,91 @@
+package transfer
+
+import (
+	"context"
+	"io"
+	"iter"
+	"sync"
+)
+
+const (
+	manyFiles = 512      // of PutMany under way at a time, at most
+	manyBytes = 32 << 20 // of memory for them
+)
+
+// PutMany puts each file as [Pool.Put] does, many at a time. It ends with the first error; files that it has put by then remain. The source
+// of a file is opened when its turn comes, and closed when it is an [io.Closer].
+func (p *Pool) PutMany(ctx context.Context, files iter.Seq2[File, func() (io.ReaderAt, error)]) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	budget := newBudget(manyFiles, manyBytes)
+	for f, open := range files {
+		need := min(f.Size, int64(p.tune.window*len(p.slots)))
+		if budget.take(ctx, need) != nil {
+			break
+		}
+		wg.Go(func() {
+			defer budget.give(need)
+			if err := p.putOpened(ctx, f, open); err != nil {
+				stop(err) // the first one counts
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (p *Pool) putOpened(ctx context.Context, f File, open func() (io.ReaderAt, error)) error {
+	src, err := open()
+	if err != nil {
+		return err
+	}
+	if c, ok := src.(io.Closer); ok {
+		defer c.Close()
+	}
+	_, err = p.Put(ctx, f, src)
+	return err
+}
+
+// budget bounds how many transfers run at a time and how much memory they take.
+type budget struct {
+	mu           sync.Mutex
+	freed        chan struct{} // one is in it after something was given back
+	files, bytes int64
+}
+
+func newBudget(files, bytes int64) *budget {
+	return &budget{files: files, bytes: bytes, freed: make(chan struct{}, 1)}
+}
+
+// take waits until there is room for a transfer of so many bytes. One that is larger than all there is comes when it is alone.
+func (b *budget) take(ctx context.Context, bytes int64) error {
+	for {
+		b.mu.Lock()
+		ok := b.files > 0 && (b.bytes >= bytes || b.bytes >= manyBytes)
+		if ok {
+			b.files--
+			b.bytes -= bytes
+		}
+		b.mu.Unlock()
+		if ok {
+			return ctx.Err()
+		}
+		select {
+		case <-b.freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (b *budget) give(bytes int64) {
+	b.mu.Lock()
+	b.files++
+	b.bytes += bytes
+	b.mu.Unlock()
+	select {
+	case b.freed <- struct{}{}:
+	default:
+	}
+}

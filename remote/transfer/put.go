@@ -1,0 +1,350 @@
+package transfer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"sync"
+
+	"github.com/pkg/sftp"
+
+	"slurmgate/fault"
+)
+
+// File is a file on the server.
+type File struct {
+	Path   string // absolute
+	Size   int64
+	SHA256 string      // of its bytes, in hex; empty: not known before
+	Mode   fs.FileMode // of a file that is put; 0: what the server makes it
+}
+
+const opPut = "transfer.Put"
+
+// upload is one file on its way to the server.
+type upload struct {
+	pool *Pool
+	file File
+	src  io.ReaderAt
+	crew *crew
+	temp string
+	from int64       // what an earlier upload left is as long as this
+	free chan []byte // buffers; all of them are here when nothing is under way
+	sum  hash.Hash   // of the bytes read in order
+	seed maphash.Seed
+
+	mu      sync.Mutex
+	pending map[int64]*sent // read and not yet durable
+	next    int64           // nothing has been read from here on
+
+	noting sync.Mutex
+	noted  int64 // what the record says
+}
+
+// sent is a span that has been read from the source.
+type sent struct {
+	n     int
+	print uint64 // of its bytes, to see that a second reading gives the same
+	lane  int    // whose server confirmed it; unconfirmed: none
+}
+
+const unconfirmed = -1
+
+// Put sends f.Size bytes of src to f.Path and returns their SHA-256, computed as they are read. The file appears under its name when all of
+// it is durable there, and replaces one that has the name. The name itself is durable when the caller has synced the folder.
+//
+// A file whose SHA-256 is known and that is large is continued where an earlier Put of the same bytes to the same path ended.
+//
+// A source with other bytes than f.SHA256, or fewer than f.Size, is a Validation fault. A full disk is a Transport fault with code
+// disk_full.
+func (p *Pool) Put(ctx context.Context, f File, src io.ReaderAt) (sum string, err error) {
+	u := &upload{pool: p, file: f, src: src, sum: sha256.New(), seed: maphash.MakeSeed(), pending: map[int64]*sent{}}
+	u.crew = newCrew(p.choose(f.Size))
+	defer u.crew.release()
+	unlock, err := u.name(ctx)
+	if err != nil {
+		return "", explain(ctx, opPut, "written", f.Path, err)
+	}
+	defer unlock()
+	if sum, err = u.run(ctx); err != nil {
+		if need := f.Size - u.durable(); ctx.Err() == nil {
+			err = fullDisk(ctx, u.crew.lanes[0].slot, f.Path, need, err)
+		}
+		u.discard(ctx, err)
+		return "", explain(ctx, opPut, "written", f.Path, err)
+	}
+	return sum, nil
+}
+
+// name chooses the temporary name, and keeps it for this upload.
+func (u *upload) name(ctx context.Context) (unlock func(), err error) {
+	dir, base := path.Split(u.file.Path)
+	if !u.resumable() {
+		u.temp = dir + TempPrefix + rand.Text()
+		return func() {}, nil
+	}
+	id := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", u.file.SHA256, u.file.Size, base))
+	u.temp = dir + TempPrefix + hex.EncodeToString(id[:16])
+	return u.pool.reserve(ctx, u.temp)
+}
+
+// TempPrefix begins the temporary names of files that are being put. What is left of them after a crash may be removed, or is continued.
+const TempPrefix = ".put-"
+
+func (u *upload) run(ctx context.Context) (string, error) {
+	if err := u.begin(ctx); err != nil {
+		return "", err
+	}
+	if _, err := io.Copy(u.sum, io.NewSectionReader(u.src, 0, u.from)); err != nil {
+		return "", err
+	}
+	u.next = u.from
+	if err := u.round(ctx, u.first); err != nil {
+		return "", err
+	}
+	sum := hex.EncodeToString(u.sum.Sum(nil))
+	if u.file.SHA256 != "" && sum != u.file.SHA256 {
+		return "", fault.New(fault.Validation, opPut, CodeSum,
+			fmt.Sprintf("the source has checksum %s instead of %s", sum, u.file.SHA256))
+	}
+	var losses backOff
+	for left := len(u.pending); ; left = len(u.pending) {
+		if err := u.syncAll(ctx); err != nil {
+			return "", err
+		}
+		if len(u.pending) == 0 {
+			break
+		}
+		if len(u.pending) < left {
+			losses = 0
+		} else if !losses.wait(ctx) {
+			return "", sftp.ErrSSHFxConnectionLost
+		}
+		if err := u.round(ctx, u.again); err != nil {
+			return "", err
+		}
+	}
+	return sum, u.publish(ctx)
+}
+
+// round sends what feed reads, until the server has confirmed all of it.
+func (u *upload) round(ctx context.Context, feed func(ctx context.Context) error) error {
+	w := u.crew
+	w.start(cap(u.free))
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	worked := make(chan error, 1)
+	go func() {
+		worked <- w.work(inner)
+		stop()
+	}()
+	fed := feed(inner)
+	if fed == nil {
+		fed = u.settle(inner)
+	}
+	if fed == nil {
+		w.finish()
+	} else {
+		stop()
+	}
+	err := <-worked
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && !errors.Is(err, context.Canceled):
+		return err // which is why feeding ended
+	}
+	return fed
+}
+
+// settle waits until nothing is under way.
+func (u *upload) settle(ctx context.Context) error {
+	back := make([][]byte, 0, cap(u.free))
+	for len(back) < cap(u.free) {
+		select {
+		case b := <-u.free:
+			back = append(back, b)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, b := range back {
+		u.free <- b
+	}
+	return nil
+}
+
+// first reads the source in order and hashes it.
+func (u *upload) first(ctx context.Context) error {
+	for u.next < u.file.Size {
+		n := int(min(int64(u.crew.chunk), u.file.Size-u.next))
+		buf, err := u.read(ctx, u.next, n)
+		if err != nil {
+			return err
+		}
+		u.sum.Write(buf) // never fails
+		u.mu.Lock()
+		u.pending[u.next] = &sent{n: n, print: maphash.Bytes(u.seed, buf), lane: unconfirmed}
+		off := u.next
+		u.next += int64(n)
+		u.mu.Unlock()
+		u.crew.todo <- &span{off, buf}
+	}
+	return nil
+}
+
+// again reads what may have been lost.
+func (u *upload) again(ctx context.Context) error {
+	u.mu.Lock()
+	offsets := slices.Sorted(maps.Keys(u.pending))
+	u.mu.Unlock()
+	for _, off := range offsets {
+		u.mu.Lock()
+		s := u.pending[off]
+		s.lane = unconfirmed
+		u.mu.Unlock()
+		buf, err := u.read(ctx, off, s.n)
+		if err != nil {
+			return err
+		}
+		if maphash.Bytes(u.seed, buf) != s.print {
+			return fault.New(fault.Validation, opPut, CodeChanged, fmt.Sprintf("the source changed at byte %d while it was sent", off))
+		}
+		u.crew.todo <- &span{off, buf}
+	}
+	return nil
+}
+
+// read reads n bytes of the source, as soon as there is a buffer and the bandwidth limit allows them.
+func (u *upload) read(ctx context.Context, off int64, n int) ([]byte, error) {
+	var buf []byte
+	select {
+	case buf = <-u.free:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if cap(buf) < n {
+		buf = make([]byte, n)
+	}
+	buf = buf[:n]
+	err := pace(ctx, u.pool.up, n)
+	if err == nil {
+		var got int
+		if got, err = u.src.ReadAt(buf, off); got == n {
+			return buf, nil
+		}
+		if errors.Is(err, io.EOF) {
+			err = fault.New(fault.Validation, opPut, CodeSum, fmt.Sprintf("the source ends at byte %d of %d", off+int64(got), u.file.Size))
+		}
+	}
+	u.free <- buf
+	return nil, err
+}
+
+// done notes that the server has confirmed a span.
+func (u *upload) done(l *lane, s *span) {
+	u.mu.Lock()
+	if l.conn.syncs {
+		u.pending[s.off].lane = l.i
+	} else { // nothing better is to be had
+		delete(u.pending, s.off)
+	}
+	u.mu.Unlock()
+	u.free <- s.buf
+}
+
+// gone notes that what was confirmed over a lane and not synced is to be sent again.
+func (u *upload) gone(l *lane) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, s := range u.pending {
+		if s.lane == l.i {
+			s.lane = unconfirmed
+		}
+	}
+}
+
+// after syncs what a lane has sent, whenever the file has advanced far enough.
+func (u *upload) after(ctx context.Context, l *lane) error {
+	if !l.conn.syncs || !l.syncing.TryLock() {
+		return nil
+	}
+	defer l.syncing.Unlock()
+	u.mu.Lock()
+	next := u.next
+	u.mu.Unlock()
+	if next-l.mark < u.pool.tune.sync*int64(len(u.crew.lanes)) {
+		return nil
+	}
+	l.mark = next
+	return u.sync(ctx, l, func() error { // by a handle of its own: Sync locks the one that writes
+		f, err := l.conn.OpenFile(u.temp, os.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		defer background(f)
+		return f.Sync()
+	})
+}
+
+// sync makes durable what a lane's server has confirmed.
+func (u *upload) sync(ctx context.Context, l *lane, fsync func() error) error {
+	var confirmed []int64
+	u.mu.Lock()
+	for off, s := range u.pending {
+		if s.lane == l.i {
+			confirmed = append(confirmed, off)
+		}
+	}
+	u.mu.Unlock()
+	if err := l.slot.call(ctx, l.conn, fsync); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	for _, off := range confirmed {
+		delete(u.pending, off)
+	}
+	u.mu.Unlock()
+	return u.note(ctx, l)
+}
+
+// syncAll syncs every lane. A lane whose connection is lost leaves its spans pending.
+func (u *upload) syncAll(ctx context.Context) error {
+	errs := make([]error, len(u.crew.lanes))
+	var wg sync.WaitGroup
+	for i, l := range u.crew.lanes {
+		if l.file == nil || !l.conn.syncs {
+			continue
+		}
+		wg.Go(func() {
+			if errs[i] = u.sync(ctx, l, l.file.Sync); mayReturn(errs[i]) {
+				u.crew.lose(l)
+				errs[i] = nil
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// durable is how many bytes from the start the server has synced.
+func (u *upload) durable() int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	low := u.next
+	for off := range u.pending {
+		low = min(low, off)
+	}
+	return low
+}

@@ -1,0 +1,180 @@
+package transfer
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pkg/sftp"
+)
+
+// slot is a place for one connection, made when it is first needed and again after a loss.
+type slot struct {
+	open  func(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error)
+	stall time.Duration
+	chunk int           // bytes a request may carry when the server is OpenSSH
+	busy  chan struct{} // held while the connection is made
+	users atomic.Int64  // transfers that use it
+
+	mu   sync.Mutex
+	conn *conn
+}
+
+// conn is one SFTP channel.
+type conn struct {
+	*sftp.Client
+	chunk    int  // bytes a request may carry
+	syncs    bool // fsync@openssh.com is offered
+	waiting  atomic.Int64
+	answered atomic.Int64 // when the last answer came, or the first request after a pause was sent; Unix nanoseconds
+}
+
+// current returns the connection, or nil when there is none.
+func (s *slot) current() *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn
+}
+
+// get returns the connection, and makes it when there is none.
+func (s *slot) get(ctx context.Context) (*conn, error) {
+	if c := s.current(); c != nil {
+		return c, nil
+	}
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c := s.current(); c != nil { // made meanwhile
+		return c, nil
+	}
+	client, err := s.open(ctx, sftp.MaxPacketUnchecked(ChunkBytes))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, dialError{err}
+	}
+	c := &conn{Client: client, chunk: min(otherChunkBytes, s.chunk)}
+	if _, openssh := client.HasExtension("limits@openssh.com"); openssh {
+		c.chunk = s.chunk
+	}
+	_, c.syncs = client.HasExtension("fsync@openssh.com")
+	s.mu.Lock()
+	s.conn = c
+	s.mu.Unlock()
+	return c, nil
+}
+
+// drop closes a connection that failed, so that the next get makes another.
+func (s *slot) drop(c *conn) {
+	s.mu.Lock()
+	current := c != nil && s.conn == c
+	if current {
+		s.conn = nil
+	}
+	s.mu.Unlock()
+	if current {
+		background(c.Client) // a server that reads nothing can block it; its requests fail, and nothing else is lost
+	}
+}
+
+// background closes something of whose end nothing more is to be learned.
+func background(c io.Closer) { go func() { _ = c.Close() }() }
+
+// ask waits for f, which makes requests on the connection. When ctx ends it returns at once and f goes on by itself: what f uses must not
+// be used again. The same holds when it returns errStalled: the connection answered nothing at all for too long and has been closed.
+func ask[T any](ctx context.Context, s *slot, c *conn, f func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	if c.waiting.Add(1) == 1 {
+		c.answered.Store(time.Now().UnixNano())
+	}
+	done := make(chan answer, 1)
+	go func() {
+		v, err := f()
+		c.answered.Store(time.Now().UnixNano())
+		c.waiting.Add(-1)
+		done <- answer{v, err}
+	}()
+	silence := time.NewTimer(s.stall)
+	defer silence.Stop()
+	var none T
+	for {
+		select {
+		case a := <-done:
+			return a.value, a.err
+		case <-ctx.Done():
+			go func() { // a handle that nobody takes is closed
+				a := <-done
+				if c, ok := any(a.value).(io.Closer); ok && a.err == nil {
+					_ = c.Close()
+				}
+			}()
+			return none, ctx.Err()
+		case <-silence.C:
+			since := time.Since(time.Unix(0, c.answered.Load()))
+			if since >= s.stall {
+				s.drop(c)
+				return none, errStalled
+			}
+			silence.Reset(s.stall - since)
+		}
+	}
+}
+
+// call is ask for requests whose answer is only whether they succeeded.
+func (s *slot) call(ctx context.Context, c *conn, f func() error) error {
+	_, err := ask(ctx, s, c, func() (struct{}, error) { return struct{}{}, f() })
+	return err
+}
+
+const (
+	tries      = 6 // connections in a row that bring a transfer no further
+	firstPause = 100 * time.Millisecond
+	longPause  = 3 * time.Second
+)
+
+// backOff counts losses in a row.
+type backOff int
+
+// wait pauses before the next try. False: there is none.
+func (b *backOff) wait(ctx context.Context) bool {
+	if *b++; *b >= tries {
+		return false
+	}
+	t := time.NewTimer(min(firstPause<<(*b-1), longPause))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// steady calls f until it has an answer of the server. f must be safe to repeat: the answer to an earlier call may be what was lost; again
+// says that there was one.
+func steady[T any](ctx context.Context, s *slot, f func(c *conn, again bool) (T, error)) (T, error) {
+	var losses backOff
+	for again := false; ; {
+		var v T
+		c, err := s.get(ctx)
+		if err == nil {
+			if v, err = ask(ctx, s, c, func() (T, error) { return f(c, again) }); err == nil || !mayReturn(err) {
+				return v, err
+			}
+			again = true
+			s.drop(c)
+		}
+		if !mayReturn(err) || !losses.wait(ctx) {
+			return v, err
+		}
+	}
+}
