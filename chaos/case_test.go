@@ -71,6 +71,10 @@ func TestDeal(t *testing.T) {
 	count, faults := map[carrier]int{}, map[string]int{}
 	for i, c := range dealt {
 		count[c.carrier]++
+		faults[c.far.sftp]++
+		if len(c.far.weather.cuts) > 0 {
+			faults["cut"]++
+		}
 		if c.String() != again[i].String() {
 			t.Errorf("case %d is drawn differently: %s, %s", i, c, again[i])
 		}
@@ -83,10 +87,6 @@ func TestDeal(t *testing.T) {
 			}
 		} else if c.carrier, c.far = "", (far{}); c.String() != plain[i].String() {
 			t.Errorf("case %d is %s, and without transports %s", i, c, plain[i])
-		}
-		faults[c.far.sftp]++
-		if len(c.far.weather.cuts) > 0 {
-			faults["cut"]++
 		}
 	}
 	for _, c := range carriers {
