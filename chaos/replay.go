@@ -87,7 +87,7 @@ func (s *site) folder(r *protocol.Record, runID string, a attempt) error {
 		if err != nil {
 			return err
 		}
-		r.Sends = append(r.Sends, st.ModTime())
+		r.Sends = append(r.Sends, atLatest(st.ModTime()))
 	}
 	for _, line := range a.record {
 		words := strings.Fields(line)
@@ -102,6 +102,14 @@ func (s *site) folder(r *protocol.Record, runID string, a attempt) error {
 	}
 	r.Exit = a.left != nil
 	return nil
+}
+
+// atLatest is the last moment at which a file with this time may have been written: some network filesystems store whole seconds.
+func atLatest(t time.Time) time.Time {
+	if t.Nanosecond() != 0 {
+		return t
+	}
+	return t.Add(time.Second - 1)
 }
 
 // accounted is how many jobs of that name Slurm's accounting has.

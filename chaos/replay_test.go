@@ -102,3 +102,17 @@ func TestReplayOfFiles(t *testing.T) {
 		}
 	}
 }
+
+// The time of a file on a filesystem with whole seconds is no proof that it is older than an event of the same second.
+func TestWholeSeconds(t *testing.T) {
+	second := time.Unix(1000, 0)
+	if event := second.Add(900 * time.Millisecond); atLatest(second).Before(event) {
+		t.Error("older than an event of its second")
+	}
+	if event := second.Add(time.Second); !atLatest(second).Before(event) {
+		t.Error("not older than an event of the next second")
+	}
+	if exact := second.Add(1); !atLatest(exact).Equal(exact) {
+		t.Error("a time with nanoseconds is exact")
+	}
+}
