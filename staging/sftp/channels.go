@@ -1,6 +1,7 @@
 package sftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -92,6 +93,11 @@ func (c *channels) rest(end bool) *sftp.Client {
 func (c *channels) do(ctx context.Context, op, msg string, f func(*sftp.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	return c.long(ctx, op, msg, f)
+}
+
+// long is do for an operation that carries many bytes.
+func (c *channels) long(ctx context.Context, op, msg string, f func(*sftp.Client) error) error {
 	var err error
 	for range 1 + maxChannels {
 		var client *sftp.Client
@@ -151,6 +157,14 @@ func readFile(c *sftp.Client, name string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// finish closes a file that was written, durable where the server can make it so. err is that of the writing.
+func finish(c *sftp.Client, f *sftp.File, err error) error {
+	if _, syncs := c.HasExtension("fsync@openssh.com"); syncs && err == nil {
+		err = f.Sync()
+	}
+	return cmp.Or(err, f.Close())
 }
 
 // Free asks the SFTP server how much can still be written to the filesystem of a folder; see [Workspace.Free].

@@ -2,7 +2,6 @@ package sftp
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -87,7 +86,7 @@ func (w *Workspace) send(ctx context.Context, runID string, f input, open run.Op
 	const op = "sftp.StageInputs"
 	msg := "input " + f.DestRelpath + " of " + runID + " cannot be staged"
 	var got string
-	err = w.channels.do(ctx, op, msg, func(c *sftp.Client) error {
+	err = w.channels.long(ctx, op, msg, func(c *sftp.Client) error {
 		src, size, err := open(ctx, f.ChecksumSHA256)
 		if err != nil {
 			return staging.Opened(f.Input, err)
@@ -105,11 +104,8 @@ func (w *Workspace) send(ctx context.Context, runID string, f input, open run.Op
 			dst.Close()
 			return fault.Wrap(fault.Transport, op, "filesystem", msg, from.err)
 		}
-		if _, syncs := c.HasExtension("fsync@openssh.com"); syncs && err == nil {
-			err = dst.Sync()
-		}
 		got = hex.EncodeToString(h.Sum(nil))
-		return cmp.Or(err, dst.Close())
+		return finish(c, dst, err)
 	})
 	if err != nil {
 		return "", w.full(ctx, op, msg, f.size, err)

@@ -2,12 +2,6 @@
 # Inputs of runs. Goes after common.sh, which has what all operations use.
 # shellcheck disable=SC2154 # base and the like are set there
 
-# checksum FILE: of a file that may be large; openssl is three times as fast.
-checksum() {
-  [[ -n ${hash-} ]] || { hash=(openssl dgst -sha256 -r) && "${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum); }
-  "${hash[@]}" <"$1" | head -c 64
-}
-
 # stage RUN DIRS DIR… FILES {DEST SIZE SHA256}…: leaves in in/ only what belongs there, and names what is missing.
 op_stage() {
   local run=$1 n=$2 dest missing=0 i is

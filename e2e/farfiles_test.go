@@ -9,11 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"slurmgate/apptainer"
 	"slurmgate/remote"
 	"slurmgate/run"
 	"slurmgate/run/runtest"
@@ -145,4 +149,70 @@ func farFiles(t *testing.T, dir string, c sftp.Config) *runtest.Files {
 			must(t, err)
 			return string(data)
 		}}
+}
+
+// Images on a cluster that shares no filesystem with the gateway pass the suite of all image stores, over a real sshd.
+//
+// proves SITE-01 SITE-02 CARD-03
+func TestFarImages(t *testing.T) {
+	t.Parallel()
+	login, dtn, info := farHosts(t)
+	for name, folder := range map[string]func(dir string) *sftp.Folder{
+		"login": func(dir string) *sftp.Folder { return sftp.NewFolder(login, dir, login, dir) },
+		"dtn": func(dir string) *sftp.Folder {
+			return sftp.NewFolder(login, dir, dtn, info.DTN.Shared+strings.TrimPrefix(dir, "/shared"))
+		},
+		"SFTP alone": func(dir string) *sftp.Folder { return sftp.NewFolder(nil, "", login, dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runtest.Images(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Store {
+				above, err := os.MkdirTemp(host(world.dir), "images-")
+				must(t, err)
+				must(t, os.Chown(above, world.uid, world.uid))
+				dir := world.dir + "/" + filepath.Base(above) + "/store" // nobody has made it yet
+				place := folder(dir)
+				t.Cleanup(place.Close)
+				s, n := apptainer.NewFarStore(place, dir), 0
+				rt := apptainer.NewRuntime(apptainer.Config{Binds: []apptainer.Bind{{Name: "refs", Source: "/shared/refs", Target: "/refs"}}})
+				return &runtest.Store{Images: apptainer.FarImages{FarStore: s, Runtime: rt},
+					Put: func(t *testing.T) string {
+						n++
+						img, err := s.Add(t.Context(), anImage(t, fmt.Sprint("image ", n)))
+						must(t, err)
+						stored, err := s.List(t.Context())
+						must(t, err)
+						st, err := os.Stat(host(dir) + "/" + img.Digest + ".sif")
+						if must(t, err); len(stored) != n || st.Mode() != 0o444 || int(st.Sys().(*syscall.Stat_t).Uid) != world.uid {
+							t.Errorf("%d images listed of %d, the last %v", len(stored), n, st.Mode())
+						}
+						return img.Digest
+					},
+					Damage: func(t *testing.T, digest string) {
+						name := host(dir) + "/" + digest + ".sif"
+						data, err := os.ReadFile(name)
+						must(t, err)
+						data[len(data)-1] ^= 1
+						must(t, os.WriteFile(name, data, 0o444))
+						must(t, os.Chtimes(name, time.Time{}, time.Now().Add(time.Hour))) // all that SFTP shows of a change
+					}}
+			})
+		})
+	}
+}
+
+// anImage makes a SIF file with a file of this content.
+func anImage(t *testing.T, content string) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "root"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "root", "file"), []byte(content), 0o644))
+	squashfs, image := filepath.Join(dir, "squashfs"), filepath.Join(dir, "image.sif")
+	for _, c := range [][]string{{"mksquashfs", filepath.Join(dir, "root"), squashfs, "-quiet", "-no-progress", "-all-root", "-no-xattrs"},
+		{host(world.dir) + "/mksif", "-arch", runtime.GOARCH, "-o", image, squashfs}} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c[0], err, out)
+		}
+	}
+	return image
 }

@@ -1,0 +1,136 @@
+package apptainer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"slurmgate/fault"
+	"slurmgate/run/runtest"
+)
+
+// elsewhere is a folder of this host as [Place]; that of package staging/sftp passes the same suite on a real sshd (e2e.TestFarImages).
+type elsewhere struct {
+	dir    string
+	hashed int
+}
+
+func (p *elsewhere) Check(_ context.Context, name, known string) (sum, state string, err error) {
+	f, err := os.Open(filepath.Join(p.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", fault.New(fault.NotFound, "test", "file_missing", "none")
+	}
+	if err != nil {
+		return "", "", err
+	}
+	defer f.Close()
+	s, err := stampOf(f)
+	if state = fmt.Sprint(s); err != nil || state == known {
+		return "", state, err
+	}
+	p.hashed++
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), state, err
+}
+
+func (p *elsewhere) Put(_ context.Context, name string, src io.ReaderAt, size int64, _ string) error {
+	data := make([]byte, size)
+	if _, err := src.ReadAt(data, 0); err != nil {
+		return err
+	}
+	temp := filepath.Join(p.dir, name+".temp")
+	return errors.Join(os.WriteFile(temp, data, 0o600), os.Rename(temp, filepath.Join(p.dir, name)))
+}
+
+func (p *elsewhere) Names(context.Context) (map[string]int64, error) {
+	entries, err := os.ReadDir(p.dir)
+	names := map[string]int64{}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		names[e.Name()] = info.Size()
+	}
+	return names, err
+}
+
+func (p *elsewhere) Head(_ context.Context, name string, limit int) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(p.dir, name))
+	return data[:min(limit, len(data))], err
+}
+
+// A store elsewhere, held to the suite of all image stores.
+func TestFarImagesConformance(t *testing.T) {
+	runtest.Images(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Store {
+		p, n := &elsewhere{dir: t.TempDir()}, 0
+		s := NewFarStore(p, "/images/there")
+		rt := NewRuntime(Config{Binds: []Bind{{Name: "refs", Source: "/shared/refs", Target: "/refs"}}})
+		return &runtest.Store{Images: FarImages{s, rt},
+			Put: func(t *testing.T) string {
+				n++
+				path, digest := goodSIF(t, fmt.Sprint("image ", n))
+				if img, err := s.Add(t.Context(), path); err != nil || img.Digest != digest {
+					t.Fatalf("%+v %v", img, err)
+				}
+				return digest
+			},
+			Damage: func(t *testing.T, digest string) {
+				name := filepath.Join(p.dir, digest+".sif")
+				data, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				data[len(data)-1] ^= 1
+				if err := os.WriteFile(name, data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}}
+	})
+}
+
+// An image is hashed where it is once, and again when its state has changed; what is there is not sent again; a damaged one is replaced.
+func TestFarStoreAddsOnce(t *testing.T) {
+	p := &elsewhere{dir: t.TempDir()}
+	s := NewFarStore(p, "/images/there")
+	var last int64
+	s.Progress = func(sent, of int64) { last = of - sent }
+	path, digest := goodSIF(t, "image")
+	last = -1
+	img, err := s.Add(t.Context(), path)
+	if err != nil || img.Digest != digest || last != 0 {
+		t.Fatalf("%+v, %d bytes left, %v", img, last, err)
+	}
+	for range 3 {
+		if file, err := s.Verify(t.Context(), digest); err != nil || file != "/images/there/"+digest+".sif" {
+			t.Fatal(file, err)
+		}
+	}
+	if p.hashed != 1 {
+		t.Errorf("hashed %d times", p.hashed)
+	}
+	last = -1
+	if _, err := s.Add(t.Context(), path); err != nil || last != -1 {
+		t.Errorf("sent again, or %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, digest+".sif"), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := s.List(t.Context()); err != nil || len(list) != 1 || list[0].Bad != "IMAGE-FORMAT" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := s.Add(t.Context(), path); err != nil || last != 0 {
+		t.Errorf("not replaced: %v", err)
+	}
+	if list, err := s.List(t.Context()); err != nil || len(list) != 1 || list[0] != img {
+		t.Errorf("%+v, %v", list, err)
+	}
+}

@@ -1,0 +1,169 @@
+package sftp
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/sftp"
+
+	"slurmgate/fault"
+	"slurmgate/staging"
+)
+
+//go:embed images.sh
+var imageScript string
+
+// Folder is a folder of large files on the far side that never change: an image store. It is safe for concurrent use.
+type Folder struct {
+	shell    *shelled // nil: SFTP alone
+	data     string   // the folder as the SFTP server sees it
+	channels *channels
+}
+
+// NewFolder opens the folder that a shell sees as login and an SFTP server as data. Without a shell, login is not used.
+func NewFolder(shell Shell, login string, server Data, data string) *Folder {
+	f := &Folder{data: data, channels: newChannels(server)}
+	if shell != nil {
+		f.shell = &shelled{Config{LoginRunsDir: login, Shell: shell}}
+	}
+	return f
+}
+
+// Close closes the SFTP channels.
+func (f *Folder) Close() { f.channels.close() }
+
+// Check returns the SHA-256 of a file, and the state that it has; an empty state is one that cannot be trusted to show a change. Where the
+// file has the known state, it is not read, and sum is empty. A file that is not there is a NotFound fault.
+func (f *Folder) Check(ctx context.Context, name, known string) (sum, state string, err error) {
+	if f.shell == nil {
+		return f.readAll(ctx, name, known)
+	}
+	out, err := f.shell.run(ctx, call{script: imageScript, name: "check", args: []string{name, known}})
+	if r, is := err.(*refusal); is && r.exit == exitNoControl {
+		return "", "", fault.New(fault.NotFound, "sftp.Check", "file_missing", "the login node has no "+name+" in "+f.shell.cfg.LoginRunsDir)
+	}
+	if err != nil {
+		return "", "", f.fault(name+" cannot be read", err)
+	}
+	text := strings.TrimSuffix(string(out), "\n")
+	if text == "same" {
+		return "", known, nil
+	}
+	state, sum, ok := strings.Cut(text, " ")
+	if !ok || len(sum) != 64 {
+		return "", "", fault.New(fault.Transport, "sftp.Check", "far_shell", "the script on the login node gave half an answer")
+	}
+	return sum, strings.TrimPrefix(state, "-"), nil
+}
+
+// Put sends a file and gives it its name when all of it is there, with these bytes, and durable.
+func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int64, sum string) error {
+	msg := name + " cannot be sent"
+	if f.shell != nil {
+		if _, err := f.shell.run(ctx, call{script: imageScript, name: "prepare", writes: true}); err != nil {
+			return f.fault(msg, err)
+		}
+	}
+	temp := ".adding-" + strings.ToLower(rand.Text())
+	err := f.channels.long(ctx, "sftp.Put", msg, func(c *sftp.Client) error {
+		if f.shell == nil {
+			if err := c.MkdirAll(f.data); err != nil {
+				return err
+			}
+		}
+		dst, err := c.OpenFile(path.Join(f.data, temp), os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+		if err != nil {
+			return err
+		}
+		from := &source{r: io.NewSectionReader(src, 0, size)}
+		n, err := dst.ReadFromWithConcurrency(from, 64)
+		if from.err != nil || err == nil && n != size {
+			dst.Close()
+			return fault.Wrap(fault.Transport, "sftp.Put", "filesystem", fmt.Sprintf("%s: %d of %d bytes were read", msg, n, size), from.err)
+		}
+		return finish(c, dst, err)
+	})
+	if err == nil && f.shell == nil {
+		err = f.placeAlone(ctx, temp, name)
+	} else if err == nil {
+		_, err = f.shell.run(ctx, call{script: imageScript, name: "place", args: []string{temp, name, strconv.FormatInt(size, 10), sum},
+			writes: true})
+	}
+	if err != nil {
+		_ = f.channels.do(context.WithoutCancel(ctx), "sftp.Put", msg, func(c *sftp.Client) error { return c.Remove(path.Join(f.data, temp)) })
+		return f.full(ctx, msg, size, f.fault(msg, err))
+	}
+	return nil
+}
+
+// full looks why a write was refused.
+func (f *Folder) full(ctx context.Context, msg string, size int64, err error) error {
+	if fault.CodeOf(err) != "filesystem" {
+		return err
+	}
+	free, inodes, limited, ferr := Free(ctx, f.channels.data, f.data)
+	if ferr == nil && (free < size || limited && inodes == 0) {
+		return fault.Wrap(fault.Transport, "sftp.Put", "disk_full", msg, err).
+			WithNext("free space, or raise the quota, of the filesystem of " + f.data)
+	}
+	return err
+}
+
+// Names are the images there, with their sizes in bytes. A folder that is not there has none.
+func (f *Folder) Names(ctx context.Context) (map[string]int64, error) {
+	if f.shell == nil {
+		return f.namesAlone(ctx)
+	}
+	out, err := f.shell.run(ctx, call{script: imageScript, name: "names", limit: maxAnswer})
+	if r, is := err.(*refusal); is && r.exit == exitNoControl {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, f.fault("the folder cannot be listed", err)
+	}
+	list, whole := strings.CutSuffix(string(out), "end\n")
+	names := map[string]int64{}
+	for line := range strings.Lines(list) {
+		var size int64
+		var name string
+		if _, err := fmt.Sscan(line, &size, &name); err != nil {
+			whole = false
+		}
+		names[name] = size
+	}
+	if !whole {
+		return nil, fault.New(fault.Transport, "sftp.Names", "far_shell", "the script on the login node gave half an answer")
+	}
+	return names, nil
+}
+
+// Head reads the first bytes of a file, at most limit.
+func (f *Folder) Head(ctx context.Context, name string, limit int) (head []byte, err error) {
+	err = f.channels.do(ctx, "sftp.Head", name+" cannot be read", func(c *sftp.Client) error {
+		head, err = readFile(c, path.Join(f.data, name), int64(limit))
+		return err
+	})
+	return head, err
+}
+
+// fault turns what a script or SFTP said into a fault.
+func (f *Folder) fault(msg string, err error) error {
+	r, is := err.(*refusal)
+	switch {
+	case !is:
+		return staging.Failed("sftp.Folder", msg, err)
+	case r.exit == exitForeign:
+		return fault.New(fault.Validation, "sftp.Folder", "file_irregular", msg+": "+fault.Clip(r.text))
+	case r.exit == exitAway:
+		return fault.New(fault.Transport, "sftp.Folder", "folder_unavailable", msg+": "+fault.Clip(r.text)).
+			WithNext("check that the shared filesystem is mounted on the login node")
+	}
+	return f.shell.fault("sftp.Folder", msg, "", 0, "", err)
+}
