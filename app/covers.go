@@ -3,6 +3,8 @@ package app
 import (
 	"bytes"
 	"context"
+	"slices"
+	"strings"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -19,6 +21,21 @@ func (g *Gateway) coversOrder(o run.Order) (gate.Coverage, error) {
 		return gate.Coverage{}, err
 	}
 	c := g.coversJob(o.Params, o.Placement, o.Site)
+	if o.Pick != nil { // the approval holds for each of the sites: which of them it will be may change before the run is made
+		all := func(of func(run.Option) string) string {
+			var list []string
+			for _, x := range o.Options {
+				if s := of(x); !slices.Contains(list, s) {
+					list = append(list, s)
+				}
+			}
+			return strings.Join(list, " or ")
+		}
+		c.Site = all(func(x run.Option) string { return x.Site })
+		c.Partition = all(func(x run.Option) string { return x.Placement.Partition })
+		c.Account = all(func(x run.Option) string { return x.Placement.Account })
+		c.QOS = all(func(x run.Option) string { return text(x.Placement.QOS) })
+	}
 	c.PackHash, c.ParamsHash = o.PackHash, plan.Hash(canonical)
 	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/site"
 )
 
 const maxTailBytes = 256 << 10
@@ -166,7 +167,7 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 	if err != nil {
 		return run.Order{}, err
 	}
-	s, err := g.cluster(plan.Params{Spec: spec}.Site())
+	sites, why, err := g.candidates(plan.Params{Spec: spec}.Site())
 	if err != nil {
 		return run.Order{}, err
 	}
@@ -177,19 +178,19 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 	if err != nil {
 		return run.Order{}, err
 	}
-	ch, err := g.chargeOf(ctx, c, s, project)
-	if err == nil {
-		err = ch.allows(spec.Placement)
-	}
-	if err != nil {
-		return run.Order{}, err
-	}
 	if err := g.checkInputs(ctx, c, project, spec); err != nil {
 		return run.Order{}, err
 	}
-	return run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
-		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec}, Site: s.Name, PolicyHash: g.Policy.Hash,
-		Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, nil
+	options := optionsOn(ctx, sites, func(ctx context.Context, s *site.Site) (*plan.Placement, error) {
+		ch, err := g.chargeOf(ctx, c, s, project)
+		if err == nil {
+			err = ch.allows(spec.Placement)
+		}
+		return nil, err
+	})
+	return g.aim(run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
+		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec}, PolicyHash: g.Policy.Hash,
+		Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, why, options)
 }
 
 func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (run.SubmitAnswer, error) {

@@ -71,7 +71,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 			return run.Order{}, nil, err
 		}
 	}
-	env, s, err := g.packEnv(p, named)
+	env, sites, why, err := g.packEnv(p, named)
 	if err != nil {
 		return run.Order{}, nil, err
 	}
@@ -80,24 +80,11 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	if err != nil {
 		return run.Order{}, nil, err
 	}
-	var at *plan.Placement
-	if canonical.Docker {
-		s = g.Site.LocalSite()
-		err = sameBinds(s, canonical.Extra.Binds)
-	} else {
-		if named != "" {
-			canonical.Spec.Placement.Site = &named
-		}
-		at, err = g.charged(ctx, c, s, project, canonical.Spec.Placement)
+	if !canonical.Docker && named != "" {
+		canonical.Spec.Placement.Site = &named
 	}
+	options, err := g.options(ctx, c, p, project, canonical, sites)
 	if err != nil {
-		return run.Order{}, nil, err
-	}
-	spec := canonical.Spec
-	if at != nil {
-		spec.Placement = *at
-	}
-	if err := g.allowOrder(canonical.Docker, spec, p.ToolName(), p.Image(), canonical.InputBytes); err != nil {
 		return run.Order{}, nil, err
 	}
 	definition, err := p.Definition()
@@ -107,9 +94,33 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	binds := canonical.Extra.Binds
 	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
 		PackHash: p.Hash(), Pack: definition,
-		Params: canonical.Params(project, g.Script), Site: s.Name, Placement: at, Warnings: bindWarnings(binds),
+		Params: canonical.Params(project, g.Script), Warnings: bindWarnings(binds),
 		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}
-	return order, canonical.Made, nil
+	order, err = g.aim(order, why, options)
+	return order, canonical.Made, err
+}
+
+// options are the sites that the run of a pack may go to, each with its placement and what policy says to that.
+func (g *Gateway) options(ctx context.Context, c gate.Call, p *toolpack.Pack, project string, canonical toolpack.Canonical,
+	sites []*site.Site) ([]option, error) {
+	spec := canonical.Spec
+	if canonical.Docker {
+		host := g.Site.LocalSite()
+		if err := sameBinds(host, canonical.Extra.Binds); err != nil {
+			return nil, err
+		}
+		err := g.allowOrder(true, spec, p.ToolName(), p.Image(), canonical.InputBytes)
+		return []option{{site: host, denied: err}}, nil
+	}
+	return optionsOn(ctx, sites, func(ctx context.Context, s *site.Site) (*plan.Placement, error) {
+		at, err := g.charged(ctx, c, s, project, spec.Placement)
+		if err != nil {
+			return at, err
+		}
+		there := spec
+		there.Placement = *at
+		return at, g.allowOrder(false, there, p.ToolName(), p.Image(), canonical.InputBytes)
+	}), nil
 }
 
 // packHandler submits the plan of a call.

@@ -79,26 +79,26 @@ func takeSite(args json.RawMessage) (rest json.RawMessage, named string, err err
 	return rest, named, err
 }
 
-// env is what a call of a pack is turned into a plan with, on the cluster of the call.
-func (g *Gateway) packEnv(p *toolpack.Pack, named string) (env toolpack.Env, s *site.Site, err error) {
+// packEnv is what a call of a pack is turned into a plan with, and the sites that the run may go to, with the reason why these.
+func (g *Gateway) packEnv(p *toolpack.Pack, named string) (env toolpack.Env, list []*site.Site, why string, err error) {
 	env = toolpack.Env{Image: g.Domain.Lock().Digest, Passthrough: g.Policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())}
 	switch {
 	case p.PlanKind() == toolpack.KindDocker:
-		s = g.Site.LocalSite()
+		list = []*site.Site{g.Site.LocalSite()}
 		if named != "" && named != site.Local {
 			err = badSite("POLICY-LOCAL", site.Local+", or none", "the tool makes docker plans, which run on the gateway's own host only",
 				"leave the site out")
 		}
 	case p.PlanKind() == toolpack.KindHybrid && named == site.Local:
-		s, env.Local = g.Site.LocalSite(), func(plan.Spec, int64) bool { return true } // policy has its say on the plan
+		list, env.Local = []*site.Site{g.Site.LocalSite()}, func(plan.Spec, int64) bool { return true } // policy judges the plan later
 	default:
 		if named != "" {
 			env.Local = nil
 		}
-		s, err = g.cluster(named)
+		list, why, err = g.candidates(named)
 	}
 	if err == nil {
-		env.Bind = s.BindVersion
+		env.Bind = bindVersion(list, p)
 	}
-	return env, s, err
+	return env, list, why, err
 }

@@ -2,11 +2,15 @@ package ledger
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"slurmgate/retention"
 	"slurmgate/run"
 )
 
@@ -210,4 +214,66 @@ func waiting(l *Ledger, site string, phase run.Phase) (ids []string, err error) 
 		ids = append(ids, w.RunID)
 	}
 	return ids, err
+}
+
+// The bytes that a site's workspaces have: inputs and outputs of its runs, each content once, and none of a workspace that was removed.
+//
+// proves SITE-07
+func TestBytesBySite(t *testing.T) {
+	l := fresh(t)
+	ctx := t.Context()
+	var sums []string
+	for i := 1; i <= 3; i++ { // of 1, 2 and 3 bytes
+		a := artifact(i)
+		_, _, err := l.AddArtifact(ctx, a)
+		must(t, err)
+		sums = append(sums, a.SHA256)
+	}
+	with := func(i int, site string, inputs ...int) run.View {
+		t.Helper()
+		n := newRun(i)
+		n.Run.Site = site
+		for _, in := range inputs {
+			n.Inputs = append(n.Inputs, run.Link{Role: "x", ArtifactID: artifact(in).ID, Relpath: fmt.Sprintf("in/%d", in)})
+		}
+		v, _, err := l.Insert(ctx, n)
+		must(t, err)
+		return v
+	}
+	bytes := func(want map[string]int64) {
+		t.Helper()
+		got, err := l.BytesBySite(ctx, sums)
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("%v %v, want %v", got, err, want)
+		}
+	}
+	bytes(map[string]int64{})
+	one := with(1, "a", 1, 3)
+	with(2, "a", 3)
+	with(3, "b", 2)
+	bytes(map[string]int64{"a": 4, "b": 2})
+	done := finish(t, l, one)
+	ok, err := l.BeginRemoval(ctx, retention.Workspace{RunID: done.Run.ID, AttemptN: 1}, t0.Add(time.Hour))
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	bytes(map[string]int64{"a": 3, "b": 2})
+	open, err := l.OpenBySite(ctx, nil)
+	if err != nil || len(open) != 2 || open["a"][run.Staging] != 1 || open["b"][run.Staging] != 1 {
+		t.Error(open, err)
+	}
+	if open, err := l.OpenBySite(ctx, []string{project}); err != nil || open["a"][run.Staging] != 1 {
+		t.Error(open, err)
+	}
+	if open, err := l.OpenBySite(ctx, []string{"proj_other"}); err != nil || len(open) != 0 {
+		t.Error(open, err)
+	}
+	plan, err := list(ctx, l.r, func(row scanner) (s string, err error) {
+		var skip any
+		err = row.Scan(&skip, &skip, &skip, &s)
+		return s, err
+	}, "EXPLAIN QUERY PLAN SELECT r.site, r.phase, count(*) FROM runs r WHERE r.phase <> 'done' GROUP BY r.site, r.phase")
+	if err != nil || !strings.Contains(strings.Join(plan, "\n"), "COVERING INDEX runs_open") {
+		t.Error(plan, err)
+	}
 }

@@ -12,10 +12,19 @@ import (
 type Sites struct {
 	Allowlist *[]string `json:"allowlist"` // absent: every site of the site file
 	Prefer    []string  `json:"prefer"`    // absent: the first site of the site file that is allowed
+	Pick      string    `json:"pick"`      // the rule that picks a site; empty: the first preferred site that is not away
 }
 
+// The rules of sites.pick. Each picks among the sites of sites.prefer, or else among all allowed sites, in this order; sites where the run
+// would wait come last, and sites that it does not fit are left out.
+const (
+	FirstThatFits  = "first_that_fits"
+	MostFreeBudget = "most_free_budget"
+	WhereTheDataIs = "where_the_data_is"
+)
+
 func (s *Sites) read(v yamldoc.Value) {
-	o := v.Object("allowlist", "prefer")
+	o := v.Object("allowlist", "prefer", "pick")
 	const names = "names of sites: " + plan.SiteNameRule
 	s.Allowlist = listed(o.Opt("allowlist"), "SITE-NAME", names, plan.IsSiteName)
 	prefer := o.Opt("prefer")
@@ -24,6 +33,9 @@ func (s *Sites) read(v yamldoc.Value) {
 		if s.Allowlist != nil && !slices.Contains(*s.Allowlist, name) {
 			prefer.Fail("SITE-NAME", "only sites of sites.allowlist", `"`+name+`" is not in sites.allowlist`, "")
 		}
+	}
+	if pick := o.Opt("pick"); pick.Exists() {
+		s.Pick = pick.OneOf("SITE-PICK", FirstThatFits, MostFreeBudget, WhereTheDataIs)
 	}
 }
 
@@ -37,17 +49,29 @@ func (p *Policy) AllowSite(name string) error {
 	return nil
 }
 
-// PickSite picks the cluster of a new run whose caller names none: of the preferred sites, or else of the first one allowed, the first
-// that is not away. If all are away, the run waits for the first. A Policy fault when no site is allowed.
-func (p *Policy) PickSite(sites []string, away func(string) bool) (string, error) {
+// Candidates are the sites that a run may go to whose caller names none, in policy's order. A Policy fault when no site is allowed.
+func (p *Policy) Candidates(sites []string) ([]string, error) {
+	if len(p.Sites.Prefer) > 0 {
+		return p.Sites.Prefer, nil
+	}
 	allowed := slices.DeleteFunc(slices.Clone(sites), func(name string) bool { return p.AllowSite(name) != nil })
 	if len(allowed) == 0 {
-		return "", fault.New(fault.Policy, "policy.PickSite", "POLICY-SITE", "policy allows none of this gateway's sites: "+shown(sites)).
+		return nil, fault.New(fault.Policy, "policy.Candidates", "POLICY-SITE", "policy allows none of this gateway's sites: "+shown(sites)).
 			WithNext("ask the administrator to change sites.allowlist in policies.yaml")
 	}
-	choice := allowed[:1]
-	if len(p.Sites.Prefer) > 0 {
-		choice = p.Sites.Prefer
+	return allowed, nil
+}
+
+// PickSite picks the cluster of a new run whose caller names none, where policy has no rule (sites.pick): of the preferred sites, or else
+// of the first one allowed, the first that is not away. If all are away, the run waits for the first. A Policy fault when no site is
+// allowed.
+func (p *Policy) PickSite(sites []string, away func(string) bool) (string, error) {
+	choice, err := p.Candidates(sites)
+	if err != nil {
+		return "", err
+	}
+	if len(p.Sites.Prefer) == 0 {
+		choice = choice[:1]
 	}
 	for _, name := range choice {
 		if !away(name) {
@@ -55,4 +79,35 @@ func (p *Policy) PickSite(sites []string, away func(string) bool) (string, error
 		}
 	}
 	return choice[0], nil
+}
+
+// Candidate is a site that a new run may go to, as far as the gateway knows it without asking the site.
+type Candidate struct {
+	Fits       bool
+	Waits      bool    // the run would wait there: the site is away, drained or paused
+	Free       float64 // RPCs a minute of the site's budget that are free, for each of its open runs and the new one
+	InputBytes int64   // bytes of the run's inputs that lie in workspaces of the site
+}
+
+// Pick picks a candidate by the rule of sites.pick; -1 when the run fits none. Of equal candidates it is the first.
+func (p *Policy) Pick(list []Candidate) int {
+	best := -1
+	for i, c := range list {
+		if c.Fits && (best < 0 || p.Sites.better(c, list[best])) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (s Sites) better(a, b Candidate) bool {
+	switch {
+	case a.Waits != b.Waits:
+		return b.Waits
+	case s.Pick == MostFreeBudget:
+		return a.Free > b.Free
+	case s.Pick == WhereTheDataIs:
+		return a.InputBytes > b.InputBytes
+	}
+	return false
 }

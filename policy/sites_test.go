@@ -52,7 +52,8 @@ func TestPickSite(t *testing.T) {
 
 func TestSitesOfAPolicy(t *testing.T) {
 	for text, code := range map[string]string{"sites: {allowlist: [A]}": "POLICY-SITE-NAME", "sites: {prefer: ['x y']}": "POLICY-SITE-NAME",
-		"sites: {allowlist: [a], prefer: [b]}": "POLICY-SITE-NAME", "sites: [a]": "POLICY-TYPE", "sites: {first: a}": "POLICY-UNKNOWN-FIELD"} {
+		"sites: {allowlist: [a], prefer: [b]}": "POLICY-SITE-NAME", "sites: [a]": "POLICY-TYPE", "sites: {first: a}": "POLICY-UNKNOWN-FIELD",
+		"sites: {pick: first}": "POLICY-SITE-PICK", "sites: {pick: }": "POLICY-TYPE", "sites: {pick: [first_that_fits]}": "POLICY-TYPE"} {
 		_, err := Parse("policies.yaml", []byte("version: 1\n"+text), func(string) (string, bool) { return "", false })
 		if fault.CodeOf(err) != code {
 			t.Errorf("%s: %v", text, err)
@@ -64,5 +65,55 @@ func TestSitesOfAPolicy(t *testing.T) {
 	}
 	if err := p.CheckSites([]string{"a"}); len(fault.ProblemsOf(err)) != 2 || fault.CodeOf(err) != "POLICY-UNKNOWN-SITE" {
 		t.Error(err)
+	}
+}
+
+// Each rule leaves out what the run does not fit, puts sites where it would wait last, and goes by policy's order where it makes no
+// difference.
+//
+// proves SITE-07
+func TestPickByRule(t *testing.T) {
+	misfit, waits := Candidate{Free: 99, InputBytes: 99}, Candidate{Fits: true, Waits: true, Free: 99, InputBytes: 99}
+	free := func(f float64) Candidate { return Candidate{Fits: true, Free: f} }
+	data := func(n int64) Candidate { return Candidate{Fits: true, InputBytes: n} }
+	for _, x := range []struct {
+		rule string
+		list []Candidate
+		want int
+	}{
+		{FirstThatFits, []Candidate{free(1), free(9), data(9)}, 0},
+		{FirstThatFits, []Candidate{misfit, waits, free(1)}, 2},
+		{FirstThatFits, []Candidate{misfit, waits, waits}, 1},
+		{FirstThatFits, []Candidate{misfit, misfit}, -1},
+		{MostFreeBudget, []Candidate{free(1), free(3), free(2)}, 1},
+		{MostFreeBudget, []Candidate{free(2), free(2)}, 0},
+		{MostFreeBudget, []Candidate{misfit, waits, free(1)}, 2},
+		{WhereTheDataIs, []Candidate{data(1), data(0), data(3)}, 2},
+		{WhereTheDataIs, []Candidate{free(0), free(9)}, 0},
+		{WhereTheDataIs, []Candidate{misfit, waits, data(1)}, 2},
+		{WhereTheDataIs, nil, -1},
+	} {
+		if got := sitesPolicy(t, "sites: {pick: "+x.rule+"}").Pick(x.list); got != x.want {
+			t.Errorf("%s of %+v: %d", x.rule, x.list, got)
+		}
+	}
+	for text, want := range map[string][]string{"": {"a", "b"}, "sites: {prefer: [b, a]}": {"b", "a"}, "sites: {allowlist: [b]}": {"b"}} {
+		if got, err := sitesPolicy(t, text).Candidates([]string{"a", "b"}); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v %v", text, got, err)
+		}
+	}
+}
+
+// A misspelt rule is named with its line, and a policy without a rule has the hash that it had before there were rules.
+func TestPickOfAPolicy(t *testing.T) {
+	_, err := Parse("policies.yaml", []byte("version: 1\nsites:\n  prefer: [a]\n  pick: first\n"), func(string) (string, bool) { return "", false })
+	p := fault.ProblemsOf(err)
+	if len(p) != 1 || p[0].Line != 4 || p[0].Field != "sites.pick" || p[0].File != "policies.yaml" ||
+		p[0].Rule != "one of first_that_fits, most_free_budget, where_the_data_is" {
+		t.Errorf("%+v", p)
+	}
+	const before = "sha256:50e1e5c4757a2fbde84df3efcbf45568c439066c74d6334d70ae6820f7334b24"
+	if p := sitesPolicy(t, "sites: {prefer: [a]}\n"); p.Hash != before || p.Sites.Pick != "" {
+		t.Error(p.Hash, p.Sites)
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -43,10 +45,20 @@ func newBackPressure(cfg Config, now func() time.Time, log *slog.Logger, resumed
 
 // pause is a time without sends of one kind.
 type pause struct {
-	until        time.Time
+	since, until time.Time
 	wait         time.Duration // its length, doubled each time it is repeated
 	code, detail string        // the reason of the send that began it
 	held         []string      // runs that wait for its end
+}
+
+// outage reports whether the site could not be reached, as opposed to Slurm taking no jobs for now.
+func (p *pause) outage() bool {
+	return p.code == Unreachable || p.code == WrongCluster || p.code == SiteAway
+}
+
+func (p *pause) fault() error {
+	return fault.New(fault.Transport, "run.Ready", p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
+		WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
 }
 
 var allScopes = []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS}
@@ -85,7 +97,10 @@ func (b *backPressure) refused(id string, at plan.Placement, res SendResult) {
 	// Sends that were in flight when the pause began say nothing new.
 	if now := b.now(); !now.Before(p.until) {
 		p.wait = b.longer(p.wait)
-		p.until, p.code, p.detail, p.held = now.Add(p.wait), cmp.Or(res.Code, "sbatch_not_started"), res.Text, nil
+		if code := cmp.Or(res.Code, "sbatch_not_started"); p.code != code {
+			p.since, p.code = now, code
+		}
+		p.until, p.detail, p.held = now.Add(p.wait), res.Text, nil
 		b.log.Warn("sends are paused", "what", key, "for", p.wait, "reason", p.code)
 	}
 	b.hold(p, id)
@@ -140,6 +155,40 @@ func (b *backPressure) sitePause() *pause {
 		return &c
 	}
 	return nil
+}
+
+// sendPause is the pause of all sends that Slurm's own answers began, drained or not; nil if there is none.
+func (b *backPressure) sendPause() *pause {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.current(ScopeSite, plan.Placement{}); p != nil {
+		c := *p
+		return &c
+	}
+	return nil
+}
+
+// list lists the pauses that last now, that of all sends first.
+func (b *backPressure) list() []SitePause {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := []SitePause{}
+	for what, p := range b.pauses {
+		if b.now().Before(p.until) {
+			list = append(list, SitePause{What: what, Until: p.until.UTC(), Code: p.code, Detail: opt(p.detail)})
+		}
+	}
+	all := pauseKey(ScopeSite, plan.Placement{})
+	slices.SortFunc(list, func(a, b SitePause) int {
+		switch {
+		case a.What == all:
+			return -1
+		case b.What == all:
+			return 1
+		}
+		return cmp.Compare(a.What, b.What)
+	})
+	return list
 }
 
 // accepted ends all pauses that an accepted send to the place disproves.

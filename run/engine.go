@@ -64,6 +64,12 @@ type Parts struct {
 	// Pace waits until the site's budget allows another send, and takes it from the budget; nil: at once. first is set for the send of a
 	// caller that has sent nothing lately: something is set aside for those.
 	Pace func(ctx context.Context, first bool) error
+	// Budget is how much of the site's budget is used; nil: it has none.
+	Budget func() Budget
+	// Partitions asks the site's Slurm for its partitions; nil: they are not known.
+	Partitions func(ctx context.Context) ([]Partition, error)
+	// Connections are those to hosts of the site; nil: the site is here.
+	Connections func() []Connection
 	// Room is a fault while the disks, or the project's quota, have no room for another run; nil: not asked.
 	Room func(ctx context.Context, projectID string) error
 	// Admit is a fault where a new attempt of the share would exceed what its project, or its caller, may have. It is asked in the

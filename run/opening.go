@@ -20,6 +20,7 @@ const SiteAway = "site_away"
 type opening struct {
 	parts atomic.Pointer[Parts]
 	why   atomic.Pointer[fault.Error] // of the last try; nil before the first has failed
+	since atomic.Pointer[time.Time]   // of the first failed try
 	site  string
 }
 
@@ -55,6 +56,20 @@ func via[T any](o *opening, call func(*Parts) (T, error)) (T, error) {
 func (o *opening) away() error {
 	_, err := o.opened()
 	return err
+}
+
+// failed notes that a try to open the site has failed.
+func (o *opening) failed(now time.Time, why *fault.Error) {
+	o.since.CompareAndSwap(nil, &now)
+	o.why.Store(why)
+}
+
+// failing is since when the site could not be opened; zero where no try has failed.
+func (o *opening) failing() time.Time {
+	if t := o.since.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
 }
 
 func (o *opening) Render(j JobSpec) (script, pinned []byte, err error) {

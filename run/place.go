@@ -50,3 +50,11 @@ func withPlacement(data map[string]any, at *plan.Placement) map[string]any {
 	}
 	return data
 }
+
+// withSite adds why policy's rule picked the site to the data of an event.
+func withSite(data map[string]any, o Order) map[string]any {
+	if o.Pick != nil {
+		data["site_why"] = o.SiteWhy
+	}
+	return data
+}

@@ -12,7 +12,9 @@ import (
 // its place; everything else is as it would be sent.
 type Preview struct {
 	RunID          string          `json:"run_id"`
-	Site           string          `json:"site"` // where the job is, or would go
+	Site           string          `json:"site"`     // where the job is, or would go
+	SiteWhy        string          `json:"site_why"` // why there
+	Sites          []Considered    `json:"sites"`    // all sites that policy's rule (sites.pick) chose from
 	ParamsHash     string          `json:"params_hash"`
 	PolicyHash     string          `json:"policy_hash"`
 	PlanHash       string          `json:"plan_hash"`
@@ -34,9 +36,13 @@ var previewToken = strings.Repeat("0", 32)
 func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error) {
 	id := f.id
 	p := Preview{RunID: id.RunID(), Site: e.cfg.Site, ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(),
-		Params: f.canonical, EquivalentRuns: orEmpty(f.equivalent)}
+		Params: f.canonical, EquivalentRuns: orEmpty(f.equivalent), SiteWhy: o.SiteWhy, Sites: o.considered}
+	if p.Sites == nil {
+		p.Sites = []Considered{}
+	}
 	if p.Exists = f.view != nil; p.Exists {
 		v := f.view
+		p.SiteWhy = "the run exists, and a run stays on its site"
 		p.RunID, p.State, p.PolicyHash, p.ParamsHash, p.PlanHash = v.Run.ID, &v.Run.State, v.Run.PolicyHash, v.Run.ParamsHash, v.Run.PlanHash
 		if v.Run.ParamsHash != id.ParamsHash { // made in an earlier form
 			var err error

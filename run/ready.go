@@ -14,18 +14,28 @@ func (e *Engine) Ready() error {
 	if d := e.pressure.draining(); d != nil {
 		return fault.New(fault.Transport, op, Drained, d.String()).WithNext("wait until the site is resumed")
 	}
-	if p := e.pressure.sitePause(); p != nil {
-		return fault.New(fault.Transport, op, p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
-			WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
+	if p := e.pressure.sendPause(); p != nil {
+		return p.fault()
 	}
-	if _, err := e.watcher.answered(); fault.CodeOf(err) == WrongCluster {
+	if _, err := e.watcher.answered(); err != nil {
+		return e.unanswered(err)
+	}
+	return e.unstaged()
+}
+
+// unanswered is a failed look at the queue as a reason why runs wait.
+func (e *Engine) unanswered(err error) error {
+	if fault.CodeOf(err) == WrongCluster {
 		return err
-	} else if err != nil {
-		return fault.Wrap(fault.Transport, op, Unreachable, "Slurm could not be queried", err).
-			WithNext("the gateway retries; check Slurm").WithSteps(fault.Do("doctor"))
 	}
+	return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be queried", err).
+		WithNext("the gateway retries; check Slurm").WithSteps(fault.Do("doctor"))
+}
+
+// unstaged is a failed staging as a reason why runs wait; nil where it says nothing about the next one.
+func (e *Engine) unstaged() error {
 	if err := e.disk.failure(); err != nil {
-		return fault.Wrap(fault.Transport, op, fault.CodeOf(err), "the last new run could not be staged", err)
+		return fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(err), "the last new run could not be staged", err)
 	}
 	return nil
 }

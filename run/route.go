@@ -40,7 +40,7 @@ func (s *Sites) reader(v View) *member {
 
 // Submit is [Engine.Submit] on the site of the run, if there is one, and else on Order.Site.
 func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
-	m, f, err := s.find(ctx, o)
+	m, f, err := s.find(ctx, &o)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
@@ -49,14 +49,15 @@ func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 
 // Preview returns what [Sites.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
 func (s *Sites) Preview(ctx context.Context, o Order) (Preview, error) {
-	m, f, err := s.find(ctx, o)
+	m, f, err := s.find(ctx, &o)
 	if err != nil {
 		return Preview{}, err
 	}
 	return m.preview(ctx, o, f)
 }
 
-func (s *Sites) find(ctx context.Context, o Order) (*member, lookup, error) {
+// find looks the order's run up. If there is none, the order gets its site.
+func (s *Sites) find(ctx context.Context, o *Order) (*member, lookup, error) {
 	m := s.order[0]
 	if o.Site != "" {
 		var err error
@@ -64,10 +65,24 @@ func (s *Sites) find(ctx context.Context, o Order) (*member, lookup, error) {
 			return nil, lookup{}, err
 		}
 	}
-	f, err := m.find(ctx, o)
-	if f.view != nil {
-		m = s.reader(*f.view)
+	f, err := m.find(ctx, *o)
+	switch {
+	case err != nil:
+		return nil, f, err
+	case f.view != nil:
+		return s.reader(*f.view), f, nil
+	case o.Pick == nil:
+		return m, f, nil
 	}
+	if v, err := m.reusable(ctx, *o, f.equivalent); v != nil || err != nil {
+		return m, f, err
+	}
+	picked, err := o.Pick(ctx)
+	if err != nil {
+		return nil, f, err
+	}
+	o.Site, o.SiteWhy, o.Placement, o.considered = picked.Site, picked.Why, picked.Placement, picked.Sites
+	m, err = s.at(o.Site)
 	return m, f, err
 }
 

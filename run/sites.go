@@ -40,6 +40,9 @@ type member struct {
 	open    func(ctx context.Context) (Parts, error)
 	opening *opening
 	trying  sync.Mutex // held while the site is being opened
+
+	partitions partitions
+	images     imageLooks
 }
 
 // retryOpening is the time between two tries to open a site that is away.
@@ -115,11 +118,11 @@ func (m *member) tryOpen(ctx context.Context) {
 		m.opening.parts.Store(&p)
 		return
 	}
-	if e, ok := errors.AsType[*fault.Error](err); ok {
-		m.opening.why.Store(e)
-	} else {
-		m.opening.why.Store(&fault.Error{Kind: fault.Transport, Msg: err.Error()})
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		e = &fault.Error{Kind: fault.Transport, Msg: err.Error()}
 	}
+	m.opening.failed(m.Now(), e)
 }
 
 // Start starts the engine of every site, those of sites that are away too; they take up their runs when the site is open. The returned

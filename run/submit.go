@@ -23,10 +23,37 @@ type Order struct {
 	Placement       *plan.Placement // where the first attempt goes; nil when the params name it all
 	Warnings        []string        // of the run
 	Site            string          // where the run goes if there is none yet; empty: the first site
-	PolicyHash      string
-	Policy          json.RawMessage // canonical snapshot
-	Actor           string
-	Principal       Principal // whose call it is
+	SiteWhy         string          // why it goes there
+	// Pick picks the site, and with it the placement, once it turns out that there is no such run yet; nil: they are given. Nothing of what
+	// it decides is part of the run's identity.
+	Pick       func(ctx context.Context) (Picked, error)
+	Options    []Option // what Pick picks from
+	considered []Considered
+	PolicyHash string
+	Policy     json.RawMessage // canonical snapshot
+	Actor      string
+	Principal  Principal // whose call it is
+}
+
+// Option is a site that a new run may go to.
+type Option struct {
+	Site      string
+	Placement plan.Placement // of its job there
+}
+
+// Picked is the site that policy's rule picked for a new run.
+type Picked struct {
+	Site      string
+	Why       string
+	Placement *plan.Placement
+	Sites     []Considered
+}
+
+// Considered is a site that a run could have gone to, and what spoke for it or against it.
+type Considered struct {
+	Site string `json:"site"`
+	Fits bool   `json:"fits"`
+	Why  string `json:"why"`
 }
 
 // Identity returns the canonical params of the order and their identity.
@@ -204,9 +231,9 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	}
 	v, created, err := e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack,
 		Placement: o.Placement, Sought: s, Inputs: inputs, Admit: e.admit(r),
-		Event: Event{Type: "run.created", Data: withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
+		Event: Event{Type: "run.created", Data: withSite(withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
 			"policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
-			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement)}})
+			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement), o)}})
 	if err == nil && created {
 		e.tell("run.created", v, time.Time{})
 	}

@@ -22,6 +22,7 @@ type watcher struct {
 	due        time.Time // when the loop's pause ends; zero: the loop is at work
 	at         time.Time
 	failed     error
+	failedAt   time.Time       // when the first of the failed queries in a row failed
 	sought     map[string]bool // ids of jobs missed under their names
 	strayUntil time.Time       // until when jobs of ended attempts are looked for
 }
@@ -67,9 +68,20 @@ func (w *watcher) poke() {
 func (w *watcher) note(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failed = err; err == nil {
+	switch was := w.failed; {
+	case err == nil:
 		w.at = w.now()
+	case was == nil:
+		w.failedAt = w.now()
 	}
+	w.failed = err
+}
+
+// failing is why the last query failed and since when queries have failed; nil if it did not.
+func (w *watcher) failing() (since time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failedAt, w.failed
 }
 
 // answered is when Slurm last answered completely, and why the last query failed, nil when it did not.

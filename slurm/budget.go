@@ -2,12 +2,14 @@ package slurm
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"slurmgate/fault"
+	"slurmgate/run"
 )
 
 // What the commands cost in RPCs: at most what sdiag counted on Slurm 24.11.
@@ -34,6 +36,11 @@ type budget struct {
 	mu     sync.Mutex
 	pacing int       // sends that wait
 	looked time.Time // at the queue, the last time
+	total  int64     // RPCs spent
+	spent  [60]struct {
+		second int64 // Unix time
+		rpcs   int
+	} // of the last minute, by second
 }
 
 func newBudget(rpcPerMinute int) *budget {
@@ -47,7 +54,30 @@ func (b *budget) spend(ctx context.Context, op string, n int) error {
 	if err := b.WaitN(ctx, n); err != nil {
 		return fault.Wrap(fault.Transport, op, outOfBudget, "no RPC of the site's budget became free in time", err)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now().Unix()
+	at := &b.spent[now%int64(len(b.spent))]
+	if at.second != now {
+		at.second, at.rpcs = now, 0
+	}
+	at.rpcs += n
+	b.total += int64(n)
 	return nil
+}
+
+// state is how much of the budget is used.
+func (b *budget) state() run.Budget {
+	s := run.Budget{PerMinute: int(math.Round(float64(b.Limit()) * time.Minute.Seconds())), Left: max(0, int(b.Tokens())), Burst: b.Burst()}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Total = b.total
+	for since, i := time.Now().Unix()-int64(len(b.spent)), 0; i < len(b.spent); i++ {
+		if b.spent[i].second > since {
+			s.LastMinute += b.spent[i].rpcs
+		}
+	}
+	return s
 }
 
 // time is how long the bucket takes to fill by n RPCs.

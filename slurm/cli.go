@@ -82,3 +82,6 @@ func NewCLI(c Config) (*CLI, error) {
 	}
 	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: newBudget(c.RPCPerMinute)}, nil
 }
+
+// Budget is how much of the site's budget of RPCs is used.
+func (c *CLI) Budget() run.Budget { return c.budget.state() }

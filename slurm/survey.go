@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slurmgate/run"
 )
 
 // Survey is what a cluster says about itself to someone who is about to write its site file and policy.
@@ -35,6 +37,7 @@ type Partition struct {
 	CPUs            int // of its largest node
 	MemMB           int // MiB, of its largest node; less where the partition allows less
 	GPUs            int // of the node that has most
+	GPUTypes        []string
 	Accounts        []string
 	DeniedAccounts  []string
 	Groups          []string
@@ -72,8 +75,8 @@ func (c *CLI) Survey(ctx context.Context, user string) (s Survey, err error) {
 	s.Enforced = strings.Contains(v["AccountingStorageEnforce"], "associations")
 	s.MinJobAge, s.KillWait = seconds(v["MinJobAge"]), seconds(v["KillWait"])
 	s.RPCRate = rpcRate(v["SlurmctldParameters"])
-	s.Partitions = partitions(ask(1, "scontrol", "--oneliner", "--all", "show", "partition"))
-	addNodes(s.Partitions, ask(2, "sinfo", "--all", "--noheader", "--Node", "--format=%R|%c|%m|%G|%T"))
+	s.Partitions = partitions(ask(rpcPartitions, "scontrol", showPartitions...))
+	addNodes(s.Partitions, ask(rpcNodes, "sinfo", showNodes...))
 	if s.Accounting && err == nil {
 		s.Accounts = associations(
 			ask(1, "sacctmgr", "--noheader", "--parsable2", "show", "associations", "user="+user, "cluster="+s.ClusterName,
@@ -81,6 +84,38 @@ func (c *CLI) Survey(ctx context.Context, user string) (s Survey, err error) {
 			strings.TrimSpace(ask(1, "sacctmgr", "--noheader", "--parsable2", "show", "user", user, "format=DefaultAccount")))
 	}
 	return s, err
+}
+
+var (
+	showPartitions = []string{"--oneliner", "--all", "show", "partition"}
+	showNodes      = []string{"--all", "--noheader", "--Node", "--format=%R|%c|%m|%G|%T"}
+)
+
+// What they cost.
+const (
+	rpcPartitions = 1
+	rpcNodes      = 2
+)
+
+// Partitions asks for what a run must fit: three RPCs.
+func (c *CLI) Partitions(ctx context.Context) ([]run.Partition, error) {
+	const op = "slurm.Partitions"
+	shown, err := c.ask(ctx, op, rpcPartitions, clean, "scontrol", showPartitions...)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := c.ask(ctx, op, rpcNodes, clean, "sinfo", showNodes...)
+	if err != nil {
+		return nil, err
+	}
+	list := partitions(string(shown.Stdout))
+	addNodes(list, string(nodes.Stdout))
+	out := []run.Partition{}
+	for _, p := range list {
+		out = append(out, run.Partition{Name: p.Name, Default: p.Default, Up: p.Up, MaxSeconds: int64(p.MaxTime.Seconds()), CPUs: p.CPUs,
+			MemMB: p.MemMB, GPUs: p.GPUs, GPUTypes: p.GPUTypes})
+	}
+	return out, nil
 }
 
 // rpcRate reads rl_enable, rl_refill_rate (2) and rl_refill_period (1 s). (slurm.conf(5), SlurmctldParameters)
@@ -148,7 +183,13 @@ func addNodes(list []Partition, text string) {
 		if most := limits[p.Name]; most > 0 {
 			mem = min(mem, most)
 		}
-		p.Nodes, p.CPUs, p.MemMB, p.GPUs = p.Nodes+1, max(p.CPUs, cpus), max(p.MemMB, mem), max(p.GPUs, gpus(f[3]))
+		n, types := gpus(f[3])
+		p.Nodes, p.CPUs, p.MemMB, p.GPUs = p.Nodes+1, max(p.CPUs, cpus), max(p.MemMB, mem), max(p.GPUs, n)
+		for _, kind := range types {
+			if !slices.Contains(p.GPUTypes, kind) {
+				p.GPUTypes = append(p.GPUTypes, kind)
+			}
+		}
 		if strings.HasPrefix(f[4], "down") || strings.HasPrefix(f[4], "fail") || strings.HasPrefix(f[4], "unk") {
 			p.Away++
 		}
@@ -156,15 +197,17 @@ func addNodes(list []Partition, text string) {
 }
 
 // gpus counts those of a node's generic resources, such as gpu:a100:4(S:0-1),gpu:2,shard:8.
-func gpus(gres string) (n int) {
+func gpus(gres string) (n int, types []string) {
 	for word := range strings.SplitSeq(gres, ",") {
 		word, _, _ = strings.Cut(word, "(")
 		parts := strings.Split(word, ":")
 		if count, err := strconv.Atoi(parts[len(parts)-1]); err == nil && parts[0] == "gpu" {
-			n += count
+			if n += count; len(parts) == 3 {
+				types = append(types, parts[1])
+			}
 		}
 	}
-	return n
+	return n, types
 }
 
 // timeLimit reads [days-]hours:minutes:seconds; 0 for UNLIMITED.

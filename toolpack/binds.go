@@ -45,6 +45,9 @@ func (s *Set) CheckBinds(offered func(name string) bool) error {
 		WithNext("correct the named lines")
 }
 
+// Binds are the names of the folders that the pack asks for.
+func (p *Pack) Binds() []string { return p.def.Binds }
+
 // askedBinds returns the folders the pack asks for at the versions the site has.
 func (p *Pack) askedBinds(op string, version func(string) (string, bool)) ([]plan.Bind, error) {
 	var out []plan.Bind

@@ -1,0 +1,261 @@
+package run
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// Partition is what a site's Slurm says of one of its partitions.
+type Partition struct {
+	Name       string
+	Default    bool
+	Up         bool
+	MaxSeconds int64 // of a job; 0: no limit
+	CPUs       int   // of its largest node
+	MemMB      int   // MiB, of its largest node
+	GPUs       int   // of the node that has most
+	GPUTypes   []string
+}
+
+// Budget is how much of a site's budget of requests to Slurm is used.
+type Budget struct {
+	PerMinute  int   `json:"per_minute"`  // RPCs that the site file allows
+	LastMinute int   `json:"last_minute"` // RPCs made in the last minute
+	Left       int   `json:"left"`        // RPCs that may be made now without waiting
+	Burst      int   `json:"burst"`       // of these at most
+	Total      int64 `json:"-"`           // RPCs made since the site was opened
+}
+
+// Connection is a kept connection of the gateway to a host of a site that is elsewhere.
+type Connection struct {
+	To     string // what it is for: slurm or files
+	Up     bool
+	Losses int64 // how often it was lost since the gateway started
+}
+
+// Condition says whether a site carries out its runs now.
+type Condition string
+
+// The conditions of a site.
+const (
+	SiteReady   Condition = "ready"
+	SiteDrained Condition = "drained" // an admin has stopped new runs
+	SiteIsAway  Condition = "away"    // it could not be opened, or its Slurm or its filesystem does not answer
+	SitePaused  Condition = "paused"  // Slurm takes no jobs for now
+)
+
+// SiteState is what is known of a site now. Nothing is asked for it.
+type SiteState struct {
+	Condition  Condition
+	Since      *time.Time // of an outage or a drain, where it is known
+	Until      *time.Time // when a pause ends
+	Problem    error      // why runs wait; nil where it is ready or only drained
+	Drain      *Drain
+	Pauses     []SitePause // of all sends, or of those to a partition, an account or a QOS
+	Answered   *time.Time  // when Slurm last answered completely
+	Accounting *bool       // nil: not known before the site is open
+	Budget     *Budget     // nil where there is none, and before the site is open
+	Links      []Connection
+}
+
+// SitePause is a time without sends of one kind.
+type SitePause struct {
+	What   string    `json:"what"` // site, or which partition, account or QOS
+	Until  time.Time `json:"until"`
+	Code   string    `json:"code"`
+	Detail *string   `json:"detail"` // what Slurm said
+}
+
+// State is what is known of a site. ok is false if there is none of that name.
+func (s *Sites) State(name string) (st SiteState, ok bool) {
+	m := s.named[name]
+	if m == nil {
+		return st, false
+	}
+	st.Condition, st.Drain, st.Pauses = SiteReady, m.pressure.draining(), m.pressure.list()
+	if at, _ := m.watcher.answered(); !at.IsZero() {
+		st.Answered = new(at.UTC())
+	}
+	if p := m.opening.parts.Load(); p != nil {
+		_, none := p.Accounting.(NoAccounting)
+		st.Accounting = new(!none)
+		if p.Budget != nil {
+			st.Budget = new(p.Budget())
+		}
+		if p.Connections != nil {
+			st.Links = p.Connections()
+		}
+	}
+	since, away := m.outage()
+	if away != nil {
+		st.Condition, st.Since, st.Problem = SiteIsAway, utc(since), away
+	} else if p := m.pressure.sendPause(); p != nil {
+		st.Condition, st.Until, st.Problem = SitePaused, utc(p.until), p.fault()
+	}
+	if st.Drain != nil {
+		st.Condition, st.Since, st.Until = SiteDrained, utc(st.Drain.Since), nil
+	}
+	return st, true
+}
+
+func utc(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC())
+}
+
+// outage is why the site cannot take runs to their end now, whatever an admin or Slurm's limits say, and since when; nil: it can.
+func (m *member) outage() (since time.Time, err error) {
+	if err := m.opening.away(); err != nil {
+		return m.opening.failing(), err
+	}
+	if p := m.pressure.sendPause(); p != nil && p.outage() {
+		return p.since, p.fault()
+	}
+	if since, err := m.watcher.failing(); err != nil {
+		return since, m.unanswered(err)
+	}
+	return time.Time{}, m.unstaged()
+}
+
+// partitions are the partitions of a site, as its Slurm last showed them.
+type partitions struct {
+	mu     sync.Mutex
+	list   []Partition
+	at     time.Time     // of the answer
+	tried  time.Time     // the last time it was asked
+	asking chan struct{} // closed when the answer is there; nil: nobody asks
+}
+
+const (
+	partitionsFresh = 10 * time.Minute // an older answer is used while Slurm is asked again
+	partitionsAgain = time.Minute      // between two tries
+	glance          = 2 * time.Second  // how long a choice of a site waits for what it does not know yet
+)
+
+// Partitions are the partitions of a site; nil where they are not known. An answer that is older than some minutes is renewed in the
+// background. Only the first call waits for it, and not for long.
+func (s *Sites) Partitions(ctx context.Context, name string) []Partition {
+	m := s.named[name]
+	if m == nil {
+		return nil
+	}
+	c := &m.partitions
+	c.mu.Lock()
+	now := m.Now()
+	if p := m.opening.parts.Load(); p != nil && p.Partitions != nil && c.asking == nil && now.Sub(c.at) > partitionsFresh &&
+		now.Sub(c.tried) > partitionsAgain {
+		c.tried, c.asking = now, make(chan struct{})
+		go m.askPartitions(context.WithoutCancel(ctx), p.Partitions, c.asking)
+	}
+	list, asking := c.list, c.asking
+	c.mu.Unlock()
+	if list != nil || asking == nil {
+		return list
+	}
+	timer := time.NewTimer(glance)
+	defer timer.Stop()
+	select {
+	case <-asking:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.list
+}
+
+func (m *member) askPartitions(ctx context.Context, ask func(context.Context) ([]Partition, error), done chan struct{}) {
+	ctx, stop := context.WithTimeout(ctx, partitionsAgain)
+	defer stop()
+	list, err := ask(ctx)
+	c := &m.partitions
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking = nil; err == nil {
+		c.list, c.at = list, m.Now()
+	} else {
+		m.Log.Warn("the site's partitions are not known, so runs are placed without them", "err", err)
+	}
+	close(done)
+}
+
+// imageLooks are the looks at images of a site: those under way, and those of the last minute that found the image.
+type imageLooks struct {
+	mu       sync.Mutex
+	byDigest map[string]*imageLook
+}
+
+type imageLook struct {
+	began time.Time
+	done  chan struct{} // closed when err is there
+	err   error
+}
+
+// imageFresh is how long a site is taken to have an image that was there. What a run executes is verified in any case.
+const imageFresh = time.Minute
+
+// join returns the look at an image that is under way or fresh; if there is none it begins one with verify.
+func (l *imageLooks) join(digest string, now time.Time, verify func() error) *imageLook {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for digest, old := range l.byDigest {
+		if old.ended() && (old.err != nil || now.Sub(old.began) > imageFresh) {
+			delete(l.byDigest, digest)
+		}
+	}
+	if l.byDigest == nil {
+		l.byDigest = map[string]*imageLook{}
+	}
+	one := l.byDigest[digest]
+	if one == nil {
+		one = &imageLook{began: now, done: make(chan struct{})}
+		l.byDigest[digest] = one
+		go func() {
+			one.err = verify()
+			close(one.done)
+		}()
+	}
+	return one
+}
+
+func (l *imageLook) ended() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// HasImage looks whether a site has an image, unchanged; NotFound where it has not. A site that does not say soon is a Transport fault: the
+// look goes on, and its result counts for the next call.
+func (s *Sites) HasImage(ctx context.Context, name, digest string) error {
+	m, err := s.at(name)
+	if err != nil {
+		return err
+	}
+	now := m.Now()
+	look := m.images.join(digest, now, func() error {
+		_, err := m.Images.Verify(context.WithoutCancel(ctx), digest)
+		return err
+	})
+	timer := time.NewTimer(look.began.Add(glance).Sub(now))
+	defer timer.Stop()
+	select {
+	case <-look.done:
+		return look.err
+	default:
+	}
+	select {
+	case <-look.done:
+		return look.err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return fault.New(fault.Transport, "run.HasImage", "image_store_slow", "the image store did not answer in time")
+}
