@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,13 +93,16 @@ func TestFirstThatFits(t *testing.T) {
 		site        string
 		alpha, beta string
 	}{
-		"both fit":         {rule, nil, nil, "alpha", fits, fits},
-		"policy's order":   {"version: 1\nsites: {prefer: [beta, alpha], pick: first_that_fits}\n", nil, nil, "beta", fits, fits},
-		"no partition":     {rule, func(a, _ *clusterOf) { a.partitions[0].Name = "other" }, nil, "beta", "it has no partition of-alpha", fits},
-		"partition down":   {rule, func(a, _ *clusterOf) { a.partitions[0].Up = false }, nil, "beta", "partition of-alpha is not up", fits},
-		"too short":        {rule, func(a, _ *clusterOf) { a.partitions[0].MaxSeconds = 900 }, nil, "beta", "partition of-alpha allows 900 s, and the job asks for 1020 s", fits},
-		"long enough":      {rule, func(a, _ *clusterOf) { a.partitions[0].MaxSeconds = 1020 }, nil, "alpha", fits, fits},
-		"small nodes":      {rule, func(a, _ *clusterOf) { a.partitions[0].CPUs, a.partitions[0].MemMB = 1, 2047 }, nil, "beta", "partition of-alpha has nodes of at most 1 CPUs, and the job asks for 2; partition of-alpha has nodes of at most 2047 MiB, and the job asks for 2048 MiB", fits},
+		"both fit":       {rule, nil, nil, "alpha", fits, fits},
+		"policy's order": {"version: 1\nsites: {prefer: [beta, alpha], pick: first_that_fits}\n", nil, nil, "beta", fits, fits},
+		"no partition":   {rule, func(a, _ *clusterOf) { a.partitions[0].Name = "other" }, nil, "beta", "it has no partition of-alpha", fits},
+		"partition down": {rule, func(a, _ *clusterOf) { a.partitions[0].Up = false }, nil, "beta", "partition of-alpha is not up", fits},
+		"too short": {rule, func(a, _ *clusterOf) { a.partitions[0].MaxSeconds = 900 }, nil, "beta",
+			"partition of-alpha allows 900 s, and the job asks for 1020 s", fits},
+		"long enough": {rule, func(a, _ *clusterOf) { a.partitions[0].MaxSeconds = 1020 }, nil, "alpha", fits, fits},
+		"small nodes": {rule, func(a, _ *clusterOf) { a.partitions[0].CPUs, a.partitions[0].MemMB = 1, 2047 }, nil, "beta",
+			"partition of-alpha has nodes of at most 1 CPUs, and the job asks for 2; partition of-alpha has nodes of at most 2047 MiB, " +
+				"and the job asks for 2048 MiB", fits},
 		"nothing is known": {rule, func(a, _ *clusterOf) { a.partitions = nil }, nil, "alpha", fits, fits},
 		"no image": {rule, func(a, _ *clusterOf) { a.image = fault.New(fault.NotFound, "test", "image_missing", "not in /secret") }, nil, "beta",
 			"its image store does not have the image", fits},
@@ -108,8 +110,9 @@ func TestFirstThatFits(t *testing.T) {
 			"the image in its image store is not the pinned one", fits},
 		"policy forbids one": {rule + "slurm: {partitions_allowlist: [of-beta]}\n", nil, nil, "beta",
 			`policy forbids it: "of-alpha" is not allowed (policy slurm.partitions_allowlist: of-beta)`, fits},
-		"drained":      {rule, nil, drain("alpha"), "beta", "the run fits and would wait: the site is drained", fits},
-		"both drained": {rule, nil, drain("alpha", "beta"), "alpha", "the run fits and would wait: the site is drained", "the run fits and would wait: the site is drained"},
+		"drained": {rule, nil, drain("alpha"), "beta", "the run fits and would wait: the site is drained", fits},
+		"both drained": {rule, nil, drain("alpha", "beta"), "alpha",
+			"the run fits and would wait: the site is drained", "the run fits and would wait: the site is drained"},
 		"away": {rule, func(a, _ *clusterOf) {
 			a.closed = fault.New(fault.Transport, "test", "x", "login.example does not answer")
 		}, nil, "beta",
@@ -162,7 +165,8 @@ func TestFitsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = g.Sites.Submit(t.Context(), o)
-	if p := fault.ProblemsOf(err); len(p) != 2 || p[0].Code != "SITE-MISFIT" || !strings.Contains(p[0].Msg, "site alpha: partition of-alpha") ||
+	if p := fault.ProblemsOf(err); len(p) != 2 || p[0].Code != "SITE-MISFIT" ||
+		!strings.Contains(p[0].Msg, "site alpha: partition of-alpha") ||
 		!strings.Contains(p[1].Msg, "site beta: partition of-beta") || !fault.Is(err, fault.Validation) {
 		t.Errorf("%v", err)
 	}
@@ -316,8 +320,9 @@ func TestBindsOfSeveralSites(t *testing.T) {
 	if p := asks(plan.Bind{Name: "ref", Version: "1"}); p.Site != "" || why(p, 0) != "it does not offer the folder ref" {
 		t.Errorf("%+v", p)
 	}
-	g.Site.Cluster("alpha").Apptainer.Binds = append(slices.Clone(g.Site.Cluster("alpha").Apptainer.Binds), site.Bind{Name: "ref", Version: "2"})
-	g.Site.Cluster("beta").Apptainer.Binds = append(slices.Clone(g.Site.Cluster("beta").Apptainer.Binds), site.Bind{Name: "ref", Version: "1"})
+	for name, version := range map[string]string{"alpha": "2", "beta": "1"} {
+		g.Site.Cluster(name).Apptainer.Binds = []site.Bind{{Name: "ref", Version: version}}
+	}
 	p := asks(plan.Bind{Name: "ref", Version: "1"})
 	if why(p, 0) != "it offers version 2 of the folder ref, and the run reads version 1" {
 		t.Errorf("%+v", p)

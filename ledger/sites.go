@@ -44,8 +44,8 @@ func (l *Ledger) OpenBySite(ctx context.Context, projects []string) (map[string]
 // usesLooked is how many of the newest runs with certain bytes are looked at.
 const usesLooked = 64
 
-// BytesBySite adds up, for each site, the bytes with these checksums that a workspace of the site has: as an input or an output of one of the
-// newest runs that had them, whose workspace was not removed since its last attempt. Only the ledger is read.
+// BytesBySite adds up, for each site, the bytes with these checksums that a workspace of the site has: as an input or an output of one of
+// the newest runs that had them, whose workspace was not removed since its last attempt. Only the ledger is read.
 func (l *Ledger) BytesBySite(ctx context.Context, sums []string) (map[string]int64, error) {
 	out := map[string]int64{}
 	for _, sum := range sums {
@@ -56,8 +56,9 @@ func (l *Ledger) BytesBySite(ctx context.Context, sums []string) (map[string]int
 			out[site] += size
 			return err
 		}, `WITH files AS MATERIALIZED (SELECT artifact_id, size_bytes FROM artifacts WHERE sha256 = ?1),
- used AS (SELECT * FROM (SELECT i.run_id, f.size_bytes FROM files f JOIN run_inputs i ON i.artifact_id = f.artifact_id ORDER BY i.rowid DESC LIMIT ?2)
-  UNION ALL SELECT * FROM (SELECT o.run_id, f.size_bytes FROM files f JOIN run_outputs o ON o.artifact_id = f.artifact_id ORDER BY o.rowid DESC LIMIT ?2))
+ ins AS (SELECT i.run_id, f.size_bytes FROM files f JOIN run_inputs i ON i.artifact_id = f.artifact_id ORDER BY i.rowid DESC LIMIT ?2),
+ outs AS (SELECT o.run_id, f.size_bytes FROM files f JOIN run_outputs o ON o.artifact_id = f.artifact_id ORDER BY o.rowid DESC LIMIT ?2),
+ used AS (SELECT * FROM ins UNION ALL SELECT * FROM outs)
  SELECT r.site, max(u.size_bytes) FROM used u JOIN runs r ON r.run_id = u.run_id
  LEFT JOIN workspace_removals w ON w.run_id = r.run_id AND w.attempt_n = r.attempt_n WHERE w.begun_at IS NULL GROUP BY r.site`, sum, usesLooked)
 		if err != nil {

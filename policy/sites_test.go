@@ -106,7 +106,8 @@ func TestPickByRule(t *testing.T) {
 
 // A misspelt rule is named with its line, and a policy without a rule has the hash that it had before there were rules.
 func TestPickOfAPolicy(t *testing.T) {
-	_, err := Parse("policies.yaml", []byte("version: 1\nsites:\n  prefer: [a]\n  pick: first\n"), func(string) (string, bool) { return "", false })
+	_, err := Parse("policies.yaml", []byte("version: 1\nsites:\n  prefer: [a]\n  pick: first\n"),
+		func(string) (string, bool) { return "", false })
 	p := fault.ProblemsOf(err)
 	if len(p) != 1 || p[0].Line != 4 || p[0].Field != "sites.pick" || p[0].File != "policies.yaml" ||
 		p[0].Rule != "one of first_that_fits, most_free_budget, where_the_data_is" {

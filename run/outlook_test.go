@@ -53,7 +53,8 @@ func TestPick(t *testing.T) {
 				t.Errorf("%s: %+v", name, again)
 			}
 		}
-		if p, err := s.Preview(t.Context(), picking(&picks, "a")); err != nil || !p.Exists || p.Site != "b" || len(p.Sites) != 0 || p.SiteWhy == "" {
+		if p, err := s.Preview(t.Context(), picking(&picks, "a")); err != nil || !p.Exists || p.Site != "b" || len(p.Sites) != 0 ||
+			p.SiteWhy == "" {
 			t.Errorf("%+v %v", p, err)
 		}
 		if picks.Load() != 2 {
@@ -133,7 +134,8 @@ func TestSiteState(t *testing.T) {
 			}
 			return st
 		}
-		if st := state("a"); st.Condition != run.SiteReady || st.Problem != nil || st.Accounting == nil || st.Since != nil || len(st.Pauses) != 0 {
+		if st := state("a"); st.Condition != run.SiteReady || st.Problem != nil || st.Accounting == nil || st.Since != nil ||
+			len(st.Pauses) != 0 {
 			t.Errorf("%+v", st)
 		}
 		if st := state("b"); st.Condition != run.SiteIsAway || st.Since == nil || !st.Since.Equal(began) || st.Accounting != nil ||
@@ -149,7 +151,8 @@ func TestSiteState(t *testing.T) {
 		}
 		since := *state("c").Since
 		time.Sleep(5 * time.Minute)
-		if st := state("c"); !st.Since.Equal(since) || fault.CodeOf(st.Problem) != run.Unreachable || st.Answered == nil || st.Answered.After(since) {
+		if st := state("c"); !st.Since.Equal(since) || fault.CodeOf(st.Problem) != run.Unreachable || st.Answered == nil ||
+			st.Answered.After(since) {
 			t.Errorf("%+v since %s", st, since)
 		}
 		down.Store(false)
@@ -180,7 +183,8 @@ func TestSitePaused(t *testing.T) {
 		s, _ := gateway(t, a.site("a", open), a.twin().site("b", open))
 		a.until(submit(t, s, a, on("a", false)).RunID, in(run.Deferred))
 		st, _ := s.State("a")
-		if st.Condition != run.SitePaused || st.Until == nil || !st.Until.After(time.Now()) || len(st.Pauses) != 1 || st.Pauses[0].What != "site" ||
+		if st.Condition != run.SitePaused || st.Until == nil || !st.Until.After(time.Now()) || len(st.Pauses) != 1 ||
+			st.Pauses[0].What != "site" ||
 			*st.Pauses[0].Detail != "no room" || fault.CodeOf(st.Problem) != "ESLURM_MAX_JOB_COUNT" {
 			t.Errorf("%+v", st)
 		}

@@ -108,7 +108,7 @@ func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *worksp
 	if s.Slurm.Accounting == "none" || s.Slurm.Accounting == "auto" && !sacct {
 		p.Accounting = run.NoAccounting{}
 	}
-	p.Pace = cli.Pace
+	p.Pace, p.Budget, p.Partitions = cli.Pace, cli.Budget, cli.Partitions
 	g.slurms.Store(s.Name, cli)
 	return p, nil
 }
