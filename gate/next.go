@@ -46,6 +46,7 @@ func StepForms() []StepForm {
 		{Verb: "run.show", Shell: "runs show {run_id}", HTTP: "GET /v1/runs/{run_id}/story", Chat: "slurm_job_get"},
 		{Verb: "run.list", Shell: "runs list[ --state {state}][ --cursor {cursor}]", HTTP: "GET /v1/runs[?state={state}][?cursor={cursor}]",
 			Chat: "run_list"},
+		{Verb: "site.list", Shell: "sites", HTTP: "GET /v1/sites"},
 		{Verb: "artifact.import", With: "text", Shell: "artifact import -", HTTP: "POST /v1/artifacts", Chat: "artifact_import"},
 		{Verb: "artifact.import", Shell: "artifact import {path}", HTTP: "POST /v1/artifacts", Chat: "artifact_import"},
 		{Verb: "artifact.list", Shell: "artifact list[ --type {type}][ --cursor {cursor}]",

@@ -119,6 +119,7 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/tool-calls", f.toolCall)
 
 	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "principal", "since", "until", "cursor", "limit"))
+	r.Get("/v1/sites", f.list("site.list"))
 	r.Get("/v1/usage", f.list("usage.month", "month", "zone", "by", "project_id"))
 	r.Post("/v1/runs", f.operation("slurm.submit", "", body(false, "project_id", "job_spec"), made))
 	r.Get("/v1/runs/{run_id}", f.look("slurm.job.get", "run_id", "wait_seconds"))

@@ -68,7 +68,7 @@ func schemaOf(s string) json.RawMessage { return json.RawMessage(s) }
 func (d *desk) tool(id string, effect gate.SideEffect, capability, input string, result any, fail error) gate.Tool {
 	caps := []string{gate.CapGateway, capability}
 	if !strings.HasPrefix(id, "slurm.") && !strings.HasPrefix(id, "run.") && !strings.HasPrefix(id, "artifact.") && !strings.HasPrefix(id,
-		"approval.") && !strings.HasPrefix(id, "usage.") {
+		"approval.") && !strings.HasPrefix(id, "usage.") && !strings.HasPrefix(id, "site.") {
 		caps = []string{capability}
 	}
 	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: "Title", Description: "About it.", SideEffect: effect,
@@ -166,6 +166,12 @@ func (d *desk) tools() []gate.Tool {
 			`{"type":"object","additionalProperties":false,"properties":{"month":{"type":"string"},"zone":{"type":"string"},"by":{"type":"string"}}}`,
 			obj{"month": "2026-11", "zone": "UTC", "by": []string{"tool"}, "rows": []obj{{"runs": 1, "attempts": 2, "succeeded": 1, "failed": 1,
 				"cancelled": 0, "tool": "t", "cpu_hours": nil}}}, nil),
+		d.tool("site.list", gate.Read, gate.CapRead, `{"type":"object","additionalProperties":false,"properties":{}}`, obj{
+			"provenance_run_id": runA, "pick": nil, "total": 1, "sites": []obj{{"site": "a", "transport": "ssh", "files": "sftp", "state": "away",
+				"since": now, "until": nil, "code": "site_away", "problem": nil, "drain": nil, "pauses": []obj{}, "allowed": true,
+				"runs": obj{"deferred": 3}, "slurm_answered_at": nil, "default_partition": "main", "accounting": nil,
+				"budget":      obj{"per_minute": 60, "last_minute": 2, "left": 18, "burst": 20},
+				"connections": []obj{{"to": "slurm", "up": false, "losses": 1}}, "next_steps": steps}}}, nil),
 		d.tool("approval.list", gate.Read, gate.CapApprove,
 			`{"type":"object","additionalProperties":false,"properties":{"all":{"type":"boolean"}}}`, obj{"approvals": []obj{approval},
 				"total": 1}, nil),
@@ -299,7 +305,7 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/domain", "", 200}, {"GET /v1/tools", "", 200}, {"GET /v1/registry", "", 200},
 		{"GET /v1/tools/test.echo/input_schema", "", 200}, {"GET /v1/tools/test.echo/output_schema", "", 200}, {"POST /mcp", "{}", 200},
 		{"POST /v1/tools/test.echo:run", `{"input":{"n":0}}`, 200}, {"POST /v1/tool-calls", string(envelope), 200},
-		{"GET /v1/runs", "", 200}, {"GET /v1/usage", "", 200}, {"GET /v1/usage?month=2026-11&zone=UTC&by=tool", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
+		{"GET /v1/runs", "", 200}, {"GET /v1/sites", "", 200}, {"GET /v1/usage", "", 200}, {"GET /v1/usage?month=2026-11&zone=UTC&by=tool", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200},
 		{"GET /v1/runs/" + runA + "/story", "", 200},
 		{"GET /v1/runs/" + runA + "/provenance", "", 200},
@@ -364,7 +370,7 @@ func TestViews(t *testing.T) {
 	if n := len(d.send("GET /v1/tools", "", look).doc(t)["tools"].([]any)); n != 0 {
 		t.Error(n)
 	}
-	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 12 {
+	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 13 {
 		t.Error(n)
 	}
 	for _, what := range []string{"POST /v1/runs/" + runA + ":cancel", "POST /v1/runs/" + runA + ":retry"} {

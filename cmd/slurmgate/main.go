@@ -45,6 +45,7 @@ type commands struct {
 	Drain    cli.Drain         `cmd:"" help:"Start no new runs, for maintenance. Jobs that Slurm has go on and are collected; survives a restart."`
 	Resume   cli.Resume        `cmd:"" help:"End a drain: runs that waited are sent, and new ones are accepted."`
 	Status   cli.Status        `cmd:"" help:"Show the gateway as a whole: runs by state, drained sites, Slurm's last answer, the last backup."`
+	Sites    cli.Sites         `cmd:"" help:"List the sites that runs can go to: ready, away, drained or paused, their unfinished runs, the budget that is left."`
 	Backup   cli.Backup        `cmd:"" help:"Copy the ledger, the artifacts and the configuration into a folder, also while the gateway runs."`
 	Restore  cli.Restore       `cmd:"" help:"Put a backup back where there is no ledger."`
 	Erase    cli.Erase         `cmd:"" help:"Erase a leaked secret, given on standard input or in a file, from everything that the gateway stores."`
