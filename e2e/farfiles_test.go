@@ -30,6 +30,10 @@ type sshInfo struct {
 		Address string `json:"address"`
 		Port    int    `json:"port"`
 	} `json:"login"`
+	Login2 struct {
+		Address string `json:"address"`
+		Port    int    `json:"port"`
+	} `json:"login2"`
 	DTN struct {
 		Address string `json:"address"`
 		Port    int    `json:"port"`
@@ -47,14 +51,17 @@ func farHosts(t *testing.T) (login, dtn *remote.Host, info sshInfo) {
 		err = json.Unmarshal(out, &info)
 	}
 	must(t, err)
-	host := func(address string, port int) *remote.Host {
-		h, err := remote.New(remote.Config{Address: fmt.Sprintf("%s:%d", address, port), User: "lab", Key: info.Key,
-			KnownHosts: []string{info.KnownHosts}}, slog.New(slog.DiscardHandler))
-		must(t, err)
-		t.Cleanup(h.Close)
-		return h
-	}
-	return host(info.Login.Address, info.Login.Port), host(info.DTN.Address, info.DTN.Port), info
+	return info.host(t, info.Login.Address, info.Login.Port), info.host(t, info.DTN.Address, info.DTN.Port), info
+}
+
+// host logs in to an address as lab.
+func (i sshInfo) host(t *testing.T, address string, port int) *remote.Host {
+	t.Helper()
+	c := remote.Config{Address: fmt.Sprintf("%s:%d", address, port), User: "lab", Key: i.Key, KnownHosts: []string{i.KnownHosts}}
+	h, err := remote.New(c, slog.New(slog.DiscardHandler))
+	must(t, err)
+	t.Cleanup(h.Close)
+	return h
 }
 
 // Workspaces on a cluster that shares no filesystem with the gateway pass the suite of all workspaces, over a real sshd: with the files
