@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	"access":          {"fault", "gate", "nss", "plan", "visible"},
 	"nss":             {"fault"}, // users and groups of this host
 	// What tests of several packages share: a suite, and no part of the product.
+	"remote/sshtest":   {},
 	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
 	"site":             {"fault", "nss", "plan", "policy/yamldoc"},
 	"retention":        {"fault"},

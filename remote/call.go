@@ -104,7 +104,7 @@ func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 		x.complaints.Write(p[:min(len(p), maxStderr-x.complaints.Len())])
 		return nil
 	}, func() {})
-	ch, requests, free, err := h.open(ctx)
+	on, ch, requests, free, err := h.open(ctx)
 	if err != nil {
 		return Output{}, err
 	}
@@ -121,7 +121,11 @@ func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 		close(x.left)
 		free()
 	}()
-	return x.run(ctx, text)
+	out, err := x.run(ctx, text)
+	if err == nil {
+		on.used.Store(true)
+	}
+	return out, err
 }
 
 func (x *exchange) run(ctx context.Context, text []byte) (Output, error) {

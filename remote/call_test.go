@@ -61,7 +61,7 @@ func TestRunTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := s.accepted.Load(); n != 1 {
+	if n := s.Accepted.Load(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
 }
@@ -172,7 +172,7 @@ func TestSFTP(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := s.accepted.Load(); n != 2 {
+	if n := s.Accepted.Load(); n != 2 {
 		t.Errorf("%d connections", n)
 	}
 	for range 3 * MaxConnections { // what is closed is free again

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -191,7 +192,7 @@ func (h *Host) keepAlive(l *link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.log.Warn("the SSH connection was lost", "connection", l.number, "after", time.Since(since).Round(time.Second), "error", l.err)
-	if time.Since(since) >= 10*h.timing.first {
+	if l.used.Load() {
 		h.wait = 0
 	} else { // a host that drops each connection is not asked again at once
 		h.fails(h.fault(Unreachable, "the host ended the connection soon after the login", l.err))
@@ -215,6 +216,7 @@ type link struct {
 	client   *ssh.Client
 	closeAll func()
 	slots    *slots
+	used     atomic.Bool   // a call has had its answer
 	gone     chan struct{} // closed when the connection is lost
 	err      error         // why; after gone
 }

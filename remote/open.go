@@ -12,39 +12,39 @@ import (
 
 // open opens a session channel on the kept connection. free gives its slot back; whoever has the channel calls it when the requests end.
 // Its errors all prove that nothing was started.
-func (h *Host) open(ctx context.Context) (ch ssh.Channel, requests <-chan *ssh.Request, free func(), err error) {
+func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-chan *ssh.Request, free func(), err error) {
 	began := time.Now()
 	for lost := 0; ; {
 		l, err := h.connect(ctx)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, nil, nil, err
 		}
 		free, err := l.slots.take(ctx)
 		if err != nil {
-			return nil, nil, nil, h.fault(Busy, "no session became free within the time allowed", err)
+			return nil, nil, nil, nil, h.fault(Busy, "no session became free within the time allowed", err)
 		}
 		ch, requests, err := openOn(ctx, l.client, free)
 		if err == nil {
-			return ch, requests, free, nil
+			return l, ch, requests, free, nil
 		}
 		full, isRefusal := errors.AsType[*ssh.OpenChannelError](err)
 		switch {
 		case ctx.Err() != nil: // the slot is given back when the host answers
-			return nil, nil, nil, h.fault(Unreachable, "no session within the time allowed", ctx.Err())
+			return nil, nil, nil, nil, h.fault(Unreachable, "no session within the time allowed", ctx.Err())
 		case !isRefusal:
 			free()
 			l.close()
 			if lost++; lost > 1 {
-				return nil, nil, nil, h.fault(Unreachable, "the connection was lost before a session was open", err)
+				return nil, nil, nil, nil, h.fault(Unreachable, "the connection was lost before a session was open", err)
 			}
 			<-l.gone
 		case !l.slots.refused(free): // the next one waits for another of ours to end
 		case time.Since(began) > h.timing.busy:
 			l.close() // all its sessions belong to processes that have not ended; a new connection has new ones
-			return nil, nil, nil, h.fault(Busy, fmt.Sprintf("the host allows no further session (%s)", full.Message), err).
+			return nil, nil, nil, nil, h.fault(Busy, fmt.Sprintf("the host allows no further session (%s)", full.Message), err).
 				WithNext("ask for a higher MaxSessions in sshd_config, or look for hanging processes of the user there")
 		case !sleep(ctx, h.timing.busy/50):
-			return nil, nil, nil, h.fault(Busy, "the host allows no further session", ctx.Err())
+			return nil, nil, nil, nil, h.fault(Busy, "the host allows no further session", ctx.Err())
 		}
 	}
 }

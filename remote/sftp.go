@@ -17,11 +17,15 @@ const MaxConnections = 8
 
 // SFTP opens an SFTP channel on the kept connection. It takes one of the connection's few sessions until the client is closed.
 func (h *Host) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
-	ch, requests, free, err := h.open(ctx)
+	on, ch, requests, free, err := h.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return h.subsystem(ctx, ch, requests, free, ch.Close, opts)
+	client, err := h.subsystem(ctx, ch, requests, free, ch.Close, opts)
+	if err == nil {
+		on.used.Store(true)
+	}
+	return client, err
 }
 
 // More opens an SFTP channel on a further connection, which ends with the client. There are at most [MaxConnections] of them.

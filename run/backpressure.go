@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -205,7 +206,7 @@ func (b *backPressure) reached() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	site := pauseKey(ScopeSite, plan.Placement{})
-	if p := b.pauses[site]; p != nil && (p.code == Unreachable || p.code == WrongCluster) {
+	if p := b.pauses[site]; p != nil && (p.code == Unreachable || p.code == WrongCluster || strings.HasPrefix(p.code, "ssh_")) {
 		b.end(site)
 	}
 }

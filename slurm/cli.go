@@ -11,7 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// CLI drives Slurm through its own commands, as the user the gateway runs as. It is safe for concurrent use.
+// CLI drives Slurm through its own commands, on this machine as the user the gateway runs as, or on a login
+// node over SSH. It is safe for concurrent use.
 type CLI struct {
 	*Renderer
 	cfg    Config
@@ -68,10 +69,11 @@ var (
 	_ run.Canceller  = (*CLI)(nil)
 )
 
-// NewCLI makes the transport and the folder for its locks. Without LocksDir it can only ask. Nothing is asked of Slurm yet.
+// NewCLI makes the transport and, for commands on this machine, the folder for its locks. Without LocksDir these can
+// only ask. Nothing is asked of Slurm yet.
 func NewCLI(c Config) (*CLI, error) {
 	if c.Over != nil {
-		return nil, fault.New(fault.Validation, "slurm.NewCLI", "transport", "slurm.transport ssh is not supported by this version yet")
+		return newFar(c)
 	}
 	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil && c.LocksDir != "" {
 		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the lock folder %s cannot be created", c.LocksDir), err)

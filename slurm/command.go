@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ type Command struct {
 	Stdin io.Reader // nil: /dev/null
 	Limit int64     // bytes of standard output; standard error is kept to 64 KiB
 	Sink  io.Writer // takes standard output as it comes, instead of Output; nil: it is kept
+
+	While string // what proved which cluster is talked to; over SSH nothing is started when that has changed. Empty: whatever it is
 }
 
 // Output is what a program printed and how it ended.
@@ -107,6 +110,9 @@ const (
 // gateway's caller changes what is asked.
 func (c *CLI) environ(more ...string) []string {
 	env := []string{"PATH=/usr/bin:/bin", "HOME=" + c.home, "LANG=C", "LC_ALL=C"}
+	if c.cfg.Over != nil {
+		env = slices.Delete(env, 1, 2) // the far script knows it
+	}
 	if c.cfg.Conf != "" {
 		env = append(env, "SLURM_CONF="+c.cfg.Conf)
 	}
@@ -126,30 +132,41 @@ func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, 
 	if rpcs == 0 {
 		return c.run(ctx, sink, op, okay, program, args...)
 	}
-	if err := c.CheckCluster(ctx, op); err != nil {
-		return Output{}, err
+	for again := false; ; again = true {
+		proof, err := c.prove(ctx, op)
+		if err == nil && !again {
+			err = c.budget.spend(ctx, op, rpcs)
+		}
+		if err != nil {
+			return Output{}, err
+		}
+		out, err := c.runWhile(ctx, proof, sink, op, okay, program, args...)
+		moved := errors.Is(err, errMoved)
+		if err != nil && (moved || program != "sacct" && program != "sacctmgr") { // these ask slurmdbd, which says nothing about slurmctld
+			c.distrust()
+		}
+		if !moved || again {
+			return out, err
+		}
 	}
-	if err := c.budget.spend(ctx, op, rpcs); err != nil {
-		return Output{}, err
-	}
-	out, err := c.run(ctx, sink, op, okay, program, args...)
-	if err != nil && program != "sacct" && program != "sacctmgr" { // these ask slurmdbd: their failure says nothing about slurmctld
-		c.distrust()
-	}
-	return out, err
 }
 
 // run runs one query of whatever cluster there is.
 func (c *CLI) run(ctx context.Context, sink io.Writer, op string, okay func(Output) bool, program string, args ...string) (Output, error) {
+	return c.runWhile(ctx, "", sink, op, okay, program, args...)
+}
+
+func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, op string, okay func(Output) bool, program string,
+	args ...string) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{
-		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: maxQueryBytes, Sink: sink,
+		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: maxQueryBytes, Sink: sink, While: proof,
 		// Times as seconds since 1970, whatever the site's or the node's taste.
 		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s"),
 	})
 	if err != nil {
-		return out, fault.Wrap(fault.Transport, op, "slurm_unreachable", program+" did not answer: "+oneLine(out.Stderr), err)
+		return out, unanswered(op, program, out, err)
 	}
 	if okay(out) {
 		return out, nil
@@ -165,9 +182,17 @@ func (c *CLI) feed(ctx context.Context, op string, in io.Reader, program string,
 	out, err := c.runner.Run(ctx, Command{Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: maxQueryBytes, Stdin: in,
 		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s")})
 	if err != nil {
-		err = fault.Wrap(fault.Transport, op, "slurm_unreachable", program+" did not answer: "+oneLine(out.Stderr), err)
+		err = unanswered(op, program, out, err)
 	}
 	return out, err
+}
+
+// unanswered is the fault of a program that did not run to its end. One of the connection keeps its own code.
+func unanswered(op, program string, out Output, err error) error {
+	if _, known := errors.AsType[*fault.Error](err); known {
+		return fault.Wrap(fault.Transport, op, "", program+" did not answer", err)
+	}
+	return fault.Wrap(fault.Transport, op, "slurm_unreachable", program+" did not answer: "+oneLine(out.Stderr), err)
 }
 
 // clean is the okay of a query that is only good without any complaint: squeue is known to print half an

@@ -9,16 +9,19 @@ import (
 )
 
 // Config is what a site says about its Slurm; package site has checked it and knows the defaults. Every field is required but Conf,
-// Cluster and Unread.
+// Cluster, Unread, and what is about SSH.
 type Config struct {
 	BinDir   string // folder of sbatch, squeue, sacct, scancel, scontrol
 	Conf     string // SLURM_CONF for all of them; empty: Slurm's own default
 	Cluster  string // ClusterName of the only cluster that may be reached; empty: any
-	LocksDir string // folder on a disk of this machine alone, for the locks of sends
+	LocksDir string // folder on a disk of this machine alone, for the locks of sends; not used over SSH
+	User     string // whose jobs are asked about: the user sbatch submits as
 
-	Over *remote.Host // the login node that has the commands; nil: this host
-
-	User string // whose jobs are asked about: the user sbatch submits as
+	// Over is the login node with Slurm's commands; BinDir and Conf are paths there. nil: they are on this machine.
+	Over *remote.Host
+	// RunsDir is the folder of all runs as jobs see it, and LoginRunsDir the same folder as the login node sees it. Both are empty where
+	// there is no difference.
+	RunsDir, LoginRunsDir string
 
 	Script ScriptConfig
 

@@ -31,28 +31,39 @@ type identity struct {
 // CheckCluster makes sure that Slurm's commands talk to the cluster of the site file. Otherwise it is a Transport fault: with code
 // [run.WrongCluster] if they talk to another one, with another code if none answers. A site file that names no cluster has any.
 func (c *CLI) CheckCluster(ctx context.Context, op string) error {
+	_, err := c.prove(ctx, op)
+	return err
+}
+
+// prove is CheckCluster and returns what proved it: over SSH, the far script compares it before it starts anything.
+func (c *CLI) prove(ctx context.Context, op string) (proof string, err error) {
 	if c.cfg.Cluster == "" {
-		return nil
+		return "", nil
 	}
 	came := time.Now()
 	c.identity.mu.Lock()
 	defer c.identity.mu.Unlock()
 	if c.identity.err != nil && c.identity.ended.After(came) {
-		return c.identity.err // somebody else has just tried
+		return "", c.identity.err // somebody else has just tried
 	}
-	now := c.deciding()
-	if c.identity.proof == now {
-		return nil
+	now := c.identity.proof
+	if c.cfg.Over == nil || now == "" {
+		now, err = c.deciding(ctx, op)
+	}
+	if err == nil && c.identity.proof == now {
+		return now, nil
 	}
 	c.identity.proof = ""
-	err := c.askIdentity(ctx, op)
+	if err == nil {
+		err = c.askIdentity(ctx, op)
+	}
 	if err == nil {
 		c.identity.proof = now
 	}
 	if c.identity.err, c.identity.ended = err, time.Now(); ctx.Err() != nil {
 		c.identity.err = nil // it says nothing to anybody else
 	}
-	return err
+	return now, err
 }
 
 func (c *CLI) askIdentity(ctx context.Context, op string) error {
@@ -98,16 +109,22 @@ func (c *CLI) distrust() {
 	c.identity.proof = ""
 }
 
-// deciding is the state of the files that decide which cluster Slurm's commands talk to.
-func (c *CLI) deciding() string {
-	files := []string{filepath.Join(c.cfg.BinDir, "scontrol"), filepath.Join(c.cfg.BinDir, "sbatch")}
-	if c.cfg.Conf != "" {
-		files = append(files, c.cfg.Conf)
-	} else {
-		files = append(files, defaultConfs(c.cfg.BinDir)...)
+// decidingFiles are the files that decide which cluster Slurm's commands talk to.
+func decidingFiles(c Config) []string {
+	files := []string{filepath.Join(c.BinDir, "scontrol"), filepath.Join(c.BinDir, "sbatch")}
+	if c.Conf != "" {
+		return append(files, c.Conf)
+	}
+	return append(files, defaultConfs(c.BinDir)...)
+}
+
+// deciding is the state of those files.
+func (c *CLI) deciding(ctx context.Context, op string) (string, error) {
+	if c.cfg.Over != nil {
+		return c.decidingFar(ctx, op)
 	}
 	var all strings.Builder
-	for _, path := range files {
+	for _, path := range decidingFiles(c.cfg) {
 		st, err := os.Stat(path)
 		if err != nil {
 			fmt.Fprintf(&all, "%s: %v\n", path, errors.Unwrap(err))
@@ -119,7 +136,7 @@ func (c *CLI) deciding() string {
 		}
 		fmt.Fprintf(&all, "%s: %d %d %d\n", path, inode, st.Size(), st.ModTime().UnixNano())
 	}
-	return all.String()
+	return all.String(), nil
 }
 
 // defaultConfs are the places of slurm.conf where the site file names none: those of packages, of a folder of its own, and of a cluster

@@ -33,19 +33,18 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	if err := ctx.Err(); err != nil {
 		return notRun(outOfBudget, run.ScopeRun, err) // whoever waits for it is gone: nothing is started any more
 	}
+	if c.cfg.Over != nil {
+		return c.sendFar(ctx, job, k, argv)
+	}
 	if err := c.CheckCluster(ctx, "slurm.Send"); err != nil {
-		scope := run.ScopeSite
-		if fault.CodeOf(err) == outOfBudget {
-			scope = run.ScopeRun
-		}
-		return run.SendResult{Outcome: run.SendNotRun, Code: fault.CodeOf(err), Scope: scope, Text: fault.Prose(err)}
+		return unchecked(err)
 	}
 	lock, held, err := c.lock(job, k)
 	switch {
 	case err != nil:
 		return notRun("locks_dir", run.ScopeSite, err)
 	case held:
-		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "an sbatch of this send is still running"}
+		return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "an sbatch of this send is still running"}
 	}
 	started, result := c.start(job, k, argv, lock)
 	lock.Close() // sbatch has its own
@@ -64,8 +63,17 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 		}
 		return res
 	case <-ctx.Done():
-		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "the gateway stopped waiting; sbatch continues"}
+		return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "the gateway stopped waiting; sbatch continues"}
 	}
+}
+
+// unchecked is the result of a send whose cluster could not be checked.
+func unchecked(err error) run.SendResult {
+	scope := run.ScopeSite
+	if fault.CodeOf(err) == outOfBudget {
+		scope = run.ScopeRun
+	}
+	return run.SendResult{Outcome: run.SendNotRun, Code: fault.CodeOf(err), Scope: scope, Text: fault.Prose(err)}
 }
 
 // start makes the send's files and starts sbatch. A nil command comes with the result.
@@ -96,13 +104,16 @@ func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec
 
 // Receipt looks at what an earlier send left; run.Submitter has the contract. A send may look held for a moment after its
 // sbatch ended: a child this process forked meanwhile has the descriptor until its exec.
-func (c *CLI) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
+func (c *CLI) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
+	if c.cfg.Over != nil {
+		return c.receiptFar(ctx, job, k)
+	}
 	lock, held, err := c.lock(job, k)
 	switch {
 	case err != nil:
 		return run.SendResult{Outcome: run.SendDoubt, Code: "locks_dir", Text: err.Error()}, true
 	case held:
-		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held", Text: "sbatch is still running"}, true
+		return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "sbatch is still running"}, true
 	}
 	defer lock.Close()
 	return c.read(job, k, nil), false
@@ -144,18 +155,26 @@ func lockByte(token string, k int) (int64, error) {
 	return int64(n)<<6 | int64(k&63), err
 }
 
+// maxSendText bounds what an sbatch may print, in bytes for each of its streams.
+const maxSendText = 256 << 10
+
 // read classifies what a send's sbatch printed. Only call it when that sbatch is gone.
 func (c *CLI) read(job run.JobSpec, k int, exit *int) run.SendResult {
 	var text [2]string
 	for i, stream := range []string{"out", "err"} {
-		data, err := readUpTo(job.ControlPath(run.SendFile(k, stream)), 256<<10)
+		data, err := readUpTo(job.ControlPath(run.SendFile(k, stream)), maxSendText)
 		if err != nil {
 			return run.SendResult{Outcome: run.SendDoubt, Code: "no_receipt", ExitCode: exit,
 				Text: "what sbatch printed cannot be read: " + err.Error()}
 		}
 		text[i] = string(data)
 	}
-	res := Classify(text[0], text[1], exit)
+	return c.judge(job, text[0], text[1], exit)
+}
+
+// judge classifies what a send's sbatch printed, and refuses the receipt of another cluster.
+func (c *CLI) judge(job run.JobSpec, stdout, stderr string, exit *int) run.SendResult {
+	res := Classify(stdout, stderr, exit)
 	if res.Cluster != "" && c.cfg.Cluster != "" && !SameCluster(res.Cluster, c.cfg.Cluster) {
 		// No job of ours can be there: whoever resolves the doubt takes the claim.
 		return run.SendResult{Outcome: run.SendDoubt, Code: run.WrongCluster, ExitCode: exit,

@@ -4,6 +4,7 @@ package runtest_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/user"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"slurmgate/plan"
+	"slurmgate/remote"
 	"slurmgate/run"
 	"slurmgate/run/runtest"
 	"slurmgate/slurm"
@@ -19,7 +21,26 @@ import (
 
 // The real transport and the real workspace, on a login node of the dev cluster. The fake of package run's tests is held to the same suites
 // (run.TestFakeConformance).
-func TestClusterConformance(t *testing.T) {
+func TestClusterConformance(t *testing.T) { conform(t, nil) }
+
+// The same over SSH, with sshd on the login node.
+//
+// proves SITE-01
+func TestClusterConformanceOverSSH(t *testing.T) {
+	keys := os.Getenv("SLURMGATE_TEST_SSH") // a folder that scripts/test makes
+	address, err := os.ReadFile(filepath.Join(keys, "login"))
+	must(t, err)
+	me, err := user.Current()
+	must(t, err)
+	host, err := remote.New(remote.Config{Address: strings.TrimSpace(string(address)), User: me.Username,
+		KnownHosts: []string{filepath.Join(keys, "known_hosts")}, Key: filepath.Join(keys, "key")}, slog.New(slog.DiscardHandler))
+	must(t, err)
+	t.Cleanup(host.Close)
+	conform(t, host)
+}
+
+// conform holds Slurm's commands to the suites: those of this host, or those that are reached over SSH.
+func conform(t *testing.T, over *remote.Host) {
 	// Written before anything runs beside it: a process started meanwhile would have it open, and the kernel executes no file that is open
 	// for writing.
 	dir := t.TempDir()
@@ -27,14 +48,14 @@ func TestClusterConformance(t *testing.T) {
 		"exec /usr/bin/sbatch \"$@\"\n"), 0o700))
 	must(t, os.WriteFile(dir+"/apptainer", []byte(runtimeScript), 0o700))
 	jobs := runtest.Setup{Test: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) },
-		Open: func(t *testing.T) *runtest.Transport { return openCluster(t, dir) }}
+		Open: func(t *testing.T) *runtest.Transport { return openCluster(t, dir, over) }}
 	t.Run("submitter", func(t *testing.T) { runtest.Submitter(t, jobs) })
 	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
 	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
 	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
 }
 
-func openCluster(t *testing.T, programs string) *runtest.Transport {
+func openCluster(t *testing.T, programs string, over *remote.Host) *runtest.Transport {
 	root := filepath.Join(os.Getenv("SLURMGATE_TEST_DIR"), strings.ReplaceAll(t.Name(), "/", "_"))
 	s, bin := openSite(t, root), t.TempDir()
 	for _, name := range []string{"squeue", "sacct", "scancel", "scontrol"} {
@@ -47,7 +68,7 @@ func openCluster(t *testing.T, programs string) *runtest.Transport {
 	me, err := user.Current()
 	must(t, err)
 	cli, err := slurm.NewCLI(slurm.Config{BinDir: bin, LocksDir: filepath.Join(bin, "locks"), User: me.Username,
-		RPCPerMinute: 1e6,
+		RPCPerMinute: 1e6, Over: over,
 		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: filepath.Join(root, "apptainer")}, Verify: slurm.VerifyAll, GraceSeconds: 2,
 			VerifyAllowanceSeconds: 300}})
 	must(t, err)

@@ -1,4 +1,6 @@
-package remote
+// Package sshtest is an SSH server for tests: x/crypto's, in the process of the test, with a real /bin/sh and a profile of the test's
+// choice. What passes with it has to pass with OpenSSH on the dev cluster too.
+package sshtest
 
 import (
 	"bytes"
@@ -8,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -23,29 +24,33 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// server is an SSH server in this process whose login shell is /bin/sh with a profile. The suite of tests passes against OpenSSH too, see
-// TestClusterSSH.
-type server struct {
-	t       *testing.T
-	address string
-	dir     string
-	hostKey ssh.Signer
-	config  *ssh.ServerConfig
-	profile string // run before the command, with its standard input
-	listen  net.Listener
+// Server is a server and what it counts.
+type Server struct {
+	Address string
+	Dir     string // of what follows
+	Known   string // known_hosts, with the server's key
+	Key     string // the private key of the only user, who may have any name
+	Config  *ssh.ServerConfig
+	HostKey ssh.Signer
+	UserKey ssh.Signer
 
-	sessions atomic.Int64 // open now
-	allowed  atomic.Int64 // sessions at a time
-	logins   atomic.Int64 // tried
-	accepted atomic.Int64 // connections
-	deaf     atomic.Bool  // connections are closed at once
-	frozen   atomic.Bool  // nothing is answered any more
+	Allowed  atomic.Int64 // sessions at a time on all connections; 10
+	Logins   atomic.Int64 // tried
+	Accepted atomic.Int64 // connections
+	Deaf     atomic.Bool  // connections are closed at once
+	Frozen   atomic.Bool  // keep-alives are not answered any more
 
-	mu    sync.Mutex
-	conns []net.Conn
+	t        *testing.T
+	profile  string // run before the command, with its standard input
+	sessions atomic.Int64
+
+	mu     sync.Mutex
+	listen net.Listener
+	conns  []net.Conn
 }
 
-func newKey(t *testing.T) (ssh.Signer, []byte) {
+// NewKey makes a key, and its file.
+func NewKey(t *testing.T) (ssh.Signer, []byte) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	must(t, err)
@@ -63,50 +68,51 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// serve starts a server that accepts the key of the Config.
-func serve(t *testing.T, profile string) (*server, Config) {
+// Serve starts a server. profile is what its login shell runs before a command, with the command's standard input.
+func Serve(t *testing.T, profile string) *Server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), profile: profile}
-	s.allowed.Store(10)
-	s.hostKey, _ = newKey(t)
-	user, file := newKey(t)
-	must(t, os.WriteFile(filepath.Join(s.dir, "key"), file, 0o600))
-	s.config = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		s.logins.Add(1)
-		if bytes.Equal(key.Marshal(), user.PublicKey().Marshal()) {
+	s := &Server{t: t, Dir: t.TempDir(), profile: profile}
+	s.Known, s.Key = filepath.Join(s.Dir, "known_hosts"), filepath.Join(s.Dir, "key")
+	s.Allowed.Store(10)
+	s.HostKey, _ = NewKey(t)
+	var file []byte
+	s.UserKey, file = NewKey(t)
+	must(t, os.WriteFile(s.Key, file, 0o600))
+	s.Config = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		s.Logins.Add(1)
+		if bytes.Equal(key.Marshal(), s.UserKey.PublicKey().Marshal()) {
 			return nil, nil
 		}
 		return nil, errors.New("no")
 	}}
-	s.config.AddHostKey(s.hostKey)
+	s.Config.AddHostKey(s.HostKey)
 	var err error
 	s.listen, err = net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	s.address = s.listen.Addr().String()
+	s.Address = s.listen.Addr().String()
 	t.Cleanup(func() {
 		s.listen.Close()
-		s.cut()
+		s.Cut()
 	})
 	go s.accept(s.listen)
-	s.know(knownhosts.Line([]string{s.address}, s.hostKey.PublicKey()))
-	return s, Config{Address: s.address, User: "lab", KnownHosts: []string{filepath.Join(s.dir, "known_hosts")},
-		Key: filepath.Join(s.dir, "key")}
+	s.Know(knownhosts.Line([]string{s.Address}, s.HostKey.PublicKey()))
+	return s
 }
 
-// know writes known_hosts.
-func (s *server) know(lines string) {
+// Know writes known_hosts.
+func (s *Server) Know(lines string) {
 	s.t.Helper()
-	must(s.t, os.WriteFile(filepath.Join(s.dir, "known_hosts"), []byte(lines+"\n"), 0o600))
+	must(s.t, os.WriteFile(s.Known, []byte(lines+"\n"), 0o600))
 }
 
-func (s *server) accept(l net.Listener) {
+func (s *Server) accept(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			return
 		}
-		s.accepted.Add(1)
-		if s.deaf.Load() {
+		s.Accepted.Add(1)
+		if s.Deaf.Load() {
 			c.Close()
 			continue
 		}
@@ -117,8 +123,8 @@ func (s *server) accept(l net.Listener) {
 	}
 }
 
-// cut ends all connections.
-func (s *server) cut() {
+// Cut ends all connections.
+func (s *Server) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
@@ -127,8 +133,8 @@ func (s *server) cut() {
 	s.conns = nil
 }
 
-func (s *server) connection(c net.Conn) {
-	conn, channels, requests, err := ssh.NewServerConn(c, s.config)
+func (s *Server) connection(c net.Conn) {
+	conn, channels, requests, err := ssh.NewServerConn(c, s.Config)
 	if err != nil {
 		c.Close()
 		return
@@ -136,7 +142,7 @@ func (s *server) connection(c net.Conn) {
 	defer conn.Close()
 	go func() {
 		for r := range requests {
-			if r.WantReply && !s.frozen.Load() {
+			if r.WantReply && !s.Frozen.Load() {
 				r.Reply(false, nil)
 			}
 		}
@@ -144,7 +150,7 @@ func (s *server) connection(c net.Conn) {
 	for n := range channels {
 		switch n.ChannelType() {
 		case "session":
-			if s.sessions.Add(1) > s.allowed.Load() {
+			if s.sessions.Add(1) > s.Allowed.Load() {
 				s.sessions.Add(-1)
 				n.Reject(ssh.ConnectionFailed, "open failed")
 				continue
@@ -188,13 +194,13 @@ func forward(n ssh.NewChannel) {
 	out.Close()
 }
 
-func (s *server) session(ch ssh.Channel, requests <-chan *ssh.Request) {
+func (s *Server) session(ch ssh.Channel, requests <-chan *ssh.Request) {
 	defer s.sessions.Add(-1)
 	for r := range requests {
 		var what struct{ Text string }
 		ssh.Unmarshal(r.Payload, &what)
 		switch {
-		case r.Type == "exec" && what.Text == command:
+		case r.Type == "exec" && what.Text == "/bin/sh -s":
 			r.Reply(true, nil)
 			go s.exec(ch)
 		case r.Type == "subsystem" && what.Text == "sftp":
@@ -212,8 +218,8 @@ func (s *server) session(ch ssh.Channel, requests <-chan *ssh.Request) {
 	}
 }
 
-func (s *server) exec(ch ssh.Channel) {
-	cmd := exec.Command("/bin/sh", "-c", s.profile+"\n"+command)
+func (s *Server) exec(ch ssh.Channel) {
+	cmd := exec.Command("/bin/sh", "-c", s.profile+"\n/bin/sh -s")
 	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
 	in, err := cmd.StdinPipe()
 	must(s.t, err)
@@ -225,15 +231,4 @@ func (s *server) exec(ch ssh.Channel) {
 	cmd.Run()
 	ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(max(0, cmd.ProcessState.ExitCode()))}))
 	ch.Close()
-}
-
-// open makes a Host with short times.
-func open(t *testing.T, c Config) *Host {
-	t.Helper()
-	h, err := New(c, slog.New(slog.DiscardHandler))
-	must(t, err)
-	t.Cleanup(h.Close)
-	h.timing = timing{first: 20 * time.Millisecond, longest: 200 * time.Millisecond, patience: time.Second, alive: 500 * time.Millisecond,
-		hello: 10 * time.Second, busy: time.Second}
-	return h
 }

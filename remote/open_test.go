@@ -1,0 +1,33 @@
+package remote
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"slurmgate/remote/sshtest"
+)
+
+// serve starts a server and says how it is reached.
+func serve(t *testing.T, profile string) (*sshtest.Server, Config) {
+	s := sshtest.Serve(t, profile)
+	return s, Config{Address: s.Address, User: "lab", KnownHosts: []string{s.Known}, Key: s.Key}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open makes a Host with short times.
+func open(t *testing.T, c Config) *Host {
+	t.Helper()
+	h, err := New(c, slog.New(slog.DiscardHandler))
+	must(t, err)
+	t.Cleanup(h.Close)
+	h.timing = timing{first: 20 * time.Millisecond, longest: 200 * time.Millisecond, patience: time.Second, alive: 500 * time.Millisecond,
+		hello: 10 * time.Second, busy: time.Second}
+	return h
+}

@@ -1,0 +1,419 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/remote"
+	"slurmgate/remote/sshtest"
+	"slurmgate/run"
+)
+
+// overSSH is sender over SSH: sbatch runs the given lines. address is the server's, or that of a proxy before it.
+func overSSH(t *testing.T, lines string, proxy func(address string) string) (c *CLI, job run.JobSpec, work string, s *sshtest.Server) {
+	t.Helper()
+	c, job, work = sender(t, lines)
+	s = sshtest.Serve(t, "")
+	at := remote.Config{Address: s.Address, User: "lab", KnownHosts: []string{s.Known}, Key: s.Key}
+	if proxy != nil {
+		at.Address = proxy(s.Address)
+		s.Know(strings.ReplaceAll(string(value(os.ReadFile(s.Known))), port(s.Address), port(at.Address)))
+	}
+	host, err := remote.New(at, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(host.Close)
+	cfg := c.cfg
+	cfg.Over = host
+	if c, err = NewCLI(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return c, job, work, s
+}
+
+func port(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
+func value[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func untilFree(t *testing.T, c *CLI, job run.JobSpec, k int) run.SendResult {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if res, held := c.Receipt(t.Context(), job, k); !held {
+			return res
+		}
+		if time.Now().After(end) {
+			t.Fatal("the send is held for ever")
+		}
+	}
+}
+
+// proves SITE-02
+func TestFarSend(t *testing.T) {
+	c, job, work, _ := overSSH(t, `tr '\0' '\n' </proc/$$/environ >$W/env; cat >$W/stdin; ps -o sid= -p $$ >$W/sid; printf '%s\n' "$@" >$W/argv
+pwd >$W/cwd; echo banner; echo 77; echo "sbatch: warning" >&2; exit 3`, nil)
+	res := c.Send(t.Context(), job, 1)
+	if res.Outcome != run.SendAccepted || res.JobID != "77" || res.ExitCode == nil || *res.ExitCode != 3 || !strings.Contains(res.Text,
+		"warning") {
+		t.Fatalf("%+v", res)
+	}
+	for range 2 {
+		if again := c.Send(t.Context(), job, 1); again.Outcome != run.SendAccepted || again.JobID != "77" || starts(work) != 1 {
+			t.Errorf("%+v, %d starts", again, starts(work))
+		}
+	}
+	if got, held := c.Receipt(t.Context(), job, 1); held || got.JobID != "77" {
+		t.Errorf("%+v %v", got, held)
+	}
+	if got, held := c.Receipt(t.Context(), job, 2); held || got.Outcome != run.SendDoubt {
+		t.Errorf("a send that left nothing: %+v %v", got, held)
+	}
+	read := func(name string) string {
+		return strings.TrimSpace(string(value(os.ReadFile(filepath.Join(work, name)))))
+	}
+	home, _ := os.UserHomeDir()
+	if got, want := read("env"), "HOME="+home+"\nPATH=/usr/bin:/bin\nLANG=C\nLC_ALL=C\nSLURM_CONF=/etc/slurm/x.conf"; got != want {
+		t.Errorf("environment %q, want %q", got, want)
+	}
+	argv, _ := c.Argv(job)
+	if read("argv") != strings.Join(argv, "\n") || read("stdin") != "" || read("cwd") != "/" {
+		t.Errorf("argv %q, stdin %q, in %s", read("argv"), read("stdin"), read("cwd"))
+	}
+	self := strings.TrimSpace(string(value(exec.Command("ps", "-o", "sid=", "-p", fmt.Sprint(os.Getpid())).Output())))
+	if sid := read("sid"); sid == "" || sid == self {
+		t.Errorf("session %s, ours is %s", sid, self)
+	}
+}
+
+// Who stops waiting, and a connection that is lost, leave sbatch alone: it is held, and its receipt is found.
+//
+// proves SITE-04
+func TestFarSendLeavesSbatchAlone(t *testing.T) {
+	for name, leave := range map[string]func(stop func(), s *sshtest.Server){
+		"caller":     func(stop func(), _ *sshtest.Server) { stop() },
+		"connection": func(_ func(), s *sshtest.Server) { s.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, job, work, s := overSSH(t, "touch $W/up; while [[ ! -e $W/go ]]; do sleep 0.01; done; echo 78", nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan run.SendResult)
+			go func() { done <- c.Send(ctx, job, 1) }()
+			awaitFile(t, filepath.Join(work, "up"))
+			leave(cancel, s)
+			if res := <-done; res.Outcome != run.SendDoubt || res.Code != sendHeld && res.Code != remote.Cut {
+				t.Errorf("%+v", res)
+			}
+			if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
+				t.Errorf("%+v %v", res, held)
+			}
+			if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || res.Code != sendHeld || starts(work) != 1 {
+				t.Errorf("%+v, %d starts", res, starts(work))
+			}
+			if err := os.WriteFile(filepath.Join(work, "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if res := untilFree(t, c, job, 1); res.Outcome != run.SendAccepted || res.JobID != "78" || starts(work) != 1 {
+				t.Errorf("%+v, %d starts", res, starts(work))
+			}
+		})
+	}
+}
+
+// What cannot be known is doubt, and nothing is held for ever.
+func TestFarReceipt(t *testing.T) {
+	c, job, work, s := overSSH(t, "printf 12; kill -KILL $PPID; kill -KILL $$", nil)
+	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || res.ExitCode != nil {
+		t.Errorf("killed: %+v", res)
+	}
+	at := strings.TrimSuffix(job.ControlPath(run.SendFile(1, "out")), "out")
+	if res, held := c.Receipt(t.Context(), job, 1); held || res.Outcome != run.SendDoubt {
+		t.Errorf("killed: %+v %v", res, held)
+	}
+	by := value(os.ReadFile(at + "by"))
+	for _, text := range []string{"otherhost" + string(by), "", "half"} {
+		if err := os.WriteFile(at+"by", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.timeout.set(10 * time.Second)
+		if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
+			t.Errorf("on another login node, or not begun: %+v %v", res, held)
+		}
+		for _, age := range []time.Duration{time.Hour, -time.Hour} {
+			when := time.Now().Add(-age)
+			if err := os.Chtimes(at+"out", when, when); err != nil {
+				t.Fatal(err)
+			}
+			if res, held := c.Receipt(t.Context(), job, 1); held || res.Outcome != run.SendDoubt {
+				t.Errorf("on another login node, %s ago: %+v %v", age, res, held)
+			}
+		}
+		os.Chtimes(at+"out", time.Now(), time.Now())
+	}
+	for _, plant := range []func(string) error{ // in place of a control file
+		func(path string) error { return exec.Command("mkfifo", path).Run() },
+		func(path string) error { return os.Symlink("/etc/passwd", path) },
+		func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		for _, name := range []string{"end", "by", "out", "err"} {
+			os.RemoveAll(at + name)
+			if err := plant(at + name); err != nil {
+				t.Fatal(err)
+			}
+			if name == "out" || name == "err" {
+				os.RemoveAll(at + "end")
+				os.WriteFile(at+"end", []byte("0\n"), 0o600)
+			}
+			if res, _ := c.Receipt(t.Context(), job, 1); res.Outcome != run.SendDoubt {
+				t.Errorf("%s: %+v", name, res)
+			}
+			os.RemoveAll(at + name)
+			os.WriteFile(at+name, nil, 0o600)
+			os.RemoveAll(at + "end")
+		}
+	}
+	if n := starts(work); n != 1 {
+		t.Errorf("%d starts", n)
+	}
+	s.Deaf.Store(true)
+	s.Cut()
+	if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
+		t.Errorf("the login node is away: %+v %v", res, held)
+	}
+	if res := c.Send(t.Context(), job, 7); res.Outcome != run.SendNotRun || res.Code != remote.Unreachable || res.Scope != run.ScopeSite {
+		t.Errorf("the login node is away: %+v", res)
+	}
+}
+
+func TestFarSendNotRun(t *testing.T) {
+	c, job, work, _ := overSSH(t, "head -c 300000 /dev/zero | tr '\\0' x; echo; echo 80", nil)
+	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || len(res.Text) > 5000 {
+		t.Errorf("too much text: %s, %d bytes", res.Outcome, len(res.Text))
+	}
+	os.Remove(filepath.Join(work, "bin/sbatch"))
+	if res := c.Send(t.Context(), job, 2); res.Outcome == run.SendAccepted || res.Outcome == run.SendRejected {
+		t.Errorf("%+v", res)
+	}
+	os.RemoveAll(job.ControlPath(""))
+	if res := c.Send(t.Context(), job, 3); res.Outcome != run.SendNotRun || res.Code != "control_unwritable" || res.Text == "" {
+		t.Errorf("%+v", res)
+	}
+	cfg := c.cfg
+	cfg.BinDir = "/opt/a=b"
+	if _, err := NewCLI(cfg); !fault.Is(err, fault.Validation) {
+		t.Errorf("env would take the program for a variable: %v", err)
+	}
+}
+
+// Paths of jobs are those of the login node in what it is asked to do, and those of jobs in what sbatch gets.
+func TestFarPaths(t *testing.T) {
+	c, job, work, _ := overSSH(t, `printf '%s\n' "$@" >$W/argv; echo 5`, nil)
+	job.RunDir = "/jobs/see/" + testRun
+	c.cfg.RunsDir, c.cfg.LoginRunsDir = "/jobs/see", work
+	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendAccepted {
+		t.Fatalf("%+v", res)
+	}
+	argv := string(value(os.ReadFile(work + "/argv")))
+	if !strings.HasSuffix(argv, "\n"+work+"/"+testRun+"/a1/ctl/"+run.ScriptFile+"\n") ||
+		!strings.Contains(argv, "--output=/jobs/see/"+testRun+"/a1/ctl/") {
+		t.Error(argv)
+	}
+}
+
+// Nothing is sent once the Slurm of the login node has changed, before the cluster has said its name again.
+func TestFarClusterIsChecked(t *testing.T) {
+	c, job, work, _ := overSSH(t, "echo 5", nil)
+	control := func(cluster string) {
+		path := filepath.Join(work, "bin/scontrol")
+		text := "#!/bin/bash\necho asked >>" + work + "/asked\necho 'ClusterName = " + cluster + "'\necho 'MessageTimeout = 10 sec'\n"
+		os.Remove(path)
+		if err := os.WriteFile(path+".new", []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := func() int { return strings.Count(string(value(os.ReadFile(work+"/asked"))), "asked") }
+	c.cfg.Cluster = "ours"
+	control("ours")
+	for k := range 3 {
+		if res := c.Send(t.Context(), job, k+1); res.Outcome != run.SendAccepted || asked() != 1 {
+			t.Fatalf("%+v, asked %d times", res, asked())
+		}
+	}
+	control("Ours")
+	if res := c.Send(t.Context(), job, 4); res.Outcome != run.SendAccepted || asked() != 2 {
+		t.Errorf("%+v, asked %d times", res, asked())
+	}
+	control("theirs")
+	if res := c.Send(t.Context(), job, 5); res.Outcome != run.SendNotRun || res.Code != run.WrongCluster || starts(work) != 4 {
+		t.Errorf("%+v, %d starts", res, starts(work))
+	}
+	control("ours")
+	if _, err := c.ask(t.Context(), "test", 1, clean, "scontrol", "ping"); err != nil {
+		t.Error(err)
+	}
+	control("theirs")
+	if _, err := c.ask(t.Context(), "test", 1, clean, "scontrol", "ping"); fault.CodeOf(err) != run.WrongCluster {
+		t.Error(err)
+	}
+}
+
+func TestFarRunner(t *testing.T) {
+	c, _, _, s := overSSH(t, "", nil)
+	r := c.runner
+	out, err := r.Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", `echo "out $1"; env >&2; exit 4`, "sh", "a b'"}, Limit: 100,
+		Env: []string{"X=1"}})
+	if err != nil || string(out.Stdout) != "out a b'\n" || !strings.Contains(out.Stderr, "X=1\n") || strings.Contains(out.Stderr, "LANG") ||
+		out.Exit != 4 {
+		t.Errorf("%+v %v", out, err)
+	}
+	if out, err := r.Run(t.Context(), Command{Path: "/bin/cat", Stdin: strings.NewReader("in"), Limit: 10}); err != nil ||
+		string(out.Stdout) != "in" {
+		t.Errorf("%+v %v", out, err)
+	}
+	for _, lines := range []string{"kill -TERM $$", "yes"} {
+		if _, err := r.Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", lines}, Limit: 100}); err == nil {
+			t.Errorf("%s is an answer", lines)
+		}
+	}
+	if out, err := r.Run(t.Context(), Command{Path: "/nonexistent", Limit: 1}); err == nil && out.Exit == 0 {
+		t.Error("nothing was started")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := r.Run(ctx, Command{Path: "/bin/sleep", Args: []string{"60"}, Limit: 1}); err == nil || ctx.Err() == nil {
+		t.Error(err)
+	}
+	s.Deaf.Store(true)
+	s.Cut()
+	_, err = c.ask(t.Context(), "test", 0, clean, "squeue")
+	if !fault.Is(err, fault.Transport) || fault.CodeOf(err) != remote.Unreachable && fault.CodeOf(err) != remote.Cut {
+		t.Error(err)
+	}
+}
+
+// cutter is a proxy that ends a connection after so many bytes of a direction.
+type cutter struct {
+	to       string
+	mu       sync.Mutex
+	up, down int64 // bytes that may still pass to the server, and from it; negative: any number
+	passed   [2]int64
+}
+
+func (p *cutter) serve(t *testing.T) string {
+	l := value(net.Listen("tcp", "127.0.0.1:0"))
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", p.to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			end := func() { in.Close(); out.Close() }
+			go p.copy(out, in, &p.up, 0, end)
+			go p.copy(in, out, &p.down, 1, end)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func (p *cutter) copy(to io.Writer, from io.Reader, left *int64, way int, end func()) {
+	defer end()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		last := *left >= 0 && int64(n) >= *left
+		if last {
+			n = int(*left)
+			*left = 0
+		} else if *left > 0 {
+			*left -= int64(n)
+		}
+		p.passed[way] += int64(n)
+		p.mu.Unlock()
+		if _, failed := to.Write(buf[:n]); failed != nil || err != nil || last {
+			return
+		}
+	}
+}
+
+// A connection that is cut at any byte of a send, in either direction, never makes a second sbatch, and what is said of the send is true.
+//
+// proves SITE-04
+func TestFarSendCutAnywhere(t *testing.T) {
+	p := &cutter{up: -1, down: -1}
+	c, job, work, _ := overSSH(t, "echo $(($(grep -c started $W/starts) + 100))", func(address string) string {
+		p.to = address
+		return p.serve(t)
+	})
+	send := func(k int) run.SendResult {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		return c.Send(ctx, job, k)
+	}
+	set := func(up, down int64) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.up, p.down, p.passed = up, down, [2]int64{}
+	}
+	if res := send(1); res.Outcome != run.SendAccepted {
+		t.Fatalf("%+v", res)
+	}
+	set(-1, -1)
+	if res := send(2); res.Outcome != run.SendAccepted {
+		t.Fatalf("%+v", res)
+	}
+	whole := p.passed
+	seen := map[run.SendOutcome]int{}
+	k := 2
+	for way, total := range whole {
+		for at := int64(0); at <= total; at += max(1, total/25) {
+			k++
+			before := starts(work)
+			limits := [2]int64{-1, -1}
+			limits[way] = at
+			set(limits[0], limits[1])
+			res := send(k)
+			seen[res.Outcome]++
+			set(-1, -1)
+			left := untilFree(t, c, job, k)
+			n := starts(work) - before
+			switch {
+			case n > 1, n == 0 && res.Outcome == run.SendAccepted, n == 1 && res.Outcome == run.SendNotRun,
+				res.Outcome == run.SendRejected || res.Outcome == run.SendDeferred,
+				n == 1 && left.Outcome != run.SendAccepted, n == 0 && left.Outcome != run.SendDoubt:
+				t.Errorf("cut after %d of %d bytes (direction %d): %+v, then %+v; sbatch was started %d times", at, total, way, res, left, n)
+			}
+		}
+	}
+	if seen[run.SendNotRun] == 0 || seen[run.SendDoubt] == 0 {
+		t.Errorf("outcomes %v: the cuts were not before and after the start of sbatch", seen)
+	}
+}
