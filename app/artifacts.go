@@ -114,7 +114,7 @@ func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs)
 	if err != nil {
 		return out, nil, err
 	}
-	quota, end := g.Quotas().importing(project)
+	quota, end := g.Quotas().importing(run.Share{Project: project, Caller: c.Caller.Key()})
 	defer end()
 	body := &countingReader{Reader: c.Caller.Body}
 	if c.Caller.Body != nil {
@@ -219,7 +219,8 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	if a.Type == "" {
 		a.Type = in.Type
 	}
-	doc = run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import"}
+	doc = run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import",
+		Caller: c.Caller.Key()}
 	doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label)
 	return doc, err
 }

@@ -30,15 +30,17 @@ type bound struct {
 	field string
 }
 
-type capsOf struct{ inFlight, perDay, cpuHours bound }
+type capsOf struct{ inFlight, perDay, cpuHours, quotaMB bound }
 
 // NewCaps reads the caps of a site file. name finds the name of a principal.
 func NewCaps(l site.Limits, name func(id string) string) *Caps {
 	c := &Caps{name: name, now: time.Now, projects: map[string]capsOf{}, callers: map[string]capsOf{}, weights: map[string]int{},
 		anyProject: capsOf{bound{l.ProjectRunsInFlight, "limits.project_runs_in_flight"},
-			bound{l.ProjectRunsPerDay, "limits.project_runs_per_day"}, bound{l.ProjectCPUHoursPerMonth, "limits.project_cpu_hours_per_month"}},
+			bound{l.ProjectRunsPerDay, "limits.project_runs_per_day"}, bound{l.ProjectCPUHoursPerMonth, "limits.project_cpu_hours_per_month"},
+			bound{}}, // see Quotas
 		anyCaller: capsOf{bound{l.CallerRunsInFlight, "limits.caller_runs_in_flight"},
-			bound{l.CallerRunsPerDay, "limits.caller_runs_per_day"}, bound{l.CallerCPUHoursPerMonth, "limits.caller_cpu_hours_per_month"}}}
+			bound{l.CallerRunsPerDay, "limits.caller_runs_per_day"}, bound{l.CallerCPUHoursPerMonth, "limits.caller_cpu_hours_per_month"},
+			bound{l.CallerQuotaMB, "limits.caller_quota_mb"}}}
 	for i, p := range l.Projects {
 		id := plan.ProjectOf(p.Project)
 		c.projects[id] = c.anyProject.with(p.Caps(), fmt.Sprintf("limits.projects[%d]", i))
@@ -47,7 +49,10 @@ func NewCaps(l site.Limits, name func(id string) string) *Caps {
 		}
 	}
 	for i, who := range l.Callers {
-		c.callers[who.Caller] = c.anyCaller.with(who.Caps(), fmt.Sprintf("limits.callers[%d]", i))
+		at := fmt.Sprintf("limits.callers[%d]", i)
+		own := c.anyCaller.with(who.Caps(), at)
+		own.quotaMB = own.quotaMB.with(who.QuotaMB, at+".quota_mb")
+		c.callers[who.Caller] = own
 	}
 	return c
 }
@@ -60,11 +65,17 @@ func (c capsOf) with(own site.Caps, at string) capsOf {
 		name string
 	}{{&c.inFlight, own.RunsInFlight, "runs_in_flight"}, {&c.perDay, own.RunsPerDay, "runs_per_day"},
 		{&c.cpuHours, own.CPUHoursPerMonth, "cpu_hours_per_month"}} {
-		if f.own != 0 {
-			*f.b = bound{max(0, f.own), at + "." + f.name}
-		}
+		*f.b = f.b.with(f.own, at+"."+f.name)
 	}
 	return c
+}
+
+// with is the cap for one project or caller, whose own value is 0 if it has none and negative for no limit.
+func (b bound) with(own int, field string) bound {
+	if own == 0 {
+		return b
+	}
+	return bound{max(0, own), field}
 }
 
 // Caps are the gateway's.
@@ -117,6 +128,9 @@ func (c *Caps) ProjectInFlight(id string) int { return c.project(id).inFlight.mo
 
 // CallerInFlight is how many runs of a caller may be in flight; 0: any number. It is [run.Config.CallerInFlight].
 func (c *Caps) CallerInFlight(id string) int { return c.caller(id).inFlight.most }
+
+// callerQuota is how many MiB a caller may keep; 0: any number.
+func (c *Caps) callerQuota(id string) bound { return c.caller(id).quotaMB }
 
 // Weights are the turns of projects that have another number than one, by their ids.
 func (c *Caps) Weights() map[string]int { return c.weights }

@@ -147,7 +147,7 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 				res, changed := call(x, args)
 				if res.ResultRef != nil { // an answer too large for an envelope is stored as an artifact, with its event
 					changed = slices.DeleteFunc(changed, func(table string) bool {
-						return slices.Contains([]string{"artifacts", "project_use", "events"}, table)
+						return slices.Contains([]string{"artifacts", "project_use", "caller_use", "events"}, table)
 					})
 				}
 				if len(changed) > 0 {

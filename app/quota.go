@@ -9,22 +9,25 @@ import (
 	"slurmgate/fault"
 	"slurmgate/ledger"
 	"slurmgate/plan"
+	"slurmgate/run"
 	"slurmgate/site"
 )
 
-// Quotas bound what projects keep. What a job makes counts and is always kept; a project over its quota gets no new imports and no new
-// runs.
+// Quotas bound what projects and callers keep. What a job makes counts and is always kept; a project or caller over its quota gets no new
+// imports and no new runs.
 type Quotas struct {
-	limits site.Limits
-	use    func(ctx context.Context, projectID string) (ledger.Use, error)
+	limits    site.Limits
+	use       func(ctx context.Context, projectID string) (ledger.Use, error)
+	caller    func(id string) bound // MiB that a caller may keep
+	callerUse func(ctx context.Context, id string) (ledger.CallerUse, error)
 
-	mu       sync.Mutex
-	projects map[string]*projectImports // those with imports in progress
+	mu      sync.Mutex
+	imports map[run.Share]*imports // in progress: of each project, and of each caller in all projects
 }
 
-// projectImports are a project's imports in progress.
-type projectImports struct {
-	imports int // of them
+// imports are those in progress of a project or a caller.
+type imports struct {
+	number  int // of them
 	mu      sync.Mutex
 	bytes   int64 // that they have taken
 	counted int64 // artifacts that they have taken
@@ -32,7 +35,10 @@ type projectImports struct {
 
 // Quotas are the gateway's.
 func (g *Gateway) Quotas() *Quotas {
-	g.ready.Do(func() { g.quotas.limits, g.quotas.use = g.Site.Limits, g.Ledger.Use })
+	g.ready.Do(func() {
+		g.quotas.limits, g.quotas.use = g.Site.Limits, g.Ledger.Use
+		g.quotas.caller, g.quotas.callerUse = g.Caps().callerQuota, g.Ledger.CallerUse
+	})
 	return &g.quotas
 }
 
@@ -48,90 +54,162 @@ func (q *Quotas) quotaOf(projectID string) (bytes, imports int64) {
 	return bytes, imports
 }
 
-// Room refuses a new run of a project that is over its quota.
-func (q *Quotas) Room(ctx context.Context, projectID string) error {
-	limit, _ := q.quotaOf(projectID)
-	if limit == 0 {
+// Room refuses a new run whose project or caller is over its quota. It is [run.Parts.Room].
+func (q *Quotas) Room(ctx context.Context, of run.Share) error {
+	const what = "a new run"
+	if limit, _ := q.quotaOf(of.Project); limit > 0 {
+		use, err := q.use(ctx, of.Project)
+		if err != nil {
+			return err
+		}
+		if use.Bytes >= limit {
+			return overQuota(use.Bytes, limit, what)
+		}
+	}
+	quota := q.callerQuota(of.Caller)
+	if quota.most == 0 {
 		return nil
 	}
-	use, err := q.use(ctx, projectID)
-	if err == nil && use.Bytes >= limit {
-		err = overQuota(use, limit, "a new run")
+	use, err := q.callerUse(ctx, of.Caller)
+	if err == nil && use.Bytes >= quota.bytes() {
+		err = callerOverQuota(use.Bytes, quota, what)
 	}
 	return err
 }
 
-// importing begins an import into a project; end ends it, when its artifact is recorded or given up.
-func (q *Quotas) importing(projectID string) (a *allowance, end func()) {
+func (q *Quotas) callerQuota(id string) bound {
+	if id == "" || q.caller == nil {
+		return bound{}
+	}
+	return q.caller(id)
+}
+
+// bytes are those of a bound in MiB.
+func (b bound) bytes() int64 { return int64(b.most) << 20 }
+
+// importing begins an import; end ends it, when its artifact is recorded or given up.
+func (q *Quotas) importing(of run.Share) (a *allowance, end func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.projects[projectID]
-	if p == nil {
-		p = &projectImports{}
-		if q.projects == nil {
-			q.projects = map[string]*projectImports{}
-		}
-		q.projects[projectID] = p
-	}
-	p.imports++
-	a = &allowance{quotas: q, project: projectID, all: p}
+	a = &allowance{quotas: q, of: of, project: q.join(run.Share{Project: of.Project}), caller: q.join(run.Share{Caller: of.Caller})}
 	return a, sync.OnceFunc(func() {
-		p.mu.Lock()
-		p.bytes -= a.bytes
-		p.counted -= a.counted
-		p.mu.Unlock()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if p.imports--; p.imports == 0 {
-			delete(q.projects, projectID)
-		}
+		q.leave(run.Share{Project: of.Project}, a.project, a)
+		q.leave(run.Share{Caller: of.Caller}, a.caller, a)
 	})
+}
+
+func (q *Quotas) join(of run.Share) *imports {
+	one := q.imports[of]
+	if one == nil {
+		one = &imports{}
+		if q.imports == nil {
+			q.imports = map[run.Share]*imports{}
+		}
+		q.imports[of] = one
+	}
+	one.number++
+	return one
+}
+
+func (q *Quotas) leave(of run.Share, one *imports, a *allowance) {
+	one.mu.Lock()
+	one.bytes -= a.bytes
+	one.counted -= a.counted
+	one.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if one.number--; one.number == 0 {
+		delete(q.imports, of)
+	}
 }
 
 // allowance is what one import may take: an [artifact.Allowance].
 type allowance struct {
-	quotas         *Quotas
-	project        string
-	all            *projectImports
-	bytes, counted int64 // taken
+	quotas          *Quotas
+	of              run.Share
+	project, caller *imports
+	bytes, counted  int64 // taken
 }
 
 // Take implements [artifact.Allowance].
 func (a *allowance) Take(ctx context.Context, least, want int64) (int64, error) {
-	a.all.mu.Lock()
-	defer a.all.mu.Unlock()
-	use, err := a.quotas.use(ctx, a.project)
+	a.project.mu.Lock() // before that of the caller, always
+	defer a.project.mu.Unlock()
+	a.caller.mu.Lock()
+	defer a.caller.mu.Unlock()
+	want, err := a.ofProject(ctx, least, want)
+	if err == nil {
+		want, err = a.ofCaller(ctx, least, want)
+	}
 	if err != nil {
 		return 0, err
 	}
-	limit, imports := a.quotas.quotaOf(a.project)
-	if a.counted == 0 {
-		if imports > 0 && use.Imports+a.all.counted >= imports {
-			return 0, fault.New(fault.Policy, "artifact.import", "quota_exceeded",
-				fmt.Sprintf("the project keeps %d imported artifacts of at most %d", use.Imports, imports)).WithNext(makeRoom)
+	for _, one := range []*imports{a.project, a.caller} {
+		one.bytes += want
+		if a.counted == 0 {
+			one.counted++
 		}
-		a.counted++
-		a.all.counted++
-	}
-	if limit > 0 {
-		left := limit - use.Bytes - a.all.bytes
-		if left < least || left < 0 {
-			use.Bytes += a.all.bytes
-			return 0, overQuota(use, limit, fmt.Sprintf("an import of %d bytes more", least))
-		}
-		want = min(want, left)
 	}
 	a.bytes += want
-	a.all.bytes += want
+	a.counted = 1
 	return want, nil
 }
 
-const makeRoom = "remove imports that no run uses (gc, retention.import_days in the site file), use another project, or ask the " +
-	"administrator " +
-	"for more (limits in the site file)"
+// ofProject is how much of what an import wants the project's quota leaves.
+func (a *allowance) ofProject(ctx context.Context, least, want int64) (int64, error) {
+	use, err := a.quotas.use(ctx, a.of.Project)
+	if err != nil {
+		return 0, err
+	}
+	limit, imports := a.quotas.quotaOf(a.of.Project)
+	if a.counted == 0 && imports > 0 && use.Imports+a.project.counted >= imports {
+		return 0, fault.New(fault.Policy, "artifact.import", "quota_exceeded",
+			fmt.Sprintf("the project keeps %d imported artifacts of at most %d", use.Imports, imports)).WithNext(makeRoom)
+	}
+	if limit == 0 {
+		return want, nil
+	}
+	used := use.Bytes + a.project.bytes
+	if left := limit - used; left >= least && left >= 0 {
+		return min(want, left), nil
+	}
+	return 0, overQuota(used, limit, more(least))
+}
 
-func overQuota(use ledger.Use, limit int64, what string) error {
+// ofCaller is how much of that the caller's quota leaves.
+func (a *allowance) ofCaller(ctx context.Context, least, want int64) (int64, error) {
+	quota := a.quotas.callerQuota(a.of.Caller)
+	if quota.most == 0 {
+		return want, nil
+	}
+	use, err := a.quotas.callerUse(ctx, a.of.Caller)
+	if err != nil {
+		return 0, err
+	}
+	used := use.Bytes + a.caller.bytes
+	if left := quota.bytes() - used; left >= least && left >= 0 {
+		return min(want, left), nil
+	}
+	return 0, callerOverQuota(used, quota, more(least))
+}
+
+func more(bytes int64) string { return fmt.Sprintf("an import of %d bytes more", bytes) }
+
+const removeImports = "remove imports that no run uses (gc, retention.import_days in the site file), "
+
+const makeRoom = removeImports + "use another project, or ask the administrator for more (limits in the site file)"
+
+func overQuota(used, limit int64, what string) error {
 	return fault.New(fault.Policy, "quota", "quota_exceeded",
-		fmt.Sprintf("the project keeps %d of %d MiB, imports in progress included; there is no room for %s", use.Bytes>>20, limit>>20, what)).
+		fmt.Sprintf("the project keeps %d of %d MiB, imports in progress included; there is no room for %s", used>>20, limit>>20, what)).
 		WithNext(makeRoom)
+}
+
+func callerOverQuota(used int64, quota bound, what string) error {
+	msg := fmt.Sprintf("the caller keeps %d of %d MiB in all projects, imports in progress included; there is no room for %s", used>>20,
+		quota.most, what)
+	return &fault.Error{Op: "quota", Kind: fault.Policy, Code: "quota_exceeded", Msg: msg,
+		Problems: []fault.Problem{{Code: "CAP-STORED-BYTES", Field: quota.field, Rule: fmt.Sprintf("at most %d MiB in artifacts", quota.most),
+			Msg: fmt.Sprintf("%d MiB are used", used>>20)}},
+		Next: removeImports + "or ask the administrator to raise " + quota.field + " in the site file"}
 }

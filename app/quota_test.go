@@ -70,7 +70,7 @@ func TestProjectQuota(t *testing.T) {
 		t.Error(err)
 	}
 	small := plan.ProjectOf("small")
-	if err := g.Quotas().Room(t.Context(), small); err != nil {
+	if err := g.Quotas().Room(t.Context(), run.Share{Project: small}); err != nil {
 		t.Error("a run is refused below the quota:", err)
 	}
 	// What a job makes is kept whatever the quota says, and counts.
@@ -78,7 +78,7 @@ func TestProjectQuota(t *testing.T) {
 	if _, err := g.addBytes(t.Context(), out, []byte(strings.Repeat("o", 600<<10))); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Quotas().Room(t.Context(), small); fault.CodeOf(err) != "quota_exceeded" {
+	if err := g.Quotas().Room(t.Context(), run.Share{Project: small}); fault.CodeOf(err) != "quota_exceeded" {
 		t.Error("a run is not refused above the quota:", err)
 	}
 	if _, err := imported(t, g, importer, "small", "x"); fault.CodeOf(err) != "quota_exceeded" {
@@ -129,7 +129,7 @@ func TestQuotaIsExact(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 200 {
 		wg.Go(func() {
-			a, end := q.importing("p")
+			a, end := q.importing(run.Share{Project: "p"})
 			defer end()
 			size := int64(30 << 10)
 			if i%2 == 1 { // of unknown size
@@ -160,7 +160,115 @@ func TestQuotaIsExact(t *testing.T) {
 	if kept.Bytes < 900<<10 {
 		t.Errorf("only %d bytes came in", kept.Bytes)
 	}
-	if len(q.projects) != 0 {
-		t.Error("imports that have ended still count:", q.projects)
+	if len(q.imports) != 0 {
+		t.Error("imports that have ended still count:", q.imports)
+	}
+}
+
+// What a caller keeps, in all projects, is bounded by limits.caller_quota_mb: imports, arguments and large answers, and outputs of its runs
+// count. Beyond it imports and new runs are refused with what is used and allowed; what exists is still found, and others are not concerned.
+//
+// proves OPS-03
+func TestCallerQuota(t *testing.T) {
+	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\n", func(s *site.Site) {
+		s.Limits.CallerQuotaMB = 1
+		s.Limits.Callers = []site.CallerLimit{{Caller: "user:two", QuotaMB: 2}, {Caller: "user:free", QuotaMB: -1}}
+	})
+	upload := func(name string, n int, letter string) gate.Caller {
+		who := importer
+		who.Name = "user:" + name
+		who.Body, who.BodyBytes = strings.NewReader(strings.Repeat(letter, n)), int64(n)
+		return who
+	}
+	refused := func(err error, field, says string) {
+		t.Helper()
+		if fault.CodeOf(err) != "quota_exceeded" || !fault.Is(err, fault.Policy) {
+			t.Fatal(err)
+		}
+		for _, part := range []string{says, field + ": ", "to raise " + field} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q is not in %s", part, err)
+			}
+		}
+	}
+	first, err := imported(t, g, upload("one", 600<<10, "a"), "p", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = imported(t, g, upload("one", 600<<10, "b"), "q", "")
+	refused(err, "limits.caller_quota_mb", "the caller keeps 0 of 1 MiB in all projects")
+	unknown := upload("one", 600<<10, "b")
+	unknown.BodyBytes = -1
+	_, err = imported(t, g, unknown, "q", "")
+	refused(err, "limits.caller_quota_mb", "of 1 MiB")
+	if again, err := imported(t, g, upload("one", 600<<10, "a"), "p", ""); err != nil || again.ArtifactID != first.ArtifactID {
+		t.Error("what the caller has is not found:", again, err)
+	}
+	for _, c := range []struct{ name, letter string }{{"two", "b"}, {"two", "c"}, {"two", "d"}, {"free", "e"}, {"free", "f"}, {"free", "g"},
+		{"free", "h"}} {
+		if _, err := imported(t, g, upload(c.name, 600<<10, c.letter), "q", ""); err != nil {
+			t.Error(c, err)
+		}
+	}
+	_, err = imported(t, g, upload("two", 600<<10, "i"), "q", "")
+	refused(err, "limits.callers[0].quota_mb", "the caller keeps 1 of 2 MiB")
+	one := run.Share{Project: plan.ProjectOf("p"), Caller: "user:one"}
+	if err := g.Quotas().Room(t.Context(), one); err != nil {
+		t.Error("a run is refused below the quota:", err)
+	}
+	// Large answers are the caller's, too; they are kept whatever the quota says, as what a job makes is.
+	answer := []byte(`"` + strings.Repeat("x", 600<<10) + `"`)
+	if _, err := (artifacts{g}).Keep(t.Context(), gate.Principal{Name: "user:one"}, "answer", answer); err != nil {
+		t.Fatal(err)
+	}
+	refused(g.Quotas().Room(t.Context(), one), "limits.caller_quota_mb", "keeps 1 of 1 MiB in all projects")
+	for _, caller := range []string{"user:two", "user:free", ""} {
+		if err := g.Quotas().Room(t.Context(), run.Share{Project: one.Project, Caller: caller}); err != nil {
+			t.Error(caller, err)
+		}
+	}
+	var u UsageMonth
+	g.says(t, everything("user:one", gate.All), "usage.month", map[string]any{}, "", &u)
+	if u.Stored.Artifacts != 2 || u.Stored.Bytes <= 1200<<10 || u.Stored.MaxBytes == nil || *u.Stored.MaxBytes != 1<<20 {
+		t.Errorf("%+v", u.Stored)
+	}
+}
+
+// Imports of one caller into many projects at the same time never take more than its quota together.
+func TestCallerQuotaIsExact(t *testing.T) {
+	var mu sync.Mutex
+	kept := map[string]int64{}
+	q := &Quotas{use: func(context.Context, string) (ledger.Use, error) { return ledger.Use{}, nil },
+		caller: func(string) bound { return bound{1, "limits.caller_quota_mb"} },
+		callerUse: func(_ context.Context, who string) (ledger.CallerUse, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return ledger.CallerUse{Bytes: kept[who]}, nil
+		}}
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			who := fmt.Sprint("caller ", i%3)
+			a, end := q.importing(run.Share{Project: fmt.Sprint("p", i%7), Caller: who})
+			defer end()
+			size, err := a.Take(t.Context(), 30<<10, 30<<10)
+			if err != nil || i%5 == 0 { // it fails
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if kept[who] += size; kept[who] > 1<<20 {
+				t.Errorf("%s: %d", who, kept[who])
+			}
+		})
+	}
+	wg.Wait()
+	for who, n := range kept {
+		if n < 800<<10 {
+			t.Errorf("only %d bytes of %s came in", n, who)
+		}
+	}
+	if len(kept) != 3 || len(q.imports) != 0 {
+		t.Error("imports that have ended still count:", q.imports)
 	}
 }

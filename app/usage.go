@@ -19,7 +19,8 @@ func (g *Gateway) usage() []Operation {
 	return []Operation{{
 		ID: "usage.month", Title: "Add up a month", Verb: "usage",
 		Description: "Returns what the jobs that ended in a month used, by project, Slurm account, caller and tool: CPU hours, memory, bytes, " +
-			"failures. Covers the projects that the caller may read. What is not known is null.",
+			"failures. Covers the projects that the caller may read. What is not known is null. stored is what the caller's own artifacts take up " +
+			"now, and may take up.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: noChat,
 		Input: object("", prop("month", `{"type":"string","pattern":"^[0-9]{4}-(0[1-9]|1[0-2])$","description":"such as 2026-11; this month when absent"}`),
 			prop("zone", `{"type":"string","maxLength":64,"description":"time zone in which months begin, such as Europe/Berlin; UTC when absent"}`),
@@ -46,6 +47,15 @@ type UsageMonth struct {
 	To    time.Time  `json:"to"` // the first moment that is not part of it
 	By    []string   `json:"by"`
 	Rows  []UsageRow `json:"rows"`
+
+	Stored StoredUse `json:"stored"`
+}
+
+// StoredUse is what the caller keeps now, in all projects.
+type StoredUse struct {
+	Artifacts int64  `json:"artifacts"`
+	Bytes     int64  `json:"bytes"`
+	MaxBytes  *int64 `json:"max_bytes"` // limits.caller_quota_mb; null: no limit
 }
 
 // UsageRow is what was used by one project, account, caller and tool. Those are null where not asked for; null is also what is not known:
@@ -107,9 +117,22 @@ func (g *Gateway) addUpMonth(ctx context.Context, c gate.Call, a UsageArgs) (out
 		out.Rows = append(out.Rows, UsageRow{known(r.Project), known(r.Account), known(r.Caller), known(r.Tool), r.Runs, r.Attempts, r.Succeeded,
 			r.Failed, r.Cancelled, hours(r.CPUSeconds), hours(r.AllocatedCPUSeconds), r.MaxRSSBytes, r.InputBytes, r.OutputBytes, r.Unmeasured})
 	}
+	if out.Stored, err = g.storedBy(ctx, c.Caller.Key()); err != nil {
+		return out, nil, err
+	}
 	figures, err := json.Marshal(out.Rows) // accounting's figures come later, and are no events
 	return out, map[string]any{"month": out.Month, "zone": out.Zone, "by": by, "project_ids": f.Projects, "ledger_seq": seq,
-		"rows_sha256": plan.Hash(figures)}, err
+		"stored": out.Stored, "rows_sha256": plan.Hash(figures)}, err
+}
+
+// storedBy is what a caller keeps and may keep.
+func (g *Gateway) storedBy(ctx context.Context, caller string) (StoredUse, error) {
+	use, err := g.Ledger.CallerUse(ctx, caller)
+	s := StoredUse{Artifacts: use.Artifacts, Bytes: use.Bytes}
+	if quota := g.Caps().callerQuota(caller); quota.most > 0 {
+		s.MaxBytes = new(quota.bytes())
+	}
+	return s, err
 }
 
 func hours(seconds *float64) *float64 {

@@ -23,6 +23,9 @@ func TestUsageOfAMonth(t *testing.T) {
 	if u.Zone != "UTC" || len(u.By) != 4 || u.Month == "" {
 		t.Errorf("%+v", u)
 	}
+	if u.Stored != (StoredUse{}) {
+		t.Errorf("%+v", u.Stored)
+	}
 	for code, args := range map[string]map[string]any{"USAGE-ZONE": {"zone": "Mars/Olympus"}, "USAGE-BY": {"by": "caller,caller"}} {
 		g.says(t, boss, "usage.month", args, code, nil)
 	}

@@ -32,7 +32,17 @@ func (c Usage) Run(ctx context.Context, a *Shell) error {
 		list(w, strings.Join(append(append([]string{}, u.By...), usageColumns...), "|"), u.Rows, func(r app.UsageRow) []string {
 			return append(keysOf(u, r, "unknown"), figuresOf(r, "-")...)
 		})
+		fmt.Fprintln(w, storedLine(u.Stored))
 	})
+}
+
+// storedLine says what the caller keeps.
+func storedLine(s app.StoredUse) string {
+	line := fmt.Sprintf("you keep %d MiB in %d artifacts, in all projects", s.Bytes>>20, s.Artifacts)
+	if s.MaxBytes != nil {
+		line += fmt.Sprintf(", of at most %d MiB", *s.MaxBytes>>20)
+	}
+	return line
 }
 
 // usageColumns are those behind what is added up by.

@@ -35,3 +35,16 @@ func TestUsageCSV(t *testing.T) {
 		t.Error(err, d)
 	}
 }
+
+// The line after the table says what the caller keeps, and may keep.
+func TestStoredLine(t *testing.T) {
+	most := int64(5 << 20)
+	for want, s := range map[string]app.StoredUse{
+		"you keep 3 MiB in 7 artifacts, in all projects":                   {Artifacts: 7, Bytes: 3<<20 + 5},
+		"you keep 3 MiB in 7 artifacts, in all projects, of at most 5 MiB": {Artifacts: 7, Bytes: 3 << 20, MaxBytes: &most},
+	} {
+		if got := storedLine(s); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

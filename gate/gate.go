@@ -250,7 +250,7 @@ func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) err
 	if g.artifacts == nil {
 		return nil // a tool on files alone, called by the program itself
 	}
-	id, err := g.artifacts.Keep(ctx, who.Own(), "result of "+t.ID, res.Result)
+	id, err := g.artifacts.Keep(ctx, who.Principal, "result of "+t.ID, res.Result)
 	if err != nil {
 		return err
 	}

@@ -637,7 +637,7 @@ func (n nothingKept) Read(context.Context, string, int64) ([]byte, error) {
 	return nil, fault.New(fault.NotFound, "x", "artifact_not_found", "nothing is here")
 }
 
-func (n nothingKept) Keep(context.Context, string, string, []byte) (string, error) {
+func (n nothingKept) Keep(context.Context, Principal, string, []byte) (string, error) {
 	n.t.Error("a dry run keeps an artifact")
 	return "", nil
 }

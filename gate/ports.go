@@ -185,6 +185,6 @@ type Supposer interface {
 type Artifacts interface {
 	// Read returns the bytes of an artifact of at most limit bytes; a larger one is a Validation fault.
 	Read(ctx context.Context, artifactID string, limit int64) ([]byte, error)
-	// Keep stores a result as an artifact of a project.
-	Keep(ctx context.Context, projectID, label string, data []byte) (artifactID string, err error)
+	// Keep stores a result of a caller's as an artifact of its own project.
+	Keep(ctx context.Context, who Principal, label string, data []byte) (artifactID string, err error)
 }

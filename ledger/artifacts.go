@@ -11,10 +11,10 @@ import (
 )
 
 const artifactColumns = "a.artifact_id, a.project_id, a.sha256, a.type, a.label, a.size_bytes, a.source, a.created_at, " +
-	"coalesce(a.erased, '')"
+	"a.caller, coalesce(a.erased, '')"
 
 func artifactFields(a *run.Artifact) []any {
-	return []any{&a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, into{&a.CreatedAt}, &a.Erased}
+	return []any{&a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, into{&a.CreatedAt}, &a.Caller, &a.Erased}
 }
 
 func scanArtifact(row scanner) (a run.Artifact, err error) {
@@ -30,10 +30,11 @@ func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, 
 		return false, fault.New(fault.Transport, "ledger.addArtifact", "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").
 			WithNext("store them again")
 	}
-	n, err := update(ctx, tx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, created_at)
- VALUES (?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0)))
- ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, erased = NULL, used_at = NULL, created_at = excluded.created_at WHERE removed_at IS NOT NULL`,
-		a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, micros(l.now()))
+	n, err := update(ctx, tx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, caller, created_at)
+ VALUES (?,?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0)))
+ ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, erased = NULL, used_at = NULL, created_at = excluded.created_at,
+   caller = excluded.caller WHERE removed_at IS NOT NULL`,
+		a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, a.Caller, micros(l.now()))
 	return n == 1, err
 }
 

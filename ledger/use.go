@@ -14,6 +14,21 @@ type Use struct {
 	Bytes     int64  `json:"bytes"`   // the same content counts for each artifact
 }
 
+// CallerUse is what a caller keeps in all projects.
+type CallerUse struct {
+	Artifacts int64 `json:"artifacts"`
+	Bytes     int64 `json:"bytes"` // the same content counts for each artifact
+}
+
+// CallerUse reads what a caller keeps. What was stored before callers were recorded belongs to nobody.
+func (l *Ledger) CallerUse(ctx context.Context, caller string) (u CallerUse, err error) {
+	err = l.one(ctx, "SELECT artifacts, bytes FROM caller_use WHERE caller = ?", caller).Scan(&u.Artifacts, &u.Bytes)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return u, storage(err)
+}
+
 // Use reads what a project keeps.
 func (l *Ledger) Use(ctx context.Context, projectID string) (Use, error) {
 	u := Use{ProjectID: projectID}

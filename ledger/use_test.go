@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"testing"
+
+	"slurmgate/run"
 )
 
 // What a project keeps follows its artifacts: new, removed, back again, and those of a ledger that is older than the count.
@@ -46,5 +48,57 @@ func TestUse(t *testing.T) {
 	older, err := openAt(t, path).Use(t.Context(), input.ProjectID)
 	if want := (Use{input.ProjectID, 1, 1, input.SizeBytes}); err != nil || older != want {
 		t.Errorf("%+v, %v, want %+v", older, err, want)
+	}
+}
+
+// What a caller keeps follows its artifacts: those it imported, in all projects, and those that its runs made. A removed artifact that
+// comes back belongs to whoever brings it back; an artifact that is older than the record belongs to nobody.
+func TestCallerUse(t *testing.T) {
+	path, old, input := olderLedger(t, 25)
+	l := openAt(t, path)
+	is := func(caller string, want CallerUse) {
+		t.Helper()
+		if got, err := l.CallerUse(t.Context(), caller); err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", caller, got, err, want)
+		}
+	}
+	add := func(i int, caller, project string, size int64) string {
+		t.Helper()
+		a := artifact(i)
+		a.Caller, a.ProjectID, a.Source, a.SizeBytes = caller, project, "import", size
+		_, _, err := l.AddArtifact(t.Context(), a)
+		must(t, err)
+		return a.ID
+	}
+	is("", CallerUse{})
+	is("prn_A", CallerUse{})
+	const p, q = "proj_PPPPPPPPPPPPPPPPPPPPPPPPPP", "proj_QQQQQQQQQQQQQQQQQQQQQQQQQQ"
+	id := add(41, "prn_A", p, 10)
+	add(41, "prn_B", p, 10) // the same artifact
+	add(42, "prn_A", q, 100)
+	add(43, "prn_B", q, 1000)
+	add(44, "", q, 5000)
+	is("prn_A", CallerUse{2, 110})
+	is("prn_B", CallerUse{1, 1000})
+	is("", CallerUse{})
+	_, err := rawDB(t, l).Exec("UPDATE artifacts SET removed_at = 1 WHERE artifact_id = ?", id)
+	must(t, err)
+	is("prn_A", CallerUse{1, 100})
+	add(41, "prn_B", p, 10)
+	is("prn_A", CallerUse{1, 100})
+	is("prn_B", CallerUse{2, 1010})
+
+	n := newRun(9)
+	n.Run.Principal = run.Principal{Name: "user:carol", ID: "prn_C"}
+	v, _, err := l.Insert(t.Context(), n)
+	must(t, err)
+	out := artifact(45)
+	out.SizeBytes, out.Source = 7, v.Run.ID
+	v.Run.State, v.Run.Phase = run.Running, run.InJob
+	_, err = l.Apply(t.Context(), run.Write{Run: v.Run, Artifacts: []run.Artifact{out}, Event: run.Event{Type: "run.running"}})
+	must(t, err)
+	is("prn_C", CallerUse{1, 7})
+	if a, err := l.Artifact(t.Context(), input.ID); err != nil || a.Caller != "" {
+		t.Errorf("an artifact of %s's, before callers were recorded: %+v %v", old.Run.ID, a, err)
 	}
 }

@@ -29,6 +29,7 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 		}
 		for _, a := range w.Artifacts {
 			here := slices.ContainsFunc(w.Payloads, func(p run.Payload) bool { return p.SHA256 == a.SHA256 })
+			a.Caller = run.ShareOf(w.Run).Caller
 			if _, err := l.addArtifact(ctx, tx, a, here); err != nil {
 				return err
 			}

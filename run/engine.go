@@ -70,8 +70,8 @@ type Parts struct {
 	Partitions func(ctx context.Context) ([]Partition, error)
 	// Connections are those to hosts of the site; nil: the site is here.
 	Connections func() []Connection
-	// Room is a fault while the disks, or the project's quota, have no room for another run; nil: not asked.
-	Room func(ctx context.Context, projectID string) error
+	// Room is a fault while the disks, or the quota of the run's project or caller, have no room for another run; nil: not asked.
+	Room func(ctx context.Context, s Share) error
 	// Admit is a fault where a new attempt of the share would exceed what its project, or its caller, may have. It is asked in the
 	// transaction that opens the attempt; nil: not asked.
 	Admit func(s Share, project, caller Spent) error
@@ -106,7 +106,7 @@ type Engine struct {
 // NewEngine makes an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
 	if p.Room == nil {
-		p.Room = func(context.Context, string) error { return nil }
+		p.Room = func(context.Context, Share) error { return nil }
 	}
 	if p.Allowed == nil {
 		p.Allowed = func(string, plan.Params) error { return nil }

@@ -119,6 +119,7 @@ type Artifact struct {
 	SizeBytes int64
 	CreatedAt time.Time
 	Source    string // "import", or the run that made it
+	Caller    string // [Share.Caller] of whoever's it is; "" is nobody
 	Erased    string // the erasure that removed its bytes, which held a secret; "" for none
 }
 

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -171,7 +172,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil && fault.CodeOf(err) != SiteAway {
 		return SubmitAnswer{}, err
 	}
-	if err := e.Room(ctx, o.Params.ProjectID); err != nil {
+	if err := e.Room(ctx, Share{o.Params.ProjectID, cmp.Or(o.Principal.ID, o.Principal.Name)}); err != nil {
 		return SubmitAnswer{}, err
 	}
 	if err := e.mayOpen(ctx, o.Params.ProjectID); err != nil {

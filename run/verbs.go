@@ -88,7 +88,7 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	if err := e.accepts(op); err != nil {
 		return SubmitAnswer{}, err
 	}
-	if err := e.Room(ctx, v.Run.ProjectID); err != nil {
+	if err := e.Room(ctx, ShareOf(v.Run)); err != nil {
 		return SubmitAnswer{}, err
 	}
 	if err := e.mayOpen(ctx, v.Run.ProjectID); err != nil {

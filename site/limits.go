@@ -34,6 +34,7 @@ type Limits struct {
 	CallerRunsInFlight      int `yaml:"caller_runs_in_flight"`       // as those of a project
 	CallerRunsPerDay        int `yaml:"caller_runs_per_day"`
 	CallerCPUHoursPerMonth  int `yaml:"caller_cpu_hours_per_month"`
+	CallerQuotaMB           int `yaml:"caller_quota_mb"` // MiB, 0..1073741824 that it keeps in all projects, outputs included
 
 	Projects []ProjectLimit `yaml:"projects"` // other values for some projects
 	Callers  []CallerLimit  `yaml:"callers"`  // and for some callers
@@ -53,9 +54,10 @@ type ProjectLimit struct {
 // CallerLimit is what one caller may have.
 type CallerLimit struct {
 	Caller           string `yaml:"caller"`         // as lists show it, e.g. user:alice, or the id of the principal, prn_…
-	RunsInFlight     int    `yaml:"runs_in_flight"` // 0: as for all others, -1: no limit; so are the next two
+	RunsInFlight     int    `yaml:"runs_in_flight"` // 0: as for all others, -1: no limit; so are the next three
 	RunsPerDay       int    `yaml:"runs_per_day"`
 	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month"`
+	QuotaMB          int    `yaml:"quota_mb"` // MiB, as caller_quota_mb
 }
 
 // Caps are the limits that projects and callers have in common.
@@ -108,6 +110,7 @@ func (l *Limits) fields() []limit {
 		{"caller_runs_in_flight", &l.CallerRunsInFlight, 0, 0, mostInFlight},
 		{"caller_runs_per_day", &l.CallerRunsPerDay, 0, 0, mostPerDay},
 		{"caller_cpu_hours_per_month", &l.CallerCPUHoursPerMonth, 0, 0, mostCPUHours},
+		{"caller_quota_mb", &l.CallerQuotaMB, 0, 0, mostQuota},
 	}
 }
 
@@ -131,6 +134,7 @@ func (c *checker) limits(l Limits) {
 			c.add("SITE-CALLER", at+".caller", "a caller's name or id, as a list of runs shows it", "the caller is missing", "")
 		}
 		c.caps(at, l.Caps())
+		c.bounds(at+".quota_mb", int64(l.QuotaMB), -1, mostQuota)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestDefaults(t *testing.T) {
 		Retention: Retention{WorkspaceDays: 30},
 		Audit:     Audit{30, 200_000, 2048, 90, 200_000, 1024},
 		HTTP:      HTTP{MaxConnections: 1024},
-		Limits:    Limits{256, 64, 512, 8, 2, 10, 4, 1, 64, 100_000, 1024, 512, 256, 0, 200_000, 0, 0, 0, 0, 0, 0, nil, nil},
+		Limits:    Limits{256, 64, 512, 8, 2, 10, 4, 1, 64, 100_000, 1024, 512, 256, 0, 200_000, 0, 0, 0, 0, 0, 0, 0, nil, nil},
 	}
 	if diff := cmp.Diff(want, parse(t, least), ignorePrivate); diff != "" {
 		t.Error(diff)

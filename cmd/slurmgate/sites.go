@@ -227,16 +227,16 @@ func scriptConfig(s *site.Site) slurm.ScriptConfig {
 	return c
 }
 
-// room refuses a new run while the disks of its site, or the quota of its project, have no room for it.
-func (g *gateway) room(s *site.Site) func(ctx context.Context, projectID string) error {
-	return func(ctx context.Context, projectID string) error {
+// room refuses a new run while the disks of its site, or the quota of its project or caller, have no room for it.
+func (g *gateway) room(s *site.Site) func(ctx context.Context, of run.Share) error {
+	return func(ctx context.Context, of run.Share) error {
 		if err := doctor.Room(s); err != nil {
 			return err
 		}
 		if err := g.farRoom(ctx, s); err != nil {
 			return err
 		}
-		return g.app.Quotas().Room(ctx, projectID)
+		return g.app.Quotas().Room(ctx, of)
 	}
 }
 

@@ -172,7 +172,11 @@ func (w *World) Read(ctx context.Context, id string, limit int64) ([]byte, error
 }
 
 // Keep stores a result.
-func (w *World) Keep(ctx context.Context, project, label string, data []byte) (string, error) {
+func (w *World) Keep(ctx context.Context, who gate.Principal, label string, data []byte) (string, error) {
+	return w.keep(ctx, who.Own(), label, data)
+}
+
+func (w *World) keep(ctx context.Context, project, label string, data []byte) (string, error) {
 	sum, size, err := w.store.Put(ctx, bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return "", err
@@ -333,7 +337,7 @@ func (w *World) call(e Entry, r gate.Request) gate.Response {
 // artifact stores bytes in a project and gives the id.
 func (w *World) artifact(project, text string) string {
 	w.T.Helper()
-	id, err := w.Keep(w.T.Context(), project, "a fixture", []byte(text))
+	id, err := w.keep(w.T.Context(), project, "a fixture", []byte(text))
 	if err != nil {
 		w.T.Fatal(err)
 	}
