@@ -165,8 +165,9 @@ func TestQuotaIsExact(t *testing.T) {
 	}
 }
 
-// What a caller keeps, in all projects, is bounded by limits.caller_quota_mb: imports, arguments and large answers, and outputs of its runs
-// count. Beyond it imports and new runs are refused with what is used and allowed; what exists is still found, and others are not concerned.
+// What a caller keeps, in all projects, is bounded by limits.caller_quota_mb: imports, arguments and large answers, and outputs of its
+// runs count. Beyond it imports and new runs are refused with what is used and allowed; what exists is still found, and others are not
+// concerned.
 //
 // proves OPS-03
 func TestCallerQuota(t *testing.T) {
