@@ -175,7 +175,7 @@ func (g *Gateway) see(ctx context.Context, o run.Order, x option) (s seen) {
 		}
 	}
 	state, _ := g.Sites.State(x.site.Name)
-	if s.wait = waitsFor(state); state.Condition == run.SiteIsAway {
+	if s.wait = waitsFor(state); state.Away {
 		return s // nobody is there to ask
 	}
 	at := o.Params.Spec.Placement

@@ -180,6 +180,7 @@ func (a *Shell) rehearse(ctx context.Context, s *Session, toolID, version string
 			what = fmt.Sprintf("already exists (%s)", *p.State)
 		}
 		fmt.Fprintf(w, "run      %s  %s\npolicy   %s\nparams   %s\n", p.RunID, what, p.PolicyHash, p.ParamsHash)
+		printChoice(w, p)
 		if place := placeText("", p.Placement); place != "" {
 			fmt.Fprintf(w, "place    %s\n", place)
 		}

@@ -106,3 +106,17 @@ func yesNo(b *bool) string {
 	}
 	return "no"
 }
+
+// printChoice prints the site that a run is on or would go to, why, and what was in the way at the others that policy's rule looked at.
+func printChoice(w io.Writer, p run.Preview) {
+	fmt.Fprintf(w, "site     %s", p.Site)
+	if p.SiteWhy != "" {
+		fmt.Fprintf(w, "  (%s)", p.SiteWhy)
+	}
+	fmt.Fprintln(w)
+	for _, s := range p.Sites {
+		if s.Site != p.Site {
+			fmt.Fprintf(w, "         not %s: %s\n", s.Site, s.Why)
+		}
+	}
+}

@@ -196,6 +196,10 @@ func TestTwoClusters(t *testing.T) {
 	usual := took("before")
 	second("devd", "stop", "slurmctld")
 	waits := submit("second", "waits")
+	if at := s.siteRows()["second"]; at.State != "away" || at.Since == nil || at.Code != "slurm_unreachable" || at.Runs["deferred"]+
+		at.Runs["staging"] == 0 {
+		t.Errorf("%+v", at)
+	}
 	if l := s.phase(waits.RunID, "deferred"); !strings.Contains(l.why(), "slurm_unreachable") {
 		t.Errorf("%+v %s", l, l.why())
 	}
@@ -211,16 +215,26 @@ func TestTwoClusters(t *testing.T) {
 	if during := took("restarted"); during > 2*usual+5*time.Second {
 		t.Errorf("a run of the first cluster took %s after the restart", during)
 	}
-	second("devd", "start", "slurmctld")
+	// All that went to the first cluster has ended, and the other one's run still waits; then it goes on.
 	succeeds(inFlight, "first")
+	if s.ok(&l, "get", waits.RunID); l.Phase != "deferred" {
+		t.Errorf("%+v", l)
+	}
+	second("devd", "start", "slurmctld")
 	succeeds(waits, "second")
+	for name, at := range s.siteRows() {
+		if at.State != "ready" || at.Since != nil || at.Budget != nil && (at.Budget.Left > at.Budget.Burst || at.Budget.PerMinute == 0) {
+			t.Errorf("%s: %+v", name, at)
+		}
+	}
 
 	// Policy picks the other one.
 	d.signal("TERM")
 	d.ended(t)
 	s.replace("domain/policies.yaml", "version: 1\n", "version: 1\nsites: {prefer: [second, first]}\n")
-	s.serve()
+	d = s.serve()
 	succeeds(submit("", "by policy"), "second")
+	byRules(t, s, d, submit, succeeds, second)
 	for _, line := range []string{"first", "second"} {
 		if r := s.cli("runs", "list"); !strings.Contains(string(r.stdout), "  "+line+"  ") {
 			t.Error(r)
@@ -241,4 +255,84 @@ func TestTwoClusters(t *testing.T) {
 	if r := s.cli("events", "verify"); r.code != 0 {
 		t.Error(r)
 	}
+}
+
+type siteRow struct {
+	Site      string           `json:"site"`
+	Transport string           `json:"transport"`
+	State     string           `json:"state"`
+	Since     *time.Time       `json:"since"`
+	Code      string           `json:"code"`
+	Runs      map[string]int64 `json:"runs"`
+	Partition string           `json:"default_partition"`
+	Budget    *struct {
+		PerMinute int `json:"per_minute"`
+		Left      int `json:"left"`
+		Burst     int `json:"burst"`
+	} `json:"budget"`
+}
+
+// siteRows is what the verb sites says, by site.
+func (s *site) siteRows() map[string]siteRow {
+	s.t.Helper()
+	var l struct {
+		Sites []siteRow `json:"sites"`
+	}
+	s.ok(&l, "sites")
+	out := map[string]siteRow{}
+	for _, r := range l.Sites {
+		out[r.Site] = r
+	}
+	return out
+}
+
+// byRules has policy pick the site by each of its rules.
+func byRules(t *testing.T, s *site, d *daemon, submit func(site, word string) sited, succeeds func(a sited, on string),
+	second func(argv ...string)) {
+	t.Helper()
+	rule := "sites: {prefer: [second, first]}\n"
+	under := func(pick string) {
+		t.Helper()
+		d.signal("TERM")
+		d.ended(t)
+		with := "sites: {prefer: [second, first], pick: " + pick + "}\n"
+		s.replace("domain/policies.yaml", rule, with)
+		rule = with
+		d = s.serve()
+	}
+	second("scontrol", "update", "PartitionName=main", "State=DOWN")
+	under("first_that_fits")
+	doc := s.plan(probePlan("write", "out/result", "that fits"))
+	if r := s.cli("submit", doc, "--dry-run"); r.code != 0 || !strings.Contains(string(r.stdout),
+		"site     first  (policy first_that_fits: the run fits)\n         not second: partition main is not up\n") {
+		t.Error(r)
+	}
+	succeeds(submit("", "that fits"), "first")
+	second("scontrol", "update", "PartitionName=main", "State=UP")
+
+	// The second cluster has the smaller budget.
+	under("most_free_budget")
+	succeeds(submit("", "most free"), "first")
+	s.ok(new(any), "drain", "--site-name", "first")
+	succeeds(submit("", "the other is drained"), "second")
+	s.ok(new(any), "resume", "--site-name", "first")
+
+	// The first cluster is preferred no more; the input lies there.
+	under("where_the_data_is")
+	input := s.import1(s.file("data.txt", "some data\n"))
+	reads := func(site, word string) sited {
+		t.Helper()
+		doc := probePlan("write", "out/result", word)
+		doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": input.ArtifactID, "checksum_sha256": input.SHA256,
+			"dest_relpath": "in/data.txt"}}
+		if site != "" {
+			s.set(doc, "placement.site", site)
+		}
+		var a sited
+		s.ok(&a, "submit", s.plan(doc))
+		return a
+	}
+	succeeds(reads("first", "brings the data"), "first")
+	succeeds(reads("", "where the data is"), "first")
+	succeeds(submit("", "no data"), "second")
 }

@@ -10,12 +10,35 @@ import (
 type Health struct {
 	Oldest  []Oldest
 	Drained map[string]bool // by site, the gateway's own host too
-	Budget  map[string]int  // by site: RPCs per minute
+	Sites   []Site
+	Budget  map[string]int // by site: RPCs per minute
 	Disks   []Disk
 	Ledger  int64 // bytes
 	Stopped bool  // the ledger accepts no changes
 	Backup  time.Time
 	Damaged int // artifacts that the last backup could not copy
+}
+
+// Site is what is known of a site, the gateway's own host too.
+type Site struct {
+	Name   string
+	Up     bool             // it is open, and its files can be reached; its Slurm has a figure of its own
+	Runs   map[string]int64 // unfinished ones, by phase
+	Budget *Budget          // nil where there is none, and before the site is open
+	Links  []Link
+}
+
+// Budget is how much of a site's budget of requests to Slurm is used.
+type Budget struct {
+	Left  int   // RPCs that may be made now
+	Total int64 // RPCs made since the site was opened
+}
+
+// Link is a kept connection to a site that is elsewhere.
+type Link struct {
+	To     string // slurm or files
+	Up     bool
+	Losses int64 // since the gateway started
 }
 
 // Oldest is the run that has been longest in a phase that should be short: in staging and deferred since its attempt was opened, in others
@@ -40,6 +63,13 @@ var (
 		"was "+
 		"opened, the others since the last change.", "site", "phase")
 	drainedDesc = desc("drained", "1 if the site is drained, else 0.", "site")
+	siteUpDesc  = desc("site_up", "1 if the site is open and its files can be reached, else 0. Its Slurm is slurmgate_slurm_up.", "site")
+	siteRunDesc = desc("site_runs", "Unfinished runs, by site and phase.", "site", "phase")
+	leftDesc    = desc("rpc_budget_left", "RPCs to Slurm that may be made now without waiting.", "site")
+	rpcsDesc    = desc("rpcs_total", "RPCs to Slurm since the site was opened.", "site")
+	linkDesc    = desc("connection_up", "1 if the connection to a site that is elsewhere is up, else 0; to: slurm or files.", "site", "to")
+	lossesDesc  = desc("connection_losses_total", "How often the connection to a site that is elsewhere was lost; to: slurm or files.", "site",
+		"to")
 	budgetDesc  = desc("rpc_budget_per_minute", "RPCs to Slurm that the site file allows per minute.", "site")
 	freeDesc    = desc("disk_free_bytes", "Free bytes on the disk of a folder of the gateway.", "site", "folder")
 	reserveDesc = desc("disk_reserve_bytes", "Bytes that must be free to accept a run (storage.reserve_mb).", "site", "folder")
@@ -49,10 +79,24 @@ var (
 	damagedDesc = desc("last_backup_damaged_artifacts", "Artifacts that the last backup could not copy because they are missing or damaged.")
 )
 
-var healthDescs = []*prometheus.Desc{oldestDesc, drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc,
+var healthDescs = []*prometheus.Desc{siteUpDesc, siteRunDesc, leftDesc, rpcsDesc, linkDesc, lossesDesc, oldestDesc, drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc,
 	damagedDesc}
 
-func (h Health) collect(now time.Time, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+func (h Health) collect(now time.Time, gauge, counter func(d *prometheus.Desc, v float64, labels ...string)) {
+	for _, s := range h.Sites {
+		gauge(siteUpDesc, one(s.Up), s.Name)
+		for phase, n := range s.Runs {
+			gauge(siteRunDesc, float64(n), s.Name, phase)
+		}
+		if s.Budget != nil {
+			gauge(leftDesc, float64(s.Budget.Left), s.Name)
+			counter(rpcsDesc, float64(s.Budget.Total), s.Name)
+		}
+		for _, l := range s.Links {
+			gauge(linkDesc, one(l.Up), s.Name, l.To)
+			counter(lossesDesc, float64(l.Losses), s.Name, l.To)
+		}
+	}
 	for _, o := range h.Oldest {
 		gauge(oldestDesc, now.Sub(o.Since).Seconds(), o.Site, o.Phase)
 	}

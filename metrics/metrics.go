@@ -147,9 +147,12 @@ func (s state) Describe(c chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s state) Collect(c chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	as := func(t prometheus.ValueType) func(d *prometheus.Desc, v float64, labels ...string) {
+		return func(d *prometheus.Desc, v float64, labels ...string) {
+			c <- prometheus.MustNewConstMetric(d, t, v, labels...)
+		}
 	}
+	gauge := as(prometheus.GaugeValue)
 	ctx, stop := context.WithTimeout(context.Background(), countWait)
 	defer stop()
 	if runs, err := s.sources.Runs(ctx); err == nil { // the ledger has these numbers, see its run_counts
@@ -158,7 +161,7 @@ func (s state) Collect(c chan<- prometheus.Metric) {
 		}
 	}
 	if s.sources.Health != nil {
-		s.sources.Health(ctx).collect(s.sources.Now(), gauge)
+		s.sources.Health(ctx).collect(s.sources.Now(), gauge, as(prometheus.CounterValue))
 	}
 	for _, site := range s.sources.Sites {
 		at, err := s.sources.Watched(site)

@@ -69,6 +69,16 @@ func (h *Host) Name() string { return h.cfg.name() }
 // User is whom calls run as.
 func (h *Host) User() string { return h.cfg.User }
 
+// State says whether the host is connected now, and how many connections to it were lost. It asks nobody.
+func (h *Host) State() (up bool, lost int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if up = h.link != nil && h.link.works(); up {
+		return up, h.made - 1
+	}
+	return up, h.made
+}
+
 // Close ends the connection, and with it all calls.
 func (h *Host) Close() {
 	h.stop()

@@ -68,7 +68,7 @@ type Parts struct {
 	Budget func() Budget
 	// Partitions asks the site's Slurm for its partitions; nil: they are not known.
 	Partitions func(ctx context.Context) ([]Partition, error)
-	// Connections are those to hosts of the site; nil: the site is here.
+	// Connections are those to hosts of the site, also before it is open; nil: the site is here.
 	Connections func() []Connection
 	// Room is a fault while the disks, or the quota of the run's project or caller, have no room for another run; nil: not asked.
 	Room func(ctx context.Context, s Share) error

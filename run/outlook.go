@@ -50,6 +50,7 @@ const (
 // SiteState is what is known of a site now. Nothing is asked for it.
 type SiteState struct {
 	Condition  Condition
+	Away       bool       // also of a site that is drained
 	Since      *time.Time // of an outage or a drain, where it is known
 	Until      *time.Time // when a pause ends
 	Problem    error      // why runs wait; nil where it is ready or only drained
@@ -85,13 +86,13 @@ func (s *Sites) State(name string) (st SiteState, ok bool) {
 		if p.Budget != nil {
 			st.Budget = new(p.Budget())
 		}
-		if p.Connections != nil {
-			st.Links = p.Connections()
-		}
+	}
+	if m.Connections != nil {
+		st.Links = m.Connections()
 	}
 	since, away := m.outage()
 	if away != nil {
-		st.Condition, st.Since, st.Problem = SiteIsAway, utc(since), away
+		st.Away, st.Condition, st.Since, st.Problem = true, SiteIsAway, utc(since), away
 	} else if p := m.pressure.sendPause(); p != nil {
 		st.Condition, st.Until, st.Problem = SitePaused, utc(p.until), p.fault()
 	}

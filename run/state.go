@@ -1,6 +1,7 @@
 package run
 
 import (
+	"maps"
 	"slices"
 
 	"slurmgate/visible"
@@ -46,6 +47,9 @@ const (
 
 var states = map[Phase]State{Staging: Queued, Deferred: Queued, Submitting: Queued, Unconfirmed: Queued, Pending: Queued,
 	InJob: Running, Completing: Running, Collecting: Running, NeedsOperator: Blocked, AheadOfLedger: Blocked, OutputsLate: Blocked}
+
+// Unfinished are all phases of runs that are not over.
+func Unfinished() []Phase { return slices.Sorted(maps.Keys(states)) }
 
 // StateOf is the state that each phase belongs to; Done belongs to the three terminal states.
 func StateOf(p Phase) State { return states[p] }

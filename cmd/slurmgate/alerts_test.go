@@ -170,7 +170,8 @@ func TestAlertsNameWhatExists(t *testing.T) {
 var sometimes = []string{`slurmgate_oldest_run_seconds{phase="deferred",site="shell"}`,
 	`slurmgate_oldest_run_seconds{phase="unconfirmed",site="shell"}`,
 	`slurmgate_slurm_requests_total{command="squeue",outcome="ok",site="shell"}`,
-	`slurmgate_slurm_requests_total{command="sbatch",outcome="failed",site="shell"}`, `slurmgate_watch_lag_seconds{site="shell"}`}
+	`slurmgate_slurm_requests_total{command="sbatch",outcome="failed",site="shell"}`, `slurmgate_watch_lag_seconds{site="shell"}`,
+	`slurmgate_connection_up{site="shell",to="slurm"}`, `slurmgate_connection_losses_total{site="shell",to="slurm"}`}
 
 // planted are the situations that each alert is about, as changes to what a gateway says that has no problem.
 var planted = map[string]map[string]string{
@@ -179,7 +180,10 @@ var planted = map[string]map[string]string{
 	"SlurmgateLedgerStopped":   {`slurmgate_ledger_stopped{job="slurmgate"}`: "1x400"},
 	"SlurmgateDiskFull":        {`slurmgate_disk_free_bytes{folder="state_dir",job="slurmgate",site="shell"}`: "1e6x400"},
 	"SlurmgateDiskNearReserve": {`slurmgate_disk_free_bytes{folder="runs_dir",job="slurmgate",site="shell"}`: "3e8x400"},
-	"SlurmgateSlurmSilent":     {`slurmgate_slurm_up{job="slurmgate",site="shell"}`: "0x400"},
+	"SlurmgateSiteAway": {`slurmgate_site_up{job="slurmgate",site="shell"}`: "0x400",
+		`slurmgate_slurm_up{job="slurmgate",site="shell"}`: "0x400"},
+	"SlurmgateConnectionUnsteady": {`slurmgate_connection_losses_total{job="slurmgate",site="shell",to="slurm"}`: "0+1x400"},
+	"SlurmgateSlurmSilent":        {`slurmgate_slurm_up{job="slurmgate",site="shell"}`: "0x400"},
 	"SlurmgateWatchStalled": {`slurmgate_watch_lag_seconds{job="slurmgate",site="shell"}`: "1000x400",
 		`slurmgate_runs{job="slurmgate",state="running"}`: "1x400"},
 	"SlurmgateSlurmErrors": {`slurmgate_slurm_requests_total{command="sbatch",job="slurmgate",outcome="failed",site="shell"}`: "0+1x400"},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"os"
 
+	"slurmgate/fault"
 	"slurmgate/metrics"
+	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/staging"
 )
@@ -19,8 +21,13 @@ func (g *gateway) health(ctx context.Context) metrics.Health {
 	for _, o := range oldest {
 		h.Oldest = append(h.Oldest, metrics.Oldest{Site: o.Site, Phase: string(o.Phase), Since: o.Since})
 	}
+	open, err := g.app.Ledger.OpenBySite(ctx, nil)
+	if err != nil {
+		g.app.Log.Warn("the metrics do not say how many runs each site has", "err", err)
+	}
 	for _, name := range g.app.Sites.Names() {
 		h.Drained[name] = false
+		h.Sites = append(h.Sites, g.siteHealth(name, open[name]))
 	}
 	for _, d := range g.app.Sites.Drains() {
 		h.Drained[d.Site] = true
@@ -36,6 +43,23 @@ func (g *gateway) health(ctx context.Context) metrics.Health {
 		h.Backup, h.Damaged = b.At, b.Damaged
 	}
 	return h
+}
+
+// siteHealth is what the metrics say about a site. Runs of a site that the site file no longer has are not shown: their names have no bound.
+func (g *gateway) siteHealth(name string, runs map[run.Phase]int64) metrics.Site {
+	st, _ := g.app.Sites.State(name)
+	silent := fault.CodeOf(st.Problem) == run.Unreachable || fault.CodeOf(st.Problem) == run.WrongCluster // slurmgate_slurm_up says that
+	out := metrics.Site{Name: name, Up: !st.Away || silent, Runs: map[string]int64{}}
+	for _, p := range run.Unfinished() {
+		out.Runs[string(p)] = runs[p]
+	}
+	if b := st.Budget; b != nil {
+		out.Budget = &metrics.Budget{Left: b.Left, Total: b.Total}
+	}
+	for _, l := range st.Links {
+		out.Links = append(out.Links, metrics.Link(l))
+	}
+	return out
 }
 
 func (g *gateway) disks(ctx context.Context, s *site.Site) (out []metrics.Disk) {

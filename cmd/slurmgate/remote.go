@@ -11,6 +11,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/nss"
 	"slurmgate/remote"
+	"slurmgate/run"
 	"slurmgate/site"
 )
 
@@ -59,6 +60,35 @@ func (h *hosts) host(to site.SSH) (*remote.Host, error) {
 		h.open[name] = made
 	}
 	return made, err
+}
+
+// links says how the connections to a site are; nil for a site that is here.
+func (h *hosts) links(s *site.Site) func() []run.Connection {
+	if !s.FarSlurm() && !s.FarFiles() {
+		return nil
+	}
+	found := sync.OnceValue(func() map[string]*remote.Host { // looks up this process's user
+		to := map[string]*remote.Host{}
+		if host, err := h.login(s); err == nil && s.FarSlurm() {
+			to["slurm"] = host
+		}
+		if s.FarFiles() {
+			if host, err := h.data(s); err == nil {
+				to["files"] = host
+			}
+		}
+		return to
+	})
+	return func() (list []run.Connection) {
+		hosts := found()
+		for _, to := range []string{"slurm", "files"} {
+			if host := hosts[to]; host != nil {
+				up, lost := host.State()
+				list = append(list, run.Connection{To: to, Up: up, Losses: int64(lost)})
+			}
+		}
+		return list
+	}
 }
 
 // close ends all connections, and with them the calls that are under way.

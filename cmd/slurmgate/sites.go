@@ -37,6 +37,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
 	for _, s := range g.app.Site.Clusters() {
 		x := g.site(s, previous)
+		x.Parts.Connections = g.hosts.links(s)
 		x.Open = func(ctx context.Context) (run.Parts, error) { return g.openCluster(ctx, s, folders) }
 		sites = append(sites, x)
 	}
