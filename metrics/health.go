@@ -79,7 +79,8 @@ var (
 	damagedDesc = desc("last_backup_damaged_artifacts", "Artifacts that the last backup could not copy because they are missing or damaged.")
 )
 
-var healthDescs = []*prometheus.Desc{siteUpDesc, siteRunDesc, leftDesc, rpcsDesc, linkDesc, lossesDesc, oldestDesc, drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc,
+var healthDescs = []*prometheus.Desc{siteUpDesc, siteRunDesc, leftDesc, rpcsDesc, linkDesc, lossesDesc, oldestDesc,
+	drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc,
 	damagedDesc}
 
 func (h Health) collect(now time.Time, gauge, counter func(d *prometheus.Desc, v float64, labels ...string)) {

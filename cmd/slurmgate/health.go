@@ -45,7 +45,8 @@ func (g *gateway) health(ctx context.Context) metrics.Health {
 	return h
 }
 
-// siteHealth is what the metrics say about a site. Runs of a site that the site file no longer has are not shown: their names have no bound.
+// siteHealth is what the metrics say about a site. Runs of sites that the site file no longer has are not shown: such names have no
+// bound.
 func (g *gateway) siteHealth(name string, runs map[run.Phase]int64) metrics.Site {
 	st, _ := g.app.Sites.State(name)
 	silent := fault.CodeOf(st.Problem) == run.Unreachable || fault.CodeOf(st.Problem) == run.WrongCluster // slurmgate_slurm_up says that
