@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair mcp-conformance openapi-client fuzz lines model packages clean
+.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging mcp-conformance openapi-client fuzz lines model packages clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -71,6 +71,10 @@ model:
 # How much longer a caller's run takes behind 160 runs of another caller, of its project and of another one; on a cluster of its own. About four minutes.
 bench-fair:
 	@go run ./bench fair
+
+# Transfers over SFTP beside OpenSSH's scp and sftp, at 0 ms and at 20 ms, and copies beside cp and openssl; on a cluster of its own.
+bench-staging:
+	@go run ./bench staging
 
 # How many lines and tokens of Go each package of the product gained or lost since the commit FROM.
 lines:

@@ -22,6 +22,13 @@ func inside(ctx context.Context, args []string) error {
 		}
 		return alone(ctx, p)
 	}
+	if args[0] == "carry" {
+		var c carried
+		if err := json.Unmarshal([]byte(args[1]), &c); err != nil {
+			return err
+		}
+		return carry(ctx, c)
+	}
 	if args[0] == "attack" {
 		var t target
 		if err := json.Unmarshal([]byte(args[1]), &t); err != nil {
@@ -47,6 +54,8 @@ func inside(ctx context.Context, args []string) error {
 		err = m.faces(ctx)
 	case "fair":
 		err = m.fair(ctx)
+	case "staging":
+		err = m.staging(ctx)
 	default:
 		err = fmt.Errorf("there is no inside measurement %q", args[0])
 	}

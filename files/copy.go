@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"hash"
 	"io"
 )
 
@@ -11,6 +12,23 @@ const (
 	smallChunk = 32 << 10 // the first chunk; most files are not larger
 	chunk      = 1 << 20  // how much is copied between two checks of the context
 )
+
+// writeBoth hashes a large chunk while it is written.
+func writeBoth(dst io.Writer, h hash.Hash, b []byte) error {
+	if len(b) <= smallChunk || dst == io.Discard {
+		h.Write(b) // never fails
+		_, err := dst.Write(b)
+		return err
+	}
+	hashed := make(chan struct{})
+	go func() {
+		h.Write(b)
+		close(hashed)
+	}()
+	_, err := dst.Write(b)
+	<-hashed
+	return err
+}
 
 // CopyHash copies all of src to dst and returns the SHA-256 of the bytes in hex, and how many they were. about is how many to expect, for
 // the buffer; 0: unknown.
@@ -26,8 +44,7 @@ func CopyHash(ctx context.Context, dst io.Writer, src io.Reader, about int64) (s
 		}
 		n, err := src.Read(buf)
 		size += int64(n)
-		h.Write(buf[:n]) // never fails
-		if _, err := dst.Write(buf[:n]); err != nil {
+		if err := writeBoth(dst, h, buf[:n]); err != nil {
 			return "", size, err
 		}
 		if n == len(buf) && n < chunk {

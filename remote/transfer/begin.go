@@ -97,6 +97,9 @@ func (u *upload) begin(ctx context.Context) error {
 		return err
 	}
 	first.conn, first.file, u.from = o.conn, o.file, o.from
+	for i, l := range w.lanes { // they take turns, so that one syncs while the others send
+		l.mark = u.from - int64(len(w.lanes)-1-i)*u.pool.tune.sync
+	}
 	w.name, w.flags, w.chunk = u.temp, os.O_WRONLY, o.conn.chunk
 	w.setDepth(u.pool.tune.window, u.file.Size)
 	w.request = func(c *conn, f *sftp.File, off int64, buf []byte) error {

@@ -174,7 +174,7 @@ func (w *crew) drive(ctx context.Context, l *lane) error {
 			return err
 		}
 		w.lose(l)
-		if !losses.wait(connecting) && ctx.Err() == nil && connecting.Err() == nil {
+		if !losses.wait(connecting, l.slot.pause) && ctx.Err() == nil && connecting.Err() == nil {
 			return err
 		}
 	}

@@ -128,7 +128,7 @@ func (u *upload) run(ctx context.Context) (string, error) {
 		}
 		if len(u.pending) < left {
 			losses = 0
-		} else if !losses.wait(ctx) {
+		} else if !losses.wait(ctx, u.pool.tune.pause) {
 			return "", sftp.ErrSSHFxConnectionLost
 		}
 		if err := u.round(ctx, u.again); err != nil {

@@ -14,6 +14,7 @@ import (
 type slot struct {
 	open  func(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error)
 	stall time.Duration
+	pause time.Duration // after a loss
 	chunk int           // bytes a request may carry when the server is OpenSSH
 	busy  chan struct{} // held while the connection is made
 	users atomic.Int64  // transfers that use it
@@ -136,20 +137,19 @@ func (s *slot) call(ctx context.Context, c *conn, f func() error) error {
 }
 
 const (
-	tries      = 6 // connections in a row that bring a transfer no further
-	firstPause = 100 * time.Millisecond
-	longPause  = 3 * time.Second
+	tries     = 6 // connections in a row that bring a transfer no further
+	longPause = 3 * time.Second
 )
 
 // backOff counts losses in a row.
 type backOff int
 
-// wait pauses before the next try. False: there is none.
-func (b *backOff) wait(ctx context.Context) bool {
+// wait pauses before the next try, first for so long. False: there is none.
+func (b *backOff) wait(ctx context.Context, first time.Duration) bool {
 	if *b++; *b >= tries {
 		return false
 	}
-	t := time.NewTimer(min(firstPause<<(*b-1), longPause))
+	t := time.NewTimer(min(first<<(*b-1), longPause))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -173,7 +173,7 @@ func steady[T any](ctx context.Context, s *slot, f func(c *conn, again bool) (T,
 			again = true
 			s.drop(c)
 		}
-		if !mayReturn(err) || !losses.wait(ctx) {
+		if !mayReturn(err) || !losses.wait(ctx, s.pause) {
 			return v, err
 		}
 	}

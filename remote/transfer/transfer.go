@@ -74,15 +74,17 @@ func New(d Dialer, c Config) (*Pool, error) {
 
 // tuning is what measurements have shown to be good. Tests have smaller ones.
 type tuning struct {
-	chunk  int   // of a server that says it is OpenSSH
-	window int   // bytes under way on one connection
-	lane   int64 // how large a part of a file is worth a further connection
-	sync   int64 // bytes for each connection that a file advances between two syncs, and so about what a loss costs
-	resume int64 // the smallest file whose upload leaves a record to be continued by
+	chunk  int           // of a server that says it is OpenSSH
+	window int           // bytes under way on one connection
+	lane   int64         // how large a part of a file is worth a further connection
+	sync   int64         // bytes for each connection that a file advances between two syncs, and so about what a loss costs
+	pause  time.Duration // after the first loss in a row; it doubles with each
+	resume int64         // the smallest file whose upload leaves a record to be continued by
 }
 
-// The window is twice the one that OpenSSH and x/crypto/ssh give a channel.
-var tuned = tuning{chunk: ChunkBytes, window: 4 << 20, lane: 4 << 20, sync: 64 << 20, resume: 64 << 20}
+// The window is half as much again as the one that OpenSSH and x/crypto/ssh give a channel.
+var tuned = tuning{chunk: ChunkBytes, window: 3 << 20, lane: 4 << 20, sync: 32 << 20, resume: 64 << 20,
+	pause: 100 * time.Millisecond}
 
 func newPool(d Dialer, c Config, t tuning) *Pool {
 	c.Stall = cmp.Or(c.Stall, time.Minute)
@@ -92,7 +94,7 @@ func newPool(d Dialer, c Config, t tuning) *Pool {
 		if i == 0 {
 			open = d.SFTP
 		}
-		p.slots = append(p.slots, &slot{open: open, stall: c.Stall, chunk: t.chunk, busy: make(chan struct{}, 1)})
+		p.slots = append(p.slots, &slot{open: open, stall: c.Stall, chunk: t.chunk, pause: t.pause, busy: make(chan struct{}, 1)})
 	}
 	if c.BytesPerSecond > 0 {
 		burst := max(int(c.BytesPerSecond/10), ChunkBytes+1)

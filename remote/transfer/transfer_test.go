@@ -21,7 +21,8 @@ import (
 )
 
 // small makes a few kilobytes behave as gigabytes do.
-var small = tuning{chunk: 1 << 10, window: 4 << 10, lane: 4 << 10, sync: 8 << 10, resume: 16 << 10}
+var small = tuning{chunk: 1 << 10, window: 4 << 10, lane: 4 << 10, sync: 8 << 10, resume: 16 << 10,
+	pause: time.Millisecond}
 
 func randomBytes(seed uint64, n int) []byte {
 	b := make([]byte, n)
@@ -145,63 +146,82 @@ func TestCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// Whatever is cut, crashes, or cannot connect: a file under its name is whole, an error leaves what was there, and another try ends well.
+// far is a server that the tests cut: the one in memory, and OpenSSH's.
+type far interface {
+	Dialer
+	content(name string) ([]byte, bool)
+	names() []string
+	cut(rng *rand.Rand, after ...int) // connections, after so many bytes each
+	mend()
+}
+
+func (s *server) cut(rng *rand.Rand, after ...int) {
+	cuts(s, rng.IntN(2) == 0, rng.IntN(2) == 0, after...)
+	bad := rng.IntN(9)
+	s.refuse = func(int) error {
+		if rng.IntN(8) < bad {
+			return errors.New("too many connections")
+		}
+		return nil
+	}
+}
+
+func (s *server) mend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = nil
+}
+
+// manyCuts puts a file into a folder that has an older one of its name. Whatever is cut, crashes, or cannot connect: a file under its name is
+// whole, an error leaves what was there, and another try ends well. It returns how many tries failed.
+func manyCuts(t *testing.T, s far, dir string, rng *rand.Rand, seed uint64) (failed int) {
+	size := 1 + rng.IntN(200_000)
+	data := randomBytes(seed, size)
+	f := File{Path: dir + "/f", Size: int64(size), SHA256: sumOf(data)}
+	old, _ := s.content(f.Path)
+	var after []int
+	for range rng.IntN(40) {
+		after = append(after, rng.IntN(1+rng.IntN(2*size)))
+	}
+	s.cut(rng, after...)
+	for ; ; failed++ {
+		p := newPool(s, Config{Connections: 1 + rng.IntN(8), Stall: time.Minute}, small)
+		_, err := p.Put(t.Context(), f, bytes.NewReader(data))
+		p.Close()
+		got, there := s.content(f.Path)
+		if err == nil {
+			if !bytes.Equal(got, data) {
+				t.Fatalf("seed %d, try %d: the file is wrong", seed, failed)
+			}
+			break
+		}
+		if !there || !bytes.Equal(got, old) && !bytes.Equal(got, data) {
+			t.Fatalf("seed %d, try %d: %v left another file", seed, failed, err)
+		}
+		if !fault.Is(err, fault.Transport) || failed > 100 {
+			t.Fatalf("seed %d, try %d: %v", seed, failed, err)
+		}
+		s.mend()
+	}
+	for _, n := range s.names() {
+		if n != f.Path && !strings.Contains(n, TempPrefix) {
+			t.Errorf("seed %d: left %s", seed, n)
+		}
+	}
+	return failed
+}
+
 func TestManyCuts(t *testing.T) {
-	outcomes := map[bool]int{}
+	failed := 0
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 14))
-			size := 1 + rng.IntN(200_000)
-			data := randomBytes(seed, size)
-			f := File{Path: "/d/f", Size: int64(size), SHA256: sumOf(data)}
 			s := newServer()
 			old := []byte("what was there")
 			s.files["/d/f"] = &memFile{data: old, durable: old, mode: 0o100644}
-			var after []int
-			for range rng.IntN(40) {
-				after = append(after, rng.IntN(1+rng.IntN(2*size)))
-			}
-			cuts(s, rng.IntN(2) == 0, rng.IntN(2) == 0, after...)
-			bad := rng.IntN(9)
-			s.refuse = func(int) error {
-				if len(after) > 0 && rng.IntN(8) < bad {
-					return errors.New("too many connections")
-				}
-				return nil
-			}
-			for try := 0; ; try++ {
-				p := newPool(s, Config{Connections: 1 + rng.IntN(8), Stall: time.Minute}, small)
-				_, err := p.Put(t.Context(), f, bytes.NewReader(data))
-				p.Close()
-				got, there := s.content("/d/f")
-				outcomes[err == nil]++
-				if err == nil {
-					if !bytes.Equal(got, data) {
-						t.Fatalf("seed %d, try %d: the file is wrong", seed, try)
-					}
-					break
-				}
-				if !there || !bytes.Equal(got, old) && !bytes.Equal(got, data) {
-					t.Fatalf("seed %d, try %d: %v left another file", seed, try, err)
-				}
-				if !fault.Is(err, fault.Transport) {
-					t.Fatalf("seed %d: %v", seed, err)
-				}
-				s.mu.Lock()
-				s.refuse = nil
-				s.mu.Unlock()
-				if try > 100 {
-					t.Fatalf("seed %d: it never ends: %v", seed, err)
-				}
-			}
-			for _, n := range s.names() {
-				if n != "/d/f" && !strings.Contains(n, TempPrefix) {
-					t.Errorf("seed %d: left %s", seed, n)
-				}
-			}
+			failed += manyCuts(t, s, "/d", rand.New(rand.NewPCG(seed, 14)), seed)
 		})
 	}
-	if outcomes[false] == 0 {
+	if failed == 0 {
 		t.Error("no try failed: the test cuts too little")
 	}
 }
