@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// delayed forwards connections to target through a proxy that delivers each byte after half the round-trip time, in both directions. It does
-// not limit the bandwidth: what is on its way is in memory. Its answer is the proxy's address.
+// delayed forwards connections to target through a proxy that delivers each byte after half the round-trip time, in both directions. It
+// does not limit the bandwidth: what is on its way is in memory. addr is the proxy's address.
 func delayed(target string, roundTrip time.Duration) (addr string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

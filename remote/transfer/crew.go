@@ -74,7 +74,7 @@ func (w *crew) finish() {
 // release closes the file on every lane.
 func (w *crew) release() {
 	for _, l := range w.lanes {
-		l.slot.users.Add(-1)
+		l.slot.leave()
 		if l.file != nil {
 			background(l.file)
 		}
@@ -146,9 +146,10 @@ func (w *crew) drive(ctx context.Context, l *lane) error {
 	var losses backOff
 	connecting, stop := context.WithCancel(ctx)
 	defer stop()
+	closed := w.closed
 	go func() {
 		select {
-		case <-w.closed:
+		case <-closed:
 			stop()
 		case <-connecting.Done():
 		}
@@ -232,8 +233,8 @@ func (w *crew) pump(ctx context.Context, l *lane) (moved bool, err error) {
 
 // carry makes the request for a span.
 func (w *crew) carry(ctx context.Context, l *lane, s *span) error {
-	off, buf := s.off, s.buf
-	err := l.slot.call(ctx, l.conn, func() error { return w.request(l.conn, l.file, off, buf) })
+	c, f, off, buf := l.conn, l.file, s.off, s.buf
+	err := l.slot.call(ctx, c, func() error { return w.request(c, f, off, buf) })
 	switch {
 	case !errors.Is(err, errStalled):
 	case w.reads: // the request may still use the buffer

@@ -288,8 +288,9 @@ func (u *upload) after(ctx context.Context, l *lane) error {
 		return nil
 	}
 	l.mark = next
+	c := l.conn
 	return u.sync(ctx, l, func() error { // by a handle of its own: Sync locks the one that writes
-		f, err := l.conn.OpenFile(u.temp, os.O_WRONLY)
+		f, err := c.OpenFile(u.temp, os.O_WRONLY)
 		if err != nil {
 			return err
 		}

@@ -63,12 +63,14 @@ func (s *server) More(_ context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 	s.mu.Lock()
 	n := s.dials
 	s.dials++
-	refuse, wire := s.refuse, s.wire
+	wire := s.wire
+	var refused error
+	if s.refuse != nil {
+		refused = s.refuse(n)
+	}
 	s.mu.Unlock()
-	if refuse != nil {
-		if err := refuse(n); err != nil {
-			return nil, err
-		}
+	if refused != nil {
+		return nil, refused
 	}
 	here, there := net.Pipe()
 	if wire != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+
+	"slurmgate/fault"
 )
 
 // slot is a place for one connection, made when it is first needed and again after a loss.
@@ -19,8 +21,11 @@ type slot struct {
 	busy  chan struct{} // held while the connection is made
 	users atomic.Int64  // transfers that use it
 
-	mu   sync.Mutex
-	conn *conn
+	kept bool // it stays open without a transfer
+
+	mu     sync.Mutex
+	conn   *conn
+	closed bool
 }
 
 // conn is one SFTP channel.
@@ -67,8 +72,43 @@ func (s *slot) get(ctx context.Context) (*conn, error) {
 	_, c.syncs = client.HasExtension("fsync@openssh.com")
 	s.mu.Lock()
 	s.conn = c
+	closed := s.closed
 	s.mu.Unlock()
+	if closed {
+		s.drop(c)
+		return nil, fault.New(fault.Canceled, "transfer.get", "closed", "the transfers have been closed")
+	}
+	s.rest()
 	return c, nil
+}
+
+// idleTime is how long a further connection waits for the next transfer.
+const idleTime = time.Minute
+
+// rest closes a further connection when no transfer has come after a while.
+func (s *slot) rest() {
+	if c := s.current(); c != nil && !s.kept && s.users.Load() == 0 {
+		time.AfterFunc(idleTime, func() {
+			if s.users.Load() == 0 {
+				s.drop(c)
+			}
+		})
+	}
+}
+
+// leave ends a transfer's use.
+func (s *slot) leave() {
+	if s.users.Add(-1) == 0 {
+		s.rest()
+	}
+}
+
+// close closes the slot for good.
+func (s *slot) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.drop(s.current())
 }
 
 // drop closes a connection that failed, so that the next get makes another.

@@ -82,8 +82,8 @@ type tuning struct {
 	resume int64         // the smallest file whose upload leaves a record to be continued by
 }
 
-// The window is half as much again as the one that OpenSSH and x/crypto/ssh give a channel.
-var tuned = tuning{chunk: ChunkBytes, window: 3 << 20, lane: 4 << 20, sync: 32 << 20, resume: 64 << 20,
+// The window is somewhat more than the 2 MiB that OpenSSH and x/crypto/ssh give a channel.
+var tuned = tuning{chunk: ChunkBytes, window: 10 * ChunkBytes, lane: 4 << 20, sync: 32 << 20, resume: 64 << 20,
 	pause: 100 * time.Millisecond}
 
 func newPool(d Dialer, c Config, t tuning) *Pool {
@@ -94,7 +94,7 @@ func newPool(d Dialer, c Config, t tuning) *Pool {
 		if i == 0 {
 			open = d.SFTP
 		}
-		p.slots = append(p.slots, &slot{open: open, stall: c.Stall, chunk: t.chunk, pause: t.pause, busy: make(chan struct{}, 1)})
+		p.slots = append(p.slots, &slot{open: open, stall: c.Stall, chunk: t.chunk, pause: t.pause, kept: i == 0, busy: make(chan struct{}, 1)})
 	}
 	if c.BytesPerSecond > 0 {
 		burst := max(int(c.BytesPerSecond/10), ChunkBytes+1)
@@ -107,7 +107,7 @@ func newPool(d Dialer, c Config, t tuning) *Pool {
 // Close closes the pool's channels and further connections. Transfers under way fail.
 func (p *Pool) Close() {
 	for _, s := range p.slots {
-		s.drop(s.current())
+		s.close()
 	}
 }
 

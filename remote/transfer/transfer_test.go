@@ -172,8 +172,8 @@ func (s *server) mend() {
 	s.refuse = nil
 }
 
-// manyCuts puts a file into a folder that has an older one of its name. Whatever is cut, crashes, or cannot connect: a file under its name is
-// whole, an error leaves what was there, and another try ends well. It returns how many tries failed.
+// manyCuts puts a file into a folder that has an older one of its name. Whatever is cut, crashes, or cannot connect: a file under its name
+// is whole, an error leaves what was there, and another try ends well. It returns how many tries failed.
 func manyCuts(t *testing.T, s far, dir string, rng *rand.Rand, seed uint64) (failed int) {
 	size := 1 + rng.IntN(200_000)
 	data := randomBytes(seed, size)
@@ -490,6 +490,37 @@ func TestPutMany(t *testing.T) {
 			if got, _ := s.content(name); !bytes.Equal(got, data) {
 				t.Errorf("%s is wrong", name)
 			}
+		}
+	})
+}
+
+// Further connections end when they have been idle; the kept one stays.
+func TestIdleConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		p := pool(t, s, 4)
+		data := randomBytes(1, 100_000)
+		open := func() int {
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.now
+		}
+		for range 2 {
+			if _, err := p.Put(t.Context(), File{Path: "/d/f", Size: 100_000}, bytes.NewReader(data)); err != nil {
+				t.Fatal(err)
+			}
+			if n := open(); n != 4 {
+				t.Errorf("%d connections after a transfer", n)
+			}
+			time.Sleep(idleTime + time.Second)
+			if n := open(); n != 1 {
+				t.Errorf("%d connections after a pause", n)
+			}
+		}
+		p.Close()
+		if _, err := p.Put(t.Context(), File{Path: "/d/f", Size: 100_000}, bytes.NewReader(data)); !fault.Is(err, fault.Canceled) {
+			t.Errorf("a closed pool: %v", err)
 		}
 	})
 }
