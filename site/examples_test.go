@@ -14,16 +14,35 @@ import (
 
 const examples = "../site-configs"
 
+// Each combination of transports has an example.
+//
+// proves SITE-01
 func TestEveryExampleIsValid(t *testing.T) {
 	files, err := filepath.Glob(examples + "/*.yaml")
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%d examples, %v", len(files), err)
 	}
-	files = append(files, examples+"/several/site.yaml")
+	files = append(files, examples+"/several/site.yaml", examples+"/transports/site.yaml")
+	combinations := map[string]bool{}
 	for _, file := range files {
-		if _, err := Load(file); err != nil {
+		s, err := Load(file)
+		if err != nil {
 			t.Error(err)
+			continue
 		}
+		for _, c := range s.Clusters() {
+			data := ""
+			if c.FarFiles() && c.Storage.SFTP.Host != c.Slurm.SSH.Host {
+				data = " (dtn)"
+			}
+			combinations[c.Slurm.Transport+"+"+c.Storage.Transport+data] = true
+		}
+		if strings.HasSuffix(file, "/transports/site.yaml") && s.Clusters()[0].Slurm.Transport == s.Clusters()[1].Slurm.Transport {
+			t.Error("the clusters of transports/ have one transport")
+		}
+	}
+	if want := []string{"cli+shared", "ssh+sftp", "ssh+sftp (dtn)", "ssh+shared"}; len(combinations) != len(want) {
+		t.Errorf("there is an example for each combination, %v: %v", want, combinations)
 	}
 }
 

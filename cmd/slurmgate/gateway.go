@@ -38,7 +38,7 @@ type gateway struct {
 	metrics *metrics.Metrics
 	access  *access.Access
 	slurms  sync.Map // name of a cluster that is open → its *slurm.CLI
-	hosts   *hosts // login nodes and data hosts
+	hosts   *hosts   // login nodes and data hosts
 	free    freeSpace
 
 	lock   *ledger.Lock
