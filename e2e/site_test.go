@@ -74,8 +74,9 @@ budget:
 
 // site is one gateway's world.
 type site struct {
-	t   testing.TB
-	dir string // /shared/…
+	t       testing.TB
+	dir     string // /shared/…
+	outside string // the site file, of a gateway on this machine, outside of the cluster; else empty
 	siteFile
 }
 
@@ -121,6 +122,9 @@ func (s *site) file(name, content string) string {
 	p := s.dir + "/files/" + name
 	must(s.t, os.WriteFile(host(p), []byte(content), 0o644))
 	must(s.t, os.Lchown(host(p), world.uid, world.uid))
+	if s.outside != "" {
+		return host(p)
+	}
 	return p
 }
 
@@ -141,6 +145,11 @@ func (r result) String() string {
 const patience = 3 * time.Minute // of one command line
 
 func (s *site) command(ctx context.Context, args ...string) *exec.Cmd {
+	if s.outside != "" {
+		c := exec.CommandContext(ctx, host(world.dir)+"/slurmgate", args...)
+		c.Env, c.WaitDelay = append(os.Environ(), "SLURMGATE_SITE="+s.outside), 10*time.Second
+		return c
+	}
 	return inClusterContext(ctx, "lab", []string{"SLURMGATE_SITE=" + s.dir + "/site.yaml"}, append([]string{world.dir + "/slurmgate"},
 		args...)...)
 }
@@ -354,6 +363,8 @@ type daemon struct {
 	pid  string // as the cluster counts
 	done chan error
 	text *syncBuffer
+
+	outside bool // it runs on this machine
 }
 
 var servePID = regexp.MustCompile(`\(pid (\d+)\)`)
@@ -361,7 +372,8 @@ var servePID = regexp.MustCompile(`\(pid (\d+)\)`)
 // serve starts a gateway that stays, and ends it with the test.
 func (s *site) serve(flags ...string) *daemon {
 	s.t.Helper()
-	d := &daemon{cmd: s.command(context.Background(), append([]string{"serve"}, flags...)...), done: make(chan error, 1), text: &syncBuffer{}}
+	d := &daemon{cmd: s.command(context.Background(), append([]string{"serve"}, flags...)...), done: make(chan error, 1), text: &syncBuffer{},
+		outside: s.outside != ""}
 	d.cmd.Stdout, d.cmd.Stderr = d.text, d.text
 	must(s.t, d.cmd.Start())
 	go func() { d.done <- d.cmd.Wait() }()
@@ -391,7 +403,9 @@ func (s *site) serve(flags ...string) *daemon {
 
 // signal sends a signal to the daemon; one that is gone is fine.
 func (d *daemon) signal(name string) {
-	if d.pid != "" {
+	if d.pid != "" && d.outside {
+		_ = exec.Command("kill", "-"+name, d.pid).Run()
+	} else if d.pid != "" {
 		_ = inCluster("lab", "kill", "-"+name, d.pid).Run()
 	}
 }
@@ -477,6 +491,9 @@ func (s *site) planText(text string) string {
 	planN.Unlock()
 	p := path.Join(s.dir, name)
 	must(s.t, os.WriteFile(host(p), []byte(text), 0o644))
+	if s.outside != "" {
+		return host(p)
+	}
 	return p
 }
 

@@ -17,11 +17,52 @@ import (
 	"slurmgate/fault"
 	"slurmgate/run"
 	"slurmgate/site"
+	far "slurmgate/staging/sftp"
 )
 
-// farWorkspace opens the runs_dir of a cluster whose files are reached by SFTP.
+// farWorkspace opens the runs_dir of a cluster whose files are reached by SFTP, and makes one that is not used yet.
 func (h *hosts) farWorkspace(ctx context.Context, s *site.Site, gatewayID string, used bool) (run.Workspace, error) {
-	return nil, fault.New(fault.Validation, "farWorkspace", "transport", "storage.transport sftp is not supported by this version yet")
+	f := s.Storage.SFTP
+	data, err := h.data(s)
+	if err != nil {
+		return nil, err
+	}
+	c := far.Config{RunsDir: s.Storage.RunsDir, LoginRunsDir: s.LoginFolders().RunsDir, DataRunsDir: f.RunsDir, GatewayID: gatewayID,
+		Marked: used, Data: data, SyncsFolders: f.SyncsFolders}
+	if f.HasShell() {
+		login, err := h.login(s)
+		if err != nil {
+			return nil, err
+		}
+		c.Shell = login
+	}
+	ctx, stop := context.WithTimeout(ctx, farLook)
+	defer stop()
+	if !used {
+		if err := h.farFolder(ctx, s, f.RunsDir, 0o700); err != nil {
+			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable",
+				"cannot create storage.runs_dir "+f.RunsDir+" on "+data.Name(), err).
+				WithNext("mount its filesystem there, or create it, owned by the user of the gateway's login, mode 0700")
+		}
+	}
+	w, err := far.New(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// farFolder makes a folder with those above it, where it is missing.
+func (h *hosts) farFolder(ctx context.Context, s *site.Site, dir string, mode fs.FileMode) error {
+	return h.farFiles(ctx, s, func(c *sftp.Client) error {
+		if _, err := c.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := c.MkdirAll(dir); err != nil {
+			return err
+		}
+		return c.Chmod(dir, mode)
+	})
 }
 
 // farFiles calls f with an SFTP channel to a site's data host.

@@ -1,0 +1,227 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// sshHosts is what a client of the cluster's SSH servers needs.
+type sshHosts struct {
+	Login, Login2, DTN struct {
+		Address, Shared string
+		Port            int
+	}
+	Key, Shared  string
+	KnownHosts   string `json:"known_hosts"`
+	OtherHostKey string `json:"other_host_key"`
+}
+
+func sshOf(t testing.TB) (h sshHosts) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", world.cluster, "ssh-info").Output()
+	must(t, err)
+	must(t, json.Unmarshal(out, &h))
+	return h
+}
+
+// farSite makes a site whose gateway runs on this machine and reaches the cluster as an example of site-configs says.
+func farSite(t testing.TB, example string, edit ...func(doc tree)) *site {
+	t.Helper()
+	s := newSite(t, "probing")
+	h := sshOf(t)
+	text, err := os.ReadFile(filepath.Join(world.repo, "site-configs", example))
+	must(t, err)
+	doc := tree{}
+	must(t, yaml.Unmarshal(text, &doc))
+	slurm, storage := doc["slurm"].(tree), doc["storage"].(tree)
+	dir := t.TempDir()
+	doc["gateway"] = tree{"state_dir": dir + "/state", "default_project": "demo"}
+	doc["domain_dir"] = host(s.dir) + "/domain"
+	ssh := slurm["ssh"].(tree)
+	ssh["host"], ssh["port"], ssh["user"], ssh["key"], ssh["known_hosts"] = h.Login.Address, h.Login.Port, "lab", h.Key, []any{h.KnownHosts}
+	if _, jumps := ssh["jump"]; jumps {
+		ssh["jump"] = []any{tree{"host": h.Login2.Address, "port": h.Login2.Port}}
+	}
+	delete(slurm, "cluster")
+	slurm["accounting"], slurm["grace_seconds"] = "required", 2
+	storage["runs_dir"], storage["image_store"], storage["reserve_mb"] = s.dir+"/runs", s.dir+"/images", 1
+	if far, own := storage["sftp"].(tree); own {
+		on := func(path string) string { return h.DTN.Shared + strings.TrimPrefix(path, h.Shared) }
+		far["host"], far["port"], far["runs_dir"], far["image_store"] = h.DTN.Address, h.DTN.Port, on(s.dir+"/runs"), on(s.dir+"/images")
+	}
+	doc["import"] = tree{"roots": []any{tree{"path": host(s.dir) + "/files", "projects": []any{"demo"}}}}
+	doc["watch"] = tree{"floor_seconds": 1, "ceiling_seconds": 5}
+	doc["budget"] = tree{"rpc_per_minute": 6000, "sends_in_flight": 4, "staging_workers": 4}
+	for _, f := range edit {
+		f(doc)
+	}
+	out, err := yaml.Marshal(doc)
+	must(t, err)
+	s.outside = dir + "/site.yaml"
+	must(t, os.WriteFile(s.outside, out, 0o600))
+	return s
+}
+
+// probeImage is the file of the test image, on this machine.
+func probeImage() string {
+	return host(world.dir) + "/images/" + strings.TrimPrefix(world.probe, "sha256:") + ".sif"
+}
+
+// A gateway outside of the cluster, over SSH and SFTP alone, to the login node and to a data host behind a jump host: an image reaches the
+// far store, runs are submitted, waited for, collected, cancelled, retried and replayed, also after the gateway was killed, and gc removes
+// their workspaces.
+//
+// proves SITE-01 SITE-02 CARD-03 CARD-07
+func TestGatewayOutsideTheCluster(t *testing.T) {
+	t.Parallel()
+	for _, example := range []string{"ssh-sftp.yaml", "ssh-sftp-dtn.yaml"} {
+		t.Run(example, func(t *testing.T) {
+			t.Parallel()
+			s := farSite(t, example)
+			if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
+				t.Fatal(r)
+			}
+			if r := s.cli("image", "verify", "--json"); r.code != 0 || !strings.Contains(string(r.stdout), world.probe) {
+				t.Error(r)
+			}
+			gateway := s.serve()
+			doc := withInputOf(s, probePlan("copy", "in/input.txt", "out/result"))
+			first := s.submit(doc)
+			if l := s.wait(first.RunID); l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "the input\n" {
+				t.Errorf("%+v", l)
+			}
+			if v := s.story(first.RunID); len(v.Sends) != 1 || !strings.HasPrefix(v.Workspace, s.dir+"/runs/run_") {
+				t.Errorf("%+v", v)
+			}
+			if r := s.cli("logs", first.RunID); r.code != 0 {
+				t.Error(r)
+			}
+			failed := s.submit(probePlan("exit", "3"))
+			if l := s.wait(failed.RunID); l.State != "failed" || l.ExitCode == nil || *l.ExitCode != 3 {
+				t.Errorf("%+v", l)
+			}
+			s.ok(nil, "retry", failed.RunID)
+			held, release := s.waiting(probePlan("write", "out/result", "after the gateway died"))
+			doomed, _ := s.waiting(probePlan("write", "out/result", "never"))
+			s.ok(nil, "cancel", doomed)
+
+			gateway.signal("KILL")
+			gateway.ended(t)
+			release()
+			s.serve()
+			if again := s.submit(doc); !again.Replayed || again.RunID != first.RunID || again.State != "succeeded" {
+				t.Errorf("%+v", again)
+			}
+			if l := s.wait(held); l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "after the gateway died" {
+				t.Errorf("%+v", l)
+			}
+			if l := s.wait(doomed); l.State != "cancelled" {
+				t.Errorf("%+v", l)
+			}
+			s.wait(failed.RunID)
+			if n := len(jobsNamed(t, s.story(held).JobName)); n != 1 {
+				t.Errorf("the run that was under way when the gateway died has %d jobs", n)
+			}
+			var gone swept
+			if s.ok(&gone, "gc", "--workspaces-older-than", "0s"); gone.Workspaces.Count != 4 || len(gone.Kept) != 0 {
+				t.Errorf("%+v", gone)
+			}
+			if left := shell(t, "lab", `find "$1"/runs/run_* -mindepth 1 -type f ! -name 'a[0-9]*'`, s.dir); left != "" {
+				t.Errorf("left of the workspaces: %s", left)
+			}
+		})
+	}
+}
+
+// jobsNamed are Slurm's ids of the jobs of a name.
+func jobsNamed(t testing.TB, name string) []string {
+	t.Helper()
+	return strings.Fields(shell(t, "lab", `sacct -X -n -P -D -S now-1hour -o jobid --name="$1"`, name))
+}
+
+// doctor of a site elsewhere names what is wrong on the way there, says what to do, and a fault of one site does not hide another's.
+//
+// proves SITE-03 OPS-02
+func TestDoctorElsewhere(t *testing.T) {
+	t.Parallel()
+	h := sshOf(t)
+	ssh := func(doc tree) tree { return doc["slurm"].(tree)["ssh"].(tree) }
+	file := func(t *testing.T, text string) string {
+		name := filepath.Join(t.TempDir(), "file")
+		must(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	other, err := os.ReadFile(h.OtherHostKey)
+	must(t, err)
+	key := strings.Join(strings.Fields(string(other))[:2], " ")
+	for _, x := range []struct {
+		name, example, code, status, found string
+		plant                              func(t *testing.T, doc tree)
+	}{
+		{"nobody listens", "ssh-sftp.yaml", "ssh_connection", "fault", "refused", func(_ *testing.T, doc tree) { ssh(doc)["port"] = 1 }},
+		{"the key is unknown", "ssh-sftp.yaml", "ssh_host_key", "fault", "none of the known_hosts files",
+			func(t *testing.T, doc tree) { ssh(doc)["known_hosts"] = []any{file(t, "other.example "+key+"\n")} }},
+		{"the key is another one", "ssh-sftp.yaml", "ssh_host_key", "fault", "another one than at",
+			func(t *testing.T, doc tree) { ssh(doc)["known_hosts"] = []any{file(t, h.Login.Address+" "+key+"\n")} }},
+		{"no known_hosts", "ssh-sftp.yaml", "ssh_files", "fault", "known_hosts",
+			func(_ *testing.T, doc tree) { ssh(doc)["known_hosts"] = []any{"/nonexistent/known_hosts"} }},
+		{"an open key", "ssh-sftp.yaml", "ssh_files", "fault", "mode 0644", func(t *testing.T, doc tree) {
+			text, err := os.ReadFile(h.Key)
+			must(t, err)
+			name := file(t, string(text))
+			must(t, os.Chmod(name, 0o644))
+			ssh(doc)["key"] = name
+		}},
+		{"no such user", "ssh-sftp.yaml", "ssh_login", "fault", "does not accept", func(_ *testing.T, doc tree) { ssh(doc)["user"] = "nobody-here" }},
+		{"a noisy profile", "ssh-sftp.yaml", "ssh_shell", "warning", "print text", func(_ *testing.T, doc tree) { ssh(doc)["user"] = "noisy" }},
+		{"no commands", "ssh-sftp.yaml", "slurm_commands", "fault", "has no sbatch", func(_ *testing.T, doc tree) {
+			doc["slurm"].(tree)["bin_dir"] = "/usr/lib"
+		}},
+		{"the data host's key is unknown", "ssh-sftp-dtn.yaml", "sftp_host_key", "fault", "none of the known_hosts files",
+			func(t *testing.T, doc tree) {
+				doc["storage"].(tree)["sftp"].(tree)["known_hosts"] = []any{file(t, "other.example "+key+"\n")}
+			}},
+		{"two folders", "ssh-sftp-dtn.yaml", "runs_dir_same", "fault", "is not in", func(t *testing.T, doc tree) {
+			there := fmt.Sprintf("/tmp/runs-%d", time.Now().UnixNano())
+			shell(t, "lab", `mkdir -m 700 "$1"`, there)
+			doc["storage"].(tree)["login"] = tree{"runs_dir": there}
+		}},
+		{"a folder of somebody else's", "ssh-sftp.yaml", "runs_dir", "fault", "belongs to", func(_ *testing.T, doc tree) {
+			doc["storage"].(tree)["runs_dir"] = "/usr/lib"
+		}},
+		{"SFTP alone", "ssh-sftp.yaml", "sftp_syncs_folders", "warning", "cannot sync folders", func(_ *testing.T, doc tree) {
+			doc["storage"].(tree)["sftp"] = tree{"shell": false}
+		}},
+		{"the disk is too small", "ssh-sftp.yaml", "disk_space_far", "fault", "free", func(_ *testing.T, doc tree) {
+			doc["storage"].(tree)["reserve_mb"] = 1 << 20
+		}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			s := farSite(t, x.example, func(doc tree) { x.plant(t, doc) })
+			shell(t, "lab", `mkdir -p -m 700 "$1/runs" "$1/images"`, s.dir)
+			r := s.cli("doctor", "--no-jobs", "--json")
+			var e examined
+			r.object(t, &e)
+			if status, found, remedy := e.find(x.code); status != x.status || !strings.Contains(found, x.found) || remedy == "" {
+				t.Errorf("%s is %q: %s; %s\n%v", x.code, status, found, remedy, r)
+			}
+			for _, before := range []string{"ssh_files", "ssh_connection", "ssh_host_key", "ssh_login"} {
+				if before == x.code {
+					break
+				}
+				if status, found, _ := e.find(before); status != "ok" {
+					t.Errorf("%s is %q: %s", before, status, found)
+				}
+			}
+		})
+	}
+}
