@@ -180,7 +180,8 @@ func TestDoctorElsewhere(t *testing.T) {
 			must(t, os.Chmod(name, 0o644))
 			ssh(doc)["key"] = name
 		}},
-		{"no such user", "ssh-sftp.yaml", "ssh_login", "fault", "does not accept", func(_ *testing.T, doc tree) { ssh(doc)["user"] = "nobody-here" }},
+		{"no such user", "ssh-sftp.yaml", "ssh_login", "fault", "does not accept",
+			func(_ *testing.T, doc tree) { ssh(doc)["user"] = "nobody-here" }},
 		{"a noisy profile", "ssh-sftp.yaml", "ssh_shell", "warning", "print text", func(_ *testing.T, doc tree) { ssh(doc)["user"] = "noisy" }},
 		{"no commands", "ssh-sftp.yaml", "slurm_commands", "fault", "has no sbatch", func(_ *testing.T, doc tree) {
 			doc["slurm"].(tree)["bin_dir"] = "/usr/lib"
