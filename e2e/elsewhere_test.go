@@ -13,14 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// sshHosts is what a client of the cluster's SSH servers needs.
+// sshHosts is more of what a client of the cluster's SSH servers needs.
 type sshHosts struct {
-	Login, Login2, DTN struct {
-		Address, Shared string
-		Port            int
-	}
-	Key, Shared  string
-	KnownHosts   string `json:"known_hosts"`
+	sshInfo
+	Login2 struct {
+		Address string `json:"address"`
+		Port    int    `json:"port"`
+	} `json:"login2"`
+	Shared       string `json:"shared"`
 	OtherHostKey string `json:"other_host_key"`
 }
 

@@ -184,10 +184,20 @@ func (g *gateway) askSpace(ctx context.Context, s *site.Site) (doctor.Space, boo
 	return free, err == nil
 }
 
-func (h *hosts) farStore(s *site.Site) (imageStore, error) {
-	return nil, fault.New(fault.Validation, "farStore", "transport", "storage.transport sftp is not supported by this version yet")
-}
-
-func (h *hosts) farImages(s *site.Site, r *apptainer.Runtime) (run.Images, error) {
-	return nil, fault.New(fault.Validation, "farImages", "transport", "storage.transport sftp is not supported by this version yet")
+// farStore is the image store of a cluster whose files are reached by SFTP.
+func (h *hosts) farStore(s *site.Site) (*apptainer.FarStore, error) {
+	data, err := h.data(s)
+	if err != nil {
+		return nil, err
+	}
+	var shell far.Shell
+	if s.Storage.SFTP.HasShell() {
+		login, err := h.login(s)
+		if err != nil {
+			return nil, err
+		}
+		shell = login
+	}
+	folder := far.NewFolder(shell, s.LoginFolders().ImageStore, data, s.Storage.SFTP.ImageStore)
+	return apptainer.NewFarStore(folder, s.Storage.ImageStore), nil
 }

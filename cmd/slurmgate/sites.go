@@ -210,7 +210,8 @@ func (g *gateway) openImages(s *site.Site) (run.Images, error) {
 		c.Binds = append(c.Binds, apptainer.Bind{Name: b.Name, Source: b.Source, Target: b.Target})
 	}
 	if s.FarFiles() {
-		return g.hosts.farImages(s, apptainer.NewRuntime(c))
+		store, err := g.hosts.farStore(s)
+		return apptainer.FarImages{FarStore: store, Runtime: apptainer.NewRuntime(c)}, err
 	}
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)
 	if err != nil {
