@@ -93,9 +93,9 @@ func TestGatewayOutsideTheCluster(t *testing.T) {
 				t.Error(r)
 			}
 			gateway := s.serve()
-			doc := withInputOf(s, probePlan("copy", "in/input.txt", "out/result"))
+			doc := withInputOf(s, probePlan("write", "out/result", "with its input"))
 			first := s.submit(doc)
-			if l := s.wait(first.RunID); l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "the input\n" {
+			if l := s.wait(first.RunID); l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "with its input" {
 				t.Errorf("%+v", l)
 			}
 			if v := s.story(first.RunID); len(v.Sends) != 1 || !strings.HasPrefix(v.Workspace, s.dir+"/runs/run_") {
