@@ -37,6 +37,7 @@ func (h *hosts) slurmConfig(s *site.Site) (slurm.Config, error) {
 	}
 	if login != nil {
 		c.Over, c.User = login, login.User()
+		c.RunsDir, c.LoginRunsDir = s.Storage.RunsDir, s.LoginFolders().RunsDir
 		return c, nil
 	}
 	if c.User, err = (nss.Host{}).NameOf(context.Background(), os.Geteuid()); err != nil {
