@@ -35,6 +35,8 @@ const (
 // Files is what the suite needs of a workspace. Paths are relative to a run's folder.
 type Files struct {
 	run.Workspace
+	// HidesLinks: nothing shows how many names a file has. The job, which sees it, does not list such an output in its manifest.
+	HidesLinks bool
 	// Again is the same workspace in another process of the gateway.
 	Again func(t *testing.T) run.Workspace
 	// Foreign is the same workspace of a gateway whose jobs run as another user.

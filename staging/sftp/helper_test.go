@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pkg/sftp"
@@ -46,10 +48,44 @@ func (shell) Run(ctx context.Context, c remote.Call) (remote.Output, error) {
 }
 
 // server is OpenSSH's SFTP server on this host, without the connection.
-type server struct{}
+type server struct {
+	args []string
+	cut  *cut // nil: the connection lasts
+}
 
-func (server) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
-	cmd := exec.Command("/usr/lib/openssh/sftp-server")
+// cut ends the connection once: after the server has carried out the first request with this word in it, and before its answer arrives.
+type cut struct {
+	word  string
+	state atomic.Int32 // 1: the request was sent, 2: the connection is cut
+}
+
+type cutWriter struct {
+	io.WriteCloser
+	cut *cut
+}
+
+func (w cutWriter) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(w.cut.word)) {
+		w.cut.state.CompareAndSwap(0, 1)
+	}
+	return w.WriteCloser.Write(p)
+}
+
+type cutReader struct {
+	io.Reader
+	cut *cut
+}
+
+func (r cutReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.cut.state.CompareAndSwap(1, 2) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (s server) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
+	cmd := exec.Command("/usr/lib/openssh/sftp-server", s.args...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -61,17 +97,20 @@ func (server) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	c, err := sftp.NewClientPipe(out, in, opts...)
+	from, to := io.Reader(out), in
+	if s.cut != nil {
+		from, to = cutReader{out, s.cut}, cutWriter{in, s.cut}
+	}
+	c, err := sftp.NewClientPipe(from, to, opts...)
 	go func() { c.Wait(); cmd.Wait() }()
 	return c, err
 }
 
-// far is a folder as the far side has it: jobs, login node and SFTP server know it under different names.
+// farSide is a folder as the far side has it: jobs, login node and SFTP server know it under different names.
 type farSide struct {
-	dir     string // runs_dir here
-	secret  string // a file outside
-	config  Config
-	changed func(*Config)
+	dir    string // runs_dir here
+	secret string // a file outside
+	config Config
 }
 
 func newFar(t *testing.T, change func(*Config)) *farSide {

@@ -3,7 +3,7 @@ package sftp
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -11,7 +11,8 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/pkg/sftp"
 
@@ -66,51 +67,84 @@ func (w *Workspace) StageInputs(ctx context.Context, runID string, inputs []plan
 	}
 	var sent []input
 	for i, f := range files {
-		if !missing[i] {
-			continue
+		if missing[i] {
+			sent = append(sent, f)
 		}
-		if f.temp, err = w.send(ctx, runID, f, open); err != nil {
-			return err
-		}
-		sent = append(sent, f)
 	}
 	if len(sent) == 0 {
 		return nil
 	}
+	if err := w.send(ctx, runID, sent, open); err != nil {
+		return err
+	}
 	return w.far.place(ctx, runID, tree, sent)
 }
 
-// send sends the bytes of an input to .stage and returns the name they have there. What is left after an error is removed when the run
-// is staged again.
-func (w *Workspace) send(ctx context.Context, runID string, f input, open run.Opener) (temp string, err error) {
+// sentAtOnce is how many files are being sent at a time: with one after another a small file would take several round trips.
+const sentAtOnce = 16
+
+// send sends the bytes of inputs to .stage and notes the names they have there. What is left after an error is removed when the run is
+// staged again.
+func (w *Workspace) send(ctx context.Context, runID string, list []input, open run.Opener) error {
 	const op = "sftp.StageInputs"
-	msg := "input " + f.DestRelpath + " of " + runID + " cannot be staged"
-	var got string
-	err = w.channels.long(ctx, op, msg, func(c *sftp.Client) error {
-		src, size, err := open(ctx, f.ChecksumSHA256)
-		if err != nil {
-			return staging.Opened(f.Input, err)
-		}
-		defer src.Close()
-		temp = strings.ToLower(rand.Text())
-		dst, err := c.OpenFile(w.onData(runID, stageDir, temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-		if err != nil {
-			return err
-		}
-		h := sha256.New()
-		from := &source{r: io.TeeReader(io.LimitReader(src, size+1), h)}
-		_, err = dst.ReadFromWithConcurrency(from, 64)
-		if from.err != nil {
-			dst.Close()
-			return fault.Wrap(fault.Transport, op, "filesystem", msg, from.err)
-		}
-		got = hex.EncodeToString(h.Sum(nil))
-		return finish(c, dst, err)
-	})
-	if err != nil {
-		return "", w.full(ctx, op, msg, f.size, err)
+	msg := "the inputs of " + runID + " cannot be staged"
+	var most int64
+	for _, f := range list {
+		most = max(most, f.size)
 	}
-	if got != f.ChecksumSHA256 {
+	err := w.channels.long(ctx, op, msg, func(c *sftp.Client) error {
+		next, failed := atomic.Int64{}, atomic.Bool{}
+		errs := make([]error, min(sentAtOnce, len(list)))
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() {
+				for !failed.Load() {
+					at := int(next.Add(1)) - 1
+					if at >= len(list) {
+						return
+					}
+					if list[at].temp != "" { // sent before the channel was lost
+						continue
+					}
+					if list[at].temp, errs[i] = w.sendOne(ctx, c, runID, list[at], open); errs[i] != nil {
+						failed.Store(true)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return w.full(ctx, op, msg, most, err)
+}
+
+func (w *Workspace) sendOne(ctx context.Context, c *sftp.Client, runID string, f input, open run.Opener) (temp string, err error) {
+	src, size, err := open(ctx, f.ChecksumSHA256)
+	if err != nil {
+		return "", staging.Opened(f.Input, err)
+	}
+	defer src.Close()
+	temp = random()
+	dst, err := c.OpenFile(w.onData(runID, stageDir, temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	from := &source{r: io.TeeReader(io.LimitReader(src, size+1), h)}
+	_, err = dst.ReadFromWithConcurrency(from, 64)
+	if from.err != nil {
+		dst.Close()
+		return "", fault.Wrap(fault.Transport, "sftp.StageInputs", "filesystem", "input "+f.DestRelpath+" cannot be read", from.err)
+	}
+	if err := finish(c, dst, err); err != nil {
+		return "", err
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != f.ChecksumSHA256 {
 		return "", staging.WrongInput(f.Input, got)
 	}
 	return temp, nil

@@ -17,7 +17,7 @@ op_stage() {
   [[ $is == directory || $is == none ]] || clear in
   for dest in "${!folder[@]}"; do parents "$run" "$dest"; done
   while (($# > 0)); do
-    parents "$run" "${1%/*}"
+    enter "$run/${1%/*}" || fail 73 "${1%/*} is not a folder of the gateway's"
     if there "${1##*/}" "$2" "$3"; then echo have; else echo need; missing=1; fi
     shift 3
   done
@@ -46,7 +46,7 @@ prune() { # REL: removes everything in this folder of the run that is neither a 
 }
 there() { # NAME SIZE SHA256: an earlier call staged it
   local is
-  [[ -f $1 && ! -L $1 ]] || { clear "$1"; return 1; }
+  [[ -f $1 && ! -L $1 ]] || return
   is=$(stat -c '%h %u %s' -- "$1") && [[ $is == "1 $EUID $2" && $(checksum "./$1") == "$3" ]] || return
   chmod 400 -- "./$1" && durable "./$1"
 }
@@ -59,22 +59,21 @@ settle() { # RUN: makes the names in in/ durable
 
 # place RUN DIRS DIR… FILES {TEMP DEST SIZE SHA256}…: gives the files that came to .stage their names.
 op_place() {
-  local run=$1 n=$2 is temp=() parts
+  local run=$1 n=$2 i temp=() parts seen sums
   shift 2
   declare -gA folder=()
   for ((; n > 0; n--)); do folder[$1]=1; shift; done
   shift
   parts=("$@")
   enter "$run/.stage" || missed "$run/.stage" 75 73
-  while (($# > 0)); do
-    is=$(kind "$1") || fail 75 "$1 cannot be examined"
-    [[ $is != regular* ]] || is=$(stat -c '%h %s' -- "$1") || fail 75 "$1 cannot be examined"
-    [[ $is == "1 $3" ]] || fail 75 "$2 came incomplete: $is instead of $3 bytes"
-    [[ $(checksum "./$1") == "$4" ]] || fail 75 "$2 came with other bytes than were sent"
-    chmod 400 -- "./$1" || fail 75 "$2 cannot be made read-only"
-    temp+=("./$1")
-    shift 4
+  for ((i = 0; i < ${#parts[@]}; i += 4)); do temp+=("./${parts[i]}"); done
+  mapfile -t seen < <(stat -c '%h %s %F' -- "${temp[@]}")
+  mapfile -t sums < <(checksums "${temp[@]}")
+  for ((i = 0; i < ${#temp[@]}; i++)); do
+    [[ ${seen[i]-} == "1 ${parts[4 * i + 2]} regular"* ]] || fail 75 "${parts[4 * i + 1]} came incomplete: ${seen[i]-nothing}"
+    [[ ${sums[i]-} == "${parts[4 * i + 3]}"* ]] || fail 75 "${parts[4 * i + 1]} came with other bytes than were sent"
   done
+  chmod 400 -- "${temp[@]}" || fail 75 "the inputs cannot be made read-only"
   durable "${temp[@]}"
   set -- "${parts[@]}"
   while (($# > 0)); do

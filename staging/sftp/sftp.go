@@ -106,7 +106,11 @@ func New(ctx context.Context, cfg Config) (*Workspace, error) {
 		return nil, fault.New(fault.Validation, op, "gateway_id", "the gateway id cannot be used: "+msg)
 	}
 	w := &Workspace{cfg: cfg, channels: newChannels(cfg.Data)}
-	w.far = &shelled{cfg}
+	if cfg.Shell != nil {
+		w.far = &shelled{cfg}
+	} else {
+		w.far = &alone{cfg: cfg, channels: w.channels}
+	}
 	if err := w.mark(ctx); err != nil {
 		w.Close()
 		return nil, err

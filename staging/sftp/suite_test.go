@@ -9,7 +9,16 @@ import (
 // Workspaces far away, held to the suite of all workspaces: here with scripts in this host's bash and OpenSSH's SFTP server without a
 // connection between. cluster_test.go does the same over a real sshd.
 func TestWorkspaceConformance(t *testing.T) {
-	runtest.Workspace(t, func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, func(t *testing.T) *runtest.Files {
-		return newFar(t, nil).suite(t)
-	})
+	for name, change := range map[string]func(*Config){
+		"shell":      nil,
+		"SFTP alone": func(c *Config) { c.Shell, c.SyncsFolders = nil, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runtest.Workspace(t, func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, func(t *testing.T) *runtest.Files {
+				files := newFar(t, change).suite(t)
+				files.HidesLinks = change != nil
+				return files
+			})
+		})
+	}
 }
