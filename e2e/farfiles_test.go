@@ -65,7 +65,7 @@ func (i sshInfo) host(t *testing.T, address string, port int) *remote.Host {
 }
 
 // Workspaces on a cluster that shares no filesystem with the gateway pass the suite of all workspaces, over a real sshd: with the files
-// carried by the login node, and by a data host that sees them under another path and has no Slurm.
+// carried by the login node, by a data host that sees them under another path and has no Slurm, and by SFTP without any command.
 //
 // proves SITE-01 SITE-02 CARD-03
 func TestFarWorkspaces(t *testing.T) {
@@ -77,6 +77,9 @@ func TestFarWorkspaces(t *testing.T) {
 		},
 		"dtn": func(dir string) sftp.Config {
 			return sftp.Config{RunsDir: dir, DataRunsDir: info.DTN.Shared + strings.TrimPrefix(dir, "/shared"), Shell: login, Data: dtn}
+		},
+		"SFTP alone": func(dir string) sftp.Config {
+			return sftp.Config{RunsDir: dir, Data: login, SyncsFolders: true}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +125,7 @@ func farFiles(t *testing.T, dir string, c sftp.Config) *runtest.Files {
 	}
 	must(t, os.WriteFile(secret, []byte("secret"), 0o600))
 	other := world.uid + 1
-	return &runtest.Files{Workspace: open(nil)(t), Again: open(func(c *sftp.Config) { c.Marked = true }),
+	return &runtest.Files{Workspace: open(nil)(t), HidesLinks: c.Shell == nil, Again: open(func(c *sftp.Config) { c.Marked = true }),
 		Foreign: open(func(c *sftp.Config) { c.JobUID = &other }),
 		Leave: func(t *testing.T, runID, path string, e runtest.Entry) {
 			name := filepath.Join(dir, runID, path)
