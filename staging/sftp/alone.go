@@ -21,8 +21,8 @@ import (
 
 // alone is the far side where there is SFTP and no shell. It is weaker in these points:
 //
-//   - A folder cannot be synced. The gateway takes no claim unless the admin has stated that the server makes names durable: a claim that the
-//     server loses in a crash would let a job execute an attempt that was given up.
+//   - A folder cannot be synced. The gateway takes no claim unless the admin has stated that the server makes names durable: a claim that
+//     the server loses in a crash would let a job execute an attempt that was given up.
 //   - How many names a file has is not shown. The job looks at that itself before it lists an output in its manifest.
 //   - Links are looked for before a path is used, not while it is resolved. Whoever can put one there in between is the user of the jobs,
 //     who can read and write what the gateway can; and outputs must have the checksums of the manifest.
@@ -174,7 +174,8 @@ func (a *alone) write(c *sftp.Client, name string, data []byte) error {
 	return finish(c, f, err)
 }
 
-// readFile reads at most limit bytes of a regular file, the last ones when tail is set. A pipe is never opened: that would block the server.
+// readFile reads at most limit bytes of a regular file, the last ones when tail is set. A pipe is never opened: that would block the
+// server.
 func (a *alone) readFile(c *sftp.Client, name string, limit int64, tail bool) ([]byte, error) {
 	st, err := c.Lstat(name)
 	if err != nil {
@@ -276,8 +277,8 @@ func (a *alone) open(ctx context.Context, runID string, n int, token string, fil
 	})
 }
 
-// build makes the whole folder under another name and moves it into place. OpenSSH's rename never replaces anything but an empty folder, which
-// an attempt's never is; whether it was moved, only the token there says.
+// build makes the whole folder under another name and moves it into place. OpenSSH's rename never replaces anything but an empty folder,
+// which an attempt's never is; whether it was moved, only the token there says.
 func (a *alone) build(c *sftp.Client, runID, name, token string, files []run.ControlFile) error {
 	temp := a.path(runID, "."+name+"."+token+"."+random())
 	for _, dir := range []string{temp, temp + "/ctl"} {

@@ -119,7 +119,8 @@ func (a *alone) output(ctx context.Context, runID string, n int, rel string) (e 
 }
 
 // each calls f with everything below a folder, that folder last. A folder that cannot be read is passed over, and reported as closed.
-func (a *alone) each(ctx context.Context, c *sftp.Client, dir, rel string, depth int, f func(rel string, st fs.FileInfo, closed bool)) error {
+func (a *alone) each(ctx context.Context, c *sftp.Client, dir, rel string, depth int,
+	f func(rel string, st fs.FileInfo, closed bool)) error {
 	list, err := c.ReadDirContext(ctx, path.Join(dir, rel))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

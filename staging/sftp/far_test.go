@@ -57,8 +57,8 @@ func TestServersThatAreRefused(t *testing.T) {
 	}
 }
 
-// A runs_dir is marked once. One of another gateway is refused, and so is one without its mark where there should be one, and a data host that
-// shows another folder.
+// A runs_dir is marked once. One of another gateway is refused, and so is one without its mark where there should be one, and a data host
+// that shows another folder.
 func TestRunsDirMark(t *testing.T) {
 	eachForm(t, func(t *testing.T, far *farSide) {
 		far.open(t, nil)
@@ -311,7 +311,7 @@ func (l liar) output(ctx context.Context, runID string, n int, rel string) (entr
 	return e, err
 }
 
-// A server whose sizes are wrong gives a fault, not wrong bytes; a file that grows for ever is read as far as it reached when it was opened.
+// A server whose sizes are wrong gives a fault, not wrong bytes; a file that grows for ever is read as far as it reached when opened.
 func TestLyingSizes(t *testing.T) {
 	eachForm(t, func(t *testing.T, far *farSide) {
 		w := far.open(t, nil)
