@@ -287,8 +287,11 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 	}
 	p.places()
 	all := tally{cases: p.done, found: p.counts}
-	for _, c := range p.over {
+	for _, c := range carriers {
 		r := p.results[c]
+		if r == nil {
+			continue
+		}
 		all.fits += r.fits
 		line := c.title() + ": " + r.String()
 		if c.far() {

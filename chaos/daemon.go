@@ -42,8 +42,13 @@ func (s start) String() string {
 	return text
 }
 
-// patience bounds one faulty life: its seam may not be on this run's way.
-const patience = 15 * time.Second
+// patience bounds one faulty life: its seam may not be on this run's way. What cuts a far gateway's connection holds up its run, too.
+func (s *site) patience() time.Duration {
+	if s.carrier.far() {
+		return 30 * time.Second
+	}
+	return 15 * time.Second
+}
 
 // keeper lives through the starts of a case one after another; the last life is a good one and goes on.
 type keeper struct {
@@ -164,7 +169,7 @@ func (k *keeper) attend(ctx context.Context, st start, cmd *exec.Cmd, exited cha
 			sig = syscall.SIGTERM
 		}
 	case st.kill != "" || st.fail != "":
-		limit = time.After(patience)
+		limit = time.After(k.s.patience())
 	}
 	var skip chan struct{}
 	if faulty {

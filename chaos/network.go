@@ -64,9 +64,9 @@ func deal(seed uint64, list []testCase, over []carrier) []testCase {
 func drawFar(r source) (f far) {
 	f.lift = r.between(4*time.Second, 10*time.Second)
 	switch r.IntN(8) {
-	case 0, 1, 2: // any byte; most of them are in the first kilobytes
+	case 0, 1, 2:
 		for range 1 + r.IntN(3) {
-			f.weather.cuts = append(f.weather.cuts, cut{down: r.chance(50), after: int64(math.Exp(r.Float64() * math.Log(300_000)))})
+			f.weather.cuts = append(f.weather.cuts, cut{r.chance(50), r.anyByte()})
 		}
 		f.weather.moves = r.chance(40)
 	case 3:
@@ -78,6 +78,17 @@ func drawFar(r source) (f far) {
 	}
 	return f
 }
+
+// anyByte is where a connection is cut: in the handshake, or later, where a run's files and sends pass.
+func (r source) anyByte() int64 {
+	if r.chance(25) {
+		return r.Int64N(handshake)
+	}
+	return handshake + int64(math.Exp(r.Float64()*math.Log(100_000)))
+}
+
+// handshake is about how many bytes pass in each direction before the first command.
+const handshake = 3000
 
 // drawNetwork is an outage of the way to the cluster.
 func drawNetwork(r source) outage {

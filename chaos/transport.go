@@ -95,7 +95,7 @@ func (g *ground) layDesk(ctx context.Context) (err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	return nil
+	return chownAll(g.desk()+"/domain", nobody)
 }
 
 // connect makes the proxies of a far site, and the files it logs in with.
