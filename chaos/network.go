@@ -10,6 +10,7 @@ import (
 // far is what befalls a case whose gateway is elsewhere, beside everything else.
 type far struct {
 	weather weather
+	cutSend time.Duration // all connections are cut so long after sbatch began, when positive
 	sftp    string        // how the SFTP server misbehaves: full, small, large; empty: not at all
 	lift    time.Duration // after the submission began
 }
@@ -18,6 +19,9 @@ func (f far) String() string {
 	var parts []string
 	for _, c := range f.weather.cuts {
 		parts = append(parts, fmt.Sprintf("cut after %d bytes %s", c.after, map[bool]string{true: "down", false: "up"}[c.down]))
+	}
+	if f.cutSend > 0 {
+		parts = append(parts, fmt.Sprintf("cut %s after sbatch began", f.cutSend))
 	}
 	if f.weather.moves {
 		parts = append(parts, "then another login node")
@@ -74,6 +78,8 @@ func drawFar(r source) (f far) {
 	case 4:
 		f.weather.lost = 5
 	case 5:
+		f.cutSend, f.weather.moves = r.between(1, 100*time.Millisecond), r.chance(40)
+	case 6:
 		f.sftp = []string{"full", "small", "large"}[r.IntN(3)]
 	}
 	return f

@@ -32,6 +32,7 @@ type proxy struct {
 	mu   sync.Mutex
 	now  weather
 	at   int // of hosts
+	open map[net.Conn]bool
 	cuts int // done so far
 }
 
@@ -41,7 +42,7 @@ func newProxy(hosts ...string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, hosts: hosts}
+	p := &proxy{listener: l, hosts: hosts, open: map[net.Conn]bool{}}
 	go p.serve()
 	return p, nil
 }
@@ -89,18 +90,40 @@ func (p *proxy) carry(client net.Conn) {
 		return
 	}
 	defer server.Close()
+	p.mu.Lock()
+	p.open[server] = true
+	p.mu.Unlock()
 	limit := map[bool]int64{false: -1, true: -1}
 	limit[at.down] = at.after
 	ended := make(chan bool, 2)
 	go func() { ended <- p.copy(server, client, limit[false]) }()
 	go func() { ended <- p.copy(client, server, limit[true]) }()
-	if <-ended { // one direction ends, both do
-		p.mu.Lock()
-		p.cuts++
-		if p.now.moves {
-			p.at++
-		}
-		p.mu.Unlock()
+	wasCut := <-ended // one direction ends, both do
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, server)
+	if wasCut {
+		p.cut()
+	}
+}
+
+// cut counts a cut and moves on; the caller has the lock.
+func (p *proxy) cut() {
+	p.cuts++
+	if p.now.moves {
+		p.at++
+	}
+}
+
+// cutNow cuts what is open.
+func (p *proxy) cutNow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.open) > 0 {
+		p.cut()
+	}
+	for c := range p.open {
+		c.Close()
 	}
 }
 

@@ -63,6 +63,19 @@ func TestProxy(t *testing.T) {
 	if p.done() != 3 {
 		t.Errorf("%d cuts", p.done())
 	}
+	c, err := net.Dial("tcp", p.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	word := make([]byte, 4)
+	if _, err := io.ReadFull(c, word); err != nil {
+		t.Fatal(err)
+	}
+	p.cutNow()
+	if n, err := c.Read(word); n > 0 || err == nil || p.done() != 4 {
+		t.Errorf("%d more bytes after the cut, %v, %d cuts", n, err, p.done())
+	}
 	p.set(weather{delay: 30 * time.Millisecond})
 	began := time.Now()
 	if got := ask(t, p, "hello", 9); got != "one:hello" || time.Since(began) < 60*time.Millisecond {

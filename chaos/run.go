@@ -121,6 +121,10 @@ func (t *trial) run(ctx context.Context) error {
 		t.begin()
 		go t.endSbatch(ctx)
 	}
+	if t.far.cutSend > 0 {
+		t.begin()
+		go t.cutSend(ctx)
+	}
 	var callers sync.WaitGroup
 	for range 1 + t.callers() {
 		callers.Go(func() { t.submit(ctx, file) })
@@ -301,20 +305,36 @@ func (t *trial) settled() bool {
 // endSbatch kills the send's sbatch a while after it began.
 func (t *trial) endSbatch(ctx context.Context) {
 	defer t.end()
+	if !t.sends(ctx) {
+		return
+	}
+	time.Sleep(t.killSbatch)
+	for _, pid := range processes("sbatch", "sg-"+t.runID+"-a1-") {
+		syscall.Kill(pid, t.sbatchSignal)
+	}
+}
+
+// cutSend cuts all connections a while after sbatch began.
+func (t *trial) cutSend(ctx context.Context) {
+	defer t.end()
+	if t.sends(ctx) {
+		time.Sleep(t.far.cutSend)
+		t.s.wires.cutNow()
+	}
+}
+
+// sends waits until an sbatch of the run has begun. False: it was too quick to be seen, or there was none.
+func (t *trial) sends(ctx context.Context) bool {
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(3 * time.Millisecond) {
 		t.mu.Lock()
 		late := !t.answered.IsZero() && time.Since(t.answered) > 2*time.Second // it was too quick to be seen
 		t.mu.Unlock()
 		if late {
-			return
+			return false
 		}
-		if len(processes("sbatch", "sg-"+t.runID+"-a1-")) == 0 {
-			continue
+		if len(processes("sbatch", "sg-"+t.runID+"-a1-")) > 0 {
+			return true
 		}
-		time.Sleep(t.killSbatch)
-		for _, pid := range processes("sbatch", "sg-"+t.runID+"-a1-") {
-			syscall.Kill(pid, t.sbatchSignal)
-		}
-		return
 	}
+	return false
 }

@@ -65,6 +65,14 @@ func (w *wires) set(v weather) {
 	}
 }
 
+// cutNow cuts all connections.
+func (w *wires) cutNow() {
+	w.login.cutNow()
+	if w.data != w.login {
+		w.data.cutNow()
+	}
+}
+
 // cuts is how many connections were cut.
 func (w *wires) cuts() int {
 	if w.data == w.login {
