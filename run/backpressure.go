@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +53,7 @@ type pause struct {
 
 // outage reports whether the site could not be reached, as opposed to Slurm taking no jobs for now.
 func (p *pause) outage() bool {
-	return p.code == Unreachable || p.code == WrongCluster || p.code == SiteAway
+	return p.code == Unreachable || p.code == WrongCluster || unreached(p.code)
 }
 
 func (p *pause) fault() error {
@@ -206,7 +205,7 @@ func (b *backPressure) reached() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	site := pauseKey(ScopeSite, plan.Placement{})
-	if p := b.pauses[site]; p != nil && (p.code == Unreachable || p.code == WrongCluster || strings.HasPrefix(p.code, "ssh_")) {
+	if p := b.pauses[site]; p != nil && p.outage() {
 		b.end(site)
 	}
 }

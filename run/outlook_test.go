@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -239,5 +240,36 @@ func TestPartitionsOfASite(t *testing.T) {
 			t.Error("a site that is not there")
 		}
 		time.Sleep(2 * time.Minute)
+	})
+}
+
+// A site that was open and whose host cannot be reached now takes new runs: whether it has their image is looked at when it is back.
+//
+// proves SITE-07
+func TestHostOfASiteDown(t *testing.T) {
+	bubble(t, func(t *testing.T, a *world) {
+		a.auto = true
+		b := a.twin()
+		b.auto = true
+		var down atomic.Bool
+		down.Store(true)
+		b.fault = func(op string, _ int) outcome {
+			if down.Load() && op == "Verify" {
+				return outcome{skip: true, err: fault.New(fault.Transport, "test", "ssh_unreachable", "login.example does not answer")}
+			}
+			return outcome{}
+		}
+		s, _ := gateway(t, a.site("a", open), b.site("b", open))
+		waits := submit(t, s, a, on("b", true))
+		if waits.Reason == nil || !strings.HasPrefix(*waits.Reason, run.SiteAway+": ") {
+			t.Errorf("%+v", waits)
+		}
+		x := submit(t, s, a, on("a", false, cpus(2)))
+		a.want(a.until(x.RunID, done), run.Succeeded, "ok")
+		if v := a.until(waits.RunID, in(run.Staging)); v.Run.Reason != run.SiteAway || b.count("Send") != 0 {
+			t.Errorf("%+v", v.Run)
+		}
+		down.Store(false)
+		b.want(b.until(waits.RunID, done), run.Succeeded, "ok")
 	})
 }

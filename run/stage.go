@@ -32,7 +32,7 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 				"restore the newer ledger or cancel the run", v.Attempt.N))
 	case err != nil && (fault.KindOf(err).Retryable() || ctx.Err() != nil):
 		why := stagingWaits
-		if fault.CodeOf(err) == SiteAway {
+		if unreached(fault.CodeOf(err)) {
 			why = SiteAway
 		}
 		return e.note(ctx, v, why, fault.Prose(err))

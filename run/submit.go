@@ -169,7 +169,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 		return SubmitAnswer{}, err
 	}
 	// Nothing is recorded for an image that is missing or has the wrong checksum. A site that is away shows neither: its runs wait for it.
-	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil && fault.CodeOf(err) != SiteAway {
+	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil && !unreached(fault.CodeOf(err)) {
 		return SubmitAnswer{}, err
 	}
 	if err := e.Room(ctx, Share{o.Params.ProjectID, cmp.Or(o.Principal.ID, o.Principal.Name)}); err != nil {
