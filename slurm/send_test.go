@@ -250,6 +250,13 @@ func TestBudget(t *testing.T) {
 		if err := b.spend(ctx, "test", rpcQueue); !fault.Is(err, fault.Transport) {
 			t.Errorf("an RPC beyond the budget: %v", err)
 		}
+		if s := b.state(); s.PerMinute != 60 || s.Burst != 20 || s.Left > 1 || s.LastMinute < 58 || s.LastMinute > 62 || s.Total != int64(n) {
+			t.Errorf("%+v after %d RPCs", s, n)
+		}
+		time.Sleep(2 * time.Minute)
+		if s := b.state(); s.Left != 20 || s.LastMinute != 0 || s.Total != int64(n) {
+			t.Errorf("%+v", s)
+		}
 		small := newBudget(1)
 		if err := small.spend(t.Context(), "test", rpcCancel); err != nil {
 			t.Errorf("the dearest command never fits: %v", err)

@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
+	"slurmgate/run"
 )
 
 // FuzzSurvey: no answer of Slurm's commands panics, and none makes a partition or account without a name.
@@ -24,6 +29,26 @@ func FuzzSurvey(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What a run must fit is asked with two commands, and a failure of either is no answer.
+//
+// proves SITE-07
+func TestPartitions(t *testing.T) {
+	c, r := fakeCLI(t)
+	r.answer("scontrol --oneliner", Output{Stdout: []byte("PartitionName=main Default=YES MaxTime=1-00:00:00 State=UP\n" +
+		"PartitionName=gpu Default=NO MaxTime=UNLIMITED State=DOWN MaxMemPerNode=1000\n")})
+	r.answer("sinfo", Output{Stdout: []byte("main|4|8000|(null)|idle\nmain|8|4000|(null)|down*\ngpu|16|64000|gpu:a100:2,gpu:h100:1|mix\n")})
+	got, err := c.Partitions(t.Context())
+	want := []run.Partition{{Name: "main", Default: true, Up: true, MaxSeconds: 86400, CPUs: 8, MemMB: 8000},
+		{Name: "gpu", CPUs: 16, MemMB: 1000, GPUs: 3, GPUTypes: []string{"a100", "h100"}}}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	r.answer("sinfo", Output{Exit: 1, Stderr: "slurm_load_partitions: Unable to contact slurm controller"})
+	if got, err := c.Partitions(t.Context()); !fault.Is(err, fault.Transport) || got != nil {
+		t.Error(got, err)
+	}
 }
 
 // Slurm's forms of a time limit, and of generic resources. (sinfo(1), slurm.conf(5))
