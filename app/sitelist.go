@@ -10,14 +10,18 @@ import (
 	"slurmgate/site"
 )
 
-// siteList is the operation that shows the sites.
+// siteList is the operation that shows the sites. A chat has it where there is a choice.
 func (g *Gateway) siteList() []Operation {
+	faces := noChat
+	if g.Site != nil && g.several() {
+		faces = everywhere
+	}
 	return []Operation{{
 		ID: "site.list", Title: "List sites", Verb: "sites",
 		Description: "Lists the sites that runs can go to: whether each is ready, away, drained or paused, since when and why, its unfinished " +
 			"runs by phase, and how much of its budget of requests to Slurm is left. Only an administrator sees what a site said; runs are " +
 			"those of the caller's projects.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Engine, Faces: noChat,
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Engine, Faces: faces,
 		Input: object(""), Does: look(g, g.listSites),
 	}}
 }

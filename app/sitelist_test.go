@@ -33,6 +33,17 @@ func TestSiteList(t *testing.T) {
 	}
 	look := []string{gate.CapGateway, gate.CapRead}
 	admin := who(gate.Rights{{Capabilities: append(slices.Clone(look), gate.CapAdmin), Projects: []string{gate.All}}})
+	chat := func(g *Gateway) bool {
+		t.Helper()
+		x, err := g.Gate.Registry().Find("site.list")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Contains(x.Bindings, gate.MCP)
+	}
+	if !chat(g) || chat(tableGateway(t)) {
+		t.Error("a chat lists sites where there is a choice, and nowhere else")
+	}
 	var l SiteList
 	g.says(t, admin, "site.list", map[string]any{}, "", &l)
 	if l.Total != 2 || *l.Pick != "most_free_budget" || l.ProvenanceRunID == "" {

@@ -20,6 +20,42 @@ type runRow struct {
 	Principal  string `json:"principal"`
 }
 
+type siteRow struct {
+	Site    string           `json:"site"`
+	State   string           `json:"state"`
+	Since   *string          `json:"since"`
+	Until   *string          `json:"until"`
+	Code    *string          `json:"code"`
+	Allowed bool             `json:"allowed"`
+	Runs    map[string]int64 `json:"runs"`
+}
+
+// sited lists sites.
+func (r *result) sited(b *strings.Builder) {
+	fmt.Fprintf(b, "%d sites, times in UTC:", len(*r.Sites))
+	for _, x := range *r.Sites {
+		var runs int64
+		for _, n := range x.Runs {
+			runs += n
+		}
+		fmt.Fprintf(b, "\n%s  %s", plain(x.Site, 64), plain(x.State, 16))
+		if x.Since != nil {
+			b.WriteString(" since " + plain(*x.Since, 40))
+		}
+		if x.Until != nil {
+			b.WriteString(" until " + plain(*x.Until, 40))
+		}
+		if x.Code != nil {
+			b.WriteString(" (" + plain(*x.Code, 64) + ")")
+		}
+		if !x.Allowed {
+			b.WriteString(", policy allows no new runs there")
+		}
+		fmt.Fprintf(b, ", %d unfinished runs", runs)
+	}
+	b.WriteString("\nNext: name one in the argument site of a tool, or none: then policy picks one. Runs of a site that is away wait there.")
+}
+
 type artifact struct {
 	ArtifactID string `json:"artifact_id"`
 	Type       string `json:"type"`

@@ -51,6 +51,24 @@ func TestTablesAreSmall(t *testing.T) {
 	}
 }
 
+// A list of sites says which are there to name, and which would keep a run waiting; no host and no folder.
+//
+// proves SITE-07
+func TestSitesInChat(t *testing.T) {
+	w := newWorld()
+	w.on("site.list", map[string]any{"pick": nil, "total": 2, "sites": []any{
+		map[string]any{"site": "near", "state": "ready", "allowed": true, "runs": map[string]any{"running": 2, "deferred": 1}},
+		map[string]any{"site": "far", "state": "away", "since": "2026-11-22T19:40:52Z", "code": "slurm_unreachable", "allowed": false,
+			"runs": map[string]any{}}}}, nil)
+	text := textOf(call(t, w.session(t), "site_list", `{}`))
+	for _, want := range []string{"2 sites", "near  ready, 3 unfinished runs\n",
+		"far  away since 2026-11-22T19:40:52Z (slurm_unreachable), policy allows no new runs there, 0 unfinished runs", "argument site"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+}
+
 // A picture is the protocol's image content, once; the schema of the rest says so.
 //
 // proves ARC-01

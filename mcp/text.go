@@ -43,11 +43,12 @@ type result struct {
 	Binary    bool    `json:"binary"`
 	Stream    string  `json:"stream"`
 
-	Runs       *[]runRow `json:"runs"`
-	Width      int       `json:"width"` // of a picture
-	Height     int       `json:"height"`
-	FullWidth  int       `json:"full_width"`
-	FullHeight int       `json:"full_height"`
+	Runs       *[]runRow  `json:"runs"`
+	Sites      *[]siteRow `json:"sites"`
+	Width      int        `json:"width"` // of a picture
+	Height     int        `json:"height"`
+	FullWidth  int        `json:"full_width"`
+	FullHeight int        `json:"full_height"`
 	table      *table
 
 	cut bool // Text was shortened here
@@ -73,6 +74,8 @@ func (r *result) tell(t gate.Tool) string {
 		r.imported(&b)
 	case r.Artifacts != nil:
 		r.listed(&b)
+	case r.Sites != nil:
+		r.sited(&b)
 	case r.Runs != nil:
 		r.started(&b)
 	case r.table != nil:
