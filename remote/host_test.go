@@ -1,0 +1,127 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+)
+
+func ok(t *testing.T, h *Host) {
+	t.Helper()
+	if _, err := h.Run(t.Context(), Call{Script: "true", Limit: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A host that refuses connections is not flooded: calls share an attempt, and the attempts become rarer.
+//
+// proves SITE-04
+func TestBackOff(t *testing.T) {
+	s, c := serve(t, "")
+	s.Deaf.Store(true)
+	h := open(t, c)
+	h.timing.first, h.timing.longest, h.timing.patience = 50*time.Millisecond, time.Hour, 0
+	var all sync.WaitGroup
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		for range 10 {
+			all.Go(func() {
+				_, err := h.Run(t.Context(), Call{Script: "true", Limit: 1})
+				if !NotStarted(err) || fault.CodeOf(err) != Unreachable {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if n := s.Accepted.Load(); n < 2 || n > 8 {
+		t.Errorf("%d attempts in a second", n)
+	}
+	_, err := h.Run(t.Context(), Call{Script: "true", Limit: 1})
+	if fault.RetryOf(err) < 1 || !strings.Contains(err.Error(), "the next try is in") {
+		t.Error(err)
+	}
+	s.Deaf.Store(false)
+	h.mu.Lock()
+	h.until = time.Now()
+	h.mu.Unlock()
+	ok(t, h)
+}
+
+// A lost connection fails the calls under way, says what it proves, and is made again.
+//
+// proves SITE-04
+func TestConnectionLost(t *testing.T) {
+	s, c := serve(t, "")
+	h := open(t, c)
+	ok(t, h)
+	first, err := h.Connection(t.Context())
+	must(t, err)
+	for name, lose := range map[string]func(){"cut": s.Cut, "frozen": func() { s.Frozen.Store(true) }} {
+		dir := t.TempDir()
+		go func() {
+			await(t, dir+"/up")
+			lose()
+		}()
+		_, err := h.Run(t.Context(), Call{Script: `touch "$1"/up; sleep 5`, Args: []string{dir}, Limit: 1, Once: true})
+		if fault.CodeOf(err) != Cut || NotStarted(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.Frozen.Store(false)
+		ok(t, h)
+	}
+	if now, err := h.Connection(t.Context()); err != nil || now == first {
+		t.Errorf("connection %d, then %d (%v)", first, now, err)
+	}
+}
+
+// Beyond MaxSessions calls wait for each other; where nothing ends, the error proves that nothing was started.
+//
+// proves SITE-04
+func TestMaxSessions(t *testing.T) {
+	s, c := serve(t, "")
+	s.Allowed.Store(2)
+	h := open(t, c)
+	h.timing.busy = 20 * time.Second
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			out, err := h.Run(t.Context(), Call{Script: `sleep 0.05; echo "$1"`, Args: []string{fmt.Sprint(i)}, Limit: 10})
+			if err != nil || string(out.Stdout) != fmt.Sprintln(i) {
+				t.Errorf("%q %v", out.Stdout, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := s.Accepted.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+	s.Allowed.Store(0)
+	h.timing.busy = 200 * time.Millisecond
+	if _, err := h.Run(t.Context(), Call{Script: "true", Limit: 1}); fault.CodeOf(err) != Busy || !NotStarted(err) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := h.Run(ctx, Call{Script: "true", Limit: 1}); !NotStarted(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	s.Allowed.Store(10)
+	ok(t, h)
+}
+
+// A closed host starts nothing any more.
+func TestClosed(t *testing.T) {
+	_, c := serve(t, "")
+	h := open(t, c)
+	ok(t, h)
+	h.Close()
+	if _, err := h.Run(t.Context(), Call{Script: "true", Limit: 1}); !NotStarted(err) {
+		t.Error(err)
+	}
+}
