@@ -51,6 +51,11 @@ func refused(hop Config, err error) *fault.Error {
 			fmt.Sprintf("%s does not accept the %s", hop.name(), hop.credential()), err).
 			WithNext("check user, key and the user's authorized_keys there; the sshd log of the host has the reason")
 	}
+	if strings.Contains(text, "no common algorithm for host key") {
+		return fault.Wrap(fault.Transport, "remote.connect", BadHostKey,
+			hop.name()+" has no host key of a kind that known_hosts has for it", err).
+			WithNext("compare the known_hosts lines of the host with the keys that the cluster's admins publish")
+	}
 	return fault.Wrap(fault.Transport, "remote.connect", Unreachable,
 		hop.name()+" ended the connection before the login; it may have too many connections (MaxStartups)", err)
 }

@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/remote"
+)
+
+// These tests hold package remote against OpenSSH; its own tests do so against x/crypto's server. They do not run in parallel: they restart sshd.
+
+// sshdInfo is what scripts/devcluster ssh-info prints.
+type sshdInfo struct {
+	Login, Login2, DTN struct {
+		Address string
+		Port    int
+	}
+	Key          string
+	PublicKey    string `json:"public_key"`
+	KnownHosts   string `json:"known_hosts"`
+	KnownHostsCA string `json:"known_hosts_ca"`
+	UserCA       string `json:"user_ca"`
+	Users        map[string]string
+}
+
+func sshdOf(t *testing.T) (i sshdInfo) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", world.cluster, "ssh-info").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &i)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// at is how the login node is reached as a user.
+func (i sshdInfo) at(user string) remote.Config {
+	return remote.Config{Address: net.JoinHostPort(i.Login.Address, fmt.Sprint(i.Login.Port)), User: user, KnownHosts: []string{i.KnownHosts},
+		Key: i.Key}
+}
+
+func hostAt(t *testing.T, c remote.Config) *remote.Host {
+	t.Helper()
+	h, err := remote.New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// sshd restarts sshd of the login node with options, until the end of the test.
+func sshd(t *testing.T, options ...string) {
+	t.Helper()
+	restart := func(options ...string) {
+		if out, err := inCluster("root", append([]string{"devd", "restart", "sshd"}, options...)...).CombinedOutput(); err != nil {
+			t.Fatalf("devd restart sshd: %v\n%s", err, out)
+		}
+	}
+	restart(options...)
+	t.Cleanup(func() { restart() })
+}
+
+// proves SITE-02
+func TestLoginShells(t *testing.T) {
+	info := sshdOf(t)
+	args := []string{"a'b", "$HOME", "x\ny", "", "!!", "~", "\\", "é"}
+	for _, user := range []string{"lab", "dash", "tcsh", "fish", "zsh", "noisy", "asks"} {
+		if info.Users[user] == "" {
+			t.Fatalf("the cluster has no user %s", user)
+		}
+		h := hostAt(t, info.at(user))
+		for _, once := range []bool{true, false} {
+			out, err := h.Run(t.Context(), remote.Call{Script: `printf '<%s>' "$@"; exit 3`, Args: args, Limit: 1000, Once: once})
+			if err != nil || string(out.Stdout) != "<"+strings.Join(args, "><")+">" || out.Stderr != "" || out.Exit != 3 {
+				t.Errorf("%s (%s): %q %q %d %v", user, info.Users[user], out.Stdout, out.Stderr, out.Exit, err)
+			}
+		}
+		h.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err := hostAt(t, info.at("endless")).Run(ctx, remote.Call{Script: "true", Limit: 1, Once: true})
+	if !remote.NotStarted(err) {
+		t.Errorf("a profile that never ends: %v", err)
+	}
+	if _, err := hostAt(t, info.at("sftponly")).Run(t.Context(), remote.Call{Script: "true", Limit: 1, Once: true}); !remote.NotStarted(err) {
+		t.Errorf("a user without a shell: %v", err)
+	}
+}
+
+// proves SITE-03
+func TestHostKeysOfSSHD(t *testing.T) {
+	info := sshdOf(t)
+	run := func(c remote.Config) error {
+		h := hostAt(t, c)
+		defer h.Close()
+		_, err := h.Run(t.Context(), remote.Call{Script: "true", Limit: 1})
+		return err
+	}
+	if err := run(info.at("lab")); err != nil {
+		t.Error(err)
+	}
+	jump := info.at("lab")
+	jump.Address = net.JoinHostPort(info.DTN.Address, fmt.Sprint(info.DTN.Port))
+	through := info.at("lab")
+	through.Jump = []remote.Config{jump}
+	if err := run(through); err != nil {
+		t.Errorf("through the data host: %v", err)
+	}
+	certified := info.at("lab")
+	certified.KnownHosts = []string{info.KnownHostsCA}
+	if err := run(certified); fault.CodeOf(err) != remote.BadHostKey {
+		t.Errorf("a key without a certificate, where only an authority is known: %v", err)
+	}
+	t.Run("certificate", func(t *testing.T) {
+		sshd(t, "-o", "HostCertificate=/etc/devcluster/ssh/login-cert.pub")
+		if err := run(certified); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("changed", func(t *testing.T) {
+		sshd(t, "-h", "/etc/devcluster/ssh/other_host")
+		if err := run(info.at("lab")); fault.CodeOf(err) != remote.BadHostKey || !remote.NotStarted(err) {
+			t.Error(err)
+		}
+	})
+	t.Run("hashed", func(t *testing.T) {
+		known := filepath.Join(t.TempDir(), "known_hosts")
+		data, err := os.ReadFile(info.KnownHosts)
+		if err == nil {
+			err = os.WriteFile(known, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("ssh-keygen", "-H", "-f", known).CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		c := info.at("lab")
+		c.KnownHosts = []string{known}
+		if err := run(c); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// proves SITE-04
+func TestLimitsOfSSHD(t *testing.T) {
+	info := sshdOf(t)
+	many := func(t *testing.T) {
+		h := hostAt(t, info.at("lab"))
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				out, err := h.Run(t.Context(), remote.Call{Script: `sleep 0.1; echo "$1"`, Args: []string{fmt.Sprint(i)}, Limit: 10})
+				if err != nil || string(out.Stdout) != fmt.Sprintln(i) {
+					t.Errorf("%q %v", out.Stdout, err)
+				}
+			})
+		}
+		all.Wait()
+		if n, err := h.Connection(t.Context()); err != nil || n != 1 {
+			t.Errorf("%d connections, %v", n, err)
+		}
+	}
+	t.Run("none", many)
+	t.Run("MaxSessions", func(t *testing.T) {
+		sshd(t, "-o", "MaxSessions=2")
+		many(t)
+	})
+	t.Run("MaxStartups", func(t *testing.T) {
+		sshd(t, "-o", "MaxStartups=1:100:1")
+		waiting, err := net.Dial("tcp", info.at("lab").Address) // takes the only place
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer waiting.Close()
+		h := hostAt(t, info.at("lab"))
+		if _, err := h.Run(t.Context(), remote.Call{Script: "true", Limit: 1}); !remote.NotStarted(err) {
+			t.Error(err)
+		}
+		waiting.Close()
+		working(t, h)
+	})
+	t.Run("connection", func(t *testing.T) {
+		h := hostAt(t, info.at("lab"))
+		working(t, h)
+		if out, err := inCluster("root", "devd", "cut", "sshd").CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		working(t, h)
+		sshd(t)
+		working(t, h)
+	})
+}
+
+// working waits until the host can be used.
+func working(t *testing.T, h *remote.Host) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		_, err := h.Run(t.Context(), remote.Call{Script: "true", Limit: 1})
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
