@@ -71,7 +71,8 @@ var arrows = map[string][]string{
 	"setup": {"fault", "plan", "policy", "site", "slurm", "staging", "visible"},
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "backup", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
 		"local", "mcp",
-		"metrics", "nss", "plan", "policy", "remote", "run", "secrets", "setup", "site", "slurm", "staging", "staging/sftp", "toolpack",
+		"metrics", "nss", "plan", "policy", "remote", "remote/transfer", "run", "secrets", "setup", "site", "slurm", "staging",
+		"staging/sftp", "toolpack",
 		"visible"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},

@@ -19,6 +19,7 @@ import (
 
 	"slurmgate/apptainer"
 	"slurmgate/remote"
+	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/run/runtest"
 	"slurmgate/staging/sftp"
@@ -71,12 +72,19 @@ func (i sshInfo) host(t *testing.T, address string, port int) *remote.Host {
 func TestFarWorkspaces(t *testing.T) {
 	t.Parallel()
 	login, dtn, info := farHosts(t)
+	pool := func(h *remote.Host) *transfer.Pool {
+		p, err := transfer.New(h, transfer.Config{Connections: 2})
+		must(t, err)
+		t.Cleanup(p.Close)
+		return p
+	}
 	for name, config := range map[string]func(dir string) sftp.Config{
 		"login": func(dir string) sftp.Config {
-			return sftp.Config{RunsDir: dir, Shell: login, Data: login}
+			return sftp.Config{RunsDir: dir, Shell: login, Data: login, Pool: pool(login)}
 		},
 		"dtn": func(dir string) sftp.Config {
-			return sftp.Config{RunsDir: dir, DataRunsDir: info.DTN.Shared + strings.TrimPrefix(dir, "/shared"), Shell: login, Data: dtn}
+			return sftp.Config{RunsDir: dir, DataRunsDir: info.DTN.Shared + strings.TrimPrefix(dir, "/shared"), Shell: login, Data: dtn,
+				Pool: pool(dtn)}
 		},
 		"SFTP alone": func(dir string) sftp.Config {
 			return sftp.Config{RunsDir: dir, Data: login, SyncsFolders: true}
@@ -167,12 +175,18 @@ func farFiles(t *testing.T, dir string, c sftp.Config) *runtest.Files {
 func TestFarImages(t *testing.T) {
 	t.Parallel()
 	login, dtn, info := farHosts(t)
+	pool := func(h *remote.Host) *transfer.Pool {
+		p, err := transfer.New(h, transfer.Config{Connections: 2})
+		must(t, err)
+		t.Cleanup(p.Close)
+		return p
+	}
 	for name, folder := range map[string]func(dir string) *sftp.Folder{
-		"login": func(dir string) *sftp.Folder { return sftp.NewFolder(login, dir, login, dir) },
+		"login": func(dir string) *sftp.Folder { return sftp.NewFolder(login, dir, login, dir, pool(login)) },
 		"dtn": func(dir string) *sftp.Folder {
-			return sftp.NewFolder(login, dir, dtn, info.DTN.Shared+strings.TrimPrefix(dir, "/shared"))
+			return sftp.NewFolder(login, dir, dtn, info.DTN.Shared+strings.TrimPrefix(dir, "/shared"), pool(dtn))
 		},
-		"SFTP alone": func(dir string) *sftp.Folder { return sftp.NewFolder(nil, "", login, dir) },
+		"SFTP alone": func(dir string) *sftp.Folder { return sftp.NewFolder(nil, "", login, dir, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"slurmgate/apptainer"
 	"slurmgate/doctor"
 	"slurmgate/fault"
+	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/site"
 	far "slurmgate/staging/sftp"
@@ -44,6 +45,9 @@ func (h *hosts) farWorkspace(ctx context.Context, s *site.Site, gatewayID string
 				"cannot create storage.runs_dir "+f.RunsDir+" on "+data.Name(), err).
 				WithNext("mount its filesystem there, or create it, owned by the user of the gateway's login, mode 0700")
 		}
+	}
+	if c.Pool, err = transfer.New(data, transfer.Config{Connections: f.Connections, BytesPerSecond: int64(f.BandwidthMB) << 20}); err != nil {
+		return nil, err
 	}
 	w, err := far.New(ctx, c)
 	if err != nil {
@@ -198,6 +202,11 @@ func (h *hosts) farStore(s *site.Site) (*apptainer.FarStore, error) {
 		}
 		shell = login
 	}
-	folder := far.NewFolder(shell, s.LoginFolders().ImageStore, data, s.Storage.SFTP.ImageStore)
+	pool, err := transfer.New(data, transfer.Config{Connections: s.Storage.SFTP.Connections,
+		BytesPerSecond: int64(s.Storage.SFTP.BandwidthMB) << 20})
+	if err != nil {
+		return nil, err
+	}
+	folder := far.NewFolder(shell, s.LoginFolders().ImageStore, data, s.Storage.SFTP.ImageStore, pool)
 	return apptainer.NewFarStore(folder, s.Storage.ImageStore), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/sftp"
 
 	"slurmgate/fault"
+	"slurmgate/remote/transfer"
 	"slurmgate/staging"
 )
 
@@ -25,11 +26,13 @@ type Folder struct {
 	shell    *shelled // nil: SFTP alone
 	data     string   // the folder as the SFTP server sees it
 	channels *channels
+	pool     *transfer.Pool
 }
 
 // NewFolder opens the folder that a shell sees as login and an SFTP server as data. Without a shell, login is not used.
-func NewFolder(shell Shell, login string, server Data, data string) *Folder {
-	f := &Folder{data: data, channels: newChannels(server)}
+// pool carries what is put there; nil: one channel of server does.
+func NewFolder(shell Shell, login string, server Data, data string, pool *transfer.Pool) *Folder {
+	f := &Folder{data: data, channels: newChannels(server), pool: pool}
 	if shell != nil {
 		f.shell = &shelled{Config{LoginRunsDir: login, Shell: shell}}
 	}
@@ -38,6 +41,28 @@ func NewFolder(shell Shell, login string, server Data, data string) *Folder {
 
 // Close closes the SFTP channels.
 func (f *Folder) Close() { f.channels.close() }
+
+// putPooled is Put over several connections.
+func (f *Folder) putPooled(ctx context.Context, temp, name string, src io.ReaderAt, size int64, sum string) error {
+	msg := name + " cannot be sent"
+	if f.shell == nil {
+		if err := f.channels.do(ctx, "sftp.Put", msg, func(c *sftp.Client) error { return c.MkdirAll(f.data) }); err != nil {
+			return err
+		}
+	}
+	_, err := f.pool.Put(ctx, transfer.File{Path: path.Join(f.data, temp), Size: size, SHA256: sum}, src)
+	if err == nil && f.shell == nil {
+		return f.placeAlone(ctx, temp, name)
+	}
+	if err == nil {
+		_, err = f.shell.run(ctx, call{script: imageScript, name: "place", args: []string{temp, name, strconv.FormatInt(size, 10), sum},
+			writes: true})
+	}
+	if err != nil {
+		return f.full(ctx, msg, size, f.fault(msg, err))
+	}
+	return nil
+}
 
 // Check returns the SHA-256 of a file, and the state that it has; an empty state is one that cannot be trusted to show a change. Where the
 // file has the known state, it is not read, and sum is empty. A file that is not there is a NotFound fault.
@@ -71,7 +96,11 @@ func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int
 			return f.fault(msg, err)
 		}
 	}
-	temp := ".adding-" + strings.ToLower(rand.Text())
+	temp := ".adding-" + name // so that the next try continues where this one ended
+	if f.pool != nil {
+		return f.putPooled(ctx, temp, name, src, size, sum)
+	}
+	temp += "-" + strings.ToLower(rand.Text())
 	err := f.channels.long(ctx, "sftp.Put", msg, func(c *sftp.Client) error {
 		if f.shell == nil {
 			if err := c.MkdirAll(f.data); err != nil {

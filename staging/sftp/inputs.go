@@ -18,6 +18,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/staging"
 )
@@ -130,6 +131,16 @@ func (w *Workspace) sendOne(ctx context.Context, c *sftp.Client, runID string, f
 	}
 	defer src.Close()
 	temp = random()
+	if file, here := src.(io.ReaderAt); here && w.cfg.Pool != nil {
+		sum, err := w.cfg.Pool.Put(ctx, transfer.File{Path: w.onData(runID, stageDir, temp), Size: size}, file)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			return "", fault.Wrap(fault.Transport, "sftp.StageInputs", "data_host_stale", "the SFTP server does not show the run's folder yet", err)
+		case err == nil && sum != f.ChecksumSHA256:
+			return "", staging.WrongInput(f.Input, sum)
+		}
+		return temp, err
+	}
 	dst, err := c.OpenFile(w.onData(runID, stageDir, temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return "", err

@@ -20,6 +20,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/remote"
+	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/staging"
 )
@@ -47,6 +48,7 @@ type Config struct {
 
 	Shell Shell // nil: SFTP alone
 	Data  Data
+	Pool  *transfer.Pool // carries inputs that are files of this host; nil: the channels of Data do
 	// SyncsFolders is what the admin says of a server used alone: a name that it has confirmed survives its crash.
 	SyncsFolders bool
 }
@@ -140,7 +142,12 @@ func (w *Workspace) mark(ctx context.Context) error {
 }
 
 // Close closes the SFTP channels. The hosts stay connected.
-func (w *Workspace) Close() { w.channels.close() }
+func (w *Workspace) Close() {
+	w.channels.close()
+	if w.cfg.Pool != nil {
+		w.cfg.Pool.Close()
+	}
+}
 
 // RunDir is the absolute path of a run's folder as jobs see it.
 func (w *Workspace) RunDir(runID string) string { return path.Join(w.cfg.RunsDir, runID) }
