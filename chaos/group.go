@@ -123,7 +123,8 @@ func drawOutage(r source) outage {
 		o.when, o.wait, o.hold = pick("before", "later"), r.between(0, 300*time.Millisecond), r.between(3*time.Second, 14*time.Second)
 	case 2:
 		one("slurmctld killed", []string{"kill", "slurmctld"}, []string{"start", "slurmctld"})
-		o.when = pick("receipt", "receipt", "later")
+		// It may not have stored the jobs that it accepted last, and gives their ids again.
+		o.when, o.forgets = pick("receipt", "receipt", "later"), true
 	case 3:
 		one("slurmctld killed, forgets all jobs", []string{"kill", "slurmctld"}, []string{"start", "slurmctld", "-c"})
 		o.when, o.forgets = pick("receipt", "receipt", "later"), true
