@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,5 +225,93 @@ func TestDoctorElsewhere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// doctor finds nothing broken on a healthy site elsewhere, compute nodes included, and leaves nothing behind.
+//
+// proves OPS-02
+func TestDoctorElsewhereAllIsWell(t *testing.T) {
+	t.Parallel()
+	s := farSite(t, "ssh-sftp-dtn.yaml")
+	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
+		t.Fatal(r)
+	}
+	s.wait(s.submit(probePlan("write", "out/result", "so that there is a ledger")).RunID)
+	r := s.cli("doctor", "--json")
+	var e examined
+	r.object(t, &e)
+	for _, f := range e.Findings {
+		ofPolicy := slices.Contains([]string{"accounts", "submit_limits", "tool_jobs"}, f.Code) // the domain's names an account that Slurm lacks
+		if (f.Status == "fault" || f.Status == "unknown") && !ofPolicy {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, code := range []string{"ssh_login", "ssh_shell", "ssh_tools", "clock_login", "sftp_login", "sftp_server", "runs_dir_same",
+		"sftp_syncs_folders", "runs_dir", "ledger_runs_dir", "runs_dir_write", "runs_dir_links", "clock_runs_dir", "disk_space_far", "images",
+		"slurm_commands", "cluster_name", "shared_filesystem", "node_runs_dir", "node_images", "node_user", "container"} {
+		if status, found, _ := e.find(code); status != "ok" {
+			t.Errorf("%s is %q: %s", code, status, found)
+		}
+	}
+	if left := shell(t, "lab", `find "$1/runs" -maxdepth 1 -name '.doctor*'`, s.dir); left != "" {
+		t.Errorf("doctor left %s", left)
+	}
+}
+
+// One of two clusters elsewhere cannot be reached: the gateway starts, the other's runs succeed, and doctor checks both.
+//
+// proves SITE-07
+func TestOneOfTwoElsewhereIsAway(t *testing.T) {
+	t.Parallel()
+	var whole tree
+	s := farSite(t, "ssh-sftp.yaml", func(doc tree) { whole = doc })
+	write := func(name string, doc tree) {
+		out, err := yaml.Marshal(doc)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(filepath.Dir(s.outside), name), out, 0o600))
+	}
+	main, cluster := tree{"version": 1, "sites": []any{"alpha.yaml", "beta.yaml"}}, tree{"version": 1}
+	for key, value := range whole {
+		switch key {
+		case "slurm", "storage", "watch", "budget":
+			cluster[key] = value
+		case "gateway", "domain_dir", "import":
+			main[key] = value
+		}
+	}
+	write("site.yaml", main)
+	cluster["site"] = "beta"
+	write("beta.yaml", cluster)
+	cluster["site"], cluster["storage"].(tree)["runs_dir"] = "alpha", s.dir+"/alpha"
+	write("alpha.yaml", cluster)
+	// The ledger begins, for which every cluster is asked whether there was one before.
+	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
+		t.Fatal(r)
+	}
+	cluster["slurm"].(tree)["ssh"].(tree)["port"] = 1
+	write("alpha.yaml", cluster)
+	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code == 0 || !strings.Contains(r.String(), "1 of 2 image stores") {
+		t.Error(r)
+	}
+	if r := s.cli("image", "add", "--replace", "--site-name", "beta", "probe", probeImage()); r.code != 0 {
+		t.Fatal(r)
+	}
+	s.serve()
+	if l := s.wait(s.submit(s.set(probePlan("write", "out/result", "beta"), "placement.site", "beta")).RunID); l.State != "succeeded" {
+		t.Errorf("%+v", l)
+	}
+	var e examined
+	s.cli("doctor", "--no-jobs", "--json").object(t, &e)
+	of := map[string]string{}
+	for _, f := range e.Findings {
+		of[f.Site+" "+f.Code] = f.Status
+	}
+	for check, want := range map[string]string{"alpha ssh_connection": "fault", "alpha ssh_login": "unknown",
+		"alpha slurm_commands": "unknown",
+		"beta ssh_connection":  "ok", "beta slurm_commands": "ok", "beta runs_dir_links": "ok", "beta images": "ok"} {
+		if of[check] != want {
+			t.Errorf("%s is %q, %q is due", check, of[check], want)
+		}
 	}
 }
