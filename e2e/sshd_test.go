@@ -18,7 +18,8 @@ import (
 	"slurmgate/remote"
 )
 
-// These tests hold package remote against OpenSSH; its own tests do so against x/crypto's server. They do not run in parallel: they restart sshd.
+// These tests hold package remote against OpenSSH; its own tests do so against x/crypto's server. They restart sshd, so they do not run in
+// parallel.
 
 // sshdInfo is what scripts/devcluster ssh-info prints.
 type sshdInfo struct {
