@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -335,4 +337,119 @@ func byRules(t *testing.T, s *site, d *daemon, submit func(site, word string) si
 	succeeds(reads("first", "brings the data"), "first")
 	succeeds(reads("", "where the data is"), "first")
 	succeeds(submit("", "no data"), "second")
+}
+
+// nearAndFar makes a site file for the cluster of these tests, "near", on whose login node the gateway runs, and for a second one, "far",
+// that it reaches over SSH and SFTP alone.
+func nearAndFar(t *testing.T) (s *site, onFar func(argv ...string)) {
+	t.Helper()
+	name := world.cluster + "-c"
+	must(t, command("scripts/devcluster", "--name", name, "up", "--beside", world.cluster, "--ssh"))
+	t.Cleanup(func() { must(t, command("scripts/devcluster", "--name", name, "down")) })
+	onFar = func(argv ...string) {
+		t.Helper()
+		must(t, command(append([]string{"scripts/devcluster", "--name", name, "exec", "--"}, argv...)...))
+	}
+	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", name, "ssh-info").Output()
+	must(t, err)
+	var h sshHosts
+	must(t, json.Unmarshal(out, &h))
+	s = newSite(t, "probing")
+	known, err := os.ReadFile(h.KnownHosts)
+	must(t, err)
+	var lines []string
+	for line := range strings.Lines(string(known)) {
+		if hosts, key, _ := strings.Cut(line, " "); strings.Contains(hosts, "login") {
+			lines = append(lines, farAddress+" "+key)
+		}
+	}
+	must(t, os.WriteFile(host(s.dir)+"/known_hosts", []byte(strings.Join(lines, "")), 0o644))
+	key, err := os.ReadFile(h.Key)
+	must(t, err)
+	must(t, os.WriteFile(host(s.dir)+"/key", key, 0o600))
+	text := s.text()
+	part := func(of string, edits ...string) {
+		doc := "version: 1\nsite: " + of + "\n" + text[strings.Index(text, "slurm:\n"):strings.Index(text, "import:\n")] +
+			text[strings.Index(text, "watch:\n"):]
+		doc = strings.NewReplacer(append(edits, s.dir+"/runs", s.dir+"/runs-"+of)...).Replace(doc)
+		must(t, os.WriteFile(filepath.Join(host(s.dir), of+".yaml"), []byte(doc), 0o644))
+	}
+	part("near")
+	part("far", "  transport: cli\n", fmt.Sprintf("  transport: ssh\n  ssh: {host: %s, user: lab, key: %s/key, "+
+		"known_hosts: [%[2]s/known_hosts]}\n", farAddress, s.dir), "storage:\n", "storage:\n  transport: sftp\n")
+	main := strings.Replace(text[:strings.Index(text, "slurm:\n")], "site: e2e\n", "sites: [near.yaml, far.yaml]\n", 1) +
+		text[strings.Index(text, "import:\n"):strings.Index(text, "watch:\n")]
+	must(t, os.WriteFile(filepath.Join(host(s.dir), "site.yaml"), []byte(main), 0o644))
+	must(t, giveToLab(host(s.dir)))
+	return s, onFar
+}
+
+// farAddress is that of a cluster's login node as the one beside it sees it.
+const farAddress = "10.54.0.2"
+
+// One gateway has a cluster of its own host and one that it reaches over SSH and SFTP. While the far one's sshd is down, what goes there
+// waits, policy picks the other one, whose runs go on one after the other, and the far one's runs go on when it is back.
+//
+// proves SITE-07 SITE-01
+func TestTwoTransports(t *testing.T) {
+	s, onFar := nearAndFar(t)
+	onFar("devd", "restart", "sshd", "-o", "ListenAddress="+farAddress)
+	s.replace("domain/policies.yaml", "version: 1\n", "version: 1\nsites: {prefer: [far, near], pick: first_that_fits}\n")
+	s.serve()
+	submit := func(doc tree) sited {
+		t.Helper()
+		var a sited
+		s.ok(&a, "submit", s.plan(doc))
+		return a
+	}
+	succeeds := func(a sited, on string) {
+		t.Helper()
+		if l := s.wait(a.RunID); l.State != "succeeded" || a.Site != on {
+			t.Fatalf("on %s: %+v", a.Site, l)
+		}
+	}
+	writes := func(word string) tree { return probePlan("write", "out/result", word) }
+	over := submit(writes("over ssh"))
+	succeeds(over, "far")
+	if l := s.wait(over.RunID); string(s.bytesOf(l.Roles["result"])) != "over ssh" {
+		t.Errorf("%+v", l)
+	}
+	if r := s.siteRows()["far"]; r.Transport != "ssh" || r.State != "ready" {
+		t.Errorf("%+v", r)
+	}
+	under := submit(probePlan("await", "out/go", "out/result"))
+	until(t, time.Minute, "start of "+under.RunID, func() bool {
+		_, err := os.Lstat(host(s.dir) + "/runs-far/" + under.RunID + "/a1/out/started")
+		return err == nil
+	})
+
+	onFar("devd", "restart", "sshd", "-o", "ListenAddress="+farAddress, "-o", "AllowUsers=nobody") // no connection is made again
+	onFar("devd", "cut", "sshd")
+	onFar("devd", "stop", "sshd")
+	waits := submit(s.set(writes("waits"), "placement.site", "far"))
+	until(t, time.Minute, "far to be away", func() bool { return s.siteRows()["far"].State == "away" })
+	if r := s.cli("submit", s.plan(writes("picked")), "--dry-run"); r.code != 0 || !strings.Contains(string(r.stdout),
+		"site     near  (policy first_that_fits: the run fits)\n         not far: the run fits and would wait: the site is away (") {
+		t.Error(r)
+	}
+	succeeds(submit(writes("picked")), "near")
+	for n := range 3 {
+		succeeds(submit(s.set(writes(fmt.Sprint("near ", n)), "placement.site", "near")), "near")
+	}
+	for _, a := range []sited{under, waits} { // all of the near cluster's have ended by now
+		var l looked
+		if s.ok(&l, "get", a.RunID); l.State != "queued" && l.State != "running" || a.Site != "far" {
+			t.Errorf("%+v", l)
+		}
+	}
+
+	onFar("devd", "start", "sshd", "-o", "ListenAddress="+farAddress)
+	shell(t, "lab", `touch "$1/$2/a1/out/go"`, s.dir+"/runs-far", under.RunID)
+	succeeds(under, "far")
+	succeeds(waits, "far")
+	for _, a := range []sited{over, under, waits} {
+		if n, m := accounted(t, s, a.RunID); n != 0 || m != 1 {
+			t.Errorf("%s has %d jobs on the near cluster and %d on the far one", a.RunID, n, m)
+		}
+	}
 }
