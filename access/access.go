@@ -58,7 +58,7 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 		g.Accounts[project("accounts", p)] = account
 	}
 	if problems != nil {
-		return Grant{}, fault.Invalid("access.NewGrant", "the grant is invalid", problems...)
+		return Grant{}, fault.Invalid("the grant is invalid", problems...)
 	}
 	return g, nil
 }
@@ -66,14 +66,13 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 // Within limits the grant to the rights of its giver, pair by pair, and to its Slurm accounts. If the giver's jobs of a project must charge
 // an account, so must the grant's; another account is refused.
 func (g Grant) Within(giver gate.Principal) (Grant, error) {
-	const op = "access.Within"
 	for _, p := range g.Projects {
 		if !giver.Sees(p) {
-			return g, fault.New(fault.NotFound, op, "project_not_found", "there is no project "+p).WithNext("name your own projects")
+			return g, fault.New(fault.NotFound, "project_not_found", "there is no project "+p).WithNext("name your own projects")
 		}
 		for _, c := range g.Capabilities {
 			if !giver.Rights.Can(c, p) {
-				return g, fault.New(fault.Capability, op, "capability_denied", fmt.Sprintf("%s cannot grant the capability %s on project %s, "+
+				return g, fault.New(fault.Capability, "capability_denied", fmt.Sprintf("%s cannot grant the capability %s on project %s, "+
 					"because it does not have it there", giver.Name, c, p)).WithNext("leave it out")
 			}
 		}
@@ -86,7 +85,7 @@ func (g Grant) Within(giver gate.Principal) (Grant, error) {
 	}
 	for p, account := range g.Accounts {
 		if bound := giver.Account(p); bound != "" && bound != account {
-			return g, fault.New(fault.Capability, op, "account_denied",
+			return g, fault.New(fault.Capability, "account_denied",
 				fmt.Sprintf("jobs of %s in this project must charge the account %s; it cannot grant the account %s", giver.Name, bound, account)).
 				WithNext("leave the account out")
 		}
@@ -225,7 +224,7 @@ func (a *Access) peer(ctx context.Context, uid int) (gate.Principal, error) {
 	case p.Owner:
 		return p, nil
 	case ok && !a.names[uid].same(a.now(), func() (string, error) { return a.nameOf(uid) }):
-		return gate.Principal{}, fault.New(fault.Auth, "access.Peer", "unauthenticated",
+		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated",
 			fmt.Sprintf("user id %d belonged to %s when the gateway started and belongs to another user now", uid, p.Name)).
 			WithNext("ask the gateway's administrator to check access.peers of the site file and to restart the gateway")
 	case len(a.members.grants) > 0:
@@ -241,7 +240,7 @@ func (a *Access) peer(ctx context.Context, uid int) (gate.Principal, error) {
 
 // Stranger is the error for a user of this host without a grant.
 func Stranger(uid int) error {
-	return fault.New(fault.Auth, "access.Peer", "unauthenticated",
+	return fault.New(fault.Auth, "unauthenticated",
 		fmt.Sprintf("this gateway does not know user id %d, neither the user nor one of its groups", uid)).
 		WithNext("ask the gateway's administrator for an entry in access.peers of the site file, or for a token")
 }
@@ -265,6 +264,6 @@ func (a *Access) Issuers() []string {
 
 // unknownToken reveals nothing about tokens that exist.
 func unknownToken() error {
-	return fault.New(fault.Auth, "access.Bearer", "unauthenticated", "the access token is not valid for this gateway").
+	return fault.New(fault.Auth, "unauthenticated", "the access token is not valid for this gateway").
 		WithNext("ask the gateway's administrator for a token").WithSteps(fault.Do("token.create"))
 }

@@ -21,7 +21,7 @@ type shelf map[string]gate.Token
 func (s shelf) Token(_ context.Context, id string) (gate.Token, error) {
 	t, ok := s[id]
 	if !ok {
-		return t, fault.New(fault.NotFound, "shelf", "token_not_found", "there is none")
+		return t, fault.New(fault.NotFound, "token_not_found", "there is none")
 	}
 	return t, nil
 }

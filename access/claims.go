@@ -113,7 +113,7 @@ func (i *issuer) ofType(header jose.Header, c claims) error {
 	case !isText, typ != typeAccess && typ != typePlain, accepted && typ == typePlain && !c.isAccess():
 		return unknownToken()
 	case !accepted:
-		return fault.New(fault.Auth, "access.Bearer", "unauthenticated",
+		return fault.New(fault.Auth, "unauthenticated",
 			"the token is not marked as an access token of a type that this gateway "+
 				"accepts ("+strings.Join(i.Types, ", ")+")").
 			WithNext("send the access token, not the ID token; the administrator sets the types a provider uses in access.oidc of the site file")

@@ -206,7 +206,7 @@ func (m *members) uidOf(key string) (int, bool) {
 }
 
 func unknownGroups(uid int, err error) error {
-	return fault.Wrap(fault.Transport, "access.Peer", "groups_unknown", fmt.Sprintf("the groups of user id %d cannot be looked up now", uid),
+	return fault.Wrap(fault.Transport, "groups_unknown", fmt.Sprintf("the groups of user id %d cannot be looked up now", uid),
 		err).
 		WithNext("try again in a few seconds").WithRetry(cmp.Or(fault.RetryOf(err), int(memberRetry/time.Second)))
 }
@@ -217,7 +217,7 @@ func (a *Access) peerOf(uid int) finder {
 		own, listed := a.grants[uid]
 		grants := slices.Concat(own, groups)
 		if len(grants) == 0 {
-			return gate.Principal{}, fault.New(fault.NotFound, "access.Peer", "no_grant", "neither the user nor one of its groups has a grant")
+			return gate.Principal{}, fault.New(fault.NotFound, "no_grant", "neither the user nor one of its groups has a grant")
 		}
 		who := identityOf(uid, name)
 		if listed { // its identity is that of the start
@@ -244,7 +244,7 @@ func (a *Access) whileMember(ctx context.Context, uid int, p gate.Principal) (_ 
 		t := <-ticks
 		now, err := a.peer(ctx, uid)
 		if fault.Is(err, fault.Auth) || err == nil && !covers(now.Rights, p.Rights) {
-			end(fault.New(fault.Auth, "access.While", "groups_changed", p.Name+" has lost rights that one of its groups gave it").
+			end(fault.New(fault.Auth, "groups_changed", p.Name+" has lost rights that one of its groups gave it").
 				WithNext("repeat the request; if it is refused, ask the gateway's administrator about access.peers of the site file"))
 		}
 		ticks <- t

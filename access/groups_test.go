@@ -51,7 +51,7 @@ func (d *directory) NameOf(_ context.Context, uid int) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.users[uid] == "" {
-		return "", fault.New(fault.NotFound, "directory", "no_user", "there is none")
+		return "", fault.New(fault.NotFound, "no_user", "there is none")
 	}
 	return d.users[uid], nil
 }
@@ -76,7 +76,7 @@ func (d *directory) GroupID(_ context.Context, group string) (int, error) {
 	defer d.mu.Unlock()
 	gid, ok := d.groups[group]
 	if !ok {
-		return -1, fault.New(fault.NotFound, "directory", "no_group", "there is none")
+		return -1, fault.New(fault.NotFound, "no_group", "there is none")
 	}
 	return gid, nil
 }

@@ -84,7 +84,7 @@ func (i *issuer) key(ctx context.Context, id, algorithm string) (jose.JSONWebKey
 }
 
 func (i *issuer) unreachable(err error) error {
-	return fault.Wrap(fault.Transport, "access.Bearer", "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", err).
+	return fault.Wrap(fault.Transport, "issuer_unreachable", "the keys of "+i.URL+" cannot be fetched", err).
 		WithNext("retry in a minute")
 }
 

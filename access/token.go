@@ -59,7 +59,7 @@ func (a *Access) token(ctx context.Context, text string) (gate.Principal, error)
 }
 
 func expired() error {
-	return fault.New(fault.Auth, "access.Bearer", "token_expired", "the access token has expired").WithNext("get a new one")
+	return fault.New(fault.Auth, "token_expired", "the access token has expired").WithNext("get a new one")
 }
 
 // isOwn reports whether a text claims to be a token of this gateway.

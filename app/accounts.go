@@ -56,7 +56,7 @@ func (g *Gateway) chargeOf(ctx context.Context, c gate.Call, s *site.Site, proje
 }
 
 func (ch charge) denied(code, msg, command string) error {
-	return &fault.Error{Op: "charge", Kind: fault.Policy, Code: code, Msg: msg,
+	return &fault.Error{Kind: fault.Policy, Code: code, Msg: msg,
 		Next: "ask the cluster's administrator (" + command + "); a change takes effect within 5 minutes"}
 }
 
@@ -82,24 +82,24 @@ func (ch charge) allows(at plan.Placement) error {
 		if ch.own == "" || ch.own == at.Account {
 			return nil
 		}
-		return &fault.Error{Op: "charge", Kind: fault.Policy, Code: "account_denied",
+		return &fault.Error{Kind: fault.Policy, Code: "account_denied",
 			Msg:  "your jobs of this project must charge the Slurm account " + ch.own + ", not " + at.Account,
 			Next: "set placement.account to " + ch.own + ", or ask the administrator"}
 	}
 	a := ch.account(at.Account)
 	switch {
 	case a == nil:
-		return &fault.Error{Op: "charge", Kind: fault.Policy, Code: "account_denied",
+		return &fault.Error{Kind: fault.Policy, Code: "account_denied",
 			Msg: fmt.Sprintf("the user %s has no association with the Slurm account %s on the cluster %s", ch.user, at.Account,
 				ch.site.Slurm.Cluster),
 			Next: "charge " + ch.names() + ", or ask the cluster's administrator for an association; a change takes effect within 5 minutes"}
 	case a.Partitions != nil && !slices.Contains(a.Partitions, at.Partition):
-		return &fault.Error{Op: "charge", Kind: fault.Policy, Code: "partition_denied",
+		return &fault.Error{Kind: fault.Policy, Code: "partition_denied",
 			Msg: fmt.Sprintf("the user %s may charge the account %s only in the partitions %s, not in %s", ch.user, a.Name,
 				strings.Join(a.Partitions, ", "), at.Partition),
 			Next: "use one of these partitions, or charge another account of yours: " + ch.names()}
 	case at.QOS != nil && *at.QOS != ch.site.Slurm.DefaultQOS && !a.offers(*at.QOS):
-		return &fault.Error{Op: "charge", Kind: fault.Policy, Code: "qos_denied",
+		return &fault.Error{Kind: fault.Policy, Code: "qos_denied",
 			Msg:  fmt.Sprintf("the user %s may not use the QOS %s with the account %s", ch.user, *at.QOS, a.Name),
 			Next: "use " + cmp.Or(strings.Join(a.QOS, ", "), "no QOS") + ", or ask the cluster's administrator"}
 	}

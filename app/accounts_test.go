@@ -31,7 +31,7 @@ func TestChargedAccount(t *testing.T) {
 // fromSlurm are associations of three users.
 func fromSlurm(_ context.Context, cluster, user string) (UserAccounts, error) {
 	if cluster == "away" {
-		return UserAccounts{}, fault.New(fault.Transport, "test", "accounts_unknown", "slurmdbd does not answer").WithRetry(30)
+		return UserAccounts{}, fault.New(fault.Transport, "accounts_unknown", "slurmdbd does not answer").WithRetry(30)
 	}
 	return map[string]UserAccounts{
 		"alice": {"teaching", []Account{{"teaching", nil, []string{"normal", "quick"}}, {"research", []string{"short"}, []string{"normal"}}}},

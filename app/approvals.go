@@ -112,7 +112,7 @@ func (g *Gateway) unchanged(was gate.Approval) error {
 	if is == was.ToolVersion && now == was.Covers {
 		return nil
 	}
-	return fault.New(fault.Conflict, "approval.answer", "approval_void",
+	return fault.New(fault.Conflict, "approval_void",
 		was.ToolID+" has changed since this approval was requested: "+was.Changes(is, now)).
 		WithNext("whoever requested it must make the call again, which requests a new approval")
 }
@@ -122,7 +122,6 @@ func (g *Gateway) unchanged(was gate.Approval) error {
 // creator in common cannot approve for each other, and nobody approves what his own token asks. A person who is not among those behind the
 // request can, and so can the gateway's own user and root, who may do everything.
 func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Approval) error {
-	const op = "approval.answer"
 	asking, err := g.Ledger.Identity(ctx, was.PrincipalID)
 	if err == nil && asking.Method == gate.ByToken {
 		t, err := g.Ledger.Token(ctx, asking.Subject)
@@ -130,7 +129,7 @@ func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Ap
 			return err
 		}
 		if t.RevokedAt != nil || !time.Now().Before(t.ExpiresAt) {
-			return fault.New(fault.Policy, op, "requester_gone", "the token that requested this call, "+t.ID+", was revoked or has expired").
+			return fault.New(fault.Policy, "requester_gone", "the token that requested this call, "+t.ID+", was revoked or has expired").
 				WithNext("deny the request, or let it expire")
 		}
 	}
@@ -154,9 +153,9 @@ func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Ap
 		return nil
 	}
 	if by.Key() == was.PrincipalID {
-		return fault.New(fault.Policy, op, "consent_self", "you requested this call yourself; somebody else has to approve it")
+		return fault.New(fault.Policy, "consent_self", "you requested this call yourself; somebody else has to approve it")
 	}
-	return fault.New(fault.Policy, op, "consent_self",
+	return fault.New(fault.Policy, "consent_self",
 		"this call was requested by "+was.Principal+", and the same person is behind that principal and your credentials").
 		WithNext("have another person approve it; a token cannot approve for a token that has the same creator")
 }

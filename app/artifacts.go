@@ -151,7 +151,7 @@ func (r *countingReader) Read(b []byte) (int, error) {
 // bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
 func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, importer *artifact.Importer) (doc run.Artifact, err error) {
 	invalid := func(code, field, rule, msg string) error {
-		return fault.Invalid("artifact.import", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
+		return fault.Invalid("", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
 	var given []string
 	for name, is := range map[string]bool{"path": a.Path != nil, "text": a.Text != nil, "upload": a.Upload,
@@ -180,7 +180,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	case a.Path != nil && c.Caller.File != nil:
 		way = policy.ImportHanded
 	case a.Path != nil && c.Caller.Method == gate.ByPeer:
-		return doc, fault.Invalid("artifact.import", "", fault.Problem{Code: "IMPORT-HANDED", Field: "path",
+		return doc, fault.Invalid("", fault.Problem{Code: "IMPORT-HANDED", Field: "path",
 			Rule: "a user of this host opens the file himself", Msg: "the call names a path and has no open file with it",
 			Hint: "let slurmgate's own command or chat open the file, or upload it", Next: []fault.Step{fault.Do("artifact.import", "text", "…")}})
 	case a.Path != nil:
@@ -269,7 +269,7 @@ func (g *Gateway) listArtifacts(ctx context.Context, c gate.Call, a ArtifactList
 	}
 	if a.AsOf != nil {
 		if a.Cursor != "" {
-			return out, nil, fault.Invalid("artifact.list", "", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at",
+			return out, nil, fault.Invalid("", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at",
 				Rule: "not together with a cursor, which has its own", Msg: "cursor and as_of_created_at are both given"})
 		}
 		f.AsOf = *a.AsOf

@@ -33,7 +33,7 @@ func (g *Gateway) lookUpCall(ctx context.Context, c gate.Call, a RunArgs) (r Cal
 	r, err = g.callRun(ctx, c, a.RunID)
 	if fault.Is(err, fault.NotFound) {
 		if _, job := g.Ledger.View(ctx, a.RunID); job == nil {
-			err = fault.New(fault.NotFound, "run.provenance", "run_is_a_job", a.RunID+" is the run of a job").
+			err = fault.New(fault.NotFound, "run_is_a_job", a.RunID+" is the run of a job").
 				WithSteps(fault.Do("run.show", "run_id", a.RunID))
 		}
 	}
@@ -57,10 +57,10 @@ func callRunOf(r ledger.CallRun) (CallRun, error) {
 	var d identityDoc
 	err := plan.Decode(r.Identity, &d)
 	if bytes.Contains(r.Identity, []byte(retention.Mark)) {
-		return CallRun{}, fault.New(fault.NotFound, "run.provenance", "erased", "the call "+r.RunID+" held a secret, which was erased")
+		return CallRun{}, fault.New(fault.NotFound, "erased", "the call "+r.RunID+" held a secret, which was erased")
 	}
 	if err != nil || d.runID() != r.RunID {
-		return CallRun{}, fault.Wrap(fault.Internal, "run.provenance", "call_record_changed",
+		return CallRun{}, fault.Wrap(fault.Internal, "call_record_changed",
 			"the record of "+r.RunID+" does not have that id: somebody changed the ledger's file", err).WithNext("compare with a backup")
 	}
 	return CallRun{RunID: r.RunID, ToolID: r.ToolID, ContractVersion: d.ContractVersion, PolicyHash: d.PolicyHash,
@@ -86,7 +86,7 @@ func ofRun(g *Gateway, w work) work {
 		if len(params) > most {
 			params = params[:most] + "…"
 		}
-		return nil, fault.New(fault.NotFound, "run", "run_is_a_call",
+		return nil, fault.New(fault.NotFound, "run_is_a_call",
 			fmt.Sprintf("%s is not a job but a call of %s with %s, asked %d times, first %s, last %s", r.RunID, r.ToolID, params, r.Calls,
 				r.FirstAskedAt.Format(time.RFC3339), r.LastAskedAt.Format(time.RFC3339))).
 			WithNext("call " + r.ToolID + " again to see its answer as of now")

@@ -161,7 +161,7 @@ func (c *Caps) exceeds(who string, most capsOf, has run.Spent) error {
 }
 
 func capped(code string, c bound, unit string, wait time.Duration, at time.Time, msg string) error {
-	return &fault.Error{Op: "run.Submit", Kind: fault.Policy, Code: "cap_reached", Msg: msg,
+	return &fault.Error{Kind: fault.Policy, Code: "cap_reached", Msg: msg,
 		Problems: []fault.Problem{{Code: code, Field: c.field, Rule: fmt.Sprintf("at most %d %s", c.most, unit), Msg: msg}},
 		Next:     "submit again after " + at.Format(time.RFC3339) + ", or ask the administrator to raise " + c.field + " in the site file",
 		Retry:    int(wait.Seconds()) + 1}

@@ -306,6 +306,6 @@ func noSiteFits(list []seen, considered []run.Considered) error {
 		problems = append(problems, fault.Problem{Code: "SITE-MISFIT", Field: "site", Rule: "a site that the run fits",
 			Msg: "site " + x.Site + ": " + x.Why})
 	}
-	return fault.Invalid("site", "the run fits no site of this gateway", problems...).
+	return fault.Invalid("the run fits no site of this gateway", problems...).
 		WithNext("ask for less, or ask the administrator: each site says why the run does not fit")
 }

@@ -104,9 +104,9 @@ func TestFirstThatFits(t *testing.T) {
 			"partition of-alpha has nodes of at most 1 CPUs, and the job asks for 2; partition of-alpha has nodes of at most 2047 MiB, " +
 				"and the job asks for 2048 MiB", fits},
 		"nothing is known": {rule, func(a, _ *clusterOf) { a.partitions = nil }, nil, "alpha", fits, fits},
-		"no image": {rule, func(a, _ *clusterOf) { a.image = fault.New(fault.NotFound, "test", "image_missing", "not in /secret") }, nil, "beta",
+		"no image": {rule, func(a, _ *clusterOf) { a.image = fault.New(fault.NotFound, "image_missing", "not in /secret") }, nil, "beta",
 			"its image store does not have the image", fits},
-		"wrong image": {rule, func(a, _ *clusterOf) { a.image = fault.New(fault.Conflict, "test", "image_mismatch", "/secret") }, nil, "beta",
+		"wrong image": {rule, func(a, _ *clusterOf) { a.image = fault.New(fault.Conflict, "image_mismatch", "/secret") }, nil, "beta",
 			"the image in its image store is not the pinned one", fits},
 		"policy forbids one": {rule + "slurm: {partitions_allowlist: [of-beta]}\n", nil, nil, "beta",
 			`policy forbids it: "of-alpha" is not allowed (policy slurm.partitions_allowlist: of-beta)`, fits},
@@ -114,11 +114,11 @@ func TestFirstThatFits(t *testing.T) {
 		"both drained": {rule, nil, drain("alpha", "beta"), "alpha",
 			"the run fits and would wait: the site is drained", "the run fits and would wait: the site is drained"},
 		"away": {rule, func(a, _ *clusterOf) {
-			a.closed = fault.New(fault.Transport, "test", "x", "login.example does not answer")
+			a.closed = fault.New(fault.Transport, "x", "login.example does not answer")
 		}, nil, "beta",
 			"the run fits and would wait: the site is away (site_away)", fits},
 		"the other has no room and one is away": {rule, func(a, b *clusterOf) {
-			a.closed, b.partitions[0].CPUs = fault.New(fault.Transport, "test", "x", "y"), 1
+			a.closed, b.partitions[0].CPUs = fault.New(fault.Transport, "x", "y"), 1
 		}, nil, "alpha", "the run fits and would wait: the site is away (site_away)",
 			"partition of-beta has nodes of at most 1 CPUs, and the job asks for 2"},
 	} {
@@ -177,7 +177,7 @@ func TestFitsNowhere(t *testing.T) {
 	if a, err := g.Sites.Submit(t.Context(), named); err != nil || a.Site != "beta" { // the caller knows better: Slurm decides
 		t.Errorf("%+v %v", a, err)
 	}
-	missing := fault.New(fault.NotFound, "test", "image_missing", "no such image")
+	missing := fault.New(fault.NotFound, "image_missing", "no such image")
 	g = choosing(t, rule, func(alpha, beta *clusterOf) { alpha.image, beta.image = missing, missing })
 	if o, err = g.flagstat(t, ""); err != nil {
 		t.Fatal(err)

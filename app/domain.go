@@ -98,7 +98,7 @@ func (h Host) checkLock(a CheckArgs) (warnings []string, err error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, fault.Invalid("domain.check", toolpack.LockFile+" is not right about the images in "+s.Storage.ImageStore, wrong...)
+		return nil, fault.Invalid(toolpack.LockFile+" is not right about the images in "+s.Storage.ImageStore, wrong...)
 	}
 	return warnings, err
 }
@@ -191,12 +191,12 @@ func writeNew(file, text string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return fault.New(fault.Conflict, "tool.init", "file_exists", file+" already exists").WithNext("choose another id, or move the file away")
+		return fault.New(fault.Conflict, "file_exists", file+" already exists").WithNext("choose another id, or move the file away")
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.Wrap(fault.NotFound, "tool.init", "no_folder", "the folder of "+file+" does not exist", err).
+		return fault.Wrap(fault.NotFound, "no_folder", "the folder of "+file+" does not exist", err).
 			WithNext("create it, or name the folder of a domain")
 	case err != nil:
-		return fault.Wrap(fault.Transport, "tool.init", "", "cannot write "+file, err)
+		return fault.Wrap(fault.Transport, "", "cannot write "+file, err)
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())

@@ -75,7 +75,7 @@ func (g *Gateway) changeDrains(ctx context.Context, a DrainArgs, change func(sit
 			found = found || name == a.Site
 		}
 		if !found {
-			return out, nil, fault.Invalid("gateway.drain", "there is no such site", fault.Problem{Code: "SITE-UNKNOWN", Field: "site",
+			return out, nil, fault.Invalid("there is no such site", fault.Problem{Code: "SITE-UNKNOWN", Field: "site",
 				Rule: "a site of this gateway: " + strings.Join(sites, ", "), Msg: fmt.Sprintf("got %q", a.Site)})
 		}
 		sites = []string{a.Site}

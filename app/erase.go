@@ -54,7 +54,7 @@ func (g *Gateway) eraser() retention.Eraser {
 
 func (g *Gateway) erase(ctx context.Context, c gate.Call, a EraseArgs) (out EraseAnswer, params any, err error) {
 	if c.Caller.Body == nil {
-		return out, nil, fault.New(fault.Validation, "secret.erase", "secret_missing", "the call has no secret").
+		return out, nil, fault.New(fault.Validation, "secret_missing", "the call has no secret").
 			WithNext("give it on standard input: slurmgate erase --reason TEXT < FILE")
 	}
 	text, err := io.ReadAll(c.Caller.Body)
@@ -67,7 +67,7 @@ func (g *Gateway) erase(ctx context.Context, c gate.Call, a EraseArgs) (out Eras
 		return out, nil, err
 	}
 	if secret.In([]byte(a.Reason + "\n" + e.By)) {
-		return out, nil, fault.New(fault.Validation, "secret.erase", "secret_in_reason", "the reason, or your own name, contains the secret").
+		return out, nil, fault.New(fault.Validation, "secret_in_reason", "the reason, or your own name, contains the secret").
 			WithNext("give another reason; this call's arguments were recorded, so repeat it to erase them")
 	}
 	key, err := g.Ledger.GateKey(ctx)
@@ -78,7 +78,7 @@ func (g *Gateway) erase(ctx context.Context, c gate.Call, a EraseArgs) (out Eras
 	fmt.Fprintf(m, "erased-secret=%s", strings.TrimRight(string(text), "\r\n"))
 	e.HMAC = hex.EncodeToString(m.Sum(nil))
 	if !g.sweeping.TryLock() {
-		return out, nil, fault.New(fault.Conflict, "secret.erase", "gc_running", "a gc or another erasure is running").
+		return out, nil, fault.New(fault.Conflict, "gc_running", "a gc or another erasure is running").
 			WithNext("wait until it has finished")
 	}
 	defer g.sweeping.Unlock()

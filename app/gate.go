@@ -108,7 +108,7 @@ func (k artifacts) Read(ctx context.Context, artifactID string, limit int64) ([]
 	}
 	defer f.Close()
 	if a.SizeBytes > limit {
-		return nil, fault.New(fault.Validation, "args_ref", "args_too_large",
+		return nil, fault.New(fault.Validation, "args_too_large",
 			fmt.Sprintf("%s has %d bytes; the limit for arguments is %d", artifactID, a.SizeBytes, limit))
 	}
 	return io.ReadAll(io.LimitReader(f, limit+1))
@@ -123,7 +123,7 @@ func (k artifacts) Keep(ctx context.Context, who gate.Principal, label string, d
 // addBytes stores what the gateway itself made as an artifact.
 func (g *Gateway) addBytes(ctx context.Context, a run.Artifact, data []byte) (stored run.Artifact, err error) {
 	if g.Importer == nil {
-		return a, fault.New(fault.Conflict, "addBytes", "answer_too_large",
+		return a, fault.New(fault.Conflict, "answer_too_large",
 			"the answer is too large to be shown while no gateway is running").WithNext("ask for less, or start the gateway")
 	}
 	if a.SHA256, a.SizeBytes, err = g.Importer.Keep(ctx, data); err != nil {

@@ -257,14 +257,14 @@ func (g *Gateway) checkInputs(ctx context.Context, c gate.Call, project string, 
 	if len(problems) == 0 {
 		return nil
 	}
-	return fault.Invalid("submit", "the plan's inputs do not match the ledger", problems...)
+	return fault.Invalid("the plan's inputs do not match the ledger", problems...)
 }
 
 // artifactOf reads an artifact as seen from a project: artifacts of other projects do not exist.
 func (g *Gateway) artifactOf(ctx context.Context, c gate.Call, project, id string) (run.Artifact, error) {
 	a, err := g.artifactFor(ctx, c, id)
 	if err == nil && a.ProjectID != project {
-		return run.Artifact{}, fault.New(fault.NotFound, "artifactOf", "artifact_not_found", "there is no artifact "+id+" in this project")
+		return run.Artifact{}, fault.New(fault.NotFound, "artifact_not_found", "there is no artifact "+id+" in this project")
 	}
 	return a, err
 }

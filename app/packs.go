@@ -60,7 +60,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 			return toolpack.ArtifactInfo{}, err
 		}
 		if a.ProjectID != project {
-			return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "tool", "artifact_not_found",
+			return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "artifact_not_found",
 				"there is no artifact "+id+" in the project of the other inputs")
 		}
 		return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil

@@ -59,11 +59,11 @@ func sameBinds(s *site.Site, binds []plan.Bind) error {
 	for _, b := range binds {
 		switch v, ok := s.BindVersion(b.Name); {
 		case !ok:
-			return fault.New(fault.Policy, "sameBinds", "bind_not_offered",
+			return fault.New(fault.Policy, "bind_not_offered",
 				"the run reads the site's folder "+b.Name+", and this site no longer offers it").
 				WithNext("add it to apptainer.binds in the site file again, or call the tool again without it")
 		case v != b.Version:
-			return fault.New(fault.Policy, "sameBinds", "bind_changed",
+			return fault.New(fault.Policy, "bind_changed",
 				fmt.Sprintf("the run reads version %s of the site's folder %s, which now has version %s", b.Version, b.Name, v)).
 				WithNext("call the tool again: that is a new run, with the current version")
 		}

@@ -163,7 +163,7 @@ func (a *allowance) ofProject(ctx context.Context, least, want int64) (int64, er
 	}
 	limit, imports := a.quotas.quotaOf(a.of.Project)
 	if a.counted == 0 && imports > 0 && use.Imports+a.project.counted >= imports {
-		return 0, fault.New(fault.Policy, "artifact.import", "quota_exceeded",
+		return 0, fault.New(fault.Policy, "quota_exceeded",
 			fmt.Sprintf("the project keeps %d imported artifacts of at most %d", use.Imports, imports)).WithNext(makeRoom)
 	}
 	if limit == 0 {
@@ -200,7 +200,7 @@ const removeImports = "remove imports that no run uses (gc, retention.import_day
 const makeRoom = removeImports + "use another project, or ask the administrator for more (limits in the site file)"
 
 func overQuota(used, limit int64, what string) error {
-	return fault.New(fault.Policy, "quota", "quota_exceeded",
+	return fault.New(fault.Policy, "quota_exceeded",
 		fmt.Sprintf("the project keeps %d of %d MiB, imports in progress included; there is no room for %s", used>>20, limit>>20, what)).
 		WithNext(makeRoom)
 }
@@ -208,7 +208,7 @@ func overQuota(used, limit int64, what string) error {
 func callerOverQuota(used int64, quota bound, what string) error {
 	msg := fmt.Sprintf("the caller keeps %d of %d MiB in all projects, imports in progress included; there is no room for %s", used>>20,
 		quota.most, what)
-	return &fault.Error{Op: "quota", Kind: fault.Policy, Code: "quota_exceeded", Msg: msg,
+	return &fault.Error{Kind: fault.Policy, Code: "quota_exceeded", Msg: msg,
 		Problems: []fault.Problem{{Code: "CAP-STORED-BYTES", Field: quota.field, Rule: fmt.Sprintf("at most %d MiB in artifacts", quota.most),
 			Msg: fmt.Sprintf("%d MiB are used", used>>20)}},
 		Next: removeImports + "or ask the administrator to raise " + quota.field + " in the site file"}

@@ -51,7 +51,7 @@ func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (
 // record checks what a shell sent: an event of one of the shell's tools, and payloads that have its hashes.
 func (a ShellRecord) record(who gate.Caller) (gate.Record, error) {
 	bad := func(field, msg string) error {
-		return fault.Invalid("event.record", "", fault.Problem{Code: "SHELL-RECORD", Field: field,
+		return fault.Invalid("", fault.Problem{Code: "SHELL-RECORD", Field: field,
 			Rule: "the record of a call of image or doctor", Msg: msg})
 	}
 	if err := gate.CheckEvent(a.Event); err != nil {

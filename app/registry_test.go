@@ -119,7 +119,7 @@ type noWorkspace struct{ run.Workspace }
 func (noWorkspace) RunDir(id string) string { return "/shared/runs/" + id }
 
 func (noWorkspace) TakeClaim(_ context.Context, id string, _ int, _ []byte) ([]byte, error) {
-	return nil, fault.New(fault.NotFound, "test", "attempt_missing", id+" has no folder")
+	return nil, fault.New(fault.NotFound, "attempt_missing", id+" has no folder")
 }
 
 // Every tool says all that the faces and an auditor need, and the gateway's own operations are marked as such.

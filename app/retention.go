@@ -60,7 +60,7 @@ func foundOf(t retention.Tally) gcFound { return gcFound{t.Count, t.Bytes} }
 // gc sweeps once. Only one runs at a time: a second one would only interfere.
 func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (out GCAnswer, params any, err error) {
 	if !g.sweeping.TryLock() {
-		return out, nil, fault.New(fault.Conflict, "gateway.gc", "gc_running", "another gc is already running").
+		return out, nil, fault.New(fault.Conflict, "gc_running", "another gc is already running").
 			WithNext("wait until it has finished")
 	}
 	defer g.sweeping.Unlock()

@@ -18,7 +18,7 @@ import (
 func TestSiteList(t *testing.T) {
 	const secret = "login.example refused /shared/secret"
 	g := choosing(t, "version: 1\nsites: {allowlist: [alpha], pick: most_free_budget}\n", func(_, beta *clusterOf) {
-		beta.closed = fault.New(fault.Transport, "test", "ssh_unreachable", secret)
+		beta.closed = fault.New(fault.Transport, "ssh_unreachable", secret)
 	})
 	g.Site.Cluster("beta").Slurm.Transport, g.Site.Cluster("beta").Storage.Transport = "ssh", "sftp"
 	o, err := g.flagstat(t, "")

@@ -35,7 +35,7 @@ func (g *Gateway) cluster(named string) (*site.Site, error) {
 }
 
 func badSite(code, rule, msg, hint string) error {
-	return fault.Invalid("site", "the run cannot go to the site that was named",
+	return fault.Invalid("the run cannot go to the site that was named",
 		fault.Problem{Code: code, Field: "site", Rule: rule, Msg: msg, Hint: hint})
 }
 

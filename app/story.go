@@ -174,7 +174,7 @@ func (g *Gateway) settledStory(ctx context.Context, runID string) (s RunStory, s
 			return s, seq, nil
 		}
 	}
-	return s, seq, fault.New(fault.Transport, "run.show", "run_changing", "the run changes faster than it can be read").
+	return s, seq, fault.New(fault.Transport, "run_changing", "the run changes faster than it can be read").
 		WithSteps(fault.Do("run.show", "run_id", runID))
 }
 

@@ -157,7 +157,7 @@ func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArg
 	}
 	expires := time.Now().Add(time.Duration(min(a.ExpiresInSeconds, maxTokenSeconds)) * time.Second)
 	if end := c.Caller.Expires; !end.IsZero() && expires.After(end) {
-		return out, nil, fault.New(fault.Capability, "token.create", "lifetime_denied",
+		return out, nil, fault.New(fault.Capability, "lifetime_denied",
 			"the token would outlive the credentials of "+c.Caller.Name+
 				", which end at "+end.UTC().Format(time.RFC3339)).
 			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))

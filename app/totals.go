@@ -39,6 +39,6 @@ func (g *Gateway) noSuchTool(ctx context.Context, id string, projects []string) 
 			msg += "; did you mean " + t.ID + "?"
 		}
 	}
-	return fault.New(fault.NotFound, "run.list", "tool_not_found", fmt.Sprintf("%s (%d runs of other tools)", msg, other.Total.N)).
+	return fault.New(fault.NotFound, "tool_not_found", fmt.Sprintf("%s (%d runs of other tools)", msg, other.Total.N)).
 		WithSteps(fault.Do("tool.list"))
 }

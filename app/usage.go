@@ -81,7 +81,7 @@ type UsageRow struct {
 
 func (g *Gateway) addUpMonth(ctx context.Context, c gate.Call, a UsageArgs) (out UsageMonth, params any, err error) {
 	bad := func(field, rule, got string) error {
-		return fault.Invalid("usage.month", "", fault.Problem{Code: "USAGE-" + strings.ToUpper(field), Field: field, Rule: rule,
+		return fault.Invalid("", fault.Problem{Code: "USAGE-" + strings.ToUpper(field), Field: field, Rule: rule,
 			Msg: "got " + strconv.Quote(got)})
 	}
 	zone, err := time.LoadLocation(a.Zone) // "" is UTC

@@ -65,12 +65,12 @@ type verifyParams struct {
 func (g *Gateway) verify(ctx context.Context, c gate.Call, a VerifyArgs) (out Verified, params any, err error) {
 	switch {
 	case a.All == (a.ArtifactID != ""), a.ProjectID != "" && !a.All:
-		return out, nil, fault.Invalid("artifact.verify", "", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
+		return out, nil, fault.Invalid("", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
 			Rule: "either artifact_id, or all=true with an optional project_id", Msg: "neither or both are given"})
 	case a.ArtifactID != "":
 		return g.verifyOne(ctx, a.ArtifactID)
 	case !c.Caller.CanSomewhere(append(slices.Clone(c.Needs), gate.CapOperate)...):
-		return out, nil, fault.New(fault.Capability, "artifact.verify", "capability_denied",
+		return out, nil, fault.New(fault.Capability, "capability_denied",
 			"verifying all artifacts needs the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
 	}
 	c.Needs = append(slices.Clone(c.Needs), gate.CapOperate)
@@ -79,7 +79,7 @@ func (g *Gateway) verify(ctx context.Context, c gate.Call, a VerifyArgs) (out Ve
 		return out, nil, err
 	}
 	if !g.verifying.TryLock() {
-		return out, nil, fault.New(fault.Conflict, "artifact.verify", "verify_running", "another call is already verifying all artifacts").
+		return out, nil, fault.New(fault.Conflict, "verify_running", "another call is already verifying all artifacts").
 			WithNext("wait until it has finished")
 	}
 	defer g.verifying.Unlock()

@@ -64,31 +64,30 @@ var _ run.Images = FarImages{}
 
 // Verify has the image with this digest (64 hex) hashed where it is, and returns its path as jobs see it. See [Store.Verify].
 func (s *FarStore) Verify(ctx context.Context, digest string) (string, error) {
-	const op = "apptainer.Verify"
 	if !plan.IsSHA256(digest) {
-		return "", fault.New(fault.Validation, op, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
+		return "", fault.New(fault.Validation, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
 	}
 	v := s.verdict(digest)
 	select {
 	case <-v.lock:
 		defer func() { v.lock <- struct{}{} }()
 	case <-ctx.Done():
-		return "", copyFault(op, ctx.Err())
+		return "", copyFault(ctx.Err())
 	}
 	file := path.Join(s.dir, digest+".sif")
 	sum, state, err := s.place.Check(ctx, digest+".sif", v.known)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		v.known = ""
-		return "", fault.Wrap(fault.NotFound, op, "IMAGE-NOT-FOUND", "the image store of the cluster does not have sha256:"+digest, err).
+		return "", fault.Wrap(fault.NotFound, "IMAGE-NOT-FOUND", "the image store of the cluster does not have sha256:"+digest, err).
 			WithSteps(fault.Do("image add"))
 	case err != nil:
-		return "", fault.Wrap("", op, "", "cannot read the image "+file+" on the cluster", err)
+		return "", fault.Wrap("", "", "cannot read the image "+file+" on the cluster", err)
 	case sum == "": // still in the state in which it was good
 		return file, nil
 	case sum != digest:
 		v.known = ""
-		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST",
+		return "", fault.New(fault.Tool, "IMAGE-DIGEST",
 			fmt.Sprintf("the image %s on the cluster was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", file, digest, sum)).
 			WithNext("find out what changed it, then add the original again").WithSteps(fault.Do("image add"))
 	}
@@ -111,10 +110,9 @@ func (s *FarStore) verdict(digest string) *farVerdict {
 // Add checks the SIF file at path and sends it to the store. Adding the same bytes again changes nothing; a stored file that went bad is
 // replaced. See [Store.Add].
 func (s *FarStore) Add(ctx context.Context, path string) (Image, error) {
-	const op = "apptainer.Add"
 	src, size, err := openRegular(path)
 	if err != nil {
-		return Image{}, fault.Wrap("", op, "", "cannot add the image "+path, err)
+		return Image{}, fault.Wrap("", "", "cannot add the image "+path, err)
 	}
 	defer src.Close()
 	arch, err := checkSIF(src, path, size)
@@ -122,11 +120,11 @@ func (s *FarStore) Add(ctx context.Context, path string) (Image, error) {
 		return Image{}, err
 	}
 	if _, err := src.Seek(0, io.SeekStart); err != nil {
-		return Image{}, copyFault(op, err)
+		return Image{}, copyFault(err)
 	}
 	sum, n, err := files.CopyHash(ctx, io.Discard, src, size)
 	if err != nil {
-		return Image{}, copyFault(op, err)
+		return Image{}, copyFault(err)
 	}
 	img := Image{Digest: sum, Arch: arch, SizeBytes: n}
 	switch _, err := s.Verify(ctx, sum); {
@@ -136,7 +134,7 @@ func (s *FarStore) Add(ctx context.Context, path string) (Image, error) {
 		return Image{}, err // the store cannot be reached
 	}
 	if err := s.place.Put(ctx, sum+".sif", &counted{src, s.Progress, 0, n, sync.Mutex{}}, n, sum); err != nil {
-		return Image{}, fault.Wrap("", op, "", "cannot add the image "+path, err)
+		return Image{}, fault.Wrap("", "", "cannot add the image "+path, err)
 	}
 	return img, nil
 }
@@ -167,7 +165,7 @@ const headBytes = 64 << 10
 func (s *FarStore) List(ctx context.Context) ([]Image, error) {
 	names, err := s.place.Names(ctx)
 	if err != nil {
-		return nil, fault.Wrap("", "apptainer.List", "", "the image store of the cluster cannot be listed", err)
+		return nil, fault.Wrap("", "", "the image store of the cluster cannot be listed", err)
 	}
 	images := []Image{}
 	for name, size := range names {

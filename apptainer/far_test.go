@@ -25,7 +25,7 @@ type elsewhere struct {
 func (p *elsewhere) Check(_ context.Context, name, known string) (sum, state string, err error) {
 	f, err := os.Open(filepath.Join(p.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", fault.New(fault.NotFound, "test", "file_missing", "none")
+		return "", "", fault.New(fault.NotFound, "file_missing", "none")
 	}
 	if err != nil {
 		return "", "", err

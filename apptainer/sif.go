@@ -31,9 +31,8 @@ const (
 // one primary system partition, a plain squashfs, of this machine's architecture, with every object inside
 // the file. It does not read the partition: that the bytes are the right ones only the digest tells.
 func checkSIF(f sif.ReadWriter, name string, size int64) (arch string, err error) {
-	const op = "apptainer.checkSIF"
 	refuse := func(code, rule, msg, hint string) error {
-		return fault.Invalid(op, "this file cannot be used as an image", fault.Problem{Code: code, Field: "image", Rule: rule, Msg: msg,
+		return fault.Invalid("this file cannot be used as an image", fault.Problem{Code: code, Field: "image", Rule: rule, Msg: msg,
 			Hint: hint, File: name})
 	}
 	notSIF := func(msg string) error {

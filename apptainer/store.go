@@ -47,9 +47,8 @@ const (
 // OpenStore opens the store in dir and makes the folder where it is missing. Its path becomes part of options of Apptainer and Slurm:
 // package site has checked that it is plain.
 func OpenStore(dir string) (*Store, error) {
-	const op = "apptainer.OpenStore"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fault.Wrap(fault.Transport, op, "IMAGE-STORE", "cannot open the image store", err).
+		return nil, fault.Wrap(fault.Transport, "IMAGE-STORE", "cannot open the image store", err).
 			WithNext("check storage.image_store in the site file, and that " + dir + " is on a mounted filesystem this user may write to")
 	}
 	return &Store{dir: dir, settle: 2 * time.Second, verdicts: map[string]*verdict{}}, nil
@@ -61,10 +60,9 @@ func (s *Store) path(digest string) string { return filepath.Join(s.dir, digest+
 // changes meanwhile does no harm. The file must be a regular one, not a symlink. Adding the same bytes again
 // changes nothing; a stored file that went bad is replaced.
 func (s *Store) Add(ctx context.Context, path string) (Image, error) {
-	const op = "apptainer.Add"
 	src, size, err := openRegular(path)
 	if err != nil {
-		return Image{}, fault.Wrap("", op, "", "cannot add the image "+path, err)
+		return Image{}, fault.Wrap("", "", "cannot add the image "+path, err)
 	}
 	defer src.Close()
 	if _, err := checkSIF(src, path, size); err != nil { // before a long copy
@@ -72,14 +70,14 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 	}
 	tmp, err := os.CreateTemp(s.dir, tempPrefix+"*")
 	if err != nil {
-		return Image{}, s.broken(op, err)
+		return Image{}, s.broken(err)
 	}
 	defer os.Remove(tmp.Name()) // after the rename there is nothing of this name
 	defer tmp.Close()
 
 	sum, n, err := files.CopyHash(ctx, tmp, src, 0)
 	if err != nil {
-		return Image{}, copyFault(op, err)
+		return Image{}, copyFault(err)
 	}
 	arch, err := checkSIF(tmp, path, n)
 	if err != nil {
@@ -90,13 +88,13 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 		return img, nil
 	}
 	if err := errors.Join(tmp.Chmod(imageMode), tmp.Sync()); err != nil {
-		return Image{}, s.broken(op, err)
+		return Image{}, s.broken(err)
 	}
 	if err := os.Rename(tmp.Name(), s.path(img.Digest)); err != nil {
-		return Image{}, s.broken(op, err)
+		return Image{}, s.broken(err)
 	}
 	if err := syncDir(s.dir); err != nil {
-		return Image{}, s.broken(op, err)
+		return Image{}, s.broken(err)
 	}
 	return img, nil
 }
@@ -105,7 +103,7 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 func (s *Store) List() ([]Image, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil, s.broken("apptainer.List", err)
+		return nil, s.broken(err)
 	}
 	images := []Image{}
 	for _, e := range entries {
@@ -128,31 +126,30 @@ func (s *Store) List() ([]Image, error) {
 	return images, nil
 }
 
-func (s *Store) broken(op string, err error) error {
-	return fault.Wrap(fault.Transport, op, "IMAGE-STORE", "the image store "+s.dir+" cannot be used", err).
+func (s *Store) broken(err error) error {
+	return fault.Wrap(fault.Transport, "IMAGE-STORE", "the image store "+s.dir+" cannot be used", err).
 		WithNext("check that the filesystem is mounted, has free space, and that this user can write to it")
 }
 
 // openRegular opens a regular file for reading; it neither follows a symlink at the end of the path nor waits
 // for the writer of a FIFO.
 func openRegular(path string) (*os.File, int64, error) {
-	const op = "apptainer.openRegular"
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "it is a symbolic link").WithNext("name the file itself")
+		return nil, 0, fault.New(fault.Validation, "IMAGE-FILE", "it is a symbolic link").WithNext("name the file itself")
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, 0, fault.New(fault.NotFound, op, "IMAGE-FILE", "there is no such file")
+		return nil, 0, fault.New(fault.NotFound, "IMAGE-FILE", "there is no such file")
 	case errors.Is(err, fs.ErrPermission):
-		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "this user has no permission to read it")
+		return nil, 0, fault.New(fault.Validation, "IMAGE-FILE", "this user has no permission to read it")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
-		return nil, 0, fault.New(fault.Validation, op, "IMAGE-FILE", "it is a socket or a device, not a regular file")
+		return nil, 0, fault.New(fault.Validation, "IMAGE-FILE", "it is a socket or a device, not a regular file")
 	case err != nil:
-		return nil, 0, fault.Wrap(fault.Transport, op, "IMAGE-FILE", "", err)
+		return nil, 0, fault.Wrap(fault.Transport, "IMAGE-FILE", "", err)
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = fault.New(fault.Validation, op, "IMAGE-FILE", "it is not a regular file")
+		err = fault.New(fault.Validation, "IMAGE-FILE", "it is not a regular file")
 	}
 	if err != nil {
 		f.Close()
@@ -161,14 +158,14 @@ func openRegular(path string) (*os.File, int64, error) {
 	return f, st.Size(), nil
 }
 
-func copyFault(op string, err error) error {
+func copyFault(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fault.Wrap(fault.Canceled, op, "", "the caller gave up while the image was read", err)
+		return fault.Wrap(fault.Canceled, "", "the caller gave up while the image was read", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault.Wrap(fault.Timeout, op, "", "reading the image took too long", err)
+		return fault.Wrap(fault.Timeout, "", "reading the image took too long", err)
 	}
-	return fault.Wrap(fault.Transport, op, "IMAGE-IO", "the image could not be read or copied", err)
+	return fault.Wrap(fault.Transport, "IMAGE-IO", "the image could not be read or copied", err)
 }
 
 func syncDir(dir string) error {

@@ -31,18 +31,17 @@ type verdict struct {
 // file is remembered. An image that is not in the store is a NotFound fault, a file with other bytes a Tool fault with code
 // IMAGE-DIGEST, and one that cannot run here a Validation fault.
 func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
-	const op = "apptainer.Verify"
 	if !plan.IsSHA256(digest) {
-		return "", fault.New(fault.Validation, op, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
+		return "", fault.New(fault.Validation, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
 	}
 	path := s.path(digest)
 	f, size, err := openRegular(path)
 	if fault.Is(err, fault.NotFound) {
-		return "", fault.New(fault.NotFound, op, "IMAGE-NOT-FOUND", "the image store does not have sha256:"+digest).
+		return "", fault.New(fault.NotFound, "IMAGE-NOT-FOUND", "the image store does not have sha256:"+digest).
 			WithSteps(fault.Do("image add"))
 	}
 	if err != nil {
-		return "", fault.Wrap("", op, "", "cannot read the image "+path, err)
+		return "", fault.Wrap("", "", "cannot read the image "+path, err)
 	}
 	defer f.Close()
 	v := s.verdict(digest)
@@ -50,11 +49,11 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	case <-v.lock:
 		defer func() { v.lock <- struct{}{} }()
 	case <-ctx.Done():
-		return "", copyFault(op, ctx.Err())
+		return "", copyFault(ctx.Err())
 	}
 	before, err := stampOf(f)
 	if err != nil {
-		return "", s.broken(op, err)
+		return "", s.broken(err)
 	}
 	if v.good == before {
 		return path, nil
@@ -64,20 +63,20 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 		return "", err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return "", s.broken(op, err)
+		return "", s.broken(err)
 	}
 	start := time.Now()
 	got, _, err := files.CopyHash(ctx, io.Discard, f, 0)
 	if err != nil {
-		return "", copyFault(op, err)
+		return "", copyFault(err)
 	}
 	after, err := stampOf(f)
 	if err != nil {
-		return "", s.broken(op, err)
+		return "", s.broken(err)
 	}
 	if got != digest {
 		v.good = stamp{}
-		return "", fault.New(fault.Tool, op, "IMAGE-DIGEST",
+		return "", fault.New(fault.Tool, "IMAGE-DIGEST",
 			fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", path, digest, got)).
 			WithNext("find out what changed it, then add the original again").WithSteps(fault.Do("image add"))
 	}

@@ -53,7 +53,7 @@ func (im *Importer) handed(f *os.File, path string) (st unix.Stat_t, err error) 
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	switch {
 	case err != nil:
-		return st, fsFault("artifact.ImportHanded", "the file cannot be examined", err)
+		return st, fsFault("the file cannot be examined", err)
 	case flags&unix.O_PATH != 0:
 		return no("is not open for reading")
 	case flags&unix.O_ACCMODE != unix.O_RDONLY:
@@ -61,7 +61,7 @@ func (im *Importer) handed(f *os.File, path string) (st unix.Stat_t, err error) 
 	}
 	var on unix.Statfs_t
 	if err := unix.Fstatfs(fd, &on); err != nil {
-		return st, fsFault("artifact.ImportHanded", "the file cannot be examined", err)
+		return st, fsFault("the file cannot be examined", err)
 	}
 	// First, since of a user's FUSE filesystem the kernel says no more without its daemon, which may never answer.
 	if on.Type == unix.FUSE_SUPER_MAGIC && !im.shared(fd) {
@@ -79,7 +79,7 @@ func (im *Importer) handed(f *os.File, path string) (st unix.Stat_t, err error) 
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	switch {
 	case err != nil:
-		return st, fsFault("artifact.ImportHanded", "the file cannot be examined", err)
+		return st, fsFault("the file cannot be examined", err)
 	case name != path:
 		return no(fmt.Sprintf("is not the open file, which is now %.200q", name))
 	}
@@ -127,7 +127,7 @@ func (im *Importer) named(handed unix.Stat_t, path string, scope Scope) error {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return fsFault("artifact.ImportHanded", "the file cannot be examined", err)
+		return fsFault("the file cannot be examined", err)
 	}
 	if st.Dev != handed.Dev || st.Ino != handed.Ino {
 		return denied(ImportHanded, "the file of this name on the gateway's host", path+" is another file there", uploadIt, upload())

@@ -40,9 +40,8 @@ type Picture struct {
 // file other than the picture is copied. A file that is not a PNG, is broken, or would take too much memory is refused before it is
 // decoded.
 func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, edge, maxBytes int) (Picture, error) {
-	const op = "artifact.PreviewImage"
 	refuse := func(code, msg string) (Picture, error) {
-		return Picture{}, fault.Invalid(op, "", fault.Problem{Code: code, Field: "artifact_id", Msg: msg,
+		return Picture{}, fault.Invalid("", fault.Problem{Code: code, Field: "artifact_id", Msg: msg,
 			Rule: fmt.Sprintf("a PNG of at most %d bytes and %d pixels", maxImageBytes, maxImagePoints),
 			Hint: "download the artifact and open it with another program"})
 	}
@@ -52,7 +51,7 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 	f = during(ctx, f)
 	c, err := png.DecodeConfig(io.NewSectionReader(f, 0, size))
 	if ctx.Err() != nil {
-		return Picture{}, fsFault(op, "the picture was not drawn", ctx.Err())
+		return Picture{}, fsFault("the picture was not drawn", ctx.Err())
 	}
 	if err != nil {
 		return refuse("PREVIEW-IMAGE", "it is not a readable PNG: "+err.Error())
@@ -64,14 +63,14 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 	case p.one <- struct{}{}:
 		defer func() { <-p.one }()
 	case <-ctx.Done():
-		return Picture{}, fsFault(op, "the picture was not drawn", ctx.Err())
+		return Picture{}, fsFault("the picture was not drawn", ctx.Err())
 	}
 	if int64(c.Width)*int64(c.Height) > manyPoints {
 		defer debug.FreeOSMemory() // the runtime would hold on to it for minutes
 	}
 	full, err := png.Decode(io.NewSectionReader(f, 0, size))
 	if ctx.Err() != nil {
-		return Picture{}, fsFault(op, "the picture was not drawn", ctx.Err())
+		return Picture{}, fsFault("the picture was not drawn", ctx.Err())
 	}
 	if err != nil {
 		return refuse("PREVIEW-IMAGE", "it is broken: "+err.Error())
@@ -85,18 +84,18 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 	for edge = min(max(edge, leastEdge), max(b.Dx(), b.Dy(), 1)); ; edge = edge * 3 / 4 {
 		small := shrink(ctx, full, edge)
 		if err := ctx.Err(); err != nil {
-			return Picture{}, fsFault(op, "the picture was not drawn", err)
+			return Picture{}, fsFault("the picture was not drawn", err)
 		}
 		var buf bytes.Buffer
 		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&buf, small); err != nil {
-			return Picture{}, fault.Wrap(fault.Internal, op, "png", "the picture cannot be written", err)
+			return Picture{}, fault.Wrap(fault.Internal, "png", "the picture cannot be written", err)
 		}
 		if buf.Len() <= maxBytes {
 			out.PNG, out.Width, out.Height = buf.Bytes(), small.Bounds().Dx(), small.Bounds().Dy()
 			return out, nil
 		}
 		if edge <= leastEdge {
-			return Picture{}, fault.New(fault.Policy, op, "PREVIEW-IMAGE-LIMIT",
+			return Picture{}, fault.New(fault.Policy, "PREVIEW-IMAGE-LIMIT",
 				fmt.Sprintf("even %d points wide it has more than the %d bytes allowed", edge, maxBytes)).
 				WithNext("have the administrator raise limits.preview_bytes of the policy")
 		}

@@ -97,7 +97,7 @@ func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 		}
 	}
 	if problems != nil {
-		return nil, fault.Invalid("artifact.NewImporter", "the import policy cannot be used", problems...)
+		return nil, fault.Invalid("the import policy cannot be used", problems...)
 	}
 	slices.SortStableFunc(im.roots, func(a, b importRoot) int { return len(b.Folder) - len(a.Folder) })
 	return im, nil
@@ -149,7 +149,7 @@ func (im *Importer) regular(f *os.File, path string) (st unix.Stat_t, err error)
 	err = unix.Fstat(int(f.Fd()), &st)
 	switch {
 	case err != nil:
-		return st, fsFault("artifact.ImportFile", "the file cannot be examined", err)
+		return st, fsFault("the file cannot be examined", err)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return st, denied(ImportKind, "only a regular file", path+" is "+files.Kind(st.Mode)+", not a regular file", "name a file")
 	case st.Size > im.maxBytes:
@@ -208,13 +208,12 @@ func (im *Importer) take(ctx context.Context, s source) (got Imported, err error
 
 // ImportText stores a text of at most MaxText bytes of valid UTF-8.
 func (im *Importer) ImportText(ctx context.Context, text string) (Imported, error) {
-	const op = "artifact.ImportText"
 	if limit := min(MaxText, im.maxBytes); int64(len(text)) > limit {
 		return Imported{}, denied(ImportSize, fmt.Sprintf("at most %d bytes", limit), fmt.Sprintf("the text has %d bytes", len(text)),
 			"import it as a file")
 	}
 	if !utf8.ValidString(text) {
-		return Imported{}, fault.Invalid(op, "", fault.Problem{Code: ImportText, Field: "text", Rule: "valid UTF-8",
+		return Imported{}, fault.Invalid("", fault.Problem{Code: ImportText, Field: "text", Rule: "valid UTF-8",
 			Msg: "it is not valid UTF-8", Hint: "import it as a file"})
 	}
 	size := int64(len(text))
@@ -225,14 +224,14 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 // name is only a hint for the type; no file of that name is opened.
 func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, name string) (Imported, error) {
 	if size > im.maxBytes {
-		return Imported{}, fault.New(fault.Policy, "artifact.ImportStream", "artifact_too_large",
+		return Imported{}, fault.New(fault.Policy, "artifact_too_large",
 			fmt.Sprintf("it has more than the allowed %d bytes", im.maxBytes))
 	}
 	return im.take(ctx, source{r, im.inspect(name, "upload", 0), max(size, unknownSize), im.maxBytes, "upload", func(size int64) error {
 		if size > 0 {
 			return nil
 		}
-		return fault.Invalid("artifact.ImportStream", "", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte",
+		return fault.Invalid("", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte",
 			Msg: "the upload is empty"})
 	}})
 }
@@ -250,7 +249,7 @@ func badName(path string) string {
 func (im *Importer) openFault(path string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return fault.New(fault.NotFound, "artifact.ImportFile", "import_missing", "there is no file "+path+" on the gateway's host").
+		return fault.New(fault.NotFound, "import_missing", "there is no file "+path+" on the gateway's host").
 			WithNext("check the spelling of the path")
 	case errors.Is(err, unix.ELOOP):
 		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink or lies behind one", "give the path of the file itself")
@@ -259,23 +258,23 @@ func (im *Importer) openFault(path string, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return denied(ImportAccess, "readable by the gateway's user", path+" is not readable", "make the file readable for the gateway's user")
 	}
-	return fsFault("artifact.ImportFile", "the file cannot be opened", err)
+	return fsFault("the file cannot be opened", err)
 }
 
 func denied(code, rule, msg, hint string, next ...fault.Step) error {
-	return &fault.Error{Op: "artifact.Import", Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule,
+	return &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule,
 		Msg: msg, Hint: hint, Next: next}}}
 }
 
 func changed(path string) error {
-	return fault.New(fault.Validation, "artifact.ImportFile", "import_changed", path+" changed while it was read").
+	return fault.New(fault.Validation, "import_changed", path+" changed while it was read").
 		WithNext("import it again when nothing writes to it")
 }
 
 func unchanged(f *os.File, before unix.Stat_t, size int64, path string) error {
 	var after unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &after); err != nil {
-		return fsFault("artifact.ImportFile", "the file cannot be examined", err)
+		return fsFault("the file cannot be examined", err)
 	}
 	if size != before.Size || after.Size != before.Size || after.Mtim != before.Mtim || after.Ctim != before.Ctim {
 		return changed(path)

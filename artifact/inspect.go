@@ -49,7 +49,7 @@ func (im *Importer) inspect(name, field string, size int64) *inspector {
 		if name == "" {
 			what = "the " + field
 		}
-		return fault.Invalid("artifact.Import", "", fault.Problem{Code: ImportFormat, Field: field, Rule: "the bytes agree with the type",
+		return fault.Invalid("", fault.Problem{Code: ImportFormat, Field: field, Rule: "the bytes agree with the type",
 			Msg:  fmt.Sprintf("%s is not a whole %s file: %v", what, against, err),
 			Hint: "import the whole file again, or with type " + instead + " to store the bytes as they are"})
 	})

@@ -30,10 +30,10 @@ func PreviewText(f io.ReaderAt, size int64, maxBytes, maxLines int) (Preview, er
 	buf := make([]byte, min(size, max(int64(maxBytes)+utf8.UTFMax, HeadBytes)))
 	n, err := f.ReadAt(buf, 0)
 	if err != nil && err != io.EOF {
-		return Preview{}, fsFault("artifact.PreviewText", "the artifact cannot be read", err)
+		return Preview{}, fsFault("the artifact cannot be read", err)
 	}
 	if int64(n) < int64(len(buf)) {
-		return Preview{}, fault.New(fault.Conflict, "artifact.PreviewText", "artifact_corrupt",
+		return Preview{}, fault.New(fault.Conflict, "artifact_corrupt",
 			fmt.Sprintf("the artifact has %d bytes instead of the recorded %d", n, size))
 	}
 	if head := buf[:min(len(buf), HeadBytes)]; isBinary(head) {

@@ -21,14 +21,13 @@ import (
 
 // Objects calls f for every object with the time it was last stored, in no particular order, until f fails. Other files are skipped.
 func (s *Store) Objects(ctx context.Context, f func(sha256 string, sizeBytes int64, stored time.Time) error) error {
-	const op = "artifact.Objects"
 	folders, err := fs.ReadDir(s.root.FS(), "objects")
 	if err != nil {
-		return fsFault(op, "the store cannot be listed", err)
+		return fsFault("the store cannot be listed", err)
 	}
 	for _, d := range folders {
 		if err := ctx.Err(); err != nil {
-			return fsFault(op, "the store was not listed completely", err)
+			return fsFault("the store was not listed completely", err)
 		}
 		entries, err := fs.ReadDir(s.root.FS(), "objects/"+d.Name())
 		if err != nil {
@@ -50,9 +49,8 @@ func (s *Store) Objects(ctx context.Context, f func(sha256 string, sizeBytes int
 // Remove removes an object that was last stored before a time. alone gets the function that removes it and may call it or not, so that the
 // caller can make sure that nothing needs the object meanwhile. Remove reports whether the object is gone, also when it did not exist.
 func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alone func(remove func() error) error) (gone bool, err error) {
-	const op = "artifact.Remove"
 	if !plan.IsSHA256(sha256) {
-		return false, fault.New(fault.Validation, op, "checksum", "a checksum is 64 lower-case hex digits")
+		return false, fault.New(fault.Validation, "checksum", "a checksum is 64 lower-case hex digits")
 	}
 	folder, name := objectPath(sha256)
 	lock, err := s.lock(folder, unix.LOCK_EX)
@@ -60,7 +58,7 @@ func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alo
 		return true, nil
 	}
 	if err != nil {
-		return false, fsFault(op, "the object's folder cannot be locked", err)
+		return false, fsFault("the object's folder cannot be locked", err)
 	}
 	defer lock.Close()
 	info, err := s.root.Lstat(name)
@@ -68,7 +66,7 @@ func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alo
 	case errors.Is(err, fs.ErrNotExist):
 		return true, nil
 	case err != nil:
-		return false, fsFault(op, "the object cannot be examined", err)
+		return false, fsFault("the object cannot be examined", err)
 	case !info.ModTime().Before(before), time.Since(info.ModTime()) < 2*youngEnough:
 		return false, nil
 	}
@@ -83,16 +81,15 @@ func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alo
 		err = errors.Join(err, s.root.Remove(trash))
 	}
 	if err != nil {
-		return gone, fsFault(op, "the object cannot be removed", err)
+		return gone, fsFault("the object cannot be removed", err)
 	}
 	return gone, nil
 }
 
 // Erase removes an object whenever it was stored: its bytes must not be kept. One that does not exist is no error.
 func (s *Store) Erase(_ context.Context, sha256 string) error {
-	const op = "artifact.Erase"
 	if !plan.IsSHA256(sha256) {
-		return fault.New(fault.Validation, op, "checksum", "a checksum is 64 lower-case hex digits")
+		return fault.New(fault.Validation, "checksum", "a checksum is 64 lower-case hex digits")
 	}
 	folder, name := objectPath(sha256)
 	lock, err := s.lock(folder, unix.LOCK_EX)
@@ -108,7 +105,7 @@ func (s *Store) Erase(_ context.Context, sha256 string) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return fsFault(op, "the object cannot be removed", err)
+	return fsFault("the object cannot be removed", err)
 }
 
 // lock locks a folder of objects; closing the file releases the lock.

@@ -104,7 +104,7 @@ func (r *Room) check(more int64) error {
 }
 
 func full(d Disk, what string) error {
-	return fault.New(fault.Transport, "artifact.Import", "disk_full", "nothing was imported: the disk of "+d.Field+" "+what).
+	return fault.New(fault.Transport, "disk_full", "nothing was imported: the disk of "+d.Field+" "+what).
 		WithNext("free space below " + d.Folder + "; what is imported already is still found by importing it again")
 }
 

@@ -61,12 +61,12 @@ func resolveRoot(name string) (resolved, msg string) {
 // plainName refuses a path that is not absolute in its plain spelling, or that a log could not show.
 func plainName(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
-		return fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportPath, Field: "path",
+		return fault.Invalid("", fault.Problem{Code: ImportPath, Field: "path",
 			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path),
 			Hint: "give a path on the gateway's host"})
 	}
 	if msg := badName(path); msg != "" {
-		return fault.Invalid("artifact.ImportFile", "", fault.Problem{Code: ImportName, Field: "path",
+		return fault.Invalid("", fault.Problem{Code: ImportName, Field: "path",
 			Rule: "UTF-8 without control characters",
 			Msg:  fmt.Sprintf("the file name %.200q %s", path, msg), Hint: "rename the file, or the folder it is in"})
 	}

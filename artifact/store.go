@@ -47,21 +47,20 @@ func (s *Store) Consult(p Payloads) { s.payloads = p }
 
 // Open opens the store, creates its folders where they are missing, and removes temporary files whose writer is gone.
 func Open(dir string) (*Store, error) {
-	const op = "artifact.Open"
 	if !filepath.IsAbs(dir) {
-		return nil, fault.New(fault.Validation, op, "artifact_store", fmt.Sprintf("the artifact store %q is not an absolute path", dir))
+		return nil, fault.New(fault.Validation, "artifact_store", fmt.Sprintf("the artifact store %q is not an absolute path", dir))
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fsFault(op, "the artifact store cannot be created", err)
+		return nil, fsFault("the artifact store cannot be created", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fsFault(op, "the artifact store cannot be opened", err)
+		return nil, fsFault("the artifact store cannot be opened", err)
 	}
 	s := &Store{root: root}
 	if err := s.prepare(); err != nil {
 		root.Close()
-		return nil, fsFault(op, "the artifact store cannot be prepared", err)
+		return nil, fsFault("the artifact store cannot be prepared", err)
 	}
 	return s, nil
 }
@@ -70,7 +69,7 @@ func Open(dir string) (*Store, error) {
 func OpenToRead(dir string) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fsFault("artifact.OpenToRead", "the artifact store cannot be opened", err)
+		return nil, fsFault("the artifact store cannot be opened", err)
 	}
 	return &Store{root: root}, nil
 }
@@ -99,14 +98,13 @@ func (s *Store) Put(ctx context.Context, r io.Reader, limit int64) (string, int6
 
 // put is Put with a final check of the source before the object gets its name.
 func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error) {
-	const op = "artifact.Put"
 	if limit < 0 {
-		return "", 0, fault.New(fault.Internal, op, "limit", "a negative limit")
+		return "", 0, fault.New(fault.Internal, "limit", "a negative limit")
 	}
 	temp := "tmp/" + strings.ToLower(rand.Text())
 	f, err := s.create(temp)
 	if err != nil {
-		return "", 0, fsFault(op, "the artifact store cannot be written", err)
+		return "", 0, fsFault("the artifact store cannot be written", err)
 	}
 	renamed := false
 	defer func() {
@@ -119,14 +117,13 @@ func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(si
 		return "", 0, err
 	}
 	if renamed, err = s.commit(f, temp, sum, size); err != nil {
-		return "", 0, fsFault(op, "the bytes cannot be stored", err)
+		return "", 0, fsFault("the bytes cannot be stored", err)
 	}
 	return sum, size, nil
 }
 
 // take copies at most limit bytes of r to w.
 func take(ctx context.Context, w io.Writer, r io.Reader, limit int64, check func(size int64) error) (sum string, size int64, err error) {
-	const op = "artifact.Put"
 	bound := limit
 	if bound < math.MaxInt64 {
 		bound++
@@ -134,9 +131,9 @@ func take(ctx context.Context, w io.Writer, r io.Reader, limit int64, check func
 	sum, size, err = files.CopyHash(ctx, w, io.LimitReader(r, bound), limit)
 	switch {
 	case err != nil:
-		return "", 0, fsFault(op, "the bytes cannot be stored", err)
+		return "", 0, fsFault("the bytes cannot be stored", err)
 	case size > limit:
-		return "", 0, fault.New(fault.Policy, op, "artifact_too_large", fmt.Sprintf("it has more than the allowed %d bytes", limit))
+		return "", 0, fault.New(fault.Policy, "artifact_too_large", fmt.Sprintf("it has more than the allowed %d bytes", limit))
 	}
 	if check != nil {
 		err = check(size)
@@ -221,7 +218,7 @@ func (s *Store) Reader(_ context.Context, sha256 string) (io.ReadCloser, int64, 
 	st, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, 0, fsFault("artifact.Reader", "the object cannot be examined", err)
+		return nil, 0, fsFault("the object cannot be examined", err)
 	}
 	return f, st.Size(), nil
 }
@@ -244,33 +241,31 @@ func (s *Store) Open(sha256 string) (*os.File, error) {
 
 // object opens an object.
 func (s *Store) object(sha256 string) (*os.File, error) {
-	const op = "artifact.Open"
 	if !plan.IsSHA256(sha256) {
-		return nil, fault.New(fault.Validation, op, "checksum", "a checksum is 64 lower-case hex digits")
+		return nil, fault.New(fault.Validation, "checksum", "a checksum is 64 lower-case hex digits")
 	}
 	_, name := objectPath(sha256)
 	f, err := s.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Wrap(fault.NotFound, op, "artifact_bytes_missing", "the artifact store has no object "+sha256, err).
+		return nil, fault.Wrap(fault.NotFound, "artifact_bytes_missing", "the artifact store has no object "+sha256, err).
 			WithNext("import the same file again; restore an output of a run from a backup; look for what else is missing").
 			WithSteps(fault.Do("artifact.verify", "all", true))
 	}
 	if err != nil {
-		return nil, fsFault(op, "the object cannot be opened", err)
+		return nil, fsFault("the object cannot be opened", err)
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		f.Close()
-		return nil, fault.Wrap(fault.Internal, op, "artifact_corrupt", "object "+sha256+" is not a regular file", err)
+		return nil, fault.Wrap(fault.Internal, "artifact_corrupt", "object "+sha256+" is not a regular file", err)
 	}
 	return f, nil
 }
 
 // inMemory makes an anonymous file of a payload, for callers that need a file. It is gone once it is closed.
 func inMemory(name string, data []byte) (*os.File, error) {
-	const op = "artifact.Open"
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fsFault(op, "not enough memory for "+name, err)
+		return nil, fsFault("not enough memory for "+name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	if _, err = f.Write(data); err == nil {
@@ -278,7 +273,7 @@ func inMemory(name string, data []byte) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fsFault(op, "not enough memory for "+name, err)
+		return nil, fsFault("not enough memory for "+name, err)
 	}
 	return f, nil
 }
@@ -296,7 +291,6 @@ func (s *Store) Has(sha256 string) bool {
 // Verify hashes the object again, or the payload if there is no object. Bytes that do not match the checksum are a Conflict fault with code
 // artifact_corrupt, in a payload an Internal fault.
 func (s *Store) Verify(ctx context.Context, sha256 string) error {
-	const op = "artifact.Verify"
 	f, err := s.object(sha256)
 	if s.payloads != nil && fault.Is(err, fault.NotFound) {
 		if _, perr := s.payloads.Payload(ctx, sha256); !fault.Is(perr, fault.NotFound) {
@@ -309,10 +303,10 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 	defer f.Close()
 	got, _, err := files.CopyHash(ctx, io.Discard, f, 0)
 	if err != nil {
-		return fsFault(op, "the object cannot be read", err)
+		return fsFault("the object cannot be read", err)
 	}
 	if got != sha256 {
-		return fault.New(fault.Conflict, op, "artifact_corrupt", fmt.Sprintf("object %s is damaged: its bytes have checksum %s", sha256, got)).
+		return fault.New(fault.Conflict, "artifact_corrupt", fmt.Sprintf("object %s is damaged: its bytes have checksum %s", sha256, got)).
 			WithNext("check the disk; remove the object's file and import or run again")
 	}
 	return nil

@@ -241,9 +241,9 @@ func (l ledgered) Payload(_ context.Context, sum string) ([]byte, error) {
 	b, ok := l[sum]
 	switch {
 	case !ok:
-		return nil, fault.New(fault.NotFound, "test", "payload_not_found", "none")
+		return nil, fault.New(fault.NotFound, "payload_not_found", "none")
 	case sumOf(b) != sum:
-		return nil, fault.New(fault.Internal, "test", "ledger_corrupt", "changed")
+		return nil, fault.New(fault.Internal, "ledger_corrupt", "changed")
 	}
 	return b, nil
 }

@@ -48,10 +48,9 @@ type Table struct {
 // the header are comments; the last of them is the header if it has as many columns as the first row, as in VCF. Control characters in
 // cells are made visible. A binary file, or a text without the delimiter, is a Validation fault.
 func PreviewTable(ctx context.Context, f io.ReaderAt, size int64, q TableQuery) (Table, error) {
-	const op = "artifact.PreviewTable"
 	head := make([]byte, min(size, HeadBytes))
 	if n, err := f.ReadAt(head, 0); err != nil && err != io.EOF || int64(n) < int64(len(head)) {
-		return Table{}, fsFault(op, "the artifact cannot be read", orEOF(err))
+		return Table{}, fsFault("the artifact cannot be read", orEOF(err))
 	}
 	if isBinary(head) {
 		return Table{}, notTable("it is a binary file")
@@ -84,7 +83,7 @@ func orEOF(err error) error {
 }
 
 func notTable(msg string) error {
-	return fault.Invalid("artifact.PreviewTable", "", fault.Problem{Code: "PREVIEW-TABLE", Field: "artifact_id",
+	return fault.Invalid("", fault.Problem{Code: "PREVIEW-TABLE", Field: "artifact_id",
 		Rule: "comma- or tab-separated text", Msg: msg, Hint: "preview it as text", Next: []fault.Step{fault.Do("artifact.preview.text")}})
 }
 

@@ -68,7 +68,7 @@ func (t *tableReader) stopped(err error) error {
 		t.table.Warnings = append(t.table.Warnings, fmt.Sprintf("only the first %d bytes were read", int64(maxTableScan)))
 		return nil
 	}
-	return fsFault("artifact.PreviewTable", "the artifact cannot be read", err)
+	return fsFault("the artifact cannot be read", err)
 }
 
 func (t *tableReader) header(names []string, width int) {

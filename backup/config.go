@@ -39,7 +39,7 @@ func (w *writer) config(ctx context.Context) error {
 			return w.configFile(ctx, path, filepath.Join(name, rel))
 		})
 		if err != nil {
-			return disk("backup.Make", "the configuration cannot be copied", err)
+			return disk("the configuration cannot be copied", err)
 		}
 	}
 	return nil
@@ -73,7 +73,6 @@ func (w *writer) configFile(ctx context.Context, path, name string) error {
 
 // prune removes all but the newest backups of a folder, and the objects that none of the others has; keep 0: none.
 func prune(dir string, keep int) (removed []string, err error) {
-	const op = "backup.Make"
 	removed = []string{}
 	all, err := list(dir)
 	if err != nil || keep <= 0 || len(all) <= keep {
@@ -82,11 +81,11 @@ func prune(dir string, keep int) (removed []string, err error) {
 	for _, name := range all[:len(all)-keep] {
 		gone := filepath.Join(dir, unfinished+"removed-"+name) // no longer a backup, whatever happens
 		if err := os.Rename(filepath.Join(dir, name), gone); err != nil {
-			return removed, disk(op, "an old backup cannot be removed", err)
+			return removed, disk("an old backup cannot be removed", err)
 		}
 		removed = append(removed, name)
 		if err := os.RemoveAll(gone); err != nil {
-			return removed, disk(op, "an old backup cannot be removed", err)
+			return removed, disk("an old backup cannot be removed", err)
 		}
 	}
 	needed := map[string]bool{}
@@ -96,7 +95,7 @@ func prune(dir string, keep int) (removed []string, err error) {
 			err = eachObject(data, func(o object) error { needed[o.rel()] = true; return nil })
 		}
 		if err != nil { // without its list nobody knows what the backup needs: everything stays
-			return removed, disk(op, "the list of a backup cannot be read, so no artifact was removed", err)
+			return removed, disk("the list of a backup cannot be read, so no artifact was removed", err)
 		}
 	}
 	err = filepath.WalkDir(filepath.Join(dir, objectsDir), func(path string, d fs.DirEntry, err error) error {
@@ -110,7 +109,7 @@ func prune(dir string, keep int) (removed []string, err error) {
 		return os.Remove(path)
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return removed, disk(op, "artifacts of old backups cannot be removed", err)
+		return removed, disk("artifacts of old backups cannot be removed", err)
 	}
 	return removed, nil
 }

@@ -108,21 +108,20 @@ type pending struct{ temp, name string }
 
 // begin takes the folder's lock and removes what a killed backup left.
 func (s Source) begin(dir string, o Options) (w *writer, err error) {
-	const op = "backup.Make"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, disk(op, "the folder of backups cannot be created", err)
+		return nil, disk("the folder of backups cannot be created", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, disk(op, "the folder of backups cannot be written", err)
+		return nil, disk("the folder of backups cannot be written", err)
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fault.New(fault.Conflict, op, "backup_running", "another backup into "+dir+" is running").
+			return nil, fault.New(fault.Conflict, "backup_running", "another backup into "+dir+" is running").
 				WithNext("wait until it has finished")
 		}
-		return nil, disk(op, "the folder of backups cannot be locked", err)
+		return nil, disk("the folder of backups cannot be locked", err)
 	}
 	w = &writer{Source: s, Options: o, dir: dir, lock: lock, m: s.Manifest}
 	w.m.Format, w.m.CreatedAt, w.m.Without, w.m.GatewayID = format, s.Now().UTC(), without, s.Ledger.ID()
@@ -135,7 +134,7 @@ func (s Source) begin(dir string, o Options) (w *writer, err error) {
 	}
 	if err != nil {
 		lock.Close()
-		return nil, disk(op, "the folder of backups cannot be prepared", err)
+		return nil, disk("the folder of backups cannot be prepared", err)
 	}
 	return w, nil
 }
@@ -164,7 +163,7 @@ func (w *writer) copyAll(ctx context.Context) error {
 	path := filepath.Join(w.temp, ledgerName)
 	for range rounds {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return disk("backup.Make", "a copy of the ledger cannot be replaced", err)
+			return disk("a copy of the ledger cannot be replaced", err)
 		}
 		if err := w.Ledger.CopyTo(ctx, path); err != nil {
 			return err
@@ -177,7 +176,7 @@ func (w *writer) copyAll(ctx context.Context) error {
 			return w.flush()
 		}
 	}
-	return fault.New(fault.Transport, "backup.Make", "backup_overtaken",
+	return fault.New(fault.Transport, "backup_overtaken",
 		"artifacts were removed faster than they could be copied, so the backup would not have been consistent").
 		WithNext("repeat it when the running gc has finished")
 }
@@ -227,7 +226,6 @@ func (w *writer) objects(ctx context.Context, path string) (again bool, err erro
 
 // object makes sure that the folder of backups has an object. whole is false if the store has not.
 func (w *writer) object(ctx context.Context, x object) (whole bool, err error) {
-	const op = "backup.Make"
 	name := filepath.Join(w.dir, x.rel())
 	if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == x.size {
 		if !w.Verify {
@@ -251,11 +249,11 @@ func (w *writer) object(ctx context.Context, x object) (whole bool, err error) {
 	defer src.Close()
 	dst, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o400)
 	if err != nil {
-		return false, disk(op, "an artifact cannot be copied", err)
+		return false, disk("an artifact cannot be copied", err)
 	}
 	sum, size, err := files.CopyHash(ctx, dst, src, x.size)
 	if err = errors.Join(err, dst.Close()); err != nil {
-		return false, disk(op, "an artifact cannot be copied", err)
+		return false, disk("an artifact cannot be copied", err)
 	}
 	if sum != x.sum || size != x.size {
 		return false, os.Remove(temp)
@@ -269,7 +267,6 @@ func (w *writer) object(ctx context.Context, x object) (whole bool, err error) {
 
 // flush gives copied objects their names, once their bytes are on the disk.
 func (w *writer) flush() error {
-	const op = "backup.Make"
 	if err := w.sync(); err != nil {
 		return err
 	}
@@ -279,7 +276,7 @@ func (w *writer) flush() error {
 			err = os.Rename(p.temp, p.name)
 		}
 		if err != nil {
-			return disk(op, "an artifact cannot be copied", err)
+			return disk("an artifact cannot be copied", err)
 		}
 	}
 	w.waiting, w.unsynced = nil, 0
@@ -289,19 +286,18 @@ func (w *writer) flush() error {
 // sync waits until everything that was written to the filesystem of the folder is on the disk.
 func (w *writer) sync() error {
 	if err := unix.Syncfs(int(w.lock.Fd())); err != nil {
-		return disk("backup.Make", "the backup's disk cannot be synced", err)
+		return disk("the backup's disk cannot be synced", err)
 	}
 	return nil
 }
 
 // finish writes the manifest and gives the backup its name.
 func (w *writer) finish() (folder string, err error) {
-	const op = "backup.Make"
 	if err := os.Remove(filepath.Join(w.temp, objectsDir)); err != nil {
-		return "", disk(op, "the backup cannot be finished", err)
+		return "", disk("the backup cannot be finished", err)
 	}
 	if err := os.WriteFile(filepath.Join(w.temp, listFile), []byte(w.list.String()), 0o600); err != nil {
-		return "", disk(op, "the list of artifacts cannot be written", err)
+		return "", disk("the list of artifacts cannot be written", err)
 	}
 	ctx := context.Background()
 	if w.m.Ledger, err = w.file(ctx, ledgerName); err != nil {
@@ -318,7 +314,7 @@ func (w *writer) finish() (folder string, err error) {
 		err = os.Chmod(filepath.Join(w.temp, ledgerName), 0o600)
 	}
 	if err != nil {
-		return "", disk(op, "the manifest cannot be written", err)
+		return "", disk("the manifest cannot be written", err)
 	}
 	if err := w.sync(); err != nil {
 		return "", err
@@ -341,7 +337,7 @@ func (w *writer) finish() (folder string, err error) {
 	}
 	err = os.Rename(w.temp, folder)
 	if err != nil {
-		return "", disk(op, "the backup cannot get its name", err)
+		return "", disk("the backup cannot get its name", err)
 	}
 	return folder, w.sync()
 }
@@ -356,7 +352,7 @@ func (w *writer) file(ctx context.Context, rel string) (f File, err error) {
 		f.SHA256, err = hash(ctx, path)
 	}
 	if err != nil {
-		return f, disk("backup.Make", "a file of the backup cannot be read", err)
+		return f, disk("a file of the backup cannot be read", err)
 	}
 	return f, nil
 }

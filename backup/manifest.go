@@ -88,7 +88,7 @@ func Find(dir string) (string, error) {
 		return "", err
 	}
 	if len(all) == 0 {
-		return "", fault.New(fault.NotFound, "backup.Find", "no_backup", "there is no complete backup in "+dir).
+		return "", fault.New(fault.NotFound, "no_backup", "there is no complete backup in "+dir).
 			WithNext("name a folder that slurmgate backup wrote, or one of the backups in it")
 	}
 	return filepath.Join(dir, all[len(all)-1]), nil
@@ -98,10 +98,10 @@ func Find(dir string) (string, error) {
 func list(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "backup.Find", "no_backup", "there is no folder "+dir).WithNext("check the path")
+		return nil, fault.New(fault.NotFound, "no_backup", "there is no folder "+dir).WithNext("check the path")
 	}
 	if err != nil {
-		return nil, disk("backup.Find", "the folder of backups cannot be read", err)
+		return nil, disk("the folder of backups cannot be read", err)
 	}
 	for _, e := range entries {
 		if _, err := os.Stat(filepath.Join(dir, e.Name(), manifestFile)); err == nil && !strings.HasPrefix(e.Name(), unfinished) {
@@ -114,17 +114,16 @@ func list(dir string) (names []string, err error) {
 
 // Read reads the manifest of a backup.
 func Read(folder string) (m Manifest, err error) {
-	const op = "backup.Read"
 	data, err := os.ReadFile(filepath.Join(folder, manifestFile))
 	if err != nil {
-		return m, disk(op, "the manifest of the backup cannot be read", err)
+		return m, disk("the manifest of the backup cannot be read", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(&m); err != nil {
-		return m, fault.Wrap(fault.Validation, op, "backup_damaged", "the manifest of the backup is damaged", err)
+		return m, fault.Wrap(fault.Validation, "backup_damaged", "the manifest of the backup is damaged", err)
 	}
 	if m.Format != format {
-		return m, fault.New(fault.Validation, op, "backup_format", fmt.Sprintf("the backup has format %d; this slurmgate reads %d", m.Format,
+		return m, fault.New(fault.Validation, "backup_format", fmt.Sprintf("the backup has format %d; this slurmgate reads %d", m.Format,
 			format)).
 			WithNext("use the version of slurmgate that wrote it: " + m.Version)
 	}
@@ -148,7 +147,7 @@ func eachObject(data []byte, f func(object) error) error {
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
-		bad := fault.New(fault.Validation, "backup.Restore", "backup_damaged", fmt.Sprintf("line %d of %s cannot be read", n, listFile))
+		bad := fault.New(fault.Validation, "backup_damaged", fmt.Sprintf("line %d of %s cannot be read", n, listFile))
 		if text, ok := strings.CutPrefix(line, "# "); ok {
 			var err error
 			if size, err = strconv.ParseInt(text, 10, 64); err != nil || size < 0 {
@@ -170,6 +169,6 @@ func eachObject(data []byte, f func(object) error) error {
 }
 
 // disk is an error of a filesystem.
-func disk(op, msg string, err error) error {
-	return fault.Wrap(fault.Transport, op, "backup_disk", msg, err).WithNext("check the disk and its permissions, then repeat the command")
+func disk(msg string, err error) error {
+	return fault.Wrap(fault.Transport, "backup_disk", msg, err).WithNext("check the disk and its permissions, then repeat the command")
 }

@@ -47,7 +47,6 @@ const restoring = "ledger.db.restoring"
 // checked and kept. Everything is verified before the ledger gets its name, in one step and last: a Restore that fails or is killed leaves
 // no ledger, and can be repeated.
 func (t Target) Restore(ctx context.Context, dir string) (r Restored, err error) {
-	const op = "backup.Restore"
 	if r.Folder, err = Find(dir); err != nil {
 		return r, err
 	}
@@ -57,11 +56,11 @@ func (t Target) Restore(ctx context.Context, dir string) (r Restored, err error)
 	m := r.Manifest
 	data, err := os.ReadFile(filepath.Join(r.Folder, listFile))
 	if err != nil {
-		return r, disk(op, "the list of artifacts cannot be read", err)
+		return r, disk("the list of artifacts cannot be read", err)
 	}
 	for _, f := range []File{m.Ledger, m.List} {
 		if sum, err := hash(ctx, filepath.Join(r.Folder, filepath.Base(f.Name))); err != nil || sum != f.SHA256 {
-			return r, fault.Wrap(fault.Validation, op, "backup_damaged", f.Name+" of the backup does not match its checksum in the manifest", err).
+			return r, fault.Wrap(fault.Validation, "backup_damaged", f.Name+" of the backup does not match its checksum in the manifest", err).
 				WithNext("restore another backup; slurmgate restore names the newest by default")
 		}
 	}
@@ -71,7 +70,7 @@ func (t Target) Restore(ctx context.Context, dir string) (r Restored, err error)
 	}
 	defer removeAll(temp)
 	if err := copyFile(ctx, temp, filepath.Join(r.Folder, ledgerName)); err != nil {
-		return r, disk(op, "the ledger cannot be copied", err)
+		return r, disk("the ledger cannot be copied", err)
 	}
 	if err := t.Adopt(ctx, temp, m.CreatedAt, r.Folder); err != nil {
 		return r, err
@@ -80,16 +79,16 @@ func (t Target) Restore(ctx context.Context, dir string) (r Restored, err error)
 		return r, err
 	}
 	if len(r.Missing) > 0 && !t.Partial {
-		return r, fault.New(fault.Conflict, op, "backup_incomplete",
+		return r, fault.New(fault.Conflict, "backup_incomplete",
 			fmt.Sprintf("%d artifacts of %d are missing or damaged, the first is %s; no ledger was restored", len(r.Missing),
 				m.Objects+int64(len(m.Damaged)), r.Missing[0])).
 			WithNext("restore another backup, or restore all but these: --partial")
 	}
 	if err := t.own(temp); err != nil {
-		return r, disk(op, "the restored files cannot be given to the gateway's user", err)
+		return r, disk("the restored files cannot be given to the gateway's user", err)
 	}
 	if err := place(temp, name); err != nil {
-		return r, disk(op, "the ledger cannot get its name", err)
+		return r, disk("the ledger cannot get its name", err)
 	}
 	return r, nil
 }
@@ -100,12 +99,12 @@ func (t Target) Empty() error {
 	for _, suffix := range []string{"", "-wal", "-journal"} {
 		info, err := os.Lstat(name + suffix)
 		if err == nil && info.Size() > 0 {
-			return fault.New(fault.Conflict, "backup.Restore", "restore_not_empty", name+suffix+" exists; nothing was restored").
+			return fault.New(fault.Conflict, "restore_not_empty", name+suffix+" exists; nothing was restored").
 				WithNext("make sure that this ledger is not needed, then move it away with the files that begin with its name: " +
 					"mkdir lost && mv ledger.db* lost/")
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return disk("backup.Restore", "gateway.state_dir cannot be examined", err)
+			return disk("gateway.state_dir cannot be examined", err)
 		}
 	}
 	return nil
@@ -152,7 +151,7 @@ func (t Target) object(ctx context.Context, path, sum string) (whole, copied boo
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return false, false, disk("backup.Restore", "an artifact cannot be read", err)
+		return false, false, disk("an artifact cannot be read", err)
 	}
 	defer f.Close()
 	stored, err := t.Put(ctx, f)
@@ -221,7 +220,7 @@ func copyFile(ctx context.Context, to, from string) error {
 func removeAll(temp string) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		if err := os.Remove(temp + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return disk("backup.Restore", "what an earlier restore left cannot be removed", err)
+			return disk("what an earlier restore left cannot be removed", err)
 		}
 	}
 	return nil

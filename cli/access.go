@@ -41,7 +41,7 @@ func (c tokenCreateCmd) Run(ctx context.Context, a *Shell) error {
 			return err
 		}
 		if t.Note != "" { // the gateway died after it had made the token, before its text came
-			return fault.New(fault.Unknown, "token.create", "secret_lost", t.TokenID+" was made, but its text did not arrive, and it is not stored").
+			return fault.New(fault.Unknown, "secret_lost", t.TokenID+" was made, but its text did not arrive, and it is not stored").
 				WithSteps(fault.Do("token.revoke", "token_id", t.TokenID)).WithNext("revoke it, then create another")
 		}
 		return a.show(t, func(w io.Writer) {

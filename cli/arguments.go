@@ -41,7 +41,7 @@ func (c Run) args(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc) (
 	for name, value := range c.Input {
 		in, ok := findInput(tool, name)
 		if !ok {
-			return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-INPUT", Field: "--input " + name,
+			return nil, fault.Invalid("", fault.Problem{Code: "RUN-INPUT", Field: "--input " + name,
 				Rule: "an input of the tool: " + inputNames(tool), Msg: tool.ToolID + " has no such input"})
 		}
 		if err := once(args, "--input "+name, in.Param); err != nil {
@@ -73,7 +73,7 @@ func (c Run) args(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc) (
 // once refuses a second value of an argument, for example of an input that is named both by its role and by its parameter.
 func once(args map[string]any, field, param string) error {
 	if _, twice := args[param]; twice {
-		return fault.Invalid("run", "", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument",
+		return fault.Invalid("", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument",
 			Msg: param + " already has a value"})
 	}
 	return nil

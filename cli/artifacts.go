@@ -213,7 +213,7 @@ func (a *Shell) showPicture(p app.ImageAnswer, to string) error {
 	if to != "" {
 		data, err := base64.StdEncoding.DecodeString(p.Data)
 		if err != nil {
-			return fault.Wrap(fault.Internal, "preview", "", "the picture cannot be read", err)
+			return fault.Wrap(fault.Internal, "", "the picture cannot be read", err)
 		}
 		if err := newFile(to, func(w io.Writer) error { _, err := w.Write(data); return err }); err != nil {
 			return err

@@ -86,7 +86,7 @@ func Main(ctx context.Context, about string, verbs any, options *Options, ports 
 	}
 	if err != nil {
 		a.JSON = a.JSON || slices.Contains(args, "--json")
-		return a.fail(fault.Wrap(fault.Validation, "slurmgate", "usage", "", err).WithSteps(fault.Do("help")))
+		return a.fail(fault.Wrap(fault.Validation, "usage", "", err).WithSteps(fault.Do("help")))
 	}
 	level := slog.LevelError
 	if a.Verbose {

@@ -63,7 +63,7 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 	ownKey(&req, cmp.Or(operation(app.Host{}, toolID).Repeat, gate.Idempotent)) // a toolpack's tool finds its run
 	if len(raw) > gate.MaxInline && toolID != "artifact.import" {
 		if s.dryRun {
-			return fault.New(fault.Validation, "dry run", "args_too_large",
+			return fault.New(fault.Validation, "args_too_large",
 				fmt.Sprintf("the arguments have %d bytes; more than %d would need an artifact, which a dry run cannot create", len(raw),
 					gate.MaxInline)).
 				WithNext("the same without --dry-run, or a dry run of a part of it")
@@ -78,7 +78,7 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 	})
 	switch {
 	case fault.CodeOf(err) == "gateway_gone" && req.IdempotencyKey != nil && s.key == "": // another command would have another key
-		return fault.Wrap(fault.Unknown, toolID, "outcome_unknown", "it is unknown whether "+toolID+" was carried out", err).
+		return fault.Wrap(fault.Unknown, "outcome_unknown", "it is unknown whether "+toolID+" was carried out", err).
 			WithNext("look whether it was, before you repeat it")
 	case err != nil:
 		return err
@@ -104,7 +104,7 @@ func (s *Session) importStream(ctx context.Context, r io.Reader, args app.Import
 	case fault.Is(err, fault.Canceled):
 		return err
 	case err != nil:
-		return fault.Wrap(fault.Validation, "artifact.import", "input_unreadable", "standard input cannot be read", err)
+		return fault.Wrap(fault.Validation, "input_unreadable", "standard input cannot be read", err)
 	}
 	if len(head) < shortText && utf8.Valid(head) && !bytes.ContainsRune(head, 0) {
 		text := string(head)
@@ -117,7 +117,7 @@ func (s *Session) importStream(ctx context.Context, r io.Reader, args app.Import
 	// Once: what was read cannot be read again for another gateway.
 	res, err := s.way().Upload(ctx, io.MultiReader(bytes.NewReader(head), r), args.Label, args.Type, args.ProjectID)
 	if err != nil {
-		return fault.Wrap(fault.KindOf(err), "artifact.import", fault.CodeOf(err),
+		return fault.Wrap(fault.KindOf(err), fault.CodeOf(err),
 			"standard input was not imported, and nothing of it was stored", err).WithNext("run the command again")
 	}
 	return decode(res, result)
@@ -144,7 +144,7 @@ func (s *Session) content(ctx context.Context, artifactID string, w io.Writer) e
 	return s.retry(ctx, func(c *httpapi.Client) error {
 		err := c.Content(ctx, artifactID, n)
 		if err != nil && n.written {
-			return fault.Wrap(fault.Transport, "content", "content_cut_off", "only part of "+artifactID+" arrived", err).WithNext("fetch it again")
+			return fault.Wrap(fault.Transport, "content_cut_off", "only part of "+artifactID+" arrived", err).WithNext("fetch it again")
 		}
 		return err
 	})
@@ -157,7 +157,7 @@ func (s *Session) copyChecked(ctx context.Context, o app.ArtifactDoc, w io.Write
 		return err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != o.ChecksumSHA256 {
-		return fault.New(fault.Internal, "verified", "artifact_corrupt",
+		return fault.New(fault.Internal, "artifact_corrupt",
 			fmt.Sprintf("the received bytes of %s have checksum %s, but %s is recorded", o.ArtifactID, got, o.ChecksumSHA256)).
 			WithNext("check whether the stored bytes are damaged").WithSteps(fault.Do("artifact.verify", "artifact_id", o.ArtifactID))
 	}

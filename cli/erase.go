@@ -26,7 +26,7 @@ func (c Erase) Run(ctx context.Context, a *Shell) error {
 	if c.File != "" {
 		f, err := os.Open(c.File)
 		if err != nil {
-			return fault.Wrap(fault.Validation, "secret.erase", "input_unreadable", "the file with the secret cannot be read", err)
+			return fault.Wrap(fault.Validation, "input_unreadable", "the file with the secret cannot be read", err)
 		}
 		defer f.Close()
 		in = f
@@ -35,7 +35,7 @@ func (c Erase) Run(ctx context.Context, a *Shell) error {
 	}
 	secret, err := io.ReadAll(io.LimitReader(in, retention.SecretMost+3))
 	if err != nil {
-		return fault.Wrap(fault.Validation, "secret.erase", "input_unreadable", "the secret cannot be read", err)
+		return fault.Wrap(fault.Validation, "input_unreadable", "the secret cannot be read", err)
 	}
 	return a.With(ctx, func(s *Session) error {
 		res, err := s.way().Erase(ctx, bytes.NewReader(secret), c.Reason, c.DryRun)

@@ -19,7 +19,7 @@ func (a *Shell) fetch(ctx context.Context, s *Session, story app.RunStory, dir s
 	names := targets(dir, outputs)
 	for _, name := range names {
 		if _, err := os.Lstat(name); err == nil {
-			return fault.New(fault.Conflict, "collect", "target_exists", name+" already exists; nothing was copied").
+			return fault.New(fault.Conflict, "target_exists", name+" already exists; nothing was copied").
 				WithNext("name another folder with --to, or remove the file")
 		}
 	}
@@ -35,7 +35,7 @@ func (a *Shell) fetch(ctx context.Context, s *Session, story app.RunStory, dir s
 		folders, err := makeFolders(filepath.Dir(names[i]))
 		made = append(made, folders...)
 		if err != nil {
-			return fault.Wrap(fault.Validation, "collect", "target_unwritable", "cannot create the folder", err)
+			return fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
 		}
 		if err := save(ctx, s, o, names[i]); err != nil {
 			return err
@@ -44,7 +44,7 @@ func (a *Shell) fetch(ctx context.Context, s *Session, story app.RunStory, dir s
 	}
 	if len(outputs) == 0 {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return fault.Wrap(fault.Validation, "collect", "target_unwritable", "cannot create the folder", err)
+			return fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
 		}
 	}
 	for i, o := range outputs {

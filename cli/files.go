@@ -25,7 +25,7 @@ import (
 func checkWords(words []string) error {
 	for _, w := range words {
 		if !utf8.ValidString(w) {
-			return fault.New(fault.Validation, "slurmgate", "not_utf8", fmt.Sprintf("the argument %q is not valid UTF-8", w)).
+			return fault.New(fault.Validation, "not_utf8", fmt.Sprintf("the argument %q is not valid UTF-8", w)).
 				WithNext("type it in UTF-8; if it names a file, rename the file")
 		}
 	}
@@ -46,7 +46,7 @@ func checkName(path string) error {
 	if msg == "" {
 		return nil
 	}
-	return fault.New(fault.Validation, "slurmgate", "file_name", fmt.Sprintf(msg, path)).WithNext("rename the file, or the folder it is in")
+	return fault.New(fault.Validation, "file_name", fmt.Sprintf(msg, path)).WithNext("rename the file, or the folder it is in")
 }
 
 // checkPaths checks the names of all files among the arguments and options. They are absolute by now.
@@ -78,9 +78,9 @@ func absolute(path string) (string, error) {
 }
 
 // openFile opens a regular file for reading. It does not wait for the other end of a named pipe.
-func openFile(op, path string) (*os.File, error) {
+func openFile(path string) (*os.File, error) {
 	refuse := func(kind fault.Kind, msg string) error {
-		return fault.New(kind, op, "file_unreadable", fmt.Sprintf("%q %s", path, msg))
+		return fault.New(kind, "file_unreadable", fmt.Sprintf("%q %s", path, msg))
 	}
 	if _, err := absolute(path); err != nil {
 		return nil, err
@@ -88,14 +88,14 @@ func openFile(op, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.New(fault.NotFound, op, "file_not_found", fmt.Sprintf("there is no file %q", path)).
+		return nil, fault.New(fault.NotFound, "file_not_found", fmt.Sprintf("there is no file %q", path)).
 			WithNext("check the spelling of the path")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
 		return nil, refuse(fault.Validation, "is a socket or a device, not a regular file")
 	case errors.Is(err, fs.ErrPermission):
 		return nil, refuse(fault.Validation, "is not readable for you")
 	case err != nil:
-		return nil, fault.Wrap(fault.Transport, op, "file_unreadable", fmt.Sprintf("%q cannot be opened", path), err)
+		return nil, fault.Wrap(fault.Transport, "file_unreadable", fmt.Sprintf("%q cannot be opened", path), err)
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(int(f.Fd()), &st)
@@ -113,7 +113,7 @@ func openFile(op, path string) (*os.File, error) {
 func StandardInput(ctx context.Context) io.Reader {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() {
-		w.CloseWithError(fault.New(fault.Canceled, "stdin", "interrupted", "interrupted while reading standard input; nothing was done with it"))
+		w.CloseWithError(fault.New(fault.Canceled, "interrupted", "interrupted while reading standard input; nothing was done with it"))
 	})
 	go func() {
 		_, err := io.Copy(w, os.Stdin)

@@ -56,7 +56,7 @@ func (a *Shell) await(ctx context.Context, s *Session, runID string, o submitOpt
 		if err != nil {
 			p.end()
 			if ctx.Err() != nil {
-				return fault.New(fault.Canceled, "wait", "canceled", "stopped waiting; the run continues in Slurm").WithSteps(waitStep(runID))
+				return fault.New(fault.Canceled, "canceled", "stopped waiting; the run continues in Slurm").WithSteps(waitStep(runID))
 			}
 			return err
 		}
@@ -67,7 +67,7 @@ func (a *Shell) await(ctx context.Context, s *Session, runID string, o submitOpt
 		}
 		if o.Timeout > 0 && time.Since(started) >= o.Timeout {
 			p.end()
-			return fault.New(fault.Timeout, "wait", "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase,
+			return fault.New(fault.Timeout, "still_going", fmt.Sprintf("the run is still %s (%s) after %s and continues", g.State, g.Phase,
 				o.Timeout)).WithSteps(waitStep(runID))
 		}
 	}
@@ -152,7 +152,7 @@ func save(ctx context.Context, s *Session, o app.ArtifactDoc, name string) error
 	return newFile(name, func(w io.Writer) error {
 		err := s.copyChecked(ctx, o, w)
 		if err != nil {
-			err = fault.Wrap("", "save", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
+			err = fault.Wrap("", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
 		}
 		return err
 	})
@@ -162,14 +162,14 @@ func save(ctx context.Context, s *Session, o app.ArtifactDoc, name string) error
 func newFile(name string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, os.ErrExist) {
-		return fault.New(fault.Conflict, "save", "target_exists", name+" already exists").WithNext("name another folder or file, or remove it")
+		return fault.New(fault.Conflict, "target_exists", name+" already exists").WithNext("name another folder or file, or remove it")
 	}
 	if err != nil {
-		return fault.Wrap(fault.Validation, "save", "target_unwritable", "cannot write the file", err)
+		return fault.Wrap(fault.Validation, "target_unwritable", "cannot write the file", err)
 	}
 	err = write(f)
 	if closed := f.Close(); err == nil && closed != nil {
-		err = fault.Wrap(fault.Transport, "save", "target_unwritable", "cannot write the file", closed)
+		err = fault.Wrap(fault.Transport, "target_unwritable", "cannot write the file", closed)
 	}
 	if err != nil {
 		_ = os.Remove(name) // it is incomplete

@@ -19,7 +19,7 @@ import (
 // symlinks; the label stays that of the name given. With a token in the environment a file that cannot be opened here is left to the
 // gateway, which may read it below an import root.
 func handOver(args app.ImportArgs) (app.ImportArgs, *os.File, error) {
-	f, err := openFile("artifact.import", *args.Path)
+	f, err := openFile(*args.Path)
 	if err != nil && os.Getenv(tokenVariable) != "" {
 		return args, nil, nil
 	}
@@ -29,7 +29,7 @@ func handOver(args app.ImportArgs) (app.ImportArgs, *os.File, error) {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		f.Close()
-		return args, nil, fault.Wrap(fault.Internal, "artifact.import", "", "the name of the open file cannot be read", err)
+		return args, nil, fault.Wrap(fault.Internal, "", "the name of the open file cannot be read", err)
 	}
 	if given := filepath.Base(*args.Path); args.Label == "" && given != filepath.Base(name) && plan.CheckWord(given) == "" {
 		args.Label = given

@@ -28,7 +28,7 @@ import (
 type anyone struct{}
 
 func (anyone) Peer(int) (gate.Principal, error) {
-	return gate.Principal{}, fault.New(fault.Auth, "", "", "no peers here")
+	return gate.Principal{}, fault.New(fault.Auth, "", "no peers here")
 }
 
 func (anyone) Bearer(context.Context, string) (gate.Principal, error) {

@@ -123,7 +123,7 @@ func readPlan(ctx context.Context, name string) ([]byte, error) {
 	if name == "-" {
 		r = StandardInput(ctx)
 	} else {
-		f, err := openFile("submit", name)
+		f, err := openFile(name)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func readPlan(ctx context.Context, name string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(r, plan.MaxDocumentBytes+1))
 	if err != nil && fault.KindOf(err) != fault.Canceled {
-		err = fault.Wrap(fault.Transport, "submit", "plan_unreadable", "cannot read the plan "+strconv.Quote(name), err)
+		err = fault.Wrap(fault.Transport, "plan_unreadable", "cannot read the plan "+strconv.Quote(name), err)
 	}
 	return data, err
 }

@@ -226,7 +226,7 @@ func when(flag, s string, now time.Time) (time.Time, error) {
 		}
 	}
 	if err != nil || ago < 0 {
-		return time.Time{}, fault.Invalid("runs", "", fault.Problem{Code: "TIME", Field: flag,
+		return time.Time{}, fault.Invalid("", fault.Problem{Code: "TIME", Field: flag,
 			Rule: "a time such as 2026-11-21 or 2026-11-21T08:00:00Z, or how long ago, such as 90m, 12h or 7d", Msg: fmt.Sprintf("got %q", s)})
 	}
 	return now.Add(-ago), nil

@@ -45,7 +45,7 @@ func typed(schema []byte, name, value string) (any, error) {
 			rules = append(rules, t.rule)
 		}
 	}
-	return nil, fault.Invalid("run", "", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: strings.Join(rules, ", or "),
+	return nil, fault.Invalid("", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: strings.Join(rules, ", or "),
 		Msg: msg})
 }
 

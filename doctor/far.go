@@ -257,7 +257,7 @@ func sameFolder(ctx context.Context, x *Exam) []Result {
 		case err != nil:
 			return err
 		case strings.TrimSpace(string(out.Stdout)) != token:
-			return fault.New(fault.Validation, "doctor", "", fmt.Sprintf("a file that was written to %s on %s is not in %s on %s: %s",
+			return fault.New(fault.Validation, "", fmt.Sprintf("a file that was written to %s on %s is not in %s on %s: %s",
 				f.RunsDir, f.Host, login, x.Cluster.Slurm.SSH.Host, fault.Clip(strings.TrimSpace(out.Stderr))))
 		}
 		return nil

@@ -368,11 +368,11 @@ func linkProbe(dir string) error {
 		return err
 	}
 	if os.Link(at("b"), at("claim")) == nil {
-		return fault.New(fault.Internal, "doctor", "", "a second link replaced the first")
+		return fault.New(fault.Internal, "", "a second link replaced the first")
 	}
 	got, err := os.ReadFile(at("claim"))
 	if err == nil && string(got) != "a" {
-		err = fault.New(fault.Internal, "doctor", "", "the claim does not contain the winner's content")
+		err = fault.New(fault.Internal, "", "the claim does not contain the winner's content")
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func littleSpace(s *site.Site, d disk, free int64) error {
 	if free >= int64(s.Storage.ReserveMB)<<20 {
 		return nil
 	}
-	return fault.New(fault.Transport, "room", "disk_full",
+	return fault.New(fault.Transport, "disk_full",
 		fmt.Sprintf("the disk of %s has %d MiB free; storage.reserve_mb reserves %d MiB for "+
 			"runs that have begun", d.field, free>>20, s.Storage.ReserveMB)).
 		WithNext("free space below " + d.path + ", or lower storage.reserve_mb; finished runs and replays are still served")
@@ -73,7 +73,7 @@ func fewLeft(d disk, free int64) error {
 	if free >= fewInodes {
 		return nil
 	}
-	return fault.New(fault.Transport, "room", "disk_full", fmt.Sprintf("the disk of %s has %d inodes free; new runs need at least %d", d.field,
+	return fault.New(fault.Transport, "disk_full", fmt.Sprintf("the disk of %s has %d inodes free; new runs need at least %d", d.field,
 		free, fewInodes)).
 		WithNext("remove files below " + d.path + " that are not needed: see df -i; finished runs and replays are still served")
 }

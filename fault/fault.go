@@ -1,8 +1,7 @@
 // Package fault is the one error type of slurmgate.
 //
-// An [Error] says what was being done (Op), what sort of failure it is (Kind, for programs), a stable
-// Code, and, for people, a message and the next step. Bad input carries one [Problem] for every rule it
-// breaks, so that an author learns everything at once.
+// An [Error] has a Kind, which is what sort of failure it is for programs, a stable Code, and, for people, a message and the next step.
+// Bad input carries one [Problem] for every rule it breaks, so that an author learns everything at once.
 package fault
 
 import (
@@ -88,8 +87,7 @@ func (p Problem) Equal(q Problem) bool {
 
 // Error is a failure with a kind. Code defaults to the kind.
 type Error struct {
-	Op       string    // what was being done, "package.Function"
-	Kind     Kind      //
+	Kind     Kind      // for programs
 	Code     string    // stable code; the first problem's when empty
 	Msg      string    // one sentence for people
 	Next     string    // plain advice, for people; it names no command
@@ -106,17 +104,17 @@ func (e *Error) Error() string { return Text(e, forLogs) }
 func (e *Error) Unwrap() error { return e.Err }
 
 // New returns an error without a cause.
-func New(kind Kind, op, code, msg string) *Error {
-	return &Error{Op: op, Kind: kind, Code: code, Msg: msg}
+func New(kind Kind, code, msg string) *Error {
+	return &Error{Kind: kind, Code: code, Msg: msg}
 }
 
 // Wrap returns an error with a cause. The kind of a cause that is itself an *Error is used when kind is
 // empty.
-func Wrap(kind Kind, op, code, msg string, err error) *Error {
+func Wrap(kind Kind, code, msg string, err error) *Error {
 	if kind == "" {
 		kind = KindOf(err)
 	}
-	return &Error{Op: op, Kind: kind, Code: code, Msg: msg, Err: err}
+	return &Error{Kind: kind, Code: code, Msg: msg, Err: err}
 }
 
 // WithNext sets plain advice, which names no command, and returns the error.
@@ -142,8 +140,8 @@ func RetryOf(err error) int {
 }
 
 // Invalid returns a Validation error with one or more problems.
-func Invalid(op, msg string, problems ...Problem) *Error {
-	return &Error{Op: op, Kind: Validation, Msg: msg, Problems: problems}
+func Invalid(msg string, problems ...Problem) *Error {
+	return &Error{Kind: Validation, Msg: msg, Problems: problems}
 }
 
 // KindOf returns the kind of the outermost *Error in the chain, Internal when there is none.

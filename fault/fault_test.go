@@ -28,29 +28,29 @@ func TestKinds(t *testing.T) {
 
 func TestChains(t *testing.T) {
 	p := Problem{Code: "P-1", Field: "a.b", Rule: "must", Msg: "is not", Hint: "do", File: "f.yaml", Line: 3}
-	inner := Invalid("op", "", p)
-	outer := fmt.Errorf("outer: %w", Wrap("", "op2", "", "reading", inner))
+	inner := Invalid("", p)
+	outer := fmt.Errorf("outer: %w", Wrap("", "", "reading", inner))
 	for _, c := range []struct {
 		err  error
 		kind Kind
 		code string
 		n    int
 	}{
-		{inner, Validation, "P-1", 1}, {outer, Validation, "P-1", 1}, {Wrap(Transport, "op", "c", "m", inner), Transport, "c", 1},
-		{io.EOF, Internal, "internal", 0}, {New(Policy, "op", "", "m"), Policy, "policy", 0}, {nil, Internal, "internal", 0},
-		{Wrap("", "op", "", "m", io.EOF), Internal, "internal", 0},
+		{inner, Validation, "P-1", 1}, {outer, Validation, "P-1", 1}, {Wrap(Transport, "c", "m", inner), Transport, "c", 1},
+		{io.EOF, Internal, "internal", 0}, {New(Policy, "", "m"), Policy, "policy", 0}, {nil, Internal, "internal", 0},
+		{Wrap("", "", "m", io.EOF), Internal, "internal", 0},
 	} {
 		if KindOf(c.err) != c.kind || CodeOf(c.err) != c.code || len(ProblemsOf(c.err)) != c.n {
 			t.Errorf("%v: %s %s %d", c.err, KindOf(c.err), CodeOf(c.err), len(ProblemsOf(c.err)))
 		}
 	}
-	if Is(nil, Internal) || !Is(outer, Validation) || !errors.Is(Wrap(Tool, "", "", "", io.EOF), io.EOF) {
+	if Is(nil, Internal) || !Is(outer, Validation) || !errors.Is(Wrap(Tool, "", "", io.EOF), io.EOF) {
 		t.Error("chain")
 	}
 	if got, want := inner.Error(), "f.yaml:3: a.b: is not (must); do"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	many := Invalid("op", "two things", p, p).WithNext("mend them")
+	many := Invalid("two things", p, p).WithNext("mend them")
 	if got := many.Error(); strings.Count(got, "\n  ") != 2 || !strings.HasPrefix(got, "two things\n") || !strings.HasSuffix(got,
 		"Next: mend them") {
 		t.Error(got)

@@ -29,13 +29,13 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request, given pla
 			case Other:
 				next += " of an envelope (POST /v1/tool-calls)"
 			}
-			return plan.Doc{}, fault.New(fault.Validation, "gate.Call", "args_too_large",
+			return plan.Doc{}, fault.New(fault.Validation, "args_too_large",
 				fmt.Sprintf("the arguments have %d bytes; an envelope holds at most %d", len(given.Bytes), MaxInline)).WithNext(next)
 		}
 		return given, nil
 	}
 	if string(given.Bytes) != "{}" {
-		return plan.Doc{}, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty if args_ref is given",
+		return plan.Doc{}, fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty if args_ref is given",
 			Msg: "both are given"})
 	}
 	return g.referred(ctx, who, *req.ArgsRef)
@@ -44,11 +44,11 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request, given pla
 func (g *Gate) referred(ctx context.Context, who Caller, ref string) (plan.Doc, error) {
 	id := strings.TrimPrefix(strings.TrimPrefix(ref, "artifact:"), "//")
 	if !plan.IsArtifactID(id) {
-		return plan.Doc{}, fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…",
+		return plan.Doc{}, fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…",
 			Msg: "it has another form"})
 	}
 	if g.artifacts == nil || g.owners == nil {
-		return plan.Doc{}, fault.New(fault.Validation, "gate.Call", "args_ref_unsupported", "this tool does not accept arguments by reference").
+		return plan.Doc{}, fault.New(fault.Validation, "args_ref_unsupported", "this tool does not accept arguments by reference").
 			WithNext("pass args")
 	}
 	if project, err := g.owners.Owner(ctx, id); fault.Is(err, fault.NotFound) || err == nil && !who.Can(CapRead, project) {
@@ -62,7 +62,7 @@ func (g *Gate) referred(ctx context.Context, who Caller, ref string) (plan.Doc, 
 	}
 	args, err := plan.Read(raw)
 	if _, object := args.Value.(map[string]any); err == nil && !object {
-		err = fault.Invalid("gate.Call", "", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object",
+		err = fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object",
 			Msg: "it contains another kind of value"})
 	}
 	return args, err
@@ -80,7 +80,7 @@ func (g *Gate) noSecrets(args document) (document, error) {
 		problems = append(problems, fault.Problem{Code: "secret_in_args", Field: strings.TrimPrefix("args."+g.secrets.Redact(f.at), "."),
 			Rule: "no secret in an argument", Msg: "this looks like a secret (" + f.what + ")"})
 	}
-	return args, fault.Invalid("gate.Call", "the arguments contain what looks like a secret; nothing was done and nothing was recorded of it",
+	return args, fault.Invalid("the arguments contain what looks like a secret; nothing was done and nothing was recorded of it",
 		problems...).
 		WithNext("call without it: arguments are recorded, and a tool's job has no network to use a secret with")
 }
@@ -91,7 +91,7 @@ func (e entry) checkArgs(args any) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fault.Invalid("gate.Call", "the arguments of "+e.tool.ID+" violate its schema", found...).
+	return fault.Invalid("the arguments of "+e.tool.ID+" violate its schema", found...).
 		WithNext("correct them; see the schema").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
 }
 

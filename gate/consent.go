@@ -55,9 +55,8 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trai
 	if rule == nil {
 		return "", nil
 	}
-	const op = "gate.Call"
 	if g.promises == nil {
-		return "", fault.New(fault.Policy, op, "consent_denied", "policy requires an approval, which cannot be requested here")
+		return "", fault.New(fault.Policy, "consent_denied", "policy requires an approval, which cannot be requested here")
 	}
 	covers := Coverage{}
 	if t.Covers != nil {
@@ -90,10 +89,10 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trai
 	case Approved:
 		return a.ID, nil
 	case Denied:
-		return "", fault.New(fault.Policy, op, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
+		return "", fault.New(fault.Policy, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
 			WithNext("change the call, or talk to the person who denied it")
 	}
-	return "", fault.New(fault.Policy, op, "consent_required", g.asked(ctx, t, a)).
+	return "", fault.New(fault.Policy, "consent_required", g.asked(ctx, t, a)).
 		WithNext("repeat the call once somebody with the capability approve has approved it").
 		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }

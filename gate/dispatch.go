@@ -23,7 +23,7 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	}
 	t.tool = e.tool
 	if req.ToolVersion != e.tool.Version {
-		return nil, fault.New(fault.Validation, "gate.Call", "tool_version", fmt.Sprintf("%s has version %s, but the call names version %s",
+		return nil, fault.New(fault.Validation, "tool_version", fmt.Sprintf("%s has version %s, but the call names version %s",
 			req.ToolID, e.tool.Version, req.ToolVersion)).
 			WithNext("list the tools again")
 	}
@@ -66,13 +66,13 @@ func (g *Gate) allowed(who Caller, t Tool) error {
 	}
 	for _, c := range t.Capabilities {
 		if !who.CanSomewhere(c) {
-			return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the capability %q, which %s does not have",
+			return fault.New(fault.Capability, "capability_denied", fmt.Sprintf("%s needs the capability %q, which %s does not have",
 				t.ID, c, orText(who.Name, "an unknown caller"))).
 				WithNext("ask the administrator for a token or a grant with this capability")
 		}
 	}
 	if !who.CanSomewhere(t.Capabilities...) {
-		return fault.New(fault.Capability, "gate.Call", "capability_denied",
+		return fault.New(fault.Capability, "capability_denied",
 			fmt.Sprintf("%s needs the capabilities %s on one project; %s has them on "+
 				"different ones", t.ID, strings.Join(t.Capabilities, ", "), orText(who.Name, "an unknown caller"))).
 			WithNext("ask the administrator for a grant that has them together")
@@ -121,10 +121,10 @@ func readBody(r io.Reader, most int64) (again io.Reader, body []byte, err error)
 	}
 	body, err = io.ReadAll(io.LimitReader(r, most+1))
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Transport, "gate.Call", "body_cut_off", "the body did not arrive whole", err).WithNext("send it again")
+		return nil, nil, fault.Wrap(fault.Transport, "body_cut_off", "the body did not arrive whole", err).WithNext("send it again")
 	}
 	if int64(len(body)) > most {
-		return nil, nil, fault.New(fault.Validation, "gate.Call", "body_too_large", fmt.Sprintf("the body has more than %d bytes", most))
+		return nil, nil, fault.New(fault.Validation, "body_too_large", fmt.Sprintf("the body has more than %d bytes", most))
 	}
 	return bytes.NewReader(body), body, nil
 }
@@ -146,7 +146,7 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 			return nil, err
 		}
 		if d.Would, err = json.Marshal(would); err != nil {
-			return nil, fault.Wrap(fault.Internal, "gate.Call", "result_not_json", "the result of the dry run cannot be encoded", err)
+			return nil, fault.Wrap(fault.Internal, "result_not_json", "the result of the dry run cannot be encoded", err)
 		}
 	}
 	return d, nil
@@ -181,7 +181,7 @@ func (d Rehearsal) within(n int) (plan.Doc, error) {
 			name, size = "would", len(d.Would)
 		}
 		if size <= len(null) {
-			return plan.Doc{}, fault.New(fault.Internal, "gate.Call", "result_too_large", "the result of the dry run is too large for an answer")
+			return plan.Doc{}, fault.New(fault.Internal, "result_too_large", "the result of the dry run is too large for an answer")
 		}
 		d.LeftOut = append(d.LeftOut, name)
 		switch key, in := strings.CutPrefix(name, "would."); {
@@ -208,7 +208,7 @@ func (d Rehearsal) within(n int) (plan.Doc, error) {
 // perform carries out a call: idempotency key, approval, limiter, and then the tool.
 func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr *trail) (any, error) {
 	if who.Body != nil && t.Body == 0 && (req.IdempotencyKey != nil || g.rules(t).Consent != nil) {
-		return nil, fault.New(fault.Validation, "gate.Call", "body_unbound", "an upload cannot have an idempotency key or an approval").
+		return nil, fault.New(fault.Validation, "body_unbound", "an upload cannot have an idempotency key or an approval").
 			WithNext("send it without a key: the same bytes become the same artifact anyway")
 	}
 	binding := g.binding(t, tr.args.Bytes, tr.body)
@@ -216,7 +216,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 	used := "" // the approval that this very call used up, before the gateway died
 	if req.IdempotencyKey != nil && t.SideEffect != Read {
 		if g.promises == nil {
-			return nil, fault.New(fault.Validation, "gate.Call", "idempotency_key_unsupported", "this tool does not support idempotency keys").
+			return nil, fault.New(fault.Validation, "idempotency_key_unsupported", "this tool does not support idempotency keys").
 				WithNext("leave the key out")
 		}
 		key := g.keyHash(*req.IdempotencyKey)

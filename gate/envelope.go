@@ -173,6 +173,6 @@ func (e *ErrorBody) Fault() *fault.Error {
 	if kind == "" {
 		kind = e.Kind
 	}
-	out := fault.New(fault.Kind(kind), "", e.Code, e.Message)
+	out := fault.New(fault.Kind(kind), e.Code, e.Message)
 	return out
 }

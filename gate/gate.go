@@ -136,7 +136,7 @@ func (g *Gate) Invalid(ctx context.Context, who Caller, err error) Response {
 
 // noEnvelope gives an error the code for invalid envelopes.
 func noEnvelope(err error) error {
-	e := &fault.Error{Op: "gate.Call", Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)",
+	e := &fault.Error{Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)",
 		Problems: fault.ProblemsOf(err)}
 	if len(e.Problems) == 0 { // they say it all
 		e.Err = err
@@ -199,7 +199,6 @@ func (g *Gate) carryOut(ctx context.Context, who Caller, req Request, res *Respo
 // fill puts a tool's result into the response: canonical, of the shape the tool promises, without secrets, and by reference when
 // it is large.
 func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response, t *trail, result any) error {
-	const op = "gate.Call"
 	t.final = true
 	if first, again := result.(*Response); again { // what an idempotency key stands for
 		t.reached = true // by the first call
@@ -213,13 +212,13 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	}
 	doc, err := plan.Of(result)
 	if err != nil {
-		return fault.Wrap(fault.Internal, op, "result_not_json", "the tool's answer cannot be encoded", err)
+		return fault.Wrap(fault.Internal, "result_not_json", "the tool's answer cannot be encoded", err)
 	}
 	if e, err := g.registry.find(t.tool.ID); err == nil && e.output != nil && !(req.DryRun && t.tool.SideEffect != Read) {
 		if found := violations(e.output, doc.Value, "RESULT-SCHEMA", "result", "the tool's output schema"); len(found) > 0 {
 			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems",
 				fmt.Sprint(found))
-			return fault.New(fault.Internal, op, "output_schema", "the tool's answer violates its own output schema, which is a bug in slurmgate").
+			return fault.New(fault.Internal, "output_schema", "the tool's answer violates its own output schema, which is a bug in slurmgate").
 				WithNext("the gateway's log has the details")
 		}
 	}
@@ -240,7 +239,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 		return nil
 	}
 	if dry {
-		return fault.New(fault.Internal, op, "result_too_large", "the result of the dry run is too large for an answer")
+		return fault.New(fault.Internal, "result_too_large", "the result of the dry run is too large for an answer")
 	}
 	return g.refer(ctx, who, res, t.tool)
 }
@@ -274,7 +273,7 @@ func (g *Gate) seal(res *Response, t Tool) {
 	if err := misfit(g.registry.envelopes.response, res.document(), "the response"); err != nil {
 		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "err", err)
 		res.OK, res.Result, res.ResultRef = false, nil, nil
-		res.Error = BodyOf(Other, fault.New(fault.Internal, "gate.Call", "response_schema",
+		res.Error = BodyOf(Other, fault.New(fault.Internal, "response_schema",
 			"the answer violates the envelope's schema, which is a bug in slurmgate").WithNext("the gateway's log has the details"))
 	}
 }
@@ -302,7 +301,7 @@ func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 		next = "repeat the same call: it finds what was done and changes nothing else; " + later
 	}
 	res.OK, res.Result, res.ResultRef = false, nil, nil
-	res.Error = BodyOf(who.Transport, fault.Wrap(fault.Unknown, "gate.Call", "not_recorded",
+	res.Error = BodyOf(who.Transport, fault.Wrap(fault.Unknown, "not_recorded",
 		"the call was carried out, but its record could not be written", err).WithNext(next))
 }
 
@@ -324,7 +323,7 @@ func guard(ctx context.Context, log *slog.Logger, h Handler, c Call) (result any
 		if p := recover(); p != nil {
 			log.ErrorContext(ctx, "a tool broke down", "tool_id", c.Request.ToolID, "tool_call_id", c.Request.ToolCallID, "panic",
 				Scrub(fmt.Sprint(p)), "stack", string(debug.Stack()))
-			err = fault.New(fault.Internal, "gate.Call", "internal",
+			err = fault.New(fault.Internal, "internal",
 				"the tool crashed, which is a bug in slurmgate; the rest of this call was not carried out").
 				WithNext("the gateway's log has the details")
 		}
@@ -338,9 +337,9 @@ func timedOut(ctx context.Context, err error, toolID string, timeout time.Durati
 	case err == nil, ctx.Err() == nil:
 		return err
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault.Wrap(fault.Timeout, "gate.Call", "timeout", fmt.Sprintf("%s did not answer within %s", toolID, timeout), err)
+		return fault.Wrap(fault.Timeout, "timeout", fmt.Sprintf("%s did not answer within %s", toolID, timeout), err)
 	case errors.Is(err, context.Canceled):
-		return fault.Wrap(fault.Canceled, "gate.Call", "canceled", "the caller gave up", err)
+		return fault.Wrap(fault.Canceled, "canceled", "the caller gave up", err)
 	}
 	return err
 }

@@ -54,7 +54,7 @@ type denyAll struct{}
 func (denyAll) Rules(string) Rules { return Rules{} }
 
 func (denyAll) AllowTool(name string) error {
-	return fault.New(fault.Policy, "policy", "tool_denied", name+" is not on the list")
+	return fault.New(fault.Policy, "tool_denied", name+" is not on the list")
 }
 
 func newGate(t *testing.T, p Policy, h Handler) (*Gate, *book) {
@@ -216,7 +216,7 @@ func TestDeadlines(t *testing.T) {
 		wantError(t, g.Call(ctx, Process(), NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))), "canceled", "canceled")
 
 		own, _ := newGate(t, nil, func(context.Context, Call) (any, error) {
-			return nil, fault.Wrap(fault.Transport, "x", "slurm_unreachable", "no answer within a second", context.DeadlineExceeded)
+			return nil, fault.Wrap(fault.Transport, "slurm_unreachable", "no answer within a second", context.DeadlineExceeded)
 		})
 		wantError(t, call(own, "test.echo", `{"n":1}`), "transport", "slurm_unreachable")
 	})
@@ -255,7 +255,7 @@ func TestKindsInTheEnvelope(t *testing.T) {
 	for _, k := range []fault.Kind{fault.Internal, fault.Validation, fault.NotFound, fault.Auth, fault.Capability, fault.Policy,
 		fault.Conflict, fault.Tool, fault.Canceled, fault.Timeout, fault.Transport, fault.Unknown} {
 		g, _ := newGate(t, nil, func(context.Context, Call) (any, error) {
-			return nil, fault.New(k, "op", "some_code", "some words").WithNext("do this")
+			return nil, fault.New(k, "some_code", "some words").WithNext("do this")
 		})
 		res := call(g, "test.echo", `{"n":1}`)
 		wire, err := json.Marshal(res)
@@ -446,7 +446,7 @@ func (s *stuck) Record(ctx context.Context, records []Record) error {
 	full := s.full
 	s.mu.Unlock()
 	if full {
-		return fault.New(fault.Transport, "ledger", "ledger_disk_full", "the disk is full")
+		return fault.New(fault.Transport, "ledger_disk_full", "the disk is full")
 	}
 	return s.book.Record(ctx, records)
 }
@@ -634,7 +634,7 @@ func TestLargeRehearsal(t *testing.T) {
 type nothingKept struct{ t *testing.T }
 
 func (n nothingKept) Read(context.Context, string, int64) ([]byte, error) {
-	return nil, fault.New(fault.NotFound, "x", "artifact_not_found", "nothing is here")
+	return nil, fault.New(fault.NotFound, "artifact_not_found", "nothing is here")
 }
 
 func (n nothingKept) Keep(context.Context, Principal, string, []byte) (string, error) {
@@ -646,7 +646,7 @@ func (n nothingKept) Keep(context.Context, Principal, string, []byte) (string, e
 type ownerless struct{ id, project, principal string }
 
 func (o ownerless) Owner(_ context.Context, id string) (string, error) {
-	return "", fault.New(fault.NotFound, "x", "artifact_not_found", "there is no artifact "+id)
+	return "", fault.New(fault.NotFound, "artifact_not_found", "there is no artifact "+id)
 }
 
 func (ownerless) Asked(context.Context, Principal, string) (bool, error) { return false, nil }

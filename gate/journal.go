@@ -61,7 +61,7 @@ func (j *journal) admit(ctx context.Context) error {
 	case <-time.After(journalWait):
 	case <-ctx.Done():
 	}
-	return fault.New(fault.Transport, "gate.Call", "journal_full", "calls are refused because they cannot be recorded").
+	return fault.New(fault.Transport, "journal_full", "calls are refused because they cannot be recorded").
 		WithNext("check the gateway's log and whether the disk of gateway.state_dir is full")
 }
 

@@ -24,7 +24,7 @@ type picky struct {
 func (p *picky) Record(ctx context.Context, records []Record) error {
 	for _, r := range records {
 		if r.Principal == p.refuses {
-			return fault.New(fault.Internal, "ledger", "ledger_refused", "the ledger refused the change")
+			return fault.New(fault.Internal, "ledger_refused", "the ledger refused the change")
 		}
 	}
 	return p.stuck.Record(ctx, records)
@@ -170,7 +170,7 @@ func TestRetryable(t *testing.T) {
 	}{{Idempotent, fault.Transport, true}, {Idempotent, fault.Timeout, true}, {Idempotent, fault.Unknown, false},
 		{IdempotentWithKey, fault.Transport, false},
 		{NonIdempotent, fault.Transport, false}, {NonIdempotent, fault.Timeout, false}} {
-		x := tool("test.echo", func(context.Context, Call) (any, error) { return nil, fault.New(c.kind, "test", "test", "it failed") })
+		x := tool("test.echo", func(context.Context, Call) (any, error) { return nil, fault.New(c.kind, "test", "it failed") })
 		x.Idempotency = c.repeat
 		g := journalGate(t, &picky{}, io.Discard, x)
 		if res := call(g, "test.echo", `{"n":1}`); res.Error == nil || res.Error.Retryable != c.want {

@@ -34,7 +34,7 @@ func (f *flights) enter(ctx context.Context, who Caller, key string, waits *Coun
 			}, nil
 		}
 		if !waits.Add(who.Key()) {
-			return nil, fault.New(fault.Transport, "gate.Call", "too_many_waits", "too many of your calls are waiting already").
+			return nil, fault.New(fault.Transport, "too_many_waits", "too many of your calls are waiting already").
 				WithNext("repeat the call when some of them have ended").WithRetry(retryIn)
 		}
 		select {
@@ -50,7 +50,6 @@ func (f *flights) enter(ctx context.Context, who Caller, key string, waits *Coun
 
 // known looks up a key. For a settled key it returns the outcome, for an open one that may be used the key.
 func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding string) (k *Key, first *Response, err error) {
-	const op = "gate.Call"
 	got, err := g.promises.Key(ctx, who.Principal, keyHash)
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -58,17 +57,17 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 	case err != nil:
 		return nil, nil, err
 	case !who.has(got.Rights): // first: to those with fewer rights, the answer does not depend on what the key is bound to
-		return nil, nil, fault.New(fault.Capability, op, "idempotency_rights",
+		return nil, nil, fault.New(fault.Capability, "idempotency_rights",
 			"this idempotency key was used with rights that the caller no longer has").
 			WithNext("use a new key, or ask the administrator for the rights of the first call")
 	case got.Binding != binding:
-		return nil, nil, fault.New(fault.Conflict, op, "idempotency_conflict", "this idempotency key was already used for another call").
+		return nil, nil, fault.New(fault.Conflict, "idempotency_conflict", "this idempotency key was already used for another call").
 			WithNext("use a new key for new arguments")
 	case got.Outcome != nil:
 		first = &Response{}
 		return &got, first, json.Unmarshal(got.Outcome, first)
 	case t.Idempotency != Idempotent:
-		return nil, nil, fault.New(fault.Unknown, op, "outcome_unknown",
+		return nil, nil, fault.New(fault.Unknown, "outcome_unknown",
 			"an earlier call with this key was interrupted, and it is unknown whether it had its effect").
 			WithNext("check whether it had, for example with a list; if not, call with a new key")
 	}

@@ -222,7 +222,7 @@ func (t *Turns) Take(ctx context.Context, caller string, patience time.Duration)
 }
 
 func (t *Turns) refusal(why string) error {
-	return fault.New(fault.Transport, "gate.Call", codeManyCalls,
+	return fault.New(fault.Transport, codeManyCalls,
 		fmt.Sprintf("all %d concurrent calls that you may have are in use, %s", min(t.n, t.share), why)).
 		WithNext("call again in a few seconds").WithRetry(retryIn)
 }

@@ -20,7 +20,7 @@ func limited(t *testing.T, c Config) (g *Gate, release chan struct{}) {
 	waits := tool("test.wait", func(ctx context.Context, c Call) (any, error) {
 		resume, ok := Wait(ctx)
 		if !ok {
-			return nil, fault.New(fault.Transport, "test", "too_many_waits", "too many waits")
+			return nil, fault.New(fault.Transport, "too_many_waits", "too many waits")
 		}
 		<-release
 		resume()

@@ -49,7 +49,7 @@ func TestWords(t *testing.T) {
 
 // An error's body has its steps as data, and its message has them in the words of the face, those of its causes and problems too.
 func TestBodyHasSteps(t *testing.T) {
-	inner := fault.New(fault.NotFound, "op", "run_not_found", "no run run_X").WithSteps(fault.Do("run.list"))
+	inner := fault.New(fault.NotFound, "run_not_found", "no run run_X").WithSteps(fault.Do("run.list"))
 	problem := fault.Problem{Code: "P-1", Field: "reads", Rule: "an artifact id", Msg: "is a path", Hint: "import the file first",
 		Next: []fault.Step{fault.Do("artifact.import", "path", "x.bam")}}
 	for _, c := range []struct {
@@ -58,16 +58,16 @@ func TestBodyHasSteps(t *testing.T) {
 		want string
 		next string
 	}{
-		{fault.Wrap("", "op", "", "looking", inner).WithNext("look again"), Local,
+		{fault.Wrap("", "", "looking", inner).WithNext("look again"), Local,
 			"looking: no run run_X. Next: look again; slurmgate runs list", `[{"verb":"run.list","args":{}}]`},
 		{fmt.Errorf("outer: %w", inner), MCP, "outer: no run run_X. Next: run_list", `[{"verb":"run.list","args":{}}]`},
-		{fault.New(fault.Tool, "op", "c", "ended.").WithNext("correct it").WithSteps(fault.Do("doctor")), Local,
+		{fault.New(fault.Tool, "c", "ended.").WithNext("correct it").WithSteps(fault.Do("doctor")), Local,
 			"ended. Next: correct it: slurmgate doctor", `[{"verb":"doctor","args":{}}]`},
-		{fault.Invalid("op", "", problem), MCP, `reads: is a path (an artifact id); import the file first: artifact_import {"path":"x.bam"}`,
+		{fault.Invalid("", problem), MCP, `reads: is a path (an artifact id); import the file first: artifact_import {"path":"x.bam"}`,
 			`[{"verb":"artifact.import","args":{"path":"x.bam"}}]`},
-		{fault.Invalid("op", "bad", problem, problem).WithSteps(fault.Do("tool.list")), Local, "",
+		{fault.Invalid("bad", problem, problem).WithSteps(fault.Do("tool.list")), Local, "",
 			`[{"verb":"tool.list","args":{}},{"verb":"artifact.import","args":{"path":"x.bam"}}]`},
-		{fault.New(fault.Tool, "op", "c", "ended"), Local, "ended", "null"},
+		{fault.New(fault.Tool, "c", "ended"), Local, "ended", "null"},
 	} {
 		body := BodyOf(c.by, c.err)
 		next, _ := json.Marshal(body.Details["next"])

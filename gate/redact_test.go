@@ -21,7 +21,7 @@ func TestRedactKeepsOwnErrors(t *testing.T) {
 		{Field: "path", Msg: "/data/token/" + sum[7:] + "/secrets is not a regular file"},
 		{Field: "run_id", Msg: "run_0X8Z4D1X467KV94K4TXG0D9BXT has no job sg-0x8z4d1x467kv94k4txg0d9bxt"},
 	} {
-		err := fault.Invalid("x", "a rule is broken", p)
+		err := fault.Invalid("a rule is broken", p)
 		if got := ScrubMessage(err.Error(), fault.ProblemsOf(err)); got != err.Error() {
 			t.Errorf("%s → %s", err, got)
 		}
@@ -51,7 +51,7 @@ func TestRedactFindsSecretsInErrors(t *testing.T) {
 		{fault.Problem{Field: "a", Msg: "b", Rule: "secret: hunter3hunter3"}, "hunter3"},
 		{fault.Problem{Field: "https://u:hunter2@example.org/x", Msg: "no"}, "hunter2"},
 	} {
-		err := fault.Invalid("x", "a rule is broken", c.p)
+		err := fault.Invalid("a rule is broken", c.p)
 		if got := ScrubMessage(err.Error(), fault.ProblemsOf(err)); strings.Contains(got, c.secret) || !strings.Contains(got, Redacted) {
 			t.Errorf("%s → %s", err, got)
 		}

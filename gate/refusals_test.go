@@ -15,7 +15,7 @@ import (
 )
 
 func stranger() error {
-	return fault.New(fault.Auth, "", "unauthenticated", "no credentials in the request")
+	return fault.New(fault.Auth, "unauthenticated", "no credentials in the request")
 }
 
 // A request of a caller who could not be identified is recorded as refused, with ids of the gateway's own and a principal and a tool that
@@ -29,11 +29,11 @@ func TestRefuse(t *testing.T) {
 	if uuid.Validate(res.ToolCallID) != nil || res.ToolCallID == uuid.Nil.String() || res.Resources.Artifacts == nil {
 		t.Errorf("%+v", res)
 	}
-	g.Malformed(t.Context(), Process(), "test.echo", fault.Invalid("", "", fault.Problem{Code: "QUERY", Field: "x", Msg: "unknown"}))
+	g.Malformed(t.Context(), Process(), "test.echo", fault.Invalid("", fault.Problem{Code: "QUERY", Field: "x", Msg: "unknown"}))
 	raw := g.CallRaw(t.Context(), Process(), []byte("not JSON"))
 	g.CallRaw(t.Context(), Process(), envelope(t, "no such tool"))
 	g.CallRaw(t.Context(), Process(), envelope(t, LoginCall))
-	g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, fault.New(fault.Validation, "", "host", "not this host"))
+	g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, fault.New(fault.Validation, "host", "not this host"))
 	g.Close()
 	if len(b.calls) != 6 {
 		t.Fatal(len(b.calls))

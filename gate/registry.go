@@ -139,7 +139,7 @@ type Registry struct {
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	e, err := compileEnvelopes()
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, "gate.NewRegistry", "", "the schema of the envelope", err)
+		return nil, fault.Wrap(fault.Internal, "", "the schema of the envelope", err)
 	}
 	r := &Registry{byID: map[string]entry{}, byName: map[string]string{}, envelopes: e, hidden: strings.NewReplacer()}
 	for _, t := range tools {
@@ -156,15 +156,14 @@ var (
 )
 
 func (r *Registry) add(t Tool) error {
-	const op = "gate.NewRegistry"
 	if msg := t.incomplete(); msg != "" {
-		return fault.New(fault.Internal, op, "tool_definition", fmt.Sprintf("tool %q: %s", t.ID, msg))
+		return fault.New(fault.Internal, "tool_definition", fmt.Sprintf("tool %q: %s", t.ID, msg))
 	}
 	if slices.Contains(ReservedIDs(), t.ID) {
-		return fault.New(fault.Validation, op, "tool_reserved", "the tool id "+t.ID+" is reserved for records of calls that reach no tool")
+		return fault.New(fault.Validation, "tool_reserved", "the tool id "+t.ID+" is reserved for records of calls that reach no tool")
 	}
 	if other, dup := r.byName[t.Name()]; dup {
-		return fault.New(fault.Validation, op, "tool_name_twice", fmt.Sprintf("the tools %s and %s have one name, %s", other, t.ID, t.Name()))
+		return fault.New(fault.Validation, "tool_name_twice", fmt.Sprintf("the tools %s and %s have one name, %s", other, t.ID, t.Name()))
 	}
 	e := entry{tool: t}
 	var err error
@@ -209,7 +208,7 @@ func (t Tool) incomplete() string {
 func compile(what string, raw json.RawMessage) (*jsonschema.Schema, error) {
 	s, err := compileAll(raw, "")
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "gate.NewRegistry", "tool_schema", "the "+what+" is not valid", err)
+		return nil, fault.Wrap(fault.Validation, "tool_schema", "the "+what+" is not valid", err)
 	}
 	return s[0], nil
 }
@@ -249,7 +248,7 @@ func noTool(id string) error {
 	if Sayable(id) {
 		what = fmt.Sprintf("there is no tool %q", id)
 	}
-	return fault.New(fault.NotFound, "gate.Find", "tool_not_found", what).WithSteps(fault.Do("tool.list"))
+	return fault.New(fault.NotFound, "tool_not_found", what).WithSteps(fault.Do("tool.list"))
 }
 
 // reach is find for a caller that came by a transport.

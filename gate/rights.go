@@ -111,7 +111,7 @@ func (p Principal) Project(capabilities []string, named, fallback string) (strin
 			id = list[0]
 		}
 	} else if msg := plan.CheckProject(named); msg != "" {
-		return "", fault.Invalid("gate.Project", "this is not a valid project", fault.Problem{Code: "PROJECT-NAME", Field: "project_id",
+		return "", fault.Invalid("this is not a valid project", fault.Problem{Code: "PROJECT-NAME", Field: "project_id",
 			Rule: "a project's name or id", Msg: msg})
 	}
 	switch {
@@ -120,7 +120,7 @@ func (p Principal) Project(capabilities []string, named, fallback string) (strin
 	case p.Sees(id) && named != "":
 		return "", p.lacks(capabilities, id, "this call")
 	}
-	return "", fault.New(fault.NotFound, "gate.Project", "project_not_found", "there is no project "+named).
+	return "", fault.New(fault.NotFound, "project_not_found", "there is no project "+named).
 		WithNext("name one of your own projects, or leave the project out")
 }
 
@@ -140,7 +140,7 @@ func (p Principal) lacks(capabilities []string, projectID, what string) error {
 	if projectID == All {
 		where = "for the whole site (project *)"
 	}
-	return fault.New(fault.Capability, "gate.Call", "capability_denied", fmt.Sprintf("%s needs the %s %s, which %s does not have",
+	return fault.New(fault.Capability, "capability_denied", fmt.Sprintf("%s needs the %s %s, which %s does not have",
 		what, words, where, orText(p.Name, "an unknown caller"))).
 		WithNext("ask the administrator for a token or a grant with this right")
 }

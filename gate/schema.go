@@ -150,7 +150,7 @@ func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.P
 // misfit is a fault for what a document breaks of a schema of the envelope.
 func misfit(s *jsonschema.Schema, doc any, what string) error {
 	if found := violations(s, doc, badEnvelope, "", "the envelope, gate/schema/htc_v1.json"); len(found) > 0 {
-		return fault.Invalid("gate.Call", what+" violates its schema", found...)
+		return fault.Invalid(what+" violates its schema", found...)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (l look) one(ctx context.Context, s string) error {
 // notThere is the one answer for what does not exist and for what is another's.
 func notThere(id string) error {
 	if plan.IsRunID(id) {
-		return fault.New(fault.NotFound, "gate.scope", "run_not_found", "there is no run "+id).WithSteps(fault.Do("run.list"))
+		return fault.New(fault.NotFound, "run_not_found", "there is no run "+id).WithSteps(fault.Do("run.list"))
 	}
-	return fault.New(fault.NotFound, "gate.scope", "artifact_not_found", "there is no artifact "+id).WithSteps(fault.Do("artifact.list"))
+	return fault.New(fault.NotFound, "artifact_not_found", "there is no artifact "+id).WithSteps(fault.Do("artifact.list"))
 }

@@ -25,29 +25,27 @@ const (
 
 // readBody reads the JSON of a request: of that type, unpacked, bounded in bytes and time. The status goes with the error.
 func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int, err error) {
-	const op = "httpapi.body"
 	if err := isJSON(req); err != nil {
 		return nil, http.StatusUnsupportedMediaType, err
 	}
 	body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
 	switch {
 	case isTooLarge(err):
-		return nil, http.StatusRequestEntityTooLarge, fault.New(fault.Validation, op, "body_too_large", "the body is larger than 2 MiB").
+		return nil, http.StatusRequestEntityTooLarge, fault.New(fault.Validation, "body_too_large", "the body is larger than 2 MiB").
 			WithNext("import large data with POST /v1/artifacts and name the artifact")
 	case err != nil:
-		return nil, http.StatusBadRequest, fault.New(fault.Validation, op, "body_incomplete", "the body was incomplete or too slow")
+		return nil, http.StatusBadRequest, fault.New(fault.Validation, "body_incomplete", "the body was incomplete or too slow")
 	}
 	return body, http.StatusOK, nil
 }
 
 func isJSON(req *http.Request) error {
-	const op = "httpapi.body"
 	if err := uncompressed(req); err != nil {
 		return err
 	}
 	typ, params, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if cs := params["charset"]; err != nil || typ != "application/json" || cs != "" && !strings.EqualFold(cs, "utf-8") {
-		return fault.New(fault.Validation, op, "content_type", "the Content-Type of the body is not application/json").
+		return fault.New(fault.Validation, "content_type", "the Content-Type of the body is not application/json").
 			WithNext("send Content-Type: application/json")
 	}
 	return nil
@@ -55,7 +53,7 @@ func isJSON(req *http.Request) error {
 
 func uncompressed(req *http.Request) error {
 	if enc := req.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return fault.New(fault.Validation, "httpapi.body", "content_encoding", "compressed request bodies are not accepted").
+		return fault.New(fault.Validation, "content_encoding", "compressed request bodies are not accepted").
 			WithNext("send the body uncompressed, without Content-Encoding")
 	}
 	return nil
@@ -77,12 +75,12 @@ func object(w http.ResponseWriter, req *http.Request, may bool, keys ...string) 
 	}
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(canonical, &doc) != nil || doc == nil {
-		return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-OBJECT", Field: "body",
+		return nil, http.StatusBadRequest, fault.Invalid("", fault.Problem{Code: "BODY-OBJECT", Field: "body",
 			Rule: "a JSON object", Msg: "the body is another kind of value"})
 	}
 	for k := range doc {
 		if !slices.Contains(keys, k) {
-			return nil, http.StatusBadRequest, fault.Invalid("httpapi.body", "", fault.Problem{Code: "BODY-KEY", Field: fault.Clip(k),
+			return nil, http.StatusBadRequest, fault.Invalid("", fault.Problem{Code: "BODY-KEY", Field: fault.Clip(k),
 				Rule: "one of " + strings.Join(keys, ", "), Msg: "unknown key"})
 		}
 	}
@@ -105,7 +103,7 @@ func plainPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		p := req.URL.Path
 		if req.URL.RawPath != "" || p == "" || p[0] != '/' || path.Clean(p) != p || strings.ContainsAny(p, "\\%;") || oneLine(p) != p {
-			problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path"))
+			problem(w, fault.New(fault.NotFound, "no_such_path", "there is nothing at this path"))
 			return
 		}
 		next.ServeHTTP(w, req)

@@ -94,7 +94,7 @@ func (f *face) streaming(w http.ResponseWriter, req *http.Request) (end func(), 
 		return func() { f.streams.Remove(caller) }, true
 	}
 	leaveBody(w, req)
-	problem(w, fault.New(fault.Transport, "httpapi", "too_many_streams",
+	problem(w, fault.New(fault.Transport, "too_many_streams",
 		fmt.Sprintf("you have %d event streams, uploads and downloads open already", f.Streams)).
 		WithNext("close some, or repeat the request when some have ended").WithRetry(retryIn))
 	return nil, false

@@ -158,14 +158,14 @@ func (f *face) whois(req *http.Request) (gate.Caller, error) {
 	case len(given) == 1:
 		scheme, token, _ := strings.Cut(given[0], " ")
 		if !strings.EqualFold(scheme, "Bearer") || token == "" {
-			return who, fault.New(fault.Auth, "httpapi", "unauthenticated", "the Authorization header is not a bearer token").
+			return who, fault.New(fault.Auth, "unauthenticated", "the Authorization header is not a bearer token").
 				WithNext("send a bearer token in the header Authorization")
 		}
 		who.Principal, err = f.Auth.Bearer(req.Context(), token)
 	case len(given) == 0 && isPeer:
 		who.Principal, err = f.Auth.Peer(uid)
 	default:
-		err = fault.New(fault.Auth, "httpapi", "unauthenticated", "no credentials in the request").
+		err = fault.New(fault.Auth, "unauthenticated", "no credentials in the request").
 			WithNext("send a bearer token in the header Authorization; create a token").WithSteps(fault.Do("token.create"))
 	}
 	return who, err

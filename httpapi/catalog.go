@@ -109,7 +109,7 @@ func (f *face) schema(of func(gate.Tool) json.RawMessage) http.HandlerFunc {
 		list := f.offered(req)
 		i := slices.IndexFunc(list, func(t gate.Tool) bool { return t.ID == id })
 		if i < 0 {
-			problem(w, fault.New(fault.NotFound, "httpapi.schema", "tool_not_found", "there is no tool with this id").
+			problem(w, fault.New(fault.NotFound, "tool_not_found", "there is no tool with this id").
 				WithNext("GET /v1/tools lists the tools"))
 			return
 		}
@@ -168,7 +168,7 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 	id := chi.URLParam(req, "tool_id")
 	doc, status, err := object(w, req, false, "input")
 	if err == nil && doc["input"] == nil {
-		status, err = http.StatusBadRequest, fault.Invalid("httpapi.run", "", fault.Problem{Code: "RUN-INPUT", Field: "input", Rule: "present",
+		status, err = http.StatusBadRequest, fault.Invalid("", fault.Problem{Code: "RUN-INPUT", Field: "input", Rule: "present",
 			Msg: "the body has no input"})
 	}
 	if err != nil {

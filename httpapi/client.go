@@ -67,7 +67,7 @@ func (c *Client) exchange(ctx context.Context, method, path, typ string, body io
 	defer res.Body.Close()
 	var p problemDoc
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxRequestBytes)).Decode(&p); err != nil {
-		return nil, nil, fault.Wrap(fault.Internal, "httpapi", "", "the gateway's answer cannot be read", err)
+		return nil, nil, fault.Wrap(fault.Internal, "", "the gateway's answer cannot be read", err)
 	}
 	e := &gate.ErrorBody{Code: p.Code, Kind: p.Title, Message: p.Detail, Retryable: p.Retryable, Details: p.Details}
 	if e.Details == nil {
@@ -131,7 +131,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 		if refused := refusedAt(ctx, path); refused != nil {
 			return nil, refused
 		}
-		return nil, fault.Wrap(fault.NotFound, "httpapi.Dial", "no_gateway", "no gateway listens at "+path, err)
+		return nil, fault.Wrap(fault.NotFound, "no_gateway", "no gateway listens at "+path, err)
 	}
 	defer res.Body.Close()
 	if err := problemOf(res); err != nil {
@@ -147,9 +147,9 @@ func problemOf(res *http.Response) error {
 	}
 	var p problemDoc
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxRequestBytes)).Decode(&p); err != nil {
-		return fault.Wrap(fault.Internal, "httpapi", "", "the gateway's answer cannot be read", err)
+		return fault.Wrap(fault.Internal, "", "the gateway's answer cannot be read", err)
 	}
-	return fault.New(fault.Kind(p.Title), "httpapi", p.Code, p.Detail)
+	return fault.New(fault.Kind(p.Title), p.Code, p.Detail)
 }
 
 // refusedAt is why a gateway turns connections away before it reads anything; nil if it does not. Such an answer may come before the
@@ -190,7 +190,7 @@ func (c *Client) Content(ctx context.Context, artifactID string, w io.Writer) er
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fault.New(fault.Internal, "httpapi.Content", "", fmt.Sprintf("the gateway answered %d", res.StatusCode))
+		return fault.New(fault.Internal, "", fmt.Sprintf("the gateway answered %d", res.StatusCode))
 	}
 	_, err = io.Copy(w, res.Body)
 	return err
@@ -218,8 +218,8 @@ func (c *Client) Upload(ctx context.Context, r io.Reader, label, typ, project st
 
 func (c *Client) gone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fault.Wrap(fault.Canceled, "httpapi", "canceled", "given up", ctx.Err())
+		return fault.Wrap(fault.Canceled, "canceled", "given up", ctx.Err())
 	}
-	return fault.Wrap(fault.Transport, "httpapi", "gateway_gone", "the gateway at "+c.path+" stopped during the call", err).
+	return fault.Wrap(fault.Transport, "gateway_gone", "the gateway at "+c.path+" stopped during the call", err).
 		WithNext("make the same call again")
 }

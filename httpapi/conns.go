@@ -165,7 +165,7 @@ func (c *conn) belongs(caller string) error {
 	if o := t.owners[caller]; o != nil && t.PerCaller > 0 && o.open >= t.PerCaller {
 		victim := o.oldest()
 		if victim == nil {
-			return fault.New(fault.Transport, "httpapi", "too_many_connections",
+			return fault.New(fault.Transport, "too_many_connections",
 				fmt.Sprintf("all %d connections that one caller may have are at work", t.PerCaller)).
 				WithNext("close some, or repeat the request in a few seconds").WithRetry(retryIn)
 		}
@@ -264,11 +264,11 @@ func lastWords(c syscall.Conn, answer []byte) {
 }
 
 // noRoom is what a connection is answered that finds no room.
-var noRoom = closing(http.StatusServiceUnavailable, fault.New(fault.Transport, "httpapi", "too_many_connections",
+var noRoom = closing(http.StatusServiceUnavailable, fault.New(fault.Transport, "too_many_connections",
 	"all connections of this gateway are at work").WithNext("repeat the request in a few seconds").WithRetry(retryIn), gate.Other)
 
 // unknownUser is what a user without a grant is answered.
-var unknownUser = closing(http.StatusUnauthorized, fault.New(fault.Auth, "httpapi", "unauthenticated",
+var unknownUser = closing(http.StatusUnauthorized, fault.New(fault.Auth, "unauthenticated",
 	"this gateway does not know your user").WithNext("ask the gateway's administrator for an entry in access.peers of the site file"),
 	gate.Local)
 

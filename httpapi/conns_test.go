@@ -308,7 +308,7 @@ func TestAcceptDoesNotWaitForADirectory(t *testing.T) {
 		case <-hang:
 		case <-ctx.Done():
 		}
-		return fault.New(fault.Transport, "access.Peer", "groups_unknown", "the groups cannot be looked up now").WithRetry(5)
+		return fault.New(fault.Transport, "groups_unknown", "the groups cannot be looked up now").WithRetry(5)
 	}
 	r, err := gate.NewRegistry()
 	if err != nil {

@@ -17,7 +17,7 @@ const eraseID = "secret.erase"
 func (f *face) erase(w http.ResponseWriter, req *http.Request) {
 	given, err := arguments(req.URL, []string{"reason", "dry_run"})
 	if err == nil && req.Header.Get("Content-Type") != uploadType {
-		err = fault.Invalid("httpapi.erase", "", fault.Problem{Code: "BODY-TYPE", Field: "Content-Type", Rule: uploadType,
+		err = fault.Invalid("", fault.Problem{Code: "BODY-TYPE", Field: "Content-Type", Rule: uploadType,
 			Msg: "the body is the secret itself"})
 	}
 	if err != nil {

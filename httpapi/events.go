@@ -29,7 +29,7 @@ func (f *face) events(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if f.Events == nil {
-		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "this gateway does not serve events"))
+		problem(w, fault.New(fault.NotFound, "no_such_path", "this gateway does not serve events"))
 		return
 	}
 	if _, ok := f.call(w, req, "slurm.job.get", map[string]json.RawMessage{"run_id": text(id)}); !ok {
@@ -65,7 +65,7 @@ func lastSeen(req *http.Request) (int64, error) {
 	}
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fault.Invalid("httpapi.events", "", fault.Problem{Code: "QUERY", Field: "after", Rule: "the number of an event",
+		return 0, fault.Invalid("", fault.Problem{Code: "QUERY", Field: "after", Rule: "the number of an event",
 			Msg: "it is not a number"})
 	}
 	return n, nil

@@ -90,11 +90,11 @@ func Handler(c Config, stopping chan struct{}) http.Handler {
 	r := chi.NewRouter()
 	r.Use(paced, timed, plainPaths)
 	r.NotFound(func(w http.ResponseWriter, req *http.Request) {
-		problem(w, fault.New(fault.NotFound, "httpapi", "no_such_path", "there is nothing at this path").
+		problem(w, fault.New(fault.NotFound, "no_such_path", "there is nothing at this path").
 			WithNext("GET /openapi.json lists all paths"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
-		refuse(w, http.StatusMethodNotAllowed, fault.New(fault.Validation, "httpapi", "method_not_allowed",
+		refuse(w, http.StatusMethodNotAllowed, fault.New(fault.Validation, "method_not_allowed",
 			req.Method+" is not served at this path"))
 	})
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -147,7 +147,7 @@ func (f *face) routes(r chi.Router) {
 	if f.Metrics != nil {
 		r.Get("/metrics", func(w http.ResponseWriter, req *http.Request) {
 			if who := CallerOf(req.Context()); !who.Can(gate.CapMetrics, gate.All) {
-				problem(w, fault.New(fault.Capability, "httpapi", "capability_denied",
+				problem(w, fault.New(fault.Capability, "capability_denied",
 					"metrics need the capability \"metrics\" for the whole site (project *), which "+who.Name+" does not have"))
 				return
 			}

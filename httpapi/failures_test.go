@@ -15,12 +15,12 @@ import (
 type oneToken struct{ seen chan error }
 
 func (oneToken) Peer(int) (gate.Principal, error) {
-	return gate.Principal{}, fault.New(fault.Auth, "", "unauthenticated", "no peers")
+	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "no peers")
 }
 
 func (o oneToken) Bearer(ctx context.Context, token string) (gate.Principal, error) {
 	if token != "good" {
-		return gate.Principal{}, fault.New(fault.Auth, "", "unauthenticated", "not valid here")
+		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "not valid here")
 	}
 	o.seen <- ctx.Err()
 	return gate.Principal{Name: "token:good", Rights: gate.Everything()}, nil

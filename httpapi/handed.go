@@ -131,7 +131,7 @@ func readHanded(w http.ResponseWriter, req *http.Request) (body []byte, f *os.Fi
 		body, status, err = readBody(w, req)
 		return body, nil, status, err
 	case !canHand || len(announced) > 1 || announced[0] != "1":
-		return nil, nil, http.StatusBadRequest, fault.New(fault.Validation, "httpapi", "descriptor_header",
+		return nil, nil, http.StatusBadRequest, fault.New(fault.Validation, "descriptor_header",
 			"the header "+handedHeader+" has the value 1, on the gateway's unix socket only").WithNext("upload the file: POST /v1/artifacts")
 	}
 	h := &handedOver{}
@@ -141,7 +141,7 @@ func readHanded(w http.ResponseWriter, req *http.Request) (body []byte, f *os.Fi
 	f = h.take()
 	switch {
 	case err == nil && f == nil:
-		status, err = http.StatusBadRequest, fault.New(fault.Validation, "httpapi", "descriptor_count",
+		status, err = http.StatusBadRequest, fault.New(fault.Validation, "descriptor_count",
 			"one descriptor is announced, and none or several came with the body").
 			WithNext("wait for 100 Continue, then send one with the first bytes of the body")
 	case err != nil && f != nil:

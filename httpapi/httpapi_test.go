@@ -29,7 +29,7 @@ type folder string
 func (f folder) Open(sha256 string) (*os.File, error) {
 	file, err := os.Open(filepath.Join(string(f), sha256))
 	if err != nil {
-		return nil, fault.Wrap(fault.NotFound, "folder", "object_not_found", "it is gone", err)
+		return nil, fault.Wrap(fault.NotFound, "object_not_found", "it is gone", err)
 	}
 	return file, nil
 }
@@ -39,14 +39,14 @@ type owner struct{}
 
 func (owner) Peer(uid int) (gate.Principal, error) {
 	if uid != os.Getuid() {
-		return gate.Principal{}, fault.New(fault.Auth, "owner", "unauthenticated", "somebody else")
+		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "somebody else")
 	}
 	return gate.Process().Principal, nil
 }
 
 func (owner) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	if token != "good" {
-		return gate.Principal{}, fault.New(fault.Auth, "owner", "unauthenticated", "not a token")
+		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "not a token")
 	}
 	return gate.Principal{Name: "token:good", Method: gate.ByToken, Rights: gate.RightsOf([]string{gate.CapRead}, []string{gate.All})}, nil
 }
@@ -75,7 +75,7 @@ func serve(t *testing.T) (path string, s *Server) {
 		case "art_2":
 			return map[string]string{"checksum_sha256": strings.Repeat("0", 64)}, nil
 		}
-		return nil, fault.New(fault.NotFound, "x", "artifact_not_found", "there is none")
+		return nil, fault.New(fault.NotFound, "artifact_not_found", "there is none")
 	}
 	object := json.RawMessage(`{"type":"object"}`)
 	tool := func(id string, h gate.Handler) gate.Tool {
@@ -88,7 +88,7 @@ func serve(t *testing.T) (path string, s *Server) {
 		tool("test.slow", func(ctx context.Context, c gate.Call) (any, error) { <-ctx.Done(); return nil, ctx.Err() }),
 		tool("test.file", func(_ context.Context, c gate.Call) (any, error) {
 			if c.Caller.File == nil {
-				return nil, fault.New(fault.Validation, "x", "no_file", "there is none")
+				return nil, fault.New(fault.Validation, "no_file", "there is none")
 			}
 			b, err := io.ReadAll(c.Caller.File)
 			return map[string]string{"text": string(b)}, err

@@ -28,7 +28,7 @@ type PortConfig struct {
 func Serve(c PortConfig, h http.Handler, endStreams func(), log *slog.Logger) (*Server, error) {
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "httpapi.Serve", "http_listen", "cannot listen at http.listen "+c.Listen, err).
+		return nil, fault.Wrap(fault.Validation, "http_listen", "cannot listen at http.listen "+c.Listen, err).
 			WithNext("choose a free port of this host")
 	}
 	return start(&door{Listener: l, conns: newConns(c.Limits)}, forwarded(c.Proxies, doors(c, l.Addr().String())(h)), endStreams, log), nil
@@ -60,13 +60,13 @@ func doors(c PortConfig, addr string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if !isOurs(req.Host) {
-				no(w, req, fault.New(fault.Policy, "httpapi", "host_not_allowed", "the name in the Host header is not a name of this gateway").
+				no(w, req, fault.New(fault.Policy, "host_not_allowed", "the name in the Host header is not a name of this gateway").
 					WithNext("add it to http.hosts in the site file"))
 				return
 			}
 			if origin := req.Header.Get("Origin"); origin != "" && !slices.Contains(c.Origins, origin) {
 				if u, err := url.Parse(origin); err != nil || u.Host == "" || !isOurs(u.Host) {
-					no(w, req, fault.New(fault.Policy, "httpapi", "origin_not_allowed", "pages of this origin may not call this gateway").
+					no(w, req, fault.New(fault.Policy, "origin_not_allowed", "pages of this origin may not call this gateway").
 						WithNext("add it to http.origins in the site file"))
 					return
 				}

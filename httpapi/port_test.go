@@ -30,7 +30,7 @@ const (
 type tokens struct{}
 
 func (tokens) Peer(int) (gate.Principal, error) {
-	return gate.Principal{}, fault.New(fault.Auth, "x", "unauthenticated", "no")
+	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "no")
 }
 
 func (tokens) Bearer(_ context.Context, token string) (gate.Principal, error) {
@@ -44,7 +44,7 @@ func (tokens) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	case "all-of-one":
 		return gate.Principal{Name: "token:one", Rights: gate.RightsOf([]string{gate.All}, []string{"proj_x"})}, nil
 	}
-	return gate.Principal{}, fault.New(fault.Auth, "x", "unauthenticated", "the access token is not valid here")
+	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "the access token is not valid here")
 }
 
 // desk is a port over a real gate with tools that answer as the gateway's do.
@@ -126,7 +126,7 @@ func (d *desk) tools() []gate.Tool {
 		_ = json.Unmarshal(c.Args, &a)
 		if k, ok := map[int]fault.Kind{1: fault.Internal, 2: fault.Policy, 3: fault.Conflict, 4: fault.Tool, 5: fault.Canceled,
 			6: fault.Timeout, 7: fault.Transport, 8: fault.Unknown, 9: fault.NotFound, 10: fault.Auth}[a.N]; ok {
-			return nil, fault.New(k, "x", "some_code", "some words")
+			return nil, fault.New(k, "some_code", "some words")
 		}
 		return sub, nil
 	}
@@ -715,7 +715,7 @@ func TestMetadata(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	d := newDesk(t)
-	d.ready = fault.New(fault.Transport, "x", "slurm_unreachable", "Slurm does not answer")
+	d.ready = fault.New(fault.Transport, "slurm_unreachable", "Slurm does not answer")
 	if r := d.send("GET /readyz", "", "Authorization: "); r.status != 503 || r.doc(t)["code"] != "slurm_unreachable" {
 		t.Errorf("%d %s", r.status, r.body)
 	}

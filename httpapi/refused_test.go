@@ -17,12 +17,12 @@ import (
 type strict struct{}
 
 func (strict) Peer(int) (gate.Principal, error) {
-	return gate.Principal{}, fault.New(fault.Auth, "", "unauthenticated", "no peers")
+	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "no peers")
 }
 
 func (strict) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	if token != "good" {
-		return gate.Principal{}, fault.New(fault.Auth, "", "unauthenticated", "not valid here")
+		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "not valid here")
 	}
 	return gate.Principal{Name: "token:good", Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}, nil
 }

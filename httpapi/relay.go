@@ -40,7 +40,7 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := r.enter(ctx, p)
 	if h == nil {
 		w.Header().Set("Connection", "close")
-		writeProblem(w, describe(gate.Other, http.StatusServiceUnavailable, fault.New(fault.Transport, "httpapi", "gateway_stopping",
+		writeProblem(w, describe(gate.Other, http.StatusServiceUnavailable, fault.New(fault.Transport, "gateway_stopping",
 			"the gateway is stopping").WithNext("repeat the request in a few seconds").WithRetry(retryIn)))
 		return
 	}
@@ -158,7 +158,7 @@ func (s *Server) Hold(ctx context.Context) error {
 	s.relay.cut()
 	soon, stop := context.WithTimeout(context.WithoutCancel(ctx), cutTime)
 	defer stop()
-	return fault.New(fault.Timeout, "httpapi.Hold", "requests_cut",
+	return fault.New(fault.Timeout, "requests_cut",
 		fmt.Sprintf("%d requests at %s were cut off, %d of which have not ended yet", n, s.addr, s.relay.empty(soon)))
 }
 

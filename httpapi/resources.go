@@ -126,7 +126,7 @@ func text(s string) json.RawMessage {
 // arguments turns a query into arguments. Numeric values are numbers; unknown and repeated parameters are refused.
 func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 	bad := func(field, rule, msg string) error {
-		return fault.Invalid("httpapi.query", "", fault.Problem{Code: "QUERY", Field: fault.Clip(field), Rule: rule, Msg: msg})
+		return fault.Invalid("", fault.Problem{Code: "QUERY", Field: fault.Clip(field), Rule: rule, Msg: msg})
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

@@ -77,7 +77,7 @@ type SocketConfig struct {
 func Listen(c SocketConfig, h http.Handler, endStreams func(), log *slog.Logger) (*Server, error) {
 	path := c.Path
 	fail := func(err error) (*Server, error) {
-		return nil, fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot serve the socket "+path, err)
+		return nil, fault.Wrap(fault.Internal, "socket", "cannot serve the socket "+path, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fail(err)
@@ -106,7 +106,7 @@ func Listen(c SocketConfig, h http.Handler, endStreams func(), log *slog.Logger)
 // setMode gives the socket its mode.
 func setMode(c SocketConfig) error {
 	if err := os.Chmod(c.Path, c.Mode); err != nil {
-		return fault.Wrap(fault.Transport, "httpapi.Listen", "socket", "cannot change the mode of the socket "+c.Path, err)
+		return fault.Wrap(fault.Transport, "socket", "cannot change the mode of the socket "+c.Path, err)
 	}
 	return nil
 }
@@ -118,28 +118,28 @@ func removeStale(path string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot examine "+path+", the place of the gateway's socket", err)
+		return fault.Wrap(fault.Internal, "socket", "cannot examine "+path+", the place of the gateway's socket", err)
 	}
 	kind, isSocket := files.Kind(st.Mode), st.Mode&unix.S_IFMT == unix.S_IFSOCK
 	if isSocket {
 		kind += fmt.Sprintf(" of another user (uid %d)", st.Uid)
 	}
 	if !isSocket || int(st.Uid) != os.Geteuid() {
-		return fault.New(fault.Validation, "httpapi.Listen", "socket_path", "the gateway cannot make its socket: "+path+" is "+kind).
+		return fault.New(fault.Validation, "socket_path", "the gateway cannot make its socket: "+path+" is "+kind).
 			WithNext("set gateway.socket in the site file to a path where nothing else is, or move it away")
 	}
 	c, err := net.Dial("unix", path)
 	switch {
 	case err == nil:
 		c.Close()
-		return fault.New(fault.Conflict, "httpapi.Listen", "socket_in_use", "another program serves the socket "+path).
+		return fault.New(fault.Conflict, "socket_in_use", "another program serves the socket "+path).
 			WithNext("give each site file a gateway.socket of its own, or stop that program")
 	case !errors.Is(err, unix.ECONNREFUSED): // for example EAGAIN: somebody listens and is busy
-		return fault.Wrap(fault.Conflict, "httpapi.Listen", "socket_in_use", "it is unknown whether another program serves the socket "+path,
+		return fault.Wrap(fault.Conflict, "socket_in_use", "it is unknown whether another program serves the socket "+path,
 			err).WithNext("stop that program, or set gateway.socket to another path")
 	}
 	if err := os.Remove(path); err != nil {
-		return fault.Wrap(fault.Internal, "httpapi.Listen", "socket", "cannot remove the socket of a dead gateway, "+path, err)
+		return fault.Wrap(fault.Internal, "socket", "cannot remove the socket of a dead gateway, "+path, err)
 	}
 	return nil
 }

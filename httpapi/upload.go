@@ -43,7 +43,7 @@ func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 	who.Body, who.BodyBytes = body, req.ContentLength
 	res := f.Gate.Call(req.Context(), who, f.request(req, "artifact.import", raw))
 	if res.Error != nil && body.stalled {
-		refuse(w, http.StatusRequestTimeout, fault.New(fault.Transport, "httpapi.upload", "upload_stalled",
+		refuse(w, http.StatusRequestTimeout, fault.New(fault.Transport, "upload_stalled",
 			fmt.Sprintf("the upload paused for more than %s; nothing was stored", uploadPause)).WithNext("send the whole body again"))
 		return
 	}

@@ -27,7 +27,7 @@ func scanArtifact(row scanner) (a run.Artifact, err error) {
 // bytes come with it, as a payload.
 func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, here bool) (created bool, err error) {
 	if !here && l.stored != nil && !l.stored(a.SHA256) {
-		return false, fault.New(fault.Transport, "ledger.addArtifact", "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").
+		return false, fault.New(fault.Transport, "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").
 			WithNext("store them again")
 	}
 	n, err := update(ctx, tx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, caller, created_at)
@@ -110,7 +110,7 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (a run.Artifact, err e
 		return run.Artifact{}, removedFault(id)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, fault.New(fault.NotFound, "ledger.Artifact", "artifact_not_found", "there is no artifact "+id).
+		return a, fault.New(fault.NotFound, "artifact_not_found", "there is no artifact "+id).
 			WithSteps(fault.Do("artifact.list"))
 	}
 	return a, storage(err)
@@ -118,12 +118,12 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (a run.Artifact, err e
 
 // erasedArtifact is the fault for an artifact whose bytes held a secret.
 func erasedArtifact(id, erasure string) error {
-	return fault.New(fault.NotFound, "ledger.Artifact", "artifact_erased", "artifact "+id+" held a secret and was erased ("+erasure+")").
+	return fault.New(fault.NotFound, "artifact_erased", "artifact "+id+" held a secret and was erased ("+erasure+")").
 		WithNext("make it again without the secret")
 }
 
 // removedFault is the fault for an artifact that retention removed.
 func removedFault(id string) error {
-	return fault.New(fault.NotFound, "ledger.Artifact", "artifact_removed", "artifact "+id+" was removed because no run used it").
+	return fault.New(fault.NotFound, "artifact_removed", "artifact "+id+" was removed because no run used it").
 		WithNext("import the same file again: it gets the same id")
 }

@@ -25,7 +25,7 @@ func (l *Ledger) CopyTo(ctx context.Context, path string) error {
 		err = errors.Join(err, on)
 	}
 	if err != nil {
-		return fault.Wrap(kindOf(err), "ledger.CopyTo", codeOf(err), "the ledger cannot be copied to "+path, storage(err))
+		return fault.Wrap(kindOf(err), codeOf(err), "the ledger cannot be copied to "+path, storage(err))
 	}
 	return nil
 }

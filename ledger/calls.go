@@ -253,7 +253,7 @@ func (l *Ledger) Call(ctx context.Context, call string) (e CallEvent, payloads [
 		return e, nil, nil, err
 	}
 	if len(found) == 0 {
-		return e, nil, nil, fault.New(fault.NotFound, "ledger.Call", "call_not_found", "there is no record of the call "+call).
+		return e, nil, nil, fault.New(fault.NotFound, "call_not_found", "there is no record of the call "+call).
 			WithNext("records of calls that changed nothing are removed after a while; list the recorded calls").WithSteps(fault.Do("event.list"))
 	}
 	e = found[0]
@@ -291,7 +291,7 @@ func (l *Ledger) VerifyCalls(ctx context.Context) (out []ChainState, err error) 
 }
 
 func chainBroken(chain string, seq int64, msg string) error {
-	return fault.New(fault.Internal, "ledger.VerifyCalls", "call_chain_broken",
+	return fault.New(fault.Internal, "call_chain_broken",
 		fmt.Sprintf("the chain of calls %q is broken at record %d: %s", chain, seq, msg)).
 		WithNext("the ledger's file was changed by something other than slurmgate; compare it with a backup")
 }

@@ -356,6 +356,6 @@ func erasedFault(ctx context.Context, q queryer, tbl, key, what string) error {
 	if err != nil {
 		return err
 	}
-	return fault.New(fault.Conflict, "ledger", "erased", fmt.Sprintf("%s held a secret, which was erased (%s)", what, id)).
+	return fault.New(fault.Conflict, "erased", fmt.Sprintf("%s held a secret, which was erased (%s)", what, id)).
 		WithNext("make the call again without the secret: that is another run")
 }

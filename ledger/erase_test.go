@@ -21,8 +21,6 @@ import (
 
 const leaked = `pa$$ "w0rd'\é/+?&=42 of nobody`
 
-const finishedRun = "run_0K99S2VJSSGEFTMQJ31S4C1RGP"
-
 // forms are how programs write the secret down.
 func forms(t *testing.T) map[string]string {
 	t.Helper()

@@ -82,8 +82,8 @@ func (l *Ledger) Compact(ctx context.Context) error {
 		select {
 		case <-time.After(compactPause): // somebody reads
 		case <-ctx.Done():
-			return fault.Wrap(fault.Canceled, "ledger.Compact", "", "the caller gave up", ctx.Err())
+			return fault.Wrap(fault.Canceled, "", "the caller gave up", ctx.Err())
 		}
 	}
-	return fault.New(fault.Transport, "ledger.Compact", "ledger_busy", "the ledger's log could not be emptied because it is being read")
+	return fault.New(fault.Transport, "ledger_busy", "the ledger's log could not be emptied because it is being read")
 }

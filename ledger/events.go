@@ -129,7 +129,7 @@ func (l *Ledger) VerifyEvents(ctx context.Context) (n int64, err error) {
 		got := eventHash(prev, seq, at, typ, runID, []byte(data))
 		if seq != n+1 || before != prev || hash != got && erased[fmt.Sprint("history/", seq)] != (erasedRecord{fmt.Sprint("history/", seq),
 			hash, got}) {
-			return fault.New(fault.Internal, "ledger.VerifyEvents", "event_chain_broken", fmt.Sprintf("the event chain is broken at event %d", n+1))
+			return fault.New(fault.Internal, "event_chain_broken", fmt.Sprintf("the event chain is broken at event %d", n+1))
 		}
 		prev, n = hash, seq
 		return nil

@@ -37,7 +37,7 @@ type change struct {
 // the context and the connection it is given. After a disk failure no change is carried out, see [Ledger.Stopped].
 func (l *Ledger) tx(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
 	if err := ctx.Err(); err != nil {
-		return fault.Wrap(fault.Canceled, "ledger.tx", "", "", err)
+		return fault.Wrap(fault.Canceled, "", "", err)
 	}
 	g, c := &l.group, &change{do: do, turn: make(chan bool, 1)}
 	g.mu.Lock()

@@ -309,7 +309,7 @@ func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
  UNION ALL SELECT a.ending FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?1 AND a.array_task IS NOT NULL)`
 	err := l.one(ctx, q, jobName, run.RunOf(jobName)).Scan(&attempts, &open)
 	if err == nil && attempts == 0 {
-		return false, fault.New(fault.NotFound, "ledger.Ended", "job_not_found", "this ledger has no job "+jobName)
+		return false, fault.New(fault.NotFound, "job_not_found", "this ledger has no job "+jobName)
 	}
 	return open == 0, storage(err)
 }

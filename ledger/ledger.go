@@ -62,20 +62,19 @@ const readers = 4
 // Open opens or creates the ledger at path and brings its schema up to date. It refuses a path on a network filesystem, a newer schema,
 // and a driver that does not apply synchronous=FULL.
 func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
-	const op = "ledger.Open"
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fault.Wrap(fault.Internal, op, "ledger_unwritable", "cannot create the ledger's folder", err)
+		return nil, fault.Wrap(fault.Internal, "ledger_unwritable", "cannot create the ledger's folder", err)
 	}
 	if o.Filesystem != nil {
 		name, network, err := o.Filesystem(filepath.Dir(path))
 		if err != nil {
-			return nil, fault.Wrap(fault.Internal, op, "ledger_unwritable", "cannot examine the ledger's filesystem", err)
+			return nil, fault.Wrap(fault.Internal, "ledger_unwritable", "cannot examine the ledger's filesystem", err)
 		}
 		if network {
-			return nil, fault.New(fault.Validation, op, "ledger_on_network_filesystem",
+			return nil, fault.New(fault.Validation, "ledger_on_network_filesystem",
 				fmt.Sprintf("the ledger %s is on a network filesystem (%s), where SQLite databases get corrupted", path, name)).
 				WithNext("set gateway.state_dir to a folder on a local disk of this host")
 		}
@@ -105,7 +104,7 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	}
 	if err != nil {
 		l.Close()
-		return nil, fault.Wrap(kindOf(err), op, codeOf(err), "cannot open the ledger "+path, err)
+		return nil, fault.Wrap(kindOf(err), codeOf(err), "cannot open the ledger "+path, err)
 	}
 	return l, nil
 }
@@ -124,7 +123,7 @@ func private(path string) error {
 		}
 	}
 	if err != nil {
-		return fault.Wrap(fault.Internal, "ledger.private", "ledger_unwritable", "cannot make the ledger's files private", err)
+		return fault.Wrap(fault.Internal, "ledger_unwritable", "cannot make the ledger's files private", err)
 	}
 	return nil
 }
@@ -165,7 +164,7 @@ func (l *Ledger) check(ctx context.Context) error {
 			return err
 		}
 		if got != c.want {
-			return fault.New(fault.Internal, "ledger.check", "ledger_not_durable", fmt.Sprintf("SQLite reports %s=%s; %s is required", c.pragma,
+			return fault.New(fault.Internal, "ledger_not_durable", fmt.Sprintf("SQLite reports %s=%s; %s is required", c.pragma,
 				got, c.want))
 		}
 	}
@@ -182,7 +181,7 @@ func (l *Ledger) migrate(ctx context.Context) error {
 		return err
 	}
 	if have > len(names) {
-		return fault.New(fault.Validation, "ledger.migrate", "ledger_newer",
+		return fault.New(fault.Validation, "ledger_newer",
 			fmt.Sprintf("the ledger has schema %d, which is newer than this slurmgate supports (%d)", have, len(names))).
 			WithNext("install the newer version of this program that wrote it")
 	}
@@ -212,7 +211,7 @@ func (l *Ledger) identify(ctx context.Context, newID func() string) error {
 		return err
 	}
 	if newID == nil {
-		return fault.New(fault.Internal, "ledger.identify", "", "a new ledger needs an id")
+		return fault.New(fault.Internal, "", "a new ledger needs an id")
 	}
 	l.id = newID()
 	_, err = l.w.ExecContext(ctx, "INSERT INTO gateway (id, created_at) VALUES (?, ?)", l.id, micros(l.now()))
@@ -240,7 +239,7 @@ func (l *Ledger) Close() error {
 // that lost its newest events fails too.
 func (l *Ledger) Integrity(ctx context.Context) error {
 	corrupt := func(msg string, err error) error {
-		return fault.Wrap(fault.Internal, "ledger.Integrity", "ledger_corrupt", msg, err)
+		return fault.Wrap(fault.Internal, "ledger_corrupt", msg, err)
 	}
 	var answer string
 	if err := l.r.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&answer); err != nil || answer != "ok" {

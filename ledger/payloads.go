@@ -58,7 +58,7 @@ func shared(a, b []byte) (head, tail int) {
 // nothing refers to does no harm.
 func (l *Ledger) pack(ctx context.Context, p run.Payload) (out packed, err error) {
 	if out.sum, err = hex.DecodeString(p.SHA256); err != nil || len(out.sum) != sha256.Size {
-		return out, fault.New(fault.Internal, "ledger.pack", "payload", "a payload's checksum is 64 hex digits")
+		return out, fault.New(fault.Internal, "payload", "a payload's checksum is 64 hex digits")
 	}
 	b := &l.base
 	b.mu.Lock()
@@ -107,17 +107,16 @@ func writePayload(ctx context.Context, tx *sql.Conn, p packed) error {
 // Payload reads a document by its checksum (64 hex digits). NotFound when the ledger has none; an Internal fault with code ledger_corrupt
 // when its bytes have changed.
 func (l *Ledger) Payload(ctx context.Context, sum string) ([]byte, error) {
-	const op = "ledger.Payload"
 	want, err := hex.DecodeString(sum)
 	if err != nil || len(want) != sha256.Size {
-		return nil, fault.New(fault.Validation, op, "checksum", "a checksum is 64 hex digits")
+		return nil, fault.New(fault.Validation, "checksum", "a checksum is 64 hex digits")
 	}
 	var head, tail int
 	var middle, base, whole []byte
 	err = l.one(ctx, "SELECT p.head, p.middle, p.tail, b.data FROM payloads p LEFT JOIN payload_bases b ON b.base_id = p.base_id "+
 		"WHERE p.sha256 = ?", want).Scan(&head, &middle, &tail, &base)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.New(fault.NotFound, op, "payload_not_found", "the ledger has no document with the checksum "+sum)
+		return nil, fault.New(fault.NotFound, "payload_not_found", "the ledger has no document with the checksum "+sum)
 	}
 	if err != nil {
 		return nil, storage(err)
@@ -126,7 +125,7 @@ func (l *Ledger) Payload(ctx context.Context, sum string) ([]byte, error) {
 		whole = slices.Concat(base[:head], middle, base[len(base)-tail:])
 	}
 	if got := sha256.Sum256(whole); !bytes.Equal(got[:], want) {
-		return nil, fault.New(fault.Internal, op, "ledger_corrupt", "the document "+sum+" in the ledger no longer has this checksum").
+		return nil, fault.New(fault.Internal, "ledger_corrupt", "the document "+sum+" in the ledger no longer has this checksum").
 			WithNext("check the disk; restore ledger.db from a backup")
 	}
 	return whole, nil

@@ -70,7 +70,7 @@ func (l *Ledger) CloseNames(ctx context.Context) error {
 func (l *Ledger) Identity(ctx context.Context, id string) (gate.Identity, error) {
 	i, err := scanIdentity(l.one(ctx, "SELECT "+principalColumns+" FROM principals WHERE principal_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return i, fault.New(fault.NotFound, "ledger.Identity", "principal_not_found", "there is no principal "+id)
+		return i, fault.New(fault.NotFound, "principal_not_found", "there is no principal "+id)
 	}
 	return i, storage(err)
 }

@@ -25,7 +25,7 @@ func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err er
 	err = l.one(ctx, "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE artifact_id = ?1", id).
 		Scan(&projectID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", fault.New(fault.NotFound, "ledger.Owner", "", id+" does not exist")
+		return "", fault.New(fault.NotFound, "", id+" does not exist")
 	}
 	return projectID, storage(err)
 }
@@ -38,7 +38,7 @@ func (l *Ledger) Key(ctx context.Context, who gate.Principal, keyHash string) (g
 		"LIMIT 1", who.Key(), who.Formerly(), keyHash).
 		Scan(&k.Principal, &k.ToolID, &k.Binding, &k.Rights, &k.ToolCallID, &k.ApprovalID, into{&k.Outcome}, into{&k.CreatedAt})
 	if errors.Is(err, sql.ErrNoRows) {
-		return k, fault.New(fault.NotFound, "ledger.Key", "", "this key was never used")
+		return k, fault.New(fault.NotFound, "", "this key was never used")
 	}
 	return k, storage(err)
 }
@@ -64,7 +64,7 @@ func (l *Ledger) Begin(ctx context.Context, k *gate.Key, approvalID string) erro
 		n, err := update(ctx, tx, "UPDATE approvals SET uses_left = uses_left - 1 WHERE approval_id = ? AND status = 'approved' AND "+
 			"uses_left > 0 AND expires_at > ?", approvalID, now)
 		if err != nil || n != 1 {
-			return errors.Join(err, fault.New(fault.Policy, "ledger.Begin", "consent_required",
+			return errors.Join(err, fault.New(fault.Policy, "consent_required",
 				"the approval "+approvalID+" was used up by another call").WithNext("make the same call again: it requests a new approval"))
 		}
 		return nil
@@ -118,7 +118,7 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 			return err
 		}
 		if pending >= maxPending {
-			return fault.New(fault.Policy, "ledger.Ask", "consent_backlog", fmt.Sprintf("%d of your calls are already waiting for approval",
+			return fault.New(fault.Policy, "consent_backlog", fmt.Sprintf("%d of your calls are already waiting for approval",
 				pending)).WithNext("have somebody answer them").WithSteps(fault.Do("approval.list"))
 		}
 		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, principal_id, project_id, tool_id, tool_version, "+
@@ -161,7 +161,7 @@ func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error)
 
 // NoApproval is the error for an approval that does not exist, and for one that the caller does not see.
 func NoApproval(id string) error {
-	return fault.New(fault.NotFound, "ledger.Approval", "approval_not_found", "there is no approval "+id).WithSteps(fault.Do("approval.list"))
+	return fault.New(fault.NotFound, "approval_not_found", "there is no approval "+id).WithSteps(fault.Do("approval.list"))
 }
 
 // ApprovalSnapshot counts the approvals of the projects that a list selects from. An approval is asked, answered once, used up or expires,
@@ -221,7 +221,7 @@ func (l *Ledger) AnswerApproval(ctx context.Context, id string, w Answer) (gate.
 			"expires_at = ?, reason = ? WHERE approval_id = ? AND status = 'pending' AND expires_at > ?",
 			status, uses, w.By.Name, w.By.Key(), micros(l.now()), micros(w.Expires), optText(w.Reason), id, micros(l.now()))
 		if err != nil || n != 1 {
-			return errors.Join(err, fault.New(fault.Conflict, "ledger.AnswerApproval", "approval_answered",
+			return errors.Join(err, fault.New(fault.Conflict, "approval_answered",
 				id+" was already answered or has expired").WithSteps(fault.Do("approval.list", "all", true)))
 		}
 		return nil

@@ -48,7 +48,7 @@ func (l *Ledger) CallRun(ctx context.Context, runID string, who *gate.Principal)
 		err := tx.QueryRowContext(ctx, "SELECT count(*), min(e.at), max(e.at), max(r.identity), max(e.tool_id)"+which, args...).
 			Scan(&c.Calls, into{&c.First}, into{&c.Last}, into{&c.Identity}, into{&c.ToolID})
 		if err == nil && c.Calls == 0 {
-			err = fault.New(fault.NotFound, "ledger.CallRun", "run_not_found", "there is no run "+runID)
+			err = fault.New(fault.NotFound, "run_not_found", "there is no run "+runID)
 		}
 		if err != nil {
 			return err

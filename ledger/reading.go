@@ -15,12 +15,11 @@ import (
 // change is refused with code ledger_read_only. SQLite may have to make the log's files beside the ledger; for root it gives them to the
 // ledger's owner.
 func OpenToRead(ctx context.Context, path string) (*Ledger, error) {
-	const op = "ledger.OpenToRead"
 	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return nil, fault.New(fault.NotFound, op, "no_ledger", "there is no ledger at "+path)
+		return nil, fault.New(fault.NotFound, "no_ledger", "there is no ledger at "+path)
 	}
 	if f, err := os.Open(path); errors.Is(err, fs.ErrPermission) {
-		return nil, fault.New(fault.Auth, op, "not_this_user", "only its owner and root can read the ledger "+path).
+		return nil, fault.New(fault.Auth, "not_this_user", "only its owner and root can read the ledger "+path).
 			WithNext("run the command as the gateway's user or as root")
 	} else if err == nil {
 		f.Close()
@@ -30,12 +29,12 @@ func OpenToRead(ctx context.Context, path string) (*Ledger, error) {
 		return nil, storage(err)
 	}
 	l := &Ledger{path: path, now: time.Now, w: r, r: r}
-	l.stopped.Store(new(error(fault.New(fault.Conflict, op, "ledger_read_only",
+	l.stopped.Store(new(error(fault.New(fault.Conflict, "ledger_read_only",
 		"no gateway is running, and the ledger is open for reading only").
 		WithNext("start the gateway: systemctl start slurmgate"))))
 	if err := l.known(ctx); err != nil {
 		l.Close()
-		return nil, fault.Wrap(kindOf(err), op, codeOf(err), "cannot open the ledger "+path, err)
+		return nil, fault.Wrap(kindOf(err), codeOf(err), "cannot open the ledger "+path, err)
 	}
 	return l, nil
 }
@@ -50,7 +49,7 @@ func (l *Ledger) known(ctx context.Context) error {
 		return err
 	}
 	if l.schema != len(names) {
-		return fault.New(fault.Conflict, "ledger.OpenToRead", "ledger_schema", fmt.Sprintf("the ledger has schema %d; this slurmgate reads %d",
+		return fault.New(fault.Conflict, "ledger_schema", fmt.Sprintf("the ledger has schema %d; this slurmgate reads %d",
 			l.schema, len(names))).WithNext("use the version of slurmgate that wrote it, or start this one's gateway, which upgrades an older " +
 			"ledger")
 	}

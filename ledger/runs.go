@@ -57,7 +57,7 @@ func placementText(p *plan.Placement) (sql.NullString, error) {
 func view(ctx context.Context, q queryer, runID string) (run.View, error) {
 	v, err := scanView(q.QueryRowContext(ctx, "SELECT "+viewColumns+viewFrom+"WHERE r.run_id = ?", runID))
 	if errors.Is(err, sql.ErrNoRows) {
-		return run.View{}, fault.New(fault.NotFound, "ledger.View", "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list"))
+		return run.View{}, fault.New(fault.NotFound, "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list"))
 	}
 	return v, storage(err)
 }
@@ -179,7 +179,7 @@ func (l *Ledger) document(ctx context.Context, what, tbl, q, hash string) (json.
 	var s string
 	err := l.one(ctx, q, hash).Scan(&s)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.New(fault.NotFound, "ledger.document", what+"_not_found", "the ledger has no "+what+" "+hash)
+		return nil, fault.New(fault.NotFound, what+"_not_found", "the ledger has no "+what+" "+hash)
 	}
 	if err != nil {
 		return nil, storage(err)
@@ -188,7 +188,7 @@ func (l *Ledger) document(ctx context.Context, what, tbl, q, hash string) (json.
 		if err := erasedFault(ctx, l.r, tbl, hash, "the "+what+" of this run"); err != nil {
 			return nil, err
 		}
-		return nil, fault.New(fault.Internal, "ledger.document", "ledger_corrupt", "the stored "+what+" no longer has the hash "+hash)
+		return nil, fault.New(fault.Internal, "ledger_corrupt", "the stored "+what+" no longer has the hash "+hash)
 	}
 	return json.RawMessage(s), nil
 }

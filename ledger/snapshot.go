@@ -72,7 +72,7 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPag
 		case err != nil:
 			return err
 		case f.Cursor != "" && p.Snapshot.Count != count:
-			return fault.New(fault.Conflict, "ledger.Artifacts", "snapshot_changed",
+			return fault.New(fault.Conflict, "snapshot_changed",
 				fmt.Sprintf("the list had %d artifacts at its first page and has %d now: some were removed, or the filter changed", count,
 					p.Snapshot.Count)).WithNext("list again without a cursor")
 		case f.Cursor != "":

@@ -22,16 +22,16 @@ func storage(err error) error {
 		return err
 	}
 	if full(s) {
-		return fault.Wrap(fault.Transport, "ledger", "ledger_disk_full", "the ledger's disk is full", err).
+		return fault.Wrap(fault.Transport, "ledger_disk_full", "the ledger's disk is full", err).
 			WithNext("free space on the disk of gateway.state_dir; nothing was recorded, and the gateway continues by itself when there is space")
 	}
 	switch s.Code {
 	case sqlite3.ErrBusy, sqlite3.ErrLocked:
-		return fault.Wrap(fault.Transport, "ledger", "ledger_busy", "the ledger is busy", err)
+		return fault.Wrap(fault.Transport, "ledger_busy", "the ledger is busy", err)
 	case sqlite3.ErrIoErr, sqlite3.ErrCorrupt, sqlite3.ErrNotADB, sqlite3.ErrReadonly, sqlite3.ErrCantOpen:
-		return fault.Wrap(fault.Internal, "ledger", "ledger_broken", "the ledger cannot be read or written", err)
+		return fault.Wrap(fault.Internal, "ledger_broken", "the ledger cannot be read or written", err)
 	}
-	return fault.Wrap(fault.Internal, "ledger", "ledger_refused", "the ledger refused the change", err)
+	return fault.Wrap(fault.Internal, "ledger_refused", "the ledger refused the change", err)
 }
 
 // full reports whether the disk was full. A sync that fails for that reason is different: earlier writes may be lost.
@@ -71,7 +71,7 @@ func (l *Ledger) Stopped() error {
 	case fault.CodeOf(*err) == "ledger_read_only":
 		return *err
 	}
-	return fault.Wrap(fault.Transport, "ledger", "ledger_stopped",
+	return fault.Wrap(fault.Transport, "ledger_stopped",
 		"the disk of the ledger failed: nothing more is recorded or submitted until slurmgate is restarted", *err).
 		WithNext("check the disk of gateway.state_dir (dmesg, df), then restart slurmgate")
 }

@@ -54,7 +54,7 @@ func (l *Ledger) Token(ctx context.Context, id string) (gate.Token, error) {
 		return list(ctx, l.r, scanToken, "SELECT "+tokenColumns+tokenRows)
 	})
 	if err == nil && !ok {
-		return t, fault.New(fault.NotFound, "ledger.Token", "token_not_found", "there is no token "+id).WithSteps(fault.Do("token.list"))
+		return t, fault.New(fault.NotFound, "token_not_found", "there is no token "+id).WithSteps(fault.Do("token.list"))
 	}
 	return t, storage(err)
 }

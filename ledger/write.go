@@ -115,7 +115,7 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 		r.CancelReason,
 		optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
 	if err == nil && n != 1 {
-		err = fault.New(fault.Conflict, "ledger.Apply", "stale_run", "run "+r.ID+" was changed concurrently")
+		err = fault.New(fault.Conflict, "stale_run", "run "+r.ID+" was changed concurrently")
 	}
 	return err
 }

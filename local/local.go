@@ -65,7 +65,7 @@ type record struct {
 // New makes a backend and removes the records of processes that are long gone.
 func New(c Config) (*Backend, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Transport, "local.New", "local_dir", "the folder of local runs cannot be created", err)
+		return nil, fault.Wrap(fault.Transport, "local_dir", "the folder of local runs cannot be created", err)
 	}
 	b := &Backend{cfg: c}
 	b.each(func(name string, r record, alive bool) {
@@ -193,7 +193,7 @@ func (b *Backend) Cancel(_ context.Context, jobID, name string) error {
 	b.each(func(file string, r record, alive bool) {
 		if alive && r.JobID == jobID && jobName(file) == name && r.PID > 1 {
 			if kerr := syscall.Kill(-r.PID, syscall.SIGTERM); kerr != nil && kerr != syscall.ESRCH {
-				err = fault.Wrap(fault.Transport, "local.Cancel", "local_cancel", "the process of "+name+" cannot be stopped", kerr)
+				err = fault.Wrap(fault.Transport, "local_cancel", "the process of "+name+" cannot be stopped", kerr)
 			}
 		}
 	})

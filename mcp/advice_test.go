@@ -52,18 +52,18 @@ func TestErrorsNameTheNextCall(t *testing.T) {
 		"slurm.job.logs": object(`"run_id"`, `"run_id":`+run+`,"tail_lines":{"type":"integer"}`), "admin.only": object("", ""),
 	}
 	fails := map[string]error{
-		"slurm.job.get": fault.New(fault.NotFound, "x", "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list")),
-		"artifact.get": fault.New(fault.NotFound, "x", "artifact_not_found", "there is no artifact "+artID).
+		"slurm.job.get": fault.New(fault.NotFound, "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list")),
+		"artifact.get": fault.New(fault.NotFound, "artifact_not_found", "there is no artifact "+artID).
 			WithSteps(fault.Do("artifact.list")),
-		"slurm.job.retry": fault.New(fault.Conflict, "x", "no_retry", "the run has not failed").
+		"slurm.job.retry": fault.New(fault.Conflict, "no_retry", "the run has not failed").
 			WithSteps(fault.Do("slurm.job.get", "run_id", runID)),
-		"artifact.import": fault.New(fault.Transport, "x", "too_many_calls", "all 4 concurrent calls are in use").
+		"artifact.import": fault.New(fault.Transport, "too_many_calls", "all 4 concurrent calls are in use").
 			WithNext("call again in a few seconds"),
-		"slurm.job.logs": fault.New(fault.Policy, "x", "tool_denied", "policy does not allow slurm_job_logs"),
-		"seqkit.stats":   fault.New(fault.Internal, "x", "internal", "the tool crashed").WithNext("the gateway's log has the details"),
-		"artifact.list": fault.New(fault.Policy, "x", "consent_required", "this call needs a person's approval").
+		"slurm.job.logs": fault.New(fault.Policy, "tool_denied", "policy does not allow slurm_job_logs"),
+		"seqkit.stats":   fault.New(fault.Internal, "internal", "the tool crashed").WithNext("the gateway's log has the details"),
+		"artifact.list": fault.New(fault.Policy, "consent_required", "this call needs a person's approval").
 			WithSteps(fault.Do("approval.answer", "approval_id", "apr_1")),
-		"run.list": fault.New(fault.Validation, "x", "bad_cursor", "the cursor is not one of this list"),
+		"run.list": fault.New(fault.Validation, "bad_cursor", "the cursor is not one of this list"),
 	}
 	var tools []gate.Tool
 	for id, input := range inputs {

@@ -21,6 +21,6 @@ func protocolError(err error) error {
 }
 
 func badArgument(prompt, argument, why string) error {
-	return protocolError(fault.Invalid("mcp.prompt", "", fault.Problem{Code: "PROMPT-ARGUMENT", Field: prompt + "." + argument,
+	return protocolError(fault.Invalid("", fault.Problem{Code: "PROMPT-ARGUMENT", Field: prompt + "." + argument,
 		Rule: "the prompt's arguments", Msg: argument + " " + why}))
 }

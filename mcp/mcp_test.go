@@ -47,7 +47,7 @@ func (w *world) Call(ctx context.Context, req gate.Request) (gate.Response, erro
 	w.mu.Unlock()
 	res := gate.Response{SchemaVersion: gate.SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID}
 	if f == nil {
-		res.Error = gate.BodyOf(gate.MCP, fault.New(fault.NotFound, "x", "tool_not_found", "there is no tool "+req.ToolID))
+		res.Error = gate.BodyOf(gate.MCP, fault.New(fault.NotFound, "tool_not_found", "there is no tool "+req.ToolID))
 		return res, nil
 	}
 	v, err := f(ctx, req.Args)
@@ -356,7 +356,7 @@ func TestAnswersAreSmall(t *testing.T) {
 		"text": long + "```\nthe last\x1b[31m line\u202e\U000e0041\n"}, nil)
 	w.on("slurm.job.get", map[string]any{"target_run_id": runID, "state": "succeeded", "phase": "done", "exit_code": 0,
 		"artifacts_by_role": roles, "warnings": []string{long, long, long, long, long, long, long}}, nil)
-	w.on("artifact.get", nil, fault.New(fault.NotFound, "x", "artifact_not_found", long+"\x00"))
+	w.on("artifact.get", nil, fault.New(fault.NotFound, "artifact_not_found", long+"\x00"))
 	c := w.session(t)
 	for _, name := range []string{"artifact_list", "artifact_preview_text", "slurm_job_logs"} {
 		res := call(t, c, name, `{"limit":200,"tail_lines":5000,"max_lines":2000}`)
@@ -510,7 +510,7 @@ func TestResources(t *testing.T) {
 		case strings.Contains(string(args), "art_bam"):
 			return map[string]any{"artifact_id": "art_bam", "type": "BAM", "size_bytes": 1 << 30}, nil
 		}
-		return nil, fault.New(fault.NotFound, "x", "artifact_not_found", "there is none")
+		return nil, fault.New(fault.NotFound, "artifact_not_found", "there is none")
 	}
 	w.answers["artifact.preview.text"] = func(_ context.Context, args json.RawMessage) (any, error) {
 		if strings.Contains(string(args), "art_bam") {

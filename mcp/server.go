@@ -158,12 +158,12 @@ func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 		return protocolError(err)
 	case res.Error == nil: // impossible: the name is not an id
 		s.cfg.Log.Error("a tool outside the chat was reached", "tool", req.ToolID)
-		return protocolError(fault.New(fault.NotFound, "mcp.call", "tool_not_found", "unknown tool"))
+		return protocolError(fault.New(fault.NotFound, "tool_not_found", "unknown tool"))
 	}
 	e := res.Error.Fault()
 	switch e.Code {
 	case "tool_not_found", "tool_version": // a tool has this id, and this caller may not call it
-		e = fault.New(fault.NotFound, "mcp.call", "tool_not_found", noSuchTool(req.ToolID, s.visible(ctx)))
+		e = fault.New(fault.NotFound, "tool_not_found", noSuchTool(req.ToolID, s.visible(ctx)))
 	default:
 		e.Msg = "unknown tool: " + e.Msg
 	}

@@ -28,7 +28,7 @@ func TestOthersWordsAreData(t *testing.T) {
 		w.on("slurm.job.get", map[string]any{"target_run_id": runID, "state": "failed", "phase": "done", "reason": "tool_failed: " + said,
 			"warnings": []string{said}}, nil)
 		w.on("slurm.job.logs", map[string]any{"target_run_id": runID, "stream": "stderr", "state": "failed", "final": true, "text": said}, nil)
-		w.on("artifact.get", nil, fault.New(fault.NotFound, "x", "artifact_not_found", said))
+		w.on("artifact.get", nil, fault.New(fault.NotFound, "artifact_not_found", said))
 		c := w.session(t)
 		for _, name := range []string{"slurm_job_get", "slurm_job_logs", "artifact_get"} {
 			res := call(t, c, name, `{}`)

@@ -69,7 +69,7 @@ func (h Host) Users(ctx context.Context, names ...string) (map[string]User, erro
 		some := names[:min(batch, len(names))]
 		for _, n := range some {
 			if msg := CheckName(n); msg != "" {
-				return nil, fault.New(fault.Validation, "nss.Users", "user_name", strconv.Quote(n)+" is not a user name: "+msg)
+				return nil, fault.New(fault.Validation, "user_name", strconv.Quote(n)+" is not a user name: "+msg)
 			}
 		}
 		out, exit, err := h.run(ctx, "getent", append([]string{"passwd", "--"}, some...)...)
@@ -93,7 +93,7 @@ func (h Host) Users(ctx context.Context, names ...string) (map[string]User, erro
 // User looks a user up by name. Some directories answer with another spelling of the name; the answer has that.
 func (h Host) User(ctx context.Context, name string) (User, error) {
 	if msg := CheckName(name); msg != "" {
-		return User{}, fault.New(fault.Validation, "nss.User", "user_name", strconv.Quote(name)+" is not a user name: "+msg)
+		return User{}, fault.New(fault.Validation, "user_name", strconv.Quote(name)+" is not a user name: "+msg)
 	}
 	line, err := h.record(ctx, "passwd", name, "user")
 	if err != nil {
@@ -131,7 +131,7 @@ func (h Host) NameOf(ctx context.Context, uid int) (string, error) {
 // GroupID is the id of a group.
 func (h Host) GroupID(ctx context.Context, name string) (int, error) {
 	if msg := CheckName(name); msg != "" {
-		return -1, fault.New(fault.Validation, "nss.GroupID", "group_name", strconv.Quote(name)+" is not a group name: "+msg)
+		return -1, fault.New(fault.Validation, "group_name", strconv.Quote(name)+" is not a group name: "+msg)
 	}
 	line, err := h.record(ctx, "group", name, "group")
 	if err != nil {
@@ -147,7 +147,7 @@ func (h Host) GroupID(ctx context.Context, name string) (int, error) {
 // GroupsOf lists the ids of a user's groups, the primary group among them.
 func (h Host) GroupsOf(ctx context.Context, user string) ([]int, error) {
 	if msg := CheckName(user); msg != "" {
-		return nil, fault.New(fault.NotFound, "nss.GroupsOf", "no_user", "the name of user "+strconv.Quote(user)+" cannot be looked up: "+msg)
+		return nil, fault.New(fault.NotFound, "no_user", "the name of user "+strconv.Quote(user)+" cannot be looked up: "+msg)
 	}
 	out, exit, err := h.run(ctx, "id", "-G", "--", user)
 	if err != nil {
@@ -173,7 +173,7 @@ func (h Host) record(ctx context.Context, database, key, what string) (string, e
 	case err != nil:
 		return "", err
 	case exit == notFound:
-		return "", fault.New(fault.NotFound, "nss", "no_"+strings.ReplaceAll(what, " ", "_"), "this host has no "+what+" "+key)
+		return "", fault.New(fault.NotFound, "no_"+strings.ReplaceAll(what, " ", "_"), "this host has no "+what+" "+key)
 	case exit != 0:
 		return "", unreachable("getent", fmt.Errorf("exit status %d", exit))
 	}
@@ -233,7 +233,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 func unreachable(program string, err error) error {
-	return fault.Wrap(fault.Transport, "nss", "directory_unreachable", "users and groups cannot be looked up with "+program, err).
+	return fault.Wrap(fault.Transport, "directory_unreachable", "users and groups cannot be looked up with "+program, err).
 		WithNext("try again in a few seconds; if it goes on, ask the administrator of this host whether its directory service answers").
 		WithRetry(retrySeconds)
 }

@@ -35,7 +35,7 @@ func read(data []byte, twins bool) (Doc, error) {
 func Of(v any) (Doc, error) {
 	raw, err := json.Marshal(v, json.FormatNilSliceAsNull(false), json.FormatNilMapAsNull(false))
 	if err != nil {
-		return Doc{}, fault.Wrap(fault.Internal, "plan.Marshal", "", "cannot encode", err)
+		return Doc{}, fault.Wrap(fault.Internal, "", "cannot encode", err)
 	}
 	return read(raw, false)
 }

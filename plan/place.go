@@ -60,14 +60,14 @@ func lineAndColumn(data []byte, offset int64) (line, column int) {
 func here(data []byte, d *jsontext.Decoder, p fault.Problem) error {
 	p.Field = pointer(d)
 	p.Line, p.Column = Position(data, p.Field)
-	return fault.Invalid("plan.Decode", "", p)
+	return fault.Invalid("", p)
 }
 
 // placed makes a problem with what follows an offset, after white space.
 func placed(data []byte, offset int64, p fault.Problem) error {
 	offset = max(0, min(offset, int64(len(data))))
 	p.Line, p.Column = lineAndColumn(data, offset+int64(len(data[offset:])-len(bytes.TrimLeft(data[offset:], " \t\r\n"))))
-	return fault.Invalid("plan.Decode", "", p)
+	return fault.Invalid("", p)
 }
 
 // syntax says why the next token cannot be read.
@@ -109,7 +109,7 @@ func semantic(err error) error {
 	p := fault.Problem{Code: "JSON-TYPE", Rule: "the schema's types", Msg: "the value has another type"}
 	var sem *json.SemanticError
 	if !errors.As(err, &sem) {
-		return fault.Invalid("plan.Decode", "", p)
+		return fault.Invalid("", p)
 	}
 	p.Field = Dotted(string(sem.JSONPointer))
 	if errors.Is(err, json.ErrUnknownName) {
@@ -120,7 +120,7 @@ func semantic(err error) error {
 			p.Hint = DidYouMean(name, known)
 		}
 		p.Hint = cmp.Or(p.Hint, "remove it")
-		return fault.Invalid("plan.Decode", "", p)
+		return fault.Invalid("", p)
 	}
 	if sem.GoType != nil {
 		p.Rule = goKind(sem.GoType)
@@ -139,7 +139,7 @@ func semantic(err error) error {
 	case '0':
 		p.Msg = "it is the number " + clip(string(sem.JSONValue))
 	}
-	return fault.Invalid("plan.Decode", "", p)
+	return fault.Invalid("", p)
 }
 
 func fieldsOf(t reflect.Type) (names []string) {

@@ -100,11 +100,11 @@ func number(lit string) (float64, error) {
 	mantissa, _, _ := strings.Cut(strings.ToLower(lit), "e")
 	switch {
 	case err != nil, math.Abs(f) > maxSafeInteger:
-		return 0, fault.Invalid("plan.number", "", fault.Problem{Code: "JSON-NUMBER", Rule: "numbers within ±(2^53-1)",
+		return 0, fault.Invalid("", fault.Problem{Code: "JSON-NUMBER", Rule: "numbers within ±(2^53-1)",
 			Msg:  "the number " + clip(lit) + " is too large to be read exactly",
 			Hint: "write a smaller number, or a string where the schema takes one"})
 	case f == 0 && strings.ContainsAny(mantissa, "123456789"):
-		return 0, fault.Invalid("plan.number", "", fault.Problem{Code: "JSON-NUMBER", Rule: "numbers other than 0 are not read as 0",
+		return 0, fault.Invalid("", fault.Problem{Code: "JSON-NUMBER", Rule: "numbers other than 0 are not read as 0",
 			Msg:  "the number " + clip(lit) + " is so close to 0 that it would become 0",
 			Hint: "write 0, or a string where the schema takes one"})
 	}
@@ -227,5 +227,5 @@ var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 func clip(s string) string { return fault.Clip(s) }
 
 func bad(code, field, rule, msg string) *fault.Error {
-	return fault.Invalid("plan.Decode", "", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
+	return fault.Invalid("", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 }

@@ -111,7 +111,7 @@ func (s Spec) Validate(rules Rules) error {
 }
 
 func invalid(problems []fault.Problem) error {
-	return &fault.Error{Op: "plan.Validate", Kind: fault.Validation, Code: problems[0].Code, Msg: "the plan violates SlurmJobSpec v1",
+	return &fault.Error{Kind: fault.Validation, Code: problems[0].Code, Msg: "the plan violates SlurmJobSpec v1",
 		Problems: problems, Next: "correct the named fields and submit again"}
 }
 

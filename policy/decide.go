@@ -19,7 +19,7 @@ func (p *Policy) AllowTool(name string) error {
 	if p.ToolAllowlist == nil || slices.Contains(*p.ToolAllowlist, name) {
 		return nil
 	}
-	return denied("policy.AllowTool", `policy does not allow the tool "`+clip(name)+`"`, []fault.Problem{{Code: "POLICY-TOOL", Field: "tool",
+	return denied(`policy does not allow the tool "`+clip(name)+`"`, []fault.Problem{{Code: "POLICY-TOOL", Field: "tool",
 		Rule: "policy tool_allowlist: " + shown(*p.ToolAllowlist), Msg: `"` + clip(name) + `" is not in tool_allowlist`}})
 }
 
@@ -60,7 +60,7 @@ func (p *Policy) AllowImport(kind, typ string, size int64) error {
 	if len(d) == 0 {
 		return nil
 	}
-	return denied("policy.AllowImport", "policy forbids this import", d)
+	return denied("policy forbids this import", d)
 }
 
 // AllowPlan decides whether a valid plan may run. raw is set for a plan that was submitted directly, not made by a toolpack;
@@ -77,16 +77,15 @@ func (p *Policy) AllowPlan(spec plan.Spec, raw bool, imageName string) error {
 	if len(d) == 0 {
 		return nil
 	}
-	return denied("policy.AllowPlan", "policy forbids this plan", d)
+	return denied("policy forbids this plan", d)
 }
 
 // AllowLocal decides whether a valid docker plan of a tool may run on the gateway's own host. inputBytes is the size of all
 // its inputs, negative if that was checked before. A denial is a Policy fault.
 func (p *Policy) AllowLocal(spec plan.Spec, tool, imageName string, inputBytes int64) error {
-	const op = "policy.AllowLocal"
 	l := p.Local
 	if !l.Allowed {
-		return denied(op, "policy does not allow runs on the gateway's own host", []fault.Problem{{Code: "POLICY-LOCAL", Field: "planKind",
+		return denied("policy does not allow runs on the gateway's own host", []fault.Problem{{Code: "POLICY-LOCAL", Field: "planKind",
 			Rule: "policy local: absent", Msg: "a docker plan runs on the gateway's own host",
 			Hint: "set the tool's planKind to slurm or hybrid to run it as a job"}})
 	}
@@ -106,11 +105,11 @@ func (p *Policy) AllowLocal(spec plan.Spec, tool, imageName string, inputBytes i
 	if len(d) == 0 {
 		return nil
 	}
-	return denied(op, "policy forbids this plan on the gateway's own host", d)
+	return denied("policy forbids this plan on the gateway's own host", d)
 }
 
-func denied(op, msg string, problems []fault.Problem) error {
-	return &fault.Error{Op: op, Kind: fault.Policy, Code: problems[0].Code, Msg: msg, Problems: problems,
+func denied(msg string, problems []fault.Problem) error {
+	return &fault.Error{Kind: fault.Policy, Code: problems[0].Code, Msg: msg, Problems: problems,
 		Next: "use an allowed value, or ask the administrator to change policies.yaml"}
 }
 

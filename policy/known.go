@@ -69,7 +69,7 @@ func (u *unknown) fault(in string) error {
 	if len(u.found) == 0 {
 		return nil
 	}
-	return &fault.Error{Op: "policy.CheckNames", Kind: fault.Validation, Code: u.found[0].Code, Problems: u.found,
+	return &fault.Error{Kind: fault.Validation, Code: u.found[0].Code, Problems: u.found,
 		Msg:  "the policy " + u.file + " names what " + in + " does not have",
 		Next: "correct the named lines; the gateway does not start until then"}
 }

@@ -69,7 +69,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 		p.Hash = plan.Hash(p.Snapshot)
 	}
 	if bad := r.Problems(); len(bad) > 0 {
-		return nil, &fault.Error{Op: "policy.Parse", Kind: fault.Validation, Code: bad[0].Code, Problems: bad,
+		return nil, &fault.Error{Kind: fault.Validation, Code: bad[0].Code, Problems: bad,
 			Msg: "the policy " + file + " is invalid", Next: "correct the named lines; nothing is allowed until then"}
 	}
 	return p, nil

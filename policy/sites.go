@@ -44,7 +44,7 @@ func (p *Policy) AllowSite(name string) error {
 	var d decision
 	if l := p.Sites.Allowlist; l != nil && !slices.Contains(*l, name) {
 		d.add("POLICY-SITE", "placement.site", "policy sites.allowlist: "+shown(*l), name)
-		return denied("policy.AllowSite", "policy forbids this site", d)
+		return denied("policy forbids this site", d)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (p *Policy) Candidates(sites []string) ([]string, error) {
 	}
 	allowed := slices.DeleteFunc(slices.Clone(sites), func(name string) bool { return p.AllowSite(name) != nil })
 	if len(allowed) == 0 {
-		return nil, fault.New(fault.Policy, "policy.Candidates", "POLICY-SITE", "policy allows none of this gateway's sites: "+shown(sites)).
+		return nil, fault.New(fault.Policy, "POLICY-SITE", "policy allows none of this gateway's sites: "+shown(sites)).
 			WithNext("ask the administrator to change sites.allowlist in policies.yaml")
 	}
 	return allowed, nil

@@ -97,7 +97,7 @@ func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	x := &exchange{h: h, call: c, wait: c.Once || c.Stdin != nil, begun: make(chan struct{}), left: make(chan struct{})}
 	text, err := frame(mark, c.Script, c.Args, x.wait, c.Stdin != nil)
 	if err != nil {
-		return Output{}, fault.Wrap(fault.Internal, "remote.Run", "ssh_call", "this call cannot be sent", err)
+		return Output{}, fault.Wrap(fault.Internal, "ssh_call", "this call cannot be sent", err)
 	}
 	x.out = newAnswer(mark, x.take, func() { close(x.begun) })
 	x.err = newAnswer(mark, func(p []byte) error {
@@ -280,7 +280,7 @@ func (x *exchange) broken(err error) error {
 	case errors.Is(err, errNoise):
 		return x.h.profile(x.code(NoShell), err.Error(), x.out.noise)
 	case errors.Is(err, errTooLong):
-		return fault.Wrap(fault.Transport, "remote.Run", "ssh_answer", fmt.Sprintf("%s: the script printed more than %d bytes", x.h.cfg.name(),
+		return fault.Wrap(fault.Transport, "ssh_answer", fmt.Sprintf("%s: the script printed more than %d bytes", x.h.cfg.name(),
 			x.call.Limit), err)
 	case err != nil && begun:
 		return x.h.fault(Cut, "the answer cannot be used", err)

@@ -59,14 +59,14 @@ func (c Config) check() error {
 }
 
 func invalid(code, msg string) *fault.Error {
-	return fault.New(fault.Validation, "remote.New", code, msg)
+	return fault.New(fault.Validation, code, msg)
 }
 
 // private refuses a key file that others can use. A group may read a file of another owner: so a package lets a service read root's file.
 func private(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
-		return fault.Wrap(fault.Validation, "remote.New", "ssh_key", fmt.Sprintf("the key file %s cannot be read", path), err)
+		return fault.Wrap(fault.Validation, "ssh_key", fmt.Sprintf("the key file %s cannot be read", path), err)
 	}
 	open := st.Mode().Perm() & 0o077
 	if !owned(st) {

@@ -43,16 +43,16 @@ func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (*ssh.Client, er
 	ctx, cancel := context.WithTimeout(ctx, hopTime)
 	defer cancel()
 	unreachable := func(msg string, err error) error {
-		return fault.Wrap(fault.Transport, "remote.connect", Unreachable, msg, err)
+		return fault.Wrap(fault.Transport, Unreachable, msg, err)
 	}
 	var bad error
 	algorithms, check, err := c.hostKeys(&bad)
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, "remote.connect", BadHostKey, "the host key of "+c.Address+" cannot be checked", err)
+		return nil, fault.Wrap(fault.Transport, BadHostKey, "the host key of "+c.Address+" cannot be checked", err)
 	}
 	signers, done, err := c.signers()
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, "remote.connect", BadLogin, "there is nothing to log in with as "+c.name(), err)
+		return nil, fault.Wrap(fault.Transport, BadLogin, "there is nothing to log in with as "+c.name(), err)
 	}
 	defer done()
 	var conn net.Conn

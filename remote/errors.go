@@ -30,7 +30,7 @@ func NotStarted(err error) bool {
 }
 
 func (h *Host) fault(code, msg string, err error) *fault.Error {
-	return fault.Wrap(fault.Transport, "remote.Run", code, h.cfg.name()+": "+msg, err)
+	return fault.Wrap(fault.Transport, code, h.cfg.name()+": "+msg, err)
 }
 
 // profile describes a login shell from which no sign of /bin/sh came.
@@ -47,16 +47,16 @@ func (h *Host) profile(code, what string, noise []byte) *fault.Error {
 func refused(hop Config, err error) *fault.Error {
 	text := err.Error()
 	if strings.Contains(text, "unable to authenticate") || strings.Contains(text, "oo many authentication failures") {
-		return fault.Wrap(fault.Transport, "remote.connect", BadLogin,
+		return fault.Wrap(fault.Transport, BadLogin,
 			fmt.Sprintf("%s does not accept the %s", hop.name(), hop.credential()), err).
 			WithNext("check user, key and the user's authorized_keys there; the sshd log of the host has the reason")
 	}
 	if strings.Contains(text, "no common algorithm for host key") {
-		return fault.Wrap(fault.Transport, "remote.connect", BadHostKey,
+		return fault.Wrap(fault.Transport, BadHostKey,
 			hop.name()+" has no host key of a kind that known_hosts has for it", err).
 			WithNext("compare the known_hosts lines of the host with the keys that the cluster's admins publish")
 	}
-	return fault.Wrap(fault.Transport, "remote.connect", Unreachable,
+	return fault.Wrap(fault.Transport, Unreachable,
 		hop.name()+" ended the connection before the login; it may have too many connections (MaxStartups)", err)
 }
 

@@ -117,7 +117,7 @@ func (h *Host) connect(ctx context.Context) (*link, error) {
 			err := h.failure
 			h.mu.Unlock()
 			if rest > h.timing.patience {
-				return nil, fault.Wrap("", "remote.connect", "", fmt.Sprintf("the next try is in %d s", int(rest.Seconds())+1), err).
+				return nil, fault.Wrap("", "", fmt.Sprintf("the next try is in %d s", int(rest.Seconds())+1), err).
 					WithRetry(int(rest.Seconds()) + 1)
 			}
 			if !sleep(ctx, rest) {

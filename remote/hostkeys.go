@@ -21,7 +21,7 @@ func (c Config) knownHosts() (*knownhosts.HostKeyDB, error) {
 	}
 	db, err := knownhosts.NewDB(c.KnownHosts...)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "remote.New", "ssh_known_hosts",
+		return nil, fault.Wrap(fault.Validation, "ssh_known_hosts",
 			fmt.Sprintf("the known_hosts files for %s cannot be used", c.Address), err)
 	}
 	return db, nil
@@ -47,7 +47,7 @@ func (c Config) hostKeys(bad *error) ([]string, ssh.HostKeyCallback, error) {
 func (c Config) hostKeyFault(key ssh.PublicKey, err error) error {
 	files := strings.Join(c.KnownHosts, ", ")
 	is := func(msg, next string) error {
-		return fault.Wrap(fault.Transport, "remote.connect", BadHostKey, msg, err).WithNext(next)
+		return fault.Wrap(fault.Transport, BadHostKey, msg, err).WithNext(next)
 	}
 	var revoked *plainhosts.RevokedError
 	var wanted *plainhosts.KeyError

@@ -28,7 +28,7 @@ func (c Config) keyFile() (ssh.Signer, error) {
 	}
 	data, err := os.ReadFile(c.Key)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "remote.New", "ssh_key", fmt.Sprintf("the key file %s cannot be read", c.Key), err)
+		return nil, fault.Wrap(fault.Validation, "ssh_key", fmt.Sprintf("the key file %s cannot be read", c.Key), err)
 	}
 	signer, err := ssh.ParsePrivateKey(data)
 	if _, encrypted := errors.AsType[*ssh.PassphraseMissingError](err); encrypted {
@@ -36,7 +36,7 @@ func (c Config) keyFile() (ssh.Signer, error) {
 			WithNext("use an SSH agent, or a key without a passphrase (ssh-keygen -p)")
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "remote.New", "ssh_key", c.Key+" is not a private key that can be used", err)
+		return nil, fault.Wrap(fault.Validation, "ssh_key", c.Key+" is not a private key that can be used", err)
 	}
 	if c.Certificate == "" {
 		return signer, nil
@@ -47,7 +47,7 @@ func (c Config) keyFile() (ssh.Signer, error) {
 	}
 	signer, err = ssh.NewCertSigner(cert, signer)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "remote.New", "ssh_certificate",
+		return nil, fault.Wrap(fault.Validation, "ssh_certificate",
 			fmt.Sprintf("the certificate %s is not of the key %s", c.Certificate, c.Key), err)
 	}
 	return signer, nil
@@ -56,12 +56,12 @@ func (c Config) keyFile() (ssh.Signer, error) {
 func (c Config) certificate() (*ssh.Certificate, error) {
 	data, err := os.ReadFile(c.Certificate)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "remote.New", "ssh_certificate", fmt.Sprintf("the certificate %s cannot be read", c.Certificate),
+		return nil, fault.Wrap(fault.Validation, "ssh_certificate", fmt.Sprintf("the certificate %s cannot be read", c.Certificate),
 			err)
 	}
 	key, _, _, _, err := ssh.ParseAuthorizedKey(data)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "remote.New", "ssh_certificate", c.Certificate+" is not a certificate", err)
+		return nil, fault.Wrap(fault.Validation, "ssh_certificate", c.Certificate+" is not a certificate", err)
 	}
 	cert, ok := key.(*ssh.Certificate)
 	if !ok || cert.CertType != ssh.UserCert {

@@ -182,7 +182,7 @@ func (p Eraser) Erase(ctx context.Context, e Erasure, s *Secret, dry bool) (r Er
 
 // InFlightFault refuses an erasure.
 func InFlightFault(runs []string) error {
-	return fault.New(fault.Conflict, "secret.erase", "secret_in_flight",
+	return fault.New(fault.Conflict, "secret_in_flight",
 		fmt.Sprintf("%d runs in flight hold the secret, so nothing was erased: %s",
 			len(runs), strings.Join(runs[:min(len(runs), 10)], ", "))).
 		WithNext("cancel them, or wait until they end, then repeat the call").WithSteps(fault.Do("slurm.job.cancel", "run_id", runs[0]))
@@ -335,7 +335,7 @@ func (p Eraser) finish(ctx context.Context, id string) (pending []Skipped, err e
 		err := do()
 		switch {
 		case ctx.Err() != nil:
-			return fault.Wrap(fault.Canceled, "secret.erase", "", "the erasure is continued when the gateway starts again", ctx.Err())
+			return fault.Wrap(fault.Canceled, "", "the erasure is continued when the gateway starts again", ctx.Err())
 		case err != nil:
 			pending = append(pending, Skipped{kind + " " + name, fault.Prose(err)})
 			return nil
@@ -370,7 +370,7 @@ func (p Eraser) removeWorkspace(ctx context.Context, w Workspace) error {
 	case err != nil:
 		return err
 	case !begun:
-		return fault.New(fault.Conflict, "secret.erase", "run_retried", "the run was retried; repeat the erasure when it has ended")
+		return fault.New(fault.Conflict, "run_retried", "the run was retried; repeat the erasure when it has ended")
 	}
 	return p.Ledger.EndRemoval(ctx, w, freed)
 }

@@ -133,7 +133,7 @@ func (p Parts) Sweep(ctx context.Context, policy Policy, dry bool) (Report, erro
 		t.Named = []string{}
 	}
 	if policy.Imports != nil && *policy.Imports < LeastImports {
-		return s.r, fault.New(fault.Validation, "retention.Sweep", "retention_imports", fmt.Sprintf("imports must be kept for at least %s",
+		return s.r, fault.New(fault.Validation, "retention_imports", fmt.Sprintf("imports must be kept for at least %s",
 			LeastImports))
 	}
 	for _, step := range []func(context.Context) error{s.workspaces, s.imports, s.objects, s.payloads} {

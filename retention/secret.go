@@ -37,11 +37,11 @@ const Mark = "[erased:"
 func NewSecret(text []byte, id string) (*Secret, error) {
 	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	if n := len(text); n < SecretLeast || n > SecretMost {
-		return nil, fault.New(fault.Validation, "secret.erase", "secret_length", fmt.Sprintf("the secret has %d bytes; %d to %d are possible", n,
+		return nil, fault.New(fault.Validation, "secret_length", fmt.Sprintf("the secret has %d bytes; %d to %d are possible", n,
 			SecretLeast, SecretMost)).WithNext("give the whole secret, and nothing else, on standard input or in a file")
 	}
 	if spread := len(slices.Compact(slices.Sorted(slices.Values(text)))); spread < 4 {
-		return nil, fault.New(fault.Validation, "secret.erase", "secret_common", "the secret has fewer than 4 different characters, so it "+
+		return nil, fault.New(fault.Validation, "secret_common", "the secret has fewer than 4 different characters, so it "+
 			"would be found in much that is none").WithNext("give the whole secret, and nothing else")
 	}
 	s := &Secret{mark: []byte(Mark + id + "]")}

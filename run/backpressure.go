@@ -57,7 +57,7 @@ func (p *pause) outage() bool {
 }
 
 func (p *pause) fault() error {
-	return fault.New(fault.Transport, "run.Ready", p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
+	return fault.New(fault.Transport, p.code, "no jobs are submitted until "+p.until.UTC().Format(time.RFC3339)+": "+p.detail).
 		WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
 }
 

@@ -302,7 +302,7 @@ func TestCancelClaimLater(t *testing.T) {
 		away := true
 		w.fault = func(op string, _ int) outcome {
 			if away && op == "TakeClaim" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "fake", "filesystem", "stale file handle")}
+				return outcome{skip: true, err: fault.New(fault.Transport, "filesystem", "stale file handle")}
 			}
 			return outcome{}
 		}
@@ -416,7 +416,7 @@ func TestUnsentAfterRestore(t *testing.T) {
 				var denied atomic.Bool
 				w.allowed = func(string, plan.Params) error {
 					if denied.Load() {
-						return fault.New(fault.Validation, "policy", "denied", "no longer allowed")
+						return fault.New(fault.Validation, "denied", "no longer allowed")
 					}
 					return nil
 				}

@@ -20,7 +20,7 @@ func TestCapsHold(t *testing.T) {
 		w.auto = true
 		w.admit = func(s run.Share, project, caller run.Spent) error {
 			if s.Caller == "prn_busy" && caller.RunsToday > 5 || project.RunsToday > 8 {
-				return fault.New(fault.Policy, "test", "cap_reached", "no more today")
+				return fault.New(fault.Policy, "cap_reached", "no more today")
 			}
 			return nil
 		}
@@ -83,7 +83,7 @@ func TestCapsAndRetries(t *testing.T) {
 		most := int64(1)
 		w.admit = func(_ run.Share, project, _ run.Spent) error {
 			if project.RunsToday > most {
-				return fault.New(fault.Policy, "test", "cap_reached", "no more today")
+				return fault.New(fault.Policy, "cap_reached", "no more today")
 			}
 			return nil
 		}

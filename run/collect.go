@@ -52,7 +52,7 @@ func (e *Engine) ofFiles(v View, what string, err error) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Next != "" {
 		return err
 	}
-	return fault.Wrap("", "run.ofFiles", fault.CodeOf(err), what, err).
+	return fault.Wrap("", fault.CodeOf(err), what, err).
 		WithNext("let the gateway's user read and write below " + e.Workspace.RunDir(v.Run.ID) + " again")
 }
 
@@ -135,7 +135,7 @@ func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 		return nil, err
 	}
 	if v.Submission.JobID != "" && x.Holder.Job != v.Submission.JobID {
-		return nil, fault.New(fault.Validation, "run.readExit", "exit_of_another_job",
+		return nil, fault.New(fault.Validation, "exit_of_another_job",
 			fmt.Sprintf("the exit file belongs to job %s, not to job %s", x.Holder.Job, v.Submission.JobID))
 	}
 	return &x, nil

@@ -111,13 +111,13 @@ func TestOutputsRejected(t *testing.T) {
 		"undeclared, strict": {func(w *world, j *job, a *attempt) { a.out["out/extra"] = "x" },
 			func(p *plan.Params) { p.Tool.StrictOutputs = true }, "OUTPUT-UNDECLARED"},
 		"contract broken": {func(w *world, j *job, a *attempt) {
-			w.contracts[packHash] = fault.Invalid("x", "", fault.Problem{Code: "OUTPUT-SCHEMA", Msg: "no"})
+			w.contracts[packHash] = fault.Invalid("", fault.Problem{Code: "OUTPUT-SCHEMA", Msg: "no"})
 		}, nil, "OUTPUT-SCHEMA"},
 		"not of its type": {func(w *world, j *job, a *attempt) { a.out["out/report.json"] = `{"cut`; w.manifest(j) }, nil, "OUTPUT-FORMAT"},
 		"too few bytes":   {func(w *world, j *job, a *attempt) { w.asked.bytes = 900 }, nil, "OUTPUT-BYTES"},
 		"too few rows":    {func(w *world, j *job, a *attempt) { w.asked.rows = 2 }, nil, "OUTPUT-ROWS"},
 		"a condition broken": {func(w *world, j *job, a *attempt) {
-			w.asked.value = fault.New(fault.Tool, "x", "OUTPUT-EXPR", "no reads")
+			w.asked.value = fault.New(fault.Tool, "OUTPUT-EXPR", "no reads")
 		}, nil, "OUTPUT-EXPR"},
 		"said to have failed": {func(w *world, j *job, a *attempt) {
 			a.ctl["stderr"] = []byte("reading\n\x1b[31m[ERRO]\x1b[0m bad record\n")
@@ -144,7 +144,7 @@ func TestOutputsRejected(t *testing.T) {
 func TestJudgedByItsPack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		old := plan.Hash([]byte(`{"id":"test.tool","version":"old"}`))
-		w.contracts[old] = fault.New(fault.Tool, "fake", "OUTPUT-REQUIRED", "the old pack wants more")
+		w.contracts[old] = fault.New(fault.Tool, "OUTPUT-REQUIRED", "the old pack wants more")
 		l := w.life()
 		o := order()
 		o.PackHash = old
@@ -159,7 +159,7 @@ func TestJudgedByItsPack(t *testing.T) {
 
 // Where the ledger does not have the pack, an older gateway's run ends with a warning that says what was not checked.
 func TestNoContract(t *testing.T) {
-	for name, judge := range map[string]error{"not stored": nil, "not usable": fault.New(fault.Validation, "fake", "pack_unreadable",
+	for name, judge := range map[string]error{"not stored": nil, "not usable": fault.New(fault.Validation, "pack_unreadable",
 		"an unknown keyword")} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -184,7 +184,7 @@ func TestContractWaits(t *testing.T) {
 		id := l.submit(order()).RunID
 		w.until(id, in(run.Pending))
 		w.with(func() {
-			w.contracts[packHash] = fault.New(fault.Internal, "fake", "ledger_corrupt", "the stored pack no longer has its hash")
+			w.contracts[packHash] = fault.New(fault.Internal, "ledger_corrupt", "the stored pack no longer has its hash")
 			w.start(w.jobs[0])
 			w.finish(w.jobs[0])
 		})

@@ -51,7 +51,7 @@ func TestCollectsLeaveRoom(t *testing.T) {
 func TestDetailIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto = true
-		w.contracts[packHash] = fault.New(fault.Validation, "test", "OUTPUT-SCHEMA", strings.Repeat("wrong ", 100_000))
+		w.contracts[packHash] = fault.New(fault.Validation, "OUTPUT-SCHEMA", strings.Repeat("wrong ", 100_000))
 		v := w.until(w.life().submit(order()).RunID, done)
 		if n := len(v.Run.Detail); v.Run.State != run.Failed || n < 1000 || n > 9<<10 {
 			t.Errorf("%s with a detail of %d bytes", v.Run.State, n)

@@ -238,6 +238,6 @@ func holder(f map[string]string) (Holder, error) {
 }
 
 func broken(rule string) error {
-	return fault.Invalid("run.control", "a control file has the wrong format", fault.Problem{Code: "CTL-FORMAT", Rule: rule,
+	return fault.Invalid("a control file has the wrong format", fault.Problem{Code: "CTL-FORMAT", Rule: rule,
 		Msg: "wrong format"})
 }

@@ -60,12 +60,12 @@ func (b *backPressure) draining() *Drain {
 }
 
 // accepts refuses a new run, or a new attempt, while the site is drained, unless such runs are to wait.
-func (e *Engine) accepts(op string) error {
+func (e *Engine) accepts() error {
 	d := e.pressure.draining()
 	if d == nil || d.Queue {
 		return nil
 	}
-	return fault.New(fault.Transport, op, Drained, d.String()+". No new run is accepted").
+	return fault.New(fault.Transport, Drained, d.String()+". No new run is accepted").
 		WithNext("submit again when the site is resumed; runs that exist are still shown, collected and replayed").WithRetry(LongWait)
 }
 

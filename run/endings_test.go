@@ -16,7 +16,7 @@ import (
 type emptyWorkspace struct{ Workspace }
 
 func (emptyWorkspace) ReadControl(context.Context, string, int, string, int64, bool) ([]byte, error) {
-	return nil, fault.New(fault.NotFound, "x", "control_missing", "no file")
+	return nil, fault.New(fault.NotFound, "control_missing", "no file")
 }
 
 // Every way in which the job script and Slurm can say that a job ended, words that this version does not know included.

@@ -115,7 +115,7 @@ func TestACallerInTroubleHoldsUpNobody(t *testing.T) {
 				case trouble == "hangs":
 					time.Sleep(time.Hour) // as a filesystem that does not answer
 				default:
-					return fault.New(fault.Transport, "test", "disk_full", "no space")
+					return fault.New(fault.Transport, "disk_full", "no space")
 				}
 				return nil
 			}

@@ -56,7 +56,7 @@ func TestWorkspaceGone(t *testing.T) {
 // A run whose job is over and whose files cannot be read says so once and names what helps; made readable again it goes on by itself, and a
 // cancel ends it.
 func TestFilesCannotBeRead(t *testing.T) {
-	unreadable := fault.New(fault.Transport, "world", "filesystem", "the control folder cannot be opened: permission denied")
+	unreadable := fault.New(fault.Transport, "filesystem", "the control folder cannot be opened: permission denied")
 	for name, c := range map[string]struct {
 		op     string
 		ended  bool // else Slurm forgets the job
@@ -154,7 +154,7 @@ func TestOutputsWaitForSpace(t *testing.T) {
 		full := true
 		w.fault = func(op string, _ int) outcome {
 			if full && op == "Put" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "x", "disk_full", "no space left on device")}
+				return outcome{skip: true, err: fault.New(fault.Transport, "disk_full", "no space left on device")}
 			}
 			return outcome{}
 		}
@@ -175,7 +175,7 @@ func TestWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.fault = func(op string, n int) outcome {
 			if op == "OpenAttempt" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "x", "disk_full",
+				return outcome{skip: true, err: fault.New(fault.Transport, "disk_full",
 					"mkdir .a1.0123456789abcdef0123456789abcdef."+strings.ToLower(rand.Text())+": no space left on device")}
 			}
 			return outcome{}

@@ -151,7 +151,7 @@ func TestPlaceWithoutIntent(t *testing.T) {
 		down := true
 		w.fault = func(op string, _ int) outcome {
 			if op == "Apply" && down {
-				return outcome{skip: true, err: fault.New(fault.Transport, "world", "ledger_busy", "not now")}
+				return outcome{skip: true, err: fault.New(fault.Transport, "ledger_busy", "not now")}
 			}
 			return outcome{}
 		}

@@ -72,11 +72,11 @@ func TestOldDetails(t *testing.T) {
 
 // What is recorded of an error has its advice and no commands.
 func TestProseOfErrors(t *testing.T) {
-	err := fault.New(fault.Transport, "op", "c", "cannot read x").WithNext("check the disk").WithSteps(fault.Do("doctor"))
+	err := fault.New(fault.Transport, "c", "cannot read x").WithNext("check the disk").WithSteps(fault.Do("doctor"))
 	if got := fault.Prose(err); got != "cannot read x. Next: check the disk" {
 		t.Error(got)
 	}
-	if got := fault.Prose(fault.New(fault.Tool, "op", "c", "ended").WithSteps(fault.Do("doctor"))); got != "ended" {
+	if got := fault.Prose(fault.New(fault.Tool, "c", "ended").WithSteps(fault.Do("doctor"))); got != "ended" {
 		t.Error(got)
 	}
 }

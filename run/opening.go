@@ -33,7 +33,7 @@ func (o *opening) opened() (*Parts, error) {
 	if p := o.parts.Load(); p != nil {
 		return p, nil
 	}
-	e := fault.New(fault.Transport, "run.opening", SiteAway, "the site "+o.site+" is away: it has not been opened yet")
+	e := fault.New(fault.Transport, SiteAway, "the site "+o.site+" is away: it has not been opened yet")
 	if why := o.why.Load(); why != nil {
 		e.Msg, e.Next, e.Steps = "the site "+o.site+" is away: "+why.Msg, why.Next, why.Steps
 		if why.Err != nil {

@@ -258,5 +258,5 @@ func (s *Sites) HasImage(ctx context.Context, name, digest string) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return fault.New(fault.Transport, "run.HasImage", "image_store_slow", "the image store did not answer in time")
+	return fault.New(fault.Transport, "image_store_slow", "the image store did not answer in time")
 }

@@ -117,7 +117,7 @@ func TestSiteState(t *testing.T) {
 			if there.Load() {
 				return nil
 			}
-			return fault.New(fault.Transport, "test", "runs_dir_unavailable", "runs_dir is not mounted")
+			return fault.New(fault.Transport, "runs_dir_unavailable", "runs_dir is not mounted")
 		}
 		c.fault = func(op string, _ int) outcome {
 			if down.Load() && (op == "Queue" || op == "Jobs") {
@@ -255,7 +255,7 @@ func TestHostOfASiteDown(t *testing.T) {
 		down.Store(true)
 		b.fault = func(op string, _ int) outcome {
 			if down.Load() && op == "Verify" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "test", "ssh_unreachable", "login.example does not answer")}
+				return outcome{skip: true, err: fault.New(fault.Transport, "ssh_unreachable", "login.example does not answer")}
 			}
 			return outcome{}
 		}

@@ -315,7 +315,7 @@ func TestCanceller(t *testing.T) {
 	k.cancel(Share{}, "7", "sg-a") // twice MessageTimeout has not passed
 	want(2, 0)
 	c.pass(20 * time.Second)
-	slurm.fails = fault.New(fault.Transport, "x", "x", "scancel: timed out")
+	slurm.fails = fault.New(fault.Transport, "x", "scancel: timed out")
 	k.cancel(Share{}, "7", "sg-a")
 	want(3, 1)
 	silent = errors.New("no answer")
@@ -350,12 +350,12 @@ func TestLateFiles(t *testing.T) {
 func TestDiskHealth(t *testing.T) {
 	c := newClock()
 	d := &diskHealth{now: c.now, fresh: time.Minute}
-	full := fault.New(fault.Transport, "x", "disk_full", "full")
+	full := fault.New(fault.Transport, "disk_full", "full")
 	for _, s := range []struct {
 		staged error
 		passed time.Duration
 		want   error
-	}{{fault.New(fault.Validation, "x", "input_corrupt", ""), 0, nil}, {full, 0, full}, {fault.New(fault.Policy, "x", "x", ""), 0, full},
+	}{{fault.New(fault.Validation, "input_corrupt", ""), 0, nil}, {full, 0, full}, {fault.New(fault.Policy, "x", ""), 0, full},
 		{full, time.Minute - 1, full}, {full, time.Minute, nil}, {full, 0, full}, {nil, 0, nil}} {
 		d.staged(s.staged)
 		if c.pass(s.passed); d.failure() != s.want {

@@ -112,7 +112,7 @@ func TestReadyWithoutDisk(t *testing.T) {
 					w.with(func() {
 						w.fault = func(op string, _ int) outcome {
 							if op == "StageInputs" {
-								return outcome{skip: true, err: fault.New(fault.Transport, "world", code, "away").WithNext("mount it")}
+								return outcome{skip: true, err: fault.New(fault.Transport, code, "away").WithNext("mount it")}
 							}
 							return outcome{}
 						}

@@ -162,7 +162,7 @@ const AccountingDisabled = "accounting_disabled"
 
 // Records has no answer.
 func (NoAccounting) Records(context.Context, time.Time) ([]Job, error) {
-	return nil, fault.New(fault.NotFound, "run.NoAccounting", AccountingDisabled, "this site has no accounting")
+	return nil, fault.New(fault.NotFound, AccountingDisabled, "this site has no accounting")
 }
 
 // Usage has no answer.

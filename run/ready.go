@@ -10,9 +10,8 @@ import (
 // Ready returns why new runs wait although they are accepted: a Transport fault with the code of the reason, nil while nothing is known to
 // delay them. The information comes from the last query and the last sends; nothing is queried.
 func (e *Engine) Ready() error {
-	const op = "run.Ready"
 	if d := e.pressure.draining(); d != nil {
-		return fault.New(fault.Transport, op, Drained, d.String()).WithNext("wait until the site is resumed")
+		return fault.New(fault.Transport, Drained, d.String()).WithNext("wait until the site is resumed")
 	}
 	if p := e.pressure.sendPause(); p != nil {
 		return p.fault()
@@ -28,14 +27,14 @@ func (e *Engine) unanswered(err error) error {
 	if fault.CodeOf(err) == WrongCluster {
 		return err
 	}
-	return fault.Wrap(fault.Transport, "run.Ready", Unreachable, "Slurm could not be queried", err).
+	return fault.Wrap(fault.Transport, Unreachable, "Slurm could not be queried", err).
 		WithNext("the gateway retries; check Slurm").WithSteps(fault.Do("doctor"))
 }
 
 // unstaged is a failed staging as a reason why runs wait; nil where it says nothing about the next one.
 func (e *Engine) unstaged() error {
 	if err := e.disk.failure(); err != nil {
-		return fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(err), "the last new run could not be staged", err)
+		return fault.Wrap(fault.Transport, fault.CodeOf(err), "the last new run could not be staged", err)
 	}
 	return nil
 }

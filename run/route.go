@@ -16,7 +16,7 @@ func (s *Sites) at(name string) (*member, error) {
 	if m := s.named[name]; m != nil {
 		return m, nil
 	}
-	return nil, fault.New(fault.Conflict, "run.Sites", "site_removed",
+	return nil, fault.New(fault.Conflict, "site_removed",
 		"the run is on the site "+name+", which the site file no longer has; its sites are "+strings.Join(s.Names(), ", ")).
 		WithNext("add the site to the site file again, and restart the gateway")
 }
@@ -175,7 +175,7 @@ func (s *Sites) EachFile(ctx context.Context, runID string, f func(func() (io.Re
 
 func (s *Sites) alone(err error) error {
 	if fault.CodeOf(err) == "runs_dir_unavailable" && len(s.order) > 2 {
-		return fault.Wrap(fault.Transport, "run.Sites", SiteAway, "the files of the run's site are away", err)
+		return fault.Wrap(fault.Transport, SiteAway, "the files of the run's site are away", err)
 	}
 	return err
 }

@@ -230,7 +230,7 @@ func (s *Sites) Ready() error {
 		case first == nil:
 			first = err
 			if len(s.order) > 2 { // more than a cluster and the gateway's own host
-				first = fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(err), "site "+m.name, err)
+				first = fault.Wrap(fault.Transport, fault.CodeOf(err), "site "+m.name, err)
 			}
 		default:
 			others = append(others, "site "+m.name+": "+fault.Prose(err))
@@ -239,7 +239,7 @@ func (s *Sites) Ready() error {
 	if len(others) == 0 {
 		return first
 	}
-	return fault.Wrap(fault.Transport, "run.Ready", fault.CodeOf(first), strings.Join(others, "; "), first)
+	return fault.Wrap(fault.Transport, fault.CodeOf(first), strings.Join(others, "; "), first)
 }
 
 // Watched is when each site's Slurm last answered completely, and why it does not answer now.

@@ -165,7 +165,7 @@ func TestSiteAway(t *testing.T) {
 			if there.Load() {
 				return nil
 			}
-			return fault.New(fault.Transport, "test", "runs_dir_unavailable", "runs_dir is not mounted").WithNext("mount it")
+			return fault.New(fault.Transport, "runs_dir_unavailable", "runs_dir is not mounted").WithNext("mount it")
 		}
 		s, away := gateway(t, a.site("a", open), b.site("b", closed))
 		if fault.CodeOf(away["b"]) != "runs_dir_unavailable" || away["a"] != nil || fault.CodeOf(s.Away("b")) != run.SiteAway ||

@@ -75,7 +75,7 @@ func TestLostAfterTwoTimeouts(t *testing.T) {
 // From any moment on the ledger takes nothing more: nothing is sent without its intent (the world watches that), callers are told, and the
 // next gateway, with the disk mended, brings the run to its end without a second execution.
 func TestLedgerStops(t *testing.T) {
-	stopped := outcome{skip: true, err: fault.New(fault.Transport, "ledger", "ledger_stopped", "the disk failed")}
+	stopped := outcome{skip: true, err: fault.New(fault.Transport, "ledger_stopped", "the disk failed")}
 	for n := 1; ; n++ {
 		reached := false
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -165,7 +165,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 			v.Run.ID))
 		return a, nil
 	}
-	if err := e.accepts("run.Submit"); err != nil {
+	if err := e.accepts(); err != nil {
 		return SubmitAnswer{}, err
 	}
 	// Nothing is recorded for an image that is missing or has the wrong checksum. A site that is away shows neither: its runs wait for it.
@@ -206,7 +206,7 @@ func (e *Engine) mayOpen(ctx context.Context, projectID string) error {
 	if err != nil || n < int64(e.cfg.OpenRuns) {
 		return err
 	}
-	return fault.New(fault.Transport, "run.Submit", "too_many_runs",
+	return fault.New(fault.Transport, "too_many_runs",
 		fmt.Sprintf("the project has %d runs that are not over, which is as many as this site allows", n)).
 		WithNext("submit again when some have ended, or cancel some").WithRetry(LongWait)
 }

@@ -219,7 +219,7 @@ func TestImageMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.fault = func(op string, _ int) outcome {
 			if op == "Verify" {
-				return outcome{err: fault.New(fault.NotFound, "x", "image_not_found", "no such image")}
+				return outcome{err: fault.New(fault.NotFound, "image_not_found", "no such image")}
 			}
 			return outcome{}
 		}
@@ -245,7 +245,7 @@ func TestStagingFaults(t *testing.T) {
 					w.auto = true
 					w.fault = func(o string, _ int) outcome {
 						if o == op && w.calls[op] <= 2 {
-							return outcome{skip: true, err: fault.New(kind, "x", "some_fault", "of the filesystem")}
+							return outcome{skip: true, err: fault.New(kind, "some_fault", "of the filesystem")}
 						}
 						return outcome{}
 					}

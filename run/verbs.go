@@ -22,14 +22,13 @@ func (e *Engine) Retry(ctx context.Context, runID string, after int, why string)
 
 // checkAfter compares the attempt that a retry names with the latest one.
 func checkAfter(r Run, after int) error {
-	const op = "run.Retry"
 	call := fault.Do("slurm.job.retry", "run_id", r.ID, "after_attempt", r.AttemptN)
 	switch {
 	case after == 0:
-		return fault.New(fault.Validation, op, "after_attempt_missing",
+		return fault.New(fault.Validation, "after_attempt_missing",
 			fmt.Sprintf("the call does not name the attempt it follows (after_attempt); %s is at attempt %d", r.ID, r.AttemptN)).WithSteps(call)
 	case after > r.AttemptN:
-		return fault.New(fault.Validation, op, "no_such_attempt", fmt.Sprintf("%s has no attempt %d; its latest is attempt %d", r.ID, after,
+		return fault.New(fault.Validation, "no_such_attempt", fmt.Sprintf("%s has no attempt %d; its latest is attempt %d", r.ID, after,
 			r.AttemptN)).WithSteps(call)
 	}
 	return nil
@@ -43,15 +42,15 @@ func unlessStale[T any](verb func() (T, error)) (T, error) {
 		}
 	}
 	var none T
-	return none, fault.New(fault.Transport, "run.verb", "busy", "the run keeps changing").WithNext("repeat the call")
+	return none, fault.New(fault.Transport, "busy", "the run keeps changing").WithNext("repeat the call")
 }
 
 // inDoubt carries out a verb for a run in one of the phases in which its job is in doubt, and returns what became of the run.
-func (e *Engine) inDoubt(ctx context.Context, op, runID string, verb func(View) error, phases ...Phase) (GetState, error) {
+func (e *Engine) inDoubt(ctx context.Context, runID string, verb func(View) error, phases ...Phase) (GetState, error) {
 	return unlessStale(func() (GetState, error) {
 		v, err := e.Store.View(ctx, runID)
 		if err == nil && !slices.Contains(phases, v.Run.Phase) {
-			err = fault.New(fault.Conflict, op, "not_in_doubt", fmt.Sprintf("the run is %s (%s), so its job is not in doubt", v.Run.State,
+			err = fault.New(fault.Conflict, "not_in_doubt", fmt.Sprintf("the run is %s (%s), so its job is not in doubt", v.Run.State,
 				v.Run.Phase)).WithSteps(fault.Do("run.show", "run_id", runID))
 		}
 		if err == nil {
@@ -68,7 +67,6 @@ func (e *Engine) inDoubt(ctx context.Context, op, runID string, verb func(View) 
 }
 
 func (e *Engine) retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
-	const op = "run.Retry"
 	v, err := e.Store.View(ctx, runID)
 	if err == nil && v.Run.State.Terminal() && v.Run.State != Succeeded { // no other run can have a next attempt, whatever the call names
 		err = checkAfter(v.Run, after)
@@ -79,13 +77,13 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 	case after > 0 && after < v.Run.AttemptN:
 		return e.submitAnswer(v, true, nil), nil
 	case v.Run.State == Succeeded:
-		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_succeeded", "the run succeeded; there is nothing to retry").
+		return SubmitAnswer{}, fault.New(fault.Conflict, "run_succeeded", "the run succeeded; there is nothing to retry").
 			WithSteps(fault.Do("slurm.job.collect", "run_id", runID))
 	case !v.Run.State.Terminal():
-		return SubmitAnswer{}, fault.New(fault.Conflict, op, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
+		return SubmitAnswer{}, fault.New(fault.Conflict, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
 			WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait), fault.Do("slurm.job.cancel", "run_id", runID))
 	}
-	if err := e.accepts(op); err != nil {
+	if err := e.accepts(); err != nil {
 		return SubmitAnswer{}, err
 	}
 	if err := e.Room(ctx, ShareOf(v.Run)); err != nil {
@@ -116,24 +114,23 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 // attempt can execute from now on. If a job already has the claim, the run belongs to that job, and the answer is
 // a Conflict that names it.
 func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState, error) {
-	const op = "run.DeclareAbsent"
-	return e.inDoubt(ctx, op, runID, func(v View) error {
+	return e.inDoubt(ctx, runID, func(v View) error {
 		claim, who, err := e.takeClaim(ctx, v)
 		switch {
 		case err != nil:
 			return err
 		case who == folderMissing:
-			return fault.New(fault.Conflict, op, WorkspaceGone, "the attempt's folder is gone: it is unknown whether the attempt was executed; "+
+			return fault.New(fault.Conflict, WorkspaceGone, "the attempt's folder is gone: it is unknown whether the attempt was executed; "+
 				"no job of it can execute any more").WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
 		case who == heldByOther:
-			return fault.New(fault.Conflict, op, "claim_of_another",
+			return fault.New(fault.Conflict, "claim_of_another",
 				"the claim in the attempt's folder belongs to an unknown submission; no job of this one can execute any more").
 				WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
 		case who == heldByJob:
 			if _, err := e.adopt(ctx, v, claim); err != nil {
 				return err
 			}
-			return fault.New(fault.Conflict, op, "job_executes",
+			return fault.New(fault.Conflict, "job_executes",
 				fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).
 				WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
 		}
@@ -149,8 +146,7 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 // Adopt assigns a job that a person has found to a run in doubt. Slurm must know that id under the run's own
 // job name; any other job is refused.
 func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
-	const op = "run.Adopt"
-	return e.inDoubt(ctx, op, runID, func(v View) error {
+	return e.inDoubt(ctx, runID, func(v View) error {
 		name := v.Submission.JobName
 		jobs, err := e.Queue.Jobs(ctx, nil)
 		if err != nil {
@@ -165,11 +161,11 @@ func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, erro
 		}
 		i := slices.IndexFunc(found, func(j Job) bool { return j.ID == jobID })
 		if hidden := seen.hides(name); i < 0 && hidden != nil {
-			return fault.New(fault.Transport, op, recordUnread, "Slurm's answer has a record that cannot be read ("+hidden.Why+
+			return fault.New(fault.Transport, recordUnread, "Slurm's answer has a record that cannot be read ("+hidden.Why+
 				"), which may be that of job "+jobID).WithNext("look for the record in the gateway's log, then try again")
 		}
 		if i < 0 {
-			return fault.New(fault.Conflict, op, "job_not_ours",
+			return fault.New(fault.Conflict, "job_not_ours",
 				fmt.Sprintf("Slurm has no job %s named %s; a job with another name cannot be adopted", jobID, name)).
 				WithNext("look for the job with squeue --name=" + name + "; if there is none, declare it absent").
 				WithSteps(fault.Do("slurm.job.absent", "run_id", runID))

@@ -16,11 +16,10 @@ const inputCorrupt = "input_corrupt"
 // verifyInputs checks the inputs that the pack wants checked to their end, once for the same bytes and type. It reads the stored bytes, so
 // it comes after staging, which compares their checksum. Only a pass is recorded: a later version may be right where this one is wrong.
 func (e *Engine) verifyInputs(ctx context.Context, v View, p plan.Params) error {
-	const op = "run.verifyInputs"
 	contract, _, err := e.contract(ctx, v)
 	switch {
 	case err != nil:
-		return fault.Wrap(fault.Transport, op, "pack_unread", "the run's pack cannot be read now", err)
+		return fault.Wrap(fault.Transport, "pack_unread", "the run's pack cannot be read now", err)
 	case contract == nil:
 		return nil
 	}
@@ -43,7 +42,7 @@ func (e *Engine) verifyInputs(ctx context.Context, v View, p plan.Params) error 
 		case err != nil:
 			return err
 		case wrong != nil:
-			return fault.New(fault.Validation, op, inputCorrupt,
+			return fault.New(fault.Validation, inputCorrupt,
 				fmt.Sprintf("the input %s (%s, %.200q) is not a whole %s file: %v; nothing was sent to Slurm", in.Role, a.ID, a.Label, a.Type, wrong)).
 				WithNext("import a correct file and submit with its id")
 		}
@@ -74,7 +73,7 @@ func (e *Engine) verifyInput(ctx context.Context, a Artifact) (wrong, err error)
 		case err == io.EOF:
 			return check.Finish(), nil
 		case err != nil:
-			return nil, fault.Wrap(fault.Transport, "run.verifyInput", "input_unreadable", "the bytes of "+a.ID+" cannot be read", err)
+			return nil, fault.Wrap(fault.Transport, "input_unreadable", "the bytes of "+a.ID+" cannot be read", err)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}

@@ -109,7 +109,7 @@ func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.D
 	}
 	resume, ok := e.Waits(ctx)
 	if !ok {
-		return v, fault.New(fault.Transport, "run.wait", tooManyWaits, "too many of your calls wait for runs already").
+		return v, fault.New(fault.Transport, tooManyWaits, "too many of your calls wait for runs already").
 			WithNext("repeat the call without wait_seconds, or when some of them have ended").WithRetry(LongWait)
 	}
 	timer := time.NewTimer(d)

@@ -50,7 +50,7 @@ func folder(runID string, n int) string { return fmt.Sprintf("%s/%d", runID, n) 
 func (s *shared) attempt(runID string, n int) *attempt { return s.attempts[folder(runID, n)] }
 
 func broken(kind fault.Kind, code, about string) error {
-	return fault.New(kind, "fake", code, "the fake refuses "+about)
+	return fault.New(kind, code, "the fake refuses "+about)
 }
 
 func checkRun(runID string, n int) error {
@@ -79,7 +79,7 @@ func (l *life) StageInputs(ctx context.Context, runID string, inputs []plan.Inpu
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fault.Wrap(fault.Canceled, "fake", "canceled", "the caller gave up", err)
+		return fault.Wrap(fault.Canceled, "canceled", "the caller gave up", err)
 	}
 	in, dirs := map[string]content{}, map[string]bool{}
 	for _, i := range inputs {
@@ -100,13 +100,13 @@ func (l *life) StageInputs(ctx context.Context, runID string, inputs []plan.Inpu
 		}
 		r, _, err := open(ctx, i.ChecksumSHA256)
 		if err != nil {
-			return fault.Wrap("", "fake", fault.CodeOf(err), "no bytes of "+i.DestRelpath, err)
+			return fault.Wrap("", fault.CodeOf(err), "no bytes of "+i.DestRelpath, err)
 		}
 		data, err := io.ReadAll(r)
 		r.Close()
 		switch {
 		case err != nil:
-			return fault.Wrap(fault.Transport, "fake", "filesystem", "cannot read "+i.DestRelpath, err)
+			return fault.Wrap(fault.Transport, "filesystem", "cannot read "+i.DestRelpath, err)
 		case hash(data) != i.ChecksumSHA256:
 			return broken(fault.Validation, "input_checksum", i.DestRelpath)
 		}

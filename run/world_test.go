@@ -107,7 +107,7 @@ type job struct {
 	foreign bool
 }
 
-var errDead = fault.New(fault.Transport, "world", "dead", "this gateway is dead")
+var errDead = fault.New(fault.Transport, "dead", "this gateway is dead")
 
 // bubble runs a test with its own world and its own time.
 func bubble(t *testing.T, f func(t *testing.T, w *world)) {
@@ -313,7 +313,7 @@ func (w *world) copy(ctx context.Context) error {
 	case <-time.After(takes):
 		return nil
 	case <-ctx.Done():
-		return fault.Wrap("", "world", "", "stopped while copying", ctx.Err())
+		return fault.Wrap("", "", "stopped while copying", ctx.Err())
 	}
 }
 
@@ -328,7 +328,7 @@ func (l *life) Put(_ context.Context, r io.Reader, limit int64) (sum string, siz
 	}
 	err = l.do("Put", func() error {
 		if int64(len(b)) > limit {
-			return fault.New(fault.Policy, "fake", "artifact_too_large", "more than allowed")
+			return fault.New(fault.Policy, "artifact_too_large", "more than allowed")
 		}
 		sum, size = l.w.store(b), int64(len(b))
 		return nil
@@ -347,7 +347,7 @@ func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error
 	var ok bool
 	l.w.with(func() { judge, ok = l.w.contracts[packHash] })
 	if !ok {
-		return nil, fault.New(fault.NotFound, "fake", "pack_not_found", packHash)
+		return nil, fault.New(fault.NotFound, "pack_not_found", packHash)
 	}
 	if fault.Is(judge, fault.Internal) || fault.CodeOf(judge) == "pack_unreadable" {
 		return nil, judge
@@ -748,7 +748,7 @@ func (w *world) want(v run.View, state run.State, reason string) {
 	}
 }
 
-var errTransient = fault.Wrap(fault.Transport, "world", "transient", "it did not work this time", errors.New("input/output error"))
+var errTransient = fault.Wrap(fault.Transport, "transient", "it did not work this time", errors.New("input/output error"))
 
 var ledgerAll = ledger.Filter{}
 

@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	op           = "setup.Find"
 	serviceUser  = "slurmgate"
 	localState   = "/var/lib/slurmgate"
 	searchWithin = 20 * time.Second // for one program of this host
@@ -63,7 +62,7 @@ func (f *Found) cluster(ctx context.Context) error {
 		return err
 	}
 	if f.Slurm, err = cli.Survey(ctx, f.User); err != nil {
-		return fault.Wrap("", op, "slurm_unreachable", "Slurm did not answer", err).
+		return fault.Wrap("", "slurm_unreachable", "Slurm did not answer", err).
 			WithNext("make `" + filepath.Join(f.BinDir, "scontrol") + " show config` work on this host, then try again")
 	}
 	f.Name = strings.ToLower(f.Slurm.ClusterName)
@@ -205,7 +204,7 @@ func existing(path string) string {
 func networkMounts() (list []string, err error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, op, "mounts", "the mounts of this host cannot be read", err)
+		return nil, fault.Wrap(fault.Transport, "mounts", "the mounts of this host cannot be read", err)
 	}
 	defer file.Close()
 	lines := bufio.NewScanner(file)
@@ -280,5 +279,5 @@ func orNone(list []string) string { return cmp.Or(strings.Join(list, ", "), "non
 
 // missing is a fault about an option that the admin has to give.
 func missing(option, msg, next string) error {
-	return fault.Invalid(op, "", fault.Problem{Code: "SETUP-" + strings.ToUpper(option), Field: "--" + option, Msg: msg, Hint: next})
+	return fault.Invalid("", fault.Problem{Code: "SETUP-" + strings.ToUpper(option), Field: "--" + option, Msg: msg, Hint: next})
 }

@@ -145,7 +145,7 @@ func (p page) render(text string) (string, error) {
 		err = t.Execute(&b, p)
 	}
 	if err != nil {
-		return "", fault.Wrap(fault.Internal, op, "", "the file cannot be written", err)
+		return "", fault.Wrap(fault.Internal, "", "the file cannot be written", err)
 	}
 	return b.String(), nil
 }

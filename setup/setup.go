@@ -86,7 +86,7 @@ func Find(ctx context.Context, a Asked) (f Found, err error) {
 		}
 	}
 	if len(problems) > 0 {
-		return f, fault.Invalid(op, "the site file cannot be written yet", problems...)
+		return f, fault.Invalid("the site file cannot be written yet", problems...)
 	}
 	return f, nil
 }

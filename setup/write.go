@@ -72,13 +72,13 @@ func domainID(name string) string {
 func Write(f Found, files Files) (err error) {
 	for _, path := range []string{f.Site, files.Domain} {
 		if _, err := os.Lstat(path); err == nil {
-			return fault.New(fault.Conflict, "setup.Write", "file_exists", path+" already exists").
+			return fault.New(fault.Conflict, "file_exists", path+" already exists").
 				WithNext("move it away, or look at what would be written: slurmgate site init --print")
 		}
 	}
 	defer func() {
 		if err != nil {
-			err = fault.Wrap(fault.Transport, "setup.Write", "not_written", "the files cannot be written", err).
+			err = fault.Wrap(fault.Transport, "not_written", "the files cannot be written", err).
 				WithNext("run it as a user who may write to " + filepath.Dir(f.Site))
 		}
 	}()

@@ -238,7 +238,7 @@ type Check func(*Site) []fault.Problem
 func Load(path string, more ...Check) (*Site, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, "site.Load", "", "cannot resolve "+path, err)
+		return nil, fault.Wrap(fault.Internal, "", "cannot resolve "+path, err)
 	}
 	data, err := read(abs)
 	if err != nil {
@@ -248,22 +248,21 @@ func Load(path string, more ...Check) (*Site, error) {
 }
 
 func read(abs string) ([]byte, error) {
-	const op = "site.Load"
 	f, err := os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not to wait for a pipe's other end
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, op, "SITE-FILE", "there is no site file "+abs).
+		return nil, fault.New(fault.NotFound, "SITE-FILE", "there is no site file "+abs).
 			WithNext("copy site-configs/template.yaml to that path and fill it in")
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file", err).WithNext(readable)
+		return nil, fault.Wrap(fault.Validation, "SITE-FILE", "cannot read the site file", err).WithNext(readable)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fault.New(fault.Validation, op, "SITE-FILE", "the site file "+abs+" is not a regular file").WithNext(readable)
+		return nil, fault.New(fault.Validation, "SITE-FILE", "the site file "+abs+" is not a regular file").WithNext(readable)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "SITE-FILE", "cannot read the site file "+abs, err).WithNext(readable)
+		return nil, fault.Wrap(fault.Validation, "SITE-FILE", "cannot read the site file "+abs, err).WithNext(readable)
 	}
 	return data, nil
 }
@@ -275,7 +274,7 @@ func Parse(file string, data []byte, more ...Check) (*Site, error) {
 	s := &Site{file: file, at: map[string]place{}}
 	abs, err := filepath.Abs(file)
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, "site.Parse", "", "cannot resolve "+file, err)
+		return nil, fault.Wrap(fault.Internal, "", "cannot resolve "+file, err)
 	}
 	s.base = filepath.Dir(abs)
 	problems, fatal := s.parse(data, more...)
@@ -317,7 +316,7 @@ func (s *Site) Effective() ([]byte, error) {
 	e := yaml.NewEncoder(&buf)
 	e.SetIndent(2)
 	if err := errors.Join(doc.Encode(s), e.Encode(s.ownPart(&doc)), e.Close()); err != nil {
-		return nil, fault.Wrap(fault.Internal, "site.Effective", "", "cannot print the site", err)
+		return nil, fault.Wrap(fault.Internal, "", "cannot print the site", err)
 	}
 	return buf.Bytes(), nil
 }
@@ -327,7 +326,7 @@ func refused(file string, problems []fault.Problem) error {
 	if file == "" {
 		what = "the site configuration"
 	}
-	e := fault.Invalid("site.Validate", fmt.Sprintf("%s has %d problems", what, len(problems)), problems...)
+	e := fault.Invalid(fmt.Sprintf("%s has %d problems", what, len(problems)), problems...)
 	if len(problems) == 1 {
 		e.Msg = what + " has a problem"
 	}

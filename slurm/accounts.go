@@ -77,7 +77,7 @@ func (b *accountBook) get(ctx context.Context, ask askAccounts) (map[string]User
 	if b.users != nil && time.Since(b.read) < accountsKept {
 		return b.users, nil
 	}
-	err := cmp.Or(b.err, error(fault.New(fault.Transport, "slurm.Accounts", "slurm_unreachable",
+	err := cmp.Or(b.err, error(fault.New(fault.Transport, "slurm_unreachable",
 		fmt.Sprintf("no answer within %s", accountsWait))))
 	return nil, unknownAccounts(err)
 }
@@ -100,14 +100,13 @@ func (b *accountBook) lookUp(ask askAccounts) {
 }
 
 func unknownAccounts(err error) error {
-	return fault.Wrap(fault.Transport, "slurm.Accounts", "accounts_unknown", "the accounts of users cannot be looked up now", err).
+	return fault.Wrap(fault.Transport, "accounts_unknown", "the accounts of users cannot be looked up now", err).
 		WithNext("try again in 30 seconds; the administrator checks that slurmdbd runs").WithRetry(int(accountsRetry / time.Second))
 }
 
 // AllAccounts asks the accounting database what every user may charge on the cluster of the site file. It costs one RPC.
 func (c *CLI) AllAccounts(ctx context.Context) (map[string]UserAccounts, error) {
-	const op = "slurm.Accounts"
-	out, err := c.ask(ctx, op, rpcAccounts, clean, "sacctmgr", "--noheader", "--parsable2", "show", "user", "withassoc",
+	out, err := c.ask(ctx, rpcAccounts, clean, "sacctmgr", "--noheader", "--parsable2", "show", "user", "withassoc",
 		"cluster="+c.cfg.Cluster, "format=User,DefaultAccount,Cluster,Account,Partition,QOS")
 	if err != nil {
 		return nil, err
@@ -115,7 +114,7 @@ func (c *CLI) AllAccounts(ctx context.Context) (map[string]UserAccounts, error) 
 	users, odd, example := userAccounts(string(out.Stdout), c.cfg.Cluster)
 	c.reportUnread("sacctmgr", odd, "a line does not have six fields", example)
 	if len(users) == 0 {
-		return nil, fault.New(fault.Transport, op, "no_associations", "sacctmgr lists no association of the cluster "+c.cfg.Cluster).
+		return nil, fault.New(fault.Transport, "no_associations", "sacctmgr lists no association of the cluster "+c.cfg.Cluster).
 			WithNext("check slurm.cluster in the site file; if slurmdbd.conf has PrivateData, give the gateway's user the admin level Operator")
 	}
 	return users, nil

@@ -50,9 +50,9 @@ func newBudget(rpcPerMinute int) *budget {
 }
 
 // spend waits until n RPCs may be made. Its error is a Transport fault: nothing was asked.
-func (b *budget) spend(ctx context.Context, op string, n int) error {
+func (b *budget) spend(ctx context.Context, n int) error {
 	if err := b.WaitN(ctx, n); err != nil {
-		return fault.Wrap(fault.Transport, op, outOfBudget, "no RPC of the site's budget became free in time", err)
+		return fault.Wrap(fault.Transport, outOfBudget, "no RPC of the site's budget became free in time", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,6 @@ func (b *budget) time(n float64) time.Duration {
 
 // pace is spend for a send. All but first ones wait until the bucket has the spare RPCs too, but not for ever: others may keep it empty.
 func (b *budget) pace(ctx context.Context, first bool) error {
-	const op = "slurm.Pace"
 	b.mu.Lock()
 	b.pacing++
 	b.mu.Unlock()
@@ -104,11 +103,11 @@ func (b *budget) pace(ctx context.Context, first bool) error {
 		}
 		d := min(max(b.time(short), time.Millisecond), patience)
 		if err := sleep(ctx, d); err != nil {
-			return fault.Wrap(fault.Transport, op, outOfBudget, "no RPC of the site's budget became free in time", err)
+			return fault.Wrap(fault.Transport, outOfBudget, "no RPC of the site's budget became free in time", err)
 		}
 		patience -= d
 	}
-	return b.spend(ctx, op, rpcSend)
+	return b.spend(ctx, rpcSend)
 }
 
 // look waits while looks at the queue would take more than half of a budget that sends wait for.

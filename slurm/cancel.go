@@ -17,18 +17,17 @@ var (
 // another name is never cancelled: from Slurm 24.05 on slurmctld compares the names itself (--ctld: one RPC), before that scancel reads
 // the job first (three).
 func (c *CLI) Cancel(ctx context.Context, id, name string) error {
-	const op = "slurm.Cancel"
 	if !jobID.MatchString(id) || !jobName.MatchString(name) {
-		return fault.New(fault.Internal, op, "job_id", "not a job of this gateway: "+Quote(id)+" "+Quote(name))
+		return fault.New(fault.Internal, "job_id", "not a job of this gateway: "+Quote(id)+" "+Quote(name))
 	}
 	ctld, err := c.cancelsByName(ctx)
 	if err != nil {
 		return err
 	}
 	if ctld {
-		_, err = c.ask(ctx, op, rpcCancelCtld, cancelled, "scancel", "--ctld", "--name="+name, id)
+		_, err = c.ask(ctx, rpcCancelCtld, cancelled, "scancel", "--ctld", "--name="+name, id)
 	} else {
-		_, err = c.ask(ctx, op, rpcCancel, cancelled, "scancel", "--name="+name, id)
+		_, err = c.ask(ctx, rpcCancel, cancelled, "scancel", "--name="+name, id)
 	}
 	if err != nil {
 		c.scancel.forget() // it may be another version by now
@@ -39,12 +38,12 @@ func (c *CLI) Cancel(ctx context.Context, id, name string) error {
 // cancelsByName reports whether scancel can leave the comparison of names to slurmctld. It finds out once; no daemon is asked.
 func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
 	r, err := c.scancel.get(func() (r [2]int, err error) {
-		out, err := c.ask(ctx, "slurm.Cancel", 0, clean, "scancel", "--version")
+		out, err := c.ask(ctx, 0, clean, "scancel", "--version")
 		if err != nil {
 			return r, err
 		}
 		if r, err = release(strings.TrimSpace(string(out.Stdout))); err != nil {
-			err = fault.Wrap(fault.Transport, "slurm.Cancel", "version", "the version of scancel cannot be read", err)
+			err = fault.Wrap(fault.Transport, "version", "the version of scancel cannot be read", err)
 		}
 		return r, err
 	})

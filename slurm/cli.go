@@ -76,7 +76,7 @@ func NewCLI(c Config) (*CLI, error) {
 		return newFar(c)
 	}
 	if err := os.MkdirAll(c.LocksDir, 0o700); err != nil && c.LocksDir != "" {
-		return nil, fault.Wrap(fault.Internal, "slurm.NewCLI", "locks_dir", fmt.Sprintf("the lock folder %s cannot be created", c.LocksDir), err)
+		return nil, fault.Wrap(fault.Internal, "locks_dir", fmt.Sprintf("the lock folder %s cannot be created", c.LocksDir), err)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -121,26 +121,26 @@ func (c *CLI) environ(more ...string) []string {
 
 // ask runs one query within its time, at a price in RPCs. An error is a Transport fault that carries what the
 // program said; so is a non-zero exit status unless okay accepts the output.
-func (c *CLI) ask(ctx context.Context, op string, rpcs int, okay func(Output) bool, program string, args ...string) (Output, error) {
-	return c.askInto(ctx, nil, op, rpcs, okay, program, args...)
+func (c *CLI) ask(ctx context.Context, rpcs int, okay func(Output) bool, program string, args ...string) (Output, error) {
+	return c.askInto(ctx, nil, rpcs, okay, program, args...)
 }
 
 // askInto is ask with the answer passed on as it comes. What the sink has got by an error is worth nothing. What goes to a daemon goes to
 // the site file's cluster alone.
-func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, okay func(Output) bool, program string,
+func (c *CLI) askInto(ctx context.Context, sink io.Writer, rpcs int, okay func(Output) bool, program string,
 	args ...string) (Output, error) {
 	if rpcs == 0 {
-		return c.run(ctx, sink, op, okay, program, args...)
+		return c.run(ctx, sink, okay, program, args...)
 	}
 	for again := false; ; again = true {
-		proof, err := c.prove(ctx, op)
+		proof, err := c.prove(ctx)
 		if err == nil && !again {
-			err = c.budget.spend(ctx, op, rpcs)
+			err = c.budget.spend(ctx, rpcs)
 		}
 		if err != nil {
 			return Output{}, err
 		}
-		out, err := c.runWhile(ctx, proof, sink, op, okay, program, args...)
+		out, err := c.runWhile(ctx, proof, sink, okay, program, args...)
 		moved := errors.Is(err, errMoved)
 		if err != nil && (moved || program != "sacct" && program != "sacctmgr") { // these ask slurmdbd, which says nothing about slurmctld
 			c.distrust()
@@ -152,11 +152,11 @@ func (c *CLI) askInto(ctx context.Context, sink io.Writer, op string, rpcs int, 
 }
 
 // run runs one query of whatever cluster there is.
-func (c *CLI) run(ctx context.Context, sink io.Writer, op string, okay func(Output) bool, program string, args ...string) (Output, error) {
-	return c.runWhile(ctx, "", sink, op, okay, program, args...)
+func (c *CLI) run(ctx context.Context, sink io.Writer, okay func(Output) bool, program string, args ...string) (Output, error) {
+	return c.runWhile(ctx, "", sink, okay, program, args...)
 }
 
-func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, op string, okay func(Output) bool, program string,
+func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, okay func(Output) bool, program string,
 	args ...string) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
@@ -166,33 +166,33 @@ func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, op str
 		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s"),
 	})
 	if err != nil {
-		return out, unanswered(op, program, out, err)
+		return out, unanswered(program, out, err)
 	}
 	if okay(out) {
 		return out, nil
 	}
-	return out, fault.New(fault.Transport, op, "slurm_unreachable",
+	return out, fault.New(fault.Transport, "slurm_unreachable",
 		fmt.Sprintf("%s exited with status %d: %s", program, out.Exit, oneLine(out.Stderr)))
 }
 
 // feed runs a program that reads commands from standard input, whatever its exit status.
-func (c *CLI) feed(ctx context.Context, op string, in io.Reader, program string, args ...string) (Output, error) {
+func (c *CLI) feed(ctx context.Context, in io.Reader, program string, args ...string) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: maxQueryBytes, Stdin: in,
 		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s")})
 	if err != nil {
-		err = unanswered(op, program, out, err)
+		err = unanswered(program, out, err)
 	}
 	return out, err
 }
 
 // unanswered is the fault of a program that did not run to its end. One of the connection keeps its own code.
-func unanswered(op, program string, out Output, err error) error {
+func unanswered(program string, out Output, err error) error {
 	if _, known := errors.AsType[*fault.Error](err); known {
-		return fault.Wrap(fault.Transport, op, "", program+" did not answer", err)
+		return fault.Wrap(fault.Transport, "", program+" did not answer", err)
 	}
-	return fault.Wrap(fault.Transport, op, "slurm_unreachable", program+" did not answer: "+oneLine(out.Stderr), err)
+	return fault.Wrap(fault.Transport, "slurm_unreachable", program+" did not answer: "+oneLine(out.Stderr), err)
 }
 
 // clean is the okay of a query that is only good without any complaint: squeue is known to print half an

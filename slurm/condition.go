@@ -39,18 +39,17 @@ func (p PartitionState) Usable() (n int) {
 
 // Condition asks for the configuration and the partitions.
 func (c *CLI) Condition(ctx context.Context) (s Condition, err error) {
-	const op = "slurm.Condition"
-	out, err := c.ask(ctx, op, rpcConfig, clean, "scontrol", "show", "config")
+	out, err := c.ask(ctx, rpcConfig, clean, "scontrol", "show", "config")
 	if err != nil {
 		return s, err
 	}
 	text := string(out.Stdout)
 	s.Values, s.At = configValues(text), answeredAt(text)
-	if out, err = c.ask(ctx, op, 1, clean, "scontrol", "show", "partition", "--oneliner"); err != nil {
+	if out, err = c.ask(ctx, 1, clean, "scontrol", "show", "partition", "--oneliner"); err != nil {
 		return s, err
 	}
 	s.Partitions = partitionStates(string(out.Stdout))
-	if out, err = c.ask(ctx, op, 1, clean, "sinfo", "--noheader", "--format=%R|%T|%D"); err != nil {
+	if out, err = c.ask(ctx, 1, clean, "sinfo", "--noheader", "--format=%R|%T|%D"); err != nil {
 		return s, err
 	}
 	nodesByState(s.Partitions, string(out.Stdout))
@@ -115,8 +114,7 @@ type QOS struct {
 
 // Associations asks the accounting database what the gateway's user may charge, and which QOS there are.
 func (c *CLI) Associations(ctx context.Context, cluster string) (list []Association, qos []QOS, err error) {
-	const op = "slurm.Associations"
-	out, err := c.ask(ctx, op, 1, clean, "sacctmgr", "--noheader", "--parsable2", "show", "associations", "user="+c.cfg.User,
+	out, err := c.ask(ctx, 1, clean, "sacctmgr", "--noheader", "--parsable2", "show", "associations", "user="+c.cfg.User,
 		"cluster="+cluster, "format=Account,Partition,QOS,MaxSubmitJobs,GrpSubmitJobs")
 	if err != nil {
 		return nil, nil, err
@@ -127,7 +125,7 @@ func (c *CLI) Associations(ctx context.Context, cluster string) (list []Associat
 				Submit: least(f[3:])})
 		}
 	}
-	out, err = c.ask(ctx, op, 1, clean, "sacctmgr", "--noheader", "--parsable2", "show", "qos",
+	out, err = c.ask(ctx, 1, clean, "sacctmgr", "--noheader", "--parsable2", "show", "qos",
 		"format=Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs")
 	if err != nil {
 		return nil, nil, err
@@ -153,7 +151,6 @@ func least(limits []string) (n *int) {
 // Accepts asks slurmctld whether it would accept a job (sbatch --test-only); nothing is submitted. A job that it refuses is a Validation
 // fault with Slurm's words.
 func (c *CLI) Accepts(ctx context.Context, r plan.Resources, p plan.Placement) error {
-	const op = "slurm.Accepts"
 	args := append([]string{"--test-only", "--wrap=/bin/true"}, fixed...)
 	args = append(args, "--cpus-per-task="+strconv.Itoa(r.CPUs), "--mem="+strconv.Itoa(r.MemMB)+"M",
 		"--time="+strconv.Itoa(c.minutes(r.TimeLimitSeconds)), "--partition="+p.Partition, "--account="+p.Account, "--chdir=/")
@@ -170,12 +167,12 @@ func (c *CLI) Accepts(ctx context.Context, r plan.Resources, p plan.Placement) e
 		}
 		args = append(args, fmt.Sprintf("--gres=gpu:%s%d", kind, *r.GPUs))
 	}
-	out, err := c.ask(ctx, op, 1, func(Output) bool { return true }, "sbatch", args...)
+	out, err := c.ask(ctx, 1, func(Output) bool { return true }, "sbatch", args...)
 	if err != nil {
 		return err
 	}
 	if out.Exit != 0 {
-		return fault.New(fault.Validation, op, "rejected", oneLine(out.Stderr))
+		return fault.New(fault.Validation, "rejected", oneLine(out.Stderr))
 	}
 	return nil
 }

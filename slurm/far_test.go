@@ -268,11 +268,11 @@ func TestFarClusterIsChecked(t *testing.T) {
 		t.Errorf("%+v, %d starts", res, starts(work))
 	}
 	control("ours")
-	if _, err := c.ask(t.Context(), "test", 1, clean, "scontrol", "ping"); err != nil {
+	if _, err := c.ask(t.Context(), 1, clean, "scontrol", "ping"); err != nil {
 		t.Error(err)
 	}
 	control("theirs")
-	if _, err := c.ask(t.Context(), "test", 1, clean, "scontrol", "ping"); fault.CodeOf(err) != run.WrongCluster {
+	if _, err := c.ask(t.Context(), 1, clean, "scontrol", "ping"); fault.CodeOf(err) != run.WrongCluster {
 		t.Error(err)
 	}
 }
@@ -305,7 +305,7 @@ func TestFarRunner(t *testing.T) {
 	}
 	s.Deaf.Store(true)
 	s.Cut()
-	_, err = c.ask(t.Context(), "test", 0, clean, "squeue")
+	_, err = c.ask(t.Context(), 0, clean, "squeue")
 	if !fault.Is(err, fault.Transport) || fault.CodeOf(err) != remote.Unreachable && fault.CodeOf(err) != remote.Cut {
 		t.Error(err)
 	}

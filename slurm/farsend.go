@@ -22,7 +22,7 @@ import (
 func (c *CLI) sendFar(ctx context.Context, job run.JobSpec, k int, argv []string) run.SendResult {
 	argv[len(argv)-1] = c.atLogin(argv[len(argv)-1]) // sbatch reads the script on the login node
 	for again := false; ; again = true {
-		proof, err := c.prove(ctx, "slurm.Send")
+		proof, err := c.prove(ctx)
 		if err != nil {
 			return unchecked(err)
 		}

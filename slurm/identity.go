@@ -30,13 +30,13 @@ type identity struct {
 
 // CheckCluster makes sure that Slurm's commands talk to the cluster of the site file. Otherwise it is a Transport fault: with code
 // [run.WrongCluster] if they talk to another one, with another code if none answers. A site file that names no cluster has any.
-func (c *CLI) CheckCluster(ctx context.Context, op string) error {
-	_, err := c.prove(ctx, op)
+func (c *CLI) CheckCluster(ctx context.Context) error {
+	_, err := c.prove(ctx)
 	return err
 }
 
 // prove is CheckCluster and returns what proved it: over SSH, the far script compares it before it starts anything.
-func (c *CLI) prove(ctx context.Context, op string) (proof string, err error) {
+func (c *CLI) prove(ctx context.Context) (proof string, err error) {
 	if c.cfg.Cluster == "" {
 		return "", nil
 	}
@@ -48,14 +48,14 @@ func (c *CLI) prove(ctx context.Context, op string) (proof string, err error) {
 	}
 	now := c.identity.proof
 	if c.cfg.Over == nil || now == "" {
-		now, err = c.deciding(ctx, op)
+		now, err = c.deciding(ctx)
 	}
 	if err == nil && c.identity.proof == now {
 		return now, nil
 	}
 	c.identity.proof = ""
 	if err == nil {
-		err = c.askIdentity(ctx, op)
+		err = c.askIdentity(ctx)
 	}
 	if err == nil {
 		c.identity.proof = now
@@ -66,16 +66,16 @@ func (c *CLI) prove(ctx context.Context, op string) (proof string, err error) {
 	return now, err
 }
 
-func (c *CLI) askIdentity(ctx context.Context, op string) error {
-	if err := c.budget.spend(ctx, op, rpcConfig); err != nil {
+func (c *CLI) askIdentity(ctx context.Context) error {
+	if err := c.budget.spend(ctx, rpcConfig); err != nil {
 		return err
 	}
-	out, err := c.run(ctx, nil, op, clean, "scontrol", "show", "config")
+	out, err := c.run(ctx, nil, clean, "scontrol", "show", "config")
 	if err != nil {
 		return err
 	}
 	values := configValues(string(out.Stdout))
-	err = c.compare(op, values["ClusterName"])
+	err = c.compare(values["ClusterName"])
 	if d := seconds(values["MessageTimeout"]); err == nil && d > 0 {
 		c.timeout.set(d)
 	}
@@ -83,12 +83,12 @@ func (c *CLI) askIdentity(ctx context.Context, op string) error {
 }
 
 // compare holds the name of a cluster against the site file.
-func (c *CLI) compare(op, name string) error {
+func (c *CLI) compare(name string) error {
 	switch {
 	case name == "":
-		return fault.New(fault.Transport, op, "config_unreadable", "scontrol show config does not show ClusterName")
+		return fault.New(fault.Transport, "config_unreadable", "scontrol show config does not show ClusterName")
 	case !SameCluster(name, c.cfg.Cluster):
-		return fault.New(fault.Transport, op, run.WrongCluster, fmt.Sprintf(
+		return fault.New(fault.Transport, run.WrongCluster, fmt.Sprintf(
 			"Slurm's commands in %s talk to the cluster %s, but slurm.cluster is %s; nothing is sent to it", c.cfg.BinDir,
 			fault.Clip(name), c.cfg.Cluster)).WithNext(fmt.Sprintf("correct slurm.bin_dir, slurm.conf (now %s) or slurm.cluster in the site file",
 			cmp.Or(c.cfg.Conf, "Slurm's own default"))).WithSteps(fault.Do("doctor"))
@@ -119,9 +119,9 @@ func decidingFiles(c Config) []string {
 }
 
 // deciding is the state of those files.
-func (c *CLI) deciding(ctx context.Context, op string) (string, error) {
+func (c *CLI) deciding(ctx context.Context) (string, error) {
 	if c.cfg.Over != nil {
-		return c.decidingFar(ctx, op)
+		return c.decidingFar(ctx)
 	}
 	var all strings.Builder
 	for _, path := range decidingFiles(c.cfg) {

@@ -219,7 +219,7 @@ func TestClusterDoesNotAnswer(t *testing.T) {
 			ctx = impatient
 		}
 		all.Go(func() {
-			if err := c.CheckCluster(ctx, "test"); !fault.Is(err, fault.Transport) {
+			if err := c.CheckCluster(ctx); !fault.Is(err, fault.Transport) {
 				t.Error(err)
 			}
 		})

@@ -33,7 +33,7 @@ const exitMoved = 198 // of far.sh
 func newFar(c Config) (*CLI, error) {
 	for _, path := range []string{c.BinDir, c.Conf} {
 		if strings.ContainsAny(path, "=\n") { // env would take the path of a program for a variable
-			return nil, fault.New(fault.Validation, "slurm.NewCLI", "far_path",
+			return nil, fault.New(fault.Validation, "far_path",
 				fmt.Sprintf("the path %s on the login node must not contain = or a line break", fault.Clip(path)))
 		}
 	}
@@ -68,13 +68,13 @@ func (f far) Run(ctx context.Context, c Command) (Output, error) {
 }
 
 // decidingFar is the state of the deciding files on the login node.
-func (c *CLI) decidingFar(ctx context.Context, op string) (string, error) {
+func (c *CLI) decidingFar(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	out, err := c.cfg.Over.Run(ctx, remote.Call{Script: farScript, Args: []string{farState, strings.Join(decidingFiles(c.cfg), "\n")},
 		Limit: 64 << 10})
 	if err != nil {
-		return "", unanswered(op, "the login node", Output{}, err)
+		return "", unanswered("the login node", Output{}, err)
 	}
 	return strings.TrimRight(string(out.Stdout), "\n"), nil
 }

@@ -27,7 +27,6 @@ type NodeProbe struct {
 // script starts even where the shared folders are missing. Unlike a run it may be sent twice without harm, so a plain query's rules do. It
 // returns the job id.
 func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err error) {
-	const op = "slurm.SubmitProbe"
 	args := append(slices.Clone(fixed), "--cpus-per-task=1", "--mem=100M", "--time=2", "--job-name="+p.Name,
 		"--partition="+strings.Join(p.Partitions, ","), "--account="+p.Account, "--chdir=/", "--output=/dev/null", "--error=/dev/null")
 	if p.QOS != "" {
@@ -40,13 +39,13 @@ func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err erro
 		args = append(args, "--hold", fmt.Sprintf("--array=0-%d", p.Tasks-1))
 	}
 	anyExit := func(Output) bool { return true }
-	out, err := c.ask(ctx, op, 1, anyExit, "sbatch", append(args, p.Script)...)
+	out, err := c.ask(ctx, 1, anyExit, "sbatch", append(args, p.Script)...)
 	if err != nil {
 		return "", err
 	}
 	res := Classify(string(out.Stdout), out.Stderr, &out.Exit)
 	if res.JobID == "" {
-		return "", fault.New(fault.Transport, op, "probe_refused", "Slurm did not accept the probe job: "+strings.TrimSpace(res.Text))
+		return "", fault.New(fault.Transport, "probe_refused", "Slurm did not accept the probe job: "+strings.TrimSpace(res.Text))
 	}
 	return res.JobID, nil
 }
@@ -67,8 +66,7 @@ func (n NodeIn) Takes() bool {
 
 // Nodes lists the nodes of all partitions, once for each partition they are in. It costs slurmctld two RPCs.
 func (c *CLI) Nodes(ctx context.Context) ([]NodeIn, error) {
-	const op = "slurm.Nodes"
-	out, err := c.ask(ctx, op, 2, clean, "sinfo", "--local", "--all", "--noheader", "--Node", "--format=%N|%R|%T|%E")
+	out, err := c.ask(ctx, 2, clean, "sinfo", "--local", "--all", "--noheader", "--Node", "--format=%N|%R|%T|%E")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +77,7 @@ func parseNodes(text string) (list []NodeIn, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSpace(line), "|", 4)
 		if len(f) < 4 || !nodeName.MatchString(f[0]) {
-			return nil, fault.New(fault.Transport, "slurm.Nodes", "half_answer", "sinfo printed a line that is not about a node: "+fault.Clip(line))
+			return nil, fault.New(fault.Transport, "half_answer", "sinfo printed a line that is not about a node: "+fault.Clip(line))
 		}
 		list = append(list, NodeIn{Node: f[0], Partition: f[1], State: f[2], Reason: f[3]})
 	}
@@ -91,11 +89,10 @@ var hostlist = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.,_\[\]-]*$`)
 
 // Hostnames expands a list of node names as Slurm writes it, e.g. n[1-3,7]. No daemon is asked.
 func (c *CLI) Hostnames(ctx context.Context, list string) ([]string, error) {
-	const op = "slurm.Hostnames"
 	if len(list) > 4000 || !hostlist.MatchString(list) {
-		return nil, fault.New(fault.Validation, op, "NODE-LIST", fmt.Sprintf("%q is not a list of node names, such as n1,n[3-7]", list))
+		return nil, fault.New(fault.Validation, "NODE-LIST", fmt.Sprintf("%q is not a list of node names, such as n1,n[3-7]", list))
 	}
-	out, err := c.ask(ctx, op, 0, clean, "scontrol", "show", "hostnames", list)
+	out, err := c.ask(ctx, 0, clean, "scontrol", "show", "hostnames", list)
 	return strings.Fields(string(out.Stdout)), err
 }
 
@@ -106,14 +103,13 @@ const bindAtOnce = 50
 // is updated: one small RPC for each, from a few processes. It returns what Slurm said of tasks that it did not bind, by number; they stay
 // held. These RPCs are not paid from the site's budget, which would spread those of 500 nodes over minutes.
 func (c *CLI) BindTasks(ctx context.Context, id string, at []NodeIn) (refused map[int]string, err error) {
-	const op = "slurm.BindTasks"
 	refused = map[int]string{}
 	for first := 0; first < len(at); first += bindAtOnce {
 		var in bytes.Buffer
 		for i, n := range at[first:min(first+bindAtOnce, len(at))] {
 			fmt.Fprintf(&in, "update jobid=%s_%d partition=%s reqnodelist=%s\nrelease %s_%d\n", id, first+i, n.Partition, n.Node, id, first+i)
 		}
-		out, err := c.feed(ctx, op, &in, "scontrol", "--oneliner")
+		out, err := c.feed(ctx, &in, "scontrol", "--oneliner")
 		if err != nil {
 			return refused, err
 		}
@@ -133,7 +129,7 @@ var bindRefused = regexp.MustCompile(`^([0-9]+)_([0-9]+): (.+)$`)
 
 // JobName asks slurmctld for the name it keeps for a job: a plugin may have changed it, and the name is our key.
 func (c *CLI) JobName(ctx context.Context, id string) (string, error) {
-	out, err := c.ask(ctx, "slurm.JobName", 1, clean, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%j")
+	out, err := c.ask(ctx, 1, clean, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%j")
 	name, _, _ := strings.Cut(string(out.Stdout), "\n")
 	return strings.TrimSpace(name), err
 }

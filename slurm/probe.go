@@ -30,26 +30,25 @@ type Probe struct {
 // Probe asks Slurm about itself, for doctor and for choosing the site's settings, whatever cluster it is. With the controller down it
 // gives what it has together with a Transport fault.
 func (c *CLI) Probe(ctx context.Context) (Probe, error) {
-	const op = "slurm.Probe"
 	var p Probe
-	out, err := c.ask(ctx, op, 0, clean, "sbatch", "--version")
+	out, err := c.ask(ctx, 0, clean, "sbatch", "--version")
 	if err != nil {
 		return p, err
 	}
 	p.Version = strings.TrimSpace(string(out.Stdout))
 	if p.Release, err = release(p.Version); err != nil {
-		return p, fault.Wrap(fault.Transport, op, "version", "the version of sbatch cannot be read", err)
+		return p, fault.Wrap(fault.Transport, "version", "the version of sbatch cannot be read", err)
 	}
 	p.ExportNIL = p.Release[0] > 20 || p.Release == [2]int{20, 11}
 	anyExit := func(Output) bool { return true } // ping exits with 1 when the controller is down
-	if err := c.budget.spend(ctx, op, 1+rpcConfig); err != nil {
+	if err := c.budget.spend(ctx, 1+rpcConfig); err != nil {
 		return p, err
 	}
-	if out, err = c.run(ctx, nil, op, anyExit, "scontrol", "ping"); err != nil {
+	if out, err = c.run(ctx, nil, anyExit, "scontrol", "ping"); err != nil {
 		return p, err
 	}
 	p.ControllerText = strings.TrimSpace(string(out.Stdout))
-	if out, err = c.run(ctx, nil, op, clean, "scontrol", "show", "config"); err != nil {
+	if out, err = c.run(ctx, nil, clean, "scontrol", "show", "config"); err != nil {
 		return p, err
 	}
 	p.read(configValues(string(out.Stdout)))
@@ -60,12 +59,12 @@ func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 // MessageTimeout is slurm.conf's; run.Queue has the contract. It is asked for once.
 func (c *CLI) MessageTimeout(ctx context.Context) (time.Duration, error) {
 	return c.timeout.get(func() (d time.Duration, err error) {
-		out, err := c.ask(ctx, "slurm.MessageTimeout", rpcConfig, clean, "scontrol", "show", "config")
+		out, err := c.ask(ctx, rpcConfig, clean, "scontrol", "show", "config")
 		if err != nil {
 			return 0, err
 		}
 		if d = seconds(configValues(string(out.Stdout))["MessageTimeout"]); d == 0 {
-			err = fault.New(fault.Transport, "slurm.MessageTimeout", "config_unreadable", "scontrol show config does not show MessageTimeout")
+			err = fault.New(fault.Transport, "config_unreadable", "scontrol show config does not show MessageTimeout")
 		}
 		return d, err
 	})

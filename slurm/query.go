@@ -21,19 +21,18 @@ var (
 // contract. It costs slurmctld two RPCs (jobs of this user, partitions) whatever the number of jobs: --local saves the
 // one about federations, and without --all jobs in hidden partitions would be missing.
 func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
-	const op = "slurm.Queue"
 	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
 	a.sought = sought
 	if err := c.budget.look(ctx); err != nil {
-		return nil, fault.Wrap(fault.Transport, op, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
+		return nil, fault.Wrap(fault.Transport, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
 	}
-	_, err := c.askInto(ctx, a, op, rpcQueue, clean, "squeue",
+	_, err := c.askInto(ctx, a, rpcQueue, clean, "squeue",
 		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields,
 			":"+sep+",")+":"+sep)
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := c.parsed(op, "squeue", a)
+	jobs, err := c.parsed("squeue", a)
 	c.queued.Store(int64(len(jobs) + len(jobs)/16))
 	return jobs, err
 }
@@ -53,25 +52,24 @@ var accountingFields = []struct {
 // Records is one answer of sacct; run.Accounting has the contract. Every record of a reused or requeued
 // id is in it (--duplicates). A job that was never eligible to start, as a held one, is not.
 func (c *CLI) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
-	const op = "slurm.Accounting"
 	names, cols, err := c.accountingColumns(ctx)
 	if err != nil {
 		return nil, err
 	}
 	a := newAnswer(c.cfg.User, cols, 0)
-	out, err := c.askInto(ctx, a, op, rpcAccounting, clean, "sacct",
+	out, err := c.askInto(ctx, a, rpcAccounting, clean, "sacct",
 		"--duplicates", "--allocations", "--parsable", "--delimiter="+sep, "--noheader", "--user="+c.cfg.User,
 		"--starttime="+since.UTC().Format("2006-01-02T15:04:05"), "--format="+strings.Join(names, ",")+",User")
 	if err != nil {
-		return nil, notKept(op, out, err)
+		return nil, notKept(out, err)
 	}
-	return c.parsed(op, "sacct", a)
+	return c.parsed("sacct", a)
 }
 
 // notKept tells a cluster without accounting from accounting that does not answer.
-func notKept(op string, out Output, err error) error {
+func notKept(out Output, err error) error {
 	if strings.Contains(out.Stderr, "accounting storage is disabled") {
-		return fault.New(fault.NotFound, op, run.AccountingDisabled, "this cluster has no accounting")
+		return fault.New(fault.NotFound, run.AccountingDisabled, "this cluster has no accounting")
 	}
 	return err
 }
@@ -79,7 +77,7 @@ func notKept(op string, out Output, err error) error {
 // accountingColumns finds out once which of the columns this sacct knows. It asks sacct alone, no daemon.
 func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []column, err error) {
 	known, err := c.fields.get(func() ([]string, error) {
-		out, err := c.ask(ctx, "slurm.Accounting", 0, clean, "sacct", "--helpformat")
+		out, err := c.ask(ctx, 0, clean, "sacct", "--helpformat")
 		return strings.Fields(string(out.Stdout)), err
 	})
 	for _, f := range accountingFields {
@@ -91,16 +89,16 @@ func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []col
 }
 
 // parsed returns the jobs of an answer, and reports what of it could not be read.
-func (c *CLI) parsed(op, program string, a *answer) ([]run.Job, error) {
+func (c *CLI) parsed(program string, a *answer) ([]run.Job, error) {
 	jobs, err := a.whole()
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of "+program+" is incomplete", err)
+		return nil, fault.Wrap(fault.Transport, "half_answer", "the answer of "+program+" is incomplete", err)
 	}
 	c.reportUnread(program, a.unread, a.why, a.example)
 	for _, j := range jobs {
 		if c.cfg.Cluster != "" && j.Cluster != "" && !SameCluster(j.Cluster, c.cfg.Cluster) {
 			c.distrust()
-			return nil, c.compare(op, j.Cluster)
+			return nil, c.compare(j.Cluster)
 		}
 	}
 	return jobs, nil

@@ -39,10 +39,10 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		return nil, nil, err
 	}
 	if len(job.ExecArgs) == 0 || plainPath(job.ImagePath) != "" {
-		return nil, nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the image's path and the runtime's arguments")
+		return nil, nil, fault.New(fault.Internal, "job_spec", "a script needs the image's path and the runtime's arguments")
 	}
 	if job.MaxOutputBytes < 1 {
-		return nil, nil, fault.New(fault.Internal, "slurm.Render", "job_spec", "a script needs the limit of the outputs' size")
+		return nil, nil, fault.New(fault.Internal, "job_spec", "a script needs the limit of the outputs' size")
 	}
 	cmd := job.Spec.Execution.Command
 	stdout := job.ControlPath(run.StdoutFile)
@@ -58,7 +58,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		outputs = append(outputs, o.SrcRelpath)
 	}
 	if slices.ContainsFunc(job.ExecArgs, func(a string) bool { return strings.Contains(a, "\x00") }) {
-		return nil, nil, fault.New(fault.Validation, "slurm.Render", "nul", "a NUL cannot be passed to a program")
+		return nil, nil, fault.New(fault.Validation, "nul", "a NUL cannot be passed to a program")
 	}
 	pinned = pinnedList(job)
 	sum := sha256.Sum256(pinned)
@@ -75,7 +75,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	var b bytes.Buffer
 	b.Grow(len(scriptText) + 4<<10)
 	if err := scriptTemplate.Execute(&b, v); err != nil {
-		return nil, nil, fault.Wrap(fault.Internal, "slurm.Render", "template", "the script's template cannot be rendered", err)
+		return nil, nil, fault.Wrap(fault.Internal, "template", "the script's template cannot be rendered", err)
 	}
 	return b.Bytes(), pinned, nil
 }
@@ -130,7 +130,7 @@ func lines(words []string) (out []string) {
 // validated long ago; here its words are checked once more where they become Slurm's.
 func (r *Renderer) checkJob(job run.JobSpec) error {
 	bad := func(what string) error {
-		return fault.New(fault.Internal, "slurm.checkJob", "job_spec", "the job cannot be rendered: "+what)
+		return fault.New(fault.Internal, "job_spec", "the job cannot be rendered: "+what)
 	}
 	s := job.Spec
 	switch {

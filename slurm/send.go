@@ -36,7 +36,7 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	if c.cfg.Over != nil {
 		return c.sendFar(ctx, job, k, argv)
 	}
-	if err := c.CheckCluster(ctx, "slurm.Send"); err != nil {
+	if err := c.CheckCluster(ctx); err != nil {
 		return unchecked(err)
 	}
 	lock, held, err := c.lock(job, k)

@@ -237,7 +237,7 @@ func TestBudget(t *testing.T) {
 		b := newBudget(60)
 		start, n := time.Now(), 0
 		for time.Since(start) < 10*time.Minute {
-			if err := b.spend(t.Context(), "test", rpcQueue); err != nil {
+			if err := b.spend(t.Context(), rpcQueue); err != nil {
 				t.Fatal(err)
 			}
 			n += rpcQueue
@@ -247,7 +247,7 @@ func TestBudget(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := b.spend(ctx, "test", rpcQueue); !fault.Is(err, fault.Transport) {
+		if err := b.spend(ctx, rpcQueue); !fault.Is(err, fault.Transport) {
 			t.Errorf("an RPC beyond the budget: %v", err)
 		}
 		if s := b.state(); s.PerMinute != 60 || s.Burst != 20 || s.Left > 1 || s.LastMinute < 58 || s.LastMinute > 62 || s.Total != int64(n) {
@@ -258,7 +258,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		small := newBudget(1)
-		if err := small.spend(t.Context(), "test", rpcCancel); err != nil {
+		if err := small.spend(t.Context(), rpcCancel); err != nil {
 			t.Errorf("the dearest command never fits: %v", err)
 		}
 	})

@@ -59,12 +59,11 @@ func (p Partition) Open(account string) bool {
 
 // Survey asks for everything at once: four RPCs to slurmctld and two to slurmdbd.
 func (c *CLI) Survey(ctx context.Context, user string) (s Survey, err error) {
-	const op = "slurm.Survey"
 	ask := func(rpcs int, program string, args ...string) (text string) {
 		if err != nil {
 			return ""
 		}
-		out, failed := c.ask(ctx, op, rpcs, clean, program, args...)
+		out, failed := c.ask(ctx, rpcs, clean, program, args...)
 		err = failed
 		return string(out.Stdout)
 	}
@@ -99,12 +98,11 @@ const (
 
 // Partitions asks for what a run must fit: three RPCs.
 func (c *CLI) Partitions(ctx context.Context) ([]run.Partition, error) {
-	const op = "slurm.Partitions"
-	shown, err := c.ask(ctx, op, rpcPartitions, clean, "scontrol", showPartitions...)
+	shown, err := c.ask(ctx, rpcPartitions, clean, "scontrol", showPartitions...)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := c.ask(ctx, op, rpcNodes, clean, "sinfo", showNodes...)
+	nodes, err := c.ask(ctx, rpcNodes, clean, "sinfo", showNodes...)
 	if err != nil {
 		return nil, err
 	}

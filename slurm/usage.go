@@ -19,16 +19,15 @@ const usageFields = "JobID,Submit,ElapsedRaw,TotalCPU,MaxRSS,AllocCPUS"
 // Usage is what ended jobs of this user used, those that were submitted since; run.Accounting has the contract. One RPC to slurmdbd
 // whatever the number of jobs.
 func (c *CLI) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
-	const op = "slurm.Usage"
-	out, err := c.ask(ctx, op, rpcAccounting, clean, "sacct",
+	out, err := c.ask(ctx, rpcAccounting, clean, "sacct",
 		"--duplicates", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+since.UTC().Format("2006-01-02T15:04:05"),
 		"--format="+usageFields)
 	if err != nil {
-		return nil, notKept(op, out, err)
+		return nil, notKept(out, err)
 	}
 	u, err := parseUsage(string(out.Stdout))
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, op, "half_answer", "the answer of sacct is incomplete", err)
+		return nil, fault.Wrap(fault.Transport, "half_answer", "the answer of sacct is incomplete", err)
 	}
 	c.reportUnread("sacct", u.unread, u.why, u.example)
 	return u.list, nil

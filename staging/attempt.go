@@ -21,25 +21,24 @@ import (
 // and rewrites the control files. A folder with another token, or with none, is a Conflict fault with code workspace_ahead_of_ledger:
 // somebody opened this attempt, and the ledger does not know about it.
 func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
-	const op = "staging.OpenAttempt"
-	if err := CheckOpen(op, token, files); err != nil {
+	if err := CheckOpen(token, files); err != nil {
 		return err
 	}
-	root, err := s.root(ctx, op, runID, n)
+	root, err := s.root(ctx, runID, n)
 	if err != nil {
 		return err
 	}
 	defer root.close()
 	runDir, err := root.mkdir(runID)
 	if err != nil {
-		return fsFault(op, "the run's folder cannot be made", err)
+		return fsFault("the run's folder cannot be made", err)
 	}
 	defer runDir.close()
 	if err := openAttempt(runDir, n, token, files); err != nil {
-		return fsFault(op, fmt.Sprintf("attempt %d of %s cannot be opened", n, runID), err)
+		return fsFault(fmt.Sprintf("attempt %d of %s cannot be opened", n, runID), err)
 	}
 	if err := errors.Join(dropUnfinished(runDir, n), together(runDir.sync, root.sync)); err != nil {
-		return fsFault(op, "the run's folder cannot be synced", err)
+		return fsFault("the run's folder cannot be synced", err)
 	}
 	return nil
 }

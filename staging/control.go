@@ -13,11 +13,11 @@ import (
 )
 
 // control opens an attempt's ctl folder.
-func (s *Shared) control(ctx context.Context, op, runID string, n int, name string) (dir, error) {
-	if err := CheckControl(op, name); err != nil {
+func (s *Shared) control(ctx context.Context, runID string, n int, name string) (dir, error) {
+	if err := CheckControl(name); err != nil {
 		return dir{}, err
 	}
-	return s.attempt(ctx, op, runID, n, "ctl")
+	return s.attempt(ctx, runID, n, "ctl")
 }
 
 // writeControl writes a control file of mode 0600, replacing an earlier one: temp, fsync, rename, fsync of the folder, read back.
@@ -59,38 +59,36 @@ func holds(ctl dir, f run.ControlFile) error {
 // ReadControl reads at most limit bytes of a control file, the last ones when tail is set. A missing file is a NotFound fault with code
 // control_missing, a missing attempt folder one with code attempt_missing; anything but a regular file is a Conflict.
 func (s *Shared) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
-	const op = "staging.ReadControl"
 	if limit < 0 {
-		return nil, fault.New(fault.Internal, op, "limit", "a negative limit")
+		return nil, fault.New(fault.Internal, "limit", "a negative limit")
 	}
-	ctl, err := s.control(ctx, op, runID, n, name)
+	ctl, err := s.control(ctx, runID, n, name)
 	if err != nil {
 		return nil, err
 	}
 	defer ctl.close()
 	if _, err := ctl.names(); err != nil {
-		return nil, fsFault(op, "the control folder cannot be listed", err)
+		return nil, fsFault("the control folder cannot be listed", err)
 	}
 	data, err := ctl.read(name, limit, tail)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, ControlMissing(op, runID, n, name, err)
+		return nil, ControlMissing(runID, n, name, err)
 	}
-	return data, fsFault(op, "control file "+name+" cannot be read", err)
+	return data, fsFault("control file "+name+" cannot be read", err)
 }
 
 // TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds afterwards. The link decides:
 // among any number of calls and jobs exactly one content wins, for ever. After an error the outcome is unknown; calling again with the
 // same content is safe.
 func (s *Shared) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
-	const op = "staging.TakeClaim"
-	if err := CheckClaim(op, content); err != nil {
+	if err := CheckClaim(content); err != nil {
 		return nil, err
 	}
-	ctl, err := s.control(ctx, op, runID, n, run.ClaimFile)
+	ctl, err := s.control(ctx, runID, n, run.ClaimFile)
 	if err != nil {
 		return nil, err
 	}
 	defer ctl.close()
 	got, err := ctl.linked(".claim.gateway."+randomName(), run.ClaimFile, content, MaxClaim)
-	return got, fsFault(op, "the claim cannot be taken or read", err)
+	return got, fsFault("the claim cannot be taken or read", err)
 }

@@ -13,23 +13,23 @@ var (
 )
 
 // fsFault turns an error of the filesystem into a fault that can be retried; faults pass unchanged.
-func fsFault(op, msg string, err error) error {
+func fsFault(msg string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case isFault(err):
 		return err
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
-		return DiskFull(op, msg, err)
+		return DiskFull(msg, err)
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), errors.Is(err, errForeign), errors.Is(err, errIrregular):
-		return ForeignEntry(op, msg, err)
+		return ForeignEntry(msg, err)
 	}
-	return Failed(op, msg, err)
+	return Failed(msg, err)
 }
 
-func done(ctx context.Context, op string) error {
+func done(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return fsFault(op, "the caller gave up", err)
+		return fsFault("the caller gave up", err)
 	}
 	return nil
 }

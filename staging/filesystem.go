@@ -50,7 +50,7 @@ var filesystems = map[uint32]struct {
 func Free(path string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return 0, fsFault("staging.Free", "the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
+		return 0, fsFault("the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
 	}
 	return int64(min(st.Bavail, math.MaxInt64/uint64(st.Bsize))) * st.Bsize, nil
 }
@@ -60,7 +60,7 @@ func Free(path string) (int64, error) {
 func FreeInodes(path string) (n int64, limited bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return 0, false, fsFault("staging.FreeInodes", "the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
+		return 0, false, fsFault("the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
 	}
 	return int64(min(st.Ffree, math.MaxInt64)), st.Files > 0, nil
 }
@@ -70,7 +70,7 @@ func FreeInodes(path string) (n int64, limited bool, err error) {
 func Filesystem(path string) (name string, network bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return "", false, fsFault("staging.Filesystem", "the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
+		return "", false, fsFault("the filesystem cannot be examined", &os.PathError{Op: "statfs", Path: path, Err: err})
 	}
 	if known, ok := filesystems[uint32(st.Type)]; ok {
 		return known.name, known.network, nil

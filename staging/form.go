@@ -35,24 +35,24 @@ var (
 )
 
 // CheckAttempt refuses what cannot be the id of a run or the number of an attempt.
-func CheckAttempt(op, runID string, n int) error {
+func CheckAttempt(runID string, n int) error {
 	switch {
 	case !plan.IsRunID(runID):
-		return fault.New(fault.Validation, op, "run_id", fmt.Sprintf("%q is not a run id", runID))
+		return fault.New(fault.Validation, "run_id", fmt.Sprintf("%q is not a run id", runID))
 	case n < 1:
-		return fault.New(fault.Validation, op, "attempt_number", fmt.Sprintf("attempts are numbered from 1, got %d", n))
+		return fault.New(fault.Validation, "attempt_number", fmt.Sprintf("attempts are numbered from 1, got %d", n))
 	}
 	return nil
 }
 
 // CheckOpen refuses a token that has no token's form, and control files that the gateway does not write.
-func CheckOpen(op, token string, files []run.ControlFile) error {
+func CheckOpen(token string, files []run.ControlFile) error {
 	if !tokenForm.MatchString(token) {
-		return fault.New(fault.Validation, op, "token", "a token is 32 lower-case hex digits")
+		return fault.New(fault.Validation, "token", "a token is 32 lower-case hex digits")
 	}
 	for _, f := range files {
 		if !controlName.MatchString(f.Name) || f.Name == run.ClaimFile || f.Name == TokenFile {
-			return fault.New(fault.Validation, op, "control_name",
+			return fault.New(fault.Validation, "control_name",
 				fmt.Sprintf("%.80q is not the name of a control file that the gateway writes", f.Name))
 		}
 	}
@@ -60,25 +60,25 @@ func CheckOpen(op, token string, files []run.ControlFile) error {
 }
 
 // CheckControl refuses what cannot be the name of a control file.
-func CheckControl(op, name string) error {
+func CheckControl(name string) error {
 	if !controlName.MatchString(name) {
-		return fault.New(fault.Validation, op, "control_name", fmt.Sprintf("%.80q is not the name of a control file", name))
+		return fault.New(fault.Validation, "control_name", fmt.Sprintf("%.80q is not the name of a control file", name))
 	}
 	return nil
 }
 
 // CheckClaim refuses a claim without content, and one that is too long.
-func CheckClaim(op string, content []byte) error {
+func CheckClaim(content []byte) error {
 	if len(content) == 0 || len(content) > MaxClaim {
-		return fault.New(fault.Internal, op, "claim_content", fmt.Sprintf("a claim of %d bytes", len(content)))
+		return fault.New(fault.Internal, "claim_content", fmt.Sprintf("a claim of %d bytes", len(content)))
 	}
 	return nil
 }
 
 // CheckSource refuses what cannot be the path of an output.
-func CheckSource(op, srcRelpath string) error {
+func CheckSource(srcRelpath string) error {
 	if msg := plan.CheckRelPath(srcRelpath, "out"); msg != "" {
-		return fault.Invalid(op, "", fault.Problem{Code: "PLAN-SRC-PATH", Field: "src_relpath", Msg: msg})
+		return fault.Invalid("", fault.Problem{Code: "PLAN-SRC-PATH", Field: "src_relpath", Msg: msg})
 	}
 	return nil
 }
@@ -101,98 +101,98 @@ func CheckID(runsDir, gatewayID string, content []byte) error {
 	if got == gatewayID {
 		return nil
 	}
-	return fault.New(fault.Conflict, "staging.CheckID", "runs_dir_of_another_gateway",
+	return fault.New(fault.Conflict, "runs_dir_of_another_gateway",
 		fmt.Sprintf("%s belongs to gateway %.80q; this gateway is %q", runsDir, got, gatewayID)).
 		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
 }
 
 // Unmarked is the fault about a runs_dir without its mark that workspaces were made in.
-func Unmarked(op, runsDir, gatewayID string) error {
-	return fault.New(fault.Transport, op, "runs_dir_unavailable", "unfinished runs have their workspaces in runs_dir "+runsDir+
+func Unmarked(runsDir, gatewayID string) error {
+	return fault.New(fault.Transport, "runs_dir_unavailable", "unfinished runs have their workspaces in runs_dir "+runsDir+
 		", but it has no file "+GatewayIDFile+": its filesystem is not mounted, or it was emptied").
 		WithNext(fmt.Sprintf("mount it; if it was emptied, write %s into %s/%s and cancel those runs", gatewayID, runsDir, GatewayIDFile))
 }
 
 // AttemptMissing is the fault about an attempt without a folder.
-func AttemptMissing(op, runID string, n int, err error) error {
-	return fault.Wrap(fault.NotFound, op, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
+func AttemptMissing(runID string, n int, err error) error {
+	return fault.Wrap(fault.NotFound, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
 }
 
 // ControlMissing is the fault about a control file that is not there.
-func ControlMissing(op, runID string, n int, name string, err error) error {
-	return fault.Wrap(fault.NotFound, op, "control_missing", fmt.Sprintf("attempt %d of %s has no %s", n, runID, name), err)
+func ControlMissing(runID string, n int, name string, err error) error {
+	return fault.Wrap(fault.NotFound, "control_missing", fmt.Sprintf("attempt %d of %s has no %s", n, runID, name), err)
 }
 
 // Ahead is the fault about an attempt that exists with another token than the ledger's.
 func Ahead(name string, got []byte, token string, err error) error {
-	return fault.Wrap(fault.Conflict, "staging.OpenAttempt", "workspace_ahead_of_ledger",
+	return fault.Wrap(fault.Conflict, "workspace_ahead_of_ledger",
 		fmt.Sprintf("%s exists with token %.40q, but the ledger has %q", name, bytes.TrimSpace(got), token), err).
 		WithNext("find out which ledger opened this attempt: was a backup restored, or does a second gateway run? Nothing is sent until then")
 }
 
 // Unknown is the fault about an attempt that the ledger does not have at all.
 func Unknown(name string) error {
-	return fault.New(fault.Conflict, "staging.RemoveRun", "workspace_ahead_of_ledger", "the ledger does not know attempt "+name).
+	return fault.New(fault.Conflict, "workspace_ahead_of_ledger", "the ledger does not know attempt "+name).
 		WithNext("find out which ledger opened this attempt; nothing was removed")
 }
 
 // DiskFull is the fault about a filesystem without room.
-func DiskFull(op, msg string, err error) error {
-	return fault.Wrap(fault.Transport, op, "disk_full", msg, err).WithNext("free space, or raise the quota, of the filesystem of runs_dir")
+func DiskFull(msg string, err error) error {
+	return fault.Wrap(fault.Transport, "disk_full", msg, err).WithNext("free space, or raise the quota, of the filesystem of runs_dir")
 }
 
 // ForeignEntry is the fault about something in a run's folder that is not the gateway's.
-func ForeignEntry(op, msg string, err error) error {
-	return fault.Wrap(fault.Conflict, op, "workspace_foreign_entry",
+func ForeignEntry(msg string, err error) error {
+	return fault.Wrap(fault.Conflict, "workspace_foreign_entry",
 		msg+": the run's folder contains something that the gateway did not create", err).
 		WithNext("look into the run's folder below runs_dir and remove what does not belong there")
 }
 
 // Opened is the fault about an input whose bytes cannot be opened.
 func Opened(in plan.Input, err error) error {
-	return fault.Wrap("", "staging.StageInputs", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
+	return fault.Wrap("", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
 }
 
 // WrongInput is the fault about an input whose bytes are not the pinned ones.
 func WrongInput(in plan.Input, got string) error {
-	return fault.New(fault.Validation, "staging.StageInputs", "input_checksum",
+	return fault.New(fault.Validation, "input_checksum",
 		fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, got, in.ChecksumSHA256)).
 		WithNext("repair the artifact store, then retry the run").WithSteps(fault.Do("artifact.verify", "all", true))
 }
 
 // OutputFault is the fault about a declared output that is rejected.
-func OutputFault(op, code, rel, why string) error {
-	return fault.New(fault.Tool, op, code, "declared output "+rel+" "+why)
+func OutputFault(code, rel, why string) error {
+	return fault.New(fault.Tool, code, "declared output "+rel+" "+why)
 }
 
 // Acceptable says what is wrong with a file as a declared output: mode as stat(2) has it, how many names it has, and whose it is.
-func Acceptable(op, rel string, mode uint32, nlink uint64, uid, jobUID int) error {
+func Acceptable(rel string, mode uint32, nlink uint64, uid, jobUID int) error {
 	switch {
 	case mode&unix.S_IFMT != unix.S_IFREG:
-		return OutputFault(op, run.OutputIrregular, rel, "is "+files.Kind(mode)+", not a regular file")
+		return OutputFault(run.OutputIrregular, rel, "is "+files.Kind(mode)+", not a regular file")
 	case nlink > 1:
-		return OutputFault(op, run.OutputHardlink, rel, fmt.Sprintf("has %d hard links; a collected file must have exactly one", nlink))
+		return OutputFault(run.OutputHardlink, rel, fmt.Sprintf("has %d hard links; a collected file must have exactly one", nlink))
 	case nlink == 0:
-		return OutputFault(op, run.OutputMissing, rel, "was removed while it was opened")
+		return OutputFault(run.OutputMissing, rel, "was removed while it was opened")
 	case uid != jobUID:
-		return OutputFault(op, run.OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", uid, jobUID))
+		return OutputFault(run.OutputOwner, rel, fmt.Sprintf("belongs to user %d, not to the job's user %d", uid, jobUID))
 	}
 	return nil
 }
 
 // Failed turns an error of a filesystem, or of the caller's context, into a fault that can be retried; faults pass unchanged.
-func Failed(op, msg string, err error) error {
+func Failed(msg string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case isFault(err):
 		return err
 	case errors.Is(err, context.Canceled):
-		return fault.Wrap(fault.Canceled, op, "canceled", msg, err)
+		return fault.Wrap(fault.Canceled, "canceled", msg, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault.Wrap(fault.Timeout, op, "timeout", msg, err)
+		return fault.Wrap(fault.Timeout, "timeout", msg, err)
 	}
-	return fault.Wrap(fault.Transport, op, "filesystem", msg, err)
+	return fault.Wrap(fault.Transport, "filesystem", msg, err)
 }
 
 func isFault(err error) bool {
@@ -229,7 +229,7 @@ func (l *Locks) Lock(ctx context.Context, runID string) (unlock func(), err erro
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, Failed("staging.Lock", "the caller gave up", ctx.Err())
+			return nil, Failed("the caller gave up", ctx.Err())
 		}
 	}
 }

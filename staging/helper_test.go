@@ -69,7 +69,7 @@ func (o *objects) open(_ context.Context, sum string) (io.ReadCloser, int64, err
 	o.opens++
 	f, err := os.Open(filepath.Join(o.dir, sum))
 	if err != nil {
-		return nil, 0, fault.Wrap(fault.NotFound, "test", "artifact_bytes_missing", "", err)
+		return nil, 0, fault.Wrap(fault.NotFound, "artifact_bytes_missing", "", err)
 	}
 	st, err := f.Stat()
 	must(o.t, err)

@@ -27,7 +27,6 @@ const stageDir = ".stage"
 // A full disk is a Transport fault with code disk_full; an object whose bytes do not match the checksum is a
 // Validation fault with code input_checksum; neither leaves a part of the file behind.
 func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
-	const op = "staging.StageInputs"
 	tree, err := NewTree(inputs)
 	if err != nil {
 		return err
@@ -37,14 +36,14 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 		return err
 	}
 	defer unlock()
-	root, err := s.root(ctx, op, runID, 1)
+	root, err := s.root(ctx, runID, 1)
 	if err != nil {
 		return err
 	}
 	defer root.close()
 	runDir, fresh, err := root.mkdirNew(runID)
 	if err != nil {
-		return fsFault(op, "the run's folder cannot be made", err)
+		return fsFault("the run's folder cannot be made", err)
 	}
 	defer runDir.close()
 	if fresh {
@@ -52,7 +51,7 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 	} else {
 		err = tree.fill(ctx, runDir, inputs, open)
 	}
-	return fsFault(op, "the inputs of "+runID+" cannot be staged", err)
+	return fsFault("the inputs of "+runID+" cannot be staged", err)
 }
 
 // fillNew fills a run folder that nobody else has seen yet: nothing has to be searched for or replaced.

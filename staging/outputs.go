@@ -16,11 +16,10 @@ import (
 // below out/, reached without a symlink, with a single name, owned by the job's user. Anything else is a Tool fault with one of the codes
 // above. Opening never blocks, not even on a pipe.
 func (s *Shared) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
-	const op = "staging.OpenOutput"
-	if err := CheckSource(op, srcRelpath); err != nil {
+	if err := CheckSource(srcRelpath); err != nil {
 		return nil, 0, err
 	}
-	root, err := s.root(ctx, op, runID, n)
+	root, err := s.root(ctx, runID, n)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -32,7 +31,7 @@ func (s *Shared) OpenOutput(ctx context.Context, runID string, n int, srcRelpath
 		f, err = root.open(rel)
 	}
 	if err != nil {
-		return nil, 0, openFault(op, srcRelpath, err)
+		return nil, 0, openFault(srcRelpath, err)
 	}
 	size, err := s.acceptable(f, srcRelpath)
 	if err != nil {
@@ -66,25 +65,24 @@ func refresh(root dir, rel string) {
 	}
 }
 
-func openFault(op, rel string, err error) error {
+func openFault(rel string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return OutputFault(op, run.OutputMissing, rel, "does not exist")
+		return OutputFault(run.OutputMissing, rel, "does not exist")
 	case errors.Is(err, unix.ELOOP):
-		return OutputFault(op, run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
+		return OutputFault(run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
-		return OutputFault(op, run.OutputIrregular, rel, "is a socket or device, not a regular file")
+		return OutputFault(run.OutputIrregular, rel, "is a socket or device, not a regular file")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return OutputFault(op, run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
+		return OutputFault(run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
 	}
-	return fsFault(op, "declared output "+rel+" cannot be opened", err)
+	return fsFault("declared output "+rel+" cannot be opened", err)
 }
 
 func (s *Shared) acceptable(f *os.File, rel string) (int64, error) {
-	const op = "staging.OpenOutput"
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, fsFault(op, "declared output "+rel+" cannot be examined", err)
+		return 0, fsFault("declared output "+rel+" cannot be examined", err)
 	}
-	return st.Size, Acceptable(op, rel, st.Mode, uint64(st.Nlink), int(st.Uid), s.jobUID)
+	return st.Size, Acceptable(rel, st.Mode, uint64(st.Nlink), int(st.Uid), s.jobUID)
 }

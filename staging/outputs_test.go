@@ -80,9 +80,9 @@ func TestOpenOutputRefuses(t *testing.T) {
 
 // Root may read everything, so the errno is given by hand.
 func TestOpenOutputUnreadable(t *testing.T) {
-	err := openFault("op", "out/x", &os.PathError{Op: "open", Path: "x", Err: unix.EACCES})
+	err := openFault("out/x", &os.PathError{Op: "open", Path: "x", Err: unix.EACCES})
 	wantFault(t, err, fault.Tool, run.OutputUnreadable)
-	wantFault(t, openFault("op", "out/x", unix.EIO), fault.Transport, "filesystem")
+	wantFault(t, openFault("out/x", unix.EIO), fault.Transport, "filesystem")
 }
 
 // A job that exchanges its output for a link while it is opened never gets the link's target collected.

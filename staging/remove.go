@@ -29,35 +29,34 @@ import (
 // short, it continues. freed is the total size of the removed files.
 func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64,
 	err error) {
-	const op = "staging.RemoveRun"
 	unlock, err := s.locks.Lock(ctx, runID)
 	if err != nil {
 		return 0, err
 	}
 	defer unlock()
-	root, err := s.root(ctx, op, runID, 1)
+	root, err := s.root(ctx, runID, 1)
 	if err != nil {
 		return 0, err
 	}
 	defer root.close()
 	runDir, err := root.mkdir(runID) // even if somebody else removed it: the files below keep late jobs out
 	if err != nil {
-		return 0, fsFault(op, "the run's folder cannot be opened", err)
+		return 0, fsFault("the run's folder cannot be opened", err)
 	}
 	defer runDir.close()
 	if err := knownOnly(runDir, attempts); err != nil {
-		return 0, fsFault(op, "the run's folder cannot be examined", err)
+		return 0, fsFault("the run's folder cannot be examined", err)
 	}
 	if ok, err := still(); !ok || err != nil {
 		return 0, err
 	}
 	for n, token := range attempts {
 		if err := retire(runDir, n, token); err != nil {
-			return freed, fsFault(op, fmt.Sprintf("attempt %d of %s cannot be removed", n, runID), err)
+			return freed, fsFault(fmt.Sprintf("attempt %d of %s cannot be removed", n, runID), err)
 		}
 	}
 	freed, err = removeBut(ctx, runDir, IsAttemptName)
-	return freed, fsFault(op, "the workspace of "+runID+" cannot be removed", err)
+	return freed, fsFault("the workspace of "+runID+" cannot be removed", err)
 }
 
 // knownOnly checks that everything with an attempt's name belongs to one of these attempts, by its token.
@@ -227,12 +226,11 @@ func (d dir) size(ctx context.Context, name string, depth int) (int64, error) {
 
 // RunSize adds up the bytes of a run's files; 0 when it has none.
 func (s *Shared) RunSize(ctx context.Context, runID string) (int64, error) {
-	const op = "staging.RunSize"
-	root, err := s.root(ctx, op, runID, 1)
+	root, err := s.root(ctx, runID, 1)
 	if err != nil {
 		return 0, err
 	}
 	defer root.close()
 	n, err := root.size(ctx, runID, maxDepth)
-	return n, fsFault(op, "the run's folder cannot be read", err)
+	return n, fsFault("the run's folder cannot be read", err)
 }

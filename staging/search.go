@@ -11,14 +11,13 @@ import (
 // EachFile calls f with every regular file of a run's workspace, those that a job made among them, until f fails or returns false. What
 // vanishes meanwhile is passed over; a folder that cannot be read is an error. A run without a workspace has no files.
 func (s *Shared) EachFile(ctx context.Context, runID string, f func(open func() (io.ReadCloser, error)) (more bool, err error)) error {
-	const op = "staging.EachFile"
-	root, err := s.root(ctx, op, runID, 1)
+	root, err := s.root(ctx, runID, 1)
 	if err != nil {
 		return err
 	}
 	defer root.close()
 	_, err = root.eachFile(ctx, runID, maxDepth, f)
-	return fsFault(op, "the run's folder cannot be read", err)
+	return fsFault("the run's folder cannot be read", err)
 }
 
 func (d dir) eachFile(ctx context.Context, name string, depth int, f func(func() (io.ReadCloser, error)) (bool, error)) (more bool,

@@ -47,19 +47,18 @@ type Shared struct {
 // NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code
 // runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
 func NewShared(cfg Config) (*Shared, error) {
-	const op = "staging.NewShared"
 	if !filepath.IsAbs(cfg.RunsDir) || filepath.Clean(cfg.RunsDir) != cfg.RunsDir || cfg.RunsDir == "/" {
-		return nil, fault.New(fault.Validation, op, "runs_dir", fmt.Sprintf("runs_dir %q is not a clean absolute path", cfg.RunsDir))
+		return nil, fault.New(fault.Validation, "runs_dir", fmt.Sprintf("runs_dir %q is not a clean absolute path", cfg.RunsDir))
 	}
 	if msg := plan.CheckWord(cfg.GatewayID); msg != "" {
-		return nil, fault.New(fault.Validation, op, "gateway_id", "the gateway id cannot be used: "+msg)
+		return nil, fault.New(fault.Validation, "gateway_id", "the gateway id cannot be used: "+msg)
 	}
 	s := &Shared{cfg: cfg, jobUID: os.Geteuid()}
 	if cfg.JobUID != nil {
 		s.jobUID = *cfg.JobUID
 	}
 	if _, err := os.Lstat(filepath.Join(cfg.RunsDir, GatewayIDFile)); cfg.Marked && errors.Is(err, os.ErrNotExist) {
-		return nil, Unmarked(op, cfg.RunsDir, cfg.GatewayID)
+		return nil, Unmarked(cfg.RunsDir, cfg.GatewayID)
 	}
 	root, err := openRoot(cfg.RunsDir)
 	if err != nil {
@@ -68,7 +67,7 @@ func NewShared(cfg Config) (*Shared, error) {
 	defer root.close()
 	id, err := root.linked(GatewayIDFile+"."+randomName(), GatewayIDFile, []byte(cfg.GatewayID+"\n"), 4<<10)
 	if err != nil {
-		return nil, fsFault(op, "runs_dir cannot be marked", err)
+		return nil, fsFault("runs_dir cannot be marked", err)
 	}
 	if err := s.checkID(id); err != nil {
 		return nil, err
@@ -78,9 +77,8 @@ func NewShared(cfg Config) (*Shared, error) {
 
 // openRoot opens runs_dir by its path, in which an admin may use symlinks, and checks its owner.
 func openRoot(path string) (dir, error) {
-	const op = "staging.NewShared"
 	bad := func(msg, next string) (dir, error) {
-		return dir{}, fault.New(fault.Validation, op, "runs_dir", "runs_dir "+path+" "+msg).WithNext(next)
+		return dir{}, fault.New(fault.Validation, "runs_dir", "runs_dir "+path+" "+msg).WithNext(next)
 	}
 	fd, err := unix.Open(path, openDirFlags|unix.O_CLOEXEC, 0)
 	switch {
@@ -89,13 +87,13 @@ func openRoot(path string) (dir, error) {
 	case errors.Is(err, unix.ENOTDIR):
 		return bad("is not a folder", "name a folder in the site file")
 	case err != nil:
-		return dir{}, fsFault(op, "runs_dir cannot be opened", &os.PathError{Op: "open", Path: path, Err: err})
+		return dir{}, fsFault("runs_dir cannot be opened", &os.PathError{Op: "open", Path: path, Err: err})
 	}
 	d := dir{fd}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		d.close()
-		return dir{}, fsFault(op, "runs_dir cannot be examined", err)
+		return dir{}, fsFault("runs_dir cannot be examined", err)
 	}
 	switch {
 	case int(st.Uid) != os.Geteuid():
@@ -113,38 +111,38 @@ func (s *Shared) checkID(content []byte) error {
 }
 
 // root opens runs_dir for a call about an attempt.
-func (s *Shared) root(ctx context.Context, op, runID string, n int) (dir, error) {
-	if err := CheckAttempt(op, runID, n); err != nil {
+func (s *Shared) root(ctx context.Context, runID string, n int) (dir, error) {
+	if err := CheckAttempt(runID, n); err != nil {
 		return dir{}, err
 	}
-	return s.runsDir(ctx, op)
+	return s.runsDir(ctx)
 }
 
 // attempt opens the folder of an attempt, or one in it.
-func (s *Shared) attempt(ctx context.Context, op, runID string, n int, rel string) (dir, error) {
-	root, err := s.root(ctx, op, runID, n)
+func (s *Shared) attempt(ctx context.Context, runID string, n int, rel string) (dir, error) {
+	root, err := s.root(ctx, runID, n)
 	if err != nil {
 		return dir{}, err
 	}
 	defer root.close()
 	a, err := root.sub(path.Join(runID, AttemptName(n), rel))
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) { // a removed attempt is a file
-		return dir{}, AttemptMissing(op, runID, n, err)
+		return dir{}, AttemptMissing(runID, n, err)
 	}
-	return a, fsFault(op, "the attempt's folder cannot be opened", err)
+	return a, fsFault("the attempt's folder cannot be opened", err)
 }
 
 // runsDir opens runs_dir. The mark is read every time: an unmounted filesystem would otherwise look like a folder in which no run
 // has left anything. The problem may go away, so it is a Transport fault, code runs_dir_unavailable.
-func (s *Shared) runsDir(ctx context.Context, op string) (dir, error) {
-	if err := done(ctx, op); err != nil {
+func (s *Shared) runsDir(ctx context.Context) (dir, error) {
+	if err := done(ctx); err != nil {
 		return dir{}, err
 	}
 	gone := func(err error) error {
 		if isFault(err) { // another gateway's folder: the fault already says what to do
-			return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir is no longer the same folder", err)
+			return fault.Wrap(fault.Transport, "runs_dir_unavailable", "runs_dir is no longer the same folder", err)
 		}
-		return fault.Wrap(fault.Transport, op, "runs_dir_unavailable", "runs_dir "+s.cfg.RunsDir+" is missing or no longer the same folder", err).
+		return fault.Wrap(fault.Transport, "runs_dir_unavailable", "runs_dir "+s.cfg.RunsDir+" is missing or no longer the same folder", err).
 			WithNext("check that the shared filesystem is mounted")
 	}
 	fd, err := unix.Open(s.cfg.RunsDir, openDirFlags|unix.O_CLOEXEC, 0)

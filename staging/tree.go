@@ -21,7 +21,7 @@ type Tree struct {
 func NewTree(inputs []plan.Input) (Tree, error) {
 	t := Tree{Files: map[string]bool{}, Dirs: map[string]bool{"in": true}}
 	bad := func(code string, in plan.Input, msg string) (Tree, error) {
-		return t, fault.Invalid("staging.StageInputs", "the inputs cannot be staged",
+		return t, fault.Invalid("the inputs cannot be staged",
 			fault.Problem{Code: code, Field: "io.inputs", Msg: fmt.Sprintf("%.80q: %s", in.DestRelpath, msg)})
 	}
 	for _, in := range inputs {

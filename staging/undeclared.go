@@ -28,8 +28,7 @@ const (
 // count as files and are not followed. A folder that was not searched (too deep, too many entries, too slow, not readable) is listed
 // with a trailing slash: whether its content is declared is unknown. Names that a plan could not use are quoted; long ones are cut.
 func (s *Shared) Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error) {
-	const op = "staging.Undeclared"
-	a, err := s.attempt(ctx, op, runID, n, "")
+	a, err := s.attempt(ctx, runID, n, "")
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +38,7 @@ func (s *Shared) Undeclared(ctx context.Context, runID string, n int, declared [
 		w.declared[d] = true
 	}
 	w.folder(a, "out", "out", walkDepth)
-	if err := done(ctx, op); err != nil {
+	if err := done(ctx); err != nil {
 		return nil, err
 	}
 	slices.Sort(w.found)

@@ -16,17 +16,17 @@ import (
 
 // arguments checks the call's arguments and fills in the schema's defaults, so that leaving a value out and giving its
 // default are the same run.
-func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error) {
+func (p *Pack) arguments(args json.RawMessage) (map[string]any, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage("{}")
 	}
 	canonical, err := plan.Canonical(args)
 	if err != nil {
-		return nil, fault.Wrap("", op, fault.CodeOf(err), "the arguments of "+p.def.ID+" are not accepted", err)
+		return nil, fault.Wrap("", fault.CodeOf(err), "the arguments of "+p.def.ID+" are not accepted", err)
 	}
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(canonical))
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "JSON-SYNTAX", "the arguments of "+p.def.ID+" are not accepted", err)
+		return nil, fault.Wrap(fault.Validation, "JSON-SYNTAX", "the arguments of "+p.def.ID+" are not accepted", err)
 	}
 	values, ok := tree.(map[string]any)
 	if ok {
@@ -37,18 +37,18 @@ func (p *Pack) arguments(op string, args json.RawMessage) (map[string]any, error
 		}
 	}
 	if err := p.in.validate(p.in.schema, tree); err != nil {
-		return nil, p.refused(op, problems("ARGS", err))
+		return nil, p.refused(problems("ARGS", err))
 	}
 	return values, nil
 }
 
-func (p *Pack) refused(op string, found []fault.Problem) error {
-	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: "the arguments of " + p.def.ID + " are not accepted",
+func (p *Pack) refused(found []fault.Problem) error {
+	return &fault.Error{Kind: fault.Validation, Code: found[0].Code, Msg: "the arguments of " + p.def.ID + " are not accepted",
 		Problems: found, Steps: []fault.Step{fault.Do("tool.show", "tool_id", p.def.ID)}}
 }
 
 // inputs turns artifact handles into pinned inputs.
-func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, map[string]ArtifactInfo, error) {
+func (p *Pack) inputs(values map[string]any, env Env) ([]plan.Input, map[string]ArtifactInfo, error) {
 	var out []plan.Input
 	seen := map[string]ArtifactInfo{}
 	var found []fault.Problem
@@ -68,7 +68,7 @@ func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, 
 				Msg: "this project has no artifact " + id, Next: []fault.Step{fault.Do("artifact.list")}})
 			continue
 		case err != nil:
-			return nil, nil, fault.Wrap("", op, "", "cannot look up "+id, err)
+			return nil, nil, fault.Wrap("", "", "cannot look up "+id, err)
 		case !slices.Contains(in.Types, a.Type):
 			found = append(found, fault.Problem{Code: "ARGS-ARTIFACT-TYPE", Field: in.Param,
 				Rule: "an artifact of type " + strings.Join(in.Types, " or "), Msg: id + " has the type " + a.Type,
@@ -86,7 +86,7 @@ func (p *Pack) inputs(op string, values map[string]any, env Env) ([]plan.Input, 
 			Msg:  fmt.Sprintf("the inputs have %d bytes in total; the tool accepts at most %d bytes", total, most)})
 	}
 	if len(found) > 0 {
-		return nil, nil, p.refused(op, found)
+		return nil, nil, p.refused(found)
 	}
 	return out, seen, nil
 }

@@ -33,7 +33,7 @@ func Runner(kind string) (text, path string, err error) {
 	case "node":
 		return nodeRunner, runnerDir + "/run.mjs", nil
 	}
-	return "", "", fault.New(fault.NotFound, "toolpack.Runner", "no_runner", `there is no runner for "`+clip(kind)+`"`).
+	return "", "", fault.New(fault.NotFound, "no_runner", `there is no runner for "`+clip(kind)+`"`).
 		WithNext("python and node have one; a php script is run directly")
 }
 
@@ -66,13 +66,12 @@ var starters = map[string]struct{ output, execution string }{
 
 // Starter returns a first pack that loads unchanged: it counts the lines of a text that match a pattern.
 func Starter(id, kind string) (string, error) {
-	const op = "toolpack.Starter"
 	s, ok := starters[kind]
 	switch {
 	case !packID.MatchString(id) || len(id) > 128:
-		return "", fault.Invalid(op, "", fault.Problem{Code: "PACK-ID", Field: "id", Rule: idRule, Msg: `"` + clip(id) + `" is not a tool id`})
+		return "", fault.Invalid("", fault.Problem{Code: "PACK-ID", Field: "id", Rule: idRule, Msg: `"` + clip(id) + `" is not a tool id`})
 	case !ok || !slices.Contains(StarterKinds(), kind):
-		return "", fault.Invalid(op, "", fault.Problem{Code: "PACK-EXECUTION-KIND", Field: "kind",
+		return "", fault.Invalid("", fault.Problem{Code: "PACK-EXECUTION-KIND", Field: "kind",
 			Rule: "one of " + strings.Join(StarterKinds(), ", "), Msg: `there is no starter of kind "` + clip(kind) + `"`})
 	}
 	name := strings.ReplaceAll(id, ".", "_")

@@ -41,7 +41,7 @@ func (s *Set) CheckBinds(offered func(name string) bool) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fault.Invalid("toolpack.CheckBinds", fmt.Sprintf("%d binds that toolpacks need are missing on this site", len(found)), found...).
+	return fault.Invalid(fmt.Sprintf("%d binds that toolpacks need are missing on this site", len(found)), found...).
 		WithNext("correct the named lines")
 }
 
@@ -49,7 +49,7 @@ func (s *Set) CheckBinds(offered func(name string) bool) error {
 func (p *Pack) Binds() []string { return p.def.Binds }
 
 // askedBinds returns the folders the pack asks for at the versions the site has.
-func (p *Pack) askedBinds(op string, version func(string) (string, bool)) ([]plan.Bind, error) {
+func (p *Pack) askedBinds(version func(string) (string, bool)) ([]plan.Bind, error) {
 	var out []plan.Bind
 	for _, name := range p.def.Binds {
 		v, ok := "", false
@@ -57,7 +57,7 @@ func (p *Pack) askedBinds(op string, version func(string) (string, bool)) ([]pla
 			v, ok = version(name)
 		}
 		if !ok {
-			return nil, fault.New(fault.Policy, op, "bind_not_offered", p.def.ID+" needs the bind "+name+", which this site does not have").
+			return nil, fault.New(fault.Policy, "bind_not_offered", p.def.ID+" needs the bind "+name+", which this site does not have").
 				WithNext("ask the administrator to add it to apptainer.binds in the site file")
 		}
 		out = append(out, plan.Bind{Name: name, Version: v})

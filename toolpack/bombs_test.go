@@ -276,7 +276,7 @@ func TestManyBrokenPacks(t *testing.T) {
 	if len(found) != maxProblems+1 || mib > 100 {
 		t.Errorf("%d problems, %d MiB", len(found), mib)
 	}
-	err := broken("op", "dom", found)
+	err := broken("dom", found)
 	if !strings.Contains(err.Error(), "rules are broken in dom; stopped after 200 problems in the first 1 of 10000 toolpacks") ||
 		!strings.Contains(err.Error(), "correct these, then check again") {
 		t.Errorf("%.300v", err)

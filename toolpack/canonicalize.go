@@ -53,23 +53,22 @@ func (c Canonical) Params(projectID, scriptVersion string) plan.Params {
 // Canonicalize turns arguments into a plan (ABI-06). Every argument that breaks a rule is reported, in one
 // Validation fault; the same arguments in the same environment give the same plan.
 func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
-	const op = "toolpack.Canonicalize"
-	if err := p.supported(op); err != nil {
+	if err := p.supported(); err != nil {
 		return Canonical{}, err
 	}
-	values, err := p.arguments(op, args)
+	values, err := p.arguments(args)
 	if err != nil {
 		return Canonical{}, err
 	}
-	inputs, seen, err := p.inputs(op, values, env)
+	inputs, seen, err := p.inputs(values, env)
 	if err != nil {
 		return Canonical{}, err
 	}
-	argv, vars, err := p.render(op, values)
+	argv, vars, err := p.render(values)
 	if err != nil {
 		return Canonical{}, err
 	}
-	if err := p.passthrough(op, vars, env.Passthrough); err != nil {
+	if err := p.passthrough(vars, env.Passthrough); err != nil {
 		return Canonical{}, err
 	}
 	var made []Made
@@ -83,10 +82,10 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	}
 	digest, ok := env.Image(p.def.Image)
 	if !ok {
-		return Canonical{}, fault.New(fault.NotFound, op, "image_not_locked", `images.lock.yaml has no image "`+p.def.Image+`"`).
+		return Canonical{}, fault.New(fault.NotFound, "image_not_locked", `images.lock.yaml has no image "`+p.def.Image+`"`).
 			WithSteps(fault.Do("image add", "name", p.def.Image))
 	}
-	binds, err := p.askedBinds(op, env.Bind)
+	binds, err := p.askedBinds(env.Bind)
 	if err != nil {
 		return Canonical{}, err
 	}
@@ -117,16 +116,16 @@ func total(seen map[string]ArtifactInfo, made []Made) (bytes int64) {
 }
 
 // supported refuses a pack that loads but cannot be turned into a plan yet.
-func (p *Pack) supported(op string) error {
+func (p *Pack) supported() error {
 	if p.def.Execution.Kind != "http" {
 		return nil
 	}
-	return fault.New(fault.Validation, op, "not_supported_yet", p.def.ID+": execution.kind http is not supported yet").
+	return fault.New(fault.Validation, "not_supported_yet", p.def.ID+": execution.kind http is not supported yet").
 		WithNext("use a pack with planKind slurm and execution.kind cli")
 }
 
 // passthrough adds the variables the pack asks for; those of env.set take precedence.
-func (p *Pack) passthrough(op string, vars, given map[string]string) error {
+func (p *Pack) passthrough(vars, given map[string]string) error {
 	var found []fault.Problem
 	for i, name := range p.def.Env.Passthrough {
 		value, ok := given[name]
@@ -142,7 +141,7 @@ func (p *Pack) passthrough(op string, vars, given map[string]string) error {
 		}
 	}
 	if len(found) > 0 {
-		return &fault.Error{Op: op, Kind: fault.Policy, Code: found[0].Code, Problems: found,
+		return &fault.Error{Kind: fault.Policy, Code: found[0].Code, Problems: found,
 			Msg:  "the policy does not set a variable that " + p.def.ID + " needs",
 			Next: "ask the administrator to add it to env in policies.yaml"}
 	}

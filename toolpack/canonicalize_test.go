@@ -29,7 +29,7 @@ func testEnv() Env {
 			case artifact2:
 				return ArtifactInfo{SHA256: strings.Repeat("ef", 32), Type: "BAM", SizeBytes: 600}, nil
 			}
-			return ArtifactInfo{}, fault.New(fault.NotFound, "test", "artifact_not_found", "no")
+			return ArtifactInfo{}, fault.New(fault.NotFound, "artifact_not_found", "no")
 		}}
 }
 
@@ -146,7 +146,7 @@ func TestLimitsAndPlacement(t *testing.T) {
 		t.Error(p, err)
 	}
 	env := testEnv()
-	env.Artifact = func(string) (ArtifactInfo, error) { return ArtifactInfo{}, fault.New(fault.Transport, "x", "", "down") }
+	env.Artifact = func(string) (ArtifactInfo, error) { return ArtifactInfo{}, fault.New(fault.Transport, "", "down") }
 	if _, err := packOf(t).Canonicalize(args, env); !fault.Is(err, fault.Transport) {
 		t.Error(err)
 	}

@@ -62,15 +62,14 @@ func chosen(list []Option) (o options) {
 // OpenDomain reads a domain package. It fails closed (ABI-01): if anything in it breaks a rule, it returns no domain and one
 // Validation fault that reports every broken rule of every file. parse reads the policy: the problems it finds are in the same report.
 func OpenDomain(dir string, parse func(file string, data []byte) error, list ...Option) (*Domain, error) {
-	const op = "toolpack.OpenDomain"
-	root, err := openRoot(op, dir)
+	root, err := openRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
 	d, found := openDomain(root.FS(), dir, parse, chosen(list))
 	if len(found) > 0 {
-		return nil, broken(op, dir, found)
+		return nil, broken(dir, found)
 	}
 	return d, nil
 }

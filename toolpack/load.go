@@ -37,20 +37,20 @@ type Set struct {
 // Load reads every *.tool.yaml below dir. Schemas may be anywhere below dir. If any pack breaks a rule, Load returns no
 // set and one Validation fault that reports every broken rule.
 func Load(dir string, list ...Option) (*Set, error) {
-	root, err := openRoot("toolpack.Load", dir)
+	root, err := openRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
 	set, _, found := loadAll(root.FS(), dir, ".", plan.Types(), chosen(list))
 	if len(found) > 0 {
-		return nil, broken("toolpack.Load", dir, found)
+		return nil, broken(dir, found)
 	}
 	return set, nil
 }
 
 // openRoot opens a folder. It looks first: opening a named pipe waits for its other end.
-func openRoot(op, dir string) (root *os.Root, err error) {
+func openRoot(dir string) (root *os.Root, err error) {
 	kind := fault.Transport
 	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -59,16 +59,16 @@ func openRoot(op, dir string) (root *os.Root, err error) {
 		kind = fault.Validation
 	}
 	if kind == fault.Validation {
-		err = &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+		err = &fs.PathError{Path: dir, Err: syscall.ENOTDIR}
 	} else if root, err = os.OpenRoot(dir); err == nil {
 		return root, nil
 	}
-	return nil, fault.Wrap(kind, op, "domain_not_readable", "the folder "+dir+" cannot be opened", err).
+	return nil, fault.Wrap(kind, "domain_not_readable", "the folder "+dir+" cannot be opened", err).
 		WithNext("give the path of a domain package's folder")
 }
 
 // broken makes the report on a folder: one fault with all its problems.
-func broken(op, dir string, found []fault.Problem) error {
+func broken(dir string, found []fault.Problem) error {
 	slices.SortStableFunc(found, func(a, b fault.Problem) int { return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line) })
 	found = slices.CompactFunc(found, fault.Problem.Equal)
 	msg := fmt.Sprintf("%d rules are broken in %s", len(found), dir)
@@ -78,7 +78,7 @@ func broken(op, dir string, found []fault.Problem) error {
 	case len(found) == 1:
 		msg = "a rule is broken in " + dir
 	}
-	return &fault.Error{Op: op, Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found,
+	return &fault.Error{Kind: fault.Validation, Code: found[0].Code, Msg: msg, Problems: found,
 		Next: "correct the named lines"}
 }
 
@@ -241,7 +241,7 @@ func (s *Set) List() []*Pack { return slices.Clone(s.packs) }
 func (s *Set) Get(id string) (*Pack, error) {
 	i, ok := slices.BinarySearchFunc(s.packs, id, func(p *Pack, id string) int { return strings.Compare(p.ID(), id) })
 	if !ok {
-		return nil, fault.New(fault.NotFound, "toolpack.Get", "tool_not_found", `there is no tool "`+clip(id)+`"`).
+		return nil, fault.New(fault.NotFound, "tool_not_found", `there is no tool "`+clip(id)+`"`).
 			WithSteps(fault.Do("tool.list"))
 	}
 	return s.packs[i], nil

@@ -45,7 +45,7 @@ var (
 func ParseLock(file string, data []byte) (Lock, error) {
 	l, found := parseLock(file, data)
 	if len(found) > 0 {
-		return Lock{}, broken("toolpack.ParseLock", file, found)
+		return Lock{}, broken(file, found)
 	}
 	return l, nil
 }

@@ -20,9 +20,8 @@ const lockHeader = "# Written by `slurmgate image add NAME FILE.sif`. Toolpacks 
 
 // ReadLock reads an image lock. A file that does not exist is an empty lock.
 func ReadLock(path string) (Lock, error) {
-	const op = "toolpack.ReadLock"
 	dir, name := filepath.Split(path)
-	root, err := openRoot(op, filepath.Clean(dir))
+	root, err := openRoot(filepath.Clean(dir))
 	if err != nil {
 		return Lock{}, err
 	}
@@ -32,7 +31,7 @@ func ReadLock(path string) (Lock, error) {
 	}
 	data, msg := readFile(root.FS(), name)
 	if msg != "" {
-		return Lock{}, fault.New(fault.Validation, op, "LOCK-FILE", "cannot read "+path+": "+msg)
+		return Lock{}, fault.New(fault.Validation, "LOCK-FILE", "cannot read "+path+": "+msg)
 	}
 	return ParseLock(path, data)
 }
@@ -40,15 +39,14 @@ func ReadLock(path string) (Lock, error) {
 // Record enters an image into the lock file at path, which is replaced as a whole. The same name and digest again change nothing but what
 // was wrong about the file; a name that has another digest is a Conflict fault unless replace is set.
 func Record(path string, img LockedImage, replace bool) (changed bool, err error) {
-	const op = "toolpack.Record"
 	img.AddedAt = img.AddedAt.UTC().Truncate(time.Second)
 	data, err := encodeLock([]LockedImage{img})
 	if _, found := parseLock(path, data); err == nil && len(found) > 0 {
-		return false, &fault.Error{Op: op, Kind: fault.Validation, Code: "IMAGE-NAME", Msg: "cannot record the image", Problems: found}
+		return false, &fault.Error{Kind: fault.Validation, Code: "IMAGE-NAME", Msg: "cannot record the image", Problems: found}
 	}
 	unlock, err := lockDir(filepath.Dir(path))
 	if err != nil {
-		return false, fault.Wrap(fault.Transport, op, "LOCK-FILE", "cannot write "+path, err)
+		return false, fault.Wrap(fault.Transport, "LOCK-FILE", "cannot write "+path, err)
 	}
 	defer unlock()
 	l, err := ReadLock(path)
@@ -62,7 +60,7 @@ func Record(path string, img LockedImage, replace bool) (changed bool, err error
 		err = replaceFile(path, data)
 	}
 	if err != nil {
-		return false, fault.Wrap(fault.Transport, op, "LOCK-FILE", "cannot write "+path, err).
+		return false, fault.Wrap(fault.Transport, "LOCK-FILE", "cannot write "+path, err).
 			WithNext("check that this user may write to the domain's folder")
 	}
 	return true, nil
@@ -79,7 +77,7 @@ func (l *Lock) put(img LockedImage, replace bool) (changed bool, err error) {
 	case old.Digest == img.Digest && old.Arch == img.Arch && old.SizeBytes == img.SizeBytes:
 		return false, nil
 	case old.Digest != img.Digest && !replace:
-		return false, fault.New(fault.Conflict, "toolpack.Record", "IMAGE-NAME-TAKEN",
+		return false, fault.New(fault.Conflict, "IMAGE-NAME-TAKEN",
 			fmt.Sprintf("the name %s already means %s, not %s", img.Name, old.Digest, img.Digest)).
 			WithNext("choose another name, or add --replace: tools that use the name will then run the new image, with new run ids")
 	}

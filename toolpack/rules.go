@@ -184,12 +184,12 @@ func (c *Contract) Asks(role string) bool { return len(c.rules.conditions[role])
 // CheckValue checks the content of a JSON output against the pack's conditions. The first one that does not hold is a Tool
 // fault with code OUTPUT-EXPR.
 func (c *Contract) CheckValue(role string, content json.RawMessage) error {
-	const op, code = "toolpack.CheckValue", "OUTPUT-EXPR"
+	const code = "OUTPUT-EXPR"
 	dec := json.NewDecoder(bytes.NewReader(content))
 	dec.UseNumber()
 	var tree any
 	if err := dec.Decode(&tree); err != nil {
-		return fault.Wrap(fault.Tool, op, code, "the output is not valid JSON", err)
+		return fault.Wrap(fault.Tool, code, "the output is not valid JSON", err)
 	}
 	vars := map[string]any{objValue: plainValue(tree)}
 	for i, parsed := range c.rules.conditions[role] {
@@ -197,9 +197,9 @@ func (c *Contract) CheckValue(role string, content json.RawMessage) error {
 		holds, err := parsed.Holds(vars)
 		switch {
 		case err != nil:
-			return fault.New(fault.Tool, op, code, check.Message+" (the check "+clip(check.Expr)+" cannot be evaluated: "+clip(err.Error())+")")
+			return fault.New(fault.Tool, code, check.Message+" (the check "+clip(check.Expr)+" cannot be evaluated: "+clip(err.Error())+")")
 		case !holds:
-			return fault.New(fault.Tool, op, code, check.Message+" (the check "+clip(check.Expr)+" is false)")
+			return fault.New(fault.Tool, code, check.Message+" (the check "+clip(check.Expr)+" is false)")
 		}
 	}
 	return nil

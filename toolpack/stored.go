@@ -31,11 +31,10 @@ func (p *Pack) Contract() *Contract {
 // ReadContract reads the contract from the definition of a pack, as [Pack.Definition] returned it. A definition that this
 // version cannot use is a Validation fault.
 func ReadContract(stored json.RawMessage) (*Contract, error) {
-	const op = "toolpack.ReadContract"
-	unreadable := func(msg string) error { return fault.New(fault.Validation, op, "pack_unreadable", msg) }
+	unreadable := func(msg string) error { return fault.New(fault.Validation, "pack_unreadable", msg) }
 	var def definition
 	if err := json.Unmarshal(stored, &def); err != nil {
-		return nil, fault.Wrap(fault.Validation, op, "pack_unreadable", "the stored definition of the pack is not valid JSON", err)
+		return nil, fault.Wrap(fault.Validation, "pack_unreadable", "the stored definition of the pack is not valid JSON", err)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(def.OutputSchema))
 	tree, ok := doc.(map[string]any)
@@ -59,7 +58,6 @@ func (c *Contract) Timeout() time.Duration { return c.timeout }
 // CheckOutput checks result_json.output of a finished run against the output schema. A violation is a Tool fault
 // with a problem for each broken rule.
 func (c *Contract) CheckOutput(output json.RawMessage) error {
-	const op = "toolpack.CheckOutput"
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(output))
 	if err == nil {
 		err = c.out.validate(c.out.schema, tree)
@@ -68,14 +66,14 @@ func (c *Contract) CheckOutput(output json.RawMessage) error {
 		return nil
 	}
 	if errors.Is(err, errCostly) {
-		return fault.Wrap(fault.Tool, op, "OUTPUT-COST", "the output of "+c.id+" cannot be checked", err).
+		return fault.Wrap(fault.Tool, "OUTPUT-COST", "the output of "+c.id+" cannot be checked", err).
 			WithNext("simplify its outputSchema; the run's log and files still exist")
 	}
 	if _, ok := errors.AsType[*jsonschema.ValidationError](err); !ok {
-		return fault.Wrap(fault.Tool, op, "OUTPUT-JSON", "the output of "+c.id+" is not valid JSON", err)
+		return fault.Wrap(fault.Tool, "OUTPUT-JSON", "the output of "+c.id+" is not valid JSON", err)
 	}
 	found := problems("OUTPUT", err)
-	return &fault.Error{Op: op, Kind: fault.Tool, Code: found[0].Code, Problems: found,
+	return &fault.Error{Kind: fault.Tool, Code: found[0].Code, Problems: found,
 		Msg:  "the output of " + c.id + " violates its output schema",
 		Next: "correct the tool or its outputSchema; the run's log and files are kept"}
 }

@@ -171,7 +171,7 @@ func plainValue(v any) any {
 
 // render returns the command and the environment. A value given by the caller never becomes an option of the program,
 // unless the author listed it.
-func (p *Pack) render(op string, values map[string]any) (argv []string, env map[string]string, err error) {
+func (p *Pack) render(values map[string]any) (argv []string, env map[string]string, err error) {
 	var found []fault.Problem
 	vars := p.scope(values)
 	one := func(field string, t *jinja.Template) string {
@@ -195,7 +195,7 @@ func (p *Pack) render(op string, values map[string]any) (argv []string, env map[
 		env[name] = one("env.set."+name, p.envs[name])
 	}
 	if len(found) > 0 {
-		return nil, nil, p.refused(op, found)
+		return nil, nil, p.refused(found)
 	}
 	return argv, env, nil
 }

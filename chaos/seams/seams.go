@@ -101,7 +101,7 @@ func (s *seams) around(name string, effect func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail.pull(name) {
-		return fault.New(fault.Transport, "chaos", "chaos_apply_and_fail", "injected after the effect of "+name)
+		return fault.New(fault.Transport, "chaos_apply_and_fail", "injected after the effect of "+name)
 	}
 	return err
 }

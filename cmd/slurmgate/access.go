@@ -22,7 +22,7 @@ func openAccess(ctx context.Context, s *site.Site, l *ledger.Ledger) (*access.Ac
 		return nil, err
 	}
 	if problems != nil {
-		return nil, fault.Invalid("openAccess", "the site file's access section cannot be used", problems...).
+		return nil, fault.Invalid("the site file's access section cannot be used", problems...).
 			WithNext("find the lines to correct").WithSteps(fault.Do("config check"))
 	}
 	c.Tokens = l

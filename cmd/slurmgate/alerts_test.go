@@ -76,7 +76,7 @@ func scrape(t *testing.T) map[string]string {
 	if code, _, said := verb(t, "--site", file, "artifact", "get", id); code != 0 {
 		t.Fatal(said)
 	}
-	g.app.Gate.Refuse(gate.Source{Transport: gate.Other, From: "192.0.2.1"}, fault.New(fault.Auth, "test", "unauthenticated", "no"))
+	g.app.Gate.Refuse(gate.Source{Transport: gate.Other, From: "192.0.2.1"}, fault.New(fault.Auth, "unauthenticated", "no"))
 	g.app.Gate.Close() // what it has not yet recorded
 	w := httptest.NewRecorder()
 	g.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))

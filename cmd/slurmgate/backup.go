@@ -76,7 +76,7 @@ func apart(s *site.Site, dir string) error {
 	}
 	for folder, field := range inside {
 		if rel, err := filepath.Rel(folder, dir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-			return fault.New(fault.Validation, "gateway.backup", "backup_inside", fmt.Sprintf("%s is inside %s (%s)", dir, field, folder)).
+			return fault.New(fault.Validation, "backup_inside", fmt.Sprintf("%s is inside %s (%s)", dir, field, folder)).
 				WithNext("name a folder outside it, on another disk if possible")
 		}
 	}
@@ -119,7 +119,7 @@ func markBackup(stateDir string, b lastBackup) error {
 		err = root.Rename(temp, backupMark)
 	}
 	if err != nil {
-		return fault.Wrap(fault.Transport, "gateway.backup", "backup_mark", "the backup is complete, but its time cannot be recorded in "+
+		return fault.Wrap(fault.Transport, "backup_mark", "the backup is complete, but its time cannot be recorded in "+
 			stateDir, err)
 	}
 	return nil
@@ -147,7 +147,7 @@ func lastBackupAt(s *site.Site) *time.Time {
 func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, of, bytes int64)) (out app.RestoreAnswer, err error) {
 	s, err := loadSite(a.Site)
 	if fault.CodeOf(err) == "SITE-FILE" {
-		return out, fault.Wrap(fault.KindOf(err), "gateway.restore", "SITE-FILE", "", err).
+		return out, fault.Wrap(fault.KindOf(err), "SITE-FILE", "", err).
 			WithNext("copy config/site.yaml of the backup to that path and correct its folders first")
 	}
 	if err != nil {
@@ -217,11 +217,10 @@ func afterRestore(s *site.Site, r backup.Restored) (advice []string) {
 
 // ownerOf is the user who gets what is restored: the named one, or who owns the state folder.
 func ownerOf(ctx context.Context, dir, name string) (nss.User, error) {
-	const op = "gateway.restore"
 	if name != "" {
 		u, err := nss.Host{}.User(ctx, name)
 		if missing(err) {
-			return u, fault.Wrap(fault.Validation, op, "no_such_user", "there is no user "+name, err).WithNext("create it first")
+			return u, fault.Wrap(fault.Validation, "no_such_user", "there is no user "+name, err).WithNext("create it first")
 		}
 		if err != nil {
 			return u, err
@@ -230,7 +229,7 @@ func ownerOf(ctx context.Context, dir, name string) (nss.User, error) {
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nss.User{}, fault.Wrap(fault.NotFound, op, "state_dir", "gateway.state_dir cannot be used", err).
+		return nss.User{}, fault.Wrap(fault.NotFound, "state_dir", "gateway.state_dir cannot be used", err).
 			WithNext("create it, owned by the gateway's user: install -d -o slurmgate -g slurmgate -m 700 " + dir)
 	}
 	st := info.Sys().(*syscall.Stat_t)
@@ -243,7 +242,7 @@ func ownerOf(ctx context.Context, dir, name string) (nss.User, error) {
 	case me != 0 && me != uid:
 		return nss.User{}, ownFolder(dir)
 	case uid == 0:
-		return nss.User{}, fault.New(fault.Validation, op, "owner_unclear",
+		return nss.User{}, fault.New(fault.Validation, "owner_unclear",
 			"gateway.state_dir "+dir+" belongs to root, which is not the gateway's user").
 			WithNext("name the gateway's user: --owner slurmgate")
 	}
@@ -260,7 +259,7 @@ func own(dir string, u nss.User) error {
 		err = os.Chown(dir, u.UID, u.GID)
 	}
 	if err != nil {
-		return fault.Wrap(fault.Transport, "gateway.restore", "state_dir", "gateway.state_dir cannot be given to "+u.Name, err)
+		return fault.Wrap(fault.Transport, "state_dir", "gateway.state_dir cannot be given to "+u.Name, err)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func readConfiguration(s *site.Site) (configuration, error) {
 	sites, binds := c.policy.CheckSites(s.Names()), c.domain.Packs().CheckBinds(app.Offers(s))
 	switch {
 	case sites != nil && binds != nil:
-		return c, fault.Invalid("readConfiguration", "the site file and its domain do not fit together",
+		return c, fault.Invalid("the site file and its domain do not fit together",
 			append(fault.ProblemsOf(sites), fault.ProblemsOf(binds)...)...)
 	case sites != nil:
 		return c, sites

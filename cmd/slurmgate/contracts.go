@@ -27,7 +27,7 @@ func (c contracts) Contract(ctx context.Context, packHash string) (run.Contract,
 	}
 	contract, err := toolpack.ReadContract(definition)
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "contracts", "pack_unreadable", "the pack "+packHash+" in the ledger cannot be read", err)
+		return nil, fault.Wrap(fault.Validation, "pack_unreadable", "the pack "+packHash+" in the ledger cannot be read", err)
 	}
 	return contract, nil
 }

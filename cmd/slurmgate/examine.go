@@ -162,7 +162,7 @@ type lookCmd struct{}
 func (lookCmd) Run(ctx context.Context, a *cli.Shell) error {
 	var e examination
 	if err := json.NewDecoder(cli.StandardInput(ctx)).Decode(&e); err != nil {
-		return fault.Wrap(fault.Validation, "look", "usage", "standard input has no examination", err)
+		return fault.Wrap(fault.Validation, "usage", "standard input has no examination", err)
 	}
 	var r app.DoctorAnswer
 	if e.Early {

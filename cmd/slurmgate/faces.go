@@ -105,7 +105,7 @@ func (g *gateway) connections(most int) httpapi.Limits {
 func (g *gateway) turnedAway(uid, n int) {
 	err := access.Stranger(uid)
 	if n > 1 {
-		err = fault.Wrap(fault.Auth, "httpapi", fault.CodeOf(err), fmt.Sprintf("%d connections were turned away", n), err)
+		err = fault.Wrap(fault.Auth, fault.CodeOf(err), fmt.Sprintf("%d connections were turned away", n), err)
 	}
 	g.app.Log.Info("login refused", "address", fmt.Sprint("uid:", uid), "face", gate.FaceSocket, "reason", "unknown_user")
 	g.app.Gate.Refuse(gate.Source{Transport: gate.Local, From: fmt.Sprint("uid:", uid), Face: gate.FaceSocket, Address: fmt.Sprint("uid:",

@@ -26,12 +26,12 @@ func (doorman) Peer(int) (gate.Principal, error) { return gate.Principal{}, nil 
 
 func (doorman) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	if token == "expired" {
-		return gate.Principal{}, fault.New(fault.Auth, "x", "token_expired", token)
+		return gate.Principal{}, fault.New(fault.Auth, "token_expired", token)
 	}
 	if token == "away" {
-		return gate.Principal{}, fault.New(fault.Transport, "x", "issuer_away", "the provider of "+token+" cannot be reached")
+		return gate.Principal{}, fault.New(fault.Transport, "issuer_away", "the provider of "+token+" cannot be reached")
 	}
-	return gate.Principal{}, fault.New(fault.Auth, "x", "unauthenticated", token+"\nlevel=WARN msg=\"login refused\" address=198.51.100.66")
+	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", token+"\nlevel=WARN msg=\"login refused\" address=198.51.100.66")
 }
 
 // syncBuffer is a buffer that the server writes to while the test goes on.

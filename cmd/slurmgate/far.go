@@ -41,7 +41,7 @@ func (h *hosts) farWorkspace(ctx context.Context, s *site.Site, gatewayID string
 	defer stop()
 	if !used {
 		if err := h.farFolder(ctx, s, f.RunsDir, 0o700); err != nil {
-			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable",
+			return nil, fault.Wrap(fault.Transport, "runs_dir_unavailable",
 				"cannot create storage.runs_dir "+f.RunsDir+" on "+data.Name(), err).
 				WithNext("mount its filesystem there, or create it, owned by the user of the gateway's login, mode 0700")
 		}

@@ -216,7 +216,7 @@ func (g *gateway) makeRoom() error {
 		}
 		return nil
 	case <-time.After(drainTime):
-		return fault.New(fault.Transport, "makeRoom", "work_hangs", "work in progress does not end: a filesystem or a command hangs")
+		return fault.New(fault.Transport, "work_hangs", "work in progress does not end: a filesystem or a command hangs")
 	}
 }
 

@@ -45,7 +45,7 @@ func stores(s *site.Site, name string) (list []*site.Site, err error) {
 	if name != "" {
 		c := s.Cluster(name)
 		if c == nil {
-			return nil, fault.New(fault.NotFound, "images", "no_such_site", "the site file has no cluster "+name+"; its clusters are "+s.Title())
+			return nil, fault.New(fault.NotFound, "no_such_site", "the site file has no cluster "+name+"; its clusters are "+s.Title())
 		}
 		return []*site.Site{c}, nil
 	}
@@ -165,7 +165,7 @@ func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (ap
 			img, err = store.Add(ctx, a.File)
 		}
 		if err != nil && len(list) > 1 {
-			err = fault.Wrap("", "image.add", "", "site "+c.Name, err)
+			err = fault.Wrap("", "", "site "+c.Name, err)
 		}
 		if err != nil && !fault.Is(err, fault.Transport) {
 			return app.ImageAddAnswer{}, err // the file itself, or what the admin wrote
@@ -192,7 +192,7 @@ func notEverywhere(a app.ImageAddArgs, reached []string, failed []error) error {
 	if len(reached) == 0 && len(failed) == 1 {
 		return failed[0]
 	}
-	e := fault.Wrap(fault.Transport, "image.add", "image_not_everywhere", fmt.Sprintf("%s was copied to %d of %d image stores, and its name "+
+	e := fault.Wrap(fault.Transport, "image_not_everywhere", fmt.Sprintf("%s was copied to %d of %d image stores, and its name "+
 		"is not recorded", filepath.Base(a.File), len(reached), len(reached)+len(failed)), errors.Join(failed...))
 	if len(reached) > 0 {
 		e = e.WithNext("add it again when all sites are reachable, or for those that are: --site-name " + reached[0])

@@ -60,7 +60,7 @@ func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *lookout
 		return l, err
 	}
 	if l.dir, err = os.MkdirTemp("", "slurmgate"); err != nil {
-		return l, fault.Wrap(fault.Internal, "openToLook", "", "cannot make a folder for the socket", err)
+		return l, fault.Wrap(fault.Internal, "", "cannot make a folder for the socket", err)
 	}
 	face := httpapi.Config{Gate: g.app.Gate, Auth: g.access, Contents: g.app.Store, DomainID: g.app.Domain.ID(), Version: g.app.CatalogVersion,
 		Events: g.eventsAfter, Log: log}
@@ -71,7 +71,7 @@ func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *lookout
 // closedSites are the sites of a gateway that does not run: what only they know is not available.
 func (g *gateway) closedSites(ctx context.Context) error {
 	closed := func(context.Context) (run.Parts, error) {
-		return run.Parts{}, fault.New(fault.Transport, "openToLook", "gateway_down", "the gateway is not running").
+		return run.Parts{}, fault.New(fault.Transport, "gateway_down", "the gateway is not running").
 			WithNext("start it: systemctl start slurmgate")
 	}
 	var sites []run.Site

@@ -34,7 +34,7 @@ func mayCreate(ctx context.Context, s *site.Site, how start) error {
 	case err == nil && info.Size() > 0:
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
-		return fault.Wrap(fault.Transport, "openGateway", "ledger_unreadable", "cannot examine the ledger", err).
+		return fault.Wrap(fault.Transport, "ledger_unreadable", "cannot examine the ledger", err).
 			WithNext("check the disk of gateway.state_dir " + s.Gateway.StateDir)
 	case errors.Is(err, fs.ErrPermission):
 		return nil // somebody else's folder, which ownFolder refuses with its owner's name
@@ -42,20 +42,20 @@ func mayCreate(ctx context.Context, s *site.Site, how start) error {
 	found, err := traces(ctx, s)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fault.Wrap(fault.Auth, "openGateway", "ledger_missing", "there is no ledger at "+ledgerFile(s)+
+		return fault.Wrap(fault.Auth, "ledger_missing", "there is no ledger at "+ledgerFile(s)+
 			", and this user cannot see whether there was one", err).
 			WithNext("make the gateway's user the owner of storage.runs_dir and gateway.artifact_dir (chown)")
 	case err != nil:
-		return fault.Wrap(fault.Transport, "openGateway", "ledger_missing", "there is no ledger at "+ledgerFile(s)+
+		return fault.Wrap(fault.Transport, "ledger_missing", "there is no ledger at "+ledgerFile(s)+
 			", and whether this is a new gateway cannot be determined", err).WithNext("mount the disks and reach the hosts that the site file names")
 	case found != "" && how != anew:
-		return fault.New(fault.Conflict, "openGateway", "ledger_missing",
+		return fault.New(fault.Conflict, "ledger_missing",
 			fmt.Sprintf("there is no ledger at %s, but %s: gateway.state_dir is wrong, its disk is not mounted, or the ledger is lost. "+
 				"Nothing was created", ledgerFile(s), found)).
 			WithNext("correct gateway.state_dir or mount its disk; if the ledger is lost, restore a backup (slurmgate restore), or begin a " +
 				"new one that knows no earlier run (slurmgate serve --new-ledger)")
 	case how == toLook:
-		return fault.New(fault.NotFound, "openGateway", "no_ledger", "there is no ledger at "+ledgerFile(s)+" yet, so there is nothing to show").
+		return fault.New(fault.NotFound, "no_ledger", "there is no ledger at "+ledgerFile(s)+" yet, so there is nothing to show").
 			WithNext("check gateway.state_dir in the site file, or start the gateway: slurmgate serve")
 	}
 	return nil

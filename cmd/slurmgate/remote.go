@@ -43,7 +43,7 @@ func (h *hosts) data(s *site.Site) (*remote.Host, error) { return h.host(s.Stora
 func (h *hosts) host(to site.SSH) (*remote.Host, error) {
 	me, err := nss.Host{}.UserOf(context.Background(), os.Geteuid())
 	if err != nil {
-		return nil, fault.Wrap("", "hosts.host", "", "the name of this process's user is unknown", err)
+		return nil, fault.Wrap("", "", "the name of this process's user is unknown", err)
 	}
 	c := remoteConfig(to.Endpoint, me)
 	for _, j := range to.Jump {

@@ -48,7 +48,7 @@ func (d *door) Token(_ context.Context, id string) (gate.Token, error) {
 	defer d.mu.Unlock()
 	t, ok := d.tokens[id]
 	if !ok {
-		return t, fault.New(fault.NotFound, "door", "token_not_found", "there is none")
+		return t, fault.New(fault.NotFound, "token_not_found", "there is none")
 	}
 	return t, nil
 }

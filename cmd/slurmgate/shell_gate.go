@@ -42,7 +42,7 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 		j.start = toLook
 	}
 	if err := j.Record(ctx, nil); err != nil {
-		return nil, who, fault.Wrap("", t.ID, "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
+		return nil, who, fault.Wrap("", "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
 	}
 	g, err := app.NewGate(gate.Config{Policy: app.Rules(p), Journal: j, Secrets: app.Scanner(j.site), Log: a.Log}, t)
 	return g, who, err
@@ -146,7 +146,7 @@ func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gat
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	cmd.WaitDelay = 5 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fault.Wrap(fault.Transport, "record", "not_recorded",
+		return fault.Wrap(fault.Transport, "not_recorded",
 			fmt.Sprintf("uid %d, who owns gateway.state_dir, cannot write the record: %s", uid, strings.TrimSpace(string(out))), err)
 	}
 	return nil
@@ -164,7 +164,7 @@ func (c recordCallsCmd) Run(ctx context.Context, a *cli.Shell) error {
 	}
 	var records []gate.Record
 	if err := json.NewDecoder(cli.StandardInput(ctx)).Decode(&records); err != nil {
-		return fault.Wrap(fault.Validation, "record-calls", "usage", "standard input has no records", err)
+		return fault.Wrap(fault.Validation, "usage", "standard input has no records", err)
 	}
 	return siteJournal{a, s, toChange}.recordAlone(ctx, records, c.UID)
 }

@@ -193,7 +193,7 @@ func openShared(_ context.Context, s *site.Site, gatewayID string, used bool) (r
 	dir := s.Storage.RunsDir
 	if !used {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fault.Wrap(fault.Transport, "openGateway", "runs_dir_unavailable", "cannot create storage.runs_dir", err).
+			return nil, fault.Wrap(fault.Transport, "runs_dir_unavailable", "cannot create storage.runs_dir", err).
 				WithNext("mount its filesystem, or create it, owned by the gateway's user, mode 0700")
 		}
 	}

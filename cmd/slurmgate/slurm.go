@@ -41,7 +41,7 @@ func (h *hosts) slurmConfig(s *site.Site) (slurm.Config, error) {
 		return c, nil
 	}
 	if c.User, err = (nss.Host{}).NameOf(context.Background(), os.Geteuid()); err != nil {
-		return c, fault.Wrap("", "hosts.slurm", "", "the name of this process's user is unknown", err)
+		return c, fault.Wrap("", "", "the name of this process's user is unknown", err)
 	}
 	return c, nil
 }
@@ -63,7 +63,7 @@ const farLook = 30 * time.Second
 func (g *gateway) fitSlurm(ctx context.Context, s *site.Site, cli *slurm.CLI) (sacct bool, err error) {
 	problems, sacct, err := g.hosts.fit(ctx, s, cli)
 	if len(problems) > 0 {
-		return sacct, fault.Invalid("slurm", fmt.Sprintf("the site file does not fit the Slurm of %s (site %s)", slurmHost(s), s.Name),
+		return sacct, fault.Invalid(fmt.Sprintf("the site file does not fit the Slurm of %s (site %s)", slurmHost(s), s.Name),
 			problems...).WithSteps(fault.Do("doctor"))
 	}
 	if err != nil && s.FarSlurm() && remoteFault(err) {
@@ -111,7 +111,7 @@ func (h *hosts) fit(ctx context.Context, s *site.Site, cli *slurm.CLI) (found []
 	}
 	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
-	err = cli.CheckCluster(ctx, "slurm")
+	err = cli.CheckCluster(ctx)
 	if fault.CodeOf(err) != run.WrongCluster {
 		return nil, sacct, err
 	}
@@ -159,7 +159,7 @@ func (h *hosts) misfits(ctx context.Context, s *site.Site) ([]fault.Problem, err
 func (g *gateway) associations(ctx context.Context, cluster, user string) (a app.UserAccounts, err error) {
 	cli, open := g.slurms.Load(cluster)
 	if !open {
-		return a, fault.New(fault.Transport, "associations", "accounts_unknown",
+		return a, fault.New(fault.Transport, "accounts_unknown",
 			"the site "+cluster+" is away, so it is unknown what "+user+" may charge there").
 			WithNext("try again in 30 seconds").WithRetry(30)
 	}

@@ -24,7 +24,7 @@ func lockState(ctx context.Context, s *site.Site, how start) (*ledger.Lock, erro
 	}
 	dir := s.Gateway.StateDir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Validation, "openGateway", "state_dir", "cannot create gateway.state_dir", err).
+		return nil, fault.Wrap(fault.Validation, "state_dir", "cannot create gateway.state_dir", err).
 			WithNext("create it as an admin, owned by this user")
 	}
 	if err := ownFolder(dir); err != nil {
@@ -77,7 +77,7 @@ func ownFolder(dir string) error {
 		if st.Mode&0o022 == 0 {
 			return nil
 		}
-		return fault.New(fault.Validation, "openGateway", "state_dir",
+		return fault.New(fault.Validation, "state_dir",
 			fmt.Sprintf("gateway.state_dir %s has mode %04o: other users can write to it", dir, st.Mode&0o7777)).
 			WithNext("chmod 700 " + dir)
 	}
@@ -85,7 +85,7 @@ func ownFolder(dir string) error {
 	if name, err := (nss.Host{}).NameOf(context.Background(), int(st.Uid)); err == nil {
 		owner = name
 	}
-	return fault.New(fault.Auth, "openGateway", "not_this_user",
+	return fault.New(fault.Auth, "not_this_user",
 		fmt.Sprintf("no gateway that you may use is running, and only %[2]s, the owner of gateway.state_dir %[1]s, can start one", dir, owner)).
 		WithNext("start the gateway (systemctl start slurmgate), or run slurmgate as " + owner)
 }

@@ -107,7 +107,7 @@ type rules struct{}
 
 func (rules) AllowTool(name string) error {
 	if name == "test_denied" {
-		return fault.New(fault.Policy, "policy", "tool_denied", name+" is not on the list")
+		return fault.New(fault.Policy, "tool_denied", name+" is not on the list")
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (w *World) tools() []gate.Tool {
 			if err := json.Unmarshal(c.Args, &a); err != nil {
 				return nil, err
 			}
-			return nil, fault.New(fault.Kind(a.Text), "test", "test_"+a.Text, fmt.Sprintf("failed for the %d. time", w.count("test.fails")))
+			return nil, fault.New(fault.Kind(a.Text), "test_"+a.Text, fmt.Sprintf("failed for the %d. time", w.count("test.fails")))
 		}},
 		"test.wait": {effect: gate.Read, caps: []string{gate.CapRead}, handle: func(ctx context.Context, _ gate.Call) (any, error) {
 			select {
@@ -371,7 +371,7 @@ type dyingJournal struct {
 
 func (d *dyingJournal) Record(ctx context.Context, records []gate.Record) error {
 	if d.dead.Err() != nil {
-		return fault.New(fault.Transport, "journal", "dead", "the gateway is gone")
+		return fault.New(fault.Transport, "dead", "the gateway is gone")
 	}
 	return d.Journal.Record(ctx, records)
 }

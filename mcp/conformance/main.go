@@ -102,13 +102,13 @@ type holder string
 
 // Peer implements gate.Authenticator.
 func (holder) Peer(int) (gate.Principal, error) {
-	return gate.Principal{}, fault.New(fault.Auth, "conformance", "unauthenticated", "there is no socket here")
+	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "there is no socket here")
 }
 
 // Bearer implements gate.Authenticator.
 func (h holder) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	if token != string(h) {
-		return gate.Principal{}, fault.New(fault.Auth, "conformance", "unauthenticated", "the access token is not valid here")
+		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "the access token is not valid here")
 	}
 	return gate.Principal{Name: "token:suite", Method: gate.ByToken, Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}, nil
 }
@@ -209,7 +209,7 @@ func artifactTools() []gate.Tool {
 		t.Capabilities = []string{gate.CapGateway, gate.CapRead}
 		t.Handle = func(_ context.Context, c gate.Call) (any, error) {
 			if input != "" && !strings.Contains(string(c.Args), id) {
-				return nil, fault.New(fault.NotFound, "conformance", "artifact_not_found", "there is no such artifact").
+				return nil, fault.New(fault.NotFound, "artifact_not_found", "there is no such artifact").
 					WithNext("artifact_list shows what there is")
 			}
 			return result, nil

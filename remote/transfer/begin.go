@@ -207,7 +207,7 @@ func (u *upload) publish(ctx context.Context) error {
 		return err
 	}
 	if !st.Mode().IsRegular() || st.Size() != u.file.Size {
-		return fault.New(fault.Tool, opPut, CodeSize,
+		return fault.New(fault.Tool, CodeSize,
 			fmt.Sprintf("the server says that it has %d bytes after %d were written", st.Size(), u.file.Size))
 	}
 	_, err = steady(ctx, first.slot, func(c *conn, again bool) (struct{}, error) { return struct{}{}, u.rename(c, again) })

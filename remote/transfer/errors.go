@@ -27,7 +27,6 @@ const (
 
 var (
 	errStalled = errors.New("the server did not answer in time")
-	errShort   = errors.New("the file ends early")
 )
 
 // dialError is an error of making a connection.
@@ -57,31 +56,31 @@ func mayReturn(err error) bool {
 }
 
 // explain turns an error into a fault.
-func explain(ctx context.Context, op, what, name string, err error) error {
+func explain(ctx context.Context, what, name string, err error) error {
 	msg := fmt.Sprintf("%s cannot be %s over SFTP", fault.Clip(name), what)
 	if f, ok := errors.AsType[*fault.Error](err); ok {
-		return fault.Wrap(f.Kind, op, fault.CodeOf(err), msg, err)
+		return fault.Wrap(f.Kind, fault.CodeOf(err), msg, err)
 	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return fault.Wrap(fault.Timeout, op, "timeout", msg, err)
+		return fault.Wrap(fault.Timeout, "timeout", msg, err)
 	case ctx.Err() != nil:
-		return fault.Wrap(fault.Canceled, op, "canceled", msg, err)
+		return fault.Wrap(fault.Canceled, "canceled", msg, err)
 	case errors.Is(err, os.ErrNotExist):
-		return fault.Wrap(fault.NotFound, op, CodeMissing, msg+": it, or a folder on the way to it, does not exist", err)
+		return fault.Wrap(fault.NotFound, CodeMissing, msg+": it, or a folder on the way to it, does not exist", err)
 	case errors.Is(err, os.ErrPermission):
-		return fault.Wrap(fault.Transport, op, CodeRefused, msg+": the server denies permission", err).
+		return fault.Wrap(fault.Transport, CodeRefused, msg+": the server denies permission", err).
 			WithNext("check that the service's user may read and write in " + fault.Clip(path.Dir(name)) + " on the SFTP server")
 	}
 	if _, ok := errors.AsType[*sftp.StatusError](err); ok {
-		return fault.Wrap(fault.Transport, op, CodeRefused, msg+": the server refused it without a reason", err)
+		return fault.Wrap(fault.Transport, CodeRefused, msg+": the server refused it without a reason", err)
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return fault.Wrap(fault.Transport, op, CodeLost, msg+": the connection was lost again and again", err)
+	return fault.Wrap(fault.Transport, CodeLost, msg+": the connection was lost again and again", err)
 }
 
 // fullDisk looks why a write was refused: OpenSSH says only "failure". need is how many bytes were still to be written.
@@ -110,7 +109,7 @@ func fullDisk(ctx context.Context, s *slot, name string, need int64, err error) 
 	if verr != nil || free > uint64(need) && nodes > 0 {
 		return err
 	}
-	return fault.Wrap(fault.Transport, "transfer.Put", CodeDiskFull,
+	return fault.Wrap(fault.Transport, CodeDiskFull,
 		fmt.Sprintf("the filesystem of %s is full: %d bytes are free and %d more were to be written", fault.Clip(path.Dir(name)), free, need),
 		err).
 		WithNext("free space, or raise the quota, there")

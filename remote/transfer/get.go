@@ -16,8 +16,6 @@ import (
 	"slurmgate/fault"
 )
 
-const opGet = "transfer.Get"
-
 // download is one file on its way from the server.
 type download struct {
 	pool *Pool
@@ -45,10 +43,10 @@ func (p *Pool) Get(ctx context.Context, f File, from int64, h hash.Hash, dst io.
 	}
 	if err == nil && f.SHA256 != "" {
 		if sum := hex.EncodeToString(h.Sum(nil)); sum != f.SHA256 {
-			err = fault.New(fault.Tool, opGet, CodeSum, fmt.Sprintf("its bytes have checksum %s instead of %s", sum, f.SHA256))
+			err = fault.New(fault.Tool, CodeSum, fmt.Sprintf("its bytes have checksum %s instead of %s", sum, f.SHA256))
 		}
 	}
-	return n, explain(ctx, opGet, "read", f.Path, err)
+	return n, explain(ctx, "read", f.Path, err)
 }
 
 // begin looks at the file before it opens it: opening a pipe would hang, and a wrong size need not be read.
@@ -66,9 +64,9 @@ func (d *download) begin(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !st.Mode().IsRegular():
-		return fault.New(fault.Tool, opGet, CodeKind, "it is not a regular file")
+		return fault.New(fault.Tool, CodeKind, "it is not a regular file")
 	case st.Size() != d.file.Size:
-		return fault.New(fault.Tool, opGet, CodeSize, fmt.Sprintf("it has %d bytes instead of %d", st.Size(), d.file.Size))
+		return fault.New(fault.Tool, CodeSize, fmt.Sprintf("it has %d bytes instead of %d", st.Size(), d.file.Size))
 	}
 	w.name, w.flags, w.chunk, w.reads = d.file.Path, os.O_RDONLY, st.conn.chunk, true
 	w.setDepth(d.pool.tune.window, d.file.Size-d.from)
@@ -102,7 +100,7 @@ func readFull(f *sftp.File, off int64, buf []byte, size int64) error {
 	if _, err := f.Stat(); err != nil {
 		return err
 	}
-	return fault.New(fault.Tool, opGet, CodeSize, fmt.Sprintf("it ends at byte %d of %d", off+int64(n), size))
+	return fault.New(fault.Tool, CodeSize, fmt.Sprintf("it ends at byte %d of %d", off+int64(n), size))
 }
 
 // run writes the spans to dst in the file's order.

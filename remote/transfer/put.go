@@ -30,8 +30,6 @@ type File struct {
 	Mode   fs.FileMode // of a file that is put; 0: what the server makes it
 }
 
-const opPut = "transfer.Put"
-
 // upload is one file on its way to the server.
 type upload struct {
 	pool *Pool
@@ -74,7 +72,7 @@ func (p *Pool) Put(ctx context.Context, f File, src io.ReaderAt) (sum string, er
 	defer u.crew.release()
 	unlock, err := u.name(ctx)
 	if err != nil {
-		return "", explain(ctx, opPut, "written", f.Path, err)
+		return "", explain(ctx, "written", f.Path, err)
 	}
 	defer unlock()
 	if sum, err = u.run(ctx); err != nil {
@@ -82,7 +80,7 @@ func (p *Pool) Put(ctx context.Context, f File, src io.ReaderAt) (sum string, er
 			err = fullDisk(ctx, u.crew.lanes[0].slot, f.Path, need, err)
 		}
 		u.discard(ctx, err)
-		return "", explain(ctx, opPut, "written", f.Path, err)
+		return "", explain(ctx, "written", f.Path, err)
 	}
 	return sum, nil
 }
@@ -115,7 +113,7 @@ func (u *upload) run(ctx context.Context) (string, error) {
 	}
 	sum := hex.EncodeToString(u.sum.Sum(nil))
 	if u.file.SHA256 != "" && sum != u.file.SHA256 {
-		return "", fault.New(fault.Validation, opPut, CodeSum,
+		return "", fault.New(fault.Validation, CodeSum,
 			fmt.Sprintf("the source has checksum %s instead of %s", sum, u.file.SHA256))
 	}
 	var losses backOff
@@ -219,7 +217,7 @@ func (u *upload) again(ctx context.Context) error {
 			return err
 		}
 		if maphash.Bytes(u.seed, buf) != s.print {
-			return fault.New(fault.Validation, opPut, CodeChanged, fmt.Sprintf("the source changed at byte %d while it was sent", off))
+			return fault.New(fault.Validation, CodeChanged, fmt.Sprintf("the source changed at byte %d while it was sent", off))
 		}
 		u.crew.todo <- &span{off, buf}
 	}
@@ -245,7 +243,7 @@ func (u *upload) read(ctx context.Context, off int64, n int) ([]byte, error) {
 			return buf, nil
 		}
 		if errors.Is(err, io.EOF) {
-			err = fault.New(fault.Validation, opPut, CodeSum, fmt.Sprintf("the source ends at byte %d of %d", off+int64(got), u.file.Size))
+			err = fault.New(fault.Validation, CodeSum, fmt.Sprintf("the source ends at byte %d of %d", off+int64(got), u.file.Size))
 		}
 	}
 	u.free <- buf

@@ -76,7 +76,7 @@ func (s *slot) get(ctx context.Context) (*conn, error) {
 	s.mu.Unlock()
 	if closed {
 		s.drop(c)
-		return nil, fault.New(fault.Canceled, "transfer.get", "closed", "the transfers have been closed")
+		return nil, fault.New(fault.Canceled, "closed", "the transfers have been closed")
 	}
 	s.rest()
 	return c, nil

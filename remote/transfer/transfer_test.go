@@ -357,7 +357,7 @@ func TestPutRefusals(t *testing.T) {
 		"no connection": {func(s *server) { s.refuse = func(int) error { return errors.New("away") } },
 			File{Path: "/d/f", Size: 50_000}, data, fault.Transport, CodeLost},
 		"a host key": {func(s *server) {
-			s.refuse = func(int) error { return fault.New(fault.Auth, "test", "ssh_host_key", "another key") }
+			s.refuse = func(int) error { return fault.New(fault.Auth, "ssh_host_key", "another key") }
 		}, File{Path: "/d/f", Size: 50_000}, data, fault.Auth, "ssh_host_key"},
 		"silence": {func(s *server) { s.wire = silentAfter(s, 5_000) }, File{Path: "/d/f", Size: 50_000}, data, fault.Transport, CodeLost},
 	} {

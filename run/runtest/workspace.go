@@ -103,7 +103,7 @@ func (s source) overwrite(in plan.Input, content string) {
 func (s source) file(_ context.Context, sum string) (io.ReadCloser, int64, error) {
 	f, err := os.Open(filepath.Join(s.dir, sum))
 	if err != nil {
-		return nil, 0, fault.Wrap(fault.NotFound, "suite", "artifact_bytes_missing", "no such object", err)
+		return nil, 0, fault.Wrap(fault.NotFound, "artifact_bytes_missing", "no such object", err)
 	}
 	st, err := f.Stat()
 	must(s.t, err)

@@ -145,7 +145,7 @@ func removalRefused(t *testing.T, x *Files) {
 	}
 }
 
-var errDown = fault.New(fault.Transport, "suite", "ledger_down", "the ledger does not answer")
+var errDown = fault.New(fault.Transport, "ledger_down", "the ledger does not answer")
 
 // After a removal nothing of the attempt can be opened, claimed or read, and the next attempt has a workspace again.
 func removalKeepsOut(t *testing.T, x *Files) {

@@ -46,14 +46,14 @@ func (a *alone) path(parts ...string) string {
 }
 
 // do carries out one operation in the gateway's own runs_dir. f must be safe to repeat.
-func (a *alone) do(ctx context.Context, op, msg string, f func(*sftp.Client) error) error {
-	return a.channels.do(ctx, op, msg, func(c *sftp.Client) error {
+func (a *alone) do(ctx context.Context, msg string, f func(*sftp.Client) error) error {
+	return a.channels.do(ctx, msg, func(c *sftp.Client) error {
 		id, err := a.readFile(c, a.path(staging.GatewayIDFile), 4<<10, false)
 		if err == nil {
 			err = staging.CheckID(a.cfg.DataRunsDir, a.cfg.GatewayID, id)
 		}
 		if err != nil && (answered(err) || errors.Is(err, errIrregular)) {
-			return fault.Wrap(fault.Transport, op, "runs_dir_unavailable",
+			return fault.Wrap(fault.Transport, "runs_dir_unavailable",
 				"runs_dir "+a.cfg.DataRunsDir+" is missing on the SFTP server, or no longer the same folder", err).
 				WithNext("check that the shared filesystem is mounted there")
 		}
@@ -61,22 +61,21 @@ func (a *alone) do(ctx context.Context, op, msg string, f func(*sftp.Client) err
 			err = f(c)
 		}
 		if errors.Is(err, errLink) || errors.Is(err, errIrregular) {
-			return staging.ForeignEntry(op, msg, err)
+			return staging.ForeignEntry(msg, err)
 		}
 		return err
 	})
 }
 
 func (a *alone) mark(ctx context.Context) (id []byte, err error) {
-	const op = "sftp.New"
 	name := a.path(staging.GatewayIDFile)
 	unusable := func(msg, next string) error {
-		return fault.New(fault.Validation, op, "runs_dir", "runs_dir "+a.cfg.DataRunsDir+" on the SFTP server "+msg).WithNext(next)
+		return fault.New(fault.Validation, "runs_dir", "runs_dir "+a.cfg.DataRunsDir+" on the SFTP server "+msg).WithNext(next)
 	}
-	err = a.channels.do(ctx, op, "runs_dir cannot be marked", func(c *sftp.Client) error {
+	err = a.channels.do(ctx, "runs_dir cannot be marked", func(c *sftp.Client) error {
 		for _, e := range needed {
 			if _, offered := c.HasExtension(e); !offered {
-				return fault.New(fault.Validation, op, "sftp_extension", "the SFTP server does not offer "+e+
+				return fault.New(fault.Validation, "sftp_extension", "the SFTP server does not offer "+e+
 					", without which claims are neither exclusive nor durable").
 					WithNext("set storage.sftp.shell: true, or let the site run OpenSSH's SFTP server")
 			}
@@ -84,7 +83,7 @@ func (a *alone) mark(ctx context.Context) (id []byte, err error) {
 		_, err := c.Lstat(name)
 		unmarked := errors.Is(err, fs.ErrNotExist)
 		if unmarked && a.cfg.Marked {
-			return staging.Unmarked(op, a.cfg.DataRunsDir, a.cfg.GatewayID)
+			return staging.Unmarked(a.cfg.DataRunsDir, a.cfg.GatewayID)
 		}
 		dir, err := c.Stat(a.cfg.DataRunsDir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -156,10 +155,10 @@ func (a *alone) walk(c *sftp.Client, rel string) error {
 }
 
 // attempt is walk to the ctl folder of an attempt.
-func (a *alone) attempt(c *sftp.Client, op, runID string, n int) error {
+func (a *alone) attempt(c *sftp.Client, runID string, n int) error {
 	err := a.walk(c, path.Join(runID, staging.AttemptName(n), "ctl"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return staging.AttemptMissing(op, runID, n, err)
+		return staging.AttemptMissing(runID, n, err)
 	}
 	return err
 }
@@ -240,9 +239,8 @@ func (a *alone) carries(c *sftp.Client, runID, name, token string) (bool, error)
 }
 
 func (a *alone) open(ctx context.Context, runID string, n int, token string, files []run.ControlFile) error {
-	const op = "sftp.OpenAttempt"
 	name := staging.AttemptName(n)
-	return a.do(ctx, op, fmt.Sprintf("attempt %d of %s cannot be opened", n, runID), func(c *sftp.Client) error {
+	return a.do(ctx, fmt.Sprintf("attempt %d of %s cannot be opened", n, runID), func(c *sftp.Client) error {
 		if err := a.folder(c, a.path(runID)); err != nil {
 			return err
 		}
@@ -261,7 +259,7 @@ func (a *alone) open(ctx context.Context, runID string, n int, token string, fil
 		for _, f := range files {
 			got, err := a.readFile(c, a.path(runID, name, "ctl", f.Name), int64(len(f.Data))+1, false)
 			if err == nil && !bytes.Equal(got, f.Data) {
-				err = fault.New(fault.Transport, op, "filesystem", f.Name+" reads back differently")
+				err = fault.New(fault.Transport, "filesystem", f.Name+" reads back differently")
 			}
 			if err != nil {
 				return err
@@ -294,7 +292,7 @@ func (a *alone) build(c *sftp.Client, runID, name, token string, files []run.Con
 	moved := c.Rename(temp, a.path(runID, name))
 	ours, err := a.carries(c, runID, name, token)
 	if err == nil && !ours {
-		return fault.Wrap(fault.Transport, "sftp.OpenAttempt", "filesystem", name+" did not appear", moved)
+		return fault.Wrap(fault.Transport, "filesystem", name+" did not appear", moved)
 	}
 	return errors.Join(err, a.removeAll(c, temp))
 }
@@ -319,14 +317,13 @@ func (a *alone) rewrite(c *sftp.Client, ctl string, files []run.ControlFile) err
 }
 
 func (a *alone) read(ctx context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
-	const op = "sftp.ReadControl"
-	err = a.do(ctx, op, "control file "+name+" cannot be read", func(c *sftp.Client) error {
-		if err := a.attempt(c, op, runID, n); err != nil {
+	err = a.do(ctx, "control file "+name+" cannot be read", func(c *sftp.Client) error {
+		if err := a.attempt(c, runID, n); err != nil {
 			return err
 		}
 		data, err = a.readFile(c, a.path(runID, staging.AttemptName(n), "ctl", name), limit, tail)
 		if errors.Is(err, fs.ErrNotExist) {
-			return staging.ControlMissing(op, runID, n, name, err)
+			return staging.ControlMissing(runID, n, name, err)
 		}
 		return err
 	})
@@ -336,9 +333,8 @@ func (a *alone) read(ctx context.Context, runID string, n int, name string, limi
 // claim links the file of the gateway's own claim, which is there since the attempt was opened. A lost answer is settled by repeating: the
 // link is refused then, and the content says who has the claim.
 func (a *alone) claim(ctx context.Context, runID string, n int, content []byte) (got []byte, err error) {
-	const op = "sftp.TakeClaim"
-	err = a.do(ctx, op, "the claim cannot be taken or read", func(c *sftp.Client) error {
-		if err := a.attempt(c, op, runID, n); err != nil {
+	err = a.do(ctx, "the claim cannot be taken or read", func(c *sftp.Client) error {
+		if err := a.attempt(c, runID, n); err != nil {
 			return err
 		}
 		ctl := a.path(runID, staging.AttemptName(n), "ctl")
@@ -347,7 +343,7 @@ func (a *alone) claim(ctx context.Context, runID string, n int, content []byte) 
 			if err == nil && !bytes.Equal(got, content) || err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err // a job has it
 			}
-			return fault.New(fault.Transport, op, "claim_not_durable",
+			return fault.New(fault.Transport, "claim_not_durable",
 				"over SFTP alone the gateway cannot make sure that the claim of an attempt outlives a crash of the server").
 				WithNext("set storage.sftp.shell: true; or, if the server makes new names durable before it answers (a filesystem mounted " +
 					"with sync or dirsync), storage.sftp.syncs_folders: true")

@@ -20,7 +20,7 @@ import (
 
 // stage prepares in/. Nothing can be hashed there, so everything is sent again.
 func (a *alone) stage(ctx context.Context, runID string, t staging.Tree, files []input) ([]bool, error) {
-	err := a.do(ctx, "sftp.StageInputs", "the inputs cannot be staged", func(c *sftp.Client) error {
+	err := a.do(ctx, "the inputs cannot be staged", func(c *sftp.Client) error {
 		if err := a.folder(c, a.path(runID)); err != nil {
 			return err
 		}
@@ -60,8 +60,7 @@ func (a *alone) prune(c *sftp.Client, t staging.Tree, runID, rel string) error {
 
 // place gives files their names. Their bytes were hashed as they were sent; the job hashes them again before anything runs.
 func (a *alone) place(ctx context.Context, runID string, t staging.Tree, files []input) error {
-	const op = "sftp.StageInputs"
-	return a.do(ctx, op, "the inputs cannot be staged", func(c *sftp.Client) error {
+	return a.do(ctx, "the inputs cannot be staged", func(c *sftp.Client) error {
 		for dir := range t.Dirs {
 			if err := a.walk(c, path.Join(runID, dir)); err != nil {
 				return err
@@ -76,7 +75,7 @@ func (a *alone) place(ctx context.Context, runID string, t staging.Tree, files [
 				}
 			}
 			if err == nil && (!st.Mode().IsRegular() || st.Size() != f.size) {
-				err = fault.New(fault.Transport, op, "filesystem",
+				err = fault.New(fault.Transport, "filesystem",
 					fmt.Sprintf("input %s came incomplete: %d bytes instead of %d", f.DestRelpath, st.Size(), f.size))
 			}
 			if err == nil {
@@ -94,8 +93,7 @@ func (a *alone) place(ctx context.Context, runID string, t staging.Tree, files [
 }
 
 func (a *alone) output(ctx context.Context, runID string, n int, rel string) (e entry, err error) {
-	const op = "sftp.OpenOutput"
-	err = a.do(ctx, op, "declared output "+rel+" cannot be examined", func(c *sftp.Client) error {
+	err = a.do(ctx, "declared output "+rel+" cannot be examined", func(c *sftp.Client) error {
 		full := path.Join(runID, staging.AttemptName(n), rel)
 		err := a.walk(c, path.Dir(full))
 		var st fs.FileInfo
@@ -104,11 +102,11 @@ func (a *alone) output(ctx context.Context, runID string, n int, rel string) (e 
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return staging.OutputFault(op, run.OutputMissing, rel, "does not exist")
+			return staging.OutputFault(run.OutputMissing, rel, "does not exist")
 		case errors.Is(err, errLink), err == nil && st.Mode()&fs.ModeSymlink != 0:
-			return staging.OutputFault(op, run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
+			return staging.OutputFault(run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
 		case errors.Is(err, fs.ErrPermission):
-			return staging.OutputFault(op, run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
+			return staging.OutputFault(run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
 		case err != nil:
 			return err
 		}
@@ -144,10 +142,9 @@ func (a *alone) each(ctx context.Context, c *sftp.Client, dir, rel string, depth
 }
 
 func (a *alone) list(ctx context.Context, runID string, n int) (l listing, err error) {
-	const op = "sftp.Undeclared"
-	err = a.do(ctx, op, "what is in out/ cannot be listed", func(c *sftp.Client) error {
+	err = a.do(ctx, "what is in out/ cannot be listed", func(c *sftp.Client) error {
 		l = listing{folders: map[string]bool{}}
-		if err := a.attempt(c, op, runID, n); err != nil {
+		if err := a.attempt(c, runID, n); err != nil {
 			return err
 		}
 		dir := a.path(runID, staging.AttemptName(n))
@@ -184,7 +181,7 @@ func (a *alone) list(ctx context.Context, runID string, n int) (l listing, err e
 }
 
 func (a *alone) size(ctx context.Context, runID string) (total int64, err error) {
-	err = a.do(ctx, "sftp.RunSize", "the run's folder cannot be read", func(c *sftp.Client) error {
+	err = a.do(ctx, "the run's folder cannot be read", func(c *sftp.Client) error {
 		total, err = a.sizeOf(ctx, c, a.path(runID))
 		return err
 	})
@@ -209,7 +206,7 @@ func (a *alone) sizeOf(ctx context.Context, c *sftp.Client, name string) (total 
 }
 
 func (a *alone) examine(ctx context.Context, runID string, attempts map[int]string) error {
-	return a.do(ctx, "sftp.RemoveRun", "the run's folder cannot be examined", func(c *sftp.Client) error {
+	return a.do(ctx, "the run's folder cannot be examined", func(c *sftp.Client) error {
 		return a.known(c, runID, attempts)
 	})
 }
@@ -253,7 +250,7 @@ func (a *alone) gone(c *sftp.Client, name, token string) (bool, error) {
 }
 
 func (a *alone) remove(ctx context.Context, runID string, attempts map[int]string) (freed int64, err error) {
-	err = a.do(ctx, "sftp.RemoveRun", "the run's workspace cannot be removed", func(c *sftp.Client) error {
+	err = a.do(ctx, "the run's workspace cannot be removed", func(c *sftp.Client) error {
 		if err := a.known(c, runID, attempts); err != nil {
 			return err
 		}

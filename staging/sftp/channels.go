@@ -90,14 +90,14 @@ func (c *channels) rest(end bool) *sftp.Client {
 }
 
 // do carries an operation out on a channel. A channel that was lost while it was idle is tried once more: f must be safe to repeat.
-func (c *channels) do(ctx context.Context, op, msg string, f func(*sftp.Client) error) error {
+func (c *channels) do(ctx context.Context, msg string, f func(*sftp.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return c.long(ctx, op, msg, f)
+	return c.long(ctx, msg, f)
 }
 
 // long is do for an operation that carries many bytes.
-func (c *channels) long(ctx context.Context, op, msg string, f func(*sftp.Client) error) error {
+func (c *channels) long(ctx context.Context, msg string, f func(*sftp.Client) error) error {
 	var err error
 	for range 1 + maxChannels {
 		var client *sftp.Client
@@ -114,7 +114,7 @@ func (c *channels) long(ctx context.Context, op, msg string, f func(*sftp.Client
 			break
 		}
 	}
-	return explain(op, msg, err)
+	return explain(msg, err)
 }
 
 func (c *channels) close() {
@@ -136,17 +136,17 @@ func answered(err error) bool {
 }
 
 // explain turns an error of SFTP into a fault.
-func explain(op, msg string, err error) error {
+func explain(msg string, err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok || err == nil || errors.Is(err, context.Canceled) {
-		return staging.Failed(op, msg, err)
+		return staging.Failed(msg, err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.Wrap(fault.Timeout, op, "timeout", msg+": the SFTP server did not answer in time", err)
+		return fault.Wrap(fault.Timeout, "timeout", msg+": the SFTP server did not answer in time", err)
 	}
 	if !answered(err) {
-		return fault.Wrap(fault.Transport, op, "sftp_lost", msg+": the SFTP channel was lost", err)
+		return fault.Wrap(fault.Transport, "sftp_lost", msg+": the SFTP channel was lost", err)
 	}
-	return fault.Wrap(fault.Transport, op, "filesystem", msg, err)
+	return fault.Wrap(fault.Transport, "filesystem", msg, err)
 }
 
 // readFile reads a small file that the gateway wrote.
@@ -169,7 +169,6 @@ func finish(c *sftp.Client, f *sftp.File, err error) error {
 
 // Free asks the SFTP server how much can still be written to the filesystem of a folder; see [Workspace.Free].
 func Free(ctx context.Context, d Data, dir string) (bytes, inodes int64, limited bool, err error) {
-	const op = "sftp.Free"
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	client, err := d.SFTP(ctx)
@@ -180,7 +179,7 @@ func Free(ctx context.Context, d Data, dir string) (bytes, inodes int64, limited
 	defer context.AfterFunc(ctx, func() { client.Close() })()
 	st, err := client.StatVFS(dir)
 	if err != nil {
-		return 0, 0, false, explain(op, "the filesystem of "+dir+" cannot be examined", err)
+		return 0, 0, false, explain("the filesystem of "+dir+" cannot be examined", err)
 	}
 	block := max(st.Frsize, 1)
 	return int64(min(st.Bavail, math.MaxInt64/block) * block), int64(min(st.Favail, math.MaxInt64)), st.Files > 0, nil

@@ -16,11 +16,10 @@ const voidFile = ".claim.void"
 
 // OpenAttempt creates <run_id>/a<n>/ctl with the token in ctl/token and the control files beside it. See [staging.Shared.OpenAttempt].
 func (w *Workspace) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
-	const op = "sftp.OpenAttempt"
-	if err := staging.CheckOpen(op, token, files); err != nil {
+	if err := staging.CheckOpen(token, files); err != nil {
 		return err
 	}
-	if err := check(ctx, op, runID, n); err != nil {
+	if err := check(ctx, runID, n); err != nil {
 		return err
 	}
 	files = append([]run.ControlFile{{Name: staging.TokenFile, Data: []byte(token + "\n")}, {Name: voidFile, Data: run.VoidClaim(token)}},
@@ -30,14 +29,13 @@ func (w *Workspace) OpenAttempt(ctx context.Context, runID string, n int, token 
 
 // ReadControl reads at most limit bytes of a control file, the last ones when tail is set. See [staging.Shared.ReadControl].
 func (w *Workspace) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
-	const op = "sftp.ReadControl"
 	if limit < 0 {
-		return nil, fault.New(fault.Internal, op, "limit", "a negative limit")
+		return nil, fault.New(fault.Internal, "limit", "a negative limit")
 	}
-	if err := staging.CheckControl(op, name); err != nil {
+	if err := staging.CheckControl(name); err != nil {
 		return nil, err
 	}
-	if err := check(ctx, op, runID, n); err != nil {
+	if err := check(ctx, runID, n); err != nil {
 		return nil, err
 	}
 	return w.far.read(ctx, runID, n, name, limit, tail)
@@ -46,11 +44,10 @@ func (w *Workspace) ReadControl(ctx context.Context, runID string, n int, name s
 // TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds afterwards. The link decides,
 // and only the content that is read afterwards says who won. After an error the outcome is unknown; calling again is safe.
 func (w *Workspace) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
-	const op = "sftp.TakeClaim"
-	if err := staging.CheckClaim(op, content); err != nil {
+	if err := staging.CheckClaim(content); err != nil {
 		return nil, err
 	}
-	if err := check(ctx, op, runID, n); err != nil {
+	if err := check(ctx, runID, n); err != nil {
 		return nil, err
 	}
 	return w.far.claim(ctx, runID, n, content)
@@ -64,7 +61,7 @@ func (s *shelled) open(ctx context.Context, runID string, n int, token string, f
 		data = append(data, bytes.NewReader(f.Data))
 	}
 	_, err := s.run(ctx, call{script: controlScript, name: "open", args: args, stdin: io.MultiReader(data...), writes: true})
-	return s.fault("sftp.OpenAttempt", "attempt "+strconv.Itoa(n)+" of "+runID+" cannot be opened", runID, n, "", err)
+	return s.fault("attempt "+strconv.Itoa(n)+" of "+runID+" cannot be opened", runID, n, "", err)
 }
 
 func (s *shelled) read(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
@@ -74,12 +71,12 @@ func (s *shelled) read(ctx context.Context, runID string, n int, name string, li
 	}
 	out, err := s.run(ctx, call{script: controlScript, name: "read", limit: limit,
 		args: []string{runID, strconv.Itoa(n), name, strconv.FormatInt(limit, 10), last}})
-	return out, s.fault("sftp.ReadControl", "control file "+name+" cannot be read", runID, n, name, err)
+	return out, s.fault("control file "+name+" cannot be read", runID, n, name, err)
 }
 
 func (s *shelled) claim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
 	out, err := s.run(ctx, call{script: controlScript, name: "claim",
 		args:  append([]string{runID, strconv.Itoa(n), voidFile}, sized(content)...),
 		stdin: bytes.NewReader(content), limit: staging.MaxClaim, writes: true})
-	return out, s.fault("sftp.TakeClaim", "the claim cannot be taken or read", runID, n, "", err)
+	return out, s.fault("the claim cannot be taken or read", runID, n, "", err)
 }

@@ -129,7 +129,7 @@ func (f *farSide) everything(t *testing.T, w *Workspace) map[string]error {
 type lost struct{ Shell }
 
 func (lost) Run(context.Context, remote.Call) (remote.Output, error) {
-	return remote.Output{}, fault.New(fault.Transport, "remote.Run", remote.Unreachable, "no connection")
+	return remote.Output{}, fault.New(fault.Transport, remote.Unreachable, "no connection")
 }
 
 // half is a login node whose answers are cut short.

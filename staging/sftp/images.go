@@ -46,7 +46,7 @@ func (f *Folder) Close() { f.channels.close() }
 func (f *Folder) putPooled(ctx context.Context, temp, name string, src io.ReaderAt, size int64, sum string) error {
 	msg := name + " cannot be sent"
 	if f.shell == nil {
-		if err := f.channels.do(ctx, "sftp.Put", msg, func(c *sftp.Client) error { return c.MkdirAll(f.data) }); err != nil {
+		if err := f.channels.do(ctx, msg, func(c *sftp.Client) error { return c.MkdirAll(f.data) }); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (f *Folder) Check(ctx context.Context, name, known string) (sum, state stri
 	}
 	out, err := f.shell.run(ctx, call{script: imageScript, name: "check", args: []string{name, known}})
 	if r, is := err.(*refusal); is && r.exit == exitNoControl {
-		return "", "", fault.New(fault.NotFound, "sftp.Check", "file_missing", "the login node has no "+name+" in "+f.shell.cfg.LoginRunsDir)
+		return "", "", fault.New(fault.NotFound, "file_missing", "the login node has no "+name+" in "+f.shell.cfg.LoginRunsDir)
 	}
 	if err != nil {
 		return "", "", f.fault(name+" cannot be read", err)
@@ -83,7 +83,7 @@ func (f *Folder) Check(ctx context.Context, name, known string) (sum, state stri
 	}
 	state, sum, ok := strings.Cut(text, " ")
 	if !ok || len(sum) != 64 {
-		return "", "", fault.New(fault.Transport, "sftp.Check", "far_shell", "the script on the login node gave half an answer")
+		return "", "", fault.New(fault.Transport, "far_shell", "the script on the login node gave half an answer")
 	}
 	return sum, strings.TrimPrefix(state, "-"), nil
 }
@@ -101,7 +101,7 @@ func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int
 		return f.putPooled(ctx, temp, name, src, size, sum)
 	}
 	temp += "-" + strings.ToLower(rand.Text())
-	err := f.channels.long(ctx, "sftp.Put", msg, func(c *sftp.Client) error {
+	err := f.channels.long(ctx, msg, func(c *sftp.Client) error {
 		if f.shell == nil {
 			if err := c.MkdirAll(f.data); err != nil {
 				return err
@@ -115,7 +115,7 @@ func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int
 		n, err := dst.ReadFromWithConcurrency(from, 64)
 		if from.err != nil || err == nil && n != size {
 			dst.Close()
-			return fault.Wrap(fault.Transport, "sftp.Put", "filesystem", fmt.Sprintf("%s: %d of %d bytes were read", msg, n, size), from.err)
+			return fault.Wrap(fault.Transport, "filesystem", fmt.Sprintf("%s: %d of %d bytes were read", msg, n, size), from.err)
 		}
 		return finish(c, dst, err)
 	})
@@ -126,7 +126,7 @@ func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int
 			writes: true})
 	}
 	if err != nil {
-		_ = f.channels.do(context.WithoutCancel(ctx), "sftp.Put", msg, func(c *sftp.Client) error { return c.Remove(path.Join(f.data, temp)) })
+		_ = f.channels.do(context.WithoutCancel(ctx), msg, func(c *sftp.Client) error { return c.Remove(path.Join(f.data, temp)) })
 		return f.full(ctx, msg, size, f.fault(msg, err))
 	}
 	return nil
@@ -139,7 +139,7 @@ func (f *Folder) full(ctx context.Context, msg string, size int64, err error) er
 	}
 	free, inodes, limited, ferr := Free(ctx, f.channels.data, f.data)
 	if ferr == nil && (free < size || limited && inodes == 0) {
-		return fault.Wrap(fault.Transport, "sftp.Put", "disk_full", msg, err).
+		return fault.Wrap(fault.Transport, "disk_full", msg, err).
 			WithNext("free space, or raise the quota, of the filesystem of " + f.data)
 	}
 	return err
@@ -168,14 +168,14 @@ func (f *Folder) Names(ctx context.Context) (map[string]int64, error) {
 		names[name] = size
 	}
 	if !whole {
-		return nil, fault.New(fault.Transport, "sftp.Names", "far_shell", "the script on the login node gave half an answer")
+		return nil, fault.New(fault.Transport, "far_shell", "the script on the login node gave half an answer")
 	}
 	return names, nil
 }
 
 // Head reads the first bytes of a file, at most limit.
 func (f *Folder) Head(ctx context.Context, name string, limit int) (head []byte, err error) {
-	err = f.channels.do(ctx, "sftp.Head", name+" cannot be read", func(c *sftp.Client) error {
+	err = f.channels.do(ctx, name+" cannot be read", func(c *sftp.Client) error {
 		head, err = readFile(c, path.Join(f.data, name), int64(limit))
 		return err
 	})
@@ -187,12 +187,12 @@ func (f *Folder) fault(msg string, err error) error {
 	r, is := err.(*refusal)
 	switch {
 	case !is:
-		return staging.Failed("sftp.Folder", msg, err)
+		return staging.Failed(msg, err)
 	case r.exit == exitForeign:
-		return fault.New(fault.Validation, "sftp.Folder", "file_irregular", msg+": "+fault.Clip(r.text))
+		return fault.New(fault.Validation, "file_irregular", msg+": "+fault.Clip(r.text))
 	case r.exit == exitAway:
-		return fault.New(fault.Transport, "sftp.Folder", "folder_unavailable", msg+": "+fault.Clip(r.text)).
+		return fault.New(fault.Transport, "folder_unavailable", msg+": "+fault.Clip(r.text)).
 			WithNext("check that the shared filesystem is mounted on the login node")
 	}
-	return f.shell.fault("sftp.Folder", msg, "", 0, "", err)
+	return f.shell.fault(msg, "", 0, "", err)
 }

@@ -21,17 +21,17 @@ import (
 
 // readAll hashes a file by reading it, unless it has the known state.
 func (f *Folder) readAll(ctx context.Context, name, known string) (sum, state string, err error) {
-	err = f.channels.long(ctx, "sftp.Check", name+" cannot be read", func(c *sftp.Client) error {
+	err = f.channels.long(ctx, name+" cannot be read", func(c *sftp.Client) error {
 		file := path.Join(f.data, name)
 		st, err := c.Lstat(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fault.New(fault.NotFound, "sftp.Check", "file_missing", "the SFTP server has no "+file)
+			return fault.New(fault.NotFound, "file_missing", "the SFTP server has no "+file)
 		}
 		if err != nil {
 			return err
 		}
 		if !st.Mode().IsRegular() {
-			return fault.New(fault.Validation, "sftp.Check", "file_irregular", file+" is not a regular file")
+			return fault.New(fault.Validation, "file_irregular", file+" is not a regular file")
 		}
 		state = fmt.Sprintf("%d:%d", st.Size(), st.ModTime().Unix())
 		if state == known {
@@ -55,7 +55,7 @@ func (f *Folder) readAll(ctx context.Context, name, known string) (sum, state st
 
 // placeAlone gives a file that was sent its name.
 func (f *Folder) placeAlone(ctx context.Context, temp, name string) error {
-	return f.channels.do(ctx, "sftp.Put", name+" cannot be put in its place", func(c *sftp.Client) error {
+	return f.channels.do(ctx, name+" cannot be put in its place", func(c *sftp.Client) error {
 		from, to := path.Join(f.data, temp), path.Join(f.data, name)
 		if err := c.Chmod(from, 0o444); err != nil {
 			if _, there := c.Lstat(to); there == nil && errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func (f *Folder) placeAlone(ctx context.Context, temp, name string) error {
 
 func (f *Folder) namesAlone(ctx context.Context) (map[string]int64, error) {
 	names := map[string]int64{}
-	err := f.channels.do(ctx, "sftp.Names", "the folder cannot be listed", func(c *sftp.Client) error {
+	err := f.channels.do(ctx, "the folder cannot be listed", func(c *sftp.Client) error {
 		clear(names)
 		list, err := c.ReadDirContext(ctx, f.data)
 		if errors.Is(err, fs.ErrNotExist) {

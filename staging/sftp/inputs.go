@@ -40,12 +40,11 @@ type input struct {
 // A full disk is a Transport fault with code disk_full; an object whose bytes do not match the checksum is a Validation fault with code
 // input_checksum.
 func (w *Workspace) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
-	const op = "sftp.StageInputs"
 	tree, err := staging.NewTree(inputs)
 	if err != nil {
 		return err
 	}
-	if err := check(ctx, op, runID, 1); err != nil {
+	if err := check(ctx, runID, 1); err != nil {
 		return err
 	}
 	unlock, err := w.locks.Lock(ctx, runID)
@@ -87,13 +86,12 @@ const sentAtOnce = 16
 // send sends the bytes of inputs to .stage and notes the names they have there. What is left after an error is removed when the run is
 // staged again.
 func (w *Workspace) send(ctx context.Context, runID string, list []input, open run.Opener) error {
-	const op = "sftp.StageInputs"
 	msg := "the inputs of " + runID + " cannot be staged"
 	var most int64
 	for _, f := range list {
 		most = max(most, f.size)
 	}
-	err := w.channels.long(ctx, op, msg, func(c *sftp.Client) error {
+	err := w.channels.long(ctx, msg, func(c *sftp.Client) error {
 		next, failed := atomic.Int64{}, atomic.Bool{}
 		errs := make([]error, min(sentAtOnce, len(list)))
 		var wg sync.WaitGroup
@@ -121,7 +119,7 @@ func (w *Workspace) send(ctx context.Context, runID string, list []input, open r
 		}
 		return nil
 	})
-	return w.full(ctx, op, msg, most, err)
+	return w.full(ctx, msg, most, err)
 }
 
 func (w *Workspace) sendOne(ctx context.Context, c *sftp.Client, runID string, f input, open run.Opener) (temp string, err error) {
@@ -135,7 +133,7 @@ func (w *Workspace) sendOne(ctx context.Context, c *sftp.Client, runID string, f
 		sum, err := w.cfg.Pool.Put(ctx, transfer.File{Path: w.onData(runID, stageDir, temp), Size: size}, file)
 		switch {
 		case fault.Is(err, fault.NotFound):
-			return "", fault.Wrap(fault.Transport, "sftp.StageInputs", "data_host_stale", "the SFTP server does not show the run's folder yet", err)
+			return "", fault.Wrap(fault.Transport, "data_host_stale", "the SFTP server does not show the run's folder yet", err)
 		case err == nil && sum != f.ChecksumSHA256:
 			return "", staging.WrongInput(f.Input, sum)
 		}
@@ -150,7 +148,7 @@ func (w *Workspace) sendOne(ctx context.Context, c *sftp.Client, runID string, f
 	_, err = dst.ReadFromWithConcurrency(from, 64)
 	if from.err != nil {
 		dst.Close()
-		return "", fault.Wrap(fault.Transport, "sftp.StageInputs", "filesystem", "input "+f.DestRelpath+" cannot be read", from.err)
+		return "", fault.Wrap(fault.Transport, "filesystem", "input "+f.DestRelpath+" cannot be read", from.err)
 	}
 	if err := finish(c, dst, err); err != nil {
 		return "", err
@@ -176,13 +174,13 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // full looks why a write was refused: a server says only that it was.
-func (w *Workspace) full(ctx context.Context, op, msg string, size int64, err error) error {
+func (w *Workspace) full(ctx context.Context, msg string, size int64, err error) error {
 	if fault.CodeOf(err) != "filesystem" {
 		return err
 	}
 	free, inodes, limited, ferr := w.Free(ctx)
 	if ferr == nil && (free < size || limited && inodes == 0) {
-		return staging.DiskFull(op, msg, err)
+		return staging.DiskFull(msg, err)
 	}
 	return err
 }
@@ -199,18 +197,18 @@ func sized(data []byte) []string {
 }
 
 func (s *shelled) stage(ctx context.Context, runID string, t staging.Tree, files []input) ([]bool, error) {
-	const op, msg = "sftp.StageInputs", "the inputs cannot be staged"
+	const msg = "the inputs cannot be staged"
 	args := append(append([]string{runID}, folders(t)...), strconv.Itoa(len(files)))
 	for _, f := range files {
 		args = append(args, f.DestRelpath, strconv.FormatInt(f.size, 10), f.ChecksumSHA256)
 	}
 	out, err := s.run(ctx, call{script: inputScript, name: "stage", args: args, limit: int64(8 * (len(files) + 1)), writes: true})
 	if err != nil {
-		return nil, s.fault(op, msg, runID, 1, "", err)
+		return nil, s.fault(msg, runID, 1, "", err)
 	}
 	words := bytes.Fields(out)
 	if len(words) != len(files)+1 || string(words[len(files)]) != "end" {
-		return nil, fault.New(fault.Transport, op, "far_shell", "the script on the login node gave half an answer")
+		return nil, fault.New(fault.Transport, "far_shell", "the script on the login node gave half an answer")
 	}
 	missing := make([]bool, len(files))
 	for i := range files {
@@ -225,5 +223,5 @@ func (s *shelled) place(ctx context.Context, runID string, t staging.Tree, files
 		args = append(args, f.temp, f.DestRelpath, strconv.FormatInt(f.size, 10), f.ChecksumSHA256)
 	}
 	_, err := s.run(ctx, call{script: inputScript, name: "place", args: args, writes: true})
-	return s.fault("sftp.StageInputs", "the inputs cannot be staged", runID, 1, "", err)
+	return s.fault("the inputs cannot be staged", runID, 1, "", err)
 }

@@ -21,11 +21,10 @@ import (
 // reached without a symlink, with a single name, owned by the job's user. Anything else is a Tool fault with a code of package run. The
 // reader gives as many bytes as it was then, or an error; whether they are the right ones, their checksum says.
 func (w *Workspace) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
-	const op = "sftp.OpenOutput"
-	if err := staging.CheckSource(op, srcRelpath); err != nil {
+	if err := staging.CheckSource(srcRelpath); err != nil {
 		return nil, 0, err
 	}
-	if err := check(ctx, op, runID, n); err != nil {
+	if err := check(ctx, runID, n); err != nil {
 		return nil, 0, err
 	}
 	e, err := w.far.output(ctx, runID, n, srcRelpath)
@@ -36,10 +35,10 @@ func (w *Workspace) OpenOutput(ctx context.Context, runID string, n int, srcRelp
 	if w.cfg.JobUID != nil {
 		owner = *w.cfg.JobUID
 	}
-	if err := staging.Acceptable(op, srcRelpath, e.mode, e.nlink, e.uid, owner); err != nil {
+	if err := staging.Acceptable(srcRelpath, e.mode, e.nlink, e.uid, owner); err != nil {
 		return nil, 0, err
 	}
-	r, err := w.fetch(ctx, op, "declared output "+srcRelpath, w.onData(runID, staging.AttemptName(n), srcRelpath), e.size)
+	r, err := w.fetch(ctx, "declared output "+srcRelpath, w.onData(runID, staging.AttemptName(n), srcRelpath), e.size)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -47,12 +46,12 @@ func (w *Workspace) OpenOutput(ctx context.Context, runID string, n int, srcRelp
 }
 
 // fetch opens a file that was found to be a regular one of this size. A data host that does not show it so has not noticed it yet.
-func (w *Workspace) fetch(ctx context.Context, op, what, name string, size int64) (io.ReadCloser, error) {
+func (w *Workspace) fetch(ctx context.Context, what, name string, size int64) (io.ReadCloser, error) {
 	r := &reader{ctx: ctx, w: w, what: what, name: name, left: size}
-	err := w.channels.do(ctx, op, what+" cannot be opened", func(c *sftp.Client) error {
+	err := w.channels.do(ctx, what+" cannot be opened", func(c *sftp.Client) error {
 		st, err := c.Lstat(name)
 		if err == nil && (!st.Mode().IsRegular() || st.Size() != size) {
-			err = fault.New(fault.Transport, op, "data_host_stale",
+			err = fault.New(fault.Transport, "data_host_stale",
 				fmt.Sprintf("the SFTP server shows %s as %s of %d bytes, but it has %d", what, st.Mode(), st.Size(), size))
 		}
 		return err
@@ -97,7 +96,7 @@ func (r *reader) more() error {
 		r.room = make([]byte, min(r.left, readAhead))
 	}
 	want := r.room[:min(r.left, int64(len(r.room)))]
-	err := r.w.channels.do(r.ctx, "sftp.OpenOutput", r.what+" cannot be read", func(c *sftp.Client) error {
+	err := r.w.channels.do(r.ctx, r.what+" cannot be read", func(c *sftp.Client) error {
 		f, err := c.OpenFile(r.name, os.O_RDONLY)
 		if err != nil {
 			return err
@@ -105,7 +104,7 @@ func (r *reader) more() error {
 		defer f.Close()
 		n, err := f.ReadAt(want, r.at)
 		if n < len(want) && (err == nil || err == io.EOF) {
-			return fault.New(fault.Transport, "sftp.OpenOutput", "output_short",
+			return fault.New(fault.Transport, "output_short",
 				fmt.Sprintf("%s ends after %d bytes on the SFTP server, %d fewer than it should have", r.what, r.at+int64(n), r.left-int64(n)))
 		}
 		if n == len(want) {
@@ -125,24 +124,23 @@ func (r *reader) more() error {
 func (r *reader) Close() error { return nil }
 
 func (s *shelled) output(ctx context.Context, runID string, n int, rel string) (entry, error) {
-	const op = "sftp.OpenOutput"
 	out, err := s.run(ctx, call{script: outputScript, name: "output", args: []string{runID, strconv.Itoa(n), rel}})
 	if r, is := err.(*refusal); is {
 		switch r.exit {
 		case exitNoOutput:
-			return entry{}, staging.OutputFault(op, run.OutputMissing, rel, "does not exist")
+			return entry{}, staging.OutputFault(run.OutputMissing, rel, "does not exist")
 		case exitOutputSymlink:
-			return entry{}, staging.OutputFault(op, run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
+			return entry{}, staging.OutputFault(run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
 		case exitUnreadable:
-			return entry{}, staging.OutputFault(op, run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
+			return entry{}, staging.OutputFault(run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
 		}
 	}
 	if err != nil {
-		return entry{}, s.fault(op, "declared output "+rel+" cannot be examined", runID, n, "", err)
+		return entry{}, s.fault("declared output "+rel+" cannot be examined", runID, n, "", err)
 	}
 	var e entry
 	if _, err := fmt.Sscanf(string(out), "%x %d %d %d %d\n", &e.mode, &e.nlink, &e.uid, &e.size, &e.self); err != nil {
-		return entry{}, fault.Wrap(fault.Transport, op, "far_shell", "the script on the login node gave half an answer", err)
+		return entry{}, fault.Wrap(fault.Transport, "far_shell", "the script on the login node gave half an answer", err)
 	}
 	return e, nil
 }
@@ -164,8 +162,7 @@ type listing struct {
 
 // Undeclared lists at most limit files below out/ that are not among declared, as src_relpaths, sorted. See [staging.Shared.Undeclared].
 func (w *Workspace) Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error) {
-	const op = "sftp.Undeclared"
-	if err := check(ctx, op, runID, n); err != nil {
+	if err := check(ctx, runID, n); err != nil {
 		return nil, err
 	}
 	l, err := w.far.list(ctx, runID, n)
@@ -212,15 +209,15 @@ func deeper(rel string) string {
 }
 
 func (s *shelled) list(ctx context.Context, runID string, n int) (listing, error) {
-	const op, msg = "sftp.Undeclared", "what is in out/ cannot be listed"
+	const msg = "what is in out/ cannot be listed"
 	out, err := s.run(ctx, call{script: outputScript, name: "list", args: []string{runID, strconv.Itoa(n), strconv.Itoa(walkSeconds)},
 		limit: maxAnswer})
 	if err != nil {
-		return listing{}, s.fault(op, msg, runID, n, "", err)
+		return listing{}, s.fault(msg, runID, n, "", err)
 	}
 	l, ok := parseListing(out)
 	if !ok {
-		return listing{}, fault.New(fault.Transport, op, "far_shell", msg+": the script on the login node gave half an answer")
+		return listing{}, fault.New(fault.Transport, "far_shell", msg+": the script on the login node gave half an answer")
 	}
 	return l, nil
 }

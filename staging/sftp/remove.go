@@ -21,8 +21,7 @@ import (
 // RemoveRun removes a finished run's workspace except for one small file per attempt. See [staging.Shared.RemoveRun].
 func (w *Workspace) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64,
 	err error) {
-	const op = "sftp.RemoveRun"
-	if err := check(ctx, op, runID, 1); err != nil {
+	if err := check(ctx, runID, 1); err != nil {
 		return 0, err
 	}
 	unlock, err := w.locks.Lock(ctx, runID)
@@ -41,7 +40,7 @@ func (w *Workspace) RemoveRun(ctx context.Context, runID string, attempts map[in
 
 // RunSize adds up the bytes of a run's files; 0 when it has none.
 func (w *Workspace) RunSize(ctx context.Context, runID string) (int64, error) {
-	if err := check(ctx, "sftp.RunSize", runID, 1); err != nil {
+	if err := check(ctx, runID, 1); err != nil {
 		return 0, err
 	}
 	return w.far.size(ctx, runID)
@@ -53,8 +52,7 @@ const maxDepth = 200
 // EachFile calls f with every regular file of a run's workspace, those that a job made among them, until f fails or returns false. What
 // vanishes meanwhile is passed over; a folder that cannot be read is an error. A run without a workspace has no files.
 func (w *Workspace) EachFile(ctx context.Context, runID string, f func(open func() (io.ReadCloser, error)) (more bool, err error)) error {
-	const op = "sftp.EachFile"
-	if err := check(ctx, op, runID, 1); err != nil {
+	if err := check(ctx, runID, 1); err != nil {
 		return err
 	}
 	if _, err := w.far.size(ctx, runID); err != nil { // runs_dir is there, and is the gateway's
@@ -66,9 +64,8 @@ func (w *Workspace) EachFile(ctx context.Context, runID string, f func(open func
 
 func (w *Workspace) eachFile(ctx context.Context, rel string, depth int, f func(func() (io.ReadCloser, error)) (bool, error)) (more bool,
 	err error) {
-	const op = "sftp.EachFile"
 	if depth == 0 {
-		return false, staging.ForeignEntry(op, "the run's folder cannot be read", errors.New("its folders are nested too deeply"))
+		return false, staging.ForeignEntry("the run's folder cannot be read", errors.New("its folders are nested too deeply"))
 	}
 	type file struct {
 		name   string
@@ -76,7 +73,7 @@ func (w *Workspace) eachFile(ctx context.Context, rel string, depth int, f func(
 		folder bool
 	}
 	var found []file
-	err = w.channels.do(ctx, op, "the run's folder cannot be read", func(c *sftp.Client) error {
+	err = w.channels.do(ctx, "the run's folder cannot be read", func(c *sftp.Client) error {
 		found = nil
 		entries, err := c.ReadDirContext(ctx, w.onData(rel))
 		for _, e := range entries {
@@ -97,7 +94,7 @@ func (w *Workspace) eachFile(ctx context.Context, rel string, depth int, f func(
 		if e.folder {
 			more, err = w.eachFile(ctx, name, depth-1, f)
 		} else {
-			more, err = f(func() (io.ReadCloser, error) { return w.fetch(ctx, op, "a file of the run", w.onData(name), e.size) })
+			more, err = f(func() (io.ReadCloser, error) { return w.fetch(ctx, "a file of the run", w.onData(name), e.size) })
 		}
 		if !more || err != nil {
 			return more, err
@@ -116,28 +113,28 @@ func tokens(runID string, attempts map[int]string) []string {
 
 func (s *shelled) examine(ctx context.Context, runID string, attempts map[int]string) error {
 	_, err := s.run(ctx, call{script: removalScript, name: "examine", args: tokens(runID, attempts), writes: true})
-	return s.fault("sftp.RemoveRun", "the run's folder cannot be examined", runID, 1, "", err)
+	return s.fault("the run's folder cannot be examined", runID, 1, "", err)
 }
 
 func (s *shelled) remove(ctx context.Context, runID string, attempts map[int]string) (int64, error) {
-	const op, msg = "sftp.RemoveRun", "the run's workspace cannot be removed"
-	return s.number(ctx, op, msg, runID, call{script: removalScript, name: "remove", args: tokens(runID, attempts), writes: true})
+	const msg = "the run's workspace cannot be removed"
+	return s.number(ctx, msg, runID, call{script: removalScript, name: "remove", args: tokens(runID, attempts), writes: true})
 }
 
 func (s *shelled) size(ctx context.Context, runID string) (int64, error) {
-	return s.number(ctx, "sftp.RunSize", "the run's folder cannot be read", runID,
+	return s.number(ctx, "the run's folder cannot be read", runID,
 		call{script: removalScript, name: "size", args: []string{runID}})
 }
 
 // number runs a script that prints a number of bytes.
-func (s *shelled) number(ctx context.Context, op, msg, runID string, c call) (int64, error) {
+func (s *shelled) number(ctx context.Context, msg, runID string, c call) (int64, error) {
 	out, err := s.run(ctx, c)
 	if err != nil {
-		return 0, s.fault(op, msg, runID, 1, "", err)
+		return 0, s.fault(msg, runID, 1, "", err)
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 	if err != nil {
-		return 0, fault.Wrap(fault.Transport, op, "far_shell", msg+": the script on the login node gave half an answer", err)
+		return 0, fault.Wrap(fault.Transport, "far_shell", msg+": the script on the login node gave half an answer", err)
 	}
 	return n, nil
 }

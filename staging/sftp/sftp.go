@@ -93,7 +93,6 @@ type entry struct {
 // New connects, checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code
 // runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
 func New(ctx context.Context, cfg Config) (*Workspace, error) {
-	const op = "sftp.New"
 	for _, dir := range []*string{&cfg.LoginRunsDir, &cfg.DataRunsDir} {
 		if *dir == "" {
 			*dir = cfg.RunsDir
@@ -101,11 +100,11 @@ func New(ctx context.Context, cfg Config) (*Workspace, error) {
 	}
 	for _, dir := range []string{cfg.RunsDir, cfg.LoginRunsDir, cfg.DataRunsDir} {
 		if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" {
-			return nil, fault.New(fault.Validation, op, "runs_dir", fmt.Sprintf("runs_dir %q is not a clean absolute path", dir))
+			return nil, fault.New(fault.Validation, "runs_dir", fmt.Sprintf("runs_dir %q is not a clean absolute path", dir))
 		}
 	}
 	if msg := plan.CheckWord(cfg.GatewayID); msg != "" {
-		return nil, fault.New(fault.Validation, op, "gateway_id", "the gateway id cannot be used: "+msg)
+		return nil, fault.New(fault.Validation, "gateway_id", "the gateway id cannot be used: "+msg)
 	}
 	w := &Workspace{cfg: cfg, channels: newChannels(cfg.Data)}
 	if cfg.Shell != nil {
@@ -130,10 +129,10 @@ func (w *Workspace) mark(ctx context.Context) error {
 		return err
 	}
 	mark := w.onData(staging.GatewayIDFile)
-	return w.channels.do(ctx, "sftp.New", "the SFTP server cannot read "+mark, func(c *sftp.Client) error {
+	return w.channels.do(ctx, "the SFTP server cannot read "+mark, func(c *sftp.Client) error {
 		got, err := readFile(c, mark, 4<<10)
 		if err == nil && strings.TrimSuffix(string(got), "\n") != w.cfg.GatewayID {
-			err = fault.New(fault.Validation, "sftp.New", "runs_dir",
+			err = fault.New(fault.Validation, "runs_dir",
 				fmt.Sprintf("%s on the SFTP server is not the folder that the login node has at %s", w.cfg.DataRunsDir, w.cfg.LoginRunsDir)).
 				WithNext("correct storage.sftp.runs_dir in the site file")
 		}
@@ -164,9 +163,9 @@ func (w *Workspace) Free(ctx context.Context) (bytes, inodes int64, limited bool
 }
 
 // check refuses a call that is not about an attempt, and one whose caller has given up.
-func check(ctx context.Context, op, runID string, n int) error {
-	if err := staging.CheckAttempt(op, runID, n); err != nil {
+func check(ctx context.Context, runID string, n int) error {
+	if err := staging.CheckAttempt(runID, n); err != nil {
 		return err
 	}
-	return staging.Failed(op, "the caller gave up", ctx.Err())
+	return staging.Failed("the caller gave up", ctx.Err())
 }

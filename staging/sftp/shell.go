@@ -96,41 +96,41 @@ func (s *shelled) run(ctx context.Context, c call) ([]byte, error) {
 }
 
 // fault turns what run returned into a fault about an attempt.
-func (s *shelled) fault(op, msg, runID string, n int, name string, err error) error {
+func (s *shelled) fault(msg, runID string, n int, name string, err error) error {
 	r, is := err.(*refusal)
 	if !is {
-		return staging.Failed(op, msg, err)
+		return staging.Failed(msg, err)
 	}
 	why := fmt.Errorf("the login node says: %s", fault.Clip(r.text))
 	switch r.exit {
 	case exitAway:
 		if r.text == "unmarked" {
-			return staging.Unmarked(op, s.cfg.LoginRunsDir, s.cfg.GatewayID)
+			return staging.Unmarked(s.cfg.LoginRunsDir, s.cfg.GatewayID)
 		}
-		return fault.Wrap(fault.Transport, op, "runs_dir_unavailable",
+		return fault.Wrap(fault.Transport, "runs_dir_unavailable",
 			"runs_dir "+s.cfg.LoginRunsDir+" is missing on the login node, or no longer the same folder", why).
 			WithNext("check that the shared filesystem is mounted there")
 	case exitNoAttempt:
-		return staging.AttemptMissing(op, runID, n, why)
+		return staging.AttemptMissing(runID, n, why)
 	case exitNoControl:
-		return staging.ControlMissing(op, runID, n, name, why)
+		return staging.ControlMissing(runID, n, name, why)
 	case exitForeign:
-		return staging.ForeignEntry(op, msg, why)
+		return staging.ForeignEntry(msg, why)
 	case exitAhead:
-		return fault.Wrap(fault.Conflict, op, "workspace_ahead_of_ledger", fault.Clip(r.text), nil).
+		return fault.Wrap(fault.Conflict, "workspace_ahead_of_ledger", fault.Clip(r.text), nil).
 			WithNext("find out which ledger opened this attempt: was a backup restored, or does a second gateway run? Nothing is sent until then")
 	case exitUnusable:
-		return fault.New(fault.Validation, op, "runs_dir", "runs_dir "+s.cfg.LoginRunsDir+" on the login node "+fault.Clip(r.text)).
+		return fault.New(fault.Validation, "runs_dir", "runs_dir "+s.cfg.LoginRunsDir+" on the login node "+fault.Clip(r.text)).
 			WithNext("make it a folder of the user that the gateway logs in as, mode 0700")
 	case exitFailed:
 		for _, full := range []string{"No space left on device", "Disk quota exceeded", "File too large"} {
 			if strings.Contains(r.text, full) {
-				return staging.DiskFull(op, msg, why)
+				return staging.DiskFull(msg, why)
 			}
 		}
-		return fault.Wrap(fault.Transport, op, "filesystem", msg, why)
+		return fault.Wrap(fault.Transport, "filesystem", msg, why)
 	}
-	return fault.Wrap(fault.Transport, op, "far_shell",
+	return fault.Wrap(fault.Transport, "far_shell",
 		fmt.Sprintf("%s: the script on the login node ended with status %d", msg, r.exit), why).
 		WithNext("check that the login node has bash 4.4 or newer and coreutils in /usr/bin")
 }
@@ -143,5 +143,5 @@ func (s *shelled) mark(ctx context.Context) ([]byte, error) {
 	}
 	out, err := s.run(ctx, call{name: "mark", args: append([]string{marked}, sized(content)...), stdin: bytes.NewReader(content),
 		limit: 8 << 10, writes: true})
-	return out, s.fault("sftp.New", "runs_dir cannot be marked", "", 0, "", err)
+	return out, s.fault("runs_dir cannot be marked", "", 0, "", err)
 }

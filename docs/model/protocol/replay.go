@@ -45,8 +45,7 @@ type recorded struct {
 type replayer struct {
 	Record
 	world
-	now  map[recorded]bool
-	jobs int // there were, at least
+	now map[recorded]bool
 }
 
 // Replay holds the record of an attempt against the model. It keeps all states of the model that the record allows so far; when none is
