@@ -112,15 +112,22 @@ type bar struct {
 }
 
 func (b *bar) show(done, of, bytes int64) {
+	b.print(fmt.Sprintf("%d of %d %s, %s", done, of, b.what, bytesText(bytes)))
+}
+
+func (b *bar) bytes(done, of int64) { b.print(bytesText(done) + " of " + bytesText(of)) }
+
+func (b *bar) print(text string) {
 	if !b.shell.tty || b.shell.JSON || time.Since(b.last) < 250*time.Millisecond {
 		return
 	}
 	b.last, b.shown = time.Now(), true
-	fmt.Fprintf(b.shell.Err, "\r%d of %d %s, %s\x1b[K", done, of, b.what, bytesText(bytes))
+	fmt.Fprintf(b.shell.Err, "\r%s\x1b[K", text)
 }
 
 func (b *bar) end() {
 	if b.shown {
 		fmt.Fprint(b.shell.Err, "\r\x1b[K")
+		b.shown = false
 	}
 }

@@ -54,7 +54,11 @@ type imageAddCmd struct {
 // Run adds an image.
 func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
 	args := app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Replace: c.Replace, Cluster: c.Cluster}
+	p := bar{shell: a}
+	defer p.end()
+	a.Host.Images = a.Ports.Images(p.bytes)
 	return ask(ctx, a, "image.add", args, func(w io.Writer, r app.ImageAddAnswer) {
+		p.end()
 		fmt.Fprintf(w, "%s  %s  %s  %s\n", r.Name, r.Digest, r.Arch, bytesText(r.SizeBytes))
 		if r.Changed {
 			fmt.Fprintf(w, "recorded in %s. A gateway that is running uses it after: systemctl reload slurmgate\n", r.Lock)

@@ -272,9 +272,12 @@ func syncsFolders(ctx context.Context, x *Exam) []Result {
 	f := x.Cluster.Storage.SFTP
 	switch {
 	case f.HasShell():
-		out, err := x.script(ctx, `sync -- "$1" 2>&1`, x.Cluster.LoginFolders().RunsDir)
+		out, err := x.script(ctx, `[ -d "$1" ] || exit 42; sync -- "$1" 2>&1`, x.Cluster.LoginFolders().RunsDir)
 		if err != nil {
 			return failed("", err)
+		}
+		if out.Exit == 42 {
+			return unknown("make that folder", "there is no folder %s on the login node to try it with", x.Cluster.LoginFolders().RunsDir)
 		}
 		said := strings.TrimSpace(string(out.Stdout))
 		if out.Exit != 0 && !strings.HasSuffix(said, "Invalid argument") && !strings.HasSuffix(said, "Operation not supported") {

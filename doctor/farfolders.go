@@ -20,7 +20,7 @@ const newFile = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 // token is a random word.
 func token() string { return strings.ToLower(rand.Text()) }
 
-// farFolder checks the owner and mode of a far runs_dir. The gateway makes one that is missing where it can.
+// farFolder checks the owner and mode of a far runs_dir.
 func farFolder(ctx context.Context, x *Exam) []Result {
 	dir, host := x.Cluster.Storage.SFTP.RunsDir, x.Cluster.Storage.SFTP.Host
 	var st *sftp.FileStat
@@ -44,7 +44,7 @@ func farFolder(ctx context.Context, x *Exam) []Result {
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return warning(fmt.Sprintf("make it there: install -d -m 700 %s", dir), "storage.runs_dir %s does not exist on %s yet", dir, host)
+		return bad(fmt.Sprintf("make it there: install -d -m 700 %s", dir), "storage.runs_dir %s does not exist on %s", dir, host)
 	case err != nil:
 		return failed("", err)
 	case st.Mode&0o170000 != 0o040000:

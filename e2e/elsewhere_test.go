@@ -199,6 +199,9 @@ func TestDoctorElsewhere(t *testing.T) {
 		{"a folder of somebody else's", "ssh-sftp.yaml", "runs_dir", "fault", "belongs to", func(_ *testing.T, doc tree) {
 			doc["storage"].(tree)["runs_dir"] = "/usr/lib"
 		}},
+		{"no folder yet", "ssh-sftp.yaml", "runs_dir", "fault", "does not exist", func(_ *testing.T, doc tree) {
+			doc["storage"].(tree)["runs_dir"] = fmt.Sprintf("/shared/none-%d", time.Now().UnixNano())
+		}},
 		{"SFTP alone", "ssh-sftp.yaml", "sftp_syncs_folders", "warning", "cannot sync folders", func(_ *testing.T, doc tree) {
 			doc["storage"].(tree)["sftp"] = tree{"shell": false}
 		}},

@@ -54,7 +54,7 @@ type Gateway struct {
 	ArtifactDir    string `yaml:"artifact_dir"`    // absolute; default state_dir/artifacts. Any disk of the gateway
 	Socket         string `yaml:"socket"`          // absolute, at most 107 bytes; default state_dir/gateway.sock
 	DefaultProject string `yaml:"default_project"` // project name used when a call names none; default "default"
-	ImageStore     string `yaml:"image_store"`     // absolute; images for clusters that share no filesystem; default state_dir/images
+	ImageStore     string `yaml:"image_store"`     // absolute; images of jobs of this host, if the first cluster is reached by SFTP; default state_dir/images
 }
 
 // Slurm says how Slurm is reached.

@@ -18,7 +18,11 @@ import (
 )
 
 // siteImages gives the operations the image stores of a site.
-type siteImages struct{}
+type siteImages struct {
+	progress func(sent, of int64) // nil: nobody waits for it
+}
+
+func imagesOf(progress func(sent, of int64)) app.Images { return siteImages{progress} }
 
 // imageStore is what the operations use of the image store of a cluster, on this host or elsewhere.
 type imageStore interface {
@@ -40,14 +44,15 @@ func storeOf(s *site.Site) string {
 	return s.Storage.ImageStore
 }
 
-// stores are the clusters of a site, one for each image store; with a name that cluster alone.
+// stores are the clusters of a site, one for each image store; with a name that cluster alone, or the gateway's own host.
 func stores(s *site.Site, name string) (list []*site.Site, err error) {
 	if name != "" {
-		c := s.Cluster(name)
-		if c == nil {
-			return nil, fault.New(fault.NotFound, "no_such_site", "the site file has no cluster "+name+"; its clusters are "+s.Title())
+		for _, c := range s.All() {
+			if c.Name == name {
+				return []*site.Site{c}, nil
+			}
 		}
-		return []*site.Site{c}, nil
+		return nil, fault.New(fault.NotFound, "no_such_site", "the site file has no cluster "+name+"; its clusters are "+s.Title())
 	}
 	for _, c := range s.Clusters() {
 		if !slices.ContainsFunc(list, func(o *site.Site) bool { return storeOf(o) == storeOf(c) }) {
@@ -150,7 +155,7 @@ func listImages(ctx context.Context, store imageStore, lock toolpack.Lock, hash 
 }
 
 // Add implements [app.Images]. The image is copied into every store before its name is recorded.
-func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (app.ImageAddAnswer, error) {
+func (i siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (app.ImageAddAnswer, error) {
 	list, err := stores(s, a.Cluster)
 	if err != nil {
 		return app.ImageAddAnswer{}, err
@@ -161,6 +166,9 @@ func (siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (ap
 	var reached []string
 	for _, c := range list {
 		store, err := h.store(c)
+		if far, is := store.(*apptainer.FarStore); is {
+			far.Progress = i.progress
+		}
 		if err == nil {
 			img, err = store.Add(ctx, a.File)
 		}

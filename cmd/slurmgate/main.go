@@ -85,7 +85,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 // ports are what the verbs use of the rest of the program.
 func ports() cli.Ports {
 	build := built()
-	return cli.Ports{Build: build, Backup: backUp, Restore: restoreBackup, SiteGate: siteGate,
+	return cli.Ports{Build: build, Images: imagesOf, Backup: backUp, Restore: restoreBackup, SiteGate: siteGate,
 		Host: app.Host{LoadSite: loadSite, Images: siteImages{}, Setup: setUp, Slurm: slurmMisfits, Early: early},
 		Open: func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (cli.Gateway, error) {
 			how := toChange

@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/sftp"
 
 	"slurmgate/fault"
+	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/staging"
 )
@@ -59,7 +60,35 @@ func (w *Workspace) fetch(ctx context.Context, what, name string, size int64) (i
 	if err != nil {
 		return nil, err
 	}
+	if w.cfg.Pool != nil {
+		return w.pooled(ctx, what, name, size), nil
+	}
 	return r, nil
+}
+
+// pooled reads a file over the connections of the pool, and within its bandwidth.
+func (w *Workspace) pooled(ctx context.Context, what, name string, size int64) io.ReadCloser {
+	ctx, stop := context.WithCancel(ctx)
+	out, in := io.Pipe()
+	go func() {
+		_, err := w.cfg.Pool.Get(ctx, transfer.File{Path: name, Size: size}, 0, nil, in)
+		if fault.Is(err, fault.Tool) { // the login node saw the file as it should be, so the data host will
+			err = fault.Wrap(fault.Transport, "data_host_stale", "the SFTP server shows "+what+" in another state than the login node does", err)
+		}
+		in.CloseWithError(err)
+	}()
+	return pooled{out, stop}
+}
+
+// pooled is a file that is on its way. Closing it ends the transfer.
+type pooled struct {
+	*io.PipeReader
+	stop context.CancelFunc
+}
+
+func (p pooled) Close() error {
+	p.stop()
+	return p.PipeReader.Close()
 }
 
 // readAhead is how much of an output is requested at a time; the requests for it are under way together.
