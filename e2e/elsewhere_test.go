@@ -76,17 +76,21 @@ func probeImage() string {
 	return host(world.dir) + "/images/" + strings.TrimPrefix(world.probe, "sha256:") + ".sif"
 }
 
-// A gateway outside of the cluster, over SSH and SFTP alone, to the login node and to a data host behind a jump host: an image reaches the
-// far store, runs are submitted, waited for, collected, cancelled, retried and replayed, also after the gateway was killed, and gc removes
-// their workspaces.
+// A gateway outside of the cluster, over SSH and SFTP, to the login node, to a data host behind a jump host, and with SFTP alone for files:
+// an image reaches the far store, runs are submitted, waited for, collected, cancelled, retried and replayed, also after the gateway was
+// killed, and gc removes their workspaces.
 //
 // proves SITE-01 SITE-02 CARD-03 CARD-07
 func TestGatewayOutsideTheCluster(t *testing.T) {
 	t.Parallel()
-	for _, example := range []string{"ssh-sftp.yaml", "ssh-sftp-dtn.yaml"} {
-		t.Run(example, func(t *testing.T) {
+	alone := func(doc tree) { doc["storage"].(tree)["sftp"] = tree{"shell": false, "syncs_folders": true} }
+	for _, x := range []struct {
+		name, example string
+		edit          []func(doc tree)
+	}{{"login", "ssh-sftp.yaml", nil}, {"data host", "ssh-sftp-dtn.yaml", nil}, {"SFTP alone", "ssh-sftp.yaml", []func(doc tree){alone}}} {
+		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			s := farSite(t, example)
+			s := farSite(t, x.example, x.edit...)
 			if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
 				t.Fatal(r)
 			}
