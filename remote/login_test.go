@@ -73,7 +73,7 @@ func TestHostKeys(t *testing.T) {
 				signed := sign(t, s.HostKey.PublicKey(), authority, ssh.HostCert, host, time.Now().Add(time.Hour))
 				cert, err := ssh.NewCertSigner(signed, s.HostKey)
 				must(t, err)
-				s.Config.AddHostKey(cert)
+				s.Configure(func(c *ssh.ServerConfig) { c.AddHostKey(cert) })
 				x.lines = strings.ReplaceAll(x.lines, knownhosts.Normalize(at[0]), knownhosts.Normalize(s.Address))
 			}
 			s.Know(x.lines)
@@ -156,13 +156,16 @@ func TestCertificateAndAgent(t *testing.T) {
 	check := &ssh.CertChecker{IsUserAuthority: func(k ssh.PublicKey) bool {
 		return string(k.Marshal()) == string(authority.PublicKey().Marshal())
 	}}
-	plain := s.Config.PublicKeyCallback
-	s.Config.PublicKeyCallback = func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
-		if _, ok := k.(*ssh.Certificate); !ok {
-			return nil, errors.New("certificates only")
+	var plain func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error)
+	s.Configure(func(c *ssh.ServerConfig) {
+		plain = c.PublicKeyCallback
+		c.PublicKeyCallback = func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
+			if _, ok := k.(*ssh.Certificate); !ok {
+				return nil, errors.New("certificates only")
+			}
+			return check.Authenticate(m, k)
 		}
-		return check.Authenticate(m, k)
-	}
+	})
 	certified := func(principal string, until time.Time) string {
 		path := filepath.Join(t.TempDir(), "cert.pub")
 		must(t, os.WriteFile(path, ssh.MarshalAuthorizedKey(sign(t, s.UserKey.PublicKey(), authority, ssh.UserCert, principal, until)), 0o600))
@@ -210,7 +213,7 @@ func TestCertificateAndAgent(t *testing.T) {
 	if err := with(func(c *Config) { useAgent(c); c.Certificate = good }); err != nil {
 		t.Error(err)
 	}
-	s.Config.PublicKeyCallback = plain
+	s.Configure(func(c *ssh.ServerConfig) { c.PublicKeyCallback = plain })
 	if err := with(useAgent); err != nil {
 		t.Error(err)
 	}

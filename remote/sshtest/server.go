@@ -30,7 +30,6 @@ type Server struct {
 	Dir     string // of what follows
 	Known   string // known_hosts, with the server's key
 	Key     string // the private key of the only user, who may have any name
-	Config  *ssh.ServerConfig
 	HostKey ssh.Signer
 	UserKey ssh.Signer
 
@@ -45,6 +44,7 @@ type Server struct {
 	sessions atomic.Int64
 
 	mu     sync.Mutex
+	config *ssh.ServerConfig // see Configure
 	listen net.Listener
 	conns  []net.Conn
 }
@@ -78,14 +78,14 @@ func Serve(t *testing.T, profile string) *Server {
 	var file []byte
 	s.UserKey, file = NewKey(t)
 	must(t, os.WriteFile(s.Key, file, 0o600))
-	s.Config = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+	s.config = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		s.Logins.Add(1)
 		if bytes.Equal(key.Marshal(), s.UserKey.PublicKey().Marshal()) {
 			return nil, nil
 		}
 		return nil, errors.New("no")
 	}}
-	s.Config.AddHostKey(s.HostKey)
+	s.config.AddHostKey(s.HostKey)
 	var err error
 	s.listen, err = net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -123,6 +123,13 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
+// Configure changes what the server does with further connections.
+func (s *Server) Configure(change func(*ssh.ServerConfig)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s.config)
+}
+
 // Cut ends all connections.
 func (s *Server) Cut() {
 	s.mu.Lock()
@@ -134,7 +141,10 @@ func (s *Server) Cut() {
 }
 
 func (s *Server) connection(c net.Conn) {
-	conn, channels, requests, err := ssh.NewServerConn(c, s.Config)
+	s.mu.Lock()
+	config := *s.config
+	s.mu.Unlock()
+	conn, channels, requests, err := ssh.NewServerConn(c, &config)
 	if err != nil {
 		c.Close()
 		return
