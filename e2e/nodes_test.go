@@ -86,8 +86,17 @@ func onNode(t testing.TB, node, line string, args ...string) {
 // heal gives nodes a view of the files of their own anew.
 func heal(t testing.TB, nodes ...string) {
 	t.Helper()
-	shell(t, "root", `for node; do devd restart "slurmd-$node"; done
-		for n in {1..300}; do [[ $(sinfo -h -n n1,n2 -p main -o %T) == idle ]] && exit; sleep 0.1; done; sinfo -N >&2; exit 1`, nodes...)
+	// A slurmd that registers late would put a node back into service that a test takes out of it.
+	shell(t, "root", `began=$(date +%s)
+		for node; do devd restart "slurmd-$node"; done
+		registered() {
+			local node
+			for node; do
+				(($(date -d "$(scontrol show node "$node" | sed -n 's/.*SlurmdStartTime=\([^ ]*\).*/\1/p')" +%s) >= began)) || return
+			done
+			[[ $(sinfo -h -n n1,n2 -p main -o %T) == idle ]]
+		}
+		for n in {1..300}; do registered "$@" && exit; sleep 0.1; done; sinfo -N >&2; exit 1`, nodes...)
 }
 
 // plant plants a fault on a node.
