@@ -207,7 +207,7 @@ func (u *upload) publish(ctx context.Context) error {
 		return err
 	}
 	if !st.Mode().IsRegular() || st.Size() != u.file.Size {
-		return fault.New(fault.Tool, CodeSize,
+		return fault.New(fault.Transport, CodeSize, // a server that is wrong about this now may be right later
 			fmt.Sprintf("the server says that it has %d bytes after %d were written", st.Size(), u.file.Size))
 	}
 	_, err = steady(ctx, first.slot, func(c *conn, again bool) (struct{}, error) { return struct{}{}, u.rename(c, again) })
@@ -241,7 +241,7 @@ const removalTime = 10 * time.Second
 
 // discard removes what a later upload cannot continue. It does what one short try can.
 func (u *upload) discard(ctx context.Context, err error) {
-	keep := u.resumable() && !fault.Is(err, fault.Validation) && !fault.Is(err, fault.Tool)
+	keep := u.resumable() && !fault.Is(err, fault.Validation) && fault.CodeOf(err) != CodeSize
 	c := u.crew.lanes[0].slot.current()
 	if keep || c == nil || u.temp == "" {
 		return

@@ -19,7 +19,7 @@ const (
 	CodeDiskFull = "disk_full"          // Transport
 	CodeRefused  = "sftp_refused"       // Transport: the server refused a request and gave no reason
 	CodeMissing  = "sftp_missing"       // NotFound: the file, or the folder it belongs in
-	CodeSize     = "transfer_size"      // Tool: another size than expected
+	CodeSize     = "transfer_size"      // Tool for what was fetched, Transport for what was sent: another size than expected
 	CodeSum      = "transfer_checksum"  // Tool for what was fetched, Validation for what was to be sent: other bytes than expected
 	CodeKind     = "transfer_irregular" // Tool: not a regular file
 	CodeChanged  = "transfer_changed"   // Validation: the source changed while it was sent

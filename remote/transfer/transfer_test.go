@@ -353,7 +353,7 @@ func TestPutRefusals(t *testing.T) {
 		"no reason": {func(s *server) { s.room, s.extensions = 30_000, s.extensions[:1] },
 			File{Path: "/d/f", Size: 50_000}, data, fault.Transport, CodeRefused},
 		"another size": {func(s *server) { s.size = func(string, int64) int64 { return 49_999 } },
-			File{Path: "/d/f", Size: 50_000}, data, fault.Tool, CodeSize},
+			File{Path: "/d/f", Size: 50_000}, data, fault.Transport, CodeSize},
 		"no connection": {func(s *server) { s.refuse = func(int) error { return errors.New("away") } },
 			File{Path: "/d/f", Size: 50_000}, data, fault.Transport, CodeLost},
 		"a host key": {func(s *server) {
