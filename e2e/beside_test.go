@@ -22,9 +22,6 @@ func TestGatewayBesideTheCluster(t *testing.T) {
 	must(t, giveToLab(host(s.dir)))
 	s.replace("site.yaml", "transport: cli", fmt.Sprintf("transport: ssh\n  ssh: {host: %s, port: %d, user: lab, key: %s/key, "+
 		"known_hosts: [%s/known_hosts]}", h.Login2.Address, h.Login2.Port, s.dir, s.dir))
-	if r := s.cli("doctor", "--no-jobs"); r.code != 0 {
-		t.Error(r)
-	}
 	gateway := s.serve()
 	doc := probePlan("write", "out/result", "beside")
 	first := s.submit(doc)
