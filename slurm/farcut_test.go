@@ -88,7 +88,9 @@ func TestFarSendCutAnywhere(t *testing.T) {
 	if res := send(2); res.Outcome != run.SendAccepted {
 		t.Fatalf("%+v", res)
 	}
+	p.mu.Lock()
 	whole := p.passed
+	p.mu.Unlock()
 	seen := map[run.SendOutcome]int{}
 	k := 2
 	for way, total := range whole {
