@@ -35,7 +35,7 @@ type Place interface {
 type FarStore struct {
 	place Place
 	dir   string // as jobs see it
-	// Progress, when it is set, is told how many bytes of how many an image that is added has sent.
+	// Progress, when it is set, is called with the bytes that were sent of an image, and its size.
 	Progress func(sent, of int64)
 
 	mu       sync.Mutex

@@ -1,4 +1,4 @@
-// Command liar stands before the SFTP server of the campaign's cluster. It passes everything on, unless a file named sftp-server among the
+// Command liar is a proxy of the SFTP server of the campaign's cluster. It passes everything on, unless a file named sftp-server among the
 // flags of the site whose files a session handles says how to misbehave: "full", so that nothing can be written, or "small" or "large",
 // so that files seem to have another size than they have.
 package main
