@@ -32,8 +32,11 @@ func TestEveryExampleIsValid(t *testing.T) {
 		}
 		for _, c := range s.Clusters() {
 			data := ""
-			if c.FarFiles() && c.Storage.SFTP.Host != c.Slurm.SSH.Host {
+			switch {
+			case c.FarSlurm() && c.FarFiles() && c.Storage.SFTP.Host != c.Slurm.SSH.Host:
 				data = " (dtn)"
+			case c.OverREST() && c.FarFiles() && c.ShellHost() == nil:
+				data = " (alone)"
 			}
 			combinations[c.Slurm.Transport+"+"+c.Storage.Transport+data] = true
 		}
@@ -41,8 +44,10 @@ func TestEveryExampleIsValid(t *testing.T) {
 			t.Error("the clusters of transports/ have one transport")
 		}
 	}
-	if want := []string{"cli+shared", "ssh+sftp", "ssh+sftp (dtn)", "ssh+shared"}; len(combinations) != len(want) {
-		t.Errorf("there is an example for each combination, %v: %v", want, combinations)
+	want := map[string]bool{"cli+shared": true, "ssh+sftp": true, "ssh+sftp (dtn)": true, "ssh+shared": true, "rest+shared": true,
+		"rest+sftp": true, "rest+sftp (alone)": true}
+	if diff := cmp.Diff(want, combinations); diff != "" {
+		t.Errorf("there is an example for each combination: %s", diff)
 	}
 }
 
@@ -69,10 +74,12 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	text = strings.Replace(text, "  callers: []\n", "", 1)
 	text = strings.Replace(text, "  oidc: []\n", "", 1)
 	text = strings.Replace(text, "  patterns: []\n", "", 1)
-	text = regexp.MustCompile(`(?m)^  # ((?:ssh|login|sftp|module|binds|roots|peers|oidc|projects|callers|patterns):\n)((?:  #   .*\n)+)`).
-		ReplaceAllStringFunc(text, func(s string) string {
-			return strings.ReplaceAll(s, "  # ", "  ")
-		})
+	rest := strings.Replace(uncommented(string(data), "rest"), "  transport: cli\n", "  transport: rest\n", 1)
+	overREST, err := Parse(examples+"/template.yaml", []byte(strings.Replace(rest, "  bin_dir: /usr/bin\n", "", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = uncommented(text, "ssh|login|sftp|module|binds|roots|peers|oidc|projects|callers|patterns")
 	other, err := Parse(examples+"/template.yaml", []byte(text))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -88,6 +95,9 @@ func TestTemplateNamesEveryField(t *testing.T) {
 			continue
 		}
 		_, inLive := live.at[one]
+		if _, is := overREST.at[one]; is && strings.HasPrefix(one, "slurm.rest") {
+			continue
+		}
 		_, inOther := other.at[one]
 		if _, inSecond := other.at[strings.ReplaceAll(field, "[]", "[1]")]; !inLive && !inOther && !inSecond {
 			t.Errorf("the template does not show %s", field)
@@ -106,6 +116,12 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	if diff := cmp.Diff(made, live, ignorePrivate); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// uncommented is a text with its commented-out sections of these names.
+func uncommented(text, names string) string {
+	return regexp.MustCompile(`(?m)^  # ((?:`+names+`):\n)((?:  #   .*\n)+)`).
+		ReplaceAllStringFunc(text, func(s string) string { return strings.ReplaceAll(s, "  # ", "  ") })
 }
 
 // explainedAt is slurm.ssh for the fields of other SSH servers.

@@ -2,7 +2,6 @@ package site
 
 import (
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 const (
 	TransportCLI    = "cli"    // Slurm's commands on this machine
 	TransportSSH    = "ssh"    // Slurm's commands on the login node
+	TransportREST   = "rest"   // slurmrestd
 	TransportShared = "shared" // a filesystem that this machine and the nodes share
 	TransportSFTP   = "sftp"   // the cluster's filesystem, through an SFTP server
 )
@@ -38,14 +38,14 @@ type SSH struct {
 	Jump     []Endpoint `yaml:"jump"` // the first one is reached from this machine; default none
 }
 
-// SFTP is the SFTP server that carries the files of a cluster. Its fields that are left out are those of slurm.ssh.
+// SFTP is the SFTP server that carries the files of a cluster. Its fields that are left out are those of slurm.ssh, if there is one.
 type SFTP struct {
 	SSH          `yaml:",inline"`
 	RunsDir      string `yaml:"runs_dir"`      // absolute: storage.runs_dir as this server names it
 	ImageStore   string `yaml:"image_store"`   // absolute: storage.image_store as this server names it
 	Connections  int    `yaml:"connections"`   // 1..8 at a time; default 4
 	BandwidthMB  int    `yaml:"bandwidth_mb"`  // 0..1048576 MiB a second in each direction; default 0: no limit
-	Shell        *bool  `yaml:"shell"`         // false: no commands on the login node for files, SFTP alone; default true
+	Shell        *bool  `yaml:"shell"`         // false: no commands on [Site.ShellHost] for files, SFTP alone; default true
 	SyncsFolders bool   `yaml:"syncs_folders"` // the admin states that this server makes new names durable; only without shell
 }
 
@@ -64,19 +64,34 @@ func (e Endpoint) Address() string {
 	return host + ":" + strconv.Itoa(e.Port)
 }
 
-// HasShell reports whether commands on the login node help with files.
+// HasShell reports whether commands on a host of the cluster help with files; [Site.ShellHost] is that host.
 func (f SFTP) HasShell() bool { return f.Shell == nil || *f.Shell }
 
-// FarSlurm reports whether Slurm's commands run on another machine.
+// FarSlurm reports whether Slurm's commands run on a login node.
 func (s *Site) FarSlurm() bool { return s.Slurm.Transport == TransportSSH }
 
 // FarFiles reports whether the cluster's folders are out of this machine's reach, except by SFTP.
 func (s *Site) FarFiles() bool { return s.Storage.Transport == TransportSFTP }
 
-// LoginFolders are the cluster's folders as the host that runs Slurm's commands names them.
+// ShellHost is the host whose shell works on the far folders of a cluster: the login node, or without one the SFTP server. It is nil where
+// the folders are within reach, or there is no shell.
+func (s *Site) ShellHost() *SSH {
+	switch {
+	case !s.FarFiles() || !s.Storage.SFTP.HasShell():
+		return nil
+	case s.FarSlurm():
+		return s.Slurm.SSH
+	}
+	return &s.Storage.SFTP.SSH
+}
+
+// LoginFolders are the cluster's folders as the host that runs Slurm's commands names them, or without one the host of [Site.ShellHost].
 func (s *Site) LoginFolders() Folders {
-	if s.Storage.Login != nil {
+	switch {
+	case s.Storage.Login != nil:
 		return *s.Storage.Login
+	case s.OverREST() && s.FarFiles():
+		return Folders{s.Storage.SFTP.RunsDir, s.Storage.SFTP.ImageStore}
 	}
 	return Folders{s.Storage.RunsDir, s.Storage.ImageStore}
 }
@@ -109,6 +124,13 @@ func (s *Site) fillRemote() {
 		}
 		if _, given := s.at["storage.sftp.jump"]; !given && f.Jump == nil {
 			f.Jump = slices.Clone(ssh.Jump)
+		}
+		s.inherit("storage.sftp", &f.Endpoint, from)
+		s.jumps("storage.sftp", &f.SSH)
+	} else if s.OverREST() {
+		from := Endpoint{Port: 22}
+		if s.Slurm.REST != nil {
+			from.User = s.Slurm.REST.User
 		}
 		s.inherit("storage.sftp", &f.Endpoint, from)
 		s.jumps("storage.sftp", &f.SSH)
@@ -150,39 +172,64 @@ func (s *Site) jumps(at string, ssh *SSH) {
 
 // transports checks which fields the transports need, and which combinations there are.
 func (c *checker) transports(s Slurm, st Storage) {
-	c.oneOf("slurm.transport", s.Transport, TransportCLI, TransportSSH)
+	known := []string{TransportCLI, TransportSSH, TransportREST}
+	c.oneOf("slurm.transport", s.Transport, known...)
 	c.oneOf("storage.transport", st.Transport, TransportShared, TransportSFTP)
-	far, sftp := s.Transport == TransportSSH, st.Transport == TransportSFTP
-	switch {
-	case far && s.SSH == nil:
-		c.add("SITE-MISSING", "slurm.ssh", "the login node, with transport: ssh", "the section is missing",
+	only := func(field, transport string, given bool, hint string) { // field is of one transport of Slurm
+		if given && s.Transport != transport && slices.Contains(known, s.Transport) {
+			c.add("SITE-TRANSPORT", field, "only with slurm.transport: "+transport, "slurm.transport is "+s.Transport, hint)
+		}
+	}
+	missing := func(field, rule, hint string) { c.add("SITE-MISSING", field, rule, "the section is missing", hint) }
+	ssh, rest, sftp := s.Transport == TransportSSH, s.Transport == TransportREST, st.Transport == TransportSFTP
+	if ssh && s.SSH == nil {
+		missing("slurm.ssh", "the login node, with transport: ssh",
 			"for example ssh: {host: login.cluster.example, user: svc, key: /etc/slurmgate/id_ed25519}")
-	case far:
+	} else if ssh {
 		c.ssh("slurm.ssh", *s.SSH)
-	case s.SSH != nil && s.Transport == TransportCLI:
-		c.add("SITE-TRANSPORT", "slurm.ssh", "only with slurm.transport: ssh", "slurm.transport is cli",
-			"set slurm.transport to ssh, or remove slurm.ssh")
+	}
+	if rest && s.REST == nil {
+		missing("slurm.rest", "slurmrestd, with transport: rest", "for example rest: {url: unix:/run/slurmrestd/slurmrestd.sock}")
+	} else if rest {
+		c.rest(*s.REST)
+	}
+	only("slurm.ssh", TransportSSH, s.SSH != nil, "set slurm.transport to ssh, or remove slurm.ssh")
+	only("slurm.rest", TransportREST, s.REST != nil, "set slurm.transport to rest, or remove slurm.rest")
+	if rest {
+		c.noCommands(s)
 	}
 	if sftp && s.Transport == TransportCLI {
-		c.add("SITE-TRANSPORT", "storage.transport", "shared, or slurm.transport: ssh",
+		c.add("SITE-TRANSPORT", "storage.transport", "shared, or slurm.transport: ssh or rest",
 			"slurm.transport cli and storage.transport sftp do not go together",
-			"a gateway that runs Slurm's commands itself is on a host of the cluster: use its filesystem (shared), or set slurm.transport to ssh")
+			"a gateway that runs Slurm's commands itself is on a host of the cluster: use its filesystem (shared), or set slurm.transport to ssh "+
+				"or rest")
 	}
 	if l := st.Login; l != nil {
-		if s.Transport == TransportCLI {
-			c.add("SITE-TRANSPORT", "storage.login", "only with slurm.transport: ssh", "slurm.transport is cli: the login node is this machine",
-				"remove storage.login")
-		}
+		only("storage.login", TransportSSH, true, "remove storage.login")
 		c.path("storage.login.runs_dir", l.RunsDir, true)
 		c.path("storage.login.image_store", l.ImageStore, true)
 		c.separate("storage.login.image_store", l.ImageStore, "storage.login.runs_dir", l.RunsDir)
 	}
+	_, given := c.site.at["storage.sftp"]
 	switch {
+	case sftp && rest && !given && st.SFTP != nil && st.SFTP.Host == "":
+		missing("storage.sftp", "the SFTP server, with slurm.transport: rest",
+			"for example sftp: {host: dtn.cluster.example, user: svc, key: /etc/slurmgate/id_ed25519}: there is no login node to default to")
 	case sftp && st.SFTP != nil:
-		c.sftp(*st.SFTP, far && s.SSH != nil)
+		c.sftp(*st.SFTP, ssh && s.SSH != nil, rest)
 	case st.SFTP != nil && st.Transport == TransportShared:
 		c.add("SITE-TRANSPORT", "storage.sftp", "only with storage.transport: sftp", "storage.transport is shared",
 			"set storage.transport to sftp, or remove storage.sftp")
+	}
+}
+
+// noCommands refuses what is about Slurm's commands where slurmrestd takes their place.
+func (c *checker) noCommands(s Slurm) {
+	for _, x := range []struct{ field, got string }{{"slurm.bin_dir", s.BinDir}, {"slurm.conf", s.Conf}} {
+		if x.got != "" {
+			c.add("SITE-TRANSPORT", x.field, "not with slurm.transport: rest", "with slurmrestd the gateway runs none of Slurm's commands",
+				"remove it")
+		}
 	}
 }
 
@@ -196,14 +243,14 @@ func (c *checker) ssh(at string, s SSH) {
 	}
 }
 
-// sftp checks the SFTP server. What it has from slurm.ssh and storage.login is reported there.
-func (c *checker) sftp(f SFTP, hasLogin bool) {
+// sftp checks the SFTP server. What it has from slurm.ssh and storage.login is reported there; one that is alone has nothing from there.
+func (c *checker) sftp(f SFTP, hasLogin, alone bool) {
 	before := slices.Clone(c.problems)
 	defer func() {
 		own := slices.DeleteFunc(slices.Clone(c.problems[len(before):]), func(p fault.Problem) bool {
 			name, _ := strings.CutPrefix(p.Field, "storage.sftp.")
 			_, given := c.site.at[p.Field]
-			return !given && (!hasLogin || reported(before, "slurm.ssh."+name) || reported(before, "storage.login."+name))
+			return !given && !alone && (!hasLogin || reported(before, "slurm.ssh."+name) || reported(before, "storage.login."+name))
 		})
 		c.problems = append(before, own...)
 	}()
@@ -215,7 +262,7 @@ func (c *checker) sftp(f SFTP, hasLogin bool) {
 	c.bounds("storage.sftp.bandwidth_mb", int64(f.BandwidthMB), 0, 1<<20)
 	if f.SyncsFolders && f.HasShell() {
 		c.add("SITE-TRANSPORT", "storage.sftp.syncs_folders", "only with storage.sftp.shell: false",
-			"the gateway syncs folders through the login node's shell, so this has no effect", "remove it")
+			"the gateway syncs folders through a shell of the cluster, so this has no effect", "remove it")
 	}
 }
 
@@ -233,14 +280,11 @@ func (c *checker) endpoint(at string, e Endpoint) {
 	} else if strings.Count(e.Host, ":") == 1 {
 		hint = "give the port in " + at + ".port"
 	}
-	if _, err := netip.ParseAddr(e.Host); err != nil && !remoteHost.MatchString(e.Host) {
+	if !isHost(e.Host) {
 		c.value("SITE-HOST", at+".host", e.Host, "a host name or an IP address", hint)
 	}
 	c.bounds(at+".port", int64(e.Port), 1, 65535)
-	odd := strings.ContainsFunc(e.User, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) })
-	if odd || len(e.User) > 64 || strings.HasPrefix(e.User, "-") {
-		c.value("SITE-USER", at+".user", e.User, "a user name: at most 64 bytes, without spaces", "")
-	}
+	c.user(at+".user", e.User)
 	for i, file := range e.KnownHosts {
 		c.keyFile(fmt.Sprintf("%s.known_hosts[%d]", at, i), file)
 	}
@@ -257,6 +301,13 @@ func (c *checker) endpoint(at string, e Endpoint) {
 	c.keyFile(at+".key", e.Key)
 	c.keyFile(at+".certificate", e.Certificate)
 	c.keyFile(at+".agent", e.Agent)
+}
+
+func (c *checker) user(field, name string) {
+	odd := strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) })
+	if odd || len(name) > 64 || strings.HasPrefix(name, "-") {
+		c.value("SITE-USER", field, name, "a user name: at most 64 bytes, without spaces", "")
+	}
 }
 
 // keyFile checks the path of a file of keys. A key in its place is not repeated in the message.

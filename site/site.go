@@ -59,9 +59,10 @@ type Gateway struct {
 
 // Slurm says how Slurm is reached.
 type Slurm struct {
-	Transport              string `yaml:"transport"`                // "cli": the commands of Slurm on this machine; "ssh"; default cli
+	Transport              string `yaml:"transport"`                // "cli": the commands of Slurm on this machine; "ssh"; "rest"; default cli
 	SSH                    *SSH   `yaml:"ssh,omitempty"`            // the login node, only with transport ssh
-	BinDir                 string `yaml:"bin_dir"`                  // absolute folder of Slurm's commands, as sbatch; default /usr/bin
+	REST                   *REST  `yaml:"rest,omitempty"`           // slurmrestd, only with transport rest
+	BinDir                 string `yaml:"bin_dir"`                  // absolute folder of Slurm's commands; default /usr/bin; not with rest
 	Conf                   string `yaml:"conf"`                     // absolute path of slurm.conf for SLURM_CONF; empty: Slurm's own default
 	Cluster                string `yaml:"cluster"`                  // ClusterName of the only cluster that is sent to or asked; empty: any
 	RunAs                  string `yaml:"run_as"`                   // "self": jobs belong to the gateway's user
@@ -166,7 +167,9 @@ func (s *Site) fill() {
 	}
 	text("gateway.default_project", &s.Gateway.DefaultProject, "default")
 	text("slurm.transport", &s.Slurm.Transport, TransportCLI)
-	text("slurm.bin_dir", &s.Slurm.BinDir, "/usr/bin")
+	if !s.OverREST() {
+		text("slurm.bin_dir", &s.Slurm.BinDir, "/usr/bin")
+	}
 	text("slurm.run_as", &s.Slurm.RunAs, "self")
 	text("slurm.accounts", &s.Slurm.Accounts, AccountsBySite)
 	text("slurm.accounting", &s.Slurm.Accounting, "auto")

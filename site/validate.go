@@ -126,8 +126,10 @@ func (c *checker) gateway(g Gateway) {
 }
 
 func (c *checker) slurm(s Slurm) {
-	c.plain("slurm.bin_dir", s.BinDir)
-	c.path("slurm.conf", s.Conf, false)
+	if s.Transport != TransportREST {
+		c.plain("slurm.bin_dir", s.BinDir)
+		c.path("slurm.conf", s.Conf, false)
+	}
 	c.oneOf("slurm.run_as", s.RunAs, "self")
 	c.slurmName("slurm.cluster", s.Cluster, false)
 	c.slurmName("slurm.default_partition", s.DefaultPartition, true)
