@@ -51,6 +51,7 @@ var arrows = map[string][]string{
 	"ledger":       {"fault", "gate", "plan", "retention", "run"},
 	"artifact":     {"fault", "files", "plan", "visible"},
 	"slurm":        {"fault", "plan", "remote", "run", "secrets"},
+	"slurm/rest":   {"fault", "plan", "run", "secrets", "slurm"},
 	"apptainer":    {"fault", "files", "plan", "run"},
 	"staging":      {"fault", "files", "plan", "run", "secrets", "visible"},
 	"staging/sftp": {"fault", "plan", "remote", "remote/transfer", "run", "staging"},
@@ -93,7 +94,7 @@ var instruments = []string{"chaos", "bench", "mcp/conformance"}
 
 var (
 	core    = []string{"plan", "policy", "run"}
-	outside = []string{"slurm", "local", "apptainer", "staging", "staging/sftp", "ledger", "artifact",
+	outside = []string{"slurm", "slurm/rest", "local", "apptainer", "staging", "staging/sftp", "ledger", "artifact",
 		"httpapi", "mcp", "site", "app", "cli", "doctor",
 		"cmd/slurmgate"}
 	peers    = []string{"slurm", "local", "apptainer", "staging", "staging/sftp", "ledger", "artifact"}

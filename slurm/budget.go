@@ -24,12 +24,12 @@ const (
 
 const outOfBudget = "rpc_budget"
 
-// budget is a token bucket over everything asked of Slurm. Slurm's own
+// Budget is a token bucket over everything asked of Slurm. Slurm's own
 // limiter (rl_enable) has a bucket of 30 by default; the burst stays below it.
 //
 // Sends by the hundred leave a little in the bucket, so that a look at the queue, and the send of a caller who sends nothing else, need not
 // wait for it to fill. While sends wait, looks at the queue take at most half of the budget.
-type budget struct {
+type Budget struct {
 	*rate.Limiter
 	spare int // RPCs that sends leave
 
@@ -43,14 +43,15 @@ type budget struct {
 	} // of the last minute, by second
 }
 
-func newBudget(rpcPerMinute int) *budget {
+// NewBudget makes a full bucket that gains this many RPCs a minute.
+func NewBudget(rpcPerMinute int) *Budget {
 	burst := min(max(rpcPerMinute, rpcCancel), 20)
-	return &budget{Limiter: rate.NewLimiter(rate.Limit(float64(rpcPerMinute)/time.Minute.Seconds()), burst),
+	return &Budget{Limiter: rate.NewLimiter(rate.Limit(float64(rpcPerMinute)/time.Minute.Seconds()), burst),
 		spare: min(2*rpcQueue, burst-rpcSend)}
 }
 
-// spend waits until n RPCs may be made. Its error is a Transport fault: nothing was asked.
-func (b *budget) spend(ctx context.Context, n int) error {
+// Spend waits until n RPCs may be made. Its error is a Transport fault: nothing was asked.
+func (b *Budget) Spend(ctx context.Context, n int) error {
 	if err := b.WaitN(ctx, n); err != nil {
 		return fault.Wrap(fault.Transport, outOfBudget, "no RPC of the site's budget became free in time", err)
 	}
@@ -66,8 +67,8 @@ func (b *budget) spend(ctx context.Context, n int) error {
 	return nil
 }
 
-// state is how much of the budget is used.
-func (b *budget) state() run.Budget {
+// State is how much of the budget is used.
+func (b *Budget) State() run.Budget {
 	s := run.Budget{PerMinute: int(math.Round(float64(b.Limit()) * time.Minute.Seconds())), Left: max(0, int(b.Tokens())), Burst: b.Burst()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,12 +82,12 @@ func (b *budget) state() run.Budget {
 }
 
 // time is how long the bucket takes to fill by n RPCs.
-func (b *budget) time(n float64) time.Duration {
+func (b *Budget) time(n float64) time.Duration {
 	return time.Duration(n / float64(b.Limit()) * float64(time.Second))
 }
 
-// pace is spend for a send. All but first ones wait until the bucket has the spare RPCs too, but not for ever: others may keep it empty.
-func (b *budget) pace(ctx context.Context, first bool) error {
+// Pace is Spend for a send. All but first ones wait until the bucket has the spare RPCs too, but not for ever: others may keep it empty.
+func (b *Budget) Pace(ctx context.Context, first bool) error {
 	b.mu.Lock()
 	b.pacing++
 	b.mu.Unlock()
@@ -107,11 +108,11 @@ func (b *budget) pace(ctx context.Context, first bool) error {
 		}
 		patience -= d
 	}
-	return b.spend(ctx, rpcSend)
+	return b.Spend(ctx, rpcSend)
 }
 
-// look waits while looks at the queue would take more than half of a budget that sends wait for.
-func (b *budget) look(ctx context.Context) error {
+// Look waits before a look at the queue that would take more than half of a budget that sends wait for.
+func (b *Budget) Look(ctx context.Context) error {
 	b.mu.Lock()
 	wait := time.Until(b.looked.Add(b.time(2 * rpcQueue)))
 	if b.pacing == 0 {

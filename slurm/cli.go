@@ -18,7 +18,7 @@ type CLI struct {
 	cfg    Config
 	home   string // HOME of sbatch and the queries
 	runner Runner
-	budget *budget
+	budget *Budget
 
 	identity identity
 	accounts accountBook // what users may charge
@@ -82,8 +82,8 @@ func NewCLI(c Config) (*CLI, error) {
 	if err != nil {
 		home = "/"
 	}
-	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: newBudget(c.RPCPerMinute)}, nil
+	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: NewBudget(c.RPCPerMinute)}, nil
 }
 
 // Budget is how much of the site's budget of RPCs is used.
-func (c *CLI) Budget() run.Budget { return c.budget.state() }
+func (c *CLI) Budget() run.Budget { return c.budget.State() }

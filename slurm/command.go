@@ -135,7 +135,7 @@ func (c *CLI) askInto(ctx context.Context, sink io.Writer, rpcs int, okay func(O
 	for again := false; ; again = true {
 		proof, err := c.prove(ctx)
 		if err == nil && !again {
-			err = c.budget.spend(ctx, rpcs)
+			err = c.budget.Spend(ctx, rpcs)
 		}
 		if err != nil {
 			return Output{}, err

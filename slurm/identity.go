@@ -67,7 +67,7 @@ func (c *CLI) prove(ctx context.Context) (proof string, err error) {
 }
 
 func (c *CLI) askIdentity(ctx context.Context) error {
-	if err := c.budget.spend(ctx, rpcConfig); err != nil {
+	if err := c.budget.Spend(ctx, rpcConfig); err != nil {
 		return err
 	}
 	out, err := c.run(ctx, nil, clean, "scontrol", "show", "config")

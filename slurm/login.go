@@ -38,7 +38,7 @@ func newFar(c Config) (*CLI, error) {
 		}
 	}
 	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, runner: far{c.Over, strings.Join(decidingFiles(c), "\n")},
-		budget: newBudget(c.RPCPerMinute)}, nil
+		budget: NewBudget(c.RPCPerMinute)}, nil
 }
 
 // far is the Runner on a login node.

@@ -41,7 +41,7 @@ func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 	}
 	p.ExportNIL = p.Release[0] > 20 || p.Release == [2]int{20, 11}
 	anyExit := func(Output) bool { return true } // ping exits with 1 when the controller is down
-	if err := c.budget.spend(ctx, 1+rpcConfig); err != nil {
+	if err := c.budget.Spend(ctx, 1+rpcConfig); err != nil {
 		return p, err
 	}
 	if out, err = c.run(ctx, nil, anyExit, "scontrol", "ping"); err != nil {

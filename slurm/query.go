@@ -23,7 +23,7 @@ var (
 func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
 	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
 	a.sought = sought
-	if err := c.budget.look(ctx); err != nil {
+	if err := c.budget.Look(ctx); err != nil {
 		return nil, fault.Wrap(fault.Transport, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
 	}
 	_, err := c.askInto(ctx, a, rpcQueue, clean, "squeue",

@@ -18,7 +18,7 @@ import (
 )
 
 // Pace waits until the budget has the RPCs of a send left, and takes them; run.Parts has the contract.
-func (c *CLI) Pace(ctx context.Context, first bool) error { return c.budget.pace(ctx, first) }
+func (c *CLI) Pace(ctx context.Context, first bool) error { return c.budget.Pace(ctx, first) }
 
 // Send starts sbatch for the k-th send of the job and waits for it; run.Submitter has the contract.
 //

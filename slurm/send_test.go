@@ -234,10 +234,10 @@ func TestSendTooMuchText(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(60)
+		b := NewBudget(60)
 		start, n := time.Now(), 0
 		for time.Since(start) < 10*time.Minute {
-			if err := b.spend(t.Context(), rpcQueue); err != nil {
+			if err := b.Spend(t.Context(), rpcQueue); err != nil {
 				t.Fatal(err)
 			}
 			n += rpcQueue
@@ -247,18 +247,18 @@ func TestBudget(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := b.spend(ctx, rpcQueue); !fault.Is(err, fault.Transport) {
+		if err := b.Spend(ctx, rpcQueue); !fault.Is(err, fault.Transport) {
 			t.Errorf("an RPC beyond the budget: %v", err)
 		}
-		if s := b.state(); s.PerMinute != 60 || s.Burst != 20 || s.Left > 1 || s.LastMinute < 58 || s.LastMinute > 62 || s.Total != int64(n) {
+		if s := b.State(); s.PerMinute != 60 || s.Burst != 20 || s.Left > 1 || s.LastMinute < 58 || s.LastMinute > 62 || s.Total != int64(n) {
 			t.Errorf("%+v after %d RPCs", s, n)
 		}
 		time.Sleep(2 * time.Minute)
-		if s := b.state(); s.Left != 20 || s.LastMinute != 0 || s.Total != int64(n) {
+		if s := b.State(); s.Left != 20 || s.LastMinute != 0 || s.Total != int64(n) {
 			t.Errorf("%+v", s)
 		}
-		small := newBudget(1)
-		if err := small.spend(t.Context(), rpcCancel); err != nil {
+		small := NewBudget(1)
+		if err := small.Spend(t.Context(), rpcCancel); err != nil {
 			t.Errorf("the dearest command never fits: %v", err)
 		}
 	})

@@ -1,0 +1,132 @@
+package rest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// answer is what every answer of slurmrestd has beside the members that its request asks for.
+type answer struct {
+	status   int
+	cluster  string // meta.slurm.cluster; empty before v0.0.40
+	release  string // meta.slurm.release, e.g. "24.11.5"
+	errors   []problem
+	warnings []problem
+
+	reusable bool // the connection
+}
+
+// problem is one error or warning of an answer.
+type problem struct {
+	Number      int    `json:"error_number"` // of slurm_errno.h
+	Text        string `json:"error"`        // Slurm's text for the number
+	Description string `json:"description"`
+	Source      string `json:"source"` // the function that met it
+}
+
+func (p problem) String() string {
+	text := cmp.Or(p.Description, p.Text, p.Source)
+	if p.Number != 0 {
+		text = strings.TrimSpace(fmt.Sprintf("%s (error %d)", text, p.Number))
+	}
+	return text
+}
+
+// complaints joins the errors, for people.
+func (a answer) complaints() string {
+	var texts []string
+	for _, p := range a.errors {
+		texts = append(texts, p.String())
+	}
+	return shown(strings.Join(texts, "; "))
+}
+
+var errTrailing = errors.New("there is text after the answer")
+
+// read reads one answer to its end: exactly one JSON object. Members without a decoder are skipped.
+func read(r io.Reader, want members) (a answer, err error) {
+	d := jsontext.NewDecoder(r, jsontext.AllowInvalidUTF8(true))
+	if err := expect(d, '{'); err != nil {
+		return a, err
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return a, err
+		}
+		switch key := name.String(); {
+		case want[key] != nil:
+			err = want[key](d)
+		case key == "meta":
+			err = a.readMeta(d)
+		case key == "errors":
+			err = json.UnmarshalDecode(d, &a.errors)
+		case key == "warnings":
+			err = json.UnmarshalDecode(d, &a.warnings)
+		default:
+			err = d.SkipValue()
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	if err := expect(d, '}'); err != nil {
+		return a, err
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return a, cmp.Or(err, errTrailing)
+	}
+	return a, nil
+}
+
+func (a *answer) readMeta(d *jsontext.Decoder) error {
+	type about struct {
+		Release string `json:"release"`
+		Cluster string `json:"cluster"`
+	}
+	var meta struct {
+		Slurm about `json:"slurm"`
+		Old   about `json:"Slurm"` // up to v0.0.39
+	}
+	err := json.UnmarshalDecode(d, &meta)
+	a.release, a.cluster = cmp.Or(meta.Slurm.Release, meta.Old.Release), cmp.Or(meta.Slurm.Cluster, meta.Old.Cluster)
+	return err
+}
+
+// expect reads the token of a delimiter.
+func expect(d *jsontext.Decoder, kind jsontext.Kind) error {
+	token, err := d.ReadToken()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil && token.Kind() != kind {
+		err = fmt.Errorf("%s instead of %s", token.Kind(), kind)
+	}
+	return err
+}
+
+// each decodes the elements of an array, one at a time. A null is an empty array.
+func each(d *jsontext.Decoder, element func(*jsontext.Decoder) error) error {
+	if d.PeekKind() == 'n' {
+		return d.SkipValue()
+	}
+	if err := expect(d, '['); err != nil {
+		return err
+	}
+	for d.PeekKind() != ']' {
+		if d.PeekKind() == 0 { // the end, or no JSON
+			_, err := d.ReadToken()
+			return cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		if err := element(d); err != nil {
+			return err
+		}
+	}
+	return expect(d, ']')
+}

@@ -1,0 +1,208 @@
+package rest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+	"slurmgate/secrets"
+)
+
+// Bounds of one call.
+const (
+	maxAnswer = 1 << 20  // bytes of an answer, unless the request allows more
+	maxHeader = 64 << 10 // bytes of its header
+	maxText   = 500      // bytes of an answer that are shown
+	callTime  = time.Minute
+)
+
+// Codes of the faults of a call. A slurmrestd that cannot be reached has [run.Unreachable].
+const (
+	Refused   = "rest_refused"    // Slurm answered with an error number; see [problemsOf]
+	Unread    = "rest_unreadable" // what came is no whole answer
+	AuthFault = "rest_auth"       // slurmrestd does not accept the token, or the user of the socket
+	NoPath    = "rest_no_path"    // slurmrestd does not serve this call in this version
+)
+
+// request is one call of slurmrestd.
+type request struct {
+	method string
+	path   string // {v} stands for the version, e.g. /slurm/{v}/jobs/
+	query  url.Values
+	body   []byte
+	limit  int64 // of the answer in bytes; 0: maxAnswer
+
+	// members decode the members of the answer that are needed, as they come. Each must consume exactly one value. What they made of an
+	// answer is worth nothing until call has returned without an error.
+	members members
+}
+
+type members = map[string]func(*jsontext.Decoder) error
+
+// unsent is in the chain of the error of a call whose request certainly did not reach slurmrestd.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+
+func notSent(err error) error { return unsent{err} }
+
+func wasNotSent(err error) bool {
+	_, ok := errors.AsType[unsent](err)
+	return ok
+}
+
+// refusal is the cause of a fault with code [Refused].
+type refusal struct{ problems []problem }
+
+func (r *refusal) Error() string { return fmt.Sprint(r.problems) }
+
+// problemsOf lists what Slurm refused a call with; none: there was no answer, or none with an error.
+func problemsOf(err error) []problem {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.problems
+	}
+	return nil
+}
+
+// call sends one request and reads its answer. An answer is whole when it is one JSON object to its end, whatever its status. The error is
+// a Transport fault:
+//   - for which wasNotSent holds when the request certainly did not arrive;
+//   - with code [Refused] when the whole answer has errors: problemsOf lists them, and the answer is returned too;
+//   - with codes [AuthFault] and [NoPath] when slurmrestd refused before it looked at the request;
+//   - otherwise nobody knows what became of the request.
+//
+// Without a deadline in ctx a call has a minute.
+func (c *client) call(ctx context.Context, r request) (answer, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTime)
+		defer cancel()
+	}
+	if strings.Contains(r.path, "{v}") {
+		v, err := c.negotiated(ctx)
+		if err != nil {
+			return answer{}, notSent(err)
+		}
+		r.path = strings.Replace(r.path, "{v}", v.name, 1)
+	}
+	for again := false; ; again = true {
+		token, err := c.tokens.get(ctx)
+		if err != nil {
+			return answer{}, notSent(err)
+		}
+		a, err := c.once(ctx, r, token)
+		switch {
+		case fault.CodeOf(err) == AuthFault && !again && c.tokens.replace(ctx, token):
+			continue // refused before it was looked at, and there is another token now
+		case fault.CodeOf(err) == NoPath:
+			c.version.forget() // it may be another slurmrestd by now
+		}
+		return a, err
+	}
+}
+
+// once makes the call on one connection.
+func (c *client) once(ctx context.Context, r request, token string) (answer, error) {
+	k, err := c.pool.take(ctx)
+	if err != nil {
+		return answer{}, notSent(err)
+	}
+	if err := c.prove(ctx, k, token); err != nil {
+		c.pool.drop(k)
+		return answer{}, notSent(err)
+	}
+	a, err := c.exchange(ctx, k, r, token)
+	c.pool.put(k, a.reusable)
+	return a, err
+}
+
+// exchange writes the request and reads the answer.
+func (c *client) exchange(ctx context.Context, k *conn, r request, token string) (answer, error) {
+	stop := k.obey(ctx)
+	defer stop()
+	resp, arrived, err := k.roundTrip(c.header(r, token), cmp.Or(r.limit, maxAnswer))
+	if err != nil {
+		err = c.unanswered(ctx, k, r, err)
+		if !arrived {
+			err = notSent(err)
+		}
+		return answer{}, err
+	}
+	a, err := read(resp.Body, r.members)
+	a.status = resp.StatusCode
+	if err != nil {
+		return a, c.misread(ctx, k, r, resp, err)
+	}
+	a.reusable = stop() && !resp.Close && k.finished()
+	if len(a.errors) > 0 {
+		return a, fault.Wrap(fault.Transport, Refused, "Slurm refused "+r.what()+": "+a.complaints(), &refusal{a.errors})
+	}
+	if resp.StatusCode/100 != 2 {
+		return a, fault.New(fault.Transport, Unread, fmt.Sprintf("slurmrestd answered %s with status %d and no error", r.what(), a.status))
+	}
+	return a, nil
+}
+
+// header is the request for net/http, which only writes it.
+func (c *client) header(r request, token string) *http.Request {
+	u := url.URL{Scheme: "http", Host: c.host, Path: r.path, RawQuery: r.query.Encode()}
+	h := &http.Request{Method: r.method, URL: &u, Host: c.host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{
+		"Accept": {"application/json"}, "User-Agent": {"slurmgate"}}}
+	if token != "" {
+		h.Header["X-SLURM-USER-NAME"] = []string{c.user}
+		h.Header["X-SLURM-USER-TOKEN"] = []string{token}
+	}
+	if r.body != nil {
+		h.Header.Set("Content-Type", "application/json")
+		h.Body, h.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
+	}
+	return h
+}
+
+// what names the request in messages.
+func (r request) what() string { return r.method + " " + r.path }
+
+// unanswered is the fault of a call without an answer.
+func (c *client) unanswered(ctx context.Context, k *conn, r request, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return fault.Wrap(fault.Transport, run.Unreachable, fmt.Sprintf("slurmrestd at %s did not answer %s%s", c.pool.name, r.what(),
+		k.complaint()), err)
+}
+
+// misread is the fault of a call whose answer is not a whole JSON object.
+func (c *client) misread(ctx context.Context, k *conn, r request, resp *http.Response, err error) error {
+	plain := !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json")
+	switch {
+	case plain && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden):
+		return fault.New(fault.Transport, AuthFault, fmt.Sprintf("slurmrestd at %s does not accept the gateway as %s (status %d)", c.pool.name,
+			c.user, resp.StatusCode)).WithNext("check slurm.rest.user and the token in the site file, and how slurmrestd authenticates")
+	case plain && resp.StatusCode == http.StatusNotFound:
+		return fault.New(fault.Transport, NoPath, fmt.Sprintf("slurmrestd at %s does not serve %s", c.pool.name, r.what()))
+	case ctx.Err() != nil:
+		return c.unanswered(ctx, k, r, err)
+	}
+	return fault.Wrap(fault.Transport, Unread, fmt.Sprintf("the answer of slurmrestd at %s to %s (status %d) is not whole", c.pool.name,
+		r.what(), resp.StatusCode), err)
+}
+
+// shown is what another program said, as text for people.
+func shown(s string) string {
+	s, more := secrets.Default().Head(strings.Join(strings.Fields(s), " "), maxText)
+	if more {
+		s += " …"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
