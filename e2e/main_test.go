@@ -66,7 +66,7 @@ func prepareAndRun(m *testing.M) (code int, err error) {
 	}
 	defer unlock()
 	for _, step := range [][]string{{"scripts/demo-data"}, {"scripts/images/build", "--from", "domains/examples/images"},
-		{"scripts/devcluster", "--name", world.cluster, "up", "--ssh"}} {
+		{"scripts/devcluster", "--name", world.cluster, "up", "--ssh", "--rest"}} {
 		if err := command(step...); err != nil {
 			return 1, err
 		}
