@@ -3,6 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -266,7 +268,8 @@ func TestDoctorElsewhereAllIsWell(t *testing.T) {
 	}
 }
 
-// One of two clusters elsewhere cannot be reached: the gateway starts, the other's runs succeed, and doctor checks both.
+// One of two clusters elsewhere is away at the gateway's very first start: the gateway begins its ledger, the other's runs succeed, and
+// doctor checks both. When it answers, it gets the runs that waited for it.
 //
 // proves SITE-07
 func TestOneOfTwoElsewhereIsAway(t *testing.T) {
@@ -291,12 +294,9 @@ func TestOneOfTwoElsewhereIsAway(t *testing.T) {
 	cluster["site"] = "beta"
 	write("beta.yaml", cluster)
 	cluster["site"], cluster["storage"].(tree)["runs_dir"] = "alpha", s.dir+"/alpha"
-	write("alpha.yaml", cluster)
-	// The ledger begins, for which every cluster is asked whether there was one before.
-	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
-		t.Fatal(r)
-	}
-	cluster["slurm"].(tree)["ssh"].(tree)["port"] = 1
+	ssh := cluster["slurm"].(tree)["ssh"].(tree)
+	port, known, open := closedPort(t, fmt.Sprintf("%s:%d", ssh["host"], ssh["port"]))
+	ssh["host"], ssh["port"], ssh["known_hosts"] = "127.0.0.1", port, []any{known}
 	write("alpha.yaml", cluster)
 	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code == 0 || !strings.Contains(r.String(), "1 of 2 image stores") {
 		t.Error(r)
@@ -305,6 +305,7 @@ func TestOneOfTwoElsewhereIsAway(t *testing.T) {
 		t.Fatal(r)
 	}
 	s.serve()
+	waits := s.submit(s.set(probePlan("write", "out/result", "alpha"), "placement.site", "alpha"))
 	if l := s.wait(s.submit(s.set(probePlan("write", "out/result", "beta"), "placement.site", "beta")).RunID); l.State != "succeeded" {
 		t.Errorf("%+v", l)
 	}
@@ -321,4 +322,63 @@ func TestOneOfTwoElsewhereIsAway(t *testing.T) {
 			t.Errorf("%s is %q, %q is due", check, of[check], want)
 		}
 	}
+	if r := s.cli("sites"); !strings.Contains(r.String(), "cannot be reached") {
+		t.Error(r)
+	}
+	open()
+	until(t, time.Minute, "image on alpha", func() bool {
+		return s.cli("image", "add", "--replace", "--site-name", "alpha", "probe", probeImage()).code == 0
+	})
+	if l := s.wait(waits.RunID); l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "alpha" {
+		t.Errorf("%+v", l)
+	}
+}
+
+// closedPort is a port of this machine that nobody listens on, with its known_hosts. open lets it lead to the SSH server at an address.
+func closedPort(t *testing.T, address string) (port int, known string, open func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	port = l.Addr().(*net.TCPAddr).Port
+	must(t, l.Close())
+	text, err := os.ReadFile(sshOf(t).KnownHosts)
+	must(t, err)
+	host, _, _ := strings.Cut(address, ":")
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if hosts, key, _ := strings.Cut(line, " "); strings.Contains(hosts, host) {
+			lines = append(lines, fmt.Sprintf("[127.0.0.1]:%d %s", port, key))
+		}
+	}
+	known = filepath.Join(t.TempDir(), "known_hosts")
+	must(t, os.WriteFile(known, []byte(strings.Join(lines, "")), 0o600))
+	return port, known, func() {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		must(t, err)
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				from, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go forward(from, address)
+			}
+		}()
+	}
+}
+
+// forward passes a connection on to an address until one side ends it.
+func forward(from net.Conn, address string) {
+	defer from.Close()
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	go func() {
+		defer to.Close()
+		io.Copy(to, from)
+	}()
+	io.Copy(from, to)
 }

@@ -87,7 +87,7 @@ func (h *hosts) farFiles(ctx context.Context, s *site.Site, f func(*sftp.Client)
 	return errors.Join(err, c.Close())
 }
 
-// farTraces says whose a site's runs_dir is, by its mark, and names a run in it; both are empty for a new folder.
+// farTraces says whose a site's runs_dir is, by its mark, or names a run in it; both are empty for a new folder.
 func (h *hosts) farTraces(ctx context.Context, s *site.Site) (mark, runID string, err error) {
 	ctx, stop := context.WithTimeout(ctx, farLook)
 	defer stop()
@@ -105,6 +105,7 @@ func (h *hosts) farTraces(ctx context.Context, s *site.Site) (mark, runID string
 				return err
 			}
 			mark = strings.TrimSpace(string(text))
+			return nil
 		}
 		entries, err := c.ReadDirContext(ctx, dir)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -34,6 +34,7 @@ const (
 // gateway has all parts of one gateway.
 type gateway struct {
 	config  configuration
+	how     start
 	app     app.Gateway
 	metrics *metrics.Metrics
 	access  *access.Access
@@ -71,7 +72,7 @@ func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger,
 func startGateway(ctx context.Context, set configuration, how start, log *slog.Logger, level *slog.LevelVar, before *gateway) (
 	g *gateway, err error) {
 	s := set.site
-	g = &gateway{config: set, app: app.Gateway{Site: s, Domain: set.domain, Policy: set.policy, Log: log, Secrets: app.Scanner(s),
+	g = &gateway{config: set, how: how, app: app.Gateway{Site: s, Domain: set.domain, Policy: set.policy, Log: log, Secrets: app.Scanner(s),
 		Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
 	g.app.Associations = g.associations
 	g.app.LastBackup = func() *time.Time { return lastBackupAt(s) }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"slurmgate/fault"
 	"slurmgate/site"
@@ -47,7 +48,8 @@ func mayCreate(ctx context.Context, s *site.Site, how start) error {
 			WithNext("make the gateway's user the owner of storage.runs_dir and gateway.artifact_dir (chown)")
 	case err != nil:
 		return fault.Wrap(fault.Transport, "ledger_missing", "there is no ledger at "+ledgerFile(s)+
-			", and whether this is a new gateway cannot be determined", err).WithNext("mount the disks and reach the hosts that the site file names")
+			", and no cluster says whether there was one", err).
+			WithNext("mount the disks that the site file names, and make one of its clusters answer").WithSteps(fault.Do("doctor"))
 	case found != "" && how != anew:
 		return fault.New(fault.Conflict, "ledger_missing",
 			fmt.Sprintf("there is no ledger at %s, but %s: gateway.state_dir is wrong, its disk is not mounted, or the ledger is lost. "+
@@ -61,34 +63,74 @@ func mayCreate(ctx context.Context, s *site.Site, how start) error {
 	return nil
 }
 
-// traces says what shows that the site had a ledger before; empty if nothing does.
-func traces(ctx context.Context, s *site.Site) (string, error) {
+// trace is what shows that a cluster's runs_dir was used before; mark and runID are empty for a new one.
+type trace struct {
+	where string // the folder, for messages
+	mark  string // the gateway that it belongs to
+	runID string // a run in it
+	err   error
+}
+
+// found says what shows that there was a ledger; empty if nothing does.
+func (t trace) found() string {
+	switch {
+	case t.mark != "":
+		return t.where + " belongs to gateway " + t.mark
+	case t.runID != "":
+		return t.where + " contains runs (" + t.runID + ")"
+	}
+	return ""
+}
+
+// away reports whether the cluster's host could not be asked, so that nothing is known of its folder.
+func (t trace) away() bool { return t.err != nil && strings.HasPrefix(fault.CodeOf(t.err), "ssh_") }
+
+// trace looks into the runs_dir of one cluster.
+func (h *hosts) trace(ctx context.Context, c *site.Site) (t trace) {
+	if c.FarFiles() {
+		t.where = fmt.Sprintf("the runs_dir %s of %s", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host)
+		t.mark, t.runID, t.err = h.farTraces(ctx, c)
+		return t
+	}
+	t.where = "the runs_dir " + c.Storage.RunsDir
+	if t.mark, t.err = staging.Mark(c.Storage.RunsDir); t.err == nil && t.mark == "" {
+		t.runID, t.err = first(c.Storage.RunsDir, func(name string) bool { return strings.HasPrefix(name, "run_") })
+	}
+	return t
+}
+
+// allTraces looks into the runs_dir of every cluster at once: one that is away costs its time only once.
+func allTraces(ctx context.Context, s *site.Site) []trace {
 	h := quietHosts()
 	defer h.close()
-	for _, c := range s.Clusters() {
-		if c.FarFiles() {
-			mark, runID, err := h.farTraces(ctx, c)
-			switch {
-			case err != nil:
-				return "", err
-			case mark != "":
-				return fmt.Sprintf("the runs_dir %s of %s belongs to gateway %s", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host, mark), nil
-			case runID != "":
-				return fmt.Sprintf("the runs_dir %s of %s contains runs (%s)", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host, runID), nil
-			}
-			continue
-		}
-		dir := c.Storage.RunsDir
-		id, err := staging.Mark(dir)
+	list := make([]trace, len(s.Clusters()))
+	var looks sync.WaitGroup
+	for i, c := range s.Clusters() {
+		looks.Go(func() { list[i] = h.trace(ctx, c) })
+	}
+	looks.Wait()
+	return list
+}
+
+// traces says what shows that the site had a ledger before; empty if nothing does. A cluster that is away is no obstacle while another one
+// answers: before its first use, [workspaces.open] makes the same check.
+func traces(ctx context.Context, s *site.Site) (string, error) {
+	var failed error
+	answered := false
+	for _, t := range allTraces(ctx, s) {
 		switch {
-		case err != nil:
-			return "", err
-		case id != "":
-			return fmt.Sprintf("the runs_dir %s belongs to gateway %s", dir, id), nil
+		case t.found() != "":
+			return t.found(), nil
+		case t.err == nil:
+			answered = true
+		case !t.away():
+			return "", t.err
+		case failed == nil:
+			failed = t.err
 		}
-		if name, err := first(dir, func(name string) bool { return strings.HasPrefix(name, "run_") }); name != "" || err != nil {
-			return fmt.Sprintf("the runs_dir %s contains runs (%s)", dir, name), err
-		}
+	}
+	if !answered {
+		return "", failed
 	}
 	objects := filepath.Join(s.Gateway.ArtifactDir, "objects")
 	if name, err := first(objects, func(string) bool { return true }); name != "" || err != nil {

@@ -179,6 +179,9 @@ func (w *workspaces) open(ctx context.Context, s *site.Site) (run.Workspace, err
 		}
 		used = used || len(waiting) > 0
 	}
+	if err := w.ownRuns(ctx, s, used); err != nil {
+		return nil, err
+	}
 	open := openShared
 	if s.FarFiles() {
 		open = w.hosts.farWorkspace
@@ -186,6 +189,24 @@ func (w *workspaces) open(ctx context.Context, s *site.Site) (run.Workspace, err
 	var err error
 	one.open, err = open(ctx, s, w.app.Ledger.ID(), used)
 	return one.open, err
+}
+
+// ownRuns refuses a runs_dir without a mark that has runs of another ledger. At the first start it is part of what says whether there was a
+// ledger before; a cluster that was away then is checked here, before its folder is marked.
+func (w *workspaces) ownRuns(ctx context.Context, s *site.Site, used bool) error {
+	if used || w.how == anew {
+		return nil
+	}
+	t := w.hosts.trace(ctx, s)
+	if t.err != nil || t.runID == "" {
+		return nil // a folder that cannot be read is reported when it is opened
+	}
+	if _, err := w.app.Ledger.View(ctx, t.runID); fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return fault.New(fault.Conflict, "runs_dir_of_another_ledger", t.where+" contains runs that this gateway's ledger does not know ("+
+		t.runID+"), so the ledger of an earlier gateway is lost, or the folder is another gateway's").
+		WithNext("if the ledger is lost, restore a backup (slurmgate restore); otherwise give this gateway a runs_dir of its own")
 }
 
 // openShared opens a runs_dir that this host sees, and makes one that is not used yet.

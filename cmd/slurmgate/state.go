@@ -33,13 +33,18 @@ func lockState(ctx context.Context, s *site.Site, how start) (*ledger.Lock, erro
 	return ledger.TakeLock(filepath.Join(dir, "gateway.lock"))
 }
 
-// openLedger opens the ledger of a site, whose lock the caller has. A new one continues the gateway that the runs_dir belongs to, so that
-// the claims in it still count.
+// openLedger opens the ledger of a site, whose lock the caller has. A new one in the place of one that is lost continues the gateway that a
+// runs_dir belongs to, so that the claims in it still count.
 func openLedger(ctx context.Context, s *site.Site, how start) (*ledger.Ledger, error) {
 	_, missing := os.Stat(ledgerFile(s))
-	id, err := markOf(ctx, s.Clusters()[0], missing)
-	if err != nil || id == "" {
-		id = "gw-" + uuid.NewString() // a runs_dir that cannot be read is reported when it is opened
+	id := "gw-" + uuid.NewString()
+	if how == anew {
+		for _, t := range allTraces(ctx, s) { // a folder that cannot be read is reported when it is opened
+			if t.mark != "" {
+				id = t.mark
+				break
+			}
+		}
 	}
 	l, err := ledger.Open(ctx, ledgerFile(s), ledger.Options{Filesystem: staging.Filesystem,
 		NewID: func() string { return id }, FirstSite: s.Names()[0], LocalSite: site.Local})
@@ -50,20 +55,6 @@ func openLedger(ctx context.Context, s *site.Site, how start) (*ledger.Ledger, e
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
-}
-
-// markOf is whose the runs_dir of a site is. One of another host is only asked where the ledger is missing.
-func markOf(ctx context.Context, s *site.Site, missing error) (string, error) {
-	if !s.FarFiles() {
-		return staging.Mark(s.Storage.RunsDir)
-	}
-	if missing == nil {
-		return "", nil
-	}
-	h := quietHosts()
-	defer h.close()
-	mark, _, err := h.farTraces(ctx, s)
-	return mark, err
 }
 
 // ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even
