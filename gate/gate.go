@@ -50,6 +50,7 @@ type Gate struct {
 	artifacts Artifacts
 	key       []byte
 	secrets   *secrets.Scanner
+	keys      knownKeys
 	log       *slog.Logger
 	now       func() time.Time
 }

@@ -2,9 +2,11 @@ package gate
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -51,62 +53,140 @@ type finding struct{ at, what string }
 // redactor walks a document. byName: keys count, not only forms.
 type redactor struct {
 	secrets *secrets.Scanner
+	keys    *knownKeys
 	byName  bool
+	path    []step // to the value that is walked
 	found   []finding
 }
 
-func (r *redactor) walk(at string, v any) any {
-	switch v := v.(type) {
+// step leads to an element of a list, or, with an index of -1, to the value of a key.
+type step struct {
+	key   string
+	index int
+}
+
+// walk returns the value without its secrets: the value itself if it has none.
+func (r *redactor) walk(value any) any {
+	switch v := value.(type) {
 	case string:
 		if what := r.secrets.Kind(v); what != "" {
-			r.found = append(r.found, finding{at, what})
+			r.hide(what)
 			return r.secrets.Redact(v)
 		}
 	case []any:
-		out := make([]any, len(v))
+		var out []any
 		for i := range v {
-			place := fmt.Sprintf("%s[%d]", at, i)
+			before := len(r.found)
+			var clean any
+			r.path = append(r.path, step{index: i})
 			if i > 0 && isOption(v[i-1]) && isWord(v[i]) { // --password, hunter2
-				out[i] = r.hide(place, "value of an option for secrets")
-				continue
+				clean = r.hide("value of an option for secrets")
+			} else {
+				clean = r.walk(v[i])
 			}
-			out[i] = r.walk(place, v[i])
+			r.path = r.path[:len(r.path)-1]
+			if len(r.found) > before {
+				if out == nil {
+					out = slices.Clone(v)
+				}
+				out[i] = clean
+			}
 		}
-		return out
+		if out != nil {
+			return out
+		}
 	case map[string]any:
-		out := make(map[string]any, len(v))
+		var out map[string]any
 		label, _ := v["name"].(string) // {"name": "DB_PASSWORD", "value": "hunter2"}
-		for key, value := range v {
-			name := key
-			if what := r.secrets.Kind(key); what != "" {
+		for key, in := range v {
+			k, name, before := r.keys.of(r.secrets, key), key, len(r.found)
+			if k.kind != "" {
 				name = Redacted
-				r.found = append(r.found, finding{at, what + " as a key"})
+				r.hide(k.kind + " as a key")
 			}
-			place := strings.TrimPrefix(at+"."+name, ".")
-			if r.named(key, value) || key == "value" && label != "" && r.named(label, value) {
-				out[name] = r.hide(place, "value under a secret's name")
-				continue
+			var clean any
+			r.path = append(r.path, step{name, -1})
+			if r.named(k.name, key, in) || key == "value" && label != "" && r.named(secrets.Name(label), label, in) {
+				clean = r.hide("value under a secret's name")
+			} else {
+				clean = r.walk(in)
 			}
-			out[name] = r.walk(place, value)
+			r.path = r.path[:len(r.path)-1]
+			if len(r.found) > before {
+				if out == nil {
+					out = maps.Clone(v)
+				}
+				delete(out, key)
+				out[name] = clean
+			}
 		}
-		return out
+		if out != nil {
+			return out
+		}
 	}
-	return v
+	return value
 }
 
-func (r *redactor) hide(place, what string) any {
-	r.found = append(r.found, finding{place, what})
+// hide notes what was found at the present place.
+func (r *redactor) hide(what string) any {
+	at := ""
+	for _, s := range r.path {
+		if s.index >= 0 {
+			at += fmt.Sprintf("[%d]", s.index)
+		} else {
+			at = strings.TrimPrefix(at+"."+s.key, ".")
+		}
+	}
+	r.found = append(r.found, finding{at, what})
 	return Redacted
+}
+
+// knownKeys remembers what the keys of documents mean: tools' answers have the same ones again and again.
+type knownKeys struct {
+	mu    sync.RWMutex
+	known map[string]knownKey
+}
+
+type knownKey struct {
+	kind string // of the secret that the key itself holds, "" for none
+	name secrets.Strength
+}
+
+// Bounds of what is remembered.
+const (
+	maxKnownKeys = 4096
+	maxKnownKey  = 64 // bytes
+)
+
+func (m *knownKeys) of(by *secrets.Scanner, key string) knownKey {
+	m.mu.RLock()
+	k, ok := m.known[key]
+	m.mu.RUnlock()
+	if ok {
+		return k
+	}
+	k = knownKey{by.Kind(key), secrets.Name(key)}
+	if k.kind == "" && len(key) <= maxKnownKey {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.known == nil {
+			m.known = map[string]knownKey{}
+		}
+		if len(m.known) < maxKnownKeys {
+			m.known[key] = k
+		}
+	}
+	return k
 }
 
 // named reports whether a value is a secret by the key it stands under. In arguments everything is. An answer describes things too, such as
 // a schema with a password in it: there a text is.
-func (r *redactor) named(key string, value any) bool {
+func (r *redactor) named(name secrets.Strength, key string, value any) bool {
 	text, isText := value.(string)
-	if secrets.Name(key) == secrets.NoName {
+	if name == secrets.NoName {
 		return false
 	}
-	if r.byName && secrets.Name(key) >= secrets.Weak {
+	if r.byName && name >= secrets.Weak {
 		return holdsText(value)
 	}
 	return isText && text != Redacted && secrets.Assigned(key, text)
@@ -152,10 +232,17 @@ func (g *Gate) redact(d document, byName bool) (document, []finding, error) {
 	if d.harmless = d.harmless || !g.secrets.Suspicious(d.Bytes); d.harmless {
 		return d, nil, nil
 	}
-	r := redactor{secrets: g.secrets, byName: byName}
-	v := r.walk("", d.Value)
+	r := redactor{secrets: g.secrets, keys: &g.keys, byName: true}
+	v := r.walk(d.Value)
 	if len(r.found) == 0 {
-		d.harmless = byName
+		d.harmless = true
+		return d, nil, nil
+	}
+	if !byName { // what is found by form alone is found by name too
+		r.byName, r.found = false, nil
+		v = r.walk(d.Value)
+	}
+	if len(r.found) == 0 {
 		return d, nil, nil
 	}
 	slices.SortFunc(r.found, func(a, b finding) int { return strings.Compare(a.at, b.at) })

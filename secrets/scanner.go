@@ -109,7 +109,7 @@ func (s *Scanner) Suspicious(raw []byte) (found bool) {
 func (s *Scanner) Find(text string) []Span { return merged(s.find(text, 0), text) }
 
 func (s *Scanner) find(text string, depth int) (out []Span) {
-	near := map[*rule][]int{} // the ends of a rule's keywords
+	var near map[*rule][]int // the ends of a rule's keywords
 	var order []*rule
 	seen := 0    // the end of the last value: a name within it is none
 	decoded := 0 // the end of the last word in percents
@@ -121,6 +121,9 @@ func (s *Scanner) find(text string, depth int) (out []Span) {
 		case keyword:
 			if m.length < 4 && text[h.end-1] != ' ' && !longWord(text, start, h.end) {
 				break
+			}
+			if near == nil {
+				near = map[*rule][]int{}
 			}
 			if near[m.rule] == nil {
 				order = append(order, m.rule)
