@@ -104,6 +104,7 @@ type ImageAddAnswer struct {
 	ImageDoc
 	Changed bool   `json:"changed"` // false: the name already had this digest
 	Lock    string `json:"lock_file"`
+	Note    string `json:"note,omitzero"` // what could not be checked
 }
 
 // ImageListArgs are the arguments of image.list and image.verify.

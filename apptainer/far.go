@@ -33,6 +33,8 @@ type Place interface {
 
 // FarStore is a store of images like [Store], in a folder that only the cluster sees. It is safe for concurrent use.
 type FarStore struct {
+	Archs []string // see [Store]
+
 	place Place
 	dir   string // as jobs see it
 	// Progress, when it is set, is called with the bytes that were sent of an image, and its size.
@@ -115,7 +117,7 @@ func (s *FarStore) Add(ctx context.Context, path string) (Image, error) {
 		return Image{}, fault.Wrap("", "", "cannot add the image "+path, err)
 	}
 	defer src.Close()
-	arch, err := checkSIF(src, path, size)
+	arch, err := checkSIF(src, path, size, s.Archs)
 	if err != nil {
 		return Image{}, err
 	}
@@ -181,7 +183,7 @@ func (s *FarStore) List(ctx context.Context) ([]Image, error) {
 			continue // gone since, or nothing that Add made
 		}
 		img := Image{Digest: digest, SizeBytes: size}
-		if img.Arch, err = checkSIF(sif.NewBuffer(head), path.Join(s.dir, name), size); err != nil {
+		if img.Arch, err = checkSIF(sif.NewBuffer(head), path.Join(s.dir, name), size, s.Archs); err != nil {
 			img.Bad = fault.CodeOf(err)
 		}
 		images = append(images, img)

@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/sylabs/sif/v2/pkg/sif"
 
@@ -27,10 +28,10 @@ const (
 	maxDescriptors  = 4096
 )
 
-// checkSIF reads the header of an image and returns its architecture in Go's spelling. It accepts what can be run here:
-// one primary system partition, a plain squashfs, of this machine's architecture, with every object inside
+// checkSIF reads the header of an image and returns its architecture in Go's spelling. It accepts what Apptainer can run:
+// one primary system partition, a plain squashfs, of one of archs (none: of any architecture), with every object inside
 // the file. It does not read the partition: that the bytes are the right ones only the digest tells.
-func checkSIF(f sif.ReadWriter, name string, size int64) (arch string, err error) {
+func checkSIF(f sif.ReadWriter, name string, size int64, archs []string) (arch string, err error) {
 	refuse := func(code, rule, msg, hint string) error {
 		return fault.Invalid("this file cannot be used as an image", fault.Problem{Code: code, Field: "image", Rule: rule, Msg: msg,
 			Hint: hint, File: name})
@@ -81,9 +82,10 @@ func checkSIF(f sif.ReadWriter, name string, size int64) (arch string, err error
 			"the header says "+header+", but the system partition says "+arch,
 			"build the image again")
 	}
-	if arch != runtime.GOARCH {
-		return "", refuse("IMAGE-ARCH", "an image for "+runtime.GOARCH, "it is built for "+arch,
-			"build the image on a machine of this architecture")
+	if len(archs) > 0 && !slices.Contains(archs, arch) {
+		machines := strings.Join(archs, ", ")
+		return "", refuse("IMAGE-ARCH", "an image of their architecture", "it is built for "+arch+", but the machines that would run it are "+machines,
+			"build the image on a machine of that architecture")
 	}
 	return arch, nil
 }

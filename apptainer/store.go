@@ -21,6 +21,8 @@ import (
 // Store is a folder of images named by their digest, <64 hex>.sif, mode 0444, on a filesystem that the compute nodes see.
 // A file in it is always complete. A Store is safe for concurrent use, also by several processes.
 type Store struct {
+	Archs []string // of the machines that run the images, in Go's spelling; none: unknown, so images of any architecture are accepted
+
 	dir    string
 	settle time.Duration // see verdict.take
 
@@ -65,7 +67,7 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 		return Image{}, fault.Wrap("", "", "cannot add the image "+path, err)
 	}
 	defer src.Close()
-	if _, err := checkSIF(src, path, size); err != nil { // before a long copy
+	if _, err := checkSIF(src, path, size, s.Archs); err != nil { // before a long copy
 		return Image{}, err
 	}
 	tmp, err := os.CreateTemp(s.dir, tempPrefix+"*")
@@ -79,7 +81,7 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 	if err != nil {
 		return Image{}, copyFault(err)
 	}
-	arch, err := checkSIF(tmp, path, n)
+	arch, err := checkSIF(tmp, path, n, s.Archs)
 	if err != nil {
 		return Image{}, err
 	}
@@ -116,7 +118,7 @@ func (s *Store) List() ([]Image, error) {
 			continue // gone since, or nothing Add made
 		}
 		img := Image{Digest: digest, SizeBytes: size}
-		if img.Arch, err = checkSIF(f, f.Name(), size); err != nil {
+		if img.Arch, err = checkSIF(f, f.Name(), size, s.Archs); err != nil {
 			img.Bad = fault.CodeOf(err)
 		}
 		f.Close()

@@ -49,6 +49,26 @@ func patchedArch(t *testing.T, file func(string, []byte) string, data []byte, at
 	return file("header-arch", d)
 }
 
+// Where the architecture of the machines is unknown, images of any are accepted, listed with theirs, and used.
+func TestUnknownMachines(t *testing.T) {
+	s := openStore(t)
+	for _, arch := range []string{"amd64", "arm64", "riscv64"} {
+		path := filepath.Join(t.TempDir(), arch)
+		writeSIF(t, path, []byte("x"), sif.FsSquash, sif.PartPrimSys, arch)
+		s.Archs = nil
+		img, err := s.Add(t.Context(), path)
+		if err != nil || img.Arch != arch {
+			t.Errorf("%+v %v", img, err)
+		}
+		if _, err := s.Verify(t.Context(), img.Digest); err != nil {
+			t.Error(err)
+		}
+		s.Archs = []string{"ppc64le", "s390x"}
+		_, err = s.Add(t.Context(), path)
+		wantFault(t, err, fault.Validation, "IMAGE-ARCH")
+	}
+}
+
 // An image that got into the store past Add, with an architecture of its own in the header, is not used and shows in the list; a lock that
 // is wrong about a file says so.
 func TestArchitectures(t *testing.T) {
@@ -121,7 +141,7 @@ func openStore(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.settle = 0
+	s.settle, s.Archs = 0, []string{runtime.GOARCH}
 	return s
 }
 
@@ -392,7 +412,7 @@ func FuzzCheckSIF(f *testing.F) {
 	f.Add(seed)
 	f.Add(seed[:128])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if arch, err := checkSIF(sif.NewBuffer(data), "fuzz", int64(len(data))); (err == nil) != (arch == runtime.GOARCH) {
+		if arch, err := checkSIF(sif.NewBuffer(data), "fuzz", int64(len(data)), []string{runtime.GOARCH}); (err == nil) != (arch == runtime.GOARCH) {
 			t.Errorf("arch %q, error %v", arch, err)
 		}
 	})

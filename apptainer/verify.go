@@ -58,7 +58,7 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	if v.good == before {
 		return path, nil
 	}
-	if _, err := checkSIF(f, path, size); err != nil {
+	if _, err := checkSIF(f, path, size, s.Archs); err != nil {
 		v.good = stamp{}
 		return "", err
 	}

@@ -60,6 +60,10 @@ func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "image.add", args, func(w io.Writer, r app.ImageAddAnswer) {
 		p.end()
 		fmt.Fprintf(w, "%s  %s  %s  %s\n", r.Name, r.Digest, r.Arch, bytesText(r.SizeBytes))
+		if r.Note != "" {
+			fmt.Fprintln(w, r.Note)
+			printNext(w, fault.Do("doctor"))
+		}
 		if r.Changed {
 			fmt.Fprintf(w, "recorded in %s. A gateway that is running uses it after: systemctl reload slurmgate\n", r.Lock)
 		}

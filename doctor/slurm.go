@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -136,6 +137,10 @@ func slurmChecks() []Check {
 		Code: "accounting", Proves: "sacct answers, unless slurm.accounting does without.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Remedy: "start slurmdbd, or set slurm.accounting to auto", Look: accounting,
 	}, {
+		Code: "image_arch", Proves: "Each image that a tool names is for the architecture of the cluster's nodes.", Where: Slurmctld,
+		Cluster: true, Needs: []string{domainCode, slurmCondition},
+		Remedy: "build the image on a machine of the nodes' architecture and add it again", Look: imageArchs,
+	}, {
 		Code: "squeue", Proves: "squeue answers completely.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Remedy: "run squeue by hand to see the error",
 		Look: func(ctx context.Context, x *Exam) []Result {
@@ -162,6 +167,28 @@ func controller(ctx context.Context, x *Exam) []Result {
 			x.Cluster.Budget.RPCPerMinute)
 	}
 	return ok("%s%s", firstLine(x.Probe.ControllerText), limit)
+}
+
+// imageArchs compares the images that tools name with the nodes, which may be other machines than the gateway's host.
+func imageArchs(ctx context.Context, x *Exam) (results []Result) {
+	nodes, err := x.Slurm.Archs(ctx)
+	switch {
+	case err != nil:
+		return failed("", err)
+	case len(nodes) == 0:
+		return unknown("look at the check of containers on the nodes", "no node has registered with Slurm, so their architecture is unknown")
+	}
+	machines := strings.Join(nodes, ", ")
+	for _, p := range x.Domain.Packs().List() {
+		image, locked := x.Domain.Lock().Lookup(p.Image())
+		if locked && !slices.Contains(nodes, image.Arch) {
+			results = append(results, bad("", "the image %s is for %s, but the nodes are %s", image.Name, image.Arch, machines)...)
+		}
+	}
+	if len(results) == 0 {
+		return ok("%s", machines)
+	}
+	return results
 }
 
 func accounting(ctx context.Context, x *Exam) []Result {

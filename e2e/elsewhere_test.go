@@ -258,7 +258,7 @@ func TestDoctorElsewhereAllIsWell(t *testing.T) {
 	}
 	for _, code := range []string{"ssh_login", "ssh_shell", "ssh_tools", "clock_login", "sftp_login", "sftp_server", "runs_dir_same",
 		"sftp_syncs_folders", "runs_dir", "ledger_runs_dir", "runs_dir_write", "runs_dir_links", "clock_runs_dir", "disk_space_far", "images",
-		"slurm_commands", "cluster_name", "shared_filesystem", "node_runs_dir", "node_images", "node_user", "container"} {
+		"slurm_commands", "cluster_name", "image_arch", "shared_filesystem", "node_runs_dir", "node_images", "node_user", "container"} {
 		if status, found, _ := e.find(code); status != "ok" {
 			t.Errorf("%s is %q: %s", code, status, found)
 		}

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -82,6 +83,31 @@ func parseNodes(text string) (list []NodeIn, err error) {
 		list = append(list, NodeIn{Node: f[0], Partition: f[1], State: f[2], Reason: f[3]})
 	}
 	return list, nil
+}
+
+// Archs are the architectures of the cluster's nodes in Go's spelling, e.g. amd64; one that Go does not know stays as Slurm writes it. A node
+// that never registered has none.
+func (c *CLI) Archs(ctx context.Context) ([]string, error) {
+	out, err := c.ask(ctx, 1, clean, "scontrol", "show", "node", "--oneliner")
+	return archs(string(out.Stdout)), err
+}
+
+func archs(text string) (list []string) {
+	spelling := map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
+	for line := range strings.Lines(text) {
+		for word := range strings.FieldsSeq(line) {
+			name, is := strings.CutPrefix(word, "Arch=")
+			if !is || strings.HasPrefix(name, "(") {
+				continue
+			}
+			if name = cmp.Or(spelling[name], name); !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+			break // what follows may be an admin's words
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // hostlist is the form of what [CLI.Hostnames] expands: names, commas and ranges.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -162,14 +163,21 @@ func (i siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (
 	}
 	h := quietHosts()
 	defer h.close()
-	img, failed := apptainer.Image{}, []error{}
+	img, failed, note := apptainer.Image{}, []error{}, ""
 	var reached []string
 	for _, c := range list {
 		store, err := h.store(c)
-		if far, is := store.(*apptainer.FarStore); is {
-			far.Progress = i.progress
-		}
 		if err == nil {
+			archs, unknown := h.archs(ctx, c)
+			if unknown != nil {
+				note = "the architecture of " + c.Name + "'s nodes is unknown (" + fault.Prose(unknown) + "), so it was not compared with the image's"
+			}
+			switch store := store.(type) {
+			case *apptainer.FarStore:
+				store.Progress, store.Archs = i.progress, archs
+			case sharedStore:
+				store.Archs = archs
+			}
 			img, err = store.Add(ctx, a.File)
 		}
 		if err != nil && len(list) > 1 {
@@ -192,7 +200,28 @@ func (i siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (
 		State: "stored"}
 	changed, err := toolpack.Record(lock, toolpack.LockedImage{Name: a.Name, Digest: doc.Digest, Arch: doc.Arch, SizeBytes: doc.SizeBytes,
 		Source: doc.Source, AddedAt: time.Now()}, a.Replace)
-	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock}, err
+	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock, Note: note}, err
+}
+
+// archLook bounds the question for the architecture of a cluster's nodes.
+const archLook = 15 * time.Second
+
+// archs are the architectures of the machines that run a site's images.
+func (h *hosts) archs(ctx context.Context, s *site.Site) ([]string, error) {
+	if s.Name == site.Local {
+		return []string{runtime.GOARCH}, nil
+	}
+	cli, err := h.slurm(s, nil)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, archLook)
+	defer stop()
+	found, err := cli.Archs(ctx)
+	if err == nil && len(found) == 0 {
+		err = errors.New("no node has registered with Slurm")
+	}
+	return found, err
 }
 
 // notEverywhere says which stores did not get an image. Its name is not recorded then.

@@ -70,6 +70,31 @@ func TestLockAgainstStore(t *testing.T) {
 	}
 }
 
+// image add compares the image with the nodes, not with this host; where Slurm does not say what they are, it accepts the image and says so.
+func TestImageForTheNodes(t *testing.T) {
+	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
+	same := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	for nodes, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"Arch=" + same: {0, ""}, "Arch=" + other: {2, "it is built for"}, "Arch=" + other + "\nNodeName=n2 Arch=" + same: {0, ""},
+		"Reason=Arch=" + other: {0, "the architecture of shell's nodes is unknown"},
+	} {
+		s, file := plainSite(t)
+		must(t, os.WriteFile(filepath.Join(s.Slurm.BinDir, "scontrol"), []byte("#!/bin/sh\nprintf 'NodeName=n1 "+nodes+"\\n'\n"), 0o755))
+		image := filepath.Join(t.TempDir(), "x.sif")
+		writeTestSIF(t, image)
+		g, err := openGateway(t.Context(), s, toChange, quiet(), nil) // begins the ledger
+		must(t, err)
+		g.Close()
+		code, out, said := verb(t, "--site", file, "image", "add", "x", image)
+		if code != want.code || !strings.Contains(out+said, want.says) || want.says == "" && strings.Contains(out, "unknown") {
+			t.Errorf("%s: %d %s%s", nodes, code, out, said)
+		}
+	}
+}
+
 // One rule says what a project may be called; every face and file goes by it.
 func TestProjectNames(t *testing.T) {
 	all := gate.Principal{Rights: gate.Everything()}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slurmgate/ledger"
 	"sync"
 	"time"
@@ -237,6 +238,9 @@ func (g *gateway) openImages(s *site.Site) (run.Images, error) {
 	store, err := apptainer.OpenStore(s.Storage.ImageStore)
 	if err != nil {
 		return nil, err
+	}
+	if s.Name == site.Local {
+		store.Archs = []string{runtime.GOARCH} // the nodes of a cluster may be others: image add and doctor ask them
 	}
 	return apptainer.Images{Store: store, Runtime: apptainer.NewRuntime(c)}, nil
 }
