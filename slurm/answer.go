@@ -17,8 +17,8 @@ import (
 // What cannot be read concerns its own job only: see the package comment.
 const sep = "\x1f"
 
-// namePrefix is what the names of our jobs start with; the user's other jobs are none of our business, unless one is ours renamed.
-const namePrefix = "sg-"
+// NamePrefix is what the names of our jobs start with; the user's other jobs are none of our business, unless one is ours renamed.
+const NamePrefix = "sg-"
 
 // maxRecord bounds a record, in bytes. Real ones have a few hundred; the names of foreign jobs may have some thousands.
 const maxRecord = 1 << 20
@@ -142,9 +142,9 @@ func (a *answer) record(body []byte) {
 		return
 	}
 	name := a.fields[len(a.fields)-1]
-	ours := bytes.HasPrefix(name, []byte(namePrefix))
+	ours := bytes.HasPrefix(name, []byte(NamePrefix))
 	seps := bytes.Count(name, []byte(sep))
-	if ours && (seps > 0 || bytes.IndexByte(name, '\n') >= 0) || seps > 0 && bytes.Contains(name, []byte(sep+namePrefix)) ||
+	if ours && (seps > 0 || bytes.IndexByte(name, '\n') >= 0) || seps > 0 && bytes.Contains(name, []byte(sep+NamePrefix)) ||
 		seps >= len(a.cols)-1 {
 		a.loses("more than one record", body)
 		return

@@ -344,7 +344,7 @@ func FuzzParseAnswer(f *testing.F) {
 		}
 		for _, j := range jobs {
 			unread := j.Class == run.ClassUnread && j.Why != "" && j.State == ""
-			if !unread && (!strings.HasPrefix(j.Name, namePrefix) || !allDigits(j.ID) || j.State == "" || j.Class == "") ||
+			if !unread && (!strings.HasPrefix(j.Name, NamePrefix) || !allDigits(j.ID) || j.State == "" || j.Class == "") ||
 				!utf8.ValidString(j.State+j.Why+j.Node+j.Cluster) {
 				t.Errorf("%+v", j)
 			}

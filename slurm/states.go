@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"slices"
 	"strings"
 
 	"slurmgate/run"
@@ -40,4 +41,29 @@ func stateOf(s string) (state string, class run.Class) {
 		return state, c
 	}
 	return state, run.ClassUnknown
+}
+
+// flags are the states that squeue shows in place of the base state, the first of a job's that is in the list. (job_state_string)
+var flags = strings.Fields("COMPLETING STAGE_OUT CONFIGURING RESIZING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT STOPPED REVOKED " +
+	"RESV_DEL_HOLD SIGNALING EXPEDITING")
+
+// hidden are flags that squeue does not show beside a base state.
+var hidden = strings.Fields("LAUNCH_FAILED RECONFIG_FAIL POWER_UP_NODE UPDATE_DB")
+
+// StateOf sorts a state as slurmrestd shows it: the base state and flags, or the one word that squeue prints. A word that is not known is
+// kept and sorted as unknown, whatever the others are. No word is no state.
+func StateOf(words []string) (state string, class run.Class) {
+	first := len(flags)
+	for _, word := range words {
+		if _, known := states[word]; !known && !slices.Contains(hidden, word) {
+			return stateOf(word)
+		}
+		switch i := slices.Index(flags, word); {
+		case i >= 0 && i < first:
+			state, first = word, i
+		case i < 0 && first == len(flags) && (state == "" || slices.Contains(hidden, state)):
+			state = word
+		}
+	}
+	return stateOf(state)
 }

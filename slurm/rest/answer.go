@@ -51,7 +51,7 @@ var errTrailing = errors.New("there is text after the answer")
 
 // read reads one answer to its end: exactly one JSON object. Members without a decoder are skipped.
 func read(r io.Reader, want members) (a answer, err error) {
-	d := jsontext.NewDecoder(r, jsontext.AllowInvalidUTF8(true))
+	d := newDecoder(r)
 	if err := expect(d, '{'); err != nil {
 		return a, err
 	}
@@ -66,9 +66,9 @@ func read(r io.Reader, want members) (a answer, err error) {
 		case key == "meta":
 			err = a.readMeta(d)
 		case key == "errors":
-			err = json.UnmarshalDecode(d, &a.errors)
+			err = readProblems(d, &a.errors)
 		case key == "warnings":
-			err = json.UnmarshalDecode(d, &a.warnings)
+			err = readProblems(d, &a.warnings)
 		default:
 			err = d.SkipValue()
 		}
@@ -83,6 +83,20 @@ func read(r io.Reader, want members) (a answer, err error) {
 		return a, cmp.Or(err, errTrailing)
 	}
 	return a, nil
+}
+
+// maxProblems is how many errors, and how many warnings, of one answer are held.
+const maxProblems = 100
+
+func readProblems(d *jsontext.Decoder, to *[]problem) error {
+	return each(d, func(d *jsontext.Decoder) error {
+		var p problem
+		err := json.UnmarshalDecode(d, &p)
+		if len(*to) < maxProblems {
+			*to = append(*to, p)
+		}
+		return err
+	})
 }
 
 func (a *answer) readMeta(d *jsontext.Decoder) error {

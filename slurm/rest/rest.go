@@ -14,6 +14,7 @@ package rest
 
 import (
 	"context"
+	"sync/atomic"
 
 	"slurmgate/fault"
 	"slurmgate/run"
@@ -49,6 +50,8 @@ type Slurm struct {
 	cfg    Config
 	client *client
 	budget *slurm.Budget
+
+	queued atomic.Int64 // jobs to expect in the next answer about the queue
 }
 
 // client makes calls.

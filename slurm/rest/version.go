@@ -21,6 +21,8 @@ type version struct {
 	kills   bool // DELETE /jobs/ takes jobs, job_name and user_name together
 	state   bool // GET /jobs/state/
 	byName  bool // GET /slurmdb/…/jobs/ filters by job_name
+	byUser  bool // and by users
+	exits   bool // records of slurmdbd show exit statuses; before, each is 0
 	nested  bool // times, limits and the like are objects {set, infinite, number}; before they are numbers
 	list    bool // environment and argv are arrays of strings; before environment is an object
 }
@@ -28,12 +30,12 @@ type version struct {
 // versions is every version that this program speaks, oldest first.
 var versions = []version{
 	{name: "v0.0.38"},
-	{name: "v0.0.40", cluster: true, byName: true, nested: true, list: true},
-	{name: "v0.0.41", cluster: true, kills: true, state: true, byName: true, nested: true, list: true},
-	{name: "v0.0.42", cluster: true, kills: true, state: true, byName: true, nested: true, list: true},
-	{name: "v0.0.43", cluster: true, kills: true, state: true, byName: true, nested: true, list: true},
-	{name: "v0.0.44", cluster: true, kills: true, state: true, byName: true, nested: true, list: true},
-	{name: "v0.0.45", cluster: true, kills: true, state: true, byName: true, nested: true, list: true},
+	{name: "v0.0.40", cluster: true, byName: true, byUser: true, exits: true, nested: true, list: true},
+	{name: "v0.0.41", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, list: true},
+	{name: "v0.0.42", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, list: true},
+	{name: "v0.0.43", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, list: true},
+	{name: "v0.0.44", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, list: true},
+	{name: "v0.0.45", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, list: true},
 }
 
 // Versions lists the names of the versions that this program speaks, oldest first.

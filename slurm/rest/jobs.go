@@ -1,0 +1,120 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+	"slurmgate/slurm"
+)
+
+// What the calls cost in RPCs: at most what sdiag counted.
+const (
+	rpcQueue      = 1
+	rpcAccounting = 1 // to slurmdbd
+)
+
+// maxList bounds an answer with all jobs of a cluster, in bytes. A job has some 10 KB; one on a thousand nodes, with each of its cores,
+// some MB.
+const maxList = 16 << 30
+
+// listTime is for an answer with all jobs of a cluster.
+const listTime = 3 * time.Minute
+
+// halfAnswer is the code of an answer that does not show all jobs.
+const halfAnswer = "half_answer"
+
+// nothingFound is ESLURM_REST_EMPTY_RESULT: slurmdbd has no such record.
+const nothingFound = 9003
+
+// Jobs is one answer of slurmctld about our jobs, ended ones that Slurm still remembers included; run.Queue has the contract. slurmctld
+// sends the jobs of all users: there is no filter. Those of others pass by without being held. It costs one RPC whatever the number of
+// jobs.
+func (s *Slurm) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
+	if err := s.budget.Look(ctx); err != nil {
+		return nil, fault.Wrap(fault.Transport, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
+	}
+	list := newJobs(queued, s.cfg.User, sought, int(s.queued.Load()))
+	// Never with update_time: "nothing has changed" comes as an empty list.
+	a, err := s.list(ctx, rpcQueue, "/slurm/{v}/jobs/", nil, list)
+	if err != nil {
+		return nil, err
+	}
+	if list.records == 0 && len(a.warnings) > 0 {
+		return nil, fault.New(fault.Transport, halfAnswer, "slurmrestd shows no job and warns: "+shown(a.warnings[0].String()))
+	}
+	found, err := s.whole(list)
+	s.queued.Store(int64(len(found) + len(found)/16))
+	return found, err
+}
+
+// Records is one answer of slurmdbd; run.Accounting has the contract. Every record of a reused or requeued id is in it.
+func (s *Slurm) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
+	list := newJobs(accounted, s.cfg.User, nil, 0)
+	if err := s.accounted(ctx, since, list); err != nil {
+		return nil, err
+	}
+	return s.whole(list)
+}
+
+// accounted asks slurmdbd for this user's jobs since a time, with their steps for what they used.
+func (s *Slurm) accounted(ctx context.Context, since time.Time, list *jobs) error {
+	v, err := s.client.negotiated(ctx)
+	if err != nil {
+		return err
+	}
+	list.of.mute = !v.exits
+	// The time in seconds: any other form is in the time zone of slurmrestd.
+	q := url.Values{"start_time": {fmt.Sprintf("uts%d", since.Unix())}}
+	if !list.of.usage {
+		q.Set("skip_steps", "true")
+	}
+	if v.byUser {
+		q.Set("users", s.cfg.User)
+	}
+	a, err := s.list(ctx, rpcAccounting, "/slurmdb/{v}/jobs/", q, list)
+	switch p := problemsOf(err); {
+	case err == nil && list.records == 0 && len(a.warnings) > 0 && !foundNothing(a.warnings):
+		return fault.New(fault.Transport, halfAnswer, "slurmrestd shows no job of accounting and warns: "+shown(a.warnings[0].String()))
+	case len(p) == 1 && p[0].Number == nothingFound && list.records == 0:
+		return nil
+	}
+	return noAccounting(err)
+}
+
+// list asks for jobs. What it made of an answer counts only without an error.
+func (s *Slurm) list(ctx context.Context, rpcs int, path string, q url.Values, list *jobs) (answer, error) {
+	if err := s.budget.Spend(ctx, rpcs); err != nil {
+		return answer{}, err
+	}
+	ctx, stop := context.WithTimeout(ctx, listTime)
+	defer stop()
+	a, err := s.client.call(ctx, request{method: "GET", path: path, query: q, limit: maxList, members: members{"jobs": list.read}})
+	if err == nil && !list.came {
+		err = fault.New(fault.Transport, halfAnswer, "slurmrestd's answer has no list of jobs")
+	}
+	return a, err
+}
+
+// whole returns the jobs of a whole answer, and reports what of it could not be read.
+func (s *Slurm) whole(list *jobs) ([]run.Job, error) {
+	if list.unread > 0 && s.cfg.Unread != nil {
+		s.cfg.Unread(list.of.name, list.unread, list.firstWhy, list.example)
+	}
+	if list.lost && list.readable == 0 {
+		return nil, fault.Wrap(fault.Transport, halfAnswer, "nothing in the answer of "+list.of.name+" can be read", errors.New(list.firstWhy))
+	}
+	for _, j := range list.found {
+		if s.cfg.Cluster != "" && j.Cluster != "" && !slurm.SameCluster(j.Cluster, s.cfg.Cluster) {
+			return nil, s.client.compare(j.Cluster)
+		}
+	}
+	if list.lost {
+		return append(list.found, run.Job{Class: run.ClassUnread, Why: list.firstWhy}), nil
+	}
+	return list.found, nil
+}

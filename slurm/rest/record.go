@@ -1,0 +1,412 @@
+package rest
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+	"slurmgate/slurm"
+)
+
+// Bounds of what is held of an answer, whatever it has.
+const (
+	maxWord  = 2 << 10 // bytes of a name, a reason or a list of nodes
+	maxWords = 10_000  // more than there are states, reasons and users; lists of nodes may be more
+	maxJobs  = 1 << 20 // of ours in one answer, each task of an array one
+	maxTasks = 10_000  // of one array that have no record of their own
+)
+
+// jobs collects our jobs of an answer, a record at a time. Jobs of others are not held.
+type jobs struct {
+	record
+	of     source
+	user   string
+	sought map[string]bool // ids whose records count under any name
+
+	found    []run.Job
+	usage    []run.Usage // in place of found, of whichever jobs of the user
+	came     bool        // the list of jobs
+	records  int
+	readable int  // of these, whoever's they are
+	unread   int  // records that could not be read
+	lost     bool // one of them may be any job
+	firstWhy string
+	example  string
+
+	now   fields
+	words map[string]string // states, reasons, users and nodes: few, and in every record
+}
+
+// fields are what one record says.
+type fields struct {
+	seen            []string // members
+	name            []byte
+	named           bool
+	user            string
+	id, array, task number
+	tasks           string // of an array: those without a record of their own
+	state           []string
+	why, said       string // Slurm's reason as a word, and as a sentence
+	exit            exit
+	ender           string // who cancelled the job; accounting alone says it
+	job             run.Job
+	used            used
+}
+
+// exit is an exit status.
+type exit struct {
+	code, signal int
+	shown        bool
+}
+
+// source is whose records an answer has, and what is read of them.
+type source struct {
+	name   string // of the daemon, in messages
+	member func(*jobs, string) error
+	usage  bool
+	mute   bool // it shows 0 for any exit status
+}
+
+var (
+	queued    = source{"slurmctld", (*jobs).queueMember, false, false}
+	accounted = source{"slurmdbd", (*jobs).accountingMember, false, false}
+	measured  = source{"slurmdbd", (*jobs).usageMember, true, false}
+)
+
+func newJobs(of source, user string, sought map[string]bool, about int) *jobs {
+	return &jobs{of: of, user: user, sought: sought, found: make([]run.Job, 0, about), words: map[string]string{}}
+}
+
+var (
+	errTwice   = errors.New("the list of jobs appears twice")
+	errNoList  = errors.New("jobs is no list")
+	errTooMany = errors.New("more jobs than a cluster can have")
+)
+
+// read reads the list.
+func (j *jobs) read(d *jsontext.Decoder) error {
+	if j.came {
+		return errTwice
+	}
+	j.came, j.Decoder = true, d
+	if d.PeekKind() != '[' {
+		return errNoList
+	}
+	return each(d, func(*jsontext.Decoder) error {
+		f := &j.now
+		*f = fields{seen: f.seen[:0], name: f.name[:0], state: f.state[:0], job: run.Job{Restarts: -1}}
+		j.records++
+		j.why = ""
+		err := j.members(func(name string) error {
+			switch {
+			case name == "":
+				return j.SkipValue()
+			case slices.Contains(f.seen, name):
+				j.odd("%s appears twice", name)
+			default:
+				f.seen = append(f.seen, name)
+			}
+			return j.of.member(j, name)
+		})
+		if err != nil {
+			return err
+		}
+		j.take()
+		if len(j.found)+len(j.usage) > maxJobs {
+			return errTooMany
+		}
+		return nil
+	})
+}
+
+// queueMember reads a member of a record of slurmctld.
+func (j *jobs) queueMember(name string) (err error) {
+	f := &j.now
+	switch name {
+	case "job_id":
+		f.id, err = j.number()
+	case "array_job_id":
+		f.array, err = j.number()
+	case "array_task_id":
+		f.task, err = j.number()
+	case "array_task_string":
+		f.tasks, err = j.word()
+	case "name":
+		err = j.nameMember()
+	case "user_name":
+		f.user, err = j.word()
+	case "cluster":
+		f.job.Cluster, err = j.word()
+	case "nodes":
+		f.job.Node, err = j.word()
+	case "job_state":
+		err = j.stateMember()
+	case "state_reason":
+		f.why, err = j.word()
+	case "state_description":
+		f.said, err = j.word()
+	case "restart_cnt":
+		err = j.restarts()
+	case "exit_code":
+		f.exit, err = j.exitMember()
+	case "submit_time":
+		f.job.Submitted, err = j.time()
+	case "start_time":
+		f.job.Started, err = j.time()
+	case "end_time":
+		f.job.Ended, err = j.time()
+	case "step_id": // of the whole job; it has the job's SLUID
+		err = j.nested(func(name string) (err error) {
+			if name == "sluid" {
+				f.job.SLUID, err = j.word()
+				return err
+			}
+			return j.SkipValue()
+		})
+	default:
+		err = j.SkipValue()
+	}
+	return err
+}
+
+// nested is members for an object that may be null.
+func (j *jobs) nested(f func(name string) error) error {
+	if j.PeekKind() == 'n' {
+		return j.SkipValue()
+	}
+	return j.members(f)
+}
+
+func (j *jobs) nameMember() error {
+	f := &j.now
+	if j.PeekKind() != '"' {
+		return j.skipOdd("text")
+	}
+	text, err := j.text(maxWord)
+	f.name, f.named = append(f.name[:0], bytes.ToValidUTF8(text, []byte("\uFFFD"))...), true
+	return err
+}
+
+// word reads a text that is the same in many records.
+func (j *jobs) word() (string, error) {
+	text, err := j.text(maxWord)
+	if w, ok := j.words[string(text)]; ok || len(text) == 0 {
+		return w, err
+	}
+	w := strings.ToValidUTF8(string(text), "\uFFFD")
+	if len(j.words) < maxWords {
+		j.words[string(text)] = w
+	}
+	return w, err
+}
+
+// stateMember reads a state: one word up to v0.0.39, then the base state and flags.
+func (j *jobs) stateMember() error {
+	add := func() error {
+		w, err := j.word()
+		if len(j.now.state) < 64 {
+			j.now.state = append(j.now.state, w)
+		}
+		return err
+	}
+	if j.PeekKind() == '"' {
+		return add()
+	}
+	return j.elements(add)
+}
+
+func (j *jobs) restarts() error {
+	n, err := j.number()
+	if n.set {
+		j.now.job.Restarts = int(min(max(n.n, -1), 1<<31-1))
+	}
+	return err
+}
+
+// time reads seconds since 1970; 0 is none.
+func (j *jobs) time() (*time.Time, error) {
+	n, err := j.number()
+	switch {
+	case n.n < 0 || n.n > 1<<40:
+		j.odd("%s is no time", j.name)
+		return nil, err
+	case !n.set || n.n == 0:
+		return nil, err
+	}
+	at := time.Unix(n.n, 0).UTC()
+	return &at, err
+}
+
+// exitMember reads an exit status: that of wait(2) as one number in slurmctld's records of v0.0.38, else code and signal.
+func (j *jobs) exitMember() (e exit, err error) {
+	if j.PeekKind() != '{' {
+		n, err := j.number()
+		if n.n < 0 || n.n > 1<<16-1 {
+			j.odd("exit_code is no exit status")
+			return e, err
+		}
+		return exit{int(n.n >> 8), int(n.n & 0x7f), n.set}, err // 0x80 says that there is a core file
+	}
+	var code, signal number
+	err = j.members(func(name string) (err error) {
+		switch name {
+		case "return_code":
+			code, err = j.number()
+		case "signal":
+			err = j.nested(func(name string) (err error) {
+				if name == "id" || name == "signal_id" { // the latter up to v0.0.39
+					signal, err = j.number()
+					return err
+				}
+				return j.SkipValue()
+			})
+		default:
+			err = j.SkipValue()
+		}
+		return err
+	})
+	if code.n < 0 || code.n > 255 || signal.n < 0 || signal.n > 255 {
+		j.odd("exit_code is no exit status")
+		return e, err
+	}
+	return exit{int(code.n), int(signal.n), code.set || signal.set}, err
+}
+
+// take adds the record's job if it is ours.
+func (j *jobs) take() {
+	f := &j.now
+	if f.user != "" && f.user != j.user {
+		j.readable++
+		return
+	}
+	job := &f.job
+	job.ID, job.Task = identity(f.id, f.array, f.task)
+	text := job.ID
+	if job.Task != nil {
+		text += "_" + strconv.Itoa(*job.Task)
+	}
+	switch ours := j.of.usage || bytes.HasPrefix(f.name, []byte(slurm.NamePrefix)) || j.sought[text] || j.sought[job.ID]; {
+	case !f.named || !ours && job.ID == "" && len(j.sought) > 0:
+		j.lost = true
+		j.odd("no name, or no id")
+		j.cannotRead()
+		return
+	case !ours:
+		j.readable++
+		return
+	}
+	j.readable++
+	job.Name = string(f.name)
+	tasks, ok := tasksOf(f.tasks)
+	if f.task.set || f.tasks == "" {
+		tasks, ok = []int{-1}, true
+	}
+	j.finish()
+	switch {
+	case job.ID == "":
+		j.odd("no job id")
+	case !ok || len(j.found)+len(tasks) > maxJobs:
+		j.odd("the tasks of the array cannot be told: %s", fault.Clip(f.tasks))
+	}
+	if j.why != "" {
+		j.cannotRead()
+	}
+	switch {
+	case j.of.usage && j.why == "":
+		j.measure()
+		return
+	case j.of.usage:
+		return
+	case j.why != "":
+		j.found = append(j.found, run.Job{ID: job.ID, Task: job.Task, Name: job.Name, Class: run.ClassUnread, Why: j.why})
+		return
+	}
+	for _, n := range tasks {
+		one := *job
+		if n >= 0 {
+			one.Task = &n
+		}
+		j.found = append(j.found, one)
+	}
+}
+
+// identity is the id that Slurm's commands show: that of the array, with the task, for a task.
+func identity(id, array, task number) (string, *int) {
+	var at *int
+	if array.set && array.n > 0 {
+		id = array
+		if task.set && task.n >= 0 && task.n < 1<<31 {
+			n := int(task.n)
+			at = &n
+		}
+	}
+	if !id.set || id.n <= 0 || id.n > 1<<32 {
+		return "", nil
+	}
+	return strconv.FormatInt(id.n, 10), at
+}
+
+// finish sorts out what the record says by what its state means.
+func (j *jobs) finish() {
+	f := &j.now
+	job := &f.job
+	job.State, job.Class = slurm.StateOf(f.state)
+	if job.State == "" {
+		j.odd("no state")
+	}
+	job.Closed = j.of.name == accounted.name && job.State == "CANCELLED" && f.ender == ""
+	if job.Why = f.said; f.said == "" && f.why != "None" {
+		job.Why = f.why
+	}
+	if job.Node == "None assigned" || job.Node == "(null)" {
+		job.Node = ""
+	}
+	// Slurm shows some things before they are so: expected start and end, and the exit status of a job that has not ended.
+	switch {
+	case job.Class != run.ClassEnded:
+		job.Ended = nil
+	case f.exit.shown && (job.State == "COMPLETED" || f.exit.signal != 0 || !j.of.mute):
+		job.ExitCode, job.Signal = new(f.exit.code), f.exit.signal
+	}
+	if job.Class == run.ClassPending {
+		job.Started = nil
+	}
+}
+
+func (j *jobs) cannotRead() {
+	if j.unread++; j.unread == 1 {
+		j.firstWhy, j.example = j.why, fault.Clip(j.now.job.ID+" "+string(j.now.name))
+	}
+}
+
+// tasksOf reads the tasks of an array that have no record of their own: 1-3,7,20-40:5%2. Slurm ends a list that is too long with "...".
+func tasksOf(list string) (tasks []int, ok bool) {
+	list, _, _ = strings.Cut(list, "%")
+	for part := range strings.SplitSeq(list, ",") {
+		span, by, stepped := strings.Cut(part, ":")
+		first, last, ranged := strings.Cut(span, "-")
+		if !ranged {
+			last = first
+		}
+		if !stepped {
+			by = "1"
+		}
+		from, err1 := strconv.ParseUint(first, 10, 31)
+		to, err2 := strconv.ParseUint(last, 10, 31)
+		step, err3 := strconv.ParseUint(by, 10, 31)
+		if errors.Join(err1, err2, err3) != nil || step == 0 || to < from || (to-from)/step+uint64(len(tasks)) >= maxTasks {
+			return nil, false
+		}
+		for n := from; n <= to; n += step {
+			tasks = append(tasks, int(n))
+		}
+	}
+	return tasks, true
+}
