@@ -13,6 +13,7 @@ import (
 // still keep a FAILED record of a rejected job, with reason BadConstraints and no start time.)
 type Row struct {
 	Code    string // Slurm's own name of the reason
+	Number  int    // Slurm's own number of it, which slurmrestd shows; 0: the number alone proves nothing
 	Text    string // slurmctld's answer: what follows "Batch job submission failed: "; one that ends with a blank is a beginning
 	Outcome run.SendOutcome
 	Tested  bool // provoked on a real cluster; otherwise from slurm_errno.c of 22.05 to 26.05
@@ -29,49 +30,55 @@ func Errors() []Row {
 	const no, later = run.SendRejected, run.SendDeferred
 	return []Row{
 		// The request was refused and will always be.
-		{Code: "ESLURM_INVALID_PARTITION_NAME", Text: "Invalid partition name specified", Outcome: no, Tested: true},
-		{Code: "ESLURM_DEFAULT_PARTITION_NOT_SET", Text: "No partition specified or system default partition", Outcome: no},
-		{Code: invalidAccount, Text: "Invalid account or account/partition combination specified", Outcome: no, Tested: true},
-		{Code: "ESLURM_INVALID_QOS", Text: "Invalid qos specification", Outcome: no, Tested: true},
-		{Code: "ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP", Text: "User's group not permitted to use this partition", Outcome: no,
+		{Code: "ESLURM_INVALID_PARTITION_NAME", Number: 2000, Text: "Invalid partition name specified", Outcome: no, Tested: true},
+		{Code: "ESLURM_DEFAULT_PARTITION_NOT_SET", Number: 2001, Text: "No partition specified or system default partition", Outcome: no},
+		{Code: invalidAccount, Number: 2045, Text: "Invalid account or account/partition combination specified", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_QOS", Number: 2066, Text: "Invalid qos specification", Outcome: no, Tested: true},
+		{Code: "ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP", Number: 2003, Text: "User's group not permitted to use this partition", Outcome: no,
 			Tested: true},
-		{Code: "ESLURM_ACCESS_DENIED", Text: "Access/permission denied", Outcome: no},
-		{Code: "ESLURM_USER_ID_MISSING", Text: "Invalid user id", Outcome: no},
-		{Code: "ESLURM_INVALID_TIME_LIMIT", Text: "Requested time limit is invalid (missing or exceeds some limit)", Outcome: no, Tested: true},
-		{Code: "ESLURM_TOO_MANY_REQUESTED_CPUS", Text: "More processors requested than permitted", Outcome: no, Tested: true},
-		{Code: "ESLURM_INVALID_CPU_COUNT", Text: "CPU count specification invalid", Outcome: no},
-		{Code: "ESLURM_INVALID_TASK_MEMORY", Text: "Memory required by task is not available", Outcome: no, Tested: true},
-		{Code: "ESLURM_INVALID_NODE_COUNT", Text: "Node count specification invalid", Outcome: no, Tested: true},
-		{Code: "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", Text: "Requested node configuration is not available", Outcome: no, Tested: true},
-		{Code: "ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE", Text: "Requested partition configuration not available now", Outcome: no,
+		{Code: "ESLURM_ACCESS_DENIED", Number: 2002, Text: "Access/permission denied", Outcome: no},
+		{Code: "ESLURM_USER_ID_MISSING", Number: 2010, Text: "Invalid user id", Outcome: no},
+		{Code: "ESLURM_INVALID_TIME_LIMIT", Number: 2051, Text: "Requested time limit is invalid (missing or exceeds some limit)",
+			Outcome: no, Tested: true},
+		{Code: "ESLURM_TOO_MANY_REQUESTED_CPUS", Number: 2005, Text: "More processors requested than permitted", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_CPU_COUNT", Number: 2069, Text: "CPU count specification invalid", Outcome: no},
+		{Code: "ESLURM_INVALID_TASK_MEMORY", Number: 2044, Text: "Memory required by task is not available", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_NODE_COUNT", Number: 2006, Text: "Node count specification invalid", Outcome: no, Tested: true},
+		{Code: "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", Number: 2014, Text: "Requested node configuration is not available",
+			Outcome: no, Tested: true},
+		{Code: "ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE", Number: 2015, Text: "Requested partition configuration not available now", Outcome: no,
 			Tested: true},
-		{Code: "ESLURM_INVALID_FEATURE", Text: "Invalid feature specification", Outcome: no, Tested: true},
-		{Code: "ESLURM_INVALID_GRES", Text: "Invalid generic resource (gres) specification", Outcome: no},
+		{Code: "ESLURM_INVALID_FEATURE", Number: 2029, Text: "Invalid feature specification", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_GRES", Number: 2072, Text: "Invalid generic resource (gres) specification", Outcome: no},
 		{Code: "ESLURM_INVALID_GRES", Text: "Invalid generic resource (gres) specification", Outcome: no, Tested: true, Own: true},
-		{Code: "ESLURM_INVALID_GRES_TYPE", Text: "Invalid GRES specification (with and without type identification)", Outcome: no},
-		{Code: "ESLURM_QOS_THRES", Text: "Requested account has breached requested QOS usage threshold", Outcome: no},
-		{Code: "ESLURM_PATHNAME_TOO_LONG", Text: "Pathname of a file, directory or other parameter too long", Outcome: no, Tested: true},
+		{Code: "ESLURM_INVALID_GRES_TYPE", Number: 2119, Text: "Invalid GRES specification (with and without type identification)", Outcome: no},
+		{Code: "ESLURM_QOS_THRES", Number: 2074, Text: "Requested account has breached requested QOS usage threshold", Outcome: no},
+		{Code: "ESLURM_PATHNAME_TOO_LONG", Number: 2012, Text: "Pathname of a file, directory or other parameter too long",
+			Outcome: no, Tested: true},
 		// The detail line before this one decides, see refine; without one it is final.
-		{Code: accountingPolicy, Text: "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", Outcome: no,
-			Tested: true},
+		{Code: accountingPolicy, Number: 2050, Text: "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+			Outcome: no, Tested: true},
 
 		// Refused now; the same request may pass later.
 		// MaxJobCount, after 15 tries of sbatch's own (120 s)
-		{Code: "EAGAIN", Text: "Resource temporarily unavailable", Outcome: later, Scope: run.ScopeSite, Tested: true},
-		{Code: "ESLURM_MAX_JOB_COUNT", Text: "MaxJobCount limit reached", Outcome: later, Scope: run.ScopeSite},
-		{Code: "ESLURM_ERROR_ON_DESC_TO_RECORD_COPY", Text: "Unable to create job record, try again", Outcome: later, Scope: run.ScopeSite},
-		{Code: "ESLURM_PARTITION_NOT_AVAIL", Text: "Required partition not available (inactive or drain)", Outcome: later,
+		{Code: "EAGAIN", Number: 11, Text: "Resource temporarily unavailable", Outcome: later, Scope: run.ScopeSite, Tested: true},
+		{Code: "ESLURM_MAX_JOB_COUNT", Number: 2007, Text: "MaxJobCount limit reached", Outcome: later, Scope: run.ScopeSite},
+		{Code: "ESLURM_ERROR_ON_DESC_TO_RECORD_COPY", Number: 2007, Text: "Unable to create job record, try again",
+			Outcome: later, Scope: run.ScopeSite},
+		{Code: "ESLURM_PARTITION_NOT_AVAIL", Number: 2070, Text: "Required partition not available (inactive or drain)", Outcome: later,
 			Scope: run.ScopePartition, Tested: true},
-		{Code: "ESLURM_PARTITION_DOWN", Text: "Partition in DOWN state", Outcome: later, Scope: run.ScopePartition},
-		{Code: "ESLURM_SUBMISSIONS_DISABLED", Text: "System submissions disabled", Outcome: later, Scope: run.ScopeSite},
-		{Code: "ESLURM_IN_STANDBY_MODE", Text: "Slurm backup controller in standby mode", Outcome: later, Scope: run.ScopeSite},
-		{Code: "ESLURM_IN_STANDBY_USE_BACKUP", Text: "Controller is in standby mode, try a different controller", Outcome: later,
+		{Code: "ESLURM_PARTITION_DOWN", Number: 2101, Text: "Partition in DOWN state", Outcome: later, Scope: run.ScopePartition},
+		{Code: "ESLURM_SUBMISSIONS_DISABLED", Number: 2105, Text: "System submissions disabled", Outcome: later, Scope: run.ScopeSite},
+		{Code: "ESLURM_IN_STANDBY_MODE", Number: 2027, Text: "Slurm backup controller in standby mode", Outcome: later, Scope: run.ScopeSite},
+		{Code: "ESLURM_IN_STANDBY_USE_BACKUP", Number: 2131, Text: "Controller is in standby mode, try a different controller", Outcome: later,
 			Scope: run.ScopeSite},
-		{Code: "SLURMCTLD_COMMUNICATIONS_HARD_DROP", Text: "Rate limit exceeded, please retry later", Outcome: later, Scope: run.ScopeSite},
+		{Code: "SLURMCTLD_COMMUNICATIONS_HARD_DROP", Number: 1805, Text: "Rate limit exceeded, please retry later",
+			Outcome: later, Scope: run.ScopeSite},
 
 		// Never sent: sbatch reports this only when it could not connect; whatever was refused before that (standby,
 		// rate limit) had its answer. A failure after connecting has other texts.
-		{Code: Unreachable, Text: "Unable to contact slurm controller (connect failure)", Outcome: later, Scope: run.ScopeSite, Tested: true},
+		{Code: Unreachable, Number: 1800, Text: "Unable to contact slurm controller (connect failure)",
+			Outcome: later, Scope: run.ScopeSite, Tested: true},
 		// Never sent: without munge the request cannot even be packed. The same error about a reply looks different.
 		{Code: Unreachable, Text: "Protocol authentication error", Outcome: later, Scope: run.ScopeSite, Tested: true,
 			With: "slurm_buffers_pack_msg: auth_g_create: REQUEST_SUBMIT_BATCH_JOB has authentication error"},
@@ -89,11 +96,11 @@ const (
 	invalidAccount   = "ESLURM_INVALID_ACCOUNT"
 )
 
-// explained adds to Slurm's refusal of an account whose association is missing: it is not the caller's.
-func (c *CLI) explained(res run.SendResult, job run.JobSpec) run.SendResult {
+// Explained adds to Slurm's refusal of an account whose association is missing: it is that of user, whose jobs they are, not the caller's.
+func Explained(res run.SendResult, job run.JobSpec, user string) run.SendResult {
 	if at := job.Spec.Placement; res.Code == invalidAccount {
-		res.Text += "\nJobs belong to the user " + c.cfg.User + ", who must have an association with the account " + at.Account +
-			" that is valid in the partition " + at.Partition + ": sacctmgr add user " + c.cfg.User + " account=" + at.Account
+		res.Text += "\nJobs belong to the user " + user + ", who must have an association with the account " + at.Account +
+			" that is valid in the partition " + at.Partition + ": sacctmgr add user " + user + " account=" + at.Account
 	}
 	return res
 }
@@ -152,6 +159,21 @@ func Classify(stdout, stderr string, exit *int) run.SendResult {
 		break
 	}
 	return res
+}
+
+// ClassifyNumber is [Classify] for an answer of slurmctld's that has one of Slurm's error numbers instead of a text: number, and the lines
+// beside it. A number that is not in the table leaves doubt.
+func ClassifyNumber(number int, lines []string) (code string, outcome run.SendOutcome, scope run.Scope) {
+	for _, row := range Errors() {
+		if row.Number != number || number == 0 {
+			continue
+		}
+		if row.Code == accountingPolicy {
+			return refine(lines)
+		}
+		return row.Code, row.Outcome, row.Scope
+	}
+	return "", run.SendDoubt, run.ScopeRun
 }
 
 const failed = "Batch job submission failed: "

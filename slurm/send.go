@@ -180,7 +180,7 @@ func (c *CLI) judge(job run.JobSpec, stdout, stderr string, exit *int) run.SendR
 		return run.SendResult{Outcome: run.SendDoubt, Code: run.WrongCluster, ExitCode: exit,
 			Text: "job " + res.JobID + " was accepted by the cluster " + res.Cluster + ", but slurm.cluster is " + c.cfg.Cluster}
 	}
-	return c.explained(res, job)
+	return Explained(res, job, c.cfg.User)
 }
 
 // readUpTo reads a file that is to be small. A larger one is an error: the end might hold what matters.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -52,37 +53,44 @@ var errTrailing = errors.New("there is text after the answer")
 // read reads one answer to its end: exactly one JSON object. Members without a decoder are skipped.
 func read(r io.Reader, want members) (a answer, err error) {
 	d := newDecoder(r)
-	if err := expect(d, '{'); err != nil {
-		return a, err
+	all := members{
+		"meta":     a.readMeta,
+		"errors":   func(d *jsontext.Decoder) error { return readProblems(d, &a.errors) },
+		"warnings": func(d *jsontext.Decoder) error { return readProblems(d, &a.warnings) },
 	}
-	for d.PeekKind() == '"' {
-		name, err := d.ReadToken()
-		if err != nil {
-			return a, err
-		}
-		switch key := name.String(); {
-		case want[key] != nil:
-			err = want[key](d)
-		case key == "meta":
-			err = a.readMeta(d)
-		case key == "errors":
-			err = readProblems(d, &a.errors)
-		case key == "warnings":
-			err = readProblems(d, &a.warnings)
-		default:
-			err = d.SkipValue()
-		}
-		if err != nil {
-			return a, err
-		}
-	}
-	if err := expect(d, '}'); err != nil {
+	maps.Copy(all, want)
+	if err := object(d, all); err != nil {
 		return a, err
 	}
 	if _, err := d.ReadToken(); err != io.EOF {
 		return a, cmp.Or(err, errTrailing)
 	}
 	return a, nil
+}
+
+// object decodes an object, as far as its members have a decoder.
+func object(d *jsontext.Decoder, want members) error {
+	if err := expect(d, '{'); err != nil {
+		return err
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		if member := want[name.String()]; member != nil {
+			err = member(d)
+		} else {
+			err = d.SkipValue()
+		}
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return expect(d, '}')
 }
 
 // maxProblems is how many errors, and how many warnings, of one answer are held.

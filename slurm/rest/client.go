@@ -31,6 +31,7 @@ const (
 const (
 	Refused   = "rest_refused"    // Slurm answered with an error number; see [problemsOf]
 	Unread    = "rest_unreadable" // what came is no whole answer
+	Status    = "rest_status"     // a whole answer without an error, of which only the status says that there is one
 	AuthFault = "rest_auth"       // slurmrestd does not accept the token, or the user of the socket
 	NoPath    = "rest_no_path"    // slurmrestd does not serve this call in this version
 )
@@ -149,7 +150,7 @@ func (c *client) exchange(ctx context.Context, k *conn, r request, token string)
 		return a, fault.Wrap(fault.Transport, Refused, "Slurm refused "+r.what()+": "+a.complaints(), &refusal{a.errors})
 	}
 	if resp.StatusCode/100 != 2 {
-		return a, fault.New(fault.Transport, Unread, fmt.Sprintf("slurmrestd answered %s with status %d and no error", r.what(), a.status))
+		return a, fault.New(fault.Transport, Status, fmt.Sprintf("slurmrestd answered %s with status %d and no error", r.what(), a.status))
 	}
 	return a, nil
 }

@@ -50,6 +50,7 @@ type Slurm struct {
 	cfg    Config
 	client *client
 	budget *slurm.Budget
+	sends  sends
 
 	queued atomic.Int64 // jobs to expect in the next answer about the queue
 }
@@ -63,6 +64,12 @@ type client struct {
 	tokens  *tokens
 	version negotiation
 }
+
+var (
+	_ run.Renderer  = (*Slurm)(nil)
+	_ run.Submitter = (*Slurm)(nil)
+	_ run.Canceller = (*Slurm)(nil)
+)
 
 // New makes the transport. Nothing is connected yet.
 func New(c Config) (*Slurm, error) {

@@ -1,0 +1,134 @@
+package rest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// optional is how an API from v0.0.40 on writes a number that may be missing.
+type optional struct {
+	Set      bool  `json:"set"`
+	Infinite bool  `json:"infinite"`
+	Number   int64 `json:"number"`
+}
+
+// environment is everything that slurmrestd is given for the job's environment. sbatch --export=NIL gives the same, but for words that only
+// MPI starters read. Slurm takes the umask from there; limits of processes are not given, as with --propagate=NONE.
+func environment(cpus, submitDir string) []string {
+	return []string{"SLURM_EXPORT_ENV=NIL", "SLURM_UMASK=0077", "SLURM_PRIO_PROCESS=0", "SLURM_SUBMIT_DIR=" + submitDir,
+		"SLURM_CPUS_PER_TASK=" + cpus, "SLURM_TRES_PER_TASK=cpu=" + cpus}
+}
+
+// options sets the members of a job for each option of sbatch that the renderer uses. The ones that are empty are what slurmrestd does
+// anyway.
+var options = map[string]func(v version, j map[string]any, value string) error{
+	"--parsable":       nil,
+	"--export=NIL":     nil, // see environment
+	"--propagate=NONE": nil,
+	"--no-requeue":     func(_ version, j map[string]any, _ string) error { j["requeue"] = false; return nil },
+	"--nodes": func(v version, j map[string]any, s string) error {
+		n, err := strconv.Atoi(s)
+		if v.nested {
+			j["minimum_nodes"], j["maximum_nodes"] = n, n
+		} else {
+			j["nodes"] = []int{n, n}
+		}
+		return err
+	},
+	"--ntasks":        whole("tasks"),
+	"--cpus-per-task": whole("cpus_per_task"),
+	"--mem": func(v version, j map[string]any, s string) error {
+		return v.number(j, "memory_per_node", strings.TrimSuffix(s, "M"))
+	},
+	"--time":       func(v version, j map[string]any, s string) error { return v.number(j, "time_limit", s) },
+	"--job-name":   text("name"),
+	"--comment":    text("comment"),
+	"--partition":  text("partition"),
+	"--account":    text("account"),
+	"--qos":        text("qos"),
+	"--constraint": text("constraints"),
+	"--exclude": func(v version, j map[string]any, s string) error {
+		j["excluded_nodes"] = strings.Split(s, ",")
+		if !v.nested {
+			delete(j, "excluded_nodes")
+			j["exclude_nodes"] = strings.Split(s, ",")
+		}
+		return nil
+	},
+	"--gres": func(v version, j map[string]any, s string) error {
+		if j["tres_per_node"] = "gres/" + s; !v.nested {
+			j["tres_per_node"] = "gres:" + s
+		}
+		return nil
+	},
+	"--chdir":  text("current_working_directory"),
+	"--output": text("standard_output"),
+	"--error":  text("standard_error"),
+	"--open-mode": func(v version, j map[string]any, s string) error {
+		j["open_mode"] = s
+		if v.nested {
+			j["open_mode"] = []string{strings.ToUpper(s)}
+		}
+		return nil
+	},
+}
+
+func text(member string) func(version, map[string]any, string) error {
+	return func(_ version, j map[string]any, s string) error {
+		j[member] = s
+		return nil
+	}
+}
+
+func whole(member string) func(version, map[string]any, string) error {
+	return func(_ version, j map[string]any, s string) (err error) {
+		j[member], err = strconv.Atoi(s)
+		return err
+	}
+}
+
+// number sets a member that may be missing.
+func (v version) number(j map[string]any, member, s string) error {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if j[member] = n; v.nested {
+		j[member] = optional{Set: true, Number: n}
+	}
+	return err
+}
+
+// body is what is posted for the job that sbatch would make of these arguments, of which the last is the script's path. An option that is
+// not known here is an error: no property of a job is ever left out.
+func (v version) body(argv []string, script []byte) ([]byte, error) {
+	last := len(argv) - 1
+	j := map[string]any{"standard_input": "/dev/null", "argv": []string{argv[last]}}
+	for _, arg := range argv[:last] {
+		name, value, _ := strings.Cut(arg, "=")
+		set, known := options[arg]
+		if !known {
+			set, known = options[name]
+		}
+		if !known {
+			return nil, fmt.Errorf("slurmrestd has no counterpart of sbatch's option %s", name)
+		}
+		if set == nil {
+			continue
+		}
+		if err := set(v, j, value); err != nil {
+			return nil, fmt.Errorf("option %s: %w", name, err)
+		}
+	}
+	list := environment(fmt.Sprint(j["cpus_per_task"]), fmt.Sprint(j["current_working_directory"]))
+	if j["environment"] = list; !v.nested {
+		object := map[string]string{}
+		for _, e := range list {
+			name, value, _ := strings.Cut(e, "=")
+			object[name] = value
+		}
+		j["environment"] = object
+	}
+	return json.Marshal(map[string]any{"job": j, "script": string(script)}, json.Deterministic(true), jsontext.EscapeForHTML(false))
+}

@@ -1,0 +1,113 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"slurmgate/fault"
+	"slurmgate/slurm"
+)
+
+var (
+	jobID   = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
+	jobName = regexp.MustCompile(`^sg-[A-Za-z0-9_-]{1,200}$`)
+)
+
+// Slurm's numbers for a job that cannot be cancelled because there is nothing to cancel.
+const (
+	invalidJobID = 2017 // ESLURM_INVALID_JOB_ID
+	alreadyDone  = 2021 // ESLURM_ALREADY_DONE
+	signalFailed = 2172 // ESLURM_JOB_SIGNAL_FAILED: among others, the job is not the one meant
+)
+
+// Cancel asks Slurm to cancel the job that has both this id and this name; run.Canceller has the contract. From Slurm 24.05 on slurmctld
+// compares id, name and user itself; before that the job is read first, so a job that has its id by then is not cancelled.
+func (s *Slurm) Cancel(ctx context.Context, id, name string) error {
+	if !jobID.MatchString(id) || !jobName.MatchString(name) {
+		return fault.New(fault.Internal, "job_id", "not a job of this gateway: "+slurm.Quote(id)+" "+slurm.Quote(name))
+	}
+	v, err := s.client.negotiated(ctx)
+	if err != nil {
+		return err
+	}
+	if v.kills {
+		return s.cancelByName(ctx, v, id, name)
+	}
+	return s.cancelByID(ctx, v, id, name)
+}
+
+// cancelByName leaves the comparison to slurmctld: one RPC.
+func (s *Slurm) cancelByName(ctx context.Context, v version, id, name string) error {
+	if err := s.budget.Spend(ctx, 1); err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{"jobs": []string{id}, "job_name": name, "user_name": s.cfg.User, "signal": "KILL"},
+		json.Deterministic(true))
+	if err != nil {
+		return fault.Wrap(fault.Internal, "", "cannot encode", err)
+	}
+	var left []problem
+	_, err = s.client.call(ctx, request{method: "DELETE", path: "/slurm/" + v.name + "/jobs/", body: body, members: members{
+		"status": func(d *jsontext.Decoder) error {
+			return each(d, func(d *jsontext.Decoder) error {
+				var status struct {
+					Error struct {
+						Code    int    `json:"code"`
+						Text    string `json:"string"`
+						Message string `json:"message"`
+					} `json:"error"`
+				}
+				err := json.UnmarshalDecode(d, &status)
+				if e := status.Error; e.Code != 0 {
+					left = append(left, problem{Number: e.Code, Text: e.Text, Description: e.Message})
+				}
+				return err
+			})
+		}}})
+	return cancelled(append(left, problemsOf(err)...), err)
+}
+
+// cancelByID looks whether the job is the one meant, then cancels whatever has the id.
+func (s *Slurm) cancelByID(ctx context.Context, v version, id, name string) error {
+	if err := s.budget.Spend(ctx, 2); err != nil {
+		return err
+	}
+	ours := false
+	_, err := s.client.call(ctx, request{method: "GET", path: "/slurm/" + v.name + "/job/" + id, members: members{
+		"jobs": func(d *jsontext.Decoder) error {
+			return each(d, func(d *jsontext.Decoder) error {
+				var job struct {
+					Name string `json:"name"`
+					User string `json:"user_name"`
+				}
+				err := json.UnmarshalDecode(d, &job)
+				ours = ours || job.Name == name && job.User == s.cfg.User
+				return err
+			})
+		}}})
+	if err != nil || !ours {
+		return cancelled(problemsOf(err), err)
+	}
+	_, err = s.client.call(ctx, request{method: "DELETE", path: "/slurm/" + v.name + "/job/" + id})
+	return cancelled(problemsOf(err), err)
+}
+
+// cancelled accepts an answer after which no job is left to cancel.
+func cancelled(problems []problem, err error) error {
+	for _, p := range problems {
+		gone := p.Number == invalidJobID || p.Number == alreadyDone
+		other := p.Number == signalFailed && strings.Contains(p.Description, " != filter ")
+		if !gone && !other {
+			return fault.New(fault.Transport, Refused, fmt.Sprintf("the job was not cancelled: %s", shown(p.String())))
+		}
+	}
+	if len(problems) > 0 {
+		return nil
+	}
+	return err
+}
