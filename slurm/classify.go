@@ -162,11 +162,15 @@ func Classify(stdout, stderr string, exit *int) run.SendResult {
 }
 
 // ClassifyNumber is [Classify] for an answer of slurmctld's that has one of Slurm's error numbers instead of a text: number, and the lines
-// beside it. A number that is not in the table leaves doubt.
+// beside it. A number that is not in the table leaves doubt. Where no line names the limit that was hit, it may pass: nearly all that
+// slurmctld refuses are limits on how many jobs there are, as jobs that ask for too much wait, unless the QOS has DenyOnLimit.
 func ClassifyNumber(number int, lines []string) (code string, outcome run.SendOutcome, scope run.Scope) {
 	for _, row := range Errors() {
 		if row.Number != number || number == 0 {
 			continue
+		}
+		if row.Code == accountingPolicy && !slices.ContainsFunc(lines, limitName.MatchString) {
+			return row.Code, run.SendDeferred, run.ScopeRun
 		}
 		if row.Code == accountingPolicy {
 			return refine(lines)

@@ -75,7 +75,7 @@ func refused(t *testing.T, x *Transport, k Kind, want run.SendOutcome, scope run
 	job := x.Job(t, k)
 	res := x.Send(t.Context(), job, 1)
 	if res.Outcome != want || res.Scope != scope || res.Code == "" || res.Text == "" || res.JobID != "" ||
-		x.queued && (res.ExitCode == nil || *res.ExitCode == 0) {
+		!x.exited(res, func(status int) bool { return status != 0 }) {
 		t.Errorf("%+v", res)
 	}
 	switch again := x.receipt(t, job, 1); {

@@ -76,12 +76,14 @@ func (s *Slurm) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult
 		return notRun("rpc_budget", run.ScopeRun, err) // whoever waits for it is gone
 	}
 	n, first := s.sends.begin(sendName(job, k))
-	if first {
-		go func() {
-			defer close(n.done)
-			n.res = s.post(context.WithoutCancel(ctx), job, argv)
-		}()
+	if !first {
+		res, _ := s.Receipt(ctx, job, k)
+		return res
 	}
+	go func() {
+		defer close(n.done)
+		n.res = s.post(context.WithoutCancel(ctx), job, argv)
+	}()
 	select {
 	case <-n.done:
 		return n.res
@@ -156,8 +158,8 @@ func (m *submitted) members() members {
 	}}
 }
 
-// judge says what the answer to a post proves. A job id in a whole answer is an accepted job, whatever else the answer says. Without one, an
-// error number of the table decides. All else is doubt, unless the request certainly had no effect.
+// judge says what the answer to a post proves. A job id in a whole answer is an accepted job, whatever else the answer says. Without one,
+// an error number of the table decides. All else is doubt, unless the request certainly had no effect.
 func (s *Slurm) judge(a answer, made submitted, err error) run.SendResult {
 	res := run.SendResult{Outcome: run.SendDoubt, Code: noReceipt, Text: complaint(a, made, err)}
 	code := fault.CodeOf(err)
@@ -178,7 +180,8 @@ func (s *Slurm) judge(a answer, made submitted, err error) run.SendResult {
 	case len(made.ids) > 0 && a.cluster != "" && s.cfg.Cluster != "" && !slurm.SameCluster(a.cluster, s.cfg.Cluster):
 		// No job of ours can be there: whoever resolves the doubt takes the claim.
 		res.Code = run.WrongCluster
-		res.Text = fmt.Sprintf("job %d was accepted by the cluster %s, but slurm.cluster is %s", made.ids[0], fault.Clip(a.cluster), s.cfg.Cluster)
+		res.Text = fmt.Sprintf("job %d was accepted by the cluster %s, but slurm.cluster is %s", made.ids[0], fault.Clip(a.cluster),
+			s.cfg.Cluster)
 		return res
 	case len(made.ids) > 0:
 		return run.SendResult{Outcome: run.SendAccepted, JobID: strconv.FormatInt(made.ids[0], 10), Cluster: a.cluster, Text: res.Text}
