@@ -13,8 +13,10 @@ import (
 	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/nss"
+	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/remote"
+	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm"
 	"slurmgate/toolpack"
@@ -24,7 +26,7 @@ import (
 type Config struct {
 	Version   string // of this program
 	LoadSite  func(file string) (*site.Site, error)
-	OpenSlurm func(*site.Site) (*slurm.CLI, error)
+	OpenSlurm func(*site.Site) (Slurm, error)
 	Images    app.Images
 	// VerifyImages hashes an image of a cluster's store, where the store is, and returns its path as jobs see it.
 	VerifyImages func(*site.Site) (func(ctx context.Context, digest string) (path string, err error), error)
@@ -32,15 +34,32 @@ type Config struct {
 	AbsenceGap   time.Duration // least time before the gateway gives up a job unknown to Slurm
 	// MayStart refuses a site whose ledger is missing although it had one.
 	MayStart func(context.Context, *site.Site) error
-	// Login is the login node of a cluster, nil where Slurm's commands are on this host; Data is the host of its SFTP server, and Files calls
-	// a function with a channel to it. Close ends the connections.
-	Login, Data func(*site.Site) (*remote.Host, error)
-	Files       func(context.Context, *site.Site, func(*sftp.Client) error) error
-	Close       func()
+	// Login is the login node of a cluster, nil without one; Data is the host of its SFTP server, and Files calls a function with a channel
+	// to it. Shell is the host whose shell works on the files there. Close ends the connections.
+	Login, Data, Shell func(*site.Site) (*remote.Host, error)
+	Files              func(context.Context, *site.Site, func(*sftp.Client) error) error
+	Close              func()
 	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
 	OpenBooks func(context.Context, *site.Site) (Books, error)
 	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
 	MemoryLimit func(pid int) int64
+}
+
+// Slurm is what the checks ask of a cluster's Slurm, by its commands or through slurmrestd. What a transport cannot say is a NotFound fault.
+type Slurm interface {
+	Probe(context.Context) (slurm.Probe, error)
+	Condition(context.Context) (slurm.Condition, error)
+	Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error)
+	Records(ctx context.Context, since time.Time) ([]run.Job, error)
+	Associations(ctx context.Context, cluster string) ([]slurm.Association, []slurm.QOS, error)
+	AllAccounts(context.Context) (map[string]slurm.UserAccounts, error)
+	Accepts(context.Context, plan.Resources, plan.Placement) error
+	Nodes(context.Context) ([]slurm.NodeIn, error)
+	Hostnames(ctx context.Context, list string) ([]string, error)
+	SubmitProbe(context.Context, slurm.NodeProbe) (id string, err error)
+	BindTasks(ctx context.Context, id string, at []slurm.NodeIn) (refused map[int]string, err error)
+	JobName(ctx context.Context, id string) (string, error)
+	Cancel(ctx context.Context, id, name string) error
 }
 
 // Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say shows progress.
@@ -110,7 +129,7 @@ type Exam struct {
 	Cluster *site.Site       // the cluster that is checked; of the checks of the gateway the first one
 	Domain  *toolpack.Domain // nil until it was read
 	Policy  *policy.Policy
-	Slurm   *slurm.CLI  // nil until the controller answered
+	Slurm   Slurm       // nil until the controller answered
 	Probe   slurm.Probe // what the controller said
 	User    account     // as whom this process looks: the service's user
 	Books   Books       // nil: there is no ledger

@@ -85,7 +85,7 @@ func (c *checker) rest(r REST) {
 
 // restURL checks the address of slurmrestd. A URL with credentials in it is not repeated in the message.
 func (c *checker) restURL(text string) {
-	const field, rule = "slurm.rest.url", "unix:/absolute/path, https://host:port, or http:// to a loopback address"
+	const field, rule = "slurm.rest.url", "unix:/absolute/path, https://host:port, or http://127.0.0.1:port"
 	if path, is := strings.CutPrefix(text, unixScheme); is {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" || strings.ContainsFunc(path, unicode.IsControl) {
 			c.value("SITE-URL", field, text, rule, "for example unix:/run/slurmrestd/slurmrestd.sock")
@@ -104,6 +104,8 @@ func (c *checker) restURL(text string) {
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()):
 		c.value("SITE-URL", field, text, rule, "")
+	case u.Port() == "":
+		c.value("SITE-URL", field, text, rule, "add the port: slurmrestd's own default is 6820")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || strings.Contains(text, "#"):
 		c.value("SITE-URL", field, text, rule, "leave out what follows the port: the gateway adds the paths of slurmrestd's API")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
@@ -119,7 +121,7 @@ func isHost(host string) bool {
 
 func loopback(host string) bool {
 	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
+	return err == nil && a.IsLoopback()
 }
 
 // argv checks a command that the gateway starts without a shell. A token among its words is not repeated in the message.

@@ -23,14 +23,13 @@ import (
 	"slurmgate/nss"
 	"slurmgate/run"
 	"slurmgate/site"
-	"slurmgate/slurm"
 )
 
 // doctorConfig is what the checks use of the rest of the program.
 func doctorConfig() doctor.Config {
 	h := quietHosts()
 	return doctor.Config{Version: built().Version, LoadSite: loadSite, Images: siteImages{},
-		OpenSlurm: func(s *site.Site) (*slurm.CLI, error) { return h.slurm(s, nil) },
+		OpenSlurm: func(s *site.Site) (doctor.Slurm, error) { return h.slurm(s, nil) },
 		VerifyImages: func(s *site.Site) (func(context.Context, string) (string, error), error) {
 			store, err := h.store(s)
 			if err != nil {
@@ -40,7 +39,7 @@ func doctorConfig() doctor.Config {
 		},
 		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, MemoryLimit: memoryLimit,
 		MayStart: func(ctx context.Context, s *site.Site) error { return mayCreate(ctx, s, toChange) },
-		Login:    h.login, Data: h.data, Files: h.farFiles, Close: h.close}
+		Login:    h.login, Data: h.data, Shell: h.shell, Files: h.farFiles, Close: h.close}
 }
 
 // examination is what a process that looks as the service's user gets on standard input.

@@ -30,12 +30,10 @@ func (h *hosts) farWorkspace(ctx context.Context, s *site.Site, gatewayID string
 	}
 	c := far.Config{RunsDir: s.Storage.RunsDir, LoginRunsDir: s.LoginFolders().RunsDir, DataRunsDir: f.RunsDir, GatewayID: gatewayID,
 		Marked: used, Data: data, SyncsFolders: f.SyncsFolders}
-	if f.HasShell() {
-		login, err := h.login(s)
-		if err != nil {
-			return nil, err
-		}
-		c.Shell = login
+	if shell, err := h.shell(s); err != nil {
+		return nil, err
+	} else if shell != nil {
+		c.Shell = shell
 	}
 	ctx, stop := context.WithTimeout(ctx, farLook)
 	defer stop()
@@ -196,12 +194,10 @@ func (h *hosts) farStore(s *site.Site) (*apptainer.FarStore, error) {
 		return nil, err
 	}
 	var shell far.Shell
-	if s.Storage.SFTP.HasShell() {
-		login, err := h.login(s)
-		if err != nil {
-			return nil, err
-		}
-		shell = login
+	if host, err := h.shell(s); err != nil {
+		return nil, err
+	} else if host != nil {
+		shell = host
 	}
 	pool, err := transfer.New(data, transfer.Config{Connections: s.Storage.SFTP.Connections,
 		BytesPerSecond: int64(s.Storage.SFTP.BandwidthMB) << 20})

@@ -38,7 +38,7 @@ type gateway struct {
 	app     app.Gateway
 	metrics *metrics.Metrics
 	access  *access.Access
-	slurms  sync.Map // name of a cluster that is open → its *slurm.CLI
+	slurms  sync.Map // name of a cluster that is open → its transport
 	hosts   *hosts   // login nodes and data hosts
 	free    freeSpace
 

@@ -36,6 +36,14 @@ func (h *hosts) login(s *site.Site) (*remote.Host, error) {
 	return h.host(*s.Slurm.SSH)
 }
 
+// shell is the host whose shell works on a site's far files; nil if there is none.
+func (h *hosts) shell(s *site.Site) (*remote.Host, error) {
+	if to := s.ShellHost(); to != nil {
+		return h.host(*to)
+	}
+	return nil, nil
+}
+
 // data is the host whose SFTP server has a site's files.
 func (h *hosts) data(s *site.Site) (*remote.Host, error) { return h.host(s.Storage.SFTP.SSH) }
 

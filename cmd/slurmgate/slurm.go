@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slurmgate/app"
+	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/nss"
 	"slurmgate/remote"
@@ -18,8 +19,24 @@ import (
 	"slurmgate/slurm"
 )
 
-// slurm is a site's Slurm, on this host or through its login node.
-func (h *hosts) slurm(s *site.Site, unread func(program string, records int, why, example string)) (*slurm.CLI, error) {
+// transport drives a cluster's Slurm and asks it, by its commands or through slurmrestd.
+type transport interface {
+	doctor.Slurm
+	run.Renderer
+	run.Submitter
+	run.Queue
+	run.Canceller
+	run.Accounting
+	// CheckCluster makes sure that the cluster is the one of slurm.cluster.
+	CheckCluster(context.Context) error
+	Pace(ctx context.Context, first bool) error
+	Budget() run.Budget
+	Partitions(context.Context) ([]run.Partition, error)
+	AccountsOf(ctx context.Context, user string) (slurm.UserAccounts, error)
+}
+
+// slurm is a site's Slurm, on this host, through its login node, or through slurmrestd.
+func (h *hosts) slurm(s *site.Site, unread func(program string, records int, why, example string)) (transport, error) {
 	c, err := h.slurmConfig(s)
 	if err != nil {
 		return nil, err
@@ -60,7 +77,7 @@ const farLook = 30 * time.Second
 // fitSlurm holds the site file against the cluster's Slurm: its commands, its slurm.conf, and the cluster that answers. What does not fit
 // is a Validation fault, with which a site is not opened. A slurmctld that does not answer is not one: its name is asked for again
 // before anything is sent to it. A login node that does not answer is a Transport fault. sacct says whether there is one.
-func (g *gateway) fitSlurm(ctx context.Context, s *site.Site, cli *slurm.CLI) (sacct bool, err error) {
+func (g *gateway) fitSlurm(ctx context.Context, s *site.Site, cli transport) (sacct bool, err error) {
 	problems, sacct, err := g.hosts.fit(ctx, s, cli)
 	if len(problems) > 0 {
 		return sacct, fault.Invalid(fmt.Sprintf("the site file does not fit the Slurm of %s (site %s)", slurmHost(s), s.Name),
@@ -87,7 +104,7 @@ func slurmHost(s *site.Site) string {
 func remoteFault(err error) bool { return remote.NotStarted(err) || fault.CodeOf(err) == remote.Cut }
 
 // fit says what of the site file does not fit the cluster's Slurm, whether there is sacct, and why the cluster could not be asked.
-func (h *hosts) fit(ctx context.Context, s *site.Site, cli *slurm.CLI) (found []fault.Problem, sacct bool, err error) {
+func (h *hosts) fit(ctx context.Context, s *site.Site, cli transport) (found []fault.Problem, sacct bool, err error) {
 	wait := firstLook
 	c := slurmConfig(s)
 	if s.FarSlurm() {
@@ -163,7 +180,7 @@ func (g *gateway) associations(ctx context.Context, cluster, user string) (a app
 			"the site "+cluster+" is away, so it is unknown what "+user+" may charge there").
 			WithNext("try again in 30 seconds").WithRetry(30)
 	}
-	u, err := cli.(*slurm.CLI).AccountsOf(ctx, user)
+	u, err := cli.(transport).AccountsOf(ctx, user)
 	a.Default = u.Default
 	for _, one := range u.Accounts {
 		a.Accounts = append(a.Accounts, app.Account{Name: one.Name, Partitions: one.Partitions, QOS: one.QOS})
