@@ -66,13 +66,13 @@ var arrows = map[string][]string{
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app": {"access", "artifact", "backup", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site", "toolpack"},
 	"cli": {"app", "backup", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
-	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "site", "slurm", "staging",
-		"toolpack"},
+	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "site", "slurm",
+		"slurm/rest", "staging", "toolpack"},
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "site", "slurm", "staging", "visible"},
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "backup", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
 		"local", "mcp",
-		"metrics", "nss", "plan", "policy", "remote", "remote/transfer", "run", "secrets", "setup", "site", "slurm", "staging",
+		"metrics", "nss", "plan", "policy", "remote", "remote/transfer", "run", "secrets", "setup", "site", "slurm", "slurm/rest", "staging",
 		"staging/sftp", "toolpack",
 		"visible"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.

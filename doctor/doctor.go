@@ -19,6 +19,7 @@ import (
 	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm"
+	"slurmgate/slurm/rest"
 	"slurmgate/toolpack"
 )
 
@@ -39,13 +40,16 @@ type Config struct {
 	Login, Data, Shell func(*site.Site) (*remote.Host, error)
 	Files              func(context.Context, *site.Site, func(*sftp.Client) error) error
 	Close              func()
+	// RESTFiles says what of a cluster's slurm.rest cannot be used on this host.
+	RESTFiles func(*site.Site) []fault.Problem
 	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
 	OpenBooks func(context.Context, *site.Site) (Books, error)
 	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
 	MemoryLimit func(pid int) int64
 }
 
-// Slurm is what the checks ask of a cluster's Slurm, by its commands or through slurmrestd. What a transport cannot say is a NotFound fault.
+// Slurm is what the checks ask of a cluster's Slurm, by its commands or through slurmrestd. What a transport cannot say is a
+// NotFound fault.
 type Slurm interface {
 	Probe(context.Context) (slurm.Probe, error)
 	Condition(context.Context) (slurm.Condition, error)
@@ -55,6 +59,7 @@ type Slurm interface {
 	AllAccounts(context.Context) (map[string]slurm.UserAccounts, error)
 	Accepts(context.Context, plan.Resources, plan.Placement) error
 	Nodes(context.Context) ([]slurm.NodeIn, error)
+	Archs(context.Context) ([]string, error)
 	Hostnames(ctx context.Context, list string) ([]string, error)
 	SubmitProbe(context.Context, slurm.NodeProbe) (id string, err error)
 	BindTasks(ctx context.Context, id string, at []slurm.NodeIn) (refused map[int]string, err error)
@@ -144,7 +149,9 @@ type Exam struct {
 	worst      map[string]app.CheckStatus // of each check made so far
 	stored     []storedImage              // images that tools name and that are in the store, to look for on nodes
 	tried      map[string]error           // how connecting to the cluster's hosts ended
-	there      nss.User                   // who the gateway is on the login node
+	greeting   rest.Greeting              // what slurmrestd said
+	stranger   error                      // the cluster that answered is not the site file's
+	there      nss.User                   // who the gateway is where its files are, if that is not this host
 	of         string                     // the cluster's name, where there are several
 	say        func(string, ...any)
 	unrecorded error // why this call is not recorded, and therefore starts no job
@@ -165,8 +172,11 @@ func (x *Exam) wanted() []*site.Site {
 func (x *Exam) on(s *site.Site) *Exam {
 	c := *x
 	c.Cluster, c.worst, c.tried = s, maps.Clone(x.worst), map[string]error{}
-	if s.FarSlurm() && s.Slurm.SSH.User != "" {
-		c.User.name = s.Slurm.SSH.User // Slurm's commands run as this user
+	switch { // jobs are this user's
+	case s.FarSlurm() && s.Slurm.SSH.User != "":
+		c.User.name = s.Slurm.SSH.User
+	case s.OverREST() && s.Slurm.REST.User != "":
+		c.User.name = s.Slurm.REST.User
 	}
 	if len(x.Site.Clusters()) > 1 {
 		c.of = s.Name

@@ -24,21 +24,21 @@ import (
 type reach string
 
 const (
-	slurmSide reach = "slurm" // Slurm's commands
+	slurmSide reach = "slurm" // Slurm
 	fileSide  reach = "files" // the cluster's folders
 )
 
 // elsewhere reports whether a check asks another host of a cluster.
 func (k Check) elsewhere(s *site.Site) bool {
-	return k.Over == slurmSide && s.FarSlurm() || k.Over == fileSide && s.FarFiles()
+	return k.Over == slurmSide && (s.FarSlurm() || s.OverREST()) || k.Over == fileSide && s.FarFiles()
 }
 
 // The codes of the checks of the way to a cluster.
-const sshShell, sftpServer = "ssh_shell", "sftp_server"
+const sshShell, sftpShell, sftpServer = "ssh_shell", "sftp_shell", "sftp_server"
 
 // dataHost reports whether a cluster's files go through another host, or another login, than Slurm's commands.
 func dataHost(s *site.Site) bool {
-	return s.FarFiles() && s.Slurm.SSH != nil && !reflect.DeepEqual(s.Storage.SFTP.SSH, *s.Slurm.SSH)
+	return s.FarFiles() && (s.Slurm.SSH == nil || !reflect.DeepEqual(s.Storage.SFTP.SSH, *s.Slurm.SSH))
 }
 
 // far reports whether Slurm's commands run elsewhere.
@@ -47,20 +47,27 @@ func far(s *site.Site) bool { return s.FarSlurm() }
 // farFiles reports whether the folders are elsewhere.
 func farFiles(s *site.Site) bool { return s.FarFiles() }
 
-// shellHelps reports whether commands on the login node help with files.
-func shellHelps(s *site.Site) bool { return s.FarFiles() && s.Storage.SFTP.HasShell() }
+// shellHelps reports whether a shell of the cluster helps with files.
+func shellHelps(s *site.Site) bool { return s.ShellHost() != nil }
+
+// dataShell reports whether that shell is on the SFTP server, because there is no login node.
+func dataShell(s *site.Site) bool { return shellHelps(s) && !s.FarSlurm() }
+
+// scriptHost names the host that runs scripts: the login node, or without one the host of [site.Site.ShellHost].
+func scriptHost(s *site.Site) string {
+	if s.FarSlurm() {
+		return s.Slurm.SSH.Host
+	}
+	return s.ShellHost().Host
+}
 
 // farChecks are the checks of the way to a cluster that is elsewhere.
 func farChecks() []Check {
-	list := append(wayChecks("ssh", "the login node", Login, slurmSide, far),
-		Check{Code: sshShell, Proves: "The login shell runs /bin/sh, and its start-up files print nothing.", Where: Login, Cluster: true,
-			Only: far, Over: slurmSide, Needs: []string{"ssh_login"},
-			Remedy: "let .bashrc, .cshrc, config.fish or .zshenv print, ask and wait only where there is a terminal", Look: loginShell},
-		Check{Code: "ssh_tools", Proves: "The login node has the programs that the gateway's scripts use.", Where: Login, Cluster: true,
-			Only: far, Over: slurmSide, Needs: []string{sshShell}, Remedy: "install bash, coreutils and util-linux there", Look: loginTools},
-		Check{Code: "clock_login", Proves: "The login node's clock is that of this host.", Where: Login, Cluster: true, Only: far,
-			Over: slurmSide, Needs: []string{sshShell}, Remedy: "let chrony or ntpd keep the time on both hosts", Look: loginClock})
+	list := append(wayChecks("ssh", "the login node", Login, slurmSide, far), shellChecks("ssh", "the login node", Login, slurmSide, far)...)
+	list = append(list, Check{Code: "clock_login", Proves: "The login node's clock is that of this host.", Where: Login, Cluster: true,
+		Only: far, Over: slurmSide, Needs: []string{sshShell}, Remedy: "let chrony or ntpd keep the time on both hosts", Look: loginClock})
 	list = append(list, wayChecks("sftp", "the data host", Data, fileSide, dataHost)...)
+	list = append(list, shellChecks("sftp", "the data host", Data, fileSide, dataShell)...)
 	return append(list,
 		Check{Code: sftpServer, Proves: "The SFTP server answers and offers the extensions that the gateway needs.", Where: Data, Cluster: true,
 			Only: farFiles, Over: fileSide, Needs: []string{"ssh_login", "sftp_login"},
@@ -71,10 +78,26 @@ func farChecks() []Check {
 			Look:   syncsFolders})
 }
 
+// shellChecks are those of the shell of one SSH server.
+func shellChecks(prefix, whose string, where Where, over reach, only func(*site.Site) bool) []Check {
+	shell := prefix + "_shell"
+	remedy := "let .bashrc, .cshrc, config.fish or .zshenv print, ask and wait only where there is a terminal"
+	if prefix == "sftp" {
+		remedy = "give that user a shell there, or set storage.sftp.shell to false; its start-up files must print nothing without a terminal"
+	}
+	return []Check{{
+		Code: shell, Proves: "The login shell on " + whose + " runs /bin/sh, and its start-up files print nothing.", Where: where, Cluster: true,
+		Only: only, Over: over, Needs: []string{prefix + "_login"}, Remedy: remedy, Look: loginShell,
+	}, {
+		Code: prefix + "_tools", Proves: "There are the programs on " + whose + " that the gateway's scripts use.", Where: where, Cluster: true,
+		Only: only, Over: over, Needs: []string{shell}, Remedy: "install bash, coreutils and util-linux there", Look: loginTools,
+	}}
+}
+
 // sameFolderChecks need what the checks of the folders found.
 func sameFolderChecks() []Check {
-	return []Check{{Code: "runs_dir_same", Proves: "The login node and the SFTP server see the same storage.runs_dir.", Where: Data,
-		Cluster: true, Only: shellHelps, Over: fileSide, Alone: true, Needs: []string{sshShell, runsDirWrite},
+	return []Check{{Code: "runs_dir_same", Proves: "The shell and the SFTP server see the same storage.runs_dir.", Where: Data,
+		Cluster: true, Only: shellHelps, Over: fileSide, Alone: true, Needs: []string{sshShell, sftpShell, runsDirWrite},
 		Remedy: "correct storage.login.runs_dir or storage.sftp.runs_dir: they are names of one folder", Look: sameFolder}}
 }
 
@@ -146,15 +169,19 @@ func (x *Exam) way(ctx context.Context, which, code, found string) []Result {
 	return r
 }
 
-// script runs one on the login node.
+// script runs one on the login node, or without one on the host with the shell.
 func (x *Exam) script(ctx context.Context, text string, args ...string) (remote.Output, error) {
-	login, err := x.Login(x.Cluster)
+	open := x.Shell
+	if x.Cluster.FarSlurm() {
+		open = x.Login
+	}
+	host, err := open(x.Cluster)
 	if err != nil {
 		return remote.Output{}, err
 	}
 	ctx, stop := context.WithTimeout(ctx, lookTime)
 	defer stop()
-	return login.Run(ctx, remote.Call{Script: text, Args: args, Limit: 64 << 10})
+	return host.Run(ctx, remote.Call{Script: text, Args: args, Limit: 64 << 10})
 }
 
 func loginShell(ctx context.Context, x *Exam) []Result {
@@ -195,7 +222,7 @@ command -v openssl >/dev/null || command -v sha256sum >/dev/null || echo sha256s
 		return failed("", err)
 	}
 	if missing := strings.Fields(string(out.Stdout)); len(missing) > 0 {
-		return bad("", "%s lacks %s", x.Cluster.Slurm.SSH.Host, strings.Join(missing, ", "))
+		return bad("", "%s lacks %s", scriptHost(x.Cluster), strings.Join(missing, ", "))
 	}
 	return ok("it has bash and coreutils")
 }
@@ -246,7 +273,7 @@ func extensions(ctx context.Context, x *Exam) (results []Result) {
 	return results
 }
 
-// sameFolder writes a file by SFTP and reads it on the login node.
+// sameFolder writes a file by SFTP and reads it through the shell.
 func sameFolder(ctx context.Context, x *Exam) []Result {
 	f, login := x.Cluster.Storage.SFTP, path.Join(x.Cluster.LoginFolders().RunsDir)
 	var name, token string
@@ -258,32 +285,33 @@ func sameFolder(ctx context.Context, x *Exam) []Result {
 			return err
 		case strings.TrimSpace(string(out.Stdout)) != token:
 			return fault.New(fault.Validation, "", fmt.Sprintf("a file that was written to %s on %s is not in %s on %s: %s",
-				f.RunsDir, f.Host, login, x.Cluster.Slurm.SSH.Host, fault.Clip(strings.TrimSpace(out.Stderr))))
+				f.RunsDir, f.Host, login, scriptHost(x.Cluster), fault.Clip(strings.TrimSpace(out.Stderr))))
 		}
 		return nil
 	})
 	if err != nil {
 		return failed("", err)
 	}
-	return ok("%s on %s is %s on %s", f.RunsDir, f.Host, login, x.Cluster.Slurm.SSH.Host)
+	return ok("%s on %s is %s on %s", f.RunsDir, f.Host, login, scriptHost(x.Cluster))
 }
 
 func syncsFolders(ctx context.Context, x *Exam) []Result {
 	f := x.Cluster.Storage.SFTP
 	switch {
-	case f.HasShell():
+	case shellHelps(x.Cluster):
+		host := scriptHost(x.Cluster)
 		out, err := x.script(ctx, `[ -d "$1" ] || exit 42; sync -- "$1" 2>&1`, x.Cluster.LoginFolders().RunsDir)
 		if err != nil {
 			return failed("", err)
 		}
 		if out.Exit == 42 {
-			return unknown("make that folder", "there is no folder %s on the login node to try it with", x.Cluster.LoginFolders().RunsDir)
+			return unknown("make that folder", "there is no folder %s on %s to try it with", x.Cluster.LoginFolders().RunsDir, host)
 		}
 		said := strings.TrimSpace(string(out.Stdout))
 		if out.Exit != 0 && !strings.HasSuffix(said, "Invalid argument") && !strings.HasSuffix(said, "Operation not supported") {
-			return bad("use coreutils 8.24 or newer on the login node", "the login node cannot sync a folder: %s", fault.Clip(said))
+			return bad("use coreutils 8.24 or newer there", "%s cannot sync a folder: %s", host, fault.Clip(said))
 		}
-		return ok("the login node's shell syncs folders")
+		return ok("the shell of %s syncs folders", host)
 	case f.SyncsFolders:
 		return ok("the site file says that %s makes new names durable by itself", f.Host)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+
+	"slurmgate/nss"
 )
 
 // newFile makes a file that is not there yet.
@@ -55,6 +57,9 @@ func farFolder(ctx context.Context, x *Exam) []Result {
 	case st.Mode&0o022 != 0 && st.Mode&0o1000 == 0:
 		return bad("chmod go-w "+dir+" there", "%s on %s has mode %04o: other users can write to it", dir, host, st.Mode&0o7777)
 	}
+	if x.there.Name == "" && x.Cluster.OverREST() { // no shell says it
+		x.there = nss.User{Name: x.User.name, UID: int(st.UID), GID: int(st.GID)}
+	}
 	return ok("%s on %s", dir, host)
 }
 
@@ -91,7 +96,7 @@ func farFileClock(ctx context.Context, x *Exam) []Result {
 	return skew("the filesystem of "+f.RunsDir+" on "+f.Host, shown, before, time.Now())
 }
 
-// farLinks tests the link that claims are taken by: the login node's ln, or the server's with SFTP alone.
+// farLinks tests the link that claims are taken by: that of the shell's ln, or the server's with SFTP alone.
 func farLinks(ctx context.Context, x *Exam) []Result {
 	f := x.Cluster.Storage.SFTP
 	if f.HasShell() {
@@ -136,7 +141,7 @@ cd .. && rmdir -- "$2" || status=1
 exit ${status:-0}`
 
 func shellLinks(ctx context.Context, x *Exam) []Result {
-	dir, host := x.Cluster.LoginFolders().RunsDir, x.Cluster.Slurm.SSH.Host
+	dir, host := x.Cluster.LoginFolders().RunsDir, scriptHost(x.Cluster)
 	out, err := x.script(ctx, linkScript, dir, ".doctor-link-"+token())
 	switch {
 	case err != nil:

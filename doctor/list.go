@@ -22,6 +22,8 @@ const (
 	Node      Where = "node"      // a compute node, by a probe job
 	Login     Where = "login"     // the login node, over SSH
 	Data      Where = "data"      // the SFTP server
+
+	Slurmrestd Where = "slurmrestd"
 )
 
 // Check is one entry of the list. It proves one thing, and each of its results says what was found.
@@ -102,7 +104,8 @@ func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s
 func Checks() []Check {
 	var all []Check
 	for _, part := range [][]Check{siteChecks(), fileChecks(), ledgerChecks(), domainChecks(), hostChecks(), networkChecks(),
-		farChecks(), clusterFileChecks(), sameFolderChecks(), imageChecks(), slurmChecks(), placementChecks(), historyChecks(), nodeChecks()} {
+		farChecks(), restChecks(), clusterFileChecks(), sameFolderChecks(), imageChecks(), slurmChecks(), placementChecks(), historyChecks(),
+		nodeChecks()} {
 		all = append(all, part...)
 	}
 	return all

@@ -109,7 +109,11 @@ func nodeImages(x *Exam, n *Seen) []Result {
 
 func nodeUser(x *Exam, n *Seen) []Result {
 	me, err, whose := x.there, error(nil), "the login node"
-	if !x.Cluster.FarSlurm() {
+	switch {
+	case x.Cluster.FarSlurm():
+	case x.Cluster.FarFiles():
+		whose = "the SFTP server"
+	default:
 		me, err = (nss.Host{}).UserOf(context.Background(), os.Geteuid())
 		whose = "the gateway's host"
 	}

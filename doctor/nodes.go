@@ -59,6 +59,7 @@ type round struct {
 	name, token string
 	shared      shared    // the folder that the gateway and the probes share
 	script      string    // as the host of sbatch sees it
+	text        string    // of the script
 	began       time.Time // before its first job was sent
 	ids         []string  // of the jobs, to cancel
 	targets     []*target
@@ -103,6 +104,7 @@ func (x *Exam) newRound(ctx context.Context) (*round, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.text = files["probe.sh"]
 	r.shared = localShared{x.Cluster.Storage.RunsDir, dir}
 	if x.Cluster.FarFiles() {
 		r.shared = farShared{x, dir}
@@ -218,7 +220,7 @@ func (r *round) chooseNode(node string, partitions []string, all []slurm.NodeIn)
 // send sends a job for each partition, or one array whose tasks are bound to their nodes.
 func (r *round) send(ctx context.Context) error {
 	s := r.Cluster.Slurm
-	probe := slurm.NodeProbe{Name: r.name, Script: r.script, Account: s.DefaultAccount, QOS: s.DefaultQOS}
+	probe := slurm.NodeProbe{Name: r.name, Script: r.script, Text: r.text, Account: s.DefaultAccount, QOS: s.DefaultQOS}
 	if r.args.Nodes == "" && !r.args.AllNodes {
 		for _, t := range r.targets {
 			probe.Partitions = []string{t.Partition}
@@ -283,9 +285,8 @@ func (r *round) another(ctx context.Context) {
 	}
 	s := r.Cluster.Slurm
 	t := &target{NodeIn: slurm.NodeIn{Partition: s.DefaultPartition}}
-	id, err := r.Slurm.SubmitProbe(ctx, slurm.NodeProbe{Name: r.name, Script: r.script, Partitions: []string{t.Partition},
-		Account: s.DefaultAccount,
-		QOS:     s.DefaultQOS, Exclude: nodes})
+	id, err := r.Slurm.SubmitProbe(ctx, slurm.NodeProbe{Name: r.name, Script: r.script, Text: r.text, Partitions: []string{t.Partition},
+		Account: s.DefaultAccount, QOS: s.DefaultQOS, Exclude: nodes})
 	if err != nil {
 		r.report("claim_link", "", warning("", "links between two nodes were not tested: no node but %s takes a probe job: %v", nodes[0], err))
 		return

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/fault"
+	"slurmgate/run"
+	"slurmgate/site"
 	"slurmgate/slurm"
 )
 
@@ -19,7 +22,7 @@ func slurmChecks() []Check {
 	return []Check{{
 		Code: slurmCommands, Proves: "slurm.bin_dir has the commands of Slurm; slurm.conf can be read and is of slurm.cluster.", Where: Gateway,
 		Cluster: true, Stops: true, Early: true, Over: slurmSide, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
-		Needs: []string{sshShell},
+		Only: func(s *site.Site) bool { return !s.OverREST() }, Needs: []string{sshShell},
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if x.Cluster.FarSlurm() {
 				return farCommands(ctx, x)
@@ -36,15 +39,18 @@ func slurmChecks() []Check {
 		},
 	}, {
 		Code: slurmController, Proves: "slurmctld answers.", Where: Slurmctld, Cluster: true,
-		Needs:  []string{stateDir, slurmCommands},
+		Needs:  []string{stateDir, slurmCommands, restVersion},
 		Remedy: "start slurmctld on its host: sudo systemctl start slurmctld; then look at its log", Look: controller,
 	}, {
 		Code: clusterName, Proves: "The cluster that answers is the one of slurm.cluster.", Where: Slurmctld, Cluster: true,
 		Needs:  []string{slurmController},
-		Remedy: "correct slurm.bin_dir, slurm.conf or slurm.cluster in the site file",
+		Remedy: "correct slurm.bin_dir, slurm.conf, slurm.rest.url or slurm.cluster in the site file",
 		Look: func(_ context.Context, x *Exam) []Result {
+			if x.stranger != nil {
+				return failed("", x.stranger)
+			}
 			if want := x.Cluster.Slurm.Cluster; want != "" && !slurm.SameCluster(x.Probe.ClusterName, want) {
-				return bad("", "Slurm's commands talk to the cluster %s, but slurm.cluster is %s; nothing is sent to it", x.Probe.ClusterName, want)
+				return bad("", "the cluster that answers is %s, but slurm.cluster is %s; nothing is sent to it", x.Probe.ClusterName, want)
 			}
 			return ok("%s", x.Probe.ClusterName)
 		},
@@ -156,6 +162,10 @@ func controller(ctx context.Context, x *Exam) []Result {
 	cli, err := x.OpenSlurm(x.Cluster)
 	if err == nil {
 		x.Probe, err = cli.Probe(ctx)
+	}
+	if fault.CodeOf(err) == run.WrongCluster {
+		x.stranger = err
+		return ok("a slurmctld answers")
 	}
 	if err != nil {
 		return failed("", err)

@@ -16,7 +16,8 @@ import (
 // NodeProbe is a small job, or an array of them, by which doctor looks at compute nodes.
 type NodeProbe struct {
 	Name       string // job name
-	Script     string // path of the script
+	Script     string // path of the script, as the host of sbatch sees it
+	Text       string // of the script, for a transport that sends it
 	Partitions []string
 	Account    string
 	QOS        string   // may be empty

@@ -39,7 +39,7 @@ func doctorConfig() doctor.Config {
 		},
 		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, MemoryLimit: memoryLimit,
 		MayStart: func(ctx context.Context, s *site.Site) error { return mayCreate(ctx, s, toChange) },
-		Login:    h.login, Data: h.data, Shell: h.shell, Files: h.farFiles, Close: h.close}
+		Login:    h.login, Data: h.data, Shell: h.shell, RESTFiles: restFiles, Files: h.farFiles, Close: h.close}
 }
 
 // examination is what a process that looks as the service's user gets on standard input.
