@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A test that scripts/test runs without the race detector is there, in one of the packages named beside it: else it would run with it again,
-// or not at all, and nobody would know.
+// A test that scripts/test runs without the race detector is there, in one of the packages named beside it: else it would run with it
+// again, or not at all, and nobody would know.
 func TestHeavyTestsAreThere(t *testing.T) {
 	script, err := os.ReadFile("scripts/test")
 	if err != nil {

@@ -84,8 +84,8 @@ func checkSIF(f sif.ReadWriter, name string, size int64, archs []string) (arch s
 	}
 	if len(archs) > 0 && !slices.Contains(archs, arch) {
 		machines := strings.Join(archs, ", ")
-		return "", refuse("IMAGE-ARCH", "an image of their architecture", "it is built for "+arch+", but the machines that would run it are "+machines,
-			"build the image on a machine of that architecture")
+		return "", refuse("IMAGE-ARCH", "an image of their architecture",
+			"it is built for "+arch+", but the machines that would run it are "+machines, "build the image on a machine of that architecture")
 	}
 	return arch, nil
 }

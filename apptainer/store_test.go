@@ -412,7 +412,8 @@ func FuzzCheckSIF(f *testing.F) {
 	f.Add(seed)
 	f.Add(seed[:128])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if arch, err := checkSIF(sif.NewBuffer(data), "fuzz", int64(len(data)), []string{runtime.GOARCH}); (err == nil) != (arch == runtime.GOARCH) {
+		arch, err := checkSIF(sif.NewBuffer(data), "fuzz", int64(len(data)), []string{runtime.GOARCH})
+		if (err == nil) != (arch == runtime.GOARCH) {
 			t.Errorf("arch %q, error %v", arch, err)
 		}
 	})

@@ -86,8 +86,8 @@ func parseNodes(text string) (list []NodeIn, err error) {
 	return list, nil
 }
 
-// Archs are the architectures of the cluster's nodes in Go's spelling, e.g. amd64; one that Go does not know stays as Slurm writes it. A node
-// that never registered has none.
+// Archs are the architectures of the cluster's nodes in Go's spelling, e.g. amd64; one that Go does not know stays as Slurm writes it. A
+// node that never registered has none.
 func (c *CLI) Archs(ctx context.Context) ([]string, error) {
 	out, err := c.ask(ctx, 1, clean, "scontrol", "show", "node", "--oneliner")
 	return archs(string(out.Stdout)), err

@@ -70,7 +70,8 @@ func TestLockAgainstStore(t *testing.T) {
 	}
 }
 
-// image add compares the image with the nodes, not with this host; where Slurm does not say what they are, it accepts the image and says so.
+// image add compares the image with the nodes, not with this host; where Slurm does not say what they are, it accepts the image and
+// says so.
 func TestImageForTheNodes(t *testing.T) {
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
 	same := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
