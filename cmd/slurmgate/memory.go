@@ -5,7 +5,9 @@ import (
 	"math"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 
@@ -26,6 +28,24 @@ func limitMemory() int64 {
 	debug.SetMemoryLimit(most)
 	return most
 }
+
+// heapGrowth is how far the heap may grow before garbage is collected, however little is alive, in bytes. A gateway with a few thousand
+// runs has some 10 MB alive; with Go's default, which lets that double, the collector took a fifth of the time that calls took.
+const heapGrowth = 32 << 20
+
+// collectSeldom sets the share of garbage to live bytes after each collection, unless GOGC is set. A heap of more than heapGrowth may
+// double, as is Go's default. The limit of limitMemory holds.
+func collectSeldom() {
+	if os.Getenv("GOGC") != "" {
+		return // the runtime obeys it
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	debug.SetGCPercent(garbagePercent(live[0].Value.Uint64()))
+	runtime.SetFinalizer(new([16]byte), func(*[16]byte) { collectSeldom() }) // after the next collection
+}
+
+func garbagePercent(live uint64) int { return int(max(100, heapGrowth*100/max(live, 1<<20))) }
 
 // memoryLimit is how many bytes of memory a process may have, 0 is this one; the largest integer when there is no limit.
 func memoryLimit(pid int) int64 {

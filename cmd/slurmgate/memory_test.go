@@ -2,6 +2,9 @@ package main
 
 import (
 	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"testing/fstest"
 )
@@ -28,6 +31,33 @@ func TestCgroupMemory(t *testing.T) {
 	} {
 		if got := cgroupMemory(c.files, "self"); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// The heap may grow by 32 MB, or double, whichever is more.
+func TestGarbagePercent(t *testing.T) {
+	for live, want := range map[uint64]int{0: 3200, 1 << 20: 3200, 8 << 20: 400, 16 << 20: 200, 32 << 20: 100, 1 << 40: 100} {
+		if got := garbagePercent(live); got != want {
+			t.Errorf("%d bytes alive: %d, want %d", live, got, want)
+		}
+	}
+}
+
+// The share follows what is alive: it is set anew after each collection.
+func TestCollectSeldom(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(77)
+	defer debug.SetGCPercent(before)
+	collectSeldom()
+	now := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	for range 2 {
+		if metrics.Read(now); now[0].Value.Uint64() < 100 {
+			t.Errorf("the share is %d", now[0].Value.Uint64())
+		}
+		debug.SetGCPercent(77)
+		for metrics.Read(now); now[0].Value.Uint64() == 77; metrics.Read(now) {
+			runtime.GC() // the finalizer runs after it, in a goroutine of its own
 		}
 	}
 }

@@ -42,6 +42,7 @@ func (c serveCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 		a.Say("slurmgate serve would start with %s: domain %s %s", a.Site, set.domain.ID(), set.domain.Version())
 		return nil
 	}
+	collectSeldom()
 	if most := limitMemory(); most > 0 {
 		log.Info("memory is limited", "mib", most>>20)
 	}
