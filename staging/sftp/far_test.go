@@ -363,6 +363,15 @@ func TestDiskFull(t *testing.T) {
 			if got, err := w.TakeClaim(t.Context(), runA, 1, run.VoidClaim(tokenA)); err != nil || string(got) != string(run.VoidClaim(tokenA)) {
 				t.Errorf("%q %v", got, err)
 			}
+			if name != "shell" {
+				return
+			}
+			err = w.OpenAttempt(t.Context(), runA, 2, tokenA)
+			text := fmt.Sprint(err) // without the long path that dd names before the reason
+			told := strings.Contains(text, "says: No space left on device") || strings.Contains(text, "says: File too large")
+			if fault.CodeOf(err) != "disk_full" || !told {
+				t.Errorf("%v", err)
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -125,7 +126,7 @@ func (s *shelled) fault(msg, runID string, n int, name string, err error) error 
 	case exitFailed:
 		for _, full := range []string{"No space left on device", "Disk quota exceeded", "File too large"} {
 			if strings.Contains(r.text, full) {
-				return staging.DiskFull(msg, why)
+				return staging.DiskFull(msg, errors.New("the login node says: "+full)) // dd names a long path before it, where a text is cut
 			}
 		}
 		return fault.Wrap(fault.Transport, "filesystem", msg, why)
