@@ -27,9 +27,11 @@ type sshHosts struct {
 	OtherHostKey string `json:"other_host_key"`
 }
 
-func sshOf(t testing.TB) (h sshHosts) {
+func sshOf(t testing.TB) (h sshHosts) { return sshOfCluster(t, world.cluster) }
+
+func sshOfCluster(t testing.TB, name string) (h sshHosts) {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", world.cluster, "ssh-info").Output()
+	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", name, "ssh-info").Output()
 	must(t, err)
 	must(t, json.Unmarshal(out, &h))
 	return h

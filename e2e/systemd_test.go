@@ -24,14 +24,14 @@ type machine struct {
 	init  int    // the host's pid of its systemd
 }
 
-// newMachine starts the cluster, installs the program and its unit, and stops the cluster when the test has ended.
-func newMachine(t testing.TB) *machine {
+// startMachine starts a cluster with systemd, and stops it when the test has ended.
+func startMachine(t testing.TB, name string, flags ...string) *machine {
 	t.Helper()
-	m := &machine{t: t, name: world.cluster + "-systemd"}
-	must(t, command("scripts/devcluster", "--name", m.name, "up", "--systemd"))
+	m := &machine{t: t, name: world.cluster + "-" + name}
+	must(t, command(append([]string{"scripts/devcluster", "--name", m.name, "up", "--systemd"}, flags...)...))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(m.try("journalctl -u slurmgate --no-pager -o cat -n 60").text)
+			t.Log(m.try("journalctl --no-pager -o cat -n 60 -u slurmgate -u systemd-logind").text)
 		}
 		if err := command("scripts/devcluster", "--name", m.name, "down"); err != nil {
 			t.Error(err)
@@ -45,6 +45,13 @@ func newMachine(t testing.TB) *machine {
 	}
 	must(t, json.Unmarshal(out, &status))
 	m.init, m.share = status.PID, status.Share
+	return m
+}
+
+// newMachine starts the cluster and installs the program and its unit.
+func newMachine(t testing.TB) *machine {
+	t.Helper()
+	m := startMachine(t, "systemd")
 	dir := filepath.Join(m.share, "install")
 	must(t, os.RemoveAll(dir))
 	must(t, os.RemoveAll(filepath.Join(m.share, "slurmgate")))

@@ -18,7 +18,7 @@ import (
 // sendFar is Send on a login node. There is no lock that this machine could hold there; what keeps a send from being made twice is the
 // same: its two files are made exclusively, by far.sh. sbatch belongs to a process with a session of its own, which survives the connection
 // and leaves send.<k>.end last. A node that ends processes with their session (KillUserProcesses) ends this one too when the connection is
-// lost: then there is no end, which is doubt, and the claim decides.
+// lost: then there is no end, which is doubt, and the claim decides. KillExcludeUsers prevents that, lingering does not.
 func (c *CLI) sendFar(ctx context.Context, job run.JobSpec, k int, argv []string) run.SendResult {
 	argv[len(argv)-1] = c.atLogin(argv[len(argv)-1]) // sbatch reads the script on the login node
 	for again := false; ; again = true {
