@@ -18,7 +18,7 @@ build:
 packages:
 	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" scripts/packages
 
-# SITE=ssh and SITE=dtn show it with the gateway outside of the cluster.
+# SITE=ssh and SITE=dtn show it with the gateway outside of the cluster, SITE=rest and SITE=rest-sftp with slurmrestd.
 demo:
 	@SITE="$(SITE)" scripts/demo
 
