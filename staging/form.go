@@ -155,8 +155,13 @@ func Opened(in plan.Input, err error) error {
 
 // WrongInput is the fault about an input whose bytes are not the pinned ones.
 func WrongInput(in plan.Input, got string) error {
-	return fault.New(fault.Validation, "input_checksum",
-		fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, got, in.ChecksumSHA256)).
+	return Damaged(fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, got,
+		in.ChecksumSHA256), nil)
+}
+
+// Damaged is the fault about stored bytes that are not those of their checksum.
+func Damaged(msg string, err error) error {
+	return fault.Wrap(fault.Validation, "input_checksum", msg, err).
 		WithNext("repair the artifact store, then retry the run").WithSteps(fault.Do("artifact.verify", "all", true))
 }
 

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -155,7 +156,55 @@ func (u *upload) found(c *conn) (o opened, ok bool, err error) {
 		return o, false, nil
 	}
 	f, err := c.OpenFile(u.temp, os.O_WRONLY)
-	return opened{c, f, from}, err == nil, err
+	if err != nil {
+		return o, false, err
+	}
+	if err := f.Truncate(from); err != nil {
+		background(f)
+		return o, false, err
+	}
+	return opened{c, f, from}, true, nil
+}
+
+// prefix hashes the part of the source that an earlier upload has sent. With [File.ReadBack] that part is read back from the server; if its
+// bytes differ, the upload begins anew.
+func (u *upload) prefix(ctx context.Context) error {
+	if u.from == 0 {
+		return nil
+	}
+	buf := make([]byte, 1<<20)
+	for off := int64(0); off < u.from; {
+		n, err := u.src.ReadAt(buf[:min(int64(len(buf)), u.from-off)], off)
+		u.sum.Write(buf[:n]) // never fails
+		if off += int64(n); off < u.from && err != nil {
+			return u.sourceFault(err, off)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if !u.file.ReadBack {
+		return nil
+	}
+	left := File{Path: u.temp, Size: u.from, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
+	_, err := u.pool.Get(ctx, left, 0, nil, io.Discard)
+	if !fault.Is(err, fault.Tool) {
+		return err
+	}
+	first := u.crew.lanes[0]
+	_, err = steady(ctx, first.slot, func(c *conn, _ bool) (struct{}, error) {
+		err := c.Remove(u.temp + recordSuffix)
+		if errors.Is(err, os.ErrNotExist) { // the answer to an earlier try was lost
+			err = nil
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return err
+	}
+	background(first.file)
+	u.sum.Reset()
+	return u.begin(ctx)
 }
 
 // note writes the record.

@@ -46,7 +46,7 @@ func (p *Pool) Get(ctx context.Context, f File, from int64, h hash.Hash, dst io.
 			err = fault.New(fault.Tool, CodeSum, fmt.Sprintf("its bytes have checksum %s instead of %s", sum, f.SHA256))
 		}
 	}
-	return n, explain(ctx, "read", f.Path, err)
+	return n, explain(ctx, "read", f.name(), err)
 }
 
 // begin looks at the file before it opens it: opening a pipe would hang, and a wrong size need not be read.
@@ -65,7 +65,7 @@ func (d *download) begin(ctx context.Context) error {
 		return err
 	case !st.Mode().IsRegular():
 		return fault.New(fault.Tool, CodeKind, "it is not a regular file")
-	case st.Size() != d.file.Size:
+	case st.Size() < d.file.Size || st.Size() > d.file.Size && !d.file.Grows:
 		return fault.New(fault.Tool, CodeSize, fmt.Sprintf("it has %d bytes instead of %d", st.Size(), d.file.Size))
 	}
 	w.name, w.flags, w.chunk, w.reads = d.file.Path, os.O_RDONLY, st.conn.chunk, true

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -14,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"sync"
 
@@ -28,7 +30,14 @@ type File struct {
 	Size   int64
 	SHA256 string      // of its bytes, in hex; empty: not known before
 	Mode   fs.FileMode // of a file that is put; 0: what the server makes it
+	Name   string      // what messages call it; empty: the path
+	// ReadBack is for a file that is put and that nobody hashes afterwards: what an earlier upload left of it is read back before it is used.
+	ReadBack bool
+	// Grows allows a file that is read to be longer than Size. Only the first Size bytes are read.
+	Grows bool
 }
+
+func (f File) name() string { return cmp.Or(f.Name, f.Path) }
 
 // upload is one file on its way to the server.
 type upload struct {
@@ -62,7 +71,8 @@ const unconfirmed = -1
 // Put sends f.Size bytes of src to f.Path and returns their SHA-256, computed as they are read. The file appears under its name when all of
 // it is durable there, and replaces one that has the name. The name itself is durable when the caller has synced the folder.
 //
-// A file whose SHA-256 is known and that is large is continued where an earlier Put of the same bytes to the same path ended.
+// A file whose SHA-256 is known and that is large is continued where an earlier Put of the same bytes to the same path ended, also one of
+// an earlier process.
 //
 // A source with other bytes than f.SHA256, or fewer than f.Size, is a Validation fault. A full disk is a Transport fault with code
 // disk_full.
@@ -72,7 +82,7 @@ func (p *Pool) Put(ctx context.Context, f File, src io.ReaderAt) (sum string, er
 	defer u.crew.release()
 	unlock, err := u.name(ctx)
 	if err != nil {
-		return "", explain(ctx, "written", f.Path, err)
+		return "", explain(ctx, "written", f.name(), err)
 	}
 	defer unlock()
 	if sum, err = u.run(ctx); err != nil {
@@ -80,7 +90,7 @@ func (p *Pool) Put(ctx context.Context, f File, src io.ReaderAt) (sum string, er
 			err = fullDisk(ctx, u.crew.lanes[0].slot, f.Path, need, err)
 		}
 		u.discard(ctx, err)
-		return "", explain(ctx, "written", f.Path, err)
+		return "", explain(ctx, "written", f.name(), err)
 	}
 	return sum, nil
 }
@@ -100,11 +110,16 @@ func (u *upload) name(ctx context.Context) (unlock func(), err error) {
 // TempPrefix begins the temporary names of files that are being put. What is left of them after a crash may be removed, or is continued.
 const TempPrefix = ".put-"
 
+var part = regexp.MustCompile(`^\.put-[0-9a-f]{32}(\.at)?$`)
+
+// IsPart reports whether a file may be the part of a large file, or the record of one, that a later Put continues.
+func IsPart(name string) bool { return part.MatchString(name) }
+
 func (u *upload) run(ctx context.Context) (string, error) {
 	if err := u.begin(ctx); err != nil {
 		return "", err
 	}
-	if _, err := io.Copy(u.sum, io.NewSectionReader(u.src, 0, u.from)); err != nil {
+	if err := u.prefix(ctx); err != nil {
 		return "", err
 	}
 	u.next = u.from
@@ -242,12 +257,18 @@ func (u *upload) read(ctx context.Context, off int64, n int) ([]byte, error) {
 		if got, err = u.src.ReadAt(buf, off); got == n {
 			return buf, nil
 		}
-		if errors.Is(err, io.EOF) {
-			err = fault.New(fault.Validation, CodeSum, fmt.Sprintf("the source ends at byte %d of %d", off+int64(got), u.file.Size))
-		}
+		err = u.sourceFault(err, off+int64(got))
 	}
 	u.free <- buf
 	return nil, err
+}
+
+// sourceFault describes why the source gave no more bytes.
+func (u *upload) sourceFault(err error, at int64) error {
+	if errors.Is(err, io.EOF) {
+		return fault.New(fault.Validation, CodeSum, fmt.Sprintf("the source ends at byte %d of %d", at, u.file.Size))
+	}
+	return err
 }
 
 // done notes that the server has confirmed a span.

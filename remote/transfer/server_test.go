@@ -129,6 +129,7 @@ func (s *server) names() (out []string) {
 // Packet types and statuses of draft-ietf-secsh-filexfer-02.
 const (
 	fxInit, fxVersion, fxOpen, fxClose, fxRead, fxWrite, fxLstat, fxFstat, fxSetstat = 1, 2, 3, 4, 5, 6, 7, 8, 9
+	fxFsetstat                                                                       = 10
 	fxRemove, fxStat, fxStatus, fxHandle, fxData, fxAttrs, fxExtended, fxReply       = 13, 17, 101, 102, 103, 105, 200, 201
 	ok, eof, noFile, failure, unsupported                                            = 0, 1, 2, 4, 8
 )
@@ -305,6 +306,14 @@ func (s *server) answer(n int, kind byte, id uint32, p *packet, handles map[stri
 			return status(id, failure)
 		}
 		f.mode = f.mode&^0o777 | p.u32()&0o777
+		return status(id, ok)
+	case fxFsetstat:
+		f, flags, size := handles[p.str()], p.u32(), p.u64()
+		if flags != 1 || size > uint64(len(f.data)) {
+			return status(id, failure)
+		}
+		f.data = f.data[:size]
+		f.durable = f.durable[:min(len(f.durable), len(f.data))]
 		return status(id, ok)
 	case fxRemove:
 		name := p.str()

@@ -256,14 +256,15 @@ func (a *alone) open(ctx context.Context, runID string, n int, token string, fil
 		if err != nil {
 			return err
 		}
-		for _, f := range files {
+		err = atOnce(files, func(f run.ControlFile) error {
 			got, err := a.readFile(c, a.path(runID, name, "ctl", f.Name), int64(len(f.Data))+1, false)
 			if err == nil && !bytes.Equal(got, f.Data) {
 				err = fault.New(fault.Transport, "filesystem", f.Name+" reads back differently")
 			}
-			if err != nil {
-				return err
-			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
 		list, err := c.ReadDir(a.path(runID))
 		for _, e := range list {
@@ -284,10 +285,9 @@ func (a *alone) build(c *sftp.Client, runID, name, token string, files []run.Con
 			return err
 		}
 	}
-	for _, f := range files {
-		if err := a.write(c, path.Join(temp, "ctl", f.Name), f.Data); err != nil {
-			return err
-		}
+	err := atOnce(files, func(f run.ControlFile) error { return a.write(c, path.Join(temp, "ctl", f.Name), f.Data) })
+	if err != nil {
+		return err
 	}
 	moved := c.Rename(temp, a.path(runID, name))
 	ours, err := a.carries(c, runID, name, token)
@@ -298,14 +298,15 @@ func (a *alone) build(c *sftp.Client, runID, name, token string, files []run.Con
 }
 
 func (a *alone) rewrite(c *sftp.Client, ctl string, files []run.ControlFile) error {
-	for _, f := range files {
+	err := atOnce(files, func(f run.ControlFile) error {
 		temp := path.Join(ctl, ".tmp."+f.Name+"."+random())
 		if err := a.write(c, temp, f.Data); err != nil {
 			return err
 		}
-		if err := c.PosixRename(temp, path.Join(ctl, f.Name)); err != nil {
-			return err
-		}
+		return c.PosixRename(temp, path.Join(ctl, f.Name))
+	})
+	if err != nil {
+		return err
 	}
 	list, err := c.ReadDir(ctl)
 	for _, e := range list {

@@ -14,27 +14,60 @@ import (
 	"github.com/pkg/sftp"
 
 	"slurmgate/fault"
+	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/staging"
 )
 
-// stage prepares in/. Nothing can be hashed there, so everything is sent again.
-func (a *alone) stage(ctx context.Context, runID string, t staging.Tree, files []input) ([]bool, error) {
+// stage prepares in/. Nothing can be hashed there, so what has its name already is sent again.
+func (a *alone) stage(ctx context.Context, runID string, t staging.Tree, files []input) ([]stageState, error) {
+	states := slices.Repeat([]stageState{missing}, len(files))
 	err := a.do(ctx, "the inputs cannot be staged", func(c *sftp.Client) error {
 		if err := a.folder(c, a.path(runID)); err != nil {
 			return err
 		}
-		if err := errors.Join(a.removeAll(c, a.path(runID, stageDir)), a.prune(c, t, runID, "in")); err != nil {
+		if err := a.prune(c, t, runID, "in"); err != nil {
 			return err
 		}
-		for _, dir := range append(slices.Sorted(maps.Keys(t.Dirs)), stageDir) {
+		for _, dir := range slices.Sorted(maps.Keys(t.Dirs)) {
 			if err := a.folder(c, a.path(runID, dir)); err != nil {
 				return err
 			}
 		}
-		return nil
+		return a.staged(c, runID, files, states)
 	})
-	return slices.Repeat([]bool{true}, len(files)), err
+	return states, err
+}
+
+// staged leaves in .stage only what a cut left of these files, and notes which of them are there whole.
+func (a *alone) staged(c *sftp.Client, runID string, files []input, states []stageState) error {
+	dir := a.path(runID, stageDir)
+	switch st, err := c.Lstat(dir); {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && !st.IsDir():
+		if err := c.Remove(dir); err != nil {
+			return err
+		}
+	}
+	if err := a.folder(c, dir); err != nil {
+		return err
+	}
+	ours := map[string]int{}
+	for i, f := range files {
+		ours[f.temp] = i
+	}
+	list, err := c.ReadDir(dir)
+	for _, e := range list {
+		i, whole := ours[e.Name()]
+		switch {
+		case whole && e.Mode().IsRegular() && e.Size() == files[i].size:
+			states[i] = sent
+		case !e.Mode().IsRegular() || !transfer.IsPart(e.Name()):
+			err = errors.Join(err, a.removeAll(c, path.Join(dir, e.Name())))
+		}
+	}
+	return err
 }
 
 // prune removes everything at or below rel that is neither a file nor a folder of the tree.
@@ -66,30 +99,32 @@ func (a *alone) place(ctx context.Context, runID string, t staging.Tree, files [
 				return err
 			}
 		}
-		for _, f := range files {
-			temp, name := a.path(runID, stageDir, f.temp), a.path(runID, f.DestRelpath)
-			st, err := c.Lstat(temp)
-			if errors.Is(err, fs.ErrNotExist) { // perhaps the answer to an earlier try was lost
-				if st, err = c.Lstat(name); err == nil && st.Size() == f.size {
-					continue
-				}
-			}
-			if err == nil && (!st.Mode().IsRegular() || st.Size() != f.size) {
-				err = fault.New(fault.Transport, "filesystem",
-					fmt.Sprintf("input %s came incomplete: %d bytes instead of %d", f.DestRelpath, st.Size(), f.size))
-			}
-			if err == nil {
-				err = c.Chmod(temp, 0o400)
-			}
-			if err == nil {
-				err = c.PosixRename(temp, name)
-			}
-			if err != nil {
-				return err
-			}
+		if err := atOnce(files, func(f input) error { return a.placeOne(c, runID, f) }); err != nil {
+			return err
 		}
 		return a.removeAll(c, a.path(runID, stageDir))
 	})
+}
+
+func (a *alone) placeOne(c *sftp.Client, runID string, f input) error {
+	temp, name := a.path(runID, stageDir, f.temp), a.path(runID, f.DestRelpath)
+	st, err := c.Lstat(temp)
+	if errors.Is(err, fs.ErrNotExist) { // perhaps the answer to an earlier try was lost
+		if st, err = c.Lstat(name); err == nil && st.Size() == f.size {
+			return nil
+		}
+	}
+	if err == nil && (!st.Mode().IsRegular() || st.Size() != f.size) {
+		err = fault.New(fault.Transport, "filesystem",
+			fmt.Sprintf("input %s came incomplete: %d bytes instead of %d", f.DestRelpath, st.Size(), f.size))
+	}
+	if err == nil {
+		err = c.Chmod(temp, 0o400)
+	}
+	if err == nil {
+		err = c.PosixRename(temp, name)
+	}
+	return err
 }
 
 func (a *alone) output(ctx context.Context, runID string, n int, rel string) (e entry, err error) {

@@ -89,15 +89,34 @@ func (c *channels) rest(end bool) *sftp.Client {
 	return client
 }
 
+// atOnce calls f for each element and returns the first error in the list's order. The requests of different calls are under way together,
+// so many elements cost the round trips of one; there are at most [requestsAtOnce] of them.
+func atOnce[T any](list []T, f func(T) error) error {
+	errs := make([]error, len(list))
+	room := make(chan struct{}, requestsAtOnce)
+	var wg sync.WaitGroup
+	for i, e := range list {
+		room <- struct{}{}
+		wg.Go(func() {
+			errs[i] = f(e)
+			<-room
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const requestsAtOnce = 256
+
 // do carries an operation out on a channel. A channel that was lost while it was idle is tried once more: f must be safe to repeat.
 func (c *channels) do(ctx context.Context, msg string, f func(*sftp.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return c.long(ctx, msg, f)
-}
-
-// long is do for an operation that carries many bytes.
-func (c *channels) long(ctx context.Context, msg string, f func(*sftp.Client) error) error {
 	var err error
 	for range 1 + maxChannels {
 		var client *sftp.Client

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/remote"
+	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/run/runtest"
 	"slurmgate/staging"
@@ -50,7 +53,76 @@ func (shell) Run(ctx context.Context, c remote.Call) (remote.Output, error) {
 // server is OpenSSH's SFTP server on this host, without the connection.
 type server struct {
 	args []string
-	cut  *cut // nil: the connection lasts
+	cut  *cut          // nil: the connection lasts
+	hold *hold         // nil: answers come at once
+	sent *atomic.Int64 // bytes to the server; nil: not counted
+}
+
+// hold keeps back the answers to requests with this word until there have been so many of them on all channels: whoever sends them one
+// after another gets no answer.
+type hold struct {
+	word string
+	want int
+	all  chan struct{} // closed when there have been enough
+
+	mu   sync.Mutex
+	seen int
+}
+
+func newHold(word string, want int) *hold { return &hold{word: word, want: want, all: make(chan struct{})} }
+
+// watched is the connection to a server that counts or holds.
+type watched struct {
+	io.WriteCloser
+	s    server
+	held *sync.Map // ids of requests whose answers wait
+}
+
+func (w watched) Write(p []byte) (int, error) {
+	if w.s.sent != nil {
+		w.s.sent.Add(int64(len(p)))
+	}
+	if h := w.s.hold; h != nil && bytes.Contains(p, []byte(h.word)) {
+		w.held.Store(binary.BigEndian.Uint32(p[5:]), true)
+		h.mu.Lock()
+		if h.seen++; h.seen == h.want {
+			close(h.all)
+		}
+		h.mu.Unlock()
+	}
+	return w.WriteCloser.Write(p)
+}
+
+// answers passes on what the server sends.
+func (w watched) answers(from io.Reader) io.Reader {
+	if w.s.hold == nil {
+		return from
+	}
+	out, to := io.Pipe()
+	go func() {
+		for {
+			head := make([]byte, 4)
+			if _, err := io.ReadFull(from, head); err != nil {
+				to.CloseWithError(err)
+				return
+			}
+			packet := make([]byte, binary.BigEndian.Uint32(head))
+			if _, err := io.ReadFull(from, packet); err != nil {
+				to.CloseWithError(err)
+				return
+			}
+			deliver := func() { to.Write(append(head, packet...)) }
+			if _, held := w.held.Load(binary.BigEndian.Uint32(packet[1:])); held {
+				go func() {
+					<-w.s.hold.all
+					deliver()
+				}()
+			} else {
+				deliver()
+			}
+		}
+	}()
+	return out
 }
 
 // cut ends the connection once: after the server has carried out the first request with this word in it, and before its answer arrives.
@@ -101,9 +173,22 @@ func (s server) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clie
 	if s.cut != nil {
 		from, to = cutReader{out, s.cut}, cutWriter{in, s.cut}
 	}
-	c, err := sftp.NewClientPipe(from, to, opts...)
+	w := watched{to, s, &sync.Map{}}
+	c, err := sftp.NewClientPipe(w.answers(from), w, opts...)
 	go func() { c.Wait(); cmd.Wait() }()
 	return c, err
+}
+
+// More opens a channel as a further connection would.
+func (s server) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) { return s.SFTP(ctx, opts...) }
+
+// poolOf is a pool of few connections to a server.
+func poolOf(t *testing.T, d transfer.Dialer) *transfer.Pool {
+	t.Helper()
+	p, err := transfer.New(d, transfer.Config{Connections: 2})
+	must(t, err)
+	t.Cleanup(p.Close)
+	return p
 }
 
 // farSide is a folder as the far side has it: jobs, login node and SFTP server know it under different names.
@@ -134,6 +219,9 @@ func (f *farSide) open(t *testing.T, change func(*Config)) *Workspace {
 	c := f.config
 	if change != nil {
 		change(&c)
+	}
+	if c.Pool == nil {
+		c.Pool = poolOf(t, c.Data.(transfer.Dialer))
 	}
 	w, err := New(t.Context(), c)
 	must(t, err)

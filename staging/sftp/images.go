@@ -2,11 +2,9 @@ package sftp
 
 import (
 	"context"
-	"crypto/rand"
 	_ "embed"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -29,8 +27,8 @@ type Folder struct {
 	pool     *transfer.Pool
 }
 
-// NewFolder opens the folder that a shell sees as login and an SFTP server as data. Without a shell, login is not used.
-// pool carries what is put there; nil: one channel of server does.
+// NewFolder opens the folder that a shell sees as login and an SFTP server as data. Without a shell, login is not used. pool carries the
+// images to the server; whoever made it closes it.
 func NewFolder(shell Shell, login string, server Data, data string, pool *transfer.Pool) *Folder {
 	f := &Folder{data: data, channels: newChannels(server), pool: pool}
 	if shell != nil {
@@ -41,28 +39,6 @@ func NewFolder(shell Shell, login string, server Data, data string, pool *transf
 
 // Close closes the SFTP channels.
 func (f *Folder) Close() { f.channels.close() }
-
-// putPooled is Put over several connections.
-func (f *Folder) putPooled(ctx context.Context, temp, name string, src io.ReaderAt, size int64, sum string) error {
-	msg := name + " cannot be sent"
-	if f.shell == nil {
-		if err := f.channels.do(ctx, msg, func(c *sftp.Client) error { return c.MkdirAll(f.data) }); err != nil {
-			return err
-		}
-	}
-	_, err := f.pool.Put(ctx, transfer.File{Path: path.Join(f.data, temp), Size: size, SHA256: sum}, src)
-	if err == nil && f.shell == nil {
-		return f.placeAlone(ctx, temp, name)
-	}
-	if err == nil {
-		_, err = f.shell.run(ctx, call{script: imageScript, name: "place", args: []string{temp, name, strconv.FormatInt(size, 10), sum},
-			writes: true})
-	}
-	if err != nil {
-		return f.full(ctx, msg, size, f.fault(msg, err))
-	}
-	return nil
-}
 
 // Check returns the SHA-256 of a file, and the state that it has; an empty state is one that cannot be trusted to show a change. Where the
 // file has the known state, it is not read, and sum is empty. A file that is not there is a NotFound fault.
@@ -88,61 +64,30 @@ func (f *Folder) Check(ctx context.Context, name, known string) (sum, state stri
 	return sum, strings.TrimPrefix(state, "-"), nil
 }
 
-// Put sends a file and gives it its name when all of it is there, with these bytes, and durable.
+// Put sends a file and gives it its name when all of it is there, with these bytes, and durable. The next try continues where one that was
+// cut off ended.
 func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int64, sum string) error {
 	msg := name + " cannot be sent"
+	temp := ".adding-" + name
+	var err error
 	if f.shell != nil {
-		if _, err := f.shell.run(ctx, call{script: imageScript, name: "prepare", writes: true}); err != nil {
-			return f.fault(msg, err)
-		}
-	}
-	temp := ".adding-" + name // so that the next try continues where this one ended
-	if f.pool != nil {
-		return f.putPooled(ctx, temp, name, src, size, sum)
-	}
-	temp += "-" + strings.ToLower(rand.Text())
-	err := f.channels.long(ctx, msg, func(c *sftp.Client) error {
-		if f.shell == nil {
-			if err := c.MkdirAll(f.data); err != nil {
-				return err
-			}
-		}
-		dst, err := c.OpenFile(path.Join(f.data, temp), os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
-		if err != nil {
-			return err
-		}
-		from := &source{r: io.NewSectionReader(src, 0, size)}
-		n, err := dst.ReadFromWithConcurrency(from, 64)
-		if from.err != nil || err == nil && n != size {
-			dst.Close()
-			return fault.Wrap(fault.Transport, "filesystem", fmt.Sprintf("%s: %d of %d bytes were read", msg, n, size), from.err)
-		}
-		return finish(c, dst, err)
-	})
-	if err == nil && f.shell == nil {
-		err = f.placeAlone(ctx, temp, name)
-	} else if err == nil {
-		_, err = f.shell.run(ctx, call{script: imageScript, name: "place", args: []string{temp, name, strconv.FormatInt(size, 10), sum},
-			writes: true})
+		_, err = f.shell.run(ctx, call{script: imageScript, name: "prepare", writes: true})
+	} else {
+		err = f.channels.do(ctx, msg, func(c *sftp.Client) error { return c.MkdirAll(f.data) })
 	}
 	if err != nil {
-		_ = f.channels.do(context.WithoutCancel(ctx), msg, func(c *sftp.Client) error { return c.Remove(path.Join(f.data, temp)) })
-		return f.full(ctx, msg, size, f.fault(msg, err))
+		return f.fault(msg, err)
 	}
-	return nil
-}
-
-// full looks why a write was refused.
-func (f *Folder) full(ctx context.Context, msg string, size int64, err error) error {
-	if fault.CodeOf(err) != "filesystem" {
+	file := transfer.File{Path: path.Join(f.data, temp), Size: size, SHA256: sum, Name: name, ReadBack: f.shell == nil}
+	if _, err := f.pool.Put(ctx, file, src); err != nil {
 		return err
 	}
-	free, inodes, limited, ferr := Free(ctx, f.channels.data, f.data)
-	if ferr == nil && (free < size || limited && inodes == 0) {
-		return fault.Wrap(fault.Transport, "disk_full", msg, err).
-			WithNext("free space, or raise the quota, of the filesystem of " + f.data)
+	if f.shell == nil {
+		return f.placeAlone(ctx, temp, name)
 	}
-	return err
+	_, err = f.shell.run(ctx, call{script: imageScript, name: "place", args: []string{temp, name, strconv.FormatInt(size, 10), sum},
+		writes: true})
+	return f.fault(msg, err)
 }
 
 // Names are the images there, with their sizes in bytes. A folder that is not there has none.

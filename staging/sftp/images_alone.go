@@ -6,14 +6,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
 	"github.com/pkg/sftp"
 
 	"slurmgate/fault"
+	"slurmgate/remote/transfer"
 )
 
 // A folder of images with SFTP alone: hashing means reading all bytes, and a state is size and time of the last change, which the file's
@@ -21,36 +22,27 @@ import (
 
 // readAll hashes a file by reading it, unless it has the known state.
 func (f *Folder) readAll(ctx context.Context, name, known string) (sum, state string, err error) {
-	err = f.channels.long(ctx, name+" cannot be read", func(c *sftp.Client) error {
-		file := path.Join(f.data, name)
-		st, err := c.Lstat(file)
+	file := transfer.File{Path: path.Join(f.data, name)}
+	err = f.channels.do(ctx, name+" cannot be read", func(c *sftp.Client) error {
+		st, err := c.Lstat(file.Path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fault.New(fault.NotFound, "file_missing", "the SFTP server has no "+file)
+			return fault.New(fault.NotFound, "file_missing", "the SFTP server has no "+file.Path)
 		}
 		if err != nil {
 			return err
 		}
 		if !st.Mode().IsRegular() {
-			return fault.New(fault.Validation, "file_irregular", file+" is not a regular file")
+			return fault.New(fault.Validation, "file_irregular", file.Path+" is not a regular file")
 		}
-		state = fmt.Sprintf("%d:%d", st.Size(), st.ModTime().Unix())
-		if state == known {
-			sum = ""
-			return nil
-		}
-		src, err := c.OpenFile(file, os.O_RDONLY)
-		if err != nil {
-			return err
-		}
-		defer src.Close()
-		h := sha256.New()
-		if _, err := src.WriteTo(h); err != nil {
-			return err
-		}
-		sum = hex.EncodeToString(h.Sum(nil))
+		file.Size, state = st.Size(), fmt.Sprintf("%d:%d", st.Size(), st.ModTime().Unix())
 		return nil
 	})
-	return sum, state, err
+	if err != nil || state == known {
+		return "", state, err
+	}
+	h := sha256.New()
+	_, err = f.pool.Get(ctx, file, 0, h, io.Discard)
+	return hex.EncodeToString(h.Sum(nil)), state, err
 }
 
 // placeAlone gives a file that was sent its name.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +47,6 @@ func (w *Workspace) OpenOutput(ctx context.Context, runID string, n int, srcRelp
 
 // fetch opens a file that was found to be a regular one of this size. A data host that does not show it so has not noticed it yet.
 func (w *Workspace) fetch(ctx context.Context, what, name string, size int64) (io.ReadCloser, error) {
-	r := &reader{ctx: ctx, w: w, what: what, name: name, left: size}
 	err := w.channels.do(ctx, what+" cannot be opened", func(c *sftp.Client) error {
 		st, err := c.Lstat(name)
 		if err == nil && (!st.Mode().IsRegular() || st.Size() != size) {
@@ -60,97 +58,28 @@ func (w *Workspace) fetch(ctx context.Context, what, name string, size int64) (i
 	if err != nil {
 		return nil, err
 	}
-	if w.cfg.Pool != nil {
-		return w.pooled(ctx, what, name, size), nil
-	}
-	return r, nil
-}
-
-// pooled reads a file over the connections of the pool, and within its bandwidth.
-func (w *Workspace) pooled(ctx context.Context, what, name string, size int64) io.ReadCloser {
 	ctx, stop := context.WithCancel(ctx)
 	out, in := io.Pipe()
 	go func() {
-		_, err := w.cfg.Pool.Get(ctx, transfer.File{Path: name, Size: size}, 0, nil, in)
-		if fault.Is(err, fault.Tool) { // the login node saw the file as it should be, so the data host will
-			err = fault.Wrap(fault.Transport, "data_host_stale", "the SFTP server shows "+what+" in another state than the login node does", err)
+		_, err := w.cfg.Pool.Get(ctx, transfer.File{Path: name, Size: size, Name: what, Grows: true}, 0, nil, in)
+		if fault.Is(err, fault.Tool) { // it was as it should be when it was examined
+			err = fault.Wrap(fault.Transport, "output_short", "the SFTP server no longer shows all of "+what, err)
 		}
 		in.CloseWithError(err)
 	}()
-	return pooled{out, stop}
+	return output{out, stop}, nil
 }
 
-// pooled is a file that is on its way. Closing it ends the transfer.
-type pooled struct {
+// output is a file that is on its way. Closing it ends the transfer.
+type output struct {
 	*io.PipeReader
 	stop context.CancelFunc
 }
 
-func (p pooled) Close() error {
-	p.stop()
-	return p.PipeReader.Close()
+func (o output) Close() error {
+	o.stop()
+	return o.PipeReader.Close()
 }
-
-// readAhead is how much of an output is requested at a time; the requests for it are under way together.
-const readAhead = 4 << 20
-
-// reader reads a file over SFTP. It asks for a channel when it needs bytes, so that an open output holds none.
-type reader struct {
-	ctx  context.Context
-	w    *Workspace
-	what string
-	name string
-	at   int64
-	left int64
-	buf  []byte // read and not given away yet
-	room []byte
-}
-
-func (r *reader) Read(p []byte) (int, error) {
-	if len(r.buf) == 0 && r.left > 0 {
-		if err := r.more(); err != nil {
-			return 0, err
-		}
-	}
-	if len(r.buf) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.buf)
-	r.buf = r.buf[n:]
-	return n, nil
-}
-
-func (r *reader) more() error {
-	if r.room == nil {
-		r.room = make([]byte, min(r.left, readAhead))
-	}
-	want := r.room[:min(r.left, int64(len(r.room)))]
-	err := r.w.channels.do(r.ctx, r.what+" cannot be read", func(c *sftp.Client) error {
-		f, err := c.OpenFile(r.name, os.O_RDONLY)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		n, err := f.ReadAt(want, r.at)
-		if n < len(want) && (err == nil || err == io.EOF) {
-			return fault.New(fault.Transport, "output_short",
-				fmt.Sprintf("%s ends after %d bytes on the SFTP server, %d fewer than it should have", r.what, r.at+int64(n), r.left-int64(n)))
-		}
-		if n == len(want) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	r.at += int64(len(want))
-	r.left -= int64(len(want))
-	r.buf = want
-	return nil
-}
-
-func (r *reader) Close() error { return nil }
 
 func (s *shelled) output(ctx context.Context, runID string, n int, rel string) (entry, error) {
 	out, err := s.run(ctx, call{script: outputScript, name: "output", args: []string{runID, strconv.Itoa(n), rel}})

@@ -48,7 +48,7 @@ type Config struct {
 
 	Shell Shell // nil: SFTP alone
 	Data  Data
-	Pool  *transfer.Pool // carries inputs that are files of this host; nil: the channels of Data do
+	Pool  *transfer.Pool // carries the bytes of inputs and outputs to and from Data; whoever made it closes it
 	// SyncsFolders is what the admin says of a server used alone: a name that it has confirmed survives its crash.
 	SyncsFolders bool
 }
@@ -65,8 +65,8 @@ type Workspace struct {
 type far interface {
 	// mark marks runs_dir unless it is marked, and returns whose it is then.
 	mark(ctx context.Context) ([]byte, error)
-	// stage leaves in in/ only what belongs there, and reports which of the files are missing.
-	stage(ctx context.Context, runID string, t staging.Tree, files []input) (missing []bool, err error)
+	// stage leaves in in/ only what belongs there, and reports how far each file has come.
+	stage(ctx context.Context, runID string, t staging.Tree, files []input) ([]stageState, error)
 	// place gives files that lie complete in .stage their names.
 	place(ctx context.Context, runID string, t staging.Tree, files []input) error
 	open(ctx context.Context, runID string, n int, token string, files []run.ControlFile) error
@@ -140,13 +140,8 @@ func (w *Workspace) mark(ctx context.Context) error {
 	})
 }
 
-// Close closes the SFTP channels. The hosts stay connected.
-func (w *Workspace) Close() {
-	w.channels.close()
-	if w.cfg.Pool != nil {
-		w.cfg.Pool.Close()
-	}
-}
+// Close closes the SFTP channels. The hosts and the pool stay open.
+func (w *Workspace) Close() { w.channels.close() }
 
 // RunDir is the absolute path of a run's folder as jobs see it.
 func (w *Workspace) RunDir(runID string) string { return path.Join(w.cfg.RunsDir, runID) }
