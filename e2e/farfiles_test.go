@@ -87,7 +87,7 @@ func TestFarWorkspaces(t *testing.T) {
 				Pool: pool(dtn)}
 		},
 		"SFTP alone": func(dir string) sftp.Config {
-			return sftp.Config{RunsDir: dir, Data: login, SyncsFolders: true}
+			return sftp.Config{RunsDir: dir, Data: login, Pool: pool(login), SyncsFolders: true}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestFarImages(t *testing.T) {
 		"dtn": func(dir string) *sftp.Folder {
 			return sftp.NewFolder(login, dir, dtn, info.DTN.Shared+strings.TrimPrefix(dir, "/shared"), pool(dtn))
 		},
-		"SFTP alone": func(dir string) *sftp.Folder { return sftp.NewFolder(nil, "", login, dir, nil) },
+		"SFTP alone": func(dir string) *sftp.Folder { return sftp.NewFolder(nil, "", login, dir, pool(login)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

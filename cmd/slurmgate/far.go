@@ -15,7 +15,6 @@ import (
 	"slurmgate/apptainer"
 	"slurmgate/doctor"
 	"slurmgate/fault"
-	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/site"
 	far "slurmgate/staging/sftp"
@@ -44,7 +43,7 @@ func (h *hosts) farWorkspace(ctx context.Context, s *site.Site, gatewayID string
 				WithNext("mount its filesystem there, or create it, owned by the user of the gateway's login, mode 0700")
 		}
 	}
-	if c.Pool, err = transfer.New(data, transfer.Config{Connections: f.Connections, BytesPerSecond: int64(f.BandwidthMB) << 20}); err != nil {
+	if c.Pool, err = h.pool(s); err != nil {
 		return nil, err
 	}
 	w, err := far.New(ctx, c)
@@ -189,6 +188,15 @@ func (g *gateway) askSpace(ctx context.Context, s *site.Site) (doctor.Space, boo
 
 // farStore is the image store of a cluster whose files are reached by SFTP.
 func (h *hosts) farStore(s *site.Site) (*apptainer.FarStore, error) {
+	folder, err := h.farImages(s)
+	if err != nil {
+		return nil, err
+	}
+	return apptainer.NewFarStore(folder, s.Storage.ImageStore), nil
+}
+
+// farImages is the folder of that store.
+func (h *hosts) farImages(s *site.Site) (*far.Folder, error) {
 	data, err := h.data(s)
 	if err != nil {
 		return nil, err
@@ -199,11 +207,9 @@ func (h *hosts) farStore(s *site.Site) (*apptainer.FarStore, error) {
 	} else if host != nil {
 		shell = host
 	}
-	pool, err := transfer.New(data, transfer.Config{Connections: s.Storage.SFTP.Connections,
-		BytesPerSecond: int64(s.Storage.SFTP.BandwidthMB) << 20})
+	pool, err := h.pool(s)
 	if err != nil {
 		return nil, err
 	}
-	folder := far.NewFolder(shell, s.LoginFolders().ImageStore, data, s.Storage.SFTP.ImageStore, pool)
-	return apptainer.NewFarStore(folder, s.Storage.ImageStore), nil
+	return far.NewFolder(shell, s.LoginFolders().ImageStore, data, s.Storage.SFTP.ImageStore, pool), nil
 }

@@ -11,6 +11,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/nss"
 	"slurmgate/remote"
+	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/site"
 )
@@ -19,11 +20,14 @@ import (
 type hosts struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	open map[string]*remote.Host // by its whole configuration
+	mu    sync.Mutex
+	open  map[string]*remote.Host // by its whole configuration
+	pools map[string]*transfer.Pool
 }
 
-func newHosts(log *slog.Logger) *hosts { return &hosts{log: log, open: map[string]*remote.Host{}} }
+func newHosts(log *slog.Logger) *hosts {
+	return &hosts{log: log, open: map[string]*remote.Host{}, pools: map[string]*transfer.Pool{}}
+}
 
 // quietHosts are for a look: what they find is in its answer.
 func quietHosts() *hosts { return newHosts(slog.New(slog.DiscardHandler)) }
@@ -70,6 +74,28 @@ func (h *hosts) host(to site.SSH) (*remote.Host, error) {
 	return made, err
 }
 
+// pool carries all bytes between a site's data host and this one, workspaces and images alike, so that storage.sftp.connections and
+// bandwidth_mb bound them together.
+func (h *hosts) pool(s *site.Site) (*transfer.Pool, error) {
+	data, err := h.data(s)
+	if err != nil {
+		return nil, err
+	}
+	f := s.Storage.SFTP
+	c := transfer.Config{Connections: f.Connections, BytesPerSecond: int64(f.BandwidthMB) << 20}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := fmt.Sprintf("%s %p %+v", s.Name, data, c)
+	if known := h.pools[name]; known != nil {
+		return known, nil
+	}
+	made, err := transfer.New(data, c)
+	if err == nil {
+		h.pools[name] = made
+	}
+	return made, err
+}
+
 // links says how the connections to a site are; nil for a site that is here.
 func (h *hosts) links(s *site.Site) func() []run.Connection {
 	if !s.FarSlurm() && !s.FarFiles() {
@@ -103,6 +129,9 @@ func (h *hosts) links(s *site.Site) func() []run.Connection {
 func (h *hosts) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, pool := range h.pools {
+		pool.Close()
+	}
 	for _, host := range h.open {
 		host.Close()
 	}
