@@ -29,8 +29,8 @@ type UserAccounts struct {
 	Accounts []Account // the default first; none: the user has no association
 }
 
-// accountBook is the cached answer about all users.
-type accountBook struct {
+// AccountBook is the cached answer about all users.
+type AccountBook struct {
 	mu    sync.Mutex
 	users map[string]UserAccounts // nil: not known yet
 	read  time.Time               // when they were asked for
@@ -42,15 +42,15 @@ type accountBook struct {
 
 // AccountsOf returns what a user may charge on the cluster. If that is not known, it is a retryable Transport fault.
 func (c *CLI) AccountsOf(ctx context.Context, user string) (UserAccounts, error) {
-	users, err := c.accounts.get(ctx, c.AllAccounts)
+	users, err := c.accounts.Get(ctx, c.AllAccounts)
 	return users[user], err
 }
 
-// askAccounts asks for the accounts of all users.
-type askAccounts func(context.Context) (map[string]UserAccounts, error)
+// AskAccounts asks for the accounts of all users.
+type AskAccounts func(context.Context) (map[string]UserAccounts, error)
 
-// get returns the cached answer, or waits for a new one.
-func (b *accountBook) get(ctx context.Context, ask askAccounts) (map[string]UserAccounts, error) {
+// Get returns the cached answer, or waits for a new one.
+func (b *AccountBook) Get(ctx context.Context, ask AskAccounts) (map[string]UserAccounts, error) {
 	b.mu.Lock()
 	now := time.Now()
 	if b.users != nil && now.Sub(b.read) < accountsFresh {
@@ -83,7 +83,7 @@ func (b *accountBook) get(ctx context.Context, ask askAccounts) (map[string]User
 }
 
 // lookUp runs apart from its callers: one that leaves does not end it for the others.
-func (b *accountBook) lookUp(ask askAccounts) {
+func (b *AccountBook) lookUp(ask AskAccounts) {
 	ctx, stop := context.WithTimeout(context.Background(), accountsLimit)
 	defer stop()
 	asked := time.Now()

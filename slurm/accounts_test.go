@@ -134,10 +134,10 @@ func TestAccountsOfASlowDatabase(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		}
-		var b accountBook
+		var b AccountBook
 		began := time.Now()
 		for range 2 {
-			if _, err := b.get(t.Context(), ask); fault.CodeOf(err) != "accounts_unknown" || time.Since(began) != accountsWait {
+			if _, err := b.Get(t.Context(), ask); fault.CodeOf(err) != "accounts_unknown" || time.Since(began) != accountsWait {
 				t.Errorf("after %s: %v", time.Since(began), err)
 			}
 		}
@@ -146,18 +146,18 @@ func TestAccountsOfASlowDatabase(t *testing.T) {
 		time.Sleep(accountsFresh)
 		began = time.Now()
 		for range 3 {
-			if users, err := b.get(t.Context(), ask); users["alice"].Default != "a" || err != nil || time.Since(began) != accountsWait {
+			if users, err := b.Get(t.Context(), ask); users["alice"].Default != "a" || err != nil || time.Since(began) != accountsWait {
 				t.Errorf("after %s: %v %v", time.Since(began), users, err)
 			}
 		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		if users, err := b.get(gone, ask); users == nil || err != nil {
+		if users, err := b.Get(gone, ask); users == nil || err != nil {
 			t.Error(users, err)
 		}
 		answers <- map[string]UserAccounts{"alice": {Default: "b"}}
 		synctest.Wait()
-		if users, err := b.get(t.Context(), ask); users["alice"].Default != "b" || err != nil {
+		if users, err := b.Get(t.Context(), ask); users["alice"].Default != "b" || err != nil {
 			t.Error(users, err)
 		}
 	})

@@ -21,7 +21,7 @@ type CLI struct {
 	budget *Budget
 
 	identity identity
-	accounts accountBook // what users may charge
+	accounts AccountBook // what users may charge
 
 	queued atomic.Int64 // jobs to expect in the next answer of squeue
 

@@ -94,14 +94,13 @@ func (c *CLI) Archs(ctx context.Context) ([]string, error) {
 }
 
 func archs(text string) (list []string) {
-	spelling := map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 	for line := range strings.Lines(text) {
 		for word := range strings.FieldsSeq(line) {
 			name, is := strings.CutPrefix(word, "Arch=")
 			if !is || strings.HasPrefix(name, "(") {
 				continue
 			}
-			if name = cmp.Or(spelling[name], name); !slices.Contains(list, name) {
+			if name = Arch(name); !slices.Contains(list, name) {
 				list = append(list, name)
 			}
 			break // what follows may be an admin's words
@@ -109,6 +108,11 @@ func archs(text string) (list []string) {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// Arch is an architecture as Slurm writes it, in Go's spelling.
+func Arch(name string) string {
+	return cmp.Or(map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}[name], name)
 }
 
 // hostlist is the form of what [CLI.Hostnames] expands: names, commas and ranges.

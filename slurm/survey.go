@@ -181,7 +181,7 @@ func addNodes(list []Partition, text string) {
 		if most := limits[p.Name]; most > 0 {
 			mem = min(mem, most)
 		}
-		n, types := gpus(f[3])
+		n, types := GPUs(f[3])
 		p.Nodes, p.CPUs, p.MemMB, p.GPUs = p.Nodes+1, max(p.CPUs, cpus), max(p.MemMB, mem), max(p.GPUs, n)
 		for _, kind := range types {
 			if !slices.Contains(p.GPUTypes, kind) {
@@ -194,8 +194,8 @@ func addNodes(list []Partition, text string) {
 	}
 }
 
-// gpus counts those of a node's generic resources, such as gpu:a100:4(S:0-1),gpu:2,shard:8.
-func gpus(gres string) (n int, types []string) {
+// GPUs counts those of a node's generic resources, such as gpu:a100:4(S:0-1),gpu:2,shard:8.
+func GPUs(gres string) (n int, types []string) {
 	for word := range strings.SplitSeq(gres, ",") {
 		word, _, _ = strings.Cut(word, "(")
 		parts := strings.Split(word, ":")
@@ -225,38 +225,37 @@ func timeLimit(s string) (d time.Duration) {
 	return d + time.Duration(n)*24*time.Hour
 }
 
-// associations reads Account|Partition|QOS, a line for each. An account may have several lines, one for each partition.
-func associations(text, def string) (list []Account) {
+// associations reads Account|Partition|QOS, a line for each.
+func associations(text, def string) []Account {
+	u := UserAccounts{Default: def}
 	for line := range strings.Lines(text) {
-		f := strings.Split(strings.TrimSpace(line), "|")
-		if len(f) != 3 || f[0] == "" {
-			continue
-		}
-		i := slices.IndexFunc(list, func(a Account) bool { return a.Name == f[0] })
-		if i < 0 {
-			i, list = len(list), append(list, Account{Name: f[0], Default: f[0] == def, Partitions: []string{}})
-		}
-		a := &list[i]
-		switch {
-		case f[1] == "":
-			a.Partitions = nil // it holds for all
-		case a.Partitions != nil:
-			a.Partitions = append(a.Partitions, f[1])
-		}
-		for q := range strings.SplitSeq(f[2], ",") {
-			if q != "" && !slices.Contains(a.QOS, q) {
-				a.QOS = append(a.QOS, q)
-			}
+		if f := strings.Split(strings.TrimSpace(line), "|"); len(f) == 3 && f[0] != "" {
+			u.Add(f[0], f[1], strings.Split(f[2], ","))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Account) int {
-		switch {
-		case a.Default == b.Default:
-			return 0
-		case a.Default:
-			return -1
+	return u.Accounts
+}
+
+// Add adds an association. An account may have several, one for each partition; without a partition it holds for all.
+func (u *UserAccounts) Add(account, partition string, qos []string) {
+	i := slices.IndexFunc(u.Accounts, func(a Account) bool { return a.Name == account })
+	if i < 0 {
+		i = len(u.Accounts)
+		if account == u.Default {
+			i = 0
 		}
-		return 1
-	})
-	return list
+		u.Accounts = slices.Insert(u.Accounts, i, Account{Name: account, Default: account == u.Default, Partitions: []string{}})
+	}
+	a := &u.Accounts[i]
+	switch {
+	case partition == "":
+		a.Partitions = nil // it holds for all
+	case a.Partitions != nil:
+		a.Partitions = append(a.Partitions, partition)
+	}
+	for _, q := range qos {
+		if q != "" && !slices.Contains(a.QOS, q) {
+			a.QOS = append(a.QOS, q)
+		}
+	}
 }

@@ -60,11 +60,11 @@ func TestSurveyForms(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int{"(null)": 0, "gpu:4": 4, "gpu:a100:4(S:0-1)": 4, "gpu:a100:2,gpu:h100:6,shard:90": 8, "gpu": 0} {
-		if got, _ := gpus(text); got != want {
+		if got, _ := GPUs(text); got != want {
 			t.Errorf("%q: %d", text, got)
 		}
 	}
-	if _, types := gpus("gpu:a100:2(S:0-1),gpu:h100:6,gpu:2,shard:90"); fmt.Sprint(types) != "[a100 h100]" {
+	if _, types := GPUs("gpu:a100:2(S:0-1),gpu:h100:6,gpu:2,shard:90"); fmt.Sprint(types) != "[a100 h100]" {
 		t.Error(types)
 	}
 	for text, want := range map[string]int{"(null)": 0, "rl_enable": 120, "a,rl_enable,rl_refill_rate=4,rl_refill_period=60": 4,

@@ -17,6 +17,7 @@ type answer struct {
 	status   int
 	cluster  string // meta.slurm.cluster; empty before v0.0.40
 	release  string // meta.slurm.release, e.g. "24.11.5"
+	storage  string // meta.plugin.accounting_storage, e.g. "accounting_storage/slurmdbd"; empty before v0.0.40
 	errors   []problem
 	warnings []problem
 
@@ -113,11 +114,15 @@ func (a *answer) readMeta(d *jsontext.Decoder) error {
 		Cluster string `json:"cluster"`
 	}
 	var meta struct {
+		Plugin struct {
+			Storage string `json:"accounting_storage"`
+		} `json:"plugin"`
 		Slurm about `json:"slurm"`
 		Old   about `json:"Slurm"` // up to v0.0.39
 	}
 	err := json.UnmarshalDecode(d, &meta)
 	a.release, a.cluster = cmp.Or(meta.Slurm.Release, meta.Old.Release), cmp.Or(meta.Slurm.Cluster, meta.Old.Cluster)
+	a.storage = meta.Plugin.Storage
 	return err
 }
 

@@ -52,6 +52,8 @@ type Slurm struct {
 	budget *slurm.Budget
 	sends  sends
 
+	accounts slurm.AccountBook // what users may charge
+
 	queued atomic.Int64 // jobs to expect in the next answer about the queue
 }
 
