@@ -74,7 +74,7 @@ func (c *canceller) begin(ctx context.Context, j namedJob) bool {
 	last, again := c.asked[j]
 	c.mu.Unlock()
 	if again {
-		timeout, err := c.queue.MessageTimeout(ctx)
+		timeout, err := messageTimeout(ctx, c.queue)
 		if err != nil || c.now().Sub(last) < 2*timeout {
 			return false
 		}

@@ -151,7 +151,7 @@ func (c *cycle) countAbsence(ctx context.Context, v View) (bool, error) {
 			Data: map[string]any{"job_id": v.Submission.JobID}}})
 		return false, err
 	}
-	timeout, err := e.Queue.MessageTimeout(ctx)
+	timeout, err := messageTimeout(ctx, e.Queue)
 	if err != nil || c.began.Sub(*v.Attempt.MissedAt) < max(e.cfg.AbsenceGap, 2*timeout) {
 		return false, err
 	}

@@ -37,8 +37,21 @@ type Queue interface {
 	// is an error. A record that cannot be read is a job of [ClassUnread], so nothing that was printed is taken for absence. Jobs
 	// whose names are not a gateway's are left out, except those with the ids in sought: jobs of ours that somebody may have renamed.
 	Jobs(ctx context.Context, sought map[string]bool) ([]Job, error)
-	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs.
+	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs. Where
+	// it cannot be asked the fault is NotFound, and [DefaultMessageTimeout] counts.
 	MessageTimeout(ctx context.Context) (time.Duration, error)
+}
+
+// DefaultMessageTimeout is the MessageTimeout of a slurm.conf that sets none.
+const DefaultMessageTimeout = 10 * time.Second
+
+// messageTimeout is the queue's, or Slurm's default where it cannot be asked.
+func messageTimeout(ctx context.Context, q Queue) (time.Duration, error) {
+	d, err := q.MessageTimeout(ctx)
+	if fault.Is(err, fault.NotFound) {
+		return DefaultMessageTimeout, nil
+	}
+	return d, err
 }
 
 // Accounting shows what Slurm recorded about our jobs. A site without it answers with a NotFound fault, as [NoAccounting] does: that is no

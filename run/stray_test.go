@@ -72,6 +72,28 @@ func TestLostAfterTwoTimeouts(t *testing.T) {
 	})
 }
 
+// Where Slurm's own patience cannot be asked, the default of slurm.conf counts: a forgotten job is given up.
+func TestLostWithoutMessageTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.timeout = time.Hour // nobody hears of it
+		w.fault = func(op string, _ int) outcome {
+			if op == "MessageTimeout" {
+				return outcome{skip: true, err: fault.New(fault.NotFound, "rest_not_shown", "slurmrestd does not show MessageTimeout")}
+			}
+			return outcome{}
+		}
+		a := w.life().submit(order())
+		began := time.Now()
+		w.with(func() { w.start(w.jobs[0]); w.jobs[0].forgot = true })
+		time.Sleep(10 * time.Minute)
+		v := w.until(a.RunID, func(run.View) bool { return true })
+		w.want(v, run.Failed, "lost")
+		if d := v.Run.UpdatedAt.Sub(began); d < 2*run.DefaultMessageTimeout {
+			t.Errorf("given up after %s", d)
+		}
+	})
+}
+
 // From any moment on the ledger takes nothing more: nothing is sent without its intent (the world watches that), callers are told, and the
 // next gateway, with the disk mended, brings the run to its end without a second execution.
 func TestLedgerStops(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -47,9 +48,12 @@ func endedShown(t *testing.T, x *Transport) {
 	}
 }
 
-// Slurm says how long it waits for itself.
+// Slurm says how long it waits for itself, or the fault says that it cannot be asked.
 func patience(t *testing.T, x *Transport) {
-	if d, err := x.MessageTimeout(t.Context()); err != nil || d < time.Second || d > time.Hour {
+	d, err := x.MessageTimeout(t.Context())
+	if x.posted {
+		wantFault(t, err, fault.NotFound, "rest_not_shown")
+	} else if err != nil || d < time.Second || d > time.Hour {
 		t.Errorf("%s %v", d, err)
 	}
 }

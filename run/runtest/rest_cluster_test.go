@@ -28,6 +28,8 @@ func TestClusterConformanceOverREST(t *testing.T) {
 	jobs := runtest.Setup{Posted: true, Test: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) },
 		Open: func(t *testing.T) *runtest.Transport { return openREST(t, dir) }}
 	t.Run("submitter", func(t *testing.T) { runtest.Submitter(t, jobs) })
+	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
+	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
 	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
 }
 
@@ -51,7 +53,7 @@ func openREST(t *testing.T, programs string) *runtest.Transport {
 	must(t, err)
 	s.renderer = over.Renderer
 	x := s.transport()
-	x.Submitter, x.Canceller, x.Queue, x.Accounting = over, over, cli, cli
+	x.Submitter, x.Canceller, x.Queue, x.Accounting = over, over, over, over
 	x.Room = run.ScopeRun // slurmrestd does not name the limit
 	x.Slow = func(t *testing.T) func() {
 		must(t, daemon.Signal(syscall.SIGSTOP))

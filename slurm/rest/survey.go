@@ -193,7 +193,7 @@ func (s *Slurm) Partitions(ctx context.Context) ([]run.Partition, error) {
 	list := []run.Partition{}
 	for _, p := range parts {
 		one := run.Partition{Name: p.Name, Default: slices.ContainsFunc(p.Flags, func(f string) bool { return strings.EqualFold(f, "default") }),
-			Up: p.state() == "UP", MaxSeconds: 60 * (p.Maximums.Time.n + p.OldTime.n)}
+			Up: p.state() == "UP", MaxSeconds: 60 * max(0, p.Maximums.Time.n+p.OldTime.n)} // -1: no limit, up to v0.0.39
 		most := int(p.Maximums.Memory.n + p.OldMemory.n)
 		for _, n := range nodes {
 			if !slices.Contains(n.Partitions, p.Name) {
