@@ -16,6 +16,18 @@ func Clip(s string) string {
 		s, _ = secrets.Default().Head(s, clipBytes-3)
 		s = strings.ToValidUTF8(s, "") + "…"
 	}
+	return printable(s)
+}
+
+// ClipEnd is Clip for text whose end says most: at most n bytes of it.
+func ClipEnd(s string, n int) string {
+	if len(s) > n {
+		s = "…" + strings.ToValidUTF8(secrets.Default().Tail(s, n-3), "")
+	}
+	return printable(s)
+}
+
+func printable(s string) string {
 	q := strconv.QuoteToGraphic(s)
 	return visible.Text(strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`))
 }

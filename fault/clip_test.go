@@ -14,3 +14,11 @@ func TestClip(t *testing.T) {
 		}
 	}
 }
+
+func TestClipEnd(t *testing.T) {
+	for in, want := range map[string]string{"": "", "a\x1b[31m": `a\x1b[31m`, strings.Repeat("x", 300) + "end": "…" + strings.Repeat("x", 14) + "end"} {
+		if got := ClipEnd(in, 20); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

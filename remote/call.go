@@ -89,7 +89,8 @@ func (g *gate) close() {
 var errTooLong = errors.New("the script printed more than its limit")
 
 // Run runs a script and waits for it. A script that ran to its end is no error, whatever its exit status. Every other end is a Transport
-// fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run returns at once.
+// fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run returns at once. Without a deadline in ctx, the
+// wait for a session and for the far shell's first answer is bounded all the same; the script itself may take as long as it needs.
 func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	random := make([]byte, 16)
 	rand.Read(random) // never fails
@@ -151,7 +152,8 @@ func (x *exchange) run(ctx context.Context, text []byte) (Output, error) {
 			begun = nil
 		case <-hello.C:
 			if begun != nil {
-				return Output{}, x.h.profile(x.code(NoShell), fmt.Sprintf("the login shell did not start /bin/sh within %s", x.h.timing.hello), nil)
+				return Output{}, x.h.profile(x.code(NoShell), fmt.Sprintf("the login shell did not start /bin/sh within %s", x.h.timing.hello),
+					x.heard())
 			}
 		case <-ctx.Done():
 			return Output{}, x.h.fault(x.code(Unreachable), "no answer within the time allowed", ctx.Err())
@@ -169,6 +171,11 @@ func (x *exchange) code(certain string) string {
 		}
 	}
 	return Cut
+}
+
+// heard is what the login shell printed before /bin/sh started, on both streams.
+func (x *exchange) heard() []byte {
+	return bytes.Join([][]byte{x.err.heard(), x.out.heard()}, []byte("\n"))
 }
 
 // talk carries out the call on its channel.
@@ -278,14 +285,14 @@ func (x *exchange) broken(err error) error {
 	begun := x.out.state != before
 	switch {
 	case errors.Is(err, errNoise):
-		return x.h.profile(x.code(NoShell), err.Error(), x.out.noise)
+		return x.h.profile(x.code(NoShell), err.Error(), x.heard())
 	case errors.Is(err, errTooLong):
 		return fault.Wrap(fault.Transport, "ssh_answer", fmt.Sprintf("%s: the script printed more than %d bytes", x.h.cfg.name(),
 			x.call.Limit), err)
 	case err != nil && begun:
 		return x.h.fault(Cut, "the answer cannot be used", err)
 	case !begun && x.status.Load():
-		return x.h.profile(NoShell, "the login shell ended before it started /bin/sh, or read what was meant for it", x.out.heard())
+		return x.h.profile(NoShell, "the login shell ended before it started /bin/sh, or read what was meant for it", x.heard())
 	case !begun:
 		return x.h.fault(x.code(Unreachable), "the connection was lost before the far shell answered", err)
 	}

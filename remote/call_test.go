@@ -71,16 +71,20 @@ func TestProfiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		profile string
 		code    string
+		says    string // in the error
 	}{
-		"prints":            {"echo 'Last login: today'; echo welcome >&2; printf 'no newline'; printf x >&2", ""},
-		"asks":              {"printf 'Project? '; read p; echo \"you chose $p\"; read q", ""},
-		"changes directory": {"cd /nonexistent; cd /; umask 0; alias printf=false; export PATH=/nonexistent; set -C", NoShell},
-		"exits":             {"echo This account is not available; exit 1", NoShell},
-		"never ends":        {"sleep 60", NoShell},
-		"takes all":         {"cat >/dev/null", NoShell},
-		"takes some":        {"head -c 100 >/dev/null", NoShell},
-		"echoes":            {"cat", NoShell},
-		"floods":            {"yes", NoShell},
+		"prints":            {"echo 'Last login: today'; echo welcome >&2; printf 'no newline'; printf x >&2", "", ""},
+		"asks":              {"printf 'Project? '; read p; echo \"you chose $p\"; read q", "", ""},
+		"asks for ever":     {"while :; do printf 'Project? '; read p; sleep 1; done", NoShell, "it printed: Project?"},
+		"asks on stderr":    {"printf 'Licence server \\033[31mdown\\033[0m, wait [y/n]? ' >&2; sleep 60", NoShell, "down"},
+		"says much":         {"head -c 3000 /dev/zero | tr '\\000' x; echo THE END; sleep 60", NoShell, "xTHE END"},
+		"changes directory": {"cd /nonexistent; cd /; umask 0; alias printf=false; export PATH=/nonexistent; set -C", NoShell, ""},
+		"exits":             {"echo This account is not available; exit 1", NoShell, "not available"},
+		"never ends":        {"sleep 60", NoShell, ""},
+		"takes all":         {"cat >/dev/null", NoShell, ""},
+		"takes some":        {"head -c 100 >/dev/null", NoShell, ""},
+		"echoes":            {"cat", NoShell, ""},
+		"floods":            {"yes", NoShell, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,6 +102,10 @@ func TestProfiles(t *testing.T) {
 				}
 				if _, there := os.Stat(ran); there == nil {
 					t.Error("it was executed")
+				}
+				_, said, _ := strings.Cut(err.Error(), "it printed: ")
+				if !strings.Contains(err.Error(), c.says) || len(said) > 900 || strings.Contains(said, "\033") {
+					t.Errorf("%q does not show what the profile printed", err)
 				}
 				if code := fault.CodeOf(err); code != c.code && (once || code != Cut) || !strings.Contains(err.Error(), ".bashrc") {
 					t.Error(err)
@@ -155,6 +163,34 @@ func TestGivenUp(t *testing.T) {
 		t.Error(err)
 	}
 	await(t, dir+"/end")
+}
+
+// A caller without a deadline does not wait for ever for a session, nor for an SFTP server that never answers.
+//
+// proves SITE-04
+func TestOpeningIsBounded(t *testing.T) {
+	s, c := serve(t, "")
+	h := open(t, c)
+	h.timing.session, h.timing.hello = time.Second, time.Second
+	s.Mute.Store(true)
+	_, err := h.SFTP(t.Context())
+	if fault.CodeOf(err) != NoShell || !strings.Contains(err.Error(), "it printed: Welcome!") || !strings.Contains(err.Error(), ".bashrc") {
+		t.Error(err)
+	}
+	_, err = h.More(t.Context())
+	if fault.CodeOf(err) != NoShell {
+		t.Error(err)
+	}
+	s.Mute.Store(false)
+	for range sessions {
+		client, err := h.SFTP(t.Context())
+		must(t, err)
+		defer client.Close()
+	}
+	_, err = h.Run(t.Context(), Call{Script: "true", Limit: 1})
+	if fault.CodeOf(err) != Busy || !NotStarted(err) {
+		t.Error(err)
+	}
 }
 
 func TestSFTP(t *testing.T) {

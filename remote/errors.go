@@ -33,11 +33,14 @@ func (h *Host) fault(code, msg string, err error) *fault.Error {
 	return fault.Wrap(fault.Transport, code, h.cfg.name()+": "+msg, err)
 }
 
+// maxSaid bounds how much of a profile's text an error has, in bytes.
+const maxSaid = 200
+
 // profile describes a login shell from which no sign of /bin/sh came.
 func (h *Host) profile(code, what string, noise []byte) *fault.Error {
 	said := ""
 	if text := strings.TrimSpace(strings.ToValidUTF8(string(noise), "?")); text != "" {
-		said = fmt.Sprintf("; it printed: %s", fault.Clip(text[max(0, len(text)-90):]))
+		said = fmt.Sprintf("; it printed: %s", fault.ClipEnd(text, maxSaid))
 	}
 	return h.fault(code, what+said, nil).WithNext("log in as the user by hand: the login shell's start-up files (.bashrc, .cshrc, " +
 		"config.fish, .zshenv) must not ask, wait, read standard input or exit when no terminal is there")

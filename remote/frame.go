@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // What goes to the standard input of /bin/sh -s, M being the mark of the call, a random word:
@@ -69,6 +70,7 @@ type answer struct {
 	to         func([]byte) error // takes what the script printed
 	begun      func()             // called once at the mark
 
+	mu    sync.Mutex // holds while the mark has not come: heard is called meanwhile
 	state state
 	rest  []byte // what may be the beginning of a mark
 	noise []byte // the last of what came before
@@ -99,18 +101,13 @@ func newAnswer(mark string, to func([]byte) error, begun func()) *answer {
 
 // Write takes the next part, until its error is errEnded.
 func (a *answer) Write(p []byte) (int, error) {
-	a.rest = append(a.rest, p...)
 	if a.state == before {
-		i := bytes.Index(a.rest, a.begin)
-		if i < 0 {
-			return len(p), a.drop(max(0, len(a.rest)-len(a.begin)+1))
-		}
-		if err := a.drop(i); err != nil {
+		if err := a.listen(p); err != nil || a.state == before {
 			return len(p), err
 		}
-		a.rest = a.rest[len(a.begin):]
-		a.state = within
 		a.begun()
+	} else {
+		a.rest = append(a.rest, p...)
 	}
 	i := bytes.Index(a.rest, a.end)
 	if i < 0 {
@@ -137,6 +134,23 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), errEnded
 }
 
+// listen takes the next part while the mark has not come.
+func (a *answer) listen(p []byte) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rest = append(a.rest, p...)
+	i := bytes.Index(a.rest, a.begin)
+	if i < 0 {
+		return a.drop(max(0, len(a.rest)-len(a.begin)+1))
+	}
+	if err := a.drop(i); err != nil {
+		return err
+	}
+	a.rest = a.rest[len(a.begin):]
+	a.state = within
+	return nil
+}
+
 // drop forgets n bytes of what came before the mark.
 func (a *answer) drop(n int) error {
 	a.loud += n
@@ -159,5 +173,12 @@ func (a *answer) pass(n int) error {
 	return err
 }
 
-// heard is the last of what was printed while there was no mark.
-func (a *answer) heard() []byte { return append(bytes.Clone(a.noise), a.rest...) }
+// heard is the last of what was printed before the mark.
+func (a *answer) heard() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state != before {
+		return bytes.Clone(a.noise)
+	}
+	return append(bytes.Clone(a.noise), a.rest...)
+}

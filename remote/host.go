@@ -41,10 +41,11 @@ type timing struct {
 	alive          time.Duration // between two keep-alives, and the wait for the answer to one
 	hello          time.Duration // for a login shell to come to /bin/sh
 	busy           time.Duration // for a further session
+	session        time.Duration // for a session to open, with everything before it
 }
 
 var usual = timing{first: time.Second, longest: time.Minute, patience: 3 * time.Second, alive: 15 * time.Second, hello: 30 * time.Second,
-	busy: 20 * time.Second}
+	busy: 20 * time.Second, session: 90 * time.Second}
 
 // attempt is a connection that is being made; done is closed at its end.
 type attempt struct {

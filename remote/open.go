@@ -13,6 +13,8 @@ import (
 // open opens a session channel on the kept connection. free gives its slot back; whoever has the channel calls it when the requests end.
 // Its errors all prove that nothing was started.
 func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-chan *ssh.Request, free func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.timing.session)
+	defer cancel()
 	began := time.Now()
 	for lost := 0; ; {
 		l, err := h.connect(ctx)
@@ -21,7 +23,8 @@ func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-c
 		}
 		free, err := l.slots.take(ctx)
 		if err != nil {
-			return nil, nil, nil, nil, h.fault(Busy, "no session became free within the time allowed", err)
+			return nil, nil, nil, nil, h.fault(Busy, "no session became free within the time allowed", err).
+				WithNext("look for hanging processes of the user there, or ask for a higher MaxSessions in sshd_config")
 		}
 		ch, requests, err := openOn(ctx, l.client, free)
 		if err == nil {

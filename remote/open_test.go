@@ -28,6 +28,6 @@ func open(t *testing.T, c Config) *Host {
 	must(t, err)
 	t.Cleanup(h.Close)
 	h.timing = timing{first: 20 * time.Millisecond, longest: 200 * time.Millisecond, patience: time.Second, alive: 500 * time.Millisecond,
-		hello: 10 * time.Second, busy: time.Second}
+		hello: 10 * time.Second, busy: time.Second, session: time.Minute}
 	return h
 }

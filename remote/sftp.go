@@ -30,6 +30,8 @@ func (h *Host) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 
 // More opens an SFTP channel on a further connection, which ends with the client. There are at most [MaxConnections] of them.
 func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.timing.session)
+	defer cancel()
 	if _, err := h.connect(ctx); err != nil { // a host that is away is asked by one connection alone
 		return nil, err
 	}
@@ -79,8 +81,9 @@ func (h *Host) subsystem(ctx context.Context, ch ssh.Channel, requests <-chan *s
 		err    error
 	}
 	got := make(chan started, 1)
+	noise := &quiet{from: ch}
 	go func() {
-		client, err := h.startSFTP(ch, end, opts)
+		client, err := h.startSFTP(ch, noise, end, opts)
 		got <- started{client, err}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, h.timing.hello)
@@ -93,11 +96,11 @@ func (h *Host) subsystem(ctx context.Context, ch ssh.Channel, requests <-chan *s
 		return s.client, s.err
 	case <-ctx.Done():
 		go end()
-		return nil, h.profile(NoShell, "the SFTP server did not start within the time allowed", nil)
+		return nil, h.profile(NoShell, "the SFTP server did not start within the time allowed", noise.heard())
 	}
 }
 
-func (h *Host) startSFTP(ch ssh.Channel, end func() error, opts []sftp.ClientOption) (*sftp.Client, error) {
+func (h *Host) startSFTP(ch ssh.Channel, noise *quiet, end func() error, opts []sftp.ClientOption) (*sftp.Client, error) {
 	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
 	if err != nil {
 		return nil, h.fault(Unreachable, "the connection was lost", err)
@@ -106,11 +109,10 @@ func (h *Host) startSFTP(ch ssh.Channel, end func() error, opts []sftp.ClientOpt
 		return nil, h.fault(NoShell, "the host does not offer SFTP", nil).WithNext("ask for the subsystem sftp in sshd_config")
 	}
 	go io.Copy(io.Discard, ch.Stderr())
-	noise := &quiet{from: ch}
 	client, err := sftp.NewClientPipe(noise, closer{ch, end}, opts...)
 	switch {
-	case errors.Is(err, errNoise) || noise.heard > 0 && err != nil:
-		return nil, h.profile(NoShell, "the login shell prints text where the SFTP server should answer", noise.text)
+	case errors.Is(err, errNoise) || len(noise.heard()) > 0 && err != nil:
+		return nil, h.profile(NoShell, "the login shell prints text where the SFTP server should answer", noise.heard())
 	case err != nil:
 		return nil, h.fault(NoShell, "the SFTP server did not start", err)
 	}
@@ -120,9 +122,18 @@ func (h *Host) startSFTP(ch ssh.Channel, end func() error, opts []sftp.ClientOpt
 // quiet leaves out what comes before the first packet of an SFTP server: a packet begins with a zero byte, and text has none.
 type quiet struct {
 	from  io.Reader
-	heard int
-	text  []byte // the first of it
 	begun bool
+
+	mu    sync.Mutex
+	count int
+	text  []byte // the first of it
+}
+
+// heard is what came before the first packet.
+func (q *quiet) heard() []byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return bytes.Clone(q.text)
 }
 
 func (q *quiet) Read(p []byte) (int, error) {
@@ -136,12 +147,14 @@ func (q *quiet) Read(p []byte) (int, error) {
 		if !q.begun {
 			i = n
 		}
-		q.heard += i
+		q.mu.Lock()
+		q.count += i
 		q.text = append(q.text, p[:min(i, 512-len(q.text))]...)
+		q.mu.Unlock()
 		switch {
 		case q.begun:
 			return copy(p, p[i:n]), err
-		case q.heard > maxNoise:
+		case q.count > maxNoise:
 			return 0, errNoise
 		case err != nil:
 			return 0, err

@@ -38,6 +38,7 @@ type Server struct {
 	Accepted atomic.Int64 // connections
 	Deaf     atomic.Bool  // connections are closed at once
 	Frozen   atomic.Bool  // keep-alives are not answered any more
+	Mute     atomic.Bool  // the SFTP server says its welcome and nothing else
 
 	t        *testing.T
 	profile  string // run before the command, with its standard input
@@ -216,6 +217,9 @@ func (s *Server) session(ch ssh.Channel, requests <-chan *ssh.Request) {
 		case r.Type == "subsystem" && what.Text == "sftp":
 			r.Reply(true, nil)
 			io.WriteString(ch, "Welcome!\n")
+			if s.Mute.Load() {
+				continue
+			}
 			if server, err := sftp.NewServer(ch); err == nil {
 				go func() {
 					server.Serve()
