@@ -458,6 +458,23 @@ func TestProductHasNoSeams(t *testing.T) {
 	}
 }
 
+// No server and no suite of the tests is in the product.
+func TestProductHasNoTestServers(t *testing.T) {
+	tests := []string{"remote/sshtest", "run/runtest", "gate/conformance", "secrets/corpus"}
+	for _, tags := range []string{"-tags=", "-tags=chaos"} {
+		for _, p := range goList(t, tags, "-deps", "./cmd/...") {
+			if slices.Contains(tests, p.name()) {
+				t.Errorf("%s is part of the product", p.name())
+			}
+		}
+	}
+	for _, name := range tests { // they are where this test looks for them
+		if len(goList(t, "./"+name)) != 1 {
+			t.Errorf("there is no package %s", name)
+		}
+	}
+}
+
 // What must run may not be left out silently, and tests do not wait for the clock where they need not.
 func TestNoSkippedTests(t *testing.T) {
 	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {

@@ -69,7 +69,9 @@ type hold struct {
 	seen int
 }
 
-func newHold(word string, want int) *hold { return &hold{word: word, want: want, all: make(chan struct{})} }
+func newHold(word string, want int) *hold {
+	return &hold{word: word, want: want, all: make(chan struct{})}
+}
 
 // watched is the connection to a server that counts or holds.
 type watched struct {
@@ -180,7 +182,9 @@ func (s server) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clie
 }
 
 // More opens a channel as a further connection would.
-func (s server) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) { return s.SFTP(ctx, opts...) }
+func (s server) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
+	return s.SFTP(ctx, opts...)
+}
 
 // poolOf is a pool of few connections to a server.
 func poolOf(t *testing.T, d transfer.Dialer) *transfer.Pool {

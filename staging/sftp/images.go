@@ -64,16 +64,24 @@ func (f *Folder) Check(ctx context.Context, name, known string) (sum, state stri
 	return sum, strings.TrimPrefix(state, "-"), nil
 }
 
+// addingPrefix begins the name of an image that was sent and has not got its name yet.
+const addingPrefix = ".adding-"
+
 // Put sends a file and gives it its name when all of it is there, with these bytes, and durable. The next try continues where one that was
 // cut off ended.
 func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int64, sum string) error {
 	msg := name + " cannot be sent"
-	temp := ".adding-" + name
+	temp := addingPrefix + name
 	var err error
 	if f.shell != nil {
-		_, err = f.shell.run(ctx, call{script: imageScript, name: "prepare", writes: true})
+		_, err = f.shell.run(ctx, call{script: imageScript, name: "prepare", args: []string{leftoverSeconds}, writes: true})
 	} else {
-		err = f.channels.do(ctx, msg, func(c *sftp.Client) error { return c.MkdirAll(f.data) })
+		err = f.channels.do(ctx, msg, func(c *sftp.Client) error {
+			if err := c.MkdirAll(f.data); err != nil {
+				return err
+			}
+			return sweepFolder(c, f.data)
+		})
 	}
 	if err != nil {
 		return f.fault(msg, err)

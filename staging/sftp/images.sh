@@ -34,12 +34,12 @@ op_check() {
   echo "$before $sum"
 }
 
-# prepare: the folder is there, and nothing of sends that were cut off long ago.
+# prepare SECONDS: the folder is there, and nothing of sends that nobody has continued for so long.
 op_prepare() {
   local left now
   now=$(date +%s)
-  for left in .adding-*; do
-    (($(stat -c %Y -- "$left" 2>/dev/null || echo "$now") > now - 86400)) || rm -f -- "$left"
+  for left in .adding-* .put-*; do
+    (($(stat -c %Y -- "$left" 2>/dev/null || echo "$now") > now - $1)) || rm -f -- "$left"
   done
 }
 

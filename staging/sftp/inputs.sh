@@ -111,3 +111,16 @@ op_place() {
   clear .stage
   settle "$run"
 }
+
+# sweep SECONDS: removes the parts of inputs that nobody has continued for so long.
+op_sweep() {
+  local stage part at now
+  now=$(date +%s)
+  for stage in run_*/.stage; do
+    enter "$stage" || continue
+    for part in .put-*; do
+      [[ -f $part && ! -L $part ]] && at=$(stat -c %Y -- "$part") && ((at < now - $1)) && rm -f -- "./$part"
+    done
+  done
+  echo end
+}

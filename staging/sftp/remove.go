@@ -35,6 +35,7 @@ func (w *Workspace) RemoveRun(ctx context.Context, runID string, attempts map[in
 	if ok, err := still(); !ok || err != nil {
 		return 0, err
 	}
+	w.tidy(ctx)
 	return w.far.remove(ctx, runID, attempts)
 }
 

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/pkg/sftp"
 
@@ -59,6 +61,7 @@ type Workspace struct {
 	far      far
 	channels *channels
 	locks    staging.Locks
+	swept    atomic.Pointer[time.Time] // when tidy ran last
 }
 
 // far is what decides: the shell, or requests over SFTP. Errors are faults.
@@ -79,6 +82,8 @@ type far interface {
 	size(ctx context.Context, runID string) (int64, error)
 	examine(ctx context.Context, runID string, attempts map[int]string) error
 	remove(ctx context.Context, runID string, attempts map[int]string) (freed int64, err error)
+	// sweep removes old parts of inputs.
+	sweep(ctx context.Context) error
 }
 
 // entry is what the far side says of a file.
@@ -116,6 +121,7 @@ func New(ctx context.Context, cfg Config) (*Workspace, error) {
 		w.Close()
 		return nil, err
 	}
+	w.tidy(ctx)
 	return w, nil
 }
 
