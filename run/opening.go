@@ -15,7 +15,9 @@ import (
 const SiteAway = "site_away"
 
 // unreached reports whether a code says that a site, or a host of it, could not be reached: it says nothing about what is there.
-func unreached(code string) bool { return code == SiteAway || strings.HasPrefix(code, "ssh_") }
+func unreached(code string) bool {
+	return code == SiteAway || strings.HasPrefix(code, "ssh_") || strings.HasPrefix(code, "rest_")
+}
 
 // opening are the ports of a site before and after it was opened. Before, every call is a Transport fault with code [SiteAway] and has no
 // effect, so runs of the site wait as they do when its filesystem or its Slurm is away for a while.

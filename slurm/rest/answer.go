@@ -27,6 +27,7 @@ type answer struct {
 // problem is one error or warning of an answer.
 type problem struct {
 	Number      int    `json:"error_number"` // of slurm_errno.h
+	Code        int    `json:"error_code"`   // the same, up to v0.0.38; either of the two may be missing or -1
 	Text        string `json:"error"`        // Slurm's text for the number
 	Description string `json:"description"`
 	Source      string `json:"source"` // the function that met it
@@ -101,6 +102,9 @@ func readProblems(d *jsontext.Decoder, to *[]problem) error {
 	return each(d, func(d *jsontext.Decoder) error {
 		var p problem
 		err := json.UnmarshalDecode(d, &p)
+		if p.Number == 0 || p.Number == -1 {
+			p.Number = cmp.Or(p.Code, p.Number)
+		}
 		if len(*to) < maxProblems {
 			*to = append(*to, p)
 		}

@@ -52,16 +52,18 @@ var options = map[string]func(v version, j map[string]any, value string) error{
 	"--qos":        text("qos"),
 	"--constraint": text("constraints"),
 	"--exclude": func(v version, j map[string]any, s string) error {
-		j["excluded_nodes"] = strings.Split(s, ",")
-		if !v.nested {
-			delete(j, "excluded_nodes")
-			j["exclude_nodes"] = strings.Split(s, ",")
+		if v.nested {
+			j["excluded_nodes"] = strings.Split(s, ",")
+		} else {
+			j["exclude_nodes"] = s
 		}
 		return nil
 	},
 	"--gres": func(v version, j map[string]any, s string) error {
-		if j["tres_per_node"] = "gres/" + s; !v.nested {
-			j["tres_per_node"] = "gres:" + s
+		if v.nested {
+			j["tres_per_node"] = "gres/" + s
+		} else {
+			j["gres"] = s
 		}
 		return nil
 	},
@@ -104,7 +106,10 @@ func (v version) number(j map[string]any, member, s string) error {
 // not known here is an error: no property of a job is ever left out.
 func (v version) body(argv []string, script []byte) ([]byte, error) {
 	last := len(argv) - 1
-	j := map[string]any{"standard_input": "/dev/null", "argv": []string{argv[last]}}
+	j := map[string]any{"standard_input": "/dev/null"}
+	if v.nested { // slurmrestd 22.05 frees argv twice and dies
+		j["argv"] = []string{argv[last]}
+	}
 	for _, arg := range argv[:last] {
 		name, value, _ := strings.Cut(arg, "=")
 		set, known := options[arg]

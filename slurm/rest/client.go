@@ -119,13 +119,27 @@ func (c *client) once(ctx context.Context, r request, token string) (answer, err
 	if err != nil {
 		return answer{}, notSent(err)
 	}
-	if err := c.prove(ctx, k, token); err != nil {
+	if err := c.prove(ctx, k, c.version.known(), token); err != nil {
 		c.pool.drop(k)
 		return answer{}, notSent(err)
 	}
 	a, err := c.exchange(ctx, k, r, token)
+	if err != nil && !answered(err) {
+		c.epoch.Add(1)
+	}
 	c.pool.put(k, a.reusable)
 	return a, err
+}
+
+// answered reports whether slurmctld itself refused a call: all numbers are of its own errors, none of the way to it.
+func answered(err error) bool {
+	problems := problemsOf(err)
+	for _, p := range problems {
+		if p.Number < 2000 || p.Number >= 5000 {
+			return false
+		}
+	}
+	return len(problems) > 0
 }
 
 // exchange writes the request and reads the answer.

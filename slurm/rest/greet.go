@@ -24,8 +24,8 @@ type Greeting struct {
 	Process int    // the user id of the process that made the socket; -1: not known
 }
 
-// protocolAuth is the error number of a request whose credentials a daemon of Slurm does not accept: SLURM_PROTOCOL_AUTHENTICATION_ERROR of
-// slurm_errno.h.
+// protocolAuth is SLURM_PROTOCOL_AUTHENTICATION_ERROR: a daemon did not accept the credentials of a request, which then had no effect, or
+// slurmrestd those of the answer, which says nothing about the effect.
 const protocolAuth = 1007
 
 // Greet asks slurmrestd who it is, with a request that slurmctld authenticates: a ping is answered to anybody. It costs one RPC.

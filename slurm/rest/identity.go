@@ -4,42 +4,109 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"slurmgate/fault"
 	"slurmgate/run"
 	"slurmgate/slurm"
 )
 
-// prove makes sure that a connection leads to a slurmrestd of the site's cluster. It is asked once on each connection, on that connection:
-// whatever answers at the same address later does so on another one.
-func (c *client) prove(ctx context.Context, k *conn, token string) error {
-	v := c.version.known()
-	if c.cluster == "" || k.proven || v == nil { // nothing but the versions is asked before there is one
+// proof is what was shown on a connection: that slurmctld accepts the token and belongs to the site's cluster. It ends with the token, and
+// when any call is refused or has no answer: then the name of a controller's host may have moved to another cluster.
+type proof struct {
+	token string
+	epoch int64
+}
+
+// prove makes sure that a connection may be used for requests that change something, with a request that does not, on that connection:
+// whatever answers at the same address later does so on another one. slurmrestd itself does not look at tokens, only slurmctld does.
+func (c *client) prove(ctx context.Context, k *conn, v *version, token string) error {
+	now := proof{token, c.epoch.Load()}
+	if v == nil || k.proven == now { // nothing but the versions is asked before there is one
 		return nil
 	}
-	name, err := c.askCluster(ctx, k, *v, token)
-	if err != nil {
+	if err := c.budget.Spend(ctx, 1); err != nil {
 		return err
 	}
-	if err := c.compare(name); err != nil {
-		return err
+	a, err := c.exchange(ctx, k, request{method: "GET", path: "/slurm/" + v.name + "/licenses"}, token)
+	name := a.cluster
+	if err == nil && !v.cluster && c.cluster != "" {
+		name, err = c.clusterOf(ctx, k, *v, token)
 	}
-	k.proven = true
+	switch {
+	case refusedWith(err, protocolAuth):
+		return fault.Wrap(fault.Transport, AuthFault, fmt.Sprintf("slurmctld does not accept the gateway as %s", c.user), err).WithNext(
+			"check slurm.rest.user and the token in the site file, and the clocks of both hosts")
+	case err != nil && fault.CodeOf(err) == Refused:
+		return fault.Wrap(fault.Transport, run.Unreachable, "Slurm did not answer slurmrestd at "+c.pool.name, err)
+	case err != nil:
+		return err
+	case !a.reusable:
+		return fault.New(fault.Transport, run.Unreachable, "slurmrestd at "+c.pool.name+" ends each connection after one answer").WithNext(
+			"let the proxy in front of it keep connections open")
+	}
+	if c.cluster != "" {
+		if err := c.compare(name); err != nil {
+			return err
+		}
+	}
+	k.proven = now
 	return nil
 }
 
-func (c *client) askCluster(ctx context.Context, k *conn, v version, token string) (string, error) {
-	a, err := c.exchange(ctx, k, request{method: "GET", path: "/slurm/" + v.name + "/ping/"}, token)
-	return a.cluster, err
+// refusedWith reports whether Slurm refused a call with this number.
+func refusedWith(err error, number int) bool {
+	for _, p := range problemsOf(err) {
+		if p.Number == number {
+			return true
+		}
+	}
+	return false
+}
+
+// clusterOf is the cluster of an older slurmrestd, whose answers do not name it: that of its jobs, or the only one that slurmdbd has. It is
+// empty when neither shows.
+func (c *client) clusterOf(ctx context.Context, k *conn, v version, token string) (string, error) {
+	names := map[string]bool{}
+	collect := func(member string) func(*jsontext.Decoder) error {
+		return func(d *jsontext.Decoder) error {
+			return each(d, func(d *jsontext.Decoder) error {
+				return object(d, members{member: func(d *jsontext.Decoder) error {
+					var name *string
+					err := json.UnmarshalDecode(d, &name)
+					if name != nil && *name != "" && len(names) < 100 {
+						names[*name] = true
+					}
+					return err
+				}})
+			})
+		}
+	}
+	_, err := c.exchange(ctx, k, request{method: "GET", path: "/slurm/" + v.name + "/jobs", limit: maxDocument,
+		members: members{"jobs": collect("cluster")}}, token)
+	if err == nil && len(names) == 0 {
+		_, err = c.exchange(ctx, k, request{method: "GET", path: "/slurmdb/" + v.name + "/clusters", limit: maxDocument,
+			members: members{"clusters": collect("name")}}, token)
+	}
+	if err != nil || len(names) != 1 {
+		return "", err
+	}
+	for name := range names {
+		return name, nil
+	}
+	return "", nil
 }
 
 // compare holds the name of a cluster against the site file.
 func (c *client) compare(name string) error {
 	switch {
 	case name == "":
-		return fault.New(fault.Transport, "cluster_unknown", "slurmrestd at "+c.pool.name+" does not name its cluster")
+		return fault.New(fault.Transport, "cluster_unknown", "slurmrestd at "+c.pool.name+" does not name its cluster").WithNext(
+			"upgrade Slurm to 24.05 or later, or remove slurm.cluster from the site file: then any cluster is accepted")
 	case !slurm.SameCluster(name, c.cluster):
 		return fault.New(fault.Transport, run.WrongCluster, fmt.Sprintf(
-			"slurmrestd at %s is one of the cluster %s, but slurm.cluster is %s; nothing is sent to it", c.pool.name, fault.Clip(name),
+			"slurmrestd at %s belongs to the cluster %s, but slurm.cluster is %s; nothing is sent to it", c.pool.name, fault.Clip(name),
 			c.cluster)).WithNext("correct slurm.rest.url or slurm.cluster in the site file").WithSteps(fault.Do("doctor"))
 	}
 	return nil

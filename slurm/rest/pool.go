@@ -99,7 +99,7 @@ type conn struct {
 	raw  syscall.Conn  // what is polled: the socket, or the pipe
 	says func() string // what the child printed on standard error; nil: there is no child
 
-	proven bool // its slurmrestd is one of the site's cluster
+	proven proof
 	from   *io.LimitedReader
 	buf    *bufio.Reader
 }

@@ -65,6 +65,8 @@ type client struct {
 	cluster string
 	tokens  *tokens
 	version negotiation
+	budget  *slurm.Budget
+	epoch   atomic.Int64 // of proofs
 }
 
 var (
@@ -83,7 +85,7 @@ func New(c Config) (*Slurm, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Slurm{Renderer: slurm.NewRenderer(c.Script), cfg: c, client: k, budget: slurm.NewBudget(c.RPCPerMinute)}, nil
+	return &Slurm{Renderer: slurm.NewRenderer(c.Script), cfg: c, client: k, budget: k.budget}, nil
 }
 
 // Close ends the connections.

@@ -165,7 +165,7 @@ func (s *Slurm) judge(a answer, made submitted, err error) run.SendResult {
 	code := fault.CodeOf(err)
 	switch {
 	case err != nil && (wasNotSent(err) || code == AuthFault || code == NoPath):
-		return notRun(code, run.ScopeSite, err)
+		return notRun(code, run.ScopeSite, err) // slurmrestd refused it before it looked at it, or never had it
 	case err != nil && code != Refused && code != Status: // no whole answer
 		res.Code = code
 		return res
