@@ -41,16 +41,13 @@ func openREST(t *testing.T, programs string) *runtest.Transport {
 	must(t, os.WriteFile(filepath.Join(root, "apptainer"), runtime, 0o700)) // started on the nodes only
 	me, err := user.Current()
 	must(t, err)
-	script := slurm.ScriptConfig{Runtime: slurm.Runtime{Path: filepath.Join(root, "apptainer")}, Verify: slurm.VerifyAll, GraceSeconds: 2,
-		VerifyAllowanceSeconds: 300}
+	script := scripts(filepath.Join(root, "apptainer"))
 	socket, daemon := slurmrestd(t)
 	over, err := rest.New(rest.Config{URL: "unix:" + socket, User: me.Username, Cluster: "devcluster", RPCPerMinute: 1e6, Script: script,
 		Control: s.ReadControl})
 	must(t, err)
 	t.Cleanup(over.Close)
-	cli, err := slurm.NewCLI(slurm.Config{BinDir: "/usr/bin", LocksDir: filepath.Join(t.TempDir(), "locks"), User: me.Username,
-		RPCPerMinute: 1e6, Script: script})
-	must(t, err)
+	cli := commands(t, filepath.Join(root, "apptainer"))
 	s.renderer = over.Renderer
 	x := s.transport()
 	x.Submitter, x.Canceller, x.Queue, x.Accounting = over, over, over, over
@@ -61,6 +58,21 @@ func openREST(t *testing.T, programs string) *runtest.Transport {
 	}
 	x.Job = func(t *testing.T, k runtest.Kind) run.JobSpec { return s.job(t, cli, k) }
 	return x
+}
+
+// scripts is how the suites' jobs are made.
+func scripts(runtime string) slurm.ScriptConfig {
+	return slurm.ScriptConfig{Runtime: slurm.Runtime{Path: runtime}, Verify: slurm.VerifyAll, GraceSeconds: 2, VerifyAllowanceSeconds: 300}
+}
+
+// commands are Slurm's own.
+func commands(t *testing.T, runtime string) *slurm.CLI {
+	me, err := user.Current()
+	must(t, err)
+	cli, err := slurm.NewCLI(slurm.Config{BinDir: "/usr/bin", LocksDir: filepath.Join(t.TempDir(), "locks"), User: me.Username,
+		RPCPerMinute: 1e6, Script: scripts(runtime)})
+	must(t, err)
+	return cli
 }
 
 // slurmrestd starts one of the test's own.

@@ -18,9 +18,12 @@ type optional struct {
 
 // environment is everything that slurmrestd is given for the job's environment. sbatch --export=NIL gives the same, but for words that only
 // MPI starters read. Slurm takes the umask from there; limits of processes are not given, as with --propagate=NONE.
-func environment(cpus, submitDir string) []string {
-	return []string{"SLURM_EXPORT_ENV=NIL", "SLURM_UMASK=0077", "SLURM_PRIO_PROCESS=0", "SLURM_SUBMIT_DIR=" + submitDir,
-		"SLURM_CPUS_PER_TASK=" + cpus, "SLURM_TRES_PER_TASK=cpu=" + cpus}
+func (v version) environment(cpus string) []string {
+	list := []string{"SLURM_EXPORT_ENV=NIL", "SLURM_UMASK=0077", "SLURM_PRIO_PROCESS=0", "SLURM_SUBMIT_DIR=/", "SLURM_CPUS_PER_TASK=" + cpus}
+	if v.nested {
+		list = append(list, "SLURM_TRES_PER_TASK=cpu="+cpus)
+	}
+	return list
 }
 
 // options sets the members of a job for each option of sbatch that the renderer uses. The ones that are empty are what slurmrestd does
@@ -29,18 +32,31 @@ var options = map[string]func(v version, j map[string]any, value string) error{
 	"--parsable":       nil,
 	"--export=NIL":     nil, // see environment
 	"--propagate=NONE": nil,
-	"--no-requeue":     func(_ version, j map[string]any, _ string) error { j["requeue"] = false; return nil },
+	"--no-requeue": func(v version, j map[string]any, _ string) error {
+		if v.nested {
+			j["requeue"] = false
+		} else {
+			j["no_requeue"] = true // slurmrestd 22.05 takes any value of requeue for true
+		}
+		return nil
+	},
 	"--nodes": func(v version, j map[string]any, s string) error {
 		n, err := strconv.Atoi(s)
 		if v.nested {
 			j["minimum_nodes"], j["maximum_nodes"] = n, n
 		} else {
-			j["nodes"] = []int{n, n}
+			j["nodes"] = n
 		}
 		return err
 	},
-	"--ntasks":        whole("tasks"),
-	"--cpus-per-task": whole("cpus_per_task"),
+	"--ntasks": whole("tasks"),
+	"--cpus-per-task": func(v version, j map[string]any, s string) (err error) {
+		j["cpus_per_task"], err = strconv.Atoi(s)
+		if v.nested {
+			j["tres_per_task"] = "cpu=" + s
+		}
+		return err
+	},
 	"--mem": func(v version, j map[string]any, s string) error {
 		return v.number(j, "memory_per_node", strings.TrimSuffix(s, "M"))
 	},
@@ -126,7 +142,10 @@ func (v version) body(argv []string, script []byte) ([]byte, error) {
 			return nil, fmt.Errorf("option %s: %w", name, err)
 		}
 	}
-	list := environment(fmt.Sprint(j["cpus_per_task"]), fmt.Sprint(j["current_working_directory"]))
+	if v.oomKill {
+		j["oom_kill_step"] = 0xfffe // not set; what is left out counts as 0
+	}
+	list := v.environment(fmt.Sprint(j["cpus_per_task"]))
 	if j["environment"] = list; !v.nested {
 		object := map[string]string{}
 		for _, e := range list {

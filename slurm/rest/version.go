@@ -23,6 +23,7 @@ type version struct {
 	byName  bool // GET /slurmdb/…/jobs/ filters by job_name
 	byUser  bool // and by users
 	exits   bool // records of slurmdbd show exit statuses; before, each is 0
+	oomKill bool // jobs have oom_kill_step
 	nested  bool // times, limits and the like are objects {set, infinite, number}; before they are numbers, and other things differ in form
 }
 
@@ -31,10 +32,10 @@ var versions = []version{
 	{name: "v0.0.38"},
 	{name: "v0.0.40", cluster: true, byName: true, byUser: true, exits: true, nested: true},
 	{name: "v0.0.41", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true},
-	{name: "v0.0.42", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true},
-	{name: "v0.0.43", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true},
-	{name: "v0.0.44", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true},
-	{name: "v0.0.45", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true},
+	{name: "v0.0.42", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, oomKill: true},
+	{name: "v0.0.43", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, oomKill: true},
+	{name: "v0.0.44", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, oomKill: true},
+	{name: "v0.0.45", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, oomKill: true},
 }
 
 // Versions lists the names of the versions that this program speaks, oldest first.
