@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -232,12 +230,12 @@ func foundNothing(warnings []problem) bool {
 	return len(warnings) == 1 && strings.Contains(warnings[0].Description, "found nothing")
 }
 
-// noAccounting tells a cluster without accounting from accounting that does not answer.
+// noAccounting tells a slurmrestd that serves no accounting from accounting that does not answer. On a cluster without slurmdbd slurmrestd
+// starts only without the calls for it.
 func noAccounting(err error) error {
-	if slices.ContainsFunc(problemsOf(err), func(p problem) bool {
-		return strings.Contains(strings.ToLower(cmp.Or(p.Description, p.Text)+p.Source), "accounting storage is disabled")
-	}) {
-		return fault.New(fault.NotFound, run.AccountingDisabled, "this cluster has no accounting")
+	if fault.CodeOf(err) == NoPath {
+		return fault.New(fault.NotFound, run.AccountingDisabled, "slurmrestd serves no accounting").WithNext(
+			"if the cluster has slurmdbd, start slurmrestd with its plugin: slurmrestd -s slurmctld,slurmdbd")
 	}
 	return err
 }

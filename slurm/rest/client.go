@@ -106,7 +106,7 @@ func (c *client) call(ctx context.Context, r request) (answer, error) {
 		switch {
 		case fault.CodeOf(err) == AuthFault && !again && c.tokens.replace(ctx, token):
 			continue // refused before it was looked at, and there is another token now
-		case fault.CodeOf(err) == NoPath:
+		case fault.CodeOf(err) == NoPath && !strings.HasPrefix(r.path, "/slurmdb/"): // these are served where there is accounting
 			c.version.forget() // it may be another slurmrestd by now
 		}
 		return a, err

@@ -44,12 +44,18 @@ func (s *Slurm) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, er
 	if err != nil {
 		return nil, err
 	}
-	if list.records == 0 && len(a.warnings) > 0 {
+	if list.records == 0 && len(a.warnings) > 0 && !list.idle(a.warnings) {
 		return nil, fault.New(fault.Transport, halfAnswer, "slurmrestd shows no job and warns: "+shown(a.warnings[0].String()))
 	}
 	found, err := s.whole(list)
 	s.queued.Store(int64(len(found) + len(found)/16))
 	return found, err
+}
+
+// idle reports whether slurmctld has no job at all. slurmrestd warns of that too; it shows when slurmctld's list last changed then, which it
+// does not when it has no list.
+func (j *jobs) idle(warnings []problem) bool {
+	return len(warnings) == 1 && warnings[0].Description == "Zero jobs to dump" && j.updated.set && j.updated.n > 0
 }
 
 // Records is one answer of slurmdbd; run.Accounting has the contract. Every record of a reused or requeued id is in it.
@@ -93,7 +99,10 @@ func (s *Slurm) list(ctx context.Context, rpcs int, path string, q url.Values, l
 	}
 	ctx, stop := context.WithTimeout(ctx, listTime)
 	defer stop()
-	a, err := s.client.call(ctx, request{method: "GET", path: path, query: q, limit: maxList, members: members{"jobs": list.read}})
+	a, err := s.client.call(ctx, request{method: "GET", path: path, query: q, limit: maxList, members: members{
+		"jobs":        list.read,
+		"last_update": list.readUpdate,
+	}})
 	if err == nil && !list.came {
 		err = fault.New(fault.Transport, halfAnswer, "slurmrestd's answer has no list of jobs")
 	}

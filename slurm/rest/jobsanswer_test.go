@@ -12,6 +12,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 // aJob is a record of slurmctld in few words.
@@ -29,8 +30,12 @@ func TestNoAnswer(t *testing.T) {
 		body   string
 		empty  bool // an answer without jobs
 	}{
-		"no jobs at all":           {200, queue(), true},
-		"nothing has changed":      {200, `{"jobs":[],"errors":[],"warnings":[{"description":"no change since update_time"}]}`, false},
+		"no jobs at all":      {200, queue(), true},
+		"nothing has changed": {200, `{"jobs":[],"errors":[],"warnings":[{"description":"no change since update_time"}]}`, false},
+		"a cluster without jobs": {200, `{"jobs":[],"last_update":{"set":true,"number":1795387700},"errors":[],` +
+			`"warnings":[{"description":"Zero jobs to dump"}]}`, true},
+		"no list to dump": {200, `{"jobs":[],"last_update":{"set":true,"number":0},"errors":[],"warnings":[{"description":"Zero jobs to dump"}]}`,
+			false},
 		"no list":                  {200, `{"meta":{},"errors":[],"warnings":[]}`, false},
 		"no list but null":         {200, `{"jobs":null,"errors":[]}`, false},
 		"another kind of list":     {200, `{"jobs":{},"errors":[]}`, false},
@@ -92,6 +97,22 @@ func TestNoRecords(t *testing.T) {
 				t.Errorf("%v %v", jobs, used)
 			}
 		})
+	}
+}
+
+// A slurmrestd without the calls for slurmdbd is that of a cluster without accounting.
+func TestNoAccountingServed(t *testing.T) {
+	s := serve(t, "v0.0.45", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, "Unable to find requested URL endpoint.")
+	})
+	runtest.NoAccounting(t, s)
+	if _, err := s.AllAccounts(t.Context()); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+	if s.client.version.known() == nil {
+		t.Error("the version is negotiated again")
 	}
 }
 

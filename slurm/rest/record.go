@@ -33,6 +33,7 @@ type jobs struct {
 	found    []run.Job
 	usage    []run.Usage // in place of found, of whichever jobs of the user
 	came     bool        // the list of jobs
+	updated  number      // when the list of slurmctld last changed
 	records  int
 	readable int  // of these, whoever's they are
 	unread   int  // records that could not be read
@@ -124,6 +125,12 @@ func (j *jobs) read(d *jsontext.Decoder) error {
 		}
 		return nil
 	})
+}
+
+func (j *jobs) readUpdate(d *jsontext.Decoder) (err error) {
+	r := record{Decoder: d}
+	j.updated, err = r.number()
+	return err
 }
 
 // queueMember reads a member of a record of slurmctld.
