@@ -39,7 +39,8 @@ func TestClusterAsCommands(t *testing.T) {
 	})
 	same(t, "nodes", over.Nodes, cli.Nodes, func(list []slurm.NodeIn) []slurm.NodeIn {
 		for i := range list { // a node may be at work meanwhile
-			list[i].State = strings.NewReplacer("mixed", "idle", "allocated", "idle", "completing", "idle", "planned", "idle").Replace(list[i].State)
+			busy := strings.NewReplacer("mixed", "idle", "allocated", "idle", "completing", "idle", "planned", "idle")
+			list[i].State = busy.Replace(list[i].State)
 		}
 		slices.SortFunc(list, func(a, b slurm.NodeIn) int { return strings.Compare(a.Node+" "+a.Partition, b.Node+" "+b.Partition) })
 		return list

@@ -52,8 +52,8 @@ func (s *Slurm) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, er
 	return found, err
 }
 
-// idle reports whether slurmctld has no job at all. slurmrestd warns of that too; it shows when slurmctld's list last changed then, which it
-// does not when it has no list.
+// idle reports whether slurmctld has no job at all. slurmrestd warns of that too; it then shows when slurmctld's list last changed, which
+// it does not when it has no list.
 func (j *jobs) idle(warnings []problem) bool {
 	return len(warnings) == 1 && warnings[0].Description == "Zero jobs to dump" && j.updated.set && j.updated.n > 0
 }
