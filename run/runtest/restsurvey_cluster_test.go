@@ -46,7 +46,8 @@ func TestClusterAsCommands(t *testing.T) {
 		return list
 	})
 	same(t, "architectures", over.Archs, cli.Archs, func(list []string) []string { return list })
-	same(t, "accounts of all users", over.AllAccounts, cli.AllAccounts, func(users map[string]slurm.UserAccounts) map[string]slurm.UserAccounts {
+	type accounts = map[string]slurm.UserAccounts
+	same(t, "accounts of all users", over.AllAccounts, cli.AllAccounts, func(users accounts) accounts {
 		for _, u := range users {
 			slices.SortFunc(u.Accounts, func(a, b slurm.Account) int { return strings.Compare(a.Name, b.Name) })
 			for i := range u.Accounts {

@@ -71,9 +71,11 @@ func TestNotShown(t *testing.T) {
 
 // A node's state is written as sinfo writes it.
 func TestNodeStates(t *testing.T) {
-	for states, want := range map[string]string{"IDLE": "idle", "MIXED": "mixed", "ALLOCATED COMPLETING": "completing", "IDLE DRAIN": "drained",
-		"MIXED DRAIN": "draining", "DOWN NOT_RESPONDING": "down*", "DOWN DRAIN": "drained", "IDLE POWERED_DOWN": "idle~",
-		"IDLE PLANNED": "planned", "IDLE RESERVED": "reserved", "IDLE FAIL": "fail", "IDLE COMPLETING DRAIN": "draining", "IDLE MAINTENANCE": "maint", "": "unknown"} {
+	for states, want := range map[string]string{
+		"IDLE": "idle", "MIXED": "mixed", "ALLOCATED COMPLETING": "completing", "IDLE DRAIN": "drained", "MIXED DRAIN": "draining",
+		"DOWN NOT_RESPONDING": "down*", "DOWN DRAIN": "drained", "IDLE POWERED_DOWN": "idle~", "IDLE PLANNED": "planned",
+		"IDLE RESERVED": "reserved", "IDLE FAIL": "fail", "IDLE COMPLETING DRAIN": "draining", "IDLE MAINTENANCE": "maint", "": "unknown",
+	} {
 		if got := (node{State: strings.Fields(states)}).sinfo(); got != want {
 			t.Errorf("%s: %s, want %s", states, got, want)
 		}
@@ -81,8 +83,10 @@ func TestNodeStates(t *testing.T) {
 }
 
 func TestHostnames(t *testing.T) {
-	for list, want := range map[string]string{"n1": "n1", "n1,n2": "n1 n2", "n[1-3,7]": "n1 n2 n3 n7",
-		"n[08-11],x,y-[1]": "n08 n09 n10 n11 x y-1", "": "", "n[1-": "", "n[3-1]": "", "n]1[": "", "n[1-2]x": "", "n1,": "", "n 1": "", "n[1-999999999]": "", "[1-3]": "", "n[]": ""} {
+	for list, want := range map[string]string{
+		"n1": "n1", "n1,n2": "n1 n2", "n[1-3,7]": "n1 n2 n3 n7", "n[08-11],x,y-[1]": "n08 n09 n10 n11 x y-1",
+		"": "", "n[1-": "", "n[3-1]": "", "n]1[": "", "n[1-2]x": "", "n1,": "", "n 1": "", "n[1-999999999]": "", "[1-3]": "", "n[]": "",
+	} {
 		names, err := (&Slurm{}).Hostnames(t.Context(), list)
 		if got := strings.Join(names, " "); got != want || (err == nil) != (want != "") || err != nil && !fault.Is(err, fault.Validation) {
 			t.Errorf("%q: %q %v", list, got, err)
