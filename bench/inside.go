@@ -15,7 +15,7 @@ func inside(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("inside is started by bench itself")
 	}
-	if alone := map[string]func(context.Context, place) error{"rest": rest, "replay": replayAlone}[args[0]]; alone != nil {
+	if alone := map[string]func(context.Context, place) error{"idle": idle, "replay": replayAlone}[args[0]]; alone != nil {
 		var p place
 		if err := json.Unmarshal([]byte(args[1]), &p); err != nil {
 			return err
@@ -46,6 +46,8 @@ func inside(ctx context.Context, args []string) error {
 		err = m.rpc(ctx)
 	case "race":
 		err = m.raceAlone(ctx)
+	case "slurmrestd":
+		err = m.restRace(ctx)
 	case "limited":
 		err = m.limited(ctx)
 	case "submit":

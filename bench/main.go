@@ -3,6 +3,7 @@
 //	go run ./bench rpc       RPCs of slurmctld and slurmdbd, counted by sdiag and sacctmgr
 //	go run ./bench submit    times and memory, each beside the bare command in the same run
 //	go run ./bench race      only the first part of submit: durable submits beside bare sbatch
+//	go run ./bench slurmrestd  only the last part of submit: durable submits over slurmrestd beside bare sbatch
 //	go run ./bench fair      how long a caller's run takes behind 160 runs of another caller
 //	go run ./bench faces     HTTP and MCP beside a bare handler and the SDK's echo tool; 500 clients on a large ledger
 //	go run ./bench staging   transfers over SFTP and copies beside scp, sftp, cp and openssl
@@ -90,7 +91,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.sizes.Program, "program", "", "`slurmgate` to measure instead of this source's (fair)")
 	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
 	if len(args) == 0 {
-		return errors.New("name a measurement: rpc, submit, race, fair, faces or staging")
+		return errors.New("name a measurement: rpc, submit, race, slurmrestd, fair, faces or staging")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -99,7 +100,9 @@ func command(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "rpc":
 		return o.rpc(ctx)
-	case "submit", "race":
+	case "submit":
+		return o.submit(ctx)
+	case "race", "slurmrestd":
 		return o.times(ctx, args[0])
 	case "faces":
 		return o.faces(ctx)
@@ -108,5 +111,5 @@ func command(ctx context.Context, args []string) error {
 	case "staging":
 		return o.staging(ctx)
 	}
-	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, fair, faces, staging", args[0])
+	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, slurmrestd, fair, faces, staging", args[0])
 }

@@ -42,9 +42,8 @@ func (l *lane) block(ctx context.Context, from, n int) error {
 // durable submit. A block of the engine lasts from the first call to the last receipt; the watcher's writes after that are waited for
 // outside the timing, so that they slow down nobody.
 func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
-	block, rounds := m.sizes.Block, m.sizes.Rounds
 	err = g.during(ctx, func() error {
-		if _, err := g.send(ctx, 0, block); err != nil { // warm, and the source of the bare command line
+		if _, err := g.send(ctx, 0, m.sizes.Block); err != nil { // warm, and the source of the bare command line
 			return err
 		}
 		argv, err := g.bareJob(ctx, 0)
@@ -60,34 +59,51 @@ func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 			err = profiled(ctx, m.sizes.Profiles, "submit", func(ctx context.Context) (err error) { wall, err = g.send(ctx, from, n); return err })
 			return wall, err
 		}}
-		bare := &lane{name: "bare_sbatch", send: func(ctx context.Context, _, n int) (time.Duration, error) { return sendBare(ctx, argv, n) }}
+		bare := &lane{name: "bare_sbatch", send: func(ctx context.Context, _, n int) (time.Duration, error) {
+			return sendBare(ctx, argv, workers, n)
+		}}
 		floor := &lane{name: "floor", send: least.send}
-		lanes := []*lane{durable, bare, floor}
-		sent = block
-		for round := range rounds {
-			for turn := range lanes {
-				if err := g.quiet(ctx); err != nil {
-					return err
-				}
-				if err := lanes[(round+turn)%len(lanes)].block(ctx, sent, block); err != nil {
-					return err
-				}
-			}
-			sent += block
-			m.say("round %d: durable %.0f/s, bare %.0f/s, floor %.0f/s, ratio %.2f", round+1, 1000*float64(block)/durable.walls[round],
-				1000*float64(block)/bare.walls[round],
-				1000*float64(block)/floor.walls[round], bare.walls[round]/durable.walls[round])
+		if sent, err = m.turns(ctx, g, []*lane{durable, bare, floor}); err != nil {
+			return err
 		}
-		params := []string{fmt.Sprint("rounds=", rounds), fmt.Sprint("block=", block), fmt.Sprint("workers=", workers)}
-		for _, l := range lanes {
-			m.lane(l, float64(block), params)
-		}
+		params := m.raceParams()
 		m.ratio("floor_ratio", bare, floor, "", params)
 		m.ratio("durable_to_floor_ratio", floor, durable, "", params)
 		m.ratio("durable_submit_ratio", bare, durable, ">=0.85", params)
 		return nil
 	})
 	return sent, err
+}
+
+// turns lets the lanes submit a block each, in turns, and prints what each of them took. The first block of runs is already sent; sent is
+// how many are at the end.
+func (m *measurement) turns(ctx context.Context, g *rig, lanes []*lane) (sent int, err error) {
+	block := m.sizes.Block
+	sent = block
+	for round := range m.sizes.Rounds {
+		for turn := range lanes {
+			if err := g.quiet(ctx); err != nil {
+				return sent, err
+			}
+			if err := lanes[(round+turn)%len(lanes)].block(ctx, sent, block); err != nil {
+				return sent, err
+			}
+		}
+		sent += block
+		words := ""
+		for _, l := range lanes {
+			words += fmt.Sprintf(" %s %.0f/s", l.name, 1000*float64(block)/l.walls[round])
+		}
+		m.say("round %d:%s", round+1, words)
+	}
+	for _, l := range lanes {
+		m.lane(l, float64(block), m.raceParams())
+	}
+	return sent, nil
+}
+
+func (m *measurement) raceParams() []string {
+	return []string{fmt.Sprint("rounds=", m.sizes.Rounds), fmt.Sprint("block=", m.sizes.Block), fmt.Sprint("workers=", workers)}
 }
 
 // lane prints what a lane took per run: rate, CPU time of this program and of its sbatch, and what all processors did.

@@ -33,6 +33,7 @@ type rig struct {
 	rates   rates
 	store   *artifact.Store
 	log     *os.File
+	closers []func()
 	image   string // sha256:…
 	input   plan.Input
 }
@@ -47,6 +48,9 @@ type rates struct {
 var unlimited = rates{rpcPerMinute: 1_000_000, floor: 2 * time.Second, ceiling: 10 * time.Second}
 
 const project = "bench"
+
+var script = slurm.ScriptConfig{Runtime: slurm.Runtime{Path: "/usr/bin/apptainer"}, Verify: slurm.VerifyAll, GraceSeconds: 10,
+	VerifyAllowanceSeconds: 300}
 
 // openRig opens the rig in dir and creates what is missing. Nothing is started.
 func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
@@ -85,9 +89,7 @@ func openRig(ctx context.Context, dir string, r rates) (g *rig, err error) {
 		return g, err
 	}
 	if g.cli, err = slurm.NewCLI(slurm.Config{BinDir: filepath.Join(dir, "bin"), LocksDir: filepath.Join(dir, "locks"), User: user,
-		Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: "/usr/bin/apptainer"}, Verify: slurm.VerifyAll, GraceSeconds: 10,
-			VerifyAllowanceSeconds: 300},
-		RPCPerMinute: r.rpcPerMinute}); err != nil {
+		Script: script, RPCPerMinute: r.rpcPerMinute}); err != nil {
 		return g, err
 	}
 	g.parts = run.Parts{Store: g.ledger, Index: g.ledger.Index("bench"), Renderer: g.cli, Submitter: g.cli, Queue: g.cli, Accounting: g.cli,
@@ -165,6 +167,9 @@ func (g *rig) commands() error {
 
 func (g *rig) close() error {
 	var errs []error
+	for _, f := range g.closers {
+		f()
+	}
 	if g.store != nil {
 		errs = append(errs, g.store.Close())
 	}

@@ -104,10 +104,10 @@ func (g *rig) bareJob(ctx context.Context, i int) ([]string, error) {
 
 const bareName = "bare"
 
-// sendBare starts sbatch n times with the arguments, as many at a time as the engine does, and nothing else.
-func sendBare(ctx context.Context, argv []string, n int) (time.Duration, error) {
+// sendBare starts sbatch n times with the arguments, width at a time, and nothing else.
+func sendBare(ctx context.Context, argv []string, width, n int) (time.Duration, error) {
 	began := time.Now()
-	err := parallel(ctx, workers, 0, n, func(int) error {
+	err := parallel(ctx, width, 0, n, func(int) error {
 		out, err := exec.CommandContext(ctx, "/usr/bin/sbatch", argv...).Output()
 		if err != nil || len(out) < 2 {
 			err = fmt.Errorf("bare sbatch: %w (%q)", err, out)

@@ -51,7 +51,7 @@ func (m *measurement) cold(ctx context.Context) error {
 	for range m.sizes.Cold {
 		began := time.Now()
 		var u usage
-		if err := m.alone(ctx, "rest", &u); err != nil {
+		if err := m.alone(ctx, "idle", &u); err != nil {
 			return err
 		}
 		took = append(took, u.Ready.Sub(began).Seconds())
@@ -64,18 +64,18 @@ func (m *measurement) cold(ctx context.Context) error {
 // memory is the highest peak of RAM of any such process.
 func (m *measurement) memory(ctx context.Context) error {
 	var u usage
-	if err := m.alone(ctx, "rest", &u); err != nil {
+	if err := m.alone(ctx, "idle", &u); err != nil {
 		return err
 	}
 	open := fmt.Sprint("ledger=", m.sizes.Ledger)
-	m.print("memory_peak", u.PeakRSS, "MB", "<=128", open, fmt.Sprint("cycles=", restCycles))
+	m.print("memory_peak", u.PeakRSS, "MB", "<=128", open, fmt.Sprint("cycles=", idleCycles))
 	m.print("memory_rss", u.RSS, "MB", "<=128", open)
 	m.print("memory_heap", u.Heap, "MB", "", open)
 	m.print("cycle_time", u.Cycle.Seconds(), "s", "", open)
 	return nil
 }
 
-const restCycles = 5
+const idleCycles = 5
 
 // usage is what a gateway at rest takes.
 type usage struct {
@@ -84,8 +84,8 @@ type usage struct {
 	Cycle              time.Duration
 }
 
-// rest is a gateway that starts, catches up and keeps watching.
-func rest(ctx context.Context, p place) error {
+// idle is a gateway that starts, catches up and keeps watching.
+func idle(ctx context.Context, p place) error {
 	g, err := p.open(ctx)
 	if err != nil {
 		return err
@@ -97,12 +97,12 @@ func rest(ctx context.Context, p place) error {
 			return err
 		}
 		u.Ready = time.Now()
-		for range restCycles {
+		for range idleCycles {
 			took, err := timed(func() error { _, err := g.engine.Cycle(ctx); return err })
 			if err != nil {
 				return err
 			}
-			u.Cycle += took / restCycles
+			u.Cycle += took / idleCycles
 		}
 		if u.PeakRSS, err = status("VmHWM"); err != nil {
 			return err
