@@ -62,9 +62,13 @@ type Slurm interface {
 	Archs(context.Context) ([]string, error)
 	Hostnames(ctx context.Context, list string) ([]string, error)
 	SubmitProbe(context.Context, slurm.NodeProbe) (id string, err error)
-	BindTasks(ctx context.Context, id string, at []slurm.NodeIn) (refused map[int]string, err error)
 	JobName(ctx context.Context, id string) (string, error)
 	Cancel(ctx context.Context, id, name string) error
+}
+
+// arrays is a [Slurm] that can send one array for many nodes, and bind each task to its node.
+type arrays interface {
+	BindTasks(ctx context.Context, id string, at []slurm.NodeIn) (refused map[int]string, err error)
 }
 
 // Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say shows progress.

@@ -217,7 +217,7 @@ func (r *round) chooseNode(node string, partitions []string, all []slurm.NodeIn)
 	}
 }
 
-// send sends a job for each partition, or one array whose tasks are bound to their nodes.
+// send sends a job for each partition, or one array whose tasks are bound to their nodes; slurmrestd gets a job for each node.
 func (r *round) send(ctx context.Context) error {
 	s := r.Cluster.Slurm
 	probe := slurm.NodeProbe{Name: r.name, Script: r.script, Text: r.text, Account: s.DefaultAccount, QOS: s.DefaultQOS}
@@ -229,6 +229,14 @@ func (r *round) send(ctx context.Context) error {
 		return nil
 	}
 	if len(r.targets) == 0 {
+		return nil
+	}
+	binder, is := r.Slurm.(arrays)
+	if !is {
+		for _, t := range r.targets {
+			probe.Partitions, probe.Node = []string{t.Partition}, t.Node
+			r.sendOne(ctx, t, probe)
+		}
 		return nil
 	}
 	var at []slurm.NodeIn
@@ -245,7 +253,7 @@ func (r *round) send(ctx context.Context) error {
 	}
 	r.ids = append(r.ids, id)
 	r.say("sent an array of %d probe jobs, %s; binding each to its node", len(at), id)
-	refused, err := r.Slurm.BindTasks(ctx, id, at)
+	refused, err := binder.BindTasks(ctx, id, at)
 	for i, t := range r.targets {
 		if why, is := refused[i]; is {
 			r.report(probeJob, t.Node, unknown("", "not looked at: Slurm does not send a job there: %s", why))

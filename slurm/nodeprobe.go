@@ -22,13 +22,12 @@ type NodeProbe struct {
 	Account    string
 	QOS        string   // may be empty
 	Exclude    []string // nodes not to use
+	Node       string   // the only node to use; empty: any
 	Tasks      int      // of an array that is held until [CLI.BindTasks] has given each its node; 0: a single job
 }
 
-// SubmitProbe sends a probe: one CPU and 100 MB for two minutes, nothing of the caller's environment, and no output file, so that the
-// script starts even where the shared folders are missing. Unlike a run it may be sent twice without harm, so a plain query's rules do. It
-// returns the job id.
-func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err error) {
+// ProbeArgs are the options of sbatch for a probe.
+func ProbeArgs(p NodeProbe) []string {
 	args := append(slices.Clone(fixed), "--cpus-per-task=1", "--mem=100M", "--time=2", "--job-name="+p.Name,
 		"--partition="+strings.Join(p.Partitions, ","), "--account="+p.Account, "--chdir=/", "--output=/dev/null", "--error=/dev/null")
 	if p.QOS != "" {
@@ -37,11 +36,21 @@ func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err erro
 	if len(p.Exclude) > 0 {
 		args = append(args, "--exclude="+strings.Join(p.Exclude, ","))
 	}
+	if p.Node != "" {
+		args = append(args, "--nodelist="+p.Node)
+	}
 	if p.Tasks > 0 {
 		args = append(args, "--hold", fmt.Sprintf("--array=0-%d", p.Tasks-1))
 	}
+	return args
+}
+
+// SubmitProbe sends a probe: one CPU and 100 MB for two minutes, nothing of the caller's environment, and no output file, so that the
+// script starts even where the shared folders are missing. Unlike a run it may be sent twice without harm, so a plain query's rules do. It
+// returns the job id.
+func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err error) {
 	anyExit := func(Output) bool { return true }
-	out, err := c.ask(ctx, 1, anyExit, "sbatch", append(args, p.Script)...)
+	out, err := c.ask(ctx, 1, anyExit, "sbatch", append(ProbeArgs(p), p.Script)...)
 	if err != nil {
 		return "", err
 	}

@@ -29,7 +29,7 @@ import (
 func doctorConfig() doctor.Config {
 	h := quietHosts()
 	return doctor.Config{Version: built().Version, LoadSite: loadSite, Images: siteImages{},
-		OpenSlurm: func(s *site.Site) (doctor.Slurm, error) { return h.slurm(s, nil) },
+		OpenSlurm: func(s *site.Site) (doctor.Slurm, error) { return h.slurm(s, nil, nil) },
 		VerifyImages: func(s *site.Site) (func(context.Context, string) (string, error), error) {
 			store, err := h.store(s)
 			if err != nil {

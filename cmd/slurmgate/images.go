@@ -211,7 +211,7 @@ func (h *hosts) archs(ctx context.Context, s *site.Site) ([]string, error) {
 	if s.Name == site.Local {
 		return []string{runtime.GOARCH}, nil
 	}
-	cli, err := h.slurm(s, nil)
+	cli, err := h.slurm(s, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -14,15 +14,18 @@ import (
 	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/site"
+	"slurmgate/slurm/rest"
 )
 
-// hosts are the connections to login nodes and data hosts, one for each host and user. Slurm's commands and the files of a site share it.
+// hosts are the connections to login nodes, data hosts and slurmrestd, one for each host and user.
+// Slurm's commands and the files of a site share it.
 type hosts struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
 	open  map[string]*remote.Host // by its whole configuration
 	pools map[string]*transfer.Pool
+	rests []*rest.Slurm
 }
 
 func newHosts(log *slog.Logger) *hosts {
@@ -134,6 +137,9 @@ func (h *hosts) close() {
 	}
 	for _, host := range h.open {
 		host.Close()
+	}
+	for _, r := range h.rests {
+		r.Close()
 	}
 }
 

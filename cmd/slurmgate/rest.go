@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
+	"strings"
 
 	"slurmgate/fault"
 	"slurmgate/nss"
+	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm/rest"
 )
@@ -22,6 +25,56 @@ func restConfig(s *site.Site) (c rest.Config, self string, err error) {
 		c.User = self
 	}
 	return c, self, nil
+}
+
+// rest is a site's Slurm through slurmrestd. scripts reads the scripts of attempts; a look needs none.
+func (h *hosts) rest(s *site.Site, unread unreadable, scripts readScript) (*rest.Slurm, error) {
+	c, _, err := restConfig(s)
+	if err != nil {
+		return nil, err
+	}
+	c.Unread, c.Control = unread, scripts
+	made, err := rest.New(c)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rests = append(h.rests, made)
+	return made, nil
+}
+
+// leave ends the connections of a site's Slurm that is not used.
+func (h *hosts) leave(cli transport) {
+	if r, is := cli.(*rest.Slurm); is {
+		r.Close()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.rests = slices.DeleteFunc(h.rests, func(known *rest.Slurm) bool { return known == r })
+	}
+}
+
+// fitREST is fit for slurmrestd: the files of slurm.rest, the cluster that answers, and that its token is no other user's.
+func fitREST(ctx context.Context, s *site.Site, r *rest.Slurm) (found []fault.Problem, err error) {
+	if found = restFiles(s); len(found) > 0 {
+		return found, nil
+	}
+	if err := r.CheckCluster(ctx); err != nil {
+		return nil, err
+	}
+	others, err := r.ActsForOthers(ctx)
+	if others {
+		found = []fault.Problem{{Code: "SITE-TOKEN", Field: "slurm.rest", Rule: "a token of an ordinary user",
+			Msg:  "the token may act for every user of the cluster, as one of SlurmUser or root does",
+			Hint: "make a token of an ordinary user, and take this one out of use: scontrol token username=USER lifespan=SECONDS"}}
+	}
+	return found, err
+}
+
+// restFault reports whether an error is of the way to slurmrestd, and not of what is behind it.
+func restFault(err error) bool {
+	code := fault.CodeOf(err)
+	return code == run.Unreachable || strings.HasPrefix(code, "rest_") && code != rest.Refused
 }
 
 // restFiles says what of slurm.rest cannot be used on this host.

@@ -48,7 +48,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 	g.app.Sites = run.NewSites(append(sites, host)...)
 	away := g.app.Sites.Open(ctx, g.app.Site.Names()...)
 	for _, s := range g.app.Site.Clusters() {
-		if err := away[s.Name]; err == nil || s.FarSlurm() && fault.Is(err, fault.Transport) {
+		if err := away[s.Name]; err == nil || (s.FarSlurm() || s.OverREST()) && fault.Is(err, fault.Transport) {
 			return nil // a network that is away is no reason not to start: the gateway waits for it
 		}
 	}
@@ -83,10 +83,18 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 
 // openCluster opens the ports of a cluster.
 func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *workspaces) (p run.Parts, err error) {
-	cli, err := g.hosts.slurm(s, g.unread(s.Name))
+	script := func(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
+		return p.Workspace.ReadControl(ctx, runID, n, name, limit, tail)
+	}
+	cli, err := g.hosts.slurm(s, g.unread(s.Name), script)
 	if err != nil {
 		return p, err
 	}
+	defer func() {
+		if err != nil {
+			g.hosts.leave(cli)
+		}
+	}()
 	sacct, err := g.fitSlurm(ctx, s, cli)
 	if err != nil {
 		return p, err

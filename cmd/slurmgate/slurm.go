@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm"
+	"slurmgate/slurm/rest"
 )
 
 // transport drives a cluster's Slurm and asks it, by its commands or through slurmrestd.
@@ -35,8 +37,17 @@ type transport interface {
 	AccountsOf(ctx context.Context, user string) (slurm.UserAccounts, error)
 }
 
-// slurm is a site's Slurm, on this host, through its login node, or through slurmrestd.
-func (h *hosts) slurm(s *site.Site, unread func(program string, records int, why, example string)) (transport, error) {
+// unreadable is told of records of an answer that could not be read.
+type unreadable = func(program string, records int, why, example string)
+
+// readScript is [run.Workspace.ReadControl].
+type readScript = func(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
+
+// slurm is a site's Slurm, on this host, through its login node, or through slurmrestd, which needs scripts to send jobs.
+func (h *hosts) slurm(s *site.Site, unread unreadable, scripts readScript) (transport, error) {
+	if s.OverREST() {
+		return h.rest(s, unread, scripts)
+	}
 	c, err := h.slurmConfig(s)
 	if err != nil {
 		return nil, err
@@ -83,7 +94,7 @@ func (g *gateway) fitSlurm(ctx context.Context, s *site.Site, cli transport) (sa
 		return sacct, fault.Invalid(fmt.Sprintf("the site file does not fit the Slurm of %s (site %s)", slurmHost(s), s.Name),
 			problems...).WithSteps(fault.Do("doctor"))
 	}
-	if err != nil && s.FarSlurm() && remoteFault(err) {
+	if err != nil && (s.FarSlurm() && remoteFault(err) || s.OverREST() && restFault(err)) {
 		return false, err
 	}
 	if err != nil {
@@ -94,8 +105,11 @@ func (g *gateway) fitSlurm(ctx context.Context, s *site.Site, cli transport) (sa
 
 // slurmHost is where Slurm's commands of a site are, for messages.
 func slurmHost(s *site.Site) string {
-	if s.FarSlurm() {
+	switch {
+	case s.FarSlurm():
 		return s.Slurm.SSH.Host
+	case s.OverREST():
+		return "slurmrestd at " + s.Slurm.REST.Where()
 	}
 	return "this host"
 }
@@ -107,7 +121,12 @@ func remoteFault(err error) bool { return remote.NotStarted(err) || fault.CodeOf
 func (h *hosts) fit(ctx context.Context, s *site.Site, cli transport) (found []fault.Problem, sacct bool, err error) {
 	wait := firstLook
 	c := slurmConfig(s)
-	if s.FarSlurm() {
+	if r, is := cli.(*rest.Slurm); is {
+		look, stop := context.WithTimeout(ctx, farLook)
+		defer stop()
+		found, err = fitREST(look, s, r)
+		return otherCluster(found, true, err)
+	} else if s.FarSlurm() {
 		wait = farLook
 		login, err := h.login(s)
 		if err != nil {
@@ -128,13 +147,19 @@ func (h *hosts) fit(ctx context.Context, s *site.Site, cli transport) (found []f
 	}
 	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
-	err = cli.CheckCluster(ctx)
+	return otherCluster(nil, sacct, cli.CheckCluster(ctx))
+}
+
+// otherCluster makes a problem of the site file of an error that says that another cluster answered.
+func otherCluster(found []fault.Problem, sacct bool, err error) ([]fault.Problem, bool, error) {
 	if fault.CodeOf(err) != run.WrongCluster {
-		return nil, sacct, err
+		return found, sacct, err
 	}
-	e := err.(*fault.Error)
-	return []fault.Problem{{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of the cluster that Slurm's commands talk to",
-		Msg: e.Msg, Hint: e.Next}}, sacct, nil
+	p := fault.Problem{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of the cluster that answers", Msg: fault.Prose(err)}
+	if e, is := errors.AsType[*fault.Error](err); is {
+		p.Msg, p.Hint = e.Msg, e.Next
+	}
+	return append(found, p), sacct, nil
 }
 
 // slurmMisfits is what does not fit of all clusters, for config check. A login node that cannot be reached is named too.
@@ -144,11 +169,9 @@ func slurmMisfits(ctx context.Context, s *site.Site) (all []fault.Problem) {
 	for _, c := range s.Clusters() {
 		found, err := h.misfits(ctx, c)
 		if err != nil && c.FarSlurm() {
-			p := fault.Problem{Code: "SITE-LOGIN", Field: "slurm.ssh", Rule: "a login node that the gateway can reach", Msg: fault.Prose(err)}
-			if e, is := errors.AsType[*fault.Error](err); is {
-				p.Msg, p.Hint = e.Msg, e.Next
-			}
-			found = append(found, p)
+			found = append(found, away("SITE-LOGIN", "slurm.ssh", "a login node that the gateway can reach", err))
+		} else if err != nil && c.OverREST() {
+			found = append(found, away("SITE-REST", "slurm.rest", "a slurmrestd that the gateway can use", err))
 		}
 		for _, p := range found {
 			p.File = c.File()
@@ -158,7 +181,25 @@ func slurmMisfits(ctx context.Context, s *site.Site) (all []fault.Problem) {
 	return all
 }
 
+// away is the problem of a host that does not answer.
+func away(code, field, rule string, err error) fault.Problem {
+	p := fault.Problem{Code: code, Field: field, Rule: rule, Msg: fault.Prose(err)}
+	if e, is := errors.AsType[*fault.Error](err); is {
+		p.Hint = e.Next
+		p.Msg = strings.TrimSuffix(p.Msg, ". Next: "+e.Next)
+	}
+	return p
+}
+
 func (h *hosts) misfits(ctx context.Context, s *site.Site) ([]fault.Problem, error) {
+	if s.OverREST() {
+		r, err := h.rest(s, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		found, _, err := h.fit(ctx, s, r)
+		return found, err
+	}
 	cfg, err := h.slurmConfig(s)
 	if err != nil {
 		return nil, err

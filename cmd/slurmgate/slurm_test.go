@@ -54,7 +54,7 @@ func TestStartLooksAtSlurm(t *testing.T) {
 				t.Error("config check made the state folder")
 			}
 			hosts := quietHosts()
-			cli, err := hosts.slurm(s, nil)
+			cli, err := hosts.slurm(s, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

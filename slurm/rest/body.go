@@ -75,6 +75,10 @@ var options = map[string]func(v version, j map[string]any, value string) error{
 		}
 		return nil
 	},
+	"--nodelist": func(_ version, j map[string]any, s string) error {
+		j["required_nodes"] = strings.Split(s, ",")
+		return nil
+	},
 	"--gres": func(v version, j map[string]any, s string) error {
 		if v.nested {
 			j["tres_per_node"] = "gres/" + s
