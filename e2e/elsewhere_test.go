@@ -40,6 +40,19 @@ func sshOfCluster(t testing.TB, name string) (h sshHosts) {
 // farSite makes a site whose gateway runs on this machine and reaches the cluster as an example of site-configs says.
 func farSite(t testing.TB, example string, edit ...func(doc tree)) *site {
 	t.Helper()
+	h := sshOf(t)
+	return siteOutside(t, example, append([]func(doc tree){func(doc tree) {
+		ssh := doc["slurm"].(tree)["ssh"].(tree)
+		ssh["host"], ssh["port"], ssh["user"], ssh["key"], ssh["known_hosts"] = h.Login.Address, h.Login.Port, "lab", h.Key, []any{h.KnownHosts}
+		if _, jumps := ssh["jump"]; jumps {
+			ssh["jump"] = []any{tree{"host": h.Login2.Address, "port": h.Login2.Port}}
+		}
+	}}, edit...)...)
+}
+
+// siteOutside makes a site of a gateway on this machine after an example of site-configs; edit says how the cluster is reached.
+func siteOutside(t testing.TB, example string, edit ...func(doc tree)) *site {
+	t.Helper()
 	s := newSite(t, "probing")
 	h := sshOf(t)
 	text, err := os.ReadFile(filepath.Join(world.repo, "site-configs", example))
@@ -50,11 +63,6 @@ func farSite(t testing.TB, example string, edit ...func(doc tree)) *site {
 	dir := t.TempDir()
 	doc["gateway"] = tree{"state_dir": dir + "/state", "default_project": "demo"}
 	doc["domain_dir"] = host(s.dir) + "/domain"
-	ssh := slurm["ssh"].(tree)
-	ssh["host"], ssh["port"], ssh["user"], ssh["key"], ssh["known_hosts"] = h.Login.Address, h.Login.Port, "lab", h.Key, []any{h.KnownHosts}
-	if _, jumps := ssh["jump"]; jumps {
-		ssh["jump"] = []any{tree{"host": h.Login2.Address, "port": h.Login2.Port}}
-	}
 	delete(slurm, "cluster")
 	slurm["accounting"], slurm["grace_seconds"] = "required", 2
 	storage["runs_dir"], storage["image_store"], storage["reserve_mb"] = s.dir+"/runs", s.dir+"/images", 1

@@ -66,6 +66,11 @@ func TestSiteOverREST(t *testing.T) {
 			t.Errorf("%s: %s\n%s", name, diff, out)
 		}
 	}
+	second := fmt.Sprintf(clusterPart, "second")
+	second = strings.Replace(second, "slurm: {", "slurm: {transport: rest, rest: {url: unix:/s}, ", 1)
+	if s, err := several(t, mainPart, fmt.Sprintf(clusterPart, "first"), second); err != nil || s.Clusters()[1].Slurm.BinDir != "" {
+		t.Error("one of several clusters", err)
+	}
 	if s := parse(t, far(login, "")); s.ShellHost() != s.Slurm.SSH {
 		t.Error("over SSH the login node has the shell")
 	}

@@ -169,6 +169,8 @@ func (s *Site) fill() {
 	text("slurm.transport", &s.Slurm.Transport, TransportCLI)
 	if !s.OverREST() {
 		text("slurm.bin_dir", &s.Slurm.BinDir, "/usr/bin")
+	} else if _, given := s.at["slurm.bin_dir"]; !given {
+		s.Slurm.BinDir = "" // of several clusters each begins with the site file's defaults
 	}
 	text("slurm.run_as", &s.Slurm.RunAs, "self")
 	text("slurm.accounts", &s.Slurm.Accounts, AccountsBySite)
