@@ -155,7 +155,8 @@ func otherCluster(found []fault.Problem, sacct bool, err error) ([]fault.Problem
 	if fault.CodeOf(err) != run.WrongCluster {
 		return found, sacct, err
 	}
-	p := fault.Problem{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of the cluster that answers", Msg: fault.Prose(err)}
+	p := fault.Problem{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of the cluster that answers",
+		Msg: fault.Prose(err)}
 	if e, is := errors.AsType[*fault.Error](err); is {
 		p.Msg, p.Hint = e.Msg, e.Next
 	}

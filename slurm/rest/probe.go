@@ -24,7 +24,8 @@ func (s *Slurm) SubmitProbe(ctx context.Context, p slurm.NodeProbe) (id string, 
 		return "", fault.Wrap(fault.Validation, "probe_refused", "the probe job cannot be sent through slurmrestd", err)
 	}
 	var made submitted
-	_, err = s.client.call(ctx, request{method: http.MethodPost, path: "/slurm/" + v.name + "/job/submit", body: body, members: made.members()})
+	_, err = s.client.call(ctx, request{method: http.MethodPost, path: "/slurm/" + v.name + "/job/submit", body: body,
+		members: made.members()})
 	if len(made.ids) > 0 {
 		return strconv.FormatInt(made.ids[0], 10), nil
 	}
