@@ -22,8 +22,8 @@ type proof struct {
 // prove makes sure that a connection may be used for requests that change something, with a request that does not, on that connection:
 // whatever answers at the same address later does so on another one. slurmrestd itself does not look at tokens, only slurmctld does.
 func (c *client) prove(ctx context.Context, k *conn, v *version, token string) error {
-	now := proof{token, c.epoch.Load()}
-	if v == nil || k.proven == now { // nothing but the versions is asked before there is one
+	now := proof{token, 1 + c.epoch.Load()} // never that of a new connection
+	if v == nil || k.proven == now {        // nothing but the versions is asked before there is one
 		return nil
 	}
 	if err := c.budget.Spend(ctx, 1); err != nil {

@@ -76,6 +76,10 @@ func serve(t *testing.T, version string, handler http.HandlerFunc) *Slurm {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"paths":{"/slurm/%s/ping/":{}}}`, version)
 	})
+	mux.HandleFunc("/slurm/"+version+"/licenses", func(w http.ResponseWriter, _ *http.Request) { // each connection is proven with it
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"licenses":[]}`)
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		handler(w, r)
