@@ -46,6 +46,7 @@ type Config struct {
 	OpenBooks func(context.Context, *site.Site) (Books, error)
 	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
 	MemoryLimit func(pid int) int64
+	Now         func() time.Time // this host's clock; nil: time.Now
 }
 
 // Slurm is what the checks ask of a cluster's Slurm, by its commands or through slurmrestd. What a transport cannot say is a
@@ -104,6 +105,9 @@ func (c Config) Early(ctx context.Context, s *site.Site) []app.Finding {
 }
 
 func (c Config) exam() *Exam {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	return &Exam{Config: c, User: me(), answer: &app.DoctorAnswer{Findings: []app.Finding{}}, worst: map[string]app.CheckStatus{},
 		lacked: map[string]int{}, say: func(string, ...any) {}}
 }

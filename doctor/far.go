@@ -71,7 +71,7 @@ func farChecks() []Check {
 	return append(list,
 		Check{Code: sftpServer, Proves: "The SFTP server answers and offers the extensions that the gateway needs.", Where: Data, Cluster: true,
 			Only: farFiles, Over: fileSide, Needs: []string{"ssh_login", "sftp_login"},
-			Remedy: "use OpenSSH's sftp-server, or storage.sftp.shell: true", Look: extensions},
+			Remedy: "use OpenSSH's sftp-server without -R, -P and -p (Subsystem in sshd_config), or storage.sftp.shell: true", Look: extensions},
 		Check{Code: "sftp_syncs_folders", Proves: "New names in storage.runs_dir are durable when the gateway counts on them.", Where: Data,
 			Cluster: true, Only: farFiles, Over: fileSide, Needs: []string{sftpServer},
 			Remedy: "set storage.sftp.shell to true; or, if the server's filesystem makes new names durable by itself, syncs_folders to true",
@@ -97,7 +97,8 @@ func shellChecks(prefix, whose string, where Where, over reach, only func(*site.
 // sameFolderChecks need what the checks of the folders found.
 func sameFolderChecks() []Check {
 	return []Check{{Code: "runs_dir_same", Proves: "The shell and the SFTP server see the same storage.runs_dir.", Where: Data,
-		Cluster: true, Only: shellHelps, Over: fileSide, Alone: true, Needs: []string{sshShell, sftpShell, runsDirWrite},
+		Cluster: true, Only: shellHelps, Over: fileSide, Alone: true,
+		Needs:  []string{sshShell, sftpShell, "ssh_sessions", "sftp_sessions", runsDirWrite},
 		Remedy: "correct storage.login.runs_dir or storage.sftp.runs_dir: they are names of one folder", Look: sameFolder}}
 }
 
@@ -110,7 +111,7 @@ func wayChecks(prefix, whose string, where Where, over reach, only func(*site.Si
 	if prefix == "sftp" {
 		section = "storage.sftp"
 	}
-	return []Check{{
+	return append([]Check{{
 		Code: prefix + "_files", Proves: "The service's user can read the files of " + section + ", and nobody else the private key.",
 		Where: Gateway, Cluster: true, Early: true, Only: only, Remedy: "chown the key to the service's user and chmod it 600",
 		Look: func(_ context.Context, x *Exam) []Result {
@@ -132,7 +133,7 @@ func wayChecks(prefix, whose string, where Where, over reach, only func(*site.Si
 		Code: prefix + "_login", Proves: "The gateway can log in to " + whose + ".", Where: where, Cluster: true, Only: only, Over: over,
 		Needs: []string{prefix + "_host_key"}, Remedy: "put the public key into authorized_keys of the user there",
 		Look: look(remote.BadLogin, "logged in as %s"),
-	}}
+	}}, sessionsCheck(prefix, whose, where, over, only))
 }
 
 // lookTime bounds each question to another host.
@@ -228,7 +229,7 @@ command -v openssl >/dev/null || command -v sha256sum >/dev/null || echo sha256s
 }
 
 func loginClock(ctx context.Context, x *Exam) []Result {
-	before := time.Now().Truncate(time.Second)
+	before := x.Now().Truncate(time.Second)
 	out, err := x.script(ctx, "date +%s")
 	if err != nil {
 		return failed("", err)
@@ -237,7 +238,7 @@ func loginClock(ctx context.Context, x *Exam) []Result {
 	if err != nil {
 		return unknown("compare the output of date on both hosts", "date there printed %q", fault.Clip(string(out.Stdout)))
 	}
-	return skew(x.Cluster.Slurm.SSH.Host, time.Unix(n, 0), before, time.Now())
+	return skew(x.Cluster.Slurm.SSH.Host, time.Unix(n, 0), before, x.Now())
 }
 
 // extensions asks the server what it can do beyond the standard.
@@ -332,6 +333,7 @@ func (x *Exam) probeFile(ctx context.Context, f func(c *sftp.Client, name, conte
 		name, content := ".doctor-file-"+token(), token()
 		full := path.Join(x.Cluster.Storage.SFTP.RunsDir, name)
 		if err := writeFar(c, full, []byte(content)); err != nil {
+			_ = c.Remove(full) // it may be there, with less than that in it
 			return err
 		}
 		return errors.Join(f(c, name, content), c.Remove(full))

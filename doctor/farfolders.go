@@ -13,7 +13,9 @@ import (
 
 	"github.com/pkg/sftp"
 
+	"slurmgate/fault"
 	"slurmgate/nss"
+	"slurmgate/site"
 )
 
 // newFile makes a file that is not there yet.
@@ -45,10 +47,8 @@ func farFolder(ctx context.Context, x *Exam) []Result {
 		return nil
 	})
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return bad(fmt.Sprintf("make it there: install -d -m 700 %s", dir), "storage.runs_dir %s does not exist on %s", dir, host)
 	case err != nil:
-		return failed("", err)
+		return farFault(err, dir, x.Cluster, "install -d -m 700 "+dir)
 	case st.Mode&0o170000 != 0o040000:
 		return bad("set storage.sftp.runs_dir to a folder", "%s on %s is not a folder", dir, host)
 	case owner != "":
@@ -63,6 +63,38 @@ func farFolder(ctx context.Context, x *Exam) []Result {
 	return ok("%s on %s", dir, host)
 }
 
+// farFault is the result of a folder that the SFTP server does not show.
+func farFault(err error, dir string, s *site.Site, create string) []Result {
+	f := s.Storage.SFTP
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return bad(fmt.Sprintf("make it there (%s), or correct its path in the site file", create), "the folder %s does not exist on %s", dir,
+			f.Host)
+	case errors.Is(err, fs.ErrPermission):
+		return bad("make the login user the owner of the folder, and let that user enter all folders above it (chmod +x)",
+			"the login user may not look at the folder %s on %s", dir, f.Host)
+	}
+	return failed("", fmt.Errorf("%s on %s: %w", dir, f.Host, err))
+}
+
+// whyNot replaces the one word that SFTP has for every failed write, "Failure", by what the shell of the login node says of the same write.
+func (x *Exam) whyNot(ctx context.Context, err error) error {
+	status, is := errors.AsType[*sftp.StatusError](err)
+	if !is || status.FxCode() != sftp.ErrSSHFxFailure {
+		return err
+	}
+	const unsaid = "the SFTP server does not say why: look for a full disk, a used-up quota or a read-only filesystem there"
+	if !shellHelps(x.Cluster) {
+		return fmt.Errorf("%w (%s)", err, unsaid)
+	}
+	out, failed := x.script(ctx, `cd -- "$1" && head -c 4096 /dev/zero >"$2"; s=$?; rm -f -- "$2"; exit "$s"`,
+		x.Cluster.LoginFolders().RunsDir, ".doctor-file-"+token())
+	if failed != nil || out.Exit == 0 {
+		return fmt.Errorf("%w (%s)", err, unsaid)
+	}
+	return errors.New(fault.Clip(strings.TrimSpace(out.Stderr)))
+}
+
 // writeFarRuns writes a file, reads it back, and compares the clocks.
 func writeFarRuns(ctx context.Context, x *Exam) []Result {
 	f := x.Cluster.Storage.SFTP
@@ -74,14 +106,15 @@ func writeFarRuns(ctx context.Context, x *Exam) []Result {
 		return err
 	})
 	if err != nil {
-		return failed("", fmt.Errorf("%s on %s: %w", f.RunsDir, f.Host, err))
+		return failed("free space or inodes there, raise the quota of the login user, or mount the filesystem writable: df -h -i "+f.RunsDir,
+			fmt.Errorf("cannot write to %s on %s: %w", f.RunsDir, f.Host, x.whyNot(ctx, err)))
 	}
 	return ok("%s on %s", f.RunsDir, f.Host)
 }
 
 func farFileClock(ctx context.Context, x *Exam) []Result {
 	f := x.Cluster.Storage.SFTP
-	before := time.Now().Truncate(time.Second) // SFTP shows seconds
+	before := x.Now().Truncate(time.Second) // SFTP shows seconds
 	var shown time.Time
 	err := x.probeFile(ctx, func(c *sftp.Client, name, _ string) error {
 		st, err := c.Stat(path.Join(f.RunsDir, name))
@@ -93,7 +126,7 @@ func farFileClock(ctx context.Context, x *Exam) []Result {
 	if err != nil {
 		return failed("", err)
 	}
-	return skew("the filesystem of "+f.RunsDir+" on "+f.Host, shown, before, time.Now())
+	return skew("the filesystem of "+f.RunsDir+" on "+f.Host, shown, before, x.Now())
 }
 
 // farLinks tests the link that claims are taken by: that of the shell's ln, or the server's with SFTP alone.

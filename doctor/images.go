@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 
@@ -65,7 +64,7 @@ func farStore(ctx context.Context, x *Exam) []Result {
 		return err
 	})
 	if err != nil {
-		return failed("", fmt.Errorf("%s on %s: %w", f.ImageStore, f.Host, err))
+		return farFault(err, f.ImageStore, x.Cluster, "install -d -m 755 "+f.ImageStore)
 	}
 	return ok("%s on %s", f.ImageStore, f.Host)
 }

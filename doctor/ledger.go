@@ -14,6 +14,7 @@ import (
 
 	"github.com/pkg/sftp"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/staging"
 )
@@ -32,6 +33,9 @@ type Books interface {
 	Close() error
 }
 
+// NoClusterAnswers is the code of Config.MayStart where no cluster says whether there was a ledger.
+const NoClusterAnswers = "no_cluster_answers"
+
 const ledgerCode, ledgerRuns = "ledger", "ledger_runs_dir"
 
 // ledgerChecks are the checks of what the ledger says about this site.
@@ -41,7 +45,11 @@ func ledgerChecks() []Check {
 		Needs: []string{stateDir, "state_files"}, Remedy: "mount the disk of gateway.state_dir, correct gateway.state_dir, or restore a backup",
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if err := x.MayStart(ctx, x.Site); errors.Is(err, fs.ErrPermission) {
-				return unknown("give "+x.User.name+" access to the folders of the site file", "%s", gate.Text(gate.Local, err))
+				return unknown("give "+x.User.name+", and the login user of a cluster elsewhere, access to the folders of the site file", "%s",
+					gate.Text(gate.Local, err))
+			} else if fault.CodeOf(err) == NoClusterAnswers {
+				return unknown("mend what keeps the clusters away, as the checks below say, then run doctor again",
+					"there is no ledger yet, and no cluster says whether there was one")
 			} else if err != nil {
 				return failed("", err)
 			}

@@ -179,10 +179,7 @@ func TestDoctorElsewhere(t *testing.T) {
 	other, err := os.ReadFile(h.OtherHostKey)
 	must(t, err)
 	key := strings.Join(strings.Fields(string(other))[:2], " ")
-	for _, x := range []struct {
-		name, example, code, status, found string
-		plant                              func(t *testing.T, doc tree)
-	}{
+	for _, x := range []farFault{
 		{"nobody listens", "ssh-sftp.yaml", "ssh_connection", "fault", "refused", func(_ *testing.T, doc tree) { ssh(doc)["port"] = 1 }},
 		{"the key is unknown", "ssh-sftp.yaml", "ssh_host_key", "fault", "none of the known_hosts files",
 			func(t *testing.T, doc tree) { ssh(doc)["known_hosts"] = []any{file(t, "other.example "+key+"\n")} }},
@@ -227,22 +224,7 @@ func TestDoctorElsewhere(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			s := farSite(t, x.example, func(doc tree) { x.plant(t, doc) })
-			shell(t, "lab", `mkdir -p -m 700 "$1/runs" "$1/images"`, s.dir)
-			r := s.cli("doctor", "--no-jobs", "--json")
-			var e examined
-			r.object(t, &e)
-			if status, found, remedy := e.find(x.code); status != x.status || !strings.Contains(found, x.found) || remedy == "" {
-				t.Errorf("%s is %q: %s; %s\n%v", x.code, status, found, remedy, r)
-			}
-			for _, before := range []string{"ssh_files", "ssh_connection", "ssh_host_key", "ssh_login"} {
-				if before == x.code {
-					break
-				}
-				if status, found, _ := e.find(before); status != "ok" {
-					t.Errorf("%s is %q: %s", before, status, found)
-				}
-			}
+			x.test(t)
 		})
 	}
 }
@@ -266,7 +248,8 @@ func TestDoctorElsewhereAllIsWell(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	for _, code := range []string{"ssh_login", "ssh_shell", "ssh_tools", "clock_login", "sftp_login", "sftp_server", "runs_dir_same",
+	for _, code := range []string{"ssh_login", "ssh_sessions", "ssh_shell",
+		"ssh_tools", "clock_login", "sftp_login", "sftp_sessions", "sftp_server", "runs_dir_same",
 		"sftp_syncs_folders", "runs_dir", "ledger_runs_dir", "runs_dir_write", "runs_dir_links", "clock_runs_dir", "disk_space_far", "images",
 		"slurm_commands", "cluster_name", "image_arch", "shared_filesystem", "node_runs_dir", "node_images", "node_user", "container"} {
 		if status, found, _ := e.find(code); status != "ok" {

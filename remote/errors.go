@@ -50,9 +50,12 @@ func (h *Host) profile(code, what string, noise []byte) *fault.Error {
 func refused(hop Config, err error) *fault.Error {
 	text := err.Error()
 	if strings.Contains(text, "unable to authenticate") || strings.Contains(text, "oo many authentication failures") {
-		return fault.Wrap(fault.Transport, BadLogin,
-			fmt.Sprintf("%s does not accept the %s", hop.name(), hop.credential()), err).
-			WithNext("check user, key and the user's authorized_keys there; the sshd log of the host has the reason")
+		next := "check user, key and the user's authorized_keys there; the sshd log of the host has the reason"
+		if hop.Certificate != "" {
+			next = "check that the host trusts the authority that signed the certificate (TrustedUserCAKeys), and that the certificate is for " +
+				"this user; the sshd log of the host has the reason"
+		}
+		return fault.Wrap(fault.Transport, BadLogin, fmt.Sprintf("%s does not accept the %s", hop.name(), hop.credential()), err).WithNext(next)
 	}
 	if strings.Contains(text, "no common algorithm for host key") {
 		return fault.Wrap(fault.Transport, BadHostKey,
@@ -60,7 +63,8 @@ func refused(hop Config, err error) *fault.Error {
 			WithNext("compare the known_hosts lines of the host with the keys that the cluster's admins publish")
 	}
 	return fault.Wrap(fault.Transport, Unreachable,
-		hop.name()+" ended the connection before the login; it may have too many connections (MaxStartups)", err)
+		hop.name()+" ended the connection before the login; it may have too many connections (MaxStartups), or refuse this "+
+			"host (PerSourcePenalties, a firewall)", err)
 }
 
 func (c Config) credential() string {
@@ -68,7 +72,12 @@ func (c Config) credential() string {
 	case c.Agent != "":
 		return "keys of the agent at " + c.Agent
 	case c.Certificate != "":
-		return "certificate " + c.Certificate
+		cert, err := c.certificate()
+		if err != nil {
+			return "certificate " + c.Certificate
+		}
+		return fmt.Sprintf("certificate %s, which %s signed for %s", c.Certificate, ssh.FingerprintSHA256(cert.SignatureKey),
+			cmp.Or(strings.Join(cert.ValidPrincipals, ", "), "any user"))
 	}
 	return "key " + c.Key
 }

@@ -125,3 +125,26 @@ func TestClosed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A host is asked how many sessions it allows, and all of them are given back.
+func TestSessions(t *testing.T) {
+	for _, x := range []struct{ allowed, wanted, got int }{{10, 4, 4}, {3, 4, 3}, {1, 4, 1}, {0, 4, 0}, {10, 10, 10}, {10, 0, 0}} {
+		s, c := serve(t, "")
+		h := open(t, c)
+		s.Allowed.Store(int64(x.allowed))
+		if n, err := h.Sessions(t.Context(), x.wanted); n != x.got || err != nil {
+			t.Errorf("%d of %d: %d %v", x.allowed, x.wanted, n, err)
+		}
+		if x.allowed > 0 {
+			ok(t, h)
+		}
+	}
+	s, c := serve(t, "")
+	h := open(t, c)
+	ok(t, h)
+	s.Deaf.Store(true)
+	s.Cut()
+	if n, err := h.Sessions(t.Context(), 4); n != 0 || !NotStarted(err) {
+		t.Errorf("%d %v", n, err)
+	}
+}

@@ -17,12 +17,14 @@ import (
 // knownHosts reads the files. They are read anew for each connection, so a corrected line needs no restart.
 func (c Config) knownHosts() (*knownhosts.HostKeyDB, error) {
 	if len(c.KnownHosts) == 0 {
-		return nil, invalid("ssh_known_hosts", "no known_hosts file for "+c.Address+", so no host key could be accepted")
+		return nil, invalid("ssh_known_hosts", "no known_hosts file for "+c.Address+", so no host key could be accepted").
+			WithNext("name one in known_hosts of the site file; ssh-keyscan prints the keys, and the cluster's admins publish their fingerprints")
 	}
 	db, err := knownhosts.NewDB(c.KnownHosts...)
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, "ssh_known_hosts",
-			fmt.Sprintf("the known_hosts files for %s cannot be used", c.Address), err)
+			fmt.Sprintf("the known_hosts files for %s cannot be used", c.Address), err).
+			WithNext("correct known_hosts in the site file, and let the service's user read the file")
 	}
 	return db, nil
 }

@@ -73,11 +73,14 @@ func (c Config) certificate() (*ssh.Certificate, error) {
 // fresh says what is wrong with the time of the certificate.
 func fresh(path string, cert *ssh.Certificate, now time.Time) error {
 	at := uint64(max(0, now.Unix()))
+	utc := func(t uint64) string { return time.Unix(int64(t), 0).UTC().Format(time.RFC3339) }
 	switch {
 	case cert.ValidBefore != ssh.CertTimeInfinity && at >= cert.ValidBefore:
-		return fmt.Errorf("the certificate %s expired at %s", path, time.Unix(int64(cert.ValidBefore), 0).UTC().Format(time.RFC3339))
+		return invalid("ssh_certificate", fmt.Sprintf("the certificate %s expired at %s", path, utc(cert.ValidBefore))).
+			WithNext("have it renewed by the authority that signed it, and put the new one in its place; no restart is needed")
 	case at < cert.ValidAfter:
-		return fmt.Errorf("the certificate %s is not valid before %s", path, time.Unix(int64(cert.ValidAfter), 0).UTC().Format(time.RFC3339))
+		return invalid("ssh_certificate", fmt.Sprintf("the certificate %s is not valid before %s", path, utc(cert.ValidAfter))).
+			WithNext("wait until then, or correct this host's clock")
 	}
 	return nil
 }

@@ -79,6 +79,27 @@ func openOn(ctx context.Context, client *ssh.Client, free func()) (ssh.Channel, 
 	}
 }
 
+// Sessions opens as many sessions at once as are wanted, on the kept connection, and returns how many of them the host allowed
+// (MaxSessions).
+func (h *Host) Sessions(ctx context.Context, wanted int) (allowed int, err error) {
+	l, err := h.connect(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for ; allowed < wanted; allowed++ {
+		ch, requests, err := openOn(ctx, l.client, func() {})
+		if _, full := errors.AsType[*ssh.OpenChannelError](err); full {
+			return allowed, nil
+		}
+		if err != nil {
+			return allowed, h.fault(Unreachable, "the connection was lost while sessions were opened", err)
+		}
+		go ssh.DiscardRequests(requests)
+		defer ch.Close()
+	}
+	return allowed, nil
+}
+
 // closer closes with a function.
 type closer struct {
 	io.Writer

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/remote/sshtest"
 	"slurmgate/run"
@@ -102,7 +103,7 @@ func TestFirstStartWithASiteAway(t *testing.T) {
 		s := twoClusters(t, server, t.TempDir(), "beta")
 		alone := *s.Cluster("beta")
 		_, err := openGateway(t.Context(), &alone, toChange, quiet(), nil)
-		if fault.CodeOf(err) != "ledger_missing" {
+		if fault.CodeOf(err) != doctor.NoClusterAnswers {
 			t.Error(err)
 		}
 		if _, err := os.Stat(s.Gateway.StateDir); err == nil {

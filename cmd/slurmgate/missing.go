@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/site"
 	"slurmgate/staging"
@@ -47,7 +48,7 @@ func mayCreate(ctx context.Context, s *site.Site, how start) error {
 			", and this user cannot see whether there was one", err).
 			WithNext("make the gateway's user the owner of storage.runs_dir and gateway.artifact_dir (chown)")
 	case err != nil:
-		return fault.Wrap(fault.Transport, "ledger_missing", "there is no ledger at "+ledgerFile(s)+
+		return fault.Wrap(fault.Transport, doctor.NoClusterAnswers, "there is no ledger at "+ledgerFile(s)+
 			", and no cluster says whether there was one", err).
 			WithNext("mount the disks that the site file names, and make one of its clusters answer").WithSteps(fault.Do("doctor"))
 	case found != "" && how != anew:
@@ -89,7 +90,9 @@ func (t trace) away() bool { return t.err != nil && strings.HasPrefix(fault.Code
 func (h *hosts) trace(ctx context.Context, c *site.Site) (t trace) {
 	if c.FarFiles() {
 		t.where = fmt.Sprintf("the runs_dir %s of %s", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host)
-		t.mark, t.runID, t.err = h.farTraces(ctx, c)
+		if t.mark, t.runID, t.err = h.farTraces(ctx, c); t.err != nil {
+			t.err = fmt.Errorf("%s: %w", t.where, t.err)
+		}
 		return t
 	}
 	t.where = "the runs_dir " + c.Storage.RunsDir
