@@ -69,7 +69,7 @@ var arrows = map[string][]string{
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "site", "slurm",
 		"slurm/rest", "staging", "toolpack"},
 	// The one place that knows all others.
-	"setup": {"fault", "plan", "policy", "site", "slurm", "staging", "visible"},
+	"setup": {"fault", "plan", "policy", "remote", "site", "slurm", "staging", "visible"},
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "backup", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
 		"local", "mcp",
 		"metrics", "nss", "plan", "policy", "remote", "remote/transfer", "run", "secrets", "setup", "site", "slurm", "slurm/rest", "staging",

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -68,5 +69,60 @@ func TestSiteInit(t *testing.T) {
 	}
 	if out, err := run("root", init...); err == nil || !strings.Contains(out, "already exists") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The first site file of a cluster elsewhere, from what its login node says: the host key is shown and not trusted by itself, the file is
+// accepted by config check and doctor, and a tool runs, with the gateway outside of the cluster. Nothing is overwritten.
+//
+// proves OPS-01 SITE-03
+func TestSiteInitOverSSH(t *testing.T) {
+	t.Parallel()
+	s, h, dir := newSite(t, "genomics"), sshOf(t), t.TempDir()
+	s.outside = dir + "/etc/site.yaml"
+	shell(t, "lab", `mkdir -p "$1/far"`, s.dir)
+	init := []string{"site", "init", "--ssh", "lab@" + h.Login.Address, "--key", h.Key, "--user", "daemon", "--shared", s.dir + "/far",
+		"--state-dir", dir + "/state", "--domain", host(s.dir) + "/domain", "--data", host(world.dir) + "/data"}
+	r := s.cli(init...)
+	print := regexp.MustCompile(`--trust (SHA256:\S{43})`).FindStringSubmatch(r.String())
+	if r.code == 0 || print == nil {
+		t.Fatal(r)
+	}
+	keys, err := exec.Command("ssh-keygen", "-l", "-f", h.KnownHosts).Output()
+	must(t, err)
+	if !strings.Contains(string(keys), print[1]) {
+		t.Errorf("%s is no key of the login node:\n%s", print[1], keys)
+	}
+	if _, err := os.Stat(dir + "/etc"); err == nil {
+		t.Error("something was written before the host key was compared")
+	}
+	var answer struct {
+		Written  bool
+		Commands []string
+	}
+	s.cli(append(init, "--trust", print[1], "--json")...).object(t, &answer)
+	if !answer.Written || len(answer.Commands) != 2 {
+		t.Fatalf("%+v", answer)
+	}
+	for _, line := range answer.Commands[1:] { // the first one is for the service's user
+		must(t, command("sh", "-c", line))
+	}
+	if r := s.cli(init...); r.code == 0 || !strings.Contains(r.String(), "already exists") {
+		t.Error(r)
+	}
+	for _, c := range []struct{ want, argv string }{
+		{"is a valid site file for devcluster", "config check"}, {"sha256:", "image add samtools " + host(world.dir) + "/samtools.sif"},
+		{"succeeded", "run samtools.flagstat --wait --input bam=" + host(data("aln.bam"))},
+	} {
+		if r := s.cli(strings.Fields(c.argv)...); r.code != 0 || !strings.Contains(r.String(), c.want) {
+			t.Errorf("%s: %v", c.argv, r)
+		}
+	}
+	var e examined
+	s.cli("doctor", "--no-jobs", "--json").object(t, &e)
+	for _, f := range e.Findings {
+		if f.Status == "fault" && f.Code != "images" { // of tools whose images nobody has added
+			t.Errorf("%+v", f)
+		}
 	}
 }

@@ -14,6 +14,16 @@ import (
 	"slurmgate/fault"
 )
 
+// UnknownKey is the cause of a fault with code [BadHostKey] about a host of which no known_hosts file has a key.
+type UnknownKey struct {
+	Address     string
+	Fingerprint string // SHA256:…
+	Line        string // for a known_hosts file
+	err         error
+}
+
+func (u *UnknownKey) Error() string { return u.err.Error() }
+
 // knownHosts reads the files. They are read anew for each connection, so a corrected line needs no restart.
 func (c Config) knownHosts() (*knownhosts.HostKeyDB, error) {
 	if len(c.KnownHosts) == 0 {
@@ -37,7 +47,12 @@ func (c Config) hostKeys(bad *error) ([]string, ssh.HostKeyCallback, error) {
 		return nil, nil, err
 	}
 	check := db.HostKeyCallback()
-	return db.HostKeyAlgorithms(c.Address), func(address string, at net.Addr, key ssh.PublicKey) error {
+	algorithms := db.HostKeyAlgorithms(c.Address)
+	if len(algorithms) == 0 { // for an unknown host: the key that people compare first
+		algorithms = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512,
+			ssh.KeyAlgoRSASHA256}
+	}
+	return algorithms, func(address string, at net.Addr, key ssh.PublicKey) error {
 		err := check(address, at, key)
 		if err != nil {
 			*bad = c.hostKeyFault(key, err)
@@ -67,6 +82,7 @@ func (c Config) hostKeyFault(key ssh.PublicKey, err error) error {
 		return is(fmt.Sprintf("the host key of %s is %s, another one than at %s", c.Address, fingerprint(key), strings.Join(at, ", ")),
 			"another host may be answering: ask the cluster's admins whether the key was changed, and only then replace the line")
 	case errors.As(err, &wanted):
+		err = &UnknownKey{Address: c.Address, Fingerprint: ssh.FingerprintSHA256(key), Line: plainhosts.Line([]string{c.Address}, key), err: err}
 		return is(fmt.Sprintf("the host key of %s (%s) is in none of the known_hosts files (%s)", c.Address, fingerprint(key), files),
 			"compare the fingerprint with the one that the cluster's admins publish, then add the key (ssh-keyscan)")
 	}

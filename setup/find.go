@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,23 +30,28 @@ const (
 // people chooses the user of the gateway. id asks the host's own directory service.
 func (f *Found) people(ctx context.Context) error {
 	f.User = cmp.Or(f.User, serviceUser)
+	known := ", which every node must know"
+	if f.SSH != "" && f.Files != "shared" {
+		known = "" // jobs and files belong to the user of the login
+	}
 	uid, err := f.ask(ctx, "id", "-u", "--", f.User)
 	switch {
 	case err != nil:
 		name := f.User
 		f.User = ""
 		return missing("user", "this host has no user "+name,
-			"create the user that the gateway runs as, which every node must know, or name another: --user NAME")
+			"create the user that the gateway runs as"+known+", or name another: --user NAME")
 	case uid == "0":
 		return missing("user", "jobs must not run as root", "name an ordinary user: --user NAME")
 	}
+	f.Charger = f.User
 	return nil
 }
 
 // cluster finds Slurm's commands and asks them.
 func (f *Found) cluster(ctx context.Context) error {
 	if f.BinDir == "" {
-		dirs := []string{"/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/local/slurm/bin", "/cm/shared/apps/slurm/current/bin"}
+		dirs := commandDirs
 		if path, err := exec.LookPath("sbatch"); err == nil {
 			dirs = append([]string{filepath.Dir(path)}, dirs...)
 		}
@@ -57,13 +63,18 @@ func (f *Found) cluster(ctx context.Context) error {
 		f.BinDir = dirs[i]
 	}
 	f.Conf = cmp.Or(f.Conf, os.Getenv("SLURM_CONF"))
-	cli, err := slurm.NewCLI(slurm.Config{BinDir: f.BinDir, Conf: f.Conf, User: f.User, RPCPerMinute: 60})
+	return f.survey(ctx, slurm.Config{BinDir: f.BinDir, Conf: f.Conf, User: f.User, RPCPerMinute: 60}, "this host")
+}
+
+// survey asks Slurm.
+func (f *Found) survey(ctx context.Context, c slurm.Config, host string) error {
+	cli, err := slurm.NewCLI(c)
 	if err != nil {
 		return err
 	}
-	if f.Slurm, err = cli.Survey(ctx, f.User); err != nil {
+	if f.Slurm, err = cli.Survey(ctx, c.User); err != nil {
 		return fault.Wrap("", "slurm_unreachable", "Slurm did not answer", err).
-			WithNext("make `" + filepath.Join(f.BinDir, "scontrol") + " show config` work on this host, then try again")
+			WithNext("make `" + filepath.Join(f.BinDir, "scontrol") + " show config` work on " + host + ", then try again")
 	}
 	f.Name = strings.ToLower(f.Slurm.ClusterName)
 	if !plan.IsSiteName(f.Name) || f.Name == "local" {
@@ -74,7 +85,7 @@ func (f *Found) cluster(ctx context.Context) error {
 
 // account chooses whom jobs charge: the account that was asked for, the user's default, or his only one.
 func (f *Found) account(context.Context) error {
-	if f.Slurm.Version == "" || f.User == "" {
+	if f.Slurm.Version == "" || f.Charger == "" {
 		return nil // that is a problem already
 	}
 	list := f.Slurm.Accounts
@@ -95,13 +106,13 @@ func (f *Found) account(context.Context) error {
 			f.Charged = list[i]
 		}
 	case f.Account != "":
-		return missing("account", fmt.Sprintf("%s may not charge the account %s (may charge: %s)", f.User, f.Account, orNone(names)),
-			"name one of these, or add the association: sacctmgr add user "+f.User+" account="+f.Account)
+		return missing("account", fmt.Sprintf("%s may not charge the account %s (may charge: %s)", f.Charger, f.Account, orNone(names)),
+			"name one of these, or add the association: sacctmgr add user "+f.Charger+" account="+f.Account)
 	case len(list) > 0:
 		f.Charged = list[0]
 	case f.Slurm.Enforced:
-		return missing("user", "slurmdbd has no association of the user "+f.User+" with this cluster, so Slurm would refuse every job",
-			"add one: sacctmgr add user "+f.User+" account=NAME, or name another user: --user NAME")
+		return missing("user", "slurmdbd has no association of the user "+f.Charger+" with this cluster, so Slurm would refuse every job",
+			"add one: sacctmgr add user "+f.Charger+" account=NAME, or name another user: --user NAME")
 	default:
 		f.Charged = slurm.Account{Name: "default"}
 	}
@@ -125,9 +136,9 @@ func (f *Found) choose(context.Context) error {
 		case !p.Open(f.Charged.Name):
 			c.Why = "it is not open to the account " + f.Charged.Name
 		case f.Charged.Partitions != nil && !slices.Contains(f.Charged.Partitions, p.Name):
-			c.Why = f.User + "'s association does not cover it"
+			c.Why = f.Charger + "'s association does not cover it"
 		case p.Groups != nil:
-			c.Why = "it is only for the groups " + strings.Join(p.Groups, ", ") + ": add it if " + f.User + " belongs to one of them"
+			c.Why = "it is only for the groups " + strings.Join(p.Groups, ", ") + ": add it if " + f.Charger + " belongs to one of them"
 		case p.Nodes == 0:
 			c.Why = "it has no nodes"
 		case p.Away == p.Nodes:
@@ -142,7 +153,7 @@ func (f *Found) choose(context.Context) error {
 		for _, c := range f.Partitions {
 			why = append(why, c.Name+": "+c.Why)
 		}
-		return missing("account", "no partition can be used by "+f.User+" with the account "+f.Charged.Name+" ("+orNone(why)+")",
+		return missing("account", "no partition can be used by "+f.Charger+" with the account "+f.Charged.Name+" ("+orNone(why)+")",
 			"open a partition for it, or name another account: --account NAME")
 	}
 	return nil
@@ -161,8 +172,8 @@ func size(p slurm.Partition) string {
 	return fmt.Sprintf("nodes: %d, the largest with %d CPUs, %d MiB%s; %s", p.Nodes, p.CPUs, p.MemMB, gpus, limit)
 }
 
-// disks chooses the folders.
-func (f *Found) disks(context.Context) error {
+// state checks the folder of the ledger, which is always here.
+func (f *Found) state(context.Context) error {
 	f.StateDir = cmp.Or(f.StateDir, localState)
 	name, network, err := staging.Filesystem(existing(f.StateDir))
 	if err != nil {
@@ -172,6 +183,11 @@ func (f *Found) disks(context.Context) error {
 		return missing("state-dir", f.StateDir+" is on "+name+", a network filesystem, which corrupts SQLite databases",
 			"name a folder on a local disk: --state-dir DIR")
 	}
+	return nil
+}
+
+// disks chooses the folder that all nodes see.
+func (f *Found) disks(context.Context) (err error) {
 	if f.Mounts, err = networkMounts(); err != nil {
 		return err
 	}
@@ -207,7 +223,11 @@ func networkMounts() (list []string, err error) {
 		return nil, fault.Wrap(fault.Transport, "mounts", "the mounts of this host cannot be read", err)
 	}
 	defer file.Close()
-	lines := bufio.NewScanner(file)
+	return networkMountsIn(file)
+}
+
+func networkMountsIn(mountinfo io.Reader) (list []string, err error) {
+	lines := bufio.NewScanner(mountinfo)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		sep := slices.Index(fields, "-")
@@ -246,18 +266,24 @@ func (f *Found) runtime(ctx context.Context) error {
 			continue
 		}
 		text, _ := f.ask(ctx, "/bin/bash", "-c", `. "$1" && module -t avail apptainer 2>&1`, "bash", init)
-		var found []string
-		for word := range strings.FieldsSeq(text) {
-			if name, _, _ := strings.Cut(word, "("); name == "apptainer" || strings.HasPrefix(name, "apptainer/") && !strings.HasSuffix(name, "/") {
-				found = append(found, name)
-			}
-		}
+		found := apptainerModules(text)
 		if len(found) > 0 {
 			f.ModuleInit, f.Module = init, slices.Max(found)
 			return nil
 		}
 	}
 	return nil // nodes may have what this host has not; the file says so and doctor looks
+}
+
+// apptainerModules are the names of Apptainer's modules in what "module -t avail" prints.
+func apptainerModules(text string) (found []string) {
+	for word := range strings.FieldsSeq(text) {
+		name, _, _ := strings.Cut(word, "(")
+		if name == "apptainer" || strings.HasPrefix(name, "apptainer/") && !strings.HasSuffix(name, "/") {
+			found = append(found, name)
+		}
+	}
+	return found
 }
 
 // ask runs a program of this host and returns what it printed, without spaces around it.

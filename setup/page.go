@@ -2,6 +2,7 @@ package setup
 
 import (
 	_ "embed"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,6 +44,35 @@ func (p page) RunsDir() string { return filepath.Join(p.Shared, "slurmgate", "ru
 
 // ImageStore is for the images, by digest.
 func (p page) ImageStore() string { return filepath.Join(p.Shared, "slurmgate", "images") }
+
+// FarFiles reports whether files go by SFTP.
+func (p page) FarFiles() bool { return p.Login != nil && p.Files == "sftp" }
+
+// Where names the host that was looked at.
+func (p page) Where() string {
+	if p.Login != nil {
+		return visible.Line(p.Login.Host)
+	}
+	return "this host"
+}
+
+// There is where its mounts are.
+func (p page) There() string {
+	if p.Login != nil {
+		return "there"
+	}
+	return "here"
+}
+
+// folders are the commands that make the folders.
+func (p page) folders() []string {
+	state := fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.StateDir)
+	if !p.FarFiles() {
+		return []string{fmt.Sprintf("install -d -m 755 %s %s", filepath.Dir(p.RunsDir()), p.ImageStore()),
+			fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.RunsDir()), state}
+	}
+	return []string{state, p.Login.command(p.Key) + fmt.Sprintf(" install -d -m 700 %s %s", p.RunsDir(), p.ImageStore())}
+}
 
 // Socket is in the service's own folder, if that is there.
 func (p page) Socket() string {

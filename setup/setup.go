@@ -1,8 +1,9 @@
 // Package setup writes the first site file and the first policy of a cluster, from what the cluster says about itself.
 //
-// [Find] looks: at Slurm's partitions and the user's accounts, at the mounts of this host, and for Apptainer. [Files] makes the text of
-// both files from that, each choice with a comment that says where it comes from, and [Write] writes them and a copy of the domain, never
-// over a file that exists. Both files are read by the packages that will read them later before one of them is written.
+// [Find] looks: at Slurm's partitions and the user's accounts, at the mounts of this host, and for Apptainer; with Asked.SSH it asks a
+// login node for all of that. [Files] makes the text of both files from that, each choice with a comment that says where it comes from,
+// and [Write] writes them and a copy of the domain, never over a file that exists. Both files are read by the packages that will read
+// them later before one of them is written.
 //
 // Nouns: asked (what the admin said), found (what the host and Slurm say), choice.
 package setup
@@ -27,6 +28,14 @@ type Asked struct {
 	Conf     string // slurm.conf
 	Data     string // a folder that files are imported from
 	Domain   string // a domain's folder, to be copied beside the site file
+
+	SSH        string   // [user@]host[:port] of a login node; empty: Slurm's commands are on this host
+	Jump       []string // hosts on the way to it, likewise
+	Key        string   // private key file
+	Agent      string   // socket of an SSH agent, instead of a key
+	KnownHosts []string // files; none: the one beside the site file, and this host's
+	Trust      []string // fingerprints of host keys that the admin has compared
+	Files      string   // with SSH: sftp (the default), or shared where this host mounts the cluster's filesystem
 }
 
 // Found is what the host and Slurm say, with what the admin said in its place.
@@ -44,6 +53,8 @@ type Found struct {
 	ModuleInit string        // the file that defines "module"
 	Version    string        // of Apptainer, as printed
 	Partitions []Choice      // each with the reason to list it or not
+	Charger    string        // the user whose jobs they are
+	Login      *Login        // the login node; nil: this host
 }
 
 // Choice is a partition and why the policy allows it or not.
@@ -75,7 +86,12 @@ func (f Found) allowed() (list []slurm.Partition) {
 func Find(ctx context.Context, a Asked) (f Found, err error) {
 	f.Asked = a
 	var problems []fault.Problem
-	for _, step := range []func(context.Context) error{f.people, f.cluster, f.account, f.choose, f.disks, f.runtime} {
+	steps := []func(context.Context) error{f.people, f.cluster, f.account, f.choose, f.state, f.disks, f.runtime}
+	if a.SSH != "" {
+		steps = []func(context.Context) error{f.people, f.state, f.connect, f.farCluster, f.account, f.choose, f.farDisks, f.farRuntime}
+		defer func() { f.Login.close() }()
+	}
+	for _, step := range steps {
 		err := step(ctx)
 		refused, ok := errors.AsType[*fault.Error](err)
 		if err != nil && !(ok && refused.Kind == fault.Validation) {

@@ -46,13 +46,10 @@ func Compose(f Found, now time.Time) (out Files, err error) {
 	if _, err := policy.Parse(filepath.Join(out.Domain, "policies.yaml"), []byte(out.Policy), os.LookupEnv); err != nil {
 		return out, err
 	}
-	out.Commands = []string{
-		fmt.Sprintf("install -d -m 755 %s %s", filepath.Dir(p.RunsDir()), p.ImageStore()),
-		fmt.Sprintf("install -d -m 700 -o %s %s", f.User, p.RunsDir()),
-		fmt.Sprintf("install -d -m 700 -o %s %s", f.User, f.StateDir),
-	}
+	out.Commands = p.folders()
 	if f.Apptainer == "" && f.Module == "" {
-		out.Open = append(out.Open, "apptainer.path in the site file: this host has no Apptainer, so its place on the nodes is a guess")
+		out.Open = append(out.Open,
+			"apptainer.path in the site file: there is no Apptainer on "+p.Where()+", so its place on the nodes is a guess")
 	}
 	if len(f.Mounts) > 1 {
 		out.Open = append(out.Open, "storage in the site file: "+strings.Join(f.Mounts, ", ")+" are network filesystems too")
@@ -96,7 +93,12 @@ func Write(f Found, files Files) (err error) {
 	if err := os.Rename(temp, files.Domain); err != nil {
 		return err
 	}
-	if err := writeNew(f.Site, files.Site); err != nil {
+	if err = writeNew(f.Site, files.Site); err == nil && f.Login != nil {
+		if err = f.Login.trust(); err != nil {
+			err = errors.Join(err, os.Remove(f.Site))
+		}
+	}
+	if err != nil {
 		return errors.Join(err, os.RemoveAll(files.Domain))
 	}
 	return nil
@@ -113,7 +115,8 @@ func fill(dir, domain string, files Files) error {
 	}
 	err := os.MkdirAll(filepath.Join(dir, "toolpacks"), 0o755)
 	if files.Manifest != "" {
-		err = errors.Join(err, writeNew(filepath.Join(dir, "manifest.yaml"), files.Manifest))
+		err = errors.Join(err, writeNew(filepath.Join(dir, "manifest.yaml"), files.Manifest),
+			writeNew(filepath.Join(dir, "images.lock.yaml"), "version: 1\nimages: []\n"))
 	}
 	return errors.Join(err, writeNew(filepath.Join(dir, "policies.yaml"), files.Policy), os.Chmod(dir, 0o755))
 }

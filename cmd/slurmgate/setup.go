@@ -11,7 +11,8 @@ import (
 // setUp carries out site.init.
 func setUp(ctx context.Context, a app.SetupArgs) (out app.SetupAnswer, err error) {
 	found, err := setup.Find(ctx, setup.Asked{Site: a.File, Shared: a.Shared, StateDir: a.StateDir, User: a.User, Account: a.Account,
-		BinDir: a.BinDir, Conf: a.Conf, Domain: a.Domain, Data: a.Data})
+		BinDir: a.BinDir, Conf: a.Conf, Domain: a.Domain, Data: a.Data, SSH: a.SSH, Jump: a.Jump, Key: a.Key, Agent: a.Agent,
+		KnownHosts: a.KnownHosts, Trust: a.Trust, Files: a.Files})
 	if err != nil {
 		return out, err
 	}
