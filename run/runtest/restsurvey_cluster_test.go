@@ -4,8 +4,11 @@ package runtest_test
 
 import (
 	"context"
+	"os/exec"
 	"os/user"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,4 +104,52 @@ func same[T any](t *testing.T, what string, over, commands func(context.Context)
 	if diff := cmp.Diff(plain(want), plain(got)); diff != "" {
 		t.Errorf("%s: commands -, slurmrestd +:\n%s", what, diff)
 	}
+}
+
+// A look at the queue costs slurmctld one RPC, however many jobs there are, and the budget counts no less than slurmctld does.
+func TestClusterCostOverREST(t *testing.T) {
+	me, err := user.Current()
+	must(t, err)
+	socket, _ := slurmrestd(t)
+	over, err := rest.New(rest.Config{URL: "unix:" + socket, User: me.Username, Cluster: "devcluster", RPCPerMinute: 1e6})
+	must(t, err)
+	t.Cleanup(over.Close)
+	ask := func(what string, most int, f func() error) {
+		t.Helper()
+		must(t, f()) // connections are made and proven
+		before, budget := rpcsOf(t, me.Username), over.Budget().Total
+		must(t, f())
+		counted, spent := rpcsOf(t, me.Username)-before-1, over.Budget().Total-budget // sdiag itself is one
+		if counted > most || int64(counted) > spent {
+			t.Errorf("%s: slurmctld counts %d RPCs, want at most %d; the budget counts %d", what, counted, most, spent)
+		}
+	}
+	look := func() error { _, err := over.Jobs(t.Context(), nil); return err }
+	ask("the queue", 1, look)
+	for range 40 {
+		out, err := exec.Command("/usr/bin/sbatch", "--parsable", "--partition=big", "--account=research", "--mem=50M", "--output=/dev/null",
+			"--job-name=sg-cost", "--wrap=true").Output()
+		must(t, err)
+		id := strings.TrimSpace(string(out))
+		t.Cleanup(func() { exec.Command("/usr/bin/scancel", id).Run() })
+	}
+	ask("the queue with 40 jobs more", 1, look)
+	ask("partitions", 3, func() error { _, err := over.Partitions(t.Context()); return err })
+	ask("the condition", 4, func() error { _, err := over.Condition(t.Context()); return err })
+	ask("accounting", 0, func() error { _, err := over.Records(t.Context(), time.Now().Add(-time.Hour)); return err })
+}
+
+// rpcsOf is how many RPCs of a user slurmctld has counted.
+func rpcsOf(t *testing.T, name string) int {
+	t.Helper()
+	out, err := exec.Command("/usr/bin/sdiag").Output()
+	must(t, err)
+	_, users, _ := strings.Cut(string(out), "statistics by user")
+	m := regexp.MustCompile(`(?m)^\s+` + name + `\s+\(\s*\d+\)\s+count:(\d+)`).FindStringSubmatch(users)
+	if m == nil {
+		t.Fatalf("sdiag does not count %s", name)
+	}
+	n, err := strconv.Atoi(m[1])
+	must(t, err)
+	return n
 }

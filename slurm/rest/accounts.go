@@ -71,7 +71,7 @@ func (s *Slurm) AllAccounts(ctx context.Context) (map[string]slurm.UserAccounts,
 // associations lists those of the site's cluster.
 func (s *Slurm) associations(ctx context.Context) (list []association, err error) {
 	var all []association
-	if _, err := look(ctx, s, "/slurmdb/{v}/associations/", "associations", &all); err != nil {
+	if _, err := look(ctx, s, rpcLook, "/slurmdb/{v}/associations/", "associations", &all); err != nil {
 		return nil, noAccounting(err)
 	}
 	for _, a := range all {
@@ -117,7 +117,7 @@ func (s *Slurm) Associations(ctx context.Context, cluster string) (list []slurm.
 	} else if !v.nested {
 		member = "QOS"
 	}
-	if _, err = look(ctx, s, "/slurmdb/{v}/qos/", member, &found); err != nil {
+	if _, err = look(ctx, s, rpcLook, "/slurmdb/{v}/qos/", member, &found); err != nil {
 		return nil, nil, err
 	}
 	for _, q := range found {

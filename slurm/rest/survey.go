@@ -20,8 +20,11 @@ import (
 	"slurmgate/slurm"
 )
 
-// What the calls of a survey cost in RPCs each.
-const rpcLook = 1
+// What the calls of a survey cost in RPCs: at most what sdiag counted.
+const (
+	rpcLook  = 1
+	rpcNodes = 2 // slurmrestd asks for the partitions too
+)
 
 // maxSurvey bounds an answer about all partitions, nodes or associations, in bytes.
 const maxSurvey = 1 << 30
@@ -159,35 +162,39 @@ func (n node) sinfo() string {
 }
 
 // look asks slurmctld or slurmdbd for a list, which it decodes into to.
-func look[T any](ctx context.Context, s *Slurm, path, member string, to *[]T) (answer, error) {
-	if err := s.budget.Spend(ctx, rpcLook); err != nil {
+func look[T any](ctx context.Context, s *Slurm, rpcs int, path, member string, to *[]T) (answer, error) {
+	if err := s.budget.Spend(ctx, rpcs); err != nil {
 		return answer{}, err
 	}
-	came := false
-	a, err := s.client.call(ctx, request{method: "GET", path: path, limit: maxSurvey, members: members{
-		member: func(d *jsontext.Decoder) error {
-			came = true
-			return each(d, func(d *jsontext.Decoder) error {
-				var one T
-				err := json.UnmarshalDecode(d, &one)
-				*to = append(*to, one)
-				return err
-			})
-		}}})
-	if err == nil && !came {
+	*to = nil
+	a, err := s.client.call(ctx, request{method: "GET", path: path, limit: maxSurvey, members: members{member: into(to)}})
+	if err == nil && *to == nil {
 		err = fault.New(fault.Transport, halfAnswer, "slurmrestd's answer has no list of "+member)
 	}
 	return a, err
 }
 
+// into decodes a list. Without one it leaves nil.
+func into[T any](to *[]T) func(*jsontext.Decoder) error {
+	return func(d *jsontext.Decoder) error {
+		*to = []T{}
+		return each(d, func(d *jsontext.Decoder) error {
+			var one T
+			err := json.UnmarshalDecode(d, &one)
+			*to = append(*to, one)
+			return err
+		})
+	}
+}
+
 func (s *Slurm) partitionsAndNodes(ctx context.Context) (parts []partition, nodes []node, err error) {
-	if _, err = look(ctx, s, "/slurm/{v}/partitions/", "partitions", &parts); err == nil {
-		_, err = look(ctx, s, "/slurm/{v}/nodes/", "nodes", &nodes)
+	if _, err = look(ctx, s, rpcLook, "/slurm/{v}/partitions/", "partitions", &parts); err == nil {
+		_, err = look(ctx, s, rpcNodes, "/slurm/{v}/nodes/", "nodes", &nodes)
 	}
 	return parts, nodes, err
 }
 
-// Partitions asks for what a run must fit: two RPCs. Up to v0.0.44 slurmrestd does not show which partition is the default.
+// Partitions asks for what a run must fit: three RPCs. Up to v0.0.44 slurmrestd does not show which partition is the default.
 func (s *Slurm) Partitions(ctx context.Context) ([]run.Partition, error) {
 	parts, nodes, err := s.partitionsAndNodes(ctx)
 	list := []run.Partition{}
@@ -219,10 +226,10 @@ func (s *Slurm) Partitions(ctx context.Context) ([]run.Partition, error) {
 	return list, nil
 }
 
-// Nodes lists the nodes of all partitions, once for each partition they are in. It costs one RPC.
+// Nodes lists the nodes of all partitions, once for each partition they are in. It costs two RPCs.
 func (s *Slurm) Nodes(ctx context.Context) (list []slurm.NodeIn, err error) {
 	var nodes []node
-	if _, err := look(ctx, s, "/slurm/{v}/nodes/", "nodes", &nodes); err != nil {
+	if _, err := look(ctx, s, rpcNodes, "/slurm/{v}/nodes/", "nodes", &nodes); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
@@ -233,10 +240,10 @@ func (s *Slurm) Nodes(ctx context.Context) (list []slurm.NodeIn, err error) {
 	return list, nil
 }
 
-// Archs are the architectures of the cluster's nodes, as [slurm.CLI.Archs] has them. It costs one RPC.
+// Archs are the architectures of the cluster's nodes, as [slurm.CLI.Archs] has them. It costs two RPCs.
 func (s *Slurm) Archs(ctx context.Context) (list []string, err error) {
 	var nodes []node
-	if _, err := look(ctx, s, "/slurm/{v}/nodes/", "nodes", &nodes); err != nil {
+	if _, err := look(ctx, s, rpcNodes, "/slurm/{v}/nodes/", "nodes", &nodes); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
@@ -298,7 +305,7 @@ func (s *Slurm) Probe(ctx context.Context) (p slurm.Probe, err error) {
 		Responding bool   `json:"responding"`
 		Mode       string `json:"mode"`
 	}
-	a, err := look(ctx, s, "/slurm/{v}/ping/", "pings", &pings)
+	a, err := look(ctx, s, rpcLook, "/slurm/{v}/ping/", "pings", &pings)
 	if err != nil {
 		return p, err
 	}
@@ -345,7 +352,7 @@ func (s *Slurm) JobName(ctx context.Context, id string) (string, error) {
 	if strings.Trim(id, "0123456789_") != "" || id == "" {
 		return "", fault.New(fault.Internal, "job_id", "not a job id: "+fault.Clip(id))
 	}
-	_, err := look(ctx, s, "/slurm/{v}/job/"+id, "jobs", &found)
+	_, err := look(ctx, s, rpcLook, "/slurm/{v}/job/"+id, "jobs", &found)
 	if err == nil && len(found) == 0 {
 		err = fault.New(fault.Transport, halfAnswer, "slurmrestd shows no job "+id)
 	}

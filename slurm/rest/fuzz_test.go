@@ -1,0 +1,80 @@
+package rest
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"slurmgate/run"
+)
+
+// FuzzJobs: no bytes make the decoders of the queue and of accounting panic, hang, or take part of an answer for a whole one; and a job that
+// they find is one that the ports may return.
+func FuzzJobs(f *testing.F) {
+	f.Add([]byte(queue(aJob)), uint16(0), byte('x'))
+	for _, name := range []string{"jobs-22.05-v0.0.38.json.gz", "jobs-26.05-v0.0.45.json.gz", "slurmdb-jobs-22.05-v0.0.38.json.gz",
+		"slurmdb-jobs-24.11-v0.0.42.json.gz"} {
+		body := recording(f, name)
+		f.Add(body[:min(len(body), 6_000)], uint16(500), byte('"'))
+	}
+	f.Add([]byte(`{"jobs":[{"job_id":{"set":true,"number":1e400},"job_id":[[[[]]]],"name":"sg-\ud800","job_state":[null]}]}`), uint16(1), byte(0))
+	f.Fuzz(func(t *testing.T, text []byte, at uint16, with byte) {
+		if n := int(at); n < len(text) {
+			text = bytes.Clone(text)
+			text[n] = with
+		}
+		for _, of := range []source{queued, accounted, measured} {
+			list := newJobs(of, "lab", map[string]bool{"7": true}, 0)
+			a, err := read(bytes.NewReader(text), members{"jobs": list.read, "last_update": list.readUpdate})
+			if err != nil {
+				continue
+			}
+			if len(a.errors) > maxProblems || len(a.warnings) > maxProblems || len(list.found) > maxJobs {
+				t.Fatal("more than is held")
+			}
+			for _, j := range list.found {
+				if j.Name == "" || j.Class == "" || j.Class == run.ClassUnread && j.Why == "" || j.Class != run.ClassUnread && (j.ID == "" || j.State == "") {
+					t.Fatalf("%+v", j)
+				}
+			}
+			cut := newJobs(of, "lab", nil, 0)
+			body := bytes.TrimRight(text, " \t\r\n")
+			if _, err := read(io.LimitReader(bytes.NewReader(body), int64(len(body)-1)), members{"jobs": cut.read}); err == nil {
+				t.Fatal("an answer without its last byte is whole")
+			}
+		}
+	})
+}
+
+// FuzzSurvey: no bytes make the decoders of what slurmrestd shows of a cluster panic.
+func FuzzSurvey(f *testing.F) {
+	for _, name := range []string{"partitions-22.05-v0.0.38.json.gz", "nodes-26.05-v0.0.45.json.gz", "slurmdb-associations-24.11-v0.0.42.json.gz",
+		"slurmdb-qos-24.11-v0.0.40.json.gz"} {
+		f.Add(recording(f, name))
+	}
+	f.Add([]byte(`{"partitions":[{"nodes":{"total":-1},"flags":"a,b","maximums":{"time":{"set":true}}}],"nodes":[{"cpus":1e300}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var parts []partition
+		var nodes []node
+		var all []association
+		var found []quality
+		_, err := read(bytes.NewReader(text), members{"partitions": into(&parts), "nodes": into(&nodes), "associations": into(&all),
+			"qos": into(&found)})
+		if err != nil {
+			return
+		}
+		for _, n := range nodes {
+			if n.sinfo() == "" {
+				t.Fatal("a node without a state")
+			}
+		}
+		for _, p := range parts {
+			_, _ = p.state(), p.nodes()
+		}
+		for _, q := range found {
+			if n := least(q.Limits.Max.Jobs.Per.User); n != nil && *n < 0 {
+				t.Fatal(*n)
+			}
+		}
+	})
+}
