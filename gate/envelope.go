@@ -112,7 +112,7 @@ type Timing struct {
 
 func (t Timing) document() map[string]any {
 	return map[string]any{"started_at": t.StartedAt.Format(time.RFC3339Nano), "ended_at": t.EndedAt.Format(time.RFC3339Nano),
-		"duration_ms": t.DurationMS}
+		"duration_ms": float64(t.DurationMS)}
 }
 
 // Resources are the runs and artifacts that a call touched.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
@@ -122,8 +120,8 @@ func (t Tool) Name() string { return strings.ReplaceAll(t.ID, ".", "_") }
 
 type entry struct {
 	tool   Tool
-	schema *jsonschema.Schema
-	output *jsonschema.Schema // nil when the tool promises none
+	schema *compiled
+	output *compiled // nil when the tool promises none
 }
 
 // Registry is the only source of tools. It does not change once the gate is made.
@@ -205,7 +203,7 @@ func (t Tool) incomplete() string {
 	return ""
 }
 
-func compile(what string, raw json.RawMessage) (*jsonschema.Schema, error) {
+func compile(what string, raw json.RawMessage) (*compiled, error) {
 	s, err := compileAll(raw, "")
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, "tool_schema", "the "+what+" is not valid", err)

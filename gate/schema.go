@@ -30,7 +30,7 @@ func EnvelopeSchema() json.RawMessage { return bytes.Clone(htcV1) }
 const badEnvelope = "VAL-HTC-001"
 
 // envelopes checks what goes in and out against the schema.
-type envelopes struct{ request, response, event *jsonschema.Schema }
+type envelopes struct{ request, response, event *compiled }
 
 func compileEnvelopes() (e envelopes, err error) {
 	s, err := compileAll(htcV1, "#/$defs/request", "#/$defs/response", "#/$defs/tool_call_event")
@@ -41,7 +41,7 @@ func compileEnvelopes() (e envelopes, err error) {
 }
 
 // compileAll makes schemas of the named parts of a document; nothing is loaded from elsewhere.
-func compileAll(raw []byte, parts ...string) (out []*jsonschema.Schema, err error) {
+func compileAll(raw []byte, parts ...string) (out []*compiled, err error) {
 	const url = "urn:slurmgate:schema"
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -59,7 +59,7 @@ func compileAll(raw []byte, parts ...string) (out []*jsonschema.Schema, err erro
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, s)
+		out = append(out, &compiled{s, isQuick(s)})
 	}
 	return out, nil
 }
@@ -72,7 +72,10 @@ const (
 )
 
 // violations lists what a document breaks, nil for nothing. at stands before each field.
-func violations(s *jsonschema.Schema, doc any, code, at, rule string) (out []fault.Problem) {
+func violations(s *compiled, doc any, code, at, rule string) (out []fault.Problem) {
+	if s.obeyed(doc) {
+		return nil
+	}
 	err := s.Validate(doc)
 	if err == nil {
 		return nil
@@ -99,7 +102,7 @@ func violations(s *jsonschema.Schema, doc any, code, at, rule string) (out []fau
 		if at != "" {
 			path = append([]string{at}, path...)
 		}
-		out = append(out, fault.Problem{Code: code, Field: cutField(strings.Join(path, ".")), Rule: rule, Msg: violation(v, s, p)})
+		out = append(out, fault.Problem{Code: code, Field: cutField(strings.Join(path, ".")), Rule: rule, Msg: violation(v, s.Schema, p)})
 	}
 	walk(ve)
 	// the library goes through maps
@@ -148,7 +151,7 @@ func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.P
 }
 
 // misfit is a fault for what a document breaks of a schema of the envelope.
-func misfit(s *jsonschema.Schema, doc any, what string) error {
+func misfit(s *compiled, doc any, what string) error {
 	if found := violations(s, doc, badEnvelope, "", "the envelope, gate/schema/htc_v1.json"); len(found) > 0 {
 		return fault.Invalid(what+" violates its schema", found...)
 	}
@@ -157,15 +160,15 @@ func misfit(s *jsonschema.Schema, doc any, what string) error {
 
 // CheckResponse holds the bytes of a response against the schema; for tests of faces.
 func CheckResponse(raw []byte) error {
-	return check(raw, func(e envelopes) *jsonschema.Schema { return e.response }, "the response")
+	return check(raw, func(e envelopes) *compiled { return e.response }, "the response")
 }
 
 // CheckEvent holds the bytes of a ToolCallEvent against the schema.
 func CheckEvent(raw []byte) error {
-	return check(raw, func(e envelopes) *jsonschema.Schema { return e.event }, "the event")
+	return check(raw, func(e envelopes) *compiled { return e.event }, "the event")
 }
 
-func check(raw []byte, which func(envelopes) *jsonschema.Schema, what string) error {
+func check(raw []byte, which func(envelopes) *compiled, what string) error {
 	e, err := compileEnvelopes()
 	if err != nil {
 		return err
