@@ -35,7 +35,8 @@ func placementChecks() []Check {
 		Cluster: true, Needs: []string{accountsCode}, Remedy: "raise MaxSubmitJobs of the account or QOS", Look: submitLimits,
 	}, {
 		Code: "tool_jobs", Proves: "Slurm would accept a job of each tool now (sbatch --test-only).", Where: Slurmctld, Cluster: true,
-		Needs: []string{partitionsCode, accountsCode}, Remedy: "change the resources of the tool or its partition", Look: toolJobs,
+		Only: byCommands, Needs: []string{partitionsCode, accountsCode}, Remedy: "change the resources of the tool or its partition",
+		Look: toolJobs,
 	}}
 }
 
@@ -183,7 +184,16 @@ func statesText(states map[string]int) string {
 // accounts judges each account and QOS, where Slurm enforces them.
 func accounts(ctx context.Context, x *Exam) (results []Result) {
 	enforced := x.Condition.Values["AccountingStorageEnforce"]
-	if enforced == "" || enforced == "none" || !strings.HasSuffix(x.Condition.Values["AccountingStorageType"], "slurmdbd") {
+	kept := strings.HasSuffix(x.Condition.Values["AccountingStorageType"], "slurmdbd")
+	if x.Cluster.OverREST() && kept {
+		defer func() { // slurmrestd does not show whether Slurm enforces them
+			for i := range results {
+				if results[i].Status == app.CheckFault {
+					results[i].Status = app.CheckWarning
+				}
+			}
+		}()
+	} else if enforced == "" || enforced == "none" || !kept {
 		return ok("Slurm does not enforce accounts (AccountingStorageEnforce: %s)", cmp.Or(enforced, "none"))
 	}
 	var err error

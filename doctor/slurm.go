@@ -22,7 +22,7 @@ func slurmChecks() []Check {
 	return []Check{{
 		Code: slurmCommands, Proves: "slurm.bin_dir has the commands of Slurm; slurm.conf can be read and is of slurm.cluster.", Where: Gateway,
 		Cluster: true, Stops: true, Early: true, Over: slurmSide, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
-		Only: func(s *site.Site) bool { return !s.OverREST() }, Needs: []string{sshShell},
+		Only: byCommands, Needs: []string{sshShell},
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if x.Cluster.FarSlurm() {
 				return farCommands(ctx, x)
@@ -68,7 +68,7 @@ func slurmChecks() []Check {
 		},
 	}, {
 		Code: "min_job_age", Proves: "Ended jobs stay in squeue for three watch cycles.", Where: Slurmctld, Cluster: true, Needs: ask,
-		Remedy: "raise MinJobAge in slurm.conf, or lower watch.ceiling_seconds",
+		Only: byCommands, Remedy: "raise MinJobAge in slurm.conf, or lower watch.ceiling_seconds",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if cycle := 3 * time.Duration(x.Cluster.Watch.CeilingSeconds) * time.Second; x.Probe.MinJobAge < cycle {
 				return warning("", "MinJobAge is %s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then "+
@@ -78,7 +78,7 @@ func slurmChecks() []Check {
 		},
 	}, {
 		Code: "message_timeout", Proves: "slurmctld says how long it lets a request wait.", Where: Slurmctld, Cluster: true, Needs: ask,
-		Remedy: "set MessageTimeout in slurm.conf",
+		Only: byCommands, Remedy: "set MessageTimeout in slurm.conf",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if x.Probe.MessageTimeout <= 0 {
 				return bad("", "scontrol show config does not show MessageTimeout")
@@ -88,12 +88,21 @@ func slurmChecks() []Check {
 		},
 	}, {
 		Code: "kill_wait", Proves: "A killed job has the time to leave its exit file.", Where: Slurmctld, Cluster: true, Needs: ask,
-		Remedy: "lower slurm.grace_seconds, so that a killed job still leaves its exit file",
+		Only: byCommands, Remedy: "lower slurm.grace_seconds, so that a killed job still leaves its exit file",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if !x.Probe.GraceFitsInKillWait {
 				return warning("", "KillWait (%s) is not longer than slurm.grace_seconds (%d)", x.Probe.KillWait, x.Cluster.Slurm.GraceSeconds)
 			}
 			return ok("%s", x.Probe.KillWait)
+		},
+	}, {
+		Code: "slurm_conf", Proves: "slurmctld shows the values of slurm.conf that the gateway depends on.", Where: Slurmctld, Cluster: true,
+		Only: overREST, Needs: ask,
+		Remedy: "compare on a host with Slurm's commands (scontrol show config): MinJobAge of three times watch.ceiling_seconds, KillWait " +
+			"above slurm.grace_seconds, MaxJobCount above the open runs; try a job of each tool: sbatch --test-only",
+		Look: func(context.Context, *Exam) []Result {
+			return warning("", "slurmrestd does not show slurm.conf (MinJobAge, MessageTimeout, KillWait, MaxJobCount, MaxArraySize), nor whether "+
+				"Slurm would accept a job of each tool")
 		},
 	}, {
 		Code: "clock_slurmctld", Proves: "slurmctld's clock is that of this host.", Where: Slurmctld, Cluster: true, Needs: ask,
@@ -111,7 +120,7 @@ func slurmChecks() []Check {
 		},
 	}, {
 		Code: "max_job_count", Proves: "Slurm takes a thousand jobs and more.", Where: Slurmctld, Cluster: true, Needs: ask,
-		Remedy: "raise MaxJobCount in slurm.conf",
+		Only: byCommands, Remedy: "raise MaxJobCount in slurm.conf",
 		Look: func(_ context.Context, x *Exam) []Result {
 			n, err := strconv.Atoi(x.Condition.Values["MaxJobCount"])
 			switch {
@@ -124,7 +133,7 @@ func slurmChecks() []Check {
 		},
 	}, {
 		Code: "max_array_size", Proves: "A job array can have a task for each node, as doctor's look at all nodes needs it.", Where: Slurmctld,
-		Cluster: true, Needs: ask, Remedy: "raise MaxArraySize in slurm.conf above the number of nodes",
+		Cluster: true, Needs: ask, Only: byCommands, Remedy: "raise MaxArraySize in slurm.conf above the number of nodes",
 		Look: func(_ context.Context, x *Exam) []Result {
 			n, err := strconv.Atoi(x.Condition.Values["MaxArraySize"])
 			most := 0
@@ -157,6 +166,9 @@ func slurmChecks() []Check {
 		},
 	}}
 }
+
+// byCommands reports whether Slurm's commands are there to be asked.
+func byCommands(s *site.Site) bool { return !s.OverREST() }
 
 func controller(ctx context.Context, x *Exam) []Result {
 	cli, err := x.OpenSlurm(x.Cluster)
