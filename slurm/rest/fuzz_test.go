@@ -18,6 +18,7 @@ func FuzzJobs(f *testing.F) {
 		f.Add(body[:min(len(body), 6_000)], uint16(500), byte('"'))
 	}
 	f.Add([]byte(`{"jobs":[{"job_id":{"set":true,"number":1e400},"job_id":[[[[]]]],"name":"sg-\ud800","job_state":[null]}]}`), uint16(1), byte(0))
+	f.Add([]byte(`{"jobs":[{"job_id":7,"name":""}]}`), uint16(98), byte('/')) // sought, and without a name any job
 	f.Fuzz(func(t *testing.T, text []byte, at uint16, with byte) {
 		if n := int(at); n < len(text) {
 			text = bytes.Clone(text)
@@ -33,7 +34,7 @@ func FuzzJobs(f *testing.F) {
 				t.Fatal("more than is held")
 			}
 			for _, j := range list.found {
-				if j.Name == "" || j.Class == "" || j.Class == run.ClassUnread && j.Why == "" || j.Class != run.ClassUnread && (j.ID == "" || j.State == "") {
+				if j.Name == "" && j.ID != "7" || j.Class == "" || j.Class == run.ClassUnread && j.Why == "" || j.Class != run.ClassUnread && (j.ID == "" || j.State == "") {
 					t.Fatalf("%+v", j)
 				}
 			}
