@@ -3,8 +3,10 @@ package rest
 import (
 	"encoding/base64"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -56,5 +58,26 @@ func TestCheckFiles(t *testing.T) {
 		case c.field != "" && (found[0].Msg == "" || found[0].Rule == "" || found[0].Hint == ""):
 			t.Errorf("%s: %+v", name, found)
 		}
+	}
+}
+
+// Neither the command that prints a token nor a slurmrestd on pipes finds a token, or another variable of Slurm, in its environment.
+//
+// proves SITE-06
+func TestChildrenHaveNoToken(t *testing.T) {
+	t.Setenv("SLURM_JWT", "daemon")
+	t.Setenv("SLURM_CONF", "/elsewhere")
+	printed, _, err := newTokens(Config{TokenCommand: []string{"/usr/bin/env"}}).source(t.Context())
+	if err != nil || strings.Contains(printed, "SLURM") || !strings.Contains(printed, "LC_ALL=C") {
+		t.Errorf("%q %v", printed, err)
+	}
+	k, err := startChild([]string{"/usr/bin/env"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	text, err := io.ReadAll(k)
+	if err != nil || strings.Contains(string(text), "SLURM") || !strings.Contains(string(text), "LC_ALL=C") {
+		t.Errorf("%q %v", text, err)
 	}
 }
