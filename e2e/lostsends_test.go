@@ -208,8 +208,8 @@ func (f farLogin) full() {
 }
 
 // A connection that is lost in the middle of a send is made again to another login node behind the same name, which cannot see sbatch: the
-// send is held and not repeated. An sbatch that goes on leaves its receipt on the cluster's filesystem; one that was killed is doubt once as
-// much time has passed as sbatch can take.
+// send is held and not repeated. An sbatch that goes on leaves its receipt on the cluster's filesystem; one that was killed is
+// doubt once as much time has passed as sbatch can take.
 //
 // proves SITE-04
 func TestAnotherLoginNode(t *testing.T) {

@@ -89,8 +89,9 @@ func (g *gate) close() {
 var errTooLong = errors.New("the script printed more than its limit")
 
 // Run runs a script and waits for it. A script that ran to its end is no error, whatever its exit status. Every other end is a Transport
-// fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run returns at once. Without a deadline in ctx, the
-// wait for a session and for the far shell's first answer is bounded all the same; the script itself may take as long as it needs.
+// fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run returns at once. Without a
+// deadline in ctx, the wait for a session and for the far shell's first answer is bounded all the same; the script itself may
+// take as long as it needs.
 func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	random := make([]byte, 16)
 	rand.Read(random) // never fails

@@ -61,7 +61,8 @@ func TestClusterSameJob(t *testing.T) {
 			"tr '\\0' '\\n' </proc/$$/environ; } >part\nmv part said.$SLURM_JOB_ID\n"
 		must(t, os.WriteFile(job.ControlPath(run.ScriptFile), []byte(text), 0o600))
 		var said [2][]string
-		for i, send := range []func(*testing.T, run.JobSpec) string{sbatch, func(t *testing.T, j run.JobSpec) string { return posted(t, over, j) }} {
+		byREST := func(t *testing.T, j run.JobSpec) string { return posted(t, over, j) }
+		for i, send := range []func(*testing.T, run.JobSpec) string{sbatch, byREST} {
 			id := send(t, job)
 			over.Until(t, "what the job says", func() bool {
 				data, err := os.ReadFile(filepath.Join(job.AttemptDir(), "said."+id))

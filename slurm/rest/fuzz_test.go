@@ -8,8 +8,8 @@ import (
 	"slurmgate/run"
 )
 
-// FuzzJobs: no bytes make the decoders of the queue and of accounting panic, hang, or take part of an answer for a whole one; and a job that
-// they find is one that the ports may return.
+// FuzzJobs: no bytes make the decoders of the queue and of accounting panic, hang, or take part of an answer for a whole one;
+// and a job that they find is one that the ports may return.
 func FuzzJobs(f *testing.F) {
 	f.Add([]byte(queue(aJob)), uint16(0), byte('x'))
 	for _, name := range []string{"jobs-22.05-v0.0.38.json.gz", "jobs-26.05-v0.0.45.json.gz", "slurmdb-jobs-22.05-v0.0.38.json.gz",
@@ -34,7 +34,8 @@ func FuzzJobs(f *testing.F) {
 				t.Fatal("more than is held")
 			}
 			for _, j := range list.found {
-				if j.Name == "" && j.ID != "7" || j.Class == "" || j.Class == run.ClassUnread && j.Why == "" || j.Class != run.ClassUnread && (j.ID == "" || j.State == "") {
+				unread := j.Class == run.ClassUnread
+				if j.Name == "" && j.ID != "7" || j.Class == "" || unread && j.Why == "" || !unread && (j.ID == "" || j.State == "") {
 					t.Fatalf("%+v", j)
 				}
 			}
@@ -49,7 +50,8 @@ func FuzzJobs(f *testing.F) {
 
 // FuzzSurvey: no bytes make the decoders of what slurmrestd shows of a cluster panic.
 func FuzzSurvey(f *testing.F) {
-	for _, name := range []string{"partitions-22.05-v0.0.38.json.gz", "nodes-26.05-v0.0.45.json.gz", "slurmdb-associations-24.11-v0.0.42.json.gz",
+	for _, name := range []string{"partitions-22.05-v0.0.38.json.gz", "nodes-26.05-v0.0.45.json.gz",
+		"slurmdb-associations-24.11-v0.0.42.json.gz",
 		"slurmdb-qos-24.11-v0.0.40.json.gz"} {
 		f.Add(recording(f, name))
 	}

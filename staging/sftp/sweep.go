@@ -25,8 +25,8 @@ const (
 
 var leftoverSeconds = strconv.Itoa(int(leftoverAge.Seconds()))
 
-// tidy removes what cut-off transfers left in the workspaces and nobody has continued for [leftoverAge]. It runs at the start, and then with
-// gc, once a day. It does what it can: a failure hinders nobody, and the next sweep tries again.
+// tidy removes what cut-off transfers left in the workspaces and nobody has continued for [leftoverAge]. It runs at the start,
+// and then with gc, once a day. It does what it can: a failure hinders nobody, and the next sweep tries again.
 func (w *Workspace) tidy(ctx context.Context) {
 	now := time.Now()
 	if last := w.swept.Load(); last != nil && now.Sub(*last) < sweepPause {
