@@ -117,3 +117,18 @@ func TestDoctorOverREST(t *testing.T) {
 		}
 	}
 }
+
+// What slurmrestd does not show of slurm.conf is said, and which MessageTimeout counts instead.
+func TestDoctorNamesTheDefaultMessageTimeout(t *testing.T) {
+	for _, k := range slurmChecks() {
+		if k.Code != "slurm_conf" {
+			continue
+		}
+		r := k.Look(t.Context(), nil)
+		if len(r) != 1 || r[0].Status != app.CheckWarning || !strings.Contains(r[0].Found, "default MessageTimeout, 10s") {
+			t.Errorf("%+v", r)
+		}
+		return
+	}
+	t.Error("the check is not made")
+}

@@ -102,7 +102,7 @@ func slurmChecks() []Check {
 			"above slurm.grace_seconds, MaxJobCount above the open runs; try a job of each tool: sbatch --test-only",
 		Look: func(context.Context, *Exam) []Result {
 			return warning("", "slurmrestd does not show slurm.conf (MinJobAge, MessageTimeout, KillWait, MaxJobCount, MaxArraySize), nor whether "+
-				"Slurm would accept a job of each tool")
+				"Slurm would accept a job of each tool; the gateway counts with Slurm's default MessageTimeout, %s", run.DefaultMessageTimeout)
 		},
 	}, {
 		Code: "clock_slurmctld", Proves: "slurmctld's clock is that of this host.", Where: Slurmctld, Cluster: true, Needs: ask,
