@@ -84,11 +84,7 @@ func sprint(format string, args []any) string {
 // do either. An empty remedy is replaced by the error's own advice.
 func failed(remedy string, err error) []Result {
 	text := gate.Text(gate.Local, err)
-	e, is := errors.AsType[*fault.Error](err)
-	for is && e.Next == "" && len(e.Steps) == 0 { // its cause may have advice
-		e, is = errors.AsType[*fault.Error](e.Err)
-	}
-	if is {
+	if e := fault.Advised(err); e != nil {
 		advice := fault.Advice(e.Next, e.Steps, func(s []fault.Step) string { return gate.Words(gate.Local, s) })
 		text = strings.TrimSuffix(text, ". Next: "+advice)
 		if remedy == "" {

@@ -129,6 +129,16 @@ func (e *Error) WithRetry(seconds int) *Error {
 	return e
 }
 
+// Advised is the first *Error in the chain that says what to do next; nil: none does.
+func Advised(err error) *Error {
+	for e := range chain(err) {
+		if e.Next != "" || len(e.Steps) > 0 {
+			return e
+		}
+	}
+	return nil
+}
+
 // RetryOf is when the same call may succeed, in seconds: of the first *Error in the chain that says so; 0: nothing is known.
 func RetryOf(err error) int {
 	for e := range chain(err) {

@@ -23,6 +23,7 @@ type Health struct {
 type Site struct {
 	Name   string
 	Up     bool             // it is open, and its files can be reached; its Slurm has a figure of its own
+	Opened bool             // since the gateway started
 	Runs   map[string]int64 // unfinished ones, by phase
 	Budget *Budget          // nil where there is none, and before the site is open
 	Links  []Link
@@ -64,6 +65,8 @@ var (
 		"opened, the others since the last change.", "site", "phase")
 	drainedDesc = desc("drained", "1 if the site is drained, else 0.", "site")
 	siteUpDesc  = desc("site_up", "1 if the site is open and its files can be reached, else 0. Its Slurm is slurmgate_slurm_up.", "site")
+	openedDesc  = desc("site_opened", "1 if the site has been opened since the gateway started, else 0: its hosts have not answered, or what "+
+		"answered is not what the site file says.", "site")
 	siteRunDesc = desc("site_runs", "Unfinished runs, by site and phase.", "site", "phase")
 	leftDesc    = desc("rpc_budget_left", "RPCs to Slurm that may be made now without waiting.", "site")
 	rpcsDesc    = desc("rpcs_total", "RPCs to Slurm since the site was opened.", "site")
@@ -79,13 +82,14 @@ var (
 	damagedDesc = desc("last_backup_damaged_artifacts", "Artifacts that the last backup could not copy because they are missing or damaged.")
 )
 
-var healthDescs = []*prometheus.Desc{siteUpDesc, siteRunDesc, leftDesc, rpcsDesc, linkDesc, lossesDesc, oldestDesc,
+var healthDescs = []*prometheus.Desc{siteUpDesc, openedDesc, siteRunDesc, leftDesc, rpcsDesc, linkDesc, lossesDesc, oldestDesc,
 	drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc,
 	damagedDesc}
 
 func (h Health) collect(now time.Time, gauge, counter func(d *prometheus.Desc, v float64, labels ...string)) {
 	for _, s := range h.Sites {
 		gauge(siteUpDesc, one(s.Up), s.Name)
+		gauge(openedDesc, one(s.Opened), s.Name)
 		for phase, n := range s.Runs {
 			gauge(siteRunDesc, float64(n), s.Name, phase)
 		}

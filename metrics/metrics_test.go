@@ -171,13 +171,14 @@ func TestNodeFaults(t *testing.T) {
 func TestHealth(t *testing.T) {
 	h := Health{Oldest: []Oldest{{"alpha", "deferred", time.Unix(400, 0)}}, Drained: map[string]bool{"alpha": true, "local": false},
 		Budget: map[string]int{"alpha": 60}, Disks: []Disk{{"alpha", "runs_dir", 5, 7}}, Ledger: 9, Stopped: true, Damaged: 2,
-		Sites: []Site{{"alpha", false, map[string]int64{"deferred": 4}, &Budget{3, 50}, []Link{{"slurm", false, 2}, {"files", true, 0}}},
+		Sites: []Site{{"alpha", false, true, map[string]int64{"deferred": 4}, &Budget{3, 50}, []Link{{"slurm", false, 2}, {"files", true, 0}}},
 			{Name: "local", Up: true}}}
 	m := New(Sources{Runs: func(context.Context) (map[string]int64, error) { return nil, nil }, Sites: []string{"alpha"},
 		Watched: func(string) (time.Time, error) { return time.Unix(990, 0), nil },
 		Health:  func(context.Context) Health { return h }, Now: func() time.Time { return time.Unix(1000, 0) }})
 	expect(t, m.page(t), `slurmgate_oldest_run_seconds{phase="deferred",site="alpha"} 600`, `slurmgate_drained{site="alpha"} 1`,
-		`slurmgate_site_up{site="alpha"} 0`, `slurmgate_site_up{site="local"} 1`, `slurmgate_site_runs{phase="deferred",site="alpha"} 4`,
+		`slurmgate_site_up{site="alpha"} 0`, `slurmgate_site_up{site="local"} 1`, `slurmgate_site_opened{site="alpha"} 1`,
+		`slurmgate_site_opened{site="local"} 0`, `slurmgate_site_runs{phase="deferred",site="alpha"} 4`,
 		`slurmgate_rpc_budget_left{site="alpha"} 3`, `slurmgate_rpcs_total{site="alpha"} 50`,
 		`slurmgate_connection_up{site="alpha",to="slurm"} 0`, `slurmgate_connection_up{site="alpha",to="files"} 1`,
 		`slurmgate_connection_losses_total{site="alpha",to="slurm"} 2`, "# TYPE slurmgate_connection_losses_total counter",

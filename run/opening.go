@@ -37,7 +37,10 @@ func (o *opening) opened() (*Parts, error) {
 	}
 	e := fault.New(fault.Transport, SiteAway, "the site "+o.site+" is away: it has not been opened yet")
 	if why := o.why.Load(); why != nil {
-		e.Msg, e.Next, e.Steps = "the site "+o.site+" is away: "+why.Msg, why.Next, why.Steps
+		e.Msg = "the site " + o.site + " is away: " + why.Msg
+		if next := fault.Advised(why); next != nil {
+			e.Next, e.Steps = next.Next, next.Steps
+		}
 		if why.Err != nil {
 			e.Msg += ": " + why.Err.Error()
 		}

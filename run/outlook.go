@@ -50,6 +50,7 @@ const (
 // SiteState is what is known of a site now. Nothing is asked for it.
 type SiteState struct {
 	Condition  Condition
+	Opened     bool       // since the gateway started
 	Away       bool       // also of a site that is drained
 	Since      *time.Time // of an outage or a drain, where it is known
 	Until      *time.Time // when a pause ends
@@ -81,6 +82,7 @@ func (s *Sites) State(name string) (st SiteState, ok bool) {
 		st.Answered = new(at.UTC())
 	}
 	if p := m.opening.parts.Load(); p != nil {
+		st.Opened = true
 		_, none := p.Accounting.(NoAccounting)
 		st.Accounting = new(!none)
 		if p.Budget != nil {

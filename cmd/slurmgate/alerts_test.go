@@ -182,6 +182,8 @@ var planted = map[string]map[string]string{
 	"SlurmgateDiskNearReserve": {`slurmgate_disk_free_bytes{folder="runs_dir",job="slurmgate",site="shell"}`: "3e8x400"},
 	"SlurmgateSiteAway": {`slurmgate_site_up{job="slurmgate",site="shell"}`: "0x400",
 		`slurmgate_slurm_up{job="slurmgate",site="shell"}`: "0x400"},
+	"SlurmgateSiteNeverOpened": {`slurmgate_site_opened{job="slurmgate",site="shell"}`: "0x400",
+		`slurmgate_site_up{job="slurmgate",site="shell"}`: "0x400", `slurmgate_slurm_up{job="slurmgate",site="shell"}`: "0x400"},
 	"SlurmgateConnectionUnsteady": {`slurmgate_connection_losses_total{job="slurmgate",site="shell",to="slurm"}`: "0+1x400"},
 	"SlurmgateSlurmSilent":        {`slurmgate_slurm_up{job="slurmgate",site="shell"}`: "0x400"},
 	"SlurmgateWatchStalled": {`slurmgate_watch_lag_seconds{job="slurmgate",site="shell"}`: "1000x400",

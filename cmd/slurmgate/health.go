@@ -50,7 +50,7 @@ func (g *gateway) health(ctx context.Context) metrics.Health {
 func (g *gateway) siteHealth(name string, runs map[run.Phase]int64) metrics.Site {
 	st, _ := g.app.Sites.State(name)
 	silent := fault.CodeOf(st.Problem) == run.Unreachable || fault.CodeOf(st.Problem) == run.WrongCluster // slurmgate_slurm_up says that
-	out := metrics.Site{Name: name, Up: !st.Away || silent, Runs: map[string]int64{}}
+	out := metrics.Site{Name: name, Up: !st.Away || silent, Opened: st.Opened, Runs: map[string]int64{}}
 	for _, p := range run.Unfinished() {
 		out.Runs[string(p)] = runs[p]
 	}
