@@ -43,7 +43,8 @@ func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (*ssh.Client, er
 	ctx, cancel := context.WithTimeout(ctx, hopTime)
 	defer cancel()
 	unreachable := func(msg string, err error) error {
-		return fault.Wrap(fault.Transport, Unreachable, msg, err)
+		return fault.Wrap(fault.Transport, Unreachable, msg, err).
+			WithNext("check host, port and jump hosts in the site file, and the firewalls on the way; the gateway tries again by itself")
 	}
 	var bad error
 	algorithms, check, err := c.hostKeys(&bad)

@@ -64,7 +64,8 @@ func refused(hop Config, err error) *fault.Error {
 	}
 	return fault.Wrap(fault.Transport, Unreachable,
 		hop.name()+" ended the connection before the login; it may have too many connections (MaxStartups), or refuse this "+
-			"host (PerSourcePenalties, a firewall)", err)
+			"host (PerSourcePenalties, a firewall)", err).
+		WithNext("look at the sshd log of the host; the gateway tries again by itself")
 }
 
 func (c Config) credential() string {

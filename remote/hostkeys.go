@@ -34,7 +34,7 @@ func (c Config) knownHosts() (*knownhosts.HostKeyDB, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, "ssh_known_hosts",
 			fmt.Sprintf("the known_hosts files for %s cannot be used", c.Address), err).
-			WithNext("correct known_hosts in the site file, and let the service's user read the file")
+			WithNext("correct the file, or its path in known_hosts of the site file, and let the service's user read it")
 	}
 	return db, nil
 }

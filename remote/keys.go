@@ -36,7 +36,8 @@ func (c Config) keyFile() (ssh.Signer, error) {
 			WithNext("use an SSH agent, or a key without a passphrase (ssh-keygen -p)")
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Validation, "ssh_key", c.Key+" is not a private key that can be used", err)
+		return nil, fault.Wrap(fault.Validation, "ssh_key", c.Key+" is not a private key that can be used", err).
+			WithNext("name the private half of a key in OpenSSH's format; ssh-keygen makes one")
 	}
 	if c.Certificate == "" {
 		return signer, nil

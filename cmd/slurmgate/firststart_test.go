@@ -76,6 +76,8 @@ func TestFirstStartWithASiteAway(t *testing.T) {
 			defer g.Close()
 			if err := g.app.Sites.Away("beta"); fault.CodeOf(err) != run.SiteAway || !strings.Contains(err.Error(), "MaxStartups") {
 				t.Errorf("beta: %v", err)
+			} else if next := fault.Advised(err); next == nil || !strings.Contains(next.Next, "sshd log") {
+				t.Errorf("beta: %v", err)
 			}
 			server.Deaf.Store(false)
 			beta := s.Cluster("beta")
