@@ -88,11 +88,14 @@ func aboutSite(s app.SiteRow) (lines []string) {
 		}
 	}
 	for _, l := range s.Links {
-		is := "up"
+		is, times := "up", "times"
 		if !l.Up {
-			is = "down"
+			is = "down (it is made again when it is needed)"
 		}
-		lines = append(lines, fmt.Sprintf("connection to %s is %s, lost %d times", l.To, is, l.Losses))
+		if l.Losses == 1 {
+			times = "time"
+		}
+		lines = append(lines, fmt.Sprintf("connection to %s is %s, lost %d %s", l.To, is, l.Losses, times))
 	}
 	return lines
 }
