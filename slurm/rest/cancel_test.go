@@ -1,0 +1,74 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"slurmgate/fault"
+)
+
+// Only an answer after which there is nothing left to cancel is no error.
+func TestAnswersOfACancel(t *testing.T) {
+	status := func(code, message string) string {
+		return `{"status":[{"error":{"code":` + code + `,"string":"x","message":"` + message + `"}}],` + testMeta + `,"errors":[]}`
+	}
+	for name, c := range map[string]struct {
+		answer []byte
+		fine   bool
+	}{
+		"done":            {said(200, `{"status":[],"errors":[]}`), true},
+		"already over":    {said(200, status("2021", "Job/step already completing or completed")), true},
+		"unknown":         {said(200, status("2017", "Invalid job id specified")), true},
+		"another name":    {said(200, status("2172", "Job name other != filter name sg-x: Cannot signal job")), true},
+		"another user":    {said(200, status("2172", "Job user id 1 != filter user id 2: Cannot signal job")), true},
+		"cannot":          {said(200, status("2172", "Cannot signal job")), false},
+		"denied":          {said(200, status("2002", "Access/permission denied")), false},
+		"refused":         {said(500, `{"errors":[{"error_number":2002}]}`), false},
+		"refused as gone": {said(404, `{"errors":[{"error_number":2017}]}`), true},
+		"an outage":       {said(502, `{"errors":[{"error_number":1800}]}`), false},
+		"half":            {said(200, `{"status":[]`), false},
+		"HTML":            {plainly(502, "<html>"), false},
+		"nothing":         {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent string
+			f := newFake(t, "v0.0.42", func(r *http.Request, body []byte) []byte {
+				sent = r.Method + " " + r.URL.Path + " " + string(body)
+				return c.answer
+			})
+			err := f.client(t).Cancel(t.Context(), "7", "sg-x")
+			if (err == nil) != c.fine || err != nil && !fault.Is(err, fault.Transport) {
+				t.Error(err)
+			}
+			if sent != `DELETE /slurm/v0.0.42/jobs/ {"job_name":"sg-x","jobs":["7"],"signal":"KILL","user_name":"lab"}` {
+				t.Error(sent)
+			}
+		})
+	}
+	if err := newFake(t, "v0.0.42", nil).client(t).Cancel(t.Context(), "7", "other"); !fault.Is(err, fault.Internal) {
+		t.Error(err)
+	}
+}
+
+// Before Slurm 24.05 the job is looked at first, and only ours is cancelled.
+func TestOldCancel(t *testing.T) {
+	for job, want := range map[string]string{
+		`{"name":"sg-x","user_name":"lab"}`: "GET /slurm/v0.0.38/job/7,DELETE /slurm/v0.0.38/job/7",
+		`{"name":"sg-y","user_name":"lab"}`: "GET /slurm/v0.0.38/job/7", `{"name":"sg-x","user_name":"bob"}`: "GET /slurm/v0.0.38/job/7",
+		``: "GET /slurm/v0.0.38/job/7",
+	} {
+		var sent []string
+		f := newFake(t, "v0.0.38", func(r *http.Request, _ []byte) []byte {
+			sent = append(sent, r.Method+" "+r.URL.Path)
+			if r.Method == "GET" {
+				return said(200, `{"jobs":[`+job+`]}`)
+			}
+			return said(200, `{"errors":[]}`)
+		})
+		err := f.client(t, func(c *Config) { c.Cluster = "" }).Cancel(t.Context(), "7", "sg-x")
+		if got := strings.Join(sent, ","); err != nil || got != want {
+			t.Errorf("%s: %s %v", job, got, err)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package rest
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/run"
+)
+
+// TestMain is also a slurmrestd on its pipes.
+func TestMain(m *testing.M) {
+	if os.Args[len(os.Args)-1] != "inetd" {
+		os.Exit(m.Run())
+	}
+	for in := bufio.NewReader(os.Stdin); ; {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		body := `{"job_id":7,` + testMeta + `}`
+		if r.URL.Path == "/openapi/v3" {
+			body = `{"paths":{"/slurm/v0.0.42/ping/":{}}}`
+		}
+		if os.Getenv("SLURM_JWT") != "" {
+			body = `{"errors":[{"error_number":2002}]}`
+		}
+		os.Stdout.Write(said(200, body))
+	}
+}
+
+func ofChild(t *testing.T, argv ...string) *Slurm {
+	s, err := New(Config{Command: argv, User: "lab", Cluster: "alpha", RPCPerMinute: 1e6, Script: testScript, Control: oneScript})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// One child serves call after call.
+func TestChild(t *testing.T) {
+	t.Setenv("SLURM_JWT", "of the gateway's caller")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := ofChild(t, self, "inetd")
+	for k := range 3 {
+		if res := s.Send(t.Context(), testJob(), k+1); res.Outcome != run.SendAccepted {
+			t.Errorf("%+v", res)
+		}
+	}
+	if n := len(s.client.pool.idle); n != 1 {
+		t.Errorf("%d children", n)
+	}
+}
+
+// A child that is not there, dies, or prints something else made no job; what it said is in the message.
+func TestUselessChildren(t *testing.T) {
+	for name, c := range map[string]struct {
+		argv []string
+		says string
+	}{
+		"missing":  {[]string{filepath.Join(t.TempDir(), "slurmrestd")}, "no such file"},
+		"dies":     {[]string{"/bin/sh", "-c", "echo fatal: should not be run as root >&2; exit 1"}, "should not be run as root"},
+		"garbage":  {[]string{"/bin/sh", "-c", "echo garbage; cat >/dev/null"}, "did not answer"},
+		"reads on": {[]string{"/bin/sh", "-c", "read line; echo fatal: got $line >&2"}, "fatal: got GET"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := ofChild(t, c.argv...).Send(t.Context(), testJob(), 1)
+			if res.Outcome != run.SendNotRun || res.Scope != run.ScopeSite || !strings.Contains(res.Text, c.says) {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+}
+
+// A child that never answers costs the time of the call.
+func TestSilentChild(t *testing.T) {
+	s := ofChild(t, "/bin/sh", "-c", "exec cat >/dev/null")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.client.call(ctx, request{method: "GET", path: "/openapi/v3"}); err == nil || wasNotSent(err) {
+		t.Error(err)
+	}
+}
