@@ -191,3 +191,45 @@ func FuzzClassify(f *testing.F) {
 		}
 	})
 }
+
+// The numbers of the table are those of its texts, in every release that has the text.
+func TestErrorNumbers(t *testing.T) {
+	data, err := os.ReadFile("testdata/errno.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.SplitN(strings.TrimSpace(line), " ", 3); f[0] != "#" {
+			if had, ok := numbers[f[2]]; ok && had != f[1] {
+				t.Errorf("%s has the numbers %s and %s", f[2], had, f[1])
+			}
+			numbers[f[2]] = f[1]
+		}
+	}
+	for _, row := range Errors() {
+		if row.Number != 0 && numbers[row.Text] != strconv.Itoa(row.Number) {
+			t.Errorf("%s: %d, but the text has the number %s", row.Code, row.Number, numbers[row.Text])
+		}
+		if row.Number == 0 && !row.Own && row.With == "" {
+			t.Errorf("%s has no number", row.Code)
+		}
+		code, outcome, scope := ClassifyNumber(row.Number, []string{"QOSMaxSubmitJobPerUserLimit"})
+		switch {
+		case row.Number == 0 && outcome != run.SendDoubt:
+			t.Errorf("no number is %s", outcome)
+		case row.Code == accountingPolicy && (code != "QOSMaxSubmitJobPerUserLimit" || outcome != run.SendDeferred || scope != run.ScopeQOS):
+			t.Errorf("%s: %s %s %s", row.Code, code, outcome, scope)
+		case row.Number != 0 && row.Code != accountingPolicy && (outcome != row.Outcome || scope != row.Scope):
+			t.Errorf("%s: %s %s", row.Code, outcome, scope)
+		}
+	}
+	if code, outcome, scope := ClassifyNumber(2050, nil); code != accountingPolicy || outcome != run.SendDeferred || scope != run.ScopeRun {
+		t.Errorf("a limit without its name: %s %s %s", code, outcome, scope)
+	}
+	for _, number := range []int{-1, 0, 1007, 5004, 5005, 9202, 4711} {
+		if _, outcome, _ := ClassifyNumber(number, nil); outcome != run.SendDoubt {
+			t.Errorf("%d: %s", number, outcome)
+		}
+	}
+}

@@ -147,8 +147,8 @@ func TestTokensOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	for claims, why := range map[string]string{
 		`{"sun":"root"}`: "root", `{"sun":"slurm","exp":99999999999}`: "slurm", `{"username":"alice"}`: "alice", `{"exp":99999999999}`: "no user",
-		`{"sun":"lab","username":"slurm"}`: "two users", `{"sun":"lab","exp":1}`: "ended", `{"sun":"lab","exp":"soon"}`: "read", `{"sun":7}`: "read",
-		`[]`: "read", `{"sun":"lab","exp":1e300}`: "end",
+		`{"sun":"lab","username":"slurm"}`: "two users", `{"sun":"lab","exp":1}`: "ended", `{"sun":"lab","exp":"soon"}`: "read",
+		`{"sun":7}`: "read", `[]`: "read", `{"sun":"lab","exp":1e300}`: "end",
 	} {
 		write(t, path, jwt(claims, 1))
 		f := newFake(t, "v0.0.42", accepts)
