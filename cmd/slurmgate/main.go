@@ -78,6 +78,7 @@ func main() {
 
 // realMain runs one command line and returns the exit status.
 func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	os.Unsetenv("SLURM_JWT") // no process that the gateway starts gets a token
 	var c commands
 	return cli.Main(ctx, about, &c, &c.Options, ports(), args, stdout, stderr)
 }

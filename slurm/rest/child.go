@@ -63,7 +63,13 @@ func startChild(argv []string) (*conn, error) {
 		close(c.ended)
 	}()
 	k := newConn(c, out)
-	k.says = c.said.String
+	k.says = func() string {
+		select { // one that is about to end says why
+		case <-c.ended:
+		case <-time.After(time.Second):
+		}
+		return c.said.String()
+	}
 	return k, nil
 }
 

@@ -190,11 +190,13 @@ func (r request) what() string { return r.method + " " + r.path }
 
 // unanswered is the fault of a call without an answer.
 func (c *client) unanswered(ctx context.Context, k *conn, r request, err error) error {
+	said := ""
 	if ctx.Err() != nil {
 		err = ctx.Err()
+	} else {
+		said = k.complaint()
 	}
-	return fault.Wrap(fault.Transport, run.Unreachable, fmt.Sprintf("slurmrestd at %s did not answer %s%s", c.pool.name, r.what(),
-		k.complaint()), err)
+	return fault.Wrap(fault.Transport, run.Unreachable, fmt.Sprintf("slurmrestd at %s did not answer %s%s", c.pool.name, r.what(), said), err)
 }
 
 // misread is the fault of a call whose answer is not a whole JSON object.
