@@ -35,6 +35,9 @@ type problem struct {
 
 func (p problem) String() string {
 	text := cmp.Or(p.Description, p.Text, p.Source)
+	if p.Text != "" && !strings.Contains(text, p.Text) {
+		text += ": " + p.Text // the description is often only what was tried
+	}
 	if p.Number != 0 {
 		text = strings.TrimSpace(fmt.Sprintf("%s (error %d)", text, p.Number))
 	}

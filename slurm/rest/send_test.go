@@ -157,6 +157,19 @@ func endless(s string) []byte {
 	return append([]byte(s), bytes.Repeat([]byte(s[len(s)-1:]), maxAnswer+maxHeader+1)...)
 }
 
+// What Slurm refused a job for is in the result, for whoever asked for the job.
+func TestRefusalIsShown(t *testing.T) {
+	f := newFake(t, "v0.0.42", func(*http.Request, []byte) []byte {
+		return said(500, `{"errors":[{"error_number":2045,"error":"Invalid account","description":"Batch job submission failed"}]}`)
+	})
+	res := f.client(t).Send(t.Context(), testJob(), 1)
+	for _, want := range []string{"Batch job submission failed: Invalid account (error 2045)", "sacctmgr add user lab account=research"} {
+		if !strings.Contains(res.Text, want) {
+			t.Errorf("%q is not in %q", want, res.Text)
+		}
+	}
+}
+
 // An answer that breaks off at any byte is doubt, and nothing is sent again.
 func TestCutAnswers(t *testing.T) {
 	whole := said(200, `{"job_id":7,`+testMeta+`,"errors":[],"warnings":[]}`)
